@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Casts: quern beside what PyTorch compiles for the same work, in one process, on one GPU.
+"""Casts: quern and PyTorch's compiled functions, in one process, on one GPU.
 
     python3 bench/casts.py [--only GLOB] [--rounds N] [--json FILE] [--md FILE] [--commit HASH]
 
 Each problem is captured into a CUDA graph; graphs are replayed in turn, in another order in each
 round, and the figure is the median. Bytes are those that must be read and written at least once:
-what is quantized, the copies, their scales and dbias; recipes whose scales span more than a block
-read their input twice, which counts once. `copy` is what a plain copy of the same input reaches.
-Data are random normal values. Peers are torch.compile'd functions (or eager ones, where nothing
-can be compiled), which know neither groups nor padding: they quantize the same rows as one matrix.
+the input, the quantized tensors, their scales and dbias; recipes whose scales span more than a
+block read their input twice, which counts once. `copy` is a plain copy of the same input. Data are
+random normal values. Peers are torch.compile'd functions (or eager ones, where nothing can be
+compiled), which know neither groups nor padding: they quantize the same rows as one matrix.
 """
 
 import argparse
@@ -137,7 +137,7 @@ def blocks(x):
 
 
 def blocks_both(x):
-    """The column copy from the high-precision input, transposed."""
+    """The columnwise tensor from the high-precision input, transposed."""
     m, k = x.shape
     q, sf = blocks(x)
     y = x.float().view(m // 128, 128, k)
@@ -160,7 +160,7 @@ def mx(x):
     return q.view(m, k), e.to(torch.uint8).view(m, k // 32)
 
 
-PEERS = [  # function, what it does, quern's line, index of quern's row copy
+PEERS = [  # function, what it does, quern's line, index of quern's rowwise tensor
     (per_row, "fp8, a scale for each row", f"quantize fp8_row of=x {WIDE} copies=rowwise"),
     (blocks, "fp8, 1x128", f"quantize fp8_block_any of=x {WIDE} copies=rowwise"),
     (blocks_both, "fp8, 1x128, and transposed", f"quantize fp8_block_any of=x {WIDE}"),

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Twenty kernels that nobody has compiled, on two cores:  bench/cold.sh [OPTIONS OF quern bench]
+# Twenty uncompiled kernels, on two cores:  bench/cold.sh [OPTIONS OF quern bench]
 # A row for each, and in the last one the time of all by two threads. Small problems: data are not what is timed.
 problems=()
 for op in "fprop RECIPE m=2048" "dgrad RECIPE m=2048" "wgrad RECIPE k=2048" "wgrad RECIPE k=2048 d=f32 beta=1"; do

@@ -6,9 +6,9 @@ It is no part of quern and nothing needs it. PyPI has it built, as sgl-deep-gemm
     pip download --no-deps sgl-deep-gemm && unzip -q sgl_deep_gemm-*.whl -d site && PYTHONPATH=site python3 bench/peers.py
 
 Its groups begin at multiples of 128 rows: operands are padded before anything is timed, real rows
-are counted. Where tokens are summed it takes their numbers on the host, too, and adds to fp32. FP8
-operands are cast by its own helpers, blocks as fp8_block's. What it computes is compared first; a
-case that it does not take is named.
+are counted. For wgrad it takes the tokens' counts on the host, too, and adds to fp32. FP8 operands
+are cast by its own helpers, blocks as fp8_block's. Results are compared first; unsupported cases
+are named.
 """
 
 from itertools import accumulate
@@ -78,7 +78,7 @@ def takes(layer):
 
 
 def calls_of(layer, a, b, fp8):
-    """What to time, and what gives the result that it leaves. a, b: the operands as numbers."""
+    """The call to time, and one that returns its result. a, b: the unquantized operands."""
     pad = Padded(layer.rows)
     if layer.op == "accumulate":
         d = torch.zeros_like(layer.sum)

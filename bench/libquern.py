@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """libquern through ctypes, as far as the benchmark needs it: runtime/quern.h in Python.
 
-Every structure here repeats one of that header. open_library() refuses a library whose
-description of a known problem does not read back as it must, so that a change there is seen.
+Every structure here repeats one of that header. open_library() refuses a library whose description
+of a known problem does not read back as it must, so that a change there is seen.
 """
 
 import ctypes
@@ -152,7 +152,7 @@ class Failed(Exception):
 
 
 class Library:
-    """One context, of the model alone unless `tune` names folders with measured winners. Plans
+    """One context, with only the model unless `tune` names folders with measured winners. Plans
     keep it alive."""
 
     def __init__(self, path, tune=""):
@@ -193,7 +193,7 @@ class Library:
         return need
 
     def quantization(self, line):
-        """Of a line of text: the quantization, and what it needs."""
+        """The quantization of a line of text, and its needs."""
         quantization, need = Quantization(), QuantizeDescription()
         self.must(self.c.quern_quantize_parse(self.context, line.encode(),
                                               ctypes.byref(quantization)))
@@ -213,7 +213,7 @@ class Library:
         return result
 
     def mlp(self, line):
-        """Of a line of text: the MLP, and what it needs."""
+        """The MLP of a line of text, and its needs."""
         mlp, need = Mlp(), MlpDescription()
         self.must(self.c.quern_mlp_parse(self.context, line.encode(), ctypes.byref(mlp)))
         self.must(self.c.quern_mlp_describe(self.context, ctypes.byref(mlp), ctypes.byref(need)))

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Deferred weight gradients: four microbatches merged into one launch, beside four launches in sequence.
+"""Deferred weight gradients: four microbatches merged into one launch, compared with four in
+sequence.
 
     python3 bench/merged.py [--recipes bf16,fp8_block] [--shapes 'qwen3*,decode_up'] [--parts 4]
                             [--tokens 64,128,256,512,1024,2048,4096] [--json FILE] [--commit HASH]
 
-Both accumulate into fp32, the same operands, taken in turns in graphs of their own, medians. Tokens
-are those of a group and a microbatch, drawn around that number. Before anything is timed, what both
+Both accumulate into fp32, the same operands, in turn, in graphs of their own, medians. Tokens are
+those of a group and a microbatch, drawn around that number. Before anything is timed, what both
 wrote is compared. The roofline of the gain is min(parts, k*/k): below k* tokens the accumulator's 8
 bytes cost as much as the math, which sequence pays `parts` times. `peak` is the memory that the
-operands which wait take beside the accumulator.
+queued operands take next to the accumulator.
 """
 
 import argparse

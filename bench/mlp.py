@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The grouped MLP, forward and backward: quern beside what a user would compose instead, in one process, on one GPU.
+"""The grouped MLP, forward and backward: quern and a composition of torch's, in one process, on one
+GPU.
 
     python3 bench/mlp.py [--recipes bf16,fp8_block,fp8_row,mxfp8] [--shapes 'qwen3*,dsv3'] [--splits mild,skew]
                          [--budget SECONDS] [--json FILE] [--commit HASH]
 
 Peers: torch's grouped products in BF16 with activation, probability and their gradients compiled by
-torch.compile into one kernel each (`torch_bf16`); and, beside every FP8 recipe, the same with x, h, dy
-and dpre cast to FP8 with row scales by a compiled kernel before torch._scaled_grouped_mm, forward and
-for dx, and wgrad in BF16 (`torch_fp8_row`: it has no other way to take sizes on the device). Weights
-are quantized before the clock starts, as they are once for many microbatches.
+torch.compile into one kernel each (`torch_bf16`); and, for every FP8 recipe, the same with x, h, dy
+and dpre cast to FP8 with row scales by a compiled kernel before torch._scaled_grouped_mm, forward
+and for dx, and wgrad in BF16 (`torch_fp8_row`: it takes sizes on the device only so). Weights are
+quantized before the clock starts, as they are once for many microbatches.
 
-Every row times forward, backward with both wgrads, and the two together. Timing is that of peers.py:
-CUDA graphs in turn. Before anything is timed, y, dx, dprob, dw1 and dw2 are compared with torch's in
-BF16: 1 - 2 xy / (xx + yy).
+Every row times forward, backward with both wgrads, and the two together. Timing is that of
+peers.py: CUDA graphs in turn. Before anything is timed, y, dx, dprob, dw1 and dw2 are compared with
+torch's in BF16: 1 - 2 xy / (xx + yy).
 """
 
 import sys
@@ -175,7 +176,7 @@ class Quern:
 
 
 def distance(got, expected):
-    """1 - 2 xy / (xx + yy) in fp32, in pieces that fit beside the operands."""
+    """1 - 2 xy / (xx + yy) in fp32, in pieces that fit the remaining memory."""
     xy = both = 0.0
     chunk = max(1, got.shape[0] // 16)
     for a, b in zip(got.split(chunk), expected.split(chunk)):

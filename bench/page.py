@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One page of plots from committed results: self-contained HTML, its figures inline SVG whose colours
-are the page's own, so that they follow the reader's light or dark theme. Needs matplotlib.
+"""One page of plots from committed results: self-contained HTML, its figures inline SVG whose
+colours are the page's own, so that they follow the reader's light or dark theme. Needs matplotlib.
 
 Drawn by bench/report.py --page FILE; every figure names the JSON file that it is drawn from.
 """
@@ -16,7 +16,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-# What is drawn in these colours gets the page's: --ink, --grid, and one for each series.
+# These colours are replaced by the page's: --ink, --grid, and one for each series.
 INK, GRID = "#010203", "#0a0b0c"
 SERIES = {"quern": "#100001", "quern_bf16": "#100003", "torch_grouped_mm": "#100002",
           "torch_scaled_grouped_mm": "#100002", "torch_bf16": "#100002", "torch_fp8_row": "#100005",
@@ -85,7 +85,7 @@ def block(figure, name, caption):
 
 
 def span(values, unit):
-    """"1395 to 1755 MHz" of what was measured."""
+    """The range of measured clocks, as "1395 to 1755 MHz"."""
     values = [v for v in values if v]
     if not values:
         return "not recorded"
@@ -94,7 +94,7 @@ def span(values, unit):
 
 
 def origin(path, facts):
-    """The sentence under each figure: where its numbers come from."""
+    """The sentence under each figure: the source of its data."""
     return (f"From <code>{html.escape(os.path.relpath(path))}</code>: " +
             html.escape(", ".join(str(fact) for fact in facts if fact)) + ".")
 
@@ -137,7 +137,7 @@ def draw_speed(axes, cases, op):
 
 
 def speed(path, results, report):
-    """One panel for each pass, two beside each other."""
+    """One panel for each pass, two in a row."""
     parts = ["<p>TFLOP/s of real rows, by shape and split: to the right is faster. Dense cuBLAS "
              "multiplies one matrix of as many rows, without groups.</p>"]
     ops = report.passes(results)

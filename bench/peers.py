@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""BF16 products: quern beside what a user would pick instead, in one process, on one GPU.
+"""BF16 products: quern and its alternatives, in one process, on one GPU.
 
     python3 bench/peers.py [--ops fprop,dgrad,wgrad,accumulate] [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all [GLOB]]
                            [--layers FILE] [--budget SECONDS] [--json FILE] [--commit HASH]
 
-Peers: torch._grouped_mm, a loop of cuBLAS products with the sizes known on the host, and one
-dense cuBLAS product of as many operations (the ceiling). `accumulate` is wgrad added to fp32, which
-of these peers none does: theirs overwrite bf16. deepgemm.json quotes DeepGEMM's recorded ratio to
+Peers: torch._grouped_mm, a loop of cuBLAS products with the sizes known on the host, and one dense
+cuBLAS product of as many operations (the ceiling). `accumulate` is wgrad added to fp32, which of
+these peers none does: theirs overwrite bf16. deepgemm.json quotes DeepGEMM's recorded ratio to
 dense cuBLAS of its own run. Needs PyTorch with CUDA, and build/lib/libquern.so.
 
 How it is timed: each candidate is captured into a CUDA graph of several calls; the graphs are
-replayed one after the other, in another order in each round, because whoever follows a candidate
-that draws little power finds a cooler chip and a higher clock; the figure is the median over rounds. Data are random normal values: zeros would run faster than real data. The SM
-clock and the power are read while each graph runs. Before anything is timed, D is filled with
-NaN, computed once and compared with torch's.
+replayed one after the other, in another order in each round, because a candidate after one that
+draws little power finds a cooler chip and a higher clock; the figure is the median over rounds.
+Data are random normal values: zeros would run faster than real data. The SM clock and the power are
+read while each graph runs. Before anything is timed, D is filled with NaN, computed once and
+compared with torch's.
 """
 
 import argparse
@@ -65,9 +66,9 @@ def in_blocks(rows, block):
 
 
 class Layer:
-    """One pass of one shape with one split: operands on the GPU and who multiplies them.
+    """One pass of one shape with one split: operands on the GPU and its candidates.
 
-    n and k are the layer's output and input features whatever the pass; a, b, d those of the
+    n and k are the layer's output and input features in every pass; a, b, d those of the
     canonical product. Groups end at multiples of `block` tokens."""
 
     def __init__(self, shape, op, kind, rng, block=1):
@@ -150,7 +151,7 @@ def plans_of(layer, library, every):
 
 
 def relative_error(got, expected):
-    """|got - expected| / |expected| in fp32, in pieces that fit beside the operands."""
+    """|got - expected| / |expected| in fp32, in pieces that fit the remaining memory."""
     wrong = norm = 0.0
     chunk = max(1, got.shape[0] // 16)
     for a, b in zip(got.split(chunk), expected.split(chunk)):
@@ -218,7 +219,7 @@ def measure(graphs, calls, rounds, watch):
 
 
 def add_deepgemm(calls, layer, expected, fp8, most):
-    """DeepGEMM on the layer's numbers, if it is there and computes the same."""
+    """DeepGEMM on the layer's values, if it is there and computes the same."""
     if not deepgemm.takes(layer):
         return
     try:

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""FP8 products: quern beside what a user would pick instead, in one process, on one GPU.
+"""FP8 products: quern and its alternatives, in one process, on one GPU.
 
     python3 bench/peers_fp8.py [--recipes fp8_row,fp8_tensor,fp8_block] [--ops fprop,dgrad,wgrad,accumulate,layer]
                                [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all] [--budget SECONDS]
                                [--strategies mainloop,pass,fp8] [--json FILE] [--commit HASH]
 
-Peers: torch._scaled_grouped_mm with the very copies and row scales that quern's fp8_row makes (its
-only mode on Hopper; of wgrad the aligned column copies, since it wants groups at multiples of 16),
-dense cuBLAS in FP8 with fast accumulation and without, the faster of both, and dense cuBLAS in BF16,
-to which deepgemm.json's recorded figures of fp8_block are ratios. Recipes whose values have a scale
-each 16 or 32 (--recipes mxfp8,mxfp4,nvfp4) have no peer here: their rows stand beside quern's own
-BF16 kernel on what the copies hold, and the ratio is to that; --strategies measures them with dequantize= as
-well, beside the model's choice. `accumulate` is wgrad added to
-fp32. `layer` is what comes before the product too: x quantized and multiplied, by quern's kernels
-and by torch's operations, compiled where torch can.
+Peers: torch._scaled_grouped_mm with quern's own fp8_row tensors and scales (its only mode on
+Hopper; for wgrad aligned columnwise tensors, since it wants groups at multiples of 16), dense
+cuBLAS in FP8 with fast accumulation and without, the faster of both, and dense cuBLAS in BF16, to
+which deepgemm.json's recorded figures of fp8_block are ratios. Recipes whose values have a scale
+each 16 or 32 (--recipes mxfp8,mxfp4,nvfp4) have no peer here: their rows are next to quern's own
+BF16 kernel on the same values, and the ratio is to that; --strategies measures them with
+dequantize= as well as the model's choice. `accumulate` is wgrad added to fp32. `layer` is what
+comes before the product too: x quantized and multiplied, by quern's kernels and by torch's
+operations, compiled where torch can.
 
-Timing is that of peers.py. Before anything is timed, D is filled with NaN, computed once and compared
-with a BF16 product of what the copies hold.
+Timing is that of peers.py. Before anything is timed, D is filled with NaN, computed once and
+compared with a BF16 product of the decoded values.
 """
 
 import json
@@ -31,15 +31,15 @@ import peers
 
 E4M3_MAX = 448.0
 EXPANDED = {"mxfp8": 8, "mxfp8_ocp": 8, "mxfp4": 4, "nvfp4": 4}  # bits of a value
-# NVFP4's wgrad mixes 16 tokens with each other. What that leaves behind the end of a group whose last 16
-# are not whole is multiplied, too, and torch, which gets a group's tokens alone, would lack it.
+# NVFP4's wgrad mixes 16 tokens with each other. Values after a group's end in its last 16 are
+# multiplied, too; torch, which gets only a group's tokens, would lack them.
 MIXED = {("nvfp4", "wgrad"): 16, ("nvfp4", "accumulate"): 16}
 AGREE = 1e-2  # operands rounded to BF16 for the reference, and both results
 ITS_OWN_CAST = 6e-2  # DeepGEMM casts what our copies hold once more
 
 
 class Copy:
-    """A tensor's row and column copy in one recipe, and the numbers that they hold."""
+    """A tensor in one recipe, rowwise and columnwise, and its decoded values."""
 
     def __init__(self, library, recipe, of, source, sizes):
         groups = len(sizes) if of != "w" else source.shape[0]
@@ -77,7 +77,7 @@ class Copy:
         self.plan.run(torch.cuda.current_stream().cuda_stream)
 
     def of(self, which):
-        """(data, sf, global) of the row or the column copy."""
+        """(data, sf, global) of the rowwise or the columnwise tensor."""
         tensor = getattr(self.plan.args, which)
         return tensor.data, tensor.sf, tensor.global_
 
@@ -92,7 +92,7 @@ class Copy:
         return buffer.view(dtype)[:count].view(shape)
 
     def numbers(self, library, which):
-        """What the copy stands for, in BF16, shaped as the source."""
+        """The decoded values, in BF16, shaped as the source."""
         plan = libquern.QuantizePlan(library, f"dequantize {self.line} copies={which}wise")
         out = torch.zeros_like(self.source)
         args, mine = plan.args, getattr(self.plan.args, which)
@@ -152,7 +152,7 @@ class Layer(peers.Layer):
         return plan
 
     def bf16_plan(self, library):
-        """quern's own BF16 kernel, on the numbers that the copies hold: after reference."""
+        """quern's own BF16 kernel, on the decoded values: after reference."""
         mine, self.line = self.line, self.line.replace(f" {self.recipe} ", " bf16 ")
         try:
             return super().plan(library)
@@ -160,7 +160,7 @@ class Layer(peers.Layer):
             self.line = mine
 
     def reference(self, library):
-        """The product of what the copies hold, by torch in BF16."""
+        """The product of the decoded values, by torch in BF16."""
         self.a = self.qa.numbers(library, self.a_copy)
         self.b = self.qb.numbers(library, self.b_copy)
         return self.grouped_mm()
@@ -177,7 +177,7 @@ class Layer(peers.Layer):
         return self.qa.view("row", "data", e4m3, (self.tokens, inner)), b.transpose(-2, -1)
 
     def row_scales(self):
-        """Of fp8_row: those of A and of B, and where groups end among what torch multiplies."""
+        """The operands of fp8_row, A's and B's, and the groups' ends for torch."""
         f32 = torch.float32
         if self.op in ("wgrad", "accumulate"):
             return (self.qa.view("column", "sf", f32, (self.groups * self.n,)),

@@ -25,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def pass_of(row):
-    """What was computed; of an MLP the recipe and the phase."""
+    """The op; for an MLP the recipe and the phase."""
     return f"{row['recipe']} {row['phase']}" if "phase" in row else row.get("op", "fprop")
 
 
@@ -44,7 +44,7 @@ def passes(results):
 
 
 def deepgemm(shape, op, rows):
-    """quern's speed over DeepGEMM's. Where it was not there: quern's ratio to dense cuBLAS over
+    """quern's speed over DeepGEMM's. If it is missing: quern's ratio to dense cuBLAS over
     DeepGEMM's in its own recorded run, mild splits; where memory binds (DeepGEMM under 0.65 of
     dense), dense says nothing, and TFLOP/s are compared as they are."""
     if "deepgemm" in rows and "quern" in rows:
@@ -106,7 +106,7 @@ def times(r):
 
 
 def columns_of(results, op):
-    """Of those who were measured in this pass."""
+    """The candidates measured in this pass."""
     there = {what for rows in cases(results, op).values() for what in rows}
     return [column for column in COLUMNS if column[0] in there]
 

@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tuning is worth: quern with measured winners beside the model alone, on one GPU.
+"""The gain from tuning: quern with measured winners and with only the model, on one GPU.
 
     python3 bench/tuned.py [--recipes bf16,fp8_row,...] [--rows 0,8,64,256] [--budget SECONDS]
                            [--seconds PER_PROBLEM] [--json FILE] [--commit HASH]
 
-The shapes are layers of models that nobody looked at when the grids and the model were made (none of
-bench/shapes.json is among them), each with the tokens of a training step and with 8, 64 and 256 rows
-for each expert, as decoding and fine-tuning have them; the passes are fprop, dgrad and wgrad. What is
-measured is drawn: all problems of a recipe are shuffled by --seed, the recipes take turns, and what
-the budget does not reach is left out, so that the figure is that of a random sample whatever the
-budget.
-MXFP8 and the like may multiply by BF16's kernels, behind launches that expand (`dequantize=`): those ways
-are compared, too, and their kernels are compiled when the first problem has them.
+The shapes are layers of held-out models, unused for the grids and the model (none of
+bench/shapes.json is among them), each with the tokens of a training step and with 8, 64 and 256
+rows for each expert, as decoding and fine-tuning have them; the passes are fprop, dgrad and wgrad.
+All problems of a recipe are shuffled by --seed and recipes alternate until the budget is spent, so
+that the figure is that of a random sample. MXFP8 and the like may multiply by BF16's kernels after
+a dequantize pass (`dequantize=`): these strategies are compared, too, and their kernels are
+compiled when the first problem has them.
 
-quern_tune measures a problem with the groups that it will have, on data of its own; then two plans, of
-a context that reads the winners and of one that reads none, run in turn as bench/peers.py does it, on
-other data, and both results are compared with torch's. Where both plans have the same kernel they are
-timed all the same: the ratio is then noise, which belongs to the figure. Rows are `quern` (tuned) and
-`quern_untuned`; bench/report.py makes a table of them. Kernels are compiled first, by all cores,
-unless $QUERN_CACHE is warm.
+quern_tune measures a problem with the groups that it will have, on data of its own; then two plans,
+of a context that reads the winners and of one that reads none, run in turn as bench/peers.py does
+it, on other data, and both results are compared with torch's. Where both plans have the same kernel
+they are timed all the same: the ratio is then noise, which belongs to the figure. Rows are `quern`
+(tuned) and `quern_untuned`; bench/report.py makes a table of them. Kernels are compiled first, by
+all cores, unless $QUERN_CACHE is warm.
 """
 
 import argparse
@@ -91,13 +90,14 @@ def make_layer(case, library, rng):
 
 
 def kernels_of(library, line):
-    """The kernels that a tuner would look at: those before what `why` excludes."""
+    """The kernels that a tuner would measure: those before what `why` excludes."""
     text = library.why(library.parse(line)).split("\nexcluded")[0]
     return re.findall(r"^(?:>|\s) (quern_\w+_sm\d+\w*)$", text, re.MULTILINE)
 
 
 def compile_one(make, *arguments):
-    """What cannot be compiled is left out by the tuner, too; None where it can."""
+    """The error of a kernel that cannot be compiled, which the tuner leaves out too; None if it
+    can."""
     torch.zeros(1, device="cuda")  # the thread's context
     try:
         make(*arguments).close()

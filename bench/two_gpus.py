@@ -7,9 +7,9 @@
 Peer access is enabled, nothing else: addresses of GPU 1's memory are given to quern as they are, no
 NCCL and no multicast. Each case runs twice on GPU 0, into its own memory and into GPU 1's, both
 filled alike before. Then GPU 1 compares all bytes of both, the canaries around them and the rows
-behind the last group included, and looks whether these are as they were. Last, both are timed in
-turns, medians; `link` counts the bytes that cross it (of what is added to: there and back) and
-`copy` is a copy from GPU 0 to GPU 1 by the driver. Exit status 1 if a byte differs.
+after the last group included, which must be unchanged. Last, both are timed in turn, medians;
+`link` counts the bytes that cross it (sums: there and back) and `copy` is a copy from GPU 0 to GPU
+1 by the driver. Exit status 1 if a byte differs.
 """
 
 import argparse
@@ -83,15 +83,15 @@ def draw_sizes():
 
 
 class Case:
-    """Work on GPU 0 whose outputs lie in spaces of one GPU or the other: spaces[name][gpu]."""
+    """Work on GPU 0 whose outputs are in spaces of one GPU or the other: spaces[name][gpu]."""
 
     def __init__(self):
         self.sizes = draw_sizes()
         self.rows = int(self.sizes.sum())
         self.spaces, self.keep = {}, []
-        self.ends = {}     # where bytes begin that stay poison; default: behind the space
+        self.ends = {}     # where bytes begin that stay poison; default: after the space
         self.crossing = 0  # bytes over the link
-        self.base = None   # what is added to
+        self.base = None   # added to
 
     def space(self, name, size):
         self.spaces[name] = [Space(device, size) for device in range(2)]
@@ -112,7 +112,7 @@ class Case:
                     space.put(self.base.to(space.memory.device))
 
     def wrong(self):
-        """What differs, looked at by GPU 1; "" if nothing does."""
+        """The first difference, found by GPU 1; "" if there is none."""
         for name, (local, remote) in self.spaces.items():
             if not torch.equal(local.memory.to("cuda:1"), remote.memory):
                 return f"{name}: bytes differ"
@@ -151,7 +151,7 @@ class Product(Case):
             self.spaces["d"][1] = Space(0, args.d.bytes)
         if apart:
             matrix = args.d.bytes // GROUPS
-            order = [(3 * g) % GROUPS for g in range(GROUPS)]  # not one behind the other
+            order = [(3 * g) % GROUPS for g in range(GROUPS)]  # not in order
             self.matrices = [torch.tensor([space.address + matrix * g for g in order],
                                           device="cuda") for space in self.spaces["d"]]
 
@@ -175,7 +175,7 @@ class Product(Case):
 
 
 class Copies(Case):
-    """What quantize makes of x: both copies and their scales."""
+    """The outputs of quantize for x: both tensors and their scales."""
 
     def __init__(self, library, recipe):
         super().__init__()

@@ -2,9 +2,9 @@
 /*
 ** arch.c: the architectures that kernels are compiled for.
 **
-** Code of one architecture runs on later ones of the same major version
-** (sm_80 on GPUs of 8.6 and 8.9), and code whose name ends with a letter on
-** its own alone. What the specs have no template for cannot be compiled.
+** Code of one architecture runs on later ones of the same major version (sm_80
+** on GPUs of 8.6 and 8.9), and code whose name ends with a letter on its own
+** only. Architectures without templates cannot be compiled for.
 */
 #include "arch.h"
 

@@ -12,7 +12,7 @@ void qn_argument_row(cJSON *rows, const char *name, const char *type,
                      const char *shape, size_t bytes, size_t alignment,
                      const char *what);
 
-/* Where sizes may come from the host (enum quern_sizes), their array. */
+/* The array of sizes from the host (enum quern_sizes). */
 void qn_argument_host_sizes(cJSON *rows, int sizes, int groups);
 
 /* A tensor's axes, and how far its rows are apart if that is said. */

@@ -43,7 +43,7 @@ struct verdict {
     int guards, passed;
 };
 
-/* A GPU's bytes are the host's, whatever was poison before. */
+/* A GPU's bytes are the host's, also where poison was before. */
 static int compare_host(struct qn_cast *c, const struct qn_options *opt,
                         struct verdict *v)
 {
@@ -84,7 +84,7 @@ static double distance(const struct qn_cast *c)
     return sum > 0 ? gap / sum : 0;
 }
 
-/* One copy, read where it is said to lie, beside the numbers that went in. */
+/* One copy, read where it is said to be, next to the values that went in. */
 static int compare_copy(const struct qn_cast *c, int copy, struct verdict *v)
 {
     enum { LINES = 4096 };
@@ -117,13 +117,13 @@ static int compare_copy(const struct qn_cast *c, int copy, struct verdict *v)
     return code;
 }
 
-/* The copies beside the numbers that went in. */
+/* The copies next to the values that went in. */
 static int compare_numbers(const struct qn_cast *c,
                            const struct qn_options *opt, struct verdict *v)
 {
     int code = QUERN_OK;
 
-    v->oracle = "the numbers before";
+    v->oracle = "the values before";
     if (!c->need.args.row.sf_bytes && !c->need.args.column.sf_bytes) {
         v->tolerance = qn_tolerance_format(c->need.args.row.type);
         v->error = distance(c);
@@ -161,7 +161,7 @@ int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
     return status != QN_EXIT_OK;
 }
 
-/* One sum of a group's rows, from row `first` on, beside float64's. */
+/* One sum of a group's rows, from row `first` on, next to float64's. */
 static int is_sum(const struct qn_cast *c, int64_t first, int64_t rows,
                   int64_t feature, int64_t at)
 {
@@ -194,8 +194,8 @@ static void compare_sums(const struct qn_cast *c, struct verdict *v)
                          (long long)j);
 }
 
-/* On a GPU the host is the oracle; the host's copies are looked at themselves,
-   and its sums. */
+/* On a GPU the host is the oracle; on the host its tensors and sums are
+   checked directly. */
 static int judge(struct qn_cast *c, const struct qn_options *opt,
                  struct verdict *v)
 {
@@ -214,7 +214,7 @@ static int judge(struct qn_cast *c, const struct qn_options *opt,
     } else
         status = qn_message_fail(opt, QN_EXIT_USAGE,
                                  "--check: on the host copies are compared "
-                                 "with the numbers that went in, so 'quantize' "
+                                 "with the original values, so 'quantize' "
                                  "without an activation is needed; on a GPU "
                                  "every result is compared with the host's");
     v->passed =
@@ -360,8 +360,9 @@ static void add_arrays(cJSON *rows, const struct quern_quantization *q,
         qn_argument_row(rows, "first_dims", "i32, i64", text, 0, 8,
                         "rows of each group");
         snprintf(text, sizeof text, "[%d]", q->groups + 1);
-        qn_argument_row(rows, "offsets", "i32, i64", text, 0, 8,
-                        "where each group begins; instead, or beside lengths");
+        qn_argument_row(
+            rows, "offsets", "i32, i64", text, 0, 8,
+            "where each group begins; instead of lengths, or with them");
         qn_argument_host_sizes(rows, q->sizes, q->groups);
     }
     if (q->probability) {
@@ -425,7 +426,7 @@ int qn_cast_command_describe(const struct qn_options *opt,
                        &need.args.column, sf);
     qn_argument_tensor(rows, "out",
                        q.work == QUERN_BIAS ? "what the bias is added to"
-                                            : "numbers again",
+                                            : "values again",
                        &need.args.out, sf);
     add_arrays(rows, &q, &need);
     snprintf(shape, sizeof shape, "[%zu]", need.workspace_bytes);

@@ -7,12 +7,13 @@
 
 #include "cli.h"
 
-/* 1 - 2xy / (xx + yy) of normal bf16 numbers x and what the host makes of them
-   in the rowwise tensor of the recipe's tensor. 0; or 1, after printing. */
+/* 1 - 2xy / (xx + yy) of normal bf16 values x and what the host makes of
+   them in the rowwise tensor of the recipe's tensor. 0; or 1, after
+   printing. */
 int qn_cast_error(const struct qn_options *, struct quern_context *,
                   const char *recipe, int of, double *error);
 
-/* What `quern run`, `bench`, `describe` and `why` do with a quantization. Exit
+/* `quern run`, `bench`, `describe` and `why` of a quantization. Exit
    statuses. */
 int qn_cast_command_run(const struct qn_options *, struct quern_context *,
                         const char *text);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** cli.h: what the commands of `quern` share.
+** cli.h: shared by the commands of `quern`.
 **
 ** A command is a row of the table in main.c: its name, its options and one
-** function that takes all options parsed and returns the exit status. What a
-** command finds out it writes into cJSON; table.c prints that for people.
+** function that takes all options parsed and returns the exit status. A command
+** writes its results into cJSON; table.c prints that for people.
 */
 #ifndef QN_CLI_H
 #define QN_CLI_H
@@ -77,11 +77,11 @@ enum { QN_SHOW_PTX = 1, QN_SHOW_SASS = 2, QN_SHOW_RESOURCES = 4 };
 #define QN_OPTION_STREAMS                                                      \
     {                                                                          \
         "streams", QN_KEY_STREAMS, "N", 0,                                     \
-            "Of cublaslt: spread the groups over N streams (default 1)", 0     \
+            "With cublaslt: spread the groups over N streams (default 1)", 0   \
     }
 #define QN_OPTION_SEED                                                         \
     {                                                                          \
-        "seed", QN_KEY_SEED, "N", 0, "Of the random data (default 1)", 0       \
+        "seed", QN_KEY_SEED, "N", 0, "Seed of the random data (default 1)", 0  \
     }
 #define QN_OPTION_ROUTES                                                       \
     {                                                                          \
@@ -108,7 +108,7 @@ extern const struct qn_command qn_cmd_recipes, qn_cmd_list, qn_cmd_why,
     qn_cmd_emit, qn_cmd_build, qn_cmd_run, qn_cmd_bench, qn_cmd_describe,
     qn_cmd_cache, qn_cmd_demo, qn_cmd_tune;
 
-/* The parser behind every command's argp; `input` is a struct qn_options. */
+/* The parser after every command's argp; `input` is a struct qn_options. */
 error_t qn_options_parse(int key, char *text, struct argp_state *state);
 
 /* ------------------------------------------------------------------ sources */
@@ -152,7 +152,7 @@ struct qn_texts {
    exit status. */
 int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 
-/* Of a line of any kind what qn_source_parse says of @FILE and --routes:
+/* For a line of any kind, the @FILE and --routes part of qn_source_parse:
    `*text` is then in the buffer. */
 int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
                      size_t size);

@@ -17,14 +17,14 @@
 
 static const struct argp_option options[] = {
     {"json", QN_KEY_JSON_FILE, "FILE", 0,
-     "Write JSON to FILE besides printing the table; - prints it instead", 0},
+     "Also write JSON to FILE; - prints it instead of the table", 0},
     {"repeat", QN_KEY_REPEAT, "N", 0,
      "Launches to take the median of (default: about a second's)", 0},
     {"against", QN_KEY_AGAINST, "NAME", 0,
      "Also run this backend, in turn with the other, and compare", 0},
     {"overhead", QN_KEY_OVERHEAD, NULL, 0,
      "Time plans (cold, warm, again) and what a launch takes on the host, "
-     "beside the driver's own",
+     "next to the driver's own",
      0},
     QN_OPTION_BACKEND,
     QN_OPTION_KERNEL,
@@ -81,9 +81,9 @@ static int time_one(const struct qn_options *opt, struct quern_context *ctx,
     int status;
 
     if (opt->against && (line == QN_LINE_CAST || line == QN_LINE_LAYER))
-        return qn_message_fail(opt, QN_EXIT_USAGE,
-                               "--against compares products, and '%s' is none",
-                               text);
+        return qn_message_fail(
+            opt, QN_EXIT_USAGE,
+            "--against compares products, and '%s' is not one", text);
     if (line == QN_LINE_CAST)
         return qn_cast_command_bench(opt, ctx, text, rows);
     if (line == QN_LINE_LAYER)
@@ -108,7 +108,7 @@ static int save(const struct qn_options *opt, const cJSON *rows)
     int error = errno;
     struct stat st;
 
-    if (file) /* half a file is none; but what is no file stays */
+    if (file) /* remove half a file, but nothing that is not a file */
         plain = !fstat(fileno(file), &st) && S_ISREG(st.st_mode);
     if (file && fclose(file) != 0) {
         error = failed ? error : errno;
@@ -168,7 +168,7 @@ const struct qn_command qn_cmd_bench = {
     .arguments = "PROBLEM...",
     .summary = "Time problems: median, TFLOP/s, GB/s, share of the roofline",
     .help = "Several problems are quoted, one by one. A time is the median of "
-            "launches, one behind the other, the caches as the last launch "
+            "launches, back to back, the caches as the last launch "
             "left them. The roofline is the chip at its highest "
             "clocks. With --against, ratio says how many times as long the "
             "other backend takes; both read the same operands, a few launches "

@@ -151,7 +151,7 @@ static int run_tool(const struct qn_options *opt, const char *folder,
 }
 
 /*
-** registry.c and cubins.S into the archive. The headers lie beside this
+** registry.c and cubins.S into the archive. The headers are next to this
 ** program, in ../include, and where it is installed one in ../include/quern.
 */
 static int make_archive(const struct qn_options *opt, const char *folder)
@@ -180,7 +180,7 @@ static int make_archive(const struct qn_options *opt, const char *folder)
     return status ? status : run_tool(opt, folder, archive[0], archive);
 }
 
-/* The bytes of DIR/libquern_kernels.a; 0 if it cannot be looked at. */
+/* The bytes of DIR/libquern_kernels.a; 0 if it cannot be read. */
 static double archive_bytes(const char *folder)
 {
     char path[PATH_MAX];

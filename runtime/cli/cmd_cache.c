@@ -33,7 +33,7 @@ static int add_entry(void *user, const struct qn_cache_entry *entry)
     cJSON_AddStringToObject(row, "arch", entry->arch);
     cJSON_AddStringToObject(row, "compiler", entry->compiler);
     cJSON_AddNumberToObject(row, "bytes", (double)entry->bytes);
-    if (!entry->damaged) /* else nobody knows when */
+    if (!entry->damaged) /* else the time is unknown */
         cJSON_AddStringToObject(row, "used", text);
     cJSON_AddStringToObject(row, "state",
                             entry->damaged ? "damaged"
@@ -166,7 +166,7 @@ static int run(const struct qn_options *opt)
             qn_guess_text(&guess, nearest, sizeof nearest));
     if (opt->nwords > 1)
         return qn_message_fail(opt, QN_EXIT_USAGE,
-                               "'%s' is not expected behind %s", opt->words[1],
+                               "'%s' is not expected after %s", opt->words[1],
                                name);
     status = qn_source_context(opt, &ctx);
     if (status)

@@ -226,7 +226,8 @@ static int run(const struct qn_options *opt)
 const struct qn_command qn_cmd_demo = {
     .name = "demo",
     .arguments = "[RECIPE]",
-    .summary = "Compute and check the experts of two real layers, both ways",
+    .summary =
+        "Compute and check the experts of two real layers, by both strategies",
     .help = "A mixture-of-experts layer each of Qwen1.5-MoE-A2.7B and "
             "OLMoE-1B-7B, forward and backward, with the loads that their "
             "routers gave the experts: all of it on a GPU; on the host the "

@@ -40,7 +40,7 @@ static void add_operand(cJSON *rows, const char *name, const char *role,
     cJSON_AddItemToArray(rows, row);
 }
 
-/* Of a quantized tensor, as quern_quantize_run makes them. */
+/* A quantized tensor, as quern_quantize_run makes it. */
 static void add_scales(cJSON *rows, const char *name,
                        const struct quern_tensor *tensor,
                        const struct qn_geometry *g)
@@ -69,7 +69,7 @@ static const char *const tensors[][QN_ROLES] = {
 static const char *tensor_of(const struct quern_problem *problem, int role)
 {
     return role == QN_ROLE_D && qn_geometry_backward(problem)
-               ? "the gradient of what the activation was given"
+               ? "the gradient of the pre-activation"
                : tensors[problem->op][role];
 }
 
@@ -107,13 +107,13 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
     }
 }
 
-/* What is quantized on the way, and what else is made of it. */
+/* The tensor quantized in the launch, and its other outputs. */
 static void add_made(cJSON *rows, const struct quern_problem *problem,
                      const struct quern_args *need, const struct qn_geometry *a)
 {
     if (!problem->quantize)
         return;
-    add_operand(rows, "in", "the numbers that a is made of", &need->in);
+    add_operand(rows, "in", "the unquantized values of a", &need->in);
     add_operand(rows, "column", "columnwise tensor of the same, if wanted",
                 &need->column);
     add_scales(rows, "column", &need->column, a);
@@ -134,12 +134,13 @@ static void add_sizes(cJSON *rows, const struct quern_problem *problem,
     qn_argument_row(rows, name, "i32, i64", text, 0, 8, "length of each group");
     snprintf(name, sizeof name, "%c.offsets", "ab"[role]);
     snprintf(text, sizeof text, "[%d]", problem->groups + 1);
-    qn_argument_row(rows, name, "i32, i64", text, 0, 8,
-                    "where each group begins; instead, or beside lengths");
+    qn_argument_row(
+        rows, name, "i32, i64", text, 0, 8,
+        "where each group begins; instead of lengths, or with them");
     qn_argument_host_sizes(rows, problem->sizes, problem->groups);
 }
 
-/* What dgrad that goes back through an activation sums up. */
+/* The sums of dgrad back through an activation. */
 static void add_sums(cJSON *rows, const struct quern_problem *problem)
 {
     char text[64];
@@ -160,7 +161,7 @@ static void add_sums(cJSON *rows, const struct quern_problem *problem)
     }
 }
 
-/* Arguments for copies of the result, besides the tensors. */
+/* Arguments for copies of the result, in addition to the tensors. */
 static void add_cast(cJSON *rows, const struct quern_description *need)
 {
     char text[64];

@@ -54,8 +54,8 @@ static int same_variant(const struct qn_kernel *a, const struct qn_kernel *b)
            strcmp(a->recipe, b->recipe) == 0 && strcmp(a->arch, b->arch) == 0;
 }
 
-/* Where the kernel's variant is, or will be: kernels are sorted by name, so
-   that those of a variant lie close to each other. */
+/* The position of the kernel's variant: kernels are sorted by name, so that
+   those of a variant are close to each other. */
 static int find_variant(const struct variant *all, int count,
                         const struct qn_kernel *kernel)
 {

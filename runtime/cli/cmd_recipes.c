@@ -159,7 +159,7 @@ static int print_recipe(const struct qn_options *opt, struct quern_context *ctx)
     return QN_EXIT_OK;
 }
 
-/* Words of a text in lines of a screen, each behind `indent` blanks. */
+/* Words of a text in lines of a screen, each after `indent` blanks. */
 static void print_wrapped(const char *text, int indent)
 {
     enum { WIDTH = 100 };
@@ -245,7 +245,7 @@ const struct qn_command qn_cmd_recipes = {
     .help =
         "A recipe is a file below specs/recipes/. bits: of a value of x "
         "(or w, where x is not quantized), with its share of the scale. "
-        "error: 1 - 2xy/(xx + yy) of normal numbers x and the rowwise tensor's "
+        "error: 1 - 2xy/(xx + yy) of normal values x and the rowwise tensor's "
         "y, by the host backend. With RECIPE, "
         "its scale rule too. Example:\n"
         "  quern recipes --specs ~/my-specs",

@@ -164,7 +164,7 @@ const struct qn_command qn_cmd_run = {
         "of the file replace m=, or the k= of wgrad, which may be left out. "
         "m=@FILE, n=@FILE or k=@FILE gives the lengths of the groups and their "
         "sum at once. C, alpha and beta are random, too. A quantization is "
-        "checked against the host's bytes, on the host against the numbers "
+        "checked against the host's bytes, on the host against the values "
         "before; an MLP, forward and backward, against a chain in double. "
         "--ptx, --sass and --resources show the kernel that would run, on a "
         "machine without a GPU the one for an H200, or the one that --kernel "

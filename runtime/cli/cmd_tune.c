@@ -21,7 +21,7 @@ static const struct argp_option options[] = {
     {"budget", QN_KEY_BUDGET, "SECONDS", 0,
      "For each problem, compiling included (default 20)", 0},
     {"l2", QN_KEY_L2, "NAME", 0,
-     "What runs find in L2: cold, warm or both (default both)", 0},
+     "State of L2 before runs: cold, warm or both (default both)", 0},
     {"store", QN_KEY_STORE, "DIR", 0,
      "Folder of the files to read and write (default $QUERN_TUNE, else tune/ "
      "in the cache)",
@@ -88,7 +88,7 @@ static const struct qn_column candidate_columns[] = {
     {0},
 };
 
-/* Nothing where there is but one way, or no other was compared. */
+/* Nothing if there is only one strategy, or no other was compared. */
 static void add_strategy(cJSON *row, int dequantize)
 {
     if (dequantize)
@@ -96,7 +96,7 @@ static void add_strategy(cJSON *row, int dequantize)
                                 qn_dequantize_name(dequantize));
 }
 
-/* What the compiler said after its first line is for JSON. */
+/* The compiler's lines after its first one are for JSON. */
 static cJSON *describe_candidates(const struct qn_options *opt,
                                   const struct quern_tune_result *result)
 {
@@ -144,7 +144,7 @@ static cJSON *describe(const struct quern_problem *problem,
     return row;
 }
 
-/* Besides the row: each kernel, where that is asked for. */
+/* Also the row: each kernel, where that is asked for. */
 static void add_candidates(const struct qn_options *opt, cJSON *row,
                            const struct quern_tune_result *result)
 {
@@ -312,9 +312,9 @@ const struct qn_command qn_cmd_tune = {
         "Several problems are quoted, one by one. Kernels that serve a problem "
         "are compiled on all cores while the GPU measures those that are "
         "there, in rounds of shuffled order, until it is certain that none is "
-        "faster by 0.5 % than the best, or time is up. Where dequantize=auto "
+        "faster by 0.5 % than the best, or time is up. If dequantize=auto "
         "leaves open how scaled operands become what tensor cores multiply, "
-        "the ways run against the fastest kernel. Groups are drawn as "
+        "the strategies run against the fastest kernel. Groups are drawn as "
         "split= says. The winner then serves all plans of the same variant, "
         "groups and axes, but for the ragged one: the mean length of a group "
         "is rounded down to 1, 2, 3, 4, 6, 8, 12, 16, 24, .. `quern why` says "

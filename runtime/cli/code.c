@@ -90,7 +90,7 @@ static int assume_cast(struct quern_context *ctx,
     return code;
 }
 
-/* Would the host compute, which nobody asked for? */
+/* Would the host compute without being asked for? */
 static int is_assumed(const struct qn_options *opt,
                       const struct quern_plan_info *info)
 {

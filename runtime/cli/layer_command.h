@@ -8,12 +8,11 @@
 #include "cli.h"
 #include "oracle/layer.h"
 
-/* What `quern bench` and `demo` say of it; `verdict` may be NULL. */
+/* The report of `quern bench` and `demo`; `verdict` may be NULL. */
 cJSON *qn_layer_row(const struct qn_layer *, const struct qn_job_time *,
                     const struct qn_layer_verdict *);
 
-/* What `quern run`, `bench`, `describe` and `why` do with an MLP. Exit
-   statuses. */
+/* `quern run`, `bench`, `describe` and `why` of an MLP. Exit statuses. */
 int qn_layer_command_run(const struct qn_options *, struct quern_context *,
                          const char *text);
 int qn_layer_command_bench(const struct qn_options *, struct quern_context *,

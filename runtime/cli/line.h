@@ -9,8 +9,8 @@
 
 enum qn_line { QN_LINE_PRODUCT, QN_LINE_CAST, QN_LINE_LAYER, QN_LINE_UNKNOWN };
 
-/* Of a misspelled word what the nearest one is about, whose parser then says
-   so; an empty line is a product's. */
+/* A misspelled word counts as the nearest one, whose parser then refuses it;
+   an empty line is a product's. */
 enum qn_line qn_line_of(const char *text);
 
 /* Every first word that there is, with commas between them. */

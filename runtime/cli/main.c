@@ -86,11 +86,11 @@ static int unknown(const char *name)
     return QN_EXIT_USAGE;
 }
 
-/* Behind a word that takes nothing; the status of bad use. */
+/* After a word that takes nothing; the status of bad use. */
 static int superfluous(const char *word, const char *argument)
 {
     fprintf(stderr,
-            "quern: error: '%s' is not expected behind %s; `quern COMMAND "
+            "quern: error: '%s' is not expected after %s; `quern COMMAND "
             "--help` explains a command\n",
             argument, word);
     return QN_EXIT_USAGE;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** overhead.c: what a program waits for besides the GPU: plans and launches.
+** overhead.c: what a program waits for in addition to the GPU: plans and
+** launches.
 */
 #define _GNU_SOURCE
 #include "overhead.h"
@@ -52,7 +53,7 @@ static int remove_one(const char *path, const struct stat *st, int kind,
     return remove(path);
 }
 
-/* A cache that nobody has used. */
+/* An unused cache. */
 static int make_folder(char *path, size_t size)
 {
     const char *parent = getenv("TMPDIR");
@@ -154,7 +155,7 @@ static int time_plans(const struct subject *subject, struct times *times)
 
 /* --------------------------------------------------------------- launches */
 
-/* The same launch by the library and by the driver alone. */
+/* The same launch by the library and by the driver only. */
 struct launch {
     struct qn_job *job;
     struct qn_values values;

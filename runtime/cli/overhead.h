@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** overhead.h: what a program waits for besides the GPU: plans and launches.
+** overhead.h: what a program waits for in addition to the GPU: plans and
+** launches.
 */
 #ifndef QN_OVERHEAD_H
 #define QN_OVERHEAD_H
@@ -16,7 +17,7 @@
 **   warm   quern_plan of a new context, from the cache
 **   again  quern_plan of a context that has planned it before
 **   run    quern_run
-**   bare   cuLaunchKernelEx alone, with the same parameters
+**   bare   cuLaunchKernelEx only, with the same parameters
 **
 ** Where there are several, a last row has the time until all are planned, cold,
 ** by one thread for each core. Needs a GPU, or a driver that acts as one; its

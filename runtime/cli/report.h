@@ -14,7 +14,7 @@ cJSON *qn_report_row(const struct qn_job *, const struct qn_job_time *,
                      const struct qn_verdict *);
 extern const struct qn_column qn_report_columns[];
 
-/* Add "sm_clock" and "watts", as far as they are known, behind a prefix. */
+/* Add "sm_clock" and "watts", as far as they are known, after a prefix. */
 void qn_report_load(cJSON *row, const char *prefix, const struct qn_gpu_load *);
 
 /* Add what another job took for the same. `time` is the row's own. */

@@ -8,9 +8,9 @@
 #include <signal.h>
 
 /*
-** From hold to release nobody interrupts this program, nor those it starts:
-** what SIGINT, SIGTERM, SIGHUP and SIGQUIT ask for happens at the release. For
-** the short while in which files are written.
+** From hold to release nothing interrupts this program, nor those it starts:
+** SIGINT, SIGTERM, SIGHUP and SIGQUIT take effect at the release. For the short
+** while in which files are written.
 */
 void qn_signal_hold(sigset_t *before);
 void qn_signal_release(const sigset_t *before);

@@ -36,7 +36,7 @@ static void print_log(void *user, int level, const char *line)
     fprintf(stderr, "quern: %s\n", line);
 }
 
-/* -v, else what QUERN_LOG says (0: the library looks), else errors alone. */
+/* -v, else what QUERN_LOG says (0: the library reads it), else errors only. */
 static int log_level(const struct qn_options *options)
 {
     const char *wanted = getenv("QUERN_LOG");

@@ -88,7 +88,7 @@ static void measure(int *widths, const cJSON *rows,
     }
 }
 
-/* Numbers to the right, text to the left; no blanks at the end. */
+/* Values to the right, text to the left; no blanks at the end. */
 static void print_cell(const char *text, int width,
                        const struct qn_column *column)
 {

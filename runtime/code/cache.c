@@ -2,9 +2,9 @@
 /*
 ** cache.c: compiled kernels on disk: find, lock, keep.
 **
-** An entry is written below new/ and renamed into place as a whole, so a
-** reader sees all of it or nothing, whatever is killed when. Nothing is
-** flushed: after a crash of the machine the checksums tell.
+** An entry is written below new/ and renamed into place as a whole, so a reader
+** sees all of it or nothing, whenever a process is killed. Nothing is flushed:
+** after a crash of the machine the checksums tell.
 */
 #define _GNU_SOURCE
 #include "code/cache.h"
@@ -82,7 +82,7 @@ static const char *fault_of(int error)
     case ENOTDIR:
         return "it is no folder, or a symbolic link";
     case EACCES:
-        return "it may not be looked into";
+        return "it may not be read";
     case ENAMETOOLONG:
         return "its name is too long";
     }
@@ -256,8 +256,8 @@ int qn_cache_writable(const struct qn_cache *cache)
 }
 
 /*
-** Asked again and again rather than waited for: whoever was stopped with a lock
-** in hand must not stop everybody else.
+** Polled rather than waited for: a process stopped with a lock in
+** hand must not stop everybody else.
 */
 int qn_cache_lock(struct qn_cache *cache, const char *key)
 {
@@ -312,9 +312,9 @@ void qn_cache_index_store(struct qn_cache *cache, const char *index,
         unlinkat(folder->parts[QN_PART_NEW], name, 0);
 }
 
-/* Out of the way, but kept for whoever wants to know what happened. Only who
-   holds the lock, or has another entry to put in its place, may do so: what was
-   meant may have been rebuilt. */
+/* Out of the way, but kept for who wants to know what happened. Only who
+   holds the lock, or has another entry to put in its place, may do so: what
+   was meant may have been rebuilt. */
 static void set_aside(struct qn_cache *cache, const char *key)
 {
     const struct qn_cache_folder *folder = &cache->folders[cache->writable];
@@ -356,7 +356,7 @@ int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
 
 /* ----------------------------------------------------------------- keeping */
 
-/* Is the entry that stands in the way as good as ours? */
+/* Is the existing entry as good as ours? */
 static int is_good(int entries, const char *key)
 {
     struct qn_cache_object object;

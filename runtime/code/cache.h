@@ -52,7 +52,7 @@ char *qn_cache_default(void);
 */
 int qn_cache_open(const char *list, const struct qn_cache_listener *listener,
                   struct qn_cache **out);
-/* The same to tell of its folders alone: none is made, and the one that would
+/* The same to tell of its folders only: none is made, and the one that would
    take new entries counts as writable. */
 int qn_cache_look(const char *list, struct qn_cache **out);
 void qn_cache_close(struct qn_cache *cache);
@@ -76,8 +76,9 @@ struct qn_cache_object {
     size_t bytes;
 };
 
-/* The key that `index` leads to, by the folders from that position on; returns
-   where to look on if its entry is of no use, or 0 if there is no index. */
+/* The key that `index` leads to, by the folders from that position on;
+   returns where to go on if its entry is of no use, or 0 if there is no
+   index. */
 int qn_cache_index(struct qn_cache *cache, int from, const char *index,
                    char key[QN_KEY_SIZE]);
 
@@ -99,7 +100,8 @@ int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
 int qn_cache_lock(struct qn_cache *cache, const char *key);
 void qn_cache_unlock(int lock);
 
-/* What an entry holds. The strings are one line each, except the first two. */
+/* The contents of an entry. The strings are one line each, except the first
+   two. */
 struct qn_cache_item {
     const char *source;
     const char *log;
@@ -130,7 +132,7 @@ struct qn_cache_entry {
 /*
 ** Visit all entries until `visit` returns nonzero, and return that. With
 ** `verify` each file is read and compared with its checksum; without, only
-** `sums` is. Also with `verify`, whatever else is wrong is visited, as damaged:
+** `sums` is. Also with `verify`, all other faults are visited, as damaged:
 ** folders that are not used, and indexes; then `key` is the name, from the
 ** folder down.
 */

@@ -54,7 +54,7 @@ static int still_there(int folder, const char *key, int file)
            ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
 }
 
-/* One try. Locks that the file system does not have are none. */
+/* One try. 0 if the file system has no locks. */
 static int lock_file(int folder, const char *key)
 {
     int file =
@@ -103,7 +103,7 @@ void qn_cache_sum(const char *index, const char *line, size_t length,
     qn_entry_sum(both, (size_t)used, sum);
 }
 
-/* What a line says, which is changed on the way. */
+/* The line's value; the line is changed. */
 static enum qn_index_state judge_index(const char *index, char *line,
                                        size_t bytes, char key[QN_KEY_SIZE])
 {

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ABANDONED 3600 /* seconds after which nobody writes in new/ */
+#define ABANDONED 3600 /* seconds after which new/ is not written to */
 
 /* Call `visit` with each name in an open folder until it returns nonzero. */
 static int each_name(int folder, int (*visit)(void *user, const char *name),
@@ -136,7 +136,7 @@ static int visit_index(void *user, const char *name)
     return visit_fault(walk, "index", name, fault);
 }
 
-/* What opening has refused. */
+/* Entries that opening refused. */
 static int visit_refused(const struct walk *walk)
 {
     const struct qn_cache_folder *folder = walk->folder;
@@ -187,7 +187,7 @@ struct list {
     int failed;
 };
 
-/* Into the list of what gc may remove: read-only folders are not ours, and
+/* Add to gc's list of removable files: read-only folders are not ours, and
    indexes are swept later. */
 static int collect(void *user, const struct qn_cache_entry *entry)
 {
@@ -215,8 +215,8 @@ static int collect(void *user, const struct qn_cache_entry *entry)
     return 0;
 }
 
-/* Damaged ones first, then by last use. A time to come tells nothing: it was
-   set by a clock that was ahead, and a use would have put it right. */
+/* Damaged ones first, then by last use. A future time tells nothing: it was
+   set by a fast clock, and a use would have corrected it. */
 static int compare(const void *left, const void *right)
 {
     const struct item *a = left, *b = right;
@@ -228,8 +228,8 @@ static int compare(const void *left, const void *right)
     return strcmp(a->key, b->key);
 }
 
-/* Whoever holds the lock is about to use the entry: leave it. Without locks,
-   who reads it meanwhile finds it damaged and makes it again. */
+/* The holder of the lock is about to use the entry: leave it. Without locks,
+   a reader finds it damaged and makes it again. */
 static int remove_entry(struct qn_cache *cache, const char *key)
 {
     const struct qn_cache_folder *folder = &cache->folders[cache->writable];
@@ -256,7 +256,7 @@ struct sweep {
     time_t now;
 };
 
-/* What was left in new/ or damaged/ by a process that is gone. */
+/* Files left in new/ or damaged/ by a process that is gone. */
 static int remove_abandoned(void *user, const char *name)
 {
     const struct sweep *sweep = user;
@@ -284,8 +284,8 @@ static int remove_stale(void *user, const char *name)
     return 0;
 }
 
-/* Locks of what was never kept. Whoever holds one, or is about to, is younger
-   than that, or looks again whether it is still there. */
+/* Locks without an entry. A process that holds one, or is about to, is
+   younger than that, or checks again that it exists. */
 static int remove_lock(void *user, const char *name)
 {
     const struct sweep *sweep = user;
@@ -303,7 +303,8 @@ static int remove_lock(void *user, const char *name)
     return 0;
 }
 
-/* What no entry needs: abandoned work, damage an hour old, dead indexes. */
+/* Files that no entry needs: abandoned work, damage an hour old, dead
+   indexes. */
 static void sweep_rests(struct qn_cache *cache)
 {
     const struct qn_cache_folder *folder = &cache->folders[cache->writable];

@@ -139,7 +139,7 @@ static enum qn_entry_state judge_sums(const struct qn_file_text *text,
     return strcmp(key, wanted) ? QN_ENTRY_DAMAGED : QN_ENTRY_GOOD;
 }
 
-/* Of another version the sizes are those of the files that it shares. */
+/* The sizes of another version's entry are those of the shared files. */
 static void measure(int folder, struct qn_entry *entry)
 {
     struct stat st;
@@ -273,7 +273,7 @@ enum qn_entry_state qn_entry_verify(int entries, const char *key,
     return state;
 }
 
-/* A clock that was ahead leaves times to come; they are set right as well. */
+/* A fast clock leaves future times; they are corrected as well. */
 void qn_entry_touch(int entries, const char *key)
 {
     int folder = qn_file_folder(entries, key, 0);

@@ -12,8 +12,8 @@
 **     source BYTES SHA256        likewise object and log
 **     self SHA256
 **
-** Whatever a later version writes keeps the first and the last line, so that
-** versions that share a folder leave each other's entries alone.
+** Later versions keep the first and the last line, so that versions that share
+** a folder leave each other's entries unchanged.
 */
 #ifndef QUERN_CODE_ENTRY_H
 #define QUERN_CODE_ENTRY_H

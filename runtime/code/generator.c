@@ -16,8 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The file's name ends with the ABI's number, the first of the version; the
-   newest number alone has the right functions.         COUPLED: soname */
+/*
+** The file's name ends with the ABI's number, the first of the version; the
+** newest number has the right functions.         COUPLED: soname
+*/
 static void print_path(char *path, size_t size, const char *folder,
                        const char *rest)
 {
@@ -25,7 +27,7 @@ static void print_path(char *path, size_t size, const char *folder,
              (int)strcspn(QUERN_VERSION, "."), QUERN_VERSION);
 }
 
-/* QUERN_GEN alone, or beside this library, in ../lib, on the loader's path. */
+/* QUERN_GEN only, or next to this library, in ../lib, on the loader's path. */
 static int open_library(struct quern_context *ctx)
 {
     static const char *const places[] = {"/", "/../lib/"};

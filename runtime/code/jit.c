@@ -90,8 +90,8 @@ static int sum_lines(char sum[QN_KEY_SIZE], const char *const *lines)
 }
 
 /*
-** All that decides about the object except the compiler's version: what was
-** compiled once serves until its own source changes, whatever else does.
+** All that decides about the object except the compiler's version: a compiled
+** object serves until its own source changes.
 */
 static int make_index(struct job *job)
 {

@@ -89,7 +89,7 @@ int qn_cublaslt_open(const char *path, const char *cuda_home,
                             "backend cublaslt: there is no libcublasLt.so.13, "
                             ".12 or plain .so on the loader's path, in "
                             "$CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
-                            "../cublas beside libquern; set QUERN_CUBLASLT");
+                            "../cublas next to libquern; set QUERN_CUBLASLT");
     if (code) {
         qn_cublaslt_close(lt);
         return code;

@@ -11,9 +11,9 @@
 
 struct quern_context;
 
-/* What the factors of a product are scaled by: fp32 numbers, each of them for
-   a row, for all rows of a group, for all of them, or for a block of 1 x 128 or
-   128 x 128; or e8m0 for blocks of 1 x 32. */
+/* The scales of a product's factors: fp32 values, each of them for a row,
+   for all rows of a group, for all of them, or for a block of 1 x 128 or 128
+   x 128; or e8m0 for blocks of 1 x 32. */
 enum qn_cublaslt_scale {
     QN_CUBLASLT_UNSCALED,
     QN_CUBLASLT_ROW_SCALES,
@@ -40,14 +40,14 @@ struct qn_cublaslt {
 };
 
 /*
-** Open the library: `path` if not NULL, else where qn_library_find looks.
+** Open the library: `path` if not NULL, else as qn_library_find finds it.
 ** `cuda_home` may be NULL. QUERN_EMISSING names all that was tried.
 */
 int qn_cublaslt_open(const char *path, const char *cuda_home,
                      struct qn_cublaslt **out);
 void qn_cublaslt_close(struct qn_cublaslt *lt);
 
-/* Turn a failed call into a code and a message with the library's own text. */
+/* Make a failed call a code and a message with the library's own text. */
 int qn_cublaslt_error(const struct qn_cublaslt *lt, const char *call,
                       int status);
 

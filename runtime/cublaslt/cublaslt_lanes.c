@@ -34,7 +34,7 @@ int qn_cublaslt_lanes_open(struct qn_cublaslt_lanes *lanes,
     return code;
 }
 
-/* What is still queued on a stream runs all the same. */
+/* Work still queued on a stream runs all the same. */
 void qn_cublaslt_lanes_close(struct qn_cublaslt_lanes *lanes)
 {
     if (!lanes->driver)

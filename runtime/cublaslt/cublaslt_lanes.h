@@ -27,7 +27,7 @@ struct qn_cublaslt_lanes {
     pthread_mutex_t lock; /* held from fork to join: the events serve one run */
 };
 
-/* What a run has of them; `streams[0]` is the caller's. */
+/* The streams of a run; `streams[0]` is the caller's. */
 struct qn_cublaslt_fork {
     int count;
     struct cu_stream *streams[QN_MAX_LANES];
@@ -43,7 +43,7 @@ int qn_cublaslt_lanes_open(struct qn_cublaslt_lanes *lanes,
 void qn_cublaslt_lanes_close(struct qn_cublaslt_lanes *lanes);
 
 /*
-** Up to `most` lanes behind all that `stream` has been given. Only `stream`
+** Up to `most` lanes after all that `stream` has been given. Only `stream`
 ** itself where a graph that captures another one holds the lanes: they are free
 ** again when that capture has ended. A join is due, even after an error.
 */

@@ -227,7 +227,7 @@ static void move_to(const struct qn_geometry *g, int group, int64_t start,
     matrix->data = (void *)((uintptr_t)matrix->data + (uintptr_t)elements);
 }
 
-/* The scales of one group, by how many of them lie before it. */
+/* The scales of one group, by how many of them are before it. */
 static const void *scales_of(const struct qn_geometry *g, const void *sf,
                              const struct slot *at)
 {
@@ -372,7 +372,7 @@ static int multiply_rest(const struct loop *l, struct qn_cublaslt_product *p,
     return code ? code : copy_rows(l, p->stream, &to, &x[QN_LT_D], rows, width);
 }
 
-/* A group whose scales lie among those of the others. */
+/* A group whose scales are among those of the others. */
 static int multiply_gathered(const struct loop *l,
                              const struct qn_cublaslt_product *group,
                              const struct slot *at)

@@ -4,7 +4,7 @@
 ** needs of it.
 **
 ** Scaled FP8 is a recipe's copies as they are, with the scales that the library
-** has a mode for, and that lie as it wants them:
+** has a mode for, and that are as it wants them:
 **
 **     of a tensor or a group   one fp32 for all of A and one for all of B
 **     of rows                  fp32 [rows]; from version 12.9 on
@@ -28,14 +28,14 @@
 
 /* ---------------------------------------------------------------- planning */
 
-/* Scalars of the caller's lie on the device; constants may lie here. */
+/* Scalars of the caller's are on the device; constants may be here. */
 static int has_scalars(const struct quern_problem *p)
 {
     return p->alpha || p->beta == QUERN_BETA_ANY;
 }
 
-/* Scales that the library takes: enum qn_cublaslt_scale, and its own mode. The
-   padding is of the matrix; tokens are rows or columns of x and dy alone. */
+/* Scales that the library takes: enum qn_cublaslt_scale, and its own mode.
+   The padding is of the matrix; tokens are rows or columns of x and dy only. */
 static const struct mode {
     int span, type, rows, k, order, pad_rows, pad_columns;
     int scale, mode;
@@ -54,7 +54,7 @@ static const struct mode {
      QN_CUBLASLT_TILE_SCALES, LT_SCALE_VECTOR_32},
 };
 
-/* A block's matrix must lie as the mode says, one of tokens behind the other
+/* A block's matrix must be as the mode says, one of tokens after the other
    only where tiles do so. */
 static int lies_so(const struct mode *mode, const struct qn_scales *sf)
 {
@@ -141,7 +141,7 @@ static int check_problem(const struct quern_problem *p,
     if (p->copies)
         return qn_error_set(QUERN_ENOKERNEL,
                             "the cublaslt backend quantizes nothing: make the "
-                            "result's copies behind it, with "
+                            "result's copies after it, with "
                             "quern_quantize_run");
     if (p->bias || p->activation)
         return qn_error_set(QUERN_ENOKERNEL,
@@ -158,7 +158,7 @@ static int check_problem(const struct quern_problem *p,
     return QUERN_OK;
 }
 
-/* What the library's version and the GPU must be for scales. */
+/* The library's version and the GPU required for scales. */
 static int check_machine(const struct qn_cublaslt *lt,
                          const struct qn_device *device,
                          enum qn_cublaslt_scale scale)
@@ -185,14 +185,14 @@ static int check_machine(const struct qn_cublaslt *lt,
                             needs[scale].version / 100 % 100, lt->version);
     if (device->major < needs[scale].least || device->major > needs[scale].most)
         return qn_error_set(QUERN_ENOKERNEL,
-                            "backend cublaslt takes scales %s on %s alone, "
+                            "backend cublaslt takes scales %s only on %s, "
                             "this GPU is sm_%d%d",
                             needs[scale].what, needs[scale].where,
                             device->major, device->minor);
     return QUERN_OK;
 }
 
-/* All that may be in the way of a plan. */
+/* All reasons against a plan. */
 static int find(const struct qn_session *s, const struct qn_geometry *a,
                 const struct qn_geometry *b, struct qn_cublaslt **lt)
 {
@@ -229,7 +229,7 @@ static int open_engine(struct qn_cublaslt_engine *engine,
     return qn_cublaslt_engine_open(engine, lt, &make);
 }
 
-/* What there is in the way of one call for all groups: they go one by one. */
+/* Reasons against one call for all groups: they then run one by one. */
 static int goes_without(int code)
 {
     return code == QUERN_ENOKERNEL || code == QUERN_EMISSING ||
@@ -343,7 +343,7 @@ int qn_cublaslt_plan(struct quern_plan *plan, struct qn_session *s)
     return QUERN_OK;
 }
 
-/* In its own context where that can be entered; the memory goes either way. */
+/* In its own context if that can be entered; the memory is freed either way. */
 void qn_cublaslt_plan_free(struct quern_plan *plan)
 {
     struct qn_driver_scope scope;

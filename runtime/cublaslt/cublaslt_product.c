@@ -2,15 +2,15 @@
 /*
 ** cublaslt_product.c: one product of matrices by cuBLASLt.
 **
-** cuBLAS counts columns first, our operands lie row by row. What we call a row
-** of D is a column to cuBLAS, so it computes the transposed product, with the
-** operands in the other order and without moving a byte:
+** cuBLAS counts columns first, our operands are row by row. Our row of D is a
+** column to cuBLAS, so it computes the transposed product, with the operands in
+** the other order and without moving a byte:
 **
 **     ours    D[m,n]   = A[m,k] B[n,k]^T            row by row
 **     cuBLAS  D^T[n,m] = op(B^T) op(A^T)            column by column
 **
-** A buffer of `outer` rows of `inner` elements is to cuBLAS a matrix of
-** `inner` rows and `outer` columns whose leading dimension is our stride:
+** A buffer of `outer` rows of `inner` elements is to cuBLAS a matrix of `inner`
+** rows and `outer` columns whose leading dimension is our stride:
 **
 **     operand        buffer     to cuBLAS   first factor (n x k)   op
 **     B  k-major     [n, k]     k x n                               T
@@ -83,7 +83,7 @@ static int64_t bytes_of(const struct qn_cublaslt_engine *engine, int matrix)
 
 /* ----------------------------------------------------------------- engine */
 
-/* Sums in fp32, whatever the elements are. */
+/* Sums in fp32, for any elements. */
 static int make_desc(const struct qn_cublaslt_engine *engine,
                      const struct qn_cublaslt_form *form, struct lt_desc *desc)
 {
@@ -107,7 +107,7 @@ static int make_desc(const struct qn_cublaslt_engine *engine,
     return code;
 }
 
-/* What scalars need no library older than 12.8 must know. */
+/* Scalars do not need a library of 12.8 or later. */
 static int set_mode(const struct qn_cublaslt_engine *engine,
                     struct lt_desc *desc, int attribute, int32_t mode)
 {
@@ -326,7 +326,7 @@ static void make_key(const struct qn_cublaslt_engine *engine,
     }
 }
 
-/* The first of the places that belong to a key (FNV-1a). */
+/* The first slot of a key (FNV-1a). */
 static struct qn_cublaslt_memo *places(const struct qn_cublaslt_engine *engine,
                                        const struct qn_cublaslt_key *key)
 {
@@ -373,7 +373,7 @@ static void remember(struct qn_cublaslt_engine *engine,
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* What groups are like: k, and D's rows and columns as cuBLAS counts them. */
+/* The groups' sizes: k, and D's rows and columns as cuBLAS counts them. */
 static int prefer_averages(const struct qn_cublaslt *lt,
                            const struct qn_cublaslt_key *key,
                            struct lt_preference *preference)
@@ -465,7 +465,7 @@ void qn_cublaslt_ungroup(struct qn_cublaslt_engine *engine)
     engine->name = engine->lt->names[QN_CUBLASLT_UNSCALED];
 }
 
-/* What the library is given for a matrix: where it lies, or all of them. */
+/* The address of a matrix, or of the array of all matrices. */
 static void *data_of(const struct qn_cublaslt_product *p, int which)
 {
     return p->arrays.count ? array_at(&p->arrays, which)

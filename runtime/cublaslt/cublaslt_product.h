@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cublaslt_product.h: one product of matrices by cuBLASLt, or a batch of them
-** that lie evenly spaced.
+** that are evenly spaced.
 */
 #ifndef QUERN_CUBLASLT_CUBLASLT_PRODUCT_H
 #define QUERN_CUBLASLT_CUBLASLT_PRODUCT_H
@@ -18,11 +18,11 @@ struct qn_cublaslt;
 
 enum { QN_LT_A, QN_LT_B, QN_LT_C, QN_LT_D, QN_LT_MATRICES };
 
-/* What the library writes to while it computes, at a multiple of this. */
+/* The library's workspace is at a multiple of this. */
 #define QN_CUBLASLT_SCRATCH   ((size_t)32 << 20)
 #define QN_CUBLASLT_ALIGNMENT 256
 
-/* A matrix of the canonical product, as its operand lies in memory. */
+/* A matrix of the canonical product, as its operand is in memory. */
 struct qn_cublaslt_matrix {
     void *data;
     int64_t stride; /* elements from one row to the next */
@@ -31,7 +31,7 @@ struct qn_cublaslt_matrix {
 
 /*
 ** Products of many groups in one call: `count` of each on the device, at `at`,
-** array behind array: addresses of A, B, C and D in 64 bits, then in 32 each
+** array after array: addresses of A, B, C and D in 64 bits, then in 32 each
 ** product's m, n and k, and the strides of A, B, C and D.
 */
 struct qn_cublaslt_arrays {
@@ -60,14 +60,14 @@ struct qn_cublaslt_product {
     struct cu_stream *stream;
 };
 
-/* Properties that products share, besides their sizes. */
+/* Properties that products share, in addition to their sizes. */
 struct qn_cublaslt_form {
     int a_major, b_major; /* enum quern_major */
     struct lt_desc desc;
 };
 enum {
     QN_CUBLASLT_PLAIN, /* the problem's own layout */
-    QN_CUBLASLT_ZEROS, /* A and B k-major, whatever the problem's are */
+    QN_CUBLASLT_ZEROS, /* A and B k-major, for any problem's */
     QN_CUBLASLT_FORMS
 };
 
@@ -78,7 +78,7 @@ struct qn_cublaslt_key {
     uint32_t alignments[QN_LT_MATRICES]; /* in bytes, at most 256 */
 };
 
-/* An algorithm that was found; `used` 0: a free place. */
+/* An algorithm that was found; `used` 0: a free slot. */
 struct qn_cublaslt_memo {
     struct qn_cublaslt_key key;
     struct lt_algo algo;
@@ -95,7 +95,7 @@ struct qn_cublaslt_engine {
     struct qn_step size_step;       /* brings the arrays of a grouped call */
     struct qn_cublaslt_lanes lanes; /* opened and closed apart */
     struct qn_cublaslt_form forms[QN_CUBLASLT_FORMS];
-    pthread_mutex_t lock;          /* guards what follows */
+    pthread_mutex_t lock;          /* guards the rest */
     struct qn_cublaslt_memo *memo; /* sets of 4; a full one forgets in turn */
     unsigned sets;                 /* a power of 2 */
     unsigned turn;

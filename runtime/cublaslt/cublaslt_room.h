@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cublaslt_room.h: what lies where in the workspace of the backend cublaslt.
-*/
+/* cublaslt_room.h: what is where in the workspace of the backend cublaslt. */
 #ifndef QUERN_CUBLASLT_CUBLASLT_ROOM_H
 #define QUERN_CUBLASLT_CUBLASLT_ROOM_H
 
@@ -18,7 +16,7 @@ enum {
 /*
 ** From the first byte:
 **
-**     256          the error record, which this backend leaves alone
+**     256          the error record, which this backend does not touch
 **     256          1.0f and 0.0f, written by runs that need them
 **     zeros        written by runs that need them
 **     arrays       what groups in one call are
@@ -35,10 +33,10 @@ struct qn_cublaslt_room {
     size_t bytes;                      /* of all */
 };
 
-/* Do the groups' scales of A lie apart from each other only along k? */
+/* Are the groups' scales of A apart from each other only along k? */
 int qn_cublaslt_gathers(const struct qn_geometry *a);
 
-/* What is summed of a copy: its rows end with zeros. */
+/* A tensor that is summed: its rows end with zeros. */
 int64_t qn_cublaslt_row(int64_t k);
 
 void qn_cublaslt_room(const struct quern_problem *problem,

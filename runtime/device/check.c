@@ -83,7 +83,7 @@ static int fetch(struct qn_driver *driver, void *workspace, const char *call,
     return code;
 }
 
-/* In the plan's context, whatever the thread's is. */
+/* In the plan's context, for any thread's. */
 static int fetch_from_gpu(struct qn_driver *driver, struct cu_context *context,
                           void *workspace, const char *call, void *stream,
                           struct record *record)

@@ -81,7 +81,7 @@ enum { QN_CU_MEMORY_DEVICE = 2 };
 struct cu_copy {
     struct {
         size_t x, y; /* where it begins: bytes, rows */
-        int memory;  /* on the device: what follows but `device` is unused */
+        int memory;  /* on the device: other fields but `device` are unused */
         const void *host;
         uint64_t device;
         void *array;

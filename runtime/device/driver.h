@@ -47,7 +47,7 @@ struct qn_driver_scope {
 int qn_driver_open(const char *path, struct qn_driver **out);
 void qn_driver_close(struct qn_driver *driver);
 
-/* Turn a failed call into a code and a message with the driver's own text. */
+/* Make a failed call a code and a message with the driver's own text. */
 int qn_driver_error(const struct qn_driver *driver, const char *call,
                     int result);
 

@@ -66,7 +66,7 @@ void qn_host_run(qn_host_function *function, void *const *params, int workers)
     struct worker all[QN_HOST_THREADS];
     pthread_attr_t room;
 
-    /* whatever `ulimit -s` gives a thread by default */
+    /* instead of the default of `ulimit -s` */
     pthread_attr_init(&room);
     pthread_attr_setstacksize(&room, STACK_BYTES);
     for (int i = 1; i < workers; i++) {

@@ -176,8 +176,8 @@ int qn_host_compile(struct quern_context *ctx, const struct qn_kernel *kernel,
     return code;
 }
 
-/* The first line that `cc --version` prints, and the machine. What has no
-   version is no compiler. */
+/* The first line that `cc --version` prints, and the machine. A program
+   without a version is no compiler. */
 int qn_host_version(struct quern_context *ctx, char *text, size_t size)
 {
     const char *arguments[] = {compiler(ctx), "--version", NULL};

@@ -83,7 +83,7 @@ static void *try_folder(const char *const *names, const char *folder,
     return library;
 }
 
-/* There lies what `make` fetched, or a user: wheels of PyPI, unpacked. */
+/* There is what `make` fetched, or a user: wheels of PyPI, unpacked. */
 static void *try_beside(const struct qn_library_search *search)
 {
     char folder[PATH_MAX];
@@ -133,7 +133,7 @@ int qn_library_folder(char *buffer, size_t size)
     if (!dladdr((void *)(uintptr_t)qn_library_folder, &info) || !info.dli_fname)
         return 0;
     length = snprintf(buffer, size, "%s", info.dli_fname);
-    /* Of a program that the shell found on its path, the name has no folder. */
+    /* The name of a program found on the shell's path has no folder. */
     if (!strchr(info.dli_fname, '/'))
         length = readlink("/proc/self/exe", buffer, size);
     if (length < 0 || (size_t)length >= size)

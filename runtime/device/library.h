@@ -10,16 +10,16 @@
 
 #include <stddef.h>
 
-/* What kept qn_library_find from a file that it found, for messages; "": there
-   was none. */
+/* Why qn_library_find did not take a file that it found, for messages; "":
+   there was none. */
 const char *qn_library_refused(void);
 
 /*
-** dlopen, all symbols at once and for this handle alone; `stay`: for good, as
-** some do not free their memory on the way out. NULL: qn_library_error() is one
-** line about it, valid until the thread's next call. A program without a
-** loader of its own (cc -static) gets no library: the C library that such a
-** library brings along would be a second one.
+** dlopen, all symbols at once and for this handle only; `stay`: for good, as
+** some do not free their memory at exit. NULL: qn_library_error() is one line
+** about it, valid until the thread's next call. A program without a loader of
+** its own (cc -static) gets no library: the C library that such a library
+** brings along would be a second one.
 */
 void *qn_library_open(const char *path, int stay);
 const char *qn_library_error(void);
@@ -32,8 +32,8 @@ struct qn_library_search {
 
 /*
 ** Open the first that there is: on the loader's path (which knows a library
-** that the process has already loaded), in CUDA_HOME/lib64 if that is not
-** NULL, in /usr/local/cuda/lib64, and beside libquern. NULL if there is none.
+** that the process has already loaded), in CUDA_HOME/lib64 if that is not NULL,
+** in /usr/local/cuda/lib64, and next to libquern. NULL if there is none.
 */
 void *qn_library_find(const struct qn_library_search *search,
                       const char *cuda_home);

@@ -20,7 +20,7 @@ static unsigned attribute(struct qn_driver *driver, int device, int which)
     return (unsigned)value;
 }
 
-/* NVML counts devices on its own; the place on the bus tells which is ours. */
+/* NVML counts devices on its own; the bus address tells which is ours. */
 static int find_device(struct qn_nvml *nvml, struct qn_driver *driver,
                        int device)
 {

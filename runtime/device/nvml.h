@@ -16,15 +16,15 @@ struct qn_nvml {
     int (*power)(void *device, unsigned *milliwatts);
 };
 
-/* Of the device (an ordinal). NULL where the library or the device is not to be
-   found, which takes about a second, as does success. */
+/* Open it for the device (an ordinal). NULL where the library or the device
+   is not to be found, which takes about a second, as does success. */
 struct qn_nvml *qn_nvml_open(struct qn_driver *driver, int device);
 void qn_nvml_close(struct qn_nvml *nvml);
 
 /* MHz of the multiprocessors now; 0 if unknown or `nvml` is NULL. */
 int qn_nvml_clock(struct qn_nvml *nvml);
 
-/* The board's power over the last second or less; 0 if unknown. */
+/* The card's power over the last second or less; 0 if unknown. */
 double qn_nvml_watts(struct qn_nvml *nvml);
 
 #endif

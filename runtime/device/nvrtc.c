@@ -76,7 +76,7 @@ static int load_symbols(struct qn_nvrtc *nvrtc)
 }
 
 /*
-** NVRTC opens its builtins by name alone: a copy beside it, in a folder that
+** NVRTC opens its builtins only by name: a copy next to it, in a folder that
 ** the loader does not search, must be loaded before. None there is no error.
 */
 static void load_builtins(const struct qn_nvrtc *nvrtc, int major, int minor)
@@ -93,7 +93,7 @@ static void load_builtins(const struct qn_nvrtc *nvrtc, int major, int minor)
     qn_library_open(path, 1);
 }
 
-/* Part of the key of what it compiles. */
+/* Part of the key of a compiled kernel. */
 static int read_version(struct qn_nvrtc *nvrtc)
 {
     int major, minor;
@@ -130,7 +130,7 @@ int qn_nvrtc_open(const char *path, const char *cuda_home,
                             "a kernel must be compiled and there is no "
                             "libnvrtc.so.13 or .12 on the loader's path, in "
                             "$CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
-                            "../nvrtc beside libquern; set QUERN_NVRTC%s",
+                            "../nvrtc next to libquern; set QUERN_NVRTC%s",
                             qn_library_refused());
     }
     if (code)
@@ -172,7 +172,7 @@ static int counted(const char *log, const char *what)
     return 0;
 }
 
-/* What makes a kernel slow without making it wrong; NULL if nothing does. */
+/* A warning that the kernel is slow; NULL if there is none. */
 static const char *find_fault(const char *log)
 {
     static const char *const codes[] = {"C7510", "C7511", "C7512", "C7513",
@@ -228,7 +228,7 @@ static int judge(const char *name, struct qn_compiled *out)
                         out->log);
 }
 
-/* `target` is "sm_90a", or "compute_90a" for PTX alone. After an error there
+/* `target` is "sm_90a", or "compute_90a" for PTX only. After an error there
    may be a program, too. */
 static int compile(struct qn_nvrtc *nvrtc, const char *name, const char *source,
                    const char *target, struct nvrtc_program **program,

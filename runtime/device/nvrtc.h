@@ -12,7 +12,7 @@
 struct qn_nvrtc;
 struct quern_context;
 
-/* What a compile gives: both are freed with qn_nvrtc_free. */
+/* The result of a compile: both are freed with qn_nvrtc_free. */
 struct qn_compiled {
     void *object;
     size_t bytes;
@@ -21,8 +21,8 @@ struct qn_compiled {
 };
 
 /*
-** Open the library: `path` if not NULL, else the places that the README
-** names. `cuda_home` may be NULL. QUERN_EMISSING names all that was tried.
+** Open the library: `path` if not NULL, else the paths that the README names.
+** `cuda_home` may be NULL. QUERN_EMISSING names all that was tried.
 */
 int qn_nvrtc_open(const char *path, const char *cuda_home,
                   struct qn_nvrtc **out);

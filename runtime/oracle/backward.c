@@ -84,7 +84,7 @@ static int judge_dbias(const struct qn_job *job, int *alike)
     return code;
 }
 
-/* Of rows behind the last group nothing is written. */
+/* Rows after the last group are not written. */
 static void look_outside(const struct qn_job *job, const float *dprob,
                          int *alike)
 {

@@ -8,21 +8,21 @@
 #include "oracle/job.h"
 #include "oracle/sample.h"
 
-/* What dbias holds before the run that is judged, in every element. */
+/* Every element of dbias before the judged run. */
 #define QN_BACK_BEFORE 1.5f
 
 /* Room for what the problem has of them. Codes of the library. */
 int qn_backward_fill(struct qn_job *);
 
-/* Before the run that is judged: dbias holds numbers that it may be added to,
+/* Before the run that is judged: dbias holds values that it may be added to,
    dprob poison. */
 int qn_backward_begin(struct qn_job *);
 
 /*
-** Behind it: `*alike` stays if dbias is, to the bit, the sums of D's rows, 32
-** of them at a time, and if no row outside of every group has a dprob. Those of
-** the sampled rows are compared with sums in double: `*error` becomes
-** |dprob - reference| / |reference| if that is larger.
+** After it: `*alike` stays if dbias is, to the bit, the sums of D's rows, 32 of
+** them at a time, and if no row outside of every group has a dprob. Those of
+** the sampled rows are compared with sums in double: `*error` becomes |dprob -
+** reference| / |reference| if that is larger.
 */
 int qn_backward_judge(const struct qn_job *, const struct qn_sample *,
                       int *alike, double *error);

@@ -54,7 +54,7 @@ static size_t part_bytes(const struct qn_cast *c, int part)
     return bytes[part];
 }
 
-/* Of delayed scaling, for numbers of deviation 1. */
+/* Parameters of delayed scaling, for values of deviation 1. */
 static float factor_of(const struct qn_cast *c)
 {
     const struct qn_recipe *recipe = qn_context_recipe(c->ctx, c->q.recipe);
@@ -62,7 +62,7 @@ static float factor_of(const struct qn_cast *c)
     return qn_tolerance_factor(qn_quantize_element(&c->q, recipe), 4);
 }
 
-/* What a part holds before a run: 0, or a code; NULL stays poison. */
+/* Set a part before a run: 0, or a code; NULL stays poison. */
 static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
 {
     float *floats = c->host[part];
@@ -205,7 +205,7 @@ static int plan(struct qn_cast *c, const struct qn_options *opt, int backend)
     return qn_gpu_open(c->ctx, &c->gpu);
 }
 
-/* What the work reads comes from a quantization of the same tensor. */
+/* The input comes from a quantization of the same tensor. */
 static int make_copies(struct qn_cast *c, const struct qn_options *opt)
 {
     static const int parts[] = {QN_CAST_ROW,        QN_CAST_ROW_SF,
@@ -306,7 +306,7 @@ int qn_cast_measure(struct qn_cast *c, int runs, struct qn_job_time *time)
     return code ? code : quern_quantize_check(c->plan, &c->args, NULL);
 }
 
-/* Of what lies in groups; scales as many as there are. */
+/* Rows in groups; all scales. */
 double qn_cast_bytes(const struct qn_cast *c)
 {
     const struct quern_quantization *q = &c->q;

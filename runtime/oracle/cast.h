@@ -47,8 +47,9 @@ struct qn_cast {
     struct quern_quantize_args args;
 };
 
-/* Draw group sizes and random data, plan, make buffers. What a transpose or
-   dequantize reads is quantized here first. An exit status, after printing. */
+/* Draw group sizes and random data, plan, make buffers. Inputs of a
+   transpose or dequantize are quantized here first. An exit status, after
+   printing. */
 int qn_cast_begin(struct qn_cast *, const struct qn_options *,
                   struct quern_context *, const struct quern_quantization *,
                   int backend);

@@ -2,8 +2,8 @@
 /*
 ** copies.c: the operands of a job whose recipe scales them.
 **
-** The library quantizes them itself, from bf16 numbers that are gone
-** afterwards: the product is compared with one of what the copies hold.
+** The library quantizes them itself, from bf16 values that are gone afterwards:
+** the product is compared with one of the decoded tensors.
 */
 #include "oracle/copies.h"
 
@@ -19,7 +19,7 @@
 #include "oracle/fidelity.h"
 #include "oracle/tolerance.h"
 
-/* What one quantization needs besides the job's own buffers. */
+/* Buffers of one quantization other than the job's own. */
 struct maker {
     struct qn_job *job;
     struct quern_quantization q;
@@ -114,7 +114,7 @@ static int quantize(struct maker *m, int role)
     return code ? code : quern_quantize_check(m->plan, &args, NULL);
 }
 
-/* Of a job on a GPU the kernels of casts may be compiled for it. */
+/* Kernels of casts of a job on a GPU may be compiled for it. */
 static int plan(struct maker *m)
 {
     const struct quern_plan_options options = {

@@ -25,7 +25,7 @@ struct image {
     Elf64_Ehdr header;
 };
 
-/* 1 if so many bytes lie there; files come from caches, so nothing is taken
+/* 1 if so many bytes are there; files come from caches, so nothing is taken
    for granted. */
 static int copy(const struct image *image, uint64_t at, void *to, size_t bytes)
 {

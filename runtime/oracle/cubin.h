@@ -18,15 +18,15 @@ struct qn_cubin {
 /* Returns 0, or 1 if it is no cubin with one kernel's figures. */
 int qn_cubin_read(const void *data, size_t bytes, struct qn_cubin *cubin);
 
-/* What one multiprocessor has room for. */
+/* The CTAs that fit one multiprocessor. */
 struct qn_occupancy {
     int ctas;        /* at the same time; 0: the architecture is not known */
     int warps, most; /* these CTAs' warps, and how many there could be */
     const char *by;  /* what bounds them: "registers", "shared memory", .. */
 };
 
-/* Of CTAs with so many threads, registers a thread and bytes of shared memory,
-   on a GPU of version 90 (for 9.0). */
+/* For CTAs of so many threads, registers a thread and bytes of shared
+   memory, on a GPU of version 90 (for 9.0). */
 void qn_cubin_occupancy(int version, int threads, int registers, int shared,
                         struct qn_occupancy *occupancy);
 

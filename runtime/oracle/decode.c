@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** decode.c: the numbers that a quantized tensor stands for, in double.
-*/
+/* decode.c: the values that a quantized tensor stands for, in double. */
 #include "oracle/decode.h"
 
 #include <math.h>
@@ -71,7 +69,7 @@ double qn_decode_code(int type, unsigned code)
     return sign ? -value : value;
 }
 
-/* ------------------------------------------------------------------ places */
+/* ---------------------------------------------------------------- positions */
 
 void qn_decode_begin(struct qn_decode *d, const struct qn_geometry *g,
                      const struct quern_tensor *copy, int groups,
@@ -108,7 +106,7 @@ static int64_t in_order(int order, int64_t stride, int64_t i, int64_t j)
            j % 4;
 }
 
-/* Of a columnwise tensor of tokens: groups lie side by side, or one by one. */
+/* A columnwise tensor of tokens: groups are side by side, or one by one. */
 static int64_t column_scale(const struct qn_decode *d, int group, int64_t i,
                             int64_t j)
 {
@@ -131,7 +129,7 @@ static int64_t column_scale(const struct qn_decode *d, int group, int64_t i,
            in_order(s->order, own, i, j);
 }
 
-/* Of a rowwise tensor of tokens: one matrix for all groups, or one for each. */
+/* A rowwise tensor of tokens: one matrix for all groups, or one for each. */
 static int64_t row_scale(const struct qn_decode *d, int group, int64_t i,
                          int64_t j)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** decode.h: the numbers that a quantized tensor stands for, in double.
+** decode.h: the values that a quantized tensor stands for, in double.
 **
-** Written from the definitions alone, apart from all templates: what these say
+** Written from the definitions only, apart from all templates: what these say
 ** is compared with it.
 */
 #ifndef QN_DECODE_H

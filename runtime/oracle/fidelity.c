@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** fidelity.c: does a quantized tensor hold the numbers that it was made of?
-*/
+/* fidelity.c: does a quantized tensor hold the values that it was made of? */
 #include "oracle/fidelity.h"
 
 #include <math.h>
@@ -72,7 +70,7 @@ struct judge {
     int padded; /* what fills up is zero */
 };
 
-/* The product that reads the copy knows where it lies. COUPLED: copies */
+/* The product that reads the copy knows where it is. COUPLED: copies */
 static void find_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
 {
     static const int ops[3][2] = {[QUERN_X] = {QUERN_FPROP, QUERN_WGRAD},
@@ -142,7 +140,7 @@ static struct energy judge_line(struct judge *j, int group, int64_t line)
     return compare(j->x, j->y, length);
 }
 
-/* The next line to look at: the last one of a group is. */
+/* The next line to check; the last one of a group is checked. */
 static int64_t next_line(int64_t line, int64_t skip, int64_t last)
 {
     return line < last && line + skip > last ? last : line + skip;
@@ -190,7 +188,7 @@ static int conclude(const struct judge *j, const struct energy *each,
     return held && *error <= tolerance;
 }
 
-/* Room for the longest line, and for all that are looked at. */
+/* Room for the longest line, and for all that are checked. */
 static int begin(struct judge *j, int64_t most, struct energy **each)
 {
     const int groups = j->f->q.groups;
@@ -309,7 +307,7 @@ static void point(struct trip *t, struct quern_quantize_description *need,
     }
 }
 
-/* One way. */
+/* One direction. */
 static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
               float deviation)
 {
@@ -344,8 +342,8 @@ static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
     return code;
 }
 
-/* Numbers of one feature: what was transformed is so on the way back, too,
-   along a group's tokens, of which the last few leave some behind. */
+/* Values of one feature: transformed values are transformed back along a
+   group's tokens; the last few tokens may be left out. */
 static struct energy lost(const struct trip *t, int hadamard, int64_t first,
                           int64_t rows, int64_t feature)
 {
@@ -391,8 +389,8 @@ static double loss_of(const struct trip *t, int hadamard)
     return sum.before > 0 ? sum.gap / (sum.before + sum.after) : 0;
 }
 
-/* The numbers and the groups' sizes are what they are. A part of what is large
-   loses about as much: then 0, and numbers are to be drawn. */
+/* Compare the given values and groups if few; a sample of many loses about
+   as much: then 0, and values must be drawn. */
 static int set_out(struct trip *t, const struct qn_fidelity *f)
 {
     enum { MOST = 1 << 22, ROWS = 256 };
@@ -440,6 +438,6 @@ int qn_fidelity_tolerance(struct quern_context *ctx,
         free(t.buffers[i]);
     if (1.25 * loss > *tolerance) /* chance leaves a little between two draws */
         *tolerance = fmin(1.25 * loss, MOST_LOSS);
-    /* where no compiler makes the host's casts, the format alone says it */
+    /* without a compiler for the host's casts only the format tells */
     return code == QUERN_ECOMPILE || code == QUERN_EMISSING ? QUERN_OK : code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** fidelity.h: does a quantized tensor hold the numbers that it was made of,
-** where quern_describe says that they lie?
+** fidelity.h: does a quantized tensor hold the values that it was made of,
+** where quern_describe says that they are?
 **
 ** Values are found by decode.c, which shares nothing with any kernel, so that a
 ** cast that lays its copy out otherwise is seen, though products and casts back
@@ -12,13 +12,13 @@
 
 #include "oracle/decode.h"
 
-/* A copy in host memory, and the numbers before. */
+/* A copy in host memory, and the values before. */
 struct qn_fidelity {
     struct quern_quantization q; /* that made it; `copies` is the one copy */
     const struct qn_recipe *recipe;
     const void *numbers; /* of q.type: [m, k], of w [G, m, k] */
     const struct quern_tensor *copy;
-    const int64_t *starts, *sizes; /* of groups of tokens, one behind another */
+    const int64_t *starts, *sizes; /* of groups of tokens, one after another */
 };
 
 /* The two as one distance, 1 - 2xy / (xx + yy), over at most `most` lines from
@@ -27,11 +27,10 @@ struct qn_fidelity {
 int qn_fidelity_judge(const struct qn_fidelity *, double tolerance,
                       int64_t most, double *error, int *held);
 
-/* What may be lost: as much as the format of q.of may, or what the host's casts
-   there and back lose of the numbers, 0.25 at most, of a recipe that cuts
-   values or rounds by chance. Where there are no numbers (NULL) or many, of
-   normal ones of deviation `scale`. The copy is not looked at. Codes of the
-   library. */
+/* The permitted loss: that of q.of's format, or for a recipe that cuts
+   values or rounds by chance that of the host's casts there and back, 0.25
+   at most. Without values (NULL) or with many, that of normal ones of
+   deviation `scale`. The quantized tensor is not read. Codes of the library. */
 int qn_fidelity_tolerance(struct quern_context *, const struct qn_fidelity *,
                           float scale, double *tolerance);
 

@@ -76,7 +76,7 @@ static int attribute(const struct qn_gpu *gpu, int which)
     return value;
 }
 
-/* What the chip could do at its highest clocks: the roofline. */
+/* The chip's rates at its highest clocks: the roofline. */
 static void find_peaks(struct qn_gpu *gpu)
 {
     const double khz = attribute(gpu, CLOCK_RATE);

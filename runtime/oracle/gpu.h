@@ -43,7 +43,7 @@ struct qn_gpu {
 /* How hard the chip works; 0: unknown. */
 struct qn_gpu_load {
     int clock;    /* of the multiprocessors, MHz */
-    double watts; /* of the board, over the last second or less */
+    double watts; /* of the card, over the last second or less */
 };
 
 /*
@@ -56,7 +56,7 @@ void qn_gpu_close(struct qn_gpu *gpu);
 /* Ask NVML, opened for the first question; what it does not say stays. */
 void qn_gpu_load(struct qn_gpu *gpu, struct qn_gpu_load *load);
 
-/* What tensor cores could do with elements of so many bits; 0: unknown. */
+/* Peak rate of tensor cores for elements of so many bits; 0: unknown. */
 double qn_gpu_peak(const struct qn_gpu *gpu, int bits);
 
 /* Call one of the functions above; evaluates to a QUERN_ code. */

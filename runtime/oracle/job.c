@@ -107,7 +107,7 @@ int qn_job_scaled(const struct qn_job *job)
            job->operands[QN_ROLE_B].sf.scaling;
 }
 
-/* Random numbers for one operand: a host copy, and the buffer to run on. One
+/* Random values for one operand: a host copy, and the buffer to run on. One
    that is not read keeps its poison: what no kernel wrote is then seen. */
 static int fill_operand(struct qn_job *job, int role, uint64_t seed,
                         float scale)
@@ -171,7 +171,7 @@ static int fill_factors(struct qn_job *job, uint64_t seed)
                        sizeof job->factors);
 }
 
-/* Random numbers, and a buffer with a copy of them. */
+/* Random values, and a buffer with a copy of them. */
 static int fill_array(struct qn_job *job, int64_t count, uint64_t seed,
                       float **numbers, struct qn_memory *memory)
 {
@@ -183,7 +183,7 @@ static int fill_array(struct qn_job *job, int64_t count, uint64_t seed,
     return fill_memory(job, memory, *numbers, (size_t)count * sizeof **numbers);
 }
 
-/* What a bias adds and rows are multiplied by. */
+/* The bias and the rows' factors. */
 static int fill_epilogue(struct qn_job *job, uint64_t seed)
 {
     const struct quern_problem *p = &job->problem;
@@ -220,7 +220,7 @@ static int64_t depth(const struct qn_job *job)
     return most;
 }
 
-/* All buffers. B is small, so that D is of the order of 1 whatever k is. */
+/* All buffers. B is small, so that D is of the order of 1 for any k. */
 static int fill_all(struct qn_job *job, uint64_t seed)
 {
     const float small = 1 / sqrtf((float)depth(job));
@@ -568,8 +568,8 @@ double qn_job_flops(const struct qn_job *job)
     return 2 * p->groups * (double)p->m * (double)p->n * (double)p->k;
 }
 
-/* What lies outside every group does not count, nor does an operand's matrix
-   of an empty group, unless it is written. */
+/* Bytes outside every group do not count, nor does an operand's matrix of an
+   empty group, unless it is written. */
 double qn_job_bytes(const struct qn_job *job)
 {
     double bytes = 0, used = 0;

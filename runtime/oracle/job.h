@@ -35,7 +35,7 @@ struct qn_job {
     struct {
         uint64_t seed;
         float scale;
-    } made[2]; /* of the numbers that these were quantized from */
+    } made[2]; /* of the values that these were quantized from */
     float factors[2][QUERN_MAX_GROUPS]; /* alphas, betas: one of each a group */
     struct qn_memory pointers[QN_ROLES]; /* addresses of the matrices */
     struct qn_memory sizes_memory, factors_memory, workspace;
@@ -43,7 +43,7 @@ struct qn_job {
     struct qn_memory bias_memory, probability_memory;
     struct qn_memory dbias, dprob;           /* where a run makes them */
     struct qn_memory scale, history, random; /* where copies of D need them */
-    void *numbers; /* of which runs make A, and the columnwise tensor beside
+    void *numbers; /* of which runs make A, and the columnwise tensor next to
                       it */
     struct qn_memory in, column, column_sf, column_global;
     int borrowed; /* all but D, its pointers and the workspace are another

@@ -52,7 +52,7 @@ static struct quern_tensor *copy_of(struct quern_mlp_args *a, int part)
     return copies[(part - QN_LAYER_COPIES) / 3];
 }
 
-/* Rows of x, y, dy and dx may lie apart. */
+/* Rows of x, y, dy and dx may be apart. */
 static int is_strided(int part)
 {
     return part == QN_LAYER_X || part == QN_LAYER_DY || part == QN_LAYER_Y ||
@@ -118,7 +118,7 @@ static size_t part_bytes(const struct qn_layer *l, int part)
     }
 }
 
-/* What a part holds before a run; some stay poison. */
+/* Set a part before a run; some stay poison. */
 static int has_contents(const struct qn_layer *l, int part)
 {
     if (part >= QN_LAYER_DW1 && part <= QN_LAYER_DB2)
@@ -126,7 +126,7 @@ static int has_contents(const struct qn_layer *l, int part)
     return part < QN_LAYER_Y || part == QN_LAYER_WORKSPACE;
 }
 
-/* Numbers that a layer has: every result is about 1. */
+/* Values that a layer has: every result is about 1. */
 static int fill_tensor(const struct qn_layer *l, int part, uint64_t seed)
 {
     const struct quern_mlp *mlp = &l->mlp;

@@ -101,7 +101,7 @@ struct qn_layer_verdict {
 */
 int qn_layer_judge(struct qn_layer *, int64_t most, struct qn_layer_verdict *);
 
-/* Results of two layers that are not the same, byte by byte, whatever the gaps
+/* Results of two layers that are not the same, byte by byte without the gaps
    between rows: the first one's name, NULL if all are. Codes of the library. */
 int qn_layer_compare(const struct qn_layer *, const struct qn_layer *,
                      const char **where);

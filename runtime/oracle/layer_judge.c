@@ -39,9 +39,8 @@ struct judge {
     void *line;          /* what was read */
 };
 
-/* Numbers of a result, from element `at` on, beside what they should be. Where
-   terms of both signs cancel out, what is left is no measure for an error: it
-   is held against their squares, `least`. */
+/* Values of a result, from element `at` on, and expected ones. If terms of
+   both signs cancel out, the error is compared with their squares, `least`. */
 static int compare_sums(struct judge *j, int result, size_t at, size_t count,
                         int type, const double *want, double least)
 {
@@ -95,7 +94,7 @@ static int64_t columns_of(const struct judge *j, int result)
     return result == DW1 ? j->reference.hidden : j->reference.ffn;
 }
 
-/* The i-th line that is looked at; past the last: as many as there are. */
+/* The i-th checked line; past the last: their count. */
 static int64_t line_at(const struct judge *j, int result, int64_t i)
 {
     const int64_t lines = lines_of(j, result);
@@ -110,7 +109,7 @@ static int64_t count_lines(const struct judge *j, int result)
     return lines < LINES ? lines : LINES;
 }
 
-/* What was there before, or nothing. */
+/* The values before, or nothing. */
 static void begin_lines(struct judge *j, int result, int group)
 {
     const struct qn_layer *l = j->l;
@@ -165,7 +164,7 @@ static int64_t bias_length(const struct judge *j, int result)
     return result == DB1 ? j->reference.operands : j->reference.hidden;
 }
 
-/* What was there before, or nothing. */
+/* The values before, or nothing. */
 static void begin_bias(struct judge *j, int result, int group)
 {
     const int64_t count = bias_length(j, result);
@@ -196,7 +195,7 @@ static int compare_bias(struct judge *j, int result, int group)
 
 /* ------------------------------------------------------------------ groups */
 
-/* What sums over a group's tokens. */
+/* Sums over a group's tokens. */
 static const struct {
     void (*begin)(struct judge *, int result, int group);
     void (*add)(struct judge *, int result, int64_t row);
@@ -230,7 +229,7 @@ static int judge_group(struct judge *j, int group)
     return code;
 }
 
-/* Its first and last token alone. */
+/* Its first and last token only. */
 static int judge_ends(struct judge *j, int group)
 {
     const struct qn_layer *l = j->l;
@@ -365,8 +364,8 @@ static double widen(const struct judge *j, int result, double tolerance)
     return fmax(tolerance, fmin(tolerance * (1 + FEW / fmax(1, count)), most));
 }
 
-/* A NaN makes the error NaN, which passes nothing. `losses`: the casts', as a
-   factor of what is allowed. */
+/* A NaN makes the error NaN, which passes nothing. `losses`: the casts', as
+   a factor of the bound. */
 static void conclude(const struct judge *j, double losses,
                      struct qn_layer_verdict *v)
 {
@@ -426,7 +425,7 @@ static int allow_losses(const struct qn_layer *l, double *losses)
             code = qn_error_set(
                 QUERN_EINVAL,
                 "recipe %s cuts values: its casts lose %.2g of %s, and no MLP "
-                "without casts can judge what follows; check its casts and "
+                "without casts can judge the rest; check its casts and "
                 "products one by one",
                 l->mlp.recipe, loss, names[of]);
     }

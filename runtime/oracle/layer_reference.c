@@ -275,15 +275,15 @@ void qn_layer_reference_token(struct qn_layer_reference *r, int group,
 double qn_layer_reference_tolerance(const struct qn_recipe *recipe,
                                     const struct quern_mlp *mlp, double values)
 {
-    /* dx lies behind three products and what pre is wrong by; few values */
+    /* dx is after three products and what pre is wrong by; few values */
     enum { STEPS = 6, FEW = 4000 };
     const int types[] = {recipe->x, recipe->w, recipe->dy, mlp->type};
     double most = 0;
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         most = fmax(most, qn_tolerance_format(types[i]));
-    /* steps where pre's sign turns, as often as it is wrong by much; among few
-       values one that is large counts */
+    /* steps where pre's sign changes, as often as it is wrong by much; among
+       few values a large one counts */
     if (mlp->activation == QUERN_REGLU)
         return STEPS * most + sqrt(most) * (0.25 + FEW / fmax(1, values));
     return STEPS * most;

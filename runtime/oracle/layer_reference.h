@@ -2,7 +2,7 @@
 /*
 ** layer_reference.h: a grouped MLP in double, token by token.
 **
-** Written from the definitions alone, of numbers before any quantization: what
+** Written from the definitions only, of values before any quantization: what
 ** templates, casts and products make of them is compared with it.
 */
 #ifndef QN_LAYER_REFERENCE_H
@@ -10,7 +10,7 @@
 
 #include "quern.h"
 
-/* What the caller has, in host memory; types as the MLP says. */
+/* The caller's tensors, in host memory; types as the MLP says. */
 struct qn_layer_numbers {
     const struct quern_mlp *mlp;
     const void *x, *dy, *w1, *w2;
@@ -22,7 +22,7 @@ struct qn_layer_numbers {
 struct qn_layer_reference {
     const struct qn_layer_numbers *in;
     int64_t hidden, ffn, operands;
-    int group; /* whose weights lie here; -1: none yet */
+    int group; /* whose weights are here; -1: none yet */
     float *w1, *w2;
     double *x, *pre, *h, *y;     /* [hidden] [operands] [ffn] [hidden] */
     double *dy, *dh, *dpre, *dx; /* [hidden] [ffn] [operands] [hidden] */
@@ -30,8 +30,8 @@ struct qn_layer_reference {
     double *memory;
 };
 
-/* What an activation (enum quern_activation) makes of its operands; of the
-   numbers only limit, slope and shift are looked at. */
+/* The result of an activation (enum quern_activation); of the values only
+   limit, slope and shift are read. */
 double qn_layer_reference_activate(const struct qn_layer_numbers *,
                                    int activation, double a, double b);
 
@@ -52,7 +52,7 @@ void qn_layer_reference_token(struct qn_layer_reference *, int group,
 /*
 ** How far each result may be from it, as 1 - 2 xy / (xx + yy) over all values
 ** that are compared: what NUMERICS allows one product, for as many products
-** and roundings as lie between x, dy and it. `values` are those of the first
+** and roundings between x, dy and it. `values` are those of the first
 ** product in the tokens compared.                    COUPLED: tolerances
 */
 struct qn_recipe;

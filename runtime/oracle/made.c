@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** made.c: jobs whose runs make the copies of A, from numbers.
-*/
+/* made.c: jobs whose runs make the copies of A, from values. */
 #include "oracle/made.h"
 
 #include <stdlib.h>
@@ -15,8 +13,7 @@
 #include "problem/scale.h"
 #include "quantize/quantize_plan.h"
 
-/* The rowwise tensor lies where A does, the columnwise tensor behind the
-   roles. */
+/* The rowwise tensor is in A's buffer, the columnwise one after the roles. */
 static void list_buffers(struct qn_job *job,
                          struct qn_memory *list[QN_MADE_BUFFERS])
 {
@@ -35,7 +32,7 @@ static int is_inline(const struct qn_job *job)
            qn_fuse_strategy(job->plan->kernel) == QUERN_QUANTIZE_MAINLOOP;
 }
 
-/* Of two copies, fresh and full of poison. */
+/* Two fresh tensors, full of poison. */
 static int make_buffers(const struct quern_tensor *row,
                         const struct quern_tensor *column, struct qn_gpu *gpu,
                         struct qn_memory *const list[QN_MADE_BUFFERS])
@@ -103,7 +100,7 @@ static float *make_sums(const struct qn_job *job)
     return sums;
 }
 
-/* The same by the host's own quantizer, from the job's numbers and sizes; and
+/* The same by the host's own quantizer, from the job's values and sizes; and
    what these are in sum, where runs make that. */
 static int quantize(const struct qn_job *job,
                     struct qn_memory made[QN_MADE_BUFFERS], float *sums)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** made.h: jobs whose runs make the copies of A, from numbers.
-*/
+/* made.h: jobs whose runs make the copies of A, from values. */
 #ifndef QN_MADE_H
 #define QN_MADE_H
 
 #include "oracle/job.h"
 
-/* What a run makes. */
+/* The outputs of a run. */
 enum {
     QN_MADE_ROW,
     QN_MADE_ROW_SF,
@@ -22,17 +20,17 @@ enum {
    library. */
 int qn_made_fill(struct qn_job *, uint64_t seed, float scale);
 
-/* Where all of it lies, into the job's arguments: beside an inline product no
-   columnwise tensor is made. */
+/* Put all addresses into the job's arguments: quantize=mainloop makes no
+   columnwise tensor. */
 void qn_made_point(struct qn_job *);
 
-/* `*alike` becomes 1 if both copies hold, to the byte, what the host quantizes
-   the numbers to, and nothing else. Copies that an inline product has no need
-   of must be as they were, and the rowwise tensor is put there afterwards.
-   Codes of the library. */
+/* `*alike` becomes 1 if both copies hold, to the byte, what the host
+   quantizes the values to, and nothing else. Copies that an inline product
+   has no need of must be as they were, and the rowwise tensor is put there
+   afterwards. Codes of the library. */
 int qn_made_judge(struct qn_job *, int *alike);
 
-/* The same of the columnwise tensor alone, which a run was asked for. */
+/* The same of the columnwise tensor only, which a run was asked for. */
 int qn_made_columns(struct qn_job *, int *alike);
 
 void qn_made_free(struct qn_job *);

@@ -10,7 +10,7 @@
 struct qn_gpu;
 
 enum {
-    QN_MEMORY_GUARD = 1 << 12, /* bytes before and behind the data */
+    QN_MEMORY_GUARD = 1 << 12, /* bytes before and after the data */
     QN_MEMORY_POISON = 0xA5    /* in fresh data and in the guards */
 };
 

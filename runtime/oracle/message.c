@@ -39,7 +39,7 @@ static int status_of(int code)
     return QN_EXIT_UNABLE;
 }
 
-/* What the generator says has the form already, with file and line. */
+/* The generator's messages have the form already, with file and line. */
 static int is_diagnostic(const char *text)
 {
     const char *end = text + strcspn(text, "\n");

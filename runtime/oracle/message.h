@@ -24,7 +24,7 @@ struct qn_options {
     const char *specs[QN_MAX_SPECS + 1];
     int nspecs;
     int json;
-    const char *json_file; /* to be written besides */
+    const char *json_file; /* to be written too */
     const char *output;
     const char *arch; /* NULL, or all that were given, with commas */
     char archs[256];

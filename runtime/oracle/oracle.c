@@ -71,8 +71,8 @@ static int look_at(const struct qn_job *job, int role, size_t start,
     return code;
 }
 
-/* What belongs to no group: rows past the last one, or the ends of all rows
-   where the groups split these. */
+/* Bytes of no group: rows past the last one, or the ends of all rows if
+   groups split these. */
 static int look_outside(const struct qn_job *job, int role, int *untouched)
 {
     const struct qn_geometry *g = &job->operands[role];

@@ -7,7 +7,7 @@
 
 #include "oracle/job.h"
 
-/* What D is compared with. */
+/* The expected D. */
 enum qn_oracle {
     QN_ORACLE_HOST,   /* the host backend: sums in fp32, ascending k */
     QN_ORACLE_FLOAT64 /* sums in double, written here */

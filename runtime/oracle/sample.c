@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** sample.c: rows of D to look at, and what they should be.
+** sample.c: sampled rows of D, and their expected values.
 **
-** Each group's sampled rows are a product of their own: those rows of A, all
-** of the group's B. One oracle gives it to the host backend as a problem of
-** one group; the other computes it here, in double.
+** Each group's sampled rows are a product of their own: those rows of A, all of
+** the group's B. One oracle gives it to the host backend as a problem of one
+** group; the other computes it here, in double.
 */
 #include "oracle/sample.h"
 
@@ -28,7 +28,7 @@ static int64_t rows_of(const struct qn_job *job, int group)
 }
 
 /*
-** How many rows to look at. Some 4e9 products take a few seconds in double on
+** How many rows to sample. Some 4e9 products take a few seconds in double on
 ** one core.
 */
 static int64_t affordable(const struct qn_job *job, int64_t all, int64_t most)
@@ -78,7 +78,7 @@ static void add_numbered(const struct qn_job *job, int64_t number,
     add_row(s, g, number);
 }
 
-/* Sort the rows; one that was drawn twice is looked at once. */
+/* Sort the rows; one that was drawn twice counts once. */
 static void drop_twins(const struct qn_job *job, struct qn_sample *s)
 {
     int64_t kept = 0;
@@ -208,7 +208,7 @@ static void *gather_a(const struct part *p)
     return a;
 }
 
-/* What D holds before the run, or C: [rows, n]. */
+/* D before the run, or C: [rows, n]. */
 static void *gather_c(const struct part *p)
 {
     void *c = malloc((size_t)(p->count * p->n) * 4 + 64);
@@ -237,7 +237,7 @@ static void set_small_problem(const struct part *p, struct small *s)
     problem->split[0] = '\0';
 }
 
-/* B stays where it lies, in rows of all groups. */
+/* B stays where it is, in rows of all groups. */
 static void set_small_args(const struct part *p, struct small *s, void *a,
                            void *d)
 {
@@ -341,7 +341,7 @@ static double dot(const double *a, const double *b, int64_t count)
     return sums[0] + sums[1] + (sums[2] + sums[3]);
 }
 
-/* The number of row i of the rows that are looked at; 1 without. */
+/* The factor of sampled row i; 1 without. */
 static double probability_of(const struct part *p, int64_t i)
 {
     const struct qn_job *job = p->job;
@@ -369,8 +369,7 @@ static double finish(const struct part *p, double sum, int64_t i, int64_t j)
     return sum;
 }
 
-/* Of dgrad that goes back through an activation: the column of the product
-   whose operand column j of D is. */
+/* dgrad back through an activation: the product's column for column j of D. */
 static int64_t result_of(const struct quern_problem *p, int64_t j)
 {
     const int64_t run = p->interleave ? p->interleave : p->n;

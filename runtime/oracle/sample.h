@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sample.h: rows of D to look at, and what they should be.
-*/
+/* sample.h: sampled rows of D, and their expected values. */
 #ifndef QN_SAMPLE_H
 #define QN_SAMPLE_H
 
@@ -26,9 +24,9 @@ struct qn_sample {
 int qn_sample_take(const struct qn_job *, int role, int64_t most,
                    struct qn_sample *);
 
-/* What those rows should be, `sample->elements` numbers one behind the other:
-   by the host backend (of D without bias and activation), or in double. Codes
-   of the library. */
+/* Compute the expected rows, `sample->elements` values back to back: by the
+   host backend (without bias and activation), or in double. Codes of the
+   library. */
 int qn_sample_host(const struct qn_job *, const struct qn_sample *,
                    double *reference);
 int qn_sample_float64(const struct qn_job *, const struct qn_sample *,

@@ -12,7 +12,7 @@
 
 enum { BATCH = QN_TIMING_BATCH };
 
-/* Queue the launches one behind the other, an event between each two. */
+/* Queue the launches back to back, an event between each two. */
 static int queue(const struct qn_timed *timed, struct cu_event **events,
                  int count)
 {

@@ -38,8 +38,8 @@ void qn_timing_sort(double *seconds, int count);
 /* Sort them, and say what they are together. */
 void qn_timing_sum(double *seconds, int runs, struct qn_job_time *time);
 
-/* Two launches to warm up, then `runs` as qn_timing_count says, all timed alone
-   with nothing between them. Codes of the library. */
+/* Two launches to warm up, then `runs` as qn_timing_count says, each timed
+   by itself. Codes of the library. */
 int qn_timing_measure(const struct qn_timed *, int runs, struct qn_job_time *);
 
 #endif

@@ -21,18 +21,18 @@ struct qn_tolerance {
     int rounding; /* 1: and at most 1.1 times that of the reference, rounded */
 };
 
-/* Of sums over `k` values. `recipe` is the problem's, which says what way its
-   operands are dequantized: a plan's does. */
+/* The bound for sums over `k` values. `recipe` is the plan's problem's, with
+   the chosen `dequantize`. */
 struct qn_tolerance qn_tolerance_of(const struct quern_problem *problem,
                                     const struct qn_recipe *recipe, int64_t k);
 
 /*
-** 1 - 2xy / (xx + yy) at most, y being normal numbers x after a trip through
-** the format `type`, or a product of such numbers.
+** 1 - 2xy / (xx + yy) at most, y being normal values x after a trip through the
+** format `type`, or a product of such values.
 */
 double qn_tolerance_format(int type);
 
-/* The power of two by which numbers up to `most` fill the format: what calls
+/* The power of two by which values up to `most` fill the format: what calls
    before have left of delayed scaling. */
 float qn_tolerance_factor(int type, float most);
 

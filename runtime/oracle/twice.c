@@ -14,7 +14,7 @@
 #include "problem/result_rules.h"
 #include "quantize/quantize_plan.h"
 
-/* Host memory of the second step: D as numbers, and what becomes of it. */
+/* Host memory of the second step: D as values, and what becomes of it. */
 struct step {
     char *numbers, *workspace;
     char *copy[2], *sf[2], *global[2]; /* of the rowwise tensor, the columnwise
@@ -117,7 +117,7 @@ static int need_random(const struct qn_job *job, uint64_t random[2])
                : QUERN_OK;
 }
 
-/* Where all of it lies. */
+/* Put all addresses into the job's arguments. */
 static void point(const struct qn_job *job, struct step *s,
                   const struct quern_quantize_description *need,
                   uint64_t *random, float *scale)
@@ -203,7 +203,7 @@ static int compare_copies(const struct qn_job *job, const struct step *s,
     return code;
 }
 
-/* A buffer's bytes behind a run that began as runs that are judged do. */
+/* A buffer's bytes after a run that began as runs that are judged do. */
 static char *sums_of(struct qn_job *job, const struct qn_memory *memory)
 {
     char *data = malloc(memory->bytes + 1);
@@ -215,7 +215,7 @@ static char *sums_of(struct qn_job *job, const struct qn_memory *memory)
     return NULL;
 }
 
-/* Are dbias and dprob the same, to the bit, as those of D as numbers? */
+/* Are dbias and dprob the same, to the bit, as those of D as values? */
 static int compare_sums(struct qn_job *job, struct qn_job *first, int *differ)
 {
     const struct qn_memory *sums[2] = {&job->dbias, &job->dprob};

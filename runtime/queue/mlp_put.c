@@ -21,8 +21,8 @@ int quern_mlp_put(const struct quern_mlp_plan *plan,
     code = qn_mlp_args(plan, args, QN_MLP_WGRAD, QN_MLP_WGRAD);
     if (!code && args->host_sizes)
         code = qn_error_set(QUERN_EINVAL,
-                            "host_sizes is not NULL: the sizes of what waits "
-                            "lie on the device (first_dims)");
+                            "host_sizes is not NULL: sizes of queued work "
+                            "are on the device (first_dims)");
     if (code)
         return code;
     for (int i = 0; i < 2; i++)

@@ -2,7 +2,7 @@
 /*
 ** queue.c: weight and bias gradients that wait.
 **
-** Entries lie in one array, made with the queue, in the order of their puts;
+** Entries are in one array, made with the queue, in the order of their puts;
 ** what leaves closes up. Each is a plan and the arguments of one run, by value:
 ** what they point to stays the caller's until the launch that reads it.
 */
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is written first, then what is read. */
+/* Outputs first, then inputs. */
 enum { REGIONS = 8 };
 
 /* A product, or sums over the rows of each group. */
@@ -42,7 +42,7 @@ struct quern_queue {
 /* ---------------------------------------------------------------- conflicts */
 
 /* Matrices by address have no one place. `plan` fits the arguments. C counts
-   where it lies apart from D. */
+   where it is apart from D. */
 static void fill_regions(struct entry *e, const struct quern_plan *plan)
 {
     static const struct {
@@ -106,7 +106,7 @@ static void fill_sum_regions(struct entry *e)
     memcpy(e->regions, regions, sizeof regions);
 }
 
-/* The same matrices, whatever is in them; or the same sums. */
+/* The same matrices, with any contents; or the same sums. */
 static int same_output(const struct entry *x, const struct entry *y)
 {
     if (x->sums || y->sums)
@@ -166,7 +166,7 @@ static int check_form(const struct entry *old, const struct entry *new)
     return QUERN_OK;
 }
 
-/* What waits, for messages. */
+/* The queued work, for messages. */
 static const char *kind_of(const struct entry *e)
 {
     return e->sums ? "a bias gradient" : "a product";
@@ -251,7 +251,7 @@ int quern_queue_count(const struct quern_queue *queue, int layer)
     return count;
 }
 
-/* What no look at the queue is needed for. Completes the entry. */
+/* Checks without the queue. Completes the entry. */
 static int check_product(struct entry *new)
 {
     const struct quern_plan *fitted;
@@ -284,11 +284,12 @@ static int check_dbias(struct entry *new)
                             "plan: a quantization with dbias=1 or dbias=add "
                             "and without dprob is expected");
     if (qn_quantize_scaling(&plan->q, plan->recipe)->type != QUERN_TYPE_NONE)
-        return qn_error_set(QUERN_EINVAL,
-                            "plan: recipe %s makes dbias beside its copies, "
-                            "and only dbias alone may wait: a recipe without "
-                            "scales makes that",
-                            plan->recipe->name);
+        return qn_error_set(
+            QUERN_EINVAL,
+            "plan: recipe %s makes dbias with its copies, "
+            "only dbias without copies may wait: a recipe without "
+            "scales makes that",
+            plan->recipe->name);
     if (args->row.data)
         return qn_error_set(QUERN_EINVAL,
                             "row.data is not NULL: a queue takes only dbias");
@@ -300,7 +301,7 @@ static int check_dbias(struct entry *new)
     return code;
 }
 
-/* Of a new entry. */
+/* The kind of a new entry. */
 static int put(struct quern_queue *queue, struct entry *new)
 {
     int code;
@@ -348,7 +349,7 @@ int qn_queue_put_all(struct quern_queue *queue,
     for (int i = 0; i < count && !code; i++)
         code = quern_queue_put(queue, plans[i], &args[i], layer);
     if (code)
-        queue->count = before; /* what was put is behind all others */
+        queue->count = before; /* what was put is after all others */
     return code;
 }
 
@@ -366,7 +367,7 @@ int quern_queue_put_dbias(struct quern_queue *queue,
 
 /* -------------------------------------------------------------------- flush */
 
-/* Take an entry out; those behind it move up. */
+/* Take an entry out; those after it move up. */
 static void take_out(struct quern_queue *queue, int at)
 {
     queue->count--;
@@ -445,8 +446,8 @@ static int joins(const struct entry *first, const struct entry *e)
            e->args.noop == first->args.noop && same_rows(first, e);
 }
 
-/* The oldest entry that matches, and of the `most` oldest those that join it:
-   their places, in order. Returns how many; 0 if none matches. */
+/* The oldest entry that matches, and of the `most` oldest those that join
+   it: their indexes, in order. Returns how many; 0 if none matches. */
 static int collect(const struct quern_queue *queue, int layer, int most,
                    int places[QUERN_MAX_MICROBATCHES])
 {

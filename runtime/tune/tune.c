@@ -100,7 +100,7 @@ static int find_candidates(struct qn_tune_job *job)
     return code;
 }
 
-/* What plans would take that know of no measurement. */
+/* The choice of plans without measurements. */
 static int find_way(struct qn_tune_job *job)
 {
     int code = qn_dequantize_choose(&job->session, &job->choice);
@@ -112,7 +112,7 @@ static int find_way(struct qn_tune_job *job)
 
 /* ------------------------------------------------------------------ results */
 
-/* Nobody could be measured: each one's reason. */
+/* No runner could be measured: each one's reason. */
 static int fail_all(struct qn_tune_job *job)
 {
     int code = job->failure ? job->failure : QUERN_ECOMPILE;
@@ -223,7 +223,7 @@ static int make_events(struct qn_tune_job *job)
     return code;
 }
 
-/* What is not on the GPU first: threads compile while it is filled. */
+/* The GPU's memory last: threads compile while it is filled. */
 static int work(struct qn_tune_job *job)
 {
     int code = find_way(job);
@@ -327,8 +327,8 @@ static void begin(struct qn_tune_job *job)
     pthread_cond_init(&job->changed, NULL);
 }
 
-/* What is measured is one launch, of a kernel that reads its operands, and
-   where the problem leaves it open launches that dequantize them before. */
+/* One launch is measured, of a kernel that reads its operands, and with
+   dequantize=auto the dequantize passes before it. */
 static int check_problem(const struct quern_context *ctx,
                          const struct quern_problem *p)
 {

@@ -77,8 +77,8 @@ struct qn_tune_job {
     int nthreads, next, compiling, quit;
 };
 
-/* Runners that are no kernels as they are: the fastest one's bands, and ways
-   that dequantize before a product. */
+/* Runners derived from kernels: the fastest one's bands, and strategies that
+   dequantize before a product. */
 enum { QN_TUNE_BANDS = 2, QN_TUNE_WAYS = 3 };
 enum { QN_TUNE_LATE = QN_TUNE_BANDS + QN_TUNE_WAYS };
 
@@ -110,9 +110,9 @@ int qn_tune_compile_start(struct qn_tune_job *job);
 void qn_tune_compile_stop(struct qn_tune_job *job);
 
 /*
-** Give a plan to each kernel that is ready, or else to one way, and return how
-** many have none yet; with `wait`, first wait for a change if none is ready, as
-** long as time is left. -1: none has a chance any more.
+** Give a plan to each kernel that is ready, or else to one strategy, and return
+** how many have none yet; with `wait`, first wait for a change if none is
+** ready, as long as time is left. -1: none has a chance any more.
 */
 int qn_tune_compile_take(struct qn_tune_job *job, int wait);
 

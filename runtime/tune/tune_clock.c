@@ -29,7 +29,7 @@ void qn_tune_out(struct qn_tune_runner *runner, const char *format, ...)
     vsnprintf(runner->told->reason, sizeof runner->told->reason, format, list);
     va_end(list);
     runner->state = QN_TUNE_OUT;
-    if (!runner->plan) /* a thread that compiles may look, and no more */
+    if (!runner->plan) /* a thread that compiles may only read */
         return;
     quern_plan_free(runner->plan);
     runner->plan = NULL;

@@ -125,7 +125,8 @@ static int count_state(const struct qn_tune_job *job, enum qn_tune_state state)
     return count;
 }
 
-/* A kernel is loaded, so this compiles nothing; the launches of a way are. */
+/* A kernel is loaded, so this compiles nothing; the passes of a strategy
+   are. */
 static void plan(struct qn_tune_job *job, struct qn_tune_runner *runner)
 {
     struct quern_plan_options options = {.backend = runner->backend,
@@ -142,8 +143,8 @@ static void plan(struct qn_tune_job *job, struct qn_tune_runner *runner)
         runner->told->kernel = runner->plan->kernel->name;
 }
 
-/* A way to dequantize is compiled here, so a kernel is measured first, as long
-   as one has a chance. Needs the lock. */
+/* A dequantize strategy is compiled here, so a kernel is measured first, as
+   long as one has a chance. Needs the lock. */
 static int may_plan(const struct qn_tune_job *job,
                     const struct qn_tune_runner *runner)
 {
@@ -158,7 +159,7 @@ static int may_plan(const struct qn_tune_job *job,
     return runner->candidate || ((measured || !chances) && !qn_tune_over(job));
 }
 
-/* The next that is ready for a plan: ways come last. Needs the lock. */
+/* The next that is ready for a plan: strategies come last. Needs the lock. */
 static struct qn_tune_runner *next_ready(struct qn_tune_job *job)
 {
     for (int i = 0; i < job->count; i++)
@@ -178,7 +179,7 @@ int qn_tune_compile_take(struct qn_tune_job *job, int wait)
             count_state(job, QN_TUNE_COMPILING)) &&
            !qn_tune_over(job))
         wait_for_change(job);
-    do { /* all kernels, or one way: rounds run before the next */
+    do { /* all kernels, or one strategy: rounds run before the next */
         runner = next_ready(job);
         pthread_mutex_unlock(&job->lock);
         if (runner)

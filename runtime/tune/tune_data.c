@@ -4,7 +4,7 @@
 **
 ** Values need not be right, but must be like real ones: a GPU that multiplies
 ** zeros draws less power and runs at a higher clock. So a block of random
-** numbers, or of random codes where the operand is a quantized tensor, is laid
+** values, or of random codes where the operand is a quantized tensor, is laid
 ** out again and again.
 */
 #include "tune/tune.h"
@@ -20,7 +20,7 @@
 
 enum { BLOCK = 1 << 20, ALIGN = 256 };
 
-/* What lies in the one allocation, one behind the other; A to T each. */
+/* Parts of the one allocation, back to back; A to T each. */
 enum part {
     DATA,
     SCALES = DATA + QN_ROLES,
@@ -55,7 +55,7 @@ static struct quern_tensor *tensor(const struct maker *m, int role)
 
 /* ------------------------------------------------------------------ memory */
 
-/* Sizes of all parts, and where they lie. Returns the sum. */
+/* Sizes of all parts, and where they are. Returns the sum. */
 static size_t lay_out(struct maker *m)
 {
     const size_t groups = (size_t)m->p->groups;
@@ -164,7 +164,7 @@ static void make_positive(float *values, size_t count)
         values[i] = fabsf(values[i]) + 0x1p-10f;
 }
 
-/* The block, and copies of what is there until the part is full. */
+/* The block, repeated until the part is full. */
 static int spread(struct maker *m, int part, const void *block)
 {
     struct qn_driver *driver = m->driver;
@@ -182,7 +182,7 @@ static int spread(struct maker *m, int part, const void *block)
     return code;
 }
 
-/* B is small, so that D is of the order of 1 whatever k is. */
+/* B is small, so that D is of the order of 1 for any k. */
 static int fill_values(struct maker *m, void *block, int part, int type,
                        float scale)
 {
@@ -269,7 +269,7 @@ static int fill_all(struct maker *m)
         code = fill_values(m, block, part, QUERN_F32, 1);
     if (!code)
         code = fill_rest(m);
-    if (!code) /* copies from the host may still be under way, and the runs'
+    if (!code) /* copies from the host may still be running, and the runs'
                   stream need not wait for this one */
         code = QN_CU(m->driver, cuStreamSynchronize, NULL);
     free(block);

@@ -2,12 +2,13 @@
 /*
 ** tune_race.c: rounds, and when their order is certain.
 **
-** A round runs everybody that is left, in another order each time: who follows
-** a kernel that draws little power finds a cooler chip and a higher clock. Only
-** times of the same round are compared, as logarithms of their ratio:
+** A round runs every remaining runner, in another order each time: a runner
+** after a kernel that draws little power finds a cooler chip and a higher
+** clock. Only times of the same round are compared, as logarithms of their
+** ratio:
 **
 **     d      median of those differences to the best
-**     least  what d surely is at least: the i-th smallest difference, so many
+**     least  a certain lower bound of d: the i-th smallest difference, so many
 **            from the smallest that d is below it once in 4000 times,
 **            however the times are distributed
 **
@@ -65,7 +66,7 @@ static int run(struct qn_tune_job *job, const struct qn_tune_runner *runner)
     return quern_run(runner->plan, &job->data.args, job->options.stream);
 }
 
-/* Runs behind each other between two events. */
+/* Runs after each other between two events. */
 static int queue_span(struct qn_tune_job *job, struct qn_tune_runner *runner,
                       int event, int runs)
 {
@@ -110,7 +111,7 @@ static int elapsed(struct qn_tune_job *job, int event, double *ns)
     return code;
 }
 
-/* The mean of what was queued: of cold and of warm runs half each. */
+/* The mean of queued runs: half each of cold and of warm ones. */
 static int read_times(struct qn_tune_job *job, int events, int runs, double *ns)
 {
     const int l2 = job->options.l2;
@@ -207,7 +208,7 @@ static double median(float *values, int count)
                      : ((double)values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* What the rounds say about a runner beside another; all 0 without any. */
+/* The rounds' comparison of two runners; all 0 without any. */
 struct verdict {
     int rounds; /* that both were in */
     double d;
@@ -259,7 +260,7 @@ static void tell_times(struct qn_tune_job *job)
 
 /* ------------------------------------------------------------------ ranking */
 
-/* The first in the model's order that ran: of one way, or AUTO: of any. */
+/* The first in the model's order that ran: of one strategy, or AUTO: of any. */
 static struct qn_tune_runner *first_of(struct qn_tune_job *job, int strategy)
 {
     for (int i = 0; i < job->count; i++)
@@ -270,8 +271,8 @@ static struct qn_tune_runner *first_of(struct qn_tune_job *job, int strategy)
     return NULL;
 }
 
-/* What plans would use untuned, of the first way that ran of those that they
-   would try one after the other. */
+/* The choice of untuned plans, of the first strategy that ran in the order
+   that they try. */
 struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job)
 {
     struct qn_tune_runner *found = first_of(job, job->choice.strategy);
@@ -316,8 +317,8 @@ static int is_out(const struct verdict *v)
     return v->rounds >= ENOUGH && v->least > 0 && v->d > ALIKE;
 }
 
-/* What is usual wins where nothing is lost: the model's choice, which must be
-   surely slower as long as nothing is certain; then bands. */
+/* The default wins ties: the model's choice, which must be significantly
+   slower to lose; then bands. */
 struct qn_tune_runner *qn_tune_race_best(struct qn_tune_job *job)
 {
     struct qn_tune_runner *best = find_best(job);
@@ -343,8 +344,8 @@ static int is_rival(const struct verdict *v)
     return v->rounds < ENOUGH || v->least <= -ALIKE;
 }
 
-/* Who is surely slower leaves; of the model's choice that is only noted.
-   Returns how many rivals the best has. */
+/* A runner is dropped once it is significantly slower; for the model's
+   choice that is only noted. Returns how many rivals the best has. */
 static int rank(struct qn_tune_job *job)
 {
     const struct qn_tune_runner *model = qn_tune_race_model(job);
@@ -373,8 +374,8 @@ static int rank(struct qn_tune_job *job)
 
 /* ------------------------------------------------------------------- rounds */
 
-/* Those that are in the next round, shuffled; returns how many: 0 if nobody
-   would learn anything from it. */
+/* Those that are in the next round, shuffled; returns how many: 0 if nothing
+   would be learned from it. */
 static int line_up(struct qn_tune_job *job, int all,
                    struct qn_tune_runner **order)
 {
@@ -480,8 +481,7 @@ static int add_bands(struct qn_tune_job *job)
     return came;
 }
 
-/* Ways that dequantize operands in launches of their own. Returns how many
-   came. */
+/* Strategies with dequantize passes. Returns how many came. */
 static int add_ways(struct qn_tune_job *job)
 {
     static const char *const names[] = {

@@ -3,7 +3,7 @@
 ** tune_file.c: files of measured winners, as text.
 **
 ** The text may come from anywhere: each line is copied into a buffer of fixed
-** size and checked byte by byte before a word of it is looked at.
+** size and checked byte by byte before a word of it is parsed.
 */
 #include "tuned/tune_file.h"
 #include "base/context.h"
@@ -46,7 +46,7 @@ void qn_tune_file_canonical(const struct quern_problem *problem,
 
     *bucket = *problem;
     bucket->split[0] = 0;
-    /* launches beside the kernel that is measured */
+    /* launches next to the kernel that is measured */
     bucket->sizes = QUERN_SIZES_DEVICE;
     bucket->dbias = bucket->dprob = 0;
     if (problem->dequantize != QUERN_DEQUANTIZE_MAINLOOP) /* which compares no
@@ -70,7 +70,7 @@ struct reader {
     char line[LONGEST_LINE + 1];
 };
 
-/* Put the place before the message that is set. */
+/* Put the source location before the message that is set. */
 static int blame(const struct reader *r)
 {
     char what[1024];
@@ -89,7 +89,7 @@ static int find_odd(const char *line)
     return -1;
 }
 
-/* 1 and the next line without its end; 0 behind the last; -1 with an error. */
+/* 1 and the next line without its end; 0 after the last; -1 with an error. */
 static int next_line(struct reader *r)
 {
     size_t left = (size_t)(r->end - r->at), length;
@@ -225,7 +225,7 @@ static int set_dequantize(void *user, const char *key, const char *value)
     return code;
 }
 
-/* Three digits behind the point, whatever the locale. */
+/* Three digits after the point, in any locale. */
 static int set_ratio(void *user, const char *key, const char *value)
 {
     struct qn_tune_line *line = user;
@@ -331,7 +331,7 @@ static int sort_lines(struct reader *r, struct qn_tune_file *file)
     return QUERN_OK;
 }
 
-/* Room for one more: at powers of two there is none left. */
+/* Room for one more: at powers of two the array is full. */
 static int reserve(struct qn_tune_file *file)
 {
     size_t count = (size_t)file->count;
@@ -422,8 +422,8 @@ const struct qn_tune_line *qn_tune_file_find(const struct qn_tune_file *file,
                    sizeof *file->lines, compare);
 }
 
-/* A total order, so that of any lines of a bucket one is the best; behind a
-   string lie zeros. */
+/* A total order, so that of any lines of a bucket one is the best; after a
+   string are zeros. */
 static int is_better(const struct qn_tune_line *a, const struct qn_tune_line *b)
 {
     if (a->ns != b->ns)

@@ -8,8 +8,8 @@
 **     fprop bf16 g=8 m=4096 n=2048 k=7168 d=bf16 | sms=132 kernel=K band=0
 **         ns=81234 model=K model_ns=88000 ratio=1.083 mhz=1755 certain=1
 **
-** (a line is one line; dequantize=WAY comes behind the band where ways to
-** dequantize were compared, and the kernel is that of the fastest one's
+** (a line is one line; dequantize=STRATEGY comes after the band where
+** strategies were compared, and the kernel is that of the fastest one's
 ** product). Left of the bar is the problem of a bucket, as quern_problem_print
 ** writes it: the ragged axis has the least length that falls into the bucket.
 ** The lines are sorted and none is there twice, so that files can be compared,
@@ -25,7 +25,7 @@ struct quern_context;
 
 #define QN_TUNE_MOST ((size_t)1 << 20) /* bytes of a file */
 
-/* What was measured for one bucket. */
+/* The measurement of one bucket. */
 struct qn_tune_line {
     char problem[224];            /* of the bucket, as text */
     int64_t sms;                  /* multiprocessors that were used */
@@ -50,7 +50,7 @@ struct qn_tune_file {
 /* The largest of 0, 1, 2, 3, 4, 6, 8, 12, .. that is no larger than `rows`. */
 int64_t qn_tune_file_bucket(int64_t rows);
 
-/* The one of these behind `edge`, which is one of them. */
+/* The one of these after `edge`, which is one of them. */
 int64_t qn_tune_file_next(int64_t edge);
 
 /* The problem that stands for its bucket; may be the same object. */
@@ -60,7 +60,7 @@ void qn_tune_file_canonical(const struct quern_problem *problem,
 /*
 ** Read text. `file` has the gpu and the registry that are expected, and no
 ** lines; `name` is the file's, for messages. The text comes from anywhere: any
-** bytes are allowed and need no zero behind them.
+** bytes are allowed and need no zero after them.
 **
 ** QUERN_EINVAL: "NAME:LINE: what, and what would be right", and no lines.
 ** file->registry then is that of the text where it is another one, and stays as

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** tune_store.c: where files of measured winners lie, and what a plan asks them.
+** tune_store.c: where files of measured winners are, and what a plan asks them.
 **
 ** Nothing here is trusted: a file can at worst name a slower kernel, since each
 ** kernel is judged again for each problem. So it does not matter who may write
@@ -78,7 +78,7 @@ static int each_given(const char *list, visitor *visit, void *user)
     return result;
 }
 
-/* The user's own, beside what the cache has compiled. */
+/* The user's own, next to what the cache has compiled. */
 static int each_cached(struct quern_context *ctx, visitor *visit, void *user)
 {
     char folder[PATH_MAX];
@@ -125,7 +125,7 @@ static int each_own(struct quern_context *ctx, visitor *visit, void *user)
     return result ? result : each_cached(ctx, visit, user);
 }
 
-/* And what came with the library, which nobody writes to. */
+/* And those that came with the library, read-only. */
 static int each_folder(struct quern_context *ctx, visitor *visit, void *user)
 {
     int result = each_own(ctx, visit, user);
@@ -384,8 +384,8 @@ struct target {
     char path[PATH_MAX];
 };
 
-/* Whoever was stopped with the lock in hand, or only took it, must not stop
-   everybody else: lines that two processes add at once are lost at worst. */
+/* A stopped process that holds the lock must not block others: at worst,
+   lines that two processes add at once are lost. */
 static void lock_folder(int folder)
 {
     const struct timespec pause = {0, 20000000};
@@ -397,7 +397,7 @@ static void lock_folder(int folder)
             return; /* no locks on this file system */
 }
 
-/* A visitor. The lock is the folder's own: no file is left behind. */
+/* A visitor. The lock is the folder's own: no file is left after. */
 static int open_target(void *user, const char *path)
 {
     struct target *t = user;
@@ -431,8 +431,7 @@ static void name_aside(char *aside, const char *name, const char *registry)
              (int)(strlen(name) - strlen(ENDING)), name, tag);
 }
 
-/* What others measured with other kernels is kept, under the name of their
-   registry. */
+/* Measurements of another registry are kept, under its name. */
 static void set_aside(struct quern_context *ctx, int folder, const char *name,
                       const char *registry)
 {
@@ -464,7 +463,7 @@ static int replace(int folder, const char *name, const struct qn_text *text)
 }
 
 /* Ours, if they were set aside before: the next one to do so would replace
-   them. What cannot be read is as good as none. */
+   them. An unreadable file counts as none. */
 static int read_aside(struct quern_context *ctx, int folder, const char *name,
                       const char *gpu, struct qn_tune_file *file)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** tune_store.h: where files of measured winners lie, and what a plan asks them.
+** tune_store.h: where files of measured winners are, and what a plan asks them.
 */
 #ifndef QUERN_TUNED_TUNE_STORE_H
 #define QUERN_TUNED_TUNE_STORE_H
@@ -10,7 +10,7 @@
 struct qn_text;
 struct quern_context;
 
-/* A file that was looked at: its lines, or why it is not used. */
+/* A file that was read: its lines, or why it is not used. */
 struct qn_tune_source {
     struct qn_tune_source *next;
     struct qn_tune_file file;
@@ -25,7 +25,7 @@ struct qn_tune_book {
     struct qn_tune_source *sources;
 };
 
-/* What is known of a problem's bucket. */
+/* The measurement of a problem's bucket. */
 struct qn_tune_found {
     struct qn_tune_line line;
     char path[512];
@@ -50,16 +50,16 @@ int qn_tune_store_refused(struct quern_context *ctx, const char *gpu,
 
 /*
 ** Add lines to the GPU model's file in the first folder that may be written:
-** under a lock, and renamed into place. A file of another registry makes room
-** under another name. `path` gets the file's. QUERN_EIO; QUERN_EINVAL for one
-** that cannot be read, which is left as it is; QUERN_ENOMEM.
+** under a lock, and renamed into place. A file of another registry is renamed.
+** `path` gets the file's. QUERN_EIO; QUERN_EINVAL for one that cannot be read,
+** which is left as it is; QUERN_ENOMEM.
 */
 int qn_tune_store_add(struct quern_context *ctx,
                       const struct qn_tune_file *lines, int newer, char *path,
                       size_t size);
 
 /*
-** Read one file, of whatever GPU: its header says. Freed with
+** Read one file, of any GPU: its header says which. Freed with
 ** qn_tune_file_free. QUERN_EIO; else as qn_tune_file_parse.
 */
 int qn_tune_store_read(struct quern_context *ctx, const char *path,

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** hostile_test.c: commands with wrong, missing, doubled and extreme arguments,
-** output that nobody takes, an interrupt. Each is told in one sentence, with
-** the status that belongs to it, and leaves no file behind.
+** a closed output, an interrupt. Each is told in one sentence, with the status
+** that belongs to it, and leaves no file after.
 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "test_cli.h"
 
@@ -41,10 +34,10 @@ static const struct {
     {"build -o x 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
     {"list -k 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
     {"demo bf16 x", 2, "'x': the demo takes a recipe"},
-    {"cache ls gc", 2, "'gc' is not expected behind ls"},
+    {"cache ls gc", 2, "'gc' is not expected after ls"},
     {"cache lst gc", 2, "'lst': it must be one of ls, verify, gc and where"},
-    {"--version extra", 2, "'extra' is not expected behind --version"},
-    {"--help run", 2, "'run' is not expected behind --help"},
+    {"--version extra", 2, "'extra' is not expected after --version"},
+    {"--help run", 2, "'run' is not expected after --help"},
     {"help run", 2, "`quern COMMAND --help` explains a command"},
     {"recipes a b", 2, ""},
     {"why", 2, "a problem is missing"},
@@ -116,11 +109,10 @@ static const struct {
     {"tune " SMALL " --store a:b", 2, "it must be one folder"},
 };
 
-void test_wrong_arguments(void **state)
+TEST(test_wrong_arguments)
 {
     char folder[] = "/tmp/quern-wrong-XXXXXX";
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         int status = test_shell("cd %s && QUERN_CACHE= QUERN_NVRTC=/none "
@@ -141,7 +133,7 @@ void test_wrong_arguments(void **state)
 }
 
 /* A full disk, a reader that has gone, no output at all. */
-void test_output_fails(void **state)
+TEST(test_output_fails)
 {
     static const char *const commands[] = {
         "--help",
@@ -157,7 +149,6 @@ void test_output_fails(void **state)
     };
     static const char *const places[] = {">/dev/full", ">&-"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         const size_t place = i % 2;
 
@@ -176,11 +167,10 @@ void test_output_fails(void **state)
 }
 
 /* A file larger than the user may write is an error, and no signal. */
-void test_output_too_large(void **state)
+TEST(test_output_too_large)
 {
     char folder[] = "/tmp/quern-large-XXXXXX";
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     if (test_shell("cd %s && ulimit -f 1 && QUERN_CACHE= '%s/quern' emit -o x "
                    "quern_bf16_fprop_tn_m_f32_scale_host 2>&1",
@@ -191,12 +181,11 @@ void test_output_too_large(void **state)
 }
 
 /* Each folder of the list is shown, and why it is of no use. */
-void test_cache_where(void **state)
+TEST(test_cache_where)
 {
     char folder[] = "/tmp/quern-where-XXXXXX", name[300];
     const char *own = test_own_folder();
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
@@ -248,9 +237,8 @@ void test_cache_where(void **state)
 }
 
 /* Read by another implementation of JSON, names that are no UTF-8 included. */
-void test_json_for_others(void **state)
+TEST(test_json_for_others)
 {
-    (void)state;
     if (test_shell(
             "QUERN_CACHE= '%s/quern' describe " SMALL
             " \"split=@$(printf 'a\\377\\303(\\355\\240\\200b')\" --json "
@@ -263,11 +251,10 @@ void test_json_for_others(void **state)
 }
 
 /* ^C while kernels compile, and while files are written: nothing, or all. */
-void test_interrupts(void **state)
+TEST(test_interrupts)
 {
     char folder[] = "/tmp/quern-signal-XXXXXX";
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     for (int i = 0; i < 6; i++) {
         test_shell(

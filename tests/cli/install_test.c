@@ -2,16 +2,9 @@
 /*
 ** install_test.c: what `make install` puts in place serves programs in C and
 ** C++, linked through pkg-config with kernels for several architectures; and
-** what `make uninstall` leaves behind.
+** what `make uninstall` leaves after.
 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "test_cli.h"
 
@@ -126,7 +119,7 @@ static void check_programs(void)
     check_device("9.0", "none");
 }
 
-/* Where a distribution has its libraries; nothing tells where it was built. */
+/* Installed as a distribution does; nothing tells where it was built. */
 static void check_folders(void)
 {
     static const char *const folders[] = {"lib64", PREFIX "/lib64",
@@ -161,11 +154,10 @@ static void check_folders(void)
                                         "cannot give compilers a path with"));
 }
 
-void test_installed(void **state)
+TEST(test_installed)
 {
     int compiled;
 
-    (void)state;
     snprintf(folder, sizeof folder, "/tmp/quern-install-XXXXXX");
     assert_non_null(mkdtemp(folder));
     check_folders();

@@ -3,11 +3,6 @@
 ** load_test.c: clock and power as NVML gives them, the roofline's peaks, and
 ** how many CTAs a multiprocessor has room for.
 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "oracle/cubin.h"
 #include "oracle/gpu.h"
@@ -34,14 +29,13 @@ static int refuse(void *device, unsigned *milliwatts)
     return 3; /* NVML_ERROR_NOT_SUPPORTED */
 }
 
-/* What NVML does not give stays 0, which tables print as "-". */
-void test_load_is_what_nvml_says(void **state)
+/* Values missing from NVML stay 0, which tables print as "-". */
+TEST(test_load_is_what_nvml_says)
 {
     struct qn_nvml nvml = {.clock = clock_of, .power = power_of};
     struct qn_gpu gpu = {.nvml = &nvml, .nvml_tried = 1};
     struct qn_gpu_load load = {0, 0};
 
-    (void)state;
     qn_gpu_load(&gpu, &load);
     assert_int_equal(load.clock, 1755);
     assert_true(load.watts > 612.4 && load.watts < 612.6);
@@ -76,10 +70,9 @@ static void check_room(int version, int threads, int registers, int shared,
         assert_null(o.by);
 }
 
-/* By the vendor's tables of what a multiprocessor has. */
-void test_peaks(void **state)
+/* By the vendor's tables of a multiprocessor. */
+TEST(test_peaks)
 {
-    (void)state;
     check_peak(8, 0, 16, 1);
     check_peak(8, 0, 8, 1);
     check_peak(8, 9, 8, 2);

@@ -3,13 +3,7 @@
 ** mirror_test.c: runtime/quern.h and bench/libquern.py, which repeats its
 ** structures for Python, are of one mind.
 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "quern.h"
 #include "test_cli.h"
@@ -44,11 +38,10 @@ static const struct {
 
 #undef ROW
 
-void test_python_has_our_structures(void **state)
+TEST(test_python_has_our_structures)
 {
     char expected[80];
 
-    (void)state;
     assert_int_equal(
         test_shell("PYTHONPATH='%1$s/../../bench:%1$s/../../../bench' python3 "
                    "-B -c '\n"

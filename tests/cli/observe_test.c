@@ -3,14 +3,8 @@
 ** observe_test.c: what a user sees of a run: shares of the roofline, clock and
 ** power; lines of the log; names of kernels as profilers list them; the demo.
 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include <cjson/cJSON.h>
 
@@ -64,12 +58,11 @@ static void check_shares(const char *problem)
     cJSON_Delete(rows);
 }
 
-/* Of products and casts, in JSON and in tables. */
-void test_bench_says_how_hard(void **state)
+/* Products and casts, in JSON and in tables. */
+TEST(test_bench_says_how_hard)
 {
     static const char *const words[] = {"of roofline", "1485", "432"};
 
-    (void)state;
     check_shares("fprop bf16 g=8 m=640 n=64 k=64");
     check_shares("quantize mxfp8 of=x g=8 m=640 k=64");
     bench("fprop bf16 g=8 m=640000 n=64 k=64", "");
@@ -78,7 +71,7 @@ void test_bench_says_how_hard(void **state)
             fail_msg("the table lacks '%s': %s", words[i], test_output);
 }
 
-/* What goes to stderr of a small run. */
+/* The stderr of a small run. */
 static void log_of(const char *level)
 {
     if (test_shell("QUERN_CACHE= QUERN_LOG=%s '%s/quern' run fprop bf16 g=3 "
@@ -88,11 +81,10 @@ static void log_of(const char *level)
 }
 
 /* A line each, as a program that reads them expects; and a misspelling. */
-void test_log_is_a_line_each(void **state)
+TEST(test_log_is_a_line_each)
 {
     int lines = 0;
 
-    (void)state;
     log_of("error");
     assert_string_equal(test_output, "");
     log_of("debug");
@@ -109,11 +101,10 @@ void test_log_is_a_line_each(void **state)
 
 /* A profiler lists a kernel by the one symbol of its file: it is the name of
    the file and of the registry. */
-void test_names_are_symbols(void **state)
+TEST(test_names_are_symbols)
 {
     char folder[] = "/tmp/quern-names-XXXXXX";
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     assert_int_equal(
         test_shell(
@@ -155,11 +146,10 @@ static void expect_tuned(const char *folder, const char *tune,
 }
 
 /* Measured, told, kept, merged, and refused where kernels are others. */
-void test_tune_keeps_a_winner(void **state)
+TEST(test_tune_keeps_a_winner)
 {
     char folder[] = "/tmp/quern-tuned-XXXXXX";
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     expect_tuned(folder, "", "tune '" TUNED "' --store a -k",
                  "the model expects");
@@ -196,13 +186,12 @@ static void expect_cache(const char *folder, const char *command, int status,
         fail_msg("quern cache %s: %s", command, test_output);
 }
 
-/* What is kept of a run, damaged behind its back. */
-void test_cache_is_verified(void **state)
+/* A kept run, damaged between two calls. */
+TEST(test_cache_is_verified)
 {
     char folder[] = "/tmp/quern-verify-XXXXXX";
     const char *own = test_own_folder();
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     assert_int_equal(
         test_shell("QUERN_CACHE=%s QUERN_CUDA='%s/../lib/fake_cuda.so' "
@@ -224,9 +213,8 @@ void test_cache_is_verified(void **state)
 }
 
 /* A layer of each model, forward and backward, on the host. */
-void test_demo(void **state)
+TEST(test_demo)
 {
-    (void)state;
     if (test_shell("QUERN_CACHE= QUERN_NVRTC=/none '%s/quern' demo --backend "
                    "host 2>&1",
                    test_own_folder()) != 0)

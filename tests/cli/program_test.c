@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** program_test.c: commands, their exit status and what they say. The program
-** that lies beside this test is run, with a cache of its own.
+** that is next to this test is run, with a cache of its own.
 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include <cjson/cJSON.h>
 
@@ -188,7 +181,7 @@ static const struct {
     {"run quantize bf16 of=dy g=3 m=200 k=96 dbias=1 copies=rowwise --backend "
      "host "
      "--check",
-     0, "from the numbers before"},
+     0, "from the values before"},
     {"run quantize bf16 of=dy g=3 m=200 k=99 dbias=1 copies=rowwise --backend "
      "host "
      "--check",
@@ -208,7 +201,8 @@ static const struct {
     {"run dgrad mxfp8_ocp g=1 m=128 n=1 k=32 split=skew --seed 8 --backend "
      "host --check",
      0, "passed"},
-    /* of ReGLU eleven rows are few: where its gate turns, an error is large */
+    /* eleven rows are few for ReGLU: where its gate changes sign, an error
+       is large */
     {"run mlp mxfp8 g=3 m=279 hidden=48 ffn=66 in=f32 activation=reglu bias=1 "
      "split=144,128,7 --seed 44 --backend host --check",
      0, "on 11 rows"},
@@ -291,9 +285,8 @@ static const struct {
     {"demo --help", 0, "OLMoE"},
 };
 
-void test_commands(void **state)
+TEST(test_commands)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         const int status = quern(commands[i].arguments);
         if (status != commands[i].status)
@@ -322,13 +315,12 @@ static double number(const cJSON *rows, const char *name)
 ** sanitizers, since a machine may be busy: enough to see a plan that generates
 ** or compiles again, or a run that waits for anything.
 */
-void test_overhead(void **state)
+TEST(test_overhead)
 {
     const char *own = test_own_folder();
     const double slow = strstr(own, "/asan/") ? 10 : 1;
     cJSON *rows;
 
-    (void)state;
     if (test_shell(
             "QUERN_CACHE= QUERN_CUDA='%s/../lib/fake_cuda.so' '%s/quern' "
             "bench --overhead fprop bf16 g=8 m=64 n=64 k=64 --json - 2>&1",
@@ -355,7 +347,7 @@ void test_overhead(void **state)
     assert_non_null(strstr(test_output, "this run is several"));
 }
 
-/* What a parser knows is in its part of the help. */
+/* Every word of a parser is in its part of the help. */
 static void check_help(const char *line, const char *begin, const char *end)
 {
     char known[1024], word[32];
@@ -382,15 +374,14 @@ static void check_help(const char *line, const char *begin, const char *end)
     }
 }
 
-void test_help_has_every_field(void **state)
+TEST(test_help_has_every_field)
 {
-    (void)state;
     check_help("describe fprop bf16 zz=1", "of a product,", "of a cast,");
     check_help("describe quantize mxfp8 zz=1", "of a cast,", "of an MLP,");
     check_help("describe mlp bf16 zz=1", "of an MLP,", "explains a command");
 }
 
-void test_json_parses(void **state)
+TEST(test_json_parses)
 {
     static const char *const all[] = {
         "recipes --json",
@@ -408,7 +399,6 @@ void test_json_parses(void **state)
         "cache where --json",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         cJSON *json;
         assert_int_equal(quern(all[i]), 0);
@@ -423,7 +413,7 @@ void test_json_parses(void **state)
 ** --ptx, --sass and --resources of the kernel that an H200 would run, with a
 ** compiler that gives no real cubin: what is not known is said.
 */
-void test_code(void **state)
+TEST(test_code)
 {
     static const char show[] =
         "QUERN_CACHE= QUERN_NVRTC='%s/../lib/fake_nvrtc.so' PATH=/bin:/usr/bin "
@@ -432,7 +422,6 @@ void test_code(void **state)
     const char *own = test_own_folder();
     char line[200];
 
-    (void)state;
     snprintf(line, sizeof line, "%s --ptx", problem);
     assert_int_equal(test_shell(show, own, own, line), 0);
     assert_non_null(strstr(test_output, "ptx of quern_fp16_fprop_tn_none"));
@@ -450,8 +439,8 @@ void test_code(void **state)
                      2);
 }
 
-/* What is shown on a machine without a GPU is what an H200 runs. */
-void test_code_without_gpu(void **state)
+/* A machine without a GPU shows what an H200 runs. */
+TEST(test_code_without_gpu)
 {
     static const char *const lines[] = {
         "fprop bf16 g=2 m=9 n=16 k=16",
@@ -468,7 +457,6 @@ void test_code_without_gpu(void **state)
     };
     const char *own = test_own_folder();
 
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         const int status = test_shell(
             "run() { QUERN_CACHE= QUERN_NVRTC='%s/../lib/fake_nvrtc.so' "
@@ -484,12 +472,11 @@ void test_code_without_gpu(void **state)
 }
 
 /* An error in a user's spec is shown with its line, and nothing is written. */
-void test_emit_is_all_or_nothing(void **state)
+TEST(test_emit_is_all_or_nothing)
 {
     char folder[] = "/tmp/quern-emit-XXXXXX";
     const char *own = test_own_folder();
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     assert_int_equal(
         test_shell(
@@ -517,13 +504,12 @@ void test_emit_is_all_or_nothing(void **state)
 ** the registry, and no generator, compiler or cache may be needed. All shipped
 ** kernels are built by one configuration, one of them by that with sanitizers.
 */
-void test_linked_kernels(void **state)
+TEST(test_linked_kernels)
 {
     char folder[] = "/tmp/quern-link-XXXXXX";
     const char *own = test_own_folder();
     const int sanitized = strstr(own, "/asan/") != NULL;
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     if (test_shell("cd %s && '%s/quern' build -o kernels %s 2>&1", folder, own,
                    sanitized ? "quern_bf16_fprop_tn_m_bf16_sm90a_pingpong_"

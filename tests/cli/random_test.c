@@ -2,13 +2,7 @@
 /*
 ** random_test.c: random data, and elements to and from fp32.
 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "base/element.h"
 #include "base/random.h"
@@ -17,13 +11,12 @@
 enum { COUNT = 300000 }; /* over four chunks, the last one short */
 
 /* A shorter run is the longer one's beginning, however many cores fill it. */
-void test_random_is_the_same(void **state)
+TEST(test_random_is_the_same)
 {
     uint16_t *all = calloc(COUNT, sizeof *all);
     uint16_t *some = calloc(COUNT, sizeof *some);
     uint64_t seed = 0;
 
-    (void)state;
     assert_true(qn_random_next(&seed) == UINT64_C(0xE220A8397B1DCDAF));
     assert_int_equal(qn_random_fill(all, QUERN_BF16, COUNT, 5, 1), 0);
     assert_int_equal(qn_random_fill(some, QUERN_BF16, 100001, 5, 1), 0);
@@ -36,12 +29,11 @@ void test_random_is_the_same(void **state)
     free(some);
 }
 
-void test_random_is_nearly_normal(void **state)
+TEST(test_random_is_nearly_normal)
 {
     float *all = calloc(COUNT, sizeof *all);
     double sum = 0, squares = 0, fourths = 0;
 
-    (void)state;
     assert_int_equal(qn_random_fill(all, QUERN_F32, COUNT, 1, 2), 0);
     for (int i = 0; i < COUNT; i++) {
         sum += all[i];
@@ -54,11 +46,10 @@ void test_random_is_nearly_normal(void **state)
     free(all);
 }
 
-void test_f16_round_trip(void **state)
+TEST(test_f16_round_trip)
 {
     uint16_t out;
 
-    (void)state;
     for (uint32_t i = 0; i < 65536; i++) {
         const uint16_t in = (uint16_t)i;
         const float value = qn_element_load(&in, QUERN_F16, 0);

@@ -2,15 +2,8 @@
 /*
 ** sizes_test.c: group sizes from names, lists, files and routed tokens.
 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "quern.h"
 #include "problem/sizes.h"
@@ -37,9 +30,8 @@ static int64_t sum(int groups)
     return all;
 }
 
-void test_even_differs_by_one(void **state)
+TEST(test_even_differs_by_one)
 {
-    (void)state;
     for (int groups = 1; groups <= 67; groups += 3) {
         struct qn_sizes_range range;
         assert_int_equal(draw("even", groups, 1003), 0);
@@ -49,14 +41,13 @@ void test_even_differs_by_one(void **state)
     }
 }
 
-void test_splits_add_up(void **state)
+TEST(test_splits_add_up)
 {
     static const char *const names[] = {"",     "even", "mild",
                                         "skew", "zipf", "one"};
     static const int groups[] = {1, 2, 7, 8, 60, 1024};
     static const int64_t totals[] = {0, 1, 511, 9736, INT64_C(1) << 30};
 
-    (void)state;
     for (int n = 0; n < 6; n++)
         for (int g = 0; g < 6; g++)
             for (int t = 0; t < 5; t++) {
@@ -66,11 +57,10 @@ void test_splits_add_up(void **state)
 }
 
 /* skew is zipf in another order, with an empty group. */
-void test_zipf_descends(void **state)
+TEST(test_zipf_descends)
 {
     int empty = 0;
 
-    (void)state;
     assert_int_equal(draw("zipf", 16, 100000), 0);
     for (int i = 1; i < 16; i++)
         assert_true(sizes[i] <= sizes[i - 1]);
@@ -90,11 +80,10 @@ static void write_file(char *path, const char *text)
     close(file);
 }
 
-void test_lists_and_files(void **state)
+TEST(test_lists_and_files)
 {
     char path[] = "/tmp/quern-sizes-XXXXXX", split[64];
 
-    (void)state;
     assert_int_equal(draw("3,0,5", 3, 10), 0);
     assert_int_equal(sum(3), 8);
     write_file(path, "# rows\n3 0,\n5 # the last\n");
@@ -106,7 +95,7 @@ void test_lists_and_files(void **state)
     unlink(path);
 }
 
-void test_bad_splits_say_why(void **state)
+TEST(test_bad_splits_say_why)
 {
     static const struct {
         const char *split, *sentence;
@@ -124,7 +113,6 @@ void test_bad_splits_say_why(void **state)
         {"@/no/such/file", "/no/such/file: No such file"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(draw(bad[i].split, 3, 10), 1);
         if (!strstr(why, bad[i].sentence))
@@ -133,7 +121,7 @@ void test_bad_splits_say_why(void **state)
 }
 
 /* A file's errors name it, and the line. */
-void test_bad_files_say_where(void **state)
+TEST(test_bad_files_say_where)
 {
     static const struct {
         const char *text, *sentence;
@@ -145,7 +133,6 @@ void test_bad_files_say_where(void **state)
         {"3\n0\n8", ": the groups have over 10 rows"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char path[] = "/tmp/quern-sizes-XXXXXX", split[64], sentence[128];
 
@@ -163,12 +150,11 @@ void test_bad_files_say_where(void **state)
     assert_string_equal(why, "/tmp: Is a directory");
 }
 
-void test_files_are_text(void **state)
+TEST(test_files_are_text)
 {
     char path[] = "/tmp/quern-sizes-XXXXXX", split[64];
     const int file = mkstemp(path);
 
-    (void)state;
     assert_int_equal(write(file, "3\n0\n5\n\0 7", 9), 9);
     close(file);
     snprintf(split, sizeof split, "@%s", path);
@@ -177,7 +163,7 @@ void test_files_are_text(void **state)
     unlink(path);
 }
 
-/* The sum of a file's numbers, whatever stands between them; -1 if bad. */
+/* The sum of a file's values, with any separators; -1 if bad. */
 static int64_t sum_file(const char *text)
 {
     char path[] = "/tmp/quern-sum-XXXXXX";
@@ -190,9 +176,8 @@ static int64_t sum_file(const char *text)
     return failed ? -1 : total;
 }
 
-void test_file_sums(void **state)
+TEST(test_file_sums)
 {
-    (void)state;
     assert_int_equal(sum_file("3,0,5\n7 # and 100 more\n"), 15);
     assert_int_equal(sum_file(""), 0);
     assert_int_equal(sum_file("\357\273\2773\n0\n5\n"), 8); /* UTF-8's mark */
@@ -214,11 +199,10 @@ static int read_routes(const char *text, int groups, int64_t *total)
     return failed;
 }
 
-void test_routes(void **state)
+TEST(test_routes)
 {
     int64_t total;
 
-    (void)state;
     assert_int_equal(read_routes("token,expert0,expert1,weight0,weight1\n"
                                  "0,3,1,0.5,0.5\n1,1,0,0.9,0.1\n",
                                  4, &total),
@@ -234,7 +218,7 @@ void test_routes(void **state)
 }
 
 /* The same two tokens, as programs write them. */
-void test_routes_of_other_programs(void **state)
+TEST(test_routes_of_other_programs)
 {
     static const char *const texts[] = {
         ",expert0,expert1\n0,3,3\n1,3,1\n", /* an index without a name */
@@ -244,7 +228,6 @@ void test_routes_of_other_programs(void **state)
     };
     int64_t total;
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (read_routes(texts[i], 4, &total))
             fail_msg("%s: %s", texts[i], why);
@@ -255,7 +238,7 @@ void test_routes_of_other_programs(void **state)
     }
 }
 
-void test_bad_routes_say_where(void **state)
+TEST(test_bad_routes_say_where)
 {
     static const struct {
         const char *text, *sentence;
@@ -271,7 +254,6 @@ void test_bad_routes_say_where(void **state)
     };
     int64_t total;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(read_routes(bad[i].text, 4, &total), 1);
         if (!strstr(why, bad[i].sentence))

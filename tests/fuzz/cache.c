@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** cache.c: an entry of the cache as somebody else left it there.
+** cache.c: an entry of the cache as another process left it.
 **
-** An input is the entry's `sums`, then after a line "%%" its object, then
-** after another an index. Whatever the last line of `sums` is, a right checksum
-** of all before it follows: else nothing but the checksum would be tested.
+** An input is the entry's `sums`, then after a line "%%" its object, then after
+** another an index. The last line of `sums` is replaced by a correct checksum
+** of all before it: else nothing but the checksum would be tested.
 */
 #define _GNU_SOURCE
 #include "fuzz.h"
@@ -21,7 +21,7 @@
 
 #define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-/* The part before the next line "%%"; `*text` goes behind it. */
+/* The part before the next line "%%"; `*text` goes after it. */
 static size_t next_part(const char **text, size_t *left, const char **part)
 {
     static const char line[] = "\n%%\n";
@@ -48,7 +48,7 @@ static void write_sums(const char *text, size_t length)
     fuzz_file("cache/entries/" KEY "/sums", sums, length);
 }
 
-/* What is shown of an entry is text that ends. */
+/* The printed parts of an entry are terminated texts. */
 static int show(void *user, const struct qn_cache_entry *entry)
 {
     (void)user;

@@ -31,7 +31,7 @@ static const char *word(const char *const *words, uint64_t *seed)
     return count ? words[fuzz_draw(seed, count)] : "";
 }
 
-/* Numbers at which something could overflow. */
+/* Values at which something could overflow. */
 static const char *const numbers[] = {"0",
                                       "-1",
                                       "1",

@@ -19,7 +19,7 @@ struct fuzz_target {
     const char *const *words;
 };
 
-/* One row for each parser of what others wrote; ends with no name. */
+/* One row for each parser of foreign input; ends with no name. */
 extern const struct fuzz_target fuzz_targets[];
 
 const struct fuzz_target *fuzz_find(const char *name);
@@ -36,7 +36,7 @@ void fuzz_broken(const char *rule, const char *file, int line);
 
 enum { FUZZ_MOST = 8192 }; /* bytes of an input */
 
-/* Numbers that are the same on every machine. */
+/* Values that are the same on every machine. */
 unsigned fuzz_draw(uint64_t *seed, unsigned below);
 
 /* One damage; `text` has room for FUZZ_MOST + 1. Returns the new length. */

@@ -34,7 +34,7 @@ static void has_sentence(int code)
 
 static const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
 
-/* What was understood is written as it would be understood again. */
+/* A parsed line is printed so that it parses to the same. */
 void fuzz_problem(const char *text, size_t length)
 {
     struct quern_context *ctx = context();

@@ -2,8 +2,8 @@
 /*
 ** specs.c: specs and templates, of which one file is damaged.
 **
-** The first line names the file that an input takes the place of, "--@ PATH" or
-** "//@ PATH"; without one it is a recipe beside the others.
+** The first line names the file that an input replaces, "--@ PATH" or "//@
+** PATH"; without one it is a recipe next to the others.
 */
 #include "fuzz.h"
 

@@ -277,7 +277,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-/* libFuzzer's own ways, and ours, which knows the words. */
+/* libFuzzer's own mutations, and ours, which knows the words. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most,
                                unsigned seed)
 {
@@ -343,8 +343,8 @@ static int read_corpus(const char *name, struct input *inputs)
     return found;
 }
 
-/* In memory of just its size, so that reading past its end is seen. What is
-   about to run goes into the file $QUERN_FUZZ_KEEP, to know what crashed. */
+/* In memory of just its size, so that reading past its end is seen. The
+   input goes into the file $QUERN_FUZZ_KEEP, to know what crashed. */
 static void run(const struct fuzz_target *target, const char *text,
                 size_t length)
 {

@@ -29,7 +29,7 @@ struct gpu_kernel {
 };
 
 /* Kernels that take the same operands and do the same with the product; the
-   ops among them differ by name alone, but where a recipe scales operands. */
+   ops among them differ only by name, but where a recipe scales operands. */
 struct gpu_variant {
     const struct qn_recipe *recipe; /* that scales A or B, else NULL */
     int type, d_type, a_major, b_major, ragged;
@@ -38,7 +38,7 @@ struct gpu_variant {
     int count, kernels[GPU_MAX_CHOICES]; /* indices in gpu_kernels */
 };
 
-/* What is run for a problem: a kernel by name, or the model's choice. */
+/* The runner of a problem: a kernel by name, or the model's choice. */
 struct gpu_choice {
     const char *label;
     struct gpu_kernel *kernel; /* NULL: the model chooses */
@@ -90,12 +90,12 @@ void gpu_spread(int count, void (*one)(int i, void *user), void *user);
 
 /* ------------------------------------------------------- gpu_main: counting */
 
-/* Count one run of the family that is under way; a text means failed. */
+/* Count one run of the family in progress; a text means failed. */
 void gpu_record(const char *failure);
 void gpu_refused(void);
 void gpu_skip(const char *why);
 
-/* Is the time over that --seconds gives the family? What is left is skipped. */
+/* Is the time over that --seconds gives the family? The rest is skipped. */
 int gpu_late(void);
 
 /* Count a line that was skipped as late, or has a result: "" is passed. */
@@ -120,9 +120,8 @@ int gpu_variant_serves(const struct qn_kernel *);
    but those with an activation and those that quantize; into variants. */
 void gpu_variant_list(const char *only);
 
-/* Of the kernels for this GPU that are `wanted` those that --only leaves, of
-   --quick one of so many; into `list`, which has room for `most`. Returns how
-   many. */
+/* Put the `wanted` kernels for this GPU that pass --only, one of so many
+   with --quick, into `list`, which has room for `most`. Returns how many. */
 int gpu_variant_pick(int (*wanted)(const struct qn_kernel *), int every,
                      const struct qn_kernel **list, int most);
 
@@ -142,14 +141,14 @@ const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *);
 void gpu_variant_case(const struct gpu_variant *, struct qt_case *);
 
 /* The i-th epilogue that kernels of one (enum qn_epilogue), or those of the
-   variant, serve. Where C may be any, that of GPU_APART is no part of D. */
+   variant, serve. C of GPU_APART is not part of D. */
 enum { GPU_APART = 4 };
 const struct qt_epilogue *gpu_epilogue(int epilogue, int i);
 const struct qt_epilogue *gpu_variant_epilogue(const struct gpu_variant *,
                                                int i);
 
-/* The kernel of that name, NULL if there is none for this GPU. What --only left
-   out may still be what a choice `ahead` runs. */
+/* The kernel of that name, NULL if there is none for this GPU. --only does
+   not restrict it: a dequantize pass may need it. */
 struct gpu_kernel *gpu_variant_kernel(const char *name);
 
 /* The axes that are not ragged: n, k, m as far as they are free. */
@@ -186,7 +185,7 @@ double gpu_now(void);
 
 /* --------------------------------------------------- gpu_case: one problem */
 
-/* What lies on the device for a problem, shared by all kernels that run it. */
+/* Device memory of a problem, shared by all kernels that run it. */
 enum gpu_part {
     GPU_A,
     GPU_B,
@@ -223,7 +222,7 @@ struct gpu_run {
 };
 
 /* Draw the data, compute the reference, copy to the device. `d_guard` bytes
-   will lie on both sides of D. */
+   will are on both sides of D. */
 void gpu_case_open(struct gpu_case *, size_t d_guard);
 void gpu_case_close(struct gpu_case *);
 
@@ -236,8 +235,8 @@ int gpu_run_open(struct gpu_run *, const struct gpu_case *,
                  const struct gpu_choice *choice, int sms);
 void gpu_run_close(struct gpu_run *);
 
-/* Of a variant's case: normal values in groups of a few rows, k being `k` where
-   it is free; opened. */
+/* Open a variant's case: normal values in groups of a few rows, k being `k`
+   where it is free. */
 void gpu_case_begin(struct gpu_case *, const char *what, int index, int64_t k);
 
 /* D as before a run: poison, or what is added to. */
@@ -252,7 +251,7 @@ const char *gpu_run_finish(struct gpu_run *, const struct gpu_case *);
 /* Only the guards of every buffer of the run. */
 const char *gpu_run_guarded(const struct gpu_run *, const struct gpu_case *);
 
-/* D of one run that is alone on its stream, to be freed; nothing is run where
+/* D of one run that is only on its stream, to be freed; nothing is run where
    something is `bad` already. */
 void *gpu_run_result(struct gpu_run *, const struct gpu_case *,
                      const char **bad);
@@ -274,13 +273,12 @@ int gpu_case_run(const struct gpu_case *, const struct gpu_choice *, int sms);
 /* The same for each choice of a variant, with a number of SMs that changes. */
 void gpu_case_run_all(struct gpu_case *, const struct gpu_variant *, int index);
 
-/* -------------------------------------------------- gpu_job: the CLI's way */
+/* ------------------------------------------------ gpu_job: jobs of the CLI */
 
 struct qn_job;
 struct qn_memory;
 
-/* What one run left in `memory`, as the next one leaves it. NULL, or what is
-   wrong. */
+/* Compare a run's `memory` with the next one's. NULL, or what is wrong. */
 const char *gpu_job_repeat(struct qn_job *, const struct qn_memory *memory);
 
 /* ------------------------------------------------------------- the families */
@@ -290,7 +288,7 @@ void gpu_random(void);
 void gpu_tails(void);
 void gpu_large(void);
 void gpu_empty(void);
-void gpu_lies(void);
+void gpu_bad_sizes(void);
 void gpu_graphs(void);
 void gpu_replays(void);
 void gpu_repeats(void);

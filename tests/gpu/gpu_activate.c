@@ -159,9 +159,9 @@ static int follows(const struct qn_kernel *k)
            k->epilogue >= QN_GRADIENT;
 }
 
-/* ------------------------------------------------------- launches behind it */
+/* ---------------------------------------------------------- later launches */
 
-/* Of each recipe; columns that any kernel takes, and a few of these more. */
+/* Each recipe; columns that any kernel takes, and a few more. */
 static const char *const copied[] = {
     "fprop %s g=%d m=%lld n=256 k=264 copies=both",
     "fprop %s g=%d m=%lld n=520 k=72 alpha=any sizes=host copies=rowwise",
@@ -180,7 +180,7 @@ static const char *const copied[] = {
     "dgrad %s g=%d m=%lld n=136 k=72 activation=squared_relu copies=rowwise"};
 
 /* Epilogues that few kernels fuse, or none: whole pieces of 16 bytes and
-   others, of halves, of operands that take turns, and of runs. */
+   others, of halves, of interleaved operands, and of runs. */
 static const char *const apart[] = {
     "fprop %s g=%d m=%lld n=256 k=264 bias=1 prob=1",
     "fprop %s g=%d m=%lld n=132 k=72 d=f32 bias=1 alpha=any sizes=host",

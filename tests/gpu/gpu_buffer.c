@@ -47,9 +47,10 @@ static gpu_address allocate(size_t bytes, int *size_class)
     return memory;
 }
 
-/* Of the allocation, which has a byte at least, so that a buffer of none has an
-   address. Exact sizes under a sanitizer: it sees the end of an allocation. In
-   words, as it takes a cp.async of the last few bytes for one of four. */
+/* The allocation has a byte at least, so that an empty buffer has an
+   address. Exact sizes under a sanitizer: it sees the end of an allocation.
+   Rounded to words, as it takes a cp.async of the last few bytes for one of
+   four. */
 static size_t whole(const struct gpu_buffer *b)
 {
     return gpu_options.sanitize ? (b->bytes + !b->bytes + 3) / 4 * 4
@@ -128,7 +129,7 @@ const char *gpu_buffer_guarded(const struct gpu_buffer *b, const char *name)
                         (long long)b->guard - at, name);
     at = first_written(b->data + b->bytes, b->guard);
     if (at >= 0)
-        return gpu_text("byte %lld behind %s was written", at, name);
+        return gpu_text("byte %lld after %s was written", at, name);
     return NULL;
 }
 

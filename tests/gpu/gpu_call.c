@@ -52,7 +52,7 @@ static int add_part(struct gpu_call *c, struct qn_memory *memory)
     return qn_memory_read(memory, 0, part->before, memory->bytes);
 }
 
-/* Of a product; of one that makes A, that too. */
+/* A product's; if it makes A, A's too. */
 static int add_product(struct gpu_call *c)
 {
     struct qn_job *job = &c->job;
@@ -120,7 +120,7 @@ static int add_mlp(struct gpu_call *c)
     return code;
 }
 
-/* With the list of what is written, and a flag that says to run. */
+/* With the list of outputs, and a flag that says to run. */
 int gpu_call_open(struct gpu_call *c, const char *line, int later)
 {
     int code = begin(c, line);

@@ -37,7 +37,7 @@ struct gpu_call {
     int64_t *lengths;        /* the host's */
     int groups;
     int64_t rows;          /* of all groups, at most */
-    struct qn_memory noop; /* args.noop, 0; an MLP does not look at it */
+    struct qn_memory noop; /* args.noop, 0; an MLP does not read it */
 };
 
 /* Plan the line of a problem, a quantization or an MLP, and make buffers; all

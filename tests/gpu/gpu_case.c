@@ -268,8 +268,7 @@ void gpu_run_record(const struct gpu_run *r, const char *bad)
             : NULL);
 }
 
-/* Whatever happens is one count: passed, refused, or failed with the first
-   reason. */
+/* Each case is one count: passed, refused, or failed with the first reason. */
 int gpu_case_run(const struct gpu_case *p, const struct gpu_choice *choice,
                  int sms)
 {
@@ -308,7 +307,7 @@ static void inputs_unchanged(const struct gpu_case *p)
     }
 }
 
-/* What one kernel of an op serves, the model must find one for. */
+/* The model must find a kernel if any kernel of the op serves. */
 static void model_found(const struct gpu_case *p, const unsigned served[2])
 {
     gpu_record(served[0] & ~served[1]

@@ -70,7 +70,7 @@ static const uint16_t specials[] = {
     0x0000, 0x8000, 0x3f80, 0x3f81, 0x3f7f, 0x43e0, 0x43e1, 0x0001, 0x8001,
     0x007f, 0x0080, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0, 0xffc0, 0x40c0};
 
-/* In f16 the same bits are other numbers, and as special. */
+/* In f16 the same bits are other values, and as special. */
 static void set_special(void *data, int type, size_t i, uint16_t bits)
 {
     if (type == QUERN_F32)
@@ -228,7 +228,7 @@ static void add_type(struct work *w, const struct qn_recipe *recipe,
     add_scaled(w, "dequantize", recipe, QUERN_DY, more, others);
 }
 
-/* What a recipe without scales has: activations, and sums. */
+/* Casts of a recipe without scales: activations, and sums. */
 static void add_numbers(struct work *w, const char *recipe)
 {
     static const char *const inputs[] = {" in=bf16 copies=rowwise",
@@ -268,7 +268,7 @@ static void add_recipe(struct work *w, const struct qn_recipe *recipe)
 /* ----------------------------------------------------------------- threads */
 
 /*
-** Lines of one kernel lie side by side: in strides, threads that begin together
+** Lines of one kernel are side by side: in strides, threads that begin together
 ** compile different ones. Most of the time is the host's: it compiles for both,
 ** and is the oracle.
 */
@@ -290,10 +290,10 @@ static void run_lines(struct work *w)
         gpu_record_line(w->lines[i].text, w->lines[i].late, w->lines[i].result);
 }
 
-/* ------------------------------------------------------------------- lies */
+/* -------------------------------------------------------------- bad sizes */
 
 /* NULL if the group is blamed and nothing around the buffers was touched. */
-static const char *lie(struct qn_cast *c, int group, int64_t length)
+static const char *bad_size(struct qn_cast *c, int group, int64_t length)
 {
     char expected[32];
     int intact = 1, code;
@@ -330,7 +330,7 @@ static void run_lies(const char *recipe)
         return;
     }
     for (int i = 0; i < 4; i++) {
-        const char *bad = lie(&c, i, lengths[i]);
+        const char *bad = bad_size(&c, i, lengths[i]);
 
         gpu_record(bad ? gpu_text("%s, group %d of %lld rows: %s", text, i,
                                   (long long)lengths[i], bad)
@@ -349,8 +349,8 @@ struct apart {
 };
 
 /*
-** The same numbers, in backward order; every other matrix begins where no 16
-** bytes do, so that one run takes both ways to read them.
+** The same values, in backward order; every other matrix begins where no 16
+** bytes do, so that one run reads them in both forms.
 */
 static int take_apart(struct qn_cast *c, struct apart *a)
 {

@@ -54,7 +54,7 @@ struct gpu_driver {
 
 extern struct gpu_driver cu;
 
-/* What the results say about the machine. */
+/* The machine, for the results. */
 struct gpu_device {
     char name[96];
     char driver[32]; /* version of the kernel driver, "" without NVML */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** gpu_fuse.c: products that quantize A in their mainloop: D against float64,
-** and to the byte against two launches, for any numbers; the columnwise tensor
+** and to the byte against two launches, for any values; the columnwise tensor
 ** against the host's bytes; runs again, replays after the sizes have changed,
 ** and invalid sizes.
 */
@@ -43,7 +43,7 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
              k->op == QUERN_DGRAD && i % 2 ? " dbias=1" : "");
 }
 
-/* What a run makes, as it was before any. */
+/* The outputs, as before any run. */
 static int forget(struct qn_job *job)
 {
     struct qn_memory *all[] = {&job->memory[QN_ROLE_A], &job->sf[QN_ROLE_A],
@@ -56,7 +56,7 @@ static int forget(struct qn_job *job)
     return code;
 }
 
-/* What is there now against what should be. */
+/* Outputs against expected ones. */
 static const char *judge(struct qn_job *job, const char *when, char *text,
                          size_t size)
 {
@@ -91,8 +91,8 @@ static int turn_sizes(struct qn_job *job)
                            (size_t)groups * sizeof *job->sizes);
 }
 
-/* A lie is reported, and the next run is none the wiser. */
-static const char *lie(struct qn_job *job, char *text, size_t size)
+/* Invalid sizes are reported, and do not affect the next run. */
+static const char *bad_size(struct qn_job *job, char *text, size_t size)
 {
     const int64_t wrong = -5;
 
@@ -103,7 +103,7 @@ static const char *lie(struct qn_job *job, char *text, size_t size)
         return "a negative length was not reported";
     if (turn_sizes(job) || forget(job) || qn_job_run(job))
         return quern_errmsg(gpu_context);
-    return judge(job, "after a lie", text, size);
+    return judge(job, "after bad sizes", text, size);
 }
 
 /* The same workspace, other sizes. */
@@ -160,8 +160,8 @@ static const char *twin_of(const struct qn_kernel *k)
     return NULL;
 }
 
-/* Blocks of zeros, infinities and NaN, and the smallest and largest numbers,
-   each in rows of its own, beside numbers as they were. */
+/* Blocks of zeros, infinities and NaN, and the smallest and largest values,
+   each in rows of its own, next to values as they were. */
 static int put_specials(struct qn_job *job)
 {
     static const unsigned short specials[] = {0x0000, 0x7f80, 0xff80, 0x7fc0,
@@ -193,7 +193,7 @@ static const char *run_for_d(struct qn_job *job, const struct quern_plan *plan,
 }
 
 /* The same by the cast's launch and a product of its copy, and with no room
-   for a copy that nobody makes. */
+   for a tensor that nothing writes. */
 static const char *compare(struct qn_job *job, const struct qn_kernel *k)
 {
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_JIT,
@@ -243,7 +243,7 @@ static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
                : judge(job, "without a columnwise tensor", text, size);
 }
 
-/* All that a job goes through. Alone: a capture is in other threads' way. */
+/* All that a job goes through. By one thread: a capture disturbs others. */
 static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
                               int alone, char *text, size_t size)
 {
@@ -256,13 +256,13 @@ static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
     if (!bad)
         bad = resize(job, text, size);
     if (!bad)
-        bad = lie(job, text, size);
+        bad = bad_size(job, text, size);
     if (!bad)
         bad = ask_for_column(job, text, size);
     return bad ? bad : compare(job, k);
 }
 
-/* The i-th problem of kernel `number`; the last one alone. */
+/* The i-th problem of kernel `number`; the last one only. */
 static void run_one(int number, int i)
 {
     const struct qn_kernel *k = work.kernels[number];
@@ -307,7 +307,7 @@ void gpu_fuse(void)
     work.count =
         gpu_variant_pick(qn_fuse_strategy, 3, work.kernels, MOST_KERNELS);
     if (!work.count) {
-        gpu_skip("no kernel here quantizes on the way");
+        gpu_skip("no kernel here quantizes in its mainloop");
         return;
     }
     gpu_spread((EACH - 1) * work.count, run_any, NULL);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS = 8, ROWS = 400, LIE = 23 };
+enum { GROUPS = 8, ROWS = 400, BAD_SIZE = 23 };
 
 /* All rows to one group, none to the others. */
 static void group_has_all(struct qt_case *c, int group)
@@ -47,7 +47,7 @@ static void draw_sizes(struct qt_case *c, int replay, uint64_t *state)
     c->start[GROUPS] = row;
 }
 
-/* What the stream has captured; NULL if a run refused with `code`. */
+/* The captured graph; NULL if a run refused with `code`. */
 static void *end_capture(void *stream, int code)
 {
     void *graph, *executable;
@@ -77,7 +77,7 @@ static void upload_async(const struct gpu_buffer *b, const void *from,
                  "fresh values");
 }
 
-/* Copies lie as the sizes say, so they are made anew for each replay. */
+/* Copies are as the sizes say, so they are made anew for each replay. */
 static void upload_copies(struct gpu_case *p, void *stream)
 {
     static const int parts[] = {GPU_A,    GPU_B,        GPU_A_SF,
@@ -91,12 +91,12 @@ static void upload_copies(struct gpu_case *p, void *stream)
         upload_async(&p->parts[parts[i]], gpu_case_source(p, parts[i]), stream);
 }
 
-/* Queue new sizes, and copies that lie as these say. */
-static void refresh(struct gpu_case *p, int lie, void *stream)
+/* Queue new sizes, and copies that are as these say. */
+static void refresh(struct gpu_case *p, int bad_size, void *stream)
 {
     qt_sizes_write(&p->c, p->data.first, p->data.offsets);
     upload_copies(p, stream);
-    if (lie)
+    if (bad_size)
         qt_sizes_set(p->c.form == QT_OFFSETS ? p->data.offsets : p->data.first,
                      p->c.sizes_type, 2, -9);
     upload_async(&p->parts[GPU_FIRST], p->data.first, stream);
@@ -105,9 +105,9 @@ static void refresh(struct gpu_case *p, int lie, void *stream)
 
 /* Queue new sizes, D as before a run and the graph. */
 static void replay(struct gpu_run *r, struct gpu_case *p, void *executable,
-                   int lie)
+                   int bad_size)
 {
-    refresh(p, lie, r->stream);
+    refresh(p, bad_size, r->stream);
     upload_async(&r->d, p->data.operand[QT_D], r->stream);
     gpu_must(cu.graph_launch(executable, r->stream), "a replay");
 }
@@ -119,10 +119,11 @@ static void compute_reference(struct gpu_case *p)
         gpu_lost("host memory ran out");
 }
 
-/* After a lie only its report and the guards matter. */
-static const char *check_replay(struct gpu_run *r, struct gpu_case *p, int lie)
+/* After an invalid size only its report and the guards matter. */
+static const char *check_replay(struct gpu_run *r, struct gpu_case *p,
+                                int bad_size)
 {
-    if (!lie) {
+    if (!bad_size) {
         compute_reference(p);
         return gpu_run_finish(r, p);
     }
@@ -150,12 +151,12 @@ static const char *replay_all(struct gpu_run *r, struct gpu_case *p, int count,
     if (!executable)
         return gpu_text("in a capture: %s", quern_errmsg(gpu_context));
     for (int i = 0; i < count && !bad; i++) {
-        int lie = i % LIE == LIE - 1;
+        int bad_size = i % BAD_SIZE == BAD_SIZE - 1;
 
         draw_sizes(&p->c, i, &state);
-        replay(r, p, executable, lie);
-        if (lie || is_compared(i, every))
-            bad = check_replay(r, p, lie);
+        replay(r, p, executable, bad_size);
+        if (bad_size || is_compared(i, every))
+            bad = check_replay(r, p, bad_size);
         else
             gpu_wait(r->stream, r->label); /* the sizes are to be rewritten */
         if (bad)
@@ -215,7 +216,7 @@ struct pair {
     struct gpu_run runs[4];
 };
 
-/* Stream 0 runs both cases, and so does stream 1 beside it, the other way
+/* Stream 0 runs both cases, and so does stream 1 next to it, the other way
    round. */
 static void *capture_pair(struct pair *p)
 {
@@ -336,7 +337,7 @@ static void run_pair(int first, int second, int count)
     free(p);
 }
 
-/* The next variant that is replayed and lies otherwise, or -1. */
+/* The next variant that is replayed in another form, or -1. */
 static int partner_of(int first)
 {
     const struct gpu_variant *v = &gpu_variants[first];
@@ -408,7 +409,7 @@ static const char *run_host_sizes(struct gpu_run *r, struct gpu_case *p)
     r->args.host_sizes = p->c.length;
     for (int i = 4; i < 6 && !bad; i++) {
         draw_sizes(&p->c, i, &state);
-        refresh(p, 1, r->stream); /* what is on the device is not looked at */
+        refresh(p, 1, r->stream); /* device memory is not read */
         compute_reference(p);
         gpu_wait(r->stream, r->label);
         bad = gpu_run_start(r, p);
@@ -430,7 +431,7 @@ static const char *run_host_sizes(struct gpu_run *r, struct gpu_case *p)
     return bad;
 }
 
-/* Whatever no kernel's name says. */
+/* Cases that no kernel's name says. */
 static void replay_choice(const struct gpu_variant *v, int i,
                           const struct gpu_choice *choice)
 {

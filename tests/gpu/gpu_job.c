@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_job.c: what families do with jobs, the CLI's way to run a problem.
-*/
+/* gpu_job.c: families of jobs, as the CLI runs problems. */
 #include "gpu.h"
 
 #include <stdlib.h>

@@ -121,7 +121,7 @@ static void *capture(struct qn_layer *l, void *stream)
     return executable;
 }
 
-/* A replay, beside a run of its own with the same sizes. */
+/* A replay, next to a run of its own with the same sizes. */
 static void replay_all(struct line *line, struct qn_layer *l,
                        struct qn_layer *eager)
 {
@@ -233,7 +233,7 @@ static void add_activations(const char *recipe, int r)
     snprintf(text, sizeof text,
              "mlp %s g=3 m=333 hidden=97 ffn=41 split=mild prob=1 bias=1",
              recipe);
-    add(text, NULL, 0); /* rows at odd places */
+    add(text, NULL, 0); /* unaligned rows */
 }
 
 static void add_patterns(const char *recipe)

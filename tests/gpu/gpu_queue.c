@@ -5,8 +5,8 @@
 **
 ** Every product is a case of its own that shares D with the first one. The
 ** reference of D is the sum of theirs. Operands are small integers, so that it
-** is right to the bit in any order. Where dy is numbers, row by row, its bias
-** gradients wait with the products; the host's bits are theirs.
+** is right to the bit in any order. Bias gradients of unquantized dy wait with
+** the products; the host's bits are theirs.
 */
 #include "gpu.h"
 
@@ -35,7 +35,7 @@ struct pile {
     int count;
 };
 
-/* Nothing, all in one group, or whatever comes, from row 0 on. */
+/* Nothing, all in one group, or any, from row 0 on. */
 static void draw_sizes(struct qt_case *c, uint64_t *state)
 {
     const int64_t kind = qt_random_below(state, 6);
@@ -240,7 +240,7 @@ static const char *put(struct pile *p)
     return NULL;
 }
 
-/* What a flush has written, D and dbias. */
+/* The outputs of a flush, D and dbias. */
 static const char *check_all(struct pile *p)
 {
     const char *bad = gpu_run_finish(&p->runs[0], &p->parts[0]);

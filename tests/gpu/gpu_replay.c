@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** gpu_replay.c: all that may be captured, in graphs: casts with whatever they
-** make, products of each recipe in each way, merged launches, MLPs.
+** gpu_replay.c: all that may be captured, in graphs: casts with all their
+** outputs, products of each recipe and strategy, merged launches, MLPs.
 **
 ** Each is captured once and replayed with sizes that change: two different ones
-** at a time, on two streams. Of a replay in five the same is run out of a graph
-** by a twin with buffers of its own, on the other one's stream, and every byte
-** must be the same. Whether the bytes are right is for other families to say.
+** at a time, on two streams. One replay in five is compared to the byte with an
+** eager run of the same in other buffers, on the other stream. Whether the
+** bytes are right is for other families to say.
 */
 #define _GNU_SOURCE /* FNM_EXTMATCH */
 #include <fnmatch.h>
@@ -19,14 +19,14 @@
 
 enum { MOST_LINES = 1024, EVERY = 5 };
 
-/* What a replay that is compared is about; in turns. */
+/* Kinds of replays that are compared, in turn. */
 enum phase {
     DRAWN,
     NO_ROWS,
     ONE_GROUP,
-    LIE,     /* a negative length */
-    SKIPPED, /* a flag on the device says so */
-    ZEROS,   /* in place of what a cast reads */
+    BAD_SIZE, /* a negative length */
+    SKIPPED,  /* a flag on the device says so */
+    ZEROS,    /* in place of what a cast reads */
     DRAWN_TOO,
     PHASES
 };
@@ -76,7 +76,7 @@ static void upload(const struct qn_memory *m, const void *from, void *stream)
              "an upload");
 }
 
-/* Of each replay; those between two that are compared may be of any kind. */
+/* The kind of each replay; any, if not compared. */
 static void draw_sizes(struct twins *t, enum phase phase, int i)
 {
     const int groups = t->graph.groups;
@@ -91,7 +91,7 @@ static void draw_sizes(struct twins *t, enum phase phase, int i)
         t->lengths[g] = size < left ? size : left;
         left -= t->lengths[g];
     }
-    if (phase == LIE)
+    if (phase == BAD_SIZE)
         t->lengths[i % groups] = -9;
 }
 
@@ -117,7 +117,7 @@ static void prepare(struct twins *t, struct gpu_call *c, enum phase phase,
         upload(in, c->cast.host[QN_CAST_IN], stream);
 }
 
-/* What is captured of a call; NULL if it refused. */
+/* The graph of a call; NULL if it refused. */
 static void *capture(struct gpu_call *c, void *stream, int *code)
 {
     void *graph, *executable;
@@ -136,8 +136,8 @@ static int downloaded(const struct qn_memory *m, unsigned char *to)
     return !cu.download(to, (gpu_address)(uintptr_t)m->data, m->bytes);
 }
 
-/* Every part of both; what a flag has skipped is as it was, and of what has
-   rows something was written. */
+/* Every part of both; skipped outputs are unchanged, and outputs with rows
+   were written. */
 static void compare(struct twins *t, enum phase phase)
 {
     const struct gpu_call *a = &t->graph, *b = &t->eager;
@@ -165,25 +165,25 @@ static void compare(struct twins *t, enum phase phase)
 /* Both have run. */
 static void judge(struct twins *t, enum phase phase, int i)
 {
-    const int lie = phase == LIE && t->graph.sizes;
-    const int expected = lie ? QUERN_ESIZES : QUERN_OK;
+    const int bad_size = phase == BAD_SIZE && t->graph.sizes;
+    const int expected = bad_size ? QUERN_ESIZES : QUERN_OK;
     char which[40];
 
     snprintf(which, sizeof which, " (replay %d)", i);
     if (gpu_call_check(&t->graph, t->stream) != expected ||
         gpu_call_check(&t->eager, t->stream) != expected)
         fail(t->line,
-             lie ? "a negative length was not reported"
-                 : quern_errmsg(gpu_context),
+             bad_size ? "a negative length was not reported"
+                      : quern_errmsg(gpu_context),
              which);
-    else if (!lie)
+    else if (!bad_size)
         compare(t, phase);
     if (*t->line->result && !strstr(t->line->result, which))
         strncat(t->line->result, which,
                 sizeof t->line->result - strlen(t->line->result) - 1);
 }
 
-/* Both graphs are under way at once, and so are both eager runs. */
+/* Both graphs run at once, and so are both eager runs. */
 static void replay(struct twins t[2], int i)
 {
     const int compared = i % EVERY == EVERY - 1;
@@ -270,7 +270,7 @@ static void close_twins(struct twins *t)
     free(t->seen[1]);
 }
 
-/* Two lines beside each other, or the last one alone. */
+/* Two lines next to each other, or the last one only. */
 static void run_pair(struct line *first, struct line *second)
 {
     const int count = gpu_options.quick ? 2 * PHASES * EVERY : 1000;
@@ -304,7 +304,7 @@ static void run_pair(struct line *first, struct line *second)
 
 /* ------------------------------------------------------------------- lists */
 
-/* What recipes of these names do; %s is the recipe. */
+/* Kinds of these recipes; %s is the recipe. */
 struct list {
     const char *recipes, *line;
 };
@@ -393,7 +393,7 @@ static void add(const char *line, const char *recipe, int later)
     new->later = later;
 }
 
-/* Of a quick run one in six: their kernels are most of the time. */
+/* One in six in a quick run: their kernels take most of the time. */
 static void add_all(void)
 {
     const struct quern_registry *registry = gpu_registry();

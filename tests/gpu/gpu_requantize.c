@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** gpu_requantize.c: operands that are encoded again as FP8, or become f16
-** beside the product, where they fit. What belongs to no group is poison, and
-** must not count; one block anywhere that does not fit, and a run's bits are
-** those of what stands behind; with the block as it was, those of the run
-** before. All of it twice, by runs and by replays of one graph, in the same
-** workspace.
+** gpu_requantize.c: operands that are requantized to FP8 or converted to f16
+** where they fit. Bytes of no group are poison, and must not count. With one
+** block that does not fit, a run's bits are those of the fallback; with the
+** block as it was, those of the run before. All twice, by runs and by replays
+** of one graph, in the same workspace.
 */
 #include "gpu.h"
 
@@ -39,7 +38,7 @@ struct block {
     int largest; /* scale of the others that share a factor; -1: all are 0 */
 };
 
-/* What becomes of one. */
+/* The outcome of one. */
 static const struct change {
     int strategy; /* of enum quern_dequantize */
     const char *what;
@@ -64,18 +63,18 @@ static const struct change {
 };
 enum { CHANGES = sizeof changes / sizeof *changes };
 
-/* Both ways of a case, and a graph of the first. */
+/* Both strategies of a case, and a graph of the first. */
 struct pair {
     struct gpu_case p;
     int strategy;
-    struct gpu_run fp8, wide; /* fp8: or f16; wide: what stands behind */
+    struct gpu_run fp8, wide; /* fp8: or f16; wide: what stands after */
     void *graph;              /* NULL: runs */
     void *base;               /* D in FP8 of the data as they are */
 };
 
 /* ------------------------------------------------------------------- blocks */
 
-/* A copy of an operand, whose scales lie row by row. */
+/* A copy of an operand, whose scales are row by row. */
 struct copy {
     struct quern_quantization q;
     int64_t lines, length; /* of a matrix */
@@ -108,7 +107,7 @@ struct area {
     int64_t line, lines, block, blocks;
 };
 
-/* What belongs to a group; 0: it has nothing. */
+/* Elements of a group; 0: it is empty. */
 static int area_of(const struct pair *t, const struct copy *copy, int64_t g,
                    struct area *a)
 {
@@ -133,7 +132,7 @@ static int area_of(const struct pair *t, const struct copy *copy, int64_t g,
     return c->length[g] > 0;
 }
 
-/* What belongs to a group that has something; 0: none has. */
+/* Elements of a group that is not empty; 0: all are. */
 static int find_area(const struct pair *t, const struct copy *copy,
                      uint64_t *state, struct area *a)
 {
@@ -146,7 +145,7 @@ static int find_area(const struct pair *t, const struct copy *copy,
     return 0;
 }
 
-/* One of the places at random, an end every other time. */
+/* A random element, an end every other time. */
 static int64_t draw(uint64_t *state, int64_t count)
 {
     return qt_random_below(state, 4) < 2 ? qt_random_below(state, count)
@@ -290,7 +289,7 @@ static const char *compare(const struct pair *t, const void *fp8,
         const double got = (double)qt_load(fp8, c->d_type, i);
         const double gap = got - want;
 
-        if (isnan(want)) /* poison of what belongs to no group */
+        if (isnan(want)) /* poison outside every group */
             continue;
         if (isinf(want) && got == want) /* more than f16 holds */
             continue;
@@ -323,7 +322,7 @@ static const char *run_change(struct pair *t, const struct block *b,
     if (!bad && change->fits)
         bad = compare(t, fp8, wide);
     else if (!bad && memcmp(fp8, wide, t->fp8.d.bytes))
-        bad = "the bits are not those of what stands behind";
+        bad = "the bits are not those of the fallback";
     memcpy(b->codes, kept, bytes);
     *b->scale = scale;
     upload(t, b->role);
@@ -391,8 +390,8 @@ static void run_pair(struct pair *t, uint64_t *state)
     free(t->base);
 }
 
-/* Do its values stand beside FP8? The recipe's own kernels take any factors. */
-static int is_beside(const struct gpu_variant *v)
+/* Is the other operand FP8? The recipe's own kernels take any factors. */
+static int is_mixed(const struct gpu_variant *v)
 {
     return v->recipe->scaling[QUERN_X].type == QUERN_F32;
 }
@@ -405,10 +404,9 @@ static void run_case(const struct gpu_variant *v, int op, int strategy,
     const int f16 = strategy == QUERN_DEQUANTIZE_F16;
     const struct gpu_choice fp8 = {f16 ? "as f16" : "encoded again", NULL, op,
                                    strategy};
-    const struct gpu_choice wide = {"what stands behind", NULL, op,
-                                    is_beside(v) || f16
-                                        ? QUERN_DEQUANTIZE_MAINLOOP
-                                        : QUERN_DEQUANTIZE_PASS};
+    const struct gpu_choice wide = {
+        "what stands behind", NULL, op,
+        is_mixed(v) || f16 ? QUERN_DEQUANTIZE_MAINLOOP : QUERN_DEQUANTIZE_PASS};
     const struct qt_pattern *pattern = &qt_patterns[index % qt_npatterns];
     const int *side = sides[index % 5];
     uint64_t state = gpu_options.seed + (uint64_t)index;
@@ -457,7 +455,7 @@ void gpu_requantize(void)
     for (int i = 0; i < gpu_nvariants; i++) {
         const struct gpu_variant *v = &gpu_variants[i];
 
-        if (!v->recipe || v->epilogue != (is_beside(v) ? QN_SCALE : QN_STORE))
+        if (!v->recipe || v->epilogue != (is_mixed(v) ? QN_SCALE : QN_STORE))
             continue;
         for (int op = 0; op < 3; op++)
             for (int strategy = QUERN_DEQUANTIZE_FP8;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What lies on the host as that part is now, on the device, too. */
+/* Copy that part from the host to the device. */
 static void upload(const struct gpu_case *p, int part)
 {
     gpu_buffer_upload(&p->parts[part], gpu_case_source(p, part));
@@ -83,9 +83,9 @@ static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
     gpu_run_close(&r);
 }
 
-/* Every kernel of the variant, and ahead; nothing where no scale is such. With
-   one at an end neither FP8 nor f16 is taken, and other bits change: see
-   gpu_requantize.c. */
+/* Every kernel of the variant, and the dequantize pass; nothing without such
+   a scale. With one at an end neither FP8 nor f16 is taken, and other bits
+   change: see gpu_requantize.c. */
 static void run_variant(const struct gpu_variant *v, int index)
 {
     struct gpu_choice choices[GPU_MAX_CHOICES];

@@ -20,7 +20,7 @@ static int fill_of(const struct gpu_variant *v, int index)
     return index % 3 == 2 ? QT_NORMAL : QT_INTEGER;
 }
 
-/* What all problems of one number share. */
+/* Shared by all problems of one number. */
 static void begin(struct gpu_case *p, const struct gpu_variant *v,
                   const char *what, int index)
 {
@@ -44,9 +44,8 @@ static void use_pointers(struct qt_case *c, int index)
 }
 
 /*
-** Every pattern of group sizes, told in each way and in both types. The other
-** sides go around the edges of the tiles: parts of one, several, a part behind
-** several.
+** Every pattern of group sizes, in each form and both types. The other sides go
+** around the edges of the tiles: parts of one, several, a part after several.
 */
 void gpu_torture(void)
 {
@@ -102,8 +101,8 @@ void gpu_tails(void)
 
 /*
 ** Many tiles for each multiprocessor, and more than 32 groups at once. Short
-** ones for every kernel: whoever hands a stage back too early is soonest seen
-** where tiles meet.
+** ones for every kernel: who hands a stage back too early is soonest seen where
+** tiles meet.
 */
 void gpu_large(void)
 {
@@ -205,7 +204,7 @@ static void run_two(struct gpu_case *p, const struct gpu_variant *v,
     gpu_case_close(p);
 }
 
-/* Problems that nobody thought of. */
+/* Random problems. */
 void gpu_random(void)
 {
     uint64_t state = seed_of(0) ^ 0xABCD;

@@ -51,8 +51,8 @@ const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *k)
     return NULL;
 }
 
-/* Does an earlier recipe have the same kernels but for their names? Its rules
-   are other ones, which only casts look at. */
+/* Does an earlier recipe have the same kernels but for their names? Its
+   rules are other ones, which only casts use. */
 static int is_twin(const struct qn_recipe *recipe)
 {
     const struct qn_recipe *r = gpu_registry()->recipes;

@@ -24,7 +24,7 @@ import time
 
 SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
 SPECS = os.path.join(os.path.dirname(__file__), "specs")
-APART = ("casts", "cublaslt", "fuse", "mlp", "replays", "step")  # families that look at no kernel of products
+APART = ("casts", "cublaslt", "fuse", "mlp", "replays", "step")  # families without products
 STRANGE = "casts_strange"  # those of the recipes in SPECS
 MANY = ("casts", "mlp", STRANGE)  # lines that need more threads than others, and a part of which will do
 NO_END = 1e6  # seconds
@@ -41,8 +41,8 @@ def kernels(common):
 
 
 def commands(args, folder):
-    """(name, command) of each process, the longest first. Of the recipes in SPECS, whose wgrad is bf16's or
-    another's, fprop and dgrad alone."""
+    """(name, command) of each process, the longest first. Recipes in SPECS have only fprop and
+    dgrad: their wgrad is bf16's or another's."""
     more = [f"--commit={args.commit}"] + ["--quick"] * args.quick + [f"--cache={args.cache}"] * bool(args.cache)
     common = [args.suite, f"--threads={args.threads}"] + more
     own = kernels(common)
@@ -70,7 +70,7 @@ def commands(args, folder):
 
 
 def run(name, command, deadline, folder):
-    """What went wrong with the process itself, or None. What it printed is in folder/NAME.log."""
+    """The failure of the process itself, or None. Its output is in folder/NAME.log."""
     environment = dict(os.environ, QUERN_THREADS=command[1].split("=")[1])
     with open(f"{folder}/{name}.log", "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)

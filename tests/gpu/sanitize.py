@@ -5,8 +5,8 @@
     tests/gpu/sanitize.py [--json FILE] [--jobs N] [--seconds N] [--commit HASH] [RECIPE ...]
 
 Products: gpu_suite --sanitize, a process for each recipe. Casts and the grouped MLP: `quern run --check`.
-A run passes if the tool ends with no error and the program with status 0. What has not ended after --seconds,
-counted from the start of all, is stopped and counts as failed. Prints a line for each failure and the sums by
+A run passes if the tool ends with no error and the program with status 0. Runs that have not ended --seconds
+after the start of all are stopped and count as failed. Prints a line for each failure and the sums by
 tool; status 0 if all passed. Needs a GPU, compute-sanitizer and libnvrtc; plain Python is enough.
 """
 import argparse
@@ -26,7 +26,7 @@ SIZES = "g=3 m=200 k=256 split=0,129,71"
 CASTS = ("quantize {} of=dy dbias=1 " + SIZES, "quantize {} of=w g=2 m=128 k=256",
          "quantize {} of=x activation=swiglu prob=1 " + SIZES, "dequantize {} of=x copies=columnwise " + SIZES,
          "quantize {} of=dy activation=swiglu prob=1 dprob=1 dbias=1 " + SIZES, "transpose {} of=x " + SIZES)
-UNSCALED = ("bf16", "fp16")  # no copies to make: activations alone
+UNSCALED = ("bf16", "fp16")  # nothing to quantize: only activations
 MLP = "mlp {} g=3 m=200 hidden=256 ffn=128 prob=1 bias=1 split=0,129,71"
 
 

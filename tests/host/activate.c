@@ -6,17 +6,12 @@
 #include "host.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { GROUPS = 4, ROWS = 61, K = 40, MOST_N = 144 };
-static const int32_t lengths[GROUPS] = {17, 0, 33, 8}; /* 3 rows are nobody's */
+static const int32_t lengths[GROUPS] = {17, 0, 33, 8}; /* 3 rows of no group */
 
-/* What runs share: numbers that bf16 and fp16 hold. */
+/* Inputs of all runs: values that bf16 and fp16 hold. */
 struct numbers {
     float a[ROWS * K], b[GROUPS * MOST_N * K];
     float bias[GROUPS * MOST_N], probability[ROWS];
@@ -75,7 +70,7 @@ static void *poison(int64_t count)
     return memset(memory, QT_POISON, (size_t)count * 4 + 64);
 }
 
-/* What the problem reads of the numbers. */
+/* The tensors that the problem reads. */
 static void set_args(const struct numbers *x, const struct run *r,
                      struct quern_args *args)
 {
@@ -157,7 +152,7 @@ static double in_double(int activation, double a, double b)
     }
 }
 
-/* What multiplies the row's result, or without an activation its bias. */
+/* The factor of the row's result, or without an activation of its bias. */
 static double weight_of(const struct numbers *x, const struct run *r, int row)
 {
     return r->problem.probability ? (double)x->probability[row] : 1;
@@ -220,7 +215,7 @@ static void check_row(const struct numbers *x, const char *line,
                     given(x, r, group, row, j), 3e-7);
 }
 
-/* All groups' rows; those behind them still hold their poison. */
+/* All groups' rows; those after them still hold their poison. */
 static void check_rows(const struct numbers *x, const char *line,
                        const struct run *r)
 {
@@ -242,7 +237,7 @@ static const char *const activations[] = {
     "geglu", "reglu",  "squared_relu"};
 enum { ACTIVATIONS = sizeof activations / sizeof *activations };
 
-/* The i-th way to ask for one; `bias` alone where there is none. */
+/* The i-th activation; `bias` only without one. */
 static void write_line(char *line, size_t size, const char *recipe,
                        const char *type, int activation, int i)
 {
@@ -263,14 +258,13 @@ static void write_line(char *line, size_t size, const char *recipe,
         snprintf(line + used, size - used, " prob=1");
 }
 
-void test_activations(void **state)
+TEST(test_activations)
 {
     static const char *const recipes[] = {"bf16", "fp16"};
     struct numbers *x = draw();
     char line[256];
     struct run r;
 
-    (void)state;
     for (int i = 0; i < 2 * ACTIVATIONS * 5; i++) {
         write_line(line, sizeof line, recipes[i % 2], "f32",
                    i / 2 % ACTIVATIONS, i / 2);
@@ -314,7 +308,7 @@ static float *cast(const struct numbers *x, const struct run *r, int type)
 ** Activation, probability and cast take the fp32 P, not the rounded one that is
 ** kept: each result has one rounding, and is what the cast makes of that P.
 */
-void test_activation_order(void **state)
+TEST(test_activation_order)
 {
     static const struct {
         const char *recipe, *type;
@@ -324,7 +318,6 @@ void test_activation_order(void **state)
     struct run wide, narrow;
     char line[256];
 
-    (void)state;
     for (int i = 0; i < 2 * (ACTIVATIONS - 1); i++) {
         const int activation = 1 + i / 2, type = i % 2;
         static const char text[] =
@@ -356,7 +349,7 @@ void test_activation_order(void **state)
 /* ------------------------------------------------------------------- edges */
 
 /* A P that the run does not want is not written; D is the same to the bit. */
-void test_activation_ends(void **state)
+TEST(test_activation_ends)
 {
     static const char *const lines[] = {
         "fprop bf16 g=4 m=61 n=96 k=40 d=f32 bias=1 activation=swiglu saved=1",
@@ -365,7 +358,6 @@ void test_activation_ends(void **state)
     struct numbers *x = draw();
     struct run r[2];
 
-    (void)state;
     for (int i = 0; i < 2; i++)
         run(x, lines[i], &r[i]);
     assert_non_null(r[0].p);

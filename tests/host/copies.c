@@ -12,17 +12,12 @@
 #include "quantize/quantize_plan.h"
 #include "registry.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 static const struct quern_plan_options on_host = {.backend =
                                                       QUERN_BACKEND_HOST};
 
-/* Of one problem: its operands, and the results with copies and without. */
+/* One problem: operands, and results with quantized tensors and without. */
 struct pair {
     const char *line;
     const int64_t *sizes;
@@ -58,7 +53,7 @@ static float *draw(int64_t count, uint64_t *state)
     return x;
 }
 
-/* Places of a copy and its scales, full of `value`. */
+/* A quantized tensor and its scales, full of `value`. */
 static void give(struct quern_tensor *t, int value)
 {
     t->data = memory(t->bytes, value);
@@ -73,7 +68,7 @@ static void free_copy(struct quern_tensor *t)
     free(t->global);
 }
 
-/* What scaling by the past and rounding by chance take; the history is new. */
+/* Arguments of delayed scaling and stochastic rounding; the history is new. */
 static void give_cast(int slots, int random, float **scale, float **history,
                       const uint64_t **seeds)
 {
@@ -84,7 +79,7 @@ static void give_cast(int slots, int random, float **scale, float **history,
         memcpy(*scale, factors, sizeof factors);
 }
 
-/* Drawn numbers, quantized as operand `role` of the product. */
+/* Drawn values, quantized as operand `role` of the product. */
 static void make_operand(struct pair *x, const struct quern_problem *p,
                          const struct qn_recipe *recipe, int role,
                          struct quern_tensor *to)
@@ -183,7 +178,7 @@ static void expect_same(const struct pair *x, const struct quern_tensor *one,
         fail_msg("%s: global scales of the %s copy differ", x->line, what);
 }
 
-/* What both ways read. */
+/* Inputs of both runs. */
 static void make_inputs(struct pair *x, const struct quern_problem *p,
                         const struct qn_recipe *recipe)
 {
@@ -214,7 +209,7 @@ static void free_inputs(struct quern_args *args)
     free((void *)(uintptr_t)args->probability);
 }
 
-/* In two steps: numbers, and a cast of these. */
+/* In two steps: values, and a cast of these. */
 static void make_apart(struct pair *x, const struct quern_problem *p,
                        struct quern_quantize_args *out)
 {
@@ -282,10 +277,10 @@ static int is_whole(const struct qn_recipe *recipe)
            recipe->scaling[QUERN_DY].type != QUERN_TYPE_NONE;
 }
 
-/* Every recipe, whether a kernel makes its copies or a cast behind the product:
-   every activation, types of D, sides that fill no block, groups that fill no
-   tile. */
-void test_result_copies(void **state)
+/* Every recipe, whether a kernel makes its copies or a cast after the
+   product: every activation, types of D, sides that fill no block, groups
+   that fill no tile. */
+TEST(test_result_copies)
 {
     static const char *const activations[] = {
         "swiglu", "clamped_swiglu", "situ",         "geglu",
@@ -296,7 +291,6 @@ void test_result_copies(void **state)
     char line[256];
     int done = 0;
 
-    (void)state;
     for (int r = 0; r < qn_registry_builtin.nrecipes; r++, recipe++) {
         if (!is_whole(recipe))
             continue;
@@ -324,7 +318,7 @@ void test_result_copies(void **state)
 
 /* The result itself, of fprop an x and of dgrad a dy; and dgrad that goes back
    through an activation. */
-void test_result_of_gradients(void **state)
+TEST(test_result_of_gradients)
 {
     static const char *const lines[] = {
         "fprop %s g=5 m=303 n=152 k=64 alpha=any copies=both",
@@ -338,7 +332,6 @@ void test_result_of_gradients(void **state)
     char line[256];
     int done = 0;
 
-    (void)state;
     for (int r = 0; r < qn_registry_builtin.nrecipes; r++, recipe++)
         for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
             if (!is_whole(recipe))
@@ -352,7 +345,7 @@ void test_result_of_gradients(void **state)
 
 /* ------------------------------------------------------ rows of a run */
 
-/* What a run wrote, all of it and 256 bytes behind each part. */
+/* All that a run wrote, and 256 bytes after each part. */
 static int is_poison(const struct quern_tensor *t, size_t from)
 {
     const unsigned char *data = t->data;
@@ -418,15 +411,14 @@ static const char *const behind[] = {
     ("dgrad mxfp8 g=5 m=303 n=48 k=64 activation=geglu dequantize=pass "
      "copies=both")};
 
-/* A flag skips both launches, a lie is reported and stays inside, and fewer
-   rows than planned are what a plan for just these makes. */
-void test_result_rows(void **state)
+/* A flag skips both launches, an invalid size is reported and stays inside,
+   and fewer rows than planned are what a plan for just these makes. */
+TEST(test_result_rows)
 {
     static const int64_t sizes[] = {130, 0, 1, 128, 41};
-    static const int64_t lies[] = {130, -1, 1, INT64_MAX, 41};
+    static const int64_t bad[] = {130, -1, 1, INT64_MAX, 41};
     static const int noop = 1;
 
-    (void)state;
     for (size_t i = 0; i < sizeof behind / sizeof *behind; i++) {
         struct run wrong = begin_run(behind[i], sizes, 303);
         struct run one = begin_run(behind[i], sizes, 303);
@@ -436,7 +428,7 @@ void test_result_rows(void **state)
         expect_ok(wrong.x, quern_run(wrong.plan, &wrong.args, NULL));
         assert_true(is_poison(&wrong.args.d, 0) && is_poison(&wrong.args.t, 0));
         wrong.args.noop = NULL;
-        wrong.args.a.first_dims = lies;
+        wrong.args.a.first_dims = bad;
         expect_ok(wrong.x, quern_run(wrong.plan, &wrong.args, NULL));
         assert_int_equal(quern_check(wrong.plan, &wrong.args, NULL),
                          QUERN_ESIZES);
@@ -454,8 +446,8 @@ void test_result_rows(void **state)
     }
 }
 
-/* What a problem may not say, and why an MLP takes a cast. */
-void test_result_refusals(void **state)
+/* Invalid problems, and why an MLP takes a cast. */
+TEST(test_result_refusals)
 {
     static const struct {
         const char *line, *says;
@@ -482,7 +474,6 @@ void test_result_refusals(void **state)
     struct quern_mlp mlp;
     char text[256], *why = NULL;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (quern_problem_parse(host_ctx, rows[i].line, &p) != QUERN_EINVAL)
             fail_msg("%s: not refused", rows[i].line);

@@ -1,23 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** epilogue.c: what is in D and C before a run, and rows that lie far away.
-*/
+/* epilogue.c: what is in D and C before a run, and rows that are far away. */
 #define _GNU_SOURCE
 #include "host.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
 #include <sys/mman.h>
 
 /* A beta of 0 must not multiply a C of NaN: neither one beta, nor one of
    several, nor with C in place of D. */
-void test_zero_beta_leaves_c(void **state)
+TEST(test_zero_beta_leaves_c)
 {
-    (void)state;
     for (int i = 0; i < qt_nepilogues; i++) {
         struct qt_case c = {.what = "beta of 0 on a C of NaN",
                             .type = QUERN_BF16,
@@ -52,9 +45,8 @@ void test_zero_beta_leaves_c(void **state)
 
 /* wgrad with empty groups: what is added to keeps its bits, a NaN's and those
    of -0 too; what is not becomes +0. */
-void test_empty_groups(void **state)
+TEST(test_empty_groups)
 {
-    (void)state;
     for (int added = 0; added < 2; added++) {
         struct qt_case c = {.what = "empty groups of wgrad",
                             .type = QUERN_BF16,
@@ -84,7 +76,7 @@ void test_empty_groups(void **state)
     }
 }
 
-/* Address space without memory behind it, but where it is touched. */
+/* Address space without memory after it, but where it is touched. */
 static void *reserve(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -132,13 +124,12 @@ static void far_rows(int op, void *a, void *b, void *d)
 }
 
 /* Ones everywhere: each element of D is the length of its sum. */
-void test_far_rows(void **state)
+TEST(test_far_rows)
 {
     size_t bytes = (size_t)(2 * FAR + 4) * 4;
     uint16_t *a = reserve(bytes), *b = reserve(bytes);
     float *d = reserve(bytes);
 
-    (void)state;
     if (!a || !b || !d) {
         print_message("skip: needs 24 GB of address space\n");
         skip();

@@ -5,19 +5,13 @@
 */
 #include "host.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { GROUPS = 4, ROWS = 150, N = 40, K = 264, BUFFERS = 8 };
 
 static const int64_t sizes[GROUPS] = {0, 129, 1, 17};
 
-/* Buffers of one way. */
+/* Buffers of one strategy. */
 struct strategy {
     void *row, *row_sf, *row_global, *column, *column_sf, *column_global, *d;
     void *workspace;
@@ -92,7 +86,7 @@ static void quantize(struct quern_context *ctx, const char *recipe, int of,
     memset(w->workspace, 0, 1 << 20);
 }
 
-/* One product, of numbers or of a copy. */
+/* One product, of values or of a copy. */
 static void multiply(struct quern_context *ctx, const char *line, void *in,
                      void *b, void *b_sf, int global, const struct strategy *w)
 {
@@ -119,7 +113,7 @@ static void multiply(struct quern_context *ctx, const char *line, void *in,
     quern_plan_free(plan);
 }
 
-/* Numbers around 1, with a few zeros. */
+/* Values around 1, with a few zeros. */
 static void *draw_numbers(size_t count)
 {
     uint16_t *in = zeros(count * 2);
@@ -173,9 +167,8 @@ static void compare(const char *op, const char *recipe, const char *strategy)
     quern_close(ctx);
 }
 
-void test_fuse(void **state)
+TEST(test_fuse)
 {
-    (void)state;
     compare("fprop", "fp8_block", "mainloop");
     compare("dgrad", "fp8_block", "auto");
     compare("fprop", "fp8_row", "auto");

@@ -6,19 +6,14 @@
 #include "host.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { GROUPS = 5, ROWS = 171, K = 40, MOST_N = 144, GAP = 8 };
-/* The last 3 rows are nobody's. */
+/* The last 3 rows are of no group. */
 static const int32_t lengths[GROUPS] = {17, 0, 130, 1, 20};
 static const float alpha = 0.75f;
 
-/* What runs share: numbers that bf16 and fp16 hold. */
+/* Inputs of all runs: values that bf16 and fp16 hold. */
 struct numbers {
     float a[ROWS * K], b[GROUPS * MOST_N * K], p[ROWS * 2 * MOST_N];
     float probability[ROWS];
@@ -58,7 +53,7 @@ static void *poison(size_t bytes)
     return memset(memory, QT_POISON, bytes + 64);
 }
 
-/* Rows of `width` numbers, GAP more from one to the next. */
+/* Rows of `width` values, GAP more from one to the next. */
 static void *as_rows(const float *from, int64_t rows, int64_t width, int gap,
                      int type)
 {
@@ -70,7 +65,7 @@ static void *as_rows(const float *from, int64_t rows, int64_t width, int gap,
     return to;
 }
 
-/* What the problem reads, and where its sums go. */
+/* The problem's inputs, and the sums' output. */
 static void set_args(const struct numbers *x, struct run *r,
                      struct quern_args *args)
 {
@@ -198,7 +193,7 @@ static void check_dprob(const char *line, const struct run *r,
         assert_true(isnan(r->dprob[i]));
 }
 
-/* Rows of groups are the cast's; what lies behind and between them is as it
+/* Rows of groups are the cast's; what is after and between them is as it
    was. */
 static void check_rows(const char *line, const struct run *r, const void *made)
 {
@@ -241,7 +236,7 @@ static void write_lines(char line[2][256], const char *recipe, const char *type,
              i % 2 ? " prob=1" : "", sums[i % 2]);
 }
 
-void test_gradients(void **state)
+TEST(test_gradients)
 {
     static const char *const recipes[] = {"bf16", "fp16"}, *const types[] = {
                                                                "bf16", "f16"};
@@ -249,7 +244,6 @@ void test_gradients(void **state)
     struct run *r = calloc(2, sizeof *r);
     char line[2][256];
 
-    (void)state;
     assert_non_null(r);
     for (int i = 0; i < 2 * ACTIVATIONS * 5; i++) {
         float dprob[ROWS];
@@ -282,10 +276,9 @@ static void expect_refused(const char *line, const char *part)
         fail_msg("%s: '%s' is not in '%s'", line, part, quern_errmsg(host_ctx));
 }
 
-void test_gradient_refusals(void **state)
+TEST(test_gradient_refusals)
 {
 #define LINE "dgrad bf16 g=4 m=64 n=64 k=32 "
-    (void)state;
     expect_refused(LINE "dbias=1", "dprob needs dgrad");
     expect_refused(
         "fprop bf16 g=4 m=64 n=64 k=32 activation=swiglu prob=1 dprob=1",
@@ -319,7 +312,7 @@ static void expect_argument(const struct quern_plan *plan,
         fail_msg("'%s' is not in '%s'", part, quern_errmsg(host_ctx));
 }
 
-void test_gradient_arguments(void **state)
+TEST(test_gradient_arguments)
 {
     static const char line[] = "dgrad bf16 g=5 m=171 n=64 k=40 layout=tn "
                                "activation=swiglu prob=1 dbias=1 dprob=1";
@@ -330,7 +323,6 @@ void test_gradient_arguments(void **state)
     struct quern_plan *plan;
     struct quern_args args;
 
-    (void)state;
     assert_non_null(r);
     assert_int_equal(quern_problem_parse(host_ctx, line, &r->problem), 0);
     assert_int_equal(quern_describe(host_ctx, &r->problem, &need), 0);

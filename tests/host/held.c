@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** held.c: is it seen when a copy does not hold what it was made of, where
-** it is said to lie?
+** held.c: is it seen when a copy does not hold what it was made of, where it is
+** said to be?
 */
 #include "oracle/fidelity.h"
 #include "host.h"
@@ -9,18 +9,13 @@
 #include "oracle/cast.h"
 #include "base/context.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { ROWS = 200, FEATURES = 144, GROUPS = 3 };
 
 static const struct qn_options options = {.seed = 1};
 
-/* Made by the library itself; `copy` lies where the judge looks. */
+/* Made by the library itself; `copy` is what the judge checks. */
 struct made {
     struct qn_cast cast;
     struct qn_fidelity f;
@@ -88,7 +83,7 @@ static void judge(const char *recipe, const char *of, const char *copy)
     if (!held(&m))
         fail_msg("%s of=%s copies=%s: a right copy fails", recipe, of, copy);
     disturb(&m, m.f.copy->data, m.f.copy->bytes, 16);
-    /* scales in others' places, and one alone that is wrong */
+    /* swapped scales, and one wrong scale */
     if (m.f.copy->sf_bytes > 64) {
         if (*of != 'w') /* neighbours in squares are nearly alike */
             disturb(&m, m.f.copy->sf, m.f.copy->sf_bytes, 4);
@@ -100,13 +95,12 @@ static void judge(const char *recipe, const char *of, const char *copy)
     qn_cast_free(&m.cast);
 }
 
-void test_fidelity(void **state)
+TEST(test_fidelity)
 {
     static const char *const recipes[] = {"fp8_tensor", "fp8_row", "fp8_block",
                                           "mxfp8",      "mxfp4",   "nvfp4"};
     static const char *const ofs[] = {"x", "w", "dy"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++)
         for (int of = 0; of < 3; of++) {
             judge(recipes[i], ofs[of], "rowwise");
@@ -114,12 +108,11 @@ void test_fidelity(void **state)
         }
 }
 
-/* What a group's tokens do not fill is zero. */
-void test_fidelity_of_padding(void **state)
+/* Padding of a group is zero. */
+TEST(test_fidelity_of_padding)
 {
     struct made m;
 
-    (void)state;
     make(&m, "mxfp8", "x", "columnwise");
     assert_true(held(&m));
     ((unsigned char *)m.f.copy->data)[131] = 0x38;

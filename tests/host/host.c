@@ -4,12 +4,7 @@
 */
 #include "host.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 struct quern_context *host_ctx;
 

@@ -11,12 +11,7 @@
 #include "base/types.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 static const struct qn_options options = {.command = "test_host", .seed = 5};
 
@@ -108,7 +103,7 @@ static int type_at(const struct qn_recipe *recipe, int i)
 
 /* Every recipe with every activation and biases; all else that a line may say,
    in turns. The second expert has no tokens, and some factors are 0. */
-void test_mlp_right(void **state)
+TEST(test_mlp_right)
 {
     static const char *const activations[] = {
         "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
@@ -118,7 +113,6 @@ void test_mlp_right(void **state)
     const struct qn_recipe *recipe;
     char text[256];
 
-    (void)state;
     for (int r = 0; (recipe = recipe_at(r)); r++)
         for (int i = 0; i < 6; i++) {
             int n = r + i, delayed = recipe->scaling[0].history > 0;
@@ -138,12 +132,11 @@ void test_mlp_right(void **state)
 }
 
 /* Sizes that have broken kernels, of one recipe of each kind. */
-void test_mlp_sizes(void **state)
+TEST(test_mlp_sizes)
 {
     static const char *const names[] = {"bf16", "fp8_block", "mxfp8", "nvfp4"};
     char text[256];
 
-    (void)state;
     for (int i = 0; i < qt_npatterns; i++) {
         struct qt_case c = {.what = "sizes", .type = QUERN_BF16, .seed = 3};
         int many;
@@ -166,14 +159,13 @@ void test_mlp_sizes(void **state)
     try_line("mlp bf16 g=2 m=0 hidden=40 ffn=24 beta=1 bias=1", NULL);
 }
 
-/* Gradients of the weights later, and forward alone: the same bytes; with every
-   other recipe of sizes in host_sizes, too. */
-void test_mlp_phases(void **state)
+/* Gradients of the weights later, and forward only: the same bytes; with
+   every other recipe of sizes in host_sizes, too. */
+TEST(test_mlp_phases)
 {
     const struct qn_recipe *recipe;
     char text[256], other[300];
 
-    (void)state;
     for (int r = 0; (recipe = recipe_at(r)); r++) {
         struct qn_layer whole = {0}, apart = {0};
         struct quern_mlp_args a;
@@ -209,14 +201,13 @@ void test_mlp_phases(void **state)
     }
 }
 
-/* Of a recomputed pre nothing is kept, neither in `saved` nor where forward had
-   its workspace, and of scaled x not the numbers either. */
-void test_mlp_recompute(void **state)
+/* A recomputed pre is kept neither in `saved` nor in forward's workspace;
+   nor are the values of scaled x. */
+TEST(test_mlp_recompute)
 {
     const struct qn_recipe *recipe;
     char text[256], other[300];
 
-    (void)state;
     for (int r = 0; (recipe = recipe_at(r)); r++) {
         struct qn_layer whole = {0}, again = {0};
         const char *where;
@@ -248,11 +239,10 @@ void test_mlp_recompute(void **state)
 
 /* The three numbers of clamped_swiglu reach h and dpre, made in a product's
    launch or by a cast. */
-void test_mlp_limits(void **state)
+TEST(test_mlp_limits)
 {
     static const char *const recipes[] = {"bf16", "fp8_block", "nvfp4"};
 
-    (void)state;
     for (int i = 0; i < 12; i++) {
         struct qn_layer usual = {0}, other = {0};
         char text[128];
@@ -273,7 +263,7 @@ void test_mlp_limits(void **state)
         for (int part = QN_LAYER_Y; part <= QN_LAYER_DX; part++)
             if (!memcmp(usual.memory[part].data, other.memory[part].data,
                         usual.memory[part].bytes) != !(i / 3))
-                fail_msg("%s: %s as before with other numbers (%d)", text,
+                fail_msg("%s: %s as before with other values (%d)", text,
                          part == QN_LAYER_Y ? "y" : "dx", i / 3);
         qn_layer_free(&usual);
         qn_layer_free(&other);
@@ -365,11 +355,10 @@ static void try_queue(const char *recipe, int microbatches)
     qn_layer_free(&second);
 }
 
-void test_mlp_queue(void **state)
+TEST(test_mlp_queue)
 {
     const struct qn_recipe *recipe;
 
-    (void)state;
     for (int r = 0; (recipe = recipe_at(r)); r++)
         for (int microbatches = 1; microbatches <= 4; microbatches += 3)
             try_queue(recipe->name, microbatches);
@@ -389,14 +378,13 @@ void test_mlp_queue(void **state)
         qn_layer_free(&l);                                                     \
     } while (0)
 
-void test_mlp_arguments(void **state)
+TEST(test_mlp_arguments)
 {
     static const char scaled[] = "mlp nvfp4 g=4 m=60 hidden=32 ffn=16 prob=1";
     static const char plain[] = "mlp bf16 g=4 m=60 hidden=32 ffn=16";
     static const char biased[] =
         "mlp mxfp8 g=4 m=60 hidden=32 ffn=16 prob=1 bias=1";
 
-    (void)state;
     REFUSED(scaled, forward, a->workspace = NULL, "workspace is NULL");
     REFUSED(scaled, forward, a->x.data = NULL, "x.data is NULL");
     REFUSED(scaled, forward, a->x.shape[1] = 31, "x.shape[1] is 31");
@@ -474,7 +462,7 @@ static const struct {
      "microbatches=9: 1 to 8"},
 };
 
-void test_mlp_texts(void **state)
+TEST(test_mlp_texts)
 {
     static const char *const right[] = {
         ("mlp fp8_block g=8 m=4096 hidden=7168 ffn=2048 in=bf16 dw=f32 beta=1 "
@@ -487,7 +475,6 @@ void test_mlp_texts(void **state)
     struct quern_mlp mlp;
     char text[512];
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(quern_mlp_parse(host_ctx, texts[i].text, &mlp),
                          QUERN_EINVAL);
@@ -503,16 +490,15 @@ void test_mlp_texts(void **state)
     }
 }
 
-/* -------------------------------------------------------------------- lies */
+/* -------------------------------------------------------------- bad sizes */
 
 /* The group is blamed, and nothing around the buffers is written. */
-void test_mlp_lies(void **state)
+TEST(test_mlp_bad_sizes)
 {
-    static const int64_t lies[] = {-1, 301, INT64_MAX, INT64_MIN};
+    static const int64_t bad[] = {-1, 301, INT64_MAX, INT64_MIN};
     const struct qn_recipe *recipe;
     char text[256], group[24];
 
-    (void)state;
     for (int r = 0; (recipe = recipe_at(r)); r++) {
         struct qn_layer l = {0};
         struct qn_layer_verdict v;
@@ -526,7 +512,7 @@ void test_mlp_lies(void **state)
             int64_t *size =
                 (int64_t *)(void *)l.memory[QN_LAYER_SIZES].data + i;
 
-            *size = lies[i];
+            *size = bad[i];
             assert_int_equal(qn_layer_run(&l), QUERN_ESIZES);
             snprintf(group, sizeof group, "group %d", i);
             assert_non_null(strstr(quern_errmsg(host_ctx), group));

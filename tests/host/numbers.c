@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** numbers.c: the host backend against float64, and against a plain loop.
-*/
+/* numbers.c: the host backend against float64, and against a plain loop. */
 #include "host.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
 
-/* What the recipes write: type of A and B, type of D. */
+/* The recipes' types: of A and B, of D. */
 static const int types[][2] = {{QUERN_BF16, QUERN_BF16},
                                {QUERN_BF16, QUERN_F32},
                                {QUERN_F16, QUERN_F16},
@@ -42,11 +36,10 @@ static void set_distances(struct qt_case *c, int i)
 }
 
 /* Every variant, the epilogues and patterns in turns. */
-void test_every_variant(void **state)
+TEST(test_every_variant)
 {
     static const int sides[][3] = {{19, 33, 40}, {70, 64, 17}, {7, 130, 65}};
 
-    (void)state;
     for (int i = 0; i < VARIANTS * 2; i++) {
         const struct qt_pattern *pattern = &qt_patterns[(i * 5 + i / 64) % 10];
         struct qt_case c = {
@@ -68,13 +61,12 @@ void test_every_variant(void **state)
     }
 }
 
-/* Every pattern of groups, told in each of the three ways, for each op. */
-void test_torture_sizes(void **state)
+/* Every pattern of groups, in each of the three forms, for each op. */
+TEST(test_torture_sizes)
 {
     static const int sides[][2] = {{19, 33}, {64, 64}, {7, 128}, {40, 5}};
     int index = 0;
 
-    (void)state;
     for (int p = 0; p < qt_npatterns; p++)
         for (int form = 0; form < QT_FORMS; form++, index++) {
             struct qt_case c = {
@@ -97,13 +89,12 @@ void test_torture_sizes(void **state)
         }
 }
 
-/* Sides that fill no vector, rows with gaps behind them, both sizes types. */
-void test_odd_shapes(void **state)
+/* Sides that fill no vector, rows with gaps after them, both sizes types. */
+TEST(test_odd_shapes)
 {
     static const int sides[] = {1, 2, 3, 15, 17, 31, 77, 129, 255, 257};
     const int count = sizeof sides / sizeof sides[0];
 
-    (void)state;
     for (int i = 0; i < count * 3; i++) {
         struct qt_case c = {
             .what = "odd sides",
@@ -126,11 +117,10 @@ void test_odd_shapes(void **state)
 }
 
 /* Random values: the tolerances are those stated in reference.c. */
-void test_float64_tolerance(void **state)
+TEST(test_float64_tolerance)
 {
     static const int lengths[] = {1, 8, 64, 200, 1000, 4096};
 
-    (void)state;
     for (int i = 0; i < 6 * 4; i++) {
         struct qt_case c = {
             .what = "random values",
@@ -203,9 +193,8 @@ static void same_bits(const struct qt_case *c, const struct qt_data *data,
 }
 
 /* Bit for bit, so that another order or a fused multiply-add would show. */
-void test_ascending_k(void **state)
+TEST(test_ascending_k)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct qt_case c = {.what = "ascending k",
                             .type = i % 2 ? QUERN_F16 : QUERN_BF16,
@@ -237,11 +226,10 @@ void test_ascending_k(void **state)
 }
 
 /* The number of threads splits the work, never a sum. */
-void test_threads_agree(void **state)
+TEST(test_threads_agree)
 {
     static const int threads[] = {2, 3, 7, 16};
 
-    (void)state;
     for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++) {
         struct qt_case c = {.what = "threads",
                             .type = QUERN_BF16,

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** quantize.c: quantization through the public header: arguments, sizes that
-** lie, threads. That the bytes are right is shown by tests/numbers.
+** quantize.c: quantization through the public header: arguments, invalid sizes,
+** threads. That the bytes are right is shown by tests/numbers.
 */
 #include "host.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { GROUPS = 4, ROWS = 300, K = 96, GUARD = 4096, POISON = 0xA5 };
 
@@ -145,12 +140,11 @@ static void make_text(char text[160], const char *recipe)
         setup_free(&s);                                                        \
     } while (0)
 
-void test_quantize_arguments(void **state)
+TEST(test_quantize_arguments)
 {
     void *addresses[GROUPS] = {NULL};
     struct setup s;
 
-    (void)state;
     REFUSED(s.need.args.workspace = NULL, "workspace is NULL");
     REFUSED(s.need.args.in.data = NULL, "in.data is NULL");
     REFUSED(s.need.args.in.type = QUERN_F32, "in.type is f32");
@@ -234,7 +228,7 @@ static const struct {
     {"bias bf16 g=1 m=1 k=1 out=f32", "bias has in="},
 };
 
-void test_quantize_texts(void **state)
+TEST(test_quantize_texts)
 {
     static const char *const right[] = {
         "quantize fp8_block of=x g=8 m=32768 k=7168 in=bf16 copies=both",
@@ -250,7 +244,6 @@ void test_quantize_texts(void **state)
     struct quern_quantization q;
     char text[512];
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(quern_quantize_parse(host_ctx, texts[i].text, &q),
                          QUERN_EINVAL);
@@ -270,20 +263,19 @@ void test_quantize_texts(void **state)
 
 /* The group is blamed, nothing around the buffers is written, and the next
    run with right sizes is right. */
-void test_quantize_lying_sizes(void **state)
+TEST(test_quantize_bad_sizes)
 {
-    static const int64_t lies[] = {-1, 301, INT64_MAX, INT64_MIN};
+    static const int64_t bad[] = {-1, 301, INT64_MAX, INT64_MIN};
     char text[160], group[24];
     struct setup s;
 
-    (void)state;
     for (int r = 0; r < RECIPES; r++) {
         make_text(text, recipes[r]);
         setup_make(&s, text);
         for (int i = 0; i < GROUPS; i++) {
             int64_t right = s.sizes[i];
 
-            s.sizes[i] = lies[i];
+            s.sizes[i] = bad[i];
             assert_int_equal(quern_quantize_run(s.plan, &s.need.args, NULL),
                              QUERN_OK);
             assert_int_equal(quern_quantize_check(s.plan, &s.need.args, NULL),
@@ -300,13 +292,11 @@ void test_quantize_lying_sizes(void **state)
     }
 }
 
-/* What is added is what would be written, in one rounding; an empty group's
-   stays as it is. */
-void test_quantize_adds_dbias(void **state)
+/* The sum is rounded once; an empty group's stays unchanged. */
+TEST(test_quantize_adds_dbias)
 {
     char text[160];
 
-    (void)state;
     for (int r = 0; r <= RECIPES; r++) {
         struct setup whole, sum;
         float *stored, *added;
@@ -315,7 +305,7 @@ void test_quantize_adds_dbias(void **state)
         setup_make(&whole, text);
         strcpy(strstr(text, "dbias=1"), "dbias=add");
         setup_make(&sum, text);
-        if (r == RECIPES) /* sums alone */
+        if (r == RECIPES) /* sums only */
             whole.need.args.row.data = whole.need.args.column.data =
                 sum.need.args.row.data = sum.need.args.column.data = NULL;
         stored = (float *)(void *)whole.dbias.data;
@@ -337,14 +327,13 @@ void test_quantize_adds_dbias(void **state)
 }
 
 /* A plan for one thread and one for all give the same bytes. */
-void test_quantize_threads(void **state)
+TEST(test_quantize_threads)
 {
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST,
                                                .sms = 1};
     char text[160];
     struct setup one, all;
 
-    (void)state;
     for (int r = 0; r < RECIPES; r++) {
         make_text(text, recipes[r]);
         setup_make(&one, text);
@@ -367,7 +356,7 @@ void test_quantize_threads(void **state)
 
 /* Weights in one buffer, and allocated one by one in another order, where no
    16 bytes begin: the same bytes. */
-void test_quantize_pointers(void **state)
+TEST(test_quantize_pointers)
 {
     enum { M = 75 };
     static uint16_t matrices[GROUPS][M * K + 1];
@@ -375,7 +364,6 @@ void test_quantize_pointers(void **state)
     struct setup one, apart;
     char text[160];
 
-    (void)state;
     for (int r = 0; r < RECIPES; r++) {
         snprintf(text, sizeof text, "quantize %s of=w g=%d m=%d k=%d",
                  recipes[r], GROUPS, M, K);
@@ -404,12 +392,11 @@ void test_quantize_pointers(void **state)
 }
 
 /* A copy that is not wanted stays as it is, and the other is the same. */
-void test_quantize_one_copy(void **state)
+TEST(test_quantize_one_copy)
 {
     char text[160];
     struct setup both, row;
 
-    (void)state;
     for (int r = 0; r < RECIPES; r++) {
         make_text(text, recipes[r]);
         setup_make(&both, text);
@@ -431,7 +418,7 @@ void test_quantize_one_copy(void **state)
 
 /* ---------------------------------------------------- gradients of a bias */
 
-/* What a bias gets that probabilities multiply, in the order that NUMERICS
+/* Gradients of a bias scaled by probabilities, in the order that NUMERICS
    gives dbias and dprob. */
 struct bias_numbers {
     float probability[ROWS], bias[GROUPS * K], dprob[ROWS];
@@ -490,13 +477,13 @@ static void check_bias(const struct setup *s, const struct bias_numbers *x)
             assert_memory_equal(&x->dprob[start], &want, sizeof want);
         }
     }
-    for (; start < ROWS; start++) /* nobody's */
+    for (; start < ROWS; start++) /* no group's */
         assert_true(x->dprob[start] >= (float)start &&
                     x->dprob[start] <= (float)start);
 }
 
-/* To the bit, with rows of nobody, an empty group and factors that are 0. */
-void test_quantize_bias(void **state)
+/* To the bit, with rows of no group, an empty group and factors that are 0. */
+TEST(test_quantize_bias)
 {
     static const char text[] = "quantize bf16 of=dy g=4 m=300 k=96 "
                                "copies=rowwise prob=1 dbias=1 dprob=1";
@@ -505,7 +492,6 @@ void test_quantize_bias(void **state)
     uint64_t draws = 9;
     struct setup s;
 
-    (void)state;
     setup_make(&s, text);
     a = &s.need.args;
     assert_int_equal(a->row.ndim, 0); /* nothing but sums is made */
@@ -525,13 +511,13 @@ void test_quantize_bias(void **state)
     assert_int_equal(quern_quantize_run(s.plan, a, NULL), QUERN_EINVAL);
     assert_non_null(strstr(quern_errmsg(host_ctx), "row.data is not NULL"));
     a->row.data = NULL;
-    s.sizes[3] = 150; /* and 13 rows are nobody's */
+    s.sizes[3] = 150; /* and 13 rows are no group's */
     assert_int_equal(quern_quantize_run(s.plan, a, NULL), 0);
     check_bias(&s, &x);
     setup_free(&s);
 }
 
-/* Of one type: what a pass makes of numbers, whose rows lie apart. */
+/* One type: the output of a pass over values in strided rows. */
 static void add_biases(int type, int weighs)
 {
     enum { STRIDE = K + 8 };
@@ -585,9 +571,8 @@ static void add_biases(int type, int weighs)
     quern_quantize_plan_free(plan);
 }
 
-void test_quantize_adds_bias(void **state)
+TEST(test_quantize_adds_bias)
 {
-    (void)state;
     for (int type = QUERN_BF16; type <= QUERN_F32; type++)
         for (int weighs = 0; weighs < 2; weighs++)
             add_biases(type, weighs);

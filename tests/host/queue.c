@@ -8,17 +8,12 @@
 ** queue, a plain list, says which of them each call must launch or which error
 ** it must return; the model's are computed by quern_run and quern_quantize_run,
 ** one by one. Operands are small integers, so that sums are exact in any order:
-** every bit of every D must agree. Bias gradients begin with numbers that round
+** every bit of every D must agree. Bias gradients begin with values that round
 ** at each sum, so that their order shows.
 */
 #include "host.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum {
     LAYERS = 3,
@@ -44,7 +39,7 @@ struct batch {
     void *scratch; /* the casts' workspace */
 };
 
-/* What the schedules of one recipe share. */
+/* Shared by the schedules of one recipe. */
 struct shop {
     int groups, d_type, microbatches;
     struct quern_plan *overwrite, *accumulate;
@@ -78,7 +73,7 @@ static void *zeros(size_t bytes)
     return memory;
 }
 
-/* Lengths: nothing, everything in one group, or whatever comes. */
+/* Lengths: nothing, everything in one group, or any. */
 static void draw_sizes(struct shop *s, struct batch *b, int64_t tokens)
 {
     int64_t left = tokens;
@@ -97,7 +92,7 @@ static void draw_sizes(struct shop *s, struct batch *b, int64_t tokens)
     }
 }
 
-/* [tokens, columns] of small integers; NaN behind the last group. */
+/* [tokens, columns] of small integers; NaN after the last group. */
 static uint16_t *draw_numbers(struct shop *s, const struct batch *b,
                               int64_t tokens, int64_t columns)
 {
@@ -153,7 +148,7 @@ static void quantize(struct shop *s, const char *recipe, const char *of,
     quern_quantize_plan_free(plan);
 }
 
-/* dbias of dy, whatever recipe the product has. */
+/* dbias of dy, for any recipe of the product. */
 static void make_sums(const struct shop *s, struct batch *b, int64_t tokens,
                       uint16_t *dy)
 {
@@ -428,7 +423,7 @@ static void run_schedule(struct shop *s, int schedule)
     quern_queue_free(queue);
 }
 
-void test_queue_schedules(void **state)
+TEST(test_queue_schedules)
 {
     static const struct {
         const char *recipe;
@@ -439,7 +434,6 @@ void test_queue_schedules(void **state)
                  {"mxfp8", QUERN_F32}};
     const int count = sizeof kinds / sizeof kinds[0], each = 25;
 
-    (void)state;
     for (int i = 0; i < SCHEDULES / each; i++) {
         struct shop *s = open_shop(kinds[i % count].recipe,
                                    kinds[i % count].d_type, 0, (uint64_t)i + 1);
@@ -452,13 +446,12 @@ void test_queue_schedules(void **state)
 
 /* -------------------------------------------------------------- own factors */
 
-/* Where each product has factors of its own, its sum is made alone and then
-   added to those before it: what single launches do, the first overwriting. */
-void test_queue_own_factors(void **state)
+/* A product with its own factors is computed apart and then added to those
+   before it, as single launches do, the first overwriting. */
+TEST(test_queue_own_factors)
 {
     static const char *const recipes[] = {"fp8_row", "fp8_tensor"};
 
-    (void)state;
     for (int i = 0; i < 8; i++) {
         struct shop *s = open_shop(recipes[i % 2], QUERN_F32,
                                    QUERN_MAX_MICROBATCHES, (uint64_t)i + 50);
@@ -496,8 +489,8 @@ void test_queue_own_factors(void **state)
         layer = 0;                                                             \
     } while (0)
 
-/* What a bias gradient that waits may not be, and not touch. */
-void test_queue_refuses_dbias(void **state)
+/* Invalid queued bias gradients. */
+TEST(test_queue_refuses_dbias)
 {
     struct shop *s = open_shop("bf16", QUERN_F32, 2, 5);
     const struct waiting first = {.overwrite = 1};
@@ -511,7 +504,6 @@ void test_queue_refuses_dbias(void **state)
     char line[128];
     int layer = 0;
 
-    (void)state;
 #define PLAN(recipe, k, more)                                                  \
     (snprintf(line, sizeof line, "quantize %s of=dy g=%d m=%d k=%d " more,     \
               recipe, s->groups, TOKENS, k),                                   \
@@ -524,7 +516,7 @@ void test_queue_refuses_dbias(void **state)
     bias_arguments(s, &first, dbias, &good);
     REFUSED(layer = -1, "layer is -1: 0 or more");
     REFUSED(plan = none, "a quantization with dbias=1 or dbias=add");
-    REFUSED(plan = scaled, "recipe fp8_block makes dbias beside its copies");
+    REFUSED(plan = scaled, "recipe fp8_block makes dbias with its copies");
     REFUSED(args.row.data = s->d[0],
             "row.data is not NULL: a queue takes only dbias");
     REFUSED(args.dbias = NULL, "there is nothing to make");
@@ -557,11 +549,10 @@ void test_queue_refuses_dbias(void **state)
 
 /* A run or a cast whose flag is set leaves every byte as it was; one whose flag
    is 0 does its work. */
-void test_noop_flag(void **state)
+TEST(test_noop_flag)
 {
     static const char *const recipes[] = {"bf16", "fp8_block"};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct shop *s = open_shop(recipes[i % 2], QUERN_F32, 1 + i / 2 * 4,
                                    (uint64_t)i + 90);
@@ -573,7 +564,7 @@ void test_noop_flag(void **state)
         memset(s->d[0], QT_POISON, s->d_bytes);
         memset(s->d[1], QT_POISON, s->d_bytes);
         args.noop = &flag;
-        s->batches[0].sizes[0] = -5; /* which nobody looks at */
+        s->batches[0].sizes[0] = -5; /* which nothing reads */
         assert_int_equal(quern_run(plan, &args, NULL), QUERN_OK);
         assert_memory_equal(s->d[0], s->d[1], s->d_bytes);
         assert_int_equal(s->workspace[0], 0);

@@ -5,12 +5,7 @@
 */
 #include "host.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { M = 24, N = 16, MOST_GROUPS = 5, TOKENS = 2000 /* the plans' */ };
 
@@ -168,11 +163,10 @@ static void expect_order(struct stack *k, const char *more, int overwrite)
 
 /* Merged products are one sum over the tokens of all, in the order of the
    puts. */
-void test_queue_order_of_sums(void **state)
+TEST(test_queue_order_of_sums)
 {
     uint64_t seed = 7;
 
-    (void)state;
     for (int count = 1; count <= QUERN_MAX_MICROBATCHES; count++) {
         struct stack k = make_stack(&seed, count);
 
@@ -222,7 +216,7 @@ static void expect_apart(const char *what, const struct waiting *w, int count)
 }
 
 /* Flags, factors, distances, tokens and betas that differ. */
-void test_queue_merges_alike(void **state)
+TEST(test_queue_merges_alike)
 {
     static const float factors[MOST_GROUPS] = {2, 3, 5, 7, 11}, half = 0.5f;
     static const int set = 7;
@@ -242,7 +236,6 @@ void test_queue_merges_alike(void **state)
     uint16_t *apart = zeros((size_t)(k.tokens[1] * pitch) * 2);
     struct waiting w[3], x[3], y[3];
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         w[i] = (struct waiting){add, args};
         x[i] = (struct waiting){alpha, scaled};
@@ -291,7 +284,7 @@ void test_queue_merges_alike(void **state)
 }
 
 /* Matrices for which products wait stay of their type. */
-void test_queue_keeps_types(void **state)
+TEST(test_queue_keeps_types)
 {
     _Alignas(16) uint32_t workspace[64] = {0};
     uint64_t seed = 3;
@@ -302,7 +295,6 @@ void test_queue_keeps_types(void **state)
     struct quern_queue *queue;
     void *d = zeros(args.d.bytes);
 
-    (void)state;
     assert_int_equal(quern_queue(host_ctx, 2, &queue), 0);
     set_tokens(&args, k.dy[0], k.x[0], k.sizes[0], k.tokens[0]);
     set_tokens(&narrow, k.dy[0], k.x[0], k.sizes[0], k.tokens[0]);

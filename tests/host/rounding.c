@@ -5,17 +5,12 @@
 **
 ** BF16 operands reach every fp32 value: its 24-bit significand is cut into
 ** three pieces of 8 bits, each one product, and the three sums are exact. Small
-** numbers, whose pieces lie below BF16's range, are scaled up in A and down
+** values, whose pieces are below BF16's range, are scaled up in A and down
 ** again in B. The fp32 output shows that the sum arrived unchanged.
 */
 #include "host.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 /* The lower halves that decide: below, at and above a tie, and the ends. */
 static const uint32_t lower[] = {0, 1, 0x1234, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
@@ -58,7 +53,7 @@ static void cut(uint32_t bits, int scale, uint16_t piece[3])
     }
 }
 
-/* To nearest even, in integers alone; written apart from qt_bf16 on purpose. */
+/* To nearest even, only in integers; written apart from qt_bf16 on purpose. */
 static uint16_t rounded(uint32_t bits)
 {
     uint32_t upper = bits >> 16, rest = bits & 0xFFFF;
@@ -114,13 +109,12 @@ static void rounding_case(struct qt_case *c, struct host_output *bf16,
 }
 
 /* All 65536 upper halves, each with 7 lower ones, denormals included. */
-void test_rounding_to_bf16(void **state)
+TEST(test_rounding_to_bf16)
 {
     struct host_output bf16 = {0}, f32 = {0};
     struct qt_case c;
     int64_t seen = 0;
 
-    (void)state;
     rounding_case(&c, &bf16, &f32);
     for (int64_t row = 0; row < c.m; row++) {
         uint32_t bits = value_bits(row), sum;
@@ -167,7 +161,7 @@ static uint16_t rounded_f16(uint32_t bits)
 ** Products of two FP16 values: every high part, and low parts at, around and
 ** between the ties of FP16, as one sum of two terms hi * 1 + lo * 2^-scale.
 */
-void test_rounding_to_f16(void **state)
+TEST(test_rounding_to_f16)
 {
     struct qt_case c = {.what = "every FP16 and its neighbours",
                         .type = QUERN_F16,
@@ -182,7 +176,6 @@ void test_rounding_to_f16(void **state)
     struct host_output f16 = {0}, f32 = {0};
     struct qt_data data;
 
-    (void)state;
     c.length[0] = c.start[1] = c.m;
     for (int pass = 0; pass < 2; pass++) {
         uint16_t *a, *b;
@@ -217,7 +210,7 @@ void test_rounding_to_f16(void **state)
 }
 
 /* A product of one term: infinities keep their sign, a NaN stays a NaN. */
-void test_rounding_nan_and_inf(void **state)
+TEST(test_rounding_nan_and_inf)
 {
     static const uint16_t in[] = {0x7F80, 0xFF80, 0x7F81, 0x7FC0,
                                   0xFFFF, 0x7F7F, 0xFF7F, 0x0000};
@@ -235,7 +228,6 @@ void test_rounding_nan_and_inf(void **state)
     struct qt_data data;
     const uint16_t *d;
 
-    (void)state;
     c.length[0] = c.start[1] = 8;
     assert_int_equal(qt_data_make(&c, &data), 0);
     memcpy(data.operand[QT_A], in, sizeof in);

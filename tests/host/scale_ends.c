@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scale_ends.c: the ends of the scales of blocks on the host, of A and of B,
-** dequantized inside and ahead.
+** dequantized in the mainloop and by a pass.
 */
 #include "support/ends.h"
 #include "host.h"
 
 #include "base/context.h"
-
-#include <stdarg.h>
-#include <setjmp.h>
-#include <stdlib.h>
-#include <cmocka.h>
 
 static void run(const struct qt_case *c, const struct qt_data *data,
                 struct host_output *out)
@@ -87,28 +82,26 @@ static int check_recipe(const struct qn_recipe *recipe)
 }
 
 /* Both operands of mxfp8, mxfp4, nvfp4 and their like. */
-void test_scale_ends(void **state)
+TEST(test_scale_ends)
 {
     const struct qn_recipe *recipe = qn_registry_builtin.recipes;
     int checked = 0;
 
-    (void)state;
     for (int i = 0; i < qn_registry_builtin.nrecipes; i++, recipe++)
         if (recipe->scaled)
             checked += check_recipe(recipe);
     assert_true(checked >= 4 * 2 * 4);
 }
 
-/* Weights beside other values; generated and compiled here. */
-void test_scale_ends_mixed(void **state)
+/* Weights next to other values; generated and compiled here. */
+TEST(test_scale_ends_mixed)
 {
     static const struct {
         const char *name;
-        int checked; /* of two ops, inside and ahead */
+        int checked; /* of two ops, in the mainloop and by a pass */
     } recipes[] = {{"mix_16_4", 4}, {"mix_8_4", 8}};
     struct host_specs specs;
 
-    (void)state;
     host_specs_open(&specs, "tests/gpu/specs");
     for (int i = 0; i < 2; i++)
         assert_int_equal(

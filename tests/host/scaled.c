@@ -13,12 +13,7 @@
 #include "registry.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 /* The i-th scaled recipe of quern's own; NULL past the last. */
 static const struct qn_recipe *recipe_at(int i)
@@ -110,8 +105,8 @@ static void run_case(const struct qn_recipe *recipe, int op, int index)
 }
 
 /* Every pattern of groups with every recipe and op, twice; with sanitizers,
-   where the numbers are the same, once. */
-void test_scaled_recipes(void **state)
+   where the values are the same, once. */
+TEST(test_scaled_recipes)
 {
 #ifdef __SANITIZE_ADDRESS__
     enum { TIMES = 1 };
@@ -120,7 +115,6 @@ void test_scaled_recipes(void **state)
 #endif
     const struct qn_recipe *recipe;
 
-    (void)state;
     for (int i = 0; (recipe = recipe_at(i)); i++)
         for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++) {
             const int first = TIMES < 2 ? i % 2 * qt_npatterns : 0;
@@ -131,11 +125,10 @@ void test_scaled_recipes(void **state)
 }
 
 /* Long sums, where promotion and blocks come by many times. */
-void test_scaled_long(void **state)
+TEST(test_scaled_long)
 {
     const struct qn_recipe *recipe;
 
-    (void)state;
     for (int i = 0; (recipe = recipe_at(i)); i++)
         for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++) {
             struct qt_case c = {.what = "long sums",
@@ -159,7 +152,7 @@ void test_scaled_long(void **state)
 
 /* ------------------------------------------------------ recipes of a folder */
 
-/* What no file of quern's own has: generated and compiled here. */
+/* Not in any file of quern's own: generated and compiled here. */
 /* A cast of groups the last of which is empty, into scales that end where the
    canary begins. */
 static void write_scales(const char *recipe, int groups, int k)
@@ -200,7 +193,7 @@ static void write_scales(const char *recipe, int groups, int k)
         for (int j = 0; j < CANARY; j++)
             if (((unsigned char *)copies[i]
                      ->sf)[copies[i]->sf_bytes + (size_t)j] != QT_POISON)
-                fail_msg("%s: byte %d behind the scales of the %s copy was "
+                fail_msg("%s: byte %d after the scales of the %s copy was "
                          "written",
                          recipe, j, i ? "column" : "row");
     quern_quantize_plan_free(plan);
@@ -213,18 +206,17 @@ static void write_scales(const char *recipe, int groups, int k)
 }
 
 /* Scales of a byte, of groups without rows, are no wider than that. */
-void test_scaled_empty(void **state)
+TEST(test_scaled_empty)
 {
     struct host_specs specs;
 
-    (void)state;
     host_specs_open(&specs, "tests/host/specs");
     write_scales("test_group_pow2", 16, 64);
     write_scales("test_row_pow2", 4, 64);
     host_specs_close(&specs);
 }
 
-void test_scaled_specs(void **state)
+TEST(test_scaled_specs)
 {
     static const char *const names[] = {
         "test_mx6",    "test_int8",  "test_w4",
@@ -233,7 +225,6 @@ void test_scaled_specs(void **state)
     struct host_specs specs;
     struct quern_mlp mlp;
 
-    (void)state;
     host_specs_open(&specs, "tests/host/specs");
     for (int i = 0; i < 9; i++)
         for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++)
@@ -270,11 +261,10 @@ void test_scaled_specs(void **state)
 /* ------------------------------------------------------------------ threads */
 
 /* The number of threads splits the work, never a sum. */
-void test_scaled_threads(void **state)
+TEST(test_scaled_threads)
 {
     const struct qn_recipe *recipe;
 
-    (void)state;
     for (int i = 0; (recipe = recipe_at(i)); i++) {
         struct qt_case c = {.what = "threads",
                             .recipe = recipe,
@@ -310,11 +300,10 @@ static unsigned nan_code(int type)
 }
 
 /* A NaN in row 3 of the second group's A: its row of D, and no other bit. */
-void test_scaled_nan(void **state)
+TEST(test_scaled_nan)
 {
     const struct qn_recipe *recipe;
 
-    (void)state;
     for (int i = 0; (recipe = recipe_at(i)); i++)
         for (int op = QUERN_FPROP; op <= QUERN_DGRAD; op++) {
             struct qt_case c = {.what = "a NaN",
@@ -436,12 +425,11 @@ static void check_pairs(const struct qn_recipe *recipe)
     qt_data_free(&data);
 }
 
-void test_scaled_pairs(void **state)
+TEST(test_scaled_pairs)
 {
     const struct qn_recipe *recipe;
     int checked = 0;
 
-    (void)state;
     for (int i = 0; (recipe = recipe_at(i)); i++) {
         const struct qn_scaling *s = &recipe->scaling[QUERN_X];
 
@@ -454,25 +442,24 @@ void test_scaled_pairs(void **state)
     assert_true(checked >= 3);
 }
 
-/* ------------------------------------------------------------------- lies */
+/* -------------------------------------------------------------- bad sizes */
 
-static void run_lie(const struct qt_lie *lie, const struct qn_recipe *recipe,
-                    int op, int sizes_type)
+static void run_bad_size(const struct qt_bad_size *bad_size,
+                         const struct qn_recipe *recipe, int op, int sizes_type)
 {
     struct qt_case c = {.recipe = recipe, .d_type = QUERN_F32};
 
     qt_case_op(&c, op);
-    host_lie(&c, lie, sizes_type);
+    host_lie(&c, bad_size, sizes_type);
 }
 
-/* Aligned tokens must stay inside the columnwise tensors whatever sizes say. */
-void test_scaled_lies(void **state)
+/* Aligned tokens must stay inside the columnwise tensors for any sizes. */
+TEST(test_scaled_bad_sizes)
 {
-    (void)state;
-    for (int i = 0; i < qt_nlies; i++)
+    for (int i = 0; i < qt_nbad_sizes; i++)
         for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++) {
-            run_lie(&qt_lies[i], recipe_at(i % 5), op, QUERN_I64);
-            if (!qt_lies[i].only_i64)
-                run_lie(&qt_lies[i], recipe_at(i % 7), op, QUERN_I32);
+            run_bad_size(&qt_bad_sizes[i], recipe_at(i % 5), op, QUERN_I64);
+            if (!qt_bad_sizes[i].only_i64)
+                run_bad_size(&qt_bad_sizes[i], recipe_at(i % 7), op, QUERN_I32);
         }
 }

@@ -4,16 +4,13 @@
 */
 #include "host.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
-/* What quern.h says that a call takes up of a thread's stack. This also holds
-   the thread's own copy of what libraries keep for each, which is less than 64
-   KiB; sanitizers need more.                       COUPLED: stack */
+/*
+** The stack that a call may use by quern.h. This also holds
+** the thread's own copy of what libraries keep for each, which is less than 64
+** KiB; sanitizers need more.                       COUPLED: stack
+*/
 #ifdef __SANITIZE_ADDRESS__
 #define SMALL ((size_t)512 << 10)
 #else
@@ -68,13 +65,12 @@ static void *cast(void *code)
     return NULL;
 }
 
-void test_small_stack_of_thread(void **state)
+TEST(test_small_stack_of_thread)
 {
     pthread_attr_t small;
     pthread_t thread;
     int failed = 1;
 
-    (void)state;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, SMALL);
     assert_int_equal(pthread_create(&thread, &small, cast, &failed), 0);

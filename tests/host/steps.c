@@ -7,13 +7,9 @@
 
 #include "support/step.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 typedef int check(int backend, const struct qn_recipe *, char *text);
 
-/* Of all recipes, or of those alone that round dy by chance. */
+/* All recipes, or only those that round dy by chance. */
 static void check_all(check *right, int chance)
 {
     const struct qn_recipe *recipe;
@@ -30,20 +26,17 @@ static void check_all(check *right, int chance)
     assert_int_equal(count, chance ? 1 : 4);
 }
 
-void test_step_gradients(void **state)
+TEST(test_step_gradients)
 {
-    (void)state;
     check_all(qt_step_gradients, 0);
 }
 
-void test_step_seeds(void **state)
+TEST(test_step_seeds)
 {
-    (void)state;
     check_all(qt_step_seeds, 1);
 }
 
-void test_step_descends(void **state)
+TEST(test_step_descends)
 {
-    (void)state;
     check_all(qt_step_descends, 0);
 }

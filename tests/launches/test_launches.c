@@ -87,7 +87,7 @@ static void *region(struct play *play, const char *name, size_t bytes)
     return log_region(name, play->part, bytes);
 }
 
-/* An axis along which the groups lie, or that of a columnwise tensor. */
+/* An axis along which the groups bad_size, or that of a columnwise tensor. */
 static void halve(int64_t *length, int64_t total, int groups)
 {
     const int64_t part = 128, padding = (part - 1) * groups;

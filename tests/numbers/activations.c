@@ -8,7 +8,6 @@
 #include "numbers.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* Error allowed, of the value, and of the largest magnitude that takes part. */
 static const double value_error = 0x1p-21, gradient_error = 0x1p-18;
@@ -92,15 +91,14 @@ static void expect(const char *name, const float x[2], int part, float got,
                  parts[part], (double)got, exact);
 }
 
-/* No point lies within a difference of a bend, at 0 or at 7. */
+/* No point is within a difference of a bend, at 0 or at 7. */
 static float point(void)
 {
     return (float)(rand() % 4001 - 2000) / 128 + 0x1p-9f;
 }
 
-void test_activations(void **state)
+TEST(test_activations)
 {
-    (void)state;
     srand(4);
     for (int i = 0; i < COUNT; i++)
         for (int j = 0; j < 20000; j++) {
@@ -150,11 +148,10 @@ static void check_bend(const char *name, float a, float b, float along_a,
     expect(name, x, 2, y[2], (double)along_b, fabs((double)along_b) * 1e-6);
 }
 
-void test_activation_ends(void **state)
+TEST(test_activation_ends)
 {
     static const float large[] = {200, 1e13f, 1e14f, 0x1p64f, 0x1.fffffep127f};
 
-    (void)state;
     for (int i = 0; i < COUNT; i++) {
         for (size_t j = 0; j < sizeof large / sizeof *large; j++) {
             check_large(activations[i].name, large[j]);

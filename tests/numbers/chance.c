@@ -6,8 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ------------------------------------------------------------------- Philox */
 
@@ -51,13 +49,12 @@ static void check_published(void)
 }
 
 /* A counter of 64 bits; the upper two words are 0. */
-void test_philox(void **state)
+TEST(test_philox)
 {
     static const uint64_t seeds[] = {
         0, 1, 0xFFFFFFFF, 0x100000000u, 0xA4093822299F31D0u, ~(uint64_t)0};
     enum { SEEDS = sizeof seeds / sizeof *seeds };
 
-    (void)state;
     check_published();
     for (int i = 0; i < SEEDS * SEEDS; i++) {
         uint64_t in[2] = {seeds[i / SEEDS], seeds[i % SEEDS]};
@@ -94,7 +91,7 @@ static void check_value(const struct format *f, float x)
     }
 }
 
-/* Nothing but `code`, whatever the byte. */
+/* Always `code`, for any byte. */
 static void check_always(const struct format *f, float x, unsigned code)
 {
     unsigned out[256];
@@ -106,13 +103,12 @@ static void check_always(const struct format *f, float x, unsigned code)
 
 /*
 ** Between all neighbours: at the ends, at each of a few steps and at fp32's
-** neighbours of it. What a format has never moves.
+** neighbours of it. Values of the format never move.
 */
-void test_chance(void **state)
+TEST(test_chance)
 {
     static const double steps[] = {0, 1, 2, 63, 64, 127, 128, 129, 254, 255};
 
-    (void)state;
     for (int i = 0; i < NARROW; i++) {
         const struct format *f = &formats[i];
         unsigned sign = 1u << (f->width - 1);
@@ -173,7 +169,7 @@ static void check_row(const float x[16])
     }
 }
 
-/* Small whole numbers give exact sums: those of the matrix itself. */
+/* Small whole values give exact sums: those of the matrix itself. */
 static void check_matrix(const float x[16])
 {
     float y[16];
@@ -189,11 +185,10 @@ static void check_matrix(const float x[16])
     }
 }
 
-void test_hadamard(void **state)
+TEST(test_hadamard)
 {
     float x[16];
 
-    (void)state;
     srand(2);
     for (int i = 0; i < 2000; i++) {
         for (int j = 0; j < 16; j++)

@@ -153,7 +153,7 @@ class Case:
         args.input.data = self.typed.ctypes.data
 
     def expect(self, x, dtype, sides):
-        """What the reference makes of values: layout, buffers, codes and scales of each group."""
+        """The reference's result: layout, buffers, codes and scales of each group."""
         sizes = {side: [len(a) for a in (copy.data, copy.sf, copy.outer)]
                  for side, copy in self.got.items() if side in sides}
         return memory.quantize(self.recipe, self.of, x, self.sizes, dtype, sizes,
@@ -175,7 +175,7 @@ class Case:
             same_numbers(f"dbias of group {g}", self.dbias[g], row)
 
     def check_history(self):
-        """What this call leaves, and the scale that comes of it."""
+        """The call's outputs, and the resulting scale."""
         whole = reference.amax_of(np.concatenate(self.groups()))
         if self.history[0] != whole:
             raise Mismatch(f"history {self.history[0]!r} instead of {whole!r}")
@@ -210,7 +210,7 @@ class Case:
             same_numbers(f"dequantize {side}, group {g}", got.ravel(), expected.ravel().copy())
 
     def check_transpose(self):
-        """The column copy of what the row copy holds."""
+        """The columnwise tensor of the decoded rowwise tensor."""
         quantization, need = self.library.describe(f"transpose {self.problem}")
         x = np.zeros(self.x.shape, np.float32)
         for g, numbers in enumerate(self.numbers_of("row")):
@@ -242,7 +242,7 @@ class Case:
 
 
 class Activated(Case):
-    """An activation first, or the way back through it: those made of single products.
+    """An activation first, or its backward: those made of single products.
 
     Operands a and b are halves of the features, or alternate in runs. Backward, dy has one feature
     for each pair, and what is quantized is the gradient of a and of b in the order of the operands.

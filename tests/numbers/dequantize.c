@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** model_dequantize.c: codes times scales as bf16, as the products of Hopper
-** dequantize them: every code with every scale, in every place of a word.
+** dequantize.c: codes times scales as bf16, as the products of Hopper
+** dequantize them: every code with every scale, at every position of a word.
 */
 #include "numbers.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { CODES = 256, SCALES = 256 };
 
@@ -20,8 +19,8 @@ static const struct format *format_named(const char *name)
     return NULL;
 }
 
-/* Of the formats with fewer than nine bits; what follows the finite values of
-   E4M3 is NaN, of E5M2 infinity and then NaN. */
+/* Formats with fewer than nine bits; after the finite values of E4M3 comes
+   NaN, of E5M2 infinity and then NaN. */
 static double value_of(const struct format *f, int code)
 {
     int size = code & ((1 << (f->width - 1)) - 1);
@@ -39,13 +38,13 @@ static double scale_of(const char *type, int code)
     return code == 255 ? (double)NAN : ldexp(1, code - 127);
 }
 
-/* The code in place `j` of word `i`: each place meets each code. */
+/* The code at position `j` of word `i`: each position meets each code. */
 static int code_at(const struct format *f, int i, int j)
 {
     return (i * (2 * j + 1) + 3 * j) & ((1 << f->width) - 1);
 }
 
-/* What rounding the fp32 product gives, or its part. */
+/* The rounded fp32 product, or its part. */
 static unsigned expected(const struct format *f, int code, const char *type,
                          int scale, double part)
 {
@@ -55,13 +54,13 @@ static unsigned expected(const struct format *f, int code, const char *type,
 }
 
 /* The place in a word of the code that pair `j / 2` has as its low or high
-   half; `apart`: those that lie four apart make a pair. */
+   half; `apart`: those that are four apart make a pair. */
 static int place_of(int j, int apart)
 {
     return apart ? j / 2 + j % 2 * 4 : j;
 }
 
-/* One function over each code in each place with each scale up to `most`,
+/* One function over each code at each position with each scale up to `most`,
    which it takes for those above, too. */
 static void check(const struct format *f, const char *name, const char *type,
                   int apart, int most, double part)
@@ -89,7 +88,7 @@ static void check(const struct format *f, const char *name, const char *type,
         }
 }
 
-/* With scales of both types, and the short way of one of them. */
+/* With scales of both types, and the short form of one of them. */
 static void check_all(const struct format *f, int apart, int most)
 {
     static const char *const types[] = {"e8m0", "e4m3"};
@@ -105,9 +104,8 @@ static void check_all(const struct format *f, int apart, int most)
     check(f, name, "e8m0", apart, most, 1);
 }
 
-void test_dequantize_every_pair(void **state)
+TEST(test_dequantize_every_pair)
 {
-    (void)state;
     for (int i = 0; i < NARROW; i++)
         check_all(&formats[i], 0, 254);
     check_all(format_named("e2m1"), 1, 128);
@@ -154,13 +152,12 @@ static void check_f16(const uint32_t in[3], const uint32_t out[4])
         assert_true(float_from(out[2]) == ldexpf(1, 2 * (low - 112)));
 }
 
-/* Every code in every place, with every scale below every largest one. */
-void test_dequantize_f16(void **state)
+/* Every code at every position, with every scale below every largest one. */
+TEST(test_dequantize_f16)
 {
     static uint32_t in[256 * SCALES][3], out[256 * SCALES][4];
     const struct format *narrow = format_named("e4m3");
 
-    (void)state;
     for (int most = 0; most < SCALES; most++) {
         for (int i = 0; i < 256 * SCALES; i++) {
             in[i][0] = 0;
@@ -200,13 +197,13 @@ static void check_sampled(const uint32_t in[2], const uint32_t out[7])
     assert_int_equal(out[5], over);
 }
 
-/* Every scale in every place beside others that are near, far, or too large. */
-void test_dequantize_sampled(void **state)
+/* Every scale at every position next to others that are near, far, or too
+   large. */
+TEST(test_dequantize_sampled)
 {
     enum { OTHERS = 6 };
     static uint32_t in[SCALES * OTHERS * 4][2], out[SCALES * OTHERS * 4][7];
 
-    (void)state;
     for (int most = 0; most < SCALES; most++) {
         const int others[OTHERS] = {most, most > 12 ? most - 12 : 0,   0,
                                     255,  most < 249 ? most + 6 : 255, 1};
@@ -228,7 +225,7 @@ void test_dequantize_sampled(void **state)
 }
 
 /* Eight codes under one scale among values whose largest has another: those
-   that e4m3 has as they are, up to 2^6, and what is none as NaN. */
+   that e4m3 represents, up to 2^6, and all others as NaN. */
 static void check_again(const struct format *narrow, const struct format *wide,
                         const uint32_t in[3], const uint32_t out[4])
 {
@@ -251,15 +248,14 @@ static void check_again(const struct format *narrow, const struct format *wide,
     assert_int_equal(out[3], all);
 }
 
-/* Every code in every place, with every scale and every largest one: the same
-   value, where it fits, and zeros always. */
-void test_dequantize_encode_again(void **state)
+/* Every code at every position, with every scale and every largest one: the
+   same value, where it fits, and zeros always. */
+TEST(test_dequantize_encode_again)
 {
     static uint32_t in[16 * SCALES][3], out[16 * SCALES][4];
     const struct format *narrow = format_named("e2m1");
     const struct format *wide = format_named("e4m3");
 
-    (void)state;
     for (int largest = 0; largest < SCALES; largest++) {
         const int exponent = largest < 83    ? -50
                              : largest > 183 ? 50
@@ -282,7 +278,7 @@ void test_dequantize_encode_again(void **state)
 
 /* The largest is 2^6 of the scale that it gets, 6 becomes 384 of 448; 2^14
    below it 0.5 is the least denormal. Further down only larger ones are. */
-void test_dequantize_again_ends(void **state)
+TEST(test_dequantize_again_ends)
 {
     static const struct {
         uint32_t code, scale, largest, again, fits;
@@ -295,7 +291,6 @@ void test_dequantize_again_ends(void **state)
         {7, 255, 255, 0x7f, 0}, {7, 0, 0, 0x7f, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const uint32_t in[3] = {rows[i].code, rows[i].scale, rows[i].largest};
         uint32_t out[4];
@@ -306,10 +301,9 @@ void test_dequantize_again_ends(void **state)
     }
 }
 
-/* Above 2 no scale goes the short way, wherever it lies; up to 1 each does. */
-void test_dequantize_beyond(void **state)
+/* Above 2 no scale takes the short form, at any position; up to 1 each does. */
+TEST(test_dequantize_beyond)
 {
-    (void)state;
     for (uint32_t code = 0; code < 256; code++)
         for (int i = 0; i < 4; i++) {
             uint32_t in = code << 8 * i, out;
@@ -323,14 +317,13 @@ void test_dequantize_beyond(void **state)
 }
 
 /* Eight bytes and eight halves of words, each its own. */
-void test_dequantize_apart(void **state)
+TEST(test_dequantize_apart)
 {
     static const uint32_t bytes[] = {0x03020100, 0x07060504};
     static const uint32_t halves[] = {0x00010000, 0x00030002, 0x00050004,
                                       0x00070006};
     uint32_t out[4];
 
-    (void)state;
     piece(DEQUANTIZE, "codes_apart")(bytes, out, 1);
     for (int i = 0; i < 8; i++)
         assert_int_equal(out[i / 4] >> i % 4 * 8 & 0xff, place_of(i, 1));

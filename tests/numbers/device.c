@@ -7,8 +7,6 @@
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "device/nvrtc.h"
 
@@ -51,13 +49,12 @@ static void compile(struct qg *gen, const struct qn_kernel *kernel,
                  compiled->log ? compiled->log : quern_errmsg(NULL));
 }
 
-void test_device_compiles(void **state)
+TEST(test_device_compiles)
 {
     struct qg *gen = open_both();
     const struct quern_registry *registry = qg_registry(gen);
     int good = 0;
 
-    (void)state;
     for (int i = 0; i < registry->nkernels; i++) {
         struct qn_compiled compiled;
 
@@ -68,7 +65,7 @@ void test_device_compiles(void **state)
         good++;
     }
     close_both(gen);
-    assert_int_equal(good, 2 * PARTS - 1); /* DEQUANTIZE is for Hopper alone */
+    assert_int_equal(good, 2 * PARTS - 1); /* DEQUANTIZE is for Hopper only */
 }
 
 /* ------------------------------------------------------------------ running */
@@ -123,7 +120,7 @@ static const char *open_driver(void)
     return NULL;
 }
 
-/* What a piece reads and writes for each element, in 32-bit words. */
+/* A piece's inputs and outputs for each element, in 32-bit words. */
 struct signature {
     enum piece_part part;
     const char *name;
@@ -277,13 +274,12 @@ static void *load_part(struct qg *gen, enum piece_part part)
     return module;
 }
 
-void test_device_same_bits(void **state)
+TEST(test_device_same_bits)
 {
     const char *missing = open_driver();
     void *modules[PARTS];
     struct qg *gen;
 
-    (void)state;
     if (missing) {
         print_message("skip: %s\n", missing);
         skip();

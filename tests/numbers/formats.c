@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** formats.c: narrow floats as sets of numbers, and rounding as a search.
-*/
+/* formats.c: narrow floats as sets of values, and rounding as a search. */
 #include "numbers.h"
 
 #include <math.h>
@@ -16,7 +14,7 @@ const struct format formats[FORMATS] = {
     {"bf16", 16, 7, 127, 0x7F80, 0x1.fep127, 0x7FFF, 1},
 };
 
-/* What a code is worth, by the definition of such floats. */
+/* The value of a code, by the definition of such floats. */
 static double value_of(const struct format *f, int code)
 {
     int exponent = code >> f->fraction;

@@ -10,8 +10,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "quern.h"
 
@@ -55,7 +53,7 @@ static void put_inputs(void)
 
 /* ------------------------------------------------------------ the formulas */
 
-/* What is stored, as bits, and what values are multiplied by. */
+/* The stored scale, as bits, and the factor of values. */
 struct answer {
     uint32_t stored;
     float factor;
@@ -241,12 +239,11 @@ static void check_row(const struct rule *rule, const struct made *made, int g)
                  (double)inputs[g], code, format_round(element, scaled));
 }
 
-void test_scale_rules(void **state)
+TEST(test_scale_rules)
 {
     struct quern_open_options options = {.cache = ""};
     struct quern_context *ctx;
 
-    (void)state;
     put_inputs();
     must(NULL, quern_open(&options, &ctx));
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

@@ -63,7 +63,7 @@ class Library:
         self.lib.quern_close(self.ctx)
 
     def describe(self, text):
-        """What the text asks for, and the arguments that it needs, without addresses."""
+        """The parsed text, and its arguments without addresses."""
         quantization, need = Quantization(), Description()
         self.call("quern_quantize_parse", self.ctx, text.encode(), ctypes.byref(quantization))
         self.call("quern_quantize_describe", self.ctx, ctypes.byref(quantization),

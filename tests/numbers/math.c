@@ -5,7 +5,6 @@
 #include "numbers.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { CHUNK = 1 << 16 };
 
@@ -23,7 +22,7 @@ static const struct {
 } functions[] = {{"sigmoid", sigmoid, 2}, {"tanh", tanh, 2}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
-/* Distance in units of fp32's last place at the exact result. */
+/* Distance in units in the last place (ulp) of fp32 at the exact result. */
 static double distance(float got, double exact)
 {
     int exponent;
@@ -37,12 +36,11 @@ static double distance(float got, double exact)
 }
 
 /* Every QUERN_FLOAT_STEP-th float, by default each 509th; 1 takes minutes. */
-void test_math(void **state)
+TEST(test_math)
 {
     const char *given = getenv("QUERN_FLOAT_STEP");
     uint64_t step = given ? strtoull(given, NULL, 10) : 509;
 
-    (void)state;
     assert_true(step > 0);
     for (int f = 0; f < FUNCTIONS; f++) {
         each_fn *run = piece(MATH, functions[f].name);
@@ -73,8 +71,8 @@ void test_math(void **state)
     }
 }
 
-/* Where results end: zero, one, infinity, denormals. */
-void test_math_ends(void **state)
+/* Ends of the results: zero, one, infinity, denormals. */
+TEST(test_math_ends)
 {
     static const struct {
         const char *name;
@@ -96,7 +94,6 @@ void test_math_ends(void **state)
         {"tanh", -0x1.fffffep127f, -1},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         float y;
 
@@ -121,9 +118,8 @@ static void make_operands(int hard)
     }
 }
 
-void test_fma(void **state)
+TEST(test_fma)
 {
-    (void)state;
     srand(3);
     for (int round = 0; round < 16; round++) {
         make_operands(round % 2);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the library puts what reference.py computes: whole buffers, to be compared byte for byte.
+"""The library's layout of reference.py's results: whole buffers, to be compared byte for byte.
 
-A buffer begins as canaries. What belongs to a group is written over them, its padding of zeros
+A buffer begins as canaries. Data of groups are written over them, its padding of zeros
 included; everything else must stay.
 
     tokens   x and dy: one matrix [m, k] whose rows are divided among the groups
@@ -29,12 +29,12 @@ def ceil_to(length, multiple):
 
 
 def tokens_bound(m, groups):
-    """Columns of the column copy: each group's begin at a multiple of 128."""
+    """Columns of the columnwise tensor: each group's begin at a multiple of 128."""
     return (m + 127 * groups) // 128 * 128
 
 
 def row_bytes(element, count):
-    """Of one row, padded to 16 bytes."""
+    """Bytes of one row, padded to 16."""
     return ceil_to(-(-count * reference.ELEMENTS[element].bits // 8), 16)
 
 
@@ -94,7 +94,7 @@ def padded(values, rows, columns):
 
 
 class Layout:
-    """One quantization: sizes, and each group's place."""
+    """One quantization: sizes, and each group's position."""
 
     def __init__(self, name, of, sizes, m, k):
         self.recipe = reference.RECIPES[name][of]
@@ -116,7 +116,7 @@ class Layout:
         return (self.row_pitch if side == "row" else self.column_pitch) * 8 // self.bits
 
     def lines(self, side, g):
-        """Of a group, in the copy: its numbers, and its first value in each."""
+        """A group in the tensor: its columns, and its first value in each."""
         if side == "row":
             first = g * self.m if self.weights else self.starts[g]
             return first + np.arange(self.sizes[g]), 0
@@ -162,7 +162,7 @@ class Layout:
             self.put_column_scales(buffer, g, scales)
 
     def put_row_scales(self, buffer, g, scales):
-        """Of tokens: one matrix for all, but tiles are padded group by group."""
+        """Tokens: one matrix for all, but tiles are padded group by group."""
         if self.recipe.storage == "tiles":
             matrix = Scales(self.recipe, buffer, *scales.shape)
             full = padded(scales, matrix.rows, matrix.columns)
@@ -173,7 +173,7 @@ class Layout:
             matrix.put(0, self.starts[g], 0, padded(scales, len(scales), matrix.columns))
 
     def put_column_scales(self, buffer, g, scales):
-        """Of tokens: blocks of the group's tiles, those past its end zero."""
+        """Tokens: blocks of the group's tiles, those past its end zero."""
         each = 128 // self.recipe.block[1]  # blocks in a tile's 128 tokens
         first, count = self.tiles[g] * each, (self.tiles[g + 1] - self.tiles[g]) * each
         if self.recipe.storage == "plain":
@@ -188,7 +188,7 @@ class Layout:
 
 
 def quantize(name, of, x, sizes, dtype, nbytes, random=(0, 0), delayed=None):
-    """Copies of x [rows, k], values of `dtype` in fp32; for w the matrices one behind the other.
+    """Copies of x [rows, k], values of `dtype` in fp32; for w the matrices back to back.
 
     `nbytes` has the sizes of the buffers, (data, sf, outer), by "row" and "column". Returns the
     layout, the buffers, and each group's codes, scales and second-level scale, all by side.

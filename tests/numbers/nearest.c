@@ -5,7 +5,6 @@
 #include "numbers.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { CHUNK = 1 << 16 };
 
@@ -13,9 +12,8 @@ static float in[2 * CHUNK];
 static uint32_t out[CHUNK];
 
 /* Each code's value, in both directions; f16 and bf16 too. */
-void test_every_code(void **state)
+TEST(test_every_code)
 {
-    (void)state;
     for (int i = 0; i < FORMATS; i++) {
         const struct format *f = &formats[i];
         int count = f->codes;
@@ -40,7 +38,7 @@ void test_every_code(void **state)
     }
 }
 
-/* What follows the finite values: infinity, then NaN. */
+/* After the finite values: infinity, then NaN. */
 static void check_specials(const char *name, uint32_t first, uint32_t last,
                            uint32_t infinity)
 {
@@ -84,9 +82,8 @@ static long put_around(float *at, double boundary)
 }
 
 /* Every value of a format and every middle between two of them. */
-void test_boundaries(void **state)
+TEST(test_boundaries)
 {
-    (void)state;
     for (int i = 0; i < FORMATS; i++) {
         const struct format *f = &formats[i];
         int codes = f->codes;
@@ -115,12 +112,11 @@ void test_boundaries(void **state)
 ** All signs, exponents and upper 12 bits of fractions, with what may stand
 ** below them: nothing, the least, a tie, more than one.
 */
-void test_nearest(void **state)
+TEST(test_nearest)
 {
     static const uint32_t lower[] = {0, 1, 0x3FF, 0x400, 0x401, 0x7FF};
     enum { LOWER = sizeof lower / sizeof *lower, UPPER = 21 };
 
-    (void)state;
     for (int i = 0; i < FORMATS; i++) {
         for (uint32_t begin = 0; begin < 1u << UPPER; begin += CHUNK / 8) {
             long count = 0;
@@ -134,7 +130,7 @@ void test_nearest(void **state)
 }
 
 /* Two at once are the two of them side by side. */
-void test_pairs(void **state)
+TEST(test_pairs)
 {
     static const struct {
         const char *name;
@@ -143,7 +139,6 @@ void test_pairs(void **state)
                  {"i8", 8},   {"bf16", 16}, {"f16", 16}, {"e2m1", 4}};
     static uint32_t single[CHUNK];
 
-    (void)state;
     srand(1);
     for (int i = 0; i < CHUNK; i++)
         in[i] = float_from((uint32_t)rand() << 1 ^ (uint32_t)rand());
@@ -170,11 +165,10 @@ static uint32_t rounded_byte(float x)
     return (uint32_t)(int)v & 0xFF;
 }
 
-void test_bytes(void **state)
+TEST(test_bytes)
 {
     long count = 0;
 
-    (void)state;
     for (int half = -300; half <= 300; half++)
         count += put_around(in + count, half / 2.0);
     for (uint32_t e = 0; e < 512; e++)
@@ -221,11 +215,10 @@ static uint32_t power_down(float v)
     return (uint32_t)code;
 }
 
-void test_e8m0(void **state)
+TEST(test_e8m0)
 {
     long count = 0;
 
-    (void)state;
     for (int e = -149; e <= 127; e++)
         for (int k = 4; k < 8; k++) {
             uint32_t bits = bits_from((float)ldexp(k / 4.0, e));
@@ -244,9 +237,8 @@ void test_e8m0(void **state)
 }
 
 /* 2^(e - 127) and 2^(127 - e), with the two ends that fp32 has as denormals. */
-void test_e8m0_multiplier(void **state)
+TEST(test_e8m0_multiplier)
 {
-    (void)state;
     for (uint32_t e = 0; e < 256; e++)
         out[e] = e;
     piece(NEAREST, "from_e8m0")(out, in, 256);

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** numbers.h: what the tests of the numeric pieces share.
+** numbers.h: shared by the tests of numeric pieces.
 **
-** The pieces, templates/cast and templates/activation, are generated behind
-** the wrappers in tests/numbers/templates, each of which applies one of them
-** to an array, compiled as libquern compiles its host kernels, and loaded.
-** What they are compared with is written apart from them: in double, by tables
-** of all values, or by hand.
+** The pieces, templates/cast and templates/activation, are generated after the
+** wrappers in tests/numbers/templates, each of which applies one of them to an
+** array, compiled as libquern compiles its host kernels, and loaded. Expected
+** results are written apart from them: in double, by tables of all values, or
+** by hand.
 */
 #ifndef QT_NUMBERS_H
 #define QT_NUMBERS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cases.h"
 
 #include "gen.h"
 
@@ -57,33 +52,5 @@ extern const struct format formats[FORMATS]; /* the NARROW ones first */
 double format_value(const struct format *, int code);
 /* To nearest even by search among all values; saturating unless ieee. */
 unsigned format_round(const struct format *, float x);
-
-/* ------------------------------------------------------------------- tests */
-
-void test_every_code(void **state);
-void test_boundaries(void **state);
-void test_nearest(void **state);
-void test_pairs(void **state);
-void test_bytes(void **state);
-void test_e8m0(void **state);
-void test_e8m0_multiplier(void **state);
-void test_scale_rules(void **state);
-void test_philox(void **state);
-void test_chance(void **state);
-void test_hadamard(void **state);
-void test_fma(void **state);
-void test_math(void **state);
-void test_math_ends(void **state);
-void test_activations(void **state);
-void test_activation_ends(void **state);
-void test_dequantize_every_pair(void **state);
-void test_dequantize_f16(void **state);
-void test_dequantize_sampled(void **state);
-void test_dequantize_encode_again(void **state);
-void test_dequantize_again_ends(void **state);
-void test_dequantize_beyond(void **state);
-void test_dequantize_apart(void **state);
-void test_device_compiles(void **state);
-void test_device_same_bits(void **state);
 
 #endif

@@ -3,11 +3,11 @@
 
 Nothing here comes from the specs, the generator or the library: narrow formats are those of
 ml_dtypes, scales follow the definitions that TransformerEngine, OCP MX v1.0 and DeepSeek-V3
-publish, all arithmetic is numpy's fp32, each operation rounded once. What the library writes is
+publish, all arithmetic is numpy's fp32, each operation rounded once. The library's output is
 compared with it byte for byte by check.py.
 
-A group's matrix is quantized with blocks along its columns: as it is for the row copy, transposed
-for the column copy. How the parts of all groups lie in memory is in memory.py.
+A group's matrix is quantized with blocks along its columns: as it is for the rowwise tensor,
+transposed for the columnwise one. How the parts of all groups lie in memory is in memory.py.
 """
 import dataclasses
 
@@ -220,7 +220,7 @@ RECIPES = {
         "w": Recipe("e2m1", "e4m3", (16, 16)),
         "dy": Recipe("e2m1", "e4m3", (1, 16), hadamard=True, chance=True),
     },
-    # Those of recipes/, which nobody ships.
+    # Those of recipes/, which are not shipped.
     "mxfp8_tiles": _alike(element="e4m3", scale="e8m0", block=(1, 32), storage="tiles"),
     "nvfp4_tiles": _alike(element="e2m1", scale="e4m3", block=(1, 16), storage="tiles"),
     "tiles_of_few": {
@@ -319,14 +319,14 @@ def random_bytes(random, lines, pitch, first, count):
 
 
 def turn(recipe, x):
-    """A group's matrix as the column copy has it, transformed or not."""
+    """A group's matrix as the columnwise tensor has it, transformed or not."""
     turned = np.ascontiguousarray(x.T)
     if not recipe.hadamard:
         return turned
     return hadamard(np.pad(turned, ((0, 0), (0, -turned.shape[1] % 16))))
 
 
-# ---------------------------------------------------------------------------------- the way back
+# ---------------------------------------------------------------------------------- back to values
 
 
 def dequantize_group(recipe, codes, scales, outer=None):

@@ -55,7 +55,7 @@ static const struct qn_recipe recipes[] = {
     {TEST_SCALED("squares", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, WIDE,
                  QUERN_BF16),
      .promote = 128, .scaling = {LINES, SQUARES, LINES}},
-    {TEST_SCALED("beside", QUERN_E4M3, QUERN_E2M1, QUERN_E4M3, WIDE,
+    {TEST_SCALED("mixed8", QUERN_E4M3, QUERN_E2M1, QUERN_E4M3, WIDE,
                  QUERN_BF16),
      .promote = 128, .scaling = {LINES, BLOCKS(QUERN_E8M0, 32, 0), LINES}},
     {TEST_SCALED("close", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, WIDE, QUERN_BF16),
@@ -67,7 +67,7 @@ static const struct qn_recipe recipes[] = {
                  BLOCKS(QUERN_E8M0, 64, 0)}},
 };
 
-/* What the trail keeps of each launch. */
+/* The trail's record of a launch. */
 enum { ROW, COLUMN, ROW_SF, OUT, ALIGN, FIRST_DIMS, NOOP, ERROR };
 enum { A, B, D, ALPHA, BETA, LENGTHS, OFFSETS, RECORD };
 enum { BEHIND = ALPHA }; /* noop */
@@ -76,7 +76,7 @@ enum { NARROW_A, NARROW_B, A_SF, B_SF, NARROW_D, OFF, SIZED };
 enum { SEEN_A, SEEN_A_SF, SEEN_B, SEEN_B_SF, SAID, SEEN_SIZES, SEEN_NOOP };
 enum { TRIED_A, TRIED_B, TRIED_D, TRIED_OFF, BASES, TRIED_SIZES };
 enum { A_GLOBAL, B_GLOBAL, GIVEN, GIVEN_BETA, FACTORS, SIZES, STARTS, PLACE };
-enum { BEGUN = FACTORS, BEGUN_NOOP = STARTS }; /* of two ways */
+enum { BEGUN = FACTORS, BEGUN_NOOP = STARTS }; /* of two strategies */
 
 static const unsigned char trail_cast[] = {P(row),  P(column), P(row_sf),
                                            P(out),  P(align),  P(first_dims),
@@ -193,9 +193,9 @@ static const struct qn_kernel kernels[] = {
     ENCODE("powers_w_again", "powers", QUERN_W),
     ENCODE("powers_dy_again", "powers", QUERN_DY),
     INSIDE_OF("powers", QUERN_E2M1),
-    BEGINS("beside"),
-    ENCODE("beside_w_again", "beside", QUERN_W),
-    INSIDE_OF("beside", QUERN_E4M3),
+    BEGINS("mixed8"),
+    ENCODE("mixed8_w_again", "mixed8", QUERN_W),
+    INSIDE_OF("mixed8", QUERN_E4M3),
     BRINGS("close"),
     RANGE("close_range"),
     TRIED("f16_fprop", QUERN_FPROP, QUERN_AXIS_M, QN_STORE, trail_tried),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** dequantize_scene.h: plans that dequantize ahead, their arguments, and what a
-** run of them launches.
+** dequantize_scene.h: plans with dequantize passes, their arguments, and their
+** launches.
 */
 #ifndef TEST_DEQUANTIZE_SCENE_H
 #define TEST_DEQUANTIZE_SCENE_H
@@ -23,7 +23,7 @@ static struct fixture begin(const char *text)
     return f;
 }
 
-/* `bytes` at a multiple of 256 behind the record, inside the workspace. */
+/* `bytes` at a multiple of 256 after the record, inside the workspace. */
 static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
 {
     const char *const begin = at, *const first = f->workspace + 256;
@@ -32,8 +32,8 @@ static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
     assert_true(begin + bytes <= f->workspace + f->info.workspace_bytes);
 }
 
-/* A problem, the kernel that the options name, the one that runs, and a part of
-   what quern_why says. */
+/* A problem, the kernel that the options name, the one that runs, and a part
+   of quern_why's text. */
 struct decision {
     const char *text, *kernel, *runs, *why;
 };
@@ -59,6 +59,23 @@ static char *decide(struct quern_context *ctx, const struct decision *row,
     test_expect(quern_why(ctx, &p, &options, &why), QUERN_OK, "");
     assert_non_null(strstr(why, row->why));
     return why;
+}
+
+/* Lines that are refused with a strategy, and a part of each message. */
+struct refusal {
+    const char *text, *says;
+};
+static void refuse_lines(struct quern_context *ctx, const struct refusal *rows,
+                         size_t count, const char *strategy)
+{
+    struct quern_problem p;
+    char text[160];
+
+    for (size_t i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "%s dequantize=%s", rows[i].text, strategy);
+        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+                    rows[i].says);
+    }
 }
 
 /* Without kernel `lost` the problem runs by another one, unless it says

@@ -14,7 +14,7 @@
 /* An entry whose object is "the object". */
 extern const struct qn_cache_item test_item;
 
-/* What the cache has to say is collected in test_messages. */
+/* Messages of the cache are collected in test_messages. */
 struct qn_cache *test_open_cache(const char *list);
 
 /* 1 if there is such an entry, which then holds the object above. */

@@ -70,7 +70,7 @@ struct fake_cuda {
     struct cu_launch launch;
     struct cu_attribute attribute;
     void *launch_context;
-    const char *only; /* set by the test: keep this kernel's alone, or NULL */
+    const char *only; /* set by the test: keep only this kernel's, or NULL */
     size_t param_sizes[FAKE_PARAMS]; /* set by the test: how much to keep */
     unsigned char params[FAKE_PARAMS][512];
     /* memory and events, which must be balanced, too */
@@ -103,7 +103,7 @@ struct fake_cuda {
 
 enum { FAKE_PRODUCTS = 16 };
 
-/* What the fake cuBLASLt was told, and what it should do about it. */
+/* The calls of the fake cuBLASLt, and its orders. */
 struct fake_cublaslt {
     /* failures, as above; the status is `fail_status` */
     int fail_at, fail_status, lost;

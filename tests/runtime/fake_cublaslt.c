@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fake_cublaslt.c: a cuBLASLt that computes on the host, column by column as
-** the real one, from nothing but the descriptors that it is given. So a
-** layout that is described wrongly gives wrong numbers.
+** the real one, from nothing but the descriptors that it is given. So a layout
+** that is described wrongly gives wrong values.
 **
 ** An algorithm serves only the product that it was found for: its layouts,
 ** operations and alignments are in it, and are compared.
@@ -42,7 +42,7 @@ static int enter(const char *name)
     return state.fail_status;
 }
 
-/* Fail if it is this call's turn. */
+/* Fail if this is the n-th call. */
 #define ENTER()                                                                \
     do {                                                                       \
         int status_ = enter(__func__);                                         \
@@ -66,7 +66,7 @@ QN_LT_FUNCTIONS(DECLARE)
 FAKE_API size_t cublasLtGetVersion(void);
 size_t cublasLtGetVersion(void)
 {
-    /* asked once by whoever opens it, which stays loaded */
+    /* asked once by its opener, which stays loaded */
     fake_log("cublaslt", "open", "");
     return (size_t)(state.version ? state.version : 130102);
 }
@@ -349,7 +349,7 @@ int cublasLtMatmulAlgoGetHeuristic(struct lt_context *context,
     return 0;
 }
 
-/* Of every matrix of the batch. */
+/* Compute every matrix of the batch. */
 static int check_addresses(const struct call *call, const struct algo *algo)
 {
     const void *pointers[] = {call->a, call->b, call->c, call->d};

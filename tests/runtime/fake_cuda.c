@@ -4,10 +4,9 @@
 ** fails when a test asks for it.
 **
 ** Its clock stands still but for launches. $FAKE_CUDA_TIMES says how long each
-** takes, in microseconds, warm and, behind a slash, in a cold L2 (a memset came
+** takes, in microseconds, warm and, after a slash, in a cold L2 (a memset came
 ** between); "fail" is an error of the launch and "break" one of all that comes
-** behind. A band that the test points at is part of the name. What is not named
-** takes 1000:
+** after. A band that the test points at is part of the name. Others take 1000:
 **
 **     FAKE_CUDA_TIMES=k_small=120,k_large=80/100,k_large@8=70,k_next=fail
 **
@@ -172,7 +171,7 @@ int cuDevicePrimaryCtxRetain(struct cu_context **context, int device)
 
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
-    BEGIN(); /* what is given back is gone, whatever the driver says */
+    BEGIN(); /* freed handles are gone, with any result */
     (void)device;
     fake_add(&fake_state.primaries, -1);
     return code_;
@@ -239,7 +238,7 @@ int cuLibraryUnload(struct cu_library *library)
     return code_;
 }
 
-/* Of a cubin that is the fake compiler's, the kernel must be the right one. */
+/* A cubin of the fake compiler must have the right kernel. */
 int cuLibraryGetKernel(struct cu_kernel **kernel, struct cu_library *library,
                        const char *name)
 {
@@ -283,7 +282,7 @@ int cuFuncLoad(struct cu_function *function)
     return 0;
 }
 
-/* The entry of a kernel in $FAKE_CUDA_TIMES, behind its "=", or NULL. */
+/* The entry of a kernel in $FAKE_CUDA_TIMES, after its "=", or NULL. */
 static const char *find_time(const char *kernel)
 {
     const char *at = getenv("FAKE_CUDA_TIMES");
@@ -295,7 +294,7 @@ static const char *find_time(const char *kernel)
     return NULL;
 }
 
-/* Noise of each kernel's own from $random on, whoever ran before. */
+/* Noise of each kernel's own from $random on, in any order. */
 static unsigned *noise_of(const char *kernel)
 {
     enum { MOST = 32 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** fake_nvml.c: a library that knows one device by the place that the fake
+** fake_nvml.c: a library that knows one device by the bus address that the fake
 ** driver gives, and its clock and power. Tests open it as libnvidia-ml.so.1.
 */
 #include "fake.h"
 
 #include <string.h>
 
-/* All four as NVML has them; these declarations take the place of a header. */
+/* All four as NVML has them; these declarations replace a header. */
 FAKE_API int nvmlInit_v2(void);
 FAKE_API int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **device);
 FAKE_API int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** fake_nvrtc.c: a run-time compiler that turns "source of NAME" into "cubin of
+** fake_nvrtc.c: a run-time compiler that compiles "source of NAME" to "cubin of
 ** NAME". Words in the source make it fail or report what ptxas would:
 **
 **     ERROR   does not compile           SPILLS   spills registers
@@ -31,7 +31,7 @@ int nvrtcVersion(int *major, int *minor)
 {
     const char *version = getenv("FAKE_NVRTC_VERSION");
 
-    /* asked once by whoever opens it, which stays loaded */
+    /* asked once by its opener, which stays loaded */
     fake_log("nvrtc", "open", "");
     *major = 13;
     *minor = version ? atoi(version) : 0;

@@ -97,8 +97,8 @@ static const struct qn_recipe test_recipes[] = {
      .scaling = {GROUP_SCALE, GROUP_SCALE, GROUP_SCALE}},
 };
 
-/* What recipes have alike, whatever their scales; of one type and D in bf16;
-   and those that have scales, of any types, and of e4m3 with one type of D. */
+/* Fields of all recipes, with any scales; of one type and D in bf16; and
+   those that have scales, of any types, and of e4m3 with one type of D. */
 #define TEST_RECIPE_OF(name_, line, x_, w_, dy_, types, d_)                    \
     .name = name_, .doc = "", .spec = "recipes/test.lua:" line, .x = x_,       \
     .w = w_, .dy = dy_, .d_types = types, .default_d = d_, .rule = ""
@@ -203,5 +203,13 @@ static const struct qn_rejected test_rejected[] = {
      .d_type = QUERN_BF16,
      .reason = "fewer than 3 stages cannot hide the latency of TMA"},
 };
+
+/* Fields of all kernels of a test's own registry, linked. */
+#define TEST_KERNEL(symbol, recipe_, params_)                                  \
+    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
+    .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",              \
+    .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
+    .params = params_, .nparams = sizeof params_, .cubin = "\177ELF",          \
+    .cubin_bytes = 4, .cluster = {1, 1}
 
 #endif

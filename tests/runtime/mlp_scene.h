@@ -34,8 +34,7 @@ static const struct qn_recipe recipes[] = {
      .scaling = {EXPONENTS, EXPONENTS, EXPONENTS}},
 };
 
-/* What the trail keeps of each launch; alike for all casts, for all
-   products. */
+/* The trail's record of a launch; the same for all casts, for all products. */
 enum { IN, SAVED, ROW, COLUMN, PROBABILITY, DPROB, FIRST_DIMS, ERROR };
 enum { FUSED_A, FUSED_SAVED, FUSED_D, FUSED_B, FUSED_PROBABILITY };
 enum { FUSED_D_SF = FUSED_PROBABILITY + 1, FUSED_T };
@@ -77,7 +76,7 @@ static const unsigned char trail_fused[] = {
     }
 #define CAST(name_, recipe_, op_, of_, form_)                                  \
     CAST_OF(name_, recipe_, op_, of_, form_, QUERN_BF16, trail_cast)
-/* Of a bias: sums over rows, and what its factors get. */
+/* Sums over rows for a bias, and its factors' gradients. */
 #define SUM(name_, recipe_)                                                    \
     CAST_OF(name_, recipe_, QN_SUM, QUERN_DY, QN_PLAIN, QUERN_F32, trail_sums)
 #define SUMS(recipe_)                                                          \
@@ -153,7 +152,7 @@ static const struct qn_kernel kernels[] = {
      .params = trail_product},
     PRODUCT("mx_dgrad", "mx", QUERN_DGRAD, QUERN_AXIS_M, K, K),
     PRODUCT("mx_wgrad", "mx", QUERN_WGRAD, QUERN_AXIS_K, K, K),
-    /* for tests of them alone: pre and h at once */
+    /* only for their tests: pre and h at once */
     {COMMON("scaled_fused", "scaled"), .op = QUERN_FPROP,
      .ragged = QUERN_AXIS_M, .epilogue = QN_COPIES, .activation = "swiglu",
      .d = {.type = QUERN_BF16}, .tile = {128, 128, 64}, .cluster = {1, 1},

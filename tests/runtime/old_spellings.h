@@ -7,7 +7,7 @@
 #define TEST_OLD_SPELLINGS_H
 
 /* Each old word is refused, and the message names the new one. */
-static void refuses_old_spellings(void **state)
+TEST(refuses_old_spellings)
 {
 #define LINE "fprop bf16 g=1 m=1 n=8 k=8 "
     static const struct {
@@ -31,7 +31,6 @@ static void refuses_old_spellings(void **state)
     struct quern_quantization q;
     struct quern_mlp mlp;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
                     rows[i].says);

@@ -157,7 +157,7 @@ static int again(struct play *play, int code, int holds)
             return code_;                                                      \
     } while (0)
 
-/* What needs no machine. */
+/* Calls that need no machine. */
 static int ask(struct play *play, struct quern_description *need)
 {
     struct quern_problem *p = &play->problem, inferred;

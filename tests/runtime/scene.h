@@ -12,7 +12,7 @@ struct scene {
     const char *name;
     int backend;      /* enum quern_backend */
     int linked;       /* its kernels are linked: a registry with cubins */
-    const char *cast; /* a quantization to make besides; NULL: none */
+    const char *cast; /* a quantization to make too; NULL: none */
     const char *problem;
     const char *cache; /* of quern_open; NULL: the environment's */
 };

@@ -23,7 +23,7 @@ const struct quern_plan_options test_aot = {.backend = QUERN_BACKEND_AOT};
 struct fake_cuda *test_cuda;
 struct fake_cublaslt *test_cublaslt;
 
-/* The fakes lie where the build puts libraries: bin/../lib. */
+/* The fakes are where the build puts libraries: bin/../lib. */
 static void use_fake(const char *variable, const char *name)
 {
     char program[PATH_MAX], path[PATH_MAX + 64];
@@ -36,7 +36,7 @@ static void use_fake(const char *variable, const char *name)
     setenv(variable, path, 1);
 }
 
-/* What a fake's function of that name returns: its state. */
+/* The state of a fake, by its function of that name. */
 static void *find_state(const char *variable, const char *name)
 {
     void *library = dlopen(getenv(variable), RTLD_NOW | RTLD_LOCAL);

@@ -2,8 +2,8 @@
 /*
 ** system.c: calls of the kernel that fail, end the process, or find no space,
 ** on request. The test program is linked with -Wl,--wrap for these, so that
-** only the runtime's own and the tests' calls come here. The linker also looks
-** at what shared libraries need, so the names must be visible.
+** only the runtime's own and the tests' calls come here. The linker also reads
+** what shared libraries need, so the names must be visible.
 */
 #define _GNU_SOURCE
 #include "test.h"
@@ -15,7 +15,7 @@
 
 struct test_system test_system;
 
-/* 1 with errno set if it is this call's turn to fail. */
+/* 1 with errno set if this call must fail. */
 static int fails(void)
 {
     int call;
@@ -126,7 +126,7 @@ time_t __wrap_time(time_t *now)
     return is;
 }
 
-/* Nobody waits where the test says that time flies. */
+/* No sleep if the test says so. */
 int __real_nanosleep(const struct timespec *pause, struct timespec *left);
 FAKE_API int __wrap_nanosleep(const struct timespec *pause,
                               struct timespec *left);

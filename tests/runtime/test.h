@@ -8,12 +8,9 @@
 #ifndef TEST_H
 #define TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
+#define TEST_SETUP    test_setup
+#define TEST_TEARDOWN test_teardown
+#include "cases.h"
 
 #include "fake.h"
 #include "kernels.h"
@@ -29,14 +26,10 @@ extern struct fake_cublaslt *test_cublaslt;
 int test_setup(void **state);
 int test_teardown(void **state);
 
-/* A test with both. */
-#define TEST(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
-
 /* The code, and a part of the message. */
 void test_expect(int code, int expected, const char *part);
 
-/* fork, of a process that has not used CUDA, whatever this one did. */
+/* fork a process that has not used CUDA, even if this one has. */
 int test_fork(void);
 
 /* Lines of the fakes' log that begin with `start`. */
@@ -53,7 +46,7 @@ struct quern_context *test_open_with(const struct quern_registry *registry);
 /* Parse, and fail the test if that fails. */
 struct quern_problem test_problem(struct quern_context *ctx, const char *text);
 
-/* Of plans whose kernels are linked. */
+/* For plans with linked kernels. */
 extern const struct quern_plan_options test_aot;
 
 /* A plan of it; options may be NULL. */
@@ -69,7 +62,7 @@ void test_expect_choice(struct quern_context *ctx, const char *text,
 void test_expect_plan(struct quern_context *ctx, const char *text,
                       const char *kernel, int tuned);
 
-/* What quern_why says has this part, or if not `there` has it not. */
+/* quern_why's text has this part, or if not `there` has it not. */
 void test_expect_why(struct quern_context *ctx, const char *text,
                      const char *part, int there);
 
@@ -80,7 +73,7 @@ void test_expect_balance(void);
 struct quern_args test_args(struct quern_context *ctx, const char *text);
 void test_args_free(struct quern_args *args);
 
-/* What is good but for one change: the call refuses it, and says why. */
+/* One change makes it wrong: the call refuses it, and says why. */
 #define TEST_BROKEN(what, good, change, call, part)                            \
     do {                                                                       \
         what = good;                                                           \
@@ -108,11 +101,11 @@ struct test_system {
     int full, space;    /* so many bytes may still be written */
     int no_locks;       /* armed or not, like the next two */
     int no_waiting;     /* sleeping takes no time */
-    long long clock;    /* seconds that it is ahead */
+    long long clock;    /* seconds that it is fast */
 };
 extern struct test_system test_system;
 
-/* What the host kernel of the tests was called with last. */
+/* The last call of the tests' host kernel. */
 struct test_host {
     int calls, workers;
     const void *a, *b, *first_dims, *offsets;
@@ -134,8 +127,8 @@ struct quern_registry test_without(const struct quern_registry *registry,
 #define TEST_PLAN "fprop bf16 g=8 m=1000 n=512 k=256"
 int test_plan_once(void);
 
-/* What `quern cache verify` finds wrong: how many, and in test_faults a line
-   for each. */
+/* The number of faults that `quern cache verify` finds, with a line for each
+   in test_faults. */
 int test_verify(void);
 extern char test_faults[4096];
 
@@ -147,47 +140,5 @@ void test_wipe(void);
 
 /* A shell's command with the cache's path for each %s; it must succeed. */
 void test_shell(const char *format);
-
-/* The groups of tests; each returns how many failed. */
-int test_problem_group(void);
-int test_infer_group(void);
-int test_expr_group(void);
-int test_plan_group(void);
-int test_run_group(void);
-int test_args_group(void);
-int test_scaled_group(void);
-int test_activate_group(void);
-int test_result_group(void);
-int test_rows_group(void);
-int test_epilogue_group(void);
-int test_gradient_group(void);
-int test_fuse_group(void);
-int test_fuse_sums_group(void);
-int test_mlp_group(void);
-int test_mlp_bias_group(void);
-int test_dequantize_group(void);
-int test_requantize_group(void);
-int test_range_group(void);
-int test_check_group(void);
-int test_tune_group(void);
-int test_tune_file_group(void);
-int test_tune_strategies_group(void);
-int test_failure_group(void);
-int test_process_group(void);
-int test_hostile_group(void);
-int test_cache_group(void);
-int test_shared_group(void);
-int test_calls_group(void);
-int test_crowd_group(void);
-int test_tamper_group(void);
-int test_host_group(void);
-int test_nvrtc_group(void);
-int test_cublaslt_group(void);
-int test_cublaslt_use_group(void);
-int test_cublaslt_scaled_group(void);
-int test_cublaslt_lanes_group(void);
-int test_cublaslt_groups_group(void);
-int test_queue_group(void);
-int test_host_sizes_group(void);
 
 #endif

@@ -191,7 +191,7 @@ static struct fake_map map_of(int param)
 }
 
 /* Each problem has kernels of its own; alternating operands are others. */
-static void chooses(void **state)
+TEST(chooses)
 {
     static const struct {
         const char *text, *kernel;
@@ -212,7 +212,6 @@ static void chooses(void **state)
         {COPIES, "copies"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct fixture f = begin(rows[i].text);
         struct quern_plan_info info;
@@ -224,14 +223,13 @@ static void chooses(void **state)
 }
 
 /* No kernel: the points that are none tell why, those of others do not. */
-static void explains(void **state)
+TEST(explains)
 {
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
     struct quern_plan *plan;
     char *why = NULL;
 
-    (void)state;
     p = test_problem(ctx, "fprop bf16 g=3 m=40 n=64 k=32 activation=swiglu "
                           "interleave=1");
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
@@ -247,11 +245,10 @@ static void explains(void **state)
 }
 
 /* D is half as wide as P, and both are stored in boxes of D. */
-static void describes(void **state)
+TEST(describes)
 {
     struct fixture f = begin(SWIGLU);
 
-    (void)state;
     assert_int_equal(f.need.args.d.shape[1], 32);
     assert_int_equal(f.need.args.d.bytes, 40 * 32 * 2);
     assert_int_equal(f.need.args.p.ndim, 2);
@@ -266,13 +263,12 @@ static void describes(void **state)
     end(&f);
 }
 
-static void launches(void **state)
+TEST(launches)
 {
     struct fixture f = begin(SWIGLU);
     struct fake_map d, p;
     float slope;
 
-    (void)state;
     f.args.slope = 3;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(pointer(P(bias)), f.args.bias);
@@ -287,7 +283,7 @@ static void launches(void **state)
     assert_int_equal(p.strides[0], 64 * 2);
     assert_int_equal(p.box[0], 64);
     assert_ptr_equal((void *)(uintptr_t)p.address, f.args.p.data);
-    f.args.p.data = NULL; /* not wanted, whatever its rows are like */
+    f.args.p.data = NULL; /* not wanted, with any stride */
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_null(pointer(P(saved)));
     f.args.p.stride = 7;
@@ -302,54 +298,15 @@ static void launches(void **state)
     end(&f);
 }
 
-/* D is a rowwise tensor, T a columnwise tensor; a kernel's D is in boxes of 128
-   bytes. */
-static void launches_copies(void **state)
-{
-    struct fixture f = begin(COPIES);
-    struct fake_map d, p;
-    long long stride;
-
-    (void)state;
-    assert_int_equal(f.need.args.d.type, QUERN_E4M3);
-    assert_int_equal(f.need.args.d.shape[1], 128);
-    assert_int_equal(f.need.args.d.sf_bytes, 40 * sizeof(float));
-    assert_int_equal(f.need.args.t.type, QUERN_E4M3);
-    assert_int_equal(f.need.args.t.shape[0], 128);
-    assert_int_equal(f.need.args.t.shape[1], 128);
-    assert_int_equal(f.need.args.t.sf_bytes, 128 * sizeof(float));
-    assert_int_equal(f.need.args.p.type, QUERN_BF16);
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_ptr_equal(pointer(P(row_sf)), f.args.d.sf);
-    assert_ptr_equal(pointer(P(column)), f.args.t.data);
-    assert_ptr_equal(pointer(P(column_sf)), f.args.t.sf);
-    value_of(P(column_stride), &stride, sizeof stride);
-    assert_int_equal(stride, 128);
-    d = map_of(P(d_map));
-    p = map_of(P(p_map));
-    assert_int_equal(d.dims[0], 128);
-    assert_int_equal(d.box[0], 128);
-    assert_int_equal(p.dims[0], 256);
-    assert_int_equal(p.box[0], 64);
-    f.args.t.data = NULL; /* not wanted */
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_null(pointer(P(column)));
-    end(&f);
-    f = begin(BLOCK " copies=rowwise");
-    assert_int_equal(f.need.args.t.ndim, 0);
-    end(&f);
-}
-
 /* One run of the fixture with a change, which must be refused. */
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
 
-static void refuses_copies(void **state)
+TEST(refuses_copies)
 {
     struct fixture f = begin(COPIES);
     const struct quern_args good = f.args;
 
-    (void)state;
     BREAK(f.args.d.type = QUERN_BF16, "d.type is bf16, the plan's is e4m3");
     BREAK(f.args.d.sf = NULL, "d.sf is NULL: 160 bytes are needed");
     BREAK(f.args.d.sf_bytes = 8, "d.sf_bytes is 8");
@@ -370,12 +327,11 @@ static void refuses_copies(void **state)
     end(&f);
 }
 
-static void refuses(void **state)
+TEST(refuses)
 {
     struct fixture f = begin(SWIGLU);
     const struct quern_args good = f.args;
 
-    (void)state;
     BREAK(f.args.bias = NULL, "bias is NULL: the problem says bias=1");
     BREAK(f.args.bias++, "bias is 0x");
     BREAK(f.args.probability = NULL,
@@ -410,7 +366,7 @@ static void refuses(void **state)
 }
 
 /* Which cuBLASLt has none of. */
-static void refuses_cublaslt(void **state)
+TEST(refuses_cublaslt)
 {
     const struct quern_plan_options options = {.backend =
                                                    QUERN_BACKEND_CUBLASLT};
@@ -418,19 +374,7 @@ static void refuses_cublaslt(void **state)
     struct quern_problem p = test_problem(f.ctx, SWIGLU);
     struct quern_plan *plan;
 
-    (void)state;
     test_expect(quern_plan(f.ctx, &p, &options, &plan), QUERN_ENOKERNEL,
                 "multiplies and adds, the problem says bias=");
     end(&f);
-}
-
-int test_activate_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(chooses),         TEST(explains),       TEST(describes),
-        TEST(launches),        TEST(refuses),        TEST(refuses_cublaslt),
-        TEST(launches_copies), TEST(refuses_copies),
-    };
-
-    return cmocka_run_group_tests_name("activate", tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "base/context.h"
 #include "product/plan.h"
 
-/* Kernels of this file alone, linked with code. */
+/* Kernels of this file only, linked with code. */
 #define P(name) QN_PARAM_##name
 
 static const unsigned char wgrad_params[] = {P(a_map),
@@ -92,7 +92,7 @@ static const struct qn_kernel kernels[] = {
 static const struct quern_registry registry = {
     .hash = "args", .kernels = kernels, .nkernels = 5};
 
-/* What a test has: a plan for a problem, and arguments that are right. */
+/* A fixture: a plan for a problem, and correct arguments. */
 struct fixture {
     struct quern_context *ctx;
     struct quern_plan *plan;
@@ -103,7 +103,7 @@ struct fixture {
 
 enum { ROOM = 1 << 16 }; /* bytes for each operand */
 
-/* Where operand `i` of a fixture lies; 4 is the workspace, 5 arrays. */
+/* The address of operand `i` of a fixture; 4 is the workspace, 5 arrays. */
 static void *place(const struct fixture *f, int i)
 {
     return (char *)f->memory + i * ROOM;
@@ -221,7 +221,7 @@ static void run(struct fixture *f)
 #define WGRAD_TEXT "wgrad bf16 g=3 m=64 n=24 k=100 d=f32"
 
 /* Stored, added, scaled: the plainest kernel that does it. */
-static void chooses_by_epilogue(void **state)
+TEST(chooses_by_epilogue)
 {
     static const struct {
         const char *text, *kernel;
@@ -233,7 +233,6 @@ static void chooses_by_epilogue(void **state)
                 {WGRAD_TEXT " alpha=1 beta=0", "w_store"}};
     struct fixture f;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         f = begin(rows[i].text, NULL);
         assert_string_equal(f.kernel->name, rows[i].kernel);
@@ -241,13 +240,12 @@ static void chooses_by_epilogue(void **state)
     }
 }
 
-static void says_what_it_has(void **state)
+TEST(says_what_it_has)
 {
     struct quern_problem p;
     struct quern_plan *plan;
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     p = test_problem(ctx, "wgrad bf16 g=3 m=64 n=24 k=100 d=bf16");
     test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "there are kernels for d=f32 and beta=1");
@@ -268,11 +266,10 @@ static void says_what_it_has(void **state)
 }
 
 /* A kernel that scales does all the rest with nulls. */
-static void scales_with_nulls(void **state)
+TEST(scales_with_nulls)
 {
     struct fixture f = begin(WGRAD_TEXT, "w_scale");
 
-    (void)state;
     run(&f);
     assert_null(pointer(&f, P(alpha)));
     assert_null(pointer(&f, P(beta)));
@@ -297,11 +294,10 @@ static void scales_with_nulls(void **state)
     end(&f);
 }
 
-static void passes_factors(void **state)
+TEST(passes_factors)
 {
     struct fixture f = begin(WGRAD_TEXT " alpha=any beta=any", NULL);
 
-    (void)state;
     f.args.c.stride = 28;
     f.args.c.bytes = ROOM;
     run(&f);
@@ -325,12 +321,11 @@ static void passes_factors(void **state)
 }
 
 /* Ragged maps of A and B, one for the addresses of D. */
-static void maps_ragged_k(void **state)
+TEST(maps_ragged_k)
 {
     struct fixture f = begin(WGRAD_TEXT, NULL);
     struct fake_map map;
 
-    (void)state;
     f.args.b.stride = 32;
     f.args.b.bytes = ROOM;
     f.args.d.data = NULL;
@@ -375,13 +370,12 @@ static void maps_ragged_k(void **state)
 }
 
 /* Matrices with room between them, or row by row in turns. */
-static void maps_group_strides(void **state)
+TEST(maps_group_strides)
 {
     struct fixture f =
         begin("fprop bf16 g=3 m=16 n=24 k=64 d=f32 ragged=none", NULL);
     struct fake_map map;
 
-    (void)state;
     run(&f);
     map = map_of(&f, P(b_map));
     assert_int_equal(map.rank, 3);
@@ -404,12 +398,11 @@ static void maps_group_strides(void **state)
 }
 
 /* Columns in groups: the sizes come from B, or from D, in last_dims. */
-static void passes_ragged_n(void **state)
+TEST(passes_ragged_n)
 {
     struct fixture f =
         begin("fprop bf16 g=3 m=16 n=100 k=24 d=f32 ragged=n layout=nn", NULL);
 
-    (void)state;
     f.args.d.last_dims = f.args.b.last_dims;
     f.args.b.offsets = f.args.d.offsets = place(&f, 5);
     f.args.b.sizes_type = QUERN_I64;
@@ -438,13 +431,12 @@ static void passes_ragged_n(void **state)
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(args, f.args, change, quern_run(f.plan, &args, NULL), part)
 
-static void refuses_pointers(void **state)
+TEST(refuses_pointers)
 {
     struct fixture f = begin(WGRAD_TEXT, NULL);
     void *const *array = place(&f, 5);
     struct quern_args args;
 
-    (void)state;
     BREAK(args.d.pointers = array, "d.pointers and d.data are both given");
     BREAK((args.d.data = NULL,
            args.d.pointers = (void *)((char *)place(&f, 5) + 4)),
@@ -462,12 +454,11 @@ static void refuses_pointers(void **state)
     end(&f);
 }
 
-static void refuses_group_strides(void **state)
+TEST(refuses_group_strides)
 {
     struct fixture f = begin(WGRAD_TEXT, NULL);
     struct quern_args args;
 
-    (void)state;
     BREAK(args.a.group_stride = 6400,
           "a.group_stride is 6400: a has no group axis");
     BREAK(args.d.group_stride = 1532, "matrices of 64 x 24 overlap");
@@ -485,12 +476,11 @@ static void refuses_group_strides(void **state)
     end(&f);
 }
 
-static void refuses_sizes(void **state)
+TEST(refuses_sizes)
 {
     struct fixture f = begin(WGRAD_TEXT, NULL);
     struct quern_args args;
 
-    (void)state;
     BREAK(args.a.first_dims = NULL, "a.first_dims and a.offsets are NULL");
     BREAK(args.d.first_dims = args.a.first_dims, "d is not ragged");
     BREAK(args.d.last_dims = args.a.first_dims,
@@ -519,12 +509,11 @@ static void refuses_sizes(void **state)
     end(&f);
 }
 
-static void refuses_factors(void **state)
+TEST(refuses_factors)
 {
     struct fixture f = begin(WGRAD_TEXT, NULL);
     struct quern_args args;
 
-    (void)state;
     BREAK(args.alpha = place(&f, 5),
           "alpha is not NULL: the problem says alpha=1");
     BREAK(args.beta = place(&f, 5),
@@ -555,12 +544,11 @@ static void refuses_factors(void **state)
 }
 
 /* C is D, or it is not. */
-static void refuses_overlap(void **state)
+TEST(refuses_overlap)
 {
     struct fixture f = begin(WGRAD_TEXT " beta=any", NULL);
     struct quern_args args;
 
-    (void)state;
     BREAK((args.c = args.d, args.c.data = (char *)args.d.data + 96),
           "c.data overlaps d.data: C must be D itself");
     BREAK((args.c = args.d, args.c.stride = 28, args.c.bytes = ROOM),
@@ -580,18 +568,4 @@ static void refuses_overlap(void **state)
     args.c.data = args.a.data; /* both are only read */
     test_expect(quern_run(f.plan, &args, NULL), QUERN_OK, "");
     end(&f);
-}
-
-int test_args_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(chooses_by_epilogue),   TEST(says_what_it_has),
-        TEST(scales_with_nulls),     TEST(passes_factors),
-        TEST(maps_ragged_k),         TEST(maps_group_strides),
-        TEST(passes_ragged_n),       TEST(refuses_pointers),
-        TEST(refuses_group_strides), TEST(refuses_sizes),
-        TEST(refuses_factors),       TEST(refuses_overlap),
-    };
-
-    return cmocka_run_group_tests_name("args", tests, NULL, NULL);
 }

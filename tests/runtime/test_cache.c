@@ -33,13 +33,12 @@ static void write_file(const char *path, const char *text)
     fclose(file);
 }
 
-static void keeps_and_finds(void **state)
+TEST(keeps_and_finds)
 {
     struct qn_cache *cache = test_open_cache(test_cache);
     struct stat st;
     char key[QN_KEY_SIZE];
 
-    (void)state;
     assert_int_equal(qn_cache_writable(cache), 0);
     assert_string_equal(qn_cache_folder(cache, 0), test_cache);
     assert_null(qn_cache_folder(cache, 1));
@@ -148,7 +147,7 @@ static void huge_object(void)
         truncate(at("entries/" KEY("a") "/object"), (off_t)1 << 40), 0);
 }
 
-static void repairs_damage(void **state)
+TEST(repairs_damage)
 {
     static void (*const damages[])(void) = {
         truncate_object, extend_object,        flip_byte,    remove_object,
@@ -157,7 +156,6 @@ static void repairs_damage(void **state)
         huge_object,     folder_open_to_others};
     char command[600];
 
-    (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         struct qn_cache *cache = test_open_cache(test_cache);
 
@@ -177,14 +175,13 @@ static void repairs_damage(void **state)
     }
 }
 
-/* What a cache finds must be the caller's, from the folder down. */
-static void trusts_nobody(void **state)
+/* All files of a cache must be the caller's, from the folder down. */
+TEST(trusts_only_the_user)
 {
     static const char *const paths[] = {"", "entries", "index"};
     struct qn_cache *cache = test_open_cache(test_cache);
     char key[QN_KEY_SIZE];
 
-    (void)state;
     assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     qn_cache_index_store(cache, KEY("1"), KEY("a"));
     qn_cache_close(cache);
@@ -206,13 +203,12 @@ static void trusts_nobody(void **state)
     qn_cache_close(cache);
 }
 
-static void follows_no_link(void **state)
+TEST(follows_no_link)
 {
     struct qn_cache *cache;
     char real[512];
     struct stat st;
 
-    (void)state;
     snprintf(real, sizeof real, "%s/real", test_folder);
     assert_int_equal(mkdir(real, 0700), 0);
     assert_int_equal(symlink(real, test_cache), 0);
@@ -232,7 +228,7 @@ static void follows_no_link(void **state)
 }
 
 /* A planted index leads nowhere, or to an entry that is verified anyway. */
-static void distrusts_indexes(void **state)
+TEST(distrusts_indexes)
 {
     static const char *const texts[] = {"",
                                         "x",
@@ -243,7 +239,6 @@ static void distrusts_indexes(void **state)
     struct qn_cache *cache = test_open_cache(test_cache);
     char key[QN_KEY_SIZE];
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         write_file(at("index/" KEY("1")), texts[i]);
         chmod(at("index/" KEY("1")), 0600);
@@ -269,13 +264,12 @@ static int use_read_only(void)
     return !found ? 1 : kept ? 2 : !once ? 3 : 0;
 }
 
-static void reads_what_it_cannot_write(void **state)
+TEST(reads_what_it_cannot_write)
 {
     static const char *const parts[] = {"",     "entries", "index",
                                         "lock", "new",     "damaged"};
     struct qn_cache *cache = test_open_cache(test_cache);
 
-    (void)state;
     assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     qn_cache_close(cache);
     chmod(test_folder, 0755);
@@ -290,12 +284,11 @@ static void reads_what_it_cannot_write(void **state)
 }
 
 /* The first folder that may be written takes what is new. */
-static void reads_all_folders(void **state)
+TEST(reads_all_folders)
 {
     char second[300], list[700];
     struct qn_cache *cache;
 
-    (void)state;
     snprintf(second, sizeof second, "%s/second/deep", test_folder);
     cache = test_open_cache(second);
     assert_true(qn_cache_store(cache, KEY("a"), &test_item));
@@ -335,13 +328,12 @@ static int use_full_disk(void)
     return kept ? 1 : !said ? 2 : strstr(said + 1, "keeps nothing") ? 3 : 0;
 }
 
-static void survives_a_full_disk(void **state)
+TEST(survives_a_full_disk)
 {
     struct qn_cache *cache;
     int status;
     pid_t child;
 
-    (void)state;
     fflush(NULL);
     child = fork();
     if (child == 0)
@@ -366,12 +358,11 @@ static int collect(void *user, const struct qn_cache_entry *entry)
     return 0;
 }
 
-static void lists_entries(void **state)
+TEST(lists_entries)
 {
     struct qn_cache *cache = test_open_cache(test_cache);
     char text[500] = "";
 
-    (void)state;
     assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     assert_int_equal(qn_cache_each(cache, 1, collect, text), 0);
     assert_string_equal(text, "a k_test sm_90a 29 0;");
@@ -396,13 +387,12 @@ static void set_age(const char *path, int seconds)
     assert_int_equal(utime(path, &times), 0);
 }
 
-static void removes_what_was_not_used(void **state)
+TEST(removes_what_was_not_used)
 {
     struct qn_cache *cache = test_open_cache(test_cache);
     struct qn_cache_gc gc;
     char key[QN_KEY_SIZE];
 
-    (void)state;
     assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     assert_true(qn_cache_store(cache, KEY("b"), &test_item));
     assert_true(qn_cache_store(cache, KEY("c"), &test_item));
@@ -432,13 +422,12 @@ static void removes_what_was_not_used(void **state)
     qn_cache_close(cache);
 }
 
-static void sweeps_what_is_left_over(void **state)
+TEST(sweeps_what_is_left_over)
 {
     struct qn_cache *cache = test_open_cache(test_cache);
     struct qn_cache_gc gc;
     int lock;
 
-    (void)state;
     assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     assert_true(qn_cache_store(cache, KEY("b"), &test_item));
     flip_byte(); /* found only by verify */
@@ -447,9 +436,9 @@ static void sweeps_what_is_left_over(void **state)
     write_file(at("new/killed/source"), "half");
     set_age(at("new/killed"), 7200);
     mkdir(at("new/busy"), 0700);
-    write_file(at("lock/" KEY("c")), ""); /* of what was never kept */
+    write_file(at("lock/" KEY("c")), ""); /* of an entry that was never kept */
     set_age(at("lock/" KEY("c")), 7200);
-    /* whoever holds the lock is left alone */
+    /* the holder of the lock is not disturbed */
     lock = qn_cache_lock(cache, KEY("b"));
     assert_true(lock >= 0);
     assert_int_equal(qn_cache_gc(cache, 0, 0, &gc), QUERN_OK);
@@ -462,16 +451,15 @@ static void sweeps_what_is_left_over(void **state)
     qn_cache_close(cache);
 }
 
-/* gc may remove the file of a lock that another waits for: the one that waits
-   must not hold what nobody else sees. */
-static void locks_survive_removal(void **state)
+/* gc may remove the file of a lock that another waits for: the one that
+   waits must not hold a removed file. */
+TEST(locks_survive_removal)
 {
     struct qn_cache *cache = test_open_cache(test_cache);
     int lock = qn_cache_lock(cache, KEY("a"));
     pid_t child;
     int status;
 
-    (void)state;
     assert_true(lock >= 0);
     fflush(NULL);
     child = fork();
@@ -489,24 +477,4 @@ static void locks_survive_removal(void **state)
     waitpid(child, &status, 0);
     assert_int_equal(status, 0);
     qn_cache_close(cache);
-}
-
-int test_cache_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(keeps_and_finds),
-        TEST(repairs_damage),
-        TEST(trusts_nobody),
-        TEST(follows_no_link),
-        TEST(distrusts_indexes),
-        TEST(reads_what_it_cannot_write),
-        TEST(reads_all_folders),
-        TEST(survives_a_full_disk),
-        TEST(lists_entries),
-        TEST(removes_what_was_not_used),
-        TEST(sweeps_what_is_left_over),
-        TEST(locks_survive_removal),
-    };
-
-    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 /*
 ** test_calls.c: the cache when calls of the kernel fail, one after the other,
 ** when the process ends at any of them, and when the disk is full. A plan must
-** come out right each time, and what is left behind must be whole.
+** come out right each time, and what is left after must be whole.
 */
 #include "test.h"
 
@@ -56,15 +56,13 @@ static void fail_each(int warm)
     }
 }
 
-static void fails_each_call_cold(void **state)
+TEST(fails_each_call_cold)
 {
-    (void)state;
     fail_each(0);
 }
 
-static void fails_each_call_warm(void **state)
+TEST(fails_each_call_warm)
 {
-    (void)state;
     fail_each(1);
 }
 
@@ -86,11 +84,10 @@ static int kill_call(int n)
     return status != 0;
 }
 
-static void ends_at_each_call(void **state)
+TEST(ends_at_each_call)
 {
     int n = 0, more;
 
-    (void)state;
     do {
         more = kill_call(++n);
         check_after();
@@ -99,12 +96,11 @@ static void ends_at_each_call(void **state)
     assert_true(n > 30);
 }
 
-/* What is in the way of whoever comes later is none of theirs. */
-static void ends_at_each_call_while_repairing(void **state)
+/* A file that blocks later processes is not theirs. */
+TEST(ends_at_each_call_while_repairing)
 {
     int n = 0, more;
 
-    (void)state;
     do {
         assert_int_equal(test_plan_once(), QUERN_OK);
         test_shell("truncate -s 3 '%s'/entries/*/object");
@@ -129,11 +125,10 @@ static int fill_disk(int space)
     return left;
 }
 
-static void fills_the_disk(void **state)
+TEST(fills_the_disk)
 {
     int space = 0, left;
 
-    (void)state;
     do {
         left = fill_disk(space);
         if (test_count_files("entries") == 0)
@@ -147,15 +142,4 @@ static void fills_the_disk(void **state)
         space += 7;
     } while (left == 0);
     assert_true(space > 500);
-}
-
-int test_calls_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(fails_each_call_cold), TEST(fails_each_call_warm),
-        TEST(ends_at_each_call),    TEST(ends_at_each_call_while_repairing),
-        TEST(fills_the_disk),
-    };
-
-    return cmocka_run_group_tests_name("calls", tests, NULL, NULL);
 }

@@ -59,19 +59,17 @@ static void check_on(int backend)
     quern_close(ctx);
 }
 
-static void checks_the_gpu(void **state)
+TEST(checks_the_gpu)
 {
-    (void)state;
     check_on(QUERN_BACKEND_JIT);
 }
 
-static void checks_the_host(void **state)
+TEST(checks_the_host)
 {
-    (void)state;
     check_on(QUERN_BACKEND_HOST);
 }
 
-static void refuses_captures(void **state)
+TEST(refuses_captures)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, PROBLEM, NULL);
@@ -79,7 +77,6 @@ static void refuses_captures(void **state)
     struct quern_quantization q;
     struct quern_quantize_plan *cast;
 
-    (void)state;
     test_expect(
         quern_quantize_parse(ctx, "quantize group of=dy g=3 m=200 k=96", &q),
         QUERN_OK, "");
@@ -92,15 +89,4 @@ static void refuses_captures(void **state)
     quern_plan_free(plan);
     test_args_free(&args);
     quern_close(ctx);
-}
-
-int test_check_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(checks_the_gpu),
-        TEST(checks_the_host),
-        TEST(refuses_captures),
-    };
-
-    return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

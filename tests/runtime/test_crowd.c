@@ -67,9 +67,8 @@ static void check_after(int killed)
         fail_msg("%s", test_faults);
 }
 
-static void compiles_once(void **state)
+TEST(compiles_once)
 {
-    (void)state;
     setenv("FAKE_NVRTC_DELAY", "50", 1);
     run_crowd(0, 0);
     assert_int_equal(test_count("nvrtc compile"), 1);
@@ -77,9 +76,8 @@ static void compiles_once(void **state)
     assert_int_equal(test_count("nvrtc compile"), 1);
 }
 
-static void repairs_once(void **state)
+TEST(repairs_once)
 {
-    (void)state;
     assert_int_equal(test_plan_once(), QUERN_OK);
     test_shell("truncate -s 3 '%s'/entries/*/object");
     setenv("FAKE_NVRTC_DELAY", "50", 1);
@@ -89,9 +87,8 @@ static void repairs_once(void **state)
     check_after(0);
 }
 
-static void works_without_locks(void **state)
+TEST(works_without_locks)
 {
-    (void)state;
     test_system.no_locks = 1;
     setenv("FAKE_NVRTC_DELAY", "5", 1);
     run_crowd(0, 0);
@@ -109,12 +106,11 @@ static void works_without_locks(void **state)
 }
 
 /* Each that is killed may have been compiling. */
-static void survives_kills(void **state)
+TEST(survives_kills)
 {
     const char *soak = getenv("QUERN_SOAK");
     const time_t end = time(NULL) + (soak ? atol(soak) : 0);
 
-    (void)state;
     seed = soak ? (uint64_t)time(NULL) : 1;
     setenv("FAKE_NVRTC_DELAY", "5", 1);
     do
@@ -134,11 +130,10 @@ static void survives_kills(void **state)
 
 /* Two builds whose compilers differ have an entry each, or the first one's
    serves both. */
-static void serves_two_versions(void **state)
+TEST(serves_two_versions)
 {
     int compiles;
 
-    (void)state;
     setenv("FAKE_NVRTC_DELAY", "5", 1);
     two_versions = 1;
     run_crowd(0, 0);
@@ -152,12 +147,11 @@ static void serves_two_versions(void **state)
 /* ------------------------------------------------------------------- locks */
 
 /* Who is stopped with a lock in hand must not stop the others for ever. */
-static void gives_up_waiting(void **state)
+TEST(gives_up_waiting)
 {
     pid_t child;
     int status;
 
-    (void)state;
     setenv("FAKE_NVRTC_DELAY", "100000", 1);
     fflush(NULL);
     child = test_fork();
@@ -173,15 +167,4 @@ static void gives_up_waiting(void **state)
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
     assert_int_equal(test_verify(), 0);
-}
-
-int test_crowd_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(compiles_once),       TEST(repairs_once),
-        TEST(works_without_locks), TEST(survives_kills),
-        TEST(serves_two_versions), TEST(gives_up_waiting),
-    };
-
-    return cmocka_run_group_tests_name("crowd", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt.c: the backend cublaslt over a fake that computes from the
-** descriptors alone.
+** descriptors only.
 */
 #include "test_cublaslt.h"
 
@@ -61,7 +61,7 @@ void test_run_threads(struct test_thread *threads, int count)
     }
 }
 
-/* The first bytes behind the workspace. */
+/* The first bytes after the workspace. */
 static char *behind(const struct quern_plan *plan, const struct run *r)
 {
     struct quern_plan_info info;
@@ -104,7 +104,7 @@ static void try_form(struct quern_context *ctx, const struct form *f,
 }
 
 /* Layouts x ragged axes x types x scalars x gaps. */
-static void multiplies_every_form(void **state)
+TEST(multiplies_every_form)
 {
     static const struct {
         const char *recipe;
@@ -124,7 +124,6 @@ static void multiplies_every_form(void **state)
     struct quern_context *ctx = test_open();
     int forms = 0;
 
-    (void)state;
     for (int i = 0; i < 4 * 4 * 4 * 9 * 2; i++) {
         const int *scalar = scalars[i / 64 % 9];
         const struct form f = {
@@ -152,8 +151,8 @@ static void multiplies_every_form(void **state)
     quern_close(ctx);
 }
 
-/* What the fake takes, the real one must take, too: that needs no GPU. */
-static void agrees_with_the_real_one(void **state)
+/* The real library accepts what the fake accepts: needs no GPU. */
+TEST(agrees_with_the_real_one)
 {
     const int32_t operation = LT_OP_T, batch = 5, sms = 100;
     const int64_t step = 1000;
@@ -166,7 +165,6 @@ static void agrees_with_the_real_one(void **state)
     struct lt_layout layout;
     struct lt_preference preference;
 
-    (void)state;
     if (qn_cublaslt_open(NULL, getenv("CUDA_HOME"), &lt))
         TEST_SKIP("libcublasLt.so.12 or .13");
     assert_memory_equal(lt->version, "cublasLt 1", 10);
@@ -203,14 +201,4 @@ static void agrees_with_the_real_one(void **state)
               LT_R_16BF, 5, &sms, &sms, &sms);
 #undef TAKES
     qn_cublaslt_close(lt);
-}
-
-int test_cublaslt_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(multiplies_every_form),
-        TEST(agrees_with_the_real_one),
-    };
-
-    return cmocka_run_group_tests_name("cublaslt", tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ extern const struct quern_plan_options test_options; /* the backend */
 /* fprop bf16 tn, ragged over m. */
 extern const struct form test_plain;
 
-/* Small whole numbers everywhere, and the arguments of a run on them. */
+/* Small whole values everywhere, and the arguments of a run on them. */
 void test_prepare(struct quern_context *ctx, const struct form *f,
                   struct run *r);
 

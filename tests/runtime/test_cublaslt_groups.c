@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt_groups.c: groups in one call of cuBLASLt, where it has that.
-** Their numbers are compared in test_cublaslt.c.
+** Their values are compared in test_cublaslt.c.
 */
 #include "test_cublaslt.h"
 
@@ -39,14 +39,13 @@ static size_t workspace_of(const struct quern_plan *plan)
 
 /* One launch that brings the arrays, one product; nothing is allocated, and
    the second run knows the algorithm. */
-static void multiplies_once(void **state)
+TEST(multiplies_once)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
     struct run r;
     int stream, found;
 
-    (void)state;
     plan = make_plan(ctx, &test_plain, 0, &r);
     assert_string_equal(name_of(plan), "cublasLt 13.1.2, grouped");
     assert_int_equal(workspace_of(plan), (32 << 20) + 256 + 256 + 512 + 256);
@@ -73,14 +72,13 @@ static void multiplies_once(void **state)
 }
 
 /* All groups empty: nothing to write, nothing to multiply. */
-static void multiplies_nothing(void **state)
+TEST(multiplies_nothing)
 {
     static const int64_t none[GROUPS];
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &test_plain, 0, &r);
     r.args.host_sizes = none;
     test_cuda->launches = test_cublaslt->products = 0;
@@ -92,7 +90,7 @@ static void multiplies_nothing(void **state)
 }
 
 /* More words than one launch carries. */
-static void many_groups_take_several_launches(void **state)
+TEST(many_groups_take_several_launches)
 {
     static const char text[] = "fprop bf16 g=200 m=400 n=5 k=7";
     static int64_t sizes[200];
@@ -100,7 +98,6 @@ static void many_groups_take_several_launches(void **state)
     struct quern_args args = test_args(ctx, text);
     struct quern_plan *plan;
 
-    (void)state;
     test_cublaslt->groups = 1;
     plan = test_plan(ctx, text, &test_options);
     for (int i = 0; i < 200; i++)
@@ -122,14 +119,13 @@ static void many_groups_take_several_launches(void **state)
 }
 
 /* Who asks for streams gets them; one alpha for each group goes one by one. */
-static void else_goes_one_by_one(void **state)
+TEST(else_goes_one_by_one)
 {
     struct quern_context *ctx = test_open();
     struct form f = test_plain;
     struct quern_plan *plan;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &f, 2, &r);
     assert_string_equal(name_of(plan), "cublasLt 13.1.2");
     quern_plan_free(plan);
@@ -150,14 +146,13 @@ static void else_goes_one_by_one(void **state)
 }
 
 /* Sizes, and so what they are written as, would be frozen. */
-static void captures_fixed_sizes_alone(void **state)
+TEST(captures_only_fixed_sizes)
 {
     struct quern_context *ctx = test_open();
     struct form f = test_plain;
     struct quern_plan *plan;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &f, 0, &r);
     test_cuda->capture_status = 1;
     test_cuda->launches = 0;
@@ -175,14 +170,13 @@ static void captures_fixed_sizes_alone(void **state)
     quern_close(ctx);
 }
 
-static void says_so(void **state)
+TEST(says_so)
 {
     struct quern_context *ctx = test_open();
     struct quern_problem p =
         test_problem(ctx, "fprop bf16 g=8 m=1000 n=512 k=256");
     char *text;
 
-    (void)state;
     test_cublaslt->groups = 1;
     test_expect(quern_why(ctx, &p, &test_options, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "> cublasLt 13.1.2, grouped"));
@@ -196,15 +190,14 @@ static void says_so(void **state)
     quern_close(ctx);
 }
 
-/* Whatever call fails, the run says so or the plan does without. */
-static void every_call_fails_once(void **state)
+/* If a call fails, the run says so or the plan does without. */
+TEST(every_call_fails_once)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
     struct run r;
     int calls;
 
-    (void)state;
     plan = make_plan(ctx, &test_plain, 0, &r);
     test_cublaslt->calls = 0;
     test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
@@ -227,19 +220,4 @@ static void every_call_fails_once(void **state)
     test_cuda->fail_at = 0;
     quern_plan_free(plan);
     quern_close(ctx);
-}
-
-int test_cublaslt_groups_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(multiplies_once),
-        TEST(multiplies_nothing),
-        TEST(many_groups_take_several_launches),
-        TEST(else_goes_one_by_one),
-        TEST(captures_fixed_sizes_alone),
-        TEST(says_so),
-        TEST(every_call_fails_once),
-    };
-
-    return cmocka_run_group_tests_name("cublaslt groups", tests, NULL, NULL);
 }

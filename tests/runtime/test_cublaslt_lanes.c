@@ -42,7 +42,7 @@ static int on_callers(void)
     return bits;
 }
 
-static void states_its_streams(void **state)
+TEST(states_its_streams)
 {
     struct quern_plan_options bad = {.backend = QUERN_BACKEND_CUBLASLT};
     struct quern_context *ctx = test_open();
@@ -51,7 +51,6 @@ static void states_its_streams(void **state)
     struct run r;
     char *text;
 
-    (void)state;
     plan = make_plan(ctx, &r);
     quern_plan_info(plan, &info);
     assert_int_equal(info.streams, STREAMS);
@@ -92,8 +91,8 @@ static void expect_order(int i, char what, const void *stream,
         assert_ptr_equal(test_cuda->order[i].event, event);
 }
 
-/* Behind the caller's stream before, and before what comes behind it. */
-static void forks_and_joins(void **state)
+/* After the caller's stream before, and before what comes after it. */
+TEST(forks_and_joins)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
@@ -102,10 +101,9 @@ static void forks_and_joins(void **state)
     const struct fake_order *order = test_cuda->order;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &r);
     run_once(plan, &r);
-    /* 3 rows, 1, 7, and 4 behind the 1 */
+    /* 3 rows, 1, 7, and 4 after the 1 */
     assert_int_equal(on_callers(), 1);
     assert_ptr_not_equal(streams[1], streams[2]);
     assert_ptr_equal(streams[3], streams[1]);
@@ -129,14 +127,13 @@ static void forks_and_joins(void **state)
 }
 
 /* A stream is a capture's until that ends, even when it is joined. */
-static void stays_out_of_captures(void **state)
+TEST(stays_out_of_captures)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
     void *lane;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &r);
     run_once(plan, &r);
     lane = test_cublaslt->streams[1];
@@ -160,7 +157,7 @@ static void stays_out_of_captures(void **state)
 }
 
 /* Threads share a plan's streams, each with memory of its own. */
-static void serves_threads(void **state)
+TEST(serves_threads)
 {
     static float d[3][ELEMENTS];
     struct quern_context *ctx = test_open();
@@ -168,7 +165,6 @@ static void serves_threads(void **state)
     struct quern_plan *plan;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &r);
     run_once(plan, &r);
     for (int i = 0; i < 3; i++) {
@@ -187,15 +183,14 @@ static void serves_threads(void **state)
     quern_close(ctx);
 }
 
-/* What is forked is joined, whichever call fails. */
-static void joins_after_errors(void **state)
+/* Forked streams are joined, whichever call fails. */
+TEST(joins_after_errors)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
     int last = 0;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &r);
     test_cublaslt->fail_status = 999;
     for (int n = 1;; n++) {
@@ -221,15 +216,4 @@ static void joins_after_errors(void **state)
     assert_true(last > 20);
     quern_plan_free(plan);
     quern_close(ctx);
-}
-
-int test_cublaslt_lanes_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(states_its_streams),    TEST(forks_and_joins),
-        TEST(stays_out_of_captures), TEST(serves_threads),
-        TEST(joins_after_errors),
-    };
-
-    return cmocka_run_group_tests_name("cublaslt lanes", tests, NULL, NULL);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_cublaslt_scaled.c: FP8 copies with their scales through the backend
-** cublaslt, over a fake that computes from the descriptors alone. What is
-** expected follows from what quern.h says of copies: rows padded with zeros,
-** groups of a columnwise tensor at multiples of 128, scales by rows or by
-** groups.
+** cublaslt, over a fake that computes from the descriptors only. Expected
+** results follow quern.h on copies: rows padded with zeros, groups of a
+** columnwise tensor at multiples of 128, scales by rows or by groups.
 **
 ** Values are small and scales powers of two, so all sums are exact.
 */
@@ -15,7 +14,6 @@
 #include "product/plan.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum {
     GROUPS = 5,
@@ -47,7 +45,7 @@ static const int64_t long_sizes[GROUPS] = {130, 0, 1, 7, 260};
     }
 
 #define OF(span) FP32(span), FP32(span), FP32(span)
-/* As they lie without tiles. */
+/* As they are without tiles. */
 #define PLAIN                                                                  \
     {                                                                          \
         .type = QUERN_E8M0, .span = QN_SPAN_BLOCK, .rows = 1, .k = 32,         \
@@ -101,7 +99,7 @@ static float value_of(unsigned char byte, int mantissa)
            (float)(1 << (exponent - (mantissa == 3 ? 7 : 15) + 1)) / 2;
 }
 
-/* Rows of `columns` values and zeros up to `pitch`; NaN behind them all. */
+/* Rows of `columns` values and zeros up to `pitch`; NaN after them all. */
 static void fill_rows(unsigned char *at, int rows, int columns, int pitch,
                       int mantissa, unsigned seed)
 {
@@ -111,7 +109,7 @@ static void fill_rows(unsigned char *at, int rows, int columns, int pitch,
             at[i * pitch + j] = j < columns ? draw(&seed, mantissa) : 0;
 }
 
-/* Columns of a columnwise tensor: groups at multiples of 128, zeros behind
+/* Columns of a columnwise tensor: groups at multiples of 128, zeros after
    each. */
 static void fill_columns(unsigned char *at, const int64_t *lengths, int rows,
                          int pitch, int mantissa, unsigned seed)
@@ -264,8 +262,8 @@ static void check_wgrad(const char *recipe)
     quern_close(ctx);
 }
 
-/* Where a scale lies, from the definition: of `row` of a group's matrix of
-   `columns` scales a row, or of `rows` in all. */
+/* The position of a scale, from the definition: of `row` of a group's matrix
+   of `columns` scales a row, or of `rows` in all. */
 static int in_line(int row, int k, int rows)
 {
     return k / 128 * rows + row;
@@ -387,9 +385,8 @@ static void check_wide_wgrad(const char *recipe)
     quern_close(ctx);
 }
 
-static void scales_by_blocks(void **state)
+TEST(scales_by_blocks)
 {
-    (void)state;
     check_wide_fprop("in_blocks", 0, 1);
     assert_int_equal(test_cublaslt->modes[0], LT_SCALE_BLOCK_128);
     assert_int_equal(test_cublaslt->modes[1], LT_SCALE_VECTOR_128);
@@ -400,9 +397,8 @@ static void scales_by_blocks(void **state)
 }
 
 /* No GPU of ours has them; the fake does as NVIDIA's manual says. */
-static void scales_by_tiles(void **state)
+TEST(scales_by_tiles)
 {
-    (void)state;
     test_cuda->major = 10;
     check_wide_fprop("in_tiles", 1, 1);
     assert_int_equal(test_cublaslt->modes[0], LT_SCALE_VECTOR_32);
@@ -410,23 +406,20 @@ static void scales_by_tiles(void **state)
     test_cuda->major = 9;
 }
 
-static void scales_by_groups(void **state)
+TEST(scales_by_groups)
 {
-    (void)state;
     check_fprop("of_groups");
     check_wgrad("of_groups");
 }
 
-static void scales_by_rows(void **state)
+TEST(scales_by_rows)
 {
-    (void)state;
     check_fprop("of_rows");
     check_wgrad("of_rows");
 }
 
-static void scales_by_tensors(void **state)
+TEST(scales_by_tensors)
 {
-    (void)state;
     check_fprop("of_tensors");
     check_wgrad("of_tensors");
 }
@@ -446,8 +439,8 @@ static void expect_refusal(struct quern_context *ctx, const char *text,
     quern_free(why);
 }
 
-/* What runs says what scales; what does not says why. */
-static void says_what_scales(void **state)
+/* A plan that runs names its scales; one that does not says why. */
+TEST(says_what_scales)
 {
     const struct quern_plan_options options = {.backend =
                                                    QUERN_BACKEND_CUBLASLT};
@@ -455,7 +448,6 @@ static void says_what_scales(void **state)
     struct quern_plan_info info;
     struct quern_plan *plan;
 
-    (void)state;
     plan = test_plan(ctx, "fprop of_rows g=2 m=8 n=16 k=16", &options);
     quern_plan_info(plan, &info);
     assert_string_equal(info.kernel, "cublasLt 13.1.2, FP8 scaled by rows");
@@ -483,23 +475,13 @@ static void says_what_scales(void **state)
     test_cuda->major = 10;
     ctx = test_open_with(&registry);
     expect_refusal(ctx, "fprop in_blocks g=2 m=8 n=16 k=16",
-                   "of blocks, fp32, on Hopper alone, this GPU is sm_100");
+                   "of blocks, fp32, only on Hopper, this GPU is sm_100");
     test_cuda->major = 9;
     expect_refusal(ctx, "fprop in_tiles g=2 m=8 n=16 k=32",
-                   "of blocks, e8m0, on Blackwell and later GPUs alone, this "
+                   "of blocks, e8m0, only on Blackwell and later GPUs, this "
                    "GPU is sm_90");
     expect_refusal(ctx, "wgrad in_blocks g=2 m=18 n=16 k=128",
                    "scales of blocks where m is a multiple of 4, here it is "
                    "18");
     quern_close(ctx);
-}
-
-int test_cublaslt_scaled_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(scales_by_groups), TEST(scales_by_rows),  TEST(scales_by_tensors),
-        TEST(scales_by_blocks), TEST(scales_by_tiles), TEST(says_what_scales),
-    };
-
-    return cmocka_run_group_tests_name("cublaslt_scaled", tests, NULL, NULL);
 }

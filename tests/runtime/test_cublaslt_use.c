@@ -22,7 +22,7 @@ static struct quern_plan *make_plan(struct quern_context *ctx,
     return plan;
 }
 
-static void describes_itself(void **state)
+TEST(describes_itself)
 {
     struct quern_context *ctx = test_open();
     struct form f = test_plain;
@@ -30,7 +30,6 @@ static void describes_itself(void **state)
     struct quern_plan *plan;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &f, &r);
     quern_plan_info(plan, &info);
     assert_string_equal(info.kernel, "cublasLt 13.1.2");
@@ -55,14 +54,13 @@ static void describes_itself(void **state)
 }
 
 /* One size for all: a single call. */
-static void batches_uniform_groups(void **state)
+TEST(batches_uniform_groups)
 {
     struct quern_context *ctx = test_open();
     struct form f = test_plain;
     struct quern_plan *plan;
     struct run r;
 
-    (void)state;
     f.ragged = QUERN_AXIS_NONE;
     plan = make_plan(ctx, &f, &r);
     test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
@@ -85,7 +83,7 @@ static void batches_uniform_groups(void **state)
 }
 
 /* Rows that start anywhere are said to, so that no algorithm trips. */
-static void states_alignments(void **state)
+TEST(states_alignments)
 {
     struct quern_context *ctx = test_open();
     struct form f = test_plain;
@@ -93,7 +91,6 @@ static void states_alignments(void **state)
     int stream;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &f, &r); /* the last group: row 11 of 7 and of 5 */
     test_expect(quern_run(plan, &r.args, &stream), QUERN_OK, "");
     assert_ptr_equal(test_cublaslt->stream, &stream);
@@ -106,14 +103,13 @@ static void states_alignments(void **state)
 }
 
 /* Nothing is looked for twice, nothing is allocated. */
-static void remembers_algorithms(void **state)
+TEST(remembers_algorithms)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
     struct run r;
     int found;
 
-    (void)state;
     plan = make_plan(ctx, &test_plain, &r);
     test_cublaslt->heuristics = 0;
     test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
@@ -132,7 +128,7 @@ static void remembers_algorithms(void **state)
 }
 
 /* The table is bounded: more sizes than it holds are still right. */
-static void forgets_algorithms(void **state)
+TEST(forgets_algorithms)
 {
     static const char text[] = "fprop bf16 g=3 m=2000 n=5 k=1";
     struct quern_context *ctx = test_open();
@@ -140,7 +136,6 @@ static void forgets_algorithms(void **state)
     struct quern_plan *plan = test_plan(ctx, text, &test_options);
     int64_t changing[3];
 
-    (void)state;
     free((void *)(uintptr_t)args.a.first_dims);
     args.a.first_dims = NULL;
     free(args.workspace);
@@ -161,7 +156,7 @@ static void forgets_algorithms(void **state)
     quern_close(ctx);
 }
 
-static void targets_fewer_multiprocessors(void **state)
+TEST(targets_fewer_multiprocessors)
 {
     const struct quern_plan_options some = {.backend = QUERN_BACKEND_CUBLASLT,
                                             .sms = 100};
@@ -169,7 +164,6 @@ static void targets_fewer_multiprocessors(void **state)
     struct quern_plan *plan;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &test_plain, &r);
     test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
     assert_int_equal(test_cublaslt->sms, 0);
@@ -182,14 +176,13 @@ static void targets_fewer_multiprocessors(void **state)
 }
 
 /* A group past the end would write outside: nothing is queued at all. */
-static void refuses_bad_sizes(void **state)
+TEST(refuses_bad_sizes)
 {
     int64_t bad[GROUPS];
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &test_plain, &r);
     r.args.host_sizes = bad;
 #define SIZES(part, ...)                                                       \
@@ -209,7 +202,7 @@ static void refuses_bad_sizes(void **state)
     quern_close(ctx);
 }
 
-static void refuses_what_lies_on_the_device(void **state)
+TEST(refuses_sizes_on_the_device)
 {
     struct quern_context *ctx = test_open();
     struct form uniform = test_plain;
@@ -217,7 +210,6 @@ static void refuses_what_lies_on_the_device(void **state)
     struct run r;
     struct quern_args good;
 
-    (void)state;
     plan = make_plan(ctx, &test_plain, &r);
     good = r.args;
 #define BREAK(change, part)                                                    \
@@ -246,7 +238,7 @@ static void refuses_what_lies_on_the_device(void **state)
 
 /* Kernels take sizes on the host only where the problem says so, and are the
    other backends'. */
-static void refuses_to_be_mixed(void **state)
+TEST(refuses_to_be_mixed)
 {
     static const char text[] = "fprop bf16 g=8 m=1000 n=512 k=256";
     const struct quern_plan_options named = {.backend = QUERN_BACKEND_CUBLASLT,
@@ -256,7 +248,6 @@ static void refuses_to_be_mixed(void **state)
     struct quern_args args = test_args(ctx, text);
     struct quern_plan *plan = test_plan(ctx, text, NULL);
 
-    (void)state;
     args.host_sizes = exact_sizes;
     test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL,
                 "host_sizes is not NULL: the problem says sizes=device; "
@@ -272,14 +263,13 @@ static void refuses_to_be_mixed(void **state)
     quern_close(ctx);
 }
 
-static void refuses_to_freeze_sizes(void **state)
+TEST(refuses_to_freeze_sizes)
 {
     struct quern_context *ctx = test_open();
     struct form uniform = test_plain;
     struct quern_plan *plan;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &test_plain, &r);
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
     test_expect(quern_run(plan, &r.args, NULL), QUERN_ECAPTURE,
@@ -318,9 +308,8 @@ static void expect_missing(const char *part)
     quern_close(ctx);
 }
 
-static void reports_a_missing_library(void **state)
+TEST(reports_a_missing_library)
 {
-    (void)state;
     setenv("QUERN_CUBLASLT", "/nonexistent/libcublasLt.so", 1);
     expect_missing("QUERN_CUBLASLT: /nonexistent/libcublasLt.so");
     setenv("QUERN_CUBLASLT", getenv("QUERN_CUDA"), 1);
@@ -328,11 +317,10 @@ static void reports_a_missing_library(void **state)
 }
 
 /* A machine has the library, or the message says where it was looked for. */
-static void finds_it_or_says_where(void **state)
+TEST(finds_it_or_says_where)
 {
     struct qn_cublaslt *lt;
 
-    (void)state;
     unsetenv("QUERN_CUBLASLT");
     if (qn_cublaslt_open(NULL, getenv("CUDA_HOME"), &lt) == QUERN_OK) {
         assert_memory_equal(lt->version, "cublasLt 1", 10);
@@ -341,16 +329,15 @@ static void finds_it_or_says_where(void **state)
     }
     expect_missing("no libcublasLt.so.13, .12 or plain .so on the loader's "
                    "path, in $CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
-                   "../cublas beside libquern; set QUERN_CUBLASLT");
+                   "../cublas next to libquern; set QUERN_CUBLASLT");
 }
 
-static void reports_no_algorithm(void **state)
+TEST(reports_no_algorithm)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &test_plain, &r);
     test_cublaslt->no_algorithm = 1;
     test_expect(quern_run(plan, &r.args, NULL), QUERN_ENOKERNEL,
@@ -360,13 +347,12 @@ static void reports_no_algorithm(void **state)
     quern_close(ctx);
 }
 
-static void explains_itself(void **state)
+TEST(explains_itself)
 {
     struct quern_context *ctx = test_open();
     struct run r;
     char *text;
 
-    (void)state;
     test_prepare(ctx, &test_plain, &r);
     test_expect(quern_why(ctx, &r.p, &test_options, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "backend cublaslt, 132 multiprocessors"));
@@ -383,14 +369,13 @@ static void explains_itself(void **state)
 }
 
 /* The thread's own context comes back, in runs and when a plan is freed. */
-static void stays_in_the_plans_context(void **state)
+TEST(stays_in_the_plans_context)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
     struct run r;
     int mine;
 
-    (void)state;
     test_cuda->current = &mine;
     plan = make_plan(ctx, &test_plain, &r);
     test_cuda->current = NULL;
@@ -403,14 +388,13 @@ static void stays_in_the_plans_context(void **state)
 }
 
 /* One plan, several threads, each with a D and a workspace of its own. */
-static void serves_threads(void **state)
+TEST(serves_threads)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan;
     struct test_thread threads[3];
     struct run r;
 
-    (void)state;
     plan = make_plan(ctx, &test_plain, &r);
     for (int i = 0; i < 3; i++) {
         struct test_thread *t = &threads[i];
@@ -467,11 +451,10 @@ static int use_all(void)
     return code;
 }
 
-static void fails_each_call(void **state)
+TEST(fails_each_call)
 {
     int last = 0;
 
-    (void)state;
     test_cublaslt->fail_status = 999;
     for (int n = 1;; n++) {
         int code;
@@ -488,18 +471,17 @@ static void fails_each_call(void **state)
         }
         last = n;
         if (!strcmp(test_cublaslt->failed, "cublasLtDestroy"))
-            continue; /* nobody is told */
+            continue; /* without a message */
         test_expect(code, QUERN_ECUDA, test_cublaslt->failed);
         test_expect(code, QUERN_ECUDA, "the test's error (cuBLAS status 999)");
     }
     assert_true(last > 100);
 }
 
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
     int last = 0;
 
-    (void)state;
     test_cuda->fail_code = 999;
     for (int n = 1;; n++) {
         int code;
@@ -523,11 +505,10 @@ static void fails_each_driver_call(void **state)
     assert_true(last > 20);
 }
 
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
     int last = 0;
 
-    (void)state;
     for (int n = 1;; n++) {
         struct quern_context *ctx;
         struct quern_problem p;
@@ -553,31 +534,4 @@ static void fails_each_allocation(void **state)
         test_expect(code, QUERN_ENOMEM, "host memory ran out");
     }
     assert_true(last > 5);
-}
-
-int test_cublaslt_use_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(describes_itself),
-        TEST(batches_uniform_groups),
-        TEST(states_alignments),
-        TEST(remembers_algorithms),
-        TEST(forgets_algorithms),
-        TEST(targets_fewer_multiprocessors),
-        TEST(refuses_bad_sizes),
-        TEST(refuses_what_lies_on_the_device),
-        TEST(refuses_to_be_mixed),
-        TEST(refuses_to_freeze_sizes),
-        TEST(reports_a_missing_library),
-        TEST(finds_it_or_says_where),
-        TEST(reports_no_algorithm),
-        TEST(explains_itself),
-        TEST(stays_in_the_plans_context),
-        TEST(serves_threads),
-        TEST(fails_each_call),
-        TEST(fails_each_driver_call),
-        TEST(fails_each_allocation),
-    };
-
-    return cmocka_run_group_tests_name("cublaslt use", tests, NULL, NULL);
 }

@@ -10,12 +10,11 @@
 
 /* -------------------------------------------------------------------- order */
 
-static void dequantizes_then_multiplies(void **state)
+TEST(dequantizes_then_multiplies)
 {
     struct fixture f = begin("fprop blocks g=3 m=40 n=64 k=96 dequantize=pass");
     int flag = 0;
 
-    (void)state;
     assert_string_equal(f.info.kernel, "fprop");
     f.args.noop = &flag;
     test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
@@ -43,90 +42,14 @@ static void dequantizes_then_multiplies(void **state)
     end(&f);
 }
 
-/* Weights that were quantized the other way round lie as they did before. */
-static void turns_columns_back(void **state)
-{
-    struct fixture f = begin("dgrad blocks g=3 m=40 n=64 k=96 dequantize=pass");
-
-    (void)state;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_null(param(1, ROW));
-    assert_ptr_equal(param(1, COLUMN), f.args.b.data);
-    assert_ptr_equal(param(2, B), param(1, OUT));
-    LAUNCHED("blocks_dy", "blocks_w", "dgrad");
-    end(&f);
-}
-
-/* Tokens that are summed stay where the copies have them, so their groups get
-   other sizes, and whole blocks. */
-static void sums_whole_blocks(void **state)
-{
-    struct fixture f =
-        begin("wgrad blocks g=3 m=64 n=96 k=300 dequantize=pass");
-    const char *sizes;
-
-    (void)state;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    sizes = param(0, PLACE);
-    in_scratch(&f, sizes, 7 * 4);
-    assert_ptr_equal(param(0, SIZES), f.args.a.last_dims);
-    assert_null(param(0, FACTORS));
-    for (int i = 1; i < 3; i++) {
-        assert_null(param(i, ROW));
-        assert_int_equal((int)(uintptr_t)param(i, ALIGN), 32);
-        assert_ptr_equal(param(i, FIRST_DIMS), f.args.a.last_dims);
-    }
-    in_scratch(&f, param(1, OUT), 5 * 128 * 64 * 2);
-    in_scratch(&f, param(2, OUT), 5 * 128 * 96 * 2);
-    assert_ptr_equal(param(3, LENGTHS), sizes);
-    assert_ptr_equal(param(3, OFFSETS), sizes + 3 * 4);
-    LAUNCHED("blocks_factors", "blocks_dy", "blocks_x", "wgrad");
-    end(&f);
-}
-
-/* Scales of a second level are factors of the product. */
-static void multiplies_by_second_levels(void **state)
-{
-    static const char *const texts[] = {
-        "fprop levels g=3 m=40 n=64 k=96 dequantize=pass",
-        "fprop levels g=3 m=40 n=64 k=96 alpha=any beta=any dequantize=pass"};
-    const float alpha[3] = {1, 2, 3}, beta[3] = {4, 5, 6};
-
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        struct fixture f = begin(texts[i]);
-        const char *factors;
-
-        if (i) {
-            f.args.alpha = alpha;
-            f.args.beta = beta;
-            f.args.scalars = 3;
-            f.args.c.data = f.args.d.data;
-        }
-        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-        factors = param(0, FACTORS);
-        in_scratch(&f, factors, 6 * 4);
-        assert_ptr_equal(param(0, A_GLOBAL), f.args.a.global);
-        assert_ptr_equal(param(0, B_GLOBAL), f.args.b.global);
-        assert_ptr_equal(param(0, GIVEN), i ? alpha : NULL);
-        assert_ptr_equal(param(0, GIVEN_BETA), i ? beta : NULL);
-        assert_null(param(0, PLACE));
-        assert_ptr_equal(param(3, ALPHA), factors);
-        assert_ptr_equal(param(3, BETA), i ? factors + 3 * 4 : NULL);
-        LAUNCHED("levels_factors", "levels_x", "levels_w", "fprop_scale");
-        end(&f);
-    }
-}
-
-/* What is bf16 already is read where it lies. */
-static void leaves_bf16_alone(void **state)
+/* bf16 operands are read directly. */
+TEST(reads_bf16_directly)
 {
     struct fixture f =
         begin("fprop weights g=3 m=40 n=64 k=96 dequantize=pass");
     struct fixture g =
         begin("dgrad weights g=3 m=40 n=64 k=96 dequantize=pass");
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(1, A), f.args.a.data);
     assert_ptr_equal(param(1, B), param(0, OUT));
@@ -139,13 +62,12 @@ static void leaves_bf16_alone(void **state)
 }
 
 /* One small launch brings them, and all the others read them there. */
-static void takes_host_sizes(void **state)
+TEST(takes_host_sizes)
 {
     static const int64_t good[] = {20, 0, 20}, bad[] = {20, -1, 0};
     struct fixture f =
         begin("fprop blocks g=3 m=40 n=64 k=96 sizes=host dequantize=pass");
 
-    (void)state;
     f.args.a.first_dims = NULL;
     f.args.host_sizes = bad;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
@@ -161,9 +83,9 @@ static void takes_host_sizes(void **state)
     end(&f);
 }
 
-/* Fewer rows than planned lie closer together, in copies and in what they
+/* Fewer rows than planned are closer together, in copies and in what they
    become. */
-static void fits_fewer_rows(void **state)
+TEST(fits_fewer_rows)
 {
     struct fixture f =
         begin("wgrad blocks g=3 m=64 n=96 k=1000 dequantize=pass");
@@ -172,7 +94,6 @@ static void fits_fewer_rows(void **state)
     struct quern_description need;
     const void *most, *less;
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     most = param(2, OUT);
     test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
@@ -192,11 +113,9 @@ static void fits_fewer_rows(void **state)
 
 /* ------------------------------------------------------------------- rules */
 
-static void refuses(void **state)
+TEST(refuses)
 {
-    static const struct {
-        const char *text, *says;
-    } rows[] = {
+    static const struct refusal rows[] = {
         {"fprop bf16 g=3 m=40 n=64 k=96", "no operand has scales"},
         {"fprop sums g=3 m=40 n=64 k=128", "factors of sums, not of values"},
         {"fprop halves g=3 m=40 n=64 k=96", "and must be bf16"},
@@ -209,12 +128,7 @@ static void refuses(void **state)
     struct quern_problem p;
     char text[160];
 
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "%s dequantize=pass", rows[i].text);
-        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
-                    rows[i].says);
-    }
+    refuse_lines(ctx, rows, sizeof rows / sizeof *rows, "pass");
     test_expect(quern_problem_parse(
                     ctx, "fprop blocks g=1 m=1 n=8 k=8 dequantize=pas", &p),
                 QUERN_EINVAL, "did you mean 'pass'?");
@@ -226,8 +140,8 @@ static void refuses(void **state)
     quern_close(ctx);
 }
 
-/* Of options, and of what is not there. */
-static void refuses_options(void **state)
+/* Options, and missing kernels. */
+TEST(refuses_options)
 {
     const struct quern_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
     const struct quern_plan_options inside = {.backend = QUERN_BACKEND_AOT,
@@ -241,7 +155,6 @@ static void refuses_options(void **state)
     struct quern_plan_info info;
     struct quern_plan *plan;
 
-    (void)state;
     test_expect(quern_plan(ctx, &p, &loop, &plan), QUERN_EINVAL,
                 "the cublaslt backend multiplies copies as they are");
     test_expect(quern_plan(ctx, &p, &inside, &plan), QUERN_ENOKERNEL,
@@ -261,12 +174,11 @@ static void refuses_options(void **state)
 }
 
 /* Arguments are those of the problem, and are named so. */
-static void names_arguments(void **state)
+TEST(names_arguments)
 {
     struct fixture f = begin("fprop levels g=3 m=40 n=64 k=96 dequantize=pass");
     struct quern_args a = f.args;
 
-    (void)state;
     a.b.global = NULL;
     test_expect(quern_run(f.plan, &a, NULL), QUERN_EINVAL, "b.global is NULL");
     a = f.args;
@@ -284,8 +196,8 @@ static void names_arguments(void **state)
 #define LARGE "fprop blocks g=8 m=32768 n=4096 k=7168"
 #define SMALL "fprop blocks g=8 m=64 n=4096 k=7168"
 
-/* Many rows for each weight: worth it. Whoever names a kernel has chosen. */
-static void model_decides(void **state)
+/* Many rows for each weight: worth it. Naming a kernel is a choice. */
+TEST(model_decides)
 {
     static const struct decision rows[] = {
         {LARGE, NULL, "fprop", "dequantize=pass: pass "},
@@ -297,7 +209,6 @@ static void model_decides(void **state)
     };
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int ahead = !strcmp(rows[i].runs, "fprop");
         struct quern_plan_info info;
@@ -310,10 +221,10 @@ static void model_decides(void **state)
     quern_close(ctx);
 }
 
-/* What nobody asked for is given up where its kernels are not linked. */
-static void falls_back(void **state)
+/* A strategy that was not asked for is dropped if its kernels are not
+   linked. */
+TEST(falls_back)
 {
-    (void)state;
     assert_int_equal(fall_back("blocks_x", LARGE, "blocks_mainloop",
                                QUERN_DEQUANTIZE_PASS, "in the expansion of A"),
                      256);
@@ -321,18 +232,16 @@ static void falls_back(void **state)
 
 /* ---------------------------------------------------------------- failures */
 
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
-    (void)state;
     fail_driver_calls("wgrad levels g=3 m=64 n=96 k=300 dequantize=pass", 4);
 }
 
 /* The same of a plan, which has four modules and leaves none. */
-static void plans_fail_cleanly(void **state)
+TEST(plans_fail_cleanly)
 {
     int n = 0, code;
 
-    (void)state;
     do {
         struct quern_context *ctx = test_open_with(&registry);
         struct quern_problem p = test_problem(
@@ -354,9 +263,9 @@ static void plans_fail_cleanly(void **state)
     assert_true(n > 12);
 }
 
-/* A program with linked kernels alone takes what these can do, though the model
-   would dequantize ahead by kernels that only a compiler could make. */
-static void takes_what_is_linked(void **state)
+/* A program with linked kernels only takes what these can do, though the
+   model would dequantize by a pass that needs a compiler. */
+TEST(takes_what_is_linked)
 {
     struct qn_kernel some[sizeof kernels / sizeof *kernels];
     struct quern_registry linked = registry;
@@ -364,7 +273,6 @@ static void takes_what_is_linked(void **state)
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     memcpy(some, kernels, sizeof kernels);
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         if (strcmp(some[i].name, "blocks_mainloop"))
@@ -380,32 +288,7 @@ static void takes_what_is_linked(void **state)
     quern_close(ctx);
 }
 
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
-    (void)state;
     fail_allocations("fprop levels g=3 m=40 n=64 k=96 dequantize=pass", 4);
-}
-
-int test_dequantize_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(dequantizes_then_multiplies),
-        TEST(turns_columns_back),
-        TEST(sums_whole_blocks),
-        TEST(multiplies_by_second_levels),
-        TEST(leaves_bf16_alone),
-        TEST(takes_host_sizes),
-        TEST(fits_fewer_rows),
-        TEST(refuses),
-        TEST(refuses_options),
-        TEST(names_arguments),
-        TEST(model_decides),
-        TEST(falls_back),
-        TEST(fails_each_driver_call),
-        TEST(plans_fail_cleanly),
-        TEST(fails_each_allocation),
-        TEST(takes_what_is_linked),
-    };
-
-    return cmocka_run_group_tests_name("dequantize", tests, NULL, NULL);
 }

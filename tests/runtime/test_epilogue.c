@@ -1,43 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_epilogue.c: where no kernel fuses an epilogue, which launches make D
-** of a product's sums, what they get, and that failures leave nothing behind.
+** test_epilogue.c: epilogues that no kernel fuses: explanations, options and
+** failures. Their launches are in tests/launches.
 */
 #include "test.h"
 
 #include "kernels.h"
 
-#include <string.h>
-
 #define P(name) QN_PARAM_##name
 
-/* What the fake driver keeps of each launch. */
+/* The fake driver's record of a launch. */
 static const unsigned char params[] = {P(d), P(first_dims), P(m), P(n), P(k)};
 static const unsigned char epilogue_params[] = {
     P(d), P(in), P(in_stride), P(saved), P(k), P(bias), P(partials)};
 static const unsigned char sum_params[] = {P(dbias), P(partials), P(k)};
 
-#define COMMON(symbol, params_)                                                \
-    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
-    .key = "key of " symbol, .recipe = "bf16", .arch = "sm_90a",               \
-    .schedule = "", .addend = "", .threads = 128, .ctas = 1,                   \
-    .params = params_, .nparams = sizeof params_, .cubin = "\177ELF",          \
-    .cubin_bytes = 4
 #define PRODUCT(symbol, op_, major_, d_, epilogue_, activation_)               \
     {                                                                          \
-        COMMON(symbol, params),                                                \
+        TEST_KERNEL(symbol, "bf16", params),                                   \
             .op = op_, .ragged = QUERN_AXIS_M, .epilogue = epilogue_,          \
             .activation = activation_, .a = {.type = QUERN_BF16},              \
             .b = {.type = QUERN_BF16, .major = major_}, .d = {.type = d_},     \
-            .tile = {128, 128, 64}, .cluster = {                               \
-                1,                                                             \
-                1                                                              \
+            .tile = {                                                          \
+                128,                                                           \
+                128,                                                           \
+                64                                                             \
             }                                                                  \
     }
 #define CAST(symbol, op_, of_, input_, form_, params_)                         \
     {                                                                          \
-        COMMON(symbol, params_), .op = op_, .of = of_, .input = input_,        \
-                                 .form = form_                                 \
+        TEST_KERNEL(symbol, "bf16", params_), .op = op_, .of = of_,            \
+                                              .input = input_, .form = form_   \
     }
 
 static const struct qn_kernel kernels[] = {
@@ -72,66 +65,13 @@ static void give(const struct quern_problem *p, struct quern_args *args)
     args->workspace = memory[7];
 }
 
-/* A run's launches, in order; each must be another one of `names`. */
-static void launches(const char *text, const char *const *names)
-{
-    struct quern_context *ctx = test_open_with(&registry);
-    const struct quern_problem p = test_problem(ctx, text);
-    const struct fake_launch *trail = test_cuda->trail;
-    struct quern_description need;
-    struct quern_plan_info info;
-    struct quern_plan *plan;
-    uint64_t sums;
-    int i = 0;
-
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
-    quern_plan_info(plan, &info);
-    assert_true(info.workspace_bytes <= need.workspace_bytes);
-    assert_in_range(need.workspace_bytes, 256, ROOM);
-    give(&p, &need.args);
-    test_cuda->launches = 0;
-    test_cuda->trailed = 3;
-    test_expect(quern_run(plan, &need.args, NULL), QUERN_OK, "");
-    for (; names[i] && i < test_cuda->launches; i++)
-        assert_string_equal(trail[i].kernel, names[i]);
-    assert_null(names[i]);
-    assert_int_equal(test_cuda->launches, i);
-    if (i > 1) { /* the product's D is what the epilogue reads */
-        sums = trail[0].params[0];
-        assert_int_equal(sums + (uint64_t)(p.m * p.n * 4),
-                         (uintptr_t)memory[7] + info.workspace_bytes);
-        assert_int_equal(trail[1].params[1], sums);
-        assert_int_equal(trail[1].params[0], (uintptr_t)memory[2]);
-        assert_int_equal(trail[1].params[2], p.n);
-    } else
-        assert_int_equal(trail[0].params[0], (uintptr_t)memory[2]);
-    test_cuda->trailed = 0;
-    quern_plan_free(plan);
-    quern_close(ctx);
-}
-
-#define LAUNCHES(text, ...)                                                    \
-    launches(text, (const char *const[]){__VA_ARGS__, NULL})
 #define FPROP "fprop bf16 g=3 m=40 n=64 k=32 "
 #define DGRAD "dgrad bf16 g=3 m=40 n=64 k=32 "
 
-static void have_launches(void **state)
-{
-    (void)state;
-    LAUNCHES(FPROP "activation=swiglu bias=1", "fused");
-    LAUNCHES(FPROP "activation=swiglu interleave=8", "forth", "finish");
-    LAUNCHES(FPROP "bias=1 alpha=any", "forth", "finish");
-    LAUNCHES(FPROP "activation=squared_relu bias=1 saved=1", "forth", "finish");
-    LAUNCHES(DGRAD "activation=reglu", "dh", "back");
-    LAUNCHES(DGRAD "activation=reglu dbias=1", "dh", "back", "sum");
-}
-
-static void explains(void **state)
+TEST(explains)
 {
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     test_expect_why(ctx, FPROP "bias=1", "no kernel fuses the bias with", 1);
     test_expect_why(ctx, FPROP "bias=1", "\n> forth", 1);
     test_expect_why(ctx, FPROP "bias=1", "\n> finish", 1);
@@ -141,7 +81,7 @@ static void explains(void **state)
 }
 
 /* A kernel that is named is the product's. Measurements are of one launch. */
-static void keeps_to_options(void **state)
+TEST(keeps_to_options)
 {
     const char *const line = FPROP "bias=1";
     struct quern_plan_options options = test_aot;
@@ -150,7 +90,6 @@ static void keeps_to_options(void **state)
     struct quern_tune_result result;
     struct quern_plan *plan;
 
-    (void)state;
     options.kernel = "forth";
     test_expect_choice(ctx, line, &options, "forth", QUERN_BACKEND_AOT, 132);
     options.kernel = "fused";
@@ -161,7 +100,7 @@ static void keeps_to_options(void **state)
 }
 
 /* Every allocation, and every call of the driver, fails once. */
-static void survives_failures(void **state)
+TEST(survives_failures)
 {
     struct quern_context *ctx = test_open_with(&registry);
     const struct quern_problem p = test_problem(ctx, DGRAD "activation=geglu "
@@ -170,7 +109,6 @@ static void survives_failures(void **state)
     struct quern_plan *plan = NULL;
     int code = QUERN_ENOMEM, n = 0, failures = 0;
 
-    (void)state;
     while (code == QUERN_ENOMEM) {
         test_fail_allocation(++n);
         code = quern_plan(ctx, &p, &test_aot, &plan);
@@ -193,16 +131,4 @@ static void survives_failures(void **state)
     assert_true(failures >= 3); /* each launch */
     quern_plan_free(plan);
     quern_close(ctx);
-}
-
-int test_epilogue_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(have_launches),
-        TEST(explains),
-        TEST(keeps_to_options),
-        TEST(survives_failures),
-    };
-
-    return cmocka_run_group_tests_name("epilogue", tests, NULL, NULL);
 }

@@ -9,9 +9,8 @@
 static const struct qn_expr_values values = {
     .m = 100, .n = 20, .k = 7, .groups = 3};
 
-static void computes_as_c_does(void **state)
+TEST(computes_as_c_does)
 {
-    (void)state;
 #define SAME(expression)                                                       \
     do {                                                                       \
         const int64_t m = 100, n = 20, k = 7, groups = 3;                      \
@@ -51,7 +50,7 @@ static void computes_as_c_does(void **state)
 #undef SAME
 }
 
-static void says_what_is_wrong(void **state)
+TEST(says_what_is_wrong)
 {
     static const struct {
         const char *text, *error;
@@ -86,7 +85,6 @@ static void says_what_is_wrong(void **state)
          "an operator of C is expected, such as * / % + - == != < <= && ||"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int64_t result;
         const char *error = qn_expr_eval(rows[i].text, &values, &result);
@@ -99,11 +97,10 @@ static void says_what_is_wrong(void **state)
 }
 
 /* && and || skip what cannot matter, but it must still be well formed. */
-static void skips_what_cannot_matter(void **state)
+TEST(skips_what_cannot_matter)
 {
     int64_t result;
 
-    (void)state;
     assert_null(qn_expr_eval("0 && 1 / 0", &values, &result));
     assert_int_equal(result, 0);
     assert_null(qn_expr_eval("1 || 1 / 0", &values, &result));
@@ -114,12 +111,11 @@ static void skips_what_cannot_matter(void **state)
     assert_non_null(qn_expr_eval("0 && x", &values, &result));
 }
 
-static void bounds_depth(void **state)
+TEST(bounds_depth)
 {
     char text[20001];
     int64_t result;
 
-    (void)state;
     memset(text, '(', 10000);
     text[10000] = 0;
     assert_string_equal(qn_expr_eval(text, &values, &result),
@@ -135,16 +131,4 @@ static void bounds_depth(void **state)
         memcpy(text + 2 * i, i == 9999 ? "1" : "1+", 2);
     assert_null(qn_expr_eval(text, &values, &result));
     assert_int_equal(result, 10000);
-}
-
-int test_expr_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(computes_as_c_does),
-        cmocka_unit_test(says_what_is_wrong),
-        cmocka_unit_test(skips_what_cannot_matter),
-        cmocka_unit_test(bounds_depth),
-    };
-
-    return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
 }

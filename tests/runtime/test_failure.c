@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_failure.c: every call of the driver, of cuBLASLt and of the compiler and
-** every allocation fails, once or from then on, in every scene. What was taken
-** is given back (the leak checker of the asan build sees the memory), and where
-** it fails once, the next try succeeds.
+** every allocation fails, once or from then on, in every scene. Resources are
+** freed (the leak checker of the asan build sees the memory), and after one
+** failure the next try succeeds.
 */
 #include "scene.h"
 
@@ -17,7 +17,7 @@ static void expect_said(int code, int expected, const char *part)
     assert_non_null(strstr(test_said, part));
 }
 
-/* Calls that give something back: nobody is told when these fail. */
+/* Calls that free something: their failures are not reported. */
 static int is_silent(const char *call)
 {
     return !strcmp(call, "cuDevicePrimaryCtxRelease_v2") ||
@@ -26,14 +26,14 @@ static int is_silent(const char *call)
            !strcmp(call, "cublasLtDestroy");
 }
 
-/* What the driver says, and what becomes of it. */
+/* The driver's code, and the library's. */
 struct failure {
     int code, status; /* CUDA's and ours */
     const char *text;
 };
 
-/* May nobody notice? Without a device the host computes, and quern_why assumes
-   one. A plan of cuBLAS's enters its context to be freed. */
+/* May it pass unnoticed? Without a device the host computes, and quern_why
+   assumes one. A plan of cuBLAS's enters its context to be freed. */
 static int may_pass(const struct scene *scene, const struct failure *failure,
                     const char *call)
 {
@@ -84,41 +84,36 @@ static void fail_driver_calls(const struct failure *failure, int lost,
     }
 }
 
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
-    (void)state;
     fail_driver_calls(&unknown, 0, test_scenes_count);
 }
 
 /* A device that is lost answers nothing any more. */
-static void survives_a_lost_device(void **state)
+TEST(survives_a_lost_device)
 {
-    (void)state;
     fail_driver_calls(&unknown, 1, test_scenes_count);
 }
 
-static void reports_device_memory(void **state)
+TEST(reports_device_memory)
 {
     static const struct failure memory = {2, QUERN_ECUDA,
                                           "out of memory (CUDA error 2)"};
 
-    (void)state;
     fail_driver_calls(&memory, 0, 1);
 }
 
 /* A device that goes away: the host computes only for who did not choose. */
-static void loses_every_device(void **state)
+TEST(loses_every_device)
 {
     static const struct failure gone = {QN_CU_NO_DEVICE, QUERN_ENODEVICE,
                                         "no device (CUDA error 100)"};
 
-    (void)state;
     fail_driver_calls(&gone, 0, 4);
 }
 
-static void fails_each_cublaslt_call(void **state)
+TEST(fails_each_cublaslt_call)
 {
-    (void)state;
     test_cublaslt->fail_status = 999;
     for (int i = 0; i < test_scenes_count; i++)
         for (int n = 1;; n++) {
@@ -138,9 +133,8 @@ static void fails_each_cublaslt_call(void **state)
         }
 }
 
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
-    (void)state;
     for (int i = 0; i < test_scenes_count; i++) {
         const struct scene *scene = &test_scenes[i];
 
@@ -168,7 +162,7 @@ static int play_cold(void)
     return test_play(&test_scenes[1], 0);
 }
 
-static void fails_each_call_of_the_compiler(void **state)
+TEST(fails_each_call_of_the_compiler)
 {
     static const struct {
         const char *call;
@@ -184,7 +178,6 @@ static void fails_each_call_of_the_compiler(void **state)
         {"nvrtcGetCUBIN", QUERN_ECOMPILE, "nvrtc gave no cubin"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         setenv("FAKE_NVRTC_FAIL", calls[i].call, 1);
         expect_said(play_cold(), calls[i].code, calls[i].text);
@@ -193,17 +186,15 @@ static void fails_each_call_of_the_compiler(void **state)
     }
 }
 
-static void fails_without_a_source(void **state)
+TEST(fails_without_a_source)
 {
-    (void)state;
     setenv("FAKE_GEN_FAIL", "1", 1);
     expect_said(play_cold(), QUERN_ECOMPILE, "test.cu:7: error: the test's");
     assert_int_equal(test_count("nvrtc compile"), 0);
 }
 
-static void fails_without_a_compiler(void **state)
+TEST(fails_without_a_compiler)
 {
-    (void)state;
     setenv("QUERN_NVRTC", "/nonexistent/libnvrtc.so", 1);
     expect_said(play_cold(), QUERN_EMISSING,
                 "QUERN_NVRTC: /nonexistent/libnvrtc.so");
@@ -211,47 +202,30 @@ static void fails_without_a_compiler(void **state)
     expect_said(play_cold(), QUERN_EMISSING, "libnvrtc has no nvrtcVersion");
 }
 
-static void fails_without_a_generator(void **state)
+TEST(fails_without_a_generator)
 {
-    (void)state;
     setenv("QUERN_GEN", "/nonexistent/libquern_gen.so", 1);
     expect_said(play_cold(), QUERN_EMISSING, "/nonexistent/libquern_gen.so");
     setenv("QUERN_GEN", getenv("QUERN_CUDA"), 1);
     expect_said(play_cold(), QUERN_EMISSING, "libquern_gen has no qg_open");
 }
 
-static void refuses_another_generator(void **state)
+TEST(refuses_another_generator)
 {
-    (void)state;
     setenv("FAKE_GEN_KEY", "another", 1);
     expect_said(play_cold(), QUERN_ECOMPILE,
                 "libquern_gen writes another kernel of this name");
     assert_int_equal(test_count("nvrtc compile"), 0);
 }
 
-static void reports_bad_specs(void **state)
+TEST(reports_bad_specs)
 {
     const char *folders[] = {"bad"};
     const struct quern_open_options options = {.specs = folders,
                                                .specs_count = 1};
     struct quern_context *ctx;
 
-    (void)state;
     test_expect(quern_open(&options, &ctx), QUERN_ECOMPILE,
                 "bad/recipes/x.lua:3: error: the test's");
     assert_null(ctx);
-}
-
-int test_failure_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(fails_each_driver_call),          TEST(survives_a_lost_device),
-        TEST(reports_device_memory),           TEST(loses_every_device),
-        TEST(fails_each_cublaslt_call),        TEST(fails_each_allocation),
-        TEST(fails_each_call_of_the_compiler), TEST(fails_without_a_source),
-        TEST(fails_without_a_compiler),        TEST(fails_without_a_generator),
-        TEST(refuses_another_generator),       TEST(reports_bad_specs),
-    };
-
-    return cmocka_run_group_tests_name("failure", tests, NULL, NULL);
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_fuse_sums.c: dgrad that quantizes dy and sums it up: by the cast
-** before the product, or where none reads dy by launches for the sums alone.
+** test_fuse_sums.c: dgrad that quantizes dy and sums it up: by the cast before
+** the product, or where none reads dy by launches for the sums only.
 */
 #include "test.h"
-
-#include <string.h>
 
 #define P(name) QN_PARAM_##name
 
@@ -14,7 +12,7 @@ static const struct qn_recipe recipes[] = {
      .scaling = {TEST_LINES, TEST_SQUARES, TEST_LINES}},
 };
 
-/* What the trail keeps of each launch. */
+/* The trail's record of a launch. */
 enum { P_ROW, P_SIZES, P_NOOP };
 static const unsigned char trail_product[] = {
     P(row), P(first_dims), P(noop), P(b), P(b_sf), P(d), P(error), P(offsets)};
@@ -23,15 +21,9 @@ static const unsigned char trail_cast[] = {P(in),       P(row),   P(column),
                                            P(partials), P(dbias), P(first_dims),
                                            P(noop),     P(error)};
 
-#define COMMON(symbol, recipe_, params_)                                       \
-    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
-    .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",              \
-    .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
-    .params = params_, .nparams = 8, .cubin = "\177ELF", .cubin_bytes = 4,     \
-    .cluster = {1, 1}
 #define PRODUCT(symbol, quantize_)                                             \
     {                                                                          \
-        COMMON(symbol, "blocks", trail_product),                               \
+        TEST_KERNEL(symbol, "blocks", trail_product),                          \
             .op = QUERN_DGRAD, .ragged = QUERN_AXIS_M,                         \
             .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},              \
             .d = {.type = QUERN_BF16}, .tile = {128, 128, 128},                \
@@ -39,8 +31,8 @@ static const unsigned char trail_cast[] = {P(in),       P(row),   P(column),
     }
 #define CAST(symbol, recipe_, op_, input_)                                     \
     {                                                                          \
-        COMMON(symbol, recipe_, trail_cast), .op = op_, .of = QUERN_DY,        \
-                                             .input = input_                   \
+        TEST_KERNEL(symbol, recipe_, trail_cast), .op = op_, .of = QUERN_DY,   \
+                                                  .input = input_              \
     }
 
 static const struct qn_kernel kernels[] = {
@@ -103,20 +95,19 @@ static void expect_sums(const struct fixture *f, const char *cast_end)
 }
 
 /* A columnwise tensor is a cast, which reads dy anyway. */
-static void sums_beside(void **state)
+TEST(sums_in_mainloop)
 {
     struct fixture f = begin(LINE "mainloop", "mainloop");
     const char *record;
     int noop = 0;
 
-    (void)state;
     f.args.noop = &noop;
     RUN(&f, "plain", "plain_sum", "mainloop");
     expect_sums(&f, f.workspace + 256);
     assert_ptr_equal(param(2, P_NOOP), &noop);
     record = param(0, RECORD);
     f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 7;
-    RUN(&f, "plain", "plain_sum", "mainloop"); /* the places stay */
+    RUN(&f, "plain", "plain_sum", "mainloop"); /* the addresses stay */
     assert_ptr_equal(param(0, RECORD), record);
     f.args.a.shape[0] = f.args.d.shape[0] = f.args.in.shape[0] = 40;
     give(&f, &f.args.column);
@@ -127,11 +118,10 @@ static void sums_beside(void **state)
     end(&f);
 }
 
-static void casts_and_sums(void **state)
+TEST(casts_and_sums)
 {
     struct fixture f = begin(LINE "auto", "pass");
 
-    (void)state;
     RUN(&f, "cast", "cast_sum", "pass");
     assert_ptr_equal(param(0, ROW), f.args.a.data);
     assert_ptr_equal(param(1, DBIAS), f.args.dbias);
@@ -143,8 +133,8 @@ static void casts_and_sums(void **state)
     end(&f);
 }
 
-/* Whose dbias it would be, and what there is to sum. */
-static void refuses_sums(void **state)
+/* The tensor of dbias, and the terms of its sum. */
+TEST(refuses_sums)
 {
     static const char *const texts[] = {
         "dgrad blocks g=3 m=40 n=64 k=136 dbias=1",
@@ -156,7 +146,6 @@ static void refuses_sums(void **state)
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         test_expect(quern_problem_parse(ctx, texts[i], &p), QUERN_EINVAL,
                     "or dgrad with quantize=");
@@ -167,15 +156,4 @@ static void refuses_sums(void **state)
                 "in the sums of dy");
     assert_int_equal(test_count("nvrtc"), 0);
     quern_close(ctx);
-}
-
-int test_fuse_sums_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(sums_beside),
-        TEST(casts_and_sums),
-        TEST(refuses_sums),
-    };
-
-    return cmocka_run_group_tests_name("fuse_sums", tests, NULL, NULL);
 }

@@ -10,14 +10,13 @@
 
 static const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
 
-static void passes_parameters(void **state)
+TEST(passes_parameters)
 {
     const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, text, &host);
     struct quern_args args = test_args(ctx, text);
 
-    (void)state;
     args.d.stride = 512;
     args.d.bytes = 1024000;
     free(args.d.data);
@@ -46,14 +45,13 @@ static void passes_parameters(void **state)
 }
 
 /* Ragged k: D has the group axis, and A's arrays give the sizes of B too. */
-static void takes_ragged_k(void **state)
+TEST(takes_ragged_k)
 {
     const char *text = "wgrad mixed g=3 m=16 n=24 k=100";
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, text, &host);
     struct quern_args args = test_args(ctx, text);
 
-    (void)state;
     test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
     assert_int_equal(test_host.a_stride, 16);
     assert_int_equal(test_host.b_stride, 24);
@@ -72,7 +70,7 @@ static void takes_ragged_k(void **state)
     quern_close(ctx);
 }
 
-static void counts_threads(void **state)
+TEST(counts_threads)
 {
     static const char *const bad[] = {"0", "x", "257", "-1", "2x"};
     const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
@@ -83,7 +81,6 @@ static void counts_threads(void **state)
     struct quern_plan_info info;
     struct quern_problem p;
 
-    (void)state;
     setenv("QUERN_THREADS", "200", 1);
     ctx = test_open();
     plan = test_plan(ctx, text, &two);
@@ -120,13 +117,12 @@ static unsigned long long run_workers(int threads)
     return test_host_workers;
 }
 
-/* Where no thread can be started, the caller's does all the work. */
-static void runs_all_workers(void **state)
+/* If no thread can be started, the caller's does all the work. */
+TEST(runs_all_workers)
 {
     pid_t child;
     int status;
 
-    (void)state;
     setenv("QUERN_THREADS", "5", 1);
     assert_int_equal(run_workers(1), 31);
     test_host_workers = 0;
@@ -175,9 +171,8 @@ static void run_spec(int workers)
     quern_close(ctx);
 }
 
-static void compiles_specs(void **state)
+TEST(compiles_specs)
 {
-    (void)state;
     if (!have_compiler())
         TEST_SKIP("a C compiler named cc");
     setenv("QUERN_THREADS", "7", 1);
@@ -193,15 +188,14 @@ static void compiles_specs(void **state)
     run_spec(7);
 }
 
-/* What is linked serves a registry that only repeats it. */
-static void uses_linked_functions(void **state)
+/* Linked kernels serve a registry that only repeats them. */
+TEST(uses_linked_functions)
 {
     const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
     struct quern_context *ctx = open_specs();
     struct quern_plan *plan = test_plan(ctx, text, &host);
     struct quern_args args = test_args(ctx, text);
 
-    (void)state;
     test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
     assert_int_equal(test_host.calls, 1);
     assert_int_equal(test_count("gen source"), 1); /* to compare its key */
@@ -211,11 +205,10 @@ static void uses_linked_functions(void **state)
 }
 
 /* A library that others may have written is not loaded, but made again. */
-static void loads_only_its_own(void **state)
+TEST(loads_only_its_own)
 {
     char command[600];
 
-    (void)state;
     if (!have_compiler())
         TEST_SKIP("a C compiler named cc");
     setenv("QUERN_THREADS", "2", 1);
@@ -237,13 +230,12 @@ static void loads_only_its_own(void **state)
     assert_int_equal(test_count("gen source"), 2); /* key, compiler */
 }
 
-static void reports_compilers(void **state)
+TEST(reports_compilers)
 {
     struct quern_context *ctx;
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     setenv("QUERN_CC", "/nonexistent/cc", 1);
     ctx = open_specs();
     p = test_problem(ctx, SPEC);
@@ -265,16 +257,4 @@ static void reports_compilers(void **state)
                 "k_broken: ");
     test_expect(QUERN_ECOMPILE, QUERN_ECOMPILE, "error:");
     quern_close(ctx);
-}
-
-int test_host_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(passes_parameters),  TEST(takes_ragged_k),
-        TEST(counts_threads),     TEST(runs_all_workers),
-        TEST(compiles_specs),     TEST(uses_linked_functions),
-        TEST(loads_only_its_own), TEST(reports_compilers),
-    };
-
-    return cmocka_run_group_tests_name("host", tests, NULL, NULL);
 }

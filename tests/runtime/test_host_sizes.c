@@ -4,7 +4,7 @@
 ** is refused, and what a graph may keep.
 **
 ** The fake driver executes the kernel that brings them, so that the workspace
-** has what the product behind it would read.
+** has what the product after it would read.
 */
 #include "base/context.h"
 #include "choose/values.h"
@@ -41,9 +41,9 @@ static struct quern_args host_args(struct quern_context *ctx, const char *text)
     return args;
 }
 
-/* Of linked kernels one brings no sizes: that is compiled, where the caller
-   lets the library choose. */
-static void compile_beside_linked_kernels(void **state)
+/* One of the linked kernels has no sizes: it is compiled if the caller lets
+   the library choose. */
+TEST(compile_with_linked_kernels)
 {
     static struct qn_kernel kernels[] = {
         GPU_KERNEL("k_linked", "sm_90a", 128, 128, 1, 1, 1000)};
@@ -53,7 +53,6 @@ static void compile_beside_linked_kernels(void **state)
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     kernels[0].cubin = "\177ELF of linked";
     setenv("QUERN_CACHE", "", 1);
     ctx = test_open_with(&linked);
@@ -71,7 +70,7 @@ static void compile_beside_linked_kernels(void **state)
 }
 
 /* One small launch before the product's, and nothing else. */
-static void travel_as_parameters(void **state)
+TEST(travel_as_parameters)
 {
     const struct quern_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
@@ -79,7 +78,6 @@ static void travel_as_parameters(void **state)
     struct quern_args args = host_args(ctx, HOST);
     int stream;
 
-    (void)state;
     test_cuda->copies = 0;
     test_fail_allocation(0);
     test_expect(quern_run(plan, &args, &stream), QUERN_OK, "");
@@ -96,8 +94,8 @@ static void travel_as_parameters(void **state)
     quern_close(ctx);
 }
 
-/* Where the product looks for them: int32, behind the error record. */
-static void are_read_from_the_workspace(void **state)
+/* The product's sizes: int32, after the error record. */
+TEST(are_read_from_the_workspace)
 {
     const struct quern_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
@@ -106,7 +104,6 @@ static void are_read_from_the_workspace(void **state)
     void *seen;
     int bytes;
 
-    (void)state;
     test_cuda->param_sizes[4] = test_cuda->param_sizes[5] = 8;
     test_cuda->param_sizes[6] = 4;
     test_cuda->only = "k_large";
@@ -132,7 +129,7 @@ static void are_read_from_the_workspace(void **state)
 }
 
 /* 512 sizes a launch. */
-static void many_travel_in_turns(void **state)
+TEST(many_travel_in_turns)
 {
     static const char text[] =
         "fprop bf16 g=1024 m=3000 n=512 k=256 sizes=host";
@@ -141,7 +138,6 @@ static void many_travel_in_turns(void **state)
     struct quern_plan *plan = test_plan(ctx, text, NULL);
     struct quern_args args = host_args(ctx, text);
 
-    (void)state;
     for (int i = 0; i < 1024; i++)
         many[i] = i % 7 % 5;
     args.host_sizes = many;
@@ -154,14 +150,13 @@ static void many_travel_in_turns(void **state)
 }
 
 /* The host reads them where they are. */
-static void the_host_reads_them(void **state)
+TEST(the_host_reads_them)
 {
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, HOST, &options);
     struct quern_args args = host_args(ctx, HOST);
 
-    (void)state;
     test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
     assert_ptr_equal(test_host.first_dims, lengths);
     assert_null(test_host.offsets);
@@ -171,8 +166,8 @@ static void the_host_reads_them(void **state)
     quern_close(ctx);
 }
 
-/* Nothing is launched where the host can see that they lie. */
-static void lies_are_refused_at_once(void **state)
+/* Nothing is launched where the host can see the invalid ones. */
+TEST(refuses_bad_sizes_at_once)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, HOST, NULL);
@@ -180,17 +175,17 @@ static void lies_are_refused_at_once(void **state)
     struct quern_args good = host_args(ctx, HOST), args = good;
     int64_t bad[8] = {0};
 
-    (void)state;
     args.host_sizes = bad;
-#define LIE(group, size, part)                                                 \
+#define BAD_SIZE(group, size, part)                                            \
     memcpy(bad, lengths, sizeof bad);                                          \
     bad[group] = size;                                                         \
     test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL, part)
-    LIE(3, -1, "host_sizes[3] is -1: a group's size must not be negative");
-    LIE(7, 1, "host_sizes[7] is 1: the groups pass m=1000");
-    LIE(0, 1001, "host_sizes[0] is 1001: the groups pass m=1000");
-    LIE(1, INT64_MAX, "host_sizes[1] is 9223372036854775807: the groups pass");
-#undef LIE
+    BAD_SIZE(3, -1, "host_sizes[3] is -1: a group's size must not be negative");
+    BAD_SIZE(7, 1, "host_sizes[7] is 1: the groups pass m=1000");
+    BAD_SIZE(0, 1001, "host_sizes[0] is 1001: the groups pass m=1000");
+    BAD_SIZE(1, INT64_MAX,
+             "host_sizes[1] is 9223372036854775807: the groups pass");
+#undef BAD_SIZE
 #define BREAK(plan_, change, part)                                             \
     TEST_BROKEN(args, good, change, quern_run(plan_, &args, NULL), part)
     BREAK(plan, args.a.first_dims = bad, "a.first_dims is not NULL: host");
@@ -211,14 +206,13 @@ static void lies_are_refused_at_once(void **state)
     quern_close(ctx);
 }
 
-static void graphs_keep_what_is_fixed(void **state)
+TEST(graphs_keep_what_is_fixed)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, HOST, NULL);
     struct quern_plan *fixed = test_plan(ctx, FIXED, NULL);
     struct quern_args args = host_args(ctx, HOST);
 
-    (void)state;
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
     test_expect(quern_run(plan, &args, NULL), QUERN_ECAPTURE,
                 "the stream captures a graph: host_sizes would be frozen into "
@@ -238,7 +232,7 @@ static void graphs_keep_what_is_fixed(void **state)
 }
 
 /* A plan for sizes on the device has no room for others, nor their kernel. */
-static void others_pay_nothing(void **state)
+TEST(others_pay_nothing)
 {
     struct quern_context *ctx = test_open();
     struct quern_problem p = test_problem(ctx, PROBLEM);
@@ -247,7 +241,6 @@ static void others_pay_nothing(void **state)
     struct quern_plan *plan;
     char line[256], *why;
 
-    (void)state;
     test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
     assert_int_equal(need.workspace_bytes, 256);
     plan = test_plan(ctx, PROBLEM, NULL);
@@ -268,13 +261,12 @@ static void others_pay_nothing(void **state)
     quern_close(ctx);
 }
 
-static void refuses_bad_problems(void **state)
+TEST(refuses_bad_problems)
 {
     struct quern_context *ctx = test_open();
     struct quern_description need;
     struct quern_problem p;
 
-    (void)state;
     test_expect(quern_problem_parse(ctx, PROBLEM " sizes=hots", &p),
                 QUERN_EINVAL, "sizes=hots: device, host or fixed is expected");
     test_expect(quern_problem_parse(ctx, PROBLEM " ragged=none sizes=host", &p),
@@ -291,7 +283,7 @@ static void refuses_bad_problems(void **state)
 #define CAST "quantize group of=dy g=3 m=200 k=96"
 
 /* One launch before the others, whose sizes are where it put them. */
-static void casts_take_them(void **state)
+TEST(casts_take_them)
 {
     static const int64_t good[3] = {130, 0, 70}, bad[3] = {130, 0, 71};
     static const char *const lines[] = {CAST " sizes=host",
@@ -299,7 +291,6 @@ static void casts_take_them(void **state)
     _Alignas(256) static char memory[4][1 << 16];
     struct quern_context *ctx = test_open();
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct quern_quantize_description need;
         struct quern_quantize_args *args = &need.args;
@@ -349,12 +340,11 @@ static void casts_take_them(void **state)
     quern_close(ctx);
 }
 
-static void casts_without_sizes_refuse_them(void **state)
+TEST(casts_without_sizes_refuse_them)
 {
     struct quern_context *ctx = test_open();
     struct quern_quantization q;
 
-    (void)state;
     test_expect(quern_quantize_parse(ctx, CAST " sizes=hot", &q), QUERN_EINVAL,
                 "sizes=hot: device, host or fixed is expected");
     test_expect(quern_quantize_parse(
@@ -406,7 +396,7 @@ static const struct quern_registry registry = {
     .hash = "sizes", .kernels = kernels, .nkernels = 3};
 
 /* Each product's own, side by side in the workspace of the first. */
-static void merged_products_have_their_own(void **state)
+TEST(merged_products_have_their_own)
 {
     static const char text[] = "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 "
                                "microbatches=3 sizes=host";
@@ -418,7 +408,6 @@ static void merged_products_have_their_own(void **state)
     struct quern_args args, device;
     int32_t *place;
 
-    (void)state;
     ctx = test_open_with(&registry);
     plan = test_plan(ctx, text, NULL);
     args = host_args(ctx, text);
@@ -452,8 +441,8 @@ static void merged_products_have_their_own(void **state)
     quern_close(ctx);
 }
 
-/* What the host computes, no launch may take along, nor the other way. */
-static void backends_do_not_merge(void **state)
+/* Sizes of the host's kernels cannot be set by a launch, nor the reverse. */
+TEST(backends_do_not_merge)
 {
     static const char text[] =
         "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 microbatches=4";
@@ -465,7 +454,6 @@ static void backends_do_not_merge(void **state)
     struct quern_args args = test_args(ctx, text);
     struct quern_queue *queue;
 
-    (void)state;
     test_expect(quern_queue(ctx, 4, &queue), QUERN_OK, "");
     for (int first = 0; first < 2; first++) {
         host_calls = test_cuda->launches = 0;
@@ -482,25 +470,4 @@ static void backends_do_not_merge(void **state)
     quern_plan_free(plans[1]);
     test_args_free(&args);
     quern_close(ctx);
-}
-
-int test_host_sizes_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(travel_as_parameters),
-        TEST(compile_beside_linked_kernels),
-        TEST(are_read_from_the_workspace),
-        TEST(many_travel_in_turns),
-        TEST(the_host_reads_them),
-        TEST(lies_are_refused_at_once),
-        TEST(graphs_keep_what_is_fixed),
-        TEST(others_pay_nothing),
-        TEST(refuses_bad_problems),
-        TEST(casts_take_them),
-        TEST(casts_without_sizes_refuse_them),
-        TEST(merged_products_have_their_own),
-        TEST(backends_do_not_merge),
-    };
-
-    return cmocka_run_group_tests_name("host_sizes", tests, NULL, NULL);
 }

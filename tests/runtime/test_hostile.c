@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_hostile.c: callers who get everything wrong: NULL everywhere, structs of
-** random bytes and of extreme numbers, strings without an end, arguments that
-** changed since they were described. Each gets
-** an error that names argument and rule; nothing crashes, nothing overflows
-** (the asan build sees it), nothing runs.
+** random bytes and of extreme values, strings without an end, arguments that
+** changed since they were described. Each gets an error that names argument and
+** rule; nothing crashes, nothing overflows (the asan build sees it), nothing
+** runs.
 */
 #include "test.h"
 
@@ -13,7 +13,7 @@
 #define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"
 #define CAST    "quantize group of=dy g=3 m=200 k=96 dbias=1"
 
-/* The same numbers on every machine. */
+/* The same values on every machine. */
 static uint64_t seed;
 
 static uint64_t draw(void)
@@ -24,7 +24,7 @@ static uint64_t draw(void)
 
 /* --------------------------------------------------------------------- NULL */
 
-/* What functions need, to be given with one of it missing. */
+/* Arguments of functions, to be passed with one missing. */
 struct all {
     struct quern_context *ctx;
     struct quern_problem p;
@@ -70,14 +70,13 @@ static void free_all(struct all *a)
 
 #define NULLED(call, name) test_expect(call, QUERN_EINVAL, name " is NULL")
 
-static void refuses_null(void **state)
+TEST(refuses_null)
 {
     struct quern_plan_info info = {.sms = 7};
     struct quern_plan *plan;
     struct quern_quantize_plan *cast;
     struct all a;
 
-    (void)state;
     make_all(&a);
     NULLED(quern_open(NULL, NULL), "ctx");
     NULLED(quern_problem_parse(NULL, PROBLEM, &a.p), "ctx");
@@ -129,7 +128,7 @@ static void refuses_null(void **state)
 
 /* ------------------------------------------------------------- printing */
 
-static void prints_anything(void **state)
+TEST(prints_anything)
 {
     struct quern_context *ctx = test_open();
     struct quern_problem p = test_problem(ctx, PROBLEM " split=even");
@@ -138,7 +137,6 @@ static void prints_anything(void **state)
     char whole[512], part[512];
     int length = quern_problem_print(&p, whole, sizeof whole);
 
-    (void)state;
     assert_int_equal(quern_problem_print(&p, NULL, 0), length);
     assert_int_equal(quern_problem_print(&p, NULL, 100), length);
     for (size_t size = 1; size < sizeof part; size++) {
@@ -174,7 +172,7 @@ static void prints_anything(void **state)
 
 /* ----------------------------------------------------- structs as they come */
 
-/* Numbers at which something could overflow. */
+/* Values at which something could overflow. */
 static const int64_t extremes[] = {0,
                                    1,
                                    -1,
@@ -226,12 +224,11 @@ static const char *const problems[] = {
     "wgrad group g=7 m=100 n=32 k=48",
     "fprop fp16 g=1 m=2147483647 n=1 k=2147483647 ragged=none"};
 
-static void survives_damaged_problems(void **state)
+TEST(survives_damaged_problems)
 {
     struct quern_context *ctx = test_open();
     int good = 0, bad = 0;
 
-    (void)state;
     for (int i = 0; i < ROUNDS; i++) {
         const char *text =
             problems[draw() % (sizeof problems / sizeof problems[0])];
@@ -260,7 +257,7 @@ static void survives_damaged_problems(void **state)
     quern_close(ctx);
 }
 
-static void survives_damaged_casts(void **state)
+TEST(survives_damaged_casts)
 {
     static const char *const texts[] = {
         CAST, "quantize group of=x g=1024 m=1073741824 k=64 activation=swiglu",
@@ -269,7 +266,6 @@ static void survives_damaged_casts(void **state)
     struct quern_context *ctx = test_open();
     int good = 0;
 
-    (void)state;
     for (int i = 0; i < ROUNDS; i++) {
         struct quern_quantize_description need;
         struct quern_quantize_plan *plan;
@@ -292,13 +288,12 @@ static void survives_damaged_casts(void **state)
     quern_close(ctx);
 }
 
-static void survives_damaged_contractions(void **state)
+TEST(survives_damaged_contractions)
 {
     struct quern_context *ctx = test_open();
     int good = 0;
     struct all a;
 
-    (void)state;
     make_all(&a);
     for (int i = 0; i < ROUNDS; i++) {
         struct quern_contraction c = a.c;
@@ -314,13 +309,12 @@ static void survives_damaged_contractions(void **state)
     quern_close(ctx);
 }
 
-/* The driver of this machine looks at no address, so all may be damaged. */
-static void survives_damaged_arguments(void **state)
+/* The driver of this machine reads no address, so all may be damaged. */
+TEST(survives_damaged_arguments)
 {
     struct all a;
     int good = 0;
 
-    (void)state;
     make_all(&a);
     for (int i = 0; i < ROUNDS; i++) {
         struct quern_args args = a.args;
@@ -340,11 +334,10 @@ static void survives_damaged_arguments(void **state)
     free_all(&a);
 }
 
-static void survives_damaged_options(void **state)
+TEST(survives_damaged_options)
 {
     struct all a;
 
-    (void)state;
     make_all(&a);
     for (int i = 0; i < ROUNDS / 8; i++) {
         struct quern_plan_options options = {.backend = QUERN_BACKEND_AUTO};
@@ -362,8 +355,8 @@ static void survives_damaged_options(void **state)
 
 /* ------------------------------------------------- each rule by itself */
 
-/* What cannot be counted in 64 bits, and what just can. */
-static void counts_bytes(void **state)
+/* Sizes just beyond 64 bits, and just within. */
+TEST(counts_bytes)
 {
     static const struct {
         const char *text;
@@ -387,7 +380,6 @@ static void counts_bytes(void **state)
     };
     struct quern_context *ctx = test_open();
 
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         const char *text = sizes[i].text, *says = sizes[i].says;
         struct quern_quantization q;
@@ -408,12 +400,11 @@ static void counts_bytes(void **state)
     } while (0)
 
 /* D and the workspace, over what the device reads or what tells it sizes. */
-static void refuses_shared_memory(void **state)
+TEST(refuses_shared_memory)
 {
     struct all a;
     float *inside;
 
-    (void)state;
     make_all(&a);
     inside = (float *)((char *)a.args.d.data + a.args.d.bytes) - 1;
     REFUSED(args.a.first_dims = args.d.data, "d.data overlaps a's lengths");
@@ -451,13 +442,12 @@ static struct quern_quantize_args lay_out(const struct all *a, char *memory)
     return args;
 }
 
-static void refuses_shared_casts(void **state)
+TEST(refuses_shared_casts)
 {
     static _Alignas(256) char memory[8 << 18];
     struct quern_quantize_args full;
     struct all a;
 
-    (void)state;
     make_all(&a);
     full = lay_out(&a, memory);
     test_expect(quern_quantize_run(a.cast, &full, NULL), QUERN_OK, "");
@@ -481,11 +471,10 @@ static void refuses_shared_casts(void **state)
 }
 
 /* One thing at a time that a caller changed after quern_describe. */
-static void refuses_other_descriptions(void **state)
+TEST(refuses_other_descriptions)
 {
     struct all a;
 
-    (void)state;
     make_all(&a);
     REFUSED(args.a.type = 99, "a.type is ?");
     REFUSED(args.a.ndim = 0, "a.ndim is 0, the plan's is 2");
@@ -513,39 +502,17 @@ static void refuses_other_descriptions(void **state)
     free_all(&a);
 }
 
-/* With one group, how far the next one lies matters to nobody. */
-static void ignores_the_step_of_one_group(void **state)
+/* With one group, the distance to the next one does not matter. */
+TEST(ignores_the_step_of_one_group)
 {
     const char *text = "fprop bf16 g=1 m=100 n=64 k=64";
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, text, NULL);
     struct quern_args args = test_args(ctx, text);
 
-    (void)state;
     args.b.group_stride = INT64_C(1) << 60;
     test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
     quern_plan_free(plan);
     test_args_free(&args);
     quern_close(ctx);
-}
-
-int test_hostile_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(refuses_null),
-        TEST(prints_anything),
-        TEST(survives_damaged_problems),
-        TEST(survives_damaged_casts),
-        TEST(survives_damaged_contractions),
-        TEST(survives_damaged_arguments),
-        TEST(survives_damaged_options),
-        TEST(counts_bytes),
-        TEST(refuses_shared_memory),
-        TEST(refuses_shared_casts),
-        TEST(refuses_other_descriptions),
-        TEST(ignores_the_step_of_one_group),
-    };
-
-    seed = 1;
-    return cmocka_run_group_tests_name("hostile", tests, NULL, NULL);
 }

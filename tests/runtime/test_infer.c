@@ -13,7 +13,6 @@
 #include "base/types.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct quern_shape parse(const char *text)
 {
@@ -52,7 +51,7 @@ static int infer(struct quern_context *ctx, const char *recipe, const char *a,
     return quern_infer(ctx, &c, p);
 }
 
-static void finds_the_problem(void **state)
+TEST(finds_the_problem)
 {
     static const struct {
         const char *recipe, *a, *b, *d, *problem;
@@ -64,7 +63,7 @@ static void finds_the_problem(void **state)
          "dgrad bf16 g=5 m=100 n=30 k=20 d=bf16"},
         {"bf16", "bf16 100x20 0:1 f", "bf16 100x30 0:1 f", "",
          "wgrad bf16 g=5 m=20 n=30 k=100 d=bf16"},
-        /* the types tell the op, whatever the layout is */
+        /* the types tell the op, for any layout */
         {"mixed", "f16 100x30 1:2 f", "bf16 5x30x20 1:2", "",
          "fprop mixed g=5 m=100 n=20 k=30 d=f32 layout=nn"},
         {"mixed", "f32 100x30 1:2 f", "bf16 5x20x30 2:3", "",
@@ -84,7 +83,7 @@ static void finds_the_problem(void **state)
          "wgrad bf16 g=5 m=20 n=30 k=100 d=bf16 layout=tn"},
         {"bf16", "bf16 20x100 1:2 l", "bf16 100x30 0:1 f", "",
          "wgrad bf16 g=5 m=20 n=30 k=100 d=bf16 layout=nn"},
-        /* offsets alone are of the first axis, with lengths of theirs */
+        /* without lengths offsets are of the first axis */
         {"bf16", "bf16 100x30 1:2 o", "bf16 5x20x30 2:3", "",
          "fprop bf16 g=5 m=100 n=20 k=30 d=bf16"},
         {"bf16", "bf16 20x100 1:2 lo", "bf16 100x30 0:1 o", "",
@@ -124,7 +123,6 @@ static void finds_the_problem(void **state)
     };
     struct quern_context *ctx = test_open();
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct quern_problem p, again;
         char text[512];
@@ -140,7 +138,7 @@ static void finds_the_problem(void **state)
     quern_close(ctx);
 }
 
-static void names_contradictions(void **state)
+TEST(names_contradictions)
 {
     static const char good_a[] = "bf16 100x30 1:2 f",
                       good_b[] = "bf16 5x20x30 2:3";
@@ -222,7 +220,6 @@ static void names_contradictions(void **state)
     struct quern_context *ctx = test_open();
     struct quern_problem p = {.m = 77};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         test_expect(infer(ctx, "bf16", rows[i].a, rows[i].b, rows[i].d, &p),
                     QUERN_EINVAL, rows[i].part);
@@ -230,8 +227,8 @@ static void names_contradictions(void **state)
     quern_close(ctx);
 }
 
-/* What is no shape. */
-static void checks_the_rest(void **state)
+/* Invalid shapes. */
+TEST(checks_the_rest)
 {
     struct quern_context *ctx = test_open();
     struct quern_contraction good = {.recipe = "bf16",
@@ -241,7 +238,6 @@ static void checks_the_rest(void **state)
     struct quern_contraction c = good;
     struct quern_problem p;
 
-    (void)state;
     c.alpha = 1;
     c.beta = QUERN_BETA_ANY;
     c.alignment = 4;
@@ -264,15 +260,4 @@ static void checks_the_rest(void **state)
                 "contraction is NULL");
     test_expect(quern_infer(ctx, &c, NULL), QUERN_EINVAL, "problem is NULL");
     quern_close(ctx);
-}
-
-int test_infer_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(finds_the_problem),
-        TEST(names_contradictions),
-        TEST(checks_the_rest),
-    };
-
-    return cmocka_run_group_tests_name("infer", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_mlp.c: the launches of a grouped MLP: which, in what order, and that
-** each gets what the one before has made.
+** test_mlp.c: plans and runs of a grouped MLP: optional outputs, sizes from
+** the host, queues and failures. Launches are in tests/launches.
 */
 #include "test.h"
 
@@ -14,182 +14,26 @@ static struct fixture begin(const char *recipe)
     return begin_with(recipe, "", &registry);
 }
 
-/* Each step gets what the one before has made. */
-static void runs_in_order(void **state)
+/* Whether forward and backward fuse, and why not. */
+
+TEST(runs_on_its_stream)
 {
     struct fixture f = begin("scaled");
-    struct quern_mlp_args *a = &f.args;
-    const void *pre, *x_column, *h_column, *dy_column;
+    int (*const calls[])(const struct quern_mlp_plan *,
+                         const struct quern_mlp_args *, void *) = {
+        quern_mlp_weights, quern_mlp_forward, quern_mlp_backward};
 
-    (void)state;
-    test_expect(quern_mlp_weights(f.plan, a, (void *)256), QUERN_OK, "");
-    assert_ptr_equal(param(0, IN), a->w1.data);
-    assert_ptr_equal(param(0, ROW), a->w1_row.data);
-    assert_ptr_equal(param(1, COLUMN), a->w2_column.data);
-    assert_ptr_equal(test_cuda->trail[0].stream, (void *)256);
-    LAUNCHED("cast_w", "cast_w");
-
-    test_expect(quern_mlp_forward(f.plan, a, (void *)256), QUERN_OK, "");
-    pre = param(1, D);
-    x_column = param(0, COLUMN);
-    h_column = param(2, COLUMN);
-    assert_ptr_equal(param(0, IN), a->x.data);
-    assert_true(is_scratch(&f, param(0, ROW)));
-    assert_true(is_saved(&f, x_column));
-    assert_ptr_equal(param(1, A), param(0, ROW));
-    assert_ptr_equal(param(1, B), a->w1_row.data);
-    assert_ptr_equal(param(1, B_SF), a->w1_row.sf);
-    assert_true(is_saved(&f, pre));
-    assert_ptr_equal(param(2, IN), pre);
-    assert_ptr_equal(param(2, PROBABILITY), a->probability);
-    assert_ptr_equal(param(3, A), param(2, ROW));
-    assert_ptr_equal(param(3, B), a->w2_row.data);
-    assert_ptr_equal(param(3, D), a->y.data);
-    for (int i = 0; i < 4; i++) {
-        assert_ptr_equal(param(i, ERROR), a->workspace);
-        assert_ptr_equal(param(i, FIRST_DIMS), a->first_dims);
-        assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
+    for (int i = 0; i < 3; i++) {
+        test_cuda->launches = 0;
+        test_expect(calls[i](f.plan, &f.args, (void *)256), QUERN_OK, "");
+        assert_true(test_cuda->launches > 1);
+        for (int j = 0; j < test_cuda->launches; j++)
+            assert_ptr_equal(test_cuda->trail[j].stream, (void *)256);
     }
-    LAUNCHED("cast_x", "fprop", "cast_h", "fprop");
-
-    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
-    dy_column = param(0, COLUMN);
-    assert_ptr_equal(param(0, IN), a->dy.data);
-    assert_ptr_equal(param(1, A), param(0, ROW));
-    assert_ptr_equal(param(1, B), a->w2_column.data);
-    assert_true(is_scratch(&f, param(1, D)));
-    assert_ptr_equal(param(2, IN), param(1, D));
-    assert_ptr_equal(param(2, SAVED), pre);
-    assert_ptr_equal(param(3, IN), param(1, D));
-    assert_ptr_equal(param(3, DPROB), a->dprob);
-    assert_ptr_equal(param(4, A), param(2, ROW));
-    assert_ptr_equal(param(4, B), a->w1_column.data);
-    assert_ptr_equal(param(4, D), a->dx.data);
-    assert_ptr_equal(param(5, A), dy_column);
-    assert_ptr_equal(param(5, B), h_column);
-    assert_ptr_equal(param(5, D), a->dw2.data);
-    assert_ptr_equal(param(6, A), param(2, COLUMN));
-    assert_ptr_equal(param(6, B), x_column);
-    assert_ptr_equal(param(6, D), a->dw1.data);
-    assert_true(is_saved(&f, dy_column));
-    LAUNCHED("cast_dy", "dgrad", "cast_dpre", "dprob", "dgrad", "wgrad",
-             "wgrad");
     end(&f);
 }
 
-/* Without scales the caller's numbers are multiplied as they are. */
-static void runs_without_scales(void **state)
-{
-    struct fixture f = begin("plain");
-    struct quern_mlp_args *a = &f.args;
-    const void *h;
-
-    (void)state;
-    test_expect(quern_mlp_weights(f.plan, a, NULL), QUERN_OK, "");
-    assert_int_equal(test_cuda->launches, 0);
-    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
-    h = param(1, ROW);
-    assert_ptr_equal(param(0, A), a->x.data);
-    assert_ptr_equal(param(0, B), a->w1.data);
-    assert_ptr_equal(param(2, A), h);
-    assert_true(is_saved(&f, h));
-    LAUNCHED("plain_fprop", "plain_h", "plain_fprop");
-    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(0, A), a->dy.data);
-    assert_ptr_equal(param(0, B), a->w2.data);
-    assert_ptr_equal(param(4, A), a->dy.data);
-    assert_ptr_equal(param(4, B), h);
-    assert_ptr_equal(param(5, A), param(1, ROW));
-    assert_ptr_equal(param(5, B), a->x.data);
-    LAUNCHED("plain_dgrad", "plain_dpre", "plain_dprob", "plain_dgrad",
-             "plain_wgrad", "plain_wgrad");
-    end(&f);
-}
-
-/* pre and h in one launch; pre is kept for backward, or not at all. */
-static void runs_fused(void **state)
-{
-    struct fixture f = begin_with("plain", "", &with_fused);
-    struct quern_mlp_args a = f.args;
-    const void *pre, *h;
-
-    (void)state;
-    test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
-    pre = param(0, FUSED_SAVED);
-    h = param(0, FUSED_D);
-    assert_ptr_equal(param(0, FUSED_A), a.x.data);
-    assert_ptr_equal(param(0, FUSED_B), a.w1.data);
-    assert_ptr_equal(param(0, FUSED_PROBABILITY), a.probability);
-    assert_true(is_saved(&f, pre) && is_saved(&f, h));
-    assert_ptr_equal(param(1, A), h);
-    LAUNCHED("plain_fused", "plain_fprop");
-    test_expect(quern_mlp_backward(f.plan, &a, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(1, SAVED), pre);
-    assert_ptr_equal(param(4, B), h);
-    LAUNCHED("plain_dgrad", "plain_dpre", "plain_dprob", "plain_dgrad",
-             "plain_wgrad", "plain_wgrad");
-    a.saved = NULL;
-    test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
-    assert_null(param(0, FUSED_SAVED));
-    assert_true(is_scratch(&f, param(0, FUSED_D)));
-    LAUNCHED("plain_fused", "plain_fprop");
-    end(&f);
-}
-
-/* The same, h being copies, the columnwise tensor for backward: no cast
-   between. */
-static void runs_fused_copies(void **state)
-{
-    struct fixture f = begin_with("scaled", "", &with_fused);
-
-    (void)state;
-    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_true(is_saved(&f, param(1, FUSED_SAVED)));
-    assert_true(is_saved(&f, param(1, FUSED_T)));
-    assert_true(is_scratch(&f, param(1, FUSED_D)));
-    assert_ptr_equal(param(2, A), param(1, FUSED_D));
-    assert_ptr_equal(param(2, A_SF), param(1, FUSED_D_SF));
-    LAUNCHED("cast_x", "scaled_fused", "fprop");
-    end(&f);
-}
-
-/* Which way was taken, and why the other was not. */
-/* By the plan of forward, of the rowwise tensor that is kept, into the
-   workspace. */
-static void computes_again(void **state)
-{
-    struct fixture f = begin_with("scaled", " recompute=1", &registry);
-    const void *row;
-
-    (void)state;
-    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
-    row = param(1, A);
-    assert_true(is_saved(&f, row));
-    assert_true(is_scratch(&f, param(1, D)));
-    LAUNCHED("cast_x", "fprop", "cast_h", "fprop");
-    test_expect(quern_mlp_backward(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(0, A), row);
-    assert_ptr_equal(param(0, B), f.args.w1_row.data);
-    assert_true(is_scratch(&f, param(0, D)));
-    assert_ptr_equal(param(3, SAVED), param(0, D));
-    assert_true(param(3, IN) != param(0, D) && param(1, ROW) != param(0, D));
-    LAUNCHED("fprop", "cast_dy", "dgrad", "cast_dpre", "dprob", "dgrad",
-             "wgrad", "wgrad");
-    end(&f);
-    f = begin_with("scaled", " recompute=1", &with_fused);
-    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_null(param(1, FUSED_SAVED)); /* which nobody would read */
-    assert_true(is_saved(&f, param(1, FUSED_T)));
-    LAUNCHED("cast_x", "scaled_fused", "fprop");
-    test_expect(quern_mlp_backward(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_true(is_scratch(&f, param(0, FUSED_SAVED)));
-    assert_true(is_scratch(&f, param(0, FUSED_D)));
-    assert_null(param(0, FUSED_T)); /* there it is */
-    assert_ptr_equal(param(3, SAVED), param(0, FUSED_SAVED));
-    end(&f);
-}
-
-static void explains_fusion(void **state)
+TEST(explains_fusion)
 {
     static const struct {
         const struct quern_registry *registry;
@@ -205,7 +49,6 @@ static void explains_fusion(void **state)
          "  h = activation(pre)"},
     };
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct fixture f = begin_with(rows[i].recipe, "", rows[i].registry);
         struct quern_mlp mlp;
@@ -222,13 +65,12 @@ static void explains_fusion(void **state)
     }
 }
 
-/* What is not wanted is not launched. */
-static void leaves_out(void **state)
+/* Unwanted outputs are not launched. */
+TEST(leaves_out)
 {
     struct fixture f = begin("scaled");
     struct quern_mlp_args a = f.args;
 
-    (void)state;
     a.saved = NULL;
     test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
     assert_null(param(0, COLUMN));
@@ -252,7 +94,7 @@ static void leaves_out(void **state)
     end(&f);
 }
 
-static void refuses_options(void **state)
+TEST(refuses_options)
 {
     const struct quern_plan_options named = {.kernel = "fprop"};
     const struct quern_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
@@ -261,7 +103,6 @@ static void refuses_options(void **state)
     struct quern_mlp mlp;
     char *text;
 
-    (void)state;
     test_expect(
         quern_mlp_parse(f.ctx, "mlp plain g=1 m=1 hidden=8 ffn=8", &mlp),
         QUERN_OK, "");
@@ -286,9 +127,8 @@ static void refuses_options(void **state)
 
 /* Every driver call fails once: the code is the driver's, unless nothing hangs
    on the call, and all is freed. */
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
-    (void)state;
     for (int n = 1;; n++) {
         struct fixture f = begin("scaled");
         int code;
@@ -315,14 +155,13 @@ static void fails_each_driver_call(void **state)
 }
 
 /* And every allocation of a plan. */
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
     struct fixture f = begin("scaled");
     struct quern_mlp_plan *plan;
     struct quern_mlp mlp;
     int code, n = 0;
 
-    (void)state;
     test_expect(
         quern_mlp_parse(f.ctx, "mlp scaled g=1 m=1 hidden=8 ffn=8", &mlp),
         QUERN_OK, "");
@@ -352,12 +191,11 @@ static void expect_brought(const struct fixture *f, const int64_t *sizes)
         assert_int_equal(((const int32_t *)place)[g], sizes[g]);
 }
 
-static void takes_host_sizes(void **state)
+TEST(takes_host_sizes)
 {
     static const int64_t sizes[] = {20, 0, 40}, bad[] = {20, -1, 0};
     static const char *const recipes_[] = {"plain", "scaled"};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct fixture f = begin_with(
             recipes_[i % 2], i < 2 ? " sizes=host" : " sizes=fixed", &registry);
@@ -417,24 +255,22 @@ static int call(const struct fixture *f, const struct quern_mlp_args *args,
         test_cuda->launches = 0;                                               \
     } while (0)
 
-/* Copies that nobody wants need no numbers, and no tokens leave nothing. */
-static void needs_what_it_uses(void **state)
+/* Unwanted tensors need no values, and no tokens leave nothing. */
+TEST(needs_what_it_uses)
 {
     struct fixture f = begin("scaled");
 
-    (void)state;
     TAKEN(WEIGHTS, (a.w1.data = a.w1_row.data = a.w1_column.data = NULL));
     REFUSED(WEIGHTS, a.w1.data = a.w1_row.data = NULL, "w1.data is NULL");
     REFUSED(BACKWARD, a.saved = NULL, "saved is NULL: it has what forward");
     end(&f);
 }
 
-/* What a step in the middle would refuse is refused before the first. */
-static void queues_all_or_nothing(void **state)
+/* Arguments that a later step would refuse are refused before the first. */
+TEST(queues_all_or_nothing)
 {
     struct fixture f = begin("scaled");
 
-    (void)state;
     REFUSED(FORWARD, a.y.first_dims = a.first_dims,
             "y.first_dims is not NULL: groups' sizes are args.first_dims");
     REFUSED(FORWARD, a.w2_row.offsets = a.first_dims, "w2_row.offsets is not");
@@ -465,11 +301,10 @@ static void queues_all_or_nothing(void **state)
 }
 
 /* Nor does it matter what the memory of others holds by now. */
-static void looks_at_what_it_uses(void **state)
+TEST(reads_only_what_it_uses)
 {
     struct fixture f = begin("scaled");
 
-    (void)state;
     TAKEN(BACKWARD, a.y.data = a.dy.data);
     TAKEN(BACKWARD, (a.y.stride = INT64_MAX, a.x.data = a.dx.data));
     TAKEN(BACKWARD, a.w1_row.data = a.dx.data);
@@ -480,15 +315,14 @@ static void looks_at_what_it_uses(void **state)
     end(&f);
 }
 
-/* Of a queue, what wgrad would launch. */
-static void lets_both_wait_or_none(void **state)
+/* The launches of wgrad, from a queue. */
+TEST(lets_both_wait_or_none)
 {
     struct fixture f = begin("scaled");
     struct quern_queue *queue, *full;
     struct quern_mlp_args a = f.args;
     static const int64_t sizes[] = {20, 0, 40};
 
-    (void)state;
     test_expect(quern_queue(f.ctx, 3, &queue), QUERN_OK, "");
     test_expect(quern_queue(f.ctx, 1, &full), QUERN_OK, "");
     test_expect(quern_mlp_put(NULL, &a, queue, 0), QUERN_EINVAL,
@@ -531,27 +365,4 @@ static void lets_both_wait_or_none(void **state)
     quern_queue_free(queue);
     quern_queue_free(full);
     end(&f);
-}
-
-int test_mlp_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(runs_in_order),
-        TEST(runs_without_scales),
-        TEST(runs_fused),
-        TEST(runs_fused_copies),
-        TEST(computes_again),
-        TEST(explains_fusion),
-        TEST(leaves_out),
-        TEST(refuses_options),
-        TEST(fails_each_driver_call),
-        TEST(fails_each_allocation),
-        TEST(takes_host_sizes),
-        TEST(queues_all_or_nothing),
-        TEST(needs_what_it_uses),
-        TEST(looks_at_what_it_uses),
-        TEST(lets_both_wait_or_none),
-    };
-
-    return cmocka_run_group_tests_name("mlp", tests, NULL, NULL);
 }

@@ -1,138 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_mlp_bias.c: the biases of a grouped MLP: which launches add them and sum
-** their gradients, what each gets, and rows that lie apart.
+** their gradients, what each gets, and rows that are apart.
 */
 #include "test.h"
 
 #include "mlp_scene.h"
 
-/* Both products add theirs, FC2's times the rows' numbers. */
-static void adds_biases(void **state)
-{
-    struct fixture f = begin_with("plain", " bias=1", &with_biases);
-    struct quern_mlp_args *a = &f.args;
-
-    (void)state;
-    test_expect(quern_mlp_forward(f.plan, a, (void *)256), QUERN_OK, "");
-    assert_ptr_equal(param(0, BIASED_A), a->x.data);
-    assert_ptr_equal(param(0, BIAS), a->b1);
-    assert_null(param(0, FACTOR));
-    assert_true(is_saved(&f, param(0, BIASED_D)));
-    assert_ptr_equal(param(1, IN), param(0, BIASED_D));
-    assert_ptr_equal(param(2, BIAS), a->b2);
-    assert_ptr_equal(param(2, FACTOR), a->probability);
-    assert_ptr_equal(param(2, BIASED_D), a->y.data);
-    for (int i = 0; i < 3; i++)
-        assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
-    LAUNCHED("plain_biased", "plain_h", "plain_biased");
-    end(&f);
-}
-
-/* dpre's cast sums db1; dy is summed by itself, and dprob is made of both. */
-static void sums_gradients(void **state)
-{
-    struct fixture f = begin_with("plain", " bias=1", &with_biases);
-    struct quern_mlp_args *a = &f.args;
-
-    (void)state;
-    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(2, DBIAS), a->db1);
-    assert_ptr_equal(param(3, DPROB), a->dprob);
-    assert_ptr_equal(param(4, SUMMED), a->dy.data);
-    assert_ptr_equal(param(4, WEIGHT), a->probability);
-    assert_null(param(4, SUMMED_ROW));
-    assert_ptr_equal(param(5, DBIAS), a->db2);
-    assert_int_equal((int)(uintptr_t)param(5, ADDS), 0);
-    assert_ptr_equal(param(6, SUMMED), a->dy.data);
-    assert_ptr_equal(param(6, B2), a->b2);
-    assert_ptr_equal(param(6, OF_B2), a->dprob);
-    LAUNCHED("plain_dgrad", "plain_dpre", "plain_sum", "plain_dprob",
-             "plain_sums", "plain_sum", "plain_dprob_b2", "plain_dgrad",
-             "plain_wgrad", "plain_wgrad");
-    a->dw1.data = a->dw2.data = NULL; /* later */
-    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
-    LAUNCHED("plain_dgrad", "plain_dpre", "plain_sum", "plain_dprob",
-             "plain_sums", "plain_sum", "plain_dprob_b2", "plain_dgrad");
-    end(&f);
-}
-
-/* Without numbers for the rows nothing is multiplied, and no dprob made. */
-static void sums_without_factors(void **state)
-{
-    struct fixture f = begin_with("plain", " prob=0 bias=1", &with_biases);
-    struct quern_mlp_args *a = &f.args;
-
-    (void)state;
-    a->probability = NULL;
-    a->dprob = NULL;
-    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
-    assert_null(param(2, FACTOR));
-    LAUNCHED("plain_biased", "plain_h", "plain_biased");
-    a->b2 = NULL; /* only dprob is made of it */
-    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
-    assert_null(param(3, WEIGHT));
-    LAUNCHED("plain_dgrad", "plain_dpre", "plain_sum", "plain_sums",
-             "plain_sum", "plain_dgrad", "plain_wgrad", "plain_wgrad");
-    end(&f);
-}
-
-/* With beta=1 sums are added to what is there, as dw1 and dw2 are. */
-static void adds_to_gradients(void **state)
-{
-    struct fixture f = begin_with("plain", " beta=1 bias=1", &with_biases);
-
-    (void)state;
-    test_expect(quern_mlp_backward(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_int_equal((int)(uintptr_t)param(2, ADDS), 1);
-    assert_int_equal((int)(uintptr_t)param(5, ADDS), 1);
-    LAUNCHED("plain_dgrad", "plain_dpre", "plain_sum", "plain_dprob",
-             "plain_sums", "plain_sum", "plain_dprob_b2", "plain_dgrad",
-             "plain_wgrad_add", "plain_wgrad_add");
-    end(&f);
-}
-
-/* Fused, the kernel of pre and h adds b1. */
-static void adds_in_fused(void **state)
-{
-    struct fixture f = begin_with("plain", " bias=1", &with_fused);
-
-    (void)state;
-    test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
-    LAUNCHED("plain_fused", "plain_biased");
-    end(&f);
-}
-
-/* Where no kernel adds a bias to what it multiplies, a pass does; it and the
-   sums of dy are of a recipe that keeps them as they are. */
-static void adds_in_passes(void **state)
-{
-    struct fixture f = begin_with("mx", " bias=1", &with_biases);
-    struct quern_mlp_args *a = &f.args;
-
-    (void)state;
-    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(2, ADDED_TO), param(1, D));
-    assert_ptr_equal(param(2, ADDED), a->b1);
-    assert_null(param(2, ADDED_FACTOR));
-    assert_ptr_equal(param(3, IN), param(1, D));
-    assert_ptr_equal(param(4, D), a->y.data);
-    assert_ptr_equal(param(5, ADDED_TO), a->y.data);
-    assert_ptr_equal(param(5, ADDED), a->b2);
-    assert_ptr_equal(param(5, ADDED_FACTOR), a->probability);
-    assert_int_equal((int)(uintptr_t)param(5, ADDED_STRIDE), 64);
-    LAUNCHED("mx_x", "mx_fprop", "bf16_bias", "mx_h", "mx_fprop", "bf16_bias");
-    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(3, DBIAS), a->db1);
-    assert_ptr_equal(param(5, SUMMED), a->dy.data);
-    assert_ptr_equal(param(6, DBIAS), a->db2);
-    assert_ptr_equal(param(7, OF_B2), a->dprob);
-    LAUNCHED("mx_dy", "mx_dgrad", "mx_dpre", "mx_sum", "mx_dprob", "bf16_sums",
-             "bf16_sum", "bf16_dprob_b2", "mx_dgrad", "mx_wgrad", "mx_wgrad");
-    end(&f);
-}
-
-/* What quern_mlp_why says of an MLP in the recipe mx. */
+/* quern_mlp_why's text for an MLP of the recipe mx. */
 static char *why(struct fixture *f, const char *sizes)
 {
     struct quern_mlp_plan *plan;
@@ -149,12 +24,11 @@ static char *why(struct fixture *f, const char *sizes)
 
 /* The pass is a step of its own, unless what is dequantized in a pass gets the
    bias from the kernel of bf16. */
-static void explains_biases(void **state)
+TEST(explains_biases)
 {
     struct fixture f = begin_with("mx", " bias=1", &with_biases);
     char *text = why(&f, "g=3 m=60 hidden=64 ffn=32");
 
-    (void)state;
     assert_non_null(strstr(text, "  pre + b1\n    bias bf16 of=x g=3 m=60 k=64 "
                                  "in=bf16\n    > bf16_bias"));
     assert_non_null(strstr(text, "  y + b2\n    bias bf16 of=x g=3 m=60 k=64 "
@@ -173,7 +47,7 @@ static void explains_biases(void **state)
 }
 
 /* Nor does that kernel add it: why and plan fall back to the pass alike. */
-static void explains_passes(void **state)
+TEST(explains_passes)
 {
     struct qn_kernel left[ALL];
     const struct quern_registry fewer =
@@ -181,7 +55,6 @@ static void explains_passes(void **state)
     struct fixture f = begin_with("mx", " bias=1", &fewer);
     char *text = why(&f, "g=2 m=65536 hidden=4096 ffn=4096");
 
-    (void)state;
     assert_non_null(strstr(text, "> mx_dequantize_x"));
     assert_non_null(strstr(text, "  pre + b1\n    bias bf16 of=x"));
     assert_non_null(strstr(text, "  y + b2\n    bias bf16 of=x"));
@@ -191,13 +64,12 @@ static void explains_passes(void **state)
 }
 
 /* Nothing adds it: refused, with the step. */
-static void needs_kernels(void **state)
+TEST(needs_kernels)
 {
     struct fixture f = begin_with("plain", "", &registry);
     struct quern_mlp_plan *plan;
     struct quern_mlp mlp;
 
-    (void)state;
     test_expect(quern_mlp_parse(
                     f.ctx, "mlp plain g=3 m=60 hidden=64 ffn=32 bias=1", &mlp),
                 QUERN_OK, "");
@@ -206,14 +78,13 @@ static void needs_kernels(void **state)
     end(&f);
 }
 
-/* Rows of the caller's tensors may lie apart: kernels get their distance. */
-static void strides_rows(void **state)
+/* Rows of the caller's tensors may be apart: kernels get their distance. */
+TEST(strides_rows)
 {
     struct fixture f = begin_with("plain", " bias=1", &with_biases);
     struct quern_mlp_args *a = &f.args;
     struct quern_tensor *const tensors[] = {&a->x, &a->y, &a->dy, &a->dx};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         tensors[i]->stride = 72 + 8 * i;
         tensors[i]->bytes = (size_t)(59 * tensors[i]->stride + 64) * 2;
@@ -236,17 +107,4 @@ static void strides_rows(void **state)
     test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_EINVAL,
                 "rows that are not packed must start at multiples of 16");
     end(&f);
-}
-
-int test_mlp_bias_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(adds_biases),          TEST(sums_gradients),
-        TEST(sums_without_factors), TEST(adds_to_gradients),
-        TEST(adds_in_fused),        TEST(adds_in_passes),
-        TEST(explains_biases),      TEST(explains_passes),
-        TEST(needs_kernels),        TEST(strides_rows),
-    };
-
-    return cmocka_run_group_tests_name("mlp biases", tests, NULL, NULL);
 }

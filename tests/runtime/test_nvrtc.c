@@ -31,12 +31,11 @@ static struct qn_nvrtc *open_real(void)
     return qn_nvrtc_open(NULL, getenv("CUDA_HOME"), &nvrtc) ? NULL : nvrtc;
 }
 
-static void compiles(void **state)
+TEST(compiles)
 {
     struct qn_nvrtc *nvrtc = open_real();
     struct qn_compiled made;
 
-    (void)state;
     if (!nvrtc)
         TEST_SKIP("libnvrtc.so.12 or .13");
     assert_memory_equal(qn_nvrtc_version(nvrtc), "nvrtc 1", 7);
@@ -56,12 +55,11 @@ static void compiles(void **state)
     qn_nvrtc_close(nvrtc);
 }
 
-static void rejects_spills(void **state)
+TEST(rejects_spills)
 {
     struct qn_nvrtc *nvrtc = open_real();
     struct qn_compiled made;
 
-    (void)state;
     if (!nvrtc)
         TEST_SKIP("libnvrtc.so.12 or .13");
     test_expect(qn_nvrtc_compile(nvrtc, "spills", spills, "sm_90a", &made),
@@ -69,14 +67,4 @@ static void rejects_spills(void **state)
     assert_int_equal(made.rejected, 1);
     qn_nvrtc_free(&made);
     qn_nvrtc_close(nvrtc);
-}
-
-int test_nvrtc_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(compiles),
-        TEST(rejects_spills),
-    };
-
-    return cmocka_run_group_tests_name("nvrtc", tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static struct quern_context *open_linked(const void *code)
     return ctx;
 }
 
-/* These alone are linked. */
+/* Only these are linked. */
 static struct quern_context *open_kernels(const char *hash,
                                           struct qn_kernel *kernels, int count)
 {
@@ -37,11 +37,10 @@ static struct quern_context *open_kernels(const char *hash,
 }
 
 /* k_hungry is too big, k_next is for another chip, k_spills spills. */
-static void takes_the_best_that_fits(void **state)
+TEST(takes_the_best_that_fits)
 {
     struct quern_context *ctx = test_open();
 
-    (void)state;
     test_expect_choice(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
     assert_int_equal(test_count("nvrtc compile k_spills"), 1);
     assert_int_equal(test_count("nvrtc compile"), 2);
@@ -66,14 +65,13 @@ static void takes_the_best_that_fits(void **state)
     quern_close(ctx);
 }
 
-static void obeys_options(void **state)
+TEST(obeys_options)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan_options options = {.kernel = "k_small"};
     struct quern_problem p = test_problem(ctx, PROBLEM);
     struct quern_plan *plan;
 
-    (void)state;
     test_expect_choice(ctx, PROBLEM, &options, "k_small", QUERN_BACKEND_JIT,
                        132);
     options = (struct quern_plan_options){.kernel = "k_cluster", .sms = 101};
@@ -111,13 +109,12 @@ static void obeys_options(void **state)
     quern_close(ctx);
 }
 
-static void says_why_nothing_serves(void **state)
+TEST(says_why_nothing_serves)
 {
     struct quern_context *ctx = test_open();
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     p = test_problem(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7164");
     test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "k_small: rows of A and B must start at multiples of 16 "
@@ -150,14 +147,13 @@ static void says_why_nothing_serves(void **state)
     quern_close(ctx);
 }
 
-static void prefers_linked_kernels(void **state)
+TEST(prefers_linked_kernels)
 {
     const struct quern_plan_options jit = {.backend = QUERN_BACKEND_JIT};
     struct quern_context *ctx = open_linked(cubin);
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     test_expect_choice(ctx, PROBLEM, NULL, "k_linked", QUERN_BACKEND_AOT, 132);
     assert_ptr_equal(test_cuda->code, cubin);
     assert_string_equal(test_cuda->kernel, "k_linked");
@@ -174,14 +170,13 @@ static void prefers_linked_kernels(void **state)
     quern_close(ctx);
 }
 
-/* What another version's `quern build` made would be misread. */
-static void refuses_other_versions(void **state)
+/* The output of another version's `quern build` would be misread. */
+TEST(refuses_other_versions)
 {
     struct quern_registry built = linked;
     const struct quern_open_options options = {.registry = &built};
     struct quern_context *ctx;
 
-    (void)state;
     built.layout = QN_REGISTRY_LAYOUT;
     test_expect(quern_open(&options, &ctx), QUERN_OK, "");
     quern_close(ctx);
@@ -195,14 +190,13 @@ static void refuses_other_versions(void **state)
 }
 
 /* Kernels are found by the recipe's name, so it must mean the same. */
-static void refuses_other_recipes(void **state)
+TEST(refuses_other_recipes)
 {
     struct qn_recipe recipe = qn_registry_builtin.recipes[0];
     struct quern_registry built = linked;
     const struct quern_open_options options = {.registry = &built};
     struct quern_context *ctx;
 
-    (void)state;
     assert_string_equal(recipe.name, linked_kernels[0].recipe);
     built.recipes = &recipe;
     built.nrecipes = 1;
@@ -224,7 +218,7 @@ static void refuses_other_recipes(void **state)
 
 /* The same kernel for several architectures, linked together: a GPU gets its
    own, else the closest of its major version, else none. */
-static void takes_the_closest_architecture(void **state)
+TEST(takes_the_closest_architecture)
 {
     static struct qn_kernel fat[] = {
         GPU_KERNEL("k_80", "sm_80", 128, 128, 1, 1, 1000),
@@ -241,7 +235,6 @@ static void takes_the_closest_architecture(void **state)
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     ctx = open_kernels("fat", fat, 4);
     p = test_problem(ctx, PROBLEM);
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
@@ -258,7 +251,7 @@ static void takes_the_closest_architecture(void **state)
 }
 
 /* Alike but for how C arrives: what memory limits is fetched. */
-static void weighs_how_c_arrives(void **state)
+TEST(weighs_how_c_arrives)
 {
     static const char *const addends[] = {"fetch", "read", "reduce"};
     static struct qn_kernel kernels[] = {
@@ -267,7 +260,6 @@ static void weighs_how_c_arrives(void **state)
         GPU_KERNEL("k_reduce", "sm_90a", 256, 128, 1, 2, 1000)};
     struct quern_context *ctx;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         kernels[i].epilogue = QN_ADD;
         kernels[i].d.type = QUERN_F32;
@@ -284,7 +276,7 @@ static void weighs_how_c_arrives(void **state)
 
 /* Narrow tiles hide their stores, which shows where k is short; else the wide
    pair asks L2 for less, and a lone CTA never does. */
-static void weighs_what_ctas_share(void **state)
+TEST(weighs_what_ctas_share)
 {
     static struct qn_kernel kernels[] = {
         GPU_KERNEL("k_lone", "sm_90a", 128, 256, 1, 1, 1000),
@@ -292,7 +284,6 @@ static void weighs_what_ctas_share(void **state)
         GPU_KERNEL("k_pair", "sm_90a", 128, 256, 2, 1, 1000)};
     struct quern_context *ctx;
 
-    (void)state;
     kernels[1].schedule = "pingpong";
     ctx = open_kernels("clusters", kernels, 3);
     test_expect_choice(ctx, "fprop bf16 g=8 m=32768 n=4096 k=512", NULL,
@@ -308,14 +299,13 @@ static void weighs_what_ctas_share(void **state)
 
 /* Rows that are no multiples of a line of L2 long are copied at less than half
    the rate: tiles that copy fewer for each product lead. */
-static void weighs_where_rows_begin(void **state)
+TEST(weighs_where_rows_begin)
 {
     static struct qn_kernel kernels[] = {
         GPU_KERNEL("k_narrow", "sm_90a", 128, 192, 1, 1, 1000),
         GPU_KERNEL("k_wide", "sm_90a", 256, 128, 1, 1, 1000)};
     struct quern_context *ctx;
 
-    (void)state;
     kernels[0].schedule = "pingpong";
     ctx = open_kernels("rows", kernels, 2);
     test_expect_choice(ctx, "fprop bf16 g=8 m=32768 n=1536 k=1024", NULL,
@@ -326,27 +316,25 @@ static void weighs_where_rows_begin(void **state)
 }
 
 /* A broken cubin is the driver's error, not a crash. */
-static void reports_a_bad_cubin(void **state)
+TEST(reports_a_bad_cubin)
 {
     struct quern_context *ctx = open_linked("nothing like a cubin");
     struct quern_problem p = test_problem(ctx, PROBLEM);
     struct quern_plan *plan;
 
-    (void)state;
     test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ECUDA,
                 "cuLibraryLoadData");
     quern_close(ctx);
     assert_int_equal(test_cuda->libraries, 0);
 }
 
-static void falls_back_to_the_host(void **state)
+TEST(falls_back_to_the_host)
 {
     const struct quern_plan_options jit = {.backend = QUERN_BACKEND_JIT};
     struct quern_context *ctx;
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     setenv("QUERN_THREADS", "3", 1);
     test_cuda->devices = 0;
     ctx = test_open();
@@ -370,13 +358,12 @@ static void falls_back_to_the_host(void **state)
     quern_close(ctx);
 }
 
-static void refuses_captures(void **state)
+TEST(refuses_captures)
 {
     struct quern_context *ctx = test_open();
     struct quern_problem p = test_problem(ctx, PROBLEM);
     struct quern_plan *plan;
 
-    (void)state;
     test_cuda->capture_result = 906; /* the legacy stream would join one */
     test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ECAPTURE,
                 "making a plan is not allowed while a stream captures");
@@ -409,12 +396,11 @@ static void refuses_captures(void **state)
 }
 
 /* The thread's own context is used, and stays current. */
-static void respects_the_current_context(void **state)
+TEST(respects_the_current_context)
 {
     struct quern_context *ctx = test_open();
     int mine;
 
-    (void)state;
     test_cuda->current = &mine;
     test_expect_choice(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
     assert_int_equal(test_cuda->primaries, 0);
@@ -428,7 +414,7 @@ static void respects_the_current_context(void **state)
     assert_int_equal(test_cuda->primaries, 0);
 }
 
-/* What a callback hears at a level of the options and one of QUERN_LOG. */
+/* The messages to a callback at a level of the options and one of QUERN_LOG. */
 static void hear(int level, const char *wanted)
 {
     const struct quern_open_options options = {.log = test_collect,
@@ -443,13 +429,12 @@ static void hear(int level, const char *wanted)
 }
 
 /* QUERN_LOG decides where the options do not. */
-static void logs_what_is_wanted(void **state)
+TEST(logs_what_is_wanted)
 {
     const struct quern_open_options louder = {.log = test_collect,
                                               .log_level = QUERN_LOG_DEBUG + 1};
     struct quern_context *ctx;
 
-    (void)state;
     test_expect(quern_open(&louder, &ctx), QUERN_EINVAL,
                 "options.log_level is 4: not a value");
     hear(0, "");
@@ -472,7 +457,7 @@ static void logs_what_is_wanted(void **state)
     quern_close(ctx);
 }
 
-static void explains(void **state)
+TEST(explains)
 {
     static const char *const parts[] = {
         "fprop bf16 g=8 m=32768 n=4096 k=7168 d=bf16",
@@ -493,7 +478,6 @@ static void explains(void **state)
     const char *at;
     char *text;
 
-    (void)state;
     test_expect(quern_why(ctx, &p, NULL, &text), QUERN_OK, "");
     at = text;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -510,14 +494,13 @@ static void explains(void **state)
     quern_close(ctx);
 }
 
-static void explains_without_a_gpu(void **state)
+TEST(explains_without_a_gpu)
 {
     const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
     struct quern_context *ctx;
     struct quern_problem p;
     char *text;
 
-    (void)state;
     test_cuda->devices = 0;
     ctx = test_open();
     p = test_problem(ctx, PROBLEM);
@@ -534,29 +517,4 @@ static void explains_without_a_gpu(void **state)
     assert_non_null(strstr(text, "there is none for dgrad bf16 at all"));
     quern_free(text);
     quern_close(ctx);
-}
-
-int test_plan_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(takes_the_best_that_fits),
-        TEST(obeys_options),
-        TEST(says_why_nothing_serves),
-        TEST(prefers_linked_kernels),
-        TEST(refuses_other_versions),
-        TEST(refuses_other_recipes),
-        TEST(takes_the_closest_architecture),
-        TEST(weighs_how_c_arrives),
-        TEST(weighs_what_ctas_share),
-        TEST(weighs_where_rows_begin),
-        TEST(reports_a_bad_cubin),
-        TEST(falls_back_to_the_host),
-        TEST(refuses_captures),
-        TEST(respects_the_current_context),
-        TEST(logs_what_is_wanted),
-        TEST(explains),
-        TEST(explains_without_a_gpu),
-    };
-
-    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

@@ -6,13 +6,12 @@
 #include "old_spellings.h"
 #include "problem/space.h"
 
-static void parses_defaults(void **state)
+TEST(parses_defaults)
 {
     struct quern_context *ctx = test_open();
     struct quern_problem p =
         test_problem(ctx, "fprop bf16 g=8 m=4096 n=2048 k=7168");
 
-    (void)state;
     assert_string_equal(p.recipe, "bf16");
     assert_int_equal(p.op, QUERN_FPROP);
     assert_int_equal(p.ragged, QUERN_AXIS_M);
@@ -35,7 +34,7 @@ static void parses_defaults(void **state)
     quern_close(ctx);
 }
 
-static void prints_what_it_parses(void **state)
+TEST(prints_what_it_parses)
 {
     static const struct {
         const char *given, *printed;
@@ -75,7 +74,6 @@ static void prints_what_it_parses(void **state)
     };
     struct quern_context *ctx = test_open();
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct quern_problem p = test_problem(ctx, rows[i].given), again;
         char text[512], small[10];
@@ -91,7 +89,7 @@ static void prints_what_it_parses(void **state)
     quern_close(ctx);
 }
 
-static void names_what_is_wrong(void **state)
+TEST(names_what_is_wrong)
 {
     static const struct {
         const char *text, *part;
@@ -196,7 +194,6 @@ static void names_what_is_wrong(void **state)
     struct quern_context *ctx = test_open();
     struct quern_problem p = {.m = 77};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
                     rows[i].part);
@@ -204,14 +201,13 @@ static void names_what_is_wrong(void **state)
     quern_close(ctx);
 }
 
-static void refuses_long_words(void **state)
+TEST(refuses_long_words)
 {
     struct quern_context *ctx = test_open();
     struct quern_problem p;
     char text[2000] = "fprop bf16 g=1 m=1 n=1 k=1 split=@";
     size_t length = strlen(text);
 
-    (void)state;
     memset(text + length, 'x', 280);
     test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
                 "split: at most 255 characters");
@@ -228,7 +224,7 @@ static void refuses_long_words(void **state)
 }
 
 /* A problem need not come from text. */
-static void checks_each_field(void **state)
+TEST(checks_each_field)
 {
     struct quern_context *ctx = test_open();
     struct quern_problem good =
@@ -236,7 +232,6 @@ static void checks_each_field(void **state)
     struct quern_problem p;
     struct quern_description need;
 
-    (void)state;
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(p, good, change, quern_describe(ctx, &p, &need), part)
     BREAK(p.op = 3, "op is 3");
@@ -282,13 +277,12 @@ static void check_tensor(const struct quern_tensor *t, int type, int ndim,
     assert_null(t->data);
 }
 
-static void describes_operands(void **state)
+TEST(describes_operands)
 {
     struct quern_context *ctx = test_open();
     struct quern_problem p;
     struct quern_description need;
 
-    (void)state;
     p = test_problem(ctx, "fprop mixed g=5 m=100 n=20 k=30");
     test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
     check_tensor(&need.args.a, QUERN_F16, 2, 100, 30, 0, 6000);
@@ -325,7 +319,7 @@ static void describes_operands(void **state)
 }
 
 /* A workspace that is too large to count stays too large. */
-static void slices_are_aligned(void **state)
+TEST(slices_are_aligned)
 {
     size_t used = 256;
 
@@ -342,14 +336,13 @@ static void slices_are_aligned(void **state)
     assert_true(used == SIZE_MAX);
 }
 
-static void opens_with_care(void **state)
+TEST(opens_with_care)
 {
     const struct quern_open_options negative = {.specs_count = -1};
     const char *folders[] = {NULL};
     const struct quern_open_options null = {.specs = folders, .specs_count = 1};
     struct quern_context *ctx = (void *)1;
 
-    (void)state;
     test_expect(quern_open(NULL, NULL), QUERN_EINVAL, "ctx is NULL");
     test_expect(quern_open(&negative, &ctx), QUERN_EINVAL, "specs_count");
     assert_null(ctx);
@@ -365,17 +358,4 @@ static void opens_with_care(void **state)
     assert_string_equal(quern_version(), QUERN_VERSION);
     assert_int_equal(test_count("gen open"), 0);
     assert_int_equal(test_count("nvrtc open"), 0);
-}
-
-int test_problem_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(parses_defaults),     TEST(prints_what_it_parses),
-        TEST(names_what_is_wrong), TEST(refuses_long_words),
-        TEST(checks_each_field),   TEST(describes_operands),
-        TEST(opens_with_care),     TEST(refuses_old_spellings),
-        TEST(slices_are_aligned),
-    };
-
-    return cmocka_run_group_tests_name("problem", tests, NULL, NULL);
 }

@@ -41,11 +41,10 @@ static void run_in(const struct quern_plan *plan, const struct quern_args *args,
     assert_ptr_equal(test_cuda->current, current);
 }
 
-static void runs_where_it_was_planned(void **state)
+TEST(runs_where_it_was_planned)
 {
     char places[3], *const contexts[] = {NULL, &places[1], &places[2]};
 
-    (void)state;
     for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
         struct quern_context *ctx = test_open();
         struct quern_args args = test_args(ctx, PROBLEM);
@@ -62,7 +61,8 @@ static void runs_where_it_was_planned(void **state)
             assert_ptr_equal(test_cuda->launch_context,
                              moments[i].plan ? (void *)contexts[moments[i].plan]
                                              : (void *)&test_cuda->primaries);
-        /* in the context of now a new plan runs, whatever became of the old */
+        /* in the current context a new plan runs, even if the old one is
+           lost */
         other = test_plan(ctx, PROBLEM, NULL);
         run_in(other, &args, QUERN_OK, "");
         test_cuda->current = test_cuda->destroyed = NULL;
@@ -76,7 +76,7 @@ static void runs_where_it_was_planned(void **state)
 
 /* --------------------------------------------------------------------- fork */
 
-/* What a child must not use, as it was made by the parent. */
+/* Objects of the parent, which a child must not use. */
 struct heritage {
     struct quern_context *ctx;
     struct quern_plan *plan, *host, *products;
@@ -91,7 +91,7 @@ static int refused(int code)
            strstr(quern_errmsg(NULL), "was made before fork()");
 }
 
-/* In the child, whose exit status is the number of what went wrong. */
+/* In the child, whose exit status is the number of failures. */
 static int refuse_all(const struct heritage *h)
 {
     struct quern_problem p;
@@ -178,11 +178,10 @@ static void make_heritage(struct heritage *h)
     h->cast_args = need.args;
 }
 
-static void refuses_children(void **state)
+TEST(refuses_children)
 {
     struct heritage h;
 
-    (void)state;
     make_heritage(&h);
     assert_int_equal(in_child(refuse_all, &h), 0);
     /* the parent goes on */
@@ -212,13 +211,12 @@ static void *plan_slowly(void *user)
 
 /* Forked while another thread compiles, with the generator's lock or without:
    no lock of the child's copy will ever be released. */
-static void children_of_threads_go_on(void **state)
+TEST(children_of_threads_go_on)
 {
     struct heritage h;
     pthread_t thread;
     void *code;
 
-    (void)state;
     make_heritage(&h);
     setenv("FAKE_NVRTC_DELAY", "300", 1);
     assert_int_equal(pthread_create(&thread, NULL, plan_slowly, h.ctx), 0);
@@ -257,14 +255,13 @@ static void *play_often(void *user)
 }
 
 /* All scenes at once in one context, each thread with memory of its own. */
-static void serves_many_threads(void **state)
+TEST(serves_many_threads)
 {
     const struct quern_open_options options =
         test_scene_options(&test_scenes[2]);
     struct worker workers[THREADS] = {{.code = 0}};
     struct quern_context *ctx;
 
-    (void)state;
     setenv("QUERN_THREADS", "3", 1);
     test_expect(quern_open(&options, &ctx), QUERN_OK, "");
     for (int i = 0; i < THREADS; i++) {
@@ -303,11 +300,10 @@ static void *play_apart(void *user)
 }
 
 /* A context for each thread: what they share is the cache on disk. */
-static void serves_a_context_for_each_thread(void **state)
+TEST(serves_a_context_for_each_thread)
 {
     struct worker workers[THREADS] = {{.code = 0}};
 
-    (void)state;
     for (int i = 0; i < THREADS; i++) {
         struct worker *w = &workers[i];
 
@@ -325,8 +321,8 @@ static void serves_a_context_for_each_thread(void **state)
 
 /* -------------------------------------------------------------- environment */
 
-/* Nonsense in a variable: what a plan on the host, and on the GPU, makes of
-   it. Where it does no harm, nobody complains. */
+/* Invalid values of variables, with the result of a plan on the host and on
+   the GPU. Harmless ones are not reported. */
 static const struct {
     const char *variable, *value;
     int host, gpu;
@@ -363,7 +359,7 @@ static void plan_for(int backend, int code, const char *says)
     quern_close(ctx);
 }
 
-static void survives_the_environment(void **state)
+TEST(survives_the_environment)
 {
     char *folder = getcwd(NULL, 0);
 
@@ -380,7 +376,7 @@ static void survives_the_environment(void **state)
 }
 
 /* Folders of an open context are those of then, wherever the program goes. */
-static void stays_where_it_was_opened(void **state)
+TEST(stays_where_it_was_opened)
 {
     const struct quern_open_options open = {.cache = ":below:",
                                             .tune = "tuned"};
@@ -390,10 +386,9 @@ static void stays_where_it_was_opened(void **state)
     struct quern_context *ctx;
     struct quern_problem p;
 
-    (void)state;
     assert_int_equal(chdir(test_folder), 0);
     test_expect(quern_open(&open, &ctx), QUERN_OK, "");
-    assert_int_equal(chdir("/proc"), 0); /* where nobody makes folders */
+    assert_int_equal(chdir("/proc"), 0); /* where no folder can be made */
     p = test_problem(ctx, PROBLEM);
     test_expect(quern_tune(ctx, &p, &options, &result), QUERN_OK, "");
     assert_int_equal(strncmp(result.file, test_folder, strlen(test_folder)), 0);
@@ -408,7 +403,7 @@ static void stays_where_it_was_opened(void **state)
 }
 
 /* Options longer than any path, a kernel's name longer than a message. */
-static void survives_long_strings(void **state)
+TEST(survives_long_strings)
 {
     const size_t bytes = 100000;
     char *text = malloc(bytes);
@@ -418,7 +413,6 @@ static void survives_long_strings(void **state)
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     assert_non_null(text);
     memset(text, 'x', bytes);
     text[0] = '/';
@@ -433,16 +427,4 @@ static void survives_long_strings(void **state)
                 "is too long: a word has at most");
     quern_close(ctx);
     free(text);
-}
-
-int test_process_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(runs_where_it_was_planned),        TEST(refuses_children),
-        TEST(children_of_threads_go_on),        TEST(serves_many_threads),
-        TEST(serves_a_context_for_each_thread), TEST(survives_the_environment),
-        TEST(stays_where_it_was_opened),        TEST(survives_long_strings),
-    };
-
-    return cmocka_run_group_tests_name("process", tests, NULL, NULL);
 }

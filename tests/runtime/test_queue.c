@@ -2,14 +2,13 @@
 /*
 ** test_queue.c: the wgrad queue: what it refuses, and what it launches when.
 **
-** Host kernels of the tests note their last call alone, so the order shows in
-** single flushes. Numbers are the host tests' (tests/host/queue.c).
+** Host kernels of the tests note their last call only, so the order shows in
+** single flushes. Values are the host tests' (tests/host/queue.c).
 */
 #include "test.h"
 
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,7 +27,7 @@ struct bench {
     struct quern_queue *queue;
 };
 
-/* Room behind D, so that the tests decide what overlaps. */
+/* Room after D, so that the tests decide what overlaps. */
 static struct quern_args roomy_args(struct quern_context *ctx, const char *text)
 {
     struct quern_args args = test_args(ctx, text);
@@ -65,12 +64,11 @@ static void tear_down(struct bench *b)
     quern_close(b->ctx);
 }
 
-static void refuses_bad_queues(void **state)
+TEST(refuses_bad_queues)
 {
     struct quern_context *ctx = test_open();
     struct quern_queue *queue;
 
-    (void)state;
     test_expect(quern_queue(NULL, 1, &queue), QUERN_EINVAL, "ctx is NULL");
     test_expect(quern_queue(ctx, 1, NULL), QUERN_EINVAL, "queue is NULL");
     test_expect(quern_queue(ctx, 0, &queue), QUERN_EINVAL,
@@ -88,12 +86,11 @@ static void refuses_bad_queues(void **state)
 }
 
 /* Nothing is launched before the flush, and nothing allocated at all. */
-static void launches_when_flushed(void **state)
+TEST(launches_when_flushed)
 {
     struct bench b = set_up();
     int before = test_host.calls;
 
-    (void)state;
     test_fail_allocation(0);
     test_expect(quern_queue_put(b.queue, b.plan, &b.args, 4), QUERN_OK, "");
     test_expect(quern_queue_put(b.queue, b.plan, &b.other, 7), QUERN_OK, "");
@@ -113,11 +110,10 @@ static void launches_when_flushed(void **state)
 }
 
 /* The oldest first, in any layer or in one. */
-static void flushes_some(void **state)
+TEST(flushes_some)
 {
     struct bench b = set_up();
 
-    (void)state;
     for (int i = 0; i < 3; i++)
         test_expect(quern_queue_put(b.queue, b.plan,
                                     i == 1 ? &b.other : &b.args, i / 2),
@@ -138,14 +134,13 @@ static void flushes_some(void **state)
     tear_down(&b);
 }
 
-static void refuses_bad_calls(void **state)
+TEST(refuses_bad_calls)
 {
     struct bench b = set_up();
     struct quern_plan *fprop =
         test_plan(b.ctx, "fprop bf16 g=8 m=1000 n=512 k=256", &host);
     struct quern_args args = b.args;
 
-    (void)state;
     test_expect(quern_queue_put(NULL, b.plan, &args, 0), QUERN_EINVAL,
                 "queue is NULL");
     test_expect(quern_queue_put(b.queue, NULL, &args, 0), QUERN_EINVAL,
@@ -172,11 +167,10 @@ static void refuses_bad_calls(void **state)
     tear_down(&b);
 }
 
-static void is_full(void **state)
+TEST(is_full)
 {
     struct bench b = set_up();
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
     test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_EFULL,
@@ -191,15 +185,14 @@ static void is_full(void **state)
     tear_down(&b);
 }
 
-/* What two products do to each other's tensors. */
-static void refuses_conflicts(void **state)
+/* How two products use each other's tensors. */
+TEST(refuses_conflicts)
 {
     struct bench b = set_up();
     struct quern_args args = b.other;
     struct quern_plan *any;
     const float one = 1;
 
-    (void)state;
     test_expect(quern_queue_put(b.queue, b.first, &b.args, 0), QUERN_OK, "");
     test_expect(quern_queue_put(b.queue, b.first, &b.args, 0), QUERN_EINVAL,
                 "would overwrite");
@@ -248,13 +241,12 @@ static void refuses_conflicts(void **state)
 }
 
 /* Two that wait are one launch, which a child must not make either. */
-static void child_flushes_nothing(void **state)
+TEST(child_flushes_nothing)
 {
     struct bench b = set_up();
     pid_t child;
     int status;
 
-    (void)state;
     for (int i = 0; i < 2; i++)
         test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
     fflush(NULL);
@@ -268,12 +260,11 @@ static void child_flushes_nothing(void **state)
 }
 
 /* Microbatches of fewer tokens than the plan's. */
-static void takes_fewer_tokens(void **state)
+TEST(takes_fewer_tokens)
 {
     struct bench b = set_up();
     struct quern_args args = b.args;
 
-    (void)state;
     args.a.shape[0] = args.b.shape[0] = 60;
     test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_OK, "");
     test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
@@ -326,15 +317,14 @@ static const struct qn_kernel kernels[] = {
 static const struct quern_registry registry = {
     .hash = "queue", .kernels = kernels, .nkernels = 3};
 
-/* A launch that fails leaves its product, and those behind it. */
-static void keeps_what_failed(void **state)
+/* A launch that fails leaves its product, and those after it. */
+TEST(keeps_what_failed)
 {
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_plan *plan;
     struct quern_args args;
     struct quern_queue *queue;
 
-    (void)state;
     plan = test_plan(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1", NULL);
     args = test_args(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1");
     test_expect(quern_queue(ctx, 4, &queue), QUERN_OK, "");
@@ -378,11 +368,10 @@ static void expect_trail(const char *const *names, int count)
 
 /* A later layer's product must not be lost under an earlier one's that
    overwrites; where both add, layers may be flushed in any order. */
-static void keeps_layers_in_order(void **state)
+TEST(keeps_layers_in_order)
 {
     struct bench b = set_up();
 
-    (void)state;
     test_expect(quern_queue_put(b.queue, b.first, &b.args, 0), QUERN_OK, "");
     test_expect(quern_queue_put(b.queue, b.plan, &b.args, 1), QUERN_OK, "");
     test_expect(quern_queue_flush(b.queue, 1, 0, NULL), QUERN_EINVAL,
@@ -399,7 +388,7 @@ static void keeps_layers_in_order(void **state)
 }
 
 /* Bias gradients leave with the products that they were put between. */
-static void flushes_bias_gradients_in_order(void **state)
+TEST(flushes_bias_gradients_in_order)
 {
     static const char *const both[] = {"w_add", "n_cast", "n_sum"};
     static const char *const sums[] = {"n_cast", "n_sum"};
@@ -416,7 +405,6 @@ static void flushes_bias_gradients_in_order(void **state)
     char line[128];
     int stream;
 
-    (void)state;
     plan = test_plan(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1", NULL);
     args = test_args(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1");
     first = sums_plan(ctx, strcat(strcpy(line, text), "1"), &need);
@@ -456,7 +444,7 @@ static void flushes_bias_gradients_in_order(void **state)
 }
 
 /* Two queues between whose flushes nothing moves: each on its stream. */
-static void queues_are_apart(void **state)
+TEST(queues_are_apart)
 {
     struct quern_context *ctx = test_open_with(&registry);
     const char *line = "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1";
@@ -465,7 +453,6 @@ static void queues_are_apart(void **state)
     struct quern_plan *plan = test_plan(ctx, line, NULL);
     int streams[2];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         args[i] = test_args(ctx, line);
         test_expect(quern_queue(ctx, 2, &queues[i]), QUERN_OK, "");
@@ -525,14 +512,13 @@ static void *put_and_flush(void *user)
     return NULL;
 }
 
-static void threads_have_queues_of_their_own(void **state)
+TEST(threads_have_queues_of_their_own)
 {
     struct quern_context *ctx = test_open_with(&registry);
     const char *line = "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1";
     struct quern_plan *plan = test_plan(ctx, line, NULL);
     struct worker workers[THREADS];
 
-    (void)state;
     test_cuda->launches = 0;
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){.ctx = ctx, .plan = plan};
@@ -549,25 +535,4 @@ static void threads_have_queues_of_their_own(void **state)
     assert_int_equal(test_cuda->launches, THREADS * ROUNDS);
     quern_plan_free(plan);
     quern_close(ctx);
-}
-
-int test_queue_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(refuses_bad_queues),
-        TEST(launches_when_flushed),
-        TEST(flushes_some),
-        TEST(refuses_bad_calls),
-        TEST(is_full),
-        TEST(refuses_conflicts),
-        TEST(takes_fewer_tokens),
-        TEST(child_flushes_nothing),
-        TEST(keeps_what_failed),
-        TEST(flushes_bias_gradients_in_order),
-        TEST(keeps_layers_in_order),
-        TEST(queues_are_apart),
-        TEST(threads_have_queues_of_their_own),
-    };
-
-    return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_range.c: products as f16 behind launches that look whether their
-** operands fit, and before the same products as bf16: which launches, what each
-** is left out by, and where what was seen lies.
+** test_range.c: products as f16 after range checks of their operands, and the
+** fallback to bf16: the launches, the flags that skip them, and the flags'
+** addresses.
 */
 #include "test.h"
 
@@ -13,13 +13,12 @@
 /* -------------------------------------------------------------------- order */
 
 /* f16 as far as its flag is 0, then bf16 as far as the next one is. */
-static void tries_f16_first(void **state)
+TEST(tries_f16_first)
 {
     struct fixture f = begin("fprop close g=3 m=40 n=64 k=160 dequantize=f16");
     const char *flags;
     int noop = 0;
 
-    (void)state;
     assert_string_equal(f.info.kernel, "f16_fprop");
     f.args.noop = &noop;
     test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
@@ -48,27 +47,13 @@ static void tries_f16_first(void **state)
     end(&f);
 }
 
-/* Weights' columnwise tensor has its rows along k as well. */
-static void looks_at_columns(void **state)
-{
-    struct fixture f = begin("dgrad close g=3 m=40 n=64 k=96 dequantize=f16");
-
-    (void)state;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_ptr_equal(param(0, SEEN_B), f.args.b.data);
-    assert_ptr_equal(param(0, SEEN_B_SF), f.args.b.sf);
-    LAUNCHED("close_range", "f16_dgrad", "close_dgrad");
-    end(&f);
-}
-
 /* One launch brings the sizes for all. */
-static void brings_sizes_once(void **state)
+TEST(brings_sizes_once)
 {
     struct fixture f =
         begin("fprop close g=3 m=40 n=64 k=96 sizes=host dequantize=f16");
     const int64_t sizes[] = {7, 30, 3};
 
-    (void)state;
     f.args.a.first_dims = NULL;
     f.args.host_sizes = sizes;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -81,11 +66,9 @@ static void brings_sizes_once(void **state)
 
 /* -------------------------------------------------------------------- rules */
 
-static void refuses(void **state)
+TEST(refuses)
 {
-    static const struct {
-        const char *text, *says;
-    } rows[] = {
+    static const struct refusal rows[] = {
         {"fprop bf16 g=3 m=40 n=64 k=96",
          "dequantize=f16: no operand has scales"},
         {"fprop powers g=3 m=40 n=64 k=96", "codes of e4m3 become f16"},
@@ -98,14 +81,8 @@ static void refuses(void **state)
     };
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
-    char text[160];
 
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "%s dequantize=f16", rows[i].text);
-        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
-                    rows[i].says);
-    }
+    refuse_lines(ctx, rows, sizeof rows / sizeof *rows, "f16");
     p = test_problem(ctx, "fprop close g=3 m=40 n=64 k=96 dequantize=f16");
     test_expect(quern_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
                 QUERN_EINVAL, "those of the product in f16");
@@ -119,7 +96,7 @@ static void refuses(void **state)
 
 /* Tiles of 96 rows take fewer products where groups are short, and of either
    type less time than of bf16. */
-static void rows_are_counted(void **state)
+TEST(rows_are_counted)
 {
     struct qn_kernel kernel = {.dequantize = "swapped",
                                .becomes = "bf16",
@@ -128,7 +105,6 @@ static void rows_are_counted(void **state)
                                .tile = {96, 256, 64}};
     double few, many, either;
 
-    (void)state;
     assert_true(qn_model_dequantize_rows(&kernel, 40) == 64);
     assert_true(qn_model_dequantize_rows(&kernel, 64) == 80);
     assert_true(qn_model_dequantize_rows(&kernel, 128) == 96);
@@ -145,7 +121,7 @@ static void rows_are_counted(void **state)
     assert_false(qn_model_dequantize_whole(&kernel, 32));
 }
 
-static void model_decides(void **state)
+TEST(model_decides)
 {
     static const struct decision rows[] = {
         {LARGE, NULL, "f16_fprop", "dequantize=f16: f16 "},
@@ -160,7 +136,6 @@ static void model_decides(void **state)
     };
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int tried = !strcmp(rows[i].runs, "f16_fprop");
         struct quern_plan_info info;
@@ -173,10 +148,9 @@ static void model_decides(void **state)
     quern_close(ctx);
 }
 
-/* What nobody asked for is given up. */
-static void falls_back(void **state)
+/* A strategy that was not asked for is dropped. */
+TEST(falls_back)
 {
-    (void)state;
     fall_back("close_range", LARGE, "close_fprop", QUERN_DEQUANTIZE_F16,
               "no kernel checks whether f16 holds the values for recipe close");
     fall_back("f16_fprop", LARGE, "close_fprop", QUERN_DEQUANTIZE_F16,
@@ -185,27 +159,12 @@ static void falls_back(void **state)
 
 /* ---------------------------------------------------------------- failures */
 
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
-    (void)state;
     fail_driver_calls("fprop close g=3 m=64 n=96 k=300 dequantize=f16", 3);
 }
 
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
-    (void)state;
     fail_allocations("fprop close g=3 m=40 n=64 k=96 dequantize=f16", 3);
-}
-
-int test_range_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(tries_f16_first),       TEST(looks_at_columns),
-        TEST(brings_sizes_once),     TEST(refuses),
-        TEST(model_decides),         TEST(falls_back),
-        TEST(rows_are_counted),      TEST(fails_each_driver_call),
-        TEST(fails_each_allocation),
-    };
-
-    return cmocka_run_group_tests_name("range", tests, NULL, NULL);
 }

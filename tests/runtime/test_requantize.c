@@ -11,13 +11,12 @@
 /* -------------------------------------------------------------------- order */
 
 /* FP8 as far as its flag is 0, then bf16 as far as the next one is. */
-static void tries_fp8_first(void **state)
+TEST(tries_fp8_first)
 {
     struct fixture f = begin("fprop powers g=3 m=40 n=64 k=160 dequantize=fp8");
     const char *flags;
     int noop = 0;
 
-    (void)state;
     assert_string_equal(f.info.kernel, "narrow_fprop");
     f.args.noop = &noop;
     test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
@@ -54,47 +53,12 @@ static void tries_fp8_first(void **state)
     end(&f);
 }
 
-static void encodes_columns(void **state)
-{
-    struct fixture f = begin("dgrad powers g=3 m=40 n=64 k=96 dequantize=fp8");
-
-    (void)state;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    assert_null(param(2, CODED_ROW));
-    assert_ptr_equal(param(2, CODED_COLUMN), f.args.b.data);
-    LAUNCHED("powers_begin", "powers_dy_again", "powers_w_again",
-             "narrow_dgrad", "powers_dy", "powers_w", "dgrad");
-    end(&f);
-}
-
-/* FP8's product reads copies, so that it takes the groups as they are given;
-   bf16's has them at multiples of 128. */
-static void sums_over_tokens(void **state)
-{
-    struct fixture f = begin("wgrad powers g=3 m=64 n=96 k=300 dequantize=fp8");
-    const char *sizes;
-
-    (void)state;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    sizes = param(0, PLACE);
-    in_scratch(&f, sizes, 7 * 4);
-    in_scratch(&f, param(1, CODES), 64 * 5 * 128);
-    in_scratch(&f, param(1, SCALES), 64 * 5 * 4);
-    assert_ptr_equal(param(1, TOKENS), f.args.a.last_dims);
-    assert_ptr_equal(param(3, SIZED), f.args.a.last_dims);
-    assert_ptr_equal(param(6, LENGTHS), sizes);
-    LAUNCHED("powers_begin", "powers_dy_again", "powers_x_again",
-             "narrow_wgrad", "powers_dy", "powers_x", "wgrad");
-    end(&f);
-}
-
-/* What is FP8 in blocks already is multiplied as it is; behind it stands the
+/* Operands in FP8 blocks are multiplied directly; the fallback is the
    recipe's own kernel. */
-static void leaves_fp8_alone(void **state)
+TEST(reads_fp8_directly)
 {
-    struct fixture f = begin("fprop beside g=3 m=40 n=64 k=160 dequantize=fp8");
+    struct fixture f = begin("fprop mixed8 g=3 m=40 n=64 k=160 dequantize=fp8");
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(2, NARROW_A), f.args.a.data);
     assert_ptr_equal(param(2, A_SF), f.args.a.sf);
@@ -103,34 +67,18 @@ static void leaves_fp8_alone(void **state)
     assert_ptr_equal(param(3, A), f.args.a.data);
     assert_ptr_equal(param(3, B), f.args.b.data);
     assert_ptr_equal(param(3, LENGTHS), f.args.a.first_dims);
-    LAUNCHED("beside_begin", "beside_w_again", "narrow_fprop",
-             "beside_mainloop");
+    LAUNCHED("mixed8_begin", "mixed8_w_again", "narrow_fprop",
+             "mixed8_mainloop");
     end(&f);
 }
 
-/* What both products need of the workspace is never there at a time. */
-static void shares_the_workspace(void **state)
-{
-    struct fixture fp8 =
-        begin("fprop powers g=3 m=40 n=64 k=160 dequantize=fp8");
-    struct fixture ahead =
-        begin("fprop powers g=3 m=40 n=64 k=160 dequantize=pass");
-
-    (void)state;
-    assert_int_equal(fp8.info.workspace_bytes,
-                     ahead.info.workspace_bytes + 256);
-    end(&fp8);
-    end(&ahead);
-}
-
 /* One launch brings the sizes for all. */
-static void brings_sizes_once(void **state)
+TEST(brings_sizes_once)
 {
     struct fixture f =
         begin("fprop powers g=3 m=40 n=64 k=96 sizes=host dequantize=fp8");
     const int64_t sizes[] = {7, 30, 3};
 
-    (void)state;
     f.args.a.first_dims = NULL;
     f.args.host_sizes = sizes;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -144,11 +92,9 @@ static void brings_sizes_once(void **state)
 
 /* -------------------------------------------------------------------- rules */
 
-static void refuses(void **state)
+TEST(refuses)
 {
-    static const struct {
-        const char *text, *says;
-    } rows[] = {
+    static const struct refusal rows[] = {
         {"fprop bf16 g=3 m=40 n=64 k=96",
          "dequantize=fp8: no operand has scales"},
         {"fprop blocks g=3 m=40 n=64 k=96", "use all of e4m3's exponents"},
@@ -156,18 +102,12 @@ static void refuses(void **state)
         {"fprop weights g=3 m=40 n=64 k=96", "have more digits than e4m3"},
         {"wgrad powers g=3 m=40 n=64 k=96 microbatches=2",
          "microbatches: merged products"},
-        {"wgrad beside g=3 m=40 n=64 k=96", "FP8 in blocks as they are"},
+        {"wgrad mixed8 g=3 m=40 n=64 k=96", "FP8 in blocks as they are"},
     };
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
-    char text[160];
 
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(text, sizeof text, "%s dequantize=fp8", rows[i].text);
-        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
-                    rows[i].says);
-    }
+    refuse_lines(ctx, rows, sizeof rows / sizeof *rows, "fp8");
     test_expect(quern_problem_parse(
                     ctx, "fprop powers g=1 m=1 n=8 k=8 dequantize=fp4", &p),
                 QUERN_EINVAL, "auto, mainloop, pass, fp8, f16 is expected");
@@ -182,7 +122,7 @@ static void refuses(void **state)
 #define LARGE "fprop powers g=8 m=32768 n=4096 k=7168"
 #define SMALL "fprop powers g=8 m=64 n=4096 k=7168"
 
-static void model_decides(void **state)
+TEST(model_decides)
 {
     static const struct decision rows[] = {
         {LARGE, NULL, "narrow_fprop", "dequantize=fp8: fp8 "},
@@ -197,7 +137,6 @@ static void model_decides(void **state)
     };
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int narrow = !strcmp(rows[i].runs, "narrow_fprop");
         struct quern_plan_info info;
@@ -210,43 +149,21 @@ static void model_decides(void **state)
     quern_close(ctx);
 }
 
-/* What nobody asked for is given up, for the next best. */
-static void falls_back(void **state)
+/* A strategy that was not asked for is dropped, for the next best. */
+TEST(falls_back)
 {
-    (void)state;
     fall_back("powers_x_again", LARGE, "fprop", QUERN_DEQUANTIZE_FP8,
               "no kernel encodes a copy again for recipe powers");
 }
 
 /* ---------------------------------------------------------------- failures */
 
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
-    (void)state;
     fail_driver_calls("wgrad powers g=3 m=64 n=96 k=300 dequantize=fp8", 7);
 }
 
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
-    (void)state;
     fail_allocations("fprop powers g=3 m=40 n=64 k=96 dequantize=fp8", 6);
-}
-
-int test_requantize_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(tries_fp8_first),
-        TEST(encodes_columns),
-        TEST(sums_over_tokens),
-        TEST(leaves_fp8_alone),
-        TEST(shares_the_workspace),
-        TEST(brings_sizes_once),
-        TEST(refuses),
-        TEST(model_decides),
-        TEST(falls_back),
-        TEST(fails_each_driver_call),
-        TEST(fails_each_allocation),
-    };
-
-    return cmocka_run_group_tests_name("requantize", tests, NULL, NULL);
 }

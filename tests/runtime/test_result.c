@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_result.c: copies of a product's result that a cast behind the product
+** test_result.c: copies of a product's result that a cast after the product
 ** makes: which launches, that each gets what the one before has made, and where
 ** the workspace has it.
 */
 #include "test.h"
 
 #include "kernels.h"
-
-#include <string.h>
 
 #define P(name) QN_PARAM_##name
 
@@ -20,18 +18,6 @@ enum { IN, ROW, COLUMN, SCALE, HISTORY, SIZES, NOOP, ERROR };
 static const unsigned char trail_cast[] = {P(in),    P(row),     P(column),
                                            P(scale), P(history), P(first_dims),
                                            P(noop),  P(error)};
-enum { SUMS };
-static const unsigned char trail_sum[] = {P(partials), P(dbias),  P(dbias),
-                                          P(noop),     P(error),  P(first_dims),
-                                          P(noop),     P(offsets)};
-enum { AMAX_IN, ROW_AMAX, COLUMN_AMAX };
-static const unsigned char trail_amax[] = {P(in),   P(row_amax), P(column_amax),
-                                           P(row),  P(error),    P(first_dims),
-                                           P(noop), P(offsets)};
-enum { CHANCE_IN, RANDOM, ROW_GLOBAL, COLUMN_GLOBAL };
-static const unsigned char trail_chance[] = {
-    P(in),    P(random),     P(row_global), P(column_global),
-    P(error), P(first_dims), P(noop),       P(offsets)};
 
 #define TENSOR                                                                 \
     {                                                                          \
@@ -53,15 +39,9 @@ static const struct qn_recipe recipes[] = {
     {TEST_E4M3("powers", QUERN_BF16), .scaling = {POWERS, POWERS, POWERS}},
 };
 
-#define COMMON(symbol, recipe_, params_)                                       \
-    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
-    .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",              \
-    .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
-    .params = params_, .nparams = 8, .cubin = "\177ELF", .cubin_bytes = 4,     \
-    .cluster = {1, 1}
 #define PRODUCT(symbol, recipe_, type_, op_, epilogue_, b_)                    \
     {                                                                          \
-        COMMON(symbol, recipe_, trail_product),                                \
+        TEST_KERNEL(symbol, recipe_, trail_product),                           \
             .op = op_, .ragged = QUERN_AXIS_M, .epilogue = epilogue_,          \
             .activation = "swiglu", .a = {.type = type_},                      \
             .b = {.type = type_, .major = QUERN_MAJOR_##b_},                   \
@@ -73,13 +53,8 @@ static const struct qn_recipe recipes[] = {
     }
 #define CAST(symbol, recipe_, op_, of_, params_)                               \
     {                                                                          \
-        COMMON(symbol, recipe_, params_), .op = op_, .of = of_,                \
-                                          .input = QUERN_BF16                  \
-    }
-#define CAST32(symbol, recipe_, op_, of_, params_)                             \
-    {                                                                          \
-        COMMON(symbol, recipe_, params_), .op = op_, .of = of_,                \
-                                          .input = QUERN_F32                   \
+        TEST_KERNEL(symbol, recipe_, params_), .op = op_, .of = of_,           \
+                                               .input = QUERN_BF16             \
     }
 #define BRINGS(recipe_) TEST_SIZES("k_sizes_" recipe_, recipe_)
 
@@ -91,8 +66,8 @@ static const struct qn_kernel kernels[] = {
     CAST("past_dy", "past", QN_QUANTIZE, QUERN_DY, trail_cast),
     BRINGS("past"),
     PRODUCT("levels_plain", "levels", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
-    CAST("levels_amax", "levels", QN_AMAX, QUERN_X, trail_amax),
-    CAST("levels_x", "levels", QN_QUANTIZE, QUERN_X, trail_chance),
+    CAST("levels_amax", "levels", QN_AMAX, QUERN_X, trail_cast),
+    CAST("levels_x", "levels", QN_QUANTIZE, QUERN_X, trail_cast),
     PRODUCT("powers_plain", "powers", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
     CAST("powers_a", "powers", QN_DEQUANTIZE, QUERN_X, trail_cast),
     CAST("powers_b", "powers", QN_DEQUANTIZE, QUERN_W, trail_cast),
@@ -102,7 +77,6 @@ static const struct qn_kernel kernels[] = {
     BRINGS("powers"),
     BRINGS("bf16"),
     PRODUCT("wide_swiglu", "bf16", QUERN_BF16, QUERN_FPROP, QN_ACTIVATE, K),
-    CAST32("wide_sum", "bf16", QN_SUM, QUERN_DY, trail_sum),
     PRODUCT("wide_back", "bf16", QUERN_BF16, QUERN_DGRAD, QN_GRADIENT, MN),
 };
 static const struct quern_registry registry = {
@@ -144,7 +118,7 @@ static void run(struct fixture *f)
         assert_ptr_equal(test_cuda->trail[i].stream, (void *)512);
 }
 
-/* `bytes` inside the workspace, behind the record. */
+/* `bytes` inside the workspace, after the record. */
 static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
 {
     const char *const begin = at;
@@ -155,12 +129,11 @@ static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
 
 /* ------------------------------------------------------------------- order */
 
-static void casts_what_was_made(void **state)
+TEST(casts_what_was_made)
 {
     struct fixture f = begin(PAST WORDS);
     int flag = 0;
 
-    (void)state;
     assert_string_equal(f.info.kernel, "past_swiglu");
     assert_int_equal(f.need.history, 5);
     assert_int_equal(f.need.args.d.type, QUERN_E4M3);
@@ -187,31 +160,12 @@ static void casts_what_was_made(void **state)
     end(&f);
 }
 
-/* Without an activation, and of dgrad. */
-static void casts_plain_results(void **state)
-{
-    struct fixture f = begin(PAST " copies=rowwise");
-
-    (void)state;
-    assert_int_equal(f.need.args.t.ndim, 0);
-    run(&f);
-    LAUNCHED("past_plain", "past_x");
-    in_scratch(&f, param(0, D), 40 * 64 * 2);
-    assert_null(param(1, COLUMN));
-    end(&f);
-    f = begin("dgrad past g=3 m=40 n=64 k=32 copies=both");
-    run(&f);
-    LAUNCHED("past_dgrad", "past_dy");
-    end(&f);
-}
-
-/* Fewer rows than planned: the places stay. */
-static void casts_fewer_rows(void **state)
+/* Fewer rows than planned: the addresses stay. */
+TEST(casts_fewer_rows)
 {
     struct fixture f = begin(PAST " copies=rowwise");
     const void *numbers, *record;
 
-    (void)state;
     run(&f);
     numbers = param(0, D);
     record = param(1, ERROR);
@@ -225,13 +179,12 @@ static void casts_fewer_rows(void **state)
 }
 
 /* The product brings them, for both; sizes may be those of D. */
-static void casts_by_sizes(void **state)
+TEST(casts_by_sizes)
 {
     static const int64_t sizes[] = {20, 0, 20};
     struct fixture f = begin(PAST " copies=rowwise sizes=host");
     int offsets[4];
 
-    (void)state;
     f.args.host_sizes = sizes;
     run(&f);
     LAUNCHED("k_sizes_past", "past_plain", "past_x");
@@ -250,79 +203,16 @@ static void casts_by_sizes(void **state)
     end(&f);
 }
 
-/* Scales of more than a block take two passes, chance a seed. */
-static void casts_in_two_passes(void **state)
-{
-    struct fixture f = begin("fprop levels g=3 m=40 n=64 k=32 copies=both");
-
-    (void)state;
-    assert_int_equal(f.need.random, 1);
-    assert_int_equal(f.need.args.d.global_bytes, 3 * sizeof(float));
-    run(&f);
-    LAUNCHED("levels_plain", "levels_amax", "levels_x");
-    assert_ptr_equal(param(1, AMAX_IN), param(0, D));
-    in_scratch(&f, param(1, ROW_AMAX), 3 * 4);
-    in_scratch(&f, param(1, COLUMN_AMAX), 3 * 4);
-    assert_ptr_equal(param(2, CHANCE_IN), param(0, D));
-    assert_ptr_equal(param(2, RANDOM), f.args.random);
-    assert_ptr_equal(param(2, ROW_GLOBAL), f.args.d.global);
-    assert_ptr_equal(param(2, COLUMN_GLOBAL), f.args.t.global);
-    end(&f);
-}
-
-/* Where the recipe's kernels have no activation, of what it stands for. */
-static void dequantizes_for_activations(void **state)
-{
-    static const int64_t sizes[] = {20, 0, 20};
-    struct fixture f = begin("fprop powers g=3 m=40 n=64 k=32" WORDS);
-
-    (void)state;
-    run(&f);
-    LAUNCHED("powers_a", "powers_b", "wide_swiglu", "powers_x");
-    assert_ptr_equal(param(3, IN), param(2, D));
-    assert_ptr_equal(param(2, SAVED), f.args.p.data);
-    end(&f);
-    f = begin("fprop powers g=3 m=40 n=64 k=32 copies=both");
-    run(&f);
-    LAUNCHED("powers_plain", "powers_x");
-    end(&f);
-    f = begin("dgrad powers g=3 m=40 n=64 k=32 activation=swiglu sizes=host "
-              "copies=both");
-    f.args.host_sizes = sizes;
-    run(&f);
-    LAUNCHED("k_sizes_powers", "powers_c", "powers_b", "wide_back",
-             "powers_dy");
-    assert_ptr_equal(param(3, SAVED), f.args.p.data);
-    assert_ptr_equal(param(3, LENGTHS), f.workspace + 256);
-    assert_ptr_equal(param(4, SIZES), f.workspace + 256);
-    end(&f);
-    f = begin("dgrad powers g=3 m=40 n=64 k=32 activation=swiglu dbias=1 "
-              "sizes=host copies=both");
-    f.args.host_sizes = sizes;
-    f.args.dbias = room(&f);
-    run(&f);
-    LAUNCHED("k_sizes_powers", "powers_c", "powers_b", "wide_back", "wide_sum",
-             "powers_dy"); /* sums first, then sizes, then what is
-                              dequantized */
-    assert_ptr_equal(param(4, SUMS), f.workspace + 256);
-    assert_true((char *)param(3, LENGTHS) >=
-                f.workspace + 256 + (40 + 127 * 3) / 128 * 4 * 128 * 4);
-    assert_ptr_equal(param(5, SIZES), param(3, LENGTHS));
-    assert_true((char *)param(3, A) >= (char *)param(3, LENGTHS) + 3 * 4);
-    end(&f);
-}
-
 /* ------------------------------------------------------------------- rules */
 
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
 
-static void refuses(void **state)
+TEST(refuses)
 {
     struct fixture f = begin(PAST WORDS);
     struct quern_args good = f.args;
 
-    (void)state;
     BREAK(f.args.scale = NULL, "scale is NULL: the recipe's scaling is delay");
     BREAK(f.args.history = NULL, "history is NULL: the recipe's scaling");
     BREAK(f.args.random = (const uint64_t *)f.memory, "random is not NULL");
@@ -348,14 +238,13 @@ static void refuses(void **state)
     end(&f);
 }
 
-static void explains(void **state)
+TEST(explains)
 {
     struct fixture f = begin(PAST WORDS);
     struct quern_problem p = test_problem(f.ctx, PAST WORDS);
     struct quern_tune_result result;
     char *why;
 
-    (void)state;
     test_expect(quern_why(f.ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "made by a cast behind the product, "));
     assert_non_null(strstr(why, "largest magnitude for its history"));
@@ -370,7 +259,7 @@ static void explains(void **state)
 }
 
 /* Each part's own error, and where it was. */
-static void misses_kernels(void **state)
+TEST(misses_kernels)
 {
     static const struct {
         const char *without, *text, *says;
@@ -384,7 +273,6 @@ static void misses_kernels(void **state)
          "whose result a cast would quant"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct qn_kernel left[sizeof kernels / sizeof *kernels];
         struct quern_registry less =
@@ -401,14 +289,13 @@ static void misses_kernels(void **state)
 }
 
 /* Every allocation of a plan fails once. */
-static void survives_lack_of_memory(void **state)
+TEST(survives_lack_of_memory)
 {
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p = test_problem(ctx, PAST WORDS);
     struct quern_plan *plan;
     int code = QUERN_ENOMEM, n = 0;
 
-    (void)state;
     while (code == QUERN_ENOMEM) {
         test_fail_allocation(++n);
         code = quern_plan(ctx, &p, &test_aot, &plan);
@@ -419,22 +306,4 @@ static void survives_lack_of_memory(void **state)
     assert_true(n > 4);
     quern_plan_free(plan);
     quern_close(ctx);
-}
-
-int test_result_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(casts_what_was_made),
-        TEST(casts_plain_results),
-        TEST(casts_fewer_rows),
-        TEST(casts_by_sizes),
-        TEST(casts_in_two_passes),
-        TEST(dequantizes_for_activations),
-        TEST(refuses),
-        TEST(explains),
-        TEST(misses_kernels),
-        TEST(survives_lack_of_memory),
-    };
-
-    return cmocka_run_group_tests_name("result", tests, NULL, NULL);
 }

@@ -7,8 +7,6 @@
 
 #include "kernels.h"
 
-#include <string.h>
-
 enum { ROOM = 16384 }; /* shared memory for rows: 8192 values of 16 bits */
 
 #define SCALES(span_, k_)                                                      \
@@ -97,9 +95,8 @@ static void launches(const char *text, const char *const *names, int cleared)
 #define LAUNCHES(cleared, text, ...)                                           \
     launches(text, (const char *const[]){__VA_ARGS__, NULL}, cleared)
 
-static void rows_alone_have_a_kernel(void **state)
+TEST(rowwise_has_a_kernel)
 {
-    (void)state;
     LAUNCHES(0, "quantize blocks of=dy g=1 m=8 k=256 copies=rowwise",
              "blocks_rows");
     LAUNCHES(0, "quantize blocks of=dy g=1 m=8 k=256 copies=columnwise",
@@ -109,9 +106,8 @@ static void rows_alone_have_a_kernel(void **state)
              "blocks_cast", "blocks_sum");
 }
 
-static void rows_held_whole_need_no_maxima(void **state)
+TEST(rows_held_whole_need_no_maxima)
 {
-    (void)state;
     LAUNCHES(0, "quantize lines of=dy g=1 m=2 k=8192 copies=rowwise",
              "lines_rows");
     LAUNCHES(1, "quantize lines of=dy g=1 m=2 k=8193 copies=rowwise",
@@ -120,13 +116,12 @@ static void rows_held_whole_need_no_maxima(void **state)
              "lines_cast");
 }
 
-static void why_says_so(void **state)
+TEST(why_says_so)
 {
     struct quern_quantization q;
     struct quern_context *ctx = test_open_with(&registry);
     char *text;
 
-    (void)state;
     test_expect(
         quern_quantize_parse(
             ctx, "quantize lines of=dy g=1 m=2 k=9000 copies=rowwise", &q),
@@ -137,15 +132,4 @@ static void why_says_so(void **state)
                                  "has room for in shared memory\n"));
     quern_free(text);
     quern_close(ctx);
-}
-
-int test_rows_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(rows_alone_have_a_kernel),
-        TEST(rows_held_whole_need_no_maxima),
-        TEST(why_says_so),
-    };
-
-    return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

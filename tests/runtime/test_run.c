@@ -75,7 +75,7 @@ static struct fake_map ragged_map(const void *data, uint64_t d0, uint64_t pitch,
         .box = {b0, b1, 1, 1}};
 }
 
-static void passes_parameters(void **state)
+TEST(passes_parameters)
 {
     const struct quern_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
@@ -84,7 +84,6 @@ static void passes_parameters(void **state)
     struct fake_map map;
     int stream;
 
-    (void)state;
     keep_params();
     test_cuda->encodes = 0;
     test_expect(quern_run(plan, &args, &stream), QUERN_OK, "");
@@ -120,32 +119,8 @@ static void passes_parameters(void **state)
     quern_close(ctx);
 }
 
-static void launches_clusters(void **state)
-{
-    const struct quern_plan_options options = {.kernel = "k_cluster",
-                                               .sms = 101};
-    struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, &options);
-    struct quern_args args = test_args(ctx, PROBLEM);
-    struct fake_map map = plain_map(args.a.data, 2, 256, 1000, 512, 64, 128);
-
-    (void)state;
-    keep_params();
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
-    assert_int_equal(test_cuda->launch.grid[0], 100);
-    assert_int_equal(test_cuda->launch.nattributes, 1);
-    assert_int_equal(test_cuda->attribute.id, 4);
-    assert_int_equal(test_cuda->attribute.value.cluster[0], 2);
-    assert_int_equal(test_cuda->attribute.value.cluster[1], 1);
-    assert_int_equal(test_cuda->attribute.value.cluster[2], 1);
-    expect_map(0, &map);
-    quern_plan_free(plan);
-    test_args_free(&args);
-    quern_close(ctx);
-}
-
 /* Rows with gaps take a map of their own; the plan's stays as it was. */
-static void encodes_for_strides(void **state)
+TEST(encodes_for_strides)
 {
     const struct quern_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
@@ -154,7 +129,6 @@ static void encodes_for_strides(void **state)
     struct quern_args wide = args;
     struct fake_map map;
 
-    (void)state;
     keep_params();
     wide.d.stride = 600;
     wide.d.bytes = 2 * (999 * 600 + 512);
@@ -176,33 +150,8 @@ static void encodes_for_strides(void **state)
     quern_close(ctx);
 }
 
-static void passes_offsets_and_int64(void **state)
-{
-    const struct quern_plan_options options = {.kernel = "k_large"};
-    struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, &options);
-    struct quern_args args = test_args(ctx, PROBLEM);
-    struct quern_args other = args;
-    int64_t offsets[9] = {0};
-
-    (void)state;
-    keep_params();
-    other.a.first_dims = NULL;
-    other.a.offsets = offsets;
-    other.a.sizes_type = QUERN_I64;
-    test_expect(quern_run(plan, &other, NULL), QUERN_OK, "");
-    assert_null(pointer_param(4));
-    assert_ptr_equal(pointer_param(5), offsets);
-    assert_int_equal(int_param(6), 8);
-    other.d.offsets = offsets;
-    test_expect(quern_run(plan, &other, NULL), QUERN_OK, "");
-    quern_plan_free(plan);
-    test_args_free(&args);
-    quern_close(ctx);
-}
-
 /* No token at all: sizes are still checked on the device. */
-static void runs_without_rows(void **state)
+TEST(runs_without_rows)
 {
     const char *text = "fprop bf16 g=8 m=0 n=512 k=256";
     const struct quern_plan_options options = {.kernel = "k_large"};
@@ -212,7 +161,6 @@ static void runs_without_rows(void **state)
     struct quern_args empty = args;
     struct fake_map map = plain_map(args.workspace, 2, 256, 1, 512, 64, 128);
 
-    (void)state;
     keep_params();
     empty.a.data = empty.d.data = NULL;
     test_expect(quern_run(plan, &empty, NULL), QUERN_OK, "");
@@ -224,7 +172,7 @@ static void runs_without_rows(void **state)
     quern_close(ctx);
 }
 
-static void refuses_bad_arguments(void **state)
+TEST(refuses_bad_arguments)
 {
     const struct quern_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
@@ -233,7 +181,6 @@ static void refuses_bad_arguments(void **state)
     struct quern_args args;
     char *a = good.a.data;
 
-    (void)state;
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(args, good, change, quern_run(plan, &args, NULL), part)
     BREAK(args.a.type = QUERN_F16, "a.type is f16, the plan's is bf16");
@@ -274,14 +221,13 @@ static void refuses_bad_arguments(void **state)
 }
 
 /* A run may come from a thread with another context, or with none. */
-static void runs_in_the_plans_context(void **state)
+TEST(runs_in_the_plans_context)
 {
     struct quern_context *ctx = test_open();
     struct quern_args args = test_args(ctx, PROBLEM);
     struct quern_plan *plan;
     int mine, other;
 
-    (void)state;
     test_cuda->current = &mine;
     plan = test_plan(ctx, PROBLEM, NULL);
     test_cuda->current = &other;
@@ -297,14 +243,13 @@ static void runs_in_the_plans_context(void **state)
     quern_close(ctx);
 }
 
-/* Captures are the caller's business: a run does not even look. */
-static void runs_allocate_nothing(void **state)
+/* Captures are the caller's business: a run does not check. */
+TEST(runs_allocate_nothing)
 {
     struct quern_context *ctx = test_open();
     struct quern_plan *plan = test_plan(ctx, PROBLEM, NULL);
     struct quern_args args = test_args(ctx, PROBLEM);
 
-    (void)state;
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
     test_cuda->calls = 0;
     test_fail_allocation(0);
@@ -315,16 +260,4 @@ static void runs_allocate_nothing(void **state)
     quern_plan_free(plan);
     test_args_free(&args);
     quern_close(ctx);
-}
-
-int test_run_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(passes_parameters),         TEST(launches_clusters),
-        TEST(encodes_for_strides),       TEST(passes_offsets_and_int64),
-        TEST(runs_without_rows),         TEST(refuses_bad_arguments),
-        TEST(runs_in_the_plans_context), TEST(runs_allocate_nothing),
-    };
-
-    return cmocka_run_group_tests_name("run", tests, NULL, NULL);
 }

@@ -9,8 +9,6 @@
 #include "device/cuda_api.h"
 #include "product/plan.h"
 
-#include <stdlib.h>
-
 #define P(name) QN_PARAM_##name
 
 /* ------------------------------------------------------------ the registry */
@@ -101,7 +99,7 @@ static const struct quern_registry registry = {
 /* ---------------------------------------------------------------- describe */
 
 /* Bytes of padded rows and of scales, by hand from the layouts' definitions. */
-static void describes_copies(void **state)
+TEST(describes_copies)
 {
     static const struct {
         const char *text;
@@ -148,14 +146,13 @@ static void describes_copies(void **state)
         {"wgrad long g=4 m=8 n=200 k=160",
          {2, {8, 640}, 0, 5120, 128 * 5 * 4, 0},
          {2, {200, 640}, 0, 128000, 256 * 5 * 4, 0}},
-        /* 4 runs of rows have 4 rows of scales each, whatever m is */
+        /* 4 runs of rows have 4 rows of scales each, for any m */
         {"fprop squares g=4 m=99 n=70 k=130",
          {2, {99, 130}, 144, 99 * 144, 16 * 5 * 4, 0},
          {3, {4, 70, 130}, 144, 4 * 70 * 144, 4 * 4 * 5 * 4, 0}},
     };
     struct quern_context *ctx = test_open_with(&registry);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct quern_problem p = test_problem(ctx, rows[i].text);
         struct quern_description need;
@@ -178,7 +175,7 @@ static void describes_copies(void **state)
 }
 
 /* Copies are k-major for each product, unless told otherwise as for others. */
-static void refuses_problems(void **state)
+TEST(refuses_problems)
 {
     static const struct {
         const char *text, *says;
@@ -195,7 +192,6 @@ static void refuses_problems(void **state)
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_problem p;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
                     rows[i].says);
@@ -203,8 +199,7 @@ static void refuses_problems(void **state)
     assert_int_equal(p.b_major, QUERN_MAJOR_K);
     p = test_problem(ctx, "wgrad blocks g=4 m=100 n=200 k=130");
     assert_int_equal(p.a_major, QUERN_MAJOR_K);
-    /* what it keeps as it is lies as a rowwise tensor would, and may have
-       gaps */
+    /* unquantized operands are laid out as rowwise tensors and may have gaps */
     p = test_problem(ctx, "dgrad half g=4 m=100 n=200 k=130");
     assert_int_equal(p.b_major, QUERN_MAJOR_K);
     quern_close(ctx);
@@ -291,7 +286,7 @@ static long long number(const struct fixture *f, int param)
     return value;
 }
 
-static void passes_strides(void **state)
+TEST(passes_strides)
 {
     static const struct {
         const char *text;
@@ -310,7 +305,6 @@ static void passes_strides(void **state)
         {"fprop squares g=4 m=99 n=70 k=130", 16, 0, 4, 20},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct fixture f = begin(rows[i].text, plain_params);
 
@@ -337,13 +331,12 @@ static struct fake_map map_of(const struct fixture *f, int param)
     return map;
 }
 
-/* [lines, rows]: the scales that one copy of TMA brings lie side by side. */
-static void maps_scales(void **state)
+/* [lines, rows]: the scales that one copy of TMA brings are side by side. */
+TEST(maps_scales)
 {
     struct fixture f = begin("fprop columns g=4 m=99 n=70 k=300", params);
     struct fake_map map;
 
-    (void)state;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     map = map_of(&f, P(a_sf_map));
     assert_ptr_equal((void *)map.address, f.args.a.sf);
@@ -379,14 +372,13 @@ static void maps_scales(void **state)
     end(&f);
 }
 
-static void refuses_maps(void **state)
+TEST(refuses_maps)
 {
     struct quern_context *ctx = test_open_with(&registry);
     const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT};
     struct quern_problem p;
     struct quern_plan *plan;
 
-    (void)state;
     p = test_problem(ctx, "fprop loose g=4 m=99 n=72 k=300");
     test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL,
                 "A has no tensor map: columns of scales must start at "
@@ -398,12 +390,11 @@ static void refuses_maps(void **state)
 }
 
 /* Each wrong argument, and what its message must say. */
-static void refuses_arguments(void **state)
+TEST(refuses_arguments)
 {
     const char *const text = "fprop four g=4 m=100 n=200 k=130";
     struct fixture f;
 
-    (void)state;
 #define REFUSED(change, says)                                                  \
     do {                                                                       \
         f = begin(text, plain_params);                                         \
@@ -445,11 +436,10 @@ static void refuses_arguments(void **state)
 }
 
 /* No rows, no scales: nothing to point at. */
-static void takes_nothing(void **state)
+TEST(takes_nothing)
 {
     struct fixture f = begin("fprop columns g=4 m=0 n=72 k=300", params);
 
-    (void)state;
     f.args.a.data = f.args.a.sf = NULL;
     test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_int_equal(map_of(&f, P(a_sf_map)).dims[0], 4);
@@ -472,13 +462,12 @@ static struct quern_shape shape(int64_t first, int64_t second, int64_t third,
 
 /* Copies as a front end has them: a columnwise tensor's columns bound the
    tokens. */
-static void infers(void **state)
+TEST(infers)
 {
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_contraction c = {.recipe = "blocks", .groups = 4};
     struct quern_problem p;
 
-    (void)state;
     c.a = shape(100, 130, 0, 1);
     c.a.first_dims = 1;
     c.b = shape(4, 200, 130, 2);
@@ -500,15 +489,4 @@ static void infers(void **state)
     c.a.shape[1] = c.b.shape[1] = 128;
     test_expect(quern_infer(ctx, &c, &p), QUERN_EINVAL, "a sums 128 columns");
     quern_close(ctx);
-}
-
-int test_scaled_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(describes_copies), TEST(refuses_problems), TEST(passes_strides),
-        TEST(maps_scales),      TEST(refuses_maps),     TEST(refuses_arguments),
-        TEST(takes_nothing),    TEST(infers),
-    };
-
-    return cmocka_run_group_tests_name("scaled", tests, NULL, NULL);
 }

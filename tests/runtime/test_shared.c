@@ -11,9 +11,8 @@
 
 static const struct quern_plan_options small = {.kernel = "k_small"};
 
-static void warm_start_opens_nothing(void **state)
+TEST(warm_start_opens_nothing)
 {
-    (void)state;
     assert_int_equal(test_plan_once(), QUERN_OK);
     assert_int_equal(test_count("gen open"), 1);
     assert_int_equal(test_count("nvrtc open"), 1);
@@ -28,11 +27,10 @@ static void warm_start_opens_nothing(void **state)
 }
 
 /* Without the index the entry is found by its key; the generator stays shut. */
-static void finds_entries_without_index(void **state)
+TEST(finds_entries_without_index)
 {
     char command[600];
 
-    (void)state;
     assert_int_equal(test_plan_once(), QUERN_OK);
     unlink(test_log);
     snprintf(command, sizeof command, "rm '%s'/index/*", test_cache);
@@ -46,11 +44,10 @@ static void finds_entries_without_index(void **state)
     assert_int_equal(test_count(""), 0);
 }
 
-static void compiles_for_each_compiler(void **state)
+TEST(compiles_for_each_compiler)
 {
     char command[600];
 
-    (void)state;
     assert_int_equal(test_plan_once(), QUERN_OK);
     snprintf(command, sizeof command, "rm '%s'/index/*", test_cache);
     assert_int_equal(system(command), 0);
@@ -59,7 +56,7 @@ static void compiles_for_each_compiler(void **state)
     assert_int_equal(test_count("nvrtc compile"), 2);
 }
 
-static void rebuilds_damage(void **state)
+TEST(rebuilds_damage)
 {
     static const char *const damages[] = {
         "truncate -s 3 '%s'/entries/*/object",
@@ -69,7 +66,6 @@ static void rebuilds_damage(void **state)
     };
     char command[600];
 
-    (void)state;
     assert_int_equal(test_plan_once(), QUERN_OK);
     for (int i = 0; i < 4; i++) {
         snprintf(command, sizeof command, damages[i], test_cache);
@@ -85,11 +81,10 @@ static void rebuilds_damage(void **state)
 
 #define RACERS 6
 
-static void one_compile_among_processes(void **state)
+TEST(one_compile_among_processes)
 {
     pid_t children[RACERS];
 
-    (void)state;
     setenv("FAKE_NVRTC_DELAY", "200", 1);
     for (int i = 0; i < RACERS; i++) {
         children[i] = test_fork();
@@ -138,9 +133,8 @@ static void race_threads(const char *cache)
     quern_close(ctx);
 }
 
-static void one_compile_among_threads(void **state)
+TEST(one_compile_among_threads)
 {
-    (void)state;
     setenv("FAKE_NVRTC_DELAY", "100", 1);
     race_threads(NULL);
     assert_int_equal(test_count("nvrtc compile"), 1);
@@ -148,12 +142,11 @@ static void one_compile_among_threads(void **state)
     assert_int_equal(test_count("nvrtc compile"), 2);
 }
 
-static void killed_compiles_leave_nothing(void **state)
+TEST(killed_compiles_leave_nothing)
 {
     pid_t child;
     int status;
 
-    (void)state;
     setenv("FAKE_NVRTC_DELAY", "10000", 1);
     child = test_fork();
     if (child == 0)
@@ -172,9 +165,8 @@ static void killed_compiles_leave_nothing(void **state)
 }
 
 /* Killed at any moment, also while the entry is being written. */
-static void kills_at_any_moment(void **state)
+TEST(kills_at_any_moment)
 {
-    (void)state;
     for (int i = 0; i < 40; i++) {
         char command[600];
         pid_t child;
@@ -199,7 +191,7 @@ static void kills_at_any_moment(void **state)
 
 /* ---------------------------------------------------------------- no cache */
 
-static void works_uncached(void **state)
+TEST(works_uncached)
 {
     const struct quern_open_options options = {.cache = "/proc/nothing",
                                                .log = test_collect,
@@ -208,7 +200,6 @@ static void works_uncached(void **state)
     struct quern_plan *plan;
     const char *said;
 
-    (void)state;
     test_expect(quern_open(&options, &ctx), QUERN_OK, "");
     plan = test_plan(ctx, TEST_PLAN, &small);
     quern_plan_free(plan);
@@ -218,21 +209,4 @@ static void works_uncached(void **state)
     said = strstr(test_messages, "no folder of the cache may be written");
     assert_non_null(said);
     assert_null(strstr(said + 1, "no folder of the cache"));
-}
-
-int test_shared_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(warm_start_opens_nothing),
-        TEST(finds_entries_without_index),
-        TEST(compiles_for_each_compiler),
-        TEST(rebuilds_damage),
-        TEST(one_compile_among_processes),
-        TEST(one_compile_among_threads),
-        TEST(killed_compiles_leave_nothing),
-        TEST(kills_at_any_moment),
-        TEST(works_uncached),
-    };
-
-    return cmocka_run_group_tests_name("shared", tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void seed(void)
 /* ------------------------------------------------------------------ verify */
 
 /* Each is found, by its words, and gone after a repair or gc. */
-static void finds_every_damage(void **state)
+TEST(finds_every_damage)
 {
 #define A     "'%s'/entries/" KEY("a")
 #define INDEX "'%s'/index/" KEY("1")
@@ -72,7 +72,6 @@ static void finds_every_damage(void **state)
         {"rm " INDEX " && mkdir -m 700 " INDEX, "not what was kept"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         struct qn_cache *cache;
         struct qn_cache_gc gc;
@@ -94,7 +93,7 @@ static void finds_every_damage(void **state)
     }
 }
 
-static void finds_refused_folders(void **state)
+TEST(finds_refused_folders)
 {
     static const struct {
         const char *command, *fault;
@@ -108,7 +107,6 @@ static void finds_refused_folders(void **state)
         {"rm -r '%s' && mkfifo '%s'", "it is no folder"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         seed();
         test_shell(damages[i].command);
@@ -123,12 +121,11 @@ static void finds_refused_folders(void **state)
 }
 
 /* A slash at the end would have the kernel follow the link. */
-static void follows_no_link_with_a_slash(void **state)
+TEST(follows_no_link_with_a_slash)
 {
     char path[400];
     struct qn_cache *cache;
 
-    (void)state;
     seed();
     test_shell("mv '%s' '%s'-real && ln -s '%s'-real '%s'");
     snprintf(path, sizeof path, "%s///", test_cache);
@@ -139,14 +136,13 @@ static void follows_no_link_with_a_slash(void **state)
 }
 
 /* Another user's, from the folder down; only root can give things away. */
-static void trusts_no_other_owner(void **state)
+TEST(trusts_no_other_owner)
 {
     static const char *const paths[] = {
         "'%s'", "'%s'/entries", "'%s'/entries/" KEY("a"),
         "'%s'/entries/" KEY("a") "/object", "'%s'/entries/" KEY("a") "/sums"};
     char command[600];
 
-    (void)state;
     if (geteuid())
         TEST_SKIP("root, to give files to another user");
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
@@ -165,14 +161,13 @@ static void trusts_no_other_owner(void **state)
 
 /* ------------------------------------------------------------------- lists */
 
-static void takes_any_list(void **state)
+TEST(takes_any_list)
 {
     static const char *const lists[] = {
         "",          ":",           "::::",          "/proc/1/x",
         "/dev/null", "/dev/null/x", "/dev/null/../x"};
     char longer[PATH_MAX + 600];
 
-    (void)state;
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         struct qn_cache *cache;
 
@@ -201,12 +196,11 @@ static void takes_any_list(void **state)
 }
 
 /* Neither a folder nor a home: it works, and says so. */
-static void works_without_a_home(void **state)
+TEST(works_without_a_home)
 {
     const char *home = getenv("HOME");
     char kept[PATH_MAX];
 
-    (void)state;
     snprintf(kept, sizeof kept, "%s", home ? home : "");
     unsetenv("QUERN_CACHE");
     unsetenv("XDG_CACHE_HOME");
@@ -227,7 +221,8 @@ static void works_without_a_home(void **state)
 
 static char list[700];
 
-/* a is the seeded folder's, whose b is damaged: it is made anew beside. */
+/* a is the seeded folder's, whose b is damaged: it is made again in another
+   folder. */
 static int use_seeded(void)
 {
     struct qn_cache *cache = test_open_cache(list);
@@ -248,9 +243,8 @@ static int use_seeded(void)
 }
 
 /* A folder that an administrator has filled comes first. */
-static void reads_a_seeded_folder_first(void **state)
+TEST(reads_a_seeded_folder_first)
 {
-    (void)state;
     seed();
     test_shell("truncate -s 3 '%s'/entries/" KEY("b") "/object");
     test_shell("chmod 777 '%s'/.. && chmod -R a+rX,a-w '%s'");
@@ -280,9 +274,8 @@ static int use_shut(void)
     return wrong;
 }
 
-static void reopens_what_is_shut(void **state)
+TEST(reopens_what_is_shut)
 {
-    (void)state;
     seed();
     test_shell("chmod 777 '%s'/..");
     snprintf(list, sizeof list, "%s/own", test_folder);
@@ -290,12 +283,11 @@ static void reopens_what_is_shut(void **state)
 }
 
 /* The folder goes while it is open. */
-static void survives_removal(void **state)
+TEST(survives_removal)
 {
     struct qn_cache *cache;
     struct qn_cache_gc gc;
 
-    (void)state;
     seed();
     cache = test_open_cache(test_cache);
     test_wipe();
@@ -312,8 +304,8 @@ static void survives_removal(void **state)
 
 enum { YEAR = 365 * 24 * 3600 };
 
-/* What a clock that was ahead has left is older than what was used since. */
-static void survives_clocks(void **state)
+/* Entries dated by a fast clock are older than those used since. */
+TEST(survives_clocks)
 {
     struct qn_cache *cache = test_open_cache(test_cache);
     struct qn_cache_gc gc;
@@ -321,7 +313,6 @@ static void survives_clocks(void **state)
     struct stat st;
     struct utimbuf ahead = {time(NULL) + YEAR, time(NULL) + YEAR};
 
-    (void)state;
     assert_true(qn_cache_store(cache, KEY("a"), &test_item));
     assert_true(qn_cache_store(cache, KEY("b"), &test_item));
     assert_true(qn_cache_store(cache, KEY("c"), &test_item));
@@ -339,7 +330,7 @@ static void survives_clocks(void **state)
     assert_false(test_loads(cache, KEY("b"), 1));
     assert_true(test_loads(cache, KEY("a"), 1));
     assert_true(test_loads(cache, KEY("c"), 1));
-    /* back before all, and far ahead */
+    /* long ago, and far in the future */
     for (int i = -1; i <= 1; i += 2) {
         test_system.clock = (long long)i * 20 * YEAR;
         assert_true(test_loads(cache, KEY("a"), 1));
@@ -378,13 +369,12 @@ static void plant_later(void)
 }
 
 /* It is neither used nor damaged nor removed, but for room. */
-static void leaves_later_versions_alone(void **state)
+TEST(keeps_later_versions)
 {
     struct qn_cache *cache;
     struct qn_cache_gc gc;
     char key[QN_KEY_SIZE];
 
-    (void)state;
     seed();
     plant_later();
     assert_int_equal(test_verify(), 0);
@@ -404,13 +394,12 @@ static void leaves_later_versions_alone(void **state)
 }
 
 /* A child that was forked with the lock in hand does not keep it. */
-static void forks_with_a_lock(void **state)
+TEST(forks_with_a_lock)
 {
     struct qn_cache *cache = test_open_cache(test_cache);
     int lock = qn_cache_lock(cache, KEY("a")), again;
     pid_t child;
 
-    (void)state;
     assert_true(lock >= 0);
     fflush(NULL);
     child = fork();
@@ -426,24 +415,4 @@ static void forks_with_a_lock(void **state)
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     qn_cache_close(cache);
-}
-
-int test_tamper_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(finds_every_damage),
-        TEST(finds_refused_folders),
-        TEST(follows_no_link_with_a_slash),
-        TEST(trusts_no_other_owner),
-        TEST(takes_any_list),
-        TEST(works_without_a_home),
-        TEST(reads_a_seeded_folder_first),
-        TEST(reopens_what_is_shut),
-        TEST(survives_removal),
-        TEST(survives_clocks),
-        TEST(leaves_later_versions_alone),
-        TEST(forks_with_a_lock),
-    };
-
-    return cmocka_run_group_tests_name("tamper", tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 /* k_small is the model's choice. */
 #define TIMES "k_small=100,k_large=80,k_cluster=150"
 
-/* Where k_spills is not hopeless, by the model. */
+/* A size at which the model gives k_spills a chance. */
 #define LARGE "fprop bf16 g=2 m=4096 n=1024 k=64"
 
 static int tune(struct quern_context *ctx, const char *text,
@@ -24,7 +24,7 @@ static int tune(struct quern_context *ctx, const char *text,
     return quern_tune(ctx, &p, options, result);
 }
 
-/* What the result says of a kernel, without a band of its own. */
+/* The result of a kernel, without its own band. */
 static const struct quern_tune_candidate *
 candidate(const struct quern_tune_result *result, const char *kernel)
 {
@@ -47,12 +47,11 @@ static void expect_reason(const struct quern_tune_result *result,
 
 /* ------------------------------------------------------------------- winner */
 
-static void finds_the_fastest(void **state)
+TEST(finds_the_fastest)
 {
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
 
-    (void)state;
     test_expect_plan(ctx, PROBLEM, "k_small", 0);
     test_expect_why(ctx, PROBLEM, "tuned", 0);
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
@@ -80,14 +79,13 @@ static void finds_the_fastest(void **state)
 }
 
 /* By another process, too: same bucket, another, and one with other sizes. */
-static void plans_use_the_winner(void **state)
+TEST(plans_use_the_winner)
 {
     const struct quern_plan_options named = {.kernel = "k_cluster"};
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
     struct quern_plan *plan;
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
     quern_free(r.candidates);
@@ -119,11 +117,10 @@ static void plans_use_the_winner(void **state)
 }
 
 /* With noise of 6 % and spikes, and 4 % between the best. */
-static void finds_it_in_noise(void **state)
+TEST(finds_it_in_noise)
 {
     struct quern_context *ctx = test_open();
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", "k_small=100,k_large=96,k_cluster=101", 1);
     setenv("FAKE_CUDA_JITTER", "60", 1);
     for (unsigned seed = 1; seed <= 8; seed++) {
@@ -141,13 +138,12 @@ static void finds_it_in_noise(void **state)
     quern_close(ctx);
 }
 
-/* What is less than 0.5 % apart is alike. */
-static void the_model_wins_ties(void **state)
+/* Times less than 0.5 % apart are equal. */
+TEST(the_model_wins_ties)
 {
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", "k_cluster=100,k_large=100,k_small=100.3", 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
     assert_string_equal(r.kernel, "k_small");
@@ -159,7 +155,7 @@ static void the_model_wins_ties(void **state)
     quern_close(ctx);
 }
 
-static void cold_and_warm_differ(void **state)
+TEST(cold_and_warm_differ)
 {
     static const struct {
         int l2;
@@ -169,7 +165,6 @@ static void cold_and_warm_differ(void **state)
                  {QUERN_L2_BOTH, "k_cluster"}};
     struct quern_context *ctx = test_open();
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", "k_small=80/300,k_large=150/160,k_cluster=85/175",
            1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -216,7 +211,7 @@ static int band_of_run(struct quern_context *ctx)
     return band;
 }
 
-static void bands_run_too(void **state)
+TEST(bands_run_too)
 {
     const struct quern_tune_options aot = {.backend = QUERN_BACKEND_AOT};
     struct quern_context *ctx = open_banded();
@@ -224,7 +219,6 @@ static void bands_run_too(void **state)
     int usual = band_of_run(ctx);
     char times[64];
 
-    (void)state;
     assert_true(usual > 1);
     snprintf(times, sizeof times, "k_banded=100,k_banded@%d=90", usual * 2);
     setenv("FAKE_CUDA_TIMES", times, 1);
@@ -250,7 +244,7 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void stops_when_time_is_up(void **state)
+TEST(stops_when_time_is_up)
 {
     const struct quern_tune_options options = {.seconds = 0.5, .threads = 1},
                                     none = {.seconds = 0.01, .threads = 1};
@@ -258,7 +252,6 @@ static void stops_when_time_is_up(void **state)
     struct quern_tune_result r;
     double start = seconds();
 
-    (void)state;
     setenv("FAKE_NVRTC_DELAY", "700", 1);
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, &none, &r), QUERN_EINVAL,
@@ -286,7 +279,7 @@ static int stop_early(void *user, const struct quern_tune_progress *p)
     return ++*told == 3;
 }
 
-static void stops_when_told_to(void **state)
+TEST(stops_when_told_to)
 {
     int told = 0;
     const struct quern_tune_options options = {.progress = stop_early,
@@ -294,7 +287,6 @@ static void stops_when_told_to(void **state)
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     setenv("FAKE_CUDA_JITTER", "200", 1);
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
@@ -311,13 +303,12 @@ static int stop_at_once(void *user, const struct quern_tune_progress *p)
     return 1;
 }
 
-static void says_who_ended_it(void **state)
+TEST(says_who_ended_it)
 {
     const struct quern_tune_options options = {.progress = stop_at_once};
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_EINVAL,
                 "options.progress ended it before any candidate was measured");
@@ -326,12 +317,11 @@ static void says_who_ended_it(void **state)
     quern_close(ctx);
 }
 
-static void says_what_memory_is_missing(void **state)
+TEST(says_what_memory_is_missing)
 {
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
 
-    (void)state;
     test_cuda->free_bytes = 1000;
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA,
                 "bytes of device memory for operands and 8192 to drive L2 out, "
@@ -341,7 +331,7 @@ static void says_what_memory_is_missing(void **state)
     quern_close(ctx);
 }
 
-static void refuses_bad_use(void **state)
+TEST(refuses_bad_use)
 {
     static const struct {
         struct quern_tune_options options;
@@ -358,7 +348,6 @@ static void refuses_bad_use(void **state)
     struct quern_problem p = test_problem(ctx, PROBLEM);
     struct quern_tune_result r;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         test_expect(quern_tune(ctx, &p, &bad[i].options, &r), QUERN_EINVAL,
                     bad[i].says);
@@ -380,12 +369,11 @@ static void refuses_bad_use(void **state)
 
 /* ----------------------------------------------------------------- failures */
 
-static void goes_on_after_failures(void **state)
+TEST(goes_on_after_failures)
 {
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
 
-    (void)state;
     setenv("FAKE_NVRTC_REFUSE", "k_cluster", 1);
     setenv("FAKE_CUDA_TIMES", "k_small=120,k_large=fail", 1);
     test_expect(tune(ctx, LARGE, NULL, &r), QUERN_OK, "");
@@ -400,12 +388,11 @@ static void goes_on_after_failures(void **state)
     quern_close(ctx);
 }
 
-static void fails_when_all_do(void **state)
+TEST(fails_when_all_do)
 {
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
 
-    (void)state;
     setenv("FAKE_NVRTC_REFUSE", "k_", 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECOMPILE,
                 "k_small: k_small does not compile");
@@ -442,8 +429,8 @@ static int tune_once(void)
     return code;
 }
 
-/* Each call once, and then all that follow; behind the first 120, of which the
-   rounds are made, every 29th. */
+/* Each call once, and then all that follow; after the first 120, of which
+   the rounds are made, every 29th. */
 static void fail_calls(int lost)
 {
     int last = 0;
@@ -473,19 +460,17 @@ static void fail_calls(int lost)
     test_expect(tune_once(), QUERN_OK, "");
 }
 
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
-    (void)state;
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     fail_calls(0);
     fail_calls(1);
 }
 
-static void fails_each_allocation(void **state)
+TEST(fails_each_allocation)
 {
     int last = 0;
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     for (int n = 1;; n++) {
         int code, made;
@@ -512,14 +497,13 @@ static void fails_each_allocation(void **state)
 /* ------------------------------------------------------- the caller's words */
 
 /* Runs get the caller's operands, and no memory is taken but for L2. */
-static void measures_on_given_operands(void **state)
+TEST(measures_on_given_operands)
 {
     struct quern_context *ctx = test_open();
     struct quern_args args = test_args(ctx, PROBLEM);
     const struct quern_tune_options options = {.args = &args};
     struct quern_tune_result r;
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_cuda->param_sizes[4] = sizeof(void *);
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
@@ -535,8 +519,8 @@ static void measures_on_given_operands(void **state)
     quern_close(ctx);
 }
 
-/* Of the lengths that the runs see, host memory here. */
-static void draws_the_split(void **state)
+/* The lengths of the runs, here in host memory. */
+TEST(draws_the_split)
 {
     static const int64_t mine[] = {1, 2, 3, 500};
     struct quern_context *ctx = test_open();
@@ -544,7 +528,6 @@ static void draws_the_split(void **state)
     const struct quern_tune_options given = {.sizes = mine};
     struct quern_tune_result r;
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_cuda->watch = 4;
     test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_OK, "");
@@ -558,21 +541,4 @@ static void draws_the_split(void **state)
     test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_EINVAL, "/nonexistent");
     quern_free(r.candidates);
     quern_close(ctx);
-}
-
-int test_tune_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(finds_the_fastest),     TEST(plans_use_the_winner),
-        TEST(finds_it_in_noise),     TEST(the_model_wins_ties),
-        TEST(cold_and_warm_differ),  TEST(bands_run_too),
-        TEST(stops_when_time_is_up), TEST(stops_when_told_to),
-        TEST(says_who_ended_it),     TEST(says_what_memory_is_missing),
-        TEST(refuses_bad_use),       TEST(goes_on_after_failures),
-        TEST(fails_when_all_do),     TEST(fails_each_driver_call),
-        TEST(fails_each_allocation), TEST(measures_on_given_operands),
-        TEST(draws_the_split),
-    };
-
-    return cmocka_run_group_tests_name("tune", tests, NULL, NULL);
 }

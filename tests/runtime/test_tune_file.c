@@ -41,13 +41,12 @@ static void expect_text(const struct qn_tune_file *file, const char *expected)
 
 /* ------------------------------------------------------------------ parsing */
 
-static void buckets_are_half_octaves(void **state)
+TEST(buckets_are_half_octaves)
 {
     static const int64_t edges[] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
     struct quern_problem p = {
         .ragged = QUERN_AXIS_K, .groups = 3, .m = 5, .n = 7, .k = 3 * 100 + 2};
 
-    (void)state;
     for (size_t i = 0; i + 1 < sizeof edges / sizeof edges[0]; i++) {
         for (int64_t rows = edges[i]; rows < edges[i + 1]; rows++)
             assert_int_equal(qn_tune_file_bucket(rows), edges[i]);
@@ -72,12 +71,11 @@ static void buckets_are_half_octaves(void **state)
     assert_int_equal(p.probability, 1);
 }
 
-static void reads_what_it_writes(void **state)
+TEST(reads_what_it_writes)
 {
     struct quern_context *ctx = test_open();
     struct qn_tune_file file;
 
-    (void)state;
     test_expect(parse(ctx, HEAD, strlen(HEAD), &file), QUERN_OK, "");
     assert_int_equal(file.count, 0);
     expect_text(&file, HEAD);
@@ -145,12 +143,11 @@ static const struct {
     {HEAD "fprop bf16 \xc3\xa4 | " VALUES, "F:4: error: byte 0xc3"},
 };
 
-static void refuses_what_is_wrong(void **state)
+TEST(refuses_what_is_wrong)
 {
     struct quern_context *ctx = test_open();
     struct qn_tune_file file;
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         test_expect(parse(ctx, wrong[i].text, strlen(wrong[i].text), &file),
                     QUERN_EINVAL, wrong[i].says);
@@ -162,9 +159,10 @@ static void refuses_what_is_wrong(void **state)
     quern_close(ctx);
 }
 
-/* Each byte changed, each length cut: no crash, and an error names the place.
-   The text lies at the end of its memory, so that ASan sees a step too far. */
-static void survives_each_change(void **state)
+/* Each byte changed, each length cut: no crash, and an error names the
+   source location. The text is at the end of its memory, so that ASan sees a
+   step too far. */
+TEST(survives_each_change)
 {
     static const char text[] = HEAD LINE LINE2;
     static const char bytes[] = {0, '\n', ' ', '|', '=', '9', 'z', '\x80'};
@@ -173,7 +171,6 @@ static void survives_each_change(void **state)
     struct qn_tune_file file;
     int refused = 0;
 
-    (void)state;
     for (size_t cut = 0; cut < size; cut++) {
         char *copy = malloc(cut + !cut);
 
@@ -196,14 +193,13 @@ static void survives_each_change(void **state)
     quern_close(ctx);
 }
 
-static void refuses_what_is_huge(void **state)
+TEST(refuses_what_is_huge)
 {
     const size_t size = QN_TUNE_MOST + 1;
     struct quern_context *ctx = test_open();
     char *text = malloc(size);
     struct qn_tune_file file;
 
-    (void)state;
     assert_non_null(text);
     memset(text, 'a', size);
     test_expect(parse(ctx, text, size, &file), QUERN_EINVAL,
@@ -219,13 +215,12 @@ static void refuses_what_is_huge(void **state)
     quern_close(ctx);
 }
 
-/* Of two measurements the faster stays, whatever the order. */
-static void merges_in_any_order(void **state)
+/* The faster of two measurements stays, in any order. */
+TEST(merges_in_any_order)
 {
     struct quern_context *ctx = test_open();
     struct qn_tune_file one, two, sum;
 
-    (void)state;
     test_expect(parse(ctx, HEAD LINE LINE2, strlen(HEAD LINE LINE2), &one),
                 QUERN_OK, "");
     test_expect(parse(ctx, HEAD LINE, strlen(HEAD LINE), &two), QUERN_OK, "");
@@ -302,12 +297,11 @@ static char *why(struct quern_context *ctx)
 }
 
 /* The first folder that has a line counts; one that is refused does not. */
-static void looks_in_order(void **state)
+TEST(searches_in_order)
 {
     struct quern_context *ctx;
     char *text;
 
-    (void)state;
     give_folders("one", "two");
     put("one", "Fake.tune", HEAD LINE2);
     put("two", "Fake.tune", HEAD LINE LINE2);
@@ -327,7 +321,7 @@ static void looks_in_order(void **state)
 }
 
 /* By its rules, by its name, or since it is for others. */
-static void winners_that_do_not_serve(void **state)
+TEST(winners_that_do_not_serve)
 {
     static const struct {
         const char *kernel, *says;
@@ -337,7 +331,6 @@ static void winners_that_do_not_serve(void **state)
         {"k_nowhere", "the variant has no kernel of that name"},
     };
 
-    (void)state;
     give_folders("one", "two");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct quern_context *ctx;
@@ -387,13 +380,12 @@ static int count_lines(const char *folder, const char *name)
 }
 
 /* Lines of other kernels are set aside, what cannot be read stays. */
-static void keeps_what_others_wrote(void **state)
+TEST(keeps_what_others_wrote)
 {
     struct quern_context *ctx;
     char path[600], file[512];
     struct stat st;
 
-    (void)state;
     give_folders("one", "two");
     put("one", "Fake.tune", "quern tune 1\ngpu Fake\nregistry 12ab/cd\n" LINE);
     ctx = test_open();
@@ -419,11 +411,10 @@ static void keeps_what_others_wrote(void **state)
 }
 
 /* A file where a folder should be, and a folder that is read-only. */
-static void needs_a_folder(void **state)
+TEST(needs_a_folder)
 {
     struct quern_context *ctx;
 
-    (void)state;
     setenv("QUERN_TUNE", "/dev/null/none", 1);
     setenv("QUERN_CACHE", "", 1);
     ctx = test_open();
@@ -454,7 +445,7 @@ static void tune_some(int process)
     exit(0);
 }
 
-static void processes_lose_nothing(void **state)
+TEST(processes_lose_nothing)
 {
     struct quern_context *ctx;
     struct qn_tune_file file;
@@ -462,7 +453,6 @@ static void processes_lose_nothing(void **state)
     char path[600];
     int status;
 
-    (void)state;
     give_folders("one", "two");
     for (int i = 0; i < PROCESSES; i++) {
         children[i] = fork();
@@ -489,7 +479,7 @@ static void processes_lose_nothing(void **state)
 
 #define TIMES "k_small=100,k_large=80,k_cluster=150"
 
-static void a_plan_may_tune_first(void **state)
+TEST(a_plan_may_tune_first)
 {
     const struct quern_plan_options options = {.tune_ms = 2000};
     struct quern_context *ctx = test_open();
@@ -497,7 +487,6 @@ static void a_plan_may_tune_first(void **state)
     struct quern_plan *plan;
     int launches;
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     for (int i = 0; i < 2; i++) {
         plan = test_plan(ctx, PROBLEM, &options);
@@ -508,7 +497,7 @@ static void a_plan_may_tune_first(void **state)
     }
     assert_true(launches > 5);
     assert_int_equal(test_cuda->launches, launches);
-    /* what is in the way is no error */
+    /* a blocked path is no error */
     test_cuda->free_bytes = 1000;
     plan = test_plan(ctx, "fprop bf16 g=4 m=6000 n=256 k=64", &options);
     quern_plan_free(plan);
@@ -533,14 +522,13 @@ static void *plan_in_thread(void *ctx)
 }
 
 /* The others wait, and find the line. */
-static void threads_measure_once(void **state)
+TEST(threads_measure_once)
 {
     struct quern_context *ctx = test_open();
     pthread_t threads[4];
     char file[512];
     int launches;
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, file), QUERN_OK, "");
     launches = test_cuda->launches;
@@ -555,19 +543,4 @@ static void threads_measure_once(void **state)
         pthread_join(threads[i], NULL);
     assert_true(test_cuda->launches < 2 * launches);
     quern_close(ctx);
-}
-
-int test_tune_file_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(buckets_are_half_octaves), TEST(reads_what_it_writes),
-        TEST(refuses_what_is_wrong),    TEST(survives_each_change),
-        TEST(refuses_what_is_huge),     TEST(merges_in_any_order),
-        TEST(looks_in_order),           TEST(winners_that_do_not_serve),
-        TEST(keeps_what_others_wrote),  TEST(needs_a_folder),
-        TEST(processes_lose_nothing),   TEST(a_plan_may_tune_first),
-        TEST(threads_measure_once),
-    };
-
-    return cmocka_run_group_tests_name("tune file", tests, NULL, NULL);
 }

@@ -10,8 +10,8 @@
 
 #include <unistd.h>
 
-/* Sizes at which a description has room for each way, and the model takes the
-   one that the test is not about. */
+/* Sizes at which a description has room for each strategy, and the model
+   takes the one that the test is not about. */
 #define EITHER   "fprop blocks g=2 m=4096 n=2048 k=2048"
 #define ANY_OF_4 "fprop powers g=2 m=4096 n=2048 k=2048"
 
@@ -35,13 +35,12 @@ static struct quern_tune_result tune(struct quern_context *ctx,
 }
 
 /* Its launches together are faster than the kernel; other processes know. */
-static void dequantize_pass_wins(void **state)
+TEST(dequantize_pass_wins)
 {
     struct quern_context *ctx =
         open_with("blocks_mainloop=100,blocks_x=10,blocks_w=20,fprop=50");
     struct quern_tune_result r = tune(ctx, EITHER);
 
-    (void)state;
     assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_PASS);
     assert_string_equal(r.kernel, "fprop");
     assert_true(r.certain && r.seconds > 79e-6 && r.seconds < 81e-6);
@@ -58,13 +57,12 @@ static void dequantize_pass_wins(void **state)
     quern_close(ctx);
 }
 
-static void the_kernel_wins(void **state)
+TEST(the_kernel_wins)
 {
     struct quern_context *ctx =
         open_with("blocks_mainloop=70,blocks_x=10,blocks_w=20,fprop=50");
     struct quern_tune_result r = tune(ctx, EITHER);
 
-    (void)state;
     assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_MAINLOOP);
     assert_string_equal(r.kernel, "blocks_mainloop");
     test_expect_plan(ctx, EITHER, "blocks_mainloop", 1);
@@ -73,8 +71,8 @@ static void the_kernel_wins(void **state)
     quern_close(ctx);
 }
 
-/* The ratio is to what runs where nothing is known, a way or a kernel. */
-static void compares_with_the_model(void **state)
+/* The ratio is to the untuned choice, a strategy or a kernel. */
+TEST(compares_with_the_model)
 {
     static const struct {
         const char *times;
@@ -86,7 +84,6 @@ static void compares_with_the_model(void **state)
                  QUERN_DEQUANTIZE_MAINLOOP, 1.5}};
     char model[64];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct quern_context *ctx = open_with("");
         struct quern_plan *plan = test_plan(ctx, ANY_OF_4, NULL);
@@ -107,27 +104,24 @@ static void compares_with_the_model(void **state)
     }
 }
 
-/* One way that cannot run leaves the others. */
-static void ways_fail(void **state)
+/* A strategy that cannot run leaves the others. */
+TEST(ways_fail)
 {
     struct quern_context *ctx =
         open_with("powers_mainloop=100,powers_x=9,powers_w=9,fprop=30,"
                   "narrow_fprop=fail");
     struct quern_tune_result r = tune(ctx, ANY_OF_4);
 
-    (void)state;
     assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_PASS);
     quern_close(ctx);
 }
 
-/* What is measured of dequantize=mainloop is its own, and serves nobody
-   else. */
-static void inside_is_apart(void **state)
+/* Measurements of dequantize=mainloop are its own, and serve no other plan. */
+TEST(inside_is_apart)
 {
     struct quern_context *ctx =
         open_with("blocks_mainloop=100,blocks_x=10,blocks_w=20,fprop=50");
 
-    (void)state;
     tune(ctx, EITHER " dequantize=mainloop");
     test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_mainloop", 1);
     assert_int_equal(tune(ctx, EITHER).dequantize, QUERN_DEQUANTIZE_PASS);
@@ -149,8 +143,8 @@ static const struct quern_registry *without(const char *name)
     return &fewer;
 }
 
-/* Where a way that won has no kernels here, the model chooses. */
-static void lost_ways_leave_the_model(void **state)
+/* If a winner has no kernels here, the model chooses. */
+TEST(lost_strategies_leave_the_model)
 {
     static const char *const lost[] = {"powers_x", "powers_w"};
     struct quern_context *ctx =
@@ -160,7 +154,6 @@ static void lost_ways_leave_the_model(void **state)
     struct quern_plan *plan;
     char kernel[64];
 
-    (void)state;
     assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_PASS);
     quern_close(ctx);
     for (int i = 0; i < 2; i++) {
@@ -178,13 +171,12 @@ static void lost_ways_leave_the_model(void **state)
     }
 }
 
-/* Of problems that say which way, or have but one, nothing is noted. */
-static void only_what_is_open(void **state)
+/* Problems that name a strategy, or have only one, leave no line. */
+TEST(only_what_is_open)
 {
     struct quern_context *ctx =
         open_with("blocks_mainloop=100,blocks_x=1,blocks_w=1,fprop=5");
 
-    (void)state;
     assert_int_equal(tune(ctx, EITHER " dequantize=mainloop").dequantize,
                      QUERN_DEQUANTIZE_AUTO);
     assert_int_equal(
@@ -196,7 +188,7 @@ static void only_what_is_open(void **state)
 }
 
 /* The first plan may measure, once: not its bf16 product, too. */
-static void plans_measure_first(void **state)
+TEST(plans_measure_first)
 {
     const struct quern_plan_options options = {.tune_ms = 10000};
     struct quern_context *ctx =
@@ -204,7 +196,6 @@ static void plans_measure_first(void **state)
     struct quern_plan_info info;
     struct quern_plan *plan = test_plan(ctx, EITHER, &options);
 
-    (void)state;
     quern_plan_info(plan, &info);
     assert_string_equal(info.kernel, "fprop");
     assert_int_equal(info.tuned, 1);
@@ -214,7 +205,7 @@ static void plans_measure_first(void **state)
 }
 
 /* A word that no library writes, and one that does not serve here. */
-static void files_may_say_anything(void **state)
+TEST(files_may_say_anything)
 {
     struct quern_context *ctx =
         open_with("blocks_mainloop=100,blocks_x=10,blocks_w=20,fprop=50");
@@ -223,7 +214,6 @@ static void files_may_say_anything(void **state)
     FILE *file = fopen(r.file, "r");
     size_t length;
 
-    (void)state;
     quern_close(ctx);
     length = fread(text, 1, sizeof text - 1, file);
     text[length] = 0;
@@ -256,11 +246,10 @@ static int tune_once(void)
     return code;
 }
 
-static void fails_each_driver_call(void **state)
+TEST(fails_each_driver_call)
 {
     int n = 0;
 
-    (void)state;
     setenv("FAKE_CUDA_TIMES",
            "powers_mainloop=100,powers_x=9,powers_w=9,fprop=30,narrow_fprop=20",
            1);
@@ -275,17 +264,4 @@ static void fails_each_driver_call(void **state)
         assert_int_equal(test_cuda->libraries, 0);
     } while (test_cuda->failed);
     assert_true(n > 100);
-}
-
-int test_tune_strategies_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(dequantize_pass_wins),      TEST(the_kernel_wins),
-        TEST(compares_with_the_model),   TEST(ways_fail),
-        TEST(only_what_is_open),         TEST(inside_is_apart),
-        TEST(lost_ways_leave_the_model), TEST(plans_measure_first),
-        TEST(files_may_say_anything),    TEST(fails_each_driver_call),
-    };
-
-    return cmocka_run_group_tests_name("tune ways", tests, NULL, NULL);
 }

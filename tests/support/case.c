@@ -10,7 +10,7 @@
 #include <string.h>
 
 /*
-** 63..65 and 127..129 lie around the heights of the tiles; a group of 0 rows
+** 63..65 and 127..129 are around the heights of the tiles; a group of 0 rows
 ** has no tile at all, one of 1 row a tile that is nearly empty.
 */
 const struct qt_pattern qt_patterns[] = {
@@ -84,7 +84,7 @@ int64_t qt_length(const struct qt_case *c, int axis)
     return axis == QUERN_AXIS_M ? c->m : axis == QUERN_AXIS_N ? c->n : c->k;
 }
 
-/* Of one group. */
+/* One group. */
 int64_t qt_extent(const struct qt_case *c, int axis, int group)
 {
     return axis == c->ragged ? c->length[group] : qt_length(c, axis);
@@ -209,8 +209,8 @@ void qt_place_of(const struct qt_case *c, int role, struct qt_place *p)
     p->elements = p->grouped ? c->groups * p->pitch : p->rows * p->stride;
 }
 
-/* By address they lie in the order 0, 5, 10, ... modulo the groups, so that no
-   two neighbours stay neighbours, and none is where its number says. */
+/* By address they are in the order 0, 5, 10, ... modulo the groups, so that
+   no two neighbours stay neighbours, and none is where its number says. */
 int64_t qt_place_matrix(const struct qt_case *c, const struct qt_place *p,
                         int role, int group)
 {
@@ -268,7 +268,7 @@ void qt_pointers_write(const struct qt_case *c, int role, void *data,
         pointers[g] = (char *)data + qt_place_matrix(c, &p, role, g) * p.bytes;
 }
 
-/* One operand: where it lies, and what lies between its rows and matrices. */
+/* One operand: where it is, and what is between its rows and matrices. */
 static void set_operand(const struct qt_case *c, int role,
                         const struct qt_addresses *at, struct quern_tensor *t)
 {

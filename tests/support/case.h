@@ -7,14 +7,14 @@
 ** float64 product computed (qt_data_reference); any D that a backend wrote can
 ** then be compared with it (qt_compare).
 **
-** Everything that no kernel may use is NaN: rows outside every group, what lies
+** Everything that no kernel may use is NaN: rows outside every group, what is
 ** between rows and between matrices, and D before the run, unless it is added
 ** to. So a wrong address shows up as a NaN in D, and an element that was not
 ** written as the poison that it held.
 **
-** Of a recipe that scales its operands these are quantized copies, made by the
-** host backend from numbers of the same kind and decoded from the definitions
-** alone (runtime/oracle/decode.c); poison lies wherever the copies leave it.
+** Of a recipe that scales its operands these are quantized tensors, made by the
+** host backend from values of the same kind and decoded from the definitions
+** only (runtime/oracle/decode.c); the rest of them is poison.
 */
 #ifndef QT_CASE_H
 #define QT_CASE_H
@@ -26,19 +26,19 @@
 
 struct qn_recipe;
 
-/* How the caller tells the groups' places. */
+/* How the caller says where groups begin. */
 enum qt_form {
-    QT_FIRST,   /* lengths alone: groups one behind the other */
-    QT_OFFSETS, /* offsets alone: the first group need not start at row 0 */
+    QT_FIRST,   /* lengths only: groups back to back */
+    QT_OFFSETS, /* offsets only: the first group need not start at row 0 */
     QT_BOTH,    /* both, with gaps between the groups */
     QT_FORMS
 };
 
 /*
 ** Normal values test the rounding. Small integers make every product and every
-** partial sum exact, so that a result must be right to the bit whatever the
-** order of the sums is. Extreme are normal ones whose rows are zero or lie many
-** powers of two apart: for recipes with scales.
+** partial sum exact, so that a result must be right to the bit for any order of
+** the sums. Extreme are normal ones whose rows are zero or are many powers of
+** two apart: for recipes with scales.
 */
 enum qt_fill { QT_NORMAL, QT_INTEGER, QT_EXTREME };
 
@@ -46,7 +46,7 @@ enum qt_role { QT_A, QT_B, QT_C, QT_D, QT_ROLES };
 
 #define QT_POISON 0xFF /* a byte; repeated, a NaN in BF16, F16 and F32 */
 
-/* What is done with the product, and where C comes from. */
+/* The epilogue, and the source of C. */
 struct qt_epilogue {
     const char *name;
     int alpha, beta; /* of the problem */
@@ -61,7 +61,7 @@ struct qt_case {
     int op;                         /* enum quern_op */
     int type;                       /* of A and B: QUERN_BF16 or QUERN_F16 */
     const struct qn_recipe *recipe; /* that scales A or B; NULL: by the type */
-    int fp32_sums; /* whatever the recipe's tensor cores do: the host's */
+    int fp32_sums; /* for any tensor cores of the recipe: the host's */
     int d_type;    /* of C and D */
     int a_major, b_major, ragged;
     const struct qt_epilogue *epilogue; /* NULL: the first of the table */
@@ -91,13 +91,13 @@ struct qt_pattern {
 extern const struct qt_pattern qt_patterns[];
 extern const int qt_npatterns;
 
-/* Where an operand's elements lie in its buffer. */
+/* The layout of an operand in its buffer. */
 struct qt_place {
     int type, bytes;       /* of an element */
     int grouped;           /* a matrix for each group */
     int inner_ragged;      /* the contiguous axis is the ragged one */
     int swapped;           /* its first axis, m or n, is the contiguous one */
-    int64_t rows, columns; /* of a matrix as it lies */
+    int64_t rows, columns; /* of a matrix as it is */
     int64_t stride;        /* elements between the starts of two rows */
     int64_t pitch;         /* between two matrices; 0 if not grouped */
     int64_t elements;      /* of the whole buffer */
@@ -143,8 +143,8 @@ int64_t qt_extent(const struct qt_case *, int axis, int group);
 /* Is A or B of the case a quantized tensor? */
 int qt_scaled(const struct qt_case *, int role);
 
-/* Place the groups of a pattern; sets groups, start, length and the length of
-   the ragged axis. */
+/* Lay out the groups of a pattern; sets groups, start, length and the length
+   of the ragged axis. */
 void qt_case_layout(struct qt_case *, const struct qt_pattern *);
 
 /* The layout and ragged axis of an op in training; sets op, a_major, ... */
@@ -161,7 +161,7 @@ void qt_place_of(const struct qt_case *, int role, struct qt_place *);
 int64_t qt_place_at(const struct qt_case *, const struct qt_place *, int role,
                     int group, int64_t x, int64_t y);
 
-/* Where group g's matrix begins, in elements. */
+/* Offset of group g's matrix, in elements. */
 int64_t qt_place_matrix(const struct qt_case *, const struct qt_place *,
                         int role, int group);
 
@@ -176,7 +176,7 @@ float qt_draw(uint64_t *state, int fill);
 
 /*
 ** The copies of a scaled operand, for the sizes of the case: made anew where
-** there are some. The first call draws numbers from `state`; NULL: those of the
+** there are some. The first call draws values from `state`; NULL: those of the
 ** last call again. 0, or -1. Needs qt_context.
 */
 extern struct quern_context *qt_context;
@@ -196,11 +196,11 @@ struct qt_verdict {
     char text[256]; /* "" if d is right, else the first thing wrong */
 };
 
-/* 1 if all of D is as promised, what lies outside the groups included. */
+/* 1 if all of D is as promised, what is outside the groups included. */
 int qt_compare(const struct qt_case *, const struct qt_data *data,
                const void *d, struct qt_verdict *verdict);
 
-/* Where the parts of a run lie: host memory, or addresses of a device. */
+/* The buffers of a run: host memory, or addresses of a device. */
 struct qt_addresses {
     void *operand[QT_ROLES];
     void *const *pointers[QT_ROLES]; /* arrays of [groups] addresses */
@@ -214,14 +214,14 @@ struct qt_addresses {
 void qt_args_set(const struct qt_case *, const struct qt_data *,
                  const struct qt_addresses *, struct quern_args *args);
 
-/* The addresses of the matrices of an operand whose buffer lies at `data`. */
+/* The addresses of the matrices of an operand whose buffer is at `data`. */
 void qt_pointers_write(const struct qt_case *, int role, void *data,
                        void **pointers);
 
-/* ------------------------------------------------------------- lying sizes */
+/* --------------------------------------------------------------- bad sizes */
 
 /* One wrong entry in otherwise right sizes, and what must be reported. */
-struct qt_lie {
+struct qt_bad_size {
     const char *name;
     int form;
     int in_offsets; /* the array with the wrong entry: offsets, else first */
@@ -231,15 +231,16 @@ struct qt_lie {
     int only_i64; /* the value does not fit into int32 */
     int group;    /* the first group that breaks a rule */
 };
-extern const struct qt_lie qt_lies[];
-extern const int qt_nlies;
+extern const struct qt_bad_size qt_bad_sizes[];
+extern const int qt_nbad_sizes;
 
 /* The case that the table is written for: 6 groups of 16 rows of 120. The
    types, the layout and the ragged axis must be set. */
-void qt_lie_case(struct qt_case *, const struct qt_lie *, int sizes_type);
+void qt_bad_size_case(struct qt_case *, const struct qt_bad_size *,
+                      int sizes_type);
 
-/* Put the lie into arrays that qt_sizes_write filled. */
-void qt_lie_apply(const struct qt_case *, const struct qt_lie *, void *first,
-                  void *offsets);
+/* Put the invalid size into arrays that qt_sizes_write filled. */
+void qt_bad_size_apply(const struct qt_case *, const struct qt_bad_size *,
+                       void *first, void *offsets);
 
 #endif

@@ -15,7 +15,7 @@
 
 struct quern_context *qt_context;
 
-/* What makes the copy of one operand. */
+/* Quantizes one operand. */
 struct maker {
     const struct qt_case *c;
     struct qt_data *data;
@@ -44,7 +44,7 @@ static float row_factor(int fill, uint64_t *state)
     return fill == QT_EXTREME ? factors[qt_random_below(state, 5)] : 1;
 }
 
-/* Rows `begin` to `end` of numbers, each by itself. */
+/* Rows `begin` to `end` of values, each by itself. */
 static void draw_rows(const struct maker *m, int64_t begin, int64_t end,
                       uint64_t *state)
 {
@@ -60,7 +60,7 @@ static void draw_rows(const struct maker *m, int64_t begin, int64_t end,
 }
 
 /* Every row that any group may get, now or in a replay: rows outside of all
-   groups stay NaN only as long as these have places of their own. */
+   groups stay NaN only as long as these have their own bytes. */
 static int draw_numbers(const struct maker *m, uint64_t *state)
 {
     const struct qt_case *c = m->c;
@@ -128,7 +128,7 @@ static int quantize(struct maker *m, struct quern_tensor *copy)
     return code;
 }
 
-/* All groups' rows as doubles, one behind the other. */
+/* All groups' rows as doubles, back to back. */
 static int decode(struct maker *m, const struct quern_tensor *copy)
 {
     const struct qt_case *c = m->c;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** data.c: random operands of a case, with NaN wherever nothing may look.
-*/
+/* data.c: random operands of a case, with NaN wherever nothing may read. */
 #include "support/case.h"
 
 #include <math.h>
@@ -139,7 +137,7 @@ static void fill_operand(const struct qt_case *c, int role, void *data,
 }
 
 /* Small factors that keep integers exact; 0 is among them, and a C that it
-   multiplies must not be looked at. */
+   multiplies must not be read. */
 static void draw_factors(const struct qt_case *c, struct qt_data *data,
                          uint64_t *state)
 {

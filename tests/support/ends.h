@@ -12,7 +12,7 @@
 #include "support/case.h"
 #include "registry.h"
 
-/* What becomes of D there. */
+/* The expected D. */
 enum qt_outcome { QT_IS_NAN, QT_IS_LARGE, QT_IS_WITHOUT };
 
 struct qt_end {
@@ -32,8 +32,8 @@ struct qt_block {
     unsigned char *codes, *scale;
 };
 
-/* The scales of A or B, which the case's fprop or dgrad multiplies values with;
-   NULL where it has none, or none of blocks that lie row by row. */
+/* The scales of A or B, which the case's fprop or dgrad multiplies values
+   with; NULL where it has none, or none of blocks that are row by row. */
 const struct qn_scaling *qt_ends_scaling(const struct qt_case *, int role);
 
 /* A block of the first group, which has more than 3 rows, and of more than one

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** exact.c: grouped products of small whole numbers, from the definition.
-*/
+/* exact.c: grouped products of small whole values, from the definition. */
 #include "support/exact.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** exact.h: grouped products of small whole numbers, in every form.
+** exact.h: grouped products of small whole values, in every form.
 **
-** All sums are exact whatever their order, and all types hold them, so that D
-** is compared as bytes: it is computed here from the definition, rounded once.
-** What lies between rows and outside every group must stay as it was.
+** All sums are exact in any order, and all types hold them, so that D is
+** compared as bytes: it is computed here from the definition, rounded once.
+** Bytes between rows and outside every group must stay as they were.
 */
 #ifndef TEST_EXACT_H
 #define TEST_EXACT_H
@@ -17,7 +17,7 @@ enum { EXACT_A, EXACT_B, EXACT_C, EXACT_D, EXACT_ROLES };
 extern const int64_t exact_sizes[GROUPS]; /* two of TOTAL are left over */
 extern const float exact_alphas[GROUPS], exact_betas[GROUPS];
 
-/* A problem and how its operands lie. */
+/* A problem and how its operands are. */
 struct form {
     const char *recipe;
     int a_major, b_major, ragged, d_type;
@@ -46,15 +46,15 @@ struct run {
 };
 
 /* The problem and its arguments, but for buffers and factors: where operands
-   lie on the host, `data` of so many bytes each, is noted. quern_describe's
+   are on the host, `data` of so many bytes each, is noted. quern_describe's
    code. */
 int exact_prepare(struct quern_context *ctx, const struct form *f,
                   void *const data[EXACT_ROLES], size_t bytes, struct run *r);
 
-/* Small whole numbers, another one everywhere. */
+/* Small whole values, another one everywhere. */
 void exact_fill(const struct run *r, int role, size_t bytes, uint32_t seed);
 
-/* What D of so many bytes must become. */
+/* The expected D, of so many bytes. */
 void exact_refer(const struct run *r, void *want, size_t bytes);
 
 #endif

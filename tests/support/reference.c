@@ -178,7 +178,7 @@ int qt_data_reference(const struct qt_case *c, struct qt_data *data,
         if (pthread_create(&ids[made], NULL, multiply_slice, &slices[made]))
             break;
     }
-    /* What no thread could be made for is done here. */
+    /* Work that no thread could be made for. */
     for (int i = made; i < threads; i++) {
         begin_slice(&slices[i], c, data, i, threads);
         multiply_slice(&slices[i]);
@@ -217,8 +217,8 @@ static int64_t longest_k(const struct qt_case *c)
     return most;
 }
 
-/* What NUMERICS allows: the host's sums are fp32's in any recipe.
-                                                    COUPLED: tolerances */
+/* The bounds of NUMERICS: the host's sums are fp32's in any recipe. COUPLED:
+   tolerances */
 static struct qn_tolerance tolerance(const struct qt_case *c)
 {
     const struct quern_problem p = {
@@ -232,7 +232,7 @@ static struct qn_tolerance tolerance(const struct qt_case *c)
                            longest_k(c));
 }
 
-/* What one element of D may be off. */
+/* The bound of one element of D. */
 struct bounds {
     double sums;     /* absolute: rounding of the sums */
     double relative; /* the same, to the sum of magnitudes */
@@ -242,9 +242,9 @@ struct bounds {
 };
 
 /*
-** Small integers whose sums need no rounding, in whatever order: the recipe's
-** own scales may make others of them, so the decoded values are looked at. An
-** FP8 tensor core's accumulator is too narrow for a promise.
+** Small integers whose sums need no rounding, in any order: the recipe's own
+** scales may change them, so the decoded values are checked. An FP8 tensor
+** core's accumulator is too narrow for a promise.
 */
 static int is_exact(const struct qt_case *c, const struct qt_data *data)
 {
@@ -275,10 +275,10 @@ static int is_exact(const struct qt_case *c, const struct qt_data *data)
 }
 
 /*
-** The norm alone would forgive a few wrong elements among many. The values have
-** variance 1 (normal) or 24 (integer) and factors up to 3, so a sum is about
-** sqrt(k), and a wrong one is off by about that much. Of extreme values each
-** element has a bound of its own.
+** The norm would hide a few wrong elements among many. The values have variance
+** 1 (normal) or 24 (integer) and factors up to 3, so a sum is about sqrt(k),
+** and a wrong one is off by about that much. With extreme values each element
+** has its own bound.
 */
 static struct bounds find_bounds(const struct qt_case *c,
                                  const struct qt_data *data)
@@ -366,7 +366,7 @@ static int elements_right(const struct qt_case *c, const struct qt_data *data,
         } else if (!untouched(&p, d, at)) {
             name_element(&p, at, name, sizeof name);
             snprintf(verdict->text, sizeof verdict->text,
-                     "%s lies outside every group and was written", name);
+                     "%s is outside every group and was written", name);
             return 0;
         }
     }
@@ -382,7 +382,7 @@ int qt_compare(const struct qt_case *c, const struct qt_data *data,
     memset(verdict, 0, sizeof *verdict);
     if (!elements_right(c, data, d, &sum, verdict))
         return 0;
-    /* No element, or zeros alone, which were compared one by one. */
+    /* No element, or zeros only, which were compared one by one. */
     if (sum.norm == 0)
         return 1;
     verdict->error = sqrt(sum.wrong / sum.norm);
@@ -392,7 +392,7 @@ int qt_compare(const struct qt_case *c, const struct qt_data *data,
                  "the error %.3g exceeds %.3g", verdict->error, t.error);
     else if (t.rounding && !(verdict->error <= 1.1 * verdict->rounded + 1e-6))
         snprintf(verdict->text, sizeof verdict->text,
-                 "the error %.3g exceeds 1.1 x %.3g, rounding alone",
+                 "the error %.3g exceeds 1.1 x %.3g, by rounding only",
                  verdict->error, verdict->rounded);
     return !verdict->text[0];
 }

@@ -34,7 +34,7 @@ static int make_workspace(struct qt_step *s, struct qn_memory *m, size_t bytes)
     return code ? code : qn_memory_clear(m, 0);
 }
 
-/* What quantizes x, w or dy into both copies. */
+/* Quantizes x, w or dy into both tensors. */
 static int begin_copies(struct qt_step *s, int of)
 {
     static const char *const names[] = {"x", "w", "dy"};

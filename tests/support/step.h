@@ -4,10 +4,10 @@
 **
 **     y = x w^T      dx = dy w      dw = dy^T x         for each group
 **
-** Row copies of x, w and dy are multiplied for y and dx, the columnwise tensor
-** of w for dx, those of dy and x for dw, as the recipe makes them: NVFP4's
-** weights in blocks of 16 x 16, its dw of transformed tokens, dy rounded by
-** chance.
+** Rowwise tensors of x, w and dy are multiplied for y and dx, the columnwise
+** tensor of w for dx, those of dy and x for dw, as the recipe makes them:
+** NVFP4's weights in blocks of 16 x 16, its dw of transformed tokens, dy
+** rounded by chance.
 **
 ** Shared by the host tests and the GPU suite.
 */
@@ -53,7 +53,7 @@ struct qt_step {
     struct qt_step_product products[3];
 };
 
-/* Numbers (zeros), plans and buffers. Codes of the library. */
+/* Values (zeros), plans and buffers. Codes of the library. */
 int qt_step_begin(struct qt_step *);
 void qt_step_free(struct qt_step *);
 
@@ -72,15 +72,15 @@ void *qt_step_room(int64_t count, size_t size);
 /* Point i of NVFP4's transform of v; with `back` of its inverse. */
 double qt_step_transformed(const double v[QT_STEP_POINTS], int i, int back);
 
-/* Where a group's tokens begin. */
+/* The first token of a group. */
 int64_t qt_step_start(const struct qt_step *, int group);
 
-/* y, dx or dw of the numbers that were not quantized, as the result lies; the
+/* y, dx or dw of the values that were not quantized, as the result is; the
    caller frees it. */
 double *qt_step_reference(const struct qt_step *, int op);
 
 /* The square of the error that one group's is expected to have. `placed`: of
-   numbers that scales leave where they lie among the format's. */
+   values that scales leave where they are among the format's. */
 double qt_step_expected(const struct qt_step *, int op, int group, int placed);
 
 /* ------------------------------------------------------------ step_check.c
@@ -88,12 +88,12 @@ double qt_step_expected(const struct qt_step *, int op, int group, int placed);
 */
 enum { QT_STEP_TEXT = 400 };
 
-/* The recipes that these take, NULL behind the last: their scales leave no
+/* The recipes that these take, NULL after the last: their scales leave no
    number of a block out of the format's range. */
 const struct qn_recipe *qt_step_recipe(int i);
 
-/* y, dx and dw are as near to float64's of the numbers that were not quantized
-   as the format allows; with planted errors dw is not. */
+/* y, dx and dw are as near to float64's of the values that were not
+   quantized as the format allows; with planted errors dw is not. */
 int qt_step_gradients(int backend, const struct qn_recipe *, char *text);
 
 /* The mean of dw over seeds comes nearer to float64's by their root; with

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** step_check.c: how near a training step comes to float64's, beside what the
+** step_check.c: how near a training step comes to float64's, next to what the
 ** formats themselves lose (step_expect.c).
 */
 #include "support/step.h"
@@ -17,7 +17,7 @@
 
 enum { POINTS = QT_STEP_POINTS, SEEDS = 64 };
 
-/* A matrix of normal numbers whose rows and columns differ by powers of two. */
+/* A matrix of normal values whose rows and columns differ by powers of two. */
 static void draw(float *to, int64_t rows, int64_t columns, double scale,
                  uint64_t *state)
 {
@@ -60,8 +60,8 @@ static struct found judge(const struct qt_step *s, int op, const double *ref,
 }
 
 /*
-** All groups, and each of them by itself: there so few numbers count that all
-** may lie where they are off by most, d/2, of both operands; and of fewer than
+** All groups, and each of them by itself: there so few values count that all
+** may be where they are off by most, d/2, of both operands; and of fewer than
 ** 16 tokens the transform makes numbers of one magnitude, with one error, which
 ** add up like their products.
 */
@@ -150,8 +150,8 @@ static int found(const struct qt_step *s, const char *what, char *text)
     return 0;
 }
 
-/* What the transform makes the numbers of: so x is multiplied as it is, and dy
-   transformed. Group by group, as far as there are 16 tokens. */
+/* Inverts the transform: so x is multiplied directly, and dy transformed.
+   Group by group, as far as there are 16 tokens. */
 static void undo_transform(struct qt_step *s, float *x)
 {
     double v[POINTS];
@@ -227,9 +227,9 @@ int qt_step_gradients(int backend, const struct qn_recipe *recipe, char *text)
 /* ------------------------------------------------------------------- seeds */
 
 /*
-** Numbers whose transform, for 16 tokens of a feature, has 6 as its largest
+** Values whose transform, for 16 tokens of a feature, has 6 as its largest
 ** magnitude, times 1, 1/2 or 1/4: then all scales are exact. x is of E2M1's own
-** numbers, dy of multiples of 1/32, which lie at multiples of 1/64 of the way
+** values, dy of multiples of 1/32, which are at multiples of 1/64 of the way
 ** from one of these to the next: there a byte of chance rounds without bias.
 */
 static void draw_placed(const struct qt_step *s, float *to, int64_t columns,
@@ -301,7 +301,7 @@ static int means_approach(struct qt_step *s, int step, double single,
     return ran && right;
 }
 
-/* One way to round dy, and whether the means come nearer with new seeds, or
+/* One rounding of dy, and whether the means come nearer with new seeds, or
    with always the same one. */
 static int means(int backend, const struct qn_recipe *recipe, int nearest,
                  int step, int approach, char *text)
@@ -459,7 +459,7 @@ static int lowers(struct qt_step *s, const double *target, char *text)
         down[1] = before - loss(s, dw, 1 / squares, target, NULL);
         right = down[1] > 0 && fabs(down[1] / down[0] - 1) <= 2 * r + r * r;
         snprintf(text, QT_STEP_TEXT,
-                 "%s: a step lowers the loss by %.4f of what float64's does; "
+                 "%s: a step lowers the loss by %.4f of float64's step; "
                  "%.3f may be missing",
                  s->recipe->name, down[1] / down[0], 2 * r + r * r);
     }

@@ -7,12 +7,12 @@
 ** the format, which follows from the largest magnitude of its block: nearest
 ** rounding by a variance of d^2 / 12 (evenly spread over +- d/2), rounding by
 ** chance, a fraction f of the way up, by d^2 f (1 - f), on average d^2 / 6.
-** Errors of different numbers have nothing to do with each other, so of a sum
+** Errors of different values have nothing to do with each other, so for a sum
 ** over k of a b the variances add up:
 **
 **     sum over k of  var(a) b^2 + a^2 var(b) + var(a) var(b)
 **
-** So much is expected, from the numbers and the formats alone. What it leaves
+** So much is expected, from the values and the formats only. What it leaves
 ** out: scales of E4M3 are off by 1/16 at most, and d with them, which makes
 ** (17/16)^2 = 1.13. The sums, in fp32 or on tensor cores, are 100 times better.
 */
@@ -31,7 +31,7 @@ void *qt_step_room(int64_t count, size_t size)
     return memory;
 }
 
-/* ----------------------------------------------------------------- numbers */
+/* ------------------------------------------------------------------ values */
 
 static const double signs[QT_STEP_POINTS] = {1,  1,  1,  -1, 1,  -1, -1, -1,
                                              -1, -1, -1, 1,  -1, 1,  -1, -1};
@@ -99,7 +99,7 @@ static double distance(int type, const struct qn_scaling *s, double v,
     return ldexp(scale, exponent - (e4m3 ? 3 : 1));
 }
 
-/* `placed`: of numbers that scales leave where they lie among neighbours. */
+/* `placed`: of values that scales leave where they are among neighbours. */
 static double variance(double v, double d, int chance, int placed)
 {
     const double f = fabs(v) / d - floor(fabs(v) / d);
@@ -196,7 +196,7 @@ static double expected(const struct side *a, const struct side *b)
     return all;
 }
 
-/* Float64's y, dx or dw of what was not quantized, as the results lie. */
+/* Float64's y, dx or dw of unquantized values, laid out as the results. */
 double *qt_step_reference(const struct qt_step *s, int op)
 {
     const int64_t o = s->outputs, f = s->features, t = s->tokens;

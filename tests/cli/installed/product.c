@@ -7,7 +7,7 @@
 **      kernels/libquern_kernels.a $(pkg-config --libs quern)
 **
 ** Multiplies on the host and compares with its own sums; then plans with the
-** linked kernels alone and prints the one that the GPU gets, "none" without a
+** linked kernels only and prints the one that the GPU gets, "none" without a
 ** GPU. Status 0 if all of it works.
 */
 #include <quern.h>
@@ -50,7 +50,7 @@ static float number(uint16_t bf16)
     return value;
 }
 
-/* Sums of whole numbers are exact, so the results are equal to the bit. */
+/* Sums of whole values are exact, so the results are equal to the bit. */
 static int compare(void)
 {
     int row = 0, wrong = 0;

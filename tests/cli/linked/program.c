@@ -6,8 +6,8 @@
 **   cc -Ibuild/include -Ikernels program.c kernels/libquern_kernels.a
 **      -Lbuild/lib -lquern
 **
-** Plans one problem with the linked kernels alone. Status 0 if that works, or
-** if all that is missing is a GPU.
+** Plans one problem with the linked kernels only. Status 0 if that works, or if
+** all that is missing is a GPU.
 */
 #include <quern.h>
 #include <stdio.h>

@@ -110,7 +110,7 @@ ENTRY each_fma(const float *x, float *y, long count)
 //$       local type = narrow[i] or "e2m1_apart"
 //$       once("dequantize/" .. type .. ".c")
 //$       local words = i >= #narrow and 4 or 2
-/* Words of codes, with the scale that each is multiplied by behind it, as pairs of bf16. */
+/* Words of codes, each followed by its scale, as pairs of bf16. */
 ENTRY each_dequantize_$(type)_$(scale)(const unsigned *in, unsigned *pair, long count)
 {
     EACH(i, count)
@@ -120,7 +120,7 @@ ENTRY each_dequantize_$(type)_$(scale)(const unsigned *in, unsigned *pair, long 
 //$       local near = type == "e2m1_apart" and "e8m0_apart" or "e8m0"
 //$       if scale == "e8m0" then
 //$         once("dequantize/twice_" .. near .. ".c")
-/* The same by the short way, of scales that have one. */
+/* The same by the short form, of scales that have one. */
 ENTRY each_twice_$(type)(const unsigned *in, unsigned *pair, long count)
 {
     EACH(i, count)
@@ -164,7 +164,7 @@ ENTRY each_dequantize_e4m3_f16(const unsigned *in, unsigned *out, long count)
 //$   once "dequantize/sampled_f16.c"
 //$   once "dequantize/permute.c"
 /*
-** Four scales of a tile whose first ones' largest is given, as the kernels look at them: each as
+** Four scales of a tile whose first ones' largest is given, as the kernels read them: each as
 ** f16 in both halves of a word; whether they were near; whether one is too large; and the largest
 ** code that becomes 0.
 */
@@ -185,7 +185,7 @@ ENTRY each_sampled_f16(const unsigned *in, unsigned *out, long count)
     }
 }
 
-/* Of four scales side by side: may one be beyond those that have a short way? */
+/* Of four scales side by side: may one be beyond those that have a short form? */
 ENTRY each_beyond_apart(const unsigned *in, unsigned *out, long count)
 {
     EACH(i, count) out[i] = beyond_e8m0_apart(in[i]);
@@ -212,7 +212,7 @@ ENTRY each_requantize_e2m1(const unsigned *in, unsigned *out, long count)
 }
 
 //$   once "dequantize/apart.c"
-/* Eight bytes, and eight halves of words, with those that lie 4 apart side by side. */
+/* Eight bytes, and eight halves of words, with those that are 4 apart side by side. */
 ENTRY each_codes_apart(const unsigned *in, unsigned *out, long count)
 {
     EACH(i, count) {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** numbers.c: what the fake for cuBLASLt computes.
-*/
+/* numbers.c: the arithmetic of the fake for cuBLASLt. */
 #include "product.h"
 
 #include <math.h>

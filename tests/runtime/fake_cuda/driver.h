@@ -23,7 +23,7 @@ static inline void fake_add(int *counter, int change)
 #define BEGIN()                                                                \
     int code_ __attribute__((cleanup(fake_leave))) = fake_enter(__func__)
 
-/* Fail if it is this call's turn. */
+/* Fail if this is the n-th call. */
 #define ENTER()                                                                \
     BEGIN();                                                                   \
     if (code_)                                                                 \

@@ -27,7 +27,7 @@ int cuEventDestroy_v2(struct cu_event *event)
     return code_;
 }
 
-/* What orders streams, as far as there is room. */
+/* The order of streams, as far as there is room. */
 static void order(char what, struct cu_stream *stream, struct cu_event *event)
 {
     if (fake_state.orders < FAKE_ORDERS)

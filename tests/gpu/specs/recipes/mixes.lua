@@ -1,12 +1,12 @@
--- Weights with scales of blocks beside other values: recipes that quern itself has none of, so that
--- what is dequantized on one side alone, inside and ahead, meets the suite's problems.
+-- Weights with scales of blocks and other values: recipes that quern itself has none of, so that
+-- what is dequantized on one side only, in the mainloop and by a pass, meets the suite's problems.
 
 local function power ()
   return blocked { type = e8m0, per = { k = 32 },
     rule = function (amax, of) return e8m0_up(amax * (1 / of.element.max)) end }
 end
 
--- Four bits beside bf16.
+-- Four bits and bf16.
 
 recipe "mix_16_4" {
   element = { x = bf16, w = e2m1, dy = bf16 },
@@ -14,7 +14,7 @@ recipe "mix_16_4" {
   d       = { bf16 },
 }
 
--- Eight bits beside bf16.
+-- Eight bits and bf16.
 
 recipe "mix_16_8" {
   element = { x = bf16, w = e4m3, dy = bf16 },
@@ -22,8 +22,7 @@ recipe "mix_16_8" {
   d       = { f32 },
 }
 
--- Eight bits with scales in fp32, as served: for rows, for squares, for all of a tensor; beside
--- bf16.
+-- Eight bits with scales in fp32, as served: for rows, for squares, for all of a tensor; and bf16.
 
 local function fitted (amax, of)
   local s = select(eq(amax, 0) | isinf(amax), 1, min(of.element.max / amax, f32.max))
@@ -38,7 +37,7 @@ for name, per in pairs { rows = "row", squares = { n = 128, k = 128 }, all = "te
   }
 end
 
--- Four bits beside eight.
+-- Four bits and eight.
 
 recipe "mix_8_4" {
   element = { x = e4m3, w = e2m1, dy = e5m2 },
@@ -46,7 +45,7 @@ recipe "mix_8_4" {
   d       = { bf16 },
 }
 
--- Four bits beside FP8 in blocks, as which they may be encoded again.
+-- Four bits and FP8 in blocks, to which they may be requantized.
 
 local function lines ()
   return blocked { type = f32, per = { k = 128 }, storage = "mn", rule = function (amax, of)
@@ -62,7 +61,7 @@ recipe "mix_blocks_4" {
   d       = { bf16, f32 },
 }
 
--- Squares of activations, powers of two below a second level, and such that lie by columns.
+-- Squares of activations, powers of two below a second level, and columnwise ones.
 
 local function whole (amax)
   local s = select(eq(amax, 0) | isinf(amax), 1, amax)

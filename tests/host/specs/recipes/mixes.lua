@@ -1,4 +1,4 @@
--- Recipes that no file of quern's own has the like of: products follow from the fields alone.
+-- Mixes that quern's own recipes do not have: products follow only from the fields.
 
 local function fp32 (per, storage)
   return blocked { type = f32, per = per, storage = storage or "plain", rule = function (amax, of)
@@ -29,7 +29,7 @@ recipe "test_int8" {
   d       = { f32, bf16 },
 }
 
--- Weights of four bits beside values as they are; wgrad has no scales.
+-- Weights of four bits with unquantized values; wgrad has no scales.
 
 recipe "test_w4" {
   element = { x = bf16, w = e2m1, dy = bf16 },
@@ -47,7 +47,7 @@ recipe "test_blocks" {
   d       = { f32, bf16 },
 }
 
--- Values dequantized beside values with a factor.
+-- Dequantized values with scaled values.
 
 recipe "test_mixed" {
   element = { x = e4m3, w = e2m1, dy = e5m2 },
@@ -55,7 +55,7 @@ recipe "test_mixed" {
   d       = { f32, bf16 },
 }
 
--- Weights as they are beside quantized values: no MLP, whose dgrad would read w along its rows.
+-- Unquantized weights with quantized values: no MLP, whose dgrad would read w along its rows.
 
 recipe "test_w16" {
   element = { x = e4m3, w = bf16, dy = e5m2 },

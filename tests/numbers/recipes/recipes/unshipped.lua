@@ -1,4 +1,4 @@
--- Recipes that nobody ships: MXFP8 and NVFP4 with scales as Blackwell's tensor cores read them,
+-- Recipes that are not shipped: MXFP8 and NVFP4 with scales as Blackwell's tensor cores read them,
 -- int8, and six bits. There is no other file of them.
 
 recipe "mxfp8_tiles" {

@@ -1,4 +1,4 @@
--- Not products: every piece of templates/cast and templates/activation behind a loop over an array,
+-- Not products: every piece of templates/cast and templates/activation after a loop over an array,
 -- as C and as CUDA C.
 
 kernels "casts" {

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_lies.c: sizes that lie, and shapes that no kernel may take.
-*/
+/* gpu_bad_sizes.c: invalid sizes, and shapes that no kernel may take. */
 #include "gpu.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* NULL if the right group is blamed, once, and nothing else was touched. */
-static const char *lie_told(struct gpu_run *r, const struct gpu_case *p,
-                            const struct qt_lie *lie)
+static const char *bad_size_told(struct gpu_run *r, const struct gpu_case *p,
+                                 const struct qt_bad_size *bad_size)
 {
     const char *bad = gpu_run_start(r, p);
     char group[16];
@@ -22,7 +20,7 @@ static const char *lie_told(struct gpu_run *r, const struct gpu_case *p,
     if (bad)
         return bad;
     code = quern_check(r->plan, &r->args, r->stream);
-    snprintf(group, sizeof group, "group %d", lie->group);
+    snprintf(group, sizeof group, "group %d", bad_size->group);
     if (code != QUERN_ESIZES)
         return gpu_text("quern_check returned %d, not ESIZES", code);
     if (!strstr(quern_errmsg(gpu_context), group))
@@ -51,60 +49,62 @@ static const char *truth_told(struct gpu_run *r, const struct gpu_case *p)
 }
 
 /* Right sizes with one wrong entry. */
-static void upload_lie(const struct gpu_case *p, const struct qt_lie *lie)
+static void upload_bad_size(const struct gpu_case *p,
+                            const struct qt_bad_size *bad_size)
 {
     struct qt_data told;
 
     if (qt_data_make(&p->c, &told))
         gpu_lost("host memory ran out");
-    qt_lie_apply(&p->c, lie, told.first, told.offsets);
+    qt_bad_size_apply(&p->c, bad_size, told.first, told.offsets);
     upload_sizes(p, told.first, told.offsets);
     qt_data_free(&told);
 }
 
-static void run_lie(const struct gpu_case *p, const struct gpu_choice *choice,
-                    const struct qt_lie *lie)
+static void run_bad_size(const struct gpu_case *p,
+                         const struct gpu_choice *choice,
+                         const struct qt_bad_size *bad_size)
 {
     const char *bad = NULL;
     struct gpu_run r;
     int code;
 
-    upload_lie(p, lie);
+    upload_bad_size(p, bad_size);
     code = gpu_run_open(&r, p, choice, 0);
     if (code) {
         gpu_run_unopened(&r, code);
     } else {
-        bad = lie_told(&r, p, lie);
+        bad = bad_size_told(&r, p, bad_size);
         gpu_run_record(&r, bad ? bad : truth_told(&r, p));
     }
     gpu_run_close(&r);
 }
 
-/* The guards are wide here: a wrong row may lie far away. The model's choices
-   hear every lie, each kernel one in eight. */
+/* The guards are wide here: a wrong row may be far away. The model's
+   choices hear every invalid size, each kernel one in eight. */
 static void run_variant(const struct gpu_variant *v, int number, int sizes_type)
 {
     struct gpu_choice choices[GPU_MAX_CHOICES];
-    const struct qt_lie *lie = &qt_lies[number];
+    const struct qt_bad_size *bad_size = &qt_bad_sizes[number];
     int count = gpu_variant_choices(v, 1, choices);
     struct gpu_case p = {0};
 
     gpu_variant_case(v, &p.c);
-    qt_lie_case(&p.c, lie, sizes_type);
+    qt_bad_size_case(&p.c, bad_size, sizes_type);
     p.c.epilogue = gpu_variant_epilogue(v, number);
     gpu_case_open(&p, GPU_WIDE_GUARD);
     for (int i = 0; i < count; i++)
         if (!choices[i].kernel || (i + number) % 8 == 0)
-            run_lie(&p, &choices[i], lie);
+            run_bad_size(&p, &choices[i], bad_size);
     gpu_case_close(&p);
 }
 
-/* Each lie as int64, and as int32 where its value fits, in turns. */
-void gpu_lies(void)
+/* Each are as int64, and as int32 where its value fits, in turns. */
+void gpu_bad_sizes(void)
 {
     for (int i = 0; i < gpu_nvariants; i++)
-        for (int j = 0; j < qt_nlies; j++) {
-            int narrow = !qt_lies[j].only_i64 && (i + j) % 2;
+        for (int j = 0; j < qt_nbad_sizes; j++) {
+            int narrow = !qt_bad_sizes[j].only_i64 && (i + j) % 2;
 
             if (gpu_variants[i].ragged == QUERN_AXIS_NONE ||
                 (gpu_options.quick && (i + j) % 8))

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** lies.c: group sizes that lie, and memory given for two things at once.
+** bad_sizes.c: invalid group sizes, and memory given for two things at once.
 ** Nothing outside the buffers may be written; quern_check must blame the first
 ** group that breaks a rule, a run the arguments.
 */
 #include "host.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
 
 /* The op with the ragged axis, in BF16. */
 static void begin_case(struct qt_case *c, int ragged, int d_type)
@@ -21,7 +16,8 @@ static void begin_case(struct qt_case *c, int ragged, int d_type)
     c->ragged = ragged;
 }
 
-void host_lie(struct qt_case *c, const struct qt_lie *lie, int sizes_type)
+void host_lie(struct qt_case *c, const struct qt_bad_size *bad_size,
+              int sizes_type)
 {
     struct host_output out = {0};
     struct quern_args args;
@@ -29,49 +25,48 @@ void host_lie(struct qt_case *c, const struct qt_lie *lie, int sizes_type)
     struct qt_data data;
     char group[16];
 
-    qt_lie_case(c, lie, sizes_type);
+    qt_bad_size_case(c, bad_size, sizes_type);
     assert_int_equal(qt_data_make(c, &data), 0);
-    qt_lie_apply(c, lie, data.first, data.offsets);
+    qt_bad_size_apply(c, bad_size, data.first, data.offsets);
     plan = host_plan(c, 0, &args);
     host_output_reset(&out, &data);
     if (host_run(plan, &args, c, &data, &out) != QUERN_ESIZES)
-        fail_msg("%s: not reported", lie->name);
-    snprintf(group, sizeof group, "group %d", lie->group);
+        fail_msg("%s: not reported", bad_size->name);
+    snprintf(group, sizeof group, "group %d", bad_size->group);
     if (!strstr(quern_errmsg(host_ctx), group))
-        fail_msg("%s: expected %s in '%s'", lie->name, group,
+        fail_msg("%s: expected %s in '%s'", bad_size->name, group,
                  quern_errmsg(host_ctx));
-    host_output_guarded(&out, lie->name);
+    host_output_guarded(&out, bad_size->name);
     quern_plan_free(plan);
     host_output_free(&out);
     qt_data_free(&data);
 }
 
-/* One lie, one ragged axis, one type of sizes, one type of D. */
-static void run_lie(const struct qt_lie *lie, int ragged, int sizes_type,
-                    int d_type)
+/* One are, one ragged axis, one type of sizes, one type of D. */
+static void run_bad_size(const struct qt_bad_size *bad_size, int ragged,
+                         int sizes_type, int d_type)
 {
     struct qt_case c;
 
     begin_case(&c, ragged, d_type);
-    host_lie(&c, lie, sizes_type);
+    host_lie(&c, bad_size, sizes_type);
 }
 
-/* Each lie on each axis, as int32 where its value fits and as int64. */
-void test_lying_sizes(void **state)
+/* Each are on each axis, as int32 where its value fits and as int64. */
+TEST(test_bad_sizes)
 {
-    (void)state;
     for (int ragged = QUERN_AXIS_M; ragged <= QUERN_AXIS_K; ragged++)
-        for (int i = 0; i < qt_nlies; i++) {
+        for (int i = 0; i < qt_nbad_sizes; i++) {
             int d_type = (i + ragged) % 2 ? QUERN_F32 : QUERN_BF16;
 
-            run_lie(&qt_lies[i], ragged, QUERN_I64, d_type);
-            if (!qt_lies[i].only_i64)
-                run_lie(&qt_lies[i], ragged, QUERN_I32, d_type);
+            run_bad_size(&qt_bad_sizes[i], ragged, QUERN_I64, d_type);
+            if (!qt_bad_sizes[i].only_i64)
+                run_bad_size(&qt_bad_sizes[i], ragged, QUERN_I32, d_type);
         }
 }
 
 /* A report is given once; right sizes afterwards give right results. */
-void test_check_clears(void **state)
+TEST(test_check_clears)
 {
     struct host_output out = {0};
     struct qt_verdict verdict;
@@ -80,12 +75,11 @@ void test_check_clears(void **state)
     struct qt_data data;
     struct qt_case c;
 
-    (void)state;
     begin_case(&c, QUERN_AXIS_M, QUERN_F32);
-    qt_lie_case(&c, &qt_lies[0], QUERN_I32);
+    qt_bad_size_case(&c, &qt_bad_sizes[0], QUERN_I32);
     assert_int_equal(qt_data_make(&c, &data), 0);
     assert_int_equal(qt_data_reference(&c, &data, 1), 0);
-    qt_lie_apply(&c, &qt_lies[0], data.first, data.offsets);
+    qt_bad_size_apply(&c, &qt_bad_sizes[0], data.first, data.offsets);
     plan = host_plan(&c, 0, &args);
     host_output_reset(&out, &data);
     assert_int_equal(host_run(plan, &args, &c, &data, &out), QUERN_ESIZES);
@@ -101,7 +95,7 @@ void test_check_clears(void **state)
     qt_data_free(&data);
 }
 
-/* What a cast writes is nothing that tells it how. */
+/* Outputs of a cast may not overlap its inputs. */
 static void share(const char *text, size_t written, size_t read,
                   const char *says)
 {
@@ -138,10 +132,9 @@ static void share(const char *text, size_t written, size_t read,
     quern_quantize_plan_free(plan);
 }
 
-void test_shared_casts(void **state)
+TEST(test_shared_casts)
 {
 #define AT(field) offsetof(struct quern_quantize_args, field)
-    (void)state;
     share("rescale fp8_tensor_delayed of=x", AT(history), AT(scale), "overlap");
     share("quantize fp8_row of=x g=3 m=64 k=64 copies=rowwise sizes=host",
           AT(row.sf), AT(host_sizes), "row.sf overlaps host_sizes");

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** liar.c: sizes that break a rule, and the group that must be blamed.
+** bad_sizes.c: sizes that break a rule, and the group that must be blamed.
 */
 #include "support/case.h"
 
 #include <string.h>
 
 /*
-** Six groups of 16 rows. With lengths alone the groups start at 0, 16, 32, 48,
+** Six groups of 16 rows. With lengths only the groups start at 0, 16, 32, 48,
 ** 64, 80; otherwise at 5 and, with both arrays, two rows apart. There are 120
 ** rows along the ragged axis, which the names call m.
 */
-const struct qt_lie qt_lies[] = {
+const struct qt_bad_size qt_bad_sizes[] = {
     /* name, form, in_offsets, index, value, past_end, only_i64, group */
     {"a length of -1", QT_FIRST, 0, 2, -1, 0, 0, 2},
     {"the first length -1", QT_FIRST, 0, 0, -1, 0, 0, 0},
@@ -49,36 +49,39 @@ const struct qt_lie qt_lies[] = {
      5},
     {"a sum beyond int64", QT_BOTH, 1, 5, INT64_MAX - 3, 0, 1, 5},
 };
-const int qt_nlies = sizeof qt_lies / sizeof qt_lies[0];
+const int qt_nbad_sizes = sizeof qt_bad_sizes / sizeof qt_bad_sizes[0];
 
 /* The lengths are no multiples of any tile, so that every kernel has partial
    ones near the end of the buffers. */
-void qt_lie_case(struct qt_case *c, const struct qt_lie *lie, int sizes_type)
+void qt_bad_size_case(struct qt_case *c, const struct qt_bad_size *bad_size,
+                      int sizes_type)
 {
-    int gap = lie->form == QT_BOTH ? 2 : 0;
+    int gap = bad_size->form == QT_BOTH ? 2 : 0;
 
-    c->what = lie->name;
+    c->what = bad_size->name;
     c->groups = 6;
     c->m = c->ragged == QUERN_AXIS_N ? 136 : 72;
     c->n = 136;
     c->k = 72;
     *qt_axis(c, c->ragged) = 120;
     c->sizes_type = sizes_type;
-    c->form = lie->form;
+    c->form = bad_size->form;
     c->fill = QT_INTEGER;
     c->seed = 77;
     for (int g = 0; g < c->groups; g++) {
-        c->start[g] = (lie->form == QT_FIRST ? 0 : 5) + g * (16 + gap);
+        c->start[g] = (bad_size->form == QT_FIRST ? 0 : 5) + g * (16 + gap);
         c->length[g] = 16;
     }
     c->start[c->groups] = c->start[c->groups - 1] + 16;
 }
 
-void qt_lie_apply(const struct qt_case *c, const struct qt_lie *lie,
-                  void *first, void *offsets)
+void qt_bad_size_apply(const struct qt_case *c,
+                       const struct qt_bad_size *bad_size, void *first,
+                       void *offsets)
 {
-    int64_t value = lie->value + (lie->past_end ? qt_length(c, c->ragged) : 0);
+    int64_t value =
+        bad_size->value + (bad_size->past_end ? qt_length(c, c->ragged) : 0);
 
-    qt_sizes_set(lie->in_offsets ? offsets : first, c->sizes_type, lie->index,
-                 value);
+    qt_sizes_set(bad_size->in_offsets ? offsets : first, c->sizes_type,
+                 bad_size->index, value);
 }
