@@ -18,7 +18,7 @@
 
 enum {
     QG_MAX_ERRORS = 20,
-    QG_MAX_NAME = 31,        /* of a statement; fits quern_problem.recipe */
+    QG_MAX_NAME = 31,        /* of a statement; fits qn_problem.recipe */
     QG_MAX_LIST = 48,        /* entries of a field that takes a list */
     QG_MAX_TUPLE = 4,        /* integers of a tuple */
     QG_MAX_AXES = 8,         /* of a kernels statement */

@@ -235,8 +235,8 @@ static int list_kernels(struct quern_context *ctx)
     return QUERN_OK;
 }
 
-int quern_open(const struct quern_open_options *options,
-               struct quern_context **out)
+int qn_open(const struct quern_open_options *options,
+            struct quern_context **out)
 {
     static const struct quern_open_options defaults;
     struct quern_context *ctx;
@@ -267,7 +267,7 @@ int quern_open(const struct quern_open_options *options,
     if (!code)
         code = list_kernels(ctx);
     if (code) {
-        quern_close(ctx);
+        qn_close(ctx);
         return code;
     }
     qn_context_log(ctx, QUERN_LOG_DEBUG,
@@ -280,7 +280,7 @@ int quern_open(const struct quern_open_options *options,
     return qn_error_done(QUERN_OK);
 }
 
-void quern_close(struct quern_context *ctx)
+void qn_close(struct quern_context *ctx)
 {
     /* the parent's driver and locks are in no state that a child may touch */
     if (!ctx || !qn_context_here(ctx))

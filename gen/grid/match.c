@@ -89,8 +89,8 @@ int qg_match_cast(const struct qg_variant *v)
 int qg_match_form(const struct qg_variant *v)
 {
     if (!strcmp(v->form, "forward"))
-        return v->of == QUERN_X && v->input != QG_IN_COPY;
+        return v->of == QN_X && v->input != QG_IN_COPY;
     if (!strcmp(v->form, "backward"))
-        return v->of == QUERN_DY && v->input != QG_IN_COPY;
+        return v->of == QN_DY && v->input != QG_IN_COPY;
     return 1;
 }

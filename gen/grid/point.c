@@ -117,7 +117,7 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
                       const char *copy)
 {
     static const char *const spans[] = {"block", "row", "group", "tensor"};
-    int rows = of == QUERN_W ? s->block.per.n : s->block.per.m;
+    int rows = of == QN_W ? s->block.per.n : s->block.per.m;
 
     lua_createtable(L, 0, 20);
     set_string(L, "type", qg_types_of(s->type)->name);
@@ -301,7 +301,7 @@ static void push_cast(lua_State *L, const struct qg_variant *v)
     const struct qg_scale *scale = &v->recipe->scale[v->of];
 
     set_string(L, "of", ofs[v->of]);
-    set_string(L, "ragged", v->of == QUERN_W ? "none" : "m");
+    set_string(L, "ragged", v->of == QN_W ? "none" : "m");
     set_string(L, "form", v->form);
     set_type(L, "input", input_of(v->input));
     set_type(L, "element", scale->element);
@@ -322,7 +322,7 @@ static int has_copies(const struct qg_variant *v)
 
 static int result_of(const struct qg_variant *v)
 {
-    return !strcmp(v->epilogue, "copies") ? QUERN_X : QUERN_DY;
+    return !strcmp(v->epilogue, "copies") ? QN_X : QN_DY;
 }
 
 /* What D's copies are, as of a cast. */
@@ -331,7 +331,7 @@ static void push_result(lua_State *L, const struct qg_variant *v)
     const int of = result_of(v);
     const struct qg_scale *scale = &v->recipe->scale[of];
 
-    set_string(L, "of", of == QUERN_X ? "x" : "dy");
+    set_string(L, "of", of == QN_X ? "x" : "dy");
     set_type(L, "input", v->d);
     set_type(L, "element", scale->element);
     if (scale->blocked)

@@ -30,11 +30,11 @@ static const struct qg_fields element_set = {"recipe.element", element_fields,
                                              3, 0};
 
 static const struct qg_field scale_fields[] = {
-    {"x", QG_F_SCALE, 1, IN_SCALE(QUERN_X), "none", NULL,
+    {"x", QG_F_SCALE, 1, IN_SCALE(QN_X), "none", NULL,
      "how activations are scaled"},
-    {"w", QG_F_SCALE, 1, IN_SCALE(QUERN_W), "none", NULL,
+    {"w", QG_F_SCALE, 1, IN_SCALE(QN_W), "none", NULL,
      "how weights are scaled"},
-    {"dy", QG_F_SCALE, 1, IN_SCALE(QUERN_DY), "none", NULL,
+    {"dy", QG_F_SCALE, 1, IN_SCALE(QN_DY), "none", NULL,
      "how gradients are scaled"},
 };
 
@@ -66,15 +66,15 @@ static const char *const names[QN_TENSORS] = {"x", "w", "dy"};
 static int check_block(struct qg *q, struct qg_scale *scale, int of)
 {
     struct qg_sharing *block = &scale->block;
-    int *rows = of == QUERN_W ? &block->per.n : &block->per.m;
-    int *other = of == QUERN_W ? &block->per.m : &block->per.n;
+    int *rows = of == QN_W ? &block->per.n : &block->per.m;
+    int *other = of == QN_W ? &block->per.m : &block->per.n;
     int k = block->per.k;
 
     if (block->span != QN_SPAN_BLOCK)
         return 0;
     if (scale->by_role && *other) {
         qg_diag_note(q, scale->location, QG_E_BLOCK_ROWS, names[of],
-                     of == QUERN_W ? "n" : "m", of == QUERN_W ? "m" : "n");
+                     of == QN_W ? "n" : "m", of == QN_W ? "m" : "n");
         return 1;
     }
     if (!*rows)
@@ -111,7 +111,7 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
          "'delayed' keeps an fp32 scale; write: type = f32"},
         {!strcmp(scale->rounding, "stochastic") && scale->element == QUERN_I8,
          "rounding", "i8 is rounded to nearest; write: rounding = \"nearest\""},
-        {scale->hadamard && of == QUERN_W, "hadamard",
+        {scale->hadamard && of == QN_W, "hadamard",
          "dgrad multiplies w's columnwise tensor with dy's rowwise tensor, "
          "which is not "
          "transformed; give 'hadamard' to x and dy alone: scale = { x = ..., w "
@@ -138,13 +138,13 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
    nothing. */
 static int check_pair(struct qg *q, const struct qg_recipe *recipe)
 {
-    const char *x = recipe->scale[QUERN_X].hadamard;
-    const char *dy = recipe->scale[QUERN_DY].hadamard;
+    const char *x = recipe->scale[QN_X].hadamard;
+    const char *dy = recipe->scale[QN_DY].hadamard;
 
     if (x == dy || (x && dy && !strcmp(x, dy)))
         return 0;
-    qg_diag_note(q, recipe->scale[x ? QUERN_X : QUERN_DY].location,
-                 QG_E_SCALE_PARTS, "x and dy",
+    qg_diag_note(q, recipe->scale[x ? QN_X : QN_DY].location, QG_E_SCALE_PARTS,
+                 "x and dy",
                  "wgrad multiplies both after their transforms, which cancel "
                  "only if they are the same; write the same 'hadamard' for "
                  "both, or for none");
@@ -210,13 +210,13 @@ void qg_recipe_factors(const struct qg_recipe *recipe, const char *op,
                        struct qg_factor *a, struct qg_factor *b)
 {
     if (!strcmp(op, "fprop")) {
-        *a = factor(recipe, QUERN_X, "row");
-        *b = factor(recipe, QUERN_W, "row");
+        *a = factor(recipe, QN_X, "row");
+        *b = factor(recipe, QN_W, "row");
     } else if (!strcmp(op, "dgrad")) {
-        *a = factor(recipe, QUERN_DY, "row");
-        *b = factor(recipe, QUERN_W, "column");
+        *a = factor(recipe, QN_DY, "row");
+        *b = factor(recipe, QN_W, "column");
     } else {
-        *a = factor(recipe, QUERN_DY, "column");
-        *b = factor(recipe, QUERN_X, "column");
+        *a = factor(recipe, QN_DY, "column");
+        *b = factor(recipe, QN_X, "column");
     }
 }

@@ -24,7 +24,7 @@ static int recipe_by_name(const void *a, const void *b)
 /* Rows of the tensor's blocks. */
 static int block_rows(const struct qg_scale *scale, int of)
 {
-    return of == QUERN_W ? scale->block.per.n : scale->block.per.m;
+    return of == QN_W ? scale->block.per.n : scale->block.per.m;
 }
 
 /* "e8m0 per 1x32": rows by values along k; those above a second level too. */
@@ -46,9 +46,9 @@ static const char *print_one(struct qg *q, const struct qg_scale *scale, int of)
 /* Of the activations, and of the other tensors where theirs differ. */
 static const char *print_scale(struct qg *q, const struct qg_recipe *r)
 {
-    const char *x = print_one(q, &r->scale[QUERN_X], QUERN_X);
-    const char *w = print_one(q, &r->scale[QUERN_W], QUERN_W);
-    const char *dy = print_one(q, &r->scale[QUERN_DY], QUERN_DY);
+    const char *x = print_one(q, &r->scale[QN_X], QN_X);
+    const char *w = print_one(q, &r->scale[QN_W], QN_W);
+    const char *dy = print_one(q, &r->scale[QN_DY], QN_DY);
     const char *text = strcmp(x, w) ? qg_mem_print(q, "%s; w %s", x, w) : x;
 
     return strcmp(x, dy) ? qg_mem_print(q, "%s; dy %s", text, dy) : text;

@@ -166,7 +166,7 @@ static void put_operand(struct writer *w, const char *name,
 /* Of a cast, kernel or point that is none. */
 static void put_cast(struct writer *w, int op, int of, int input, int form)
 {
-    static const char *const ofs[] = {"QUERN_X", "QUERN_W", "QUERN_DY"};
+    static const char *const ofs[] = {"QN_X", "QN_W", "QN_DY"};
     static const char *const forms[] = {"QN_PLAIN", "QN_FORWARD", "QN_BACKWARD",
                                         "QN_ROWS"};
 

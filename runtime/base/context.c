@@ -28,7 +28,7 @@ void qn_context_log(const struct quern_context *ctx, int level,
 }
 
 /*
-** How often fork() led here since the first quern_open. A count rather than a
+** How often fork() led here since the first qn_open. A count rather than a
 ** process number, which would cost each run a call of the system.
 */
 static atomic_uint forks;
@@ -115,7 +115,7 @@ struct qn_kernel_list qn_context_kernels(const struct quern_context *ctx,
                                    find_place(ctx, op, recipe, 1) - first};
 }
 
-void quern_free(void *memory)
+void qn_free(void *memory)
 {
     free(memory);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** context.h: what quern_open makes, and what its parts offer to each other.
+** context.h: what qn_open makes, and what its parts offer to each other.
 **
-** Fields without a note are set by quern_open and never change. The others
+** Fields without a note are set by qn_open and never change. The others
 ** are guarded by `lock`, which is never held while something is compiled.
 */
 #ifndef QUERN_BASE_CONTEXT_H
 #define QUERN_BASE_CONTEXT_H
 
-#include "registry.h"
+#include "internal.h"
 
 #include <pthread.h>
 
@@ -75,9 +75,8 @@ struct quern_context {
     /* What the parts above call without knowing it: a library that multiplies,
        and the tuner; set by open.c. */
     const struct qn_backend *cublaslt;
-    int (*measure)(struct quern_context *ctx,
-                   const struct quern_problem *problem,
-                   const struct quern_tune_options *options, int unless_known,
+    int (*measure)(struct quern_context *ctx, const struct qn_problem *problem,
+                   const struct qn_tune_options *options, int unless_known,
                    struct quern_tune_result *result);
 
     pthread_mutex_t lock;

@@ -5,7 +5,7 @@
 #ifndef QUERN_BASE_ELEMENT_H
 #define QUERN_BASE_ELEMENT_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stddef.h>
 #include <stdint.h>

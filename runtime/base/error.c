@@ -74,13 +74,13 @@ int qn_error_memory(void)
     return qn_error_set(QUERN_ENOMEM, "host memory ran out");
 }
 
-const char *quern_errmsg(const struct quern_context *ctx)
+const char *qn_errmsg(const struct quern_context *ctx)
 {
     (void)ctx;
     return message;
 }
 
-const char *quern_strerror(int code)
+const char *qn_strerror(int code)
 {
     static const char *const meanings[] = {
 #define MEANING(name, value, meaning) [value] = meaning,
@@ -93,7 +93,7 @@ const char *quern_strerror(int code)
     return meanings[code];
 }
 
-const char *quern_version(void)
+const char *qn_version(void)
 {
     return QUERN_VERSION;
 }

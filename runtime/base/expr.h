@@ -5,7 +5,7 @@
 #ifndef QUERN_BASE_EXPR_H
 #define QUERN_BASE_EXPR_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stdint.h>
 

@@ -8,7 +8,7 @@
 #ifndef QUERN_BASE_FILE_H
 #define QUERN_BASE_FILE_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stddef.h>
 #include <sys/stat.h>

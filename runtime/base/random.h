@@ -5,7 +5,7 @@
 #ifndef QUERN_BASE_RANDOM_H
 #define QUERN_BASE_RANDOM_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stddef.h>
 #include <stdint.h>

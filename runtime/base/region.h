@@ -5,7 +5,7 @@
 #ifndef QUERN_BASE_REGION_H
 #define QUERN_BASE_REGION_H
 
-#include "quern.h"
+#include "internal.h"
 
 /* Bytes that an argument names. */
 struct qn_region {

@@ -5,7 +5,7 @@
 #ifndef QUERN_BASE_TEXT_H
 #define QUERN_BASE_TEXT_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stddef.h>
 

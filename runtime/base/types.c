@@ -3,7 +3,7 @@
 ** types.c: names and sizes of the enums in quern.h, as tables.
 */
 #include "base/types.h"
-#include "quern.h"
+#include "internal.h"
 
 #include <string.h>
 

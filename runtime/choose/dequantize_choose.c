@@ -34,7 +34,7 @@ static int judge_strategy(const struct qn_session *s, int strategy,
                           struct qn_dequantize_cost *cost)
 {
     const struct qn_recipe *recipe = s->demand.recipe;
-    struct quern_problem product;
+    struct qn_problem product;
     double cycles = 0;
     int served;
 
@@ -64,7 +64,7 @@ static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
         return found < 0 ? QUERN_ENOMEM : QUERN_OK;
     least = inside.figures.waves * inside.figures.tile_cycles;
     if (s->problem->ragged == QUERN_AXIS_K &&
-        s->demand.recipe->scaling[QUERN_X].k <= 16)
+        s->demand.recipe->scaling[QN_X].k <= 16)
         least *= SIXTEENS;
     if (least < inside.figures.memory_cycles)
         least = inside.figures.memory_cycles;
@@ -98,7 +98,7 @@ static int prefer(struct qn_session *s, struct qn_dequantize_choice *choice)
 int qn_dequantize_choose(struct qn_session *s,
                          struct qn_dequantize_choice *choice)
 {
-    const struct quern_problem *p = s->problem;
+    const struct qn_problem *p = s->problem;
     int code;
 
     memset(choice, 0, sizeof *choice);

@@ -13,7 +13,7 @@
 
 /* Of a problem that wants no copies. */
 static size_t product_bytes(struct quern_context *ctx,
-                            const struct quern_problem *p,
+                            const struct qn_problem *p,
                             const struct qn_recipe *recipe)
 {
     const size_t fused = qn_workspace_bytes(ctx, p, recipe);
@@ -25,12 +25,11 @@ static size_t product_bytes(struct quern_context *ctx,
     return apart > fused ? apart : fused;
 }
 
-static size_t workspace(struct quern_context *ctx,
-                        const struct quern_problem *p,
+static size_t workspace(struct quern_context *ctx, const struct qn_problem *p,
                         const struct qn_recipe *recipe)
 {
     struct qn_result_space space;
-    struct quern_problem product;
+    struct qn_problem product;
 
     if (!p->copies)
         return product_bytes(ctx, p, recipe);
@@ -39,8 +38,8 @@ static size_t workspace(struct quern_context *ctx,
     return space.end;
 }
 
-int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
-                struct quern_description *description,
+int qn_describe(struct quern_context *ctx, const struct qn_problem *problem,
+                struct qn_description *description,
                 const struct qn_recipe **out)
 {
     const struct qn_recipe *recipe;
@@ -54,9 +53,9 @@ int qn_describe(struct quern_context *ctx, const struct quern_problem *problem,
     return QUERN_OK;
 }
 
-int quern_describe(struct quern_context *ctx,
-                   const struct quern_problem *problem,
-                   struct quern_description *description)
+int qn_problem_describe(struct quern_context *ctx,
+                        const struct qn_problem *problem,
+                        struct qn_description *description)
 {
     if (!ctx || !problem || !description)
         return qn_error_null("ctx", ctx, "problem", problem, "description");

@@ -39,15 +39,14 @@ static int index_of(struct arches *a, const char *arch)
 
 /* The problems that serve one where no kernel fuses its epilogue. */
 struct others {
-    struct quern_problem narrow, wide;
+    struct qn_problem narrow, wide;
     int has_product, has_wide;
 };
 
-static void find_others(struct quern_context *ctx,
-                        const struct quern_problem *p,
+static void find_others(struct quern_context *ctx, const struct qn_problem *p,
                         const struct qn_recipe *recipe, struct others *o)
 {
-    struct quern_problem product, dequantized;
+    struct qn_problem product, dequantized;
 
     qn_epilogue_product(p, recipe, &product);
     o->has_product = qn_epilogue_has_sums(ctx, p, recipe);
@@ -58,8 +57,8 @@ static void find_others(struct quern_context *ctx,
 }
 
 static void see(struct quern_context *ctx, struct arches *a,
-                const struct qn_kernel *kernel,
-                const struct quern_problem *fused, const struct others *o)
+                const struct qn_kernel *kernel, const struct qn_problem *fused,
+                const struct others *o)
 {
     const int fuses = qn_select_variant(fused, kernel);
     const int serves =
@@ -80,8 +79,8 @@ static void see(struct quern_context *ctx, struct arches *a,
 
 /* All kernels that may serve a problem. */
 static void see_all(struct quern_context *ctx, struct arches *a,
-                    const struct quern_problem *p,
-                    const struct quern_problem *fused, const struct others *o)
+                    const struct qn_problem *p, const struct qn_problem *fused,
+                    const struct others *o)
 {
     const struct qn_kernel_list list =
         qn_context_kernels(ctx, p->op, p->recipe);
@@ -90,10 +89,10 @@ static void see_all(struct quern_context *ctx, struct arches *a,
         see(ctx, a, ctx->kernels[list.at[i]].kernel, fused, o);
 }
 
-int qn_epilogue_apart(struct quern_context *ctx, const struct quern_problem *p,
+int qn_epilogue_apart(struct quern_context *ctx, const struct qn_problem *p,
                       const struct qn_recipe *recipe)
 {
-    struct quern_problem fused;
+    struct qn_problem fused;
     struct arches a = {.count = 0};
     struct others o;
 
@@ -115,7 +114,7 @@ int qn_epilogue_apart(struct quern_context *ctx, const struct quern_problem *p,
 
 /* Sums, D and P; and what is added up for dbias and dprob by one launch more
    each. */
-static double bytes_of(const struct quern_problem *p,
+static double bytes_of(const struct qn_problem *p,
                        const struct qn_recipe *recipe)
 {
     struct qn_geometry g;
@@ -132,7 +131,7 @@ static double bytes_of(const struct quern_problem *p,
 /* The product, as its plan would choose. */
 static int look_product(const struct qn_session *s, double *cycles)
 {
-    struct quern_problem product, first;
+    struct qn_problem product, first;
     struct qn_dequantize_choice strategy;
     struct qn_session one = *s;
     int served, code;
@@ -157,9 +156,9 @@ static int look_product(const struct qn_session *s, double *cycles)
 
 int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
 {
-    const struct quern_problem *p = s->problem;
+    const struct qn_problem *p = s->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
-    struct quern_problem dequantized, wide;
+    struct qn_problem dequantized, wide;
     int served, code = QUERN_OK;
 
     memset(c, 0, sizeof *c);

@@ -6,7 +6,7 @@
 #ifndef QUERN_CHOOSE_EPILOGUE_MODEL_H
 #define QUERN_CHOOSE_EPILOGUE_MODEL_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct qn_session;
 struct quern_context;
@@ -15,7 +15,7 @@ struct quern_context;
    kernels that there are, some GPU has no kernel for? Descriptions then state
    the workspace of an epilogue's own launch. */
 int qn_epilogue_apart(struct quern_context *ctx,
-                      const struct quern_problem *problem,
+                      const struct qn_problem *problem,
                       const struct qn_recipe *recipe);
 
 /* The estimated cycles of both plans; 0: there is none. */

@@ -53,8 +53,8 @@ void qn_fuse_estimate(const struct qn_demand *demand,
 {
     const double values = (double)demand->problem->m * demand->problem->k;
     const int strategy = qn_fuse_strategy(kernel);
-    struct quern_tensor row = {0};
-    struct quern_quantization q;
+    struct qn_tensor row = {0};
+    struct qn_quantization q;
     double bytes;
 
     if (!demand->problem->quantize)
@@ -71,7 +71,7 @@ void qn_fuse_estimate(const struct qn_demand *demand,
     }
 }
 
-void qn_fuse_why(const struct quern_problem *p, const struct qn_choice *best,
+void qn_fuse_why(const struct qn_problem *p, const struct qn_choice *best,
                  struct qn_text *text)
 {
     static const char *const where[] = {

@@ -5,7 +5,7 @@
 #ifndef QUERN_CHOOSE_FUSE_MODEL_H
 #define QUERN_CHOOSE_FUSE_MODEL_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct qn_choice;
 struct qn_demand;
@@ -24,7 +24,7 @@ void qn_fuse_estimate(const struct qn_demand *demand,
                       struct qn_figures *figures);
 
 /* Say where the best kernel's A is quantized, and at which estimated cost. */
-void qn_fuse_why(const struct quern_problem *problem,
-                 const struct qn_choice *best, struct qn_text *text);
+void qn_fuse_why(const struct qn_problem *problem, const struct qn_choice *best,
+                 struct qn_text *text);
 
 #endif

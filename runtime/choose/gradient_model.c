@@ -18,7 +18,7 @@
 ** step, which is longer.
 */
 
-static double cast_cycles(const struct quern_problem *p)
+static double cast_cycles(const struct qn_problem *p)
 {
     const double rows = (double)p->m,
                  read = rows * (double)(p->n + qn_gradient_width(p));
@@ -33,7 +33,7 @@ static double cast_cycles(const struct quern_problem *p)
     return qn_model_cast(moved, launches);
 }
 
-static double sum_cycles(const struct quern_problem *p)
+static double sum_cycles(const struct qn_problem *p)
 {
     struct qn_gradient_space s;
     int launches = (p->dbias != 0) + p->dprob;
@@ -42,9 +42,8 @@ static double sum_cycles(const struct quern_problem *p)
     return qn_model_cast(2 * (double)(s.end - s.partials), launches);
 }
 
-int qn_gradient_compare(const struct qn_session *s,
-                        const struct quern_problem *p,
-                        const struct quern_problem *plain,
+int qn_gradient_compare(const struct qn_session *s, const struct qn_problem *p,
+                        const struct qn_problem *plain,
                         struct qn_gradient_figures *f)
 {
     int apart = 0, code;

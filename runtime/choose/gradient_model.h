@@ -6,7 +6,7 @@
 #ifndef QUERN_CHOOSE_GRADIENT_MODEL_H
 #define QUERN_CHOOSE_GRADIENT_MODEL_H
 
-#include "quern.h"
+#include "internal.h"
 
 struct qn_session;
 
@@ -22,8 +22,8 @@ struct qn_gradient_figures {
 /* Compare both on the session's machine: `plain` is the problem without its
    activation. */
 int qn_gradient_compare(const struct qn_session *session,
-                        const struct quern_problem *problem,
-                        const struct quern_problem *plain,
+                        const struct qn_problem *problem,
+                        const struct qn_problem *plain,
                         struct qn_gradient_figures *figures);
 
 #endif

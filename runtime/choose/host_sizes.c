@@ -27,8 +27,8 @@ int qn_host_size_capture(struct qn_driver *driver, int sizes, void *stream)
 int qn_host_size_load(struct qn_session *session, const char *recipe,
                       int backend, struct qn_step *step)
 {
-    return qn_step_load(session, QN_SIZES, QUERN_X,
-                        "brings sizes from the host", recipe, backend, step);
+    return qn_step_load(session, QN_SIZES, QN_X, "brings sizes from the host",
+                        recipe, backend, step);
 }
 
 /* --------------------------------------------------------------------- put */

@@ -18,7 +18,7 @@ struct qn_step;
 /* QUERN_ECAPTURE where a graph would freeze sizes that are not `fixed`. */
 int qn_host_size_capture(struct qn_driver *driver, int sizes, void *stream);
 
-/* Load the kernel, in the current context. Errors are those of quern_plan. */
+/* Load the kernel, in the current context. Errors are those of qn_plan. */
 int qn_host_size_load(struct qn_session *session, const char *recipe,
                       int backend, struct qn_step *step);
 

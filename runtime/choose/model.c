@@ -138,7 +138,7 @@ static int uses_maps(const struct qn_kernel *kernel)
 }
 
 /* Cycles of a launch whose tiles and whose bytes take so many. */
-static double launch_cycles(const struct quern_problem *p,
+static double launch_cycles(const struct qn_problem *p,
                             const struct qn_kernel *kernel, double compute,
                             double memory)
 {
@@ -254,7 +254,7 @@ static double effort(const struct qn_demand *demand,
 void qn_model_estimate(const struct qn_demand *demand,
                        const struct qn_kernel *kernel, struct qn_figures *f)
 {
-    const struct quern_problem *p = demand->problem;
+    const struct qn_problem *p = demand->problem;
     double lengths[] = {(double)p->m, (double)p->n, (double)p->k};
     double tile_m = larger(kernel->tile[0], 1),
            tile_n = larger(kernel->tile[1], 1);

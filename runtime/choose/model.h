@@ -5,7 +5,7 @@
 #ifndef QUERN_CHOOSE_MODEL_H
 #define QUERN_CHOOSE_MODEL_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct qn_demand;
 struct qn_figures;

@@ -6,7 +6,7 @@
 #ifndef QUERN_CHOOSE_EXPAND_H
 #define QUERN_CHOOSE_EXPAND_H
 
-#include "registry.h"
+#include "internal.h"
 
 /* Is it one of them? */
 int qn_model_dequantizes(const struct qn_kernel *kernel);

@@ -58,7 +58,7 @@ static int check_backend(const struct qn_demand *demand,
 }
 
 /* Addresses that the kernel would not look at. */
-static int check_pointers(const struct quern_problem *p,
+static int check_pointers(const struct qn_problem *p,
                           const struct qn_kernel *kernel, char *reason,
                           size_t size)
 {
@@ -73,7 +73,7 @@ static int check_pointers(const struct quern_problem *p,
 }
 
 /* Merging kernels carry overhead: use one only if microbatches > 1. */
-static int check_parts(const struct quern_problem *p,
+static int check_parts(const struct qn_problem *p,
                        const struct qn_kernel *kernel, char *reason,
                        size_t size)
 {
@@ -128,8 +128,7 @@ static int check_problem(const struct qn_demand *demand,
            check_maps(demand, kernel, reason, size);
 }
 
-int qn_select_fits(const struct quern_problem *p,
-                   const struct qn_recipe *recipe,
+int qn_select_fits(const struct qn_problem *p, const struct qn_recipe *recipe,
                    const struct qn_kernel *kernel)
 {
     const struct qn_demand demand = {.problem = p, .recipe = recipe};
@@ -185,7 +184,7 @@ static int compare(const void *left, const void *right)
 int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
                    struct qn_choice **list, int *count)
 {
-    const struct quern_problem *p = demand->problem;
+    const struct qn_problem *p = demand->problem;
     const struct qn_kernel_list kernels =
         qn_context_kernels(ctx, p->op, p->recipe);
     struct qn_choice *choices;
@@ -235,7 +234,7 @@ int qn_select_best(struct quern_context *ctx, const struct qn_demand *demand,
 }
 
 int qn_select_cycles(struct quern_context *ctx, const struct qn_demand *demand,
-                     const struct quern_problem *p, int *served, double *cycles)
+                     const struct qn_problem *p, int *served, double *cycles)
 {
     struct qn_demand other = *demand;
     struct qn_choice best;
@@ -251,7 +250,7 @@ int qn_select_cycles(struct quern_context *ctx, const struct qn_demand *demand,
 }
 
 /* What the kernels of the problem's layout and ragged axis write. */
-static int add_outputs(struct quern_context *ctx, const struct quern_problem *p)
+static int add_outputs(struct quern_context *ctx, const struct qn_problem *p)
 {
     static const char *const epilogues[] = {
         "beta=0",
@@ -280,7 +279,7 @@ static int add_outputs(struct quern_context *ctx, const struct quern_problem *p)
 }
 
 /* The layouts and ragged axes that the recipe and op do have. */
-static int add_layouts(struct quern_context *ctx, const struct quern_problem *p)
+static int add_layouts(struct quern_context *ctx, const struct qn_problem *p)
 {
     unsigned seen = 0; /* a bit for each layout and ragged axis */
 
@@ -301,14 +300,14 @@ static int add_layouts(struct quern_context *ctx, const struct quern_problem *p)
 }
 
 /* What the recipe says of an operand that no kernel multiplies. */
-static void add_operands(const struct quern_problem *p,
+static void add_operands(const struct qn_problem *p,
                          const struct qn_recipe *recipe)
 {
     static const char *const names[QN_TENSORS] = {"x", "w", "dy"};
     int types[2], bare[2], of[2];
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
-        struct quern_quantization q;
+        struct qn_quantization q;
 
         bare[role] = !qn_scale_source(p, recipe, role, &q);
         of[role] = q.of;
@@ -330,8 +329,7 @@ static void add_operands(const struct quern_problem *p,
 }
 
 /* No kernel has the variant: say which ones are nearest to it. */
-static void add_variants(struct quern_context *ctx,
-                         const struct quern_problem *p)
+static void add_variants(struct quern_context *ctx, const struct qn_problem *p)
 {
     const struct qn_recipe *recipe = qn_context_recipe(ctx, p->recipe);
 
@@ -355,10 +353,10 @@ static int host_alone(const struct qn_choice *list, int count)
 int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
                    const struct qn_choice *list, int count)
 {
-    const struct quern_problem *p = demand->problem;
+    const struct qn_problem *p = demand->problem;
     char text[512];
 
-    quern_problem_print(p, text, sizeof text);
+    qn_problem_print(p, text, sizeof text);
     qn_error_set(QUERN_ENOKERNEL, "no kernel of backend %s serves '%s'",
                  qn_backend_name(demand->backend), text);
     for (int i = 0; i < count; i++)

@@ -5,7 +5,7 @@
 #ifndef QUERN_CHOOSE_SELECT_H
 #define QUERN_CHOOSE_SELECT_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct qn_candidate;
 struct qn_device;
@@ -34,7 +34,7 @@ struct qn_choice {
 
 /* What kernels are wanted for. */
 struct qn_demand {
-    const struct quern_problem *problem;
+    const struct qn_problem *problem;
     const struct qn_recipe *recipe;
     const struct qn_device *device; /* NULL: the host's kernels */
     int backend;                    /* HOST, JIT or AOT */
@@ -43,31 +43,31 @@ struct qn_demand {
 };
 
 /* Strips of tiles that so many CTAs should visit together, at least 1. */
-int qn_select_band(const struct quern_problem *problem,
+int qn_select_band(const struct qn_problem *problem,
                    const struct qn_kernel *kernel, int ctas);
 
 /* May runs of the kernel get the operand (enum qn_role) by addresses? */
-int qn_select_pointers(const struct quern_problem *problem,
+int qn_select_pointers(const struct qn_problem *problem,
                        const struct qn_kernel *kernel, int role);
 
 /* Do the kernel's rules hold? 0 and the reason where one does not. */
-int qn_select_requires(const struct quern_problem *problem,
+int qn_select_requires(const struct qn_problem *problem,
                        const struct qn_kernel *kernel, char *reason,
                        size_t size);
 
 /* How many products of the problem a launch of the kernel merges, at least
    1. */
-int qn_select_microbatches(const struct quern_problem *problem,
+int qn_select_microbatches(const struct qn_problem *problem,
                            const struct qn_kernel *kernel);
 
 /* Does the kernel serve the problem's variant: op, layout, ragged axis, types,
    recipe, alpha and beta? */
-int qn_select_variant(const struct quern_problem *problem,
+int qn_select_variant(const struct qn_problem *problem,
                       const struct qn_kernel *kernel);
 
 /* Is there a GPU on which the kernel serves the problem, by sizes, pointers and
    maps? The kernel is one of the problem's variant. */
-int qn_select_fits(const struct quern_problem *problem,
+int qn_select_fits(const struct qn_problem *problem,
                    const struct qn_recipe *recipe,
                    const struct qn_kernel *kernel);
 
@@ -86,7 +86,7 @@ int qn_select_best(struct quern_context *ctx, const struct qn_demand *demand,
 /* Does one serve another problem on the same machine? Its cycles are added.
    QUERN_ENOMEM. */
 int qn_select_cycles(struct quern_context *ctx, const struct qn_demand *demand,
-                     const struct quern_problem *problem, int *served,
+                     const struct qn_problem *problem, int *served,
                      double *cycles);
 
 /* Set the message for a problem that nothing serves; QUERN_ENOKERNEL. */
@@ -97,7 +97,7 @@ int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
 int qn_select_arch(const char *arch, const struct qn_device *device);
 
 /* Are op, recipe, layout and ragged axis of the kernel the problem's? */
-int qn_select_product(const struct quern_problem *problem,
+int qn_select_product(const struct qn_problem *problem,
                       const struct qn_kernel *kernel);
 
 #endif

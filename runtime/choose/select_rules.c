@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int qn_select_microbatches(const struct quern_problem *p,
+int qn_select_microbatches(const struct qn_problem *p,
                            const struct qn_kernel *kernel)
 {
     int wanted = p->microbatches > 1 ? p->microbatches : 1;
@@ -23,7 +23,7 @@ int qn_select_microbatches(const struct quern_problem *p,
 }
 
 /* What the variant is but for the type of D and the epilogue. */
-int qn_select_product(const struct quern_problem *p,
+int qn_select_product(const struct qn_problem *p,
                       const struct qn_kernel *kernel)
 {
     return kernel->op == p->op && kernel->ragged == p->ragged &&
@@ -31,7 +31,7 @@ int qn_select_product(const struct quern_problem *p,
            !strcmp(kernel->recipe, p->recipe);
 }
 
-int qn_select_variant(const struct quern_problem *p,
+int qn_select_variant(const struct qn_problem *p,
                       const struct qn_kernel *kernel)
 {
     return qn_select_product(p, kernel) && kernel->d.type == p->d_type &&
@@ -54,7 +54,7 @@ int qn_select_arch(const char *arch, const struct qn_device *device)
     return number / 10 == device->major && number <= ours;
 }
 
-int qn_select_pointers(const struct quern_problem *p,
+int qn_select_pointers(const struct qn_problem *p,
                        const struct qn_kernel *kernel, int role)
 {
     static const int params[QN_ROLES] = {
@@ -79,8 +79,8 @@ int qn_select_pointers(const struct quern_problem *p,
 ** read. A few rows less also suit a short k (bench/NOTES.md, 6). Counted in
 ** clusters.
 */
-int qn_select_band(const struct quern_problem *p,
-                   const struct qn_kernel *kernel, int ctas)
+int qn_select_band(const struct qn_problem *p, const struct qn_kernel *kernel,
+                   int ctas)
 {
     int tile = kernel->tile[p->ragged == QUERN_AXIS_N] *
                (kernel->cluster[0] > 1 ? kernel->cluster[0] : 1);
@@ -96,7 +96,7 @@ int qn_select_band(const struct quern_problem *p,
 }
 
 /* The spec's side. A rule without a value excludes, too. */
-int qn_select_requires(const struct quern_problem *p,
+int qn_select_requires(const struct qn_problem *p,
                        const struct qn_kernel *kernel, char *reason,
                        size_t size)
 {

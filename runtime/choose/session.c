@@ -56,7 +56,7 @@ static int open_backend(struct qn_session *s)
 }
 
 /* Only ranges; whether the kernel exists comes later. */
-static int check_options(const struct quern_plan_options *options)
+static int check_options(const struct qn_plan_options *options)
 {
     if (options->backend < QUERN_BACKEND_AUTO ||
         options->backend > QUERN_BACKEND_CUBLASLT)
@@ -87,8 +87,8 @@ static int check_options(const struct quern_plan_options *options)
 }
 
 int qn_session_open(struct qn_session *s, struct quern_context *ctx,
-                    const struct quern_problem *problem,
-                    const struct quern_plan_options *options)
+                    const struct qn_problem *problem,
+                    const struct qn_plan_options *options)
 {
     int code;
 
@@ -140,8 +140,8 @@ int qn_session_gpu(const struct qn_session *s)
 }
 
 int qn_session_inner(struct qn_session *s, const struct qn_session *outer,
-                     const struct quern_problem *problem,
-                     const struct quern_plan_options *options)
+                     const struct qn_problem *problem,
+                     const struct qn_plan_options *options)
 {
     *s = (struct qn_session){.ctx = outer->ctx,
                              .problem = problem,
@@ -161,8 +161,8 @@ int qn_session_inner(struct qn_session *s, const struct qn_session *outer,
 }
 
 int qn_session_explain(struct qn_session *s, struct quern_context *ctx,
-                       const struct quern_problem *problem,
-                       const struct quern_plan_options *options,
+                       const struct qn_problem *problem,
+                       const struct qn_plan_options *options,
                        struct qn_text *text)
 {
     const int wanted = options ? options->backend : QUERN_BACKEND_AUTO;

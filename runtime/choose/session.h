@@ -15,12 +15,12 @@ struct quern_context;
 
 struct qn_session {
     struct quern_context *ctx;
-    const struct quern_problem *problem;
-    struct quern_plan_options options;
+    const struct qn_problem *problem;
+    struct qn_plan_options options;
     struct qn_driver *driver; /* NULL: no GPU, or it is not asked for */
     struct qn_driver_scope scope;
     struct qn_device device;
-    struct quern_description need;
+    struct qn_description need;
     struct qn_demand demand; /* its backend stays AUTO where a GPU is */
     struct qn_tuned tuned;
     int band;                  /* that a kernel must run with; 0: as usual */
@@ -35,21 +35,21 @@ struct qn_session {
 ** is due after errors too. AUTO without a GPU becomes HOST.
 */
 int qn_session_open(struct qn_session *session, struct quern_context *ctx,
-                    const struct quern_problem *problem,
-                    const struct quern_plan_options *options);
+                    const struct qn_problem *problem,
+                    const struct qn_plan_options *options);
 void qn_session_close(struct qn_session *session);
 
 /* The same machine, for a problem that is part of the outer one: NULL for a
    cast's. Closed like any other. Errors are those of qn_session_open. */
 int qn_session_inner(struct qn_session *session, const struct qn_session *outer,
-                     const struct quern_problem *problem,
-                     const struct quern_plan_options *options);
+                     const struct qn_problem *problem,
+                     const struct qn_plan_options *options);
 
 /* Open it for an explanation: without a GPU the machine is assumed to be an
    H200, and `text` says so. */
 int qn_session_explain(struct qn_session *session, struct quern_context *ctx,
-                       const struct quern_problem *problem,
-                       const struct quern_plan_options *options,
+                       const struct qn_problem *problem,
+                       const struct qn_plan_options *options,
                        struct qn_text *text);
 
 /* Close it and give the explanation to the caller, or `code` if that is an

@@ -6,7 +6,7 @@
 #ifndef QUERN_CHOOSE_STEP_H
 #define QUERN_CHOOSE_STEP_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct cu_function;
 struct qn_driver;
@@ -25,7 +25,7 @@ int qn_step_compiles(const struct qn_session *session, int backend);
 /*
 ** Load the recipe's kernel of that op (enum qn_cast_op) for the tensor (enum
 ** quern_of; X where it is of none), in the current context. Errors are those of
-** quern_plan; where there is no such kernel the message says that none `does`
+** qn_plan; where there is no such kernel the message says that none `does`
 ** it.
 */
 int qn_step_load(struct qn_session *session, int op, int of, const char *does,

@@ -5,7 +5,7 @@
 #ifndef QUERN_CHOOSE_TENSORMAP_H
 #define QUERN_CHOOSE_TENSORMAP_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct cu_tensor_map;
 struct qn_driver;

@@ -31,7 +31,7 @@ static int can_know(const struct qn_session *s)
    too. */
 int qn_tuned_look(struct qn_session *s)
 {
-    struct quern_problem open = *s->problem;
+    struct qn_problem open = *s->problem;
     int code;
 
     memset(&s->tuned, 0, sizeof s->tuned);
@@ -86,7 +86,7 @@ int qn_tuned_band(const struct qn_session *s, const struct qn_kernel *kernel,
 }
 
 /* Nothing without a ragged axis. */
-static void add_bucket(struct qn_text *text, const struct quern_problem *p)
+static void add_bucket(struct qn_text *text, const struct qn_problem *p)
 {
     int64_t least;
 

@@ -5,7 +5,7 @@
 #ifndef QUERN_CHOOSE_TUNED_H
 #define QUERN_CHOOSE_TUNED_H
 
-#include "registry.h"
+#include "internal.h"
 #include "tuned/tune_store.h"
 
 struct qn_choice;
@@ -36,7 +36,7 @@ int qn_tuned_look(struct qn_session *session);
 int qn_tuned_band(const struct qn_session *session,
                   const struct qn_kernel *kernel, int usual);
 
-/* For quern_why: what was measured, whether its way to dequantize is taken, and
+/* For qn_why: what was measured, whether its way to dequantize is taken, and
    which files are not used. */
 void qn_tuned_why(struct qn_session *session, int taken, struct qn_text *text);
 

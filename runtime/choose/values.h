@@ -6,7 +6,7 @@
 #define QUERN_CHOOSE_VALUES_H
 
 #include "device/cuda_api.h"
-#include "registry.h"
+#include "internal.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #define QN_ARCH_H
 
 #include "cli.h"
-#include "registry.h"
+#include "internal.h"
 
 enum { QN_ARCH_MOST = 16 };
 

@@ -27,7 +27,7 @@ void qn_argument_row(cJSON *rows, const char *name, const char *type,
     cJSON_AddItemToArray(rows, row);
 }
 
-void qn_argument_shape(char *text, size_t size, const struct quern_tensor *t)
+void qn_argument_shape(char *text, size_t size, const struct qn_tensor *t)
 {
     size_t used = (size_t)snprintf(text, size, "[");
 
@@ -41,7 +41,7 @@ void qn_argument_shape(char *text, size_t size, const struct quern_tensor *t)
 }
 
 void qn_argument_tensor(cJSON *rows, const char *name, const char *what,
-                        const struct quern_tensor *t, const char *sf_type)
+                        const struct qn_tensor *t, const char *sf_type)
 {
     char shape[128], part[32];
 

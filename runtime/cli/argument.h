@@ -16,11 +16,11 @@ void qn_argument_row(cJSON *rows, const char *name, const char *type,
 void qn_argument_host_sizes(cJSON *rows, int sizes, int groups);
 
 /* A tensor's axes, and how far its rows are apart if that is said. */
-void qn_argument_shape(char *text, size_t size, const struct quern_tensor *t);
+void qn_argument_shape(char *text, size_t size, const struct qn_tensor *t);
 
 /* A tensor, and a copy's scales of type `sf_type`; none if it has no axes. */
 void qn_argument_tensor(cJSON *rows, const char *name, const char *what,
-                        const struct quern_tensor *t, const char *sf_type);
+                        const struct qn_tensor *t, const char *sf_type);
 
 /* Print and free them. */
 void qn_argument_print(const struct qn_options *, cJSON *rows);

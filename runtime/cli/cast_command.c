@@ -22,15 +22,15 @@
 
 /* The text as a quantization; an exit status, after printing. */
 static int parse(const struct qn_options *opt, struct quern_context *ctx,
-                 const char *text, struct quern_quantization *q)
+                 const char *text, struct qn_quantization *q)
 {
     char line[2048];
     int code, status = qn_source_expand(opt, &text, line, sizeof line);
 
     if (status)
         return status;
-    code = quern_quantize_parse(ctx, text, q);
-    return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
+    code = qn_quantize_parse(ctx, text, q);
+    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : QN_EXIT_OK;
 }
 
 /* ------------------------------------------------------------------- check */
@@ -58,14 +58,14 @@ static int compare_host(struct qn_cast *c, const struct qn_options *opt,
         code = qn_cast_compare(c, &host, &v->error, v->where, sizeof v->where);
     qn_cast_free(&host);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(c->ctx));
+        return qn_message_code(opt, code, qn_errmsg(c->ctx));
     return status;
 }
 
 /* Values without scales say themselves what they are: 1 - 2xy / (xx + yy). */
 static double distance(const struct qn_cast *c)
 {
-    const struct quern_tensor *row = &c->need.args.row;
+    const struct qn_tensor *row = &c->need.args.row;
     const int64_t stride = row->stride ? row->stride : c->q.k;
     double gap = 0, sum = 0;
 
@@ -133,14 +133,14 @@ static int compare_numbers(const struct qn_cast *c,
             (copy == QUERN_ROWWISE ? c->need.args.row : c->need.args.column)
                 .sf_bytes)
             code = compare_copy(c, copy, v);
-    return code ? qn_message_code(opt, code, quern_errmsg(c->ctx)) : QN_EXIT_OK;
+    return code ? qn_message_code(opt, code, qn_errmsg(c->ctx)) : QN_EXIT_OK;
 }
 
 int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
                   const char *recipe, int of, double *error)
 {
     static const char *const ofs[] = {"x", "w", "dy"};
-    struct quern_quantization q;
+    struct qn_quantization q;
     struct qn_cast cast = {0};
     struct verdict verdict = {0};
     char text[128];
@@ -204,7 +204,7 @@ static int judge(struct qn_cast *c, const struct qn_options *opt,
     memset(v, 0, sizeof *v);
     code = qn_cast_guards(c, &v->guards);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(c->ctx));
+        return qn_message_code(opt, code, qn_errmsg(c->ctx));
     if (c->gpu)
         status = compare_host(c, opt, v);
     else if (c->q.work == QUERN_QUANTIZE && !c->q.activation) {
@@ -230,7 +230,7 @@ static cJSON *make_row(const struct qn_cast *c, const struct qn_job_time *time,
     cJSON *row = cJSON_CreateObject();
     char text[512];
 
-    quern_quantize_print(&c->q, text, sizeof text);
+    qn_quantize_print(&c->q, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
     cJSON_AddStringToObject(row, "kernel", c->info.kernel);
     cJSON_AddStringToObject(row, "backend", qn_backend_name(c->info.backend));
@@ -275,7 +275,7 @@ static void print(const struct qn_options *opt, const struct qn_cast *c,
         qn_table_json(make_row(c, time, v));
         return;
     }
-    quern_quantize_print(&c->q, text, sizeof text);
+    qn_quantize_print(&c->q, text, sizeof text);
     printf("problem  %s\nkernel   %s\nbackend  %s, %d %s%s%s\n"
            "time     %.3f ms, median of %d, %.4g GB/s\n",
            text, c->info.kernel, qn_backend_name(c->info.backend), c->info.sms,
@@ -298,7 +298,7 @@ static int run_cast(const struct qn_options *opt, struct qn_cast *c)
     if (!code && !status)
         code = qn_cast_measure(c, 0, &time);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(c->ctx));
+        return qn_message_code(opt, code, qn_errmsg(c->ctx));
     if (status)
         return status;
     print(opt, c, &time, opt->check ? &verdict : NULL);
@@ -308,7 +308,7 @@ static int run_cast(const struct qn_options *opt, struct qn_cast *c)
 int qn_cast_command_run(const struct qn_options *opt, struct quern_context *ctx,
                         const char *text)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     struct qn_cast cast = {0};
     int status = parse(opt, ctx, text, &q);
 
@@ -324,7 +324,7 @@ int qn_cast_command_bench(const struct qn_options *opt,
                           struct quern_context *ctx, const char *text,
                           cJSON *rows)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     struct qn_cast cast = {0};
     struct qn_job_time time;
     int code, status = parse(opt, ctx, text, &q);
@@ -334,7 +334,7 @@ int qn_cast_command_bench(const struct qn_options *opt,
     if (!status) {
         code = qn_cast_measure(&cast, opt->repeat, &time);
         if (code)
-            status = qn_message_code(opt, code, quern_errmsg(ctx));
+            status = qn_message_code(opt, code, qn_errmsg(ctx));
         else
             cJSON_AddItemToArray(rows, make_row(&cast, &time, NULL));
     }
@@ -345,8 +345,8 @@ int qn_cast_command_bench(const struct qn_options *opt,
 /* ---------------------------------------------------------------- describe */
 
 /* Further arguments of a run. */
-static void add_arrays(cJSON *rows, const struct quern_quantization *q,
-                       const struct quern_quantize_description *need)
+static void add_arrays(cJSON *rows, const struct qn_quantization *q,
+                       const struct qn_quantize_description *need)
 {
     char text[64];
 
@@ -355,7 +355,7 @@ static void add_arrays(cJSON *rows, const struct quern_quantization *q,
         qn_argument_row(rows, "in.pointers", "addresses", text, 0,
                         sizeof(void *), "the matrices one by one, instead");
     }
-    if (q->of != QUERN_W && q->work != QUERN_RESCALE) {
+    if (q->of != QN_W && q->work != QUERN_RESCALE) {
         snprintf(text, sizeof text, "[%d]", q->groups);
         qn_argument_row(rows, "first_dims", "i32, i64", text, 0, 8,
                         "rows of each group");
@@ -404,8 +404,8 @@ static void add_arrays(cJSON *rows, const struct quern_quantization *q,
 int qn_cast_command_describe(const struct qn_options *opt,
                              struct quern_context *ctx, const char *text)
 {
-    struct quern_quantization q;
-    struct quern_quantize_description need;
+    struct qn_quantization q;
+    struct qn_quantize_description need;
     const struct qn_recipe *recipe;
     const char *sf;
     cJSON *rows;
@@ -414,7 +414,7 @@ int qn_cast_command_describe(const struct qn_options *opt,
 
     if (status)
         return status;
-    quern_quantize_describe(ctx, &q, &need);
+    qn_quantize_needs(ctx, &q, &need);
     recipe = qn_context_recipe(ctx, q.recipe);
     sf = qn_type_name(recipe->scaling[q.of].type);
     rows = cJSON_CreateArray();
@@ -441,19 +441,19 @@ int qn_cast_command_describe(const struct qn_options *opt,
 int qn_cast_command_why(const struct qn_options *opt, struct quern_context *ctx,
                         const char *text)
 {
-    const struct quern_plan_options options = {.backend = opt->backend,
-                                               .kernel = opt->kernel,
-                                               .streams = opt->streams};
-    struct quern_quantization q;
+    const struct qn_plan_options options = {.backend = opt->backend,
+                                            .kernel = opt->kernel,
+                                            .streams = opt->streams};
+    struct qn_quantization q;
     char *why = NULL;
     int code, status = parse(opt, ctx, text, &q);
 
     if (status)
         return status;
-    code = quern_quantize_why(ctx, &q, &options, &why);
+    code = qn_quantize_why(ctx, &q, &options, &why);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
+        return qn_message_code(opt, code, qn_errmsg(ctx));
     qn_argument_why(opt, "problem", text, why);
-    quern_free(why);
+    qn_free(why);
     return QN_EXIT_OK;
 }

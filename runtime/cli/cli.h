@@ -13,7 +13,7 @@
 #include <cjson/cJSON.h>
 
 #include "oracle/message.h"
-#include "quern.h"
+#include "internal.h"
 
 /* Letters of the options; those past 255 have no short form. */
 enum {
@@ -164,11 +164,11 @@ int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
 ** after printing what was wrong.
 */
 int qn_source_parse(const struct qn_options *, struct quern_context *,
-                    const char *text, struct quern_problem *);
+                    const char *text, struct qn_problem *);
 
 /* The words of the command line, joined and parsed. */
 int qn_source_problem(const struct qn_options *, struct quern_context *,
-                      struct quern_problem *);
+                      struct qn_problem *);
 
 /* ------------------------------------------------------------------- tables */
 

@@ -42,7 +42,7 @@ static int time_job(const struct qn_options *opt, struct qn_job *job,
     const int code = qn_job_measure(job, opt->repeat, &time);
 
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(job->ctx));
+        return qn_message_code(opt, code, qn_errmsg(job->ctx));
     cJSON_AddItemToArray(rows, qn_report_row(job, &time, NULL));
     return QN_EXIT_OK;
 }
@@ -60,7 +60,7 @@ static int compare_job(const struct qn_options *opt, struct qn_job *job,
     if (!status) {
         code = qn_job_compare(jobs, 2, opt->repeat, times);
         if (code)
-            status = qn_message_code(opt, code, quern_errmsg(job->ctx));
+            status = qn_message_code(opt, code, qn_errmsg(job->ctx));
     }
     if (!status) {
         row = qn_report_row(job, &times[0], NULL);
@@ -76,7 +76,7 @@ static int time_one(const struct qn_options *opt, struct quern_context *ctx,
                     const char *text, cJSON *rows)
 {
     const enum qn_line line = qn_line_of(text);
-    struct quern_problem problem;
+    struct qn_problem problem;
     struct qn_job job = {0};
     int status;
 
@@ -159,7 +159,7 @@ static int run(const struct qn_options *opt)
         qn_table_print(opt, rows, columns(opt));
     else
         cJSON_Delete(rows);
-    quern_close(ctx);
+    qn_close(ctx);
     return status;
 }
 

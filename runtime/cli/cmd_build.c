@@ -28,7 +28,7 @@
 #include "base/context.h"
 #include "base/text.h"
 #include "device/library.h"
-#include "registry.h"
+#include "internal.h"
 #include "signals.h"
 
 extern char **environ;
@@ -348,7 +348,7 @@ static int build(const struct qn_options *opt, struct qg *generator,
         selection.shipped = !selection.filter;
         status = compile(opt, generator, ctx, &selection, &archs);
     }
-    quern_close(ctx);
+    qn_close(ctx);
     return status;
 }
 

@@ -76,7 +76,7 @@ static int compile_shipped(const struct qn_options *opt,
 
 /* The layer as an MLP, and how many rows each expert gets. */
 static int lay_out(const struct layer *layer, const char *recipe, int host,
-                   struct quern_context *ctx, struct quern_mlp *mlp,
+                   struct quern_context *ctx, struct qn_mlp *mlp,
                    int64_t *sizes)
 {
     int experts = host ? HOST_EXPERTS : layer->experts;
@@ -91,7 +91,7 @@ static int lay_out(const struct layer *layer, const char *recipe, int host,
         rows += sizes[i];
     snprintf(text, sizeof text, "mlp %s g=%d m=%lld hidden=%d ffn=%d prob=1",
              recipe, experts, (long long)rows, layer->hidden, layer->width);
-    return quern_mlp_parse(ctx, text, mlp);
+    return qn_mlp_parse(ctx, text, mlp);
 }
 
 /* Once on the host, which takes seconds. */
@@ -106,7 +106,7 @@ static int run_layer(const struct qn_options *opt, struct quern_context *ctx,
                      cJSON *rows)
 {
     struct qn_layer_verdict verdict = {0};
-    struct quern_mlp mlp;
+    struct qn_mlp mlp;
     struct qn_job_time time;
     struct qn_layer l = {0};
     int64_t sizes[QUERN_MAX_GROUPS];
@@ -115,14 +115,14 @@ static int run_layer(const struct qn_options *opt, struct quern_context *ctx,
     cJSON *row;
 
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
+        return qn_message_code(opt, code, qn_errmsg(ctx));
     status = qn_layer_begin(&l, opt, ctx, &mlp, opt->backend, sizes, 0);
     if (!status) {
         code = measure(&l, &time);
         if (!code)
             code = qn_layer_judge(&l, CHECKED, &verdict);
         if (code)
-            status = qn_message_code(opt, code, quern_errmsg(ctx));
+            status = qn_message_code(opt, code, qn_errmsg(ctx));
     }
     if (!status) {
         row = qn_layer_row(&l, &time, &verdict);
@@ -141,21 +141,21 @@ static int run_layer(const struct qn_options *opt, struct quern_context *ctx,
 static int on_host(const struct qn_options *opt, struct quern_context *ctx,
                    const char *recipe, int *host)
 {
-    const struct quern_plan_options wish = {.backend = opt->backend};
+    const struct qn_plan_options wish = {.backend = opt->backend};
     struct quern_plan_info info;
-    struct quern_problem problem;
-    struct quern_plan *plan;
+    struct qn_problem problem;
+    struct qn_plan *plan;
     char text[128];
     int code;
 
     snprintf(text, sizeof text, "fprop %s g=1 m=128 n=128 k=128", recipe);
-    code = quern_problem_parse(ctx, text, &problem);
+    code = qn_problem_parse(ctx, text, &problem);
     if (!code)
-        code = quern_plan(ctx, &problem, &wish, &plan);
+        code = qn_plan(ctx, &problem, &wish, &plan);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
-    quern_plan_info(plan, &info);
-    quern_plan_free(plan);
+        return qn_message_code(opt, code, qn_errmsg(ctx));
+    qn_plan_info(plan, &info);
+    qn_plan_free(plan);
     *host = info.backend == QUERN_BACKEND_HOST;
     return QN_EXIT_OK;
 }
@@ -219,7 +219,7 @@ static int run(const struct qn_options *opt)
         print(opt, rows, status);
     else
         cJSON_Delete(rows);
-    quern_close(ctx);
+    qn_close(ctx);
     return status;
 }
 

@@ -25,7 +25,7 @@ static const struct argp_option options[] = {
 
 /* A matrix, as the library describes it. */
 static void add_operand(cJSON *rows, const char *name, const char *role,
-                        const struct quern_tensor *tensor)
+                        const struct qn_tensor *tensor)
 {
     cJSON *row = cJSON_CreateObject();
     char shape[128];
@@ -40,9 +40,9 @@ static void add_operand(cJSON *rows, const char *name, const char *role,
     cJSON_AddItemToArray(rows, row);
 }
 
-/* A quantized tensor, as quern_quantize_run makes it. */
+/* A quantized tensor, as qn_quantize_run makes it. */
 static void add_scales(cJSON *rows, const char *name,
-                       const struct quern_tensor *tensor,
+                       const struct qn_tensor *tensor,
                        const struct qn_geometry *g)
 {
     char field[32];
@@ -66,7 +66,7 @@ static const char *const tensors[][QN_ROLES] = {
     {"dy", "x", "added to dw", "dw", "", ""},
 };
 
-static const char *tensor_of(const struct quern_problem *problem, int role)
+static const char *tensor_of(const struct qn_problem *problem, int role)
 {
     return role == QN_ROLE_D && qn_geometry_backward(problem)
                ? "the gradient of the pre-activation"
@@ -74,15 +74,15 @@ static const char *tensor_of(const struct quern_problem *problem, int role)
 }
 
 /* Each operand that the problem has, and the addresses that may replace it. */
-static void add_operands(cJSON *rows, const struct quern_problem *problem,
-                         const struct quern_args *need,
+static void add_operands(cJSON *rows, const struct qn_problem *problem,
+                         const struct qn_args *need,
                          const struct qn_geometry *geometry)
 {
     static const char *const names[QN_ROLES] = {"a", "b", "c", "d", "p", "t"};
     char text[128], name[32];
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        const struct quern_tensor *tensor = qn_args_tensor(need, role);
+        const struct qn_tensor *tensor = qn_args_tensor(need, role);
         const struct qn_geometry *g = &geometry[role];
 
         if (!tensor->ndim)
@@ -108,8 +108,8 @@ static void add_operands(cJSON *rows, const struct quern_problem *problem,
 }
 
 /* The tensor quantized in the launch, and its other outputs. */
-static void add_made(cJSON *rows, const struct quern_problem *problem,
-                     const struct quern_args *need, const struct qn_geometry *a)
+static void add_made(cJSON *rows, const struct qn_problem *problem,
+                     const struct qn_args *need, const struct qn_geometry *a)
 {
     if (!problem->quantize)
         return;
@@ -120,7 +120,7 @@ static void add_made(cJSON *rows, const struct quern_problem *problem,
 }
 
 /* The arrays with the groups' lengths: of the first operand that is ragged. */
-static void add_sizes(cJSON *rows, const struct quern_problem *problem,
+static void add_sizes(cJSON *rows, const struct qn_problem *problem,
                       const struct qn_geometry *geometry)
 {
     const int role = geometry[QN_ROLE_A].grouped ? QN_ROLE_B : QN_ROLE_A;
@@ -141,7 +141,7 @@ static void add_sizes(cJSON *rows, const struct quern_problem *problem,
 }
 
 /* The sums of dgrad back through an activation. */
-static void add_sums(cJSON *rows, const struct quern_problem *problem)
+static void add_sums(cJSON *rows, const struct qn_problem *problem)
 {
     char text[64];
 
@@ -162,7 +162,7 @@ static void add_sums(cJSON *rows, const struct quern_problem *problem)
 }
 
 /* Arguments for copies of the result, in addition to the tensors. */
-static void add_cast(cJSON *rows, const struct quern_description *need)
+static void add_cast(cJSON *rows, const struct qn_description *need)
 {
     char text[64];
 
@@ -180,7 +180,7 @@ static void add_cast(cJSON *rows, const struct quern_description *need)
 }
 
 /* One value, or as many as groups. */
-static void add_factors(cJSON *rows, const struct quern_problem *problem)
+static void add_factors(cJSON *rows, const struct qn_problem *problem)
 {
     char text[64], bias[64];
 
@@ -205,8 +205,8 @@ static void add_factors(cJSON *rows, const struct quern_problem *problem)
 }
 
 static void print(const struct qn_options *opt,
-                  const struct quern_problem *problem,
-                  const struct quern_description *need,
+                  const struct qn_problem *problem,
+                  const struct qn_description *need,
                   const struct qn_recipe *recipe)
 {
     struct qn_geometry geometry[QN_ROLES];
@@ -230,16 +230,16 @@ static void print(const struct qn_options *opt,
 static int describe_product(const struct qn_options *opt,
                             struct quern_context *ctx)
 {
-    struct quern_description need;
+    struct qn_description need;
     const struct qn_recipe *recipe;
-    struct quern_problem problem;
+    struct qn_problem problem;
     int code, status = qn_source_problem(opt, ctx, &problem);
 
     if (status)
         return status;
     code = qn_describe(ctx, &problem, &need, &recipe);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
+        return qn_message_code(opt, code, qn_errmsg(ctx));
     print(opt, &problem, &need, recipe);
     return QN_EXIT_OK;
 }

@@ -37,11 +37,11 @@ static void list_d_types(const struct qn_recipe *recipe, char *text,
 /* x, or the first tensor that is quantized where x is not. */
 static int shown_tensor(const struct qn_recipe *recipe)
 {
-    int of = QUERN_X;
+    int of = QN_X;
 
     while (of < QN_TENSORS && recipe->scaling[of].type == QUERN_TYPE_NONE)
         of++;
-    return of < QN_TENSORS ? of : QUERN_X;
+    return of < QN_TENSORS ? of : QN_X;
 }
 
 /* Its share of the scales included; a scale of more than a block counts
@@ -142,7 +142,7 @@ static int print_recipe(const struct qn_options *opt, struct quern_context *ctx)
 
     if (!recipe)
         return qn_message_code(opt, qn_problem_no_recipe(ctx, name),
-                               quern_errmsg(ctx));
+                               qn_errmsg(ctx));
     row = make_row(opt, ctx, recipe);
     if (opt->json) {
         qn_table_json(row);
@@ -234,7 +234,7 @@ static int run(const struct qn_options *opt)
         status = print_recipe(opt, ctx);
     else
         print_recipes(opt, ctx);
-    quern_close(ctx);
+    qn_close(ctx);
     return status;
 }
 

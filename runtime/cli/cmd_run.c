@@ -52,7 +52,7 @@ static void print(const struct qn_options *opt, const struct qn_job *job,
         qn_table_json(qn_report_row(job, time, verdict));
         return;
     }
-    quern_problem_print(&job->problem, text, sizeof text);
+    qn_problem_print(&job->problem, text, sizeof text);
     printf("problem  %s\n"
            "%-8s %lld in %d groups, %lld to %lld, median %lld\n"
            "kernel   %s\nbackend  %s, %d %s%s%s\n"
@@ -76,7 +76,7 @@ static void print(const struct qn_options *opt, const struct qn_job *job,
 
 /* --routes: the sizes of the file, and their sum as the ragged axis. */
 static int read_routes(const struct qn_options *opt, int64_t *sizes,
-                       struct quern_problem *problem)
+                       struct qn_problem *problem)
 {
     int64_t total;
     char why[512];
@@ -106,7 +106,7 @@ static int run_job(const struct qn_options *opt, struct qn_job *job)
         code = qn_oracle_judge(
             job, job->gpu ? QN_ORACLE_HOST : QN_ORACLE_FLOAT64, 0, &verdict);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(job->ctx));
+        return qn_message_code(opt, code, qn_errmsg(job->ctx));
     print(opt, job, &time, opt->check ? &verdict : NULL);
     return opt->check && !verdict.passed ? QN_EXIT_FAILED : QN_EXIT_OK;
 }
@@ -114,7 +114,7 @@ static int run_job(const struct qn_options *opt, struct qn_job *job)
 static int run_product(const struct qn_options *opt, struct quern_context *ctx)
 {
     int64_t sizes[QUERN_MAX_GROUPS];
-    struct quern_problem problem;
+    struct qn_problem problem;
     struct qn_job job = {0};
     int status = qn_source_problem(opt, ctx, &problem);
 
@@ -137,7 +137,7 @@ static int show(const struct qn_options *opt)
 
     if (!status) {
         status = qn_code_show(opt, ctx);
-        quern_close(ctx);
+        qn_close(ctx);
     }
     return status;
 }

@@ -121,13 +121,13 @@ static cJSON *describe_candidates(const struct qn_options *opt,
     return rows;
 }
 
-static cJSON *describe(const struct quern_problem *problem,
+static cJSON *describe(const struct qn_problem *problem,
                        const struct quern_tune_result *result)
 {
     cJSON *row = cJSON_CreateObject();
     char text[512];
 
-    quern_problem_print(problem, text, sizeof text);
+    qn_problem_print(problem, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
     cJSON_AddStringToObject(row, "kernel", result->kernel);
     add_strategy(row, result->dequantize);
@@ -187,16 +187,16 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
                         const char *text, cJSON *rows)
 {
     struct watcher watcher = {.terminal = isatty(STDERR_FILENO)};
-    const struct quern_tune_options tune = {.seconds = opt->budget,
-                                            .backend = opt->backend,
-                                            .l2 = opt->l2,
-                                            .threads = opt->jobs,
-                                            .seed = opt->seed,
-                                            .progress = show,
-                                            .user = &watcher};
+    const struct qn_tune_options tune = {.seconds = opt->budget,
+                                         .backend = opt->backend,
+                                         .l2 = opt->l2,
+                                         .threads = opt->jobs,
+                                         .seed = opt->seed,
+                                         .progress = show,
+                                         .user = &watcher};
     const enum qn_line line = qn_line_of(text);
     struct quern_tune_result result;
-    struct quern_problem problem;
+    struct qn_problem problem;
     int code, status;
     cJSON *row;
 
@@ -215,17 +215,17 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
         status = check_store(opt);
     if (status)
         return status;
-    code = quern_tune(ctx, &problem, &tune, &result);
+    code = qn_tune(ctx, &problem, &tune, &result);
     if (watcher.terminal && watcher.next > 0)
         fprintf(stderr, "\r\033[K");
     if (code)
-        status = qn_message_code(opt, code, quern_errmsg(ctx));
+        status = qn_message_code(opt, code, qn_errmsg(ctx));
     if (result.kernel) { /* even where the file could not be written */
         row = describe(&problem, &result);
         add_candidates(opt, row, &result);
         cJSON_AddItemToArray(rows, row);
     }
-    quern_free(result.candidates);
+    qn_free(result.candidates);
     return status;
 }
 
@@ -256,7 +256,7 @@ static int merge_file(const struct qn_options *opt, struct quern_context *ctx,
         cJSON_AddItemToArray(rows, row);
     }
     qn_tune_file_free(&file);
-    return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
+    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : QN_EXIT_OK;
 }
 
 static int merge_all(const struct qn_options *opt, struct quern_context *ctx,
@@ -300,7 +300,7 @@ static int run(const struct qn_options *opt)
         qn_table_print(opt, rows, columns);
     else
         cJSON_Delete(rows);
-    quern_close(ctx);
+    qn_close(ctx);
     return status;
 }
 

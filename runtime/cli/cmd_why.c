@@ -22,22 +22,22 @@ static const struct argp_option options[] = {
 
 static int why_product(const struct qn_options *opt, struct quern_context *ctx)
 {
-    const struct quern_plan_options plan = {.backend = opt->backend,
-                                            .kernel = opt->kernel,
-                                            .streams = opt->streams};
-    struct quern_problem problem;
+    const struct qn_plan_options plan = {.backend = opt->backend,
+                                         .kernel = opt->kernel,
+                                         .streams = opt->streams};
+    struct qn_problem problem;
     char line[1024], *text = NULL;
     int code, status = qn_source_problem(opt, ctx, &problem);
 
     if (!status) {
-        quern_problem_print(&problem, line, sizeof line);
-        code = quern_why(ctx, &problem, &plan, &text);
+        qn_problem_print(&problem, line, sizeof line);
+        code = qn_why(ctx, &problem, &plan, &text);
         if (code == QUERN_OK)
             qn_argument_why(opt, "problem", line, text);
         else
-            status = qn_message_code(opt, code, quern_errmsg(ctx));
+            status = qn_message_code(opt, code, qn_errmsg(ctx));
     }
-    quern_free(text);
+    qn_free(text);
     return status;
 }
 

@@ -54,11 +54,10 @@ static int find(struct quern_context *ctx, const char *name,
 }
 
 /* The kernel of the plan's product on an H200, where there is no GPU. */
-static int assume(struct quern_context *ctx,
-                  const struct quern_problem *problem,
+static int assume(struct quern_context *ctx, const struct qn_problem *problem,
                   const struct qn_candidate **out)
 {
-    struct quern_plan *plan = NULL;
+    struct qn_plan *plan = NULL;
     struct qn_session s;
     int code = qn_session_open(&s, ctx, problem, NULL);
 
@@ -70,13 +69,13 @@ static int assume(struct quern_context *ctx,
     for (int i = 0; !code && i < ctx->nkernels; i++)
         if (ctx->kernels[i].kernel == plan->kernel)
             *out = &ctx->kernels[i];
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     qn_session_close(&s);
     return code;
 }
 
 static int assume_cast(struct quern_context *ctx,
-                       const struct quern_quantization *q,
+                       const struct qn_quantization *q,
                        const struct qn_candidate **out)
 {
     struct qn_session s;
@@ -102,49 +101,49 @@ static int choose_product(const struct qn_options *opt,
                           struct quern_context *ctx,
                           const struct qn_candidate **out)
 {
-    const struct quern_plan_options options = {.backend = opt->backend};
-    struct quern_problem problem;
+    const struct qn_plan_options options = {.backend = opt->backend};
+    struct qn_problem problem;
     struct quern_plan_info info;
-    struct quern_plan *plan = NULL;
+    struct qn_plan *plan = NULL;
     int status = qn_source_problem(opt, ctx, &problem);
     int code;
 
     if (status)
         return status;
-    code = quern_plan(ctx, &problem, &options, &plan);
+    code = qn_plan(ctx, &problem, &options, &plan);
     if (!code) {
-        quern_plan_info(plan, &info);
+        qn_plan_info(plan, &info);
         code = is_assumed(opt, &info) ? assume(ctx, &problem, out)
                                       : find(ctx, info.kernel, out);
     }
     if (code)
-        status = qn_message_code(opt, code, quern_errmsg(ctx));
-    quern_plan_free(plan);
+        status = qn_message_code(opt, code, qn_errmsg(ctx));
+    qn_plan_free(plan);
     return status;
 }
 
 static int choose_cast(const struct qn_options *opt, struct quern_context *ctx,
                        const char *text, const struct qn_candidate **out)
 {
-    const struct quern_plan_options options = {.backend = opt->backend};
-    struct quern_quantization q;
+    const struct qn_plan_options options = {.backend = opt->backend};
+    struct qn_quantization q;
     struct quern_plan_info info;
-    struct quern_quantize_plan *plan = NULL;
+    struct qn_quantize_plan *plan = NULL;
     char line[2048];
     int code, status = qn_source_expand(opt, &text, line, sizeof line);
 
     if (status)
         return status;
-    code = quern_quantize_parse(ctx, text, &q);
+    code = qn_quantize_parse(ctx, text, &q);
     if (!code)
-        code = quern_quantize_plan(ctx, &q, &options, &plan);
+        code = qn_quantize_plan(ctx, &q, &options, &plan);
     if (!code) {
-        quern_quantize_plan_info(plan, &info);
+        qn_quantize_plan_info(plan, &info);
         code = is_assumed(opt, &info) ? assume_cast(ctx, &q, out)
                                       : find(ctx, info.kernel, out);
     }
-    quern_quantize_plan_free(plan);
-    return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
+    qn_quantize_plan_free(plan);
+    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : QN_EXIT_OK;
 }
 
 static int choose_of(const struct qn_options *opt, struct quern_context *ctx,
@@ -173,7 +172,7 @@ static int choose(const struct qn_options *opt, struct quern_context *ctx,
     if (opt->kernel) {
         code = find(ctx, opt->kernel, out);
         if (code)
-            return qn_message_code(opt, code, quern_errmsg(ctx));
+            return qn_message_code(opt, code, qn_errmsg(ctx));
     } else {
         status = qn_source_join(opt, text, sizeof text);
         if (!status)
@@ -429,7 +428,7 @@ int qn_code_show(const struct qn_options *opt, struct quern_context *ctx)
     if (!status) {
         error = get(ctx, opt->show, &code);
         if (error)
-            status = qn_message_code(opt, error, quern_errmsg(ctx));
+            status = qn_message_code(opt, error, qn_errmsg(ctx));
     }
     if (!status && (opt->show & QN_SHOW_SASS))
         status = disassemble(opt, &code);

@@ -126,7 +126,7 @@ static int report(const struct qn_options *opt, const struct qn_compile *work)
             continue;
         fprintf(stderr, "%s: error: %s: %s\n", item->kernel->spec,
                 item->kernel->name,
-                item->message ? item->message : quern_strerror(item->code));
+                item->message ? item->message : qn_strerror(item->code));
         status = QN_EXIT_FAILED;
     }
     if (status)
@@ -149,7 +149,7 @@ int qn_compile_run(const struct qn_options *opt, struct qg *generator,
         return status;
     code = qn_nvrtc_of(ctx, &shop.nvrtc);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
+        return qn_message_code(opt, code, qn_errmsg(ctx));
     compile_all(&shop, jobs);
     work->seconds = qn_clock_seconds() - start;
     return report(opt, work);

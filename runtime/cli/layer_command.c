@@ -19,15 +19,15 @@ enum { CHECKED = 128 };
 
 /* The text as an MLP; an exit status, after printing. */
 static int parse(const struct qn_options *opt, struct quern_context *ctx,
-                 const char *text, struct quern_mlp *mlp)
+                 const char *text, struct qn_mlp *mlp)
 {
     char line[2048];
     int code, status = qn_source_expand(opt, &text, line, sizeof line);
 
     if (status)
         return status;
-    code = quern_mlp_parse(ctx, text, mlp);
-    return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : QN_EXIT_OK;
+    code = qn_mlp_parse(ctx, text, mlp);
+    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : QN_EXIT_OK;
 }
 
 /* --------------------------------------------------------------------- run */
@@ -53,7 +53,7 @@ cJSON *qn_layer_row(const struct qn_layer *l, const struct qn_job_time *time,
     cJSON *row = cJSON_CreateObject();
     char text[512];
 
-    quern_mlp_print(&l->mlp, text, sizeof text);
+    qn_mlp_print(&l->mlp, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
     cJSON_AddStringToObject(row, "kernel", "forward and backward");
     cJSON_AddStringToObject(row, "recipe", l->mlp.recipe);
@@ -98,7 +98,7 @@ static void print(const struct qn_options *opt, const struct qn_layer *l,
         qn_table_json(qn_layer_row(l, time, v));
         return;
     }
-    quern_mlp_print(&l->mlp, text, sizeof text);
+    qn_mlp_print(&l->mlp, text, sizeof text);
     printf("problem  %s\n"
            "tokens   %lld in %d groups, %lld to %lld, median %lld\n"
            "device   %s\n"
@@ -124,13 +124,13 @@ static int run_layer(const struct qn_options *opt, struct qn_layer *l)
     if (!code)
         code = qn_layer_measure(l, 0, &time);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(l->ctx));
+        return qn_message_code(opt, code, qn_errmsg(l->ctx));
     print(opt, l, &time, opt->check ? &verdict : NULL);
     return opt->check && !verdict.passed ? QN_EXIT_FAILED : QN_EXIT_OK;
 }
 
 /* --routes: rows of the file, whose sum becomes m. */
-static int read_routes(const struct qn_options *opt, struct quern_mlp *mlp,
+static int read_routes(const struct qn_options *opt, struct qn_mlp *mlp,
                        int64_t *sizes)
 {
     char why[512];
@@ -147,7 +147,7 @@ int qn_layer_command_run(const struct qn_options *opt,
                          struct quern_context *ctx, const char *text)
 {
     int64_t sizes[QUERN_MAX_GROUPS];
-    struct quern_mlp mlp;
+    struct qn_mlp mlp;
     struct qn_layer layer = {0};
     int status = parse(opt, ctx, text, &mlp);
 
@@ -166,7 +166,7 @@ int qn_layer_command_bench(const struct qn_options *opt,
                            struct quern_context *ctx, const char *text,
                            cJSON *rows)
 {
-    struct quern_mlp mlp;
+    struct qn_mlp mlp;
     struct qn_layer layer = {0};
     struct qn_job_time time;
     int code, status = parse(opt, ctx, text, &mlp);
@@ -176,7 +176,7 @@ int qn_layer_command_bench(const struct qn_options *opt,
     if (!status) {
         code = qn_layer_measure(&layer, opt->repeat, &time);
         if (code)
-            status = qn_message_code(opt, code, quern_errmsg(ctx));
+            status = qn_message_code(opt, code, qn_errmsg(ctx));
         else
             cJSON_AddItemToArray(rows, qn_layer_row(&layer, &time, NULL));
     }
@@ -186,13 +186,13 @@ int qn_layer_command_bench(const struct qn_options *opt,
 
 /* ---------------------------------------------------------------- describe */
 
-static void add_tensors(cJSON *rows, const struct quern_mlp_args *a,
+static void add_tensors(cJSON *rows, const struct qn_mlp_args *a,
                         const struct qn_recipe *recipe)
 {
-    const char *sf = qn_type_name(recipe->scaling[QUERN_W].type);
+    const char *sf = qn_type_name(recipe->scaling[QN_W].type);
     const struct {
         const char *name, *what;
-        const struct quern_tensor *tensor;
+        const struct qn_tensor *tensor;
     } all[] = {
         {"x", "tokens", &a->x},
         {"w1", "first weights", &a->w1},
@@ -215,8 +215,8 @@ static void add_tensors(cJSON *rows, const struct quern_mlp_args *a,
         qn_argument_tensor(rows, all[i].name, all[i].what, all[i].tensor, sf);
 }
 
-static void add_arrays(cJSON *rows, const struct quern_mlp *mlp,
-                       const struct quern_mlp_description *need)
+static void add_arrays(cJSON *rows, const struct qn_mlp *mlp,
+                       const struct qn_mlp_description *need)
 {
     const size_t tensors = QUERN_MLP_TENSORS;
     const size_t slots = (size_t)need->history;
@@ -268,16 +268,16 @@ static void add_arrays(cJSON *rows, const struct quern_mlp *mlp,
 int qn_layer_command_describe(const struct qn_options *opt,
                               struct quern_context *ctx, const char *text)
 {
-    struct quern_mlp_description need;
-    struct quern_mlp mlp;
+    struct qn_mlp_description need;
+    struct qn_mlp mlp;
     cJSON *rows;
     int code, status = parse(opt, ctx, text, &mlp);
 
     if (status)
         return status;
-    code = quern_mlp_describe(ctx, &mlp, &need);
+    code = qn_mlp_needs(ctx, &mlp, &need);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
+        return qn_message_code(opt, code, qn_errmsg(ctx));
     rows = cJSON_CreateArray();
     add_tensors(rows, &need.args, qn_context_recipe(ctx, mlp.recipe));
     add_arrays(rows, &mlp, &need);
@@ -290,20 +290,20 @@ int qn_layer_command_describe(const struct qn_options *opt,
 int qn_layer_command_why(const struct qn_options *opt,
                          struct quern_context *ctx, const char *text)
 {
-    const struct quern_plan_options options = {.backend = opt->backend,
-                                               .kernel = opt->kernel,
-                                               .streams = opt->streams};
-    struct quern_mlp mlp;
+    const struct qn_plan_options options = {.backend = opt->backend,
+                                            .kernel = opt->kernel,
+                                            .streams = opt->streams};
+    struct qn_mlp mlp;
     char *why = NULL;
     int code, status = parse(opt, ctx, text, &mlp);
 
     if (status)
         return status;
-    code = quern_mlp_why(ctx, &mlp, &options, &why);
+    code = qn_mlp_why(ctx, &mlp, &options, &why);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
+        return qn_message_code(opt, code, qn_errmsg(ctx));
     qn_argument_why(opt, "problem", text, why);
-    quern_free(why);
+    qn_free(why);
     return QN_EXIT_OK;
 }
 
@@ -332,6 +332,6 @@ int qn_layer_line(const struct qn_options *opt,
     status = qn_source_join(opt, text, sizeof text);
     if (!status)
         status = run_line(opt, ctx, commands, text);
-    quern_close(ctx);
+    qn_close(ctx);
     return status;
 }

@@ -81,7 +81,7 @@ struct times {
 /* The plans, and their cache folder. */
 struct subject {
     const struct qn_options *opt;
-    const struct quern_problem *problem;
+    const struct qn_problem *problem;
     const char *cache;
 };
 
@@ -89,14 +89,14 @@ struct subject {
 static int time_plan(const struct subject *subject, struct quern_context *ctx,
                      double *seconds)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_JIT,
-                                               .kernel = subject->opt->kernel};
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_JIT,
+                                            .kernel = subject->opt->kernel};
     const double start = qn_clock_seconds();
-    struct quern_plan *plan;
-    const int code = quern_plan(ctx, subject->problem, &options, &plan);
+    struct qn_plan *plan;
+    const int code = qn_plan(ctx, subject->problem, &options, &plan);
 
     *seconds = qn_clock_seconds() - start;
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     return code;
 }
 
@@ -118,14 +118,14 @@ static int time_context(const struct subject *subject, double seconds[3])
     };
     const double start = qn_clock_seconds();
     struct quern_context *ctx;
-    int code = quern_open(&options, &ctx);
+    int code = qn_open(&options, &ctx);
 
     seconds[0] = qn_clock_seconds() - start;
     if (!code)
         code = time_plan(subject, ctx, &seconds[1]);
     if (!code)
         code = time_plan(subject, ctx, &seconds[2]);
-    quern_close(ctx);
+    qn_close(ctx);
     return code;
 }
 
@@ -166,12 +166,12 @@ struct launch {
 
 static int run_library(struct launch *l)
 {
-    return quern_run(l->job->plan, &l->job->args, NULL);
+    return qn_run(l->job->plan, &l->job->args, NULL);
 }
 
 static int run_bare(struct launch *l)
 {
-    const struct quern_plan *plan = l->job->plan;
+    const struct qn_plan *plan = l->job->plan;
 
     return QN_CU(plan->driver, cuLaunchKernelEx, &l->config,
                  plan->kernel_function, l->params, NULL);
@@ -225,7 +225,7 @@ static void add_row(cJSON *rows, const struct qn_job *job,
     cJSON *row = cJSON_CreateObject();
     char text[512];
 
-    quern_problem_print(&job->problem, text, sizeof text);
+    qn_problem_print(&job->problem, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
     cJSON_AddStringToObject(row, "kernel", job->info.kernel);
     cJSON_AddStringToObject(row, "device", job->gpu->device.name);
@@ -242,7 +242,7 @@ static void add_row(cJSON *rows, const struct qn_job *job,
 
 /* Plans first: the job's own would open the compiler before they do. */
 static int add_problem(const struct qn_options *opt, struct quern_context *ctx,
-                       const struct quern_problem *problem, cJSON *rows)
+                       const struct qn_problem *problem, cJSON *rows)
 {
     struct qn_options jit = *opt;
     struct subject subject = {opt, problem, NULL};
@@ -257,12 +257,12 @@ static int add_problem(const struct qn_options *opt, struct quern_context *ctx,
         remove_folder(folder);
     }
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
+        return qn_message_code(opt, code, qn_errmsg(ctx));
     jit.backend = QUERN_BACKEND_JIT;
     status = qn_job_begin(&job, &jit, ctx, problem, NULL);
     if (!status) {
         code = time_runs(&job, &times);
-        status = code ? qn_message_code(opt, code, quern_errmsg(ctx)) : 0;
+        status = code ? qn_message_code(opt, code, qn_errmsg(ctx)) : 0;
     }
     if (!status)
         add_row(rows, &job, &times);
@@ -275,7 +275,7 @@ static int add_problem(const struct qn_options *opt, struct quern_context *ctx,
 /* Threads take one problem after the other. */
 struct crowd {
     const struct qn_options *opt;
-    const struct quern_problem *problems;
+    const struct qn_problem *problems;
     struct quern_context *ctx;
     struct qn_gpu *gpu;
     int count, next, code;
@@ -343,10 +343,10 @@ static int add_together(struct crowd *crowd, cJSON *rows)
     if (code)
         return code;
     options.cache = folder;
-    code = quern_open(&options, &crowd->ctx);
+    code = qn_open(&options, &crowd->ctx);
     if (!code)
         code = plan_all(crowd, threads, &seconds);
-    quern_close(crowd->ctx);
+    qn_close(crowd->ctx);
     remove_folder(folder);
     if (code)
         return code;
@@ -360,8 +360,8 @@ static int add_together(struct crowd *crowd, cJSON *rows)
 
 /* With the GPU's context current. */
 static int add_all(const struct qn_options *opt, struct quern_context *ctx,
-                   struct qn_gpu *gpu, struct quern_problem *problems,
-                   int count, cJSON *rows)
+                   struct qn_gpu *gpu, struct qn_problem *problems, int count,
+                   cJSON *rows)
 {
     struct crowd crowd = {
         .opt = opt, .problems = problems, .gpu = gpu, .count = count};
@@ -371,13 +371,13 @@ static int add_all(const struct qn_options *opt, struct quern_context *ctx,
         status = add_problem(opt, ctx, &problems[i], rows);
     if (!status && count > 1)
         code = add_together(&crowd, rows);
-    return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : status;
+    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : status;
 }
 
 int qn_overhead_rows(const struct qn_options *opt, struct quern_context *ctx,
                      const char *const *texts, int count, cJSON *rows)
 {
-    struct quern_problem *problems;
+    struct qn_problem *problems;
     struct qn_gpu *gpu = NULL;
     int status = QN_EXIT_OK, code;
 
@@ -398,5 +398,5 @@ int qn_overhead_rows(const struct qn_options *opt, struct quern_context *ctx,
         status = add_all(opt, ctx, gpu, problems, count, rows);
     qn_gpu_close(gpu);
     free(problems);
-    return code ? qn_message_code(opt, code, quern_errmsg(ctx)) : status;
+    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : status;
 }

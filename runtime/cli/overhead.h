@@ -11,12 +11,12 @@
 /*
 ** Add a row for each problem to `rows`, in seconds:
 **
-**   open   quern_open
-**   cold   quern_plan of an empty cache: generator and compiler are opened;
+**   open   qn_open
+**   cold   qn_plan of an empty cache: generator and compiler are opened;
 **          cold_cpu is the same in time of a core, for machines that are busy
-**   warm   quern_plan of a new context, from the cache
-**   again  quern_plan of a context that has planned it before
-**   run    quern_run
+**   warm   qn_plan of a new context, from the cache
+**   again  qn_plan of a context that has planned it before
+**   run    qn_run
 **   bare   cuLaunchKernelEx only, with the same parameters
 **
 ** Where there are several, a last row has the time until all are planned, cold,

@@ -107,7 +107,7 @@ cJSON *qn_report_row(const struct qn_job *job, const struct qn_job_time *time,
     cJSON *row = cJSON_CreateObject();
     char text[512];
 
-    quern_problem_print(&job->problem, text, sizeof text);
+    qn_problem_print(&job->problem, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
     cJSON_AddStringToObject(row, "kernel", job->info.kernel);
     cJSON_AddStringToObject(row, "backend", qn_backend_name(job->info.backend));

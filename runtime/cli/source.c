@@ -56,13 +56,13 @@ int qn_source_context(const struct qn_options *options,
         .log = print_log,
         .log_level = log_level(options),
     };
-    const int code = quern_open(&open, ctx);
+    const int code = qn_open(&open, ctx);
     int status;
 
     if (code == QUERN_OK)
         return QN_EXIT_OK;
-    status = qn_message_code(options, code, quern_errmsg(*ctx));
-    quern_close(*ctx);
+    status = qn_message_code(options, code, qn_errmsg(*ctx));
+    qn_close(*ctx);
     *ctx = NULL;
     return status;
 }
@@ -209,7 +209,7 @@ static const char *find_file(const char *text)
 /* The axis that is split among the groups, by the words of a line; 0: none. */
 static char split_axis(const char *text)
 {
-    struct quern_problem p = {.ragged = QUERN_AXIS_M};
+    struct qn_problem p = {.ragged = QUERN_AXIS_M};
     char word[QN_LONGEST_WORD];
 
     while (qn_parse_word(&text, word) > 0)
@@ -298,7 +298,7 @@ static int check_line(const struct qn_options *options, const char *text)
 }
 
 int qn_source_parse(const struct qn_options *options, struct quern_context *ctx,
-                    const char *text, struct quern_problem *problem)
+                    const char *text, struct qn_problem *problem)
 {
     char expanded[2048];
     int code, status = check_line(options, text);
@@ -307,13 +307,12 @@ int qn_source_parse(const struct qn_options *options, struct quern_context *ctx,
         status = qn_source_expand(options, &text, expanded, sizeof expanded);
     if (status)
         return status;
-    code = quern_problem_parse(ctx, text, problem);
-    return code ? qn_message_code(options, code, quern_errmsg(ctx))
-                : QN_EXIT_OK;
+    code = qn_problem_parse(ctx, text, problem);
+    return code ? qn_message_code(options, code, qn_errmsg(ctx)) : QN_EXIT_OK;
 }
 
 int qn_source_problem(const struct qn_options *options,
-                      struct quern_context *ctx, struct quern_problem *problem)
+                      struct quern_context *ctx, struct qn_problem *problem)
 {
     char text[1024];
     int status = qn_source_join(options, text, sizeof text);

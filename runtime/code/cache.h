@@ -20,7 +20,7 @@
 #ifndef QUERN_CODE_CACHE_H
 #define QUERN_CODE_CACHE_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #ifndef QUERN_CODE_GENERATOR_H
 #define QUERN_CODE_GENERATOR_H
 
-#include "registry.h"
+#include "internal.h"
 
 #include <pthread.h>
 

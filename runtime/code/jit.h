@@ -5,7 +5,7 @@
 #ifndef QUERN_CODE_JIT_H
 #define QUERN_CODE_JIT_H
 
-#include "quern.h"
+#include "internal.h"
 
 struct qn_cache_object;
 struct qn_candidate;

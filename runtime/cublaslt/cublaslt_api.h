@@ -7,7 +7,7 @@
 #ifndef QUERN_CUBLASLT_CUBLASLT_API_H
 #define QUERN_CUBLASLT_CUBLASLT_API_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -9,7 +9,7 @@
 #ifndef QUERN_CUBLASLT_CUBLASLT_LANES_H
 #define QUERN_CUBLASLT_CUBLASLT_LANES_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <pthread.h>
 

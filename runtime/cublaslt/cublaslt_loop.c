@@ -34,7 +34,7 @@ static const float one = 1, zero = 0;
 /* ---------------------------------------------------------------- checking */
 
 /* The host cannot read device memory. */
-static int check_tensor(char name, const struct quern_tensor *t)
+static int check_tensor(char name, const struct qn_tensor *t)
 {
     const struct {
         const char *field;
@@ -56,10 +56,9 @@ static int check_tensor(char name, const struct quern_tensor *t)
     return QUERN_OK;
 }
 
-int qn_cublaslt_check(const struct quern_plan *plan,
-                      const struct quern_args *args)
+int qn_cublaslt_check(const struct qn_plan *plan, const struct qn_args *args)
 {
-    const struct quern_problem *p = &plan->problem;
+    const struct qn_problem *p = &plan->problem;
     int code = check_tensor('a', &args->a);
 
     if (!code)
@@ -91,7 +90,7 @@ int qn_cublaslt_check(const struct quern_plan *plan,
 /* One run; the fields below `product` do not change from group to group. */
 struct loop {
     struct qn_cublaslt_product product;
-    const struct quern_plan *plan;
+    const struct qn_plan *plan;
     const struct qn_values *values;
     const float *alpha, *beta; /* of the first group */
     int64_t alpha_step, beta_step;
@@ -112,7 +111,7 @@ struct slot {
 };
 
 /* 1.0f and 0.0f on the device, for the scalar that the problem fixes. */
-static int write_constants(const struct quern_plan *plan, const void *at,
+static int write_constants(const struct qn_plan *plan, const void *at,
                            struct cu_stream *stream)
 {
     const struct {
@@ -130,7 +129,7 @@ static int write_constants(const struct quern_plan *plan, const void *at,
 /* All on the device or all here, as the library's pointer mode wants it. */
 static int set_scalars(struct loop *l, struct cu_stream *stream)
 {
-    const struct quern_problem *p = &l->plan->problem;
+    const struct qn_problem *p = &l->plan->problem;
     const struct qn_values *v = l->values;
     const float *ones = &one, *zeros = &zero;
     int code = QUERN_OK;
@@ -169,9 +168,9 @@ static void set_matrices(struct loop *l)
 }
 
 /* Is there a sum of no values that beta C is the result of? */
-static int needs_zeros(const struct quern_plan *plan, const int64_t *sizes)
+static int needs_zeros(const struct qn_plan *plan, const int64_t *sizes)
 {
-    const struct quern_problem *p = &plan->problem;
+    const struct qn_problem *p = &plan->problem;
 
     for (int g = 0; p->ragged == QUERN_AXIS_K && g < p->groups; g++)
         if (!sizes[g])
@@ -179,11 +178,11 @@ static int needs_zeros(const struct quern_plan *plan, const int64_t *sizes)
     return 0;
 }
 
-static int start_loop(struct loop *l, const struct quern_plan *plan,
+static int start_loop(struct loop *l, const struct qn_plan *plan,
                       const struct qn_values *values, const int64_t *sizes,
                       struct cu_stream *stream)
 {
-    const struct quern_problem *p = &plan->problem;
+    const struct qn_problem *p = &plan->problem;
     const struct qn_geometry *a = &plan->operands[QN_ROLE_A];
     uintptr_t lanes;
     int code;
@@ -343,7 +342,7 @@ static struct qn_cublaslt_matrix in_bytes(struct qn_cublaslt_matrix matrix,
 static int multiply_rest(const struct loop *l, struct qn_cublaslt_product *p,
                          const struct slot *at, int64_t rows)
 {
-    const struct quern_problem *problem = &l->plan->problem;
+    const struct qn_problem *problem = &l->plan->problem;
     const int type = l->plan->operands[QN_ROLE_A].type;
     const int64_t whole = at->length - rows;
     const int64_t width = p->n * qn_type_bits(problem->d_type) / 8;
@@ -396,7 +395,7 @@ static void set_group(const struct loop *l, const struct slot *at,
 {
     static const int roles[QN_LT_MATRICES] = {QN_ROLE_A, QN_ROLE_B, QN_ROLE_C,
                                               QN_ROLE_D};
-    const struct quern_plan *plan = l->plan;
+    const struct qn_plan *plan = l->plan;
     const struct qn_geometry *operands = plan->operands;
     int64_t *const axes[] = {
         [QUERN_AXIS_M] = &p->m, [QUERN_AXIS_N] = &p->n, [QUERN_AXIS_K] = &p->k};
@@ -581,9 +580,8 @@ static int multiply_all(struct loop *l, const int64_t *sizes)
     return code ? code : joined;
 }
 
-int qn_cublaslt_run(const struct quern_plan *plan,
-                    const struct qn_values *values, const int64_t *sizes,
-                    struct cu_stream *stream)
+int qn_cublaslt_run(const struct qn_plan *plan, const struct qn_values *values,
+                    const int64_t *sizes, struct cu_stream *stream)
 {
     struct qn_driver_scope scope;
     struct loop l;

@@ -29,7 +29,7 @@
 /* ---------------------------------------------------------------- planning */
 
 /* Scalars of the caller's are on the device; constants may be here. */
-static int has_scalars(const struct quern_problem *p)
+static int has_scalars(const struct qn_problem *p)
 {
     return p->alpha || p->beta == QUERN_BETA_ANY;
 }
@@ -90,7 +90,7 @@ static enum qn_cublaslt_scale scale_of(const struct qn_geometry *a)
 }
 
 /* A recipe's scales as the library takes them, both of one kind. */
-static int check_scales(const struct quern_problem *p,
+static int check_scales(const struct qn_problem *p,
                         const struct qn_recipe *recipe,
                         const struct qn_geometry *a,
                         const struct qn_geometry *b)
@@ -121,7 +121,7 @@ static int check_scales(const struct quern_problem *p,
 }
 
 /* QUERN_ENOKERNEL if cuBLASLt has no product of the problem's types. */
-static int check_problem(const struct quern_problem *p,
+static int check_problem(const struct qn_problem *p,
                          const struct qn_recipe *recipe,
                          const struct qn_geometry *a,
                          const struct qn_geometry *b)
@@ -137,12 +137,12 @@ static int check_problem(const struct quern_problem *p,
     if (p->quantize)
         return qn_error_set(QUERN_ENOKERNEL,
                             "the cublaslt backend quantizes nothing: make a's "
-                            "copy before, with quern_quantize_run");
+                            "copy before, with a plan of a quantize line");
     if (p->copies)
         return qn_error_set(QUERN_ENOKERNEL,
                             "the cublaslt backend quantizes nothing: make the "
                             "result's copies after it, with "
-                            "quern_quantize_run");
+                            "a plan of a quantize line");
     if (p->bias || p->activation)
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt multiplies and adds, the problem "
@@ -208,7 +208,7 @@ static int open_engine(struct qn_cublaslt_engine *engine,
                        const struct qn_geometry *b,
                        const struct qn_cublaslt *lt)
 {
-    const struct quern_problem *p = s->problem;
+    const struct qn_problem *p = s->problem;
     const struct mode *left = mode_of(a), *right = mode_of(b);
     const struct qn_cublaslt_make make = {
         .a_type = a->type,
@@ -243,7 +243,7 @@ static int goes_without(int code)
 static int open_groups(struct qn_cublaslt_engine *engine,
                        const struct qn_session *s, const struct qn_geometry *a)
 {
-    const struct quern_problem *p = s->problem;
+    const struct qn_problem *p = s->problem;
     struct qn_cublaslt_product like = {
         .form = QN_CUBLASLT_PLAIN,
         .m = p->m,
@@ -268,7 +268,7 @@ static int open_groups(struct qn_cublaslt_engine *engine,
 }
 
 /* The kernel that tells the library what the groups are. */
-static int load_step(struct quern_plan *plan, struct qn_session *s)
+static int load_step(struct qn_plan *plan, struct qn_session *s)
 {
     const char *recipe = s->demand.recipe->name;
     int code = qn_host_size_load(s, recipe, QUERN_BACKEND_AOT,
@@ -279,7 +279,7 @@ static int load_step(struct quern_plan *plan, struct qn_session *s)
                               : code;
 }
 
-static int open_engines(struct quern_plan *plan, struct qn_session *s,
+static int open_engines(struct qn_plan *plan, struct qn_session *s,
                         const struct qn_cublaslt *lt)
 {
     struct qn_cublaslt_engine *engine = plan->products;
@@ -301,7 +301,7 @@ static int open_engines(struct quern_plan *plan, struct qn_session *s,
     return code;
 }
 
-static int open_products(struct quern_plan *plan, struct qn_session *s,
+static int open_products(struct qn_plan *plan, struct qn_session *s,
                          const struct qn_cublaslt *lt)
 {
     struct qn_cublaslt_lanes *lanes = &plan->products->lanes;
@@ -316,7 +316,7 @@ static int open_products(struct quern_plan *plan, struct qn_session *s,
     return code;
 }
 
-int qn_cublaslt_plan(struct quern_plan *plan, struct qn_session *s)
+int qn_cublaslt_plan(struct qn_plan *plan, struct qn_session *s)
 {
     struct qn_cublaslt_room room;
     struct qn_cublaslt *lt;
@@ -344,7 +344,7 @@ int qn_cublaslt_plan(struct quern_plan *plan, struct qn_session *s)
 }
 
 /* In its own context if that can be entered; the memory is freed either way. */
-void qn_cublaslt_plan_free(struct quern_plan *plan)
+void qn_cublaslt_plan_free(struct qn_plan *plan)
 {
     struct qn_driver_scope scope;
 
@@ -363,7 +363,7 @@ static void add_manner(struct qn_text *text, const struct qn_session *s,
                        const struct qn_geometry *a, int grouped,
                        size_t workspace)
 {
-    const struct quern_problem *p = s->problem;
+    const struct qn_problem *p = s->problem;
     const int streams = s->options.streams;
 
     if (p->ragged == QUERN_AXIS_NONE && !a->sf.scaling)

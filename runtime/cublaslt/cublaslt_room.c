@@ -9,7 +9,7 @@
 enum { CONSTANTS = 256, BLOCK = 128 };
 
 /* Both operands of beta C for an empty sum, which share their zeros. */
-static size_t zeros_bytes(const struct quern_problem *p)
+static size_t zeros_bytes(const struct qn_problem *p)
 {
     int64_t longer = p->m > p->n ? p->m : p->n;
 
@@ -33,16 +33,15 @@ int64_t qn_cublaslt_row(int64_t k)
 }
 
 /* Each group's rows are rounded up. */
-static size_t scales_bytes(const struct quern_problem *p)
+static size_t scales_bytes(const struct qn_problem *p)
 {
     const int64_t rows = p->m + (QN_CUBLASLT_ROWS - 1) * (int64_t)p->groups;
 
     return (size_t)((p->k + BLOCK - 1) / BLOCK * rows) * sizeof(float);
 }
 
-void qn_cublaslt_room(const struct quern_problem *p,
-                      const struct qn_geometry *a, int grouped, int lanes,
-                      struct qn_cublaslt_room *room)
+void qn_cublaslt_room(const struct qn_problem *p, const struct qn_geometry *a,
+                      int grouped, int lanes, struct qn_cublaslt_room *room)
 {
     const int gathers = qn_cublaslt_gathers(a);
     const size_t rows = gathers ? QN_CUBLASLT_ROWS : 0;

@@ -3,7 +3,7 @@
 #ifndef QUERN_CUBLASLT_CUBLASLT_ROOM_H
 #define QUERN_CUBLASLT_CUBLASLT_ROOM_H
 
-#include "quern.h"
+#include "internal.h"
 
 struct qn_geometry;
 
@@ -39,7 +39,7 @@ int qn_cublaslt_gathers(const struct qn_geometry *a);
 /* A tensor that is summed: its rows end with zeros. */
 int64_t qn_cublaslt_row(int64_t k);
 
-void qn_cublaslt_room(const struct quern_problem *problem,
+void qn_cublaslt_room(const struct qn_problem *problem,
                       const struct qn_geometry *a, int grouped, int lanes,
                       struct qn_cublaslt_room *room);
 

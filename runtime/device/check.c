@@ -5,7 +5,7 @@
 #include "device/check.h"
 #include "base/error.h"
 #include "device/driver.h"
-#include "registry.h"
+#include "internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +16,8 @@ struct record {
 };
 
 /* The array entries that the offending value may be. COUPLED: errors */
-static void name_entry(const struct quern_tensor *sizes, int code,
-                       unsigned group, char *text, size_t size)
+static void name_entry(const struct qn_tensor *sizes, int code, unsigned group,
+                       char *text, size_t size)
 {
     const char *lengths = sizes->last_dims ? "last_dims" : "first_dims";
     int has_lengths = sizes->first_dims || sizes->last_dims;
@@ -38,7 +38,7 @@ static void name_entry(const struct quern_tensor *sizes, int code,
 }
 
 /* One sentence: the entry, its value, the rule. */
-static int report(const struct quern_tensor *sizes, const struct record *record)
+static int report(const struct qn_tensor *sizes, const struct record *record)
 {
     static const struct {
         unsigned code;
@@ -98,7 +98,7 @@ static int fetch_from_gpu(struct qn_driver *driver, struct cu_context *context,
 }
 
 int qn_check_record(struct qn_driver *driver, struct cu_context *context,
-                    void *workspace, const struct quern_tensor *sizes,
+                    void *workspace, const struct qn_tensor *sizes,
                     const char *call, void *stream)
 {
     struct record record = {0, 0, 0, 0, 0};

@@ -5,7 +5,7 @@
 #ifndef QUERN_DEVICE_CHECK_H
 #define QUERN_DEVICE_CHECK_H
 
-#include "quern.h"
+#include "internal.h"
 
 struct cu_context;
 struct qn_driver;
@@ -17,7 +17,7 @@ struct qn_driver;
 ** called. QUERN_ESIZES, QUERN_ECAPTURE, QUERN_ECUDA.
 */
 int qn_check_record(struct qn_driver *driver, struct cu_context *context,
-                    void *workspace, const struct quern_tensor *sizes,
+                    void *workspace, const struct qn_tensor *sizes,
                     const char *call, void *stream);
 
 #endif

@@ -7,7 +7,7 @@
 #ifndef QUERN_DEVICE_CUDA_API_H
 #define QUERN_DEVICE_CUDA_API_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stddef.h>
 #include <stdint.h>

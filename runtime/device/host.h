@@ -5,7 +5,7 @@
 #ifndef QUERN_DEVICE_HOST_H
 #define QUERN_DEVICE_HOST_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct qn_compiled;
 struct quern_context;

@@ -6,7 +6,7 @@
 #ifndef QUERN_DEVICE_LIBRARY_H
 #define QUERN_DEVICE_LIBRARY_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stddef.h>
 

@@ -5,7 +5,7 @@
 #ifndef QUERN_DEVICE_NVRTC_H
 #define QUERN_DEVICE_NVRTC_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stddef.h>
 

@@ -38,7 +38,7 @@ static const struct row {
     int again;         /* backward needs it, too, if it computes pre again */
 } rows[] = {
 #define AT(name)                                                               \
-#name, #name ".sf", #name ".global", offsetof(struct quern_mlp_args, name)
+#name, #name ".sf", #name ".global", offsetof(struct qn_mlp_args, name)
     {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1, 1},
     {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1, 0},
     {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1, 0},
@@ -57,8 +57,8 @@ static const struct row {
 };
 
 /* Bytes that rows span, which are at most INT32_MAX elements apart. */
-static size_t span_of(const struct row *row, const struct quern_tensor *given,
-                      const struct quern_tensor *need)
+static size_t span_of(const struct row *row, const struct qn_tensor *given,
+                      const struct qn_tensor *need)
 {
     const int64_t tokens = need->shape[0], columns = need->shape[1];
 
@@ -70,8 +70,8 @@ static size_t span_of(const struct row *row, const struct quern_tensor *given,
 
 /* As described: rows and matrices one behind the other; or rows apart, each of
    which begins where any kernel can copy it from. */
-static int check_stride(const struct row *row, const struct quern_tensor *given,
-                        const struct quern_tensor *need)
+static int check_stride(const struct row *row, const struct qn_tensor *given,
+                        const struct qn_tensor *need)
 {
     const int64_t stride = given->stride, columns = need->shape[1];
     const int bits = qn_type_bits(need->type);
@@ -95,8 +95,8 @@ static int check_stride(const struct row *row, const struct quern_tensor *given,
     return QUERN_OK;
 }
 
-static int check_place(const struct row *row, const struct quern_tensor *given,
-                       const struct quern_tensor *need)
+static int check_place(const struct row *row, const struct qn_tensor *given,
+                       const struct qn_tensor *need)
 {
     const char *name = row->name;
     size_t bytes;
@@ -119,7 +119,7 @@ static int check_place(const struct row *row, const struct quern_tensor *given,
 }
 
 /* A step would not take them, and it is not for steps to find out. */
-static int check_sizes(const struct row *row, const struct quern_tensor *given)
+static int check_sizes(const struct row *row, const struct qn_tensor *given)
 {
     const char *field = given->first_dims  ? "first_dims"
                         : given->last_dims ? "last_dims"
@@ -135,8 +135,8 @@ static int check_sizes(const struct row *row, const struct quern_tensor *given)
 }
 
 /* Of numbers there are none. */
-static int check_scales(const struct row *row, const struct quern_tensor *given,
-                        const struct quern_tensor *need)
+static int check_scales(const struct row *row, const struct qn_tensor *given,
+                        const struct qn_tensor *need)
 {
     if (row->kind == COPY)
         return qn_quantize_check_sf(row->name, given, need);
@@ -148,8 +148,8 @@ static int check_scales(const struct row *row, const struct quern_tensor *given,
         row->name, given->sf ? "sf" : "global");
 }
 
-static int check_tensor(const struct row *row, const struct quern_tensor *given,
-                        const struct quern_tensor *need)
+static int check_tensor(const struct row *row, const struct qn_tensor *given,
+                        const struct qn_tensor *need)
 {
     int code = qn_problem_shape(row->name, given, need);
 
@@ -162,14 +162,14 @@ static int check_tensor(const struct row *row, const struct quern_tensor *given,
     return code;
 }
 
-static const struct quern_tensor *tensor_at(const struct quern_mlp_args *args,
-                                            const struct row *row)
+static const struct qn_tensor *tensor_at(const struct qn_mlp_args *args,
+                                         const struct row *row)
 {
     return (const void *)((const char *)args + row->offset);
 }
 
 /* Which of these phases need it. */
-static int phases_of(const struct quern_mlp_plan *plan, const struct row *row,
+static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
                      int phases)
 {
     const int scaled = qn_mlp_scaled(plan->recipe, row->tensor);
@@ -181,7 +181,7 @@ static int phases_of(const struct quern_mlp_plan *plan, const struct row *row,
 }
 
 /* Of weights no copy is wanted, so the numbers are not read. */
-static int is_idle(const struct quern_mlp_args *args, const struct row *row,
+static int is_idle(const struct qn_mlp_args *args, const struct row *row,
                    int phase)
 {
     if (phase != QN_MLP_WEIGHTS || row->kind != NUMBERS)
@@ -194,15 +194,15 @@ static int is_idle(const struct quern_mlp_args *args, const struct row *row,
 }
 
 /* All that the phase uses. */
-static int check_tensors(const struct quern_mlp_plan *plan,
-                         const struct quern_mlp_args *args, int phase)
+static int check_tensors(const struct qn_mlp_plan *plan,
+                         const struct qn_mlp_args *args, int phase)
 {
     const int bit = 1 << phase;
     int code = QUERN_OK;
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !code; i++) {
         const struct row *row = &rows[i];
-        const struct quern_tensor *given = tensor_at(args, row);
+        const struct qn_tensor *given = tensor_at(args, row);
 
         if (!phases_of(plan, row, bit) || is_idle(args, row, phase) ||
             (row->optional & bit && !given->data))
@@ -230,8 +230,8 @@ static int check_array(const char *name, const void *array, int wanted,
 }
 
 /* All of them or none. */
-static int check_no_bias(const struct quern_mlp_plan *plan,
-                         const struct quern_mlp_args *args)
+static int check_no_bias(const struct qn_mlp_plan *plan,
+                         const struct qn_mlp_args *args)
 {
     const struct {
         const char *name;
@@ -249,10 +249,10 @@ static int check_no_bias(const struct quern_mlp_plan *plan,
     return QUERN_OK;
 }
 
-static int check_arrays(const struct quern_mlp_plan *plan,
-                        const struct quern_mlp_args *args, int phase)
+static int check_arrays(const struct qn_mlp_plan *plan,
+                        const struct qn_mlp_args *args, int phase)
 {
-    const struct quern_mlp_description *need = &plan->need;
+    const struct qn_mlp_description *need = &plan->need;
     int tokens = phase == QN_MLP_FORWARD || phase == QN_MLP_BACKWARD;
     int casts = phase != QN_MLP_WGRAD;
     int weighs_b2 = tokens && plan->mlp.probability;
@@ -315,16 +315,16 @@ static void add(struct list *l, int phases, const char *name, const void *data,
 
 /* A tensor and its scales. Of the same weights both copies may share these:
    where they are of more than a block they are the same. */
-static void list_tensor(const struct quern_mlp_plan *plan,
-                        const struct quern_mlp_args *args,
-                        const struct row *row, struct list *l)
+static void list_tensor(const struct qn_mlp_plan *plan,
+                        const struct qn_mlp_args *args, const struct row *row,
+                        struct list *l)
 {
-    const struct quern_tensor *given = tensor_at(args, row);
-    const struct quern_tensor *need = tensor_at(&plan->need.args, row);
+    const struct qn_tensor *given = tensor_at(args, row);
+    const struct qn_tensor *need = tensor_at(&plan->need.args, row);
     const int written =
         row->written && (row->kind != COPY || l->phases & WEIGHTS);
     const int lasting = !row->written && !row->tokens; /* w1 and w2 */
-    const struct qn_scaling *s = &plan->recipe->scaling[QUERN_W];
+    const struct qn_scaling *s = &plan->recipe->scaling[QN_W];
     const int first = l->count;
 
     if (!given->data || (!lasting && !phases_of(plan, row, l->phases)))
@@ -339,10 +339,10 @@ static void list_tensor(const struct quern_mlp_plan *plan,
             l->at[i].alike = (i - first) * QUERN_MLP_TENSORS + row->tensor;
 }
 
-static void list_others(const struct quern_mlp_plan *plan,
-                        const struct quern_mlp_args *args, struct list *l)
+static void list_others(const struct qn_mlp_plan *plan,
+                        const struct qn_mlp_args *args, struct list *l)
 {
-    const struct quern_mlp_description *need = &plan->need;
+    const struct qn_mlp_description *need = &plan->need;
     const size_t entry = args->sizes_type == QUERN_I64 ? 8 : 4;
     const size_t groups = (size_t)plan->mlp.groups, word = sizeof(float);
     const size_t tokens = plan->mlp.probability ? (size_t)plan->mlp.m : 0;
@@ -374,8 +374,8 @@ static void list_others(const struct quern_mlp_plan *plan,
 
 /* What is written must not be anything else that the same call uses, nor the
    layer's own weights and biases. Tensors of other phases may be gone. */
-static int check_overlap(const struct quern_mlp_plan *plan,
-                         const struct quern_mlp_args *args, int phases)
+static int check_overlap(const struct qn_mlp_plan *plan,
+                         const struct qn_mlp_args *args, int phases)
 {
     struct list l;
 
@@ -389,8 +389,8 @@ static int check_overlap(const struct quern_mlp_plan *plan,
 
 /* --------------------------------------------------------------------- all */
 
-static int check_phase(const struct quern_mlp_plan *plan,
-                       const struct quern_mlp_args *args, int phase)
+static int check_phase(const struct qn_mlp_plan *plan,
+                       const struct qn_mlp_args *args, int phase)
 {
     int code = check_arrays(plan, args, phase);
 
@@ -406,8 +406,8 @@ static int check_phase(const struct quern_mlp_plan *plan,
     return code;
 }
 
-int qn_mlp_args(const struct quern_mlp_plan *plan,
-                const struct quern_mlp_args *args, int first, int last)
+int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
+                int first, int last)
 {
     int phases = 0, code = QUERN_OK;
 

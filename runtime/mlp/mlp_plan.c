@@ -14,8 +14,8 @@
 
 #include <stdlib.h>
 
-static int check(struct quern_context *ctx, const struct quern_mlp *mlp,
-                 const struct quern_plan_options *options)
+static int check(struct quern_context *ctx, const struct qn_mlp *mlp,
+                 const struct qn_plan_options *options)
 {
     if (options && options->backend == QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
@@ -31,17 +31,17 @@ static int check(struct quern_context *ctx, const struct quern_mlp *mlp,
 
 /* A product of one launch. If it makes copies and a cast would have to, that is
    a step. */
-static int plan_one(const struct qn_session *s, const struct quern_problem *p,
-                    struct quern_plan **out)
+static int plan_one(const struct qn_session *s, const struct qn_problem *p,
+                    struct qn_plan **out)
 {
     return qn_plan_inner(s, p, &s->options,
                          p->copies ? qn_plan_inside : qn_dequantize_make, out);
 }
 
 /* pre and h at once, where a kernel does that. */
-static int plan_fused(struct quern_mlp_plan *plan, const struct qn_session *s)
+static int plan_fused(struct qn_mlp_plan *plan, const struct qn_session *s)
 {
-    struct quern_problem p;
+    struct qn_problem p;
     int code;
 
     if (!qn_mlp_fused(&plan->mlp, plan->recipe, &p))
@@ -53,9 +53,9 @@ static int plan_fused(struct quern_mlp_plan *plan, const struct qn_session *s)
 
 /* dpre in the launch of dh, where a kernel does that and the model says that it
    takes less time. */
-static int plan_back(struct quern_mlp_plan *plan, const struct qn_session *s)
+static int plan_back(struct qn_mlp_plan *plan, const struct qn_session *s)
 {
-    struct quern_problem p, plain;
+    struct qn_problem p, plain;
     int code;
 
     if (!qn_mlp_back(&plan->mlp, plan->recipe, &p))
@@ -70,16 +70,16 @@ static int plan_back(struct quern_mlp_plan *plan, const struct qn_session *s)
 }
 
 /* Does a kernel that makes pre and h, or dpre, do it? */
-static int is_fused(const struct quern_mlp_plan *plan, int index)
+static int is_fused(const struct qn_mlp_plan *plan, int index)
 {
     return (plan->fused && (index == QUERN_MLP_H || index == QN_MLP_PRE)) ||
            (plan->back && (index == QUERN_MLP_DPRE || index == QN_MLP_DH));
 }
 
 /* The same product without its bias. */
-static struct quern_problem without_bias(const struct quern_problem *p)
+static struct qn_problem without_bias(const struct qn_problem *p)
 {
-    struct quern_problem plain = *p;
+    struct qn_problem plain = *p;
 
     plain.bias = plain.probability = 0;
     return plain;
@@ -90,13 +90,13 @@ static struct quern_problem without_bias(const struct quern_problem *p)
 ** follows; unless its operands are dequantized in a pass, so that the kernel of
 ** what these are then may add it.
 */
-static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
-                        const struct quern_problem *p, int product)
+static int plan_product(struct qn_mlp_plan *plan, const struct qn_session *s,
+                        const struct qn_problem *p, int product)
 {
-    const struct quern_problem plain = without_bias(p);
-    struct quern_plan **out = &plan->launches[product].product, *other;
+    const struct qn_problem plain = without_bias(p);
+    struct qn_plan **out = &plan->launches[product].product, *other;
     int code = plan_one(s, p, out);
-    struct quern_problem dequantized = *p;
+    struct qn_problem dequantized = *p;
 
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
@@ -107,13 +107,13 @@ static int plan_product(struct quern_mlp_plan *plan, const struct qn_session *s,
     code = plan_one(s, &dequantized, &other);
     if (code)
         return code == QUERN_ENOKERNEL ? QUERN_OK : code;
-    quern_plan_free(*out);
+    qn_plan_free(*out);
     *out = other;
     return QUERN_OK;
 }
 
 /* Is the cast a pass for a bias that its product (fused or not) adds? */
-static int is_added(const struct quern_mlp_plan *plan, int index)
+static int is_added(const struct qn_mlp_plan *plan, int index)
 {
     const int product = index == QN_MLP_ADD_B1 ? QN_MLP_PRE : QN_MLP_Y;
 
@@ -122,13 +122,13 @@ static int is_added(const struct quern_mlp_plan *plan, int index)
 }
 
 /* One step's launch, if there is something to do. */
-static int plan_step(struct quern_mlp_plan *plan, const struct qn_session *s,
+static int plan_step(struct qn_mlp_plan *plan, const struct qn_session *s,
                      const struct qn_mlp_step *step)
 {
     const int index = step->index;
     struct qn_launch *launch = &plan->launches[index];
-    struct quern_quantization q;
-    struct quern_problem p;
+    struct qn_quantization q;
+    struct qn_problem p;
     int code = QUERN_OK;
 
     if (qn_mlp_again(step))
@@ -151,22 +151,22 @@ static int plan_step(struct quern_mlp_plan *plan, const struct qn_session *s,
     return code;
 }
 
-void quern_mlp_plan_free(struct quern_mlp_plan *plan)
+void qn_mlp_plan_free(struct qn_mlp_plan *plan)
 {
     if (!plan)
         return;
     for (int i = 0; i < QN_MLP_LAUNCHES; i++) {
-        quern_quantize_plan_free(plan->launches[i].cast);
-        quern_plan_free(plan->launches[i].product);
+        qn_quantize_plan_free(plan->launches[i].cast);
+        qn_plan_free(plan->launches[i].product);
     }
     free(plan);
 }
 
 /* On the session's machine. */
-static int make(const struct qn_session *s, const struct quern_mlp *mlp,
-                struct quern_mlp_plan **out)
+static int make(const struct qn_session *s, const struct qn_mlp *mlp,
+                struct qn_mlp_plan **out)
 {
-    struct quern_mlp_plan *plan = calloc(1, sizeof *plan);
+    struct qn_mlp_plan *plan = calloc(1, sizeof *plan);
     int code;
 
     if (!plan)
@@ -178,15 +178,14 @@ static int make(const struct qn_session *s, const struct quern_mlp *mlp,
     for (int i = 0; i < QN_MLP_STEPS && !code; i++)
         code = plan_step(plan, s, &qn_mlp_steps[i]);
     if (code)
-        quern_mlp_plan_free(plan);
+        qn_mlp_plan_free(plan);
     else
         *out = plan;
     return code;
 }
 
-int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
-                   const struct quern_plan_options *options,
-                   struct quern_mlp_plan **out)
+int qn_mlp_plan(struct quern_context *ctx, const struct qn_mlp *mlp,
+                const struct qn_plan_options *options, struct qn_mlp_plan **out)
 {
     struct qn_session session = {.ctx = ctx};
     int code;
@@ -207,7 +206,7 @@ int quern_mlp_plan(struct quern_context *ctx, const struct quern_mlp *mlp,
 
 /* --------------------------------------------------------------------- why */
 
-static void explain_launch(const struct quern_mlp_plan *plan, int index,
+static void explain_launch(const struct qn_mlp_plan *plan, int index,
                            const char *name, struct qn_text *text)
 {
     qn_text_add(text, "  %s\n", name);
@@ -215,20 +214,19 @@ static void explain_launch(const struct quern_mlp_plan *plan, int index,
 }
 
 /* A problem that no one launch solves. */
-static void add_line(const char *reason, const struct quern_problem *p,
+static void add_line(const char *reason, const struct qn_problem *p,
                      struct qn_text *text)
 {
     char line[512];
 
-    quern_problem_print(p, line, sizeof line);
+    qn_problem_print(p, line, sizeof line);
     qn_text_add(text, "  %s\n    %s\n", reason, line);
 }
 
 /* pre and h at once, or why not. */
-static void explain_fused(const struct quern_mlp_plan *plan,
-                          struct qn_text *text)
+static void explain_fused(const struct qn_mlp_plan *plan, struct qn_text *text)
 {
-    struct quern_problem p;
+    struct qn_problem p;
 
     if (plan->fused)
         explain_launch(plan, QN_MLP_PRE, "pre = x w1^T and h = activation(pre)",
@@ -241,11 +239,10 @@ static void explain_fused(const struct quern_mlp_plan *plan,
 }
 
 /* dpre in the launch of dh, or why not. */
-static void explain_back(const struct quern_mlp_plan *plan,
-                         struct qn_text *text)
+static void explain_back(const struct qn_mlp_plan *plan, struct qn_text *text)
 {
     const struct qn_gradient_figures *f = &plan->compared;
-    struct quern_problem p;
+    struct qn_problem p;
 
     if (!qn_mlp_back(&plan->mlp, plan->recipe, &p)) {
         qn_text_add(text, "  dpre apart from dh: its scales are known only "
@@ -266,7 +263,7 @@ static void explain_back(const struct quern_mlp_plan *plan,
                     f->cycles, f->product, f->cast);
 }
 
-static void explain_step(const struct quern_mlp_plan *plan,
+static void explain_step(const struct qn_mlp_plan *plan,
                          const struct qn_mlp_step *step, struct qn_text *text)
 {
     const struct qn_launch *launch = &plan->launches[step->index];
@@ -284,18 +281,18 @@ static void explain_step(const struct quern_mlp_plan *plan,
         explain_launch(plan, step->index, step->name, text);
 }
 
-static int explain(const struct qn_session *s, const struct quern_mlp *mlp,
+static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
                    struct qn_text *text)
 {
     static const char *const phases[QN_MLP_PHASES] = {"weights", "forward",
                                                       "backward", "wgrad"};
-    struct quern_mlp_plan *plan;
+    struct qn_mlp_plan *plan;
     char line[512];
     int phase = -1, code = make(s, mlp, &plan);
 
     if (code)
         return code;
-    quern_mlp_print(mlp, line, sizeof line);
+    qn_mlp_print(mlp, line, sizeof line);
     qn_text_add(text, "%s\n", line);
     for (int i = 0; i < QN_MLP_STEPS; i++) {
         if (qn_mlp_steps[i].phase != phase)
@@ -303,12 +300,12 @@ static int explain(const struct qn_session *s, const struct quern_mlp *mlp,
         phase = qn_mlp_steps[i].phase;
         explain_step(plan, &qn_mlp_steps[i], text);
     }
-    quern_mlp_plan_free(plan);
+    qn_mlp_plan_free(plan);
     return QUERN_OK;
 }
 
-int quern_mlp_why(struct quern_context *ctx, const struct quern_mlp *mlp,
-                  const struct quern_plan_options *options, char **out)
+int qn_mlp_why(struct quern_context *ctx, const struct qn_mlp *mlp,
+               const struct qn_plan_options *options, char **out)
 {
     struct qn_session session = {.ctx = ctx};
     struct qn_text text = {0};

@@ -11,11 +11,11 @@
 
 struct quern_context;
 
-struct quern_mlp_plan {
+struct qn_mlp_plan {
     struct quern_context *ctx;
-    struct quern_mlp mlp;
+    struct qn_mlp mlp;
     const struct qn_recipe *recipe;
-    struct quern_mlp_description need;
+    struct qn_mlp_description need;
     struct qn_mlp_space space;
     struct qn_launch launches[QN_MLP_LAUNCHES]; /* of casts and products, run
                                                    in the order of steps;
@@ -27,12 +27,12 @@ struct quern_mlp_plan {
 
 /* All rules of the arguments of a call, whose phases are `first` to `last`.
    QUERN_EINVAL names argument and rule. */
-int qn_mlp_args(const struct quern_mlp_plan *plan,
-                const struct quern_mlp_args *args, int first, int last);
+int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
+                int first, int last);
 
 /* The arguments of one product of a call; 0: there is no such product. */
-int qn_mlp_product_args(const struct quern_mlp_plan *plan,
-                        const struct quern_mlp_args *args, int product,
-                        struct quern_args *out);
+int qn_mlp_product_args(const struct qn_mlp_plan *plan,
+                        const struct qn_mlp_args *args, int product,
+                        struct qn_args *out);
 
 #endif

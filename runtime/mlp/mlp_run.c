@@ -15,8 +15,8 @@
 
 /* One run of a plan, for all its steps. */
 struct run {
-    const struct quern_mlp_plan *plan;
-    const struct quern_mlp_args *args;
+    const struct qn_mlp_plan *plan;
+    const struct qn_mlp_args *args;
     void *stream;
     int again; /* pre, in backward */
 };
@@ -24,7 +24,7 @@ struct run {
 /* ----------------------------------------------------------------- tensors */
 
 /* What lies in `saved` or the workspace; no data where it is not kept. */
-static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
+static void find_slot(const struct run *run, int slot, struct qn_tensor *t)
 {
     const struct qn_mlp_slice *place = &run->plan->space.places[slot];
     char *base = run->args->workspace;
@@ -46,10 +46,9 @@ static void find_slot(const struct run *run, int slot, struct quern_tensor *t)
 }
 
 /* The numbers of a tensor that is used as it is, or is to be quantized. */
-static void find_numbers(const struct run *run, int tensor,
-                         struct quern_tensor *t)
+static void find_numbers(const struct run *run, int tensor, struct qn_tensor *t)
 {
-    const struct quern_mlp_args *args = run->args;
+    const struct qn_mlp_args *args = run->args;
 
     switch (tensor) {
     case QUERN_MLP_X:
@@ -70,9 +69,9 @@ static void find_numbers(const struct run *run, int tensor,
 }
 
 static void find_copy(const struct run *run, int tensor, int copy,
-                      struct quern_tensor *t)
+                      struct qn_tensor *t)
 {
-    const struct quern_mlp_args *args = run->args;
+    const struct qn_mlp_args *args = run->args;
     int row = copy == QUERN_ROWWISE;
 
     if (tensor == QUERN_MLP_W1)
@@ -88,7 +87,7 @@ static void find_copy(const struct run *run, int tensor, int copy,
 /* What is quantized, and what dpre's activation was given; or what gets a
    bias. */
 static void find_input(const struct run *run, int tensor,
-                       struct quern_quantize_args *a)
+                       struct qn_quantize_args *a)
 {
     if (tensor == QUERN_MLP_H) {
         find_slot(run, QN_MLP_PRE_SLOT, &a->in);
@@ -113,13 +112,13 @@ static const float *dprob_bias(const struct run *run)
 }
 
 static void find_rest(const struct run *run, int tensor,
-                      const struct quern_quantize_plan *plan,
-                      struct quern_quantize_args *a)
+                      const struct qn_quantize_plan *plan,
+                      struct qn_quantize_args *a)
 {
-    const struct quern_mlp_args *args = run->args;
+    const struct qn_mlp_args *args = run->args;
     const int slots = run->plan->need.history;
 
-    if (plan->q.of != QUERN_W) {
+    if (plan->q.of != QN_W) {
         a->first_dims = args->first_dims;
         a->offsets = args->offsets;
     }
@@ -147,8 +146,8 @@ static void find_rest(const struct run *run, int tensor,
 
 static int run_cast(const struct run *run, int tensor)
 {
-    const struct quern_quantize_plan *plan = run->plan->launches[tensor].cast;
-    struct quern_quantize_args a;
+    const struct qn_quantize_plan *plan = run->plan->launches[tensor].cast;
+    struct qn_quantize_args a;
 
     a = plan->need.args;
     find_input(run, tensor, &a);
@@ -156,7 +155,7 @@ static int run_cast(const struct run *run, int tensor)
         find_copy(run, tensor, QUERN_ROWWISE, &a.row);
     if (plan->q.copies & QUERN_COLUMNWISE)
         find_copy(run, tensor, QUERN_COLUMNWISE, &a.column);
-    if (plan->q.of == QUERN_W && !a.row.data && !a.column.data)
+    if (plan->q.of == QN_W && !a.row.data && !a.column.data)
         return QUERN_OK;
     find_rest(run, tensor, plan, &a);
     return qn_quantize_launch(plan, &a, run->stream);
@@ -166,9 +165,9 @@ static int run_cast(const struct run *run, int tensor)
 
 /* As the product reads it: a copy, or the numbers. */
 static void find_operand(const struct run *run, int product, int role,
-                         struct quern_tensor *t)
+                         struct qn_tensor *t)
 {
-    const struct quern_plan *plan = run->plan->launches[product].product;
+    const struct qn_plan *plan = run->plan->launches[product].product;
     const int tensor = qn_mlp_operand(product, role);
     const struct qn_geometry *g = &plan->operands[role];
 
@@ -179,10 +178,9 @@ static void find_operand(const struct run *run, int product, int role,
 }
 
 /* Where the product goes. */
-static void find_result(const struct run *run, int product,
-                        struct quern_tensor *t)
+static void find_result(const struct run *run, int product, struct qn_tensor *t)
 {
-    const struct quern_mlp_args *args = run->args;
+    const struct qn_mlp_args *args = run->args;
 
     switch (product) {
     case QN_MLP_PRE:
@@ -204,8 +202,8 @@ static void find_result(const struct run *run, int product,
 }
 
 /* Only A names the sizes; which array they are follows from its layout. */
-static void set_sizes(const struct quern_mlp_args *args,
-                      const struct qn_geometry *g, struct quern_tensor *a)
+static void set_sizes(const struct qn_mlp_args *args,
+                      const struct qn_geometry *g, struct qn_tensor *a)
 {
     a->first_dims = g->inner_ragged ? NULL : args->first_dims;
     a->last_dims = g->inner_ragged ? args->first_dims : NULL;
@@ -215,8 +213,7 @@ static void set_sizes(const struct quern_mlp_args *args,
 
 /* What an activation takes besides pre, and where the columnwise tensor of what
    the product makes of it goes. */
-static void set_activation(const struct run *run, int tensor,
-                           struct quern_args *a)
+static void set_activation(const struct run *run, int tensor, struct qn_args *a)
 {
     if (qn_mlp_scaled(run->plan->recipe, tensor) && !run->again)
         find_slot(run, QN_MLP_COLUMN + tensor, &a->t);
@@ -227,7 +224,7 @@ static void set_activation(const struct run *run, int tensor,
 
 /* What makes h of pre; this is kept where backward will read it, as is h's
    columnwise tensor; or now. */
-static void set_epilogue(const struct run *run, struct quern_args *a)
+static void set_epilogue(const struct run *run, struct qn_args *a)
 {
     if (run->again || (run->args->saved && !run->plan->mlp.recompute))
         find_slot(run, QN_MLP_PRE_SLOT, &a->p);
@@ -235,10 +232,10 @@ static void set_epilogue(const struct run *run, struct quern_args *a)
 }
 
 /* What makes dpre of dh and pre, and what is summed up of both. */
-static void set_back(const struct run *run, struct quern_args *a)
+static void set_back(const struct run *run, struct qn_args *a)
 {
-    const struct quern_mlp_args *args = run->args;
-    const struct quern_problem *p =
+    const struct qn_mlp_args *args = run->args;
+    const struct qn_problem *p =
         &run->plan->launches[QN_MLP_DH].product->problem;
 
     find_slot(run, QN_MLP_PRE_SLOT, &a->p);
@@ -248,9 +245,9 @@ static void set_back(const struct run *run, struct quern_args *a)
 }
 
 /* The arguments of its run. 0: it is not wanted, or of no tokens. */
-static int set_product(const struct run *run, int product, struct quern_args *a)
+static int set_product(const struct run *run, int product, struct qn_args *a)
 {
-    const struct quern_plan *plan = run->plan->launches[product].product;
+    const struct qn_plan *plan = run->plan->launches[product].product;
 
     *a = plan->need.args;
     find_result(run, product, &a->d);
@@ -273,7 +270,7 @@ static int set_product(const struct run *run, int product, struct quern_args *a)
 
 static int run_product(const struct run *run, int product)
 {
-    struct quern_args a;
+    struct qn_args a;
 
     return set_product(run, product, &a)
                ? qn_run_checked(run->plan->launches[product].product, &a,
@@ -285,10 +282,10 @@ static int run_product(const struct run *run, int product)
 
 /* From the host, once for all steps: `args` has them on the device then. The
    kernel is that of the plan of pre. */
-static int bring_sizes(const struct quern_mlp_plan *plan,
-                       struct quern_mlp_args *args, void *stream)
+static int bring_sizes(const struct qn_mlp_plan *plan, struct qn_mlp_args *args,
+                       void *stream)
 {
-    const struct quern_plan *pre = plan->launches[QN_MLP_PRE].product;
+    const struct qn_plan *pre = plan->launches[QN_MLP_PRE].product;
     const int64_t *sizes = args->host_sizes;
     void *place = (char *)args->workspace + plan->space.sizes;
 
@@ -326,12 +323,12 @@ static int run_steps(struct run *run, int phase)
 }
 
 /* In the plan's context. */
-static int run_checked(const struct quern_mlp_plan *plan,
-                       const struct quern_mlp_args *args, void *stream,
-                       int first, int last)
+static int run_checked(const struct qn_mlp_plan *plan,
+                       const struct qn_mlp_args *args, void *stream, int first,
+                       int last)
 {
     struct run run = {plan, args, stream, 0};
-    struct quern_mlp_args brought;
+    struct qn_mlp_args brought;
     int code = QUERN_OK;
 
     if (first != QN_MLP_WEIGHTS && args->host_sizes) {
@@ -345,11 +342,11 @@ static int run_checked(const struct quern_mlp_plan *plan,
 }
 
 /* One phase or two, whose arguments are all checked before. */
-static int run_phases(const struct quern_mlp_plan *plan,
-                      const struct quern_mlp_args *args, void *stream,
-                      int first, int last)
+static int run_phases(const struct qn_mlp_plan *plan,
+                      const struct qn_mlp_args *args, void *stream, int first,
+                      int last)
 {
-    const struct quern_plan *pre;
+    const struct qn_plan *pre;
     struct qn_driver_scope scope;
     int code;
 
@@ -369,35 +366,35 @@ static int run_phases(const struct quern_mlp_plan *plan,
     return code;
 }
 
-int quern_mlp_weights(const struct quern_mlp_plan *plan,
-                      const struct quern_mlp_args *args, void *stream)
+int qn_mlp_weights(const struct qn_mlp_plan *plan,
+                   const struct qn_mlp_args *args, void *stream)
 {
     return run_phases(plan, args, stream, QN_MLP_WEIGHTS, QN_MLP_WEIGHTS);
 }
 
-int quern_mlp_forward(const struct quern_mlp_plan *plan,
-                      const struct quern_mlp_args *args, void *stream)
+int qn_mlp_forward(const struct qn_mlp_plan *plan,
+                   const struct qn_mlp_args *args, void *stream)
 {
     return run_phases(plan, args, stream, QN_MLP_FORWARD, QN_MLP_FORWARD);
 }
 
-int quern_mlp_backward(const struct quern_mlp_plan *plan,
-                       const struct quern_mlp_args *args, void *stream)
+int qn_mlp_backward(const struct qn_mlp_plan *plan,
+                    const struct qn_mlp_args *args, void *stream)
 {
     return run_phases(plan, args, stream, QN_MLP_BACKWARD, QN_MLP_WGRAD);
 }
 
-int quern_mlp_wgrad(const struct quern_mlp_plan *plan,
-                    const struct quern_mlp_args *args, void *stream)
+int qn_mlp_wgrad(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
+                 void *stream)
 {
     return run_phases(plan, args, stream, QN_MLP_WGRAD, QN_MLP_WGRAD);
 }
 
-int quern_mlp_check(const struct quern_mlp_plan *plan,
-                    const struct quern_mlp_args *args, void *stream)
+int qn_mlp_run_check(const struct qn_mlp_plan *plan,
+                     const struct qn_mlp_args *args, void *stream)
 {
-    struct quern_tensor sizes = {.type = QUERN_TYPE_NONE};
-    const struct quern_plan *product;
+    struct qn_tensor sizes = {.type = QUERN_TYPE_NONE};
+    const struct qn_plan *product;
     int code;
 
     if (!plan || !args || !args->workspace)
@@ -409,12 +406,12 @@ int quern_mlp_check(const struct quern_mlp_plan *plan,
     sizes.first_dims = args->first_dims;
     sizes.offsets = args->offsets;
     return qn_check_record(product->driver, product->context, args->workspace,
-                           &sizes, "quern_mlp_check", stream);
+                           &sizes, "quern_check", stream);
 }
 
-int qn_mlp_product_args(const struct quern_mlp_plan *plan,
-                        const struct quern_mlp_args *args, int product,
-                        struct quern_args *out)
+int qn_mlp_product_args(const struct qn_mlp_plan *plan,
+                        const struct qn_mlp_args *args, int product,
+                        struct qn_args *out)
 {
     const struct run run = {plan, args, NULL, 0};
 

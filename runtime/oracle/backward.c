@@ -15,7 +15,7 @@
 
 int qn_backward_fill(struct qn_job *job)
 {
-    const struct quern_problem *p = &job->problem;
+    const struct qn_problem *p = &job->problem;
     int code = QUERN_OK;
 
     if (p->dbias)

@@ -21,8 +21,8 @@
 /* Bytes of each part, from what describe said. */
 static size_t part_bytes(const struct qn_cast *c, int part)
 {
-    const struct quern_quantize_args *need = &c->need.args;
-    const struct quern_quantization *q = &c->q;
+    const struct qn_quantize_args *need = &c->need.args;
+    const struct qn_quantization *q = &c->q;
     size_t groups = (size_t)q->groups;
     const size_t bytes[QN_CAST_PARTS] = {
         [QN_CAST_IN] = need->in.bytes,
@@ -32,7 +32,7 @@ static size_t part_bytes(const struct qn_cast *c, int part)
         [QN_CAST_PROBABILITY] =
             q->probability ? (size_t)q->m * sizeof(float) : 0,
         [QN_CAST_RANDOM] = c->need.random ? 2 * sizeof(uint64_t) : 0,
-        [QN_CAST_SIZES] = q->of == QUERN_W || q->work == QUERN_RESCALE
+        [QN_CAST_SIZES] = q->of == QN_W || q->work == QUERN_RESCALE
                               ? 0
                               : groups * sizeof(int64_t),
         [QN_CAST_SCALE] = c->need.history ? 2 * sizeof(float) : 0,
@@ -120,7 +120,7 @@ static void *address(struct qn_cast *c, int part)
 /* The arguments of a run: what describe said, and the addresses. */
 static void point(struct qn_cast *c)
 {
-    struct quern_quantize_args *args = &c->args;
+    struct qn_quantize_args *args = &c->args;
 
     *args = c->need.args;
     args->in.data = address(c, QN_CAST_IN);
@@ -166,8 +166,8 @@ static int make_parts(struct qn_cast *c, uint64_t seed)
 /* With --routes those of the file, whose sum becomes m. */
 static int draw_sizes(struct qn_cast *c, const struct qn_options *opt)
 {
-    struct quern_quantization *q = &c->q;
-    int no_tokens = q->work == QUERN_RESCALE || q->of == QUERN_W;
+    struct qn_quantization *q = &c->q;
+    int no_tokens = q->work == QUERN_RESCALE || q->of == QN_W;
     char why[512];
 
     if (opt->routes && no_tokens)
@@ -191,15 +191,15 @@ static int draw_sizes(struct qn_cast *c, const struct qn_options *opt)
 /* Plan, and open the GPU if the plan is for one. */
 static int plan(struct qn_cast *c, const struct qn_options *opt, int backend)
 {
-    const struct quern_plan_options options = {
+    const struct qn_plan_options options = {
         .backend = backend, .kernel = opt->kernel, .streams = opt->streams};
-    int code = quern_quantize_describe(c->ctx, &c->q, &c->need);
+    int code = qn_quantize_needs(c->ctx, &c->q, &c->need);
 
     if (!code)
-        code = quern_quantize_plan(c->ctx, &c->q, &options, &c->plan);
+        code = qn_quantize_plan(c->ctx, &c->q, &options, &c->plan);
     if (code)
         return code;
-    quern_quantize_plan_info(c->plan, &c->info);
+    qn_quantize_plan_info(c->plan, &c->info);
     if (c->info.backend == QUERN_BACKEND_HOST)
         return QUERN_OK;
     return qn_gpu_open(c->ctx, &c->gpu);
@@ -211,7 +211,7 @@ static int make_copies(struct qn_cast *c, const struct qn_options *opt)
     static const int parts[] = {QN_CAST_ROW,        QN_CAST_ROW_SF,
                                 QN_CAST_ROW_GLOBAL, QN_CAST_COLUMN,
                                 QN_CAST_COLUMN_SF,  QN_CAST_COLUMN_GLOBAL};
-    struct quern_quantization q = c->q;
+    struct qn_quantization q = c->q;
     struct qn_cast first = {0};
     int status, code = QUERN_OK;
 
@@ -235,12 +235,12 @@ static int make_copies(struct qn_cast *c, const struct qn_options *opt)
     }
     qn_cast_free(&first);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(c->ctx));
+        return qn_message_code(opt, code, qn_errmsg(c->ctx));
     return status;
 }
 
 int qn_cast_begin(struct qn_cast *c, const struct qn_options *opt,
-                  struct quern_context *ctx, const struct quern_quantization *q,
+                  struct quern_context *ctx, const struct qn_quantization *q,
                   int backend)
 {
     int code, status;
@@ -253,7 +253,7 @@ int qn_cast_begin(struct qn_cast *c, const struct qn_options *opt,
     if (!code)
         code = make_parts(c, opt->seed);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
+        return qn_message_code(opt, code, qn_errmsg(ctx));
     if (q->work == QUERN_TRANSPOSE || q->work == QUERN_DEQUANTIZE)
         return make_copies(c, opt);
     return QN_EXIT_OK;
@@ -261,7 +261,7 @@ int qn_cast_begin(struct qn_cast *c, const struct qn_options *opt,
 
 int qn_cast_begin_host(struct qn_cast *c, const struct qn_options *opt,
                        struct quern_context *ctx,
-                       const struct quern_quantization *q)
+                       const struct qn_quantization *q)
 {
     struct qn_options plain = *opt;
 
@@ -278,7 +278,7 @@ void qn_cast_free(struct qn_cast *c)
     }
     qn_memory_free(&c->workspace);
     qn_gpu_close(c->gpu);
-    quern_quantize_plan_free(c->plan);
+    qn_quantize_plan_free(c->plan);
     memset(c, 0, sizeof *c);
 }
 
@@ -286,16 +286,16 @@ void qn_cast_free(struct qn_cast *c)
 
 int qn_cast_run(struct qn_cast *c)
 {
-    int code = quern_quantize_run(c->plan, &c->args, NULL);
+    int code = qn_quantize_run(c->plan, &c->args, NULL);
 
-    return code ? code : quern_quantize_check(c->plan, &c->args, NULL);
+    return code ? code : qn_quantize_run_check(c->plan, &c->args, NULL);
 }
 
 static int queue(void *cast)
 {
     struct qn_cast *c = cast;
 
-    return quern_quantize_run(c->plan, &c->args, NULL);
+    return qn_quantize_run(c->plan, &c->args, NULL);
 }
 
 int qn_cast_measure(struct qn_cast *c, int runs, struct qn_job_time *time)
@@ -303,14 +303,14 @@ int qn_cast_measure(struct qn_cast *c, int runs, struct qn_job_time *time)
     const struct qn_timed timed = {queue, c, c->gpu};
     int code = qn_timing_measure(&timed, runs, time);
 
-    return code ? code : quern_quantize_check(c->plan, &c->args, NULL);
+    return code ? code : qn_quantize_run_check(c->plan, &c->args, NULL);
 }
 
 /* Rows in groups; all scales. */
 double qn_cast_bytes(const struct qn_cast *c)
 {
-    const struct quern_quantization *q = &c->q;
-    double all = q->of == QUERN_W ? (double)c->rows : (double)q->m, bytes = 0;
+    const struct qn_quantization *q = &c->q;
+    double all = q->of == QN_W ? (double)c->rows : (double)q->m, bytes = 0;
     double share = all > 0 ? (double)c->rows / all : 0;
 
     for (int part = 0; part < QN_CAST_PARTS; part++)
@@ -318,7 +318,7 @@ double qn_cast_bytes(const struct qn_cast *c)
             bytes += (double)part_bytes(c, part) *
                      (part == QN_CAST_DBIAS ? 1 : share);
     /* the columnwise tensor's bound is more than what is written */
-    if (q->of != QUERN_W && c->need.args.column.bytes) {
+    if (q->of != QN_W && c->need.args.column.bytes) {
         double bound = (double)c->need.args.column.shape[1], used = 0;
 
         for (int i = 0; i < q->groups; i++)

@@ -35,31 +35,30 @@ enum qn_cast_part {
 /* All zero is one that was not begun; qn_cast_free takes any. */
 struct qn_cast {
     struct quern_context *ctx; /* the caller's */
-    struct quern_quantization q;
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan;
+    struct qn_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
     struct quern_plan_info info;
     struct qn_gpu *gpu; /* NULL: the host backend */
     int64_t sizes[QUERN_MAX_GROUPS];
     int64_t rows;              /* of all groups */
     void *host[QN_CAST_PARTS]; /* before a run; NULL: poison */
     struct qn_memory memory[QN_CAST_PARTS], workspace;
-    struct quern_quantize_args args;
+    struct qn_quantize_args args;
 };
 
 /* Draw group sizes and random data, plan, make buffers. Inputs of a
    transpose or dequantize are quantized here first. An exit status, after
    printing. */
 int qn_cast_begin(struct qn_cast *, const struct qn_options *,
-                  struct quern_context *, const struct quern_quantization *,
+                  struct quern_context *, const struct qn_quantization *,
                   int backend);
 /* The same on the host, for what another is compared with or reads. */
 int qn_cast_begin_host(struct qn_cast *, const struct qn_options *,
-                       struct quern_context *,
-                       const struct quern_quantization *);
+                       struct quern_context *, const struct qn_quantization *);
 void qn_cast_free(struct qn_cast *);
 
-/* Run once, wait, quern_quantize_check. Codes of the library. */
+/* Run once, wait, qn_quantize_run_check. Codes of the library. */
 int qn_cast_run(struct qn_cast *);
 
 /* How long it takes; the median of `runs` (0: about a second's). */

@@ -22,9 +22,9 @@
 /* Buffers of one quantization other than the job's own. */
 struct maker {
     struct qn_job *job;
-    struct quern_quantization q;
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan;
+    struct qn_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
     struct qn_memory in, workspace, random, scale, history;
 };
 
@@ -77,8 +77,7 @@ static int make_inputs(struct maker *m, uint64_t seed, float scale)
     return code;
 }
 
-int qn_copies_room(struct qn_job *job, int role,
-                   const struct quern_tensor *copy)
+int qn_copies_room(struct qn_job *job, int role, const struct qn_tensor *copy)
 {
     int code = qn_memory_new(&job->memory[role], job->gpu, copy->bytes);
 
@@ -91,8 +90,8 @@ int qn_copies_room(struct qn_job *job, int role,
 
 static int quantize(struct maker *m, int role)
 {
-    struct quern_quantize_args args = m->need.args;
-    struct quern_tensor *copy =
+    struct qn_quantize_args args = m->need.args;
+    struct qn_tensor *copy =
         m->q.copies == QUERN_ROWWISE ? &args.row : &args.column;
     struct qn_job *job = m->job;
     int code = qn_copies_room(job, role, copy);
@@ -104,25 +103,25 @@ static int quantize(struct maker *m, int role)
     args.random = (const void *)m->random.data;
     args.scale = (void *)m->scale.data;
     args.history = (void *)m->history.data;
-    if (m->q.of != QUERN_W)
+    if (m->q.of != QN_W)
         args.first_dims = job->sizes_memory.data;
     args.sizes_type = QUERN_I64;
     copy->data = job->memory[role].data;
     copy->sf = job->sf[role].data;
     copy->global = job->global[role].data;
-    code = quern_quantize_run(m->plan, &args, NULL);
-    return code ? code : quern_quantize_check(m->plan, &args, NULL);
+    code = qn_quantize_run(m->plan, &args, NULL);
+    return code ? code : qn_quantize_run_check(m->plan, &args, NULL);
 }
 
 /* Kernels of casts of a job on a GPU may be compiled for it. */
 static int plan(struct maker *m)
 {
-    const struct quern_plan_options options = {
+    const struct qn_plan_options options = {
         .backend = m->job->gpu ? QUERN_BACKEND_AUTO : QUERN_BACKEND_HOST};
-    int code = quern_quantize_describe(m->job->ctx, &m->q, &m->need);
+    int code = qn_quantize_needs(m->job->ctx, &m->q, &m->need);
 
     return code ? code
-                : quern_quantize_plan(m->job->ctx, &m->q, &options, &m->plan);
+                : qn_quantize_plan(m->job->ctx, &m->q, &options, &m->plan);
 }
 
 int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
@@ -142,7 +141,7 @@ int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
         code = quantize(&m, role);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         qn_memory_free(all[i]);
-    quern_quantize_plan_free(m.plan);
+    qn_quantize_plan_free(m.plan);
     return code;
 }
 
@@ -158,7 +157,7 @@ static int read_back(const struct qn_memory *memory, void **out)
 int qn_copies_decode(const struct qn_job *job, int role,
                      struct qn_decode *decode, void *memory[3])
 {
-    struct quern_tensor copy = {0};
+    struct qn_tensor copy = {0};
     int code = read_back(&job->memory[role], &memory[0]);
 
     if (!code)
@@ -182,9 +181,9 @@ void qn_copies_free(void *memory[3])
 
 /* Those of the job, or drawn again. */
 static int numbers_of(const struct qn_job *job, int role,
-                      const struct quern_quantization *q, void **numbers)
+                      const struct qn_quantization *q, void **numbers)
 {
-    const int64_t groups = q->of == QUERN_W ? q->groups : 1;
+    const int64_t groups = q->of == QN_W ? q->groups : 1;
     const size_t count = (size_t)(groups * q->m * q->k);
 
     *numbers = malloc(count * 2 + 1);
@@ -202,7 +201,7 @@ int qn_copies_judge(const struct qn_job *job, int role, int64_t most, int *held)
 {
     const float scale =
         role == QN_ROLE_A && job->problem.quantize ? 1 : job->made[role].scale;
-    struct quern_tensor copy = {0};
+    struct qn_tensor copy = {0};
     struct qn_fidelity f = {.recipe = job->recipe,
                             .copy = &copy,
                             .starts = job->starts,

@@ -9,7 +9,7 @@
 #include "oracle/job.h"
 
 /* Room for a copy and its scales, in the job's buffers of operand `role`. */
-int qn_copies_room(struct qn_job *, int role, const struct quern_tensor *copy);
+int qn_copies_room(struct qn_job *, int role, const struct qn_tensor *copy);
 
 /* Random numbers of deviation `scale`, quantized by the job's backend into
    its buffers of operand `role`. The job's sizes are in their memory
@@ -22,7 +22,7 @@ int qn_copies_decode(const struct qn_job *, int role, struct qn_decode *,
                      void *memory[3]);
 void qn_copies_free(void *memory[3]);
 
-/* Clears *held if the operand, where quern_describe says that it is, is not
+/* Clears *held if the operand, where qn_problem_describe says that it is, is not
    what it was made of: of about `most` lines. One without scales has nothing
    to hold. Codes of the library. */
 int qn_copies_judge(const struct qn_job *, int role, int64_t most, int *held);

@@ -72,7 +72,7 @@ double qn_decode_code(int type, unsigned code)
 /* ---------------------------------------------------------------- positions */
 
 void qn_decode_begin(struct qn_decode *d, const struct qn_geometry *g,
-                     const struct quern_tensor *copy, int groups,
+                     const struct qn_tensor *copy, int groups,
                      const int64_t *starts, const int64_t *sizes)
 {
     int64_t first = 0;

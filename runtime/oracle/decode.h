@@ -22,7 +22,7 @@ struct qn_decode {
 
 /* `copy` holds addresses of the host; `starts` and `sizes` count tokens. */
 void qn_decode_begin(struct qn_decode *, const struct qn_geometry *,
-                     const struct quern_tensor *copy, int groups,
+                     const struct qn_tensor *copy, int groups,
                      const int64_t *starts, const int64_t *sizes);
 
 /* Elements of a group's row: k; or its tokens, to a multiple of 128, where the

@@ -73,16 +73,15 @@ struct judge {
 /* The product that reads the copy knows where it is. COUPLED: copies */
 static void find_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
 {
-    static const int ops[3][2] = {[QUERN_X] = {QUERN_FPROP, QUERN_WGRAD},
-                                  [QUERN_W] = {QUERN_FPROP, QUERN_DGRAD},
-                                  [QUERN_DY] = {QUERN_DGRAD, QUERN_WGRAD}};
-    const struct quern_quantization *q = &f->q;
+    static const int ops[3][2] = {[QN_X] = {QUERN_FPROP, QUERN_WGRAD},
+                                  [QN_W] = {QUERN_FPROP, QUERN_DGRAD},
+                                  [QN_DY] = {QUERN_DGRAD, QUERN_WGRAD}};
+    const struct qn_quantization *q = &f->q;
     const int column = q->copies == QUERN_COLUMNWISE;
-    struct quern_problem p = {.op = ops[q->of][column], .groups = q->groups};
+    struct qn_problem p = {.op = ops[q->of][column], .groups = q->groups};
     const int tokens_k = p.op == QUERN_WGRAD;
-    const int role = q->of == QUERN_W || (q->of == QUERN_X && column)
-                         ? QN_ROLE_B
-                         : QN_ROLE_A;
+    const int role =
+        q->of == QN_W || (q->of == QN_X && column) ? QN_ROLE_B : QN_ROLE_A;
 
     memcpy(p.recipe, q->recipe, sizeof p.recipe);
     p.ragged = tokens_k ? QUERN_AXIS_K : QUERN_AXIS_M;
@@ -94,23 +93,23 @@ static void find_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
 
 static int64_t lines_of(const struct judge *j, int group)
 {
-    const struct quern_quantization *q = &j->f->q;
+    const struct qn_quantization *q = &j->f->q;
 
-    return j->column ? q->k : q->of == QUERN_W ? q->m : j->f->sizes[group];
+    return j->column ? q->k : q->of == QN_W ? q->m : j->f->sizes[group];
 }
 
 static int64_t length_of(const struct judge *j, int group)
 {
-    const struct quern_quantization *q = &j->f->q;
+    const struct qn_quantization *q = &j->f->q;
 
-    return !j->column ? q->k : q->of == QUERN_W ? q->m : j->f->sizes[group];
+    return !j->column ? q->k : q->of == QN_W ? q->m : j->f->sizes[group];
 }
 
 /* The numbers of a line: a row, or a feature of all rows. */
 static void load(const struct judge *j, int group, int64_t line, double *x)
 {
-    const struct quern_quantization *q = &j->f->q;
-    const int64_t first = q->of == QUERN_W ? group * q->m : j->f->starts[group];
+    const struct qn_quantization *q = &j->f->q;
+    const int64_t first = q->of == QN_W ? group * q->m : j->f->starts[group];
 
     for (int64_t i = 0; i < length_of(j, group); i++) {
         const int64_t row = j->column ? i : line, at = j->column ? line : i;
@@ -249,16 +248,16 @@ enum {
 };
 
 struct trip {
-    struct quern_quantization q;
+    struct qn_quantization q;
     int64_t sizes[QUERN_MAX_GROUPS];
     char *buffers[BUFFERS];
 };
 
 /* Buffers as large as described, of zeros; those that are there stay. */
 static int make_buffers(struct trip *t,
-                        const struct quern_quantize_description *need)
+                        const struct qn_quantize_description *need)
 {
-    const struct quern_quantize_args *a = &need->args;
+    const struct qn_quantize_args *a = &need->args;
     const size_t bytes[BUFFERS] = {a->in.bytes,
                                    a->row.bytes,
                                    a->row.sf_bytes,
@@ -282,10 +281,10 @@ static int make_buffers(struct trip *t,
     return QUERN_OK;
 }
 
-static void point(struct trip *t, struct quern_quantize_description *need,
+static void point(struct trip *t, struct qn_quantize_description *need,
                   float *scale, const uint64_t *random)
 {
-    struct quern_quantize_args *a = &need->args;
+    struct qn_quantize_args *a = &need->args;
 
     a->in.data = a->in.ndim ? t->buffers[IN] : NULL;
     a->row.data = a->row.ndim ? t->buffers[ROW] : NULL;
@@ -297,7 +296,7 @@ static void point(struct trip *t, struct quern_quantize_description *need,
     a->out.data = a->out.ndim ? t->buffers[OUT] : NULL;
     a->workspace = t->buffers[WORKSPACE];
     a->sizes_type = QUERN_I64;
-    if (t->q.of != QUERN_W)
+    if (t->q.of != QN_W)
         a->first_dims = t->sizes;
     if (need->random)
         a->random = random;
@@ -311,16 +310,15 @@ static void point(struct trip *t, struct quern_quantize_description *need,
 static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
               float deviation)
 {
-    static const struct quern_plan_options host = {.backend =
-                                                       QUERN_BACKEND_HOST};
+    static const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
     float scale[2];
     const uint64_t random[] = {1, 0};
-    struct quern_quantize_plan *plan = NULL;
-    struct quern_quantize_description need;
-    int code = quern_quantize_describe(ctx, &t->q, &need);
+    struct qn_quantize_plan *plan = NULL;
+    struct qn_quantize_description need;
+    int code = qn_quantize_needs(ctx, &t->q, &need);
 
     if (!code)
-        code = quern_quantize_plan(ctx, &t->q, &host, &plan);
+        code = qn_quantize_plan(ctx, &t->q, &host, &plan);
     if (!code)
         code = make_buffers(t, &need);
     if (!code && t->q.work == QUERN_QUANTIZE && numbers)
@@ -336,9 +334,9 @@ static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
                                        4 * deviation);
         scale[1] = 1 / scale[0];
         point(t, &need, scale, random);
-        code = quern_quantize_run(plan, &need.args, NULL);
+        code = qn_quantize_run(plan, &need.args, NULL);
     }
-    quern_quantize_plan_free(plan);
+    qn_quantize_plan_free(plan);
     return code;
 }
 
@@ -347,7 +345,7 @@ static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
 static struct energy lost(const struct trip *t, int hadamard, int64_t first,
                           int64_t rows, int64_t feature)
 {
-    const struct quern_quantization *q = &t->q;
+    const struct qn_quantization *q = &t->q;
     struct energy sum = {0, 0, 0}, e;
     double x[RUN], y[RUN];
 
@@ -375,7 +373,7 @@ static struct energy lost(const struct trip *t, int hadamard, int64_t first,
 
 static double loss_of(const struct trip *t, int hadamard)
 {
-    const struct quern_quantization *q = &t->q;
+    const struct qn_quantization *q = &t->q;
     struct energy sum = {0, 0, 0}, e;
     int64_t first = 0;
 
@@ -394,8 +392,8 @@ static double loss_of(const struct trip *t, int hadamard)
 static int set_out(struct trip *t, const struct qn_fidelity *f)
 {
     enum { MOST = 1 << 22, ROWS = 256 };
-    const int weights = f->q.of == QUERN_W;
-    struct quern_quantization *q = &t->q;
+    const int weights = f->q.of == QN_W;
+    struct qn_quantization *q = &t->q;
     int whole = 1;
 
     *q = f->q;

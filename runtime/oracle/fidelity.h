@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** fidelity.h: does a quantized tensor hold the values that it was made of,
-** where quern_describe says that they are?
+** where qn_problem_describe says that they are?
 **
 ** Values are found by decode.c, which shares nothing with any kernel, so that a
 ** cast that lays its copy out otherwise is seen, though products and casts back
@@ -14,10 +14,10 @@
 
 /* A copy in host memory, and the values before. */
 struct qn_fidelity {
-    struct quern_quantization q; /* that made it; `copies` is the one copy */
+    struct qn_quantization q; /* that made it; `copies` is the one copy */
     const struct qn_recipe *recipe;
     const void *numbers; /* of q.type: [m, k], of w [G, m, k] */
-    const struct quern_tensor *copy;
+    const struct qn_tensor *copy;
     const int64_t *starts, *sizes; /* of groups of tokens, one after another */
 };
 

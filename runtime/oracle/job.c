@@ -24,7 +24,7 @@
 /* Without a ragged axis all groups have the problem's own sizes. */
 static int draw_split(struct qn_job *job, uint64_t seed, char *why, size_t size)
 {
-    const struct quern_problem *p = &job->problem;
+    const struct qn_problem *p = &job->problem;
 
     if (p->ragged == QUERN_AXIS_NONE) {
         for (int i = 0; i < p->groups; i++)
@@ -39,7 +39,7 @@ static int draw_split(struct qn_job *job, uint64_t seed, char *why, size_t size)
 static int draw_sizes(struct qn_job *job, const struct qn_options *opt,
                       const int64_t *sizes)
 {
-    const struct quern_problem *p = &job->problem;
+    const struct qn_problem *p = &job->problem;
     char why[512];
     int failed = 0;
 
@@ -96,7 +96,7 @@ static int is_read(const struct qn_job *job, int role)
            (role == QN_ROLE_P && qn_geometry_backward(&job->problem));
 }
 
-static const struct quern_tensor *need_of(const struct qn_job *job, int role)
+static const struct qn_tensor *need_of(const struct qn_job *job, int role)
 {
     return qn_args_tensor(&job->need.args, role);
 }
@@ -112,7 +112,7 @@ int qn_job_scaled(const struct qn_job *job)
 static int fill_operand(struct qn_job *job, int role, uint64_t seed,
                         float scale)
 {
-    const struct quern_tensor *tensor = need_of(job, role);
+    const struct qn_tensor *tensor = need_of(job, role);
     struct qn_memory *memory = &job->memory[role];
     int code;
 
@@ -186,7 +186,7 @@ static int fill_array(struct qn_job *job, int64_t count, uint64_t seed,
 /* The bias and the rows' factors. */
 static int fill_epilogue(struct qn_job *job, uint64_t seed)
 {
-    const struct quern_problem *p = &job->problem;
+    const struct qn_problem *p = &job->problem;
     int code = QUERN_OK;
 
     if (p->bias)
@@ -245,7 +245,7 @@ static int fill_all(struct qn_job *job, uint64_t seed)
 /* One array for the sizes, in the field of the axis that it belongs to. */
 static void point_sizes(struct qn_job *job)
 {
-    struct quern_tensor *tensors[] = {&job->args.a, &job->args.b};
+    struct qn_tensor *tensors[] = {&job->args.a, &job->args.b};
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         tensors[role]->sizes_type = QUERN_I64;
@@ -258,15 +258,15 @@ static void point_sizes(struct qn_job *job)
     }
 }
 
-/* The arguments of quern_run: what describe said, and the addresses. */
+/* The arguments of qn_run: what describe said, and the addresses. */
 static void point(struct qn_job *job)
 {
-    const struct quern_problem *p = &job->problem;
+    const struct qn_problem *p = &job->problem;
     const float *factors = (const float *)(void *)job->factors_memory.data;
-    struct quern_args *args = &job->args;
+    struct qn_args *args = &job->args;
 
-    struct quern_tensor *all[QN_ROLES] = {&args->a, &args->b, &args->c,
-                                          &args->d, &args->p, &args->t};
+    struct qn_tensor *all[QN_ROLES] = {&args->a, &args->b, &args->c,
+                                       &args->d, &args->p, &args->t};
 
     *args = job->need.args;
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
@@ -311,26 +311,26 @@ static int streams_of(const struct qn_options *opt, int backend)
 static int plan(struct qn_job *job, const struct qn_options *opt, int backend,
                 const char *kernel)
 {
-    const struct quern_plan_options options = {.backend = backend,
-                                               .kernel = kernel,
-                                               .streams =
-                                                   streams_of(opt, backend)};
+    const struct qn_plan_options options = {.backend = backend,
+                                            .kernel = kernel,
+                                            .streams =
+                                                streams_of(opt, backend)};
     int code = qn_describe(job->ctx, &job->problem, &job->need, &job->recipe);
 
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
         qn_geometry_of(&job->problem, job->recipe, role, &job->operands[role]);
     if (!code)
-        code = quern_plan(job->ctx, &job->problem, &options, &job->plan);
+        code = qn_plan(job->ctx, &job->problem, &options, &job->plan);
     if (code)
         return code;
-    quern_plan_info(job->plan, &job->info);
+    qn_plan_info(job->plan, &job->info);
     if (job->info.backend == QUERN_BACKEND_HOST)
         return QUERN_OK;
     return qn_gpu_open(job->ctx, &job->gpu);
 }
 
 int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
-                 struct quern_context *ctx, const struct quern_problem *problem,
+                 struct quern_context *ctx, const struct qn_problem *problem,
                  const int64_t *sizes)
 {
     int code, status;
@@ -344,7 +344,7 @@ int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
         code = fill_all(job, opt->seed);
     if (code)
         return qn_message_code(opt, code,
-                               code == QUERN_ENOMEM ? NULL : quern_errmsg(ctx));
+                               code == QUERN_ENOMEM ? NULL : qn_errmsg(ctx));
     point(job);
     return QN_EXIT_OK;
 }
@@ -415,7 +415,7 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
     if (!code)
         code = fill_workspace(other);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(job->ctx));
+        return qn_message_code(opt, code, qn_errmsg(job->ctx));
     point(other);
     return QN_EXIT_OK;
 }
@@ -451,18 +451,18 @@ void qn_job_free(struct qn_job *job)
     qn_memory_free(&job->pointers[QN_ROLE_D]);
     qn_memory_free(&job->workspace);
     qn_gpu_close(job->gpu);
-    quern_plan_free(job->plan);
+    qn_plan_free(job->plan);
     memset(job, 0, sizeof *job);
 }
 
 int qn_job_run(struct qn_job *job)
 {
-    return quern_run(job->plan, &job->args, NULL);
+    return qn_run(job->plan, &job->args, NULL);
 }
 
 int qn_job_check(struct qn_job *job)
 {
-    return quern_check(job->plan, &job->args, NULL);
+    return qn_check(job->plan, &job->args, NULL);
 }
 
 int qn_job_fresh(struct qn_job *job)
@@ -554,7 +554,7 @@ int qn_job_measure(struct qn_job *job, int runs, struct qn_job_time *time)
 
 double qn_job_flops(const struct qn_job *job)
 {
-    const struct quern_problem *p = &job->problem;
+    const struct qn_problem *p = &job->problem;
     const double rows = (double)job->rows;
 
     switch (p->ragged) {

@@ -16,9 +16,9 @@
 /* All zero is a job that was not begun; qn_job_free takes any. */
 struct qn_job {
     struct quern_context *ctx; /* the caller's */
-    struct quern_problem problem;
-    struct quern_description need;
-    struct quern_plan *plan;
+    struct qn_problem problem;
+    struct qn_description need;
+    struct qn_plan *plan;
     struct quern_plan_info info;
     struct qn_gpu *gpu;               /* NULL: the host backend */
     int64_t sizes[QUERN_MAX_GROUPS];  /* along the ragged axis; without one,
@@ -48,7 +48,7 @@ struct qn_job {
     struct qn_memory in, column, column_sf, column_global;
     int borrowed; /* all but D, its pointers and the workspace are another
                      job's */
-    struct quern_args args;
+    struct qn_args args;
 };
 
 /*
@@ -57,7 +57,7 @@ struct qn_job {
 ** exit status, after printing what was wrong.
 */
 int qn_job_begin(struct qn_job *, const struct qn_options *,
-                 struct quern_context *, const struct quern_problem *,
+                 struct quern_context *, const struct qn_problem *,
                  const int64_t *sizes);
 
 /*
@@ -68,7 +68,7 @@ int qn_job_beside(struct qn_job *, const struct qn_job *job,
                   const struct qn_options *opt);
 void qn_job_free(struct qn_job *);
 
-/* quern_run; then wait, and quern_check. Codes of the library. */
+/* qn_run; then wait, and qn_check. Codes of the library. */
 int qn_job_run(struct qn_job *);
 int qn_job_check(struct qn_job *);
 

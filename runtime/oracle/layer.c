@@ -20,7 +20,7 @@
 /* ------------------------------------------------------------------ buffers */
 
 /* The tensors of the arguments, and their parts; copies have three. */
-static struct quern_tensor *tensor_of(struct quern_mlp_args *a, int part)
+static struct qn_tensor *tensor_of(struct qn_mlp_args *a, int part)
 {
     switch (part) {
     case QN_LAYER_X:
@@ -44,10 +44,10 @@ static struct quern_tensor *tensor_of(struct quern_mlp_args *a, int part)
     }
 }
 
-static struct quern_tensor *copy_of(struct quern_mlp_args *a, int part)
+static struct qn_tensor *copy_of(struct qn_mlp_args *a, int part)
 {
-    struct quern_tensor *copies[] = {&a->w1_row, &a->w1_column, &a->w2_row,
-                                     &a->w2_column};
+    struct qn_tensor *copies[] = {&a->w1_row, &a->w1_column, &a->w2_row,
+                                  &a->w2_column};
 
     return copies[(part - QN_LAYER_COPIES) / 3];
 }
@@ -71,7 +71,7 @@ static size_t strided_bytes(const struct qn_layer *l)
 static size_t bias_bytes(const struct qn_layer *l, int part)
 {
     const int first = part == QN_LAYER_B1 || part == QN_LAYER_DB1;
-    const struct quern_tensor *w = first ? &l->need.args.w1 : &l->need.args.w2;
+    const struct qn_tensor *w = first ? &l->need.args.w1 : &l->need.args.w2;
 
     return l->mlp.bias ? (size_t)(w->shape[0] * w->shape[1]) * sizeof(float)
                        : 0;
@@ -80,15 +80,15 @@ static size_t bias_bytes(const struct qn_layer *l, int part)
 /* Bytes of each part, from what describe said. */
 static size_t part_bytes(const struct qn_layer *l, int part)
 {
-    struct quern_mlp_args need = l->need.args;
-    const struct quern_tensor *t = tensor_of(&need, part);
+    struct qn_mlp_args need = l->need.args;
+    const struct qn_tensor *t = tensor_of(&need, part);
     const size_t slots = (size_t)l->need.history * QUERN_MLP_TENSORS;
     const size_t rows = (size_t)l->mlp.m * sizeof(float);
 
     if (t)
         return is_strided(part) ? strided_bytes(l) : t->bytes;
     if (part >= QN_LAYER_COPIES && part < QN_LAYER_SAVED) {
-        const struct quern_tensor *c = copy_of(&need, part);
+        const struct qn_tensor *c = copy_of(&need, part);
 
         return (part - QN_LAYER_COPIES) % 3 == 0   ? c->bytes
                : (part - QN_LAYER_COPIES) % 3 == 1 ? c->sf_bytes
@@ -129,9 +129,9 @@ static int has_contents(const struct qn_layer *l, int part)
 /* Values that a layer has: every result is about 1. */
 static int fill_tensor(const struct qn_layer *l, int part, uint64_t seed)
 {
-    const struct quern_mlp *mlp = &l->mlp;
-    struct quern_mlp_args need = l->need.args;
-    const struct quern_tensor *t = tensor_of(&need, part);
+    const struct qn_mlp *mlp = &l->mlp;
+    struct qn_mlp_args need = l->need.args;
+    const struct qn_tensor *t = tensor_of(&need, part);
     const double inputs = part == QN_LAYER_W1   ? (double)mlp->hidden
                           : part == QN_LAYER_W2 ? (double)mlp->ffn
                                                 : 1;
@@ -160,7 +160,7 @@ static float factor_of(const struct qn_recipe *recipe)
 static int fill_part(struct qn_layer *l, int part, uint64_t seed)
 {
     const size_t bytes = part_bytes(l, part);
-    struct quern_mlp_args need = l->need.args;
+    struct qn_mlp_args need = l->need.args;
     float *floats = l->host[part];
 
     if (tensor_of(&need, part))
@@ -241,7 +241,7 @@ static void *address(const struct qn_layer *l, int part)
 /* The arguments of a run: what describe said, and the addresses. */
 static void point(struct qn_layer *l)
 {
-    struct quern_mlp_args *args = &l->args;
+    struct qn_mlp_args *args = &l->args;
 
     *args = l->need.args;
     for (int part = 0; part < QN_LAYER_COPIES; part++)
@@ -282,7 +282,7 @@ static void point(struct qn_layer *l)
 static int draw_sizes(struct qn_layer *l, const struct qn_options *opt,
                       const int64_t *sizes)
 {
-    const struct quern_mlp *mlp = &l->mlp;
+    const struct qn_mlp *mlp = &l->mlp;
     char why[512];
 
     if (sizes)
@@ -300,23 +300,23 @@ static int draw_sizes(struct qn_layer *l, const struct qn_options *opt,
 /* Plan, and open the GPU if the plan is for one. */
 static int plan(struct qn_layer *l, const struct qn_options *opt, int backend)
 {
-    const struct quern_plan_options options = {
+    const struct qn_plan_options options = {
         .backend = backend, .kernel = opt->kernel, .streams = opt->streams};
     struct quern_plan_info info;
-    int code = quern_mlp_describe(l->ctx, &l->mlp, &l->need);
+    int code = qn_mlp_needs(l->ctx, &l->mlp, &l->need);
 
     if (!code)
-        code = quern_mlp_plan(l->ctx, &l->mlp, &options, &l->plan);
+        code = qn_mlp_plan(l->ctx, &l->mlp, &options, &l->plan);
     if (code)
         return code;
-    quern_plan_info(l->plan->launches[QN_MLP_PRE].product, &info);
+    qn_plan_info(l->plan->launches[QN_MLP_PRE].product, &info);
     if (info.backend == QUERN_BACKEND_HOST)
         return QUERN_OK;
     return qn_gpu_open(l->ctx, &l->gpu);
 }
 
 int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
-                   struct quern_context *ctx, const struct quern_mlp *mlp,
+                   struct quern_context *ctx, const struct qn_mlp *mlp,
                    int backend, const int64_t *sizes, int64_t gap)
 {
     int code, status;
@@ -330,7 +330,7 @@ int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
     for (int part = 0; part < QN_LAYER_PARTS && !code; part++)
         code = make_part(l, part, opt->seed);
     if (code)
-        return qn_message_code(opt, code, quern_errmsg(ctx));
+        return qn_message_code(opt, code, qn_errmsg(ctx));
     point(l);
     return QN_EXIT_OK;
 }
@@ -342,7 +342,7 @@ void qn_layer_free(struct qn_layer *l)
         qn_memory_free(&l->memory[part]);
     }
     qn_gpu_close(l->gpu);
-    quern_mlp_plan_free(l->plan);
+    qn_mlp_plan_free(l->plan);
     memset(l, 0, sizeof *l);
 }
 
@@ -351,41 +351,41 @@ void qn_layer_free(struct qn_layer *l)
 static int queue(void *layer)
 {
     struct qn_layer *l = layer;
-    int code = quern_mlp_forward(l->plan, &l->args, NULL);
+    int code = qn_mlp_forward(l->plan, &l->args, NULL);
 
-    return code ? code : quern_mlp_backward(l->plan, &l->args, NULL);
+    return code ? code : qn_mlp_backward(l->plan, &l->args, NULL);
 }
 
 int qn_layer_run(struct qn_layer *l)
 {
-    int code = quern_mlp_weights(l->plan, &l->args, NULL);
+    int code = qn_mlp_weights(l->plan, &l->args, NULL);
 
     if (!code)
         code = queue(l);
-    return code ? code : quern_mlp_check(l->plan, &l->args, NULL);
+    return code ? code : qn_mlp_run_check(l->plan, &l->args, NULL);
 }
 
 int qn_layer_measure(struct qn_layer *l, int runs, struct qn_job_time *time)
 {
     const struct qn_timed timed = {queue, l, l->gpu};
-    int code = quern_mlp_weights(l->plan, &l->args, NULL);
+    int code = qn_mlp_weights(l->plan, &l->args, NULL);
 
     if (!code)
         code = qn_timing_measure(&timed, runs, time);
-    return code ? code : quern_mlp_check(l->plan, &l->args, NULL);
+    return code ? code : qn_mlp_run_check(l->plan, &l->args, NULL);
 }
 
 int qn_layer_once(struct qn_layer *l, struct qn_job_time *time)
 {
     const struct qn_timed timed = {queue, l, l->gpu};
-    int code = quern_mlp_weights(l->plan, &l->args, NULL);
+    int code = qn_mlp_weights(l->plan, &l->args, NULL);
 
     memset(time, 0, sizeof *time);
     if (!code)
         code = qn_timing_runs(&timed, &time->seconds, 1, &time->load);
     time->least = time->seconds;
     time->runs = 1;
-    return code ? code : quern_mlp_check(l->plan, &l->args, NULL);
+    return code ? code : qn_mlp_run_check(l->plan, &l->args, NULL);
 }
 
 /* Each product is made three times: forward, and for both gradients. */

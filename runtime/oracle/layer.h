@@ -40,9 +40,9 @@ enum qn_layer_part {
 struct qn_layer {
     struct quern_context *ctx; /* the caller's */
     const struct qn_recipe *recipe;
-    struct quern_mlp mlp;
-    struct quern_mlp_description need;
-    struct quern_mlp_plan *plan;
+    struct qn_mlp mlp;
+    struct qn_mlp_description need;
+    struct qn_mlp_plan *plan;
     struct qn_gpu *gpu; /* NULL: the host backend */
     int64_t sizes[QUERN_MAX_GROUPS];
     int64_t starts[QUERN_MAX_GROUPS];
@@ -50,7 +50,7 @@ struct qn_layer {
     int64_t pitch;              /* elements from row to row: x, y, dy, dx */
     void *host[QN_LAYER_PARTS]; /* before a run, packed; NULL: poison */
     struct qn_memory memory[QN_LAYER_PARTS];
-    struct quern_mlp_args args;
+    struct qn_mlp_args args;
 };
 
 /*
@@ -59,14 +59,14 @@ struct qn_layer {
 ** An exit status, after printing what was wrong.
 */
 int qn_layer_begin(struct qn_layer *, const struct qn_options *,
-                   struct quern_context *, const struct quern_mlp *,
-                   int backend, const int64_t *sizes, int64_t gap);
+                   struct quern_context *, const struct qn_mlp *, int backend,
+                   const int64_t *sizes, int64_t gap);
 void qn_layer_free(struct qn_layer *);
 
 /* All buffers as before a run. Codes of the library. */
 int qn_layer_reset(struct qn_layer *);
 
-/* Weights, forward and backward, once; wait; quern_mlp_check. */
+/* Weights, forward and backward, once; wait; qn_mlp_run_check. */
 int qn_layer_run(struct qn_layer *);
 
 /* How long forward and backward take together; the median of `runs` (0: about

@@ -68,7 +68,7 @@ static int compare(struct judge *j, int result, size_t at, size_t count,
 /* y, dx and dprob of the token that was computed last. */
 static int compare_token(struct judge *j, int64_t row)
 {
-    const struct quern_mlp *mlp = &j->l->mlp;
+    const struct qn_mlp *mlp = &j->l->mlp;
     const struct qn_layer_reference *r = &j->reference;
     const size_t hidden = (size_t)mlp->hidden;
     const size_t at = (size_t)(row * j->l->pitch);
@@ -369,7 +369,7 @@ static double widen(const struct judge *j, int result, double tolerance)
 static void conclude(const struct judge *j, double losses,
                      struct qn_layer_verdict *v)
 {
-    const struct quern_mlp *mlp = &j->l->mlp;
+    const struct qn_mlp *mlp = &j->l->mlp;
     const double few =
         losses * qn_layer_reference_tolerance(
                      j->l->recipe, mlp, (double)j->rows[Y] * (double)mlp->ffn);
@@ -407,7 +407,7 @@ static int allow_losses(const struct qn_layer *l, double *losses)
     double worst = 1, loss;
     int code = QUERN_OK;
 
-    for (int of = QUERN_X; of <= QUERN_DY && !code; of++) {
+    for (int of = QN_X; of <= QN_DY && !code; of++) {
         struct qn_fidelity f = {.recipe = l->recipe,
                                 .q = {.of = of,
                                       .type = l->mlp.type,

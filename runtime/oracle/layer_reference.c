@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/element.h"
-#include "registry.h"
+#include "internal.h"
 #include "oracle/tolerance.h"
 
 /* ------------------------------------------------------------- activations */
@@ -108,7 +108,7 @@ double qn_layer_reference_gradient(const struct qn_layer_numbers *in,
 int qn_layer_reference_begin(struct qn_layer_reference *r,
                              const struct qn_layer_numbers *in)
 {
-    const struct quern_mlp *mlp = in->mlp;
+    const struct qn_mlp *mlp = in->mlp;
     double **parts[] = {&r->x, &r->y,  &r->dy,  &r->dx,
                         &r->h, &r->dh, &r->pre, &r->dpre};
     int single = mlp->activation == QUERN_SQUARED_RELU;
@@ -273,7 +273,7 @@ void qn_layer_reference_token(struct qn_layer_reference *r, int group,
 /* --------------------------------------------------------------- tolerance */
 
 double qn_layer_reference_tolerance(const struct qn_recipe *recipe,
-                                    const struct quern_mlp *mlp, double values)
+                                    const struct qn_mlp *mlp, double values)
 {
     /* dx is after three products and what pre is wrong by; few values */
     enum { STEPS = 6, FEW = 4000 };

@@ -8,11 +8,11 @@
 #ifndef QN_LAYER_REFERENCE_H
 #define QN_LAYER_REFERENCE_H
 
-#include "quern.h"
+#include "internal.h"
 
 /* The caller's tensors, in host memory; types as the MLP says. */
 struct qn_layer_numbers {
-    const struct quern_mlp *mlp;
+    const struct qn_mlp *mlp;
     const void *x, *dy, *w1, *w2;
     const float *probability, *b1, *b2; /* NULL without */
     float limit, slope, shift;
@@ -57,6 +57,6 @@ void qn_layer_reference_token(struct qn_layer_reference *, int group,
 */
 struct qn_recipe;
 double qn_layer_reference_tolerance(const struct qn_recipe *,
-                                    const struct quern_mlp *, double values);
+                                    const struct qn_mlp *, double values);
 
 #endif

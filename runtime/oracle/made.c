@@ -33,8 +33,8 @@ static int is_inline(const struct qn_job *job)
 }
 
 /* Two fresh tensors, full of poison. */
-static int make_buffers(const struct quern_tensor *row,
-                        const struct quern_tensor *column, struct qn_gpu *gpu,
+static int make_buffers(const struct qn_tensor *row,
+                        const struct qn_tensor *column, struct qn_gpu *gpu,
                         struct qn_memory *const list[QN_MADE_BUFFERS])
 {
     const size_t bytes[QN_MADE_BUFFERS] = {
@@ -50,7 +50,7 @@ static int make_buffers(const struct quern_tensor *row,
 
 int qn_made_fill(struct qn_job *job, uint64_t seed, float scale)
 {
-    const struct quern_args *need = &job->need.args;
+    const struct qn_args *need = &job->need.args;
     struct qn_memory *list[QN_MADE_BUFFERS];
     int code;
 
@@ -105,11 +105,11 @@ static float *make_sums(const struct qn_job *job)
 static int quantize(const struct qn_job *job,
                     struct qn_memory made[QN_MADE_BUFFERS], float *sums)
 {
-    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
     struct qn_memory *list[QN_MADE_BUFFERS];
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan = NULL;
-    struct quern_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan = NULL;
+    struct qn_quantization q;
     void *workspace = NULL;
     int code;
 
@@ -118,9 +118,9 @@ static int quantize(const struct qn_job *job,
     qn_scale_source(&job->problem, job->recipe, QN_ROLE_A, &q);
     q.copies = QUERN_ROWWISE | QUERN_COLUMNWISE;
     q.dbias = qn_fuse_sums(&job->problem) ? job->problem.dbias : 0;
-    code = quern_quantize_describe(job->ctx, &q, &need);
+    code = qn_quantize_needs(job->ctx, &q, &need);
     if (!code)
-        code = quern_quantize_plan(job->ctx, &q, &host, &plan);
+        code = qn_quantize_plan(job->ctx, &q, &host, &plan);
     if (!code)
         code = make_buffers(&need.args.row, &need.args.column, NULL, list);
     if (!code && !(workspace = calloc(1, need.workspace_bytes)))
@@ -137,8 +137,8 @@ static int quantize(const struct qn_job *job,
     need.args.sizes_type = QUERN_I64;
     need.args.workspace = workspace;
     if (!code)
-        code = quern_quantize_run(plan, &need.args, NULL);
-    quern_quantize_plan_free(plan);
+        code = qn_quantize_run(plan, &need.args, NULL);
+    qn_quantize_plan_free(plan);
     free(workspace);
     return code;
 }

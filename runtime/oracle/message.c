@@ -59,7 +59,7 @@ int qn_message_code(const struct qn_options *options, int code,
         return status_of(code);
     }
     return qn_message_fail(options, status_of(code), "%s",
-                           detail && *detail ? detail : quern_strerror(code));
+                           detail && *detail ? detail : qn_strerror(code));
 }
 
 const char *qn_message_nearest(const char *word, const char *const *words)

@@ -5,7 +5,7 @@
 #ifndef QN_MESSAGE_H
 #define QN_MESSAGE_H
 
-#include "quern.h"
+#include "internal.h"
 
 struct argp_option;
 

@@ -166,8 +166,8 @@ static int judge_copy(struct qn_job *job, int role, int *held)
 int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
                     struct qn_verdict *verdict)
 {
-    const struct quern_problem *p = &job->problem;
-    struct quern_problem planned = *p;
+    const struct qn_problem *p = &job->problem;
+    struct qn_problem planned = *p;
     const int sums = qn_geometry_backward(p) || p->dbias;
     int code;
 
@@ -223,7 +223,8 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
                       : "; dbias is not the sums of D, or dprob was "
                         "written outside of every group",
         verdict->copies ? "" : "; a copy is not what the host quantizes to",
-        verdict->held ? ""
-                      : "; a copy, read as quern_describe lays it out, is not "
-                        "what was quantized");
+        verdict->held
+            ? ""
+            : "; a copy, read as qn_problem_describe lays it out, is not "
+              "what was quantized");
 }

@@ -182,9 +182,9 @@ static float c_value(const struct part *p, int64_t i, int64_t j)
 
 /* The operands of a part: A and C gathered row by row, B where it is. */
 struct small {
-    struct quern_problem problem;
-    struct quern_args args;
-    struct quern_plan *plan;
+    struct qn_problem problem;
+    struct qn_args args;
+    struct qn_plan *plan;
     int64_t k;
     unsigned char workspace[QN_WORKSPACE_BYTES] __attribute__((aligned(64)));
 };
@@ -223,7 +223,7 @@ static void *gather_c(const struct part *p)
 /* One group whose k is ragged, so that it may be 0; rows as they come. */
 static void set_small_problem(const struct part *p, struct small *s)
 {
-    struct quern_problem *problem = &s->problem;
+    struct qn_problem *problem = &s->problem;
 
     *problem = p->job->problem;
     problem->groups = 1;
@@ -244,7 +244,7 @@ static void set_small_args(const struct part *p, struct small *s, void *a,
     const struct qn_job *job = p->job;
     const struct qn_geometry *g = &job->operands[QN_ROLE_B];
     const size_t at = (size_t)qn_job_element(job, QN_ROLE_B, p->group, 0, 0);
-    struct quern_args *args = &s->args;
+    struct qn_args *args = &s->args;
 
     args->a.data = a;
     args->a.last_dims = &s->k;
@@ -265,23 +265,23 @@ static void set_small_args(const struct part *p, struct small *s, void *a,
 /* D comes out in place of C. */
 static int run_small(const struct part *p, void *a, void *d)
 {
-    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
     struct small s = {.k = 0};
-    struct quern_description need;
+    struct qn_description need;
     int code;
 
     set_small_problem(p, &s);
-    code = quern_describe(p->job->ctx, &s.problem, &need);
+    code = qn_problem_describe(p->job->ctx, &s.problem, &need);
     if (!code)
-        code = quern_plan(p->job->ctx, &s.problem, &host, &s.plan);
+        code = qn_plan(p->job->ctx, &s.problem, &host, &s.plan);
     if (!code) {
         s.args = need.args;
         set_small_args(p, &s, a, d);
-        code = quern_run(s.plan, &s.args, NULL);
+        code = qn_run(s.plan, &s.args, NULL);
     }
     if (!code)
-        code = quern_check(s.plan, &s.args, NULL);
-    quern_plan_free(s.plan);
+        code = qn_check(s.plan, &s.args, NULL);
+    qn_plan_free(s.plan);
     return code;
 }
 
@@ -355,7 +355,7 @@ static double probability_of(const struct part *p, int64_t i)
 /* alpha * sum + bias, or + beta * C */
 static double finish(const struct part *p, double sum, int64_t i, int64_t j)
 {
-    const struct quern_problem *problem = &p->job->problem;
+    const struct qn_problem *problem = &p->job->problem;
 
     if (problem->alpha)
         sum *= (double)p->job->factors[0][p->group];
@@ -370,7 +370,7 @@ static double finish(const struct part *p, double sum, int64_t i, int64_t j)
 }
 
 /* dgrad back through an activation: the product's column for column j of D. */
-static int64_t result_of(const struct quern_problem *p, int64_t j)
+static int64_t result_of(const struct qn_problem *p, int64_t j)
 {
     const int64_t run = p->interleave ? p->interleave : p->n;
 
@@ -381,7 +381,7 @@ static int64_t result_of(const struct quern_problem *p, int64_t j)
 static double given(const struct part *p, int64_t i, int64_t result, int second)
 {
     const struct qn_job *job = p->job;
-    const struct quern_problem *problem = &job->problem;
+    const struct qn_problem *problem = &job->problem;
     const int64_t run = problem->interleave ? problem->interleave : problem->n;
     int64_t column = result;
 
@@ -397,7 +397,7 @@ static double given(const struct part *p, int64_t i, int64_t result, int second)
 static double went_back(const struct part *p, double dh, int64_t i, int64_t j)
 {
     const struct qn_job *job = p->job;
-    const struct quern_problem *problem = &job->problem;
+    const struct qn_problem *problem = &job->problem;
     const struct qn_layer_numbers constants = {.limit = job->args.limit,
                                                .slope = job->args.slope,
                                                .shift = job->args.shift};
@@ -418,7 +418,7 @@ static double went_back(const struct part *p, double dh, int64_t i, int64_t j)
    an activation. Returns how many. */
 static int columns_of(const struct part *p, int64_t j, int64_t columns[2])
 {
-    const struct quern_problem *problem = &p->job->problem;
+    const struct qn_problem *problem = &p->job->problem;
     const int64_t run =
         problem->interleave ? problem->interleave : problem->n / 2;
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "oracle/clock.h"
-#include "quern.h"
+#include "internal.h"
 
 enum { BATCH = QN_TIMING_BATCH };
 

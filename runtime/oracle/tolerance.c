@@ -27,7 +27,7 @@ static int is_narrow_float(const struct qn_geometry *g)
 }
 
 /* FP8 tensor cores take what is narrow on both sides, or becomes so. */
-static enum qn_sums sums_of(const struct quern_problem *p,
+static enum qn_sums sums_of(const struct qn_problem *p,
                             const struct qn_recipe *recipe)
 {
     struct qn_geometry a, b;
@@ -41,7 +41,7 @@ static enum qn_sums sums_of(const struct quern_problem *p,
     return recipe->promote ? QN_SUMS_PROMOTED : QN_SUMS_NARROW;
 }
 
-struct qn_tolerance qn_tolerance_of(const struct quern_problem *p,
+struct qn_tolerance qn_tolerance_of(const struct qn_problem *p,
                                     const struct qn_recipe *recipe, int64_t k)
 {
     struct qn_tolerance t = {.sums = sums_of(p, recipe)};

@@ -5,7 +5,7 @@
 #ifndef QN_TOLERANCE_H
 #define QN_TOLERANCE_H
 
-#include "registry.h"
+#include "internal.h"
 
 /* How the products are summed. */
 enum qn_sums {
@@ -23,7 +23,7 @@ struct qn_tolerance {
 
 /* The bound for sums over `k` values. `recipe` is the plan's problem's, with
    the chosen `dequantize`. */
-struct qn_tolerance qn_tolerance_of(const struct quern_problem *problem,
+struct qn_tolerance qn_tolerance_of(const struct qn_problem *problem,
                                     const struct qn_recipe *recipe, int64_t k);
 
 /*

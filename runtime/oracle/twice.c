@@ -20,7 +20,7 @@ struct step {
     char *copy[2], *sf[2], *global[2]; /* of the rowwise tensor, the columnwise
                                           tensor */
     float *history;
-    struct quern_quantize_args args;
+    struct qn_quantize_args args;
 };
 
 /* Delayed scaling with a factor that saturates nothing and is not 1. */
@@ -40,7 +40,7 @@ static int fill(struct qn_memory *memory, struct qn_gpu *gpu, const void *from,
 
 int qn_twice_fill(struct qn_job *job, uint64_t seed)
 {
-    const struct quern_description *need = &job->need;
+    const struct qn_description *need = &job->need;
     const uint64_t random[2] = {seed, 0};
     int code = fill(&job->scale, job->gpu, factors,
                     need->history ? sizeof factors : 0);
@@ -56,7 +56,7 @@ int qn_twice_fill(struct qn_job *job, uint64_t seed)
 
 void qn_twice_point(struct qn_job *job)
 {
-    const struct quern_description *need = &job->need;
+    const struct qn_description *need = &job->need;
 
     if (need->history) {
         job->args.scale = (float *)(void *)job->scale.data;
@@ -78,10 +78,9 @@ static char *new_buffer(size_t bytes)
 
 /* The buffers, and D of the first step in one of them. */
 static int make_buffers(struct step *s, const struct qn_memory *d,
-                        const struct quern_quantize_description *need)
+                        const struct qn_quantize_description *need)
 {
-    const struct quern_tensor *copies[2] = {&need->args.row,
-                                            &need->args.column};
+    const struct qn_tensor *copies[2] = {&need->args.row, &need->args.column};
     int all;
 
     s->numbers = new_buffer(d->bytes);
@@ -119,10 +118,10 @@ static int need_random(const struct qn_job *job, uint64_t random[2])
 
 /* Put all addresses into the job's arguments. */
 static void point(const struct qn_job *job, struct step *s,
-                  const struct quern_quantize_description *need,
-                  uint64_t *random, float *scale)
+                  const struct qn_quantize_description *need, uint64_t *random,
+                  float *scale)
 {
-    struct quern_tensor *copies[2] = {&s->args.row, &s->args.column};
+    struct qn_tensor *copies[2] = {&s->args.row, &s->args.column};
 
     s->args = need->args;
     s->args.in.data = s->numbers;
@@ -145,26 +144,26 @@ static void point(const struct qn_job *job, struct step *s,
 static int quantize(const struct qn_job *job, const struct qn_memory *d,
                     struct step *s)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan = NULL;
-    struct quern_quantization q;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan = NULL;
+    struct qn_quantization q;
     float scale[2] = {factors[0], factors[1]};
     uint64_t random[2];
     int code = need_random(job, random);
 
     qn_result_cast(&job->problem, job->recipe, &q);
     if (!code)
-        code = quern_quantize_describe(job->ctx, &q, &need);
+        code = qn_quantize_needs(job->ctx, &q, &need);
     if (!code)
         code = make_buffers(s, d, &need);
     if (!code)
-        code = quern_quantize_plan(job->ctx, &q, &options, &plan);
+        code = qn_quantize_plan(job->ctx, &q, &options, &plan);
     if (!code) {
         point(job, s, &need, random, scale);
-        code = quern_quantize_run(plan, &s->args, NULL);
+        code = qn_quantize_run(plan, &s->args, NULL);
     }
-    quern_quantize_plan_free(plan);
+    qn_quantize_plan_free(plan);
     return code;
 }
 

@@ -39,10 +39,10 @@ const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx)
 }
 
 /* Why one operand cannot be dequantized; NULL: it can. */
-static const char *wrong_operand(const struct quern_problem *p,
+static const char *wrong_operand(const struct qn_problem *p,
                                  const struct qn_recipe *recipe, int role)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
     if (!s)
@@ -57,7 +57,7 @@ static const char *wrong_operand(const struct quern_problem *p,
 }
 
 /* Are both to be had in bf16, in launches before the product? */
-int qn_dequantize_dequantizes(const struct quern_problem *p,
+int qn_dequantize_dequantizes(const struct qn_problem *p,
                               const struct qn_recipe *recipe)
 {
     return p->dequantize != QUERN_DEQUANTIZE_F16 &&
@@ -67,7 +67,7 @@ int qn_dequantize_dequantizes(const struct quern_problem *p,
 
 /* Why a product of bf16 cannot be the problem's; NULL: it can. */
 static const char *wrong_bf16(struct quern_context *ctx,
-                              const struct quern_problem *p,
+                              const struct qn_problem *p,
                               const struct qn_recipe *recipe)
 {
     const struct qn_recipe *plain = qn_dequantize_plain(ctx);
@@ -85,7 +85,7 @@ static const char *wrong_bf16(struct quern_context *ctx,
 }
 
 const char *qn_dequantize_wrong(struct quern_context *ctx,
-                                const struct quern_problem *p,
+                                const struct qn_problem *p,
                                 const struct qn_recipe *recipe, int strategy)
 {
     const char *why = NULL;
@@ -115,11 +115,10 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
     return why;
 }
 
-int qn_dequantize_check(struct quern_context *ctx,
-                        const struct quern_problem *p,
+int qn_dequantize_check(struct quern_context *ctx, const struct qn_problem *p,
                         const struct qn_recipe *recipe)
 {
-    struct quern_problem product;
+    struct qn_problem product;
     const char *why;
 
     qn_result_product(p, &product);
@@ -129,10 +128,10 @@ int qn_dequantize_check(struct quern_context *ctx,
                : QUERN_OK;
 }
 
-int qn_dequantize_factors(const struct quern_problem *p,
+int qn_dequantize_factors(const struct qn_problem *p,
                           const struct qn_recipe *recipe)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     int any = 0;
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
@@ -145,9 +144,9 @@ int qn_dequantize_factors(const struct quern_problem *p,
 
 /* ----------------------------------------------------------- what it is of */
 
-int qn_dequantize_cast(const struct quern_problem *p,
+int qn_dequantize_cast(const struct qn_problem *p,
                        const struct qn_recipe *recipe, int role,
-                       struct quern_quantization *q)
+                       struct qn_quantization *q)
 {
     if (!qn_scale_source(p, recipe, role, q) ||
         !qn_dequantize_dequantizes(p, recipe))
@@ -156,26 +155,25 @@ int qn_dequantize_cast(const struct quern_problem *p,
     return 1;
 }
 
-int qn_dequantize_align(const struct quern_problem *p,
+int qn_dequantize_align(const struct qn_problem *p,
                         const struct qn_recipe *recipe)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     int align = 0;
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
-        if (s && q.of != QUERN_W && q.copies == QUERN_COLUMNWISE &&
-            s->k > align)
+        if (s && q.of != QN_W && q.copies == QUERN_COLUMNWISE && s->k > align)
             align = s->k;
     }
     return qn_dequantize_dequantizes(p, recipe) ? align : 0;
 }
 
-int64_t qn_dequantize_total(const struct quern_problem *p,
+int64_t qn_dequantize_total(const struct qn_problem *p,
                             const struct qn_recipe *recipe)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
 
     if (!qn_dequantize_align(p, recipe))
         return qn_geometry_length(p, p->ragged);
@@ -185,10 +183,10 @@ int64_t qn_dequantize_total(const struct quern_problem *p,
 
 /* A rowwise tensor stays k-major; of a columnwise tensor the numbers lie as
    they did before they were quantized. */
-static int major_of(const struct quern_problem *p,
-                    const struct qn_recipe *recipe, int role)
+static int major_of(const struct qn_problem *p, const struct qn_recipe *recipe,
+                    int role)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
 
     return qn_dequantize_cast(p, recipe, role, &q) &&
                    q.copies == QUERN_COLUMNWISE
@@ -197,9 +195,9 @@ static int major_of(const struct quern_problem *p,
 }
 
 void qn_dequantize_product(struct quern_context *ctx,
-                           const struct quern_problem *p,
+                           const struct qn_problem *p,
                            const struct qn_recipe *recipe,
-                           struct quern_problem *product)
+                           struct qn_problem *product)
 {
     *product = *p;
     product->sizes = QUERN_SIZES_DEVICE;
@@ -221,9 +219,9 @@ void qn_dequantize_product(struct quern_context *ctx,
 }
 
 void qn_dequantize_first(struct quern_context *ctx,
-                         const struct quern_problem *problem,
+                         const struct qn_problem *problem,
                          const struct qn_recipe *recipe, int strategy,
-                         struct quern_problem *product)
+                         struct qn_problem *product)
 {
     if (strategy == QUERN_DEQUANTIZE_FP8)
         qn_requantize_product(ctx, problem, product);
@@ -238,13 +236,13 @@ void qn_dequantize_first(struct quern_context *ctx,
 /* ------------------------------------------------------------------- space */
 
 /* FP8 from `at` on; returns where it ends. */
-static size_t lay_out_codes(const struct quern_problem *p,
+static size_t lay_out_codes(const struct qn_problem *p,
                             const struct qn_recipe *recipe,
                             const struct qn_recipe *blocks, size_t at,
                             struct qn_dequantize_space *space)
 {
     for (int role = QN_ROLE_A; blocks && role <= QN_ROLE_B; role++) {
-        struct quern_tensor copy;
+        struct qn_tensor copy;
 
         if (!qn_requantize_does(p, recipe, role))
             continue;
@@ -256,19 +254,19 @@ static size_t lay_out_codes(const struct quern_problem *p,
 }
 
 /* Bytes of an operand in bf16; 0: it is not dequantized. */
-static size_t bytes_of(const struct quern_problem *p,
+static size_t bytes_of(const struct qn_problem *p,
                        const struct qn_recipe *recipe, int role)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     int64_t rows;
 
     if (!qn_dequantize_cast(p, recipe, role, &q))
         return 0;
-    rows = q.of == QUERN_W ? q.groups * q.m : qn_dequantize_total(p, recipe);
+    rows = q.of == QN_W ? q.groups * q.m : qn_dequantize_total(p, recipe);
     return (size_t)rows * (size_t)q.k * 2;
 }
 
-void qn_dequantize_lay_out(const struct quern_problem *p,
+void qn_dequantize_lay_out(const struct qn_problem *p,
                            const struct qn_recipe *recipe,
                            const struct qn_recipe *blocks,
                            struct qn_dequantize_space *space)
@@ -277,7 +275,7 @@ void qn_dequantize_lay_out(const struct quern_problem *p,
     const int has_factors = qn_dequantize_factors(p, recipe);
     const int has_sizes = qn_dequantize_align(p, recipe) != 0;
     const int has_flags = blocks || p->dequantize == QUERN_DEQUANTIZE_F16;
-    struct quern_problem product = *p;
+    struct qn_problem product = *p;
     size_t at, coded;
 
     product.sizes = QUERN_SIZES_DEVICE;
@@ -296,13 +294,12 @@ void qn_dequantize_lay_out(const struct quern_problem *p,
     space->end = at > coded ? at : coded;
 }
 
-size_t qn_dequantize_end(struct quern_context *ctx,
-                         const struct quern_problem *p,
+size_t qn_dequantize_end(struct quern_context *ctx, const struct qn_problem *p,
                          const struct qn_recipe *recipe)
 {
     int fp8 = qn_dequantize_may(ctx, p, recipe, QUERN_DEQUANTIZE_FP8);
     int ahead = fp8 || qn_dequantize_may(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
-    struct quern_problem f16 = *p;
+    struct qn_problem f16 = *p;
     struct qn_dequantize_space space;
 
     if (!ahead && !qn_dequantize_may(ctx, p, recipe, QUERN_DEQUANTIZE_F16))
@@ -326,10 +323,10 @@ size_t qn_dequantize_end(struct quern_context *ctx,
 #define SMS          132     /* where no GPU is asked */
 
 /* Codes, their scales, and what they become. */
-static double moved_bytes(const struct quern_problem *p,
+static double moved_bytes(const struct qn_problem *p,
                           const struct qn_recipe *recipe)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     double bytes = 0;
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
@@ -344,7 +341,7 @@ static double moved_bytes(const struct quern_problem *p,
 }
 
 /* The launches before the product. */
-struct qn_dequantize_cost qn_dequantize_cost_of(const struct quern_problem *p,
+struct qn_dequantize_cost qn_dequantize_cost_of(const struct qn_problem *p,
                                                 const struct qn_recipe *recipe,
                                                 int strategy)
 {
@@ -364,7 +361,7 @@ struct qn_dequantize_cost qn_dequantize_cost_of(const struct quern_problem *p,
     return cost;
 }
 
-int qn_dequantize_may(struct quern_context *ctx, const struct quern_problem *p,
+int qn_dequantize_may(struct quern_context *ctx, const struct qn_problem *p,
                       const struct qn_recipe *recipe, int strategy)
 {
     double math =

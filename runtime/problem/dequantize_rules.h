@@ -14,7 +14,7 @@
 #ifndef QUERN_PROBLEM_AHEAD_RULES_H
 #define QUERN_PROBLEM_AHEAD_RULES_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct quern_context;
 
@@ -46,73 +46,73 @@ const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx);
 /* Why the problem cannot go that way (enum quern_dequantize from PASS on);
    NULL: it can. */
 const char *qn_dequantize_wrong(struct quern_context *ctx,
-                                const struct quern_problem *problem,
+                                const struct qn_problem *problem,
                                 const struct qn_recipe *recipe, int strategy);
 
 /* QUERN_EINVAL says why a problem with dequantize=pass, fp8 or f16 cannot
    be. */
 int qn_dequantize_check(struct quern_context *ctx,
-                        const struct quern_problem *problem,
+                        const struct qn_problem *problem,
                         const struct qn_recipe *recipe);
 
 /* May a plan of the problem go that way? By its sizes and the
    recipe alone, so that descriptions need no GPU: whether it does the GPU's
    kernels decide. */
 int qn_dequantize_may(struct quern_context *ctx,
-                      const struct quern_problem *problem,
+                      const struct qn_problem *problem,
                       const struct qn_recipe *recipe, int strategy);
 
 /* The workspace of such a plan; `blocks`: of FP8, or NULL. */
-void qn_dequantize_lay_out(const struct quern_problem *problem,
+void qn_dequantize_lay_out(const struct qn_problem *problem,
                            const struct qn_recipe *recipe,
                            const struct qn_recipe *blocks,
                            struct qn_dequantize_space *space);
 
 /* Of all plans that the problem may have; 0: none has any. */
 size_t qn_dequantize_end(struct quern_context *ctx,
-                         const struct quern_problem *problem,
+                         const struct qn_problem *problem,
                          const struct qn_recipe *recipe);
 
 /* The expansion of operand `role` as a quantization, whose copy is read; 0: the
    operand is bf16 as it is. */
-int qn_dequantize_cast(const struct quern_problem *problem,
+int qn_dequantize_cast(const struct qn_problem *problem,
                        const struct qn_recipe *recipe, int role,
-                       struct quern_quantization *q);
+                       struct qn_quantization *q);
 
 /* The product of what was dequantized. */
 void qn_dequantize_product(struct quern_context *ctx,
-                           const struct quern_problem *problem,
+                           const struct qn_problem *problem,
                            const struct qn_recipe *recipe,
-                           struct quern_problem *product);
+                           struct qn_problem *product);
 
 /* The product that runs first, which a plan tells of: of FP8 or f16 where that
    is tried, and of `strategy` MAINLOOP the problem itself. */
 void qn_dequantize_first(struct quern_context *ctx,
-                         const struct quern_problem *problem,
+                         const struct qn_problem *problem,
                          const struct qn_recipe *recipe, int strategy,
-                         struct quern_problem *product);
+                         struct qn_problem *product);
 
 /* Is the operands' second level to be multiplied? */
-int qn_dequantize_factors(const struct quern_problem *problem,
+int qn_dequantize_factors(const struct qn_problem *problem,
                           const struct qn_recipe *recipe);
 
 /* Where tokens are summed groups stay where they are in the copies, and their
    lengths become multiples of this: what is transformed goes on beyond a
    group's end. Else 0. */
-int qn_dequantize_align(const struct quern_problem *problem,
+int qn_dequantize_align(const struct qn_problem *problem,
                         const struct qn_recipe *recipe);
 
 /* The product's length along the ragged axis. */
-int64_t qn_dequantize_total(const struct quern_problem *problem,
+int64_t qn_dequantize_total(const struct qn_problem *problem,
                             const struct qn_recipe *recipe);
 
 /* Do both become bf16 in launches before the product? */
-int qn_dequantize_dequantizes(const struct quern_problem *problem,
+int qn_dequantize_dequantizes(const struct qn_problem *problem,
                               const struct qn_recipe *recipe);
 
 /* What the launches before the product take; no cycles yet. */
 struct qn_dequantize_cost
-qn_dequantize_cost_of(const struct quern_problem *problem,
+qn_dequantize_cost_of(const struct qn_problem *problem,
                       const struct qn_recipe *recipe, int strategy);
 
 #define QN_FMA_PER_CYCLE 2048.0 /* dense 16-bit, one multiprocessor */

@@ -15,11 +15,11 @@
 
 /* A group axis comes first; a ragged axis counts its total. A copy is as
    quantize says. */
-static void describe_operand(const struct quern_problem *problem,
+static void describe_operand(const struct qn_problem *problem,
                              const struct qn_recipe *recipe, int role,
-                             struct quern_tensor *tensor)
+                             struct qn_tensor *tensor)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     struct qn_geometry g;
     int dims = 0;
 
@@ -40,11 +40,11 @@ static void describe_operand(const struct quern_problem *problem,
 }
 
 /* Arguments for copies of the result, besides the tensors. */
-static void describe_result(const struct quern_problem *p,
+static void describe_result(const struct qn_problem *p,
                             const struct qn_recipe *recipe,
-                            struct quern_description *d)
+                            struct qn_description *d)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     const struct qn_scaling *s = qn_result_source(p, recipe, QN_ROLE_D, &q);
 
     d->history = s ? s->history : 0;
@@ -52,8 +52,8 @@ static void describe_result(const struct quern_problem *p,
 }
 
 int qn_describe_operands(struct quern_context *ctx,
-                         const struct quern_problem *problem,
-                         struct quern_description *description,
+                         const struct qn_problem *problem,
+                         struct qn_description *description,
                          const struct qn_recipe **out)
 {
     const struct qn_recipe *recipe;

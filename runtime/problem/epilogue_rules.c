@@ -11,7 +11,7 @@
 #include "problem/space.h"
 #include "problem/workspace.h"
 
-int qn_epilogue_has(const struct quern_problem *p)
+int qn_epilogue_has(const struct qn_problem *p)
 {
     return p->bias || p->activation;
 }
@@ -21,9 +21,9 @@ static int writes_f32(const struct qn_recipe *recipe)
     return recipe->d_types >> QUERN_F32 & 1;
 }
 
-void qn_epilogue_product(const struct quern_problem *p,
+void qn_epilogue_product(const struct qn_problem *p,
                          const struct qn_recipe *recipe,
-                         struct quern_problem *product)
+                         struct qn_problem *product)
 {
     *product = *p;
     product->bias = product->activation = product->interleave = 0;
@@ -36,11 +36,10 @@ void qn_epilogue_product(const struct quern_problem *p,
         product->dequantize = QUERN_DEQUANTIZE_PASS;
 }
 
-int qn_epilogue_has_sums(struct quern_context *ctx,
-                         const struct quern_problem *p,
+int qn_epilogue_has_sums(struct quern_context *ctx, const struct qn_problem *p,
                          const struct qn_recipe *recipe)
 {
-    struct quern_problem product;
+    struct qn_problem product;
 
     if (!qn_epilogue_has(p) || p->copies || writes_f32(recipe))
         return qn_epilogue_has(p) && !p->copies;
@@ -51,9 +50,9 @@ int qn_epilogue_has_sums(struct quern_context *ctx,
 }
 
 int qn_epilogue_dequantized(struct quern_context *ctx,
-                            const struct quern_problem *p,
+                            const struct qn_problem *p,
                             const struct qn_recipe *recipe,
-                            struct quern_problem *dequantized)
+                            struct qn_problem *dequantized)
 {
     *dequantized = *p;
     dequantized->dequantize = QUERN_DEQUANTIZE_PASS;
@@ -66,10 +65,10 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
 ** added up for dbias and dprob; then come its sums.
 */
 size_t qn_epilogue_lay_out(struct quern_context *ctx,
-                           const struct quern_problem *p,
+                           const struct qn_problem *p,
                            const struct qn_recipe *recipe, size_t *sums)
 {
-    struct quern_problem product;
+    struct qn_problem product;
     size_t end;
 
     qn_epilogue_product(p, recipe, &product);
@@ -79,15 +78,15 @@ size_t qn_epilogue_lay_out(struct quern_context *ctx,
     return end;
 }
 
-size_t qn_epilogue_sums(const struct quern_problem *p)
+size_t qn_epilogue_sums(const struct qn_problem *p)
 {
     return (size_t)p->m * (size_t)p->n * sizeof(float);
 }
 
-size_t qn_epilogue_end(struct quern_context *ctx, const struct quern_problem *p,
+size_t qn_epilogue_end(struct quern_context *ctx, const struct qn_problem *p,
                        const struct qn_recipe *recipe)
 {
-    struct quern_problem dequantized;
+    struct qn_problem dequantized;
     size_t end = 0, sums, other;
 
     if (qn_epilogue_has_sums(ctx, p, recipe))

@@ -12,39 +12,39 @@
 #ifndef QUERN_PROBLEM_EPILOGUE_RULES_H
 #define QUERN_PROBLEM_EPILOGUE_RULES_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct quern_context;
 
 /* Has the problem a bias or an activation? */
-int qn_epilogue_has(const struct quern_problem *problem);
+int qn_epilogue_has(const struct qn_problem *problem);
 
 /* May its product leave sums in fp32? */
 int qn_epilogue_has_sums(struct quern_context *ctx,
-                         const struct quern_problem *problem,
+                         const struct qn_problem *problem,
                          const struct qn_recipe *recipe);
 
 /* The product without its epilogue, whose D are its sums in fp32. */
-void qn_epilogue_product(const struct quern_problem *problem,
+void qn_epilogue_product(const struct qn_problem *problem,
                          const struct qn_recipe *recipe,
-                         struct quern_problem *product);
+                         struct qn_problem *product);
 
 /* The problem with dequantized operands; 0: it cannot be. */
 int qn_epilogue_dequantized(struct quern_context *ctx,
-                            const struct quern_problem *problem,
+                            const struct qn_problem *problem,
                             const struct qn_recipe *recipe,
-                            struct quern_problem *dequantized);
+                            struct qn_problem *dequantized);
 
 /* Bytes of its sums; their place in the workspace, of which this returns the
    end. */
-size_t qn_epilogue_sums(const struct quern_problem *problem);
+size_t qn_epilogue_sums(const struct qn_problem *problem);
 size_t qn_epilogue_lay_out(struct quern_context *ctx,
-                           const struct quern_problem *problem,
+                           const struct qn_problem *problem,
                            const struct qn_recipe *recipe, size_t *sums);
 
 /* The end of the workspace of all such plans. */
 size_t qn_epilogue_end(struct quern_context *ctx,
-                       const struct quern_problem *problem,
+                       const struct qn_problem *problem,
                        const struct qn_recipe *recipe);
 
 #endif

@@ -40,25 +40,24 @@ int qn_fuse_wanted(int wanted, const struct qn_kernel *kernel)
 }
 
 /* The quantized A that the run makes. */
-void qn_fuse_quantization(const struct quern_problem *p,
+void qn_fuse_quantization(const struct qn_problem *p,
                           const struct qn_recipe *recipe,
-                          struct quern_quantization *q)
+                          struct qn_quantization *q)
 {
     qn_scale_source(p, recipe, QN_ROLE_A, q);
     q->copies = QUERN_ROWWISE | QUERN_COLUMNWISE;
     q->dbias = qn_fuse_sums(p) ? p->dbias : QUERN_NO_DBIAS;
 }
 
-int qn_fuse_sums(const struct quern_problem *p)
+int qn_fuse_sums(const struct qn_problem *p)
 {
     return p->dbias && p->quantize && !qn_geometry_backward(p);
 }
 
-int qn_fuse_problem(const struct quern_problem *p,
-                    const struct qn_recipe *recipe)
+int qn_fuse_problem(const struct qn_problem *p, const struct qn_recipe *recipe)
 {
     const char *word = qn_strategy_name(p->quantize);
-    struct quern_quantization q;
+    struct qn_quantization q;
     const struct qn_scaling *s;
 
     if (!p->quantize)
@@ -84,12 +83,11 @@ int qn_fuse_problem(const struct quern_problem *p,
 }
 
 /* Sums that no cast makes have as much room as a cast, more than they need. */
-void qn_fuse_lay_out(const struct quern_problem *p,
-                     const struct qn_recipe *recipe,
+void qn_fuse_lay_out(const struct qn_problem *p, const struct qn_recipe *recipe,
                      struct qn_fuse_space *space)
 {
     struct qn_quantize_space cast;
-    struct quern_quantization q;
+    struct qn_quantization q;
 
     qn_fuse_quantization(p, recipe, &q);
     qn_quantize_lay_out(&q, recipe, &cast);
@@ -98,12 +96,11 @@ void qn_fuse_lay_out(const struct quern_problem *p,
     space->sums = qn_space_add(&space->end, qn_fuse_sums(p) ? cast.end : 0);
 }
 
-int qn_fuse_describe(struct quern_context *ctx, const struct quern_problem *p,
-                     const struct qn_recipe *recipe,
-                     struct quern_description *d)
+int qn_fuse_describe(struct quern_context *ctx, const struct qn_problem *p,
+                     const struct qn_recipe *recipe, struct qn_description *d)
 {
-    struct quern_quantize_description made;
-    struct quern_quantization q;
+    struct qn_quantize_description made;
+    struct qn_quantization q;
     int code;
 
     if (!p->quantize)

@@ -8,7 +8,7 @@
 #ifndef QUERN_PROBLEM_FUSE_RULES_H
 #define QUERN_PROBLEM_FUSE_RULES_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct quern_context;
 
@@ -21,11 +21,11 @@ int qn_fuse_serves(int wanted, const char *quantize);
 int qn_fuse_wanted(int wanted, const struct qn_kernel *kernel);
 
 /* All rules on the field `quantize`. QUERN_EINVAL. */
-int qn_fuse_problem(const struct quern_problem *problem,
+int qn_fuse_problem(const struct qn_problem *problem,
                     const struct qn_recipe *recipe);
 
 /* Does the problem want the sums of what a run quantizes? */
-int qn_fuse_sums(const struct quern_problem *problem);
+int qn_fuse_sums(const struct qn_problem *problem);
 
 /* The workspace of such a problem after the sums of a product that goes back
    through an activation: what the cast needs, and a launch for sums that no
@@ -34,20 +34,20 @@ struct qn_fuse_space {
     size_t cast, sums, end;
 };
 
-void qn_fuse_lay_out(const struct quern_problem *problem,
+void qn_fuse_lay_out(const struct qn_problem *problem,
                      const struct qn_recipe *recipe,
                      struct qn_fuse_space *space);
 
 /* What such a problem needs besides: numbers and a columnwise tensor. Nothing
    of other problems. */
 int qn_fuse_describe(struct quern_context *ctx,
-                     const struct quern_problem *problem,
+                     const struct qn_problem *problem,
                      const struct qn_recipe *recipe,
-                     struct quern_description *description);
+                     struct qn_description *description);
 
 /* The quantized A that the run makes. */
-void qn_fuse_quantization(const struct quern_problem *problem,
+void qn_fuse_quantization(const struct qn_problem *problem,
                           const struct qn_recipe *recipe,
-                          struct quern_quantization *q);
+                          struct qn_quantization *q);
 
 #endif

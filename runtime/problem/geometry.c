@@ -5,7 +5,7 @@
 #include "problem/geometry.h"
 #include "base/types.h"
 
-int64_t qn_geometry_length(const struct quern_problem *problem, int axis)
+int64_t qn_geometry_length(const struct qn_problem *problem, int axis)
 {
     switch (axis) {
     case QUERN_AXIS_M:
@@ -19,17 +19,17 @@ int64_t qn_geometry_length(const struct quern_problem *problem, int axis)
     }
 }
 
-int qn_geometry_halves(const struct quern_problem *p)
+int qn_geometry_halves(const struct qn_problem *p)
 {
     return p->activation && p->activation != QUERN_SQUARED_RELU;
 }
 
-int qn_geometry_backward(const struct quern_problem *p)
+int qn_geometry_backward(const struct qn_problem *p)
 {
     return p->op == QUERN_DGRAD && p->activation;
 }
 
-int qn_geometry_has(const struct quern_problem *p, int role)
+int qn_geometry_has(const struct qn_problem *p, int role)
 {
     return role == QN_ROLE_P   ? p->saved || qn_geometry_backward(p)
            : role == QN_ROLE_T ? (p->copies & QUERN_COLUMNWISE) != 0

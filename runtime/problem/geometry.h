@@ -8,7 +8,7 @@
 #include "problem/scale.h"
 
 /* Length of an axis; the ragged one's total. */
-int64_t qn_geometry_length(const struct quern_problem *problem, int axis);
+int64_t qn_geometry_length(const struct qn_problem *problem, int axis);
 
 /* C lies as D does; P is what an activation was given; T the columnwise tensor,
    where D is a rowwise tensor. */
@@ -26,14 +26,14 @@ enum qn_role {
 #define QN_LETTERS "abcdpt"
 
 /* Does the activation take two operands, so that D is half as wide as P? */
-int qn_geometry_halves(const struct quern_problem *problem);
+int qn_geometry_halves(const struct qn_problem *problem);
 
 /* Does the product go back through the activation, so that D and P are as wide
    as what this was given? */
-int qn_geometry_backward(const struct quern_problem *problem);
+int qn_geometry_backward(const struct qn_problem *problem);
 
 /* Does the problem have the operand? C lies as D does, wanted or not. */
-int qn_geometry_has(const struct quern_problem *problem, int role);
+int qn_geometry_has(const struct qn_problem *problem, int role);
 
 /* How an operand lies in memory: [G,] outer, inner; inner is contiguous. */
 struct qn_geometry {
@@ -49,7 +49,7 @@ struct qn_geometry {
     struct qn_scales sf;
 };
 
-void qn_geometry_of(const struct quern_problem *problem,
+void qn_geometry_of(const struct qn_problem *problem,
                     const struct qn_recipe *recipe, int role,
                     struct qn_geometry *geometry);
 

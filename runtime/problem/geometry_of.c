@@ -5,8 +5,8 @@
 #include "problem/geometry.h"
 
 /* The type of A or B is that of the layer's tensor which it is. */
-static int type_of(const struct quern_problem *p,
-                   const struct qn_recipe *recipe, int role)
+static int type_of(const struct qn_problem *p, const struct qn_recipe *recipe,
+                   int role)
 {
     const int types[3][2] = {
         [QUERN_FPROP] = {recipe->x, recipe->w},
@@ -21,7 +21,7 @@ static int type_of(const struct quern_problem *p,
 }
 
 /* 1: the activation has two operands, forward or backward. */
-static void fit_operands(const struct quern_problem *p, int role,
+static void fit_operands(const struct qn_problem *p, int role,
                          struct qn_geometry *g)
 {
     if (qn_geometry_backward(p) && (role == QN_ROLE_D || role == QN_ROLE_P))
@@ -34,9 +34,8 @@ static void fit_operands(const struct quern_problem *p, int role,
         g->rows /= 2;
 }
 
-void qn_geometry_of(const struct quern_problem *p,
-                    const struct qn_recipe *recipe, int role,
-                    struct qn_geometry *g)
+void qn_geometry_of(const struct qn_problem *p, const struct qn_recipe *recipe,
+                    int role, struct qn_geometry *g)
 {
     /* the axis that is not k for A and B; D's rows */
     int free_axis = role == QN_ROLE_B ? QUERN_AXIS_N : QUERN_AXIS_M;

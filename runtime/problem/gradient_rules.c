@@ -18,13 +18,13 @@
 
 enum { COLUMNS = 64 }; /* COUPLED: row partials */
 
-int64_t qn_gradient_width(const struct quern_problem *p)
+int64_t qn_gradient_width(const struct qn_problem *p)
 {
     return qn_geometry_halves(p) ? 2 * p->n : p->n;
 }
 
 /* Without an activation dbias is of what a run quantizes. */
-size_t qn_gradient_dbias(const struct quern_problem *p)
+size_t qn_gradient_dbias(const struct qn_problem *p)
 {
     const int64_t width = qn_geometry_backward(p) ? qn_gradient_width(p) : p->k;
 
@@ -32,12 +32,12 @@ size_t qn_gradient_dbias(const struct quern_problem *p)
 }
 
 /* Strips of 32 rows in tiles of 128, which each group begins anew. */
-static int64_t strips_of(const struct quern_problem *p)
+static int64_t strips_of(const struct qn_problem *p)
 {
     return (p->m + 127ll * p->groups) / 128 * 4;
 }
 
-void qn_gradient_lay_out(const struct quern_problem *p,
+void qn_gradient_lay_out(const struct qn_problem *p,
                          struct qn_gradient_space *s)
 {
     const int dbias = p->dbias && qn_geometry_backward(p);
@@ -52,7 +52,7 @@ void qn_gradient_lay_out(const struct quern_problem *p,
         (size_t)(qn_quantize_ceil_div(p->n, COLUMNS) * rows) * sizeof(float));
 }
 
-size_t qn_gradient_end(const struct quern_problem *p)
+size_t qn_gradient_end(const struct qn_problem *p)
 {
     struct qn_gradient_space s;
 

@@ -6,24 +6,24 @@
 #ifndef QUERN_PROBLEM_GRADIENT_RULES_H
 #define QUERN_PROBLEM_GRADIENT_RULES_H
 
-#include "quern.h"
+#include "internal.h"
 
 /* Where the workspace of such a problem ends; of others where sizes do. */
-size_t qn_gradient_end(const struct quern_problem *problem);
+size_t qn_gradient_end(const struct qn_problem *problem);
 
 /* Bytes of dbias: of D's row for each group, or where there is no activation
    of a row of what a run quantizes. */
-size_t qn_gradient_dbias(const struct quern_problem *problem);
+size_t qn_gradient_dbias(const struct qn_problem *problem);
 
 /* Columns of what the activation was given, as D has. */
-int64_t qn_gradient_width(const struct quern_problem *problem);
+int64_t qn_gradient_width(const struct qn_problem *problem);
 
 /* The parts of the workspace, after what all products have. */
 struct qn_gradient_space {
     size_t partials, row_partials, end;
 };
 
-void qn_gradient_lay_out(const struct quern_problem *problem,
+void qn_gradient_lay_out(const struct qn_problem *problem,
                          struct qn_gradient_space *space);
 
 #endif

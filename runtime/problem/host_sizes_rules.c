@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "problem/space.h"
-#include "registry.h"
+#include "internal.h"
 
 size_t qn_host_size_bytes(int sizes, int groups, int count)
 {
@@ -15,7 +15,7 @@ size_t qn_host_size_bytes(int sizes, int groups, int count)
                : (size_t)groups * (size_t)count * sizeof(int);
 }
 
-size_t qn_host_size_end(const struct quern_problem *p)
+size_t qn_host_size_end(const struct qn_problem *p)
 {
     const int count = p->microbatches > 1 ? p->microbatches : 1;
     size_t end = QN_WORKSPACE_BYTES;

@@ -5,14 +5,14 @@
 #ifndef QUERN_PROBLEM_HOST_SIZES_RULES_H
 #define QUERN_PROBLEM_HOST_SIZES_RULES_H
 
-#include "quern.h"
+#include "internal.h"
 
 /* Bytes of the workspace for the sizes of so many launches' groups. */
 size_t qn_host_size_bytes(int sizes, int groups, int count);
 
 /* Where what all products have in the workspace ends: the error record, and
    behind it sizes from the host. */
-size_t qn_host_size_end(const struct quern_problem *problem);
+size_t qn_host_size_end(const struct qn_problem *problem);
 
 /* QUERN_EINVAL: `sizes` is none of enum quern_sizes, or not of one whose groups
    have no sizes (`ragged` 0). */

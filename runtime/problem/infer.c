@@ -203,10 +203,10 @@ static int op_takes(const struct qn_recipe *r, int op, int a, int b)
 }
 
 /* How usual such a problem is for the op. */
-static int op_fits(const struct quern_problem *p,
-                   const struct qn_recipe *recipe, int op)
+static int op_fits(const struct qn_problem *p, const struct qn_recipe *recipe,
+                   int op)
 {
-    struct quern_problem usual = {.op = op};
+    struct qn_problem usual = {.op = op};
     int token_axis = op == QUERN_WGRAD ? QUERN_AXIS_K : QUERN_AXIS_M;
 
     qn_problem_defaults(&usual, recipe);
@@ -216,7 +216,7 @@ static int op_fits(const struct quern_problem *p,
 
 /* Only what the types allow; of that what is most usual. */
 static int find_op(const struct qn_recipe *recipe, int a, int b,
-                   struct quern_problem *p)
+                   struct qn_problem *p)
 {
     int best = -1;
 
@@ -243,7 +243,7 @@ static int find_op(const struct qn_recipe *recipe, int a, int b,
 ** A columnwise tensor's columns are a bound on the tokens of all groups, each
 ** aligned to 128: the most tokens that need no more columns.
 */
-static int find_tokens(const struct qn_recipe *recipe, struct quern_problem *p)
+static int find_tokens(const struct qn_recipe *recipe, struct qn_problem *p)
 {
     const int64_t tile = 128, columns = p->k;
 
@@ -290,7 +290,7 @@ static int check_d_arrays(const struct quern_shape *d, int ragged)
 
 /* Some boundary must leave m before it and n behind it. */
 static int check_d_shape(const struct quern_shape *d,
-                         const struct quern_problem *p)
+                         const struct qn_problem *p)
 {
     int grouped = p->ragged != QUERN_AXIS_M && p->ragged != QUERN_AXIS_N;
 
@@ -318,7 +318,7 @@ static int check_d_shape(const struct quern_shape *d,
 }
 
 /* A given D must agree with the inferred one. */
-static int check_d(const struct quern_shape *d, const struct quern_problem *p)
+static int check_d(const struct quern_shape *d, const struct qn_problem *p)
 {
     int code = check_d_arrays(d, p->ragged);
 
@@ -336,8 +336,7 @@ static int check_d(const struct quern_shape *d, const struct quern_problem *p)
 /* --------------------------------------------------------------------- all */
 
 /* Everything but the op and the type of D. */
-static int infer_product(const struct quern_contraction *c,
-                         struct quern_problem *p)
+static int infer_product(const struct qn_contraction *c, struct qn_problem *p)
 {
     struct matrix a, b;
     int code = collapse('a', &c->a, c->groups, &a);
@@ -358,10 +357,10 @@ static int infer_product(const struct quern_contraction *c,
     return QUERN_OK;
 }
 
-int quern_infer(struct quern_context *ctx, const struct quern_contraction *c,
-                struct quern_problem *problem)
+int qn_infer(struct quern_context *ctx, const struct qn_contraction *c,
+             struct qn_problem *problem)
 {
-    struct quern_problem p = {.op = 0};
+    struct qn_problem p = {.op = 0};
     const struct qn_recipe *recipe;
     int code;
 

@@ -55,15 +55,15 @@ static const struct {
     int of;
     enum length rows, columns;
 } tensors[QN_MLP_CASTS] = {
-    [QUERN_MLP_X] = {QUERN_X, TOKENS, HIDDEN},
-    [QUERN_MLP_H] = {QUERN_X, TOKENS, FFN},
-    [QUERN_MLP_W1] = {QUERN_W, OPERANDS, HIDDEN},
-    [QUERN_MLP_W2] = {QUERN_W, HIDDEN, FFN},
-    [QUERN_MLP_DY] = {QUERN_DY, TOKENS, HIDDEN},
-    [QUERN_MLP_DPRE] = {QUERN_DY, TOKENS, OPERANDS},
-    [QN_MLP_B2] = {QUERN_DY, TOKENS, HIDDEN},
-    [QN_MLP_ADD_B1] = {QUERN_X, TOKENS, OPERANDS},
-    [QN_MLP_ADD_B2] = {QUERN_X, TOKENS, HIDDEN},
+    [QUERN_MLP_X] = {QN_X, TOKENS, HIDDEN},
+    [QUERN_MLP_H] = {QN_X, TOKENS, FFN},
+    [QUERN_MLP_W1] = {QN_W, OPERANDS, HIDDEN},
+    [QUERN_MLP_W2] = {QN_W, HIDDEN, FFN},
+    [QUERN_MLP_DY] = {QN_DY, TOKENS, HIDDEN},
+    [QUERN_MLP_DPRE] = {QN_DY, TOKENS, OPERANDS},
+    [QN_MLP_B2] = {QN_DY, TOKENS, HIDDEN},
+    [QN_MLP_ADD_B1] = {QN_X, TOKENS, OPERANDS},
+    [QN_MLP_ADD_B2] = {QN_X, TOKENS, HIDDEN},
 };
 
 static const struct {
@@ -83,12 +83,12 @@ static const struct {
                     TOKENS},
 };
 
-int64_t qn_mlp_operands(const struct quern_mlp *mlp)
+int64_t qn_mlp_operands(const struct qn_mlp *mlp)
 {
     return mlp->activation == QUERN_SQUARED_RELU ? mlp->ffn : 2 * mlp->ffn;
 }
 
-static int64_t length_of(const struct quern_mlp *mlp, enum length which)
+static int64_t length_of(const struct qn_mlp *mlp, enum length which)
 {
     return which == TOKENS   ? mlp->m
            : which == HIDDEN ? mlp->hidden
@@ -116,8 +116,8 @@ static const struct qn_recipe *taking(const struct quern_context *ctx,
 }
 
 /* Requirements of biases: sums over rows, or an addition. */
-static void set_bias(const struct quern_mlp *mlp, int tensor,
-                     struct quern_quantization *q)
+static void set_bias(const struct qn_mlp *mlp, int tensor,
+                     struct qn_quantization *q)
 {
     int adds = tensor == QN_MLP_ADD_B1 || tensor == QN_MLP_ADD_B2;
 
@@ -131,9 +131,9 @@ static void set_bias(const struct quern_mlp *mlp, int tensor,
         mlp->probability && (tensor == QUERN_MLP_DPRE || tensor == QN_MLP_B2);
 }
 
-int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
+int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
                 const struct qn_recipe *recipe, int tensor,
-                struct quern_quantization *q)
+                struct qn_quantization *q)
 {
     int acts = tensor == QUERN_MLP_H || tensor == QUERN_MLP_DPRE;
     int of_bias = tensor >= QUERN_MLP_TENSORS;
@@ -157,8 +157,8 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
     return acts || scaled || of_bias;
 }
 
-void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
-                    int product, struct quern_problem *p)
+void qn_mlp_product(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                    int product, struct qn_problem *p)
 {
     memset(p, 0, sizeof *p);
     strcpy(p->recipe, mlp->recipe);
@@ -178,8 +178,8 @@ void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
 
 /* The product makes `tensor`, or its copies, by the layer's activation; 0: the
    recipe has no such copies. */
-static int activate(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
-                    int tensor, struct quern_problem *p)
+static int activate(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                    int tensor, struct qn_problem *p)
 {
     p->activation = mlp->activation;
     p->interleave = mlp->interleave;
@@ -190,18 +190,18 @@ static int activate(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
     return !qn_result_wrong(p, recipe) && !qn_result_apart(p, recipe);
 }
 
-int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
-                 struct quern_problem *p)
+int qn_mlp_fused(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                 struct qn_problem *p)
 {
     qn_mlp_product(mlp, recipe, QN_MLP_PRE, p);
     p->saved = 1;
     return activate(mlp, recipe, QUERN_MLP_H, p);
 }
 
-int qn_mlp_back(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
-                struct quern_problem *p)
+int qn_mlp_back(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                struct qn_problem *p)
 {
-    struct quern_quantization q = {.of = QUERN_DY};
+    struct qn_quantization q = {.of = QN_DY};
 
     qn_mlp_product(mlp, recipe, QN_MLP_DH, p);
     set_bias(mlp, QUERN_MLP_DPRE, &q);
@@ -212,7 +212,7 @@ int qn_mlp_back(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
 
 /* ------------------------------------------------------------------- rules */
 
-static int check_enums(const struct quern_mlp *mlp)
+static int check_enums(const struct qn_mlp *mlp)
 {
     const struct qn_problem_field fields[] = {
         {"type", mlp->type, QUERN_BF16, QUERN_F32 + 1},
@@ -229,7 +229,7 @@ static int check_enums(const struct quern_mlp *mlp)
 }
 
 /* Twice as many features as h has must not pass the bound of any. */
-static int check_lengths(const struct quern_mlp *mlp)
+static int check_lengths(const struct qn_mlp *mlp)
 {
     const int64_t most = QN_RAGGED_LIMIT;
     int code = qn_problem_groups(mlp->groups);
@@ -253,8 +253,7 @@ static int check_lengths(const struct quern_mlp *mlp)
 }
 
 /* Operands without scales are multiplied directly. */
-static int check_type(const struct quern_mlp *mlp,
-                      const struct qn_recipe *recipe)
+static int check_type(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
 {
     const int elements[QN_TENSORS] = {recipe->x, recipe->w, recipe->dy};
 
@@ -282,11 +281,11 @@ static int check_weights(const struct qn_recipe *recipe)
 }
 
 /* Of each step, as quantize and problem have them. */
-static int check_steps(struct quern_context *ctx, const struct quern_mlp *mlp,
+static int check_steps(struct quern_context *ctx, const struct qn_mlp *mlp,
                        const struct qn_recipe *recipe)
 {
-    struct quern_quantization q;
-    struct quern_problem p;
+    struct qn_quantization q;
+    struct qn_problem p;
     int code = QUERN_OK;
 
     for (int i = 0; i < QN_MLP_STEPS && !code; i++) {
@@ -304,7 +303,7 @@ static int check_steps(struct quern_context *ctx, const struct quern_mlp *mlp,
     return code;
 }
 
-int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
+int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
                  const struct qn_recipe **out)
 {
     const struct qn_recipe *recipe;
@@ -340,7 +339,7 @@ int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
 /* ------------------------------------------------------------------- space */
 
 /* The place of a tensor and all its scales in one of the buffers. */
-static size_t take(size_t *used, const struct quern_tensor *t)
+static size_t take(size_t *used, const struct qn_tensor *t)
 {
     const size_t at = qn_space_add(used, t->bytes);
 
@@ -350,7 +349,7 @@ static size_t take(size_t *used, const struct quern_tensor *t)
 }
 
 /* Numbers as they are: [m, columns], or [G, rows, columns]. */
-static void set_numbers(struct quern_tensor *t, int type, int64_t groups,
+static void set_numbers(struct qn_tensor *t, int type, int64_t groups,
                         int64_t rows, int64_t columns)
 {
     int dims = 0;
@@ -367,23 +366,22 @@ static void set_numbers(struct quern_tensor *t, int type, int64_t groups,
 }
 
 /* Copies of what has tokens; those of weights are the caller's. */
-static int describe_copies(struct quern_context *ctx,
-                           const struct quern_mlp *mlp,
+static int describe_copies(struct quern_context *ctx, const struct qn_mlp *mlp,
                            const struct qn_recipe *recipe,
                            struct qn_mlp_space *space, size_t *scratch)
 {
     int code = QUERN_OK;
 
     for (int t = 0; t < QN_MLP_CASTS && !code; t++) {
-        struct quern_quantize_description need;
-        struct quern_quantization q;
+        struct qn_quantize_description need;
+        struct qn_quantization q;
 
         if (!qn_mlp_cast(ctx, mlp, recipe, t, &q))
             continue;
         code = qn_quantize_describe(ctx, &q, &need, NULL, NULL);
         if (!code && need.workspace_bytes > *scratch)
             *scratch = need.workspace_bytes;
-        if (code || q.of == QUERN_W || t >= QUERN_MLP_TENSORS)
+        if (code || q.of == QN_W || t >= QUERN_MLP_TENSORS)
             continue;
         space->places[QN_MLP_ROW + t].need = need.args.row;
         space->places[QN_MLP_COLUMN + t].need = need.args.column;
@@ -392,10 +390,10 @@ static int describe_copies(struct quern_context *ctx,
 }
 
 /* Products have kernels that fuse their epilogues, or none. */
-static int add_scratch(struct quern_context *ctx, const struct quern_problem *p,
+static int add_scratch(struct quern_context *ctx, const struct qn_problem *p,
                        size_t *scratch)
 {
-    struct quern_description need;
+    struct qn_description need;
     const struct qn_recipe *recipe;
     int code = qn_describe_operands(ctx, p, &need, &recipe);
     const size_t bytes = code ? 0 : qn_workspace_bytes(ctx, p, recipe);
@@ -406,10 +404,10 @@ static int add_scratch(struct quern_context *ctx, const struct quern_problem *p,
 }
 
 /* Further needs of products with a dequantize pass. */
-static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
+static int find_scratch(struct quern_context *ctx, const struct qn_mlp *mlp,
                         const struct qn_recipe *recipe, size_t *scratch)
 {
-    struct quern_problem p;
+    struct qn_problem p;
     int code = QUERN_OK;
 
     for (int product = QN_MLP_PRE; product < QN_MLP_LAUNCHES && !code;
@@ -427,7 +425,7 @@ static int find_scratch(struct quern_context *ctx, const struct quern_mlp *mlp,
 }
 
 /* Is it kept for backward or wgrad? */
-static int is_saved(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
+static int is_saved(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                     int slot)
 {
     const int tensor = slot - QN_MLP_ROW;
@@ -447,7 +445,7 @@ static int is_saved(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
 ** and pre if it is not saved, forward and backward have the same bytes in
 ** turns.
 */
-static void lay_out(const struct quern_mlp *mlp, struct qn_mlp_space *s,
+static void lay_out(const struct qn_mlp *mlp, struct qn_mlp_space *s,
                     const struct qn_recipe *recipe, size_t scratch)
 {
     static const int turns[2][3] = {
@@ -486,11 +484,10 @@ static void lay_out(const struct quern_mlp *mlp, struct qn_mlp_space *s,
 
 /* ---------------------------------------------------------------- describe */
 
-static void describe_numbers(const struct quern_mlp *mlp,
-                             struct quern_mlp_args *args)
+static void describe_numbers(const struct qn_mlp *mlp, struct qn_mlp_args *args)
 {
     int64_t operands = qn_mlp_operands(mlp);
-    struct quern_tensor *tokens[] = {&args->x, &args->y, &args->dy, &args->dx};
+    struct qn_tensor *tokens[] = {&args->x, &args->y, &args->dy, &args->dx};
 
     for (int i = 0; i < 4; i++)
         set_numbers(tokens[i], mlp->type, 0, mlp->m, mlp->hidden);
@@ -505,11 +502,11 @@ static void describe_numbers(const struct quern_mlp *mlp,
 }
 
 static void describe_weights(const struct quern_context *ctx,
-                             const struct quern_mlp *mlp,
+                             const struct qn_mlp *mlp,
                              const struct qn_recipe *recipe,
-                             struct quern_mlp_args *args)
+                             struct qn_mlp_args *args)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
 
     if (!qn_mlp_cast(ctx, mlp, recipe, QUERN_MLP_W1, &q))
         return;
@@ -520,8 +517,8 @@ static void describe_weights(const struct quern_context *ctx,
     qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE, &args->w2_column);
 }
 
-int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
-                    struct quern_mlp_description *d, struct qn_mlp_space *out,
+int qn_mlp_describe(struct quern_context *ctx, const struct qn_mlp *mlp,
+                    struct qn_mlp_description *d, struct qn_mlp_space *out,
                     const struct qn_recipe **recipe_out)
 {
     const size_t sizes = qn_host_size_bytes(mlp->sizes, mlp->groups, 1);
@@ -563,8 +560,8 @@ int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
     return code;
 }
 
-int quern_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
-                       struct quern_mlp_description *description)
+int qn_mlp_needs(struct quern_context *ctx, const struct qn_mlp *mlp,
+                 struct qn_mlp_description *description)
 {
     if (!ctx || !mlp || !description)
         return qn_error_null("ctx", ctx, "mlp", mlp, "description");

@@ -10,7 +10,7 @@
 #ifndef QUERN_PROBLEM_MLP_H
 #define QUERN_PROBLEM_MLP_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct quern_context;
 
@@ -47,10 +47,10 @@ enum qn_mlp_slot {
 
 /* One of them: all but the address, and its place. */
 struct qn_mlp_slice {
-    struct quern_tensor need; /* ndim 0: there is none */
-    int saved;                /* in args.saved, else in the workspace */
-    size_t at;                /* then its scales, then those above these */
-    size_t loose;             /* of what forward needs: its place in the
+    struct qn_tensor need; /* ndim 0: there is none */
+    int saved;             /* in args.saved, else in the workspace */
+    size_t at;             /* then its scales, then those above these */
+    size_t loose;          /* of what forward needs: its place in the
                                  workspace where nothing is saved */
 };
 
@@ -81,40 +81,40 @@ extern const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS];
 int qn_mlp_again(const struct qn_mlp_step *step);
 
 /* Features that the activation is given: of pre. */
-int64_t qn_mlp_operands(const struct quern_mlp *mlp);
+int64_t qn_mlp_operands(const struct qn_mlp *mlp);
 
 /* Does the recipe scale the tensor (enum quern_mlp_tensor)? */
 int qn_mlp_scaled(const struct qn_recipe *recipe, int tensor);
 
 /* The cast that makes a tensor's copies, or one of the others; 0: there is
    none. */
-int qn_mlp_cast(const struct quern_context *ctx, const struct quern_mlp *mlp,
+int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
                 const struct qn_recipe *recipe, int tensor,
-                struct quern_quantization *q);
+                struct qn_quantization *q);
 
 /* A product, and which tensors it multiplies. */
-void qn_mlp_product(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
-                    int product, struct quern_problem *problem);
+void qn_mlp_product(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                    int product, struct qn_problem *problem);
 int qn_mlp_operand(int product, int role);
 
 /* The product of pre that makes h, or its copies, in the same launch; 0: the
    recipe's scales are known only when all of h is, and no product makes it. */
-int qn_mlp_fused(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
-                 struct quern_problem *problem);
+int qn_mlp_fused(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                 struct qn_problem *problem);
 
 /* The product of dh that goes back through the activation in the same launch,
    and makes dpre, or its copies; 0: the recipe's scales are known only when all
    of dpre is. */
-int qn_mlp_back(const struct quern_mlp *mlp, const struct qn_recipe *recipe,
-                struct quern_problem *problem);
+int qn_mlp_back(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                struct qn_problem *problem);
 
 /* All rules on an MLP. QUERN_EINVAL names field and rule. */
-int qn_mlp_check(struct quern_context *ctx, const struct quern_mlp *mlp,
+int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
                  const struct qn_recipe **recipe);
 
 /* And all that follows from it; the last two may be NULL. */
-int qn_mlp_describe(struct quern_context *ctx, const struct quern_mlp *mlp,
-                    struct quern_mlp_description *description,
+int qn_mlp_describe(struct quern_context *ctx, const struct qn_mlp *mlp,
+                    struct qn_mlp_description *description,
                     struct qn_mlp_space *space,
                     const struct qn_recipe **recipe);
 

@@ -15,7 +15,7 @@
 /* Numbers: bf16, f16 or f32. */
 static int set_type(void *target, const char *key, const char *value)
 {
-    struct quern_mlp *mlp = target;
+    struct qn_mlp *mlp = target;
     int type;
 
     if (!qn_type_find(value, &type) || type < QUERN_BF16 || type > QUERN_F32)
@@ -28,7 +28,7 @@ static int set_type(void *target, const char *key, const char *value)
 /* Ranges are checked when all is known. */
 static int set_length(void *target, const char *key, const char *value)
 {
-    struct quern_mlp *mlp = target;
+    struct qn_mlp *mlp = target;
 
     return qn_parse_number(key, value,
                            *key == 'm'   ? &mlp->m
@@ -38,7 +38,7 @@ static int set_length(void *target, const char *key, const char *value)
 
 static int set_integer(void *target, const char *key, const char *value)
 {
-    struct quern_mlp *mlp = target;
+    struct qn_mlp *mlp = target;
 
     return qn_parse_int(key, value,
                         *key == 'g' ? &mlp->groups : &mlp->interleave);
@@ -46,14 +46,14 @@ static int set_integer(void *target, const char *key, const char *value)
 
 static int set_microbatches(void *target, const char *key, const char *value)
 {
-    struct quern_mlp *mlp = target;
+    struct qn_mlp *mlp = target;
 
     return qn_parse_microbatches(key, value, &mlp->microbatches);
 }
 
 static int set_switch(void *target, const char *key, const char *value)
 {
-    struct quern_mlp *mlp = target;
+    struct qn_mlp *mlp = target;
     int on = !strcmp(value, "1");
 
     if (!on && strcmp(value, "0"))
@@ -72,7 +72,7 @@ static int set_switch(void *target, const char *key, const char *value)
 
 static int set_activation(void *target, const char *key, const char *value)
 {
-    struct quern_mlp *mlp = target;
+    struct qn_mlp *mlp = target;
     int code = qn_parse_listed(key, value, &mlp->activation, qn_activation_find,
                                qn_activation_at);
 
@@ -83,14 +83,14 @@ static int set_activation(void *target, const char *key, const char *value)
 
 static int set_sizes(void *target, const char *key, const char *value)
 {
-    struct quern_mlp *mlp = target;
+    struct qn_mlp *mlp = target;
 
     return qn_parse_sizes(key, value, &mlp->sizes);
 }
 
 static int set_split(void *target, const char *key, const char *value)
 {
-    struct quern_mlp *mlp = target;
+    struct qn_mlp *mlp = target;
 
     (void)key;
     return qn_parse_split(value, mlp->split, sizeof mlp->split);
@@ -128,10 +128,10 @@ static int usual_type(const struct qn_recipe *recipe)
     return QUERN_BF16;
 }
 
-int quern_mlp_parse(struct quern_context *ctx, const char *text,
-                    struct quern_mlp *out)
+int qn_mlp_parse(struct quern_context *ctx, const char *text,
+                 struct qn_mlp *out)
 {
-    struct quern_mlp mlp = {.activation = QUERN_SWIGLU};
+    struct qn_mlp mlp = {.activation = QUERN_SWIGLU};
     const struct qn_recipe *recipe;
     char word[QN_LONGEST_WORD];
     int found, code;
@@ -159,7 +159,7 @@ int quern_mlp_parse(struct quern_context *ctx, const char *text,
     return code;
 }
 
-int quern_mlp_print(const struct quern_mlp *mlp, char *buffer, size_t size)
+int qn_mlp_print(const struct qn_mlp *mlp, char *buffer, size_t size)
 {
     char interleave[32] = "", microbatches[32] = "";
 

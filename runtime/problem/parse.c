@@ -19,7 +19,7 @@ struct parser {
     struct quern_context *ctx;
     const char *at;
     char word[QN_LONGEST_WORD];
-    struct quern_problem *problem;
+    struct qn_problem *problem;
     const struct qn_recipe *recipe;
 };
 
@@ -216,7 +216,7 @@ int qn_parse_pairs(const char *at, const struct qn_parse_key *keys,
 /* g, m, n and k; ranges are checked when all is known. */
 static int set_length(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     if (!strcmp(key, "g"))
         return qn_parse_int(key, value, &p->groups);
@@ -229,7 +229,7 @@ static int set_length(void *problem, const char *key, const char *value)
 /* Any type here; whether the recipe writes it comes later. */
 static int set_d(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
     struct qn_guess guess = {.word = value};
     char hint[128];
 
@@ -243,7 +243,7 @@ static int set_d(void *problem, const char *key, const char *value)
 
 static int set_layout(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     if (qn_layout_find(value, &p->a_major, &p->b_major))
         return QUERN_OK;
@@ -256,7 +256,7 @@ static int set_layout(void *problem, const char *key, const char *value)
 
 static int set_ragged(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     if (qn_axis_find(value, &p->ragged))
         return QUERN_OK;
@@ -267,7 +267,7 @@ static int set_ragged(void *problem, const char *key, const char *value)
 /* 1 is the number; any stands for a value that each run brings. */
 static int set_alpha(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     p->alpha = !strcmp(value, "any");
     if (p->alpha || !strcmp(value, "1"))
@@ -280,7 +280,7 @@ static int set_alpha(void *problem, const char *key, const char *value)
 
 static int set_beta(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     if (qn_beta_find(value, &p->beta))
         return QUERN_OK;
@@ -293,7 +293,7 @@ static int set_beta(void *problem, const char *key, const char *value)
 /* Bytes; the rule itself is problem_check.c's. */
 static int set_align(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
     int64_t bytes;
     const char *end = qn_text_number(value, &bytes);
 
@@ -308,7 +308,7 @@ static int set_align(void *problem, const char *key, const char *value)
    later. */
 static int set_pointers(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     for (const char *at = value; *at; at++) {
         const char *letter = strchr(QN_LETTERS, *at);
@@ -334,14 +334,14 @@ int qn_parse_microbatches(const char *key, const char *value, int *microbatches)
 
 static int set_microbatches(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     return qn_parse_microbatches(key, value, &p->microbatches);
 }
 
 static int set_sizes(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     return qn_parse_sizes(key, value, &p->sizes);
 }
@@ -349,7 +349,7 @@ static int set_sizes(void *problem, const char *key, const char *value)
 /* bias, prob, saved and dprob. */
 static int set_flag(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
     int *out = *key == 'b'   ? &p->bias
                : *key == 'p' ? &p->probability
                : *key == 'd' ? &p->dprob
@@ -363,14 +363,14 @@ static int set_flag(void *problem, const char *key, const char *value)
 
 static int set_dbias(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     return qn_parse_dbias(key, value, &p->dbias);
 }
 
 static int set_activation(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     return qn_parse_listed(key, value, &p->activation, qn_activation_find,
                            qn_activation_at);
@@ -378,7 +378,7 @@ static int set_activation(void *problem, const char *key, const char *value)
 
 static int set_dequantize(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     return qn_parse_listed(key, value, &p->dequantize, qn_dequantize_find,
                            qn_dequantize_at);
@@ -387,7 +387,7 @@ static int set_dequantize(void *problem, const char *key, const char *value)
 /* Of a result; which of them there can be is problem_check.c's to say. */
 static int set_copies(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     return qn_parse_listed(key, value, &p->copies, qn_copies_find,
                            qn_copies_at);
@@ -395,7 +395,7 @@ static int set_copies(void *problem, const char *key, const char *value)
 
 static int set_quantize(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     if (!strcmp(value, "streamed"))
         return qn_error_set(
@@ -407,7 +407,7 @@ static int set_quantize(void *problem, const char *key, const char *value)
 /* Its range is problem_check.c's to say. */
 static int set_interleave(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     return qn_parse_int(key, value, &p->interleave);
 }
@@ -415,7 +415,7 @@ static int set_interleave(void *problem, const char *key, const char *value)
 /* Its syntax is checked when g and the lengths are known. */
 static int set_split(void *problem, const char *key, const char *value)
 {
-    struct quern_problem *p = problem;
+    struct qn_problem *p = problem;
 
     (void)key;
     return qn_parse_split(value, p->split, sizeof p->split);
@@ -477,7 +477,7 @@ static int parse_op(struct parser *parser)
 /* The second word; it also decides the type of D. */
 static int parse_recipe(struct parser *parser)
 {
-    struct quern_problem *p = parser->problem;
+    struct qn_problem *p = parser->problem;
     int code = qn_parse_recipe(parser->ctx, &parser->at, qn_op_name(p->op),
                                p->recipe, &parser->recipe);
 
@@ -486,10 +486,10 @@ static int parse_recipe(struct parser *parser)
     return code;
 }
 
-int quern_problem_parse(struct quern_context *ctx, const char *text,
-                        struct quern_problem *problem)
+int qn_problem_parse(struct quern_context *ctx, const char *text,
+                     struct qn_problem *problem)
 {
-    struct quern_problem p = {.op = 0};
+    struct qn_problem p = {.op = 0};
     struct parser parser = {.ctx = ctx, .at = text, .problem = &p};
     int code;
 
@@ -512,10 +512,9 @@ int quern_problem_parse(struct quern_context *ctx, const char *text,
 }
 
 /* What is not as it follows from op and recipe, each with a blank before it. */
-static void print_unusual(const struct quern_problem *p, char *text,
-                          size_t size)
+static void print_unusual(const struct qn_problem *p, char *text, size_t size)
 {
-    struct quern_problem usual = {.op = p->op};
+    struct qn_problem usual = {.op = p->op};
     size_t used = 0;
 
 #define ADD(...) used += (size_t)snprintf(text + used, size - used, __VA_ARGS__)
@@ -546,8 +545,7 @@ static void print_unusual(const struct quern_problem *p, char *text,
 }
 
 /* The same of what follows the product. */
-static void print_epilogue(const struct quern_problem *p, char *text,
-                           size_t size)
+static void print_epilogue(const struct qn_problem *p, char *text, size_t size)
 {
     char interleave[32] = "";
 
@@ -566,8 +564,7 @@ static void print_epilogue(const struct quern_problem *p, char *text,
              p->dequantize ? qn_dequantize_name(p->dequantize) : "");
 }
 
-int quern_problem_print(const struct quern_problem *p, char *buffer,
-                        size_t size)
+int qn_problem_print(const struct qn_problem *p, char *buffer, size_t size)
 {
     char unusual[160] = "", epilogue[160] = "";
 

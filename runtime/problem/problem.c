@@ -69,7 +69,7 @@ int qn_problem_stride(const char *tensor, int64_t stride, int64_t least)
                         tensor, (long long)stride, (long long)least, INT32_MAX);
 }
 
-int qn_problem_alignment(const struct quern_problem *p, int type)
+int qn_problem_alignment(const struct qn_problem *p, int type)
 {
     int element = qn_type_bits(type) / 8;
     int given = p->alignment ? p->alignment : QN_ALIGNMENT;
@@ -87,15 +87,15 @@ int qn_problem_groups(int groups)
 
 /* Where there is one operand, nothing alternates. Points that were rejected
    before they had an activation stand for all. */
-static int same_activation(const struct quern_problem *p,
-                           const char *activation, int interleave)
+static int same_activation(const struct qn_problem *p, const char *activation,
+                           int interleave)
 {
     return !activation || !strcmp(activation, "any") ||
            (!strcmp(activation, qn_activation_name(p->activation)) &&
             interleave == (qn_geometry_halves(p) ? p->interleave : 0));
 }
 
-int qn_problem_takes(const struct quern_problem *p, int epilogue,
+int qn_problem_takes(const struct qn_problem *p, int epilogue,
                      const char *activation, int interleave)
 {
     if (qn_geometry_backward(p))
@@ -116,8 +116,8 @@ int qn_problem_takes(const struct quern_problem *p, int epilogue,
     }
 }
 
-int qn_problem_shape(const char *name, const struct quern_tensor *given,
-                     const struct quern_tensor *need)
+int qn_problem_shape(const char *name, const struct qn_tensor *given,
+                     const struct qn_tensor *need)
 {
     if (given->type != need->type)
         return qn_error_set(QUERN_EINVAL, "%s.type is %s, the plan's is %s",

@@ -5,7 +5,7 @@
 #ifndef QUERN_PROBLEM_PROBLEM_H
 #define QUERN_PROBLEM_PROBLEM_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct quern_context;
 
@@ -14,7 +14,7 @@ struct quern_context;
 #define QN_ALIGNMENT 16
 
 /* Of one operand: the problem's, but never less than an element. */
-int qn_problem_alignment(const struct quern_problem *problem, int type);
+int qn_problem_alignment(const struct qn_problem *problem, int type);
 
 /* The longest ragged axis: a ragged tensor map counts rows from 2^30. */
 #define QN_RAGGED_LIMIT ((int64_t)1 << 30)
@@ -24,7 +24,7 @@ int qn_problem_alignment(const struct quern_problem *problem, int type);
 ** recipe. QUERN_EINVAL names the field and the rule.
 */
 int qn_problem_check(struct quern_context *ctx,
-                     const struct quern_problem *problem,
+                     const struct qn_problem *problem,
                      const struct qn_recipe **recipe);
 
 /* A field that has values least .. count - 1. */
@@ -51,7 +51,7 @@ int qn_problem_stride(const char *tensor, int64_t stride, int64_t least);
 
 /* Does a kernel of that epilogue (enum qn_epilogue), and of that activation,
    serve what the problem makes of the product? */
-int qn_problem_takes(const struct quern_problem *problem, int epilogue,
+int qn_problem_takes(const struct qn_problem *problem, int epilogue,
                      const char *activation, int interleave);
 
 /* QUERN_EINVAL for a number of groups that no problem has. */
@@ -100,14 +100,14 @@ const char *qn_parse_dbias_name(int dbias);
 
 /* Layouts and ragged axis as the op's tensors lie in training; quantized copies
    are k-major (parse.c). The recipe may be NULL: it has none. */
-void qn_problem_defaults(struct quern_problem *problem,
+void qn_problem_defaults(struct qn_problem *problem,
                          const struct qn_recipe *recipe);
 
 /* Set the message for an unknown recipe, with the known ones; QUERN_EINVAL. */
 int qn_problem_no_recipe(struct quern_context *ctx, const char *name);
 
 /* The type and the shape that a plan was made for. QUERN_EINVAL. */
-int qn_problem_shape(const char *name, const struct quern_tensor *given,
-                     const struct quern_tensor *need);
+int qn_problem_shape(const char *name, const struct qn_tensor *given,
+                     const struct qn_tensor *need);
 
 #endif

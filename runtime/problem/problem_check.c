@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* A problem may come from a program rather than from text. */
-static int check_enums(const struct quern_problem *p)
+static int check_enums(const struct qn_problem *p)
 {
     const struct qn_problem_field fields[] = {
         {"op", p->op, 0, 3},
@@ -42,7 +42,7 @@ static int check_enums(const struct quern_problem *p)
 }
 
 /* A power of two, so that what is larger is a multiple of what is smaller. */
-static int check_alignment(const struct quern_problem *p)
+static int check_alignment(const struct qn_problem *p)
 {
     int a = p->alignment;
 
@@ -54,7 +54,7 @@ static int check_alignment(const struct quern_problem *p)
 
 /* The message lists what the recipe does write. A product of dequantized
    operands writes what bf16's do, which qn_dequantize_check knows. */
-static int check_d_type(const struct quern_problem *p,
+static int check_d_type(const struct qn_problem *p,
                         const struct qn_recipe *recipe)
 {
     char names[128] = "";
@@ -75,11 +75,11 @@ static int check_d_type(const struct quern_problem *p,
 }
 
 /* Copies exist in one layout, split as quantize splits them. */
-static int check_copies(const struct quern_problem *p,
+static int check_copies(const struct qn_problem *p,
                         const struct qn_recipe *recipe)
 {
-    struct quern_problem usual = {.op = p->op};
-    struct quern_quantization q;
+    struct qn_problem usual = {.op = p->op};
+    struct qn_quantization q;
 
     if (!qn_scale_any(p, recipe))
         return QUERN_OK;
@@ -106,7 +106,7 @@ static int check_copies(const struct quern_problem *p,
 }
 
 /* Whole weight gradients are merged, of which tokens are the parts. */
-static int check_parts(const struct quern_problem *p)
+static int check_parts(const struct qn_problem *p)
 {
     if (p->microbatches < 0 || p->microbatches > QUERN_MAX_MICROBATCHES)
         return qn_error_set(QUERN_EINVAL,
@@ -121,7 +121,7 @@ static int check_parts(const struct quern_problem *p)
 }
 
 /* Keys that an activation backward does not support. */
-static const char *wrong_gradient(const struct quern_problem *p)
+static const char *wrong_gradient(const struct qn_problem *p)
 {
     if (p->ragged != QUERN_AXIS_M)
         return "an activation of dgrad needs ragged=m";
@@ -135,7 +135,7 @@ static const char *wrong_gradient(const struct quern_problem *p)
 }
 
 /* Requirements of an activation and of a bias. */
-static const char *wrong_epilogue(const struct quern_problem *p)
+static const char *wrong_epilogue(const struct qn_problem *p)
 {
     if (!qn_geometry_backward(p) &&
         (p->dprob || (p->dbias && !(p->op == QUERN_DGRAD && p->quantize))))
@@ -160,7 +160,7 @@ static const char *wrong_epilogue(const struct quern_problem *p)
 }
 
 /* Operands of an activation are halves, or runs of equal length. */
-static int check_epilogue(const struct quern_problem *p)
+static int check_epilogue(const struct qn_problem *p)
 {
     const char *wrong = wrong_epilogue(p);
     const int64_t results = qn_geometry_backward(p) ? p->n : p->n / 2;
@@ -190,7 +190,7 @@ static int check_epilogue(const struct quern_problem *p)
     return QUERN_OK;
 }
 
-static int check_result(const struct quern_problem *p,
+static int check_result(const struct qn_problem *p,
                         const struct qn_recipe *recipe)
 {
     const char *wrong = p->copies ? qn_result_wrong(p, recipe) : NULL;
@@ -202,7 +202,7 @@ static int check_result(const struct quern_problem *p,
 }
 
 /* Only operands with a group axis have many matrices. */
-static int check_pointers(const struct quern_problem *p,
+static int check_pointers(const struct qn_problem *p,
                           const struct qn_recipe *recipe)
 {
     struct qn_geometry g;
@@ -236,7 +236,7 @@ static int check_pointers(const struct quern_problem *p,
 }
 
 /* Kernels take int; the ragged axis may be empty, no other may. */
-static int check_lengths(const struct quern_problem *p)
+static int check_lengths(const struct qn_problem *p)
 {
     int code = qn_problem_groups(p->groups);
 
@@ -258,11 +258,11 @@ static int check_lengths(const struct quern_problem *p)
 }
 
 /* So that no later product of sizes can overflow. */
-static int check_bytes(const struct quern_problem *p,
+static int check_bytes(const struct qn_problem *p,
                        const struct qn_recipe *recipe)
 {
     static const char names[] = "ABCDPT";
-    struct quern_quantization copy;
+    struct qn_quantization copy;
     struct qn_geometry geometry;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
@@ -284,7 +284,7 @@ static int check_bytes(const struct quern_problem *p,
 }
 
 int qn_problem_check(struct quern_context *ctx,
-                     const struct quern_problem *problem,
+                     const struct qn_problem *problem,
                      const struct qn_recipe **out)
 {
     const struct qn_recipe *recipe;

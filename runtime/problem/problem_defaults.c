@@ -5,8 +5,7 @@
 #include "problem/problem.h"
 #include "problem/scale.h"
 
-void qn_problem_defaults(struct quern_problem *p,
-                         const struct qn_recipe *recipe)
+void qn_problem_defaults(struct qn_problem *p, const struct qn_recipe *recipe)
 {
     static const struct {
         int a_major, b_major, ragged;

@@ -16,13 +16,13 @@
 
 enum { TILE = 128 };
 
-const struct qn_scaling *qn_quantize_scaling(const struct quern_quantization *q,
+const struct qn_scaling *qn_quantize_scaling(const struct qn_quantization *q,
                                              const struct qn_recipe *recipe)
 {
     return &recipe->scaling[q->of];
 }
 
-int qn_quantize_element(const struct quern_quantization *q,
+int qn_quantize_element(const struct qn_quantization *q,
                         const struct qn_recipe *recipe)
 {
     const int types[QN_TENSORS] = {recipe->x, recipe->w, recipe->dy};
@@ -35,19 +35,19 @@ int qn_quantize_same_sf(const struct qn_scaling *scaling)
     return scaling->span >= QN_SPAN_GROUP && !scaling->hadamard;
 }
 
-int qn_quantize_needs_amax(const struct quern_quantization *q,
+int qn_quantize_needs_amax(const struct qn_quantization *q,
                            const struct qn_scaling *s)
 {
     return q->work <= QUERN_TRANSPOSE && !s->history &&
            (s->span != QN_SPAN_BLOCK || s->global);
 }
 
-int qn_quantize_has_bias(const struct quern_quantization *q)
+int qn_quantize_has_bias(const struct qn_quantization *q)
 {
     return q->work == QUERN_BIAS || (q->dprob && !q->activation);
 }
 
-int qn_quantize_op(const struct quern_quantization *q)
+int qn_quantize_op(const struct qn_quantization *q)
 {
     static const int ops[] = {QN_QUANTIZE, QN_QUANTIZE, QN_DEQUANTIZE,
                               QN_HISTORY, QN_BIAS};
@@ -57,19 +57,19 @@ int qn_quantize_op(const struct quern_quantization *q)
 
 /* An activation of two operands halves the features, its gradient doubles
    them. */
-int64_t qn_quantize_in_columns(const struct quern_quantization *q)
+int64_t qn_quantize_in_columns(const struct qn_quantization *q)
 {
     if (!q->activation || q->activation == QUERN_SQUARED_RELU)
         return q->k;
-    return q->of == QUERN_X ? 2 * q->k : q->k / 2;
+    return q->of == QN_X ? 2 * q->k : q->k / 2;
 }
 
-double qn_quantize_values(const struct quern_quantization *q)
+double qn_quantize_values(const struct qn_quantization *q)
 {
-    return (double)q->m * (double)q->k * (q->of == QUERN_W ? q->groups : 1);
+    return (double)q->m * (double)q->k * (q->of == QN_W ? q->groups : 1);
 }
 
-int64_t qn_quantize_tiles(const struct quern_quantization *q)
+int64_t qn_quantize_tiles(const struct qn_quantization *q)
 {
     return (q->m + (TILE - 1) * (int64_t)q->groups) / TILE;
 }
@@ -86,7 +86,7 @@ int64_t qn_quantize_tokens(int64_t columns, int groups)
 
 /* ------------------------------------------------------------------- rules */
 
-static int check_enums(const struct quern_quantization *q)
+static int check_enums(const struct qn_quantization *q)
 {
     const struct qn_problem_field fields[] = {
         {"work", q->work, 0, QUERN_BIAS + 1},
@@ -104,10 +104,10 @@ static int check_enums(const struct quern_quantization *q)
 }
 
 /* Numbers get a bias as they are, whatever becomes of them later. */
-static int check_bias(const struct quern_quantization *q,
+static int check_bias(const struct qn_quantization *q,
                       const struct qn_recipe *recipe)
 {
-    if (q->of != QUERN_X || recipe->scaling[QUERN_X].type != QUERN_TYPE_NONE)
+    if (q->of != QN_X || recipe->scaling[QN_X].type != QUERN_TYPE_NONE)
         return qn_error_set(QUERN_EINVAL,
                             "bias: of x that the recipe keeps as it is alone; "
                             "of=x and a recipe without scales are expected");
@@ -115,7 +115,7 @@ static int check_bias(const struct quern_quantization *q,
 }
 
 /* What the recipe must have for the work. */
-static int check_recipe(const struct quern_quantization *q,
+static int check_recipe(const struct qn_quantization *q,
                         const struct qn_recipe *recipe)
 {
     const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
@@ -131,7 +131,7 @@ static int check_recipe(const struct quern_quantization *q,
             qn_type_name(qn_quantize_element(q, recipe)),
             qn_work_name(q->work));
     if (q->probability && !q->activation &&
-        (s->type != QUERN_TYPE_NONE || q->of != QUERN_DY || !q->dbias))
+        (s->type != QUERN_TYPE_NONE || q->of != QN_DY || !q->dbias))
         return qn_error_set(QUERN_EINVAL,
                             "prob=1: without an activation rows are multiplied "
                             "in dbias alone, of dy that the recipe keeps as it "
@@ -151,7 +151,7 @@ static int check_recipe(const struct quern_quantization *q,
 }
 
 /* What one kind of work has and another has not. */
-static int check_work(const struct quern_quantization *q)
+static int check_work(const struct qn_quantization *q)
 {
     const char *wrong = NULL;
 
@@ -166,11 +166,11 @@ static int check_work(const struct quern_quantization *q)
              q->copies == (QUERN_ROWWISE | QUERN_COLUMNWISE))
         wrong =
             "dequantize reads one copy: copies=rowwise or copies=columnwise";
-    else if (q->of == QUERN_W && q->activation)
+    else if (q->of == QN_W && q->activation)
         wrong = "activation: weights have none; of=x or of=dy";
-    else if (q->of == QUERN_W && q->dbias)
+    else if (q->of == QN_W && q->dbias)
         wrong = "dbias: weights have none; of=dy or of=x";
-    else if (q->dprob && (q->of != QUERN_DY || !q->probability))
+    else if (q->dprob && (q->of != QN_DY || !q->probability))
         wrong = "dprob=1: the gradient is of prob=1 and comes from of=dy";
     else if (q->interleave && !q->activation)
         wrong = "interleave needs an activation";
@@ -180,9 +180,9 @@ static int check_work(const struct quern_quantization *q)
 }
 
 /* Operands of an activation are halves, or runs of equal length. */
-static int check_halves(const struct quern_quantization *q)
+static int check_halves(const struct qn_quantization *q)
 {
-    int64_t results = q->of == QUERN_DY ? q->k / 2 : q->k;
+    int64_t results = q->of == QN_DY ? q->k / 2 : q->k;
 
     if (q->interleave < 0 || q->interleave > 1 << 16)
         return qn_error_set(QUERN_EINVAL,
@@ -190,7 +190,7 @@ static int check_halves(const struct quern_quantization *q)
                             q->interleave);
     if (!q->activation || q->activation == QUERN_SQUARED_RELU)
         return QUERN_OK;
-    if (q->of == QUERN_DY && q->k % 2)
+    if (q->of == QN_DY && q->k % 2)
         return qn_error_set(QUERN_EINVAL,
                             "k=%lld: gradients of an activation's two operands "
                             "are an even number of features",
@@ -207,24 +207,24 @@ static int check_halves(const struct quern_quantization *q)
 ** are padded by less than PADDING: tokens of 1024 groups to tiles, scales to
 ** multiples of 65536. So 2^63 is out of reach.
 */
-int qn_quantize_fits(const struct quern_quantization *q)
+int qn_quantize_fits(const struct qn_quantization *q)
 {
     enum { PADDING = 1 << 18 };
-    double groups = q->of == QUERN_W ? q->groups : 1;
+    double groups = q->of == QN_W ? q->groups : 1;
 
     return groups * (double)(q->m + PADDING) * (double)(q->k + PADDING) <
            0x1p57;
 }
 
-static int check_lengths(const struct quern_quantization *q)
+static int check_lengths(const struct qn_quantization *q)
 {
     const int64_t most = QN_RAGGED_LIMIT;
     int code = qn_problem_groups(q->groups);
 
-    if (!code && (q->m < (q->of == QUERN_W) || q->m > most))
+    if (!code && (q->m < (q->of == QN_W) || q->m > most))
         code = qn_error_set(QUERN_EINVAL, "m=%lld: %d to %lld rows%s",
-                            (long long)q->m, q->of == QUERN_W, (long long)most,
-                            q->of == QUERN_W ? "" : " over all groups");
+                            (long long)q->m, q->of == QN_W, (long long)most,
+                            q->of == QN_W ? "" : " over all groups");
     if (!code && (q->k < 1 || q->k > most))
         code = qn_error_set(QUERN_EINVAL, "k=%lld: 1 to %lld features",
                             (long long)q->k, (long long)most);
@@ -236,10 +236,10 @@ static int check_lengths(const struct quern_quantization *q)
 }
 
 int qn_quantize_check(struct quern_context *ctx,
-                      const struct quern_quantization *q,
+                      const struct qn_quantization *q,
                       const struct qn_recipe **out)
 {
-    const int ragged = q->of != QUERN_W && q->work != QUERN_RESCALE;
+    const int ragged = q->of != QN_W && q->work != QUERN_RESCALE;
     const struct qn_recipe *recipe;
     int code = check_enums(q);
 
@@ -295,15 +295,15 @@ int64_t qn_quantize_tile_columns(const struct qn_scaling *s)
 }
 
 /* Scales of blocks. COUPLED: scales */
-static int64_t block_scales(const struct quern_quantization *q,
+static int64_t block_scales(const struct qn_quantization *q,
                             const struct qn_scaling *s, int copy)
 {
     int64_t tiles = qn_quantize_tiles(q);
 
-    if (q->of == QUERN_W && copy == QUERN_ROWWISE)
+    if (q->of == QN_W && copy == QUERN_ROWWISE)
         return q->groups * scales_of(s, qn_quantize_ceil_div(q->m, s->rows),
                                      qn_quantize_ceil_div(q->k, s->k));
-    if (q->of == QUERN_W)
+    if (q->of == QN_W)
         return q->groups * scales_of(s, qn_quantize_ceil_div(q->k, s->rows),
                                      qn_quantize_ceil_div(q->m, s->k));
     if (copy == QUERN_COLUMNWISE)
@@ -319,15 +319,15 @@ static int64_t block_scales(const struct quern_quantization *q,
 }
 
 /* Rows, or features, of all groups. */
-static int64_t lines_of(const struct quern_quantization *q, int copy)
+static int64_t lines_of(const struct qn_quantization *q, int copy)
 {
     if (copy == QUERN_COLUMNWISE)
         return q->groups * q->k;
-    return q->of == QUERN_W ? q->groups * q->m : q->m;
+    return q->of == QN_W ? q->groups * q->m : q->m;
 }
 
 /* Of a copy; of what spans more than a block, also of the largest values. */
-static int64_t count_scales(const struct quern_quantization *q,
+static int64_t count_scales(const struct qn_quantization *q,
                             const struct qn_scaling *s, int copy)
 {
     switch (s->span) {
@@ -349,7 +349,7 @@ static int64_t padded_row(int64_t length, int bits)
 }
 
 /* Two or three axes, and the bytes of packed rows. */
-static void set_shape(struct quern_tensor *t, int type, int64_t groups,
+static void set_shape(struct qn_tensor *t, int type, int64_t groups,
                       int64_t rows, int64_t columns, int64_t stride)
 {
     int dims = 0;
@@ -366,13 +366,13 @@ static void set_shape(struct quern_tensor *t, int type, int64_t groups,
     t->alignment = (size_t)(qn_type_bits(type) / 8);
 }
 
-void qn_quantize_copy(const struct quern_quantization *q,
+void qn_quantize_copy(const struct qn_quantization *q,
                       const struct qn_recipe *recipe, int copy,
-                      struct quern_tensor *t)
+                      struct qn_tensor *t)
 {
     const struct qn_scaling *s = qn_quantize_scaling(q, recipe);
     int type = qn_quantize_element(q, recipe), bits = qn_type_bits(type);
-    int64_t groups = q->of == QUERN_W ? q->groups : 0;
+    int64_t groups = q->of == QN_W ? q->groups : 0;
     int64_t tokens = qn_quantize_tiles(q) * TILE;
 
     if (copy == QUERN_ROWWISE)
@@ -389,10 +389,10 @@ void qn_quantize_copy(const struct quern_quantization *q,
 }
 
 /* What is quantized, or what a copy becomes again. */
-static void describe_numbers(const struct quern_quantization *q,
-                             struct quern_quantize_args *args)
+static void describe_numbers(const struct qn_quantization *q,
+                             struct qn_quantize_args *args)
 {
-    int64_t groups = q->of == QUERN_W ? q->groups : 0;
+    int64_t groups = q->of == QN_W ? q->groups : 0;
     int64_t columns = qn_quantize_in_columns(q);
 
     if (q->work == QUERN_DEQUANTIZE || q->work == QUERN_BIAS)
@@ -400,12 +400,12 @@ static void describe_numbers(const struct quern_quantization *q,
     if (q->work != QUERN_QUANTIZE)
         return;
     set_shape(&args->in, q->type, groups, q->m, columns, columns);
-    if (q->activation && q->of == QUERN_DY)
+    if (q->activation && q->of == QN_DY)
         set_shape(&args->saved, q->type, 0, q->m, q->k, q->k);
 }
 
 /* What is read or written; of a bias, and of its gradients, there is none. */
-static int described_copies(const struct quern_quantization *q)
+static int described_copies(const struct qn_quantization *q)
 {
     if (q->work == QUERN_TRANSPOSE)
         return QUERN_ROWWISE | QUERN_COLUMNWISE;
@@ -415,7 +415,7 @@ static int described_copies(const struct quern_quantization *q)
 }
 
 /* Only what a kernel uses takes room. */
-void qn_quantize_lay_out(const struct quern_quantization *q,
+void qn_quantize_lay_out(const struct qn_quantization *q,
                          const struct qn_recipe *recipe,
                          struct qn_quantize_space *w)
 {
@@ -437,8 +437,8 @@ void qn_quantize_lay_out(const struct quern_quantization *q,
 }
 
 int qn_quantize_describe(struct quern_context *ctx,
-                         const struct quern_quantization *q,
-                         struct quern_quantize_description *d,
+                         const struct qn_quantization *q,
+                         struct qn_quantize_description *d,
                          struct qn_quantize_space *space,
                          const struct qn_recipe **out)
 {
@@ -473,9 +473,9 @@ int qn_quantize_describe(struct quern_context *ctx,
     return QUERN_OK;
 }
 
-int quern_quantize_describe(struct quern_context *ctx,
-                            const struct quern_quantization *q,
-                            struct quern_quantize_description *description)
+int qn_quantize_needs(struct quern_context *ctx,
+                      const struct qn_quantization *q,
+                      struct qn_quantize_description *description)
 {
     if (!ctx || !q || !description)
         return qn_error_null("ctx", ctx, "quantization", q, "description");

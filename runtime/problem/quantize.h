@@ -5,7 +5,7 @@
 #ifndef QUERN_PROBLEM_QUANTIZE_H
 #define QUERN_PROBLEM_QUANTIZE_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct quern_context;
 
@@ -21,28 +21,28 @@ struct qn_quantize_space {
 int qn_quantize_same_sf(const struct qn_scaling *scaling);
 
 /* How the recipe scales the tensor. */
-const struct qn_scaling *qn_quantize_scaling(const struct quern_quantization *q,
+const struct qn_scaling *qn_quantize_scaling(const struct qn_quantization *q,
                                              const struct qn_recipe *recipe);
 
 /* The type of its values. */
-int qn_quantize_element(const struct quern_quantization *q,
+int qn_quantize_element(const struct qn_quantization *q,
                         const struct qn_recipe *recipe);
 
 /* Is the largest magnitude needed before the first value can be quantized? */
-int qn_quantize_needs_amax(const struct quern_quantization *q,
+int qn_quantize_needs_amax(const struct qn_quantization *q,
                            const struct qn_scaling *scaling);
 
 /* Is there args.bias: to be added, or what probabilities multiply? */
-int qn_quantize_has_bias(const struct quern_quantization *q);
+int qn_quantize_has_bias(const struct qn_quantization *q);
 
 /* Columns of args.in, for k columns of a result. */
-int64_t qn_quantize_in_columns(const struct quern_quantization *q);
+int64_t qn_quantize_in_columns(const struct qn_quantization *q);
 
 /* Values of the tensor, all groups together. */
-double qn_quantize_values(const struct quern_quantization *q);
+double qn_quantize_values(const struct qn_quantization *q);
 
 /* Tiles of 128 rows that the groups have at most. */
-int64_t qn_quantize_tiles(const struct quern_quantization *q);
+int64_t qn_quantize_tiles(const struct qn_quantization *q);
 
 /* The most rows of which a columnwise tensor has so many columns; -1: of
    none. */
@@ -60,31 +60,31 @@ int64_t qn_quantize_tile_rows(const struct qn_scaling *scaling);
 int64_t qn_quantize_tile_columns(const struct qn_scaling *scaling);
 
 /* 0 if some size of it could pass 64 bits. Lengths are at most 2^31. */
-int qn_quantize_fits(const struct quern_quantization *q);
+int qn_quantize_fits(const struct qn_quantization *q);
 
 /* A copy (enum quern_copies) and its scales: all of `tensor` but addresses. */
-void qn_quantize_copy(const struct quern_quantization *q,
+void qn_quantize_copy(const struct qn_quantization *q,
                       const struct qn_recipe *recipe, int copy,
-                      struct quern_tensor *tensor);
+                      struct qn_tensor *tensor);
 
 /* All rules on a quantization. QUERN_EINVAL names field and rule. */
 int qn_quantize_check(struct quern_context *ctx,
-                      const struct quern_quantization *q,
+                      const struct qn_quantization *q,
                       const struct qn_recipe **recipe);
 
 /* What its runs need of the workspace. */
-void qn_quantize_lay_out(const struct quern_quantization *q,
+void qn_quantize_lay_out(const struct qn_quantization *q,
                          const struct qn_recipe *recipe,
                          struct qn_quantize_space *space);
 
 /* And all that follows from it; any of the last three may be NULL. */
 int qn_quantize_describe(struct quern_context *ctx,
-                         const struct quern_quantization *q,
-                         struct quern_quantize_description *description,
+                         const struct qn_quantization *q,
+                         struct qn_quantize_description *description,
                          struct qn_quantize_space *space,
                          const struct qn_recipe **recipe);
 
 /* The op that makes the result. */
-int qn_quantize_op(const struct quern_quantization *q);
+int qn_quantize_op(const struct qn_quantization *q);
 
 #endif

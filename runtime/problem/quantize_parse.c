@@ -14,12 +14,12 @@
 struct parser {
     const char *at;
     char word[QN_LONGEST_WORD];
-    struct quern_quantization *q;
+    struct qn_quantization *q;
 };
 
 static int set_of(void *quantization, const char *key, const char *value)
 {
-    struct quern_quantization *q = quantization;
+    struct qn_quantization *q = quantization;
 
     return qn_parse_listed(key, value, &q->of, qn_of_find, qn_of_at);
 }
@@ -27,7 +27,7 @@ static int set_of(void *quantization, const char *key, const char *value)
 static int set_activation(void *quantization, const char *key,
                           const char *value)
 {
-    struct quern_quantization *q = quantization;
+    struct qn_quantization *q = quantization;
 
     return qn_parse_listed(key, value, &q->activation, qn_activation_find,
                            qn_activation_at);
@@ -36,7 +36,7 @@ static int set_activation(void *quantization, const char *key,
 /* The list has "none", which is no copy. */
 static int set_copies(void *quantization, const char *key, const char *value)
 {
-    struct quern_quantization *q = quantization;
+    struct qn_quantization *q = quantization;
 
     if (qn_copies_find(value, &q->copies) && q->copies)
         return QUERN_OK;
@@ -48,7 +48,7 @@ static int set_copies(void *quantization, const char *key, const char *value)
 /* The key says what it is: in= of what is quantized, out= of numbers again. */
 static int set_type(void *quantization, const char *key, const char *value)
 {
-    struct quern_quantization *q = quantization;
+    struct qn_quantization *q = quantization;
     int is_out = *key == 'o', wants_out = q->work == QUERN_DEQUANTIZE;
 
     if (is_out != wants_out || q->work == QUERN_TRANSPOSE)
@@ -67,14 +67,14 @@ static int set_type(void *quantization, const char *key, const char *value)
 /* Ranges are checked when all is known. */
 static int set_length(void *quantization, const char *key, const char *value)
 {
-    struct quern_quantization *q = quantization;
+    struct qn_quantization *q = quantization;
 
     return qn_parse_number(key, value, *key == 'm' ? &q->m : &q->k);
 }
 
 static int set_integer(void *quantization, const char *key, const char *value)
 {
-    struct quern_quantization *q = quantization;
+    struct qn_quantization *q = quantization;
     int *out = *key == 'g'   ? &q->groups
                : *key == 'i' ? &q->interleave
                : *key == 'p' ? &q->probability
@@ -89,21 +89,21 @@ static int set_integer(void *quantization, const char *key, const char *value)
 
 static int set_dbias(void *quantization, const char *key, const char *value)
 {
-    struct quern_quantization *q = quantization;
+    struct qn_quantization *q = quantization;
 
     return qn_parse_dbias(key, value, &q->dbias);
 }
 
 static int set_sizes(void *quantization, const char *key, const char *value)
 {
-    struct quern_quantization *q = quantization;
+    struct qn_quantization *q = quantization;
 
     return qn_parse_sizes(key, value, &q->sizes);
 }
 
 static int set_split(void *quantization, const char *key, const char *value)
 {
-    struct quern_quantization *q = quantization;
+    struct qn_quantization *q = quantization;
 
     (void)key;
     return qn_parse_split(value, q->split, sizeof q->split);
@@ -131,7 +131,7 @@ static const struct qn_parse_key keys[] = {
 /* The first word, and what follows from it. */
 static int parse_work(struct parser *parser)
 {
-    struct quern_quantization *q = parser->q;
+    struct qn_quantization *q = parser->q;
     int found = qn_parse_word(&parser->at, parser->word);
 
     if (found < 0)
@@ -153,10 +153,10 @@ static int parse_work(struct parser *parser)
     return QUERN_OK;
 }
 
-int quern_quantize_parse(struct quern_context *ctx, const char *text,
-                         struct quern_quantization *out)
+int qn_quantize_parse(struct quern_context *ctx, const char *text,
+                      struct qn_quantization *out)
 {
-    struct quern_quantization q = {.work = 0};
+    struct qn_quantization q = {.work = 0};
     struct parser parser = {.at = text, .q = &q};
     const struct qn_recipe *recipe;
     int code;
@@ -177,7 +177,7 @@ int quern_quantize_parse(struct quern_context *ctx, const char *text,
 }
 
 /* What is not as it follows from the work, each with a blank before it. */
-static void print_unusual(const struct quern_quantization *q, char *text,
+static void print_unusual(const struct qn_quantization *q, char *text,
                           size_t size)
 {
     size_t used = 0;
@@ -204,8 +204,8 @@ static void print_unusual(const struct quern_quantization *q, char *text,
 #undef ADD
 }
 
-int quern_quantize_print(const struct quern_quantization *q, char *buffer,
-                         size_t size)
+int qn_quantize_print(const struct qn_quantization *q, char *buffer,
+                      size_t size)
 {
     char unusual[160] = "";
 

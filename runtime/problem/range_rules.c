@@ -7,10 +7,10 @@
 #include "problem/quantize.h"
 
 /* What keeps one operand from being f16; NULL: nothing does. */
-static const char *wrong_operand(const struct quern_problem *p,
+static const char *wrong_operand(const struct qn_problem *p,
                                  const struct qn_recipe *recipe, int role)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
     if (!s)
@@ -26,7 +26,7 @@ static const char *wrong_operand(const struct quern_problem *p,
     return NULL;
 }
 
-const char *qn_range_wrong(const struct quern_problem *p,
+const char *qn_range_wrong(const struct qn_problem *p,
                            const struct qn_recipe *recipe)
 {
     const char *why = wrong_operand(p, recipe, QN_ROLE_A);
@@ -40,18 +40,17 @@ const char *qn_range_wrong(const struct quern_problem *p,
     return why ? why : wrong_operand(p, recipe, QN_ROLE_B);
 }
 
-void qn_range_product(const struct quern_problem *p,
-                      struct quern_problem *product)
+void qn_range_product(const struct qn_problem *p, struct qn_problem *product)
 {
     *product = *p;
     product->sizes = QUERN_SIZES_DEVICE;
     product->dequantize = QUERN_DEQUANTIZE_F16;
 }
 
-double qn_range_bytes(const struct quern_problem *p,
+double qn_range_bytes(const struct qn_problem *p,
                       const struct qn_recipe *recipe)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     double bytes = 0;
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {

@@ -12,18 +12,18 @@
 #ifndef QUERN_PROBLEM_LOOK_RULES_H
 #define QUERN_PROBLEM_LOOK_RULES_H
 
-#include "registry.h"
+#include "internal.h"
 
 /* Why the problem's values are not to be had as f16; NULL: they may be. */
-const char *qn_range_wrong(const struct quern_problem *problem,
+const char *qn_range_wrong(const struct qn_problem *problem,
                            const struct qn_recipe *recipe);
 
 /* The product that is tried. */
-void qn_range_product(const struct quern_problem *problem,
-                      struct quern_problem *product);
+void qn_range_product(const struct qn_problem *problem,
+                      struct qn_problem *product);
 
 /* Bytes that the launch before it reads: all scales. */
-double qn_range_bytes(const struct quern_problem *problem,
+double qn_range_bytes(const struct qn_problem *problem,
                       const struct qn_recipe *recipe);
 
 #endif

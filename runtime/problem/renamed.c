@@ -3,7 +3,7 @@
 ** renamed.c: words of problem lines that have another name now.
 */
 #include "problem/renamed.h"
-#include "quern.h"
+#include "internal.h"
 #include "base/error.h"
 
 #include <stddef.h>

@@ -32,8 +32,8 @@ static int is_squares(const struct qn_scaling *s)
 static int is_blocks(const struct qn_recipe *r)
 {
     return r->x == QUERN_E4M3 && r->w == QUERN_E4M3 && r->dy == QUERN_E4M3 &&
-           r->promote == 128 && is_lines(&r->scaling[QUERN_X]) &&
-           is_squares(&r->scaling[QUERN_W]) && is_lines(&r->scaling[QUERN_DY]);
+           r->promote == 128 && is_lines(&r->scaling[QN_X]) &&
+           is_squares(&r->scaling[QN_W]) && is_lines(&r->scaling[QN_DY]);
 }
 
 const struct qn_recipe *qn_requantize_blocks(const struct quern_context *ctx)
@@ -48,28 +48,28 @@ const struct qn_recipe *qn_requantize_blocks(const struct quern_context *ctx)
 }
 
 /* Values as the product takes them. */
-static int is_coded(const struct quern_quantization *q,
+static int is_coded(const struct qn_quantization *q,
                     const struct qn_recipe *recipe)
 {
     const struct qn_scaling *s = &recipe->scaling[q->of];
 
     return qn_quantize_element(q, recipe) == QUERN_E4M3 &&
-           (q->of == QUERN_W ? is_squares(s) : is_lines(s));
+           (q->of == QN_W ? is_squares(s) : is_lines(s));
 }
 
-int qn_requantize_does(const struct quern_problem *p,
+int qn_requantize_does(const struct qn_problem *p,
                        const struct qn_recipe *recipe, int role)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
 
     return qn_scale_source(p, recipe, role, &q) && !is_coded(&q, recipe);
 }
 
 /* What keeps one operand from being encoded again; NULL: nothing does. */
-static const char *wrong_operand(const struct quern_problem *p,
+static const char *wrong_operand(const struct qn_problem *p,
                                  const struct qn_recipe *recipe, int role)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
     int type = qn_quantize_element(&q, recipe);
 
@@ -91,7 +91,7 @@ static const char *wrong_operand(const struct quern_problem *p,
 }
 
 const char *qn_requantize_wrong(const struct quern_context *ctx,
-                                const struct quern_problem *p,
+                                const struct qn_problem *p,
                                 const struct qn_recipe *recipe)
 {
     const struct qn_recipe *blocks = qn_requantize_blocks(ctx);
@@ -112,8 +112,8 @@ const char *qn_requantize_wrong(const struct quern_context *ctx,
 /* ----------------------------------------------------------- what it is of */
 
 void qn_requantize_product(const struct quern_context *ctx,
-                           const struct quern_problem *p,
-                           struct quern_problem *product)
+                           const struct qn_problem *p,
+                           struct qn_problem *product)
 {
     *product = *p;
     memset(product->recipe, 0, sizeof product->recipe);
@@ -123,21 +123,21 @@ void qn_requantize_product(const struct quern_context *ctx,
     product->dequantize = QUERN_DEQUANTIZE_AUTO;
 }
 
-void qn_requantize_copy(const struct quern_problem *p,
+void qn_requantize_copy(const struct qn_problem *p,
                         const struct qn_recipe *blocks, int role,
-                        struct quern_tensor *copy)
+                        struct qn_tensor *copy)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
 
     memset(copy, 0, sizeof *copy);
     qn_scale_source(p, blocks, role, &q);
     qn_quantize_copy(&q, blocks, q.copies, copy);
 }
 
-double qn_requantize_bytes(const struct quern_problem *p,
+double qn_requantize_bytes(const struct qn_problem *p,
                            const struct qn_recipe *recipe)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     double bytes = 0;
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {

@@ -13,7 +13,7 @@
 #ifndef QUERN_PROBLEM_REQUANTIZE_RULES_H
 #define QUERN_PROBLEM_REQUANTIZE_RULES_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct quern_context;
 
@@ -24,25 +24,25 @@ const struct qn_recipe *qn_requantize_blocks(const struct quern_context *ctx);
 /* Why the problem's values are not to be had in FP8; NULL: they may be. What
    keeps them from being bf16 is not looked at: see dequantize_rules.h. */
 const char *qn_requantize_wrong(const struct quern_context *ctx,
-                                const struct quern_problem *problem,
+                                const struct qn_problem *problem,
                                 const struct qn_recipe *recipe);
 
 /* Is operand `role` encoded again? Else it is FP8 in blocks as it is. */
-int qn_requantize_does(const struct quern_problem *problem,
+int qn_requantize_does(const struct qn_problem *problem,
                        const struct qn_recipe *recipe, int role);
 
 /* The product of what was encoded again. */
 void qn_requantize_product(const struct quern_context *ctx,
-                           const struct quern_problem *problem,
-                           struct quern_problem *product);
+                           const struct qn_problem *problem,
+                           struct qn_problem *product);
 
 /* Operand `role` of it: all but addresses. */
-void qn_requantize_copy(const struct quern_problem *problem,
+void qn_requantize_copy(const struct qn_problem *problem,
                         const struct qn_recipe *blocks, int role,
-                        struct quern_tensor *copy);
+                        struct qn_tensor *copy);
 
 /* Bytes that the launches before it read and write. */
-double qn_requantize_bytes(const struct quern_problem *problem,
+double qn_requantize_bytes(const struct qn_problem *problem,
                            const struct qn_recipe *recipe);
 
 #endif

@@ -7,15 +7,14 @@
 
 #include <string.h>
 
-static int tensor_of(const struct quern_problem *p)
+static int tensor_of(const struct qn_problem *p)
 {
-    return p->op == QUERN_DGRAD ? QUERN_DY : QUERN_X;
+    return p->op == QUERN_DGRAD ? QN_DY : QN_X;
 }
 
-const struct qn_scaling *qn_result_source(const struct quern_problem *p,
+const struct qn_scaling *qn_result_source(const struct qn_problem *p,
                                           const struct qn_recipe *recipe,
-                                          int role,
-                                          struct quern_quantization *q)
+                                          int role, struct qn_quantization *q)
 {
     memset(q, 0, sizeof *q);
     q->of = tensor_of(p);
@@ -33,7 +32,7 @@ const struct qn_scaling *qn_result_source(const struct quern_problem *p,
     return &recipe->scaling[q->of];
 }
 
-const char *qn_result_wrong(const struct quern_problem *p,
+const char *qn_result_wrong(const struct qn_problem *p,
                             const struct qn_recipe *recipe)
 {
     const int of = tensor_of(p);
@@ -45,12 +44,12 @@ const char *qn_result_wrong(const struct quern_problem *p,
     if (p->copies == QUERN_COLUMNWISE)
         return "the rowwise tensor is D, so row or both is expected";
     if (recipe->scaling[of].type == QUERN_TYPE_NONE)
-        return of == QUERN_DY ? "the recipe keeps dy as it is"
-                              : "the recipe keeps x as it is";
+        return of == QN_DY ? "the recipe keeps dy as it is"
+                           : "the recipe keeps x as it is";
     return NULL;
 }
 
-const char *qn_result_apart(const struct quern_problem *p,
+const char *qn_result_apart(const struct qn_problem *p,
                             const struct qn_recipe *recipe)
 {
     const struct qn_scaling *s = &recipe->scaling[tensor_of(p)];
@@ -66,16 +65,14 @@ const char *qn_result_apart(const struct quern_problem *p,
     return NULL;
 }
 
-void qn_result_product(const struct quern_problem *p,
-                       struct quern_problem *product)
+void qn_result_product(const struct qn_problem *p, struct qn_problem *product)
 {
     *product = *p;
     product->copies = 0;
 }
 
-void qn_result_cast(const struct quern_problem *p,
-                    const struct qn_recipe *recipe,
-                    struct quern_quantization *q)
+void qn_result_cast(const struct qn_problem *p, const struct qn_recipe *recipe,
+                    struct qn_quantization *q)
 {
     qn_result_source(p, recipe, QN_ROLE_D, q);
     q->copies = p->copies;

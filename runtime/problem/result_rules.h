@@ -11,7 +11,7 @@
 #ifndef QUERN_PROBLEM_RESULT_RULES_H
 #define QUERN_PROBLEM_RESULT_RULES_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct quern_context;
 
@@ -19,17 +19,16 @@ struct quern_context;
 ** The quantization of the result that operand `role` is a copy of, and its
 ** scaling; NULL unless that is D or T and the problem wants copies.
 */
-const struct qn_scaling *qn_result_source(const struct quern_problem *problem,
+const struct qn_scaling *qn_result_source(const struct qn_problem *problem,
                                           const struct qn_recipe *recipe,
-                                          int role,
-                                          struct quern_quantization *q);
+                                          int role, struct qn_quantization *q);
 
 /* Why the problem, which wants copies, cannot have them; or NULL. */
-const char *qn_result_wrong(const struct quern_problem *problem,
+const char *qn_result_wrong(const struct qn_problem *problem,
                             const struct qn_recipe *recipe);
 
 /* Why no kernel can make them of a tile of results; or NULL. */
-const char *qn_result_apart(const struct quern_problem *problem,
+const char *qn_result_apart(const struct qn_problem *problem,
                             const struct qn_recipe *recipe);
 
 /* Where the workspace has what the cast needs, and the result as numbers; the
@@ -39,16 +38,15 @@ struct qn_result_space {
 };
 
 /* The product without its copies. */
-void qn_result_product(const struct quern_problem *problem,
-                       struct quern_problem *product);
+void qn_result_product(const struct qn_problem *problem,
+                       struct qn_problem *product);
 
 /* The cast of its result. */
-void qn_result_cast(const struct quern_problem *problem,
-                    const struct qn_recipe *recipe,
-                    struct quern_quantization *q);
+void qn_result_cast(const struct qn_problem *problem,
+                    const struct qn_recipe *recipe, struct qn_quantization *q);
 
 /* The rest of the workspace, after the product's part. */
-void qn_result_lay_out(const struct quern_problem *problem,
+void qn_result_lay_out(const struct qn_problem *problem,
                        const struct qn_recipe *recipe, size_t begin,
                        struct qn_result_space *space);
 

@@ -8,13 +8,13 @@
 #include "problem/quantize.h"
 #include "problem/space.h"
 
-void qn_result_lay_out(const struct quern_problem *p,
+void qn_result_lay_out(const struct qn_problem *p,
                        const struct qn_recipe *recipe, size_t begin,
                        struct qn_result_space *space)
 {
     struct qn_quantize_space cast;
-    struct quern_quantization q;
-    struct quern_problem product;
+    struct qn_quantization q;
+    struct qn_problem product;
     struct qn_geometry numbers;
 
     qn_result_product(p, &product);

@@ -3,7 +3,7 @@
 ** scale.c: which of a recipe's copies a product reads, and how their scales
 ** lie.
 **
-** A product reads copies that quern_quantize_run made, each k-major for it: of
+** A product reads copies that qn_quantize_run made, each k-major for it: of
 ** x or dy a rowwise tensor, of w the row or the columnwise tensor, and where
 ** tokens are summed two columnwise tensors. So what a copy is, is said in one
 ** place only, quantize.c; this file names the quantization and derives strides
@@ -23,14 +23,14 @@ enum { TILE = 128, TILE_COLUMNS = 4 };
 static const struct {
     int of, copy;
 } sources[3][2] = {
-    [QUERN_FPROP] = {{QUERN_X, QUERN_ROWWISE}, {QUERN_W, QUERN_ROWWISE}},
-    [QUERN_DGRAD] = {{QUERN_DY, QUERN_ROWWISE}, {QUERN_W, QUERN_COLUMNWISE}},
-    [QUERN_WGRAD] = {{QUERN_DY, QUERN_COLUMNWISE}, {QUERN_X, QUERN_COLUMNWISE}},
+    [QUERN_FPROP] = {{QN_X, QUERN_ROWWISE}, {QN_W, QUERN_ROWWISE}},
+    [QUERN_DGRAD] = {{QN_DY, QUERN_ROWWISE}, {QN_W, QUERN_COLUMNWISE}},
+    [QUERN_WGRAD] = {{QN_DY, QUERN_COLUMNWISE}, {QN_X, QUERN_COLUMNWISE}},
 };
 
-const struct qn_scaling *qn_scale_source(const struct quern_problem *p,
+const struct qn_scaling *qn_scale_source(const struct qn_problem *p,
                                          const struct qn_recipe *recipe,
-                                         int role, struct quern_quantization *q)
+                                         int role, struct qn_quantization *q)
 {
     int64_t lines = role == QN_ROLE_A ? p->m : p->n;
     int column;
@@ -52,19 +52,19 @@ const struct qn_scaling *qn_scale_source(const struct quern_problem *p,
     return &recipe->scaling[q->of];
 }
 
-int qn_scale_any(const struct quern_problem *p, const struct qn_recipe *recipe)
+int qn_scale_any(const struct qn_problem *p, const struct qn_recipe *recipe)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
 
     return qn_scale_source(p, recipe, QN_ROLE_A, &q) ||
            qn_scale_source(p, recipe, QN_ROLE_B, &q);
 }
 
 /* Scales of blocks: a matrix for each group of w, one for all of x or dy. */
-static void lay_out(const struct quern_quantization *q, struct qn_scales *s)
+static void lay_out(const struct qn_quantization *q, struct qn_scales *s)
 {
     const struct qn_scaling *f = s->scaling;
-    int column = s->copy == QUERN_COLUMNWISE, tokens = q->of != QUERN_W;
+    int column = s->copy == QUERN_COLUMNWISE, tokens = q->of != QN_W;
     int down = f->order == QN_ORDER_COLUMNS;
     int64_t rows = qn_quantize_ceil_div(column ? q->k : q->m, f->rows);
     int64_t columns = qn_quantize_ceil_div(column ? q->m : q->k, f->k);
@@ -90,10 +90,10 @@ static void lay_out(const struct quern_quantization *q, struct qn_scales *s)
     s->lines = tokens ? columns : columns * q->groups;
 }
 
-void qn_scale_of(const struct quern_problem *p, const struct qn_recipe *recipe,
+void qn_scale_of(const struct qn_problem *p, const struct qn_recipe *recipe,
                  int role, struct qn_scales *s)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
 
     memset(s, 0, sizeof *s);
     s->scaling = qn_scale_source(p, recipe, role, &q);
@@ -108,7 +108,7 @@ void qn_scale_of(const struct quern_problem *p, const struct qn_recipe *recipe,
         s->stride = 1;
         if (s->copy == QUERN_COLUMNWISE)
             s->group_stride = q.k;
-        else if (q.of == QUERN_W)
+        else if (q.of == QN_W)
             s->group_stride = q.m;
         break;
     case QN_SPAN_GROUP:
@@ -119,12 +119,12 @@ void qn_scale_of(const struct quern_problem *p, const struct qn_recipe *recipe,
     }
 }
 
-void qn_scale_columns(const struct quern_problem *p,
+void qn_scale_columns(const struct qn_problem *p,
                       const struct qn_recipe *recipe, int role,
                       int64_t *columns, int64_t *pitch)
 {
-    struct quern_tensor copy = {0};
-    struct quern_quantization q;
+    struct qn_tensor copy = {0};
+    struct qn_quantization q;
 
     if (!qn_scale_source(p, recipe, role, &q))
         return;

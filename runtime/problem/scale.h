@@ -6,7 +6,7 @@
 #ifndef QUERN_PROBLEM_SCALE_H
 #define QUERN_PROBLEM_SCALE_H
 
-#include "registry.h"
+#include "internal.h"
 
 /* The scales of one operand. */
 struct qn_scales {
@@ -23,23 +23,22 @@ struct qn_scales {
 ** its scaling, or NULL where the recipe keeps the operand as it is: then only
 ** `of` is set.
 */
-const struct qn_scaling *qn_scale_source(const struct quern_problem *problem,
+const struct qn_scaling *qn_scale_source(const struct qn_problem *problem,
                                          const struct qn_recipe *recipe,
-                                         int role,
-                                         struct quern_quantization *q);
+                                         int role, struct qn_quantization *q);
 
 /* Is A or B of the problem scaled? */
-int qn_scale_any(const struct quern_problem *problem,
+int qn_scale_any(const struct qn_problem *problem,
                  const struct qn_recipe *recipe);
 
 /* How the operand's scales lie; of what has none, nothing. */
-void qn_scale_of(const struct quern_problem *problem,
+void qn_scale_of(const struct qn_problem *problem,
                  const struct qn_recipe *recipe, int role,
                  struct qn_scales *scales);
 
 /* Columns of the operand in memory, and elements from one row to the next:
    where it is a copy, rows are padded and groups aligned. */
-void qn_scale_columns(const struct quern_problem *problem,
+void qn_scale_columns(const struct qn_problem *problem,
                       const struct qn_recipe *recipe, int role,
                       int64_t *columns, int64_t *pitch);
 

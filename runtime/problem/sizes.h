@@ -5,7 +5,7 @@
 #ifndef QUERN_PROBLEM_SIZES_H
 #define QUERN_PROBLEM_SIZES_H
 
-#include "quern.h"
+#include "internal.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* 200,0,37: as many lengths as groups, together at most the axis. */
-static int check_list(const struct quern_problem *p)
+static int check_list(const struct qn_problem *p)
 {
     int64_t total = qn_geometry_length(p, p->ragged), sum = 0, length;
     const char *at = p->split;
@@ -42,7 +42,7 @@ static int check_list(const struct quern_problem *p)
     return QUERN_OK;
 }
 
-int qn_split_check(const struct quern_problem *p)
+int qn_split_check(const struct qn_problem *p)
 {
     static const char *const names[] = {"even", "mild", "skew", "zipf", "one"};
     struct qn_guess guess = {.word = p->split};
@@ -72,9 +72,9 @@ int qn_split_check(const struct quern_problem *p)
 
 int qn_split_check_rows(int groups, int64_t rows, const char *split, int ragged)
 {
-    struct quern_problem p = {.ragged = ragged ? QUERN_AXIS_M : QUERN_AXIS_NONE,
-                              .groups = groups,
-                              .m = rows};
+    struct qn_problem p = {.ragged = ragged ? QUERN_AXIS_M : QUERN_AXIS_NONE,
+                           .groups = groups,
+                           .m = rows};
 
     strcpy(p.split, split);
     return qn_split_check(&p);

@@ -5,11 +5,11 @@
 #ifndef QUERN_PROBLEM_SPLIT_H
 #define QUERN_PROBLEM_SPLIT_H
 
-#include "quern.h"
+#include "internal.h"
 
 /* QUERN_EINVAL unless it is empty, a name, @FILE, or a list that fits; where no
    axis is ragged, unless it is empty or even. */
-int qn_split_check(const struct quern_problem *problem);
+int qn_split_check(const struct qn_problem *problem);
 /* The same of what has rows in groups, as a problem with a ragged m has them;
    with `ragged` 0 all groups have the same rows. */
 int qn_split_check_rows(int groups, int64_t rows, const char *split,

@@ -8,8 +8,7 @@
 #include "problem/fuse_rules.h"
 #include "problem/gradient_rules.h"
 
-size_t qn_workspace_bytes(struct quern_context *ctx,
-                          const struct quern_problem *p,
+size_t qn_workspace_bytes(struct quern_context *ctx, const struct qn_problem *p,
                           const struct qn_recipe *recipe)
 {
     const size_t end = qn_dequantize_end(ctx, p, recipe);

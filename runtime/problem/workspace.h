@@ -5,13 +5,13 @@
 #ifndef QUERN_PROBLEM_WORKSPACE_H
 #define QUERN_PROBLEM_WORKSPACE_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct quern_context;
 
 /* Bytes of a run's workspace, whichever way its plan will take. */
 size_t qn_workspace_bytes(struct quern_context *ctx,
-                          const struct quern_problem *problem,
+                          const struct qn_problem *problem,
                           const struct qn_recipe *recipe);
 
 #endif

@@ -6,13 +6,13 @@
 #include "problem/fuse_rules.h"
 #include "product/plan.h"
 
-int64_t qn_args_stride(const struct quern_tensor *tensor,
+int64_t qn_args_stride(const struct qn_tensor *tensor,
                        const struct qn_geometry *g)
 {
     return tensor->stride ? tensor->stride : g->pitch;
 }
 
-int64_t qn_args_group_stride(const struct quern_tensor *tensor,
+int64_t qn_args_group_stride(const struct qn_tensor *tensor,
                              const struct qn_geometry *g)
 {
     if (!g->grouped)
@@ -23,13 +23,13 @@ int64_t qn_args_group_stride(const struct quern_tensor *tensor,
                : qn_args_stride(tensor, g) * g->rows;
 }
 
-const void *qn_args_lengths(const struct quern_tensor *tensor,
+const void *qn_args_lengths(const struct qn_tensor *tensor,
                             const struct qn_geometry *g)
 {
     return g->inner_ragged ? tensor->last_dims : tensor->first_dims;
 }
 
-int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
+int qn_args_has(const struct qn_plan *plan, const struct qn_args *args,
                 int role)
 {
     if (role == QN_ROLE_P && qn_geometry_backward(&plan->problem))
@@ -42,12 +42,12 @@ int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
     return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
 }
 
-int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args)
+int qn_args_sizes(const struct qn_plan *plan, const struct qn_args *args)
 {
     int first = -1;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        const struct quern_tensor *tensor = qn_args_tensor(args, role);
+        const struct qn_tensor *tensor = qn_args_tensor(args, role);
         const struct qn_geometry *g = &plan->operands[role];
 
         if (g->grouped || role == QN_ROLE_C || role >= QN_ROLE_P)
@@ -60,11 +60,11 @@ int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args)
     return first;
 }
 
-void qn_args_given(const struct quern_plan *plan, const struct quern_args *args,
+void qn_args_given(const struct qn_plan *plan, const struct qn_args *args,
                    const void **lengths, const void **offsets, int *type)
 {
     const int from = qn_args_sizes(plan, args);
-    const struct quern_tensor *t;
+    const struct qn_tensor *t;
 
     *lengths = args->host_sizes;
     *offsets = NULL;

@@ -9,62 +9,61 @@
 
 #include <stddef.h>
 
-struct quern_plan;
+struct qn_plan;
 
 /* By enum qn_role. Every run comes here a dozen times. */
-static inline const struct quern_tensor *
-qn_args_tensor(const struct quern_args *args, int role)
+static inline const struct qn_tensor *qn_args_tensor(const struct qn_args *args,
+                                                     int role)
 {
     static const size_t places[QN_ROLES] = {
-        [QN_ROLE_A] = offsetof(struct quern_args, a),
-        [QN_ROLE_B] = offsetof(struct quern_args, b),
-        [QN_ROLE_C] = offsetof(struct quern_args, c),
-        [QN_ROLE_D] = offsetof(struct quern_args, d),
-        [QN_ROLE_P] = offsetof(struct quern_args, p),
-        [QN_ROLE_T] = offsetof(struct quern_args, t)};
+        [QN_ROLE_A] = offsetof(struct qn_args, a),
+        [QN_ROLE_B] = offsetof(struct qn_args, b),
+        [QN_ROLE_C] = offsetof(struct qn_args, c),
+        [QN_ROLE_D] = offsetof(struct qn_args, d),
+        [QN_ROLE_P] = offsetof(struct qn_args, p),
+        [QN_ROLE_T] = offsetof(struct qn_args, t)};
 
     return (const void *)((const char *)args + places[role]);
 }
 
 /* Elements from one row to the next, and from one group's matrix to the next:
    as given, or of packed ones. No group axis: 0. */
-int64_t qn_args_stride(const struct quern_tensor *tensor,
+int64_t qn_args_stride(const struct qn_tensor *tensor,
                        const struct qn_geometry *geometry);
-int64_t qn_args_group_stride(const struct quern_tensor *tensor,
+int64_t qn_args_group_stride(const struct qn_tensor *tensor,
                              const struct qn_geometry *geometry);
 
 /* The operand whose arrays give the sizes (enum qn_role); -1 without any
    ragged operand. If none has arrays, the first one that should have. */
-int qn_args_sizes(const struct quern_plan *plan, const struct quern_args *args);
+int qn_args_sizes(const struct qn_plan *plan, const struct qn_args *args);
 
 /* The lengths among its arrays: of its first axis, or of its last. */
-const void *qn_args_lengths(const struct quern_tensor *tensor,
+const void *qn_args_lengths(const struct qn_tensor *tensor,
                             const struct qn_geometry *geometry);
 
 /* The groups' sizes as the caller gives them, on the host or the device. */
-void qn_args_given(const struct quern_plan *plan, const struct quern_args *args,
+void qn_args_given(const struct qn_plan *plan, const struct qn_args *args,
                    const void **lengths, const void **offsets, int *type);
 
-/* All rules of quern_run. QUERN_EINVAL names argument and rule. */
-int qn_args_check(const struct quern_plan *plan, const struct quern_args *args);
+/* All rules of qn_run. QUERN_EINVAL names argument and rule. */
+int qn_args_check(const struct qn_plan *plan, const struct qn_args *args);
 
 /* Does the run have the operand? C is one only where it is read from memory of
    its own, P where the caller wants it. */
-int qn_args_has(const struct quern_plan *plan, const struct quern_args *args,
+int qn_args_has(const struct qn_plan *plan, const struct qn_args *args,
                 int role);
 
 /* The bytes of an operand (enum qn_role) from the first to the last; none if
    empty, or not in one buffer. */
-struct qn_region qn_args_region(const struct quern_plan *plan,
-                                const struct quern_args *args, int role);
+struct qn_region qn_args_region(const struct qn_plan *plan,
+                                const struct qn_args *args, int role);
 
 /* QUERN_EINVAL names two arguments that share a byte which is written. */
-int qn_args_overlap(const struct quern_plan *plan,
-                    const struct quern_args *args);
+int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args);
 
-/* The plan for these arguments, as by qn_plan_fit, once all rules of quern_run
+/* The plan for these arguments, as by qn_plan_fit, once all rules of qn_run
    are obeyed. */
-int qn_args_admit(const struct quern_plan *plan, const struct quern_args *args,
-                  struct quern_plan *room, const struct quern_plan **fitted);
+int qn_args_admit(const struct qn_plan *plan, const struct qn_args *args,
+                  struct qn_plan *room, const struct qn_plan **fitted);
 
 #endif

@@ -33,7 +33,7 @@ static int check_multiple(char name, const char *field, int64_t elements,
 }
 
 /* At least a row. */
-static int check_stride(char name, const struct quern_tensor *tensor,
+static int check_stride(char name, const struct qn_tensor *tensor,
                         const struct qn_geometry *g, int mapped)
 {
     int64_t stride = qn_args_stride(tensor, g);
@@ -65,7 +65,7 @@ static int matrices_apart(const struct qn_geometry *g, int64_t stride,
 }
 
 /* Only where there are groups, and no addresses of their own. */
-static int check_group_stride(char name, const struct quern_tensor *tensor,
+static int check_group_stride(char name, const struct qn_tensor *tensor,
                               const struct qn_geometry *g, int mapped)
 {
     int64_t given = tensor->group_stride;
@@ -93,8 +93,8 @@ static int check_group_stride(char name, const struct quern_tensor *tensor,
 }
 
 /* Addresses of matrices, whose own alignment is the caller's promise. */
-static int check_pointers(const struct quern_plan *plan, int role,
-                          const struct quern_tensor *tensor)
+static int check_pointers(const struct qn_plan *plan, int role,
+                          const struct qn_tensor *tensor)
 {
     char name = names[role];
 
@@ -124,7 +124,7 @@ static int check_pointers(const struct quern_plan *plan, int role,
 }
 
 /* Bytes that the rows span; checks that the buffer holds them. */
-static int check_data(char name, const struct quern_tensor *tensor,
+static int check_data(char name, const struct qn_tensor *tensor,
                       const struct qn_geometry *g, int alignment)
 {
     int64_t bytes = qn_geometry_bytes(g, tensor->stride, tensor->group_stride);
@@ -144,8 +144,8 @@ static int check_data(char name, const struct quern_tensor *tensor,
 }
 
 /* Strides and addresses of values as they are. */
-static int check_place(const struct quern_plan *plan, int role,
-                       const struct quern_tensor *tensor)
+static int check_place(const struct qn_plan *plan, int role,
+                       const struct qn_tensor *tensor)
 {
     const struct qn_geometry *g = &plan->operands[role];
     int mapped = plan->mapped[role];
@@ -170,8 +170,8 @@ static int check_place(const struct quern_plan *plan, int role,
 }
 
 /* A copy lies as it was made: nothing about it is the caller's choice. */
-static int check_copy_place(char name, const struct quern_tensor *given,
-                            const struct quern_tensor *need)
+static int check_copy_place(char name, const struct qn_tensor *given,
+                            const struct qn_tensor *need)
 {
     if (given->stride != need->stride)
         return qn_error_set(
@@ -192,10 +192,10 @@ static int check_copy_place(char name, const struct quern_tensor *given,
 }
 
 /* And its scales, of both levels. */
-static int check_copy(const struct quern_plan *plan, int role,
-                      const struct quern_tensor *given)
+static int check_copy(const struct qn_plan *plan, int role,
+                      const struct qn_tensor *given)
 {
-    const struct quern_tensor *need = qn_args_tensor(&plan->need.args, role);
+    const struct qn_tensor *need = qn_args_tensor(&plan->need.args, role);
     const char name[] = {names[role], 0};
     int code = check_copy_place(*name, given, need);
 
@@ -206,10 +206,10 @@ static int check_copy(const struct quern_plan *plan, int role,
 }
 
 /* Type, shape, strides, addresses, scale factors. */
-static int check_operand(const struct quern_plan *plan,
-                         const struct quern_args *args, int role)
+static int check_operand(const struct qn_plan *plan, const struct qn_args *args,
+                         int role)
 {
-    const struct quern_tensor *tensor = qn_args_tensor(args, role);
+    const struct qn_tensor *tensor = qn_args_tensor(args, role);
     const char name[] = {names[role], 0};
     int code =
         qn_problem_shape(name, tensor, qn_args_tensor(&plan->need.args, role));
@@ -236,7 +236,7 @@ static int check_array(char name, const char *field, const void *array,
 }
 
 /* Whoever is ragged must say how. */
-static int check_sizes(const struct quern_tensor *tensor,
+static int check_sizes(const struct qn_tensor *tensor,
                        const struct qn_geometry *g)
 {
     const char *field = g->inner_ragged ? "last_dims" : "first_dims";
@@ -261,7 +261,7 @@ static int check_sizes(const struct quern_tensor *tensor,
 }
 
 /* Lengths belong to the axis that is ragged, and to no other. */
-static int check_axis(const struct quern_tensor *t, const struct qn_geometry *g)
+static int check_axis(const struct qn_tensor *t, const struct qn_geometry *g)
 {
     const char *given = g->inner_ragged ? "first_dims" : "last_dims";
     char name = names[g->role];
@@ -280,10 +280,10 @@ static int check_axis(const struct quern_tensor *t, const struct qn_geometry *g)
 }
 
 /* One operand gives the sizes; another may repeat its arrays or leave them. */
-static int check_other_sizes(const struct quern_plan *plan,
-                             const struct quern_args *args, int from, int role)
+static int check_other_sizes(const struct qn_plan *plan,
+                             const struct qn_args *args, int from, int role)
 {
-    const struct quern_tensor *t = qn_args_tensor(args, role), *source;
+    const struct qn_tensor *t = qn_args_tensor(args, role), *source;
     const struct qn_geometry *g = &plan->operands[role];
     const void *lengths = qn_args_lengths(t, g);
     int code = check_axis(t, g);
@@ -307,15 +307,15 @@ static int check_other_sizes(const struct quern_plan *plan,
 }
 
 /* Instead of all arrays. */
-static int check_host_sizes(const struct quern_plan *plan,
-                            const struct quern_args *args)
+static int check_host_sizes(const struct qn_plan *plan,
+                            const struct qn_args *args)
 {
-    const struct quern_problem *p = &plan->problem;
+    const struct qn_problem *p = &plan->problem;
 
     if (qn_host_size_word(p->sizes))
         return QUERN_EINVAL;
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        const struct quern_tensor *t = qn_args_tensor(args, role);
+        const struct qn_tensor *t = qn_args_tensor(args, role);
 
         if (qn_args_has(plan, args, role) &&
             (t->first_dims || t->last_dims || t->offsets))
@@ -331,8 +331,8 @@ static int check_host_sizes(const struct quern_plan *plan,
                               qn_geometry_length(p, p->ragged));
 }
 
-static int check_all_sizes(const struct quern_plan *plan,
-                           const struct quern_args *args)
+static int check_all_sizes(const struct qn_plan *plan,
+                           const struct qn_args *args)
 {
     int from = qn_args_sizes(plan, args);
     int code = QUERN_OK;
@@ -368,7 +368,7 @@ static int check_factor(const char *name, const float *factor, int wanted,
 }
 
 /* One for all groups, or one for each. */
-static int check_scalars(const struct quern_problem *p, int scalars)
+static int check_scalars(const struct qn_problem *p, int scalars)
 {
     if (scalars == 0 || scalars == 1 || scalars == p->groups)
         return QUERN_OK;
@@ -379,8 +379,7 @@ static int check_scalars(const struct quern_problem *p, int scalars)
 }
 
 /* An unused C is refused, so that a missing beta is noticed. */
-static int check_no_c(const struct quern_problem *p,
-                      const struct quern_tensor *c)
+static int check_no_c(const struct qn_problem *p, const struct qn_tensor *c)
 {
     if (!c->data && !c->pointers)
         return QUERN_OK;
@@ -409,10 +408,10 @@ static int check_given(const char *name, const void *array, size_t alignment,
 
 /* Rows of a bias are read in pairs of columns. What no tokens have may be
    NULL. */
-static int check_epilogue(const struct quern_plan *plan,
-                          const struct quern_args *args)
+static int check_epilogue(const struct qn_plan *plan,
+                          const struct qn_args *args)
 {
-    const struct quern_problem *p = &plan->problem;
+    const struct qn_problem *p = &plan->problem;
     int code =
         check_given("bias", args->bias, 2 * sizeof(float), p->bias, "bias");
 
@@ -436,8 +435,7 @@ static int check_epilogue(const struct quern_plan *plan,
 }
 
 /* cuBLASLt's launches look at no flag. */
-static int check_noop(const struct quern_plan *plan,
-                      const struct quern_args *args)
+static int check_noop(const struct qn_plan *plan, const struct qn_args *args)
 {
     if (args->noop && plan->products)
         return qn_error_set(
@@ -450,10 +448,9 @@ static int check_noop(const struct quern_plan *plan,
     return QUERN_OK;
 }
 
-static int check_factors(const struct quern_plan *plan,
-                         const struct quern_args *args)
+static int check_factors(const struct qn_plan *plan, const struct qn_args *args)
 {
-    const struct quern_problem *p = &plan->problem;
+    const struct qn_problem *p = &plan->problem;
     int any = p->beta == QUERN_BETA_ANY;
     int code = check_factor("alpha", args->alpha, p->alpha, "1");
 
@@ -471,8 +468,8 @@ static int check_factors(const struct quern_plan *plan,
 /* --------------------------------------------------------------------- all */
 
 /* Its contents are the caller's promise. */
-static int check_workspace(const struct quern_plan *plan,
-                           const struct quern_args *args)
+static int check_workspace(const struct qn_plan *plan,
+                           const struct qn_args *args)
 {
     if (!args->workspace)
         return qn_error_set(QUERN_EINVAL,
@@ -486,7 +483,7 @@ static int check_workspace(const struct quern_plan *plan,
     return QUERN_OK;
 }
 
-int qn_args_check(const struct quern_plan *plan, const struct quern_args *args)
+int qn_args_check(const struct qn_plan *plan, const struct qn_args *args)
 {
     int code = check_workspace(plan, args);
 
@@ -510,8 +507,8 @@ int qn_args_check(const struct quern_plan *plan, const struct quern_args *args)
     return code;
 }
 
-int qn_args_admit(const struct quern_plan *plan, const struct quern_args *args,
-                  struct quern_plan *room, const struct quern_plan **fitted)
+int qn_args_admit(const struct qn_plan *plan, const struct qn_args *args,
+                  struct qn_plan *room, const struct qn_plan **fitted)
 {
     int code;
 

@@ -10,10 +10,10 @@
 #include "problem/quantize.h"
 #include "product/plan.h"
 
-struct qn_region qn_args_region(const struct quern_plan *plan,
-                                const struct quern_args *args, int role)
+struct qn_region qn_args_region(const struct qn_plan *plan,
+                                const struct qn_args *args, int role)
 {
-    const struct quern_tensor *tensor = qn_args_tensor(args, role);
+    const struct qn_tensor *tensor = qn_args_tensor(args, role);
     struct qn_region r = {.data = tensor->data};
 
     if (!tensor->pointers)
@@ -23,10 +23,9 @@ struct qn_region qn_args_region(const struct quern_plan *plan,
 }
 
 /* C is D where both have the same place for every element. */
-static int same_place(const struct quern_plan *plan,
-                      const struct quern_args *args)
+static int same_place(const struct qn_plan *plan, const struct qn_args *args)
 {
-    const struct quern_tensor *c = &args->c, *d = &args->d;
+    const struct qn_tensor *c = &args->c, *d = &args->d;
     const struct qn_geometry *g = &plan->operands[QN_ROLE_D];
 
     return c->data == d->data && c->pointers == d->pointers &&
@@ -35,10 +34,10 @@ static int same_place(const struct quern_plan *plan,
 }
 
 /* C's elements must be read before the same ones are written, or never be. */
-static int check_c_overlap(const struct quern_plan *plan,
-                           const struct quern_args *args)
+static int check_c_overlap(const struct qn_plan *plan,
+                           const struct qn_args *args)
 {
-    const struct quern_tensor *c = &args->c, *d = &args->d;
+    const struct qn_tensor *c = &args->c, *d = &args->d;
     const struct qn_region x = qn_args_region(plan, args, QN_ROLE_C),
                            y = qn_args_region(plan, args, QN_ROLE_D);
     int shared =
@@ -80,9 +79,8 @@ static void share(struct list *l, const char *name, int same, int alike)
 }
 
 /* All that an operand names; sizes only of the one that has them. */
-static void list_operand(const struct quern_plan *plan,
-                         const struct quern_args *args, int role, int sizes,
-                         struct list *l)
+static void list_operand(const struct qn_plan *plan, const struct qn_args *args,
+                         int role, int sizes, struct list *l)
 {
 #define NAMES(x)                                                               \
     {                                                                          \
@@ -93,7 +91,7 @@ static void list_operand(const struct quern_plan *plan,
         NAMES("a"), NAMES("b"), NAMES("c"), NAMES("d"), NAMES("p"), NAMES("t")};
 #undef NAMES
     const char *const *names = fields[role];
-    const struct quern_tensor *t = qn_args_tensor(args, role);
+    const struct qn_tensor *t = qn_args_tensor(args, role);
     const struct qn_region data = qn_args_region(plan, args, role);
     const int made = role == QN_ROLE_A && plan->problem.quantize;
     const int read = role == QN_ROLE_P && qn_geometry_backward(&plan->problem);
@@ -131,8 +129,8 @@ static size_t least(size_t a, size_t b)
 
 /* What a run reads of `in`, however much else lies behind it. A stride that is
    none is refused later. */
-static size_t bytes_of_in(const struct quern_problem *p,
-                          const struct quern_tensor *in)
+static size_t bytes_of_in(const struct qn_problem *p,
+                          const struct qn_tensor *in)
 {
     const int64_t stride = in->stride ? in->stride : p->k;
 
@@ -142,15 +140,14 @@ static size_t bytes_of_in(const struct quern_problem *p,
                  (size_t)((p->m - 1) * stride + p->k) * sizeof(uint16_t));
 }
 
-int qn_args_overlap(const struct quern_plan *plan,
-                    const struct quern_args *args)
+int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args)
 {
     const size_t factors =
         args->scalars > 1 ? (size_t)args->scalars : 1; /* of each */
-    const struct quern_problem *p = &plan->problem;
+    const struct qn_problem *p = &plan->problem;
     const size_t rows = (size_t)p->m * sizeof(float);
-    const struct quern_tensor *in = &args->in, *column = &args->column;
-    const struct quern_tensor *need = &plan->need.args.column;
+    const struct qn_tensor *in = &args->in, *column = &args->column;
+    const struct qn_tensor *need = &plan->need.args.column;
     const struct qn_scaling *made = plan->operands[QN_ROLE_A].sf.scaling;
     const int from = qn_args_sizes(plan, args);
     struct list l;

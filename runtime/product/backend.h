@@ -5,13 +5,13 @@
 #ifndef QUERN_PRODUCT_BACKEND_H
 #define QUERN_PRODUCT_BACKEND_H
 
-#include "quern.h"
+#include "internal.h"
 
 struct cu_stream;
 struct qn_session;
 struct qn_text;
 struct qn_values;
-struct quern_plan;
+struct qn_plan;
 
 /* What plans and runs call where a plan has `products`. */
 struct qn_backend {
@@ -20,16 +20,16 @@ struct qn_backend {
     ** workers are set. Its context is current.
     ** QUERN_EMISSING, QUERN_ENOKERNEL, QUERN_ECUDA, QUERN_ENOMEM.
     */
-    int (*plan)(struct quern_plan *plan, struct qn_session *session);
+    int (*plan)(struct qn_plan *plan, struct qn_session *session);
 
-    /* The rules of quern_run that are the backend's own. QUERN_EINVAL. */
-    int (*check)(const struct quern_plan *plan, const struct quern_args *args);
+    /* The rules of qn_run that are the backend's own. QUERN_EINVAL. */
+    int (*check)(const struct qn_plan *plan, const struct qn_args *args);
 
     /*
     ** Queue all groups, in the plan's context; `values` is complete, as for a
     ** kernel. QUERN_ECAPTURE for sizes on a capturing stream; QUERN_ECUDA.
     */
-    int (*run)(const struct quern_plan *plan, const struct qn_values *values,
+    int (*run)(const struct qn_plan *plan, const struct qn_values *values,
                const int64_t *sizes, struct cu_stream *stream);
 
     /* Say what would run, or why nothing would: *served becomes 0.
@@ -37,7 +37,7 @@ struct qn_backend {
     int (*explain)(const struct qn_session *session, int *served,
                    struct qn_text *text);
 
-    void (*free)(struct quern_plan *plan);
+    void (*free)(struct qn_plan *plan);
 };
 
 #endif

@@ -6,18 +6,18 @@
 #ifndef QUERN_PRODUCT_AHEAD_H
 #define QUERN_PRODUCT_AHEAD_H
 
-#include "quern.h"
+#include "internal.h"
 
 struct qn_dequantize_choice;
 struct qn_frame;
 struct qn_launch;
 struct qn_session;
 struct qn_text;
-struct quern_plan;
+struct qn_plan;
 
 /* A plan in a session, whose operands are dequantized in a pass where that is
-   asked for or takes less time. Errors of quern_plan. */
-int qn_dequantize_make(struct qn_session *session, struct quern_plan **plan);
+   asked for or takes less time. Errors of qn_plan. */
+int qn_dequantize_make(struct qn_session *session, struct qn_plan **plan);
 
 /* Launches of those kinds, in the plan's context. QUERN_ECUDA. */
 int qn_dequantize_prepare(struct qn_frame *frame,
@@ -31,8 +31,7 @@ int qn_dequantize_to_bf16(struct qn_frame *frame,
 
 /* The arguments of a product whose operands such launches make. */
 void qn_dequantize_args(const struct qn_frame *frame,
-                        const struct qn_launch *launch,
-                        struct quern_args *args);
+                        const struct qn_launch *launch, struct qn_args *args);
 
 /* Say how the operands are dequantized, and why. */
 void qn_dequantize_why(struct qn_session *session,

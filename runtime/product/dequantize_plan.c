@@ -20,11 +20,11 @@ static const char *const steps[] = {"the expansion of A", "the expansion of B",
                                     "the product as f16"};
 
 /* Casts have one kernel each: nothing is to be named or tuned. */
-static int add_casts(struct quern_plan *plan, const struct qn_session *s)
+static int add_casts(struct qn_plan *plan, const struct qn_session *s)
 {
-    struct quern_plan_options options = s->options;
-    struct quern_quantize_plan *cast;
-    struct quern_quantization q;
+    struct qn_plan_options options = s->options;
+    struct qn_quantize_plan *cast;
+    struct qn_quantization q;
     const int tried = plan->kernel != NULL;
 
     options.kernel = NULL;
@@ -50,12 +50,12 @@ static int add_casts(struct quern_plan *plan, const struct qn_session *s)
 
 /* The product that every value fits. If there are two products, a kernel that
    is named is the other's. */
-static int add_wide(struct quern_plan *plan, const struct qn_session *s)
+static int add_wide(struct qn_plan *plan, const struct qn_session *s)
 {
     const int tried = plan->kernel != NULL;
-    struct quern_plan_options options = s->options;
-    struct quern_plan *product;
-    struct quern_problem p;
+    struct qn_plan_options options = s->options;
+    struct qn_plan *product;
+    struct qn_problem p;
     int code;
 
     if (tried)
@@ -72,12 +72,12 @@ static int add_wide(struct quern_plan *plan, const struct qn_session *s)
 
 /* The product that is tried. The host's sums are as wide in bf16's product, so
    that it makes no other. */
-static int add_narrow(struct quern_plan *plan, struct qn_session *s)
+static int add_narrow(struct qn_plan *plan, struct qn_session *s)
 {
     const int fp8 = plan->problem.dequantize == QUERN_DEQUANTIZE_FP8;
-    struct quern_plan_options options = s->options;
-    struct quern_plan *product;
-    struct quern_problem p;
+    struct qn_plan_options options = s->options;
+    struct qn_plan *product;
+    struct qn_problem p;
     int code;
 
     if (plan->problem.dequantize == QUERN_DEQUANTIZE_PASS || !qn_session_gpu(s))
@@ -98,9 +98,9 @@ static int add_narrow(struct quern_plan *plan, struct qn_session *s)
 }
 
 /* Small kernels that run before all others. */
-static int add_first(struct quern_plan *plan, const struct qn_session *s)
+static int add_first(struct qn_plan *plan, const struct qn_session *s)
 {
-    const struct quern_problem *p = &plan->problem;
+    const struct qn_problem *p = &plan->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
     const int fp8 = p->dequantize == QUERN_DEQUANTIZE_FP8 && qn_session_gpu(s);
     int code;
@@ -122,7 +122,7 @@ static int add_first(struct quern_plan *plan, const struct qn_session *s)
 }
 
 /* Their kernels, of the backend that the product's kernel has. */
-static int load_step(const struct quern_plan *plan, struct qn_session *s,
+static int load_step(const struct qn_plan *plan, struct qn_session *s,
                      struct qn_launch *launch)
 {
     static const struct {
@@ -139,13 +139,13 @@ static int load_step(const struct quern_plan *plan, struct qn_session *s,
         return qn_requantize_load(s, launch->role, plan->backend,
                                   &launch->step);
     return kernels[work].task
-               ? qn_step_load(s, kernels[work].op, QUERN_X, kernels[work].task,
+               ? qn_step_load(s, kernels[work].op, QN_X, kernels[work].task,
                               plan->problem.recipe, plan->backend,
                               &launch->step)
                : QUERN_OK;
 }
 
-static int add_all(struct quern_plan *plan, struct qn_session *s)
+static int add_all(struct qn_plan *plan, struct qn_session *s)
 {
     int code;
 
@@ -165,7 +165,7 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
 
 /* What nobody asked for may be given up: FP8 for bf16, and that for what
    dequantizes inside. */
-int qn_dequantize_make(struct qn_session *s, struct quern_plan **out)
+int qn_dequantize_make(struct qn_session *s, struct qn_plan **out)
 {
     struct qn_dequantize_choice choice = {.strategy =
                                               QUERN_DEQUANTIZE_MAINLOOP};

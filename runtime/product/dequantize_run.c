@@ -54,7 +54,7 @@ static int *sizes_of(const struct qn_frame *f)
 /* ------------------------------------------------------------- preparation */
 
 /* COUPLED: factors */
-static void make_factors(const struct quern_args *args, int groups, float *to)
+static void make_factors(const struct qn_args *args, int groups, float *to)
 {
     const float *a = args->a.global, *b = args->b.global;
     const int step = args->scalars > 1;
@@ -107,7 +107,7 @@ static void make_sizes(const struct qn_frame *f, int align, int *to)
 
 static void prepare_on_host(const struct qn_frame *f)
 {
-    const struct quern_problem *p = &f->plan->problem;
+    const struct qn_problem *p = &f->plan->problem;
     float *factors = factors_of(f);
     int *sizes = sizes_of(f);
 
@@ -119,8 +119,8 @@ static void prepare_on_host(const struct qn_frame *f)
 
 int qn_dequantize_prepare(struct qn_frame *f, const struct qn_launch *launch)
 {
-    const struct quern_plan *plan = f->plan;
-    const struct quern_args *args = f->args;
+    const struct qn_plan *plan = f->plan;
+    const struct qn_args *args = f->args;
     int step = args->scalars > 1, groups = plan->problem.groups;
     int bytes = qn_frame_sizes(f);
     int align = qn_dequantize_align(&plan->problem, plan->recipe);
@@ -157,8 +157,8 @@ int qn_dequantize_prepare(struct qn_frame *f, const struct qn_launch *launch)
 int qn_dequantize_check_range(struct qn_frame *f,
                               const struct qn_launch *launch)
 {
-    const struct quern_plan *plan = f->plan;
-    const struct quern_args *args = f->args;
+    const struct qn_plan *plan = f->plan;
+    const struct qn_args *args = f->args;
     const struct qn_geometry *g = plan->operands;
     long long a_stride = qn_args_stride(&args->a, &g[QN_ROLE_A]);
     long long b_stride = qn_args_stride(&args->b, &g[QN_ROLE_B]);
@@ -211,7 +211,7 @@ int qn_dequantize_to_fp8(struct qn_frame *f, const struct qn_launch *launch)
 int qn_dequantize_to_bf16(struct qn_frame *f, const struct qn_launch *launch)
 {
     const int role = launch->role;
-    struct quern_quantization q;
+    struct qn_quantization q;
     struct qn_expansion e = {.q = &q,
                              .copy = qn_args_tensor(f->args, role),
                              .out = qn_frame_at(f, f->space.operand[role]),
@@ -219,7 +219,7 @@ int qn_dequantize_to_bf16(struct qn_frame *f, const struct qn_launch *launch)
                              .error = f->args->workspace};
 
     qn_dequantize_cast(&f->plan->problem, f->plan->recipe, role, &q);
-    if (q.of != QUERN_W) {
+    if (q.of != QN_W) {
         e.first_dims = f->lengths;
         e.offsets = f->offsets;
         e.sizes_bytes = qn_frame_sizes(f);
@@ -231,8 +231,7 @@ int qn_dequantize_to_bf16(struct qn_frame *f, const struct qn_launch *launch)
 /* ----------------------------------------------------------------- product */
 
 /* The caller's operand, without its arrays of sizes. */
-static void set_given(const struct qn_frame *f, int role,
-                      struct quern_tensor *t)
+static void set_given(const struct qn_frame *f, int role, struct qn_tensor *t)
 {
     *t = *qn_args_tensor(f->args, role);
     t->first_dims = t->last_dims = t->offsets = NULL;
@@ -240,12 +239,12 @@ static void set_given(const struct qn_frame *f, int role,
 
 /* In bf16, with as many rows as this run has; or the caller's. */
 static void set_dequantized(const struct qn_frame *f,
-                            const struct quern_plan *product, int role,
-                            struct quern_tensor *t)
+                            const struct qn_plan *product, int role,
+                            struct qn_tensor *t)
 {
-    const struct quern_problem *p = &f->plan->problem;
+    const struct qn_problem *p = &f->plan->problem;
     const struct qn_geometry *g = &product->operands[role];
-    struct quern_quantization q;
+    struct qn_quantization q;
 
     if (!qn_dequantize_cast(p, f->plan->recipe, role, &q)) {
         set_given(f, role, t);
@@ -259,9 +258,9 @@ static void set_dequantized(const struct qn_frame *f,
 
 /* In FP8, or the caller's. The groups begin where the caller's do. */
 static void set_requantized(const struct qn_frame *f, int role,
-                            struct quern_tensor *t)
+                            struct qn_tensor *t)
 {
-    const struct quern_plan *plan = f->plan;
+    const struct qn_plan *plan = f->plan;
 
     if (!plan->blocks ||
         !qn_requantize_does(&plan->problem, plan->recipe, role)) {
@@ -277,7 +276,7 @@ static void set_requantized(const struct qn_frame *f, int role,
 /* Only A has the groups' sizes: int32 lengths and offsets of its own, or those
    of the caller. */
 static void set_sizes(const struct qn_frame *f, const int *own, int inner,
-                      struct quern_tensor *a)
+                      struct qn_tensor *a)
 {
     const void *lengths = own ? own : f->lengths;
 
@@ -287,7 +286,7 @@ static void set_sizes(const struct qn_frame *f, const int *own, int inner,
     a->sizes_type = own ? QUERN_I32 : f->sizes_type;
 }
 
-static void set_factors(const struct qn_frame *f, struct quern_args *a)
+static void set_factors(const struct qn_frame *f, struct qn_args *a)
 {
     const int groups = f->plan->problem.groups;
     const float *factors = factors_of(f);
@@ -300,12 +299,12 @@ static void set_factors(const struct qn_frame *f, struct quern_args *a)
 }
 
 void qn_dequantize_args(const struct qn_frame *f,
-                        const struct qn_launch *launch, struct quern_args *a)
+                        const struct qn_launch *launch, struct qn_args *a)
 {
-    const struct quern_plan *product = launch->product;
+    const struct qn_plan *product = launch->product;
     const int narrow = launch->operands == QN_OPERANDS_REQUANTIZED;
-    struct quern_tensor *const operands[] = {&a->a, &a->b};
-    struct quern_tensor *const own[] = {&a->c, &a->d, &a->p};
+    struct qn_tensor *const operands[] = {&a->a, &a->b};
+    struct qn_tensor *const own[] = {&a->c, &a->d, &a->p};
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         if (narrow)

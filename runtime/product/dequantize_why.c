@@ -40,7 +40,7 @@ static void add_strategy(struct qn_session *s, int strategy,
 {
     const struct qn_recipe *blocks =
         strategy == QUERN_DEQUANTIZE_FP8 ? qn_requantize_blocks(s->ctx) : NULL;
-    struct quern_quantization q;
+    struct qn_quantization q;
     struct qn_dequantize_space space;
 
     if (strategy == QUERN_DEQUANTIZE_F16) {
@@ -69,7 +69,7 @@ static void add_strategy(struct qn_session *s, int strategy,
 /* Why values that may be dequantized are not to be had in FP8. */
 static void add_wrong(struct qn_session *s, struct qn_text *text)
 {
-    const struct quern_problem *p = s->problem;
+    const struct qn_problem *p = s->problem;
     const char *why = qn_requantize_wrong(s->ctx, p, s->demand.recipe);
 
     if (why && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
@@ -84,7 +84,7 @@ static void add_wrong(struct qn_session *s, struct qn_text *text)
 /* Sizes alone may have decided. */
 static int is_small(struct qn_session *s)
 {
-    const struct quern_problem *p = s->problem;
+    const struct qn_problem *p = s->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
 
     return p->dequantize == QUERN_DEQUANTIZE_AUTO && !s->demand.kernel &&

@@ -17,10 +17,10 @@
 
 #include <string.h>
 
-static int add_product(struct quern_plan *plan, const struct qn_session *s)
+static int add_product(struct qn_plan *plan, const struct qn_session *s)
 {
-    struct quern_plan *product;
-    struct quern_problem p;
+    struct qn_plan *product;
+    struct qn_problem p;
     int code;
 
     qn_epilogue_product(s->problem, s->demand.recipe, &p);
@@ -37,33 +37,32 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
 
 /* The kernels are those of what has no scales, whichever recipe the sums are
    of. */
-static int find_cast(const struct qn_session *s, struct quern_quantization *q)
+static int find_cast(const struct qn_session *s, struct qn_quantization *q)
 {
-    const struct quern_problem *p = s->problem;
+    const struct qn_problem *p = s->problem;
     const struct qn_recipe *plain = qn_dequantize_plain(s->ctx);
 
     if (!plain)
         return qn_error_set(QUERN_ENOKERNEL,
                             "no recipe has bf16 for x, w and dy, whose kernels "
                             "would be the epilogue of sums");
-    *q = (struct quern_quantization){.work = QUERN_QUANTIZE,
-                                     .of = qn_geometry_backward(p) ? QUERN_DY
-                                                                   : QUERN_X,
-                                     .type = p->d_type,
-                                     .copies = QUERN_ROWWISE,
-                                     .groups = p->groups,
-                                     .m = p->m,
-                                     .k = p->n,
-                                     .activation = p->activation};
+    *q = (struct qn_quantization){.work = QUERN_QUANTIZE,
+                                  .of = qn_geometry_backward(p) ? QN_DY : QN_X,
+                                  .type = p->d_type,
+                                  .copies = QUERN_ROWWISE,
+                                  .groups = p->groups,
+                                  .m = p->m,
+                                  .k = p->n,
+                                  .activation = p->activation};
     strncpy(q->recipe, plain->name, sizeof q->recipe - 1);
     return QUERN_OK;
 }
 
-static int add_epilogue(struct quern_plan *plan, struct qn_session *s)
+static int add_epilogue(struct qn_plan *plan, struct qn_session *s)
 {
     static const int op = QN_EPILOGUE;
-    struct quern_quantize_plan *cast;
-    struct quern_quantization q;
+    struct qn_quantize_plan *cast;
+    struct qn_quantization q;
     int code = find_cast(s, &q);
 
     if (!code)
@@ -75,7 +74,7 @@ static int add_epilogue(struct quern_plan *plan, struct qn_session *s)
     return code;
 }
 
-static int add_all(struct quern_plan *plan, struct qn_session *s)
+static int add_all(struct qn_plan *plan, struct qn_session *s)
 {
     int code;
 
@@ -90,10 +89,10 @@ static int add_all(struct quern_plan *plan, struct qn_session *s)
 }
 
 /* Where no kernel fuses the epilogue; `code` is the error of the search. */
-static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
+static int plan_unfused(struct qn_session *s, int code, struct qn_plan **out)
 {
     struct qn_epilogue_choice choice;
-    struct quern_problem dequantized;
+    struct qn_problem dequantized;
     const int error = qn_epilogue_choose(s, &choice);
 
     if (error)
@@ -111,7 +110,7 @@ static int plan_unfused(struct qn_session *s, int code, struct quern_plan **out)
                : code;
 }
 
-int qn_epilogue_make(struct qn_session *s, struct quern_plan **out)
+int qn_epilogue_make(struct qn_session *s, struct qn_plan **out)
 {
     const int backend = s->demand.backend, tune_ms = s->options.tune_ms;
     int code = qn_dequantize_make(s, out);
@@ -123,7 +122,7 @@ int qn_epilogue_make(struct qn_session *s, struct quern_plan **out)
     return plan_unfused(s, code, out);
 }
 
-static const char *name_of(const struct quern_problem *p)
+static const char *name_of(const struct qn_problem *p)
 {
     return !p->activation ? "the bias"
            : p->bias      ? "the bias and the activation"

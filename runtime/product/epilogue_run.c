@@ -11,29 +11,29 @@
 #include "product/result.h"
 #include "quantize/quantize_plan.h"
 
-void qn_epilogue_args(const struct qn_frame *f, struct quern_args *args)
+void qn_epilogue_args(const struct qn_frame *f, struct qn_args *args)
 {
-    const struct quern_problem *p = &f->plan->problem;
+    const struct qn_problem *p = &f->plan->problem;
 
-    args->d = (struct quern_tensor){.data = qn_frame_at(f, f->plan->sums),
-                                    .type = QUERN_F32,
-                                    .ndim = 2,
-                                    .shape = {p->m, p->n},
-                                    .sizes_type = QUERN_I32};
+    args->d = (struct qn_tensor){.data = qn_frame_at(f, f->plan->sums),
+                                 .type = QUERN_F32,
+                                 .ndim = 2,
+                                 .shape = {p->m, p->n},
+                                 .sizes_type = QUERN_I32};
     if (!args->host_sizes) {
         args->d.first_dims = f->lengths;
         args->d.offsets = f->offsets;
         args->d.sizes_type = f->sizes_type;
     }
-    args->p = (struct quern_tensor){.data = NULL};
+    args->p = (struct qn_tensor){.data = NULL};
     args->bias = args->probability = NULL;
     args->dbias = args->dprob = NULL;
 }
 
 /* Partial sums come before what dequantized operands have. */
-static struct quern_problem placed(const struct quern_problem *problem)
+static struct qn_problem placed(const struct qn_problem *problem)
 {
-    struct quern_problem p = *problem;
+    struct qn_problem p = *problem;
 
     if (p.dequantize > QUERN_DEQUANTIZE_MAINLOOP)
         p.sizes = QUERN_SIZES_DEVICE;
@@ -42,10 +42,10 @@ static struct quern_problem placed(const struct quern_problem *problem)
 
 int qn_epilogue_run(struct qn_frame *f, const struct qn_launch *launch)
 {
-    const struct quern_plan *plan = f->plan;
-    const struct quern_plan *of = launch->product ? launch->product : plan;
-    const struct quern_problem p = placed(&plan->problem);
-    struct quern_args args = *f->args;
+    const struct qn_plan *plan = f->plan;
+    const struct qn_plan *of = launch->product ? launch->product : plan;
+    const struct qn_problem p = placed(&plan->problem);
+    struct qn_args args = *f->args;
     struct qn_values *v = &f->values;
 
     if (plan->numbers)

@@ -8,12 +8,12 @@
 #include "choose/values.h"
 #include "problem/dequantize_rules.h"
 
-struct quern_plan;
+struct qn_plan;
 
 /* The state that launches of one run share. */
 struct qn_frame {
-    const struct quern_plan *plan; /* fits the arguments */
-    const struct quern_args *args;
+    const struct qn_plan *plan; /* fits the arguments */
+    const struct qn_args *args;
     void *stream;
     /* the groups' sizes, as casts and small kernels read them */
     const void *lengths, *offsets;

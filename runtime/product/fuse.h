@@ -5,19 +5,19 @@
 #ifndef QUERN_PRODUCT_FUSE_H
 #define QUERN_PRODUCT_FUSE_H
 
-#include "quern.h"
+#include "internal.h"
 
 struct qn_frame;
 struct qn_launch;
 struct qn_session;
-struct quern_plan;
+struct qn_plan;
 
 /* Append the launches that quantize A before the product, to a plan that has
    its kernel, or none yet where dequantized operands follow. */
-int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *session);
+int qn_fuse_plan(struct qn_plan *plan, const struct qn_session *session);
 
-/* The rules of quern_run on what is quantized and made. QUERN_EINVAL. */
-int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args);
+/* The rules of qn_run on what is quantized and made. QUERN_EINVAL. */
+int qn_fuse_check(const struct qn_plan *plan, const struct qn_args *args);
 
 /* Launch the cast of A, and the sums of A that no cast makes, in the plan's
    context. QUERN_ECUDA. */

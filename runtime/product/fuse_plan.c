@@ -13,10 +13,9 @@
 #include <string.h>
 
 /* The same sums by a launch for these alone, of what nobody quantizes. */
-static void find_sums(const struct quern_problem *p,
+static void find_sums(const struct qn_problem *p,
                       const struct qn_recipe *recipe,
-                      const struct qn_recipe *plain,
-                      struct quern_quantization *q)
+                      const struct qn_recipe *plain, struct qn_quantization *q)
 {
     qn_fuse_quantization(p, recipe, q);
     q->copies = QUERN_ROWWISE;
@@ -25,12 +24,12 @@ static void find_sums(const struct quern_problem *p,
 }
 
 /* For sums of what no cast reads. */
-static int add_sums(struct quern_plan *plan, const struct qn_session *s,
-                    const struct quern_plan_options *options)
+static int add_sums(struct qn_plan *plan, const struct qn_session *s,
+                    const struct qn_plan_options *options)
 {
     const struct qn_recipe *plain = qn_dequantize_plain(s->ctx);
-    struct quern_quantize_plan *cast;
-    struct quern_quantization q;
+    struct qn_quantize_plan *cast;
+    struct qn_quantization q;
     int code;
 
     if (!plain)
@@ -46,13 +45,13 @@ static int add_sums(struct quern_plan *plan, const struct qn_session *s,
     return code;
 }
 
-int qn_fuse_plan(struct quern_plan *plan, const struct qn_session *s)
+int qn_fuse_plan(struct qn_plan *plan, const struct qn_session *s)
 {
-    const struct quern_plan_options options = {
+    const struct qn_plan_options options = {
         .backend = qn_session_gpu(s) ? s->options.backend : QUERN_BACKEND_HOST,
         .sms = s->options.sms};
-    struct quern_quantize_plan *cast;
-    struct quern_quantization q;
+    struct qn_quantize_plan *cast;
+    struct qn_quantization q;
     int code = QUERN_OK;
 
     if (!plan->problem.quantize)

@@ -19,9 +19,9 @@
 enum { NUMBERS = QN_ALIGNMENT / 2 };
 
 /* The slices of the workspace, which fewer rows of a run do not move. */
-static struct qn_fuse_space space_of(const struct quern_plan *plan)
+static struct qn_fuse_space space_of(const struct qn_plan *plan)
 {
-    struct quern_problem whole = plan->problem;
+    struct qn_problem whole = plan->problem;
     struct qn_fuse_space space;
 
     whole.m = qn_launch_find(plan, QN_WORK_QUANTIZE_A)->cast->q.m;
@@ -31,10 +31,9 @@ static struct qn_fuse_space space_of(const struct quern_plan *plan)
 
 /* The arguments of a cast; its sizes are those of the run. `a` is room that a
    run may leave alone. */
-static void find_args(const struct quern_plan *plan,
-                      const struct quern_quantize_plan *cast,
-                      const struct quern_args *args,
-                      struct quern_quantize_args *out)
+static void find_args(const struct qn_plan *plan,
+                      const struct qn_quantize_plan *cast,
+                      const struct qn_args *args, struct qn_quantize_args *out)
 {
     *out = cast->need.args;
     out->in = args->in;
@@ -46,8 +45,7 @@ static void find_args(const struct quern_plan *plan,
 }
 
 /* Further requirements of product kernels. */
-static int check_reads(const struct quern_plan *plan,
-                       const struct quern_tensor *in)
+static int check_reads(const struct qn_plan *plan, const struct qn_tensor *in)
 {
     if ((uintptr_t)in->data % QN_ALIGNMENT)
         return qn_error_set(QUERN_EINVAL,
@@ -63,7 +61,7 @@ static int check_reads(const struct quern_plan *plan,
 }
 
 /* Arguments that only such problems have. */
-static int check_none(const struct quern_args *args)
+static int check_none(const struct qn_args *args)
 {
     if (!args->in.data && !args->column.data)
         return QUERN_OK;
@@ -73,12 +71,12 @@ static int check_none(const struct quern_args *args)
                         args->in.data ? "in" : "column");
 }
 
-int qn_fuse_check(const struct quern_plan *plan, const struct quern_args *args)
+int qn_fuse_check(const struct qn_plan *plan, const struct qn_args *args)
 {
     const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_QUANTIZE_A);
-    const struct quern_quantize_plan *fitted;
-    struct quern_quantize_plan room;
-    struct quern_quantize_args made;
+    const struct qn_quantize_plan *fitted;
+    struct qn_quantize_plan room;
+    struct qn_quantize_args made;
     int code;
 
     if (!launch)
@@ -102,7 +100,7 @@ static int needs_no_cast(const struct qn_frame *f)
            !f->args->column.data;
 }
 
-static void set_sizes(const struct qn_frame *f, struct quern_quantize_args *a)
+static void set_sizes(const struct qn_frame *f, struct qn_quantize_args *a)
 {
     a->first_dims = f->lengths;
     a->offsets = f->offsets;
@@ -111,9 +109,9 @@ static void set_sizes(const struct qn_frame *f, struct quern_quantize_args *a)
 
 int qn_fuse_sum(struct qn_frame *f, const struct qn_launch *launch)
 {
-    const struct quern_quantize_plan *fitted;
-    struct quern_quantize_plan room;
-    struct quern_quantize_args sums;
+    const struct qn_quantize_plan *fitted;
+    struct qn_quantize_plan room;
+    struct qn_quantize_args sums;
     int code;
 
     if (!needs_no_cast(f))
@@ -131,9 +129,9 @@ int qn_fuse_sum(struct qn_frame *f, const struct qn_launch *launch)
 
 int qn_fuse_quantize(struct qn_frame *f, const struct qn_launch *launch)
 {
-    const struct quern_quantize_plan *fitted;
-    struct quern_quantize_plan room;
-    struct quern_quantize_args made;
+    const struct qn_quantize_plan *fitted;
+    struct qn_quantize_plan room;
+    struct qn_quantize_args made;
     int code;
 
     if (needs_no_cast(f))

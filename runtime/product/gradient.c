@@ -12,24 +12,24 @@
 #include <string.h>
 
 /* As a cast's whose sums they would be. */
-static void find_quantization(const struct quern_problem *p,
-                              struct quern_quantization *q)
+static void find_quantization(const struct qn_problem *p,
+                              struct qn_quantization *q)
 {
-    *q = (struct quern_quantization){.work = QUERN_QUANTIZE,
-                                     .of = QUERN_DY,
-                                     .type = p->d_type,
-                                     .copies = QUERN_ROWWISE,
-                                     .groups = p->groups,
-                                     .m = p->m,
-                                     .k = qn_gradient_width(p)};
+    *q = (struct qn_quantization){.work = QUERN_QUANTIZE,
+                                  .of = QN_DY,
+                                  .type = p->d_type,
+                                  .copies = QUERN_ROWWISE,
+                                  .groups = p->groups,
+                                  .m = p->m,
+                                  .k = qn_gradient_width(p)};
     memcpy(q->recipe, p->recipe, sizeof q->recipe);
 }
 
-int qn_gradient_plan(struct quern_plan *plan, struct qn_session *s)
+int qn_gradient_plan(struct qn_plan *plan, struct qn_session *s)
 {
-    const struct quern_problem *p = &plan->problem;
-    struct quern_quantize_plan *sums;
-    struct quern_quantization q;
+    const struct qn_problem *p = &plan->problem;
+    struct qn_quantize_plan *sums;
+    struct qn_quantization q;
     int ops[2], count = 0, code;
 
     if (p->dbias && qn_geometry_backward(p))
@@ -49,8 +49,8 @@ int qn_gradient_plan(struct quern_plan *plan, struct qn_session *s)
     return code;
 }
 
-void qn_gradient_set(const struct quern_problem *p,
-                     const struct quern_args *args, struct qn_values *v)
+void qn_gradient_set(const struct qn_problem *p, const struct qn_args *args,
+                     struct qn_values *v)
 {
     char *const base = args->workspace;
     struct qn_gradient_space s;
@@ -68,9 +68,9 @@ void qn_gradient_set(const struct quern_problem *p,
 
 int qn_gradient_sum(struct qn_frame *frame, const struct qn_launch *launch)
 {
-    const struct quern_problem *p =
+    const struct qn_problem *p =
         launch->product ? &launch->product->problem : &frame->plan->problem;
-    const struct quern_quantize_plan *sums = launch->cast;
+    const struct qn_quantize_plan *sums = launch->cast;
     const int columns = sums->steps[launch->index].kernel->op == QN_SUM;
     struct qn_values v;
 

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-const struct qn_launch *qn_launch_find(const struct quern_plan *plan, int work)
+const struct qn_launch *qn_launch_find(const struct qn_plan *plan, int work)
 {
     for (int i = 0; i < plan->nlaunches; i++)
         if (plan->launches[i].work == work)
@@ -17,7 +17,7 @@ const struct qn_launch *qn_launch_find(const struct quern_plan *plan, int work)
     return NULL;
 }
 
-struct qn_launch *qn_launch_add(struct quern_plan *plan, int work)
+struct qn_launch *qn_launch_add(struct qn_plan *plan, int work)
 {
     struct qn_launch *launch = &plan->launches[plan->nlaunches++];
 
@@ -26,7 +26,7 @@ struct qn_launch *qn_launch_add(struct quern_plan *plan, int work)
 }
 
 /* A plan's facts about its kernel. */
-static void speak_for(struct quern_plan *plan, const struct quern_plan *product)
+static void speak_for(struct qn_plan *plan, const struct qn_plan *product)
 {
     plan->kernel = product->kernel;
     plan->backend = product->backend;
@@ -42,8 +42,7 @@ static void speak_for(struct quern_plan *plan, const struct quern_plan *product)
 /* Rules of the kernel on operands that it gets from the caller: not what is
    dequantized, nor a result that later launches make. Operands obey the rules
    of both products if there are two. */
-static void take_operands(struct quern_plan *plan,
-                          const struct quern_plan *product)
+static void take_operands(struct qn_plan *plan, const struct qn_plan *product)
 {
     const int first = !plan->kernel;
 
@@ -67,8 +66,8 @@ static int is_of_product(const struct qn_launch *launch)
            launch->work == QN_WORK_SUM_A || launch->work == QN_WORK_EPILOGUE;
 }
 
-void qn_launch_absorb(struct quern_plan *plan, struct quern_plan *other,
-                      int operands, int flag)
+void qn_launch_absorb(struct qn_plan *plan, struct qn_plan *other, int operands,
+                      int flag)
 {
     int kept = 0; /* `other` is a product of its own */
 
@@ -92,7 +91,7 @@ void qn_launch_absorb(struct quern_plan *plan, struct quern_plan *other,
 }
 
 /* Is the launch the first one of its product, or of its cast? */
-static int is_first(const struct quern_plan *plan, int i, int cast)
+static int is_first(const struct qn_plan *plan, int i, int cast)
 {
     const struct qn_launch *at = plan->launches;
 
@@ -103,25 +102,25 @@ static int is_first(const struct quern_plan *plan, int i, int cast)
 }
 
 /* The products of a list have empty lists. */
-static void free_product(struct quern_plan *plan)
+static void free_product(struct qn_plan *plan)
 {
     if (plan && plan->products)
         plan->ctx->cublaslt->free(plan);
     free(plan);
 }
 
-static void clear(struct quern_plan *plan)
+static void clear(struct qn_plan *plan)
 {
     for (int i = 0; i < plan->nlaunches; i++) {
         if (is_first(plan, i, 1))
-            quern_quantize_plan_free(plan->launches[i].cast);
+            qn_quantize_plan_free(plan->launches[i].cast);
         if (is_first(plan, i, 0))
             free_product(plan->launches[i].product);
     }
     plan->nlaunches = 0;
 }
 
-void quern_plan_free(struct quern_plan *plan)
+void qn_plan_free(struct qn_plan *plan)
 {
     if (plan)
         clear(plan);

@@ -11,8 +11,8 @@
 
 #include "choose/step.h"
 
-struct quern_plan;
-struct quern_quantize_plan;
+struct qn_plan;
+struct qn_quantize_plan;
 
 /* The purpose of a launch. */
 enum qn_work {
@@ -51,8 +51,8 @@ struct qn_launch {
     int operands; /* enum qn_operands */
     int flag;     /* enum qn_flag */
     int index;    /* of a sum, among the steps of `cast` */
-    struct quern_plan *product;       /* NULL: the plan itself */
-    struct quern_quantize_plan *cast; /* NULL: a product or `step` */
+    struct qn_plan *product;       /* NULL: the plan itself */
+    struct qn_quantize_plan *cast; /* NULL: a product or `step` */
     struct qn_step step;
 };
 
@@ -61,17 +61,17 @@ struct qn_launch {
 enum { QN_LAUNCHES = 14 };
 
 /* The first launch with that purpose, or NULL. */
-const struct qn_launch *qn_launch_find(const struct quern_plan *plan, int work);
+const struct qn_launch *qn_launch_find(const struct qn_plan *plan, int work);
 
 /* Append a launch; its pointers become the plan's. */
-struct qn_launch *qn_launch_add(struct quern_plan *plan, int work);
+struct qn_launch *qn_launch_add(struct qn_plan *plan, int work);
 
 /*
 ** Append the launches of another plan, which becomes part of `plan`; products
 ** among them get `operands` and `flag`. The plan's facts about its kernel and
 ** about the caller's operands are then those of `other`.
 */
-void qn_launch_absorb(struct quern_plan *plan, struct quern_plan *other,
-                      int operands, int flag);
+void qn_launch_absorb(struct qn_plan *plan, struct qn_plan *other, int operands,
+                      int flag);
 
 #endif

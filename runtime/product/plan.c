@@ -28,7 +28,7 @@
 /* --------------------------------------------------------------- preparing */
 
 /* Encode all maps; each run replaces the address. */
-static int encode_maps(struct quern_plan *plan)
+static int encode_maps(struct qn_plan *plan)
 {
     int code = QUERN_OK;
 
@@ -43,9 +43,9 @@ static int encode_maps(struct quern_plan *plan)
 }
 
 /* Values that no run changes. */
-static void fill_values(struct quern_plan *plan)
+static void fill_values(struct qn_plan *plan)
 {
-    const struct quern_problem *p = &plan->problem;
+    const struct qn_problem *p = &plan->problem;
     const struct qn_scales *a = &plan->operands[QN_ROLE_A].sf;
     const struct qn_scales *b = &plan->operands[QN_ROLE_B].sf;
     struct qn_values *v = &plan->values;
@@ -66,7 +66,7 @@ static void fill_values(struct quern_plan *plan)
 }
 
 /* Selection has refused what has no map, so `reason` is not looked at. */
-static void fill_maps(struct quern_plan *plan)
+static void fill_maps(struct qn_plan *plan)
 {
     const struct qn_kernel *kernel = plan->kernel;
     char reason[256];
@@ -89,7 +89,7 @@ static void fill_maps(struct quern_plan *plan)
 }
 
 /* And load the code now, which a capture would not allow. */
-static int set_attributes(struct quern_plan *plan, int cluster)
+static int set_attributes(struct qn_plan *plan, int cluster)
 {
     struct qn_driver *driver = plan->driver;
     int code = QUERN_OK;
@@ -106,8 +106,7 @@ static int set_attributes(struct quern_plan *plan, int cluster)
 }
 
 /* Persistent CTAs in one row: as many as there are multiprocessors. */
-static int prepare_launch(struct quern_plan *plan,
-                          const struct qn_module *module,
+static int prepare_launch(struct qn_plan *plan, const struct qn_module *module,
                           const struct qn_session *s)
 {
     const struct qn_kernel *kernel = plan->kernel;
@@ -139,10 +138,9 @@ static int prepare_launch(struct quern_plan *plan,
 }
 
 /* All that follows from problem and machine on any backend. */
-static void fill(struct quern_plan *plan, const struct qn_session *s,
-                 int strategy)
+static void fill(struct qn_plan *plan, const struct qn_session *s, int strategy)
 {
-    struct quern_problem product;
+    struct qn_problem product;
 
     plan->ctx = s->ctx;
     plan->problem = *s->problem;
@@ -161,7 +159,7 @@ static void fill(struct quern_plan *plan, const struct qn_session *s,
 }
 
 /* Of the backend cublaslt, which has no kernel to choose. */
-static int prepare_products(struct quern_plan *plan, struct qn_session *s)
+static int prepare_products(struct qn_plan *plan, struct qn_session *s)
 {
     plan->backend = QUERN_BACKEND_CUBLASLT;
     plan->driver = s->driver;
@@ -171,7 +169,7 @@ static int prepare_products(struct quern_plan *plan, struct qn_session *s)
 }
 
 /* All that does not depend on a run's arguments. */
-static int prepare(struct quern_plan *plan, struct qn_session *s,
+static int prepare(struct qn_plan *plan, struct qn_session *s,
                    const struct qn_module *module)
 {
     int code = QUERN_OK;
@@ -216,12 +214,12 @@ static int prepare(struct quern_plan *plan, struct qn_session *s,
 ** that has the axis. Columns of a columnwise tensor stand for as many tokens as
 ** they may hold. -1: there is no such total.
 */
-static int64_t given_total(const struct quern_plan *plan,
-                           const struct quern_args *args, int64_t most)
+static int64_t given_total(const struct qn_plan *plan,
+                           const struct qn_args *args, int64_t most)
 {
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         const struct qn_geometry *g = &plan->operands[role];
-        const struct quern_tensor *tensor = qn_args_tensor(args, role);
+        const struct qn_tensor *tensor = qn_args_tensor(args, role);
         int64_t given;
 
         if (g->grouped || role == QN_ROLE_C || tensor->ndim != 2)
@@ -237,9 +235,9 @@ static int64_t given_total(const struct quern_plan *plan,
 }
 
 /* The plan for a smaller total. */
-static int shrink(struct quern_plan *plan, int64_t total)
+static int shrink(struct qn_plan *plan, int64_t total)
 {
-    struct quern_problem *p = &plan->problem;
+    struct qn_problem *p = &plan->problem;
     int64_t *lengths[] = {NULL, &p->m, &p->n, &p->k};
     const size_t workspace_bytes = plan->need.workspace_bytes; /* of the plan */
     const struct qn_recipe *recipe;
@@ -266,8 +264,8 @@ static int shrink(struct quern_plan *plan, int64_t total)
     return encode_maps(plan);
 }
 
-int qn_plan_fit(const struct quern_plan *plan, const struct quern_args *args,
-                struct quern_plan *room, const struct quern_plan **fitted)
+int qn_plan_fit(const struct qn_plan *plan, const struct qn_args *args,
+                struct qn_plan *room, const struct qn_plan **fitted)
 {
     int64_t most = qn_geometry_length(&plan->problem, plan->problem.ragged);
     int64_t total = given_total(plan, args, most);
@@ -342,10 +340,9 @@ static int choose(struct qn_session *s, struct qn_module **module)
    the files, or in the log if it fails. */
 int qn_plan_tune(struct qn_session *s)
 {
-    const struct quern_tune_options options = {.seconds =
-                                                   s->options.tune_ms / 1e3,
-                                               .backend = s->options.backend,
-                                               .sms = s->options.sms};
+    const struct qn_tune_options options = {.seconds = s->options.tune_ms / 1e3,
+                                            .backend = s->options.backend,
+                                            .sms = s->options.sms};
     struct quern_tune_result result;
     int code;
 
@@ -358,16 +355,16 @@ int qn_plan_tune(struct qn_session *s)
     if (s->ctx->measure(s->ctx, s->problem, &options, 1, &result))
         qn_context_log(s->ctx, QUERN_LOG_INFO, "not tuned: %s",
                        qn_error_text());
-    quern_free(result.candidates);
+    qn_free(result.candidates);
     s->options.tune_ms = 0; /* spent: what the plan consists of gets none */
     return QUERN_OK;
 }
 
 /* aligned_alloc: tensor maps lie at multiples of 128 bytes. */
-static struct quern_plan *new_plan(void)
+static struct qn_plan *new_plan(void)
 {
-    struct quern_plan *plan =
-        aligned_alloc(_Alignof(struct quern_plan), sizeof *plan);
+    struct qn_plan *plan =
+        aligned_alloc(_Alignof(struct qn_plan), sizeof *plan);
 
     if (plan)
         memset(plan, 0, sizeof *plan);
@@ -377,10 +374,10 @@ static struct quern_plan *new_plan(void)
 }
 
 /* The kernel reads the operands. */
-int qn_plan_inside(struct qn_session *s, struct quern_plan **out)
+int qn_plan_inside(struct qn_session *s, struct qn_plan **out)
 {
     struct qn_module *module = NULL;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     int code = qn_plan_tune(s);
 
     if (!code && s->demand.backend != QUERN_BACKEND_CUBLASLT)
@@ -392,17 +389,17 @@ int qn_plan_inside(struct qn_session *s, struct quern_plan **out)
         return QUERN_ENOMEM;
     code = prepare(plan, s, module);
     if (code)
-        quern_plan_free(plan);
+        qn_plan_free(plan);
     else
         *out = plan;
     return code;
 }
 
 int qn_plan_several(struct qn_session *s, int strategy,
-                    int (*add)(struct quern_plan *, struct qn_session *),
-                    struct quern_plan **out)
+                    int (*add)(struct qn_plan *, struct qn_session *),
+                    struct qn_plan **out)
 {
-    struct quern_plan *plan = new_plan();
+    struct qn_plan *plan = new_plan();
     int code;
 
     if (!plan)
@@ -410,7 +407,7 @@ int qn_plan_several(struct qn_session *s, int strategy,
     fill(plan, s, strategy);
     code = add(plan, s);
     if (code)
-        quern_plan_free(plan);
+        qn_plan_free(plan);
     else
         *out = plan;
     return code;
@@ -424,16 +421,16 @@ int qn_plan_given_up(int code)
            code == QUERN_EMISSING;
 }
 
-const char *qn_plan_name(const struct quern_plan *plan)
+const char *qn_plan_name(const struct qn_plan *plan)
 {
     return plan->kernel ? plan->kernel->name : plan->name;
 }
 
 int qn_plan_inner(const struct qn_session *outer,
-                  const struct quern_problem *problem,
-                  const struct quern_plan_options *options,
-                  int (*make)(struct qn_session *, struct quern_plan **),
-                  struct quern_plan **plan)
+                  const struct qn_problem *problem,
+                  const struct qn_plan_options *options,
+                  int (*make)(struct qn_session *, struct qn_plan **),
+                  struct qn_plan **plan)
 {
     struct qn_session session;
     int code = qn_session_inner(&session, outer, problem, options);

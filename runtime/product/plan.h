@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** plan.h: what quern_plan prepares for quern_run.
+** plan.h: what qn_plan prepares for qn_run.
 */
 #ifndef QUERN_PRODUCT_PLAN_H
 #define QUERN_PRODUCT_PLAN_H
@@ -27,10 +27,10 @@ struct qn_plan_map {
     struct qn_map map;
 };
 
-struct quern_plan {
+struct qn_plan {
     struct quern_context *ctx;
-    struct quern_problem problem;
-    struct quern_description need;
+    struct qn_problem problem;
+    struct qn_description need;
     const struct qn_kernel *kernel;      /* NULL for the backend cublaslt */
     struct qn_cublaslt_engine *products; /* NULL for all others */
     const char *name;                    /* of these, for people */
@@ -66,42 +66,42 @@ struct quern_plan {
 ** The plan for these arguments: itself, or where they have fewer rows along the
 ** ragged axis a copy of it in `room` for so many. QUERN_EINVAL, QUERN_ECUDA.
 */
-int qn_plan_fit(const struct quern_plan *plan, const struct quern_args *args,
-                struct quern_plan *room, const struct quern_plan **fitted);
+int qn_plan_fit(const struct qn_plan *plan, const struct qn_args *args,
+                struct qn_plan *room, const struct qn_plan **fitted);
 
 /*
 ** What a run of a kernel would launch it with: `values`, and in `params` the
 ** address of each that the kernel takes. The plan's context is current.
-** Errors are those of quern_run.
+** Errors are those of qn_run.
 */
-int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
+int qn_run_prepare(const struct qn_plan *plan, const struct qn_args *args,
                    struct qn_values *values, void **params);
 
-/* quern_plan with a band that kernels must run with; 0: as usual. */
-int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
-                 const struct quern_plan_options *options, int band,
-                 struct quern_plan **plan);
+/* qn_plan with a band that kernels must run with; 0: as usual. */
+int qn_plan_make(struct quern_context *ctx, const struct qn_problem *problem,
+                 const struct qn_plan_options *options, int band,
+                 struct qn_plan **plan);
 
 /* The plan of the session's problem, whatever it is made of. Errors are those
-   of quern_plan. Of an outline it has kernels, but nothing to run. */
-int qn_plan_session(struct qn_session *session, struct quern_plan **plan);
+   of qn_plan. Of an outline it has kernels, but nothing to run. */
+int qn_plan_session(struct qn_session *session, struct qn_plan **plan);
 
 /* A plan of one kernel that reads the operands, whatever the problem says of
    launches before it. */
-int qn_plan_inside(struct qn_session *session, struct quern_plan **plan);
+int qn_plan_inside(struct qn_session *session, struct qn_plan **plan);
 
 /* A plan of a problem that is part of the session's, as `make` makes it. */
 int qn_plan_inner(const struct qn_session *session,
-                  const struct quern_problem *problem,
-                  const struct quern_plan_options *options,
-                  int (*make)(struct qn_session *, struct quern_plan **),
-                  struct quern_plan **plan);
+                  const struct qn_problem *problem,
+                  const struct qn_plan_options *options,
+                  int (*make)(struct qn_session *, struct qn_plan **),
+                  struct qn_plan **plan);
 
 /* A plan of several launches, which `add` appends. Its dequantize strategy is
    `strategy`, from which the workspace follows. */
 int qn_plan_several(struct qn_session *session, int strategy,
-                    int (*add)(struct quern_plan *, struct qn_session *),
-                    struct quern_plan **plan);
+                    int (*add)(struct qn_plan *, struct qn_session *),
+                    struct qn_plan **plan);
 
 /* What the options ask for where nothing is known: the measurement lands in the
    files, or in the log if it fails. */
@@ -112,6 +112,6 @@ int qn_plan_tune(struct qn_session *session);
 int qn_plan_given_up(int code);
 
 /* The name of what computes, for people. */
-const char *qn_plan_name(const struct quern_plan *plan);
+const char *qn_plan_name(const struct qn_plan *plan);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-int qn_plan_session(struct qn_session *s, struct quern_plan **plan)
+int qn_plan_session(struct qn_session *s, struct qn_plan **plan)
 {
     int code =
         s->outline ? QUERN_OK : qn_session_capture(s, NULL, "making a plan");
@@ -26,9 +26,9 @@ int qn_plan_session(struct qn_session *s, struct quern_plan **plan)
                               : qn_epilogue_make(s, plan);
 }
 
-int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
-                 const struct quern_plan_options *options, int band,
-                 struct quern_plan **plan)
+int qn_plan_make(struct quern_context *ctx, const struct qn_problem *problem,
+                 const struct qn_plan_options *options, int band,
+                 struct qn_plan **plan)
 {
     struct qn_session session;
     int code;
@@ -48,15 +48,13 @@ int qn_plan_make(struct quern_context *ctx, const struct quern_problem *problem,
     return qn_error_done(code);
 }
 
-int quern_plan(struct quern_context *ctx, const struct quern_problem *problem,
-               const struct quern_plan_options *options,
-               struct quern_plan **plan)
+int qn_plan(struct quern_context *ctx, const struct qn_problem *problem,
+            const struct qn_plan_options *options, struct qn_plan **plan)
 {
     return qn_plan_make(ctx, problem, options, 0, plan);
 }
 
-void quern_plan_info(const struct quern_plan *plan,
-                     struct quern_plan_info *info)
+void qn_plan_info(const struct qn_plan *plan, struct quern_plan_info *info)
 {
     if (!info)
         return;

@@ -14,7 +14,7 @@
 int qn_requantize_load(struct qn_session *s, int role, int backend,
                        struct qn_step *step)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
 
     qn_scale_source(s->problem, s->demand.recipe, role, &q);
     return qn_step_load(s, QN_REQUANTIZE, q.of, "encodes a copy again",
@@ -22,7 +22,7 @@ int qn_requantize_load(struct qn_session *s, int role, int backend,
 }
 
 /* Elements from one line of a copy to the next. */
-static long long stride_of(const struct quern_tensor *t)
+static long long stride_of(const struct qn_tensor *t)
 {
     return t->stride ? t->stride : t->shape[t->ndim - 1];
 }
@@ -30,8 +30,8 @@ static long long stride_of(const struct quern_tensor *t)
 int qn_requantize_launch(struct qn_driver *driver, const struct qn_step *step,
                          const struct qn_reencoding *e, void *stream)
 {
-    struct quern_tensor from = {.ndim = 0}, to;
-    struct quern_quantization q;
+    struct qn_tensor from = {.ndim = 0}, to;
+    struct qn_quantization q;
     const void *data[2] = {NULL}, *sf[2] = {NULL};
     long long stride, out_stride;
     int m, k, column;

@@ -5,7 +5,7 @@
 #ifndef QUERN_PRODUCT_REQUANTIZE_H
 #define QUERN_PRODUCT_REQUANTIZE_H
 
-#include "registry.h"
+#include "internal.h"
 
 struct qn_driver;
 struct qn_session;
@@ -18,10 +18,10 @@ int qn_requantize_load(struct qn_session *session, int role, int backend,
 
 /* What a run encodes again. */
 struct qn_reencoding {
-    const struct quern_problem *problem; /* of as many rows as the run */
+    const struct qn_problem *problem; /* of as many rows as the run */
     const struct qn_recipe *recipe, *blocks;
     int role;
-    const struct quern_tensor *copy;
+    const struct qn_tensor *copy;
     void *codes, *sf;
     unsigned int *flags;
     const void *first_dims, *offsets;

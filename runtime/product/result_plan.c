@@ -27,10 +27,10 @@ static int is_named(const struct qn_session *s)
     return 0;
 }
 
-static int add_product(struct quern_plan *plan, const struct qn_session *s)
+static int add_product(struct qn_plan *plan, const struct qn_session *s)
 {
-    struct quern_problem p;
-    struct quern_plan *product;
+    struct qn_problem p;
+    struct qn_plan *product;
     int code;
 
     qn_result_product(&plan->problem, &p);
@@ -47,11 +47,11 @@ static int add_product(struct quern_plan *plan, const struct qn_session *s)
 }
 
 /* Casts have one kernel each: nothing is to be named or tuned. */
-static int add_cast(struct quern_plan *plan, const struct qn_session *s)
+static int add_cast(struct qn_plan *plan, const struct qn_session *s)
 {
-    struct quern_plan_options options = s->options;
-    struct quern_quantize_plan *cast;
-    struct quern_quantization q;
+    struct qn_plan_options options = s->options;
+    struct qn_quantize_plan *cast;
+    struct qn_quantization q;
     int code;
 
     options.kernel = NULL;
@@ -65,7 +65,7 @@ static int add_cast(struct quern_plan *plan, const struct qn_session *s)
     return code;
 }
 
-static int add_both(struct quern_plan *plan, struct qn_session *s)
+static int add_both(struct qn_plan *plan, struct qn_session *s)
 {
     struct qn_result_space space;
     int code = add_product(plan, s);
@@ -83,7 +83,7 @@ static int add_both(struct quern_plan *plan, struct qn_session *s)
 }
 
 /* Copies leave the product's own launch where a kernel makes them. */
-int qn_result_make(struct qn_session *s, struct quern_plan **out)
+int qn_result_make(struct qn_session *s, struct qn_plan **out)
 {
     const int only = s->demand.backend == QUERN_BACKEND_CUBLASLT ||
                      is_named(s); /* no cast behind these */

@@ -10,14 +10,14 @@
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 
-static void *place(const struct quern_args *args, size_t at)
+static void *place(const struct qn_args *args, size_t at)
 {
     return (char *)args->workspace + at;
 }
 
 /* D as numbers, of as many rows; its sizes may be those of the run. */
-void qn_result_numbers(const struct quern_plan *plan,
-                       const struct quern_args *args, struct quern_tensor *t)
+void qn_result_numbers(const struct qn_plan *plan, const struct qn_args *args,
+                       struct qn_tensor *t)
 {
     const struct qn_launch *last = qn_launch_find(plan, QN_WORK_EPILOGUE);
 
@@ -31,10 +31,9 @@ void qn_result_numbers(const struct quern_plan *plan,
     t->sizes_type = args->d.sizes_type;
 }
 
-void qn_result_args(const struct quern_plan *plan,
-                    const struct quern_quantize_plan *cast,
-                    const struct quern_args *args,
-                    struct quern_quantize_args *out)
+void qn_result_args(const struct qn_plan *plan,
+                    const struct qn_quantize_plan *cast,
+                    const struct qn_args *args, struct qn_quantize_args *out)
 {
     *out = cast->need.args;
     qn_result_numbers(plan, args, &out->in);
@@ -49,7 +48,7 @@ void qn_result_args(const struct quern_plan *plan,
 }
 
 /* Arguments that only casts take. */
-static int check_none(const struct quern_args *args)
+static int check_none(const struct qn_args *args)
 {
     const char *given = args->scale     ? "scale"
                         : args->history ? "history"
@@ -63,13 +62,12 @@ static int check_none(const struct quern_args *args)
                  : QUERN_OK;
 }
 
-int qn_result_check(const struct quern_plan *plan,
-                    const struct quern_args *args)
+int qn_result_check(const struct qn_plan *plan, const struct qn_args *args)
 {
     const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_QUANTIZE_D);
-    const struct quern_quantize_plan *fitted;
-    struct quern_quantize_plan room;
-    struct quern_quantize_args cast;
+    const struct qn_quantize_plan *fitted;
+    struct qn_quantize_plan room;
+    struct qn_quantize_args cast;
     int code;
 
     if (!launch)
@@ -83,21 +81,20 @@ int qn_result_check(const struct quern_plan *plan,
     return qn_quantize_args(fitted, &cast);
 }
 
-void qn_result_product_args(const struct qn_frame *frame,
-                            struct quern_args *args)
+void qn_result_product_args(const struct qn_frame *frame, struct qn_args *args)
 {
     qn_result_numbers(frame->plan, frame->args, &args->d);
-    args->t = (struct quern_tensor){.data = NULL};
+    args->t = (struct qn_tensor){.data = NULL};
     args->scale = args->history = NULL;
     args->random = NULL;
 }
 
 int qn_result_quantize(struct qn_frame *frame, const struct qn_launch *launch)
 {
-    const struct quern_plan *plan = frame->plan;
-    const struct quern_quantize_plan *fitted;
-    struct quern_quantize_plan room;
-    struct quern_quantize_args cast;
+    const struct qn_plan *plan = frame->plan;
+    const struct qn_quantize_plan *fitted;
+    struct qn_quantize_plan room;
+    struct qn_quantize_args cast;
     int code = qn_quantize_fit(launch->cast, plan->problem.m, &room, &fitted);
 
     if (code)

@@ -14,11 +14,11 @@ struct cost {
     double bytes, cycles;
 };
 
-static struct cost cost_of(const struct quern_problem *p,
+static struct cost cost_of(const struct qn_problem *p,
                            const struct qn_recipe *recipe)
 {
-    struct quern_quantization q;
-    struct quern_tensor copy = {0};
+    struct qn_quantization q;
+    struct qn_tensor copy = {0};
     struct cost cost;
     double read;
     int twice;

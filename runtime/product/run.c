@@ -25,8 +25,8 @@
 /* ------------------------------------------------------------------ values */
 
 /* What a map is of. */
-static const struct quern_tensor *map_tensor(const struct quern_args *args,
-                                             const struct qn_map_param *param)
+static const struct qn_tensor *map_tensor(const struct qn_args *args,
+                                          const struct qn_map_param *param)
 {
     return param->kind == QN_MAP_NUMBERS ? &args->in
                                          : qn_args_tensor(args, param->role);
@@ -37,10 +37,10 @@ static const struct quern_tensor *map_tensor(const struct quern_args *args,
 ** empty operand and one of many matrices have no address, which no map takes:
 ** any will do.
 */
-static void *map_address(const struct quern_args *args,
+static void *map_address(const struct qn_args *args,
                          const struct qn_map_param *param)
 {
-    const struct quern_tensor *tensor = map_tensor(args, param);
+    const struct qn_tensor *tensor = map_tensor(args, param);
     void *data = param->kind == QN_MAP_SCALES ? tensor->sf : tensor->data;
     int anywhere = param->kind == QN_MAP_POINTER ||
                    param->kind == QN_MAP_TAIL || param->kind == QN_MAP_SF_TAIL;
@@ -49,12 +49,11 @@ static void *map_address(const struct quern_args *args,
 }
 
 /* The plan's map with this run's address; anew for rows with gaps. */
-static int point_map(const struct quern_plan *plan,
-                     const struct quern_args *args,
+static int point_map(const struct qn_plan *plan, const struct qn_args *args,
                      const struct qn_plan_map *map, struct cu_tensor_map *out)
 {
     const struct qn_map_param *param = map->param;
-    const struct quern_tensor *tensor = map_tensor(args, param);
+    const struct qn_tensor *tensor = map_tensor(args, param);
     const struct qn_geometry *operand = &plan->operands[param->role];
     int64_t stride, group_stride;
     void *address = map_address(args, param);
@@ -80,8 +79,8 @@ static int point_map(const struct quern_plan *plan,
     return qn_tensormap_encode(plan->driver, &again, address, out);
 }
 
-static int point_maps(const struct quern_plan *plan,
-                      const struct quern_args *args, struct qn_values *v)
+static int point_maps(const struct qn_plan *plan, const struct qn_args *args,
+                      struct qn_values *v)
 {
     int code = QUERN_OK;
 
@@ -97,15 +96,15 @@ static int point_maps(const struct quern_plan *plan,
 }
 
 /* Addresses and strides of the operands; C is D, or of its own, or nothing. */
-static void set_operands(const struct quern_plan *plan,
-                         const struct quern_args *args, struct qn_values *v)
+static void set_operands(const struct qn_plan *plan, const struct qn_args *args,
+                         struct qn_values *v)
 {
-    static const struct quern_tensor none;
+    static const struct qn_tensor none;
     const struct qn_geometry *g = plan->operands;
-    const struct quern_tensor *c =
-        plan->problem.beta == QUERN_BETA_ONE   ? &args->d
-        : plan->problem.beta == QUERN_BETA_ANY ? &args->c
-                                               : &none;
+    const struct qn_tensor *c = plan->problem.beta == QUERN_BETA_ONE ? &args->d
+                                : plan->problem.beta == QUERN_BETA_ANY
+                                    ? &args->c
+                                    : &none;
 
     v->a = args->a.data;
     v->b = args->b.data;
@@ -137,15 +136,15 @@ static void set_operands(const struct quern_plan *plan,
 }
 
 /* Where product `i` of a launch has the sizes that come from the host. */
-static int *sizes_place(const struct quern_plan *plan, void *workspace, int i)
+static int *sizes_place(const struct qn_plan *plan, void *workspace, int i)
 {
     return (int *)(void *)((char *)workspace + QN_WORKSPACE_BYTES) +
            (ptrdiff_t)i * plan->problem.groups;
 }
 
 /* Of the host itself as they are, else where they are brought. */
-static void set_sizes(const struct quern_plan *plan,
-                      const struct quern_args *args, struct qn_values *v)
+static void set_sizes(const struct qn_plan *plan, const struct qn_args *args,
+                      struct qn_values *v)
 {
     const int from = qn_args_sizes(plan, args);
 
@@ -156,7 +155,7 @@ static void set_sizes(const struct quern_plan *plan,
         v->offsets = NULL;
         v->sizes_bytes = plan->driver ? 4 : 8;
     } else if (from >= 0) {
-        const struct quern_tensor *tensor = qn_args_tensor(args, from);
+        const struct qn_tensor *tensor = qn_args_tensor(args, from);
 
         v->first_dims = qn_args_lengths(tensor, &plan->operands[from]);
         v->offsets = tensor->offsets;
@@ -165,8 +164,8 @@ static void set_sizes(const struct quern_plan *plan,
 }
 
 /* What a run adds to the plan's values. */
-static void set_values(const struct quern_plan *plan,
-                       const struct quern_args *args, struct qn_values *v)
+static void set_values(const struct qn_plan *plan, const struct qn_args *args,
+                       struct qn_values *v)
 {
     set_operands(plan, args, v);
     set_sizes(plan, args, v);
@@ -188,7 +187,7 @@ static void set_values(const struct quern_plan *plan,
 /* --------------------------------------------------------------------- run */
 
 /* Attributes must be writable for the driver, hence the copies. */
-static int launch(const struct quern_plan *plan, void **params, void *stream)
+static int launch(const struct qn_plan *plan, void **params, void *stream)
 {
     struct cu_launch config = plan->launch;
     struct cu_attribute cluster = plan->cluster;
@@ -201,9 +200,9 @@ static int launch(const struct quern_plan *plan, void **params, void *stream)
 
 /* Queue the sizes that come from the host, if any do, all into the workspace
    of the first product. */
-static int put_sizes(const struct quern_plan *plan,
-                     const struct quern_args *const *args, int count,
-                     void *place, void *stream)
+static int put_sizes(const struct qn_plan *plan,
+                     const struct qn_args *const *args, int count, void *place,
+                     void *stream)
 {
     const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_SIZES);
     const int64_t *lists[QUERN_MAX_MICROBATCHES];
@@ -242,12 +241,12 @@ static void fill_part(const struct qn_values *v, struct qn_microbatch *part)
 
 /* Product i of a launch, whose values `v` it completes; plain values are the
    first product's. */
-static int add_part(const struct quern_plan *plan,
-                    const struct quern_args *args, int i, struct qn_values *v)
+static int add_part(const struct qn_plan *plan, const struct qn_args *args,
+                    int i, struct qn_values *v)
 {
-    const struct quern_plan *fitted;
+    const struct qn_plan *fitted;
     struct qn_values other, *one = i ? &other : v;
-    struct quern_plan room;
+    struct qn_plan room;
     int code = qn_plan_fit(plan, args, &room, &fitted);
 
     if (code)
@@ -274,8 +273,8 @@ static void list_params(const struct qn_kernel *kernel, struct qn_values *v,
 }
 
 /* The current context is the plan's. */
-static int merge(const struct quern_plan *plan,
-                 const struct quern_args *const *args, int count, void *stream)
+static int merge(const struct qn_plan *plan, const struct qn_args *const *args,
+                 int count, void *stream)
 {
     struct qn_values values;
     void *params[QN_PARAM_COUNT];
@@ -295,8 +294,8 @@ static int merge(const struct quern_plan *plan,
     return code;
 }
 
-int qn_run_merged(const struct quern_plan *plan,
-                  const struct quern_args *const *args, int count, void *stream)
+int qn_run_merged(const struct qn_plan *plan, const struct qn_args *const *args,
+                  int count, void *stream)
 {
     struct qn_driver_scope scope;
     int code = qn_context_process(plan->ctx, "plan");
@@ -311,9 +310,8 @@ int qn_run_merged(const struct quern_plan *plan,
 }
 
 /* All but the maps, of a plan for just these arguments. */
-static void complete(const struct quern_plan *plan,
-                     const struct quern_args *args, struct qn_values *values,
-                     void **params)
+static void complete(const struct qn_plan *plan, const struct qn_args *args,
+                     struct qn_values *values, void **params)
 {
     qn_value_copy(values, &plan->values);
     values->microbatch_count = 0;
@@ -322,7 +320,7 @@ static void complete(const struct quern_plan *plan,
         list_params(plan->kernel, values, params);
 }
 
-int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
+int qn_run_prepare(const struct qn_plan *plan, const struct qn_args *args,
                    struct qn_values *values, void **params)
 {
     int code = qn_args_check(plan, args);
@@ -356,7 +354,7 @@ int qn_run_prepare(const struct quern_plan *plan, const struct quern_args *args,
 
 static int run_sizes(struct qn_frame *f, const struct qn_launch *launch)
 {
-    const struct quern_plan *plan = f->plan;
+    const struct qn_plan *plan = f->plan;
     void *place = plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP
                       ? qn_frame_at(f, f->space.brought)
                       : sizes_place(plan, f->args->workspace, 0);
@@ -370,8 +368,8 @@ static int run_sizes(struct qn_frame *f, const struct qn_launch *launch)
 }
 
 /* One kernel, with arguments that its plan fits. */
-static int multiply(struct qn_frame *f, const struct quern_plan *plan,
-                    const struct quern_args *args)
+static int multiply(struct qn_frame *f, const struct qn_plan *plan,
+                    const struct qn_args *args)
 {
     void *params[QN_PARAM_COUNT];
     int code;
@@ -391,9 +389,9 @@ static int multiply(struct qn_frame *f, const struct quern_plan *plan,
 /* With operands, or a D, in the workspace. */
 static int multiply_other(struct qn_frame *f, const struct qn_launch *launch)
 {
-    struct quern_args args = *f->args;
-    const struct quern_plan *fitted;
-    struct quern_plan room;
+    struct qn_args args = *f->args;
+    const struct qn_plan *fitted;
+    struct qn_plan room;
     int code;
 
     if (f->plan->numbers)
@@ -431,7 +429,7 @@ static int run_all(struct qn_frame *f)
         [QN_WORK_SUM] = qn_gradient_sum,
         [QN_WORK_QUANTIZE_D] = qn_result_quantize,
     };
-    const struct quern_plan *plan = f->plan;
+    const struct qn_plan *plan = f->plan;
     int code = QUERN_OK;
 
     for (int i = 0; !code && i < plan->nlaunches; i++)
@@ -439,7 +437,7 @@ static int run_all(struct qn_frame *f)
     return code;
 }
 
-int qn_run_checked(const struct quern_plan *plan, const struct quern_args *args,
+int qn_run_checked(const struct qn_plan *plan, const struct qn_args *args,
                    void *stream)
 {
     struct qn_driver_scope scope;

@@ -5,16 +5,16 @@
 #ifndef QUERN_PRODUCT_RUN_H
 #define QUERN_PRODUCT_RUN_H
 
-#include "quern.h"
+#include "internal.h"
 
-struct quern_plan;
+struct qn_plan;
 
 /*
 ** Run the plan with arguments that were checked, in the order of its list. The
 ** plan fits them. Neither allocates nor synchronizes. QUERN_ECUDA,
 ** QUERN_ECAPTURE.
 */
-int qn_run_checked(const struct quern_plan *plan, const struct quern_args *args,
+int qn_run_checked(const struct qn_plan *plan, const struct qn_args *args,
                    void *stream);
 
 /*
@@ -22,8 +22,7 @@ int qn_run_checked(const struct quern_plan *plan, const struct quern_args *args,
 ** the plan says, the others added. All arguments have been checked against
 ** plans that differ from this one in beta and total alone.
 */
-int qn_run_merged(const struct quern_plan *plan,
-                  const struct quern_args *const *args, int count,
-                  void *stream);
+int qn_run_merged(const struct qn_plan *plan, const struct qn_args *const *args,
+                  int count, void *stream);
 
 #endif

@@ -9,18 +9,17 @@
 #include "product/plan.h"
 #include "product/run.h"
 
-int quern_run(const struct quern_plan *plan, const struct quern_args *args,
-              void *stream)
+int qn_run(const struct qn_plan *plan, const struct qn_args *args, void *stream)
 {
-    const struct quern_plan *fitted;
-    struct quern_plan room;
+    const struct qn_plan *fitted;
+    struct qn_plan room;
     int code = qn_args_admit(plan, args, &room, &fitted);
 
     return code ? code : qn_run_checked(fitted, args, stream);
 }
 
-int quern_check(const struct quern_plan *plan, const struct quern_args *args,
-                void *stream)
+int qn_check(const struct qn_plan *plan, const struct qn_args *args,
+             void *stream)
 {
     int from, code;
 

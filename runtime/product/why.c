@@ -30,7 +30,7 @@ static void add_kernel(const char *name, const char *indent,
     qn_text_add(text, "%s> %s\n", indent, name);
 }
 
-static void add_product(const struct quern_plan *plan, const char *indent,
+static void add_product(const struct qn_plan *plan, const char *indent,
                         struct qn_text *text)
 {
     const struct qn_figures *f = &plan->figures;
@@ -47,13 +47,13 @@ static void add_product(const struct quern_plan *plan, const char *indent,
                     f->store, 100 * f->real);
 }
 
-static void print_line(const struct quern_plan *plan, char *line, size_t size)
+static void print_line(const struct qn_plan *plan, char *line, size_t size)
 {
-    struct quern_problem p = plan->problem;
+    struct qn_problem p = plan->problem;
 
     if (p.dequantize == QUERN_DEQUANTIZE_MAINLOOP)
         p.dequantize = QUERN_DEQUANTIZE_AUTO; /* as most lines have it */
-    quern_problem_print(&p, line, size);
+    qn_problem_print(&p, line, size);
 }
 
 /* The purpose of a launch, if no line of a problem says it. */
@@ -73,25 +73,24 @@ static const char *condition_of(const struct qn_launch *launch)
                                           : "";
 }
 
-static void add_list(const struct quern_plan *plan, const char *indent,
+static void add_list(const struct qn_plan *plan, const char *indent,
                      struct qn_text *text)
 {
     for (int i = 0; i < plan->nlaunches; i++)
         qn_why_launch(plan, &plan->launches[i], indent, text);
 }
 
-void qn_why_launch(const struct quern_plan *plan,
-                   const struct qn_launch *launch, const char *indent,
-                   struct qn_text *text)
+void qn_why_launch(const struct qn_plan *plan, const struct qn_launch *launch,
+                   const char *indent, struct qn_text *text)
 {
-    const struct quern_plan *product = launch->product;
-    const struct quern_quantize_plan *cast = launch->cast;
+    const struct qn_plan *product = launch->product;
+    const struct qn_quantize_plan *cast = launch->cast;
     char line[512] = "";
 
     if (launch->work == QN_WORK_PRODUCT && product)
         print_line(product, line, sizeof line);
     else if (cast && !purposes[launch->work])
-        quern_quantize_print(&cast->q, line, sizeof line);
+        qn_quantize_print(&cast->q, line, sizeof line);
     if (purposes[launch->work])
         qn_text_add(text, "%s%s", indent, purposes[launch->work]);
     if (launch->work == QN_WORK_REQUANTIZE)
@@ -116,7 +115,7 @@ void qn_why_launch(const struct quern_plan *plan,
 
 /* What no choice of tiles can beat, by the kernel that would run: rows of
    padding cost nothing where memory takes longer. */
-static void add_floors(struct qn_text *text, const struct quern_problem *p,
+static void add_floors(struct qn_text *text, const struct qn_problem *p,
                        const struct qn_choice *best, int sms)
 {
     const struct qn_figures *f = &best->figures;
@@ -170,7 +169,7 @@ static void add_excluded(struct qn_text *text, const struct qn_choice *list,
 }
 
 /* A point that would have been a kernel of the problem's variant. */
-static int of_variant(const struct quern_problem *p,
+static int of_variant(const struct qn_problem *p,
                       const struct qn_rejected *point)
 {
     return point->op == p->op && point->ragged == p->ragged &&
@@ -184,7 +183,7 @@ static int of_variant(const struct quern_problem *p,
 /* With the sentence of their spec. */
 static void add_rejected(struct qn_text *text,
                          const struct quern_registry *registry,
-                         const struct quern_problem *p)
+                         const struct qn_problem *p)
 {
     int first = 1;
 
@@ -216,7 +215,7 @@ static int list_for(struct qn_session *s, int backend, struct qn_choice **list,
     return code;
 }
 
-/* The same order in which quern_plan tries the backends. */
+/* The same order in which qn_plan tries the backends. */
 static int choose(struct qn_session *s, struct qn_choice **list, int *count)
 {
     int code;
@@ -231,7 +230,7 @@ static int choose(struct qn_session *s, struct qn_choice **list, int *count)
 }
 
 /* The plan without its code; NULL if no kernel serves the problem. */
-static int make(const struct qn_session *s, struct quern_plan **plan)
+static int make(const struct qn_session *s, struct qn_plan **plan)
 {
     struct qn_session outline = *s;
     int code = qn_plan_session(&outline, plan);
@@ -244,7 +243,7 @@ static void add_title(struct qn_text *text, const struct qn_session *s)
 {
     char problem[512];
 
-    quern_problem_print(s->problem, problem, sizeof problem);
+    qn_problem_print(s->problem, problem, sizeof problem);
     qn_text_add(text, "%s\nbackend %s, %d %s\n\n", problem,
                 qn_backend_name(s->demand.backend), s->demand.sms,
                 s->demand.backend == QUERN_BACKEND_HOST ? "threads"
@@ -270,7 +269,7 @@ static void add_none(struct qn_session *s, const struct qn_choice *list,
 
 /* Three lists: what fits, what does not, what does not exist. */
 static void add_candidates(struct qn_session *s, const struct qn_choice *list,
-                           int count, const struct quern_plan *plan,
+                           int count, const struct qn_plan *plan,
                            struct qn_text *text)
 {
     const int own =
@@ -289,7 +288,7 @@ static void add_candidates(struct qn_session *s, const struct qn_choice *list,
 }
 
 /* Does the plan make up for a kernel that fuses the epilogue? */
-static int is_unfused(const struct quern_plan *plan,
+static int is_unfused(const struct qn_plan *plan,
                       const struct qn_dequantize_choice *strategy)
 {
     return plan->sums || (strategy->strategy == QUERN_DEQUANTIZE_MAINLOOP &&
@@ -297,7 +296,7 @@ static int is_unfused(const struct quern_plan *plan,
 }
 
 /* The plan's launches, if they are several, and why it has them. */
-static void add_plan(struct qn_session *s, const struct quern_plan *plan,
+static void add_plan(struct qn_session *s, const struct qn_plan *plan,
                      const struct qn_dequantize_choice *strategy,
                      struct qn_text *text)
 {
@@ -320,7 +319,7 @@ static void add_plan(struct qn_session *s, const struct quern_plan *plan,
 
 static int explain(struct qn_session *s, struct qn_text *text)
 {
-    struct quern_plan *plan = NULL;
+    struct qn_plan *plan = NULL;
     struct qn_dequantize_choice strategy;
     struct qn_choice *list = NULL;
     int count, served, code = qn_dequantize_choose(s, &strategy);
@@ -340,13 +339,13 @@ static int explain(struct qn_session *s, struct qn_text *text)
         if (!strategy.asked || !plan)
             add_candidates(s, list, count, plan, text);
     }
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     free(list);
     return code;
 }
 
-int quern_why(struct quern_context *ctx, const struct quern_problem *problem,
-              const struct quern_plan_options *options, char **out)
+int qn_why(struct quern_context *ctx, const struct qn_problem *problem,
+           const struct qn_plan_options *options, char **out)
 {
     struct qn_session session;
     struct qn_text text = {0};

@@ -7,12 +7,11 @@
 
 struct qn_launch;
 struct qn_text;
-struct quern_plan;
+struct qn_plan;
 
 /* A launch with its line and its kernels, or if its product has a list each of
    that. The product of `plan` itself has no line. */
-void qn_why_launch(const struct quern_plan *plan,
-                   const struct qn_launch *launch, const char *indent,
-                   struct qn_text *text);
+void qn_why_launch(const struct qn_plan *plan, const struct qn_launch *launch,
+                   const char *indent, struct qn_text *text);
 
 #endif

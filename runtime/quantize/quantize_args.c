@@ -17,7 +17,7 @@ enum { DATA, SF, GLOBAL, FIELDS };
 /* A tensor of a run, as messages name it. */
 struct tensor {
     const char *name, *fields[FIELDS];
-    const struct quern_tensor *given, *need;
+    const struct qn_tensor *given, *need;
     int strided; /* rows may be further apart than described */
     int is_copy; /* it has scales */
     int is_output;
@@ -29,17 +29,17 @@ enum { TENSORS = 5, OTHERS = 13 };
 
 /* Else the rowwise tensor is plain numbers, and may be left out where dbias is
    wanted alone. */
-static int is_scaled(const struct quern_quantize_plan *plan)
+static int is_scaled(const struct qn_quantize_plan *plan)
 {
     return qn_quantize_scaling(&plan->q, plan->recipe)->type != QUERN_TYPE_NONE;
 }
 
 /* All of them; what the work has not is described with no axes. */
-static void list_tensors(const struct quern_quantize_plan *plan,
-                         const struct quern_quantize_args *args,
+static void list_tensors(const struct qn_quantize_plan *plan,
+                         const struct qn_quantize_args *args,
                          struct tensor list[TENSORS])
 {
-    const struct quern_quantize_args *need = &plan->need.args;
+    const struct qn_quantize_args *need = &plan->need.args;
     int work = plan->q.work, makes = work == QUERN_QUANTIZE;
     int scaled = is_scaled(plan);
 #define NAMES(x)                                                               \
@@ -48,7 +48,7 @@ static void list_tensors(const struct quern_quantize_plan *plan,
         x ".data", x ".sf", x ".global"                                        \
     }
     const struct tensor all[TENSORS] = {
-        {NAMES("in"), &args->in, &need->in, 1, 0, 0, 0, plan->q.of == QUERN_W},
+        {NAMES("in"), &args->in, &need->in, 1, 0, 0, 0, plan->q.of == QN_W},
         {NAMES("saved"), &args->saved, &need->saved, 1, 0, 0, 0, 0},
         {NAMES("row"), &args->row, &need->row, 0, scaled, makes, makes, 0},
         {NAMES("column"), &args->column, &need->column, 0, scaled,
@@ -110,7 +110,7 @@ static int check_pointers(const struct tensor *t)
    than any buffer has if 64 bits do not count them. */
 static int64_t span_of(const struct tensor *t)
 {
-    const struct quern_tensor *need = t->need;
+    const struct qn_tensor *need = t->need;
     int64_t rows = need->shape[need->ndim - 2], bits;
 
     if (!t->strided)
@@ -128,7 +128,7 @@ static int64_t span_of(const struct tensor *t)
 
 static int check_data(const struct tensor *t)
 {
-    const struct quern_tensor *given = t->given;
+    const struct qn_tensor *given = t->given;
     int64_t bytes = span_of(t);
 
     if (given->group_stride)
@@ -174,8 +174,8 @@ static int check_level(const char *name, const char *field, const void *data,
     return QUERN_OK;
 }
 
-int qn_quantize_check_sf(const char *name, const struct quern_tensor *given,
-                         const struct quern_tensor *need)
+int qn_quantize_check_sf(const char *name, const struct qn_tensor *given,
+                         const struct qn_tensor *need)
 {
     int code =
         check_level(name, "sf", given->sf, given->sf_bytes, need->sf_bytes, 1);
@@ -224,10 +224,10 @@ static int check_array(const char *name, const void *array, int wanted,
     return QUERN_OK;
 }
 
-static int check_arrays(const struct quern_quantize_plan *plan,
-                        const struct quern_quantize_args *args)
+static int check_arrays(const struct qn_quantize_plan *plan,
+                        const struct qn_quantize_args *args)
 {
-    const struct quern_quantization *q = &plan->q;
+    const struct qn_quantization *q = &plan->q;
     int delayed = plan->need.history &&
                   (q->work == QUERN_QUANTIZE || q->work == QUERN_RESCALE ||
                    q->work == QUERN_TRANSPOSE);
@@ -299,7 +299,7 @@ int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
 static int list_tensor(const struct tensor *t, const struct qn_scaling *s,
                        struct qn_region list[FIELDS])
 {
-    const struct quern_tensor *given = t->given, *need = t->need;
+    const struct qn_tensor *given = t->given, *need = t->need;
 
     if (!given->data)
         return 0;
@@ -315,11 +315,11 @@ static int list_tensor(const struct tensor *t, const struct qn_scaling *s,
 }
 
 /* What is written must not be anything else. */
-static int check_overlap(const struct quern_quantize_plan *plan,
-                         const struct quern_quantize_args *args,
+static int check_overlap(const struct qn_quantize_plan *plan,
+                         const struct qn_quantize_args *args,
                          const struct tensor tensors[TENSORS])
 {
-    const struct quern_quantization *q = &plan->q;
+    const struct qn_quantization *q = &plan->q;
     const size_t entry = args->sizes_type == QUERN_I64 ? 8 : 4;
     const size_t groups = (size_t)q->groups, word = sizeof(float);
     struct qn_region list[OTHERS + TENSORS * FIELDS] = {
@@ -344,7 +344,7 @@ static int check_overlap(const struct quern_quantize_plan *plan,
     return qn_region_check(list, regions);
 }
 
-static int check_workspace(const struct quern_quantize_plan *plan,
+static int check_workspace(const struct qn_quantize_plan *plan,
                            const void *workspace)
 {
     if (!workspace)
@@ -359,14 +359,14 @@ static int check_workspace(const struct quern_quantize_plan *plan,
 }
 
 /* Those of rows; the matrices of w have none. */
-static int check_sizes(const struct quern_quantize_plan *plan,
-                       const struct quern_quantize_args *args)
+static int check_sizes(const struct qn_quantize_plan *plan,
+                       const struct qn_quantize_args *args)
 {
     if (args->host_sizes)
         return qn_host_size_rows(args->host_sizes, plan->q.sizes,
                                  plan->q.groups, plan->q.m, args->first_dims,
                                  args->offsets);
-    if (plan->q.of != QUERN_W)
+    if (plan->q.of != QN_W)
         return qn_quantize_check_sizes(args->first_dims, args->offsets,
                                        args->sizes_type);
     if (args->first_dims || args->offsets)
@@ -376,8 +376,8 @@ static int check_sizes(const struct quern_quantize_plan *plan,
     return check_sizes_type(args->sizes_type);
 }
 
-int qn_quantize_args_given(const struct quern_quantize_plan *plan,
-                           const struct quern_quantize_args *args)
+int qn_quantize_args_given(const struct qn_quantize_plan *plan,
+                           const struct qn_quantize_args *args)
 {
     struct tensor list[TENSORS];
     int code = check_workspace(plan, args->workspace);
@@ -394,8 +394,8 @@ int qn_quantize_args_given(const struct quern_quantize_plan *plan,
     return code;
 }
 
-int qn_quantize_args(const struct quern_quantize_plan *plan,
-                     const struct quern_quantize_args *args)
+int qn_quantize_args(const struct qn_quantize_plan *plan,
+                     const struct qn_quantize_args *args)
 {
     const int sums = plan->q.dbias && !is_scaled(plan); /* are enough */
 

@@ -23,28 +23,28 @@
 /* ---------------------------------------------------------------- choosing */
 
 /* What is quantized: enum qn_form. */
-static int form_of(const struct quern_quantization *q)
+static int form_of(const struct qn_quantization *q)
 {
     if (!q->activation)
         return QN_PLAIN;
-    return q->of == QUERN_X ? QN_FORWARD : QN_BACKWARD;
+    return q->of == QN_X ? QN_FORWARD : QN_BACKWARD;
 }
 
 /* Is the rowwise tensor of numbers as they are all that is wanted? */
-static int rows_alone(const struct quern_quantization *q)
+static int rows_alone(const struct qn_quantization *q)
 {
     return q->work == QUERN_QUANTIZE && q->copies == QUERN_ROWWISE &&
            !q->activation && !q->probability && !q->dbias;
 }
 
-int qn_quantize_serves(const struct quern_quantization *q, int op,
+int qn_quantize_serves(const struct qn_quantization *q, int op,
                        const struct qn_kernel *kernel)
 {
     int reads_f32 = op == QN_HISTORY || op == QN_SUM || op == QN_SUM_ROWS;
     int input = reads_f32                    ? QUERN_F32
                 : q->work == QUERN_TRANSPOSE ? QUERN_TYPE_NONE
                                              : q->type;
-    int form = op == QN_EPILOGUE ? (q->of == QUERN_X ? QN_FORWARD : QN_BACKWARD)
+    int form = op == QN_EPILOGUE ? (q->of == QN_X ? QN_FORWARD : QN_BACKWARD)
                : reads_f32       ? QN_PLAIN
                : kernel->form == QN_ROWS && rows_alone(q) ? QN_ROWS
                                                           : form_of(q);
@@ -55,7 +55,7 @@ int qn_quantize_serves(const struct quern_quantization *q, int op,
 
 /* NULL if the kernel can run for the backend, else why not. */
 static const char *misfit(const struct qn_kernel *kernel,
-                          const struct quern_quantization *q, int backend,
+                          const struct qn_quantization *q, int backend,
                           const struct qn_device *device)
 {
     int host = !strcmp(kernel->arch, "host");
@@ -89,8 +89,8 @@ static int is_better(const struct qn_kernel *a, const struct qn_kernel *b)
 
 /* The best kernel of one op for one backend, or NULL. */
 static const struct qn_candidate *find(const struct qn_session *s,
-                                       const struct quern_quantization *q,
-                                       int op, int backend)
+                                       const struct qn_quantization *q, int op,
+                                       int backend)
 {
     const struct qn_kernel_list list =
         qn_context_kernels(s->ctx, op, q->recipe);
@@ -109,8 +109,7 @@ static const struct qn_candidate *find(const struct qn_session *s,
 }
 
 /* Must the largest magnitudes be found by a launch of its own? */
-static int has_amax(const struct qn_session *s,
-                    const struct quern_quantization *q,
+static int has_amax(const struct qn_session *s, const struct qn_quantization *q,
                     const struct qn_recipe *recipe, int backend)
 {
     const struct qn_candidate *cast = find(s, q, qn_quantize_op(q), backend);
@@ -121,8 +120,7 @@ static int has_amax(const struct qn_session *s,
 
 /* The ops of a run, in order; returns how many. The host sums dbias up as it
    goes. */
-static int list_ops(const struct qn_session *s,
-                    const struct quern_quantization *q,
+static int list_ops(const struct qn_session *s, const struct qn_quantization *q,
                     const struct qn_recipe *recipe, int backend,
                     int ops[QN_QUANTIZE_STEPS])
 {
@@ -140,12 +138,12 @@ static int list_ops(const struct qn_session *s,
 
 /* What there is instead, for the message. */
 static int no_kernel(const struct qn_session *s,
-                     const struct quern_quantization *q, int op)
+                     const struct qn_quantization *q, int op)
 {
     char text[512];
     int code;
 
-    quern_quantize_print(q, text, sizeof text);
+    qn_quantize_print(q, text, sizeof text);
     code = qn_error_set(QUERN_ENOKERNEL, "no kernel serves: %s", text);
     for (int i = 0; i < s->ctx->nkernels; i++) {
         const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
@@ -159,7 +157,7 @@ static int no_kernel(const struct qn_session *s,
 }
 
 int qn_quantize_find(const struct qn_session *s,
-                     const struct quern_quantization *q,
+                     const struct qn_quantization *q,
                      const struct qn_candidate **out)
 {
     *out = find(s, q, qn_quantize_op(q), s->demand.backend);
@@ -169,7 +167,7 @@ int qn_quantize_find(const struct qn_session *s,
 /* ------------------------------------------------------------------- loads */
 
 /* Persistent CTAs in one row. */
-static int prepare_launch(struct quern_quantize_plan *plan,
+static int prepare_launch(struct qn_quantize_plan *plan,
                           struct qn_quantize_step *step,
                           const struct qn_module *module)
 {
@@ -193,7 +191,7 @@ static int prepare_launch(struct quern_quantize_plan *plan,
 }
 
 /* One kernel of a run. */
-static int load_step(struct quern_quantize_plan *plan, struct qn_session *s,
+static int load_step(struct qn_quantize_plan *plan, struct qn_session *s,
                      int op)
 {
     struct qn_quantize_step *step = &plan->steps[plan->nsteps++];
@@ -217,7 +215,7 @@ static int load_step(struct quern_quantize_plan *plan, struct qn_session *s,
     return prepare_launch(plan, step, module);
 }
 
-static int load_these(struct quern_quantize_plan *plan, struct qn_session *s,
+static int load_these(struct qn_quantize_plan *plan, struct qn_session *s,
                       const int *ops, int count)
 {
     int code = QUERN_OK;
@@ -229,7 +227,7 @@ static int load_these(struct quern_quantize_plan *plan, struct qn_session *s,
 }
 
 /* All of them, from one backend. */
-static int load_steps(struct quern_quantize_plan *plan, struct qn_session *s,
+static int load_steps(struct qn_quantize_plan *plan, struct qn_session *s,
                       int backend)
 {
     int ops[QN_QUANTIZE_STEPS];
@@ -243,12 +241,12 @@ static int load_steps(struct quern_quantize_plan *plan, struct qn_session *s,
     return code;
 }
 
-int qn_quantize_steps(struct qn_session *s, const struct quern_quantization *q,
+int qn_quantize_steps(struct qn_session *s, const struct qn_quantization *q,
                       int backend, const int *ops, int count,
-                      struct quern_quantize_plan **out)
+                      struct qn_quantize_plan **out)
 {
-    struct quern_quantize_plan *plan =
-        aligned_alloc(_Alignof(struct quern_quantize_plan), sizeof *plan);
+    struct qn_quantize_plan *plan =
+        aligned_alloc(_Alignof(struct qn_quantize_plan), sizeof *plan);
     int code = QUERN_OK;
 
     if (!plan)
@@ -273,7 +271,7 @@ int qn_quantize_steps(struct qn_session *s, const struct quern_quantization *q,
 }
 
 /* AUTO with a GPU: what was linked, else what can be compiled. */
-static int load_all(struct quern_quantize_plan *plan, struct qn_session *s)
+static int load_all(struct qn_quantize_plan *plan, struct qn_session *s)
 {
     int code;
 
@@ -288,10 +286,10 @@ static int load_all(struct quern_quantize_plan *plan, struct qn_session *s)
 /* -------------------------------------------------------------------- plan */
 
 /* Values that no run changes. */
-static void fill_values(struct quern_quantize_plan *plan)
+static void fill_values(struct qn_quantize_plan *plan)
 {
-    const struct quern_quantization *q = &plan->q;
-    const struct quern_quantize_args *need = &plan->need.args;
+    const struct qn_quantization *q = &plan->q;
+    const struct qn_quantize_args *need = &plan->need.args;
     struct qn_values *v = &plan->values;
 
     v->groups = q->groups;
@@ -304,11 +302,11 @@ static void fill_values(struct quern_quantize_plan *plan)
     v->interleave = q->interleave;
     v->row_stride = need->row.stride ? need->row.stride : q->k;
     v->column_stride = need->column.stride ? need->column.stride
-                       : q->of == QUERN_W  ? q->m
+                       : q->of == QN_W     ? q->m
                                            : qn_quantize_tiles(q) * 128;
 }
 
-static int check_options(const struct quern_plan_options *options)
+static int check_options(const struct qn_plan_options *options)
 {
     if (options && options->backend == QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
@@ -318,8 +316,7 @@ static int check_options(const struct quern_plan_options *options)
 }
 
 /* The one that makes the result. */
-static const struct qn_kernel *
-main_kernel(const struct quern_quantize_plan *plan)
+static const struct qn_kernel *main_kernel(const struct qn_quantize_plan *plan)
 {
     int i = 0;
 
@@ -329,7 +326,7 @@ main_kernel(const struct quern_quantize_plan *plan)
 }
 
 /* The kernel is not to be chosen, but may be named to make sure. */
-static int check_name(const struct quern_quantize_plan *plan, const char *name)
+static int check_name(const struct qn_quantize_plan *plan, const char *name)
 {
     const char *ours = main_kernel(plan)->name;
 
@@ -340,7 +337,7 @@ static int check_name(const struct quern_quantize_plan *plan, const char *name)
                         name, ours);
 }
 
-static int shrink(struct quern_quantize_plan *plan, int64_t m)
+static int shrink(struct qn_quantize_plan *plan, int64_t m)
 {
     int code;
 
@@ -353,12 +350,11 @@ static int shrink(struct quern_quantize_plan *plan, int64_t m)
 }
 
 /* A plan without kernels: its rules, and values that no run changes. */
-static int outline(struct quern_context *ctx,
-                   const struct quern_quantization *q,
-                   struct quern_quantize_plan **out)
+static int outline(struct quern_context *ctx, const struct qn_quantization *q,
+                   struct qn_quantize_plan **out)
 {
-    struct quern_quantize_plan *plan =
-        aligned_alloc(_Alignof(struct quern_quantize_plan), sizeof *plan);
+    struct qn_quantize_plan *plan =
+        aligned_alloc(_Alignof(struct qn_quantize_plan), sizeof *plan);
     int code;
 
     if (!plan)
@@ -374,9 +370,9 @@ static int outline(struct quern_context *ctx,
     return code;
 }
 
-int qn_quantize_fit(const struct quern_quantize_plan *plan, int64_t m,
-                    struct quern_quantize_plan *room,
-                    const struct quern_quantize_plan **fitted)
+int qn_quantize_fit(const struct qn_quantize_plan *plan, int64_t m,
+                    struct qn_quantize_plan *room,
+                    const struct qn_quantize_plan **fitted)
 {
     *fitted = plan;
     if (plan->q.m == m)
@@ -386,10 +382,10 @@ int qn_quantize_fit(const struct quern_quantize_plan *plan, int64_t m,
     return shrink(room, m);
 }
 
-static int make_plan(struct qn_session *s, const struct quern_quantization *q,
-                     struct quern_quantize_plan **out)
+static int make_plan(struct qn_session *s, const struct qn_quantization *q,
+                     struct qn_quantize_plan **out)
 {
-    struct quern_quantize_plan *plan = NULL;
+    struct qn_quantize_plan *plan = NULL;
     int code = outline(s->ctx, q, &plan);
 
     if (code)
@@ -408,9 +404,9 @@ static int make_plan(struct qn_session *s, const struct quern_quantization *q,
 }
 
 int qn_quantize_plan_inner(const struct qn_session *outer,
-                           const struct quern_quantization *q,
-                           const struct quern_plan_options *options,
-                           struct quern_quantize_plan **plan)
+                           const struct qn_quantization *q,
+                           const struct qn_plan_options *options,
+                           struct qn_quantize_plan **plan)
 {
     struct qn_session session;
     int code = qn_quantize_check(outer->ctx, q, NULL);
@@ -421,10 +417,9 @@ int qn_quantize_plan_inner(const struct qn_session *outer,
     return code ? code : make_plan(&session, q, plan);
 }
 
-int quern_quantize_plan(struct quern_context *ctx,
-                        const struct quern_quantization *q,
-                        const struct quern_plan_options *options,
-                        struct quern_quantize_plan **plan)
+int qn_quantize_plan(struct quern_context *ctx, const struct qn_quantization *q,
+                     const struct qn_plan_options *options,
+                     struct qn_quantize_plan **plan)
 {
     struct qn_session session = {.ctx = ctx};
     int code;
@@ -448,13 +443,13 @@ int quern_quantize_plan(struct quern_context *ctx,
     return qn_error_done(code);
 }
 
-void quern_quantize_plan_free(struct quern_quantize_plan *plan)
+void qn_quantize_plan_free(struct qn_quantize_plan *plan)
 {
     free(plan);
 }
 
-void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
-                              struct quern_plan_info *info)
+void qn_quantize_plan_info(const struct qn_quantize_plan *plan,
+                           struct quern_plan_info *info)
 {
     if (!info)
         return;
@@ -472,7 +467,7 @@ void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
 
 /* Each kernel of one op: the one that runs is marked, the others say why. */
 static void explain_op(const struct qn_session *s,
-                       const struct quern_quantization *q, int op, int backend,
+                       const struct qn_quantization *q, int op, int backend,
                        struct qn_text *text)
 {
     const struct qn_candidate *best = find(s, q, op, backend);
@@ -491,8 +486,7 @@ static void explain_op(const struct qn_session *s,
 }
 
 /* The ops of the run, and what each one is there for. */
-static void explain(const struct qn_session *s,
-                    const struct quern_quantization *q,
+static void explain(const struct qn_session *s, const struct qn_quantization *q,
                     const struct qn_recipe *recipe, int backend,
                     struct qn_text *text)
 {
@@ -500,7 +494,7 @@ static void explain(const struct qn_session *s,
     int count = list_ops(s, q, recipe, backend, ops);
     char line[512];
 
-    quern_quantize_print(q, line, sizeof line);
+    qn_quantize_print(q, line, sizeof line);
     qn_text_add(text, "%s\nbackend %s, %d %s\n", line, qn_backend_name(backend),
                 s->demand.sms,
                 backend == QUERN_BACKEND_HOST ? "threads" : "multiprocessors");
@@ -516,9 +510,8 @@ static void explain(const struct qn_session *s,
     }
 }
 
-int quern_quantize_why(struct quern_context *ctx,
-                       const struct quern_quantization *q,
-                       const struct quern_plan_options *options, char **out)
+int qn_quantize_why(struct quern_context *ctx, const struct qn_quantization *q,
+                    const struct qn_plan_options *options, char **out)
 {
     struct qn_session session = {.ctx = ctx};
     const struct qn_recipe *recipe;

@@ -27,10 +27,10 @@ struct qn_quantize_step {
 
 enum { QN_QUANTIZE_STEPS = 4 };
 
-struct quern_quantize_plan {
+struct qn_quantize_plan {
     struct quern_context *ctx;
-    struct quern_quantization q;
-    struct quern_quantize_description need;
+    struct qn_quantization q;
+    struct qn_quantize_description need;
     const struct qn_recipe *recipe;
     struct qn_quantize_space space;
     int backend, workers;
@@ -51,31 +51,31 @@ int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
 
 /* Are a copy's scales given, of both levels, as `need` describes them? `name`
    is the tensor's. QUERN_EINVAL. */
-int qn_quantize_check_sf(const char *name, const struct quern_tensor *given,
-                         const struct quern_tensor *need);
+int qn_quantize_check_sf(const char *name, const struct qn_tensor *given,
+                         const struct qn_tensor *need);
 
 /* The plan for a run of `m` rows, which may be fewer: itself, or what is made
    of it in `room`, which owns nothing. */
-int qn_quantize_fit(const struct quern_quantize_plan *plan, int64_t m,
-                    struct quern_quantize_plan *room,
-                    const struct quern_quantize_plan **fitted);
+int qn_quantize_fit(const struct qn_quantize_plan *plan, int64_t m,
+                    struct qn_quantize_plan *room,
+                    const struct qn_quantize_plan **fitted);
 
-/* All rules of quern_quantize_run. QUERN_EINVAL names argument and rule. */
-int qn_quantize_args_given(const struct quern_quantize_plan *plan,
-                           const struct quern_quantize_args *args);
-int qn_quantize_args(const struct quern_quantize_plan *plan,
-                     const struct quern_quantize_args *args);
+/* All rules of qn_quantize_run. QUERN_EINVAL names argument and rule. */
+int qn_quantize_args_given(const struct qn_quantize_plan *plan,
+                           const struct qn_quantize_args *args);
+int qn_quantize_args(const struct qn_quantize_plan *plan,
+                     const struct qn_quantize_args *args);
 
-/* quern_quantize_run of arguments that were checked, in the plan's context.
+/* qn_quantize_run of arguments that were checked, in the plan's context.
    QUERN_ECUDA. */
-int qn_quantize_launch(const struct quern_quantize_plan *plan,
-                       const struct quern_quantize_args *args, void *stream);
+int qn_quantize_launch(const struct qn_quantize_plan *plan,
+                       const struct qn_quantize_args *args, void *stream);
 
 /* A copy that becomes numbers again, packed, without its scales of the second
    level: these are left to whoever reads the numbers. */
 struct qn_expansion {
-    const struct quern_quantization *q; /* the plan's, of as many rows */
-    const struct quern_tensor *copy;
+    const struct qn_quantization *q; /* the plan's, of as many rows */
+    const struct qn_tensor *copy;
     void *out;
     const void *first_dims, *offsets; /* none of w */
     int sizes_bytes;
@@ -87,32 +87,32 @@ struct qn_expansion {
 /* Queue it, of arguments that were checked, by a plan of dequantize, in the
    plan's context. Neither allocates nor synchronizes; the host runs it at once.
    QUERN_ECUDA. */
-int qn_quantize_unpack(const struct quern_quantize_plan *plan,
+int qn_quantize_unpack(const struct qn_quantize_plan *plan,
                        const struct qn_expansion *expansion, void *stream);
 
 /* The plan of a cast that is part of the session's. Errors are those of
-   quern_quantize_plan. */
+   qn_quantize_plan. */
 int qn_quantize_plan_inner(const struct qn_session *session,
-                           const struct quern_quantization *q,
-                           const struct quern_plan_options *options,
-                           struct quern_quantize_plan **plan);
+                           const struct qn_quantization *q,
+                           const struct qn_plan_options *options,
+                           struct qn_quantize_plan **plan);
 
 /* Kernels of some ops (enum qn_cast_op) alone, and one launch of them, or where
    the host computes one run, of values that are the caller's. */
 int qn_quantize_steps(struct qn_session *session,
-                      const struct quern_quantization *q, int backend,
+                      const struct qn_quantization *q, int backend,
                       const int *ops, int count,
-                      struct quern_quantize_plan **plan);
-int qn_quantize_step_run(const struct quern_quantize_plan *plan, int step,
+                      struct qn_quantize_plan **plan);
+int qn_quantize_step_run(const struct qn_quantize_plan *plan, int step,
                          struct qn_values *values, void *stream);
 
 /* Does the kernel do this op (enum qn_cast_op) of the quantization? */
-int qn_quantize_serves(const struct quern_quantization *q, int op,
+int qn_quantize_serves(const struct qn_quantization *q, int op,
                        const struct qn_kernel *kernel);
 
 /* The kernel that makes the result on the session's machine. QUERN_ENOKERNEL */
 int qn_quantize_find(const struct qn_session *session,
-                     const struct quern_quantization *q,
+                     const struct qn_quantization *q,
                      const struct qn_candidate **out);
 
 #endif

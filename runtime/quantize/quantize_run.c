@@ -12,9 +12,8 @@
 #include <string.h>
 
 /* Addresses of a copy, and where its largest magnitudes go. */
-static void set_copies(const struct quern_quantize_plan *plan,
-                       const struct quern_quantize_args *args,
-                       struct qn_values *v)
+static void set_copies(const struct qn_quantize_plan *plan,
+                       const struct qn_quantize_args *args, struct qn_values *v)
 {
     char *space = args->workspace;
     const struct qn_scaling *s = qn_quantize_scaling(&plan->q, plan->recipe);
@@ -38,8 +37,8 @@ static void set_copies(const struct quern_quantize_plan *plan,
 
 /* Of a tensor that the work has, whose rules were checked; else 0: nothing of
    what the caller left in it was. */
-static int64_t stride_of(const struct quern_tensor *given,
-                         const struct quern_tensor *need)
+static int64_t stride_of(const struct qn_tensor *given,
+                         const struct qn_tensor *need)
 {
     if (!need->ndim)
         return 0;
@@ -48,9 +47,8 @@ static int64_t stride_of(const struct quern_tensor *given,
 
 /* The caller's arrays; sizes from the host lie in the workspace, or where the
    host itself computes as they are. */
-static void set_sizes(const struct quern_quantize_plan *plan,
-                      const struct quern_quantize_args *args,
-                      struct qn_values *v)
+static void set_sizes(const struct qn_quantize_plan *plan,
+                      const struct qn_quantize_args *args, struct qn_values *v)
 {
     v->first_dims = args->first_dims;
     v->offsets = args->offsets;
@@ -63,11 +61,10 @@ static void set_sizes(const struct quern_quantize_plan *plan,
 }
 
 /* What a run adds to the plan's values. */
-static void set_values(const struct quern_quantize_plan *plan,
-                       const struct quern_quantize_args *args,
-                       struct qn_values *v)
+static void set_values(const struct qn_quantize_plan *plan,
+                       const struct qn_quantize_args *args, struct qn_values *v)
 {
-    const struct quern_quantize_args *need = &plan->need.args;
+    const struct qn_quantize_args *need = &plan->need.args;
     char *space = args->workspace;
 
     set_copies(plan, args, v);
@@ -104,7 +101,7 @@ static void list_params(const struct qn_kernel *kernel,
 }
 
 /* Maxima begin at zero: no kernel need leave them so. */
-static size_t cleared_bytes(const struct quern_quantize_plan *plan)
+static size_t cleared_bytes(const struct qn_quantize_plan *plan)
 {
     return plan->steps[0].kernel->op == QN_AMAX
                ? plan->space.partials - QN_WORKSPACE_BYTES
@@ -112,8 +109,8 @@ static size_t cleared_bytes(const struct quern_quantize_plan *plan)
 }
 
 /* Queue the sizes that come from the host, if they do. */
-static int put_sizes(const struct quern_quantize_plan *plan,
-                     const struct quern_quantize_args *args, void *stream)
+static int put_sizes(const struct qn_quantize_plan *plan,
+                     const struct qn_quantize_args *args, void *stream)
 {
     if (!args->host_sizes)
         return QUERN_OK;
@@ -122,7 +119,7 @@ static int put_sizes(const struct quern_quantize_plan *plan,
         plan->q.groups, (char *)args->workspace + plan->space.sizes, stream);
 }
 
-int qn_quantize_step_run(const struct quern_quantize_plan *plan, int i,
+int qn_quantize_step_run(const struct qn_quantize_plan *plan, int i,
                          struct qn_values *values, void *stream)
 {
     const struct qn_quantize_step *step = &plan->steps[i];
@@ -138,8 +135,8 @@ int qn_quantize_step_run(const struct quern_quantize_plan *plan, int i,
     return QUERN_OK;
 }
 
-static int launch(const struct quern_quantize_plan *plan,
-                  struct qn_values *values, void *workspace, void *stream)
+static int launch(const struct qn_quantize_plan *plan, struct qn_values *values,
+                  void *workspace, void *stream)
 {
     struct qn_driver *driver = plan->driver;
     size_t clear = cleared_bytes(plan);
@@ -154,8 +151,8 @@ static int launch(const struct quern_quantize_plan *plan,
     return code;
 }
 
-static int run_on_gpu(const struct quern_quantize_plan *plan,
-                      const struct quern_quantize_args *args,
+static int run_on_gpu(const struct qn_quantize_plan *plan,
+                      const struct qn_quantize_args *args,
                       struct qn_values *values, void *stream)
 {
     int code = put_sizes(plan, args, stream);
@@ -163,7 +160,7 @@ static int run_on_gpu(const struct quern_quantize_plan *plan,
     return code ? code : launch(plan, values, args->workspace, stream);
 }
 
-static void run_on_host(const struct quern_quantize_plan *plan,
+static void run_on_host(const struct qn_quantize_plan *plan,
                         struct qn_values *values, char *workspace)
 {
     memset(workspace + QN_WORKSPACE_BYTES, 0, cleared_bytes(plan));
@@ -171,8 +168,8 @@ static void run_on_host(const struct quern_quantize_plan *plan,
         qn_quantize_step_run(plan, i, values, NULL);
 }
 
-int qn_quantize_launch(const struct quern_quantize_plan *plan,
-                       const struct quern_quantize_args *args, void *stream)
+int qn_quantize_launch(const struct qn_quantize_plan *plan,
+                       const struct qn_quantize_args *args, void *stream)
 {
     struct qn_values values;
 
@@ -184,8 +181,8 @@ int qn_quantize_launch(const struct quern_quantize_plan *plan,
     return QUERN_OK;
 }
 
-int quern_quantize_run(const struct quern_quantize_plan *plan,
-                       const struct quern_quantize_args *args, void *stream)
+int qn_quantize_run(const struct qn_quantize_plan *plan,
+                    const struct qn_quantize_args *args, void *stream)
 {
     struct qn_driver_scope scope;
     int code;
@@ -206,10 +203,10 @@ int quern_quantize_run(const struct quern_quantize_plan *plan,
 }
 
 /* The copy, as long as its rows are in this run. */
-static void set_copy(const struct quern_quantize_plan *plan,
+static void set_copy(const struct qn_quantize_plan *plan,
                      const struct qn_expansion *e, struct qn_values *v)
 {
-    struct quern_tensor t = {.ndim = 0};
+    struct qn_tensor t = {.ndim = 0};
     int64_t stride;
 
     qn_quantize_copy(e->q, plan->recipe, e->q->copies, &t);
@@ -225,7 +222,7 @@ static void set_copy(const struct quern_quantize_plan *plan,
     }
 }
 
-int qn_quantize_unpack(const struct quern_quantize_plan *plan,
+int qn_quantize_unpack(const struct qn_quantize_plan *plan,
                        const struct qn_expansion *e, void *stream)
 {
     struct qn_values values;
@@ -247,10 +244,10 @@ int qn_quantize_unpack(const struct quern_quantize_plan *plan,
     return QUERN_OK;
 }
 
-int quern_quantize_check(const struct quern_quantize_plan *plan,
-                         const struct quern_quantize_args *args, void *stream)
+int qn_quantize_run_check(const struct qn_quantize_plan *plan,
+                          const struct qn_quantize_args *args, void *stream)
 {
-    struct quern_tensor sizes = {.type = QUERN_TYPE_NONE};
+    struct qn_tensor sizes = {.type = QUERN_TYPE_NONE};
     int code;
 
     if (!plan || !args || !args->workspace)
@@ -261,5 +258,5 @@ int quern_quantize_check(const struct quern_quantize_plan *plan,
     sizes.first_dims = args->first_dims;
     sizes.offsets = args->offsets;
     return qn_check_record(plan->driver, plan->context, args->workspace, &sizes,
-                           "quern_quantize_check", stream);
+                           "quern_check", stream);
 }

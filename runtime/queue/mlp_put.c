@@ -7,13 +7,12 @@
 #include "product/plan.h"
 #include "queue/queue.h"
 
-int quern_mlp_put(const struct quern_mlp_plan *plan,
-                  const struct quern_mlp_args *args, struct quern_queue *queue,
-                  int layer)
+int qn_mlp_put(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
+               struct qn_queue *queue, int layer)
 {
     static const int order[] = {QN_MLP_DW2, QN_MLP_DW1};
-    const struct quern_plan *plans[2];
-    struct quern_args all[2];
+    const struct qn_plan *plans[2];
+    struct qn_args all[2];
     int count = 0, code;
 
     if (!plan || !args || !queue)

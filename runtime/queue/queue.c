@@ -24,17 +24,17 @@ enum { REGIONS = 8 };
 
 /* A product, or sums over the rows of each group. */
 struct entry {
-    const struct quern_plan *plan;          /* NULL: sums */
-    const struct quern_quantize_plan *sums; /* NULL: a product */
+    const struct qn_plan *plan;          /* NULL: sums */
+    const struct qn_quantize_plan *sums; /* NULL: a product */
     union {
-        struct quern_args args;
-        struct quern_quantize_args cast;
+        struct qn_args args;
+        struct qn_quantize_args cast;
     };
     struct qn_region regions[REGIONS];
     int layer;
 };
 
-struct quern_queue {
+struct qn_queue {
     int capacity, count;
     struct entry *entries; /* [capacity], the oldest first */
 };
@@ -43,7 +43,7 @@ struct quern_queue {
 
 /* Matrices by address have no one place. `plan` fits the arguments. C counts
    where it is apart from D. */
-static void fill_regions(struct entry *e, const struct quern_plan *plan)
+static void fill_regions(struct entry *e, const struct qn_plan *plan)
 {
     static const struct {
         const char *name;
@@ -55,13 +55,13 @@ static void fill_regions(struct entry *e, const struct quern_plan *plan)
         {"a.sf", QN_ROLE_A, SF},         {"b.sf", QN_ROLE_B, SF},
         {"a.global", QN_ROLE_A, GLOBAL}, {"b.global", QN_ROLE_B, GLOBAL},
     };
-    const struct quern_args *args = &e->args;
+    const struct qn_args *args = &e->args;
     const int apart =
         plan->problem.beta == QUERN_BETA_ANY && args->c.data != args->d.data;
 
     for (int i = 0; i < REGIONS; i++) {
         const int role = list[i].role;
-        const struct quern_tensor *t = qn_args_tensor(args, role);
+        const struct qn_tensor *t = qn_args_tensor(args, role);
         struct qn_region *r = &e->regions[i];
 
         if (list[i].field == DATA && (role != QN_ROLE_C || apart))
@@ -77,8 +77,8 @@ static void fill_regions(struct entry *e, const struct quern_plan *plan)
 
 /* A tensor of sums; those of weights do not exist. */
 static struct qn_region rows_region(const char *name,
-                                    const struct quern_tensor *given,
-                                    const struct quern_tensor *need)
+                                    const struct qn_tensor *given,
+                                    const struct qn_tensor *need)
 {
     const int64_t rows = need->shape[0], columns = need->shape[1];
     const int64_t stride = given->stride ? given->stride : columns;
@@ -92,9 +92,9 @@ static struct qn_region rows_region(const char *name,
 
 static void fill_sum_regions(struct entry *e)
 {
-    const struct quern_quantize_args *args = &e->cast;
-    const struct quern_quantize_args *need = &e->sums->need.args;
-    const struct quern_quantization *q = &e->sums->q;
+    const struct qn_quantize_args *args = &e->cast;
+    const struct qn_quantize_args *need = &e->sums->need.args;
+    const struct qn_quantization *q = &e->sums->q;
     const struct qn_region regions[REGIONS] = {
         {"dbias", args->dbias, (size_t)q->groups * (size_t)q->k * sizeof(float),
          1, 0},
@@ -118,7 +118,7 @@ static int same_output(const struct entry *x, const struct entry *y)
 /* Sums that wait stay as many, and are added to. */
 static int check_sums(const struct entry *old, const struct entry *new)
 {
-    const struct quern_quantization *x = &old->sums->q, *y = &new->sums->q;
+    const struct qn_quantization *x = &old->sums->q, *y = &new->sums->q;
 
     if (x->groups != y->groups || x->k != y->k)
         return qn_error_set(QUERN_EINVAL,
@@ -136,7 +136,7 @@ static int check_sums(const struct entry *old, const struct entry *new)
 /* An output keeps its form while products for it wait. */
 static int check_form(const struct entry *old, const struct entry *new)
 {
-    const struct quern_tensor *a = &old->args.d, *b = &new->args.d;
+    const struct qn_tensor *a = &old->args.d, *b = &new->args.d;
     const struct qn_geometry *g = &old->plan->operands[QN_ROLE_D];
     const struct qn_geometry *h = &new->plan->operands[QN_ROLE_D];
 
@@ -191,7 +191,7 @@ static int check_apart(const struct entry *old, const struct entry *new)
 }
 
 /* Against all that wait. */
-static int check_conflicts(const struct quern_queue *queue,
+static int check_conflicts(const struct qn_queue *queue,
                            const struct entry *new)
 {
     int code = QUERN_OK;
@@ -208,8 +208,7 @@ static int check_conflicts(const struct quern_queue *queue,
 
 /* -------------------------------------------------------------------- queue */
 
-int quern_queue(struct quern_context *ctx, int capacity,
-                struct quern_queue **queue)
+int qn_queue(struct quern_context *ctx, int capacity, struct qn_queue **queue)
 {
     if (!ctx || !queue)
         return qn_error_set(QUERN_EINVAL, "%s is NULL", !ctx ? "ctx" : "queue");
@@ -230,7 +229,7 @@ int quern_queue(struct quern_context *ctx, int capacity,
     return QUERN_OK;
 }
 
-void quern_queue_free(struct quern_queue *queue)
+void qn_queue_free(struct qn_queue *queue)
 {
     if (queue)
         free(queue->entries);
@@ -242,7 +241,7 @@ static int matches(const struct entry *entry, int layer)
     return layer == QUERN_ALL_LAYERS || entry->layer == layer;
 }
 
-int quern_queue_count(const struct quern_queue *queue, int layer)
+int qn_queue_count(const struct qn_queue *queue, int layer)
 {
     int count = 0;
 
@@ -254,8 +253,8 @@ int quern_queue_count(const struct quern_queue *queue, int layer)
 /* Checks without the queue. Completes the entry. */
 static int check_product(struct entry *new)
 {
-    const struct quern_plan *fitted;
-    struct quern_plan room;
+    const struct qn_plan *fitted;
+    struct qn_plan room;
     int code;
 
     if (new->plan->problem.op != QUERN_WGRAD)
@@ -275,8 +274,8 @@ static int check_product(struct entry *new)
 /* The same of sums, which make nothing else. */
 static int check_dbias(struct entry *new)
 {
-    const struct quern_quantize_plan *plan = new->sums;
-    const struct quern_quantize_args *args = &new->cast;
+    const struct qn_quantize_plan *plan = new->sums;
+    const struct qn_quantize_args *args = &new->cast;
     int code;
 
     if (!plan->q.dbias || plan->q.dprob)
@@ -302,7 +301,7 @@ static int check_dbias(struct entry *new)
 }
 
 /* The kind of a new entry. */
-static int put(struct quern_queue *queue, struct entry *new)
+static int put(struct qn_queue *queue, struct entry *new)
 {
     int code;
 
@@ -328,8 +327,8 @@ static int check_put(const void *queue, const void *plan, const void *args)
     return qn_error_null("queue", queue, "plan", plan, "args");
 }
 
-int quern_queue_put(struct quern_queue *queue, const struct quern_plan *plan,
-                    const struct quern_args *args, int layer)
+int qn_queue_put(struct qn_queue *queue, const struct qn_plan *plan,
+                 const struct qn_args *args, int layer)
 {
     struct entry new = {.plan = plan, .layer = layer};
 
@@ -339,23 +338,22 @@ int quern_queue_put(struct quern_queue *queue, const struct quern_plan *plan,
     return put(queue, &new);
 }
 
-int qn_queue_put_all(struct quern_queue *queue,
-                     const struct quern_plan *const *plans,
-                     const struct quern_args *args, int count, int layer)
+int qn_queue_put_all(struct qn_queue *queue, const struct qn_plan *const *plans,
+                     const struct qn_args *args, int count, int layer)
 {
     const int before = queue->count;
     int code = QUERN_OK;
 
     for (int i = 0; i < count && !code; i++)
-        code = quern_queue_put(queue, plans[i], &args[i], layer);
+        code = qn_queue_put(queue, plans[i], &args[i], layer);
     if (code)
         queue->count = before; /* what was put is after all others */
     return code;
 }
 
-int quern_queue_put_dbias(struct quern_queue *queue,
-                          const struct quern_quantize_plan *plan,
-                          const struct quern_quantize_args *args, int layer)
+int qn_queue_put_dbias(struct qn_queue *queue,
+                       const struct qn_quantize_plan *plan,
+                       const struct qn_quantize_args *args, int layer)
 {
     struct entry new = {.sums = plan, .layer = layer};
 
@@ -368,7 +366,7 @@ int quern_queue_put_dbias(struct quern_queue *queue,
 /* -------------------------------------------------------------------- flush */
 
 /* Take an entry out; those after it move up. */
-static void take_out(struct quern_queue *queue, int at)
+static void take_out(struct qn_queue *queue, int at)
 {
     queue->count--;
     memmove(&queue->entries[at], &queue->entries[at + 1],
@@ -376,7 +374,7 @@ static void take_out(struct quern_queue *queue, int at)
 }
 
 /* A named layer without entries is one flushed twice, or never put. */
-static int check_flush(const struct quern_queue *queue, int layer, int most)
+static int check_flush(const struct qn_queue *queue, int layer, int most)
 {
     if (!queue)
         return qn_error_set(QUERN_EINVAL, "queue is NULL");
@@ -388,7 +386,7 @@ static int check_flush(const struct quern_queue *queue, int layer, int most)
     if (most < 0)
         return qn_error_set(QUERN_EINVAL,
                             "most is %d: 0 (all) or more is expected", most);
-    if (layer != QUERN_ALL_LAYERS && !quern_queue_count(queue, layer))
+    if (layer != QUERN_ALL_LAYERS && !qn_queue_count(queue, layer))
         return qn_error_set(QUERN_EINVAL,
                             "layer %d has no pending work: it was flushed "
                             "already, or never put",
@@ -397,7 +395,7 @@ static int check_flush(const struct quern_queue *queue, int layer, int most)
 }
 
 /* The oldest entry that matches, from `at` on; -1 if there is none. */
-static int find(const struct quern_queue *queue, int layer, int at)
+static int find(const struct qn_queue *queue, int layer, int at)
 {
     for (; at < queue->count; at++)
         if (matches(&queue->entries[at], layer))
@@ -406,8 +404,7 @@ static int find(const struct quern_queue *queue, int layer, int at)
 }
 
 /* The same product but for beta, the tokens and how many may be merged. */
-static int same_product(const struct quern_problem *x,
-                        const struct quern_problem *y)
+static int same_product(const struct qn_problem *x, const struct qn_problem *y)
 {
     return !strcmp(x->recipe, y->recipe) && x->op == y->op &&
            x->ragged == y->ragged && x->a_major == y->a_major &&
@@ -448,7 +445,7 @@ static int joins(const struct entry *first, const struct entry *e)
 
 /* The oldest entry that matches, and of the `most` oldest those that join
    it: their indexes, in order. Returns how many; 0 if none matches. */
-static int collect(const struct quern_queue *queue, int layer, int most,
+static int collect(const struct qn_queue *queue, int layer, int most,
                    int places[QUERN_MAX_MICROBATCHES])
 {
     int at = find(queue, layer, 0), count = 0, microbatches;
@@ -483,7 +480,7 @@ static int adds(const struct entry *e)
 }
 
 /* An older one of another layer comes first, unless both just add. */
-static int check_order(const struct quern_queue *queue, int layer, int place)
+static int check_order(const struct qn_queue *queue, int layer, int place)
 {
     const struct entry *new = &queue->entries[place];
 
@@ -504,23 +501,22 @@ static int check_order(const struct quern_queue *queue, int layer, int place)
 }
 
 /* One launch, or a single run. */
-static int launch(const struct quern_queue *queue, const int *places, int count,
+static int launch(const struct qn_queue *queue, const int *places, int count,
                   void *stream)
 {
     const struct entry *first = &queue->entries[places[0]];
-    const struct quern_args *args[QUERN_MAX_MICROBATCHES];
+    const struct qn_args *args[QUERN_MAX_MICROBATCHES];
 
     if (first->sums)
-        return quern_quantize_run(first->sums, &first->cast, stream);
+        return qn_quantize_run(first->sums, &first->cast, stream);
     if (count == 1)
-        return quern_run(first->plan, &first->args, stream);
+        return qn_run(first->plan, &first->args, stream);
     for (int i = 0; i < count; i++)
         args[i] = &queue->entries[places[i]].args;
     return qn_run_merged(first->plan, args, count, stream);
 }
 
-int quern_queue_flush(struct quern_queue *queue, int layer, int most,
-                      void *stream)
+int qn_queue_flush(struct qn_queue *queue, int layer, int most, void *stream)
 {
     int code = check_flush(queue, layer, most), places[QUERN_MAX_MICROBATCHES];
     int left = most, count;
@@ -539,7 +535,7 @@ int quern_queue_flush(struct quern_queue *queue, int layer, int most,
     return code;
 }
 
-int quern_queue_drop(struct quern_queue *queue, int layer)
+int qn_queue_drop(struct qn_queue *queue, int layer)
 {
     int code = check_flush(queue, layer, 0), at = 0;
 

@@ -5,14 +5,13 @@
 #ifndef QUERN_QUEUE_QUEUE_H
 #define QUERN_QUEUE_QUEUE_H
 
-#include "quern.h"
+#include "internal.h"
 
-struct quern_plan;
-struct quern_queue;
+struct qn_plan;
+struct qn_queue;
 
-/* quern_queue_put of several products of one layer: all of them, or none. */
-int qn_queue_put_all(struct quern_queue *queue,
-                     const struct quern_plan *const *plans,
-                     const struct quern_args *args, int count, int layer);
+/* qn_queue_put of several products of one layer: all of them, or none. */
+int qn_queue_put_all(struct qn_queue *queue, const struct qn_plan *const *plans,
+                     const struct qn_args *args, int count, int layer);
 
 #endif

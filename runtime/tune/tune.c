@@ -138,11 +138,11 @@ static void describe_line(const struct qn_tune_job *job,
                           const struct quern_tune_result *r,
                           struct qn_tune_line *line)
 {
-    struct quern_problem bucket;
+    struct qn_problem bucket;
 
     memset(line, 0, sizeof *line);
     qn_tune_file_canonical(job->problem, &bucket);
-    quern_problem_print(&bucket, line->problem, sizeof line->problem);
+    qn_problem_print(&bucket, line->problem, sizeof line->problem);
     snprintf(line->kernel, sizeof line->kernel, "%s", r->kernel);
     snprintf(line->model, sizeof line->model, "%s", r->model);
     line->sms = job->session.demand.sms;
@@ -253,7 +253,7 @@ static void clean_up(struct qn_tune_job *job)
     if (job->events[0]) /* something may have been launched */
         driver->cuStreamSynchronize(job->options.stream);
     for (int i = 0; i < job->count; i++)
-        quern_plan_free(job->runners[i].plan);
+        qn_plan_free(job->runners[i].plan);
     for (int i = 0; i < QN_TUNE_EVENTS; i++)
         if (job->events[i])
             driver->cuEventDestroy_v2(job->events[i]);
@@ -265,7 +265,7 @@ static void clean_up(struct qn_tune_job *job)
 
 static int check_options(const struct qn_tune_job *job)
 {
-    const struct quern_tune_options *o = &job->options;
+    const struct qn_tune_options *o = &job->options;
 
     if (o->backend == QUERN_BACKEND_HOST ||
         o->backend == QUERN_BACKEND_CUBLASLT)
@@ -297,8 +297,8 @@ static int check_options(const struct qn_tune_job *job)
 /* A GPU, its driver and its context. */
 static int open_session(struct qn_tune_job *job)
 {
-    const struct quern_plan_options plan = {.backend = job->options.backend,
-                                            .sms = job->options.sms};
+    const struct qn_plan_options plan = {.backend = job->options.backend,
+                                         .sms = job->options.sms};
     int code = qn_session_open(&job->session, job->ctx, job->problem, &plan);
 
     if (!code && !job->session.driver)
@@ -330,7 +330,7 @@ static void begin(struct qn_tune_job *job)
 /* One launch is measured, of a kernel that reads its operands, and with
    dequantize=auto the dequantize passes before it. */
 static int check_problem(const struct quern_context *ctx,
-                         const struct quern_problem *p)
+                         const struct qn_problem *p)
 {
     const struct qn_recipe *recipe = qn_context_recipe(ctx, p->recipe);
 
@@ -362,9 +362,8 @@ static int check_problem(const struct quern_context *ctx,
     return QUERN_OK;
 }
 
-int qn_tune_measure(struct quern_context *ctx,
-                    const struct quern_problem *problem,
-                    const struct quern_tune_options *options, int unless_known,
+int qn_tune_measure(struct quern_context *ctx, const struct qn_problem *problem,
+                    const struct qn_tune_options *options, int unless_known,
                     struct quern_tune_result *result)
 {
     struct qn_tune_job *job;
@@ -405,9 +404,9 @@ int qn_tune_measure(struct quern_context *ctx,
     return code;
 }
 
-int quern_tune(struct quern_context *ctx, const struct quern_problem *problem,
-               const struct quern_tune_options *options,
-               struct quern_tune_result *result)
+int qn_tune(struct quern_context *ctx, const struct qn_problem *problem,
+            const struct qn_tune_options *options,
+            struct quern_tune_result *result)
 {
     if (!ctx || !problem || !result)
         return qn_error_null("ctx", ctx, "problem", problem, "result");

@@ -14,7 +14,7 @@ struct cu_event;
 struct qn_candidate;
 struct qn_nvml;
 struct quern_context;
-struct quern_plan;
+struct qn_plan;
 
 enum { QN_TUNE_ROUNDS = 400 }; /* at most */
 
@@ -35,7 +35,7 @@ struct qn_tune_runner {
     int dequantize;           /* enum quern_dequantize: MAINLOOP, or of
                                  launches */
     enum qn_tune_state state; /* job->lock while threads compile */
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     struct quern_tune_candidate *told; /* its place in the result */
     int repeats; /* runs between two events; 0: not yet known */
     float log_ns[QN_TUNE_ROUNDS]; /* of each round; NAN where it did not run */
@@ -45,15 +45,15 @@ struct qn_tune_runner {
 struct qn_tune_data {
     uint64_t operands, flush; /* addresses; 0: none */
     size_t bytes, flush_bytes;
-    struct quern_args args;
+    struct qn_args args;
 };
 
 enum { QN_TUNE_REPEATS = 8, QN_TUNE_EVENTS = 2 * QN_TUNE_REPEATS + 2 };
 
 struct qn_tune_job {
     struct quern_context *ctx;
-    const struct quern_problem *problem;
-    struct quern_tune_options options;
+    const struct qn_problem *problem;
+    struct qn_tune_options options;
     struct qn_session session;
     double start, deadline; /* monotonic seconds */
     struct qn_tune_runner *runners;
@@ -82,11 +82,10 @@ struct qn_tune_job {
 enum { QN_TUNE_BANDS = 2, QN_TUNE_WAYS = 3 };
 enum { QN_TUNE_LATE = QN_TUNE_BANDS + QN_TUNE_WAYS };
 
-/* quern_tune; with `unless_known` nothing is done where another thread has
+/* qn_tune; with `unless_known` nothing is done where another thread has
    measured the bucket meanwhile. */
-int qn_tune_measure(struct quern_context *ctx,
-                    const struct quern_problem *problem,
-                    const struct quern_tune_options *options, int unless_known,
+int qn_tune_measure(struct quern_context *ctx, const struct qn_problem *problem,
+                    const struct qn_tune_options *options, int unless_known,
                     struct quern_tune_result *result);
 
 /* Monotonic seconds. */

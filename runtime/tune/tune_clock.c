@@ -31,6 +31,6 @@ void qn_tune_out(struct qn_tune_runner *runner, const char *format, ...)
     runner->state = QN_TUNE_OUT;
     if (!runner->plan) /* a thread that compiles may only read */
         return;
-    quern_plan_free(runner->plan);
+    qn_plan_free(runner->plan);
     runner->plan = NULL;
 }

@@ -129,9 +129,9 @@ static int count_state(const struct qn_tune_job *job, enum qn_tune_state state)
    are. */
 static void plan(struct qn_tune_job *job, struct qn_tune_runner *runner)
 {
-    struct quern_plan_options options = {.backend = runner->backend,
-                                         .sms = job->options.sms};
-    struct quern_problem problem = *job->problem;
+    struct qn_plan_options options = {.backend = runner->backend,
+                                      .sms = job->options.sms};
+    struct qn_problem problem = *job->problem;
 
     if (runner->candidate)
         options.kernel = runner->candidate->kernel->name;

@@ -37,18 +37,17 @@ enum part {
 struct maker {
     struct qn_tune_job *job;
     struct qn_driver *driver;
-    const struct quern_problem *p;
-    struct quern_args *args;
+    const struct qn_problem *p;
+    struct qn_args *args;
     uint64_t at[PARTS]; /* addresses; before there is memory, from 0 */
     size_t bytes[PARTS];
     int64_t sizes[QUERN_MAX_GROUPS];
 };
 
-static struct quern_tensor *tensor(const struct maker *m, int role)
+static struct qn_tensor *tensor(const struct maker *m, int role)
 {
-    struct quern_tensor *all[QN_ROLES] = {&m->args->a, &m->args->b,
-                                          &m->args->c, &m->args->d,
-                                          &m->args->p, &m->args->t};
+    struct qn_tensor *all[QN_ROLES] = {&m->args->a, &m->args->b, &m->args->c,
+                                       &m->args->d, &m->args->p, &m->args->t};
 
     return all[role];
 }
@@ -62,7 +61,7 @@ static size_t lay_out(struct maker *m)
     size_t sum = 0;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        const struct quern_tensor *t = tensor(m, role);
+        const struct qn_tensor *t = tensor(m, role);
 
         m->bytes[DATA + role] = t->bytes;
         m->bytes[SCALES + role] = t->sf_bytes;
@@ -200,7 +199,7 @@ static int fill_values(struct maker *m, void *block, int part, int type,
 static int fill_operand(struct maker *m, void *block, int role)
 {
     const struct qn_scaling *scaling;
-    struct quern_quantization q;
+    struct qn_quantization q;
     const int type = tensor(m, role)->type;
     const int read =
         role < QN_ROLE_D || (role == QN_ROLE_D && m->p->beta == QUERN_BETA_ONE);
@@ -286,11 +285,11 @@ static void *pointer(uint64_t address)
 /* One array for the sizes, in the field of the axis that it belongs to. */
 static void point(struct maker *m)
 {
-    const struct quern_problem *p = m->p;
-    struct quern_args *args = m->args;
+    const struct qn_problem *p = m->p;
+    struct qn_args *args = m->args;
 
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        struct quern_tensor *t = tensor(m, role);
+        struct qn_tensor *t = tensor(m, role);
         struct qn_geometry g;
 
         if (p->pointers >> role & 1)
@@ -323,7 +322,7 @@ static void point(struct maker *m)
 /* The caller's, or what the split says, or all alike. */
 static int draw_sizes(struct maker *m)
 {
-    const struct quern_problem *p = m->p;
+    const struct qn_problem *p = m->p;
     char why[512];
 
     if (m->job->options.sizes)

@@ -63,7 +63,7 @@ static int record(struct qn_tune_job *job, int event)
 
 static int run(struct qn_tune_job *job, const struct qn_tune_runner *runner)
 {
-    return quern_run(runner->plan, &job->data.args, job->options.stream);
+    return qn_run(runner->plan, &job->data.args, job->options.stream);
 }
 
 /* Runs after each other between two events. */
@@ -147,7 +147,7 @@ static int warm_up(struct qn_tune_job *job, struct qn_tune_runner *runner)
     int code = run(job, runner);
 
     if (!code)
-        code = quern_check(runner->plan, &job->data.args, job->options.stream);
+        code = qn_check(runner->plan, &job->data.args, job->options.stream);
     runner->repeats = 1;
     if (!code)
         code = measure(job, runner, &ns);

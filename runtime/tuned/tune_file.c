@@ -39,8 +39,8 @@ int64_t qn_tune_file_next(int64_t edge)
     return edge & (edge - 1) ? edge + edge / 3 : edge + edge / 2;
 }
 
-void qn_tune_file_canonical(const struct quern_problem *problem,
-                            struct quern_problem *bucket)
+void qn_tune_file_canonical(const struct qn_problem *problem,
+                            struct qn_problem *bucket)
 {
     int64_t *axes[] = {&bucket->m, &bucket->n, &bucket->k};
 
@@ -263,13 +263,13 @@ static const struct qn_parse_key keys[] = {
 static int read_problem(struct reader *r, const char *text,
                         struct qn_tune_line *line)
 {
-    struct quern_problem p;
-    int code = quern_problem_parse(r->ctx, text, &p);
+    struct qn_problem p;
+    int code = qn_problem_parse(r->ctx, text, &p);
 
     if (code)
         return code;
     qn_tune_file_canonical(&p, &p);
-    quern_problem_print(&p, line->problem, sizeof line->problem);
+    qn_problem_print(&p, line->problem, sizeof line->problem);
     if (!strcmp(line->problem, text))
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL, "this bucket is written '%s'",

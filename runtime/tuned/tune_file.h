@@ -10,7 +10,7 @@
 **
 ** (a line is one line; dequantize=STRATEGY comes after the band where
 ** strategies were compared, and the kernel is that of the fastest one's
-** product). Left of the bar is the problem of a bucket, as quern_problem_print
+** product). Left of the bar is the problem of a bucket, as qn_problem_print
 ** writes it: the ragged axis has the least length that falls into the bucket.
 ** The lines are sorted and none is there twice, so that files can be compared,
 ** merged and committed.
@@ -18,7 +18,7 @@
 #ifndef QUERN_TUNED_TUNE_FILE_H
 #define QUERN_TUNED_TUNE_FILE_H
 
-#include "quern.h"
+#include "internal.h"
 
 struct qn_text;
 struct quern_context;
@@ -54,8 +54,8 @@ int64_t qn_tune_file_bucket(int64_t rows);
 int64_t qn_tune_file_next(int64_t edge);
 
 /* The problem that stands for its bucket; may be the same object. */
-void qn_tune_file_canonical(const struct quern_problem *problem,
-                            struct quern_problem *bucket);
+void qn_tune_file_canonical(const struct qn_problem *problem,
+                            struct qn_problem *bucket);
 
 /*
 ** Read text. `file` has the gpu and the registry that are expected, and no

@@ -298,15 +298,15 @@ void qn_tune_store_close(struct quern_context *ctx)
 }
 
 int qn_tune_store_find(struct quern_context *ctx, const char *gpu,
-                       const struct quern_problem *problem, int sms,
+                       const struct qn_problem *problem, int sms,
                        struct qn_tune_found *found, int *known)
 {
-    struct quern_problem bucket;
+    struct qn_problem bucket;
     struct qn_tune_book *book;
     char text[256];
 
     qn_tune_file_canonical(problem, &bucket);
-    quern_problem_print(&bucket, text, sizeof text);
+    qn_problem_print(&bucket, text, sizeof text);
     *known = 0;
     pthread_mutex_lock(&ctx->books_lock);
     book = get_book(ctx, gpu);

@@ -41,7 +41,7 @@ void qn_tune_store_close(struct quern_context *ctx);
 ** the log then, and is no error. QUERN_ENOMEM.
 */
 int qn_tune_store_find(struct quern_context *ctx, const char *gpu,
-                       const struct quern_problem *problem, int sms,
+                       const struct qn_problem *problem, int sms,
                        struct qn_tune_found *found, int *known);
 
 /* Files that were found and are not used, one line each. QUERN_ENOMEM. */

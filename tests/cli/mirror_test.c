@@ -5,7 +5,7 @@
 */
 #include <stdio.h>
 
-#include "quern.h"
+#include "internal.h"
 #include "test_cli.h"
 
 /* A structure in Python, its bytes, and where its last field begins. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "quern.h"
+#include "internal.h"
 #include "problem/sizes.h"
 #include "test_cli.h"
 

@@ -5,7 +5,7 @@
 #ifndef QT_TABLE_H
 #define QT_TABLE_H
 
-#include "registry.h"
+#include "internal.h"
 #include "report.h"
 
 struct table;

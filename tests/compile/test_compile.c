@@ -50,7 +50,7 @@ static int open_all(void **state)
         return -1;
     qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), &compiler);
     if (!compiler) /* the runner shows the reason */
-        print_message("skip: %s\n", quern_errmsg(NULL));
+        print_message("skip: %s\n", qn_errmsg(NULL));
     if (qg_open(NULL, 0, &generator)) {
         print_error("%s\n", generator ? qg_diagnostics(generator) : "memory");
         return -1;
@@ -145,7 +145,7 @@ static int compile_one(const struct qn_kernel *kernel)
     table_add(table, kernel, &report, seconds, broken);
     if (broken)
         print_error("%s: %s: %s\n%s\n", kernel->spec, kernel->name, broken,
-                    compiled.log ? compiled.log : quern_errmsg(NULL));
+                    compiled.log ? compiled.log : qn_errmsg(NULL));
     qn_nvrtc_free(&compiled);
     return !broken;
 }
@@ -190,7 +190,7 @@ static void test_shipped(void **state)
 static int is_cast(const struct qn_kernel *kernel)
 {
     return !strncmp(kernel->recipe, "test_", 5) &&
-           !strcmp(kernel->arch, "sm_90a") && kernel->of == QUERN_X &&
+           !strcmp(kernel->arch, "sm_90a") && kernel->of == QN_X &&
            kernel->input == QUERN_BF16 && kernel->form == QN_PLAIN &&
            (kernel->op == QN_QUANTIZE || kernel->op == QN_AMAX ||
             kernel->op == QN_DEQUANTIZE);

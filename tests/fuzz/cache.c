@@ -17,7 +17,7 @@
 #include "code/cache.h"
 #include "code/cache_folder.h"
 #include "code/entry.h"
-#include "quern.h"
+#include "internal.h"
 
 #define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "problem/sizes.h"
 #include "tuned/tune_file.h"
-#include "quern.h"
+#include "internal.h"
 
 /* One for all inputs, without a cache and with nothing to open. */
 static struct quern_context *context(void)
@@ -22,63 +22,63 @@ static struct quern_context *context(void)
     static struct quern_context *ctx;
 
     if (!ctx)
-        FUZZ_HOLDS(quern_open(&options, &ctx) == QUERN_OK);
+        FUZZ_HOLDS(qn_open(&options, &ctx) == QUERN_OK);
     return ctx;
 }
 
 static void has_sentence(int code)
 {
     FUZZ_HOLDS(code > QUERN_OK && code < QUERN_STATUS_COUNT);
-    FUZZ_HOLDS(strchr(quern_errmsg(NULL), ' '));
+    FUZZ_HOLDS(strchr(qn_errmsg(NULL), ' '));
 }
 
-static const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+static const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
 
 /* A parsed line is printed so that it parses to the same. */
 void fuzz_problem(const char *text, size_t length)
 {
     struct quern_context *ctx = context();
-    struct quern_problem p, again;
-    struct quern_description need;
+    struct qn_problem p, again;
+    struct qn_description need;
     char line[1024], *why;
-    int code = quern_problem_parse(ctx, text, &p);
+    int code = qn_problem_parse(ctx, text, &p);
 
     (void)length;
     if (code) {
         has_sentence(code);
         return;
     }
-    FUZZ_HOLDS(quern_problem_print(&p, line, sizeof line) < 1000);
-    FUZZ_HOLDS(quern_problem_parse(ctx, line, &again) == QUERN_OK);
+    FUZZ_HOLDS(qn_problem_print(&p, line, sizeof line) < 1000);
+    FUZZ_HOLDS(qn_problem_parse(ctx, line, &again) == QUERN_OK);
     FUZZ_HOLDS(!memcmp(&p, &again, sizeof p));
-    FUZZ_HOLDS(quern_describe(ctx, &p, &need) == QUERN_OK);
-    code = quern_why(ctx, &p, &host, &why);
+    FUZZ_HOLDS(qn_problem_describe(ctx, &p, &need) == QUERN_OK);
+    code = qn_why(ctx, &p, &host, &why);
     if (code)
         has_sentence(code);
-    quern_free(why);
+    qn_free(why);
 }
 
 void fuzz_cast(const char *text, size_t length)
 {
     struct quern_context *ctx = context();
-    struct quern_quantize_description need;
-    struct quern_quantization q, again;
+    struct qn_quantize_description need;
+    struct qn_quantization q, again;
     char line[1024], *why;
-    int code = quern_quantize_parse(ctx, text, &q);
+    int code = qn_quantize_parse(ctx, text, &q);
 
     (void)length;
     if (code) {
         has_sentence(code);
         return;
     }
-    FUZZ_HOLDS(quern_quantize_print(&q, line, sizeof line) < 1000);
-    FUZZ_HOLDS(quern_quantize_parse(ctx, line, &again) == QUERN_OK);
+    FUZZ_HOLDS(qn_quantize_print(&q, line, sizeof line) < 1000);
+    FUZZ_HOLDS(qn_quantize_parse(ctx, line, &again) == QUERN_OK);
     FUZZ_HOLDS(q.work == QUERN_RESCALE || !memcmp(&q, &again, sizeof q));
-    FUZZ_HOLDS(quern_quantize_describe(ctx, &q, &need) == QUERN_OK);
-    code = quern_quantize_why(ctx, &q, &host, &why);
+    FUZZ_HOLDS(qn_quantize_needs(ctx, &q, &need) == QUERN_OK);
+    code = qn_quantize_why(ctx, &q, &host, &why);
     if (code)
         has_sentence(code);
-    quern_free(why);
+    qn_free(why);
 }
 
 /* The text of a `requires`. */

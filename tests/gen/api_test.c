@@ -46,10 +46,10 @@ void test_calls(void **state)
     assert_int_equal(
         qg_source(q, "quern_bf16_fprop_tn_m_bf16_host", &again, &length), 0);
     assert_ptr_equal(text, again);
-    assert_int_equal(qg_rule_text(q, "bf16", QUERN_X, QG_C, &text, &length), 1);
+    assert_int_equal(qg_rule_text(q, "bf16", QN_X, QG_C, &text, &length), 1);
     assert_string_equal(qg_diagnostics(q),
                         "error: recipe 'bf16' has no rule\n");
-    assert_int_equal(qg_rule_text(q, "bf17", QUERN_X, QG_C, &text, &length), 1);
+    assert_int_equal(qg_rule_text(q, "bf17", QN_X, QG_C, &text, &length), 1);
     assert_string_equal(qg_diagnostics(q),
                         "error: recipe 'bf17' does not exist\n");
     qg_close(q);

@@ -26,11 +26,11 @@ static void add_rules(struct qg *q, struct files *made)
         const char *text;
         size_t length;
 
-        if (recipe->scaling[QUERN_X].type == QUERN_TYPE_NONE)
+        if (recipe->scaling[QN_X].type == QUERN_TYPE_NONE)
             continue;
         snprintf(name, sizeof name, "%s_scale.%s", recipe->name,
                  suffixes[i % 2]);
-        assert_int_equal(qg_rule_text(q, recipe->name, QUERN_X,
+        assert_int_equal(qg_rule_text(q, recipe->name, QN_X,
                                       i % 2 ? QG_CUDA : QG_C, &text, &length),
                          0);
         files_put(made, name, text, length);

@@ -110,7 +110,7 @@ static int work(struct heap *heap, const struct files *files, const char *out)
         return 1;
     assert_int_equal(qg_registry(q)->nkernels, 2);
     failed |= qg_source(q, qg_registry(q)->kernels[0].name, &text, &length);
-    failed |= qg_rule_text(q, "r", QUERN_X, QG_C, &text, &length);
+    failed |= qg_rule_text(q, "r", QN_X, QG_C, &text, &length);
     failed |= qg_emit(q, out, NULL, NULL);
     if (failed)
         assert_string_equal(qg_diagnostics(q), "error: out of memory\n");

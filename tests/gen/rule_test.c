@@ -109,7 +109,7 @@ static void write_sources(struct qg *q, const char *folder)
         size_t length;
 
         assert_int_equal(
-            qg_rule_text(q, rules[i].recipe, QUERN_X, QG_C, &text, &length), 0);
+            qg_rule_text(q, rules[i].recipe, QN_X, QG_C, &text, &length), 0);
         snprintf(path, sizeof path, "%s/%d.c", folder, i);
         all = malloc(length + 1024);
         assert_non_null(all);

@@ -107,7 +107,7 @@ static void judge(struct qn_job *job, char *text, size_t size)
 
     if (qn_job_run(job) || qn_job_check(job) ||
         qn_oracle_judge(job, QN_ORACLE_FLOAT64, ROWS, &verdict))
-        bad = quern_errmsg(gpu_context);
+        bad = qn_errmsg(gpu_context);
     else if (!verdict.passed)
         qn_oracle_print(&verdict, text, size);
     else
@@ -127,17 +127,17 @@ static void run_one(int number, int i)
     const int turn = number * EACH + i;
     const struct qt_pattern *pattern = &qt_patterns[turn % qt_npatterns];
     struct qt_case c = {.what = "activate", .type = QUERN_BF16, .seed = 5};
-    struct quern_problem problem;
+    struct qn_problem problem;
     struct qn_job job = {0};
     char line[256], text[256] = "";
 
     qt_case_op(&c, k->op);
     qt_case_layout(&c, pattern);
     write_line(k, c.groups, c.m, turn, line, sizeof line);
-    if (quern_problem_parse(gpu_context, line, &problem) ||
+    if (qn_problem_parse(gpu_context, line, &problem) ||
         qn_job_begin(&job, &options, gpu_context, &problem, c.length))
         snprintf(text, sizeof text, "it cannot be planned: %.200s",
-                 quern_errmsg(gpu_context));
+                 qn_errmsg(gpu_context));
     else
         judge(&job, text, sizeof text);
     if (*text)
@@ -239,17 +239,17 @@ static void copy_one(int r, int i)
         &qt_patterns[(r * behind.nlines + i + (int)gpu_options.seed) %
                      qt_npatterns];
     struct qt_case c = {.what = "copies", .type = QUERN_BF16, .seed = 5};
-    struct quern_problem problem;
+    struct qn_problem problem;
     struct qn_job job = {0};
     char line[256], text[256] = "";
 
     qt_case_op(&c, behind.lines[i][0] == 'f' ? QUERN_FPROP : QUERN_DGRAD);
     qt_case_layout(&c, pattern);
     copy_line(behind.recipes[r], i, &c, line, sizeof line);
-    if (quern_problem_parse(gpu_context, line, &problem) ||
+    if (qn_problem_parse(gpu_context, line, &problem) ||
         qn_job_begin(&job, &options, gpu_context, &problem, c.length))
         snprintf(text, sizeof text, "it cannot be planned: %.200s",
-                 quern_errmsg(gpu_context));
+                 qn_errmsg(gpu_context));
     else
         judge(&job, text, sizeof text);
     if (*text)

@@ -19,14 +19,13 @@ static const char *bad_size_told(struct gpu_run *r, const struct gpu_case *p,
     bad = gpu_run_guarded(r, p);
     if (bad)
         return bad;
-    code = quern_check(r->plan, &r->args, r->stream);
+    code = qn_check(r->plan, &r->args, r->stream);
     snprintf(group, sizeof group, "group %d", bad_size->group);
     if (code != QUERN_ESIZES)
-        return gpu_text("quern_check returned %d, not ESIZES", code);
-    if (!strstr(quern_errmsg(gpu_context), group))
-        return gpu_text("expected %s in '%s'", group,
-                        quern_errmsg(gpu_context));
-    if (quern_check(r->plan, &r->args, r->stream))
+        return gpu_text("qn_check returned %d, not ESIZES", code);
+    if (!strstr(qn_errmsg(gpu_context), group))
+        return gpu_text("expected %s in '%s'", group, qn_errmsg(gpu_context));
+    if (qn_check(r->plan, &r->args, r->stream))
         return "the report was not cleared";
     return NULL;
 }
@@ -130,7 +129,7 @@ static int gives_reason(const char *message, const struct qn_kernel *kernel)
 static void refused_or_right(const struct gpu_case *p,
                              const struct gpu_choice *choice)
 {
-    const char *message = quern_errmsg(gpu_context);
+    const char *message = qn_errmsg(gpu_context);
     struct gpu_run r;
     const char *bad;
     int code = gpu_run_open(&r, p, choice, 0);

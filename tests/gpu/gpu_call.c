@@ -15,22 +15,22 @@ static int begin(struct gpu_call *c, const char *line)
 {
     static const struct qn_options options = {
         .command = "gpu_suite", .backend = QUERN_BACKEND_JIT, .seed = 1};
-    struct quern_problem problem;
-    struct quern_quantization q;
-    struct quern_mlp mlp;
+    struct qn_problem problem;
+    struct qn_quantization q;
+    struct qn_mlp mlp;
 
     c->kind = !strncmp(line, "mlp ", 4) ? GPU_MLP
               : !fnmatch("?prop *", line, 0) || !fnmatch("?grad *", line, 0)
                   ? GPU_PRODUCT
                   : GPU_CAST;
     if (c->kind == GPU_PRODUCT)
-        return quern_problem_parse(gpu_context, line, &problem) ||
+        return qn_problem_parse(gpu_context, line, &problem) ||
                qn_job_begin(&c->job, &options, gpu_context, &problem, NULL);
     if (c->kind == GPU_CAST)
-        return quern_quantize_parse(gpu_context, line, &q) ||
+        return qn_quantize_parse(gpu_context, line, &q) ||
                qn_cast_begin(&c->cast, &options, gpu_context, &q,
                              QUERN_BACKEND_JIT);
-    return quern_mlp_parse(gpu_context, line, &mlp) ||
+    return qn_mlp_parse(gpu_context, line, &mlp) ||
            qn_layer_begin(&c->layer, &options, gpu_context, &mlp,
                           QUERN_BACKEND_JIT, NULL, 0);
 }
@@ -83,7 +83,7 @@ static int add_product(struct gpu_call *c)
     c->rows = qn_geometry_length(&job->problem, job->problem.ragged);
     job->args.noop = (const int *)(const void *)c->noop.data;
     if (!code && job->problem.microbatches > 1)
-        code = quern_queue(gpu_context, GPU_CALL_QUEUED, &c->queue);
+        code = qn_queue(gpu_context, GPU_CALL_QUEUED, &c->queue);
     return code;
 }
 
@@ -116,7 +116,7 @@ static int add_mlp(struct gpu_call *c)
     c->groups = l->mlp.groups;
     c->rows = l->mlp.m;
     if (!code && c->later == GPU_QUEUED)
-        code = quern_queue(gpu_context, GPU_CALL_QUEUED, &c->queue);
+        code = qn_queue(gpu_context, GPU_CALL_QUEUED, &c->queue);
     return code;
 }
 
@@ -147,7 +147,7 @@ void gpu_call_close(struct gpu_call *c)
     for (int i = 0; i < c->count; i++)
         free(c->parts[i].before);
     qn_memory_free(&c->noop);
-    quern_queue_free(c->queue);
+    qn_queue_free(c->queue);
     qn_job_free(&c->job);
     qn_cast_free(&c->cast);
     qn_layer_free(&c->layer);
@@ -159,11 +159,11 @@ static int run_queued(struct gpu_call *c, void *stream)
     int code = QUERN_OK;
 
     for (int i = 0; i < GPU_CALL_QUEUED && !code; i++)
-        code = quern_queue_put(c->queue, c->job.plan, &c->job.args, 0);
+        code = qn_queue_put(c->queue, c->job.plan, &c->job.args, 0);
     if (!code)
-        code = quern_queue_flush(c->queue, 0, 0, stream);
+        code = qn_queue_flush(c->queue, 0, 0, stream);
     if (code)
-        quern_queue_drop(c->queue, QUERN_ALL_LAYERS);
+        qn_queue_drop(c->queue, QUERN_ALL_LAYERS);
     return code;
 }
 
@@ -171,21 +171,21 @@ static int run_queued(struct gpu_call *c, void *stream)
 static int run_mlp(struct gpu_call *c, void *stream)
 {
     const struct qn_layer *l = &c->layer;
-    struct quern_mlp_args args = l->args;
-    int code = quern_mlp_weights(l->plan, &args, stream);
+    struct qn_mlp_args args = l->args;
+    int code = qn_mlp_weights(l->plan, &args, stream);
 
     if (!code)
-        code = quern_mlp_forward(l->plan, &args, stream);
+        code = qn_mlp_forward(l->plan, &args, stream);
     if (c->later)
         args.dw1.data = args.dw2.data = NULL;
     if (!code)
-        code = quern_mlp_backward(l->plan, &args, stream);
+        code = qn_mlp_backward(l->plan, &args, stream);
     if (!code && c->later == GPU_LATER)
-        code = quern_mlp_wgrad(l->plan, &l->args, stream);
+        code = qn_mlp_wgrad(l->plan, &l->args, stream);
     if (!code && c->queue)
-        code = quern_mlp_put(l->plan, &l->args, c->queue, 0);
+        code = qn_mlp_put(l->plan, &l->args, c->queue, 0);
     if (!code && c->queue)
-        code = quern_queue_flush(c->queue, 0, 0, stream);
+        code = qn_queue_flush(c->queue, 0, 0, stream);
     return code;
 }
 
@@ -194,17 +194,17 @@ int gpu_call_run(struct gpu_call *c, void *stream)
     if (c->kind == GPU_MLP)
         return run_mlp(c, stream);
     if (c->kind == GPU_CAST)
-        return quern_quantize_run(c->cast.plan, &c->cast.args, stream);
+        return qn_quantize_run(c->cast.plan, &c->cast.args, stream);
     if (c->queue)
         return run_queued(c, stream);
-    return quern_run(c->job.plan, &c->job.args, stream);
+    return qn_run(c->job.plan, &c->job.args, stream);
 }
 
 int gpu_call_check(struct gpu_call *c, void *stream)
 {
     if (c->kind == GPU_MLP)
-        return quern_mlp_check(c->layer.plan, &c->layer.args, stream);
+        return qn_mlp_run_check(c->layer.plan, &c->layer.args, stream);
     if (c->kind == GPU_CAST)
-        return quern_quantize_check(c->cast.plan, &c->cast.args, stream);
-    return quern_check(c->job.plan, &c->job.args, stream);
+        return qn_quantize_run_check(c->cast.plan, &c->cast.args, stream);
+    return qn_check(c->job.plan, &c->job.args, stream);
 }

@@ -29,7 +29,7 @@ struct gpu_call {
     struct qn_job job;
     struct qn_cast cast;
     struct qn_layer layer;
-    struct quern_queue *queue; /* of a product with parts, or GPU_QUEUED */
+    struct qn_queue *queue; /* of a product with parts, or GPU_QUEUED */
     struct gpu_call_part parts[GPU_CALL_PARTS];
     int count;
     size_t most;             /* bytes of a part */

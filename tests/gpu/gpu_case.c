@@ -103,11 +103,10 @@ void gpu_case_close(struct gpu_case *p)
 /* The problem goes in as text, so that the text is what a failure prints. */
 static int make_plan(struct gpu_run *r, const struct qt_case *given,
                      const struct gpu_choice *choice, int sms,
-                     struct quern_description *need)
+                     struct qn_description *need)
 {
-    struct quern_plan_options options = {.backend = QUERN_BACKEND_JIT,
-                                         .sms = sms};
-    struct quern_problem problem;
+    struct qn_plan_options options = {.backend = QUERN_BACKEND_JIT, .sms = sms};
+    struct qn_problem problem;
     struct qt_case c = *given;
     char line[256];
     int code;
@@ -121,11 +120,11 @@ static int make_plan(struct gpu_run *r, const struct qt_case *given,
     snprintf(r->label, sizeof r->label, "%s (%s, %s, form %d, %s, sms=%d): %s",
              c.what, line, qt_case_epilogue(&c)->name, c.form,
              c.sizes_type == QUERN_I64 ? "i64" : "i32", sms, choice->label);
-    code = quern_problem_parse(gpu_context, line, &problem);
+    code = qn_problem_parse(gpu_context, line, &problem);
     if (!code)
-        code = quern_describe(gpu_context, &problem, need);
+        code = qn_problem_describe(gpu_context, &problem, need);
     if (!code)
-        code = quern_plan(gpu_context, &problem, &options, &r->plan);
+        code = qn_plan(gpu_context, &problem, &options, &r->plan);
     return code;
 }
 
@@ -159,7 +158,7 @@ static void set_args(struct gpu_run *r, const struct gpu_case *p)
 int gpu_run_open(struct gpu_run *r, const struct gpu_case *p,
                  const struct gpu_choice *choice, int sms)
 {
-    struct quern_description need;
+    struct qn_description need;
     struct quern_plan_info info;
     int code;
 
@@ -167,7 +166,7 @@ int gpu_run_open(struct gpu_run *r, const struct gpu_case *p,
     code = make_plan(r, &p->c, choice, sms, &need);
     if (code)
         return code;
-    quern_plan_info(r->plan, &info);
+    qn_plan_info(r->plan, &info);
     r->kernel = gpu_variant_kernel(info.kernel);
     if (!r->kernel)
         gpu_lost("the plan has a kernel that is not for this GPU");
@@ -190,7 +189,7 @@ void gpu_run_close(struct gpu_run *r)
     gpu_buffer_free(&r->workspace);
     if (r->stream)
         gpu_must(cu.stream_destroy(r->stream), "ending a stream");
-    quern_plan_free(r->plan);
+    qn_plan_free(r->plan);
     memset(r, 0, sizeof *r);
 }
 
@@ -207,8 +206,8 @@ void gpu_run_reset(struct gpu_run *r, const struct gpu_case *p)
 const char *gpu_run_start(struct gpu_run *r, const struct gpu_case *p)
 {
     gpu_run_reset(r, p);
-    if (quern_run(r->plan, &r->args, r->stream))
-        return gpu_text("quern_run: %s", quern_errmsg(gpu_context));
+    if (qn_run(r->plan, &r->args, r->stream))
+        return gpu_text("qn_run: %s", qn_errmsg(gpu_context));
     return NULL;
 }
 
@@ -242,8 +241,8 @@ const char *gpu_run_finish(struct gpu_run *r, const struct gpu_case *p)
     const char *bad;
 
     gpu_wait(r->stream, r->label);
-    if (quern_check(r->plan, &r->args, r->stream))
-        return gpu_text("quern_check: %s", quern_errmsg(gpu_context));
+    if (qn_check(r->plan, &r->args, r->stream))
+        return gpu_text("qn_check: %s", qn_errmsg(gpu_context));
     bad = gpu_run_guarded(r, p);
     return bad ? bad : compare(r, p);
 }
@@ -255,8 +254,8 @@ void gpu_run_unopened(const struct gpu_run *r, int code)
     if (code == QUERN_ENOKERNEL)
         gpu_refused();
     else
-        gpu_record(gpu_text("%s: quern_plan: %s", r->label,
-                            quern_errmsg(gpu_context)));
+        gpu_record(
+            gpu_text("%s: qn_plan: %s", r->label, qn_errmsg(gpu_context)));
 }
 
 void gpu_run_record(const struct gpu_run *r, const char *bad)

@@ -125,7 +125,7 @@ static void compare(struct line *line, struct qn_cast *gpu,
 
     for (int i = 0; i < 1 + line->special; i++)
         if (qn_cast_run(gpu) || qn_cast_run(host)) {
-            fail(line, "quern_quantize_run: ", quern_errmsg(gpu_context));
+            fail(line, "qn_quantize_run: ", qn_errmsg(gpu_context));
             return;
         }
     if (qn_cast_guards(gpu, &intact) ||
@@ -143,15 +143,15 @@ static void run_line(struct line *line)
     static const struct qn_options options = {.command = "gpu_suite",
                                               .seed = 1};
     struct qn_cast gpu = {0}, host = {0};
-    struct quern_quantization q;
+    struct qn_quantization q;
 
-    if (quern_quantize_parse(gpu_context, line->text, &q)) {
-        fail(line, quern_errmsg(gpu_context), "");
+    if (qn_quantize_parse(gpu_context, line->text, &q)) {
+        fail(line, qn_errmsg(gpu_context), "");
         return;
     }
     if (qn_cast_begin(&gpu, &options, gpu_context, &q, QUERN_BACKEND_JIT) ||
         qn_cast_begin(&host, &options, gpu_context, &q, QUERN_BACKEND_HOST)) {
-        fail(line, "it cannot be planned: ", quern_errmsg(gpu_context));
+        fail(line, "it cannot be planned: ", qn_errmsg(gpu_context));
     } else {
         if (line->special) {
             make_special(&gpu);
@@ -215,17 +215,17 @@ static void add_type(struct work *w, const struct qn_recipe *recipe,
     char more[32];
 
     snprintf(more, sizeof more, " in=%s", type);
-    add_scaled(w, "quantize", recipe, QUERN_X, more, tokens);
-    add_scaled(w, "quantize", recipe, QUERN_DY, more, tokens);
-    add_scaled(w, "quantize", recipe, QUERN_W, more, weights);
-    add_scaled(w, "quantize", recipe, QUERN_X, more, forward);
-    add_scaled(w, "quantize", recipe, QUERN_DY, more, backward);
+    add_scaled(w, "quantize", recipe, QN_X, more, tokens);
+    add_scaled(w, "quantize", recipe, QN_DY, more, tokens);
+    add_scaled(w, "quantize", recipe, QN_W, more, weights);
+    add_scaled(w, "quantize", recipe, QN_X, more, forward);
+    add_scaled(w, "quantize", recipe, QN_DY, more, backward);
     snprintf(more, sizeof more, " out=%s", type);
-    add_scaled(w, "dequantize", recipe, QUERN_X, more, others);
-    add_scaled(w, "dequantize", recipe, QUERN_W, more, weights);
+    add_scaled(w, "dequantize", recipe, QN_X, more, others);
+    add_scaled(w, "dequantize", recipe, QN_W, more, weights);
     strcat(more, " copies=columnwise");
-    add_scaled(w, "dequantize", recipe, QUERN_W, more, weights);
-    add_scaled(w, "dequantize", recipe, QUERN_DY, more, others);
+    add_scaled(w, "dequantize", recipe, QN_W, more, weights);
+    add_scaled(w, "dequantize", recipe, QN_DY, more, others);
 }
 
 /* Casts of a recipe without scales: activations, and sums. */
@@ -254,9 +254,9 @@ static void add_recipe(struct work *w, const struct qn_recipe *recipe)
 
     for (int i = 0; i < 3; i++)
         add_type(w, recipe, types[i]);
-    add_scaled(w, "transpose", recipe, QUERN_X, "", others);
-    add_scaled(w, "transpose", recipe, QUERN_W, "", weights);
-    add_scaled(w, "transpose", recipe, QUERN_DY, "", others);
+    add_scaled(w, "transpose", recipe, QN_X, "", others);
+    add_scaled(w, "transpose", recipe, QN_W, "", weights);
+    add_scaled(w, "transpose", recipe, QN_DY, "", others);
     for (int of = 0; of < QN_TENSORS; of++) {
         if (!recipe->scaling[of].history)
             continue;
@@ -304,10 +304,10 @@ static const char *bad_size(struct qn_cast *c, int group, int64_t length)
     code = qn_cast_run(c);
     snprintf(expected, sizeof expected, "group %d", group);
     if (code != QUERN_ESIZES)
-        return gpu_text("quern_quantize_check returned %d, not ESIZES", code);
-    if (!strstr(quern_errmsg(gpu_context), expected))
+        return gpu_text("qn_quantize_run_check returned %d, not ESIZES", code);
+    if (!strstr(qn_errmsg(gpu_context), expected))
         return gpu_text("expected %s in '%s'", expected,
-                        quern_errmsg(gpu_context));
+                        qn_errmsg(gpu_context));
     if (qn_cast_guards(c, &intact) || !intact)
         return "a guard was written";
     return NULL;
@@ -318,15 +318,15 @@ static void run_lies(const char *recipe)
     static const int64_t lengths[] = {-1, 1000, INT64_MAX, INT64_MIN};
     static const struct qn_options options = {.command = "gpu_suite",
                                               .seed = 1};
-    struct quern_quantization q;
+    struct qn_quantization q;
     struct qn_cast c = {0};
     char text[160];
 
     snprintf(text, sizeof text,
              "quantize %s of=dy g=5 m=700 k=128 dbias=1 split=mild", recipe);
-    if (quern_quantize_parse(gpu_context, text, &q) ||
+    if (qn_quantize_parse(gpu_context, text, &q) ||
         qn_cast_begin(&c, &options, gpu_context, &q, QUERN_BACKEND_JIT)) {
-        gpu_record(gpu_text("%s: %s", text, quern_errmsg(gpu_context)));
+        gpu_record(gpu_text("%s: %s", text, qn_errmsg(gpu_context)));
         return;
     }
     for (int i = 0; i < 4; i++) {
@@ -387,17 +387,17 @@ static void run_pointers(const char *recipe, const char *type,
     static const struct qn_options options = {.command = "gpu_suite",
                                               .seed = 1};
     struct qn_cast gpu = {0}, host = {0};
-    struct quern_quantization q;
+    struct qn_quantization q;
     struct apart apart = {0};
     struct line line = {.special = 0};
 
     snprintf(line.text, sizeof line.text, "quantize %s of=w %s in=%s", recipe,
              shape, type);
-    if (quern_quantize_parse(gpu_context, line.text, &q) ||
+    if (qn_quantize_parse(gpu_context, line.text, &q) ||
         qn_cast_begin(&gpu, &options, gpu_context, &q, QUERN_BACKEND_JIT) ||
         qn_cast_begin(&host, &options, gpu_context, &q, QUERN_BACKEND_HOST) ||
         take_apart(&gpu, &apart))
-        fail(&line, "by pointers: ", quern_errmsg(gpu_context));
+        fail(&line, "by pointers: ", qn_errmsg(gpu_context));
     else
         compare(&line, &gpu, &host);
     gpu_record(*line.result ? gpu_text("by pointers: %s", line.result) : NULL);
@@ -430,7 +430,7 @@ void gpu_casts(void)
 
         if (!recipe->scaled || !gpu_variant_wants(recipe))
             continue;
-        if (recipe->scaling[QUERN_DY].type != QUERN_TYPE_NONE)
+        if (recipe->scaling[QN_DY].type != QUERN_TYPE_NONE)
             run_lies(recipe->name);
         for (int j = 0; weights[j]; j++)
             run_pointers(recipe->name, j % 2 ? "f32" : "bf16", weights[j]);

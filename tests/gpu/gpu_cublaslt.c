@@ -30,8 +30,8 @@ static int prepare(struct run *r, const struct form *f)
 {
     void *const data[] = {host[EXACT_A], host[EXACT_B], host[EXACT_C],
                           host[EXACT_D]};
-    struct quern_tensor *const tensors[] = {&r->args.a, &r->args.b, &r->args.c,
-                                            &r->args.d};
+    struct qn_tensor *const tensors[] = {&r->args.a, &r->args.b, &r->args.c,
+                                         &r->args.d};
     const int any = f->beta == QUERN_BETA_ANY;
     const gpu_address alpha = factors.data, beta = alpha + sizeof exact_alphas;
     int code = exact_prepare(gpu_context, f, data, sizeof host[0], r);
@@ -73,7 +73,7 @@ static const char *compare(const struct run *r)
 }
 
 /* Run it twice: the second time, algorithms are remembered. */
-static const char *multiply(struct run *r, const struct quern_plan *plan)
+static const char *multiply(struct run *r, const struct qn_plan *plan)
 {
     const char *bad = NULL;
 
@@ -84,9 +84,8 @@ static const char *multiply(struct run *r, const struct quern_plan *plan)
             gpu_buffer_upload(&buffers[EXACT_D], host[EXACT_D]);
         }
         exact_refer(r, want, sizeof want);
-        if (quern_run(plan, &r->args, NULL) ||
-            quern_check(plan, &r->args, NULL))
-            return gpu_text("%s", quern_errmsg(gpu_context));
+        if (qn_run(plan, &r->args, NULL) || qn_check(plan, &r->args, NULL))
+            return gpu_text("%s", qn_errmsg(gpu_context));
         gpu_wait(NULL, "a product of cuBLASLt");
         bad = compare(r);
     }
@@ -96,31 +95,31 @@ static const char *multiply(struct run *r, const struct quern_plan *plan)
 /* 0 if the machine has no cuBLASLt. */
 static int try_form(const struct form *f)
 {
-    static const struct quern_plan_options options = {
-        .backend = QUERN_BACKEND_CUBLASLT};
+    static const struct qn_plan_options options = {.backend =
+                                                       QUERN_BACKEND_CUBLASLT};
     struct quern_plan_info info;
-    struct quern_plan *plan = NULL;
+    struct qn_plan *plan = NULL;
     struct run r;
     const char *bad;
     char text[256];
     int code = prepare(&r, f);
 
     if (!code)
-        code = quern_plan(gpu_context, &r.p, &options, &plan);
+        code = qn_plan(gpu_context, &r.p, &options, &plan);
     if (code == QUERN_EMISSING)
         return 0;
-    bad = code ? quern_errmsg(gpu_context) : NULL;
+    bad = code ? qn_errmsg(gpu_context) : NULL;
     if (!code) {
-        quern_plan_info(plan, &info);
+        qn_plan_info(plan, &info);
         if (info.workspace_bytes > workspace.bytes)
             gpu_lost("the workspace is larger than this test expects");
         bad = multiply(&r, plan);
     }
-    quern_problem_print(&r.p, text, sizeof text);
+    qn_problem_print(&r.p, text, sizeof text);
     gpu_record(bad ? gpu_text("%s wide=%d scalars=%d: %s", text, f->wide,
                               f->scalars, bad)
                    : NULL);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     return 1;
 }
 

@@ -65,7 +65,7 @@ static const char *judge(struct qn_job *job, const char *when, char *text,
 
     if (qn_job_check(job) ||
         qn_oracle_judge(job, QN_ORACLE_FLOAT64, ROWS, &verdict))
-        return quern_errmsg(gpu_context);
+        return qn_errmsg(gpu_context);
     if (verdict.passed)
         return NULL;
     qn_oracle_print(&verdict, text + used, size - used);
@@ -98,11 +98,11 @@ static const char *bad_size(struct qn_job *job, char *text, size_t size)
 
     if (qn_memory_write(&job->sizes_memory, 0, &wrong, sizeof wrong) ||
         qn_job_run(job))
-        return quern_errmsg(gpu_context);
+        return qn_errmsg(gpu_context);
     if (qn_job_check(job) != QUERN_ESIZES)
         return "a negative length was not reported";
     if (turn_sizes(job) || forget(job) || qn_job_run(job))
-        return quern_errmsg(gpu_context);
+        return qn_errmsg(gpu_context);
     return judge(job, "after bad sizes", text, size);
 }
 
@@ -110,7 +110,7 @@ static const char *bad_size(struct qn_job *job, char *text, size_t size)
 static const char *resize(struct qn_job *job, char *text, size_t size)
 {
     if (turn_sizes(job) || forget(job) || qn_job_run(job))
-        return quern_errmsg(gpu_context);
+        return qn_errmsg(gpu_context);
     return judge(job, "other sizes", text, size);
 }
 
@@ -122,13 +122,13 @@ static const char *replay(struct qn_job *job, char *text, size_t size)
 
     gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
     gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
-    if (quern_run(job->plan, &job->args, stream))
-        bad = quern_errmsg(gpu_context);
+    if (qn_run(job->plan, &job->args, stream))
+        bad = qn_errmsg(gpu_context);
     gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
     gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
     for (int i = 0; i < REPLAYS && !bad; i++) {
         if (turn_sizes(job) || forget(job))
-            bad = quern_errmsg(gpu_context);
+            bad = qn_errmsg(gpu_context);
         gpu_must(cu.synchronize(), "what the replay reads");
         gpu_must(cu.graph_launch(executable, stream), "a replay");
         gpu_wait(stream, "a replay");
@@ -180,15 +180,15 @@ static int put_specials(struct qn_job *job)
 }
 
 /* D's bytes as a run leaves them. */
-static const char *run_for_d(struct qn_job *job, const struct quern_plan *plan,
-                             const struct quern_args *args, char *d)
+static const char *run_for_d(struct qn_job *job, const struct qn_plan *plan,
+                             const struct qn_args *args, char *d)
 {
     struct qn_memory *memory = &job->memory[QN_ROLE_D];
 
-    if (qn_memory_clear(memory, QN_MEMORY_POISON) ||
-        quern_run(plan, args, NULL) || quern_check(plan, args, NULL) ||
+    if (qn_memory_clear(memory, QN_MEMORY_POISON) || qn_run(plan, args, NULL) ||
+        qn_check(plan, args, NULL) ||
         qn_memory_read(memory, 0, d, memory->bytes))
-        return quern_errmsg(gpu_context);
+        return qn_errmsg(gpu_context);
     return NULL;
 }
 
@@ -196,12 +196,12 @@ static const char *run_for_d(struct qn_job *job, const struct quern_plan *plan,
    for a tensor that nothing writes. */
 static const char *compare(struct qn_job *job, const struct qn_kernel *k)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_JIT,
-                                               .kernel = twin_of(k)};
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_JIT,
+                                            .kernel = twin_of(k)};
     const size_t bytes = job->memory[QN_ROLE_D].bytes;
     char *inside = malloc(bytes + 1), *apart = malloc(bytes + 1);
-    struct quern_args bare = job->args;
-    struct quern_plan *plan = NULL;
+    struct qn_args bare = job->args;
+    struct qn_plan *plan = NULL;
     const char *bad = NULL;
 
     bare.a.data = NULL;
@@ -210,15 +210,15 @@ static const char *compare(struct qn_job *job, const struct qn_kernel *k)
     else if (!options.kernel)
         bad = "there is no such kernel that finds A quantized";
     else if (put_specials(job) || forget(job) ||
-             quern_plan(gpu_context, &job->problem, &options, &plan))
-        bad = quern_errmsg(gpu_context);
+             qn_plan(gpu_context, &job->problem, &options, &plan))
+        bad = qn_errmsg(gpu_context);
     if (!bad)
         bad = run_for_d(job, job->plan, &bare, inside);
     if (!bad)
         bad = run_for_d(job, plan, &job->args, apart);
     if (!bad && memcmp(inside, apart, bytes) != 0)
         bad = "two launches give other bytes";
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     free(inside);
     free(apart);
     return bad;
@@ -228,18 +228,18 @@ static const char *compare(struct qn_job *job, const struct qn_kernel *k)
    before. */
 static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
 {
-    struct quern_args args = job->args;
+    struct qn_args args = job->args;
     int alike = 1;
 
     args.column.data = job->column.data;
     args.column.sf = job->column_sf.data;
-    if (forget(job) || quern_run(job->plan, &args, NULL) || qn_job_check(job) ||
+    if (forget(job) || qn_run(job->plan, &args, NULL) || qn_job_check(job) ||
         qn_made_columns(job, &alike))
-        return quern_errmsg(gpu_context);
+        return qn_errmsg(gpu_context);
     if (!alike)
         return "the columnwise tensor is not what the host quantizes to";
     return forget(job) || qn_job_run(job)
-               ? quern_errmsg(gpu_context)
+               ? qn_errmsg(gpu_context)
                : judge(job, "without a columnwise tensor", text, size);
 }
 
@@ -274,7 +274,7 @@ static void run_one(int number, int i)
     const struct qt_pattern *pattern =
         i % 4 == 0 ? &many : &qt_patterns[turn % qt_npatterns];
     struct qt_case c = {.what = "fuse", .type = QUERN_BF16, .seed = 5};
-    struct quern_problem problem;
+    struct qn_problem problem;
     struct qn_job job = {0};
     char line[256], text[512] = "";
     const char *bad = NULL;
@@ -282,10 +282,10 @@ static void run_one(int number, int i)
     qt_case_op(&c, k->op);
     qt_case_layout(&c, pattern);
     write_line(k, c.groups, c.m, turn, line, sizeof line);
-    if (quern_problem_parse(gpu_context, line, &problem) ||
+    if (qn_problem_parse(gpu_context, line, &problem) ||
         qn_job_begin(&job, &options, gpu_context, &problem, c.length) ||
         qn_job_run(&job))
-        bad = quern_errmsg(gpu_context);
+        bad = qn_errmsg(gpu_context);
     else
         bad = go_through(&job, k, i == EACH - 1, text, sizeof text);
     if (bad)

@@ -62,11 +62,11 @@ static void *end_capture(void *stream, int code)
     return executable;
 }
 
-/* One quern_run in a graph; NULL if it refused to be captured. */
+/* One qn_run in a graph; NULL if it refused to be captured. */
 static void *capture(struct gpu_run *r)
 {
     gpu_must(cu.capture_begin(r->stream, GPU_CAPTURE_RELAXED), "a capture");
-    return end_capture(r->stream, quern_run(r->plan, &r->args, r->stream));
+    return end_capture(r->stream, qn_run(r->plan, &r->args, r->stream));
 }
 
 static void upload_async(const struct gpu_buffer *b, const void *from,
@@ -128,7 +128,7 @@ static const char *check_replay(struct gpu_run *r, struct gpu_case *p,
         return gpu_run_finish(r, p);
     }
     gpu_wait(r->stream, r->label);
-    if (quern_check(r->plan, &r->args, r->stream) != QUERN_ESIZES)
+    if (qn_check(r->plan, &r->args, r->stream) != QUERN_ESIZES)
         return "a negative length in a replay was not reported";
     return gpu_run_guarded(r, p);
 }
@@ -149,7 +149,7 @@ static const char *replay_all(struct gpu_run *r, struct gpu_case *p, int count,
     const char *bad = NULL;
 
     if (!executable)
-        return gpu_text("in a capture: %s", quern_errmsg(gpu_context));
+        return gpu_text("in a capture: %s", qn_errmsg(gpu_context));
     for (int i = 0; i < count && !bad; i++) {
         int bad_size = i % BAD_SIZE == BAD_SIZE - 1;
 
@@ -233,7 +233,7 @@ static void *capture_pair(struct pair *p)
     for (int i = 0; i < 4 && !code; i++) {
         struct gpu_run *r = &p->runs[order[i]];
 
-        code = quern_run(r->plan, &r->args, streams[i % 2]);
+        code = qn_run(r->plan, &r->args, streams[i % 2]);
     }
     gpu_must(cu.event_record(events[1], streams[1]), "a join");
     gpu_must(cu.stream_wait(streams[0], events[1], 0), "a join");
@@ -254,8 +254,8 @@ static const char *check_eager(struct gpu_run *r, struct gpu_case *p)
     bad = gpu_run_finish(r, p);
     gpu_buffer_download(&r->d, of[0]);
     upload_async(&r->d, p->data.operand[QT_D], r->stream);
-    if (!bad && quern_run(r->plan, &r->args, r->stream))
-        bad = gpu_text("quern_run: %s", quern_errmsg(gpu_context));
+    if (!bad && qn_run(r->plan, &r->args, r->stream))
+        bad = gpu_text("qn_run: %s", qn_errmsg(gpu_context));
     if (!bad)
         bad = gpu_run_finish(r, p);
     gpu_buffer_download(&r->d, of[1]);
@@ -297,7 +297,7 @@ static const char *replay_pairs(struct pair *p, int count, int every)
     const char *bad = NULL;
 
     if (!executable)
-        return gpu_text("in a capture: %s", quern_errmsg(gpu_context));
+        return gpu_text("in a capture: %s", qn_errmsg(gpu_context));
     for (int i = 0; i < count && !bad; i++)
         bad = replay_pair(p, executable, i, every, &state);
     gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
@@ -376,20 +376,20 @@ static void replay_layouts(void)
 static const char *plan_again(struct gpu_run *r, const struct gpu_case *p,
                               const char *word)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_JIT};
-    struct quern_description need;
-    struct quern_problem problem;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_JIT};
+    struct qn_description need;
+    struct qn_problem problem;
     char line[280];
 
     qt_case_text(&p->c, line, 256);
     strcat(line, word);
-    quern_plan_free(r->plan);
+    qn_plan_free(r->plan);
     r->plan = NULL;
     gpu_buffer_free(&r->workspace);
-    if (quern_problem_parse(gpu_context, line, &problem) ||
-        quern_describe(gpu_context, &problem, &need) ||
-        quern_plan(gpu_context, &problem, &options, &r->plan))
-        return gpu_text("%s: %s", line, quern_errmsg(gpu_context));
+    if (qn_problem_parse(gpu_context, line, &problem) ||
+        qn_problem_describe(gpu_context, &problem, &need) ||
+        qn_plan(gpu_context, &problem, &options, &r->plan))
+        return gpu_text("%s: %s", line, qn_errmsg(gpu_context));
     gpu_buffer_make(&r->workspace, need.workspace_bytes, GPU_GUARD);
     gpu_buffer_zero(&r->workspace);
     gpu_must(cu.synchronize(), "zeroing"); /* the stream does not wait */
@@ -421,7 +421,7 @@ static const char *run_host_sizes(struct gpu_run *r, struct gpu_case *p)
         return "a graph would have frozen sizes that are not fixed";
     bad = plan_again(r, p, " sizes=fixed");
     if (bad || !(executable = capture(r)))
-        return bad ? bad : gpu_text("captured: %s", quern_errmsg(gpu_context));
+        return bad ? bad : gpu_text("captured: %s", qn_errmsg(gpu_context));
     for (int i = 0; i < 3 && !bad; i++) {
         gpu_run_reset(r, p);
         gpu_must(cu.graph_launch(executable, r->stream), "a replay");

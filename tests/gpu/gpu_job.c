@@ -17,7 +17,7 @@ const char *gpu_job_repeat(struct qn_job *job, const struct qn_memory *memory)
         bad = "memory ran out";
     else if (qn_memory_read(memory, 0, before, bytes) || qn_job_run(job) ||
              qn_job_check(job) || qn_memory_read(memory, 0, after, bytes))
-        bad = quern_errmsg(gpu_context);
+        bad = qn_errmsg(gpu_context);
     else if (memcmp(before, after, bytes) != 0)
         bad = "another run gives other bytes";
     free(before);

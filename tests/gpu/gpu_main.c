@@ -390,11 +390,11 @@ static int open_library(void)
                                          .specs_count = !!gpu_options.specs,
                                          .tune = ""};
 
-    if (!quern_open(&options, &gpu_context)) {
+    if (!qn_open(&options, &gpu_context)) {
         qt_context = gpu_context;
         return 0;
     }
-    fprintf(stderr, "quern_open: %s\n", quern_errmsg(gpu_context));
+    fprintf(stderr, "qn_open: %s\n", qn_errmsg(gpu_context));
     return -1;
 }
 
@@ -436,6 +436,6 @@ int main(int argc, char **argv)
         return 2;
     }
     status = run_all();
-    quern_close(gpu_context);
+    qn_close(gpu_context);
     return status;
 }

@@ -45,7 +45,7 @@ static void judge(struct line *line, struct qn_layer *l)
     char text[200];
 
     if (qn_layer_judge(l, MOST_TOKENS, &v)) {
-        fail(line, quern_errmsg(gpu_context), "");
+        fail(line, qn_errmsg(gpu_context), "");
         return;
     }
     for (int i = 0; v.results[i].name && !*line->result; i++)
@@ -70,7 +70,7 @@ static void compare(struct line *line, const struct qn_layer *a,
     if (*line->result)
         return;
     if (qn_layer_compare(a, b, &where))
-        fail(line, quern_errmsg(gpu_context), "");
+        fail(line, qn_errmsg(gpu_context), "");
     else if (where)
         fail(line, where, what);
 }
@@ -78,7 +78,7 @@ static void compare(struct line *line, const struct qn_layer *a,
 static void run(struct line *line, struct qn_layer *l)
 {
     if (!*line->result && (qn_layer_reset(l) || qn_layer_run(l)))
-        fail(line, quern_errmsg(gpu_context), "");
+        fail(line, qn_errmsg(gpu_context), "");
 }
 
 /* ------------------------------------------------------------------ graphs */
@@ -110,9 +110,9 @@ static void *capture(struct qn_layer *l, void *stream)
     int code;
 
     gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
-    code = quern_mlp_forward(l->plan, &l->args, stream);
+    code = qn_mlp_forward(l->plan, &l->args, stream);
     if (!code)
-        code = quern_mlp_backward(l->plan, &l->args, stream);
+        code = qn_mlp_backward(l->plan, &l->args, stream);
     gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
     if (code)
         return NULL;
@@ -131,18 +131,18 @@ static void replay_all(struct line *line, struct qn_layer *l,
     gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
     executable = capture(l, stream);
     if (!executable)
-        fail(line, "in a capture: ", quern_errmsg(gpu_context));
+        fail(line, "in a capture: ", qn_errmsg(gpu_context));
     for (int i = 0; i < REPLAYS && !*line->result; i++) {
         int code = set_sizes(l, i, &one);
 
         code = code ? code : set_sizes(eager, i, &two);
         code = code ? code : qn_layer_reset(l);
-        code = code ? code : quern_mlp_weights(l->plan, &l->args, NULL);
+        code = code ? code : qn_mlp_weights(l->plan, &l->args, NULL);
         gpu_must(cu.synchronize(), "new sizes");
         gpu_must(cu.graph_launch(executable, stream), "a replay");
         gpu_wait(stream, line->text);
-        if (code || quern_mlp_check(l->plan, &l->args, stream))
-            fail(line, "in a replay: ", quern_errmsg(gpu_context));
+        if (code || qn_mlp_run_check(l->plan, &l->args, stream))
+            fail(line, "in a replay: ", qn_errmsg(gpu_context));
         run(line, eager);
         compare(line, l, eager, " differs between a replay and a run");
         if (i % 8 == 0 && !*line->result)
@@ -162,7 +162,7 @@ static void run_line(struct line *line)
     const int64_t *sizes = NULL;
     struct qn_layer one = {0}, two = {0};
     struct qt_case c = {.what = "mlp", .type = QUERN_BF16, .seed = 3};
-    struct quern_mlp mlp, other;
+    struct qn_mlp mlp, other;
     int64_t gap;
 
     if (line->pattern) {
@@ -170,8 +170,8 @@ static void run_line(struct line *line)
         qt_case_layout(&c, line->pattern);
         sizes = c.length;
     }
-    if (quern_mlp_parse(gpu_context, line->text, &mlp)) {
-        fail(line, quern_errmsg(gpu_context), "");
+    if (qn_mlp_parse(gpu_context, line->text, &mlp)) {
+        fail(line, qn_errmsg(gpu_context), "");
         return;
     }
     mlp.recompute = line->again;
@@ -182,7 +182,7 @@ static void run_line(struct line *line)
                        sizes, 0) ||
         qn_layer_begin(&two, &options, gpu_context, &other, QUERN_BACKEND_JIT,
                        sizes, gap))
-        fail(line, "it cannot be planned: ", quern_errmsg(gpu_context));
+        fail(line, "it cannot be planned: ", qn_errmsg(gpu_context));
     run(line, &one);
     if (!*line->result)
         judge(line, &one);

@@ -41,18 +41,18 @@ static void line_of(const struct qn_kernel *k, char *line, size_t size)
 static void compile_one(int i, void *user)
 {
     struct compile *work = user;
-    struct quern_plan_options options = {.backend = QUERN_BACKEND_JIT,
-                                         .kernel = gpu_kernels[i].kernel->name};
-    struct quern_problem problem;
-    struct quern_plan *plan = NULL;
+    struct qn_plan_options options = {.backend = QUERN_BACKEND_JIT,
+                                      .kernel = gpu_kernels[i].kernel->name};
+    struct qn_problem problem;
+    struct qn_plan *plan = NULL;
     char line[256];
 
     line_of(gpu_kernels[i].kernel, line, sizeof line);
-    if (quern_problem_parse(gpu_context, line, &problem) ||
-        quern_plan(gpu_context, &problem, &options, &plan))
+    if (qn_problem_parse(gpu_context, line, &problem) ||
+        qn_plan(gpu_context, &problem, &options, &plan))
         snprintf(work->failure[i], sizeof work->failure[i], "%s",
-                 quern_errmsg(gpu_context));
-    quern_plan_free(plan);
+                 qn_errmsg(gpu_context));
+    qn_plan_free(plan);
 }
 
 /* Each kernel once, on all cores; later plans find it loaded. One that is not
@@ -191,8 +191,8 @@ static const char *run_both(struct gpu_run r[2], const struct gpu_case p[2])
         for (int i = 0; i < 2; i++)
             gpu_run_reset(&r[i], &p[i]);
         for (int i = 0; i < 2 && !bad; i++)
-            if (quern_run(r[i].plan, &r[i].args, r[i].stream))
-                bad = gpu_text("quern_run: %s", quern_errmsg(gpu_context));
+            if (qn_run(r[i].plan, &r[i].args, r[i].stream))
+                bad = gpu_text("qn_run: %s", qn_errmsg(gpu_context));
         for (int i = 0; i < 2; i++) {
             const char *other = gpu_run_finish(&r[i], &p[i]);
 
@@ -248,7 +248,7 @@ static const char *with_sms(const struct gpu_case *p, struct gpu_run *r,
     struct quern_plan_info info;
     const char *bad;
 
-    quern_plan_info(r->plan, &info);
+    qn_plan_info(r->plan, &info);
     if (info.sms < 1 || info.sms > (sms > least ? sms : least))
         return gpu_text("asked for %d multiprocessors, the plan takes %d", sms,
                         info.sms);

@@ -18,8 +18,8 @@ enum { GROUPS = 6, TOKENS = 384, PARTS = QUERN_MAX_MICROBATCHES };
 
 /* dbias of all dy: overwritten by the first, to which the others are added. */
 struct sums {
-    struct quern_quantize_plan *gpu[2], *host[2];
-    struct quern_quantize_args args; /* all but addresses */
+    struct qn_quantize_plan *gpu[2], *host[2];
+    struct qn_quantize_args args; /* all but addresses */
     struct gpu_buffer dbias, workspace;
     void *host_workspace;
     float *expected;
@@ -31,7 +31,7 @@ struct pile {
     struct sums sums;
     struct gpu_case parts[PARTS];
     struct gpu_run runs[PARTS]; /* [0] has D; the others their arguments */
-    struct quern_queue *queue;
+    struct qn_queue *queue;
     int count;
 };
 
@@ -115,11 +115,11 @@ static void draw(struct pile *p, uint64_t *state)
 /* ---------------------------------------------------------- bias gradients */
 
 static int plan_sums(struct sums *s, const struct qt_case *c, int add,
-                     struct quern_quantize_description *need)
+                     struct qn_quantize_description *need)
 {
-    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST},
-                                    gpu = {.backend = QUERN_BACKEND_JIT};
-    struct quern_quantization q;
+    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST},
+                                 gpu = {.backend = QUERN_BACKEND_JIT};
+    struct qn_quantization q;
     char line[160];
     int code;
 
@@ -128,13 +128,13 @@ static int plan_sums(struct sums *s, const struct qt_case *c, int add,
              c->type == QUERN_F16 ? "fp16" : "bf16", GROUPS, TOKENS,
              (long long)c->m, c->type == QUERN_F16 ? "f16" : "bf16",
              add ? "add" : "1");
-    code = quern_quantize_parse(gpu_context, line, &q);
+    code = qn_quantize_parse(gpu_context, line, &q);
     if (!code)
-        code = quern_quantize_describe(gpu_context, &q, need);
+        code = qn_quantize_needs(gpu_context, &q, need);
     if (!code)
-        code = quern_quantize_plan(gpu_context, &q, &gpu, &s->gpu[add]);
+        code = qn_quantize_plan(gpu_context, &q, &gpu, &s->gpu[add]);
     if (!code)
-        code = quern_quantize_plan(gpu_context, &q, &host, &s->host[add]);
+        code = qn_quantize_plan(gpu_context, &q, &host, &s->host[add]);
     return code;
 }
 
@@ -142,7 +142,7 @@ static int plan_sums(struct sums *s, const struct qt_case *c, int add,
 static const char *open_sums(struct pile *p)
 {
     const struct qt_case *c = &p->parts[0].c;
-    struct quern_quantize_description need;
+    struct qn_quantize_description need;
     struct sums *s = &p->sums;
     struct qt_place place;
 
@@ -150,7 +150,7 @@ static const char *open_sums(struct pile *p)
     if (!p->has_sums)
         return NULL;
     if (plan_sums(s, c, 0, &need) || plan_sums(s, c, 1, &need))
-        return gpu_text("dbias: %s", quern_errmsg(gpu_context));
+        return gpu_text("dbias: %s", qn_errmsg(gpu_context));
     qt_place_of(c, QT_A, &place);
     s->args = need.args;
     s->args.in.stride = place.stride;
@@ -173,8 +173,8 @@ static void close_sums(struct pile *p)
     struct sums *s = &p->sums;
 
     for (int i = 0; i < 2; i++) {
-        quern_quantize_plan_free(s->gpu[i]);
-        quern_quantize_plan_free(s->host[i]);
+        qn_quantize_plan_free(s->gpu[i]);
+        qn_quantize_plan_free(s->host[i]);
     }
     gpu_buffer_free(&s->dbias);
     gpu_buffer_free(&s->workspace);
@@ -185,14 +185,14 @@ static void close_sums(struct pile *p)
 static int put_sums(struct pile *p, int i)
 {
     const struct gpu_buffer *parts = p->parts[i].parts;
-    struct quern_quantize_args args = p->sums.args;
+    struct qn_quantize_args args = p->sums.args;
 
     args.in.data = (void *)(uintptr_t)parts[GPU_A].data;
     args.first_dims = (const void *)(uintptr_t)parts[GPU_FIRST].data;
     args.sizes_type = p->parts[i].c.sizes_type;
     args.dbias = (float *)(uintptr_t)p->sums.dbias.data;
     args.workspace = (void *)(uintptr_t)p->sums.workspace.data;
-    return quern_queue_put_dbias(p->queue, p->sums.gpu[i > 0], &args, 3);
+    return qn_queue_put_dbias(p->queue, p->sums.gpu[i > 0], &args, 3);
 }
 
 /* The host's, of the same dy and sizes, one after the other. */
@@ -206,15 +206,15 @@ static const char *check_sums(struct pile *p)
         gpu_lost("host memory ran out");
     bad = bad ? bad : gpu_buffer_guarded(&s->workspace, "its workspace");
     for (int i = 0; i < p->count && !bad; i++) {
-        struct quern_quantize_args args = s->args;
+        struct qn_quantize_args args = s->args;
 
         args.in.data = p->parts[i].data.operand[QT_A];
         args.first_dims = p->parts[i].data.first;
         args.sizes_type = p->parts[i].c.sizes_type;
         args.dbias = s->expected;
         args.workspace = s->host_workspace;
-        if (quern_quantize_run(s->host[i > 0], &args, NULL))
-            bad = gpu_text("dbias: %s", quern_errmsg(gpu_context));
+        if (qn_quantize_run(s->host[i > 0], &args, NULL))
+            bad = gpu_text("dbias: %s", qn_errmsg(gpu_context));
     }
     gpu_buffer_download(&s->dbias, seen);
     if (!bad && memcmp(seen, s->expected, s->dbias.bytes))
@@ -231,11 +231,11 @@ static const char *put(struct pile *p)
     int code = QUERN_OK;
 
     for (int i = 0; i < p->count && !code; i++) {
-        code = quern_queue_put(p->queue, p->runs[i].plan, &p->runs[i].args, 3);
+        code = qn_queue_put(p->queue, p->runs[i].plan, &p->runs[i].args, 3);
         if (!code && p->has_sums)
             code = put_sums(p, i);
         if (code)
-            return gpu_text("put %d: %s", i, quern_errmsg(gpu_context));
+            return gpu_text("put %d: %s", i, qn_errmsg(gpu_context));
     }
     return NULL;
 }
@@ -275,8 +275,8 @@ static void *capture(struct pile *p, const char **bad)
     if (*bad)
         return NULL;
     gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
-    if (quern_queue_flush(p->queue, 3, 0, stream))
-        *bad = gpu_text("in a capture: %s", quern_errmsg(gpu_context));
+    if (qn_queue_flush(p->queue, 3, 0, stream))
+        *bad = gpu_text("in a capture: %s", qn_errmsg(gpu_context));
     gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
     if (*bad)
         return NULL;
@@ -294,8 +294,8 @@ static const char *run_pile(struct pile *p, int replays, uint64_t *state)
     draw(p, state);
     gpu_run_reset(&p->runs[0], &p->parts[0]);
     bad = put(p);
-    if (!bad && quern_queue_flush(p->queue, 3, 0, stream))
-        bad = gpu_text("flush: %s", quern_errmsg(gpu_context));
+    if (!bad && qn_queue_flush(p->queue, 3, 0, stream))
+        bad = gpu_text("flush: %s", qn_errmsg(gpu_context));
     if (!bad)
         bad = check_all(p);
     if (bad || !(executable = capture(p, &bad)))
@@ -323,7 +323,7 @@ static void run_choice(const struct gpu_variant *v,
     struct pile *p = calloc(1, sizeof *p);
     int code = 0;
 
-    if (!p || quern_queue(gpu_context, 2 * PARTS, &p->queue))
+    if (!p || qn_queue(gpu_context, 2 * PARTS, &p->queue))
         gpu_lost("host memory ran out");
     p->count = count;
     for (int i = 0; i < count; i++) {
@@ -341,7 +341,7 @@ static void run_choice(const struct gpu_variant *v,
         gpu_run_record(&p->runs[0], bad ? bad : run_pile(p, replays, state));
     }
     close_sums(p);
-    quern_queue_free(p->queue);
+    qn_queue_free(p->queue);
     for (int i = 0; i < count; i++) {
         gpu_run_close(&p->runs[i]);
         gpu_case_close(&p->parts[i]);

@@ -174,7 +174,7 @@ static void judge(struct twins *t, enum phase phase, int i)
         gpu_call_check(&t->eager, t->stream) != expected)
         fail(t->line,
              bad_size ? "a negative length was not reported"
-                      : quern_errmsg(gpu_context),
+                      : qn_errmsg(gpu_context),
              which);
     else if (!bad_size)
         compare(t, phase);
@@ -201,7 +201,7 @@ static void replay(struct twins t[2], int i)
             continue;
         prepare(&t[j], &t[j].eager, phase, 1, t[!j].stream);
         if (gpu_call_run(&t[j].eager, t[!j].stream))
-            fail(t[j].line, "a run: ", quern_errmsg(gpu_context));
+            fail(t[j].line, "a run: ", qn_errmsg(gpu_context));
     }
     for (int j = 0; j < 2 && compared; j++)
         gpu_wait(t[j].stream, t[j].line ? t[j].line->text : "nothing");
@@ -221,7 +221,7 @@ static void make_graph(struct twins *t)
     if (t->line->refused && code != QUERN_ECAPTURE)
         fail(t->line, "a graph would have frozen sizes that are not fixed", "");
     else if (code && !t->line->refused)
-        fail(t->line, "in a capture: ", quern_errmsg(gpu_context));
+        fail(t->line, "in a capture: ", qn_errmsg(gpu_context));
     if (code || t->graph.sizes)
         return;
     memset(t->graph.lengths, 0, (size_t)t->graph.groups * sizeof(int64_t));
@@ -231,7 +231,7 @@ static void open_twins(struct twins *t)
 {
     if (gpu_call_open(&t->graph, t->line->text, t->line->later) ||
         gpu_call_open(&t->eager, t->line->text, t->line->later)) {
-        fail(t->line, "it cannot be planned: ", quern_errmsg(gpu_context));
+        fail(t->line, "it cannot be planned: ", qn_errmsg(gpu_context));
         return;
     }
     t->state = gpu_options.seed;
@@ -252,7 +252,7 @@ static void check_guards(struct twins *t)
             int intact = 1;
 
             if (qn_memory_guards(calls[i]->parts[j].memory, &intact))
-                fail(t->line, "a guard: ", quern_errmsg(gpu_context));
+                fail(t->line, "a guard: ", qn_errmsg(gpu_context));
             else if (!intact)
                 fail(t->line, "bytes around a buffer were written", "");
         }

@@ -76,7 +76,7 @@ struct pair {
 
 /* A copy of an operand, whose scales are row by row. */
 struct copy {
-    struct quern_quantization q;
+    struct qn_quantization q;
     int64_t lines, length; /* of a matrix */
     int64_t pitch, wide;   /* bytes of a line, and its scales */
     int bytes;             /* of a block's codes */
@@ -84,15 +84,15 @@ struct copy {
 
 static void copy_of(const struct pair *t, int role, struct copy *copy)
 {
-    const struct quern_problem *p = &t->fp8.plan->problem;
+    const struct qn_problem *p = &t->fp8.plan->problem;
     const struct qn_recipe *recipe = t->p.c.recipe;
-    struct quern_tensor tensor = {.ndim = 0};
+    struct qn_tensor tensor = {.ndim = 0};
     int column, matrices;
 
     qn_scale_source(p, recipe, role, &copy->q);
     qn_quantize_copy(&copy->q, recipe, copy->q.copies, &tensor);
     column = copy->q.copies == QUERN_COLUMNWISE;
-    matrices = copy->q.of == QUERN_W ? copy->q.groups : 1;
+    matrices = copy->q.of == QN_W ? copy->q.groups : 1;
     copy->lines = column ? copy->q.k : copy->q.m;
     copy->length = column ? copy->q.m : copy->q.k;
     copy->bytes = BLOCK * qn_type_bits(tensor.type) / 8;
@@ -116,7 +116,7 @@ static int area_of(const struct pair *t, const struct copy *copy, int64_t g,
     int64_t first = 0;
 
     *a = (struct area){0, copy->lines, 0, (copy->length + BLOCK - 1) / BLOCK};
-    if (copy->q.of == QUERN_W) {
+    if (copy->q.of == QN_W) {
         a->line = g * copy->lines;
         return 1;
     }
@@ -212,7 +212,7 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
                 see_area(t, role, &copy, &all, b);
         return 1;
     }
-    step = copy.q.of == QUERN_W ? TOGETHER : 1;
+    step = copy.q.of == QN_W ? TOGETHER : 1;
     first = line / step * step;
     last = block / (TOGETHER / BLOCK) * (TOGETHER / BLOCK);
     all = (struct area){a.line + first, a.lines - first, a.block + last,
@@ -260,7 +260,7 @@ static void *run_once(struct pair *t, struct gpu_run *r, const char **bad)
 /* Did the last run multiply what was tried, and nothing else? By two flags. */
 static const char *check_flags(const struct pair *t, int fits)
 {
-    const struct quern_plan *plan = t->fp8.plan;
+    const struct qn_plan *plan = t->fp8.plan;
     struct gpu_buffer flags = t->fp8.workspace;
     struct qn_dequantize_space space;
     unsigned int value[2];
@@ -364,7 +364,7 @@ static void make_graph(struct pair *t)
     int code;
 
     gpu_must(cu.capture_begin(t->fp8.stream, GPU_CAPTURE_RELAXED), "a capture");
-    code = quern_run(t->fp8.plan, &t->fp8.args, t->fp8.stream);
+    code = qn_run(t->fp8.plan, &t->fp8.args, t->fp8.stream);
     gpu_must(cu.capture_end(t->fp8.stream, &graph), "the end of a capture");
     gpu_must(code, "a captured run");
     gpu_must(cu.graph_instantiate(&t->graph, graph, 0), "a graph");
@@ -393,7 +393,7 @@ static void run_pair(struct pair *t, uint64_t *state)
 /* Is the other operand FP8? The recipe's own kernels take any factors. */
 static int is_mixed(const struct gpu_variant *v)
 {
-    return v->recipe->scaling[QUERN_X].type == QUERN_F32;
+    return v->recipe->scaling[QN_X].type == QUERN_F32;
 }
 
 static void run_case(const struct gpu_variant *v, int op, int strategy,
@@ -439,7 +439,7 @@ static void run_case(const struct gpu_variant *v, int op, int strategy,
 static void run_way(const struct gpu_variant *v, int op, int strategy,
                     int first)
 {
-    const struct quern_problem p = {.op = op, .d_type = v->d_type};
+    const struct qn_problem p = {.op = op, .d_type = v->d_type};
 
     if (!(v->ops >> op & 1) ||
         qn_dequantize_wrong(gpu_context, &p, v->recipe, strategy))

@@ -20,7 +20,7 @@ void gpu_step(void)
     for (int i = 0; (recipe = qt_step_recipe(i)); i++) {
         check(qt_step_gradients(QUERN_BACKEND_JIT, recipe, text), text);
         check(qt_step_descends(QUERN_BACKEND_JIT, recipe, text), text);
-        if (recipe->scaling[QUERN_DY].stochastic)
+        if (recipe->scaling[QN_DY].stochastic)
             check(qt_step_seeds(QUERN_BACKEND_JIT, recipe, text), text);
     }
 }

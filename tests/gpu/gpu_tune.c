@@ -59,37 +59,37 @@ static const char *replan(const char *folder, const char *line,
     const struct quern_open_options open = {.cache = gpu_options.cache,
                                             .tune = folder};
     struct quern_context *ctx;
-    struct quern_problem problem;
-    struct quern_plan *plan = NULL;
+    struct qn_problem problem;
+    struct qn_plan *plan = NULL;
     struct quern_plan_info info = {0};
     const char *bad = NULL;
 
-    if (quern_open(&open, &ctx))
-        return gpu_text("quern_open: %s", quern_errmsg(NULL));
-    if (quern_problem_parse(ctx, line, &problem) ||
-        quern_plan(ctx, &problem, NULL, &plan))
-        bad = gpu_text("%s", quern_errmsg(ctx));
-    quern_plan_info(plan, &info);
+    if (qn_open(&open, &ctx))
+        return gpu_text("qn_open: %s", qn_errmsg(NULL));
+    if (qn_problem_parse(ctx, line, &problem) ||
+        qn_plan(ctx, &problem, NULL, &plan))
+        bad = gpu_text("%s", qn_errmsg(ctx));
+    qn_plan_info(plan, &info);
     if (!bad && (!info.tuned || strcmp(info.kernel, kernel)))
         bad =
             gpu_text("the plan has %s, not the winner %s", info.kernel, kernel);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
     return bad;
 }
 
 static const char *tune(struct quern_context *ctx, const char *folder,
                         const char *line)
 {
-    const struct quern_tune_options options = {.seconds = 10, .seed = 1};
+    const struct qn_tune_options options = {.seconds = 10, .seed = 1};
     struct quern_tune_result r;
-    struct quern_problem problem;
+    struct qn_problem problem;
     const char *bad;
 
-    if (quern_problem_parse(ctx, line, &problem))
-        return gpu_text("%s", quern_errmsg(ctx));
-    if (quern_tune(ctx, &problem, &options, &r)) {
-        bad = gpu_text("%s", quern_errmsg(ctx));
+    if (qn_problem_parse(ctx, line, &problem))
+        return gpu_text("%s", qn_errmsg(ctx));
+    if (qn_tune(ctx, &problem, &options, &r)) {
+        bad = gpu_text("%s", qn_errmsg(ctx));
     } else {
         bad = judge(&r);
         if (!bad)
@@ -99,7 +99,7 @@ static const char *tune(struct quern_context *ctx, const char *folder,
             line, r.kernel, r.dequantize, r.seconds * 1e6, r.ratio, r.rounds,
             r.certain ? "certain" : "time was up", r.clock_mhz);
     }
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     return bad;
 }
 
@@ -111,7 +111,7 @@ void gpu_tune(void)
     struct quern_context *ctx;
     size_t before;
 
-    if (!mkdtemp(folder) || quern_open(&open, &ctx))
+    if (!mkdtemp(folder) || qn_open(&open, &ctx))
         gpu_lost("no folder, or no library");
     for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++) {
         const char *bad = tune(ctx, folder, problems[i]);
@@ -122,7 +122,7 @@ void gpu_tune(void)
     before = free_memory();
     gpu_record(tune(ctx, folder, problems[0]));
     gpu_record(free_memory() == before ? NULL : "device memory was not freed");
-    quern_close(ctx);
+    qn_close(ctx);
     snprintf(file, sizeof file, "rm -r %s", folder);
     if (system(file))
         printf("# %s is left behind\n", folder);

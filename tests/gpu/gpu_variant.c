@@ -40,7 +40,7 @@ int gpu_variant_wants(const struct qn_recipe *recipe)
 
 const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *k)
 {
-    const struct quern_problem p = {.op = k->op};
+    const struct qn_problem p = {.op = k->op};
 
     for (int i = 0; i < gpu_registry()->nrecipes; i++) {
         const struct qn_recipe *recipe = &gpu_registry()->recipes[i];
@@ -168,7 +168,7 @@ struct gpu_kernel *gpu_variant_kernel(const char *name)
    more. */
 static int goes(const struct gpu_variant *v, int op, int strategy)
 {
-    const struct quern_problem p = {.op = op, .d_type = v->d_type};
+    const struct qn_problem p = {.op = op, .d_type = v->d_type};
 
     if (strategy == QUERN_DEQUANTIZE_F16 && v->epilogue != QN_STORE)
         return 0;

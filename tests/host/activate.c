@@ -36,7 +36,7 @@ static struct numbers *draw(void)
 
 /* One problem and what came out of it, as fp32. */
 struct run {
-    struct quern_problem problem;
+    struct qn_problem problem;
     int64_t width; /* of D */
     float *d, *p;  /* [ROWS, width], [ROWS, n] or NULL */
 };
@@ -72,9 +72,9 @@ static void *poison(int64_t count)
 
 /* The tensors that the problem reads. */
 static void set_args(const struct numbers *x, const struct run *r,
-                     struct quern_args *args)
+                     struct qn_args *args)
 {
-    const struct quern_problem *p = &r->problem;
+    const struct qn_problem *p = &r->problem;
     static const float alpha = 0.75f;
 
     args->a.first_dims = lengths;
@@ -87,16 +87,16 @@ static void set_args(const struct numbers *x, const struct run *r,
 /* Plan, run and check; the caller frees d and p. */
 static void run(const struct numbers *x, const char *line, struct run *r)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
-    struct quern_description need;
-    struct quern_plan *plan = NULL;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct qn_description need;
+    struct qn_plan *plan = NULL;
     unsigned char workspace[256] __attribute__((aligned(256))) = {0};
-    struct quern_args *args = &need.args;
+    struct qn_args *args = &need.args;
 
-    if (quern_problem_parse(host_ctx, line, &r->problem) ||
-        quern_describe(host_ctx, &r->problem, &need) ||
-        quern_plan(host_ctx, &r->problem, &options, &plan))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    if (qn_problem_parse(host_ctx, line, &r->problem) ||
+        qn_problem_describe(host_ctx, &r->problem, &need) ||
+        qn_plan(host_ctx, &r->problem, &options, &plan))
+        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     set_args(x, r, args);
     r->width = args->d.shape[1];
     args->a.data = as_type(x->a, ROWS * K, args->a.type);
@@ -105,15 +105,15 @@ static void run(const struct numbers *x, const char *line, struct run *r)
     if (r->problem.saved)
         args->p.data = poison(ROWS * r->problem.n);
     args->workspace = workspace;
-    if (quern_run(plan, args, NULL) || quern_check(plan, args, NULL))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    if (qn_run(plan, args, NULL) || qn_check(plan, args, NULL))
+        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     r->d = as_floats(args->d.data, ROWS * r->width, args->d.type);
     r->p = r->problem.saved
                ? as_floats(args->p.data, ROWS * r->problem.n, args->p.type)
                : NULL;
     free(args->a.data);
     free(args->b.data);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
 }
 
 static void run_free(struct run *r)
@@ -162,7 +162,7 @@ static double weight_of(const struct numbers *x, const struct run *r, int row)
 static double given(const struct numbers *x, const struct run *r, int group,
                     int row, int64_t column)
 {
-    const struct quern_problem *p = &r->problem;
+    const struct qn_problem *p = &r->problem;
     double sum = 0;
 
     for (int k = 0; k < K; k++)
@@ -177,7 +177,7 @@ static double given(const struct numbers *x, const struct run *r, int group,
 /* The columns of P that result j is made of. */
 static void operands_of(const struct run *r, int64_t j, int64_t at[2])
 {
-    const struct quern_problem *p = &r->problem;
+    const struct qn_problem *p = &r->problem;
     const int64_t run = p->interleave ? p->interleave : r->width;
 
     at[0] = at[1] = j;
@@ -293,14 +293,14 @@ static void expect_rounded(const char *line, const float *got, int type,
 /* D as the cast makes it from an fp32 P: of the type of the recipe. */
 static float *cast(const struct numbers *x, const struct run *r, int type)
 {
-    const struct quern_quantize_args given = {
+    const struct qn_quantize_args given = {
         .in.data = r->p,
         .row.data = poison(ROWS * r->width),
         .first_dims = lengths,
         .probability = r->problem.probability ? x->probability : NULL,
         .limit = 1.5f};
 
-    assert_int_equal(host_cast(&r->problem, QUERN_X, r->width, &given), 0);
+    assert_int_equal(host_cast(&r->problem, QN_X, r->width, &given), 0);
     return as_floats(given.row.data, ROWS * r->width, type);
 }
 

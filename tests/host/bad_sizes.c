@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** bad_sizes.c: invalid group sizes, and memory given for two things at once.
-** Nothing outside the buffers may be written; quern_check must blame the first
+** Nothing outside the buffers may be written; qn_check must blame the first
 ** group that breaks a rule, a run the arguments.
 */
 #include "host.h"
@@ -20,8 +20,8 @@ void host_lie(struct qt_case *c, const struct qt_bad_size *bad_size,
               int sizes_type)
 {
     struct host_output out = {0};
-    struct quern_args args;
-    struct quern_plan *plan;
+    struct qn_args args;
+    struct qn_plan *plan;
     struct qt_data data;
     char group[16];
 
@@ -33,11 +33,11 @@ void host_lie(struct qt_case *c, const struct qt_bad_size *bad_size,
     if (host_run(plan, &args, c, &data, &out) != QUERN_ESIZES)
         fail_msg("%s: not reported", bad_size->name);
     snprintf(group, sizeof group, "group %d", bad_size->group);
-    if (!strstr(quern_errmsg(host_ctx), group))
+    if (!strstr(qn_errmsg(host_ctx), group))
         fail_msg("%s: expected %s in '%s'", bad_size->name, group,
-                 quern_errmsg(host_ctx));
+                 qn_errmsg(host_ctx));
     host_output_guarded(&out, bad_size->name);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     host_output_free(&out);
     qt_data_free(&data);
 }
@@ -70,8 +70,8 @@ TEST(test_check_clears)
 {
     struct host_output out = {0};
     struct qt_verdict verdict;
-    struct quern_args args;
-    struct quern_plan *plan;
+    struct qn_args args;
+    struct qn_plan *plan;
     struct qt_data data;
     struct qt_case c;
 
@@ -83,14 +83,14 @@ TEST(test_check_clears)
     plan = host_plan(&c, 0, &args);
     host_output_reset(&out, &data);
     assert_int_equal(host_run(plan, &args, &c, &data, &out), QUERN_ESIZES);
-    assert_int_equal(quern_check(plan, &args, NULL), QUERN_OK);
+    assert_int_equal(qn_check(plan, &args, NULL), QUERN_OK);
 
     qt_sizes_write(&c, data.first, data.offsets);
     host_output_reset(&out, &data);
     assert_int_equal(host_run(plan, &args, &c, &data, &out), QUERN_OK);
     if (!qt_compare(&c, &data, out.d, &verdict))
         fail_msg("%s", verdict.text);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     host_output_free(&out);
     qt_data_free(&data);
 }
@@ -100,15 +100,15 @@ static void share(const char *text, size_t written, size_t read,
                   const char *says)
 {
     static _Alignas(256) char memory[8][1 << 14];
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan;
-    struct quern_quantize_args a;
-    struct quern_quantization q;
-    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
+    struct qn_quantize_args a;
+    struct qn_quantization q;
+    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
 
-    assert_int_equal(quern_quantize_parse(host_ctx, text, &q), QUERN_OK);
-    assert_int_equal(quern_quantize_describe(host_ctx, &q, &need), QUERN_OK);
-    assert_int_equal(quern_quantize_plan(host_ctx, &q, &host, &plan), QUERN_OK);
+    assert_int_equal(qn_quantize_parse(host_ctx, text, &q), QUERN_OK);
+    assert_int_equal(qn_quantize_needs(host_ctx, &q, &need), QUERN_OK);
+    assert_int_equal(qn_quantize_plan(host_ctx, &q, &host, &plan), QUERN_OK);
     a = need.args;
     memset(memory, 0, sizeof memory);
     a.in.data = a.in.ndim ? memory[0] : NULL;
@@ -118,23 +118,23 @@ static void share(const char *text, size_t written, size_t read,
     a.scale = need.history ? (float *)(void *)memory[4] : NULL;
     a.history = need.history ? (float *)(void *)memory[5] : NULL;
     a.host_sizes = q.sizes ? (int64_t *)(void *)memory[6] : NULL;
-    if (quern_quantize_run(plan, &a, NULL))
-        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
-    if (read == offsetof(struct quern_quantize_args, in.pointers))
+    if (qn_quantize_run(plan, &a, NULL))
+        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+    if (read == offsetof(struct qn_quantize_args, in.pointers))
         a.in.data = NULL;
     memcpy((char *)&a + read, (const char *)&a + written, sizeof(void *));
     memset(memory, 0, sizeof memory);
-    assert_int_equal(quern_quantize_run(plan, &a, NULL), QUERN_EINVAL);
-    if (!strstr(quern_errmsg(host_ctx), says))
-        fail_msg("%s: '%s' lacks '%s'", text, quern_errmsg(host_ctx), says);
+    assert_int_equal(qn_quantize_run(plan, &a, NULL), QUERN_EINVAL);
+    if (!strstr(qn_errmsg(host_ctx), says))
+        fail_msg("%s: '%s' lacks '%s'", text, qn_errmsg(host_ctx), says);
     for (size_t i = 0; i < sizeof memory; i++)
         assert_int_equal(((const char *)memory)[i], 0);
-    quern_quantize_plan_free(plan);
+    qn_quantize_plan_free(plan);
 }
 
 TEST(test_shared_casts)
 {
-#define AT(field) offsetof(struct quern_quantize_args, field)
+#define AT(field) offsetof(struct qn_quantize_args, field)
     share("rescale fp8_tensor_delayed of=x", AT(history), AT(scale), "overlap");
     share("quantize fp8_row of=x g=3 m=64 k=64 copies=rowwise sizes=host",
           AT(row.sf), AT(host_sizes), "row.sf overlaps host_sizes");

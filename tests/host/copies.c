@@ -10,18 +10,17 @@
 #include "problem/scale.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
-#include "registry.h"
+#include "internal.h"
 
 #include <stdio.h>
 
-static const struct quern_plan_options on_host = {.backend =
-                                                      QUERN_BACKEND_HOST};
+static const struct qn_plan_options on_host = {.backend = QUERN_BACKEND_HOST};
 
 /* One problem: operands, and results with quantized tensors and without. */
 struct pair {
     const char *line;
     const int64_t *sizes;
-    struct quern_args args; /* of the problem with copies */
+    struct qn_args args; /* of the problem with copies */
 };
 
 /* Delayed scaling that saturates nothing, and any seed. */
@@ -40,7 +39,7 @@ static void *memory(size_t bytes, int value)
 static void expect_ok(const struct pair *x, int code)
 {
     if (code)
-        fail_msg("%s: %s", x->line, quern_errmsg(host_ctx));
+        fail_msg("%s: %s", x->line, qn_errmsg(host_ctx));
 }
 
 /* Numbers of random bits would be NaN now and then: these are small. */
@@ -54,14 +53,14 @@ static float *draw(int64_t count, uint64_t *state)
 }
 
 /* A quantized tensor and its scales, full of `value`. */
-static void give(struct quern_tensor *t, int value)
+static void give(struct qn_tensor *t, int value)
 {
     t->data = memory(t->bytes, value);
     t->sf = memory(t->sf_bytes, value);
     t->global = t->global_bytes ? memory(t->global_bytes, value) : NULL;
 }
 
-static void free_copy(struct quern_tensor *t)
+static void free_copy(struct qn_tensor *t)
 {
     free(t->data);
     free(t->sf);
@@ -80,31 +79,31 @@ static void give_cast(int slots, int random, float **scale, float **history,
 }
 
 /* Drawn values, quantized as operand `role` of the product. */
-static void make_operand(struct pair *x, const struct quern_problem *p,
+static void make_operand(struct pair *x, const struct qn_problem *p,
                          const struct qn_recipe *recipe, int role,
-                         struct quern_tensor *to)
+                         struct qn_tensor *to)
 {
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan;
-    struct quern_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
+    struct qn_quantization q;
     uint64_t state = 5 + (uint64_t)role;
     float *numbers;
 
     assert_non_null(qn_scale_source(p, recipe, role, &q));
     q.type = QUERN_F32;
-    numbers = draw((q.of == QUERN_W ? q.groups : 1) * q.m * q.k, &state);
-    expect_ok(x, quern_quantize_describe(host_ctx, &q, &need));
-    expect_ok(x, quern_quantize_plan(host_ctx, &q, &on_host, &plan));
+    numbers = draw((q.of == QN_W ? q.groups : 1) * q.m * q.k, &state);
+    expect_ok(x, qn_quantize_needs(host_ctx, &q, &need));
+    expect_ok(x, qn_quantize_plan(host_ctx, &q, &on_host, &plan));
     give(to, 0);
     need.args.in.data = numbers;
     *(q.copies == QUERN_ROWWISE ? &need.args.row : &need.args.column) = *to;
     give_cast(need.history, need.random, &need.args.scale, &need.args.history,
               &need.args.random);
-    need.args.first_dims = q.of == QUERN_W ? NULL : x->sizes;
+    need.args.first_dims = q.of == QN_W ? NULL : x->sizes;
     need.args.sizes_type = QUERN_I64;
     need.args.workspace = memory(need.workspace_bytes, 0);
-    expect_ok(x, quern_quantize_run(plan, &need.args, NULL));
-    quern_quantize_plan_free(plan);
+    expect_ok(x, qn_quantize_run(plan, &need.args, NULL));
+    qn_quantize_plan_free(plan);
     free(need.args.workspace);
     free(need.args.scale);
     free(need.args.history);
@@ -112,40 +111,39 @@ static void make_operand(struct pair *x, const struct quern_problem *p,
 }
 
 /* Twice, so that what one run leaves is what the next one finds. */
-static void multiply(struct pair *x, const struct quern_problem *p,
-                     struct quern_args *args)
+static void multiply(struct pair *x, const struct qn_problem *p,
+                     struct qn_args *args)
 {
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     struct quern_plan_info info;
 
-    expect_ok(x, quern_plan(host_ctx, p, &on_host, &plan));
-    quern_plan_info(plan, &info);
+    expect_ok(x, qn_plan(host_ctx, p, &on_host, &plan));
+    qn_plan_info(plan, &info);
     args->workspace = memory(info.workspace_bytes, 0);
     for (int i = 0; i < 2; i++) {
-        expect_ok(x, quern_run(plan, args, NULL));
-        expect_ok(x, quern_check(plan, args, NULL));
+        expect_ok(x, qn_run(plan, args, NULL));
+        expect_ok(x, qn_check(plan, args, NULL));
     }
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     free(args->workspace);
 }
 
 /* Quantize D of the problem without copies. */
-static void quantize(struct pair *x, const struct quern_problem *p,
-                     const struct quern_tensor *d,
-                     struct quern_quantize_args *out)
+static void quantize(struct pair *x, const struct qn_problem *p,
+                     const struct qn_tensor *d, struct qn_quantize_args *out)
 {
-    struct quern_quantize_description need;
-    struct quern_quantization q = {
-        .of = p->op == QUERN_DGRAD ? QUERN_DY : QUERN_X, .type = p->d_type};
-    struct quern_quantize_plan *plan;
+    struct qn_quantize_description need;
+    struct qn_quantization q = {.of = p->op == QUERN_DGRAD ? QN_DY : QN_X,
+                                .type = p->d_type};
+    struct qn_quantize_plan *plan;
 
     strcpy(q.recipe, p->recipe);
     q.copies = p->copies;
     q.groups = p->groups;
     q.m = p->m;
     q.k = d->shape[1];
-    expect_ok(x, quern_quantize_describe(host_ctx, &q, &need));
-    expect_ok(x, quern_quantize_plan(host_ctx, &q, &on_host, &plan));
+    expect_ok(x, qn_quantize_needs(host_ctx, &q, &need));
+    expect_ok(x, qn_quantize_plan(host_ctx, &q, &on_host, &plan));
     need.args.in.data = d->data;
     give(&need.args.row, QT_POISON);
     if (p->copies & QUERN_COLUMNWISE)
@@ -155,15 +153,15 @@ static void quantize(struct pair *x, const struct quern_problem *p,
     need.args.first_dims = x->sizes;
     need.args.sizes_type = QUERN_I64;
     need.args.workspace = memory(need.workspace_bytes, 0);
-    expect_ok(x, quern_quantize_run(plan, &need.args, NULL));
-    quern_quantize_plan_free(plan);
+    expect_ok(x, qn_quantize_run(plan, &need.args, NULL));
+    qn_quantize_plan_free(plan);
     free(need.args.workspace);
     *out = need.args;
 }
 
 /* Shape, scales and bytes, what belongs to no group included. */
-static void expect_same(const struct pair *x, const struct quern_tensor *one,
-                        const struct quern_tensor *two, const char *what)
+static void expect_same(const struct pair *x, const struct qn_tensor *one,
+                        const struct qn_tensor *two, const char *what)
 {
     assert_int_equal(one->type, two->type);
     assert_int_equal(one->shape[1], two->shape[1]);
@@ -179,11 +177,11 @@ static void expect_same(const struct pair *x, const struct quern_tensor *one,
 }
 
 /* Inputs of both runs. */
-static void make_inputs(struct pair *x, const struct quern_problem *p,
+static void make_inputs(struct pair *x, const struct qn_problem *p,
                         const struct qn_recipe *recipe)
 {
     static const float alpha = 0.75f;
-    struct quern_args *args = &x->args;
+    struct qn_args *args = &x->args;
     uint64_t state = 9;
 
     make_operand(x, p, recipe, QN_ROLE_A, &args->a);
@@ -200,7 +198,7 @@ static void make_inputs(struct pair *x, const struct quern_problem *p,
         qt_store(args->p.data, args->p.type, i, qt_draw(&state, QT_NORMAL));
 }
 
-static void free_inputs(struct quern_args *args)
+static void free_inputs(struct qn_args *args)
 {
     free_copy(&args->a);
     free_copy(&args->b);
@@ -210,15 +208,15 @@ static void free_inputs(struct quern_args *args)
 }
 
 /* In two steps: values, and a cast of these. */
-static void make_apart(struct pair *x, const struct quern_problem *p,
-                       struct quern_quantize_args *out)
+static void make_apart(struct pair *x, const struct qn_problem *p,
+                       struct qn_quantize_args *out)
 {
-    struct quern_problem plain = *p;
-    struct quern_args args = x->args;
-    struct quern_description need;
+    struct qn_problem plain = *p;
+    struct qn_args args = x->args;
+    struct qn_description need;
 
     plain.copies = 0;
-    expect_ok(x, quern_describe(host_ctx, &plain, &need));
+    expect_ok(x, qn_problem_describe(host_ctx, &plain, &need));
     args.d = need.args.d;
     memset(&args.t, 0, sizeof args.t);
     args.d.data = memory(args.d.bytes, QT_POISON);
@@ -231,14 +229,14 @@ static void try_line(const char *line, const int64_t *sizes)
 {
     struct pair *x = memory(sizeof *x, 0);
     const struct qn_recipe *recipe;
-    struct quern_problem p;
-    struct quern_description need;
-    struct quern_quantize_args two;
-    struct quern_args args;
+    struct qn_problem p;
+    struct qn_description need;
+    struct qn_quantize_args two;
+    struct qn_args args;
 
     x->line = line;
     x->sizes = sizes;
-    expect_ok(x, quern_problem_parse(host_ctx, line, &p));
+    expect_ok(x, qn_problem_parse(host_ctx, line, &p));
     expect_ok(x, qn_describe(host_ctx, &p, &need, &recipe));
     x->args = need.args;
     make_inputs(x, &p, recipe);
@@ -272,9 +270,9 @@ static void try_line(const char *line, const int64_t *sizes)
 /* Scaled x, w and dy. */
 static int is_whole(const struct qn_recipe *recipe)
 {
-    return recipe->scaling[QUERN_X].type != QUERN_TYPE_NONE &&
-           recipe->scaling[QUERN_W].type != QUERN_TYPE_NONE &&
-           recipe->scaling[QUERN_DY].type != QUERN_TYPE_NONE;
+    return recipe->scaling[QN_X].type != QUERN_TYPE_NONE &&
+           recipe->scaling[QN_W].type != QUERN_TYPE_NONE &&
+           recipe->scaling[QN_DY].type != QUERN_TYPE_NONE;
 }
 
 /* Every recipe, whether a kernel makes its copies or a cast after the
@@ -346,7 +344,7 @@ TEST(test_result_of_gradients)
 /* ------------------------------------------------------ rows of a run */
 
 /* All that a run wrote, and 256 bytes after each part. */
-static int is_poison(const struct quern_tensor *t, size_t from)
+static int is_poison(const struct qn_tensor *t, size_t from)
 {
     const unsigned char *data = t->data;
 
@@ -359,8 +357,8 @@ static int is_poison(const struct quern_tensor *t, size_t from)
 /* Operands of a problem, and a plan for more rows than `rows`. */
 struct run {
     struct pair *x;
-    struct quern_plan *plan;
-    struct quern_args args;
+    struct qn_plan *plan;
+    struct qn_args args;
 };
 
 static struct run begin_run(const char *line, const int64_t *sizes,
@@ -368,13 +366,13 @@ static struct run begin_run(const char *line, const int64_t *sizes,
 {
     struct run r = {.x = memory(sizeof *r.x, 0)};
     const struct qn_recipe *recipe;
-    struct quern_description need;
+    struct qn_description need;
     struct quern_plan_info info;
-    struct quern_problem p, large;
+    struct qn_problem p, large;
 
     r.x->line = line;
     r.x->sizes = sizes;
-    expect_ok(r.x, quern_problem_parse(host_ctx, line, &p));
+    expect_ok(r.x, qn_problem_parse(host_ctx, line, &p));
     expect_ok(r.x, qn_describe(host_ctx, &p, &need, &recipe));
     r.x->args = need.args;
     make_inputs(r.x, &p, recipe);
@@ -385,15 +383,15 @@ static struct run begin_run(const char *line, const int64_t *sizes,
               &r.args.random);
     large = p;
     large.m = planned;
-    expect_ok(r.x, quern_plan(host_ctx, &large, &on_host, &r.plan));
-    quern_plan_info(r.plan, &info);
+    expect_ok(r.x, qn_plan(host_ctx, &large, &on_host, &r.plan));
+    qn_plan_info(r.plan, &info);
     r.args.workspace = memory(info.workspace_bytes, 0);
     return r;
 }
 
 static void end_run(struct run *r)
 {
-    quern_plan_free(r->plan);
+    qn_plan_free(r->plan);
     free(r->args.workspace);
     free(r->args.scale);
     free(r->args.history);
@@ -425,19 +423,18 @@ TEST(test_result_rows)
         struct run more = begin_run(behind[i], sizes, 2000);
 
         wrong.args.noop = &noop;
-        expect_ok(wrong.x, quern_run(wrong.plan, &wrong.args, NULL));
+        expect_ok(wrong.x, qn_run(wrong.plan, &wrong.args, NULL));
         assert_true(is_poison(&wrong.args.d, 0) && is_poison(&wrong.args.t, 0));
         wrong.args.noop = NULL;
         wrong.args.a.first_dims = bad;
-        expect_ok(wrong.x, quern_run(wrong.plan, &wrong.args, NULL));
-        assert_int_equal(quern_check(wrong.plan, &wrong.args, NULL),
-                         QUERN_ESIZES);
+        expect_ok(wrong.x, qn_run(wrong.plan, &wrong.args, NULL));
+        assert_int_equal(qn_check(wrong.plan, &wrong.args, NULL), QUERN_ESIZES);
         assert_true(is_poison(&wrong.args.d, wrong.args.d.bytes) &&
                     is_poison(&wrong.args.t, wrong.args.t.bytes));
-        expect_ok(one.x, quern_run(one.plan, &one.args, NULL));
-        expect_ok(one.x, quern_check(one.plan, &one.args, NULL));
-        expect_ok(more.x, quern_run(more.plan, &more.args, NULL));
-        expect_ok(more.x, quern_check(more.plan, &more.args, NULL));
+        expect_ok(one.x, qn_run(one.plan, &one.args, NULL));
+        expect_ok(one.x, qn_check(one.plan, &one.args, NULL));
+        expect_ok(more.x, qn_run(more.plan, &more.args, NULL));
+        expect_ok(more.x, qn_check(more.plan, &more.args, NULL));
         expect_same(more.x, &one.args.d, &more.args.d, "row");
         expect_same(more.x, &one.args.t, &more.args.t, "column");
         end_run(&wrong);
@@ -470,29 +467,29 @@ TEST(test_result_refusals)
         {"fprop fp8_block g=1 m=8 n=256 k=64 bias=1 copies=ro",
          "none, rowwise, columnwise, both is expected"},
     };
-    struct quern_problem p;
-    struct quern_mlp mlp;
+    struct qn_problem p;
+    struct qn_mlp mlp;
     char text[256], *why = NULL;
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (quern_problem_parse(host_ctx, rows[i].line, &p) != QUERN_EINVAL)
+        if (qn_problem_parse(host_ctx, rows[i].line, &p) != QUERN_EINVAL)
             fail_msg("%s: not refused", rows[i].line);
-        if (!strstr(quern_errmsg(host_ctx), rows[i].says))
-            fail_msg("%s: '%s' lacks '%s'", rows[i].line,
-                     quern_errmsg(host_ctx), rows[i].says);
+        if (!strstr(qn_errmsg(host_ctx), rows[i].says))
+            fail_msg("%s: '%s' lacks '%s'", rows[i].line, qn_errmsg(host_ctx),
+                     rows[i].says);
     }
     assert_int_equal(
-        quern_problem_parse(host_ctx,
-                            "fprop fp8_block g=1 m=8 n=256 k=64 d=bf16 bias=1 "
-                            "activation=swiglu saved=1 copies=both",
-                            &p),
+        qn_problem_parse(host_ctx,
+                         "fprop fp8_block g=1 m=8 n=256 k=64 d=bf16 bias=1 "
+                         "activation=swiglu saved=1 copies=both",
+                         &p),
         QUERN_OK);
-    quern_problem_print(&p, text, sizeof text);
+    qn_problem_print(&p, text, sizeof text);
     assert_non_null(strstr(text, " saved=1 copies=both"));
     assert_int_equal(
-        quern_mlp_parse(host_ctx, "mlp fp8_row g=2 m=9 hidden=32 ffn=16", &mlp),
+        qn_mlp_parse(host_ctx, "mlp fp8_row g=2 m=9 hidden=32 ffn=16", &mlp),
         QUERN_OK);
-    assert_int_equal(quern_mlp_why(host_ctx, &mlp, &on_host, &why), QUERN_OK);
+    assert_int_equal(qn_mlp_why(host_ctx, &mlp, &on_host, &why), QUERN_OK);
     assert_non_null(strstr(why, "known only when all of it is"));
-    quern_free(why);
+    qn_free(why);
 }

@@ -93,17 +93,17 @@ static void far_rows(int op, void *a, void *b, void *d)
 {
     static const int32_t lengths[] = {1, 2};
     char line[128], workspace[256] __attribute__((aligned(64))) = {0};
-    struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
-    struct quern_problem problem;
-    struct quern_description need;
-    struct quern_plan *plan;
+    struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    struct qn_problem problem;
+    struct qn_description need;
+    struct qn_plan *plan;
     int wgrad = op == QUERN_WGRAD;
 
     snprintf(line, sizeof line, "%s bf16 g=2 m=%d n=4 k=%d d=f32",
              wgrad ? "wgrad" : "fprop", wgrad ? 4 : 3, wgrad ? 3 : 4);
-    assert_int_equal(quern_problem_parse(host_ctx, line, &problem), 0);
-    assert_int_equal(quern_describe(host_ctx, &problem, &need), 0);
-    assert_int_equal(quern_plan(host_ctx, &problem, &host, &plan), 0);
+    assert_int_equal(qn_problem_parse(host_ctx, line, &problem), 0);
+    assert_int_equal(qn_problem_describe(host_ctx, &problem, &need), 0);
+    assert_int_equal(qn_plan(host_ctx, &problem, &host, &plan), 0);
     need.args.a.data = a;
     need.args.b.data = b;
     need.args.d.data = d;
@@ -118,9 +118,9 @@ static void far_rows(int op, void *a, void *b, void *d)
         need.args.d.stride = FAR;
         need.args.d.bytes = (size_t)(2 * FAR + 4) * 4;
     }
-    if (quern_run(plan, &need.args, NULL))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
-    quern_plan_free(plan);
+    if (qn_run(plan, &need.args, NULL))
+        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+    qn_plan_free(plan);
 }
 
 /* Ones everywhere: each element of D is the length of its sum. */

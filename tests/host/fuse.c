@@ -26,9 +26,9 @@ static void *zeros(size_t bytes)
     return memory;
 }
 
-static struct strategy make_way(const struct quern_description *need)
+static struct strategy make_way(const struct qn_description *need)
 {
-    const struct quern_args *args = &need->args;
+    const struct qn_args *args = &need->args;
     const struct strategy w = {
         zeros(args->a.bytes),         zeros(args->a.sf_bytes),
         zeros(args->a.global_bytes),  zeros(args->column.bytes),
@@ -50,8 +50,8 @@ static void free_way(struct strategy *w)
 }
 
 /* A and the columnwise tensor, as arguments have them. */
-static void point(const struct strategy *w, int global,
-                  struct quern_tensor *row, struct quern_tensor *column)
+static void point(const struct strategy *w, int global, struct qn_tensor *row,
+                  struct qn_tensor *column)
 {
     row->data = w->row;
     row->sf = w->row_sf;
@@ -65,24 +65,24 @@ static void point(const struct strategy *w, int global,
 static void quantize(struct quern_context *ctx, const char *recipe, int of,
                      void *in, int global, const struct strategy *w)
 {
-    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan;
-    struct quern_quantization q;
+    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
+    struct qn_quantization q;
     char line[128];
 
     snprintf(line, sizeof line, "quantize %s of=%s g=%d m=%d k=%d", recipe,
-             of == QUERN_X ? "x" : "dy", GROUPS, ROWS, K);
-    assert_int_equal(quern_quantize_parse(ctx, line, &q), QUERN_OK);
-    assert_int_equal(quern_quantize_describe(ctx, &q, &need), QUERN_OK);
-    assert_int_equal(quern_quantize_plan(ctx, &q, &host, &plan), QUERN_OK);
+             of == QN_X ? "x" : "dy", GROUPS, ROWS, K);
+    assert_int_equal(qn_quantize_parse(ctx, line, &q), QUERN_OK);
+    assert_int_equal(qn_quantize_needs(ctx, &q, &need), QUERN_OK);
+    assert_int_equal(qn_quantize_plan(ctx, &q, &host, &plan), QUERN_OK);
     point(w, global, &need.args.row, &need.args.column);
     need.args.in.data = in;
     need.args.first_dims = sizes;
     need.args.sizes_type = QUERN_I64;
     need.args.workspace = w->workspace;
-    assert_int_equal(quern_quantize_run(plan, &need.args, NULL), QUERN_OK);
-    quern_quantize_plan_free(plan);
+    assert_int_equal(qn_quantize_run(plan, &need.args, NULL), QUERN_OK);
+    qn_quantize_plan_free(plan);
     memset(w->workspace, 0, 1 << 20);
 }
 
@@ -90,15 +90,15 @@ static void quantize(struct quern_context *ctx, const char *recipe, int of,
 static void multiply(struct quern_context *ctx, const char *line, void *in,
                      void *b, void *b_sf, int global, const struct strategy *w)
 {
-    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
-    struct quern_description need;
-    struct quern_problem p;
-    struct quern_plan *plan;
-    struct quern_tensor none;
+    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    struct qn_description need;
+    struct qn_problem p;
+    struct qn_plan *plan;
+    struct qn_tensor none;
 
-    assert_int_equal(quern_problem_parse(ctx, line, &p), QUERN_OK);
-    assert_int_equal(quern_describe(ctx, &p, &need), QUERN_OK);
-    assert_int_equal(quern_plan(ctx, &p, &host, &plan), QUERN_OK);
+    assert_int_equal(qn_problem_parse(ctx, line, &p), QUERN_OK);
+    assert_int_equal(qn_problem_describe(ctx, &p, &need), QUERN_OK);
+    assert_int_equal(qn_plan(ctx, &p, &host, &plan), QUERN_OK);
     point(w, global, &need.args.a, p.quantize ? &need.args.column : &none);
     need.args.in.data = in;
     need.args.b.data = b;
@@ -108,9 +108,9 @@ static void multiply(struct quern_context *ctx, const char *line, void *in,
     need.args.a.first_dims = sizes;
     need.args.a.sizes_type = QUERN_I64;
     need.args.workspace = w->workspace;
-    assert_int_equal(quern_run(plan, &need.args, NULL), QUERN_OK);
-    assert_int_equal(quern_check(plan, &need.args, NULL), QUERN_OK);
-    quern_plan_free(plan);
+    assert_int_equal(qn_run(plan, &need.args, NULL), QUERN_OK);
+    assert_int_equal(qn_check(plan, &need.args, NULL), QUERN_OK);
+    qn_plan_free(plan);
 }
 
 /* Values around 1, with a few zeros. */
@@ -129,21 +129,21 @@ static void *draw_numbers(size_t count)
 
 static void compare(const char *op, const char *recipe, const char *strategy)
 {
-    const int of = strcmp(op, "fprop") ? QUERN_DY : QUERN_X;
+    const int of = strcmp(op, "fprop") ? QN_DY : QN_X;
     struct quern_context *ctx;
-    struct quern_description need;
-    struct quern_problem p;
+    struct qn_description need;
+    struct qn_problem p;
     struct strategy one, two;
     char apart[160], fused[200];
     void *in = draw_numbers(ROWS * K), *b, *b_sf = zeros(1 << 19);
     int global;
 
-    assert_int_equal(quern_open(NULL, &ctx), QUERN_OK);
+    assert_int_equal(qn_open(NULL, &ctx), QUERN_OK);
     snprintf(apart, sizeof apart, "%s %s g=%d m=%d n=%d k=%d", op, recipe,
              GROUPS, ROWS, N, K);
     snprintf(fused, sizeof fused, "%s quantize=%s", apart, strategy);
-    assert_int_equal(quern_problem_parse(ctx, fused, &p), QUERN_OK);
-    assert_int_equal(quern_describe(ctx, &p, &need), QUERN_OK);
+    assert_int_equal(qn_problem_parse(ctx, fused, &p), QUERN_OK);
+    assert_int_equal(qn_problem_describe(ctx, &p, &need), QUERN_OK);
     global = need.args.a.global_bytes > 0;
     one = make_way(&need);
     two = make_way(&need);
@@ -164,7 +164,7 @@ static void compare(const char *op, const char *recipe, const char *strategy)
     free(in);
     free(b);
     free(b_sf);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(test_fuse)

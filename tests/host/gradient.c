@@ -38,7 +38,7 @@ static struct numbers *draw(void)
 
 /* One problem and what came out of it. */
 struct run {
-    struct quern_problem problem;
+    struct qn_problem problem;
     int type;
     int64_t width; /* of D and P */
     void *d;       /* [ROWS, width + GAP] */
@@ -67,9 +67,9 @@ static void *as_rows(const float *from, int64_t rows, int64_t width, int gap,
 
 /* The problem's inputs, and the sums' output. */
 static void set_args(const struct numbers *x, struct run *r,
-                     struct quern_args *args)
+                     struct qn_args *args)
 {
-    const struct quern_problem *p = &r->problem;
+    const struct qn_problem *p = &r->problem;
 
     args->a.first_dims = lengths;
     args->a.data = as_rows(x->a, ROWS, K, 0, args->a.type);
@@ -93,15 +93,15 @@ static void set_args(const struct numbers *x, struct run *r,
 static void run(const struct numbers *x, const char *line, float first,
                 struct run *r)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
-    struct quern_description need;
-    struct quern_plan *plan = NULL;
-    struct quern_args *args = &need.args;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct qn_description need;
+    struct qn_plan *plan = NULL;
+    struct qn_args *args = &need.args;
 
-    if (quern_problem_parse(host_ctx, line, &r->problem) ||
-        quern_describe(host_ctx, &r->problem, &need) ||
-        quern_plan(host_ctx, &r->problem, &options, &plan))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    if (qn_problem_parse(host_ctx, line, &r->problem) ||
+        qn_problem_describe(host_ctx, &r->problem, &need) ||
+        qn_plan(host_ctx, &r->problem, &options, &plan))
+        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     r->width = args->d.shape[1];
     r->type = args->d.type;
     for (int i = 0; i < GROUPS * 2 * MOST_N; i++)
@@ -112,13 +112,13 @@ static void run(const struct numbers *x, const char *line, float first,
         aligned_alloc(256, (need.workspace_bytes + 255) / 256 * 256);
     assert_non_null(args->workspace);
     memset(args->workspace, 0, need.workspace_bytes);
-    if (quern_run(plan, args, NULL) || quern_check(plan, args, NULL))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    if (qn_run(plan, args, NULL) || qn_check(plan, args, NULL))
+        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     free(args->a.data);
     free(args->b.data);
     free(args->p.data);
     free(args->workspace);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
 }
 
 static float d_at(const struct run *r, int64_t row, int64_t column)
@@ -134,7 +134,7 @@ static float d_at(const struct run *r, int64_t row, int64_t column)
 static void *cast(const struct numbers *x, const struct run *r,
                   const struct run *dh, float dprob[ROWS])
 {
-    const struct quern_quantize_args given = {
+    const struct qn_quantize_args given = {
         .in.data = dh->d,
         .saved.data = (void *)(uintptr_t)x->p,
         .row.data = poison((size_t)(ROWS * (r->width + GAP)) * 4),
@@ -143,7 +143,7 @@ static void *cast(const struct numbers *x, const struct run *r,
         .dprob = r->problem.dprob ? dprob : NULL,
         .limit = 1.5f};
 
-    host_cast(&r->problem, QUERN_DY, r->width, &given);
+    host_cast(&r->problem, QN_DY, r->width, &given);
     return given.row.data;
 }
 
@@ -269,11 +269,11 @@ TEST(test_gradients)
 
 static void expect_refused(const char *line, const char *part)
 {
-    struct quern_problem p;
+    struct qn_problem p;
 
-    assert_int_equal(quern_problem_parse(host_ctx, line, &p), QUERN_EINVAL);
-    if (!strstr(quern_errmsg(host_ctx), part))
-        fail_msg("%s: '%s' is not in '%s'", line, part, quern_errmsg(host_ctx));
+    assert_int_equal(qn_problem_parse(host_ctx, line, &p), QUERN_EINVAL);
+    if (!strstr(qn_errmsg(host_ctx), part))
+        fail_msg("%s: '%s' is not in '%s'", line, part, qn_errmsg(host_ctx));
 }
 
 TEST(test_gradient_refusals)
@@ -304,29 +304,29 @@ TEST(test_gradient_refusals)
 }
 
 /* Arguments of a run that would be right without the change. */
-static void expect_argument(const struct quern_plan *plan,
-                            const struct quern_args *args, const char *part)
+static void expect_argument(const struct qn_plan *plan,
+                            const struct qn_args *args, const char *part)
 {
-    assert_int_equal(quern_run(plan, args, NULL), QUERN_EINVAL);
-    if (!strstr(quern_errmsg(host_ctx), part))
-        fail_msg("'%s' is not in '%s'", part, quern_errmsg(host_ctx));
+    assert_int_equal(qn_run(plan, args, NULL), QUERN_EINVAL);
+    if (!strstr(qn_errmsg(host_ctx), part))
+        fail_msg("'%s' is not in '%s'", part, qn_errmsg(host_ctx));
 }
 
 TEST(test_gradient_arguments)
 {
     static const char line[] = "dgrad bf16 g=5 m=171 n=64 k=40 layout=tn "
                                "activation=swiglu prob=1 dbias=1 dprob=1";
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
     struct numbers *x = draw();
     struct run *r = calloc(1, sizeof *r);
-    struct quern_description need;
-    struct quern_plan *plan;
-    struct quern_args args;
+    struct qn_description need;
+    struct qn_plan *plan;
+    struct qn_args args;
 
     assert_non_null(r);
-    assert_int_equal(quern_problem_parse(host_ctx, line, &r->problem), 0);
-    assert_int_equal(quern_describe(host_ctx, &r->problem, &need), 0);
-    assert_int_equal(quern_plan(host_ctx, &r->problem, &options, &plan), 0);
+    assert_int_equal(qn_problem_parse(host_ctx, line, &r->problem), 0);
+    assert_int_equal(qn_problem_describe(host_ctx, &r->problem, &need), 0);
+    assert_int_equal(qn_plan(host_ctx, &r->problem, &options, &plan), 0);
     r->width = need.args.d.shape[1];
     r->type = need.args.d.type;
     assert_int_equal(r->width, 128);
@@ -356,7 +356,7 @@ TEST(test_gradient_arguments)
     free(need.args.b.data);
     free(need.args.p.data);
     free(r->d);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     free(r);
     free(x);
 }

@@ -26,14 +26,14 @@ struct made {
 static void make(struct made *m, const char *recipe, const char *of,
                  const char *copy)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     char text[128];
 
     memset(m, 0, sizeof *m);
     snprintf(text, sizeof text, "quantize %s of=%s g=3 m=%d k=%d copies=%s%s",
              recipe, of, ROWS, FEATURES, copy,
              *of == 'w' ? "" : " split=130,0,60");
-    assert_int_equal(quern_quantize_parse(host_ctx, text, &q), QUERN_OK);
+    assert_int_equal(qn_quantize_parse(host_ctx, text, &q), QUERN_OK);
     assert_int_equal(qn_cast_begin_host(&m->cast, &options, host_ctx, &q), 0);
     assert_int_equal(qn_cast_run(&m->cast), QUERN_OK);
     m->starts[1] = m->starts[2] = m->cast.sizes[0];

@@ -18,33 +18,33 @@ void host_specs_open(struct host_specs *s, const char *folder)
         print_message("skip: needs a C compiler, cc\n");
         skip();
     }
-    if (quern_open(&options, &host_ctx))
-        fail_msg("%s", quern_errmsg(NULL));
+    if (qn_open(&options, &host_ctx))
+        fail_msg("%s", qn_errmsg(NULL));
     qt_context = host_ctx;
 }
 
 void host_specs_close(struct host_specs *s)
 {
-    quern_close(host_ctx);
+    qn_close(host_ctx);
     host_ctx = qt_context = s->before;
 }
 
 /* `threads` goes in as the number of multiprocessors: on the host, threads. */
-struct quern_plan *host_plan(const struct qt_case *c, int threads,
-                             struct quern_args *args)
+struct qn_plan *host_plan(const struct qt_case *c, int threads,
+                          struct qn_args *args)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST,
-                                               .sms = threads};
-    struct quern_problem problem;
-    struct quern_description need;
-    struct quern_plan *plan = NULL;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST,
+                                            .sms = threads};
+    struct qn_problem problem;
+    struct qn_description need;
+    struct qn_plan *plan = NULL;
     char line[256];
 
     qt_case_text(c, line, sizeof line);
-    if (quern_problem_parse(host_ctx, line, &problem) ||
-        quern_describe(host_ctx, &problem, &need) ||
-        quern_plan(host_ctx, &problem, &options, &plan))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    if (qn_problem_parse(host_ctx, line, &problem) ||
+        qn_problem_describe(host_ctx, &problem, &need) ||
+        qn_plan(host_ctx, &problem, &options, &plan))
+        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     *args = need.args;
     return plan;
 }
@@ -89,7 +89,7 @@ void host_output_guarded(const struct host_output *out, const char *what)
     }
 }
 
-int host_run(const struct quern_plan *plan, struct quern_args *args,
+int host_run(const struct qn_plan *plan, struct qn_args *args,
              const struct qt_case *c, const struct qt_data *data,
              struct host_output *out)
 {
@@ -109,26 +109,26 @@ int host_run(const struct quern_plan *plan, struct quern_args *args,
         qt_pointers_write(c, role, at.operand[role], out->pointers[role]);
     }
     qt_args_set(c, data, &at, args);
-    if (quern_run(plan, args, NULL))
-        fail_msg("%s: %s", c->what, quern_errmsg(host_ctx));
-    return quern_check(plan, args, NULL);
+    if (qn_run(plan, args, NULL))
+        fail_msg("%s: %s", c->what, qn_errmsg(host_ctx));
+    return qn_check(plan, args, NULL);
 }
 
 void host_multiply(const struct qt_case *c, const struct qt_data *data,
                    int threads, struct host_output *out)
 {
-    struct quern_args args;
-    struct quern_plan *plan = host_plan(c, threads, &args);
+    struct qn_args args;
+    struct qn_plan *plan = host_plan(c, threads, &args);
     struct quern_plan_info info;
 
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     if (!out->memory)
         out->workspace_bytes = info.workspace_bytes;
     host_output_reset(out, data);
     if (host_run(plan, &args, c, data, out))
-        fail_msg("%s: %s", c->what, quern_errmsg(host_ctx));
+        fail_msg("%s: %s", c->what, qn_errmsg(host_ctx));
     host_output_guarded(out, c->what);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
 }
 
 void host_case_right(const struct qt_case *c)
@@ -149,30 +149,30 @@ void host_case_right(const struct qt_case *c)
     qt_data_free(&data);
 }
 
-int64_t host_cast(const struct quern_problem *p, int of, int64_t features,
-                  const struct quern_quantize_args *given)
+int64_t host_cast(const struct qn_problem *p, int of, int64_t features,
+                  const struct qn_quantize_args *given)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan = NULL;
-    struct quern_quantize_args *args = &need.args;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan = NULL;
+    struct qn_quantize_args *args = &need.args;
     unsigned char workspace[4096] __attribute__((aligned(256))) = {0};
-    struct quern_quantization q = {.work = QUERN_QUANTIZE,
-                                   .of = of,
-                                   .type = QUERN_F32,
-                                   .copies = QUERN_ROWWISE,
-                                   .activation = p->activation,
-                                   .interleave = p->interleave,
-                                   .probability = p->probability,
-                                   .dprob = p->dprob,
-                                   .groups = p->groups,
-                                   .m = p->m,
-                                   .k = features};
+    struct qn_quantization q = {.work = QUERN_QUANTIZE,
+                                .of = of,
+                                .type = QUERN_F32,
+                                .copies = QUERN_ROWWISE,
+                                .activation = p->activation,
+                                .interleave = p->interleave,
+                                .probability = p->probability,
+                                .dprob = p->dprob,
+                                .groups = p->groups,
+                                .m = p->m,
+                                .k = features};
 
     strcpy(q.recipe, p->recipe);
-    if (quern_quantize_describe(host_ctx, &q, &need) ||
-        quern_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s", quern_errmsg(host_ctx));
+    if (qn_quantize_needs(host_ctx, &q, &need) ||
+        qn_quantize_plan(host_ctx, &q, &options, &plan))
+        fail_msg("%s", qn_errmsg(host_ctx));
     assert_in_range(need.workspace_bytes, 0, sizeof workspace);
     args->in.data = given->in.data;
     args->saved.data = given->saved.data;
@@ -182,8 +182,8 @@ int64_t host_cast(const struct quern_problem *p, int of, int64_t features,
     args->dprob = given->dprob;
     args->limit = given->limit;
     args->workspace = workspace;
-    if (quern_quantize_run(plan, args, NULL))
-        fail_msg("%s", quern_errmsg(host_ctx));
-    quern_quantize_plan_free(plan);
+    if (qn_quantize_run(plan, args, NULL))
+        fail_msg("%s", qn_errmsg(host_ctx));
+    qn_quantize_plan_free(plan);
     return args->row.stride;
 }

@@ -35,8 +35,8 @@ void host_specs_open(struct host_specs *, const char *folder);
 void host_specs_close(struct host_specs *);
 
 /* A plan of the host backend; fails the test if it cannot be made. */
-struct quern_plan *host_plan(const struct qt_case *c, int threads,
-                             struct quern_args *args);
+struct qn_plan *host_plan(const struct qt_case *c, int threads,
+                          struct qn_args *args);
 
 /* D as it is before a run, poison around it; the first call allocates. */
 void host_output_reset(struct host_output *, const struct qt_data *data);
@@ -45,8 +45,8 @@ void host_output_free(struct host_output *);
 /* Fails the test if a guard was written. */
 void host_output_guarded(const struct host_output *, const char *what);
 
-/* quern_run and quern_check on `data`; returns quern_check's code. */
-int host_run(const struct quern_plan *plan, struct quern_args *args,
+/* qn_run and qn_check on `data`; returns qn_check's code. */
+int host_run(const struct qn_plan *plan, struct qn_args *args,
              const struct qt_case *c, const struct qt_data *data,
              struct host_output *out);
 
@@ -65,7 +65,7 @@ void host_case_right(const struct qt_case *c);
 /* The rowwise tensor that a cast makes of fp32, with the activation, rows and
    groups of a product whose result it would be: `of` an x or a dy. `given` has
    all addresses but the workspace's. Returns the copy's stride, 0 if packed. */
-int64_t host_cast(const struct quern_problem *problem, int of, int64_t features,
-                  const struct quern_quantize_args *given);
+int64_t host_cast(const struct qn_problem *problem, int of, int64_t features,
+                  const struct qn_quantize_args *given);
 
 #endif

@@ -7,7 +7,7 @@
 #include "host.h"
 
 #include "oracle/layer.h"
-#include "registry.h"
+#include "internal.h"
 #include "base/types.h"
 
 #include <math.h>
@@ -21,17 +21,17 @@ static const struct qn_options options = {.command = "test_host", .seed = 5};
 static void begin_apart(struct qn_layer *l, const char *text,
                         const int64_t *sizes, int apart)
 {
-    struct quern_mlp mlp;
+    struct qn_mlp mlp;
     int64_t gap = 0;
 
-    if (quern_mlp_parse(host_ctx, text, &mlp))
-        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    if (qn_mlp_parse(host_ctx, text, &mlp))
+        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
     mlp.recompute |= apart;
     if (apart)
         gap = (mlp.hidden + 15) / 8 * 8 - mlp.hidden;
     if (qn_layer_begin(l, &options, host_ctx, &mlp, QUERN_BACKEND_HOST, sizes,
                        gap))
-        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
 }
 
 static void begin(struct qn_layer *l, const char *text, const int64_t *sizes)
@@ -42,7 +42,7 @@ static void begin(struct qn_layer *l, const char *text, const int64_t *sizes)
 static void run(struct qn_layer *l, const char *text)
 {
     if (qn_layer_run(l))
-        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
 }
 
 /* Everything that was computed is near the chain in double, and nothing else
@@ -52,7 +52,7 @@ static void check(struct qn_layer *l, const char *text)
     struct qn_layer_verdict v;
 
     if (qn_layer_judge(l, 1 << 20, &v))
-        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
     for (int i = 0; v.results[i].name; i++)
         if (!(v.results[i].error <= v.results[i].tolerance))
             fail_msg("%s: %s is %.2e away (at most %.0e)", text,
@@ -168,7 +168,7 @@ TEST(test_mlp_phases)
 
     for (int r = 0; (recipe = recipe_at(r)); r++) {
         struct qn_layer whole = {0}, apart = {0};
-        struct quern_mlp_args a;
+        struct qn_mlp_args a;
         const char *where;
 
         snprintf(text, sizeof text,
@@ -182,17 +182,17 @@ TEST(test_mlp_phases)
         a = apart.args;
         a.saved = NULL;
         a.dw1.data = a.dw2.data = NULL;
-        assert_int_equal(quern_mlp_weights(apart.plan, &a, NULL), 0);
-        assert_int_equal(quern_mlp_forward(apart.plan, &a, NULL), 0);
+        assert_int_equal(qn_mlp_weights(apart.plan, &a, NULL), 0);
+        assert_int_equal(qn_mlp_forward(apart.plan, &a, NULL), 0);
         assert_memory_equal(apart.memory[QN_LAYER_Y].data,
                             whole.memory[QN_LAYER_Y].data,
                             whole.memory[QN_LAYER_Y].bytes);
         a.saved = apart.args.saved;
-        assert_int_equal(quern_mlp_forward(apart.plan, &a, NULL), 0);
-        assert_int_equal(quern_mlp_backward(apart.plan, &a, NULL), 0);
+        assert_int_equal(qn_mlp_forward(apart.plan, &a, NULL), 0);
+        assert_int_equal(qn_mlp_backward(apart.plan, &a, NULL), 0);
         memset((char *)a.workspace + 256, 0xA5, /* another microbatch */
                apart.need.workspace_bytes - 256);
-        assert_int_equal(quern_mlp_wgrad(apart.plan, &apart.args, NULL), 0);
+        assert_int_equal(qn_mlp_wgrad(apart.plan, &apart.args, NULL), 0);
         assert_int_equal(qn_layer_compare(&whole, &apart, &where), 0);
         if (where)
             fail_msg("%s: %s differs from what one call makes", text, where);
@@ -221,14 +221,14 @@ TEST(test_mlp_recompute)
         begin(&again, other, NULL);
         assert_true(again.need.saved_bytes < whole.need.saved_bytes);
         run(&whole, text);
-        assert_int_equal(quern_mlp_weights(again.plan, &again.args, NULL), 0);
-        assert_int_equal(quern_mlp_forward(again.plan, &again.args, NULL), 0);
+        assert_int_equal(qn_mlp_weights(again.plan, &again.args, NULL), 0);
+        assert_int_equal(qn_mlp_forward(again.plan, &again.args, NULL), 0);
         memset((char *)again.args.workspace + 256, 0xA5,
                again.need.workspace_bytes - 256);
-        if (recipe->scaling[QUERN_X].type != QUERN_TYPE_NONE)
+        if (recipe->scaling[QN_X].type != QUERN_TYPE_NONE)
             qn_memory_clear(&again.memory[QN_LAYER_X], QN_MEMORY_POISON);
-        if (quern_mlp_backward(again.plan, &again.args, NULL))
-            fail_msg("%s: %s", other, quern_errmsg(host_ctx));
+        if (qn_mlp_backward(again.plan, &again.args, NULL))
+            fail_msg("%s: %s", other, qn_errmsg(host_ctx));
         assert_int_equal(qn_layer_compare(&whole, &again, &where), 0);
         if (where)
             fail_msg("%s: %s differs from what saved pre gives", text, where);
@@ -275,12 +275,12 @@ TEST(test_mlp_limits)
 /* All but the weights' gradients. */
 static void run_back(struct qn_layer *l)
 {
-    struct quern_mlp_args a = l->args;
+    struct qn_mlp_args a = l->args;
 
     a.dw1.data = a.dw2.data = NULL;
-    assert_int_equal(quern_mlp_weights(l->plan, &a, NULL), 0);
-    assert_int_equal(quern_mlp_forward(l->plan, &a, NULL), 0);
-    assert_int_equal(quern_mlp_backward(l->plan, &a, NULL), 0);
+    assert_int_equal(qn_mlp_weights(l->plan, &a, NULL), 0);
+    assert_int_equal(qn_mlp_forward(l->plan, &a, NULL), 0);
+    assert_int_equal(qn_mlp_backward(l->plan, &a, NULL), 0);
     memset((char *)a.workspace + 256, 0xA5, /* another microbatch */
            l->need.workspace_bytes - 256);
 }
@@ -305,7 +305,7 @@ static void try_queue(const char *recipe, int microbatches)
 {
     static const int made[] = {QN_LAYER_DW1, QN_LAYER_DW2};
     struct qn_layer first = {0}, second = {0};
-    struct quern_queue *queue, *narrow;
+    struct qn_queue *queue, *narrow;
     float *expected[2];
     char text[256];
 
@@ -320,8 +320,8 @@ static void try_queue(const char *recipe, int microbatches)
     run_back(&second);
     second.args.dw1.data = first.args.dw1.data;
     second.args.dw2.data = first.args.dw2.data;
-    assert_int_equal(quern_mlp_wgrad(first.plan, &first.args, NULL), 0);
-    assert_int_equal(quern_mlp_wgrad(second.plan, &second.args, NULL), 0);
+    assert_int_equal(qn_mlp_wgrad(first.plan, &first.args, NULL), 0);
+    assert_int_equal(qn_mlp_wgrad(second.plan, &second.args, NULL), 0);
     for (int i = 0; i < 2; i++) {
         struct qn_memory *dw = &first.memory[made[i]];
 
@@ -330,27 +330,27 @@ static void try_queue(const char *recipe, int microbatches)
         memcpy(expected[i], dw->data, dw->bytes);
         qn_memory_clear(dw, QN_MEMORY_POISON);
     }
-    assert_int_equal(quern_queue(host_ctx, 4, &queue), 0);
-    assert_int_equal(quern_queue(host_ctx, 3, &narrow), 0);
+    assert_int_equal(qn_queue(host_ctx, 4, &queue), 0);
+    assert_int_equal(qn_queue(host_ctx, 3, &narrow), 0);
     for (int i = 0; i < 2; i++) {
         struct qn_layer *l = i ? &second : &first;
 
-        assert_int_equal(quern_mlp_put(l->plan, &l->args, queue, 7), 0);
-        assert_int_equal(quern_queue_count(queue, 7), 2 * (i + 1));
-        assert_int_equal(quern_mlp_put(l->plan, &l->args, narrow, 7),
+        assert_int_equal(qn_mlp_put(l->plan, &l->args, queue, 7), 0);
+        assert_int_equal(qn_queue_count(queue, 7), 2 * (i + 1));
+        assert_int_equal(qn_mlp_put(l->plan, &l->args, narrow, 7),
                          i ? QUERN_EFULL : QUERN_OK);
-        assert_int_equal(quern_queue_count(narrow, 7), 2);
+        assert_int_equal(qn_queue_count(narrow, 7), 2);
     }
     assert_int_equal((unsigned char)*first.memory[QN_LAYER_DW1].data,
                      QN_MEMORY_POISON);
-    assert_int_equal(quern_queue_flush(queue, 7, 0, NULL), 0);
+    assert_int_equal(qn_queue_flush(queue, 7, 0, NULL), 0);
     for (int i = 0; i < 2; i++) {
         compare_sums(&first.memory[made[i]], expected[i], microbatches > 1,
                      text);
         free(expected[i]);
     }
-    quern_queue_free(queue);
-    quern_queue_free(narrow);
+    qn_queue_free(queue);
+    qn_queue_free(narrow);
     qn_layer_free(&first);
     qn_layer_free(&second);
 }
@@ -369,12 +369,12 @@ TEST(test_mlp_queue)
 #define REFUSED(line, call, change, says)                                      \
     do {                                                                       \
         struct qn_layer l = {0};                                               \
-        struct quern_mlp_args *a = &l.args;                                    \
+        struct qn_mlp_args *a = &l.args;                                       \
         begin(&l, line, NULL);                                                 \
         change;                                                                \
-        assert_int_equal(quern_mlp_##call(l.plan, a, NULL), QUERN_EINVAL);     \
-        if (!strstr(quern_errmsg(host_ctx), says))                             \
-            fail_msg("'%s' lacks '%s'", quern_errmsg(host_ctx), says);         \
+        assert_int_equal(qn_mlp_##call(l.plan, a, NULL), QUERN_EINVAL);        \
+        if (!strstr(qn_errmsg(host_ctx), says))                                \
+            fail_msg("'%s' lacks '%s'", qn_errmsg(host_ctx), says);            \
         qn_layer_free(&l);                                                     \
     } while (0)
 
@@ -472,20 +472,20 @@ TEST(test_mlp_texts)
          "activation=squared_relu"),
         ("mlp nvfp4 g=2 m=9 hidden=64 ffn=64 in=f32 dw=f16 activation=geglu "
          "interleave=32")};
-    struct quern_mlp mlp;
+    struct qn_mlp mlp;
     char text[512];
 
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        assert_int_equal(quern_mlp_parse(host_ctx, texts[i].text, &mlp),
+        assert_int_equal(qn_mlp_parse(host_ctx, texts[i].text, &mlp),
                          QUERN_EINVAL);
-        if (!strstr(quern_errmsg(host_ctx), texts[i].says))
-            fail_msg("%s: '%s' lacks '%s'", texts[i].text,
-                     quern_errmsg(host_ctx), texts[i].says);
+        if (!strstr(qn_errmsg(host_ctx), texts[i].says))
+            fail_msg("%s: '%s' lacks '%s'", texts[i].text, qn_errmsg(host_ctx),
+                     texts[i].says);
     }
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
-        if (quern_mlp_parse(host_ctx, right[i], &mlp))
-            fail_msg("%s: %s", right[i], quern_errmsg(host_ctx));
-        quern_mlp_print(&mlp, text, sizeof text);
+        if (qn_mlp_parse(host_ctx, right[i], &mlp))
+            fail_msg("%s: %s", right[i], qn_errmsg(host_ctx));
+        qn_mlp_print(&mlp, text, sizeof text);
         assert_string_equal(text, right[i]);
     }
 }
@@ -515,7 +515,7 @@ TEST(test_mlp_bad_sizes)
             *size = bad[i];
             assert_int_equal(qn_layer_run(&l), QUERN_ESIZES);
             snprintf(group, sizeof group, "group %d", i);
-            assert_non_null(strstr(quern_errmsg(host_ctx), group));
+            assert_non_null(strstr(qn_errmsg(host_ctx), group));
             *size = l.sizes[i];
         }
         assert_int_equal(qn_layer_reset(&l), 0);

@@ -35,9 +35,9 @@ static void area_check(const struct area *a, const char *name)
 
 /* A quantization with all its buffers. */
 struct setup {
-    struct quern_quantization q;
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan;
+    struct qn_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
     struct area in, row, row_sf, row_global, column, column_sf, column_global,
         dbias, workspace;
     int64_t sizes[GROUPS];
@@ -47,7 +47,7 @@ struct setup {
 
 static void point(struct setup *s)
 {
-    struct quern_quantize_args *a = &s->need.args;
+    struct qn_quantize_args *a = &s->need.args;
 
     a->in.data = s->in.data;
     a->row.data = s->row.data;
@@ -57,7 +57,7 @@ static void point(struct setup *s)
     a->column.sf = s->column_sf.data;
     a->column.global = s->column_global.bytes ? s->column_global.data : NULL;
     a->dbias = s->q.dbias ? (float *)(void *)s->dbias.data : NULL;
-    a->first_dims = s->q.of == QUERN_W ? NULL : s->sizes;
+    a->first_dims = s->q.of == QN_W ? NULL : s->sizes;
     a->sizes_type = QUERN_I64;
     a->random = s->need.random ? s->random : NULL;
     a->scale = s->need.history ? s->scale : NULL;
@@ -76,13 +76,13 @@ static void fill_input(const struct setup *s)
 static void setup_make(struct setup *s, const char *text)
 {
     static const int64_t sizes[GROUPS] = {0, 130, 7, 160};
-    struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
 
     memset(s, 0, sizeof *s);
-    if (quern_quantize_parse(host_ctx, text, &s->q) ||
-        quern_quantize_describe(host_ctx, &s->q, &s->need) ||
-        quern_quantize_plan(host_ctx, &s->q, &options, &s->plan))
-        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    if (qn_quantize_parse(host_ctx, text, &s->q) ||
+        qn_quantize_needs(host_ctx, &s->q, &s->need) ||
+        qn_quantize_plan(host_ctx, &s->q, &options, &s->plan))
+        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
     area_make(&s->in, s->need.args.in.bytes);
     area_make(&s->row, s->need.args.row.bytes);
     area_make(&s->row_sf, s->need.args.row.sf_bytes);
@@ -109,7 +109,7 @@ static void setup_free(struct setup *s)
         area_check(all[i], s->q.recipe);
         free(all[i]->memory);
     }
-    quern_quantize_plan_free(s->plan);
+    qn_quantize_plan_free(s->plan);
 }
 
 static const char *const recipes[] = {
@@ -133,10 +133,10 @@ static void make_text(char text[160], const char *recipe)
     do {                                                                       \
         setup_make(&s, "quantize nvfp4 " shape);                               \
         change;                                                                \
-        assert_int_equal(quern_quantize_run(s.plan, &s.need.args, NULL),       \
+        assert_int_equal(qn_quantize_run(s.plan, &s.need.args, NULL),          \
                          QUERN_EINVAL);                                        \
-        if (!strstr(quern_errmsg(host_ctx), says))                             \
-            fail_msg("'%s' lacks '%s'", quern_errmsg(host_ctx), says);         \
+        if (!strstr(qn_errmsg(host_ctx), says))                                \
+            fail_msg("'%s' lacks '%s'", qn_errmsg(host_ctx), says);            \
         setup_free(&s);                                                        \
     } while (0)
 
@@ -241,20 +241,20 @@ TEST(test_quantize_texts)
         "dequantize mxfp8 of=x g=8 m=64 k=32 out=f16 copies=columnwise",
         "bias bf16 of=x g=2 m=5 k=64 in=f16 prob=1 split=2,3",
         "rescale fp8_tensor_delayed of=dy"};
-    struct quern_quantization q;
+    struct qn_quantization q;
     char text[512];
 
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        assert_int_equal(quern_quantize_parse(host_ctx, texts[i].text, &q),
+        assert_int_equal(qn_quantize_parse(host_ctx, texts[i].text, &q),
                          QUERN_EINVAL);
-        if (!strstr(quern_errmsg(host_ctx), texts[i].says))
-            fail_msg("%s: '%s' lacks '%s'", texts[i].text,
-                     quern_errmsg(host_ctx), texts[i].says);
+        if (!strstr(qn_errmsg(host_ctx), texts[i].says))
+            fail_msg("%s: '%s' lacks '%s'", texts[i].text, qn_errmsg(host_ctx),
+                     texts[i].says);
     }
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
-        if (quern_quantize_parse(host_ctx, right[i], &q))
-            fail_msg("%s: %s", right[i], quern_errmsg(host_ctx));
-        quern_quantize_print(&q, text, sizeof text);
+        if (qn_quantize_parse(host_ctx, right[i], &q))
+            fail_msg("%s: %s", right[i], qn_errmsg(host_ctx));
+        qn_quantize_print(&q, text, sizeof text);
         assert_string_equal(text, right[i]);
     }
 }
@@ -276,16 +276,16 @@ TEST(test_quantize_bad_sizes)
             int64_t right = s.sizes[i];
 
             s.sizes[i] = bad[i];
-            assert_int_equal(quern_quantize_run(s.plan, &s.need.args, NULL),
+            assert_int_equal(qn_quantize_run(s.plan, &s.need.args, NULL),
                              QUERN_OK);
-            assert_int_equal(quern_quantize_check(s.plan, &s.need.args, NULL),
+            assert_int_equal(qn_quantize_run_check(s.plan, &s.need.args, NULL),
                              QUERN_ESIZES);
             snprintf(group, sizeof group, "group %d", i);
-            assert_non_null(strstr(quern_errmsg(host_ctx), group));
+            assert_non_null(strstr(qn_errmsg(host_ctx), group));
             s.sizes[i] = right;
-            assert_int_equal(quern_quantize_run(s.plan, &s.need.args, NULL),
+            assert_int_equal(qn_quantize_run(s.plan, &s.need.args, NULL),
                              QUERN_OK);
-            assert_int_equal(quern_quantize_check(s.plan, &s.need.args, NULL),
+            assert_int_equal(qn_quantize_run_check(s.plan, &s.need.args, NULL),
                              QUERN_OK);
         }
         setup_free(&s);
@@ -312,9 +312,9 @@ TEST(test_quantize_adds_dbias)
         added = (float *)(void *)sum.dbias.data;
         for (int i = 0; i < GROUPS * K; i++)
             added[i] = i % 3 ? 0.37f * (float)i : -0.0f;
-        assert_int_equal(quern_quantize_run(whole.plan, &whole.need.args, NULL),
+        assert_int_equal(qn_quantize_run(whole.plan, &whole.need.args, NULL),
                          0);
-        assert_int_equal(quern_quantize_run(sum.plan, &sum.need.args, NULL), 0);
+        assert_int_equal(qn_quantize_run(sum.plan, &sum.need.args, NULL), 0);
         for (int i = 0; i < GROUPS * K; i++) {
             float old = i % 3 ? 0.37f * (float)i : -0.0f;
             float expected = whole.sizes[i / K] ? old + stored[i] : old;
@@ -329,8 +329,8 @@ TEST(test_quantize_adds_dbias)
 /* A plan for one thread and one for all give the same bytes. */
 TEST(test_quantize_threads)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST,
-                                               .sms = 1};
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST,
+                                            .sms = 1};
     char text[160];
     struct setup one, all;
 
@@ -338,11 +338,11 @@ TEST(test_quantize_threads)
         make_text(text, recipes[r]);
         setup_make(&one, text);
         setup_make(&all, text);
-        quern_quantize_plan_free(one.plan);
+        qn_quantize_plan_free(one.plan);
         assert_int_equal(
-            quern_quantize_plan(host_ctx, &one.q, &options, &one.plan), 0);
-        assert_int_equal(quern_quantize_run(one.plan, &one.need.args, NULL), 0);
-        assert_int_equal(quern_quantize_run(all.plan, &all.need.args, NULL), 0);
+            qn_quantize_plan(host_ctx, &one.q, &options, &one.plan), 0);
+        assert_int_equal(qn_quantize_run(one.plan, &one.need.args, NULL), 0);
+        assert_int_equal(qn_quantize_run(all.plan, &all.need.args, NULL), 0);
         assert_memory_equal(one.row.data, all.row.data, one.row.bytes);
         assert_memory_equal(one.column.data, all.column.data, one.column.bytes);
         assert_memory_equal(one.row_sf.data, all.row_sf.data, one.row_sf.bytes);
@@ -376,9 +376,9 @@ TEST(test_quantize_pointers)
         }
         apart.need.args.in.data = NULL;
         apart.need.args.in.pointers = (void *const *)addresses;
-        assert_int_equal(quern_quantize_run(one.plan, &one.need.args, NULL), 0);
-        if (quern_quantize_run(apart.plan, &apart.need.args, NULL))
-            fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+        assert_int_equal(qn_quantize_run(one.plan, &one.need.args, NULL), 0);
+        if (qn_quantize_run(apart.plan, &apart.need.args, NULL))
+            fail_msg("%s: %s", text, qn_errmsg(host_ctx));
         assert_memory_equal(one.row.data, apart.row.data, one.row.bytes);
         assert_memory_equal(one.column.data, apart.column.data,
                             one.column.bytes);
@@ -403,9 +403,8 @@ TEST(test_quantize_one_copy)
         setup_make(&row, text);
         row.need.args.column.data = row.need.args.column.sf = NULL;
         row.need.args.column.global = NULL;
-        assert_int_equal(quern_quantize_run(both.plan, &both.need.args, NULL),
-                         0);
-        assert_int_equal(quern_quantize_run(row.plan, &row.need.args, NULL), 0);
+        assert_int_equal(qn_quantize_run(both.plan, &both.need.args, NULL), 0);
+        assert_int_equal(qn_quantize_run(row.plan, &row.need.args, NULL), 0);
         assert_memory_equal(both.row.data, row.row.data, row.row.bytes);
         assert_memory_equal(both.row_sf.data, row.row_sf.data,
                             row.row_sf.bytes);
@@ -488,7 +487,7 @@ TEST(test_quantize_bias)
     static const char text[] = "quantize bf16 of=dy g=4 m=300 k=96 "
                                "copies=rowwise prob=1 dbias=1 dprob=1";
     struct bias_numbers x;
-    struct quern_quantize_args *a;
+    struct qn_quantize_args *a;
     uint64_t draws = 9;
     struct setup s;
 
@@ -504,15 +503,15 @@ TEST(test_quantize_bias)
         x.bias[i] = qt_draw(&draws, QT_NORMAL);
     a->probability = x.probability;
     a->dprob = x.dprob;
-    assert_int_equal(quern_quantize_run(s.plan, a, NULL), QUERN_EINVAL);
-    assert_non_null(strstr(quern_errmsg(host_ctx), "bias is NULL"));
+    assert_int_equal(qn_quantize_run(s.plan, a, NULL), QUERN_EINVAL);
+    assert_non_null(strstr(qn_errmsg(host_ctx), "bias is NULL"));
     a->bias = x.bias;
     a->row.data = s.row.data;
-    assert_int_equal(quern_quantize_run(s.plan, a, NULL), QUERN_EINVAL);
-    assert_non_null(strstr(quern_errmsg(host_ctx), "row.data is not NULL"));
+    assert_int_equal(qn_quantize_run(s.plan, a, NULL), QUERN_EINVAL);
+    assert_non_null(strstr(qn_errmsg(host_ctx), "row.data is not NULL"));
     a->row.data = NULL;
     s.sizes[3] = 150; /* and 13 rows are no group's */
-    assert_int_equal(quern_quantize_run(s.plan, a, NULL), 0);
+    assert_int_equal(qn_quantize_run(s.plan, a, NULL), 0);
     check_bias(&s, &x);
     setup_free(&s);
 }
@@ -521,17 +520,17 @@ TEST(test_quantize_bias)
 static void add_biases(int type, int weighs)
 {
     enum { STRIDE = K + 8 };
-    static const struct quern_plan_options options = {.backend =
-                                                          QUERN_BACKEND_HOST};
+    static const struct qn_plan_options options = {.backend =
+                                                       QUERN_BACKEND_HOST};
     static const char *const types[] = {
         [QUERN_BF16] = "bf16", [QUERN_F16] = "f16", [QUERN_F32] = "f32"};
     static const int64_t sizes[GROUPS] = {0, 130, 7, 150};
     static unsigned char workspace[256] __attribute__((aligned(256)));
     static float numbers[ROWS * STRIDE], before[ROWS * STRIDE];
     static float bias[GROUPS * K], probability[ROWS];
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan;
-    struct quern_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
+    struct qn_quantization q;
     uint64_t draws = 3;
     int64_t row = 0;
     char text[128];
@@ -545,10 +544,10 @@ static void add_biases(int type, int weighs)
     memcpy(before, numbers, sizeof numbers);
     snprintf(text, sizeof text, "bias bf16 of=x g=%d m=%d k=%d in=%s prob=%d",
              GROUPS, ROWS, K, types[type], weighs);
-    if (quern_quantize_parse(host_ctx, text, &q) ||
-        quern_quantize_describe(host_ctx, &q, &need) ||
-        quern_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    if (qn_quantize_parse(host_ctx, text, &q) ||
+        qn_quantize_needs(host_ctx, &q, &need) ||
+        qn_quantize_plan(host_ctx, &q, &options, &plan))
+        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
     need.args.out.data = numbers;
     need.args.out.stride = STRIDE;
     need.args.out.bytes = sizeof numbers;
@@ -556,11 +555,11 @@ static void add_biases(int type, int weighs)
     need.args.sizes_type = QUERN_I64;
     need.args.probability = weighs ? probability : NULL;
     need.args.workspace = workspace;
-    assert_int_equal(quern_quantize_run(plan, &need.args, NULL), QUERN_EINVAL);
-    assert_non_null(strstr(quern_errmsg(host_ctx), "bias is NULL"));
+    assert_int_equal(qn_quantize_run(plan, &need.args, NULL), QUERN_EINVAL);
+    assert_non_null(strstr(qn_errmsg(host_ctx), "bias is NULL"));
     need.args.bias = bias;
-    if (quern_quantize_run(plan, &need.args, NULL))
-        fail_msg("%s: %s", text, quern_errmsg(host_ctx));
+    if (qn_quantize_run(plan, &need.args, NULL))
+        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
     for (int g = 0; g < GROUPS; g++)
         for (int64_t i = 0; i < sizes[g]; i++, row++)
             for (int f = 0; f < K; f++)
@@ -568,7 +567,7 @@ static void add_biases(int type, int weighs)
                          qt_load(before, type, row * STRIDE + f) +
                              bias[g * K + f] * (weighs ? probability[row] : 1));
     assert_memory_equal(numbers, before, sizeof numbers); /* gaps, too */
-    quern_quantize_plan_free(plan);
+    qn_quantize_plan_free(plan);
 }
 
 TEST(test_quantize_adds_bias)

@@ -6,7 +6,7 @@
 ** A schedule puts weight and bias gradients of microbatches of a few layers,
 ** flushes some, one layer or all, and drops some, in any order. A model of the
 ** queue, a plain list, says which of them each call must launch or which error
-** it must return; the model's are computed by quern_run and quern_quantize_run,
+** it must return; the model's are computed by qn_run and qn_quantize_run,
 ** one by one. Operands are small integers, so that sums are exact in any order:
 ** every bit of every D must agree. Bias gradients begin with values that round
 ** at each sum, so that their order shows.
@@ -29,21 +29,21 @@ enum {
 
 /* A microbatch: what a put takes but D. */
 struct batch {
-    struct quern_tensor a, b;
+    struct qn_tensor a, b;
     void *memory[6]; /* to be freed */
     int32_t sizes[MOST_GROUPS];
     int64_t host_sizes[MOST_GROUPS]; /* the same */
     /* dbias of dy: overwritten, and added to */
-    struct quern_quantize_plan *sums[2];
-    struct quern_quantize_args cast;
+    struct qn_quantize_plan *sums[2];
+    struct qn_quantize_args cast;
     void *scratch; /* the casts' workspace */
 };
 
 /* Shared by the schedules of one recipe. */
 struct shop {
     int groups, d_type, microbatches;
-    struct quern_plan *overwrite, *accumulate;
-    struct quern_args args; /* all but addresses */
+    struct qn_plan *overwrite, *accumulate;
+    struct qn_args args; /* all but addresses */
     struct batch batches[BATCHES];
     size_t d_bytes;
     void *d[LAYERS], *model[LAYERS];
@@ -108,28 +108,28 @@ static uint16_t *draw_numbers(struct shop *s, const struct batch *b,
     return numbers;
 }
 
-static struct quern_quantize_plan *
-cast_plan(const char *line, struct quern_quantize_description *need)
+static struct qn_quantize_plan *cast_plan(const char *line,
+                                          struct qn_quantize_description *need)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST,
-                                               .sms = 1};
-    struct quern_quantize_plan *plan = NULL;
-    struct quern_quantization q;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST,
+                                            .sms = 1};
+    struct qn_quantize_plan *plan = NULL;
+    struct qn_quantization q;
 
-    if (quern_quantize_parse(host_ctx, line, &q) ||
-        quern_quantize_describe(host_ctx, &q, need) ||
-        quern_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    if (qn_quantize_parse(host_ctx, line, &q) ||
+        qn_quantize_needs(host_ctx, &q, need) ||
+        qn_quantize_plan(host_ctx, &q, &options, &plan))
+        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     return plan;
 }
 
 /* The columnwise tensor of a recipe with scales. */
 static void quantize(struct shop *s, const char *recipe, const char *of,
                      struct batch *b, int64_t tokens, int64_t columns,
-                     void *numbers, struct quern_tensor *out, void **memory)
+                     void *numbers, struct qn_tensor *out, void **memory)
 {
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
     char line[128];
 
     snprintf(line, sizeof line,
@@ -141,11 +141,11 @@ static void quantize(struct shop *s, const char *recipe, const char *of,
     need.args.column.data = memory[0] = zeros(need.args.column.bytes);
     need.args.column.sf = memory[1] = zeros(need.args.column.sf_bytes);
     need.args.workspace = zeros(need.workspace_bytes);
-    if (quern_quantize_run(plan, &need.args, NULL))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    if (qn_quantize_run(plan, &need.args, NULL))
+        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     *out = need.args.column;
     free(need.args.workspace);
-    quern_quantize_plan_free(plan);
+    qn_quantize_plan_free(plan);
 }
 
 /* dbias of dy, for any recipe of the product. */
@@ -153,7 +153,7 @@ static void make_sums(const struct shop *s, struct batch *b, int64_t tokens,
                       uint16_t *dy)
 {
     static const char *const kinds[] = {"1", "add"};
-    struct quern_quantize_description need;
+    struct qn_quantize_description need;
     char line[128];
 
     for (int i = 0; i < 2; i++) {
@@ -197,24 +197,24 @@ static void make_batch(struct shop *s, const char *recipe, struct batch *b,
 
 /* -------------------------------------------------------------------- shop */
 
-static struct quern_plan *make_plan(const struct shop *s, const char *recipe,
-                                    const char *more, struct quern_args *args)
+static struct qn_plan *make_plan(const struct shop *s, const char *recipe,
+                                 const char *more, struct qn_args *args)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST,
-                                               .sms = 1};
-    struct quern_description need;
-    struct quern_problem p;
-    struct quern_plan *plan = NULL;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST,
+                                            .sms = 1};
+    struct qn_description need;
+    struct qn_problem p;
+    struct qn_plan *plan = NULL;
     char line[128];
 
     snprintf(line, sizeof line,
              "wgrad %s g=%d m=%d n=%d k=%d d=%s microbatches=%d sizes=host%s",
              recipe, s->groups, M, N, TOKENS,
              s->d_type == QUERN_F32 ? "f32" : "bf16", s->microbatches, more);
-    if (quern_problem_parse(host_ctx, line, &p) ||
-        quern_describe(host_ctx, &p, &need) ||
-        quern_plan(host_ctx, &p, &options, &plan))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    if (qn_problem_parse(host_ctx, line, &p) ||
+        qn_problem_describe(host_ctx, &p, &need) ||
+        qn_plan(host_ctx, &p, &options, &plan))
+        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     *args = need.args;
     return plan;
 }
@@ -254,8 +254,8 @@ static struct shop *open_shop(const char *recipe, int d_type, int microbatches,
 
 static void close_shop(struct shop *s)
 {
-    quern_plan_free(s->overwrite);
-    quern_plan_free(s->accumulate);
+    qn_plan_free(s->overwrite);
+    qn_plan_free(s->accumulate);
     for (int i = 0; i < LAYERS; i++) {
         free(s->d[i]);
         free(s->model[i]);
@@ -266,7 +266,7 @@ static void close_shop(struct shop *s)
         for (int j = 0; j < 6; j++)
             free(s->batches[i].memory[j]);
         for (int j = 0; j < 2; j++)
-            quern_quantize_plan_free(s->batches[i].sums[j]);
+            qn_quantize_plan_free(s->batches[i].sums[j]);
         free(s->batches[i].scratch);
     }
     free(s);
@@ -274,9 +274,9 @@ static void close_shop(struct shop *s)
 
 /* --------------------------------------------------------------- schedules */
 
-static const struct quern_plan *arguments(const struct shop *s,
-                                          const struct waiting *w, void *d,
-                                          struct quern_args *args)
+static const struct qn_plan *arguments(const struct shop *s,
+                                       const struct waiting *w, void *d,
+                                       struct qn_args *args)
 {
     *args = s->args;
     args->a = s->batches[w->batch].a;
@@ -290,9 +290,9 @@ static const struct quern_plan *arguments(const struct shop *s,
 }
 
 /* The same of a bias gradient. */
-static const struct quern_quantize_plan *
+static const struct qn_quantize_plan *
 bias_arguments(const struct shop *s, const struct waiting *w, float *bias,
-               struct quern_quantize_args *args)
+               struct qn_quantize_args *args)
 {
     const struct batch *b = &s->batches[w->batch];
 
@@ -302,33 +302,33 @@ bias_arguments(const struct shop *s, const struct waiting *w, float *bias,
 }
 
 /* Put off what the model has. */
-static int put_it(struct shop *s, struct quern_queue *queue,
+static int put_it(struct shop *s, struct qn_queue *queue,
                   const struct waiting *w)
 {
-    struct quern_quantize_args cast;
-    struct quern_args args;
+    struct qn_quantize_args cast;
+    struct qn_args args;
 
     if (w->is_bias)
-        return quern_queue_put_dbias(
+        return qn_queue_put_dbias(
             queue, bias_arguments(s, w, s->bias[w->layer], &cast), &cast,
             w->layer);
-    return quern_queue_put(queue, arguments(s, w, s->d[w->layer], &args), &args,
-                           w->layer);
+    return qn_queue_put(queue, arguments(s, w, s->d[w->layer], &args), &args,
+                        w->layer);
 }
 
 /* Compute it, into the model's memory. */
 static int run_it(struct shop *s, const struct waiting *w)
 {
-    struct quern_quantize_args cast;
-    struct quern_args args;
+    struct qn_quantize_args cast;
+    struct qn_args args;
 
     if (w->is_bias)
-        return quern_quantize_run(
+        return qn_quantize_run(
             bias_arguments(s, w, s->bias_model[w->layer], &cast), &cast, NULL);
-    return quern_run(arguments(s, w, s->model[w->layer], &args), &args, NULL);
+    return qn_run(arguments(s, w, s->model[w->layer], &args), &args, NULL);
 }
 
-static void put(struct shop *s, struct quern_queue *queue, struct list *list)
+static void put(struct shop *s, struct qn_queue *queue, struct list *list)
 {
     struct waiting w = {
         .layer = (int)qt_random_below(&s->state, LAYERS),
@@ -344,7 +344,7 @@ static void put(struct shop *s, struct quern_queue *queue, struct list *list)
             list->items[i].is_bias == w.is_bias)
             expected = QUERN_EINVAL;
     if (put_it(s, queue, &w) != expected)
-        fail_msg("put: %d is expected: %s", expected, quern_errmsg(host_ctx));
+        fail_msg("put: %d is expected: %s", expected, qn_errmsg(host_ctx));
     if (!expected)
         list->items[list->count++] = w;
 }
@@ -366,7 +366,7 @@ static int leave(struct shop *s, struct list *list, int layer, int most,
         }
         left++;
         if (run && run_it(s, w))
-            fail_msg("%s", quern_errmsg(host_ctx));
+            fail_msg("%s", qn_errmsg(host_ctx));
     }
     *list = rest;
     return left || layer == QUERN_ALL_LAYERS ? QUERN_OK : QUERN_EINVAL;
@@ -384,7 +384,7 @@ static void compare(const struct shop *s, int schedule)
         fail_msg("schedule %d: sizes were refused", schedule);
 }
 
-static void step(struct shop *s, struct quern_queue *queue, struct list *list)
+static void step(struct shop *s, struct qn_queue *queue, struct list *list)
 {
     int kind = (int)qt_random_below(&s->state, 16);
     int layer = (int)qt_random_below(&s->state, LAYERS + 1) - 1;
@@ -394,20 +394,20 @@ static void step(struct shop *s, struct quern_queue *queue, struct list *list)
         put(s, queue, list);
     } else if (kind < 15) {
         code = leave(s, list, layer, most, 1);
-        assert_int_equal(quern_queue_flush(queue, layer, most, NULL), code);
+        assert_int_equal(qn_queue_flush(queue, layer, most, NULL), code);
     } else {
         code = leave(s, list, layer, 0, 0);
-        assert_int_equal(quern_queue_drop(queue, layer), code);
+        assert_int_equal(qn_queue_drop(queue, layer), code);
     }
-    assert_int_equal(quern_queue_count(queue, QUERN_ALL_LAYERS), list->count);
+    assert_int_equal(qn_queue_count(queue, QUERN_ALL_LAYERS), list->count);
 }
 
 static void run_schedule(struct shop *s, int schedule)
 {
-    struct quern_queue *queue;
+    struct qn_queue *queue;
     struct list list = {.count = 0};
 
-    assert_int_equal(quern_queue(host_ctx, CAPACITY, &queue), QUERN_OK);
+    assert_int_equal(qn_queue(host_ctx, CAPACITY, &queue), QUERN_OK);
     for (int i = 0; i < LAYERS; i++)
         memset(s->d[i], 0, s->d_bytes);
     for (int i = 0; i < LAYERS; i++)
@@ -417,10 +417,10 @@ static void run_schedule(struct shop *s, int schedule)
     for (int i = 0; i < STEPS; i++)
         step(s, queue, &list);
     leave(s, &list, QUERN_ALL_LAYERS, 0, 1);
-    assert_int_equal(quern_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL),
+    assert_int_equal(qn_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL),
                      QUERN_OK);
     compare(s, schedule);
-    quern_queue_free(queue);
+    qn_queue_free(queue);
 }
 
 TEST(test_queue_schedules)
@@ -456,21 +456,21 @@ TEST(test_queue_own_factors)
         struct shop *s = open_shop(recipes[i % 2], QUERN_F32,
                                    QUERN_MAX_MICROBATCHES, (uint64_t)i + 50);
         struct list list = {.count = 0};
-        struct quern_queue *queue;
-        struct quern_args args;
+        struct qn_queue *queue;
+        struct qn_args args;
 
-        assert_int_equal(quern_queue(host_ctx, CAPACITY, &queue), QUERN_OK);
+        assert_int_equal(qn_queue(host_ctx, CAPACITY, &queue), QUERN_OK);
         for (int j = 0; j < BATCHES; j++) {
             const struct waiting w = {.batch = j, .overwrite = j == 0};
-            const struct quern_plan *plan = arguments(s, &w, s->d[0], &args);
+            const struct qn_plan *plan = arguments(s, &w, s->d[0], &args);
 
-            assert_int_equal(quern_queue_put(queue, plan, &args, 0), QUERN_OK);
+            assert_int_equal(qn_queue_put(queue, plan, &args, 0), QUERN_OK);
             list.items[list.count++] = w;
         }
         leave(s, &list, 0, 0, 1);
-        assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
+        assert_int_equal(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK);
         compare(s, i);
-        quern_queue_free(queue);
+        qn_queue_free(queue);
         close_shop(s);
     }
 }
@@ -481,10 +481,10 @@ TEST(test_queue_own_factors)
     do {                                                                       \
         args = good;                                                           \
         change;                                                                \
-        assert_int_equal(quern_queue_put_dbias(queue, plan, &args, layer),     \
+        assert_int_equal(qn_queue_put_dbias(queue, plan, &args, layer),        \
                          QUERN_EINVAL);                                        \
-        if (!strstr(quern_errmsg(host_ctx), says))                             \
-            fail_msg("'%s' lacks '%s'", quern_errmsg(host_ctx), says);         \
+        if (!strstr(qn_errmsg(host_ctx), says))                                \
+            fail_msg("'%s' lacks '%s'", qn_errmsg(host_ctx), says);            \
         plan = s->batches[0].sums[1];                                          \
         layer = 0;                                                             \
     } while (0)
@@ -495,12 +495,12 @@ TEST(test_queue_refuses_dbias)
     struct shop *s = open_shop("bf16", QUERN_F32, 2, 5);
     const struct waiting first = {.overwrite = 1};
     float *dbias = s->d[0]; /* with room for all of a product's D */
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *scaled, *none, *narrow;
-    const struct quern_quantize_plan *plan = s->batches[0].sums[1];
-    struct quern_quantize_args good, args;
-    struct quern_args product;
-    struct quern_queue *queue;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *scaled, *none, *narrow;
+    const struct qn_quantize_plan *plan = s->batches[0].sums[1];
+    struct qn_quantize_args good, args;
+    struct qn_args product;
+    struct qn_queue *queue;
     char line[128];
     int layer = 0;
 
@@ -512,7 +512,7 @@ TEST(test_queue_refuses_dbias)
     none = PLAN("fp8_block", M, "");
     narrow = PLAN("bf16", M - 8, "copies=rowwise dbias=add");
 #undef PLAN
-    assert_int_equal(quern_queue(host_ctx, 3, &queue), QUERN_OK);
+    assert_int_equal(qn_queue(host_ctx, 3, &queue), QUERN_OK);
     bias_arguments(s, &first, dbias, &good);
     REFUSED(layer = -1, "layer is -1: 0 or more");
     REFUSED(plan = none, "a quantization with dbias=1 or dbias=add");
@@ -521,8 +521,8 @@ TEST(test_queue_refuses_dbias)
             "row.data is not NULL: a queue takes only dbias");
     REFUSED(args.dbias = NULL, "there is nothing to make");
     REFUSED(args.in.stride = M - 1, "in.stride is");
-    assert_int_equal(quern_queue_put_dbias(NULL, plan, &good, 0), QUERN_EINVAL);
-    assert_int_equal(quern_queue_put_dbias(queue, plan, &good, 0), QUERN_OK);
+    assert_int_equal(qn_queue_put_dbias(NULL, plan, &good, 0), QUERN_EINVAL);
+    assert_int_equal(qn_queue_put_dbias(queue, plan, &good, 0), QUERN_OK);
     REFUSED(plan = s->batches[0].sums[0], "dbias=1 and would overwrite");
     REFUSED((plan = narrow, args.in.shape[1] = M - 8, args.in.bytes -= 16,
              args.row = need.args.row),
@@ -531,17 +531,17 @@ TEST(test_queue_refuses_dbias)
                                     "gradient that waits for layer 0");
     REFUSED(args.dbias = (float *)args.in.data, "dbias overlaps in.data");
     arguments(s, &first, dbias, &product);
-    assert_int_equal(quern_queue_put(queue, s->accumulate, &product, 0),
+    assert_int_equal(qn_queue_put(queue, s->accumulate, &product, 0),
                      QUERN_EINVAL);
-    assert_non_null(strstr(quern_errmsg(host_ctx),
+    assert_non_null(strstr(qn_errmsg(host_ctx),
                            "d.data overlaps dbias of a bias gradient"));
     for (int i = 0; i < 2; i++)
-        assert_int_equal(quern_queue_put_dbias(queue, plan, &good, 1), 0);
-    assert_int_equal(quern_queue_put_dbias(queue, plan, &good, 1), QUERN_EFULL);
-    quern_queue_free(queue);
-    quern_quantize_plan_free(scaled);
-    quern_quantize_plan_free(none);
-    quern_quantize_plan_free(narrow);
+        assert_int_equal(qn_queue_put_dbias(queue, plan, &good, 1), 0);
+    assert_int_equal(qn_queue_put_dbias(queue, plan, &good, 1), QUERN_EFULL);
+    qn_queue_free(queue);
+    qn_quantize_plan_free(scaled);
+    qn_quantize_plan_free(none);
+    qn_quantize_plan_free(narrow);
     close_shop(s);
 }
 
@@ -557,27 +557,27 @@ TEST(test_noop_flag)
         struct shop *s = open_shop(recipes[i % 2], QUERN_F32, 1 + i / 2 * 4,
                                    (uint64_t)i + 90);
         const struct waiting w = {.overwrite = 1};
-        struct quern_args args;
-        const struct quern_plan *plan = arguments(s, &w, s->d[0], &args);
+        struct qn_args args;
+        const struct qn_plan *plan = arguments(s, &w, s->d[0], &args);
         int flag = 7;
 
         memset(s->d[0], QT_POISON, s->d_bytes);
         memset(s->d[1], QT_POISON, s->d_bytes);
         args.noop = &flag;
         s->batches[0].sizes[0] = -5; /* which nothing reads */
-        assert_int_equal(quern_run(plan, &args, NULL), QUERN_OK);
+        assert_int_equal(qn_run(plan, &args, NULL), QUERN_OK);
         assert_memory_equal(s->d[0], s->d[1], s->d_bytes);
         assert_int_equal(s->workspace[0], 0);
         s->batches[0].sizes[0] = 0;
         flag = 0;
-        assert_int_equal(quern_run(plan, &args, NULL), QUERN_OK);
+        assert_int_equal(qn_run(plan, &args, NULL), QUERN_OK);
         assert_memory_not_equal(s->d[0], s->d[1], s->d_bytes);
         args.noop = (const int *)(const void *)((const char *)&flag + 2);
-        assert_int_equal(quern_run(plan, &args, NULL), QUERN_EINVAL);
-        assert_non_null(strstr(quern_errmsg(host_ctx), "noop is"));
+        assert_int_equal(qn_run(plan, &args, NULL), QUERN_EINVAL);
+        assert_non_null(strstr(qn_errmsg(host_ctx), "noop is"));
         args.noop = args.d.data;
-        assert_int_equal(quern_run(plan, &args, NULL), QUERN_EINVAL);
-        assert_non_null(strstr(quern_errmsg(host_ctx), "overlaps noop"));
+        assert_int_equal(qn_run(plan, &args, NULL), QUERN_EINVAL);
+        assert_non_null(strstr(qn_errmsg(host_ctx), "overlaps noop"));
         close_shop(s);
     }
 }

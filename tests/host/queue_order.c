@@ -87,27 +87,27 @@ static void free_stack(struct stack *k)
     free(k->all_x);
 }
 
-static struct quern_plan *typed_plan(int tokens, const char *more,
-                                     struct quern_args *args)
+static struct qn_plan *typed_plan(int tokens, const char *more,
+                                  struct qn_args *args)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
-    struct quern_description need;
-    struct quern_problem p;
-    struct quern_plan *plan = NULL;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct qn_description need;
+    struct qn_problem p;
+    struct qn_plan *plan = NULL;
     char line[128];
 
     snprintf(line, sizeof line, "wgrad bf16 g=%d m=%d n=%d k=%d%s", MOST_GROUPS,
              M, N, tokens, more);
-    if (quern_problem_parse(host_ctx, line, &p) ||
-        quern_describe(host_ctx, &p, &need) ||
-        quern_plan(host_ctx, &p, &options, &plan))
-        fail_msg("%s: %s", line, quern_errmsg(host_ctx));
+    if (qn_problem_parse(host_ctx, line, &p) ||
+        qn_problem_describe(host_ctx, &p, &need) ||
+        qn_plan(host_ctx, &p, &options, &plan))
+        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     *args = need.args;
     return plan;
 }
 
-static struct quern_plan *stack_plan(int tokens, const char *more,
-                                     struct quern_args *args)
+static struct qn_plan *stack_plan(int tokens, const char *more,
+                                  struct qn_args *args)
 {
     char typed[64];
 
@@ -115,7 +115,7 @@ static struct quern_plan *stack_plan(int tokens, const char *more,
     return typed_plan(tokens, typed, args);
 }
 
-static void set_tokens(struct quern_args *args, void *dy, void *x,
+static void set_tokens(struct qn_args *args, void *dy, void *x,
                        const int32_t *sizes, int64_t tokens)
 {
     args->a.data = dy;
@@ -128,14 +128,13 @@ static void set_tokens(struct quern_args *args, void *dy, void *x,
 static void expect_order(struct stack *k, const char *more, int overwrite)
 {
     _Alignas(16) uint32_t workspace[64] = {0};
-    struct quern_args args;
-    struct quern_plan *add =
-        stack_plan(TOKENS, " beta=1 microbatches=8", &args);
-    struct quern_plan *first = stack_plan(TOKENS, more, &args);
-    struct quern_queue *queue;
+    struct qn_args args;
+    struct qn_plan *add = stack_plan(TOKENS, " beta=1 microbatches=8", &args);
+    struct qn_plan *first = stack_plan(TOKENS, more, &args);
+    struct qn_queue *queue;
     float *d[2];
 
-    assert_int_equal(quern_queue(host_ctx, QUERN_MAX_MICROBATCHES, &queue), 0);
+    assert_int_equal(qn_queue(host_ctx, QUERN_MAX_MICROBATCHES, &queue), 0);
     args.workspace = workspace;
     for (int i = 0; i < 2; i++) {
         d[i] = zeros(args.d.bytes);
@@ -145,18 +144,18 @@ static void expect_order(struct stack *k, const char *more, int overwrite)
     args.d.data = d[0];
     for (int i = 0; i < k->count; i++) {
         set_tokens(&args, k->dy[i], k->x[i], k->sizes[i], k->tokens[i]);
-        if (quern_queue_put(queue, i ? add : first, &args, 0))
-            fail_msg("%s", quern_errmsg(host_ctx));
+        if (qn_queue_put(queue, i ? add : first, &args, 0))
+            fail_msg("%s", qn_errmsg(host_ctx));
     }
-    assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
+    assert_int_equal(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK);
     args.d.data = d[1];
     set_tokens(&args, k->all_dy, k->all_x, k->all, k->total);
-    assert_int_equal(quern_run(first, &args, NULL), QUERN_OK);
+    assert_int_equal(qn_run(first, &args, NULL), QUERN_OK);
     assert_memory_equal(d[0], d[1], args.d.bytes);
     assert_int_equal(workspace[0], 0);
-    quern_queue_free(queue);
-    quern_plan_free(add);
-    quern_plan_free(first);
+    qn_queue_free(queue);
+    qn_plan_free(add);
+    qn_plan_free(first);
     free(d[0]);
     free(d[1]);
 }
@@ -179,38 +178,38 @@ TEST(test_queue_order_of_sums)
 /* ------------------------------------------------------------ what is apart */
 
 struct waiting {
-    const struct quern_plan *plan;
-    struct quern_args args;
+    const struct qn_plan *plan;
+    struct qn_args args;
 };
 
 /* Products that no launch may merge leave the bits of single runs. */
 static void expect_apart(const char *what, const struct waiting *w, int count)
 {
     const size_t bytes = w->args.d.bytes;
-    struct quern_queue *queue;
+    struct qn_queue *queue;
     float *d[2];
 
-    assert_int_equal(quern_queue(host_ctx, count, &queue), 0);
+    assert_int_equal(qn_queue(host_ctx, count, &queue), 0);
     for (int i = 0; i < 2; i++) {
         d[i] = zeros(bytes);
         for (size_t j = 0; j < bytes / 4; j++)
             d[i][j] = (float)j * 0.37f;
     }
     for (int i = 0; i < count; i++) {
-        struct quern_args args = w[i].args;
+        struct qn_args args = w[i].args;
 
         args.d.data = d[0];
         args.c.data = args.c.ndim ? d[0] : NULL;
-        if (quern_queue_put(queue, w[i].plan, &args, 0))
-            fail_msg("%s: %s", what, quern_errmsg(host_ctx));
+        if (qn_queue_put(queue, w[i].plan, &args, 0))
+            fail_msg("%s: %s", what, qn_errmsg(host_ctx));
         args.d.data = d[1];
         args.c.data = args.c.ndim ? d[1] : NULL;
-        assert_int_equal(quern_run(w[i].plan, &args, NULL), QUERN_OK);
+        assert_int_equal(qn_run(w[i].plan, &args, NULL), QUERN_OK);
     }
-    assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
+    assert_int_equal(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK);
     if (memcmp(d[0], d[1], bytes))
         fail_msg("%s: other bits than those of single runs", what);
-    quern_queue_free(queue);
+    qn_queue_free(queue);
     free(d[0]);
     free(d[1]);
 }
@@ -223,14 +222,12 @@ TEST(test_queue_merges_alike)
     _Alignas(16) uint32_t workspace[64] = {0};
     uint64_t seed = 21;
     struct stack k = make_stack(&seed, 3);
-    struct quern_args args, scaled, any, less;
-    struct quern_plan *add =
-        stack_plan(TOKENS, " beta=1 microbatches=8", &args);
-    struct quern_plan *alpha =
+    struct qn_args args, scaled, any, less;
+    struct qn_plan *add = stack_plan(TOKENS, " beta=1 microbatches=8", &args);
+    struct qn_plan *alpha =
         stack_plan(TOKENS, " beta=1 alpha=any microbatches=8", &scaled);
-    struct quern_plan *beta =
-        stack_plan(TOKENS, " beta=any microbatches=8", &any);
-    struct quern_plan *few =
+    struct qn_plan *beta = stack_plan(TOKENS, " beta=any microbatches=8", &any);
+    struct qn_plan *few =
         stack_plan((int)k.tokens[0], " beta=1 microbatches=8", &less);
     const int64_t pitch = M + 8;
     uint16_t *apart = zeros((size_t)(k.tokens[1] * pitch) * 2);
@@ -241,9 +238,9 @@ TEST(test_queue_merges_alike)
         x[i] = (struct waiting){alpha, scaled};
         y[i] = (struct waiting){i == 1 ? beta : add, i == 1 ? any : args};
         for (int j = 0; j < 3; j++) {
-            struct quern_args *a = j == 0   ? &w[i].args
-                                   : j == 1 ? &x[i].args
-                                            : &y[i].args;
+            struct qn_args *a = j == 0   ? &w[i].args
+                                : j == 1 ? &x[i].args
+                                         : &y[i].args;
 
             a->workspace = workspace;
             set_tokens(a, k.dy[i], k.x[i], k.sizes[i], k.tokens[i]);
@@ -275,10 +272,10 @@ TEST(test_queue_merges_alike)
     y[1].args.beta = &half;
     y[1].args.scalars = 1;
     expect_apart("beta", y, 3);
-    quern_plan_free(add);
-    quern_plan_free(alpha);
-    quern_plan_free(beta);
-    quern_plan_free(few);
+    qn_plan_free(add);
+    qn_plan_free(alpha);
+    qn_plan_free(beta);
+    qn_plan_free(few);
     free(apart);
     free_stack(&k);
 }
@@ -289,25 +286,25 @@ TEST(test_queue_keeps_types)
     _Alignas(16) uint32_t workspace[64] = {0};
     uint64_t seed = 3;
     struct stack k = make_stack(&seed, 1);
-    struct quern_args args, narrow;
-    struct quern_plan *add = stack_plan(TOKENS, " beta=1", &args);
-    struct quern_plan *other = typed_plan(TOKENS, " d=bf16 beta=1", &narrow);
-    struct quern_queue *queue;
+    struct qn_args args, narrow;
+    struct qn_plan *add = stack_plan(TOKENS, " beta=1", &args);
+    struct qn_plan *other = typed_plan(TOKENS, " d=bf16 beta=1", &narrow);
+    struct qn_queue *queue;
     void *d = zeros(args.d.bytes);
 
-    assert_int_equal(quern_queue(host_ctx, 2, &queue), 0);
+    assert_int_equal(qn_queue(host_ctx, 2, &queue), 0);
     set_tokens(&args, k.dy[0], k.x[0], k.sizes[0], k.tokens[0]);
     set_tokens(&narrow, k.dy[0], k.x[0], k.sizes[0], k.tokens[0]);
     args.workspace = narrow.workspace = workspace;
     args.d.data = narrow.d.data = d;
-    assert_int_equal(quern_queue_put(queue, add, &args, 0), QUERN_OK);
-    assert_int_equal(quern_queue_put(queue, other, &narrow, 0), QUERN_EINVAL);
+    assert_int_equal(qn_queue_put(queue, add, &args, 0), QUERN_OK);
+    assert_int_equal(qn_queue_put(queue, other, &narrow, 0), QUERN_EINVAL);
     assert_non_null(
-        strstr(quern_errmsg(host_ctx),
+        strstr(qn_errmsg(host_ctx),
                "d.type is bf16: pending products for these matrices have f32"));
-    quern_queue_free(queue);
-    quern_plan_free(add);
-    quern_plan_free(other);
+    qn_queue_free(queue);
+    qn_plan_free(add);
+    qn_plan_free(other);
     free(d);
     free_stack(&k);
 }

@@ -10,7 +10,7 @@
 #include "problem/dequantize_rules.h"
 #include "quantize/quantize_plan.h"
 #include "oracle/decode.h"
-#include "registry.h"
+#include "internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,10 +41,10 @@ static int d_type_at(const struct qn_recipe *recipe, int i)
 static void same_otherwise(const struct qt_case *c, int strategy)
 {
     const struct qt_epilogue *epilogue = qt_case_epilogue(c);
-    const struct quern_problem p = {.op = c->op,
-                                    .d_type = c->d_type,
-                                    .alpha = epilogue->alpha,
-                                    .beta = epilogue->beta};
+    const struct qn_problem p = {.op = c->op,
+                                 .d_type = c->d_type,
+                                 .alpha = epilogue->alpha,
+                                 .beta = epilogue->beta};
     struct host_output inside = {0}, ahead = {0};
     struct qt_case other = *c;
     struct qt_data data;
@@ -54,7 +54,7 @@ static void same_otherwise(const struct qt_case *c, int strategy)
     assert_int_equal(qt_data_make(c, &data), 0);
     host_multiply(c, &data, 2, &inside);
     other.dequantize = strategy;
-    if (c->recipe->scaling[QUERN_X].global && epilogue->alpha) {
+    if (c->recipe->scaling[QN_X].global && epilogue->alpha) {
         host_case_right(&other);
     } else {
         host_multiply(&other, &data, 2, &ahead);
@@ -158,24 +158,23 @@ TEST(test_scaled_long)
 static void write_scales(const char *recipe, int groups, int k)
 {
     enum { CANARY = 8, ROWS = 5, ROOM = 4096 };
-    const struct quern_plan_options on_host = {.backend = QUERN_BACKEND_HOST};
-    struct quern_quantize_description need;
-    struct quern_quantization q = {.of = QUERN_X,
-                                   .type = QUERN_BF16,
-                                   .copies = QUERN_ROWWISE | QUERN_COLUMNWISE,
-                                   .groups = groups,
-                                   .m = ROWS * groups,
-                                   .k = k};
+    const struct qn_plan_options on_host = {.backend = QUERN_BACKEND_HOST};
+    struct qn_quantize_description need;
+    struct qn_quantization q = {.of = QN_X,
+                                .type = QUERN_BF16,
+                                .copies = QUERN_ROWWISE | QUERN_COLUMNWISE,
+                                .groups = groups,
+                                .m = ROWS * groups,
+                                .k = k};
     int32_t sizes[16] = {0};
-    struct quern_quantize_plan *plan;
-    struct quern_tensor *copies[2];
+    struct qn_quantize_plan *plan;
+    struct qn_tensor *copies[2];
 
     for (int g = 0; g < groups - 1; g++)
         sizes[g] = g % 2 ? ROWS : 0;
     strcpy(q.recipe, recipe);
-    assert_int_equal(quern_quantize_describe(host_ctx, &q, &need), QUERN_OK);
-    assert_int_equal(quern_quantize_plan(host_ctx, &q, &on_host, &plan),
-                     QUERN_OK);
+    assert_int_equal(qn_quantize_needs(host_ctx, &q, &need), QUERN_OK);
+    assert_int_equal(qn_quantize_plan(host_ctx, &q, &on_host, &plan), QUERN_OK);
     copies[0] = &need.args.row;
     copies[1] = &need.args.column;
     need.args.in.data = calloc(1, need.args.in.bytes);
@@ -188,7 +187,7 @@ static void write_scales(const char *recipe, int groups, int k)
     need.args.first_dims = sizes;
     need.args.sizes_type = QUERN_I32;
     need.args.workspace = calloc(1, need.workspace_bytes);
-    assert_int_equal(quern_quantize_run(plan, &need.args, NULL), QUERN_OK);
+    assert_int_equal(qn_quantize_run(plan, &need.args, NULL), QUERN_OK);
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < CANARY; j++)
             if (((unsigned char *)copies[i]
@@ -196,7 +195,7 @@ static void write_scales(const char *recipe, int groups, int k)
                 fail_msg("%s: byte %d after the scales of the %s copy was "
                          "written",
                          recipe, j, i ? "column" : "row");
-    quern_quantize_plan_free(plan);
+    qn_quantize_plan_free(plan);
     for (int i = 0; i < 2; i++) {
         free(copies[i]->data);
         free(copies[i]->sf);
@@ -223,7 +222,7 @@ TEST(test_scaled_specs)
         "test_blocks", "test_mixed", "test_row_pow2",
         "test_turned", "test_w16",   "test_turned_row"};
     struct host_specs specs;
-    struct quern_mlp mlp;
+    struct qn_mlp mlp;
 
     host_specs_open(&specs, "tests/host/specs");
     for (int i = 0; i < 9; i++)
@@ -251,9 +250,9 @@ TEST(test_scaled_specs)
                 host_case_right(&c);
             }
     assert_int_equal(
-        quern_mlp_parse(host_ctx, "mlp test_w16 g=1 m=9 hidden=8 ffn=8", &mlp),
+        qn_mlp_parse(host_ctx, "mlp test_w16 g=1 m=9 hidden=8 ffn=8", &mlp),
         QUERN_EINVAL);
-    assert_non_null(strstr(quern_errmsg(host_ctx),
+    assert_non_null(strstr(qn_errmsg(host_ctx),
                            "recipe test_w16 scales dy and keeps w as bf16"));
     host_specs_close(&specs);
 }
@@ -374,7 +373,7 @@ static void put_code(unsigned char *codes, int bits, int64_t at, unsigned code)
 */
 static void check_pairs(const struct qn_recipe *recipe)
 {
-    const struct qn_scaling *s = &recipe->scaling[QUERN_X];
+    const struct qn_scaling *s = &recipe->scaling[QN_X];
     const int bits = qn_type_bits(recipe->x), codes = 1 << bits;
     const unsigned one = one_of(recipe->w), sf_one = one_of(s->type);
     const struct qt_pattern pattern = {"all scales", 1, 1, {256}, 0};
@@ -431,7 +430,7 @@ TEST(test_scaled_pairs)
     int checked = 0;
 
     for (int i = 0; (recipe = recipe_at(i)); i++) {
-        const struct qn_scaling *s = &recipe->scaling[QUERN_X];
+        const struct qn_scaling *s = &recipe->scaling[QN_X];
 
         if (s->span != QN_SPAN_BLOCK || s->type == QUERN_F32 ||
             s->order != QN_ORDER_ROWS || recipe->x != recipe->w)

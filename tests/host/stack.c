@@ -20,23 +20,23 @@
 /* The cast that needs most: amax, both copies, sums. */
 static void *cast(void *code)
 {
-    const struct quern_plan_options one = {.backend = QUERN_BACKEND_HOST,
-                                           .sms = 1};
-    struct quern_quantization q;
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan = NULL;
-    struct quern_quantize_args *args = &need.args;
+    const struct qn_plan_options one = {.backend = QUERN_BACKEND_HOST,
+                                        .sms = 1};
+    struct qn_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan = NULL;
+    struct qn_quantize_args *args = &need.args;
     const int32_t sizes[] = {130, 70};
     int *failed = code;
     char *memory[9];
     size_t bytes[9];
 
-    *failed = quern_quantize_parse(host_ctx,
-                                   "quantize nvfp4 of=dy g=2 m=200 k=160 "
-                                   "dbias=1",
-                                   &q) ||
-              quern_quantize_describe(host_ctx, &q, &need) ||
-              quern_quantize_plan(host_ctx, &q, &one, &plan);
+    *failed = qn_quantize_parse(host_ctx,
+                                "quantize nvfp4 of=dy g=2 m=200 k=160 "
+                                "dbias=1",
+                                &q) ||
+              qn_quantize_needs(host_ctx, &q, &need) ||
+              qn_quantize_plan(host_ctx, &q, &one, &plan);
     memcpy(bytes,
            (size_t[]){args->in.bytes, args->row.bytes, args->row.sf_bytes,
                       args->row.global_bytes, args->column.bytes,
@@ -57,9 +57,9 @@ static void *cast(void *code)
     args->random = (const uint64_t[2]){1, 2};
     args->first_dims = sizes;
     args->sizes_type = QUERN_I32;
-    *failed = *failed || quern_quantize_run(plan, args, NULL) ||
-              quern_quantize_check(plan, args, NULL);
-    quern_quantize_plan_free(plan);
+    *failed = *failed || qn_quantize_run(plan, args, NULL) ||
+              qn_quantize_run_check(plan, args, NULL);
+    qn_quantize_plan_free(plan);
     for (int i = 0; i < 9; i++)
         free(memory[i]);
     return NULL;

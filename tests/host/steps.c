@@ -17,7 +17,7 @@ static void check_all(check *right, int chance)
     int count = 0;
 
     for (int i = 0; (recipe = qt_step_recipe(i)); i++) {
-        if (chance && !recipe->scaling[QUERN_DY].stochastic)
+        if (chance && !recipe->scaling[QN_DY].stochastic)
             continue;
         count++;
         if (!right(QUERN_BACKEND_HOST, recipe, text))

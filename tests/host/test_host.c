@@ -19,7 +19,7 @@
 static int open_library(void **state)
 {
     struct quern_open_options options = {.cache = ""};
-    int code = quern_open(&options, &host_ctx);
+    int code = qn_open(&options, &host_ctx);
 
     (void)state;
     qt_context = host_ctx;
@@ -29,7 +29,7 @@ static int open_library(void **state)
 static int close_library(void **state)
 {
     (void)state;
-    quern_close(host_ctx);
+    qn_close(host_ctx);
     return 0;
 }
 

@@ -56,10 +56,10 @@ int device_tear_down(void **state)
 {
     (void)state;
     for (int i = 0; i < DEVICES; i++) {
-        quern_close(all.contexts[i]);
+        qn_close(all.contexts[i]);
         all.contexts[i] = NULL;
     }
-    quern_close(all.specs);
+    qn_close(all.specs);
     free(all.kernels);
     return 0;
 }
@@ -70,8 +70,8 @@ void device_specs(const char *folder)
         .cache = "", .tune = "", .specs = &folder, .specs_count = 1};
 
     device_tear_down(NULL);
-    if (quern_open(&options, &all.specs))
-        fail_msg("%s", quern_errmsg(NULL));
+    if (qn_open(&options, &all.specs))
+        fail_msg("%s", qn_errmsg(NULL));
     take(all.specs->base);
 }
 
@@ -86,7 +86,7 @@ struct quern_context *device_use(int index)
     log_cuda->sms = device->sms;
     log_cuda->shared_bytes = device->shared_bytes;
     if (!all.contexts[index])
-        assert_int_equal(quern_open(&options, &all.contexts[index]), QUERN_OK);
+        assert_int_equal(qn_open(&options, &all.contexts[index]), QUERN_OK);
     return all.contexts[index];
 }
 

@@ -6,7 +6,7 @@
 #ifndef TEST_DEVICES_H
 #define TEST_DEVICES_H
 
-#include "registry.h"
+#include "internal.h"
 
 enum { DEVICES = 3 };
 

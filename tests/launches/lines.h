@@ -2,8 +2,8 @@
 /*
 ** lines.h: the problems whose launches are logged.
 **
-** A line is one that quern_problem_parse, quern_quantize_parse or
-** quern_mlp_parse takes. Words after a bar say how its run is called:
+** A line is one that qn_problem_parse, qn_quantize_parse or
+** qn_mlp_parse takes. Words after a bar say how its run is called:
 **
 **   offsets    offsets instead of lengths       gaps     both
 **   i64        they are int64                   fewer    half of the rows
@@ -14,7 +14,7 @@
 #ifndef TEST_LINES_H
 #define TEST_LINES_H
 
-/* Logged in full, with all that quern_why says. NULL ends both lists. */
+/* Logged in full, with all that qn_why says. NULL ends both lists. */
 extern const char *const launch_lines[];
 
 /* Logged in short, once for each recipe, whose name replaces the R. */

@@ -10,7 +10,7 @@
 #ifndef TEST_LOG_H
 #define TEST_LOG_H
 
-#include "registry.h"
+#include "internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** served.c: recipe x op x epilogue x architecture, and the host: a line that
-** quern_describe takes has a plan, whose workspace is not more than was stated.
+** qn_problem_describe takes has a plan, whose workspace is not more than was stated.
 */
 #define _GNU_SOURCE
 #include "devices.h"
@@ -75,45 +75,45 @@ static void complain(const char *line, const char *what)
         print_error("%s | %s: %s\n", line, device_word(walk.device), what);
 }
 
-/* What quern_why says of it must name what would run. */
-static void try_why(const char *line, const struct quern_problem *p,
-                    const struct quern_plan_options *options)
+/* What qn_why says of it must name what would run. */
+static void try_why(const char *line, const struct qn_problem *p,
+                    const struct qn_plan_options *options)
 {
     char *why = NULL;
 
-    if (quern_why(walk.ctx, p, options, &why))
-        complain(line, quern_errmsg(walk.ctx));
+    if (qn_why(walk.ctx, p, options, &why))
+        complain(line, qn_errmsg(walk.ctx));
     else if (!strstr(why, "\n> "))
-        complain(line, "quern_why names no kernel");
+        complain(line, "qn_why names no kernel");
     walk.apart += why && strstr(why, "_epilogue_") != NULL;
-    quern_free(why);
+    qn_free(why);
 }
 
-static void try_plan(const char *line, const struct quern_problem *p,
-                     const struct quern_description *need, int backend)
+static void try_plan(const char *line, const struct qn_problem *p,
+                     const struct qn_description *need, int backend)
 {
-    const struct quern_plan_options options = {.backend = backend};
+    const struct qn_plan_options options = {.backend = backend};
     struct quern_plan_info info;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
 
-    if (quern_plan(walk.ctx, p, &options, &plan)) {
-        complain(line, quern_errmsg(walk.ctx));
+    if (qn_plan(walk.ctx, p, &options, &plan)) {
+        complain(line, qn_errmsg(walk.ctx));
         return;
     }
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     if (info.workspace_bytes > need->workspace_bytes)
         complain(line, "its plan has a larger workspace than is described");
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     try_why(line, p, &options);
 }
 
 static void try_line(const char *line)
 {
-    struct quern_description need;
-    struct quern_problem p;
+    struct qn_description need;
+    struct qn_problem p;
 
-    if (quern_problem_parse(walk.ctx, line, &p) ||
-        quern_describe(walk.ctx, &p, &need))
+    if (qn_problem_parse(walk.ctx, line, &p) ||
+        qn_problem_describe(walk.ctx, &p, &need))
         return;
     walk.valid++;
     try_plan(line, &p, &need, QUERN_BACKEND_AOT);

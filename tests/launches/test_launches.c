@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_launches.c: every launch of many problems, and what quern_why says of
+** test_launches.c: every launch of many problems, and what qn_why says of
 ** them, against golden files.
 **
 ** The kernels are the real ones with cubins that only the fake driver takes;
@@ -30,7 +30,7 @@ struct play {
     char line[256];
     struct how how;
     struct quern_context *ctx;
-    struct quern_plan_options options;
+    struct qn_plan_options options;
     FILE *log, *why;
     int is_short;
     int part; /* of a queue, from 0 */
@@ -76,8 +76,8 @@ static void read_line(struct play *play, const char *line, const char *recipe)
     while ((word = strsep(&rest, " ")))
         read_word(play, word);
     play->ctx = device_use(play->how.device);
-    play->options = (struct quern_plan_options){.backend = QUERN_BACKEND_AOT,
-                                                .sms = play->how.sms};
+    play->options = (struct qn_plan_options){.backend = QUERN_BACKEND_AOT,
+                                             .sms = play->how.sms};
 }
 
 /* ----------------------------------------------------------------- operands */
@@ -100,7 +100,7 @@ static void halve(int64_t *length, int64_t total, int groups)
 }
 
 /* The product's total is no other axis' length. */
-static void give(struct play *play, const char *name, struct quern_tensor *t,
+static void give(struct play *play, const char *name, struct qn_tensor *t,
                  int pointers, int64_t total, int groups)
 {
     char of[32];
@@ -159,9 +159,8 @@ static float *floats(struct play *play, const char *name, int wanted,
 }
 
 /* What descriptions do not state, of a product. */
-static void give_more(struct play *play, const struct quern_problem *p,
-                      const struct quern_description *need,
-                      struct quern_args *args)
+static void give_more(struct play *play, const struct qn_problem *p,
+                      const struct qn_description *need, struct qn_args *args)
 {
     const int64_t columns = 2 * p->n * p->groups;
 
@@ -178,14 +177,14 @@ static void give_more(struct play *play, const struct quern_problem *p,
     args->workspace = region(play, "workspace", need->workspace_bytes);
 }
 
-static void give_product(struct play *play, const struct quern_problem *p,
-                         const struct quern_description *need,
-                         struct quern_args *args)
+static void give_product(struct play *play, const struct qn_problem *p,
+                         const struct qn_description *need,
+                         struct qn_args *args)
 {
     const int64_t total = p->ragged == QUERN_AXIS_N   ? p->n
                           : p->ragged == QUERN_AXIS_K ? p->k
                                                       : p->m;
-    struct quern_tensor *of = p->ragged == QUERN_AXIS_N ? &args->b : &args->a;
+    struct qn_tensor *of = p->ragged == QUERN_AXIS_N ? &args->b : &args->a;
     const int major = of == &args->b ? p->b_major : p->a_major;
     const int is_last = (p->ragged == QUERN_AXIS_K) == (major == QUERN_MAJOR_K);
     const struct sizes sizes = {is_last ? &of->last_dims : &of->first_dims,
@@ -224,93 +223,92 @@ static int failed(struct play *play, const char *call, int code)
         return 0;
     fprintf(play->log, "  %s: %s\n", call, names[code]);
     if (getenv("QUERN_LOG_WHOLE"))
-        fprintf(play->log, "    %s\n", quern_errmsg(play->ctx));
+        fprintf(play->log, "    %s\n", qn_errmsg(play->ctx));
     return 1;
 }
 
-/* What quern_why said: of a short line its hash. */
+/* What qn_why said: of a short line its hash. */
 static void explain(struct play *play, int code, char **said)
 {
     char *text = code ? NULL : *said;
     char hash[SHA256_DIGEST_STRING_LENGTH];
 
     if (code) {
-        fprintf(play->why, "%s\n", quern_errmsg(play->ctx));
+        fprintf(play->why, "%s\n", qn_errmsg(play->ctx));
     } else if (play->is_short) {
         SHA256Data((const uint8_t *)text, strlen(text), hash);
         fprintf(play->why, "%.8s\n", hash);
     } else {
         fputs(text, play->why);
     }
-    quern_free(text);
+    qn_free(text);
 }
 
-static struct quern_queue *open_queue(struct play *play)
+static struct qn_queue *open_queue(struct play *play)
 {
-    struct quern_queue *queue;
+    struct qn_queue *queue;
 
-    assert_int_equal(quern_queue(play->ctx, QUEUE, &queue), QUERN_OK);
+    assert_int_equal(qn_queue(play->ctx, QUEUE, &queue), QUERN_OK);
     return queue;
 }
 
-static void flush(struct play *play, struct quern_queue *queue)
+static void flush(struct play *play, struct qn_queue *queue)
 {
-    if (quern_queue_count(queue, QUERN_ALL_LAYERS))
-        failed(play, "flush",
-               quern_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL));
-    quern_queue_free(queue);
+    if (qn_queue_count(queue, QUERN_ALL_LAYERS))
+        failed(play, "flush", qn_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL));
+    qn_queue_free(queue);
 }
 
 /* The first of a queue's products may overwrite; all of these are alike. */
-static void run_product(struct play *play, const struct quern_problem *p,
-                        const struct quern_description *need,
-                        const struct quern_plan *plan)
+static void run_product(struct play *play, const struct qn_problem *p,
+                        const struct qn_description *need,
+                        const struct qn_plan *plan)
 {
-    struct quern_queue *queue;
-    struct quern_args args;
+    struct qn_queue *queue;
+    struct qn_args args;
 
     if (!play->how.queue) {
         give_product(play, p, need, &args);
-        failed(play, "run", quern_run(plan, &args, NULL));
+        failed(play, "run", qn_run(plan, &args, NULL));
         return;
     }
     queue = open_queue(play);
     for (; play->part < play->how.queue; play->part++) {
-        struct quern_args next;
+        struct qn_args next;
 
         give_product(play, p, need, &next);
         if (play->part)
             next.c = args.c, next.d = args.d;
         args = next;
-        failed(play, "put", quern_queue_put(queue, plan, &args, 0));
+        failed(play, "put", qn_queue_put(queue, plan, &args, 0));
     }
     flush(play, queue);
 }
 
 static void play_product(struct play *play)
 {
-    struct quern_description need;
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_description need;
+    struct qn_problem p;
+    struct qn_plan *plan;
     struct quern_plan_info info;
     char *why = NULL;
 
-    if (failed(play, "parse", quern_problem_parse(play->ctx, play->line, &p)) ||
-        failed(play, "describe", quern_describe(play->ctx, &p, &need)))
+    if (failed(play, "parse", qn_problem_parse(play->ctx, play->line, &p)) ||
+        failed(play, "describe", qn_problem_describe(play->ctx, &p, &need)))
         return;
-    explain(play, quern_why(play->ctx, &p, &play->options, &why), &why);
-    if (failed(play, "plan", quern_plan(play->ctx, &p, &play->options, &plan)))
+    explain(play, qn_why(play->ctx, &p, &play->options, &why), &why);
+    if (failed(play, "plan", qn_plan(play->ctx, &p, &play->options, &plan)))
         return;
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     fprintf(play->log, "  workspace %zu of %zu, microbatches %d\n",
             info.workspace_bytes, need.workspace_bytes, info.microbatches);
     run_product(play, &p, &need, plan);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
 }
 
-static void give_cast(struct play *play, const struct quern_quantization *q,
-                      const struct quern_quantize_description *need,
-                      struct quern_quantize_args *args)
+static void give_cast(struct play *play, const struct qn_quantization *q,
+                      const struct qn_quantize_description *need,
+                      struct qn_quantize_args *args)
 {
     const struct sizes sizes = {&args->first_dims, &args->offsets,
                                 &args->sizes_type, &args->host_sizes};
@@ -324,7 +322,7 @@ static void give_cast(struct play *play, const struct quern_quantization *q,
     give(play, "row", &args->row, 0, q->m, q->groups);
     give(play, "column", &args->column, 0, q->m, q->groups);
     give(play, "out", &args->out, 0, q->m, q->groups);
-    if (q->of != QUERN_W && q->work != QUERN_RESCALE)
+    if (q->of != QN_W && q->work != QUERN_RESCALE)
         give_sizes(play, &sizes, q->groups, q->m, q->sizes);
     args->probability = floats(play, "probability", q->probability, q->m);
     args->bias =
@@ -341,17 +339,17 @@ static void give_cast(struct play *play, const struct quern_quantization *q,
     args->workspace = region(play, "workspace", need->workspace_bytes);
 }
 
-static void run_cast(struct play *play, const struct quern_quantization *q,
-                     const struct quern_quantize_description *need,
-                     const struct quern_quantize_plan *plan)
+static void run_cast(struct play *play, const struct qn_quantization *q,
+                     const struct qn_quantize_description *need,
+                     const struct qn_quantize_plan *plan)
 {
-    struct quern_quantize_args args;
-    struct quern_queue *queue;
+    struct qn_quantize_args args;
+    struct qn_queue *queue;
     float *dbias = NULL;
 
     if (!play->how.queue) {
         give_cast(play, q, need, &args);
-        failed(play, "run", quern_quantize_run(plan, &args, NULL));
+        failed(play, "run", qn_quantize_run(plan, &args, NULL));
         return;
     }
     queue = open_queue(play);
@@ -359,35 +357,33 @@ static void run_cast(struct play *play, const struct quern_quantization *q,
         give_cast(play, q, need, &args);
         args.row.data = NULL;
         dbias = args.dbias = dbias ? dbias : args.dbias;
-        failed(play, "put", quern_queue_put_dbias(queue, plan, &args, 0));
+        failed(play, "put", qn_queue_put_dbias(queue, plan, &args, 0));
     }
     flush(play, queue);
 }
 
 static void play_cast(struct play *play)
 {
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan;
-    struct quern_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
+    struct qn_quantization q;
     char *why = NULL;
 
-    if (failed(play, "parse",
-               quern_quantize_parse(play->ctx, play->line, &q)) ||
-        failed(play, "describe", quern_quantize_describe(play->ctx, &q, &need)))
+    if (failed(play, "parse", qn_quantize_parse(play->ctx, play->line, &q)) ||
+        failed(play, "describe", qn_quantize_needs(play->ctx, &q, &need)))
         return;
-    explain(play, quern_quantize_why(play->ctx, &q, &play->options, &why),
-            &why);
+    explain(play, qn_quantize_why(play->ctx, &q, &play->options, &why), &why);
     if (failed(play, "plan",
-               quern_quantize_plan(play->ctx, &q, &play->options, &plan)))
+               qn_quantize_plan(play->ctx, &q, &play->options, &plan)))
         return;
     fprintf(play->log, "  workspace %zu\n", need.workspace_bytes);
     run_cast(play, &q, &need, plan);
-    quern_quantize_plan_free(plan);
+    qn_quantize_plan_free(plan);
 }
 
-static void give_mlp(struct play *play, const struct quern_mlp *mlp,
-                     const struct quern_mlp_description *need,
-                     struct quern_mlp_args *args)
+static void give_mlp(struct play *play, const struct qn_mlp *mlp,
+                     const struct qn_mlp_description *need,
+                     struct qn_mlp_args *args)
 {
     const struct sizes sizes = {&args->first_dims, &args->offsets,
                                 &args->sizes_type, &args->host_sizes};
@@ -416,58 +412,58 @@ static void give_mlp(struct play *play, const struct quern_mlp *mlp,
 }
 
 /* Weights that backward makes, or later, or by a queue. */
-static void run_mlp(struct play *play, const struct quern_mlp *mlp,
-                    const struct quern_mlp_description *need,
-                    const struct quern_mlp_plan *plan)
+static void run_mlp(struct play *play, const struct qn_mlp *mlp,
+                    const struct qn_mlp_description *need,
+                    const struct qn_mlp_plan *plan)
 {
-    struct quern_mlp_args args, without;
-    struct quern_queue *queue;
+    struct qn_mlp_args args, without;
+    struct qn_queue *queue;
 
     give_mlp(play, mlp, need, &args);
     without = args;
     without.dw1.data = without.dw2.data = NULL;
     fprintf(play->log, "  - weights\n");
-    failed(play, "weights", quern_mlp_weights(plan, &args, NULL));
+    failed(play, "weights", qn_mlp_weights(plan, &args, NULL));
     fprintf(play->log, "  - forward\n");
-    failed(play, "forward", quern_mlp_forward(plan, &args, NULL));
+    failed(play, "forward", qn_mlp_forward(plan, &args, NULL));
     fprintf(play->log, "  - backward with wgrad\n");
-    failed(play, "backward", quern_mlp_backward(plan, &args, NULL));
+    failed(play, "backward", qn_mlp_backward(plan, &args, NULL));
     fprintf(play->log, "  - backward, then wgrad\n");
-    failed(play, "backward", quern_mlp_backward(plan, &without, NULL));
-    failed(play, "wgrad", quern_mlp_wgrad(plan, &args, NULL));
+    failed(play, "backward", qn_mlp_backward(plan, &without, NULL));
+    failed(play, "wgrad", qn_mlp_wgrad(plan, &args, NULL));
     if (!play->how.queue)
         return;
     fprintf(play->log, "  - put and flush\n");
     queue = open_queue(play);
     for (; play->part < play->how.queue; play->part++) {
-        const struct quern_mlp_args first = args;
+        const struct qn_mlp_args first = args;
 
         if (play->part)
             give_mlp(play, mlp, need, &args);
         args.dw1 = first.dw1, args.dw2 = first.dw2;
-        failed(play, "put", quern_mlp_put(plan, &args, queue, 0));
+        failed(play, "put", qn_mlp_put(plan, &args, queue, 0));
     }
     flush(play, queue);
 }
 
 static void play_mlp(struct play *play)
 {
-    struct quern_mlp_description need;
-    struct quern_mlp_plan *plan;
-    struct quern_mlp mlp;
+    struct qn_mlp_description need;
+    struct qn_mlp_plan *plan;
+    struct qn_mlp mlp;
     char *why = NULL;
 
-    if (failed(play, "parse", quern_mlp_parse(play->ctx, play->line, &mlp)) ||
-        failed(play, "describe", quern_mlp_describe(play->ctx, &mlp, &need)))
+    if (failed(play, "parse", qn_mlp_parse(play->ctx, play->line, &mlp)) ||
+        failed(play, "describe", qn_mlp_needs(play->ctx, &mlp, &need)))
         return;
-    explain(play, quern_mlp_why(play->ctx, &mlp, &play->options, &why), &why);
+    explain(play, qn_mlp_why(play->ctx, &mlp, &play->options, &why), &why);
     if (failed(play, "plan",
-               quern_mlp_plan(play->ctx, &mlp, &play->options, &plan)))
+               qn_mlp_plan(play->ctx, &mlp, &play->options, &plan)))
         return;
     fprintf(play->log, "  workspace %zu, saved %zu\n", need.workspace_bytes,
             need.saved_bytes);
     run_mlp(play, &mlp, &need, plan);
-    quern_mlp_plan_free(plan);
+    qn_mlp_plan_free(plan);
 }
 
 static void play(const char *line, const char *recipe, int is_short, FILE *log,

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "quern.h"
+#include "internal.h"
 
 enum { K = 128, MOST = 512 };
 
@@ -183,17 +183,17 @@ static float *make_matrix(void)
 static void must(struct quern_context *ctx, int code)
 {
     if (code)
-        fail_msg("%s", quern_errmsg(ctx));
+        fail_msg("%s", qn_errmsg(ctx));
 }
 
 /* One row in each group. */
 static void quantize(struct quern_context *ctx, const char *recipe,
                      struct made *made)
 {
-    struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
-    struct quern_quantize_description need;
-    struct quern_quantization problem;
-    struct quern_quantize_plan *plan;
+    struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct qn_quantize_description need;
+    struct qn_quantization problem;
+    struct qn_quantize_plan *plan;
     int32_t *sizes = room(sizeof *sizes * (size_t)count);
     char text[128];
 
@@ -201,9 +201,9 @@ static void quantize(struct quern_context *ctx, const char *recipe,
         sizes[g] = 1;
     snprintf(text, sizeof text, "quantize %s of=x g=%d m=%d k=%d in=f32 %s",
              recipe, count, count, K, "copies=rowwise");
-    must(ctx, quern_quantize_parse(ctx, text, &problem));
-    must(ctx, quern_quantize_describe(ctx, &problem, &need));
-    must(ctx, quern_quantize_plan(ctx, &problem, &options, &plan));
+    must(ctx, qn_quantize_parse(ctx, text, &problem));
+    must(ctx, qn_quantize_needs(ctx, &problem, &need));
+    must(ctx, qn_quantize_plan(ctx, &problem, &options, &plan));
     made->x = need.args.in.data = make_matrix();
     made->row = need.args.row.data = room(need.args.row.bytes);
     made->sf = need.args.row.sf = room(need.args.row.sf_bytes);
@@ -212,8 +212,8 @@ static void quantize(struct quern_context *ctx, const char *recipe,
     need.args.first_dims = sizes;
     need.args.sizes_type = QUERN_I32;
     need.args.workspace = room(need.workspace_bytes);
-    must(ctx, quern_quantize_run(plan, &need.args, NULL));
-    quern_quantize_plan_free(plan);
+    must(ctx, qn_quantize_run(plan, &need.args, NULL));
+    qn_quantize_plan_free(plan);
     free(need.args.workspace);
     free(sizes);
 }
@@ -245,7 +245,7 @@ TEST(test_scale_rules)
     struct quern_context *ctx;
 
     put_inputs();
-    must(NULL, quern_open(&options, &ctx));
+    must(NULL, qn_open(&options, &ctx));
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct made made;
 
@@ -257,5 +257,5 @@ TEST(test_scale_rules)
         free(made.sf);
         free(made.global);
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }

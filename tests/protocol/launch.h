@@ -5,7 +5,7 @@
 #ifndef QUERN_PROTOCOL_LAUNCH_H
 #define QUERN_PROTOCOL_LAUNCH_H
 
-#include "registry.h"
+#include "internal.h"
 
 #include <stdint.h>
 

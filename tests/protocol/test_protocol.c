@@ -211,8 +211,7 @@ static void test_uniform(void **state)
 /* Scales that come into the product alike. */
 static int same_scaling(const struct qn_recipe *a, const struct qn_recipe *b)
 {
-    const struct qn_scaling *x = &a->scaling[QUERN_X],
-                            *y = &b->scaling[QUERN_X];
+    const struct qn_scaling *x = &a->scaling[QN_X], *y = &b->scaling[QN_X];
     const int whole = x->span == QN_SPAN_TENSOR || x->span == QN_SPAN_GROUP;
 
     if (a->scaled != b->scaled || !a->scaled)

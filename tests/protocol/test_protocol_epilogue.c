@@ -162,13 +162,13 @@ static void *rows_of(const float *from, int64_t rows, int64_t width,
 
 /* A run of the host, or of the twin. */
 struct run {
-    struct quern_problem problem;
-    struct quern_args args;
+    struct qn_problem problem;
+    struct qn_args args;
     int64_t gap;
     float dbias[GROUPS * 2 * MOST], dprob[ROWS];
 };
 
-static void take(struct run *r, struct quern_tensor *t, const float *from)
+static void take(struct run *r, struct qn_tensor *t, const float *from)
 {
     t->stride = t->shape[1] + r->gap;
     t->bytes = (size_t)(ROWS * t->stride * qn_type_bits(t->type) / 8);
@@ -176,16 +176,16 @@ static void take(struct run *r, struct quern_tensor *t, const float *from)
 }
 
 /* Operands, and room for what is made. */
-static void begin(struct run *r, const struct quern_problem *p, int64_t gap)
+static void begin(struct run *r, const struct qn_problem *p, int64_t gap)
 {
-    struct quern_description need;
+    struct qn_description need;
     const int back = qn_geometry_backward(p);
 
     memset(r, 0, sizeof *r);
     r->problem = *p;
     r->gap = gap;
-    if (quern_describe(all.ctx, p, &need))
-        fail_msg("%s", quern_errmsg(all.ctx));
+    if (qn_problem_describe(all.ctx, p, &need))
+        fail_msg("%s", qn_errmsg(all.ctx));
     r->args = need.args;
     r->args.a.first_dims = lengths;
     r->args.a.data = rows_of(all.a, ROWS, K, K, r->args.a.type);
@@ -213,13 +213,13 @@ static void finish(struct run *r)
 
 static void run_on_host(struct run *r)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
-    struct quern_plan *plan;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct qn_plan *plan;
 
-    if (quern_plan(all.ctx, &r->problem, &options, &plan) ||
-        quern_run(plan, &r->args, NULL))
-        fail_msg("%s", quern_errmsg(all.ctx));
-    quern_plan_free(plan);
+    if (qn_plan(all.ctx, &r->problem, &options, &plan) ||
+        qn_run(plan, &r->args, NULL))
+        fail_msg("%s", qn_errmsg(all.ctx));
+    qn_plan_free(plan);
 }
 
 /* -------------------------------------------------------------------- twin */
@@ -256,7 +256,7 @@ static void add_up(struct run *r, int64_t width)
 
 static void run_twin(twin_fn *twin, struct run *r, const struct run *sums)
 {
-    const struct quern_problem *p = &r->problem;
+    const struct qn_problem *p = &r->problem;
     const void *params[QN_PARAM_COUNT];
     struct qn_values v = {.groups = GROUPS, .m = ROWS, .sizes_bytes = 4};
 
@@ -299,10 +299,10 @@ static void compare(const char *line, const char *what, const void *made,
 static void try_line(twin_fn *twin, const char *line, int64_t gap)
 {
     static struct run host, made, sums;
-    struct quern_problem p, plain;
+    struct qn_problem p, plain;
 
-    if (quern_problem_parse(all.ctx, line, &p))
-        fail_msg("%s: %s", line, quern_errmsg(all.ctx));
+    if (qn_problem_parse(all.ctx, line, &p))
+        fail_msg("%s: %s", line, qn_errmsg(all.ctx));
     plain = p;
     plain.bias = plain.activation = plain.interleave = plain.probability = 0;
     plain.saved = plain.dbias = plain.dprob = 0;
@@ -367,7 +367,7 @@ void test_epilogues(void **state)
     struct qg *gen = open_generator();
 
     (void)state;
-    assert_int_equal(quern_open(&options, &all.ctx), QUERN_OK);
+    assert_int_equal(qn_open(&options, &all.ctx), QUERN_OK);
     fill(all.a, ROWS * K);
     fill(all.b, GROUPS * MOST * K);
     fill(all.p, ROWS * 2 * MOST);
@@ -380,6 +380,6 @@ void test_epilogues(void **state)
             make(gen, back, types[i], &twin);
             try_all(twin, back, types[i]);
         }
-    quern_close(all.ctx);
+    qn_close(all.ctx);
     qg_close(gen);
 }

@@ -76,14 +76,14 @@ const struct qn_recipe *launch_recipe(const struct qn_kernel *kernel)
     return NULL;
 }
 
-struct quern_problem launch_problem(const struct qn_kernel *kernel,
-                                    const struct shape *s)
+struct qn_problem launch_problem(const struct qn_kernel *kernel,
+                                 const struct shape *s)
 {
     int activation = QUERN_NO_ACTIVATION;
 
     if (kernel->epilogue == QN_ACTIVATE)
         assert_true(qn_activation_find(kernel->activation, &activation));
-    return (struct quern_problem){
+    return (struct qn_problem){
         .activation = activation,
         .op = kernel->op,
         .groups = s->groups,
@@ -102,7 +102,7 @@ struct quern_problem launch_problem(const struct qn_kernel *kernel,
 static void set_geometry(const struct qn_kernel *kernel, const struct shape *s)
 {
     const struct qn_recipe *recipe = launch_recipe(kernel);
-    const struct quern_problem problem = launch_problem(kernel, s);
+    const struct qn_problem problem = launch_problem(kernel, s);
 
     for (int role = 0; role < QN_ROLES; role++) {
         struct qn_geometry *g = &launch.geometry[role];
@@ -300,10 +300,10 @@ static void set_scales_of(const struct qn_kernel *kernel, const struct shape *s,
                           int role, int part)
 {
     static char *ends[TWIN_D];
-    struct quern_problem problem = launch_problem(kernel, s);
+    struct qn_problem problem = launch_problem(kernel, s);
     const struct qn_scaling *f = launch.geometry[role].sf.scaling;
-    struct quern_tensor copy = {0};
-    struct quern_quantization q;
+    struct qn_tensor copy = {0};
+    struct qn_quantization q;
 
     if (launch.twin.microbatches)
         problem.k = launch.part_k[part];
@@ -468,7 +468,7 @@ static void set_c(const struct qn_kernel *kernel, const struct shape *s)
 /* What follows the product, if something does; the seed says what is given. */
 static void set_follow(const struct qn_kernel *kernel, const struct shape *s)
 {
-    const struct quern_problem problem = launch_problem(kernel, s);
+    const struct qn_problem problem = launch_problem(kernel, s);
     struct twin_follow *f = &launch.twin.follow;
 
     memset(f, 0, sizeof *f);

@@ -47,7 +47,7 @@ extern struct launch launch;
 
 /* The kernel's recipe, and the shape as a problem of it. */
 const struct qn_recipe *launch_recipe(const struct qn_kernel *kernel);
-struct quern_problem launch_problem(const struct qn_kernel *kernel,
+struct qn_problem launch_problem(const struct qn_kernel *kernel,
                                     const struct shape *shape);
 
 /* The sizes of all merged products; none if the kernel merges nothing. */

@@ -83,7 +83,7 @@ void launch_parts(const struct qn_kernel *kernel, const struct shape *s)
 static void part_geometry(const struct qn_kernel *kernel, const struct shape *s,
                           int part, int role, struct qn_geometry *g)
 {
-    struct quern_problem problem = launch_problem(kernel, s);
+    struct qn_problem problem = launch_problem(kernel, s);
 
     problem.k = launch.part_k[part];
     qn_geometry_of(&problem, launch_recipe(kernel), role, g);

@@ -113,9 +113,8 @@ static const unsigned char trail_factors[] = {
                                 .params = trail_cast                           \
     }
 #define CASTS(recipe_)                                                         \
-    CAST(recipe_ "_x", recipe_, QUERN_X),                                      \
-        CAST(recipe_ "_w", recipe_, QUERN_W),                                  \
-        CAST(recipe_ "_dy", recipe_, QUERN_DY)
+    CAST(recipe_ "_x", recipe_, QN_X), CAST(recipe_ "_w", recipe_, QN_W),      \
+        CAST(recipe_ "_dy", recipe_, QN_DY)
 #define PRODUCT(name_, recipe_, op_, ragged_, epilogue_, a_, b_)               \
     {                                                                          \
         COMMON(name_, recipe_),                                                \
@@ -189,12 +188,12 @@ static const struct qn_kernel kernels[] = {
     CASTS("powers"),
     BEGINS("powers"),
     BRINGS("powers"),
-    ENCODE("powers_x_again", "powers", QUERN_X),
-    ENCODE("powers_w_again", "powers", QUERN_W),
-    ENCODE("powers_dy_again", "powers", QUERN_DY),
+    ENCODE("powers_x_again", "powers", QN_X),
+    ENCODE("powers_w_again", "powers", QN_W),
+    ENCODE("powers_dy_again", "powers", QN_DY),
     INSIDE_OF("powers", QUERN_E2M1),
     BEGINS("mixed8"),
-    ENCODE("mixed8_w_again", "mixed8", QUERN_W),
+    ENCODE("mixed8_w_again", "mixed8", QN_W),
     INSIDE_OF("mixed8", QUERN_E4M3),
     BRINGS("close"),
     RANGE("close_range"),

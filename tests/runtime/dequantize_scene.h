@@ -33,30 +33,30 @@ static void in_scratch(const struct fixture *f, const void *at, size_t bytes)
 }
 
 /* A problem, the kernel that the options name, the one that runs, and a part
-   of quern_why's text. */
+   of qn_why's text. */
 struct decision {
     const char *text, *kernel, *runs, *why;
 };
 
-/* It is so, and quern_describe's workspace is enough: *info is the plan's.
-   Returns all that quern_why says, to be freed. */
+/* It is so, and qn_problem_describe's workspace is enough: *info is the plan's.
+   Returns all that qn_why says, to be freed. */
 static char *decide(struct quern_context *ctx, const struct decision *row,
                     struct quern_plan_info *info)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT,
-                                               .kernel = row->kernel};
-    struct quern_problem p = test_problem(ctx, row->text);
-    struct quern_description need;
-    struct quern_plan *plan;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT,
+                                            .kernel = row->kernel};
+    struct qn_problem p = test_problem(ctx, row->text);
+    struct qn_description need;
+    struct qn_plan *plan;
     char *why;
 
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_OK, "");
-    quern_plan_info(plan, info);
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_OK, "");
+    qn_plan_info(plan, info);
     assert_string_equal(info->kernel, row->runs);
     assert_true(info->workspace_bytes <= need.workspace_bytes);
-    quern_plan_free(plan);
-    test_expect(quern_why(ctx, &p, &options, &why), QUERN_OK, "");
+    qn_plan_free(plan);
+    test_expect(qn_why(ctx, &p, &options, &why), QUERN_OK, "");
     assert_non_null(strstr(why, row->why));
     return why;
 }
@@ -68,12 +68,12 @@ struct refusal {
 static void refuse_lines(struct quern_context *ctx, const struct refusal *rows,
                          size_t count, const char *strategy)
 {
-    struct quern_problem p;
+    struct qn_problem p;
     char text[160];
 
     for (size_t i = 0; i < count; i++) {
         snprintf(text, sizeof text, "%s dequantize=%s", rows[i].text, strategy);
-        test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+        test_expect(qn_problem_parse(ctx, text, &p), QUERN_EINVAL,
                     rows[i].says);
     }
 }
@@ -86,19 +86,19 @@ static size_t fall_back(const char *lost, const char *text, const char *runs,
     struct qn_kernel left[sizeof kernels / sizeof *kernels];
     struct quern_registry fewer = test_without(&registry, lost, left);
     struct quern_context *ctx = test_open_with(&fewer);
-    struct quern_problem p;
+    struct qn_problem p;
     struct quern_plan_info info;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
 
     p = test_problem(ctx, text);
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
-    quern_plan_info(plan, &info);
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
+    qn_plan_info(plan, &info);
     assert_string_equal(info.kernel, runs);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     p.dequantize = dequantize;
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL, part);
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL, part);
     assert_null(plan);
-    quern_close(ctx);
+    qn_close(ctx);
     return info.workspace_bytes;
 }
 
@@ -114,7 +114,7 @@ static void fail_driver_calls(const char *line, int launches)
         test_cuda->fail_code = 999;
         test_cuda->failed = NULL;
         test_cuda->fail_at = ++n;
-        code = quern_run(f.plan, &f.args, NULL);
+        code = qn_run(f.plan, &f.args, NULL);
         test_cuda->fail_at = 0;
         if (test_cuda->failed &&
             strcmp(test_cuda->failed, "cuCtxPopCurrent_v2"))
@@ -130,20 +130,20 @@ static void fail_driver_calls(const char *line, int launches)
 static void fail_allocations(const char *line, int least)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p = test_problem(ctx, line);
-    struct quern_plan *plan;
+    struct qn_problem p = test_problem(ctx, line);
+    struct qn_plan *plan;
     int code, n = 0;
 
     do {
         test_fail_allocation(++n);
-        code = quern_plan(ctx, &p, &test_aot, &plan);
+        code = qn_plan(ctx, &p, &test_aot, &plan);
         test_fail_allocation(0);
         assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
         assert_true(!plan == !!code);
     } while (code);
     assert_true(n > least);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
 }
 
 #endif

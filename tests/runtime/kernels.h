@@ -9,7 +9,7 @@
 #ifndef TEST_KERNELS_H
 #define TEST_KERNELS_H
 
-#include "registry.h"
+#include "internal.h"
 
 #define GPU_PARAMS                                                             \
     QN_PARAM_a_map, QN_PARAM_b_map, QN_PARAM_d_map, QN_PARAM_d_ragged_map,     \
@@ -126,7 +126,7 @@ static const struct qn_recipe test_recipes[] = {
     {                                                                          \
         .name = symbol, .spec = "kernels/cast.lua:1", .template = "cast.cu",   \
         .key = "key of " symbol, .recipe = "group", .arch = architecture,      \
-        .op = op_, .of = QUERN_DY, .input = input_, .form = QN_PLAIN,          \
+        .op = op_, .of = QN_DY, .input = input_, .form = QN_PLAIN,             \
         .tile = {1, 1, 1}, .cluster = {1, 1}, .schedule = "", .addend = "",    \
         .threads = 128, .ctas = 1, .smem = 1024, .params = params_,            \
         .nparams = sizeof params_, .host = function                            \
@@ -137,7 +137,7 @@ static const struct qn_recipe test_recipes[] = {
     {                                                                          \
         .name = symbol, .spec = "kernels/sizes.lua:1", .template = "sizes.cu", \
         .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",          \
-        .op = QN_SIZES, .of = QUERN_X, .input = QUERN_F32, .form = QN_PLAIN,   \
+        .op = QN_SIZES, .of = QN_X, .input = QUERN_F32, .form = QN_PLAIN,      \
         .tile = {1, 1, 1}, .cluster = {1, 1}, .schedule = "", .addend = "",    \
         .threads = 256, .ctas = 1, .params = size_params,                      \
         .nparams = sizeof size_params                                          \

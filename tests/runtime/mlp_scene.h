@@ -78,11 +78,11 @@ static const unsigned char trail_fused[] = {
     CAST_OF(name_, recipe_, op_, of_, form_, QUERN_BF16, trail_cast)
 /* Sums over rows for a bias, and its factors' gradients. */
 #define SUM(name_, recipe_)                                                    \
-    CAST_OF(name_, recipe_, QN_SUM, QUERN_DY, QN_PLAIN, QUERN_F32, trail_sums)
+    CAST_OF(name_, recipe_, QN_SUM, QN_DY, QN_PLAIN, QUERN_F32, trail_sums)
 #define SUMS(recipe_)                                                          \
-    CAST_OF(recipe_ "_sums", recipe_, QN_QUANTIZE, QUERN_DY, QN_PLAIN,         \
+    CAST_OF(recipe_ "_sums", recipe_, QN_QUANTIZE, QN_DY, QN_PLAIN,            \
             QUERN_BF16, trail_sums),                                           \
-        CAST_OF(recipe_ "_dprob_b2", recipe_, QN_DPROB, QUERN_DY, QN_PLAIN,    \
+        CAST_OF(recipe_ "_dprob_b2", recipe_, QN_DPROB, QN_DY, QN_PLAIN,       \
                 QUERN_BF16, trail_sums),                                       \
         SUM(recipe_ "_sum", recipe_)
 #define BIASED(recipe_)                                                        \
@@ -103,18 +103,18 @@ static const unsigned char trail_fused[] = {
     }
 
 static const struct qn_kernel kernels[] = {
-    CAST("plain_h", "plain", QN_QUANTIZE, QUERN_X, QN_FORWARD),
-    CAST("plain_dpre", "plain", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
-    CAST("plain_dprob", "plain", QN_DPROB, QUERN_DY, QN_BACKWARD),
+    CAST("plain_h", "plain", QN_QUANTIZE, QN_X, QN_FORWARD),
+    CAST("plain_dpre", "plain", QN_QUANTIZE, QN_DY, QN_BACKWARD),
+    CAST("plain_dprob", "plain", QN_DPROB, QN_DY, QN_BACKWARD),
     PRODUCT("plain_fprop", "plain", QUERN_FPROP, QUERN_AXIS_M, K, K),
     PRODUCT("plain_dgrad", "plain", QUERN_DGRAD, QUERN_AXIS_M, K, MN),
     PRODUCT("plain_wgrad", "plain", QUERN_WGRAD, QUERN_AXIS_K, MN, MN),
-    CAST("cast_x", "scaled", QN_QUANTIZE, QUERN_X, QN_PLAIN),
-    CAST("cast_h", "scaled", QN_QUANTIZE, QUERN_X, QN_FORWARD),
-    CAST("cast_w", "scaled", QN_QUANTIZE, QUERN_W, QN_PLAIN),
-    CAST("cast_dy", "scaled", QN_QUANTIZE, QUERN_DY, QN_PLAIN),
-    CAST("cast_dpre", "scaled", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
-    CAST("dprob", "scaled", QN_DPROB, QUERN_DY, QN_BACKWARD),
+    CAST("cast_x", "scaled", QN_QUANTIZE, QN_X, QN_PLAIN),
+    CAST("cast_h", "scaled", QN_QUANTIZE, QN_X, QN_FORWARD),
+    CAST("cast_w", "scaled", QN_QUANTIZE, QN_W, QN_PLAIN),
+    CAST("cast_dy", "scaled", QN_QUANTIZE, QN_DY, QN_PLAIN),
+    CAST("cast_dpre", "scaled", QN_QUANTIZE, QN_DY, QN_BACKWARD),
+    CAST("dprob", "scaled", QN_DPROB, QN_DY, QN_BACKWARD),
     PRODUCT("fprop", "scaled", QUERN_FPROP, QUERN_AXIS_M, K, K),
     PRODUCT("dgrad", "scaled", QUERN_DGRAD, QUERN_AXIS_M, K, K),
     PRODUCT("wgrad", "scaled", QUERN_WGRAD, QUERN_AXIS_K, K, K),
@@ -129,19 +129,19 @@ static const struct qn_kernel kernels[] = {
      .ragged = QUERN_AXIS_K, .epilogue = QN_ADD, .a = {.major = QUERN_MAJOR_MN},
      .b = {.major = QUERN_MAJOR_MN}, .d = {.type = QUERN_BF16},
      .tile = {128, 128, 64}, .cluster = {1, 1}, .params = trail_product},
-    CAST("mx_x", "mx", QN_QUANTIZE, QUERN_X, QN_PLAIN),
-    CAST("mx_h", "mx", QN_QUANTIZE, QUERN_X, QN_FORWARD),
-    CAST("mx_w", "mx", QN_QUANTIZE, QUERN_W, QN_PLAIN),
-    CAST("mx_dy", "mx", QN_QUANTIZE, QUERN_DY, QN_PLAIN),
-    CAST("mx_dpre", "mx", QN_QUANTIZE, QUERN_DY, QN_BACKWARD),
-    CAST("mx_dprob", "mx", QN_DPROB, QUERN_DY, QN_BACKWARD),
+    CAST("mx_x", "mx", QN_QUANTIZE, QN_X, QN_PLAIN),
+    CAST("mx_h", "mx", QN_QUANTIZE, QN_X, QN_FORWARD),
+    CAST("mx_w", "mx", QN_QUANTIZE, QN_W, QN_PLAIN),
+    CAST("mx_dy", "mx", QN_QUANTIZE, QN_DY, QN_PLAIN),
+    CAST("mx_dpre", "mx", QN_QUANTIZE, QN_DY, QN_BACKWARD),
+    CAST("mx_dprob", "mx", QN_DPROB, QN_DY, QN_BACKWARD),
     SUM("mx_sum", "mx"),
-    CAST_OF("plain_bias", "plain", QN_BIAS, QUERN_X, QN_PLAIN, QUERN_BF16,
+    CAST_OF("plain_bias", "plain", QN_BIAS, QN_X, QN_PLAIN, QUERN_BF16,
             trail_added),
-    CAST_OF("bf16_bias", "bf16", QN_BIAS, QUERN_X, QN_PLAIN, QUERN_BF16,
+    CAST_OF("bf16_bias", "bf16", QN_BIAS, QN_X, QN_PLAIN, QUERN_BF16,
             trail_added),
-    CAST("mx_dequantize_x", "mx", QN_DEQUANTIZE, QUERN_X, QN_PLAIN),
-    CAST("mx_dequantize_w", "mx", QN_DEQUANTIZE, QUERN_W, QN_PLAIN),
+    CAST("mx_dequantize_x", "mx", QN_DEQUANTIZE, QN_X, QN_PLAIN),
+    CAST("mx_dequantize_w", "mx", QN_DEQUANTIZE, QN_W, QN_PLAIN),
     {COMMON("mx_fprop", "mx"), .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,
      .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},
      .d = {.type = QUERN_BF16}, .tile = {128, 128, 64}, .cluster = {1, 1},
@@ -185,9 +185,9 @@ enum { ROOM = 1 << 16, ROOMS = 40 };
 
 struct fixture {
     struct quern_context *ctx;
-    struct quern_mlp_plan *plan;
-    struct quern_mlp_description need;
-    struct quern_mlp_args args;
+    struct qn_mlp_plan *plan;
+    struct qn_mlp_description need;
+    struct qn_mlp_args args;
     char *memory;
     int used;
 };
@@ -198,7 +198,7 @@ static inline void *room(struct fixture *f)
     return f->memory + f->used++ * ROOM;
 }
 
-static inline void give(struct fixture *f, struct quern_tensor *t)
+static inline void give(struct fixture *f, struct qn_tensor *t)
 {
     if (!t->ndim)
         return;
@@ -211,16 +211,16 @@ static inline struct fixture begin_with(const char *recipe, const char *more,
                                         const struct quern_registry *linked)
 {
     struct fixture f = {.used = 0};
-    struct quern_mlp_args *a = &f.args;
-    struct quern_mlp mlp;
+    struct qn_mlp_args *a = &f.args;
+    struct qn_mlp mlp;
     char text[128];
 
     snprintf(text, sizeof text, "mlp %s g=3 m=60 hidden=64 ffn=32%s%s", recipe,
              strstr(more, "prob=") ? "" : " prob=1", more);
     f.ctx = test_open_with(linked);
-    test_expect(quern_mlp_parse(f.ctx, text, &mlp), QUERN_OK, "");
-    test_expect(quern_mlp_describe(f.ctx, &mlp, &f.need), QUERN_OK, "");
-    test_expect(quern_mlp_plan(f.ctx, &mlp, &test_aot, &f.plan), QUERN_OK, "");
+    test_expect(qn_mlp_parse(f.ctx, text, &mlp), QUERN_OK, "");
+    test_expect(qn_mlp_needs(f.ctx, &mlp, &f.need), QUERN_OK, "");
+    test_expect(qn_mlp_plan(f.ctx, &mlp, &test_aot, &f.plan), QUERN_OK, "");
     f.memory = aligned_alloc(256, ROOMS * ROOM + 8 * ROOM);
     assert_non_null(f.memory);
     f.args = f.need.args;
@@ -246,8 +246,8 @@ static inline struct fixture begin_with(const char *recipe, const char *more,
 
 static inline void end(struct fixture *f)
 {
-    quern_mlp_plan_free(f->plan);
-    quern_close(f->ctx);
+    qn_mlp_plan_free(f->plan);
+    qn_close(f->ctx);
     free(f->memory);
 }
 

@@ -27,20 +27,20 @@ TEST(refuses_old_spellings)
     };
 #undef LINE
     struct quern_context *ctx = test_open();
-    struct quern_problem p;
-    struct quern_quantization q;
-    struct quern_mlp mlp;
+    struct qn_problem p;
+    struct qn_quantization q;
+    struct qn_mlp mlp;
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
+        test_expect(qn_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
                     rows[i].says);
-    test_expect(quern_quantize_parse(ctx, "requantize bf16 of=x", &q),
+    test_expect(qn_quantize_parse(ctx, "requantize bf16 of=x", &q),
                 QUERN_EINVAL, "requantize is called transpose now");
-    test_expect(quern_quantize_parse(ctx, "quantize bf16 copies=column", &q),
+    test_expect(qn_quantize_parse(ctx, "quantize bf16 copies=column", &q),
                 QUERN_EINVAL, "copies=column is called copies=columnwise now");
-    test_expect(quern_mlp_parse(ctx, "mlp bf16 parts=2", &mlp), QUERN_EINVAL,
+    test_expect(qn_mlp_parse(ctx, "mlp bf16 parts=2", &mlp), QUERN_EINVAL,
                 "parts= is called microbatches= now");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 #endif

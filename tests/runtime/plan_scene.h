@@ -10,10 +10,10 @@
 
 struct fixture {
     struct quern_context *ctx;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     struct quern_plan_info info;
-    struct quern_description need;
-    struct quern_args args;
+    struct qn_description need;
+    struct qn_args args;
     char *memory, *workspace;
     int used;
 };
@@ -24,7 +24,7 @@ static void *room(struct fixture *f)
     return f->memory + f->used++ * ROOM;
 }
 
-static void give(struct fixture *f, struct quern_tensor *t)
+static void give(struct fixture *f, struct qn_tensor *t)
 {
     assert_in_range(t->bytes, 1, ROOM);
     t->data = room(f);
@@ -35,16 +35,16 @@ static void give(struct fixture *f, struct quern_tensor *t)
 /* The plan of `text`, with A, B and D and a workspace in the fixture. */
 static struct fixture plan_with(const struct quern_registry *known,
                                 const char *text,
-                                const struct quern_plan_options *options)
+                                const struct qn_plan_options *options)
 {
     struct fixture f = {.used = 0};
-    struct quern_problem p;
+    struct qn_problem p;
 
     f.ctx = test_open_with(known);
     p = test_problem(f.ctx, text);
-    test_expect(quern_describe(f.ctx, &p, &f.need), QUERN_OK, "");
-    test_expect(quern_plan(f.ctx, &p, options, &f.plan), QUERN_OK, "");
-    quern_plan_info(f.plan, &f.info);
+    test_expect(qn_problem_describe(f.ctx, &p, &f.need), QUERN_OK, "");
+    test_expect(qn_plan(f.ctx, &p, options, &f.plan), QUERN_OK, "");
+    qn_plan_info(f.plan, &f.info);
     assert_true(f.info.workspace_bytes <= f.need.workspace_bytes);
     assert_in_range(f.need.workspace_bytes, 256, WORKSPACE);
     f.memory = aligned_alloc(256, ROOMS * ROOM);
@@ -61,8 +61,8 @@ static struct fixture plan_with(const struct quern_registry *known,
 static void end(struct fixture *f)
 {
     test_cuda->trailed = 0;
-    quern_plan_free(f->plan);
-    quern_close(f->ctx);
+    qn_plan_free(f->plan);
+    qn_close(f->ctx);
     free(f->memory);
     free(f->workspace);
 }

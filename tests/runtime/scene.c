@@ -117,13 +117,13 @@ struct play {
     struct quern_context *ctx;
     struct scene_memory *memory;
     int retry, first; /* the first error */
-    struct quern_plan_options options;
-    struct quern_problem problem;
-    struct quern_plan *plan;
-    struct quern_args args;
-    struct quern_quantization q;
-    struct quern_quantize_plan *cast;
-    struct quern_quantize_args cast_args;
+    struct qn_plan_options options;
+    struct qn_problem problem;
+    struct qn_plan *plan;
+    struct qn_args args;
+    struct qn_quantization q;
+    struct qn_quantize_plan *cast;
+    struct qn_quantize_args cast_args;
 };
 
 /* 1 to make the call once more; what must hold after a failure is `holds`. */
@@ -133,17 +133,17 @@ static int again(struct play *play, int code, int holds)
         return 0;
     if (!holds)
         print_error("%s: a failed call left something: %s\n", play->scene->name,
-                    quern_errmsg(play->ctx));
+                    qn_errmsg(play->ctx));
     assert_true(holds);
     if (play->first) { /* even the next call fails */
         if (play->retry)
             print_error("%s: again: %s\n", play->scene->name,
-                        quern_errmsg(play->ctx));
+                        qn_errmsg(play->ctx));
         assert_int_equal(play->retry, 0);
         return 0;
     }
     play->first = code;
-    snprintf(test_said, sizeof test_said, "%s", quern_errmsg(play->ctx));
+    snprintf(test_said, sizeof test_said, "%s", qn_errmsg(play->ctx));
     return play->retry;
 }
 
@@ -158,35 +158,35 @@ static int again(struct play *play, int code, int holds)
     } while (0)
 
 /* Calls that need no machine. */
-static int ask(struct play *play, struct quern_description *need)
+static int ask(struct play *play, struct qn_description *need)
 {
-    struct quern_problem *p = &play->problem, inferred;
-    struct quern_contraction c = {
+    struct qn_problem *p = &play->problem, inferred;
+    struct qn_contraction c = {
         .recipe = "bf16",
         .groups = 3,
         .a = {QUERN_BF16, 2, {40, 16}, 1, 0, 0, 1, 2},
         .b = {QUERN_BF16, 3, {3, 32, 16}, 0, 0, 0, 2, 3}};
     char line[512];
 
-    CALL(quern_problem_parse(play->ctx, play->scene->problem, p), 1);
-    assert_true(quern_problem_print(p, line, sizeof line) > 0);
-    CALL(quern_infer(play->ctx, &c, &inferred), 1);
+    CALL(qn_problem_parse(play->ctx, play->scene->problem, p), 1);
+    assert_true(qn_problem_print(p, line, sizeof line) > 0);
+    CALL(qn_infer(play->ctx, &c, &inferred), 1);
     assert_int_equal(inferred.m, 40);
-    CALL(quern_describe(play->ctx, p, need), 1);
+    CALL(qn_problem_describe(play->ctx, p, need), 1);
     return QUERN_OK;
 }
 
-static void give(struct play *play, struct quern_tensor *tensor, int fill)
+static void give(struct play *play, struct qn_tensor *tensor, int fill)
 {
     if (tensor->bytes)
         tensor->data = take(play->memory, tensor->bytes, fill);
 }
 
-static void give_args(struct play *play, const struct quern_description *need)
+static void give_args(struct play *play, const struct qn_description *need)
 {
     static const int64_t sizes[] = {10, 0, 25};
     static const float one = 1;
-    const struct quern_problem *p = &play->problem;
+    const struct qn_problem *p = &play->problem;
     int32_t *lengths = take(play->memory, sizeof sizes, 0);
 
     play->args = need->args;
@@ -217,29 +217,29 @@ static int all_untouched(const struct play *play)
 static int multiply(struct play *play)
 {
     struct quern_plan_info info;
-    struct quern_description need;
+    struct qn_description need;
     char *why = NULL;
     int code = ask(play, &need);
 
     if (code)
         return code;
-    CALL(quern_plan(play->ctx, &play->problem, &play->options, &play->plan),
+    CALL(qn_plan(play->ctx, &play->problem, &play->options, &play->plan),
          !play->plan);
-    quern_plan_info(play->plan, &info);
+    qn_plan_info(play->plan, &info);
     assert_true(info.sms > 0 && strlen(info.kernel) > 0);
-    CALL(quern_why(play->ctx, &play->problem, &play->options, &why), !why);
-    quern_free(why);
+    CALL(qn_why(play->ctx, &play->problem, &play->options, &why), !why);
+    qn_free(why);
     give_args(play, &need);
-    CALL(quern_run(play->plan, &play->args, NULL), all_untouched(play));
-    CALL(quern_check(play->plan, &play->args, NULL), 1);
+    CALL(qn_run(play->plan, &play->args, NULL), all_untouched(play));
+    CALL(qn_check(play->plan, &play->args, NULL), 1);
     return QUERN_OK;
 }
 
 static void give_cast(struct play *play,
-                      const struct quern_quantize_description *need)
+                      const struct qn_quantize_description *need)
 {
-    struct quern_quantize_args *args = &play->cast_args;
-    struct quern_tensor *const copies[] = {&args->row, &args->column};
+    struct qn_quantize_args *args = &play->cast_args;
+    struct qn_tensor *const copies[] = {&args->row, &args->column};
 
     *args = need->args;
     give(play, &args->in, 0);
@@ -254,7 +254,7 @@ static void give_cast(struct play *play,
 
 static int copies_untouched(const struct play *play)
 {
-    const struct quern_quantize_args *args = &play->cast_args;
+    const struct qn_quantize_args *args = &play->cast_args;
 
     return untouched(args->row.data, args->row.bytes) &&
            untouched(args->column.data, args->column.bytes) &&
@@ -263,23 +263,23 @@ static int copies_untouched(const struct play *play)
 
 static int quantize(struct play *play)
 {
-    struct quern_quantize_description need;
+    struct qn_quantize_description need;
     struct quern_plan_info info;
     char line[512], *why = NULL;
 
-    CALL(quern_quantize_parse(play->ctx, play->scene->cast, &play->q), 1);
-    assert_true(quern_quantize_print(&play->q, line, sizeof line) > 0);
-    CALL(quern_quantize_describe(play->ctx, &play->q, &need), 1);
-    CALL(quern_quantize_plan(play->ctx, &play->q, &play->options, &play->cast),
+    CALL(qn_quantize_parse(play->ctx, play->scene->cast, &play->q), 1);
+    assert_true(qn_quantize_print(&play->q, line, sizeof line) > 0);
+    CALL(qn_quantize_needs(play->ctx, &play->q, &need), 1);
+    CALL(qn_quantize_plan(play->ctx, &play->q, &play->options, &play->cast),
          !play->cast);
-    quern_quantize_plan_info(play->cast, &info);
+    qn_quantize_plan_info(play->cast, &info);
     assert_true(info.sms > 0 && strlen(info.kernel) > 0);
-    CALL(quern_quantize_why(play->ctx, &play->q, &play->options, &why), !why);
-    quern_free(why);
+    CALL(qn_quantize_why(play->ctx, &play->q, &play->options, &why), !why);
+    qn_free(why);
     give_cast(play, &need);
-    CALL(quern_quantize_run(play->cast, &play->cast_args, NULL),
+    CALL(qn_quantize_run(play->cast, &play->cast_args, NULL),
          copies_untouched(play));
-    CALL(quern_quantize_check(play->cast, &play->cast_args, NULL), 1);
+    CALL(qn_quantize_run_check(play->cast, &play->cast_args, NULL), 1);
     return QUERN_OK;
 }
 
@@ -297,8 +297,8 @@ int test_play_in(const struct scene *scene, int retry,
     code = multiply(&play);
     if (!code && scene->cast)
         code = quantize(&play);
-    quern_plan_free(play.plan);
-    quern_quantize_plan_free(play.cast);
+    qn_plan_free(play.plan);
+    qn_quantize_plan_free(play.cast);
     assert_true(play.first || !code);
     return play.first;
 }
@@ -320,18 +320,18 @@ static int open_and_play(const struct scene *scene, int retry,
 {
     const struct quern_open_options options = test_scene_options(scene);
     struct quern_context *ctx;
-    int first = quern_open(&options, &ctx), code = first;
+    int first = qn_open(&options, &ctx), code = first;
 
-    snprintf(test_said, sizeof test_said, "%s", quern_errmsg(ctx));
+    snprintf(test_said, sizeof test_said, "%s", qn_errmsg(ctx));
     assert_true(!ctx == !!first);
     if (first && retry)
-        code = quern_open(&options, &ctx);
+        code = qn_open(&options, &ctx);
     if (code) {
         assert_int_equal(retry, 0);
         return code;
     }
     code = test_play_in(scene, retry, ctx, memory);
-    quern_close(ctx);
+    qn_close(ctx);
     return first ? first : code;
 }
 

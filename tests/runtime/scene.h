@@ -14,7 +14,7 @@ struct scene {
     int linked;       /* its kernels are linked: a registry with cubins */
     const char *cast; /* a quantization to make too; NULL: none */
     const char *problem;
-    const char *cache; /* of quern_open; NULL: the environment's */
+    const char *cache; /* of qn_open; NULL: the environment's */
 };
 
 extern const struct scene test_scenes[];

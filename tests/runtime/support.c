@@ -19,7 +19,7 @@
 
 char test_folder[256], test_cache[300], test_log[300];
 char test_messages[8192];
-const struct quern_plan_options test_aot = {.backend = QUERN_BACKEND_AOT};
+const struct qn_plan_options test_aot = {.backend = QUERN_BACKEND_AOT};
 struct fake_cuda *test_cuda;
 struct fake_cublaslt *test_cublaslt;
 
@@ -114,10 +114,10 @@ int test_teardown(void **state)
 void test_expect(int code, int expected, const char *part)
 {
     if (code != expected)
-        print_error("message: %s\n", quern_errmsg(NULL));
+        print_error("message: %s\n", qn_errmsg(NULL));
     assert_int_equal(code, expected);
-    if (!strstr(quern_errmsg(NULL), part)) {
-        print_error("message: %s\nlacks:   %s\n", quern_errmsg(NULL), part);
+    if (!strstr(qn_errmsg(NULL), part)) {
+        print_error("message: %s\nlacks:   %s\n", qn_errmsg(NULL), part);
         fail();
     }
 }
@@ -166,7 +166,7 @@ struct quern_context *test_open(void)
                                                .log_level = QUERN_LOG_DEBUG};
     struct quern_context *ctx;
 
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
     return ctx;
 }
 
@@ -175,15 +175,15 @@ struct quern_context *test_open_with(const struct quern_registry *registry)
     const struct quern_open_options options = {.registry = registry};
     struct quern_context *ctx;
 
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
     return ctx;
 }
 
-struct quern_problem test_problem(struct quern_context *ctx, const char *text)
+struct qn_problem test_problem(struct quern_context *ctx, const char *text)
 {
-    struct quern_problem problem;
+    struct qn_problem problem;
 
-    test_expect(quern_problem_parse(ctx, text, &problem), QUERN_OK, "");
+    test_expect(qn_problem_parse(ctx, text, &problem), QUERN_OK, "");
     return problem;
 }
 
@@ -201,13 +201,13 @@ struct quern_registry test_without(const struct quern_registry *registry,
     return fewer;
 }
 
-struct quern_plan *test_plan(struct quern_context *ctx, const char *text,
-                             const struct quern_plan_options *options)
+struct qn_plan *test_plan(struct quern_context *ctx, const char *text,
+                          const struct qn_plan_options *options)
 {
-    struct quern_problem problem = test_problem(ctx, text);
-    struct quern_plan *plan;
+    struct qn_problem problem = test_problem(ctx, text);
+    struct qn_plan *plan;
 
-    test_expect(quern_plan(ctx, &problem, options, &plan), QUERN_OK, "");
+    test_expect(qn_plan(ctx, &problem, options, &plan), QUERN_OK, "");
     return plan;
 }
 
@@ -219,44 +219,44 @@ void test_expect_balance(void)
 }
 
 void test_expect_choice(struct quern_context *ctx, const char *text,
-                        const struct quern_plan_options *options,
+                        const struct qn_plan_options *options,
                         const char *kernel, int backend, int sms)
 {
-    struct quern_plan *plan = test_plan(ctx, text, options);
+    struct qn_plan *plan = test_plan(ctx, text, options);
     struct quern_plan_info info;
 
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     assert_string_equal(info.kernel, kernel);
     assert_int_equal(info.backend, backend);
     assert_int_equal(info.sms, sms);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
 }
 
 void test_expect_plan(struct quern_context *ctx, const char *text,
                       const char *kernel, int tuned)
 {
-    struct quern_plan *plan = test_plan(ctx, text, NULL);
+    struct qn_plan *plan = test_plan(ctx, text, NULL);
     struct quern_plan_info info;
 
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     assert_string_equal(info.kernel, kernel);
     assert_int_equal(info.tuned, tuned);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
 }
 
 void test_expect_why(struct quern_context *ctx, const char *text,
                      const char *part, int there)
 {
-    struct quern_problem p = test_problem(ctx, text);
+    struct qn_problem p = test_problem(ctx, text);
     char *why;
 
-    test_expect(quern_why(ctx, &p, NULL, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, NULL, &why), QUERN_OK, "");
     if ((strstr(why, part) != NULL) != there)
         fail_msg("%s '%s':\n%s", there ? "lacks" : "has", part, why);
-    quern_free(why);
+    qn_free(why);
 }
 
-static void give(struct quern_tensor *tensor)
+static void give(struct qn_tensor *tensor)
 {
     size_t bytes = (tensor->bytes + 63) / 64 * 64;
 
@@ -265,13 +265,13 @@ static void give(struct quern_tensor *tensor)
     memset(tensor->data, 0, bytes);
 }
 
-struct quern_args test_args(struct quern_context *ctx, const char *text)
+struct qn_args test_args(struct quern_context *ctx, const char *text)
 {
-    struct quern_problem problem = test_problem(ctx, text);
-    struct quern_description need;
-    struct quern_tensor *sizes;
+    struct qn_problem problem = test_problem(ctx, text);
+    struct qn_description need;
+    struct qn_tensor *sizes;
 
-    test_expect(quern_describe(ctx, &problem, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &problem, &need), QUERN_OK, "");
     give(&need.args.a);
     give(&need.args.b);
     give(&need.args.d);
@@ -283,7 +283,7 @@ struct quern_args test_args(struct quern_context *ctx, const char *text)
     return need.args;
 }
 
-void test_args_free(struct quern_args *args)
+void test_args_free(struct qn_args *args)
 {
     free((void *)(uintptr_t)args->a.first_dims);
     free(args->a.data);
@@ -294,20 +294,20 @@ void test_args_free(struct quern_args *args)
 
 int test_plan_once(void)
 {
-    static const struct quern_plan_options small = {.kernel = "k_small"};
+    static const struct qn_plan_options small = {.kernel = "k_small"};
     const struct quern_open_options options = {.log = test_collect,
                                                .log_level = QUERN_LOG_INFO};
     struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan *plan = NULL;
-    int code = quern_open(&options, &ctx);
+    struct qn_problem p;
+    struct qn_plan *plan = NULL;
+    int code = qn_open(&options, &ctx);
 
     if (!code)
-        code = quern_problem_parse(ctx, TEST_PLAN, &p);
+        code = qn_problem_parse(ctx, TEST_PLAN, &p);
     if (!code)
-        code = quern_plan(ctx, &p, &small, &plan);
-    quern_plan_free(plan);
-    quern_close(ctx);
+        code = qn_plan(ctx, &p, &small, &plan);
+    qn_plan_free(plan);
+    qn_close(ctx);
     return code;
 }
 

@@ -14,7 +14,7 @@
 
 #include "fake.h"
 #include "kernels.h"
-#include "quern.h"
+#include "internal.h"
 
 /* The folder of this test, and paths in it. */
 extern char test_folder[256], test_cache[300], test_log[300];
@@ -44,25 +44,25 @@ void test_collect(void *user, int level, const char *line);
 struct quern_context *test_open_with(const struct quern_registry *registry);
 
 /* Parse, and fail the test if that fails. */
-struct quern_problem test_problem(struct quern_context *ctx, const char *text);
+struct qn_problem test_problem(struct quern_context *ctx, const char *text);
 
 /* For plans with linked kernels. */
-extern const struct quern_plan_options test_aot;
+extern const struct qn_plan_options test_aot;
 
 /* A plan of it; options may be NULL. */
-struct quern_plan *test_plan(struct quern_context *ctx, const char *text,
-                             const struct quern_plan_options *options);
+struct qn_plan *test_plan(struct quern_context *ctx, const char *text,
+                          const struct qn_plan_options *options);
 
 /* The kernel of a plan, whose it is, and its CTAs or threads. */
 void test_expect_choice(struct quern_context *ctx, const char *text,
-                        const struct quern_plan_options *options,
+                        const struct qn_plan_options *options,
                         const char *kernel, int backend, int sms);
 
 /* The kernel of a plan, and whether it was measured. */
 void test_expect_plan(struct quern_context *ctx, const char *text,
                       const char *kernel, int tuned);
 
-/* quern_why's text has this part, or if not `there` has it not. */
+/* qn_why's text has this part, or if not `there` has it not. */
 void test_expect_why(struct quern_context *ctx, const char *text,
                      const char *part, int there);
 
@@ -70,8 +70,8 @@ void test_expect_why(struct quern_context *ctx, const char *text,
 void test_expect_balance(void);
 
 /* Buffers that fit a problem; freed with test_args_free. */
-struct quern_args test_args(struct quern_context *ctx, const char *text);
-void test_args_free(struct quern_args *args);
+struct qn_args test_args(struct quern_context *ctx, const char *text);
+void test_args_free(struct qn_args *args);
 
 /* One change makes it wrong: the call refuses it, and says why. */
 #define TEST_BROKEN(what, good, change, call, part)                            \

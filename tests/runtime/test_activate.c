@@ -106,21 +106,21 @@ enum { ROOM = 1 << 15, PLACES = 14 };
 /* A plan, and arguments that are right. */
 struct fixture {
     struct quern_context *ctx;
-    struct quern_plan *plan;
-    struct quern_description need;
-    struct quern_args args;
+    struct qn_plan *plan;
+    struct qn_description need;
+    struct qn_args args;
     char *memory;
 };
 
 static struct fixture begin(const char *text)
 {
     struct fixture f = {.plan = NULL};
-    struct quern_problem p;
+    struct qn_problem p;
 
     f.ctx = test_open_with(&registry);
     p = test_problem(f.ctx, text);
-    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
-    test_expect(quern_describe(f.ctx, &p, &f.need), QUERN_OK, "");
+    test_expect(qn_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
+    test_expect(qn_problem_describe(f.ctx, &p, &f.need), QUERN_OK, "");
     f.memory = aligned_alloc(256, PLACES * ROOM);
     assert_non_null(f.memory);
     memset(f.memory, 0, PLACES * ROOM);
@@ -159,8 +159,8 @@ static struct fixture begin(const char *text)
 
 static void end(struct fixture *f)
 {
-    quern_plan_free(f->plan);
-    quern_close(f->ctx);
+    qn_plan_free(f->plan);
+    qn_close(f->ctx);
     free(f->memory);
 }
 
@@ -216,7 +216,7 @@ TEST(chooses)
         struct fixture f = begin(rows[i].text);
         struct quern_plan_info info;
 
-        quern_plan_info(f.plan, &info);
+        qn_plan_info(f.plan, &info);
         assert_string_equal(info.kernel, rows[i].kernel);
         end(&f);
     }
@@ -226,22 +226,22 @@ TEST(chooses)
 TEST(explains)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
     char *why = NULL;
 
     p = test_problem(ctx, "fprop bf16 g=3 m=40 n=64 k=32 activation=swiglu "
                           "interleave=1");
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "d=bf16 and bias and activation");
-    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "both operands would not be one thread's"));
-    quern_free(why);
+    qn_free(why);
     p.interleave = 2;
-    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_null(strstr(why, "both operands"));
-    quern_free(why);
-    quern_close(ctx);
+    qn_free(why);
+    qn_close(ctx);
 }
 
 /* D is half as wide as P, and both are stored in boxes of D. */
@@ -270,7 +270,7 @@ TEST(launches)
     float slope;
 
     f.args.slope = 3;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(pointer(P(bias)), f.args.bias);
     assert_ptr_equal(pointer(P(probability)), f.args.probability);
     assert_ptr_equal(pointer(P(saved)), f.args.p.data);
@@ -284,15 +284,15 @@ TEST(launches)
     assert_int_equal(p.box[0], 64);
     assert_ptr_equal((void *)(uintptr_t)p.address, f.args.p.data);
     f.args.p.data = NULL; /* not wanted, with any stride */
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_null(pointer(P(saved)));
     f.args.p.stride = 7;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_int_equal(map_of(P(p_map)).strides[0], 64 * 2);
     f.args.p.data = f.memory + 3 * ROOM;
     f.args.p.stride = 72; /* rows apart */
     f.args.p.bytes = 40 * 72 * 2;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     p = map_of(P(p_map));
     assert_int_equal(p.strides[0], 72 * 2);
     end(&f);
@@ -300,12 +300,12 @@ TEST(launches)
 
 /* One run of the fixture with a change, which must be refused. */
 #define BREAK(change, part)                                                    \
-    TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
+    TEST_BROKEN(f.args, good, change, qn_run(f.plan, &f.args, NULL), part)
 
 TEST(refuses_copies)
 {
     struct fixture f = begin(COPIES);
-    const struct quern_args good = f.args;
+    const struct qn_args good = f.args;
 
     BREAK(f.args.d.type = QUERN_BF16, "d.type is bf16, the plan's is e4m3");
     BREAK(f.args.d.sf = NULL, "d.sf is NULL: 160 bytes are needed");
@@ -330,7 +330,7 @@ TEST(refuses_copies)
 TEST(refuses)
 {
     struct fixture f = begin(SWIGLU);
-    const struct quern_args good = f.args;
+    const struct qn_args good = f.args;
 
     BREAK(f.args.bias = NULL, "bias is NULL: the problem says bias=1");
     BREAK(f.args.bias++, "bias is 0x");
@@ -350,7 +350,7 @@ TEST(refuses)
     BREAK(f.args.p.data = (void *)(uintptr_t)f.args.bias, "overlap");
     BREAK(f.args.d.data = (void *)(uintptr_t)f.args.probability, "overlap");
     f.args = good;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     end(&f);
     f = begin("fprop bf16 g=3 m=40 n=64 k=32");
     BREAK((f.args = f.need.args, f.args.bias = good.bias,
@@ -368,13 +368,12 @@ TEST(refuses)
 /* Which cuBLASLt has none of. */
 TEST(refuses_cublaslt)
 {
-    const struct quern_plan_options options = {.backend =
-                                                   QUERN_BACKEND_CUBLASLT};
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_CUBLASLT};
     struct fixture f = begin(SWIGLU);
-    struct quern_problem p = test_problem(f.ctx, SWIGLU);
-    struct quern_plan *plan;
+    struct qn_problem p = test_problem(f.ctx, SWIGLU);
+    struct qn_plan *plan;
 
-    test_expect(quern_plan(f.ctx, &p, &options, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(f.ctx, &p, &options, &plan), QUERN_ENOKERNEL,
                 "multiplies and adds, the problem says bias=");
     end(&f);
 }

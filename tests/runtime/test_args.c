@@ -95,8 +95,8 @@ static const struct quern_registry registry = {
 /* A fixture: a plan for a problem, and correct arguments. */
 struct fixture {
     struct quern_context *ctx;
-    struct quern_plan *plan;
-    struct quern_args args;
+    struct qn_plan *plan;
+    struct qn_args args;
     const struct qn_kernel *kernel;
     void *memory;
 };
@@ -124,7 +124,7 @@ static void find_kernel(struct fixture *f)
 {
     struct quern_plan_info info;
 
-    quern_plan_info(f->plan, &info);
+    qn_plan_info(f->plan, &info);
     for (int i = 0; i < registry.nkernels; i++)
         if (!strcmp(kernels[i].name, info.kernel))
             f->kernel = &kernels[i];
@@ -136,16 +136,16 @@ static void find_kernel(struct fixture *f)
 /* The kernel that AOT finds for the problem, or the one that is named. */
 static struct fixture begin(const char *text, const char *kernel)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT,
-                                               .kernel = kernel};
-    struct quern_description need;
-    struct quern_problem problem;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT,
+                                            .kernel = kernel};
+    struct qn_description need;
+    struct qn_problem problem;
     struct fixture f = {.kernel = NULL};
 
     f.ctx = test_open_with(&registry);
     problem = test_problem(f.ctx, text);
-    test_expect(quern_plan(f.ctx, &problem, &options, &f.plan), QUERN_OK, "");
-    test_expect(quern_describe(f.ctx, &problem, &need), QUERN_OK, "");
+    test_expect(qn_plan(f.ctx, &problem, &options, &f.plan), QUERN_OK, "");
+    test_expect(qn_problem_describe(f.ctx, &problem, &need), QUERN_OK, "");
     find_kernel(&f);
     f.memory = aligned_alloc(64, 6 * ROOM);
     assert_non_null(f.memory);
@@ -168,8 +168,8 @@ static struct fixture begin(const char *text, const char *kernel)
 
 static void end(struct fixture *f)
 {
-    quern_plan_free(f->plan);
-    quern_close(f->ctx);
+    qn_plan_free(f->plan);
+    qn_close(f->ctx);
     free(f->memory);
 }
 
@@ -215,7 +215,7 @@ static struct fake_map map_of(const struct fixture *f, int param)
 
 static void run(struct fixture *f)
 {
-    test_expect(quern_run(f->plan, &f->args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f->plan, &f->args, NULL), QUERN_OK, "");
 }
 
 #define WGRAD_TEXT "wgrad bf16 g=3 m=64 n=24 k=100 d=f32"
@@ -242,27 +242,27 @@ TEST(chooses_by_epilogue)
 
 TEST(says_what_it_has)
 {
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
     struct quern_context *ctx = test_open_with(&registry);
 
     p = test_problem(ctx, "wgrad bf16 g=3 m=64 n=24 k=100 d=bf16");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "there are kernels for d=f32 and beta=1");
     p = test_problem(ctx, "fprop bf16 g=3 m=64 n=24 k=100 d=f32 ragged=none "
                           "beta=any");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "there are kernels for d=f32 and beta=0");
     p = test_problem(ctx, "fprop bf16 g=3 m=64 n=24 k=104 d=f32 ragged=none "
                           "pointers=b");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "f_none: takes b in one buffer, the problem says pointers=b");
     p = test_problem(ctx, "fprop bf16 g=3 m=64 n=24 k=104 d=f32 ragged=none "
                           "align=8");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "f_none: TMA needs rows at multiples of 16 bytes, the problem "
                 "promises align=8");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A kernel that scales does all the rest with nulls. */
@@ -429,13 +429,13 @@ TEST(passes_ragged_n)
 
 /* Each line changes arguments that are right. */
 #define BREAK(change, part)                                                    \
-    TEST_BROKEN(args, f.args, change, quern_run(f.plan, &args, NULL), part)
+    TEST_BROKEN(args, f.args, change, qn_run(f.plan, &args, NULL), part)
 
 TEST(refuses_pointers)
 {
     struct fixture f = begin(WGRAD_TEXT, NULL);
     void *const *array = place(&f, 5);
-    struct quern_args args;
+    struct qn_args args;
 
     BREAK(args.d.pointers = array, "d.pointers and d.data are both given");
     BREAK((args.d.data = NULL,
@@ -457,7 +457,7 @@ TEST(refuses_pointers)
 TEST(refuses_group_strides)
 {
     struct fixture f = begin(WGRAD_TEXT, NULL);
-    struct quern_args args;
+    struct qn_args args;
 
     BREAK(args.a.group_stride = 6400,
           "a.group_stride is 6400: a has no group axis");
@@ -479,7 +479,7 @@ TEST(refuses_group_strides)
 TEST(refuses_sizes)
 {
     struct fixture f = begin(WGRAD_TEXT, NULL);
-    struct quern_args args;
+    struct qn_args args;
 
     BREAK(args.a.first_dims = NULL, "a.first_dims and a.offsets are NULL");
     BREAK(args.d.first_dims = args.a.first_dims, "d is not ragged");
@@ -512,7 +512,7 @@ TEST(refuses_sizes)
 TEST(refuses_factors)
 {
     struct fixture f = begin(WGRAD_TEXT, NULL);
-    struct quern_args args;
+    struct qn_args args;
 
     BREAK(args.alpha = place(&f, 5),
           "alpha is not NULL: the problem says alpha=1");
@@ -547,7 +547,7 @@ TEST(refuses_factors)
 TEST(refuses_overlap)
 {
     struct fixture f = begin(WGRAD_TEXT " beta=any", NULL);
-    struct quern_args args;
+    struct qn_args args;
 
     BREAK((args.c = args.d, args.c.data = (char *)args.d.data + 96),
           "c.data overlaps d.data: C must be D itself");
@@ -564,8 +564,8 @@ TEST(refuses_overlap)
     args = f.args;
     args.c = args.d;
     args.c.stride = 24; /* as packed rows have it */
-    test_expect(quern_run(f.plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &args, NULL), QUERN_OK, "");
     args.c.data = args.a.data; /* both are only read */
-    test_expect(quern_run(f.plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &args, NULL), QUERN_OK, "");
     end(&f);
 }

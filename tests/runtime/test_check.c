@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_check.c: what quern_check makes of the error record.
+** test_check.c: what qn_check makes of the error record.
 */
 #include "test.h"
 
 #define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"
 
-static void record(struct quern_args *args, unsigned code, unsigned group,
+static void record(struct qn_args *args, unsigned code, unsigned group,
                    int64_t value)
 {
     unsigned *words = args->workspace;
@@ -19,44 +19,44 @@ static void record(struct quern_args *args, unsigned code, unsigned group,
 
 static void check_on(int backend)
 {
-    const struct quern_plan_options options = {.backend = backend};
+    const struct qn_plan_options options = {.backend = backend};
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, &options);
-    struct quern_args args = test_args(ctx, PROBLEM);
+    struct qn_plan *plan = test_plan(ctx, PROBLEM, &options);
+    struct qn_args args = test_args(ctx, PROBLEM);
     const void *first_dims = args.a.first_dims;
 
-    test_expect(quern_check(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_check(plan, &args, NULL), QUERN_OK, "");
     record(&args, 1, 3, -5);
-    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+    test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
                 "first_dims[3] is -5: a group's size is negative");
     /* and it was cleared */
-    test_expect(quern_check(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_check(plan, &args, NULL), QUERN_OK, "");
     record(&args, 2, 7, (int64_t)5 << 32);
-    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+    test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
                 "first_dims[7] is 21474836480: a group ends past the rows");
     args.a.offsets = first_dims;
     record(&args, 3, 2, 100);
-    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+    test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
                 "offsets[2] is 100: a group starts before the previous one");
     record(&args, 2, 2, 100);
-    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+    test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
                 "first_dims[2] or offsets[2] is 100");
     args.a.first_dims = NULL;
     record(&args, 2, 2, 100);
-    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+    test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
                 "offsets[3] - offsets[2] is 100");
     record(&args, 77, 2, 100);
-    test_expect(quern_check(plan, &args, NULL), QUERN_ESIZES,
+    test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
                 "the error record is not one that kernels write");
-    test_expect(quern_check(NULL, &args, NULL), QUERN_EINVAL, "plan");
-    test_expect(quern_check(plan, NULL, NULL), QUERN_EINVAL, "args");
+    test_expect(qn_check(NULL, &args, NULL), QUERN_EINVAL, "plan");
+    test_expect(qn_check(plan, NULL, NULL), QUERN_EINVAL, "args");
     args.a.first_dims = first_dims;
     free(args.workspace);
     args.workspace = NULL;
-    test_expect(quern_check(plan, &args, NULL), QUERN_EINVAL, "workspace");
-    quern_plan_free(plan);
+    test_expect(qn_check(plan, &args, NULL), QUERN_EINVAL, "workspace");
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(checks_the_gpu)
@@ -72,21 +72,21 @@ TEST(checks_the_host)
 TEST(refuses_captures)
 {
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, NULL);
-    struct quern_args args = test_args(ctx, PROBLEM);
-    struct quern_quantization q;
-    struct quern_quantize_plan *cast;
+    struct qn_plan *plan = test_plan(ctx, PROBLEM, NULL);
+    struct qn_args args = test_args(ctx, PROBLEM);
+    struct qn_quantization q;
+    struct qn_quantize_plan *cast;
 
     test_expect(
-        quern_quantize_parse(ctx, "quantize group of=dy g=3 m=200 k=96", &q),
+        qn_quantize_parse(ctx, "quantize group of=dy g=3 m=200 k=96", &q),
         QUERN_OK, "");
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
-    test_expect(quern_check(plan, &args, NULL), QUERN_ECAPTURE,
+    test_expect(qn_check(plan, &args, NULL), QUERN_ECAPTURE,
                 "quern_check is not allowed while a stream captures");
-    test_expect(quern_quantize_plan(ctx, &q, NULL, &cast), QUERN_ECAPTURE,
+    test_expect(qn_quantize_plan(ctx, &q, NULL, &cast), QUERN_ECAPTURE,
                 "making a plan is not allowed while a stream captures");
     assert_null(cast);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }

@@ -13,8 +13,7 @@
 _Alignas(256) float test_memory[4][ELEMENTS];
 _Alignas(256) char test_workspace[WORKSPACE];
 
-const struct quern_plan_options test_options = {.backend =
-                                                    QUERN_BACKEND_CUBLASLT};
+const struct qn_plan_options test_options = {.backend = QUERN_BACKEND_CUBLASLT};
 
 const struct form test_plain = {.recipe = "bf16",
                                 .a_major = QUERN_MAJOR_K,
@@ -46,7 +45,7 @@ static void *run_often(void *user)
     struct test_thread *t = user;
 
     for (int i = 0; i < t->times; i++)
-        t->failed |= quern_run(t->plan, &t->args, NULL);
+        t->failed |= qn_run(t->plan, &t->args, NULL);
     return NULL;
 }
 
@@ -62,11 +61,11 @@ void test_run_threads(struct test_thread *threads, int count)
 }
 
 /* The first bytes after the workspace. */
-static char *behind(const struct quern_plan *plan, const struct run *r)
+static char *behind(const struct qn_plan *plan, const struct run *r)
 {
     struct quern_plan_info info;
 
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     return (char *)r->args.workspace + info.workspace_bytes;
 }
 
@@ -74,29 +73,29 @@ static char *behind(const struct quern_plan *plan, const struct run *r)
 static void try_form(struct quern_context *ctx, const struct form *f,
                      int streams)
 {
-    const struct quern_plan_options options = {
-        .backend = QUERN_BACKEND_CUBLASLT, .streams = streams};
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_CUBLASLT,
+                                            .streams = streams};
     static _Alignas(256) float want[ELEMENTS];
     static const char untouched[256]; /* the error record's size */
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     struct run r;
 
     test_prepare(ctx, f, &r);
     if (f->beta == QUERN_BETA_ZERO) /* D is not read: poison it */
         memset(test_memory[2], 0xFF, sizeof test_memory[2]);
     exact_refer(&r, want, sizeof want);
-    test_expect(quern_plan(ctx, &r.p, &options, &plan), QUERN_OK, "");
+    test_expect(qn_plan(ctx, &r.p, &options, &plan), QUERN_OK, "");
     memset(behind(plan, &r), 0, sizeof untouched);
-    test_expect(quern_run(plan, &r.args, NULL), QUERN_OK, "");
-    test_expect(quern_check(plan, &r.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &r.args, NULL), QUERN_OK, "");
+    test_expect(qn_check(plan, &r.args, NULL), QUERN_OK, "");
     assert_memory_equal(r.args.workspace, untouched, sizeof untouched);
     assert_memory_equal(behind(plan, &r), untouched, sizeof untouched);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     assert_null(test_cublaslt->broken);
     if (memcmp(test_memory[2], want, sizeof want)) {
         char text[512];
 
-        quern_problem_print(&r.p, text, sizeof text);
+        qn_problem_print(&r.p, text, sizeof text);
         print_error("%s alpha=%d beta=%d scalars=%d wide=%d streams=%d\n", text,
                     f->alpha, f->beta, f->scalars, f->wide, streams);
         fail();
@@ -148,7 +147,7 @@ TEST(multiplies_every_form)
     assert_int_equal(forms, 1152);
     assert_int_equal(test_cublaslt->contexts, 0);
     assert_int_equal(test_count("cublaslt open"), 1);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The real library accepts what the fake accepts: needs no GPU. */

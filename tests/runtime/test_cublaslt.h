@@ -16,7 +16,7 @@ enum { ELEMENTS = 8192, WORKSPACE = 98 << 20 };
 extern float test_memory[4][ELEMENTS];
 extern char test_workspace[WORKSPACE];
 
-extern const struct quern_plan_options test_options; /* the backend */
+extern const struct qn_plan_options test_options; /* the backend */
 
 /* fprop bf16 tn, ragged over m. */
 extern const struct form test_plain;
@@ -28,8 +28,8 @@ void test_prepare(struct quern_context *ctx, const struct form *f,
 /* Runs a plan so many times, on a D and a workspace of its own. */
 struct test_thread {
     pthread_t id;
-    const struct quern_plan *plan;
-    struct quern_args args;
+    const struct qn_plan *plan;
+    struct qn_args args;
     int times, failed;
 };
 

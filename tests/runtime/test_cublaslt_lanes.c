@@ -8,26 +8,26 @@
 
 enum { STREAMS = 3 };
 
-static const struct quern_plan_options spread = {
-    .backend = QUERN_BACKEND_CUBLASLT, .streams = STREAMS};
+static const struct qn_plan_options spread = {.backend = QUERN_BACKEND_CUBLASLT,
+                                              .streams = STREAMS};
 
 /* A stream of the caller's. */
 static char mine;
 
-static struct quern_plan *make_plan(struct quern_context *ctx, struct run *r)
+static struct qn_plan *make_plan(struct quern_context *ctx, struct run *r)
 {
-    struct quern_plan *plan;
+    struct qn_plan *plan;
 
     test_prepare(ctx, &test_plain, r);
-    test_expect(quern_plan(ctx, &r->p, &spread, &plan), QUERN_OK, "");
+    test_expect(qn_plan(ctx, &r->p, &spread, &plan), QUERN_OK, "");
     return plan;
 }
 
-static void run_once(const struct quern_plan *plan, const struct run *r)
+static void run_once(const struct qn_plan *plan, const struct run *r)
 {
     test_cublaslt->products = 0;
     test_cuda->orders = 0;
-    test_expect(quern_run(plan, &r->args, &mine), QUERN_OK, "");
+    test_expect(qn_run(plan, &r->args, &mine), QUERN_OK, "");
     assert_null(test_cublaslt->broken);
     assert_int_equal(test_cublaslt->products, 4); /* sizes 3, 0, 1, 7, 4 */
 }
@@ -44,41 +44,41 @@ static int on_callers(void)
 
 TEST(states_its_streams)
 {
-    struct quern_plan_options bad = {.backend = QUERN_BACKEND_CUBLASLT};
+    struct qn_plan_options bad = {.backend = QUERN_BACKEND_CUBLASLT};
     struct quern_context *ctx = test_open();
     struct quern_plan_info info;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     struct run r;
     char *text;
 
     plan = make_plan(ctx, &r);
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     assert_int_equal(info.streams, STREAMS);
     assert_int_equal(info.workspace_bytes, STREAMS * (32 << 20) + 3 * 256);
     assert_int_equal(test_cuda->streams, STREAMS - 1);
     assert_int_equal(test_cuda->events, STREAMS);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     assert_int_equal(test_cuda->streams, 0);
     assert_int_equal(test_cuda->events, 0);
-    test_expect(quern_why(ctx, &r.p, &spread, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &r.p, &spread, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "for each group, spread over 3 streams, in a "
                                  "loop on the host; sizes are host_sizes; "
                                  "100664064 bytes of workspace"));
-    quern_free(text);
+    qn_free(text);
     plan = test_plan(ctx, "fprop bf16 g=8 m=1000 n=512 k=256", NULL);
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     assert_int_equal(info.streams, 0);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     bad.streams = QUERN_MAX_STREAMS + 1;
-    test_expect(quern_plan(ctx, &r.p, &bad, &plan), QUERN_EINVAL,
+    test_expect(qn_plan(ctx, &r.p, &bad, &plan), QUERN_EINVAL,
                 "options.streams is 9: 0 (1) to 8 is expected");
     bad.streams = -1;
-    test_expect(quern_plan(ctx, &r.p, &bad, &plan), QUERN_EINVAL,
+    test_expect(qn_plan(ctx, &r.p, &bad, &plan), QUERN_EINVAL,
                 "options.streams is -1");
-    bad = (struct quern_plan_options){.streams = 2};
-    test_expect(quern_plan(ctx, &r.p, &bad, &plan), QUERN_EINVAL,
+    bad = (struct qn_plan_options){.streams = 2};
+    test_expect(qn_plan(ctx, &r.p, &bad, &plan), QUERN_EINVAL,
                 "options.streams is 2: only the cublaslt backend spreads");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 static void expect_order(int i, char what, const void *stream,
@@ -95,7 +95,7 @@ static void expect_order(int i, char what, const void *stream,
 TEST(forks_and_joins)
 {
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     void *const *streams = test_cublaslt->streams;
     void *const *scratches = test_cublaslt->scratches;
     const struct fake_order *order = test_cuda->order;
@@ -122,15 +122,15 @@ TEST(forks_and_joins)
                          i * (32 << 20));
     }
     assert_ptr_equal(scratches[3], scratches[1]);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
 }
 
 /* A stream is a capture's until that ends, even when it is joined. */
 TEST(stays_out_of_captures)
 {
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     void *lane;
     struct run r;
 
@@ -152,8 +152,8 @@ TEST(stays_out_of_captures)
     test_cuda->captured[0].id = 0;
     run_once(plan, &r); /* the first run of a capture */
     assert_int_equal(on_callers(), 1);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
 }
 
 /* Threads share a plan's streams, each with memory of its own. */
@@ -162,7 +162,7 @@ TEST(serves_threads)
     static float d[3][ELEMENTS];
     struct quern_context *ctx = test_open();
     struct test_thread threads[3];
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     struct run r;
 
     plan = make_plan(ctx, &r);
@@ -179,15 +179,15 @@ TEST(serves_threads)
         free(threads[i].args.workspace);
         assert_memory_equal(d[i], test_memory[2], sizeof d[i]);
     }
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
 }
 
 /* Forked streams are joined, whichever call fails. */
 TEST(joins_after_errors)
 {
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     int last = 0;
     struct run r;
 
@@ -200,7 +200,7 @@ TEST(joins_after_errors)
         test_cublaslt->calls = 0;
         test_cublaslt->fail_at = n;
         test_cublaslt->failed = NULL;
-        code = quern_run(plan, &r.args, &mine);
+        code = qn_run(plan, &r.args, &mine);
         for (int i = 0; i < test_cuda->orders; i++) {
             recorded += test_cuda->order[i].what == 'r';
             waited += test_cuda->order[i].what == 'w';
@@ -214,6 +214,6 @@ TEST(joins_after_errors)
         test_expect(code, QUERN_ECUDA, test_cublaslt->failed);
     }
     assert_true(last > 20);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
 }

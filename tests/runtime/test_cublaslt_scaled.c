@@ -140,14 +140,13 @@ static void fill_scales(void)
 }
 
 /* A plan with the arguments for the buffers above. */
-static struct quern_plan *prepare_on(struct quern_context *ctx,
-                                     const char *text, int streams,
-                                     struct quern_args *args)
+static struct qn_plan *prepare_on(struct quern_context *ctx, const char *text,
+                                  int streams, struct qn_args *args)
 {
-    struct quern_problem p = test_problem(ctx, text);
-    struct quern_description need;
+    struct qn_problem p = test_problem(ctx, text);
+    struct qn_description need;
 
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     *args = need.args;
     args->a.data = a;
     args->b.data = b;
@@ -161,21 +160,21 @@ static struct quern_plan *prepare_on(struct quern_context *ctx,
     fill_scales();
     return test_plan(
         ctx, text,
-        &(struct quern_plan_options){.backend = QUERN_BACKEND_CUBLASLT,
-                                     .streams = streams});
+        &(struct qn_plan_options){.backend = QUERN_BACKEND_CUBLASLT,
+                                  .streams = streams});
 }
 
-static struct quern_plan *prepare(struct quern_context *ctx, const char *text,
-                                  struct quern_args *args)
+static struct qn_plan *prepare(struct quern_context *ctx, const char *text,
+                               struct qn_args *args)
 {
     return prepare_on(ctx, text, 0, args);
 }
 
-static void run(struct quern_plan *plan, struct quern_args *args)
+static void run(struct qn_plan *plan, struct qn_args *args)
 {
-    test_expect(quern_run(plan, args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, args, NULL), QUERN_OK, "");
     assert_null(test_cublaslt->broken);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
 }
 
 /* Which scale a row has, of `rows` in a group or of all tokens. */
@@ -190,8 +189,8 @@ static int scale_index(const char *recipe, int group, int row, int rows)
 static void check_fprop(const char *recipe)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_args args;
-    struct quern_plan *plan;
+    struct qn_args args;
+    struct qn_plan *plan;
     char text[128];
     int token = 0;
 
@@ -217,7 +216,7 @@ static void check_fprop(const char *recipe)
             }
     for (int i = token * N; i < TOKENS * N; i++)
         assert_true(d[i] == c[i]); /* no token of a group */
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* dw[g] = dy^T x over columnwise tensors, onto beta * C; a group may be
@@ -227,8 +226,8 @@ static void check_wgrad(const char *recipe)
     static const float beta = 2;
     const int pitch = (TOKENS + 127 * GROUPS) / 128 * 128;
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_args args;
-    struct quern_plan *plan;
+    struct qn_args args;
+    struct qn_plan *plan;
     char text[128];
     int start = 0;
 
@@ -259,7 +258,7 @@ static void check_wgrad(const char *recipe)
             }
         start += ((int)sizes[g] + 127) / 128 * 128;
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The position of a scale, from the definition: of `row` of a group's matrix
@@ -303,8 +302,8 @@ static void check_wide_fprop(const char *recipe, int beta, int streams)
 {
     const int tiles = !strcmp(recipe, "in_tiles");
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_args args;
-    struct quern_plan *plan;
+    struct qn_args args;
+    struct qn_plan *plan;
     char text[128];
     int token = 0, base = 0;
 
@@ -336,7 +335,7 @@ static void check_wide_fprop(const char *recipe, int beta, int streams)
             }
     for (int i = token * WIDE_N; i < TOKENS * WIDE_N; i++)
         assert_true(d[i] == c[i]); /* no token of a group */
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* dw[g] = dy^T x over columnwise tensors of groups with several blocks. */
@@ -345,8 +344,8 @@ static void check_wide_wgrad(const char *recipe)
     const int tiles = !strcmp(recipe, "in_tiles"), tokens = 400;
     const int pitch = (tokens + 127 * GROUPS) / 128 * 128;
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_args args;
-    struct quern_plan *plan;
+    struct qn_args args;
+    struct qn_plan *plan;
     char text[128];
     int start = 0;
 
@@ -382,7 +381,7 @@ static void check_wide_wgrad(const char *recipe)
             }
         start += blocks * 128;
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(scales_by_blocks)
@@ -427,50 +426,48 @@ TEST(scales_by_tensors)
 static void expect_refusal(struct quern_context *ctx, const char *text,
                            const char *part)
 {
-    const struct quern_plan_options options = {.backend =
-                                                   QUERN_BACKEND_CUBLASLT};
-    struct quern_problem p = test_problem(ctx, text);
-    struct quern_plan *plan;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_CUBLASLT};
+    struct qn_problem p = test_problem(ctx, text);
+    struct qn_plan *plan;
     char *why;
 
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL, part);
-    test_expect(quern_why(ctx, &p, &options, &why), QUERN_OK, "");
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL, part);
+    test_expect(qn_why(ctx, &p, &options, &why), QUERN_OK, "");
     assert_non_null(strstr(why, part));
-    quern_free(why);
+    qn_free(why);
 }
 
 /* A plan that runs names its scales; one that does not says why. */
 TEST(says_what_scales)
 {
-    const struct quern_plan_options options = {.backend =
-                                                   QUERN_BACKEND_CUBLASLT};
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_CUBLASLT};
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_plan_info info;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
 
     plan = test_plan(ctx, "fprop of_rows g=2 m=8 n=16 k=16", &options);
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     assert_string_equal(info.kernel, "cublasLt 13.1.2, FP8 scaled by rows");
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     plan = test_plan(ctx, "fprop in_blocks g=2 m=8 n=16 k=16", &options);
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     assert_string_equal(info.kernel, "cublasLt 13.1.2, FP8 scaled by blocks");
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     expect_refusal(ctx, "fprop of_groups g=2 m=8 n=12 k=16",
                    "n is a multiple of 16, here it is 12");
     expect_refusal(ctx, "fprop of_blocks g=2 m=8 n=16 k=32",
                    "recipe of_blocks has others");
-    quern_close(ctx);
+    qn_close(ctx);
     test_cublaslt->version = 120805;
     ctx = test_open_with(&registry);
     plan = test_plan(ctx, "fprop of_groups g=2 m=8 n=16 k=16", &options);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     expect_refusal(ctx, "fprop of_rows g=2 m=8 n=16 k=16",
                    "scales of rows from cublasLt 12.9 on, this is cublasLt "
                    "12.8.5");
     expect_refusal(ctx, "fprop in_blocks g=2 m=8 n=16 k=16",
                    "scales of blocks, fp32, from cublasLt 12.9 on, this is");
-    quern_close(ctx);
+    qn_close(ctx);
     test_cublaslt->version = 0;
     test_cuda->major = 10;
     ctx = test_open_with(&registry);
@@ -483,5 +480,5 @@ TEST(says_what_scales)
     expect_refusal(ctx, "wgrad in_blocks g=2 m=18 n=16 k=128",
                    "scales of blocks where m is a multiple of 4, here it is "
                    "18");
-    quern_close(ctx);
+    qn_close(ctx);
 }

@@ -17,7 +17,7 @@ TEST(dequantizes_then_multiplies)
 
     assert_string_equal(f.info.kernel, "fprop");
     f.args.noop = &flag;
-    test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
     assert_ptr_equal(param(0, ROW), f.args.a.data);
     assert_ptr_equal(param(0, ROW_SF), f.args.a.sf);
     assert_ptr_equal(param(0, FIRST_DIMS), f.args.a.first_dims);
@@ -50,12 +50,12 @@ TEST(reads_bf16_directly)
     struct fixture g =
         begin("dgrad weights g=3 m=40 n=64 k=96 dequantize=pass");
 
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(1, A), f.args.a.data);
     assert_ptr_equal(param(1, B), param(0, OUT));
     assert_ptr_equal(param(1, LENGTHS), f.args.a.first_dims);
     LAUNCHED("weights_w", "fprop");
-    test_expect(quern_run(g.plan, &g.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(g.plan, &g.args, NULL), QUERN_OK, "");
     LAUNCHED("weights_w", "dgrad");
     end(&f);
     end(&g);
@@ -70,11 +70,11 @@ TEST(takes_host_sizes)
 
     f.args.a.first_dims = NULL;
     f.args.host_sizes = bad;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
                 "host_sizes[1] is -1");
     assert_int_equal(test_cuda->launches, 0);
     f.args.host_sizes = good;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     in_scratch(&f, param(1, FIRST_DIMS), 3 * 4);
     assert_int_equal(((const int32_t *)param(1, FIRST_DIMS))[2], 20);
     assert_ptr_equal(param(3, LENGTHS), param(1, FIRST_DIMS));
@@ -89,24 +89,24 @@ TEST(fits_fewer_rows)
 {
     struct fixture f =
         begin("wgrad blocks g=3 m=64 n=96 k=1000 dequantize=pass");
-    struct quern_problem p =
+    struct qn_problem p =
         test_problem(f.ctx, "wgrad blocks g=3 m=64 n=96 k=300 dequantize=pass");
-    struct quern_description need;
+    struct qn_description need;
     const void *most, *less;
 
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     most = param(2, OUT);
-    test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(f.ctx, &p, &need), QUERN_OK, "");
     memcpy(f.args.a.shape, need.args.a.shape, sizeof f.args.a.shape);
     memcpy(f.args.b.shape, need.args.b.shape, sizeof f.args.b.shape);
     test_cuda->launches = 0;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     less = param(2, OUT);
     assert_int_equal((const char *)most - (const char *)less,
                      (10 - 5) * 128 * 64 * 2);
     LAUNCHED("blocks_factors", "blocks_dy", "blocks_x", "wgrad");
     f.args.b.shape[1] += 128;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, "b.shape[1]");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL, "b.shape[1]");
     assert_int_equal(test_cuda->launches, 0);
     end(&f);
 }
@@ -125,68 +125,68 @@ TEST(refuses)
         {"wgrad blocks g=1000 m=8 n=8 k=1073700000", "would pass 2^30 tokens"},
     };
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p;
+    struct qn_problem p;
     char text[160];
 
     refuse_lines(ctx, rows, sizeof rows / sizeof *rows, "pass");
-    test_expect(quern_problem_parse(
+    test_expect(qn_problem_parse(
                     ctx, "fprop blocks g=1 m=1 n=8 k=8 dequantize=pas", &p),
                 QUERN_EINVAL, "did you mean 'pass'?");
     p = test_problem(ctx, "fprop blocks g=1 m=1 n=8 k=8");
     p.dequantize = 5;
-    test_expect(quern_problem_print(&p, text, sizeof text) > 0, 1, "");
-    test_expect(quern_describe(ctx, &p, &(struct quern_description){0}),
+    test_expect(qn_problem_print(&p, text, sizeof text) > 0, 1, "");
+    test_expect(qn_problem_describe(ctx, &p, &(struct qn_description){0}),
                 QUERN_EINVAL, "dequantize is 5: not one of the values");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Options, and missing kernels. */
 TEST(refuses_options)
 {
-    const struct quern_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
-    const struct quern_plan_options inside = {.backend = QUERN_BACKEND_AOT,
-                                              .kernel = "blocks_mainloop"};
-    const struct quern_plan_options named = {.backend = QUERN_BACKEND_AOT,
-                                             .kernel = "fprop_scale"};
+    const struct qn_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
+    const struct qn_plan_options inside = {.backend = QUERN_BACKEND_AOT,
+                                           .kernel = "blocks_mainloop"};
+    const struct qn_plan_options named = {.backend = QUERN_BACKEND_AOT,
+                                          .kernel = "fprop_scale"};
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p =
+    struct qn_problem p =
         test_problem(ctx, "fprop blocks g=3 m=40 n=64 k=96 dequantize=pass");
     struct quern_tune_result result;
     struct quern_plan_info info;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
 
-    test_expect(quern_plan(ctx, &p, &loop, &plan), QUERN_EINVAL,
+    test_expect(qn_plan(ctx, &p, &loop, &plan), QUERN_EINVAL,
                 "the cublaslt backend multiplies copies as they are");
-    test_expect(quern_plan(ctx, &p, &inside, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, &inside, &plan), QUERN_ENOKERNEL,
                 "in the product");
     assert_null(plan);
-    test_expect(quern_plan(ctx, &p, &named, &plan), QUERN_OK, "");
-    quern_plan_info(plan, &info);
+    test_expect(qn_plan(ctx, &p, &named, &plan), QUERN_OK, "");
+    qn_plan_info(plan, &info);
     assert_string_equal(info.kernel, "fprop_scale");
-    quern_plan_free(plan);
-    test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
+    qn_plan_free(plan);
+    test_expect(qn_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "dequantize=pass: the kernels to be measured");
     p = test_problem(ctx, "fprop weights g=3 m=40 n=64 k=96 sizes=host "
                           "dequantize=pass");
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "no kernel brings sizes from the host for recipe weights");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Arguments are those of the problem, and are named so. */
 TEST(names_arguments)
 {
     struct fixture f = begin("fprop levels g=3 m=40 n=64 k=96 dequantize=pass");
-    struct quern_args a = f.args;
+    struct qn_args a = f.args;
 
     a.b.global = NULL;
-    test_expect(quern_run(f.plan, &a, NULL), QUERN_EINVAL, "b.global is NULL");
+    test_expect(qn_run(f.plan, &a, NULL), QUERN_EINVAL, "b.global is NULL");
     a = f.args;
     a.a.sf = NULL;
-    test_expect(quern_run(f.plan, &a, NULL), QUERN_EINVAL, "a.sf is NULL");
+    test_expect(qn_run(f.plan, &a, NULL), QUERN_EINVAL, "a.sf is NULL");
     a = f.args;
     a.d.data = f.workspace + f.info.workspace_bytes - 16;
-    test_expect(quern_run(f.plan, &a, NULL), QUERN_EINVAL, "workspace");
+    test_expect(qn_run(f.plan, &a, NULL), QUERN_EINVAL, "workspace");
     assert_int_equal(test_cuda->launches, 0);
     end(&f);
 }
@@ -216,9 +216,9 @@ TEST(model_decides)
 
         assert_true(ahead == (info.workspace_bytes > 256));
         assert_true(ahead == !!strstr(why, "> blocks_w\n"));
-        quern_free(why);
+        qn_free(why);
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A strategy that was not asked for is dropped if its kernels are not
@@ -244,20 +244,20 @@ TEST(plans_fail_cleanly)
 
     do {
         struct quern_context *ctx = test_open_with(&registry);
-        struct quern_problem p = test_problem(
+        struct qn_problem p = test_problem(
             ctx, "fprop levels g=3 m=40 n=64 k=96 dequantize=pass");
-        struct quern_plan *plan;
+        struct qn_plan *plan;
 
         test_cuda->calls = 0;
         test_cuda->fail_code = 999;
         test_cuda->failed = NULL;
         test_cuda->fail_at = ++n;
-        code = quern_plan(ctx, &p, &test_aot, &plan);
+        code = qn_plan(ctx, &p, &test_aot, &plan);
         test_cuda->fail_at = 0;
         assert_true(!plan == !!code);
         assert_int_equal(test_cuda->depth, 0);
-        quern_plan_free(plan);
-        quern_close(ctx);
+        qn_plan_free(plan);
+        qn_close(ctx);
         assert_int_equal(test_cuda->libraries, 0);
     } while (test_cuda->failed);
     assert_true(n > 12);
@@ -270,8 +270,8 @@ TEST(takes_what_is_linked)
     struct qn_kernel some[sizeof kernels / sizeof *kernels];
     struct quern_registry linked = registry;
     struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     memcpy(some, kernels, sizeof kernels);
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
@@ -283,9 +283,9 @@ TEST(takes_what_is_linked)
     test_expect_choice(ctx, LARGE, NULL, "blocks_mainloop", QUERN_BACKEND_AOT,
                        132);
     p = test_problem(ctx, LARGE " dequantize=pass");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_EMISSING,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_EMISSING,
                 "QUERN_NVRTC: /nonexistent");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(fails_each_allocation)

@@ -38,11 +38,9 @@ static const struct qn_kernel kernels[] = {
     PRODUCT("fused", QUERN_FPROP, QUERN_MAJOR_K, QUERN_BF16, QN_ACTIVATE,
             "swiglu"),
     PRODUCT("dh", QUERN_DGRAD, QUERN_MAJOR_MN, QUERN_F32, QN_STORE, NULL),
-    CAST("finish", QN_EPILOGUE, QUERN_X, QUERN_BF16, QN_FORWARD,
-         epilogue_params),
-    CAST("back", QN_EPILOGUE, QUERN_DY, QUERN_BF16, QN_BACKWARD,
-         epilogue_params),
-    CAST("sum", QN_SUM, QUERN_DY, QUERN_F32, QN_PLAIN, sum_params),
+    CAST("finish", QN_EPILOGUE, QN_X, QUERN_BF16, QN_FORWARD, epilogue_params),
+    CAST("back", QN_EPILOGUE, QN_DY, QUERN_BF16, QN_BACKWARD, epilogue_params),
+    CAST("sum", QN_SUM, QN_DY, QUERN_F32, QN_PLAIN, sum_params),
 };
 static const struct quern_registry registry = {.hash = "epilogue",
                                                .kernels = kernels,
@@ -52,7 +50,7 @@ static const struct quern_registry registry = {.hash = "epilogue",
 enum { ROOM = 1 << 16 };
 static _Alignas(256) char memory[8][ROOM];
 
-static void give(const struct quern_problem *p, struct quern_args *args)
+static void give(const struct qn_problem *p, struct qn_args *args)
 {
     args->a.data = memory[0];
     args->b.data = memory[1];
@@ -77,58 +75,58 @@ TEST(explains)
     test_expect_why(ctx, FPROP "bias=1", "\n> finish", 1);
     test_expect_why(ctx, FPROP "bias=1", "no kernel fits", 0);
     test_expect_why(ctx, FPROP "activation=swiglu", "finish", 0);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A kernel that is named is the product's. Measurements are of one launch. */
 TEST(keeps_to_options)
 {
     const char *const line = FPROP "bias=1";
-    struct quern_plan_options options = test_aot;
+    struct qn_plan_options options = test_aot;
     struct quern_context *ctx = test_open_with(&registry);
-    const struct quern_problem p = test_problem(ctx, line);
+    const struct qn_problem p = test_problem(ctx, line);
     struct quern_tune_result result;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
 
     options.kernel = "forth";
     test_expect_choice(ctx, line, &options, "forth", QUERN_BACKEND_AOT, 132);
     options.kernel = "fused";
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL, "");
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL, "");
     assert_null(plan);
-    test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_ENOKERNEL, "");
-    quern_close(ctx);
+    test_expect(qn_tune(ctx, &p, NULL, &result), QUERN_ENOKERNEL, "");
+    qn_close(ctx);
 }
 
 /* Every allocation, and every call of the driver, fails once. */
 TEST(survives_failures)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    const struct quern_problem p = test_problem(ctx, DGRAD "activation=geglu "
-                                                           "dbias=1");
-    struct quern_description need;
-    struct quern_plan *plan = NULL;
+    const struct qn_problem p = test_problem(ctx, DGRAD "activation=geglu "
+                                                        "dbias=1");
+    struct qn_description need;
+    struct qn_plan *plan = NULL;
     int code = QUERN_ENOMEM, n = 0, failures = 0;
 
     while (code == QUERN_ENOMEM) {
         test_fail_allocation(++n);
-        code = quern_plan(ctx, &p, &test_aot, &plan);
+        code = qn_plan(ctx, &p, &test_aot, &plan);
         test_fail_allocation(0);
         assert_true(n < 1000);
     }
     assert_int_equal(code, QUERN_OK);
     assert_true(n > 4);
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     give(&p, &need.args);
     test_cuda->calls = 0;
-    test_expect(quern_run(plan, &need.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &need.args, NULL), QUERN_OK, "");
     for (int i = 1, calls = test_cuda->calls; i <= calls; i++) {
         test_cuda->calls = 0;
         test_cuda->fail_at = i;
         test_cuda->fail_code = 700;
-        failures += quern_run(plan, &need.args, NULL) == QUERN_ECUDA;
+        failures += qn_run(plan, &need.args, NULL) == QUERN_ECUDA;
         test_cuda->fail_at = 0;
     }
     assert_true(failures >= 3); /* each launch */
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
 }

@@ -32,7 +32,7 @@ struct failure {
     const char *text;
 };
 
-/* May it pass unnoticed? Without a device the host computes, and quern_why
+/* May it pass unnoticed? Without a device the host computes, and qn_why
    assumes one. A plan of cuBLAS's enters its context to be freed. */
 static int may_pass(const struct scene *scene, const struct failure *failure,
                     const char *call)
@@ -225,7 +225,7 @@ TEST(reports_bad_specs)
                                                .specs_count = 1};
     struct quern_context *ctx;
 
-    test_expect(quern_open(&options, &ctx), QUERN_ECOMPILE,
+    test_expect(qn_open(&options, &ctx), QUERN_ECOMPILE,
                 "bad/recipes/x.lua:3: error: the test's");
     assert_null(ctx);
 }

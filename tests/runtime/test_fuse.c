@@ -75,7 +75,7 @@ static const struct qn_kernel kernels[] = {
      .recipe = "blocks",
      .arch = "sm_90a",
      .op = QN_QUANTIZE,
-     .of = QUERN_X,
+     .of = QN_X,
      .input = QUERN_BF16,
      .threads = 256,
      .ctas = 1,
@@ -111,21 +111,21 @@ enum { ROOM = 1 << 17, B_ROOM = 1 << 24, PLACES = 13 };
 /* A plan, and arguments that are right. */
 struct fixture {
     struct quern_context *ctx;
-    struct quern_plan *plan;
-    struct quern_args args;
+    struct qn_plan *plan;
+    struct qn_args args;
     char *memory, *b;
 };
 
 static struct fixture begin(const char *text)
 {
     struct fixture f = {.ctx = test_open_with(&registry)};
-    struct quern_problem p = test_problem(f.ctx, text);
-    struct quern_description need;
+    struct qn_problem p = test_problem(f.ctx, text);
+    struct qn_description need;
     struct quern_plan_info info;
 
-    test_expect(quern_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
-    test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
-    quern_plan_info(f.plan, &info);
+    test_expect(qn_plan(f.ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
+    test_expect(qn_problem_describe(f.ctx, &p, &need), QUERN_OK, "");
+    qn_plan_info(f.plan, &info);
     assert_int_equal(info.workspace_bytes, need.workspace_bytes);
     f.memory = aligned_alloc(256, PLACES * ROOM);
     f.b = aligned_alloc(256, B_ROOM);
@@ -153,8 +153,8 @@ static struct fixture begin(const char *text)
 
 static void end(struct fixture *f)
 {
-    quern_plan_free(f->plan);
-    quern_close(f->ctx);
+    qn_plan_free(f->plan);
+    qn_close(f->ctx);
     free(f->memory);
     free(f->b);
 }
@@ -163,7 +163,7 @@ static const char *chosen(const struct fixture *f)
 {
     struct quern_plan_info info;
 
-    quern_plan_info(f->plan, &info);
+    qn_plan_info(f->plan, &info);
     return info.kernel;
 }
 
@@ -192,48 +192,48 @@ TEST(chooses)
     struct quern_context *ctx = test_open_with(&registry);
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct quern_problem p = test_problem(ctx, rows[i].text);
+        struct qn_problem p = test_problem(ctx, rows[i].text);
         struct fixture f = {.ctx = ctx};
 
-        test_expect(quern_plan(ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
+        test_expect(qn_plan(ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
         assert_string_equal(chosen(&f), rows[i].kernel);
-        quern_plan_free(f.plan);
+        qn_plan_free(f.plan);
     }
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        struct quern_problem p = test_problem(ctx, models[i].text);
+        struct qn_problem p = test_problem(ctx, models[i].text);
         struct fixture f = {.ctx = ctx};
 
-        test_expect(quern_plan(ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
+        test_expect(qn_plan(ctx, &p, &test_aot, &f.plan), QUERN_OK, "");
         assert_string_equal(chosen(&f), models[i].kernel);
-        quern_plan_free(f.plan);
+        qn_plan_free(f.plan);
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(explains)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p = test_problem(ctx, INLINE);
+    struct qn_problem p = test_problem(ctx, INLINE);
     char *why = NULL;
 
-    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "> inline"));
     assert_non_null(strstr(why, "a is quantized in shared memory, beside"));
     assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
                                 "launch for that alone would take "));
     assert_non_null(strstr(why, "no room next to the product"));
-    quern_free(why);
+    qn_free(why);
     p = test_problem(ctx, SHORT);
-    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "by a launch before the product's"));
     assert_non_null(strstr(why, "rows are read 16 bytes at a time: k % 8"));
-    quern_free(why);
+    qn_free(why);
     p = test_problem(ctx, SIDES);
-    test_expect(quern_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_null(strstr(why, "quantized"));
     assert_null(strstr(why, "no room next to the product"));
-    quern_free(why);
-    quern_close(ctx);
+    qn_free(why);
+    qn_close(ctx);
 }
 
 /* T = (40 + 127 * 3) / 128 * 128 = 384; the cast has an error record of its
@@ -241,11 +241,11 @@ TEST(explains)
 TEST(describes)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p = test_problem(ctx, INLINE);
-    struct quern_description need;
+    struct qn_problem p = test_problem(ctx, INLINE);
+    struct qn_description need;
     char text[256];
 
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     assert_int_equal(need.args.in.type, QUERN_BF16);
     assert_int_equal(need.args.in.shape[0], 40);
     assert_int_equal(need.args.in.shape[1], 1032);
@@ -255,13 +255,13 @@ TEST(describes)
     assert_int_equal(need.args.column.shape[1], 384);
     assert_int_equal(need.args.column.sf_bytes, 1032 * 3 * 4);
     assert_int_equal(need.workspace_bytes, 2 * 256);
-    quern_problem_print(&p, text, sizeof text);
+    qn_problem_print(&p, text, sizeof text);
     assert_non_null(strstr(text, " quantize=mainloop"));
     p = test_problem(ctx, SIDES);
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     assert_int_equal(need.args.in.ndim, 0);
     assert_int_equal(need.workspace_bytes, 256);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The i-th parameter of a launch. */
@@ -292,7 +292,7 @@ TEST(quantizes_in_mainloop)
     f.args.a.data = f.args.a.sf = NULL;
     f.args.column.data = NULL;
     test_fail_allocation(0);
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_int_equal(test_fail_allocation(0), 0);
     assert_int_equal(test_cuda->launches, 1);
     assert_string_equal(test_cuda->trail[0].kernel, "inline");
@@ -309,7 +309,7 @@ TEST(quantizes_in_mainloop)
     f.args.in.stride = 1048;
     f.args.in.bytes = (39 * 1048 + 1032) * 2;
     f.args.column.data = f.memory + 9 * ROOM;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 3);
     assert_string_equal(test_cuda->trail[1].kernel, "cast");
     assert_string_equal(test_cuda->trail[2].kernel, "inline");
@@ -321,12 +321,12 @@ TEST(quantizes_in_mainloop)
 }
 
 #define BREAK(change, part)                                                    \
-    TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
+    TEST_BROKEN(f.args, good, change, qn_run(f.plan, &f.args, NULL), part)
 
 /* Arguments of a run that quantizes A, by any kernel. */
 static void refuses_numbers(struct fixture f, const char *kernel)
 {
-    const struct quern_args good = f.args;
+    const struct qn_args good = f.args;
     char rows[96];
 
     snprintf(rows, sizeof rows,
@@ -349,7 +349,7 @@ TEST(refuses_in_mainloop)
 
     refuses_numbers(f, "inline");
     f.args.a.data = NULL;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     end(&f);
 }
 
@@ -360,15 +360,14 @@ TEST(casts_before)
     int noop = 0;
 
     f.args.noop = &noop;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 2);
     assert_string_equal(test_cuda->trail[0].kernel, "cast");
     assert_string_equal(test_cuda->trail[1].kernel, "plain");
     assert_int_equal(value(0, 4), (uintptr_t)&noop);
     assert_int_equal(value(1, 3), (uintptr_t)&noop);
     f.args.a.data = NULL;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
-                "a.data is NULL");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL, "a.data is NULL");
     end(&f);
 }
 
@@ -379,19 +378,19 @@ TEST(fits)
 
     for (int i = 0; i < 2; i++) {
         struct fixture f = begin(texts[i]);
-        struct quern_problem p = test_problem(f.ctx, texts[i]);
-        struct quern_description need;
+        struct qn_problem p = test_problem(f.ctx, texts[i]);
+        struct qn_description need;
 
         p.m = 9;
-        test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+        test_expect(qn_problem_describe(f.ctx, &p, &need), QUERN_OK, "");
         f.args.a.shape[0] = 9;
-        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, "shape[0]");
+        test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL, "shape[0]");
         f.args.d.shape[0] = 9;
-        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+        test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
                     "in.shape[0] is 40, the plan's is 9");
         f.args.in.shape[0] = 9;
         f.args.column.shape[1] = need.args.column.shape[1];
-        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+        test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
         end(&f);
     }
 }
@@ -399,7 +398,7 @@ TEST(fits)
 TEST(refuses)
 {
     struct fixture f = begin(INLINE);
-    const struct quern_args good = f.args;
+    const struct qn_args good = f.args;
 
     BREAK(f.args.in.shape[1] = 8, "in.shape[1] is 8, the plan's is 1032");
     BREAK(f.args.in.bytes = 8, "in.bytes is 8: its rows span 82560 bytes");
@@ -413,15 +412,15 @@ TEST(refuses)
     BREAK(f.args.a.sf = f.args.workspace, "overlap");
     BREAK(f.args.in.data = f.args.workspace, "overlap");
     f.args = good;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     end(&f);
     f = begin(SIDES);
     f.args.in.data = f.memory + ROOM;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
                 "in.data is not NULL: the problem does not say quantize=");
     f.args.in.data = NULL;
     f.args.column.data = f.memory + 9 * ROOM;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
                 "column.data is not NULL: the problem does not say quantize=");
     end(&f);
 }
@@ -449,22 +448,22 @@ TEST(refuses_problems)
         {SIDES " quantize=streamed", "quantize=streamed was removed: write "
                                      "quantize=auto"},
     };
-    const struct quern_plan_options lt = {.backend = QUERN_BACKEND_CUBLASLT};
+    const struct qn_plan_options lt = {.backend = QUERN_BACKEND_CUBLASLT};
     struct quern_context *ctx = test_open_with(&registry);
     struct quern_tune_result result;
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
+        test_expect(qn_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
                     rows[i].part);
     p = test_problem(ctx, INLINE);
-    test_expect(quern_plan(ctx, &p, &lt, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, &lt, &plan), QUERN_ENOKERNEL,
                 "the cublaslt backend quantizes nothing");
-    test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
+    test_expect(qn_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "quantize=mainloop: the kernels to be measured");
     p.quantize = QUERN_QUANTIZE_AUTO + 1;
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_EINVAL,
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_EINVAL,
                 "quantize is 3: not one of the values");
-    quern_close(ctx);
+    qn_close(ctx);
 }

@@ -31,7 +31,7 @@ static const unsigned char trail_cast[] = {P(in),       P(row),   P(column),
     }
 #define CAST(symbol, recipe_, op_, input_)                                     \
     {                                                                          \
-        TEST_KERNEL(symbol, recipe_, trail_cast), .op = op_, .of = QUERN_DY,   \
+        TEST_KERNEL(symbol, recipe_, trail_cast), .op = op_, .of = QN_DY,      \
                                                   .input = input_              \
     }
 
@@ -58,8 +58,8 @@ enum { ROOM = 1 << 16, ROOMS = 12, WORKSPACE = 1 << 18 };
 
 static struct fixture begin(const char *text, const char *kernel)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT,
-                                               .kernel = kernel};
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT,
+                                            .kernel = kernel};
     struct fixture f = plan_with(&registry, text, &options);
 
     assert_int_equal(f.info.workspace_bytes, f.need.workspace_bytes);
@@ -72,7 +72,7 @@ static struct fixture begin(const char *text, const char *kernel)
 #define RUN(f, ...)                                                            \
     do {                                                                       \
         test_cuda->launches = 0;                                               \
-        test_expect(quern_run((f)->plan, &(f)->args, NULL), QUERN_OK, "");     \
+        test_expect(qn_run((f)->plan, &(f)->args, NULL), QUERN_OK, "");        \
         LAUNCHED(__VA_ARGS__);                                                 \
     } while (0)
 
@@ -126,10 +126,10 @@ TEST(casts_and_sums)
     assert_ptr_equal(param(0, ROW), f.args.a.data);
     assert_ptr_equal(param(1, DBIAS), f.args.dbias);
     f.args.dbias = NULL;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
                 "dbias is NULL: the problem says dbias=1");
     f.args.dbias = f.args.in.data;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, "overlaps");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL, "overlaps");
     end(&f);
 }
 
@@ -143,17 +143,17 @@ TEST(refuses_sums)
     struct quern_context *ctx = test_open_with(&registry);
     struct qn_kernel left[sizeof kernels / sizeof *kernels];
     struct quern_registry less = test_without(&registry, "plain_sum", left);
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        test_expect(quern_problem_parse(ctx, texts[i], &p), QUERN_EINVAL,
+        test_expect(qn_problem_parse(ctx, texts[i], &p), QUERN_EINVAL,
                     "or dgrad with quantize=");
-    quern_close(ctx);
+    qn_close(ctx);
     ctx = test_open_with(&less);
     p = test_problem(ctx, LINE "mainloop");
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "in the sums of dy");
     assert_int_equal(test_count("nvrtc"), 0);
-    quern_close(ctx);
+    qn_close(ctx);
 }

@@ -34,7 +34,7 @@ static const unsigned char row_params[] = {P(row_partials), P(dprob), P(error),
     }
 #define CAST(symbol, op_, params_)                                             \
     {                                                                          \
-        TEST_KERNEL(symbol, "bf16", params_), .op = op_, .of = QUERN_DY,       \
+        TEST_KERNEL(symbol, "bf16", params_), .op = op_, .of = QN_DY,          \
                                               .input = QUERN_F32               \
     }
 
@@ -63,45 +63,45 @@ TEST(sums_are_compiled)
     const char *const text = "dgrad group g=3 m=40 n=72 k=32 "
                              "activation=swiglu dbias=1";
     struct quern_context *ctx = test_open_with(&linked);
-    struct quern_problem p = test_problem(ctx, text);
-    struct quern_plan *plan;
+    struct qn_problem p = test_problem(ctx, text);
+    struct qn_plan *plan;
 
     product.recipe = "group"; /* of which the library has a sum */
     product.a.type = product.b.type = QUERN_E4M3;
     product.b.major = QUERN_MAJOR_K;
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "k_sum: not linked into this program");
     test_expect_choice(ctx, text, NULL, "back", QUERN_BACKEND_AOT, 132);
     assert_int_equal(test_count("nvrtc compile k_sum"), 1);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* No other kernel serves such a problem, and the message says what there is. */
 TEST(others_do_not)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     p = test_problem(ctx, LINE "activation=geglu");
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "an activation, whose gradient it makes");
     p = test_problem(ctx, LINE "activation=swiglu interleave=4");
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL, "");
-    quern_close(ctx);
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL, "");
+    qn_close(ctx);
 }
 
 TEST(tunes_without_sums)
 {
     struct quern_tune_result result;
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p;
+    struct qn_problem p;
 
     p = test_problem(ctx, LINE "activation=swiglu prob=1 dprob=1");
-    test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
+    test_expect(qn_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "dprob=1: sums take launches of their own");
     p = test_problem(ctx, LINE "activation=swiglu dbias=add");
-    test_expect(quern_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
+    test_expect(qn_tune(ctx, &p, NULL, &result), QUERN_EINVAL,
                 "dbias: sums take launches of their own");
-    quern_close(ctx);
+    qn_close(ctx);
 }

@@ -8,20 +8,20 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-static const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+static const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
 
 TEST(passes_parameters)
 {
     const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, text, &host);
-    struct quern_args args = test_args(ctx, text);
+    struct qn_plan *plan = test_plan(ctx, text, &host);
+    struct qn_args args = test_args(ctx, text);
 
     args.d.stride = 512;
     args.d.bytes = 1024000;
     free(args.d.data);
     args.d.data = aligned_alloc(64, 1024000);
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     assert_int_equal(test_host.calls, 1);
     assert_ptr_equal(test_host.a, args.a.data);
     assert_ptr_equal(test_host.b, args.b.data);
@@ -39,9 +39,9 @@ TEST(passes_parameters)
     assert_ptr_equal(test_host.error, args.workspace);
     assert_int_equal(test_count("nvrtc"), 0);
     assert_int_equal(test_count("gen"), 0);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Ragged k: D has the group axis, and A's arrays give the sizes of B too. */
@@ -49,52 +49,52 @@ TEST(takes_ragged_k)
 {
     const char *text = "wgrad mixed g=3 m=16 n=24 k=100";
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, text, &host);
-    struct quern_args args = test_args(ctx, text);
+    struct qn_plan *plan = test_plan(ctx, text, &host);
+    struct qn_args args = test_args(ctx, text);
 
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     assert_int_equal(test_host.a_stride, 16);
     assert_int_equal(test_host.b_stride, 24);
     assert_int_equal(test_host.d_stride, 24);
     assert_ptr_equal(test_host.first_dims, args.a.first_dims);
     args.b.first_dims = args.a.first_dims;
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     args.d.first_dims = args.a.first_dims;
-    test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL, "d is not ragged");
+    test_expect(qn_run(plan, &args, NULL), QUERN_EINVAL, "d is not ragged");
     args.d.first_dims = NULL;
     args.b.first_dims = args.a.data;
-    test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL,
+    test_expect(qn_run(plan, &args, NULL), QUERN_EINVAL,
                 "b.first_dims and b.offsets must be NULL or a's arrays");
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(counts_threads)
 {
     static const char *const bad[] = {"0", "x", "257", "-1", "2x"};
     const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
-    const struct quern_plan_options two = {.backend = QUERN_BACKEND_HOST,
-                                           .sms = 2};
+    const struct qn_plan_options two = {.backend = QUERN_BACKEND_HOST,
+                                        .sms = 2};
     struct quern_context *ctx;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     struct quern_plan_info info;
-    struct quern_problem p;
+    struct qn_problem p;
 
     setenv("QUERN_THREADS", "200", 1);
     ctx = test_open();
     plan = test_plan(ctx, text, &two);
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     assert_int_equal(info.sms, 2);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         setenv("QUERN_THREADS", bad[i], 1);
         ctx = test_open();
         p = test_problem(ctx, text);
-        test_expect(quern_plan(ctx, &p, &host, &plan), QUERN_EINVAL,
+        test_expect(qn_plan(ctx, &p, &host, &plan), QUERN_EINVAL,
                     "a number from 1 to 256 is expected");
-        quern_close(ctx);
+        qn_close(ctx);
     }
 }
 
@@ -104,16 +104,16 @@ static unsigned long long run_workers(int threads)
     const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
     const struct rlimit none = {0, 0};
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, text, &host);
-    struct quern_args args = test_args(ctx, text);
+    struct qn_plan *plan = test_plan(ctx, text, &host);
+    struct qn_args args = test_args(ctx, text);
 
     if (!threads && ((geteuid() == 0 && setreuid(65534, 65534)) ||
                      setrlimit(RLIMIT_NPROC, &none)))
         return 0;
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
-    quern_plan_free(plan);
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
     return test_host_workers;
 }
 
@@ -150,7 +150,7 @@ static struct quern_context *open_specs(void)
                                                .log_level = QUERN_LOG_DEBUG};
     struct quern_context *ctx;
 
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
     return ctx;
 }
 
@@ -159,16 +159,16 @@ static struct quern_context *open_specs(void)
 static void run_spec(int workers)
 {
     struct quern_context *ctx = open_specs();
-    struct quern_plan *plan = test_plan(ctx, SPEC, &host);
-    struct quern_args args = test_args(ctx, SPEC);
+    struct qn_plan *plan = test_plan(ctx, SPEC, &host);
+    struct qn_args args = test_args(ctx, SPEC);
     const float *d = args.d.data;
 
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     for (int i = 0; i < 1000; i++)
         assert_true(d[i] == (float)(i % workers + 1));
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(compiles_specs)
@@ -193,15 +193,15 @@ TEST(uses_linked_functions)
 {
     const char *text = "fprop bf16 g=8 m=1000 n=510 k=250";
     struct quern_context *ctx = open_specs();
-    struct quern_plan *plan = test_plan(ctx, text, &host);
-    struct quern_args args = test_args(ctx, text);
+    struct qn_plan *plan = test_plan(ctx, text, &host);
+    struct qn_args args = test_args(ctx, text);
 
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     assert_int_equal(test_host.calls, 1);
     assert_int_equal(test_count("gen source"), 1); /* to compare its key */
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A library that others may have written is not loaded, but made again. */
@@ -233,28 +233,27 @@ TEST(loads_only_its_own)
 TEST(reports_compilers)
 {
     struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     setenv("QUERN_CC", "/nonexistent/cc", 1);
     ctx = open_specs();
     p = test_problem(ctx, SPEC);
-    test_expect(quern_plan(ctx, &p, &host, &plan), QUERN_EMISSING,
+    test_expect(qn_plan(ctx, &p, &host, &plan), QUERN_EMISSING,
                 "the C compiler '/nonexistent/cc' cannot be run");
-    quern_close(ctx);
+    qn_close(ctx);
     setenv("QUERN_CC", "false", 1);
     ctx = open_specs();
-    test_expect(quern_plan(ctx, &p, &host, &plan), QUERN_EMISSING,
+    test_expect(qn_plan(ctx, &p, &host, &plan), QUERN_EMISSING,
                 "'false --version' fails, so that it is no C compiler; set "
                 "QUERN_CC\n  k_spec needs it");
-    quern_close(ctx);
+    qn_close(ctx);
     unsetenv("QUERN_CC");
     if (!have_compiler())
         TEST_SKIP("a C compiler named cc");
     ctx = open_specs();
     p = test_problem(ctx, "dgrad bf16 g=8 m=1000 n=1 k=8 d=f32");
-    test_expect(quern_plan(ctx, &p, &host, &plan), QUERN_ECOMPILE,
-                "k_broken: ");
+    test_expect(qn_plan(ctx, &p, &host, &plan), QUERN_ECOMPILE, "k_broken: ");
     test_expect(QUERN_ECOMPILE, QUERN_ECOMPILE, "error:");
-    quern_close(ctx);
+    qn_close(ctx);
 }

@@ -19,7 +19,7 @@
 
 static const int64_t lengths[8] = {100, 0, 1, 127, 0, 500, 272, 0};
 
-static int32_t *place_of(const struct quern_args *args)
+static int32_t *place_of(const struct qn_args *args)
 {
     return (int32_t *)(void *)((char *)args->workspace + 256);
 }
@@ -31,9 +31,9 @@ static void expect_sizes(const int32_t *place, const int64_t *sizes, int count)
 }
 
 /* The arguments for sizes on the host. */
-static struct quern_args host_args(struct quern_context *ctx, const char *text)
+static struct qn_args host_args(struct quern_context *ctx, const char *text)
 {
-    struct quern_args args = test_args(ctx, text);
+    struct qn_args args = test_args(ctx, text);
 
     free((void *)(uintptr_t)args.a.first_dims);
     args.a.first_dims = NULL;
@@ -50,8 +50,8 @@ TEST(compile_with_linked_kernels)
     const struct quern_registry linked = {
         .hash = "linked", .kernels = kernels, .nkernels = 1};
     struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     kernels[0].cubin = "\177ELF of linked";
     setenv("QUERN_CACHE", "", 1);
@@ -59,28 +59,28 @@ TEST(compile_with_linked_kernels)
     p = test_problem(ctx, HOST);
     test_expect_choice(ctx, HOST, NULL, "k_linked", QUERN_BACKEND_AOT, 132);
     assert_int_equal(test_count("nvrtc compile k_sizes"), 1);
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "k_sizes: not linked into this program");
-    quern_close(ctx);
+    qn_close(ctx);
     setenv("QUERN_NVRTC", "/nonexistent", 1);
     ctx = test_open_with(&linked);
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_EMISSING,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_EMISSING,
                 "for k_sizes, which is not linked into this program");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* One small launch before the product's, and nothing else. */
 TEST(travel_as_parameters)
 {
-    const struct quern_plan_options options = {.kernel = "k_large"};
+    const struct qn_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, HOST, &options);
-    struct quern_args args = host_args(ctx, HOST);
+    struct qn_plan *plan = test_plan(ctx, HOST, &options);
+    struct qn_args args = host_args(ctx, HOST);
     int stream;
 
     test_cuda->copies = 0;
     test_fail_allocation(0);
-    test_expect(quern_run(plan, &args, &stream), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, &stream), QUERN_OK, "");
     assert_int_equal(test_fail_allocation(0), 0);
     assert_int_equal(test_cuda->launches, 2);
     assert_int_equal(test_cuda->copies, 0);
@@ -89,25 +89,25 @@ TEST(travel_as_parameters)
     assert_ptr_equal(test_cuda->trail[0].stream, &stream);
     assert_ptr_equal(test_cuda->trail[1].stream, &stream);
     expect_sizes(place_of(&args), lengths, 8);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The product's sizes: int32, after the error record. */
 TEST(are_read_from_the_workspace)
 {
-    const struct quern_plan_options options = {.kernel = "k_large"};
+    const struct qn_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, HOST, &options);
-    struct quern_args args = host_args(ctx, HOST), device = args;
+    struct qn_plan *plan = test_plan(ctx, HOST, &options);
+    struct qn_args args = host_args(ctx, HOST), device = args;
     void *seen;
     int bytes;
 
     test_cuda->param_sizes[4] = test_cuda->param_sizes[5] = 8;
     test_cuda->param_sizes[6] = 4;
     test_cuda->only = "k_large";
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     memcpy(&seen, test_cuda->params[4], sizeof seen);
     memcpy(&bytes, test_cuda->params[6], sizeof bytes);
     assert_ptr_equal(seen, place_of(&args));
@@ -119,13 +119,13 @@ TEST(are_read_from_the_workspace)
     device.a.first_dims = lengths;
     device.a.sizes_type = QUERN_I64;
     test_cuda->launches = 0;
-    test_expect(quern_run(plan, &device, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &device, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 1);
     memcpy(&seen, test_cuda->params[4], sizeof seen);
     assert_ptr_equal(seen, lengths);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* 512 sizes a launch. */
@@ -135,51 +135,51 @@ TEST(many_travel_in_turns)
         "fprop bf16 g=1024 m=3000 n=512 k=256 sizes=host";
     static int64_t many[1024];
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, text, NULL);
-    struct quern_args args = host_args(ctx, text);
+    struct qn_plan *plan = test_plan(ctx, text, NULL);
+    struct qn_args args = host_args(ctx, text);
 
     for (int i = 0; i < 1024; i++)
         many[i] = i % 7 % 5;
     args.host_sizes = many;
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 3);
     expect_sizes(place_of(&args), many, 1024);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The host reads them where they are. */
 TEST(the_host_reads_them)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, HOST, &options);
-    struct quern_args args = host_args(ctx, HOST);
+    struct qn_plan *plan = test_plan(ctx, HOST, &options);
+    struct qn_args args = host_args(ctx, HOST);
 
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     assert_ptr_equal(test_host.first_dims, lengths);
     assert_null(test_host.offsets);
     assert_int_equal(test_host.sizes_bytes, 8);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Nothing is launched where the host can see the invalid ones. */
 TEST(refuses_bad_sizes_at_once)
 {
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, HOST, NULL);
-    struct quern_plan *device = test_plan(ctx, PROBLEM, NULL);
-    struct quern_args good = host_args(ctx, HOST), args = good;
+    struct qn_plan *plan = test_plan(ctx, HOST, NULL);
+    struct qn_plan *device = test_plan(ctx, PROBLEM, NULL);
+    struct qn_args good = host_args(ctx, HOST), args = good;
     int64_t bad[8] = {0};
 
     args.host_sizes = bad;
 #define BAD_SIZE(group, size, part)                                            \
     memcpy(bad, lengths, sizeof bad);                                          \
     bad[group] = size;                                                         \
-    test_expect(quern_run(plan, &args, NULL), QUERN_EINVAL, part)
+    test_expect(qn_run(plan, &args, NULL), QUERN_EINVAL, part)
     BAD_SIZE(3, -1, "host_sizes[3] is -1: a group's size must not be negative");
     BAD_SIZE(7, 1, "host_sizes[7] is 1: the groups pass m=1000");
     BAD_SIZE(0, 1001, "host_sizes[0] is 1001: the groups pass m=1000");
@@ -187,7 +187,7 @@ TEST(refuses_bad_sizes_at_once)
              "host_sizes[1] is 9223372036854775807: the groups pass");
 #undef BAD_SIZE
 #define BREAK(plan_, change, part)                                             \
-    TEST_BROKEN(args, good, change, quern_run(plan_, &args, NULL), part)
+    TEST_BROKEN(args, good, change, qn_run(plan_, &args, NULL), part)
     BREAK(plan, args.a.first_dims = bad, "a.first_dims is not NULL: host");
     BREAK(plan, args.d.offsets = bad, "d.offsets is not NULL: host_sizes");
     BREAK(plan, args.host_sizes = NULL, "a.first_dims and a.offsets are NULL");
@@ -200,82 +200,82 @@ TEST(refuses_bad_sizes_at_once)
           "host_sizes[6] is 272: the groups pass m=999");
 #undef BREAK
     assert_int_equal(test_cuda->launches, 0);
-    quern_plan_free(plan);
-    quern_plan_free(device);
+    qn_plan_free(plan);
+    qn_plan_free(device);
     test_args_free(&good);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(graphs_keep_what_is_fixed)
 {
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, HOST, NULL);
-    struct quern_plan *fixed = test_plan(ctx, FIXED, NULL);
-    struct quern_args args = host_args(ctx, HOST);
+    struct qn_plan *plan = test_plan(ctx, HOST, NULL);
+    struct qn_plan *fixed = test_plan(ctx, FIXED, NULL);
+    struct qn_args args = host_args(ctx, HOST);
 
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
-    test_expect(quern_run(plan, &args, NULL), QUERN_ECAPTURE,
+    test_expect(qn_run(plan, &args, NULL), QUERN_ECAPTURE,
                 "the stream captures a graph: host_sizes would be frozen into "
                 "the graph; sizes=fixed in the problem");
     assert_int_equal(test_cuda->launches, 0);
-    test_expect(quern_run(fixed, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(fixed, &args, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 2);
     /* sizes on the device are any graph's */
     args.a.first_dims = calloc(8, 4);
     args.host_sizes = NULL;
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     test_cuda->capture_status = QN_CU_CAPTURE_NONE;
-    quern_plan_free(plan);
-    quern_plan_free(fixed);
+    qn_plan_free(plan);
+    qn_plan_free(fixed);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A plan for sizes on the device has no room for others, nor their kernel. */
 TEST(others_pay_nothing)
 {
     struct quern_context *ctx = test_open();
-    struct quern_problem p = test_problem(ctx, PROBLEM);
-    struct quern_problem host = test_problem(ctx, HOST);
-    struct quern_description need;
-    struct quern_plan *plan;
+    struct qn_problem p = test_problem(ctx, PROBLEM);
+    struct qn_problem host = test_problem(ctx, HOST);
+    struct qn_description need;
+    struct qn_plan *plan;
     char line[256], *why;
 
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     assert_int_equal(need.workspace_bytes, 256);
     plan = test_plan(ctx, PROBLEM, NULL);
     assert_int_equal(test_count("nvrtc compile k_sizes"), 0);
-    quern_plan_free(plan);
-    test_expect(quern_describe(ctx, &host, &need), QUERN_OK, "");
+    qn_plan_free(plan);
+    test_expect(qn_problem_describe(ctx, &host, &need), QUERN_OK, "");
     assert_int_equal(need.workspace_bytes, 512);
     plan = test_plan(ctx, HOST, NULL);
     assert_int_equal(test_count("nvrtc compile k_sizes"), 1);
-    quern_plan_free(plan);
-    quern_problem_print(&host, line, sizeof line);
+    qn_plan_free(plan);
+    qn_problem_print(&host, line, sizeof line);
     assert_string_equal(line, "fprop bf16 g=8 m=1000 n=512 k=256 d=bf16 "
                               "sizes=host");
-    test_expect(quern_why(ctx, &host, NULL, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &host, NULL, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "sizes from the host come with a launch of "
                                 "their own, which no graph captures"));
-    quern_free(why);
-    quern_close(ctx);
+    qn_free(why);
+    qn_close(ctx);
 }
 
 TEST(refuses_bad_problems)
 {
     struct quern_context *ctx = test_open();
-    struct quern_description need;
-    struct quern_problem p;
+    struct qn_description need;
+    struct qn_problem p;
 
-    test_expect(quern_problem_parse(ctx, PROBLEM " sizes=hots", &p),
-                QUERN_EINVAL, "sizes=hots: device, host or fixed is expected");
-    test_expect(quern_problem_parse(ctx, PROBLEM " ragged=none sizes=host", &p),
+    test_expect(qn_problem_parse(ctx, PROBLEM " sizes=hots", &p), QUERN_EINVAL,
+                "sizes=hots: device, host or fixed is expected");
+    test_expect(qn_problem_parse(ctx, PROBLEM " ragged=none sizes=host", &p),
                 QUERN_EINVAL, "sizes=host: no axis is ragged");
     p = test_problem(ctx, HOST);
     p.sizes = 3;
-    test_expect(quern_describe(ctx, &p, &need), QUERN_EINVAL,
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_EINVAL,
                 "sizes is 3: not one of the values");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* ------------------------------------------------------------------- casts */
@@ -292,41 +292,41 @@ TEST(casts_take_them)
     struct quern_context *ctx = test_open();
 
     for (int i = 0; i < 2; i++) {
-        struct quern_quantize_description need;
-        struct quern_quantize_args *args = &need.args;
-        struct quern_quantize_plan *plan;
-        struct quern_quantization q;
+        struct qn_quantize_description need;
+        struct qn_quantize_args *args = &need.args;
+        struct qn_quantize_plan *plan;
+        struct qn_quantization q;
         char line[128];
         int32_t *place;
 
-        test_expect(quern_quantize_parse(ctx, lines[i], &q), QUERN_OK, "");
-        quern_quantize_print(&q, line, sizeof line);
+        test_expect(qn_quantize_parse(ctx, lines[i], &q), QUERN_OK, "");
+        qn_quantize_print(&q, line, sizeof line);
         assert_non_null(strstr(line, i ? " sizes=fixed" : " sizes=host"));
-        test_expect(quern_quantize_describe(ctx, &q, &need), QUERN_OK, "");
-        test_expect(quern_quantize_plan(ctx, &q, NULL, &plan), QUERN_OK, "");
+        test_expect(qn_quantize_needs(ctx, &q, &need), QUERN_OK, "");
+        test_expect(qn_quantize_plan(ctx, &q, NULL, &plan), QUERN_OK, "");
         args->in.data = memory[0];
         args->row.data = memory[1];
         args->row.sf = memory[2];
         args->column.data = NULL;
         args->workspace = memset(memory[3], 0, need.workspace_bytes);
         args->host_sizes = bad;
-        test_expect(quern_quantize_run(plan, args, NULL), QUERN_EINVAL,
+        test_expect(qn_quantize_run(plan, args, NULL), QUERN_EINVAL,
                     "host_sizes[2] is 71: the groups pass m=200");
         args->host_sizes = good;
         args->offsets = good;
-        test_expect(quern_quantize_run(plan, args, NULL), QUERN_EINVAL,
+        test_expect(qn_quantize_run(plan, args, NULL), QUERN_EINVAL,
                     "offsets is not NULL: host_sizes are given");
         args->offsets = NULL;
         test_cuda->launches = 0;
         test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
-        test_expect(quern_quantize_run(plan, args, NULL),
+        test_expect(qn_quantize_run(plan, args, NULL),
                     i ? QUERN_OK : QUERN_ECAPTURE, i ? "" : "frozen");
         assert_int_equal(test_cuda->launches, i ? 3 : 0);
         test_cuda->capture_status = QN_CU_CAPTURE_NONE;
         test_cuda->launches = 0;
         test_cuda->only = "k_cast";
         test_cuda->param_sizes[9] = sizeof place;
-        test_expect(quern_quantize_run(plan, args, NULL), QUERN_OK, "");
+        test_expect(qn_quantize_run(plan, args, NULL), QUERN_OK, "");
         assert_int_equal(test_cuda->launches, 3);
         assert_string_equal(test_cuda->trail[0].kernel, "k_sizes_group");
         assert_string_equal(test_cuda->trail[2].kernel, "k_cast");
@@ -334,23 +334,23 @@ TEST(casts_take_them)
         assert_true((char *)place >= memory[3] + 256 &&
                     (char *)(place + 3) <= memory[3] + need.workspace_bytes);
         expect_sizes(place, good, 3);
-        quern_quantize_plan_free(plan);
+        qn_quantize_plan_free(plan);
     }
     test_cuda->param_sizes[9] = 0;
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(casts_without_sizes_refuse_them)
 {
     struct quern_context *ctx = test_open();
-    struct quern_quantization q;
+    struct qn_quantization q;
 
-    test_expect(quern_quantize_parse(ctx, CAST " sizes=hot", &q), QUERN_EINVAL,
+    test_expect(qn_quantize_parse(ctx, CAST " sizes=hot", &q), QUERN_EINVAL,
                 "sizes=hot: device, host or fixed is expected");
-    test_expect(quern_quantize_parse(
+    test_expect(qn_quantize_parse(
                     ctx, "quantize group of=w g=3 m=8 k=96 sizes=host", &q),
                 QUERN_EINVAL, "sizes=host: no axis is ragged");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* ---------------------------------------------------------- merged products */
@@ -403,9 +403,9 @@ TEST(merged_products_have_their_own)
     static const int64_t other[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     struct qn_microbatch microbatches[3];
     struct quern_context *ctx;
-    struct quern_queue *queue;
-    struct quern_plan *plan;
-    struct quern_args args, device;
+    struct qn_queue *queue;
+    struct qn_plan *plan;
+    struct qn_args args, device;
     int32_t *place;
 
     ctx = test_open_with(&registry);
@@ -416,15 +416,15 @@ TEST(merged_products_have_their_own)
     device.host_sizes = NULL;
     device.a.first_dims = other;
     device.a.sizes_type = QUERN_I64;
-    test_expect(quern_queue(ctx, 3, &queue), QUERN_OK, "");
-    test_expect(quern_queue_put(queue, plan, &args, 0), QUERN_OK, "");
-    test_expect(quern_queue_put(queue, plan, &device, 0), QUERN_OK, "");
+    test_expect(qn_queue(ctx, 3, &queue), QUERN_OK, "");
+    test_expect(qn_queue_put(queue, plan, &args, 0), QUERN_OK, "");
+    test_expect(qn_queue_put(queue, plan, &device, 0), QUERN_OK, "");
     args.host_sizes = other;
-    test_expect(quern_queue_put(queue, plan, &args, 0), QUERN_OK, "");
+    test_expect(qn_queue_put(queue, plan, &args, 0), QUERN_OK, "");
     memset(place, 0xff, 24 * sizeof *place);
     test_cuda->only = "w_parts";
     test_cuda->param_sizes[1] = sizeof microbatches;
-    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+    test_expect(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 2);
     expect_sizes(place, lengths, 8);
     expect_sizes(place + 8, NULL, 8);
@@ -435,10 +435,10 @@ TEST(merged_products_have_their_own)
     assert_int_equal(microbatches[1].sizes_bytes, 8);
     assert_ptr_equal(microbatches[2].first_dims, place + 16);
     assert_int_equal(microbatches[2].sizes_bytes, 4);
-    quern_queue_free(queue);
-    quern_plan_free(plan);
+    qn_queue_free(queue);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Sizes of the host's kernels cannot be set by a launch, nor the reverse. */
@@ -446,28 +446,27 @@ TEST(backends_do_not_merge)
 {
     static const char text[] =
         "wgrad bf16 g=8 m=128 n=64 k=1000 d=f32 beta=1 microbatches=4";
-    static const struct quern_plan_options host = {.backend =
-                                                       QUERN_BACKEND_HOST};
+    static const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_plan *plans[] = {test_plan(ctx, text, NULL),
-                                  test_plan(ctx, text, &host)};
-    struct quern_args args = test_args(ctx, text);
-    struct quern_queue *queue;
+    struct qn_plan *plans[] = {test_plan(ctx, text, NULL),
+                               test_plan(ctx, text, &host)};
+    struct qn_args args = test_args(ctx, text);
+    struct qn_queue *queue;
 
-    test_expect(quern_queue(ctx, 4, &queue), QUERN_OK, "");
+    test_expect(qn_queue(ctx, 4, &queue), QUERN_OK, "");
     for (int first = 0; first < 2; first++) {
         host_calls = test_cuda->launches = 0;
         for (int i = 0; i < 4; i++)
             test_expect(
-                quern_queue_put(queue, plans[i < 2 ? first : !first], &args, 0),
+                qn_queue_put(queue, plans[i < 2 ? first : !first], &args, 0),
                 QUERN_OK, "");
-        test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+        test_expect(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
         assert_int_equal(test_cuda->launches, 1);
         assert_int_equal(host_calls, 2);
     }
-    quern_queue_free(queue);
-    quern_plan_free(plans[0]);
-    quern_plan_free(plans[1]);
+    qn_queue_free(queue);
+    qn_plan_free(plans[0]);
+    qn_plan_free(plans[1]);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }

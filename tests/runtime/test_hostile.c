@@ -27,15 +27,15 @@ static uint64_t draw(void)
 /* Arguments of functions, to be passed with one missing. */
 struct all {
     struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_contraction c;
-    struct quern_description need;
-    struct quern_plan *plan;
-    struct quern_args args;
-    struct quern_quantization q;
-    struct quern_quantize_description cast_need;
-    struct quern_quantize_plan *cast;
-    struct quern_quantize_args cast_args;
+    struct qn_problem p;
+    struct qn_contraction c;
+    struct qn_description need;
+    struct qn_plan *plan;
+    struct qn_args args;
+    struct qn_quantization q;
+    struct qn_quantize_description cast_need;
+    struct qn_quantize_plan *cast;
+    struct qn_quantize_args cast_args;
     char *text;
 };
 
@@ -46,26 +46,24 @@ static void make_all(struct all *a)
     a->p = test_problem(a->ctx, PROBLEM);
     a->plan = test_plan(a->ctx, PROBLEM, NULL);
     a->args = test_args(a->ctx, PROBLEM);
-    a->c = (struct quern_contraction){
+    a->c = (struct qn_contraction){
         .recipe = "bf16",
         .groups = 3,
         .a = {QUERN_BF16, 2, {40, 16}, 1, 0, 0, 1, 2},
         .b = {QUERN_BF16, 3, {3, 32, 16}, 0, 0, 0, 2, 3}};
-    test_expect(quern_quantize_parse(a->ctx, CAST, &a->q), QUERN_OK, "");
-    test_expect(quern_quantize_describe(a->ctx, &a->q, &a->cast_need), QUERN_OK,
-                "");
-    test_expect(quern_quantize_plan(a->ctx, &a->q, NULL, &a->cast), QUERN_OK,
-                "");
+    test_expect(qn_quantize_parse(a->ctx, CAST, &a->q), QUERN_OK, "");
+    test_expect(qn_quantize_needs(a->ctx, &a->q, &a->cast_need), QUERN_OK, "");
+    test_expect(qn_quantize_plan(a->ctx, &a->q, NULL, &a->cast), QUERN_OK, "");
     a->cast_args = a->cast_need.args;
     a->cast_args.workspace = a->args.workspace;
 }
 
 static void free_all(struct all *a)
 {
-    quern_plan_free(a->plan);
-    quern_quantize_plan_free(a->cast);
+    qn_plan_free(a->plan);
+    qn_quantize_plan_free(a->cast);
     test_args_free(&a->args);
-    quern_close(a->ctx);
+    qn_close(a->ctx);
 }
 
 #define NULLED(call, name) test_expect(call, QUERN_EINVAL, name " is NULL")
@@ -73,56 +71,56 @@ static void free_all(struct all *a)
 TEST(refuses_null)
 {
     struct quern_plan_info info = {.sms = 7};
-    struct quern_plan *plan;
-    struct quern_quantize_plan *cast;
+    struct qn_plan *plan;
+    struct qn_quantize_plan *cast;
     struct all a;
 
     make_all(&a);
-    NULLED(quern_open(NULL, NULL), "ctx");
-    NULLED(quern_problem_parse(NULL, PROBLEM, &a.p), "ctx");
-    NULLED(quern_problem_parse(a.ctx, NULL, &a.p), "text");
-    NULLED(quern_problem_parse(a.ctx, PROBLEM, NULL), "problem");
-    NULLED(quern_infer(NULL, &a.c, &a.p), "ctx");
-    NULLED(quern_infer(a.ctx, NULL, &a.p), "contraction");
-    NULLED(quern_infer(a.ctx, &a.c, NULL), "problem");
-    NULLED(quern_describe(NULL, &a.p, &a.need), "ctx");
-    NULLED(quern_describe(a.ctx, NULL, &a.need), "problem");
-    NULLED(quern_describe(a.ctx, &a.p, NULL), "description");
-    NULLED(quern_plan(NULL, &a.p, NULL, &plan), "ctx");
-    NULLED(quern_plan(a.ctx, NULL, NULL, &plan), "problem");
-    NULLED(quern_plan(a.ctx, &a.p, NULL, NULL), "plan");
-    NULLED(quern_why(NULL, &a.p, NULL, &a.text), "ctx");
-    NULLED(quern_why(a.ctx, NULL, NULL, &a.text), "problem");
-    NULLED(quern_why(a.ctx, &a.p, NULL, NULL), "text");
-    NULLED(quern_run(NULL, &a.args, NULL), "plan");
-    NULLED(quern_run(a.plan, NULL, NULL), "args");
-    NULLED(quern_check(NULL, &a.args, NULL), "plan");
-    NULLED(quern_check(a.plan, NULL, NULL), "args");
-    NULLED(quern_quantize_parse(NULL, CAST, &a.q), "ctx");
-    NULLED(quern_quantize_parse(a.ctx, NULL, &a.q), "text");
-    NULLED(quern_quantize_parse(a.ctx, CAST, NULL), "quantization");
-    NULLED(quern_quantize_describe(NULL, &a.q, &a.cast_need), "ctx");
-    NULLED(quern_quantize_describe(a.ctx, NULL, &a.cast_need), "quantization");
-    NULLED(quern_quantize_describe(a.ctx, &a.q, NULL), "description");
-    NULLED(quern_quantize_plan(NULL, &a.q, NULL, &cast), "ctx");
-    NULLED(quern_quantize_plan(a.ctx, NULL, NULL, &cast), "quantization");
-    NULLED(quern_quantize_plan(a.ctx, &a.q, NULL, NULL), "plan");
-    NULLED(quern_quantize_run(NULL, &a.cast_args, NULL), "plan");
-    NULLED(quern_quantize_run(a.cast, NULL, NULL), "args");
-    NULLED(quern_quantize_check(NULL, &a.cast_args, NULL), "plan");
-    NULLED(quern_quantize_check(a.cast, NULL, NULL), "args");
-    NULLED(quern_quantize_why(NULL, &a.q, NULL, &a.text), "ctx");
-    NULLED(quern_quantize_why(a.ctx, NULL, NULL, &a.text), "quantization");
-    NULLED(quern_quantize_why(a.ctx, &a.q, NULL, NULL), "text");
+    NULLED(qn_open(NULL, NULL), "ctx");
+    NULLED(qn_problem_parse(NULL, PROBLEM, &a.p), "ctx");
+    NULLED(qn_problem_parse(a.ctx, NULL, &a.p), "text");
+    NULLED(qn_problem_parse(a.ctx, PROBLEM, NULL), "problem");
+    NULLED(qn_infer(NULL, &a.c, &a.p), "ctx");
+    NULLED(qn_infer(a.ctx, NULL, &a.p), "contraction");
+    NULLED(qn_infer(a.ctx, &a.c, NULL), "problem");
+    NULLED(qn_problem_describe(NULL, &a.p, &a.need), "ctx");
+    NULLED(qn_problem_describe(a.ctx, NULL, &a.need), "problem");
+    NULLED(qn_problem_describe(a.ctx, &a.p, NULL), "description");
+    NULLED(qn_plan(NULL, &a.p, NULL, &plan), "ctx");
+    NULLED(qn_plan(a.ctx, NULL, NULL, &plan), "problem");
+    NULLED(qn_plan(a.ctx, &a.p, NULL, NULL), "plan");
+    NULLED(qn_why(NULL, &a.p, NULL, &a.text), "ctx");
+    NULLED(qn_why(a.ctx, NULL, NULL, &a.text), "problem");
+    NULLED(qn_why(a.ctx, &a.p, NULL, NULL), "text");
+    NULLED(qn_run(NULL, &a.args, NULL), "plan");
+    NULLED(qn_run(a.plan, NULL, NULL), "args");
+    NULLED(qn_check(NULL, &a.args, NULL), "plan");
+    NULLED(qn_check(a.plan, NULL, NULL), "args");
+    NULLED(qn_quantize_parse(NULL, CAST, &a.q), "ctx");
+    NULLED(qn_quantize_parse(a.ctx, NULL, &a.q), "text");
+    NULLED(qn_quantize_parse(a.ctx, CAST, NULL), "quantization");
+    NULLED(qn_quantize_needs(NULL, &a.q, &a.cast_need), "ctx");
+    NULLED(qn_quantize_needs(a.ctx, NULL, &a.cast_need), "quantization");
+    NULLED(qn_quantize_needs(a.ctx, &a.q, NULL), "description");
+    NULLED(qn_quantize_plan(NULL, &a.q, NULL, &cast), "ctx");
+    NULLED(qn_quantize_plan(a.ctx, NULL, NULL, &cast), "quantization");
+    NULLED(qn_quantize_plan(a.ctx, &a.q, NULL, NULL), "plan");
+    NULLED(qn_quantize_run(NULL, &a.cast_args, NULL), "plan");
+    NULLED(qn_quantize_run(a.cast, NULL, NULL), "args");
+    NULLED(qn_quantize_run_check(NULL, &a.cast_args, NULL), "plan");
+    NULLED(qn_quantize_run_check(a.cast, NULL, NULL), "args");
+    NULLED(qn_quantize_why(NULL, &a.q, NULL, &a.text), "ctx");
+    NULLED(qn_quantize_why(a.ctx, NULL, NULL, &a.text), "quantization");
+    NULLED(qn_quantize_why(a.ctx, &a.q, NULL, NULL), "text");
     /* what has no result */
-    quern_plan_info(NULL, &info);
+    qn_plan_info(NULL, &info);
     assert_string_equal(info.kernel, "");
     assert_int_equal(info.sms, 0);
-    quern_quantize_plan_info(NULL, &info);
-    quern_plan_info(a.plan, NULL);
-    quern_quantize_plan_info(a.cast, NULL);
-    quern_quantize_plan_free(NULL);
-    assert_non_null(quern_errmsg(NULL));
+    qn_quantize_plan_info(NULL, &info);
+    qn_plan_info(a.plan, NULL);
+    qn_quantize_plan_info(a.cast, NULL);
+    qn_quantize_plan_free(NULL);
+    assert_non_null(qn_errmsg(NULL));
     free_all(&a);
 }
 
@@ -131,43 +129,43 @@ TEST(refuses_null)
 TEST(prints_anything)
 {
     struct quern_context *ctx = test_open();
-    struct quern_problem p = test_problem(ctx, PROBLEM " split=even");
-    struct quern_quantization q;
-    struct quern_mlp mlp;
+    struct qn_problem p = test_problem(ctx, PROBLEM " split=even");
+    struct qn_quantization q;
+    struct qn_mlp mlp;
     char whole[512], part[512];
-    int length = quern_problem_print(&p, whole, sizeof whole);
+    int length = qn_problem_print(&p, whole, sizeof whole);
 
-    assert_int_equal(quern_problem_print(&p, NULL, 0), length);
-    assert_int_equal(quern_problem_print(&p, NULL, 100), length);
+    assert_int_equal(qn_problem_print(&p, NULL, 0), length);
+    assert_int_equal(qn_problem_print(&p, NULL, 100), length);
     for (size_t size = 1; size < sizeof part; size++) {
         memset(part, '#', sizeof part);
-        assert_int_equal(quern_problem_print(&p, part, size), length);
+        assert_int_equal(qn_problem_print(&p, part, size), length);
         assert_int_equal(strlen(part),
                          size <= (size_t)length ? size - 1 : (size_t)length);
         assert_int_equal(part[size], '#');
         assert_memory_equal(part, whole, strlen(part));
     }
-    assert_int_equal(quern_problem_print(NULL, part, sizeof part), 0);
+    assert_int_equal(qn_problem_print(NULL, part, sizeof part), 0);
     assert_string_equal(part, "");
-    assert_int_equal(quern_quantize_print(NULL, part, sizeof part), 0);
+    assert_int_equal(qn_quantize_print(NULL, part, sizeof part), 0);
     assert_string_equal(part, "");
-    assert_int_equal(quern_mlp_print(NULL, part, sizeof part), 0);
+    assert_int_equal(qn_mlp_print(NULL, part, sizeof part), 0);
     assert_string_equal(part, "");
     /* strings without an end, and no enum's value */
     memset(&p, 'x', sizeof p);
     memset(&q, 'x', sizeof q);
     memset(&mlp, 'x', sizeof mlp);
-    assert_true(quern_problem_print(&p, part, sizeof part) > 0);
-    assert_true(quern_quantize_print(&q, part, sizeof part) > 0);
-    assert_true(quern_mlp_print(&mlp, part, sizeof part) > 0);
-    assert_true(quern_mlp_print(&mlp, NULL, sizeof part) > 0);
+    assert_true(qn_problem_print(&p, part, sizeof part) > 0);
+    assert_true(qn_quantize_print(&q, part, sizeof part) > 0);
+    assert_true(qn_mlp_print(&mlp, part, sizeof part) > 0);
+    assert_true(qn_mlp_print(&mlp, NULL, sizeof part) > 0);
     memset(&p, 0xFF, sizeof p);
     memset(&q, 0xFF, sizeof q);
     memset(&mlp, 0xFF, sizeof mlp);
-    assert_true(quern_problem_print(&p, part, sizeof part) > 0);
-    assert_true(quern_quantize_print(&q, part, sizeof part) > 0);
-    assert_true(quern_mlp_print(&mlp, part, sizeof part) > 0);
-    quern_close(ctx);
+    assert_true(qn_problem_print(&p, part, sizeof part) > 0);
+    assert_true(qn_quantize_print(&q, part, sizeof part) > 0);
+    assert_true(qn_mlp_print(&mlp, part, sizeof part) > 0);
+    qn_close(ctx);
 }
 
 /* ----------------------------------------------------- structs as they come */
@@ -210,7 +208,7 @@ static int judged(int code)
 {
     assert_in_range(code, 0, QUERN_STATUS_COUNT - 1);
     if (code)
-        assert_non_null(strstr(quern_errmsg(NULL), " "));
+        assert_non_null(strstr(qn_errmsg(NULL), " "));
     return code;
 }
 
@@ -232,29 +230,29 @@ TEST(survives_damaged_problems)
     for (int i = 0; i < ROUNDS; i++) {
         const char *text =
             problems[draw() % (sizeof problems / sizeof problems[0])];
-        struct quern_description need;
-        struct quern_plan *plan;
-        struct quern_problem p;
+        struct qn_description need;
+        struct qn_plan *plan;
+        struct qn_problem p;
         char line[512], *why;
-        int code = quern_problem_parse(ctx, text, &p);
+        int code = qn_problem_parse(ctx, text, &p);
 
         for (uint64_t n = code ? 0 : draw() % 3 + 1; n--;)
             damage(&p, sizeof p - sizeof p.split);
         if (i % 8 == 0)
             memset(p.split, (int)draw(), sizeof p.split);
-        quern_problem_print(&p, line, sizeof line);
-        code = judged(quern_describe(ctx, &p, &need));
+        qn_problem_print(&p, line, sizeof line);
+        code = judged(qn_problem_describe(ctx, &p, &need));
         if (code == QUERN_OK)
             assert_true(need.args.a.bytes <= INT64_MAX / 8);
-        assert_true(judged(quern_plan(ctx, &p, NULL, &plan)) || !code);
-        assert_true(judged(quern_why(ctx, &p, NULL, &why)) || !code);
+        assert_true(judged(qn_plan(ctx, &p, NULL, &plan)) || !code);
+        assert_true(judged(qn_why(ctx, &p, NULL, &why)) || !code);
         good += plan != NULL;
         bad += plan == NULL;
-        quern_plan_free(plan);
-        quern_free(why);
+        qn_plan_free(plan);
+        qn_free(why);
     }
     assert_true(good > ROUNDS / 100 && bad > ROUNDS / 4);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(survives_damaged_casts)
@@ -267,25 +265,25 @@ TEST(survives_damaged_casts)
     int good = 0;
 
     for (int i = 0; i < ROUNDS; i++) {
-        struct quern_quantize_description need;
-        struct quern_quantize_plan *plan;
-        struct quern_quantization q;
+        struct qn_quantize_description need;
+        struct qn_quantize_plan *plan;
+        struct qn_quantization q;
         char line[512], *why;
-        int code = quern_quantize_parse(
+        int code = qn_quantize_parse(
             ctx, texts[draw() % (sizeof texts / sizeof texts[0])], &q);
 
         for (uint64_t n = code ? 0 : draw() % 3 + 1; n--;)
             damage(&q, sizeof q - sizeof q.split);
-        quern_quantize_print(&q, line, sizeof line);
-        code = judged(quern_quantize_describe(ctx, &q, &need));
+        qn_quantize_print(&q, line, sizeof line);
+        code = judged(qn_quantize_needs(ctx, &q, &need));
         good += !code;
-        assert_true(judged(quern_quantize_plan(ctx, &q, NULL, &plan)) || !code);
-        assert_true(judged(quern_quantize_why(ctx, &q, NULL, &why)) || !code);
-        quern_quantize_plan_free(plan);
-        quern_free(why);
+        assert_true(judged(qn_quantize_plan(ctx, &q, NULL, &plan)) || !code);
+        assert_true(judged(qn_quantize_why(ctx, &q, NULL, &why)) || !code);
+        qn_quantize_plan_free(plan);
+        qn_free(why);
     }
     assert_true(good > ROUNDS / 100);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(survives_damaged_contractions)
@@ -296,17 +294,17 @@ TEST(survives_damaged_contractions)
 
     make_all(&a);
     for (int i = 0; i < ROUNDS; i++) {
-        struct quern_contraction c = a.c;
-        struct quern_problem p;
+        struct qn_contraction c = a.c;
+        struct qn_problem p;
 
         for (uint64_t n = draw() % 3 + 1; n--;)
             damage(&c.groups,
-                   sizeof c - offsetof(struct quern_contraction, groups));
-        good += !judged(quern_infer(ctx, &c, &p));
+                   sizeof c - offsetof(struct qn_contraction, groups));
+        good += !judged(qn_infer(ctx, &c, &p));
     }
     assert_true(good > ROUNDS / 100 && good < ROUNDS);
     free_all(&a);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The driver of this machine reads no address, so all may be damaged. */
@@ -317,18 +315,18 @@ TEST(survives_damaged_arguments)
 
     make_all(&a);
     for (int i = 0; i < ROUNDS; i++) {
-        struct quern_args args = a.args;
-        struct quern_quantize_args cast_args = a.cast_args;
+        struct qn_args args = a.args;
+        struct qn_quantize_args cast_args = a.cast_args;
         int launches = test_cuda->launches, code;
 
         for (uint64_t n = draw() % 3 + 1; n--;)
             damage(&args, sizeof args);
-        code = judged(quern_run(a.plan, &args, NULL));
+        code = judged(qn_run(a.plan, &args, NULL));
         assert_int_equal(test_cuda->launches, launches + !code);
         good += !code;
         damage(&cast_args, sizeof cast_args);
-        assert_int_not_equal(
-            judged(quern_quantize_run(a.cast, &cast_args, NULL)), QUERN_OK);
+        assert_int_not_equal(judged(qn_quantize_run(a.cast, &cast_args, NULL)),
+                             QUERN_OK);
     }
     assert_true(good > ROUNDS / 100 && good < ROUNDS);
     free_all(&a);
@@ -340,15 +338,15 @@ TEST(survives_damaged_options)
 
     make_all(&a);
     for (int i = 0; i < ROUNDS / 8; i++) {
-        struct quern_plan_options options = {.backend = QUERN_BACKEND_AUTO};
-        struct quern_plan *plan;
-        struct quern_quantize_plan *cast;
+        struct qn_plan_options options = {.backend = QUERN_BACKEND_AUTO};
+        struct qn_plan *plan;
+        struct qn_quantize_plan *cast;
 
-        damage(&options, offsetof(struct quern_plan_options, kernel));
-        judged(quern_plan(a.ctx, &a.p, &options, &plan));
-        judged(quern_quantize_plan(a.ctx, &a.q, &options, &cast));
-        quern_plan_free(plan);
-        quern_quantize_plan_free(cast);
+        damage(&options, offsetof(struct qn_plan_options, kernel));
+        judged(qn_plan(a.ctx, &a.p, &options, &plan));
+        judged(qn_quantize_plan(a.ctx, &a.q, &options, &cast));
+        qn_plan_free(plan);
+        qn_quantize_plan_free(cast);
     }
     free_all(&a);
 }
@@ -382,21 +380,21 @@ TEST(counts_bytes)
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         const char *text = sizes[i].text, *says = sizes[i].says;
-        struct quern_quantization q;
-        struct quern_problem p;
-        int code = *text == 'q' ? quern_quantize_parse(ctx, text, &q)
-                                : quern_problem_parse(ctx, text, &p);
+        struct qn_quantization q;
+        struct qn_problem p;
+        int code = *text == 'q' ? qn_quantize_parse(ctx, text, &q)
+                                : qn_problem_parse(ctx, text, &p);
 
         test_expect(code, says ? QUERN_EINVAL : QUERN_OK, says ? says : "");
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 #define REFUSED(change, says)                                                  \
     do {                                                                       \
-        struct quern_args args = a.args;                                       \
+        struct qn_args args = a.args;                                          \
         change;                                                                \
-        test_expect(quern_run(a.plan, &args, NULL), QUERN_EINVAL, says);       \
+        test_expect(qn_run(a.plan, &args, NULL), QUERN_EINVAL, says);          \
     } while (0)
 
 /* D and the workspace, over what the device reads or what tells it sizes. */
@@ -420,16 +418,15 @@ TEST(refuses_shared_memory)
 
 #define CAST_REFUSED(change, says)                                             \
     do {                                                                       \
-        struct quern_quantize_args args = full;                                \
+        struct qn_quantize_args args = full;                                   \
         change;                                                                \
-        test_expect(quern_quantize_run(a.cast, &args, NULL), QUERN_EINVAL,     \
-                    says);                                                     \
+        test_expect(qn_quantize_run(a.cast, &args, NULL), QUERN_EINVAL, says); \
     } while (0)
 
 /* Arguments of a cast in one block of memory, far apart. */
-static struct quern_quantize_args lay_out(const struct all *a, char *memory)
+static struct qn_quantize_args lay_out(const struct all *a, char *memory)
 {
-    struct quern_quantize_args args = a->cast_need.args;
+    struct qn_quantize_args args = a->cast_need.args;
 
     args.in.data = memory;
     args.row.data = memory + (1 << 18);
@@ -445,14 +442,14 @@ static struct quern_quantize_args lay_out(const struct all *a, char *memory)
 TEST(refuses_shared_casts)
 {
     static _Alignas(256) char memory[8 << 18];
-    struct quern_quantize_args full;
+    struct qn_quantize_args full;
     struct all a;
 
     make_all(&a);
     full = lay_out(&a, memory);
-    test_expect(quern_quantize_run(a.cast, &full, NULL), QUERN_OK, "");
+    test_expect(qn_quantize_run(a.cast, &full, NULL), QUERN_OK, "");
     full.column.sf = full.row.sf; /* both are of groups: the same */
-    test_expect(quern_quantize_run(a.cast, &full, NULL), QUERN_OK, "");
+    test_expect(qn_quantize_run(a.cast, &full, NULL), QUERN_OK, "");
     CAST_REFUSED(args.row.data = args.in.data, "row.data overlaps in.data");
     CAST_REFUSED(args.row.sf = args.column.data, "row.sf overlaps column.data");
     CAST_REFUSED(args.first_dims = args.row.sf, "row.sf overlaps first_dims");
@@ -462,15 +459,15 @@ TEST(refuses_shared_casts)
     /* what the plan does not make must not be given: it would be written */
     CAST_REFUSED(args.out.data = memory, "out.data is not NULL");
     CAST_REFUSED(args.saved.data = memory, "saved.data is not NULL");
-    quern_quantize_plan_free(a.cast);
+    qn_quantize_plan_free(a.cast);
     a.q.copies = QUERN_ROWWISE;
-    test_expect(quern_quantize_plan(a.ctx, &a.q, NULL, &a.cast), QUERN_OK, "");
+    test_expect(qn_quantize_plan(a.ctx, &a.q, NULL, &a.cast), QUERN_OK, "");
     CAST_REFUSED((void)0, "column.data is not NULL: this quantization has "
                           "none");
     free_all(&a);
 }
 
-/* One thing at a time that a caller changed after quern_describe. */
+/* One thing at a time that a caller changed after qn_problem_describe. */
 TEST(refuses_other_descriptions)
 {
     struct all a;
@@ -507,12 +504,12 @@ TEST(ignores_the_step_of_one_group)
 {
     const char *text = "fprop bf16 g=1 m=100 n=64 k=64";
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, text, NULL);
-    struct quern_args args = test_args(ctx, text);
+    struct qn_plan *plan = test_plan(ctx, text, NULL);
+    struct qn_args args = test_args(ctx, text);
 
     args.b.group_stride = INT64_C(1) << 60;
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
-    quern_plan_free(plan);
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }

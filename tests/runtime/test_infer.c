@@ -40,15 +40,15 @@ static struct quern_shape parse(const char *text)
 }
 
 static int infer(struct quern_context *ctx, const char *recipe, const char *a,
-                 const char *b, const char *d, struct quern_problem *p)
+                 const char *b, const char *d, struct qn_problem *p)
 {
-    const struct quern_contraction c = {.recipe = recipe,
-                                        .groups = 5,
-                                        .a = parse(a),
-                                        .b = parse(b),
-                                        .d = parse(d)};
+    const struct qn_contraction c = {.recipe = recipe,
+                                     .groups = 5,
+                                     .a = parse(a),
+                                     .b = parse(b),
+                                     .d = parse(d)};
 
-    return quern_infer(ctx, &c, p);
+    return qn_infer(ctx, &c, p);
 }
 
 TEST(finds_the_problem)
@@ -124,18 +124,18 @@ TEST(finds_the_problem)
     struct quern_context *ctx = test_open();
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct quern_problem p, again;
+        struct qn_problem p, again;
         char text[512];
 
         test_expect(
             infer(ctx, rows[i].recipe, rows[i].a, rows[i].b, rows[i].d, &p),
             QUERN_OK, "");
-        quern_problem_print(&p, text, sizeof text);
+        qn_problem_print(&p, text, sizeof text);
         assert_string_equal(text, rows[i].problem);
         again = test_problem(ctx, text);
         assert_memory_equal(&p, &again, sizeof p);
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(names_contradictions)
@@ -218,35 +218,35 @@ TEST(names_contradictions)
          "counts the groups, 5"},
     };
     struct quern_context *ctx = test_open();
-    struct quern_problem p = {.m = 77};
+    struct qn_problem p = {.m = 77};
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         test_expect(infer(ctx, "bf16", rows[i].a, rows[i].b, rows[i].d, &p),
                     QUERN_EINVAL, rows[i].part);
     assert_int_equal(p.m, 77);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Invalid shapes. */
 TEST(checks_the_rest)
 {
     struct quern_context *ctx = test_open();
-    struct quern_contraction good = {.recipe = "bf16",
-                                     .groups = 5,
-                                     .a = parse("bf16 100x30 1:2 f"),
-                                     .b = parse("bf16 5x20x30 2:3")};
-    struct quern_contraction c = good;
-    struct quern_problem p;
+    struct qn_contraction good = {.recipe = "bf16",
+                                  .groups = 5,
+                                  .a = parse("bf16 100x30 1:2 f"),
+                                  .b = parse("bf16 5x20x30 2:3")};
+    struct qn_contraction c = good;
+    struct qn_problem p;
 
     c.alpha = 1;
     c.beta = QUERN_BETA_ANY;
     c.alignment = 4;
-    test_expect(quern_infer(ctx, &c, &p), QUERN_OK, "");
+    test_expect(qn_infer(ctx, &c, &p), QUERN_OK, "");
     assert_int_equal(p.alpha, 1);
     assert_int_equal(p.beta, QUERN_BETA_ANY);
     assert_int_equal(p.alignment, 4);
 #define BREAK(change, part)                                                    \
-    TEST_BROKEN(c, good, change, quern_infer(ctx, &c, &p), part)
+    TEST_BROKEN(c, good, change, qn_infer(ctx, &c, &p), part)
     BREAK(c.groups = 0, "g=0: 1 to 1024 groups");
     BREAK(c.groups = 1025, "g=1025: 1 to 1024 groups");
     BREAK(c.alpha = 2, "alpha is 2");
@@ -255,9 +255,8 @@ TEST(checks_the_rest)
     BREAK(c.recipe = NULL, "contraction.recipe is NULL");
     BREAK(c.recipe = "bf61", "recipe 'bf61' is unknown; did you mean 'bf16'?");
 #undef BREAK
-    test_expect(quern_infer(NULL, &c, &p), QUERN_EINVAL, "ctx is NULL");
-    test_expect(quern_infer(ctx, NULL, &p), QUERN_EINVAL,
-                "contraction is NULL");
-    test_expect(quern_infer(ctx, &c, NULL), QUERN_EINVAL, "problem is NULL");
-    quern_close(ctx);
+    test_expect(qn_infer(NULL, &c, &p), QUERN_EINVAL, "ctx is NULL");
+    test_expect(qn_infer(ctx, NULL, &p), QUERN_EINVAL, "contraction is NULL");
+    test_expect(qn_infer(ctx, &c, NULL), QUERN_EINVAL, "problem is NULL");
+    qn_close(ctx);
 }

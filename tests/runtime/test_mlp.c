@@ -19,9 +19,9 @@ static struct fixture begin(const char *recipe)
 TEST(runs_on_its_stream)
 {
     struct fixture f = begin("scaled");
-    int (*const calls[])(const struct quern_mlp_plan *,
-                         const struct quern_mlp_args *, void *) = {
-        quern_mlp_weights, quern_mlp_forward, quern_mlp_backward};
+    int (*const calls[])(const struct qn_mlp_plan *, const struct qn_mlp_args *,
+                         void *) = {qn_mlp_weights, qn_mlp_forward,
+                                    qn_mlp_backward};
 
     for (int i = 0; i < 3; i++) {
         test_cuda->launches = 0;
@@ -51,16 +51,16 @@ TEST(explains_fusion)
 
     for (int i = 0; i < 4; i++) {
         struct fixture f = begin_with(rows[i].recipe, "", rows[i].registry);
-        struct quern_mlp mlp;
+        struct qn_mlp mlp;
         char line[128], *text = NULL;
 
         snprintf(line, sizeof line, "mlp %s g=3 m=60 hidden=64 ffn=32 prob=1",
                  rows[i].recipe);
-        test_expect(quern_mlp_parse(f.ctx, line, &mlp), QUERN_OK, "");
-        test_expect(quern_mlp_why(f.ctx, &mlp, &test_aot, &text), QUERN_OK, "");
+        test_expect(qn_mlp_parse(f.ctx, line, &mlp), QUERN_OK, "");
+        test_expect(qn_mlp_why(f.ctx, &mlp, &test_aot, &text), QUERN_OK, "");
         assert_non_null(strstr(text, rows[i].part));
         assert_null(strstr(text, rows[i].lacks));
-        quern_free(text);
+        qn_free(text);
         end(&f);
     }
 }
@@ -69,58 +69,57 @@ TEST(explains_fusion)
 TEST(leaves_out)
 {
     struct fixture f = begin("scaled");
-    struct quern_mlp_args a = f.args;
+    struct qn_mlp_args a = f.args;
 
     a.saved = NULL;
-    test_expect(quern_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
     assert_null(param(0, COLUMN));
     assert_null(param(2, COLUMN));
     assert_true(is_scratch(&f, param(1, D)));
     LAUNCHED("cast_x", "fprop", "cast_h", "fprop");
     a.saved = f.args.saved;
     a.dx.data = a.dw1.data = NULL;
-    test_expect(quern_mlp_backward(f.plan, &a, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_backward(f.plan, &a, NULL), QUERN_OK, "");
     LAUNCHED("cast_dy", "dgrad", "cast_dpre", "dprob", "wgrad");
     a.dw1.data = f.args.dw1.data;
     a.dw2.data = NULL;
-    test_expect(quern_mlp_wgrad(f.plan, &a, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_wgrad(f.plan, &a, NULL), QUERN_OK, "");
     LAUNCHED("wgrad");
     a.w1_row.data = a.w1_column.data = NULL;
-    test_expect(quern_mlp_weights(f.plan, &a, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_weights(f.plan, &a, NULL), QUERN_OK, "");
     LAUNCHED("cast_w");
     a.dy.data = NULL; /* nothing is queued where anything is refused */
-    test_expect(quern_mlp_backward(f.plan, &a, NULL), QUERN_EINVAL, "dy.data");
+    test_expect(qn_mlp_backward(f.plan, &a, NULL), QUERN_EINVAL, "dy.data");
     assert_int_equal(test_cuda->launches, 0);
     end(&f);
 }
 
 TEST(refuses_options)
 {
-    const struct quern_plan_options named = {.kernel = "fprop"};
-    const struct quern_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
+    const struct qn_plan_options named = {.kernel = "fprop"};
+    const struct qn_plan_options loop = {.backend = QUERN_BACKEND_CUBLASLT};
     struct fixture f = begin("plain");
-    struct quern_mlp_plan *plan;
-    struct quern_mlp mlp;
+    struct qn_mlp_plan *plan;
+    struct qn_mlp mlp;
     char *text;
 
-    test_expect(
-        quern_mlp_parse(f.ctx, "mlp plain g=1 m=1 hidden=8 ffn=8", &mlp),
-        QUERN_OK, "");
-    test_expect(quern_mlp_plan(f.ctx, &mlp, &named, &plan), QUERN_EINVAL,
+    test_expect(qn_mlp_parse(f.ctx, "mlp plain g=1 m=1 hidden=8 ffn=8", &mlp),
+                QUERN_OK, "");
+    test_expect(qn_mlp_plan(f.ctx, &mlp, &named, &plan), QUERN_EINVAL,
                 "none is to be named");
-    test_expect(quern_mlp_plan(f.ctx, &mlp, &loop, &plan), QUERN_EINVAL,
+    test_expect(qn_mlp_plan(f.ctx, &mlp, &loop, &plan), QUERN_EINVAL,
                 "quantizes nothing");
-    test_expect(quern_mlp_why(f.ctx, &mlp, NULL, &text), QUERN_OK, "");
+    test_expect(qn_mlp_why(f.ctx, &mlp, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "pre = x w1^T"));
     assert_non_null(strstr(text, "> plain_fprop"));
-    quern_free(text);
+    qn_free(text);
     strcpy(mlp.recipe, "scaled");
     mlp.activation = QUERN_NO_ACTIVATION;
-    test_expect(quern_mlp_plan(f.ctx, &mlp, NULL, &plan), QUERN_EINVAL,
+    test_expect(qn_mlp_plan(f.ctx, &mlp, NULL, &plan), QUERN_EINVAL,
                 "activation is 0");
     mlp.activation = QUERN_SWIGLU;
     mlp.type = QUERN_F32; /* products have no such D */
-    test_expect(quern_mlp_plan(f.ctx, &mlp, NULL, &plan), QUERN_EINVAL,
+    test_expect(qn_mlp_plan(f.ctx, &mlp, NULL, &plan), QUERN_EINVAL,
                 "in the step pre");
     end(&f);
 }
@@ -137,9 +136,9 @@ TEST(fails_each_driver_call)
         test_cuda->calls = 0;
         test_cuda->fail_at = n;
         test_cuda->failed = NULL;
-        code = quern_mlp_forward(f.plan, &f.args, NULL);
+        code = qn_mlp_forward(f.plan, &f.args, NULL);
         if (!code)
-            code = quern_mlp_backward(f.plan, &f.args, NULL);
+            code = qn_mlp_backward(f.plan, &f.args, NULL);
         test_cuda->fail_at = 0;
         if (!test_cuda->failed ||
             strcmp(test_cuda->failed, "cuCtxPopCurrent_v2"))
@@ -158,21 +157,20 @@ TEST(fails_each_driver_call)
 TEST(fails_each_allocation)
 {
     struct fixture f = begin("scaled");
-    struct quern_mlp_plan *plan;
-    struct quern_mlp mlp;
+    struct qn_mlp_plan *plan;
+    struct qn_mlp mlp;
     int code, n = 0;
 
-    test_expect(
-        quern_mlp_parse(f.ctx, "mlp scaled g=1 m=1 hidden=8 ffn=8", &mlp),
-        QUERN_OK, "");
+    test_expect(qn_mlp_parse(f.ctx, "mlp scaled g=1 m=1 hidden=8 ffn=8", &mlp),
+                QUERN_OK, "");
     do {
         test_fail_allocation(++n);
-        code = quern_mlp_plan(f.ctx, &mlp, &test_aot, &plan);
+        code = qn_mlp_plan(f.ctx, &mlp, &test_aot, &plan);
         test_fail_allocation(0);
         assert_true(code == QUERN_OK || code == QUERN_ENOMEM);
     } while (code);
     assert_true(n > 11); /* a plan for each step */
-    quern_mlp_plan_free(plan);
+    qn_mlp_plan_free(plan);
     end(&f);
 }
 
@@ -202,26 +200,26 @@ TEST(takes_host_sizes)
 
         test_cuda->launches = test_cuda->copies = 0;
         f.args.host_sizes = sizes;
-        test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_EINVAL,
+        test_expect(qn_mlp_forward(f.plan, &f.args, NULL), QUERN_EINVAL,
                     "first_dims is not NULL: host_sizes are given");
         f.args.first_dims = NULL;
         f.args.host_sizes = bad;
-        test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_EINVAL,
+        test_expect(qn_mlp_forward(f.plan, &f.args, NULL), QUERN_EINVAL,
                     "host_sizes[1] is -1: a group's size must not");
         assert_int_equal(test_cuda->launches, 0);
         f.args.host_sizes = sizes;
         test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
-        test_expect(quern_mlp_backward(f.plan, &f.args, NULL),
+        test_expect(qn_mlp_backward(f.plan, &f.args, NULL),
                     i < 2 ? QUERN_ECAPTURE : QUERN_OK,
                     i < 2 ? "would be frozen into the graph" : "");
         test_cuda->capture_status = QN_CU_CAPTURE_NONE;
         assert_true(i < 2 ? !test_cuda->launches : test_cuda->launches > 3);
         test_cuda->launches = 0;
-        test_expect(quern_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
+        test_expect(qn_mlp_forward(f.plan, &f.args, NULL), QUERN_OK, "");
         assert_true(test_cuda->launches > 3);
         expect_brought(&f, sizes);
         test_cuda->launches = 0;
-        test_expect(quern_mlp_wgrad(f.plan, &f.args, NULL), QUERN_OK, "");
+        test_expect(qn_mlp_wgrad(f.plan, &f.args, NULL), QUERN_OK, "");
         assert_int_equal(test_cuda->launches, 3);
         expect_brought(&f, sizes);
         test_cuda->launches = 0;
@@ -231,25 +229,25 @@ TEST(takes_host_sizes)
 
 enum { WEIGHTS, FORWARD, BACKWARD, WGRAD };
 
-static int call(const struct fixture *f, const struct quern_mlp_args *args,
+static int call(const struct fixture *f, const struct qn_mlp_args *args,
                 int which)
 {
-    return which == WEIGHTS   ? quern_mlp_weights(f->plan, args, NULL)
-           : which == FORWARD ? quern_mlp_forward(f->plan, args, NULL)
-           : which == WGRAD   ? quern_mlp_wgrad(f->plan, args, NULL)
-                              : quern_mlp_backward(f->plan, args, NULL);
+    return which == WEIGHTS   ? qn_mlp_weights(f->plan, args, NULL)
+           : which == FORWARD ? qn_mlp_forward(f->plan, args, NULL)
+           : which == WGRAD   ? qn_mlp_wgrad(f->plan, args, NULL)
+                              : qn_mlp_backward(f->plan, args, NULL);
 }
 
 #define REFUSED(which, change, part)                                           \
     do {                                                                       \
-        struct quern_mlp_args a = f.args;                                      \
+        struct qn_mlp_args a = f.args;                                         \
         change;                                                                \
         test_expect(call(&f, &a, which), QUERN_EINVAL, part);                  \
         assert_int_equal(test_cuda->launches, 0);                              \
     } while (0)
 #define TAKEN(which, change)                                                   \
     do {                                                                       \
-        struct quern_mlp_args a = f.args;                                      \
+        struct qn_mlp_args a = f.args;                                         \
         change;                                                                \
         test_expect(call(&f, &a, which), QUERN_OK, "");                        \
         test_cuda->launches = 0;                                               \
@@ -319,50 +317,46 @@ TEST(reads_only_what_it_uses)
 TEST(lets_both_wait_or_none)
 {
     struct fixture f = begin("scaled");
-    struct quern_queue *queue, *full;
-    struct quern_mlp_args a = f.args;
+    struct qn_queue *queue, *full;
+    struct qn_mlp_args a = f.args;
     static const int64_t sizes[] = {20, 0, 40};
 
-    test_expect(quern_queue(f.ctx, 3, &queue), QUERN_OK, "");
-    test_expect(quern_queue(f.ctx, 1, &full), QUERN_OK, "");
-    test_expect(quern_mlp_put(NULL, &a, queue, 0), QUERN_EINVAL,
-                "plan is NULL");
-    test_expect(quern_mlp_put(f.plan, NULL, queue, 0), QUERN_EINVAL,
+    test_expect(qn_queue(f.ctx, 3, &queue), QUERN_OK, "");
+    test_expect(qn_queue(f.ctx, 1, &full), QUERN_OK, "");
+    test_expect(qn_mlp_put(NULL, &a, queue, 0), QUERN_EINVAL, "plan is NULL");
+    test_expect(qn_mlp_put(f.plan, NULL, queue, 0), QUERN_EINVAL,
                 "args is NULL");
-    test_expect(quern_mlp_put(f.plan, &a, NULL, 0), QUERN_EINVAL,
-                "queue is NULL");
-    test_expect(quern_mlp_put(f.plan, &a, queue, -1), QUERN_EINVAL,
-                "layer is -1");
+    test_expect(qn_mlp_put(f.plan, &a, NULL, 0), QUERN_EINVAL, "queue is NULL");
+    test_expect(qn_mlp_put(f.plan, &a, queue, -1), QUERN_EINVAL, "layer is -1");
     a.saved = NULL;
-    test_expect(quern_mlp_put(f.plan, &a, queue, 0), QUERN_EINVAL,
+    test_expect(qn_mlp_put(f.plan, &a, queue, 0), QUERN_EINVAL,
                 "saved is NULL");
     a = f.args;
     a.first_dims = NULL;
     a.host_sizes = sizes;
-    test_expect(quern_mlp_put(f.plan, &a, queue, 0), QUERN_EINVAL,
-                "host_sizes");
+    test_expect(qn_mlp_put(f.plan, &a, queue, 0), QUERN_EINVAL, "host_sizes");
     a = f.args;
     test_fail_allocation(0);
-    test_expect(quern_mlp_put(f.plan, &a, full, 0), QUERN_EFULL, "1 products");
-    assert_int_equal(quern_queue_count(full, QUERN_ALL_LAYERS), 0);
-    test_expect(quern_mlp_put(f.plan, &a, queue, 5), QUERN_OK, "");
-    assert_int_equal(quern_queue_count(queue, 5), 2);
+    test_expect(qn_mlp_put(f.plan, &a, full, 0), QUERN_EFULL, "1 products");
+    assert_int_equal(qn_queue_count(full, QUERN_ALL_LAYERS), 0);
+    test_expect(qn_mlp_put(f.plan, &a, queue, 5), QUERN_OK, "");
+    assert_int_equal(qn_queue_count(queue, 5), 2);
     a.dw2.data = NULL;
     a.dw1.data = room(&f);
-    test_expect(quern_mlp_put(f.plan, &a, queue, 6), QUERN_OK, "");
-    assert_int_equal(quern_queue_count(queue, 6), 1);
+    test_expect(qn_mlp_put(f.plan, &a, queue, 6), QUERN_OK, "");
+    assert_int_equal(qn_queue_count(queue, 6), 1);
     assert_int_equal(test_fail_allocation(0), 0);
     assert_int_equal(test_cuda->launches, 0);
-    test_expect(quern_queue_flush(queue, 5, 0, (void *)256), QUERN_OK, "");
+    test_expect(qn_queue_flush(queue, 5, 0, (void *)256), QUERN_OK, "");
     assert_ptr_equal(param(0, D), f.args.dw2.data);
     assert_ptr_equal(param(1, D), f.args.dw1.data);
     for (int i = 0; i < 2; i++)
         assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
     LAUNCHED("wgrad", "wgrad");
-    test_expect(quern_queue_flush(queue, 6, 0, NULL), QUERN_OK, "");
+    test_expect(qn_queue_flush(queue, 6, 0, NULL), QUERN_OK, "");
     assert_ptr_equal(param(0, D), a.dw1.data);
     LAUNCHED("wgrad");
-    quern_queue_free(queue);
-    quern_queue_free(full);
+    qn_queue_free(queue);
+    qn_queue_free(full);
     end(&f);
 }

@@ -7,18 +7,18 @@
 
 #include "mlp_scene.h"
 
-/* quern_mlp_why's text for an MLP of the recipe mx. */
+/* qn_mlp_why's text for an MLP of the recipe mx. */
 static char *why(struct fixture *f, const char *sizes)
 {
-    struct quern_mlp_plan *plan;
-    struct quern_mlp mlp;
+    struct qn_mlp_plan *plan;
+    struct qn_mlp mlp;
     char line[128], *text = NULL;
 
     snprintf(line, sizeof line, "mlp mx %s prob=1 bias=1", sizes);
-    test_expect(quern_mlp_parse(f->ctx, line, &mlp), QUERN_OK, "");
-    test_expect(quern_mlp_why(f->ctx, &mlp, &test_aot, &text), QUERN_OK, "");
-    test_expect(quern_mlp_plan(f->ctx, &mlp, &test_aot, &plan), QUERN_OK, "");
-    quern_mlp_plan_free(plan);
+    test_expect(qn_mlp_parse(f->ctx, line, &mlp), QUERN_OK, "");
+    test_expect(qn_mlp_why(f->ctx, &mlp, &test_aot, &text), QUERN_OK, "");
+    test_expect(qn_mlp_plan(f->ctx, &mlp, &test_aot, &plan), QUERN_OK, "");
+    qn_mlp_plan_free(plan);
     return text;
 }
 
@@ -36,13 +36,13 @@ TEST(explains_biases)
     assert_non_null(strstr(text, "db2 and its part of dprob, from dy\n    "
                                  "quantize bf16 of=dy"));
     assert_null(strstr(text, "dequantize=pass"));
-    quern_free(text);
+    qn_free(text);
     text = why(&f, "g=2 m=65536 hidden=4096 ffn=4096");
     assert_non_null(strstr(text, "d=bf16 bias=1 dequantize=pass"));
     assert_non_null(strstr(text, "d=bf16 bias=1 prob=1 dequantize=pass"));
     assert_non_null(strstr(text, "> bf16_biased"));
     assert_null(strstr(text, "y + b2"));
-    quern_free(text);
+    qn_free(text);
     end(&f);
 }
 
@@ -59,7 +59,7 @@ TEST(explains_passes)
     assert_non_null(strstr(text, "  pre + b1\n    bias bf16 of=x"));
     assert_non_null(strstr(text, "  y + b2\n    bias bf16 of=x"));
     assert_null(strstr(text, "bias=1 dequantize=pass"));
-    quern_free(text);
+    qn_free(text);
     end(&f);
 }
 
@@ -67,13 +67,13 @@ TEST(explains_passes)
 TEST(needs_kernels)
 {
     struct fixture f = begin_with("plain", "", &registry);
-    struct quern_mlp_plan *plan;
-    struct quern_mlp mlp;
+    struct qn_mlp_plan *plan;
+    struct qn_mlp mlp;
 
-    test_expect(quern_mlp_parse(
-                    f.ctx, "mlp plain g=3 m=60 hidden=64 ffn=32 bias=1", &mlp),
-                QUERN_OK, "");
-    test_expect(quern_mlp_plan(f.ctx, &mlp, &test_aot, &plan), QUERN_ENOKERNEL,
+    test_expect(
+        qn_mlp_parse(f.ctx, "mlp plain g=3 m=60 hidden=64 ffn=32 bias=1", &mlp),
+        QUERN_OK, "");
+    test_expect(qn_mlp_plan(f.ctx, &mlp, &test_aot, &plan), QUERN_ENOKERNEL,
                 "in the step pre + b1");
     end(&f);
 }
@@ -82,17 +82,17 @@ TEST(needs_kernels)
 TEST(strides_rows)
 {
     struct fixture f = begin_with("plain", " bias=1", &with_biases);
-    struct quern_mlp_args *a = &f.args;
-    struct quern_tensor *const tensors[] = {&a->x, &a->y, &a->dy, &a->dx};
+    struct qn_mlp_args *a = &f.args;
+    struct qn_tensor *const tensors[] = {&a->x, &a->y, &a->dy, &a->dx};
 
     for (int i = 0; i < 4; i++) {
         tensors[i]->stride = 72 + 8 * i;
         tensors[i]->bytes = (size_t)(59 * tensors[i]->stride + 64) * 2;
     }
-    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_forward(f.plan, a, NULL), QUERN_OK, "");
     assert_int_equal((int)(uintptr_t)param(2, BIASED_D_STRIDE), 80);
     LAUNCHED("plain_biased", "plain_h", "plain_biased");
-    test_expect(quern_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_backward(f.plan, a, NULL), QUERN_OK, "");
     assert_int_equal((int)(uintptr_t)param(0, A_STRIDE), 88);
     assert_int_equal((int)(uintptr_t)param(4, SUMMED_STRIDE), 88);
     assert_int_equal((int)(uintptr_t)param(6, SUMMED_STRIDE), 88);
@@ -100,11 +100,11 @@ TEST(strides_rows)
              "plain_sums", "plain_sum", "plain_dprob_b2", "plain_dgrad",
              "plain_wgrad", "plain_wgrad");
     a->y.bytes--;
-    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_EINVAL,
+    test_expect(qn_mlp_forward(f.plan, a, NULL), QUERN_EINVAL,
                 "its rows span 9568 bytes");
     a->y.bytes++;
     a->y.stride = 76;
-    test_expect(quern_mlp_forward(f.plan, a, NULL), QUERN_EINVAL,
+    test_expect(qn_mlp_forward(f.plan, a, NULL), QUERN_EINVAL,
                 "rows that are not packed must start at multiples of 16");
     end(&f);
 }

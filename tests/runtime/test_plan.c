@@ -19,7 +19,7 @@ static struct quern_context *open_linked(const void *code)
     struct quern_context *ctx;
 
     linked_kernels[0].cubin = code;
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
     return ctx;
 }
 
@@ -52,7 +52,7 @@ TEST(takes_the_best_that_fits)
     test_expect_choice(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
     assert_int_equal(test_count("nvrtc compile"), 2);
     assert_int_equal(test_cuda->libraries, 1);
-    quern_close(ctx);
+    qn_close(ctx);
     assert_int_equal(test_cuda->libraries, 0);
     assert_int_equal(test_cuda->primaries, 0);
     /* nor by another process: what is not fit for use is remembered too */
@@ -62,19 +62,19 @@ TEST(takes_the_best_that_fits)
     test_expect_choice(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
     assert_int_equal(test_count(""), 0);
     assert_non_null(strstr(test_messages, "k_spills is not used: it spills"));
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(obeys_options)
 {
     struct quern_context *ctx = test_open();
-    struct quern_plan_options options = {.kernel = "k_small"};
-    struct quern_problem p = test_problem(ctx, PROBLEM);
-    struct quern_plan *plan;
+    struct qn_plan_options options = {.kernel = "k_small"};
+    struct qn_problem p = test_problem(ctx, PROBLEM);
+    struct qn_plan *plan;
 
     test_expect_choice(ctx, PROBLEM, &options, "k_small", QUERN_BACKEND_JIT,
                        132);
-    options = (struct quern_plan_options){.kernel = "k_cluster", .sms = 101};
+    options = (struct qn_plan_options){.kernel = "k_cluster", .sms = 101};
     test_expect_choice(ctx, PROBLEM, &options, "k_cluster", QUERN_BACKEND_JIT,
                        100);
     options.sms = 1; /* a cluster needs two */
@@ -83,76 +83,75 @@ TEST(obeys_options)
     options.sms = 100000;
     test_expect_choice(ctx, PROBLEM, &options, "k_cluster", QUERN_BACKEND_JIT,
                        132);
-    options = (struct quern_plan_options){.kernel = "k_clutser"};
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
+    options = (struct qn_plan_options){.kernel = "k_clutser"};
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
                 "there is no kernel 'k_clutser'; did you mean 'k_cluster'?");
     assert_null(plan);
-    options = (struct quern_plan_options){.kernel = "k_next"};
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL,
+    options = (struct qn_plan_options){.kernel = "k_next"};
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL,
                 "made for sm_100a, not for sm_90");
-    options = (struct quern_plan_options){.kernel = "k_spills"};
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ECOMPILE,
+    options = (struct qn_plan_options){.kernel = "k_spills"};
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_ECOMPILE,
                 "k_spills is not used: it spills registers");
-    options = (struct quern_plan_options){.sms = -1};
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
+    options = (struct qn_plan_options){.sms = -1};
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
                 "options.sms is -1");
-    options = (struct quern_plan_options){.tune_ms = -1};
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
+    options = (struct qn_plan_options){.tune_ms = -1};
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
                 "options.tune_ms is -1");
-    options =
-        (struct quern_plan_options){.backend = QUERN_BACKEND_CUBLASLT + 1};
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
+    options = (struct qn_plan_options){.backend = QUERN_BACKEND_CUBLASLT + 1};
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
                 "options.backend is 5");
-    test_expect(quern_plan(NULL, &p, NULL, &plan), QUERN_EINVAL, "ctx");
-    test_expect(quern_plan(ctx, NULL, NULL, &plan), QUERN_EINVAL, "problem");
-    test_expect(quern_plan(ctx, &p, NULL, NULL), QUERN_EINVAL, "plan");
-    quern_close(ctx);
+    test_expect(qn_plan(NULL, &p, NULL, &plan), QUERN_EINVAL, "ctx");
+    test_expect(qn_plan(ctx, NULL, NULL, &plan), QUERN_EINVAL, "problem");
+    test_expect(qn_plan(ctx, &p, NULL, NULL), QUERN_EINVAL, "plan");
+    qn_close(ctx);
 }
 
 TEST(says_why_nothing_serves)
 {
     struct quern_context *ctx = test_open();
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     p = test_problem(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7164");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "k_small: rows of A and B must start at multiples of 16 "
                 "bytes: k % 8 == 0 is false");
     test_expect(QUERN_ENOKERNEL, QUERN_ENOKERNEL,
                 "k_hungry: takes 300000 "
                 "bytes of shared memory");
     p = test_problem(ctx, "fprop bf16 g=8 m=32768 n=4090 k=7168");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "D has no tensor map: its rows are 4090 elements of bf16");
     p = test_problem(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168 layout=nn");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "there are kernels for layout=tn ragged=m");
     p = test_problem(ctx, "dgrad bf16 g=8 m=32768 n=4096 k=7168");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "there is none for dgrad bf16 at all");
     p = test_problem(ctx, "wgrad mixed g=8 m=4096 n=4096 k=32768 d=f32");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "only the host has wgrad of mixed");
     p = test_problem(ctx, "dgrad mixed g=8 m=32768 n=4096 k=7168 d=f32");
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "it keeps dy as f32, and what has no scale is bf16 or f16");
     test_expect(QUERN_ENOKERNEL, QUERN_ENOKERNEL,
                 "it keeps dy as f32 and w as bf16, and what has no scale is of "
                 "one type on both sides");
     test_cuda->major = 8;
     p = test_problem(ctx, PROBLEM);
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "made for sm_90a, not for sm_80");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(prefers_linked_kernels)
 {
-    const struct quern_plan_options jit = {.backend = QUERN_BACKEND_JIT};
+    const struct qn_plan_options jit = {.backend = QUERN_BACKEND_JIT};
     struct quern_context *ctx = open_linked(cubin);
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     test_expect_choice(ctx, PROBLEM, NULL, "k_linked", QUERN_BACKEND_AOT, 132);
     assert_ptr_equal(test_cuda->code, cubin);
@@ -162,12 +161,12 @@ TEST(prefers_linked_kernels)
     assert_int_equal(test_count("nvrtc"), 0);
     assert_int_equal(test_count("gen"), 0);
     test_expect_choice(ctx, PROBLEM, &jit, "k_cluster", QUERN_BACKEND_JIT, 132);
-    quern_close(ctx);
+    qn_close(ctx);
     ctx = open_linked(NULL);
     p = test_problem(ctx, PROBLEM);
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "k_linked: not linked into this program");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The output of another version's `quern build` would be misread. */
@@ -178,15 +177,15 @@ TEST(refuses_other_versions)
     struct quern_context *ctx;
 
     built.layout = QN_REGISTRY_LAYOUT;
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
-    quern_close(ctx);
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
+    qn_close(ctx);
     built.layout++;
-    test_expect(quern_open(&options, &ctx), QUERN_EINVAL,
+    test_expect(qn_open(&options, &ctx), QUERN_EINVAL,
                 "options.registry, made by quern build, is of another version");
     assert_null(ctx);
     /* one without this field began with an address */
     memcpy(&built, &built.hash, sizeof built.hash);
-    test_expect(quern_open(&options, &ctx), QUERN_EINVAL, "of another version");
+    test_expect(qn_open(&options, &ctx), QUERN_EINVAL, "of another version");
 }
 
 /* Kernels are found by the recipe's name, so it must mean the same. */
@@ -200,20 +199,20 @@ TEST(refuses_other_recipes)
     assert_string_equal(recipe.name, linked_kernels[0].recipe);
     built.recipes = &recipe;
     built.nrecipes = 1;
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
-    quern_close(ctx);
-    recipe.scaling[QUERN_W].k = 64;
-    test_expect(quern_open(&options, &ctx), QUERN_EINVAL,
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
+    qn_close(ctx);
+    recipe.scaling[QN_W].k = 64;
+    test_expect(qn_open(&options, &ctx), QUERN_EINVAL,
                 "options.registry, made by quern build, has the recipe 'bf16'");
     assert_null(ctx);
     recipe = qn_registry_builtin.recipes[0];
     recipe.rule = "function (amax) return amax end";
-    test_expect(quern_open(&options, &ctx), QUERN_EINVAL,
+    test_expect(qn_open(&options, &ctx), QUERN_EINVAL,
                 "both must come from the same specs");
     built.kernels = NULL; /* none of that recipe is linked */
     built.nkernels = 0;
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
-    quern_close(ctx);
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
+    qn_close(ctx);
 }
 
 /* The same kernel for several architectures, linked together: a GPU gets its
@@ -232,8 +231,8 @@ TEST(takes_the_closest_architecture)
                    {9, 0, "k_90"}, {12, 0, "k_120"}, {12, 1, NULL},
                    {10, 0, NULL},  {7, 5, NULL}};
     struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     ctx = open_kernels("fat", fat, 4);
     p = test_problem(ctx, PROBLEM);
@@ -244,10 +243,10 @@ TEST(takes_the_closest_architecture)
             test_expect_choice(ctx, PROBLEM, &test_aot, devices[i].kernel,
                                QUERN_BACKEND_AOT, 132);
         else
-            test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+            test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                         "k_120: made for sm_120a, not for sm_");
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Alike but for how C arrives: what memory limits is fetched. */
@@ -271,7 +270,7 @@ TEST(weighs_how_c_arrives)
                        NULL, "k_fetch", QUERN_BACKEND_AOT, 132);
     test_expect_choice(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168 d=f32 beta=1",
                        NULL, "k_reduce", QUERN_BACKEND_AOT, 132);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Narrow tiles hide their stores, which shows where k is short; else the wide
@@ -294,7 +293,7 @@ TEST(weighs_what_ctas_share)
                        "k_pair", QUERN_BACKEND_AOT, 132);
     test_expect_choice(ctx, "fprop bf16 g=32 m=2048 n=4096 k=7168", NULL,
                        "k_pair", QUERN_BACKEND_AOT, 132);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Rows that are no multiples of a line of L2 long are copied at less than half
@@ -312,70 +311,69 @@ TEST(weighs_where_rows_begin)
                        "k_narrow", QUERN_BACKEND_AOT, 132);
     test_expect_choice(ctx, "fprop bf16 g=8 m=32768 n=1536 k=1016", NULL,
                        "k_wide", QUERN_BACKEND_AOT, 132);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A broken cubin is the driver's error, not a crash. */
 TEST(reports_a_bad_cubin)
 {
     struct quern_context *ctx = open_linked("nothing like a cubin");
-    struct quern_problem p = test_problem(ctx, PROBLEM);
-    struct quern_plan *plan;
+    struct qn_problem p = test_problem(ctx, PROBLEM);
+    struct qn_plan *plan;
 
-    test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ECUDA,
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ECUDA,
                 "cuLibraryLoadData");
-    quern_close(ctx);
+    qn_close(ctx);
     assert_int_equal(test_cuda->libraries, 0);
 }
 
 TEST(falls_back_to_the_host)
 {
-    const struct quern_plan_options jit = {.backend = QUERN_BACKEND_JIT};
+    const struct qn_plan_options jit = {.backend = QUERN_BACKEND_JIT};
     struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     setenv("QUERN_THREADS", "3", 1);
     test_cuda->devices = 0;
     ctx = test_open();
     test_expect_choice(ctx, PROBLEM, NULL, "k_host", QUERN_BACKEND_HOST, 3);
     assert_non_null(strstr(test_messages, "the host computes"));
-    assert_string_equal(quern_errmsg(ctx), ""); /* it succeeded */
+    assert_string_equal(qn_errmsg(ctx), ""); /* it succeeded */
     p = test_problem(ctx, PROBLEM);
-    test_expect(quern_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE, "cuInit");
-    quern_close(ctx);
+    test_expect(qn_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE, "cuInit");
+    qn_close(ctx);
     setenv("QUERN_CUDA", "/nonexistent/libcuda.so", 1);
     ctx = test_open();
     test_expect_choice(ctx, PROBLEM, NULL, "k_host", QUERN_BACKEND_HOST, 3);
-    test_expect(quern_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE,
+    test_expect(qn_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE,
                 "no CUDA driver: /nonexistent/libcuda.so");
-    quern_close(ctx);
+    qn_close(ctx);
     /* a library without the symbols is no driver either */
     setenv("QUERN_CUDA", getenv("QUERN_NVRTC"), 1);
     ctx = test_open();
-    test_expect(quern_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE,
+    test_expect(qn_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE,
                 "libcuda has no cuInit");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(refuses_captures)
 {
     struct quern_context *ctx = test_open();
-    struct quern_problem p = test_problem(ctx, PROBLEM);
-    struct quern_plan *plan;
+    struct qn_problem p = test_problem(ctx, PROBLEM);
+    struct qn_plan *plan;
 
     test_cuda->capture_result = 906; /* the legacy stream would join one */
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ECAPTURE,
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ECAPTURE,
                 "making a plan is not allowed while a stream captures");
     test_cuda->capture_result = 0;
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_ECAPTURE,
-                "making a plan");
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ECAPTURE, "making a plan");
     test_cuda->capture_status = QN_CU_CAPTURE_NONE;
     /* a capture that only shows when the library is loaded */
-    test_expect(quern_plan(ctx, &p, NULL, &plan), QUERN_OK, "");
-    quern_plan_free(plan);
-    quern_close(ctx);
+    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_OK, "");
+    qn_plan_free(plan);
+    qn_close(ctx);
     ctx = test_open();
     test_cuda->calls = 0;
     test_cuda->fail_code = 900;
@@ -384,7 +382,7 @@ TEST(refuses_captures)
 
         test_cuda->calls = 0;
         test_cuda->failed = NULL;
-        code = quern_plan(ctx, &p, NULL, &plan);
+        code = qn_plan(ctx, &p, NULL, &plan);
         assert_int_not_equal(code, QUERN_OK);
         if (!strcmp(test_cuda->failed, "cuLibraryLoadData")) {
             assert_int_equal(code, QUERN_ECAPTURE);
@@ -392,7 +390,7 @@ TEST(refuses_captures)
         }
     }
     test_cuda->fail_at = 0;
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The thread's own context is used, and stays current. */
@@ -410,7 +408,7 @@ TEST(respects_the_current_context)
     test_expect_choice(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
     assert_int_equal(test_cuda->primaries, 1);
     assert_int_equal(test_cuda->depth, 0);
-    quern_close(ctx);
+    qn_close(ctx);
     assert_int_equal(test_cuda->primaries, 0);
 }
 
@@ -423,9 +421,9 @@ static void hear(int level, const char *wanted)
 
     test_messages[0] = 0;
     setenv("QUERN_LOG", wanted, 1);
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
-    quern_plan_free(test_plan(ctx, PROBLEM, NULL));
-    quern_close(ctx);
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
+    qn_plan_free(test_plan(ctx, PROBLEM, NULL));
+    qn_close(ctx);
 }
 
 /* QUERN_LOG decides where the options do not. */
@@ -435,7 +433,7 @@ TEST(logs_what_is_wanted)
                                               .log_level = QUERN_LOG_DEBUG + 1};
     struct quern_context *ctx;
 
-    test_expect(quern_open(&louder, &ctx), QUERN_EINVAL,
+    test_expect(qn_open(&louder, &ctx), QUERN_EINVAL,
                 "options.log_level is 4: not a value");
     hear(0, "");
     assert_non_null(strstr(test_messages, "compiled k_"));
@@ -449,12 +447,12 @@ TEST(logs_what_is_wanted)
     hear(QUERN_LOG_DEBUG, "error");
     assert_non_null(strstr(test_messages, "plan: "));
     setenv("QUERN_LOG", "debgu", 1);
-    test_expect(quern_open(NULL, &ctx), QUERN_EINVAL,
+    test_expect(qn_open(NULL, &ctx), QUERN_EINVAL,
                 "QUERN_LOG=debgu: error, info or debug is expected; did you "
                 "mean 'debug'?");
     setenv("QUERN_LOG", "debug", 1);
-    test_expect(quern_open(NULL, &ctx), QUERN_OK, "");
-    quern_close(ctx);
+    test_expect(qn_open(NULL, &ctx), QUERN_OK, "");
+    qn_close(ctx);
 }
 
 TEST(explains)
@@ -474,11 +472,11 @@ TEST(explains)
         "  k_none\n    fewer than 3 stages",
     };
     struct quern_context *ctx = test_open();
-    struct quern_problem p = test_problem(ctx, PROBLEM);
+    struct qn_problem p = test_problem(ctx, PROBLEM);
     const char *at;
     char *text;
 
-    test_expect(quern_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
     at = text;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         const char *next = strstr(at, parts[i]);
@@ -488,33 +486,33 @@ TEST(explains)
         assert_non_null(next);
         at = next;
     }
-    quern_free(text);
+    qn_free(text);
     assert_int_equal(test_count("nvrtc"), 0);
-    test_expect(quern_why(ctx, &p, NULL, NULL), QUERN_EINVAL, "text");
-    quern_close(ctx);
+    test_expect(qn_why(ctx, &p, NULL, NULL), QUERN_EINVAL, "text");
+    qn_close(ctx);
 }
 
 TEST(explains_without_a_gpu)
 {
-    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
     struct quern_context *ctx;
-    struct quern_problem p;
+    struct qn_problem p;
     char *text;
 
     test_cuda->devices = 0;
     ctx = test_open();
     p = test_problem(ctx, PROBLEM);
-    test_expect(quern_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "figures are for an H200; on this machine "
                                  "the host computes"));
     assert_non_null(strstr(text, "> k_spills"));
-    quern_free(text);
-    test_expect(quern_why(ctx, &p, &host, &text), QUERN_OK, "");
+    qn_free(text);
+    test_expect(qn_why(ctx, &p, &host, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "> k_host (linked)"));
-    quern_free(text);
+    qn_free(text);
     p = test_problem(ctx, "dgrad bf16 g=8 m=32768 n=4096 k=7168");
-    test_expect(quern_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "there is none for dgrad bf16 at all"));
-    quern_free(text);
-    quern_close(ctx);
+    qn_free(text);
+    qn_close(ctx);
 }

@@ -9,7 +9,7 @@
 TEST(parses_defaults)
 {
     struct quern_context *ctx = test_open();
-    struct quern_problem p =
+    struct qn_problem p =
         test_problem(ctx, "fprop bf16 g=8 m=4096 n=2048 k=7168");
 
     assert_string_equal(p.recipe, "bf16");
@@ -31,7 +31,7 @@ TEST(parses_defaults)
     assert_int_equal(p.a_major, QUERN_MAJOR_MN);
     assert_int_equal(p.b_major, QUERN_MAJOR_MN);
     assert_int_equal(p.d_type, QUERN_F32);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(prints_what_it_parses)
@@ -75,18 +75,18 @@ TEST(prints_what_it_parses)
     struct quern_context *ctx = test_open();
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct quern_problem p = test_problem(ctx, rows[i].given), again;
+        struct qn_problem p = test_problem(ctx, rows[i].given), again;
         char text[512], small[10];
-        int need = quern_problem_print(&p, text, sizeof text);
+        int need = qn_problem_print(&p, text, sizeof text);
 
         assert_string_equal(text, rows[i].printed);
         assert_int_equal(need, strlen(text));
-        assert_int_equal(quern_problem_print(&p, small, sizeof small), need);
+        assert_int_equal(qn_problem_print(&p, small, sizeof small), need);
         assert_int_equal(strlen(small), sizeof small - 1);
         again = test_problem(ctx, text);
         assert_memory_equal(&p, &again, sizeof p);
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(names_what_is_wrong)
@@ -192,48 +192,47 @@ TEST(names_what_is_wrong)
         {"fprop bf16 g=2 m=9 n=1 k=1 split=@", "split=@ is unknown"},
     };
     struct quern_context *ctx = test_open();
-    struct quern_problem p = {.m = 77};
+    struct qn_problem p = {.m = 77};
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
+        test_expect(qn_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
                     rows[i].part);
     assert_int_equal(p.m, 77);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(refuses_long_words)
 {
     struct quern_context *ctx = test_open();
-    struct quern_problem p;
+    struct qn_problem p;
     char text[2000] = "fprop bf16 g=1 m=1 n=1 k=1 split=@";
     size_t length = strlen(text);
 
     memset(text + length, 'x', 280);
-    test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+    test_expect(qn_problem_parse(ctx, text, &p), QUERN_EINVAL,
                 "split: at most 255 characters");
     memset(text + length, 'x', 1000);
-    test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
-                "is too long");
+    test_expect(qn_problem_parse(ctx, text, &p), QUERN_EINVAL, "is too long");
     memset(text + 6, 'x', 50);
     text[56] = 0;
-    test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL, "unknown");
-    test_expect(quern_problem_parse(NULL, text, &p), QUERN_EINVAL, "ctx");
-    test_expect(quern_problem_parse(ctx, NULL, &p), QUERN_EINVAL, "text");
-    test_expect(quern_problem_parse(ctx, text, NULL), QUERN_EINVAL, "problem");
-    quern_close(ctx);
+    test_expect(qn_problem_parse(ctx, text, &p), QUERN_EINVAL, "unknown");
+    test_expect(qn_problem_parse(NULL, text, &p), QUERN_EINVAL, "ctx");
+    test_expect(qn_problem_parse(ctx, NULL, &p), QUERN_EINVAL, "text");
+    test_expect(qn_problem_parse(ctx, text, NULL), QUERN_EINVAL, "problem");
+    qn_close(ctx);
 }
 
 /* A problem need not come from text. */
 TEST(checks_each_field)
 {
     struct quern_context *ctx = test_open();
-    struct quern_problem good =
+    struct qn_problem good =
         test_problem(ctx, "fprop bf16 g=8 m=4096 n=2048 k=7168");
-    struct quern_problem p;
-    struct quern_description need;
+    struct qn_problem p;
+    struct qn_description need;
 
 #define BREAK(change, part)                                                    \
-    TEST_BROKEN(p, good, change, quern_describe(ctx, &p, &need), part)
+    TEST_BROKEN(p, good, change, qn_problem_describe(ctx, &p, &need), part)
     BREAK(p.op = 3, "op is 3");
     BREAK(p.op = -1, "op is -1");
     BREAK(p.ragged = 4, "ragged is 4");
@@ -257,13 +256,14 @@ TEST(checks_each_field)
           "recipe is not NUL-terminated");
     BREAK(memset(p.split, 'x', sizeof p.split), "split is not NUL-terminated");
 #undef BREAK
-    test_expect(quern_describe(ctx, &good, NULL), QUERN_EINVAL, "description");
-    test_expect(quern_describe(ctx, NULL, &need), QUERN_EINVAL, "problem");
-    test_expect(quern_describe(NULL, &good, &need), QUERN_EINVAL, "ctx");
-    quern_close(ctx);
+    test_expect(qn_problem_describe(ctx, &good, NULL), QUERN_EINVAL,
+                "description");
+    test_expect(qn_problem_describe(ctx, NULL, &need), QUERN_EINVAL, "problem");
+    test_expect(qn_problem_describe(NULL, &good, &need), QUERN_EINVAL, "ctx");
+    qn_close(ctx);
 }
 
-static void check_tensor(const struct quern_tensor *t, int type, int ndim,
+static void check_tensor(const struct qn_tensor *t, int type, int ndim,
                          int64_t s0, int64_t s1, int64_t s2, size_t bytes)
 {
     assert_int_equal(t->type, type);
@@ -280,42 +280,42 @@ static void check_tensor(const struct quern_tensor *t, int type, int ndim,
 TEST(describes_operands)
 {
     struct quern_context *ctx = test_open();
-    struct quern_problem p;
-    struct quern_description need;
+    struct qn_problem p;
+    struct qn_description need;
 
     p = test_problem(ctx, "fprop mixed g=5 m=100 n=20 k=30");
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     check_tensor(&need.args.a, QUERN_F16, 2, 100, 30, 0, 6000);
     check_tensor(&need.args.b, QUERN_BF16, 3, 5, 20, 30, 6000);
     check_tensor(&need.args.d, QUERN_F32, 2, 100, 20, 0, 8000);
     assert_int_equal(need.workspace_bytes, 256);
     p = test_problem(ctx, "dgrad mixed g=5 m=0 n=20 k=30");
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     check_tensor(&need.args.a, QUERN_F32, 2, 0, 30, 0, 0);
     check_tensor(&need.args.b, QUERN_BF16, 3, 5, 30, 20, 6000);
     check_tensor(&need.args.d, QUERN_F32, 2, 0, 20, 0, 0);
     p = test_problem(ctx, "wgrad mixed g=5 m=10 n=20 k=100");
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     check_tensor(&need.args.a, QUERN_F32, 2, 100, 10, 0, 4000);
     check_tensor(&need.args.b, QUERN_F16, 2, 100, 20, 0, 4000);
     check_tensor(&need.args.d, QUERN_F32, 3, 5, 10, 20, 4000);
     assert_int_equal(need.args.c.ndim, 0);
     p = test_problem(ctx, "wgrad mixed g=5 m=10 n=20 k=100 beta=any");
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     check_tensor(&need.args.c, QUERN_F32, 3, 5, 10, 20, 4000);
     p = test_problem(ctx, "fprop mixed g=5 m=10 n=100 k=30 ragged=n layout=nn");
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     check_tensor(&need.args.a, QUERN_F16, 3, 5, 10, 30, 3000);
     check_tensor(&need.args.b, QUERN_BF16, 2, 30, 100, 0, 6000);
     check_tensor(&need.args.d, QUERN_F32, 2, 10, 100, 0, 4000);
     p.alignment = 2;
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     assert_int_equal(need.args.a.alignment, 2);
     assert_int_equal(need.args.d.alignment, 4);
     p = test_problem(ctx, "fprop mixed g=5 m=10 n=20 k=30 ragged=none");
-    test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
     check_tensor(&need.args.a, QUERN_F16, 3, 5, 10, 30, 3000);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A workspace that is too large to count stays too large. */
@@ -343,19 +343,19 @@ TEST(opens_with_care)
     const struct quern_open_options null = {.specs = folders, .specs_count = 1};
     struct quern_context *ctx = (void *)1;
 
-    test_expect(quern_open(NULL, NULL), QUERN_EINVAL, "ctx is NULL");
-    test_expect(quern_open(&negative, &ctx), QUERN_EINVAL, "specs_count");
+    test_expect(qn_open(NULL, NULL), QUERN_EINVAL, "ctx is NULL");
+    test_expect(qn_open(&negative, &ctx), QUERN_EINVAL, "specs_count");
     assert_null(ctx);
-    test_expect(quern_open(&null, &ctx), QUERN_EINVAL, "specs[0] is NULL");
-    quern_close(NULL);
-    quern_plan_free(NULL);
-    quern_free(NULL);
-    assert_string_equal(quern_strerror(QUERN_OK), "success");
+    test_expect(qn_open(&null, &ctx), QUERN_EINVAL, "specs[0] is NULL");
+    qn_close(NULL);
+    qn_plan_free(NULL);
+    qn_free(NULL);
+    assert_string_equal(qn_strerror(QUERN_OK), "success");
     for (int i = 0; i < QUERN_STATUS_COUNT; i++)
-        assert_non_null(quern_strerror(i));
-    assert_string_equal(quern_strerror(-1), "unknown code");
-    assert_string_equal(quern_strerror(QUERN_STATUS_COUNT), "unknown code");
-    assert_string_equal(quern_version(), QUERN_VERSION);
+        assert_non_null(qn_strerror(i));
+    assert_string_equal(qn_strerror(-1), "unknown code");
+    assert_string_equal(qn_strerror(QUERN_STATUS_COUNT), "unknown code");
+    assert_string_equal(qn_version(), QUERN_VERSION);
     assert_int_equal(test_count("gen open"), 0);
     assert_int_equal(test_count("nvrtc open"), 0);
 }

@@ -28,15 +28,15 @@ static const struct {
 };
 
 /* Run and check; all that a thread had current is so again. */
-static void run_in(const struct quern_plan *plan, const struct quern_args *args,
+static void run_in(const struct qn_plan *plan, const struct qn_args *args,
                    int code, const char *says)
 {
     void *current = test_cuda->current;
     int launches = test_cuda->launches;
 
-    test_expect(quern_run(plan, args, NULL), code, says);
+    test_expect(qn_run(plan, args, NULL), code, says);
     assert_int_equal(test_cuda->launches, launches + !code);
-    test_expect(quern_check(plan, args, NULL), code, says);
+    test_expect(qn_check(plan, args, NULL), code, says);
     assert_int_equal(test_cuda->depth, 0);
     assert_ptr_equal(test_cuda->current, current);
 }
@@ -47,8 +47,8 @@ TEST(runs_where_it_was_planned)
 
     for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
         struct quern_context *ctx = test_open();
-        struct quern_args args = test_args(ctx, PROBLEM);
-        struct quern_plan *plan, *other;
+        struct qn_args args = test_args(ctx, PROBLEM);
+        struct qn_plan *plan, *other;
         int gone = moments[i].popped;
 
         test_cuda->current = contexts[moments[i].plan];
@@ -66,10 +66,10 @@ TEST(runs_where_it_was_planned)
         other = test_plan(ctx, PROBLEM, NULL);
         run_in(other, &args, QUERN_OK, "");
         test_cuda->current = test_cuda->destroyed = NULL;
-        quern_plan_free(plan);
-        quern_plan_free(other);
+        qn_plan_free(plan);
+        qn_plan_free(other);
         test_args_free(&args);
-        quern_close(ctx);
+        qn_close(ctx);
         assert_int_equal(test_cuda->primaries, 0);
     }
 }
@@ -79,66 +79,66 @@ TEST(runs_where_it_was_planned)
 /* Objects of the parent, which a child must not use. */
 struct heritage {
     struct quern_context *ctx;
-    struct quern_plan *plan, *host, *products;
-    struct quern_quantize_plan *cast;
-    struct quern_args args;
-    struct quern_quantize_args cast_args;
+    struct qn_plan *plan, *host, *products;
+    struct qn_quantize_plan *cast;
+    struct qn_args args;
+    struct qn_quantize_args cast_args;
 };
 
 static int refused(int code)
 {
     return code == QUERN_EINVAL &&
-           strstr(quern_errmsg(NULL), "was made before fork()");
+           strstr(qn_errmsg(NULL), "was made before fork()");
 }
 
 /* In the child, whose exit status is the number of failures. */
 static int refuse_all(const struct heritage *h)
 {
-    struct quern_problem p;
-    struct quern_quantization q;
-    struct quern_plan *plan;
-    struct quern_quantize_plan *cast;
+    struct qn_problem p;
+    struct qn_quantization q;
+    struct qn_plan *plan;
+    struct qn_quantize_plan *cast;
     char *text;
 
-    if (!refused(quern_run(h->plan, &h->args, NULL)) ||
-        !refused(quern_run(h->host, &h->args, NULL)) ||
-        !refused(quern_run(h->products, &h->args, NULL)) ||
-        !refused(quern_check(h->plan, &h->args, NULL)) ||
-        !refused(quern_quantize_run(h->cast, &h->cast_args, NULL)))
+    if (!refused(qn_run(h->plan, &h->args, NULL)) ||
+        !refused(qn_run(h->host, &h->args, NULL)) ||
+        !refused(qn_run(h->products, &h->args, NULL)) ||
+        !refused(qn_check(h->plan, &h->args, NULL)) ||
+        !refused(qn_quantize_run(h->cast, &h->cast_args, NULL)))
         return 1;
-    if (quern_problem_parse(h->ctx, PROBLEM, &p) ||
-        quern_quantize_parse(h->ctx, CAST, &q))
+    if (qn_problem_parse(h->ctx, PROBLEM, &p) ||
+        qn_quantize_parse(h->ctx, CAST, &q))
         return 2; /* these need nothing of the parent's */
-    if (!refused(quern_plan(h->ctx, &p, NULL, &plan)) || plan ||
-        !refused(quern_why(h->ctx, &p, NULL, &text)) || text ||
-        !refused(quern_quantize_plan(h->ctx, &q, NULL, &cast)) || cast ||
-        !refused(quern_quantize_why(h->ctx, &q, NULL, &text)))
+    if (!refused(qn_plan(h->ctx, &p, NULL, &plan)) || plan ||
+        !refused(qn_why(h->ctx, &p, NULL, &text)) || text ||
+        !refused(qn_quantize_plan(h->ctx, &q, NULL, &cast)) || cast ||
+        !refused(qn_quantize_why(h->ctx, &q, NULL, &text)))
         return 3;
-    quern_plan_free(h->plan);
-    quern_plan_free(h->products);
-    quern_quantize_plan_free(h->cast);
-    quern_close(h->ctx);
+    qn_plan_free(h->plan);
+    qn_plan_free(h->products);
+    qn_quantize_plan_free(h->cast);
+    qn_close(h->ctx);
     return 0;
 }
 
 /* The host computes in a child; the driver does not work there. */
 static int open_anew(void)
 {
-    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
     struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
-    if (quern_open(NULL, &ctx) || quern_problem_parse(ctx, PROBLEM, &p))
+    if (qn_open(NULL, &ctx) || qn_problem_parse(ctx, PROBLEM, &p))
         return 4;
-    if (quern_plan(ctx, &p, NULL, &plan) != QUERN_ECUDA ||
-        !strstr(quern_errmsg(ctx), "cuInit: initialization error") ||
-        !strstr(quern_errmsg(ctx), "a child of fork() has no CUDA"))
+    if (qn_plan(ctx, &p, NULL, &plan) != QUERN_ECUDA ||
+        !strstr(qn_errmsg(ctx), "cuInit: initialization error") ||
+        !strstr(qn_errmsg(ctx), "a child of fork() has no CUDA"))
         return 5;
-    if (quern_plan(ctx, &p, &host, &plan))
+    if (qn_plan(ctx, &p, &host, &plan))
         return 6;
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
     return 0;
 }
 
@@ -162,19 +162,19 @@ static int in_child(int (*body)(const struct heritage *),
 
 static void make_heritage(struct heritage *h)
 {
-    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST},
-                                    lt = {.backend = QUERN_BACKEND_CUBLASLT};
-    struct quern_quantize_description need;
-    struct quern_quantization q;
+    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST},
+                                 lt = {.backend = QUERN_BACKEND_CUBLASLT};
+    struct qn_quantize_description need;
+    struct qn_quantization q;
 
     h->ctx = test_open();
     h->plan = test_plan(h->ctx, PROBLEM, NULL);
     h->host = test_plan(h->ctx, PROBLEM, &host);
     h->products = test_plan(h->ctx, PROBLEM, &lt);
     h->args = test_args(h->ctx, PROBLEM);
-    test_expect(quern_quantize_parse(h->ctx, CAST, &q), QUERN_OK, "");
-    test_expect(quern_quantize_describe(h->ctx, &q, &need), QUERN_OK, "");
-    test_expect(quern_quantize_plan(h->ctx, &q, NULL, &h->cast), QUERN_OK, "");
+    test_expect(qn_quantize_parse(h->ctx, CAST, &q), QUERN_OK, "");
+    test_expect(qn_quantize_needs(h->ctx, &q, &need), QUERN_OK, "");
+    test_expect(qn_quantize_plan(h->ctx, &q, NULL, &h->cast), QUERN_OK, "");
     h->cast_args = need.args;
 }
 
@@ -185,27 +185,27 @@ TEST(refuses_children)
     make_heritage(&h);
     assert_int_equal(in_child(refuse_all, &h), 0);
     /* the parent goes on */
-    test_expect(quern_run(h.plan, &h.args, NULL), QUERN_OK, "");
-    test_expect(quern_run(h.host, &h.args, NULL), QUERN_OK, "");
-    quern_plan_free(h.plan);
-    quern_plan_free(h.host);
-    quern_plan_free(h.products);
-    quern_quantize_plan_free(h.cast);
+    test_expect(qn_run(h.plan, &h.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(h.host, &h.args, NULL), QUERN_OK, "");
+    qn_plan_free(h.plan);
+    qn_plan_free(h.host);
+    qn_plan_free(h.products);
+    qn_quantize_plan_free(h.cast);
     test_args_free(&h.args);
-    quern_close(h.ctx);
+    qn_close(h.ctx);
 }
 
 /* With a kernel that no other thread has asked for. */
 static void *plan_slowly(void *user)
 {
-    const struct quern_plan_options options = {.kernel = "k_cluster"};
-    struct quern_problem p;
-    struct quern_plan *plan = NULL;
-    int code = quern_problem_parse(user, PROBLEM, &p);
+    const struct qn_plan_options options = {.kernel = "k_cluster"};
+    struct qn_problem p;
+    struct qn_plan *plan = NULL;
+    int code = qn_problem_parse(user, PROBLEM, &p);
 
     if (!code)
-        code = quern_plan(user, &p, &options, &plan);
-    quern_plan_free(plan);
+        code = qn_plan(user, &p, &options, &plan);
+    qn_plan_free(plan);
     return (void *)(intptr_t)code;
 }
 
@@ -225,12 +225,12 @@ TEST(children_of_threads_go_on)
     assert_int_equal(in_child(refuse_all, &h), 0);
     pthread_join(thread, &code);
     assert_null(code);
-    quern_plan_free(h.plan);
-    quern_plan_free(h.host);
-    quern_plan_free(h.products);
-    quern_quantize_plan_free(h.cast);
+    qn_plan_free(h.plan);
+    qn_plan_free(h.host);
+    qn_plan_free(h.products);
+    qn_quantize_plan_free(h.cast);
     test_args_free(&h.args);
-    quern_close(h.ctx);
+    qn_close(h.ctx);
 }
 
 /* ------------------------------------------------------------------ threads */
@@ -263,7 +263,7 @@ TEST(serves_many_threads)
     struct quern_context *ctx;
 
     setenv("QUERN_THREADS", "3", 1);
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
     for (int i = 0; i < THREADS; i++) {
         struct worker *w = &workers[i];
 
@@ -277,7 +277,7 @@ TEST(serves_many_threads)
         assert_int_equal(workers[i].code, QUERN_OK);
         test_scene_memory_free(workers[i].memory);
     }
-    quern_close(ctx);
+    qn_close(ctx);
     assert_int_equal(test_cuda->libraries, 0);
     assert_int_equal(test_cuda->depth, 0);
     assert_int_equal(test_cuda->primaries, 0);
@@ -291,10 +291,10 @@ static void *play_apart(void *user)
     for (int i = 0; i < ROUNDS && !w->code; i++) {
         struct quern_context *ctx;
 
-        w->code = quern_open(NULL, &ctx);
+        w->code = qn_open(NULL, &ctx);
         if (!w->code)
             w->code = test_play_in(w->scene, 0, ctx, w->memory);
-        quern_close(ctx);
+        qn_close(ctx);
     }
     return NULL;
 }
@@ -347,16 +347,16 @@ static const struct {
 
 static void plan_for(int backend, int code, const char *says)
 {
-    const struct quern_plan_options options = {.backend = backend};
+    const struct qn_plan_options options = {.backend = backend};
     struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
-    test_expect(quern_open(NULL, &ctx), QUERN_OK, "");
+    test_expect(qn_open(NULL, &ctx), QUERN_OK, "");
     p = test_problem(ctx, PROBLEM);
-    test_expect(quern_plan(ctx, &p, &options, &plan), code, code ? says : "");
-    quern_plan_free(plan);
-    quern_close(ctx);
+    test_expect(qn_plan(ctx, &p, &options, &plan), code, code ? says : "");
+    qn_plan_free(plan);
+    qn_close(ctx);
 }
 
 TEST(survives_the_environment)
@@ -380,24 +380,24 @@ TEST(stays_where_it_was_opened)
 {
     const struct quern_open_options open = {.cache = ":below:",
                                             .tune = "tuned"};
-    const struct quern_tune_options options = {.seconds = 2};
+    const struct qn_tune_options options = {.seconds = 2};
     char *folder = getcwd(NULL, 0), path[512];
     struct quern_tune_result result;
     struct quern_context *ctx;
-    struct quern_problem p;
+    struct qn_problem p;
 
     assert_int_equal(chdir(test_folder), 0);
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    test_expect(qn_open(&open, &ctx), QUERN_OK, "");
     assert_int_equal(chdir("/proc"), 0); /* where no folder can be made */
     p = test_problem(ctx, PROBLEM);
-    test_expect(quern_tune(ctx, &p, &options, &result), QUERN_OK, "");
+    test_expect(qn_tune(ctx, &p, &options, &result), QUERN_OK, "");
     assert_int_equal(strncmp(result.file, test_folder, strlen(test_folder)), 0);
     assert_non_null(strstr(result.file, "/tuned/"));
     assert_int_equal(access(result.file, R_OK), 0);
     snprintf(path, sizeof path, "%s/below/entries", test_folder);
     assert_int_equal(access(path, R_OK), 0);
-    quern_free(result.candidates);
-    quern_close(ctx);
+    qn_free(result.candidates);
+    qn_close(ctx);
     assert_int_equal(chdir(folder), 0);
     free(folder);
 }
@@ -408,23 +408,23 @@ TEST(survives_long_strings)
     const size_t bytes = 100000;
     char *text = malloc(bytes);
     const struct quern_open_options open = {.cache = text};
-    const struct quern_plan_options options = {.kernel = text};
+    const struct qn_plan_options options = {.kernel = text};
     struct quern_context *ctx;
-    struct quern_problem p;
-    struct quern_plan *plan;
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     assert_non_null(text);
     memset(text, 'x', bytes);
     text[0] = '/';
     text[bytes - 1] = 0;
-    test_expect(quern_open(&open, &ctx), QUERN_OK, "");
+    test_expect(qn_open(&open, &ctx), QUERN_OK, "");
     plan = test_plan(ctx, PROBLEM, NULL);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     p = test_problem(ctx, PROBLEM);
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_EINVAL,
                 "options.kernel: there is no kernel '/xxx");
-    test_expect(quern_problem_parse(ctx, text, &p), QUERN_EINVAL,
+    test_expect(qn_problem_parse(ctx, text, &p), QUERN_EINVAL,
                 "is too long: a word has at most");
-    quern_close(ctx);
+    qn_close(ctx);
     free(text);
 }

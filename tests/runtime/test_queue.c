@@ -17,20 +17,20 @@
 #define PROBLEM_ANY "wgrad mixed g=3 m=16 n=24 k=100 beta=any"
 #define NARROWER    "wgrad mixed g=3 m=16 n=16 k=100 beta=1"
 
-static const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+static const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
 
 /* A queue of four with plans that overwrite, accumulate, and differ. */
 struct bench {
     struct quern_context *ctx;
-    struct quern_plan *first, *plan, *narrower;
-    struct quern_args args, other, narrow;
-    struct quern_queue *queue;
+    struct qn_plan *first, *plan, *narrower;
+    struct qn_args args, other, narrow;
+    struct qn_queue *queue;
 };
 
 /* Room after D, so that the tests decide what overlaps. */
-static struct quern_args roomy_args(struct quern_context *ctx, const char *text)
+static struct qn_args roomy_args(struct quern_context *ctx, const char *text)
 {
-    struct quern_args args = test_args(ctx, text);
+    struct qn_args args = test_args(ctx, text);
 
     free(args.d.data);
     args.d.data = aligned_alloc(64, 16384);
@@ -48,41 +48,41 @@ static struct bench set_up(void)
     b.args = roomy_args(b.ctx, PROBLEM);
     b.other = roomy_args(b.ctx, PROBLEM);
     b.narrow = roomy_args(b.ctx, NARROWER);
-    test_expect(quern_queue(b.ctx, 4, &b.queue), QUERN_OK, "");
+    test_expect(qn_queue(b.ctx, 4, &b.queue), QUERN_OK, "");
     return b;
 }
 
 static void tear_down(struct bench *b)
 {
-    quern_queue_free(b->queue);
-    quern_plan_free(b->first);
-    quern_plan_free(b->plan);
-    quern_plan_free(b->narrower);
+    qn_queue_free(b->queue);
+    qn_plan_free(b->first);
+    qn_plan_free(b->plan);
+    qn_plan_free(b->narrower);
     test_args_free(&b->args);
     test_args_free(&b->other);
     test_args_free(&b->narrow);
-    quern_close(b->ctx);
+    qn_close(b->ctx);
 }
 
 TEST(refuses_bad_queues)
 {
     struct quern_context *ctx = test_open();
-    struct quern_queue *queue;
+    struct qn_queue *queue;
 
-    test_expect(quern_queue(NULL, 1, &queue), QUERN_EINVAL, "ctx is NULL");
-    test_expect(quern_queue(ctx, 1, NULL), QUERN_EINVAL, "queue is NULL");
-    test_expect(quern_queue(ctx, 0, &queue), QUERN_EINVAL,
+    test_expect(qn_queue(NULL, 1, &queue), QUERN_EINVAL, "ctx is NULL");
+    test_expect(qn_queue(ctx, 1, NULL), QUERN_EINVAL, "queue is NULL");
+    test_expect(qn_queue(ctx, 0, &queue), QUERN_EINVAL,
                 "capacity is 0: 1 to 65536");
     assert_null(queue);
-    test_expect(quern_queue(ctx, 65537, &queue), QUERN_EINVAL, "capacity is");
+    test_expect(qn_queue(ctx, 65537, &queue), QUERN_EINVAL, "capacity is");
     for (int i = 1; i <= 2; i++) {
         test_fail_allocation(i);
-        test_expect(quern_queue(ctx, 4, &queue), QUERN_ENOMEM, "");
+        test_expect(qn_queue(ctx, 4, &queue), QUERN_ENOMEM, "");
         assert_null(queue);
     }
-    quern_queue_free(NULL);
-    assert_int_equal(quern_queue_count(NULL, 0), 0);
-    quern_close(ctx);
+    qn_queue_free(NULL);
+    assert_int_equal(qn_queue_count(NULL, 0), 0);
+    qn_close(ctx);
 }
 
 /* Nothing is launched before the flush, and nothing allocated at all. */
@@ -92,16 +92,16 @@ TEST(launches_when_flushed)
     int before = test_host.calls;
 
     test_fail_allocation(0);
-    test_expect(quern_queue_put(b.queue, b.plan, &b.args, 4), QUERN_OK, "");
-    test_expect(quern_queue_put(b.queue, b.plan, &b.other, 7), QUERN_OK, "");
+    test_expect(qn_queue_put(b.queue, b.plan, &b.args, 4), QUERN_OK, "");
+    test_expect(qn_queue_put(b.queue, b.plan, &b.other, 7), QUERN_OK, "");
     assert_int_equal(test_host.calls, before);
-    assert_int_equal(quern_queue_count(b.queue, 4), 1);
-    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 2);
-    test_expect(quern_queue_flush(b.queue, 7, 0, NULL), QUERN_OK, "");
+    assert_int_equal(qn_queue_count(b.queue, 4), 1);
+    assert_int_equal(qn_queue_count(b.queue, QUERN_ALL_LAYERS), 2);
+    test_expect(qn_queue_flush(b.queue, 7, 0, NULL), QUERN_OK, "");
     assert_int_equal(test_host.calls, before + 1);
     assert_ptr_equal(test_host.d, b.other.d.data);
-    assert_int_equal(quern_queue_count(b.queue, 7), 0);
-    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
+    assert_int_equal(qn_queue_count(b.queue, 7), 0);
+    test_expect(qn_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
                 "");
     assert_int_equal(test_host.calls, before + 2);
     assert_ptr_equal(test_host.d, b.args.d.data);
@@ -115,21 +115,21 @@ TEST(flushes_some)
     struct bench b = set_up();
 
     for (int i = 0; i < 3; i++)
-        test_expect(quern_queue_put(b.queue, b.plan,
-                                    i == 1 ? &b.other : &b.args, i / 2),
-                    QUERN_OK, "");
-    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 1, NULL), QUERN_OK,
+        test_expect(
+            qn_queue_put(b.queue, b.plan, i == 1 ? &b.other : &b.args, i / 2),
+            QUERN_OK, "");
+    test_expect(qn_queue_flush(b.queue, QUERN_ALL_LAYERS, 1, NULL), QUERN_OK,
                 "");
     assert_ptr_equal(test_host.d, b.args.d.data);
-    test_expect(quern_queue_flush(b.queue, 1, 5, NULL), QUERN_OK, "");
+    test_expect(qn_queue_flush(b.queue, 1, 5, NULL), QUERN_OK, "");
     assert_ptr_equal(test_host.d, b.args.d.data);
-    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 1);
-    test_expect(quern_queue_flush(b.queue, 0, 1, NULL), QUERN_OK, "");
+    assert_int_equal(qn_queue_count(b.queue, QUERN_ALL_LAYERS), 1);
+    test_expect(qn_queue_flush(b.queue, 0, 1, NULL), QUERN_OK, "");
     assert_ptr_equal(test_host.d, b.other.d.data);
     /* all of nothing is nothing; a layer flushed twice is a mistake */
-    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
+    test_expect(qn_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
                 "");
-    test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_EINVAL,
+    test_expect(qn_queue_flush(b.queue, 0, 0, NULL), QUERN_EINVAL,
                 "layer 0 has no pending work: it was flushed already");
     tear_down(&b);
 }
@@ -137,33 +137,33 @@ TEST(flushes_some)
 TEST(refuses_bad_calls)
 {
     struct bench b = set_up();
-    struct quern_plan *fprop =
+    struct qn_plan *fprop =
         test_plan(b.ctx, "fprop bf16 g=8 m=1000 n=512 k=256", &host);
-    struct quern_args args = b.args;
+    struct qn_args args = b.args;
 
-    test_expect(quern_queue_put(NULL, b.plan, &args, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(NULL, b.plan, &args, 0), QUERN_EINVAL,
                 "queue is NULL");
-    test_expect(quern_queue_put(b.queue, NULL, &args, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, NULL, &args, 0), QUERN_EINVAL,
                 "plan is NULL");
-    test_expect(quern_queue_put(b.queue, b.plan, NULL, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.plan, NULL, 0), QUERN_EINVAL,
                 "args is NULL");
-    test_expect(quern_queue_put(b.queue, b.plan, &args, -1), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.plan, &args, -1), QUERN_EINVAL,
                 "layer is -1");
-    test_expect(quern_queue_put(b.queue, fprop, &args, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, fprop, &args, 0), QUERN_EINVAL,
                 "plan: its op is fprop");
     args.workspace = NULL;
-    test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
                 "workspace is NULL");
-    test_expect(quern_queue_put(b.queue, b.plan, &b.narrow, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.plan, &b.narrow, 0), QUERN_EINVAL,
                 "b.shape[1] is 16, the plan's is 24");
-    test_expect(quern_queue_flush(NULL, 0, 0, NULL), QUERN_EINVAL,
+    test_expect(qn_queue_flush(NULL, 0, 0, NULL), QUERN_EINVAL,
                 "queue is NULL");
-    test_expect(quern_queue_flush(b.queue, -2, 0, NULL), QUERN_EINVAL,
+    test_expect(qn_queue_flush(b.queue, -2, 0, NULL), QUERN_EINVAL,
                 "layer is -2");
-    test_expect(quern_queue_flush(b.queue, 0, -1, NULL), QUERN_EINVAL,
+    test_expect(qn_queue_flush(b.queue, 0, -1, NULL), QUERN_EINVAL,
                 "most is -1");
-    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 0);
-    quern_plan_free(fprop);
+    assert_int_equal(qn_queue_count(b.queue, QUERN_ALL_LAYERS), 0);
+    qn_plan_free(fprop);
     tear_down(&b);
 }
 
@@ -172,16 +172,16 @@ TEST(is_full)
     struct bench b = set_up();
 
     for (int i = 0; i < 4; i++)
-        test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
-    test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_EFULL,
+        test_expect(qn_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
+    test_expect(qn_queue_put(b.queue, b.plan, &b.args, 0), QUERN_EFULL,
                 "queue: it is full with 4 products");
-    assert_int_equal(quern_queue_count(b.queue, 0), 4);
-    test_expect(quern_queue_drop(b.queue, 1), QUERN_EINVAL,
+    assert_int_equal(qn_queue_count(b.queue, 0), 4);
+    test_expect(qn_queue_drop(b.queue, 1), QUERN_EINVAL,
                 "layer 1 has no pending");
-    test_expect(quern_queue_drop(b.queue, 0), QUERN_OK, "");
-    assert_int_equal(quern_queue_count(b.queue, 0), 0);
-    test_expect(quern_queue_drop(b.queue, QUERN_ALL_LAYERS), QUERN_OK, "");
-    test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
+    test_expect(qn_queue_drop(b.queue, 0), QUERN_OK, "");
+    assert_int_equal(qn_queue_count(b.queue, 0), 0);
+    test_expect(qn_queue_drop(b.queue, QUERN_ALL_LAYERS), QUERN_OK, "");
+    test_expect(qn_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
     tear_down(&b);
 }
 
@@ -189,40 +189,40 @@ TEST(is_full)
 TEST(refuses_conflicts)
 {
     struct bench b = set_up();
-    struct quern_args args = b.other;
-    struct quern_plan *any;
+    struct qn_args args = b.other;
+    struct qn_plan *any;
     const float one = 1;
 
-    test_expect(quern_queue_put(b.queue, b.first, &b.args, 0), QUERN_OK, "");
-    test_expect(quern_queue_put(b.queue, b.first, &b.args, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.first, &b.args, 0), QUERN_OK, "");
+    test_expect(qn_queue_put(b.queue, b.first, &b.args, 0), QUERN_EINVAL,
                 "would overwrite");
-    test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
+    test_expect(qn_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
     args = b.narrow;
     args.d.data = b.args.d.data;
-    test_expect(quern_queue_put(b.queue, b.narrower, &args, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.narrower, &args, 0), QUERN_EINVAL,
                 "d.shape is [3, 16, 16]: pending products for these matrices "
                 "have [3, 16, 24]");
     args = b.other;
     args.d.data = b.args.d.data;
     args.d.stride = 28;
     args.d.bytes += 4 * 4 * 48;
-    test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
                 "d.stride or d.group_stride differs");
     args = b.other;
     args.d.data = (char *)b.args.d.data + 64;
-    test_expect(quern_queue_put(b.queue, b.plan, &args, 5), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.plan, &args, 5), QUERN_EINVAL,
                 "d.data overlaps d.data of a product that waits for layer 0");
     args = b.other;
     args.a.data = (char *)b.args.d.data + 8192;
-    test_expect(quern_queue_put(b.queue, b.plan, &args, 5), QUERN_OK, "");
+    test_expect(qn_queue_put(b.queue, b.plan, &args, 5), QUERN_OK, "");
     args = b.narrow;
     args.d.data = (char *)b.args.d.data + 8192;
-    test_expect(quern_queue_put(b.queue, b.narrower, &args, 6), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.narrower, &args, 6), QUERN_EINVAL,
                 "d.data overlaps a.data of a product that waits for layer 5");
-    test_expect(quern_queue_drop(b.queue, 5), QUERN_OK, "");
+    test_expect(qn_queue_drop(b.queue, 5), QUERN_OK, "");
     args = b.other;
     args.b.data = b.args.d.data;
-    test_expect(quern_queue_put(b.queue, b.plan, &args, 5), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.plan, &args, 5), QUERN_EINVAL,
                 "b.data overlaps d.data of a product that waits for layer 0");
     any = test_plan(b.ctx, PROBLEM_ANY, &host);
     args = b.other;
@@ -230,13 +230,13 @@ TEST(refuses_conflicts)
     args.beta = &one;
     args.c = args.d;
     args.c.data = b.args.d.data;
-    test_expect(quern_queue_put(b.queue, any, &args, 5), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, any, &args, 5), QUERN_EINVAL,
                 "c.data overlaps d.data of a product that waits for layer 0");
-    quern_plan_free(any);
+    qn_plan_free(any);
     /* what both only read may be shared */
     args = b.other;
     args.a.data = b.args.a.data;
-    test_expect(quern_queue_put(b.queue, b.plan, &args, 5), QUERN_OK, "");
+    test_expect(qn_queue_put(b.queue, b.plan, &args, 5), QUERN_OK, "");
     tear_down(&b);
 }
 
@@ -248,12 +248,12 @@ TEST(child_flushes_nothing)
     int status;
 
     for (int i = 0; i < 2; i++)
-        test_expect(quern_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
+        test_expect(qn_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
     fflush(NULL);
     child = fork();
     if (child == 0)
-        _exit(quern_queue_flush(b.queue, 0, 0, NULL) != QUERN_EINVAL ||
-              !strstr(quern_errmsg(NULL), "was made before fork()"));
+        _exit(qn_queue_flush(b.queue, 0, 0, NULL) != QUERN_EINVAL ||
+              !strstr(qn_errmsg(NULL), "was made before fork()"));
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     tear_down(&b);
@@ -263,17 +263,17 @@ TEST(child_flushes_nothing)
 TEST(takes_fewer_tokens)
 {
     struct bench b = set_up();
-    struct quern_args args = b.args;
+    struct qn_args args = b.args;
 
     args.a.shape[0] = args.b.shape[0] = 60;
-    test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_OK, "");
-    test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
+    test_expect(qn_queue_put(b.queue, b.plan, &args, 0), QUERN_OK, "");
+    test_expect(qn_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
     assert_int_equal(test_host.k, 60);
     args.b.shape[0] = 50;
-    test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
                 "b.shape[0] is 50, the plan's is 60");
     args.a.shape[0] = args.b.shape[0] = 101;
-    test_expect(quern_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.plan, &args, 0), QUERN_EINVAL,
                 "a.shape[0] is 101, the plan's is 100");
     tear_down(&b);
 }
@@ -284,11 +284,11 @@ static const unsigned char params[] = {QN_PARAM_a_map, QN_PARAM_b_map,
 static const unsigned char sum_params[] = {QN_PARAM_dbias, QN_PARAM_dbias_add};
 #define SUMS(symbol)                                                           \
     .name = symbol, .spec = "kernels/queue.lua:2", .template = "sums.cu",      \
-    .key = "key of " symbol, .recipe = "bf16", .arch = "sm_90a",               \
-    .of = QUERN_DY, .form = QN_PLAIN, .tile = {1, 1, 1}, .cluster = {1, 1},    \
-    .schedule = "", .addend = "", .threads = 128, .ctas = 1,                   \
-    .params = sum_params, .nparams = sizeof sum_params,                        \
-    .cubin = "cubin of " symbol ".cu", .cubin_bytes = 16
+    .key = "key of " symbol, .recipe = "bf16", .arch = "sm_90a", .of = QN_DY,  \
+    .form = QN_PLAIN, .tile = {1, 1, 1}, .cluster = {1, 1}, .schedule = "",    \
+    .addend = "", .threads = 128, .ctas = 1, .params = sum_params,             \
+    .nparams = sizeof sum_params, .cubin = "cubin of " symbol ".cu",           \
+    .cubin_bytes = 16
 static const struct qn_kernel kernels[] = {
     {.name = "w_add",
      .spec = "kernels/queue.lua:1",
@@ -321,40 +321,40 @@ static const struct quern_registry registry = {
 TEST(keeps_what_failed)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_plan *plan;
-    struct quern_args args;
-    struct quern_queue *queue;
+    struct qn_plan *plan;
+    struct qn_args args;
+    struct qn_queue *queue;
 
     plan = test_plan(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1", NULL);
     args = test_args(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1");
-    test_expect(quern_queue(ctx, 4, &queue), QUERN_OK, "");
+    test_expect(qn_queue(ctx, 4, &queue), QUERN_OK, "");
     for (int i = 0; i < 3; i++)
-        test_expect(quern_queue_put(queue, plan, &args, 0), QUERN_OK, "");
-    test_expect(quern_queue_flush(queue, 0, 1, NULL), QUERN_OK, "");
+        test_expect(qn_queue_put(queue, plan, &args, 0), QUERN_OK, "");
+    test_expect(qn_queue_flush(queue, 0, 1, NULL), QUERN_OK, "");
     test_cuda->calls = 0;
     test_cuda->fail_at = 3;
     test_cuda->fail_code = 719;
-    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_ECUDA, "");
-    assert_int_equal(quern_queue_count(queue, 0), 2);
+    test_expect(qn_queue_flush(queue, 0, 0, NULL), QUERN_ECUDA, "");
+    assert_int_equal(qn_queue_count(queue, 0), 2);
     test_cuda->fail_at = 0;
-    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+    test_expect(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 3);
-    quern_queue_free(queue);
-    quern_plan_free(plan);
+    qn_queue_free(queue);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
-static struct quern_quantize_plan *
-sums_plan(struct quern_context *ctx, const char *text,
-          struct quern_quantize_description *need)
+static struct qn_quantize_plan *sums_plan(struct quern_context *ctx,
+                                          const char *text,
+                                          struct qn_quantize_description *need)
 {
-    struct quern_quantization q;
-    struct quern_quantize_plan *plan;
+    struct qn_quantization q;
+    struct qn_quantize_plan *plan;
 
-    test_expect(quern_quantize_parse(ctx, text, &q), QUERN_OK, "");
-    test_expect(quern_quantize_describe(ctx, &q, need), QUERN_OK, "");
-    test_expect(quern_quantize_plan(ctx, &q, NULL, &plan), QUERN_OK, "");
+    test_expect(qn_quantize_parse(ctx, text, &q), QUERN_OK, "");
+    test_expect(qn_quantize_needs(ctx, &q, need), QUERN_OK, "");
+    test_expect(qn_quantize_plan(ctx, &q, NULL, &plan), QUERN_OK, "");
     return plan;
 }
 
@@ -372,18 +372,18 @@ TEST(keeps_layers_in_order)
 {
     struct bench b = set_up();
 
-    test_expect(quern_queue_put(b.queue, b.first, &b.args, 0), QUERN_OK, "");
-    test_expect(quern_queue_put(b.queue, b.plan, &b.args, 1), QUERN_OK, "");
-    test_expect(quern_queue_flush(b.queue, 1, 0, NULL), QUERN_EINVAL,
+    test_expect(qn_queue_put(b.queue, b.first, &b.args, 0), QUERN_OK, "");
+    test_expect(qn_queue_put(b.queue, b.plan, &b.args, 1), QUERN_OK, "");
+    test_expect(qn_queue_flush(b.queue, 1, 0, NULL), QUERN_EINVAL,
                 "layer is 1: a product for the same d.data waits for layer 0");
-    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 2);
-    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
+    assert_int_equal(qn_queue_count(b.queue, QUERN_ALL_LAYERS), 2);
+    test_expect(qn_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
                 "");
     for (int layer = 0; layer < 2; layer++)
-        test_expect(quern_queue_put(b.queue, b.plan, &b.args, layer), QUERN_OK,
+        test_expect(qn_queue_put(b.queue, b.plan, &b.args, layer), QUERN_OK,
                     "");
-    test_expect(quern_queue_flush(b.queue, 1, 0, NULL), QUERN_OK, "");
-    test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
+    test_expect(qn_queue_flush(b.queue, 1, 0, NULL), QUERN_OK, "");
+    test_expect(qn_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
     tear_down(&b);
 }
 
@@ -394,14 +394,14 @@ TEST(flushes_bias_gradients_in_order)
     static const char *const sums[] = {"n_cast", "n_sum"};
     static const char text[] =
         "quantize bf16 of=dy g=3 m=100 k=128 copies=rowwise dbias=";
-    struct quern_quantize_plan *first, *add;
-    struct quern_quantize_description need;
+    struct qn_quantize_plan *first, *add;
+    struct qn_quantize_description need;
     _Alignas(16) static char dy[100 * 128 * 2], scratch[1 << 16];
     static float dbias[3 * 128];
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_queue *queue;
-    struct quern_args args;
-    struct quern_plan *plan;
+    struct qn_queue *queue;
+    struct qn_args args;
+    struct qn_plan *plan;
     char line[128];
     int stream;
 
@@ -414,33 +414,32 @@ TEST(flushes_bias_gradients_in_order)
     need.args.dbias = dbias;
     need.args.first_dims = args.a.first_dims;
     need.args.workspace = scratch;
-    test_expect(quern_queue(ctx, 8, &queue), QUERN_OK, "");
+    test_expect(qn_queue(ctx, 8, &queue), QUERN_OK, "");
     for (int i = 0; i < 3; i++) {
-        test_expect(quern_queue_put(queue, plan, &args, i / 2), QUERN_OK, "");
+        test_expect(qn_queue_put(queue, plan, &args, i / 2), QUERN_OK, "");
         test_expect(
-            quern_queue_put_dbias(queue, i ? add : first, &need.args, i / 2),
+            qn_queue_put_dbias(queue, i ? add : first, &need.args, i / 2),
             QUERN_OK, "");
     }
     test_cuda->trailed = 2;
-    test_expect(quern_queue_flush(queue, 0, 2, &stream), QUERN_OK, "");
+    test_expect(qn_queue_flush(queue, 0, 2, &stream), QUERN_OK, "");
     expect_trail(both, 3);
     assert_ptr_equal(test_cuda->trail[2].stream, &stream);
     assert_int_equal((int)test_cuda->trail[2].params[1], 0);
-    test_expect(quern_queue_flush(queue, QUERN_ALL_LAYERS, 1, NULL), QUERN_OK,
-                "");
+    test_expect(qn_queue_flush(queue, QUERN_ALL_LAYERS, 1, NULL), QUERN_OK, "");
     expect_trail(both, 1);
-    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+    test_expect(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
     expect_trail(sums, 2);
     assert_int_equal((int)test_cuda->trail[1].params[1], 1);
-    assert_int_equal(quern_queue_count(queue, 1), 2);
-    test_expect(quern_queue_flush(queue, 1, 0, NULL), QUERN_OK, "");
+    assert_int_equal(qn_queue_count(queue, 1), 2);
+    test_expect(qn_queue_flush(queue, 1, 0, NULL), QUERN_OK, "");
     expect_trail(both, 3);
-    quern_queue_free(queue);
-    quern_quantize_plan_free(first);
-    quern_quantize_plan_free(add);
-    quern_plan_free(plan);
+    qn_queue_free(queue);
+    qn_quantize_plan_free(first);
+    qn_quantize_plan_free(add);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Two queues between whose flushes nothing moves: each on its stream. */
@@ -448,36 +447,36 @@ TEST(queues_are_apart)
 {
     struct quern_context *ctx = test_open_with(&registry);
     const char *line = "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1";
-    struct quern_queue *queues[2];
-    struct quern_args args[2];
-    struct quern_plan *plan = test_plan(ctx, line, NULL);
+    struct qn_queue *queues[2];
+    struct qn_args args[2];
+    struct qn_plan *plan = test_plan(ctx, line, NULL);
     int streams[2];
 
     for (int i = 0; i < 2; i++) {
         args[i] = test_args(ctx, line);
-        test_expect(quern_queue(ctx, 2, &queues[i]), QUERN_OK, "");
+        test_expect(qn_queue(ctx, 2, &queues[i]), QUERN_OK, "");
     }
     for (int i = 0; i < 4; i++) /* the same layer, in turns */
-        test_expect(quern_queue_put(queues[i % 2], plan, &args[i % 2], 0),
+        test_expect(qn_queue_put(queues[i % 2], plan, &args[i % 2], 0),
                     QUERN_OK, "");
     test_cuda->trailed = 1;
     test_cuda->launches = 0;
     for (int i = 0; i < 4; i++) {
-        test_expect(quern_queue_flush(queues[i % 2], 0, 1, &streams[i % 2]),
+        test_expect(qn_queue_flush(queues[i % 2], 0, 1, &streams[i % 2]),
                     QUERN_OK, "");
         assert_int_equal(test_cuda->launches, i + 1);
         assert_ptr_equal(test_cuda->trail[i].stream, &streams[i % 2]);
-        assert_int_equal(quern_queue_count(queues[i % 2], 0), 1 - i / 2);
-        assert_int_equal(quern_queue_count(queues[1 - i % 2], 0), i == 0   ? 2
-                                                                  : i == 3 ? 0
-                                                                           : 1);
+        assert_int_equal(qn_queue_count(queues[i % 2], 0), 1 - i / 2);
+        assert_int_equal(qn_queue_count(queues[1 - i % 2], 0), i == 0   ? 2
+                                                               : i == 3 ? 0
+                                                                        : 1);
     }
     for (int i = 0; i < 2; i++) {
-        quern_queue_free(queues[i]);
+        qn_queue_free(queues[i]);
         test_args_free(&args[i]);
     }
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
 }
 
 enum { THREADS = 8, ROUNDS = 100 };
@@ -485,8 +484,8 @@ enum { THREADS = 8, ROUNDS = 100 };
 struct worker {
     pthread_t thread;
     struct quern_context *ctx;
-    const struct quern_plan *plan; /* shared */
-    struct quern_args args;
+    const struct qn_plan *plan; /* shared */
+    struct qn_args args;
     int wrong;
 };
 
@@ -494,21 +493,21 @@ struct worker {
 static void *put_and_flush(void *user)
 {
     struct worker *w = user;
-    struct quern_queue *queue;
+    struct qn_queue *queue;
 
-    if (quern_queue(w->ctx, 3, &queue)) {
+    if (qn_queue(w->ctx, 3, &queue)) {
         w->wrong = 1;
         return NULL;
     }
     for (int i = 0; i < ROUNDS; i++) {
         for (int j = 0; j < 3; j++)
-            w->wrong += quern_queue_put(queue, w->plan, &w->args, i) != 0;
-        w->wrong +=
-            quern_queue_put(queue, w->plan, &w->args, i) != QUERN_EFULL ||
-            quern_queue_flush(queue, i, 1, w) != 0 ||
-            quern_queue_count(queue, i) != 2 || quern_queue_drop(queue, i) != 0;
+            w->wrong += qn_queue_put(queue, w->plan, &w->args, i) != 0;
+        w->wrong += qn_queue_put(queue, w->plan, &w->args, i) != QUERN_EFULL ||
+                    qn_queue_flush(queue, i, 1, w) != 0 ||
+                    qn_queue_count(queue, i) != 2 ||
+                    qn_queue_drop(queue, i) != 0;
     }
-    quern_queue_free(queue);
+    qn_queue_free(queue);
     return NULL;
 }
 
@@ -516,7 +515,7 @@ TEST(threads_have_queues_of_their_own)
 {
     struct quern_context *ctx = test_open_with(&registry);
     const char *line = "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1";
-    struct quern_plan *plan = test_plan(ctx, line, NULL);
+    struct qn_plan *plan = test_plan(ctx, line, NULL);
     struct worker workers[THREADS];
 
     test_cuda->launches = 0;
@@ -533,6 +532,6 @@ TEST(threads_have_queues_of_their_own)
         test_args_free(&workers[i].args);
     }
     assert_int_equal(test_cuda->launches, THREADS * ROUNDS);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
 }

@@ -21,7 +21,7 @@ TEST(tries_f16_first)
 
     assert_string_equal(f.info.kernel, "f16_fprop");
     f.args.noop = &noop;
-    test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
     flags = param(0, SAID);
     in_scratch(&f, flags, 4 * 4);
     assert_ptr_equal(param(0, SEEN_A), f.args.a.data);
@@ -56,7 +56,7 @@ TEST(brings_sizes_once)
 
     f.args.a.first_dims = NULL;
     f.args.host_sizes = sizes;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(1, SEEN_SIZES), f.workspace + 256);
     assert_ptr_equal(param(2, TRIED_SIZES), f.workspace + 256);
     assert_ptr_equal(param(3, LENGTHS), f.workspace + 256);
@@ -80,13 +80,13 @@ TEST(refuses)
         {"fprop close g=3 m=40 n=64 k=96 beta=1", "only a plain store"},
     };
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p;
+    struct qn_problem p;
 
     refuse_lines(ctx, rows, sizeof rows / sizeof *rows, "f16");
     p = test_problem(ctx, "fprop close g=3 m=40 n=64 k=96 dequantize=f16");
-    test_expect(quern_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
+    test_expect(qn_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
                 QUERN_EINVAL, "those of the product in f16");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* ------------------------------------------------------------------- choice */
@@ -143,9 +143,9 @@ TEST(model_decides)
 
         assert_true(tried == !!strstr(why, "> close_range\n"));
         assert_true(tried == !!strstr(why, "within 2^21 of each other"));
-        quern_free(why);
+        qn_free(why);
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A strategy that was not asked for is dropped. */

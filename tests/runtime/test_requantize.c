@@ -19,7 +19,7 @@ TEST(tries_fp8_first)
 
     assert_string_equal(f.info.kernel, "narrow_fprop");
     f.args.noop = &noop;
-    test_expect(quern_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, (void *)256), QUERN_OK, "");
     flags = param(0, BEGUN);
     in_scratch(&f, flags, 8);
     assert_ptr_equal(param(0, BEGUN_NOOP), &noop);
@@ -59,7 +59,7 @@ TEST(reads_fp8_directly)
 {
     struct fixture f = begin("fprop mixed8 g=3 m=40 n=64 k=160 dequantize=fp8");
 
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(2, NARROW_A), f.args.a.data);
     assert_ptr_equal(param(2, A_SF), f.args.a.sf);
     assert_ptr_equal(param(2, NARROW_B), param(1, CODES));
@@ -81,7 +81,7 @@ TEST(brings_sizes_once)
 
     f.args.a.first_dims = NULL;
     f.args.host_sizes = sizes;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_ptr_equal(param(2, TOKENS), f.workspace + 256);
     assert_ptr_equal(param(4, SIZED), f.workspace + 256);
     assert_ptr_equal(param(7, LENGTHS), f.workspace + 256);
@@ -105,16 +105,16 @@ TEST(refuses)
         {"wgrad mixed8 g=3 m=40 n=64 k=96", "FP8 in blocks as they are"},
     };
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p;
+    struct qn_problem p;
 
     refuse_lines(ctx, rows, sizeof rows / sizeof *rows, "fp8");
-    test_expect(quern_problem_parse(
+    test_expect(qn_problem_parse(
                     ctx, "fprop powers g=1 m=1 n=8 k=8 dequantize=fp4", &p),
                 QUERN_EINVAL, "auto, mainloop, pass, fp8, f16 is expected");
     p = test_problem(ctx, "fprop powers g=3 m=40 n=64 k=96 dequantize=fp8");
-    test_expect(quern_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
+    test_expect(qn_tune(ctx, &p, NULL, &(struct quern_tune_result){0}),
                 QUERN_EINVAL, "those of the product in FP8");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* ------------------------------------------------------------------- choice */
@@ -144,9 +144,9 @@ TEST(model_decides)
 
         assert_true(narrow == !!strstr(why, "> powers_w_again\n"));
         assert_true(narrow == !!strstr(why, "sums are those of FP8"));
-        quern_free(why);
+        qn_free(why);
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A strategy that was not asked for is dropped, for the next best. */

@@ -62,18 +62,18 @@ static const struct qn_kernel kernels[] = {
     PRODUCT("past_plain", "past", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
     PRODUCT("past_swiglu", "past", QUERN_E4M3, QUERN_FPROP, QN_ACTIVATE, K),
     PRODUCT("past_dgrad", "past", QUERN_E4M3, QUERN_DGRAD, QN_STORE, K),
-    CAST("past_x", "past", QN_QUANTIZE, QUERN_X, trail_cast),
-    CAST("past_dy", "past", QN_QUANTIZE, QUERN_DY, trail_cast),
+    CAST("past_x", "past", QN_QUANTIZE, QN_X, trail_cast),
+    CAST("past_dy", "past", QN_QUANTIZE, QN_DY, trail_cast),
     BRINGS("past"),
     PRODUCT("levels_plain", "levels", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
-    CAST("levels_amax", "levels", QN_AMAX, QUERN_X, trail_cast),
-    CAST("levels_x", "levels", QN_QUANTIZE, QUERN_X, trail_cast),
+    CAST("levels_amax", "levels", QN_AMAX, QN_X, trail_cast),
+    CAST("levels_x", "levels", QN_QUANTIZE, QN_X, trail_cast),
     PRODUCT("powers_plain", "powers", QUERN_E4M3, QUERN_FPROP, QN_STORE, K),
-    CAST("powers_a", "powers", QN_DEQUANTIZE, QUERN_X, trail_cast),
-    CAST("powers_b", "powers", QN_DEQUANTIZE, QUERN_W, trail_cast),
-    CAST("powers_c", "powers", QN_DEQUANTIZE, QUERN_DY, trail_cast),
-    CAST("powers_x", "powers", QN_QUANTIZE, QUERN_X, trail_cast),
-    CAST("powers_dy", "powers", QN_QUANTIZE, QUERN_DY, trail_cast),
+    CAST("powers_a", "powers", QN_DEQUANTIZE, QN_X, trail_cast),
+    CAST("powers_b", "powers", QN_DEQUANTIZE, QN_W, trail_cast),
+    CAST("powers_c", "powers", QN_DEQUANTIZE, QN_DY, trail_cast),
+    CAST("powers_x", "powers", QN_QUANTIZE, QN_X, trail_cast),
+    CAST("powers_dy", "powers", QN_QUANTIZE, QN_DY, trail_cast),
     BRINGS("powers"),
     BRINGS("bf16"),
     PRODUCT("wide_swiglu", "bf16", QUERN_BF16, QUERN_FPROP, QN_ACTIVATE, K),
@@ -96,7 +96,7 @@ enum { ROOM = 1 << 16, ROOMS = 18, WORKSPACE = 1 << 19 };
 static struct fixture begin(const char *text)
 {
     struct fixture f = plan_with(&registry, text, &test_aot);
-    const struct quern_problem p = test_problem(f.ctx, text);
+    const struct qn_problem p = test_problem(f.ctx, text);
 
     if (f.args.p.ndim)
         give(&f, &f.args.p);
@@ -113,7 +113,7 @@ static struct fixture begin(const char *text)
 static void run(struct fixture *f)
 {
     test_cuda->launches = 0;
-    test_expect(quern_run(f->plan, &f->args, (void *)512), QUERN_OK, "");
+    test_expect(qn_run(f->plan, &f->args, (void *)512), QUERN_OK, "");
     for (int i = 0; i < test_cuda->launches; i++)
         assert_ptr_equal(test_cuda->trail[i].stream, (void *)512);
 }
@@ -206,12 +206,12 @@ TEST(casts_by_sizes)
 /* ------------------------------------------------------------------- rules */
 
 #define BREAK(change, part)                                                    \
-    TEST_BROKEN(f.args, good, change, quern_run(f.plan, &f.args, NULL), part)
+    TEST_BROKEN(f.args, good, change, qn_run(f.plan, &f.args, NULL), part)
 
 TEST(refuses)
 {
     struct fixture f = begin(PAST WORDS);
-    struct quern_args good = f.args;
+    struct qn_args good = f.args;
 
     BREAK(f.args.scale = NULL, "scale is NULL: the recipe's scaling is delay");
     BREAK(f.args.history = NULL, "history is NULL: the recipe's scaling");
@@ -241,19 +241,19 @@ TEST(refuses)
 TEST(explains)
 {
     struct fixture f = begin(PAST WORDS);
-    struct quern_problem p = test_problem(f.ctx, PAST WORDS);
+    struct qn_problem p = test_problem(f.ctx, PAST WORDS);
     struct quern_tune_result result;
     char *why;
 
-    test_expect(quern_why(f.ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(f.ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "made by a cast behind the product, "));
     assert_non_null(strstr(why, "largest magnitude for its history"));
     assert_non_null(strstr(why, "> past_swiglu"));
     assert_non_null(strstr(why, "quantize past of=x g=3 m=40 k=32 in=bf16 "
                                 "copies=both"));
     assert_non_null(strstr(why, "> past_x"));
-    quern_free(why);
-    test_expect(quern_tune(f.ctx, &p, NULL, &result), QUERN_EINVAL,
+    qn_free(why);
+    test_expect(qn_tune(f.ctx, &p, NULL, &result), QUERN_EINVAL,
                 "copies: a cast of its own makes them");
     end(&f);
 }
@@ -278,13 +278,13 @@ TEST(misses_kernels)
         struct quern_registry less =
             test_without(&registry, rows[i].without, left);
         struct quern_context *ctx = test_open_with(&less);
-        struct quern_problem p = test_problem(ctx, rows[i].text);
-        struct quern_plan *plan = NULL;
+        struct qn_problem p = test_problem(ctx, rows[i].text);
+        struct qn_plan *plan = NULL;
 
-        test_expect(quern_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
+        test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                     rows[i].says);
         assert_null(plan);
-        quern_close(ctx);
+        qn_close(ctx);
     }
 }
 
@@ -292,18 +292,18 @@ TEST(misses_kernels)
 TEST(survives_lack_of_memory)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p = test_problem(ctx, PAST WORDS);
-    struct quern_plan *plan;
+    struct qn_problem p = test_problem(ctx, PAST WORDS);
+    struct qn_plan *plan;
     int code = QUERN_ENOMEM, n = 0;
 
     while (code == QUERN_ENOMEM) {
         test_fail_allocation(++n);
-        code = quern_plan(ctx, &p, &test_aot, &plan);
+        code = qn_plan(ctx, &p, &test_aot, &plan);
         test_fail_allocation(0);
         assert_true(n < 1000);
     }
     assert_int_equal(code, QUERN_OK);
     assert_true(n > 4);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
 }

@@ -27,7 +27,7 @@ enum { ROOM = 16384 }; /* shared memory for rows: 8192 values of 16 bits */
     {                                                                          \
         .name = name_, .spec = "kernels/test.lua:1", .template = "test.cu",    \
         .key = "key", .recipe = recipe_, .arch = architecture, .op = op_,      \
-        .of = QUERN_DY, .input = input_, .form = form_, .schedule = "",        \
+        .of = QN_DY, .input = input_, .form = form_, .schedule = "",           \
         .addend = "", .threads = 128, .ctas = 1, .smem = ROOM,                 \
         .params = cast_params, .nparams = sizeof cast_params,                  \
         .cubin = "\177ELF", .cubin_bytes = 4                                   \
@@ -57,18 +57,18 @@ static const struct quern_registry registry = {
 static void launches(const char *text, const char *const *names, int cleared)
 {
     static _Alignas(256) char memory[4][1 << 17];
-    struct quern_quantize_description need;
-    struct quern_quantize_args *args = &need.args;
-    struct quern_quantize_plan *plan;
-    struct quern_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantize_args *args = &need.args;
+    struct qn_quantize_plan *plan;
+    struct qn_quantization q;
     struct quern_context *ctx = test_open_with(&registry);
     static float dbias[1 << 14];
     static int32_t rows[1];
     int i = 0;
 
-    test_expect(quern_quantize_parse(ctx, text, &q), QUERN_OK, "");
-    test_expect(quern_quantize_describe(ctx, &q, &need), QUERN_OK, "");
-    test_expect(quern_quantize_plan(ctx, &q, &test_aot, &plan), QUERN_OK, "");
+    test_expect(qn_quantize_parse(ctx, text, &q), QUERN_OK, "");
+    test_expect(qn_quantize_needs(ctx, &q, &need), QUERN_OK, "");
+    test_expect(qn_quantize_plan(ctx, &q, &test_aot, &plan), QUERN_OK, "");
     assert_in_range(need.workspace_bytes, 256, sizeof memory[3]);
     args->in.data = memory[0];
     args->row.data = q.copies & QUERN_ROWWISE ? memory[1] : NULL;
@@ -81,15 +81,15 @@ static void launches(const char *text, const char *const *names, int cleared)
     args->workspace = memset(memory[3], 0, sizeof memory[3]);
     memset(memory[3] + 256, 1, need.workspace_bytes - 256);
     test_cuda->launches = 0;
-    test_expect(quern_quantize_run(plan, args, NULL), QUERN_OK, "");
+    test_expect(qn_quantize_run(plan, args, NULL), QUERN_OK, "");
     for (; names[i] && i < test_cuda->launches; i++)
         assert_string_equal(test_cuda->trail[i].kernel, names[i]);
     assert_null(names[i]);
     assert_int_equal(test_cuda->launches, i);
     if (need.workspace_bytes > 256)
         assert_int_equal(memory[3][256], cleared ? 0 : 1);
-    quern_quantize_plan_free(plan);
-    quern_close(ctx);
+    qn_quantize_plan_free(plan);
+    qn_close(ctx);
 }
 
 #define LAUNCHES(cleared, text, ...)                                           \
@@ -118,18 +118,18 @@ TEST(rows_held_whole_need_no_maxima)
 
 TEST(why_says_so)
 {
-    struct quern_quantization q;
+    struct qn_quantization q;
     struct quern_context *ctx = test_open_with(&registry);
     char *text;
 
     test_expect(
-        quern_quantize_parse(
+        qn_quantize_parse(
             ctx, "quantize lines of=dy g=1 m=2 k=9000 copies=rowwise", &q),
         QUERN_OK, "");
-    test_expect(quern_quantize_why(ctx, &q, &test_aot, &text), QUERN_OK, "");
+    test_expect(qn_quantize_why(ctx, &q, &test_aot, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "> lines_cast\n"));
     assert_non_null(strstr(text, "  lines_rows\n    rows are longer than it "
                                  "has room for in shared memory\n"));
-    quern_free(text);
-    quern_close(ctx);
+    qn_free(text);
+    qn_close(ctx);
 }

@@ -77,16 +77,16 @@ static struct fake_map ragged_map(const void *data, uint64_t d0, uint64_t pitch,
 
 TEST(passes_parameters)
 {
-    const struct quern_plan_options options = {.kernel = "k_large"};
+    const struct qn_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, &options);
-    struct quern_args args = test_args(ctx, PROBLEM);
+    struct qn_plan *plan = test_plan(ctx, PROBLEM, &options);
+    struct qn_args args = test_args(ctx, PROBLEM);
     struct fake_map map;
     int stream;
 
     keep_params();
     test_cuda->encodes = 0;
-    test_expect(quern_run(plan, &args, &stream), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, &stream), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 1);
     assert_int_equal(test_cuda->encodes, 0);
     assert_int_equal(test_cuda->replaces, 4);
@@ -114,19 +114,19 @@ TEST(passes_parameters)
     assert_int_equal(int_param(9), 512);
     assert_int_equal(int_param(10), 256);
     assert_ptr_equal(pointer_param(11), args.workspace);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Rows with gaps take a map of their own; the plan's stays as it was. */
 TEST(encodes_for_strides)
 {
-    const struct quern_plan_options options = {.kernel = "k_large"};
+    const struct qn_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, &options);
-    struct quern_args args = test_args(ctx, PROBLEM);
-    struct quern_args wide = args;
+    struct qn_plan *plan = test_plan(ctx, PROBLEM, &options);
+    struct qn_args args = test_args(ctx, PROBLEM);
+    struct qn_args wide = args;
     struct fake_map map;
 
     keep_params();
@@ -134,55 +134,55 @@ TEST(encodes_for_strides)
     wide.d.bytes = 2 * (999 * 600 + 512);
     wide.d.data = aligned_alloc(64, 1200064);
     test_cuda->encodes = 0;
-    test_expect(quern_run(plan, &wide, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &wide, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->encodes, 2);
     map = plain_map(wide.d.data, 2, 512, 1000, 1200, 64, 16);
     expect_map(2, &map);
     map = ragged_map(wide.d.data, 512, 1200, 64, 16);
     expect_map(3, &map);
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->encodes, 2);
     map = ragged_map(args.d.data, 512, 1024, 64, 16);
     expect_map(3, &map);
     free(wide.d.data);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* No token at all: sizes are still checked on the device. */
 TEST(runs_without_rows)
 {
     const char *text = "fprop bf16 g=8 m=0 n=512 k=256";
-    const struct quern_plan_options options = {.kernel = "k_large"};
+    const struct qn_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, text, &options);
-    struct quern_args args = test_args(ctx, text);
-    struct quern_args empty = args;
+    struct qn_plan *plan = test_plan(ctx, text, &options);
+    struct qn_args args = test_args(ctx, text);
+    struct qn_args empty = args;
     struct fake_map map = plain_map(args.workspace, 2, 256, 1, 512, 64, 128);
 
     keep_params();
     empty.a.data = empty.d.data = NULL;
-    test_expect(quern_run(plan, &empty, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &empty, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 1);
     expect_map(0, &map);
     assert_int_equal(int_param(8), 0);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(refuses_bad_arguments)
 {
-    const struct quern_plan_options options = {.kernel = "k_large"};
+    const struct qn_plan_options options = {.kernel = "k_large"};
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, &options);
-    struct quern_args good = test_args(ctx, PROBLEM);
-    struct quern_args args;
+    struct qn_plan *plan = test_plan(ctx, PROBLEM, &options);
+    struct qn_args good = test_args(ctx, PROBLEM);
+    struct qn_args args;
     char *a = good.a.data;
 
 #define BREAK(change, part)                                                    \
-    TEST_BROKEN(args, good, change, quern_run(plan, &args, NULL), part)
+    TEST_BROKEN(args, good, change, qn_run(plan, &args, NULL), part)
     BREAK(args.a.type = QUERN_F16, "a.type is f16, the plan's is bf16");
     BREAK(args.d.ndim = 3, "d.ndim is 3, the plan's is 2");
     BREAK(args.b.shape[2] = 255, "b.shape[2] is 255, the plan's is 256");
@@ -212,52 +212,52 @@ TEST(refuses_bad_arguments)
     BREAK(args.workspace = args.d.data, "workspace overlaps d.data");
     BREAK(args.workspace = a, "workspace overlaps a.data");
 #undef BREAK
-    test_expect(quern_run(NULL, &good, NULL), QUERN_EINVAL, "plan is NULL");
-    test_expect(quern_run(plan, NULL, NULL), QUERN_EINVAL, "args is NULL");
+    test_expect(qn_run(NULL, &good, NULL), QUERN_EINVAL, "plan is NULL");
+    test_expect(qn_run(plan, NULL, NULL), QUERN_EINVAL, "args is NULL");
     assert_int_equal(test_cuda->launches, 0);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&good);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A run may come from a thread with another context, or with none. */
 TEST(runs_in_the_plans_context)
 {
     struct quern_context *ctx = test_open();
-    struct quern_args args = test_args(ctx, PROBLEM);
-    struct quern_plan *plan;
+    struct qn_args args = test_args(ctx, PROBLEM);
+    struct qn_plan *plan;
     int mine, other;
 
     test_cuda->current = &mine;
     plan = test_plan(ctx, PROBLEM, NULL);
     test_cuda->current = &other;
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     assert_ptr_equal(test_cuda->launch_context, &mine);
     assert_int_equal(test_cuda->depth, 0);
     test_cuda->current = NULL;
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     assert_ptr_equal(test_cuda->launch_context, &mine);
     assert_int_equal(test_cuda->depth, 0);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Captures are the caller's business: a run does not check. */
 TEST(runs_allocate_nothing)
 {
     struct quern_context *ctx = test_open();
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, NULL);
-    struct quern_args args = test_args(ctx, PROBLEM);
+    struct qn_plan *plan = test_plan(ctx, PROBLEM, NULL);
+    struct qn_args args = test_args(ctx, PROBLEM);
 
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
     test_cuda->calls = 0;
     test_fail_allocation(0);
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     assert_int_equal(test_fail_allocation(0), 0);
     /* context, push, four addresses, launch, pop */
     assert_in_range(test_cuda->calls, 1, 8);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }

@@ -154,10 +154,10 @@ TEST(describes_copies)
     struct quern_context *ctx = test_open_with(&registry);
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct quern_problem p = test_problem(ctx, rows[i].text);
-        struct quern_description need;
+        struct qn_problem p = test_problem(ctx, rows[i].text);
+        struct qn_description need;
 
-        test_expect(quern_describe(ctx, &p, &need), QUERN_OK, "");
+        test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
 #define SAME(x)                                                                \
     assert_int_equal(need.args.x.ndim, rows[i].x.ndim);                        \
     assert_memory_equal(need.args.x.shape, rows[i].x.shape,                    \
@@ -171,7 +171,7 @@ TEST(describes_copies)
         SAME(b);
 #undef SAME
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Copies are k-major for each product, unless told otherwise as for others. */
@@ -190,10 +190,10 @@ TEST(refuses_problems)
         {"wgrad half g=4 m=100 n=200 k=130", "scales one of x and dy"},
     };
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p;
+    struct qn_problem p;
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        test_expect(quern_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
+        test_expect(qn_problem_parse(ctx, rows[i].text, &p), QUERN_EINVAL,
                     rows[i].says);
     p = test_problem(ctx, "dgrad blocks g=4 m=100 n=200 k=130");
     assert_int_equal(p.b_major, QUERN_MAJOR_K);
@@ -202,7 +202,7 @@ TEST(refuses_problems)
     /* unquantized operands are laid out as rowwise tensors and may have gaps */
     p = test_problem(ctx, "dgrad half g=4 m=100 n=200 k=130");
     assert_int_equal(p.b_major, QUERN_MAJOR_K);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* --------------------------------------------------------------------- run */
@@ -211,8 +211,8 @@ enum { ROOM = 1 << 18 };
 
 struct fixture {
     struct quern_context *ctx;
-    struct quern_plan *plan;
-    struct quern_args args;
+    struct qn_plan *plan;
+    struct qn_args args;
     const unsigned char *params;
     char *memory;
 };
@@ -233,14 +233,14 @@ static int size_of(int param)
 
 static struct fixture begin(const char *text, const unsigned char *list)
 {
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT};
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT};
     struct fixture f = {.ctx = test_open_with(&registry), .params = list};
-    struct quern_description need;
-    struct quern_problem p = test_problem(f.ctx, text);
-    struct quern_tensor *ab[] = {&f.args.a, &f.args.b};
+    struct qn_description need;
+    struct qn_problem p = test_problem(f.ctx, text);
+    struct qn_tensor *ab[] = {&f.args.a, &f.args.b};
 
-    test_expect(quern_plan(f.ctx, &p, &options, &f.plan), QUERN_OK, "");
-    test_expect(quern_describe(f.ctx, &p, &need), QUERN_OK, "");
+    test_expect(qn_plan(f.ctx, &p, &options, &f.plan), QUERN_OK, "");
+    test_expect(qn_problem_describe(f.ctx, &p, &need), QUERN_OK, "");
     for (int i = 0; i < 16; i++)
         test_cuda->param_sizes[i] = (size_t)size_of(list[i]);
     f.memory = aligned_alloc(64, 9 * ROOM);
@@ -263,8 +263,8 @@ static struct fixture begin(const char *text, const unsigned char *list)
 
 static void end(struct fixture *f)
 {
-    quern_plan_free(f->plan);
-    quern_close(f->ctx);
+    qn_plan_free(f->plan);
+    qn_close(f->ctx);
     free(f->memory);
 }
 
@@ -308,7 +308,7 @@ TEST(passes_strides)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct fixture f = begin(rows[i].text, plain_params);
 
-        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+        test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
         assert_int_equal(number(&f, P(a_sf_stride)), rows[i].a);
         assert_int_equal(number(&f, P(a_sf_group_stride)), rows[i].a_group);
         assert_int_equal(number(&f, P(b_sf_stride)), rows[i].b);
@@ -337,7 +337,7 @@ TEST(maps_scales)
     struct fixture f = begin("fprop columns g=4 m=99 n=70 k=300", params);
     struct fake_map map;
 
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     map = map_of(&f, P(a_sf_map));
     assert_ptr_equal((void *)map.address, f.args.a.sf);
     assert_int_equal(map.type, QN_CU_FLOAT32);
@@ -361,7 +361,7 @@ TEST(maps_scales)
     assert_int_equal(map.strides[0], 304);
     end(&f);
     f = begin("wgrad columns g=4 m=99 n=70 k=300", params);
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     map = map_of(&f, P(a_sf_map));
     assert_int_equal(map.dims[0], 100);
     assert_int_equal(map.dims[1], 6); /* (300 + 127 * 4) / 128 */
@@ -375,18 +375,18 @@ TEST(maps_scales)
 TEST(refuses_maps)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    const struct quern_plan_options options = {.backend = QUERN_BACKEND_AOT};
-    struct quern_problem p;
-    struct quern_plan *plan;
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT};
+    struct qn_problem p;
+    struct qn_plan *plan;
 
     p = test_problem(ctx, "fprop loose g=4 m=99 n=72 k=300");
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL,
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL,
                 "A has no tensor map: columns of scales must start at "
                 "multiples of 16 bytes");
     p = test_problem(ctx, "fprop loose g=4 m=100 n=72 k=300");
-    test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_OK, "");
-    quern_plan_free(plan);
-    quern_close(ctx);
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_OK, "");
+    qn_plan_free(plan);
+    qn_close(ctx);
 }
 
 /* Each wrong argument, and what its message must say. */
@@ -399,7 +399,7 @@ TEST(refuses_arguments)
     do {                                                                       \
         f = begin(text, plain_params);                                         \
         change;                                                                \
-        test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL, says);     \
+        test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL, says);        \
         end(&f);                                                               \
     } while (0)
     REFUSED(f.args.a.sf = NULL, "a.sf is NULL: 900 bytes are needed");
@@ -425,12 +425,12 @@ TEST(refuses_arguments)
 #undef REFUSED
     f = begin("fprop rows g=4 m=100 n=200 k=130", plain_params);
     f.args.a.global = place(&f, 2);
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
                 "a.global is not NULL: the recipe has no such scales");
     end(&f);
     f = begin("wgrad rows g=4 m=10 n=8 k=16", params);
     f.args.a.shape[1] = INT64_MIN + 128; /* columns, a multiple of tokens */
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_EINVAL,
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
                 "a.shape[1] is -9223372036854775680");
     end(&f);
 }
@@ -441,7 +441,7 @@ TEST(takes_nothing)
     struct fixture f = begin("fprop columns g=4 m=0 n=72 k=300", params);
 
     f.args.a.data = f.args.a.sf = NULL;
-    test_expect(quern_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
     assert_int_equal(map_of(&f, P(a_sf_map)).dims[0], 4);
     end(&f);
 }
@@ -465,28 +465,28 @@ static struct quern_shape shape(int64_t first, int64_t second, int64_t third,
 TEST(infers)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_contraction c = {.recipe = "blocks", .groups = 4};
-    struct quern_problem p;
+    struct qn_contraction c = {.recipe = "blocks", .groups = 4};
+    struct qn_problem p;
 
     c.a = shape(100, 130, 0, 1);
     c.a.first_dims = 1;
     c.b = shape(4, 200, 130, 2);
-    test_expect(quern_infer(ctx, &c, &p), QUERN_OK, "");
+    test_expect(qn_infer(ctx, &c, &p), QUERN_OK, "");
     assert_int_equal(p.op, QUERN_FPROP);
     assert_int_equal(p.n, 200);
     c.a = shape(200, 512, 0, 1);
     c.b = shape(72, 512, 0, 1);
     c.a.last_dims = c.b.last_dims = 1;
-    test_expect(quern_infer(ctx, &c, &p), QUERN_OK, "");
+    test_expect(qn_infer(ctx, &c, &p), QUERN_OK, "");
     assert_int_equal(p.op, QUERN_WGRAD);
     assert_int_equal((p.k + 127 * 4) / 128 * 128, 512);
     assert_int_equal((p.k + 1 + 127 * 4) / 128 * 128, 640);
     c.a.shape[1] = c.b.shape[1] = 500;
     test_expect(
-        quern_infer(ctx, &c, &p), QUERN_EINVAL,
+        qn_infer(ctx, &c, &p), QUERN_EINVAL,
         "a sums 500 columns: a columnwise tensor of k tokens in 4 groups "
         "has (k + 127 * 4) / 128 * 128 of them");
     c.a.shape[1] = c.b.shape[1] = 128;
-    test_expect(quern_infer(ctx, &c, &p), QUERN_EINVAL, "a sums 128 columns");
-    quern_close(ctx);
+    test_expect(qn_infer(ctx, &c, &p), QUERN_EINVAL, "a sums 128 columns");
+    qn_close(ctx);
 }

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static const struct quern_plan_options small = {.kernel = "k_small"};
+static const struct qn_plan_options small = {.kernel = "k_small"};
 
 TEST(warm_start_opens_nothing)
 {
@@ -103,13 +103,13 @@ TEST(one_compile_among_processes)
 static void *plan_in_thread(void *user)
 {
     struct quern_context *ctx = user;
-    struct quern_problem p;
-    struct quern_plan *plan = NULL;
-    int code = quern_problem_parse(ctx, TEST_PLAN, &p);
+    struct qn_problem p;
+    struct qn_plan *plan = NULL;
+    int code = qn_problem_parse(ctx, TEST_PLAN, &p);
 
     if (!code)
-        code = quern_plan(ctx, &p, &small, &plan);
-    quern_plan_free(plan);
+        code = qn_plan(ctx, &p, &small, &plan);
+    qn_plan_free(plan);
     return (void *)(intptr_t)code;
 }
 
@@ -119,7 +119,7 @@ static void race_threads(const char *cache)
     struct quern_context *ctx;
     pthread_t threads[RACERS];
 
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
     for (int i = 0; i < RACERS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, plan_in_thread, ctx),
                          0);
@@ -130,7 +130,7 @@ static void race_threads(const char *cache)
         assert_null(code);
     }
     assert_int_equal(test_cuda->libraries, 1);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(one_compile_among_threads)
@@ -197,15 +197,15 @@ TEST(works_uncached)
                                                .log = test_collect,
                                                .log_level = QUERN_LOG_INFO};
     struct quern_context *ctx;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     const char *said;
 
-    test_expect(quern_open(&options, &ctx), QUERN_OK, "");
+    test_expect(qn_open(&options, &ctx), QUERN_OK, "");
     plan = test_plan(ctx, TEST_PLAN, &small);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     plan = test_plan(ctx, TEST_PLAN, NULL);
-    quern_plan_free(plan);
-    quern_close(ctx);
+    qn_plan_free(plan);
+    qn_close(ctx);
     said = strstr(test_messages, "no folder of the cache may be written");
     assert_non_null(said);
     assert_null(strstr(said + 1, "no folder of the cache"));

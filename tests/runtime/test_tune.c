@@ -16,12 +16,12 @@
 #define LARGE "fprop bf16 g=2 m=4096 n=1024 k=64"
 
 static int tune(struct quern_context *ctx, const char *text,
-                const struct quern_tune_options *options,
+                const struct qn_tune_options *options,
                 struct quern_tune_result *result)
 {
-    struct quern_problem p = test_problem(ctx, text);
+    struct qn_problem p = test_problem(ctx, text);
 
-    return quern_tune(ctx, &p, options, result);
+    return qn_tune(ctx, &p, options, result);
 }
 
 /* The result of a kernel, without its own band. */
@@ -72,24 +72,24 @@ TEST(finds_the_fastest)
     expect_reason(&r, "k_hungry", "300000 bytes of shared memory");
     expect_reason(&r, "k_next", "made for sm_100a");
     assert_non_null(strstr(r.file, "/cache/tune/Fake.tune"));
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     test_expect_balance();
     test_expect_plan(ctx, PROBLEM, "k_large", 1);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* By another process, too: same bucket, another, and one with other sizes. */
 TEST(plans_use_the_winner)
 {
-    const struct quern_plan_options named = {.kernel = "k_cluster"};
+    const struct qn_plan_options named = {.kernel = "k_cluster"};
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
 
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
-    quern_free(r.candidates);
-    quern_close(ctx);
+    qn_free(r.candidates);
+    qn_close(ctx);
     ctx = test_open();
     test_expect_plan(ctx, PROBLEM, "k_large", 1);
     /* 128 to 191 rows in each of 4 groups */
@@ -107,13 +107,13 @@ TEST(plans_use_the_winner)
     test_expect_why(ctx, PROBLEM, "> k_large (tuned)\n", 1);
     test_expect_why(ctx, PROBLEM, "  k_small\n", 1);
     plan = test_plan(ctx, PROBLEM, &named);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     assert_string_equal(test_cuda->kernel, "k_cluster");
-    quern_close(ctx);
+    qn_close(ctx);
     setenv("QUERN_TUNE", "", 1);
     ctx = test_open();
     test_expect_plan(ctx, PROBLEM, "k_small", 0);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* With noise of 6 % and spikes, and 4 % between the best. */
@@ -124,7 +124,7 @@ TEST(finds_it_in_noise)
     setenv("FAKE_CUDA_TIMES", "k_small=100,k_large=96,k_cluster=101", 1);
     setenv("FAKE_CUDA_JITTER", "60", 1);
     for (unsigned seed = 1; seed <= 8; seed++) {
-        const struct quern_tune_options options = {.seed = seed, .keep = 1};
+        const struct qn_tune_options options = {.seed = seed, .keep = 1};
         struct quern_tune_result r;
 
         test_cuda->random = seed;
@@ -133,9 +133,9 @@ TEST(finds_it_in_noise)
         assert_true(r.rounds > 5);
         assert_true(r.ratio > 1.02 && r.ratio < 1.09);
         assert_int_equal(r.file[0], 0);
-        quern_free(r.candidates);
+        qn_free(r.candidates);
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Times less than 0.5 % apart are equal. */
@@ -149,10 +149,10 @@ TEST(the_model_wins_ties)
     assert_string_equal(r.kernel, "k_small");
     assert_true(r.certain);
     assert_true(r.ratio > 0.9999 && r.ratio < 1.0001);
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     test_expect_why(ctx, PROBLEM, "tuned: the model's choice is the fastest",
                     1);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(cold_and_warm_differ)
@@ -168,14 +168,14 @@ TEST(cold_and_warm_differ)
     setenv("FAKE_CUDA_TIMES", "k_small=80/300,k_large=150/160,k_cluster=85/175",
            1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct quern_tune_options options = {.l2 = cases[i].l2};
+        const struct qn_tune_options options = {.l2 = cases[i].l2};
         struct quern_tune_result r;
 
         test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
         assert_string_equal(r.kernel, cases[i].winner);
-        quern_free(r.candidates);
+        qn_free(r.candidates);
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A linked registry whose one kernel has a band. */
@@ -200,20 +200,20 @@ static struct quern_context *open_banded(void)
 
 static int band_of_run(struct quern_context *ctx)
 {
-    struct quern_plan *plan = test_plan(ctx, PROBLEM, NULL);
-    struct quern_args args = test_args(ctx, PROBLEM);
+    struct qn_plan *plan = test_plan(ctx, PROBLEM, NULL);
+    struct qn_args args = test_args(ctx, PROBLEM);
     int band;
 
-    test_expect(quern_run(plan, &args, NULL), QUERN_OK, "");
+    test_expect(qn_run(plan, &args, NULL), QUERN_OK, "");
     memcpy(&band, test_cuda->params[sizeof band_params - 1], sizeof band);
     test_args_free(&args);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     return band;
 }
 
 TEST(bands_run_too)
 {
-    const struct quern_tune_options aot = {.backend = QUERN_BACKEND_AOT};
+    const struct qn_tune_options aot = {.backend = QUERN_BACKEND_AOT};
     struct quern_context *ctx = open_banded();
     struct quern_tune_result r;
     int usual = band_of_run(ctx);
@@ -226,11 +226,11 @@ TEST(bands_run_too)
     assert_string_equal(r.kernel, "k_banded");
     assert_int_equal(r.band, usual * 2);
     assert_true(r.ratio > 1.11 && r.ratio < 1.12);
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     assert_int_equal(band_of_run(ctx), usual * 2);
     test_expect_why(ctx, PROBLEM,
                     "tuned: 1.11 x the model's choice, in bands of", 1);
-    quern_close(ctx);
+    qn_close(ctx);
     assert_int_equal(test_count("nvrtc"), 0);
 }
 
@@ -246,8 +246,8 @@ static double seconds(void)
 
 TEST(stops_when_time_is_up)
 {
-    const struct quern_tune_options options = {.seconds = 0.5, .threads = 1},
-                                    none = {.seconds = 0.01, .threads = 1};
+    const struct qn_tune_options options = {.seconds = 0.5, .threads = 1},
+                                 none = {.seconds = 0.01, .threads = 1};
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
     double start = seconds();
@@ -256,16 +256,16 @@ TEST(stops_when_time_is_up)
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, &none, &r), QUERN_EINVAL,
                 "options.seconds is 0.010: time was up before");
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
     assert_int_equal(r.certain, 0);
     assert_true(r.rounds >= 2);
     expect_reason(&r, "k_cluster", "time was up before it was compiled");
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     assert_true(seconds() - start < 6);
     test_expect_balance();
     test_expect_why(ctx, PROBLEM, "(time was up before that was certain)", 1);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The last word of each round; after the third: stop. */
@@ -282,8 +282,8 @@ static int stop_early(void *user, const struct quern_tune_progress *p)
 TEST(stops_when_told_to)
 {
     int told = 0;
-    const struct quern_tune_options options = {.progress = stop_early,
-                                               .user = &told};
+    const struct qn_tune_options options = {.progress = stop_early,
+                                            .user = &told};
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
 
@@ -293,8 +293,8 @@ TEST(stops_when_told_to)
     assert_int_equal(told, 3);
     assert_int_equal(r.rounds, 3);
     assert_int_equal(r.certain, 0);
-    quern_free(r.candidates);
-    quern_close(ctx);
+    qn_free(r.candidates);
+    qn_close(ctx);
 }
 
 static int stop_at_once(void *user, const struct quern_tune_progress *p)
@@ -305,16 +305,16 @@ static int stop_at_once(void *user, const struct quern_tune_progress *p)
 
 TEST(says_who_ended_it)
 {
-    const struct quern_tune_options options = {.progress = stop_at_once};
+    const struct qn_tune_options options = {.progress = stop_at_once};
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
 
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_EINVAL,
                 "options.progress ended it before any candidate was measured");
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     test_expect_balance();
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(says_what_memory_is_missing)
@@ -326,15 +326,15 @@ TEST(says_what_memory_is_missing)
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA,
                 "bytes of device memory for operands and 8192 to drive L2 out, "
                 "1000 of 1099511627776 are free");
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     test_expect_balance();
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(refuses_bad_use)
 {
     static const struct {
-        struct quern_tune_options options;
+        struct qn_tune_options options;
         const char *says;
     } bad[] = {
         {{.backend = QUERN_BACKEND_HOST}, "options.backend is host"},
@@ -345,26 +345,26 @@ TEST(refuses_bad_use)
         {{.sms = -1}, "options.sms is -1"},
     };
     struct quern_context *ctx = test_open();
-    struct quern_problem p = test_problem(ctx, PROBLEM);
+    struct qn_problem p = test_problem(ctx, PROBLEM);
     struct quern_tune_result r;
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        test_expect(quern_tune(ctx, &p, &bad[i].options, &r), QUERN_EINVAL,
+        test_expect(qn_tune(ctx, &p, &bad[i].options, &r), QUERN_EINVAL,
                     bad[i].says);
-    test_expect(quern_tune(NULL, &p, NULL, &r), QUERN_EINVAL, "ctx");
-    test_expect(quern_tune(ctx, NULL, NULL, &r), QUERN_EINVAL, "problem");
-    test_expect(quern_tune(ctx, &p, NULL, NULL), QUERN_EINVAL, "result");
+    test_expect(qn_tune(NULL, &p, NULL, &r), QUERN_EINVAL, "ctx");
+    test_expect(qn_tune(ctx, NULL, NULL, &r), QUERN_EINVAL, "problem");
+    test_expect(qn_tune(ctx, &p, NULL, NULL), QUERN_EINVAL, "result");
     test_expect(tune(ctx, "fprop bf16 g=4 m=600 n=256 k=60", NULL, &r),
                 QUERN_ENOKERNEL, "k % 8 == 0 is false");
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
-    test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_ECAPTURE, "tuning");
+    test_expect(qn_tune(ctx, &p, NULL, &r), QUERN_ECAPTURE, "tuning");
     assert_int_equal(test_cuda->launches, 0);
-    quern_close(ctx);
+    qn_close(ctx);
     test_cuda->capture_status = QN_CU_CAPTURE_NONE;
     test_cuda->devices = 0;
     ctx = test_open();
-    test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_ENODEVICE, "GPU");
-    quern_close(ctx);
+    test_expect(qn_tune(ctx, &p, NULL, &r), QUERN_ENODEVICE, "GPU");
+    qn_close(ctx);
 }
 
 /* ----------------------------------------------------------------- failures */
@@ -383,9 +383,9 @@ TEST(goes_on_after_failures)
     expect_reason(&r, "k_cluster", "the test's compile error");
     expect_reason(&r, "k_large",
                   "cuLaunchKernelEx: some error (CUDA error 719)");
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     test_expect_balance();
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(fails_when_all_do)
@@ -396,36 +396,36 @@ TEST(fails_when_all_do)
     setenv("FAKE_NVRTC_REFUSE", "k_", 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECOMPILE,
                 "k_small: k_small does not compile");
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     unsetenv("FAKE_NVRTC_REFUSE");
     setenv("FAKE_CUDA_TIMES", "k_small=fail,k_cluster=fail,k_large=fail", 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA,
                 "k_small: cuLaunchKernelEx");
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     test_expect_balance();
     /* a fault on the device is the end of the context */
     setenv("FAKE_CUDA_TIMES", "k_small=break", 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA, "behind k_small");
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     test_expect_balance();
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 static int tune_once(void)
 {
-    const struct quern_tune_options options = {.threads = 1};
+    const struct qn_tune_options options = {.threads = 1};
     struct quern_context *ctx;
-    struct quern_problem p;
+    struct qn_problem p;
     struct quern_tune_result r = {.candidates = NULL};
-    int code = quern_open(NULL, &ctx);
+    int code = qn_open(NULL, &ctx);
 
     if (code)
         return code;
-    code = quern_problem_parse(ctx, PROBLEM, &p);
+    code = qn_problem_parse(ctx, PROBLEM, &p);
     if (!code)
-        code = quern_tune(ctx, &p, &options, &r);
-    quern_free(r.candidates);
-    quern_close(ctx);
+        code = qn_tune(ctx, &p, &options, &r);
+    qn_free(r.candidates);
+    qn_close(ctx);
     return code;
 }
 
@@ -500,8 +500,8 @@ TEST(fails_each_allocation)
 TEST(measures_on_given_operands)
 {
     struct quern_context *ctx = test_open();
-    struct quern_args args = test_args(ctx, PROBLEM);
-    const struct quern_tune_options options = {.args = &args};
+    struct qn_args args = test_args(ctx, PROBLEM);
+    const struct qn_tune_options options = {.args = &args};
     struct quern_tune_result r;
 
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
@@ -510,13 +510,13 @@ TEST(measures_on_given_operands)
     assert_memory_equal(test_cuda->params[4], &args.a.first_dims,
                         sizeof(void *));
     assert_int_equal(r.bytes, 8192);
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     *(unsigned *)args.workspace = 1; /* as a kernel reports a bad size */
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_ESIZES, "negative");
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     test_expect_balance();
     test_args_free(&args);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The lengths of the runs, here in host memory. */
@@ -524,21 +524,21 @@ TEST(draws_the_split)
 {
     static const int64_t mine[] = {1, 2, 3, 500};
     struct quern_context *ctx = test_open();
-    struct quern_problem p = test_problem(ctx, PROBLEM " split=200,0,37,300");
-    const struct quern_tune_options given = {.sizes = mine};
+    struct qn_problem p = test_problem(ctx, PROBLEM " split=200,0,37,300");
+    const struct qn_tune_options given = {.sizes = mine};
     struct quern_tune_result r;
 
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_cuda->watch = 4;
-    test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_OK, "");
+    test_expect(qn_tune(ctx, &p, NULL, &r), QUERN_OK, "");
     assert_int_equal(test_cuda->watched[0], 200);
     assert_int_equal(test_cuda->watched[2], 37);
-    quern_free(r.candidates);
-    test_expect(quern_tune(ctx, &p, &given, &r), QUERN_OK, "");
+    qn_free(r.candidates);
+    test_expect(qn_tune(ctx, &p, &given, &r), QUERN_OK, "");
     assert_int_equal(test_cuda->watched[3], 500);
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     strcpy(p.split, "@/nonexistent");
-    test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_EINVAL, "/nonexistent");
-    quern_free(r.candidates);
-    quern_close(ctx);
+    test_expect(qn_tune(ctx, &p, NULL, &r), QUERN_EINVAL, "/nonexistent");
+    qn_free(r.candidates);
+    qn_close(ctx);
 }

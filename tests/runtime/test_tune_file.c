@@ -44,7 +44,7 @@ static void expect_text(const struct qn_tune_file *file, const char *expected)
 TEST(buckets_are_half_octaves)
 {
     static const int64_t edges[] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
-    struct quern_problem p = {
+    struct qn_problem p = {
         .ragged = QUERN_AXIS_K, .groups = 3, .m = 5, .n = 7, .k = 3 * 100 + 2};
 
     for (size_t i = 0; i + 1 < sizeof edges / sizeof edges[0]; i++) {
@@ -89,7 +89,7 @@ TEST(reads_what_it_writes)
         &file, "fprop bf16 g=8 m=512 n=256 k=64 d=bf16", 131));
     assert_null(qn_tune_file_find(&file, "fprop", 132));
     qn_tune_file_free(&file);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 static const struct {
@@ -156,7 +156,7 @@ TEST(refuses_what_is_wrong)
     }
     test_expect(parse(ctx, HEAD "a\0b\n", strlen(HEAD) + 4, &file),
                 QUERN_EINVAL, "F:4: error: byte 0x00");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Each byte changed, each length cut: no crash, and an error names the
@@ -186,11 +186,11 @@ TEST(survives_each_change)
         memcpy(copy, text, size);
         copy[i / sizeof bytes] = bytes[i % sizeof bytes];
         if (parse(ctx, copy, size, &file))
-            assert_non_null(strstr(quern_errmsg(ctx), ": error: "));
+            assert_non_null(strstr(qn_errmsg(ctx), ": error: "));
         qn_tune_file_free(&file);
         free(copy);
     }
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(refuses_what_is_huge)
@@ -212,7 +212,7 @@ TEST(refuses_what_is_huge)
     test_expect(parse(ctx, text, QN_TUNE_MOST, &file), QUERN_EINVAL,
                 "F:4: error:");
     free(text);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The faster of two measurements stays, in any order. */
@@ -244,7 +244,7 @@ TEST(merges_in_any_order)
     assert_int_equal(two.lines[0].ns, 80000);
     qn_tune_file_free(&one);
     qn_tune_file_free(&two);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* ------------------------------------------------------------------ folders */
@@ -276,12 +276,12 @@ static void give_folders(const char *one, const char *two)
 static int tuned(struct quern_context *ctx, const char *text,
                  const char *kernel)
 {
-    struct quern_plan *plan = test_plan(ctx, text, NULL);
+    struct qn_plan *plan = test_plan(ctx, text, NULL);
     struct quern_plan_info info;
 
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     assert_string_equal(info.kernel, kernel);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     return info.tuned;
 }
 
@@ -289,10 +289,10 @@ static int tuned(struct quern_context *ctx, const char *text,
 
 static char *why(struct quern_context *ctx)
 {
-    struct quern_problem p = test_problem(ctx, PROBLEM);
+    struct qn_problem p = test_problem(ctx, PROBLEM);
     char *text;
 
-    test_expect(quern_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
     return text;
 }
 
@@ -307,7 +307,7 @@ TEST(searches_in_order)
     put("two", "Fake.tune", HEAD LINE LINE2);
     ctx = test_open();
     assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
-    quern_close(ctx);
+    qn_close(ctx);
     put("one", "Fake.tune", "quern tune 1\ngpu Fake\nregistry old\n" LINE);
     ctx = test_open();
     assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
@@ -316,8 +316,8 @@ TEST(searches_in_order)
     assert_non_null(strstr(text, "tuned: 1.25 x the model's choice"));
     assert_non_null(strstr(text, "two/Fake.tune\n"));
     assert_non_null(strstr(text, "one/Fake.tune:3: error: the file is for"));
-    quern_free(text);
-    quern_close(ctx);
+    qn_free(text);
+    qn_close(ctx);
 }
 
 /* By its rules, by its name, or since it is for others. */
@@ -346,20 +346,20 @@ TEST(winners_that_do_not_serve)
         assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
         text = why(ctx);
         assert_non_null(strstr(text, cases[i].says));
-        quern_free(text);
-        quern_close(ctx);
+        qn_free(text);
+        qn_close(ctx);
     }
 }
 
 static int tune(struct quern_context *ctx, const char *text, char file[512])
 {
-    struct quern_problem p = test_problem(ctx, text);
+    struct qn_problem p = test_problem(ctx, text);
     struct quern_tune_result r;
-    int code = quern_tune(ctx, &p, NULL, &r);
+    int code = qn_tune(ctx, &p, NULL, &r);
 
     if (file)
         strcpy(file, r.file);
-    quern_free(r.candidates);
+    qn_free(r.candidates);
     return code;
 }
 
@@ -404,10 +404,10 @@ TEST(keeps_what_others_wrote)
     test_expect(tune(ctx, PROBLEM, file), QUERN_EINVAL,
                 "one/Fake.tune:4: error: ");
     assert_string_equal(file, ""); /* no file has the line */
-    quern_close(ctx);
+    qn_close(ctx);
     ctx = test_open();
     assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A file where a folder should be, and a folder that is read-only. */
@@ -419,11 +419,11 @@ TEST(needs_a_folder)
     setenv("QUERN_CACHE", "", 1);
     ctx = test_open();
     test_expect(tune(ctx, PROBLEM, NULL), QUERN_EIO, "$QUERN_TUNE names one");
-    quern_close(ctx);
+    qn_close(ctx);
     setenv("QUERN_TUNE", "", 1);
     ctx = test_open();
     test_expect(tune(ctx, PROBLEM, NULL), QUERN_EIO, "no folder");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 enum { PROCESSES = 4, EACH = 6 };
@@ -441,7 +441,7 @@ static void tune_some(int process)
         if (tune(ctx, text, NULL))
             exit(1);
     }
-    quern_close(ctx);
+    qn_close(ctx);
     exit(0);
 }
 
@@ -472,7 +472,7 @@ TEST(processes_lose_nothing)
     snprintf(path, sizeof path, "%s/absent", test_folder);
     test_expect(qn_tune_store_read(ctx, path, &file), QUERN_EIO,
                 "/absent: no such file");
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* -------------------------------------------------------------------- plans */
@@ -481,18 +481,18 @@ TEST(processes_lose_nothing)
 
 TEST(a_plan_may_tune_first)
 {
-    const struct quern_plan_options options = {.tune_ms = 2000};
+    const struct qn_plan_options options = {.tune_ms = 2000};
     struct quern_context *ctx = test_open();
     struct quern_plan_info info;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     int launches;
 
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     for (int i = 0; i < 2; i++) {
         plan = test_plan(ctx, PROBLEM, &options);
-        quern_plan_info(plan, &info);
+        qn_plan_info(plan, &info);
         assert_string_equal(info.kernel, "k_large");
-        quern_plan_free(plan);
+        qn_plan_free(plan);
         launches = i ? launches : test_cuda->launches;
     }
     assert_true(launches > 5);
@@ -500,24 +500,24 @@ TEST(a_plan_may_tune_first)
     /* a blocked path is no error */
     test_cuda->free_bytes = 1000;
     plan = test_plan(ctx, "fprop bf16 g=4 m=6000 n=256 k=64", &options);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     assert_non_null(strstr(test_messages, "not tuned: measuring takes"));
     test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
     launches = test_cuda->launches;
     {
-        struct quern_problem p = test_problem(ctx, PROBLEM);
+        struct qn_problem p = test_problem(ctx, PROBLEM);
 
-        test_expect(quern_plan(ctx, &p, &options, &plan), QUERN_ECAPTURE, "");
+        test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_ECAPTURE, "");
     }
     assert_int_equal(test_cuda->launches, launches);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 static void *plan_in_thread(void *ctx)
 {
-    const struct quern_plan_options options = {.tune_ms = 2000};
+    const struct qn_plan_options options = {.tune_ms = 2000};
 
-    quern_plan_free(test_plan(ctx, PROBLEM, &options));
+    qn_plan_free(test_plan(ctx, PROBLEM, &options));
     return NULL;
 }
 
@@ -533,7 +533,7 @@ TEST(threads_measure_once)
     test_expect(tune(ctx, PROBLEM, file), QUERN_OK, "");
     launches = test_cuda->launches;
     assert_int_equal(unlink(file), 0);
-    quern_close(ctx);
+    qn_close(ctx);
     ctx = test_open();
     test_cuda->launches = 0;
     for (int i = 0; i < 4; i++)
@@ -542,5 +542,5 @@ TEST(threads_measure_once)
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     assert_true(test_cuda->launches < 2 * launches);
-    quern_close(ctx);
+    qn_close(ctx);
 }

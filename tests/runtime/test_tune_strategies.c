@@ -24,11 +24,11 @@ static struct quern_context *open_with(const char *times)
 static struct quern_tune_result tune(struct quern_context *ctx,
                                      const char *text)
 {
-    struct quern_problem p = test_problem(ctx, text);
+    struct qn_problem p = test_problem(ctx, text);
     struct quern_tune_result r;
 
-    test_expect(quern_tune(ctx, &p, NULL, &r), QUERN_OK, "");
-    quern_free(r.candidates);
+    test_expect(qn_tune(ctx, &p, NULL, &r), QUERN_OK, "");
+    qn_free(r.candidates);
     r.candidates = NULL;
     test_expect_balance();
     return r;
@@ -45,7 +45,7 @@ TEST(dequantize_pass_wins)
     assert_string_equal(r.kernel, "fprop");
     assert_true(r.certain && r.seconds > 79e-6 && r.seconds < 81e-6);
     test_expect_plan(ctx, EITHER, "fprop", 1);
-    quern_close(ctx);
+    qn_close(ctx);
     ctx = open_with("");
     test_expect_plan(ctx, EITHER, "fprop", 1);
     test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_mainloop", 0);
@@ -54,7 +54,7 @@ TEST(dequantize_pass_wins)
     test_expect_why(ctx, EITHER,
                     ", dequantize=pass, groups of 2048 to 3071 along m", 1);
     test_expect_why(ctx, EITHER, "\n> blocks_w\n", 1);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 TEST(the_kernel_wins)
@@ -68,7 +68,7 @@ TEST(the_kernel_wins)
     test_expect_plan(ctx, EITHER, "blocks_mainloop", 1);
     test_expect_why(ctx, EITHER,
                     "dequantize=mainloop, as was measured; by the model", 1);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The ratio is to the untuned choice, a strategy or a kernel. */
@@ -86,20 +86,20 @@ TEST(compares_with_the_model)
 
     for (int i = 0; i < 2; i++) {
         struct quern_context *ctx = open_with("");
-        struct quern_plan *plan = test_plan(ctx, ANY_OF_4, NULL);
+        struct qn_plan *plan = test_plan(ctx, ANY_OF_4, NULL);
         struct quern_plan_info info;
         struct quern_tune_result r;
 
-        quern_plan_info(plan, &info);
+        qn_plan_info(plan, &info);
         snprintf(model, sizeof model, "%s", info.kernel);
-        quern_plan_free(plan);
+        qn_plan_free(plan);
         setenv("FAKE_CUDA_TIMES", rows[i].times, 1);
         r = tune(ctx, ANY_OF_4);
         assert_string_equal(r.model, model);
         assert_int_equal(r.dequantize, rows[i].wins);
         if (strcmp(model, r.kernel))
             assert_true(r.ratio > rows[i].ratio);
-        quern_close(ctx);
+        qn_close(ctx);
         unlink(r.file);
     }
 }
@@ -113,7 +113,7 @@ TEST(ways_fail)
     struct quern_tune_result r = tune(ctx, ANY_OF_4);
 
     assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_PASS);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* Measurements of dequantize=mainloop are its own, and serve no other plan. */
@@ -130,7 +130,7 @@ TEST(inside_is_apart)
     test_expect_plan(ctx, EITHER " dequantize=mainloop", "blocks_mainloop", 1);
     test_expect_why(ctx, EITHER " dequantize=mainloop",
                     "tuned: the model's choice", 1);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The same kernels but for one. */
@@ -151,23 +151,23 @@ TEST(lost_strategies_leave_the_model)
         open_with("powers_mainloop=100,powers_x=9,powers_w=9,fprop=30");
     struct quern_tune_result r = tune(ctx, ANY_OF_4);
     struct quern_plan_info info;
-    struct quern_plan *plan;
+    struct qn_plan *plan;
     char kernel[64];
 
     assert_int_equal(r.dequantize, QUERN_DEQUANTIZE_PASS);
-    quern_close(ctx);
+    qn_close(ctx);
     for (int i = 0; i < 2; i++) {
         setenv("QUERN_TUNE", "", 1);
         ctx = test_open_with(without(lost[i]));
         plan = test_plan(ctx, ANY_OF_4, NULL);
-        quern_plan_info(plan, &info);
+        qn_plan_info(plan, &info);
         snprintf(kernel, sizeof kernel, "%s", info.kernel);
-        quern_plan_free(plan);
-        quern_close(ctx);
+        qn_plan_free(plan);
+        qn_close(ctx);
         unsetenv("QUERN_TUNE");
         ctx = test_open_with(without(lost[i]));
         test_expect_plan(ctx, ANY_OF_4, kernel, 0);
-        quern_close(ctx);
+        qn_close(ctx);
     }
 }
 
@@ -184,24 +184,24 @@ TEST(only_what_is_open)
         QUERN_DEQUANTIZE_AUTO);
     assert_int_equal(tune(ctx, "fprop blocks g=2 m=8 n=1024 k=1024").dequantize,
                      QUERN_DEQUANTIZE_AUTO);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* The first plan may measure, once: not its bf16 product, too. */
 TEST(plans_measure_first)
 {
-    const struct quern_plan_options options = {.tune_ms = 10000};
+    const struct qn_plan_options options = {.tune_ms = 10000};
     struct quern_context *ctx =
         open_with("blocks_mainloop=100,blocks_x=10,blocks_w=20,fprop=50");
     struct quern_plan_info info;
-    struct quern_plan *plan = test_plan(ctx, EITHER, &options);
+    struct qn_plan *plan = test_plan(ctx, EITHER, &options);
 
-    quern_plan_info(plan, &info);
+    qn_plan_info(plan, &info);
     assert_string_equal(info.kernel, "fprop");
     assert_int_equal(info.tuned, 1);
-    quern_plan_free(plan);
+    qn_plan_free(plan);
     test_expect_plan(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048", "fprop", 0);
-    quern_close(ctx);
+    qn_close(ctx);
 }
 
 /* A word that no library writes, and one that does not serve here. */
@@ -214,7 +214,7 @@ TEST(files_may_say_anything)
     FILE *file = fopen(r.file, "r");
     size_t length;
 
-    quern_close(ctx);
+    qn_close(ctx);
     length = fread(text, 1, sizeof text - 1, file);
     text[length] = 0;
     fclose(file);
@@ -230,19 +230,19 @@ TEST(files_may_say_anything)
             test_expect_why(ctx, EITHER, "did you mean 'pass'?", 1);
         else /* which this recipe cannot be: the model decides */
             test_expect_why(ctx, EITHER, "> ", 1);
-        quern_close(ctx);
+        qn_close(ctx);
     }
 }
 
 static int tune_once(void)
 {
     struct quern_context *ctx = test_open_with(&registry);
-    struct quern_problem p = test_problem(ctx, ANY_OF_4);
+    struct qn_problem p = test_problem(ctx, ANY_OF_4);
     struct quern_tune_result r;
-    const int code = quern_tune(ctx, &p, NULL, &r);
+    const int code = qn_tune(ctx, &p, NULL, &r);
 
-    quern_free(r.candidates);
-    quern_close(ctx);
+    qn_free(r.candidates);
+    qn_close(ctx);
     return code;
 }
 

@@ -102,8 +102,8 @@ void qt_case_op(struct qt_case *c, int op)
 
 int qt_scaled(const struct qt_case *c, int role)
 {
-    const struct quern_problem p = {.op = c->op};
-    struct quern_quantization q;
+    const struct qn_problem p = {.op = c->op};
+    struct qn_quantization q;
 
     return role <= QT_B && c->recipe &&
            qn_scale_source(&p, c->recipe, role, &q);
@@ -270,7 +270,7 @@ void qt_pointers_write(const struct qt_case *c, int role, void *data,
 
 /* One operand: where it is, and what is between its rows and matrices. */
 static void set_operand(const struct qt_case *c, int role,
-                        const struct qt_addresses *at, struct quern_tensor *t)
+                        const struct qt_addresses *at, struct qn_tensor *t)
 {
     struct qt_place p;
 
@@ -295,9 +295,9 @@ static void set_operand(const struct qt_case *c, int role,
 
 /* The first ragged operand tells the sizes, of whichever axis. */
 static void set_sizes(const struct qt_case *c, const struct qt_addresses *at,
-                      struct quern_args *args)
+                      struct qn_args *args)
 {
-    struct quern_tensor *tensors[] = {&args->a, &args->b};
+    struct qn_tensor *tensors[] = {&args->a, &args->b};
 
     for (int role = QT_A; role <= QT_B; role++) {
         struct qt_place p;
@@ -315,7 +315,7 @@ static void set_sizes(const struct qt_case *c, const struct qt_addresses *at,
 }
 
 void qt_args_set(const struct qt_case *c, const struct qt_data *data,
-                 const struct qt_addresses *at, struct quern_args *args)
+                 const struct qt_addresses *at, struct qn_args *args)
 {
     const struct qt_epilogue *e = qt_case_epilogue(c);
 

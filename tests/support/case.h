@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "quern.h"
+#include "internal.h"
 
 struct qn_recipe;
 
@@ -210,9 +210,9 @@ struct qt_addresses {
     void *workspace;
 };
 
-/* The arguments of a run; `args` comes from quern_describe. */
+/* The arguments of a run; `args` comes from qn_problem_describe. */
 void qt_args_set(const struct qt_case *, const struct qt_data *,
-                 const struct qt_addresses *, struct quern_args *args);
+                 const struct qt_addresses *, struct qn_args *args);
 
 /* The addresses of the matrices of an operand whose buffer is at `data`. */
 void qt_pointers_write(const struct qt_case *, int role, void *data,

@@ -20,10 +20,10 @@ struct maker {
     const struct qt_case *c;
     struct qt_data *data;
     int role;
-    struct quern_problem problem;
-    struct quern_quantization q;
-    struct quern_quantize_description need;
-    struct quern_quantize_plan *plan;
+    struct qn_problem problem;
+    struct qn_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
 };
 
 /* Some bytes of poison at a multiple of 64. */
@@ -68,15 +68,15 @@ static int draw_numbers(const struct maker *m, uint64_t *state)
     m->data->numbers[m->role] = poison(m->need.args.in.bytes);
     if (!m->data->numbers[m->role])
         return -1;
-    if (m->q.of == QUERN_W)
+    if (m->q.of == QN_W)
         draw_rows(m, 0, m->q.groups * m->q.m, state);
-    for (int g = 0; g < c->groups && m->q.of != QUERN_W; g++)
+    for (int g = 0; g < c->groups && m->q.of != QN_W; g++)
         draw_rows(m, c->start[g], c->start[g] + c->length[g], state);
     return 0;
 }
 
 /* Poison in place of the copy and its scales. */
-static int make_outputs(struct maker *m, const struct quern_tensor *copy)
+static int make_outputs(struct maker *m, const struct qn_tensor *copy)
 {
     struct qt_data *d = m->data;
     int role = m->role;
@@ -97,10 +97,10 @@ static int make_outputs(struct maker *m, const struct quern_tensor *copy)
 }
 
 /* By the host backend, as the program under test would. */
-static int quantize(struct maker *m, struct quern_tensor *copy)
+static int quantize(struct maker *m, struct qn_tensor *copy)
 {
     static const uint64_t random[] = {7, 0};
-    struct quern_quantize_args args = m->need.args;
+    struct qn_quantize_args args = m->need.args;
     struct qt_data *d = m->data;
     float scale[] = {1, 1};
     float *history = calloc((size_t)m->need.history + 1, sizeof *history);
@@ -115,21 +115,21 @@ static int quantize(struct maker *m, struct quern_tensor *copy)
     args.scale = m->need.history ? scale : NULL;
     args.history = m->need.history ? history : NULL;
     args.sizes_type = m->c->sizes_type;
-    if (m->q.of != QUERN_W) {
+    if (m->q.of != QN_W) {
         args.first_dims = d->first;
         args.offsets = d->offsets;
     }
     if (!code)
-        code = quern_quantize_run(m->plan, &args, NULL);
+        code = qn_quantize_run(m->plan, &args, NULL);
     if (!code)
-        code = quern_quantize_check(m->plan, &args, NULL);
+        code = qn_quantize_run_check(m->plan, &args, NULL);
     free(history);
     free(workspace);
     return code;
 }
 
 /* All groups' rows as doubles, back to back. */
-static int decode(struct maker *m, const struct quern_tensor *copy)
+static int decode(struct maker *m, const struct qn_tensor *copy)
 {
     const struct qt_case *c = m->c;
     struct qt_data *d = m->data;
@@ -166,14 +166,14 @@ static int decode(struct maker *m, const struct quern_tensor *copy)
 /* The problem, what quantizes for it, and a plan. */
 static int begin(struct maker *m)
 {
-    const struct quern_plan_options host = {.backend = QUERN_BACKEND_HOST};
+    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
     char text[256];
 
     qt_case_text(m->c, text, sizeof text);
-    if (quern_problem_parse(qt_context, text, &m->problem) ||
+    if (qn_problem_parse(qt_context, text, &m->problem) ||
         !qn_scale_source(&m->problem, m->c->recipe, m->role, &m->q) ||
-        quern_quantize_describe(qt_context, &m->q, &m->need) ||
-        quern_quantize_plan(qt_context, &m->q, &host, &m->plan))
+        qn_quantize_needs(qt_context, &m->q, &m->need) ||
+        qn_quantize_plan(qt_context, &m->q, &host, &m->plan))
         return -1;
     return 0;
 }
@@ -182,7 +182,7 @@ int qt_copies_make(const struct qt_case *c, struct qt_data *data, int role,
                    uint64_t *state)
 {
     struct maker m = {.c = c, .data = data, .role = role};
-    struct quern_tensor copy;
+    struct qn_tensor copy;
     int failed = begin(&m);
 
     if (!failed && state)
@@ -196,6 +196,6 @@ int qt_copies_make(const struct qt_case *c, struct qt_data *data, int role,
         copy.global = data->global[role];
         failed = quantize(&m, &copy) || decode(&m, &copy);
     }
-    quern_quantize_plan_free(m.plan);
+    qn_quantize_plan_free(m.plan);
     return failed ? -1 : 0;
 }

@@ -23,7 +23,7 @@ const int qt_nends = sizeof qt_ends / sizeof qt_ends[0];
 /* enum quern_of of the operand. */
 static int tensor_of(const struct qt_case *c, int role)
 {
-    return role == QT_B ? QUERN_W : c->op == QUERN_FPROP ? QUERN_X : QUERN_DY;
+    return role == QT_B ? QN_W : c->op == QUERN_FPROP ? QN_X : QN_DY;
 }
 
 const struct qn_scaling *qt_ends_scaling(const struct qt_case *c, int role)

@@ -10,7 +10,7 @@
 #define QT_ENDS_H
 
 #include "support/case.h"
-#include "registry.h"
+#include "internal.h"
 
 /* The expected D. */
 enum qt_outcome { QT_IS_NAN, QT_IS_LARGE, QT_IS_WITHOUT };

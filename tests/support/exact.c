@@ -12,7 +12,7 @@ const int64_t exact_sizes[GROUPS] = {3, 0, 1, 7, 4};
 const float exact_alphas[GROUPS] = {0.5f, 2, 1.5f, -1, 1};
 const float exact_betas[GROUPS] = {2, -1, 0.5f, 1, 0};
 
-static int64_t length_of(const struct quern_problem *p, int axis)
+static int64_t length_of(const struct qn_problem *p, int axis)
 {
     return axis == QUERN_AXIS_M ? p->m : axis == QUERN_AXIS_N ? p->n : p->k;
 }
@@ -44,7 +44,7 @@ void exact_fill(const struct run *r, int role, size_t bytes, uint32_t seed)
 
 /* Its place on the host, and the same for the library. */
 static void lay_out(struct run *r, int role, int first, int second, int swapped,
-                    struct quern_tensor *tensor, void *data, size_t bytes)
+                    struct qn_tensor *tensor, void *data, size_t bytes)
 {
     const int wide = r->form->wide > (role == EXACT_C);
     struct exact_operand *o = &r->x[role];
@@ -64,14 +64,14 @@ static void lay_out(struct run *r, int role, int first, int second, int swapped,
 
 /* m, n and k are those of a uniform batch, but for the ragged axis. */
 static int parse(struct quern_context *ctx, const struct form *f, int scale,
-                 struct quern_problem *p)
+                 struct qn_problem *p)
 {
     char text[96];
     int code;
 
     snprintf(text, sizeof text, "wgrad %s g=%d m=%d n=%d k=%d", f->recipe,
              GROUPS, 18 * scale, 5 * scale, 7 * scale);
-    code = quern_problem_parse(ctx, text, p);
+    code = qn_problem_parse(ctx, text, p);
     if (code)
         return code;
     p->a_major = f->a_major;
@@ -92,13 +92,13 @@ int exact_prepare(struct quern_context *ctx, const struct form *f,
                   void *const data[EXACT_ROLES], size_t bytes, struct run *r)
 {
     const int scale = f->scale ? f->scale : 1;
-    struct quern_description need;
+    struct qn_description need;
     int code;
 
     *r = (struct run){.form = f};
     code = parse(ctx, f, scale, &r->p);
     if (!code)
-        code = quern_describe(ctx, &r->p, &need);
+        code = qn_problem_describe(ctx, &r->p, &need);
     if (code)
         return code;
     r->args = need.args;

@@ -9,7 +9,7 @@
 #ifndef TEST_EXACT_H
 #define TEST_EXACT_H
 
-#include "quern.h"
+#include "internal.h"
 
 enum { GROUPS = 5, TOTAL = 17 };
 enum { EXACT_A, EXACT_B, EXACT_C, EXACT_D, EXACT_ROLES };
@@ -39,14 +39,14 @@ struct exact_operand {
 /* Everything for one run of a form. */
 struct run {
     const struct form *form;
-    struct quern_problem p;
+    struct qn_problem p;
     int64_t sizes[GROUPS];
-    struct quern_args args;
+    struct qn_args args;
     struct exact_operand x[EXACT_ROLES];
 };
 
 /* The problem and its arguments, but for buffers and factors: where operands
-   are on the host, `data` of so many bytes each, is noted. quern_describe's
+   are on the host, `data` of so many bytes each, is noted. qn_problem_describe's
    code. */
 int exact_prepare(struct quern_context *ctx, const struct form *f,
                   void *const data[EXACT_ROLES], size_t bytes, struct run *r);

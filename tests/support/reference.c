@@ -221,7 +221,7 @@ static int64_t longest_k(const struct qt_case *c)
    tolerances */
 static struct qn_tolerance tolerance(const struct qt_case *c)
 {
-    const struct quern_problem p = {
+    const struct qn_problem p = {
         .op = c->op,
         .d_type = c->d_type,
         .dequantize = c->fp32_sums ? QUERN_DEQUANTIZE_AUTO : c->dequantize};

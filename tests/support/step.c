@@ -13,7 +13,7 @@
 
 /* Room for each part of a tensor; its addresses. */
 static int make_tensor(struct qt_step *s, struct qn_memory *parts,
-                       struct quern_tensor *t)
+                       struct qn_tensor *t)
 {
     int code = qn_memory_new(&parts[QT_STEP_DATA], s->gpu, t->bytes);
 
@@ -38,22 +38,22 @@ static int make_workspace(struct qt_step *s, struct qn_memory *m, size_t bytes)
 static int begin_copies(struct qt_step *s, int of)
 {
     static const char *const names[] = {"x", "w", "dy"};
-    const struct quern_plan_options options = {.backend = s->backend};
+    const struct qn_plan_options options = {.backend = s->backend};
     struct qt_step_copies *c = &s->copies[of];
-    struct quern_quantize_description need;
-    struct quern_quantization q;
+    struct qn_quantize_description need;
+    struct qn_quantization q;
     char line[256];
     int code;
 
     snprintf(line, sizeof line, "quantize %s of=%s g=%d m=%lld k=%lld in=f32",
-             s->recipe->name, of == QUERN_DY && s->nearest ? "x" : names[of],
-             s->groups, (long long)(of == QUERN_W ? s->outputs : s->tokens),
-             (long long)(of == QUERN_DY ? s->outputs : s->features));
-    code = quern_quantize_parse(qt_context, line, &q);
+             s->recipe->name, of == QN_DY && s->nearest ? "x" : names[of],
+             s->groups, (long long)(of == QN_W ? s->outputs : s->tokens),
+             (long long)(of == QN_DY ? s->outputs : s->features));
+    code = qn_quantize_parse(qt_context, line, &q);
     if (!code)
-        code = quern_quantize_describe(qt_context, &q, &need);
+        code = qn_quantize_needs(qt_context, &q, &need);
     if (!code)
-        code = quern_quantize_plan(qt_context, &q, &options, &c->plan);
+        code = qn_quantize_plan(qt_context, &q, &options, &c->plan);
     if (code)
         return code;
     c->args = need.args;
@@ -65,7 +65,7 @@ static int begin_copies(struct qt_step *s, int of)
     if (!code)
         code = make_tensor(s, c->column, &c->args.column);
     c->args.in.data = c->numbers.data;
-    c->args.first_dims = of == QUERN_W ? NULL : s->lengths.data;
+    c->args.first_dims = of == QN_W ? NULL : s->lengths.data;
     c->args.sizes_type = QUERN_I64;
     c->args.random = need.random ? (void *)s->random.data : NULL;
     c->args.workspace = c->workspace.data;
@@ -76,27 +76,27 @@ static int begin_copies(struct qt_step *s, int of)
 static int begin_product(struct qt_step *s, int op)
 {
     const struct qt_step_copies *c = s->copies;
-    const struct quern_tensor *operands[][2] = {
-        {&c[QUERN_X].args.row, &c[QUERN_W].args.row},
-        {&c[QUERN_DY].args.row, &c[QUERN_W].args.column},
-        {&c[QUERN_DY].args.column, &c[QUERN_X].args.column}};
+    const struct qn_tensor *operands[][2] = {
+        {&c[QN_X].args.row, &c[QN_W].args.row},
+        {&c[QN_DY].args.row, &c[QN_W].args.column},
+        {&c[QN_DY].args.column, &c[QN_X].args.column}};
     const long long t = s->tokens, f = s->features, o = s->outputs;
     const long long sides[][3] = {{t, o, f}, {t, f, o}, {o, f, t}};
-    const struct quern_plan_options options = {.backend = s->backend};
+    const struct qn_plan_options options = {.backend = s->backend};
     struct qt_step_product *p = &s->products[op];
-    struct quern_description need;
-    struct quern_problem problem;
+    struct qn_description need;
+    struct qn_problem problem;
     char line[256];
     int code;
 
     snprintf(line, sizeof line, "%s %s g=%d m=%lld n=%lld k=%lld d=f32",
              qn_op_name(op), s->recipe->name, s->groups, sides[op][0],
              sides[op][1], sides[op][2]);
-    code = quern_problem_parse(qt_context, line, &problem);
+    code = qn_problem_parse(qt_context, line, &problem);
     if (!code)
-        code = quern_describe(qt_context, &problem, &need);
+        code = qn_problem_describe(qt_context, &problem, &need);
     if (!code)
-        code = quern_plan(qt_context, &problem, &options, &p->plan);
+        code = qn_plan(qt_context, &problem, &options, &p->plan);
     if (code)
         return code;
     p->args = need.args;
@@ -131,9 +131,9 @@ int qt_step_begin(struct qt_step *s)
         code = begin_copies(s, of);
     for (int op = 0; op < 3 && !code; op++)
         code = begin_product(s, op);
-    s->x = calloc(1, s->copies[QUERN_X].numbers.bytes + 1);
-    s->w = calloc(1, s->copies[QUERN_W].numbers.bytes + 1);
-    s->dy = calloc(1, s->copies[QUERN_DY].numbers.bytes + 1);
+    s->x = calloc(1, s->copies[QN_X].numbers.bytes + 1);
+    s->w = calloc(1, s->copies[QN_W].numbers.bytes + 1);
+    s->dy = calloc(1, s->copies[QN_DY].numbers.bytes + 1);
     return code ? code : s->x && s->w && s->dy ? QUERN_OK : QUERN_ENOMEM;
 }
 
@@ -143,8 +143,8 @@ void qt_step_free(struct qt_step *s)
         struct qt_step_copies *c = &s->copies[i];
         struct qt_step_product *p = &s->products[i];
 
-        quern_quantize_plan_free(c->plan);
-        quern_plan_free(p->plan);
+        qn_quantize_plan_free(c->plan);
+        qn_plan_free(p->plan);
         qn_memory_free(&c->numbers);
         qn_memory_free(&c->workspace);
         for (int part = 0; part < QT_STEP_PARTS; part++) {
@@ -169,8 +169,8 @@ static int quantize(struct qt_step *s, int of, const float *numbers)
     int code = qn_memory_write(&c->numbers, 0, numbers, c->numbers.bytes);
 
     if (!code)
-        code = quern_quantize_run(c->plan, &c->args, NULL);
-    return code ? code : quern_quantize_check(c->plan, &c->args, NULL);
+        code = qn_quantize_run(c->plan, &c->args, NULL);
+    return code ? code : qn_quantize_run_check(c->plan, &c->args, NULL);
 }
 
 static int multiply(struct qt_step *s, int op)
@@ -179,18 +179,18 @@ static int multiply(struct qt_step *s, int op)
     int code = qn_memory_clear(&p->d, QN_MEMORY_POISON);
 
     if (!code)
-        code = quern_run(p->plan, &p->args, NULL);
+        code = qn_run(p->plan, &p->args, NULL);
     if (!code)
-        code = quern_check(p->plan, &p->args, NULL);
+        code = qn_check(p->plan, &p->args, NULL);
     return code ? code : qn_memory_read(&p->d, 0, p->result, p->d.bytes);
 }
 
 int qt_step_forward(struct qt_step *s)
 {
-    int code = quantize(s, QUERN_X, s->x);
+    int code = quantize(s, QN_X, s->x);
 
     if (!code)
-        code = quantize(s, QUERN_W, s->w);
+        code = quantize(s, QN_W, s->w);
     return code ? code : multiply(s, QUERN_FPROP);
 }
 
@@ -200,7 +200,7 @@ int qt_step_backward(struct qt_step *s, uint64_t seed)
     int code = qn_memory_write(&s->random, 0, random, sizeof random);
 
     if (!code)
-        code = quantize(s, QUERN_DY, s->dy);
+        code = quantize(s, QN_DY, s->dy);
     if (!code)
         code = multiply(s, QUERN_DGRAD);
     return code ? code : multiply(s, QUERN_WGRAD);

@@ -16,23 +16,23 @@
 
 #include "support/case.h"
 #include "oracle/memory.h"
-#include "registry.h"
+#include "internal.h"
 
 /* A copy's data, scales and those of the second level. */
 enum { QT_STEP_DATA, QT_STEP_SF, QT_STEP_GLOBAL, QT_STEP_PARTS };
 
 /* The copies of one of x, w and dy. */
 struct qt_step_copies {
-    struct quern_quantize_plan *plan;
-    struct quern_quantize_args args;
+    struct qn_quantize_plan *plan;
+    struct qn_quantize_args args;
     struct qn_memory numbers, workspace;
     struct qn_memory row[QT_STEP_PARTS], column[QT_STEP_PARTS];
 };
 
 /* y, dx or dw: enum quern_op. */
 struct qt_step_product {
-    struct quern_plan *plan;
-    struct quern_args args;
+    struct qn_plan *plan;
+    struct qn_args args;
     struct qn_memory d, workspace;
     float *result; /* of the last run, on the host */
 };

@@ -67,7 +67,7 @@ static struct found judge(const struct qt_step *s, int op, const double *ref,
 */
 static int near(const struct qt_step *s, int op, char *text)
 {
-    const int mixed = op == QUERN_WGRAD && s->recipe->scaling[QUERN_X].hadamard;
+    const int mixed = op == QUERN_WGRAD && s->recipe->scaling[QN_X].hadamard;
     double *ref = qt_step_reference(s, op), most;
     struct found all = {0, 0}, one;
     int right = 1;
@@ -113,7 +113,7 @@ const struct qn_recipe *qt_step_recipe(int i)
 static int failed(int code, char *text)
 {
     if (code)
-        snprintf(text, QT_STEP_TEXT, "%s", quern_errmsg(qt_context));
+        snprintf(text, QT_STEP_TEXT, "%s", qn_errmsg(qt_context));
     return code != QUERN_OK;
 }
 
@@ -172,10 +172,10 @@ static void undo_transform(struct qt_step *s, float *x)
 static int find_one_sided(struct qt_step *s, char *text)
 {
     float *x = s->x, *other;
-    const size_t bytes = s->copies[QUERN_X].numbers.bytes;
+    const size_t bytes = s->copies[QN_X].numbers.bytes;
     int right;
 
-    if (!s->recipe->scaling[QUERN_X].hadamard)
+    if (!s->recipe->scaling[QN_X].hadamard)
         return 1;
     other = qt_step_room((int64_t)bytes, 1);
     memcpy(other, x, bytes);
@@ -192,8 +192,8 @@ static int find_one_sided(struct qt_step *s, char *text)
 /* Each block of x's columnwise tensor gets the scale of the next one. */
 static int find_scales(struct qt_step *s, char *text)
 {
-    struct qn_memory *sf = &s->copies[QUERN_X].column[QT_STEP_SF];
-    const int type = s->recipe->scaling[QUERN_X].type;
+    struct qn_memory *sf = &s->copies[QN_X].column[QT_STEP_SF];
+    const int type = s->recipe->scaling[QN_X].type;
     const size_t each = type == QUERN_F32 ? sizeof(float) : 1;
     char *bytes = qt_step_room((int64_t)sf->bytes, 1);
     int right =

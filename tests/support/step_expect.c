@@ -60,11 +60,11 @@ int64_t qt_step_start(const struct qt_step *s, int group)
 static double number(const struct qt_step *s, int of, int group, int64_t i,
                      int64_t j)
 {
-    if (of == QUERN_W)
+    if (of == QN_W)
         return (double)s->w[(group * s->outputs + i) * s->features + j];
     i += qt_step_start(s, group);
-    return of == QUERN_X ? (double)s->x[i * s->features + j]
-                         : (double)s->dy[i * s->outputs + j];
+    return of == QN_X ? (double)s->x[i * s->features + j]
+                      : (double)s->dy[i * s->outputs + j];
 }
 
 /* --------------------------------------------------------------- operands */
@@ -79,9 +79,8 @@ struct side {
    tensor. */
 static const struct {
     int of, turned;
-} sides[][2] = {{{QUERN_X, 0}, {QUERN_W, 0}},
-                {{QUERN_DY, 0}, {QUERN_W, 1}},
-                {{QUERN_DY, 1}, {QUERN_X, 1}}};
+} sides[][2] = {
+    {{QN_X, 0}, {QN_W, 0}}, {{QN_DY, 0}, {QN_W, 1}}, {{QN_DY, 1}, {QN_X, 1}}};
 
 /* The distance between the neighbours of v in a block. Scales are powers of
    two, rounded up, but for those of E4M3. */
@@ -147,9 +146,9 @@ static void make_side(const struct qt_step *s, int op, int role, int group,
     const int of = sides[op][role].of, turned = sides[op][role].turned;
     const int types[] = {s->recipe->x, s->recipe->w, s->recipe->dy};
     const struct qn_scaling *scaling = &s->recipe->scaling[of];
-    const int mixed = turned && of != QUERN_W && scaling->hadamard;
-    const int64_t rows = of == QUERN_W ? s->outputs : s->sizes[group];
-    const int64_t columns = of == QUERN_DY ? s->outputs : s->features;
+    const int mixed = turned && of != QN_W && scaling->hadamard;
+    const int64_t rows = of == QN_W ? s->outputs : s->sizes[group];
+    const int64_t columns = of == QN_DY ? s->outputs : s->features;
     const int64_t whole =
         (rows + QT_STEP_POINTS - 1) / QT_STEP_POINTS * QT_STEP_POINTS;
 
