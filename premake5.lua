@@ -120,7 +120,7 @@ program "quern_boot"
 
 -- COUPLED: folders of the runtime
 local RUNTIME = { "base", "device", "problem", "code", "tuned", "choose", "quantize", "product",
-  "cublaslt", "mlp", "queue", "tune" }
+  "cublaslt", "mlp", "queue", "tune", "api" }
 
 -- The sums of the host kernels are promised to the bit: nothing may be fused or reordered.
 archive "quern_static"

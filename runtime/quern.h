@@ -1,36 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** quern.h: grouped GEMM for mixture-of-experts training.
+** quern.h: grouped GEMM for mixture-of-experts models.
 **
-** A launch multiplies G independent groups (experts), each
+** A *line* of text says what to compute: a product of G groups (experts), a
+** quantization, or the MLP of a layer. A *plan* is a line made ready for one
+** device. A run fills in the addresses:
 **
-**     D[m,n] = alpha * sum_k A[m,k] * B[n,k] + beta * C[m,n]
-**
-** and fprop may apply an activation. The groups' lengths along one axis (say m,
-** the tokens) stay on the device: nothing is padded or read on the host.
-**
+**     struct quern_args args = QUERN_ARGS_INIT;
 **     struct quern_context *ctx;
-**     struct quern_problem p;
-**     struct quern_description need;
 **     struct quern_plan *plan;
-**     struct quern_args args;
 **     quern_open(NULL, &ctx);
-**     quern_problem_parse(ctx, "fprop bf16 g=8 m=4096 n=2048 k=7168", &p);
-**     quern_describe(ctx, &p, &need);
-**     quern_plan(ctx, &p, NULL, &plan);
-**     args = need.args;
-**     args.a.data = x;              args.a.first_dims = tokens_per_expert;
-**     args.b.data = weights;        args.d.data = y;
-**     args.workspace = zeroed_once; // need.workspace_bytes, device memory
+**     quern_plan_create(ctx, "fprop bf16 g=8 m=4096 n=2048 k=7168", NULL,
+**                       &plan);
+**     args.of[QUERN_ARG_A].data = x;                     // [4096, 7168]
+**     args.of[QUERN_ARG_B].data = weights;               // [8, 2048, 7168]
+**     args.of[QUERN_ARG_D].data = y;                     // [4096, 2048]
+**     args.of[QUERN_ARG_LENGTHS].data = tokens;          // [8] int32
+**     args.of[QUERN_ARG_WORKSPACE].data = zeroed_once;
 **     quern_run(plan, &args, stream);
-**     quern_check(plan, &args, stream);
 **
-** Every function returns QUERN_OK or one of the codes below, unless its
-** comment says otherwise; quern_errmsg() then holds one sentence that names
-** the argument and the rule. The library never prints, aborts or exits.
+** The lengths of the groups stay on the device: nothing is padded, and nothing
+** is read on the host. quern_plan_operands says what a plan needs. The lines
+** are in docs/problem-line.md, their operands in docs/c-api.md.
 **
-** Contents: errors, types, context, problem, infer, describe, plan, run,
-** quantize, wgrad queue, mlp, tune.
+** Every function returns QUERN_OK or another code below unless its comment says
+** otherwise; quern_errmsg() then holds one sentence that names the argument and
+** the rule. The library never prints, aborts or exits.
+**
+** Contents: errors, types, context, operands, plan, run, wgrad queue, infer,
+** tune.
 */
 #ifndef QUERN_H
 #define QUERN_H
@@ -47,7 +45,14 @@ extern "C" {
 #define QUERN_API
 #endif
 
-#define QUERN_VERSION "0.1.0"
+#define QUERN_VERSION_MAJOR 0
+#define QUERN_VERSION_MINOR 2
+#define QUERN_VERSION_PATCH 0
+
+#define QUERN_VERSION "0.2.0"
+
+/* Changes whenever a struct of this header changes; quern_open compares it. */
+#define QUERN_ABI 2
 
 /* ------------------------------------------------------------------ errors
 ** X(name, value, meaning): the only list of the codes.
@@ -82,39 +87,13 @@ enum quern_type {
     QUERN_F32,
     QUERN_E4M3,
     QUERN_E5M2,
-    QUERN_E2M3,
-    QUERN_E3M2,
-    QUERN_E2M1,
+    QUERN_E2M3, /* a byte each */
+    QUERN_E3M2, /* a byte each */
+    QUERN_E2M1, /* two in a byte, the low half first */
     QUERN_E8M0,
     QUERN_I8,
     QUERN_I32,
     QUERN_I64
-};
-
-enum quern_op { QUERN_FPROP, QUERN_DGRAD, QUERN_WGRAD };
-
-/* A layer's tensors: activations, weights, gradients of the output. */
-enum quern_of { QUERN_X, QUERN_W, QUERN_DY };
-
-/* An axis of the canonical product; also names the ragged one. */
-enum quern_axis { QUERN_AXIS_NONE, QUERN_AXIS_M, QUERN_AXIS_N, QUERN_AXIS_K };
-
-/* Which axis of an operand is contiguous in memory. */
-enum quern_major { QUERN_MAJOR_K, QUERN_MAJOR_MN };
-
-/* Operands that come as an array of addresses, one matrix each: bits. */
-enum quern_pointers {
-    QUERN_POINTERS_A = 1,
-    QUERN_POINTERS_B = 2,
-    QUERN_POINTERS_C = 4,
-    QUERN_POINTERS_D = 8
-};
-
-/* How the result combines with the values already in memory. */
-enum quern_beta {
-    QUERN_BETA_ZERO, /* D = product; C is not read */
-    QUERN_BETA_ONE,  /* D = D + product: C is D */
-    QUERN_BETA_ANY   /* D = product + args.beta * args.c */
 };
 
 enum quern_backend {
@@ -126,203 +105,383 @@ enum quern_backend {
     QUERN_BACKEND_CUBLASLT /* NVIDIA's, per group; only on request */
 };
 
-/* Location of the group sizes when a run is queued. */
-enum quern_sizes {
-    QUERN_SIZES_DEVICE, /* in the arrays of the tensors */
-    QUERN_SIZES_HOST,   /* as DEVICE, or in args.host_sizes: see quern_run */
-    QUERN_SIZES_FIXED   /* as HOST; a captured graph keeps its sizes */
-};
-
-/* How block-scaled operands are dequantized for the tensor cores. */
-enum quern_dequantize {
-    QUERN_DEQUANTIZE_AUTO, /* the measured winner, else the model's choice */
-    QUERN_DEQUANTIZE_MAINLOOP, /* to bf16 in the mainloop */
-    QUERN_DEQUANTIZE_PASS,     /* to bf16 in a separate pass; any d of bf16 */
-    QUERN_DEQUANTIZE_FP8,      /* pass to e4m3; bf16 on misfit */
-    QUERN_DEQUANTIZE_F16       /* mainloop to f16; bf16 on misfit */
-};
-/* A is quantized already; or by this run, in the mainloop if a kernel can, else
-   in a launch before it; or as the model chooses. */
-enum quern_quantize {
-    QUERN_QUANTIZE_PASS,
-    QUERN_QUANTIZE_MAINLOOP,
-    QUERN_QUANTIZE_AUTO
+/* The part of an MLP that a run computes. */
+enum quern_phase {
+    QUERN_PHASE_FORWARD,  /* y; products and quantizations have this one only */
+    QUERN_PHASE_BACKWARD, /* dx, dprob, db1, db2; dw1 and dw2 too if given */
+    QUERN_PHASE_WGRAD,    /* dw1 and dw2, at any later time */
+    QUERN_PHASE_WEIGHTS,  /* the quantized weights that are given */
+    QUERN_PHASES
 };
 
 #define QUERN_MAX_GROUPS       1024
 #define QUERN_MAX_DIMS         4 /* of an operand */
 #define QUERN_MAX_RANK         8 /* of a tensor that quern_infer reads */
-#define QUERN_MAX_MICROBATCHES 8 /* microbatches that one launch merges */
+#define QUERN_MAX_MICROBATCHES 8 /* that one launch merges */
 #define QUERN_MAX_STREAMS      8
 
-struct quern_context;  /* one per process is enough; may be shared by threads */
-struct quern_plan;     /* immutable after creation; may be shared by threads */
+struct CUstream_st;   /* *CUstream and cudaStream_t; NULL: the default stream */
+struct quern_context; /* one serves all GPUs of a process and all threads */
+struct quern_plan;    /* immutable; may be shared by threads */
 struct quern_registry; /* kernels linked by `quern build`: quern_kernels.h */
-
-/*
-** A grouped tensor. With the ragged axis it is one buffer, split along it:
-**
-**   first_dims  [G]    length of each group along the ragged axis, or NULL
-**   last_dims   [G]    the same for a tensor ragged in its last axis, or NULL
-**   offsets     [G+1]  exclusive starts along the ragged axis, or NULL; without
-**                      lengths: length = next start - start; with lengths: gaps
-**                      between groups are allowed, overlap is an error
-**
-** Without it the tensor is G matrices, in one buffer or allocated one by one:
-**
-**   pointers    [G]    the matrices' addresses; `data` is NULL, `bytes` unread
-**
-** The arrays are in device memory (host memory for the host backend); the first
-** three hold `sizes_type`, int32 or int64. Without offsets the groups are
-** contiguous. The caller owns the memory.
-*/
-struct quern_tensor {
-    void *data;
-    void *const *pointers; /* only with a group axis; NULL: use `data` */
-    void *sf;              /* scale factors; NULL if the recipe has none */
-    const void *first_dims, *last_dims, *offsets;
-    int sizes_type; /* QUERN_I32 or QUERN_I64 */
-    int type;       /* enum quern_type of the elements */
-    int ndim;
-    int64_t shape[QUERN_MAX_DIMS]; /* a ragged axis: its total, a bound */
-    int64_t stride;       /* elements from one row to the next; 0: packed */
-    int64_t group_stride; /* elements from one group's matrix to the next, only
-                             with a group axis; 0: contiguous */
-    size_t bytes;         /* of data; set by the caller if there is a stride */
-    size_t alignment;     /* of data, in bytes; set by quern_describe */
-    void *global;         /* fp32 [G]: scales of the second level, or NULL */
-    size_t sf_bytes, global_bytes; /* set by describe functions */
-};
-
-/* Operands, factors and scratch memory of one run. Factors are fp32, in the
-   same memory as the operands (device or host), read when the run executes. */
-struct quern_args {
-    struct quern_tensor a, b;
-    struct quern_tensor c; /* only with beta=any: as d; may be D itself */
-    struct quern_tensor d;
-    struct quern_tensor p;  /* pre-activation: with saved=1, or of dgrad */
-    struct quern_tensor t;  /* with copies=both; data of p, t NULL: not made */
-    struct quern_tensor in; /* only with quantize=: [m, k] bf16, */
-    struct quern_tensor column;      /* made into a; its columnwise tensor */
-    const float *bias, *probability; /* [G, n], [m] only with bias=1, prob=1 */
-    float *dbias, *dprob;      /* [G, columns], [m] only with dbias=, .. */
-    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
-    const float *alpha, *beta; /* only with =any; beta 0: C is not read */
-    int scalars;               /* in alpha, beta: groups; 0 or 1: one for all */
-    float *scale, *history;    /* delayed scaling, with copies= */
-    const uint64_t *random;    /* stochastic rounding, with copies= */
-    const int *noop; /* on the device, or NULL: skip this run if *noop != 0 */
-    void *workspace; /* zeroed once by the caller; one per concurrent run */
-    const int64_t *host_sizes; /* [G], not on the device: see quern_run */
-};
 
 /* ----------------------------------------------------------------- context */
 
 enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
 
-/* Zero or NULL in a field chooses the default. */
+/* Begin with QUERN_OPEN_OPTIONS_INIT; zero or NULL chooses the default. */
 struct quern_open_options {
+    size_t size;                           /* of this struct */
     const struct quern_registry *registry; /* kernels linked ahead of time */
     const char *const *specs;              /* folders with specs of your own */
     int specs_count;
-    const char *cache; /* folders separated by ':'; "" for no cache; default
-                          $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else
-                          ~/.cache/quern; all are read, new entries go to the
-                          first writable one */
+    int log_level;     /* of `log`; default $QUERN_LOG, else INFO */
+    const char *cache; /* folders separated by ':', "" for none; default
+                           $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else
+                           ~/.cache/quern; all are read, new entries go to the
+                           first writable one */
+    const char *tune;  /* folders with files of quern_tune, as `cache`; default
+                           $QUERN_TUNE */
     void (*log)(void *user, int level, const char *line); /* from any thread */
     void *log_user;
-    int log_level;    /* of `log`; default $QUERN_LOG, else INFO */
-    const char *tune; /* folders with files of quern_tune, separated by ':';
-                         "" for none at all; default $QUERN_TUNE; see below */
 };
+
+#define QUERN_OPEN_OPTIONS_INIT                                                \
+    {                                                                          \
+        sizeof(struct quern_open_options), NULL, NULL, 0, 0, NULL, NULL, NULL, \
+            NULL                                                               \
+    }
 
 /*
 ** Open the library. `options` may be NULL. Neither a GPU nor a compiler is
-** needed until the first plan that uses it. Environment variables, read only
-** here and not by set-user-id programs:
-**
-**   QUERN_CACHE    see above; "" for no cache
-**   QUERN_TUNE     see above; "" for the model only
-**   QUERN_CUDA     path of libcuda          QUERN_NVRTC   path of libnvrtc
-**   QUERN_GEN      path of libquern_gen     QUERN_CC      C compiler, "cc"
-**   QUERN_CUBLASLT path of libcublasLt
-**   QUERN_THREADS  threads of the host backend, 1 to 256
-**   QUERN_LOG      error, info or debug: see log_level
-**   CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR as usual
+** needed until the first plan that uses it. The environment is read only here,
+** and not by set-user-id programs: QUERN_CACHE, QUERN_TUNE, QUERN_LOG (error,
+** info or debug), QUERN_THREADS (of the host backend, 1 to 256), the paths
+** QUERN_CUDA, QUERN_NVRTC, QUERN_GEN, QUERN_CUBLASLT (libraries) and QUERN_CC
+** (a C compiler), and CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR as usual.
 **
 ** A child of fork() must open the library again. The parent's contexts and
-** plans are refused there (QUERN_EINVAL), but may be freed and closed, which
-** touches neither locks nor the driver.
+** plans are refused there (QUERN_EINVAL), but may be destroyed.
 **
-** QUERN_EINVAL, QUERN_ENOMEM; QUERN_EMISSING or QUERN_ECOMPILE for bad specs.
+** QUERN_EINVAL, also if the program was compiled with the header of another
+** ABI; QUERN_ENOMEM; QUERN_EMISSING or QUERN_ECOMPILE for bad specs.
 */
-QUERN_API int quern_open(const struct quern_open_options *options,
-                         struct quern_context **ctx);
+#define quern_open(options, ctx)                                               \
+    quern_open_abi(options, ctx, QUERN_ABI, sizeof(struct quern_args),         \
+                   sizeof(struct quern_operand))
+QUERN_API int quern_open_abi(const struct quern_open_options *options,
+                             struct quern_context **ctx, int abi,
+                             size_t args_size, size_t operand_size);
 
-/* Close it. NULL is allowed. Free its plans first. */
+/* Close it and destroy the plans of quern_plan_get; destroy all other plans and
+   the queues before. NULL is allowed. */
 QUERN_API void quern_close(struct quern_context *ctx);
 
-/* The calling thread's last error, "" if a plan was made since; never NULL. */
-QUERN_API const char *quern_errmsg(const struct quern_context *ctx);
+/* The calling thread's last error, "" if it made a plan since; never NULL,
+   valid until the thread's next call. */
+QUERN_API const char *quern_errmsg(void);
 
 /* The meaning of a code, "unknown code" for others; static storage. */
 QUERN_API const char *quern_strerror(int code);
 
-/* The runtime's version, QUERN_VERSION of its header. */
+/* QUERN_VERSION of the library that runs. */
 QUERN_API const char *quern_version(void);
 
-/* ----------------------------------------------------------------- problem
-** A variant plus the sizes known to the host. m, n and k are those of the
-** canonical product; the ragged one is the total over the groups.
+/* Free memory that the library returned. NULL is allowed. */
+QUERN_API void quern_free(void *memory);
+
+/* ---------------------------------------------------------------- operands
+** ARG(name, "text"): the arrays that a run may read or write. Scaled operands
+** have scale factors, `.sf`, and may have a second level, `.global`, fp32 [G].
 */
-struct quern_problem {
-    char recipe[32];
-    int op;               /* enum quern_op */
-    int ragged;           /* enum quern_axis */
-    int a_major, b_major; /* enum quern_major */
-    int d_type;
-    int alpha;     /* 0: 1.0, 1: args.alpha */
-    int beta;      /* enum quern_beta */
-    int alignment; /* 2, 4, 8, 16 bytes: of buffers and, with strides, of rows
-                        and matrices; 0: 16, for TMA */
-    int pointers;  /* enum quern_pointers; a kernel may take more of them */
-    int microbatches; /* wgrads of one weight in a launch: 1 to 8; 0: 1 */
-    int sizes;        /* enum quern_sizes */
-    int bias;         /* 1: fprop adds a row per group */
-    int activation;   /* enum quern_activation; dgrad applies its backward */
-    int interleave;   /* as in struct quern_quantization */
-    int probability;  /* 1: scale each row of the activation, or of the bias */
-    int saved;        /* 1: runs may also write the pre-activation */
-    int dbias, dprob; /* of dgrad, as in quern_quantization: of D, or of in */
-    int copies;       /* enum quern_copies of the result; 0: not quantized */
-    int dequantize;   /* enum quern_dequantize */
-    int quantize;     /* enum quern_quantize: of fprop and dgrad */
-    int groups;       /* 1 .. QUERN_MAX_GROUPS */
-    int64_t m, n, k;  /* at least 1; the ragged one 0 to 2^30 */
-    char split[256];  /* how tools draw group sizes; ignored by plans */
+#define QUERN_SCALED(ARG, name, text)                                          \
+    ARG(name, text)                                                            \
+    ARG(name##_SF, text ".sf") ARG(name##_GLOBAL, text ".global")
+#define QUERN_ARGS(ARG)                                                        \
+    ARG(LENGTHS, "lengths") /* [G] lengths of the groups */                    \
+    ARG(STARTS, "starts")   /* [G + 1] exclusive starts, the end last; */      \
+                            /* with lengths: gaps between groups */            \
+    ARG(ENDS, "ends")       /* [G] inclusive sums: where each group ends */    \
+    ARG(WORKSPACE, "workspace") /* one for each concurrent run */              \
+    ARG(NOOP, "noop")           /* int32 [1]: skip the run if it is not 0 */   \
+    ARG(ALPHA, "alpha")         /* fp32 [1] or [G]: see args.scalars */        \
+    ARG(BETA, "beta")           /* as alpha */                                 \
+    ARG(BIAS, "bias")                                                          \
+    ARG(PROB, "prob")                                                          \
+    ARG(DBIAS, "dbias")                                                        \
+    ARG(DPROB, "dprob")                                                        \
+    ARG(SCALE, "scale") /* delayed scaling: factor and inverse, 1 at first */  \
+    ARG(HISTORY, "history") /* delayed scaling: amax values, 0 at first */     \
+    ARG(RANDOM, "random")   /* stochastic rounding: seed and offset */         \
+    QUERN_SCALED(ARG, A, "a")                                                  \
+    QUERN_SCALED(ARG, B, "b")                                                  \
+    ARG(C, "c")                                                                \
+    QUERN_SCALED(ARG, D, "d")                                                  \
+    QUERN_SCALED(ARG, D_COLUMNWISE, "d_columnwise")                            \
+    QUERN_SCALED(ARG, A_COLUMNWISE, "a_columnwise")                            \
+    ARG(PRE, "pre") /* the pre-activation */                                   \
+    ARG(INPUT, "input")                                                        \
+    ARG(OUTPUT, "output")                                                      \
+    QUERN_SCALED(ARG, ROWWISE, "rowwise")                                      \
+    QUERN_SCALED(ARG, COLUMNWISE, "columnwise")                                \
+    ARG(X, "x")                                                                \
+    ARG(Y, "y")                                                                \
+    ARG(DY, "dy")                                                              \
+    ARG(DX, "dx")                                                              \
+    ARG(W1, "w1")                                                              \
+    ARG(W2, "w2")                                                              \
+    QUERN_SCALED(ARG, W1_ROWWISE, "w1_rowwise")                                \
+    QUERN_SCALED(ARG, W1_COLUMNWISE, "w1_columnwise")                          \
+    QUERN_SCALED(ARG, W2_ROWWISE, "w2_rowwise")                                \
+    QUERN_SCALED(ARG, W2_COLUMNWISE, "w2_columnwise")                          \
+    ARG(DW1, "dw1")                                                            \
+    ARG(DW2, "dw2")                                                            \
+    ARG(B1, "b1")                                                              \
+    ARG(B2, "b2")                                                              \
+    ARG(DB1, "db1")                                                            \
+    ARG(DB2, "db2")                                                            \
+    ARG(SAVED, "saved") /* of an MLP, kept from forward to wgrad */
+
+enum quern_arg {
+#define QUERN_ARG_ENUM(name, text) QUERN_ARG_##name,
+    QUERN_ARGS(QUERN_ARG_ENUM)
+#undef QUERN_ARG_ENUM
+        QUERN_ARGS_COUNT
 };
 
-/*
-** Parse one line, as the CLI takes it:
-**
-**   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt] [ragged=m|n|k|none]
-**       [alpha=1|any] [beta=0|1|any] [align=2|4|8|16] [pointers=LETTERS]
-**       [microbatches=1..8] [sizes=device|host|fixed] [bias=0|1]
-**       [activation=NAME] [interleave=N] [prob=0|1] [saved=0|1] [dbias=0|1|add]
-**       [dprob=0|1] [copies=rowwise|both]
-**       [dequantize=auto|mainloop|pass|fp8|f16] [quantize=pass|mainloop|auto]
-**       [split=even|mild|skew|zipf|one|@FILE|LIST]
-**
-** Defaults follow from the op and the recipe. QUERN_EINVAL names the word, the
-** rule and, for a misspelling, the nearest valid word.
-*/
-QUERN_API int quern_problem_parse(struct quern_context *ctx, const char *text,
-                                  struct quern_problem *problem);
+/* A length that may depend on the rows of a run:
+       base + step * ((rows + add) / unit), rounding down. */
+struct quern_extent {
+    int64_t base, step, add, unit;
+};
 
-/* Write it back as text, NUL-terminated; returns the length it needs. NULL is
-   no problem: "". The buffer may be NULL, and is cut at `size`. */
-QUERN_API int quern_problem_print(const struct quern_problem *problem,
-                                  char *buffer, size_t size);
+/* What a plan says of one array. Bits of `read`, `written` and `optional` are
+   1 << enum quern_phase. */
+struct quern_operand {
+    int arg;          /* enum quern_arg: its place in args.of */
+    const char *name; /* static storage */
+    int read, written;
+    int optional; /* phases that do without it */
+    int type;     /* enum quern_type */
+    int ndim;     /* 0 for workspace and saved, which are bytes */
+    struct quern_extent shape[QUERN_MAX_DIMS];
+    struct quern_extent pitch; /* elements from row to row if stride is 0; 0 for
+                                  arrays without rows */
+    struct quern_extent bytes; /* with that pitch */
+    size_t alignment;          /* of the address, in bytes */
+    size_t zero_bytes; /* that must be zero before the first run; later runs
+                          leave them zero */
+    int strided;       /* 1: args may give a stride */
+    int pointers;      /* 1: args may give the matrices' addresses instead */
+    int tiled; /* 1: group g begins at (its first row + 127 g) / 128 * 128,
+                     0: at its first row; of rows, and of their scales */
+};
+
+/* The value of an extent. */
+static inline int64_t quern_extent(const struct quern_extent *e, int64_t rows)
+{
+    return e->unit ? e->base + e->step * ((rows + e->add) / e->unit) : e->base;
+}
+
+/* -------------------------------------------------------------------- plan */
+
+/* Begin with QUERN_PLAN_OPTIONS_INIT; zero or NULL chooses the default. */
+struct quern_plan_options {
+    size_t size;        /* of this struct */
+    int device;         /* ordinal; -1: of the thread's current CUDA context,
+                           else device 0 */
+    int backend;        /* enum quern_backend */
+    int sms;            /* multiprocessors to use; 0: all */
+    int tune_ms;        /* above 0: run quern_tune first for about so many ms if
+                           this size was not measured; products only */
+    int streams;        /* cublaslt: a run spreads its groups over 1 to 8 */
+    const char *kernel; /* registry name; NULL: the measured winner, else the
+                           model's choice; products only */
+};
+
+#define QUERN_PLAN_OPTIONS_INIT                                                \
+    {                                                                          \
+        sizeof(struct quern_plan_options), -1, 0, 0, 0, 0, NULL                \
+    }
+
+/*
+** Read a line, choose kernels for it, compile or load them. May allocate,
+** compile and write the cache; must not be called while a stream of this thread
+** captures. `options` may be NULL. QUERN_EINVAL names the word of the line, the
+** rule and the nearest valid word; QUERN_ENOKERNEL each candidate and why not;
+** QUERN_ENODEVICE; QUERN_ECOMPILE; QUERN_ECUDA; QUERN_EMISSING; QUERN_ENOMEM.
+*/
+QUERN_API int quern_plan_create(struct quern_context *ctx, const char *line,
+                                const struct quern_plan_options *options,
+                                struct quern_plan **plan);
+
+/* Destroy a plan once no run uses it. NULL is allowed; a plan of
+   quern_plan_get is left to quern_close. */
+QUERN_API void quern_plan_destroy(struct quern_plan *plan);
+
+/*
+** The context's plan for a line, made on first use and kept until quern_close.
+** The rows of the line are rounded up to a power of 2 or the middle of two, so
+** that lines with about as many rows share a plan: give args.rows at each run.
+** May be called by all threads at once. Errors of quern_plan_create;
+** QUERN_ECAPTURE if the plan must be made first and `stream` captures.
+*/
+QUERN_API int quern_plan_get(struct quern_context *ctx, const char *line,
+                             const struct quern_plan_options *options,
+                             struct CUstream_st *stream,
+                             struct quern_plan **plan);
+
+/* What the runs of a plan need; lives as the plan. */
+QUERN_API const struct quern_operand *
+quern_plan_operands(const struct quern_plan *plan, int *count);
+
+/* The same of a line, for any backend but cublaslt and without a GPU; the
+   workspace is an upper bound. quern_free frees the table. QUERN_EINVAL,
+   QUERN_ENOMEM. */
+QUERN_API int quern_describe(struct quern_context *ctx, const char *line,
+                             struct quern_operand **table, int *count);
+
+struct quern_plan_info {
+    const char *kernel;     /* of a product or the quantization, "" of an MLP;
+                               cublaslt: version and choice; lives as the
+                               context */
+    int backend;            /* enum quern_backend, never AUTO */
+    int sms;                /* CTAs launched, or host threads */
+    size_t workspace_bytes; /* of each run */
+    int microbatches;       /* products that one launch merges; 1: none */
+    int tuned;              /* 1: measured to be the fastest, 0: not measured */
+    int streams;            /* of the backend cublaslt; else 0 */
+};
+
+/* What a plan chose. QUERN_EINVAL. */
+QUERN_API int quern_plan_info(const struct quern_plan *plan,
+                              struct quern_plan_info *info);
+
+/* Write a line with its words in the usual order and without defaults,
+   NUL-terminated and cut at `size`; `*length` is what it needs. QUERN_EINVAL. */
+QUERN_API int quern_format(struct quern_context *ctx, const char *line,
+                           char *buffer, size_t size, size_t *length);
+
+/* Explain the choice for a line: the launches, each kernel with the model's
+   figures or the rule that excludes it. quern_free frees `*text`. Errors of
+   quern_plan_create. */
+QUERN_API int quern_why(struct quern_context *ctx, const char *line,
+                        const struct quern_plan_options *options, char **text);
+
+/* --------------------------------------------------------------------- run */
+
+/* An array of a run, in device memory (host memory for the host backend). The
+   caller owns it. */
+struct quern_buffer {
+    void *data;
+    void *const *pointers; /* [G] addresses of the groups' matrices, themselves
+                              in that memory; data is NULL */
+    int64_t stride;        /* elements from one row to the next; 0: packed */
+    int64_t group_stride;  /* elements from one group's matrix to the next; 0:
+                              contiguous */
+    int type;              /* of lengths, starts and ends: QUERN_I32 (0 too) or
+                              QUERN_I64 */
+};
+
+/* Begin with QUERN_ARGS_INIT. */
+struct quern_args {
+    size_t size;               /* of this struct */
+    int64_t rows;              /* of this run along the ragged axis, at most the
+                                  line's; -1: the line's */
+    int phase;                 /* enum quern_phase, of MLPs */
+    int scalars;               /* in alpha and beta: 0 or 1: one for all; G */
+    float limit, slope, shift; /* of clamped_swiglu */
+    const int64_t *host_sizes; /* [G] lengths in host memory, instead of arrays;
+                                  only with sizes=host or sizes=fixed */
+    struct quern_buffer of[QUERN_ARGS_COUNT]; /* by enum quern_arg */
+};
+
+#define QUERN_ARGS_INIT                                                        \
+    {                                                                          \
+        sizeof(struct quern_args), -1, 0, 0, 7.0f, 1.702f, 1.0f, NULL,         \
+        {                                                                      \
+            {                                                                  \
+                NULL, NULL, 0, 0, 0                                            \
+            }                                                                  \
+        }                                                                      \
+    }
+
+/*
+** Queue a run on `stream`, a stream of the plan's device. Neither allocates nor
+** synchronizes nor reads device memory; may be captured, and the sizes may
+** change before each replay. The host backend runs at once. All arguments are
+** checked before anything is queued.
+**
+** Memory outside every group is not written. Groups that are negative, overlap
+** or pass the buffer are reported by quern_check; memory outside the buffers is
+** never touched. Outputs and the workspace must not overlap other arguments.
+** Same inputs, same bytes.
+**
+** host_sizes are read before the call returns. A graph would freeze them, so a
+** capturing stream is refused (QUERN_ECAPTURE) without sizes=fixed.
+**
+** QUERN_EINVAL (argument and rule), QUERN_ECUDA.
+*/
+QUERN_API int quern_run(const struct quern_plan *plan,
+                        const struct quern_args *args,
+                        struct CUstream_st *stream);
+
+/* Wait for `stream`, then report and clear the errors of its runs with this
+   workspace: QUERN_ESIZES names the first group whose size or offset broke a
+   rule. Must not be captured (QUERN_ECAPTURE). QUERN_ECUDA. */
+QUERN_API int quern_check(const struct quern_plan *plan,
+                          const struct quern_args *args,
+                          struct CUstream_st *stream);
+
+/* ------------------------------------------------------------- wgrad queue
+** Schedules that split the backward pass compute dgrad at once and the weight
+** gradient later. A queue holds the deferred runs. It uses host memory only, of
+** fixed size. One thread at a time may use it; queues are independent.
+*/
+struct quern_queue;
+
+#define QUERN_MAX_QUEUE  65536
+#define QUERN_ALL_LAYERS (-1)
+
+/* A queue for `capacity` products, allocated here. QUERN_EINVAL, _ENOMEM. */
+QUERN_API int quern_queue_create(struct quern_context *ctx, int capacity,
+                                 struct quern_queue **queue);
+
+/* Destroy it and drop pending work. NULL is allowed. */
+QUERN_API void quern_queue_destroy(struct quern_queue *queue);
+
+/*
+** Defer quern_run(plan, args) of a wgrad, of a quantization that makes only
+** dbias, or of an MLP's wgrad (dw2 and then dw1: both are queued or none).
+** Makes the same checks, launches nothing, neither allocates nor synchronizes.
+** `layer` is the caller's number, 0 or more. args are copied; the plan and the
+** memory must stay valid until the launch that a flush queues has finished.
+**
+** Runs for the same d or dbias accumulate in the order of their puts; only the
+** first may overwrite. With microbatches=N up to N consecutive products that
+** accumulate become one launch: deterministic, but not the bits of single ones.
+**
+** QUERN_EFULL; QUERN_EINVAL, also if d conflicts with pending work.
+*/
+QUERN_API int quern_queue_put(struct quern_queue *queue,
+                              const struct quern_plan *plan,
+                              const struct quern_args *args, int layer);
+
+/*
+** Launch pending work of a layer or QUERN_ALL_LAYERS, oldest products first:
+** `most` of them, or all if 0. Queued on `stream` as by quern_run. Launched
+** products leave the queue; if one fails, it and those after it stay.
+** QUERN_EINVAL, also if a named layer has no pending work or another layer's
+** must come first; the errors of quern_run.
+*/
+QUERN_API int quern_queue_flush(struct quern_queue *queue, int layer, int most,
+                                struct CUstream_st *stream);
+
+/* Drop pending work of a layer, or all. QUERN_EINVAL as quern_queue_flush. */
+QUERN_API int quern_queue_drop(struct quern_queue *queue, int layer);
+
+/* Number of pending products of a layer, or of QUERN_ALL_LAYERS. */
+QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 
 /* ------------------------------------------------------------------- infer */
 
@@ -346,576 +505,24 @@ struct quern_contraction {
     const char *recipe;
     int groups;
     struct quern_shape a, b, d;
-    int alpha, beta, alignment, pointers; /* as in struct quern_problem */
+    const char *keys; /* more words of the line, such as "beta=1"; or NULL */
 };
 
 /*
-** Find the problem of a contraction: its op, m, n, k, layouts, and the ragged
+** Write the line of a contraction: its op, m, n, k, layouts, and the ragged
 ** axis, which says how D is split. If types do not tell the op, it is the op
 ** that usually has this ragged axis and layout; b k-major: fprop. With
 ** columnwise tensors k is their bound. D, if given, must agree: QUERN_EINVAL
-** names the conflict.
+** names the conflict. The line is cut at `size`; `*length` is what it needs.
 */
 QUERN_API int quern_infer(struct quern_context *ctx,
                           const struct quern_contraction *contraction,
-                          struct quern_problem *problem);
-
-/* ---------------------------------------------------------------- describe */
-
-struct quern_description {
-    struct quern_args args; /* all but the addresses: type, shape, stride,
-                               bytes and alignment of each operand */
-    size_t workspace_bytes; /* the maximum over all GPUs and backends but
-                               cublaslt; quern_plan_info has a plan's own */
-    int history, random;    /* of copies=, as of quern_quantize_description */
-};
-
-/* What a caller must provide for the problem. Needs no GPU. QUERN_EINVAL. */
-QUERN_API int quern_describe(struct quern_context *ctx,
-                             const struct quern_problem *problem,
-                             struct quern_description *description);
-
-/* -------------------------------------------------------------------- plan */
-
-/* Zero or NULL in a field chooses the default. */
-struct quern_plan_options {
-    int backend;        /* enum quern_backend */
-    int sms;            /* multiprocessors to use; 0: all */
-    const char *kernel; /* registry name; NULL: the winner of quern_tune for
-                           this size, else the model's choice */
-    int tune_ms; /* above 0: if this size was not measured yet, run quern_tune
-                    first, for about this many milliseconds */
-    int streams; /* cublaslt only: a run spreads its groups over 1 to 8 streams;
-                    0: 1. Each adds 32 MiB of workspace. */
-};
-
-/*
-** Choose a kernel for the problem, compile or load it, set its attributes.
-** `options` may be NULL. Uses the CUDA context that is current in the calling
-** thread, else device 0's primary context. May allocate, compile and write the
-** cache; must not be called while a stream of this thread captures. If tuning
-** for tune_ms fails (no memory, a file that cannot be written), the log says so
-** and the model chooses. QUERN_EINVAL; QUERN_ENOKERNEL (each candidate and why
-** not); QUERN_ENODEVICE; QUERN_ECOMPILE; QUERN_ECUDA; QUERN_EMISSING;
-** QUERN_ENOMEM.
-*/
-QUERN_API int quern_plan(struct quern_context *ctx,
-                         const struct quern_problem *problem,
-                         const struct quern_plan_options *options,
-                         struct quern_plan **plan);
-
-/* Free a plan once no run uses it. NULL is allowed. */
-QUERN_API void quern_plan_free(struct quern_plan *plan);
-
-struct quern_plan_info {
-    const char *kernel;     /* its name in the registry, or "cublasLt", version,
-                           what scales, "grouped"; lives as the context */
-    int backend;            /* enum quern_backend, never AUTO */
-    int sms;                /* CTAs launched, or host threads */
-    size_t workspace_bytes; /* of each run; see quern_describe */
-    int microbatches;       /* products that one launch merges; 1:
-                               none */
-    int tuned;   /* 1: measured to be the fastest, 0: nothing is known */
-    int streams; /* of the backend cublaslt; 0 for all others */
-};
-
-/* What a plan chose. For NULL: zeros and no name. */
-QUERN_API void quern_plan_info(const struct quern_plan *plan,
-                               struct quern_plan_info *info);
-
-/* Explain the choice for a problem: the measurements; each kernel of the
-   variant with the model's figures, or the rule that excludes it, or the reason
-   why it does not exist. quern_free frees `*text`. */
-QUERN_API int quern_why(struct quern_context *ctx,
-                        const struct quern_problem *problem,
-                        const struct quern_plan_options *options, char **text);
-
-/* Free memory that the library returned. NULL is allowed. */
-QUERN_API void quern_free(void *memory);
-
-/* --------------------------------------------------------------------- run */
-
-/*
-** Multiply each group, with the groups along the problem's ragged axis:
-**           ragged=m      ragged=n      ragged=k      ragged=none
-**   a       [m, k]        [G, m, k]     [m, k]        [G, m, k]
-**   b       [G, n, k]     [n, k]        [n, k]        [G, n, k]
-**   c, d    [m, n]        [m, n]        [G, m, n]     [G, m, n]
-**
-** If a or b is not k-major its last two axes are swapped: [k, m], [k, n].
-** Memory outside every group is not written. With ragged=k an empty group's
-** matrix becomes zeros, or beta * C.
-**
-** With an activation d is [m, n / 2] (squared_relu: [m, n]) and p, the
-** pre-activation alpha * product + bias, is [m, n] in d's type; the activation
-** takes its fp32 value. d is rounded once, after the probability. dgrad applies
-** the activation backward to alpha * product in fp32: it reads p; d and p are
-** [m, 2 n]. With copies= the result is rounded to the problem's type and
-** quantized as an x (dgrad: a dy): d is the rowwise tensor, t, if given, the
-** columnwise one. If no kernel fuses this the plan has one launch more
-** (quern_why).
-**
-** With scales a and b are tensors that quern_quantize_run made, layout=tn: for
-** fprop x and w rowwise, for dgrad dy rowwise and w columnwise, for wgrad dy
-** [m, T] and x [n, T] columnwise, with the sizes and offsets of these. An
-** operand without scales is k-major, too. With quantize= the run also writes a
-** and, if its data is not NULL, `column`, as quern_quantize_run does for `in`,
-** and dbias if there is no activation. In the mainloop it may leave a
-** unwritten: see quern_why.
-**
-** Along the ragged axis the operands may have fewer rows than the problem: the
-** given number bounds this run. The sizes are the arrays of a; or of b, or of
-** d, if a has none. The other ragged operands may repeat them. ragged=none
-** takes none.
-**
-** Queued on `stream` (a CUstream; NULL is the default stream); neither
-** allocates nor synchronizes nor reads device memory; may be captured, and the
-** sizes may change before each replay. The host backend runs at once.
-** QUERN_EINVAL (argument and rule), QUERN_ECUDA. quern_check reports group
-** sizes that are negative, overlap or pass the buffer; memory outside the
-** buffers is never touched. D and the workspace must not overlap any other
-** argument (QUERN_EINVAL names both), except C equal to D.
-**
-** host_sizes are read and checked (QUERN_EINVAL names the group) before the
-** call returns; the groups are contiguous. Small launches before the product
-** pass them as parameters, 512 each. A graph would freeze them, so a capturing
-** stream is refused (QUERN_ECAPTURE) without sizes=fixed.
-**
-** The backend cublaslt queues one product per group from host_sizes (the
-** problem need not say so), on options.streams streams that start after
-** `stream` and that `stream` waits for, in a capture too. With one stream,
-** groups without scales go in one call if its layouts permit. FP8 needs n to be
-** a multiple of 16 and fp32 scales per tensor, group or, from 12.9 on, row and
-** (Hopper) fp8_block's, or e8m0 scales stored in tiles (Blackwell). Pointers
-** are not supported. The plan's info names the choice.
-*/
-QUERN_API int quern_run(const struct quern_plan *plan,
-                        const struct quern_args *args, void *stream);
-
-/* Wait for `stream`, then report and clear the errors of its runs: QUERN_ESIZES
-   names the first group whose size or offset broke a rule. Synchronizes; must
-   not be captured (QUERN_ECAPTURE). QUERN_ECUDA. */
-QUERN_API int quern_check(const struct quern_plan *plan,
-                          const struct quern_args *args, void *stream);
-
-/* ---------------------------------------------------------------- quantize
-** Quantized tensors of a recipe: rowwise, scaled along k, for fprop (dy: for
-** dgrad); columnwise, scaled along the rows, for wgrad (w: for dgrad). Both are
-** made in one pass over the input.
-**
-**     struct quern_quantization q;
-**     struct quern_quantize_description need;
-**     quern_quantize_parse(ctx, "quantize mxfp8 of=x g=8 m=96 k=64", &q);
-**     quern_quantize_describe(ctx, &q, &need);
-**     quern_quantize_plan(ctx, &q, NULL, &plan);
-**     need.args.in.data = x;            need.args.first_dims = tokens;
-**     need.args.row.data = row;         need.args.row.sf = row_scales;
-**     need.args.column.data = column;   need.args.column.sf = column_scales;
-**     need.args.workspace = zeroed_once;
-**     quern_quantize_run(plan, &need.args, stream);
-*/
-enum quern_work {
-    QUERN_QUANTIZE,
-    QUERN_TRANSPOSE,  /* a rowwise tensor into a columnwise one */
-    QUERN_DEQUANTIZE, /* back to high-precision values */
-    QUERN_RESCALE,    /* delayed scaling: the next scale from the history */
-    QUERN_BIAS        /* args.out += args.bias * probability of the row */
-};
-
-enum quern_copies { QUERN_ROWWISE = 1, QUERN_COLUMNWISE = 2 };
-
-/* The activation that made x, or whose backward gives dy. */
-enum quern_activation {
-    QUERN_NO_ACTIVATION,
-    QUERN_SWIGLU,         /* a sigmoid(a) b */
-    QUERN_CLAMPED_SWIGLU, /* with args.limit, slope and shift */
-    QUERN_SITU,           /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */
-    QUERN_GEGLU,          /* tanh form */
-    QUERN_REGLU,          /* max(a, 0) b */
-    QUERN_SQUARED_RELU    /* max(a, 0)^2: has no b */
-};
-
-enum quern_dbias {
-    QUERN_NO_DBIAS,
-    QUERN_DBIAS,    /* overwritten; zeros for an empty group */
-    QUERN_DBIAS_ADD /* added to; an empty group leaves it */
-};
-
-struct quern_quantization {
-    char recipe[32];
-    int work;        /* enum quern_work */
-    int of;          /* enum quern_of */
-    int type;        /* of in or out: QUERN_BF16, QUERN_F16 or QUERN_F32 */
-    int copies;      /* enum quern_copies to be made; dequantize: to be read */
-    int activation;  /* enum quern_activation; of w none */
-    int interleave;  /* length of alternating runs of a and b; 0: halves */
-    int probability; /* 1: a factor per row of the result, or of dbias */
-    int dbias;       /* enum quern_dbias: also sum over each group's rows */
-    int dprob;       /* 1: of dy, also the gradient of each row's factor */
-    int sizes;       /* enum quern_sizes */
-    int groups;      /* 1 .. QUERN_MAX_GROUPS */
-    int64_t m;       /* rows over all groups, 0 to 2^30; of w, rows of each */
-    int64_t k;       /* features of what is quantized, 1 to 2^30 */
-    char split[256]; /* how tools draw group sizes; ignored by plans */
-};
-
-/*
-** Parse one line, as the CLI takes it:
-**
-**   quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE]
-**       [copies=rowwise|columnwise|both] [activation=NAME] [interleave=N]
-**       [prob=0|1] [dbias=0|1|add] [dprob=0|1] [sizes=device|host|fixed]
-**       [split=...]
-**   transpose RECIPE of=x|w|dy g=G m=M k=K [sizes=..] [split=...]
-**   dequantize RECIPE of=x|w|dy g=G m=M k=K [out=..] [copies=..] [sizes=..]
-**   rescale RECIPE of=x|w|dy
-**   bias RECIPE of=x g=G m=M k=K [in=TYPE] [prob=0|1] [sizes=..] [split=...]
-**
-** Defaults: bf16, copies=both (dequantize: row). A tensor without scales needs
-** copies=rowwise and an activation, dbias, or (dy, prob=1) a weighted bias.
-*/
-QUERN_API int quern_quantize_parse(struct quern_context *ctx, const char *text,
-                                   struct quern_quantization *quantization);
-
-/* Write it back as text, NUL-terminated; returns the length it needs. */
-QUERN_API int
-quern_quantize_print(const struct quern_quantization *quantization,
-                     char *buffer, size_t size);
-
-/*
-** The tensors of one run. Let T be (m + 127 G) / 128 * 128.
-**
-**   in      [m, k]      values; w: [G, m, k], or in.pointers to [m, k] each.
-**                       With an activation x comes from [m, 2 k] and dy from
-**                       [m, k / 2] (squared_relu: [m, k])
-**   saved   [m, k]      dy's pre-activation; as wide as the result
-**   row     [m, k]      rows padded with zeros to multiples of 16 bytes, see
-**                       stride; w: [G, m, k]
-**   column  [k, T]      transposed; each group begins at a multiple of 128,
-**                       zeros fill the gaps; w: [G, k, m], rows padded as those
-**                       of row
-**   out     [m, k]      dequantize: values; w: [G, m, k]; bias: in place
-**
-** sf has sf_bytes, laid out as the recipe's `storage` says (specs/layouts). Per
-** row: fp32 [m], columnwise [G, k]; per group: fp32 [G]; per tensor: fp32 [1].
-** Blocks with "plain": [m][blocks of k], columnwise [k][blocks of T]. E2M1
-** packs two values in a byte, low half first; E2M3 and E3M2 use a byte each.
-*/
-struct quern_quantize_args {
-    struct quern_tensor in, saved, row, column, out;
-    const void *first_dims, *offsets; /* as in struct quern_tensor; of w none */
-    int sizes_type;
-    const float *probability; /* [m] */
-    const float *bias;        /* [G, k] of bias, and dprob without activation */
-    float *dbias;             /* [G, k] */
-    float *dprob;             /* [m] sums of dy * activation; += dy * bias */
-    float *scale;             /* [2] delayed scaling: the factor of the values
-                                 and its inverse; 1 and 1 at first */
-    float *history;           /* [slots] delayed scaling: amax values, this
-                                 call's first; zeros at first */
-    const uint64_t *random;   /* [2] stochastic rounding: seed and offset */
-    const int *noop;          /* as in quern_args; for a w quantized before */
-    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
-    void *workspace;           /* as in struct quern_args */
-    const int64_t *host_sizes; /* [G] instead of first_dims and offsets */
-};
-
-struct quern_quantize_description {
-    struct quern_quantize_args args; /* all but the addresses */
-    size_t workspace_bytes;
-    int history; /* slots of args.history; 0: no delayed scaling */
-    int random;  /* 1: args.random is needed */
-};
-
-/* What a caller must provide. Needs no GPU. QUERN_EINVAL. */
-QUERN_API int
-quern_quantize_describe(struct quern_context *ctx,
-                        const struct quern_quantization *quantization,
-                        struct quern_quantize_description *description);
-
-struct quern_quantize_plan; /* immutable after creation; may be shared */
-
-/* As quern_plan: chooses, compiles or loads every kernel that a run launches.
-   The backend cublaslt is refused (QUERN_EINVAL). */
-QUERN_API int quern_quantize_plan(struct quern_context *ctx,
-                                  const struct quern_quantization *quantization,
-                                  const struct quern_plan_options *options,
-                                  struct quern_quantize_plan **plan);
-QUERN_API void quern_quantize_plan_free(struct quern_quantize_plan *plan);
-
-/* Names the kernel that makes the copies. */
-QUERN_API void quern_quantize_plan_info(const struct quern_quantize_plan *plan,
-                                        struct quern_plan_info *info);
-
-/*
-** Make the copies. A copy with data NULL is skipped; its sf and global are then
-** ignored. Outputs must not overlap other arguments, but both copies may share
-** scales per group or tensor. Each byte of a group in a copy is written, with
-** its padding; memory outside every group is not.
-**
-** One launch for all groups; one before it for the amax if a scale covers more
-** than a block; one after it that adds up dbias; one more for dprob. Queued on
-** `stream`; neither allocates nor synchronizes nor reads device memory; may be
-** captured, and the sizes may change before each replay. The host backend runs
-** at once. Same inputs, same bytes, on any backend. QUERN_EINVAL, QUERN_ECUDA.
-*/
-QUERN_API int quern_quantize_run(const struct quern_quantize_plan *plan,
-                                 const struct quern_quantize_args *args,
-                                 void *stream);
-
-/* As quern_check. */
-QUERN_API int quern_quantize_check(const struct quern_quantize_plan *plan,
-                                   const struct quern_quantize_args *args,
-                                   void *stream);
-
-/* As quern_why. */
-QUERN_API int quern_quantize_why(struct quern_context *ctx,
-                                 const struct quern_quantization *quantization,
-                                 const struct quern_plan_options *options,
-                                 char **text);
-
-/* ------------------------------------------------------------- wgrad queue
-** Schedules that split the backward pass compute dgrad at once and the weight
-** gradient later. A queue holds the deferred work:
-**
-**     quern_queue(ctx, 64, &queue);
-**     quern_queue_put(queue, plan, &args, layer);     // each microbatch
-**     quern_queue_flush(queue, layer, 0, stream);     // while it would wait
-**
-** A queue uses host memory only, of fixed size. One thread at a time may use
-** it; different queues are independent.
-*/
-struct quern_queue;
-
-#define QUERN_MAX_QUEUE  65536
-#define QUERN_ALL_LAYERS (-1)
-
-/* A queue for `capacity` products, allocated here. QUERN_EINVAL, _ENOMEM. */
-QUERN_API int quern_queue(struct quern_context *ctx, int capacity,
-                          struct quern_queue **queue);
-
-/* Free it and drop pending work. NULL is allowed. */
-QUERN_API void quern_queue_free(struct quern_queue *queue);
-
-/*
-** Defer quern_run(plan, args): makes the same checks, launches nothing. The
-** plan is of a wgrad; `layer` is the caller's number, 0 or more. args are
-** copied; the plan and the memory that args point to must stay valid until the
-** launch that a flush queues has finished. Neither allocates nor synchronizes.
-**
-** Products for the same matrices (d.data or d.pointers) accumulate in the order
-** of their puts. Only the first of them may have beta=0, so a layer needs two
-** plans: one overwrites for its first microbatch, one accumulates for the
-** others. With beta=any the rule holds per group.
-**
-** With microbatches=N up to N consecutive products become one launch if all but
-** the first accumulate (beta=1) and they differ only in a, b, their sizes, and
-** fewer tokens. Each element is then one sum over the tokens of the first
-** product, the second, and so on, to which D is added once: deterministic, but
-** not the bits of single launches. Invalid sizes are recorded in the first
-** one's workspace.
-**
-** QUERN_EFULL; QUERN_EINVAL, also if d conflicts with pending work: another
-** shape for the same matrices, an overwrite of it, or an overlap with its
-** tensors.
-*/
-QUERN_API int quern_queue_put(struct quern_queue *queue,
-                              const struct quern_plan *plan,
-                              const struct quern_args *args, int layer);
-
-/*
-** Defer the bias gradient of a microbatch likewise: quern_quantize_run(plan,
-** args) of a quantization that makes only dbias, such as "quantize bf16 of=dy
-** .. copies=rowwise dbias=1" without row.data. It overwrites dbias, or with
-** dbias=add adds to it; puts for the same dbias run in order, so the bits are
-** those of single runs. It counts as a product. QUERN_EFULL; QUERN_EINVAL, also
-** if dbias would overwrite a pending one, has another shape, or overlaps a
-** pending tensor.
-*/
-QUERN_API int quern_queue_put_dbias(struct quern_queue *queue,
-                                    const struct quern_quantize_plan *plan,
-                                    const struct quern_quantize_args *args,
-                                    int layer);
-
-/*
-** Launch pending work of a layer or QUERN_ALL_LAYERS, oldest products first:
-** `most` of them, or all if 0. Queued on `stream`; neither allocates nor
-** synchronizes; may be captured, and sizes may change before each replay.
-** Launched products leave the queue; if one fails, it and those after it stay.
-** QUERN_EINVAL, also if a named layer has no pending work (it was flushed) or
-** another layer's must come first; the errors of quern_run.
-*/
-QUERN_API int quern_queue_flush(struct quern_queue *queue, int layer, int most,
-                                void *stream);
-
-/* Drop pending work of a layer, or all. QUERN_EINVAL as quern_queue_flush. */
-QUERN_API int quern_queue_drop(struct quern_queue *queue, int layer);
-
-/* Number of pending products of a layer, or of QUERN_ALL_LAYERS. */
-QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
-
-/* --------------------------------------------------------------------- mlp
-** The MLP of a layer, one expert per group, made of products and casts:
-**
-**     pre = x w1^T + b1                   h = activation(pre) * probability
-**     y = h w2^T + b2 * probability       dh = dy w2
-**     dpre = the gradient of pre          dx = dpre w1
-**     dw2 = dy^T h    dw1 = dpre^T x      dprob = dh activation(pre) + dy b2
-**     db2, db1 = sums over each group's rows of dy * probability, dpre
-**
-** If the recipe scales them, x, h, dy, dpre and the weights are quantized once
-** each, into the copies that the products read. pre and dh are rounded to the
-** type of x; h and dpre as quantize does. A kernel that makes pre and h, or dh
-** and dpre, at once computes the latter from the unrounded former; it does not
-** write dh, and pre only to args.saved. If a kernel cannot add the bias a
-** launch after it does, to the rounded values (see quern_mlp_why).
-*/
-struct quern_mlp {
-    char recipe[32];
-    int type;         /* of x, y, their gradients and the weights: QUERN_BF16,
-                        QUERN_F16 or QUERN_F32 */
-    int dw_type;      /* of dw1 and dw2 */
-    int dw_beta;      /* QUERN_BETA_ZERO, or _ONE: add to them, db1 and db2 */
-    int activation;   /* enum quern_activation, not none */
-    int interleave;   /* as in struct quern_quantization */
-    int probability;  /* 1: each row of h has a factor */
-    int bias;         /* 1: there are b1 and b2 */
-    int recompute;    /* 1: save the quantized x instead of pre; backward
-                        recomputes pre, bit-identical */
-    int microbatches; /* of dw1 and of dw2: as in struct quern_problem */
-    int sizes;        /* enum quern_sizes */
-    int groups;       /* 1 .. QUERN_MAX_GROUPS */
-    int64_t m;        /* tokens over all groups, 0 to 2^30 */
-    int64_t hidden;   /* features of x and y */
-    int64_t ffn;      /* of h; pre has P: 2 ffn, or ffn for squared_relu */
-    char split[256];  /* how tools draw group sizes; ignored by plans */
-};
-
-/*
-**   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
-**       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1] [recompute=0|1]
-**       [microbatches=1..8] [sizes=device|host|fixed] [split=...]
-**
-** As quern_problem_parse and quern_problem_print. Defaults: in=bf16, or the
-** type of a recipe without scales; dw= the recipe's D; activation=swiglu.
-*/
-QUERN_API int quern_mlp_parse(struct quern_context *ctx, const char *text,
-                              struct quern_mlp *mlp);
-QUERN_API int quern_mlp_print(const struct quern_mlp *mlp, char *buffer,
-                              size_t size);
-
-/* Quantized tensors, in the order of args.scale, history and random. */
-enum quern_mlp_tensor {
-    QUERN_MLP_X,
-    QUERN_MLP_H,
-    QUERN_MLP_W1,
-    QUERN_MLP_W2,
-    QUERN_MLP_DY,
-    QUERN_MLP_DPRE,
-    QUERN_MLP_TENSORS
-};
-
-/* Tensors are as described; x, y, dy and dx may have a stride, in multiples of
-   16 bytes. With scales forward reads the weights rowwise and backward
-   columnwise (quern_mlp_weights, quern_quantize_run); else both read w. With
-   recompute backward also reads w1_row and b1, and x if it has no scales. */
-struct quern_mlp_args {
-    struct quern_tensor x, y, dy, dx; /* [m, hidden]; dx.data NULL: no dx */
-    struct quern_tensor w1, w2;       /* [G, P, hidden], [G, hidden, ffn] */
-    struct quern_tensor w1_row, w1_column, w2_row, w2_column;
-    struct quern_tensor dw1, dw2;     /* as w1, w2; data NULL: later */
-    const void *first_dims, *offsets; /* as in struct quern_tensor */
-    int sizes_type;
-    const float *probability;  /* [m] */
-    float *dprob;              /* [m] */
-    const float *b1, *b2;      /* [G, P], [G, hidden] only with bias=1 */
-    float *db1, *db2;          /* as b1, b2: of backward, not of wgrad */
-    float *scale;              /* [QUERN_MLP_TENSORS][2], and .. */
-    float *history;            /* [QUERN_MLP_TENSORS][slots]: delayed scaling,
-                                  as of quern_quantize_run, which rescales */
-    const uint64_t *random;    /* [QUERN_MLP_TENSORS][2] */
-    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
-    void *saved;     /* kept from forward to backward to wgrad, one per
-                        microbatch; NULL for inference */
-    void *workspace; /* zeroed once by the caller; one per concurrent run */
-    const int64_t *host_sizes; /* [G] as in struct quern_quantize_args */
-};
-
-struct quern_mlp_description {
-    struct quern_mlp_args args;          /* all but the addresses */
-    size_t saved_bytes, workspace_bytes; /* at multiples of 256 */
-    int history, random; /* slots for each tensor; 1: args.random is needed */
-};
-
-/* As quern_describe. */
-QUERN_API int quern_mlp_describe(struct quern_context *ctx,
-                                 const struct quern_mlp *mlp,
-                                 struct quern_mlp_description *description);
-
-struct quern_mlp_plan; /* immutable after creation; may be shared */
-
-/* As quern_plan, for every step. A named kernel and cublaslt are refused. */
-QUERN_API int quern_mlp_plan(struct quern_context *ctx,
-                             const struct quern_mlp *mlp,
-                             const struct quern_plan_options *options,
-                             struct quern_mlp_plan **plan);
-QUERN_API void quern_mlp_plan_free(struct quern_mlp_plan *plan);
-
-/*
-** weights    make the copies of w1 and w2 whose data are not NULL
-** forward    y, from x
-** backward dx, dprob, db1, db2, from dy; dw1, dw2 too if their data are given
-** wgrad      dw1 and dw2, any time later: x, dy (if they have no scales) and
-**            `saved` must still be valid
-** put        wgrad through the queue, dw2 and then dw1: both are queued, or
-**            none. Sizes are on the device; parts: see quern_queue_put.
-**            QUERN_EFULL
-**
-** Memory outside every group is neither read nor written. Same inputs, same
-** bytes, in any buffers. All arguments are checked before anything is queued on
-** `stream`; nothing allocates, synchronizes or reads device memory; may be
-** captured, and the sizes may change before each replay, but not between a
-** forward and its backward. QUERN_EINVAL (argument and rule), QUERN_ECUDA.
-*/
-QUERN_API int quern_mlp_weights(const struct quern_mlp_plan *plan,
-                                const struct quern_mlp_args *args,
-                                void *stream);
-QUERN_API int quern_mlp_forward(const struct quern_mlp_plan *plan,
-                                const struct quern_mlp_args *args,
-                                void *stream);
-QUERN_API int quern_mlp_backward(const struct quern_mlp_plan *plan,
-                                 const struct quern_mlp_args *args,
-                                 void *stream);
-QUERN_API int quern_mlp_wgrad(const struct quern_mlp_plan *plan,
-                              const struct quern_mlp_args *args, void *stream);
-QUERN_API int quern_mlp_put(const struct quern_mlp_plan *plan,
-                            const struct quern_mlp_args *args,
-                            struct quern_queue *queue, int layer);
-QUERN_API int quern_mlp_check(const struct quern_mlp_plan *plan,
-                              const struct quern_mlp_args *args, void *stream);
-
-/* Each step with its kernel and the model's figures; as quern_why. */
-QUERN_API int quern_mlp_why(struct quern_context *ctx,
-                            const struct quern_mlp *mlp,
-                            const struct quern_plan_options *options,
-                            char **text);
+                          char *line, size_t size, size_t *length);
 
 /* -------------------------------------------------------------------- tune
-** Measure which kernel is fastest for a problem on this GPU, and remember it.
-** quern_plan then uses it for every problem of the same variant (op, recipe,
-** layout, ragged axis, type of D, beta, epilogue, pointers, ..), groups,
-** multiprocessors and axes, if the mean length of a group is in the same
-** bucket: rounded down to 1, 2, 3, 4, 6, 8, 12, 16, 24, .. (powers of 2 and the
-** middles between them). The host does not know the groups' own lengths; tune
-** with typical ones. If a winner does not support a problem, the model chooses.
-** Casts have one kernel each.
-**
-** One text file per GPU model has one sorted line per bucket, and names the
-** registry; with any other registry the whole file is refused, which the log
-** and quern_why say. Folders are searched in this order: those of the options
-** (or of $QUERN_TUNE), `tune` in each folder of the cache, and share/quern/tune
-** next to the library's own folder, which is only read. New lines go to the
-** first other folder that is writable.
+** Measure which kernel is fastest for a product on this GPU, and remember it.
+** Plans then use it for every line of the same variant and groups whose mean
+** group length is in the same bucket: docs/tuning.md.
 */
 enum quern_l2 {                /* COUPLED: l2 */
                 QUERN_L2_BOTH, /* the mean of a cold and a warm run */
@@ -927,7 +534,8 @@ enum quern_l2 {                /* COUPLED: l2 */
 struct quern_tune_candidate {
     const char *kernel; /* lives as the context */
     int band;           /* strips of tiles visited together; 0: the default */
-    int dequantize;     /* enum quern_dequantize from PASS on; else 0 */
+    int dequantize;     /* 2: by a pass, 3: a pass to FP8, 4: mainloop to f16;
+                           0: the kernel itself */
     int rounds;         /* number of rounds with it */
     double seconds;     /* median; 0: not measured */
     char reason[256];   /* why it was dropped, or how much slower it was; "" if
@@ -940,23 +548,31 @@ struct quern_tune_progress {
     const struct quern_tune_candidate *best; /* NULL: none yet */
 };
 
-/* Zero or NULL in a field chooses the default. */
+/* Begin with QUERN_TUNE_OPTIONS_INIT; zero or NULL chooses the default. */
 struct quern_tune_options {
+    size_t size;    /* of this struct */
     double seconds; /* upper limit, with compiling; 0: 20 */
+    int device;     /* as in quern_plan_options */
     int backend;    /* as in quern_plan_options; not host, not cublaslt */
     int sms;
     int l2;        /* enum quern_l2 */
     int threads;   /* that compile; 0: all cores but one, at most 16 */
     int keep;      /* 0: write the file; 1: leave all files as they are */
     uint64_t seed; /* of sizes and data */
-    const int64_t *sizes; /* [G] of the groups, host memory; NULL: of split */
+    const int64_t *sizes;          /* [G] lengths, host memory; NULL: drawn */
     const struct quern_args *args; /* operands instead of random ones; D is
                                       overwritten, or added to many times */
-    void *stream; /* CUstream; nothing else should run meanwhile */
+    struct CUstream_st *stream;    /* nothing else should run meanwhile */
     /* Called after each round; a result other than 0 ends the measuring. */
     int (*progress)(void *user, const struct quern_tune_progress *);
     void *user;
 };
+
+#define QUERN_TUNE_OPTIONS_INIT                                                \
+    {                                                                          \
+        sizeof(struct quern_tune_options), 0, -1, 0, 0, 0, 0, 0, 0, NULL,      \
+            NULL, NULL, NULL, NULL                                             \
+    }
 
 struct quern_tune_result {
     const char *kernel;   /* the fastest; lives as the context */
@@ -975,7 +591,7 @@ struct quern_tune_result {
 };
 
 /*
-** Measure the kernels that support the problem, best by the model first, while
+** Measure the kernels that support the product, best by the model first, while
 ** threads compile the others; then the fastest against the strategies that
 ** dequantize=auto allows. Each round runs all remaining candidates, in another
 ** order, so that all see the same clock; a candidate is dropped once it is
@@ -989,8 +605,7 @@ struct quern_tune_result {
 ** could be measured: each one's reason); QUERN_ECUDA; QUERN_ESIZES of args;
 ** QUERN_EIO (measured, but not saved: `result` is complete); QUERN_ENOMEM.
 */
-QUERN_API int quern_tune(struct quern_context *ctx,
-                         const struct quern_problem *problem,
+QUERN_API int quern_tune(struct quern_context *ctx, const char *line,
                          const struct quern_tune_options *options,
                          struct quern_tune_result *result);
 

@@ -11,6 +11,105 @@
 
 #include "quern.h"
 
+/* ------------------------------------------------- values of lines' words */
+
+/* ------------------------------------------------------------------- types */
+
+enum quern_op { QUERN_FPROP, QUERN_DGRAD, QUERN_WGRAD };
+
+/* A layer's tensors: activations, weights, gradients of the output. */
+enum quern_of { QN_X, QN_W, QN_DY };
+
+/* An axis of the canonical product; also names the ragged one. */
+enum quern_axis { QUERN_AXIS_NONE, QUERN_AXIS_M, QUERN_AXIS_N, QUERN_AXIS_K };
+
+/* Which axis of an operand is contiguous in memory. */
+enum quern_major { QUERN_MAJOR_K, QUERN_MAJOR_MN };
+
+/* Operands that come as an array of addresses, one matrix each: bits. */
+enum quern_pointers {
+    QUERN_POINTERS_A = 1,
+    QUERN_POINTERS_B = 2,
+    QUERN_POINTERS_C = 4,
+    QUERN_POINTERS_D = 8
+};
+
+/* How the result combines with the values already in memory. */
+enum quern_beta {
+    QUERN_BETA_ZERO, /* D = product; C is not read */
+    QUERN_BETA_ONE,  /* D = D + product: C is D */
+    QUERN_BETA_ANY   /* D = product + args.beta * args.c */
+};
+
+/* Location of the group sizes when a run is queued. */
+enum quern_sizes {
+    QUERN_SIZES_DEVICE, /* in the arrays of the tensors */
+    QUERN_SIZES_HOST,   /* as DEVICE, or in args.host_sizes: see qn_run */
+    QUERN_SIZES_FIXED   /* as HOST; a captured graph keeps its sizes */
+};
+
+/* How block-scaled operands are dequantized for the tensor cores. */
+enum quern_dequantize {
+    QUERN_DEQUANTIZE_AUTO, /* the measured winner, else the model's choice */
+    QUERN_DEQUANTIZE_MAINLOOP, /* to bf16 in the mainloop */
+    QUERN_DEQUANTIZE_PASS,     /* to bf16 in a separate pass; any d of bf16 */
+    QUERN_DEQUANTIZE_FP8,      /* pass to e4m3; bf16 on misfit */
+    QUERN_DEQUANTIZE_F16       /* mainloop to f16; bf16 on misfit */
+};
+
+/* A is quantized already; or by this run, in the mainloop if a kernel can, else
+   in a launch before it; or as the model chooses. */
+enum quern_quantize {
+    QUERN_QUANTIZE_PASS,
+    QUERN_QUANTIZE_MAINLOOP,
+    QUERN_QUANTIZE_AUTO
+};
+
+/* ---------------------------------------------------------------- quantize
+** Quantized tensors of a recipe: rowwise, scaled along k, for fprop (dy: for
+** dgrad); columnwise, scaled along the rows, for wgrad (w: for dgrad). Both are
+** made in one pass over the input.
+**
+**     struct qn_quantization q;
+**     struct qn_quantize_description need;
+**     qn_quantize_parse(ctx, "quantize mxfp8 of=x g=8 m=96 k=64", &q);
+**     qn_quantize_needs(ctx, &q, &need);
+**     qn_quantize_plan(ctx, &q, NULL, &plan);
+**     need.args.in.data = x;            need.args.first_dims = tokens;
+**     need.args.row.data = row;         need.args.row.sf = row_scales;
+**     need.args.column.data = column;   need.args.column.sf = column_scales;
+**     need.args.workspace = zeroed_once;
+**     qn_quantize_run(plan, &need.args, stream);
+*/
+enum quern_work {
+    QUERN_QUANTIZE,
+    QUERN_TRANSPOSE,  /* a rowwise tensor into a columnwise one */
+    QUERN_DEQUANTIZE, /* back to high-precision values */
+    QUERN_RESCALE,    /* delayed scaling: the next scale from the history */
+    QUERN_BIAS        /* args.out += args.bias * probability of the row */
+};
+
+enum quern_copies { QUERN_ROWWISE = 1, QUERN_COLUMNWISE = 2 };
+
+/* The activation that made x, or whose backward gives dy. */
+enum quern_activation {
+    QUERN_NO_ACTIVATION,
+    QUERN_SWIGLU,         /* a sigmoid(a) b */
+    QUERN_CLAMPED_SWIGLU, /* with args.limit, slope and shift */
+    QUERN_SITU,           /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */
+    QUERN_GEGLU,          /* tanh form */
+    QUERN_REGLU,          /* max(a, 0) b */
+    QUERN_SQUARED_RELU    /* max(a, 0)^2: has no b */
+};
+
+enum quern_dbias {
+    QUERN_NO_DBIAS,
+    QUERN_DBIAS,    /* overwritten; zeros for an empty group */
+    QUERN_DBIAS_ADD /* added to; an empty group leaves it */
+};
+
+/* ------------------------------------------------------------- parameters */
+
 /*
 ** Parameters a kernel may declare: X(name, type in generated code, meaning).
 ** A kernels spec lists names; the template prints the signature from them and
@@ -102,7 +201,7 @@
     X(bias, "const float *", "[groups, n] added to the product, or null")      \
     X(first_dims, "const void *", "[groups] length of each group, or null")    \
     X(offsets, "const void *", "[groups + 1] starts of the groups, or null")   \
-    X(sizes_bytes, "int", "4 or 8: int32 or int64 in both arrays")             \
+    X(sizes_bytes, "int", "4 or 8: int32 or int64; -4, -8: offsets are ends")  \
     X(ragged, "int", "axis that the groups split: 0 none, 1 m, 2 n, 3 k")      \
     X(a_major, "int", "A is contiguous along: 0 k, 1 m")                       \
     X(b_major, "int", "B is contiguous along: 0 k, 1 n")                       \

@@ -19,22 +19,26 @@ struct record {
 static void name_entry(const struct qn_tensor *sizes, int code, unsigned group,
                        char *text, size_t size)
 {
-    const char *lengths = sizes->last_dims ? "last_dims" : "first_dims";
-    int has_lengths = sizes->first_dims || sizes->last_dims;
+    const int lengths = sizes->first_dims || sizes->last_dims;
+    const int ends = (sizes->sizes_type & QN_SIZES_ENDS) != 0;
+    const char *starts = ends ? "ends" : "starts";
+    const unsigned next = group + !ends;
     enum { NEGATIVE = 1, PAST_END, OVERLAP };
 
-    if (!has_lengths && !sizes->offsets)
+    if (!lengths && !sizes->offsets)
         snprintf(text, size, "host_sizes[%u]", group);
+    else if (ends && group == 0)
+        snprintf(text, size, "ends[0]");
     else if (code == OVERLAP)
-        snprintf(text, size, "offsets[%u]", group);
-    else if (!has_lengths)
-        snprintf(text, size, "offsets[%u] - offsets[%u]%s%s", group + 1, group,
-                 code == NEGATIVE ? " or offsets" : "",
-                 code == NEGATIVE ? "[that group]" : "");
+        snprintf(text, size, "%s[%u]", starts, next - 1);
+    else if (!lengths)
+        snprintf(text, size, "%s[%u] - %s[%u]%s%s", starts, next, starts,
+                 next - 1, code == NEGATIVE ? " or " : "",
+                 code == NEGATIVE ? "the latter" : "");
     else if (sizes->offsets)
-        snprintf(text, size, "%s[%u] or offsets[%u]", lengths, group, group);
+        snprintf(text, size, "lengths[%u] or starts[%u]", group, group);
     else
-        snprintf(text, size, "%s[%u]", lengths, group);
+        snprintf(text, size, "lengths[%u]", group);
 }
 
 /* One sentence: the entry, its value, the rule. */

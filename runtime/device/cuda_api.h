@@ -146,6 +146,8 @@ enum { QN_CU_OOB_FILL_NONE = 0 }; /* zeros */
        int l2_promotion, int oob_fill))                                        \
     X(cuTensorMapReplaceAddress, (struct cu_tensor_map * map, void *address))  \
     X(cuStreamIsCapturing, (struct cu_stream * stream, int *status))           \
+    X(cuStreamGetCtx,                                                          \
+      (struct cu_stream * stream, struct cu_context * *context))               \
     X(cuStreamSynchronize, (struct cu_stream * stream))                        \
     X(cuStreamCreate, (struct cu_stream * *stream, unsigned flags))            \
     X(cuStreamDestroy_v2, (struct cu_stream * stream))                         \

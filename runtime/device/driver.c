@@ -103,29 +103,32 @@ void qn_driver_close(struct qn_driver *driver)
 {
     if (!driver)
         return;
-    if (driver->primary)
-        driver->cuDevicePrimaryCtxRelease_v2(driver->device);
+    for (int i = 0; i < QN_MAX_DEVICES; i++)
+        if (driver->primary[i])
+            driver->cuDevicePrimaryCtxRelease_v2(i);
     if (driver->library)
         dlclose(driver->library);
     pthread_mutex_destroy(&driver->lock);
     free(driver);
 }
 
-/* Once for the driver's life; qn_driver_close releases it. */
-static int retain_primary(struct qn_driver *driver, struct cu_context **out)
+/* Once for the driver's life; qn_driver_close releases it. The driver's handle
+   of a device is its ordinal. */
+static int retain_primary(struct qn_driver *driver, int ordinal,
+                          struct cu_context **out)
 {
-    int code = QUERN_OK;
+    struct cu_context **primary = &driver->primary[ordinal];
+    int code = QUERN_OK, device;
 
     pthread_mutex_lock(&driver->lock);
-    if (!driver->primary) {
-        code = QN_CU(driver, cuDeviceGet, &driver->device, 0);
+    if (!*primary) {
+        code = QN_CU(driver, cuDeviceGet, &device, ordinal);
         if (!code)
-            code = QN_CU(driver, cuDevicePrimaryCtxRetain, &driver->primary,
-                         driver->device);
+            code = QN_CU(driver, cuDevicePrimaryCtxRetain, primary, device);
         if (code)
-            driver->primary = NULL;
+            *primary = NULL;
     }
-    *out = driver->primary;
+    *out = *primary;
     pthread_mutex_unlock(&driver->lock);
     return code;
 }
@@ -139,12 +142,32 @@ int qn_driver_enter(struct qn_driver *driver, struct cu_context *want,
     scope->pushed = 0;
     scope->context = want ? want : current;
     if (!code && !scope->context)
-        code = retain_primary(driver, &scope->context);
+        code = retain_primary(driver, 0, &scope->context);
     if (code || scope->context == current)
         return code;
     code = QN_CU(driver, cuCtxPushCurrent_v2, scope->context);
     scope->pushed = !code;
     return code;
+}
+
+int qn_driver_enter_device(struct qn_driver *driver, int ordinal,
+                           struct qn_driver_scope *scope)
+{
+    struct cu_context *want = NULL;
+    int count = 0, current = -1;
+    int code = QN_CU(driver, cuDeviceGetCount, &count);
+
+    scope->pushed = 0;
+    if (!code && (ordinal < 0 || ordinal >= count || ordinal >= QN_MAX_DEVICES))
+        code = qn_error_set(QUERN_EINVAL,
+                            "options.device is %d: -1 or 0 to %d is expected",
+                            ordinal, count - 1);
+    if (!code && !driver->cuCtxGetCurrent(&want) && want &&
+        !driver->cuCtxGetDevice(&current) && current == ordinal)
+        return QUERN_OK;
+    if (!code)
+        code = retain_primary(driver, ordinal, &want);
+    return code ? code : qn_driver_enter(driver, want, scope);
 }
 
 void qn_driver_leave(struct qn_driver *driver, struct qn_driver_scope *scope)

@@ -13,11 +13,12 @@ struct cu_context;
 struct cu_stream;
 struct quern_context;
 
+enum { QN_MAX_DEVICES = 64 };
+
 struct qn_driver {
     void *library;
-    pthread_mutex_t lock;       /* guards `primary` */
-    struct cu_context *primary; /* device 0's, retained when first needed */
-    int device;                 /* whose it is, to release it */
+    pthread_mutex_t lock;                       /* guards `primary` */
+    struct cu_context *primary[QN_MAX_DEVICES]; /* retained when first needed */
 #define QN_DRIVER_FIELD(name, arguments) int(*name) arguments;
     QN_CU_FUNCTIONS(QN_DRIVER_FIELD)
     QN_CU_OPTIONAL(QN_DRIVER_FIELD)
@@ -57,6 +58,10 @@ int qn_driver_error(const struct qn_driver *driver, const char *call,
 */
 int qn_driver_enter(struct qn_driver *driver, struct cu_context *want,
                     struct qn_driver_scope *scope);
+/* The same for a device: the thread's context if it is of that device, else its
+   primary one. QUERN_EINVAL if there is no such device. */
+int qn_driver_enter_device(struct qn_driver *driver, int ordinal,
+                           struct qn_driver_scope *scope);
 void qn_driver_leave(struct qn_driver *driver, struct qn_driver_scope *scope);
 
 /* The current context's device. QUERN_ECUDA. */

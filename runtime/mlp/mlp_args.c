@@ -7,6 +7,7 @@
 #include "mlp/mlp_plan.h"
 #include "base/error.h"
 #include "base/region.h"
+#include "base/sizes_type.h"
 #include "base/types.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
@@ -343,7 +344,7 @@ static void list_others(const struct qn_mlp_plan *plan,
                         const struct qn_mlp_args *args, struct list *l)
 {
     const struct qn_mlp_description *need = &plan->need;
-    const size_t entry = args->sizes_type == QUERN_I64 ? 8 : 4;
+    const size_t entry = qn_sizes_entry(args->sizes_type);
     const size_t groups = (size_t)plan->mlp.groups, word = sizeof(float);
     const size_t tokens = plan->mlp.probability ? (size_t)plan->mlp.m : 0;
     const size_t b1 = groups * (size_t)qn_mlp_operands(&plan->mlp) * word;
@@ -355,7 +356,8 @@ static void list_others(const struct qn_mlp_plan *plan,
     add(l, -1, "workspace", args->workspace, need->workspace_bytes, 1);
     add(l, sizes, "saved", args->saved, need->saved_bytes, 1);
     add(l, sizes, "first_dims", args->first_dims, groups * entry, 0);
-    add(l, sizes, "offsets", args->offsets, (groups + 1) * entry, 0);
+    add(l, sizes, "offsets", args->offsets,
+        qn_sizes_count(args->sizes_type, plan->mlp.groups) * entry, 0);
     add(l, sizes, "host_sizes", args->host_sizes, groups * sizeof(int64_t), 0);
     add(l, FORWARD | BACKWARD, "probability", args->probability, tokens * word,
         0);
@@ -416,4 +418,30 @@ int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
         phases |= 1 << phase;
     }
     return code ? code : check_overlap(plan, args, phases);
+}
+
+int qn_mlp_args_use(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                    size_t offset, struct qn_mlp_use *use)
+{
+    const struct qn_mlp_plan plan = {.mlp = *mlp, .recipe = recipe};
+
+    for (int i = 0; i < ROWS; i++) {
+        const struct row *row = &rows[i];
+        const int phases =
+            row->offset == offset ? phases_of(&plan, row, -1) : 0;
+
+        if (row->offset != offset)
+            continue;
+        use->needed = phases;
+        use->optional = phases & row->optional;
+        use->written = row->kind == COPY ? phases & WEIGHTS
+                       : row->written    ? phases
+                                         : 0;
+        if (row->kind == COPY)
+            use->optional |= use->written;
+        else if (phases & WEIGHTS)
+            use->optional |= WEIGHTS;
+        return 1;
+    }
+    return 0;
 }

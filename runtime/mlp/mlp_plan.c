@@ -321,3 +321,13 @@ int qn_mlp_why(struct quern_context *ctx, const struct qn_mlp *mlp,
         code = explain(&session, mlp, &text);
     return qn_session_explained(&session, code, &text, out);
 }
+
+void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
+                      struct quern_plan_info *info)
+{
+    qn_plan_info(plan->launches[QN_MLP_Y].product, info);
+    info->kernel = "";
+    info->workspace_bytes = plan->need.workspace_bytes;
+    info->tuned = 0;
+    info->microbatches = plan->mlp.microbatches ? plan->mlp.microbatches : 1;
+}

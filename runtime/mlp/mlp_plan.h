@@ -9,6 +9,8 @@
 #include "problem/mlp.h"
 #include "product/launch.h"
 
+#include <stddef.h>
+
 struct quern_context;
 
 struct qn_mlp_plan {
@@ -29,6 +31,14 @@ struct qn_mlp_plan {
    QUERN_EINVAL names argument and rule. */
 int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                 int first, int last);
+
+/* Phases, as bits of enum qn_mlp_phase, that need a tensor of the arguments, do
+   without it, and write it. 0: there is no tensor at the offset. */
+struct qn_mlp_use {
+    int needed, optional, written;
+};
+int qn_mlp_args_use(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                    size_t offset, struct qn_mlp_use *use);
 
 /* The arguments of one product of a call; 0: there is no such product. */
 int qn_mlp_product_args(const struct qn_mlp_plan *plan,

@@ -5,6 +5,7 @@
 #include "product/args.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/sizes_type.h"
 #include "base/types.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
@@ -226,7 +227,7 @@ static int check_operand(const struct qn_plan *plan, const struct qn_args *args,
 static int check_array(char name, const char *field, const void *array,
                        int type)
 {
-    size_t bytes = type == QUERN_I64 ? 8 : 4;
+    size_t bytes = qn_sizes_entry(type);
 
     if ((uintptr_t)array % bytes)
         return qn_error_set(QUERN_EINVAL,
@@ -249,7 +250,7 @@ static int check_sizes(const struct qn_tensor *tensor,
                             "%c.%s and %c.offsets are NULL: the groups have "
                             "no sizes",
                             name, field, name);
-    if (tensor->sizes_type != QUERN_I32 && tensor->sizes_type != QUERN_I64)
+    if (!qn_sizes_valid(tensor->sizes_type))
         return qn_error_set(QUERN_EINVAL,
                             "%c.sizes_type is %s: i32 or i64 is expected", name,
                             qn_type_name(tensor->sizes_type));

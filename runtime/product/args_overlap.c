@@ -6,6 +6,7 @@
 #include "product/args.h"
 #include "base/error.h"
 #include "base/region.h"
+#include "base/sizes_type.h"
 #include "problem/gradient_rules.h"
 #include "problem/quantize.h"
 #include "product/plan.h"
@@ -96,7 +97,7 @@ static void list_operand(const struct qn_plan *plan, const struct qn_args *args,
     const int made = role == QN_ROLE_A && plan->problem.quantize;
     const int read = role == QN_ROLE_P && qn_geometry_backward(&plan->problem);
     const size_t groups = (size_t)plan->problem.groups,
-                 entry = t->sizes_type == QUERN_I64 ? 8 : 4;
+                 entry = qn_sizes_entry(t->sizes_type);
     const struct qn_scaling *s = plan->operands[role].sf.scaling;
     const int first = l->count;
 
@@ -117,7 +118,8 @@ static void list_operand(const struct qn_plan *plan, const struct qn_args *args,
     if (sizes) {
         add(l, names[3], qn_args_lengths(t, &plan->operands[role]),
             groups * entry, 0);
-        add(l, names[4], t->offsets, (groups + 1) * entry, 0);
+        add(l, names[4], t->offsets,
+            qn_sizes_count(t->sizes_type, plan->problem.groups) * entry, 0);
     }
     add(l, names[5], t->pointers, groups * sizeof(void *), 0);
 }

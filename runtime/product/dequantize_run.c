@@ -5,6 +5,7 @@
 ** device then skip the product that does not fit. Nothing here allocates.
 */
 #include "product/dequantize.h"
+#include "base/sizes_type.h"
 #include "problem/dequantize_rules.h"
 #include "problem/quantize.h"
 #include "problem/requantize_rules.h"
@@ -66,12 +67,6 @@ static void make_factors(const struct qn_args *args, int groups, float *to)
     }
 }
 
-static int64_t size_at(const struct qn_frame *f, const void *sizes, int i)
-{
-    return f->sizes_type == QUERN_I64 ? ((const int64_t *)sizes)[i]
-                                      : ((const int32_t *)sizes)[i];
-}
-
 static int64_t cut(int64_t value, int64_t most)
 {
     return value < 0 ? 0 : value > most ? most : value;
@@ -88,13 +83,15 @@ static void make_sizes(const struct qn_frame *f, int align, int *to)
 
     for (int i = 0; i < groups; i++) {
         const void *lengths = f->lengths ? f->lengths : f->offsets;
-        int64_t length = size_at(f, lengths, i + !f->lengths), room;
+        int64_t length = qn_sizes_at(lengths, f->sizes_type, i + !f->lengths),
+                room;
 
         if (!f->lengths &&
-            __builtin_sub_overflow(length, size_at(f, lengths, i), &length))
+            __builtin_sub_overflow(
+                length, qn_sizes_at(lengths, f->sizes_type, i), &length))
             length = 0;
         if (f->offsets)
-            start = cut(size_at(f, f->offsets, i), rows);
+            start = cut(qn_sizes_at(f->offsets, f->sizes_type, i), rows);
         length = cut(length, rows - start);
         start += length;
         room = most - first;

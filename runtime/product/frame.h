@@ -6,6 +6,7 @@
 #define QUERN_PRODUCT_FRAME_H
 
 #include "choose/values.h"
+#include "base/sizes_type.h"
 #include "problem/dequantize_rules.h"
 
 struct qn_plan;
@@ -32,7 +33,7 @@ static inline void *qn_frame_at(const struct qn_frame *frame, size_t at)
 /* 8 or 4: bytes of one size. */
 static inline int qn_frame_sizes(const struct qn_frame *frame)
 {
-    return frame->sizes_type == QUERN_I64 ? 8 : 4;
+    return qn_sizes_bytes(frame->sizes_type);
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include "product/run.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/sizes_type.h"
 #include "choose/host_sizes.h"
 #include "device/driver.h"
 #include "product/dequantize.h"
@@ -159,7 +160,7 @@ static void set_sizes(const struct qn_plan *plan, const struct qn_args *args,
 
         v->first_dims = qn_args_lengths(tensor, &plan->operands[from]);
         v->offsets = tensor->offsets;
-        v->sizes_bytes = tensor->sizes_type == QUERN_I64 ? 8 : 4;
+        v->sizes_bytes = qn_sizes_bytes(tensor->sizes_type);
     }
 }
 

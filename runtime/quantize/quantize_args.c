@@ -6,6 +6,7 @@
 #include "quantize/quantize_plan.h"
 #include "base/error.h"
 #include "base/region.h"
+#include "base/sizes_type.h"
 #include "base/types.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
@@ -266,7 +267,7 @@ static int check_arrays(const struct qn_quantize_plan *plan,
 
 static int check_sizes_type(int sizes_type)
 {
-    if (sizes_type != QUERN_I32 && sizes_type != QUERN_I64)
+    if (!qn_sizes_valid(sizes_type))
         return qn_error_set(QUERN_EINVAL,
                             "sizes_type is %s: i32 or i64 is expected",
                             qn_type_name(sizes_type));
@@ -276,7 +277,7 @@ static int check_sizes_type(int sizes_type)
 int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
                             int sizes_type)
 {
-    size_t bytes = sizes_type == QUERN_I64 ? 8 : 4;
+    size_t bytes = qn_sizes_entry(sizes_type);
 
     if (!first_dims && !offsets)
         return qn_error_set(QUERN_EINVAL,
@@ -320,7 +321,7 @@ static int check_overlap(const struct qn_quantize_plan *plan,
                          const struct tensor tensors[TENSORS])
 {
     const struct qn_quantization *q = &plan->q;
-    const size_t entry = args->sizes_type == QUERN_I64 ? 8 : 4;
+    const size_t entry = qn_sizes_entry(args->sizes_type);
     const size_t groups = (size_t)q->groups, word = sizeof(float);
     struct qn_region list[OTHERS + TENSORS * FIELDS] = {
         {"workspace", args->workspace, plan->need.workspace_bytes, 1, 0},
@@ -328,7 +329,8 @@ static int check_overlap(const struct qn_quantize_plan *plan,
         {"dprob", args->dprob, (size_t)q->m * word, 1, 0},
         {"history", args->history, (size_t)plan->need.history * word, 1, 0},
         {"first_dims", args->first_dims, groups * entry, 0, 0},
-        {"offsets", args->offsets, (groups + 1) * entry, 0, 0},
+        {"offsets", args->offsets,
+         qn_sizes_count(args->sizes_type, q->groups) * entry, 0, 0},
         {"probability", args->probability, (size_t)q->m * word, 0, 0},
         {"random", args->random, 2 * sizeof(uint64_t), 0, 0},
         {"noop", args->noop, sizeof(int), 0, 0},

@@ -5,6 +5,7 @@
 #include "quantize/quantize_plan.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/sizes_type.h"
 #include "choose/host_sizes.h"
 #include "device/check.h"
 #include "device/driver.h"
@@ -52,7 +53,7 @@ static void set_sizes(const struct qn_quantize_plan *plan,
 {
     v->first_dims = args->first_dims;
     v->offsets = args->offsets;
-    v->sizes_bytes = args->sizes_type == QUERN_I64 ? 8 : 4;
+    v->sizes_bytes = qn_sizes_bytes(args->sizes_type);
     if (!args->host_sizes)
         return;
     v->first_dims = plan->driver ? (char *)args->workspace + plan->space.sizes

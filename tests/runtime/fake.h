@@ -48,10 +48,16 @@ struct fake_order {
     const void *stream, *event;
 };
 
+enum { FAKE_DEVICES = 4 };
+
 struct fake_cuda {
     /* the machine */
     int devices, major, minor, sms, shared_bytes;
     int capture_status, capture_result; /* of cuStreamIsCapturing */
+    char contexts[FAKE_DEVICES];        /* the addresses of primary contexts */
+    const void *stream; /* of device `stream_device`; all others are of the
+                           current context */
+    int stream_device;
     /* failures: the n-th call from now on returns `fail_code`, and with `lost`
        all that follow */
     int fail_at, fail_code, lost;

@@ -160,12 +160,29 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
     }
 }
 
+/* Contexts are known by their address. */
+static struct cu_context *primary(int device)
+{
+    return device ? (struct cu_context *)&fake_state.contexts[device]
+                  : (struct cu_context *)&fake_state.primaries;
+}
+
+int cuStreamGetCtx(struct cu_stream *stream, struct cu_context **context)
+{
+    ENTER();
+    *context = fake_state.stream && stream == fake_state.stream
+                   ? primary(fake_state.stream_device)
+                   : top();
+    return 0;
+}
+
 int cuDevicePrimaryCtxRetain(struct cu_context **context, int device)
 {
-    (void)device;
     ENTER();
+    if (device < 0 || device >= fake_state.devices)
+        return 101; /* CUDA_ERROR_INVALID_DEVICE */
     fake_add(&fake_state.primaries, 1);
-    *context = (struct cu_context *)&fake_state.primaries;
+    *context = primary(device);
     return 0;
 }
 
@@ -207,6 +224,9 @@ int cuCtxGetDevice(int *device)
 {
     ENTER();
     *device = 0;
+    for (int i = 1; i < FAKE_DEVICES; i++)
+        if (top() == (void *)primary(i))
+            *device = i;
     return top() ? 0 : 201;
 }
 

@@ -28,23 +28,23 @@ static void check_on(int backend)
     test_expect(qn_check(plan, &args, NULL), QUERN_OK, "");
     record(&args, 1, 3, -5);
     test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
-                "first_dims[3] is -5: a group's size is negative");
+                "lengths[3] is -5: a group's size is negative");
     /* and it was cleared */
     test_expect(qn_check(plan, &args, NULL), QUERN_OK, "");
     record(&args, 2, 7, (int64_t)5 << 32);
     test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
-                "first_dims[7] is 21474836480: a group ends past the rows");
+                "lengths[7] is 21474836480: a group ends past the rows");
     args.a.offsets = first_dims;
     record(&args, 3, 2, 100);
     test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
-                "offsets[2] is 100: a group starts before the previous one");
+                "starts[2] is 100: a group starts before the previous one");
     record(&args, 2, 2, 100);
     test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
-                "first_dims[2] or offsets[2] is 100");
+                "lengths[2] or starts[2] is 100");
     args.a.first_dims = NULL;
     record(&args, 2, 2, 100);
     test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
-                "offsets[3] - offsets[2] is 100");
+                "starts[3] - starts[2] is 100");
     record(&args, 77, 2, 100);
     test_expect(qn_check(plan, &args, NULL), QUERN_ESIZES,
                 "the error record is not one that kernels write");

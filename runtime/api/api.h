@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** api.h: lines, and their operands by enum quern_arg.
+*/
+#ifndef QUERN_API_API_H
+#define QUERN_API_API_H
+
+#include "internal.h"
+
+#include <pthread.h>
+
+/* A line, read. */
+enum qn_line_kind { QN_LINE_PRODUCT, QN_LINE_CAST, QN_LINE_MLP, QN_LINE_KINDS };
+
+struct qn_line {
+    int kind; /* enum qn_line_kind */
+    union {
+        struct qn_problem product;
+        struct qn_quantization cast;
+        struct qn_mlp mlp;
+    } of;
+};
+
+/* Everything that runs need, but for the addresses. */
+union qn_needs {
+    struct qn_description product;
+    struct qn_quantize_description cast;
+    struct qn_mlp_description mlp;
+};
+
+/* How an array is given to the library's parts. */
+enum qn_slot_form {
+    QN_SLOT_TENSOR, /* struct qn_tensor */
+    QN_SLOT_SF,     /* its scale factors */
+    QN_SLOT_GLOBAL, /* those of the second level */
+    QN_SLOT_ARRAY   /* an address */
+};
+
+struct qn_slot {
+    int arg; /* enum quern_arg */
+    enum qn_slot_form form;
+    int at[QN_LINE_KINDS]; /* offset in the arguments; -1: the line has none */
+};
+
+enum { QN_SLOTS = 64 };
+extern const struct qn_slot qn_api_slots[];
+extern const int qn_api_slot_count;
+
+/* The word of enum quern_arg. */
+const char *qn_api_name(int arg);
+
+/* Read a line of any kind. QUERN_EINVAL. */
+int qn_api_line(struct quern_context *ctx, const char *text,
+                struct qn_line *line);
+
+/* Its length along the ragged axis, for which `rows` stands; -1: nothing is
+   ragged. And the place of the number in the line. */
+int64_t *qn_api_rows(struct qn_line *line);
+
+/* Write it as qn_problem_print does. */
+int qn_api_print(const struct qn_line *line, char *buffer, size_t size);
+
+/* What its runs need. QUERN_EINVAL. */
+int qn_api_needs(struct quern_context *ctx, const struct qn_line *line,
+                 union qn_needs *needs);
+
+/* The operands of a line: at most QN_SLOTS of them. QUERN_EINVAL. */
+int qn_api_table(struct quern_context *ctx, const struct qn_line *line,
+                 struct quern_operand *table, int *count);
+
+/* A size that a caller set; QUERN_EINVAL names the struct and its macro. */
+int qn_api_size(const char *what, size_t given, size_t known,
+                const char *macro);
+
+struct quern_plan {
+    struct quern_context *ctx;
+    struct qn_line line;
+    union qn_needs needs;
+    union {
+        struct qn_plan *product;
+        struct qn_quantize_plan *cast;
+        struct qn_mlp_plan *mlp;
+    } of;
+    struct quern_operand operands[QN_SLOTS];
+    int count;
+    unsigned char known[QUERN_ARGS_COUNT]; /* 1: an operand of the plan */
+    int64_t rows;                          /* -1: nothing is ragged */
+    int device;
+    struct quern_plan *next; /* of the context's plans */
+    char *key;               /* of these; NULL: the caller's own */
+};
+
+/* Options with the defaults. QUERN_EINVAL. */
+int qn_api_options(const struct quern_plan_options *given,
+                   struct quern_plan_options *options);
+
+/* A plan of a line, in the context that is current; and freed, whoever owns
+   it. Errors of quern_plan_create. */
+int qn_api_make(struct quern_context *ctx, const struct qn_line *line,
+                const struct quern_plan_options *options,
+                struct quern_plan **plan);
+void qn_api_free(struct quern_plan *plan);
+
+/* Free the plans that the context keeps. */
+void qn_api_forget(struct quern_context *ctx);
+
+/* The arguments of a run, for the library's parts. */
+union qn_given {
+    struct qn_args product;
+    struct qn_quantize_args cast;
+    struct qn_mlp_args mlp;
+};
+
+/* QUERN_EINVAL names the operand and the rule. */
+int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
+                 union qn_given *given);
+
+#endif

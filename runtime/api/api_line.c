@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** api_line.c: lines of any kind.
+*/
+#include "api/api.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The kind that the first word tells; other words are those of products, whose
+   parser knows all ops. */
+static int kind_of(const char *text)
+{
+    static const struct {
+        const char *word;
+        int kind;
+    } words[] = {
+        {"mlp", QN_LINE_MLP},        {"quantize", QN_LINE_CAST},
+        {"transpose", QN_LINE_CAST}, {"dequantize", QN_LINE_CAST},
+        {"rescale", QN_LINE_CAST},   {"bias", QN_LINE_CAST},
+    };
+    const size_t start = strspn(text, " \t\n"),
+                 length = strcspn(text + start, " \t\n");
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strlen(words[i].word) == length &&
+            !strncmp(words[i].word, text + start, length))
+            return words[i].kind;
+    return QN_LINE_PRODUCT;
+}
+
+int qn_api_line(struct quern_context *ctx, const char *text,
+                struct qn_line *line)
+{
+    if (!ctx || !text)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL", ctx ? "line" : "ctx");
+    line->kind = kind_of(text);
+    switch (line->kind) {
+    case QN_LINE_MLP:
+        return qn_mlp_parse(ctx, text, &line->of.mlp);
+    case QN_LINE_CAST:
+        return qn_quantize_parse(ctx, text, &line->of.cast);
+    default:
+        return qn_problem_parse(ctx, text, &line->of.product);
+    }
+}
+
+int64_t *qn_api_rows(struct qn_line *line)
+{
+    struct qn_problem *p = &line->of.product;
+
+    switch (line->kind) {
+    case QN_LINE_MLP:
+        return &line->of.mlp.m;
+    case QN_LINE_CAST:
+        return line->of.cast.of == QN_W || line->of.cast.work == QUERN_RESCALE
+                   ? NULL
+                   : &line->of.cast.m;
+    default:
+        return p->ragged == QUERN_AXIS_M   ? &p->m
+               : p->ragged == QUERN_AXIS_N ? &p->n
+               : p->ragged == QUERN_AXIS_K ? &p->k
+                                           : NULL;
+    }
+}
+
+int qn_api_print(const struct qn_line *line, char *buffer, size_t size)
+{
+    switch (line->kind) {
+    case QN_LINE_MLP:
+        return qn_mlp_print(&line->of.mlp, buffer, size);
+    case QN_LINE_CAST:
+        return qn_quantize_print(&line->of.cast, buffer, size);
+    default:
+        return qn_problem_print(&line->of.product, buffer, size);
+    }
+}
+
+int qn_api_needs(struct quern_context *ctx, const struct qn_line *line,
+                 union qn_needs *needs)
+{
+    switch (line->kind) {
+    case QN_LINE_MLP:
+        return qn_mlp_needs(ctx, &line->of.mlp, &needs->mlp);
+    case QN_LINE_CAST:
+        return qn_quantize_needs(ctx, &line->of.cast, &needs->cast);
+    default:
+        return qn_problem_describe(ctx, &line->of.product, &needs->product);
+    }
+}
+
+int quern_format(struct quern_context *ctx, const char *text, char *buffer,
+                 size_t size, size_t *length)
+{
+    struct qn_line line;
+    int code = qn_api_line(ctx, text, &line);
+
+    if (code)
+        return code;
+    if (!buffer && size)
+        return qn_error_set(QUERN_EINVAL, "buffer is NULL, size is %zu", size);
+    if (length)
+        *length = (size_t)qn_api_print(&line, buffer, size);
+    else
+        qn_api_print(&line, buffer, size);
+    return QUERN_OK;
+}
+
+int quern_infer(struct quern_context *ctx,
+                const struct quern_contraction *given, char *buffer,
+                size_t size, size_t *length)
+{
+    struct qn_contraction contraction;
+    struct qn_problem problem;
+    size_t room;
+    char *text;
+    int code;
+
+    if (!ctx || !given)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            ctx ? "contraction" : "ctx");
+    contraction = (struct qn_contraction){.recipe = given->recipe,
+                                          .groups = given->groups,
+                                          .a = given->a,
+                                          .b = given->b,
+                                          .d = given->d};
+    code = qn_infer(ctx, &contraction, &problem);
+    if (code)
+        return code;
+    room = (size_t)qn_problem_print(&problem, NULL, 0) +
+           (given->keys ? strlen(given->keys) : 0) + 2;
+    text = malloc(room);
+    if (!text)
+        return qn_error_memory();
+    qn_problem_print(&problem, text, room);
+    if (given->keys && *given->keys)
+        strcat(strcat(text, " "), given->keys);
+    code = quern_format(ctx, text, buffer, size, length);
+    free(text);
+    return code;
+}

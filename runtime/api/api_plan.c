@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** api_plan.c: plans of lines, and their runs.
+*/
+#include "api/api.h"
+#include "api/api_device.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "mlp/mlp_plan.h"
+#include "product/plan.h"
+#include "quantize/quantize_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --------------------------------------------------------------- make, free */
+
+static int check_kind(const struct qn_line *line,
+                      const struct quern_plan_options *o)
+{
+    if (line->kind == QN_LINE_PRODUCT)
+        return QUERN_OK;
+    if (o->kernel)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.kernel is '%s': only "
+                            "products take one",
+                            o->kernel);
+    if (o->tune_ms)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.tune_ms is %d: only products are tuned",
+                            o->tune_ms);
+    return QUERN_OK;
+}
+
+static int make(struct quern_plan *plan, const struct quern_plan_options *o)
+{
+    const struct qn_plan_options options = {.backend = o->backend,
+                                            .sms = o->sms,
+                                            .kernel = o->kernel,
+                                            .tune_ms = o->tune_ms,
+                                            .streams = o->streams};
+    const struct qn_line *line = &plan->line;
+
+    switch (line->kind) {
+    case QN_LINE_MLP:
+        return qn_mlp_plan(plan->ctx, &line->of.mlp, &options, &plan->of.mlp);
+    case QN_LINE_CAST:
+        return qn_quantize_plan(plan->ctx, &line->of.cast, &options,
+                                &plan->of.cast);
+    default:
+        return qn_plan(plan->ctx, &line->of.product, &options,
+                       &plan->of.product);
+    }
+}
+
+/* The plan's own workspace takes the place of the upper bound. */
+static int finish(struct quern_plan *plan)
+{
+    struct quern_plan_info info;
+    int code = qn_api_needs(plan->ctx, &plan->line, &plan->needs);
+
+    if (!code)
+        code =
+            qn_api_table(plan->ctx, &plan->line, plan->operands, &plan->count);
+    if (!code)
+        code = quern_plan_info(plan, &info);
+    for (int i = 0; i < plan->count && !code; i++) {
+        struct quern_operand *o = &plan->operands[i];
+
+        plan->known[o->arg] = 1;
+        if (o->arg == QUERN_ARG_WORKSPACE) {
+            o->bytes =
+                (struct quern_extent){(int64_t)info.workspace_bytes, 0, 0, 1};
+            o->zero_bytes = info.workspace_bytes;
+        }
+    }
+    return code;
+}
+
+int qn_api_make(struct quern_context *ctx, const struct qn_line *line,
+                const struct quern_plan_options *options,
+                struct quern_plan **out)
+{
+    struct quern_plan *plan = calloc(1, sizeof *plan);
+    int64_t *rows;
+    int code;
+
+    if (!plan)
+        return qn_error_memory();
+    plan->ctx = ctx;
+    plan->line = *line;
+    rows = qn_api_rows(&plan->line);
+    plan->rows = rows ? *rows : -1;
+    plan->device = options->device;
+    code = check_kind(line, options);
+    if (!code)
+        code = make(plan, options);
+    if (!code)
+        code = finish(plan);
+    if (code) {
+        quern_plan_destroy(plan);
+        return code;
+    }
+    *out = plan;
+    return QUERN_OK;
+}
+
+int qn_api_options(const struct quern_plan_options *given,
+                   struct quern_plan_options *options)
+{
+    const struct quern_plan_options usual = QUERN_PLAN_OPTIONS_INIT;
+
+    *options = given ? *given : usual;
+    return qn_api_size("options", options->size, sizeof usual,
+                       "QUERN_PLAN_OPTIONS_INIT");
+}
+
+int quern_plan_create(struct quern_context *ctx, const char *text,
+                      const struct quern_plan_options *given,
+                      struct quern_plan **plan)
+{
+    struct quern_plan_options options;
+    struct qn_driver_scope scope;
+    struct qn_line line;
+    int code = qn_api_line(ctx, text, &line);
+
+    if (!code && !plan)
+        code = qn_error_set(QUERN_EINVAL, "plan is NULL");
+    if (!code)
+        code = qn_api_options(given, &options);
+    if (!code)
+        code = qn_api_enter(ctx, options.device, options.backend, &scope);
+    if (code)
+        return code;
+    code = qn_api_make(ctx, &line, &options, plan);
+    qn_api_leave(ctx, &scope);
+    return code;
+}
+
+void qn_api_free(struct quern_plan *plan)
+{
+    if (plan->line.kind == QN_LINE_MLP)
+        qn_mlp_plan_free(plan->of.mlp);
+    else if (plan->line.kind == QN_LINE_CAST)
+        qn_quantize_plan_free(plan->of.cast);
+    else
+        qn_plan_free(plan->of.product);
+    free(plan->key);
+    free(plan);
+}
+
+void quern_plan_destroy(struct quern_plan *plan)
+{
+    if (plan && !plan->key)
+        qn_api_free(plan);
+}
+
+/* -------------------------------------------------------------------- tell */
+
+const struct quern_operand *quern_plan_operands(const struct quern_plan *plan,
+                                                int *count)
+{
+    if (count)
+        *count = plan ? plan->count : 0;
+    return plan ? plan->operands : NULL;
+}
+
+int quern_plan_info(const struct quern_plan *plan, struct quern_plan_info *info)
+{
+    if (!plan || !info)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL", plan ? "info" : "plan");
+    if (plan->line.kind == QN_LINE_PRODUCT) {
+        qn_plan_info(plan->of.product, info);
+        return QUERN_OK;
+    }
+    if (plan->line.kind == QN_LINE_CAST) {
+        qn_quantize_plan_info(plan->of.cast, info);
+        return QUERN_OK;
+    }
+    qn_mlp_plan_info(plan->of.mlp, info);
+    return QUERN_OK;
+}
+
+int quern_why(struct quern_context *ctx, const char *text_line,
+              const struct quern_plan_options *given, char **text)
+{
+    struct quern_plan_options o;
+    struct qn_plan_options options;
+    struct qn_driver_scope scope;
+    struct qn_line line;
+    int code = qn_api_line(ctx, text_line, &line);
+
+    if (!code)
+        code = qn_api_options(given, &o);
+    if (!code)
+        code = check_kind(&line, &o);
+    if (!code)
+        code = qn_api_enter(ctx, o.device, o.backend, &scope);
+    if (code)
+        return code;
+    options = (struct qn_plan_options){.backend = o.backend,
+                                       .sms = o.sms,
+                                       .kernel = o.kernel,
+                                       .tune_ms = o.tune_ms,
+                                       .streams = o.streams};
+    if (line.kind == QN_LINE_MLP)
+        code = qn_mlp_why(ctx, &line.of.mlp, &options, text);
+    else if (line.kind == QN_LINE_CAST)
+        code = qn_quantize_why(ctx, &line.of.cast, &options, text);
+    else
+        code = qn_why(ctx, &line.of.product, &options, text);
+    qn_api_leave(ctx, &scope);
+    return code;
+}
+
+/* --------------------------------------------------------------------- run */
+
+/* The CUDA context of a plan; NULL: it runs on the host. */
+static struct cu_context *context_of(const struct quern_plan *plan)
+{
+    return plan->line.kind == QN_LINE_MLP
+               ? plan->of.mlp->launches[QN_MLP_Y].product->context
+           : plan->line.kind == QN_LINE_CAST ? plan->of.cast->context
+                                             : plan->of.product->context;
+}
+
+static int admit(const struct quern_plan *plan, const struct quern_args *args,
+                 struct CUstream_st *stream, union qn_given *given)
+{
+    int code;
+
+    if (!plan || !args)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL", plan ? "args" : "plan");
+    code = qn_api_stream(plan->ctx, context_of(plan), stream);
+    return code ? code : qn_api_given(plan, args, given);
+}
+
+static int run_mlp(const struct quern_plan *plan,
+                   const struct qn_mlp_args *args, int phase, void *stream)
+{
+    switch (phase) {
+    case QUERN_PHASE_FORWARD:
+        return qn_mlp_forward(plan->of.mlp, args, stream);
+    case QUERN_PHASE_BACKWARD:
+        return qn_mlp_backward(plan->of.mlp, args, stream);
+    case QUERN_PHASE_WGRAD:
+        return qn_mlp_wgrad(plan->of.mlp, args, stream);
+    default:
+        return qn_mlp_weights(plan->of.mlp, args, stream);
+    }
+}
+
+int quern_run(const struct quern_plan *plan, const struct quern_args *args,
+              struct CUstream_st *stream)
+{
+    union qn_given given;
+    int code = admit(plan, args, stream, &given);
+
+    if (code)
+        return code;
+    if (plan->line.kind == QN_LINE_MLP)
+        return run_mlp(plan, &given.mlp, args->phase, stream);
+    if (plan->line.kind == QN_LINE_CAST)
+        return qn_quantize_run(plan->of.cast, &given.cast, stream);
+    return qn_run(plan->of.product, &given.product, stream);
+}
+
+int quern_check(const struct quern_plan *plan, const struct quern_args *args,
+                struct CUstream_st *stream)
+{
+    union qn_given given;
+    int code = admit(plan, args, stream, &given);
+
+    if (code)
+        return code;
+    if (plan->line.kind == QN_LINE_MLP)
+        return qn_mlp_run_check(plan->of.mlp, &given.mlp, stream);
+    if (plan->line.kind == QN_LINE_CAST)
+        return qn_quantize_run_check(plan->of.cast, &given.cast, stream);
+    return qn_check(plan->of.product, &given.product, stream);
+}

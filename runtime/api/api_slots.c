@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** api_slots.c: where the arguments of each kind of line have an operand.
+*/
+#include "api/api.h"
+
+#include <stddef.h>
+
+#define NONE      -1
+#define P(member) (int)offsetof(struct qn_args, member)
+#define C(member) (int)offsetof(struct qn_quantize_args, member)
+#define M(member) (int)offsetof(struct qn_mlp_args, member)
+#define ARRAY(arg, product, cast, mlp)                                         \
+    {                                                                          \
+        QUERN_ARG_##arg, QN_SLOT_ARRAY,                                        \
+        {                                                                      \
+            product, cast, mlp                                                 \
+        }                                                                      \
+    }
+#define TENSOR(arg, product, cast, mlp)                                        \
+    {                                                                          \
+        QUERN_ARG_##arg, QN_SLOT_TENSOR,                                       \
+        {                                                                      \
+            product, cast, mlp                                                 \
+        }                                                                      \
+    }
+#define SCALED(arg, product, cast, mlp)                                        \
+    TENSOR(arg, product, cast, mlp),                                           \
+        {QUERN_ARG_##arg##_SF, QN_SLOT_SF, {product, cast, mlp}},              \
+    {                                                                          \
+        QUERN_ARG_##arg##_GLOBAL, QN_SLOT_GLOBAL,                              \
+        {                                                                      \
+            product, cast, mlp                                                 \
+        }                                                                      \
+    }
+
+/* Sizes are not here: products have them in the tensor that is ragged. */
+const struct qn_slot qn_api_slots[] = {
+    ARRAY(WORKSPACE, P(workspace), C(workspace), M(workspace)),
+    ARRAY(NOOP, P(noop), C(noop), NONE),
+    ARRAY(ALPHA, P(alpha), NONE, NONE),
+    ARRAY(BETA, P(beta), NONE, NONE),
+    ARRAY(BIAS, P(bias), C(bias), NONE),
+    ARRAY(PROB, P(probability), C(probability), M(probability)),
+    ARRAY(DBIAS, P(dbias), C(dbias), NONE),
+    ARRAY(DPROB, P(dprob), C(dprob), M(dprob)),
+    ARRAY(SCALE, P(scale), C(scale), M(scale)),
+    ARRAY(HISTORY, P(history), C(history), M(history)),
+    ARRAY(RANDOM, P(random), C(random), M(random)),
+    SCALED(A, P(a), NONE, NONE),
+    SCALED(B, P(b), NONE, NONE),
+    TENSOR(C, P(c), NONE, NONE),
+    SCALED(D, P(d), NONE, NONE),
+    SCALED(D_COLUMNWISE, P(t), NONE, NONE),
+    SCALED(A_COLUMNWISE, P(column), NONE, NONE),
+    TENSOR(PRE, P(p), C(saved), NONE),
+    TENSOR(INPUT, P(in), C(in), NONE),
+    TENSOR(OUTPUT, NONE, C(out), NONE),
+    SCALED(ROWWISE, NONE, C(row), NONE),
+    SCALED(COLUMNWISE, NONE, C(column), NONE),
+    TENSOR(X, NONE, NONE, M(x)),
+    TENSOR(Y, NONE, NONE, M(y)),
+    TENSOR(DY, NONE, NONE, M(dy)),
+    TENSOR(DX, NONE, NONE, M(dx)),
+    TENSOR(W1, NONE, NONE, M(w1)),
+    TENSOR(W2, NONE, NONE, M(w2)),
+    SCALED(W1_ROWWISE, NONE, NONE, M(w1_row)),
+    SCALED(W1_COLUMNWISE, NONE, NONE, M(w1_column)),
+    SCALED(W2_ROWWISE, NONE, NONE, M(w2_row)),
+    SCALED(W2_COLUMNWISE, NONE, NONE, M(w2_column)),
+    TENSOR(DW1, NONE, NONE, M(dw1)),
+    TENSOR(DW2, NONE, NONE, M(dw2)),
+    ARRAY(B1, NONE, NONE, M(b1)),
+    ARRAY(B2, NONE, NONE, M(b2)),
+    ARRAY(DB1, NONE, NONE, M(db1)),
+    ARRAY(DB2, NONE, NONE, M(db2)),
+    ARRAY(SAVED, NONE, NONE, M(saved)),
+};
+const int qn_api_slot_count = sizeof qn_api_slots / sizeof qn_api_slots[0];
+
+const char *qn_api_name(int arg)
+{
+    static const char *const names[] = {
+#define NAME(name, text) text,
+        QUERN_ARGS(NAME)
+#undef NAME
+    };
+
+    return names[arg];
+}

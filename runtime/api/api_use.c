@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** api_use.c: which operands a line has, what for, and the shapes of those that
+** are plain arrays. Lengths are in `base`: for the line's rows.
+*/
+#include "api/api_use.h"
+#include "base/context.h"
+#include "mlp/mlp_plan.h"
+#include "problem/fuse_rules.h"
+#include "problem/gradient_rules.h"
+#include "problem/geometry.h"
+#include "problem/quantize.h"
+#include "problem/result_rules.h"
+
+enum { ONLY = 1 << QUERN_PHASE_FORWARD };
+
+static void read_only(struct quern_operand *o)
+{
+    o->read = ONLY;
+}
+
+static void write_only(struct quern_operand *o, int wanted)
+{
+    o->written = ONLY;
+    o->optional = wanted ? 0 : ONLY;
+}
+
+static void array(struct quern_operand *o, int type, int64_t rows,
+                  int64_t columns)
+{
+    o->type = type;
+    o->ndim = columns ? 2 : 1;
+    o->shape[0].base = rows;
+    o->shape[1].base = columns;
+}
+
+/* What products and quantizations have in common. */
+static void use_state(struct quern_operand *o, int history, int random)
+{
+    switch (o->arg) {
+    case QUERN_ARG_SCALE:
+        o->read = o->written = history ? ONLY : 0;
+        array(o, QUERN_F32, 2, 0);
+        break;
+    case QUERN_ARG_HISTORY:
+        o->read = o->written = history ? ONLY : 0;
+        array(o, QUERN_F32, history, 0);
+        break;
+    case QUERN_ARG_RANDOM:
+        o->read = random ? ONLY : 0;
+        array(o, QUERN_I64, 2, 0);
+        break;
+    case QUERN_ARG_NOOP:
+        o->read = o->optional = ONLY;
+        array(o, QUERN_I32, 1, 0);
+        break;
+    default: /* the workspace */
+        o->read = o->written = ONLY;
+    }
+}
+
+/* ---------------------------------------------------------------- products */
+
+static void use_sums(const struct qn_problem *p, const struct qn_needs_of *n,
+                     struct quern_operand *o)
+{
+    const int64_t columns =
+        qn_fuse_sums(p) ? p->k : n->needs->product.args.d.shape[1];
+
+    if (o->arg == QUERN_ARG_DBIAS && p->dbias) {
+        o->written = ONLY;
+        o->read = p->dbias == QUERN_DBIAS_ADD ? ONLY : 0;
+        array(o, QUERN_F32, p->groups, columns);
+    } else if (o->arg == QUERN_ARG_DPROB && p->dprob) {
+        o->written = ONLY;
+        array(o, QUERN_F32, p->m, 0);
+    }
+}
+
+static void use_factors(const struct qn_problem *p, struct quern_operand *o)
+{
+    switch (o->arg) {
+    case QUERN_ARG_ALPHA:
+        o->read = p->alpha ? ONLY : 0;
+        array(o, QUERN_F32, 1, 0);
+        break;
+    case QUERN_ARG_BETA:
+        o->read = p->beta == QUERN_BETA_ANY ? ONLY : 0;
+        array(o, QUERN_F32, 1, 0);
+        break;
+    case QUERN_ARG_BIAS:
+        o->read = p->bias ? ONLY : 0;
+        array(o, QUERN_F32, p->groups, p->n);
+        break;
+    default: /* probabilities */
+        o->read = p->probability ? ONLY : 0;
+        array(o, QUERN_F32, p->m, 0);
+    }
+}
+
+static void use_tensor(const struct qn_problem *p, struct quern_operand *o)
+{
+    switch (o->arg) {
+    case QUERN_ARG_A:
+        o->read = p->quantize ? 0 : ONLY;
+        o->written = p->quantize ? ONLY : 0;
+        o->pointers = (p->pointers & QUERN_POINTERS_A) != 0;
+        break;
+    case QUERN_ARG_B:
+        read_only(o);
+        o->pointers = (p->pointers & QUERN_POINTERS_B) != 0;
+        break;
+    case QUERN_ARG_C:
+        read_only(o);
+        o->pointers = (p->pointers & QUERN_POINTERS_C) != 0;
+        break;
+    case QUERN_ARG_D:
+        write_only(o, 1);
+        o->read = p->beta == QUERN_BETA_ONE ? ONLY : 0;
+        o->pointers = (p->pointers & QUERN_POINTERS_D) != 0;
+        break;
+    case QUERN_ARG_PRE:
+        if (qn_geometry_backward(p))
+            read_only(o);
+        else
+            write_only(o, 0);
+        break;
+    case QUERN_ARG_INPUT:
+        read_only(o);
+        break;
+    default: /* columnwise tensors */
+        write_only(o, 0);
+    }
+}
+
+static void use_product(const struct qn_needs_of *n, struct quern_operand *o)
+{
+    const struct qn_problem *p = &n->line->of.product;
+
+    switch (o->arg) {
+    case QUERN_ARG_ALPHA:
+    case QUERN_ARG_BETA:
+    case QUERN_ARG_BIAS:
+    case QUERN_ARG_PROB:
+        use_factors(p, o);
+        break;
+    case QUERN_ARG_DBIAS:
+    case QUERN_ARG_DPROB:
+        use_sums(p, n, o);
+        break;
+    case QUERN_ARG_SCALE:
+    case QUERN_ARG_HISTORY:
+    case QUERN_ARG_RANDOM:
+    case QUERN_ARG_NOOP:
+    case QUERN_ARG_WORKSPACE:
+        use_state(o, n->needs->product.history, n->needs->product.random);
+        break;
+    default:
+        use_tensor(p, o);
+    }
+}
+
+/* ----------------------------------------------------------- quantizations */
+
+static void use_cast_tensor(const struct qn_quantization *q,
+                            struct quern_operand *o)
+{
+    const int made = q->work <= QUERN_TRANSPOSE;
+
+    switch (o->arg) {
+    case QUERN_ARG_OUTPUT:
+        o->written = ONLY;
+        o->read = q->work == QUERN_BIAS ? ONLY : 0;
+        break;
+    case QUERN_ARG_ROWWISE:
+        if (q->work == QUERN_QUANTIZE)
+            write_only(o, 0);
+        else
+            read_only(o);
+        break;
+    case QUERN_ARG_COLUMNWISE:
+        if (made)
+            write_only(o, q->work == QUERN_TRANSPOSE);
+        else
+            read_only(o);
+        break;
+    default:
+        read_only(o);
+        o->pointers = o->arg == QUERN_ARG_INPUT && q->of == QN_W;
+    }
+}
+
+static void use_cast(const struct qn_needs_of *n, struct quern_operand *o)
+{
+    const struct qn_quantization *q = &n->line->of.cast;
+
+    switch (o->arg) {
+    case QUERN_ARG_BIAS:
+        o->read = qn_quantize_has_bias(q) ? ONLY : 0;
+        array(o, QUERN_F32, q->groups, q->k);
+        break;
+    case QUERN_ARG_PROB:
+        o->read = q->probability ? ONLY : 0;
+        array(o, QUERN_F32, q->m, 0);
+        break;
+    case QUERN_ARG_DBIAS:
+        o->written = q->dbias ? ONLY : 0;
+        o->read = q->dbias == QUERN_DBIAS_ADD ? ONLY : 0;
+        array(o, QUERN_F32, q->groups, q->k);
+        break;
+    case QUERN_ARG_DPROB:
+        o->written = q->dprob ? ONLY : 0;
+        o->read = q->dprob && !q->activation ? ONLY : 0;
+        array(o, QUERN_F32, q->m, 0);
+        break;
+    case QUERN_ARG_SCALE:
+    case QUERN_ARG_HISTORY:
+    case QUERN_ARG_RANDOM:
+    case QUERN_ARG_NOOP:
+    case QUERN_ARG_WORKSPACE:
+        use_state(o, n->needs->cast.history, n->needs->cast.random);
+        break;
+    default:
+        use_cast_tensor(q, o);
+    }
+}
+
+/* -------------------------------------------------------------------- MLPs */
+
+/* The bits of public phases. */
+static int public_phases(int phases)
+{
+    static const int of[QN_MLP_PHASES] = {
+        [QN_MLP_FORWARD] = QUERN_PHASE_FORWARD,
+        [QN_MLP_BACKWARD] = QUERN_PHASE_BACKWARD,
+        [QN_MLP_WGRAD] = QUERN_PHASE_WGRAD,
+        [QN_MLP_WEIGHTS] = QUERN_PHASE_WEIGHTS};
+    int found = 0;
+
+    for (int i = 0; i < QN_MLP_PHASES; i++)
+        if (phases >> i & 1)
+            found |= 1 << of[i];
+    return found;
+}
+
+static void use_mlp_state(const struct qn_needs_of *n, struct quern_operand *o)
+{
+    enum {
+        FORWARD = 1 << QUERN_PHASE_FORWARD,
+        BACKWARD = 1 << QUERN_PHASE_BACKWARD,
+        WGRAD = 1 << QUERN_PHASE_WGRAD,
+        WEIGHTS = 1 << QUERN_PHASE_WEIGHTS,
+        CASTS = FORWARD | BACKWARD | WEIGHTS
+    };
+    const struct qn_mlp *mlp = &n->line->of.mlp;
+    const struct qn_mlp_description *need = &n->needs->mlp;
+    const int tokens = FORWARD | BACKWARD, bias = mlp->bias != 0;
+
+    switch (o->arg) {
+    case QUERN_ARG_PROB:
+        o->read = mlp->probability ? tokens : 0;
+        array(o, QUERN_F32, mlp->m, 0);
+        break;
+    case QUERN_ARG_DPROB:
+        o->written = mlp->probability ? BACKWARD : 0;
+        array(o, QUERN_F32, mlp->m, 0);
+        break;
+    case QUERN_ARG_B1:
+        o->read = bias ? FORWARD | (mlp->recompute ? BACKWARD : 0) : 0;
+        array(o, QUERN_F32, mlp->groups, qn_mlp_operands(mlp));
+        break;
+    case QUERN_ARG_B2:
+        o->read = bias ? FORWARD | (mlp->probability ? BACKWARD : 0) : 0;
+        array(o, QUERN_F32, mlp->groups, mlp->hidden);
+        break;
+    case QUERN_ARG_DB1:
+    case QUERN_ARG_DB2:
+        o->written = bias ? BACKWARD : 0;
+        o->read = mlp->dw_beta == QUERN_BETA_ONE ? o->written : 0;
+        array(o, QUERN_F32, mlp->groups,
+              o->arg == QUERN_ARG_DB1 ? qn_mlp_operands(mlp) : mlp->hidden);
+        break;
+    case QUERN_ARG_SCALE:
+        o->read = o->written = need->history ? CASTS : 0;
+        array(o, QUERN_F32, QUERN_MLP_TENSORS, 2);
+        break;
+    case QUERN_ARG_HISTORY:
+        o->read = o->written = need->history ? CASTS : 0;
+        array(o, QUERN_F32, QUERN_MLP_TENSORS, need->history);
+        break;
+    case QUERN_ARG_RANDOM:
+        o->read = need->random ? CASTS : 0;
+        array(o, QUERN_I64, QUERN_MLP_TENSORS, 2);
+        break;
+    case QUERN_ARG_SAVED:
+        o->written = need->saved_bytes ? FORWARD : 0;
+        o->optional = o->written;
+        o->read = need->saved_bytes ? BACKWARD | WGRAD : 0;
+        o->written |= o->read;
+        break;
+    default: /* the workspace */
+        o->read = o->written = CASTS | WGRAD;
+    }
+}
+
+static void use_mlp(const struct qn_needs_of *n, struct quern_operand *o,
+                    int offset)
+{
+    const struct qn_mlp *mlp = &n->line->of.mlp;
+    struct qn_mlp_use use;
+
+    if (!qn_mlp_args_use(mlp, n->recipe, (size_t)offset, &use)) {
+        use_mlp_state(n, o);
+        return;
+    }
+    o->written = public_phases(use.written);
+    o->read = public_phases(use.needed) & ~o->written;
+    o->optional = public_phases(use.optional);
+    if (o->arg != QUERN_ARG_DW1 && o->arg != QUERN_ARG_DW2)
+        return;
+    o->written |= 1 << QUERN_PHASE_BACKWARD;
+    o->optional |= 1 << QUERN_PHASE_BACKWARD;
+    o->read = mlp->dw_beta == QUERN_BETA_ONE ? o->written : 0;
+}
+
+/* ----------------------------------------------------------------- scaling */
+
+/* The quantization that a tensor is made by; `copies` names the one. */
+static const struct qn_scaling *source_of(const struct qn_needs_of *n, int arg,
+                                          struct qn_quantization *q)
+{
+    const struct qn_problem *p = &n->line->of.product;
+
+    switch (arg) {
+    case QUERN_ARG_A:
+        return qn_scale_source(p, n->recipe, QN_ROLE_A, q);
+    case QUERN_ARG_B:
+        return qn_scale_source(p, n->recipe, QN_ROLE_B, q);
+    case QUERN_ARG_D:
+        return qn_result_source(p, n->recipe, QN_ROLE_D, q);
+    case QUERN_ARG_D_COLUMNWISE:
+        return qn_result_source(p, n->recipe, QN_ROLE_T, q);
+    case QUERN_ARG_A_COLUMNWISE:
+        qn_fuse_quantization(p, n->recipe, q);
+        q->copies = QUERN_COLUMNWISE;
+        return qn_quantize_scaling(q, n->recipe);
+    case QUERN_ARG_ROWWISE:
+    case QUERN_ARG_COLUMNWISE:
+        *q = n->line->of.cast;
+        q->copies = arg == QUERN_ARG_ROWWISE ? QUERN_ROWWISE : QUERN_COLUMNWISE;
+        return qn_quantize_scaling(q, n->recipe);
+    case QUERN_ARG_W1_ROWWISE:
+    case QUERN_ARG_W1_COLUMNWISE:
+    case QUERN_ARG_W2_ROWWISE:
+    case QUERN_ARG_W2_COLUMNWISE:
+        q->of = QN_W;
+        q->copies = QUERN_ROWWISE;
+        return &n->recipe->scaling[QN_W];
+    default:
+        return NULL;
+    }
+}
+
+int qn_api_scaled(const struct qn_needs_of *n, int arg,
+                  struct qn_api_scales *scales)
+{
+    struct qn_quantization q;
+    const struct qn_scaling *s = source_of(n, arg, &q);
+    int columns;
+
+    if (!s || s->type == QUERN_TYPE_NONE)
+        return 0;
+    columns = q.copies == QUERN_COLUMNWISE;
+    scales->type = s->type;
+    scales->global = s->global != 0;
+    scales->tiled = q.of != QN_W && columns;
+    scales->sf_tiled = q.of != QN_W && s->span == QN_SPAN_BLOCK &&
+                       (columns || s->apart || s->rows > 1);
+    return 1;
+}
+
+void qn_api_use(const struct qn_needs_of *n, const struct qn_slot *slot,
+                struct quern_operand *o)
+{
+    switch (n->line->kind) {
+    case QN_LINE_MLP:
+        use_mlp(n, o, slot->at[QN_LINE_MLP]);
+        break;
+    case QN_LINE_CAST:
+        use_cast(n, o);
+        break;
+    default:
+        use_product(n, o);
+    }
+}

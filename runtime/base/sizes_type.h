@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** sizes_type.h: how arrays of group sizes are given: int32 or int64, and
+** offsets as [G + 1] starts or, with QN_SIZES_ENDS, as [G] inclusive sums.
+*/
+#ifndef QUERN_BASE_SIZES_TYPE_H
+#define QUERN_BASE_SIZES_TYPE_H
+
+#include "internal.h"
+
+static inline int qn_sizes_valid(int type)
+{
+    type &= ~QN_SIZES_ENDS;
+    return type == QUERN_I32 || type == QUERN_I64;
+}
+
+/* Bytes of an entry. */
+static inline size_t qn_sizes_entry(int type)
+{
+    return (type & ~QN_SIZES_ENDS) == QUERN_I64 ? 8 : 4;
+}
+
+/* The value of kernels' parameter sizes_bytes. */
+static inline int qn_sizes_bytes(int type)
+{
+    const int bytes = (int)qn_sizes_entry(type);
+
+    return type & QN_SIZES_ENDS ? -bytes : bytes;
+}
+
+/* Entries of `offsets`. */
+static inline size_t qn_sizes_count(int type, int groups)
+{
+    return (size_t)groups + !(type & QN_SIZES_ENDS);
+}
+
+/* Entry i of lengths or, counted as of starts, of offsets, in host memory. */
+static inline int64_t qn_sizes_at(const void *sizes, int type, int i)
+{
+    if (type & QN_SIZES_ENDS && --i < 0)
+        return 0;
+    return qn_sizes_entry(type) == 8 ? ((const int64_t *)sizes)[i]
+                                     : ((const int32_t *)sizes)[i];
+}
+
+#endif
