@@ -147,8 +147,8 @@
     X(DERIVED_FLOAT, "derive '%s' gave %s; use // for whole numbers")          \
     X(DERIVED_NAME, "derive '%s' gave '%s'; a text must be a name: letters, "  \
                     "digits and _")                                            \
-    X(REJECT_KIND, "the function of a reject gave %s; it must give true or "   \
-                   "false")                                                    \
+    X(REJECT_KIND, "the function of a %s gave %s; it must give true or false") \
+    X(WITHOUT_NAME, "'%s' is not one of the params of kernels '%s'; %s")       \
     X(KERNEL_FIELD, "'%s' of kernel %s must be %s")                            \
     X(KERNEL_TWICE, "kernel %s is also made by %s; narrow one of them")        \
     X(KERNEL_NAME, "a kernel's name would have more than %d characters: %s")   \

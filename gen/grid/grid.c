@@ -114,23 +114,6 @@ static void check_template(struct qg *q, struct qg_kernels *k)
 
 /* ----------------------------------------------------- what kernels share */
 
-/* The list that templates loop over, and the bytes that the runtime reads. */
-static void share_params(struct qg *q, struct qg_kernels *k)
-{
-    int count = k->params.count;
-    unsigned char *bytes = qg_mem_array(q, (size_t)count, 1);
-
-    lua_createtable(q->L, count, 0);
-    for (int i = 0; i < count; i++) {
-        bytes[i] = (unsigned char)qg_param_find(k->params.at[i]);
-        qg_param_push(q->L, bytes[i], i, count);
-        lua_rawseti(q->L, -2, i + 1);
-    }
-    qg_frozen_wrap(q->L);
-    k->param_bytes = bytes;
-    k->param_list = luaL_ref(q->L, LUA_REGISTRYINDEX);
-}
-
 /* The runtime evaluates these for each problem. */
 static void share_rules(struct qg *q, struct qg_kernels *k)
 {
@@ -301,8 +284,8 @@ static void prepare(struct qg *q, struct qg_kernels *k)
 {
     check_recipe(q, k);
     check_template(q, k);
-    share_params(q, k);
     share_rules(q, k);
+    qg_param_list(q, k, 0);
 }
 
 /*
@@ -313,7 +296,7 @@ static void expand_kernels(struct qg *q, struct qg_kernels *k)
 {
     struct qg_variant variant = {.kernels = k};
 
-    if (!k->param_list)
+    if (!k->param_lists)
         prepare(q, k);
     for (int i = 0; k->of.count && i < k->op.count; i++) {
         variant.op = k->op.at[i];

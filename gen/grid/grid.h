@@ -12,6 +12,8 @@ struct qg_point {
     struct qn_kernel kernel;
     struct qn_kernel *row; /* the same in the registry, once that is built */
     const char *reason;    /* of the reject that holds; NULL for a kernel */
+    struct qg_params *params;
+    uint64_t left_out; /* of the statement's params */
     struct qg_kernels *kernels;
     const struct qg_recipe *recipe;
     const struct qg_scale *scale; /* that rules are of, or NULL */

@@ -4,6 +4,7 @@
 */
 #include "grid/param.h"
 #include "lua/frozen.h"
+#include "lua/mem.h"
 #include "registry.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ static const struct param_row {
 };
 
 /* The field's rule has let only known names pass. */
-int qg_param_find(const char *name)
+static int find_row(const char *name)
 {
     int i = 0;
 
@@ -44,7 +45,7 @@ static void set_declaration(lua_State *L, const char *key, const char *type,
 }
 
 /* One entry of a template's params. An attribute that the row lacks is "". */
-void qg_param_push(lua_State *L, int row, int index, int count)
+static void push(lua_State *L, int row, int index, int count)
 {
     const struct param_row *r = &param_rows[row];
 
@@ -64,4 +65,50 @@ void qg_param_push(lua_State *L, int row, int index, int count)
     lua_pushinteger(L, index);
     lua_setfield(L, -2, "index");
     qg_frozen_wrap(L);
+}
+
+uint64_t qg_param_bits(const struct qg_kernels *k, const char *names)
+{
+    uint64_t bits = 0;
+
+    for (size_t length; *names; names += length + (names[length] == ' ')) {
+        length = strcspn(names, " ");
+        for (int i = 0; i < k->params.count; i++)
+            if (!strncmp(k->params.at[i], names, length) &&
+                !k->params.at[i][length])
+                bits |= (uint64_t)1 << i;
+    }
+    return bits;
+}
+
+/* The list that templates loop over, and the bytes that the runtime reads. */
+static void fill(struct qg *q, const struct qg_kernels *k, struct qg_params *p)
+{
+    p->bytes = qg_mem_array(q, (size_t)k->params.count, 1);
+    for (int i = 0; i < k->params.count; i++)
+        if (!(p->left_out >> i & 1))
+            p->bytes[p->count++] = (unsigned char)find_row(k->params.at[i]);
+    lua_createtable(q->L, p->count, 0);
+    for (int i = 0; i < p->count; i++) {
+        push(q->L, p->bytes[i], i, p->count);
+        lua_rawseti(q->L, -2, i + 1);
+    }
+    qg_frozen_wrap(q->L);
+    p->list = luaL_ref(q->L, LUA_REGISTRYINDEX);
+}
+
+struct qg_params *qg_param_list(struct qg *q, struct qg_kernels *k,
+                                uint64_t left_out)
+{
+    struct qg_params *p = k->param_lists;
+
+    while (p && p->left_out != left_out)
+        p = p->next;
+    if (p)
+        return p;
+    p = qg_mem_new(q, sizeof *p);
+    p->left_out = left_out;
+    p->next = k->param_lists;
+    fill(q, k, p);
+    return k->param_lists = p;
 }

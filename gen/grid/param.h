@@ -5,12 +5,12 @@
 #ifndef QG_PARAM_H
 #define QG_PARAM_H
 
-#include <lua5.4/lua.h>
+#include "statement/spec.h"
 
-/* The row of a parameter in QN_PARAMS. */
-int qg_param_find(const char *name);
-/* Push an entry of `params`: the parameter of this row, the one at `index` of
-   `count`. */
-void qg_param_push(lua_State *, int row, int index, int count);
+/* The bits of these parameters, which blanks separate, in left_out. */
+uint64_t qg_param_bits(const struct qg_kernels *, const char *names);
+/* The statement's parameters without some: each such list exists once. */
+struct qg_params *qg_param_list(struct qg *, struct qg_kernels *,
+                                uint64_t left_out);
 
 #endif

@@ -7,12 +7,14 @@
 ** made with them is what the template's author wrote.
 */
 #include "grid/grid.h"
+#include "grid/param.h"
 #include "lua/diag.h"
 #include "lua/frozen.h"
 #include "lua/mem.h"
 #include "lua/object.h"
 #include "lua/sandbox.h"
 #include "lua/types.h"
+#include "statement/word.h"
 
 #include <string.h>
 
@@ -277,8 +279,6 @@ static void describe_variant(struct qg *q, const struct qg_variant *v,
     } else {
         describe_product(v, kernel);
     }
-    kernel->params = v->kernels->param_bytes;
-    kernel->nparams = v->kernels->params.count;
     kernel->requires = v->kernels->rules;
     kernel->nrequires = v->kernels->nrules;
 }
@@ -458,21 +458,43 @@ static int derive(struct qg *q, const struct qg_item *item)
     return 0;
 }
 
-/* Returns 0; 1 when the point is rejected; -1 and noted. */
-static int reject(struct qg *q, const struct qg_item *item,
-                  struct qg_point *point)
+/* Does the item's function hold? -1: an error has been noted. */
+static int holds(struct qg *q, const struct qg_item *item)
 {
+    int result;
+
     if (call(q, item))
         return -1;
     if (!lua_isboolean(q->L, -1)) {
         qg_diag_note(q, item->word->location, QG_E_REJECT_KIND,
-                     qg_object_kind(q->L, -1));
+                     item->word->kind->word, qg_object_kind(q->L, -1));
         return -1;
     }
-    if (lua_toboolean(q->L, -1))
-        point->reason = item->reason;
+    result = lua_toboolean(q->L, -1);
     lua_pop(q->L, 1);
-    return point->reason != NULL;
+    return result;
+}
+
+/* Returns 0; 1 when the point is rejected; -1 and noted. */
+static int reject(struct qg *q, const struct qg_item *item,
+                  struct qg_point *point)
+{
+    int result = holds(q, item);
+
+    if (result > 0)
+        point->reason = item->reason;
+    return result;
+}
+
+/* Returns 0, or -1 and noted. */
+static int leave_out(struct qg *q, const struct qg_item *item,
+                     struct qg_point *point)
+{
+    int result = holds(q, item);
+
+    if (result > 0)
+        point->left_out |= qg_param_bits(point->kernels, item->name);
+    return result < 0 ? -1 : 0;
 }
 
 /* In the order of the list. 0; 1: rejected; -1: an error has been noted. */
@@ -492,6 +514,8 @@ static int apply_items(struct qg *q, const struct qg_variant *v,
             result = derive(q, item);
         } else if (item->kind == QG_REJECT) {
             result = reject(q, item, point);
+        } else if (item->kind == QG_WITHOUT) {
+            result = leave_out(q, item, point);
         }
     }
     return result;
@@ -501,8 +525,11 @@ static int apply_items(struct qg *q, const struct qg_variant *v,
 static void keep_values(struct qg *q, const struct qg_variant *v,
                         struct qg_point *point)
 {
+    point->params = qg_param_list(q, v->kernels, point->left_out);
+    point->kernel.params = point->params->bytes;
+    point->kernel.nparams = point->params->count;
     set_string(q->L, "name", point->kernel.name);
-    lua_rawgeti(q->L, LUA_REGISTRYINDEX, v->kernels->param_list);
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, point->params->list);
     lua_setfield(q->L, -2, "params");
     point->values = luaL_ref(q->L, LUA_REGISTRYINDEX);
 }

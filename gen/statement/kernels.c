@@ -6,6 +6,7 @@
 #include "lua/files.h"
 #include "lua/lex.h"
 #include "lua/mem.h"
+#include "lua/nearest.h"
 #include "lua/object.h"
 #include "lua/types.h"
 #include "statement/field.h"
@@ -106,6 +107,35 @@ static int check_item_name(struct qg *q, const struct qg_kernels *kernels,
     return 0;
 }
 
+/* A misspelled name would leave the parameter in. */
+static int check_without(struct qg *q, const struct qg_kernels *kernels,
+                         const struct qg_item *item)
+{
+    const struct qg_names *params = &kernels->params;
+    const char *at =
+        item->kind == QG_WITHOUT && params->count ? item->name : "";
+
+    for (size_t length; *at; at += length + (at[length] == ' ')) {
+        const char *name = qg_mem_string(q, at, length = strcspn(at, " "));
+        struct qg_nearest nearest;
+        int i = 0;
+
+        qg_nearest_start(&nearest, name);
+        while (i < params->count && strcmp(params->at[i], name))
+            qg_nearest_try(&nearest, params->at[i++]);
+        if (i < params->count)
+            continue;
+        qg_diag_note(q, item->word->location, QG_E_WITHOUT_NAME, name,
+                     kernels->name,
+                     qg_nearest_hint(&nearest,
+                                     "without takes some of them, "
+                                     "separated by blanks",
+                                     ""));
+        return 1;
+    }
+    return 0;
+}
+
 /* The entry on top of the stack. Returns the errors that were noted. */
 static int take_item(struct qg *q, struct qg_kernels *kernels, int index)
 {
@@ -125,7 +155,7 @@ static int take_item(struct qg *q, struct qg_kernels *kernels, int index)
                      MOST);
         return 1;
     }
-    if (check_item_name(q, kernels, item))
+    if (check_item_name(q, kernels, item) || check_without(q, kernels, item))
         return 1;
     kernels->items[kernels->count++] = item;
     return 0;

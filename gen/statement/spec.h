@@ -113,17 +113,27 @@ struct qg_ragged {
     struct qg_ragged *next;
 };
 
-enum qg_item_kind { QG_AXIS, QG_DERIVE, QG_REQUIRES, QG_REJECT };
+enum qg_item_kind { QG_AXIS, QG_DERIVE, QG_REQUIRES, QG_REJECT, QG_WITHOUT };
 
 /* One entry of a kernels statement's list. */
 struct qg_item {
     enum qg_item_kind kind;
     struct qg_word *word;
-    const char *name;   /* axis, derive; requires: the expression */
+    /* axis, derive; requires: the expression; without: parameters */
+    const char *name;
     const char *reason; /* requires, reject */
-    int function;       /* derive, reject: reference */
+    int function;       /* derive, reject, without: reference */
     struct qg_value values[QG_MAX_VALUES];
     int count;
+};
+
+/* Parameters that some kernels of a statement have, in order. */
+struct qg_params {
+    uint64_t left_out;    /* bit i: the statement's i-th one */
+    int count, list;      /* list: reference to the templates' params */
+    int number;           /* in a registry's text, 0: not written */
+    unsigned char *bytes; /* enum qn_param */
+    struct qg_params *next;
 };
 
 struct qg_kernels {
@@ -140,11 +150,10 @@ struct qg_kernels {
     int count;
     /* what all its kernels share */
     int template_file; /* index in qg.files */
-    int param_list;    /* reference to the templates' params */
-    const unsigned char *param_bytes;
+    struct qg_params *param_lists;
     const struct qn_requires *rules;
     int nrules;
-    int number; /* of its lists in a registry's text, 0: not written */
+    int number; /* of its rules in a registry's text, 0: not written */
     struct qg_kernels *next;
 };
 

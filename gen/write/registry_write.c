@@ -203,17 +203,27 @@ static void put_quantize(struct writer *w, const char *quantize)
         put_string(w, "quantize", quantize);
 }
 
-/* The lists that all kernels of a statement share. */
-static void put_lists(struct writer *w, struct qg_kernels *k, int number)
+/* The parameters that some kernels of a statement share. */
+static void put_params(struct writer *w, const struct qg_kernels *k,
+                       struct qg_params *p, int number)
+{
+    struct qg_text *out = w->out;
+
+    p->number = number;
+    qg_text_print(w->q, out, "static const unsigned char params_%d[] = {\n",
+                  number);
+    for (int i = 0; i < k->params.count; i++)
+        if (!(p->left_out >> i & 1))
+            qg_text_print(w->q, out, "    QN_PARAM_%s,\n", k->params.at[i]);
+    put(w, "};\n\n");
+}
+
+/* The rules that all of them share. */
+static void put_rules(struct writer *w, struct qg_kernels *k, int number)
 {
     struct qg_text *out = w->out;
 
     k->number = number;
-    qg_text_print(w->q, out, "static const unsigned char params_%d[] = {\n",
-                  number);
-    for (int i = 0; i < k->params.count; i++)
-        qg_text_print(w->q, out, "    QN_PARAM_%s,\n", k->params.at[i]);
-    put(w, "};\n\n");
     if (!k->nrules)
         return;
     qg_text_print(w->q, out,
@@ -234,23 +244,32 @@ static void put_lists(struct writer *w, struct qg_kernels *k, int number)
 static void put_all_lists(struct writer *w)
 {
     const struct quern_registry *registry = &w->q->registry;
-    int number = 0;
+    int params = 0, rules = 0;
 
-    for (struct qg_kernels *k = w->q->kernels; k; k = k->next)
+    for (struct qg_kernels *k = w->q->kernels; k; k = k->next) {
         k->number = 0;
+        for (struct qg_params *p = k->param_lists; p; p = p->next)
+            p->number = 0;
+    }
     for (int i = 0; i < registry->nkernels; i++) {
-        struct qg_kernels *k = w->q->sorted[i]->kernels;
+        struct qg_point *point = w->q->sorted[i];
 
-        if (selected(w, &registry->kernels[i]) && !k->number)
-            put_lists(w, k, ++number);
+        if (!selected(w, &registry->kernels[i]))
+            continue;
+        if (!point->params->number)
+            put_params(w, point->kernels, point->params, ++params);
+        if (!point->kernels->number)
+            put_rules(w, point->kernels, ++rules);
     }
 }
 
-static void put_lists_of(struct writer *w, const struct qg_kernels *k)
+static void put_lists_of(struct writer *w, const struct qg_point *point)
 {
+    const struct qg_kernels *k = point->kernels;
+
     qg_text_print(w->q, w->out,
-                  "     .params = params_%d,\n     .nparams = %d,\n", k->number,
-                  k->params.count);
+                  "     .params = params_%d,\n     .nparams = %d,\n",
+                  point->params->number, point->params->count);
     if (k->nrules)
         qg_text_print(w->q, w->out,
                       "     .requires = requires_%d,\n     .nrequires = %d,\n",
@@ -289,7 +308,7 @@ static void put_links(struct writer *w, const struct qn_kernel *kernel)
 }
 
 static void put_kernel(struct writer *w, const struct qn_kernel *kernel,
-                       const struct qg_kernels *k)
+                       const struct qg_point *point)
 {
     put(w, "    {\n");
     put_string(w, "name", kernel->name);
@@ -308,7 +327,7 @@ static void put_kernel(struct writer *w, const struct qn_kernel *kernel,
         put_activation(w, kernel->activation, kernel->interleave);
     }
     put_sizes(w, kernel);
-    put_lists_of(w, k);
+    put_lists_of(w, point);
     put_links(w, kernel);
     put(w, "    },\n");
 }
@@ -349,7 +368,7 @@ static void put_kernels(struct writer *w)
             continue;
         if (!w->kernels++)
             put(w, "static const struct qn_kernel kernels[] = {\n");
-        put_kernel(w, &registry->kernels[i], w->q->sorted[i]->kernels);
+        put_kernel(w, &registry->kernels[i], w->q->sorted[i]);
     }
     if (w->kernels)
         put(w, "};\n\n");

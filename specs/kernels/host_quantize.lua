@@ -48,10 +48,10 @@ kernels "host_history" {
 }
 
 -- Activations of what has no scales, and sums over its rows.
-kernels "host_numbers" {
+kernels "host_unquantized" {
   op = "quantize", of = { "x", "dy" }, input = { "bf16", "f16", "f32" }, element = { bf16, f16 },
   form = { "plain", "forward", "backward" }, scale = "none", arch = "host",
-  template = "host/numbers.c",
+  template = "host/unquantized.c",
   params = join(values, { "row", "row_stride", "dbias", "dbias_add" }, shape, sizes),
 }
 

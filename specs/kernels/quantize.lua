@@ -2,13 +2,14 @@
 
 local narrow = { e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
 local every = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
-local numbers = { "bf16", "f16", "f32" }
+local wide = { "bf16", "f16", "f32" }
 
-local copies = { "row", "row_stride", "row_sf", "row_global",
-                 "column", "column_stride", "column_sf", "column_global" }
+local rows = { "row", "row_stride", "row_sf", "row_global" }
+local copies = table.join(rows, { "column", "column_stride", "column_sf", "column_global" })
 local amax = { "row_amax", "column_amax" }
 local shape = { "groups", "m", "k", "noop" }
-local sizes = { "first_dims", "offsets", "sizes_bytes", "error" }
+local lengths = { "first_dims", "offsets", "sizes_bytes" }
+local sizes = table.join(lengths, { "error" })
 
 local join = table.join
 
@@ -46,22 +47,29 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   for _, form in ipairs { "plain", "forward", "backward" } do
     if of == "tokens" or form == "plain" then
       local groups = of == "tokens" and join(shape, sizes) or shape
-      local input = form == "plain" and { "bf16", "f16", "f32", "copy" } or numbers
+      local input = form == "plain" and { "bf16", "f16", "f32", "copy" } or wide
       local from = of == "tokens" and inputs[form] or join(inputs[form], { "in_pointers" })
       local sums = of == "tokens" and { "dbias", "partials" } or {}
+      local values = of == "tokens" and "in in_stride" or "in in_stride in_pointers"
 
       for _, arch in ipairs { "sm_80", "sm_90a", "sm_120a" } do
         kernels("cast_" .. of .. "_" .. form .. "_" .. arch) {
           op = "quantize", of = tensors, input = input, form = form, element = narrow,
           scale = "blocked", arch = arch, template = "quantize/quantize.cu",
           params = join(from, copies, amax, sums, { "scale", "history", "random" }, groups),
+          without "scale history" (function (v) return not v.scale.delayed end),
+          without "random" (function (v) return not v.scale.stochastic end),
+          without (values) (function (v) return v.input.type == "copy" end),
           common(),
         }
 
         kernels("amax_" .. of .. "_" .. form .. "_" .. arch) {
           op = "amax", of = tensors, input = input, form = form, element = narrow,
           scale = "blocked", arch = arch, template = "quantize/amax.cu",
-          params = join(from, copies, amax, groups),
+          params = join(from, rows, amax, of == "tokens" and join(shape, lengths) or shape),
+          without "row row_stride row_sf row_global"
+            (function (v) return v.input.type ~= "copy" end),
+          without (values) (function (v) return v.input.type == "copy" end),
           common(),
         }
       end
@@ -72,7 +80,7 @@ end
 -- Where only the rowwise tensor is wanted and a row has one scale: rows lie in shared memory until
 -- their largest magnitude is known.
 kernels "cast_rows" {
-  op = "quantize", of = { "x", "dy" }, input = numbers, form = "rows", element = narrow,
+  op = "quantize", of = { "x", "dy" }, input = wide, form = "rows", element = narrow,
   scale = "blocked", arch = "sm_90a", template = "quantize/rows.cu",
   params = join(inputs.plain, { "row", "row_stride", "row_sf" }, shape, sizes),
   derive "threads" (function () return 416 end),
@@ -85,10 +93,11 @@ kernels "cast_rows" {
 
 for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   kernels("dequantize_" .. of) {
-    op = "dequantize", of = tensors, input = numbers, element = narrow, scale = "blocked",
+    op = "dequantize", of = tensors, input = wide, element = narrow, scale = "blocked",
     arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/dequantize.cu",
     params = join(copies, { "out", "out_stride" },
                   of == "tokens" and join(shape, sizes, { "align" }) or shape),
+    without "row_global column_global" (function (v) return not v.scale.global end),
     derive "threads" (function () return 256 end),
     derive "band" (function () return 16 end),
     derive "ctas" (function (v)
@@ -100,8 +109,7 @@ end
 kernels "sum" {
   op = "sum", of = { "x", "dy" }, input = "f32", element = every, scale = { "none", "blocked" },
   arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/sum.cu",
-  params = join({ "dbias", "dbias_add", "partials" }, shape,
-                { "first_dims", "offsets", "sizes_bytes" }),
+  params = join({ "dbias", "dbias_add", "partials" }, shape, lengths),
   derive "threads" (function () return 256 end),
   derive "band" (function () return 1 end),
   derive "ctas" (function () return 4 end),
@@ -110,7 +118,7 @@ kernels "sum" {
 kernels "sum_rows" {
   op = "sum_rows", of = "dy", input = "f32", element = every, scale = { "none", "blocked" },
   arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/sum_rows.cu",
-  params = join({ "dprob", "row_partials" }, shape, { "first_dims", "offsets", "sizes_bytes" }),
+  params = join({ "dprob", "row_partials" }, shape, lengths),
   derive "threads" (function () return 128 end),
   derive "band" (function () return 1 end),
   derive "ctas" (function () return 4 end),
@@ -125,9 +133,9 @@ kernels "history" {
 
 -- Activations of what has no scales, and sums over its rows.
 for _, form in ipairs { "plain", "forward", "backward" } do
-  kernels("numbers_" .. form) {
-    op = "quantize", of = { "x", "dy" }, input = numbers, form = form, element = { bf16, f16 },
-    scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/numbers.cu",
+  kernels("unquantized_" .. form) {
+    op = "quantize", of = { "x", "dy" }, input = wide, form = form, element = { bf16, f16 },
+    scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/unquantized.cu",
     params = join(inputs[form], form == "plain" and { "probability" } or {},
                   { "row", "row_stride", "dbias", "partials" }, shape, sizes),
     derive "threads" (function () return 256 end),
@@ -138,7 +146,7 @@ for _, form in ipairs { "plain", "forward", "backward" } do
 end
 
 kernels "dprob" {
-  op = "dprob", of = "dy", input = numbers, form = "backward", element = every,
+  op = "dprob", of = "dy", input = wide, form = "backward", element = every,
   scale = { "none", "blocked" }, arch = { "sm_80", "sm_90a", "sm_120a" },
   template = "quantize/dprob.cu",
   params = join(inputs.backward, { "dprob" }, shape, sizes),
@@ -149,7 +157,7 @@ kernels "dprob" {
 
 -- The same where it multiplies a bias, of dy as it is.
 kernels "dprob_bias" {
-  op = "dprob", of = "dy", input = numbers, form = "plain", element = { bf16, f16 },
+  op = "dprob", of = "dy", input = wide, form = "plain", element = { bf16, f16 },
   scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/dprob_bias.cu",
   params = join({ "in", "in_stride", "bias", "dprob" }, shape, sizes),
   derive "threads" (function () return 256 end),
@@ -159,7 +167,7 @@ kernels "dprob_bias" {
 
 -- What a product lacks whose kernel adds no bias.
 kernels "bias" {
-  op = "bias", of = "x", input = numbers, form = "plain", element = { bf16, f16 },
+  op = "bias", of = "x", input = wide, form = "plain", element = { bf16, f16 },
   scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/bias.cu",
   params = join({ "out", "out_stride", "bias", "probability" }, shape, sizes),
   derive "threads" (function () return 256 end),
@@ -172,11 +180,10 @@ for _, form in ipairs { "forward", "backward" } do
   local back = form == "backward"
 
   kernels("epilogue_" .. form) {
-    op = "epilogue", of = back and "dy" or "x", input = numbers, form = form, element = bf16,
+    op = "epilogue", of = back and "dy" or "x", input = wide, form = form, element = bf16,
     scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/epilogue.cu",
     params = join({ "d", "d_stride" }, inputs[form],
-                  back and { "partials", "row_partials" } or { "bias" }, shape,
-                  { "first_dims", "offsets", "sizes_bytes" }),
+                  back and { "partials", "row_partials" } or { "bias" }, shape, lengths),
     derive "threads" (function () return 64 end),
     derive "band" (function () return 1 end), -- COUPLED: bands
     derive "ctas" (function () return 8 end),

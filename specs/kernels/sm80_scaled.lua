@@ -46,6 +46,8 @@ local function grid (ops, ragged, more)
                          v.tile.n * (v.tile.k * stored(v.b) // 8 + 16))
     end),
     derive "ctas"   (function () return 2 end),
+    without "a_global" (function (v) return not v.a.scale or not v.a.scale.global end),
+    without "b_global" (function (v) return not v.b.scale or not v.b.scale.global end),
   }
 end
 

@@ -19,7 +19,7 @@ local function word_slots (o, span)
 end
 
 -- Where an operand becomes bf16: before it is copied, in shared memory, or in registers.
-local function way (o, in_registers)
+local function strategy (o, in_registers)
   if not o.scale then return "copied" end
   return in_registers and "registers" or "dequantized"
 end
@@ -38,8 +38,8 @@ local function fixed_memory (v)
   return 2 * KiB + v.marks * 9 // 8 + slabs + words * 4
 end
 local function stage_memory (v)
-  local rows = (v.a_way == "dequantized" and v.tile.m or 0)
-             + (v.b_way == "dequantized" and v.tile.n or 0)
+  local rows = (v.a_strategy == "dequantized" and v.tile.m or 0)
+             + (v.b_strategy == "dequantized" and v.tile.n or 0)
   return v.span * rows * v.tile.k * 2
 end
 local function packed_memory (v)
@@ -68,11 +68,11 @@ local function common (wide)
   -- often.
   derive "span" (function (v) return v.dequantize == "swapped" and 2 or 1 end),
   derive "ahead" (function (v) return AHEAD // v.span end), -- stages
-  derive "a_way" (function (v)
+  derive "a_strategy" (function (v)
     if v.dequantize == "swapped" then return "dequantized" end -- bf16, too: the others' order
-    return way(v.a, v.dequantize == "registers")
+    return strategy(v.a, v.dequantize == "registers")
   end),
-  derive "b_way" (function (v) return way(v.b, v.dequantize == "swapped") end),
+  derive "b_strategy" (function (v) return strategy(v.b, v.dequantize == "swapped") end),
   -- Codes of four bits are cheaper to dequantize four apart; what they meet is in the same order
   -- then.
   derive "apart" (function (v)
@@ -115,7 +115,7 @@ local function common (wide)
     return v.dequantize ~= "shared" and { 48, 200, 64 } or { 48, 184, 96 }
   end),
   derive "packed_readers" (function (v)
-    local direct = v.a_way ~= "dequantized" or v.b_way ~= "dequantized"
+    local direct = v.a_strategy ~= "dequantized" or v.b_strategy ~= "dequantized"
     return 4 + (direct and 8 or 0)
   end),
 
@@ -150,6 +150,9 @@ local function common (wide)
   derive "b_swizzle" (function (v) return v.packed_row[2] end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+
+  without "a_global" (function (v) return not v.a.scale or not v.a.scale.global end),
+  without "b_global" (function (v) return not v.b.scale or not v.b.scale.global end),
 
   reject "scales in fp32 are factors of sums, not of values"
     (function (v)
@@ -261,6 +264,7 @@ kernels "sm90_dequantized_k" {
     if v.epilogue == "store" then return "none" end
     return v.d.bytes == 4 and "reduce" or "read"
   end),
+  without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
   reject "C beside as many sums leaves too few registers: some would spill"
     (function (v) return v.addend == "read" and v.tile.n == 256 end),
   ragged_k()

@@ -128,6 +128,14 @@ end
 
 local join = table.join
 
+-- Constants that only one activation has; C where it is read by address.
+local function constants ()
+  return without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end)
+end
+local function no_c ()
+  return without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end)
+end
+
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
                 "noop" }
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
@@ -220,7 +228,7 @@ kernels "sm90_gemm_m_activate" {
   end),
   reject "nothing alternates: there is one operand"
     (function (v) return v.operands == "one" and v.interleave > 0 end),
-  whole_fragments(),
+  whole_fragments(), constants(),
   ragged_m()
 }
 
@@ -250,7 +258,7 @@ for operands, axes in pairs(gradients) do
 
     operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
                          or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
-    whole_fragments(),
+    whole_fragments(), constants(),
     ragged_m()
   }
 end
@@ -276,7 +284,7 @@ kernels "sm90_gemm_k" {
 
   reject "the chunks of A that two CTAs share leave too few registers: some would spill"
     (function (v) return v.cluster.n > 1 and v.tile.n > 192 end),
-  addend(), ragged_k()
+  addend(), no_c(), ragged_k()
 }
 
 -- The same into fp32, with C brought in by the copy engine while the tile is multiplied: where
@@ -349,7 +357,7 @@ kernels "sm90_gemm_k_parts" {
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {128, 128, 64}, {128, 256, 64}, {256, 128, 64} },
   axis "cluster"  { {1, 1} },
-  addend(), merges()
+  addend(), no_c(), merges()
 }
 
 kernels "sm90_gemm_k_parts_fetch" {

@@ -23,7 +23,7 @@ local function sf_memory (v)
 end
 
 -- Numbers that are quantized beside the products, two bytes each, have a ring of their own.
-local function number_memory (v) return v.tile.m // v.cluster.n * v.tile.k * 2 end
+local function value_memory (v) return v.tile.m // v.cluster.n * v.tile.k * 2 end
 
 -- Bytes of shared memory: alignment, board and barriers aside, the slabs, and B's scales that eight
 -- warps read ahead; one stage.
@@ -91,14 +91,14 @@ local function common (merges, quantizes)
   derive "stages" (function (v)
     local room = 227 * KiB - slab_memory(v)
     if v.quantize ~= "mainloop" then return room // stage_memory(v) end
-    return math.min((room - 3 * number_memory(v)) // stage_memory(v), 3)
+    return math.min((room - 3 * value_memory(v)) // stage_memory(v), 3)
   end),
-  derive "number_stages" (function (v)
+  derive "value_stages" (function (v)
     if v.quantize ~= "mainloop" then return 0 end
-    return (227 * KiB - slab_memory(v) - v.stages * stage_memory(v)) // number_memory(v)
+    return (227 * KiB - slab_memory(v) - v.stages * stage_memory(v)) // value_memory(v)
   end),
   derive "smem" (function (v)
-    return slab_memory(v) + v.stages * stage_memory(v) + v.number_stages * number_memory(v)
+    return slab_memory(v) + v.stages * stage_memory(v) + v.value_stages * value_memory(v)
   end),
   derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
   derive "registers" (function (v)
@@ -173,11 +173,11 @@ local function exact ()
   common()
 end
 
-local function ragged_m (way, quantizes)
+local function ragged_m (kind, quantizes)
   return
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  (way == "int8" and exact or common)(nil, quantizes)
+  (kind == "int8" and exact or common)(nil, quantizes)
 end
 
 -- Where an activation takes two columns.
@@ -198,11 +198,11 @@ local function makes_copies ()
   ragged_m()
 end
 
-local function ragged_k (way)
+local function ragged_k (kind)
   return
   requires "k <= 2147352576" "steps of k are counted in 32 bits",
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  (way == "int8" and exact or common)()
+  (kind == "int8" and exact or common)()
 end
 
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
@@ -228,30 +228,30 @@ local join = table.join
 local maps = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map" }
 local rows = join(maps, { "b_pointers" })
 
-for _, way in ipairs { "whole", "int8", "square" } do
-  kernels("sm90_" .. way .. "_m") {
-    op = { "fprop", "dgrad" }, element = element[way], scale = spans[way], layout = "tn",
+for _, kind in ipairs { "whole", "int8", "square" } do
+  kernels("sm90_" .. kind .. "_m") {
+    op = { "fprop", "dgrad" }, element = element[kind], scale = spans[kind], layout = "tn",
     ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
-    params = join(rows, sf[way], sizes),
+    params = join(rows, sf[kind], sizes),
 
     axis "schedule" { "cooperative", "pingpong" },
     axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 192, 128}, {128, 256, 128},
                       {256, 128, 128} },
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "none" end),
-    ragged_m(way)
+    ragged_m(kind)
   }
 
-  kernels("sm90_" .. way .. "_m_scale") {
-    op = { "fprop", "dgrad" }, element = element[way], scale = spans[way], layout = "tn",
+  kernels("sm90_" .. kind .. "_m_scale") {
+    op = { "fprop", "dgrad" }, element = element[kind], scale = spans[kind], layout = "tn",
     ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
-    params = join(rows, sf[way], added, scalars, sizes),
+    params = join(rows, sf[kind], added, scalars, sizes),
 
     axis "schedule" { "cooperative" },
     axis "tile"     { {128, 128, 128}, {128, 256, 128} },
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "read" end),
-    ragged_m(way)
+    ragged_m(kind)
   }
 end
 
@@ -260,20 +260,24 @@ end
 local forward = join(maps, { "p_map", "p_ragged_map", "b_pointers" })
 local finish = { "alpha", "scalar_step", "bias", "saved", "probability", "limit", "slope",
                   "shift" }
+-- Constants that only one activation has.
+local function constants ()
+  return without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end)
+end
 local activations = {
   one    = { { "none", "squared_relu" }, { 0 } },
   halves = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 0 } },
   runs   = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 1, 8, 32 } },
 }
 
-for _, way in ipairs { "whole", "square" } do
+for _, kind in ipairs { "whole", "square" } do
   for operands, axes in pairs(activations) do
-    local apart = way == "square" and operands == "halves"
+    local apart = kind == "square" and operands == "halves"
 
-    kernels("sm90_" .. way .. "_m_activate_" .. operands) {
-      op = "fprop", element = element[way], scale = spans[way], layout = "tn", ragged = "m",
+    kernels("sm90_" .. kind .. "_m_activate_" .. operands) {
+      op = "fprop", element = element[kind], scale = spans[kind], layout = "tn", ragged = "m",
       epilogue = "activate", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
-      params = join(forward, sf[way], finish, sizes),
+      params = join(forward, sf[kind], finish, sizes),
 
       axis "activation" (axes[1]),
       axis "interleave" (axes[2]),
@@ -285,10 +289,10 @@ for _, way in ipairs { "whole", "square" } do
 
       apart and requires "n % 256 == 0" "each half of B must be whole blocks of its scales"
             or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
-      whole_fragments(),
+      whole_fragments(), constants(),
       reject "two warpgroups that share 64 rows would each have one half of a result's operands"
         (function (v) return operands == "halves" and v.tile.m < 128 end),
-      ragged_m(way)
+      ragged_m(kind)
     }
   end
 end
@@ -300,12 +304,12 @@ local back = { "alpha", "scalar_step", "probability", "partials", "row_partials"
 local gradients = { one = { { "squared_relu" }, { 0 } }, halves = activations.halves,
                     runs = activations.runs }
 
-for _, way in ipairs { "whole", "square" } do
+for _, kind in ipairs { "whole", "square" } do
   for operands, axes in pairs(gradients) do
-    kernels("sm90_" .. way .. "_m_gradient_" .. operands) {
-      op = "dgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "m",
+    kernels("sm90_" .. kind .. "_m_gradient_" .. operands) {
+      op = "dgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "m",
       epilogue = "gradient", arch = "sm_90a", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
-      params = join(backward, sf[way], back, sizes),
+      params = join(backward, sf[kind], back, sizes),
 
       axis "activation" (axes[1]),
       axis "interleave" (axes[2]),
@@ -317,8 +321,8 @@ for _, way in ipairs { "whole", "square" } do
 
       operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
                            or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
-      whole_fragments(),
-      ragged_m(way)
+      whole_fragments(), constants(),
+      ragged_m(kind)
     }
   end
 end
@@ -345,7 +349,7 @@ for operands, axes in pairs(activations) do
 
     two and requires "n % 256 == 0" "results must be whole blocks of 128"
         or requires "n % 128 == 0" "results must be whole blocks of 128",
-    makes_copies()
+    constants(), makes_copies()
   }
 end
 
@@ -365,7 +369,7 @@ for operands, axes in pairs(gradients) do
     derive "addend" (function () return "fetch" end),
 
     requires "n % 128 == 0" "results must be whole blocks of 128",
-    makes_copies()
+    constants(), makes_copies()
   }
 end
 
@@ -396,45 +400,48 @@ local function sums_addend ()
     return v.d.bytes == 4 and "reduce" or "read"
   end)
 end
+local function no_c ()
+  return without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end)
+end
 
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
-for _, way in ipairs { "whole", "int8", "line" } do
+for _, kind in ipairs { "whole", "int8", "line" } do
   local operands = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
 
-  kernels("sm90_" .. way .. "_k") {
-    op = "wgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "k",
+  kernels("sm90_" .. kind .. "_k") {
+    op = "wgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "k",
     epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm_scaled.cu",
-    params = join(operands, sf[way], added, sizes),
+    params = join(operands, sf[kind], added, sizes),
 
     axis "schedule" { "cooperative", "pingpong" },
     axis "tile"     { {128, 128, 128}, {128, 192, 128}, {128, 256, 128}, {256, 128, 128} },
     axis "cluster"  { {1, 1} },
-    sums_addend(),
-    ragged_k(way)
+    sums_addend(), no_c(),
+    ragged_k(kind)
   }
 
-  kernels("sm90_" .. way .. "_k_fetch") {
-    op = "wgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "k",
+  kernels("sm90_" .. kind .. "_k_fetch") {
+    op = "wgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "k",
     epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm_scaled.cu",
-    params = join(operands, sf[way], sizes),
+    params = join(operands, sf[kind], sizes),
 
     axis "schedule" { "cooperative", "pingpong" },
     axis "tile"     { {128, 128, 128}, {128, 256, 128}, {256, 128, 128} },
     axis "cluster"  { {1, 1} },
     axis "addend"   { "fetch" },
-    ragged_k(way)
+    ragged_k(kind)
   }
 
-  kernels("sm90_" .. way .. "_k_scale") {
-    op = "wgrad", element = element[way], scale = spans[way], layout = "tn", ragged = "k",
+  kernels("sm90_" .. kind .. "_k_scale") {
+    op = "wgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "k",
     epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
-    params = join(operands, sf[way], added, scalars, sizes),
+    params = join(operands, sf[kind], added, scalars, sizes),
 
     axis "schedule" { "cooperative" },
     axis "tile"     { {128, 128, 128}, {128, 256, 128} },
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "read" end),
-    ragged_k(way)
+    ragged_k(kind)
   }
 end
 
@@ -460,7 +467,7 @@ kernels "sm90_line_k_parts" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 128}, {128, 256, 128} },
   axis "cluster"  { {1, 1} },
-  sums_addend(),
+  sums_addend(), no_c(),
   merges()
 }
 

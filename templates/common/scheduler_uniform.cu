@@ -7,14 +7,14 @@ struct scheduler {
     unsigned int next, stride;   /* tiles, over all groups */
 };
 
-FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride, int lane)
+FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride)
 {
     w->next = first;
     w->stride = stride;
 }
 
 /* The next tile of this CTA or cluster; 0 if there is none. */
-FN int scheduler_next(struct scheduler *w, struct tile *t, int lane)
+FN int scheduler_next(struct scheduler *w, struct tile *t)
 {
     const unsigned int tiles = w->strips * w->across, group = w->next / tiles;
 

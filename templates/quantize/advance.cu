@@ -20,7 +20,7 @@ FN struct work find_tile(struct scheduler *w, int lane)
 
     own.next += (unsigned int)lane * w->stride;
     e.first = 0;
-    if (!scheduler_next(&own, &e.tile, lane))
+    if (!scheduler_next(&own, &e.tile))
         e.tile.group = -1;
     return e;
 }
@@ -75,7 +75,7 @@ FN void look_ahead(struct schedule *a, int half, int lane)
     a->scheduler[lane] = w;
 }
 
-FN struct group group_of(const struct work *e, const struct shape *all)
+FN struct group group_of(const struct work *e$(of == "w" and ", const struct shape *all" or ""))
 {
 //$ if of == "w" then
     const struct group g = { e->tile.group, 0, all->m, 0 };
@@ -90,7 +90,7 @@ FN struct group group_of(const struct work *e, const struct shape *all)
 /* The values of a tile into a stage, if there is a tile. */
 FN void load(const struct work *e, const struct source *s, packed *stage)
 {
-    const struct group g = group_of(e, &s->all);
+    const struct group g = group_of(e$(of == "w" and ", &s->all" or ""));
     const struct tile t = e->tile;
 
     if (t.group >= 0)

@@ -69,24 +69,24 @@ $(name)(
 //$ if stages == 2 then
     load(&schedule.work[0], &source, staged);
 //$ end
-    for (int turn = 0; schedule.work[turn].tile.group >= 0; turn = (turn + 1) % 64) {
-        const struct tile t = schedule.work[turn].tile;
-        const struct group g = group_of(&schedule.work[turn], &all);
+    for (int slot = 0; schedule.work[slot].tile.group >= 0; slot = (slot + 1) % 64) {
+        const struct group g = group_of(&schedule.work[slot]$(of == "w" and ", &all" or ""));
 //$ if scale.span == "row" or form ~= "plain" or input.type == "copy" then
+        const struct tile t = schedule.work[slot].tile;
         const int row = t.row + ROWS * p.part, feature = t.column + 64 * p.half + 2 * lane;
 //$ end
 //$ if stages == 2 then
-        const packed *const v = staged + turn % 2 * TILE_VALUES + first_value(&p);
+        const packed *const v = staged + slot % 2 * TILE_VALUES + first_value(&p);
 
         copies_wait();
         __syncthreads(); /* the values are there, the other stage is free */
-        load(&schedule.work[(turn + 1) % 64], &source, staged + (turn + 1) % 2 * TILE_VALUES);
+        load(&schedule.work[(slot + 1) % 64], &source, staged + (slot + 1) % 2 * TILE_VALUES);
 //$ else
         packed *const v = staged + first_value(&p);
 
         __syncthreads(); /* the stage is free */
 //$ if form == "plain" and input.type ~= "copy" then
-        load(&schedule.work[turn], &source, staged);
+        load(&schedule.work[slot], &source, staged);
         copies_wait();
         __syncthreads(); /* the values are there */
 //$ else
@@ -94,8 +94,8 @@ $(name)(
         __syncwarp(); /* the warp's rows are there */
 //$ end
 //$ end
-        if (turn % 32 == 0 && warp == 0)
-            look_ahead(&schedule, 1 - turn / 32, lane);
+        if (slot % 32 == 0 && warp == 0)
+            look_ahead(&schedule, 1 - slot / 32, lane);
 //$ if scale.span == "row" then
         if (row_amax) {
             const int line = row + lane;
@@ -107,7 +107,8 @@ $(name)(
         }
         if (column_amax) {
 //$ if scale.hadamard then
-            const float most[2] = { largest_turned<ROWS>(v, 0), largest_turned<ROWS>(v, 1) };
+            const float most[2] = { largest_transformed<ROWS>(v, 0),
+                                    largest_transformed<ROWS>(v, 1) };
 //$ else
             const magnitudes both = largest_of<ROWS>(v);
             const float most[2] = { low_of(both), high_of(both) };
@@ -130,7 +131,7 @@ $(name)(
         if (column_amax) {
 #pragma unroll
             for (int second = 0; second < 2; second++)
-                most.column = larger(most.column, largest_turned<ROWS>(v, second));
+                most.column = larger(most.column, largest_transformed<ROWS>(v, second));
         }
 //$ else
         most.column = most.row;

@@ -10,4 +10,5 @@ w.total = (unsigned int)m;
 //$ end
 w.across = (unsigned int)ceil_div(k, TILE_N);
 w.band = BAND;
-scheduler_begin(&w, blockIdx.x, gridDim.x, lane);
+//$ local by_lane = of == "w" and "" or ", lane"
+scheduler_begin(&w, blockIdx.x, gridDim.x$(by_lane));

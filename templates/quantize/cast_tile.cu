@@ -17,9 +17,13 @@
 ** where the first value lies that the thread stores. FULL: all of them, of either.
 */
 template <int FULL>
-FN void cast_rows(struct shared *shared, const struct coord *p, const struct copy *row,
-                  const struct copy *column, packed *tile, const struct factors *f,
-                  int rows, int stored, long long at, long long along, float sum[2])
+//$ local lines = scale.span == "row" or (scale.span == "block" and scale.rows == 1)
+//$ local drawn = scale.stochastic and not scale.hadamard
+//$ local random = drawn and ", const struct copy *column, long long along" or ""
+//$ local shares = (lines or scale.stochastic) and "struct shared *shared, " or ""
+//$ local given = (not lines or not scale.hadamard) and "const struct factors *f, " or ""
+FN void cast_rows($(shares)const struct coord *p, const struct copy *row, packed *tile,
+                  $(given)int rows, int stored, long long at, float sum[2]$(random))
 {
 //$ local direct, half = scale.hadamard, bits == 4 and " / 2" or ""
 //$ if direct then
@@ -59,7 +63,7 @@ FN void cast_rows(struct shared *shared, const struct coord *p, const struct cop
             const int r = first + i;
 //$ local value = direct and "value(v, r)" or "here[i]"
             const float lo = lo_of($(value)), hi = hi_of($(value));
-            const float factor = row_factor(shared, p, f, r);
+            const float factor = row_factor($(lines and "shared, p" or "f"), r);
             const float a = mul_rn(lo, factor), b = mul_rn(hi, factor);
 //$ if scale.stochastic then
             const unsigned codes = round_two(drawn_bytes(shared, p, r), a, b);
@@ -114,8 +118,8 @@ FN void cast_rows(struct shared *shared, const struct coord *p, const struct cop
 
 //$ if scale.hadamard then
 /* Sixteen values of a line of the columnwise tensor, of which `at` is the number of the first. */
-FN void cast_line(const struct copy *column, unsigned words[WORDS], const float c[16], float factor,
-                  long long at)
+//$ local random = scale.stochastic and ", const struct copy *column, long long at" or ""
+FN void cast_line(unsigned words[WORDS], const float c[16], float factor$(random))
 {
 //$ if scale.stochastic then
     const struct philox drawn = draw_line(column, at);
@@ -136,13 +140,14 @@ FN void cast_line(const struct copy *column, unsigned words[WORDS], const float 
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
 //$ local blockwise = scale.span == "block" and scale.k <= 32 -- else a factor is known before
 //$ if scale.hadamard and blockwise then
+//$ local shape = scale.words and "" or "const struct shape *all, "
 /*
 ** The columnwise tensor of values that are transformed first, block after block: $(scale.k) rows of
 ** a feature are transformed, scaled and cast while they are in registers.
 */
-FN void cast_turned(struct shared *shared, const struct coord *p, const struct group *g,
-                    const struct tile *t, const struct shape *all, const struct copy *column,
-                    packed *tile, const struct factors *f, long long at)
+FN void cast_transformed(struct shared *shared, const struct coord *p, const struct group *g,
+                    const struct tile *t, $(shape)const struct copy *column,
+                    packed *tile$(scale.stochastic and ", long long at" or ""))
 {
     const packed *const v = tile + first_value(p);
 //$ if scale.global then
@@ -160,16 +165,17 @@ FN void cast_turned(struct shared *shared, const struct coord *p, const struct g
 
 #pragma unroll
             for (int i = 0; i < ACROSS; i += 16)
-                turn(v + (first + i) * LINE, second, c + i);
+                transform(v + (first + i) * LINE, second, c + i);
 #pragma unroll
             for (int i = 0; i < ACROSS; i++)
                 most = larger(most, fabsf(c[i]));
             factor = scale_of(most$(scale.global and ", global" or ""), &sf);
-            store_column_sf(shared, p, g, t, all, column, second, first, (sf_element)sf);
+//$ local place = scale.words and "shared, p" or "p, g, t, all, column"
+            store_column_sf($(place), second, first, (sf_element)sf);
 #pragma unroll
             for (int i = 0; i < ACROSS; i += 16)
-                cast_line(column, words[i / 16][second], c + i, factor,
-                          at + second * column->stride + first + i);
+//$ local random = ", column, at + second * column->stride + first + i"
+                cast_line(words[i / 16][second], c + i, factor$(scale.stochastic and random or ""));
         }
         __syncwarp(); /* all lanes have read these rows */
 #pragma unroll
@@ -180,8 +186,8 @@ FN void cast_turned(struct shared *shared, const struct coord *p, const struct g
 
 //$ elseif scale.hadamard then
 /* The columnwise tensor of values that are transformed first. */
-FN void cast_turned(struct shared *shared, const struct coord *p, const struct copy *column,
-                    packed *tile, const struct factors *f, long long at)
+FN void cast_transformed(const struct coord *p, packed *tile,
+                    const struct factors *f$(random))
 {
     const packed *const v = tile + first_value(p);
 
@@ -192,9 +198,10 @@ FN void cast_turned(struct shared *shared, const struct coord *p, const struct c
 #pragma unroll
         for (int second = 0; second < 2; second++) {
             float c[16];
-            turn(v + first * LINE, second, c);
-            cast_line(column, words[second], c, column_factor(f, second, first),
-                      at + second * column->stride + first);
+            transform(v + first * LINE, second, c);
+//$ local random = ", column, at + second * column->stride + first"
+            cast_line(words[second], c,
+                      column_factor(f, second, first)$(scale.stochastic and random or ""));
         }
         __syncwarp(); /* all lanes have read these rows */
         stage_rows(tile, p, first, words);
@@ -202,6 +209,7 @@ FN void cast_turned(struct shared *shared, const struct coord *p, const struct c
 }
 
 //$ end
+//$ local all = of == "w" and "all, " or ""
 //$ local sums = of ~= "w" and ", float *partials" or ""
 //$ local and_sums = of ~= "w" and ", and each thread's sums if there is room for them" or ""
 /*
@@ -216,29 +224,39 @@ FN void cast_tile(struct shared *shared, const struct coord *p, const struct gro
 //$ local stores = scale.hadamard and "2 * p->lane" or "p->lane % ROW_PIECES * " .. 128 // bits
     const int feature = 64 * p->half + $(stores); /* the first that the thread stores */
     const int stored = row->data && t->column + feature < row->stride ? rows : 0;
-    const long long at = row_at(row, p, g, t, all, feature);
-    const long long along = column_at(column, g, t, all) +
+    const long long at = row_at(row, p, g, t, $(all)feature);
+//$ if scale.stochastic then
+    const long long along = column_at(column, g, $(all)t) +
                             (64 * p->half + 2 * p->lane) * column->stride + ROWS * p->part;
+//$ end
     const packed *const v = tile + first_value(p);
     struct factors f = { { 0 }, { { 0 } } };
     float sum[2];
 
 //$ if scale.stochastic then
     if (row->data)
-        draw_rows(shared, p, row, row_at(row, p, g, t, all, 64 * p->half + 2 * p->lane));
+        draw_rows(shared, p, row, row_at(row, p, g, t, $(all)64 * p->half + 2 * p->lane));
 //$ end
+//$ local shares = shares ~= "" and "shared, " or ""
+//$ local given = given ~= "" and "&f, " or ""
+//$ local random = drawn and ", column, along" or ""
     find_factors(shared, p, g, t, all, row, column, v, &f);
     if (rows >= ROWS)
-        cast_rows<1>(shared, p, row, column, tile, &f, rows, stored, at, along, sum);
+        cast_rows<1>($(shares)p, row, tile, $(given)rows, stored, at, sum$(random));
     else
-        cast_rows<0>(shared, p, row, column, tile, &f, rows, stored, at, along, sum);
+        cast_rows<0>($(shares)p, row, tile, $(given)rows, stored, at, sum$(random));
 //$ if of ~= "w" then
     if (partials)
         sum_part(partials, p, g, t, all, sum);
 //$ end
 //$ if scale.hadamard then
     if (column->data)
-        cast_turned(shared, p, $(blockwise and "g, t, all, " or "")column, tile, &f, along);
+//$ if blockwise then
+//$ local shape, along = scale.words and "" or "all, ", scale.stochastic and ", along" or ""
+        cast_transformed(shared, p, g, t, $(shape)column, tile$(along));
+//$ else
+        cast_transformed(p, tile, &f$(scale.stochastic and ", column, along" or ""));
+//$ end
 //$ end
     __syncthreads();
     if (column->data)

@@ -65,18 +65,19 @@ FN unsigned char *kept(unsigned char *address)
 }
 
 //$ end
+//$ local whole = of == "w" and "const struct shape *all, " or ""
 /* Where feature `feature` of the tile lies in a thread's first row of the rowwise tensor, in
    values. */
 FN long long row_at(const struct copy *copy, const struct coord *p, const struct group *g,
-                    const struct tile *t, const struct shape *all, int feature)
+                    const struct tile *t, $(whole)int feature)
 {
 //$ local first = of == "w" and "(long long)g->number * all->m" or "(long long)g->start"
     return ($(first) + t->row + ROWS * p->part) * copy->stride + t->column + feature;
 }
 
 /* Where the tile's first value lies in the columnwise tensor, in values. */
-FN long long column_at(const struct copy *copy, const struct group *g, const struct tile *t,
-                       const struct shape *all)
+FN long long column_at(const struct copy *copy, const struct group *g,
+                       $(whole)const struct tile *t)
 {
 //$ if of == "w" then
     return ((long long)g->number * all->k + t->column) * copy->stride + t->row;
@@ -176,7 +177,8 @@ FN void store_stage(packed *tile, const struct copy *copy, const struct group *g
     enum { CHUNKS = TILE_M * $(bits) / 128, LINES = THREADS / CHUNKS }; /* of a line; at a time */
     const int first = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
     const long long step = LINES * copy->stride * $(bits) / 8;
-    const long long begin = column_at(copy, g, t, all) + first * copy->stride; /* in values */
+//$ local whole = of == "w" and "all, " or ""
+    const long long begin = column_at(copy, g, $(whole)t) + first * copy->stride; /* in values */
     unsigned char *at = copy->data + begin * $(bits) / 8 + chunk * 16;
     int left = all->k - t->column - first; /* features from this one on */
 

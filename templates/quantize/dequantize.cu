@@ -11,7 +11,7 @@
 **
 ** One rounding for each factor, to fp32, and one to $(input.type). What was transformed stays so.
 ** Neighbouring threads read and store what lies side by side, eight codes of a line each: those of
-** the columnwise tensor lie along the rows, and turn on their way through shared memory.
+** the columnwise tensor lie along the rows, and are transposed on their way through shared memory.
 */
 //$ include "quantize/head.cu"
 
@@ -50,12 +50,13 @@ FN int thread_here(void)
 //$ -- Scales of lines at equal distances: 16 rows, or pairs of features 32 apart.
 //$ local blocks = scale.span == "block"
 //$ local stepped = blocks and scale.order == "rows" and (scale.rows == 1 or scale.rows == 16)
+//$ local shape = (blocks or of == "w") and "const struct shape *all, " or ""
 /*
 ** From the rowwise tensor: each thread has eight features of every STEP-th row, AT_ONCE on their
 ** way. Of a tile that is `complete` all rows and columns exist, and begin at multiples of 16 bytes.
 */
 FN void do_rows(const struct copy *copy, const struct result *out, const struct group *g,
-                const struct tile *t, const struct shape *all, const int complete)
+                const struct tile *t, $(shape)const int complete)
 {
     enum { STEP = THREADS / (TILE_N / 8), AT_ONCE = 4 };
     const int thread = thread_here(), line = thread / (TILE_N / 8), f = thread % (TILE_N / 8) * 8;
@@ -115,7 +116,7 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
     }
 }
 
-//$ include "quantize/turn.cu"
+//$ include "quantize/transpose.cu"
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
@@ -136,14 +137,14 @@ $(name)(
     result.stride = out_stride;
     result.whole = (unsigned long long)out % 16 == 0 && out_stride % PIECE == 0;
     //$ include "quantize/schedule.body.cu"
-    for (int turn = 0; schedule.work[turn].tile.group >= 0; turn = (turn + 1) % 64) {
-        const struct tile t = schedule.work[turn].tile;
-        const struct group g = group_of(&schedule.work[turn], &all);
+    for (int slot = 0; schedule.work[slot].tile.group >= 0; slot = (slot + 1) % 64) {
+        const struct tile t = schedule.work[slot].tile;
+        const struct group g = group_of(&schedule.work[slot]$(of == "w" and ", &all" or ""));
 
-        if (!row || turn % 16 == 0)
+        if (!row || slot % 16 == 0)
             __syncthreads(); /* the stage is free, or half of the schedule */
-        if (turn % 32 == 0 && warp == 0)
-            look_ahead(&schedule, 1 - turn / 32, lane);
+        if (slot % 32 == 0 && warp == 0)
+            look_ahead(&schedule, 1 - slot / 32, lane);
 //$ if of ~= "w" then
         if (g.first + t.row / TILE_M >= most_tiles(&all))
             continue; /* groups that overlap would not fit into the columnwise tensor */
@@ -159,9 +160,9 @@ $(name)(
         result.columns = k - t.column;
         const int complete = result.whole && result.rows >= TILE_M && result.columns >= TILE_N;
         if (row && complete)
-            do_rows(&lines, &result, &g, &t, &all, 1);
+            do_rows(&lines, &result, &g, &t, $(shape ~= "" and "&all, " or "")1);
         else if (row)
-            do_rows(&lines, &result, &g, &t, &all, 0);
+            do_rows(&lines, &result, &g, &t, $(shape ~= "" and "&all, " or "")0);
         else if (complete)
             do_columns(stage, &turned, &result, &g, &t, &all, 1);
         else

@@ -45,7 +45,7 @@ FN struct codes read_codes(const unsigned char *at)
 //$ if element.type == "e2m1" then
 //$ once "dequantize/permute.c"
 /* Magnitudes are looked up as bf16 has them: the upper bytes, then the lower ones. */
-FN void numbers_of(float x[8], const struct codes *c)
+FN void values_of(float x[8], const struct codes *c)
 {
     const unsigned codes = c->word[0], even = codes << 4;
 
@@ -66,14 +66,14 @@ FN void numbers_of(float x[8], const struct codes *c)
 }
 //$ elseif (element.type == "e4m3" or element.type == "e5m2") and arch ~= "sm_80" then
 //$ once("dequantize/pair_" .. element.type .. ".c")
-FN void numbers_of(float x[8], const struct codes *c)
+FN void values_of(float x[8], const struct codes *c)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++)
         pair_$(element.type)(c->word[i / 2] >> 16 * (i % 2), &x[2 * i], &x[2 * i + 1]);
 }
 //$ else
-FN void numbers_of(float x[8], const struct codes *c)
+FN void values_of(float x[8], const struct codes *c)
 {
 #pragma unroll
     for (int i = 0; i < 8; i++)
@@ -88,7 +88,7 @@ FN struct eight multiplied(const struct codes *c, float sf$(second))
     struct eight v;
     float x[8];
 
-    numbers_of(x, c);
+    values_of(x, c);
 #pragma unroll
     for (int i = 0; i < 8; i++)
 //$ if scale.global then

@@ -1,7 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
 /* The scales of a group without rows, as of zeros. */
-FN void do_nothing(int group, int k, const struct copy *row, const struct copy *column)
+//$ local by_row = scale.span == "row"
+//$ local row = by_row and "" or "const struct copy *row, "
+FN void do_nothing(int group, $(by_row and "int k, " or row)const struct copy *column)
 {
 //$ if scale.global then
     if (row->data && threadIdx.x == 0)
@@ -27,11 +29,11 @@ FN void do_nothing(int group, int k, const struct copy *row, const struct copy *
 
 /* All of them, one for each CTA at a time. */
 FN void do_empty(const void *first_dims, const void *offsets, int bytes, const struct shape *all,
-                 const struct copy *row, const struct copy *column)
+                 $(row)const struct copy *column)
 {
     for (int i = blockIdx.x; i < all->groups; i += gridDim.x) {
         const unsigned int start = offsets ? cut_to_rows(size_at(offsets, bytes, i), all->m) : 0;
         if (cut_to_rows(group_length(first_dims, offsets, bytes, i), all->m - start) == 0)
-            do_nothing(i, all->k, row, column);
+            do_nothing(i, $(by_row and "all->k" or "row"), column);
     }
 }

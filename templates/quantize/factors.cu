@@ -9,8 +9,8 @@ struct factors {
 };
 
 /* That of row r of the thread's. */
-FN float row_factor(const struct shared *shared, const struct coord *p, const struct factors *f,
-                    int r)
+//$ local of_lines = "const struct shared *shared, const struct coord *p"
+FN float row_factor($(by_line and of_lines or "const struct factors *f"), int r)
 {
 //$ if shared then
     return shared->line_factor[0][ROWS * p->part + r];

@@ -4,9 +4,13 @@
 //$ local more = scale.global and ", global" or ""
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
 /* Blocks of one line: 1 x $(wide) values of the rowwise tensor. A lane has a row. */
-FN void find_row_factors(struct shared *shared, const struct coord *p, const struct group *g,
-                         const struct tile *t, const struct shape *all, const struct copy *copy,
-                         const float most[BLOCKS])
+//$ local copy = "const struct group *g, const struct tile *t, "
+//$ if gathered and not scale.global then copy = "" end
+//$ copy = copy .. (gathered and "" or "const struct shape *all, ")
+//$ local tile = copy == "" and "" or gathered and "g, t, " or "g, t, all, "
+//$ copy = copy .. (copy ~= "" and "const struct copy *copy, " or "")
+FN void find_row_factors(struct shared *shared, const struct coord *p,
+                         $(copy)const float most[BLOCKS])
 {
     const int line = ROWS * p->part + p->lane;
 //$ if not gathered then
@@ -32,10 +36,16 @@ FN void find_row_factors(struct shared *shared, const struct coord *p, const str
 }
 
 /* What is stored for a feature's block that row `first` of the thread's is in. */
-FN void store_column_sf(struct shared *shared, const struct coord *p, const struct group *g,
-                        const struct tile *t, const struct shape *all, const struct copy *copy,
-                        int second, int first, sf_element sf)
+//$ if gathered then
+FN void store_column_sf(struct shared *shared, const struct coord *p, int second, int first,
+                        sf_element sf)
 {
+//$ else
+FN void store_column_sf(const struct coord *p, const struct group *g, const struct tile *t,
+                        const struct shape *all, const struct copy *copy, int second, int first,
+                        sf_element sf)
+{
+//$ end
     const int line = 64 * p->half + 2 * p->lane + second, row = ROWS * p->part + first;
 
 //$ if gathered then
@@ -50,10 +60,8 @@ FN void store_column_sf(struct shared *shared, const struct coord *p, const stru
 
 //$ if not (scale.hadamard and wide <= 32) then
 /* $(wide) x 1 values of the columnwise tensor. */
-FN void find_column_factors(struct shared *shared, const struct coord *p, const struct group *g,
-                            const struct tile *t, const struct shape *all,
-                            const struct copy *copy, const float most[2][PARTS],
-                            struct factors *f)
+FN void find_column_factors(struct shared *shared, const struct coord *p,
+                            $(copy)const float most[2][PARTS], struct factors *f)
 {
 //$ if scale.global then
     const float global = global_factor(copy->amax, copy->global, g, t);
@@ -73,8 +81,8 @@ FN void find_column_factors(struct shared *shared, const struct coord *p, const 
 //$ end
 //$ end
             f->column[second][i] = scale_of(all_most$(more), &sf);
-            store_column_sf(shared, p, g, t, all, copy, second, i * (ROWS / PARTS),
-                            (sf_element)sf);
+//$ local place = gathered and "shared, p" or "p, g, t, all, copy"
+            store_column_sf($(place), second, i * (ROWS / PARTS), (sf_element)sf);
         }
     }
 }
@@ -87,7 +95,8 @@ FN void find_columns(const packed *v, float most[2][PARTS])
     for (int second = 0; second < 2; second++) {
 #pragma unroll
         for (int i = 0; i < PARTS; i++)
-            most[second][i] = largest_turned<ROWS / PARTS>(v + i * (ROWS / PARTS) * LINE, second);
+            most[second][i] =
+                largest_transformed<ROWS / PARTS>(v + i * (ROWS / PARTS) * LINE, second);
     }
 //$ else
 #pragma unroll
@@ -120,10 +129,10 @@ FN void find_factors(struct shared *shared, const struct coord *p, const struct 
     __syncthreads();
 //$ end
     if (column->data)
-        find_column_factors(shared, p, g, t, all, column, of_columns, f);
+        find_column_factors(shared, p, $(tile)$(copy ~= "" and "column, " or "")of_columns, f);
 //$ end
     if (row->data)
-        find_row_factors(shared, p, g, t, all, row, of_row);
+        find_row_factors(shared, p, $(tile)$(copy ~= "" and "row, " or "")of_row);
 }
 
 //$ if gathered then

@@ -8,8 +8,8 @@
 */
 //$ if scale.span == "row" then
 /* The largest magnitude of a line, found before. */
-FN float largest_of_line(const struct shared *shared, const struct group *g, const struct tile *t,
-                         const struct shape *all, const unsigned int *amax, int side, int line)
+FN float largest_of_line(const struct group *g, const struct tile *t, const struct shape *all,
+                         const unsigned int *amax, int side, int line)
 {
 //$ local first = of == "w" and "(long long)g->number * all->m" or "(long long)g->start"
     const long long at = side ? (long long)g->number * all->k + t->column + line
@@ -20,8 +20,7 @@ FN float largest_of_line(const struct shared *shared, const struct group *g, con
 }
 //$ else
 /* The largest magnitude of a line, from all warps that have a part of it. */
-FN float largest_of_line(const struct shared *shared, const struct group *g, const struct tile *t,
-                         const struct shape *all, const unsigned int *amax, int side, int line)
+FN float largest_of_line(const struct shared *shared, int side, int line)
 {
     if (!side)
         return larger(shared->row_most[0][line], shared->row_most[1][line]);
@@ -34,7 +33,8 @@ FN void share_maxima(struct shared *shared, const struct coord *p, const packed 
 {
     float of_row[1];
 //$ if scale.hadamard then
-    const float of_columns[2] = { largest_turned<ROWS>(v, 0), largest_turned<ROWS>(v, 1) };
+    const float of_columns[2] = { largest_transformed<ROWS>(v, 0),
+                                  largest_transformed<ROWS>(v, 1) };
 //$ else
     const magnitudes m = largest_of<ROWS>(v);
     const float of_columns[2] = { low_of(m), high_of(m) };
@@ -76,7 +76,9 @@ FN void find_factors(struct shared *shared, const struct coord *p, const struct 
 {
     const int side = p->warp / 4, line = p->warp % 4 * 32 + p->lane;
     const int wanted = (side ? column->data : row->data) != 0;
+//$ if scale.span == "row" or scale.global then
     const unsigned int *const amax = side ? column->amax : row->amax;
+//$ end
     $(sf_type) sf;
 //$ if scale.global then
     float *const to = wanted ? (side ? column->global : row->global) : 0;
@@ -86,8 +88,9 @@ FN void find_factors(struct shared *shared, const struct coord *p, const struct 
 //$ if scale.span == "block" then
     share_maxima(shared, p, v);
 //$ end
+//$ local from = scale.span == "row" and "g, t, all, amax" or "shared"
     shared->line_factor[side][line] =
-        scale_of(largest_of_line(shared, g, t, all, amax, side, line)$(more), &sf);
+        scale_of(largest_of_line($(from), side, line)$(more), &sf);
     if (wanted)
         store_line_sf(g, t, all, side ? column->sf : row->sf, side, line, (sf_element)sf);
     __syncthreads();

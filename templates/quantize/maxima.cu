@@ -59,14 +59,14 @@ FN void take(const packed *v, int second, float c[16])
 }
 
 /* The same as the columnwise tensor takes them. */
-FN void turn(const packed *v, int second, float c[16])
+FN void transform(const packed *v, int second, float c[16])
 {
     take(v, second, c);
     hadamard16(c, $(scale.signs));
 }
 
 /* The largest of 16 or 32 of them. As rounding keeps order, only that one needs it. */
-template <int COUNT> FN float largest_turned(const packed *v, int second)
+template <int COUNT> FN float largest_transformed(const packed *v, int second)
 {
     float most = 0, c[16];
 

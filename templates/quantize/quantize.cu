@@ -85,22 +85,22 @@ $(name)(
 //$ if stages == 2 then
     load(&schedule.work[0], &source, staged);
 //$ end
-    for (int turn = 0; schedule.work[turn].tile.group >= 0; turn = (turn + 1) % 64) {
-        const struct tile t = schedule.work[turn].tile;
-        const struct group g = group_of(&schedule.work[turn], &all);
+    for (int slot = 0; schedule.work[slot].tile.group >= 0; slot = (slot + 1) % 64) {
+        const struct tile t = schedule.work[slot].tile;
+        const struct group g = group_of(&schedule.work[slot]$(of == "w" and ", &all" or ""));
         const struct coord p = coord_here();
 //$ if stages == 2 then
-        packed *const tile = staged + turn % 2 * TILE_VALUES;
+        packed *const tile = staged + slot % 2 * TILE_VALUES;
 
         copies_wait();
         __syncthreads(); /* the values are there, the other stage is free */
-        load(&schedule.work[(turn + 1) % 64], &source, staged + (turn + 1) % 2 * TILE_VALUES);
+        load(&schedule.work[(slot + 1) % 64], &source, staged + (slot + 1) % 2 * TILE_VALUES);
 //$ else
         packed *const tile = staged;
 
         __syncthreads(); /* the stage is free */
 //$ if form == "plain" and input.type ~= "copy" then
-        load(&schedule.work[turn], &source, tile);
+        load(&schedule.work[slot], &source, tile);
         copies_wait();
         __syncthreads(); /* the values are there */
 //$ else
@@ -109,8 +109,8 @@ $(name)(
         __syncwarp(); /* the warp's rows are there */
 //$ end
 //$ end
-        if (turn % 32 == 0 && p.warp == 0)
-            look_ahead(&schedule, 1 - turn / 32, p.lane);
+        if (slot % 32 == 0 && p.warp == 0)
+            look_ahead(&schedule, 1 - slot / 32, p.lane);
 //$ if scale.delayed then
         const magnitudes both = largest_of<ROWS>(tile + first_value(&p));
         most = larger(most, larger(low_of(both), high_of(both)));
@@ -133,7 +133,8 @@ $(name)(
 //$ end
 //$ if of ~= "w" then
 //$ if scale.global or scale.span == "group" or scale.span == "row" then
-    do_empty(first_dims, offsets, sizes_bytes, &all, &row_copy, &column_copy);
+//$ local row = scale.span == "row" and "" or "&row_copy, "
+    do_empty(first_dims, offsets, sizes_bytes, &all, $(row)&column_copy);
 //$ end
     //$ include "quantize/end.body.cu"
 //$ end

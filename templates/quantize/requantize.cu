@@ -217,7 +217,7 @@ struct job {
 /* Begin a tile: what is read of it is on its way. */
 FN struct goal begin_tile(struct part part[TIMES], const struct job *j, const struct work *e)
 {
-    const struct group g = group_of(e, &j->all);
+    const struct group g = group_of(e$(of == "w" and ", &j->all" or ""));
     const struct tile *t = &e->tile;
     struct coord p = j->turned ? place_columns(&g, t, &j->all) : place_rows(&g, t, &j->all);
     struct goal goal;
@@ -267,15 +267,15 @@ $(name)(
     //$ include "quantize/schedule.body.cu"
     if (schedule.work[0].tile.group >= 0)
         goal = begin_tile(part, &job, &schedule.work[0]);
-    for (int turn = 0; schedule.work[turn].tile.group >= 0;) {
-        const int next = (turn + 1) % 64;
+    for (int slot = 0; schedule.work[slot].tile.group >= 0;) {
+        const int next = (slot + 1) % 64;
         struct part ahead[TIMES];
         struct goal further = goal;
 
-        if (turn % 16 == 0)
+        if (slot % 16 == 0)
             __syncthreads(); /* half of the schedule is free */
-        if (turn % 32 == 0 && warp == 0)
-            look_ahead(&schedule, 1 - turn / 32, lane);
+        if (slot % 32 == 0 && warp == 0)
+            look_ahead(&schedule, 1 - slot / 32, lane);
         if (schedule.work[next].tile.group >= 0)
             further = begin_tile(ahead, &job, &schedule.work[next]);
         bad |= write_parts(part, &goal, job.pitch$(tokens and "" or ", most"));
@@ -283,7 +283,7 @@ $(name)(
         for (int i = 0; i < TIMES; i++)
             part[i] = ahead[i];
         goal = further;
-        turn = next;
+        slot = next;
     }
     if (bad) {
         flags[0] = 1;

@@ -63,7 +63,7 @@ FN unsigned int scale_pair(unsigned int pair, float scale)
 
 //$ if not a.scale or not b.scale then
 /* 4 numbers of a row of a stage that are bf16 already, where 4 codes would lie. */
-FN void load_numbers(unsigned int *pair, unsigned int row, int step, int q)
+FN void load_values(unsigned int *pair, unsigned int row, int step, int q)
 {
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
                  : "=r"(pair[0]), "=r"(pair[1]) : "r"(row + 32 * step + 8 * q) : "memory");

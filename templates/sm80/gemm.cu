@@ -129,7 +129,7 @@ $(name)(
     //$ include "common/params.cu"
 )
 {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32$(ragged == "none" and "" or ", lane = threadIdx.x % 32");
     const int warp_row = warp % (TILE_M / WARP_M) * WARP_M;
     const int warp_column = warp / (TILE_M / WARP_M) * WARP_N;
     float *slab = (float *)shared_memory() + warp * 16 * SLAB_PITCH;
@@ -152,8 +152,9 @@ $(name)(
     w.strips = ((unsigned int)m + TILE_M - 1) / TILE_M;
 //$ end
     w.across = ((unsigned int)$(across) + TILE_$(across:upper()) - 1) / TILE_$(across:upper());
-    scheduler_begin(&w, blockIdx.x, gridDim.x, lane);
-    while (scheduler_next(&w, &t, lane)) {
+//$ local by_lane = ragged == "none" and "" or ", lane"
+    scheduler_begin(&w, blockIdx.x, gridDim.x$(by_lane));
+    while (scheduler_next(&w, &t$(by_lane))) {
 //$ local length = { m = "m", n = "n", k = "k", [ragged] = "(int)t.length" }
 //$ local first = { m = "", n = "", [ragged] = "t.start + (long long)" }
         const int rows = $(length.m) - t.row, columns = $(length.n) - t.column, steps = $(length.k);

@@ -109,7 +109,7 @@ FN void copy_stage(const struct source *s, unsigned int to, int tile_rows, int r
 
 //$ if not a.scale or not b.scale then
 /* The same of bf16, whose rows begin anywhere: 8 numbers together, or one by one. */
-FN void copy_numbers(const struct source *s, unsigned int to, int tile_rows, int done)
+FN void copy_values(const struct source *s, unsigned int to, int tile_rows, int done)
 {
     const int chunks = TILE_K / 8;
     const int together = s->stride % 16 == 0 && (unsigned long long)s->first % 16 == 0;
@@ -142,7 +142,7 @@ FN void copy_both(const struct source *a, const struct source *b, unsigned int t
 //$   if x[2].scale then
     copy_stage($(x[1]), $(at), $(lines), $(up)_ROW, stage * $(up)_ROW);
 //$   else
-    copy_numbers($(x[1]), $(at), $(lines), stage * $(up)_ROW);
+    copy_values($(x[1]), $(at), $(lines), stage * $(up)_ROW);
 //$   end
 //$ end
 }
@@ -206,9 +206,12 @@ FN void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 16][W
 ** expects two and, 8 on, two more: the same ones of both operands, whose products are summed in
 ** whatever order.
 */
-FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
-                      const struct source *b, unsigned int stage, int step, int row, int column,
-                      int k, int length)
+//$ local first, last = "", ""
+//$ if dequantizes(a) or dequantizes(b) then
+//$   first, last = "const struct source *a, const struct source *b, ", ", int k, int length"
+//$ end
+FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], $(first)unsigned int stage,
+                      int step, int row, int column$(last))
 {
     const int lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;
     unsigned int x[WARP_M / 16][4];
@@ -226,7 +229,7 @@ FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
 //$ elseif a.scale then
         dequantize_a(pair, load_codes_a(stage + at * A_PITCH, step, q));
 //$ else
-        load_numbers(pair, stage + at * A_PITCH, step, q);
+        load_values(pair, stage + at * A_PITCH, step, q);
 //$ end
         x[i / 2][i % 2] = pair[0];
         x[i / 2][2 + i % 2] = pair[1];
@@ -241,7 +244,7 @@ FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
 //$ elseif b.scale then
         dequantize_b(y, load_codes_b(stage + A_BYTES + at * B_PITCH, step, q));
 //$ else
-        load_numbers(y, stage + A_BYTES + at * B_PITCH, step, q);
+        load_values(y, stage + A_BYTES + at * B_PITCH, step, q);
 //$ end
 #pragma unroll
         for (int i = 0; i < WARP_M / 16; i++)
@@ -277,8 +280,11 @@ FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
 //$ local into = part > 0 and "part" or "sum"
 #pragma unroll 1
         for (int step = 0; step < TILE_K / 16; step++) {
+//$ if part > 0 or last ~= "" then
             const int k = i * TILE_K + 16 * step;
-            multiply_step($(into), a, b, stage, step, row, column, k, length);
+//$ end
+//$ local first, last = first ~= "" and "a, b, " or "", last ~= "" and ", k, length" or ""
+            multiply_step($(into), $(first)stage, step, row, column$(last));
 //$ if part > 0 then
             if ((k + 16) % $(part) == 0 && k + 16 < length)
                 promote(sum, part, a, b, row, column, k);
@@ -291,10 +297,12 @@ FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
 }
 
 //$ local scaled_a, scaled_b = factors(a), factors(b)
+//$ local function own(o) return o.scale and not of_block(o) end
 //$ if scaled_a or scaled_b then
 /* The factors of whole sums. */
+//$ local alls = (own(a) and "" or ", float a_all") .. (own(b) and "" or ", float b_all")
 FN void finish_sums(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *a,
-                    const struct source *b, int row, int column, float a_all, float b_all)
+                    const struct source *b, int row, int column$(alls))
 {
     const int lane = threadIdx.x % 32;
     float down[WARP_M / 8];
@@ -302,7 +310,6 @@ FN void finish_sums(float sum[WARP_M / 16][WARP_N / 8][4], const struct source *
 #pragma unroll
     for (int i = 0; i < WARP_M / 8; i++) {
         const int at = row + lane / 4 + 8 * i;
-//$ local function own(o) return o.scale and not of_block(o) end
 //$ local rows = own(a) and "scale_a(a->sf, &a->scales, a->row + at, 0)" or "a_all"
         down[i] = at < a->rows ? $(rows) : 0;
     }
@@ -421,7 +428,8 @@ $(name)(
 //$ if scaled_a or scaled_b then
 //$   local a_all = a.scale and a.scale.global and "a_global[t.group]" or "1"
 //$   local b_all = b.scale and b.scale.global and "b_global[t.group]" or "1"
-            finish_sums(sum, &a_source, &b_source, warp_row, warp_column, $(a_all), $(b_all));
+//$   local alls = (own(a) and "" or ", " .. a_all) .. (own(b) and "" or ", " .. b_all)
+            finish_sums(sum, &a_source, &b_source, warp_row, warp_column$(alls));
 //$ end
         }
 //$ for _, x in ipairs { "d", "c" } do

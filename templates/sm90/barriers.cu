@@ -16,9 +16,9 @@ FN void barriers_make(const struct memory *s)
         barrier_init(s->packed_empty + i * 8, $(packed_readers));
     }
 //$ elseif inline then
-    for (int i = 0; i < NUMBER_STAGES; i++) {
-        barrier_init(s->numbers_full + i * 8, 1);
-        barrier_init(s->numbers_empty + i * 8, WARPS);
+    for (int i = 0; i < VALUE_STAGES; i++) {
+        barrier_init(s->values_full + i * 8, 1);
+        barrier_init(s->values_empty + i * 8, WARPS);
     }
 //$ end
     for (int i = 0; i < QUEUE; i++) {

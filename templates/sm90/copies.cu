@@ -29,9 +29,9 @@ struct packed {
 
 //$ if not back then
 /* A thread's sums become results; what was given for them is stored where it is wanted. */
-FN void find_results(struct packed *packed, float sum[SUMS], struct slabs *slabs,
-                     const struct tile *t, const struct maps *maps, const struct finish *s,
-                     int row, int rows, int lane)
+//$ local to = activation ~= "none" and "struct slabs *slabs, const struct maps *maps, " or ""
+FN void find_results(struct packed *packed, float sum[SUMS], const struct tile *t,
+                     $(to)const struct finish *s, int row, int rows, int lane)
 {
     const int above = row + lane / 4 < rows, below = row + lane / 4 + 8 < rows;
 //$ if activation ~= "none" then
@@ -117,7 +117,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
                        const struct maps *maps, const struct copies *c, int x, int row,
                        int rows, int lane)
 {
-    const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
+    const unsigned int slab = slabs->first + slabs->slot * SLAB_BYTES;
 //$ end
     const unsigned int line = slab + lane / 4 * 128 + lane % 2 * 8 + lane % 4 / 2 * 4;
     const int odd = lane % 2; /* of two lanes each takes the other's half of what is its own */
@@ -133,7 +133,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
     if (lane % 4 == 0 && row + lane / 4 + 8 < rows)
         sf[8] = stored[1];
 //$ if not back then
-    slabs->turn = (slabs->turn + 1) % SLABS;
+    slabs->slot = (slabs->slot + 1) % SLABS;
     if (lane == 0)
         store_wait(SLABS - 1);
 //$ end
@@ -295,7 +295,8 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
 {
     struct packed packed;
 
-    find_results(&packed, sum, slabs, t, maps, s, row, rows, lane);
+//$ local to = activation ~= "none" and "slabs, maps, " or ""
+    find_results(&packed, sum, t, $(to)s, row, rows, lane);
     store_copies(&packed, slabs, t, maps, &s->of->copies, t->column / OPERANDS, row, rows, lane);
 }
 //$ end

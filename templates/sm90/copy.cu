@@ -143,7 +143,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ local loaded = wide and "PACKED_BYTES" or "STAGE_BYTES"
 //$ loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or loaded
 //$ local inline = quantize == "mainloop"
-//$ local given = cluster.n > 1 and " + (CTAS - 1) * NUMBER_ROWS * (TILE_K + 4)" or ""
+//$ local given = cluster.n > 1 and " + (CTAS - 1) * VALUE_ROWS * (TILE_K + 4)" or ""
 //$ loaded = inline and "B_BYTES" .. given or loaded
 //$ local swapped = dequantize == "swapped"
 //$ loaded = swapped and "SPAN * PACKED_BYTES" or loaded
@@ -177,14 +177,14 @@ FN void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
 
 //$ elseif inline then
 /* Fill a stage of numbers: TILE_K of each of this CTA's rows, in two boxes side by side. */
-FN void load_numbers(const struct maps *maps, unsigned int to, unsigned int full,
+FN void load_values(const struct maps *maps, unsigned int to, unsigned int full,
                      const struct tile *t, int x)
 {
-//$ local mine = cluster.n > 1 and " + (int)cluster_rank() * NUMBER_ROWS" or ""
+//$ local mine = cluster.n > 1 and " + (int)cluster_rank() * VALUE_ROWS" or ""
     const int row = (int)t->start + t->row$(mine);
 
     load_box_2d(to, maps->in, full, x, row);
-    load_box_2d(to + NUMBER_BYTES / 2, maps->in, full, x + TILE_K / 2, row);
+    load_box_2d(to + VALUE_BYTES / 2, maps->in, full, x + TILE_K / 2, row);
 }
 
 //$ elseif factors == "squares" then
@@ -219,11 +219,11 @@ FN void load_tile(const struct memory *s, struct pipeline *p, const struct tile 
         const unsigned int stage = s->$(ring[2]) + p->stage * $(loaded_at);
 
 //$ if inline then
-        barrier_wait(s->numbers_empty + q->stage * 8, q->parity ^ 1);
-        barrier_expect(s->numbers_full + q->stage * 8, NUMBER_BYTES);
-        load_numbers(maps, s->numbers + q->stage * NUMBER_BYTES, s->numbers_full + q->stage * 8, t,
+        barrier_wait(s->values_empty + q->stage * 8, q->parity ^ 1);
+        barrier_expect(s->values_full + q->stage * 8, VALUE_BYTES);
+        load_values(maps, s->values + q->stage * VALUE_BYTES, s->values_full + q->stage * 8, t,
                      x);
-        pipeline_next(q, NUMBER_STAGES);
+        pipeline_next(q, VALUE_STAGES);
 //$ end
         barrier_wait(s->$(ring[1])empty + p->stage * 8, p->parity ^ 1);
         barrier_expect(full, $(loaded));

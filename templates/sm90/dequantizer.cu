@@ -5,11 +5,11 @@
 ** packed stage, TILE_K codes and their scales, and writes them as $(wide) into a stage of the ring,
 ** where the tensor cores expect them.
 */
-//$ local in_order = a_way ~= "registers" and b_way ~= "registers"
-//$ local all = { { "a", a, "m", tile.m, a_way }, { "b", b, "n", tile.n, b_way } }
+//$ local in_order = a_strategy ~= "registers" and b_strategy ~= "registers"
+//$ local all = { { "a", a, "m", tile.m, a_strategy }, { "b", b, "n", tile.n, b_strategy } }
 //$ for _, x in ipairs(all) do
-//$ local name, o, way = x[1], x[2], x[5]
-//$ if way == "dequantized" then
+//$ local name, o, strategy = x[1], x[2], x[5]
+//$ if strategy == "dequantized" then
 //$ local stored = o.bits == 4 and 4 or 8 -- bits of a code: six have a byte
 //$ local words = 64 * stored // 32
 //$ local each = 32 // stored -- codes in a word
@@ -63,14 +63,16 @@ FN void dequantize_row_$(name)(unsigned int codes, unsigned int to, int row,
 //$ end
 /* Dequantize all steps of one tile: `p` is the place of the packed stages, `q` of those of the
    ring. */
+//$ local function made(strategy, o) return strategy == "dequantized" and o.scale end
+//$ local ends = made(a_strategy, a) and ", int rows" or ""
+//$ ends = ends .. (made(b_strategy, b) and ", int columns" or "")
 FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
-                        const struct tile *t, const struct scales *scales, int rows, int columns,
-                        int k, int lane)
+                        const struct tile *t, const struct scales *scales$(ends), int k, int lane)
 {
     const int thread = threadIdx.x % 128;
 //$ for _, x in ipairs(all) do
-//$ local name, tile_rows, way = x[1], x[4], x[5]
-//$ if way == "dequantized" and x[2].scale then
+//$ local name, tile_rows, strategy = x[1], x[4], x[5]
+//$ if strategy == "dequantized" and x[2].scale then
     struct line $(name)_line[$((tile_rows + 127) // 128)];
 //$ end
 //$ end
@@ -78,8 +80,8 @@ FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipel
     copy_wait(0); /* what the tile before did not need may still land */
 //$ -- a row for each thread, or for half of them
 //$ for _, x in ipairs(all) do
-//$ local name, tile_rows, way = x[1], x[4], x[5]
-//$ if way == "dequantized" and x[2].scale then
+//$ local name, tile_rows, strategy = x[1], x[4], x[5]
+//$ if strategy == "dequantized" and x[2].scale then
 #pragma unroll
     for (int i = 0; i < $((tile_rows + 127) // 128); i++) {
         const int row = thread + 128 * i;
@@ -98,9 +100,9 @@ FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipel
         const unsigned int stage = s->ring + q->stage * STAGE_BYTES;
 
 //$ for _, x in ipairs(all) do
-//$ local name, tile_rows, way = x[1], x[4], x[5]
+//$ local name, tile_rows, strategy = x[1], x[4], x[5]
 //$ local upper = name:upper()
-//$ if way == "dequantized" and x[2].scale then
+//$ if strategy == "dequantized" and x[2].scale then
         if (later % $(upper)_WORD_K == 0)
 #pragma unroll
             for (int i = 0; i < $((tile_rows + 127) // 128); i++)
@@ -116,10 +118,10 @@ FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipel
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
         barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);
 //$ for _, x in ipairs(all) do
-//$ local name, tile_rows, way = x[1], x[4], x[5]
+//$ local name, tile_rows, strategy = x[1], x[4], x[5]
 //$ local low = f16 and ", scales->" .. name .. "_low" or ""
 //$ local behind = name == "b" and { " + A_PACKED", " + A_BYTES" } or { "", "" }
-//$ if way == "dequantized" then
+//$ if strategy == "dequantized" then
 #pragma unroll
         for (int i = 0; i < $((tile_rows + 127) // 128); i++) {
             const int row = thread + 128 * i;

@@ -73,8 +73,8 @@ FN void narrow_step(const struct memory *s, unsigned int packed, unsigned int st
 /* Dequantize all steps of one tile: `p` is the place of the packed stages, `q` of those of the
    ring. */
 FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,
-                        const struct tile *t, const struct scales *scales, int rows, int columns,
-                        int k, int lane)
+                        const struct tile *t, const struct scales *scales, int rows, int k,
+                        int lane)
 {
     const int row = threadIdx.x % 128 / 2, half = threadIdx.x % 2;
 //$ if more then

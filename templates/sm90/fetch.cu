@@ -12,14 +12,14 @@
 ** row alone. A slab beside the last column is zeros on the way in and dropped on the way out.
 */
 
-/* Slab i of a tile into the place of `turn`, which no store reads any more. Called by one lane. */
-FN void fetch_slab(const struct slabs *slabs, unsigned int turn, const struct maps *maps,
+/* Slab i of a tile into the place of `slot`, which no store reads any more. Called by one lane. */
+FN void fetch_slab(const struct slabs *slabs, unsigned int slot, const struct maps *maps,
                    const struct tile *t, int i, int row, int rows)
 {
     const struct reach r = reach_from(maps->base, t->matrix);
     const int y = row + i / ROW_SLABS * 64, x = t->column + i % ROW_SLABS * SLAB_COLUMNS;
-    const unsigned int slab = slabs->first + turn % SLABS * SLAB_BYTES;
-    const unsigned int arrived = slabs->arrived + turn % SLABS * 8;
+    const unsigned int slab = slabs->first + slot % SLABS * SLAB_BYTES;
+    const unsigned int arrived = slabs->arrived + slot % SLABS * 8;
 
     if (y >= rows)
         return;
@@ -39,7 +39,7 @@ FN void fetch_ahead(const struct slabs *slabs, const struct maps *maps, const st
     store_wait(0); /* those of the tile before */
 #pragma unroll
     for (int i = 0; i < SLABS && i < ROWS / 64 * ROW_SLABS; i++)
-        fetch_slab(slabs, slabs->turn + i, maps, t, i, row, rows);
+        fetch_slab(slabs, slabs->slot + i, maps, t, i, row, rows);
 }
 
 /*
@@ -52,22 +52,22 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
 #pragma unroll
     for (int i = 0; i < ROWS / 64 * ROW_SLABS; i++) {
         const int y = row + i / ROW_SLABS * 64, x = t->column + i % ROW_SLABS * SLAB_COLUMNS;
-        const unsigned int turn = slabs->turn;
+        const unsigned int slot = slabs->slot;
         const int next = i - 1 + SLABS;
-        const unsigned int slab = slabs->first + turn % SLABS * SLAB_BYTES;
+        const unsigned int slab = slabs->first + slot % SLABS * SLAB_BYTES;
 
         if (y >= rows)
             break;
-        slabs->turn = (turn + 1) % (2 * SLABS);
-        barrier_wait(slabs->arrived + turn % SLABS * 8, turn / SLABS);
+        slabs->slot = (slot + 1) % (2 * SLABS);
+        barrier_wait(slabs->arrived + slot % SLABS * 8, slot / SLABS);
         add_to_slab(slab, sum + i * (SLAB_COLUMNS / 2), lane);
         copy_engine_fence();
         __syncwarp();
         if (lane == 0) {
-            store_slab(maps, slab, t, x, y, rows);
+            store_slab(maps, slab, t, x, y$(ragged == "m" and ", rows" or ""));
             if (i > 0 && next < ROWS / 64 * ROW_SLABS) {
                 store_wait(1);
-                fetch_slab(slabs, turn - 1 + SLABS, maps, t, next, row, rows);
+                fetch_slab(slabs, slot - 1 + SLABS, maps, t, next, row, rows);
             }
         }
     }

@@ -67,7 +67,8 @@ $(name)(
     } else {
         //$ include "sm90/sums.body.cu"
 
-        //$ include "sm90/multiply.body.cu"
+//$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
+        //$ include("sm90/multiply.body.cu", { args = "&p, " .. first })
     }
 //$ if cluster.m * cluster.n > 1 then
     cluster_sync(); /* no CTA leaves while another may still arrive on its barriers */

@@ -19,9 +19,10 @@
 **
 ** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
 ** (struct scheduler). Its first warpgroup
-//$ local into = a_way == b_way and "both" or "those of " .. (a_way == "dequantized" and "A" or "B")
+//$ local into = a_strategy == "dequantized" and "those of A" or "those of B"
+//$ if a_strategy == b_strategy then into = "both" end
 //$ local met = { registers = " by what they dequantize themselves", copied = " by packed codes" }
-//$ local by = met[a_way] or met[b_way] or ""
+//$ local by = met[a_strategy] or met[b_strategy] or ""
 ** copies tiles of A and B into PACKED_STAGES packed stages. Its last one dequantizes $(into) into
 ** a ring of STAGES stages; the two others multiply what lies there$(by):
 //$ if swapped then
@@ -31,9 +32,9 @@
 */
 enum {
     //$ include "sm90/constants_tile.body.cu"
-    A_BYTES = $(a_way == "dequantized" and "TILE_M * TILE_K * 2" or "0"), /* as they are
+    A_BYTES = $(a_strategy == "dequantized" and "TILE_M * TILE_K * 2" or "0"), /* as they are
                                                                              multiplied */
-    B_BYTES = $(b_way == "dequantized" and "TILE_N * TILE_K * 2" or "0"),
+    B_BYTES = $(b_strategy == "dequantized" and "TILE_N * TILE_K * 2" or "0"),
     STAGE_BYTES = A_BYTES + B_BYTES,
     A_PACKED = TILE_M * $(packed_row[1]), /* as they are copied */
     B_PACKED = TILE_N * $(packed_row[2]),
@@ -137,51 +138,30 @@ $(name)(
         //$ include "sm90/check.body.cu"
         }
     } else if (warpgroup == 3) {
+//$ local function made(strategy, o) return strategy == "dequantized" and o.scale end
+//$ local ends = (swapped or made(a_strategy, a)) and ", " .. d_rows or ""
+//$ ends = ends .. (not swapped and made(b_strategy, b) and ", n" or "")
         registers_release($(registers[3]));
 //$ if either then
         while (tile_read(&s, &sequence, &t, &p, lane))
             if (t.as != AS_NOTHING)
-                dequantize_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
+                dequantize_tile(&s, &p, &q, &t, &scales$(ends), $(k_length), lane);
 //$ else
         while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))
-            dequantize_tile(&s, &p, &q, &t, &scales, $(d_rows), n, $(k_length), lane);
+            dequantize_tile(&s, &p, &q, &t, &scales$(ends), $(k_length), lane);
 //$ end
         copy_wait(0); /* nothing lands when the CTA is gone */
     } else {
         //$ include "sm90/sums.body.cu"
 
-//$ if either then
-        for (; tile_read(&s, &sequence, &t, &p, lane);
-             sequence = (unsigned int)uniform((int)sequence)) {
-            if (tile_is_none(&t, lane))
-                continue;
-//$ else
-        while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
-//$ end
-            const int part = warpgroup - 1; /* the warpgroup's, of the tile */
-//$ if split == "m" then
-            const int row = t.row + part * ROWS + warp % 4 * 16;
-
-//$ else
-            const int row = t.row$(swapped and "" or " + warp % 4 * 16");
-
-            t.column += part * COLUMNS;
-//$ end
-            //$ include("sm90/scales_of_tile.body.cu", { row = "row" })
-            //$ include("sm90/before_tile.body.cu", { row = "row" })
+//$ local args = (a_strategy == "copied" or b_strategy == "copied") and "&p, &q, " or "&q, "
+//$ args = args .. (split == "m" and "part * ROWS, 0" or "0, part * COLUMNS")
 //$ if swapped then
-            multiply_tile(sum, &s, &p, &q, &scales, &t, part * COLUMNS, n, $(k_length), lane);
+//$   args = "&p, &q, &scales, &t, part * COLUMNS, n"
 //$ elseif dequantize == "registers" then
-            multiply_tile(sum, &s, &p, &q, &scales, &t, part * ROWS, $(d_rows), $(k_length), lane);
-//$ else
-//$ local rings = (a_way == "copied" or b_way == "copied") and "&p, &q," or "&q,"
-//$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
-            multiply_tile(sum, &s, $(rings) $(first), $(k_length), lane);
+//$   args = "&p, &q, &scales, &t, part * ROWS, " .. d_rows
 //$ end
-            //$ include("sm90/after_tile.body.cu", { row = "row" })
-        }
-        if (lane == 0)
-            store_wait(0);
+        //$ include("sm90/multiply.body.cu", { args = args })
 //$ if dequantize ~= "shared" then
         copy_wait(0); /* nothing lands when the CTA is gone */
 //$ end

@@ -22,9 +22,9 @@ enum {
     B_BYTES = TILE_N * TILE_K * $(bytes),
     STAGE_BYTES = A_BYTES + B_BYTES,
 //$ if quantize == "mainloop" then
-    NUMBER_ROWS = TILE_M$(cluster.n > 1 and " / CTAS" or ""), /* of A, that this CTA makes */
-    NUMBER_BYTES = NUMBER_ROWS * TILE_K * 2, /* as they are copied */
-    NUMBER_STAGES = $(number_stages),
+    VALUE_ROWS = TILE_M$(cluster.n > 1 and " / CTAS" or ""), /* of A, that this CTA makes */
+    VALUE_BYTES = VALUE_ROWS * TILE_K * 2, /* as they are copied */
+    VALUE_STAGES = $(value_stages),
 //$ end
     //$ include("sm90/constants_store.body.cu", { slab_columns = 128 // d.bytes })
 };
@@ -44,7 +44,7 @@ enum {
 //$ include "sm90/copy.cu"
 
 //$ if quantize == "mainloop" then
-//$ include "sm90/inline.cu"
+//$ include "sm90/quantize_mainloop.cu"
 
 //$ end
 //$ local mainloop = whole and "promote_whole" or promote > 0 and "promote" or "multiply"
@@ -65,7 +65,7 @@ $(name)(
 {
     const struct memory s = memory_layout();
     struct maps maps;
-//$ if factors ~= "none" then
+//$ if factors ~= "none" and factors ~= "lines" then
     struct factors factors;
 //$ end
 //$ if quantize == "mainloop" then
@@ -73,7 +73,7 @@ $(name)(
 //$ end
     //$ include "sm90/setup.body.cu"
 //$ for _, p in ipairs(params) do
-//$ if p.kind == "sf" then
+//$ if p.kind == "sf" and factors ~= "lines" then
     factors.$(p.member) = $(p.name);
 //$ end
 //$ end
@@ -99,7 +99,9 @@ $(name)(
     } else {
         //$ include "sm90/sums.body.cu"
 
-        //$ include "sm90/multiply.body.cu"
+//$ local scales = factors == "squares" and "&factors, &t, " or ""
+//$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
+        //$ include("sm90/multiply.body.cu", { args = "&p, " .. scales .. first })
     }
 //$ if cluster.n > 1 then
     cluster_sync(); /* no CTA leaves while another may still arrive on its barriers */

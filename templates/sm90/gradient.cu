@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local two = operands ~= "one"
+//$ local two, halves = operands ~= "one", operands == "halves"
 //$ local copies = epilogue == "gradient_copies"
 //$ local run = interleave // 8
 //$ local slabs_of = two and "two slabs" or "a slab"
@@ -74,19 +74,16 @@ FN int is_chunk(const struct chunk *c, int columns, int rows)
 }
 
 /* The first column of D in slab j of a chunk. */
-FN int column_of(int column, int j, int columns)
+FN int column_of(int column, int j$(halves and ", int columns" or ""))
 {
-//$ if operands == "halves" then
-    return column + j * columns;
-//$ elseif operands == "runs" then
-    return 2 * column + j * SLAB_COLUMNS;
-//$ else
-    return column;
+//$ if operands == "runs" then
+    column *= 2;
 //$ end
+    return column + j * $(halves and "columns" or "SLAB_COLUMNS");
 }
 
-/* P of the `number`-th chunk into the places of `turn`, free of stores. Called by one lane. */
-FN void fetch_chunk(const struct slabs *slabs, unsigned int turn, const struct maps *maps,
+/* P of the `number`-th chunk into the places of `slot`, free of stores. Called by one lane. */
+FN void fetch_chunk(const struct slabs *slabs, unsigned int slot, const struct maps *maps,
                     const struct tile *t, int number, int columns, int row, int rows)
 {
     const int left = (columns - t->column + SLAB_COLUMNS - 1) / SLAB_COLUMNS;
@@ -98,12 +95,12 @@ FN void fetch_chunk(const struct slabs *slabs, unsigned int turn, const struct m
         return;
 #pragma unroll
     for (int j = 0; j < OPERANDS; j++) {
-        const unsigned int place = (turn + j) % SLABS;
+        const unsigned int place = (slot + j) % SLABS;
         const unsigned int arrived = slabs->arrived + place * 8;
 
         barrier_expect(arrived, SLAB_BYTES); /* all of them, even where the box leaves the tensor */
         load_box_2d(slabs->first + place * SLAB_BYTES, maps->p, arrived,
-                    column_of(c.column, j, columns), (int)t->start + c.row);
+                    column_of(c.column, j$(halves and ", columns" or "")), (int)t->start + c.row);
     }
 }
 
@@ -116,7 +113,7 @@ FN void fetch_ahead(const struct slabs *slabs, const struct maps *maps, const st
     store_wait(0); /* those of the tile before */
 #pragma unroll
     for (int i = 0; i < CHUNKS_AHEAD; i++)
-        fetch_chunk(slabs, slabs->turn + i * OPERANDS, maps, t, i, columns, row, rows);
+        fetch_chunk(slabs, slabs->slot + i * OPERANDS, maps, t, i, columns, row, rows);
 }
 
 /* --------------------------------------------------------------- gradients */
@@ -151,12 +148,12 @@ FN unsigned int fragment_at(unsigned int slab, const unsigned int next, int frag
 
 //$ local constants = ", s->of->limit, s->of->slope, s->of->shift"
 //$ local more = activation == "clamped_swiglu" and constants or ""
+//$ local by = more == "" and { "", "" } or { ", s", ", const struct finish *s" }
 /*
 ** One element of P becomes one of D, of each operand, and its part of the row's dprob is added to
 ** `total`: the result that the probability multiplied, times its gradient.
 */
-FN void differentiate(float *a, float *b, float dh, float probability, float *total,
-                      const struct finish *s)
+FN void differentiate(float *a, float *b, float dh, float probability, float *total$(by[2]))
 {
     const struct gradient d = $(activation)_gradient(*a, *b$(more));
     const float weighted = mul_rn(dh, probability);
@@ -191,7 +188,8 @@ FN void fill_chunk(struct packed packed[OPERANDS], int before,
 //$ else
 /* A chunk's P becomes D; `total` are the thread's sums for dprob, of two rows. */
 FN void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const struct finish *s,
-                   const struct chunk *c, const float weight[2], float total[2], int lane)
+                   $(halves and "" or "const struct chunk *c, ")const float weight[2],
+                   float total[2], int lane)
 {
 //$ end
     const unsigned int first = slab[0], second = slab[OPERANDS - 1];
@@ -213,8 +211,8 @@ FN void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const st
             float a_lo = lo_of(a[i]), a_hi = hi_of(a[i]), b_lo = lo_of(b[i]), b_hi = hi_of(b[i]);
             float of_row = total[i % 2];
 
-            differentiate(&a_lo, &b_lo, __fmul_rn(s->alpha, dh[0]), probability, &of_row, s);
-            differentiate(&a_hi, &b_hi, __fmul_rn(s->alpha, dh[1]), probability, &of_row, s);
+            differentiate(&a_lo, &b_lo, __fmul_rn(s->alpha, dh[0]), probability, &of_row$(by[1]));
+            differentiate(&a_hi, &b_hi, __fmul_rn(s->alpha, dh[1]), probability, &of_row$(by[1]));
 //$ if operands == "halves" then
             total[i % 2] = of_row;
 //$ else
@@ -299,7 +297,8 @@ FN void keep_columns(const unsigned int slab[OPERANDS], const struct follow *f,
     }
 #pragma unroll
     for (int j = 0; j < OPERANDS; j++) {
-        const int x = column_of(c->column, j, f->columns) + (int)threadIdx.x % 64;
+//$ local width = halves and ", f->columns" or ""
+        const int x = column_of(c->column, j$(width)) + (int)threadIdx.x % 64;
 
         if (x < width && strip < strips)
             f->partials[(long long)strip * width + x] = sum[j];
@@ -315,16 +314,6 @@ FN void meet(void)
 }
 
 //$ if copies then
-/* The first column of D in a block of 128, of which the tile's columns make OPERANDS. */
-FN int block_at(const struct tile *t, int i, int columns)
-{
-//$ if operands == "runs" then
-    return 2 * t->column + i * BLOCK;
-//$ else
-    return t->column + i * columns;
-//$ end
-}
-
 /* One warp's rows of a tile: those that are not in the group are zeros of the columnwise tensor. */
 FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
                    const struct maps *maps, const struct finish *s, int row, int rows, int lane)
@@ -336,17 +325,17 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
         const struct chunk c = { row, t->column + i * SLAB_COLUMNS };
-        const unsigned int turn = slabs->turn;
+        const unsigned int slot = slabs->slot;
         unsigned int slab[OPERANDS];
         float total[2] = { 0, 0 };
 
         if (!is_pair)
             continue;
-        slabs->turn = (turn + OPERANDS) % (2 * SLABS);
+        slabs->slot = (slot + OPERANDS) % (2 * SLABS);
 #pragma unroll
         for (int j = 0; j < OPERANDS; j++) {
-            slab[j] = slabs->first + (turn + j) % SLABS * SLAB_BYTES;
-            barrier_wait(slabs->arrived + (turn + j) % SLABS * 8, (turn + j) / SLABS % 2);
+            slab[j] = slabs->first + (slot + j) % SLABS * SLAB_BYTES;
+            barrier_wait(slabs->arrived + (slot + j) % SLABS * 8, (slot + j) / SLABS % 2);
         }
         fill_chunk(packed, i * FRAGMENTS, slab, sum + i * (SLAB_COLUMNS / 2), s, &c, rows, total,
                    lane);
@@ -362,9 +351,10 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
         meet();
     }
 #pragma unroll
-    for (int i = 0; i < OPERANDS; i++)
-        store_copies(&packed[i], slabs, t, maps, &f->copies, block_at(t, i, f->columns),
-                     slabs->first + i * SLAB_BYTES, row, rows, lane);
+    for (int i = 0; i < OPERANDS; i++) /* a block of 128 columns of D for each */
+        store_copies(&packed[i], slabs, t, maps, &f->copies,
+//$ local next = halves and "i, f->columns" or "i * (BLOCK / SLAB_COLUMNS)"
+                     column_of(t->column, $(next)), slabs->first + i * SLAB_BYTES, row, rows, lane);
 }
 //$ else
 /* The sums of the next chunk come to the front. */
@@ -381,23 +371,24 @@ FN void store_chunk(const float *sum, struct slabs *slabs, const struct tile *t,
                     const float weight[2], int number, int row, int rows, int lane)
 {
     const struct follow *const f = s->of;
-    const unsigned int turn = slabs->turn;
+    const unsigned int slot = slabs->slot;
     unsigned int slab[OPERANDS];
     float total[2] = { 0, 0 };
 
-    slabs->turn = (turn + OPERANDS) % (2 * SLABS);
+    slabs->slot = (slot + OPERANDS) % (2 * SLABS);
 #pragma unroll
     for (int j = 0; j < OPERANDS; j++) {
-        slab[j] = slabs->first + (turn + j) % SLABS * SLAB_BYTES;
-        barrier_wait(slabs->arrived + (turn + j) % SLABS * 8, (turn + j) / SLABS % 2);
+        slab[j] = slabs->first + (slot + j) % SLABS * SLAB_BYTES;
+        barrier_wait(slabs->arrived + (slot + j) % SLABS * 8, (slot + j) / SLABS % 2);
     }
-    fill_chunk(slab, sum, s, c, weight, total, lane);
+    fill_chunk(slab, sum, s, $(halves and "" or "c, ")weight, total, lane);
     copy_engine_fence();
     __syncwarp();
     if (lane == 0)
 #pragma unroll
         for (int j = 0; j < OPERANDS; j++)
-            store_slab(maps, slab[j], t, column_of(c->column, j, f->columns), c->row, rows);
+//$ local width = halves and ", f->columns" or ""
+            store_slab(maps, slab[j], t, column_of(c->column, j$(width)), c->row, rows);
     if (f->row_partials)
         keep_rows(total, s, t, c, rows, lane);
     if (f->partials) {
@@ -406,7 +397,7 @@ FN void store_chunk(const float *sum, struct slabs *slabs, const struct tile *t,
     }
     if (lane == 0 && number > 0 && number - 1 + CHUNKS_AHEAD < CHUNKS) {
         store_wait($(two and 2 or 1)); /* all but the stores of this chunk */
-        fetch_chunk(slabs, turn + (CHUNKS_AHEAD - 1) * OPERANDS, maps, t,
+        fetch_chunk(slabs, slot + (CHUNKS_AHEAD - 1) * OPERANDS, maps, t,
                     number - 1 + CHUNKS_AHEAD, f->columns, row, rows);
     }
 }

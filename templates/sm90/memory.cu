@@ -16,8 +16,8 @@ struct memory {
     unsigned int sf; /* SF_BYTES of scales for each stage */
 //$ end
 //$ if inline then
-    unsigned int numbers; /* NUMBER_STAGES stages of A's */
-    unsigned int numbers_full, numbers_empty;
+    unsigned int values; /* VALUE_STAGES stages of A's */
+    unsigned int values_full, values_empty;
 //$ end
 //$ if addend == "fetch" then
     unsigned int arrived; /* of $(back and "P" or "C"), a barrier for each slab */
@@ -41,15 +41,15 @@ FN struct memory memory_layout(void)
     s.columns = s.maxima + MAXIMA_BYTES;
     s.sf = s.columns + COLUMNS_BYTES;
 //$ elseif inline then
-    s.numbers = s.slabs + ALL_SLABS_BYTES;
-    s.sf = s.numbers + NUMBER_STAGES * NUMBER_BYTES;
+    s.values = s.slabs + ALL_SLABS_BYTES;
+    s.sf = s.values + VALUE_STAGES * VALUE_BYTES;
 //$ elseif of_blocks then
     s.sf = s.slabs + ALL_SLABS_BYTES;
 //$ end
 //$ if inline then
-    s.numbers_full = s.sf + STAGES * SF_BYTES;
-    s.numbers_empty = s.numbers_full + NUMBER_STAGES * 8;
-    s.full = s.numbers_empty + NUMBER_STAGES * 8;
+    s.values_full = s.sf + STAGES * SF_BYTES;
+    s.values_empty = s.values_full + VALUE_STAGES * 8;
+    s.full = s.values_empty + VALUE_STAGES * 8;
 //$ elseif of_blocks then
     s.full = s.sf + STAGES * SF_BYTES$(whole and " + 8 * AHEAD * SCALES_BYTES" or "");
 //$ elseif dequantize ~= "none" then

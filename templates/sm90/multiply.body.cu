@@ -1,21 +1,26 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local k_length = ragged == "k" and "k_length(&t)" or "k"
 //$ if schedule == "cooperative" then
-//$ local scales = (factors == "squares" or factors == "lines") and " &factors, &t," or ""
-//$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
+//$ if dequantize ~= "none" and wide == "either" then
+for (; tile_read(&s, &sequence, &t, &p, lane);
+     sequence = (unsigned int)uniform((int)sequence)) {
+    if (tile_is_none(&t, lane))
+        continue;
+//$ else
 while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
+//$ end
     const int part = warpgroup - 1; /* the warpgroup's, of the tile */
 //$ if split == "m" then
     const int row = t.row + part * ROWS + warp % 4 * 16;
 
 //$ else
-    const int row = t.row + warp % 4 * 16;
+    const int row = t.row$(dequantize == "swapped" and "" or " + warp % 4 * 16");
 
     t.column += part * COLUMNS;
 //$ end
     //$ include("sm90/scales_of_tile.body.cu", { row = "row" })
     //$ include("sm90/before_tile.body.cu", { row = "row" })
-    multiply_tile(sum, &s, &p,$(scales) $(first), $(k_length), lane);
+    multiply_tile(sum, &s, $(args), $(k_length), lane);
     //$ include("sm90/after_tile.body.cu", { row = "row" })
 }
 //$ else

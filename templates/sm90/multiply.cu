@@ -1,7 +1,8 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local columns = split == "n" and tile.n // 2 or tile.n -- of a warpgroup
 //$ local wide = dequantize ~= "none"
-//$ local direct = wide and (a_way == "copied" and "A" or b_way == "copied" and "B") or false
+//$ local direct = wide and a_strategy == "copied" and "A" or false
+//$ if wide and b_strategy == "copied" then direct = direct or "B" end
 //$ local base = { A = "stage", B = "stage" }
 //$ if direct then
 //$   base[direct] = "packed"

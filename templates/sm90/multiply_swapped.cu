@@ -170,10 +170,11 @@ FN void load_codes(struct raw *raw, const struct memory *s, const struct rows *r
 ** word is for.$(late and " Some of them." or "")
 */
 //$ end
+//$ local scales = i == (either and #parts or 1)
 FN void load_$(part)(struct raw *raw, const struct memory *s, const struct rows *rows,
-                     int stage, int x, int half)
+                     int stage, $(scales and "int x, " or "")int half)
 {
-//$ if i == (either and #parts or 1) then
+//$ if scales then
     if ($(first))
         load_scales(raw, s, rows, x + half * TILE_K);
 //$ end
@@ -183,8 +184,8 @@ FN void load_$(part)(struct raw *raw, const struct memory *s, const struct rows 
 
 //$ end
 /* The values of one half of the stage that begins at `x`. */
-FN void dequantize_raw(struct fragment *f, const struct raw *raw, const struct rows *rows, int x,
-                       int half)
+FN void dequantize_raw(struct fragment *f, const struct raw *raw, const struct rows *rows,
+                       $(word_k > stage_k and "int x, " or "")int half)
 {
 //$ local from = word_k > stage_k and "(x + half * TILE_K)" or "half * TILE_K"
 //$ local next = either and "0x1010" or "0x0101" -- digits; of either they are upper bytes
@@ -290,7 +291,7 @@ FN void multiply_step(float sum[SUMS], const struct fragment *f, unsigned int a,
 //$ for _, type in ipairs(types) do
 /* The same of all rows that the tile has. */
 FN void multiply_step$(type)(float sum[SUMS], const struct fragment *f, unsigned int a,
-                          const struct rows *rows, int accumulate)
+                          $(few > 0 and "const struct rows *rows, " or "")int accumulate)
 {
 //$ if few > 0 then
     if (rows->of_a <= FEW)
@@ -312,6 +313,9 @@ FN void packed_done(const struct memory *s, struct pipeline *p, int lane)
 }
 
 //$ local type = either and not mixed and "_f16" or ""
+//$ local function by(part, x) return (part == "rest") == (late and either) and ", " .. x or "" end
+//$ local counted = (mixed or few > 0) and ", rows" or ""
+//$ local at, at_next = word_k > stage_k and ", x" or "", word_k > stage_k and ", next" or ""
 /*
 ** One stage: the products of each of its steps are begun, and the next step's values made, those of
 ** the next stage's first one at last. `p` is the place of the packed stages, `q` that of the ring.
@@ -324,12 +328,12 @@ FN void multiply_stage(float sum[SUMS], struct fragment *even, struct fragment *
     const int stage = q->stage, next = x + SPAN * TILE_K;
     const unsigned int ring = mma_operand(s->ring + stage * SPAN * STAGE_BYTES);
 
-    load_raw(raw, s, rows, p->stage, x, 1);
+    load_raw(raw, s, rows, p->stage$(by("raw", "x")), 1);
     barrier_wait(s->full + stage * 8, q->parity);
-    multiply_step$(type)(sum, even, ring, rows, x > 0);
+    multiply_step$(type)(sum, even, ring$(counted), x > 0);
     mma_wait(1);
 //$ if late then
-    load_rest(raw, s, rows, p->stage, x, 1);
+    load_rest(raw, s, rows, p->stage$(by("rest", "x")), 1);
 //$ end
     if (x > 0)
         release(s, (stage > 0 ? stage : STAGES) - 1, lane);
@@ -341,23 +345,23 @@ FN void multiply_stage(float sum[SUMS], struct fragment *even, struct fragment *
         dequantize_narrow(s, odd, raw, rows, 1);
 //$ if mixed then
     else
-        dequantize_raw(odd, raw, rows, x, 1);
+        dequantize_raw(odd, raw, rows$(at), 1);
 //$ end
 //$ else
-    dequantize_raw(odd, raw, rows, x, 1);
+    dequantize_raw(odd, raw, rows$(at), 1);
 //$ end
     packed_done(s, p, lane);
     if (next < k) {
         copy_wait(SF_AHEAD - 1);
         __syncwarp(); /* the scales of all lanes are there, and those of the stage before read */
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
-        load_raw(raw, s, rows, p->stage, next, 0);
+        load_raw(raw, s, rows, p->stage$(by("raw", "next")), 0);
     }
-    multiply_step$(type)(sum, odd, ring + STAGE_BYTES / 16, rows, 1);
+    multiply_step$(type)(sum, odd, ring + STAGE_BYTES / 16$(counted), 1);
     mma_wait(1);
     if (next < k) {
 //$ if late then
-        load_rest(raw, s, rows, p->stage, next, 0);
+        load_rest(raw, s, rows, p->stage$(by("rest", "next")), 0);
 //$ end
 //$ if either then
 //$ if mixed then
@@ -366,10 +370,10 @@ FN void multiply_stage(float sum[SUMS], struct fragment *even, struct fragment *
             dequantize_narrow(s, even, raw, rows, 0);
 //$ if mixed then
         else
-            dequantize_raw(even, raw, rows, next, 0);
+            dequantize_raw(even, raw, rows$(at_next), 0);
 //$ end
 //$ else
-        dequantize_raw(even, raw, rows, next, 0);
+        dequantize_raw(even, raw, rows$(at_next), 0);
 //$ end
         fetch_ahead(s, line, next, line_row, lane);
     }
@@ -395,9 +399,9 @@ FN void multiply_again(float sum[SUMS], const struct memory *s, struct pipeline 
         barrier_wait(s->full + q->stage * 8, q->parity);
 #pragma unroll
         for (int half = 0; half < SPAN; half++) {
-            load_raw(&raw, s, rows, p->stage, x, half);
-            dequantize_raw(&f, &raw, rows, x, half);
-            multiply_step(sum, &f, ring + half * (STAGE_BYTES / 16), rows, x > 0 || half > 0);
+            load_raw(&raw, s, rows, p->stage$(by("raw", "x")), half);
+            dequantize_raw(&f, &raw, rows$(at), half);
+            multiply_step(sum, &f, ring + half * (STAGE_BYTES / 16)$(counted), x > 0 || half > 0);
             mma_wait(0);
         }
         packed_done(s, p, lane);
@@ -490,9 +494,9 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
 //$ end
 //$ end
     barrier_wait(s->packed_full + p->stage * 8, p->parity);
-    load_raw(&raw, s, &rows, p->stage, 0, 0);
+    load_raw(&raw, s, &rows, p->stage$(by("raw", "0")), 0);
 //$ if late then
-    load_rest(&raw, s, &rows, p->stage, 0, 0);
+    load_rest(&raw, s, &rows, p->stage$(by("rest", "0")), 0);
 //$ end
 //$ if either then
 //$ if mixed then
@@ -501,10 +505,10 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
         dequantize_narrow(s, &even, &raw, &rows, 0);
 //$ if mixed then
     else
-        dequantize_raw(&even, &raw, &rows, 0, 0);
+        dequantize_raw(&even, &raw, &rows$(word_k > stage_k and ", 0" or ""), 0);
 //$ end
 //$ else
-    dequantize_raw(&even, &raw, &rows, 0, 0);
+    dequantize_raw(&even, &raw, &rows$(word_k > stage_k and ", 0" or ""), 0);
 //$ end
 #pragma unroll 1
     for (int x = 0; x < k; x += SPAN * TILE_K)

@@ -20,7 +20,8 @@ FN void scheduler_twice(const struct memory *s, struct scheduler *w, struct pipe
 
 #pragma unroll
     for (int as = AS_F16; as <= AS_BF16; as++) {
-        scheduler_begin(w, first, stride, lane);
+//$ local reader = scheduler_rolled and "" or ", lane"
+        scheduler_begin(w, first, stride$(reader));
 #pragma unroll 1
         while (uniformly(scheduler_next(w, &t, lane))) {
             if (as == AS_BF16 && !is_marked(s, w->next / w->stride - 1)) /* as first posted */

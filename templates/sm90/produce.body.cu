@@ -3,7 +3,8 @@
 //$ if dequantize ~= "none" and wide == "either" then
 scheduler_twice(&s, &w, &p, &sequence, &maps, cluster, clusters, k, lane);
 //$ else
-scheduler_begin(&w, cluster, clusters, lane);
+//$ local reader = scheduler_rolled and "" or ", lane"
+scheduler_begin(&w, cluster, clusters$(reader));
 //$ if microbatches > 1 then
 while (uniformly(scheduler_next(&w, &t, lane))) {
     if (elect_lane())

@@ -13,7 +13,7 @@
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
 FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
-//$ if of_blocks then
+//$ if factors == "squares" then
                       const struct factors *f, const struct tile *t,
 //$ end
                       int first_row, int first_column, int k, int lane)

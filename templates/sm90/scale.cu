@@ -91,7 +91,8 @@ FN float element_of(const struct raw_slab *c, int i)
 //$ end
 }
 
-FN void scale_slab(float *sum, const struct raw_slab *c, const struct scale *s)
+//$ local with = epilogue == "scale" and ", const struct scale *s" or ""
+FN void scale_slab(float *sum, const struct raw_slab *c$(with))
 {
 #pragma unroll
     for (int i = 0; i < SLAB_COLUMNS / 2; i++)

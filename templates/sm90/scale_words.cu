@@ -124,7 +124,7 @@ FN unsigned int word_$(name)(const struct memory *s, unsigned int bits, int x, i
     return __funnelshift_r(near, far, bits);
 }
 
-//$ if name ~= "b" or b_way ~= "registers" then
+//$ if name ~= "b" or b_strategy ~= "registers" then
 /* The scales of TILE_K steps from `x` on, the first in the lowest byte. */
 FN unsigned int scales_$(name)(const struct memory *s, unsigned int bits, int x, int row)
 {

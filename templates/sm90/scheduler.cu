@@ -269,7 +269,8 @@ FN void scheduler_read(struct scheduler *w, int lane)
 //$ end
 }
 
-FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride, int lane)
+//$ local reader = scheduler_rolled and "" or ", int lane"
+FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int stride$(reader))
 {
     w->next = first;
     w->stride = stride;
@@ -314,10 +315,10 @@ FN void scheduler_place(const struct scheduler *w, struct tile *t, unsigned int 
     const struct band band = band_of(number < last ? number : last, strips, columns, w->band);
     const unsigned int high = rows > 1 ? band.strips : 0;
     const unsigned int odd = rows % 2 && band.first + band.strips == strips;
-    const unsigned int turn = odd ? 2 * high + 1 : high; /* pairs until the column is another */
-    const unsigned int turns = (number - band.first * columns) / turn;
-    const unsigned int column = odd ? 2 * turns : turns;
-    unsigned int strip = number - band.first * columns - turns * turn, second = 0;
+    const unsigned int step = odd ? 2 * high + 1 : high; /* pairs until the column is another */
+    const unsigned int steps = (number - band.first * columns) / step;
+    const unsigned int column = odd ? 2 * steps : steps;
+    unsigned int strip = number - band.first * columns - steps * step, second = 0;
 
     t->beside = odd && strip >= (column + 1 < columns ? 2 * high : high);
     if (strip >= high && !t->beside) {

@@ -2,7 +2,7 @@
 /* The slabs of one math $(store == "warps" and "warp, filled in turns" or "warpgroup"). */
 struct slabs {
     unsigned int first;
-    int turn;
+    int slot;
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ if epilogue == "copies" or epilogue == "gradient_copies" then
     unsigned int side; /* of MAXIMA_BYTES: the half that this tile has */
@@ -14,9 +14,11 @@ struct slabs {
 };
 
 //$ local to_d = addend == "reduce" and "add_box" or "store_box"
+//$ local cut, cut_by = "", ""
+//$ if ragged == "m" then cut, cut_by = ", rows", ", int rows" end
 /* A slab to its place in D; rows past the group are dropped. */
 FN void store_slab(const struct maps *maps, unsigned int slab, const struct tile *t, int x,
-                   int row, int rows)
+                   int row$(cut_by))
 {
 //$ if ragged == "m" then
     /* Where the group ends among its rows, the ragged map cuts them. */
@@ -51,11 +53,11 @@ FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 //$ if addend ~= "fetch" and store == "warps" then
 /* One warp's sums through a slab to their place. */
 FN void put_slab(struct slabs *slabs, const struct maps *maps, const float *part,
-                 const struct tile *t, int x, int y, int rows, int lane)
+                 const struct tile *t, int x, int y$(cut_by), int lane)
 {
-    const unsigned int slab = slabs->first + slabs->turn * SLAB_BYTES;
+    const unsigned int slab = slabs->first + slabs->slot * SLAB_BYTES;
 
-    slabs->turn = (slabs->turn + 1) % SLABS;
+    slabs->slot = (slabs->slot + 1) % SLABS;
     if (lane == 0)
         store_wait(SLABS - 1);
     __syncwarp();
@@ -63,7 +65,7 @@ FN void put_slab(struct slabs *slabs, const struct maps *maps, const float *part
     copy_engine_fence();
     __syncwarp();
     if (lane == 0)
-        store_slab(maps, slab, t, x, y, rows);
+        store_slab(maps, slab, t, x, y$(cut));
 }
 
 //$ end
@@ -96,7 +98,7 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
     for (int i = warp; i < SLABS; i += 4)
         if (lane == 0 && row + i / ROW_SLABS * 64 < rows)
             store_slab(maps, slabs->first + i * SLAB_BYTES, t,
-                       t->column + i % ROW_SLABS * SLAB_COLUMNS, row + i / ROW_SLABS * 64, rows);
+                       t->column + i % ROW_SLABS * SLAB_COLUMNS, row + i / ROW_SLABS * 64$(cut));
 }
 //$ else
 //$ if dequantize == "swapped" then
@@ -109,7 +111,7 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
 #pragma unroll
     for (int i = 0; i < ROWS / SLAB_ROWS; i++)
         if (row + i * SLAB_ROWS < rows)
-            put_slab(slabs, maps, sum + i * (SLAB_ROWS / 2), t, x, row + i * SLAB_ROWS, rows, lane);
+            put_slab(slabs, maps, sum + i * (SLAB_ROWS / 2), t, x, row + i * SLAB_ROWS$(cut), lane);
 }
 //$ else
 /* One warp stores its rows of a tile, a slab at a time. */
@@ -134,9 +136,9 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs,
         if (i + AHEAD < ROWS / 64 * ROW_SLABS)
             read_slab(&c[(i + AHEAD) % (AHEAD + 1)], scale, row + (i + AHEAD) / ROW_SLABS * 64,
                       t->column + (i + AHEAD) % ROW_SLABS * SLAB_COLUMNS, rows, lane);
-        scale_slab(part, &c[i % (AHEAD + 1)], scale);
+        scale_slab(part, &c[i % (AHEAD + 1)]$(epilogue == "scale" and ", scale" or ""));
 //$ end
-        put_slab(slabs, maps, part, t, x, y, rows, lane);
+        put_slab(slabs, maps, part, t, x, y$(cut), lane);
     }
 }
 //$ end

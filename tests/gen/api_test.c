@@ -74,8 +74,8 @@ void test_field_rows(void **state)
         }
     }
     assert_int_equal(nested, 3);
-    assert_int_equal(entries, 4);
-    assert_int_equal(rows, 52);
+    assert_int_equal(entries, 5);
+    assert_int_equal(rows, 53);
     assert_int_equal(qg_field_row(-1, &row), 0);
 }
 

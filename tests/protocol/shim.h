@@ -40,14 +40,14 @@ enum {
     SIM_PART_BYTES = SLAB_BYTES / SIM_PARTS, /* of a slab, which one warp fills */
     SIM_SLABS = ALL_SLABS_BYTES / SIM_PART_BYTES, /* parts of slabs, all of them */
     SIM_FIRST_NUMBER = SIM_FIRST_SLAB + ALL_SLABS_BYTES,
-    SIM_NUMBERS = SIM_NUMBER_STAGES * SIM_NUMBER_BYTES / SIM_GRAIN,
-    SIM_FIRST_SCALE = SIM_FIRST_NUMBER + SIM_NUMBERS * SIM_GRAIN,
+    SIM_VALUES = SIM_VALUE_STAGES * SIM_VALUE_BYTES / SIM_GRAIN,
+    SIM_FIRST_SCALE = SIM_FIRST_NUMBER + SIM_VALUES * SIM_GRAIN,
     SIM_SCALES = STAGES * SIM_SF_BYTES / 4,
     SIM_FIRST_AHEAD = SIM_FIRST_SCALE + STAGES * SIM_SF_BYTES,
     SIM_FIRST_BARRIER = SIM_FIRST_AHEAD + SIM_AHEAD_BYTES + SIM_PACKED_BYTES + SIM_WORDS_BYTES,
     SIM_PACKED_STEPS = SIM_PACKED_BYTES / SIM_PACKED_STEP,
     /* slabs' only where C is fetched */
-    SIM_BARRIERS = 2 * STAGES + 2 * SIM_PACKED_STEPS / SIM_SPAN + 2 * SIM_NUMBER_STAGES +
+    SIM_BARRIERS = 2 * STAGES + 2 * SIM_PACKED_STEPS / SIM_SPAN + 2 * SIM_VALUE_STAGES +
                    SIM_SLABS + 2 * QUEUE,
     SIM_WORDS = 2 * SIM_BARRIERS + QUEUE * SLOT_BYTES / 4 + SIM_MARKED,
     SIM_BATCHES = 4,
@@ -161,7 +161,7 @@ struct sim_cta {
     unsigned int word[SIM_WORDS]; /* the tile queue's slots */
     unsigned int ahead[SIM_AHEAD_BYTES / 4 + 1];
     struct sim_grain grain[SIM_GRAINS];
-    struct sim_grain number[SIM_NUMBERS + 1]; /* of A, 64 of 8 rows */
+    struct sim_grain number[SIM_VALUES + 1]; /* of A, 64 of 8 rows */
     struct sim_slab slab[SIM_SLABS];
     struct sim_scale scale[SIM_SCALES + 1];
     struct sim_grain packed[SIM_PACKED_STEPS * ((TILE_M + TILE_N) / 8) + 1];
@@ -176,7 +176,7 @@ struct sim_copy {
     unsigned int to, barrier;
     struct sim_place place;
     const tensor_map *scales; /* instead of the operand's values */
-    int numbers;              /* likewise */
+    int values;               /* likewise */
     int source;               /* CTA that gives its own shared memory, or -1 */
 };
 

@@ -131,18 +131,18 @@ static void sim_land_c(const struct sim_copy *c)
     s->c = SIM_C_IS_THERE;
 }
 
-static struct sim_grain *sim_number_at(int cta, unsigned int address)
+static struct sim_grain *sim_values_at(int cta, unsigned int address)
 {
     const unsigned int at = address - SIM_FIRST_NUMBER;
 
-    if (address < SIM_FIRST_NUMBER || at / SIM_GRAIN >= SIM_NUMBERS)
+    if (address < SIM_FIRST_NUMBER || at / SIM_GRAIN >= SIM_VALUES)
         sim_fail("no stage of numbers at this address", address, at);
     return &sim.cta[cta].number[at / SIM_GRAIN];
 }
 
 static void sim_land_operand(const struct sim_copy *c)
 {
-    struct sim_grain *grain = c->numbers ? sim_number_at(c->cta, c->to)
+    struct sim_grain *grain = c->values ? sim_values_at(c->cta, c->to)
                               : SIM_PACKED_BYTES ? sim_packed_at(c->cta, c->to).grain
                                                  : sim_grain_at(c->cta, c->to);
 
@@ -218,11 +218,11 @@ static void sim_queue_operand(const struct sim_copy *copy)
         sim_queue_packed(copy);
         return;
     }
-    if (c.numbers) {
-        if (c.to % SIM_GRAIN || c.bytes != c.rows * 128 || 256 * c.rows != SIM_NUMBER_BYTES)
+    if (c.values) {
+        if (c.to % SIM_GRAIN || c.bytes != c.rows * 128 || 256 * c.rows != SIM_VALUE_BYTES)
             sim_fail("a box that is not half a stage of numbers", c.to, c.rows);
         for (int i = 0; i < c.rows / 8; i++)
-            sim_number_at(c.cta, c.to + i * SIM_GRAIN)->valid = 0;
+            sim_values_at(c.cta, c.to + i * SIM_GRAIN)->valid = 0;
         return;
     }
     if (c.to % SIM_GRAIN || c.rows % 8 || c.bytes != c.rows * 128)
@@ -256,7 +256,7 @@ static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrie
     struct sim_copy c = {
         .role = map->role, .rows = map->box[1], .to = to, .barrier = barrier,
         .bytes = map->box[0] * map->box[1] * sim_element(map),
-        .numbers = map->kind == TWIN_NUMBERS, .source = -1,
+        .values = map->kind == TWIN_NUMBERS, .source = -1,
         .place = sim_locate(map, rank, x, y, z, w), .scales = scales ? map : NULL,
         .address = map->base + (u64)y * map->strides[1] + (u64)z * map->strides[2] +
                    (u64)w * map->strides[3],

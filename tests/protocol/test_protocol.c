@@ -146,8 +146,8 @@ static void test_scaled_m(void **state)
 
 static void test_quantizers(void **state)
 {
-    const struct form *forms[] = {&BLOCK_M_INLINE, &BLOCK_M_INLINE_HALVES,
-                                  &BLOCK_M_INLINE_PAIRS};
+    const struct form *forms[] = {&BLOCK_M_MAINLOOP, &BLOCK_M_MAINLOOP_HALVES,
+                                  &BLOCK_M_MAINLOOP_PAIRS};
 
     (void)state;
     run_forms(forms, COUNT(forms), run_everything);

@@ -8,6 +8,7 @@
 
 #define DENSE    "templates/sm90/gemm_dense.cu"
 #define DEQUANT  "templates/sm90/gemm_dequant.cu"
+#define SCALED   "templates/sm90/gemm_scaled.cu"
 #define RING     "templates/sm90/ring.cu"
 #define TILE_C   "templates/sm90/constants_tile.body.cu"
 #define STORE_C  "templates/sm90/constants_store.body.cu"
@@ -90,7 +91,7 @@ static const struct planted defects[] = {
     {&UNIFORM, {STORE, "row, t->group);\n//$ end\n}", "row, 0);\n//$ end\n}"}},
     /* the slabs, and what is added */
     {&M_PAIRS, {STORE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},
-    {&M_PAIRS, {STORE, "slabs->turn * SLAB_BYTES", "0"}},
+    {&M_PAIRS, {STORE, "slabs->slot * SLAB_BYTES", "0"}},
     {&K_ADD, {STORE, "\"add_box\"", "\"store_box\""}},
     {&K_READ, {SCALE, "sum[i] += element_of(c, i)", "(void)sum"}},
     {&K_READ, {STORE, "c[i % (AHEAD + 1)]", "c[(i + 1) % (AHEAD + 1)]"}},
@@ -98,18 +99,18 @@ static const struct planted defects[] = {
     {&K_FETCH, {FETCH, "    store_wait(0);", ""}},
     {&K_FETCH, {FETCH, "                store_wait(1);", ""}},
     {&K_FETCH, {FETCH, "store_wait(1)", "store_wait(2)"}},
-    {&K_FETCH, {FETCH, "turn / SLABS);", "1 ^ turn / SLABS);"}},
+    {&K_FETCH, {FETCH, "slot / SLABS);", "1 ^ slot / SLABS);"}},
     {&K_FETCH, {FETCH, "% (2 * SLABS)", "% SLABS"}},
     {&K_FETCH, {FETCH, "        barrier_wait(", "        (void)("}},
     {&K_FETCH, {FETCH, "        copy_engine_fence();", ""}},
     {&K_FETCH, {FETCH, "        __syncwarp();", ""}},
-    {&K_FETCH, {FETCH, "turn - 1 + SLABS, maps", "turn + SLABS, maps"}},
+    {&K_FETCH, {FETCH, "slot - 1 + SLABS, maps", "slot + SLABS, maps"}},
     {&K_FETCH, {FETCH, "maps, t, next, row", "maps, t, i, row"}},
     {&K_FETCH, {FETCH, "    if (y >= rows)\n        return;", ""}},
     {&K_FETCH, {FETCH, "expect(arrived, SLAB_BYTES)", "expect(arrived, 0)"}},
     {&K_FETCH, {FETCH, "    if (t->matrix)", "    if (0)"}},
     {&K_FETCH, {BARRIERS, "i < 8 * SLABS", "i < SLABS"}},
-    {&K_FETCH_SIX, {FETCH, "slabs->turn + i, maps", "i, maps"}},
+    {&K_FETCH_SIX, {FETCH, "slabs->slot + i, maps", "i, maps"}},
     {&K_FETCH_SIX, {FETCH, "i < SLABS &&", "i < SLABS - 1 &&"}},
     {&K_FETCH_SIX, {FETCH, "i > 0 && next", "next"}},
     {&K_SCALE, {LOOP, "t.row + part * ROWS", "t.row"}},
@@ -129,7 +130,7 @@ static const struct planted defects[] = {
     {&BLOCK_K, {SIZES, "*before = __shfl_sync(~0u, end, 31);", ""}},
     {&TENSOR_K,
      {SCHED, "(w->length + ALIGNED - 1) / ALIGNED * ALIGNED", "w->length"}},
-    {&BLOCK_M_HALVES, {LOOP, "\"0, part * COLUMNS\"", "\"0, 0\""}},
+    {&BLOCK_M_HALVES, {SCALED, "\"0, part * COLUMNS\"", "\"0, 0\""}},
     {&BLOCK_M_HALVES, {LOOP, "t.column += part * COLUMNS;", ""}},
     /* parts */
     {&ROW_M, {PROMOTE, "            mma_wait(0);\n", ""}},
@@ -251,7 +252,7 @@ static const struct planted activation_defects[] = {
     {&M_HALVES, {FINISH, "f->alpha + t->group * f->step", "f->alpha"}},
     /* slabs */
     {&M_HALVES, {STORE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},
-    {&M_HALVES, {STORE, "slabs->turn * SLAB_BYTES", "0"}},
+    {&M_HALVES, {STORE, "slabs->slot * SLAB_BYTES", "0"}},
     {&M_RUNS,
      {STORE, "    copy_engine_fence();\n    __syncwarp();",
       "    __syncwarp();"}},
@@ -381,7 +382,7 @@ static const struct planted dequantizer_defects[] = {
     {&CODES_M_SWAPPED, {SWAPPED, "or \"half * TILE_K\"", "or \"0\""}},
     {&CODES_M_SWAPPED_GLOBAL, {SWAPPED, "rows, x + half * TILE_K", "rows, x"}},
     {&CODES_M_SWAPPED, {SWAPPED, "ring + STAGE_BYTES", "ring"}},
-    {&CODES_M_SWAPPED, {SWAPPED, "p->stage, x, 1);", "p->stage, x, 0);"}},
+    {&CODES_M_SWAPPED, {SWAPPED, "by(\"raw\", \"x\")), 1);", "by(\"raw\", \"x\")), 0);"}},
     {&CODES_M_SWAPPED_GLOBAL, {WORDS, "_WORD_K + i, row", "_WORD_K, row"}},
     {&CODES_M_SWAPPED, {COPY, "full, t, x + i * TILE_K, t->row", "full, t, x, t->row"}},
     {&CODES_M_SWAPPED, {COPY, "\"SPAN * PACKED_BYTES\"", "\"PACKED_BYTES\""}},
@@ -397,7 +398,7 @@ static const struct planted dequantizer_defects[] = {
      {SWAPPED, "        barrier_wait(s->packed_full",
       "        (void)(s->packed_full"}},
     {&CODES_M_SWAPPED, {SWAPPED, "t->column + warp_row", "t->column"}},
-    {&CODES_M_SWAPPED, {DEQUANT, "part * COLUMNS, n,", "0, n,"}},
+    {&CODES_M_SWAPPED, {DEQUANT, "part * COLUMNS, n\"", "0, n\""}},
     {&CODES_M_SWAPPED,
      {STORE, "threadIdx.x / 32 % 4 * SLAB_COLUMNS", "0"}},
     {&CODES_M_SWAPPED_GLOBAL, {STORE, "sum + i * (SLAB_ROWS / 2)", "sum"}},
@@ -418,32 +419,32 @@ static const struct planted dequantizer_defects[] = {
     {&CODES_M_GLOBAL, {FACTORS, "__ldg(f->b + t->group)", "__ldg(f->b)"}},
 };
 
-#define INLINE "templates/sm90/inline.cu"
+#define MAINLOOP "templates/sm90/quantize_mainloop.cu"
 
 static const struct planted quantizer_defects[] = {
-    {&BLOCK_M_INLINE,
-     {INLINE, "barrier_wait(s->numbers_full + p->stage * 8, p->parity);", ""}},
-    {&BLOCK_M_INLINE,
-     {INLINE, "barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);", ""}},
-    {&BLOCK_M_INLINE, {INLINE, "        copy_engine_fence();", "        "}},
-    {&BLOCK_M_INLINE, {INLINE, "        __syncwarp();", "        "}},
-    {&BLOCK_M_INLINE, {INLINE, "pipeline_next(p, NUMBER_STAGES);", ""}},
-    {&BLOCK_M_INLINE, {BARRIERS, "inline and \"1 + WARPS\"", "inline and 1"}},
-    {&BLOCK_M_INLINE,
-     {BARRIERS, "s->numbers_empty + i * 8, WARPS",
-      "s->numbers_empty + i * 8, 1"}},
-    {&BLOCK_M_INLINE,
-     {COPY, "barrier_wait(s->numbers_empty + q->stage * 8, q->parity ^ 1);",
+    {&BLOCK_M_MAINLOOP,
+     {MAINLOOP, "barrier_wait(s->values_full + p->stage * 8, p->parity);", ""}},
+    {&BLOCK_M_MAINLOOP,
+     {MAINLOOP, "barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);", ""}},
+    {&BLOCK_M_MAINLOOP, {MAINLOOP, "        copy_engine_fence();", "        "}},
+    {&BLOCK_M_MAINLOOP, {MAINLOOP, "        __syncwarp();", "        "}},
+    {&BLOCK_M_MAINLOOP, {MAINLOOP, "pipeline_next(p, VALUE_STAGES);", ""}},
+    {&BLOCK_M_MAINLOOP, {BARRIERS, "inline and \"1 + WARPS\"", "inline and 1"}},
+    {&BLOCK_M_MAINLOOP,
+     {BARRIERS, "s->values_empty + i * 8, WARPS",
+      "s->values_empty + i * 8, 1"}},
+    {&BLOCK_M_MAINLOOP,
+     {COPY, "barrier_wait(s->values_empty + q->stage * 8, q->parity ^ 1);",
       ""}},
-    {&BLOCK_M_INLINE, {COPY, "x + TILE_K / 2, row", "x, row"}},
-    {&BLOCK_M_INLINE_PAIRS, {COPY, "(CTAS - 1) * NUMBER_ROWS *", "0 *"}},
-    {&BLOCK_M_INLINE_PAIRS,
-     {COPY, "+ (int)cluster_rank() * NUMBER_ROWS", "+ 0"}},
-    {&BLOCK_M_INLINE_PAIRS, {INLINE, "(int)cluster_rank() * NUMBER_ROWS", "0"}},
-    {&BLOCK_M_INLINE_PAIRS,
-     {INLINE, "s->full + q->stage * 8, made", "s->full, made"}},
-    {&BLOCK_M_INLINE_PAIRS, {INLINE, "sf + unit * UNIT * 4", "sf"}},
-    {&BLOCK_M_INLINE,
+    {&BLOCK_M_MAINLOOP, {COPY, "x + TILE_K / 2, row", "x, row"}},
+    {&BLOCK_M_MAINLOOP_PAIRS, {COPY, "(CTAS - 1) * VALUE_ROWS *", "0 *"}},
+    {&BLOCK_M_MAINLOOP_PAIRS,
+     {COPY, "+ (int)cluster_rank() * VALUE_ROWS", "+ 0"}},
+    {&BLOCK_M_MAINLOOP_PAIRS, {MAINLOOP, "(int)cluster_rank() * VALUE_ROWS", "0"}},
+    {&BLOCK_M_MAINLOOP_PAIRS,
+     {MAINLOOP, "s->full + q->stage * 8, made", "s->full, made"}},
+    {&BLOCK_M_MAINLOOP_PAIRS, {MAINLOOP, "sf + unit * UNIT * 4", "sf"}},
+    {&BLOCK_M_MAINLOOP,
      {COPY, "(int)t->start + t->row$(mine)", "t->row$(mine)"}},
 };
 

@@ -105,14 +105,14 @@ FORM(BLOCK_M_WHOLE, M, STORE, cooperative, 192, 1, 1, BF16, K,
 FORM(ROW_M_WHOLE, M, STORE, cooperative, 192, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_row");
 /* A is quantized in the mainloop, and nothing of it is seen outside. */
-FORM(BLOCK_M_INLINE, M, STORE, cooperative, 128, 1, 1, BF16, K,
+FORM(BLOCK_M_MAINLOOP, M, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_block",
      .quantize = "mainloop");
-FORM(BLOCK_M_INLINE_HALVES, M, STORE, cooperative, 256, 1, 1, F32, K,
+FORM(BLOCK_M_MAINLOOP_HALVES, M, STORE, cooperative, 256, 1, 1, F32, K,
      .addend = "none", .tile_m = 64, .recipe = "fp8_block",
      .quantize = "mainloop");
 /* Each of two CTAs makes a half for both. */
-FORM(BLOCK_M_INLINE_PAIRS, M, STORE, cooperative, 256, 1, 2, BF16, K,
+FORM(BLOCK_M_MAINLOOP_PAIRS, M, STORE, cooperative, 256, 1, 2, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_block",
      .quantize = "mainloop");
 FORM(TENSOR_K, K, STORE, pingpong, 128, 1, 1, BF16, K,

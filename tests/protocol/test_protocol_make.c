@@ -49,11 +49,11 @@ static const char shim[] =
     "//$ local ahead = whole and factors == 'squares'\n"
     "    SIM_AHEAD_BYTES = $(ahead and 8 * 32 * 16 or 0),\n"
     "//$ if quantize == 'mainloop' then\n"
-    "    SIM_INLINE = 1,\n"
-    "    SIM_NUMBER_STAGES = NUMBER_STAGES,\n"
-    "    SIM_NUMBER_BYTES = NUMBER_BYTES,\n"
+    "    SIM_MAINLOOP = 1,\n"
+    "    SIM_VALUE_STAGES = VALUE_STAGES,\n"
+    "    SIM_VALUE_BYTES = VALUE_BYTES,\n"
     "//$ else\n"
-    "    SIM_INLINE = 0, SIM_NUMBER_STAGES = 0, SIM_NUMBER_BYTES = 0,\n"
+    "    SIM_MAINLOOP = 0, SIM_VALUE_STAGES = 0, SIM_VALUE_BYTES = 0,\n"
     "//$ end\n"
     "//$ if dequantize ~= 'none' then\n"
     "    SIM_SPAN = $(span),\n"
@@ -74,7 +74,7 @@ static const char shim[] =
     "    SIM_APART = $(apart and 1 or 0)\n"
     "//$ else\n"
     "//$ local made = quantize == 'mainloop' and\n"
-    "//$             'STAGES + NUMBER_STAGES + QUEUE' or 0\n"
+    "//$             'STAGES + VALUE_STAGES + QUEUE' or 0\n"
     "    SIM_SPAN = 1,\n"
     "    SIM_PACKED_BYTES = 0, SIM_PACKED_STEP = 1, SIM_A_PACKED = 0,\n"
     "    SIM_WORDS_BYTES = 0, SIM_A_ROW = 128, SIM_B_ROW = 128,\n"
@@ -89,8 +89,8 @@ static const char *twin_text(const struct qg_file *file)
 {
     if (strcmp(file->path, "templates/sm90/ptx.cu") == 0)
         return shim;
-    if (strcmp(file->path, "templates/sm90/inline_rows.cu") == 0)
-        return "#include \"shim_inline.h\"\n";
+    if (strcmp(file->path, "templates/sm90/quantize_rows.cu") == 0)
+        return "#include \"shim_mainloop.h\"\n";
     if (strcmp(file->path, "templates/sm90/wgmma.cu") == 0 ||
         strncmp(file->path, "templates/activation/", 21) == 0 ||
         strncmp(file->path, "templates/sm90/store_", 21) == 0 ||

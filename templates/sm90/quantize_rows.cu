@@ -1,9 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Rows' numbers become codes and scales, through the registers of one warp. Two threads share a
-** row: each has the numbers of one box, half of a block. They are read twice, for their scale and
+** Rows' values become codes and scales, through the registers of one warp. Two threads share a
+** row: each has the values of one box, half of a block. They are read twice, for their scale and
 ** for their codes: scales of several rows take hardly longer than those of one, and there are no
-** registers to keep all their numbers in meanwhile.
+** registers to keep all their values in meanwhile.
 */
 //$ once("cast/from_bf16.c")
 //$ once("cast/to_" .. a.type .. ".c")
@@ -13,16 +13,16 @@
 
 //$ include "sm90/pairs.cu"
 
-enum { QUARTER = 16 }; /* pairs of numbers that a thread reads at a time */
+enum { QUARTER = 16 }; /* pairs of values that a thread reads at a time */
 
 /*
-** Where a thread's half of a row of numbers begins: eight chunks of 16 bytes, of which the copy
+** Where a thread's half of a row of values begins: eight chunks of 16 bytes, of which the copy
 ** engine's swizzle puts the i-th where address bits 4 to 6 differ by i. The second thread of a row
 ** begins with its fifth, so that those of four rows, which are read at once, lie in all banks.
 */
-FN unsigned int numbers_of(unsigned int numbers, int row, int half)
+FN unsigned int values_of(unsigned int values, int row, int half)
 {
-    return numbers + half * (NUMBER_BYTES / 2) + row * 128 + (4 * half ^ row % 8) * 16;
+    return values + half * (VALUE_BYTES / 2) + row * 128 + (4 * half ^ row % 8) * 16;
 }
 
 /* And where its four chunks of codes go, in the same order. */
@@ -48,7 +48,7 @@ FN unsigned int larger_signed(unsigned int a, unsigned int b)
     return most;
 }
 
-/* The largest ones among the lower numbers and among the upper ones. */
+/* The largest ones among the lower values and among the upper ones. */
 FN unsigned int quarter_most(const unsigned int pair[QUARTER])
 {
     unsigned int most[QUARTER / 2];
@@ -83,10 +83,10 @@ FN void quarter_store(const unsigned int pair[QUARTER], unsigned int to, int fir
 
 /* The largest magnitudes of the warp's rows of one stage: units of UNIT rows, from `unit` on every
    WARPS-th. */
-FN void units_most(unsigned int most[MOST], unsigned int numbers, int unit, int lane)
+FN void units_most(unsigned int most[MOST], unsigned int values, int unit, int lane)
 {
     unsigned int pair[2][QUARTER];
-    unsigned int from = numbers_of(numbers, unit * UNIT + lane / 2, lane % 2);
+    unsigned int from = values_of(values, unit * UNIT + lane / 2, lane % 2);
 
 #pragma unroll
     for (int i = 0; i < MOST; i++)
@@ -128,7 +128,7 @@ FN void find_factors(float factor[MOST], const unsigned int most[MOST], unsigned
             scale_of(fmaxf(fmaxf(lo_of(mine), 0), fmaxf(hi_of(mine), 0)), &stored);
         const float other = __shfl_xor_sync(~0u, own, 1);
 
-        if (row < NUMBER_ROWS)
+        if (row < VALUE_ROWS)
             store_shared_word(sf + row * 4, bits_of(stored));
         factor[i] = half ? other : own;
         factor[last] = half ? own : other;
@@ -137,7 +137,7 @@ FN void find_factors(float factor[MOST], const unsigned int most[MOST], unsigned
 
 /* The codes and scales of the same units. Of all rows the first `rows` are the group's; the others
    need not be made. */
-FN void units_make(unsigned int numbers, unsigned int to, unsigned int sf, int unit,
+FN void units_make(unsigned int values, unsigned int to, unsigned int sf, int unit,
                    const unsigned int most[MOST], int rows, int lane)
 {
     float factor[MOST];
@@ -150,9 +150,9 @@ FN void units_make(unsigned int numbers, unsigned int to, unsigned int sf, int u
         unsigned int pair[2][QUARTER];
         unsigned int from, into;
 
-        if (first >= NUMBER_ROWS || first >= rows)
+        if (first >= VALUE_ROWS || first >= rows)
             break;
-        from = numbers_of(numbers, row, half);
+        from = values_of(values, row, half);
         into = codes_to(to, row, half);
         quarter_load(pair[0], from, 0);
         quarter_load(pair[1], from, 4);

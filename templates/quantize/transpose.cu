@@ -16,7 +16,7 @@ FN unsigned *staged(uint4 *stage, int row, int word)
 }
 
 /* Two neighbouring features of eight rows, whose pieces change places alike. */
-FN void turn(uint4 *stage, int row, int feature, const struct eight *x, const struct eight *y)
+FN void transpose(uint4 *stage, int row, int feature, const struct eight *x, const struct eight *y)
 {
     enum { ROW = PIECES * 4 }; /* words */
 //$ local word = input.bits == 16 and "feature / 2" or "feature"
@@ -44,6 +44,8 @@ struct part {
 //$ if of == "w" then first = "(long long)g->number * all->k * copy->stride" end
 //$ local blocks = scale.span == "block"
 //$ local stepped = blocks and scale.order == "rows" and (scale.rows == 1 or scale.rows == 16)
+//$ local shape = "const struct shape *all, "
+//$ if of ~= "w" and not stepped and scale.span ~= "row" then shape = "" end
 /* The parts that a thread reads: those of its first feature, and what leads to others. */
 struct parts {
     const unsigned char *codes;
@@ -51,8 +53,8 @@ struct parts {
     long long step, sf_step; /* to the next feature's; its scales of as many features */
 };
 
-FN struct parts parts_at(const struct copy *copy, const struct group *g, const struct shape *all,
-                         int row, int feature)
+FN struct parts parts_at(const struct copy *copy, const struct group *g,
+                         $(shape)int row, int feature)
 {
     struct parts p;
 
@@ -74,9 +76,14 @@ FN struct parts parts_at(const struct copy *copy, const struct group *g, const s
 }
 
 /* `further` features on, an even number but for the neighbour's. */
+//$ if blocks and not stepped then
 FN struct part read_part(const struct parts *from, const struct copy *copy, const struct group *g,
                          const struct shape *all, int row, int feature, int further)
 {
+//$ else
+FN struct part read_part(const struct parts *from, int further)
+{
+//$ end
     struct part p;
 
     p.codes = read_codes(codes_at(from->codes, further * from->step));
@@ -102,7 +109,7 @@ FN void fill_stage(uint4 *stage, const struct copy *copy, const struct result *o
     const int thread = thread_here(), row = thread / 32 % 2 * 64 + thread % 8 * 8;
     const int first = thread / 64 * 8 + thread / 8 % 4 * 2;
     const struct parts from =
-        parts_at(copy, g, all, t->row + row, t->column + begin + first);
+        parts_at(copy, g, $(shape ~= "" and "all, " or "")t->row + row, t->column + begin + first);
     struct part part[AT_ONCE][2];
 //$ if scale.global then
     const struct level global = level_of(copy->global, g->number);
@@ -112,8 +119,9 @@ FN void fill_stage(uint4 *stage, const struct copy *copy, const struct result *o
     for (int i = 0; i < AT_ONCE * 2; i++) {
         const int further = i / 2 * STEP + i % 2;
         if (complete || (row < out->rows && begin + first + further < out->columns))
-            part[i / 2][i % 2] = read_part(&from, copy, g, all, t->row + row,
-                                           t->column + begin + first, further);
+//$ local place = ", copy, g, all, t->row + row, t->column + begin + first"
+            part[i / 2][i % 2] =
+                read_part(&from$(blocks and not stepped and place or ""), further);
     }
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
@@ -121,7 +129,7 @@ FN void fill_stage(uint4 *stage, const struct copy *copy, const struct result *o
         const struct eight x = scaled(&p[0].codes, p[0].sf$(global));
         const struct eight y = scaled(&p[1].codes, p[1].sf$(global));
 
-        turn(stage, row, first + i * STEP, &x, &y);
+        transpose(stage, row, first + i * STEP, &x, &y);
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** The twin of templates/sm90/inline_rows.cu for the host: which numbers become which codes and
+** The twin of templates/sm90/quantize_rows.cu for the host: which values become which codes and
 ** scales. A row's codes are in its place of a stage once both of its threads have fenced them.
 */
 
@@ -36,32 +36,32 @@ static void sim_put_codes(unsigned int to, struct sim_place p, int row, int half
 }
 
 /* What one thread's half of a row is made of. */
-static const struct sim_grain *sim_numbers(unsigned int numbers, int row, int half)
+static const struct sim_grain *sim_values(unsigned int values, int row, int half)
 {
     const struct sim_grain *g;
 
     if (sim_draw(8) == 0)
         sim_pause();
-    g = sim_number_at(sim.current / THREADS,
-                      numbers + half * (SIM_NUMBER_BYTES / 2) + row / 8 * SIM_GRAIN);
+    g = sim_values_at(sim.current / THREADS,
+                      values + half * (SIM_VALUE_BYTES / 2) + row / 8 * SIM_GRAIN);
     if (!g->valid)
-        sim_fail("numbers are read before they are there, or when they are gone", row, half);
+        sim_fail("values are read before they are there, or when they are gone", row, half);
     return g;
 }
 
-static void units_most(unsigned int most[MOST], unsigned int numbers, int unit, int lane)
+static void units_most(unsigned int most[MOST], unsigned int values, int unit, int lane)
 {
     for (; unit < UNITS; unit += WARPS)
-        sim_numbers(numbers, unit * UNIT + lane / 2, lane % 2);
+        sim_values(values, unit * UNIT + lane / 2, lane % 2);
     (void)most;
 }
 
-static void sim_quantize(unsigned int numbers, unsigned int to, unsigned int sf, int row, int half)
+static void sim_quantize(unsigned int values, unsigned int to, unsigned int sf, int row, int half)
 {
-    struct sim_place p = sim_numbers(numbers, row, half)->place;
+    struct sim_place p = sim_values(values, row, half)->place;
 
     if (sim.launch->lengths && p.columns != sim_clip(sim.launch->k, p.column, TILE_K / 2))
-        sim_fail("a box of other numbers", p.column, p.columns);
+        sim_fail("a box of other values", p.column, p.columns);
     p.column -= half * TILE_K / 2;
     if (p.column % TILE_K)
         sim_fail("a block that begins inside another", p.column, half);
@@ -73,11 +73,11 @@ static void sim_quantize(unsigned int numbers, unsigned int to, unsigned int sf,
         sim_pause();
 }
 
-static void units_make(unsigned int numbers, unsigned int to, unsigned int sf, int unit,
+static void units_make(unsigned int values, unsigned int to, unsigned int sf, int unit,
                        const unsigned int most[MOST], int rows, int lane)
 {
     (void)most;
     (void)rows; /* others may be made or not */
     for (; unit < UNITS; unit += WARPS)
-        sim_quantize(numbers, to, sf, unit * UNIT + lane / 2, lane % 2);
+        sim_quantize(values, to, sf, unit * UNIT + lane / 2, lane % 2);
 }

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** The warps between the copies and the products: from the numbers of a stage, and nothing else,
+** The warps between the copies and the products: from the values of a stage, and nothing else,
 ** they make what is stored of A and its scales, where the tensor cores and those who promote expect
 ** them.
 //$ if cluster.n > 1 then
@@ -11,11 +11,11 @@
 enum {
     WARPS = 3, /* that quantize */
     UNIT = 16, /* rows that one of them takes at a time */
-    UNITS = NUMBER_ROWS / UNIT,
+    UNITS = VALUE_ROWS / UNIT,
     MOST = (UNITS + WARPS - 1) / WARPS /* that a warp has in a step */
 };
 
-//$ include "sm90/inline_rows.cu"
+//$ include "sm90/quantize_rows.cu"
 
 //$ if cluster.n > 1 then
 /* What a warp has made of one stage, to its place in the other CTAs. By one thread. */
@@ -34,7 +34,7 @@ FN void units_give(unsigned int stage, unsigned int sf, unsigned int full, int u
 //$ end
 /*
 ** Quantize all steps of one tile, of which `rows` are the group's; others are not multiplied for
-** anybody. `p` is the place of the numbers, `q` of what is multiplied. The warps take the tile's
+** anybody. `p` is the place of the values, `q` of what is multiplied. The warps take the tile's
 ** UNITS of UNIT rows in turn, and go on where they stopped in the step before: `unit` is the next
 ** one of this warp.
 */
@@ -45,12 +45,12 @@ FN void quantize_tile(const struct memory *s, struct pipeline *p, struct pipelin
 //$ local of_scales = cluster.n > 1 and " + first * 4" or ""
 //$ local left = cluster.n > 1 and "rows - first" or "rows"
 //$ if cluster.n > 1 then
-    const int first = (int)cluster_rank() * NUMBER_ROWS; /* of the rows that this CTA makes */
+    const int first = (int)cluster_rank() * VALUE_ROWS; /* of the rows that this CTA makes */
 
 //$ end
 #pragma unroll 1
     for (int x = 0; x < k; x += TILE_K) {
-        const unsigned int numbers = s->numbers + p->stage * NUMBER_BYTES;
+        const unsigned int values = s->values + p->stage * VALUE_BYTES;
         const unsigned int stage = s->ring + q->stage * STAGE_BYTES$(of_codes);
         const unsigned int sf = s->sf + q->stage * SF_BYTES$(of_scales);
 //$ if cluster.n > 1 then
@@ -58,21 +58,21 @@ FN void quantize_tile(const struct memory *s, struct pipeline *p, struct pipelin
 //$ end
         unsigned int most[MOST];
 
-        barrier_wait(s->numbers_full + p->stage * 8, p->parity);
-        units_most(most, numbers, *unit, lane);
+        barrier_wait(s->values_full + p->stage * 8, p->parity);
+        units_most(most, values, *unit, lane);
         barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);
-        units_make(numbers, stage, sf, *unit, most, $(left), lane);
+        units_make(values, stage, sf, *unit, most, $(left), lane);
         *unit = (*unit + WARPS - UNITS % WARPS) % WARPS;
         copy_engine_fence(); /* what was read may be copied over, and the codes be multiplied */
         __syncwarp();
         if (lane == 0) {
-            barrier_arrive(s->numbers_empty + p->stage * 8);
+            barrier_arrive(s->values_empty + p->stage * 8);
             barrier_arrive(s->full + q->stage * 8);
 //$ if cluster.n > 1 then
             units_give(stage, sf, s->full + q->stage * 8, made);
 //$ end
         }
-        pipeline_next(p, NUMBER_STAGES);
+        pipeline_next(p, VALUE_STAGES);
         pipeline_next(q, STAGES);
     }
 }
