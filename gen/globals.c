@@ -96,6 +96,23 @@ static void build_common(struct qg *q)
     build_table(q->L);
 }
 
+/* Into the table on top: activations as a list and by name. */
+static void build_activations(lua_State *L)
+{
+#define NAME(name, word) word,
+    static const char *const names[] = {QUERN_ACTIVATIONS(NAME)};
+
+    lua_newtable(L);
+    for (int i = QUERN_SWIGLU; i < QUERN_ACTIVATION_COUNT; i++) {
+        lua_pushstring(L, names[i]);
+        lua_rawseti(L, -2, i);
+        lua_pushinteger(L, i);
+        lua_setfield(L, -2, names[i]);
+    }
+    qg_frozen_wrap(L);
+    lua_setfield(L, -2, "activations");
+}
+
 /* Templates see no words: they cannot declare anything. */
 static void build_template_globals(struct qg *q)
 {
@@ -113,6 +130,7 @@ static void build_template_globals(struct qg *q)
     qg_types_build(q);
     qg_frozen_wrap(L);
     lua_setfield(L, -2, "types");
+    build_activations(L);
     q->template_globals = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 

@@ -55,8 +55,11 @@ extern "C" {
 #define QUERN_ABI 2
 
 /* ------------------------------------------------------------------ errors
-** X(name, value, meaning): the only list of the codes.
+** Lists: X(NAME, ..) makes QUERN_NAME. Errors have value and meaning; others
+** the word of lines and specs; types also bits in memory, bits, largest and
+** smallest positive value (0: of no tensor).
 */
+#define QUERN_ENUM(name, ...) QUERN_##name,
 #define QUERN_ERRORS(X)                                                        \
     X(OK, 0, "success")                                                        \
     X(EINVAL, 1, "an argument breaks a rule")                                  \
@@ -71,39 +74,36 @@ extern "C" {
     X(EMISSING, 10, "a library that this needs is not on this machine")        \
     X(EFULL, 11, "a queue holds as much as it was made for")
 
-enum quern_status {
-#define QUERN_ERROR_ENUM(name, value, meaning) QUERN_##name = value,
-    QUERN_ERRORS(QUERN_ERROR_ENUM)
-#undef QUERN_ERROR_ENUM
-        QUERN_STATUS_COUNT
-};
+enum quern_status { QUERN_ERRORS(QUERN_ENUM) QUERN_STATUS_COUNT };
 
 /* ------------------------------------------------------------------- types */
 
-enum quern_type {
-    QUERN_TYPE_NONE,
-    QUERN_BF16,
-    QUERN_F16,
-    QUERN_F32,
-    QUERN_E4M3,
-    QUERN_E5M2,
-    QUERN_E2M3, /* a byte each */
-    QUERN_E3M2, /* a byte each */
-    QUERN_E2M1, /* two in a byte, the low half first */
-    QUERN_E8M0,
-    QUERN_I8,
-    QUERN_I32,
-    QUERN_I64
-};
+#define QUERN_WIDE_TYPES(X)                                                    \
+    X(BF16, "bf16", 16, 16, 0x1.fep127, 0x1p-133)                              \
+    X(F16, "f16", 16, 16, 65504, 0x1p-24)                                      \
+    X(F32, "f32", 32, 32, 0x1.fffffep127, 0x1p-149)
+#define QUERN_NARROW_TYPES(X)                                                  \
+    X(E4M3, "e4m3", 8, 8, 448, 0x1p-9)                                         \
+    X(E5M2, "e5m2", 8, 8, 57344, 0x1p-16)                                      \
+    X(E2M3, "e2m3", 8, 6, 7.5, 0.125)                                          \
+    X(E3M2, "e3m2", 8, 6, 28, 0.0625)                                          \
+    X(E2M1, "e2m1", 4, 4, 6, 0.5)
+#define QUERN_TYPES(X)                                                         \
+    QUERN_WIDE_TYPES(X)                                                        \
+    QUERN_NARROW_TYPES(X)                                                      \
+    X(E8M0, "e8m0", 8, 8, 0x1p127, 0x1p-127)                                   \
+    X(I8, "i8", 8, 8, 127, 1)                                                  \
+    X(I32, "i32", 32, 32, 0, 0)                                                \
+    X(I64, "i64", 64, 64, 0, 0)
+enum quern_type { QUERN_TYPE_NONE, QUERN_TYPES(QUERN_ENUM) QUERN_TYPE_COUNT };
 
-enum quern_backend {
-    QUERN_BACKEND_AUTO,    /* aot, else jit, else host where there is no GPU */
-    QUERN_BACKEND_HOST,    /* generated C on all cores; host memory; takes up
-                              to 256 KiB of the calling thread's stack */
-    QUERN_BACKEND_JIT,     /* NVRTC and the cubin cache */
-    QUERN_BACKEND_AOT,     /* cubins linked with the registry */
-    QUERN_BACKEND_CUBLASLT /* NVIDIA's, per group; only on request */
-};
+#define QUERN_BACKENDS(X)                                                      \
+    X(BACKEND_AUTO, "auto") /* aot, else jit, else host without a GPU */       \
+    X(BACKEND_HOST, "host") /* C on all cores, host memory, 256 KiB stack */   \
+    X(BACKEND_JIT, "jit")   /* NVRTC and the cubin cache */                    \
+    X(BACKEND_AOT, "aot")   /* cubins linked with the registry */              \
+    X(BACKEND_CUBLASLT, "cublaslt") /* NVIDIA's, per group; only on request */
+enum quern_backend { QUERN_BACKENDS(QUERN_ENUM) QUERN_BACKEND_COUNT };
 
 /* The part of an MLP that a run computes. */
 enum quern_phase {
@@ -524,11 +524,11 @@ QUERN_API int quern_infer(struct quern_context *ctx,
 ** Plans then use it for every line of the same variant and groups whose mean
 ** group length is in the same bucket: docs/tuning.md.
 */
-enum quern_l2 {                /* COUPLED: l2 */
-                QUERN_L2_BOTH, /* the mean of a cold and a warm run */
-                QUERN_L2_COLD, /* other data are in L2 */
-                QUERN_L2_WARM  /* L2 has what the same kernel left */
-};
+#define QUERN_L2S(X)                                                           \
+    X(L2_BOTH, "both") /* the mean of a cold and a warm run */                 \
+    X(L2_COLD, "cold") /* other data are in L2 */                              \
+    X(L2_WARM, "warm") /* L2 has what the same kernel left */
+enum quern_l2 { QUERN_L2S(QUERN_ENUM) QUERN_L2_COUNT };
 
 /* One kernel, or one dequantize strategy, and its measurements. */
 struct quern_tune_candidate {

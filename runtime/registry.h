@@ -15,16 +15,22 @@
 
 /* ------------------------------------------------------------------- types */
 
-enum quern_op { QUERN_FPROP, QUERN_DGRAD, QUERN_WGRAD };
+#define QN_ENUM(name, ...) QN_##name,
+#define QUERN_OPS(X)       X(FPROP, "fprop") X(DGRAD, "dgrad") X(WGRAD, "wgrad")
+enum quern_op { QUERN_OPS(QUERN_ENUM) QUERN_OP_COUNT };
 
 /* A layer's tensors: activations, weights, gradients of the output. */
-enum quern_of { QN_X, QN_W, QN_DY };
+#define QN_OFS(O) O(X, "x") O(W, "w") O(DY, "dy")
+enum quern_of { QN_OFS(QN_ENUM) QN_OFS_COUNT };
 
 /* An axis of the canonical product; also names the ragged one. */
-enum quern_axis { QUERN_AXIS_NONE, QUERN_AXIS_M, QUERN_AXIS_N, QUERN_AXIS_K };
+#define QUERN_AXES(X)                                                          \
+    X(AXIS_NONE, "none") X(AXIS_M, "m") X(AXIS_N, "n") X(AXIS_K, "k")
+enum quern_axis { QUERN_AXES(QUERN_ENUM) QUERN_AXIS_COUNT };
 
 /* Which axis of an operand is contiguous in memory. */
-enum quern_major { QUERN_MAJOR_K, QUERN_MAJOR_MN };
+#define QUERN_MAJORS(X) X(MAJOR_K, "k") X(MAJOR_MN, "mn")
+enum quern_major { QUERN_MAJORS(QUERN_ENUM) QUERN_MAJOR_COUNT };
 
 /* Operands that come as an array of addresses, one matrix each: bits. */
 enum quern_pointers {
@@ -35,78 +41,64 @@ enum quern_pointers {
 };
 
 /* How the result combines with the values already in memory. */
-enum quern_beta {
-    QUERN_BETA_ZERO, /* D = product; C is not read */
-    QUERN_BETA_ONE,  /* D = D + product: C is D */
-    QUERN_BETA_ANY   /* D = product + args.beta * args.c */
-};
+#define QUERN_BETAS(X)                                                         \
+    X(BETA_ZERO, "0")  /* D = product; C is not read */                        \
+    X(BETA_ONE, "1")   /* D = D + product: C is D */                           \
+    X(BETA_ANY, "any") /* D = product + args.beta * args.c */
+enum quern_beta { QUERN_BETAS(QUERN_ENUM) QUERN_BETA_COUNT };
 
 /* Location of the group sizes when a run is queued. */
-enum quern_sizes {
-    QUERN_SIZES_DEVICE, /* in the arrays of the tensors */
-    QUERN_SIZES_HOST,   /* as DEVICE, or in args.host_sizes: see qn_run */
-    QUERN_SIZES_FIXED   /* as HOST; a captured graph keeps its sizes */
-};
+#define QUERN_SIZES(X)                                                         \
+    X(SIZES_DEVICE, "device") /* in the arrays of the tensors */               \
+    X(SIZES_HOST, "host")     /* or in args.host_sizes: see quern_run */       \
+    X(SIZES_FIXED, "fixed")   /* as HOST; a graph keeps its sizes */
+enum quern_sizes { QUERN_SIZES(QUERN_ENUM) QUERN_SIZES_COUNT };
 
 /* How block-scaled operands are dequantized for the tensor cores. */
-enum quern_dequantize {
-    QUERN_DEQUANTIZE_AUTO, /* the measured winner, else the model's choice */
-    QUERN_DEQUANTIZE_MAINLOOP, /* to bf16 in the mainloop */
-    QUERN_DEQUANTIZE_PASS,     /* to bf16 in a separate pass; any d of bf16 */
-    QUERN_DEQUANTIZE_FP8,      /* pass to e4m3; bf16 on misfit */
-    QUERN_DEQUANTIZE_F16       /* mainloop to f16; bf16 on misfit */
-};
+#define QUERN_DEQUANTIZES(X)                                                   \
+    X(DEQUANTIZE_AUTO, "auto")         /* measured, else the model's choice */ \
+    X(DEQUANTIZE_MAINLOOP, "mainloop") /* to bf16 */                           \
+    X(DEQUANTIZE_PASS, "pass")         /* to bf16 in a pass; any d of bf16 */  \
+    X(DEQUANTIZE_FP8, "fp8")           /* pass to e4m3; bf16 on misfit */      \
+    X(DEQUANTIZE_F16, "f16")           /* mainloop; bf16 on misfit */
+enum quern_dequantize { QUERN_DEQUANTIZES(QUERN_ENUM) QUERN_DEQUANTIZE_COUNT };
 
-/* A is quantized already; or by this run, in the mainloop if a kernel can, else
-   in a launch before it; or as the model chooses. */
-enum quern_quantize {
-    QUERN_QUANTIZE_PASS,
-    QUERN_QUANTIZE_MAINLOOP,
-    QUERN_QUANTIZE_AUTO
-};
+/* Who quantizes A; in the mainloop if a kernel can, else in a launch before. */
+#define QUERN_QUANTIZES(X)                                                     \
+    X(QUANTIZE_PASS, "pass")         /* the caller */                          \
+    X(QUANTIZE_MAINLOOP, "mainloop") /* this run */                            \
+    X(QUANTIZE_AUTO, "auto")         /* this run, as the model chooses */
+enum quern_quantize { QUERN_QUANTIZES(QUERN_ENUM) QUERN_QUANTIZE_COUNT };
 
-/* ---------------------------------------------------------------- quantize
-** Quantized tensors of a recipe: rowwise, scaled along k, for fprop (dy: for
-** dgrad); columnwise, scaled along the rows, for wgrad (w: for dgrad). Both are
-** made in one pass over the input.
-**
-**     struct qn_quantization q;
-**     struct qn_quantize_description need;
-**     qn_quantize_parse(ctx, "quantize mxfp8 of=x g=8 m=96 k=64", &q);
-**     qn_quantize_needs(ctx, &q, &need);
-**     qn_quantize_plan(ctx, &q, NULL, &plan);
-**     need.args.in.data = x;            need.args.first_dims = tokens;
-**     need.args.row.data = row;         need.args.row.sf = row_scales;
-**     need.args.column.data = column;   need.args.column.sf = column_scales;
-**     need.args.workspace = zeroed_once;
-**     qn_quantize_run(plan, &need.args, stream);
-*/
-enum quern_work {
-    QUERN_QUANTIZE,
-    QUERN_TRANSPOSE,  /* a rowwise tensor into a columnwise one */
-    QUERN_DEQUANTIZE, /* back to high-precision values */
-    QUERN_RESCALE,    /* delayed scaling: the next scale from the history */
-    QUERN_BIAS        /* args.out += args.bias * probability of the row */
-};
+#define QUERN_WORKS(X)                                                         \
+    X(QUANTIZE, "quantize")                                                    \
+    X(TRANSPOSE, "transpose")   /* a rowwise tensor into a columnwise one */   \
+    X(DEQUANTIZE, "dequantize") /* to high-precision values */                 \
+    X(RESCALE, "rescale")       /* delayed scaling: next scale from history */ \
+    X(BIAS, "bias")             /* args.out += args.bias * probability */
+enum quern_work { QUERN_WORKS(QUERN_ENUM) QUERN_WORK_COUNT };
 
-enum quern_copies { QUERN_ROWWISE = 1, QUERN_COLUMNWISE = 2 };
+#define QUERN_COPIES(X)                                                        \
+    X(NO_COPIES, "none")                                                       \
+    X(ROWWISE, "rowwise") X(COLUMNWISE, "columnwise") X(BOTH_COPIES, "both")
+enum quern_copies { QUERN_COPIES(QUERN_ENUM) QUERN_COPIES_COUNT };
 
 /* The activation that made x, or whose backward gives dy. */
-enum quern_activation {
-    QUERN_NO_ACTIVATION,
-    QUERN_SWIGLU,         /* a sigmoid(a) b */
-    QUERN_CLAMPED_SWIGLU, /* with args.limit, slope and shift */
-    QUERN_SITU,           /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */
-    QUERN_GEGLU,          /* tanh form */
-    QUERN_REGLU,          /* max(a, 0) b */
-    QUERN_SQUARED_RELU    /* max(a, 0)^2: has no b */
-};
+#define QUERN_ACTIVATIONS(X)                                                   \
+    X(NO_ACTIVATION, "none")                                                   \
+    X(SWIGLU, "swiglu")                 /* a sigmoid(a) b */                   \
+    X(CLAMPED_SWIGLU, "clamped_swiglu") /* args.limit, slope, shift */         \
+    X(SITU, "situ")                 /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */ \
+    X(GEGLU, "geglu")               /* tanh form */                            \
+    X(REGLU, "reglu")               /* max(a, 0) b */                          \
+    X(SQUARED_RELU, "squared_relu") /* max(a, 0)^2: has no b */
+enum quern_activation { QUERN_ACTIVATIONS(QUERN_ENUM) QUERN_ACTIVATION_COUNT };
 
-enum quern_dbias {
-    QUERN_NO_DBIAS,
-    QUERN_DBIAS,    /* overwritten; zeros for an empty group */
-    QUERN_DBIAS_ADD /* added to; an empty group leaves it */
-};
+#define QUERN_DBIASES(X)                                                       \
+    X(NO_DBIAS, "0")                                                           \
+    X(DBIAS, "1")       /* overwritten; zeros for an empty group */            \
+    X(DBIAS_ADD, "add") /* added to; an empty group leaves it */
+enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
 
 /* ------------------------------------------------------------- parameters */
 
@@ -265,27 +257,30 @@ enum qn_param {
 /*
 ** Work that is no product. Values go on where enum quern_op ends.
 */
-enum qn_cast_op {
-    QN_QUANTIZE = QUERN_WGRAD + 1,
-    QN_AMAX,       /* the largest magnitudes that quantize then needs */
-    QN_DEQUANTIZE, /* a copy back to numbers */
-    QN_HISTORY,    /* delayed scaling: the next scale */
-    QN_SUM,        /* dbias, from what quantize has summed */
-    QN_DPROB,      /* the gradient of each row's probability */
-    QN_SIZES,      /* sizes from the host to where the others read them */
-    QN_FACTORS,    /* factors and sizes of what was dequantized in a pass */
-    QN_BIAS,       /* a bias of each group, added to numbers */
-    QN_REQUANTIZE, /* a copy as one of FP8 in blocks */
-    QN_SUM_ROWS,   /* dprob, from what a product has summed */
-    QN_RANGE,      /* whether two operands' values fit f16 */
-    QN_EPILOGUE    /* bias and activation, of sums that a product left */
-};
+#define QN_CASTS(X)                                                            \
+    X(QUANTIZE, "quantize")                                                    \
+    X(AMAX, "amax") /* the largest magnitudes that quantize then needs */      \
+    X(DEQUANTIZE, "dequantize") /* a copy back to numbers */                   \
+    X(HISTORY, "history")       /* delayed scaling: the next scale */          \
+    X(SUM, "sum")               /* dbias, from what quantize has summed */     \
+    X(DPROB, "dprob")           /* the gradient of each row's probability */   \
+    X(SIZES, "sizes")     /* from the host to where the others read them */    \
+    X(FACTORS, "factors") /* and sizes of what was dequantized in a pass */    \
+    X(BIAS, "bias")       /* of each group, added to numbers */                \
+    X(REQUANTIZE, "requantize") /* a copy as one of FP8 in blocks */           \
+    X(SUM_ROWS, "sum_rows")     /* dprob, from what a product has summed */    \
+    X(RANGE, "range")           /* whether two operands' values fit f16 */     \
+    X(EPILOGUE, "epilogue")     /* of sums that a product left */
+enum qn_cast_op { QN_CASTS_BEGIN = QUERN_WGRAD, QN_CASTS(QN_ENUM) QN_OP_COUNT };
 
 /* What is quantized: numbers as they are, an activation's result, or the
    gradient of what the activation was given; or numbers where nothing but the
    rowwise tensor is wanted, of which a kernel reads whole rows.
                                                      COUPLED: forms */
-enum qn_form { QN_PLAIN, QN_FORWARD, QN_BACKWARD, QN_ROWS };
+#define QN_FORMS(X)                                                            \
+    X(PLAIN, "plain")                                                          \
+    X(FORWARD, "forward") X(BACKWARD, "backward") X(ROWS, "rows")
+enum qn_form { QN_FORMS(QN_ENUM) QN_FORM_COUNT };
 
 /*
 ** The error record, four 32-bit words at the start of the workspace. Group
@@ -314,16 +309,16 @@ enum { QN_F16_BASES = 2, QN_FLAGS = 4 };
 ** through an activation needs GRADIENT or GRADIENT_COPIES. These serve no
 ** other.
 */
-enum qn_epilogue {
-    QN_STORE,    /* D = A*B */
-    QN_ADD,      /* D += A*B: C is D, beta is 1 */
-    QN_ALPHA,    /* D = alpha*A*B */
-    QN_SCALE,    /* D = alpha*A*B + beta*C */
-    QN_ACTIVATE, /* P = alpha*A*B + bias, D = activation(P) * probability */
-    QN_COPIES,   /* the same, D as the copies of an x that quantize makes */
-    QN_GRADIENT, /* D = alpha*A*B * probability * activation'(P) */
-    QN_GRADIENT_COPIES /* the same, D as copies of a dy */
-};
+#define QN_EPILOGUES(X)                                                        \
+    X(STORE, "store")       /* D = A*B */                                      \
+    X(ADD, "add")           /* D += A*B: C is D, beta is 1 */                  \
+    X(ALPHA, "alpha")       /* D = alpha*A*B */                                \
+    X(SCALE, "scale")       /* D = alpha*A*B + beta*C */                       \
+    X(ACTIVATE, "activate") /* P = alpha*A*B + bias, D = act(P) * prob */      \
+    X(COPIES, "copies")     /* the same, D as the copies of an x */            \
+    X(GRADIENT, "gradient") /* D = alpha*A*B * prob * act'(P) */               \
+    X(GRADIENT_COPIES, "gradient_copies") /* the same, D as copies of a dy */
+enum qn_epilogue { QN_EPILOGUES(QN_ENUM) QN_EPILOGUE_COUNT };
 
 /* An operand of the canonical product as one kernel takes it. */
 struct qn_operand {
@@ -344,11 +339,15 @@ struct qn_requires {
 };
 
 /* What shares a scale. */
-enum qn_span { QN_SPAN_BLOCK, QN_SPAN_ROW, QN_SPAN_GROUP, QN_SPAN_TENSOR };
+#define QN_SPANS(X)                                                            \
+    X(SPAN_ROW, "row") X(SPAN_GROUP, "group") X(SPAN_TENSOR, "tensor")
+enum qn_span { QN_SPAN_BLOCK, QN_SPANS(QN_ENUM) QN_SPAN_COUNT };
 
 /* How a matrix of scales lies: row by row, column by column, or in tiles of
    128 x 4 as Blackwell reads them. */
-enum qn_order { QN_ORDER_ROWS, QN_ORDER_COLUMNS, QN_ORDER_TILES };
+#define QN_ORDERS(X)                                                           \
+    X(ORDER_ROWS, "rows") X(ORDER_COLUMNS, "columns") X(ORDER_TILES, "tiles")
+enum qn_order { QN_ORDERS(QN_ENUM) QN_ORDER_COUNT };
 
 /*
 ** How a tensor is scaled. Row i, column j of its scales is block j of row i of

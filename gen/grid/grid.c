@@ -14,6 +14,7 @@
 #include "lua/files.h"
 #include "lua/frozen.h"
 #include "lua/lex.h"
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "lua/nearest.h"
 #include "rule/rule.h"
@@ -236,16 +237,6 @@ static int expand_ragged(struct qg *q, struct qg_variant *variant)
 
 /* ------------------------------------------------------------------- casts */
 
-/* Number of a word in a list. */
-static int index_of(const char *const *words, const char *word)
-{
-    int i = 0;
-
-    while (strcmp(words[i], word))
-        i++;
-    return i;
-}
-
 /* Each recipe and architecture. Returns 0, or 1 as expand_axes does. */
 static int cast_recipes(struct qg *q, struct qg_variant *v)
 {
@@ -263,15 +254,14 @@ static int cast_recipes(struct qg *q, struct qg_variant *v)
 /* All casts of one op. */
 static int expand_casts(struct qg *q, struct qg_variant *v)
 {
-    static const char *const ofs[] = {"x", "w", "dy"};
-    static const char *const inputs[] = {"bf16", "f16", "f32", "copy"};
     const struct qg_kernels *k = v->kernels;
     int n = k->input.count * k->form.count;
 
     for (int i = 0; i < k->of.count; i++)
         for (int j = 0; j < n; j++) {
-            v->of = index_of(ofs, k->of.at[i]);
-            v->input = index_of(inputs, k->input.at[j / k->form.count]);
+            v->of = qg_list_find(&qg_list_ofs, k->of.at[i]);
+            v->input =
+                qg_list_find(&qg_list_inputs, k->input.at[j / k->form.count]);
             v->form = k->form.at[j % k->form.count];
             if (qg_match_form(v) && cast_recipes(q, v))
                 return 1;

@@ -3,6 +3,7 @@
 ** match.c: which variants a kernels statement makes of a recipe.
 */
 #include "grid/grid.h"
+#include "lua/lists.h"
 
 #include <string.h>
 
@@ -25,14 +26,12 @@ static int has_name(const struct qg_names *names, const char *name)
 /* Does the statement's template take such an operand? */
 static int takes(const struct qg_kernels *k, const struct qg_factor *f)
 {
-    static const char *const spans[] = {"block", "row", "group", "tensor"};
-
     if (!has_type(&k->element, f->element))
         return 0;
     if (!f->scale)
         return has_name(&k->scale, "none");
     return has_name(&k->scale, "blocked") ||
-           has_name(&k->scale, spans[f->scale->block.span]);
+           has_name(&k->scale, qg_list_spans.words[f->scale->block.span]);
 }
 
 /*

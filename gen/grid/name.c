@@ -4,6 +4,7 @@
 */
 #include "grid/grid.h"
 #include "lua/diag.h"
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "lua/types.h"
 
@@ -40,8 +41,6 @@ static void put_arch(char *out, const char *arch)
 static size_t put_variant(char *buffer, size_t size, const struct qg_variant *v,
                           const char *arch)
 {
-    static const char *const ofs[] = {"x", "w", "dy"};
-    static const char *const inputs[] = {"bf16", "f16", "f32", "copy"};
     const int cast = v->kernels->of.count > 0;
     const char *extra = cast ? v->form : v->epilogue;
     int plain = !strcmp(extra, "store") || !strcmp(extra, "plain");
@@ -52,8 +51,8 @@ static size_t put_variant(char *buffer, size_t size, const struct qg_variant *v,
                                 v->ragged->name, qg_types_of(v->d)->name,
                                 plain ? "" : "_", plain ? "" : extra, arch);
     return (size_t)snprintf(buffer, size, "quern_%s_%s_%s_%s%s%s_%s",
-                            v->recipe->name, v->op, ofs[v->of],
-                            inputs[v->input], plain ? "" : "_",
+                            v->recipe->name, v->op, qg_list_ofs.words[v->of],
+                            qg_list_inputs.words[v->input], plain ? "" : "_",
                             plain ? "" : extra, arch);
 }
 

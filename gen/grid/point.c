@@ -10,6 +10,7 @@
 #include "grid/param.h"
 #include "lua/diag.h"
 #include "lua/frozen.h"
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "lua/object.h"
 #include "lua/sandbox.h"
@@ -118,13 +119,12 @@ static int sign_bits(const char *signs)
 static void set_scale(lua_State *L, const struct qg_scale *s, int of,
                       const char *copy)
 {
-    static const char *const spans[] = {"block", "row", "group", "tensor"};
     int rows = of == QN_W ? s->block.per.n : s->block.per.m;
 
     lua_createtable(L, 0, 20);
     set_string(L, "type", qg_types_of(s->type)->name);
     set_integer(L, "bytes", qg_types_of(s->type)->bits / 8);
-    set_string(L, "span", spans[s->block.span]);
+    set_string(L, "span", qg_list_spans.words[s->block.span]);
     set_integer(L, "rows", rows);
     set_integer(L, "k", s->block.per.k);
     set_string(L, "order", s->stored->order);
@@ -178,53 +178,10 @@ static void set_operand(lua_State *L, const char *name, int type,
     lua_setfield(L, -2, name);
 }
 
-static int axis_of(const char *name)
-{
-    static const char *const names[] = {"none", "m", "n", "k"};
-    int i = 0;
-
-    while (i < 3 && strcmp(names[i], name))
-        i++;
-    return !strcmp(names[i], name) ? i : 0;
-}
-
-static int major_of(const char *name)
-{
-    return !strcmp(name, "k") ? QUERN_MAJOR_K : QUERN_MAJOR_MN;
-}
-
-/* Of one of them. */
-static int index_of(const char *const *names, const char *name)
-{
-    int i = 0;
-
-    while (strcmp(names[i], name))
-        i++;
-    return i;
-}
-
-static int op_of(const char *op)
-{
-    static const char *const names[] = {
-        "fprop",      "dgrad",    "wgrad", "quantize", "amax",    "dequantize",
-        "history",    "sum",      "dprob", "sizes",    "factors", "bias",
-        "requantize", "sum_rows", "range", "epilogue"};
-
-    return index_of(names, op);
-}
-
-static int form_of(const char *form)
-{
-    static const char *const names[] = {"plain", "forward", "backward", "rows"};
-
-    return index_of(names, form);
-}
-
 /* enum quern_type; none for a rowwise tensor. */
 static int input_of(int input)
 {
-    static const int types[QG_INPUTS] = {QUERN_BF16, QUERN_F16, QUERN_F32,
-                                         QUERN_TYPE_NONE};
+    static const int types[] = {QUERN_WIDE_TYPES(QUERN_ENUM) QUERN_TYPE_NONE};
 
     return types[input];
 }
@@ -234,30 +191,21 @@ static int is_cast(const struct qg_variant *v)
     return v->kernels->of.count > 0;
 }
 
-static int epilogue_of(const char *epilogue)
-{
-    static const char *const names[] = {
-        "store",    "add",    "alpha",    "scale",
-        "activate", "copies", "gradient", "gradient_copies"};
-
-    return index_of(names, epilogue);
-}
-
 /* D is always contiguous along n. */
 static void describe_product(const struct qg_variant *v,
                              struct qn_kernel *kernel)
 {
-    kernel->ragged = axis_of(v->ragged->name);
-    kernel->epilogue = epilogue_of(v->epilogue);
+    kernel->ragged = qg_list_find(&qg_list_axes, v->ragged->name);
+    kernel->epilogue = qg_list_find(&qg_list_epilogues, v->epilogue);
     kernel->a.type = v->a.element;
     kernel->b.type = v->b.element;
     kernel->d.type = v->d;
-    kernel->a.major = major_of(v->layout->a);
-    kernel->b.major = major_of(v->layout->b);
+    kernel->a.major = qg_list_find(&qg_list_majors, v->layout->a);
+    kernel->b.major = qg_list_find(&qg_list_majors, v->layout->b);
     kernel->d.major = QUERN_MAJOR_MN;
-    kernel->a.ragged = axis_of(v->ragged->a);
-    kernel->b.ragged = axis_of(v->ragged->b);
-    kernel->d.ragged = axis_of(v->ragged->d);
+    kernel->a.ragged = qg_list_find(&qg_list_axes, v->ragged->a);
+    kernel->b.ragged = qg_list_find(&qg_list_axes, v->ragged->b);
+    kernel->d.ragged = qg_list_find(&qg_list_axes, v->ragged->d);
 }
 
 /* Values that all points of a variant share. */
@@ -271,11 +219,11 @@ static void describe_variant(struct qg *q, const struct qg_variant *v,
     kernel->template = v->kernels->template;
     kernel->spec =
         qg_mem_print(q, "%s:%d", q->files[location.file].name, location.line);
-    kernel->op = op_of(v->op);
+    kernel->op = qg_list_find(&qg_list_ops, v->op);
     if (is_cast(v)) {
         kernel->of = v->of;
         kernel->input = input_of(v->input);
-        kernel->form = form_of(v->form);
+        kernel->form = qg_list_find(&qg_list_forms, v->form);
     } else {
         describe_product(v, kernel);
     }
@@ -297,10 +245,9 @@ static void set_type(lua_State *L, const char *name, int id)
 
 static void push_cast(lua_State *L, const struct qg_variant *v)
 {
-    static const char *const ofs[] = {"x", "w", "dy"};
     const struct qg_scale *scale = &v->recipe->scale[v->of];
 
-    set_string(L, "of", ofs[v->of]);
+    set_string(L, "of", qg_list_ofs.words[v->of]);
     set_string(L, "ragged", v->of == QN_W ? "none" : "m");
     set_string(L, "form", v->form);
     set_type(L, "input", input_of(v->input));
@@ -331,7 +278,7 @@ static void push_result(lua_State *L, const struct qg_variant *v)
     const int of = result_of(v);
     const struct qg_scale *scale = &v->recipe->scale[of];
 
-    set_string(L, "of", of == QN_X ? "x" : "dy");
+    set_string(L, "of", qg_list_ofs.words[of]);
     set_type(L, "input", v->d);
     set_type(L, "element", scale->element);
     if (scale->blocked)
@@ -539,9 +486,8 @@ static void keep_values(struct qg *q, const struct qg_variant *v,
    the way. */
 static void set_rule(const struct qg_variant *v, struct qg_point *point)
 {
-    static const int inputs[] = {[QUERN_BF16] = QG_IN_BF16,
-                                 [QUERN_F16] = QG_IN_F16,
-                                 [QUERN_F32] = QG_IN_F32};
+#define INPUT(name, ...) [QUERN_##name] = QG_IN_##name,
+    static const int inputs[] = {QUERN_WIDE_TYPES(INPUT)};
 
     point->scale = v->a.scale;
     point->input = v->input;

@@ -11,18 +11,9 @@
 
 #define TYPE "type"
 
-static const struct qg_type types[] = {
-    {"bf16", QUERN_BF16, 16, 0x1.fep127, 0x1p-133},
-    {"f16", QUERN_F16, 16, 65504, 0x1p-24},
-    {"f32", QUERN_F32, 32, 0x1.fffffep127, 0x1p-149},
-    {"e4m3", QUERN_E4M3, 8, 448, 0x1p-9},
-    {"e5m2", QUERN_E5M2, 8, 57344, 0x1p-16},
-    {"e2m3", QUERN_E2M3, 6, 7.5, 0.125},
-    {"e3m2", QUERN_E3M2, 6, 28, 0.0625},
-    {"e2m1", QUERN_E2M1, 4, 6, 0.5},
-    {"e8m0", QUERN_E8M0, 8, 0x1p127, 0x1p-127},
-    {"i8", QUERN_I8, 8, 127, 1},
-};
+#define ROW(name, word, stored, bits, max, tiny)                               \
+    {word, QUERN_##name, bits, max, tiny},
+static const struct qg_type types[] = {QUERN_TYPES(ROW)};
 
 enum { COUNT = sizeof types / sizeof *types };
 
@@ -93,6 +84,8 @@ void qg_types_build(struct qg *q)
     lua_setfield(L, -2, "__newindex");
     lua_pop(L, 1);
     for (int i = 0; i < COUNT; i++) {
+        if (!types[i].max)
+            continue;
         qg_object_push(L, &types[i], TYPE);
         lua_setfield(L, -2, types[i].name);
     }

@@ -5,6 +5,7 @@
 #ifndef QUERN_GEN_LUA_TYPES_H
 #define QUERN_GEN_LUA_TYPES_H
 
+#include "lua/lists.h"
 #include "qg.h"
 
 struct qg_type {
@@ -15,8 +16,10 @@ struct qg_type {
     double tiny; /* smallest above 0 */
 };
 
-/* Types that operands can have. */
-#define QG_ELEMENTS "bf16 f16 f32 e4m3 e5m2 e2m3 e3m2 e2m1 i8"
+/* Types without scales; types that operands can have. */
+#define QG_WIDE QG_WORDS(QUERN_WIDE_TYPES(QG_WORD))
+#define QG_ELEMENTS                                                            \
+    QG_WORDS(QUERN_WIDE_TYPES(QG_WORD) QUERN_NARROW_TYPES(QG_WORD) " i8")
 
 void qg_types_build(struct qg *);
 int qg_types_check(lua_State *, int index); /* enum quern_type; 0: no type */

@@ -3,6 +3,7 @@
 ** blocked.c: `blocked { type = ..., per = ..., rule = ... }`: the scales of a
 ** recipe, one for each block of values.
 */
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "lua/object.h"
 #include "statement/field.h"
@@ -39,7 +40,7 @@ static const struct qg_fields delayed_set = {"blocked.delayed", delayed_fields,
 static const struct qg_field fields[] = {
     {"type", QG_F_TYPE, 1, AT(type), "e8m0 e4m3 f32", NULL,
      "the type in which scales are stored"},
-    {"per", QG_F_BLOCK, 1, AT(block), "row group tensor", &per_set,
+    {"per", QG_F_BLOCK, 1, AT(block), QG_WORDS(QN_SPANS(QG_WORD)), &per_set,
      "the block that shares a scale"},
     {"rule", QG_F_FUNCTION, 1, AT(rule), NULL, NULL,
      "what is stored, and what values are multiplied by, from the largest "

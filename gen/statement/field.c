@@ -4,6 +4,7 @@
 */
 #include "lua/diag.h"
 #include "lua/lex.h"
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "lua/nearest.h"
 #include "lua/object.h"
@@ -317,7 +318,6 @@ static int read_scales(struct reader *r, void *out)
 /* A text stands for a block that ends where the row, group or tensor does. */
 static int read_block(struct reader *r, void *out)
 {
-    static const char *const spans[] = {"", "row", "group", "tensor"};
     struct qg_sharing *block = out;
     int type = lua_type(r->q->L, -1);
 
@@ -327,9 +327,7 @@ static int read_block(struct reader *r, void *out)
         return wrong_kind(r);
     if (check_allowed(r, lua_tostring(r->q->L, -1)))
         return 1;
-    for (int i = QN_SPAN_ROW; i <= QN_SPAN_TENSOR; i++)
-        if (!strcmp(spans[i], lua_tostring(r->q->L, -1)))
-            block->span = i;
+    block->span = qg_list_find(&qg_list_spans, lua_tostring(r->q->L, -1));
     return 0;
 }
 

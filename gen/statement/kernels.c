@@ -5,6 +5,7 @@
 #include "lua/diag.h"
 #include "lua/files.h"
 #include "lua/lex.h"
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "lua/nearest.h"
 #include "lua/object.h"
@@ -22,30 +23,29 @@
 
 static const struct qg_field fields[] = {
     {"op", QG_F_NAMES, 1, AT(op),
-     "fprop dgrad wgrad quantize amax dequantize history sum dprob sizes "
-     "factors "
-     "bias requantize sum_rows range epilogue",
-     NULL, "which product of a layer; or which cast"},
+     QG_WORDS(QUERN_OPS(QG_WORD) QN_CASTS(QG_WORD)), NULL,
+     "which product of a layer; or which cast"},
     {"element", QG_F_TYPES, 1, AT(element), QG_ELEMENTS, NULL,
      "types of A and B, or of quantized values, that the template takes"},
-    {"scale", QG_F_NAMES, 0, AT(scale), "none blocked block row group tensor",
-     NULL,
+    {"scale", QG_F_NAMES, 0, AT(scale),
+     QG_WORDS(" none blocked block" QN_SPANS(QG_WORD)), NULL,
      "scales that the template takes: what shares one, \"blocked\": any of "
      "these, or \"none\" (the default)"},
     {"layout", QG_F_NAMES, 0, AT(layout), NULL, NULL,
      "a layout statement's name; of products"},
     {"ragged", QG_F_NAMES, 0, AT(ragged), NULL, NULL,
      "a ragged statement's name; of products"},
-    {"of", QG_F_NAMES, 0, AT(of), "x w dy", NULL,
+    {"of", QG_F_NAMES, 0, AT(of), QG_WORDS(QN_OFS(QG_WORD)), NULL,
      "which tensor of a layer; of casts"},
-    {"input", QG_F_NAMES, 0, AT(input), "bf16 f16 f32 copy", NULL,
+    {"input", QG_F_NAMES, 0, AT(input),
+     QG_WORDS(QUERN_WIDE_TYPES(QG_WORD) " copy"), NULL,
      "the type before the cast (of dequantize, after it), or \"copy\": the row "
      "copy; of casts"},
-    {"form", QG_F_NAMES, 0, AT(form), "plain forward backward rows", NULL,
+    {"form", QG_F_NAMES, 0, AT(form), QG_WORDS(QN_FORMS(QG_WORD)), NULL,
      "what is quantized: values as they are, an activation's result, or the "
      "gradient of what it was given; of casts (default \"plain\")"},
-    {"epilogue", QG_F_NAMES, 0, AT(epilogue),
-     "store add alpha scale activate copies gradient gradient_copies", NULL,
+    {"epilogue", QG_F_NAMES, 0, AT(epilogue), QG_WORDS(QN_EPILOGUES(QG_WORD)),
+     NULL,
      "what happens to the product: it becomes D, is added to D, is scaled, is "
      "scaled and added to a scaled C, an activation of it becomes D, that is "
      "quantized at once, or it is an activation's gradient, and D that of what "
@@ -58,7 +58,7 @@ static const struct qg_field fields[] = {
      "the kernel's parameters, in order"},
     {"recipe", QG_F_NAME, 0, AT(recipe), NULL, NULL,
      "only this recipe (default: all that match)"},
-    {"d", QG_F_TYPES, 0, AT(d), "bf16 f16 f32", NULL,
+    {"d", QG_F_TYPES, 0, AT(d), QG_WIDE, NULL,
      "only these output types (default: the recipe's)"},
 };
 
@@ -186,7 +186,7 @@ static int take_items(struct qg *q, struct qg_kernels *kernels)
 
 static int is_cast(const char *op)
 {
-    return strcmp(op, "fprop") && strcmp(op, "dgrad") && strcmp(op, "wgrad");
+    return qg_list_find(&qg_list_ops, op) > QUERN_WGRAD;
 }
 
 /* Products have layouts and ragged axes, casts have tensors and inputs. */

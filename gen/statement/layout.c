@@ -2,6 +2,7 @@
 /*
 ** layout.c: `layout "tn" { a = "k", b = "k" }`: which axis is contiguous.
 */
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "statement/field.h"
 #include "statement/word.h"
@@ -10,10 +11,10 @@
 #include <string.h>
 
 static const struct qg_field fields[] = {
-    {"a", QG_F_NAME, 1, offsetof(struct qg_layout, a), "k mn", NULL,
-     "the contiguous axis of A"},
-    {"b", QG_F_NAME, 1, offsetof(struct qg_layout, b), "k mn", NULL,
-     "the contiguous axis of B"},
+    {"a", QG_F_NAME, 1, offsetof(struct qg_layout, a),
+     QG_WORDS(QUERN_MAJORS(QG_WORD)), NULL, "the contiguous axis of A"},
+    {"b", QG_F_NAME, 1, offsetof(struct qg_layout, b),
+     QG_WORDS(QUERN_MAJORS(QG_WORD)), NULL, "the contiguous axis of B"},
 };
 
 const struct qg_fields qg_layout_fields = {"layout", fields,

@@ -4,6 +4,7 @@
 ** An operand that is not named has one matrix for each group.
 */
 #include "lua/diag.h"
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "statement/field.h"
 #include "statement/word.h"
@@ -11,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define AXES "m n k none"
+#define AXES QG_WORDS(QUERN_AXES(QG_WORD))
 
 static const struct qg_field fields[] = {
     {"a", QG_F_NAME, 0, offsetof(struct qg_ragged, a), AXES, NULL,
@@ -39,7 +40,7 @@ int qg_ragged_take(struct qg *q, struct qg_word *word)
         if (!strcmp(other->name, word->name) &&
             qg_word_taken(q, word, other->location))
             return 0;
-    if (!strstr(" m n k none ", qg_mem_print(q, " %s ", word->name))) {
+    if (qg_list_find(&qg_list_axes, word->name) < 0) {
         qg_diag_note(q, word->location, QG_E_RAGGED_NAME, word->name);
         return 0;
     }

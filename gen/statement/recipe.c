@@ -5,6 +5,7 @@
 #include "lua/diag.h"
 #include "lua/files.h"
 #include "lua/lex.h"
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "lua/types.h"
 #include "statement/field.h"
@@ -51,7 +52,7 @@ static const struct qg_field fields[] = {
     {"promote", QG_F_EVERY, 0, AT(promote), "never", NULL,
      "values of k that narrow accumulators sum before fp32 takes over (default "
      "\"never\")"},
-    {"d", QG_F_TYPES, 1, AT(d), "bf16 f16 f32", NULL,
+    {"d", QG_F_TYPES, 1, AT(d), QG_WIDE, NULL,
      "types that the product can be stored in, the default first"},
 };
 
@@ -59,8 +60,6 @@ const struct qg_fields qg_recipe_fields = {"recipe", fields,
                                            sizeof fields / sizeof *fields, 0};
 
 /* ------------------------------------------------- what fields are together */
-
-static const char *const names[QN_TENSORS] = {"x", "w", "dy"};
 
 /* Rows of a block and values along k; what is not given is 1. */
 static int check_block(struct qg *q, struct qg_scale *scale, int of)
@@ -73,7 +72,7 @@ static int check_block(struct qg *q, struct qg_scale *scale, int of)
     if (block->span != QN_SPAN_BLOCK)
         return 0;
     if (scale->by_role && *other) {
-        qg_diag_note(q, scale->location, QG_E_BLOCK_ROWS, names[of],
+        qg_diag_note(q, scale->location, QG_E_BLOCK_ROWS, qg_list_ofs.words[of],
                      of == QN_W ? "n" : "m", of == QN_W ? "m" : "n");
         return 1;
     }
@@ -128,7 +127,8 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].wrong) {
             qg_diag_note(q, qg_lex_field(q, scale->location, rules[i].field, 1),
-                         QG_E_SCALE_PARTS, names[of], rules[i].text);
+                         QG_E_SCALE_PARTS, qg_list_ofs.words[of],
+                         rules[i].text);
             return 1;
         }
     return 0;

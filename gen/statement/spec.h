@@ -62,7 +62,8 @@ struct qg_rule_trace {
 };
 
 /* The types of what is quantized; the last one is a rowwise tensor. */
-enum qg_input_type { QG_IN_BF16, QG_IN_F16, QG_IN_F32, QG_IN_COPY, QG_INPUTS };
+#define QG_IN(name, ...) QG_IN_##name,
+enum qg_input_type { QUERN_WIDE_TYPES(QG_IN) QG_IN_COPY, QG_INPUTS };
 
 /* The scales of one of a layer's tensors; kind 0 stands for none. */
 struct qg_scale {

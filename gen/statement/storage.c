@@ -5,6 +5,7 @@
 */
 #include "lua/diag.h"
 #include "lua/lex.h"
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "statement/field.h"
 #include "statement/word.h"
@@ -25,7 +26,7 @@ static const struct qg_field pad_fields[] = {
 static const struct qg_fields pad_set = {"storage.pad", pad_fields, 2, 0};
 
 static const struct qg_field fields[] = {
-    {"order", QG_F_NAME, 1, AT(order), "rows columns tiles", NULL,
+    {"order", QG_F_NAME, 1, AT(order), QG_WORDS(QN_ORDERS(QG_WORD)), NULL,
      "row by row, column by column, or in the tiles that Blackwell reads: 128 "
      "rows by 4 columns"},
     {"pad", QG_F_TABLE, 0, AT(pad), NULL, &pad_set,

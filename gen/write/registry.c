@@ -4,6 +4,7 @@
 ** make none, in memory.
 */
 #include "lua/diag.h"
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "lua/sandbox.h"
 #include "lua/types.h"
@@ -30,14 +31,14 @@ static int block_rows(const struct qg_scale *scale, int of)
 /* "e8m0 per 1x32": rows by values along k; those above a second level too. */
 static const char *print_one(struct qg *q, const struct qg_scale *scale, int of)
 {
-    static const char *const spans[] = {"", "row", "group", "tensor"};
     const char *type, *global = scale->global ? ", f32 per group" : "";
 
     if (!scale->blocked)
         return "none";
     type = qg_types_of(scale->type)->name;
     if (scale->block.span != QN_SPAN_BLOCK)
-        return qg_mem_print(q, "%s per %s%s", type, spans[scale->block.span],
+        return qg_mem_print(q, "%s per %s%s", type,
+                            qg_list_spans.words[scale->block.span],
                             scale->delayed.history ? ", delayed" : "");
     return qg_mem_print(q, "%s per %dx%d%s", type, block_rows(scale, of),
                         scale->block.per.k, global);
@@ -57,24 +58,23 @@ static const char *print_scale(struct qg *q, const struct qg_recipe *r)
 /* The numbers of a scale that the runtime goes by. */
 static struct qn_scaling scaling(const struct qg_scale *s, int of)
 {
-    static const char *const orders[] = {"rows", "columns", "tiles"};
     struct qn_scaling out = {.type = QUERN_TYPE_NONE};
 
     if (!s->blocked)
         return out;
-    out = (struct qn_scaling){.type = s->type,
-                              .span = s->block.span,
-                              .rows = block_rows(s, of),
-                              .k = s->block.per.k,
-                              .pad_rows = s->stored->pad.rows,
-                              .pad_columns = s->stored->pad.columns,
-                              .apart = !strcmp(s->stored->groups, "apart"),
-                              .global = s->global != 0,
-                              .stochastic = !strcmp(s->rounding, "stochastic"),
-                              .hadamard = s->hadamard != NULL,
-                              .history = s->delayed.history};
-    while (strcmp(orders[out.order], s->stored->order))
-        out.order++;
+    out = (struct qn_scaling){
+        .type = s->type,
+        .span = s->block.span,
+        .rows = block_rows(s, of),
+        .k = s->block.per.k,
+        .order = qg_list_find(&qg_list_orders, s->stored->order),
+        .pad_rows = s->stored->pad.rows,
+        .pad_columns = s->stored->pad.columns,
+        .apart = !strcmp(s->stored->groups, "apart"),
+        .global = s->global != 0,
+        .stochastic = !strcmp(s->rounding, "stochastic"),
+        .hadamard = s->hadamard != NULL,
+        .history = s->delayed.history};
     return out;
 }
 

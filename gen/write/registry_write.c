@@ -3,11 +3,11 @@
 ** registry_write.c: the registry as C text. The selected kernels have their
 ** keys.
 */
+#include "lua/lists.h"
 #include "lua/text.h"
 #include "lua/types.h"
 #include "write/write.h"
 
-#include <ctype.h>
 #include <string.h>
 
 struct writer {
@@ -36,48 +36,15 @@ static void put_int(struct writer *w, const char *field, int value)
 }
 
 /* The name of the enum, so that the text can be read. */
-static void put_type(struct writer *w, int type)
+static const char *type_name(int type)
 {
-    if (type == QUERN_TYPE_NONE) {
-        put(w, "QUERN_TYPE_NONE");
-        return;
-    }
-    put(w, "QUERN_");
-    for (const char *at = qg_types_of(type)->name; *at; at++)
-        qg_text_print(w->q, w->out, "%c", toupper((unsigned char)*at));
+    return qg_list_types.names[type];
 }
 
-static const char *op_name(int op)
+static void put_name(struct writer *w, const char *field,
+                     const struct qg_list *list, int value)
 {
-    static const char *const names[] = {
-        "QUERN_FPROP",   "QUERN_DGRAD",   "QUERN_WGRAD", "QN_QUANTIZE",
-        "QN_AMAX",       "QN_DEQUANTIZE", "QN_HISTORY",  "QN_SUM",
-        "QN_DPROB",      "QN_SIZES",      "QN_FACTORS",  "QN_BIAS",
-        "QN_REQUANTIZE", "QN_SUM_ROWS",   "QN_RANGE",    "QN_EPILOGUE"};
-
-    return names[op];
-}
-
-static const char *axis_name(int axis)
-{
-    static const char *const names[] = {"QUERN_AXIS_NONE", "QUERN_AXIS_M",
-                                        "QUERN_AXIS_N", "QUERN_AXIS_K"};
-
-    return names[axis];
-}
-
-static const char *epilogue_name(int epilogue)
-{
-    static const char *const names[] = {
-        "QN_STORE",    "QN_ADD",    "QN_ALPHA",    "QN_SCALE",
-        "QN_ACTIVATE", "QN_COPIES", "QN_GRADIENT", "QN_GRADIENT_COPIES"};
-
-    return names[epilogue];
-}
-
-static const char *major_name(int major)
-{
-    return major == QUERN_MAJOR_K ? "QUERN_MAJOR_K" : "QUERN_MAJOR_MN";
+    qg_text_print(w->q, w->out, "     .%s = %s,\n", field, list->names[value]);
 }
 
 /* ----------------------------------------------------------------- recipes */
@@ -89,8 +56,7 @@ static void put_scaling(struct writer *w, const struct qn_scaling *s)
                           s->pad_rows,   s->pad_columns, s->apart,  s->global,
                           s->stochastic, s->hadamard,    s->history};
 
-    put(w, "         {");
-    put_type(w, s->type);
+    qg_text_print(w->q, w->out, "         {%s", type_name(s->type));
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         qg_text_print(w->q, w->out, ", %d", values[i]);
     put(w, "},\n");
@@ -104,22 +70,18 @@ static void put_recipe(struct writer *w, const struct qn_recipe *r)
     put_string(w, "name", r->name);
     put_string(w, "doc", r->doc);
     put_string(w, "spec", r->spec);
-    put(w, "     .x = ");
-    put_type(w, r->x);
-    put(w, ",\n     .w = ");
-    put_type(w, r->w);
-    put(w, ",\n     .dy = ");
-    put_type(w, r->dy);
-    put(w, ",\n     .d_types = ");
-    for (int type = 0; type < 32; type++)
+    put_name(w, "x", &qg_list_types, r->x);
+    put_name(w, "w", &qg_list_types, r->w);
+    put_name(w, "dy", &qg_list_types, r->dy);
+    put(w, "     .d_types = ");
+    for (int type = 0; type < QUERN_TYPE_COUNT; type++)
         if (r->d_types >> type & 1) {
-            qg_text_print(w->q, w->out, "%s1u << ", separator);
-            put_type(w, type);
+            qg_text_print(w->q, w->out, "%s1u << %s", separator,
+                          type_name(type));
             separator = " | ";
         }
-    put(w, ",\n     .default_d = ");
-    put_type(w, r->default_d);
     put(w, ",\n");
+    put_name(w, "default_d", &qg_list_types, r->default_d);
     put_int(w, "scaled", r->scaled);
     put_string(w, "scale", r->scale);
     put_string(w, "rule", r->rule);
@@ -155,35 +117,28 @@ static int has_host(const struct writer *w, const struct qn_kernel *kernel)
 static void put_operand(struct writer *w, const char *name,
                         const struct qn_operand *operand)
 {
-    qg_text_print(w->q, w->out, "     .%s = {", name);
-    put_type(w, operand->type);
-    qg_text_print(w->q, w->out, ", %s, %s, {%d, %d}, %d, {%d, %d}},\n",
-                  major_name(operand->major), axis_name(operand->ragged),
-                  operand->box[0], operand->box[1], operand->swizzle,
-                  operand->sf_box[0], operand->sf_box[1]);
+    qg_text_print(
+        w->q, w->out, "     .%s = {%s, %s, %s, {%d, %d}, %d, {%d, %d}},\n",
+        name, type_name(operand->type), qg_list_majors.names[operand->major],
+        qg_list_axes.names[operand->ragged], operand->box[0], operand->box[1],
+        operand->swizzle, operand->sf_box[0], operand->sf_box[1]);
 }
 
 /* Of a cast, kernel or point that is none. */
 static void put_cast(struct writer *w, int op, int of, int input, int form)
 {
-    static const char *const ofs[] = {"QN_X", "QN_W", "QN_DY"};
-    static const char *const forms[] = {"QN_PLAIN", "QN_FORWARD", "QN_BACKWARD",
-                                        "QN_ROWS"};
-
-    qg_text_print(w->q, w->out,
-                  "     .op = %s,\n     .of = %s,\n     .form = %s,\n"
-                  "     .input = ",
-                  op_name(op), ofs[of], forms[form]);
-    put_type(w, input);
-    put(w, ",\n");
+    put_name(w, "op", &qg_list_ops, op);
+    put_name(w, "of", &qg_list_ofs, of);
+    put_name(w, "form", &qg_list_forms, form);
+    put_name(w, "input", &qg_list_types, input);
 }
 
 /* Of a product, kernel or point that is none. */
 static void put_variant(struct writer *w, int op, int ragged, int epilogue)
 {
-    qg_text_print(w->q, w->out,
-                  "     .op = %s,\n     .ragged = %s,\n     .epilogue = %s,\n",
-                  op_name(op), axis_name(ragged), epilogue_name(epilogue));
+    put_name(w, "op", &qg_list_ops, op);
+    put_name(w, "ragged", &qg_list_axes, ragged);
+    put_name(w, "epilogue", &qg_list_epilogues, epilogue);
 }
 
 /* Of the same; most products have none. */
@@ -400,12 +355,9 @@ static void put_rejected(struct writer *w)
             put_cast(w, r->op, r->of, r->input, r->form);
         } else {
             put_variant(w, r->op, r->ragged, r->epilogue);
-            qg_text_print(w->q, w->out,
-                          "     .a_major = %s,\n     .b_major = %s,\n"
-                          "     .d_type = ",
-                          major_name(r->a_major), major_name(r->b_major));
-            put_type(w, r->d_type);
-            put(w, ",\n");
+            put_name(w, "a_major", &qg_list_majors, r->a_major);
+            put_name(w, "b_major", &qg_list_majors, r->b_major);
+            put_name(w, "d_type", &qg_list_types, r->d_type);
             put_activation(w, r->activation, r->interleave);
             put_quantize(w, r->quantize);
         }

@@ -5,6 +5,7 @@
 */
 #include "lua/diag.h"
 #include "lua/files.h"
+#include "lua/lists.h"
 #include "lua/mem.h"
 #include "lua/sandbox.h"
 #include "lua/text.h"
@@ -26,17 +27,6 @@ static const char *head(struct qg *q, const struct qg_scale *scale,
                         scale->global && !is_global ? ", float global" : "",
                         scale->delayed.history ? ", float previous" : "",
                         is_float ? "float" : "unsigned int");
-}
-
-/* The input that a template names: its number, or -1. */
-static int input_of(const char *name)
-{
-    static const char *const inputs[] = {"bf16", "f16", "f32"};
-
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(inputs[i], name))
-            return i;
-    return -1;
 }
 
 /* What the function calls, if it is not there already. */
@@ -67,14 +57,16 @@ int qg_rule(lua_State *L)
     struct qg *q = qg_sandbox_owner(L);
     const char *which = luaL_checkstring(L, 1);
     const char *input = luaL_optstring(L, 2, NULL);
-    int number = input ? input_of(input) : q->point ? q->point->input : 0;
+    int number = input      ? qg_list_find(&qg_list_inputs, input)
+                 : q->point ? q->point->input
+                            : 0;
     const struct qn_kernel *kernel = q->point ? &q->point->kernel : NULL;
     const struct qg_scale *scale = q->point ? q->point->scale : NULL;
     int is_global = !strcmp(which, "global");
     const struct qg_rule_trace *rule;
 
-    if (!scale || number < 0 || (!is_global && strcmp(which, "scale")) ||
-        (is_global && !scale->global))
+    if (!scale || number < 0 || (input && number == QG_IN_COPY) ||
+        (!is_global && strcmp(which, "scale")) || (is_global && !scale->global))
         return qg_diag_raise(L, QG_E_RULE_WHICH, which);
     rule = is_global ? &scale->globals[number] : &scale->rules[number];
     bring_casts(L, rule->stored->uses | rule->factor->uses);

@@ -1,197 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** types.c: names and sizes of the enums in quern.h, as tables.
+** types.c: the words of the lists in quern.h and registry.h, as tables.
 */
 #include "base/types.h"
 #include "internal.h"
 
 #include <string.h>
 
-#define COUNT(table) ((int)(sizeof(table) / sizeof((table)[0])))
+#define WORD(name, word, ...) word,
+#define LIST(what, ...)                                                        \
+    static const char *const what##_names[] = {__VA_ARGS__ NULL};              \
+    const struct qn_words qn_##what##_words = {                                \
+        what##_names, (int)(sizeof what##_names / sizeof *what##_names) - 1};
 
-static const struct {
-    const char *name;
-    int bits;
-} types[] = {
-    [QUERN_TYPE_NONE] = {"none", 0}, [QUERN_BF16] = {"bf16", 16},
-    [QUERN_F16] = {"f16", 16},       [QUERN_F32] = {"f32", 32},
-    [QUERN_E4M3] = {"e4m3", 8},      [QUERN_E5M2] = {"e5m2", 8},
-    [QUERN_E2M3] = {"e2m3", 8},      [QUERN_E3M2] = {"e3m2", 8},
-    [QUERN_E2M1] = {"e2m1", 4},      [QUERN_E8M0] = {"e8m0", 8},
-    [QUERN_I8] = {"i8", 8},          [QUERN_I32] = {"i32", 32},
-    [QUERN_I64] = {"i64", 64},
-};
-
-/* Products, then casts: COUPLED: ops */
-static const char *const ops[] = {
-    "fprop",      "dgrad",    "wgrad", "quantize", "amax",    "dequantize",
-    "history",    "sum",      "dprob", "sizes",    "factors", "bias",
-    "requantize", "sum_rows", "range", "epilogue"};
-static const char *const works[] = {"quantize", "transpose", "dequantize",
-                                    "rescale", "bias"};
-static const char *const ofs[] = {"x", "w", "dy"};
-static const char *const copies[] = {"none", "rowwise", "columnwise", "both"};
-static const char *const activations[] = {
-    "none",  "swiglu", "clamped_swiglu", "situ",
-    "geglu", "reglu",  "squared_relu"}; /* COUPLED: activations */
-static const char *const axes[] = {"none", "m", "n", "k"};
-static const char *const betas[] = {"0", "1", "any"};
-static const char *const sizes[] = {"device", "host", "fixed"};
-static const char *const dequantizes[] = {"auto", "mainloop", "pass", "fp8",
-                                          "f16"};
-static const char *const strategies[] = {"pass", "mainloop", "auto"};
-static const char *const epilogues[] = {
-    "store",    "add",    "alpha",    "scale",
-    "activate", "copies", "gradient", "gradient_copies"};
-/* COUPLED: backends */
-static const char *const backends[] = {"auto", "host", "jit", "aot",
-                                       "cublaslt"};
+LIST(type, "none", QUERN_TYPES(WORD))
+LIST(op, QUERN_OPS(WORD) QN_CASTS(WORD))
+LIST(product, QUERN_OPS(WORD))
+LIST(of, QN_OFS(WORD))
+LIST(axis, QUERN_AXES(WORD))
+LIST(major, QUERN_MAJORS(WORD))
+LIST(alpha, "1", "any", )
+LIST(beta, QUERN_BETAS(WORD))
+LIST(flag, "0", "1", )
+LIST(backend, QUERN_BACKENDS(WORD))
+LIST(sizes, QUERN_SIZES(WORD))
+LIST(dequantize, QUERN_DEQUANTIZES(WORD))
+LIST(strategy, QUERN_QUANTIZES(WORD))
+LIST(work, QUERN_WORKS(WORD))
+LIST(copies, QUERN_COPIES(WORD))
+LIST(activation, QUERN_ACTIVATIONS(WORD))
+LIST(dbias, QUERN_DBIASES(WORD))
+LIST(l2, QUERN_L2S(WORD))
+LIST(epilogue, QN_EPILOGUES(WORD))
 
 /* cuBLAS's letters: first B, where t is k-major; then A, where n is. */
-static const struct {
-    const char *name;
-    int a_major, b_major;
-} layouts[] = {
-    {"tn", QUERN_MAJOR_K, QUERN_MAJOR_K},
-    {"nn", QUERN_MAJOR_K, QUERN_MAJOR_MN},
-    {"nt", QUERN_MAJOR_MN, QUERN_MAJOR_MN},
-    {"tt", QUERN_MAJOR_MN, QUERN_MAJOR_K},
-};
+LIST(layout, "tn", "nn", "nt", "tt", )
+static const int layouts[][2] = {{QUERN_MAJOR_K, QUERN_MAJOR_K},
+                                 {QUERN_MAJOR_K, QUERN_MAJOR_MN},
+                                 {QUERN_MAJOR_MN, QUERN_MAJOR_MN},
+                                 {QUERN_MAJOR_MN, QUERN_MAJOR_K}};
 
-static const char *name_at(const char *const *names, int count, int i)
+const char *qn_words_name(const struct qn_words *words, int value)
 {
-    return i >= 0 && i < count ? names[i] : "?";
+    return value >= 0 && value < words->count ? words->names[value] : "?";
 }
 
-/* Tables are short: a search is as good as anything. */
-static int name_find(const char *const *names, int count, const char *name,
-                     int *value)
+int qn_words_find(const struct qn_words *words, const char *name, int *value)
 {
-    for (int i = 0; i < count; i++)
-        if (!strcmp(names[i], name)) {
+    for (int i = 0; i < words->count; i++)
+        if (!strcmp(words->names[i], name)) {
             *value = i;
             return 1;
         }
     return 0;
 }
 
-const char *qn_type_name(int type)
-{
-    return type >= 0 && type < COUNT(types) ? types[type].name : "?";
-}
-
 int qn_type_bits(int type)
 {
-    return type >= 0 && type < COUNT(types) ? types[type].bits : 0;
-}
+#define BITS(name, word, stored, ...) stored,
+    static const int bits[] = {0, QUERN_TYPES(BITS)};
 
-int qn_type_find(const char *name, int *type)
-{
-    for (int i = 1; i < COUNT(types); i++)
-        if (!strcmp(types[i].name, name)) {
-            *type = i;
-            return 1;
-        }
-    return 0;
-}
-
-const char *qn_op_name(int op)
-{
-    return name_at(ops, COUNT(ops), op);
-}
-
-int qn_op_find(const char *name, int *op)
-{
-    return name_find(ops, QUERN_WGRAD + 1, name, op);
-}
-
-const char *qn_op_at(int i)
-{
-    return i <= QUERN_WGRAD ? ops[i] : NULL;
-}
-
-/* One function for each list that quantizations name words of. */
-#define WORDS(what, list)                                                      \
-    const char *qn_##what##_name(int value)                                    \
-    {                                                                          \
-        return name_at(list, COUNT(list), value);                              \
-    }                                                                          \
-    int qn_##what##_find(const char *name, int *value)                         \
-    {                                                                          \
-        return name_find(list, COUNT(list), name, value);                      \
-    }                                                                          \
-    const char *qn_##what##_at(int i)                                          \
-    {                                                                          \
-        return i < COUNT(list) ? list[i] : NULL;                               \
-    }
-WORDS(work, works)
-WORDS(of, ofs)
-WORDS(copies, copies)
-WORDS(activation, activations)
-WORDS(dequantize, dequantizes)
-WORDS(strategy, strategies)
-#undef WORDS
-
-const char *qn_axis_name(int axis)
-{
-    return name_at(axes, COUNT(axes), axis);
-}
-
-int qn_axis_find(const char *name, int *axis)
-{
-    return name_find(axes, COUNT(axes), name, axis);
-}
-
-const char *qn_backend_name(int backend)
-{
-    return name_at(backends, COUNT(backends), backend);
-}
-
-const char *qn_beta_name(int beta)
-{
-    return name_at(betas, COUNT(betas), beta);
-}
-
-const char *qn_epilogue_name(int epilogue)
-{
-    return name_at(epilogues, COUNT(epilogues), epilogue);
-}
-
-const char *qn_sizes_name(int value)
-{
-    return name_at(sizes, COUNT(sizes), value);
-}
-
-int qn_sizes_find(const char *name, int *value)
-{
-    return name_find(sizes, COUNT(sizes), name, value);
-}
-
-int qn_beta_find(const char *name, int *beta)
-{
-    return name_find(betas, COUNT(betas), name, beta);
+    return type >= 0 && type < QUERN_TYPE_COUNT ? bits[type] : 0;
 }
 
 const char *qn_layout_name(int a_major, int b_major)
 {
-    for (int i = 0; i < COUNT(layouts); i++)
-        if (layouts[i].a_major == a_major && layouts[i].b_major == b_major)
-            return layouts[i].name;
+    for (int i = 0; i < qn_layout_words.count; i++)
+        if (layouts[i][0] == a_major && layouts[i][1] == b_major)
+            return layout_names[i];
     return "?";
-}
-
-const char *qn_layout_at(int i)
-{
-    return i < COUNT(layouts) ? layouts[i].name : NULL;
 }
 
 int qn_layout_find(const char *name, int *a_major, int *b_major)
 {
-    for (int i = 0; i < COUNT(layouts); i++)
-        if (!strcmp(layouts[i].name, name)) {
-            *a_major = layouts[i].a_major;
-            *b_major = layouts[i].b_major;
-            return 1;
-        }
-    return 0;
+    int i;
+
+    if (!qn_words_find(&qn_layout_words, name, &i))
+        return 0;
+    *a_major = layouts[i][0];
+    *b_major = layouts[i][1];
+    return 1;
 }

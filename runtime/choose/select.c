@@ -303,7 +303,6 @@ static int add_layouts(struct quern_context *ctx, const struct qn_problem *p)
 static void add_operands(const struct qn_problem *p,
                          const struct qn_recipe *recipe)
 {
-    static const char *const names[QN_TENSORS] = {"x", "w", "dy"};
     int types[2], bare[2], of[2];
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
@@ -315,17 +314,17 @@ static void add_operands(const struct qn_problem *p,
         if (bare[role] && qn_type_bits(types[role]) <= 8)
             qn_error_add("  it keeps %s as %s without a scale, and what has no "
                          "scale is bf16 or f16; write: scale = blocked { ... }",
-                         names[of[role]], qn_type_name(types[role]));
+                         qn_of_name(of[role]), qn_type_name(types[role]));
         else if (types[role] == QUERN_F32)
             qn_error_add("  it keeps %s as f32, and what has no scale is bf16 "
                          "or f16",
-                         names[of[role]]);
+                         qn_of_name(of[role]));
     }
     if (bare[0] && bare[1] && types[0] != types[1])
         qn_error_add("  it keeps %s as %s and %s as %s, and what has no scale "
                      "is of one type on both sides",
-                     names[of[0]], qn_type_name(types[0]), names[of[1]],
-                     qn_type_name(types[1]));
+                     qn_of_name(of[0]), qn_type_name(types[0]),
+                     qn_of_name(of[1]), qn_type_name(types[1]));
 }
 
 /* No kernel has the variant: say which ones are nearest to it. */

@@ -139,7 +139,6 @@ static int compare_numbers(const struct qn_cast *c,
 int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
                   const char *recipe, int of, double *error)
 {
-    static const char *const ofs[] = {"x", "w", "dy"};
     struct qn_quantization q;
     struct qn_cast cast = {0};
     struct verdict verdict = {0};
@@ -148,7 +147,7 @@ int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
 
     snprintf(text, sizeof text,
              "quantize %s of=%s g=1 m=256 k=1024 copies=rowwise", recipe,
-             ofs[of]);
+             qn_of_name(of));
     status = parse(opt, ctx, text, &q);
     if (!status)
         status = qn_cast_begin_host(&cast, opt, ctx, &q);

@@ -182,6 +182,11 @@ struct qn_column {
 /* Print rows (an array of objects) as --json asks for. Frees them. */
 void qn_table_print(const struct qn_options *, cJSON *rows,
                     const struct qn_column *columns);
+/* The same, but nothing of no rows. */
+void qn_table_rows(const struct qn_options *, cJSON *rows,
+                   const struct qn_column *columns);
+/* Words of a text in lines of that width, each after `indent` blanks. */
+void qn_table_wrapped(const char *text, int indent, int width);
 
 /* Print a value as JSON and free it. */
 void qn_table_json(cJSON *value);

@@ -75,7 +75,7 @@ static int compare_job(const struct qn_options *opt, struct qn_job *job,
 static int time_one(const struct qn_options *opt, struct quern_context *ctx,
                     const char *text, cJSON *rows)
 {
-    const enum qn_line line = qn_line_of(text);
+    const enum qn_line_kind line = qn_line_of(text);
     struct qn_problem problem;
     struct qn_job job = {0};
     int status;
@@ -155,10 +155,7 @@ static int run(const struct qn_options *opt)
     status = time_all(opt, ctx, rows);
     if (!status && opt->json_file)
         status = save(opt, rows);
-    if (cJSON_GetArraySize(rows)) /* shown, come what may */
-        qn_table_print(opt, rows, columns(opt));
-    else
-        cJSON_Delete(rows);
+    qn_table_rows(opt, rows, columns(opt)); /* come what may */
     qn_close(ctx);
     return status;
 }

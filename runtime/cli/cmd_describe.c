@@ -59,7 +59,7 @@ static void add_scales(cJSON *rows, const char *name,
                     "its scale factors of the second level");
 }
 
-/* The tensors of a layer that each op multiplies. COUPLED: ops, quern.h */
+/* The tensors of a layer that each op multiplies. */
 static const char *const tensors[][QN_ROLES] = {
     {"x", "w", "added to y", "y", "what the activation was given", "y"},
     {"dy", "w", "added to dx", "dx", "what the activation was given", "d"},

@@ -159,35 +159,14 @@ static int print_recipe(const struct qn_options *opt, struct quern_context *ctx)
     return QN_EXIT_OK;
 }
 
-/* Words of a text in lines of a screen, each after `indent` blanks. */
-static void print_wrapped(const char *text, int indent)
-{
-    enum { WIDTH = 100 };
-    int used = WIDTH;
-
-    for (size_t length; *text; text += length + (text[length] == ' ')) {
-        length = strcspn(text, " ");
-        if (used + (int)length + 1 > WIDTH) {
-            printf("%s%*s", used == WIDTH ? "" : "\n", indent, "");
-            used = indent;
-        } else {
-            putchar(' ');
-            used++;
-        }
-        printf("%.*s", (int)length, text);
-        used += (int)length;
-    }
-    putchar('\n');
-}
-
 /* A field takes some lines: what it may be is too long for a column. */
 static void print_field(const struct qg_field_row *field)
 {
     printf("%s.%s: %s%s\n", field->statement, field->field, field->kind,
            field->required ? ", required" : "");
-    print_wrapped(field->doc, 4);
+    qn_table_wrapped(field->doc, 4, 100);
     if (*field->allowed)
-        print_wrapped(field->allowed, 8);
+        qn_table_wrapped(field->allowed, 8, 100);
 }
 
 static void print_fields(const struct qn_options *opt)

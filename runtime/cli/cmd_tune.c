@@ -194,7 +194,7 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
                                          .seed = opt->seed,
                                          .progress = show,
                                          .user = &watcher};
-    const enum qn_line line = qn_line_of(text);
+    const enum qn_line_kind line = qn_line_of(text);
     struct quern_tune_result result;
     struct qn_problem problem;
     int code, status;
@@ -296,10 +296,7 @@ static int run(const struct qn_options *opt)
         return status;
     rows = cJSON_CreateArray();
     status = opt->merge ? merge_all(opt, ctx, rows) : tune_all(opt, ctx, rows);
-    if (cJSON_GetArraySize(rows))
-        qn_table_print(opt, rows, columns);
-    else
-        cJSON_Delete(rows);
+    qn_table_rows(opt, rows, columns);
     qn_close(ctx);
     return status;
 }

@@ -11,27 +11,24 @@
 #include "base/types.h"
 
 /* The i-th first word and what it begins; NULL past the last. */
-static const char *word_at(int i, enum qn_line *line)
+static const char *word_at(int i, enum qn_line_kind *line)
 {
-    int ops = 0, works = 0;
+    const int cast = i - qn_product_words.count,
+              layer = cast - qn_work_words.count;
 
-    while (qn_op_at(ops))
-        ops++;
-    while (qn_work_at(works))
-        works++;
-    *line = i < ops           ? QN_LINE_PRODUCT
-            : i < ops + works ? QN_LINE_CAST
-                              : QN_LINE_LAYER;
-    return i < ops           ? qn_op_at(i)
-           : i < ops + works ? qn_work_at(i - ops)
-           : i > ops + works ? NULL
-                             : "mlp";
+    *line = cast < 0    ? QN_LINE_PRODUCT
+            : layer < 0 ? QN_LINE_CAST
+                        : QN_LINE_LAYER;
+    return cast < 0    ? qn_product_words.names[i]
+           : layer < 0 ? qn_work_words.names[cast]
+           : layer     ? NULL
+                       : "mlp";
 }
 
-enum qn_line qn_line_of(const char *text)
+enum qn_line_kind qn_line_of(const char *text)
 {
     static const char space[] = " \t\n\v\f\r";
-    enum qn_line line, best = QN_LINE_UNKNOWN;
+    enum qn_line_kind line, best = QN_LINE_UNKNOWN;
     char word[32];
     struct qn_guess guess = {.word = word};
     const char *candidate;
@@ -50,7 +47,7 @@ enum qn_line qn_line_of(const char *text)
 
 const char *qn_line_words(char *buffer, size_t size)
 {
-    enum qn_line line;
+    enum qn_line_kind line;
     const char *word;
     size_t used = 0;
 

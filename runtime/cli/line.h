@@ -7,11 +7,16 @@
 
 #include <stddef.h>
 
-enum qn_line { QN_LINE_PRODUCT, QN_LINE_CAST, QN_LINE_LAYER, QN_LINE_UNKNOWN };
+enum qn_line_kind {
+    QN_LINE_PRODUCT,
+    QN_LINE_CAST,
+    QN_LINE_LAYER,
+    QN_LINE_UNKNOWN
+};
 
 /* A misspelled word counts as the nearest one, whose parser then refuses it;
    an empty line is a product's. */
-enum qn_line qn_line_of(const char *text);
+enum qn_line_kind qn_line_of(const char *text);
 
 /* Every first word that there is, with commas between them. */
 const char *qn_line_words(char *buffer, size_t size);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "problem/field.h"
 
 static const struct qn_command *const commands[] = {
     &qn_cmd_recipes, &qn_cmd_list,     &qn_cmd_why,   &qn_cmd_emit,
@@ -18,6 +19,18 @@ static const struct qn_command *const commands[] = {
 };
 enum { NCOMMANDS = sizeof commands / sizeof commands[0] };
 
+/* A kind of line, with its fields. */
+static void print_line(const char *title, const char *words,
+                       const struct qn_line *line)
+{
+    char fields[1024], text[1200];
+
+    snprintf(text, sizeof text, "%s RECIPE %s", words,
+             qn_field_usage(line, fields, sizeof fields));
+    printf("%s\n", title);
+    qn_table_wrapped(text, 4, 80);
+}
+
 /* The list of commands, and what their exit status means. */
 static void print_help(void)
 {
@@ -25,38 +38,15 @@ static void print_help(void)
            "Grouped GEMM kernels, written from Lua specs.\n\n");
     for (int i = 0; i < NCOMMANDS; i++)
         printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    printf("\nA PROBLEM is one short line, for example\n"
+           "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew\n"
+           "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168\n");
+    print_line("of a product,", "fprop|dgrad|wgrad", &qn_line_product);
+    print_line("of a cast,", "quantize|transpose|dequantize|rescale|bias",
+               &qn_line_cast);
+    print_line("or of an MLP, forward and backward:", "mlp", &qn_line_mlp);
     printf(
-        "\nA PROBLEM is one short line, for example\n"
-        "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew\n"
-        "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168\n"
-        "of a product,\n"
-        "  fprop|dgrad|wgrad RECIPE g=G m=M n=N k=K [d=TYPE] "
-        "[layout=tn|nn|nt|tt]\n"
-        "    [ragged=m|n|k|none] [alpha=any] [beta=0|1|any] "
-        "[align=2|4|8|16] [pointers=LETTERS]\n"
-        "    [microbatches=1..8] [sizes=device|host|fixed] "
-        "[dequantize=auto|mainloop|pass|fp8|f16]\n"
-        "    [quantize=pass|mainloop|auto] "
-        "[split=even|mild|skew|zipf|one|@FILE|LIST]\n"
-        "    fprop: [bias=1] [activation=NAME] [interleave=N] [prob=1] "
-        "[saved=1] [copies=rowwise|both]\n"
-        "    dgrad: [activation=NAME] [interleave=N] [prob=1] "
-        "[dbias=0|1|add] [dprob=1] [copies=rowwise|both]\n"
-        "of a cast,\n"
-        "  quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE] "
-        "[copies=rowwise|columnwise|both]\n"
-        "    [activation=NAME] [interleave=N] [prob=1] [dbias=0|1|add] "
-        "[dprob=1] [sizes=...]\n"
-        "    [split=...]\n"
-        "  transpose RECIPE ... | dequantize RECIPE ... [out=TYPE] | "
-        "rescale RECIPE of=x|w|dy\n"
-        "  bias RECIPE of=x g=G m=M k=K [in=TYPE] [prob=1] [split=...]\n"
-        "or of an MLP, forward and backward:\n"
-        "  mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]\n"
-        "    [activation=NAME] [interleave=N] [prob=1] [bias=1] "
-        "[recompute=1]\n"
-        "    [microbatches=1..8] [sizes=...] [split=...]\n\n"
-        "`quern COMMAND --help` explains a command. Exit status: 0 success, "
+        "\n`quern COMMAND --help` explains a command. Exit status: 0 success, "
         "1 a check failed,\n2 bad use, 3 the machine can't (no GPU, no "
         "compiler).\n");
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "base/types.h"
 
 /* A number of at most `most`; argp_error ends the program otherwise. */
 static uint64_t parse_number(const char *text, uint64_t most, const char *what,
@@ -39,19 +40,15 @@ static double parse_real(const char *text, double most, const char *what,
     return value;
 }
 
-/* By enum quern_backend. COUPLED: backends */
-static const char *const backends[] = {"auto", "host",     "jit",
-                                       "aot",  "cublaslt", NULL};
-
 /* An enum quern_backend by its name. */
 static int parse_backend(const char *text, struct argp_state *state)
 {
     const char *nearest;
+    int backend;
 
-    for (int i = 0; backends[i]; i++)
-        if (strcmp(backends[i], text) == 0)
-            return i;
-    nearest = qn_message_nearest(text, backends);
+    if (qn_backend_find(text, &backend))
+        return backend;
+    nearest = qn_message_nearest(text, qn_backend_words.names);
     argp_error(state, "no backend '%s'; %s%s%s", text,
                nearest ? "did you mean '" : "there are auto, host, jit, aot",
                nearest ? nearest : " and cublaslt", nearest ? "'?" : "");
@@ -68,16 +65,13 @@ static int parse_against(const char *text, struct argp_state *state)
     return backend;
 }
 
-/* In the order of enum quern_l2. COUPLED: l2 */
 static int parse_l2(const char *text, struct argp_state *state)
 {
-    static const char *const names[] = {"both", "cold", "warm", NULL};
+    int l2 = 0;
 
-    for (int i = 0; names[i]; i++)
-        if (strcmp(names[i], text) == 0)
-            return i;
-    argp_error(state, "--l2 is '%s'; it must be both, cold or warm", text);
-    return 0;
+    if (!qn_l2_find(text, &l2))
+        argp_error(state, "--l2 is '%s'; it must be both, cold or warm", text);
+    return l2;
 }
 
 static void add_specs(struct qn_options *options, const char *folder,

@@ -13,6 +13,7 @@
 #include "line.h"
 #include "base/context.h"
 #include "base/types.h"
+#include "problem/field.h"
 #include "problem/problem.h"
 #include "problem/sizes.h"
 #include "signals.h"
@@ -212,8 +213,8 @@ static char split_axis(const char *text)
     struct qn_problem p = {.ragged = QUERN_AXIS_M};
     char word[QN_LONGEST_WORD];
 
-    while (qn_parse_word(&text, word) > 0)
-        if (qn_op_find(word, &p.op))
+    while (qn_field_next(&text, word) > 0)
+        if (qn_product_find(word, &p.op))
             qn_problem_defaults(&p, NULL);
         else if (strncmp(word, "ragged=", 7) == 0)
             qn_axis_find(word + 7, &p.ragged);

@@ -154,3 +154,31 @@ void qn_table_print(const struct qn_options *options, cJSON *rows,
     print_table(rows, columns);
     cJSON_Delete(rows);
 }
+
+void qn_table_rows(const struct qn_options *options, cJSON *rows,
+                   const struct qn_column *columns)
+{
+    if (cJSON_GetArraySize(rows))
+        qn_table_print(options, rows, columns);
+    else
+        cJSON_Delete(rows);
+}
+
+void qn_table_wrapped(const char *text, int indent, int width)
+{
+    int used = width;
+
+    for (size_t length; *text; text += length + (text[length] == ' ')) {
+        length = strcspn(text, " ");
+        if (used + (int)length + 1 > width) {
+            printf("%s%*s", used == width ? "" : "\n", indent, "");
+            used = indent;
+        } else {
+            putchar(' ');
+            used++;
+        }
+        printf("%.*s", (int)length, text);
+        used += (int)length;
+    }
+    putchar('\n');
+}

@@ -402,7 +402,6 @@ static void conclude(const struct judge *j, double losses,
 */
 static int allow_losses(const struct qn_layer *l, double *losses)
 {
-    static const char *const names[] = {"x", "w", "dy"};
     const int types[] = {l->recipe->x, l->recipe->w, l->recipe->dy};
     double worst = 1, loss;
     int code = QUERN_OK;
@@ -427,7 +426,7 @@ static int allow_losses(const struct qn_layer *l, double *losses)
                 "recipe %s cuts values: its casts lose %.2g of %s, and no MLP "
                 "without casts can judge the rest; check its casts and "
                 "products one by one",
-                l->mlp.recipe, loss, names[of]);
+                l->mlp.recipe, loss, qn_of_name(of));
     }
     /* and among a few values by half as much more */
     *losses = worst > 1 ? 1.5 * worst : 1;

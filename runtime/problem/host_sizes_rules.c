@@ -26,11 +26,6 @@ size_t qn_host_size_end(const struct qn_problem *p)
 
 int qn_host_size_problem(int sizes, int ragged)
 {
-    if (sizes < QUERN_SIZES_DEVICE || sizes > QUERN_SIZES_FIXED)
-        return qn_error_set(QUERN_EINVAL,
-                            "sizes is %d: not one of the values that quern.h "
-                            "gives it",
-                            sizes);
     if (sizes != QUERN_SIZES_DEVICE && !ragged)
         return qn_error_set(QUERN_EINVAL,
                             "sizes=%s: no axis is ragged, so that groups have "

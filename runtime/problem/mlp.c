@@ -9,6 +9,7 @@
 #include "base/types.h"
 #include "problem/dequantize_rules.h"
 #include "problem/describe.h"
+#include "problem/field.h"
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
@@ -212,22 +213,6 @@ int qn_mlp_back(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
 
 /* ------------------------------------------------------------------- rules */
 
-static int check_enums(const struct qn_mlp *mlp)
-{
-    const struct qn_problem_field fields[] = {
-        {"type", mlp->type, QUERN_BF16, QUERN_F32 + 1},
-        {"dw_type", mlp->dw_type, QUERN_BF16, QUERN_F32 + 1},
-        {"dw_beta", mlp->dw_beta, QUERN_BETA_ZERO, QUERN_BETA_ONE + 1},
-        {"activation", mlp->activation, QUERN_SWIGLU, QUERN_SQUARED_RELU + 1},
-        {"probability", mlp->probability, 0, 2},
-        {"bias", mlp->bias, 0, 2},
-        {"recompute", mlp->recompute, 0, 2}};
-    int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
-                                 "an MLP can have");
-
-    return code ? code : QN_PROBLEM_WORDS(mlp);
-}
-
 /* Twice as many features as h has must not pass the bound of any. */
 static int check_lengths(const struct qn_mlp *mlp)
 {
@@ -307,13 +292,10 @@ int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
                  const struct qn_recipe **out)
 {
     const struct qn_recipe *recipe;
-    int code = check_enums(mlp);
+    int code = qn_problem_begin(ctx, &qn_line_mlp, mlp, &recipe);
 
     if (code)
         return code;
-    recipe = qn_context_recipe(ctx, mlp->recipe);
-    if (!recipe)
-        return qn_problem_no_recipe(ctx, mlp->recipe);
     code = check_lengths(mlp);
     if (!code)
         code = qn_host_size_problem(mlp->sizes, 1);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/guess.h"
 #include "base/types.h"
+#include "problem/field.h"
 #include "problem/geometry.h"
 
 #include <stdio.h>
@@ -36,27 +37,37 @@ int qn_problem_no_recipe(struct quern_context *ctx, const char *name)
                         name, qn_guess_text(&guess, hint, sizeof hint), names);
 }
 
-int qn_problem_fields(const struct qn_problem_field *fields, size_t count,
-                      const char *whose)
+int qn_problem_recipe(struct quern_context *ctx, const char **at,
+                      const char *before, char name[32],
+                      const struct qn_recipe **recipe)
 {
-    for (size_t i = 0; i < count; i++)
-        if (fields[i].value < fields[i].least ||
-            fields[i].value >= fields[i].count)
-            return qn_error_set(QUERN_EINVAL,
-                                "%s is %d: not one of the values that %s",
-                                fields[i].name, fields[i].value, whose);
+    char word[QN_LONGEST_WORD];
+    int found = qn_field_next(at, word);
+
+    if (found < 0)
+        return QUERN_EINVAL;
+    if (!found || strchr(word, '='))
+        return qn_error_set(QUERN_EINVAL, "a recipe is expected after '%s'",
+                            before);
+    *recipe = qn_context_recipe(ctx, word);
+    if (!*recipe || strlen(word) >= 32)
+        return qn_problem_no_recipe(ctx, word);
+    strcpy(name, word);
     return QUERN_OK;
 }
 
-int qn_problem_words(const char *recipe, size_t recipe_size, const char *split,
-                     size_t split_size)
+int qn_problem_begin(struct quern_context *ctx, const struct qn_line *line,
+                     const void *target, const struct qn_recipe **recipe)
 {
-    const char *open = !memchr(recipe, 0, recipe_size) ? "recipe"
-                       : !memchr(split, 0, split_size) ? "split"
-                                                       : NULL;
+    const char *name = target;
+    int code = qn_field_check(line, target);
 
-    return open ? qn_error_set(QUERN_EINVAL, "%s is not NUL-terminated", open)
-                : QUERN_OK;
+    if (code)
+        return code;
+    if (!memchr(name, 0, sizeof((struct qn_problem *)0)->recipe))
+        return qn_error_set(QUERN_EINVAL, "recipe is not NUL-terminated");
+    *recipe = qn_context_recipe(ctx, name);
+    return *recipe ? QUERN_OK : qn_problem_no_recipe(ctx, name);
 }
 
 int qn_problem_stride(const char *tensor, int64_t stride, int64_t least)

@@ -8,6 +8,7 @@
 #include "internal.h"
 
 struct quern_context;
+struct qn_line;
 
 /* Of every operand and of the workspace, in bytes, unless the problem says
    less: what copies by TMA need. */
@@ -27,23 +28,17 @@ int qn_problem_check(struct quern_context *ctx,
                      const struct qn_problem *problem,
                      const struct qn_recipe **recipe);
 
-/* A field that has values least .. count - 1. */
-struct qn_problem_field {
-    const char *name;
-    int value, least, count;
-};
+/* Of a structure that begins with the recipe's name and may come from a program
+   rather than from text: the rules of its fields, and its recipe. QUERN_EINVAL
+   names the field and the rule. */
+int qn_problem_begin(struct quern_context *ctx, const struct qn_line *line,
+                     const void *target, const struct qn_recipe **recipe);
 
-/* QUERN_EINVAL names the first whose value is none of `whose`. */
-int qn_problem_fields(const struct qn_problem_field *fields, size_t count,
-                      const char *whose);
-
-/* Both words of a problem end where they must: QUERN_EINVAL names the one that
-   does not. */
-#define QN_PROBLEM_WORDS(p)                                                    \
-    qn_problem_words((p)->recipe, sizeof(p)->recipe, (p)->split,               \
-                     sizeof(p)->split)
-int qn_problem_words(const char *recipe, size_t recipe_size, const char *split,
-                     size_t split_size);
+/* The next word as the name of a recipe; `before` is the word that it follows.
+   QUERN_EINVAL names the known ones. */
+int qn_problem_recipe(struct quern_context *ctx, const char **at,
+                      const char *before, char name[32],
+                      const struct qn_recipe **recipe);
 
 /* QUERN_EINVAL: rows of `least` elements of the tensor overlap, or are too far
    apart. */
@@ -56,47 +51,6 @@ int qn_problem_takes(const struct qn_problem *problem, int epilogue,
 
 /* QUERN_EINVAL for a number of groups that no problem has. */
 int qn_problem_groups(int groups);
-
-/* Move to the next word of a text: 1, or 0 at the end, or -1 with an error. */
-#define QN_LONGEST_WORD 300
-int qn_parse_word(const char **at, char word[QN_LONGEST_WORD]);
-
-/* A key that a line may have; a list of them ends with no name. */
-struct qn_parse_key {
-    const char *name;
-    int (*set)(void *target, const char *key, const char *value);
-    int required;
-};
-
-/*
-** The rest of a line: KEY=VALUE words in any order, none twice; those required
-** may be left out unless `all_required`. QUERN_EINVAL names the word and the
-** nearest right one.
-*/
-int qn_parse_pairs(const char *at, const struct qn_parse_key *keys,
-                   int all_required, void *target);
-
-/* The next word as the name of a recipe; `before` is the word that it follows.
-   QUERN_EINVAL names the known ones. */
-int qn_parse_recipe(struct quern_context *ctx, const char **at,
-                    const char *before, char name[32],
-                    const struct qn_recipe **recipe);
-
-/* A word of a list, as types.h has them; else the nearest one is named. The
-   first word of a line has the key "". */
-int qn_parse_listed(const char *key, const char *value, int *out,
-                    int (*find)(const char *, int *), const char *(*at)(int));
-
-/* Values that several lines have. QUERN_EINVAL names the rule. */
-int qn_parse_number(const char *key, const char *value, int64_t *out);
-int qn_parse_int(const char *key, const char *value, int *out);
-/* -1 for 0; how many there may be is problem_check.c's to say. */
-int qn_parse_microbatches(const char *key, const char *value,
-                          int *microbatches);
-int qn_parse_split(const char *value, char *split, size_t size);
-int qn_parse_sizes(const char *key, const char *value, int *sizes);
-int qn_parse_dbias(const char *key, const char *value, int *dbias);
-const char *qn_parse_dbias_name(int dbias);
 
 /* Layouts and ragged axis as the op's tensors lie in training; quantized copies
    are k-major (parse.c). The recipe may be NULL: it has none. */

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "problem/dequantize_rules.h"
+#include "problem/field.h"
 #include "problem/fuse_rules.h"
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
@@ -15,31 +16,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-/* A problem may come from a program rather than from text. */
-static int check_enums(const struct qn_problem *p)
-{
-    const struct qn_problem_field fields[] = {
-        {"op", p->op, 0, 3},
-        {"ragged", p->ragged, 0, 4},
-        {"a_major", p->a_major, 0, 2},
-        {"b_major", p->b_major, 0, 2},
-        {"alpha", p->alpha, 0, 2},
-        {"beta", p->beta, 0, 3},
-        {"bias", p->bias, 0, 2},
-        {"activation", p->activation, 0, QUERN_SQUARED_RELU + 1},
-        {"probability", p->probability, 0, 2},
-        {"saved", p->saved, 0, 2},
-        {"dbias", p->dbias, 0, QUERN_DBIAS_ADD + 1},
-        {"dprob", p->dprob, 0, 2},
-        {"copies", p->copies, 0, 4},
-        {"dequantize", p->dequantize, 0, QUERN_DEQUANTIZE_F16 + 1},
-        {"quantize", p->quantize, 0, QUERN_QUANTIZE_AUTO + 1}};
-    int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
-                                 "quern.h gives it");
-
-    return code ? code : QN_PROBLEM_WORDS(p);
-}
 
 /* A power of two, so that what is larger is a multiple of what is smaller. */
 static int check_alignment(const struct qn_problem *p)
@@ -288,13 +264,10 @@ int qn_problem_check(struct quern_context *ctx,
                      const struct qn_recipe **out)
 {
     const struct qn_recipe *recipe;
-    int code = check_enums(problem);
+    int code = qn_problem_begin(ctx, &qn_line_product, problem, &recipe);
 
     if (code)
         return code;
-    recipe = qn_context_recipe(ctx, problem->recipe);
-    if (!recipe)
-        return qn_problem_no_recipe(ctx, problem->recipe);
     code = check_alignment(problem);
     if (!code)
         code = check_parts(problem);

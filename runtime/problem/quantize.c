@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "problem/field.h"
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
@@ -85,23 +86,6 @@ int64_t qn_quantize_tokens(int64_t columns, int groups)
 }
 
 /* ------------------------------------------------------------------- rules */
-
-static int check_enums(const struct qn_quantization *q)
-{
-    const struct qn_problem_field fields[] = {
-        {"work", q->work, 0, QUERN_BIAS + 1},
-        {"of", q->of, 0, QN_TENSORS},
-        {"type", q->type, QUERN_BF16, QUERN_F32 + 1},
-        {"copies", q->copies, 1, 4},
-        {"activation", q->activation, 0, QUERN_SQUARED_RELU + 1},
-        {"probability", q->probability, 0, 2},
-        {"dbias", q->dbias, 0, QUERN_DBIAS_ADD + 1},
-        {"dprob", q->dprob, 0, 2}};
-    int code = qn_problem_fields(fields, sizeof fields / sizeof fields[0],
-                                 "quern.h gives it");
-
-    return code ? code : QN_PROBLEM_WORDS(q);
-}
 
 /* Numbers get a bias as they are, whatever becomes of them later. */
 static int check_bias(const struct qn_quantization *q,
@@ -241,13 +225,10 @@ int qn_quantize_check(struct quern_context *ctx,
 {
     const int ragged = q->of != QN_W && q->work != QUERN_RESCALE;
     const struct qn_recipe *recipe;
-    int code = check_enums(q);
+    int code = qn_problem_begin(ctx, &qn_line_cast, q, &recipe);
 
     if (code)
         return code;
-    recipe = qn_context_recipe(ctx, q->recipe);
-    if (!recipe)
-        return qn_problem_no_recipe(ctx, q->recipe);
     code = check_recipe(q, recipe);
     if (!code)
         code = qn_host_size_problem(q->sizes, ragged);

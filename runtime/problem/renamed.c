@@ -9,8 +9,10 @@
 #include <stddef.h>
 #include <string.h>
 
+static const char removed[] = "streamed"; /* `now` is not the same */
+
 /* Without a key: the first word of a line. Without an old value: the key. */
-static const struct {
+static const struct row {
     const char *key, *old, *now;
 } renamed[] = {
     {"", "requantize", "transpose"},    {"parts", NULL, "microbatches"},
@@ -18,34 +20,35 @@ static const struct {
     {"expand", "ahead", "pass"},        {"dequantize", "inside", "mainloop"},
     {"dequantize", "ahead", "pass"},    {"quantize", "apart", "pass"},
     {"quantize", "inline", "mainloop"}, {"quantize", "any", "auto"},
-    {"copies", "row", "rowwise"},       {"copies", "column", "columnwise"},
+    {"quantize", removed, "auto"},      {"copies", "row", "rowwise"},
+    {"copies", "column", "columnwise"},
 };
 
 enum { COUNT = sizeof renamed / sizeof renamed[0] };
 
-/* The new name of a key, or of a value of that key; NULL: it has kept its. */
-static const char *find(const char *key, const char *old)
+/* Of a key, or of a value of that key; NULL: it has kept its name. */
+static const struct row *find(const char *key, const char *old)
 {
     for (int i = 0; i < COUNT; i++)
         if (!strcmp(renamed[i].key, key) &&
             (old ? renamed[i].old && !strcmp(renamed[i].old, old)
                  : !renamed[i].old))
-            return renamed[i].now;
+            return &renamed[i];
     return NULL;
 }
 
 int qn_renamed_check(const char *key, const char *value)
 {
-    const char *new_key = find(key, NULL), *new_value = find(key, value);
+    const struct row *k = find(key, NULL), *v = find(key, value);
 
-    if (!new_key && !new_value)
+    if (!k && !v)
         return QUERN_OK;
     if (!*key)
-        return qn_error_set(QUERN_EINVAL, "%s is called %s now", value,
-                            new_value);
-    if (!new_value)
-        return qn_error_set(QUERN_EINVAL, "%s= is called %s= now", key,
-                            new_key);
-    return qn_error_set(QUERN_EINVAL, "%s=%s is called %s=%s now", key, value,
-                        new_key ? new_key : key, new_value);
+        return qn_error_set(QUERN_EINVAL, "%s is called %s now", value, v->now);
+    if (!v)
+        return qn_error_set(QUERN_EINVAL, "%s= is called %s= now", key, k->now);
+    return qn_error_set(QUERN_EINVAL,
+                        v->old == removed ? "%s=%s was removed: write %s=%s"
+                                          : "%s=%s is called %s=%s now",
+                        key, value, k ? k->now : key, v->now);
 }

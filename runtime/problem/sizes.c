@@ -6,6 +6,7 @@
 #include "base/guess.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "problem/split.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -84,9 +85,8 @@ static const struct {
     const char *name;
     void (*draw)(double *weights, int groups, uint64_t *state);
 } kinds[] = {
-    {"even", draw_even}, {"mild", draw_mild}, {"skew", draw_skew},
-    {"zipf", draw_zipf}, {"one", draw_one},
-};
+#define KIND(name) {#name, draw_##name},
+    QN_SPLITS(KIND)};
 enum { NKINDS = sizeof kinds / sizeof kinds[0] };
 
 /* Even sizes differ by at most one row, which weights cannot promise. */

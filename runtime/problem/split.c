@@ -44,7 +44,9 @@ static int check_list(const struct qn_problem *p)
 
 int qn_split_check(const struct qn_problem *p)
 {
-    static const char *const names[] = {"even", "mild", "skew", "zipf", "one"};
+#define NAME(name)  #name,
+#define COMMA(name) #name ", "
+    static const char *const names[] = {QN_SPLITS(NAME)};
     struct qn_guess guess = {.word = p->split};
     char hint[128];
 
@@ -65,8 +67,8 @@ int qn_split_check(const struct qn_problem *p)
         qn_guess_try(&guess, names[i]);
     }
     return qn_error_set(QUERN_EINVAL,
-                        "split=%s is unknown%s; known: even, mild, skew, "
-                        "zipf, one, @FILE, or lengths like 200,0,37",
+                        "split=%s is unknown%s; known: " QN_SPLITS(
+                            COMMA) "@FILE, or lengths like 200,0,37",
                         p->split, qn_guess_text(&guess, hint, sizeof hint));
 }
 

@@ -7,6 +7,9 @@
 
 #include "internal.h"
 
+/* Named ways to draw sizes; sizes.c has a function for each. */
+#define QN_SPLITS(X) X(even) X(mild) X(skew) X(zipf) X(one)
+
 /* QUERN_EINVAL unless it is empty, a name, @FILE, or a list that fits; where no
    axis is ragged, unless it is empty or even. */
 int qn_split_check(const struct qn_problem *problem);

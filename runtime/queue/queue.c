@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "base/region.h"
 #include "base/types.h"
+#include "problem/field.h"
+#include "problem/problem.h"
 #include "product/args.h"
 #include "product/plan.h"
 #include "product/run.h"
@@ -403,17 +405,6 @@ static int find(const struct qn_queue *queue, int layer, int at)
     return -1;
 }
 
-/* The same product but for beta, the tokens and how many may be merged. */
-static int same_product(const struct qn_problem *x, const struct qn_problem *y)
-{
-    return !strcmp(x->recipe, y->recipe) && x->op == y->op &&
-           x->ragged == y->ragged && x->a_major == y->a_major &&
-           x->b_major == y->b_major && x->d_type == y->d_type &&
-           x->alpha == y->alpha && x->alignment == y->alignment &&
-           x->groups == y->groups && x->m == y->m && x->n == y->n &&
-           x->sizes == y->sizes;
-}
-
 /* Rows as far apart: one map cuts those of all products. */
 static int same_rows(const struct entry *x, const struct entry *y)
 {
@@ -434,7 +425,9 @@ static int same_rows(const struct entry *x, const struct entry *y)
 static int joins(const struct entry *first, const struct entry *e)
 {
     return e->plan->problem.beta == QUERN_BETA_ONE &&
-           same_product(&first->plan->problem, &e->plan->problem) &&
+           !strcmp(first->plan->problem.recipe, e->plan->problem.recipe) &&
+           qn_field_same(&qn_line_product, &first->plan->problem,
+                         &e->plan->problem) &&
            e->plan->problem.k <= first->plan->problem.k &&
            e->plan->ctx == first->plan->ctx &&
            e->plan->backend == first->plan->backend &&

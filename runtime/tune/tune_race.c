@@ -484,10 +484,8 @@ static int add_bands(struct qn_tune_job *job)
 /* Strategies with dequantize passes. Returns how many came. */
 static int add_ways(struct qn_tune_job *job)
 {
-    static const char *const names[] = {
-        [QUERN_DEQUANTIZE_PASS] = "dequantize=pass",
-        [QUERN_DEQUANTIZE_FP8] = "dequantize=fp8",
-        [QUERN_DEQUANTIZE_F16] = "dequantize=f16"};
+#define STRATEGY(name, word) "dequantize=" word,
+    static const char *const names[] = {QUERN_DEQUANTIZES(STRATEGY)};
     int came = 0;
 
     pthread_mutex_lock(&job->lock);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/types.h"
+#include "problem/field.h"
 #include "problem/problem.h"
 
 #include <stdio.h>
@@ -171,62 +172,8 @@ static int read_header(struct reader *r, struct qn_tune_file *file)
 
 /* ------------------------------------------------------- values of one line */
 
-static int set_number(int64_t *out, int64_t most, const char *key,
-                      const char *value)
-{
-    int code = qn_parse_number(key, value, out);
-
-    if (code || *out <= most)
-        return code;
-    return qn_error_set(QUERN_EINVAL, "%s=%s: at most %lld is expected", key,
-                        value, (long long)most);
-}
-
-static int set_name(char name[256], const char *key, const char *value)
-{
-    if (strlen(value) >= 256)
-        return qn_error_set(QUERN_EINVAL, "%s= has over 255 characters", key);
-    strcpy(name, value);
-    return QUERN_OK;
-}
-
-#define NUMBER(field, name, most)                                              \
-    static int set_##field(void *line, const char *key, const char *value)     \
-    {                                                                          \
-        (void)key;                                                             \
-        return set_number(&((struct qn_tune_line *)line)->field, most, name,   \
-                          value);                                              \
-    }
-NUMBER(sms, "sms", 1 << 20)
-NUMBER(band, "band", 1 << 20)
-NUMBER(ns, "ns", (int64_t)1 << 50)
-NUMBER(model_ns, "model_ns", (int64_t)1 << 50)
-NUMBER(mhz, "mhz", 1 << 20)
-NUMBER(certain, "certain", 1)
-#undef NUMBER
-
-static int set_kernel(void *line, const char *key, const char *value)
-{
-    return set_name(((struct qn_tune_line *)line)->kernel, key, value);
-}
-
-static int set_model(void *line, const char *key, const char *value)
-{
-    return set_name(((struct qn_tune_line *)line)->model, key, value);
-}
-
-static int set_dequantize(void *user, const char *key, const char *value)
-{
-    int strategy = QUERN_DEQUANTIZE_AUTO;
-    int code = qn_parse_listed(key, value, &strategy, qn_dequantize_find,
-                               qn_dequantize_at);
-
-    ((struct qn_tune_line *)user)->dequantize = strategy;
-    return code;
-}
-
 /* Three digits after the point, in any locale. */
-static int set_ratio(void *user, const char *key, const char *value)
+static int set_ratio(const struct qn_field *f, void *user, const char *value)
 {
     struct qn_tune_line *line = user;
     const char *point = strchr(value, '.');
@@ -235,29 +182,38 @@ static int set_ratio(void *user, const char *key, const char *value)
 
     if (point && strlen(point) == 4 && point - value < 8) {
         snprintf(whole, sizeof whole, "%.*s", (int)(point - value), value);
-        if (!qn_parse_number(key, whole, &units) &&
-            !qn_parse_number(key, point + 1, &rest)) {
+        if (!qn_field_number(f->key, whole, &units) &&
+            !qn_field_number(f->key, point + 1, &rest)) {
             line->permille = units * 1000 + rest;
             return QUERN_OK;
         }
     }
     return qn_error_set(QUERN_EINVAL, "%s=%s: a number like 1.083 is expected",
-                        key, value);
+                        f->key, value);
 }
 
-static const struct qn_parse_key keys[] = {
-    {"sms", set_sms, 1},
-    {"kernel", set_kernel, 1},
-    {"band", set_band, 1},
-    {"ns", set_ns, 1},
-    {"model", set_model, 1},
-    {"model_ns", set_model_ns, 1},
-    {"ratio", set_ratio, 1},
-    {"mhz", set_mhz, 1},
-    {"certain", set_certain, 1},
-    {"dequantize", set_dequantize, 0},
-    {NULL, NULL, 0},
+static const struct qn_field_kind ratio = {.set = set_ratio};
+
+#define AT(member)   QN_FIELD(struct qn_tune_line, member)
+#define NUMBER(last) &qn_field_length, .most = last, .flags = QN_FIELD_REQUIRED
+#define NAME                                                                   \
+    &qn_field_text, .most = 255, .flags = QN_FIELD_REQUIRED, .expected = ""
+#define SECONDS ((int64_t)1 << 50) /* in ns */
+
+static const struct qn_field fields[] = {
+    {"sms", AT(sms), NUMBER(1 << 20)},
+    {"kernel", AT(kernel), NAME},
+    {"band", AT(band), NUMBER(1 << 20)},
+    {"ns", AT(ns), NUMBER(SECONDS)},
+    {"model", AT(model), NAME},
+    {"model_ns", AT(model_ns), NUMBER(SECONDS)},
+    {"ratio", AT(permille), &ratio, .flags = QN_FIELD_REQUIRED},
+    {"mhz", AT(mhz), NUMBER(1 << 20)},
+    {"certain", AT(certain), NUMBER(1)},
+    {"dequantize", AT(dequantize), QN_FIELD_WORD(dequantize)},
 };
+
+static const struct qn_line winner = QN_LINE(fields, NULL);
 
 /* Only the spelling that a search will compare with is taken. */
 static int read_problem(struct reader *r, const char *text,
@@ -289,7 +245,7 @@ static int read_line(struct reader *r, struct qn_tune_line *line)
     line->number = r->number;
     code = read_problem(r, r->line, line);
     if (!code)
-        code = qn_parse_pairs(bar + strlen(SEPARATOR), keys, 1, line);
+        code = qn_field_parse(&winner, 0, bar + strlen(SEPARATOR), line);
     if (!code && (line->sms < 1 || line->ns < 1))
         code = qn_error_set(QUERN_EINVAL, "sms= and ns= are at least 1");
     return code;

@@ -31,7 +31,7 @@ struct qn_tune_line {
     int64_t sms;                  /* multiprocessors that were used */
     char kernel[256], model[256]; /* the fastest, and the model's choice */
     int64_t band;                 /* launch-time choice; 0: as usual */
-    int64_t dequantize;           /* enum quern_dequantize; AUTO: the
+    int dequantize;               /* enum quern_dequantize; AUTO: the
                                      model's */
     int64_t ns, model_ns;         /* of one launch */
     int64_t permille;             /* ratio of both, paired in rounds */

@@ -1,6 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local names = { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu" }
-//$ for _, name in ipairs(names) do
+//$ for _, name in ipairs(activations) do
 //$   once("activation/" .. name .. ".c")
 //$ end
 /*
@@ -10,7 +9,7 @@
 FN float activate(int which, float a, float b, float limit, float slope, float shift)
 {
     switch (which) {
-//$ for i, name in ipairs(names) do
+//$ for i, name in ipairs(activations) do
 //$   local more = name == "clamped_swiglu" and ", limit, slope, shift" or ""
     case $(i):
         return $(name)(a, b$(more));
@@ -26,7 +25,7 @@ FN struct gradient activate_gradient(int which, float a, float b, float limit, f
     const struct gradient none = { 1, 0 };
 
     switch (which) {
-//$ for i, name in ipairs(names) do
+//$ for i, name in ipairs(activations) do
 //$   local more = name == "clamped_swiglu" and ", limit, slope, shift" or ""
     case $(i):
         return $(name)_gradient(a, b$(more));

@@ -9,7 +9,7 @@
 ** one block, blocks have the first operands of HALF results and then their second ones; columns
 ** counted in this order are places.
 */
-enum { HALF = BLOCK_N / 2, SQUARED_RELU = 6 }; /* COUPLED: activations */
+enum { HALF = BLOCK_N / 2, SQUARED_RELU = $(activations.squared_relu) }; /* COUPLED: activations */
 
 struct follow {
     int columns, results; /* of the product, of d */

@@ -12,7 +12,7 @@
 ** and 2 l + 1 of every 8 in ascending order, (0 + 2) + (1 + 3) of these; of 32 rows of d, in order.
 **                                                                    COUPLED: row partials
 */
-enum { SQUARED_RELU = 6, STRIP = 32 }; /* COUPLED: activations */
+enum { SQUARED_RELU = $(activations.squared_relu), STRIP = 32 }; /* COUPLED: activations */
 
 struct back {
     int columns; /* of the product */

@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-enum { SQUARED_RELU = 6 }; /* COUPLED: activations */
+enum { SQUARED_RELU = $(activations.squared_relu) }; /* COUPLED: activations */
 
 /* Value `i` of the type of the input. */
 static float load_in(const struct work *w, const void *data, long long i)

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local pair = input.type == "f32" and "float2" or "unsigned"
-enum { SQUARED_RELU = 6 }; /* COUPLED: activations */
+enum { SQUARED_RELU = $(activations.squared_relu) }; /* COUPLED: activations */
 
 /* Two neighbours at once, or one by one where they are none. */
 template <int PAIRED> FN packed load_pair(const in_element *one, const in_element *two)

@@ -227,10 +227,25 @@ static int failed(struct play *play, const char *call, int code)
     return 1;
 }
 
+/* Without the numbers of specs' lines, so that a comment can be edited. */
+static char *without_numbers(char *text)
+{
+    static const char before[] = ".lua:";
+    char *end = text;
+
+    for (char *at = text; *at;) {
+        *end++ = *at++;
+        if (end - text >= 5 && !memcmp(end - 5, before, 5))
+            at += strspn(at, "0123456789");
+    }
+    *end = 0;
+    return text;
+}
+
 /* What qn_why said: of a short line its hash. */
 static void explain(struct play *play, int code, char **said)
 {
-    char *text = code ? NULL : *said;
+    char *text = code ? NULL : without_numbers(*said);
     char hash[SHA256_DIGEST_STRING_LENGTH];
 
     if (code) {
