@@ -27,8 +27,7 @@
 ** otherwise; quern_errmsg() then holds one sentence that names the argument and
 ** the rule. The library never prints, aborts or exits.
 **
-** Contents: errors, types, context, operands, plan, run, wgrad queue, infer,
-** tune.
+** Contents: errors, types, context, operands, plan, run, queue, infer, tune.
 */
 #ifndef QUERN_H
 #define QUERN_H
@@ -55,9 +54,8 @@ extern "C" {
 #define QUERN_ABI 2
 
 /* ------------------------------------------------------------------ errors
-** Lists: X(NAME, ..) makes QUERN_NAME. Errors have value and meaning; others
-** the word of lines and specs; types also bits in memory, bits, largest and
-** smallest positive value (0: of no tensor).
+** Lists: X(NAME, ..) makes QUERN_NAME. Types have the word of lines, bits in
+** memory, bits, the largest and the smallest positive value.
 */
 #define QUERN_ENUM(name, ...) QUERN_##name,
 #define QUERN_ERRORS(X)                                                        \
@@ -114,11 +112,9 @@ enum quern_phase {
     QUERN_PHASES
 };
 
-#define QUERN_MAX_GROUPS       1024
-#define QUERN_MAX_DIMS         4 /* of an operand */
-#define QUERN_MAX_RANK         8 /* of a tensor that quern_infer reads */
-#define QUERN_MAX_MICROBATCHES 8 /* that one launch merges */
-#define QUERN_MAX_STREAMS      8
+#define QUERN_MAX_GROUPS 1024
+#define QUERN_MAX_DIMS   4 /* of an operand */
+#define QUERN_MAX_RANK   8 /* of a tensor that quern_infer reads */
 
 struct CUstream_st;   /* *CUstream and cudaStream_t; NULL: the default stream */
 struct quern_context; /* one serves all GPUs of a process and all threads */
@@ -138,8 +134,8 @@ struct quern_open_options {
     int log_level;     /* of `log`; default $QUERN_LOG, else INFO */
     const char *cache; /* folders separated by ':', "" for none; default
                            $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else
-                           ~/.cache/quern; all are read, new entries go to the
-                           first writable one */
+                           ~/.cache/quern; new entries go to the first
+                           writable one */
     const char *tune;  /* folders with files of quern_tune, as `cache`; default
                            $QUERN_TUNE */
     void (*log)(void *user, int level, const char *line); /* from any thread */
@@ -181,14 +177,11 @@ QUERN_API void quern_close(struct quern_context *ctx);
    valid until the thread's next call. */
 QUERN_API const char *quern_errmsg(void);
 
-/* The meaning of a code, "unknown code" for others; static storage. */
+/* The meaning of a code, and QUERN_VERSION of the library; static storage. */
 QUERN_API const char *quern_strerror(int code);
-
-/* QUERN_VERSION of the library that runs. */
 QUERN_API const char *quern_version(void);
 
-/* Free memory that the library returned. NULL is allowed. */
-QUERN_API void quern_free(void *memory);
+QUERN_API void quern_free(void *memory); /* what it returned; or NULL */
 
 /* ---------------------------------------------------------------- operands
 ** ARG(name, "text"): the arrays that a run may read or write. Scaled operands
@@ -335,9 +328,8 @@ QUERN_API int quern_plan_get(struct quern_context *ctx, const char *line,
 QUERN_API const struct quern_operand *
 quern_plan_operands(const struct quern_plan *plan, int *count);
 
-/* The same of a line, for any backend but cublaslt and without a GPU; the
-   workspace is an upper bound. quern_free frees the table. QUERN_EINVAL,
-   QUERN_ENOMEM. */
+/* The same of a line, without a GPU and for any backend but cublaslt; the
+   workspace is an upper bound. quern_free frees it. QUERN_EINVAL, _ENOMEM. */
 QUERN_API int quern_describe(struct quern_context *ctx, const char *line,
                              struct quern_operand **table, int *count);
 
@@ -353,12 +345,12 @@ struct quern_plan_info {
     int streams;            /* of the backend cublaslt; else 0 */
 };
 
-/* What a plan chose. QUERN_EINVAL. */
+/* Read what a plan chose. QUERN_EINVAL. */
 QUERN_API int quern_plan_info(const struct quern_plan *plan,
                               struct quern_plan_info *info);
 
-/* Write a line with its words in the usual order and without defaults,
-   NUL-terminated and cut at `size`; `*length` is what it needs. QUERN_EINVAL. */
+/* Write a line with its words in the usual order and without defaults. It is
+   NUL-terminated and cut at `size`; `*length` is its own. QUERN_EINVAL. */
 QUERN_API int quern_format(struct quern_context *ctx, const char *line,
                            char *buffer, size_t size, size_t *length);
 
@@ -370,8 +362,7 @@ QUERN_API int quern_why(struct quern_context *ctx, const char *line,
 
 /* --------------------------------------------------------------------- run */
 
-/* An array of a run, in device memory (host memory for the host backend). The
-   caller owns it. */
+/* An array of a run: the caller's, on the device (host backend: the host). */
 struct quern_buffer {
     void *data;
     void *const *pointers; /* [G] addresses of the groups' matrices, themselves
@@ -407,10 +398,9 @@ struct quern_args {
     }
 
 /*
-** Queue a run on `stream`, a stream of the plan's device. Neither allocates nor
-** synchronizes nor reads device memory; may be captured, and the sizes may
-** change before each replay. The host backend runs at once. All arguments are
-** checked before anything is queued.
+** Check all arguments, then queue a run on `stream`, of the plan's device.
+** Neither allocates nor synchronizes nor reads device memory; may be captured,
+** and the sizes may change before each replay. The host backend runs at once.
 **
 ** Memory outside every group is not written. Groups that are negative, overlap
 ** or pass the buffer are reported by quern_check; memory outside the buffers is
@@ -447,7 +437,7 @@ struct quern_queue;
 QUERN_API int quern_queue_create(struct quern_context *ctx, int capacity,
                                  struct quern_queue **queue);
 
-/* Destroy it and drop pending work. NULL is allowed. */
+/* Drop its work, destroy it. NULL is allowed. */
 QUERN_API void quern_queue_destroy(struct quern_queue *queue);
 
 /*
@@ -477,10 +467,9 @@ QUERN_API int quern_queue_put(struct quern_queue *queue,
 QUERN_API int quern_queue_flush(struct quern_queue *queue, int layer, int most,
                                 struct CUstream_st *stream);
 
-/* Drop pending work of a layer, or all. QUERN_EINVAL as quern_queue_flush. */
+/* Drop pending work of a layer, or all (QUERN_EINVAL as quern_queue_flush); the
+   number of pending products. */
 QUERN_API int quern_queue_drop(struct quern_queue *queue, int layer);
-
-/* Number of pending products of a layer, or of QUERN_ALL_LAYERS. */
 QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 
 /* ------------------------------------------------------------------- infer */
@@ -511,9 +500,8 @@ struct quern_contraction {
 /*
 ** Write the line of a contraction: its op, m, n, k, layouts, and the ragged
 ** axis, which says how D is split. If types do not tell the op, it is the op
-** that usually has this ragged axis and layout; b k-major: fprop. With
-** columnwise tensors k is their bound. D, if given, must agree: QUERN_EINVAL
-** names the conflict. The line is cut at `size`; `*length` is what it needs.
+** that usually has this ragged axis and layout. D, if given, must agree:
+** QUERN_EINVAL names the conflict. The line is cut at `size`.
 */
 QUERN_API int quern_infer(struct quern_context *ctx,
                           const struct quern_contraction *contraction,
@@ -591,18 +579,15 @@ struct quern_tune_result {
 };
 
 /*
-** Measure the kernels that support the product, best by the model first, while
-** threads compile the others; then the fastest against the strategies that
+** Measure the kernels that support the product, then the strategies that
 ** dequantize=auto allows. Each round runs all remaining candidates, in another
-** order, so that all see the same clock; a candidate is dropped once it is
-** significantly slower. The result is certain when no other can be 0.5 % faster
-** than the best; on smaller differences the model's choice wins.
+** order; a candidate is dropped once it is significantly slower. The result is
+** certain when no other can be 0.5 % faster than the best.
 **
 ** Runs on `stream` and waits for it; allocates device memory for operands of
-** the problem's size and twice the L2 (QUERN_ECUDA says how many bytes if they
-** are not free); must not be called while a stream of this thread captures.
-** QUERN_EINVAL; QUERN_ENODEVICE; QUERN_ENOKERNEL; QUERN_ECOMPILE (no candidate
-** could be measured: each one's reason); QUERN_ECUDA; QUERN_ESIZES of args;
+** the problem's size and twice the L2; must not be called while a stream of
+** this thread captures. QUERN_EINVAL; QUERN_ENODEVICE; QUERN_ENOKERNEL;
+** QUERN_ECOMPILE (each candidate's reason); QUERN_ECUDA; QUERN_ESIZES of args;
 ** QUERN_EIO (measured, but not saved: `result` is complete); QUERN_ENOMEM.
 */
 QUERN_API int quern_tune(struct quern_context *ctx, const char *line,

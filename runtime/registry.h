@@ -15,6 +15,9 @@
 
 /* ------------------------------------------------------------------- types */
 
+#define QUERN_MAX_MICROBATCHES 8 /* that one launch merges */
+#define QUERN_MAX_STREAMS      8 /* of cublaslt */
+
 #define QN_ENUM(name, ...) QN_##name,
 #define QUERN_OPS(X)       X(FPROP, "fprop") X(DGRAD, "dgrad") X(WGRAD, "wgrad")
 enum quern_op { QUERN_OPS(QUERN_ENUM) QUERN_OP_COUNT };

@@ -26,7 +26,7 @@ int qg_reject_take(struct qg *q, struct qg_word *word)
     return take(q, word, QG_REJECT);
 }
 
-int qg_without_take(struct qg *q, struct qg_word *word)
+int qg_reject_without(struct qg *q, struct qg_word *word)
 {
     return take(q, word, QG_WITHOUT);
 }

@@ -54,6 +54,6 @@ int qg_axis_take(struct qg *, struct qg_word *);
 int qg_derive_take(struct qg *, struct qg_word *);
 int qg_requires_take(struct qg *, struct qg_word *);
 int qg_reject_take(struct qg *, struct qg_word *);
-int qg_without_take(struct qg *, struct qg_word *);
+int qg_reject_without(struct qg *, struct qg_word *);
 
 #endif

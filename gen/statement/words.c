@@ -40,7 +40,7 @@ static const struct qg_word_kind kinds[] = {
     {"reject", QG_SENTENCE, 1, qg_reject_take,
      "reject \"reason\" (function (v) return ... end)",
      "points of the grid that make no kernel"},
-    {"without", QG_SENTENCE, 1, qg_without_take,
+    {"without", QG_SENTENCE, 1, qg_reject_without,
      "without \"beta bias\" (function (v) return ... end)",
      "parameters that kernels do not have for which this is true"},
 };

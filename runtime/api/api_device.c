@@ -52,7 +52,7 @@ int qn_api_stream(const struct quern_context *ctx,
     struct cu_context *found = NULL;
     int code;
 
-    /* The default streams, 0 to 2, are those of whichever context is current. */
+    /* The default streams, 0 to 2, belong to the context that is current. */
     if (!context || (uintptr_t)stream <= 2 || qn_context_process(ctx, "plan"))
         return QUERN_OK;
     code =

@@ -22,9 +22,8 @@ int qn_copies_decode(const struct qn_job *, int role, struct qn_decode *,
                      void *memory[3]);
 void qn_copies_free(void *memory[3]);
 
-/* Clears *held if the operand, where qn_problem_describe says that it is, is not
-   what it was made of: of about `most` lines. One without scales has nothing
-   to hold. Codes of the library. */
+/* Clears *held if an operand is not what it was made of: compares about `most`
+   lines. An operand without scales holds. Codes of the library. */
 int qn_copies_judge(const struct qn_job *, int role, int64_t most, int *held);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** served.c: recipe x op x epilogue x architecture, and the host: a line that
-** qn_problem_describe takes has a plan, whose workspace is not more than was stated.
+** served.c: recipe x op x epilogue x architecture, and the host: each valid line
+** has a plan, whose workspace is not more than was stated.
 */
 #define _GNU_SOURCE
 #include "devices.h"

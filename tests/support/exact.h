@@ -46,8 +46,8 @@ struct run {
 };
 
 /* The problem and its arguments, but for buffers and factors: where operands
-   are on the host, `data` of so many bytes each, is noted. qn_problem_describe's
-   code. */
+   are on the host, `data` of so many bytes each, is noted. Codes of
+   qn_problem_describe. */
 int exact_prepare(struct quern_context *ctx, const struct form *f,
                   void *const data[EXACT_ROLES], size_t bytes, struct run *r);
 
