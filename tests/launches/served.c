@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** served.c: recipe x op x epilogue x architecture, and the host: each valid line
+** served.c: recipe x op x epilogue x architecture, and the host: a valid line
 ** has a plan, whose workspace is not more than was stated.
 */
 #define _GNU_SOURCE
