@@ -64,50 +64,31 @@ class Quern:
 
     def __init__(self, library, line):
         self.line = line
-        self.cast = libquern.QuantizePlan(library, line)
-        a = self.cast.args
+        self.cast = libquern.Plan(library, line)
         words = dict(w.split("=") for w in line.split() if "=" in w)
-        groups, m, k = (self.cast.quantization.groups, self.cast.quantization.m,
-                        self.cast.quantization.k)
-        rows = split(groups, m, words.get("split", "mild"), random.Random(1))
-        self.bytes = 0
-        self.keep = []
-        for tensor, is_copy in ((a.in_, 0), (a.saved, 0), (a.row, 1), (a.column, 1)):
-            if not tensor.bytes:
-                continue
-            size = tensor.bytes + tensor.sf_bytes + tensor.global_bytes
-            if tensor is a.column and "split" in words: # its buffer is for any sizes
-                size = size * sum((n + 127) // 128 * 128 for n in rows) // tensor.shape[1]
-            self.bytes += size
-            tensor.data = self.buffer(tensor.bytes, None if is_copy else torch.bfloat16)
-            if tensor.sf_bytes:
-                tensor.sf = self.buffer(tensor.sf_bytes)
-            if tensor.global_bytes:
-                tensor.global_ = self.buffer(tensor.global_bytes)
-        self.input = self.keep[0]
-        if "split" in words:
-            a.first_dims = self.hold(torch.tensor(rows, dtype=torch.int32, device="cuda"))
-        if words.get("prob") == "1":
-            a.probability = self.hold(torch.rand(m, device="cuda"))
-            self.bytes += 4 * m
-        if words.get("dbias") == "1":
-            a.dbias = self.buffer(4 * groups * k)
-            self.bytes += 4 * groups * k
-        if self.cast.need.history:
-            a.scale = self.hold(torch.ones(2, device="cuda"))
-            a.history = self.buffer(4 * self.cast.need.history)
-        if self.cast.need.random:
-            a.random = self.buffer(16)
-        a.workspace = self.buffer(self.cast.need.workspace_bytes)
+        rows = split(int(words["g"]), int(words["m"]), words.get("split", "mild"), random.Random(1))
+        ours = self.cast.operands
+        self.keep, self.bytes = {}, 0
+        for name, o in ours.items():
+            size = o.bytes
+            if name.startswith("columnwise") and "split" in words:  # its buffer is for any sizes
+                size *= sum((n + 127) // 128 * 128 for n in rows) / ours["columnwise"].shape[1]
+            if name in ("input", "pre", "prob", "dbias") or "wise" in name:
+                self.bytes += size
+            if name in ("input", "pre"):
+                self.bind(name, torch.randn(*o.shape, dtype=torch.bfloat16, device="cuda"))
+            elif name == "prob":
+                self.bind(name, torch.rand(*o.shape, device="cuda"))
+            elif name == "scale":
+                self.bind(name, torch.ones(2, device="cuda"))
+            elif name == "lengths":
+                self.bind(name, torch.tensor(rows, dtype=torch.int32, device="cuda"))
+            elif o.written or o.needed:
+                self.bind(name, torch.zeros(o.bytes, dtype=torch.uint8, device="cuda"))
 
-    def hold(self, tensor):
-        self.keep.append(tensor)
-        return tensor.data_ptr()
-
-    def buffer(self, size, kind=None):
-        if kind:
-            return self.hold(torch.randn(size // 2, dtype=kind, device="cuda"))
-        return self.hold(torch.zeros(size, dtype=torch.uint8, device="cuda"))
+    def bind(self, name, tensor):
+        self.keep[name] = tensor
+        self.cast.bind(**{name: tensor.data_ptr()})
 
     def run(self):
         self.cast.run(ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
@@ -174,7 +155,7 @@ class Peer:
     """A function of torch's, compiled if that is possible, on quern's input."""
 
     def __init__(self, function, what, quern):
-        self.what, self.input = what, quern.input.view(32768, 7168)
+        self.what, self.input = what, quern.keep["input"]
         self.how = "compiled"
         self.function = torch.compile(function, dynamic=False)
         try:
@@ -184,7 +165,7 @@ class Peer:
             self.how, self.function = "eager", function
             self.result = function(self.input)
         codes = self.result[0].view(torch.uint8)
-        ours = quern.keep[1].view(torch.uint8)[: codes.numel()].view_as(codes)
+        ours = quern.keep["rowwise"][: codes.numel()].view_as(codes)
         quern.run()
         torch.cuda.synchronize()
         self.equal = (codes == ours).float().mean().item()
@@ -258,7 +239,7 @@ def main():
     parser.add_argument("--library", default=LIBRARY)
     options = parser.parse_args()
     torch.manual_seed(1)
-    library = libquern.open_library(options.library)
+    library = libquern.Library(options.library)
     root = {"what": "bench/casts.py: casts beside torch.compile", "commit": options.commit,
             "gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda,
             "torch": torch.__version__, "rows": [], "peers": []}

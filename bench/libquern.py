@@ -1,146 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libquern through ctypes, as far as the benchmark needs it: runtime/quern.h in Python.
+"""libquern through ctypes: the structures of runtime/quern.h that callers fill, and one Plan for
+lines of every kind.
 
-Every structure here repeats one of that header. open_library() refuses a library whose description
-of a known problem does not read back as it must, so that a change there is seen.
+    library = Library("build/lib/libquern.so")
+    plan = Plan(library, "fprop bf16 g=8 m=4096 n=2048 k=7168")
+    plan.bind(a=x, b=weights, d=y, lengths=tokens)  # addresses, on the device
+    plan.bind_missing(zeros)                        # the workspace: address = zeros(bytes)
+    plan.run(stream)
+
+quern_open_abi compares ABI and the two sizes below with the library's own, and refuses others.
 """
 
 import ctypes
 import os
 
-BF16, F32, I32 = 1, 3, 11  # enum quern_type
-JIT = 2                    # enum quern_backend
-EINVAL, ENOKERNEL = 1, 3   # enum quern_status
-WGRAD = 2                  # enum quern_op
+ABI, ARGS = 2, 64  # QUERN_ABI, QUERN_ARGS_COUNT
+AUTO, HOST, JIT = 0, 1, 2  # enum quern_backend
+EINVAL, ENOKERNEL = 1, 3  # enum quern_status
+FORWARD, BACKWARD, WGRAD, WEIGHTS = range(4)  # enum quern_phase
 
-
-class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("pointers", ctypes.c_void_p), ("sf", ctypes.c_void_p),
-                ("first_dims", ctypes.c_void_p), ("last_dims", ctypes.c_void_p),
-                ("offsets", ctypes.c_void_p), ("sizes_type", ctypes.c_int),
-                ("type", ctypes.c_int), ("ndim", ctypes.c_int),
-                ("shape", ctypes.c_int64 * 4), ("stride", ctypes.c_int64),
-                ("group_stride", ctypes.c_int64),
-                ("bytes", ctypes.c_size_t), ("alignment", ctypes.c_size_t),
-                ("global_", ctypes.c_void_p), ("sf_bytes", ctypes.c_size_t),
-                ("global_bytes", ctypes.c_size_t)]
-
-
-class Args(ctypes.Structure):
-    _fields_ = [("a", Tensor), ("b", Tensor), ("c", Tensor), ("d", Tensor), ("p", Tensor),
-                ("t", Tensor), ("in_", Tensor), ("column", Tensor),
-                ("bias", ctypes.c_void_p), ("probability", ctypes.c_void_p),
-                ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
-                ("limit", ctypes.c_float), ("slope", ctypes.c_float), ("shift", ctypes.c_float),
-                ("alpha", ctypes.c_void_p), ("beta", ctypes.c_void_p), ("scalars", ctypes.c_int),
-                ("scale", ctypes.c_void_p), ("history", ctypes.c_void_p),
-                ("random", ctypes.c_void_p), ("noop", ctypes.c_void_p),
-                ("workspace", ctypes.c_void_p), ("host_sizes", ctypes.c_void_p)]
-
-
-class Problem(ctypes.Structure):
-    _fields_ = [("recipe", ctypes.c_char * 32), ("op", ctypes.c_int), ("ragged", ctypes.c_int),
-                ("a_major", ctypes.c_int), ("b_major", ctypes.c_int), ("d_type", ctypes.c_int),
-                ("alpha", ctypes.c_int), ("beta", ctypes.c_int),
-                ("alignment", ctypes.c_int), ("pointers", ctypes.c_int),
-                ("microbatches", ctypes.c_int), ("sizes", ctypes.c_int), ("bias", ctypes.c_int),
-                ("activation", ctypes.c_int), ("interleave", ctypes.c_int),
-                ("probability", ctypes.c_int), ("saved", ctypes.c_int), ("dbias", ctypes.c_int),
-                ("dprob", ctypes.c_int), ("copies", ctypes.c_int),
-                ("dequantize", ctypes.c_int), ("quantize", ctypes.c_int), ("groups", ctypes.c_int),
-                ("m", ctypes.c_int64), ("n", ctypes.c_int64), ("k", ctypes.c_int64),
-                ("split", ctypes.c_char * 256)]
-
-
-class Description(ctypes.Structure):
-    _fields_ = [("args", Args), ("workspace_bytes", ctypes.c_size_t),
-                ("history", ctypes.c_int), ("random", ctypes.c_int)]
-
-
-class Quantization(ctypes.Structure):
-    _fields_ = [("recipe", ctypes.c_char * 32), ("work", ctypes.c_int), ("of", ctypes.c_int),
-                ("type", ctypes.c_int), ("copies", ctypes.c_int), ("activation", ctypes.c_int),
-                ("interleave", ctypes.c_int), ("probability", ctypes.c_int),
-                ("dbias", ctypes.c_int), ("dprob", ctypes.c_int), ("sizes", ctypes.c_int),
-                ("groups", ctypes.c_int), ("m", ctypes.c_int64), ("k", ctypes.c_int64), ("split", ctypes.c_char * 256)]
-
-
-class QuantizeArgs(ctypes.Structure):
-    _fields_ = [("in_", Tensor), ("saved", Tensor), ("row", Tensor), ("column", Tensor),
-                ("out", Tensor), ("first_dims", ctypes.c_void_p), ("offsets", ctypes.c_void_p),
-                ("sizes_type", ctypes.c_int), ("probability", ctypes.c_void_p),
-                ("bias", ctypes.c_void_p), ("dbias", ctypes.c_void_p), ("dprob", ctypes.c_void_p),
-                ("scale", ctypes.c_void_p), ("history", ctypes.c_void_p),
-                ("random", ctypes.c_void_p), ("noop", ctypes.c_void_p), ("limit", ctypes.c_float),
-                ("slope", ctypes.c_float), ("shift", ctypes.c_float),
-                ("workspace", ctypes.c_void_p), ("host_sizes", ctypes.c_void_p)]
-
-
-class QuantizeDescription(ctypes.Structure):
-    _fields_ = [("args", QuantizeArgs), ("workspace_bytes", ctypes.c_size_t),
-                ("history", ctypes.c_int), ("random", ctypes.c_int)]
+P, I, L, Z = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_size_t
+F, D, S = ctypes.c_float, ctypes.c_double, ctypes.c_char_p
 
 
 class OpenOptions(ctypes.Structure):
-    _fields_ = [("registry", ctypes.c_void_p), ("specs", ctypes.c_void_p),
-                ("specs_count", ctypes.c_int), ("cache", ctypes.c_char_p),
-                ("log", ctypes.c_void_p), ("log_user", ctypes.c_void_p),
-                ("log_level", ctypes.c_int), ("tune", ctypes.c_char_p)]
-
-
-class Mlp(ctypes.Structure):
-    _fields_ = [("recipe", ctypes.c_char * 32), ("type", ctypes.c_int), ("dw_type", ctypes.c_int),
-                ("dw_beta", ctypes.c_int), ("activation", ctypes.c_int),
-                ("interleave", ctypes.c_int), ("probability", ctypes.c_int),
-                ("bias", ctypes.c_int), ("recompute", ctypes.c_int),
-                ("microbatches", ctypes.c_int), ("sizes", ctypes.c_int), ("groups", ctypes.c_int),
-                ("m", ctypes.c_int64), ("hidden", ctypes.c_int64), ("ffn", ctypes.c_int64), ("split", ctypes.c_char * 256)]
-
-
-class MlpArgs(ctypes.Structure):
-    _fields_ = ([(name, Tensor) for name in ("x", "y", "dy", "dx", "w1", "w2", "w1_row", "w1_column",
-                                             "w2_row", "w2_column", "dw1", "dw2")] +
-                [("first_dims", ctypes.c_void_p), ("offsets", ctypes.c_void_p),
-                 ("sizes_type", ctypes.c_int)] +
-                [(name, ctypes.c_void_p) for name in ("probability", "dprob", "b1", "b2", "db1",
-                                                      "db2", "scale", "history", "random")] +
-                [(name, ctypes.c_float) for name in ("limit", "slope", "shift")] +
-                [("saved", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
-                 ("host_sizes", ctypes.c_void_p)])
-
-
-class MlpDescription(ctypes.Structure):
-    _fields_ = [("args", MlpArgs), ("saved_bytes", ctypes.c_size_t),
-                ("workspace_bytes", ctypes.c_size_t), ("history", ctypes.c_int),
-                ("random", ctypes.c_int)]
+    _fields_ = [("size", Z), ("registry", P), ("specs", P), ("specs_count", I), ("log_level", I),
+                ("cache", S), ("tune", S), ("log", P), ("log_user", P)]
 
 
 class PlanOptions(ctypes.Structure):
-    _fields_ = [("backend", ctypes.c_int), ("sms", ctypes.c_int), ("kernel", ctypes.c_char_p),
-                ("tune_ms", ctypes.c_int), ("streams", ctypes.c_int)]
+    _fields_ = [("size", Z), ("device", I), ("backend", I), ("sms", I), ("tune_ms", I),
+                ("streams", I), ("kernel", S)]
 
 
 class PlanInfo(ctypes.Structure):
-    _fields_ = [("kernel", ctypes.c_char_p), ("backend", ctypes.c_int), ("sms", ctypes.c_int),
-                ("workspace_bytes", ctypes.c_size_t), ("microbatches", ctypes.c_int),
-                ("tuned", ctypes.c_int), ("streams", ctypes.c_int)]
+    _fields_ = [("kernel", S), ("backend", I), ("sms", I), ("workspace_bytes", Z),
+                ("microbatches", I), ("tuned", I), ("streams", I)]
+
+
+class Extent(ctypes.Structure):
+    _fields_ = [("base", L), ("step", L), ("add", L), ("unit", L)]
+
+    def at(self, rows):
+        return self.base + (self.step * ((rows + self.add) // self.unit) if self.unit else 0)
+
+
+class OperandInfo(ctypes.Structure):
+    _fields_ = [("arg", I), ("name", S), ("read", I), ("written", I), ("optional", I), ("type", I),
+                ("ndim", I), ("shape", Extent * 4), ("pitch", Extent), ("bytes", Extent),
+                ("alignment", Z), ("zero_bytes", Z), ("strided", I), ("pointers", I), ("tiled", I)]
+
+
+class Buffer(ctypes.Structure):
+    _fields_ = [("data", P), ("pointers", P), ("stride", L), ("group_stride", L), ("type", I)]
+
+
+class Args(ctypes.Structure):
+    _fields_ = [("size", Z), ("rows", L), ("phase", I), ("scalars", I), ("limit", F), ("slope", F),
+                ("shift", F), ("host_sizes", P), ("of", Buffer * ARGS)]
 
 
 class TuneOptions(ctypes.Structure):
-    _fields_ = [("seconds", ctypes.c_double), ("backend", ctypes.c_int), ("sms", ctypes.c_int),
-                ("l2", ctypes.c_int), ("threads", ctypes.c_int), ("keep", ctypes.c_int),
-                ("seed", ctypes.c_uint64), ("sizes", ctypes.c_void_p), ("args", ctypes.c_void_p),
-                ("stream", ctypes.c_void_p), ("progress", ctypes.c_void_p),
-                ("user", ctypes.c_void_p)]
+    _fields_ = [("size", Z), ("seconds", D), ("device", I), ("backend", I), ("sms", I), ("l2", I),
+                ("threads", I), ("keep", I), ("seed", ctypes.c_uint64), ("sizes", P), ("args", P),
+                ("stream", P), ("progress", P), ("user", P)]
 
 
 class TuneResult(ctypes.Structure):
-    _fields_ = [("kernel", ctypes.c_char_p), ("band", ctypes.c_int), ("dequantize", ctypes.c_int),
-                ("seconds", ctypes.c_double), ("model", ctypes.c_char_p),
-                ("model_seconds", ctypes.c_double), ("ratio", ctypes.c_double),
-                ("certain", ctypes.c_int), ("rounds", ctypes.c_int), ("clock_mhz", ctypes.c_int),
-                ("bytes", ctypes.c_size_t), ("file", ctypes.c_char * 512),
-                ("candidates", ctypes.c_void_p), ("count", ctypes.c_int)]
+    _fields_ = [("kernel", S), ("band", I), ("dequantize", I), ("seconds", D), ("model", S),
+                ("model_seconds", D), ("ratio", D), ("certain", I), ("rounds", I), ("clock_mhz", I),
+                ("bytes", Z), ("file", ctypes.c_char * 512), ("candidates", P), ("count", I)]
+
+
+def sized(structure, **fields):
+    """As the header's ..._INIT, if fields has all that is not 0 there."""
+    return structure(size=ctypes.sizeof(structure), **fields)
+
+
+CALLS = {
+    "quern_open_abi": [P, P, I, Z, Z], "quern_close": [P], "quern_free": [P],
+    "quern_plan_create": [P, S, P, P], "quern_plan_destroy": [P], "quern_plan_info": [P, P],
+    "quern_plan_operands": [P, P], "quern_why": [P, S, P, P], "quern_tune": [P, S, P, P],
+    "quern_run": [P, P, P], "quern_check": [P, P, P], "quern_queue_create": [P, I, P],
+    "quern_queue_put": [P, P, P, I], "quern_queue_flush": [P, I, I, P], "quern_queue_destroy": [P],
+}
 
 
 class Failed(Exception):
@@ -152,196 +95,124 @@ class Failed(Exception):
 
 
 class Library:
-    """One context, with only the model unless `tune` names folders with measured winners. Plans
-    keep it alive."""
+    """One context, which uses the model only unless `tune` names folders with measured winners.
+    Close its plans first."""
 
-    def __init__(self, path, tune=""):
+    def __init__(self, path, tune="", specs=(), cache=None):
+        if not os.path.exists(path):
+            raise SystemExit(f"{path}: not there; build it with make")
         self.c = ctypes.CDLL(path)
-        self.c.quern_errmsg.restype = ctypes.c_char_p
-        self.c.quern_version.restype = ctypes.c_char_p
-        self.c.quern_free.argtypes = [ctypes.c_void_p]
-        self.c.quern_plan_free.argtypes = [ctypes.c_void_p]
-        self.c.quern_plan_info.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        self.c.quern_run.argtypes = [ctypes.c_void_p] * 3
-        self.c.quern_check.argtypes = [ctypes.c_void_p] * 3
-        self.c.quern_quantize_plan_free.argtypes = [ctypes.c_void_p]
-        self.c.quern_quantize_run.argtypes = [ctypes.c_void_p] * 3
-        self.c.quern_quantize_check.argtypes = [ctypes.c_void_p] * 3
-        self.c.quern_mlp_plan_free.argtypes = [ctypes.c_void_p]
-        for call in ("weights", "forward", "backward", "wgrad", "check"):
-            getattr(self.c, "quern_mlp_" + call).argtypes = [ctypes.c_void_p] * 3
-        self.context = ctypes.c_void_p()
-        options = OpenOptions(tune=tune.encode())
-        self.must(self.c.quern_open(ctypes.byref(options), ctypes.byref(self.context)))
+        for name, types in CALLS.items():
+            getattr(self.c, name).argtypes = types
+        self.c.quern_errmsg.restype = self.c.quern_version.restype = S
+        self.c.quern_plan_operands.restype = ctypes.POINTER(OperandInfo)
+        folders = (S * len(specs))(*[folder.encode() for folder in specs])
+        options = sized(OpenOptions, tune=tune.encode(), specs=ctypes.cast(folders, P),
+                        specs_count=len(specs), cache=cache.encode() if cache else None)
+        self.context = P()
+        self.must(self.c.quern_open_abi(ctypes.byref(options), ctypes.byref(self.context), ABI,
+                                        ctypes.sizeof(Args), ctypes.sizeof(OperandInfo)))
 
     def must(self, code):
         if code:
-            text = self.c.quern_errmsg(self.context)
-            raise Failed(code, text.decode(errors="replace"))
+            raise Failed(code, self.c.quern_errmsg().decode(errors="replace"))
 
     def version(self):
         return self.c.quern_version().decode()
 
-    def parse(self, line):
-        problem = Problem()
-        self.must(self.c.quern_problem_parse(self.context, line.encode(), ctypes.byref(problem)))
-        return problem
-
-    def describe(self, problem):
-        need = Description()
-        self.must(self.c.quern_describe(self.context, ctypes.byref(problem), ctypes.byref(need)))
-        return need
-
-    def quantization(self, line):
-        """The quantization of a line of text, and its needs."""
-        quantization, need = Quantization(), QuantizeDescription()
-        self.must(self.c.quern_quantize_parse(self.context, line.encode(),
-                                              ctypes.byref(quantization)))
-        self.must(self.c.quern_quantize_describe(self.context, ctypes.byref(quantization),
-                                                 ctypes.byref(need)))
-        return quantization, need
+    def why(self, line):
+        text = P()
+        self.must(self.c.quern_why(self.context, line.encode(), None, ctypes.byref(text)))
+        answer = ctypes.string_at(text).decode(errors="replace")
+        self.c.quern_free(text)
+        return answer
 
     def tune(self, line, sizes, seconds, seed=1):
-        """Measure the problem with groups of these sizes, and keep the winner."""
-        problem, result = self.parse(line), TuneResult()
-        lengths = (ctypes.c_int64 * len(sizes))(*sizes)
-        options = TuneOptions(seconds=seconds, seed=seed, sizes=ctypes.addressof(lengths))
-        code = self.c.quern_tune(self.context, ctypes.byref(problem), ctypes.byref(options),
+        """Measure the product with groups of these sizes, and keep the winner."""
+        result, lengths = TuneResult(), (L * len(sizes))(*sizes)
+        options = sized(TuneOptions, seconds=seconds, device=-1, seed=seed,
+                        sizes=ctypes.addressof(lengths))
+        code = self.c.quern_tune(self.context, line.encode(), ctypes.byref(options),
                                  ctypes.byref(result))
         self.c.quern_free(result.candidates)
         self.must(code)
         return result
 
-    def mlp(self, line):
-        """The MLP of a line of text, and its needs."""
-        mlp, need = Mlp(), MlpDescription()
-        self.must(self.c.quern_mlp_parse(self.context, line.encode(), ctypes.byref(mlp)))
-        self.must(self.c.quern_mlp_describe(self.context, ctypes.byref(mlp), ctypes.byref(need)))
-        return mlp, need
+    def close(self):
+        self.c.quern_close(self.context)
 
-    def why(self, problem):
-        text = ctypes.c_void_p()
-        self.must(self.c.quern_why(self.context, ctypes.byref(problem), None, ctypes.byref(text)))
-        answer = ctypes.string_at(text).decode(errors="replace")
-        self.c.quern_free(text)
-        return answer
+
+class Operand:
+    """A row of a plan's table, with the lengths that `rows` rows need."""
+
+    def __init__(self, info, rows):
+        self.arg, self.name, self.type = info.arg, info.name.decode(), info.type
+        self.shape = [info.shape[i].at(rows) for i in range(info.ndim)]
+        self.bytes, self.zero_bytes = info.bytes.at(rows), info.zero_bytes
+        self.written, self.needed = info.written, (info.read | info.written) & ~info.optional
 
 
 class Plan:
-    """One kernel for one problem; run() queues it on a stream."""
+    """A line made ready: a product, a quantization or an MLP. run() queues it on a stream."""
 
-    def __init__(self, library, line, kernel=None):
-        self.library = library
-        self.problem = library.parse(line)
-        self.need = library.describe(self.problem)
-        self.args = self.need.args
-        self.plan = ctypes.c_void_p()
-        options = PlanOptions(JIT, 0, kernel.encode() if kernel else None, 0)
-        library.must(library.c.quern_plan(library.context, ctypes.byref(self.problem),
-                                          ctypes.byref(options), ctypes.byref(self.plan)))
-        info = PlanInfo()
+    def __init__(self, library, line, kernel=None, backend=JIT):
+        self.library, self.plan, info, count = library, P(), PlanInfo(), I()
+        options = sized(PlanOptions, device=-1, backend=backend,
+                        kernel=kernel.encode() if kernel else None)
+        library.must(library.c.quern_plan_create(library.context, line.encode(),
+                                                 ctypes.byref(options), ctypes.byref(self.plan)))
         library.c.quern_plan_info(self.plan, ctypes.byref(info))
         self.kernel, self.tuned = info.kernel.decode(), info.tuned
+        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        axis = words.get("ragged", "k" if line.startswith("wgrad ") else "m")
+        self.rows = int(words.get(axis, 0))
+        self.table = library.c.quern_plan_operands(self.plan, ctypes.byref(count))[:count.value]
+        self.operands = self.operands_for(self.rows)
+        self.unbind()
 
-    def bind(self, a, b, d, first_dims, workspace):
-        """Device addresses; first_dims are int32."""
-        self.args.a.data, self.args.b.data, self.args.d.data = a, b, d
-        self.args.a.first_dims = first_dims
-        self.args.a.sizes_type = I32
-        self.args.workspace = workspace
+    def operands_for(self, rows):
+        """By name, with the lengths of a run with so many rows."""
+        return {o.name: o for o in (Operand(info, rows) for info in self.table)}
 
-    def bind_copies(self, a, b, d, sizes, workspace):
-        """The same of quantized copies: a and b are (data, sf, global) each."""
-        for tensor, copy in ((self.args.a, a), (self.args.b, b)):
-            tensor.data, tensor.sf, tensor.global_ = copy
-        self.args.d.data = d
-        if self.problem.op == WGRAD:
-            self.args.a.last_dims = sizes
-        else:
-            self.args.a.first_dims = sizes
-        self.args.a.sizes_type = I32
-        self.args.workspace = workspace
+    def unbind(self):
+        """Begin other arguments; those until now stay as they are."""
+        self.args = sized(Args, rows=-1, limit=7, slope=1.702, shift=1)
 
-    def run(self, stream):
+    def buffer(self, name):
+        """What is bound to the operand of this name, where '.' may be written '_'."""
+        found = [o for o in self.operands if name in (o, o.replace(".", "_"))]
+        return self.args.of[self.operands[found[0]].arg]
+
+    def bind(self, **given):
+        """Each an address, or address and stride; None: no such array."""
+        for name, address in given.items():
+            stride = 0
+            if isinstance(address, tuple):
+                address, stride = address
+            buffer = self.buffer(name)
+            buffer.data, buffer.pointers, buffer.stride = address, None, stride
+
+    def bind_pointers(self, **given):
+        """Each the address of an array with the matrices' addresses."""
+        for name, address in given.items():
+            self.bind(**{name: None})
+            self.buffer(name).pointers = address
+
+    def bind_missing(self, allocate):
+        """All outputs, scratch memory and whatever else runs need and nobody bound: in memory of
+        allocate(bytes), which returns the address of zeros."""
+        for o in self.operands.values():
+            bound = self.args.of[o.arg].data or self.args.of[o.arg].pointers
+            if (o.written or o.needed) and not bound:
+                self.args.of[o.arg].data = allocate(max(o.bytes, 1))
+
+    def run(self, stream, phase=FORWARD, rows=-1):
+        self.args.phase, self.args.rows = phase, rows
         self.library.must(self.library.c.quern_run(self.plan, ctypes.byref(self.args), stream))
 
     def check(self, stream):
         self.library.must(self.library.c.quern_check(self.plan, ctypes.byref(self.args), stream))
 
     def close(self):
-        self.library.c.quern_plan_free(self.plan)
-        self.plan = ctypes.c_void_p()
-
-
-class QuantizePlan:
-    """One quantization; the caller fills `args` with device addresses. run() queues it."""
-
-    def __init__(self, library, line):
-        self.library = library
-        self.quantization, self.need = library.quantization(line)
-        self.args = self.need.args
-        self.args.sizes_type = I32
-        self.plan = ctypes.c_void_p()
-        options, info = PlanOptions(JIT, 0, None, 0), PlanInfo()
-        library.must(library.c.quern_quantize_plan(
-            library.context, ctypes.byref(self.quantization), ctypes.byref(options),
-            ctypes.byref(self.plan)))
-        library.c.quern_quantize_plan_info(self.plan, ctypes.byref(info))
-        self.kernel = info.kernel.decode()
-
-    def run(self, stream):
-        self.library.must(self.library.c.quern_quantize_run(self.plan, ctypes.byref(self.args),
-                                                            stream))
-
-    def check(self, stream):
-        self.library.must(self.library.c.quern_quantize_check(self.plan, ctypes.byref(self.args),
-                                                              stream))
-
-    def close(self):
-        self.library.c.quern_quantize_plan_free(self.plan)
-        self.plan = ctypes.c_void_p()
-
-
-class MlpPlan:
-    """A grouped MLP; the caller fills `args` with device addresses. Calls are queued."""
-
-    def __init__(self, library, line):
-        self.library = library
-        self.mlp, self.need = library.mlp(line)
-        self.args = self.need.args
-        self.args.sizes_type = I32
-        self.plan = ctypes.c_void_p()
-        options = PlanOptions(JIT, 0, None)
-        library.must(library.c.quern_mlp_plan(library.context, ctypes.byref(self.mlp),
-                                              ctypes.byref(options), ctypes.byref(self.plan)))
-
-    def call(self, name, stream):
-        """weights, forward, backward, wgrad or check."""
-        run = getattr(self.library.c, "quern_mlp_" + name)
-        self.library.must(run(self.plan, ctypes.byref(self.args), stream))
-
-    def close(self):
-        self.library.c.quern_mlp_plan_free(self.plan)
-        self.plan = ctypes.c_void_p()
-
-
-def open_library(path):
-    """The library, or an error if its structures are not those above."""
-    if not os.path.exists(path):
-        raise SystemExit(f"{path}: not there; build it with make")
-    library = Library(path)
-    need = library.describe(library.parse("fprop bf16 g=3 m=40 n=24 k=16 d=f32"))
-    a, b, d = need.args.a, need.args.b, need.args.d
-    seen = (a.type, b.type, d.type, list(a.shape)[:2], list(b.shape)[:3], list(d.shape)[:2],
-            a.bytes, d.bytes)
-    expected = (BF16, BF16, F32, [40, 16], [3, 24, 16], [40, 24], 40 * 16 * 2, 40 * 24 * 4)
-    _, need = library.quantization("quantize fp8_block of=x g=3 m=40 k=16")
-    seen += (list(need.args.column.shape)[:2], need.args.column.sf_bytes, need.args.limit,
-             need.workspace_bytes)
-    expected += ([16, 384], 3 * 16 * 4, 7.0, 256)
-    _, need = library.mlp("mlp fp8_block g=3 m=40 hidden=16 ffn=8")
-    seen += (list(need.args.w1_column.shape)[:3], need.args.dw2.bytes, need.args.shift, need.random)
-    expected += ([3, 16, 16], 3 * 16 * 8 * 2, 1.0, 0)
-    if seen != expected:
-        raise SystemExit(f"{path}: quern.h has changed, bench/libquern.py has not: {seen}")
-    return library
+        self.library.c.quern_plan_destroy(self.plan)
+        self.plan = P()

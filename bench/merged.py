@@ -35,27 +35,18 @@ class Queue:
 
     def __init__(self, library, capacity):
         self.library, self.queue = library, ctypes.c_void_p()
-        for name, arguments in (("put", 3), ("flush", 4)):
-            function = getattr(library.c, f"quern_queue_{name}")
-            function.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int] if name == "put" else [
-                ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
-        library.must(library.c.quern_queue(library.context, capacity, ctypes.byref(self.queue)))
+        library.must(library.c.quern_queue_create(library.context, capacity,
+                                                  ctypes.byref(self.queue)))
 
-    def put(self, plan, args):
-        self.library.must(self.library.c.quern_queue_put(self.queue, plan, ctypes.byref(args), 0))
+    def put(self, plan):
+        self.library.must(self.library.c.quern_queue_put(self.queue, plan.plan,
+                                                         ctypes.byref(plan.args), 0))
 
     def flush(self, stream):
         self.library.must(self.library.c.quern_queue_flush(self.queue, 0, 0, stream))
 
     def close(self):
-        self.library.c.quern_queue_free.argtypes = [ctypes.c_void_p]
-        self.library.c.quern_queue_free(self.queue)
-
-
-def copy_args(args):
-    other = libquern.Args()
-    ctypes.memmove(ctypes.byref(other), ctypes.byref(args), ctypes.sizeof(args))
-    return other
+        self.library.c.quern_queue_destroy(self.queue)
 
 
 class Microbatches:
@@ -82,28 +73,26 @@ class Microbatches:
         self.flop = 2.0 * self.tokens * m * n
 
     def bind(self, recipe, dy, x, sizes):
-        args = copy_args(self.single.args)
-        if recipe == "bf16":
-            args.a.data, args.b.data = dy.data_ptr(), x.data_ptr()
-            args.a.first_dims = sizes.data_ptr()
-            self.keep += [dy, x, sizes]
-            self.waiting += args.a.bytes + args.b.bytes
-        else:
-            for tensor, of, source in ((args.a, "dy", dy), (args.b, "x", x)):
-                copy = Copy(self.library, recipe, of, source, sizes)
-                tensor.data, tensor.sf, tensor.global_ = copy.of("column")
-                self.keep += [copy, sizes]
-                self.waiting += tensor.bytes + tensor.sf_bytes
-            args.a.last_dims = sizes.data_ptr()
-        args.a.sizes_type = libquern.I32
-        args.workspace = self.workspace.data_ptr()
-        return args
+        plan = self.single
+        plan.unbind()
+        plan.bind(lengths=sizes.data_ptr(), workspace=self.workspace.data_ptr())
+        self.keep += [dy, x, sizes]
+        for name, of, source in (("a", "dy", dy), ("b", "x", x)):
+            if recipe == "bf16":
+                plan.bind(**{name: source.data_ptr()})
+            else:
+                self.keep.append(Copy(self.library, recipe, of, source, sizes))
+                plan.bind(**self.keep[-1].of("columnwise", name))
+            self.waiting += sum(o.bytes for o in plan.operands.values()
+                                if o.name in (name, name + ".sf"))
+        return plan.args
 
     def run(self, queue, plan, d, stream):
         """All microbatches: one launch each, or as many at once as the plan merges."""
         for args in self.args:
-            args.d.data = d.data_ptr()
-            queue.put(plan.plan, args)
+            plan.args = args
+            plan.bind(d=d.data_ptr())
+            queue.put(plan)
         queue.flush(stream)
 
     def close(self):
@@ -135,7 +124,6 @@ def agree(batches, queue):
         d.zero_()
         batches.run(queue, plan, d, stream)
     torch.cuda.synchronize()
-    batches.single.args.workspace = batches.workspace.data_ptr()
     error = (batches.d[0] - batches.d[1]).norm() / batches.d[0].norm()
     return float(error)
 
@@ -173,7 +161,7 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--commit", default="")
     options = parser.parse_args()
-    library = libquern.open_library(options.library)
+    library = libquern.Library(options.library)
     with open(os.path.join(HERE, "shapes.json")) as file:
         shapes = json.load(file)["shapes"]
     rows = []

@@ -130,29 +130,23 @@ class Quern:
 
     def __init__(self, layer, library, recipe):
         self.line = f"mlp {recipe} {layer.line}"
-        self.plan = libquern.MlpPlan(library, self.line)
-        args, need, l = self.plan.args, self.plan.need, layer
+        self.plan, l = libquern.Plan(library, self.line), layer
         self.keep = []
-        for name in ("x", "dy", "w1", "w2"):
-            getattr(args, name).data = getattr(l, name).data_ptr()
-        for name, like in (("y", l.x), ("dx", l.x), ("dw1", l.w1), ("dw2", l.w2)):
-            setattr(self, name, torch.full_like(like, float("nan")))
-            getattr(args, name).data = getattr(self, name).data_ptr()
-        for name in ("w1_row", "w1_column", "w2_row", "w2_column"):
-            tensor = getattr(args, name)
-            if tensor.ndim:
-                tensor.data, tensor.sf = self.zeros(tensor.bytes), self.zeros(tensor.sf_bytes)
-                tensor.global_ = self.zeros(tensor.global_bytes) if tensor.global_bytes else None
-        self.dprob = torch.full_like(l.probability, float("nan"))
-        args.first_dims, args.probability = l.sizes.data_ptr(), l.probability.data_ptr()
-        args.dprob = self.dprob.data_ptr()
-        args.saved, args.workspace = self.zeros(need.saved_bytes), self.zeros(need.workspace_bytes)
-        if need.random:
-            args.random = self.hold(torch.arange(12, device="cuda"))
-        if need.history:
-            args.scale = self.hold(torch.ones(12, device="cuda"))
-            args.history = self.zeros(24 * need.history)
-        self.call("weights")
+        given = {"x": l.x, "dy": l.dy, "w1": l.w1, "w2": l.w2, "lengths": l.sizes,
+                 "prob": l.probability}
+        for name, like in (("y", l.x), ("dx", l.x), ("dw1", l.w1), ("dw2", l.w2),
+                           ("dprob", l.probability)):
+            given[name] = torch.full_like(like, float("nan"))
+            setattr(self, name, given[name])
+        if "random" in self.plan.operands:
+            given["random"] = torch.arange(12, device="cuda")
+        if "scale" in self.plan.operands:
+            given["scale"] = torch.ones(12, device="cuda")
+        for name, tensor in given.items():
+            self.plan.bind(**{name: self.hold(tensor)})
+        self.plan.bind_missing(self.zeros)
+        if "w1_rowwise" in self.plan.operands:
+            self.run(libquern.WEIGHTS)
 
     def hold(self, tensor):
         self.keep.append(tensor)
@@ -161,17 +155,17 @@ class Quern:
     def zeros(self, count):
         return self.hold(torch.zeros(max(count, 16), device="cuda", dtype=torch.uint8))
 
-    def call(self, name):
-        self.plan.call(name, torch.cuda.current_stream().cuda_stream)
+    def run(self, phase):
+        self.plan.run(torch.cuda.current_stream().cuda_stream, phase)
 
     def forward(self):
-        self.call("forward")
+        self.run(libquern.FORWARD)
 
     def backward(self):
-        self.call("backward")
+        self.run(libquern.BACKWARD)
 
     def close(self):
-        self.call("check")
+        self.plan.check(torch.cuda.current_stream().cuda_stream)
         self.plan.close()
 
 

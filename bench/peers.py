@@ -126,11 +126,11 @@ class Layer:
 
     def plan(self, library, kernel=None):
         plan = libquern.Plan(library, self.line, kernel)
-        if plan.need.workspace_bytes > self.workspace.numel():
+        if plan.operands["workspace"].bytes > self.workspace.numel():
             raise SystemExit("the workspace is larger than this benchmark expects")
         d = self.d if self.sum is None else self.sum
-        plan.bind(self.a.data_ptr(), self.b.data_ptr(), d.data_ptr(), self.sizes.data_ptr(),
-                  self.workspace.data_ptr())
+        plan.bind(a=self.a.data_ptr(), b=self.b.data_ptr(), d=d.data_ptr(),
+                  lengths=self.sizes.data_ptr(), workspace=self.workspace.data_ptr())
         return plan
 
 
@@ -139,7 +139,7 @@ def plans_of(layer, library, every):
     plans = {"quern": layer.plan(library)}
     if not every:
         return plans
-    names = re.findall(r"\bquern_\w+_sm\d+\w*", library.why(library.parse(layer.line)))
+    names = re.findall(r"\bquern_\w+_sm\d+\w*", library.why(layer.line))
     for name in sorted(set(fnmatch.filter(names, every))):
         try:
             plans[name] = layer.plan(library, name)
@@ -351,7 +351,7 @@ def compare(options, program, cases, measure, show, finish=None):
     begin = time.monotonic()
     torch.manual_seed(options.seed)
     torch.zeros(1, device="cuda")  # makes the context that the library then uses
-    library = libquern.open_library(options.library)
+    library = libquern.Library(options.library)
     rng = random.Random(options.seed)
     with Watch() as watch:
         results = {"machine": machine(options, library, watch), "rows": [], "left_out": []}

@@ -45,24 +45,17 @@ class Copy:
         groups = len(sizes) if of != "w" else source.shape[0]
         m, k = source.shape[-2:]
         self.line = f"{recipe} of={of} g={groups} m={m} k={k}"
-        self.plan = libquern.QuantizePlan(library, "quantize " + self.line)
-        args = self.plan.args
-        self.source, self.sizes = source, sizes
-        self.keep = []
-        args.in_.data = source.data_ptr()
-        args.workspace = self.zeros(self.plan.need.workspace_bytes)
+        self.plan = libquern.Plan(library, "quantize " + self.line)
+        self.source, self.keep = source, []
+        self.given = {"input": source.data_ptr()}
         if of != "w":
-            args.first_dims, args.sizes_type = sizes.data_ptr(), libquern.I32
-        if self.plan.need.random:
-            self.keep.append(torch.tensor([7, 0], device="cuda", dtype=torch.int64))
-            args.random = self.keep[-1].data_ptr()
-        if self.plan.need.history:
-            args.scale = self.tensor(torch.ones(2, device="cuda"))
-            args.history = self.zeros(4 * self.plan.need.history)
-        for tensor in (args.row, args.column):
-            tensor.data = self.zeros(tensor.bytes)
-            tensor.sf = self.zeros(tensor.sf_bytes)
-            tensor.global_ = self.zeros(tensor.global_bytes) if tensor.global_bytes else None
+            self.given["lengths"] = self.tensor(sizes)
+        if "random" in self.plan.operands:
+            self.given["random"] = self.tensor(torch.tensor([7, 0], device="cuda"))
+        if "scale" in self.plan.operands:
+            self.given["scale"] = self.tensor(torch.ones(2, device="cuda"))
+        self.plan.bind(**self.given)
+        self.plan.bind_missing(self.zeros)
         self.run()
         self.plan.check(torch.cuda.current_stream().cuda_stream)
 
@@ -76,15 +69,14 @@ class Copy:
     def run(self):
         self.plan.run(torch.cuda.current_stream().cuda_stream)
 
-    def of(self, which):
-        """(data, sf, global) of the rowwise or the columnwise tensor."""
-        tensor = getattr(self.plan.args, which)
-        return tensor.data, tensor.sf, tensor.global_
+    def of(self, which, name):
+        """Addresses of the rowwise or the columnwise tensor, for an operand of another plan."""
+        return {name + end: self.plan.buffer(which + end).data for end in ("", ".sf", ".global")
+                if which + end in self.plan.operands}
 
-    def view(self, which, part, dtype, shape):
+    def view(self, name, dtype, shape):
         """A part of a copy as torch sees it."""
-        address = {"data": 0, "sf": 1}[part]
-        wanted = self.of(which)[address]
+        wanted = self.plan.buffer(name).data
         buffer = next(t for t in self.keep if t.data_ptr() == wanted)
         count = 1
         for length in shape:
@@ -92,15 +84,13 @@ class Copy:
         return buffer.view(dtype)[:count].view(shape)
 
     def numbers(self, library, which):
-        """The decoded values, in BF16, shaped as the source."""
-        plan = libquern.QuantizePlan(library, f"dequantize {self.line} copies={which}wise")
+        """What the copy stands for, in BF16, shaped as the source."""
+        plan = libquern.Plan(library, f"dequantize {self.line} copies={which}")
         out = torch.zeros_like(self.source)
-        args, mine = plan.args, getattr(self.plan.args, which)
-        copy = getattr(args, which)
-        copy.data, copy.sf, copy.global_ = mine.data, mine.sf, mine.global_
-        args.out.data = out.data_ptr()
-        args.workspace = self.zeros(plan.need.workspace_bytes)
-        args.first_dims, args.sizes_type = self.plan.args.first_dims, libquern.I32
+        plan.bind(output=out.data_ptr(), **self.of(which, which))
+        if "lengths" in self.given:
+            plan.bind(lengths=self.given["lengths"])
+        plan.bind_missing(self.zeros)
         plan.run(torch.cuda.current_stream().cuda_stream)
         torch.cuda.synchronize()
         plan.close()
@@ -111,8 +101,9 @@ class Copy:
 
 
 # Which copy of which tensor each pass reads: a, b.
-READS = {"fprop": (("x", "row"), ("w", "row")), "dgrad": (("dy", "row"), ("w", "column")),
-         "wgrad": (("dy", "column"), ("x", "column"))}
+READS = {"fprop": (("x", "rowwise"), ("w", "rowwise")),
+         "dgrad": (("dy", "rowwise"), ("w", "columnwise")),
+         "wgrad": (("dy", "columnwise"), ("x", "columnwise"))}
 READS["accumulate"] = READS["wgrad"]
 
 
@@ -146,9 +137,9 @@ class Layer(peers.Layer):
         line = self.line + (f" dequantize={way}" if way else "")
         plan = libquern.Plan(library, line, kernel)
         d = self.d if self.sum is None else self.sum
-        plan.workspace = torch.zeros(plan.need.workspace_bytes, device="cuda", dtype=torch.uint8)
-        plan.bind_copies(self.qa.of(self.a_copy), self.qb.of(self.b_copy), d.data_ptr(),
-                         self.sizes.data_ptr(), plan.workspace.data_ptr())
+        plan.bind(d=d.data_ptr(), lengths=self.sizes.data_ptr(), **self.qa.of(self.a_copy, "a"),
+                  **self.qb.of(self.b_copy, "b"))
+        plan.bind_missing(self.qa.zeros)
         return plan
 
     def bf16_plan(self, library):
@@ -170,21 +161,21 @@ class Layer(peers.Layer):
         e4m3 = torch.float8_e4m3fn
         if self.op in ("wgrad", "accumulate"):
             columns = (self.tokens + 127 * self.groups) // 128 * 128
-            return (self.qa.view("column", "data", e4m3, (self.n, columns)),
-                    self.qb.view("column", "data", e4m3, (self.k, columns)).t())
+            return (self.qa.view("columnwise", e4m3, (self.n, columns)),
+                    self.qb.view("columnwise", e4m3, (self.k, columns)).t())
         inner, outer = (self.k, self.n) if self.op == "fprop" else (self.n, self.k)
-        b = self.qb.view(self.b_copy, "data", e4m3, (self.groups, outer, inner))
-        return self.qa.view("row", "data", e4m3, (self.tokens, inner)), b.transpose(-2, -1)
+        b = self.qb.view(self.b_copy, e4m3, (self.groups, outer, inner))
+        return self.qa.view("rowwise", e4m3, (self.tokens, inner)), b.transpose(-2, -1)
 
     def row_scales(self):
         """The operands of fp8_row, A's and B's, and the groups' ends for torch."""
         f32 = torch.float32
         if self.op in ("wgrad", "accumulate"):
-            return (self.qa.view("column", "sf", f32, (self.groups * self.n,)),
-                    self.qb.view("column", "sf", f32, (self.groups * self.k,)), self.aligned)
+            return (self.qa.view("columnwise.sf", f32, (self.groups * self.n,)),
+                    self.qb.view("columnwise.sf", f32, (self.groups * self.k,)), self.aligned)
         outer = self.n if self.op == "fprop" else self.k
-        return (self.qa.view("row", "sf", f32, (self.tokens,)),
-                self.qb.view(self.b_copy, "sf", f32, (self.groups, outer)), self.ends)
+        return (self.qa.view("rowwise.sf", f32, (self.tokens,)),
+                self.qb.view(self.b_copy + ".sf", f32, (self.groups, outer)), self.ends)
 
     def scaled_grouped_mm(self):
         a, b = self.matrices()
@@ -232,14 +223,10 @@ def products(layer, plans):
 
 def whole_layer(layer, plans):
     """Quantize x, then multiply: the weights' copies are kept from step to step."""
-    args = layer.qa.plan.args
-    row_only = libquern.QuantizePlan(layer.library, f"quantize {layer.qa.line} copies=rowwise")
-    mine = row_only.args
-    mine.in_.data, mine.workspace = args.in_.data, args.workspace
-    mine.first_dims, mine.sizes_type = args.first_dims, args.sizes_type
-    mine.scale, mine.history, mine.random = args.scale, args.history, args.random
-    mine.row.data, mine.row.sf, mine.row.global_ = layer.qa.of("row")
-    layer.row_only = row_only
+    layer.row_only = row_only = libquern.Plan(
+        layer.library, f"quantize {layer.qa.line} copies=rowwise")
+    row_only.bind(**layer.qa.given, **layer.qa.of("rowwise", "rowwise"))
+    row_only.bind_missing(layer.qa.zeros)
     quantize, product = queue(row_only), queue(plans["quern"])
     calls = {"quern": lambda: (quantize(), product()), "quern_product": product,
              "quern_quantize": quantize}

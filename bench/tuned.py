@@ -90,8 +90,8 @@ def make_layer(case, library, rng):
 
 
 def kernels_of(library, line):
-    """The kernels that a tuner would measure: those before what `why` excludes."""
-    text = library.why(library.parse(line)).split("\nexcluded")[0]
+    """The kernels that a tuner would look at: those before what `why` excludes."""
+    text = library.why(line).split("\nexcluded")[0]
     return re.findall(r"^(?:>|\s) (quern_\w+_sm\d+\w*)$", text, re.MULTILINE)
 
 
@@ -123,7 +123,7 @@ def casts(library, recipes):
     """Those that make the operands, and that say what these hold."""
     lines = [f"{recipe} of={of} g=8 m=1024 k=1024" for recipe in recipes if recipe != "bf16"
              for of in ("x", "w", "dy")]
-    return [(libquern.QuantizePlan, library, line) for cast in lines
+    return [(libquern.Plan, library, line) for cast in lines
             for line in (f"quantize {cast}", f"dequantize {cast} copies=rowwise",
                          f"dequantize {cast} copies=columnwise")]
 
@@ -211,7 +211,7 @@ def parser_of():
 
 def run(options, folder, watch):
     begin = time.monotonic()
-    alone = libquern.open_library(options.library)
+    alone = libquern.Library(options.library)
     tuner = libquern.Library(options.library, folder)
     rng = random.Random(options.seed)
     chosen = list(cases(options))

@@ -122,6 +122,9 @@ class Case:
                 return f"{name}: nothing was written"
         return ""
 
+    def bind(self, gpu):
+        self.plan.bind(**{name: pair[gpu].address for name, pair in self.spaces.items()})
+
     def run(self, gpu, stream):
         self.bind(gpu)
         self.plan.run(stream)
@@ -133,35 +136,35 @@ class Product(Case):
     def __init__(self, library, line, apart=False, far=False):
         super().__init__()
         self.plan, self.apart = libquern.Plan(library, line), apart
-        args = self.plan.args
-        a, b = (self.normal(*[x for x in t.shape[:t.ndim]]) for t in (args.a, args.b))
-        self.a = [a, a.to("cuda:1")] if far else [a, a]
-        self.plan.bind(a.data_ptr(), b.data_ptr(), 0, self.sizes.data_ptr(),
-                       self.zeros(self.plan.need.workspace_bytes))
-        self.space("d", args.d.bytes)
-        self.crossing = args.d.bytes
-        if self.plan.problem.beta:
-            self.base = torch.randn(args.d.bytes // 4, device="cuda")
-            self.crossing *= 2
-        elif args.d.ndim == 2:
-            self.ends["d"] = self.rows * args.d.bytes // args.d.shape[0]
-            self.crossing = self.ends["d"]
-        if far:
-            self.crossing = args.a.bytes * self.rows // args.a.shape[0]
-            self.spaces["d"][1] = Space(0, args.d.bytes)
+        a, b, d = (self.plan.operands[name] for name in "abd")
+        x = self.normal(*a.shape)
+        self.a = [x, x.to("cuda:1")] if far else [x, x]
+        self.space("d", d.bytes)
         if apart:
-            matrix = args.d.bytes // GROUPS
-            order = [(3 * g) % GROUPS for g in range(GROUPS)]  # not in order
+            matrix = d.bytes // GROUPS
+            order = [(3 * g) % GROUPS for g in range(GROUPS)]  # not one behind the other
             self.matrices = [torch.tensor([space.address + matrix * g for g in order],
                                           device="cuda") for space in self.spaces["d"]]
+        self.plan.bind(b=self.normal(*b.shape).data_ptr(), lengths=self.sizes.data_ptr())
+        self.bind(0)
+        self.plan.bind_missing(self.zeros)
+        self.crossing = d.bytes
+        if "beta=1" in line:
+            self.base = torch.randn(d.bytes // 4, device="cuda")
+            self.crossing *= 2
+        elif len(d.shape) == 2:
+            self.ends["d"] = self.rows * d.bytes // d.shape[0]
+            self.crossing = self.ends["d"]
+        if far:
+            self.crossing = a.bytes * self.rows // a.shape[0]
+            self.spaces["d"][1] = Space(0, d.bytes)
 
     def bind(self, gpu):
-        self.plan.args.a.data = self.a[gpu].data_ptr()
+        self.plan.bind(a=self.a[gpu].data_ptr())
         if self.apart:
-            self.plan.args.d.data = None
-            self.plan.args.d.pointers = self.matrices[gpu].data_ptr()
+            self.plan.bind_pointers(d=self.matrices[gpu].data_ptr())
         else:
-            self.plan.args.d.data = self.spaces["d"][gpu].address
+            super().bind(gpu)
 
     def wrong(self):
         far = self.spaces["d"][1]
@@ -179,28 +182,16 @@ class Copies(Case):
 
     def __init__(self, library, recipe):
         super().__init__()
-        self.plan = libquern.QuantizePlan(
-            library, f"quantize {recipe} of=x g={GROUPS} m={TOKENS} k={K}")
-        args = self.plan.args
-        args.in_.data = self.normal(TOKENS, K).data_ptr()
-        args.first_dims = self.sizes.data_ptr()
-        args.workspace = self.zeros(self.plan.need.workspace_bytes)
-        for name in ("row", "column"):
-            tensor = getattr(args, name)
-            self.space(name, tensor.bytes)
-            self.space(name + ".sf", tensor.sf_bytes)
-            if tensor.global_bytes:
-                self.space(name + ".global", tensor.global_bytes)
-        self.ends["row"] = self.rows * args.row.bytes // args.row.shape[0]
+        self.plan = libquern.Plan(library, f"quantize {recipe} of=x g={GROUPS} m={TOKENS} k={K}")
+        for o in self.plan.operands.values():
+            if "wise" in o.name:
+                self.space(o.name, o.bytes)
+        self.plan.bind(input=self.normal(TOKENS, K).data_ptr(), lengths=self.sizes.data_ptr())
+        self.bind(0)
+        self.plan.bind_missing(self.zeros)
+        row = self.plan.operands["rowwise"]
+        self.ends["rowwise"] = self.rows * row.bytes // row.shape[0]
         self.crossing = sum(pair[0].size for pair in self.spaces.values())
-
-    def bind(self, gpu):
-        for name in ("row", "column"):
-            tensor = getattr(self.plan.args, name)
-            tensor.data = self.spaces[name][gpu].address
-            tensor.sf = self.spaces[name + ".sf"][gpu].address
-            if tensor.global_bytes:
-                tensor.global_ = self.spaces[name + ".global"][gpu].address
 
 
 class Gradient(Case):
@@ -212,15 +203,14 @@ class Gradient(Case):
             library, f"wgrad {recipe} g={GROUPS} m={N} n={K} k={TOKENS} d=f32 beta=1")
         self.dy = Copy(library, recipe, "dy", self.normal(TOKENS, N), self.sizes)
         self.x = Copy(library, recipe, "x", self.normal(TOKENS, K), self.sizes)
-        self.plan.bind_copies(self.dy.of("column"), self.x.of("column"), 0,
-                              self.sizes.data_ptr(),
-                              self.zeros(self.plan.need.workspace_bytes))
-        self.space("d", self.plan.args.d.bytes)
-        self.base = torch.randn(self.plan.args.d.bytes // 4, device="cuda")
-        self.crossing = 2 * self.plan.args.d.bytes
-
-    def bind(self, gpu):
-        self.plan.args.d.data = self.spaces["d"][gpu].address
+        d = self.plan.operands["d"]
+        self.space("d", d.bytes)
+        self.plan.bind(lengths=self.sizes.data_ptr(), **self.dy.of("columnwise", "a"),
+                       **self.x.of("columnwise", "b"))
+        self.bind(0)
+        self.plan.bind_missing(self.zeros)
+        self.base = torch.randn(d.bytes // 4, device="cuda")
+        self.crossing = 2 * d.bytes
 
 
 BF16 = f"bf16 g={GROUPS}"
@@ -296,7 +286,7 @@ def main():
         raise SystemExit("two GPUs are needed")
     enable_peer_access()
     torch.manual_seed(1)
-    library = libquern.open_library(options.library)
+    library = libquern.Library(options.library)
     rows, copy = [], copy_speed()
     print(f"copy {copy:.0f} GB/s\n{'case':38s}  local ms  remote ms  link GB/s  bytes")
     for name in CASES:

@@ -18,9 +18,10 @@ except ImportError as error:
     print("1..1\nskip: needs Python's " + str(error.name) + "\nok 1 - numbers # SKIP")
     sys.exit(0)
 
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench"))
 import memory
 import reference
-from library import Library
+from libquern import HOST, Failed, Library, Plan
 
 TYPES = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
@@ -105,10 +106,22 @@ def same_numbers(what, got, expected):
                        f"instead of {expected[at]!r}")
 
 
-def give(tensor, copy):
+# The parts of a copy, and what the library adds to a tensor's name for each.
+PARTS = {"data": "", "sf": ".sf", "outer": ".global"}
+
+
+def give(plan, side, copy):
     """The addresses of a copy, for a call."""
-    tensor.data, tensor.sf = copy.data.ctypes.data, copy.sf.ctypes.data
-    tensor.outer = copy.outer.ctypes.data if len(copy.outer) else None
+    plan.bind(**{f"{side}wise{end}": getattr(copy, part).ctypes.data
+                 for part, end in PARTS.items() if len(getattr(copy, part))})
+
+
+def make_room(plan, side):
+    """A copy of canaries, for a call."""
+    size = {part: plan.operands.get(f"{side}wise{end}") for part, end in PARTS.items()}
+    copy = memory.Copy(*[memory.canaries(o.bytes if o else 0) for o in size.values()])
+    give(plan, side, copy)
+    return copy
 
 
 class Case:
@@ -122,35 +135,43 @@ class Case:
         rows = self.m * len(sizes) if self.weights else self.m
         self.typed, self.x = make(kind, self.dtype, (rows, self.k))
         self.delayed = np.array([37.5, 1 / 37.5], np.float32)  # factor and inverse, where asked for
+        self.history = None
+        self.lengths = np.array(sizes, np.int32)
         self.problem = f"{recipe} of={of} g={len(sizes)} m={self.m} k={self.k}"
         self.text = f"quantize {self.problem} in={in_type}" + (" dbias=1" if of == "dy" else "")
         self.name = f"{self.text} {kind}"
 
-    def run(self, quantization, need):
-        self.library.run(quantization, need, None if self.weights else self.sizes)
+    def plan(self, text):
+        """A plan with what all of this case's have in common, as far as the text needs it."""
+        plan = Plan(self.library, text, backend=HOST)
+        if self.history is None and "history" in plan.operands:
+            self.history = np.zeros(plan.operands["history"].shape, np.float32)
+        common = {"lengths": self.lengths, "scale": self.delayed, "history": self.history,
+                  "random": RANDOM}
+        plan.bind(**{name: array.ctypes.data for name, array in common.items()
+                     if name in plan.operands})
+        return plan
+
+    def run(self, plan):
+        work = np.zeros(plan.operands["workspace"].bytes, np.uint8)
+        plan.bind(workspace=work.ctypes.data)
+        plan.run(None)
+        plan.check(None)
+        plan.close()
 
     def quantize(self):
         """Into buffers of canaries, by side; and the sums."""
-        quantization, need = self.library.describe(self.text)
-        args, self.got = need.args, {}
-        for side in ("row", "column"):
-            tensor = getattr(args, side)
-            copy = memory.Copy(*[memory.canaries(int(n)) for n in
-                                 (tensor.bytes, tensor.sf_bytes, tensor.outer_bytes)])
-            give(tensor, copy)
-            self.got[side] = copy
+        plan = self.plan(self.text)
+        self.got = {side: make_room(plan, side) for side in ("row", "column")}
         self.dbias = np.full((len(self.sizes), self.k), 7, np.float32)
-        args.dbias = self.dbias.ctypes.data if self.of == "dy" else None
-        self.history = np.zeros(max(need.history, 1), np.float32)
-        args.history = self.history.ctypes.data if need.history else None
-        args.scale = self.delayed.ctypes.data if need.history else None
-        args.random = RANDOM.ctypes.data if need.random else None
-        self.give_inputs(args)
-        self.run(quantization, need)
-        return need.history
+        if self.of == "dy":
+            plan.bind(dbias=self.dbias.ctypes.data)
+        self.give_inputs(plan)
+        self.run(plan)
+        return "history" in plan.operands
 
-    def give_inputs(self, args):
-        args.input.data = self.typed.ctypes.data
+    def give_inputs(self, plan):
+        plan.bind(input=self.typed.ctypes.data)
 
     def expect(self, x, dtype, sides):
         """The reference's result: layout, buffers, codes and scales of each group."""
@@ -179,12 +200,11 @@ class Case:
         whole = reference.amax_of(np.concatenate(self.groups()))
         if self.history[0] != whole:
             raise Mismatch(f"history {self.history[0]!r} instead of {whole!r}")
-        quantization, need = self.library.describe(f"rescale {self.recipe} of={self.of}")
+        plan = self.plan(f"rescale {self.recipe} of={self.of}")
         self.history[5] = whole * 2
         element = reference.ELEMENTS[reference.RECIPES[self.recipe][self.of].element]
         scale, history = reference.next_scale(self.history.copy(), self.delayed[0], element.most)
-        need.args.history, need.args.scale = self.history.ctypes.data, self.delayed.ctypes.data
-        self.library.run(quantization, need, None)
+        self.run(plan)
         same_numbers("rescale", self.delayed, np.array([scale, np.float32(1) / scale]))
         same_numbers("the history", self.history, history)
 
@@ -199,43 +219,36 @@ class Case:
             yield back if side == "row" else back.T[: self.sizes[g]]
 
     def check_dequantize(self, side):
-        quantization, need = self.library.describe(
-            f"dequantize {self.problem} out=f32 copies={side}wise")
+        plan = self.plan(f"dequantize {self.problem} out=f32 copies={side}wise")
         out = np.zeros(self.x.shape, np.float32)
-        give(getattr(need.args, side), self.got[side])
-        need.args.out.data = out.ctypes.data
-        self.run(quantization, need)
+        give(plan, side, self.got[side])
+        plan.bind(output=out.ctypes.data)
+        self.run(plan)
         for g, expected in enumerate(self.numbers_of(side)):
             got = out[self.layout.starts[g] : self.layout.starts[g + 1]]
             same_numbers(f"dequantize {side}, group {g}", got.ravel(), expected.ravel().copy())
 
     def check_transpose(self):
-        """The columnwise tensor of the decoded rowwise tensor."""
-        quantization, need = self.library.describe(f"transpose {self.problem}")
+        """The column copy of what the row copy holds."""
+        plan = self.plan(f"transpose {self.problem}")
         x = np.zeros(self.x.shape, np.float32)
         for g, numbers in enumerate(self.numbers_of("row")):
             x[self.layout.starts[g] : self.layout.starts[g + 1]] = numbers
-        column = self.got["column"]
-        self.got["column"] = memory.Copy(*[memory.canaries(len(a)) for a in
-                                           (column.data, column.sf, column.outer)])
-        give(need.args.row, self.got["row"])
-        give(need.args.column, self.got["column"])
-        need.args.scale = self.delayed.ctypes.data if self.history_slots else None
-        need.args.history = self.history.ctypes.data if self.history_slots else None
-        need.args.random = RANDOM.ctypes.data if need.random else None
-        self.run(quantization, need)
+        give(plan, "row", self.got["row"])
+        self.got["column"] = make_room(plan, "column")
+        self.run(plan)
         self.check_copies(self.expect(x, TYPES["f32"], ["column"])[1])
 
     def check(self):
-        self.history_slots = self.quantize()
-        self.before = self.delayed[0] if self.history_slots else None
+        self.delays = self.quantize()
+        self.before = self.delayed[0] if self.delays else None
         self.layout, copies, self.made = self.expect(self.x, self.dtype, ["row", "column"])
         self.check_copies(copies)
         if self.of == "dy":
             self.check_dbias()
         for side in ("row", "column"):
             self.check_dequantize(side)
-        if self.history_slots:
+        if self.delays:
             self.check_history()
         else:
             self.check_transpose()
@@ -278,12 +291,12 @@ class Activated(Case):
         self.text += words
         self.name += words
 
-    def give_inputs(self, args):
-        args.input.data = (self.saved if self.of == "x" else self.typed).ctypes.data
+    def give_inputs(self, plan):
+        plan.bind(input=(self.saved if self.of == "x" else self.typed).ctypes.data)
         if self.of == "dy":
-            args.saved.data = self.saved.ctypes.data
+            plan.bind(pre=self.saved.ctypes.data)
         if self.probability is not None:
-            args.probability = self.probability.ctypes.data
+            plan.bind(prob=self.probability.ctypes.data)
 
     def check_transpose(self):
         """That has no activation."""
@@ -304,7 +317,7 @@ def check_activation(library, recipe, of):
 def attempt(case):
     try:
         case.check()
-    except (Mismatch, RuntimeError) as error:
+    except (Mismatch, Failed) as error:
         raise Mismatch(f"{case.name}\n#   {error}") from error
 
 
@@ -322,7 +335,7 @@ def main():
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = sys.argv[1] if len(sys.argv) > 1 else os.path.join(root, "build/lib/libquern.so")
     cache = tempfile.TemporaryDirectory()
-    library = Library(path, [os.path.join(root, "tests/numbers/recipes")], cache.name)
+    library = Library(path, specs=[os.path.join(root, "tests/numbers/recipes")], cache=cache.name)
     tests = [(check_tensor, recipe, of) for recipe in reference.RECIPES for of in ("x", "w", "dy")]
     tests += [(check_activation, recipe, of) for recipe in ("mxfp8", "fp8_block", "fp8_tensor")
               for of in ("x", "dy")]
