@@ -79,7 +79,7 @@ check: all
 
 format: tools
 	@.ci/install check
-	@find gen runtime tests bench -name '*.[ch]' ! -path '*/protocol/*.h' | \
+	@find gen runtime tests bench examples -name '*.[ch]' ! -path '*/protocol/*.h' | \
 	    xargs clang-format -i
 
 report: tools

@@ -34,19 +34,20 @@ static const char *sanitizers(void)
                                                : "";
 }
 
-/* Compile and link product.c by the compiler's own rules for `language`. */
-static int link_product(const char *compiler, const char *language,
-                        const char *libraries)
+/* Compile, link and run examples by the compiler's own rules for `language`. */
+static int link_examples(const char *compiler, const char *language,
+                         const char *libraries)
 {
     return test_shell(
-        "export PKG_CONFIG_SYSROOT_DIR=%s "
-        "PKG_CONFIG_LIBDIR=%s" PREFIX "/lib/pkgconfig; %s -g -Wall -Wextra "
-        "-Wpedantic -Werror %s "
-        "-I%s/kernels $(pkg-config --cflags quern) tests/cli/installed/"
-        "product.c -x none -o %s/product %s/kernels/libquern_kernels.a %s %s "
-        "2>&1",
-        folder, folder, compiler, language, folder, folder, folder, libraries,
-        sanitizers());
+        "export PKG_CONFIG_SYSROOT_DIR=%s LD_LIBRARY_PATH=%s" PREFIX "/lib "
+        "PKG_CONFIG_LIBDIR=%s" PREFIX "/lib/pkgconfig; "
+        "for name in c_product c_aot; do %s -g -Wall -Wextra "
+        "-Wpedantic -Werror %s -I%s/kernels $(pkg-config --cflags quern) "
+        "examples/$name.c -x none -o %s/$name "
+        "%s/kernels/libquern_kernels.a %s %s 2>&1 || exit 1; done; "
+        "%s/c_product | grep '^112 of 112 results are equal'",
+        folder, folder, folder, compiler, language, folder, folder, folder,
+        libraries, sanitizers(), folder);
 }
 
 /* Run it as it would run on a GPU of that compute capability. */
@@ -56,7 +57,7 @@ static void check_device(const char *device, const char *kernel)
          test_shell("cd / && env -i LD_LIBRARY_PATH=%s" PREFIX "/lib "
                     "QUERN_CACHE= QUERN_GEN=/none QUERN_NVRTC=/none "
                     "FAKE_DEVICE=%s QUERN_CUDA='%s/../lib/fake_cuda.so' "
-                    "%s/product 2>&1",
+                    "%s/c_aot 2>&1",
                     folder, device, test_own_folder(), folder));
     if (!strstr(test_output, kernel))
         fail_msg("compute capability %s: not %s but %s", device, kernel,
@@ -96,26 +97,26 @@ static int build_kernels(void)
 static void check_programs(void)
 {
     must("link as C99",
-         link_product("${CC:-cc}", "-std=c99", "$(pkg-config --libs quern)"));
+         link_examples("${CC:-cc}", "-std=c99", "$(pkg-config --libs quern)"));
     check_device("9.0", "sm90a_pingpong_tile128x128x64");
     check_device("8.0", "_sm80_tile128");
     check_device("8.6", "_sm80_tile128");
     check_device("8.9", "_sm80_tile128");
     check_device("12.0", "_sm120a_tile64");
-    must("link as C++", link_product("${CXX:-c++}", "-std=c++11 -x c++",
-                                     "$(pkg-config --libs quern)"));
+    must("link as C++", link_examples("${CXX:-c++}", "-std=c++11 -x c++",
+                                      "$(pkg-config --libs quern)"));
     check_device("9.0", "sm90a_pingpong_tile128x128x64");
-    must("link libquern.a", link_product("${CC:-cc}", "-std=c99",
-                                         "$(pkg-config --libs --static quern "
-                                         "| sed s/-lquern/-l:libquern.a/)"));
-    must("ldd", test_shell("ldd %s/product 2>&1", folder));
+    must("link libquern.a", link_examples("${CC:-cc}", "-std=c99",
+                                          "$(pkg-config --libs --static quern "
+                                          "| sed s/-lquern/-l:libquern.a/)"));
+    must("ldd", test_shell("ldd %s/c_aot 2>&1", folder));
     assert_null(strstr(test_output, "libquern"));
     check_device("9.0", "sm90a_pingpong_tile128x128x64");
     if (*sanitizers()) /* which no static program can have */
         return;
     must("link all statically",
-         link_product("${CC:-cc} -static", "-std=c99",
-                      "$(pkg-config --libs --static quern)"));
+         link_examples("${CC:-cc} -static", "-std=c99",
+                       "$(pkg-config --libs --static quern)"));
     check_device("9.0", "none");
 }
 

@@ -523,7 +523,7 @@ TEST(test_linked_kernels)
     if (!strstr(test_output, "libquern_kernels.a"))
         fail_msg("quern build: %s", test_output);
     if (test_shell(
-            "${CC:-cc} -o %s/program tests/cli/linked/program.c "
+            "${CC:-cc} -o %s/program examples/c_aot.c "
             "'-I%s/../include' "
             "-I%s/kernels %s/kernels/libquern_kernels.a '-L%s/../lib' -lquern "
             "'-Wl,-rpath,%s/../lib' %s 2>&1",
@@ -534,5 +534,6 @@ TEST(test_linked_kernels)
             "QUERN_CACHE= QUERN_GEN=/none QUERN_NVRTC=/none %s/program 2>&1",
             folder) != 0)
         fail_msg("program: %s", test_output);
+    assert_non_null(strstr(test_output, "quern_bf16_fprop_tn_m_bf16_sm90a"));
     assert_int_equal(test_shell("rm -r %s", folder), 0);
 }

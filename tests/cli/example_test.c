@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** example_test.c: examples/ in C99, C11 and C++17, and programs of before 0.2.
+*/
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "test_cli.h"
+
+static const struct {
+    const char *file, *output; /* contains */
+} programs[] = {
+    {"examples/c_product.c", "b         r-            768 bytes\n"
+                             "d         -w            448 bytes\n"
+                             "112 of 112 results are equal to the sums\n"},
+    {"examples/c_train.c", "y          66.89, in fp32  67.25\n"
+                           "dx         37.45, in fp32  37.45\n"
+                           "y          69.75, in fp32  69.89\n"
+                           "dx         34.97, in fp32  35.30\n"
+                           "main_grad   4.59, in fp32   4.61\n"},
+    {"examples/c_mlp.c", "sum(dy * y) = -254.7, sum(dprob * prob) = -255.5\n"},
+    {"examples/c_bindings.c", "-1.097 of the op, -1.097 of the handler\n"},
+    {"tests/cli/old/open.c", "1: this program was compiled with quern.h 0.1, "
+                             "the library is 0.2.0: compile it again\n"},
+};
+
+static const char *const languages[] = {"${CC:-cc} -std=c99",
+                                        "${CC:-cc} -std=c11",
+                                        "${CXX:-c++} -x c++ -std=c++17"};
+
+TEST(test_examples)
+{
+    const char *own = test_own_folder();
+    const char *sanitizers =
+        strstr(own, "/asan/") ? "-fsanitize=address,undefined" : "";
+
+    (void)state;
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        for (size_t j = 0; j < sizeof languages / sizeof languages[0]; j++)
+            if (test_shell(
+                    "folder=$(mktemp -d) && %s -Wall -Wextra -Werror "
+                    "-pedantic '-I%s/../include' %s -x none -o $folder/program "
+                    "'-L%s/../lib' -lquern '-Wl,-rpath,%s/../lib' %s 2>&1 && "
+                    "$folder/program 2>&1; code=$?; rm -r $folder; exit $code",
+                    languages[j], own, programs[i].file, own, own,
+                    sanitizers) != 0 ||
+                !strstr(test_output, programs[i].output))
+                fail_msg("%s, %s: %s", programs[i].file, languages[j],
+                         test_output);
+}
