@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** example_test.c: examples/ in C99, C11 and C++17, and programs of before 0.2.
+** example_test.c: examples/ in C99, C11 and C++17, a program of before 0.2, and
+** the operands in docs/.
 */
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "quern.h"
 #include "test_cli.h"
 
 static const struct {
@@ -51,4 +53,19 @@ TEST(test_examples)
                 !strstr(test_output, programs[i].output))
                 fail_msg("%s, %s: %s", programs[i].file, languages[j],
                          test_output);
+}
+
+void test_docs_have_every_operand(void **state)
+{
+    static const char *const names[] = {
+#define NAME(name, text) "`" text "`",
+        QUERN_ARGS(NAME)
+#undef NAME
+    };
+
+    (void)state;
+    assert_int_equal(test_shell("cat docs/c-api.md"), 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strchr(names[i], '.') && !strstr(test_output, names[i]))
+            fail_msg("docs/c-api.md lacks %s", names[i]);
 }
