@@ -432,7 +432,7 @@ int qn_quantize_describe(struct quern_context *ctx,
         return code;
     s = qn_quantize_scaling(q, recipe);
     memset(d, 0, sizeof *d);
-    d->history = s->history;
+    d->history = q->work == QUERN_DEQUANTIZE ? 0 : s->history;
     d->random = s->stochastic && q->work <= QUERN_TRANSPOSE;
     d->args.sizes_type = QUERN_I32;
     d->args.limit = 7;

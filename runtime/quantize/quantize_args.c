@@ -229,9 +229,7 @@ static int check_arrays(const struct qn_quantize_plan *plan,
                         const struct qn_quantize_args *args)
 {
     const struct qn_quantization *q = &plan->q;
-    int delayed = plan->need.history &&
-                  (q->work == QUERN_QUANTIZE || q->work == QUERN_RESCALE ||
-                   q->work == QUERN_TRANSPOSE);
+    const int delayed = plan->need.history != 0;
     /* what no rows have may be NULL */
     int code = check_array("probability", args->probability,
                            q->probability && (q->m > 0 || args->probability),
