@@ -314,8 +314,8 @@ QUERN_API void quern_plan_destroy(struct quern_plan *plan);
 
 /*
 ** The context's plan for a line, made on first use and kept until quern_close.
-** The rows of a product are rounded up to a power of 2 or the middle of two, so
-** that lines with about as many rows share a plan: give args.rows at each run.
+** Rows, except an MLP's, are rounded up to a power of 2 or the middle of two, so
+** lines with about as many share a plan, and its runs must give args.rows.
 ** May be called by all threads at once. Errors of quern_plan_create;
 ** QUERN_ECAPTURE if the plan must be made first and `stream` captures.
 */

@@ -46,6 +46,9 @@ enum { QN_SLOTS = 64 };
 extern const struct qn_slot qn_api_slots[];
 extern const int qn_api_slot_count;
 
+/* Of an operand; NULL for sizes. */
+const struct qn_slot *qn_api_slot(int arg);
+
 /* The word of enum quern_arg. */
 const char *qn_api_name(int arg);
 
@@ -82,9 +85,11 @@ struct quern_plan {
         struct qn_mlp_plan *mlp;
     } of;
     struct quern_operand operands[QN_SLOTS];
+    const struct qn_slot *slots[QN_SLOTS]; /* of these; NULL: sizes */
     int count;
     unsigned char known[QUERN_ARGS_COUNT]; /* 1: an operand of the plan */
     int64_t rows;                          /* -1: nothing is ragged */
+    int rounded; /* the rows are more than the caller's line said */
     int device;
     struct quern_plan *next; /* of the context's plans */
     char *key;               /* of these; NULL: the caller's own */
@@ -110,6 +115,10 @@ union qn_given {
     struct qn_quantize_args cast;
     struct qn_mlp_args mlp;
 };
+
+/* The rows of a run, as the plan's or fewer. */
+int64_t qn_api_rows_of(const struct quern_plan *plan,
+                       const struct quern_args *args);
 
 /* QUERN_EINVAL names the operand and the rule. */
 int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,

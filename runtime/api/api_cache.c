@@ -23,12 +23,12 @@ static int64_t bucket(int64_t rows)
     return rows <= power / 2 * 3 ? power / 2 * 3 : 2 * power;
 }
 
-/* The line, with the rows of a product in a bucket, since its runs may have
-   fewer, and the options. The caller frees it. */
+/* The line, with its rows in a bucket where runs may have fewer, and the
+   options. The caller frees it. */
 static char *key_of(struct qn_line *line, const struct quern_plan_options *o,
                     const void *current)
 {
-    int64_t *rows = line->kind == QN_LINE_PRODUCT ? qn_api_rows(line) : NULL;
+    int64_t *rows = line->kind != QN_LINE_MLP ? qn_api_rows(line) : NULL;
     const char *kernel = o->kernel ? o->kernel : "";
     size_t room;
     char *key;
@@ -40,9 +40,6 @@ static char *key_of(struct qn_line *line, const struct quern_plan_options *o,
     key = malloc(room);
     if (!key)
         return NULL;
-    /* a device that is named does not depend on the thread */
-    if (o->device != -1)
-        current = NULL;
     used = snprintf(key, room, "%d %p %d %d %d %d %s ", o->device, current,
                     o->backend, o->sms, o->tune_ms, o->streams, kernel);
     qn_api_print(line, key + used, room - (size_t)used);
@@ -57,6 +54,79 @@ static struct quern_plan *find(const struct quern_context *ctx, const char *key)
             return p;
     return NULL;
 }
+
+/* ------------------------------------------------------------ recent texts */
+
+/* One text and its plan; a later one of the same hash takes its place. */
+struct qn_api_recent {
+    char text[256]; /* "": none */
+    const void *current;
+    struct quern_plan_options options; /* without a kernel */
+    struct quern_plan *plan;
+};
+
+enum { RECENT = 512 };
+
+static struct qn_api_recent *slot_of(struct quern_context *ctx,
+                                     const char *text)
+{
+    unsigned hash = 2166136261u;
+
+    for (const char *c = text; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619u;
+    return &ctx->recent[hash % RECENT];
+}
+
+static int is_same(const struct quern_plan_options *a,
+                   const struct quern_plan_options *b)
+{
+    return a->device == b->device && a->backend == b->backend &&
+           a->sms == b->sms && a->tune_ms == b->tune_ms &&
+           a->streams == b->streams;
+}
+
+/* NULL: it must be looked for by its line. */
+static struct quern_plan *recall(struct quern_context *ctx, const char *text,
+                                 const struct quern_plan_options *o,
+                                 const void *current)
+{
+    struct quern_plan *found = NULL;
+
+    pthread_mutex_lock(&ctx->lock);
+    if (ctx->recent && !o->kernel) {
+        const struct qn_api_recent *r = slot_of(ctx, text);
+
+        if (!strcmp(r->text, text) && r->current == current &&
+            is_same(&r->options, o))
+            found = r->plan;
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    return found;
+}
+
+/* Without memory nothing is remembered. */
+static void remember(struct quern_context *ctx, const char *text,
+                     const struct quern_plan_options *o, const void *current,
+                     struct quern_plan *plan)
+{
+    struct qn_api_recent *r;
+
+    if (o->kernel || strlen(text) >= sizeof r->text)
+        return;
+    pthread_mutex_lock(&ctx->lock);
+    if (!ctx->recent)
+        ctx->recent = calloc(RECENT, sizeof *ctx->recent);
+    if (ctx->recent) {
+        r = slot_of(ctx, text);
+        strcpy(r->text, text);
+        r->current = current;
+        r->options = *o;
+        r->plan = plan;
+    }
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+/* --------------------------------------------------------------- make, get */
 
 /* The plan of another thread that was faster takes the place of ours. */
 static struct quern_plan *keep(struct quern_context *ctx,
@@ -92,28 +162,25 @@ static int make(struct quern_context *ctx, const struct qn_line *line,
         return code;
     code = qn_api_make(ctx, line, options, plan);
     qn_api_leave(ctx, &scope);
+    if (!code)
+        (*plan)->rounded = line->kind != QN_LINE_MLP && (*plan)->rows >= 0;
     return code;
 }
 
-int quern_plan_get(struct quern_context *ctx, const char *text,
-                   const struct quern_plan_options *given,
-                   struct CUstream_st *stream, struct quern_plan **plan)
+/* By its line, made if there is none. */
+static int look_up(struct quern_context *ctx, const char *text,
+                   const struct quern_plan_options *options,
+                   const void *current, struct CUstream_st *stream,
+                   struct quern_plan **plan)
 {
-    struct quern_plan_options options;
     struct quern_plan *found;
     struct qn_line line;
     char *key;
     int code = qn_api_line(ctx, text, &line);
 
-    if (!code && !plan)
-        code = qn_error_set(QUERN_EINVAL, "plan is NULL");
-    if (!code)
-        code = qn_context_process(ctx, "ctx");
-    if (!code)
-        code = qn_api_options(given, &options);
     if (code)
         return code;
-    key = key_of(&line, &options, qn_api_current(ctx));
+    key = key_of(&line, options, current);
     if (!key)
         return qn_error_memory();
     pthread_mutex_lock(&ctx->lock);
@@ -124,7 +191,7 @@ int quern_plan_get(struct quern_context *ctx, const char *text,
         free(key);
         return qn_error_done(QUERN_OK);
     }
-    code = make(ctx, &line, &options, stream, &found);
+    code = make(ctx, &line, options, stream, &found);
     if (code)
         free(key);
     else
@@ -132,8 +199,35 @@ int quern_plan_get(struct quern_context *ctx, const char *text,
     return code;
 }
 
+int quern_plan_get(struct quern_context *ctx, const char *text,
+                   const struct quern_plan_options *given,
+                   struct CUstream_st *stream, struct quern_plan **plan)
+{
+    struct quern_plan_options options;
+    const void *current;
+    int code;
+
+    if (!ctx || !text || !plan)
+        return qn_error_null("ctx", ctx, "line", text, "plan");
+    code = qn_context_process(ctx, "ctx");
+    if (!code)
+        code = qn_api_options(given, &options);
+    if (code)
+        return code;
+    current = options.device == -1 ? qn_api_current(ctx) : NULL;
+    *plan = recall(ctx, text, &options, current);
+    if (*plan)
+        return QUERN_OK;
+    code = look_up(ctx, text, &options, current, stream, plan);
+    if (!code)
+        remember(ctx, text, &options, current, *plan);
+    return code;
+}
+
 void qn_api_forget(struct quern_context *ctx)
 {
+    free(ctx->recent);
+    ctx->recent = NULL;
     while (ctx->plans) {
         struct quern_plan *plan = ctx->plans;
 

@@ -260,6 +260,10 @@ static int find_rows(const struct quern_plan *plan,
             QUERN_EINVAL, "args.rows is %lld: %s%lld is expected",
             (long long)args->rows, plan->rows < 0 ? "" : "-1 or 0 to ",
             (long long)(plan->rows < 0 ? -1 : plan->rows));
+    if (args->rows == -1 && plan->rounded)
+        return qn_error_set(QUERN_EINVAL,
+                            "args.rows is -1: a plan of quern_plan_get, whose "
+                            "rows are rounded up, needs those of the run");
     if (*rows >= 0 && plan->line.kind == QN_LINE_MLP)
         return qn_error_set(QUERN_EINVAL,
                             "args.rows is %lld: runs of an MLP have the line's "
@@ -281,12 +285,10 @@ static int phases_of(const struct quern_plan *plan,
     return QUERN_OK;
 }
 
-static const struct qn_slot *slot_of(int arg)
+int64_t qn_api_rows_of(const struct quern_plan *plan,
+                       const struct quern_args *args)
 {
-    for (int i = 0; i < qn_api_slot_count; i++)
-        if (qn_api_slots[i].arg == arg)
-            return &qn_api_slots[i];
-    return NULL;
+    return args->rows < 0 ? plan->rows : args->rows;
 }
 
 int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
@@ -313,7 +315,7 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
     for (int i = 0; i < plan->count && !code; i++) {
         const struct quern_operand *o = &plan->operands[i];
         const struct quern_buffer *b = &args->of[o->arg];
-        const struct qn_slot *slot = slot_of(o->arg);
+        const struct qn_slot *slot = plan->slots[i];
 
         code = check(o, b, phases, rows < 0 ? plan->rows : rows);
         if (!code && slot)

@@ -68,6 +68,7 @@ static int finish(struct quern_plan *plan)
         struct quern_operand *o = &plan->operands[i];
 
         plan->known[o->arg] = 1;
+        plan->slots[i] = qn_api_slot(o->arg);
         if (o->arg == QUERN_ARG_WORKSPACE) {
             o->bytes =
                 (struct quern_extent){(int64_t)info.workspace_bytes, 0, 0, 1};
@@ -250,6 +251,21 @@ static int run_mlp(const struct quern_plan *plan,
     }
 }
 
+/* A quantization of fewer rows is one of its own, by the same kernels. */
+static int run_cast(const struct quern_plan *plan,
+                    const struct quern_args *args,
+                    const struct qn_quantize_args *given, void *stream)
+{
+    struct qn_quantize_plan room;
+    const struct qn_quantize_plan *fitted = plan->of.cast;
+    int code = QUERN_OK;
+
+    if (plan->rows >= 0)
+        code = qn_quantize_fit(plan->of.cast, qn_api_rows_of(plan, args), &room,
+                               &fitted);
+    return code ? code : qn_quantize_run(fitted, given, stream);
+}
+
 int quern_run(const struct quern_plan *plan, const struct quern_args *args,
               struct CUstream_st *stream)
 {
@@ -261,7 +277,7 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
     if (plan->line.kind == QN_LINE_MLP)
         return run_mlp(plan, &given.mlp, args->phase, stream);
     if (plan->line.kind == QN_LINE_CAST)
-        return qn_quantize_run(plan->of.cast, &given.cast, stream);
+        return run_cast(plan, args, &given.cast, stream);
     return qn_run(plan->of.product, &given.product, stream);
 }
 

@@ -78,6 +78,14 @@ const struct qn_slot qn_api_slots[] = {
 };
 const int qn_api_slot_count = sizeof qn_api_slots / sizeof qn_api_slots[0];
 
+const struct qn_slot *qn_api_slot(int arg)
+{
+    for (int i = 0; i < qn_api_slot_count; i++)
+        if (qn_api_slots[i].arg == arg)
+            return &qn_api_slots[i];
+    return NULL;
+}
+
 const char *qn_api_name(int arg)
 {
     static const char *const names[] = {

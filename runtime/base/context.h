@@ -20,6 +20,7 @@ struct qn_driver;
 struct qn_module;
 struct qn_nvrtc;
 struct qn_tune_book;
+struct qn_api_recent;
 struct quern_plan;
 
 /* X(field, variable): the environment, read once, with what
@@ -89,6 +90,7 @@ struct quern_context {
     struct qn_generator generator; /* its own lock */
     struct qn_module *modules;     /* lock */
     struct quern_plan *plans;      /* lock: of quern_plan_get */
+    struct qn_api_recent *recent;  /* lock: their lines, as last written */
 
     char *tune_list; /* the options', else the environment's, else NULL */
     pthread_mutex_t books_lock;

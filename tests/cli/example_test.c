@@ -55,7 +55,7 @@ TEST(test_examples)
                          test_output);
 }
 
-void test_docs_have_every_operand(void **state)
+TEST(test_docs_have_every_operand)
 {
     static const char *const names[] = {
 #define NAME(name, text) "`" text "`",
