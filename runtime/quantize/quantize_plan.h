@@ -66,6 +66,13 @@ int qn_quantize_args_given(const struct qn_quantize_plan *plan,
 int qn_quantize_args(const struct qn_quantize_plan *plan,
                      const struct qn_quantize_args *args);
 
+/* The same for arguments that may have fewer rows than the plan: `*fitted` is
+   the plan for them, itself or in `room`. */
+int qn_quantize_admit(const struct qn_quantize_plan *plan,
+                      const struct qn_quantize_args *args,
+                      struct qn_quantize_plan *room,
+                      const struct qn_quantize_plan **fitted);
+
 /* qn_quantize_run of arguments that were checked, in the plan's context.
    QUERN_ECUDA. */
 int qn_quantize_launch(const struct qn_quantize_plan *plan,

@@ -182,18 +182,35 @@ int qn_quantize_launch(const struct qn_quantize_plan *plan,
     return QUERN_OK;
 }
 
+int qn_quantize_admit(const struct qn_quantize_plan *plan,
+                      const struct qn_quantize_args *args,
+                      struct qn_quantize_plan *room,
+                      const struct qn_quantize_plan **fitted)
+{
+    const struct qn_quantize_args *need = &plan->need.args;
+    const int64_t rows = need->in.ndim    ? args->in.shape[0]
+                         : need->out.ndim ? args->out.shape[0]
+                                          : args->row.shape[0];
+    int code = qn_context_process(plan->ctx, "plan");
+
+    *fitted = plan;
+    if (!code && plan->q.of != QN_W && plan->q.work != QUERN_RESCALE &&
+        rows >= 0 && rows < plan->q.m)
+        code = qn_quantize_fit(plan, rows, room, fitted);
+    return code ? code : qn_quantize_args(*fitted, args);
+}
+
 int qn_quantize_run(const struct qn_quantize_plan *plan,
                     const struct qn_quantize_args *args, void *stream)
 {
+    struct qn_quantize_plan room;
     struct qn_driver_scope scope;
     int code;
 
     if (!plan || !args)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
                             !plan ? "plan" : "args");
-    code = qn_context_process(plan->ctx, "plan");
-    if (!code)
-        code = qn_quantize_args(plan, args);
+    code = qn_quantize_admit(plan, args, &room, &plan);
     if (code || !plan->driver)
         return code ? code : qn_quantize_launch(plan, args, stream);
     code = qn_driver_enter(plan->driver, plan->context, &scope);

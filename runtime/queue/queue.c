@@ -92,11 +92,12 @@ static struct qn_region rows_region(const char *name,
         .bytes = (size_t)(count * qn_type_bits(need->type) / 8)};
 }
 
-static void fill_sum_regions(struct entry *e)
+static void fill_sum_regions(struct entry *e,
+                             const struct qn_quantize_plan *fitted)
 {
     const struct qn_quantize_args *args = &e->cast;
-    const struct qn_quantize_args *need = &e->sums->need.args;
-    const struct qn_quantization *q = &e->sums->q;
+    const struct qn_quantize_args *need = &fitted->need.args;
+    const struct qn_quantization *q = &fitted->q;
     const struct qn_region regions[REGIONS] = {
         {"dbias", args->dbias, (size_t)q->groups * (size_t)q->k * sizeof(float),
          1, 0},
@@ -278,6 +279,8 @@ static int check_dbias(struct entry *new)
 {
     const struct qn_quantize_plan *plan = new->sums;
     const struct qn_quantize_args *args = &new->cast;
+    const struct qn_quantize_plan *fitted;
+    struct qn_quantize_plan room;
     int code;
 
     if (!plan->q.dbias || plan->q.dprob)
@@ -294,11 +297,9 @@ static int check_dbias(struct entry *new)
     if (args->row.data)
         return qn_error_set(QUERN_EINVAL,
                             "row.data is not NULL: a queue takes only dbias");
-    code = qn_context_process(plan->ctx, "plan");
+    code = qn_quantize_admit(plan, args, &room, &fitted);
     if (!code)
-        code = qn_quantize_args(plan, args);
-    if (!code)
-        fill_sum_regions(new);
+        fill_sum_regions(new, fitted);
     return code;
 }
 
