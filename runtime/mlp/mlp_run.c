@@ -381,7 +381,10 @@ int qn_mlp_forward(const struct qn_mlp_plan *plan,
 int qn_mlp_backward(const struct qn_mlp_plan *plan,
                     const struct qn_mlp_args *args, void *stream)
 {
-    return run_phases(plan, args, stream, QN_MLP_BACKWARD, QN_MLP_WGRAD);
+    const int now = args && (args->dw1.data || args->dw2.data);
+
+    return run_phases(plan, args, stream, QN_MLP_BACKWARD,
+                      now ? QN_MLP_WGRAD : QN_MLP_BACKWARD);
 }
 
 int qn_mlp_wgrad(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
