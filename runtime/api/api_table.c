@@ -48,7 +48,8 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
                                  ? need->cast.workspace_bytes
                                  : need->product.workspace_bytes;
 
-        set_bytes(o, bytes, kind == QN_LINE_MLP ? 256 : 16, bytes);
+        set_bytes(o, bytes, kind == QN_LINE_MLP ? 256 : 16,
+                  QN_WORKSPACE_BYTES); /* steps share what follows */
     } else if (o->arg == QUERN_ARG_SAVED) {
         set_bytes(o, need->mlp.saved_bytes, 256, 0);
     } else {
@@ -80,7 +81,9 @@ static int set_tensor(const struct qn_needs_of *n, const struct qn_slot *slot,
         o->pitch.base = t->stride ? t->stride : t->shape[t->ndim - 1];
         o->bytes.base = (int64_t)t->bytes;
         o->alignment = t->alignment;
-        o->strided = !scaled && (n->line->kind != QN_LINE_MLP || t->ndim == 2);
+        o->strided = !scaled &&
+                     (n->line->kind != QN_LINE_MLP || t->ndim == 2) &&
+                     o->arg != QUERN_ARG_ROWWISE;
         o->tiled = scales.tiled;
         return 1;
     }
@@ -181,22 +184,29 @@ struct samples {
     int count;
 };
 
+/* What has no bytes for so many rows is not listed then: zeros. */
 static int sample(struct quern_context *ctx, const struct qn_line *line,
-                  int count, struct samples *s, int64_t rows)
+                  const struct quern_operand *table, int count,
+                  struct samples *s, int64_t rows)
 {
-    struct quern_operand table[QN_SLOTS];
+    struct quern_operand found[QN_SLOTS];
     struct qn_line other = *line;
-    int found, code;
+    int64_t(*values)[NUMBERS] = s->values[s->count];
+    int n, at = 0, code;
 
     *qn_api_rows(&other) = rows;
-    code = list(ctx, &other, 1, table, &found);
-    if (code || found != count)
+    code = list(ctx, &other, 1, found, &n);
+    if (code)
         return code;
-    s->rows[s->count] = rows;
-    for (int i = 0; i < count; i++)
+    memset(values, 0, sizeof *s->values);
+    for (int i = 0; i < count && at < n; i++) {
+        if (found[at].arg != table[i].arg)
+            continue;
         for (int j = 0; j < NUMBERS; j++)
-            s->values[s->count][i][j] = number(&table[i], j)->base;
-    s->count++;
+            values[i][j] = number(&found[at], j)->base;
+        at++;
+    }
+    s->rows[s->count++] = rows;
     return QUERN_OK;
 }
 
@@ -229,22 +239,34 @@ static int holds(const struct samples *s, int i, int j,
     return 1;
 }
 
-/* An upper bound of bytes that are sums of padded parts: what 128 rows more
-   need in the mean, and the padding of each part. */
-static void bound(const struct samples *s, int i, int j, struct quern_extent *e)
+/* An upper bound of bytes that are sums of padded parts, some of which grow
+   with each row and some with each tile of 128: the tightest law that steps by
+   `unit`. Returns by how much it is too large at most. */
+static int64_t bound_by(const struct samples *s, int i, int j, int64_t unit,
+                        struct quern_extent *e)
 {
-    enum { PARTS = 24 };
     const int last = s->count - 1;
-    const int64_t tiles = (s->rows[last] + 127) / 128,
+    const int64_t steps = (s->rows[last] + unit - 1) / unit,
                   more = s->values[last][i][j] - s->values[0][i][j];
+    int64_t most = 0;
 
-    e->unit = 128;
-    e->add = 127;
-    e->step = (more + tiles - 1) / tiles;
-    e->base = s->values[0][i][j] + 256 * PARTS;
+    *e = (struct quern_extent){0, (more + steps - 1) / steps, unit - 1, unit};
     for (int r = 0; r < s->count; r++)
         if (quern_extent(e, s->rows[r]) < s->values[r][i][j])
             e->base += s->values[r][i][j] - quern_extent(e, s->rows[r]);
+    for (int r = 1; r < s->count; r++)
+        if (quern_extent(e, s->rows[r]) - s->values[r][i][j] > most)
+            most = quern_extent(e, s->rows[r]) - s->values[r][i][j];
+    return most;
+}
+
+static void bound(const struct samples *s, int i, int j, struct quern_extent *e)
+{
+    struct quern_extent tiles;
+    const int64_t by_row = bound_by(s, i, j, 1, e);
+
+    if (bound_by(s, i, j, 128, &tiles) < by_row)
+        *e = tiles;
 }
 
 static void find_laws(const struct samples *s, int count,
@@ -277,11 +299,11 @@ int qn_api_table(struct quern_context *ctx, const struct qn_line *given,
     if (!s.values)
         return qn_error_memory();
     for (int r = 0; r < DENSE && !code; r++)
-        code = sample(ctx, &line, *count, &s, r);
+        code = sample(ctx, &line, table, *count, &s, r);
     for (int i = 0; i < FAR && !code; i++)
-        if (sample(ctx, &line, *count, &s, far[i]))
+        if (sample(ctx, &line, table, *count, &s, far[i]))
             break; /* more bytes than can be counted */
-    if (!code && s.count >= DENSE)
+    if (!code)
         find_laws(&s, *count, table);
     free(s.values);
     return code ? code : qn_error_done(QUERN_OK);

@@ -162,9 +162,21 @@ static void use_product(const struct qn_needs_of *n, struct quern_operand *o)
 
 /* ----------------------------------------------------------- quantizations */
 
-static void use_cast_tensor(const struct qn_quantization *q,
+/* The copy is all that it makes. */
+static int makes_one(const struct qn_needs_of *n)
+{
+    const struct qn_quantization *q = &n->line->of.cast;
+    const int plain =
+        qn_quantize_scaling(q, n->recipe)->type == QUERN_TYPE_NONE;
+
+    return q->copies != (QUERN_ROWWISE | QUERN_COLUMNWISE) &&
+           !(plain && q->dbias);
+}
+
+static void use_cast_tensor(const struct qn_needs_of *n,
                             struct quern_operand *o)
 {
+    const struct qn_quantization *q = &n->line->of.cast;
     const int made = q->work <= QUERN_TRANSPOSE;
 
     switch (o->arg) {
@@ -174,13 +186,13 @@ static void use_cast_tensor(const struct qn_quantization *q,
         break;
     case QUERN_ARG_ROWWISE:
         if (q->work == QUERN_QUANTIZE)
-            write_only(o, 0);
+            write_only(o, makes_one(n));
         else
             read_only(o);
         break;
     case QUERN_ARG_COLUMNWISE:
         if (made)
-            write_only(o, q->work == QUERN_TRANSPOSE);
+            write_only(o, q->work == QUERN_TRANSPOSE || makes_one(n));
         else
             read_only(o);
         break;
@@ -188,6 +200,13 @@ static void use_cast_tensor(const struct qn_quantization *q,
         read_only(o);
         o->pointers = o->arg == QUERN_ARG_INPUT && q->of == QN_W;
     }
+}
+
+/* Only these read and keep those of delayed scaling. */
+static int makes_scales(const struct qn_quantization *q)
+{
+    return q->work == QUERN_QUANTIZE || q->work == QUERN_RESCALE ||
+           q->work == QUERN_TRANSPOSE;
 }
 
 static void use_cast(const struct qn_needs_of *n, struct quern_operand *o)
@@ -218,10 +237,11 @@ static void use_cast(const struct qn_needs_of *n, struct quern_operand *o)
     case QUERN_ARG_RANDOM:
     case QUERN_ARG_NOOP:
     case QUERN_ARG_WORKSPACE:
-        use_state(o, n->needs->cast.history, n->needs->cast.random);
+        use_state(o, makes_scales(q) ? n->needs->cast.history : 0,
+                  n->needs->cast.random);
         break;
     default:
-        use_cast_tensor(q, o);
+        use_cast_tensor(n, o);
     }
 }
 
@@ -316,6 +336,11 @@ static void use_mlp(const struct qn_needs_of *n, struct quern_operand *o,
     o->written = public_phases(use.written);
     o->read = public_phases(use.needed) & ~o->written;
     o->optional = public_phases(use.optional);
+    if (o->read >> QUERN_PHASE_WGRAD & ~o->read >> QUERN_PHASE_BACKWARD & 1) {
+        /* backward makes dw1 and dw2 if they are given */
+        o->read |= 1 << QUERN_PHASE_BACKWARD;
+        o->optional |= 1 << QUERN_PHASE_BACKWARD;
+    }
     if (o->arg != QUERN_ARG_DW1 && o->arg != QUERN_ARG_DW2)
         return;
     o->written |= 1 << QUERN_PHASE_BACKWARD;
