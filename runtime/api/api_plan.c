@@ -69,11 +69,9 @@ static int finish(struct quern_plan *plan)
 
         plan->known[o->arg] = 1;
         plan->slots[i] = qn_api_slot(o->arg);
-        if (o->arg == QUERN_ARG_WORKSPACE) {
+        if (o->arg == QUERN_ARG_WORKSPACE)
             o->bytes =
                 (struct quern_extent){(int64_t)info.workspace_bytes, 0, 0, 1};
-            o->zero_bytes = info.workspace_bytes;
-        }
     }
     return code;
 }
@@ -112,8 +110,15 @@ int qn_api_options(const struct quern_plan_options *given,
     const struct quern_plan_options usual = QUERN_PLAN_OPTIONS_INIT;
 
     *options = given ? *given : usual;
-    return qn_api_size("options", options->size, sizeof usual,
-                       "QUERN_PLAN_OPTIONS_INIT");
+    if (qn_api_size("options", options->size, sizeof usual,
+                    "QUERN_PLAN_OPTIONS_INIT"))
+        return QUERN_EINVAL;
+    if (options->device < -1)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.device is %d: -1 or an ordinal is "
+                            "expected",
+                            options->device);
+    return QUERN_OK;
 }
 
 int quern_plan_create(struct quern_context *ctx, const char *text,
@@ -251,21 +256,6 @@ static int run_mlp(const struct quern_plan *plan,
     }
 }
 
-/* A quantization of fewer rows is one of its own, by the same kernels. */
-static int run_cast(const struct quern_plan *plan,
-                    const struct quern_args *args,
-                    const struct qn_quantize_args *given, void *stream)
-{
-    struct qn_quantize_plan room;
-    const struct qn_quantize_plan *fitted = plan->of.cast;
-    int code = QUERN_OK;
-
-    if (plan->rows >= 0)
-        code = qn_quantize_fit(plan->of.cast, qn_api_rows_of(plan, args), &room,
-                               &fitted);
-    return code ? code : qn_quantize_run(fitted, given, stream);
-}
-
 int quern_run(const struct quern_plan *plan, const struct quern_args *args,
               struct CUstream_st *stream)
 {
@@ -277,7 +267,7 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
     if (plan->line.kind == QN_LINE_MLP)
         return run_mlp(plan, &given.mlp, args->phase, stream);
     if (plan->line.kind == QN_LINE_CAST)
-        return run_cast(plan, args, &given.cast, stream);
+        return qn_quantize_run(plan->of.cast, &given.cast, stream);
     return qn_run(plan->of.product, &given.product, stream);
 }
 

@@ -34,12 +34,6 @@ int quern_queue_put(struct quern_queue *queue, const struct quern_plan *plan,
         return code;
     if (plan->line.kind == QN_LINE_MLP)
         return qn_mlp_put(plan->of.mlp, &given.mlp, to, layer);
-    if (plan->line.kind == QN_LINE_CAST &&
-        qn_api_rows_of(plan, args) != plan->rows)
-        return qn_error_set(QUERN_EINVAL,
-                            "args.rows is %lld: deferred quantizations have "
-                            "the %lld of their plan",
-                            (long long)args->rows, (long long)plan->rows);
     if (plan->line.kind == QN_LINE_CAST)
         return qn_queue_put_dbias(to, plan->of.cast, &given.cast, layer);
     return qn_queue_put(to, plan->of.product, &given.product, layer);
