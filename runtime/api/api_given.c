@@ -37,24 +37,46 @@ static int64_t span_of(const struct qn_tensor *t)
     return bits / 8 + (bits % 8 != 0);
 }
 
-static int check_strides(const struct quern_operand *o,
-                         const struct quern_buffer *b)
+/* Of an operand that may have gaps: matrices only where there are some. */
+static int check_gaps(const struct quern_operand *o,
+                      const struct quern_buffer *b, int apart)
 {
-    if ((b->stride || b->group_stride) && !o->strided)
-        return qn_error_set(
-            QUERN_EINVAL,
-            "%s.%s is %lld: this operand is packed, 0 is "
-            "expected",
-            o->name, b->stride ? "stride" : "group_stride",
-            (long long)(b->stride ? b->stride : b->group_stride));
+    const long long least = o->shape[o->ndim - 1].base;
+
     if (b->stride < 0 || b->stride > INT32_MAX)
         return qn_error_set(QUERN_EINVAL,
                             "%s.stride is %lld: 0 to %d elements are expected",
                             o->name, (long long)b->stride, INT32_MAX);
+    if (b->stride && !o->shape[o->ndim - 1].step && b->stride < least)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.stride is %lld: 0 (packed) or %lld to %d is "
+                            "expected",
+                            o->name, (long long)b->stride, least, INT32_MAX);
+    if (b->group_stride && (!apart || b->pointers))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.group_stride is %lld: 0 is expected, as %s",
+                            o->name, (long long)b->group_stride,
+                            b->pointers    ? "each matrix has an address"
+                            : o->ndim == 3 ? "its matrices are contiguous"
+                                           : "it has no group axis");
     if (b->group_stride < 0)
         return qn_error_set(QUERN_EINVAL,
                             "%s.group_stride is %lld: at least 0 is expected",
                             o->name, (long long)b->group_stride);
+    return QUERN_OK;
+}
+
+static int check_strides(const struct quern_operand *o,
+                         const struct quern_buffer *b, int kind)
+{
+    if (o->strided)
+        return check_gaps(o, b, kind == QN_LINE_PRODUCT && o->ndim == 3);
+    if (b->stride || b->group_stride)
+        return qn_error_set(
+            QUERN_EINVAL,
+            "%s.%s is %lld: this operand is packed, 0 is expected", o->name,
+            b->stride ? "stride" : "group_stride",
+            (long long)(b->stride ? b->stride : b->group_stride));
     return QUERN_OK;
 }
 
@@ -63,10 +85,7 @@ static int give_tensor(const struct quern_operand *o,
                        struct qn_tensor *t)
 {
     int64_t bytes;
-    int code = check_strides(o, b);
 
-    if (code)
-        return code;
     t->data = b->data;
     t->pointers = b->pointers;
     if (rows >= 0)
@@ -115,9 +134,25 @@ static int give(const struct quern_plan *plan, const struct qn_slot *slot,
     }
 }
 
+/* Scale factors go with their tensor, even with one that is optional. */
+static int check_scales(const struct quern_operand *o,
+                        const struct qn_slot *slot,
+                        const struct quern_args *args, int used, int64_t rows)
+{
+    const int whole = o->arg - (int)slot->form;
+
+    if (slot->form != QN_SLOT_SF && slot->form != QN_SLOT_GLOBAL)
+        return QUERN_OK;
+    if (!used || !args->of[whole].data || args->of[o->arg].data ||
+        quern_extent(&o->bytes, rows) <= 0)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "%s is NULL: %s is given", o->name,
+                        qn_api_name(whole));
+}
+
 /* Rules of every operand, by its row of the table. */
 static int check(const struct quern_operand *o, const struct quern_buffer *b,
-                 int phases, int64_t rows)
+                 int kind, int phases, int64_t rows)
 {
     const int used = (o->read | o->written) & phases;
 
@@ -126,6 +161,15 @@ static int check(const struct quern_operand *o, const struct quern_buffer *b,
                             "%s.pointers is not NULL: this plan takes it in "
                             "one buffer",
                             o->name);
+    if (b->pointers && b->data)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers and %s are both given: one of them "
+                            "says where it is",
+                            o->name, o->name);
+    if ((uintptr_t)b->pointers % sizeof(void *))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers is %p: it must be a multiple of %zu",
+                            o->name, (const void *)b->pointers, sizeof(void *));
     if (!b->data && !b->pointers && used && !(o->optional & used) &&
         quern_extent(&o->bytes, rows < 0 ? 0 : rows) > 0)
         return qn_error_set(QUERN_EINVAL, "%s is NULL: the plan needs it",
@@ -134,7 +178,7 @@ static int check(const struct quern_operand *o, const struct quern_buffer *b,
         return qn_error_set(QUERN_EINVAL,
                             "%s is %p: it must be a multiple of %zu", o->name,
                             b->data, o->alignment);
-    return QUERN_OK;
+    return check_strides(o, b, kind);
 }
 
 /* Nothing that the plan would ignore. */
@@ -149,6 +193,20 @@ static int check_unknown(const struct quern_plan *plan,
     return QUERN_OK;
 }
 
+/* A run that would make nothing. */
+static int check_gradients(const struct quern_args *args)
+{
+    const struct quern_buffer *dw1 = &args->of[QUERN_ARG_DW1],
+                              *dw2 = &args->of[QUERN_ARG_DW2];
+
+    if (args->phase != QUERN_PHASE_WGRAD || dw1->data || dw1->pointers ||
+        dw2->data || dw2->pointers)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "dw1 and dw2 are NULL: QUERN_PHASE_WGRAD makes one of "
+                        "them or both");
+}
+
 /* ------------------------------------------------------------------- sizes */
 
 struct sizes {
@@ -156,34 +214,52 @@ struct sizes {
     int type;
 };
 
+static int check_type(const struct quern_buffer *b, const char *name, int type)
+{
+    if (type != QUERN_I32 && type != QUERN_I64)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.type is %s: i32 or i64 is expected", name,
+                            qn_type_name(type));
+    if (type == QUERN_I64 && (uintptr_t)b->data % 8)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is %p: it must be a multiple of 8", name,
+                            b->data);
+    return QUERN_OK;
+}
+
 static int find_sizes(const struct quern_args *args, struct sizes *s)
 {
-    const struct quern_buffer *lengths = &args->of[QUERN_ARG_LENGTHS],
-                              *starts = &args->of[QUERN_ARG_STARTS],
-                              *ends = &args->of[QUERN_ARG_ENDS];
-    const struct quern_buffer *any = lengths->data  ? lengths
-                                     : starts->data ? starts
-                                                    : ends;
+    const char *last = NULL; /* that is given */
+    int code = QUERN_OK;
 
-    if (ends->data && (lengths->data || starts->data))
-        return qn_error_set(QUERN_EINVAL, "ends and %s are both given",
-                            lengths->data ? "lengths" : "starts");
-    if (lengths->data && starts->data && lengths->type != starts->type)
-        return qn_error_set(QUERN_EINVAL,
-                            "lengths.type and starts.type differ");
-    s->type = any->type ? any->type : QUERN_I32;
-    if (s->type != QUERN_I32 && s->type != QUERN_I64)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.type is %s: i32 or i64 is expected",
-                            any == lengths  ? "lengths"
-                            : any == starts ? "starts"
-                                            : "ends",
-                            qn_type_name(s->type));
-    s->lengths = lengths->data;
-    s->starts = starts->data ? starts->data : ends->data;
-    if (ends->data)
+    for (int arg = QUERN_ARG_LENGTHS; arg <= QUERN_ARG_ENDS && !code; arg++) {
+        const struct quern_buffer *b = &args->of[arg];
+        const int type = b->type ? b->type : QUERN_I32;
+
+        if (!b->data)
+            continue;
+        if (last && arg == QUERN_ARG_ENDS)
+            return qn_error_set(QUERN_EINVAL, "ends and %s are both given",
+                                last);
+        if (last && type != s->type)
+            return qn_error_set(QUERN_EINVAL,
+                                "lengths.type and starts.type differ");
+        last = qn_api_name(arg);
+        code = check_type(b, last, type);
+        s->type = type;
+        *(arg == QUERN_ARG_LENGTHS ? &s->lengths : &s->starts) = b->data;
+    }
+    if (args->of[QUERN_ARG_ENDS].data)
         s->type |= QN_SIZES_ENDS;
-    return QUERN_OK;
+    if (!code && last && args->host_sizes)
+        return qn_error_set(QUERN_EINVAL, "%s and host_sizes are both given",
+                            last);
+    if (!code && !last && !args->host_sizes &&
+        args->phase != QUERN_PHASE_WEIGHTS)
+        return qn_error_set(QUERN_EINVAL,
+                            "lengths, starts and ends are NULL: the groups "
+                            "have no sizes");
+    return code;
 }
 
 /* Products have them in the first of A, B and D that is ragged. */
@@ -212,6 +288,10 @@ static int give_sizes(const struct quern_plan *plan,
     struct sizes s = {NULL, NULL, QUERN_I32};
     int code;
 
+    if (plan->rows < 0 && args->host_sizes)
+        return qn_error_set(QUERN_EINVAL,
+                            "host_sizes is not NULL: groups of this line have "
+                            "equal sizes");
     if (plan->rows < 0)
         return QUERN_OK;
     code = find_sizes(args, &s);
@@ -317,10 +397,16 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
         const struct quern_buffer *b = &args->of[o->arg];
         const struct qn_slot *slot = plan->slots[i];
 
-        code = check(o, b, phases, rows < 0 ? plan->rows : rows);
+        code =
+            check(o, b, plan->line.kind, phases, rows < 0 ? plan->rows : rows);
+        if (!code && slot)
+            code = check_scales(o, slot, args, (o->read | o->written) & phases,
+                                rows < 0 ? plan->rows : rows);
         if (!code && slot)
             code = give(plan, slot, o, b, rows, given);
     }
+    if (!code && plan->line.kind == QN_LINE_MLP)
+        code = check_gradients(args);
     if (!code)
         code = give_sizes(plan, args, given);
     give_scalars(plan, args, given);
