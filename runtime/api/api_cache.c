@@ -167,6 +167,14 @@ static int make(struct quern_context *ctx, const struct qn_line *line,
     return code;
 }
 
+/* What a plan depends on besides its options; a device that is named does not
+   depend on the thread. */
+static const void *current_of(struct quern_context *ctx,
+                              const struct quern_plan_options *o)
+{
+    return o->device == -1 ? qn_api_current(ctx) : NULL;
+}
+
 /* By its line, made if there is none. */
 static int look_up(struct quern_context *ctx, const char *text,
                    const struct quern_plan_options *options,
@@ -191,12 +199,18 @@ static int look_up(struct quern_context *ctx, const char *text,
         free(key);
         return qn_error_done(QUERN_OK);
     }
+    free(key);
     code = make(ctx, &line, options, stream, &found);
     if (code)
-        free(key);
-    else
-        *plan = keep(ctx, found, key);
-    return code;
+        return code;
+    /* the first plan opens the driver, which alone knows what is current */
+    key = key_of(&line, options, current_of(ctx, options));
+    if (!key) {
+        quern_plan_destroy(found);
+        return qn_error_memory();
+    }
+    *plan = keep(ctx, found, key);
+    return QUERN_OK;
 }
 
 int quern_plan_get(struct quern_context *ctx, const char *text,
@@ -214,13 +228,13 @@ int quern_plan_get(struct quern_context *ctx, const char *text,
         code = qn_api_options(given, &options);
     if (code)
         return code;
-    current = options.device == -1 ? qn_api_current(ctx) : NULL;
+    current = current_of(ctx, &options);
     *plan = recall(ctx, text, &options, current);
     if (*plan)
         return QUERN_OK;
     code = look_up(ctx, text, &options, current, stream, plan);
     if (!code)
-        remember(ctx, text, &options, current, *plan);
+        remember(ctx, text, &options, current_of(ctx, &options), *plan);
     return code;
 }
 

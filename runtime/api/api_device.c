@@ -27,20 +27,34 @@ void qn_api_leave(struct quern_context *ctx, struct qn_driver_scope *scope)
         qn_driver_leave(ctx->driver, scope);
 }
 
+/* The driver, if a plan has opened it; another thread may do so meanwhile. */
+static struct qn_driver *opened(struct quern_context *ctx)
+{
+    struct qn_driver *driver;
+
+    pthread_mutex_lock(&ctx->lock);
+    driver = ctx->driver;
+    pthread_mutex_unlock(&ctx->lock);
+    return driver;
+}
+
 const void *qn_api_current(struct quern_context *ctx)
 {
+    const struct qn_driver *driver = opened(ctx);
     struct cu_context *current = NULL;
 
-    if (!ctx->driver || ctx->driver->cuCtxGetCurrent(&current))
+    if (!driver || driver->cuCtxGetCurrent(&current))
         return NULL;
     return current;
 }
 
 int qn_api_no_capture(struct quern_context *ctx, struct CUstream_st *stream)
 {
-    if (!stream || !ctx->driver)
+    struct qn_driver *driver = stream ? opened(ctx) : NULL;
+
+    if (!driver)
         return QUERN_OK;
-    return qn_driver_no_capture(ctx->driver, (struct cu_stream *)stream,
+    return qn_driver_no_capture(driver, (struct cu_stream *)stream,
                                 "quern_plan_get, whose plan must be made "
                                 "first: call it before the capture, or run "
                                 "once outside of one");
