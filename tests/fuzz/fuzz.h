@@ -48,6 +48,7 @@ size_t fuzz_damage(char *text, size_t length, const char *const *words,
 void fuzz_spec(const char *text, size_t length);
 void fuzz_problem(const char *text, size_t length);
 void fuzz_cast(const char *text, size_t length);
+void fuzz_line(const char *text, size_t length);
 void fuzz_rule(const char *text, size_t length);
 void fuzz_tune(const char *text, size_t length);
 void fuzz_sizes(const char *text, size_t length);

@@ -81,6 +81,56 @@ void fuzz_cast(const char *text, size_t length)
     qn_free(why);
 }
 
+/* One whose plans have only the kernels that are linked. */
+static struct quern_context *without_compiler(void)
+{
+    static struct quern_context *ctx;
+    struct quern_open_options options = QUERN_OPEN_OPTIONS_INIT;
+
+    if (ctx)
+        return ctx;
+    options.cache = "";
+    setenv("QUERN_GEN", "/nowhere", 1);
+    setenv("QUERN_CC", "/nowhere", 1);
+    FUZZ_HOLDS(quern_open(&options, &ctx) == QUERN_OK);
+    unsetenv("QUERN_GEN");
+    unsetenv("QUERN_CC");
+    return ctx;
+}
+
+/* A line of any kind: its operands, and its plan on the host. */
+void fuzz_line(const char *text, size_t length)
+{
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+    struct quern_context *ctx = without_compiler();
+    struct quern_operand *table;
+    struct quern_plan *plan;
+    char line[1024], again[1024];
+    int count, n, code = quern_describe(ctx, text, &table, &count);
+
+    (void)length;
+    options.backend = QUERN_BACKEND_HOST;
+    if (code) {
+        has_sentence(code);
+        FUZZ_HOLDS(quern_plan_create(ctx, text, &options, &plan) == code);
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        for (int64_t rows = 0; rows < 1 << 20; rows = 3 * rows + 1)
+            FUZZ_HOLDS(quern_extent(&table[i].bytes, rows) >= 0);
+    FUZZ_HOLDS(!quern_format(ctx, text, line, sizeof line, NULL));
+    FUZZ_HOLDS(!quern_format(ctx, line, again, sizeof again, NULL));
+    FUZZ_HOLDS(!strcmp(line, again));
+    code = quern_plan_create(ctx, text, &options, &plan);
+    if (code) {
+        has_sentence(code);
+    } else {
+        FUZZ_HOLDS(quern_plan_operands(plan, &n) && n == count);
+        quern_plan_destroy(plan);
+    }
+    quern_free(table);
+}
+
 /* The text of a `requires`. */
 void fuzz_rule(const char *text, size_t length)
 {
