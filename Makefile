@@ -62,10 +62,10 @@ test-all: generate
 
 tsan: generate
 	@.ci/install test
-	$(SUBMAKE) config=tsan test_runtime fake_gen fake_cuda fake_nvrtc fake_cublaslt
+	$(SUBMAKE) config=tsan test_runtime test_api fake_gen fake_cuda fake_nvrtc fake_cublaslt
 	@build/tsan/bin/test_runtime 'no test' >/dev/null 2>&1 || \
 	    { echo "tsan: skipped, ThreadSanitizer does not start on this machine"; exit 0; }; \
-	    build/tsan/bin/test_runtime '*thread*'
+	    build/tsan/bin/test_runtime '*thread*' && build/tsan/bin/test_api '*thread*'
 
 # With clang's libFuzzer; without it, the driver of `make test` with other seeds.
 # What it finds becomes a file of tests/fuzz/corpus.

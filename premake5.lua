@@ -183,11 +183,18 @@ files { "build/gen/embedded.c" }
 test "numbers"
 files { "build/gen/embedded.c" }
 test "launches"
-test("runtime", { "tests_support" })
-linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc" } -- memory.c
-linkoptions { "-Wl,--wrap=openat,--wrap=mkdirat,--wrap=renameat,--wrap=unlinkat", -- system.c
+local SYSTEM = { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc", -- memory.c
+  "-Wl,--wrap=openat,--wrap=mkdirat,--wrap=renameat,--wrap=unlinkat", -- system.c
   "-Wl,--wrap=fstat,--wrap=fstatat,--wrap=read,--wrap=write,--wrap=close,--wrap=flock",
   "-Wl,--wrap=time,--wrap=nanosleep" }
+test("runtime", { "tests_support" })
+linkoptions(SYSTEM)
+test("api", { "tests_support", "quern_oracle" })
+files { "tests/launches/lines.c" }
+for _, name in ipairs { "support", "memory", "system" } do
+  files { "tests/runtime/" .. name .. ".c" }
+end
+linkoptions(SYSTEM)
 test("gpu", { "tests_support", "quern_oracle" }, "gpu_suite")
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.

@@ -108,7 +108,7 @@ is_long() { # program
 
 # What takes longest first, so that no core is idle in the end.
 programs() { # folder
-    printf '%s\n' "$1"/test_{protocol,cli,host,compile,runtime} "$1"/test_* | awk '!seen[$0]++'
+    printf '%s\n' "$1"/test_{protocol,cli,host,compile,runtime,api} "$1"/test_* | awk '!seen[$0]++'
 }
 
 jobs=()

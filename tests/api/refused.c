@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** refused.c: arguments of runs that break a rule: each refusal names argument
+** and rule, and nothing is written.
+*/
+#include "api.h"
+
+#define PRODUCT "fprop bf16 g=4 m=40 n=64 k=64 beta=any alpha=any"
+#define BIASED  "fprop bf16 g=4 m=40 n=64 k=64 bias=1 activation=swiglu saved=1"
+#define PACKED  "fprop mxfp8 g=4 m=40 n=64 k=64"
+#define POINTED "wgrad bf16 g=4 m=64 n=64 k=40 d=f32 beta=1 pointers=d"
+#define CAST    "quantize mxfp8 of=x g=4 m=40 k=64"
+#define WEIGHTS "quantize mxfp8 of=w g=4 m=64 k=64"
+#define MLP     "mlp mxfp8 g=4 m=40 hidden=64 ffn=64 bias=1"
+#define HOST    "fprop bf16 g=4 m=40 n=64 k=64 sizes=host"
+
+/* What becomes of a field of the arguments. */
+enum how { KEEP, SET, SET32, ADD, FROM /* another field, by its offset */ };
+
+struct change {
+    size_t at;
+    enum how how;
+    int64_t value;
+};
+
+#define FIELD(arg, field)                                                      \
+    (offsetof(struct quern_args, of) +                                         \
+     QUERN_ARG_##arg * sizeof(struct quern_buffer) +                           \
+     offsetof(struct quern_buffer, field))
+#define SELF(field, how, value)                                                \
+    {                                                                          \
+        offsetof(struct quern_args, field), how, value                         \
+    }
+#define OF(arg, field, how, value)                                             \
+    {                                                                          \
+        FIELD(arg, field), how, value                                          \
+    }
+#define STRIDE(arg, value)   OF(arg, stride, SET, value)
+#define PITCH(arg, value)    OF(arg, group_stride, SET, value)
+#define MOVED(arg, value)    OF(arg, data, ADD, value)
+#define DATA(arg, from)      OF(arg, data, FROM, (int64_t)FIELD(from, data))
+#define NO(arg)              OF(arg, data, SET, 0)
+#define ADDRESSES(arg, from) OF(arg, pointers, FROM, (int64_t)FIELD(from, data))
+#define TYPE(arg, value)     OF(arg, type, SET32, value)
+
+static const struct broken {
+    const char *line, *part; /* what the message begins with */
+    struct change changes[2];
+} broken[] = {
+    {PRODUCT,
+     "args.size is 0: begin with QUERN_ARGS_INIT",
+     {SELF(size, SET, 0)}},
+    {PRODUCT, "args.size is 8", {SELF(size, SET, 8)}},
+    {PRODUCT, "args.size is ", {SELF(size, ADD, 8)}},
+    {PRODUCT, "args.size is ", {SELF(size, SET, -1)}},
+    {PRODUCT, "args.phase is 1: 0 is", {SELF(phase, SET32, 1)}},
+    {PRODUCT, "args.phase is -1: 0 is", {SELF(phase, SET32, -1)}},
+    {CAST, "args.phase is 2", {SELF(phase, SET32, QUERN_PHASE_WGRAD)}},
+    {MLP, "args.phase is 4", {SELF(phase, SET32, QUERN_PHASES)}},
+    {MLP, "args.phase is -1", {SELF(phase, SET32, -1)}},
+    {PRODUCT, "args.rows is -2: -1 or 0 to 40", {SELF(rows, SET, -2)}},
+    {PRODUCT, "args.rows is 41: -1 or 0 to 40", {SELF(rows, SET, 41)}},
+    {CAST, "args.rows is 9223372036854775807", {SELF(rows, SET, INT64_MAX)}},
+    {CAST, "args.rows is -9223372036854775808", {SELF(rows, SET, INT64_MIN)}},
+    {WEIGHTS, "args.rows is 1: -1 is", {SELF(rows, SET, 1)}},
+    {MLP, "args.rows is 8", {SELF(rows, SET, 8)}},
+    {PRODUCT, "scalars is 3", {SELF(scalars, SET32, 3)}},
+    {PRODUCT, "scalars is -1", {SELF(scalars, SET32, -1)}},
+    /* operands that are not there */
+    {PRODUCT, "bias is not NULL: the plan has no", {DATA(BIAS, A)}},
+    {PRODUCT, "a.sf is not NULL: the plan has no", {DATA(A_SF, A)}},
+    {PRODUCT, "x is not NULL: the plan has no", {ADDRESSES(X, A)}},
+    {WEIGHTS, "lengths is not NULL", {DATA(LENGTHS, ROWWISE)}},
+    /* sizes */
+    {PRODUCT, "lengths, starts and ends are NULL", {NO(LENGTHS)}},
+    {POINTED, "lengths, starts and ends are NULL", {NO(LENGTHS)}},
+    {CAST, "lengths, starts and ends are NULL", {NO(LENGTHS)}},
+    {MLP, "lengths, starts and ends are NULL", {NO(LENGTHS)}},
+    {CAST,
+     "lengths.type and starts.type differ",
+     {DATA(STARTS, LENGTHS), TYPE(STARTS, QUERN_I64)}},
+    {PRODUCT, "lengths.type is bf16: i32 or i64", {TYPE(LENGTHS, QUERN_BF16)}},
+    {PRODUCT, "lengths.type is ", {TYPE(LENGTHS, -1)}},
+    {PRODUCT, "lengths.type is ", {TYPE(LENGTHS, QUERN_I32 + 64)}},
+    {MLP, "lengths.type is ", {TYPE(LENGTHS, 1000000)}},
+    {PRODUCT, "ends and lengths are both given", {DATA(ENDS, LENGTHS)}},
+    {PRODUCT, "lengths is 0x", {MOVED(LENGTHS, 2)}},
+    {CAST, "lengths is 0x", {MOVED(LENGTHS, 4), TYPE(LENGTHS, QUERN_I64)}},
+    {PRODUCT, "lengths.stride is 1", {STRIDE(LENGTHS, 1)}},
+    {PRODUCT, "lengths.pointers is not NULL", {ADDRESSES(LENGTHS, A)}},
+    {PRODUCT,
+     "lengths and host_sizes",
+     {SELF(host_sizes, FROM, FIELD(LENGTHS, data))}},
+    {WEIGHTS, "host_sizes", {SELF(host_sizes, FROM, FIELD(ROWWISE, data))}},
+    {MLP,
+     "lengths and host_sizes",
+     {SELF(host_sizes, FROM, FIELD(LENGTHS, data))}},
+    {HOST, "lengths, starts and ends are NULL", {SELF(host_sizes, SET, 0)}},
+    {HOST, "lengths and host_sizes are both", {DATA(LENGTHS, A)}},
+    /* strides */
+    {PRODUCT, "a.stride is 63", {STRIDE(A, 63)}},
+    {PRODUCT, "a.stride is -64", {STRIDE(A, -64)}},
+    {PRODUCT, "a.stride is 9223372036854775807", {STRIDE(A, INT64_MAX)}},
+    {PRODUCT, "a.stride is -9223372036854775808", {STRIDE(A, INT64_MIN)}},
+    {PRODUCT, "c.stride is 1", {STRIDE(C, 1)}},
+    {PRODUCT, "d.stride is 1", {STRIDE(D, 1)}},
+    {PRODUCT, "b.group_stride is -1", {PITCH(B, -1)}},
+    {PRODUCT, "b.group_stride is 1", {PITCH(B, 1)}},
+    {PRODUCT, "b", {PITCH(B, INT64_MAX)}},
+    {PRODUCT, "b.group_stride is -9223372036854775808", {PITCH(B, INT64_MIN)}},
+    {PRODUCT, "b", {STRIDE(B, INT32_MAX), PITCH(B, INT64_MAX / 8)}},
+    {PRODUCT, "a.group_stride is 4096", {PITCH(A, 4096)}},
+    {POINTED, "d.group_stride is 4096", {PITCH(D, 4096)}},
+    {BIASED, "pre.stride is 8", {STRIDE(PRE, 8)}},
+    {BIASED, "pre.group_stride is 8", {PITCH(PRE, 8)}},
+    {PACKED, "a.stride is 128", {STRIDE(A, 128)}},
+    {PACKED, "b.group_stride is 4096", {PITCH(B, 4096)}},
+    {PACKED, "a.sf.stride is 1", {STRIDE(A_SF, 1)}},
+    {PRODUCT, "alpha.stride is 1", {STRIDE(ALPHA, 1)}},
+    {PRODUCT, "workspace.stride is 1", {STRIDE(WORKSPACE, 1)}},
+    {CAST, "rowwise.stride is 64", {STRIDE(ROWWISE, 64)}},
+    {CAST, "input.stride is 63", {STRIDE(INPUT, 63)}},
+    {CAST, "input.group_stride is 1", {PITCH(INPUT, 1)}},
+    {WEIGHTS, "input.group_stride is 8192", {PITCH(INPUT, 8192)}},
+    {MLP, "x.stride is 63", {STRIDE(X, 63)}},
+    {MLP, "x.stride is 65", {STRIDE(X, 65)}},
+    {MLP, "x.group_stride is 1", {PITCH(X, 1)}},
+    {MLP, "w1_rowwise.stride is 7", {STRIDE(W1_ROWWISE, 7)}},
+    /* addresses */
+    {PRODUCT, "a is 0x", {MOVED(A, 8)}},
+    {PRODUCT, "d is 0x", {MOVED(D, 2)}},
+    {PRODUCT, "workspace is 0x", {MOVED(WORKSPACE, 8)}},
+    {PRODUCT, "alpha is 0x", {MOVED(ALPHA, 2)}},
+    {PRODUCT, "noop is 0x", {MOVED(NOOP, 1)}},
+    {BIASED, "bias is 0x", {MOVED(BIAS, 4)}},
+    {BIASED, "pre is 0x", {MOVED(PRE, 4)}},
+    {PACKED, "a.sf is 0x", {MOVED(A_SF, 4)}},
+    {CAST, "columnwise is 0x", {MOVED(COLUMNWISE, 8)}},
+    {MLP, "saved is 0x", {MOVED(SAVED, 128)}},
+    {MLP, "b1 is 0x", {MOVED(B1, 4)}},
+    {PRODUCT, "b.pointers is not NULL", {ADDRESSES(B, A), NO(B)}},
+    {PRODUCT, "a.pointers is not NULL", {ADDRESSES(A, B)}},
+    {PACKED, "a.sf.pointers is not NULL", {ADDRESSES(A_SF, B)}},
+    {PRODUCT, "alpha.pointers is not NULL", {ADDRESSES(ALPHA, B)}},
+    {POINTED, "d.pointers and d are both given", {DATA(D, A)}},
+    {POINTED, "d.pointers is 0x", {OF(D, pointers, ADD, 4)}},
+    /* overlap; the message names both */
+    {PRODUCT, " overlaps ", {DATA(D, A)}},
+    {PRODUCT, " overlaps ", {DATA(D, LENGTHS)}},
+    {BIASED, " overlaps ", {DATA(PRE, BIAS)}},
+    {CAST, " overlaps ", {DATA(ROWWISE, INPUT)}},
+    {CAST, " overlaps ", {DATA(COLUMNWISE, ROWWISE)}},
+    {MLP, " overlaps ", {DATA(Y, X)}},
+    {MLP, " overlaps ", {DATA(W1_ROWWISE, Y)}},
+};
+enum { BROKEN = sizeof broken / sizeof broken[0] };
+
+static void apply(struct quern_args *args, const struct change *c)
+{
+    char *at = (char *)args + c->at;
+    int64_t value = c->value;
+
+    if (c->how == FROM)
+        memcpy(&value, (char *)args + c->value, sizeof value);
+    if (c->how == ADD)
+        value += *(int64_t *)(void *)at;
+    if (c->how != KEEP)
+        memcpy(at, &value, c->how == SET32 ? 4 : 8);
+}
+
+static int says(const char *text, const char *part)
+{
+    return *part == ' ' ? strstr(text, part) != NULL
+                        : !strncmp(text, part, strlen(part));
+}
+
+static int refuse(struct api_run *run, const struct broken *b)
+{
+    const uint64_t before = api_run_digest(run);
+    const struct quern_args right = run->args;
+    int code, bad;
+
+    apply(&run->args, &b->changes[0]);
+    apply(&run->args, &b->changes[1]);
+    code = quern_run(run->plan, &run->args, NULL);
+    bad = code != QUERN_EINVAL || !says(quern_errmsg(), b->part);
+    if (bad)
+        print_error("%s\n    expected: %s\n    said (%d): %s\n", b->line,
+                    b->part, code, quern_errmsg());
+    run->args = right;
+    if (api_run_digest(run) != before)
+        print_error("%s: %s: something is written\n", b->line, b->part);
+    return bad || api_run_digest(run) != before;
+}
+
+static void refuses_arguments(void **state)
+{
+    struct quern_context *ctx = api_open();
+    int bad = 0;
+
+    (void)state;
+    for (int i = 0; i < BROKEN; i++) {
+        struct api_run run;
+
+        api_run_open(&run, ctx, broken[i].line);
+        api_run_usual(&run);
+        bad += refuse(&run, &broken[i]);
+        if (quern_run(run.plan, &run.args, NULL)) /* right without it */
+            fail_msg("%s: %s", broken[i].line, quern_errmsg());
+        api_run_guarded(&run);
+        api_run_close(&run);
+    }
+    quern_close(ctx);
+    assert_int_equal(bad, 0);
+}
+
+/* Host sizes that are negative, or more than there are rows. */
+static void refuses_host_sizes(void **state)
+{
+    static const int64_t wrong[][API_GROUPS] = {{0, -1, 0, 0},
+                                                {10, 10, 10, 11},
+                                                {0, 0, 0, INT64_MAX},
+                                                {INT64_MAX, INT64_MAX, 2, 0},
+                                                {INT64_MIN, 0, 0, 0}};
+    struct quern_context *ctx = api_open();
+    struct api_run run;
+    uint64_t before;
+
+    (void)state;
+    api_run_open(&run, ctx, HOST);
+    before = api_run_digest(&run);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        api_run_sizes(&run, wrong[i], API_LENGTHS, QUERN_I64);
+        test_expect(quern_run(run.plan, &run.args, NULL), QUERN_EINVAL,
+                    "host_sizes[");
+    }
+    assert_true(api_run_digest(&run) == before);
+    api_run_close(&run);
+    quern_close(ctx);
+}
+
+int api_refused_group(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(refuses_arguments),
+        TEST(refuses_host_sizes),
+    };
+
+    return cmocka_run_group_tests_name("refused", tests, NULL, NULL);
+}
