@@ -239,11 +239,29 @@ static void refuses_host_sizes(void **state)
     quern_close(ctx);
 }
 
+/* No type is int32, in one of both arrays, too. */
+static void takes_int32_by_default(void **state)
+{
+    const int64_t lengths[API_GROUPS] = {0, 1, 7, 20};
+    struct quern_context *ctx = api_open();
+    struct api_run run;
+
+    (void)state;
+    api_run_open(&run, ctx, CAST);
+    api_run_sizes(&run, lengths, API_BOTH, QUERN_I32);
+    run.args.of[QUERN_ARG_LENGTHS].type = 0;
+    test_expect(quern_run(run.plan, &run.args, NULL), QUERN_OK, "");
+    test_expect(quern_check(run.plan, &run.args, NULL), QUERN_OK, "");
+    api_run_close(&run);
+    quern_close(ctx);
+}
+
 int api_refused_group(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(refuses_arguments),
         TEST(refuses_host_sizes),
+        TEST(takes_int32_by_default),
     };
 
     return cmocka_run_group_tests_name("refused", tests, NULL, NULL);
