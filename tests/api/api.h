@@ -6,7 +6,7 @@
 #ifndef TEST_API_H
 #define TEST_API_H
 
-#include "../runtime/test.h"
+#include "runtime/test.h"
 #include "api/api.h"
 
 enum { API_GUARD = 256, API_GROUPS = 4 };
