@@ -90,16 +90,4 @@ void api_run_usual(struct api_run *run);
 /* quern_run of each phase that there is. */
 int api_run_phases(const struct api_run *run);
 
-/* ------------------------------------------------------------------ groups */
-
-int api_table_group(void);
-int api_demand_group(void);
-int api_bytes_group(void);
-int api_refused_group(void);
-int api_open_group(void);
-int api_get_group(void);
-int api_queue_group(void);
-int api_text_group(void);
-int api_failure_group(void);
-
 #endif

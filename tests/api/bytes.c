@@ -190,7 +190,7 @@ static void compare(struct quern_context *ctx, const struct api_line *line,
     api_run_close(&mine);
 }
 
-static void gives_the_bytes(void **state)
+TEST(gives_the_bytes)
 {
     struct quern_context *ctx = api_open();
     struct api_line line = {.index = 0};
@@ -273,7 +273,7 @@ static void strides(struct quern_context *ctx, const struct api_line *line)
     api_run_close(&run);
 }
 
-static void takes_strides(void **state)
+TEST(takes_strides)
 {
     struct quern_context *ctx = api_open();
     struct api_line line = {.index = 0};
@@ -284,14 +284,4 @@ static void takes_strides(void **state)
         strides(ctx, &line);
     api_line_enough(seen);
     quern_close(ctx);
-}
-
-int api_bytes_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(gives_the_bytes),
-        TEST(takes_strides),
-    };
-
-    return cmocka_run_group_tests_name("bytes", tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static void runs_with_least(struct api_run *run)
     run->args = all;
 }
 
-static void needs_what_it_says(void **state)
+TEST(needs_what_it_says)
 {
     struct quern_context *ctx = api_open();
     struct api_line line = {.index = 0};
@@ -178,7 +178,7 @@ static void judge(const struct api_run *run, const struct quern_operand *o,
                      run->text, run->args.phase, i, o->name);
 }
 
-static void writes_what_it_says(void **state)
+TEST(writes_what_it_says)
 {
     static const int order[] = {QUERN_PHASE_WEIGHTS, QUERN_PHASE_FORWARD,
                                 QUERN_PHASE_BACKWARD, QUERN_PHASE_WGRAD};
@@ -209,14 +209,4 @@ static void writes_what_it_says(void **state)
     }
     api_line_enough(seen);
     quern_close(ctx);
-}
-
-int api_demand_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(needs_what_it_says),
-        TEST(writes_what_it_says),
-    };
-
-    return cmocka_run_group_tests_name("demand", tests, NULL, NULL);
 }

@@ -139,7 +139,7 @@ static int fail_once(int call, int n)
     return code || made >= n;
 }
 
-static void survives_failing_allocations(void **state)
+TEST(survives_failing_allocations)
 {
     int seen = 0;
 
@@ -149,13 +149,4 @@ static void survives_failing_allocations(void **state)
             seen++;
     print_message("  %d allocations\n", seen);
     assert_true(seen > 50);
-}
-
-int api_failure_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(survives_failing_allocations),
-    };
-
-    return cmocka_run_group_tests_name("failure", tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static struct quern_plan *get(struct quern_context *ctx, int pair, int which)
     return plan;
 }
 
-static void keeps_plans(void **state)
+TEST(keeps_plans)
 {
     (void)state;
     test_cuda->devices = 2;
@@ -99,7 +99,7 @@ static void keeps_plans(void **state)
 }
 
 /* The thread's context is known before the driver is opened, and after. */
-static void keeps_plans_of_contexts(void **state)
+TEST(keeps_plans_of_contexts)
 {
     struct CUstream_st *stream = (struct CUstream_st *)&state;
     struct quern_context *ctx = api_open();
@@ -118,7 +118,7 @@ static void keeps_plans_of_contexts(void **state)
 }
 
 /* It takes all runs of its bucket, and no more. */
-static void runs_kept_plans(void **state)
+TEST(runs_kept_plans)
 {
     static const char *const lines[] = {"fprop mxfp8 g=4 m=37 n=64 k=64",
                                         "quantize mxfp8 of=x g=4 m=40 k=64"};
@@ -150,7 +150,7 @@ static void runs_kept_plans(void **state)
     quern_close(ctx);
 }
 
-static void refuses_captures(void **state)
+TEST(refuses_captures)
 {
     struct CUstream_st *stream = (struct CUstream_st *)&state;
     struct quern_context *ctx = api_open();
@@ -201,7 +201,7 @@ static void *get_all(void *at)
     return NULL;
 }
 
-static void gives_threads_one_plan(void **state)
+TEST(gives_threads_one_plan)
 {
     pthread_t threads[THREADS];
 
@@ -228,17 +228,4 @@ static void gives_threads_one_plan(void **state)
             assert_ptr_not_equal(crowd.plans[0][i], crowd.plans[0][j]);
     quern_close(crowd.ctx);
     assert_int_equal(test_cuda->libraries, 0);
-}
-
-int api_get_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(keeps_plans),
-        TEST(keeps_plans_of_contexts),
-        TEST(runs_kept_plans),
-        TEST(refuses_captures),
-        TEST(gives_threads_one_plan),
-    };
-
-    return cmocka_run_group_tests_name("get", tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@ int quern_open(const void *options, struct quern_context **ctx);
 
 #define LINE "fprop bf16 g=4 m=40 n=64 k=64"
 
-static void refuses_other_headers(void **state)
+TEST(refuses_other_headers)
 {
     const size_t args = sizeof(struct quern_args),
                  operand = sizeof(struct quern_operand);
@@ -93,7 +93,7 @@ static int with_tune(struct quern_context *ctx, size_t size)
     return quern_tune(ctx, LINE, &o, &result);
 }
 
-static void refuses_sizes(void **state)
+TEST(refuses_sizes)
 {
     static const struct {
         int (*call)(struct quern_context *, size_t);
@@ -119,7 +119,7 @@ static void refuses_sizes(void **state)
 
 /* -------------------------------------------------------------------- NULL */
 
-static void takes_null(void **state)
+TEST(takes_null)
 {
     const struct quern_args args = QUERN_ARGS_INIT;
     struct quern_contraction contraction = {.recipe = "bf16"};
@@ -197,7 +197,7 @@ static void takes_null(void **state)
 
 /* ----------------------------------------------------------------- devices */
 
-static void refuses_options(void **state)
+TEST(refuses_options)
 {
     static const struct {
         const char *line, *part;
@@ -246,7 +246,7 @@ static void refuses_options(void **state)
 }
 
 /* A line is refused by its word, whoever reads it. */
-static void refuses_lines(void **state)
+TEST(refuses_lines)
 {
     static const char *const wrong[][2] = {
         {"", ""},
@@ -278,14 +278,4 @@ static void refuses_lines(void **state)
                     QUERN_EINVAL, part);
     }
     quern_close(ctx);
-}
-
-int api_open_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(refuses_other_headers), TEST(refuses_sizes), TEST(takes_null),
-        TEST(refuses_options),       TEST(refuses_lines),
-    };
-
-    return cmocka_run_group_tests_name("open", tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static void run_now(const struct api_run *run)
     test_expect(quern_run(run->plan, &run->args, NULL), QUERN_OK, "");
 }
 
-static void keeps_order(void **state)
+TEST(keeps_order)
 {
     struct quern_context *ctx = api_open();
     struct layer queued, now, other;
@@ -102,7 +102,7 @@ static void keeps_order(void **state)
     quern_close(ctx);
 }
 
-static void drops_and_refuses(void **state)
+TEST(drops_and_refuses)
 {
     struct quern_context *ctx = api_open();
     struct quern_queue *queue = NULL;
@@ -155,7 +155,7 @@ static void drops_and_refuses(void **state)
 }
 
 /* Both gradients are queued, or none. */
-static void puts_mlps(void **state)
+TEST(puts_mlps)
 {
     struct quern_context *ctx = api_open();
     struct quern_queue *queue;
@@ -203,7 +203,7 @@ static void puts_mlps(void **state)
     quern_close(ctx);
 }
 
-static void puts_sums(void **state)
+TEST(puts_sums)
 {
     static const char *const lines[] = {SUMS "1", SUMS "add"};
     struct quern_context *ctx = api_open();
@@ -237,16 +237,4 @@ static void puts_sums(void **state)
     }
     quern_queue_destroy(queue);
     quern_close(ctx);
-}
-
-int api_queue_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(keeps_order),
-        TEST(drops_and_refuses),
-        TEST(puts_mlps),
-        TEST(puts_sums),
-    };
-
-    return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }

@@ -193,7 +193,7 @@ static int refuse(struct api_run *run, const struct broken *b)
     return bad || api_run_digest(run) != before;
 }
 
-static void refuses_arguments(void **state)
+TEST(refuses_arguments)
 {
     struct quern_context *ctx = api_open();
     int bad = 0;
@@ -215,7 +215,7 @@ static void refuses_arguments(void **state)
 }
 
 /* Host sizes that are negative, or more than there are rows. */
-static void refuses_host_sizes(void **state)
+TEST(refuses_host_sizes)
 {
     static const int64_t wrong[][API_GROUPS] = {{0, -1, 0, 0},
                                                 {10, 10, 10, 11},
@@ -240,7 +240,7 @@ static void refuses_host_sizes(void **state)
 }
 
 /* No type is int32, in one of both arrays, too. */
-static void takes_int32_by_default(void **state)
+TEST(takes_int32_by_default)
 {
     const int64_t lengths[API_GROUPS] = {0, 1, 7, 20};
     struct quern_context *ctx = api_open();
@@ -254,15 +254,4 @@ static void takes_int32_by_default(void **state)
     test_expect(quern_check(run.plan, &run.args, NULL), QUERN_OK, "");
     api_run_close(&run);
     quern_close(ctx);
-}
-
-int api_refused_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(refuses_arguments),
-        TEST(refuses_host_sizes),
-        TEST(takes_int32_by_default),
-    };
-
-    return cmocka_run_group_tests_name("refused", tests, NULL, NULL);
 }

@@ -170,31 +170,20 @@ static void describes(int groups, int every)
     quern_close(ctx);
 }
 
-static void describes_lines(void **state)
+TEST(describes_lines)
 {
     (void)state;
     describes(3, 1);
 }
 
-static void describes_one_group(void **state)
+TEST(describes_one_group)
 {
     (void)state;
     describes(1, 2);
 }
 
-static void describes_many_groups(void **state)
+TEST(describes_many_groups)
 {
     (void)state;
     describes(65, 2);
-}
-
-int api_table_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(describes_lines),
-        TEST(describes_one_group),
-        TEST(describes_many_groups),
-    };
-
-    return cmocka_run_group_tests_name("operands", tests, NULL, NULL);
 }

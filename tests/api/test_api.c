@@ -12,16 +12,5 @@ unsigned long long test_host_workers;
 /* An argument is a pattern of the names of tests to run. */
 int main(int argc, char **argv)
 {
-    int (*const groups[])(void) = {
-        api_table_group,   api_demand_group, api_bytes_group,
-        api_refused_group, api_open_group,   api_text_group,
-        api_get_group,     api_queue_group,  api_failure_group,
-    };
-    int failed = 0;
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
-        failed += groups[i]();
-    return failed != 0;
+    return test_run("api", argc > 1 ? argv[1] : NULL, NULL, NULL) != 0;
 }

@@ -37,7 +37,7 @@ static void round_trip(struct quern_context *ctx, const char *line)
     test_expect(quern_format(ctx, line, cut, sizeof cut, NULL), QUERN_OK, "");
 }
 
-static void formats_lines(void **state)
+TEST(formats_lines)
 {
     struct quern_context *ctx = api_open();
     struct api_line line = {.index = 0};
@@ -106,7 +106,7 @@ static const struct {
     {{"bf16", 3, FPROP, {0, 9, {40, 32}, 1, 0, 0, 0, 0}, NULL}, NULL, "ndim"},
 };
 
-static void infers_lines(void **state)
+TEST(infers_lines)
 {
     struct quern_context *ctx = api_open();
 
@@ -139,7 +139,7 @@ static void infers_lines(void **state)
 
 /* --------------------------------------------------------------------- rest */
 
-static void tells_codes(void **state)
+TEST(tells_codes)
 {
     struct quern_context *ctx = api_open();
     char *why = NULL;
@@ -168,15 +168,4 @@ static void tells_codes(void **state)
         quern_free(why);
     }
     quern_close(ctx);
-}
-
-int api_text_group(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(formats_lines),
-        TEST(infers_lines),
-        TEST(tells_codes),
-    };
-
-    return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }
