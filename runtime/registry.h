@@ -238,7 +238,7 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(slope, "float", "constant of the clamped activation")                    \
     X(shift, "float", "constant of the clamped activation")                    \
     X(scale, "float *", "delayed scaling: factor, and its inverse")            \
-    X(history, "float *", "delayed scaling: largest magnitudes, newest first") \
+    X(history, "float *", "delayed scaling: largest magnitudes, newest last")  \
     X(flags, "unsigned int *", "flags for later launches, in the workspace")   \
     X(random, "const unsigned long long *", "seed and offset of the rounding") \
     X(host_sizes, "const __grid_constant__ struct host_sizes", "by value")     \
