@@ -386,10 +386,10 @@ struct qn_recipe {
 };
 
 struct qn_kernel {
-    const char *name;     /* symbol = file name = name in the registry */
-    const char *spec;     /* file:line of the kernels spec */
-    const char *template; /* path below templates/ */
-    const char *key;      /* sha256 of the source, in hex; see gen/gen.h */
+    const char *name;          /* symbol = file name = name in the registry */
+    const char *spec;          /* file:line of the kernels spec */
+    const char *template_path; /* below templates/ */
+    const char *key;           /* sha256 of the source, in hex; see gen/gen.h */
     const char *recipe;
     const char *arch; /* "sm_90a", "host" */
     int op;           /* enum quern_op, enum qn_cast_op */
@@ -421,8 +421,8 @@ struct qn_kernel {
     int shipped;                 /* named by specs/kernels/shipped.lua */
     const unsigned char *params; /* enum qn_param */
     int nparams;
-    const struct qn_requires *requires;
-    int nrequires;
+    const struct qn_requires *rules;
+    int nrules;
     /* What a build linked in; NULL otherwise. */
     const void *cubin;
     size_t cubin_bytes;
