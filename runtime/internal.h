@@ -349,8 +349,9 @@ struct qn_quantize_args {
     float *dprob;             /* [m] sums of dy * activation; += dy * bias */
     float *scale;             /* [2] delayed scaling: the factor of the values
                                  and its inverse; 1 and 1 at first */
-    float *history;           /* [slots] delayed scaling: amax values, this
-                                 call's first; zeros at first */
+    float *history;           /* [slots] delayed scaling: amax values, zeros at
+                                 first. [0] collects; rescale moves it to
+                                 the end, as TransformerEngine does */
     const uint64_t *random;   /* [2] stochastic rounding: seed and offset */
     const int *noop;          /* as in qn_args; for a w quantized before */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */

@@ -241,7 +241,7 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(slope, "float", "constant of the clamped activation")                    \
     X(shift, "float", "constant of the clamped activation")                    \
     X(scale, "float *", "delayed scaling: factor, and its inverse")            \
-    X(history, "float *", "delayed scaling: largest magnitudes, newest first") \
+    X(history, "float *", "delayed scaling: largest magnitudes, newest last")  \
     X(flags, "unsigned int *", "flags for later launches, in the workspace")   \
     X(random, "const unsigned long long *", "seed and offset of the rounding") \
     X(host_sizes, "const __grid_constant__ struct host_sizes", "by value")     \
@@ -389,10 +389,10 @@ struct qn_recipe {
 };
 
 struct qn_kernel {
-    const char *name;     /* symbol = file name = name in the registry */
-    const char *spec;     /* file:line of the kernels spec */
-    const char *template; /* path below templates/ */
-    const char *key;      /* sha256 of the source, in hex; see gen/gen.h */
+    const char *name;          /* symbol = file name = name in the registry */
+    const char *spec;          /* file:line of the kernels spec */
+    const char *template_path; /* below templates/ */
+    const char *key;           /* sha256 of the source, in hex; see gen/gen.h */
     const char *recipe;
     const char *arch; /* "sm_90a", "host" */
     int op;           /* enum quern_op, enum qn_cast_op */
@@ -424,8 +424,8 @@ struct qn_kernel {
     int shipped;                 /* named by specs/kernels/shipped.lua */
     const unsigned char *params; /* enum qn_param */
     int nparams;
-    const struct qn_requires *requires;
-    int nrequires;
+    const struct qn_requires *rules;
+    int nrules;
     /* What a build linked in; NULL otherwise. */
     const void *cubin;
     size_t cubin_bytes;

@@ -216,7 +216,7 @@ static void describe_variant(struct qg *q, const struct qg_variant *v,
 
     kernel->recipe = v->recipe->name;
     kernel->arch = v->arch;
-    kernel->template = v->kernels->template;
+    kernel->template_path = v->kernels->template;
     kernel->spec =
         qg_mem_print(q, "%s:%d", q->files[location.file].name, location.line);
     kernel->op = qg_list_find(&qg_list_ops, v->op);
@@ -227,8 +227,8 @@ static void describe_variant(struct qg *q, const struct qg_variant *v,
     } else {
         describe_product(v, kernel);
     }
-    kernel->requires = v->kernels->rules;
-    kernel->nrequires = v->kernels->nrules;
+    kernel->rules = v->kernels->rules;
+    kernel->nrules = v->kernels->nrules;
 }
 
 /* A type as templates see it: its name and its bits. */

@@ -227,7 +227,7 @@ static void put_lists_of(struct writer *w, const struct qg_point *point)
                   point->params->number, point->params->count);
     if (k->nrules)
         qg_text_print(w->q, w->out,
-                      "     .requires = requires_%d,\n     .nrequires = %d,\n",
+                      "     .rules = requires_%d,\n     .nrules = %d,\n",
                       k->number, k->nrules);
 }
 
@@ -268,7 +268,7 @@ static void put_kernel(struct writer *w, const struct qn_kernel *kernel,
     put(w, "    {\n");
     put_string(w, "name", kernel->name);
     put_string(w, "spec", kernel->spec);
-    put_string(w, "template", kernel->template);
+    put_string(w, "template_path", kernel->template_path);
     put_string(w, "key", kernel->key);
     put_string(w, "recipe", kernel->recipe);
     put_string(w, "arch", kernel->arch);

@@ -107,7 +107,7 @@ int qg_source_keep(struct qg *q, struct qg_point *point)
                           "** key       %s\n"
                           "** made by   quern emit %s%s\n"
                           "*/\n",
-                          kernel->name, kernel->spec, kernel->template,
+                          kernel->name, kernel->spec, kernel->template_path,
                           qg_sweep_contents(q, point->kernels->template_file),
                           kernel->key, is_own(q, point) ? "--specs DIR " : "",
                           kernel->name);

@@ -11,8 +11,10 @@
 **     ahead  = product + bytes / MOVED + LAUNCHES
 **     inside = max(waves * tile, memory)    (model_dequantize.c)
 **              SIXTEENS as many cycles where tokens are summed
-**     fp8    = product in FP8 + bytes / CODED + LAUNCHES_FP8
 **     f16    = inside, as f16 + bytes / CHECKED + LAUNCHES_F16
+**
+** FP8 is never chosen here: its tensor cores sum about 13 bits, and accuracy is
+** what a problem says, not what a model or a file finds.
 **
 ** So it is worth its while where many rows meet each weight. Whether it could
 ** be, sizes alone tell, with the products of a whole chip instead of tiles: a
@@ -50,8 +52,8 @@ static int judge_strategy(const struct qn_session *s, int strategy,
     return 1;
 }
 
-/* Compare the kernel that would dequantize with those that would not have to.
-   FP8 needs the way behind it. */
+/* Compare the kernel that would dequantize with those that would not have
+   to. */
 static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
 {
     struct qn_dequantize_cost *cost = choice->cost;
@@ -123,14 +125,7 @@ int qn_dequantize_choose(struct qn_session *s,
 
 int qn_dequantize_next(const struct qn_dequantize_choice *choice)
 {
-    const struct qn_dequantize_cost *cost = choice->cost;
-
-    if (choice->tuned && choice->strategy != choice->model)
-        return choice->model;
-    return choice->strategy == QUERN_DEQUANTIZE_FP8 &&
-                   cost[QUERN_DEQUANTIZE_PASS].cycles > 0 &&
-                   cost[QUERN_DEQUANTIZE_PASS].cycles <
-                       cost[QUERN_DEQUANTIZE_MAINLOOP].cycles
-               ? QUERN_DEQUANTIZE_PASS
+    return choice->tuned && choice->strategy != choice->model
+               ? choice->model
                : QUERN_DEQUANTIZE_MAINLOOP;
 }

@@ -102,8 +102,8 @@ int qn_select_requires(const struct qn_problem *p,
 {
     const struct qn_expr_values values = {p->m, p->n, p->k, p->groups};
 
-    for (int i = 0; i < kernel->nrequires; i++) {
-        const struct qn_requires *rule = &kernel->requires[i];
+    for (int i = 0; i < kernel->nrules; i++) {
+        const struct qn_requires *rule = &kernel->rules[i];
         int64_t holds;
         const char *error = qn_expr_eval(rule->text, &values, &holds);
 

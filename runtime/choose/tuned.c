@@ -123,8 +123,12 @@ static void add_line(struct qn_text *text, const struct qn_session *s,
     if (l->mhz)
         qn_text_add(text, " at %lld MHz", (long long)l->mhz);
     qn_text_add(text, "; %s\n", s->tuned.found.path);
-    if (l->dequantize > QUERN_DEQUANTIZE_MAINLOOP && !taken)
-        qn_text_add(text, "    but that way does not serve this problem\n");
+    if (l->dequantize == QUERN_DEQUANTIZE_FP8)
+        qn_text_add(text, "    but FP8 tensor cores sum about 13 bits: only a "
+                          "problem's own dequantize=fp8 asks for that\n");
+    else if (l->dequantize > QUERN_DEQUANTIZE_MAINLOOP && !taken)
+        qn_text_add(text,
+                    "    but that strategy does not serve this problem\n");
     if (l->dequantize <= QUERN_DEQUANTIZE_MAINLOOP && !s->tuned.kernel)
         qn_text_add(text, "    but %s does not serve this problem: %s\n",
                     l->kernel, s->tuned.misfit);

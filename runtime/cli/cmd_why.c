@@ -50,8 +50,9 @@ static void explain_kernel(const struct qn_kernel *kernel, struct qn_text *text)
         "%s %s %s ragged %s, d=%s, %s, on %s\n  shape     tile %dx%dx%d, "
         "cluster %dx%d, %d stages, %d threads, %d bytes of shared "
         "memory\n  shipped   %s\n",
-        kernel->name, kernel->spec, kernel->template, qn_op_name(kernel->op),
-        kernel->recipe, qn_layout_name(kernel->a.major, kernel->b.major),
+        kernel->name, kernel->spec, kernel->template_path,
+        qn_op_name(kernel->op), kernel->recipe,
+        qn_layout_name(kernel->a.major, kernel->b.major),
         qn_axis_name(kernel->ragged), qn_type_name(kernel->d.type),
         qn_epilogue_name(kernel->epilogue), kernel->arch, kernel->tile[0],
         kernel->tile[1], kernel->tile[2], kernel->cluster[0],
@@ -59,9 +60,9 @@ static void explain_kernel(const struct qn_kernel *kernel, struct qn_text *text)
         strcmp(kernel->arch, "host") == 0 ? "linked into the library"
         : kernel->shipped                 ? "yes"
                                           : "no, compiled on first use");
-    for (int i = 0; i < kernel->nrequires; i++)
-        qn_text_add(text, "  requires  %s: %s\n", kernel->requires[i].text,
-                    kernel->requires[i].reason);
+    for (int i = 0; i < kernel->nrules; i++)
+        qn_text_add(text, "  requires  %s: %s\n", kernel->rules[i].text,
+                    kernel->rules[i].reason);
 }
 
 /* A kernel, a point that was rejected, or neither: then the nearest name. */

@@ -78,8 +78,18 @@ static int load_symbols(struct qn_generator *gen)
     return QUERN_OK;
 }
 
-/* Diagnostics become the message as they are. Without specs of the user's the
-   registry is here already. */
+/* Diagnostics become the message, lines without a newline at the end. */
+static int set_diagnostics(const struct qn_generator *gen)
+{
+    const char *text = gen->diagnostics(gen->qg);
+    size_t length = strlen(text);
+
+    while (length && text[length - 1] == '\n')
+        length--;
+    return qn_error_set(QUERN_ECOMPILE, "%.*s", (int)length, text);
+}
+
+/* Without specs of the user's the registry is here already. */
 static int load_specs(struct quern_context *ctx)
 {
     struct qn_generator *gen = &ctx->generator;
@@ -91,7 +101,7 @@ static int load_specs(struct quern_context *ctx)
         return QUERN_OK;
     if (!gen->qg)
         return qn_error_memory();
-    return qn_error_set(QUERN_ECOMPILE, "%s", gen->diagnostics(gen->qg));
+    return set_diagnostics(gen);
 }
 
 /* Close what is open; the lock stays. */
@@ -149,7 +159,7 @@ static int render_locked(struct qn_generator *gen,
     const struct qn_kernel *row = gen->kernel(gen->qg, kernel->name);
 
     if (row && gen->source(gen->qg, kernel->name, text, length))
-        return qn_error_set(QUERN_ECOMPILE, "%s", gen->diagnostics(gen->qg));
+        return set_diagnostics(gen);
     if (!row || strcmp(row->key, kernel->key))
         return qn_error_set(QUERN_ECOMPILE,
                             "%s: libquern_gen writes another kernel of this "

@@ -47,11 +47,12 @@ static struct act clamped(const struct qn_layer_numbers *in, double a, double b)
 static struct act situ(double a, double b)
 {
     const double t = tanh(a / 4), s = sigmoid(a), u = tanh(b / 25);
+    const double p = 1 / cosh(a / 4), q = 1 / cosh(b / 25); /* 1 - tanh^2 */
 
     return (struct act){
         4 * t * s * 25 * u,
-        ((1 - t * t) * s + 4 * t * s * (1 - s)) * 25 * u,
-        4 * t * s * (1 - u * u),
+        (p * p * s + 4 * t * s * sigmoid(-a)) * 25 * u,
+        4 * t * s * q * q,
     };
 }
 

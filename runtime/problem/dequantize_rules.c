@@ -297,7 +297,7 @@ void qn_dequantize_lay_out(const struct qn_problem *p,
 size_t qn_dequantize_end(struct quern_context *ctx, const struct qn_problem *p,
                          const struct qn_recipe *recipe)
 {
-    int fp8 = qn_dequantize_may(ctx, p, recipe, QUERN_DEQUANTIZE_FP8);
+    int fp8 = p->dequantize == QUERN_DEQUANTIZE_FP8;
     int ahead = fp8 || qn_dequantize_may(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
     struct qn_problem f16 = *p;
     struct qn_dequantize_space space;
@@ -315,9 +315,6 @@ size_t qn_dequantize_end(struct quern_context *ctx, const struct qn_problem *p,
 #define INSIDE       2.5    /* of the cycles of the products, by sizes alone */
 #define MOVED        1600.0 /* bytes in a cycle, four of five of them written */
 #define LAUNCHES     15000.0 /* cycles of three more, first and last tiles */
-#define NARROW       0.5     /* of the cycles of the products: FP8's */
-#define CODED        2000.0 /* bytes in a cycle, two of three of them written */
-#define LAUNCHES_FP8 30000.0 /* of six more, three of which do nothing */
 #define CHECKED      1500.0  /* bytes in a cycle, of scales */
 #define LAUNCHES_F16 14000.0 /* of two more, one of which does nothing */
 #define SMS          132     /* where no GPU is asked */
@@ -347,10 +344,7 @@ struct qn_dequantize_cost qn_dequantize_cost_of(const struct qn_problem *p,
 {
     struct qn_dequantize_cost cost;
 
-    if (strategy == QUERN_DEQUANTIZE_FP8) {
-        cost.bytes = qn_requantize_bytes(p, recipe);
-        cost.moving = cost.bytes / CODED + LAUNCHES_FP8;
-    } else if (strategy == QUERN_DEQUANTIZE_F16) {
+    if (strategy == QUERN_DEQUANTIZE_F16) {
         cost.bytes = qn_range_bytes(p, recipe);
         cost.moving = cost.bytes / CHECKED + LAUNCHES_F16;
     } else {
@@ -369,8 +363,8 @@ int qn_dequantize_may(struct quern_context *ctx, const struct qn_problem *p,
 
     if (p->dequantize != QUERN_DEQUANTIZE_AUTO)
         return p->dequantize == strategy;
-    return !qn_dequantize_wrong(ctx, p, recipe, strategy) &&
-           (strategy == QUERN_DEQUANTIZE_FP8 ? NARROW : 1) * math +
-                   qn_dequantize_cost_of(p, recipe, strategy).moving <
+    return strategy != QUERN_DEQUANTIZE_FP8 && /* narrow sums: only if asked */
+           !qn_dequantize_wrong(ctx, p, recipe, strategy) &&
+           math + qn_dequantize_cost_of(p, recipe, strategy).moving <
                INSIDE * math;
 }

@@ -133,21 +133,3 @@ void qn_requantize_copy(const struct qn_problem *p,
     qn_scale_source(p, blocks, role, &q);
     qn_quantize_copy(&q, blocks, q.copies, copy);
 }
-
-double qn_requantize_bytes(const struct qn_problem *p,
-                           const struct qn_recipe *recipe)
-{
-    struct qn_quantization q;
-    double bytes = 0;
-
-    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
-        const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
-
-        if (!qn_requantize_does(p, recipe, role))
-            continue;
-        bytes += qn_quantize_values(&q) *
-                 (qn_type_bits(qn_quantize_element(&q, recipe)) / 8.0 +
-                  1.0 / s->k / s->rows + 1);
-    }
-    return bytes;
-}

@@ -41,8 +41,4 @@ void qn_requantize_copy(const struct qn_problem *problem,
                         const struct qn_recipe *blocks, int role,
                         struct qn_tensor *copy);
 
-/* Bytes that the launches before it read and write. */
-double qn_requantize_bytes(const struct qn_problem *problem,
-                           const struct qn_recipe *recipe);
-
 #endif

@@ -163,8 +163,7 @@ static int add_all(struct qn_plan *plan, struct qn_session *s)
     return code;
 }
 
-/* What nobody asked for may be given up: FP8 for bf16, and that for what
-   dequantizes inside. */
+/* A strategy that nobody asked for may be given up for the mainloop. */
 int qn_dequantize_make(struct qn_session *s, struct qn_plan **out)
 {
     struct qn_dequantize_choice choice = {.strategy =

@@ -17,12 +17,12 @@
 static void add_figures(const struct qn_dequantize_choice *choice,
                         struct qn_text *text)
 {
-    static const int strategies[] = {QUERN_DEQUANTIZE_FP8, QUERN_DEQUANTIZE_F16,
+    static const int strategies[] = {QUERN_DEQUANTIZE_F16,
                                      QUERN_DEQUANTIZE_PASS};
 
     qn_text_add(text, "dequantize=%s%s: ", qn_dequantize_name(choice->strategy),
                 choice->tuned ? ", as was measured; by the model" : "");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         const struct qn_dequantize_cost *cost = &choice->cost[strategies[i]];
 
         if (cost->cycles > 0)
@@ -66,16 +66,12 @@ static void add_strategy(struct qn_session *s, int strategy,
                     space.end);
 }
 
-/* Why values that may be dequantized are not to be had in FP8. */
+/* Why values that may be dequantized are not to be had in f16. */
 static void add_wrong(struct qn_session *s, struct qn_text *text)
 {
     const struct qn_problem *p = s->problem;
-    const char *why = qn_requantize_wrong(s->ctx, p, s->demand.recipe);
+    const char *why = qn_range_wrong(p, s->demand.recipe);
 
-    if (why && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
-        !qn_dequantize_check(s->ctx, p, s->demand.recipe))
-        qn_text_add(text, "not as fp8: %s\n", why);
-    why = qn_range_wrong(p, s->demand.recipe);
     if (why && p->dequantize == QUERN_DEQUANTIZE_AUTO &&
         !qn_dequantize_check(s->ctx, p, s->demand.recipe))
         qn_text_add(text, "not as f16: %s\n", why);

@@ -4,7 +4,8 @@
 ** $(scale.history) calls.
 **
 **   scale    [2]   what values are multiplied by, and what is stored
-**   history  [$(scale.history)]  this call's first; afterwards each is one further, the first is 0
+**   history  [$(scale.history)]  this call's first; afterwards it is the last, each other one place
+**            earlier, and the first is 0, as TransformerEngine rotates its amax_history
 */
 #define FN static inline __attribute__((unused))
 
@@ -17,7 +18,8 @@ void $(name)(void *const *params, int worker, int workers)
 //$ for _, p in ipairs(params) do
     $(p.type) const $(p.name) = *($(p.type) const *)params[$(p.index)];
 //$ end
-    float amax = history[0], stored;
+    const float newest = history[0];
+    float amax = newest, stored;
 
     //$ include "common/noop.c"
     (void)workers;
@@ -29,7 +31,8 @@ void $(name)(void *const *params, int worker, int workers)
 //$ end
     scale[0] = scale_of(amax, scale[0], &stored);
     scale[1] = stored;
-    for (int i = $(scale.history) - 1; i > 0; i--)
-        history[i] = history[i - 1];
+    for (int i = 1; i + 1 < $(scale.history); i++)
+        history[i] = history[i + 1];
+    history[$(scale.history) - 1] = newest;
     history[0] = 0;
 }

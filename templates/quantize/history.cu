@@ -4,7 +4,8 @@
 ** $(scale.history) calls.
 **
 **   scale    [2]   what values are multiplied by, and what is stored
-**   history  [$(scale.history)]  this call's first; afterwards each is one further, the first is 0
+**   history  [$(scale.history)]  this call's first; afterwards it is the last, each other one place
+**            earlier, and the first is 0, as TransformerEngine rotates its amax_history
 **
 ** One CTA.
 */
@@ -30,9 +31,9 @@ $(name)(
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         const int slot = i * THREADS + threadIdx.x;
-        kept[i] = slot < SLOTS ? history[slot] : 0;
+        kept[i] = slot < SLOTS ? history[(slot + 1) % SLOTS] : 0;
 //$ if scale.latest then
-        if (slot == 0)
+        if (slot == SLOTS - 1)
 //$ end
             atomicMax(&most, bits_of(kept[i]));
     }
@@ -40,12 +41,11 @@ $(name)(
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         const int slot = i * THREADS + threadIdx.x;
-        if (slot + 1 < SLOTS)
-            history[slot + 1] = kept[i];
+        if (slot < SLOTS)
+            history[slot] = slot ? kept[i] : 0;
     }
     if (threadIdx.x == 0) {
         float stored;
-        history[0] = 0;
         scale[0] = scale_of(float_of(most), scale[0], &stored);
         scale[1] = stored;
     }

@@ -201,7 +201,7 @@ static int is_product(const struct qn_kernel *kernel)
 {
     return !strncmp(kernel->recipe, "test_", 5) &&
            !strcmp(kernel->arch, "sm_90a") && kernel->op == QUERN_DGRAD &&
-           !strcmp(kernel->template, "sm80/gemm_scaled.cu") &&
+           !strcmp(kernel->template_path, "sm80/gemm_scaled.cu") &&
            kernel->d.type == QUERN_F32;
 }
 

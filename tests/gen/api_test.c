@@ -93,7 +93,7 @@ static const struct qn_kernel *find(const struct quern_registry *registry,
 static void check_descriptor(const struct qn_kernel *k)
 {
     assert_string_equal(k->spec, "specs/kernels/toy.lua:1");
-    assert_string_equal(k->template, "toy/gemm.cu");
+    assert_string_equal(k->template_path, "toy/gemm.cu");
     assert_string_equal(k->recipe, "bf16");
     assert_string_equal(k->arch, "sm_90a");
     assert_string_equal(k->schedule, "pingpong");
@@ -113,8 +113,8 @@ static void check_descriptor(const struct qn_kernel *k)
     assert_int_equal(k->threads, 1);
     assert_int_equal(k->nparams, 4);
     assert_int_equal(k->params[3], QN_PARAM_m);
-    assert_int_equal(k->nrequires, 1);
-    assert_string_equal(k->requires[0].text, "k % 8 == 0");
+    assert_int_equal(k->nrules, 1);
+    assert_string_equal(k->rules[0].text, "k % 8 == 0");
     assert_null(k->cubin);
     assert_null(k->host);
 }

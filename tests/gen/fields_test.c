@@ -70,7 +70,7 @@ void test_squares_of_groups(void **state)
 
         if (strcmp(kernel->recipe, "mix_strange") != 0 ||
             kernel->op != QUERN_FPROP ||
-            strncmp(kernel->template, "sm90/gemm", 9) != 0)
+            strncmp(kernel->template_path, "sm90/gemm", 9) != 0)
             continue;
         assert_int_equal(qg_source(q, kernel->name, &text, &length), 0);
         assert_non_null(strstr(text, "t->runs"));

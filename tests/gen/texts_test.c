@@ -102,8 +102,7 @@ static char *without_header(const char *text)
 static void add_lines(SHA2_CTX *sum, const char *begin, const char *end)
 {
     static const char *const changing[] = {
-        "     .spec = ", "     .key = ", "     .params = ",
-        "     .requires = "};
+        "     .spec = ", "     .key = ", "     .params = ", "     .rules = "};
 
     for (const char *at = begin; at < end; at += line_length(at)) {
         int left_out = 0;
@@ -132,10 +131,9 @@ static const char *hash_descriptor(const struct qn_kernel *kernel,
     SHA256Init(&sum);
     add_lines(&sum, begin, end);
     add(&sum, (const char *)kernel->params, (size_t)kernel->nparams);
-    for (int i = 0; i < kernel->nrequires; i++) {
-        add(&sum, kernel->requires[i].text, strlen(kernel->requires[i].text));
-        add(&sum, kernel->requires[i].reason,
-            strlen(kernel->requires[i].reason));
+    for (int i = 0; i < kernel->nrules; i++) {
+        add(&sum, kernel->rules[i].text, strlen(kernel->rules[i].text));
+        add(&sum, kernel->rules[i].reason, strlen(kernel->rules[i].reason));
     }
     finish(&sum, hash);
     return end;

@@ -26,11 +26,11 @@ static struct {
 /* Columns that the kernel takes are multiples of this. */
 static int step_of(const struct qn_kernel *k)
 {
-    for (int i = 0; i < k->nrequires; i++)
-        if (!strcmp(k->requires[i].text, "n % 256 == 0") ||
-            !strcmp(k->requires[i].text, "n % 128 == 0"))
+    for (int i = 0; i < k->nrules; i++)
+        if (!strcmp(k->rules[i].text, "n % 256 == 0") ||
+            !strcmp(k->rules[i].text, "n % 128 == 0"))
             return 256;
-        else if (!strcmp(k->requires[i].text, "n % 64 == 0"))
+        else if (!strcmp(k->rules[i].text, "n % 64 == 0"))
             return 64;
     if (k->epilogue >= QN_GRADIENT)
         return k->interleave ? k->interleave : 8;

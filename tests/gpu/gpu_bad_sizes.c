@@ -118,8 +118,8 @@ void gpu_bad_sizes(void)
    copy engine's own? */
 static int gives_reason(const char *message, const struct qn_kernel *kernel)
 {
-    for (int i = 0; kernel && i < kernel->nrequires; i++)
-        if (strstr(message, kernel->requires[i].reason))
+    for (int i = 0; kernel && i < kernel->nrules; i++)
+        if (strstr(message, kernel->rules[i].reason))
             return 1;
     return strstr(message, "has no tensor map") ||
            strstr(message, "TMA needs rows");

@@ -117,6 +117,26 @@ TEST(test_activations)
         }
 }
 
+/* No difference of nearly equal numbers: where 1 - tanh^2 is near 0, its
+   relative error stays small, but for denormals. */
+TEST(test_situ_gradient)
+{
+    for (int i = -3200; i <= 3200; i++) {
+        float x[2] = {(float)i / 16, (float)(i % 2 ? i : -i) / 16}, y[3];
+        double a = (double)x[0], b = (double)x[1];
+        double inner = sigmoid(a) * pow(cosh(a / 4), -2);
+        double gate = 4 * tanh(a / 4) * sigmoid(a);
+        double along_b = gate * pow(cosh(b / 25), -2);
+        double outer = 25 * tanh(b / 25), shut = gate * sigmoid(-a);
+
+        piece(ACTIVATIONS, "situ")(x, y, 1);
+        expect("situ", x, 1, y[1], (inner + shut) * outer,
+               (inner + fabs(shut)) * fabs(outer) * 0x1p-20 + 0x1p-142);
+        expect("situ", x, 2, y[2], along_b,
+               fabs(along_b) * (1 + fabs(a) / 16) * 0x1p-20 + 0x1p-142);
+    }
+}
+
 /* Large operands: finite ones give no NaN, and where the gate is shut zero. */
 static void check_large(const char *name, float a)
 {

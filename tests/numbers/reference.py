@@ -352,9 +352,9 @@ def dbias(x):
 
 
 def next_scale(history, scale, most, margin=0, latest=False):
-    """Delayed scaling: the next factor, and the history, newest first, with room for the next."""
+    """Delayed scaling: the next factor, and the history, newest last, with room for the next."""
     amax = history[0] if latest else history.max()
     if np.isfinite(amax) and amax > 0:
         with np.errstate(over="ignore"):
             scale = np.minimum(F32(most / 2.0**margin) / F32(amax), FLT_MAX)
-    return F32(scale), np.concatenate([np.zeros(1, F32), history[:-1]])
+    return F32(scale), np.concatenate([np.zeros(1, F32), history[2:], history[:1]])

@@ -232,8 +232,8 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
     if (strcmp(a->dequantize, "none")) /* the rest is as of others */
         return a->ragged == b->ragged && !strcmp(a->addend, b->addend) &&
                !strcmp(a->dequantize, b->dequantize);
-    return strcmp(a->template, b->template) == 0 && a->ragged == b->ragged &&
-           strcmp(a->quantize, b->quantize) == 0 &&
+    return strcmp(a->template_path, b->template_path) == 0 &&
+           a->ragged == b->ragged && strcmp(a->quantize, b->quantize) == 0 &&
            a->epilogue == b->epilogue && a->a.major == b->a.major &&
            a->b.major == b->b.major &&
            qn_type_bits(a->d.type) == qn_type_bits(b->d.type) &&
@@ -283,7 +283,7 @@ static void test_each_form(void **state)
         const struct qn_kernel *kernel = NULL;
 
         if (i < r->nkernels &&
-            (strncmp(r->kernels[i].template, "sm90/gemm", 9) ||
+            (strncmp(r->kernels[i].template_path, "sm90/gemm", 9) ||
              r->kernels[i].epilogue >= QN_COPIES ||
              !(kernel = take_of_form(r, i, forms)) || forms++ % FORMS_APART ||
              !share_has(form++)))

@@ -206,7 +206,7 @@ static int is_form(const struct quern_registry *r, const struct qn_kernel *k,
 {
     if (f->recipe ? strcmp(k->recipe, f->recipe) : recipe_of(r, k)->scaled)
         return 0;
-    return strncmp(k->template, "sm90/gemm", 9) == 0 && k->ragged == f->ragged &&
+    return strncmp(k->template_path, "sm90/gemm", 9) == 0 && k->ragged == f->ragged &&
            (!f->tile_m || k->tile[0] == f->tile_m) &&
            (!f->codes || strcmp(k->dequantize, f->codes) == 0) &&
            k->epilogue == f->epilogue &&

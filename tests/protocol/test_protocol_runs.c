@@ -50,8 +50,8 @@ static const char *check(const struct twin *twin, const struct shape *s)
 /* Whole runs, or whatever the kernel's rule says; rows of D at 16 bytes. */
 static int step_of(const struct qn_kernel *kernel)
 {
-    for (int i = 0; i < kernel->nrequires; i++)
-        if (!strcmp(kernel->requires[i].text, "n % 256 == 0"))
+    for (int i = 0; i < kernel->nrules; i++)
+        if (!strcmp(kernel->rules[i].text, "n % 256 == 0"))
             return 256;
     return kernel->interleave ? 2 * kernel->interleave : 16;
 }

@@ -102,7 +102,7 @@ static const unsigned char trail_factors[] = {
     P(factors),  P(first_dims), P(offsets), P(device_sizes)};
 
 #define COMMON(name_, recipe_)                                                 \
-    .name = name_, .spec = "kernels/test.lua:1", .template = "test.cu",        \
+    .name = name_, .spec = "kernels/test.lua:1", .template_path = "test.cu",   \
     .key = "key", .recipe = recipe_, .arch = "sm_90a", .schedule = "",         \
     .addend = "none", .threads = 128, .nparams = 8, .cubin = "\177ELF",        \
     .cubin_bytes = 4, .cluster = {1, 1}

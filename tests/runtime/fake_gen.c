@@ -56,7 +56,8 @@ static int open_fake(const char *const *dirs, int count, struct qg **out)
         .rejected = test_rejected,
         .nrejected = 1};
     if (count && !strcmp(dirs[0], "bad")) {
-        strcpy(qg->diagnostics, "bad/recipes/x.lua:3: error: the test's\n");
+        strcpy(qg->diagnostics, "bad/recipes/x.lua:3: error: the test's\n"
+                                "bad/recipes/x.lua:4: error: another\n");
         return 1;
     }
     return 0;

@@ -39,11 +39,11 @@ static const unsigned char size_params[] = {QN_PARAM_host_sizes,
 /* Brings a recipe's sizes that the host knows; linked. */
 #define TEST_SIZES(name_, recipe_)                                             \
     {                                                                          \
-        .name = name_, .spec = "kernels/test.lua:2", .template = "sizes.cu",   \
-        .key = "key", .recipe = recipe_, .arch = "sm_90a", .op = QN_SIZES,     \
-        .input = QUERN_F32, .schedule = "", .addend = "", .threads = 256,      \
-        .params = size_params, .nparams = sizeof size_params,                  \
-        .cubin = "\177ELF", .cubin_bytes = 4                                   \
+        .name = name_, .spec = "kernels/test.lua:2",                           \
+        .template_path = "sizes.cu", .key = "key", .recipe = recipe_,          \
+        .arch = "sm_90a", .op = QN_SIZES, .input = QUERN_F32, .schedule = "",  \
+        .addend = "", .threads = 256, .params = size_params,                   \
+        .nparams = sizeof size_params, .cubin = "\177ELF", .cubin_bytes = 4    \
     }
 
 static const struct qn_requires gpu_requires[] = {
@@ -124,31 +124,32 @@ static const struct qn_recipe test_recipes[] = {
 /* The casts of dy in the recipe "group"; a sum reads fp32. */
 #define CAST_KERNEL(symbol, architecture, op_, input_, params_, function)      \
     {                                                                          \
-        .name = symbol, .spec = "kernels/cast.lua:1", .template = "cast.cu",   \
-        .key = "key of " symbol, .recipe = "group", .arch = architecture,      \
-        .op = op_, .of = QN_DY, .input = input_, .form = QN_PLAIN,             \
-        .tile = {1, 1, 1}, .cluster = {1, 1}, .schedule = "", .addend = "",    \
-        .threads = 128, .ctas = 1, .smem = 1024, .params = params_,            \
-        .nparams = sizeof params_, .host = function                            \
+        .name = symbol, .spec = "kernels/cast.lua:1",                          \
+        .template_path = "cast.cu", .key = "key of " symbol,                   \
+        .recipe = "group", .arch = architecture, .op = op_, .of = QN_DY,       \
+        .input = input_, .form = QN_PLAIN, .tile = {1, 1, 1},                  \
+        .cluster = {1, 1}, .schedule = "", .addend = "", .threads = 128,       \
+        .ctas = 1, .smem = 1024, .params = params_, .nparams = sizeof params_, \
+        .host = function                                                       \
     }
 
 /* The one that the fake driver executes. */
 #define SIZE_KERNEL(symbol, recipe_)                                           \
     {                                                                          \
-        .name = symbol, .spec = "kernels/sizes.lua:1", .template = "sizes.cu", \
-        .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",          \
-        .op = QN_SIZES, .of = QN_X, .input = QUERN_F32, .form = QN_PLAIN,      \
-        .tile = {1, 1, 1}, .cluster = {1, 1}, .schedule = "", .addend = "",    \
-        .threads = 256, .ctas = 1, .params = size_params,                      \
-        .nparams = sizeof size_params                                          \
+        .name = symbol, .spec = "kernels/sizes.lua:1",                         \
+        .template_path = "sizes.cu", .key = "key of " symbol,                  \
+        .recipe = recipe_, .arch = "sm_90a", .op = QN_SIZES, .of = QN_X,       \
+        .input = QUERN_F32, .form = QN_PLAIN, .tile = {1, 1, 1},               \
+        .cluster = {1, 1}, .schedule = "", .addend = "", .threads = 256,       \
+        .ctas = 1, .params = size_params, .nparams = sizeof size_params        \
     }
 
 /* One of the variant "fprop bf16", by its tile. */
 #define GPU_KERNEL(symbol, architecture, m_, n_, cm, cn, shared)               \
     {                                                                          \
-        .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",   \
-        .key = "key of " symbol, .recipe = "bf16", .arch = architecture,       \
-        .op = QUERN_FPROP,                                                     \
+        .name = symbol, .spec = "kernels/test.lua:1",                          \
+        .template_path = "test.cu", .key = "key of " symbol, .recipe = "bf16", \
+        .arch = architecture, .op = QUERN_FPROP,                               \
         .ragged = QUERN_AXIS_M, .a = {QUERN_BF16,   QUERN_MAJOR_K,             \
                                       QUERN_AXIS_M, {64, m_ / cn},             \
                                       128,          {0}},                      \
@@ -158,13 +159,14 @@ static const struct qn_recipe test_recipes[] = {
         .tile = {m_, n_, 64}, .cluster = {cm, cn}, .stages = 4,                \
         .schedule = "cooperative", .addend = "none", .threads = 384,           \
         .smem = shared, .params = gpu_params, .nparams = sizeof gpu_params,    \
-        .requires = gpu_requires, .nrequires = 1                               \
+        .rules = gpu_requires, .nrules = 1                                     \
     }
 
 #define HOST_KERNEL(symbol, recipe_, op_, ragged_, a_, b_, d_, function)       \
     {                                                                          \
-        .name = symbol, .spec = "kernels/host.lua:1", .template = "host.c",    \
-        .key = "key of " symbol, .recipe = recipe_, .arch = "host", .op = op_, \
+        .name = symbol, .spec = "kernels/host.lua:1",                          \
+        .template_path = "host.c", .key = "key of " symbol, .recipe = recipe_, \
+        .arch = "host", .op = op_,                                             \
         .epilogue = op_ == QUERN_WGRAD ? QN_SCALE : QN_STORE,                  \
         .ragged = ragged_, .a = {.major = a_}, .b = {.major = b_},             \
         .d = {.type = d_}, .tile = {1, 1, 1}, .cluster = {1, 1},               \
@@ -206,7 +208,7 @@ static const struct qn_rejected test_rejected[] = {
 
 /* Fields of all kernels of a test's own registry, linked. */
 #define TEST_KERNEL(symbol, recipe_, params_)                                  \
-    .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",       \
+    .name = symbol, .spec = "kernels/test.lua:1", .template_path = "test.cu",  \
     .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",              \
     .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
     .params = params_, .nparams = sizeof params_, .cubin = "\177ELF",          \

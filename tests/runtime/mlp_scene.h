@@ -65,7 +65,7 @@ static const unsigned char trail_fused[] = {
     P(probability), P(row_sf), P(column), P(column_sf)};
 
 #define COMMON(name_, recipe_)                                                 \
-    .name = name_, .spec = "kernels/test.lua:1", .template = "test.cu",        \
+    .name = name_, .spec = "kernels/test.lua:1", .template_path = "test.cu",   \
     .key = "key", .recipe = recipe_, .arch = "sm_90a", .schedule = "",         \
     .addend = "none", .threads = 128, .nparams = 8, .cubin = "\177ELF",        \
     .cubin_bytes = 4

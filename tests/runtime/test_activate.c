@@ -36,10 +36,11 @@ static const unsigned char params[] = {P(a_map),
 #define KERNEL_OF(recipe_, symbol, epilogue_, activation_, interleave_)        \
     {                                                                          \
         .name = symbol, .spec = "kernels/activate.lua:1",                      \
-        .template = "activate.cu", .key = "key of " symbol, .recipe = recipe_, \
-        .arch = "sm_90a", .op = QUERN_FPROP, .ragged = QUERN_AXIS_M,           \
-        .epilogue = epilogue_, .activation = activation_,                      \
-        .interleave = interleave_, .a = {.type = QUERN_BF16, .box = {64, 32}}, \
+        .template_path = "activate.cu", .key = "key of " symbol,               \
+        .recipe = recipe_, .arch = "sm_90a", .op = QUERN_FPROP,                \
+        .ragged = QUERN_AXIS_M, .epilogue = epilogue_,                         \
+        .activation = activation_, .interleave = interleave_,                  \
+        .a = {.type = QUERN_BF16, .box = {64, 32}},                            \
         .b = {.type = QUERN_BF16, .box = {64, 48}},                            \
         .d = {.type = QUERN_BF16, .box = {64, 16}}, .tile = {128, 128, 64},    \
         .cluster = {1, 1}, .schedule = "", .addend = "none", .threads = 128,   \

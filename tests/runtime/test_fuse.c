@@ -51,9 +51,10 @@ static const struct qn_requires whole[] = {
 
 #define PRODUCT(symbol, recipe_, params_, ...)                                 \
     {                                                                          \
-        .name = symbol, .spec = "kernels/test.lua:1", .template = "test.cu",   \
-        .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",          \
-        .op = QUERN_FPROP, .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,       \
+        .name = symbol, .spec = "kernels/test.lua:1",                          \
+        .template_path = "test.cu", .key = "key of " symbol,                   \
+        .recipe = recipe_, .arch = "sm_90a", .op = QUERN_FPROP,                \
+        .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,                          \
         .a = {.type = QUERN_E4M3,                                              \
               .box = {128, 64},                                                \
               .swizzle = 128,                                                  \
@@ -67,10 +68,10 @@ static const struct qn_requires whole[] = {
 static const struct qn_kernel kernels[] = {
     PRODUCT("plain", "blocks", plain_params, .quantize = NULL),
     PRODUCT("inline", "blocks", inline_params, .quantize = "mainloop",
-            .requires = whole, .nrequires = 1),
+            .rules = whole, .nrules = 1),
     {.name = "cast",
      .spec = "kernels/test.lua:1",
-     .template = "cast.cu",
+     .template_path = "cast.cu",
      .key = "key of cast",
      .recipe = "blocks",
      .arch = "sm_90a",

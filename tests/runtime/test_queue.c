@@ -283,7 +283,7 @@ static const unsigned char params[] = {QN_PARAM_a_map, QN_PARAM_b_map,
                                        QN_PARAM_k,     QN_PARAM_error};
 static const unsigned char sum_params[] = {QN_PARAM_dbias, QN_PARAM_dbias_add};
 #define SUMS(symbol)                                                           \
-    .name = symbol, .spec = "kernels/queue.lua:2", .template = "sums.cu",      \
+    .name = symbol, .spec = "kernels/queue.lua:2", .template_path = "sums.cu", \
     .key = "key of " symbol, .recipe = "bf16", .arch = "sm_90a", .of = QN_DY,  \
     .form = QN_PLAIN, .tile = {1, 1, 1}, .cluster = {1, 1}, .schedule = "",    \
     .addend = "", .threads = 128, .ctas = 1, .params = sum_params,             \
@@ -292,7 +292,7 @@ static const unsigned char sum_params[] = {QN_PARAM_dbias, QN_PARAM_dbias_add};
 static const struct qn_kernel kernels[] = {
     {.name = "w_add",
      .spec = "kernels/queue.lua:1",
-     .template = "queue.cu",
+     .template_path = "queue.cu",
      .key = "key of w_add",
      .recipe = "bf16",
      .arch = "sm_90a",

@@ -131,7 +131,7 @@ TEST(model_decides)
          "if some value does not fit"},
         {LARGE, "close_fprop", "close_fprop", "> close_fprop"},
         {LARGE " dequantize=f16", "f16_fprop", "f16_fprop", "> f16_fprop"},
-        {"fprop powers g=8 m=32768 n=4096 k=7168", NULL, "narrow_fprop",
+        {"fprop powers g=8 m=32768 n=4096 k=7168", NULL, "fprop",
          "not as f16: codes of e4m3"},
     };
     struct quern_context *ctx = test_open_with(&registry);

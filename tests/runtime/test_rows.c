@@ -25,12 +25,12 @@ enum { ROOM = 16384 }; /* shared memory for rows: 8192 values of 16 bits */
     }
 #define KERNEL(name_, recipe_, architecture, op_, input_, form_)               \
     {                                                                          \
-        .name = name_, .spec = "kernels/test.lua:1", .template = "test.cu",    \
-        .key = "key", .recipe = recipe_, .arch = architecture, .op = op_,      \
-        .of = QN_DY, .input = input_, .form = form_, .schedule = "",           \
-        .addend = "", .threads = 128, .ctas = 1, .smem = ROOM,                 \
-        .params = cast_params, .nparams = sizeof cast_params,                  \
-        .cubin = "\177ELF", .cubin_bytes = 4                                   \
+        .name = name_, .spec = "kernels/test.lua:1",                           \
+        .template_path = "test.cu", .key = "key", .recipe = recipe_,           \
+        .arch = architecture, .op = op_, .of = QN_DY, .input = input_,         \
+        .form = form_, .schedule = "", .addend = "", .threads = 128,           \
+        .ctas = 1, .smem = ROOM, .params = cast_params,                        \
+        .nparams = sizeof cast_params, .cubin = "\177ELF", .cubin_bytes = 4    \
     }
 #define KERNELS(recipe_)                                                       \
     KERNEL(recipe_ "_amax", recipe_, "sm_90a", QN_AMAX, QUERN_BF16, QN_PLAIN), \

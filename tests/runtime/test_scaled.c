@@ -69,7 +69,7 @@ static const unsigned char plain_params[] = {P(a), P(b), P(a_stride),
 #define KERNEL(recipe_, op_, ragged_, params_)                                 \
     {                                                                          \
         .name = "k_" recipe_ "_" #op_, .spec = "kernels/test.lua:1",           \
-        .template = "test.cu", .key = "key", .recipe = recipe_,                \
+        .template_path = "test.cu", .key = "key", .recipe = recipe_,           \
         .arch = "sm_90a", .op = op_, .ragged = ragged_, .epilogue = QN_STORE,  \
         .a = {.type = QUERN_E4M3, .box = {128, 64}, .sf_box = {64, 1}},        \
         .b = {.type = QUERN_E4M3, .box = {128, 48}, .sf_box = {48, 2}},        \
