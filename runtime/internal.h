@@ -101,6 +101,7 @@ struct qn_problem {
     int pointers;  /* enum quern_pointers; a kernel may take more of them */
     int microbatches; /* wgrads of one weight in a launch: 1 to 8; 0: 1 */
     int sizes;        /* enum quern_sizes */
+    int outside;      /* enum quern_outside, of D and P */
     int bias;         /* 1: fprop adds a row per group */
     int activation;   /* enum quern_activation; dgrad applies its backward */
     int interleave;   /* as in struct qn_quantization */
@@ -120,7 +121,8 @@ struct qn_problem {
 **
 **   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt] [ragged=m|n|k|none]
 **       [alpha=1|any] [beta=0|1|any] [align=2|4|8|16] [pointers=LETTERS]
-**       [microbatches=1..8] [sizes=device|host|fixed] [bias=0|1]
+**       [microbatches=1..8] [sizes=device|host|fixed] [outside=keep|zero]
+**       [bias=0|1]
 **       [activation=NAME] [interleave=N] [prob=0|1] [saved=0|1] [dbias=0|1|add]
 **       [dprob=0|1] [copies=rowwise|both]
 **       [dequantize=auto|mainloop|pass|fp8|f16] [quantize=pass|mainloop|auto]
@@ -225,8 +227,9 @@ void qn_free(void *memory);
 **   c, d    [m, n]        [m, n]        [G, m, n]     [G, m, n]
 **
 ** If a or b is not k-major its last two axes are swapped: [k, m], [k, n].
-** Memory outside every group is not written. With ragged=k an empty group's
-** matrix becomes zeros, or beta * C.
+** Memory outside every group is not written, but with outside=zero rows (of
+** ragged=n columns) of d and p that belong to no group become zeros; dprob's do
+** not. With ragged=k an empty group's matrix becomes zeros, or beta * C.
 **
 ** With an activation d is [m, n / 2] (squared_relu: [m, n]) and p, the
 ** pre-activation alpha * product + bias, is [m, n] in d's type; the activation
@@ -515,6 +518,7 @@ struct qn_mlp {
                         recomputes pre, bit-identical */
     int microbatches; /* of dw1 and of dw2: as in struct qn_problem */
     int sizes;        /* enum quern_sizes */
+    int outside;      /* enum quern_outside, of y and dx */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;        /* tokens over all groups, 0 to 2^30 */
     int64_t hidden;   /* features of x and y */
@@ -525,7 +529,8 @@ struct qn_mlp {
 /*
 **   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
 **       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1] [recompute=0|1]
-**       [microbatches=1..8] [sizes=device|host|fixed] [split=...]
+**       [microbatches=1..8] [sizes=device|host|fixed] [outside=keep|zero]
+**       [split=...]
 **
 ** As qn_problem_parse and qn_problem_print. Defaults: in=bf16, or the
 ** type of a recipe without scales; dw= the recipe's D; activation=swiglu.
@@ -603,7 +608,8 @@ void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
 **            none. Sizes are on the device; parts: see qn_queue_put.
 **            QUERN_EFULL
 **
-** Memory outside every group is neither read nor written. Same inputs, same
+** Memory outside every group is neither read nor written, but with outside=zero
+** rows of y and dx that belong to no group become zeros. Same inputs, same
 ** bytes, in any buffers. All arguments are checked before anything is queued on
 ** `stream`; nothing allocates, synchronizes or reads device memory; may be
 ** captured, and the sizes may change before each replay, but not between a

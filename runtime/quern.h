@@ -402,10 +402,11 @@ struct quern_args {
 ** Neither allocates nor synchronizes nor reads device memory; may be captured,
 ** and the sizes may change before each replay. The host backend runs at once.
 **
-** Memory outside every group is not written. Groups that are negative, overlap
-** or pass the buffer are reported by quern_check; memory outside the buffers is
-** never touched. Outputs and the workspace must not overlap other arguments.
-** Same inputs, same bytes.
+** Memory outside every group is not written; with outside=zero D, a written
+** pre-activation, and y and dx of an MLP are zero there. Groups that are
+** negative, overlap or pass the buffer are reported by quern_check; memory
+** outside the buffers is never touched. Outputs and the workspace must not
+** overlap other arguments. Same inputs, same bytes.
 **
 ** host_sizes are read before the call returns. A graph would freeze them, so a
 ** capturing stream is refused (QUERN_ECAPTURE) without sizes=fixed.

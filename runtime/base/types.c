@@ -32,6 +32,7 @@ LIST(activation, QUERN_ACTIVATIONS(WORD))
 LIST(dbias, QUERN_DBIASES(WORD))
 LIST(l2, QUERN_L2S(WORD))
 LIST(epilogue, QN_EPILOGUES(WORD))
+LIST(outside, QUERN_OUTSIDES(WORD))
 
 /* cuBLAS's letters: first B, where t is k-major; then A, where n is. */
 LIST(layout, "tn", "nn", "nt", "tt", )

@@ -80,7 +80,9 @@ static void print_verdict(const struct qn_layer_verdict *v)
            "values%s%s\n",
            v->passed ? "passed" : "FAILED", v->tolerance,
            v->guards ? "" : "; bytes around a buffer were written",
-           v->untouched ? "" : "; what belongs to no group was written");
+           v->untouched ? ""
+                        : "; what belongs to no group was written, or with "
+                          "outside=zero is not zero");
     for (int i = 0; v->results[i].name; i++)
         printf("  %-6s %.2e of at most %.1e on %lld rows\n", v->results[i].name,
                v->results[i].error, v->results[i].tolerance,

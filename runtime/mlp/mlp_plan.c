@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "choose/session.h"
 #include "product/dequantize.h"
+#include "product/outside.h"
 #include "product/plan.h"
 #include "product/why.h"
 #include "quantize/quantize_plan.h"
@@ -29,13 +30,21 @@ static int check(struct quern_context *ctx, const struct qn_mlp *mlp,
     return qn_mlp_check(ctx, mlp, NULL);
 }
 
+static int plan_zeroed(struct qn_session *s, struct qn_plan **out)
+{
+    return qn_outside_make(s, qn_dequantize_make, out);
+}
+
 /* A product of one launch. If it makes copies and a cast would have to, that is
    a step. */
 static int plan_one(const struct qn_session *s, const struct qn_problem *p,
                     struct qn_plan **out)
 {
     return qn_plan_inner(s, p, &s->options,
-                         p->copies ? qn_plan_inside : qn_dequantize_make, out);
+                         p->copies    ? qn_plan_inside
+                         : p->outside ? plan_zeroed
+                                      : qn_dequantize_make,
+                         out);
 }
 
 /* pre and h at once, where a kernel does that. */

@@ -292,8 +292,8 @@ static size_t row_bytes(const struct qn_layer *l, int result)
     return result == DPROB ? sizeof(float) : (size_t)l->mlp.hidden * element;
 }
 
-/* Rows past the last group are poison as before, and so are gaps between
-   rows. */
+/* Rows past the last group are poison as before, or zeros if the layer says so;
+   gaps between rows are poison. */
 static int look_outside(const struct qn_layer *l, int *untouched)
 {
     int code = QUERN_OK;
@@ -302,12 +302,15 @@ static int look_outside(const struct qn_layer *l, int *untouched)
     for (int i = Y; i <= DPROB && !code; i++) {
         const struct qn_memory *m = &l->memory[results[i].part];
         const size_t pitch = row_pitch(l, i), used = row_bytes(l, i);
+        const int is_zero = l->mlp.outside && i != DPROB;
         unsigned char *data = malloc(m->bytes + 1);
 
         code = data ? qn_memory_read(m, 0, data, m->bytes) : qn_error_memory();
         for (size_t k = 0; k < m->bytes && !code; k++)
             if (k / pitch >= (size_t)l->rows || k % pitch >= used)
-                *untouched &= data[k] == QN_MEMORY_POISON;
+                *untouched &=
+                    data[k] ==
+                    (is_zero && k % pitch < used ? 0 : QN_MEMORY_POISON);
         free(data);
     }
     return code;

@@ -36,6 +36,10 @@
     WORD("sizes", sizes, sizes),                                               \
         .expected = "device, host or fixed is expected; host takes "           \
                     "args.host_sizes, too, fixed lets graphs freeze them"
+#define OUTSIDE                                                                \
+    WORD("outside", outside, outside),                                         \
+        .expected = "keep or zero is expected; zero writes zeros outside "     \
+                    "the groups"
 #define BAR(name) #name "|"
 #define SPLIT                                                                  \
     "split", AT(split), &qn_field_text,                                        \
@@ -153,6 +157,7 @@ static const struct qn_field product[] = {
     {"pointers", AT(pointers), &pointers, .usage = "LETTERS"},
     {MICROBATCHES},
     {SIZES},
+    {OUTSIDE},
     {WORD("quantize", quantize, strategy)},
     {FLAG("bias", bias)},
     {ACTIVATION},
@@ -243,6 +248,7 @@ static const struct qn_field mlp[] = {
     {FLAG("recompute", recompute)},
     {MICROBATCHES},
     {SIZES},
+    {OUTSIDE},
     {SPLIT},
 };
 

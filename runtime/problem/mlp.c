@@ -172,6 +172,8 @@ void qn_mlp_product(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
     p->d_type = p->op == QUERN_WGRAD ? mlp->dw_type : mlp->type;
     p->beta = p->op == QUERN_WGRAD ? mlp->dw_beta : QUERN_BETA_ZERO;
     p->microbatches = p->op == QUERN_WGRAD ? mlp->microbatches : 0;
+    if (product == QN_MLP_Y || product == QN_MLP_DX)
+        p->outside = mlp->outside;
     p->bias = mlp->bias && p->op == QUERN_FPROP;
     p->probability = p->bias && product == QN_MLP_Y && mlp->probability;
     qn_problem_defaults(p, recipe);

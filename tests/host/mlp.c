@@ -27,6 +27,7 @@ static void begin_apart(struct qn_layer *l, const char *text,
     if (qn_mlp_parse(host_ctx, text, &mlp))
         fail_msg("%s: %s", text, qn_errmsg(host_ctx));
     mlp.recompute |= apart;
+    mlp.outside |= mlp.groups % 2;
     if (apart)
         gap = (mlp.hidden + 15) / 8 * 8 - mlp.hidden;
     if (qn_layer_begin(l, &options, host_ctx, &mlp, QUERN_BACKEND_HOST, sizes,
