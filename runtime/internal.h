@@ -572,7 +572,7 @@ struct qn_mlp_args {
 
 struct qn_mlp_description {
     struct qn_mlp_args args;             /* all but the addresses */
-    size_t saved_bytes, workspace_bytes; /* at multiples of 256 */
+    size_t saved_bytes, workspace_bytes; /* at multiples of 16 */
     int history, random; /* slots for each tensor; 1: args.random is needed */
 };
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "problem/geometry.h"
+#include "problem/problem.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,9 +49,9 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
                                  ? need->cast.workspace_bytes
                                  : need->product.workspace_bytes;
 
-        set_bytes(o, bytes, kind == QN_LINE_MLP ? 256 : 16, bytes);
+        set_bytes(o, bytes, QN_ALIGNMENT, bytes);
     } else if (o->arg == QUERN_ARG_SAVED) {
-        set_bytes(o, need->mlp.saved_bytes, 256, 0);
+        set_bytes(o, need->mlp.saved_bytes, QN_ALIGNMENT, 0);
     } else {
         o->bytes.base = o->shape[0].base *
                         (o->ndim > 1 ? o->shape[1].base : 1) *

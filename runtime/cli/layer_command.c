@@ -9,6 +9,7 @@
 #include "argument.h"
 #include "base/context.h"
 #include "base/types.h"
+#include "problem/problem.h"
 #include "problem/sizes.h"
 #include "oracle/layer.h"
 #include "line.h"
@@ -248,9 +249,9 @@ static void add_arrays(cJSON *rows, const struct qn_mlp *mlp,
         {"random", "u64", "seeds and offsets of the same",
          need->random ? 2 * tensors : 0, 8, 8},
         {"saved", "bytes", "forward to backward and wgrad; of each microbatch",
-         need->saved_bytes, 1, 256},
+         need->saved_bytes, 1, QN_ALIGNMENT},
         {"workspace", "bytes", "zeroed once; one per concurrent run",
-         need->workspace_bytes, 1, 256},
+         need->workspace_bytes, 1, QN_ALIGNMENT},
     };
     char shape[64];
 

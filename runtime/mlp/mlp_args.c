@@ -266,10 +266,11 @@ static int check_arrays(const struct qn_mlp_plan *plan,
         size_t alignment;
         const char *why;
     } arrays[] = {
-        {"workspace", args->workspace, 1, 256, "zeroed bytes are needed"},
+        {"workspace", args->workspace, 1, QN_ALIGNMENT,
+         "zeroed bytes are needed"},
         {"saved", args->saved,
-         (phase > QN_MLP_FORWARD && need->saved_bytes) || args->saved, 256,
-         "it has what forward left"},
+         (phase > QN_MLP_FORWARD && need->saved_bytes) || args->saved,
+         QN_ALIGNMENT, "it has what forward left"},
         {"probability", args->probability, rows_scaled, sizeof(float),
          "the problem says prob=1"},
         {"dprob", args->dprob, rows_scaled && back, sizeof(float),

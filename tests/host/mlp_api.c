@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** mlp_api.c: the grouped MLP through quern.h: phases, buffers and operand
+** tables.
+*/
+#include "host.h"
+
+#include "api/api.h"
+#include "oracle/layer.h"
+#include "internal.h"
+
+#include <stdio.h>
+
+static const struct qn_options options = {.command = "test_host", .seed = 7};
+
+/* An MLP with data, and the same through quern.h. */
+struct api {
+    char text[256];
+    struct qn_layer l;
+    struct quern_plan *plan;
+    struct quern_args args;
+};
+
+/* What the layer's arguments say, by operands. */
+static void point(struct api *a)
+{
+    const struct quern_args begin = QUERN_ARGS_INIT;
+    const struct qn_mlp_args *from = &a->l.args;
+    int count;
+    const struct quern_operand *o = quern_plan_operands(a->plan, &count);
+
+    a->args = begin;
+    a->args.of[QUERN_ARG_LENGTHS].data = (void *)from->first_dims;
+    a->args.of[QUERN_ARG_LENGTHS].type = from->sizes_type;
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < qn_api_slot_count; j++) {
+            const struct qn_slot *s = &qn_api_slots[j];
+            const char *at = (const char *)from + s->at[QN_LINE_MLP];
+            const struct qn_tensor *t = (const void *)at;
+            struct quern_buffer *to = &a->args.of[s->arg];
+
+            if (s->arg != o[i].arg)
+                continue;
+            if (s->form == QN_SLOT_TENSOR)
+                to->pointers = t->pointers;
+            if (s->form == QN_SLOT_ARRAY)
+                memcpy(&to->data, at, sizeof to->data);
+            else
+                to->data = s->form == QN_SLOT_TENSOR ? t->data
+                           : s->form == QN_SLOT_SF   ? t->sf
+                                                     : t->global;
+        }
+}
+
+static void begin(struct api *a, const char *recipe, const char *rest)
+{
+    struct quern_plan_options host = QUERN_PLAN_OPTIONS_INIT;
+    struct qn_mlp mlp;
+
+    memset(a, 0, sizeof *a);
+    host.backend = QUERN_BACKEND_HOST;
+    snprintf(a->text, sizeof a->text, "mlp %s g=4 %s", recipe, rest);
+    if (qn_mlp_parse(host_ctx, a->text, &mlp) ||
+        qn_layer_begin(&a->l, &options, host_ctx, &mlp, QUERN_BACKEND_HOST,
+                       NULL, 0) ||
+        quern_plan_create(host_ctx, a->text, &host, &a->plan))
+        fail_msg("%s: %s", a->text, quern_errmsg());
+    point(a);
+}
+
+static void end(struct api *a)
+{
+    quern_plan_destroy(a->plan);
+    qn_layer_free(&a->l);
+}
+
+static void run(struct api *a, int phase)
+{
+    a->args.phase = phase;
+    if (quern_run(a->plan, &a->args, NULL))
+        fail_msg("%s: phase %d: %s", a->text, phase, quern_errmsg());
+}
+
+static void run_to_backward(struct api *a)
+{
+    if (a->args.of[QUERN_ARG_W1_ROWWISE].data)
+        run(a, QUERN_PHASE_WEIGHTS);
+    run(a, QUERN_PHASE_FORWARD);
+    run(a, QUERN_PHASE_BACKWARD);
+}
+
+static void refuse(struct api *a, int phase, const char *says)
+{
+    a->args.phase = phase;
+    assert_int_equal(quern_run(a->plan, &a->args, NULL), QUERN_EINVAL);
+    if (!strstr(quern_errmsg(), says))
+        fail_msg("%s: '%s' lacks '%s'", a->text, quern_errmsg(), says);
+}
+
+static void same(const struct api *x, const struct api *y, const char *what)
+{
+    const char *where;
+
+    assert_int_equal(qn_layer_compare(&x->l, &y->l, &where), 0);
+    if (where)
+        fail_msg("%s: %s differs, %s", y->text, where, what);
+}
+
+static const struct quern_operand *operand(const struct api *a, int arg)
+{
+    int count;
+    const struct quern_operand *o = quern_plan_operands(a->plan, &count);
+
+    for (int i = 0; i < count; i++)
+        if (o[i].arg == arg)
+            return &o[i];
+    return NULL;
+}
+
+static const char *recipe_at(int i)
+{
+    return i < qn_registry_builtin.nrecipes
+               ? qn_registry_builtin.recipes[i].name
+               : NULL;
+}
+
+/* ---------------------------------------------------------------- buffers */
+
+/* At 16 bytes, as the operand table says, and no less. */
+TEST(test_mlp_alignment)
+{
+    static const int args[] = {QUERN_ARG_WORKSPACE, QUERN_ARG_SAVED};
+    const char *recipe;
+
+    for (int r = 0; (recipe = recipe_at(r)); r++) {
+        struct api usual, moved;
+        char *memory[2];
+
+        begin(&usual, recipe, "m=150 hidden=64 ffn=24 prob=1 split=skew");
+        begin(&moved, recipe, "m=150 hidden=64 ffn=24 prob=1 split=skew");
+        for (int i = 0; i < 2; i++) {
+            const struct quern_operand *o = operand(&moved, args[i]);
+            const size_t bytes = (size_t)quern_extent(&o->bytes, 150);
+
+            assert_int_equal(o->alignment, 16);
+            memory[i] = aligned_alloc(256, bytes / 256 * 256 + 512);
+            assert_non_null(memory[i]);
+            memset(memory[i], 0, bytes + 16);
+            moved.args.of[args[i]].data = memory[i] + 16;
+        }
+        run_to_backward(&usual);
+        run_to_backward(&moved);
+        same(&usual, &moved, "with buffers at 16 bytes");
+        moved.args.of[QUERN_ARG_SAVED].data = memory[1] + 8;
+        refuse(&moved, QUERN_PHASE_FORWARD, "it must be a multiple of 16");
+        free(memory[0]);
+        free(memory[1]);
+        end(&usual);
+        end(&moved);
+    }
+}
