@@ -392,6 +392,17 @@ static int check_overlap(const struct qn_mlp_plan *plan,
 
 /* --------------------------------------------------------------------- all */
 
+/* Of backward the gradients of the weights may be left to a later call. */
+static int check_wanted(const struct qn_mlp_args *args, int first)
+{
+    const struct qn_tensor *w1 = &args->dw1, *w2 = &args->dw2;
+
+    if (first != QN_MLP_WGRAD || w1->data || w2->data)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "dw1 and dw2 are NULL: wgrad has nothing "
+                                      "to compute");
+}
+
 static int check_phase(const struct qn_mlp_plan *plan,
                        const struct qn_mlp_args *args, int phase)
 {
@@ -412,7 +423,7 @@ static int check_phase(const struct qn_mlp_plan *plan,
 int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                 int first, int last)
 {
-    int phases = 0, code = QUERN_OK;
+    int phases = 0, code = check_wanted(args, first);
 
     for (int phase = first; phase <= last && !code; phase++) {
         code = check_phase(plan, args, phase);

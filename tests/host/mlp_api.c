@@ -124,6 +124,26 @@ static const char *recipe_at(int i)
                : NULL;
 }
 
+/* A wgrad that would compute nothing; one of both is enough. */
+TEST(test_mlp_wgrad_of_nothing)
+{
+    struct quern_queue *queue;
+    struct api a;
+
+    begin(&a, "bf16", "m=60 hidden=32 ffn=16");
+    assert_int_equal(quern_queue_create(host_ctx, 4, &queue), 0);
+    run_to_backward(&a);
+    a.args.of[QUERN_ARG_DW1].data = NULL;
+    run(&a, QUERN_PHASE_WGRAD);
+    a.args.of[QUERN_ARG_DW2].data = NULL;
+    refuse(&a, QUERN_PHASE_WGRAD, "dw1 and dw2 are NULL");
+    assert_int_equal(quern_queue_put(queue, a.plan, &a.args, 0), QUERN_EINVAL);
+    assert_non_null(strstr(quern_errmsg(), "dw1 and dw2 are NULL"));
+    run(&a, QUERN_PHASE_BACKWARD);
+    quern_queue_destroy(queue);
+    end(&a);
+}
+
 /* ---------------------------------------------------------------- buffers */
 
 /* At 16 bytes, as the operand table says, and no less. */
