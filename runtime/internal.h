@@ -421,9 +421,6 @@ int qn_quantize_why(struct quern_context *ctx,
 */
 struct qn_queue;
 
-#define QUERN_MAX_QUEUE  65536
-#define QUERN_ALL_LAYERS (-1)
-
 /* A queue for `capacity` products, allocated here. QUERN_EINVAL, _ENOMEM. */
 int qn_queue(struct quern_context *ctx, int capacity, struct qn_queue **queue);
 
@@ -513,6 +510,7 @@ struct qn_mlp {
     int recompute;    /* 1: save the quantized x instead of pre; backward
                         recomputes pre, bit-identical */
     int microbatches; /* of dw1 and of dw2: as in struct qn_problem */
+    int pointers;     /* enum quern_mlp_pointers: addresses of matrices */
     int sizes;        /* enum quern_sizes */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;        /* tokens over all groups, 0 to 2^30 */
@@ -524,7 +522,8 @@ struct qn_mlp {
 /*
 **   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
 **       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1] [recompute=0|1]
-**       [microbatches=1..8] [sizes=device|host|fixed] [split=...]
+**       [microbatches=1..8] [pointers=none|w|dw|both]
+**       [sizes=device|host|fixed] [split=...]
 **
 ** As qn_problem_parse and qn_problem_print. Defaults: in=bf16, or the
 ** type of a recipe without scales; dw= the recipe's D; activation=swiglu.
@@ -545,9 +544,10 @@ enum quern_mlp_tensor {
 };
 
 /* Tensors are as described; x, y, dy and dx may have a stride, in multiples of
-   16 bytes. With scales forward reads the weights rowwise and backward
-   columnwise (qn_mlp_weights, qn_quantize_run); else both read w. With
-   recompute backward also reads w1_row and b1, and x if it has no scales. */
+   16 bytes; pointers= lets w1 and w2, or dw1 and dw2, have pointers instead of
+   data. With scales forward reads the weights rowwise and backward columnwise
+   (qn_mlp_weights, qn_quantize_run); else both read w. With recompute backward
+   also reads w1_row and b1, and x if it has no scales. */
 struct qn_mlp_args {
     struct qn_tensor x, y, dy, dx; /* [m, hidden]; dx.data NULL: no dx */
     struct qn_tensor w1, w2;       /* [G, P, hidden], [G, hidden, ffn] */

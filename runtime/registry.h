@@ -40,6 +40,14 @@ enum quern_pointers {
     QUERN_POINTERS_D = 8
 };
 
+/* The tensors of an MLP for which this holds. */
+#define QUERN_MLP_POINTERS(X)                                                  \
+    X(MLP_ONE_BUFFER, "none")                                                  \
+    X(MLP_W, "w") X(MLP_DW, "dw") X(MLP_W_DW, "both")
+enum quern_mlp_pointers {
+    QUERN_MLP_POINTERS(QUERN_ENUM) QUERN_MLP_POINTERS_COUNT
+};
+
 /* How the result combines with the values already in memory. */
 #define QUERN_BETAS(X)                                                         \
     X(BETA_ZERO, "0")  /* D = product; C is not read */                        \

@@ -316,6 +316,7 @@ static void use_mlp(const struct qn_needs_of *n, struct quern_operand *o,
     o->written = public_phases(use.written);
     o->read = public_phases(use.needed) & ~o->written;
     o->optional = public_phases(use.optional);
+    o->pointers = (mlp->pointers & use.pointers) != 0;
     if (o->arg != QUERN_ARG_DW1 && o->arg != QUERN_ARG_DW2)
         return;
     o->written |= 1 << QUERN_PHASE_BACKWARD;

@@ -33,9 +33,10 @@ int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                 int first, int last);
 
 /* Phases, as bits of enum qn_mlp_phase, that need a tensor of the arguments, do
-   without it, and write it. 0: there is no tensor at the offset. */
+   without it, and write it; and the word of enum quern_mlp_pointers that lets
+   it be given by addresses. 0: there is no tensor at the offset. */
 struct qn_mlp_use {
-    int needed, optional, written;
+    int needed, optional, written, pointers;
 };
 int qn_mlp_args_use(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                     size_t offset, struct qn_mlp_use *use);

@@ -251,7 +251,7 @@ static int set_product(const struct run *run, int product, struct qn_args *a)
 
     *a = plan->need.args;
     find_result(run, product, &a->d);
-    if (!a->d.data)
+    if (!a->d.data && !a->d.pointers)
         return 0;
     find_operand(run, product, QN_ROLE_A, &a->a);
     find_operand(run, product, QN_ROLE_B, &a->b);

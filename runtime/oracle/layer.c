@@ -277,6 +277,42 @@ static void point(struct qn_layer *l)
     args->workspace = l->memory[QN_LAYER_WORKSPACE].data;
 }
 
+/* Weights or their gradients by the addresses of the matrices, where the line
+   says so. */
+static int point_matrices(struct qn_layer *l, int part)
+{
+    const int word = part >= QN_LAYER_DW1 ? QUERN_MLP_DW : QUERN_MLP_W;
+    const size_t groups = (size_t)l->mlp.groups;
+    const size_t bytes = l->memory[part].bytes / groups;
+    struct qn_tensor *t = tensor_of(&l->args, part);
+    void *matrices[QUERN_MAX_GROUPS];
+    int code;
+
+    if (!(l->mlp.pointers & word))
+        return QUERN_OK;
+    for (size_t g = 0; g < groups; g++)
+        matrices[g] = l->memory[part].data + g * bytes;
+    code = qn_memory_new(&l->pointers[part], l->gpu, groups * sizeof *matrices);
+    if (!code)
+        code = qn_memory_write(&l->pointers[part], 0, matrices,
+                               groups * sizeof *matrices);
+    t->data = NULL;
+    t->pointers = (void *const *)(void *)l->pointers[part].data;
+    return code;
+}
+
+static int point_all(struct qn_layer *l)
+{
+    static const int parts[] = {QN_LAYER_W1, QN_LAYER_W2, QN_LAYER_DW1,
+                                QN_LAYER_DW2};
+    int code = QUERN_OK;
+
+    point(l);
+    for (int i = 0; i < 4 && !code; i++)
+        code = point_matrices(l, parts[i]);
+    return code;
+}
+
 /* ------------------------------------------------------------------- begin */
 
 static int draw_sizes(struct qn_layer *l, const struct qn_options *opt,
@@ -329,10 +365,9 @@ int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
     code = plan(l, opt, backend);
     for (int part = 0; part < QN_LAYER_PARTS && !code; part++)
         code = make_part(l, part, opt->seed);
-    if (code)
-        return qn_message_code(opt, code, qn_errmsg(ctx));
-    point(l);
-    return QN_EXIT_OK;
+    if (!code)
+        code = point_all(l);
+    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : QN_EXIT_OK;
 }
 
 void qn_layer_free(struct qn_layer *l)
@@ -340,6 +375,7 @@ void qn_layer_free(struct qn_layer *l)
     for (int part = 0; part < QN_LAYER_PARTS; part++) {
         free(l->host[part]);
         qn_memory_free(&l->memory[part]);
+        qn_memory_free(&l->pointers[part]);
     }
     qn_gpu_close(l->gpu);
     qn_mlp_plan_free(l->plan);

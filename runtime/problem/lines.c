@@ -242,6 +242,8 @@ static const struct qn_field mlp[] = {
     {FLAG("bias", bias)},
     {FLAG("recompute", recompute)},
     {MICROBATCHES},
+    {WORD("pointers", pointers, mlp_pointers),
+     .expected = "none, w, dw or both is expected"},
     {SIZES},
     {SPLIT},
 };

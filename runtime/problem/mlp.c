@@ -173,6 +173,10 @@ void qn_mlp_product(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
     p->beta = p->op == QUERN_WGRAD ? mlp->dw_beta : QUERN_BETA_ZERO;
     p->microbatches = p->op == QUERN_WGRAD ? mlp->microbatches : 0;
     p->bias = mlp->bias && p->op == QUERN_FPROP;
+    if (p->op == QUERN_WGRAD)
+        p->pointers = mlp->pointers & QUERN_MLP_DW ? QUERN_POINTERS_D : 0;
+    else if (!qn_mlp_scaled(recipe, products[product].b))
+        p->pointers = mlp->pointers & QUERN_MLP_W ? QUERN_POINTERS_B : 0;
     p->probability = p->bias && product == QN_MLP_Y && mlp->probability;
     qn_problem_defaults(p, recipe);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** mlp_api.c: the grouped MLP through quern.h: phases, buffers and operand
-** tables.
+** mlp_api.c: the grouped MLP through quern.h: matrices given by their
+** addresses, phases, buffers and operand tables.
 */
 #include "host.h"
 
@@ -122,6 +122,146 @@ static const char *recipe_at(int i)
     return i < qn_registry_builtin.nrecipes
                ? qn_registry_builtin.recipes[i].name
                : NULL;
+}
+
+/* -------------------------------------------------------------- addresses */
+
+enum { MATRICES = 4 }; /* operands; each of four groups */
+static const struct {
+    int arg, part;
+} given[MATRICES] = {{QUERN_ARG_W1, QN_LAYER_W1},
+                     {QUERN_ARG_W2, QN_LAYER_W2},
+                     {QUERN_ARG_DW1, QN_LAYER_DW1},
+                     {QUERN_ARG_DW2, QN_LAYER_DW2}};
+
+/* Each in memory of its own, the last group first. */
+struct matrices {
+    void *at[MATRICES][4];
+};
+
+static size_t matrix_bytes(const struct api *a, int i)
+{
+    return a->l.memory[given[i].part].bytes / 4;
+}
+
+static void scatter(struct api *a, struct matrices *m)
+{
+    for (int i = 0; i < MATRICES; i++) {
+        const size_t bytes = matrix_bytes(a, i);
+
+        for (int g = 3; g >= 0; g--) {
+            m->at[i][g] = aligned_alloc(16, (bytes + 15) / 16 * 16);
+            assert_non_null(m->at[i][g]);
+            memcpy(m->at[i][g],
+                   a->l.memory[given[i].part].data + (size_t)g * bytes, bytes);
+        }
+        a->args.of[given[i].arg].data = NULL;
+        a->args.of[given[i].arg].pointers = m->at[i];
+    }
+}
+
+/* Gradients to where others compare them, poison in their place. */
+static void gather(struct api *a, struct matrices *m)
+{
+    for (int i = 2; i < MATRICES; i++)
+        for (int g = 0; g < 4; g++) {
+            const size_t bytes = matrix_bytes(a, i);
+
+            memcpy(a->l.memory[given[i].part].data + (size_t)g * bytes,
+                   m->at[i][g], bytes);
+            memset(m->at[i][g], QN_MEMORY_POISON, bytes);
+        }
+}
+
+static void free_matrices(struct matrices *m)
+{
+    for (int i = 0; i < MATRICES; i++)
+        for (int g = 0; g < 4; g++)
+            free(m->at[i][g]);
+}
+
+/* In one call, in a wgrad of its own and through a queue. */
+TEST(test_mlp_pointers)
+{
+    const char *recipe;
+
+    for (int r = 0; (recipe = recipe_at(r)); r++) {
+        struct api one, many;
+        struct matrices m;
+        struct quern_queue *queue;
+
+        begin(&one, recipe, "m=150 hidden=64 ffn=24 bias=1 split=skew");
+        begin(&many, recipe,
+              "m=150 hidden=64 ffn=24 bias=1 split=skew pointers=both");
+        run_to_backward(&one);
+        scatter(&many, &m);
+        run_to_backward(&many);
+        gather(&many, &m);
+        same(&one, &many, "backward with pointers");
+        run(&many, QUERN_PHASE_WGRAD);
+        gather(&many, &m);
+        same(&one, &many, "wgrad with pointers");
+        assert_int_equal(quern_queue_create(host_ctx, 4, &queue), 0);
+        assert_int_equal(quern_queue_put(queue, many.plan, &many.args, 0), 0);
+        assert_int_equal(quern_queue_count(queue, 0), 2);
+        assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), 0);
+        gather(&many, &m);
+        same(&one, &many, "a queue with pointers");
+        quern_queue_destroy(queue);
+        free_matrices(&m);
+        end(&one);
+        end(&many);
+    }
+}
+
+/* Each operand has pointers where the line says so, and only there. */
+TEST(test_mlp_pointers_refused)
+{
+    static const struct {
+        const char *recipe, *word;
+        int arg, phase;
+    } rows[] = {
+        {"bf16", "dw", QUERN_ARG_W1, QUERN_PHASE_FORWARD},
+        {"bf16", "none", QUERN_ARG_W2, QUERN_PHASE_FORWARD},
+        {"mxfp8", "dw", QUERN_ARG_W1, QUERN_PHASE_WEIGHTS},
+        {"bf16", "w", QUERN_ARG_DW1, QUERN_PHASE_BACKWARD},
+        {"bf16", "w", QUERN_ARG_DW2, QUERN_PHASE_WGRAD},
+        {"fp8_block", "none", QUERN_ARG_DW1, QUERN_PHASE_BACKWARD},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        void *matrices[4] = {NULL};
+        char rest[128], says[64];
+        struct qn_tensor *t;
+        struct quern_queue *queue;
+        struct api a;
+
+        snprintf(rest, sizeof rest, "m=60 hidden=32 ffn=16 pointers=%s",
+                 rows[i].word);
+        begin(&a, rows[i].recipe, rest);
+        for (int j = 0; j < MATRICES; j++)
+            assert_int_equal(operand(&a, given[j].arg)->pointers,
+                             !strcmp(rows[i].word, j < 2 ? "w" : "dw"));
+        a.args.of[rows[i].arg].data = NULL;
+        a.args.of[rows[i].arg].pointers = matrices;
+        snprintf(says, sizeof says, "%s.pointers is not NULL",
+                 qn_api_name(rows[i].arg));
+        refuse(&a, rows[i].phase, says);
+        assert_int_equal(quern_queue_create(host_ctx, 4, &queue), 0);
+        if (rows[i].phase == QUERN_PHASE_WGRAD)
+            assert_int_equal(quern_queue_put(queue, a.plan, &a.args, 0),
+                             QUERN_EINVAL);
+        quern_queue_destroy(queue);
+        t = rows[i].arg == QUERN_ARG_W1    ? &a.l.args.w1
+            : rows[i].arg == QUERN_ARG_W2  ? &a.l.args.w2
+            : rows[i].arg == QUERN_ARG_DW1 ? &a.l.args.dw1
+                                           : &a.l.args.dw2;
+        t->data = NULL;
+        t->pointers = matrices;
+        assert_int_equal(qn_layer_run(&a.l), QUERN_EINVAL);
+        assert_non_null(strstr(qn_errmsg(host_ctx), says));
+        end(&a);
+    }
 }
 
 /* A wgrad that would compute nothing; one of both is enough. */
