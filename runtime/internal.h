@@ -509,6 +509,7 @@ struct qn_mlp {
     int bias;         /* 1: there are b1 and b2 */
     int recompute;    /* 1: save the quantized x instead of pre; backward
                         recomputes pre, bit-identical */
+    int forward_only; /* 1: no backward, no wgrad */
     int microbatches; /* of dw1 and of dw2: as in struct qn_problem */
     int pointers;     /* enum quern_mlp_pointers: addresses of matrices */
     int sizes;        /* enum quern_sizes */
@@ -522,11 +523,12 @@ struct qn_mlp {
 /*
 **   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
 **       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1] [recompute=0|1]
-**       [microbatches=1..8] [pointers=none|w|dw|both]
+**       [grad=0|1] [microbatches=1..8] [pointers=none|w|dw|both]
 **       [sizes=device|host|fixed] [split=...]
 **
 ** As qn_problem_parse and qn_problem_print. Defaults: in=bf16, or the
-** type of a recipe without scales; dw= the recipe's D; activation=swiglu.
+** type of a recipe without scales; dw= the recipe's D; activation=swiglu;
+** grad=1. With grad=0 only weights and forward run, and nothing is saved.
 */
 int qn_mlp_parse(struct quern_context *ctx, const char *text,
                  struct qn_mlp *mlp);

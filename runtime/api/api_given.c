@@ -3,9 +3,10 @@
 ** api_given.c: the arguments of a run, from the operands that a caller gave.
 ** Nothing is read but struct quern_args itself.
 */
-#include "api/api.h"
+#include "api/api_use.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "problem/mlp.h"
 #include "product/plan.h"
 
 #include <string.h>
@@ -278,7 +279,11 @@ static int phases_of(const struct quern_plan *plan,
                             args->phase,
                             mlp ? "a value of enum quern_phase" : "0");
     *phases = 1 << args->phase;
-    return QUERN_OK;
+    if (*phases & qn_api_phases(&plan->line))
+        return QUERN_OK;
+    return qn_mlp_refuse(&plan->line.of.mlp, args->phase == QUERN_PHASE_BACKWARD
+                                                 ? QN_MLP_BACKWARD
+                                                 : QN_MLP_WGRAD);
 }
 
 static const struct qn_slot *slot_of(int arg)

@@ -125,11 +125,7 @@ static int set_operand(const struct qn_needs_of *n, const struct qn_slot *slot,
 static int add_sizes(const struct qn_line *line, struct quern_operand *table)
 {
     const int groups = groups_of(line);
-    const int phases = line->kind == QN_LINE_MLP
-                           ? 1 << QUERN_PHASE_FORWARD |
-                                 1 << QUERN_PHASE_BACKWARD |
-                                 1 << QUERN_PHASE_WGRAD
-                           : 1 << QUERN_PHASE_FORWARD;
+    const int phases = qn_api_phases(line) & ~(1 << QUERN_PHASE_WEIGHTS);
 
     for (int i = 0; i < 3; i++) {
         struct quern_operand *o = &table[i];

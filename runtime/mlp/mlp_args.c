@@ -197,7 +197,8 @@ static const struct qn_tensor *tensor_at(const struct qn_mlp_args *args,
     return (const void *)((const char *)args + row->offset);
 }
 
-/* Which of these phases need it. */
+/* Which of these phases need it; if there is no backward, none needs
+   columnwise tensors. */
 static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
                      int phases)
 {
@@ -205,6 +206,10 @@ static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
     const int again =
         plan->mlp.recompute && row->again && scaled == (row->kind == COPY);
 
+    if (plan->mlp.forward_only)
+        phases &= row->kind == COPY && !(row->scaled & FORWARD)
+                      ? 0
+                      : WEIGHTS | FORWARD;
     return phases &
            ((scaled ? row->scaled : row->plain) | (again ? BACKWARD : 0));
 }
@@ -260,23 +265,30 @@ static int check_array(const char *name, const void *array, int wanted,
     return QUERN_OK;
 }
 
-/* All of them or none. */
-static int check_no_bias(const struct qn_mlp_plan *plan,
-                         const struct qn_mlp_args *args)
+/* Arrays that the MLP does not have, whatever the phase. */
+static int check_none(const struct qn_mlp_plan *plan,
+                      const struct qn_mlp_args *args)
 {
+    const int bias = plan->mlp.bias, grad = !plan->mlp.forward_only;
     const struct {
         const char *name;
-        const float *array;
-    } arrays[] = {{"b1", args->b1},
-                  {"b2", args->b2},
-                  {"db1", args->db1},
-                  {"db2", args->db2}};
+        const void *array;
+        int wanted;
+        const char *word;
+    } arrays[] = {{"b1", args->b1, bias, "bias"},
+                  {"b2", args->b2, bias, "bias"},
+                  {"db1", args->db1, bias, "bias"},
+                  {"db2", args->db2, bias, "bias"},
+                  {"db1", args->db1, grad, "grad"},
+                  {"db2", args->db2, grad, "grad"},
+                  {"dprob", args->dprob, grad, "grad"},
+                  {"saved", args->saved, grad, "grad"}};
 
-    for (size_t i = 0; i < 4 && !plan->mlp.bias; i++)
-        if (arrays[i].array)
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        if (arrays[i].array && !arrays[i].wanted)
             return qn_error_set(QUERN_EINVAL,
-                                "%s is not NULL: the problem says bias=0",
-                                arrays[i].name);
+                                "%s is not NULL: the problem says %s=0",
+                                arrays[i].name, arrays[i].word);
     return QUERN_OK;
 }
 
@@ -320,7 +332,7 @@ static int check_arrays(const struct qn_mlp_plan *plan,
         {"random", args->random, casts && need->random, sizeof(uint64_t),
          "the recipe rounds by chance"},
     };
-    int code = check_no_bias(plan, args);
+    int code = check_none(plan, args);
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && !code; i++)
         code = check_array(arrays[i].name, arrays[i].array, arrays[i].wanted,
@@ -458,8 +470,10 @@ static int check_phase(const struct qn_mlp_plan *plan,
 int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                 int first, int last)
 {
-    int phases = 0, code = check_wanted(args, first);
+    int phases = 0, code = qn_mlp_refuse(&plan->mlp, first);
 
+    if (!code)
+        code = check_wanted(args, first);
     for (int phase = first; phase <= last && !code; phase++) {
         code = check_phase(plan, args, phase);
         phases |= 1 << phase;

@@ -131,8 +131,8 @@ static int plan_step(struct qn_mlp_plan *plan, const struct qn_session *s,
     struct qn_problem p;
     int code = QUERN_OK;
 
-    if (qn_mlp_again(step))
-        return QUERN_OK; /* there it is */
+    if (qn_mlp_again(step) || !qn_mlp_has(&plan->mlp, step->phase))
+        return QUERN_OK; /* there it is, or not at all */
     launch->work = index < QN_MLP_PRE ? QN_WORK_QUANTIZE_A : QN_WORK_PRODUCT;
     if (index == QN_MLP_PRE)
         code = plan_fused(plan, s);
@@ -295,6 +295,8 @@ static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
     qn_mlp_print(mlp, line, sizeof line);
     qn_text_add(text, "%s\n", line);
     for (int i = 0; i < QN_MLP_STEPS; i++) {
+        if (!qn_mlp_has(mlp, qn_mlp_steps[i].phase))
+            break;
         if (qn_mlp_steps[i].phase != phase)
             qn_text_add(text, "\n%s\n", phases[qn_mlp_steps[i].phase]);
         phase = qn_mlp_steps[i].phase;

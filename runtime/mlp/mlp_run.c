@@ -32,6 +32,8 @@ static void find_slot(const struct run *run, int slot, struct qn_tensor *t)
     int column = slot >= QN_MLP_COLUMN;
 
     *t = place->need;
+    if (!t->ndim && column)
+        return;
     if (place->saved && !run->args->saved && (column || !t->ndim))
         return;
     if (!place->saved)

@@ -86,7 +86,10 @@ static size_t part_bytes(const struct qn_layer *l, int part)
     const size_t rows = (size_t)l->mlp.m * sizeof(float);
 
     if (t)
-        return is_strided(part) ? strided_bytes(l) : t->bytes;
+        return is_strided(part) && t->ndim ? strided_bytes(l) : t->bytes;
+    if (l->mlp.forward_only && (part == QN_LAYER_DPROB ||
+                                part == QN_LAYER_DB1 || part == QN_LAYER_DB2))
+        return 0;
     if (part >= QN_LAYER_COPIES && part < QN_LAYER_SAVED) {
         const struct qn_tensor *c = copy_of(&need, part);
 
@@ -264,7 +267,8 @@ static void point(struct qn_layer *l)
     args->sizes_type = QUERN_I64;
     if (l->mlp.probability) {
         args->probability = (void *)l->memory[QN_LAYER_PROBABILITY].data;
-        args->dprob = (void *)l->memory[QN_LAYER_DPROB].data;
+        if (!l->mlp.forward_only)
+            args->dprob = (void *)l->memory[QN_LAYER_DPROB].data;
     }
     args->b1 = address(l, QN_LAYER_B1);
     args->b2 = address(l, QN_LAYER_B2);
@@ -273,7 +277,7 @@ static void point(struct qn_layer *l)
     args->scale = address(l, QN_LAYER_SCALE);
     args->history = address(l, QN_LAYER_HISTORY);
     args->random = address(l, QN_LAYER_RANDOM);
-    args->saved = l->memory[QN_LAYER_SAVED].data;
+    args->saved = address(l, QN_LAYER_SAVED);
     args->workspace = l->memory[QN_LAYER_WORKSPACE].data;
 }
 
@@ -389,7 +393,9 @@ static int queue(void *layer)
     struct qn_layer *l = layer;
     int code = qn_mlp_forward(l->plan, &l->args, NULL);
 
-    return code ? code : qn_mlp_backward(l->plan, &l->args, NULL);
+    return code || l->mlp.forward_only
+               ? code
+               : qn_mlp_backward(l->plan, &l->args, NULL);
 }
 
 int qn_layer_run(struct qn_layer *l)
@@ -424,11 +430,11 @@ int qn_layer_once(struct qn_layer *l, struct qn_job_time *time)
     return code ? code : qn_mlp_run_check(l->plan, &l->args, NULL);
 }
 
-/* Each product is made three times: forward, and for both gradients. */
+/* Each product is made forward, and for both gradients if there are any. */
 double qn_layer_flops(const struct qn_layer *l)
 {
     const double p = (double)l->need.args.w1.shape[1];
     const double sides = (double)l->mlp.hidden * (p + (double)l->mlp.ffn);
 
-    return 3 * 2 * (double)l->rows * sides;
+    return (l->mlp.forward_only ? 1 : 3) * 2 * (double)l->rows * sides;
 }

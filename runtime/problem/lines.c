@@ -241,6 +241,7 @@ static const struct qn_field mlp[] = {
     {FLAG("prob", probability)},
     {FLAG("bias", bias)},
     {FLAG("recompute", recompute)},
+    {WORD("grad", forward_only, grad), .expected = "0 or 1 is expected"},
     {MICROBATCHES},
     {WORD("pointers", pointers, mlp_pointers),
      .expected = "none, w, dw or both is expected"},

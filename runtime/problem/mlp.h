@@ -83,6 +83,13 @@ int qn_mlp_again(const struct qn_mlp_step *step);
 /* Features that the activation is given: of pre. */
 int64_t qn_mlp_operands(const struct qn_mlp *mlp);
 
+/* Does the MLP have the phase (enum qn_mlp_phase)? */
+int qn_mlp_has(const struct qn_mlp *mlp, int phase);
+
+/* QUERN_EINVAL: the phase that the caller asks for is none of a forward-only
+   MLP's. */
+int qn_mlp_refuse(const struct qn_mlp *mlp, int phase);
+
 /* Does the recipe scale the tensor (enum quern_mlp_tensor)? */
 int qn_mlp_scaled(const struct qn_recipe *recipe, int tensor);
 

@@ -458,6 +458,11 @@ static const struct {
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 recomput=1", "did you mean 'recompute'"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 biass=1", "did you mean 'bias'"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 split=3", "split=3"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 grad=2", "grad=2: 0 or 1 is"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 grad=0 recompute=1",
+     "recompute=1 is about backward, which grad=0 leaves out"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 grad=0 pointers=both",
+     "pointers=dw is about backward"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 pointers=b",
      "pointers=b: none, w, dw or both is"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 microbatches=9",
@@ -473,7 +478,7 @@ TEST(test_mlp_texts)
         ("mlp bf16 g=1 m=0 hidden=8 ffn=8 in=bf16 dw=bf16 "
          "activation=squared_relu"),
         ("mlp nvfp4 g=2 m=9 hidden=64 ffn=64 in=f32 dw=f16 activation=geglu "
-         "interleave=32")};
+         "interleave=32 grad=0 pointers=w")};
     struct qn_mlp mlp;
     char text[512];
 

@@ -8,6 +8,7 @@
 #include "api/api.h"
 #include "oracle/layer.h"
 #include "internal.h"
+#include "mlp/mlp_plan.h"
 
 #include <stdio.h>
 
@@ -282,6 +283,61 @@ TEST(test_mlp_wgrad_of_nothing)
     run(&a, QUERN_PHASE_BACKWARD);
     quern_queue_destroy(queue);
     end(&a);
+}
+
+/* ------------------------------------------------------------ forward only */
+
+/* The bits of a whole MLP's forward, without any operand, kernel or byte that
+   only gradients need. */
+TEST(test_mlp_forward_only)
+{
+    static const int gone[] = {QUERN_ARG_DY,
+                               QUERN_ARG_DX,
+                               QUERN_ARG_DW1,
+                               QUERN_ARG_DW2,
+                               QUERN_ARG_DB1,
+                               QUERN_ARG_DB2,
+                               QUERN_ARG_DPROB,
+                               QUERN_ARG_W1_COLUMNWISE,
+                               QUERN_ARG_W2_COLUMNWISE,
+                               QUERN_ARG_SAVED};
+    const char *recipe;
+
+    for (int r = 0; (recipe = recipe_at(r)); r++) {
+        struct api whole, a;
+        struct qn_layer_verdict v;
+        const struct qn_memory *y = &a.l.memory[QN_LAYER_Y];
+
+        begin(&whole, recipe,
+              "m=150 hidden=64 ffn=40 prob=1 bias=1 split=skew");
+        begin(&a, recipe,
+              "m=150 hidden=64 ffn=40 prob=1 bias=1 grad=0 split=skew");
+        for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++)
+            assert_null(operand(&a, gone[i]));
+        assert_true(operand(&a, QUERN_ARG_WORKSPACE)->bytes.base <
+                    operand(&whole, QUERN_ARG_WORKSPACE)->bytes.base);
+        for (int i = 0; i < QN_MLP_LAUNCHES; i++)
+            if (i >= QN_MLP_DH || i == QUERN_MLP_DY || i == QUERN_MLP_DPRE)
+                assert_true(!a.l.plan->launches[i].product &&
+                            !a.l.plan->launches[i].cast);
+        run_to_backward(&whole);
+        if (a.args.of[QUERN_ARG_W1_ROWWISE].data)
+            run(&a, QUERN_PHASE_WEIGHTS);
+        run(&a, QUERN_PHASE_FORWARD);
+        if (memcmp(y->data, whole.l.memory[QN_LAYER_Y].data, y->bytes) != 0)
+            fail_msg("%s: y differs from a whole MLP's", recipe);
+        refuse(&a, QUERN_PHASE_BACKWARD, "backward is not possible: grad=0");
+        refuse(&a, QUERN_PHASE_WGRAD, "wgrad is not possible: grad=0");
+        if (qn_layer_run(&a.l) || qn_layer_judge(&a.l, 1 << 20, &v))
+            fail_msg("%s: %s", a.text, qn_errmsg(host_ctx));
+        assert_true(v.passed);
+        assert_int_equal(qn_mlp_wgrad(a.l.plan, &a.l.args, NULL), QUERN_EINVAL);
+        a.l.args.saved = a.l.args.workspace;
+        assert_int_equal(qn_layer_run(&a.l), QUERN_EINVAL);
+        assert_non_null(strstr(qn_errmsg(host_ctx), "saved is not NULL"));
+        end(&whole);
+        end(&a);
+    }
 }
 
 /* ---------------------------------------------------------------- buffers */
