@@ -557,6 +557,7 @@ struct qn_mlp_args {
     struct qn_tensor dw1, dw2;        /* as w1, w2; data NULL: later */
     const void *first_dims, *offsets; /* as in struct qn_tensor */
     int sizes_type;
+    int64_t rows; /* of this run, at most m, in place of m: of tensors, too */
     const float *probability;  /* [m] */
     float *dprob;              /* [m] */
     const float *b1, *b2;      /* [G, P], [G, hidden] only with bias=1 */

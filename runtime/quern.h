@@ -387,7 +387,8 @@ struct quern_buffer {
 struct quern_args {
     size_t size;               /* of this struct */
     int64_t rows;              /* of this run along the ragged axis, at most the
-                                  line's; -1: the line's */
+                                  line's; -1: the line's; of an MLP the same in
+                                  forward, backward and wgrad */
     int phase;                 /* enum quern_phase, of MLPs */
     int scalars;               /* in alpha and beta: 0 or 1: one for all; G */
     float limit, slope, shift; /* of clamped_swiglu */

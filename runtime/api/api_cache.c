@@ -23,12 +23,12 @@ static int64_t bucket(int64_t rows)
     return rows <= power / 2 * 3 ? power / 2 * 3 : 2 * power;
 }
 
-/* The line with its rows in a bucket, where runs may have fewer, and the
+/* The line with its rows in a bucket, since runs may have fewer, and the
    options. The caller frees it. */
 static char *key_of(struct qn_line *line, const struct quern_plan_options *o,
                     const void *current)
 {
-    int64_t *rows = line->kind == QN_LINE_MLP ? NULL : qn_api_rows(line);
+    int64_t *rows = qn_api_rows(line);
     const char *kernel = o->kernel ? o->kernel : "";
     size_t room;
     char *key;

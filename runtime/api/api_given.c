@@ -261,11 +261,6 @@ static int find_rows(const struct quern_plan *plan,
             QUERN_EINVAL, "args.rows is %lld: %s%lld is expected",
             (long long)args->rows, plan->rows < 0 ? "" : "-1 or 0 to ",
             (long long)(plan->rows < 0 ? -1 : plan->rows));
-    if (*rows >= 0 && plan->line.kind == QN_LINE_MLP)
-        return qn_error_set(QUERN_EINVAL,
-                            "args.rows is %lld: runs of an MLP have the line's "
-                            "m=%lld",
-                            (long long)*rows, (long long)plan->rows);
     return QUERN_OK;
 }
 
@@ -309,9 +304,11 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
         code = check_unknown(plan, args);
     if (code)
         return code;
-    if (plan->line.kind == QN_LINE_MLP)
+    if (plan->line.kind == QN_LINE_MLP) {
         given->mlp = plan->needs.mlp.args;
-    else if (plan->line.kind == QN_LINE_CAST)
+        if (rows >= 0)
+            given->mlp.rows = rows;
+    } else if (plan->line.kind == QN_LINE_CAST)
         given->cast = plan->needs.cast.args;
     else
         given->product = plan->needs.product.args;

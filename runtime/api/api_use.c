@@ -293,10 +293,9 @@ static void use_mlp_state(const struct qn_needs_of *n, struct quern_operand *o)
         array(o, QUERN_I64, QUERN_MLP_TENSORS, 2);
         break;
     case QUERN_ARG_SAVED:
-        o->written = need->saved_bytes ? FORWARD : 0;
-        o->optional = o->written;
-        o->read = need->saved_bytes ? BACKWARD | WGRAD : 0;
-        o->written |= o->read;
+        o->read = BACKWARD | WGRAD;
+        o->written = mlp->forward_only ? 0 : FORWARD | BACKWARD | WGRAD;
+        o->optional = FORWARD;
         break;
     default: /* the workspace */
         o->read = o->written = CASTS | WGRAD;

@@ -162,6 +162,34 @@ void qn_mlp_plan_free(struct qn_mlp_plan *plan)
     free(plan);
 }
 
+/* Forward-only runs whose kernel makes h from pre write no pre. */
+static void drop_pre(struct qn_mlp_plan *plan)
+{
+    plan->space.without_pre = plan->mlp.forward_only && plan->fused;
+    qn_mlp_space_fill(plan->ctx, &plan->mlp, plan->recipe, &plan->need.args,
+                      &plan->space);
+    plan->need.workspace_bytes = plan->space.workspace;
+}
+
+int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
+                    const struct qn_mlp_args *args, struct qn_mlp_plan *room,
+                    const struct qn_mlp_plan **fitted)
+{
+    *fitted = plan;
+    if (args->rows == plan->mlp.m)
+        return QUERN_OK;
+    if (args->rows < 0 || args->rows > plan->mlp.m)
+        return qn_error_set(QUERN_EINVAL, "rows is %lld: 0 to %lld is expected",
+                            (long long)args->rows, (long long)plan->mlp.m);
+    *room = *plan;
+    *fitted = room;
+    room->mlp.m = args->rows;
+    qn_mlp_space_fill(plan->ctx, &room->mlp, plan->recipe, &room->need.args,
+                      &room->space);
+    room->need.saved_bytes = room->space.saved;
+    return QUERN_OK;
+}
+
 /* On the session's machine. */
 static int make(const struct qn_session *s, const struct qn_mlp *mlp,
                 struct qn_mlp_plan **out)
@@ -177,6 +205,8 @@ static int make(const struct qn_session *s, const struct qn_mlp *mlp,
         qn_mlp_describe(s->ctx, mlp, &plan->need, &plan->space, &plan->recipe);
     for (int i = 0; i < QN_MLP_STEPS && !code; i++)
         code = plan_step(plan, s, &qn_mlp_steps[i]);
+    if (!code)
+        drop_pre(plan);
     if (code)
         qn_mlp_plan_free(plan);
     else

@@ -56,8 +56,10 @@ struct qn_mlp_slice {
 
 struct qn_mlp_space {
     struct qn_mlp_slice places[QN_MLP_SLOTS];
+    size_t scratch;          /* of the workspace, where they begin */
     size_t saved, workspace; /* bytes of both */
-    size_t sizes; /* where in the workspace those from the host lie */
+    size_t sizes;    /* where in the workspace those from the host lie */
+    int without_pre; /* 1: no launch writes pre */
 };
 
 enum qn_mlp_phase {
@@ -118,6 +120,12 @@ int qn_mlp_back(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
 /* All rules on an MLP. QUERN_EINVAL names field and rule. */
 int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
                  const struct qn_recipe **recipe);
+
+/* The tensors of runs: the arguments without addresses, and slices for the
+   others, of which `space` has scratch and without_pre. */
+void qn_mlp_space_fill(const struct quern_context *ctx,
+                       const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                       struct qn_mlp_args *args, struct qn_mlp_space *space);
 
 /* And all that follows from it; the last two may be NULL. */
 int qn_mlp_describe(struct quern_context *ctx, const struct qn_mlp *mlp,

@@ -340,6 +340,160 @@ TEST(test_mlp_forward_only)
     }
 }
 
+/* ------------------------------------------------------------------- rows */
+
+/* The operands of a run of 150 rows in buffers of a plan for more: of the bytes
+   that its table says for 150, all poison but those that must be zero. */
+static void move(const struct api *from, struct api *to, char *memory[2])
+{
+    static const int buffers[] = {QUERN_ARG_WORKSPACE, QUERN_ARG_SAVED};
+
+    to->args = from->args;
+    to->args.rows = 150;
+    for (int i = 0; i < 2; i++) {
+        const struct quern_operand *o = operand(to, buffers[i]);
+        const size_t bytes = (size_t)quern_extent(&o->bytes, 150);
+
+        memory[i] = aligned_alloc(16, (bytes + 15) / 16 * 16);
+        assert_non_null(memory[i]);
+        memset(memory[i], QN_MEMORY_POISON, bytes);
+        memset(memory[i], 0, 256 * !i);
+        to->args.of[buffers[i]].data = memory[i];
+    }
+}
+
+/* Other results than before, to see that they are made again. */
+static void forget(struct api *a)
+{
+    for (int part = QN_LAYER_DW1; part < QN_LAYER_COPIES; part++)
+        qn_memory_clear(&a->l.memory[part], QN_MEMORY_POISON);
+}
+
+/* Results of `a` as they are now. */
+static void keep(const struct api *a, char *results[QN_LAYER_PARTS])
+{
+    for (int part = QN_LAYER_DW1; part < QN_LAYER_COPIES; part++) {
+        results[part] = malloc(a->l.memory[part].bytes + 1);
+        assert_non_null(results[part]);
+        memcpy(results[part], a->l.memory[part].data, a->l.memory[part].bytes);
+    }
+}
+
+static void compare(const struct api *a, char *const results[QN_LAYER_PARTS],
+                    const char *what)
+{
+    for (int part = QN_LAYER_DW1; part < QN_LAYER_COPIES; part++)
+        if (memcmp(results[part], a->l.memory[part].data,
+                   a->l.memory[part].bytes) != 0)
+            fail_msg("%s: part %d differs, %s", a->text, part, what);
+}
+
+/* A plan for 300 rows runs 150 of them: the bits of a plan for these. */
+TEST(test_mlp_rows)
+{
+    static const char *const more[] = {"", " recompute=1", " sizes=host"};
+    const char *recipe;
+
+    for (int r = 0; (recipe = recipe_at(r)); r++)
+        for (int i = 0; i < 3; i++) {
+            char rest[2][128], *memory[2], *results[QN_LAYER_PARTS];
+            struct quern_queue *queue;
+            struct api exact, large;
+
+            for (int k = 0; k < 2; k++)
+                snprintf(rest[k], sizeof rest[k],
+                         "m=%d hidden=64 ffn=24 prob=1 bias=1 split=skew%s",
+                         k ? 300 : 150, more[i]);
+            begin(&exact, recipe, rest[0]);
+            begin(&large, recipe, rest[1]);
+            if (i == 2) {
+                exact.args.of[QUERN_ARG_LENGTHS].data = NULL;
+                exact.args.host_sizes = exact.l.sizes;
+            }
+            run_to_backward(&exact);
+            keep(&exact, results);
+            forget(&exact);
+            move(&exact, &large, memory);
+            run_to_backward(&large);
+            compare(&exact, results, "of a plan for more rows");
+            qn_memory_clear(&exact.l.memory[QN_LAYER_DW1], QN_MEMORY_POISON);
+            qn_memory_clear(&exact.l.memory[QN_LAYER_DW2], QN_MEMORY_POISON);
+            assert_int_equal(quern_queue_create(host_ctx, 4, &queue), 0);
+            if (i == 2) {
+                run(&large, QUERN_PHASE_WGRAD);
+            } else {
+                assert_int_equal(
+                    quern_queue_put(queue, large.plan, &large.args, 0), 0);
+                assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), 0);
+            }
+            compare(&exact, results, "of a wgrad of its own");
+            large.args.rows = 301;
+            refuse(&large, QUERN_PHASE_FORWARD, "args.rows is 301");
+            quern_queue_destroy(queue);
+            for (int part = QN_LAYER_DW1; part < QN_LAYER_COPIES; part++)
+                free(results[part]);
+            free(memory[0]);
+            free(memory[1]);
+            end(&exact);
+            end(&large);
+        }
+}
+
+/* The table of a line holds for lines with fewer rows, but for the workspace,
+   which is the plan's, and `saved`, where it is an upper bound. */
+TEST(test_mlp_table)
+{
+    static const int64_t rows[] = {0, 1, 150, 777, 1000};
+    const char *recipe;
+
+    for (int r = 0; (recipe = recipe_at(r)); r++) {
+        struct api a;
+
+        begin(&a, recipe, "m=1000 hidden=64 ffn=24 prob=1 bias=1");
+        for (int i = 0; i < 5; i++) {
+            struct quern_operand *table;
+            char line[128];
+            int count;
+
+            snprintf(line, sizeof line,
+                     "mlp %s g=4 m=%d hidden=64 ffn=24 prob=1 bias=1", recipe,
+                     (int)rows[i]);
+            assert_int_equal(quern_describe(host_ctx, line, &table, &count), 0);
+            for (int k = 0; k < count; k++) {
+                const struct quern_operand *o = operand(&a, table[k].arg);
+                const int64_t bytes = quern_extent(&o->bytes, rows[i]),
+                              exact = quern_extent(&table[k].bytes, rows[i]);
+
+                if (o->arg == QUERN_ARG_WORKSPACE || o->arg == QUERN_ARG_SAVED)
+                    assert_true(bytes >= exact);
+                else
+                    assert_int_equal(bytes, exact);
+            }
+            quern_free(table);
+        }
+        end(&a);
+    }
+}
+
+/* Lines of about as many rows share a plan of quern_plan_get. */
+TEST(test_mlp_plan_shared)
+{
+    struct quern_plan_options host = QUERN_PLAN_OPTIONS_INIT;
+    struct quern_plan *plans[3];
+
+    host.backend = QUERN_BACKEND_HOST;
+    for (int i = 0; i < 3; i++) {
+        char line[128];
+
+        snprintf(line, sizeof line, "mlp mxfp8 g=4 m=%d hidden=64 ffn=32",
+                 i < 2 ? 700 + i : 900);
+        assert_int_equal(quern_plan_get(host_ctx, line, &host, NULL, &plans[i]),
+                         0);
+    }
+    assert_ptr_equal(plans[0], plans[1]);
+    assert_ptr_not_equal(plans[0], plans[2]);
+}
+
 /* ---------------------------------------------------------------- buffers */
 
 /* At 16 bytes, as the operand table says, and no less. */

@@ -239,6 +239,7 @@ const char *const launch_patterns[] = {
     MLP("sizes=host"),
     MLP("dw=f32 beta=1 microbatches=2 | queue=3"),
     MLP("grad=0"),
+    MLP("bias=1 prob=1 | fewer"),
     MLP("pointers=both dw=f32 beta=1 microbatches=2 | queue=3"),
     MLP("in=f32 | gaps"),
     MLP("| device=8.0"),

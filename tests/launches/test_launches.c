@@ -406,12 +406,18 @@ static void give_mlp(struct play *play, const struct qn_mlp *mlp,
     const size_t tensors = QUERN_MLP_TENSORS;
     const int grad = !mlp->forward_only;
 
-#define GIVE(field) give(play, #field, &args->field, 0, mlp->m, mlp->groups)
+#define GIVE_BY(word, field)                                                   \
+    give(play, #field, &args->field, mlp->pointers &(word), mlp->m, mlp->groups)
+#define GIVE(field) GIVE_BY(0, field)
     *args = need->args;
-    GIVE(x), GIVE(y), GIVE(dy), GIVE(dx), GIVE(w1), GIVE(w2);
+    if (play->how.fewer)
+        args->rows = mlp->m / 2;
+    GIVE(x), GIVE(y), GIVE(dy), GIVE(dx);
     GIVE(w1_row), GIVE(w1_column), GIVE(w2_row), GIVE(w2_column);
-    GIVE(dw1), GIVE(dw2);
+    GIVE_BY(QUERN_MLP_W, w1), GIVE_BY(QUERN_MLP_W, w2);
+    GIVE_BY(QUERN_MLP_DW, dw1), GIVE_BY(QUERN_MLP_DW, dw2);
 #undef GIVE
+#undef GIVE_BY
     give_sizes(play, &sizes, mlp->groups, mlp->m, mlp->sizes);
     args->probability = floats(play, "probability", mlp->probability, mlp->m);
     args->dprob = floats(play, "dprob", grad && mlp->probability, mlp->m);
@@ -438,7 +444,7 @@ static void run_mlp(struct play *play, const struct qn_mlp *mlp,
 
     give_mlp(play, mlp, need, &args);
     without = args;
-    without.dw1.data = without.dw2.data = NULL;
+    without.dw1 = without.dw2 = (struct qn_tensor){.data = NULL};
     fprintf(play->log, "  - weights\n");
     failed(play, "weights", qn_mlp_weights(plan, &args, NULL));
     fprintf(play->log, "  - forward\n");
