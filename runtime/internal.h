@@ -70,7 +70,8 @@ struct qn_args {
     float *scale, *history;    /* delayed scaling, with copies= */
     const uint64_t *random;    /* stochastic rounding, with copies= */
     const int *noop; /* on the device, or NULL: skip this run if *noop != 0 */
-    void *workspace; /* zeroed once by the caller; one per concurrent run */
+    void *workspace; /* one per concurrent run; the caller zeroes the
+                        first QN_WORKSPACE_BYTES once */
     const int64_t *host_sizes; /* [G], not on the device: see qn_run */
 };
 
@@ -569,7 +570,8 @@ struct qn_mlp_args {
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     void *saved;     /* kept from forward to backward to wgrad, one per
                         microbatch; NULL for inference */
-    void *workspace; /* zeroed once by the caller; one per concurrent run */
+    void *workspace; /* one per concurrent run; the caller zeroes the
+                        first QN_WORKSPACE_BYTES once */
     const int64_t *host_sizes; /* [G] as in struct qn_quantize_args */
 };
 

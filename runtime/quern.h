@@ -269,8 +269,8 @@ struct quern_operand {
                                   arrays without rows */
     struct quern_extent bytes; /* with that pitch */
     size_t alignment;          /* of the address, in bytes */
-    size_t zero_bytes; /* that must be zero before the first run; later runs
-                          leave them zero */
+    size_t zero_bytes; /* the first ones, that must be zero before the first
+                          run; runs leave them zero, and may fill all others */
     int strided;       /* 1: args may give a stride */
     int pointers;      /* 1: args may give the matrices' addresses instead */
     int tiled; /* 1: group g begins at (its first row + 127 g) / 128 * 128,

@@ -302,6 +302,9 @@ enum qn_form { QN_FORMS(QN_ENUM) QN_FORM_COUNT };
     X(PAST_END, 2, "a group ends past the rows of the buffer")                 \
     X(OVERLAP, 3, "a group starts before the previous one ends")
 
+/* The first page of the workspace: the record, from word 16 on what range
+   checks for f16 count. It must be zero before the first run,
+   and launches leave it so; no other byte is read before it is written. */
 #define QN_WORKSPACE_BYTES 256
 
 /* Words that say which of two products runs: the flag of the one that is tried,

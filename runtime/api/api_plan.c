@@ -68,11 +68,9 @@ static int finish(struct quern_plan *plan)
         struct quern_operand *o = &plan->operands[i];
 
         plan->known[o->arg] = 1;
-        if (o->arg == QUERN_ARG_WORKSPACE) {
+        if (o->arg == QUERN_ARG_WORKSPACE)
             o->bytes =
                 (struct quern_extent){(int64_t)info.workspace_bytes, 0, 0, 1};
-            o->zero_bytes = info.workspace_bytes;
-        }
     }
     return code;
 }

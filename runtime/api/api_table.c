@@ -30,11 +30,10 @@ static int groups_of(const struct qn_line *line)
 }
 
 /* Bytes that have no shape. */
-static void set_bytes(struct quern_operand *o, size_t bytes, size_t alignment,
-                      size_t zero)
+static void set_bytes(struct quern_operand *o, size_t bytes, size_t zero)
 {
     o->bytes.base = (int64_t)bytes;
-    o->alignment = alignment;
+    o->alignment = QN_ALIGNMENT;
     o->zero_bytes = zero;
 }
 
@@ -49,9 +48,9 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
                                  ? need->cast.workspace_bytes
                                  : need->product.workspace_bytes;
 
-        set_bytes(o, bytes, QN_ALIGNMENT, bytes);
+        set_bytes(o, bytes, QN_WORKSPACE_BYTES);
     } else if (o->arg == QUERN_ARG_SAVED) {
-        set_bytes(o, need->mlp.saved_bytes, QN_ALIGNMENT, 0);
+        set_bytes(o, need->mlp.saved_bytes, 0);
     } else {
         o->bytes.base = o->shape[0].base *
                         (o->ndim > 1 ? o->shape[1].base : 1) *

@@ -256,7 +256,8 @@ static void add_arrays(cJSON *rows, const struct qn_mlp *mlp,
          need->random ? 2 * tensors : 0, 8, 8},
         {"saved", "bytes", "forward to backward and wgrad; of each microbatch",
          need->saved_bytes, 1, QN_ALIGNMENT},
-        {"workspace", "bytes", "zeroed once; one per concurrent run",
+        {"workspace", "bytes",
+         "first 256 bytes zeroed once; one per concurrent run",
          need->workspace_bytes, 1, QN_ALIGNMENT},
     };
     char shape[64];

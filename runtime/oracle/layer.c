@@ -174,6 +174,8 @@ static int fill_part(struct qn_layer *l, int part, uint64_t seed)
                    ? QUERN_EINVAL
                    : QUERN_OK;
     memset(floats, 0, bytes);
+    if (part == QN_LAYER_WORKSPACE)
+        qn_memory_begin(floats, bytes);
     if (part == QN_LAYER_SIZES)
         memcpy(floats, l->sizes, bytes);
     for (size_t i = 0; i < bytes / sizeof(float); i++)

@@ -357,7 +357,7 @@ static void move(const struct api *from, struct api *to, char *memory[2])
         memory[i] = aligned_alloc(16, (bytes + 15) / 16 * 16);
         assert_non_null(memory[i]);
         memset(memory[i], QN_MEMORY_POISON, bytes);
-        memset(memory[i], 0, 256 * !i);
+        memset(memory[i], 0, o->zero_bytes);
         to->args.of[buffers[i]].data = memory[i];
     }
 }
@@ -513,9 +513,11 @@ TEST(test_mlp_alignment)
             const size_t bytes = (size_t)quern_extent(&o->bytes, 150);
 
             assert_int_equal(o->alignment, 16);
+            assert_int_equal(o->zero_bytes, i ? 0 : 256);
             memory[i] = aligned_alloc(256, bytes / 256 * 256 + 512);
             assert_non_null(memory[i]);
-            memset(memory[i], 0, bytes + 16);
+            memset(memory[i], 0xFF, bytes + 16);
+            memset(memory[i] + 16, 0, o->zero_bytes);
             moved.args.of[args[i]].data = memory[i] + 16;
         }
         run_to_backward(&usual);
