@@ -70,7 +70,8 @@ struct qn_args {
     float *scale, *history;    /* delayed scaling, with copies= */
     const uint64_t *random;    /* stochastic rounding, with copies= */
     const int *noop; /* on the device, or NULL: skip this run if *noop != 0 */
-    void *workspace; /* zeroed once by the caller; one per concurrent run */
+    void *workspace; /* one per concurrent run; the caller zeroes the
+                        first QN_WORKSPACE_BYTES once */
     const int64_t *host_sizes; /* [G], not on the device: see qn_run */
 };
 
@@ -425,9 +426,6 @@ int qn_quantize_why(struct quern_context *ctx,
 */
 struct qn_queue;
 
-#define QUERN_MAX_QUEUE  65536
-#define QUERN_ALL_LAYERS (-1)
-
 /* A queue for `capacity` products, allocated here. QUERN_EINVAL, _ENOMEM. */
 int qn_queue(struct quern_context *ctx, int capacity, struct qn_queue **queue);
 
@@ -516,7 +514,9 @@ struct qn_mlp {
     int bias;         /* 1: there are b1 and b2 */
     int recompute;    /* 1: save the quantized x instead of pre; backward
                         recomputes pre, bit-identical */
+    int forward_only; /* 1: no backward, no wgrad */
     int microbatches; /* of dw1 and of dw2: as in struct qn_problem */
+    int pointers;     /* enum quern_mlp_pointers: addresses of matrices */
     int sizes;        /* enum quern_sizes */
     int outside;      /* enum quern_outside, of y and dx */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
@@ -529,11 +529,12 @@ struct qn_mlp {
 /*
 **   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
 **       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1] [recompute=0|1]
-**       [microbatches=1..8] [sizes=device|host|fixed] [outside=keep|zero]
-**       [split=...]
+**       [grad=0|1] [microbatches=1..8] [pointers=none|w|dw|both]
+**       [sizes=device|host|fixed] [outside=keep|zero] [split=...]
 **
 ** As qn_problem_parse and qn_problem_print. Defaults: in=bf16, or the
-** type of a recipe without scales; dw= the recipe's D; activation=swiglu.
+** type of a recipe without scales; dw= the recipe's D; activation=swiglu;
+** grad=1. With grad=0 only weights and forward run, and nothing is saved.
 */
 int qn_mlp_parse(struct quern_context *ctx, const char *text,
                  struct qn_mlp *mlp);
@@ -551,9 +552,10 @@ enum quern_mlp_tensor {
 };
 
 /* Tensors are as described; x, y, dy and dx may have a stride, in multiples of
-   16 bytes. With scales forward reads the weights rowwise and backward
-   columnwise (qn_mlp_weights, qn_quantize_run); else both read w. With
-   recompute backward also reads w1_row and b1, and x if it has no scales. */
+   16 bytes; pointers= lets w1 and w2, or dw1 and dw2, have pointers instead of
+   data. With scales forward reads the weights rowwise and backward columnwise
+   (qn_mlp_weights, qn_quantize_run); else both read w. With recompute backward
+   also reads w1_row and b1, and x if it has no scales. */
 struct qn_mlp_args {
     struct qn_tensor x, y, dy, dx; /* [m, hidden]; dx.data NULL: no dx */
     struct qn_tensor w1, w2;       /* [G, P, hidden], [G, hidden, ffn] */
@@ -561,6 +563,7 @@ struct qn_mlp_args {
     struct qn_tensor dw1, dw2;        /* as w1, w2; data NULL: later */
     const void *first_dims, *offsets; /* as in struct qn_tensor */
     int sizes_type;
+    int64_t rows; /* of this run, at most m, in place of m: of tensors, too */
     const float *probability;  /* [m] */
     float *dprob;              /* [m] */
     const float *b1, *b2;      /* [G, P], [G, hidden] only with bias=1 */
@@ -572,13 +575,14 @@ struct qn_mlp_args {
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     void *saved;     /* kept from forward to backward to wgrad, one per
                         microbatch; NULL for inference */
-    void *workspace; /* zeroed once by the caller; one per concurrent run */
+    void *workspace; /* one per concurrent run; the caller zeroes the
+                        first QN_WORKSPACE_BYTES once */
     const int64_t *host_sizes; /* [G] as in struct qn_quantize_args */
 };
 
 struct qn_mlp_description {
     struct qn_mlp_args args;             /* all but the addresses */
-    size_t saved_bytes, workspace_bytes; /* at multiples of 256 */
+    size_t saved_bytes, workspace_bytes; /* at multiples of 16 */
     int history, random; /* slots for each tensor; 1: args.random is needed */
 };
 

@@ -43,6 +43,14 @@ enum quern_pointers {
     QUERN_POINTERS_D = 8
 };
 
+/* The tensors of an MLP for which this holds. */
+#define QUERN_MLP_POINTERS(X)                                                  \
+    X(MLP_ONE_BUFFER, "none")                                                  \
+    X(MLP_W, "w") X(MLP_DW, "dw") X(MLP_W_DW, "both")
+enum quern_mlp_pointers {
+    QUERN_MLP_POINTERS(QUERN_ENUM) QUERN_MLP_POINTERS_COUNT
+};
+
 /* How the result combines with the values already in memory. */
 #define QUERN_BETAS(X)                                                         \
     X(BETA_ZERO, "0")  /* D = product; C is not read */                        \
@@ -306,6 +314,9 @@ enum qn_form { QN_FORMS(QN_ENUM) QN_FORM_COUNT };
     X(PAST_END, 2, "a group ends past the rows of the buffer")                 \
     X(OVERLAP, 3, "a group starts before the previous one ends")
 
+/* The first page of the workspace: the record, from word 16 on what range
+   checks for f16 count. It must be zero before the first run,
+   and launches leave it so; no other byte is read before it is written. */
 #define QN_WORKSPACE_BYTES 256
 
 /* Words that say which of two products runs: the flag of the one that is tried,

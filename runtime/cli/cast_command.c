@@ -430,7 +430,8 @@ int qn_cast_command_describe(const struct qn_options *opt,
     add_arrays(rows, &q, &need);
     snprintf(shape, sizeof shape, "[%zu]", need.workspace_bytes);
     qn_argument_row(rows, "workspace", "bytes", shape, need.workspace_bytes,
-                    QN_ALIGNMENT, "zeroed once; one per concurrent run");
+                    QN_ALIGNMENT,
+                    "first 256 bytes zeroed once; one per concurrent run");
     qn_argument_print(opt, rows);
     return QN_EXIT_OK;
 }

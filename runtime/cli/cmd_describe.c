@@ -223,7 +223,8 @@ static void print(const struct qn_options *opt,
     snprintf(text, sizeof text, "[%zu]", need->workspace_bytes);
     qn_argument_row(rows, "workspace", "bytes", text, need->workspace_bytes,
                     QN_ALIGNMENT,
-                    "at most, on any GPU; zeroed once; one per concurrent run");
+                    "at most, on any GPU; first 256 bytes zeroed once; one "
+                    "per concurrent run");
     qn_argument_print(opt, rows);
 }
 

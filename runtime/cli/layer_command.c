@@ -9,6 +9,7 @@
 #include "argument.h"
 #include "base/context.h"
 #include "base/types.h"
+#include "problem/problem.h"
 #include "problem/sizes.h"
 #include "oracle/layer.h"
 #include "line.h"
@@ -46,6 +47,11 @@ static void add_verdict(cJSON *row, const struct qn_layer_verdict *v)
     cJSON_AddBoolToObject(row, "passed", v->passed);
 }
 
+static const char *phases_of(const struct qn_layer *l)
+{
+    return l->mlp.forward_only ? "forward" : "forward and backward";
+}
+
 cJSON *qn_layer_row(const struct qn_layer *l, const struct qn_job_time *time,
                     const struct qn_layer_verdict *v)
 {
@@ -55,7 +61,7 @@ cJSON *qn_layer_row(const struct qn_layer *l, const struct qn_job_time *time,
 
     qn_mlp_print(&l->mlp, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
-    cJSON_AddStringToObject(row, "kernel", "forward and backward");
+    cJSON_AddStringToObject(row, "kernel", phases_of(l));
     cJSON_AddStringToObject(row, "recipe", l->mlp.recipe);
     cJSON_AddStringToObject(row, "backend", l->gpu ? "gpu" : "host");
     cJSON_AddStringToObject(row, "device",
@@ -104,12 +110,12 @@ static void print(const struct qn_options *opt, const struct qn_layer *l,
     printf("problem  %s\n"
            "tokens   %lld in %d groups, %lld to %lld, median %lld\n"
            "device   %s\n"
-           "time     %.3f ms forward and backward, median of %d, %.3g "
+           "time     %.3f ms %s, median of %d, %.3g "
            "TFLOP/s\n",
            text, (long long)l->rows, l->mlp.groups, (long long)range.min,
            (long long)range.max, (long long)range.median,
            l->gpu ? l->gpu->device.name : "host", time->seconds * 1e3,
-           time->runs, qn_layer_flops(l) / time->seconds * 1e-12);
+           phases_of(l), time->runs, qn_layer_flops(l) / time->seconds * 1e-12);
     if (v)
         print_verdict(v);
 }
@@ -225,6 +231,7 @@ static void add_arrays(cJSON *rows, const struct qn_mlp *mlp,
     const size_t groups = mlp->bias ? (size_t)mlp->groups : 0;
     const size_t b1 = groups * (size_t)need->args.w1.shape[1];
     const size_t b2 = groups * (size_t)need->args.w2.shape[1];
+    const size_t grad = !mlp->forward_only;
     const struct {
         const char *name, *type, *what;
         size_t count, bytes, alignment;
@@ -236,13 +243,13 @@ static void add_arrays(cJSON *rows, const struct qn_mlp *mlp,
          (size_t)mlp->groups + 1, 0, 8},
         {"probability", "f32", "factor of each token's h",
          mlp->probability ? (size_t)mlp->m : 0, 4, 4},
-        {"dprob", "f32", "its gradient", mlp->probability ? (size_t)mlp->m : 0,
-         4, 4},
+        {"dprob", "f32", "its gradient",
+         grad && mlp->probability ? (size_t)mlp->m : 0, 4, 4},
         {"b1", "f32", "added to x w1^T", b1, 4, 8},
         {"b2", "f32", "added to h w2^T, times the factor if there is one", b2,
          4, 8},
-        {"db1", "f32", "gradient of b1", b1, 4, 4},
-        {"db2", "f32", "gradient of b2", b2, 4, 4},
+        {"db1", "f32", "gradient of b1", grad * b1, 4, 4},
+        {"db2", "f32", "gradient of b2", grad * b2, 4, 4},
         {"scale", "f32", "factors and inverses: x, h, w1, w2, dy, dpre",
          slots ? 2 * tensors : 0, 4, 4},
         {"history", "f32", "largest magnitudes of the same", slots * tensors, 4,
@@ -250,9 +257,10 @@ static void add_arrays(cJSON *rows, const struct qn_mlp *mlp,
         {"random", "u64", "seeds and offsets of the same",
          need->random ? 2 * tensors : 0, 8, 8},
         {"saved", "bytes", "forward to backward and wgrad; of each microbatch",
-         need->saved_bytes, 1, 256},
-        {"workspace", "bytes", "zeroed once; one per concurrent run",
-         need->workspace_bytes, 1, 256},
+         need->saved_bytes, 1, QN_ALIGNMENT},
+        {"workspace", "bytes",
+         "first 256 bytes zeroed once; one per concurrent run",
+         need->workspace_bytes, 1, QN_ALIGNMENT},
     };
     char shape[64];
 

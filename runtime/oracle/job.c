@@ -205,7 +205,7 @@ static int fill_workspace(struct qn_job *job)
     int code =
         qn_memory_new(&job->workspace, job->gpu, job->info.workspace_bytes);
 
-    return code ? code : qn_memory_clear(&job->workspace, 0);
+    return code ? code : qn_memory_workspace(&job->workspace);
 }
 
 /* The longest sum. */

@@ -74,8 +74,9 @@ static int compare_token(struct judge *j, int64_t row)
     const size_t at = (size_t)(row * j->l->pitch);
     int code = compare(j, Y, at, hidden, mlp->type, r->y);
 
-    if (!code)
-        code = compare(j, DX, at, hidden, mlp->type, r->dx);
+    if (code || mlp->forward_only)
+        return code;
+    code = compare(j, DX, at, hidden, mlp->type, r->dx);
     if (!code && mlp->probability)
         code = compare_sums(j, DPROB, (size_t)row, 1, QUERN_F32, &r->dprob,
                             2 * r->terms);
@@ -211,7 +212,7 @@ static const struct {
 static int judge_group(struct judge *j, int group)
 {
     const struct qn_layer *l = j->l;
-    const int last = l->mlp.bias ? DB2 : DW2;
+    const int last = l->mlp.forward_only ? Y : l->mlp.bias ? DB2 : DW2;
     int code = QUERN_OK;
 
     for (int sum = DW1; sum <= last; sum++)

@@ -44,6 +44,9 @@ int qn_problem_recipe(struct quern_context *ctx, const char **at,
    apart. */
 int qn_problem_stride(const char *tensor, int64_t stride, int64_t least);
 
+/* Addresses of matrices, which take the place of data. QUERN_EINVAL. */
+int qn_problem_pointers(const char *tensor, const struct qn_tensor *given);
+
 /* Does a kernel of that epilogue (enum qn_epilogue), and of that activation,
    serve what the problem makes of the product? */
 int qn_problem_takes(const struct qn_problem *problem, int epilogue,
