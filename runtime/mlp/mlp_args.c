@@ -438,13 +438,17 @@ static int check_overlap(const struct qn_mlp_plan *plan,
 
 /* --------------------------------------------------------------------- all */
 
-/* Of backward the gradients of the weights may be left to a later call. */
-static int check_wanted(const struct qn_mlp_args *args, int first)
+int qn_mlp_makes_dw(const struct qn_mlp_args *args)
 {
     const struct qn_tensor *w1 = &args->dw1, *w2 = &args->dw2;
 
-    if (first != QN_MLP_WGRAD || w1->data || w1->pointers || w2->data ||
-        w2->pointers)
+    return w1->data || w1->pointers || w2->data || w2->pointers;
+}
+
+/* Backward may leave the gradients of the weights to a later call. */
+static int check_wanted(const struct qn_mlp_args *args, int first)
+{
+    if (first != QN_MLP_WGRAD || qn_mlp_makes_dw(args))
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL, "dw1 and dw2 are NULL: wgrad has nothing "
                                       "to compute");

@@ -47,6 +47,9 @@ struct qn_mlp_use {
 int qn_mlp_args_use(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                     size_t offset, struct qn_mlp_use *use);
 
+/* Whether dw1 or dw2 is given. */
+int qn_mlp_makes_dw(const struct qn_mlp_args *args);
+
 /* The arguments of one product of a call; 0: there is no such product. */
 int qn_mlp_product_args(const struct qn_mlp_plan *plan,
                         const struct qn_mlp_args *args, int product,

@@ -395,7 +395,7 @@ int qn_mlp_forward(const struct qn_mlp_plan *plan,
 int qn_mlp_backward(const struct qn_mlp_plan *plan,
                     const struct qn_mlp_args *args, void *stream)
 {
-    const int now = args && (args->dw1.data || args->dw2.data);
+    const int now = args && qn_mlp_makes_dw(args);
 
     return run_phases(plan, args, stream, QN_MLP_BACKWARD,
                       now ? QN_MLP_WGRAD : QN_MLP_BACKWARD);

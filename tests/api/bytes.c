@@ -126,8 +126,9 @@ static int run(struct twin *t, int kind)
     code = qn_mlp_weights(t->plan.mlp, &t->given.mlp, NULL);
     if (!code)
         code = qn_mlp_forward(t->plan.mlp, &t->given.mlp, NULL);
-    if (!code)
-        code = qn_mlp_backward(t->plan.mlp, &t->given.mlp, NULL);
+    if (code || t->run.plan->line.of.mlp.forward_only)
+        return code;
+    code = qn_mlp_backward(t->plan.mlp, &t->given.mlp, NULL);
     return code ? code : qn_mlp_wgrad(t->plan.mlp, &t->given.mlp, NULL);
 }
 

@@ -3,6 +3,7 @@
 ** demand.c: a run needs the operands that its table says, and no other.
 */
 #include "api.h"
+#include "api/api_use.h"
 
 enum { ROWS = 40, FEATURES = 64 };
 
@@ -57,28 +58,31 @@ static void try_drop(struct api_run *run, const struct quern_operand *o,
     run->args = all;
 }
 
-static int phases(const struct api_run *run)
+static int has_phase(const struct api_run *run, int phase)
 {
-    return run->plan->line.kind == QN_LINE_MLP ? QUERN_PHASES : 1;
+    return qn_api_phases(&run->plan->line) >> phase & 1;
 }
 
 /* Backward with the gradients of the weights needs what these need, too. */
-static void leave_gradients(struct api_run *run, int leave)
+static void leave_gradients(struct api_run *run, const struct quern_args *all,
+                            int leave)
 {
-    run->args.of[QUERN_ARG_DW1].data =
-        leave ? NULL : run->memory[QUERN_ARG_DW1];
-    run->args.of[QUERN_ARG_DW2].data =
-        leave ? NULL : run->memory[QUERN_ARG_DW2];
+    const struct quern_buffer none = {NULL, NULL, 0, 0, 0};
+
+    for (int arg = QUERN_ARG_DW1; arg <= QUERN_ARG_DW2; arg++)
+        run->args.of[arg] = leave ? none : all->of[arg];
 }
 
 static void drops_each(struct api_run *run)
 {
     const struct quern_args all = run->args;
 
-    for (int phase = 0; phase < phases(run); phase++) {
+    for (int phase = 0; phase < QUERN_PHASES; phase++) {
+        if (!has_phase(run, phase))
+            continue;
         run->args = all;
         run->args.phase = phase;
-        leave_gradients(run, phase == QUERN_PHASE_BACKWARD);
+        leave_gradients(run, &all, phase == QUERN_PHASE_BACKWARD);
         test_expect(quern_run(run->plan, &run->args, NULL), QUERN_OK, "");
         for (int i = 0; i < run->count; i++)
             if (run->table[i].arg > QUERN_ARG_ENDS)
@@ -101,7 +105,9 @@ static void runs_with_least(struct api_run *run)
 {
     const struct quern_args all = run->args;
 
-    for (int phase = 0; phase < phases(run); phase++) {
+    for (int phase = 0; phase < QUERN_PHASES; phase++) {
+        if (!has_phase(run, phase))
+            continue;
         run->args = all;
         run->args.phase = phase;
         for (int i = 0; i < run->count; i++) {
@@ -193,11 +199,12 @@ TEST(writes_what_it_says)
 
         api_run_open(&run, ctx, line.text);
         api_run_usual(&run);
+        const struct quern_args all = run.args;
         for (int i = 0; i < QUERN_PHASES; i++) {
-            if (phases(&run) == 1 && order[i])
+            if (!has_phase(&run, order[i]))
                 continue;
             run.args.phase = order[i];
-            leave_gradients(&run, order[i] == QUERN_PHASE_BACKWARD);
+            leave_gradients(&run, &all, order[i] == QUERN_PHASE_BACKWARD);
             hash(&run, before);
             test_expect(quern_run(run.plan, &run.args, NULL), QUERN_OK, "");
             hash(&run, after);

@@ -189,9 +189,9 @@ static int of_mlp(const struct qn_mlp *mlp,
 
     switch (arg) {
     case QUERN_ARG_WORKSPACE:
-        return bytes(e, 1, need->workspace_bytes, 256);
+        return bytes(e, 1, need->workspace_bytes, 16);
     case QUERN_ARG_SAVED:
-        return bytes(e, need->saved_bytes > 0, need->saved_bytes, 256);
+        return bytes(e, need->saved_bytes > 0, need->saved_bytes, 16);
     case QUERN_ARG_PROB:
     case QUERN_ARG_DPROB:
         return is(e, mlp->probability, QUERN_F32, mlp->m, 0);

@@ -63,7 +63,7 @@ static const struct broken {
     {CAST, "args.rows is 9223372036854775807", {SELF(rows, SET, INT64_MAX)}},
     {CAST, "args.rows is -9223372036854775808", {SELF(rows, SET, INT64_MIN)}},
     {WEIGHTS, "args.rows is 1: -1 is", {SELF(rows, SET, 1)}},
-    {MLP, "args.rows is 8", {SELF(rows, SET, 8)}},
+    {MLP, "args.rows is 41", {SELF(rows, SET, 41)}},
     {PRODUCT, "scalars is 3", {SELF(scalars, SET32, 3)}},
     {PRODUCT, "scalars is -1", {SELF(scalars, SET32, -1)}},
     /* operands that are not there */
@@ -136,7 +136,7 @@ static const struct broken {
     {BIASED, "pre is 0x", {MOVED(PRE, 4)}},
     {PACKED, "a.sf is 0x", {MOVED(A_SF, 4)}},
     {CAST, "columnwise is 0x", {MOVED(COLUMNWISE, 8)}},
-    {MLP, "saved is 0x", {MOVED(SAVED, 128)}},
+    {MLP, "saved is 0x", {MOVED(SAVED, 8)}},
     {MLP, "b1 is 0x", {MOVED(B1, 4)}},
     {PRODUCT, "b.pointers is not NULL", {ADDRESSES(B, A), NO(B)}},
     {PRODUCT, "a.pointers is not NULL", {ADDRESSES(A, B)}},

@@ -3,6 +3,7 @@
 ** run.c: plans on the host backend, and memory for them between canaries.
 */
 #include "api.h"
+#include "api/api_use.h"
 
 #include "base/types.h"
 #include "support/case.h"
@@ -223,11 +224,10 @@ int api_run_phases(const struct api_run *run)
     struct quern_args args = run->args;
     int code = QUERN_OK;
 
-    if (run->plan->line.kind != QN_LINE_MLP)
-        return quern_run(run->plan, &args, NULL);
     for (int i = 0; i < QUERN_PHASES && !code; i++) {
         args.phase = phases[i];
-        code = quern_run(run->plan, &args, NULL);
+        if (qn_api_phases(&run->plan->line) >> phases[i] & 1)
+            code = quern_run(run->plan, &args, NULL);
     }
     return code;
 }
