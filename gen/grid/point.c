@@ -120,17 +120,19 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
                       const char *copy)
 {
     int rows = of == QN_W ? s->block.per.n : s->block.per.m;
+    int lines = rows && strcmp(s->stored->order, "tiles") ? rows : 1;
 
-    lua_createtable(L, 0, 20);
+    lua_createtable(L, 0, 21);
     set_string(L, "type", qg_types_of(s->type)->name);
     set_integer(L, "bytes", qg_types_of(s->type)->bits / 8);
     set_string(L, "span", qg_list_spans.words[s->block.span]);
     set_integer(L, "rows", rows);
+    set_integer(L, "lines", lines); /* that share a line of stored scales */
     set_integer(L, "k", s->block.per.k);
     set_string(L, "order", s->stored->order);
     set_integer(L, "pad_rows", s->stored->pad.rows);
     set_integer(L, "pad_columns", s->stored->pad.columns);
-    set_integer(L, "tile_rows", of_tile(rows, s->stored->pad.rows));
+    set_integer(L, "tile_rows", rows ? of_tile(lines, s->stored->pad.rows) : 0);
     set_integer(L, "tile_columns",
                 of_tile(s->block.per.k, s->stored->pad.columns));
     set_boolean(L, "apart", !strcmp(s->stored->groups, "apart"));

@@ -22,6 +22,7 @@
 #include "cublaslt/cublaslt.h"
 #include "cublaslt/cublaslt_product.h"
 #include "cublaslt/cublaslt_room.h"
+#include "problem/quantize.h"
 #include "product/plan.h"
 
 #include <stdlib.h>
@@ -63,11 +64,11 @@ static int lies_so(const struct mode *mode, const struct qn_scales *sf)
 
     if (s->span != QN_SPAN_BLOCK)
         return 1;
-    return s->rows == mode->rows && s->k == mode->k &&
+    return qn_quantize_lines(s) == mode->rows && s->k == mode->k &&
            s->order == mode->order && s->pad_rows == mode->pad_rows &&
            s->pad_columns == mode->pad_columns &&
            (!tokens || s->apart == (s->order == QN_ORDER_TILES)) &&
-           (!tokens || s->rows == 1);
+           (!tokens || mode->rows == 1);
 }
 
 /* NULL: none. */

@@ -112,7 +112,7 @@ static int64_t column_scale(const struct qn_decode *d, int group, int64_t i,
 {
     const struct qn_scaling *s = d->g.sf.scaling;
     int64_t rows = qn_quantize_round_up(
-        qn_quantize_ceil_div(d->g.rows, s->rows), s->pad_rows);
+        qn_quantize_ceil_div(d->g.rows, qn_quantize_lines(s)), s->pad_rows);
     int64_t before = d->firsts[group];
     int64_t own = qn_quantize_round_up(
         qn_quantize_ceil_div(d->sizes[group], TILE) * (TILE / s->k),
@@ -138,15 +138,15 @@ static int64_t row_scale(const struct qn_decode *d, int group, int64_t i,
         qn_quantize_ceil_div(d->g.columns, s->k), s->pad_columns);
     int64_t before = d->firsts[group];
     int64_t stride = d->g.sf.stride;
+    const int lines = qn_quantize_lines(s);
 
     if (!s->apart)
         return in_order(
             s->order, stride,
-            i + (s->rows > 1 ? before * (TILE / s->rows) : d->starts[group]),
-            j);
+            i + (lines > 1 ? before * (TILE / lines) : d->starts[group]), j);
     if (s->order == QN_ORDER_COLUMNS)
         stride = qn_quantize_round_up(
-            qn_quantize_ceil_div(d->sizes[group], s->rows), s->pad_rows);
+            qn_quantize_ceil_div(d->sizes[group], lines), s->pad_rows);
     return before * qn_quantize_tile_rows(s) * columns +
            in_order(s->order, stride, i, j);
 }
@@ -164,11 +164,12 @@ static int64_t scale_at(const struct qn_decode *d, int group, int64_t row,
                (rows_of_all ? d->starts[group] : group * sf->group_stride);
     if (s->span != QN_SPAN_BLOCK)
         return group * sf->group_stride;
+    row /= qn_quantize_lines(s);
     if (d->g.grouped)
         return group * sf->group_stride +
-               in_order(s->order, sf->stride, row / s->rows, k / s->k);
-    return rows_of_all ? row_scale(d, group, row / s->rows, k / s->k)
-                       : column_scale(d, group, row / s->rows, k / s->k);
+               in_order(s->order, sf->stride, row, k / s->k);
+    return rows_of_all ? row_scale(d, group, row, k / s->k)
+                       : column_scale(d, group, row, k / s->k);
 }
 
 /* ------------------------------------------------------------------ values */

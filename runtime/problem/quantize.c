@@ -265,9 +265,14 @@ static int64_t scales_of(const struct qn_scaling *s, int64_t rows,
            qn_quantize_round_up(columns, s->pad_columns);
 }
 
+int qn_quantize_lines(const struct qn_scaling *s)
+{
+    return s->order == QN_ORDER_TILES ? 1 : s->rows;
+}
+
 int64_t qn_quantize_tile_rows(const struct qn_scaling *s)
 {
-    return qn_quantize_round_up(TILE / s->rows, s->pad_rows);
+    return qn_quantize_round_up(TILE / qn_quantize_lines(s), s->pad_rows);
 }
 
 int64_t qn_quantize_tile_columns(const struct qn_scaling *s)
@@ -279,22 +284,23 @@ int64_t qn_quantize_tile_columns(const struct qn_scaling *s)
 static int64_t block_scales(const struct qn_quantization *q,
                             const struct qn_scaling *s, int copy)
 {
+    const int lines = qn_quantize_lines(s);
     int64_t tiles = qn_quantize_tiles(q);
 
     if (q->of == QN_W && copy == QUERN_ROWWISE)
-        return q->groups * scales_of(s, qn_quantize_ceil_div(q->m, s->rows),
+        return q->groups * scales_of(s, qn_quantize_ceil_div(q->m, lines),
                                      qn_quantize_ceil_div(q->k, s->k));
     if (q->of == QN_W)
-        return q->groups * scales_of(s, qn_quantize_ceil_div(q->k, s->rows),
+        return q->groups * scales_of(s, qn_quantize_ceil_div(q->k, lines),
                                      qn_quantize_ceil_div(q->m, s->k));
     if (copy == QUERN_COLUMNWISE)
-        return scales_of(s, qn_quantize_ceil_div(q->k, s->rows),
+        return scales_of(s, qn_quantize_ceil_div(q->k, lines),
                          tiles * (s->apart || s->order == QN_ORDER_COLUMNS
                                       ? qn_quantize_tile_columns(s)
                                       : TILE / s->k));
-    if (s->apart || s->rows > 1)
+    if (s->apart || lines > 1)
         return scales_of(
-            s, tiles * (s->apart ? qn_quantize_tile_rows(s) : TILE / s->rows),
+            s, tiles * (s->apart ? qn_quantize_tile_rows(s) : TILE / lines),
             qn_quantize_ceil_div(q->k, s->k));
     return scales_of(s, q->m, qn_quantize_ceil_div(q->k, s->k));
 }

@@ -52,6 +52,10 @@ int64_t qn_quantize_tokens(int64_t columns, int groups);
 int64_t qn_quantize_ceil_div(int64_t length, int64_t size);
 int64_t qn_quantize_round_up(int64_t length, int64_t size);
 
+/* Lines of a block that share a line of stored scales: tiles have one for each,
+   as hardware reads them. */
+int qn_quantize_lines(const struct qn_scaling *scaling);
+
 /*
 ** Rows, or columns, of scales that a matrix of its own has for each 128 of the
 ** group's: padded, so that where it begins follows from the groups before.

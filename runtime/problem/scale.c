@@ -66,14 +66,15 @@ static void lay_out(const struct qn_quantization *q, struct qn_scales *s)
     const struct qn_scaling *f = s->scaling;
     int column = s->copy == QUERN_COLUMNWISE, tokens = q->of != QN_W;
     int down = f->order == QN_ORDER_COLUMNS;
-    int64_t rows = qn_quantize_ceil_div(column ? q->k : q->m, f->rows);
+    const int each = qn_quantize_lines(f);
+    int64_t rows = qn_quantize_ceil_div(column ? q->k : q->m, each);
     int64_t columns = qn_quantize_ceil_div(column ? q->m : q->k, f->k);
     int64_t tiles = tokens ? qn_quantize_tiles(q) : 0;
 
     if (tokens && column)
         columns = tiles * (down ? qn_quantize_tile_columns(f) : TILE / f->k);
-    if (tokens && !column && f->rows > 1)
-        rows = tiles * (TILE / f->rows);
+    if (tokens && !column && each > 1)
+        rows = tiles * (TILE / each);
     columns = qn_quantize_round_up(columns, f->pad_columns);
     rows = qn_quantize_round_up(rows, f->pad_rows);
     if (!tokens)

@@ -22,7 +22,7 @@ FN long long round_up(long long length, int multiple)
 //$   local name, o, s = x[1], x[2], x[2].scale
 //$   if s then
 //$     local tokens, column = o.ragged ~= "none", s.copy == "column"
-//$     local rows = s.rows > 0 and s.rows or 1
+//$     local rows = s.lines
 /* Of $(name), which has `lines` rows in each group or in all. COUPLED: scales -> registry.h */
 FN struct scale_place place_$(name)(const struct scale_group *g, long long lines,
                                  long long stride, long long group_stride)

@@ -4,7 +4,7 @@
 //$ for _, x in ipairs { { "a", a }, { "b", b } } do
 //$   local name, o, s = x[1], x[2], x[2].scale
 //$   if s then
-//$     local rows = s.rows > 0 and s.rows or 1
+//$     local rows = s.lines
 /* The scale of element (row, k) of the group's $(name). */
 FN float scale_$(name)(const void *sf, const struct scale_place *p, long long row, long long k)
 {

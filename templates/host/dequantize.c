@@ -66,7 +66,7 @@ static void dequantize_row(const struct work *w, const struct group *g, int row)
 //$ end
 //$ if scale.span == "block" then
         const int i = from_row ? row : f, j = from_row ? f : row;
-        const long long sf = scale_at(&s, i / DOWN, j / ACROSS);
+        const long long sf = scale_at(&s, i / SF_LINES, j / ACROSS);
 //$ elseif scale.span == "row" then
         const long long sf = from_row ? line : feature;
 //$ else

@@ -9,7 +9,8 @@ enum { IN_COPY, IN_BF16, IN_F16, IN_F32 }; /* types before the cast; COUPLED: ty
 enum {
     TILE = 128,
     ACROSS = $(across), /* values of a line that share a scale */
-    DOWN = $(down)      /* lines that share it */
+    DOWN = $(down),     /* lines that share it */
+    SF_LINES = $(scale.lines) /* that share a stored one */
 };
 
 //$ once("cast/from_" .. d.type .. ".c")

@@ -8,7 +8,8 @@ enum {
     TILE = 128$(scale and "," or "")
 //$ if scale then
     ACROSS = $(across), /* values of a line that share a scale */
-    DOWN = $(down)      /* lines that share it */
+    DOWN = $(down),     /* lines that share it */
+    SF_LINES = $(scale.lines) /* that share a stored one */
 //$ end
 };
 

@@ -56,8 +56,9 @@ static float scale_block(const struct work *w, const struct lines *lines, int i,
     (void)w;
 //$ local input, global = scale.by_input and "w->input, " or "", scale.global and ", global" or ""
     factor = scale_of($(input)float_of(amax)$(global), &sf);
-    store_sf(lines->copy->sf, lines->scales, lines->line / DOWN + i, lines->value / ACROSS + j,
-             (sf_element)sf);
+    for (int line = i * DOWN; line < (i + 1) * DOWN; line += SF_LINES)
+        store_sf(lines->copy->sf, lines->scales, (lines->line + line) / SF_LINES,
+                 lines->value / ACROSS + j, (sf_element)sf);
     return factor;
 }
 //$ else

@@ -82,7 +82,7 @@ static float copied(const struct work *w, const struct group *g, int row, int f)
 //$ end
 //$ if scale.span == "block" then
     const struct scales s = row_scales(g, &w->all);
-    const long long sf = scale_at(&s, row / DOWN, f / ACROSS);
+    const long long sf = scale_at(&s, row / SF_LINES, f / ACROSS);
 //$ elseif scale.span == "row" then
     const long long sf = row_of(w, g, row);
 //$ else

@@ -74,8 +74,8 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
 //$ end
 //$ if stepped then
     const sf_element *sf_at =
-        copy->sf + scale_at(&s, (t->row + line) / DOWN, (t->column + f) / ACROSS);
-    const long long sf_step = STEP / DOWN * padded(s.columns, PAD_COLUMNS);
+        copy->sf + scale_at(&s, (t->row + line) / SF_LINES, (t->column + f) / ACROSS);
+    const long long sf_step = STEP / SF_LINES * padded(s.columns, PAD_COLUMNS);
 //$ end
 //$ if scale.global then
     const struct level global = level_of(copy->global, g->number);
@@ -93,7 +93,7 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
 //$ if stepped then
                 sf[i] = *sf_at;
 //$ elseif blocks then
-                sf[i] = copy->sf[scale_at(&s, (t->row + row + i * STEP) / DOWN,
+                sf[i] = copy->sf[scale_at(&s, (t->row + row + i * STEP) / SF_LINES,
                                           (t->column + f) / ACROSS)];
 //$ elseif scale.span == "row" then
                 sf[i] = copy->sf[$(first) + t->row + row + i * STEP];

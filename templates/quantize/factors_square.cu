@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local wide = scale.k
+//$ local wide, tiles = scale.k, scale.order == "tiles"
 //$ local more = scale.global and ", global" or ""
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
 /* Blocks of $(wide) x $(wide) values: both copies have the same scales. */
@@ -33,7 +33,7 @@ FN void find_factors(struct shared *shared, const struct coord *p, const struct 
 //$ if wide > 32 then
         const int part = p->part / $(wide // 32) * $(wide // 32);
         const int half = $(wide == 128 and "0" or "p->half");
-        const int stores = p->lane == 0 && p->part == part && p->half == half;
+        const int stores = $(tiles and "" or "p->lane == 0 && ")p->part == part && p->half == half;
         float most = 0;
 //$ for i = 0, wide // 32 - 1 do
 //$ for j = 0, wide // 64 - 1 do
@@ -43,12 +43,25 @@ FN void find_factors(struct shared *shared, const struct coord *p, const struct 
 //$ else
         const magnitudes m = largest_of<ROWS / PARTS>(v + i * (ROWS / PARTS) * LINE);
         const float most = reduce_lanes<LANES>(larger(low_of(m), high_of(m)));
+//$ if not tiles then
         const int stores = p->lane % LANES == 0;
 //$ end
+//$ end
         f->row[i] = f->column[0][i] = f->column[1][i] = scale_of(most$(more), &sf);
+//$ if tiles then
+//$ local stores = wide > 32 and "stores && " or ""
+        /* Tiles have a scale for each line of a block. */
+        for (int line = p->lane % LANES; $(stores)line < DOWN; line += LANES) {
+            if (row->data)
+                store_sf(row->sf, &across, block * DOWN + line, feature / ACROSS, (sf_element)sf);
+            if (column->data)
+                store_sf(column->sf, &along, feature / DOWN * DOWN + line, block, (sf_element)sf);
+        }
+//$ else
         if (stores && row->data)
             store_sf(row->sf, &across, block, feature / ACROSS, (sf_element)sf);
         if (stores && column->data)
             store_sf(column->sf, &along, feature / DOWN, block, (sf_element)sf);
+//$ end
     }
 }

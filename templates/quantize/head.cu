@@ -10,7 +10,8 @@ enum {
     ROWS = 32$(scale and "," or " ")    /* of a thread */
 //$ if scale then
     ACROSS = $(across), /* values of a line that share a scale */
-    DOWN = $(down)      /* lines that share it */
+    DOWN = $(down),     /* lines that share it */
+    SF_LINES = $(scale.lines) /* that share a stored one */
 //$ end
 };
 

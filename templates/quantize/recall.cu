@@ -13,7 +13,7 @@ FN float copied(const struct source *s, const struct group *g, int row, int f)
 //$ end
 //$ if scale.span == "block" then
     const struct scales m = row_scales(g, &s->all);
-    const long long sf = scale_at(&m, row / DOWN, f / ACROSS);
+    const long long sf = scale_at(&m, row / SF_LINES, f / ACROSS);
 //$ elseif scale.span == "row" then
     const long long sf = i;
 //$ else

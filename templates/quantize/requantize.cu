@@ -73,7 +73,7 @@ FN void read_parts(struct part part[TIMES], const struct coord *p, const sf_elem
             continue;
         part[i].codes = *(const uint2 *)(p->codes + line * p->pitch + value / 2);
         part[i].scale =
-            sf[scale_at(&p->scales, (p->line + line) / DOWN, (p->value + value) / ACROSS)];
+            sf[scale_at(&p->scales, (p->line + line) / SF_LINES, (p->value + value) / ACROSS)];
         if (count < PIECE) {
             const unsigned long long kept = (1ull << 4 * count) - 1;
 

@@ -27,7 +27,7 @@ FN int most_tiles(const struct shape *all)
 }
 
 //$ if scale then
-//$ local across, down = scale.k > 0 and scale.k or 1, scale.rows > 0 and scale.rows or 1
+//$ local across, down = scale.k > 0 and scale.k or 1, scale.lines
 /* Of the rowwise tensor: a row of scales for each $(down == 1 and "row" or down .. " rows"). */
 FN struct scales row_scales(const struct group *g, const struct shape *all)
 {

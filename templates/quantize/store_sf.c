@@ -9,7 +9,7 @@ FN void store_sf(sf_element *sf, const struct scales *s, int i, int j, sf_elemen
 
     if (i < s->limit_i && j < s->limit_j)
         sf[scale_at(s, i, j)] = inside ? value : (sf_element)0;
-//$ local down, across = 128 // (scale.rows > 0 and scale.rows or 1), 128 // scale.k
+//$ local down, across = 128 // scale.lines, 128 // scale.k
 //$ if across % scale.pad_columns > 0 then
     if ((j + 1) % $(across) == 0 && j + 1 >= s->count_j)
         for (int column = j + 1; column < s->limit_j && i < s->limit_i; column++)

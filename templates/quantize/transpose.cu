@@ -64,7 +64,7 @@ FN struct parts parts_at(const struct copy *copy, const struct group *g,
     p.sf_step = 0;
 //$ if stepped then
     const struct scales s = column_scales(g, all);
-    p.sf += scale_at(&s, feature / DOWN, row / ACROSS);
+    p.sf += scale_at(&s, feature / SF_LINES, row / ACROSS);
     p.sf_step = padded(s.columns, PAD_COLUMNS);
 //$ elseif scale.span == "row" then
     p.sf += (long long)g->number * all->k + feature;
@@ -89,9 +89,9 @@ FN struct part read_part(const struct parts *from, int further)
     p.codes = read_codes(codes_at(from->codes, further * from->step));
 //$ if blocks and not stepped then
     const struct scales s = column_scales(g, all);
-    p.sf = copy->sf[scale_at(&s, (feature + further) / DOWN, row / ACROSS)];
+    p.sf = copy->sf[scale_at(&s, (feature + further) / SF_LINES, row / ACROSS)];
 //$ else
-    p.sf = from->sf[further / DOWN * from->sf_step];
+    p.sf = from->sf[further / SF_LINES * from->sf_step];
 //$ end
     return p;
 }

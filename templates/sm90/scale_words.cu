@@ -60,7 +60,7 @@ FN void fetch_word(unsigned int to, const struct line *l, int word, int step)
 //$ local name, o, lines = x[1], x[2], x[3]
 //$ if o.scale then
 //$ local s, upper = o.scale, name:upper()
-//$ local rows = s.rows > 0 and s.rows or 1
+//$ local rows = s.lines
 /* The line of a row of $(upper), counted in the group, which has `rows` of them. */
 FN struct line line_$(name)(const struct scales *s, const struct tile *t, int row, int rows)
 {

@@ -265,6 +265,49 @@ TEST(test_gradients)
     free(x);
 }
 
+/* Sums that a cast makes later, of D as it is stored: docs/numerics.md. */
+TEST(test_gradient_sums_later)
+{
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    struct numbers *x = draw();
+    struct run *r = calloc(1, sizeof *r);
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
+    struct qn_quantization q;
+    float later[GROUPS * 2 * MOST_N];
+    unsigned char *workspace;
+
+    assert_non_null(r);
+    run(x, "dgrad bf16 g=5 m=171 n=96 k=40 layout=tn activation=swiglu dbias=1",
+        2.5f, r);
+    assert_int_equal(r->width, 192);
+    if (qn_quantize_parse(host_ctx,
+                          "quantize bf16 of=dy g=5 m=171 k=192 copies=rowwise "
+                          "dbias=1",
+                          &q) ||
+        qn_quantize_needs(host_ctx, &q, &need) ||
+        qn_quantize_plan(host_ctx, &q, &options, &plan))
+        fail_msg("%s", qn_errmsg(host_ctx));
+    workspace = aligned_alloc(256, (need.workspace_bytes + 255) / 256 * 256);
+    assert_non_null(workspace);
+    memset(workspace, 0, need.workspace_bytes);
+    need.args.in.data = r->d;
+    need.args.in.stride = r->width + GAP;
+    need.args.in.bytes = (size_t)(ROWS * (r->width + GAP)) * 2;
+    need.args.first_dims = lengths;
+    need.args.sizes_type = QUERN_I32;
+    need.args.dbias = later;
+    need.args.workspace = workspace;
+    if (qn_quantize_run(plan, &need.args, NULL))
+        fail_msg("%s", qn_errmsg(host_ctx));
+    assert_memory_equal(later, r->dbias, sizeof *later * 5 * 192);
+    qn_quantize_plan_free(plan);
+    free(workspace);
+    free(r->d);
+    free(r);
+    free(x);
+}
+
 /* -------------------------------------------------------------- refusals */
 
 static void expect_refused(const char *line, const char *part)

@@ -215,17 +215,71 @@ TEST(test_scaled_empty)
     host_specs_close(&specs);
 }
 
+/* Scales of both copies of weights [128, 256], 32 x 32 values each. */
+static void square_scales(const char *recipe, unsigned char sf[2][1024])
+{
+    static uint16_t in[128 * 256];
+    static unsigned char codes[2][128 * 256];
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_HOST};
+    unsigned char workspace[256] __attribute__((aligned(256))) = {0};
+    struct qn_quantize_description need;
+    struct qn_quantize_plan *plan;
+    struct qn_quantization q;
+    char text[80];
+
+    snprintf(text, sizeof text, "quantize %s of=w g=1 m=128 k=256", recipe);
+    if (qn_quantize_parse(host_ctx, text, &q) ||
+        qn_quantize_needs(host_ctx, &q, &need) ||
+        qn_quantize_plan(host_ctx, &q, &options, &plan))
+        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+    for (int i = 0; i < 128 * 256; i++) /* another exponent in each block */
+        in[i] = (uint16_t)(0x3000 + (i / 256 / 32 * 8 + i % 256 / 32) * 128);
+    need.args.in.data = in;
+    need.args.row.data = codes[0];
+    need.args.row.sf = sf[0];
+    need.args.column.data = codes[1];
+    need.args.column.sf = sf[1];
+    need.args.workspace = workspace;
+    assert_true(need.args.row.sf_bytes <= 1024);
+    if (qn_quantize_run(plan, &need.args, NULL))
+        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+    qn_quantize_plan_free(plan);
+}
+
+/* As tensor cores and cuBLAS read them: tiles of 128 rows x 4 scales, one for
+   each row, so that squares repeat theirs. */
+TEST(test_square_tiles)
+{
+    unsigned char plain[2][1024], tiles[2][1024];
+    struct host_specs specs;
+
+    host_specs_open(&specs, "tests/host/specs");
+    square_scales("test_square_plain", plain);
+    square_scales("test_square_tiles", tiles);
+    host_specs_close(&specs);
+    for (int copy = 0; copy < 2; copy++) {
+        const int blocks = copy ? 4 : 8; /* of a row */
+
+        for (int i = 0; i < 1024 / blocks; i++)
+            for (int j = 0; j < blocks; j++)
+                assert_int_equal(
+                    tiles[copy][(i / 128 * (blocks / 4) + j / 4) * 512 +
+                                i % 32 * 16 + i % 128 / 32 * 4 + j % 4],
+                    plain[copy][i / 32 * blocks + j]);
+    }
+}
+
 TEST(test_scaled_specs)
 {
     static const char *const names[] = {
-        "test_mx6",    "test_int8",  "test_w4",
-        "test_blocks", "test_mixed", "test_row_pow2",
-        "test_turned", "test_w16",   "test_turned_row"};
+        "test_mx6",        "test_int8",        "test_w4",     "test_blocks",
+        "test_mixed",      "test_row_pow2",    "test_turned", "test_w16",
+        "test_turned_row", "test_square_tiles"};
     struct host_specs specs;
     struct qn_mlp mlp;
 
     host_specs_open(&specs, "tests/host/specs");
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 10; i++)
         for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++)
             for (int j = 0; j < 4 && (i != 2 || op != QUERN_WGRAD); j++) {
                 static const int patterns[] = {0, 4, 8, 10};

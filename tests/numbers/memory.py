@@ -145,6 +145,8 @@ class Layout:
     def put_scales(self, side, buffer, g, scales):
         """A group's scales [rows of blocks, blocks], padding included."""
         block, dtype = self.recipe.block, item(self.recipe)
+        if self.recipe.storage == "tiles":  # hardware's: a scale for each line of a block
+            scales = np.repeat(scales, block[0], 0)[: len(self.lines(side, g)[0])]
         if block == "tensor":
             put(buffer, dtype, np.zeros(scales.shape, int), scales)
         elif block == "group":
@@ -166,8 +168,7 @@ class Layout:
         if self.recipe.storage == "tiles":
             matrix = Scales(self.recipe, buffer, *scales.shape)
             full = padded(scales, matrix.rows, matrix.columns)
-            each = ceil_to(128 // self.recipe.block[0], 128)  # rows, of 128 of the group's
-            matrix.put(self.tiles[g] * each * matrix.columns, 0, 0, full)
+            matrix.put(self.tiles[g] * 128 * matrix.columns, 0, 0, full)
         else:
             matrix = Scales(self.recipe, buffer, self.m, scales.shape[1])
             matrix.put(0, self.starts[g], 0, padded(scales, len(scales), matrix.columns))

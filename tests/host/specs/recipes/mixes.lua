@@ -8,8 +8,8 @@ local function fp32 (per, storage)
   end }
 end
 
-local function power (storage)
-  return blocked { type = e8m0, per = { k = 32 }, storage = storage or "plain",
+local function power (storage, per)
+  return blocked { type = e8m0, per = per or { k = 32 }, storage = storage or "plain",
     rule = function (amax, of) return e8m0_up(amax * (1 / of.element.max)) end }
 end
 
@@ -54,6 +54,16 @@ recipe "test_mixed" {
   scale   = { x = fp32 "row", w = power "tiles", dy = fp32({ k = 32, m = 32 }, "tiles") },
   d       = { f32, bf16 },
 }
+
+-- Squares of weights, whose scales each row repeats in tiles and none does without.
+
+for name, storage in pairs { test_square_tiles = "tiles", test_square_plain = "plain" } do
+  recipe(name) {
+    element = { x = e4m3, w = e4m3, dy = e4m3 },
+    scale   = { x = power(storage), w = power(storage, { k = 32, n = 32 }), dy = power(storage) },
+    d       = { f32, bf16 },
+  }
+end
 
 -- Unquantized weights with quantized values: no MLP, whose dgrad would read w along its rows.
 
