@@ -43,4 +43,15 @@ static inline int64_t qn_sizes_at(const void *sizes, int type, int i)
                                      : ((const int32_t *)sizes)[i];
 }
 
+/* Which groups have rows, of sizes in host memory, whatever they are. */
+static inline void qn_sizes_rows(const void *lengths, const void *offsets,
+                                 int type, int groups, unsigned char *rows)
+{
+    for (int i = 0; i < groups; i++)
+        rows[i] = lengths   ? qn_sizes_at(lengths, type, i) > 0
+                  : offsets ? qn_sizes_at(offsets, type, i + 1) >
+                                  qn_sizes_at(offsets, type, i)
+                            : 1;
+}
+
 #endif

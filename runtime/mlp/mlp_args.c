@@ -11,6 +11,7 @@
 #include "base/types.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
+#include "product/plan.h"
 #include "quantize/quantize_plan.h"
 
 #include <stddef.h>
@@ -421,6 +422,36 @@ static void list_others(const struct qn_mlp_plan *plan,
         need->random ? QUERN_MLP_TENSORS * 2 * sizeof(uint64_t) : 0, 0);
 }
 
+/* The host backend reads the addresses of matrices, so they are checked. */
+static int check_matrices(const struct qn_mlp_plan *plan,
+                          const struct qn_mlp_args *args, const struct list *l)
+{
+    const int groups = plan->mlp.groups, weights = l->phases & WEIGHTS;
+    struct qn_matrices list[ROWS];
+    unsigned char used[QUERN_MAX_GROUPS];
+    int count = 0;
+
+    for (int i = 0; i < ROWS; i++) {
+        const struct qn_tensor *t = tensor_at(args, &rows[i]);
+
+        if (t->pointers && phases_of(plan, &rows[i], l->phases))
+            list[count++] = (struct qn_matrices){
+                .name = rows[i].name,
+                .pointers = t->pointers,
+                .bytes = tensor_at(&plan->need.args, &rows[i])->bytes /
+                         (size_t)groups,
+                .alignment = QN_ALIGNMENT,
+                .written = rows[i].written,
+                .all = rows[i].written || weights};
+    }
+    if (!weights && args->host_sizes)
+        qn_sizes_rows(args->host_sizes, NULL, QUERN_I64, groups, used);
+    else if (!weights)
+        qn_sizes_rows(args->first_dims, args->offsets, args->sizes_type, groups,
+                      used);
+    return qn_region_matrices(list, count, groups, used, l->at, l->count);
+}
+
 /* What is written must not be anything else that the same call uses, nor the
    layer's own weights and biases. Tensors of other phases may be gone. */
 static int check_overlap(const struct qn_mlp_plan *plan,
@@ -428,12 +459,17 @@ static int check_overlap(const struct qn_mlp_plan *plan,
 {
     struct list l;
 
+    int code;
+
     l.count = 0;
     l.phases = phases;
     list_others(plan, args, &l);
     for (int i = 0; i < ROWS; i++)
         list_tensor(plan, args, &rows[i], &l);
-    return qn_region_check(l.at, l.count);
+    code = qn_region_check(l.at, l.count);
+    return code || plan->launches[QN_MLP_Y].product->driver
+               ? code
+               : check_matrices(plan, args, &l);
 }
 
 /* --------------------------------------------------------------------- all */

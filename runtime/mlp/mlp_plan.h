@@ -27,8 +27,8 @@ struct qn_mlp_plan {
     struct qn_gradient_figures compared; /* both ways to make dpre */
 };
 
-/* The plan for these arguments: itself, or of fewer rows a copy in `room`, which
-   owns nothing; its workspace is the plan's. QUERN_EINVAL. */
+/* The plan for these arguments: itself, or for fewer rows a copy in `room` that
+   owns nothing, with the workspace of the plan. QUERN_EINVAL. */
 int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
                     const struct qn_mlp_args *args, struct qn_mlp_plan *room,
                     const struct qn_mlp_plan **fitted);

@@ -25,12 +25,18 @@ static size_t element_bytes(const struct qn_job *job)
     return (size_t)qn_type_bits(job->problem.d_type) / 8;
 }
 
-/* The error over all sampled rows; a NaN makes it NaN. */
+static double distance(double difference, double norm)
+{
+    return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+}
+
+/* The error over all sampled rows; a NaN makes it NaN. And the group with the
+   largest error of its own. */
 static int compare(const struct qn_job *job, const struct qn_sample *s,
-                   const double *reference, double *error)
+                   const double *reference, double *error, int *group)
 {
     const size_t bytes = element_bytes(job);
-    double difference = 0, norm = 0;
+    double difference = 0, norm = 0, worst = -1, own[2] = {0, 0};
     void *row = malloc((size_t)job->problem.n * 2 * bytes + 1); /* of D, too */
     int code = row ? QUERN_OK : qn_error_memory();
 
@@ -46,12 +52,21 @@ static int compare(const struct qn_job *job, const struct qn_sample *s,
             const double gap =
                 (double)qn_element_load(row, job->problem.d_type, (size_t)j) -
                 want;
-            difference += gap * gap;
-            norm += want * want;
+            own[0] += gap * gap;
+            own[1] += want * want;
         }
+        if (i + 1 < s->count && r[1].group == r->group)
+            continue;
+        if (!isnan(worst) && !(distance(own[0], own[1]) <= worst)) {
+            worst = distance(own[0], own[1]);
+            *group = r->group;
+        }
+        difference += own[0];
+        norm += own[1];
+        own[0] = own[1] = 0;
     }
     free(row);
-    *error = norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+    *error = distance(difference, norm);
     return code;
 }
 
@@ -135,7 +150,7 @@ static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
 {
     double *reference = NULL, error = 0;
     struct qn_sample s;
-    int code = qn_sample_take(job, role, most, &s);
+    int group = 0, code = qn_sample_take(job, role, most, &s);
 
     if (!code &&
         !(reference = malloc((size_t)(s.elements + 1) * sizeof *reference)))
@@ -144,9 +159,11 @@ static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
         code = oracle == QN_ORACLE_HOST ? qn_sample_host(job, &s, reference)
                                         : qn_sample_float64(job, &s, reference);
     if (!code)
-        code = compare(job, &s, reference, &error);
-    if (!isnan(verdict->error) && !(error <= verdict->error))
+        code = compare(job, &s, reference, &error, &group);
+    if (!isnan(verdict->error) && !(error <= verdict->error)) {
         verdict->error = error; /* a NaN stays */
+        verdict->group = group;
+    }
     verdict->rows = s.count;
     if (!code && qn_geometry_backward(&job->problem))
         code = qn_backward_judge(job, &s, &verdict->sums, &verdict->error);
@@ -213,11 +230,16 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
 
 void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
 {
+    char group[64] = "";
+
+    if (!(verdict->error <= verdict->tolerance))
+        snprintf(group, sizeof group, ", the largest in group %d",
+                 verdict->group);
     snprintf(
         text, size,
-        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s%s%s%s",
+        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s%s%s%s%s",
         verdict->passed ? "passed" : "FAILED", verdict->error,
-        verdict->tolerance, verdict->oracle, (long long)verdict->rows,
+        verdict->tolerance, verdict->oracle, (long long)verdict->rows, group,
         verdict->guards ? "" : "; bytes around a buffer were written",
         verdict->untouched ? ""
                            : "; what belongs to no group was written, or with "

@@ -24,6 +24,7 @@ struct qn_verdict {
     int copies;    /* those that the run made are the host's, to the byte */
     int held;      /* A and B are what they were quantized from */
     int sums;      /* dbias is that of D's rows, to the bit */
+    int group;     /* whose rows are furthest away */
     int passed;
 };
 

@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "base/region.h"
 #include "base/sizes_type.h"
+#include "base/types.h"
 #include "problem/gradient_rules.h"
+#include "problem/problem.h"
 #include "problem/quantize.h"
 #include "product/plan.h"
 
@@ -142,6 +144,42 @@ static size_t bytes_of_in(const struct qn_problem *p,
                  (size_t)((p->m - 1) * stride + p->k) * sizeof(uint16_t));
 }
 
+/* The host backend reads the addresses of matrices, so they are checked. */
+static int check_matrices(const struct qn_plan *plan,
+                          const struct qn_args *args, const struct list *l)
+{
+    static const char *const names[] = {"a", "b", "c", "d"};
+    const int ragged = plan->problem.ragged;
+    struct qn_matrices list[QN_ROLE_D + 1];
+    unsigned char rows[QUERN_MAX_GROUPS];
+    const void *lengths, *offsets;
+    int count = 0, type;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++) {
+        const struct qn_tensor *t = qn_args_tensor(args, role);
+        const struct qn_geometry *g = &plan->operands[role];
+        const int64_t elements =
+            (g->rows - 1) * qn_args_stride(t, g) + g->columns;
+
+        if (!t->pointers || !qn_args_has(plan, args, role))
+            continue;
+        list[count++] = (struct qn_matrices){
+            .name = names[role],
+            .pointers = t->pointers,
+            .bytes = (size_t)(elements * qn_type_bits(g->type) / 8),
+            .alignment = (size_t)qn_problem_alignment(&plan->problem, g->type),
+            .written = role == QN_ROLE_D,
+            .alike = role >= QN_ROLE_C,
+            .all = ragged == QUERN_AXIS_K || ragged == QUERN_AXIS_NONE};
+    }
+    if (!count)
+        return QUERN_OK;
+    qn_args_given(plan, args, &lengths, &offsets, &type);
+    qn_sizes_rows(lengths, offsets, type, plan->problem.groups, rows);
+    return qn_region_matrices(list, count, plan->problem.groups, rows, l->at,
+                              l->count);
+}
+
 int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args)
 {
     const size_t factors =
@@ -183,7 +221,7 @@ int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args)
         if (qn_args_has(plan, args, role))
             list_operand(plan, args, role, role == from, &l);
     code = qn_region_check(l.at, l.count);
-    return !code && qn_args_has(plan, args, QN_ROLE_C)
-               ? check_c_overlap(plan, args)
-               : code;
+    if (!code && qn_args_has(plan, args, QN_ROLE_C))
+        code = check_c_overlap(plan, args);
+    return code || plan->driver ? code : check_matrices(plan, args, &l);
 }

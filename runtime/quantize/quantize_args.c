@@ -321,10 +321,21 @@ static int check_overlap(const struct qn_quantize_plan *plan,
         {"in.pointers", args->in.pointers, groups * sizeof(void *), 0, 0}};
     int regions = OTHERS;
 
+    const struct qn_matrices in = {.name = "in",
+                                   .pointers = args->in.pointers,
+                                   .bytes =
+                                       (size_t)span_of(&tensors[0]) / groups,
+                                   .alignment = plan->need.args.in.alignment,
+                                   .all = 1};
+    int code;
+
     for (int i = 0; i < TENSORS; i++)
         regions += list_tensor(
             &tensors[i], qn_quantize_scaling(q, plan->recipe), list + regions);
-    return qn_region_check(list, regions);
+    code = qn_region_check(list, regions);
+    return code || plan->driver || !in.pointers
+               ? code
+               : qn_region_matrices(&in, 1, q->groups, NULL, list, regions);
 }
 
 static int check_workspace(const struct qn_quantize_plan *plan,

@@ -216,10 +216,8 @@ static void add_activations(const char *recipe, int r)
     static const char *const activations[] = {
         "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
     static const char *const turns[] = {
-        "",
-        " interleave=32 dw=f32 beta=1",
-        " interleave=1",
-        " dw=f32",
+        "",        " interleave=32 dw=f32 beta=1", " interleave=1",
+        " dw=f32", " pointers=both dw=f32 beta=1",
     };
     char text[256];
 
@@ -228,7 +226,7 @@ static void add_activations(const char *recipe, int r)
                  "mlp %s g=5 m=%d hidden=256 ffn=%d activation=%s prob=%d "
                  "bias=%d split=skew%s",
                  recipe, 700 + i, i % 3 ? 128 : 160, activations[i],
-                 (r + i) % 3 > 0, (r + i) % 5 > 0, turns[(r + i) % 4]);
+                 (r + i) % 3 > 0, (r + i) % 5 > 0, turns[(r + i) % 5]);
         add(text, NULL, i == 0);
     }
     snprintf(text, sizeof text,

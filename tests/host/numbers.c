@@ -30,8 +30,8 @@ static void set_distances(struct qt_case *c, int i)
         c->pad[role] = (i + role) % 3;
         c->gap[role] = (i + role) % 4 == 3 ? 5 : 0;
         c->pointers[role] = (i + role) % 5 == 4;
-        if (c->pointers[role]) /* matrices begin at multiples of 16 bytes */
-            c->gap[role] = 0;
+        if (c->pointers[role]) /* matrices begin at any element */
+            c->align = 2;
     }
 }
 
