@@ -78,4 +78,12 @@ static inline int test_run(const char *group, const char *pattern,
     }                                                                          \
     static void name(void **state __attribute__((unused)))
 
+/* The program's main; an argument is a pattern of tests' names. */
+#define TEST_MAIN(group, setup, teardown)                                      \
+    int main(int argc, char **argv)                                            \
+    {                                                                          \
+        return test_run(group, argc > 1 ? argv[1] : NULL, setup, teardown) !=  \
+               0;                                                              \
+    }
+
 #endif

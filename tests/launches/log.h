@@ -10,16 +10,11 @@
 #ifndef TEST_LOG_H
 #define TEST_LOG_H
 
+#include "cases.h"
 #include "internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/fake.h"
 

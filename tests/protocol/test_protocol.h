@@ -5,16 +5,12 @@
 #ifndef QUERN_TEST_PROTOCOL_H
 #define QUERN_TEST_PROTOCOL_H
 
+#include "cases.h"
 #include "gen.h"
 #include "launch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <sys/types.h>
-
-#include <cmocka.h>
 
 /* ------------------------------------------------------------- twins */
 
@@ -55,8 +51,6 @@ void twin_finish(struct twin *twin);
 void twin_write_call(FILE *f, const struct qn_kernel *kernel,
                      const char *behind);
 
-/* What becomes of sums in launches of their own. */
-void test_epilogues(void **state);
 
 /* ---------------------------------------------------------- launches */
 

@@ -361,12 +361,11 @@ static void try_all(twin_fn *twin, int back, const char *type)
         }
 }
 
-void test_epilogues(void **state)
+TEST(epilogues)
 {
     const struct quern_open_options options = {.cache = "", .tune = ""};
     struct qg *gen = open_generator();
 
-    (void)state;
     assert_int_equal(qn_open(&options, &all.ctx), QUERN_OK);
     fill(all.a, ROWS * K);
     fill(all.b, GROUPS * MOST * K);

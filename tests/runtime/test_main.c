@@ -7,7 +7,4 @@
 
 /* An argument is a pattern of the names of tests to run: '*thread*' is what a
    thread sanitizer should see. */
-int main(int argc, char **argv)
-{
-    return test_run("runtime", argc > 1 ? argv[1] : NULL, NULL, NULL) != 0;
-}
+TEST_MAIN("runtime", NULL, NULL)
