@@ -3,11 +3,7 @@
 ** open.c: loading all specs, and what a caller sees of the result.
 */
 #include "globals.h"
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/lex.h"
-#include "lua/mem.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 #include "statement/word.h"
 #include "write/write.h"
 

@@ -3,9 +3,7 @@
 ** describe.c: the descriptor that the runtime reads, from a point's values.
 */
 #include "grid/grid.h"
-#include "lua/diag.h"
-#include "lua/frozen.h"
-#include "lua/mem.h"
+#include "lua/base.h"
 
 #include <stddef.h>
 #include <string.h>

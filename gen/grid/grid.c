@@ -10,13 +10,7 @@
 */
 #include "grid/grid.h"
 #include "grid/param.h"
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/frozen.h"
-#include "lua/lex.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/nearest.h"
+#include "lua/base.h"
 #include "rule/rule.h"
 #include "statement/word.h"
 

@@ -3,7 +3,7 @@
 ** match.c: which variants a kernels statement makes of a recipe.
 */
 #include "grid/grid.h"
-#include "lua/lists.h"
+#include "lua/base.h"
 
 #include <string.h>
 

@@ -3,9 +3,7 @@
 ** param.c: the parameters of kernels, as templates see them.
 */
 #include "grid/param.h"
-#include "lua/frozen.h"
-#include "lua/mem.h"
-#include "registry.h"
+#include "lua/base.h"
 
 #include <string.h>
 

@@ -3,9 +3,7 @@
 ** shipped_mark.c: which of the kernels are shipped, once all is expanded.
 */
 #include "grid/grid.h"
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/nearest.h"
+#include "lua/base.h"
 
 #include <string.h>
 

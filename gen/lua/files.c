@@ -2,8 +2,7 @@
 /*
 ** files.c: the specs and templates that were read: their lines.
 */
-#include "lua/files.h"
-#include "lua/mem.h"
+#include "lua/base.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -7,9 +7,7 @@
 ** code, and specs must not be able to bring any.
 */
 #include "embedded.h"
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/mem.h"
+#include "lua/base.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -3,8 +3,7 @@
 ** format.c: string.format for specs, with the conversions that give the same
 ** text on any machine: no pointers, no floats.
 */
-#include "lua/diag.h"
-#include "lua/functions.h"
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>

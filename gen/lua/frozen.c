@@ -5,10 +5,7 @@
 ** A userdata whose user value is the table. A name that is not in it is an
 ** error, so that v.stagse is not nil; an integer is not, so that ipairs ends.
 */
-#include "lua/diag.h"
-#include "lua/frozen.h"
-#include "lua/nearest.h"
-#include "lua/pairs.h"
+#include "lua/base.h"
 
 #define FROZEN "read-only table"
 

@@ -2,7 +2,7 @@
 /*
 ** hex.c: a float constant in hex, as generated code writes it.
 */
-#include "lua/functions.h"
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /*
 ** lists.c: the lists as tables.
 */
-#include "lua/lists.h"
+#include "lua/base.h"
 
 #include <string.h>
 

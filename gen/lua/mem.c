@@ -6,8 +6,7 @@
 ** is freed singly, and a failure raises a Lua error, so no caller looks for
 ** NULL.
 */
-#include "lua/mem.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,7 @@
 /*
 ** nearest.c: the right word that a misspelled one probably means.
 */
-#include "lua/nearest.h"
-#include "qg.h"
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 ** pointer. The metatable of each kind says how messages call its values, so
 ** that this file need not know the kinds.
 */
-#include "lua/object.h"
+#include "lua/base.h"
 
 #define CALLED "__called"
 

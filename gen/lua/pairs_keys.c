@@ -2,9 +2,7 @@
 /*
 ** pairs_keys.c: a table's keys, in an order that does not depend on hashing.
 */
-#include "lua/object.h"
-#include "lua/pairs.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,10 +6,7 @@
 ** (mem.c); what takes long inside one step is charged for. globals.c has what
 ** they can reach.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/object.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 
 #include <dirent.h>
 #include <locale.h>

@@ -3,9 +3,7 @@
 ** sandbox_env.c: the environment of a spec or template: reading a name that is
 ** not there is an error, and so is assigning to one.
 */
-#include "lua/diag.h"
-#include "lua/nearest.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>

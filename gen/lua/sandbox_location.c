@@ -2,7 +2,7 @@
 /*
 ** sandbox_location.c: the line that runs.
 */
-#include "lua/sandbox.h"
+#include "lua/base.h"
 
 #include <stdlib.h>
 

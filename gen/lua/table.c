@@ -2,9 +2,7 @@
 /*
 ** table.c: the table functions of specs. Each is charged for what it touches.
 */
-#include "lua/frozen.h"
-#include "lua/functions.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 
 enum { MOST = 64 };
 

@@ -2,7 +2,7 @@
 /*
 ** text.c: text that grows.
 */
-#include "lua/text.h"
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,10 +2,7 @@
 /*
 ** tostring.c: tostring for specs: never the address of anything.
 */
-#include "lua/diag.h"
-#include "lua/functions.h"
-#include "lua/object.h"
-#include "lua/types.h"
+#include "lua/base.h"
 
 int qg_tostring(lua_State *L)
 {

@@ -2,9 +2,7 @@
 /*
 ** typename.c: type for specs. A frozen table is a table to them.
 */
-#include "lua/frozen.h"
-#include "lua/functions.h"
-#include "lua/types.h"
+#include "lua/base.h"
 
 int qg_typename(lua_State *L)
 {

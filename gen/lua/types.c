@@ -2,10 +2,7 @@
 /*
 ** types.c: the number types, which specs name by symbols: bf16, e4m3, ...
 */
-#include "lua/diag.h"
-#include "lua/nearest.h"
-#include "lua/object.h"
-#include "lua/types.h"
+#include "lua/base.h"
 
 #include <string.h>
 

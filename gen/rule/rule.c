@@ -7,13 +7,7 @@
 ** for them first: with plain numbers they would be harmless, but a rule is
 ** short, and a wrong expression would go unnoticed.
 */
-#include "lua/diag.h"
-#include "lua/frozen.h"
-#include "lua/lex.h"
-#include "lua/object.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "rule/rule.h"
 
 #include <stdlib.h>

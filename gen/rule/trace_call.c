@@ -6,9 +6,7 @@
 ** can be written with others is: isnan, min or e8m0_up print as integer code
 ** that gives the same bits on every machine and under any compiler option.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/text.h"
+#include "lua/base.h"
 #include "rule/trace.h"
 
 #include <math.h>

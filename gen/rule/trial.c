@@ -7,8 +7,7 @@
 ** that becomes NaN, results in the wrong order, a factor that is not the
 ** inverse of what is stored.
 */
-#include "lua/diag.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "rule/rule.h"
 
 #include <float.h>

@@ -2,10 +2,7 @@
 /*
 ** axis.c: `axis "tile" { {128, 128, 64}, ... }`: choices of a kernels list.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/object.h"
-#include "lua/pairs.h"
+#include "lua/base.h"
 #include "statement/word.h"
 
 #include <string.h>

@@ -3,9 +3,7 @@
 ** blocked.c: `blocked { type = ..., per = ..., rule = ... }`: the scales of a
 ** recipe, one for each block of values.
 */
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/object.h"
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 

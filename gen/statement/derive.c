@@ -2,8 +2,7 @@
 /*
 ** derive.c: `derive "stages" (function (v) ... end)`: a value of each point.
 */
-#include "lua/mem.h"
-#include "lua/object.h"
+#include "lua/base.h"
 #include "statement/word.h"
 
 /* Stack index 1: the function. It runs when the grid is expanded (point.c). */

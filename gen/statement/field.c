@@ -2,15 +2,7 @@
 /*
 ** field.c: a statement's table of fields, read as its rows say.
 */
-#include "lua/diag.h"
-#include "lua/lex.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/nearest.h"
-#include "lua/object.h"
-#include "lua/pairs.h"
-#include "lua/text.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 

@@ -2,14 +2,7 @@
 /*
 ** kernels.c: `kernels "name" { ... }`: a grid of kernels from one template.
 */
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/lex.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/nearest.h"
-#include "lua/object.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 

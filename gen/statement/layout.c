@@ -2,8 +2,7 @@
 /*
 ** layout.c: `layout "tn" { a = "k", b = "k" }`: which axis is contiguous.
 */
-#include "lua/lists.h"
-#include "lua/mem.h"
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 

@@ -3,9 +3,7 @@
 ** ragged.c: `ragged "m" { a = "m", d = "m" }`: the axis that differs by group.
 ** An operand that is not named has one matrix for each group.
 */
-#include "lua/diag.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 

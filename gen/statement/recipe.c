@@ -2,12 +2,7 @@
 /*
 ** recipe.c: `recipe "name" { ... }`: how each operand is quantized.
 */
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/lex.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 

@@ -3,8 +3,7 @@
 ** reject.c: `reject "reason" (function (v) ... end)`: points without a kernel;
 ** `without "a b" (function (v) ... end)`: kernels without these parameters.
 */
-#include "lua/mem.h"
-#include "lua/object.h"
+#include "lua/base.h"
 #include "statement/word.h"
 
 /* Stack index 1: the function. */

@@ -3,11 +3,7 @@
 ** shipped.c: `shipped { "quern_...", ... }`: kernels that are built ahead.
 ** Whether they exist is known once everything is expanded: shipped_mark.c.
 */
-#include "lua/diag.h"
-#include "lua/lex.h"
-#include "lua/mem.h"
-#include "lua/object.h"
-#include "lua/pairs.h"
+#include "lua/base.h"
 #include "statement/word.h"
 
 #include <string.h>

@@ -7,11 +7,7 @@
 ** so that one run shows all. A word that never gets its second part, or whose
 ** value is put nowhere, is an error at the end of its file.
 */
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/mem.h"
-#include "lua/object.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 #include "statement/word.h"
 
 #include <string.h>

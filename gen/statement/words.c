@@ -2,7 +2,7 @@
 /*
 ** words.c: the words of the spec language, one row for each.
 */
-#include "lua/object.h"
+#include "lua/base.h"
 #include "statement/word.h"
 
 #include <string.h>

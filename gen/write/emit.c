@@ -2,9 +2,7 @@
 /*
 ** emit.c: kernels' files and their registry, in a folder.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 #include "write/write.h"
 
 #include <string.h>

@@ -3,11 +3,7 @@
 ** include.c: include "common/sizes.c": another template, in place;
 ** include("common/check_sizes.cu", { rolled = true }): with values of its own.
 */
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/nearest.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
+#include "lua/base.h"
 #include "write/sweep.h"
 #include "write/write.h"
 

@@ -2,9 +2,7 @@
 /*
 ** once.c: once "cast/arith.c": include, for pieces that several others need.
 */
-#include "lua/files.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
+#include "lua/base.h"
 #include "write/write.h"
 
 /*

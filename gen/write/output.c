@@ -5,8 +5,7 @@
 ** Each goes to a name of its own first; only when all of them are on disk are
 ** they renamed. Nothing is allocated while a file is open, so nothing unwinds.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
+#include "lua/base.h"
 #include "write/write.h"
 
 #include <errno.h>

@@ -3,11 +3,7 @@
 ** registry.c: what the runtime is told about recipes, kernels and points that
 ** make none, in memory.
 */
-#include "lua/diag.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/sandbox.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "write/write.h"
 
 #include <sha2.h>

@@ -3,9 +3,7 @@
 ** registry_write.c: the registry as C text. The selected kernels have their
 ** keys.
 */
-#include "lua/lists.h"
-#include "lua/text.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "write/write.h"
 
 #include <string.h>

@@ -3,12 +3,7 @@
 ** rule_text.c: rules as text: functions in C and CUDA C, and as their authors
 ** wrote them.
 */
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
+#include "lua/base.h"
 #include "rule/trace.h"
 #include "write/sweep.h"
 #include "write/write.h"

@@ -3,11 +3,7 @@
 ** source.c: the file of one kernel: a header, then what it uses of what its
 ** template gives.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/nearest.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
+#include "lua/base.h"
 #include "write/sweep.h"
 #include "write/write.h"
 
