@@ -60,6 +60,7 @@ struct qg_location qg_sandbox_location(lua_State *);
 void qg_sandbox_env(lua_State *);
 
 /* object.c: the generator's own things as values of Lua. */
+
 /* Push the metatable of objects that messages call "a scale", say. */
 void qg_object_define(lua_State *, const char *metatable, const char *called);
 /* Push a pointer as a value, and get it back: NULL if it is another kind. */
@@ -74,6 +75,7 @@ void qg_frozen_wrap(lua_State *);              /* the table on top */
 int qg_frozen_content(lua_State *, int index); /* pushes it; 0: not frozen */
 
 /* pairs.c: the keys of tables, sorted. */
+
 /* Push the keys of the table at `index` as a list, integers first, sorted.
 ** Returns their number, or -1 with the key of another kind pushed. */
 int qg_pairs_keys(lua_State *, int index);
@@ -102,7 +104,8 @@ struct qg_lex {
 void qg_lex_start(struct qg_lex *, const char *text, size_t length);
 int qg_lex_next(struct qg_lex *); /* 0 at the end */
 int qg_lex_is(const struct qg_lex *, const char *text);
-int qg_lex_nesting(const struct qg_lex *); /* what it adds to the depth */
+int qg_lex_nesting(const struct qg_lex *); /* What it adds to the depth */
+
 /* The line of `field =`, `depth` tables inside what starts at `place`. */
 struct qg_location qg_lex_field(const struct qg *, struct qg_location location,
                                 const char *field, int depth);
@@ -112,7 +115,9 @@ struct qg_location qg_lex_text(const struct qg *, struct qg_location location,
 /* Note what one table of the file names twice. */
 void qg_lex_twice(struct qg *, int file);
 
-/* lists.c: words that specs and the runtime share, in the order of its enums. */
+/* lists.c: words that specs and the runtime share, in the order of its
+   enums. */
+
 /* Both end with NULL; the names are those of the enum, in C. */
 struct qg_list {
     const char *const *words, *const *names;
@@ -149,6 +154,7 @@ void qg_types_push(lua_State *, int id);
 const struct qg_type *qg_types_of(int id);
 
 /* nearest.c: "did you mean ...?" */
+
 /* The right word that is closest to a wrong one. */
 struct qg_nearest {
     const char *word;

@@ -5,11 +5,10 @@
 */
 #include "choose/describe_all.h"
 #include "base/error.h"
-#include "choose/epilogue_model.h"
-#include "problem/describe.h"
+#include "choose/model.h"
+#include "problem/problem.h"
 #include "problem/epilogue_rules.h"
 #include "problem/result_rules.h"
-#include "problem/workspace.h"
 
 /* Of a problem that wants no copies. */
 static size_t product_bytes(struct quern_context *ctx,

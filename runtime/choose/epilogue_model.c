@@ -3,7 +3,6 @@
 ** epilogue_model.c: the epilogues that no kernel fuses, and what a launch of
 ** their own costs.
 */
-#include "choose/epilogue_model.h"
 #include "base/context.h"
 #include "base/types.h"
 #include "choose/dequantize_choose.h"

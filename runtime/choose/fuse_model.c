@@ -2,7 +2,6 @@
 /*
 ** fuse_model.c: what it costs to quantize A in a product or before it.
 */
-#include "choose/fuse_model.h"
 #include "base/context.h"
 #include "base/text.h"
 #include "base/types.h"

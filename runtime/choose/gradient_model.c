@@ -3,7 +3,6 @@
 ** gradient_model.c: a product that goes back through an activation, compared
 ** with a plain product and a cast.
 */
-#include "choose/gradient_model.h"
 #include "base/context.h"
 #include "base/types.h"
 #include "choose/model.h"

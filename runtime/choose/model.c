@@ -47,8 +47,6 @@
 */
 #include "choose/model.h"
 #include "base/types.h"
-#include "choose/model_dequantize.h"
-#include "choose/fuse_model.h"
 #include "choose/select.h"
 #include "choose/tensormap.h"
 #include "problem/dequantize_rules.h"

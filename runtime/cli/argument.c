@@ -3,7 +3,7 @@
 ** argument.c: what `quern describe` says of an argument, and `quern why` of a
 ** choice.
 */
-#include "argument.h"
+#include "cli.h"
 
 #include <stdio.h>
 #include <string.h>

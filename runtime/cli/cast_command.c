@@ -8,16 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cast_command.h"
-#include "argument.h"
+#include "cli.h"
 #include "oracle/cast.h"
-#include "base/context.h"
 #include "base/element.h"
 #include "base/types.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
 #include "oracle/fidelity.h"
-#include "report.h"
 #include "oracle/tolerance.h"
 
 /* The text as a quantization; an exit status, after printing. */

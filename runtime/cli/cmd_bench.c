@@ -7,13 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "layer_command.h"
-#include "cast_command.h"
 #include "cli.h"
-#include "oracle/job.h"
-#include "line.h"
-#include "overhead.h"
-#include "report.h"
 
 static const struct argp_option options[] = {
     {"json", QN_KEY_JSON_FILE, "FILE", 0,

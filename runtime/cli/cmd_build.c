@@ -21,15 +21,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "arch.h"
 #include "cli.h"
-#include "compile.h"
 #include "gen.h"
-#include "base/context.h"
 #include "base/text.h"
 #include "device/library.h"
-#include "internal.h"
-#include "signals.h"
 
 extern char **environ;
 

@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "cli.h"
-#include "base/context.h"
 #include "base/error.h"
 #include "base/guess.h"
 #include "code/cache.h"

@@ -5,16 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "layer_command.h"
-#include "cast_command.h"
-#include "base/context.h"
 #include "base/types.h"
 #include "choose/describe_all.h"
 #include "problem/geometry.h"
 #include "problem/gradient_rules.h"
 #include "problem/problem.h"
 #include "product/args.h"
-#include "argument.h"
 #include "cli.h"
 
 static const struct argp_option options[] = {

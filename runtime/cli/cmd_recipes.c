@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cast_command.h"
 #include "cli.h"
-#include "base/context.h"
 #include "base/types.h"
 #include "problem/problem.h"
 #include "gen.h"

@@ -5,14 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "layer_command.h"
-#include "cast_command.h"
 #include "cli.h"
-#include "code.h"
-#include "oracle/job.h"
-#include "oracle/oracle.h"
-#include "report.h"
-#include "base/context.h"
 #include "base/types.h"
 #include "problem/sizes.h"
 

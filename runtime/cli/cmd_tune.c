@@ -10,12 +10,10 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "base/context.h"
 #include "base/file.h"
 #include "base/types.h"
 #include "tuned/tune_file.h"
 #include "tuned/tune_store.h"
-#include "line.h"
 
 static const struct argp_option options[] = {
     {"budget", QN_KEY_BUDGET, "SECONDS", 0,

@@ -5,12 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "layer_command.h"
-#include "cast_command.h"
-#include "argument.h"
 #include "cli.h"
 #include "gen.h"
-#include "base/context.h"
 #include "base/guess.h"
 #include "base/text.h"
 #include "base/types.h"

@@ -7,7 +7,7 @@
 ** but the PTX.
 */
 #define _GNU_SOURCE /* mkostemp */
-#include "code.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,18 +17,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "choose/session.h"
 #include "code/cache.h"
 #include "code/generator.h"
 #include "code/jit.h"
-#include "device/nvrtc.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 #include "oracle/cubin.h"
-#include "line.h"
 
 /* Prints the requested parts. */
 struct code {

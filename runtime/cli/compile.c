@@ -2,7 +2,7 @@
 /*
 ** compile.c: many kernels to cubins, side by side.
 */
-#include "compile.h"
+#include "cli.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,10 +11,8 @@
 #include <unistd.h>
 
 #include "oracle/clock.h"
-#include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "device/nvrtc.h"
 #include "gen.h"
 
 enum { MAX_JOBS = 64 };

@@ -5,14 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "layer_command.h"
-#include "argument.h"
-#include "base/context.h"
+#include "cli.h"
 #include "base/types.h"
 #include "problem/sizes.h"
-#include "oracle/layer.h"
-#include "line.h"
-#include "report.h"
 
 /* Tokens that are compared: a few seconds of one core. */
 enum { CHECKED = 128 };

@@ -2,7 +2,7 @@
 /*
 ** line.c: what a problem's line is about, by its first word.
 */
-#include "line.h"
+#include "cli.h"
 
 #include <stdio.h>
 #include <string.h>

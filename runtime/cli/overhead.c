@@ -4,7 +4,7 @@
 ** launches.
 */
 #define _GNU_SOURCE
-#include "overhead.h"
+#include "cli.h"
 
 #include <ftw.h>
 #include <pthread.h>
@@ -15,8 +15,6 @@
 #include <unistd.h>
 
 #include "oracle/clock.h"
-#include "oracle/job.h"
-#include "base/context.h"
 #include "base/error.h"
 #include "choose/values.h"
 #include "device/cuda_api.h"

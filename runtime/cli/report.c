@@ -2,7 +2,7 @@
 /*
 ** report.c: what a job showed, as a row for table.c.
 */
-#include "report.h"
+#include "cli.h"
 
 #include <math.h>
 #include <stdio.h>

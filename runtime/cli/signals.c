@@ -2,7 +2,7 @@
 /*
 ** signals.c: files that are written as a whole, or not at all.
 */
-#include "signals.h"
+#include "cli.h"
 
 #include <stddef.h>
 

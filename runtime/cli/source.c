@@ -10,13 +10,10 @@
 
 #include "cli.h"
 #include "gen.h"
-#include "line.h"
-#include "base/context.h"
 #include "base/types.h"
 #include "problem/field.h"
 #include "problem/problem.h"
 #include "problem/sizes.h"
-#include "signals.h"
 
 int qn_source_open(const struct qn_options *options, struct qg **generator)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "oracle/backward.h"
-#include "product/result.h"
+#include "product/frame.h"
 #include "base/error.h"
 #include "problem/geometry.h"
 #include "problem/result_rules.h"

@@ -16,7 +16,6 @@
 #include "problem/quantize.h"
 #include "problem/requantize_rules.h"
 #include "problem/result_rules.h"
-#include "problem/space.h"
 
 #include <string.h>
 

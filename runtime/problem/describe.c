@@ -3,7 +3,6 @@
 ** describe.c: what a caller must provide. Knows no GPU and no kernel: every
 ** kernel of a variant takes the same operands.
 */
-#include "problem/describe.h"
 #include "base/context.h"
 #include "problem/fuse_rules.h"
 #include "problem/geometry.h"

@@ -8,8 +8,7 @@
 #include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
 #include "problem/gradient_rules.h"
-#include "problem/space.h"
-#include "problem/workspace.h"
+#include "problem/problem.h"
 
 int qn_epilogue_has(const struct qn_problem *p)
 {

@@ -7,7 +7,7 @@
 #include "base/guess.h"
 #include "base/text.h"
 #include "base/types.h"
-#include "problem/renamed.h"
+#include "problem/problem.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -10,7 +10,6 @@
 #include "problem/gradient_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
-#include "problem/space.h"
 
 /* The strategy in a kernel's field `quantize`. */
 static int strategy_of(const char *quantize)

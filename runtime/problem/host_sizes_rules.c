@@ -5,7 +5,7 @@
 #include "problem/host_sizes_rules.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "problem/space.h"
+#include "problem/problem.h"
 #include "internal.h"
 
 size_t qn_host_size_bytes(int sizes, int groups, int count)

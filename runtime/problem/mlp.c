@@ -8,16 +8,12 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "problem/dequantize_rules.h"
-#include "problem/describe.h"
 #include "problem/field.h"
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
-#include "problem/space.h"
-#include "problem/split.h"
-#include "problem/workspace.h"
 
 #include <string.h>
 

@@ -10,8 +10,6 @@
 #include "base/types.h"
 #include "problem/field.h"
 #include "problem/geometry.h"
-#include "problem/renamed.h"
-#include "problem/split.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,8 +10,6 @@
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
-#include "problem/space.h"
-#include "problem/split.h"
 
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include "problem/field.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
-#include "problem/renamed.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 /*
 ** renamed.c: words of problem lines that have another name now.
 */
-#include "problem/renamed.h"
+#include "problem/problem.h"
 #include "internal.h"
 #include "base/error.h"
 

@@ -6,7 +6,7 @@
 #include "base/context.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"
-#include "problem/space.h"
+#include "problem/problem.h"
 
 void qn_result_lay_out(const struct qn_problem *p,
                        const struct qn_recipe *recipe, size_t begin,

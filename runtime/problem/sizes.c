@@ -6,7 +6,7 @@
 #include "base/guess.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "problem/split.h"
+#include "problem/problem.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /*
 ** split.c: the syntax of split=, which plans ignore.
 */
-#include "problem/split.h"
+#include "problem/problem.h"
 #include "base/error.h"
 #include "base/guess.h"
 #include "base/text.h"

@@ -2,7 +2,7 @@
 /*
 ** workspace.c: the bytes of workspace that a problem needs.
 */
-#include "problem/workspace.h"
+#include "problem/problem.h"
 #include "base/context.h"
 #include "problem/dequantize_rules.h"
 #include "problem/fuse_rules.h"

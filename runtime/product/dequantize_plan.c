@@ -2,7 +2,7 @@
 /*
 ** dequantize_plan.c: the launches of a product with dequantized operands.
 */
-#include "product/dequantize.h"
+#include "product/frame.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -10,9 +10,7 @@
 #include "choose/session.h"
 #include "problem/range_rules.h"
 #include "problem/requantize_rules.h"
-#include "product/fuse.h"
 #include "product/plan.h"
-#include "product/requantize.h"
 #include "quantize/quantize_plan.h"
 
 static const char *const steps[] = {"the expansion of A", "the expansion of B",

@@ -2,7 +2,7 @@
 /*
 ** dequantize_why.c: explain what operands become before they are multiplied.
 */
-#include "product/dequantize.h"
+#include "product/frame.h"
 #include "base/context.h"
 #include "base/text.h"
 #include "base/types.h"

@@ -5,13 +5,11 @@
 */
 #include "base/error.h"
 #include "base/text.h"
-#include "choose/epilogue_model.h"
+#include "choose/model.h"
 #include "choose/session.h"
 #include "problem/dequantize_rules.h"
 #include "problem/epilogue_rules.h"
-#include "product/dequantize.h"
-#include "product/epilogue.h"
-#include "product/gradient.h"
+#include "product/frame.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 

@@ -4,11 +4,8 @@
 ** allocates.
 */
 #include "product/args.h"
-#include "product/epilogue.h"
 #include "product/frame.h"
-#include "product/gradient.h"
 #include "product/plan.h"
-#include "product/result.h"
 #include "quantize/quantize_plan.h"
 
 void qn_epilogue_args(const struct qn_frame *f, struct qn_args *args)

@@ -2,7 +2,7 @@
 /*
 ** fuse_plan.c: the launches before a product that quantizes what it multiplies.
 */
-#include "product/fuse.h"
+#include "product/frame.h"
 #include "base/error.h"
 #include "choose/session.h"
 #include "problem/dequantize_rules.h"

@@ -2,7 +2,6 @@
 /*
 ** gradient.c: the launches after a dgrad that goes back through an activation.
 */
-#include "product/gradient.h"
 #include "choose/session.h"
 #include "problem/gradient_rules.h"
 #include "product/frame.h"

@@ -10,14 +10,12 @@
 #include "choose/session.h"
 #include "code/jit.h"
 #include "code/module.h"
-#include "problem/describe.h"
+#include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
-#include "problem/workspace.h"
 #include "product/args.h"
 #include "product/backend.h"
-#include "product/fuse.h"
-#include "product/gradient.h"
+#include "product/frame.h"
 
 #include <stdlib.h>
 #include <string.h>

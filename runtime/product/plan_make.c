@@ -6,9 +6,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "choose/session.h"
-#include "product/dequantize.h"
-#include "product/epilogue.h"
-#include "product/result.h"
+#include "product/frame.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 /*
 ** requantize.c: the launches that encode operands as FP8.
 */
-#include "product/requantize.h"
+#include "product/frame.h"
 #include "base/text.h"
 #include "base/types.h"
 #include "choose/session.h"

@@ -2,12 +2,11 @@
 /*
 ** result_plan.c: the launches of a product whose copies a cast makes.
 */
-#include "product/result.h"
+#include "product/frame.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "choose/session.h"
 #include "problem/result_rules.h"
-#include "product/epilogue.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 

@@ -3,7 +3,6 @@
 ** result_run.c: the arguments and the launch of the cast that quantizes a
 ** product's result. Nothing here allocates.
 */
-#include "product/result.h"
 #include "base/error.h"
 #include "product/args.h"
 #include "product/frame.h"

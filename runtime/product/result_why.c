@@ -2,7 +2,7 @@
 /*
 ** result_why.c: say how copies of a product's result are made, and why.
 */
-#include "product/result.h"
+#include "product/frame.h"
 #include "base/text.h"
 #include "base/types.h"
 #include "choose/model.h"

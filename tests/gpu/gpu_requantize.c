@@ -8,7 +8,7 @@
 */
 #include "gpu.h"
 
-#include "product/dequantize.h"
+#include "product/frame.h"
 #include "base/types.h"
 #include "problem/dequantize_rules.h"
 #include "problem/quantize.h"

@@ -8,7 +8,7 @@
 
 #include "dequantize_scene.h"
 #include "base/context.h"
-#include "choose/model_dequantize.h"
+#include "choose/model.h"
 
 /* -------------------------------------------------------------------- order */
 
