@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** embedded.h: the specs and templates that a build packs into libquern_gen.
-** gen/embed.c writes the definitions, sorted by path.
-*/
+/* embedded.h: the specs and templates that a build packs into libquern_gen.
+   gen/embed.c writes the definitions, sorted by path. */
 #ifndef QUERN_EMBEDDED_H
 #define QUERN_EMBEDDED_H
 

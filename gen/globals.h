@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** globals.h: what specs and templates can reach.
-*/
+/* globals.h: what specs and templates can reach. */
 #ifndef QUERN_GEN_GLOBALS_H
 #define QUERN_GEN_GLOBALS_H
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** messages.h: every error that a spec, a template or a call of the generator
-** can meet: X(name, format). Each says what is wrong and what would be right.
-*/
+/* messages.h: every error that a spec, a template or a call of the generator
+   can meet: X(name, format). Each says what is wrong and what would be
+   right. */
 #ifndef QUERN_GEN_MESSAGES_H
 #define QUERN_GEN_MESSAGES_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** grid.h: variants, and the points of their grids.
-*/
+/* grid.h: variants, and the points of their grids. */
 #ifndef QUERN_GEN_GRID_GRID_H
 #define QUERN_GEN_GRID_GRID_H
 

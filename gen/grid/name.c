@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** name.c: the symbol of a kernel, which is its file's name, too.
-*/
+/* name.c: the symbol of a kernel, which is its file's name, too. */
 #include "grid/grid.h"
 #include "lua/base.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** param.c: the parameters of kernels, as templates see them.
-*/
+/* param.c: the parameters of kernels, as templates see them. */
 #include "grid/param.h"
 #include "lua/base.h"
 

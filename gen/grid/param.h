@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** param.h: the parameters of kernels, as templates see them.
-*/
+/* param.h: the parameters of kernels, as templates see them. */
 #ifndef QG_PARAM_H
 #define QG_PARAM_H
 

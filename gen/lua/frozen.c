@@ -64,10 +64,8 @@ void qg_frozen_build(lua_State *L)
     lua_pop(L, 1);
 }
 
-/*
-** Its functions see the content through the metatable alone, and specs have no
-** way to a metatable.
-*/
+/* Its functions see the content through the metatable alone, and specs have no
+   way to a metatable. */
 void qg_frozen_wrap(lua_State *L)
 {
     lua_newuserdatauv(L, 0, 1);

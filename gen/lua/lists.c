@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** lists.c: the lists as tables.
-*/
+/* lists.c: the lists as tables. */
 #include "lua/base.h"
 
 #include <string.h>

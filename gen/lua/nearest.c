@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** nearest.c: the right word that a misspelled one probably means.
-*/
+/* nearest.c: the right word that a misspelled one probably means. */
 #include "lua/base.h"
 
 #include <stdio.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** pairs.c: pairs for specs: the keys come sorted.
-*/
+/* pairs.c: pairs for specs: the keys come sorted. */
 #include "lua/base.h"
 
 /* Upvalues: the table, its keys, how far. */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** pairs_keys.c: a table's keys, in an order that does not depend on hashing.
-*/
+/* pairs_keys.c: a table's keys, in an order that does not depend on hashing. */
 #include "lua/base.h"
 
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sandbox_location.c: the line that runs.
-*/
+/* sandbox_location.c: the line that runs. */
 #include "lua/base.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** table.c: the table functions of specs. Each is charged for what it touches.
-*/
+/* table.c: the table functions of specs. Each is charged for what it
+   touches. */
 #include "lua/base.h"
 
 enum { MOST = 64 };

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** text.c: text that grows.
-*/
+/* text.c: text that grows. */
 #include "lua/base.h"
 
 #include <stdio.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tostring.c: tostring for specs: never the address of anything.
-*/
+/* tostring.c: tostring for specs: never the address of anything. */
 #include "lua/base.h"
 
 int qg_tostring(lua_State *L)

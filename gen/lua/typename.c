@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** typename.c: type for specs. A frozen table is a table to them.
-*/
+/* typename.c: type for specs. A frozen table is a table to them. */
 #include "lua/base.h"
 
 int qg_typename(lua_State *L)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** types.c: the number types, which specs name by symbols: bf16, e4m3, ...
-*/
+/* types.c: the number types, which specs name by symbols: bf16, e4m3, ... */
 #include "lua/base.h"
 
 #include <string.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** rule.h: what is asked of rules.
-*/
+/* rule.h: what is asked of rules. */
 #ifndef QUERN_GEN_RULE_RULE_H
 #define QUERN_GEN_RULE_RULE_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** blocked.c: `blocked { type = ..., per = ..., rule = ... }`: the scales of a
-** recipe, one for each block of values.
-*/
+/* blocked.c: `blocked { type = ..., per = ..., rule = ... }`: the scales of a
+   recipe, one for each block of values. */
 #include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"

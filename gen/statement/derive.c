@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** derive.c: `derive "stages" (function (v) ... end)`: a value of each point.
-*/
+/* derive.c: `derive "stages" (function (v) ... end)`: a value of each point. */
 #include "lua/base.h"
 #include "statement/word.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** field.h: a statement's fields.
-*/
+/* field.h: a statement's fields. */
 #ifndef QUERN_GEN_STATEMENT_FIELD_H
 #define QUERN_GEN_STATEMENT_FIELD_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** layout.c: `layout "tn" { a = "k", b = "k" }`: which axis is contiguous.
-*/
+/* layout.c: `layout "tn" { a = "k", b = "k" }`: which axis is contiguous. */
 #include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** ragged.c: `ragged "m" { a = "m", d = "m" }`: the axis that differs by group.
-** An operand that is not named has one matrix for each group.
-*/
+/* ragged.c: `ragged "m" { a = "m", d = "m" }`: the axis that differs by group.
+   An operand that is not named has one matrix for each group. */
 #include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** reject.c: `reject "reason" (function (v) ... end)`: points without a kernel;
-** `without "a b" (function (v) ... end)`: kernels without these parameters.
-*/
+/* reject.c: `reject "reason" (function (v) ... end)`: points without a kernel;
+   `without "a b" (function (v) ... end)`: kernels without these parameters. */
 #include "lua/base.h"
 #include "statement/word.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** spec.h: what specs declare: recipes, layouts, ragged axes, kernels.
-*/
+/* spec.h: what specs declare: recipes, layouts, ragged axes, kernels. */
 #ifndef QUERN_GEN_STATEMENT_SPEC_H
 #define QUERN_GEN_STATEMENT_SPEC_H
 

@@ -155,10 +155,8 @@ const char *qg_word_print(struct qg *q, const struct qg_word *word)
     return qg_mem_print(q, "%s '%s'", word->kind->word, word->name);
 }
 
-/*
-** Both places are named: either may be the one to change. The statement's parts
-** were made before it: that they are used nowhere now is no second error.
-*/
+/* Both places are named: either may be the one to change. The statement's parts
+   were made before it: that they are used nowhere now is no second error. */
 int qg_word_taken(struct qg *q, const struct qg_word *word,
                   struct qg_location before)
 {

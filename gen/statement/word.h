@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** word.h: the words of the spec language, and what each does.
-*/
+/* word.h: the words of the spec language, and what each does. */
 #ifndef QUERN_GEN_STATEMENT_WORD_H
 #define QUERN_GEN_STATEMENT_WORD_H
 

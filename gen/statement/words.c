@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** words.c: the words of the spec language, one row for each.
-*/
+/* words.c: the words of the spec language, one row for each. */
 #include "lua/base.h"
 #include "statement/word.h"
 

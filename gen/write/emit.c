@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** emit.c: kernels' files and their registry, in a folder.
-*/
+/* emit.c: kernels' files and their registry, in a folder. */
 #include "lua/base.h"
 #include "write/write.h"
 

@@ -66,9 +66,8 @@ static int same_bytes(int fd, const char *text, size_t length)
     return !n && done == length;
 }
 
-/*
-** A file that stays the same keeps its time, so that nothing is compiled again.
-*/
+/* A file that stays the same keeps its time, so that nothing is compiled
+   again. */
 static int unchanged(const char *dir, const struct qg_output_file *file)
 {
     char path[MAX_PATH];

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sweep.h: of a kernel's text, what the kernel uses.
-*/
+/* sweep.h: of a kernel's text, what the kernel uses. */
 #ifndef QG_SWEEP_H
 #define QG_SWEEP_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** write.h: the texts of kernels and of the registry.
-*/
+/* write.h: the texts of kernels and of the registry. */
 #ifndef QUERN_GEN_WRITE_WRITE_H
 #define QUERN_GEN_WRITE_WRITE_H
 

@@ -106,11 +106,9 @@ void qn_context_log(const struct quern_context *ctx, int level,
 /* Note the process that opens the context. QUERN_ENOMEM. */
 int qn_context_mark(struct quern_context *ctx);
 
-/*
-** Is this the process that opened the context? After fork() the child has a
-** copy whose driver does not work and whose locks may be held for good: it must
-** not use it. QUERN_EINVAL names `what`.
-*/
+/* Is this the process that opened the context? After fork() the child has a
+   copy whose driver does not work and whose locks may be held for good: it must
+   not use it. QUERN_EINVAL names `what`. */
 int qn_context_here(const struct quern_context *ctx);
 int qn_context_process(const struct quern_context *ctx, const char *what);
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** element.h: one element of an operand to and from fp32.
-*/
+/* element.h: one element of an operand to and from fp32. */
 #ifndef QUERN_BASE_ELEMENT_H
 #define QUERN_BASE_ELEMENT_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** error.h: the calling thread's last error.
-*/
+/* error.h: the calling thread's last error. */
 #ifndef QUERN_BASE_ERROR_H
 #define QUERN_BASE_ERROR_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** guess.h: the nearest right word for a wrong one.
-*/
+/* guess.h: the nearest right word for a wrong one. */
 #ifndef QUERN_BASE_GUESS_H
 #define QUERN_BASE_GUESS_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** region.h: the memory of a run, to see that what is written is nothing else.
-*/
+/* region.h: the memory of a run, to see that what is written is nothing
+   else. */
 #ifndef QUERN_BASE_REGION_H
 #define QUERN_BASE_REGION_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sizes_type.h: how arrays of group sizes are given: int32 or int64, and
-** offsets as [G + 1] starts or, with QN_SIZES_ENDS, as [G] inclusive sums.
-*/
+/* sizes_type.h: how arrays of group sizes are given: int32 or int64, and
+   offsets as [G + 1] starts or, with QN_SIZES_ENDS, as [G] inclusive sums. */
 #ifndef QUERN_BASE_SIZES_TYPE_H
 #define QUERN_BASE_SIZES_TYPE_H
 

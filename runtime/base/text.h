@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** text.h: strings that grow.
-*/
+/* text.h: strings that grow. */
 #ifndef QUERN_BASE_TEXT_H
 #define QUERN_BASE_TEXT_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_choose.h: do the operands of a product become bf16 before it? By
-** the model, or as was measured.
-*/
+/* dequantize_choose.h: do the operands of a product become bf16 before it? By
+   the model, or as was measured. */
 #ifndef QUERN_CHOOSE_AHEAD_CHOOSE_H
 #define QUERN_CHOOSE_AHEAD_CHOOSE_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** describe_all.c: what a caller must provide, with the workspace, whichever
-** plan a GPU will take. That depends on the kernels that there are.
-*/
+/* describe_all.c: what a caller must provide, with the workspace, whichever
+   plan a GPU will take. That depends on the kernels that there are. */
 #include "choose/describe_all.h"
 #include "base/error.h"
 #include "choose/model.h"

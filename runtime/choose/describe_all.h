@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** describe_all.h: qn_problem_describe for the runtime's own use.
-*/
+/* describe_all.h: qn_problem_describe for the runtime's own use. */
 #ifndef QUERN_CHOOSE_DESCRIBE_ALL_H
 #define QUERN_CHOOSE_DESCRIBE_ALL_H
 

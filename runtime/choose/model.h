@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** model.h: what a kernel would take for a problem.
-*/
+/* model.h: what a kernel would take for a problem. */
 #ifndef QUERN_CHOOSE_MODEL_H
 #define QUERN_CHOOSE_MODEL_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** select.h: which kernels serve a problem, and which of them is best.
-*/
+/* select.h: which kernels serve a problem, and which of them is best. */
 #ifndef QUERN_CHOOSE_SELECT_H
 #define QUERN_CHOOSE_SELECT_H
 
@@ -71,10 +69,8 @@ int qn_select_fits(const struct qn_problem *problem,
                    const struct qn_recipe *recipe,
                    const struct qn_kernel *kernel);
 
-/*
-** All kernels of the variant, those that fit first and the best of them at
-** the head; freed with free. QUERN_ENOMEM.
-*/
+/* All kernels of the variant, those that fit first and the best of them at
+   the head; freed with free. QUERN_ENOMEM. */
 int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
                    struct qn_choice **list, int *count);
 

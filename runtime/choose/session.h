@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** session.h: the machine and the problem that a plan or an explanation is for.
-*/
+/* session.h: the machine and the problem that a plan or an explanation is
+   for. */
 #ifndef QUERN_CHOOSE_SESSION_H
 #define QUERN_CHOOSE_SESSION_H
 
@@ -29,11 +28,9 @@ struct qn_session {
     int outline; /* choose kernels and load none of them: for explanations */
 };
 
-/*
-** Check problem (NULL: there is none) and options and open what the backend
-** needs; with a GPU, its context is current until the session is closed, which
-** is due after errors too. AUTO without a GPU becomes HOST.
-*/
+/* Check problem (NULL: there is none) and options and open what the backend
+   needs; with a GPU, its context is current until the session is closed, which
+   is due after errors too. AUTO without a GPU becomes HOST. */
 int qn_session_open(struct qn_session *session, struct quern_context *ctx,
                     const struct qn_problem *problem,
                     const struct qn_plan_options *options);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tuned.h: what a choice of kernel learns from measured winners.
-*/
+/* tuned.h: what a choice of kernel learns from measured winners. */
 #ifndef QUERN_CHOOSE_TUNED_H
 #define QUERN_CHOOSE_TUNED_H
 
@@ -21,11 +19,9 @@ struct qn_tuned {
     char misfit[256];               /* and why not */
 };
 
-/*
-** Put the winner of the session's problem before the model's choices, if the
-** options name no kernel, a GPU is there, and it serves the problem; note in
-** session->tuned what was found. QUERN_ENOMEM.
-*/
+/* Put the winner of the session's problem before the model's choices, if the
+   options name no kernel, a GPU is there, and it serves the problem; note in
+   session->tuned what was found. QUERN_ENOMEM. */
 int qn_tuned_prefer(struct qn_session *session, struct qn_choice *list,
                     int count);
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** argument.c: what `quern describe` says of an argument, and `quern why` of a
-** choice.
-*/
+/* argument.c: what `quern describe` says of an argument, and `quern why` of a
+   choice. */
 #include "cli.h"
 
 #include <stdio.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cast_command.c: what `quern run`, `bench`, `describe` and `why` do with a
-** quantization.
-*/
+/* cast_command.c: what `quern run`, `bench`, `describe` and `why` do with a
+   quantization. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

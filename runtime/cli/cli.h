@@ -130,10 +130,8 @@ int qn_source_context(const struct qn_options *, struct quern_context **ctx);
 
 struct qg_selection;
 
-/*
-** Write the selected kernels and their registry into a folder, as qg_emit does,
-** after every source has been generated; an exit status.
-*/
+/* Write the selected kernels and their registry into a folder, as qg_emit does,
+   after every source has been generated; an exit status. */
 int qn_source_emit(const struct qn_options *, struct qg *, const char *folder,
                    const struct qg_selection *, int *count);
 
@@ -164,12 +162,10 @@ int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
                      size_t size);
 
-/*
-** A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
-** k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
-** is their sum. With --routes it may be missing, and is 0. An exit status,
-** after printing what was wrong.
-*/
+/* A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
+   k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
+   is their sum. With --routes it may be missing, and is 0. An exit status,
+   after printing what was wrong. */
 int qn_source_parse(const struct qn_options *, struct quern_context *,
                     const char *text, struct qn_problem *);
 
@@ -231,11 +227,9 @@ struct qn_archs {
     char list[256]; /* the codes, each once, with commas */
 };
 
-/*
-** Find for each architecture in `wanted` (with commas) the kernels that its
-** GPUs can run: its own, else the closest of the same major version. Those
-** that nothing serves are told on stderr; QN_EXIT_USAGE if there are no others.
-*/
+/* Find for each architecture in `wanted` (with commas) the kernels that its
+   GPUs can run: its own, else the closest of the same major version. Those that
+   nothing serves are told on stderr; QN_EXIT_USAGE if there are no others. */
 int qn_arch_choose(const struct qn_options *, const struct quern_registry *,
                    const char *wanted, struct qn_archs *);
 
@@ -259,10 +253,8 @@ void qn_argument_tensor(cJSON *rows, const char *name, const char *what,
 /* Print and free them. */
 void qn_argument_print(const struct qn_options *, cJSON *rows);
 
-/*
-** Why a kernel was chosen for `subject`: the text, or with --json an object
-** that has both, under `key` and "why".
-*/
+/* Why a kernel was chosen for `subject`: the text, or with --json an object
+   that has both, under `key` and "why". */
 void qn_argument_why(const struct qn_options *, const char *key,
                      const char *subject, const char *text);
 
@@ -287,11 +279,9 @@ int qn_cast_command_why(const struct qn_options *, struct quern_context *,
 
 /* code.c: a kernel's PTX, machine code and resources. */
 
-/*
-** Show what opt->show asks for, of the kernel that opt->kernel names or that
-** would run the problem on the command line. An exit status, after printing
-** what was wrong: QN_EXIT_UNABLE without NVRTC, or without a disassembler.
-*/
+/* Show what opt->show asks for, of the kernel that opt->kernel names or that
+   would run the problem on the command line. An exit status, after printing
+   what was wrong: QN_EXIT_UNABLE without NVRTC, or without a disassembler. */
 int qn_code_show(const struct qn_options *opt, struct quern_context *ctx);
 
 /* compile.c: many kernels to cubins, side by side. */
@@ -311,12 +301,10 @@ struct qn_compile {
     double seconds;
 };
 
-/*
-** Generate and compile the selected kernels with `jobs` threads (0: as many
-** as cores), showing the progress. The status is QN_EXIT_FAILED if a kernel
-** does not compile or must not be used; each is named with its spec's line.
-** Free with qn_compile_free in any case.
-*/
+/* Generate and compile the selected kernels with `jobs` threads (0: as many
+   as cores), showing the progress. The status is QN_EXIT_FAILED if a kernel
+   does not compile or must not be used; each is named with its spec's line.
+   Free with qn_compile_free in any case. */
 int qn_compile_run(const struct qn_options *, struct qg *generator,
                    struct quern_context *ctx, const struct qg_selection *,
                    int jobs, struct qn_compile *);
@@ -407,11 +395,9 @@ extern const struct qn_column qn_report_against_columns[];
 
 /* signals.c: files that are written as a whole, or not at all. */
 
-/*
-** From hold to release nothing interrupts this program, nor those it starts:
-** SIGINT, SIGTERM, SIGHUP and SIGQUIT take effect at the release. For the short
-** while in which files are written.
-*/
+/* From hold to release nothing interrupts this program, nor those it starts:
+   SIGINT, SIGTERM, SIGHUP and SIGQUIT take effect at the release. For the short
+   while in which files are written. */
 void qn_signal_hold(sigset_t *before);
 void qn_signal_release(const sigset_t *before);
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_bench.c: `quern bench`: time problems.
-*/
+/* cmd_bench.c: `quern bench`: time problems. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

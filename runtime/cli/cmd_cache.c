@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_cache.c: `quern cache`: the compiled kernels on disk.
-*/
+/* cmd_cache.c: `quern cache`: the compiled kernels on disk. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_describe.c: `quern describe`: what a caller must provide.
-*/
+/* cmd_describe.c: `quern describe`: what a caller must provide. */
 #include <stdio.h>
 #include <string.h>
 

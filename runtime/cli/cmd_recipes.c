@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_recipes.c: `quern recipes`: what the specs know.
-*/
+/* cmd_recipes.c: `quern recipes`: what the specs know. */
 #include <stdio.h>
 #include <string.h>
 

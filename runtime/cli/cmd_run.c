@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_run.c: `quern run`: one problem on this machine, with random data.
-*/
+/* cmd_run.c: `quern run`: one problem on this machine, with random data. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_tune.c: `quern tune`: measure candidates on this GPU, store the winners.
-*/
+/* cmd_tune.c: `quern tune`: measure candidates on this GPU, store the
+   winners. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** compile.c: many kernels to cubins, side by side.
-*/
+/* compile.c: many kernels to cubins, side by side. */
 #include "cli.h"
 
 #include <pthread.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** line.c: what a problem's line is about, by its first word.
-*/
+/* line.c: what a problem's line is about, by its first word. */
 #include "cli.h"
 
 #include <stdio.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** overhead.c: what a program waits for in addition to the GPU: plans and
-** launches.
-*/
+/* overhead.c: what a program waits for in addition to the GPU: plans and
+   launches. */
 #define _GNU_SOURCE
 #include "cli.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** source.c: where commands get kernels and problems from.
-*/
+/* source.c: where commands get kernels and problems from. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

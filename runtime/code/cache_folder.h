@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cache_folder.h: what cache.c and cache_gc.c know of a cache's folders.
-*/
+/* cache_folder.h: what cache.c and cache_gc.c know of a cache's folders. */
 #ifndef QUERN_CODE_CACHE_FOLDER_H
 #define QUERN_CODE_CACHE_FOLDER_H
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cublaslt_api.h: the part of cuBLASLt's interface that the runtime calls,
-** declared here so that no CUDA header is needed. Values and sizes are those
-** of cublasLt.h 12.0 to 13.10, whose inline functions rely on them, too.
-*/
+/* cublaslt_api.h: the part of cuBLASLt's interface that the runtime calls,
+   declared here so that no CUDA header is needed. Values and sizes are those
+   of cublasLt.h 12.0 to 13.10, whose inline functions rely on them, too. */
 #ifndef QUERN_CUBLASLT_CUBLASLT_API_H
 #define QUERN_CUBLASLT_CUBLASLT_API_H
 
@@ -82,10 +80,8 @@ enum { /* CUBLASLT_MATMUL_PREF_... */
 };
 enum { LT_REDUCTION_COMPUTE_TYPE = 2 }; /* split k: partial sums in fp32 */
 
-/*
-** X(name, arguments): symbols looked up when the library is opened. All return
-** a cublasStatus_t; 0 is success.
-*/
+/* X(name, arguments): symbols looked up when the library is opened. All return
+   a cublasStatus_t; 0 is success. */
 #define QN_LT_FUNCTIONS(X)                                                     \
     X(cublasLtCreate, (struct lt_context * *context))                          \
     X(cublasLtDestroy, (struct lt_context * context))                          \

@@ -34,19 +34,15 @@ struct qn_cublaslt_fork {
     int64_t load[QN_MAX_LANES]; /* what was queued on each, in any unit */
 };
 
-/*
-** Make count - 1 streams in the current context. After an error nothing is
-** left. QUERN_ECUDA.
-*/
+/* Make count - 1 streams in the current context. After an error nothing is
+   left. QUERN_ECUDA. */
 int qn_cublaslt_lanes_open(struct qn_cublaslt_lanes *lanes,
                            struct qn_driver *driver, int count);
 void qn_cublaslt_lanes_close(struct qn_cublaslt_lanes *lanes);
 
-/*
-** Up to `most` lanes after all that `stream` has been given. Only `stream`
-** itself where a graph that captures another one holds the lanes: they are free
-** again when that capture has ended. A join is due, even after an error.
-*/
+/* Up to `most` lanes after all that `stream` has been given. Only `stream`
+   itself where a graph that captures another one holds the lanes: they are free
+   again when that capture has ended. A join is due, even after an error. */
 int qn_cublaslt_lanes_fork(struct qn_cublaslt_lanes *lanes, int most,
                            struct cu_stream *stream,
                            struct qn_cublaslt_fork *fork);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host.h: kernels that run on this machine's cores.
-*/
+/* host.h: kernels that run on this machine's cores. */
 #ifndef QUERN_DEVICE_HOST_H
 #define QUERN_DEVICE_HOST_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** nvml.h: a GPU's clock and power, from NVIDIA's management library, opened at
-** run time.
-*/
+/* nvml.h: a GPU's clock and power, from NVIDIA's management library, opened at
+   run time. */
 #ifndef QUERN_DEVICE_NVML_H
 #define QUERN_DEVICE_NVML_H
 

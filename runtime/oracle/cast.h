@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cast.h: a quantization with data, ready to run: as job.h for products.
-*/
+/* cast.h: a quantization with data, ready to run: as job.h for products. */
 #ifndef QN_CAST_H
 #define QN_CAST_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** clock.h: seconds from an arbitrary start, never going back.
-*/
+/* clock.h: seconds from an arbitrary start, never going back. */
 #ifndef QN_CLOCK_H
 #define QN_CLOCK_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** copies.h: the operands of a job whose recipe scales them.
-*/
+/* copies.h: the operands of a job whose recipe scales them. */
 #ifndef QN_COPIES_H
 #define QN_COPIES_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cubin.h: what a compiled kernel says of itself.
-*/
+/* cubin.h: what a compiled kernel says of itself. */
 #ifndef QN_CUBIN_H
 #define QN_CUBIN_H
 

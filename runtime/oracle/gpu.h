@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu.h: memory, events and figures of the GPU, for commands that run
-** something. The library itself needs none of these calls.
-*/
+/* gpu.h: memory, events and figures of the GPU, for commands that run
+   something. The library itself needs none of these calls. */
 #ifndef QN_GPU_H
 #define QN_GPU_H
 
@@ -46,10 +44,8 @@ struct qn_gpu_load {
     double watts; /* of the card, over the last second or less */
 };
 
-/*
-** Make the context current that plans of this thread use, and look up the
-** rest. QUERN_ENODEVICE, QUERN_ECUDA, QUERN_ENOMEM.
-*/
+/* Make the context current that plans of this thread use, and look up the
+   rest. QUERN_ENODEVICE, QUERN_ECUDA, QUERN_ENOMEM. */
 int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out);
 void qn_gpu_close(struct qn_gpu *gpu);
 

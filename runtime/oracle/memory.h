@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** memory.h: buffers of the host or of a GPU, with guards on both sides.
-*/
+/* memory.h: buffers of the host or of a GPU, with guards on both sides. */
 #ifndef QN_MEMORY_H
 #define QN_MEMORY_H
 

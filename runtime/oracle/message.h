@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** message.h: what was asked for, and how errors are told.
-*/
+/* message.h: what was asked for, and how errors are told. */
 #ifndef QN_MESSAGE_H
 #define QN_MESSAGE_H
 

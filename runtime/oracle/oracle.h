@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** oracle.h: is a result right?
-*/
+/* oracle.h: is a result right? */
 #ifndef QN_ORACLE_H
 #define QN_ORACLE_H
 
@@ -27,12 +25,10 @@ struct qn_verdict {
     int passed;
 };
 
-/*
-** Compare D after a run on at most `most` rows (0: as many as a few seconds
-** allow): the first and last of each group, and rows drawn from the rest. A D
-** that is added to is computed once more, from what it was. Codes of the
-** library.
-*/
+/* Compare D after a run on at most `most` rows (0: as many as a few seconds
+   allow): the first and last of each group, and rows drawn from the rest. A D
+   that is added to is computed once more, from what it was. Codes of the
+   library. */
 int qn_oracle_judge(struct qn_job *, enum qn_oracle, int64_t most,
                     struct qn_verdict *);
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** timing.h: how long launches take.
-*/
+/* timing.h: how long launches take. */
 #ifndef QN_TIMING_H
 #define QN_TIMING_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** twice.c: a result as copies, against the same in two steps.
-*/
+/* twice.c: a result as copies, against the same in two steps. */
 #include "oracle/twice.h"
 
 #include <stdlib.h>

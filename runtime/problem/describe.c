@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** describe.c: what a caller must provide. Knows no GPU and no kernel: every
-** kernel of a variant takes the same operands.
-*/
+/* describe.c: what a caller must provide. Knows no GPU and no kernel: every
+   kernel of a variant takes the same operands. */
 #include "base/context.h"
 #include "problem/fuse_rules.h"
 #include "problem/geometry.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** field.c: a line's fields, by the rows of its table.
-*/
+/* field.c: a line's fields, by the rows of its table. */
 #include "problem/field.h"
 #include "base/error.h"
 #include "base/guess.h"

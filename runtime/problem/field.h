@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** field.h: the fields of a line. Each is one row: parsing, printing, checking,
-** comparing and the help all walk these rows.
-*/
+/* field.h: the fields of a line. Each is one row: parsing, printing, checking,
+   comparing and the help all walk these rows. */
 #ifndef QUERN_PROBLEM_FIELD_H
 #define QUERN_PROBLEM_FIELD_H
 
@@ -79,10 +77,8 @@ extern const struct qn_line qn_line_product, qn_line_cast, qn_line_mlp;
 #define QN_LONGEST_WORD 300
 int qn_field_next(const char **at, char word[QN_LONGEST_WORD]);
 
-/*
-** The rest of a line with that first word: KEY=VALUE words in any order, none
-** twice. QUERN_EINVAL names the word and the nearest right one.
-*/
+/* The rest of a line with that first word: KEY=VALUE words in any order, none
+   twice. QUERN_EINVAL names the word and the nearest right one. */
 int qn_field_parse(const struct qn_line *line, int first, const char *at,
                    void *target);
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** fuse_rules.h: products that quantize what they multiply. If the problem says
-** quantize=, a run gets A's numbers and quantizes them in the product's
-** mainloop or in a launch before it, which writes the columnwise tensor too if
-** it is wanted.
-*/
+/* fuse_rules.h: products that quantize what they multiply. If the problem says
+   quantize=, a run gets A's numbers and quantizes them in the product's
+   mainloop or in a launch before it, which writes the columnwise tensor too if
+   it is wanted. */
 #ifndef QUERN_PROBLEM_FUSE_RULES_H
 #define QUERN_PROBLEM_FUSE_RULES_H
 

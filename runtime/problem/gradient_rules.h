@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gradient_rules.h: dgrad that goes back through an activation: the sums that
-** it leaves in the workspace.
-*/
+/* gradient_rules.h: dgrad that goes back through an activation: the sums that
+   it leaves in the workspace. */
 #ifndef QUERN_PROBLEM_GRADIENT_RULES_H
 #define QUERN_PROBLEM_GRADIENT_RULES_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host_sizes_rules.c: rules on groups' sizes that the host knows.
-*/
+/* host_sizes_rules.c: rules on groups' sizes that the host knows. */
 #include "problem/host_sizes_rules.h"
 #include "base/error.h"
 #include "base/types.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host_sizes_rules.h: rules on groups' sizes that the host knows.
-*/
+/* host_sizes_rules.h: rules on groups' sizes that the host knows. */
 #ifndef QUERN_PROBLEM_HOST_SIZES_RULES_H
 #define QUERN_PROBLEM_HOST_SIZES_RULES_H
 

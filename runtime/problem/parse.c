@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** parse.c: a problem as text, in both directions.
-*/
+/* parse.c: a problem as text, in both directions. */
 #include "problem/problem.h"
 #include "base/context.h"
 #include "base/error.h"

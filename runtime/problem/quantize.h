@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** quantize.h: rules of quantizations, and what follows from one.
-*/
+/* quantize.h: rules of quantizations, and what follows from one. */
 #ifndef QUERN_PROBLEM_QUANTIZE_H
 #define QUERN_PROBLEM_QUANTIZE_H
 
@@ -52,10 +50,8 @@ int64_t qn_quantize_tokens(int64_t columns, int groups);
 int64_t qn_quantize_ceil_div(int64_t length, int64_t size);
 int64_t qn_quantize_round_up(int64_t length, int64_t size);
 
-/*
-** Rows, or columns, of scales that a matrix of its own has for each 128 of the
-** group's: padded, so that where it begins follows from the groups before.
-*/
+/* Rows, or columns, of scales that a matrix of its own has for each 128 of the
+   group's: padded, so that where it begins follows from the groups before. */
 int64_t qn_quantize_tile_rows(const struct qn_scaling *scaling);
 int64_t qn_quantize_tile_columns(const struct qn_scaling *scaling);
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** quantize_parse.c: a quantization as text, in both directions.
-*/
+/* quantize_parse.c: a quantization as text, in both directions. */
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"

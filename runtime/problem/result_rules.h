@@ -15,10 +15,8 @@
 
 struct quern_context;
 
-/*
-** The quantization of the result that operand `role` is a copy of, and its
-** scaling; NULL unless that is D or T and the problem wants copies.
-*/
+/* The quantization of the result that operand `role` is a copy of, and its
+   scaling; NULL unless that is D or T and the problem wants copies. */
 const struct qn_scaling *qn_result_source(const struct qn_problem *problem,
                                           const struct qn_recipe *recipe,
                                           int role, struct qn_quantization *q);

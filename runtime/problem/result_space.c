@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** result_space.c: the parts of a product whose copies a cast makes.
-*/
+/* result_space.c: the parts of a product whose copies a cast makes. */
 #include "problem/result_rules.h"
 #include "base/context.h"
 #include "problem/geometry.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sizes.c: how many rows each group has.
-*/
+/* sizes.c: how many rows each group has. */
 #include "problem/sizes.h"
 #include "base/guess.h"
 #include "base/random.h"

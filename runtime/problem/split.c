@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** split.c: the syntax of split=, which plans ignore.
-*/
+/* split.c: the syntax of split=, which plans ignore. */
 #include "problem/problem.h"
 #include "base/error.h"
 #include "base/guess.h"

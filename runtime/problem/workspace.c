@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** workspace.c: the bytes of workspace that a problem needs.
-*/
+/* workspace.c: the bytes of workspace that a problem needs. */
 #include "problem/problem.h"
 #include "base/context.h"
 #include "problem/dequantize_rules.h"

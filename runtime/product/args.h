@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** args.h: the arguments of a run, as its plan sees them.
-*/
+/* args.h: the arguments of a run, as its plan sees them. */
 #ifndef QUERN_PRODUCT_ARGS_H
 #define QUERN_PRODUCT_ARGS_H
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_run.c: the launches that dequantize operands before their product,
-** or requantize them to FP8, or check whether f16 holds them. Flags on the
-** device then skip the product that does not fit. Nothing here allocates.
-*/
+/* dequantize_run.c: the launches that dequantize operands before their product,
+   or requantize them to FP8, or check whether f16 holds them. Flags on the
+   device then skip the product that does not fit. Nothing here allocates. */
 #include "base/sizes_type.h"
 #include "problem/dequantize_rules.h"
 #include "problem/quantize.h"

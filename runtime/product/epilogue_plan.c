@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** epilogue_plan.c: the launches of a product and its epilogue, and why there
-** are two.
-*/
+/* epilogue_plan.c: the launches of a product and its epilogue, and why there
+   are two. */
 #include "base/error.h"
 #include "base/text.h"
 #include "choose/model.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** epilogue_run.c: the launch that makes D of a product's sums. Nothing here
-** allocates.
-*/
+/* epilogue_run.c: the launch that makes D of a product's sums. Nothing here
+   allocates. */
 #include "product/args.h"
 #include "product/frame.h"
 #include "product/plan.h"

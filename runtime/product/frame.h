@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** frame.h: one run of a plan's launches.
-*/
+/* frame.h: one run of a plan's launches. */
 #ifndef QUERN_PRODUCT_FRAME_H
 #define QUERN_PRODUCT_FRAME_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** requantize.c: the launches that encode operands as FP8.
-*/
+/* requantize.c: the launches that encode operands as FP8. */
 #include "product/frame.h"
 #include "base/text.h"
 #include "base/types.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** result_plan.c: the launches of a product whose copies a cast makes.
-*/
+/* result_plan.c: the launches of a product whose copies a cast makes. */
 #include "product/frame.h"
 #include "base/context.h"
 #include "base/error.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** result_why.c: say how copies of a product's result are made, and why.
-*/
+/* result_why.c: say how copies of a product's result are made, and why. */
 #include "product/frame.h"
 #include "base/text.h"
 #include "base/types.h"

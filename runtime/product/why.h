@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** why.h: the launches of a plan, in words.
-*/
+/* why.h: the launches of a plan, in words. */
 #ifndef QUERN_PRODUCT_WHY_H
 #define QUERN_PRODUCT_WHY_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** queue.h: what other parts let wait in a queue.
-*/
+/* queue.h: what other parts let wait in a queue. */
 #ifndef QUERN_QUEUE_QUEUE_H
 #define QUERN_QUEUE_QUEUE_H
 

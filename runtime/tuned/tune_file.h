@@ -77,11 +77,9 @@ void qn_tune_file_print(const struct qn_tune_file *file, struct qn_text *text);
 const struct qn_tune_line *qn_tune_file_find(const struct qn_tune_file *file,
                                              const char *problem, int sms);
 
-/*
-** Add a line. One of the same bucket is replaced; if not `newer`, only by one
-** whose kernel is faster, so that the order of a merge does not matter.
-** QUERN_ENOMEM.
-*/
+/* Add a line. One of the same bucket is replaced; if not `newer`, only by one
+   whose kernel is faster, so that the order of a merge does not matter.
+   QUERN_ENOMEM. */
 int qn_tune_file_add(struct qn_tune_file *file, const struct qn_tune_line *line,
                      int newer);
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** program_test.c: commands, their exit status and what they say. The program
-** that is next to this test is run, with a cache of its own.
-*/
+/* program_test.c: commands, their exit status and what they say. The program
+   that is next to this test is run, with a cache of its own. */
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -309,12 +307,10 @@ static double number(const cJSON *rows, const char *name)
     return item->valuedouble;
 }
 
-/*
-** With a driver that does nothing, what is left is the library's own share.
-** The bounds are a hundred times what a core takes, and more under the
-** sanitizers, since a machine may be busy: enough to see a plan that generates
-** or compiles again, or a run that waits for anything.
-*/
+/* With a driver that does nothing, what is left is the library's own share.
+   The bounds are a hundred times what a core takes, and more under the
+   sanitizers, since a machine may be busy: enough to see a plan that generates
+   or compiles again, or a run that waits for anything. */
 TEST(test_overhead)
 {
     const char *own = test_own_folder();
@@ -409,10 +405,8 @@ TEST(test_json_parses)
     }
 }
 
-/*
-** --ptx, --sass and --resources of the kernel that an H200 would run, with a
-** compiler that gives no real cubin: what is not known is said.
-*/
+/* --ptx, --sass and --resources of the kernel that an H200 would run, with a
+   compiler that gives no real cubin: what is not known is said. */
 TEST(test_code)
 {
     static const char show[] =
@@ -499,11 +493,10 @@ TEST(test_emit_is_all_or_nothing)
     assert_int_equal(test_shell("rm -r %s", folder), 0);
 }
 
-/*
-** A program that links what `quern build` made: it must find the kernel in
-** the registry, and no generator, compiler or cache may be needed. All shipped
-** kernels are built by one configuration, one of them by that with sanitizers.
-*/
+/* A program that links what `quern build` made: it must find the kernel in
+   the registry, and no generator, compiler or cache may be needed. All
+   shipped kernels are built by one configuration, one of them by that with
+   sanitizers. */
 TEST(test_linked_kernels)
 {
     char folder[] = "/tmp/quern-link-XXXXXX";

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_cli.h: the shell that tests of the program use.
-*/
+/* test_cli.h: the shell that tests of the program use. */
 #ifndef QT_CLI_H
 #define QT_CLI_H
 

@@ -21,10 +21,8 @@ struct report {
 
 void report_read(const char *log, struct report *report);
 
-/*
-** The first rule that a kernel breaks, as text; NULL if none. `threads` and
-** `smem` (dynamic) are what it is launched with, `name` its name.
-*/
+/* The first rule that a kernel breaks, as text; NULL if none. `threads` and
+   `smem` (dynamic) are what it is launched with, `name` its name. */
 const char *report_broken(const struct report *report, int threads, int smem);
 
 #endif

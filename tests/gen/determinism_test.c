@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** determinism_test.c: the same specs give the same bytes.
-*/
+/* determinism_test.c: the same specs give the same bytes. */
 #include "test_gen.h"
 
 #include <stdio.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** diagnostics_test.c: each message, to the letter.
-*/
+/* diagnostics_test.c: each message, to the letter. */
 #include "test_gen.h"
 
 #include "messages.h"

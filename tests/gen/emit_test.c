@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** emit_test.c: files in a folder, and specs from folders.
-*/
+/* emit_test.c: files in a folder, and specs from folders. */
 #include "test_gen.h"
 
 #include <stdio.h>
@@ -193,10 +191,8 @@ static void make_part(const char *dir, const char *part)
     assert_int_equal(mkdir(path, 0777), 0);
 }
 
-/*
-** Messages have the path as it was given; generated files do not. A mark before
-** UTF-8, line ends of another system, and none at the end are fine.
-*/
+/* Messages have the path as it was given; generated files do not. A mark before
+   UTF-8, line ends of another system, and none at the end are fine. */
 TEST(folders)
 {
     char dir[64], given[80];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** lazy_test.c: a source is made when it is asked for, and its errors show then.
-*/
+/* lazy_test.c: a source is made when it is asked for, and its errors show
+   then. */
 #include "test_gen.h"
 
 #include <stdio.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** rule_test.c: a rule's C gives the bits that its formula does.
-*/
+/* rule_test.c: a rule's C gives the bits that its formula does. */
 #include "test_gen.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu.h: the suite: what it runs, what it counts, and one run of one kernel.
-*/
+/* gpu.h: the suite: what it runs, what it counts, and one run of one kernel. */
 #ifndef GPU_H
 #define GPU_H
 

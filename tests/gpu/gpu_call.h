@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_call.h: a product, a cast or an MLP with its buffers: what is written,
-** its sizes, and a run of it on any stream.
-*/
+/* gpu_call.h: a product, a cast or an MLP with its buffers: what is written,
+   its sizes, and a run of it on any stream. */
 #ifndef GPU_CALL_H
 #define GPU_CALL_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_driver.h: the part of the CUDA driver's API that the suite itself needs,
-** opened at run time, and the clock and power that NVML reports.
-*/
+/* gpu_driver.h: the part of the CUDA driver's API that the suite itself needs,
+   opened at run time, and the clock and power that NVML reports. */
 #ifndef GPU_DRIVER_H
 #define GPU_DRIVER_H
 

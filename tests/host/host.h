@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host.h: what the host tests share: one context and a run between canaries.
-*/
+/* host.h: what the host tests share: one context and a run between canaries. */
 #ifndef QT_HOST_H
 #define QT_HOST_H
 
@@ -24,10 +22,8 @@ struct host_output {
     void *pointers[QT_ROLES][QUERN_MAX_GROUPS];
 };
 
-/*
-** A test goes on in a context that has the folder's specs, too, until it closes
-** them; it is skipped where no C compiler could make their kernels.
-*/
+/* A test goes on in a context that has the folder's specs, too, until it closes
+   them; it is skipped where no C compiler could make their kernels. */
 struct host_specs {
     struct quern_context *before;
 };

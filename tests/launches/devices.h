@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** devices.h: GPUs that the fake driver becomes, with the real kernels: their
-** cubins only it takes.
-*/
+/* devices.h: GPUs that the fake driver becomes, with the real kernels: their
+   cubins only it takes. */
 #ifndef TEST_DEVICES_H
 #define TEST_DEVICES_H
 

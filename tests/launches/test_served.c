@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_served.c: recipe x op x epilogue x architecture, and the host: a valid
-** line has a plan, whose workspace is not more than was stated.
-*/
+/* test_served.c: recipe x op x epilogue x architecture, and the host: a valid
+   line has a plan, whose workspace is not more than was stated. */
 #define _GNU_SOURCE
 #include "devices.h"
 #include "log.h"

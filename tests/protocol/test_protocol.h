@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol.h: kernels' twins, made and launched.
-*/
+/* test_protocol.h: kernels' twins, made and launched. */
 #ifndef QUERN_TEST_PROTOCOL_H
 #define QUERN_TEST_PROTOCOL_H
 
@@ -38,10 +36,8 @@ int twin_remove_folder(void **state);
    the test if the generator does not open. */
 struct qg *twin_open_generator(const struct defect *defect, const char *recipe);
 
-/*
-** Generate and start to compile, with "-O2" for many launches or "-O0" for few;
-** then wait, load until the program ends, and draw from the number on.
-*/
+/* Generate and start to compile, with "-O2" for many launches or "-O0" for few;
+   then wait, load until the program ends, and draw from the number on. */
 void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
                 int number, struct twin *twin);
 void twin_finish(struct twin *twin);

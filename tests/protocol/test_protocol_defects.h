@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol_defects.h: defects that are planted into templates. Included by
-** test_protocol.c alone.
-*/
+/* test_protocol_defects.h: defects that are planted into templates. Included by
+   test_protocol.c alone. */
 #ifndef QUERN_TEST_PROTOCOL_DEFECTS_H
 #define QUERN_TEST_PROTOCOL_DEFECTS_H
 

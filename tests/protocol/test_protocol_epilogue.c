@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol_epilogue.c: the kernels that make D of a product's sums, as
-** plain C: from the sums of the host's product they make the bytes that the
-** host's kernels with the same epilogue do: D, P, and the sums for dbias and
-** dprob.
-*/
+/* test_protocol_epilogue.c: the kernels that make D of a product's sums, as
+   plain C: from the sums of the host's product they make the bytes that the
+   host's kernels with the same epilogue do: D, P, and the sums for dbias and
+   dprob. */
 #include "embedded.h"
 #include "choose/values.h"
 #include "problem/geometry.h"

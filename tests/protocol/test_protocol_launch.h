@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol_launch.h: all that a launch of a twin is given.
-*/
+/* test_protocol_launch.h: all that a launch of a twin is given. */
 #ifndef QUERN_TEST_PROTOCOL_LAUNCH_H
 #define QUERN_TEST_PROTOCOL_LAUNCH_H
 

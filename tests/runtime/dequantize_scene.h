@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_scene.h: plans with dequantize passes, their arguments, and their
-** launches.
-*/
+/* dequantize_scene.h: plans with dequantize passes, their arguments, and their
+   launches. */
 #ifndef TEST_DEQUANTIZE_SCENE_H
 #define TEST_DEQUANTIZE_SCENE_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** entries.h: what the tests of the cache's entries share.
-*/
+/* entries.h: what the tests of the cache's entries share. */
 #ifndef ENTRIES_H
 #define ENTRIES_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** old_spellings.h: words of problem lines that were renamed, for
-** test_problem.c.
-*/
+/* old_spellings.h: words of problem lines that were renamed, for
+   test_problem.c. */
 #ifndef TEST_OLD_SPELLINGS_H
 #define TEST_OLD_SPELLINGS_H
 

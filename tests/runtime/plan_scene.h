@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** plan_scene.h: a plan, its arguments and memory for them, and what a run of it
-** launches. ROOM, ROOMS and WORKSPACE are the includer's, in bytes and buffers.
-*/
+/* plan_scene.h: a plan, its arguments and memory for them, and what a run of
+   it launches. ROOM, ROOMS and WORKSPACE are the includer's, in bytes and
+   buffers. */
 #ifndef TEST_PLAN_SCENE_H
 #define TEST_PLAN_SCENE_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** scene.h: a program that calls every function of the library, on every backend
-** that the fakes can play.
-*/
+/* scene.h: a program that calls every function of the library, on every backend
+   that the fakes can play. */
 #ifndef TEST_SCENE_H
 #define TEST_SCENE_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_cublaslt.h: grouped products in every form, with data.
-*/
+/* test_cublaslt.h: grouped products in every form, with data. */
 #ifndef TEST_CUBLASLT_H
 #define TEST_CUBLASLT_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** product.h: what the fake for cuBLASLt keeps in the library's
-** opaque structures.
-*/
+/* product.h: what the fake for cuBLASLt keeps in the library's
+   opaque structures. */
 #ifndef FAKE_CUBLASLT_PRODUCT_H
 #define FAKE_CUBLASLT_PRODUCT_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** driver.h: what the files of the fake driver share.
-*/
+/* driver.h: what the files of the fake driver share. */
 #ifndef FAKE_CUDA_DRIVER_H
 #define FAKE_CUDA_DRIVER_H
 
