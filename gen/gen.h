@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gen.h: the generator as a library. The CLI, the build and the runtime's JIT
    (through dlopen) call the same functions. */
-#ifndef QUERN_GEN_H
-#define QUERN_GEN_H
+#pragma once
 
 #include "registry.h"
 
@@ -133,5 +132,3 @@ enum qg_language { QG_C, QG_CUDA };
 
 QUERN_API int qg_rule_text(struct qg *, const char *recipe, int of,
                            int language, const char **text, size_t *length);
-
-#endif

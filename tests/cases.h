@@ -10,8 +10,7 @@
 ** A test's name is FILE:NAME, as in "sums.c:adds_up". A program that defines
 ** TEST_SETUP and TEST_TEARDOWN before has them run around each test.
 */
-#ifndef QUERN_TESTS_CASES_H
-#define QUERN_TESTS_CASES_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,5 +84,3 @@ static inline int test_run(const char *group, const char *pattern,
         return test_run(group, argc > 1 ? argv[1] : NULL, setup, teardown) !=  \
                0;                                                              \
     }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base.h: memory, texts, errors, and Lua without what specs must not have. */
-#ifndef QUERN_GEN_LUA_BASE_H
-#define QUERN_GEN_LUA_BASE_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -169,5 +168,3 @@ void qg_nearest_words(struct qg_nearest *, const char *candidates);
 /* "did you mean 'x'?", else `otherwise`, followed by `list`. */
 const char *qg_nearest_hint(struct qg_nearest *, const char *otherwise,
                             const char *list);
-
-#endif

@@ -5,8 +5,7 @@
 ** Kinds of values: floats, the bits of floats, choices (the result of a
 ** comparison), and scales as they are stored, in e8m0 or e4m3.
 */
-#ifndef QUERN_GEN_RULE_TRACE_H
-#define QUERN_GEN_RULE_TRACE_H
+#pragma once
 
 #include "qg.h"
 
@@ -83,5 +82,3 @@ const struct qg_node *qg_trace_multiplier(lua_State *, const struct qg_node *);
 void qg_trace_print(struct qg *, struct qg_text *, const char *head,
                     const struct qg_node *stored, const struct qg_node *factor,
                     int language);
-
-#endif

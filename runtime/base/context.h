@@ -5,8 +5,7 @@
 ** Fields without a note are set by qn_open and never change. The others
 ** are guarded by `lock`, which is never held while something is compiled.
 */
-#ifndef QUERN_BASE_CONTEXT_H
-#define QUERN_BASE_CONTEXT_H
+#pragma once
 
 #include "internal.h"
 
@@ -127,5 +126,3 @@ struct qn_kernel_list {
 
 struct qn_kernel_list qn_context_kernels(const struct quern_context *ctx,
                                          int op, const char *recipe);
-
-#endif

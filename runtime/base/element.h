@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* element.h: one element of an operand to and from fp32. */
-#ifndef QUERN_BASE_ELEMENT_H
-#define QUERN_BASE_ELEMENT_H
+#pragma once
 
 #include "internal.h"
 
@@ -91,5 +90,3 @@ static inline void qn_element_store(void *data, int type, size_t i, float value)
     else
         ((float *)data)[i] = value;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* expr.h: the value of a `requires` text for a problem. */
-#ifndef QUERN_BASE_EXPR_H
-#define QUERN_BASE_EXPR_H
+#pragma once
 
 #include "internal.h"
 
@@ -19,5 +18,3 @@ struct qn_expr_values {
    Returns NULL, or what is wrong with the text; static storage. */
 const char *qn_expr_eval(const char *text, const struct qn_expr_values *values,
                          int64_t *result);
-
-#endif

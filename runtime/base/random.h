@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* random.h: data that are the same for a seed on every machine. */
-#ifndef QUERN_BASE_RANDOM_H
-#define QUERN_BASE_RANDOM_H
+#pragma once
 
 #include "internal.h"
 
@@ -16,5 +15,3 @@ uint64_t qn_random_next(uint64_t *state);
    type that no element can be stored in. */
 int qn_random_fill(void *data, int type, size_t count, uint64_t seed,
                    float scale);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* region.h: the memory of a run, to see that what is written is nothing
    else. */
-#ifndef QUERN_BASE_REGION_H
-#define QUERN_BASE_REGION_H
+#pragma once
 
 #include "internal.h"
 
@@ -21,5 +20,3 @@ int qn_region_check(const struct qn_region *list, int count);
 
 /* Do two share a byte? */
 int qn_region_meets(const struct qn_region *a, const struct qn_region *b);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sizes_type.h: how arrays of group sizes are given: int32 or int64, and
    offsets as [G + 1] starts or, with QN_SIZES_ENDS, as [G] inclusive sums. */
-#ifndef QUERN_BASE_SIZES_TYPE_H
-#define QUERN_BASE_SIZES_TYPE_H
+#pragma once
 
 #include "internal.h"
 
@@ -40,5 +39,3 @@ static inline int64_t qn_sizes_at(const void *sizes, int type, int i)
     return qn_sizes_entry(type) == 8 ? ((const int64_t *)sizes)[i]
                                      : ((const int32_t *)sizes)[i];
 }
-
-#endif

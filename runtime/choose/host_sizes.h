@@ -6,8 +6,7 @@
 ** int32 in the workspace, behind the error record, where the kernels behind it
 ** read sizes as ever: sizes on the device cost nothing more than without this.
 */
-#ifndef QUERN_CHOOSE_HOST_SIZES_H
-#define QUERN_CHOOSE_HOST_SIZES_H
+#pragma once
 
 #include "choose/values.h"
 
@@ -45,5 +44,3 @@ int qn_host_word_flush(struct qn_host_words *words);
 int qn_host_size_put(struct qn_driver *driver, const struct qn_step *step,
                      int sizes, const int64_t *const *lists, int count,
                      int groups, void *place, void *stream);
-
-#endif

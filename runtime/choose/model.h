@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.h: what a kernel would take for a problem. */
-#ifndef QUERN_CHOOSE_MODEL_H
-#define QUERN_CHOOSE_MODEL_H
+#pragma once
 
 #include "internal.h"
 
@@ -97,5 +96,3 @@ int qn_epilogue_choose(const struct qn_session *session,
 
 /* Is the plan of dequantized operands the better one, or the only one? */
 int qn_epilogue_dequantizes(const struct qn_epilogue_choice *choice);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* select.h: which kernels serve a problem, and which of them is best. */
-#ifndef QUERN_CHOOSE_SELECT_H
-#define QUERN_CHOOSE_SELECT_H
+#pragma once
 
 #include "internal.h"
 
@@ -95,5 +94,3 @@ int qn_select_arch(const char *arch, const struct qn_device *device);
 /* Are op, recipe, layout and ragged axis of the kernel the problem's? */
 int qn_select_product(const struct qn_problem *problem,
                       const struct qn_kernel *kernel);
-
-#endif

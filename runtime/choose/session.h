@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session.h: the machine and the problem that a plan or an explanation is
    for. */
-#ifndef QUERN_CHOOSE_SESSION_H
-#define QUERN_CHOOSE_SESSION_H
+#pragma once
 
 #include "choose/select.h"
 #include "choose/tuned.h"
@@ -68,5 +67,3 @@ void qn_session_assume_h200(struct qn_session *session, int backend);
 
 /* QUERN_EINVAL if the options name a kernel that does not exist. */
 int qn_session_name(const struct qn_session *session);
-
-#endif

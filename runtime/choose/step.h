@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* step.h: a kernel beside the one that a plan is for: one CTA of it, or as many
    as the multiprocessors have room for. */
-#ifndef QUERN_CHOOSE_STEP_H
-#define QUERN_CHOOSE_STEP_H
+#pragma once
 
 #include "internal.h"
 
@@ -35,5 +34,3 @@ const struct qn_kernel *qn_step_find(const struct qn_session *session, int op,
    qn_param). Neither allocates nor synchronizes. QUERN_ECUDA. */
 int qn_step_launch(struct qn_driver *driver, const struct qn_step *step,
                    void *const values[QN_PARAM_COUNT], void *stream);
-
-#endif

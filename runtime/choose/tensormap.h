@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensormap.h: the maps by which TMA copies tiles of an operand. */
-#ifndef QUERN_CHOOSE_TENSORMAP_H
-#define QUERN_CHOOSE_TENSORMAP_H
+#pragma once
 
 #include "internal.h"
 
@@ -66,5 +65,3 @@ int qn_tensormap_build(const struct qn_geometry *geometry,
 /* Encode it for an address. QUERN_ECUDA. */
 int qn_tensormap_encode(struct qn_driver *driver, const struct qn_map *map,
                         void *address, struct cu_tensor_map *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tuned.h: what a choice of kernel learns from measured winners. */
-#ifndef QUERN_CHOOSE_TUNED_H
-#define QUERN_CHOOSE_TUNED_H
+#pragma once
 
 #include "internal.h"
 #include "tuned/tune_store.h"
@@ -35,5 +34,3 @@ int qn_tuned_band(const struct qn_session *session,
 /* For qn_why: what was measured, whether its way to dequantize is taken, and
    which files are not used. */
 void qn_tuned_why(struct qn_session *session, int taken, struct qn_text *text);
-
-#endif

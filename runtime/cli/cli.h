@@ -6,8 +6,7 @@
 ** function that takes all options parsed and returns the exit status. A command
 ** writes its results into cJSON; table.c prints that for people.
 */
-#ifndef QN_CLI_H
-#define QN_CLI_H
+#pragma once
 
 #include <argp.h>
 #include <cjson/cJSON.h>
@@ -400,5 +399,3 @@ extern const struct qn_column qn_report_against_columns[];
    while in which files are written. */
 void qn_signal_hold(sigset_t *before);
 void qn_signal_release(const sigset_t *before);
-
-#endif

@@ -17,8 +17,7 @@
 ** INDEX and KEY are sha256 in hex. Nothing is followed through a symbolic
 ** link, and what others could have written is not read.
 */
-#ifndef QUERN_CODE_CACHE_H
-#define QUERN_CODE_CACHE_H
+#pragma once
 
 #include "internal.h"
 
@@ -145,5 +144,3 @@ int qn_cache_gc(struct qn_cache *cache, int verify, int64_t limit,
 
 /* The context's cache, opened on first use. Errors of qn_cache_open. */
 int qn_cache_of(struct quern_context *ctx, struct qn_cache **out);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* generator.h: libquern_gen, opened when a source or a user's specs are
    needed. One lock serializes it: the generator is not thread-safe. */
-#ifndef QUERN_CODE_GENERATOR_H
-#define QUERN_CODE_GENERATOR_H
+#pragma once
 
 #include "internal.h"
 
@@ -29,5 +28,3 @@ int qn_generator_source(struct quern_context *ctx,
    may be generated first. QUERN_ECOMPILE. */
 int qn_generator_key(struct quern_context *ctx,
                      const struct qn_candidate *candidate, const char **key);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* jit.h: the compiled form of a kernel, from the cache or made now. */
-#ifndef QUERN_CODE_JIT_H
-#define QUERN_CODE_JIT_H
+#pragma once
 
 #include "internal.h"
 
@@ -18,5 +17,3 @@ struct quern_context;
 int qn_jit_object(struct quern_context *ctx,
                   const struct qn_candidate *candidate,
                   struct qn_cache_object *object);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* module.h: kernels that are loaded, one of each for a context. */
-#ifndef QUERN_CODE_MODULE_H
-#define QUERN_CODE_MODULE_H
+#pragma once
 
 #include "device/host.h"
 
@@ -31,5 +30,3 @@ int qn_module_get(struct quern_context *ctx,
 
 /* Unload all, when the context is closed. */
 void qn_module_close_all(struct quern_context *ctx);
-
-#endif

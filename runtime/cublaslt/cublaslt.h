@@ -2,8 +2,7 @@
 /* cublaslt.h: NVIDIA's cuBLASLt as a backend: one product for each group, in a
    loop on the host. It is what a user would otherwise write, hence the
    yardstick of benchmarks, and what is left where no kernel of ours runs. */
-#ifndef QUERN_CUBLASLT_CUBLASLT_H
-#define QUERN_CUBLASLT_CUBLASLT_H
+#pragma once
 
 #include "cublaslt/cublaslt_api.h"
 
@@ -53,5 +52,3 @@ int qn_cublaslt_error(const struct qn_cublaslt *lt, const char *call,
 
 /* The context's library, opened on first use. Errors of qn_cublaslt_open. */
 int qn_cublaslt_of(struct quern_context *ctx, struct qn_cublaslt **out);
-
-#endif

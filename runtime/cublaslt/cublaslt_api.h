@@ -2,8 +2,7 @@
 /* cublaslt_api.h: the part of cuBLASLt's interface that the runtime calls,
    declared here so that no CUDA header is needed. Values and sizes are those
    of cublasLt.h 12.0 to 13.10, whose inline functions rely on them, too. */
-#ifndef QUERN_CUBLASLT_CUBLASLT_API_H
-#define QUERN_CUBLASLT_CUBLASLT_API_H
+#pragma once
 
 #include "internal.h"
 
@@ -119,5 +118,3 @@ enum { LT_REDUCTION_COMPUTE_TYPE = 2 }; /* split k: partial sums in fp32 */
 typedef int qn_lt_grouped(struct lt_layout *layout, size_t size, int type,
                           int groups, const void *rows, const void *columns,
                           const void *ld);
-
-#endif

@@ -6,8 +6,7 @@
 ** forked from it by an event and joined to it again by one each, so that the
 ** caller sees one stream, and a graph that captures it the whole run.
 */
-#ifndef QUERN_CUBLASLT_CUBLASLT_LANES_H
-#define QUERN_CUBLASLT_CUBLASLT_LANES_H
+#pragma once
 
 #include "internal.h"
 
@@ -53,5 +52,3 @@ int qn_cublaslt_lanes_join(struct qn_cublaslt_lanes *lanes,
 
 /* The lane that has been given the least, which gets `load` more. */
 int qn_cublaslt_lanes_next(struct qn_cublaslt_fork *fork, int64_t load);
-
-#endif

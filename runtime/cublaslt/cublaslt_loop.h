@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cublaslt_loop.h: plans and runs of the backend cublaslt. */
-#ifndef QUERN_CUBLASLT_CUBLASLT_LOOP_H
-#define QUERN_CUBLASLT_CUBLASLT_LOOP_H
+#pragma once
 
 #include "product/backend.h"
 
@@ -32,5 +31,3 @@ int qn_cublaslt_run(const struct qn_plan *plan, const struct qn_values *values,
 
 /* For the context, which hands it to plans. */
 extern const struct qn_backend qn_cublaslt_backend;
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cublaslt_product.h: one product of matrices by cuBLASLt, or a batch of them
    that are evenly spaced. */
-#ifndef QUERN_CUBLASLT_CUBLASLT_PRODUCT_H
-#define QUERN_CUBLASLT_CUBLASLT_PRODUCT_H
+#pragma once
 
 #include "choose/step.h"
 #include "cublaslt/cublaslt_api.h"
@@ -132,5 +131,3 @@ void qn_cublaslt_engine_close(struct qn_cublaslt_engine *engine);
    be called by several threads at once. QUERN_ECUDA, QUERN_ENOKERNEL. */
 int qn_cublaslt_multiply(struct qn_cublaslt_engine *engine,
                          const struct qn_cublaslt_product *product);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check.h: what runs noted about group sizes that break a rule. */
-#ifndef QUERN_DEVICE_CHECK_H
-#define QUERN_DEVICE_CHECK_H
+#pragma once
 
 #include "internal.h"
 
@@ -15,5 +14,3 @@ struct qn_driver;
 int qn_check_record(struct qn_driver *driver, struct cu_context *context,
                     void *workspace, const struct qn_tensor *sizes,
                     const char *call, void *stream);
-
-#endif

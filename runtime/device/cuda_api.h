@@ -2,8 +2,7 @@
 /* cuda_api.h: the part of the CUDA driver's interface that the runtime calls,
    declared here so that no CUDA header is needed. Values are the driver's
    stable ABI (cuda.h 12.0 and later). */
-#ifndef QUERN_DEVICE_CUDA_API_H
-#define QUERN_DEVICE_CUDA_API_H
+#pragma once
 
 #include "internal.h"
 
@@ -177,5 +176,3 @@ enum { QN_CU_OOB_FILL_NONE = 0 }; /* zeros */
 
 /* Symbols that older drivers lack; NULL there. */
 #define QN_CU_OPTIONAL(X) X(cuFuncLoad, (struct cu_function * function))
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* driver.h: the CUDA driver, opened at run time. */
-#ifndef QUERN_DEVICE_DRIVER_H
-#define QUERN_DEVICE_DRIVER_H
+#pragma once
 
 #include "device/cuda_api.h"
 
@@ -74,5 +73,3 @@ int qn_driver_no_capture(struct qn_driver *driver, struct cu_stream *stream,
 
 /* The context's driver, opened on first use. Errors of qn_driver_open. */
 int qn_driver_of(struct quern_context *ctx, struct qn_driver **out);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* library.h: libraries that are opened at run time, and where people have
    NVIDIA's. */
-#ifndef QUERN_DEVICE_LIBRARY_H
-#define QUERN_DEVICE_LIBRARY_H
+#pragma once
 
 #include "internal.h"
 
@@ -44,5 +43,3 @@ const char *qn_library_load(void *library, void *structure,
 
 /* The folder of the program or library that holds this code, no slash. */
 int qn_library_folder(char *buffer, size_t size);
-
-#endif

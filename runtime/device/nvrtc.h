@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nvrtc.h: NVIDIA's run-time compiler, opened when it is first needed. */
-#ifndef QUERN_DEVICE_NVRTC_H
-#define QUERN_DEVICE_NVRTC_H
+#pragma once
 
 #include "internal.h"
 
@@ -45,5 +44,3 @@ int qn_nvrtc_ptx(struct qn_nvrtc *nvrtc, const char *name, const char *source,
 
 /* The context's compiler, opened on first use. Errors of qn_nvrtc_open. */
 int qn_nvrtc_of(struct quern_context *ctx, struct qn_nvrtc **out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* backward.h: dbias and dprob of jobs that go back through an activation. */
-#ifndef QN_BACK_H
-#define QN_BACK_H
+#pragma once
 
 #include "oracle/job.h"
 #include "oracle/sample.h"
@@ -22,5 +21,3 @@ int qn_backward_begin(struct qn_job *);
    reference| / |reference| if that is larger. */
 int qn_backward_judge(const struct qn_job *, const struct qn_sample *,
                       int *alike, double *error);
-
-#endif

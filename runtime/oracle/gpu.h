@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu.h: memory, events and figures of the GPU, for commands that run
    something. The library itself needs none of these calls. */
-#ifndef QN_GPU_H
-#define QN_GPU_H
+#pragma once
 
 #include "base/context.h"
 #include "device/driver.h"
@@ -58,5 +57,3 @@ double qn_gpu_peak(const struct qn_gpu *gpu, int bits);
 /* Call one of the functions above; evaluates to a QUERN_ code. */
 #define QN_GPU(gpu, name, ...)                                                 \
     qn_driver_error((gpu)->driver, #name, (gpu)->name(__VA_ARGS__))
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job.h: a problem with data, ready to run: what run, bench and demo share. */
-#ifndef QN_JOB_H
-#define QN_JOB_H
+#pragma once
 
 #include "oracle/message.h"
 #include "base/context.h"
@@ -97,5 +96,3 @@ int qn_job_compare(struct qn_job *const *, int count, int runs,
 /* Useful arithmetic, and the bytes that must be moved at least, once each. */
 double qn_job_flops(const struct qn_job *);
 double qn_job_bytes(const struct qn_job *);
-
-#endif

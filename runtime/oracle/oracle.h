@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* oracle.h: is a result right? */
-#ifndef QN_ORACLE_H
-#define QN_ORACLE_H
+#pragma once
 
 #include "oracle/job.h"
 
@@ -37,5 +36,3 @@ int qn_oracle_guards(const struct qn_job *, int *guards);
 
 /* One sentence, e.g. "passed: error 1.2e-03 (at most 4e-03) on 128 rows". */
 void qn_oracle_print(const struct qn_verdict *, char *text, size_t size);
-
-#endif

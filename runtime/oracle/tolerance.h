@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tolerance.h: how far a product may be from the one in double. */
-#ifndef QN_TOLERANCE_H
-#define QN_TOLERANCE_H
+#pragma once
 
 #include "internal.h"
 
@@ -31,5 +30,3 @@ double qn_tolerance_format(int type);
 /* The power of two by which values up to `most` fill the format: what calls
    before have left of delayed scaling. */
 float qn_tolerance_factor(int type, float most);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twice.h: a result as copies, against the same in two steps. */
-#ifndef QN_TWICE_H
-#define QN_TWICE_H
+#pragma once
 
 #include "oracle/oracle.h"
 
@@ -16,5 +15,3 @@ void qn_twice_point(struct qn_job *);
    library. */
 int qn_twice_judge(struct qn_job *, enum qn_oracle, int64_t most,
                    struct qn_verdict *);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* field.h: the fields of a line. Each is one row: parsing, printing, checking,
    comparing and the help all walk these rows. */
-#ifndef QUERN_PROBLEM_FIELD_H
-#define QUERN_PROBLEM_FIELD_H
+#pragma once
 
 #include "base/types.h"
 #include "internal.h"
@@ -106,5 +105,3 @@ int qn_field_listed(const char *key, const char *value,
 
 /* QUERN_EINVAL names the rule. */
 int qn_field_number(const char *key, const char *value, int64_t *out);
-
-#endif

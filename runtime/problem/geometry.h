@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* geometry.h: how the operands of a problem lie in memory. */
-#ifndef QUERN_PROBLEM_GEOMETRY_H
-#define QUERN_PROBLEM_GEOMETRY_H
+#pragma once
 
 #include "problem/scale.h"
 
@@ -56,5 +55,3 @@ void qn_geometry_of(const struct qn_problem *problem,
    other. 0 if there are no elements, -1 if 64 bits do not hold them. */
 int64_t qn_geometry_bytes(const struct qn_geometry *geometry, int64_t stride,
                           int64_t group_stride);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quantize.h: rules of quantizations, and what follows from one. */
-#ifndef QUERN_PROBLEM_QUANTIZE_H
-#define QUERN_PROBLEM_QUANTIZE_H
+#pragma once
 
 #include "internal.h"
 
@@ -82,5 +81,3 @@ int qn_quantize_describe(struct quern_context *ctx,
 
 /* The op that makes the result. */
 int qn_quantize_op(const struct qn_quantization *q);
-
-#endif

@@ -8,8 +8,7 @@
 ** reads these. Both ways round the result to the type of D before they quantize
 ** it, so that both make the same bytes of the same sums.
 */
-#ifndef QUERN_PROBLEM_RESULT_RULES_H
-#define QUERN_PROBLEM_RESULT_RULES_H
+#pragma once
 
 #include "internal.h"
 
@@ -47,5 +46,3 @@ void qn_result_cast(const struct qn_problem *problem,
 void qn_result_lay_out(const struct qn_problem *problem,
                        const struct qn_recipe *recipe, size_t begin,
                        struct qn_result_space *space);
-
-#endif

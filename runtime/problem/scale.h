@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scale.h: which of a recipe's copies a product reads, and how their scales
    lie. */
-#ifndef QUERN_PROBLEM_SCALE_H
-#define QUERN_PROBLEM_SCALE_H
+#pragma once
 
 #include "internal.h"
 
@@ -37,5 +36,3 @@ void qn_scale_of(const struct qn_problem *problem,
 void qn_scale_columns(const struct qn_problem *problem,
                       const struct qn_recipe *recipe, int role,
                       int64_t *columns, int64_t *pitch);
-
-#endif

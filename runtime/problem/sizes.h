@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sizes.h: how many rows each group has. */
-#ifndef QUERN_PROBLEM_SIZES_H
-#define QUERN_PROBLEM_SIZES_H
+#pragma once
 
 #include "internal.h"
 
@@ -42,5 +41,3 @@ struct qn_sizes_range {
     int64_t min, median, max;
 };
 struct qn_sizes_range qn_sizes_range(const int64_t *sizes, int groups);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* backend.h: a library that multiplies instead of a kernel of the registry. */
-#ifndef QUERN_PRODUCT_BACKEND_H
-#define QUERN_PRODUCT_BACKEND_H
+#pragma once
 
 #include "internal.h"
 
@@ -33,5 +32,3 @@ struct qn_backend {
 
     void (*free)(struct qn_plan *plan);
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frame.h: one run of a plan's launches. */
-#ifndef QUERN_PRODUCT_FRAME_H
-#define QUERN_PRODUCT_FRAME_H
+#pragma once
 
 #include "choose/values.h"
 #include "base/sizes_type.h"
@@ -163,5 +162,3 @@ void qn_dequantize_args(const struct qn_frame *frame,
 void qn_dequantize_why(struct qn_session *session,
                        const struct qn_dequantize_choice *choice,
                        struct qn_text *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h: what qn_plan prepares for qn_run. */
-#ifndef QUERN_PRODUCT_PLAN_H
-#define QUERN_PRODUCT_PLAN_H
+#pragma once
 
 #include "choose/select.h"
 #include "choose/tensormap.h"
@@ -107,5 +106,3 @@ int qn_plan_given_up(int code);
 
 /* The name of what computes, for people. */
 const char *qn_plan_name(const struct qn_plan *plan);
-
-#endif

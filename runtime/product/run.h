@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run.h: launches of checked arguments. */
-#ifndef QUERN_PRODUCT_RUN_H
-#define QUERN_PRODUCT_RUN_H
+#pragma once
 
 #include "internal.h"
 
@@ -18,5 +17,3 @@ int qn_run_checked(const struct qn_plan *plan, const struct qn_args *args,
    plans that differ from this one in beta and total alone. */
 int qn_run_merged(const struct qn_plan *plan, const struct qn_args *const *args,
                   int count, void *stream);
-
-#endif

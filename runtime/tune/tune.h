@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune.h: a measurement in the making, shared by the files tune*.c. */
-#ifndef QUERN_TUNE_TUNE_H
-#define QUERN_TUNE_TUNE_H
+#pragma once
 
 #include "choose/dequantize_choose.h"
 #include "choose/session.h"
@@ -121,5 +120,3 @@ struct qn_tune_runner *qn_tune_race_best(struct qn_tune_job *job);
 struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job);
 double qn_tune_race_ratio(const struct qn_tune_runner *slower,
                           const struct qn_tune_runner *faster);
-
-#endif

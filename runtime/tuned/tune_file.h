@@ -15,8 +15,7 @@
 ** The lines are sorted and none is there twice, so that files can be compared,
 ** merged and committed.
 */
-#ifndef QUERN_TUNED_TUNE_FILE_H
-#define QUERN_TUNED_TUNE_FILE_H
+#pragma once
 
 #include "internal.h"
 
@@ -84,5 +83,3 @@ int qn_tune_file_add(struct qn_tune_file *file, const struct qn_tune_line *line,
                      int newer);
 
 void qn_tune_file_free(struct qn_tune_file *file);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune_store.h: where files of measured winners are, and what a plan asks
    them. */
-#ifndef QUERN_TUNED_TUNE_STORE_H
-#define QUERN_TUNED_TUNE_STORE_H
+#pragma once
 
 #include "tuned/tune_file.h"
 
@@ -57,5 +56,3 @@ int qn_tune_store_add(struct quern_context *ctx,
    qn_tune_file_free. QUERN_EIO; else as qn_tune_file_parse. */
 int qn_tune_store_read(struct quern_context *ctx, const char *path,
                        struct qn_tune_file *file);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.h: what compiling each kernel showed, as a JSON file. */
-#ifndef QT_TABLE_H
-#define QT_TABLE_H
+#pragma once
 
 #include "internal.h"
 #include "report.h"
@@ -21,5 +20,3 @@ void table_add(struct table *table, const struct qn_kernel *kernel,
 /* The sums of all rows, and the file's end; 0, or -1 if anything was not
    written. NULL is allowed. */
 int table_close(struct table *table);
-
-#endif

@@ -6,8 +6,7 @@
 ** diagnostics that they must give) and tests/gen/golden (folders of specs and
 ** templates beside the files that they must give).
 */
-#ifndef QT_GEN_H
-#define QT_GEN_H
+#pragma once
 
 #include "cases.h"
 #include "embedded.h"
@@ -44,5 +43,3 @@ struct test_cases {
 };
 void cases_read(struct test_cases *, const char *path);
 void cases_free(struct test_cases *);
-
-#endif

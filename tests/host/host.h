@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host.h: what the host tests share: one context and a run between canaries. */
-#ifndef QT_HOST_H
-#define QT_HOST_H
+#pragma once
 
 #include "cases.h"
 
@@ -63,5 +62,3 @@ void host_case_right(const struct qt_case *c);
    all addresses but the workspace's. Returns the copy's stride, 0 if packed. */
 int64_t host_cast(const struct qn_problem *problem, int of, int64_t features,
                   const struct qn_quantize_args *given);
-
-#endif

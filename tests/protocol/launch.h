@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* launch.h: what the test and a kernel's twin tell each other. */
-#ifndef QUERN_PROTOCOL_LAUNCH_H
-#define QUERN_PROTOCOL_LAUNCH_H
+#pragma once
 
 #include "internal.h"
 
@@ -116,5 +115,3 @@ struct twin_launch {
 
 /* Runs a launch; returns "" or what went wrong. */
 typedef const char *twin_run_fn(const struct twin_launch *);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_protocol.h: kernels' twins, made and launched. */
-#ifndef QUERN_TEST_PROTOCOL_H
-#define QUERN_TEST_PROTOCOL_H
+#pragma once
 
 #include "cases.h"
 #include "gen.h"
@@ -90,5 +89,3 @@ const char *twin_run_one_group_holds_all(const struct twin *twin);
 const char *twin_run_bands(const struct twin *twin);
 const char *twin_run_gaps(const struct twin *twin, int times);
 const char *twin_run_lies(const struct twin *twin);
-
-#endif
