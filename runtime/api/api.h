@@ -6,12 +6,11 @@
 #define QUERN_API_API_H
 
 #include "internal.h"
+#include "problem/problem.h"
 
 #include <pthread.h>
 
 /* A line, read. */
-enum qn_line_kind { QN_LINE_PRODUCT, QN_LINE_CAST, QN_LINE_MLP, QN_LINE_KINDS };
-
 struct qn_line {
     int kind; /* enum qn_line_kind */
     union {

@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "oracle/message.h"
+#include "problem/problem.h"
 #include "internal.h"
 #include "base/context.h"
 #include "device/nvrtc.h"
@@ -168,6 +169,13 @@ int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
 int qn_source_parse(const struct qn_options *, struct quern_context *,
                     const char *text, struct qn_problem *);
 
+/* The words of the command line as one line of any kind, with what @FILE stands
+   for. An exit status. */
+int qn_source_line(const struct qn_options *, char *text, size_t size);
+
+/* The length of its axis that is split among the groups; 0: there is none. */
+int64_t qn_source_rows(const char *text);
+
 /* The words of the command line, joined and parsed. */
 int qn_source_problem(const struct qn_options *, struct quern_context *,
                       struct qn_problem *);
@@ -232,31 +240,6 @@ struct qn_archs {
 int qn_arch_choose(const struct qn_options *, const struct quern_registry *,
                    const char *wanted, struct qn_archs *);
 
-/* argument.c: what `quern describe` says of an argument, as rows of a table. */
-
-/* Anything; `bytes` 0: it has no size of its own. */
-void qn_argument_row(cJSON *rows, const char *name, const char *type,
-                     const char *shape, size_t bytes, size_t alignment,
-                     const char *what);
-
-/* The array of sizes from the host (enum quern_sizes). */
-void qn_argument_host_sizes(cJSON *rows, int sizes, int groups);
-
-/* A tensor's axes, and how far its rows are apart if that is said. */
-void qn_argument_shape(char *text, size_t size, const struct qn_tensor *t);
-
-/* A tensor, and a copy's scales of type `sf_type`; none if it has no axes. */
-void qn_argument_tensor(cJSON *rows, const char *name, const char *what,
-                        const struct qn_tensor *t, const char *sf_type);
-
-/* Print and free them. */
-void qn_argument_print(const struct qn_options *, cJSON *rows);
-
-/* Why a kernel was chosen for `subject`: the text, or with --json an object
-   that has both, under `key` and "why". */
-void qn_argument_why(const struct qn_options *, const char *key,
-                     const char *subject, const char *text);
-
 /* cast_command.c: what the commands do with a quantization. */
 
 /* 1 - 2xy / (xx + yy) of normal bf16 values x and what the host makes of
@@ -265,16 +248,12 @@ void qn_argument_why(const struct qn_options *, const char *key,
 int qn_cast_error(const struct qn_options *, struct quern_context *,
                   const char *recipe, int of, double *error);
 
-/* `quern run`, `bench`, `describe` and `why` of a quantization. Exit
+/* `quern run` and `bench` of a quantization. Exit
    statuses. */
 int qn_cast_command_run(const struct qn_options *, struct quern_context *,
                         const char *text);
 int qn_cast_command_bench(const struct qn_options *, struct quern_context *,
                           const char *text, cJSON *rows);
-int qn_cast_command_describe(const struct qn_options *, struct quern_context *,
-                             const char *text);
-int qn_cast_command_why(const struct qn_options *, struct quern_context *,
-                        const char *text);
 
 /* code.c: a kernel's PTX, machine code and resources. */
 
@@ -315,15 +294,11 @@ void qn_compile_free(struct qn_compile *);
 cJSON *qn_layer_row(const struct qn_layer *, const struct qn_job_time *,
                     const struct qn_layer_verdict *);
 
-/* `quern run`, `bench`, `describe` and `why` of an MLP. Exit statuses. */
+/* `quern run` and `bench` of an MLP. Exit statuses. */
 int qn_layer_command_run(const struct qn_options *, struct quern_context *,
                          const char *text);
 int qn_layer_command_bench(const struct qn_options *, struct quern_context *,
                            const char *text, cJSON *rows);
-int qn_layer_command_describe(const struct qn_options *, struct quern_context *,
-                              const char *text);
-int qn_layer_command_why(const struct qn_options *, struct quern_context *,
-                         const char *text);
 
 /* A command's function for each kind of line. */
 struct qn_line_commands {
@@ -337,21 +312,6 @@ struct qn_line_commands {
 /* The frame of commands that take one problem: the library is opened, and what
    the command line says decides who gets it. An exit status, after printing. */
 int qn_layer_line(const struct qn_options *, const struct qn_line_commands *);
-
-/* line.c: what a problem's line is about, by its first word. */
-enum qn_line_kind {
-    QN_LINE_PRODUCT,
-    QN_LINE_CAST,
-    QN_LINE_LAYER,
-    QN_LINE_UNKNOWN
-};
-
-/* A misspelled word counts as the nearest one, whose parser then refuses it;
-   an empty line is a product's. */
-enum qn_line_kind qn_line_of(const char *text);
-
-/* Every first word that there is, with commas between them. */
-const char *qn_line_words(char *buffer, size_t size);
 
 /* What a program waits for in addition to the GPU: plans and launches. */
 

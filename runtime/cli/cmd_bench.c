@@ -72,13 +72,13 @@ static int time_one(const struct qn_options *opt, struct quern_context *ctx,
     struct qn_job job = {0};
     int status;
 
-    if (opt->against && (line == QN_LINE_CAST || line == QN_LINE_LAYER))
+    if (opt->against && (line == QN_LINE_CAST || line == QN_LINE_MLP))
         return qn_message_fail(
             opt, QN_EXIT_USAGE,
             "--against compares products, and '%s' is not one", text);
     if (line == QN_LINE_CAST)
         return qn_cast_command_bench(opt, ctx, text, rows);
-    if (line == QN_LINE_LAYER)
+    if (line == QN_LINE_MLP)
         return qn_layer_command_bench(opt, ctx, text, rows);
     status = qn_source_parse(opt, ctx, text, &problem);
     if (status)

@@ -5,7 +5,6 @@
 
 #include "cli.h"
 #include "base/types.h"
-#include "problem/problem.h"
 #include "gen.h"
 
 static const struct argp_option options[] = {

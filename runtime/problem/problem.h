@@ -121,3 +121,20 @@ int qn_describe_operands(struct quern_context *ctx,
 int qn_renamed_check(const char *key, const char *value);
 
 #endif
+
+/* line.c: what a line is about, by its first word. */
+
+enum qn_line_kind {
+    QN_LINE_PRODUCT,
+    QN_LINE_CAST,
+    QN_LINE_MLP,
+    QN_LINE_KINDS,
+    QN_LINE_UNKNOWN = QN_LINE_KINDS
+};
+
+/* A misspelled word counts as the nearest one, whose parser then refuses it;
+   an empty line is a product's. */
+enum qn_line_kind qn_line_of(const char *text);
+
+/* Every first word that there is, with commas between them. */
+const char *qn_line_words(char *buffer, size_t size);
