@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* internal.h: problems, quantizations and MLPs as structs, their plans and runs,
-   as docs/ says of lines and operands. api/ maps the text and operands of
-   quern.h to them; the program, the oracle and tests use them directly. */
+/* internal.h: problems, quantizations and MLPs as structs, their plans and
+   runs, as docs/ says of lines and operands. api/ maps the text and operands
+   of quern.h to them; the program, the oracle and tests use them directly. */
 #ifndef QUERN_INTERNAL_H
 #define QUERN_INTERNAL_H
 
@@ -18,8 +18,8 @@ struct qn_tensor {
     void *data;
     void *const *pointers; /* only with a group axis; NULL: use `data` */
     void *sf;              /* scale factors; NULL if the recipe has none */
-    const void *first_dims, *last_dims; /* [G] lengths along the ragged axis, if
-                                           it is the first or the last, or NULL */
+    const void *first_dims, *last_dims; /* [G] lengths along the ragged axis,
+                                           if it is the first or the last */
     const void *offsets; /* [G + 1] exclusive starts, or NULL: contiguous */
     int sizes_type;      /* of these: QUERN_I32 or QUERN_I64 */
     int type;            /* enum quern_type of the elements */
@@ -221,8 +221,8 @@ int qn_quantize_parse(struct quern_context *ctx, const char *text,
 int qn_quantize_print(const struct qn_quantization *quantization, char *buffer,
                       size_t size);
 
-/* The tensors of one run: in, row, column and out are input, rowwise, columnwise
-   and output of docs/c-api.md, saved is pre. */
+/* The tensors of one run: in, row, column and out are input, rowwise,
+   columnwise and output of docs/c-api.md, saved is pre. */
 struct qn_quantize_args {
     struct qn_tensor in, saved, row, column, out;
     const void *first_dims, *offsets; /* as in struct qn_tensor; of w none */
@@ -288,8 +288,8 @@ int qn_quantize_why(struct quern_context *ctx,
                     const struct qn_plan_options *options, char **text);
 
 /* ------------------------------------------------------------- wgrad queue
-** As quern_queue_create and so on. A queue uses host memory only, of fixed size;
-** one thread at a time may use it.
+** As quern_queue_create and so on. A queue uses host memory only, of fixed
+** size; one thread at a time may use it.
 */
 struct qn_queue;
 

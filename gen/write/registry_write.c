@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** registry_write.c: the registry as C text. The selected kernels have their
-** keys.
-*/
+/* registry_write.c: the registry as C text. The selected kernels have their
+   keys. */
 #include "lua/base.h"
 #include "write/write.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api_line.c: lines of any kind.
-*/
+/* api_line.c: lines of any kind. */
 #include "api/api.h"
 #include "base/error.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_why.c: `quern why`: which kernel would run, and why no other one.
-*/
+/* cmd_why.c: `quern why`: which kernel would run, and why no other one. */
 #include <stdio.h>
 #include <string.h>
 

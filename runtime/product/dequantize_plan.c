@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_plan.c: the launches of a product with dequantized operands.
-*/
+/* dequantize_plan.c: the launches of a product with dequantized operands. */
 #include "product/frame.h"
 #include "base/context.h"
 #include "base/error.h"

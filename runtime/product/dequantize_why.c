@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_why.c: explain what operands become before they are multiplied.
-*/
+/* dequantize_why.c: explain what operands become before they are multiplied. */
 #include "product/frame.h"
 #include "base/context.h"
 #include "base/text.h"

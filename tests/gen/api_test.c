@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api_test.c: what the calls say, and the registry's descriptors.
-*/
+/* api_test.c: what the calls say, and the registry's descriptors. */
 #include "test_gen.h"
 
 #include <stdio.h>

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** The device code's protocol on the host: each Hopper kernel is generated with
-** shim.h in place of the instructions, compiled as plain C and launched over
-** many group sizes. Each tile is stored once, with coordinates in its group.
-*/
+/* The device code's protocol on the host: each Hopper kernel is generated with
+   shim.h in place of the instructions, compiled as plain C and launched over
+   many group sizes. Each tile is stored once, with coordinates in its group. */
 #include "share.h"
 #include "test_protocol.h"
 #include "test_protocol_forms.h"
@@ -65,11 +63,9 @@ static void run_enough(const struct twin *twin)
         expect_right(twin_run_lies(twin));
 }
 
-/*
-** Twins are compiled without sanitizers, which watch the generator and the
-** runtime's maps instead: with them each form is launched a few times, and the
-** rest is left to the other configuration.
-*/
+/* Twins are compiled without sanitizers, which watch the generator and the
+   runtime's maps instead: with them each form is launched a few times, and the
+   rest is left to the other configuration. */
 #ifdef __SANITIZE_ADDRESS__
 enum { SANITIZED = 1, FORMS_APART = 4 };
 #else
@@ -158,10 +154,8 @@ static int same_scaling(const struct qn_recipe *a, const struct qn_recipe *b)
            (whole && (y->span == QN_SPAN_TENSOR || y->span == QN_SPAN_GROUP));
 }
 
-/*
-** Alike but for names and the tile: op and recipe show in no line of code but
-** by the scales, and of types only the bytes matter to the protocol.
-*/
+/* Alike but for names and the tile: op and recipe show in no line of code but
+   by the scales, and of types only the bytes matter to the protocol. */
 static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
                      const struct qn_kernel *b)
 {
@@ -180,10 +174,8 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
            same_scaling(recipe_of(r, a), recipe_of(r, b));
 }
 
-/*
-** Of each form one kernel, whose tile is another from form to form; NULL where
-** `i` is not the first of its form.
-*/
+/* Of each form one kernel, whose tile is another from form to form; NULL where
+   `i` is not the first of its form. */
 static const struct qn_kernel *take_of_form(const struct quern_registry *r,
                                             int i, int turn)
 {
@@ -201,12 +193,10 @@ static const struct qn_kernel *take_of_form(const struct quern_registry *r,
     return tiles[turn % count];
 }
 
-/*
-** A few launches of each form that the specs can express, or of each fourth one
-** with sanitizers. One is compiled while another runs. Copies are bytes of
-** values, of which the twin knows nothing: what is before them is as where an
-** activation is stored.
-*/
+/* A few launches of each form that the specs can express, or of each fourth one
+   with sanitizers. One is compiled while another runs. Copies are bytes of
+   values, of which the twin knows nothing: what is before them is as where an
+   activation is stored. */
 TEST(each_form)
 {
     struct qg *gen = twin_open_generator(NULL, NULL);
