@@ -52,7 +52,8 @@ struct qn_args {
     float *scale, *history;    /* delayed scaling, with copies= */
     const uint64_t *random;    /* stochastic rounding, with copies= */
     const int *noop; /* on the device, or NULL: skip this run if *noop != 0 */
-    void *workspace; /* zeroed once by the caller; one per concurrent run */
+    void *workspace; /* one per concurrent run; the caller zeroes the
+                        first QN_WORKSPACE_BYTES once */
     const int64_t *host_sizes; /* [G], not on the device: see qn_run */
 };
 
@@ -83,6 +84,7 @@ struct qn_problem {
     int pointers;  /* enum quern_pointers; a kernel may take more of them */
     int microbatches; /* wgrads of one weight in a launch: 1 to 8; 0: 1 */
     int sizes;        /* enum quern_sizes */
+    int outside;      /* enum quern_outside, of D and P */
     int bias;         /* 1: fprop adds a row per group */
     int activation;   /* enum quern_activation; dgrad applies its backward */
     int interleave;   /* as in struct qn_quantization */
@@ -178,8 +180,9 @@ void qn_free(void *memory);
 ** synchronizes nor reads device memory. The ragged operands may have fewer rows
 ** than the problem. The sizes are the arrays of a; or of b, or of d, if a has
 ** none; the other ragged operands may repeat them. ragged=none takes none.
-** host_sizes are read and checked before the call returns. QUERN_EINVAL,
-** QUERN_ECAPTURE, QUERN_ECUDA.
+** host_sizes are read and checked before the call returns. With outside=zero
+** rows (of ragged=n columns) of d and p outside the groups become zeros.
+** QUERN_EINVAL, QUERN_ECAPTURE, QUERN_ECUDA.
 **
 ** The backend cublaslt queues one product per group from host_sizes (the
 ** problem need not say so), on options.streams streams that start after
@@ -344,8 +347,11 @@ struct qn_mlp {
     int bias;         /* 1: there are b1 and b2 */
     int recompute;    /* 1: save the quantized x instead of pre; backward
                         recomputes pre, bit-identical */
+    int forward_only; /* 1: no backward, no wgrad */
     int microbatches; /* of dw1 and of dw2: as in struct qn_problem */
+    int pointers;     /* enum quern_mlp_pointers: addresses of matrices */
     int sizes;        /* enum quern_sizes */
+    int outside;      /* enum quern_outside, of y and dx */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;        /* tokens over all groups, 0 to 2^30 */
     int64_t hidden;   /* features of x and y */
@@ -353,7 +359,8 @@ struct qn_mlp {
     char split[256];  /* how tools draw group sizes; ignored by plans */
 };
 
-/* As qn_problem_parse and qn_problem_print. */
+/* As qn_problem_parse and qn_problem_print. With grad=0 only weights and
+   forward run, and nothing is saved. */
 int qn_mlp_parse(struct quern_context *ctx, const char *text,
                  struct qn_mlp *mlp);
 int qn_mlp_print(const struct qn_mlp *mlp, char *buffer, size_t size);
@@ -370,9 +377,10 @@ enum quern_mlp_tensor {
 };
 
 /* Tensors are as described; x, y, dy and dx may have a stride, in multiples of
-   16 bytes. With scales forward reads the weights rowwise and backward
-   columnwise (qn_mlp_weights, qn_quantize_run); else both read w. With
-   recompute backward also reads w1_row and b1, and x if it has no scales. */
+   16 bytes; pointers= lets w1 and w2, or dw1 and dw2, have pointers instead of
+   data. With scales forward reads the weights rowwise and backward columnwise
+   (qn_mlp_weights, qn_quantize_run); else both read w. With recompute backward
+   also reads w1_row and b1, and x if it has no scales. */
 struct qn_mlp_args {
     struct qn_tensor x, y, dy, dx; /* [m, hidden]; dx.data NULL: no dx */
     struct qn_tensor w1, w2;       /* [G, P, hidden], [G, hidden, ffn] */
@@ -380,6 +388,7 @@ struct qn_mlp_args {
     struct qn_tensor dw1, dw2;        /* as w1, w2; data NULL: later */
     const void *first_dims, *offsets; /* as in struct qn_tensor */
     int sizes_type;
+    int64_t rows; /* of this run, at most m, in place of m: of tensors, too */
     const float *probability;  /* [m] */
     float *dprob;              /* [m] */
     const float *b1, *b2;      /* [G, P], [G, hidden] only with bias=1 */
@@ -391,13 +400,14 @@ struct qn_mlp_args {
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     void *saved;     /* kept from forward to backward to wgrad, one per
                         microbatch; NULL for inference */
-    void *workspace; /* zeroed once by the caller; one per concurrent run */
+    void *workspace; /* one per concurrent run; the caller zeroes the
+                        first QN_WORKSPACE_BYTES once */
     const int64_t *host_sizes; /* [G] as in struct qn_quantize_args */
 };
 
 struct qn_mlp_description {
     struct qn_mlp_args args;             /* all but the addresses */
-    size_t saved_bytes, workspace_bytes; /* at multiples of 256 */
+    size_t saved_bytes, workspace_bytes; /* at multiples of 16 */
     int history, random; /* slots for each tensor; 1: args.random is needed */
 };
 
@@ -426,7 +436,8 @@ void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
 ** put        wgrad through the queue, dw2 and then dw1: both are queued, or
 **            none; sizes are on the device
 **
-** As quern_run: same inputs, same bytes, in any buffers.
+** As quern_run: same inputs, same bytes, in any buffers. With outside=zero
+** rows of y and dx that belong to no group become zeros.
 */
 int qn_mlp_weights(const struct qn_mlp_plan *plan,
                    const struct qn_mlp_args *args, void *stream);

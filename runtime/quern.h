@@ -262,8 +262,8 @@ struct quern_operand {
                                   arrays without rows */
     struct quern_extent bytes; /* with that pitch */
     size_t alignment;          /* of the address, in bytes */
-    size_t zero_bytes; /* that must be zero before the first run; later runs
-                          leave them zero */
+    size_t zero_bytes; /* the first ones, that must be zero before the first
+                          run; runs leave them zero, and may fill all others */
     int strided;       /* 1: args may give a stride */
     int pointers;      /* 1: args may give the matrices' addresses instead */
     int tiled; /* 1: group g begins at (its first row + 127 g) / 128 * 128,
@@ -314,9 +314,8 @@ QUERN_API void quern_plan_destroy(struct quern_plan *plan);
 
 /*
 ** The context's plan for a line, made on first use and kept until quern_close.
-** Rows, except an MLP's, are rounded up to a power of 2 or the middle of two, so
-** lines with about as many share a plan, and its runs must give args.rows.
-** May be called by all threads at once. Errors of quern_plan_create;
+** Its rows are rounded up to a power of 2 or the middle of two, so that lines
+** share plans, and its runs must give args.rows. Errors of quern_plan_create;
 ** QUERN_ECAPTURE if the plan must be made first and `stream` captures.
 */
 QUERN_API int quern_plan_get(struct quern_context *ctx, const char *line,
@@ -333,6 +332,7 @@ quern_plan_operands(const struct quern_plan *plan, int *count);
 QUERN_API int quern_describe(struct quern_context *ctx, const char *line,
                              struct quern_operand **table, int *count);
 
+/* What a plan chose. QUERN_EINVAL. */
 struct quern_plan_info {
     const char *kernel;     /* of a product or the quantization, "" of an MLP;
                                cublaslt: version and choice; lives as the
@@ -345,7 +345,6 @@ struct quern_plan_info {
     int streams;            /* of the backend cublaslt; else 0 */
 };
 
-/* Read what a plan chose. QUERN_EINVAL. */
 QUERN_API int quern_plan_info(const struct quern_plan *plan,
                               struct quern_plan_info *info);
 
@@ -378,7 +377,8 @@ struct quern_buffer {
 struct quern_args {
     size_t size;               /* of this struct */
     int64_t rows;              /* of this run along the ragged axis, at most the
-                                  line's; -1: the line's */
+                                  line's; -1: the line's; of an MLP the same in
+                                  forward, backward and wgrad */
     int phase;                 /* enum quern_phase, of MLPs */
     int scalars;               /* in alpha and beta: 0 or 1: one for all; G */
     float limit, slope, shift; /* of clamped_swiglu */
@@ -402,10 +402,11 @@ struct quern_args {
 ** Neither allocates nor synchronizes nor reads device memory; may be captured,
 ** and the sizes may change before each replay. The host backend runs at once.
 **
-** Memory outside every group is not written. Groups that are negative, overlap
-** or pass the buffer are reported by quern_check; memory outside the buffers is
-** never touched. Outputs and the workspace must not overlap other arguments.
-** Same inputs, same bytes.
+** Memory outside every group is not written; with outside=zero D, a written
+** pre-activation, and y and dx of an MLP are zero there. Groups that are
+** negative, overlap or pass the buffer are reported by quern_check; memory
+** outside the buffers is never touched. Outputs and the workspace must not
+** overlap other arguments. Same inputs, same bytes.
 **
 ** host_sizes are read before the call returns. A graph would freeze them, so a
 ** capturing stream is refused (QUERN_ECAPTURE) without sizes=fixed.

@@ -26,7 +26,7 @@ enum quern_op { QUERN_OPS(QUERN_ENUM) QUERN_OP_COUNT };
 #define QN_OFS(O) O(X, "x") O(W, "w") O(DY, "dy")
 enum quern_of { QN_OFS(QN_ENUM) QN_OFS_COUNT };
 
-/* An axis of the canonical product; also names the ragged one. */
+/* An axis of the canonical product; also names the ragged one. COUPLED: axes */
 #define QUERN_AXES(X)                                                          \
     X(AXIS_NONE, "none") X(AXIS_M, "m") X(AXIS_N, "n") X(AXIS_K, "k")
 enum quern_axis { QUERN_AXES(QUERN_ENUM) QUERN_AXIS_COUNT };
@@ -43,6 +43,14 @@ enum quern_pointers {
     QUERN_POINTERS_D = 8
 };
 
+/* The tensors of an MLP for which this holds. */
+#define QUERN_MLP_POINTERS(X)                                                  \
+    X(MLP_ONE_BUFFER, "none")                                                  \
+    X(MLP_W, "w") X(MLP_DW, "dw") X(MLP_W_DW, "both")
+enum quern_mlp_pointers {
+    QUERN_MLP_POINTERS(QUERN_ENUM) QUERN_MLP_POINTERS_COUNT
+};
+
 /* How the result combines with the values already in memory. */
 #define QUERN_BETAS(X)                                                         \
     X(BETA_ZERO, "0")  /* D = product; C is not read */                        \
@@ -56,6 +64,12 @@ enum quern_beta { QUERN_BETAS(QUERN_ENUM) QUERN_BETA_COUNT };
     X(SIZES_HOST, "host")     /* or in args.host_sizes: see quern_run */       \
     X(SIZES_FIXED, "fixed")   /* as HOST; a graph keeps its sizes */
 enum quern_sizes { QUERN_SIZES(QUERN_ENUM) QUERN_SIZES_COUNT };
+
+/* What a run leaves in rows, or columns, of D and P that belong to no group. */
+#define QUERN_OUTSIDES(X)                                                      \
+    X(OUTSIDE_KEEP, "keep") /* what was there */                               \
+    X(OUTSIDE_ZERO, "zero")
+enum quern_outside { QUERN_OUTSIDES(QUERN_ENUM) QUERN_OUTSIDE_COUNT };
 
 /* How block-scaled operands are dequantized for the tensor cores. */
 #define QUERN_DEQUANTIZES(X)                                                   \
@@ -248,7 +262,9 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(device_sizes, "int *", "where these go, in the workspace")               \
     X(factors, "float *", "[2][groups] alpha and beta, or null")               \
     X(align, "int", "rows of a group are padded to multiples of so many")      \
-    X(bases, "const unsigned int *", "[2] largest codes of A's and B's scales")
+    X(bases, "const unsigned int *",                                           \
+      "[2] largest codes of A's and B's scales")                               \
+    X(d_bytes, "int", "bytes of an element of D")
 
 enum qn_param {
 #define QN_PARAM_ENUM(name, type, meaning) QN_PARAM_##name,
@@ -273,7 +289,8 @@ enum qn_param {
     X(REQUANTIZE, "requantize") /* a copy as one of FP8 in blocks */           \
     X(SUM_ROWS, "sum_rows")     /* dprob, from what a product has summed */    \
     X(RANGE, "range")           /* whether two operands' values fit f16 */     \
-    X(EPILOGUE, "epilogue")     /* of sums that a product left */
+    X(EPILOGUE, "epilogue")     /* of sums that a product left */              \
+    X(OUTSIDE, "outside")       /* zeros outside the groups */
 enum qn_cast_op { QN_CASTS_BEGIN = QUERN_WGRAD, QN_CASTS(QN_ENUM) QN_OP_COUNT };
 
 /* What is quantized: numbers as they are, an activation's result, or the
@@ -297,6 +314,9 @@ enum qn_form { QN_FORMS(QN_ENUM) QN_FORM_COUNT };
     X(PAST_END, 2, "a group ends past the rows of the buffer")                 \
     X(OVERLAP, 3, "a group starts before the previous one ends")
 
+/* The first page of the workspace: the record, from word 16 on what range
+   checks for f16 count. It must be zero before the first run,
+   and launches leave it so; no other byte is read before it is written. */
 #define QN_WORKSPACE_BYTES 256
 
 /* Words that say which of two products runs: the flag of the one that is tried,

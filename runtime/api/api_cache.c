@@ -23,12 +23,12 @@ static int64_t bucket(int64_t rows)
     return rows <= power / 2 * 3 ? power / 2 * 3 : 2 * power;
 }
 
-/* The line, with its rows in a bucket where runs may have fewer, and the
+/* The line with its rows in a bucket, since runs may have fewer, and the
    options. The caller frees it. */
 static char *key_of(struct qn_line *line, const struct quern_plan_options *o,
                     const void *current)
 {
-    int64_t *rows = line->kind != QN_LINE_MLP ? qn_api_rows(line) : NULL;
+    int64_t *rows = qn_api_rows(line);
     const char *kernel = o->kernel ? o->kernel : "";
     size_t room;
     char *key;
@@ -163,7 +163,7 @@ static int make(struct quern_context *ctx, const struct qn_line *line,
     code = qn_api_make(ctx, line, options, plan);
     qn_api_leave(ctx, &scope);
     if (!code)
-        (*plan)->rounded = line->kind != QN_LINE_MLP && (*plan)->rows >= 0;
+        (*plan)->rounded = (*plan)->rows >= 0;
     return code;
 }
 

@@ -3,9 +3,10 @@
 ** api_given.c: the arguments of a run, from the operands that a caller gave.
 ** Nothing is read but struct quern_args itself.
 */
-#include "api/api.h"
+#include "api/api_use.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "problem/mlp.h"
 #include "product/plan.h"
 
 #include <string.h>
@@ -344,11 +345,6 @@ static int find_rows(const struct quern_plan *plan,
         return qn_error_set(QUERN_EINVAL,
                             "args.rows is -1: a plan of quern_plan_get, whose "
                             "rows are rounded up, needs those of the run");
-    if (*rows >= 0 && plan->line.kind == QN_LINE_MLP)
-        return qn_error_set(QUERN_EINVAL,
-                            "args.rows is %lld: runs of an MLP have the line's "
-                            "m=%lld",
-                            (long long)*rows, (long long)plan->rows);
     return QUERN_OK;
 }
 
@@ -362,7 +358,11 @@ static int phases_of(const struct quern_plan *plan,
                             args->phase,
                             mlp ? "a value of enum quern_phase" : "0");
     *phases = 1 << args->phase;
-    return QUERN_OK;
+    if (*phases & qn_api_phases(&plan->line))
+        return QUERN_OK;
+    return qn_mlp_refuse(&plan->line.of.mlp, args->phase == QUERN_PHASE_BACKWARD
+                                                 ? QN_MLP_BACKWARD
+                                                 : QN_MLP_WGRAD);
 }
 
 int64_t qn_api_rows_of(const struct quern_plan *plan,
@@ -386,9 +386,11 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
         code = check_unknown(plan, args);
     if (code)
         return code;
-    if (plan->line.kind == QN_LINE_MLP)
+    if (plan->line.kind == QN_LINE_MLP) {
         given->mlp = plan->needs.mlp.args;
-    else if (plan->line.kind == QN_LINE_CAST)
+        if (rows >= 0)
+            given->mlp.rows = rows;
+    } else if (plan->line.kind == QN_LINE_CAST)
         given->cast = plan->needs.cast.args;
     else
         given->product = plan->needs.product.args;

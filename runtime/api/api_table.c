@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "problem/geometry.h"
+#include "problem/problem.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,11 +30,10 @@ static int groups_of(const struct qn_line *line)
 }
 
 /* Bytes that have no shape. */
-static void set_bytes(struct quern_operand *o, size_t bytes, size_t alignment,
-                      size_t zero)
+static void set_bytes(struct quern_operand *o, size_t bytes, size_t zero)
 {
     o->bytes.base = (int64_t)bytes;
-    o->alignment = alignment;
+    o->alignment = QN_ALIGNMENT;
     o->zero_bytes = zero;
 }
 
@@ -48,10 +48,10 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
                                  ? need->cast.workspace_bytes
                                  : need->product.workspace_bytes;
 
-        set_bytes(o, bytes, kind == QN_LINE_MLP ? 256 : 16,
-                  QN_WORKSPACE_BYTES); /* steps share what follows */
+        /* steps share what follows */
+        set_bytes(o, bytes, QN_WORKSPACE_BYTES);
     } else if (o->arg == QUERN_ARG_SAVED) {
-        set_bytes(o, need->mlp.saved_bytes, 256, 0);
+        set_bytes(o, need->mlp.saved_bytes, 0);
     } else {
         o->bytes.base = o->shape[0].base *
                         (o->ndim > 1 ? o->shape[1].base : 1) *
@@ -127,11 +127,7 @@ static int set_operand(const struct qn_needs_of *n, const struct qn_slot *slot,
 static int add_sizes(const struct qn_line *line, struct quern_operand *table)
 {
     const int groups = groups_of(line);
-    const int phases = line->kind == QN_LINE_MLP
-                           ? 1 << QUERN_PHASE_FORWARD |
-                                 1 << QUERN_PHASE_BACKWARD |
-                                 1 << QUERN_PHASE_WGRAD
-                           : 1 << QUERN_PHASE_FORWARD;
+    const int phases = qn_api_phases(line) & ~(1 << QUERN_PHASE_WEIGHTS);
 
     for (int i = 0; i < 3; i++) {
         struct quern_operand *o = &table[i];

@@ -313,26 +313,21 @@ static void use_mlp_state(const struct qn_needs_of *n, struct quern_operand *o)
         array(o, QUERN_I64, QUERN_MLP_TENSORS, 2);
         break;
     case QUERN_ARG_SAVED:
-        o->written = need->saved_bytes ? FORWARD : 0;
-        o->optional = o->written;
-        o->read = need->saved_bytes ? BACKWARD | WGRAD : 0;
-        o->written |= o->read;
+        o->read = BACKWARD | WGRAD;
+        o->written = mlp->forward_only ? 0 : FORWARD | BACKWARD | WGRAD;
+        o->optional = FORWARD;
         break;
     default: /* the workspace */
         o->read = o->written = CASTS | WGRAD;
     }
 }
 
-static void use_mlp(const struct qn_needs_of *n, struct quern_operand *o,
-                    int offset)
+static void use_mlp_tensor(const struct qn_mlp *mlp,
+                           const struct qn_mlp_use *given,
+                           struct quern_operand *o)
 {
-    const struct qn_mlp *mlp = &n->line->of.mlp;
-    struct qn_mlp_use use;
+    const struct qn_mlp_use use = *given;
 
-    if (!qn_mlp_args_use(mlp, n->recipe, (size_t)offset, &use)) {
-        use_mlp_state(n, o);
-        return;
-    }
     o->written = public_phases(use.written);
     o->read = public_phases(use.needed) & ~o->written;
     o->optional = public_phases(use.optional);
@@ -341,11 +336,40 @@ static void use_mlp(const struct qn_needs_of *n, struct quern_operand *o,
         o->read |= 1 << QUERN_PHASE_BACKWARD;
         o->optional |= 1 << QUERN_PHASE_BACKWARD;
     }
+    o->pointers = (mlp->pointers & use.pointers) != 0;
     if (o->arg != QUERN_ARG_DW1 && o->arg != QUERN_ARG_DW2)
         return;
     o->written |= 1 << QUERN_PHASE_BACKWARD;
     o->optional |= 1 << QUERN_PHASE_BACKWARD;
     o->read = mlp->dw_beta == QUERN_BETA_ONE ? o->written : 0;
+}
+
+static void use_mlp(const struct qn_needs_of *n, struct quern_operand *o,
+                    int offset)
+{
+    const struct qn_mlp *mlp = &n->line->of.mlp;
+    const int phases = qn_api_phases(n->line);
+    struct qn_mlp_use use;
+
+    if (qn_mlp_args_use(mlp, n->recipe, (size_t)offset, &use))
+        use_mlp_tensor(mlp, &use, o);
+    else
+        use_mlp_state(n, o);
+    o->read &= phases;
+    o->written &= phases;
+    o->optional &= phases;
+}
+
+int qn_api_phases(const struct qn_line *line)
+{
+    int all = 0;
+
+    if (line->kind != QN_LINE_MLP)
+        return ONLY;
+    for (int i = 0; i < QN_MLP_PHASES; i++)
+        if (qn_mlp_has(&line->of.mlp, i))
+            all |= 1 << i;
+    return public_phases(all);
 }
 
 /* ----------------------------------------------------------------- scaling */

@@ -20,6 +20,9 @@ struct qn_api_scales {
     int tiled, sf_tiled; /* groups begin at tiles: in the tensor, in these */
 };
 
+/* Bits of the phases that the runs of a line may have. */
+int qn_api_phases(const struct qn_line *line);
+
 /* Fill in o->read, written and optional; read and written are 0 if the line has
    no such operand. For plain arrays also type and shape. `o->arg` is set. */
 void qn_api_use(const struct qn_needs_of *needs, const struct qn_slot *slot,

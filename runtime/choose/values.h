@@ -59,7 +59,7 @@ struct qn_values {
     const float *alpha, *beta, *bias;
     int scalar_step;
     const void *first_dims, *offsets;
-    int sizes_bytes, ragged, a_major, b_major, groups, m, n, k, band;
+    int sizes_bytes, ragged, a_major, b_major, groups, m, n, k, band, d_bytes;
     unsigned int *error;
     /* of casts */
     const void *in, *saved;

@@ -60,7 +60,8 @@ static void add_row(cJSON *rows, const struct quern_operand *o, int64_t length,
     if (o->pointers)
         qn_text_add(&use, "; or the matrices' addresses");
     if (o->zero_bytes)
-        qn_text_add(&use, "; zeros before the first run");
+        qn_text_add(&use, "; %zu bytes zeros before the first run",
+                    o->zero_bytes);
     cJSON_AddStringToObject(row, "operand", o->name);
     cJSON_AddStringToObject(row, "type",
                             is_sizes(o) ? "i32, i64"

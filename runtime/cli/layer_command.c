@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "base/types.h"
+#include "problem/problem.h"
 #include "problem/sizes.h"
 
 /* Tokens that are compared: a few seconds of one core. */
@@ -41,6 +42,11 @@ static void add_verdict(cJSON *row, const struct qn_layer_verdict *v)
     cJSON_AddBoolToObject(row, "passed", v->passed);
 }
 
+static const char *phases_of(const struct qn_layer *l)
+{
+    return l->mlp.forward_only ? "forward" : "forward and backward";
+}
+
 cJSON *qn_layer_row(const struct qn_layer *l, const struct qn_job_time *time,
                     const struct qn_layer_verdict *v)
 {
@@ -50,7 +56,7 @@ cJSON *qn_layer_row(const struct qn_layer *l, const struct qn_job_time *time,
 
     qn_mlp_print(&l->mlp, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
-    cJSON_AddStringToObject(row, "kernel", "forward and backward");
+    cJSON_AddStringToObject(row, "kernel", phases_of(l));
     cJSON_AddStringToObject(row, "recipe", l->mlp.recipe);
     cJSON_AddStringToObject(row, "backend", l->gpu ? "gpu" : "host");
     cJSON_AddStringToObject(row, "device",
@@ -75,7 +81,9 @@ static void print_verdict(const struct qn_layer_verdict *v)
            "values%s%s\n",
            v->passed ? "passed" : "FAILED", v->tolerance,
            v->guards ? "" : "; bytes around a buffer were written",
-           v->untouched ? "" : "; what belongs to no group was written");
+           v->untouched ? ""
+                        : "; what belongs to no group was written, or with "
+                          "outside=zero is not zero");
     for (int i = 0; v->results[i].name; i++)
         printf("  %-6s %.2e of at most %.1e on %lld rows\n", v->results[i].name,
                v->results[i].error, v->results[i].tolerance,
@@ -97,12 +105,12 @@ static void print(const struct qn_options *opt, const struct qn_layer *l,
     printf("problem  %s\n"
            "tokens   %lld in %d groups, %lld to %lld, median %lld\n"
            "device   %s\n"
-           "time     %.3f ms forward and backward, median of %d, %.3g "
+           "time     %.3f ms %s, median of %d, %.3g "
            "TFLOP/s\n",
            text, (long long)l->rows, l->mlp.groups, (long long)range.min,
            (long long)range.max, (long long)range.median,
            l->gpu ? l->gpu->device.name : "host", time->seconds * 1e3,
-           time->runs, qn_layer_flops(l) / time->seconds * 1e-12);
+           phases_of(l), time->runs, qn_layer_flops(l) / time->seconds * 1e-12);
     if (v)
         print_verdict(v);
 }

@@ -134,6 +134,10 @@ static int check_problem(const struct qn_problem *p,
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt takes operands in one buffer, "
                             "the problem says pointers=");
+    if (p->outside)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "backend cublaslt writes no zeros outside the "
+                            "groups, the problem says outside=zero");
     if (p->quantize)
         return qn_error_set(QUERN_ENOKERNEL,
                             "the cublaslt backend quantizes nothing: make a's "

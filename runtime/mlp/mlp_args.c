@@ -28,7 +28,7 @@ enum {
 enum kind { NUMBERS, COPY };
 
 static const struct row {
-    const char *name, *sf, *global;
+    const char *name, *sf, *global, *pointers;
     size_t offset;
     int tensor; /* whose scaling decides */
     enum kind kind;
@@ -39,7 +39,8 @@ static const struct row {
     int again;         /* backward needs it, too, if it computes pre again */
 } rows[] = {
 #define AT(name)                                                               \
-#name, #name ".sf", #name ".global", offsetof(struct qn_mlp_args, name)
+#name, #name ".sf", #name ".global", #name ".pointers",                    \
+        offsetof(struct qn_mlp_args, name)
     {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1, 1},
     {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1, 0},
     {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1, 0},
@@ -69,6 +70,32 @@ static size_t span_of(const struct row *row, const struct qn_tensor *given,
                     qn_type_bits(need->type) / 8);
 }
 
+/* The word of pointers= that lets the matrices be given by their addresses; 0:
+   there is none. */
+static int word_of(const struct row *row)
+{
+    if (row->kind == COPY || row->tokens)
+        return QUERN_MLP_ONE_BUFFER;
+    return row->written ? QUERN_MLP_DW : QUERN_MLP_W;
+}
+
+static int check_pointers(const struct qn_mlp_plan *plan, const struct row *row,
+                          const struct qn_tensor *given)
+{
+    const int word = word_of(row);
+
+    if (!given->pointers || word & plan->mlp.pointers)
+        return QUERN_OK;
+    if (!word)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s is not NULL: all groups are in %s.data",
+                            row->pointers, row->name);
+    return qn_error_set(QUERN_EINVAL,
+                        "%s is not NULL: the MLP takes it in one buffer; give "
+                        "%s.data, or write pointers=%s",
+                        row->pointers, row->name, qn_mlp_pointers_name(word));
+}
+
 /* As described: rows and matrices one behind the other; or rows apart, each of
    which begins where any kernel can copy it from. */
 static int check_stride(const struct row *row, const struct qn_tensor *given,
@@ -77,11 +104,10 @@ static int check_stride(const struct row *row, const struct qn_tensor *given,
     const int64_t stride = given->stride, columns = need->shape[1];
     const int bits = qn_type_bits(need->type);
 
-    if (given->group_stride || given->pointers ||
-        (!row->tokens && stride != need->stride))
+    if (given->group_stride || (!row->tokens && stride != need->stride))
         return qn_error_set(QUERN_EINVAL,
-                            "%s: stride %lld, no group_stride and no pointers "
-                            "are expected, as described",
+                            "%s: stride %lld and no group_stride are expected, "
+                            "as described",
                             row->name, (long long)need->stride);
     if (!row->tokens || !stride || stride == columns)
         return QUERN_OK;
@@ -105,6 +131,8 @@ static int check_place(const struct row *row, const struct qn_tensor *given,
 
     if (code)
         return code;
+    if (given->pointers)
+        return qn_problem_pointers(name, given);
     bytes = span_of(row, given, need);
     if (given->bytes < bytes)
         return qn_error_set(QUERN_EINVAL,
@@ -169,7 +197,8 @@ static const struct qn_tensor *tensor_at(const struct qn_mlp_args *args,
     return (const void *)((const char *)args + row->offset);
 }
 
-/* Which of these phases need it. */
+/* Which of these phases need it; if there is no backward, none needs
+   columnwise tensors. */
 static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
                      int phases)
 {
@@ -177,6 +206,10 @@ static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
     const int again =
         plan->mlp.recompute && row->again && scaled == (row->kind == COPY);
 
+    if (plan->mlp.forward_only)
+        phases &= row->kind == COPY && !(row->scaled & FORWARD)
+                      ? 0
+                      : WEIGHTS | FORWARD;
     return phases &
            ((scaled ? row->scaled : row->plain) | (again ? BACKWARD : 0));
 }
@@ -206,9 +239,11 @@ static int check_tensors(const struct qn_mlp_plan *plan,
         const struct qn_tensor *given = tensor_at(args, row);
 
         if (!phases_of(plan, row, bit) || is_idle(args, row, phase) ||
-            (row->optional & bit && !given->data))
+            (row->optional & bit && !given->data && !given->pointers))
             continue;
-        code = check_tensor(row, given, tensor_at(&plan->need.args, row));
+        code = check_pointers(plan, row, given);
+        if (!code)
+            code = check_tensor(row, given, tensor_at(&plan->need.args, row));
     }
     return code;
 }
@@ -230,23 +265,30 @@ static int check_array(const char *name, const void *array, int wanted,
     return QUERN_OK;
 }
 
-/* All of them or none. */
-static int check_no_bias(const struct qn_mlp_plan *plan,
-                         const struct qn_mlp_args *args)
+/* Arrays that the MLP does not have, whatever the phase. */
+static int check_none(const struct qn_mlp_plan *plan,
+                      const struct qn_mlp_args *args)
 {
+    const int bias = plan->mlp.bias, grad = !plan->mlp.forward_only;
     const struct {
         const char *name;
-        const float *array;
-    } arrays[] = {{"b1", args->b1},
-                  {"b2", args->b2},
-                  {"db1", args->db1},
-                  {"db2", args->db2}};
+        const void *array;
+        int wanted;
+        const char *word;
+    } arrays[] = {{"b1", args->b1, bias, "bias"},
+                  {"b2", args->b2, bias, "bias"},
+                  {"db1", args->db1, bias, "bias"},
+                  {"db2", args->db2, bias, "bias"},
+                  {"db1", args->db1, grad, "grad"},
+                  {"db2", args->db2, grad, "grad"},
+                  {"dprob", args->dprob, grad, "grad"},
+                  {"saved", args->saved, grad, "grad"}};
 
-    for (size_t i = 0; i < 4 && !plan->mlp.bias; i++)
-        if (arrays[i].array)
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        if (arrays[i].array && !arrays[i].wanted)
             return qn_error_set(QUERN_EINVAL,
-                                "%s is not NULL: the problem says bias=0",
-                                arrays[i].name);
+                                "%s is not NULL: the problem says %s=0",
+                                arrays[i].name, arrays[i].word);
     return QUERN_OK;
 }
 
@@ -266,10 +308,11 @@ static int check_arrays(const struct qn_mlp_plan *plan,
         size_t alignment;
         const char *why;
     } arrays[] = {
-        {"workspace", args->workspace, 1, 256, "zeroed bytes are needed"},
+        {"workspace", args->workspace, 1, QN_ALIGNMENT,
+         "zeroed bytes are needed"},
         {"saved", args->saved,
-         (phase > QN_MLP_FORWARD && need->saved_bytes) || args->saved, 256,
-         "it has what forward left"},
+         (phase > QN_MLP_FORWARD && need->saved_bytes) || args->saved,
+         QN_ALIGNMENT, "it has what forward left"},
         {"probability", args->probability, rows_scaled, sizeof(float),
          "the problem says prob=1"},
         {"dprob", args->dprob, rows_scaled && back, sizeof(float),
@@ -289,7 +332,7 @@ static int check_arrays(const struct qn_mlp_plan *plan,
         {"random", args->random, casts && need->random, sizeof(uint64_t),
          "the recipe rounds by chance"},
     };
-    int code = check_no_bias(plan, args);
+    int code = check_none(plan, args);
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && !code; i++)
         code = check_array(arrays[i].name, arrays[i].array, arrays[i].wanted,
@@ -299,7 +342,7 @@ static int check_arrays(const struct qn_mlp_plan *plan,
 
 /* ----------------------------------------------------------------- overlap */
 
-enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 14, FIELDS = 3 };
+enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 14, FIELDS = 4 };
 
 /* Tensors that each phase uses. */
 struct list {
@@ -328,7 +371,11 @@ static void list_tensor(const struct qn_mlp_plan *plan,
     const struct qn_scaling *s = &plan->recipe->scaling[QN_W];
     const int first = l->count;
 
-    if (!given->data || (!lasting && !phases_of(plan, row, l->phases)))
+    if (!lasting && !phases_of(plan, row, l->phases))
+        return;
+    add(l, -1, row->pointers, given->pointers,
+        (size_t)plan->mlp.groups * sizeof *given->pointers, 0);
+    if (!given->data)
         return;
     add(l, -1, row->name, given->data, span_of(row, given, need), written);
     if (row->kind != COPY)
@@ -391,6 +438,18 @@ static int check_overlap(const struct qn_mlp_plan *plan,
 
 /* --------------------------------------------------------------------- all */
 
+/* Of backward the gradients of the weights may be left to a later call. */
+static int check_wanted(const struct qn_mlp_args *args, int first)
+{
+    const struct qn_tensor *w1 = &args->dw1, *w2 = &args->dw2;
+
+    if (first != QN_MLP_WGRAD || w1->data || w1->pointers || w2->data ||
+        w2->pointers)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "dw1 and dw2 are NULL: wgrad has nothing "
+                                      "to compute");
+}
+
 static int check_phase(const struct qn_mlp_plan *plan,
                        const struct qn_mlp_args *args, int phase)
 {
@@ -411,8 +470,10 @@ static int check_phase(const struct qn_mlp_plan *plan,
 int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                 int first, int last)
 {
-    int phases = 0, code = QUERN_OK;
+    int phases = 0, code = qn_mlp_refuse(&plan->mlp, first);
 
+    if (!code)
+        code = check_wanted(args, first);
     for (int phase = first; phase <= last && !code; phase++) {
         code = check_phase(plan, args, phase);
         phases |= 1 << phase;
@@ -433,6 +494,7 @@ int qn_mlp_args_use(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
         if (row->offset != offset)
             continue;
         use->needed = phases;
+        use->pointers = word_of(row);
         use->optional = phases & row->optional;
         use->written = row->kind == COPY ? phases & WEIGHTS
                        : row->written    ? phases

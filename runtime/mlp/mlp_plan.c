@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "choose/session.h"
 #include "product/frame.h"
+#include "product/outside.h"
 #include "product/plan.h"
 #include "product/why.h"
 #include "quantize/quantize_plan.h"
@@ -29,13 +30,21 @@ static int check(struct quern_context *ctx, const struct qn_mlp *mlp,
     return qn_mlp_check(ctx, mlp, NULL);
 }
 
+static int plan_zeroed(struct qn_session *s, struct qn_plan **out)
+{
+    return qn_outside_make(s, qn_dequantize_make, out);
+}
+
 /* A product of one launch. If it makes copies and a cast would have to, that is
    a step. */
 static int plan_one(const struct qn_session *s, const struct qn_problem *p,
                     struct qn_plan **out)
 {
     return qn_plan_inner(s, p, &s->options,
-                         p->copies ? qn_plan_inside : qn_dequantize_make, out);
+                         p->copies    ? qn_plan_inside
+                         : p->outside ? plan_zeroed
+                                      : qn_dequantize_make,
+                         out);
 }
 
 /* pre and h at once, where a kernel does that. */
@@ -131,8 +140,8 @@ static int plan_step(struct qn_mlp_plan *plan, const struct qn_session *s,
     struct qn_problem p;
     int code = QUERN_OK;
 
-    if (qn_mlp_again(step))
-        return QUERN_OK; /* there it is */
+    if (qn_mlp_again(step) || !qn_mlp_has(&plan->mlp, step->phase))
+        return QUERN_OK; /* there it is, or not at all */
     launch->work = index < QN_MLP_PRE ? QN_WORK_QUANTIZE_A : QN_WORK_PRODUCT;
     if (index == QN_MLP_PRE)
         code = plan_fused(plan, s);
@@ -162,6 +171,34 @@ void qn_mlp_plan_free(struct qn_mlp_plan *plan)
     free(plan);
 }
 
+/* Forward-only runs whose kernel makes h from pre write no pre. */
+static void drop_pre(struct qn_mlp_plan *plan)
+{
+    plan->space.without_pre = plan->mlp.forward_only && plan->fused;
+    qn_mlp_space_fill(plan->ctx, &plan->mlp, plan->recipe, &plan->need.args,
+                      &plan->space);
+    plan->need.workspace_bytes = plan->space.workspace;
+}
+
+int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
+                    const struct qn_mlp_args *args, struct qn_mlp_plan *room,
+                    const struct qn_mlp_plan **fitted)
+{
+    *fitted = plan;
+    if (args->rows == plan->mlp.m)
+        return QUERN_OK;
+    if (args->rows < 0 || args->rows > plan->mlp.m)
+        return qn_error_set(QUERN_EINVAL, "rows is %lld: 0 to %lld is expected",
+                            (long long)args->rows, (long long)plan->mlp.m);
+    *room = *plan;
+    *fitted = room;
+    room->mlp.m = args->rows;
+    qn_mlp_space_fill(plan->ctx, &room->mlp, plan->recipe, &room->need.args,
+                      &room->space);
+    room->need.saved_bytes = room->space.saved;
+    return QUERN_OK;
+}
+
 /* On the session's machine. */
 static int make(const struct qn_session *s, const struct qn_mlp *mlp,
                 struct qn_mlp_plan **out)
@@ -177,6 +214,8 @@ static int make(const struct qn_session *s, const struct qn_mlp *mlp,
         qn_mlp_describe(s->ctx, mlp, &plan->need, &plan->space, &plan->recipe);
     for (int i = 0; i < QN_MLP_STEPS && !code; i++)
         code = plan_step(plan, s, &qn_mlp_steps[i]);
+    if (!code)
+        drop_pre(plan);
     if (code)
         qn_mlp_plan_free(plan);
     else
@@ -295,6 +334,8 @@ static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
     qn_mlp_print(mlp, line, sizeof line);
     qn_text_add(text, "%s\n", line);
     for (int i = 0; i < QN_MLP_STEPS; i++) {
+        if (!qn_mlp_has(mlp, qn_mlp_steps[i].phase))
+            break;
         if (qn_mlp_steps[i].phase != phase)
             qn_text_add(text, "\n%s\n", phases[qn_mlp_steps[i].phase]);
         phase = qn_mlp_steps[i].phase;

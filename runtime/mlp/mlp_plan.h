@@ -27,15 +27,22 @@ struct qn_mlp_plan {
     struct qn_gradient_figures compared; /* both ways to make dpre */
 };
 
+/* The plan for these arguments: itself, or of fewer rows a copy in `room`, which
+   owns nothing; its workspace is the plan's. QUERN_EINVAL. */
+int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
+                    const struct qn_mlp_args *args, struct qn_mlp_plan *room,
+                    const struct qn_mlp_plan **fitted);
+
 /* All rules of the arguments of a call, whose phases are `first` to `last`.
    QUERN_EINVAL names argument and rule. */
 int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                 int first, int last);
 
 /* Phases, as bits of enum qn_mlp_phase, that need a tensor of the arguments, do
-   without it, and write it. 0: there is no tensor at the offset. */
+   without it, and write it; and the word of enum quern_mlp_pointers that lets
+   it be given by addresses. 0: there is no tensor at the offset. */
 struct qn_mlp_use {
-    int needed, optional, written;
+    int needed, optional, written, pointers;
 };
 int qn_mlp_args_use(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                     size_t offset, struct qn_mlp_use *use);

@@ -32,6 +32,8 @@ static void find_slot(const struct run *run, int slot, struct qn_tensor *t)
     int column = slot >= QN_MLP_COLUMN;
 
     *t = place->need;
+    if (!t->ndim && column)
+        return;
     if (place->saved && !run->args->saved && (column || !t->ndim))
         return;
     if (!place->saved)
@@ -147,8 +149,14 @@ static void find_rest(const struct run *run, int tensor,
 static int run_cast(const struct run *run, int tensor)
 {
     const struct qn_quantize_plan *plan = run->plan->launches[tensor].cast;
+    struct qn_quantize_plan room;
     struct qn_quantize_args a;
+    int code = QUERN_OK;
 
+    if (plan->q.of != QN_W)
+        code = qn_quantize_fit(plan, run->plan->mlp.m, &room, &plan);
+    if (code)
+        return code;
     a = plan->need.args;
     find_input(run, tensor, &a);
     if (tensor < QUERN_MLP_TENSORS)
@@ -251,7 +259,7 @@ static int set_product(const struct run *run, int product, struct qn_args *a)
 
     *a = plan->need.args;
     find_result(run, product, &a->d);
-    if (!a->d.data)
+    if (!a->d.data && !a->d.pointers)
         return 0;
     find_operand(run, product, QN_ROLE_A, &a->a);
     find_operand(run, product, QN_ROLE_B, &a->b);
@@ -270,12 +278,15 @@ static int set_product(const struct run *run, int product, struct qn_args *a)
 
 static int run_product(const struct run *run, int product)
 {
+    const struct qn_plan *plan = run->plan->launches[product].product;
+    struct qn_plan room;
     struct qn_args a;
+    int code;
 
-    return set_product(run, product, &a)
-               ? qn_run_checked(run->plan->launches[product].product, &a,
-                                run->stream)
-               : QUERN_OK;
+    if (!set_product(run, product, &a))
+        return QUERN_OK;
+    code = qn_plan_fit_total(plan, run->plan->mlp.m, &room, &plan);
+    return code ? code : qn_run_checked(plan, &a, run->stream);
 }
 
 /* ------------------------------------------------------------------- sizes */
@@ -348,6 +359,7 @@ static int run_phases(const struct qn_mlp_plan *plan,
 {
     const struct qn_plan *pre;
     struct qn_driver_scope scope;
+    struct qn_mlp_plan room;
     int code;
 
     if (!plan || !args)
@@ -355,6 +367,8 @@ static int run_phases(const struct qn_mlp_plan *plan,
                             !plan ? "plan" : "args");
     pre = plan->launches[QN_MLP_PRE].product;
     code = qn_context_process(pre->ctx, "plan");
+    if (!code)
+        code = qn_mlp_plan_fit(plan, args, &room, &plan);
     if (!code)
         code = qn_mlp_args(plan, args, first, last);
     if (code || !pre->driver)

@@ -151,7 +151,7 @@ static int make_parts(struct qn_cast *c, uint64_t seed)
     int code = qn_memory_new(&c->workspace, c->gpu, c->need.workspace_bytes);
 
     if (!code)
-        code = qn_memory_clear(&c->workspace, 0);
+        code = qn_memory_workspace(&c->workspace);
     for (int part = 0; part < QN_CAST_PARTS && !code; part++)
         code = make_part(c, part, seed);
     if (!code)

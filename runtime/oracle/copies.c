@@ -64,7 +64,9 @@ static int make_inputs(struct maker *m, uint64_t seed, float scale)
     int code = fill_numbers(m, seed, scale);
 
     if (!code)
-        code = fill(&m->workspace, gpu, NULL, m->need.workspace_bytes);
+        code = qn_memory_new(&m->workspace, gpu, m->need.workspace_bytes);
+    if (!code)
+        code = qn_memory_workspace(&m->workspace);
     if (!code)
         code =
             fill(&m->random, gpu, random, m->need.random ? sizeof random : 0);

@@ -205,7 +205,7 @@ static int fill_workspace(struct qn_job *job)
     int code =
         qn_memory_new(&job->workspace, job->gpu, job->info.workspace_bytes);
 
-    return code ? code : qn_memory_clear(&job->workspace, 0);
+    return code ? code : qn_memory_workspace(&job->workspace);
 }
 
 /* The longest sum. */
@@ -568,8 +568,8 @@ double qn_job_flops(const struct qn_job *job)
     return 2 * p->groups * (double)p->m * (double)p->n * (double)p->k;
 }
 
-/* Bytes outside every group do not count, nor does an operand's matrix of an
-   empty group, unless it is written. */
+/* Bytes outside every group do not count unless they are zeroed, nor does an
+   operand's matrix of an empty group, unless it is written. */
 double qn_job_bytes(const struct qn_job *job)
 {
     double bytes = 0, used = 0;
@@ -585,10 +585,10 @@ double qn_job_bytes(const struct qn_job *job)
         if ((role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ZERO) ||
             !qn_geometry_has(&job->problem, role))
             continue;
-        if (!g->grouped) {
+        if (!g->grouped)
             parts = 1;
+        if (!g->grouped && (!job->problem.outside || role < QN_ROLE_D))
             *(g->inner_ragged ? &columns : &rows) = (double)job->rows;
-        }
         bytes += parts * rows * columns * element;
         if (g->sf.scaling)
             bytes += parts / (double)g->groups *

@@ -86,7 +86,10 @@ static size_t part_bytes(const struct qn_layer *l, int part)
     const size_t rows = (size_t)l->mlp.m * sizeof(float);
 
     if (t)
-        return is_strided(part) ? strided_bytes(l) : t->bytes;
+        return is_strided(part) && t->ndim ? strided_bytes(l) : t->bytes;
+    if (l->mlp.forward_only && (part == QN_LAYER_DPROB ||
+                                part == QN_LAYER_DB1 || part == QN_LAYER_DB2))
+        return 0;
     if (part >= QN_LAYER_COPIES && part < QN_LAYER_SAVED) {
         const struct qn_tensor *c = copy_of(&need, part);
 
@@ -171,6 +174,8 @@ static int fill_part(struct qn_layer *l, int part, uint64_t seed)
                    ? QUERN_EINVAL
                    : QUERN_OK;
     memset(floats, 0, bytes);
+    if (part == QN_LAYER_WORKSPACE)
+        qn_memory_begin(floats, bytes);
     if (part == QN_LAYER_SIZES)
         memcpy(floats, l->sizes, bytes);
     for (size_t i = 0; i < bytes / sizeof(float); i++)
@@ -264,7 +269,8 @@ static void point(struct qn_layer *l)
     args->sizes_type = QUERN_I64;
     if (l->mlp.probability) {
         args->probability = (void *)l->memory[QN_LAYER_PROBABILITY].data;
-        args->dprob = (void *)l->memory[QN_LAYER_DPROB].data;
+        if (!l->mlp.forward_only)
+            args->dprob = (void *)l->memory[QN_LAYER_DPROB].data;
     }
     args->b1 = address(l, QN_LAYER_B1);
     args->b2 = address(l, QN_LAYER_B2);
@@ -273,8 +279,44 @@ static void point(struct qn_layer *l)
     args->scale = address(l, QN_LAYER_SCALE);
     args->history = address(l, QN_LAYER_HISTORY);
     args->random = address(l, QN_LAYER_RANDOM);
-    args->saved = l->memory[QN_LAYER_SAVED].data;
+    args->saved = address(l, QN_LAYER_SAVED);
     args->workspace = l->memory[QN_LAYER_WORKSPACE].data;
+}
+
+/* Weights or their gradients by the addresses of the matrices, where the line
+   says so. */
+static int point_matrices(struct qn_layer *l, int part)
+{
+    const int word = part >= QN_LAYER_DW1 ? QUERN_MLP_DW : QUERN_MLP_W;
+    const size_t groups = (size_t)l->mlp.groups;
+    const size_t bytes = l->memory[part].bytes / groups;
+    struct qn_tensor *t = tensor_of(&l->args, part);
+    void *matrices[QUERN_MAX_GROUPS];
+    int code;
+
+    if (!(l->mlp.pointers & word))
+        return QUERN_OK;
+    for (size_t g = 0; g < groups; g++)
+        matrices[g] = l->memory[part].data + g * bytes;
+    code = qn_memory_new(&l->pointers[part], l->gpu, groups * sizeof *matrices);
+    if (!code)
+        code = qn_memory_write(&l->pointers[part], 0, matrices,
+                               groups * sizeof *matrices);
+    t->data = NULL;
+    t->pointers = (void *const *)(void *)l->pointers[part].data;
+    return code;
+}
+
+static int point_all(struct qn_layer *l)
+{
+    static const int parts[] = {QN_LAYER_W1, QN_LAYER_W2, QN_LAYER_DW1,
+                                QN_LAYER_DW2};
+    int code = QUERN_OK;
+
+    point(l);
+    for (int i = 0; i < 4 && !code; i++)
+        code = point_matrices(l, parts[i]);
+    return code;
 }
 
 /* ------------------------------------------------------------------- begin */
@@ -329,10 +371,9 @@ int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
     code = plan(l, opt, backend);
     for (int part = 0; part < QN_LAYER_PARTS && !code; part++)
         code = make_part(l, part, opt->seed);
-    if (code)
-        return qn_message_code(opt, code, qn_errmsg(ctx));
-    point(l);
-    return QN_EXIT_OK;
+    if (!code)
+        code = point_all(l);
+    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : QN_EXIT_OK;
 }
 
 void qn_layer_free(struct qn_layer *l)
@@ -340,6 +381,7 @@ void qn_layer_free(struct qn_layer *l)
     for (int part = 0; part < QN_LAYER_PARTS; part++) {
         free(l->host[part]);
         qn_memory_free(&l->memory[part]);
+        qn_memory_free(&l->pointers[part]);
     }
     qn_gpu_close(l->gpu);
     qn_mlp_plan_free(l->plan);
@@ -353,7 +395,9 @@ static int queue(void *layer)
     struct qn_layer *l = layer;
     int code = qn_mlp_forward(l->plan, &l->args, NULL);
 
-    return code ? code : qn_mlp_backward(l->plan, &l->args, NULL);
+    return code || l->mlp.forward_only
+               ? code
+               : qn_mlp_backward(l->plan, &l->args, NULL);
 }
 
 int qn_layer_run(struct qn_layer *l)
@@ -388,11 +432,11 @@ int qn_layer_once(struct qn_layer *l, struct qn_job_time *time)
     return code ? code : qn_mlp_run_check(l->plan, &l->args, NULL);
 }
 
-/* Each product is made three times: forward, and for both gradients. */
+/* Each product is made forward, and for both gradients if there are any. */
 double qn_layer_flops(const struct qn_layer *l)
 {
     const double p = (double)l->need.args.w1.shape[1];
     const double sides = (double)l->mlp.hidden * (p + (double)l->mlp.ffn);
 
-    return 3 * 2 * (double)l->rows * sides;
+    return (l->mlp.forward_only ? 1 : 3) * 2 * (double)l->rows * sides;
 }

@@ -74,8 +74,9 @@ static int compare_token(struct judge *j, int64_t row)
     const size_t at = (size_t)(row * j->l->pitch);
     int code = compare(j, Y, at, hidden, mlp->type, r->y);
 
-    if (!code)
-        code = compare(j, DX, at, hidden, mlp->type, r->dx);
+    if (code || mlp->forward_only)
+        return code;
+    code = compare(j, DX, at, hidden, mlp->type, r->dx);
     if (!code && mlp->probability)
         code = compare_sums(j, DPROB, (size_t)row, 1, QUERN_F32, &r->dprob,
                             2 * r->terms);
@@ -211,7 +212,7 @@ static const struct {
 static int judge_group(struct judge *j, int group)
 {
     const struct qn_layer *l = j->l;
-    const int last = l->mlp.bias ? DB2 : DW2;
+    const int last = l->mlp.forward_only ? Y : l->mlp.bias ? DB2 : DW2;
     int code = QUERN_OK;
 
     for (int sum = DW1; sum <= last; sum++)
@@ -292,8 +293,8 @@ static size_t row_bytes(const struct qn_layer *l, int result)
     return result == DPROB ? sizeof(float) : (size_t)l->mlp.hidden * element;
 }
 
-/* Rows past the last group are poison as before, and so are gaps between
-   rows. */
+/* Rows past the last group are poison as before, or zeros if the layer says so;
+   gaps between rows are poison. */
 static int look_outside(const struct qn_layer *l, int *untouched)
 {
     int code = QUERN_OK;
@@ -302,12 +303,15 @@ static int look_outside(const struct qn_layer *l, int *untouched)
     for (int i = Y; i <= DPROB && !code; i++) {
         const struct qn_memory *m = &l->memory[results[i].part];
         const size_t pitch = row_pitch(l, i), used = row_bytes(l, i);
+        const int is_zero = l->mlp.outside && i != DPROB;
         unsigned char *data = malloc(m->bytes + 1);
 
         code = data ? qn_memory_read(m, 0, data, m->bytes) : qn_error_memory();
         for (size_t k = 0; k < m->bytes && !code; k++)
             if (k / pitch >= (size_t)l->rows || k % pitch >= used)
-                *untouched &= data[k] == QN_MEMORY_POISON;
+                *untouched &=
+                    data[k] ==
+                    (is_zero && k % pitch < used ? 0 : QN_MEMORY_POISON);
         free(data);
     }
     return code;

@@ -265,7 +265,7 @@ void qn_layer_reference_token(struct qn_layer_reference *r, int group,
         const size_t at = (size_t)(row * r->hidden + i);
 
         r->x[i] = (double)qn_element_load(in->x, type, at);
-        r->dy[i] = (double)qn_element_load(in->dy, type, at);
+        r->dy[i] = in->dy ? (double)qn_element_load(in->dy, type, at) : 0;
     }
     go_forward(r, p);
     go_back(r, p);

@@ -81,6 +81,23 @@ int qn_memory_clear(struct qn_memory *m, unsigned char value)
     return QUERN_OK;
 }
 
+void qn_memory_begin(void *workspace, size_t bytes)
+{
+    memset(workspace, 0xFF, bytes);
+    memset(workspace, 0,
+           bytes < QN_WORKSPACE_BYTES ? bytes : QN_WORKSPACE_BYTES);
+}
+
+int qn_memory_workspace(struct qn_memory *m)
+{
+    char page[QN_WORKSPACE_BYTES];
+    const size_t bytes = m->bytes < sizeof page ? m->bytes : sizeof page;
+    int code = qn_memory_clear(m, 0xFF);
+
+    qn_memory_begin(page, sizeof page);
+    return code ? code : qn_memory_write(m, 0, page, bytes);
+}
+
 int qn_memory_guards(const struct qn_memory *m, int *intact)
 {
     const size_t ends[] = {0, QN_MEMORY_GUARD + m->bytes};

@@ -27,5 +27,9 @@ int qn_memory_write(struct qn_memory *, size_t at, const void *, size_t bytes);
 int qn_memory_read(const struct qn_memory *, size_t at, void *, size_t bytes);
 int qn_memory_clear(struct qn_memory *, unsigned char value);
 
+/* A workspace before its first run: NaN but for the bytes that must be zero. */
+void qn_memory_begin(void *workspace, size_t bytes);
+int qn_memory_workspace(struct qn_memory *);
+
 /* Sets `*intact` to 1 if no byte of either guard was written. */
 int qn_memory_guards(const struct qn_memory *, int *intact);

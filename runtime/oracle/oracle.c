@@ -55,7 +55,8 @@ static int compare(const struct qn_job *job, const struct qn_sample *s,
     return code;
 }
 
-/* Are bytes of D or P from `start` on as they were before the run? */
+/* Are bytes of D or P from `start` on as they were before the run, or zeros if
+   the problem says so? */
 static int look_at(const struct qn_job *job, int role, size_t start,
                    size_t count, int *untouched)
 {
@@ -65,8 +66,9 @@ static int look_at(const struct qn_job *job, int role, size_t start,
                     : qn_error_memory();
 
     for (size_t i = 0; i < count && !code; i++)
-        *untouched &=
-            data[i] == (before ? before[start + i] : QN_MEMORY_POISON);
+        *untouched &= data[i] == (job->problem.outside ? 0
+                                  : before             ? before[start + i]
+                                                       : QN_MEMORY_POISON);
     free(data);
     return code;
 }
@@ -217,7 +219,9 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
         verdict->passed ? "passed" : "FAILED", verdict->error,
         verdict->tolerance, verdict->oracle, (long long)verdict->rows,
         verdict->guards ? "" : "; bytes around a buffer were written",
-        verdict->untouched ? "" : "; what belongs to no group was written",
+        verdict->untouched ? ""
+                           : "; what belongs to no group was written, or with "
+                             "outside=zero is not zero",
         verdict->differ ? "; the copies are others than of D in two steps" : "",
         verdict->sums ? ""
                       : "; dbias is not the sums of D, or dprob was "

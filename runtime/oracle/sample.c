@@ -233,7 +233,7 @@ static void set_small_problem(const struct part *p, struct small *s)
     problem->ragged = QUERN_AXIS_K;
     problem->a_major = QUERN_MAJOR_K;
     problem->alignment = 2;
-    problem->pointers = 0;
+    problem->pointers = problem->outside = 0;
     problem->split[0] = '\0';
 }
 

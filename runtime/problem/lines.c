@@ -35,6 +35,10 @@
     WORD("sizes", sizes, sizes),                                               \
         .expected = "device, host or fixed is expected; host takes "           \
                     "args.host_sizes, too, fixed lets graphs freeze them"
+#define OUTSIDE                                                                \
+    WORD("outside", outside, outside),                                         \
+        .expected = "keep or zero is expected; zero writes zeros outside "     \
+                    "the groups"
 #define BAR(name) #name "|"
 #define SPLIT                                                                  \
     "split", AT(split), &qn_field_text,                                        \
@@ -152,6 +156,7 @@ static const struct qn_field product[] = {
     {"pointers", AT(pointers), &pointers, .usage = "LETTERS"},
     {MICROBATCHES},
     {SIZES},
+    {OUTSIDE},
     {WORD("quantize", quantize, strategy)},
     {FLAG("bias", bias)},
     {ACTIVATION},
@@ -240,8 +245,12 @@ static const struct qn_field mlp[] = {
     {FLAG("prob", probability)},
     {FLAG("bias", bias)},
     {FLAG("recompute", recompute)},
+    {WORD("grad", forward_only, grad), .expected = "0 or 1 is expected"},
     {MICROBATCHES},
+    {WORD("pointers", pointers, mlp_pointers),
+     .expected = "none, w, dw or both is expected"},
     {SIZES},
+    {OUTSIDE},
     {SPLIT},
 };
 

@@ -80,6 +80,20 @@ static const struct {
                     TOKENS},
 };
 
+int qn_mlp_has(const struct qn_mlp *mlp, int phase)
+{
+    return !mlp->forward_only || phase <= QN_MLP_FORWARD;
+}
+
+int qn_mlp_refuse(const struct qn_mlp *mlp, int phase)
+{
+    if (qn_mlp_has(mlp, phase))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s is not possible: grad=0 makes the MLP forward-only",
+                        phase == QN_MLP_BACKWARD ? "backward" : "wgrad");
+}
+
 int64_t qn_mlp_operands(const struct qn_mlp *mlp)
 {
     return mlp->activation == QUERN_SQUARED_RELU ? mlp->ffn : 2 * mlp->ffn;
@@ -128,6 +142,12 @@ static void set_bias(const struct qn_mlp *mlp, int tensor,
         mlp->probability && (tensor == QUERN_MLP_DPRE || tensor == QN_MLP_B2);
 }
 
+/* Forward reads rowwise tensors only. */
+static int copies_of(const struct qn_mlp *mlp, int scaled)
+{
+    return scaled && !mlp->forward_only ? QUERN_BOTH_COPIES : QUERN_ROWWISE;
+}
+
 int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
                 const struct qn_recipe *recipe, int tensor,
                 struct qn_quantization *q)
@@ -136,14 +156,15 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
     int of_bias = tensor >= QUERN_MLP_TENSORS;
     int scaled = !of_bias && qn_mlp_scaled(recipe, tensor);
 
-    if (of_bias && !mlp->bias)
+    if ((of_bias && !mlp->bias) ||
+        (mlp->forward_only && tensors[tensor].of == QN_DY))
         return 0;
     memset(q, 0, sizeof *q);
     strcpy(q->recipe,
            of_bias ? taking(ctx, recipe, tensor)->name : mlp->recipe);
     q->of = tensors[tensor].of;
     q->type = mlp->type;
-    q->copies = scaled ? QUERN_ROWWISE | QUERN_COLUMNWISE : QUERN_ROWWISE;
+    q->copies = copies_of(mlp, scaled);
     q->activation = acts ? mlp->activation : QUERN_NO_ACTIVATION;
     q->interleave = acts ? mlp->interleave : 0;
     q->probability = acts && mlp->probability;
@@ -168,7 +189,13 @@ void qn_mlp_product(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
     p->d_type = p->op == QUERN_WGRAD ? mlp->dw_type : mlp->type;
     p->beta = p->op == QUERN_WGRAD ? mlp->dw_beta : QUERN_BETA_ZERO;
     p->microbatches = p->op == QUERN_WGRAD ? mlp->microbatches : 0;
+    if (product == QN_MLP_Y || product == QN_MLP_DX)
+        p->outside = mlp->outside;
     p->bias = mlp->bias && p->op == QUERN_FPROP;
+    if (p->op == QUERN_WGRAD)
+        p->pointers = mlp->pointers & QUERN_MLP_DW ? QUERN_POINTERS_D : 0;
+    else if (!qn_mlp_scaled(recipe, products[product].b))
+        p->pointers = mlp->pointers & QUERN_MLP_W ? QUERN_POINTERS_B : 0;
     p->probability = p->bias && product == QN_MLP_Y && mlp->probability;
     qn_problem_defaults(p, recipe);
 }
@@ -183,7 +210,7 @@ static int activate(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
     p->probability = mlp->probability;
     if (!qn_mlp_scaled(recipe, tensor))
         return 1;
-    p->copies = QUERN_ROWWISE | QUERN_COLUMNWISE;
+    p->copies = copies_of(mlp, 1);
     return !qn_result_wrong(p, recipe) && !qn_result_apart(p, recipe);
 }
 
@@ -191,7 +218,7 @@ int qn_mlp_fused(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                  struct qn_problem *p)
 {
     qn_mlp_product(mlp, recipe, QN_MLP_PRE, p);
-    p->saved = 1;
+    p->saved = !mlp->forward_only;
     return activate(mlp, recipe, QUERN_MLP_H, p);
 }
 
@@ -238,7 +265,7 @@ static int check_type(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
 {
     const int elements[QN_TENSORS] = {recipe->x, recipe->w, recipe->dy};
 
-    for (int of = 0; of < QN_TENSORS; of++)
+    for (int of = 0; of < QN_TENSORS - mlp->forward_only; of++)
         if (recipe->scaling[of].type == QUERN_TYPE_NONE &&
             elements[of] != mlp->type)
             return qn_error_set(QUERN_EINVAL, "in=%s: recipe %s keeps %s as %s",
@@ -249,9 +276,10 @@ static int check_type(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
 
 /* Beside dy's copies w would have to be k-major for dgrad, as w1 and w2 are
    not: square ones would multiply without a word. */
-static int check_weights(const struct qn_recipe *recipe)
+static int check_weights(const struct qn_mlp *mlp,
+                         const struct qn_recipe *recipe)
 {
-    if (qn_mlp_scaled(recipe, QUERN_MLP_W1) ||
+    if (mlp->forward_only || qn_mlp_scaled(recipe, QUERN_MLP_W1) ||
         !qn_mlp_scaled(recipe, QUERN_MLP_DY))
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL,
@@ -259,6 +287,21 @@ static int check_weights(const struct qn_recipe *recipe)
                         "would read transposed: an MLP has no such copy; its "
                         "products one by one take one",
                         recipe->name, qn_type_name(recipe->w));
+}
+
+/* Nothing may be said of gradients that a forward-only MLP lacks. */
+static int check_forward(const struct qn_mlp *mlp)
+{
+    const char *given = mlp->recompute                 ? "recompute=1"
+                        : mlp->dw_beta                 ? "beta=1"
+                        : mlp->microbatches > 1        ? "microbatches="
+                        : mlp->pointers & QUERN_MLP_DW ? "pointers=dw"
+                                                       : NULL;
+
+    if (!mlp->forward_only || !given)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s is about backward, which grad=0 leaves out", given);
 }
 
 /* Of each step, as quantize and problem have them. */
@@ -272,6 +315,8 @@ static int check_steps(struct quern_context *ctx, const struct qn_mlp *mlp,
     for (int i = 0; i < QN_MLP_STEPS && !code; i++) {
         const struct qn_mlp_step *step = &qn_mlp_steps[i];
 
+        if (!qn_mlp_has(mlp, step->phase))
+            continue;
         if (step->index >= QN_MLP_PRE) {
             qn_mlp_product(mlp, recipe, step->index, &p);
             code = qn_problem_check(ctx, &p, NULL);
@@ -298,7 +343,9 @@ int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
     if (!code)
         code = check_type(mlp, recipe);
     if (!code)
-        code = check_weights(recipe);
+        code = check_weights(mlp, recipe);
+    if (!code)
+        code = check_forward(mlp);
     if (!code && mlp->bias &&
         (!taking(ctx, recipe, QUERN_MLP_X) ||
          !taking(ctx, recipe, QUERN_MLP_DY)))
@@ -316,37 +363,10 @@ int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
 
 /* ------------------------------------------------------------------- space */
 
-/* The place of a tensor and all its scales in one of the buffers. */
-static size_t take(size_t *used, const struct qn_tensor *t)
-{
-    const size_t at = qn_space_add(used, t->bytes);
-
-    qn_space_add(used, t->sf_bytes);
-    qn_space_add(used, t->global_bytes);
-    return at;
-}
-
-/* Numbers as they are: [m, columns], or [G, rows, columns]. */
-static void set_numbers(struct qn_tensor *t, int type, int64_t groups,
-                        int64_t rows, int64_t columns)
-{
-    int dims = 0;
-
-    if (groups)
-        t->shape[dims++] = groups;
-    t->shape[dims++] = rows;
-    t->shape[dims++] = columns;
-    t->ndim = dims;
-    t->type = type;
-    t->bytes = (size_t)((groups ? groups : 1) * rows * columns *
-                        qn_type_bits(type) / 8);
-    t->alignment = QN_ALIGNMENT;
-}
-
-/* Copies of what has tokens; those of weights are the caller's. */
-static int describe_copies(struct quern_context *ctx, const struct qn_mlp *mlp,
-                           const struct qn_recipe *recipe,
-                           struct qn_mlp_space *space, size_t *scratch)
+/* What the casts need. */
+static int find_cast_scratch(struct quern_context *ctx,
+                             const struct qn_mlp *mlp,
+                             const struct qn_recipe *recipe, size_t *scratch)
 {
     int code = QUERN_OK;
 
@@ -359,10 +379,6 @@ static int describe_copies(struct quern_context *ctx, const struct qn_mlp *mlp,
         code = qn_quantize_describe(ctx, &q, &need, NULL, NULL);
         if (!code && need.workspace_bytes > *scratch)
             *scratch = need.workspace_bytes;
-        if (code || q.of == QN_W || t >= QUERN_MLP_TENSORS)
-            continue;
-        space->places[QN_MLP_ROW + t].need = need.args.row;
-        space->places[QN_MLP_COLUMN + t].need = need.args.column;
     }
     return code;
 }
@@ -388,12 +404,13 @@ static int find_scratch(struct quern_context *ctx, const struct qn_mlp *mlp,
     struct qn_problem p;
     int code = QUERN_OK;
 
-    for (int product = QN_MLP_PRE; product < QN_MLP_LAUNCHES && !code;
-         product++) {
+    const int end = mlp->forward_only ? QN_MLP_DH : QN_MLP_LAUNCHES;
+
+    for (int product = QN_MLP_PRE; product < end && !code; product++) {
         qn_mlp_product(mlp, recipe, product, &p);
         code = add_scratch(ctx, &p, scratch);
     }
-    if (!code && qn_mlp_back(mlp, recipe, &p)) {
+    if (!code && !mlp->forward_only && qn_mlp_back(mlp, recipe, &p)) {
         if (p.copies) /* in one launch, or none of this */
             p.dequantize = QUERN_DEQUANTIZE_MAINLOOP;
         p.copies = 0;
@@ -402,129 +419,30 @@ static int find_scratch(struct quern_context *ctx, const struct qn_mlp *mlp,
     return code;
 }
 
-/* Is it kept for backward or wgrad? */
-static int is_saved(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
-                    int slot)
-{
-    const int tensor = slot - QN_MLP_ROW;
-
-    if (slot == QN_MLP_PRE_SLOT)
-        return !mlp->recompute;
-    if (slot < QN_MLP_ROW || slot >= QN_MLP_COLUMN)
-        return slot != QN_MLP_DH_SLOT;
-    return !qn_mlp_scaled(recipe, tensor) ||
-           (mlp->recompute && tensor == QUERN_MLP_X);
-}
-
-/*
-** `saved` has what backward and wgrad read: pre, or where that is computed
-** again x's rowwise tensor, and of each tensor the columnwise tensor, or where
-** it is not scaled the tensor. In the workspace, behind what the steps need,
-** and pre if it is not saved, forward and backward have the same bytes in
-** turns.
-*/
-static void lay_out(const struct qn_mlp *mlp, struct qn_mlp_space *s,
-                    const struct qn_recipe *recipe, size_t scratch)
-{
-    static const int turns[2][3] = {
-        {QN_MLP_PRE_SLOT, QN_MLP_ROW + QUERN_MLP_X, QN_MLP_ROW + QUERN_MLP_H},
-        {QN_MLP_DH_SLOT, QN_MLP_ROW + QUERN_MLP_DY,
-         QN_MLP_ROW + QUERN_MLP_DPRE}};
-
-    for (int i = 0; i < QN_MLP_SLOTS; i++) {
-        struct qn_mlp_slice *place = &s->places[i];
-
-        place->saved = is_saved(mlp, recipe, i);
-        if (place->saved)
-            place->at = take(&s->saved, &place->need);
-    }
-    if (mlp->recompute)
-        s->places[QN_MLP_PRE_SLOT].at =
-            take(&scratch, &s->places[QN_MLP_PRE_SLOT].need);
-    s->workspace = scratch;
-    for (int turn = 0; turn < 2; turn++) {
-        size_t used = scratch;
-
-        for (int i = 0; i < 3; i++) {
-            struct qn_mlp_slice *place = &s->places[turns[turn][i]];
-
-            if ((place->saved && turn) ||
-                (mlp->recompute && turns[turn][i] == QN_MLP_PRE_SLOT))
-                continue;
-            place->loose = take(&used, &place->need);
-            if (!place->saved)
-                place->at = place->loose;
-        }
-        if (used > s->workspace)
-            s->workspace = used;
-    }
-}
-
 /* ---------------------------------------------------------------- describe */
-
-static void describe_numbers(const struct qn_mlp *mlp, struct qn_mlp_args *args)
-{
-    int64_t operands = qn_mlp_operands(mlp);
-    struct qn_tensor *tokens[] = {&args->x, &args->y, &args->dy, &args->dx};
-
-    for (int i = 0; i < 4; i++)
-        set_numbers(tokens[i], mlp->type, 0, mlp->m, mlp->hidden);
-    set_numbers(&args->w1, mlp->type, mlp->groups, operands, mlp->hidden);
-    set_numbers(&args->w2, mlp->type, mlp->groups, mlp->hidden, mlp->ffn);
-    set_numbers(&args->dw1, mlp->dw_type, mlp->groups, operands, mlp->hidden);
-    set_numbers(&args->dw2, mlp->dw_type, mlp->groups, mlp->hidden, mlp->ffn);
-    args->sizes_type = QUERN_I32;
-    args->limit = 7;
-    args->slope = 1.702f;
-    args->shift = 1;
-}
-
-static void describe_weights(const struct quern_context *ctx,
-                             const struct qn_mlp *mlp,
-                             const struct qn_recipe *recipe,
-                             struct qn_mlp_args *args)
-{
-    struct qn_quantization q;
-
-    if (!qn_mlp_cast(ctx, mlp, recipe, QUERN_MLP_W1, &q))
-        return;
-    qn_quantize_copy(&q, recipe, QUERN_ROWWISE, &args->w1_row);
-    qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE, &args->w1_column);
-    qn_mlp_cast(ctx, mlp, recipe, QUERN_MLP_W2, &q);
-    qn_quantize_copy(&q, recipe, QUERN_ROWWISE, &args->w2_row);
-    qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE, &args->w2_column);
-}
 
 int qn_mlp_describe(struct quern_context *ctx, const struct qn_mlp *mlp,
                     struct qn_mlp_description *d, struct qn_mlp_space *out,
                     const struct qn_recipe **recipe_out)
 {
-    const size_t sizes = qn_host_size_bytes(mlp->sizes, mlp->groups, 1);
-    size_t scratch = QN_WORKSPACE_BYTES;
-    struct qn_mlp_space space = {.saved = 0};
+    struct qn_mlp_space space = {.scratch = QN_WORKSPACE_BYTES};
     const struct qn_recipe *recipe;
     int code = qn_mlp_check(ctx, mlp, &recipe);
 
     if (code)
         return code;
-    qn_space_add(&scratch, sizes);
-    memset(d, 0, sizeof *d);
-    set_numbers(&space.places[QN_MLP_PRE_SLOT].need, mlp->type, 0, mlp->m,
-                qn_mlp_operands(mlp));
-    set_numbers(&space.places[QN_MLP_DH_SLOT].need, mlp->type, 0, mlp->m,
-                mlp->ffn);
-    code = describe_copies(ctx, mlp, recipe, &space, &scratch);
+    qn_space_add(&space.scratch,
+                 qn_host_size_bytes(mlp->sizes, mlp->groups, 1));
+    code = find_cast_scratch(ctx, mlp, recipe, &space.scratch);
     if (!code)
-        code = find_scratch(ctx, mlp, recipe, &scratch);
+        code = find_scratch(ctx, mlp, recipe, &space.scratch);
     if (code)
         return code;
-    lay_out(mlp, &space, recipe, scratch);
-    space.sizes = qn_space_add(&space.workspace, sizes);
-    describe_numbers(mlp, &d->args);
-    describe_weights(ctx, mlp, recipe, &d->args);
+    memset(d, 0, sizeof *d);
+    qn_mlp_space_fill(ctx, mlp, recipe, &d->args, &space);
     d->saved_bytes = space.saved;
     d->workspace_bytes = space.workspace;
-    for (int of = 0; of < QN_TENSORS; of++) {
+    for (int of = 0; of < QN_TENSORS - mlp->forward_only; of++) {
         const struct qn_scaling *s = &recipe->scaling[of];
 
         d->random |= s->stochastic;

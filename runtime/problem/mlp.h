@@ -56,8 +56,10 @@ struct qn_mlp_slice {
 
 struct qn_mlp_space {
     struct qn_mlp_slice places[QN_MLP_SLOTS];
+    size_t scratch;          /* of the workspace, where they begin */
     size_t saved, workspace; /* bytes of both */
-    size_t sizes; /* where in the workspace those from the host lie */
+    size_t sizes;    /* where in the workspace those from the host lie */
+    int without_pre; /* 1: no launch writes pre */
 };
 
 enum qn_mlp_phase {
@@ -82,6 +84,13 @@ int qn_mlp_again(const struct qn_mlp_step *step);
 
 /* Features that the activation is given: of pre. */
 int64_t qn_mlp_operands(const struct qn_mlp *mlp);
+
+/* Does the MLP have the phase (enum qn_mlp_phase)? */
+int qn_mlp_has(const struct qn_mlp *mlp, int phase);
+
+/* QUERN_EINVAL: the phase that the caller asks for is none of a forward-only
+   MLP's. */
+int qn_mlp_refuse(const struct qn_mlp *mlp, int phase);
 
 /* Does the recipe scale the tensor (enum quern_mlp_tensor)? */
 int qn_mlp_scaled(const struct qn_recipe *recipe, int tensor);
@@ -111,6 +120,12 @@ int qn_mlp_back(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
 /* All rules on an MLP. QUERN_EINVAL names field and rule. */
 int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
                  const struct qn_recipe **recipe);
+
+/* The tensors of runs: the arguments without addresses, and slices for the
+   others, of which `space` has scratch and without_pre. */
+void qn_mlp_space_fill(const struct quern_context *ctx,
+                       const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                       struct qn_mlp_args *args, struct qn_mlp_space *space);
 
 /* And all that follows from it; the last two may be NULL. */
 int qn_mlp_describe(struct quern_context *ctx, const struct qn_mlp *mlp,

@@ -80,6 +80,22 @@ int qn_problem_stride(const char *tensor, int64_t stride, int64_t least)
                         tensor, (long long)stride, (long long)least, INT32_MAX);
 }
 
+int qn_problem_pointers(const char *tensor, const struct qn_tensor *given)
+{
+    if (given->data)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers and %s.data are both given: one of "
+                            "them says where %s lies",
+                            tensor, tensor, tensor);
+    if ((uintptr_t)given->pointers % sizeof(void *))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers is %p: addresses must lie at "
+                            "multiples of %zu",
+                            tensor, (const void *)given->pointers,
+                            sizeof(void *));
+    return QUERN_OK;
+}
+
 int qn_problem_alignment(const struct qn_problem *p, int type)
 {
     int element = qn_type_bits(type) / 8;

@@ -2,8 +2,7 @@
 /*
 ** problem.h: what the parts of the runtime ask of a problem.
 */
-#ifndef QUERN_PROBLEM_PROBLEM_H
-#define QUERN_PROBLEM_PROBLEM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -46,6 +45,9 @@ int qn_problem_recipe(struct quern_context *ctx, const char **at,
 /* QUERN_EINVAL: rows of `least` elements of the tensor overlap, or are too far
    apart. */
 int qn_problem_stride(const char *tensor, int64_t stride, int64_t least);
+
+/* Addresses of matrices, which take the place of data. QUERN_EINVAL. */
+int qn_problem_pointers(const char *tensor, const struct qn_tensor *given);
 
 /* Does a kernel of that epilogue (enum qn_epilogue), and of that activation,
    serve what the problem makes of the product? */
@@ -119,8 +121,6 @@ int qn_describe_operands(struct quern_context *ctx,
 /* QUERN_EINVAL names the new spelling of a key or of its value. With key ""
    `value` is the first word of a line. */
 int qn_renamed_check(const char *key, const char *value);
-
-#endif
 
 /* line.c: what a line is about, by its first word. */
 

@@ -177,6 +177,25 @@ static int check_result(const struct qn_problem *p,
                         qn_copies_name(p->copies), recipe->name, wrong);
 }
 
+/* D has rows or columns of no group where the groups split it. */
+static int check_outside(const struct qn_problem *p)
+{
+    if (!p->outside)
+        return QUERN_OK;
+    if (p->ragged != QUERN_AXIS_M && p->ragged != QUERN_AXIS_N)
+        return qn_error_set(QUERN_EINVAL,
+                            "outside=zero, ragged=%s: all of D belongs to "
+                            "groups; ragged=m or n is expected",
+                            qn_axis_name(p->ragged));
+    if (p->copies)
+        return qn_error_set(QUERN_EINVAL,
+                            "outside=zero, copies=%s: rows of quantized "
+                            "tensors that belong to no group are not zeroed; "
+                            "outside=keep is expected",
+                            qn_copies_name(p->copies));
+    return QUERN_OK;
+}
+
 /* Only operands with a group axis have many matrices. */
 static int check_pointers(const struct qn_problem *p,
                           const struct qn_recipe *recipe)
@@ -286,6 +305,8 @@ int qn_problem_check(struct quern_context *ctx,
         code = check_epilogue(problem);
     if (!code)
         code = check_result(problem, recipe);
+    if (!code)
+        code = check_outside(problem);
     if (!code)
         code = check_bytes(problem, recipe);
     if (!code)

@@ -103,17 +103,8 @@ static int check_pointers(const struct qn_plan *plan, int role,
                             "%c.pointers is not NULL: %c has the ragged axis, "
                             "so all groups are in %c.data",
                             name, name, name);
-    if (tensor->data)
-        return qn_error_set(QUERN_EINVAL,
-                            "%c.pointers and %c.data are both given: one of "
-                            "them says where %c lies",
-                            name, name, name);
-    if ((uintptr_t)tensor->pointers % sizeof(void *))
-        return qn_error_set(QUERN_EINVAL,
-                            "%c.pointers is %p: addresses must lie at "
-                            "multiples of %zu",
-                            name, (const void *)tensor->pointers,
-                            sizeof(void *));
+    if (qn_problem_pointers((const char[]){name, 0}, tensor))
+        return QUERN_EINVAL;
     if (!plan->takes_pointers[role])
         return qn_error_set(QUERN_EINVAL,
                             "%c.pointers is not NULL: kernel %s takes %c in "

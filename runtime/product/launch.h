@@ -27,6 +27,7 @@ enum qn_work {
     QN_WORK_EPILOGUE,   /* D, from the product's sums in the workspace */
     QN_WORK_SUM,        /* dbias or dprob, from the product's partial sums */
     QN_WORK_QUANTIZE_D, /* rowwise and columnwise */
+    QN_WORK_OUTSIDE,    /* zeros in D or P outside the groups */
     QN_WORKS
 };
 
@@ -47,7 +48,7 @@ enum qn_flag {
 /* One entry of a plan: a kernel, or a cast of several. */
 struct qn_launch {
     int work;     /* enum qn_work */
-    int role;     /* of the operand that is quantized or dequantized */
+    int role;     /* of the operand that is quantized, dequantized or zeroed */
     int operands; /* enum qn_operands */
     int flag;     /* enum qn_flag */
     int index;    /* of a sum, among the steps of `cast` */
@@ -57,8 +58,8 @@ struct qn_launch {
 };
 
 /* At most: sizes, preparation, two operands to FP8 and two to bf16, a product
-   of each, an epilogue, two sums, A, its sums, and D. */
-enum { QN_LAUNCHES = 14 };
+   of each, an epilogue, two sums, A, its sums, D, and zeros in D and P. */
+enum { QN_LAUNCHES = 16 };
 
 /* The first launch with that purpose, or NULL. */
 const struct qn_launch *qn_launch_find(const struct qn_plan *plan, int work);

@@ -262,7 +262,14 @@ int qn_plan_fit(const struct qn_plan *plan, const struct qn_args *args,
                 struct qn_plan *room, const struct qn_plan **fitted)
 {
     int64_t most = qn_geometry_length(&plan->problem, plan->problem.ragged);
-    int64_t total = given_total(plan, args, most);
+
+    return qn_plan_fit_total(plan, given_total(plan, args, most), room, fitted);
+}
+
+int qn_plan_fit_total(const struct qn_plan *plan, int64_t total,
+                      struct qn_plan *room, const struct qn_plan **fitted)
+{
+    int64_t most = qn_geometry_length(&plan->problem, plan->problem.ragged);
 
     *fitted = plan;
     if (total == most || total < 0 || plan->products)

@@ -64,6 +64,10 @@ struct qn_plan {
 int qn_plan_fit(const struct qn_plan *plan, const struct qn_args *args,
                 struct qn_plan *room, const struct qn_plan **fitted);
 
+/* The same for a total along the ragged axis. */
+int qn_plan_fit_total(const struct qn_plan *plan, int64_t total,
+                      struct qn_plan *room, const struct qn_plan **fitted);
+
 /* What a run of a kernel would launch it with: `values`, and in `params` the
    address of each that the kernel takes. The plan's context is current.
    Errors are those of qn_run. */

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "choose/session.h"
 #include "product/frame.h"
+#include "product/outside.h"
 
 #include <stdlib.h>
 
@@ -20,6 +21,8 @@ int qn_plan_session(struct qn_session *s, struct qn_plan **plan)
         code = qn_session_name(s);
     if (code)
         return code;
+    if (s->problem->outside && s->demand.backend != QUERN_BACKEND_CUBLASLT)
+        return qn_outside_make(s, qn_epilogue_make, plan);
     return s->problem->copies ? qn_result_make(s, plan)
                               : qn_epilogue_make(s, plan);
 }

@@ -14,6 +14,7 @@
 #include "product/args.h"
 #include "product/backend.h"
 #include "product/frame.h"
+#include "product/outside.h"
 #include "product/plan.h"
 
 #include <string.h>
@@ -424,6 +425,7 @@ static int run_all(struct qn_frame *f)
         [QN_WORK_EPILOGUE] = qn_epilogue_run,
         [QN_WORK_SUM] = qn_gradient_sum,
         [QN_WORK_QUANTIZE_D] = qn_result_quantize,
+        [QN_WORK_OUTSIDE] = qn_outside_run,
     };
     const struct qn_plan *plan = f->plan;
     int code = QUERN_OK;

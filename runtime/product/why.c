@@ -14,6 +14,7 @@
 #include "problem/problem.h"
 #include "product/frame.h"
 #include "product/backend.h"
+#include "product/outside.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 
@@ -61,7 +62,8 @@ static const char *const purposes[QN_WORKS] = {
     [QN_WORK_RANGE] = "range check for f16",
     [QN_WORK_REQUANTIZE] = "requantize to FP8: ",
     [QN_WORK_EPILOGUE] = "epilogue of the product's sums",
-    [QN_WORK_SUM] = "sums of the product's partial sums"};
+    [QN_WORK_SUM] = "sums of the product's partial sums",
+    [QN_WORK_OUTSIDE] = "zeros outside the groups: "};
 
 /* Only if the values do not fit the narrow type that was tried. */
 static const char *condition_of(const struct qn_launch *launch)
@@ -91,8 +93,8 @@ void qn_why_launch(const struct qn_plan *plan, const struct qn_launch *launch,
         qn_quantize_print(&cast->q, line, sizeof line);
     if (purposes[launch->work])
         qn_text_add(text, "%s%s", indent, purposes[launch->work]);
-    if (launch->work == QN_WORK_REQUANTIZE)
-        qn_text_add(text, "%c", "AB"[launch->role]);
+    if (launch->work == QN_WORK_REQUANTIZE || launch->work == QN_WORK_OUTSIDE)
+        qn_text_add(text, "%c", "ABCDP"[launch->role]);
     if (*line)
         qn_text_add(text, "%s%s", indent, line);
     if (*line || purposes[launch->work])
@@ -101,7 +103,8 @@ void qn_why_launch(const struct qn_plan *plan, const struct qn_launch *launch,
         add_list(product, indent, text);
     else if (launch->work == QN_WORK_PRODUCT)
         add_product(product ? product : plan, indent, text);
-    else if (launch->work == QN_WORK_SUM || launch->work == QN_WORK_EPILOGUE)
+    else if (launch->work == QN_WORK_SUM || launch->work == QN_WORK_EPILOGUE ||
+             launch->work == QN_WORK_OUTSIDE)
         add_kernel(cast->steps[launch->index].kernel->name, indent, text);
     else if (launch->step.kernel)
         add_kernel(launch->step.kernel->name, indent, text);
@@ -255,6 +258,19 @@ static void add_title(struct qn_text *text, const struct qn_session *s)
                         : ", which no graph captures");
 }
 
+/* Memory that only zeros go to. */
+static void add_outside(const struct qn_session *s, struct qn_text *text)
+{
+    const struct qn_problem *p = s->problem;
+    const double bytes = qn_outside_bytes(p, s->demand.recipe);
+
+    if (p->outside)
+        qn_text_add(text,
+                    "zeros outside the groups come with a launch of their own: "
+                    "at most %.0f cycles to write %.0f MB\n\n",
+                    qn_model_cast(bytes, 1 + p->saved), bytes / 1e6);
+}
+
 /* Why no plan serves the problem. */
 static void add_none(struct qn_session *s, const struct qn_choice *list,
                      int count, struct qn_text *text)
@@ -332,6 +348,7 @@ static int explain(struct qn_session *s, struct qn_text *text)
         code = choose(s, &list, &count);
     if (!code) {
         add_title(text, s);
+        add_outside(s, text);
         add_plan(s, plan, &strategy, text);
         qn_tuned_why(s, strategy.tuned, text);
         if (!strategy.asked || !plan)

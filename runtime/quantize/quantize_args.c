@@ -90,23 +90,6 @@ static int check_stride(const struct tensor *t)
     return QUERN_OK;
 }
 
-/* Addresses of matrices: where these lie is the caller's promise. */
-static int check_pointers(const struct tensor *t)
-{
-    if (t->given->data)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.pointers and %s.data are both given: one of "
-                            "them says where %s lies",
-                            t->name, t->name, t->name);
-    if ((uintptr_t)t->given->pointers % sizeof(void *))
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.pointers is %p: addresses must lie at "
-                            "multiples of %zu",
-                            t->name, (const void *)t->given->pointers,
-                            sizeof(void *));
-    return QUERN_OK;
-}
-
 /* Bytes that the rows span; the matrices of w lie one behind the other. More
    than any buffer has if 64 bits do not count them. */
 static int64_t span_of(const struct tensor *t)
@@ -138,7 +121,7 @@ static int check_data(const struct tensor *t)
             "%s.group_stride is %lld: matrices are contiguous, 0 is expected",
             t->name, (long long)given->group_stride);
     if (given->pointers)
-        return check_pointers(t);
+        return qn_problem_pointers(t->name, given);
     if ((uint64_t)bytes > given->bytes)
         return qn_error_set(QUERN_EINVAL,
                             "%s.bytes is %zu: its rows span %lld bytes",

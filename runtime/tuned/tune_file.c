@@ -49,7 +49,7 @@ void qn_tune_file_canonical(const struct qn_problem *problem,
     bucket->split[0] = 0;
     /* launches next to the kernel that is measured */
     bucket->sizes = QUERN_SIZES_DEVICE;
-    bucket->dbias = bucket->dprob = 0;
+    bucket->dbias = bucket->dprob = bucket->outside = 0;
     if (problem->dequantize != QUERN_DEQUANTIZE_MAINLOOP) /* which compares no
                                                              ways */
         bucket->dequantize = QUERN_DEQUANTIZE_AUTO;

@@ -165,7 +165,8 @@ void gpu_buffer_make(struct gpu_buffer *, size_t bytes, size_t guard);
 void gpu_buffer_upload(const struct gpu_buffer *, const void *from);
 void gpu_buffer_download(const struct gpu_buffer *, void *to);
 void gpu_buffer_poison(const struct gpu_buffer *); /* the guards too */
-void gpu_buffer_zero(const struct gpu_buffer *);
+/* Of NaN, but for the bytes that must be zero before the first run. */
+void gpu_buffer_workspace(const struct gpu_buffer *);
 void gpu_buffer_free(struct gpu_buffer *);
 
 /* NULL, or what was written: the guards hold poison as before. */

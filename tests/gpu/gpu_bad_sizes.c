@@ -91,6 +91,7 @@ static void run_variant(const struct gpu_variant *v, int number, int sizes_type)
     gpu_variant_case(v, &p.c);
     qt_bad_size_case(&p.c, bad_size, sizes_type);
     p.c.epilogue = gpu_variant_epilogue(v, number);
+    p.c.outside = number % 2;
     gpu_case_open(&p, GPU_WIDE_GUARD);
     for (int i = 0; i < count; i++)
         if (!choices[i].kernel || (i + number) % 8 == 0)

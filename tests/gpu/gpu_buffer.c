@@ -73,9 +73,13 @@ void gpu_buffer_poison(const struct gpu_buffer *b)
     gpu_must(cu.fill(b->memory, QT_POISON, whole(b)), "filling device memory");
 }
 
-void gpu_buffer_zero(const struct gpu_buffer *b)
+void gpu_buffer_workspace(const struct gpu_buffer *b)
 {
-    gpu_must(cu.fill(b->data, 0, b->bytes), "zeroing device memory");
+    gpu_must(cu.fill(b->data, 0xFF, b->bytes), "filling device memory");
+    gpu_must(
+        cu.fill(b->data, 0,
+                b->bytes < QN_WORKSPACE_BYTES ? b->bytes : QN_WORKSPACE_BYTES),
+        "zeroing device memory");
 }
 
 void gpu_buffer_upload(const struct gpu_buffer *b, const void *from)

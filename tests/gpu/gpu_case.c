@@ -174,7 +174,7 @@ int gpu_run_open(struct gpu_run *r, const struct gpu_case *p,
                     GPU_GUARD);
     gpu_buffer_upload(&r->d_pointers, pointers_of(p, QT_D, r->d.data));
     gpu_buffer_make(&r->workspace, need.workspace_bytes, GPU_GUARD);
-    gpu_buffer_zero(&r->workspace);
+    gpu_buffer_workspace(&r->workspace);
     r->args = need.args;
     set_args(r, p);
     return QUERN_OK;

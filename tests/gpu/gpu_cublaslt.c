@@ -172,7 +172,7 @@ void gpu_cublaslt(void)
     gpu_buffer_make(&factors, sizeof values, GPU_GUARD);
     gpu_buffer_upload(&factors, values);
     gpu_buffer_make(&workspace, 34 << 20, GPU_GUARD);
-    gpu_buffer_zero(&workspace);
+    gpu_buffer_workspace(&workspace);
     try_all();
     for (int i = 0; i < EXACT_ROLES; i++)
         gpu_buffer_free(&buffers[i]);

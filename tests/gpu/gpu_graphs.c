@@ -391,7 +391,7 @@ static const char *plan_again(struct gpu_run *r, const struct gpu_case *p,
         qn_plan(gpu_context, &problem, &options, &r->plan))
         return gpu_text("%s: %s", line, qn_errmsg(gpu_context));
     gpu_buffer_make(&r->workspace, need.workspace_bytes, GPU_GUARD);
-    gpu_buffer_zero(&r->workspace);
+    gpu_buffer_workspace(&r->workspace);
     gpu_must(cu.synchronize(), "zeroing"); /* the stream does not wait */
     r->args.workspace = (void *)(uintptr_t)r->workspace.data;
     return NULL;

@@ -175,6 +175,7 @@ static void run_line(struct line *line)
         return;
     }
     mlp.recompute = line->again;
+    mlp.outside = mlp.groups % 2;
     other = mlp;
     other.recompute = !line->again;
     gap = (mlp.hidden + 15) / 8 * 8 - mlp.hidden; /* to whole 16 bytes */

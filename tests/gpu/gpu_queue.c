@@ -158,7 +158,7 @@ static const char *open_sums(struct pile *p)
     gpu_buffer_make(&s->dbias, (size_t)(GROUPS * c->m) * sizeof(float),
                     GPU_GUARD);
     gpu_buffer_make(&s->workspace, need.workspace_bytes, GPU_GUARD);
-    gpu_buffer_zero(&s->workspace);
+    gpu_buffer_workspace(&s->workspace);
     s->expected = malloc(s->dbias.bytes);
     s->host_workspace =
         aligned_alloc(64, (need.workspace_bytes + 63) / 64 * 64);

@@ -31,6 +31,7 @@ static void begin(struct gpu_case *p, const struct gpu_variant *v,
     p->c.form = index % QT_FORMS;
     p->c.sizes_type = index / 3 % 2 ? QUERN_I64 : QUERN_I32;
     p->c.fill = fill_of(v, index);
+    p->c.outside = index % 4 == 1;
     p->c.seed = seed_of(index);
 }
 
@@ -174,6 +175,7 @@ static void draw_problem(struct qt_case *c, uint64_t *state)
     c->form = (int)qt_random_below(state, QT_FORMS);
     c->sizes_type = qt_random_below(state, 2) ? QUERN_I64 : QUERN_I32;
     c->align = odd ? 2 : 0;
+    c->outside = (int)qt_random_below(state, 2);
     gpu_variant_sides(c, draw_side(state, odd, most),
                       draw_side(state, odd, most), draw_side(state, odd, most));
     for (int role = 0; role < QT_ROLES; role++) {

@@ -49,6 +49,7 @@ static void run_bad_size(const struct qt_bad_size *bad_size, int ragged,
     struct qt_case c;
 
     begin_case(&c, ragged, d_type);
+    c.outside = bad_size->index % 2;
     host_lie(&c, bad_size, sizes_type);
 }
 

@@ -449,6 +449,8 @@ TEST(test_result_refusals)
     } rows[] = {
         {"fprop fp8_block g=1 m=8 n=256 k=64 beta=any copies=both",
          "nothing is added to them, beta=0 is expected"},
+        {"fprop fp8_block g=1 m=8 n=256 k=64 outside=zero copies=both",
+         "tensors that belong to no group are not zeroed"},
         {"wgrad fp8_block g=1 m=8 n=256 k=64 copies=both",
          "of what fprop and dgrad make of tokens"},
         {"fprop bf16 g=1 m=8 n=256 k=64 ragged=n copies=both", "with ragged=m"},

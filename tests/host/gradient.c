@@ -109,7 +109,7 @@ static void run(const struct numbers *x, const char *line, float first,
     args->workspace =
         aligned_alloc(256, (need.workspace_bytes + 255) / 256 * 256);
     assert_non_null(args->workspace);
-    memset(args->workspace, 0, need.workspace_bytes);
+    qn_memory_begin(args->workspace, need.workspace_bytes);
     if (qn_run(plan, args, NULL) || qn_check(plan, args, NULL))
         fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     free(args->a.data);

@@ -57,9 +57,10 @@ void host_output_reset(struct host_output *out, const struct qt_data *data)
             out->workspace_bytes = 256;
         out->memory = aligned_alloc(256, (d_bytes / 256 + 1) * 256 +
                                              2 * (size_t)HOST_GUARD);
-        out->workspace = calloc(1, out->workspace_bytes);
+        out->workspace = malloc(out->workspace_bytes);
         assert_non_null(out->memory);
         assert_non_null(out->workspace);
+        qn_memory_begin(out->workspace, out->workspace_bytes);
         out->d = out->memory + HOST_GUARD;
         out->d_bytes = d_bytes;
     }

@@ -4,6 +4,7 @@
 
 #include "cases.h"
 
+#include "oracle/memory.h"
 #include "support/case.h"
 
 extern struct quern_context *host_ctx;

@@ -27,6 +27,7 @@ static void begin_apart(struct qn_layer *l, const char *text,
     if (qn_mlp_parse(host_ctx, text, &mlp))
         fail_msg("%s: %s", text, qn_errmsg(host_ctx));
     mlp.recompute |= apart;
+    mlp.outside |= mlp.groups % 2;
     if (apart)
         gap = (mlp.hidden + 15) / 8 * 8 - mlp.hidden;
     if (qn_layer_begin(l, &options, host_ctx, &mlp, QUERN_BACKEND_HOST, sizes,
@@ -404,13 +405,13 @@ TEST(test_mlp_arguments)
             "dx overlaps random");
     REFUSED(scaled, backward, a->random = a->workspace,
             "workspace overlaps random");
-    REFUSED(scaled, backward, a->dw1.stride = 64, "dw1: stride 0");
+    REFUSED(scaled, backward, a->dw1.stride = 64, "dw1: stride 0 and no");
     REFUSED(scaled, forward, a->x.stride = 31, "x.stride is 31: 0 (packed) or");
     REFUSED(scaled, forward, a->y.stride = (int64_t)1 << 31, "y.stride is");
     REFUSED(scaled, forward, a->y.stride = 36, "at multiples of 16 bytes");
     REFUSED(scaled, forward, a->y.stride = 40, "y.bytes is 3840: its rows");
     REFUSED(scaled, backward, a->dy.stride = -8, "dy.stride is -8");
-    REFUSED(scaled, backward, a->dx.group_stride = 8, "dx: stride 0");
+    REFUSED(scaled, backward, a->dx.group_stride = 8, "dx: stride 0 and no");
     REFUSED(scaled, forward, a->b1 = a->probability, "b1 is not NULL: the");
     REFUSED(plain, wgrad, a->db2 = a->saved, "db2 is not NULL: the problem");
     REFUSED(biased, forward, a->b1 = NULL, "b1 is NULL: the problem says");
@@ -458,6 +459,13 @@ static const struct {
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 recomput=1", "did you mean 'recompute'"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 biass=1", "did you mean 'bias'"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 split=3", "split=3"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 grad=2", "grad=2: 0 or 1 is"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 grad=0 recompute=1",
+     "recompute=1 is about backward, which grad=0 leaves out"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 grad=0 pointers=both",
+     "pointers=dw is about backward"},
+    {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 pointers=b",
+     "pointers=b: none, w, dw or both is"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 microbatches=9",
      "microbatches=9: 1 to 8"},
 };
@@ -467,11 +475,11 @@ TEST(test_mlp_texts)
     static const char *const right[] = {
         ("mlp fp8_block g=8 m=4096 hidden=7168 ffn=2048 in=bf16 dw=f32 beta=1 "
          "activation=swiglu prob=1 bias=1 recompute=1 microbatches=4 "
-         "split=mild"),
+         "pointers=dw split=mild"),
         ("mlp bf16 g=1 m=0 hidden=8 ffn=8 in=bf16 dw=bf16 "
          "activation=squared_relu"),
         ("mlp nvfp4 g=2 m=9 hidden=64 ffn=64 in=f32 dw=f16 activation=geglu "
-         "interleave=32")};
+         "interleave=32 grad=0 pointers=w")};
     struct qn_mlp mlp;
     char text[512];
 

@@ -50,6 +50,7 @@ TEST(test_every_variant)
             .sizes_type = i % 2 ? QUERN_I64 : QUERN_I32,
             .form = i / 2 % QT_FORMS,
             .fill = i % 7 ? QT_INTEGER : QT_NORMAL,
+            .outside = i / 4 % 3 == 0,
             .epilogue = &qt_epilogues[(i + i / 8) % qt_nepilogues],
             .seed = (uint64_t)i + 1,
         };
@@ -79,6 +80,7 @@ TEST(test_torture_sizes)
                 .sizes_type = index % 2 ? QUERN_I64 : QUERN_I32,
                 .form = form,
                 .fill = QT_INTEGER,
+                .outside = p % 2,
                 .epilogue = &qt_epilogues[index % qt_nepilogues],
                 .seed = (uint64_t)index + 1,
             };

@@ -92,7 +92,7 @@ static void setup_make(struct setup *s, const char *text)
     area_make(&s->column_global, s->need.args.column.global_bytes);
     area_make(&s->dbias, (size_t)s->q.groups * (size_t)s->q.k * 4);
     area_make(&s->workspace, s->need.workspace_bytes);
-    memset(s->workspace.data, 0, s->workspace.bytes);
+    qn_memory_begin(s->workspace.data, s->workspace.bytes);
     memcpy(s->sizes, sizes, sizeof sizes);
     s->scale[0] = s->scale[1] = 1;
     fill_input(s);

@@ -141,6 +141,7 @@ static void quantize(struct shop *s, const char *recipe, const char *of,
     need.args.column.data = memory[0] = zeros(need.args.column.bytes);
     need.args.column.sf = memory[1] = zeros(need.args.column.sf_bytes);
     need.args.workspace = zeros(need.workspace_bytes);
+    qn_memory_begin(need.args.workspace, need.workspace_bytes);
     if (qn_quantize_run(plan, &need.args, NULL))
         fail_msg("%s: %s", line, qn_errmsg(host_ctx));
     *out = need.args.column;
@@ -166,6 +167,7 @@ static void make_sums(const struct shop *s, struct batch *b, int64_t tokens,
     b->cast.in.data = dy;
     b->cast.first_dims = b->sizes;
     b->cast.workspace = b->scratch = zeros(need.workspace_bytes);
+    qn_memory_begin(b->scratch, need.workspace_bytes);
 }
 
 static void make_batch(struct shop *s, const char *recipe, struct batch *b,

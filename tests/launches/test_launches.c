@@ -403,25 +403,33 @@ static void give_mlp(struct play *play, const struct qn_mlp *mlp,
                                 &args->sizes_type, &args->host_sizes};
     const int64_t wide = 2 * mlp->groups * (mlp->ffn + mlp->hidden);
     const size_t tensors = QUERN_MLP_TENSORS;
+    const int grad = !mlp->forward_only;
 
-#define GIVE(field) give(play, #field, &args->field, 0, mlp->m, mlp->groups)
+#define GIVE_BY(word, field)                                                   \
+    give(play, #field, &args->field, mlp->pointers &(word), mlp->m, mlp->groups)
+#define GIVE(field) GIVE_BY(0, field)
     *args = need->args;
-    GIVE(x), GIVE(y), GIVE(dy), GIVE(dx), GIVE(w1), GIVE(w2);
+    if (play->how.fewer)
+        args->rows = mlp->m / 2;
+    GIVE(x), GIVE(y), GIVE(dy), GIVE(dx);
     GIVE(w1_row), GIVE(w1_column), GIVE(w2_row), GIVE(w2_column);
-    GIVE(dw1), GIVE(dw2);
+    GIVE_BY(QUERN_MLP_W, w1), GIVE_BY(QUERN_MLP_W, w2);
+    GIVE_BY(QUERN_MLP_DW, dw1), GIVE_BY(QUERN_MLP_DW, dw2);
 #undef GIVE
+#undef GIVE_BY
     give_sizes(play, &sizes, mlp->groups, mlp->m, mlp->sizes);
     args->probability = floats(play, "probability", mlp->probability, mlp->m);
-    args->dprob = floats(play, "dprob", mlp->probability, mlp->m);
+    args->dprob = floats(play, "dprob", grad && mlp->probability, mlp->m);
     args->b1 = floats(play, "b1", mlp->bias, wide);
     args->b2 = floats(play, "b2", mlp->bias, wide);
-    args->db1 = floats(play, "db1", mlp->bias, wide);
-    args->db2 = floats(play, "db2", mlp->bias, wide);
+    args->db1 = floats(play, "db1", grad && mlp->bias, wide);
+    args->db2 = floats(play, "db2", grad && mlp->bias, wide);
     args->scale = floats(play, "scale", need->history, 2 * tensors);
     args->history = floats(play, "history", need->history,
                            (int64_t)tensors * need->history);
     args->random = need->random ? region(play, "random", 16 * tensors) : NULL;
-    args->saved = region(play, "saved", need->saved_bytes);
+    if (need->saved_bytes)
+        args->saved = region(play, "saved", need->saved_bytes);
     args->workspace = region(play, "workspace", need->workspace_bytes);
 }
 
@@ -435,11 +443,13 @@ static void run_mlp(struct play *play, const struct qn_mlp *mlp,
 
     give_mlp(play, mlp, need, &args);
     without = args;
-    without.dw1.data = without.dw2.data = NULL;
+    without.dw1 = without.dw2 = (struct qn_tensor){.data = NULL};
     fprintf(play->log, "  - weights\n");
     failed(play, "weights", qn_mlp_weights(plan, &args, NULL));
     fprintf(play->log, "  - forward\n");
     failed(play, "forward", qn_mlp_forward(plan, &args, NULL));
+    if (mlp->forward_only)
+        return;
     fprintf(play->log, "  - backward with wgrad\n");
     failed(play, "backward", qn_mlp_backward(plan, &args, NULL));
     fprintf(play->log, "  - backward, then wgrad\n");

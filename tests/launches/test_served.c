@@ -16,9 +16,12 @@ static const char *const results[] = {"", " d=f32", " d=f16"};
 
 /* After "fprop R" and "dgrad R": what comes with an activation, and what is a
    line without one. */
-static const char *const forward[] = {
-    "",           " bias=1 prob=1 saved=1",     " copies=both saved=1",
-    " alpha=any", " sizes=host copies=rowwise", " bias=1 quantize=auto prob=1"};
+static const char *const forward[] = {"",
+                                      " bias=1 prob=1 saved=1",
+                                      " copies=both saved=1",
+                                      " alpha=any outside=zero saved=1",
+                                      " sizes=host copies=rowwise",
+                                      " bias=1 quantize=auto prob=1"};
 static const char *const backward[] = {
     "",
     " prob=1 dbias=1 dprob=1",
@@ -33,6 +36,7 @@ static const char *const plain[] = {
     " copies=both",
     " quantize=auto",
     " sizes=host",
+    " outside=zero",
     " dequantize=mainloop",
     " dequantize=pass",
     " quantize=auto dequantize=pass",
@@ -42,7 +46,7 @@ static const char *const biased[] = {
     " bias=1 prob=1 alpha=any",
     " bias=1 copies=both",
     " bias=1 sizes=host",
-    " bias=1 quantize=auto",
+    " bias=1 quantize=auto outside=zero",
     " bias=1 dequantize=pass",
     " bias=1 prob=1 activation=geglu interleave=1 dequantize=pass",
 };

@@ -14,6 +14,8 @@ static const unsigned char params[] = {P(d), P(first_dims), P(m), P(n), P(k)};
 static const unsigned char epilogue_params[] = {
     P(d), P(in), P(in_stride), P(saved), P(k), P(bias), P(partials)};
 static const unsigned char sum_params[] = {P(dbias), P(partials), P(k)};
+static const unsigned char zero_params[] = {P(d), P(d_stride), P(d_bytes), P(m),
+                                            P(n)};
 
 #define PRODUCT(symbol, op_, major_, d_, epilogue_, activation_)               \
     {                                                                          \
@@ -41,6 +43,7 @@ static const struct qn_kernel kernels[] = {
     CAST("finish", QN_EPILOGUE, QN_X, QUERN_BF16, QN_FORWARD, epilogue_params),
     CAST("back", QN_EPILOGUE, QN_DY, QUERN_BF16, QN_BACKWARD, epilogue_params),
     CAST("sum", QN_SUM, QN_DY, QUERN_F32, QN_PLAIN, sum_params),
+    CAST("zeros", QN_OUTSIDE, QN_X, QUERN_F32, QN_PLAIN, zero_params),
 };
 static const struct quern_registry registry = {.hash = "epilogue",
                                                .kernels = kernels,
@@ -75,6 +78,8 @@ TEST(explains)
     test_expect_why(ctx, FPROP "bias=1", "\n> finish", 1);
     test_expect_why(ctx, FPROP "bias=1", "no kernel fits", 0);
     test_expect_why(ctx, FPROP "activation=swiglu", "finish", 0);
+    test_expect_why(ctx, FPROP "outside=zero d=f32", "\n> zeros", 1);
+    test_expect_why(ctx, FPROP "outside=zero d=f32", "cycles to write 0 MB", 1);
     qn_close(ctx);
 }
 
@@ -102,7 +107,7 @@ TEST(survives_failures)
 {
     struct quern_context *ctx = test_open_with(&registry);
     const struct qn_problem p = test_problem(ctx, DGRAD "activation=geglu "
-                                                        "dbias=1");
+                                                        "dbias=1 outside=zero");
     struct qn_description need;
     struct qn_plan *plan = NULL;
     int code = QUERN_ENOMEM, n = 0, failures = 0;
@@ -126,7 +131,7 @@ TEST(survives_failures)
         failures += qn_run(plan, &need.args, NULL) == QUERN_ECUDA;
         test_cuda->fail_at = 0;
     }
-    assert_true(failures >= 3); /* each launch */
+    assert_true(failures >= 4); /* each launch */
     qn_plan_free(plan);
     qn_close(ctx);
 }

@@ -162,11 +162,13 @@ void qt_case_text(const struct qt_case *c, char *text, size_t size)
     static const char *const betas[] = {"0", "1", "any"};
     const struct qt_epilogue *e = qt_case_epilogue(c);
     char letters[8];
+    struct qt_place d;
 
+    qt_place_of(c, QT_D, &d);
     pointer_letters(c, letters);
     snprintf(text, size,
              "%s %s g=%d m=%lld n=%lld k=%lld d=%s layout=%s ragged=%s "
-             "alpha=%s beta=%s align=%d%s%s%s%s",
+             "alpha=%s beta=%s align=%d%s%s%s%s%s",
              ops[c->op],
              c->recipe              ? c->recipe->name
              : c->type == QUERN_F16 ? "fp16"
@@ -179,7 +181,8 @@ void qt_case_text(const struct qt_case *c, char *text, size_t size)
              e->alpha ? "any" : "1", betas[e->beta], c->align ? c->align : 16,
              *letters ? " pointers=" : "", letters,
              c->dequantize ? " dequantize=" : "",
-             c->dequantize ? qn_dequantize_name(c->dequantize) : "");
+             c->dequantize ? qn_dequantize_name(c->dequantize) : "",
+             c->outside && !d.grouped ? " outside=zero" : "");
 }
 
 /* ----------------------------------------------------------------- operands */

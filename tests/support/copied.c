@@ -2,6 +2,7 @@
 /* copied.c: quantized operands of a case, and what they stand for. */
 #include "support/case.h"
 #include "oracle/decode.h"
+#include "oracle/memory.h"
 #include "base/context.h"
 #include "problem/geometry.h"
 #include "problem/scale.h"
@@ -106,6 +107,8 @@ static int quantize(struct maker *m, struct qn_tensor *copy)
     int code = history && workspace ? QUERN_OK : QUERN_ENOMEM;
     size_t skip = 64 - (uintptr_t)workspace % 64;
 
+    if (workspace)
+        qn_memory_begin((char *)workspace + skip, m->need.workspace_bytes);
     args.in.data = d->numbers[m->role];
     *(m->q.copies == QUERN_ROWWISE ? &args.row : &args.column) = *copy;
     args.workspace = (char *)workspace + skip;

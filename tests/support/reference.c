@@ -154,6 +154,18 @@ static void begin_slice(struct slice *s, const struct qt_case *c,
     qt_place_of(c, qt_case_epilogue(c)->apart ? QT_C : QT_D, &s->added);
 }
 
+/* All of D, of which groups take their parts. */
+static void expect_zeros(const struct qt_place *d, struct qt_data *data)
+{
+    for (int64_t at = 0; at < d->elements; at++) {
+        if (at % d->stride >= d->columns)
+            continue; /* between two rows */
+        data->ref[at] = 0;
+        if (data->sum)
+            data->sum[at] = 0;
+    }
+}
+
 int qt_data_reference(const struct qt_case *c, struct qt_data *data,
                       int threads)
 {
@@ -173,6 +185,8 @@ int qt_data_reference(const struct qt_case *c, struct qt_data *data,
     if (!data->ref || (c->fill == QT_EXTREME && !data->sum))
         return -1;
     memset(data->ref, QT_POISON, (size_t)d.elements * sizeof(double));
+    if (c->outside && !d.grouped)
+        expect_zeros(&d, data);
     for (; made < threads; made++) {
         begin_slice(&slices[made], c, data, made, threads);
         if (pthread_create(&ids[made], NULL, multiply_slice, &slices[made]))

@@ -29,7 +29,7 @@ static int make_workspace(struct qt_step *s, struct qn_memory *m, size_t bytes)
 {
     int code = qn_memory_new(m, s->gpu, bytes + 1);
 
-    return code ? code : qn_memory_clear(m, 0);
+    return code ? code : qn_memory_workspace(m);
 }
 
 /* Quantizes x, w or dy into both tensors. */

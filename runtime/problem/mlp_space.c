@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** mlp_space.c: the tensors of an MLP's runs: the caller's, and those in its
+** buffers `saved` and workspace.
+*/
+#include "problem/mlp.h"
+#include "base/types.h"
+#include "problem/host_sizes_rules.h"
+#include "problem/problem.h"
+#include "problem/quantize.h"
+
+#include <string.h>
+
+/* The place of a tensor and all its scales in one of the buffers. */
+static size_t take(size_t *used, const struct qn_tensor *t)
+{
+    const size_t at = qn_space_add(used, t->bytes);
+
+    qn_space_add(used, t->sf_bytes);
+    qn_space_add(used, t->global_bytes);
+    return at;
+}
+
+/* Numbers as they are: [m, columns], or [G, rows, columns]. */
+static void set_numbers(struct qn_tensor *t, int type, int64_t groups,
+                        int64_t rows, int64_t columns)
+{
+    int dims = 0;
+
+    if (groups)
+        t->shape[dims++] = groups;
+    t->shape[dims++] = rows;
+    t->shape[dims++] = columns;
+    t->ndim = dims;
+    t->type = type;
+    t->bytes = (size_t)((groups ? groups : 1) * rows * columns *
+                        qn_type_bits(type) / 8);
+    t->alignment = QN_ALIGNMENT;
+}
+
+/* Is it kept for backward or wgrad? */
+static int is_saved(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                    int slot)
+{
+    const int tensor = slot - QN_MLP_ROW;
+
+    if (mlp->forward_only)
+        return 0;
+    if (slot == QN_MLP_PRE_SLOT)
+        return !mlp->recompute;
+    if (slot < QN_MLP_ROW || slot >= QN_MLP_COLUMN)
+        return slot != QN_MLP_DH_SLOT;
+    return !qn_mlp_scaled(recipe, tensor) ||
+           (mlp->recompute && tensor == QUERN_MLP_X);
+}
+
+/*
+** `saved` has what backward and wgrad read: pre, or where that is computed
+** again x's rowwise tensor, and of each tensor the columnwise tensor, or where
+** it is not scaled the tensor. In the workspace, behind what the steps need,
+** and pre if it is not saved, forward and backward have the same bytes in
+** turns.
+*/
+static void lay_out(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                    struct qn_mlp_space *s)
+{
+    static const int turns[2][3] = {
+        {QN_MLP_PRE_SLOT, QN_MLP_ROW + QUERN_MLP_X, QN_MLP_ROW + QUERN_MLP_H},
+        {QN_MLP_DH_SLOT, QN_MLP_ROW + QUERN_MLP_DY,
+         QN_MLP_ROW + QUERN_MLP_DPRE}};
+
+    size_t scratch = s->scratch;
+
+    s->saved = 0;
+    for (int i = 0; i < QN_MLP_SLOTS; i++) {
+        struct qn_mlp_slice *place = &s->places[i];
+
+        place->saved = is_saved(mlp, recipe, i);
+        if (place->saved)
+            place->at = take(&s->saved, &place->need);
+    }
+    if (mlp->recompute)
+        s->places[QN_MLP_PRE_SLOT].at =
+            take(&scratch, &s->places[QN_MLP_PRE_SLOT].need);
+    s->workspace = scratch;
+    for (int turn = 0; turn < 2; turn++) {
+        size_t used = scratch;
+
+        for (int i = 0; i < 3; i++) {
+            struct qn_mlp_slice *place = &s->places[turns[turn][i]];
+
+            if ((place->saved && turn) ||
+                (mlp->recompute && turns[turn][i] == QN_MLP_PRE_SLOT))
+                continue;
+            place->loose = take(&used, &place->need);
+            if (!place->saved)
+                place->at = place->loose;
+        }
+        if (used > s->workspace)
+            s->workspace = used;
+    }
+    s->sizes = qn_space_add(&s->workspace,
+                            qn_host_size_bytes(mlp->sizes, mlp->groups, 1));
+}
+
+/* Tensors that runs make; those of weights are the caller's. */
+static void describe_slots(const struct quern_context *ctx,
+                           const struct qn_mlp *mlp,
+                           const struct qn_recipe *recipe,
+                           struct qn_mlp_space *s)
+{
+    struct qn_quantization q;
+
+    if (!s->without_pre)
+        set_numbers(&s->places[QN_MLP_PRE_SLOT].need, mlp->type, 0, mlp->m,
+                    qn_mlp_operands(mlp));
+    if (!mlp->forward_only)
+        set_numbers(&s->places[QN_MLP_DH_SLOT].need, mlp->type, 0, mlp->m,
+                    mlp->ffn);
+    for (int t = 0; t < QUERN_MLP_TENSORS; t++) {
+        if (!qn_mlp_cast(ctx, mlp, recipe, t, &q) || q.of == QN_W)
+            continue;
+        qn_quantize_copy(&q, recipe, QUERN_ROWWISE,
+                         &s->places[QN_MLP_ROW + t].need);
+        if (q.copies & QUERN_COLUMNWISE)
+            qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE,
+                             &s->places[QN_MLP_COLUMN + t].need);
+    }
+}
+
+static void describe_numbers(const struct qn_mlp *mlp, struct qn_mlp_args *args)
+{
+    int64_t operands = qn_mlp_operands(mlp);
+    struct qn_tensor *tokens[] = {&args->x, &args->y, &args->dy, &args->dx};
+    const int grad = !mlp->forward_only;
+
+    for (int i = 0; i < (grad ? 4 : 2); i++)
+        set_numbers(tokens[i], mlp->type, 0, mlp->m, mlp->hidden);
+    set_numbers(&args->w1, mlp->type, mlp->groups, operands, mlp->hidden);
+    set_numbers(&args->w2, mlp->type, mlp->groups, mlp->hidden, mlp->ffn);
+    if (grad) {
+        set_numbers(&args->dw1, mlp->dw_type, mlp->groups, operands,
+                    mlp->hidden);
+        set_numbers(&args->dw2, mlp->dw_type, mlp->groups, mlp->hidden,
+                    mlp->ffn);
+    }
+    args->rows = mlp->m;
+    args->sizes_type = QUERN_I32;
+    args->limit = 7;
+    args->slope = 1.702f;
+    args->shift = 1;
+}
+
+static void describe_weights(const struct quern_context *ctx,
+                             const struct qn_mlp *mlp,
+                             const struct qn_recipe *recipe,
+                             struct qn_mlp_args *args)
+{
+    struct qn_quantization q;
+    struct qn_tensor *const copies[2][2] = {{&args->w1_row, &args->w1_column},
+                                            {&args->w2_row, &args->w2_column}};
+
+    for (int i = 0; i < 2; i++) {
+        if (!qn_mlp_cast(ctx, mlp, recipe, QUERN_MLP_W1 + i, &q))
+            return;
+        qn_quantize_copy(&q, recipe, QUERN_ROWWISE, copies[i][0]);
+        if (q.copies & QUERN_COLUMNWISE)
+            qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE, copies[i][1]);
+    }
+}
+
+void qn_mlp_space_fill(const struct quern_context *ctx,
+                       const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                       struct qn_mlp_args *args, struct qn_mlp_space *space)
+{
+    memset(args, 0, sizeof *args);
+    memset(space->places, 0, sizeof space->places);
+    describe_slots(ctx, mlp, recipe, space);
+    lay_out(mlp, recipe, space);
+    describe_numbers(mlp, args);
+    describe_weights(ctx, mlp, recipe, args);
+}
