@@ -137,10 +137,8 @@ static int write_all(struct qg *q, struct hosts *hosts, const char *folder)
     return 0;
 }
 
-/*
-** Host kernels are compiled into libquern; all others exist through the JIT
-** or `quern build`.
-*/
+/* Host kernels are compiled into libquern; all others exist through the JIT
+   or `quern build`. */
 static int write_hosts(struct qg *q, const char *dir)
 {
     struct hosts hosts = {.count = 0};

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** embedded.h: the specs and templates that a build packs into libquern_gen.
-** gen/embed.c writes the definitions, sorted by path.
-*/
-#ifndef QUERN_EMBEDDED_H
-#define QUERN_EMBEDDED_H
+/* embedded.h: the specs and templates that a build packs into libquern_gen.
+   gen/embed.c writes the definitions, sorted by path. */
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +13,3 @@ struct qg_file {
 
 extern const struct qg_file qg_embedded[];
 extern const int qg_embedded_count;
-
-#endif

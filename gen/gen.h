@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gen.h: the generator as a library. The CLI, the build and the runtime's JIT
-** (through dlopen) call the same functions.
-*/
-#ifndef QUERN_GEN_H
-#define QUERN_GEN_H
+/* gen.h: the generator as a library. The CLI, the build and the runtime's JIT
+   (through dlopen) call the same functions. */
+#pragma once
 
 #include "registry.h"
 
@@ -22,31 +19,26 @@ struct qg;
 QUERN_API int qg_open(const char *const *dirs, int count, struct qg **out);
 QUERN_API void qg_close(struct qg *);
 
-/*
-** The embedded specs alone, which the build has checked, for those who know
-** the names of the kernels that they want: each is made when it is asked for,
-** which takes a tenth of the time, and the registry stays empty.
-*/
+/* The embedded specs alone, which the build has checked, for those who know
+   the names of the kernels that they want: each is made when it is asked for,
+   which takes a tenth of the time, and the registry stays empty. */
 QUERN_API int qg_open_lazily(struct qg **out);
 
 /* "file:line: error: ..." with source lines, as printed; "" if none. */
 QUERN_API const char *qg_diagnostics(const struct qg *);
 
-/*
-** Recipes, kernels, rejected points. Lives as long as the generator. A kernel
-** has a key (else NULL) only once its source, or a registry's text with it,
-** was asked for: making all of them would take a second.
-*/
+/* Recipes, kernels, rejected points. Lives as long as the generator. A kernel
+   has a key (else NULL) only once its source, or a registry's text with it,
+   was asked for: making all of them would take a second. */
 QUERN_API const struct quern_registry *qg_registry(const struct qg *);
 
 /* The kernel of a name; NULL if there is none. Lives as the registry does. */
 QUERN_API const struct qn_kernel *qg_source_kernel(struct qg *,
                                                    const char *name);
 
-/*
-** The source of one kernel, header included; the text lives as long as the
-** generator. Returns 0, or 1 with a diagnostic (unknown name, template error).
-*/
+/* The source of one kernel, header included; the text lives as long as the
+   generator. Returns 0, or 1 with a diagnostic (unknown name, template
+   error). */
 QUERN_API int qg_source(struct qg *, const char *kernel, const char **text,
                         size_t *length);
 
@@ -84,25 +76,21 @@ struct qg_selection {
 QUERN_API int qg_selects(const struct qg_selection *selection,
                          const struct qn_kernel *kernel);
 
-/*
-** Write the selected kernels' files (symbol.cu, symbol.c), registry.c and
-** quern_kernels.h into `dir`, which is made if it is missing. All or nothing:
-** on an error, files that were there stay as they were. A file whose text has
-** not changed is not touched. `*count` (may be NULL) is the number of kernels.
-** Returns 0; or with a diagnostic 1 (nothing selected, template), or 2 where
-** the file system does not take it.
-*/
+/* Write the selected kernels' files (symbol.cu, symbol.c), registry.c and
+   quern_kernels.h into `dir`, which is made if it is missing. All or nothing:
+   on an error, files that were there stay as they were. A file whose text has
+   not changed is not touched. `*count` (may be NULL) is the number of kernels.
+   Returns 0; or with a diagnostic 1 (nothing selected, template), or 2 where
+   the file system does not take it. */
 QUERN_API int qg_emit(struct qg *, const char *dir,
                       const struct qg_selection *selection, int *count);
 
-/*
-** The registry as C text. It includes "registry.h" and defines
-** `const struct quern_registry <symbol>`. A kernel for which `cubin_bytes`
-** says more than 0 gets `extern const unsigned char <kernel>_cubin[bytes]`
-** as its cubin; with `host`, a host kernel gets the function of its name.
-** The text lives until the next call that writes a registry, or qg_close.
-** Returns 0, or 1 with a diagnostic.
-*/
+/* The registry as C text. It includes "registry.h" and defines
+   `const struct quern_registry <symbol>`. A kernel for which `cubin_bytes`
+   says more than 0 gets `extern const unsigned char <kernel>_cubin[bytes]`
+   as its cubin; with `host`, a host kernel gets the function of its name.
+   The text lives until the next call that writes a registry, or qg_close.
+   Returns 0, or 1 with a diagnostic. */
 struct qg_link {
     const char *symbol; /* "quern_kernels" */
     int host;
@@ -144,5 +132,3 @@ enum qg_language { QG_C, QG_CUDA };
 
 QUERN_API int qg_rule_text(struct qg *, const char *recipe, int of,
                            int language, const char **text, size_t *length);
-
-#endif

@@ -7,10 +7,7 @@
 ** undo the rest (metatables, raw access, pcall) is not in it.
 */
 #include "globals.h"
-#include "lua/frozen.h"
-#include "lua/functions.h"
-#include "lua/sandbox.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "rule/trace.h"
 #include "statement/word.h"
 #include "write/write.h"

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** messages.h: every error that a spec, a template or a call of the generator
-** can meet: X(name, format). Each says what is wrong and what would be right.
-*/
-#ifndef QUERN_GEN_MESSAGES_H
-#define QUERN_GEN_MESSAGES_H
+/* messages.h: every error that a spec, a template or a call of the generator
+   can meet: X(name, format). Each says what is wrong and what would be
+   right. */
+#pragma once
 
 #define QG_MESSAGES(X)                                                         \
     /* Lua's own words, or a spec's call of error() */                         \
@@ -165,5 +163,3 @@
     X(NOTHING_SELECTED, "no kernel matches%s%s%s%s%s")                         \
     X(RULE_UNKNOWN, "recipe '%s' %s")                                          \
     X(WRITE, "cannot write %s: %s")
-
-#endif

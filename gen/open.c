@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** open.c: loading all specs, and what a caller sees of the result.
-*/
+/* open.c: loading all specs, and what a caller sees of the result. */
 #include "globals.h"
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/lex.h"
-#include "lua/mem.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 #include "statement/word.h"
 #include "write/write.h"
 
@@ -23,10 +17,8 @@ static void *resize(void *user, void *memory, size_t bytes)
     return NULL;
 }
 
-/*
-** Run a spec: its statements leave what they say in the lists of `q`. One
-** without any was left empty by mistake: locals reach no other file.
-*/
+/* Run a spec: its statements leave what they say in the lists of `q`. One
+   without any was left empty by mistake: locals reach no other file. */
 static void run_file(struct qg *q, int file)
 {
     lua_State *L = q->L;
@@ -89,10 +81,8 @@ static struct qg *create(const struct qg_options *options)
     return q;
 }
 
-/*
-** Errors in specs leave a generator that tells of them; only without memory is
-** there none.
-*/
+/* Errors in specs leave a generator that tells of them; only without memory is
+   there none. */
 int qg_open_with(const struct qg_options *options, struct qg **out)
 {
     struct qg *q = create(options);

@@ -6,8 +6,7 @@
 ** allocation included, unwinds to it. Memory that C owns is in the arena or in
 ** the buffers of struct qg, so that nothing is lost on the way.
 */
-#ifndef QUERN_QG_H
-#define QUERN_QG_H
+#pragma once
 
 #include "gen.h"
 
@@ -125,5 +124,3 @@ struct qg {
     struct qg_point **sorted; /* the kernels among them, by name */
     struct quern_registry registry;
 };
-
-#endif

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** internal.h: problems, quantizations and MLPs as structs, their plans and
-** runs. api/ maps the lines and operands of quern.h to them; the program, the
-** oracle and tests use them directly.
-**
-** Contents: types, context, problem, infer, describe, plan, run, quantize,
-** wgrad queue, mlp, tune.
-*/
+/* internal.h: problems, quantizations and MLPs as structs, their plans and
+   runs, as docs/ says of lines and operands. api/ maps the text and operands
+   of quern.h to them; the program, the oracle and tests use them directly. */
 #ifndef QUERN_INTERNAL_H
 #define QUERN_INTERNAL_H
 
@@ -17,30 +12,17 @@ struct qn_plan; /* immutable after creation; may be shared by threads */
 /* Added to a sizes_type: offsets are [G] inclusive sums, where groups end. */
 enum { QN_SIZES_ENDS = 64 };
 
-/*
-** A grouped tensor. With the ragged axis it is one buffer, split along it:
-**
-**   first_dims  [G]    length of each group along the ragged axis, or NULL
-**   last_dims   [G]    the same for a tensor ragged in its last axis, or NULL
-**   offsets     [G+1]  exclusive starts along the ragged axis, or NULL; without
-**                      lengths: length = next start - start; with lengths: gaps
-**                      between groups are allowed, overlap is an error
-**
-** Without it the tensor is G matrices, in one buffer or allocated one by one:
-**
-**   pointers    [G]    the matrices' addresses; `data` is NULL, `bytes` unread
-**
-** The arrays are in device memory (host memory for the host backend); the first
-** three hold `sizes_type`, int32 or int64. Without offsets the groups are
-** contiguous. The caller owns the memory.
-*/
+/* A grouped tensor: one buffer split along its ragged axis, or G matrices. The
+   arrays are in the memory of the operands. */
 struct qn_tensor {
     void *data;
     void *const *pointers; /* only with a group axis; NULL: use `data` */
     void *sf;              /* scale factors; NULL if the recipe has none */
-    const void *first_dims, *last_dims, *offsets;
-    int sizes_type; /* QUERN_I32 or QUERN_I64 */
-    int type;       /* enum quern_type of the elements */
+    const void *first_dims, *last_dims; /* [G] lengths along the ragged axis,
+                                           if it is the first or the last */
+    const void *offsets; /* [G + 1] exclusive starts, or NULL: contiguous */
+    int sizes_type;      /* of these: QUERN_I32 or QUERN_I64 */
+    int type;            /* enum quern_type of the elements */
     int ndim;
     int64_t shape[QUERN_MAX_DIMS]; /* a ragged axis: its total, a bound */
     int64_t stride;       /* elements from one row to the next; 0: packed */
@@ -117,21 +99,8 @@ struct qn_problem {
     char split[256];  /* how tools draw group sizes; ignored by plans */
 };
 
-/*
-** Parse one line, as the CLI takes it:
-**
-**   OP RECIPE g=G m=M n=N k=K [d=TYPE] [layout=tn|nn|nt|tt] [ragged=m|n|k|none]
-**       [alpha=1|any] [beta=0|1|any] [align=2|4|8|16] [pointers=LETTERS]
-**       [microbatches=1..8] [sizes=device|host|fixed] [outside=keep|zero]
-**       [bias=0|1]
-**       [activation=NAME] [interleave=N] [prob=0|1] [saved=0|1] [dbias=0|1|add]
-**       [dprob=0|1] [copies=rowwise|both]
-**       [dequantize=auto|mainloop|pass|fp8|f16] [quantize=pass|mainloop|auto]
-**       [split=even|mild|skew|zipf|one|@FILE|LIST]
-**
-** Defaults follow from the op and the recipe. QUERN_EINVAL names the word, the
-** rule and, for a misspelling, the nearest valid word.
-*/
+/* Parse a line. QUERN_EINVAL names the word, the rule and, for a misspelling,
+   the nearest valid word. */
 int qn_problem_parse(struct quern_context *ctx, const char *text,
                      struct qn_problem *problem);
 
@@ -150,13 +119,7 @@ struct qn_contraction {
     int alpha, beta, alignment, pointers; /* as in struct qn_problem */
 };
 
-/*
-** Find the problem of a contraction: its op, m, n, k, layouts, and the ragged
-** axis, which says how D is split. If types do not tell the op, it is the op
-** that usually has this ragged axis and layout; b k-major: fprop. With
-** columnwise tensors k is their bound. D, if given, must agree: QUERN_EINVAL
-** names the conflict.
-*/
+/* The problem of a contraction; D, if given, must agree: as quern_infer. */
 int qn_infer(struct quern_context *ctx,
              const struct qn_contraction *contraction,
              struct qn_problem *problem);
@@ -190,16 +153,10 @@ struct qn_plan_options {
                     0: 1. Each adds 32 MiB of workspace. */
 };
 
-/*
-** Choose a kernel for the problem, compile or load it, set its attributes.
-** `options` may be NULL. Uses the CUDA context that is current in the calling
-** thread, else device 0's primary context. May allocate, compile and write the
-** cache; must not be called while a stream of this thread captures. If tuning
-** for tune_ms fails (no memory, a file that cannot be written), the log says so
-** and the model chooses. QUERN_EINVAL; QUERN_ENOKERNEL (each candidate and why
-** not); QUERN_ENODEVICE; QUERN_ECOMPILE; QUERN_ECUDA; QUERN_EMISSING;
-** QUERN_ENOMEM.
-*/
+/* Choose a kernel for the problem, compile or load it: as quern_plan_create, on
+   the CUDA context that is current in the calling thread, else device 0's
+   primary context. If tuning for tune_ms fails the log says so and the model
+   chooses. `options` may be NULL. */
 int qn_plan(struct quern_context *ctx, const struct qn_problem *problem,
             const struct qn_plan_options *options, struct qn_plan **plan);
 
@@ -209,9 +166,7 @@ void qn_plan_free(struct qn_plan *plan);
 /* What a plan chose. For NULL: zeros and no name. */
 void qn_plan_info(const struct qn_plan *plan, struct quern_plan_info *info);
 
-/* Explain the choice for a problem: the measurements; each kernel of the
-   variant with the model's figures, or the rule that excludes it, or the reason
-   why it does not exist. qn_free frees `*text`. */
+/* Explain the choice for a problem, as quern_why; qn_free frees `*text`. */
 int qn_why(struct quern_context *ctx, const struct qn_problem *problem,
            const struct qn_plan_options *options, char **text);
 
@@ -221,51 +176,13 @@ void qn_free(void *memory);
 /* --------------------------------------------------------------------- run */
 
 /*
-** Multiply each group, with the groups along the problem's ragged axis:
-**           ragged=m      ragged=n      ragged=k      ragged=none
-**   a       [m, k]        [G, m, k]     [m, k]        [G, m, k]
-**   b       [G, n, k]     [n, k]        [n, k]        [G, n, k]
-**   c, d    [m, n]        [m, n]        [G, m, n]     [G, m, n]
-**
-** If a or b is not k-major its last two axes are swapped: [k, m], [k, n].
-** Memory outside every group is not written, but with outside=zero rows (of
-** ragged=n columns) of d and p that belong to no group become zeros; dprob's do
-** not. With ragged=k an empty group's matrix becomes zeros, or beta * C.
-**
-** With an activation d is [m, n / 2] (squared_relu: [m, n]) and p, the
-** pre-activation alpha * product + bias, is [m, n] in d's type; the activation
-** takes its fp32 value. d is rounded once, after the probability. dgrad applies
-** the activation backward to alpha * product in fp32: it reads p; d and p are
-** [m, 2 n]. With copies= the result is rounded to the problem's type and
-** quantized as an x (dgrad: a dy): d is the rowwise tensor, t, if given, the
-** columnwise one. If no kernel fuses this the plan has one launch more
-** (qn_why).
-**
-** With scales a and b are tensors that qn_quantize_run made, layout=tn: for
-** fprop x and w rowwise, for dgrad dy rowwise and w columnwise, for wgrad dy
-** [m, T] and x [n, T] columnwise, with the sizes and offsets of these. An
-** operand without scales is k-major, too. With quantize= the run also writes a
-** and, if its data is not NULL, `column`, as qn_quantize_run does for `in`,
-** and dbias if there is no activation. In the mainloop it may leave a
-** unwritten: see qn_why.
-**
-** Along the ragged axis the operands may have fewer rows than the problem: the
-** given number bounds this run. The sizes are the arrays of a; or of b, or of
-** d, if a has none. The other ragged operands may repeat them. ragged=none
-** takes none.
-**
-** Queued on `stream` (a CUstream; NULL is the default stream); neither
-** allocates nor synchronizes nor reads device memory; may be captured, and the
-** sizes may change before each replay. The host backend runs at once.
-** QUERN_EINVAL (argument and rule), QUERN_ECUDA. qn_check reports group
-** sizes that are negative, overlap or pass the buffer; memory outside the
-** buffers is never touched. D and the workspace must not overlap any other
-** argument (QUERN_EINVAL names both), except C equal to D.
-**
-** host_sizes are read and checked (QUERN_EINVAL names the group) before the
-** call returns; the groups are contiguous. Small launches before the product
-** pass them as parameters, 512 each. A graph would freeze them, so a capturing
-** stream is refused (QUERN_ECAPTURE) without sizes=fixed.
+** As quern_run: checks, then queues on `stream`; neither allocates nor
+** synchronizes nor reads device memory. The ragged operands may have fewer rows
+** than the problem. The sizes are the arrays of a; or of b, or of d, if a has
+** none; the other ragged operands may repeat them. ragged=none takes none.
+** host_sizes are read and checked before the call returns. With outside=zero
+** rows (of ragged=n columns) of d and p outside the groups become zeros.
+** QUERN_EINVAL, QUERN_ECAPTURE, QUERN_ECUDA.
 **
 ** The backend cublaslt queues one product per group from host_sizes (the
 ** problem need not say so), on options.streams streams that start after
@@ -278,9 +195,8 @@ void qn_free(void *memory);
 int qn_run(const struct qn_plan *plan, const struct qn_args *args,
            void *stream);
 
-/* Wait for `stream`, then report and clear the errors of its runs: QUERN_ESIZES
-   names the first group whose size or offset broke a rule. Synchronizes; must
-   not be captured (QUERN_ECAPTURE). QUERN_ECUDA. */
+/* Wait for `stream`, then report and clear the errors of its runs, as
+   quern_check. */
 int qn_check(const struct qn_plan *plan, const struct qn_args *args,
              void *stream);
 
@@ -302,47 +218,14 @@ struct qn_quantization {
     char split[256]; /* how tools draw group sizes; ignored by plans */
 };
 
-/*
-** Parse one line, as the CLI takes it:
-**
-**   quantize RECIPE of=x|w|dy g=G m=M k=K [in=TYPE]
-**       [copies=rowwise|columnwise|both] [activation=NAME] [interleave=N]
-**       [prob=0|1] [dbias=0|1|add] [dprob=0|1] [sizes=device|host|fixed]
-**       [split=...]
-**   transpose RECIPE of=x|w|dy g=G m=M k=K [sizes=..] [split=...]
-**   dequantize RECIPE of=x|w|dy g=G m=M k=K [out=..] [copies=..] [sizes=..]
-**   rescale RECIPE of=x|w|dy
-**   bias RECIPE of=x g=G m=M k=K [in=TYPE] [prob=0|1] [sizes=..] [split=...]
-**
-** Defaults: bf16, copies=both (dequantize: row). A tensor without scales needs
-** copies=rowwise and an activation, dbias, or (dy, prob=1) a weighted bias.
-*/
+/* As qn_problem_parse and qn_problem_print. */
 int qn_quantize_parse(struct quern_context *ctx, const char *text,
                       struct qn_quantization *quantization);
-
-/* Write it back as text, NUL-terminated; returns the length it needs. */
 int qn_quantize_print(const struct qn_quantization *quantization, char *buffer,
                       size_t size);
 
-/*
-** The tensors of one run. Let T be (m + 127 G) / 128 * 128.
-**
-**   in      [m, k]      values; w: [G, m, k], or in.pointers to [m, k] each.
-**                       With an activation x comes from [m, 2 k] and dy from
-**                       [m, k / 2] (squared_relu: [m, k])
-**   saved   [m, k]      dy's pre-activation; as wide as the result
-**   row     [m, k]      rows padded with zeros to multiples of 16 bytes, see
-**                       stride; w: [G, m, k]
-**   column  [k, T]      transposed; each group begins at a multiple of 128,
-**                       zeros fill the gaps; w: [G, k, m], rows padded as those
-**                       of row
-**   out     [m, k]      dequantize: values; w: [G, m, k]; bias: in place
-**
-** sf has sf_bytes, laid out as the recipe's `storage` says (specs/layouts). Per
-** row: fp32 [m], columnwise [G, k]; per group: fp32 [G]; per tensor: fp32 [1].
-** Blocks with "plain": [m][blocks of k], columnwise [k][blocks of T]. E2M1
-** packs two values in a byte, low half first; E2M3 and E3M2 use a byte each.
-*/
+/* The tensors of one run: in, row, column and out are input, rowwise,
+   columnwise and output of docs/c-api.md, saved is pre. */
 struct qn_quantize_args {
     struct qn_tensor in, saved, row, column, out;
     const void *first_dims, *offsets; /* as in struct qn_tensor; of w none */
@@ -390,16 +273,10 @@ void qn_quantize_plan_info(const struct qn_quantize_plan *plan,
                            struct quern_plan_info *info);
 
 /*
-** Make the copies. A copy with data NULL is skipped; its sf and global are then
-** ignored. Outputs must not overlap other arguments, but both copies may share
-** scales per group or tensor. Each byte of a group in a copy is written, with
-** its padding; memory outside every group is not.
-**
+** Make the copies, as quern_run. A copy with data NULL is skipped; its sf and
+** global are then ignored. Both copies may share scales per group or tensor.
 ** One launch for all groups; one before it for the amax if a scale covers more
-** than a block; one after it that adds up dbias; one more for dprob. Queued on
-** `stream`; neither allocates nor synchronizes nor reads device memory; may be
-** captured, and the sizes may change before each replay. The host backend runs
-** at once. Same inputs, same bytes, on any backend. QUERN_EINVAL, QUERN_ECUDA.
+** than a block; one after it that adds up dbias; one more for dprob.
 */
 int qn_quantize_run(const struct qn_quantize_plan *plan,
                     const struct qn_quantize_args *args, void *stream);
@@ -414,93 +291,49 @@ int qn_quantize_why(struct quern_context *ctx,
                     const struct qn_plan_options *options, char **text);
 
 /* ------------------------------------------------------------- wgrad queue
-** Schedules that split the backward pass compute dgrad at once and the weight
-** gradient later. A queue holds the deferred work:
-**
-**     qn_queue(ctx, 64, &queue);
-**     qn_queue_put(queue, plan, &args, layer);     // each microbatch
-**     qn_queue_flush(queue, layer, 0, stream);     // while it would wait
-**
-** A queue uses host memory only, of fixed size. One thread at a time may use
-** it; different queues are independent.
+** As quern_queue_create and so on. A queue uses host memory only, of fixed
+** size; one thread at a time may use it.
 */
 struct qn_queue;
 
-/* A queue for `capacity` products, allocated here. QUERN_EINVAL, _ENOMEM. */
-int qn_queue(struct quern_context *ctx, int capacity, struct qn_queue **queue);
+#define QUERN_MAX_QUEUE  65536
+#define QUERN_ALL_LAYERS (-1)
 
-/* Free it and drop pending work. NULL is allowed. */
+int qn_queue(struct quern_context *ctx, int capacity, struct qn_queue **queue);
 void qn_queue_free(struct qn_queue *queue);
 
 /*
-** Defer qn_run(plan, args): makes the same checks, launches nothing. The
-** plan is of a wgrad; `layer` is the caller's number, 0 or more. args are
-** copied; the plan and the memory that args point to must stay valid until the
-** launch that a flush queues has finished. Neither allocates nor synchronizes.
+** Defer qn_run(plan, args) of a wgrad, as quern_queue_put: makes the same
+** checks, launches nothing, neither allocates nor synchronizes.
 **
 ** Products for the same matrices (d.data or d.pointers) accumulate in the order
-** of their puts. Only the first of them may have beta=0, so a layer needs two
-** plans: one overwrites for its first microbatch, one accumulates for the
-** others. With beta=any the rule holds per group.
-**
-** With microbatches=N up to N consecutive products become one launch if all but
-** the first accumulate (beta=1) and they differ only in a, b, their sizes, and
-** fewer tokens. Each element is then one sum over the tokens of the first
-** product, the second, and so on, to which D is added once: deterministic, but
-** not the bits of single launches. Invalid sizes are recorded in the first
-** one's workspace.
-**
-** QUERN_EFULL; QUERN_EINVAL, also if d conflicts with pending work: another
-** shape for the same matrices, an overwrite of it, or an overlap with its
-** tensors.
+** of their puts. Only the first of them may have beta=0; with beta=any the rule
+** holds per group. With microbatches=N up to N consecutive products become one
+** launch if all but the first accumulate (beta=1) and they differ only in a, b,
+** their sizes, and fewer tokens. Invalid sizes are recorded in the first one's
+** workspace. QUERN_EFULL; QUERN_EINVAL, also if d conflicts with pending work:
+** another shape for the same matrices, an overwrite of it, or an overlap with
+** its tensors.
 */
 int qn_queue_put(struct qn_queue *queue, const struct qn_plan *plan,
                  const struct qn_args *args, int layer);
 
-/*
-** Defer the bias gradient of a microbatch likewise: qn_quantize_run(plan,
-** args) of a quantization that makes only dbias, such as "quantize bf16 of=dy
-** .. copies=rowwise dbias=1" without row.data. It overwrites dbias, or with
-** dbias=add adds to it; puts for the same dbias run in order, so the bits are
-** those of single runs. It counts as a product. QUERN_EFULL; QUERN_EINVAL, also
-** if dbias would overwrite a pending one, has another shape, or overlaps a
-** pending tensor.
-*/
+/* Defer qn_quantize_run of a quantization that makes only dbias likewise; the
+   bits are those of single runs. It counts as a product. */
 int qn_queue_put_dbias(struct qn_queue *queue,
                        const struct qn_quantize_plan *plan,
                        const struct qn_quantize_args *args, int layer);
 
-/*
-** Launch pending work of a layer or QUERN_ALL_LAYERS, oldest products first:
-** `most` of them, or all if 0. Queued on `stream`; neither allocates nor
-** synchronizes; may be captured, and sizes may change before each replay.
-** Launched products leave the queue; if one fails, it and those after it stay.
-** QUERN_EINVAL, also if a named layer has no pending work (it was flushed) or
-** another layer's must come first; the errors of qn_run.
-*/
+/* As quern_queue_flush, _drop and _count. */
 int qn_queue_flush(struct qn_queue *queue, int layer, int most, void *stream);
-
-/* Drop pending work of a layer, or all. QUERN_EINVAL as qn_queue_flush. */
 int qn_queue_drop(struct qn_queue *queue, int layer);
-
-/* Number of pending products of a layer, or of QUERN_ALL_LAYERS. */
 int qn_queue_count(const struct qn_queue *queue, int layer);
 
 /* --------------------------------------------------------------------- mlp
 ** The MLP of a layer, one expert per group, made of products and casts:
-**
-**     pre = x w1^T + b1                   h = activation(pre) * probability
-**     y = h w2^T + b2 * probability       dh = dy w2
-**     dpre = the gradient of pre          dx = dpre w1
-**     dw2 = dy^T h    dw1 = dpre^T x      dprob = dh activation(pre) + dy b2
-**     db2, db1 = sums over each group's rows of dy * probability, dpre
-**
-** If the recipe scales them, x, h, dy, dpre and the weights are quantized once
-** each, into the copies that the products read. pre and dh are rounded to the
-** type of x; h and dpre as quantize does. A kernel that makes pre and h, or dh
-** and dpre, at once computes the latter from the unrounded former; it does not
-** write dh, and pre only to args.saved. If a kernel cannot add the bias a
-** launch after it does, to the rounded values (see qn_mlp_why).
+** docs/problem-line.md. A kernel that makes pre and h, or dh and dpre, at once
+** does not write dh, and pre only to args.saved. If a kernel cannot add the
+** bias a launch after it does, to the rounded values (see qn_mlp_why).
 */
 struct qn_mlp {
     char recipe[32];
@@ -526,16 +359,8 @@ struct qn_mlp {
     char split[256];  /* how tools draw group sizes; ignored by plans */
 };
 
-/*
-**   mlp RECIPE g=G m=M hidden=H ffn=F [in=TYPE] [dw=TYPE] [beta=0|1]
-**       [activation=NAME] [interleave=N] [prob=0|1] [bias=0|1] [recompute=0|1]
-**       [grad=0|1] [microbatches=1..8] [pointers=none|w|dw|both]
-**       [sizes=device|host|fixed] [outside=keep|zero] [split=...]
-**
-** As qn_problem_parse and qn_problem_print. Defaults: in=bf16, or the
-** type of a recipe without scales; dw= the recipe's D; activation=swiglu;
-** grad=1. With grad=0 only weights and forward run, and nothing is saved.
-*/
+/* As qn_problem_parse and qn_problem_print. With grad=0 only weights and
+   forward run, and nothing is saved. */
 int qn_mlp_parse(struct quern_context *ctx, const char *text,
                  struct qn_mlp *mlp);
 int qn_mlp_print(const struct qn_mlp *mlp, char *buffer, size_t size);
@@ -605,19 +430,14 @@ void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
 /*
 ** weights    make the copies of w1 and w2 whose data are not NULL
 ** forward    y, from x
-** backward dx, dprob, db1, db2, from dy; dw1, dw2 too if their data are given
+** backward   dx, dprob, db1, db2, from dy; dw1, dw2 too if their data are given
 ** wgrad      dw1 and dw2, any time later: x, dy (if they have no scales) and
 **            `saved` must still be valid
 ** put        wgrad through the queue, dw2 and then dw1: both are queued, or
-**            none. Sizes are on the device; parts: see qn_queue_put.
-**            QUERN_EFULL
+**            none; sizes are on the device
 **
-** Memory outside every group is neither read nor written, but with outside=zero
-** rows of y and dx that belong to no group become zeros. Same inputs, same
-** bytes, in any buffers. All arguments are checked before anything is queued on
-** `stream`; nothing allocates, synchronizes or reads device memory; may be
-** captured, and the sizes may change before each replay, but not between a
-** forward and its backward. QUERN_EINVAL (argument and rule), QUERN_ECUDA.
+** As quern_run: same inputs, same bytes, in any buffers. With outside=zero
+** rows of y and dx that belong to no group become zeros.
 */
 int qn_mlp_weights(const struct qn_mlp_plan *plan,
                    const struct qn_mlp_args *args, void *stream);

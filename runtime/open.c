@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** open.c: open and close a context: the only file that knows every part.
-*/
+/* open.c: open and close a context: the only file that knows every part. */
 #define _GNU_SOURCE
 #include "base/context.h"
 #include "base/error.h"

@@ -10,8 +10,7 @@
 ** A test's name is FILE:NAME, as in "sums.c:adds_up". A program that defines
 ** TEST_SETUP and TEST_TEARDOWN before has them run around each test.
 */
-#ifndef QUERN_TESTS_CASES_H
-#define QUERN_TESTS_CASES_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,4 +77,10 @@ static inline int test_run(const char *group, const char *pattern,
     }                                                                          \
     static void name(void **state __attribute__((unused)))
 
-#endif
+/* The program's main; an argument is a pattern of tests' names. */
+#define TEST_MAIN(group, setup, teardown)                                      \
+    int main(int argc, char **argv)                                            \
+    {                                                                          \
+        return test_run(group, argc > 1 ? argv[1] : NULL, setup, teardown) !=  \
+               0;                                                              \
+    }

@@ -8,8 +8,7 @@
 **   QUERN_SHARE   I/N: of each list of cases every N-th, from the I-th on,
 **                 counted from 0; not set: all of them
 */
-#ifndef QUERN_TESTS_SHARE_H
-#define QUERN_TESTS_SHARE_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,5 +49,3 @@ static inline void share_print(void)
 {
     printf("cases: %d of %d\n", share.taken, share.cases);
 }
-
-#endif

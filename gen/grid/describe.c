@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** describe.c: the descriptor that the runtime reads, from a point's values.
-*/
+/* describe.c: the descriptor that the runtime reads, from a point's values. */
 #include "grid/grid.h"
-#include "lua/diag.h"
-#include "lua/frozen.h"
-#include "lua/mem.h"
+#include "lua/base.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -129,10 +125,8 @@ static int fill_row(struct qg *q, const struct qg_kernels *kernels,
     return error;
 }
 
-/*
-** A box without a swizzle would make every access a bank conflict, so there is
-** one unless the spec says otherwise.
-*/
+/* A box without a swizzle would make every access a bank conflict, so there is
+   one unless the spec says otherwise. */
 static int fill_swizzle(struct qg *q, const struct qg_kernels *kernels,
                         struct qn_kernel *kernel, int row)
 {
@@ -166,10 +160,8 @@ static int fill_name(struct qg *q, const struct qg_kernels *kernels,
     return error;
 }
 
-/*
-** All fields that a spec gives through axes and derives, so that the runtime
-** needs no name to know them. Returns how many errors were noted.
-*/
+/* All fields that a spec gives through axes and derives, so that the runtime
+   needs no name to know them. Returns how many errors were noted. */
 int qg_describe_fill(struct qg *q, const struct qg_kernels *kernels,
                      struct qn_kernel *kernel)
 {
@@ -184,10 +176,8 @@ int qg_describe_fill(struct qg *q, const struct qg_kernels *kernels,
     return errors;
 }
 
-/*
-** The same of what belongs to the variant alone, as far as a rejected point has
-** come to it.
-*/
+/* The same of what belongs to the variant alone, as far as a rejected point has
+   come to it. */
 int qg_describe_variant(struct qg *q, const struct qg_kernels *kernels,
                         struct qn_kernel *kernel)
 {

@@ -10,13 +10,7 @@
 */
 #include "grid/grid.h"
 #include "grid/param.h"
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/frozen.h"
-#include "lua/lex.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/nearest.h"
+#include "lua/base.h"
 #include "rule/rule.h"
 #include "statement/word.h"
 
@@ -77,10 +71,8 @@ find_ragged(struct qg *q, const struct qg_kernels *k, const char *name)
     return found;
 }
 
-/*
-** A statement without recipe = takes all that match; one with it must find it,
-** or a misspelled name would silently make no kernel.
-*/
+/* A statement without recipe = takes all that match; one with it must find it,
+   or a misspelled name would silently make no kernel. */
 static void check_recipe(struct qg *q, const struct qg_kernels *k)
 {
     const struct qg_recipe *found = q->recipes, *other = q->recipes;
@@ -209,10 +201,8 @@ static int expand_types(struct qg *q, struct qg_variant *variant)
     return 0;
 }
 
-/*
-** Never by a recipe's name alone: a new recipe gets every kernel that can
-** serve it.
-*/
+/* Never by a recipe's name alone: a new recipe gets every kernel that can
+   serve it. */
 static int expand_recipes(struct qg *q, struct qg_variant *variant)
 {
     for (variant->recipe = q->recipes; variant->recipe;
@@ -278,10 +268,8 @@ static void prepare(struct qg *q, struct qg_kernels *k)
     qg_param_list(q, k, 0);
 }
 
-/*
-** All variants of one statement. An error in a function of the spec ends it:
-** every other point would meet it again.
-*/
+/* All variants of one statement. An error in a function of the spec ends it:
+   every other point would meet it again. */
 static void expand_kernels(struct qg *q, struct qg_kernels *k)
 {
     struct qg_variant variant = {.kernels = k};
@@ -408,10 +396,8 @@ static void begin(struct qg *q)
     }
 }
 
-/*
-** Names are made for all points and compared, which takes a hundredth of what
-** the points themselves do.
-*/
+/* Names are made for all points and compared, which takes a hundredth of what
+   the points themselves do. */
 struct qg_point *qg_grid_one(struct qg *q, const char *name)
 {
     struct qg_point *point;

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** grid.h: variants, and the points of their grids.
-*/
-#ifndef QUERN_GEN_GRID_GRID_H
-#define QUERN_GEN_GRID_GRID_H
+/* grid.h: variants, and the points of their grids. */
+#pragma once
 
 #include "statement/spec.h"
 
@@ -61,5 +58,3 @@ int qg_describe_variant(struct qg *, const struct qg_kernels *,
                         struct qn_kernel *);
 int qg_describe_fill(struct qg *, const struct qg_kernels *,
                      struct qn_kernel *);
-
-#endif

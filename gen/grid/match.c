@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** match.c: which variants a kernels statement makes of a recipe.
-*/
+/* match.c: which variants a kernels statement makes of a recipe. */
 #include "grid/grid.h"
-#include "lua/lists.h"
+#include "lua/base.h"
 
 #include <string.h>
 
@@ -34,13 +32,11 @@ static int takes(const struct qg_kernels *k, const struct qg_factor *f)
            has_name(&k->scale, qg_list_spans.words[f->scale->block.span]);
 }
 
-/*
-** Does the statement's template take what the recipe gives it? One that lists
-** scales is for scaled products: "none" then is for one operand beside another
-** that has some, and reads as a rowwise tensor does; there is no columnwise
-** tensor of it. Operands with scales are k-major, and split among the groups as
-** the copies are.
-*/
+/* Does the statement's template take what the recipe gives it? One that lists
+   scales is for scaled products: "none" then is for one operand beside another
+   that has some, and reads as a rowwise tensor does; there is no columnwise
+   tensor of it. Operands with scales are k-major, and split among the groups as
+   the copies are. */
 int qg_match_product(struct qg_variant *v)
 {
     const struct qg_kernels *k = v->kernels;
@@ -63,10 +59,8 @@ int qg_match_output(const struct qg_variant *v)
     return !v->kernels->d.count || has_type(&v->kernels->d, v->d);
 }
 
-/*
-** Does the op exist for such scales, and does the template take the type? What
-** has no scales can be an activation's result, and be summed.
-*/
+/* Does the op exist for such scales, and does the template take the type? What
+   has no scales can be an activation's result, and be summed. */
 int qg_match_cast(const struct qg_variant *v)
 {
     const struct qg_kernels *k = v->kernels;

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** name.c: the symbol of a kernel, which is its file's name, too.
-*/
+/* name.c: the symbol of a kernel, which is its file's name, too. */
 #include "grid/grid.h"
-#include "lua/diag.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/types.h"
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** param.c: the parameters of kernels, as templates see them.
-*/
+/* param.c: the parameters of kernels, as templates see them. */
 #include "grid/param.h"
-#include "lua/frozen.h"
-#include "lua/mem.h"
-#include "registry.h"
+#include "lua/base.h"
 
 #include <string.h>
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** param.h: the parameters of kernels, as templates see them.
-*/
-#ifndef QG_PARAM_H
-#define QG_PARAM_H
+/* param.h: the parameters of kernels, as templates see them. */
+#pragma once
 
 #include "statement/spec.h"
 
@@ -12,5 +9,3 @@ uint64_t qg_param_bits(const struct qg_kernels *, const char *names);
 /* The statement's parameters without some: each such list exists once. */
 struct qg_params *qg_param_list(struct qg *, struct qg_kernels *,
                                 uint64_t left_out);
-
-#endif

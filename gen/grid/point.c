@@ -8,13 +8,7 @@
 */
 #include "grid/grid.h"
 #include "grid/param.h"
-#include "lua/diag.h"
-#include "lua/frozen.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/object.h"
-#include "lua/sandbox.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "statement/word.h"
 
 #include <string.h>

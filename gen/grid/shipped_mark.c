@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** shipped_mark.c: which of the kernels are shipped, once all is expanded.
-*/
+/* shipped_mark.c: which of the kernels are shipped, once all is expanded. */
 #include "grid/grid.h"
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/nearest.h"
+#include "lua/base.h"
 
 #include <string.h>
 
@@ -30,10 +26,8 @@ static struct qg_point *find_point(struct qg *q, const char *name)
     return NULL;
 }
 
-/*
-** Shipped kernels must exist: a name that has gone stale would drop a kernel
-** from the build without a word.
-*/
+/* Shipped kernels must exist: a name that has gone stale would drop a kernel
+   from the build without a word. */
 static void ship(struct qg *q, const struct qg_shipped *shipped)
 {
     struct qg_point *point = find_point(q, shipped->name);

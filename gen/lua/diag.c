@@ -8,9 +8,7 @@
 ** Specs are not trusted: what is quoted from them is shown on a terminal, so
 ** control characters do not pass.
 */
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/text.h"
+#include "lua/base.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** files.c: the specs and templates that were read: their lines.
-*/
-#include "lua/files.h"
-#include "lua/mem.h"
+/* files.c: the specs and templates that were read: their lines. */
+#include "lua/base.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -43,10 +40,8 @@ const char *qg_files_line(const struct qg *q, struct qg_location location,
     return at;
 }
 
-/*
-** The first line of the comment above a statement, without its dashes; where
-** there is none, that of the file.
-*/
+/* The first line of the comment above a statement, without its dashes; where
+   there is none, that of the file. */
 const char *qg_files_doc(struct qg *q, struct qg_location location)
 {
     const char *found = "";

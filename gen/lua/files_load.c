@@ -7,9 +7,7 @@
 ** code, and specs must not be able to bring any.
 */
 #include "embedded.h"
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/mem.h"
+#include "lua/base.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -89,10 +87,8 @@ static int read_all(int fd, char *text, size_t size)
     return 0;
 }
 
-/*
-** The file's text. Its size is taken first, so that nothing is allocated, and
-** nothing can unwind, while it is open.
-*/
+/* The file's text. Its size is taken first, so that nothing is allocated, and
+   nothing can unwind, while it is open. */
 static int read_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -118,9 +114,8 @@ static const char *reason(int error)
                            : strerror(error);
 }
 
-/*
-** A spec of the user's. It must be a plain file: a pipe could block for ever.
-*/
+/* A spec of the user's. It must be a plain file: a pipe could block for
+   ever. */
 static void add_file(struct qg *q, const char *path, const char *name)
 {
     int index = add(q, QG_SPEC, path, name);

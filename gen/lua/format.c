@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** format.c: string.format for specs, with the conversions that give the same
-** text on any machine: no pointers, no floats.
-*/
-#include "lua/diag.h"
-#include "lua/functions.h"
+/* format.c: string.format for specs, with the conversions that give the same
+   text on any machine: no pointers, no floats. */
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,10 +14,8 @@ static size_t digits(const char *at)
     return length < 3 ? length : 2;
 }
 
-/*
-** Copy the conversion that begins at `at`: % flags width .precision letter.
-** Returns where it ends.
-*/
+/* Copy the conversion that begins at `at`: % flags width .precision letter.
+   Returns where it ends. */
 static const char *read_conversion(lua_State *L, const char *at, char *copy)
 {
     size_t length = 1 + strspn(at + 1, "-+ #0"), flags;

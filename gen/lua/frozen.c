@@ -5,10 +5,7 @@
 ** A userdata whose user value is the table. A name that is not in it is an
 ** error, so that v.stagse is not nil; an integer is not, so that ipairs ends.
 */
-#include "lua/diag.h"
-#include "lua/frozen.h"
-#include "lua/nearest.h"
-#include "lua/pairs.h"
+#include "lua/base.h"
 
 #define FROZEN "read-only table"
 
@@ -67,10 +64,8 @@ void qg_frozen_build(lua_State *L)
     lua_pop(L, 1);
 }
 
-/*
-** Its functions see the content through the metatable alone, and specs have no
-** way to a metatable.
-*/
+/* Its functions see the content through the metatable alone, and specs have no
+   way to a metatable. */
 void qg_frozen_wrap(lua_State *L)
 {
     lua_newuserdatauv(L, 0, 1);

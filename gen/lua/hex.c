@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** hex.c: a float constant in hex, as generated code writes it.
-*/
-#include "lua/functions.h"
+/* hex.c: a float constant in hex, as generated code writes it. */
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/*
-** "0x1.24924ap-9f": exact, and the same text whatever the C library prints
-** for %a. Infinity and NaN have none; callers handle them before.
-*/
+/* "0x1.24924ap-9f": exact, and the same text whatever the C library prints
+   for %a. Infinity and NaN have none; callers handle them before. */
 const char *qg_hex_float(char buffer[32], float value)
 {
     unsigned int bits, fraction;

@@ -5,9 +5,7 @@
 ** Lua compiles specs; this only finds words in them: the line of a field for
 ** a message, and the words that a scale rule must not use.
 */
-#include "lua/diag.h"
-#include "lua/lex.h"
-#include "lua/mem.h"
+#include "lua/base.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** lists.c: the lists as tables.
-*/
-#include "lua/lists.h"
+/* lists.c: the lists as tables. */
+#include "lua/base.h"
 
 #include <string.h>
 

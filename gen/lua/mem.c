@@ -6,8 +6,7 @@
 ** is freed singly, and a failure raises a Lua error, so no caller looks for
 ** NULL.
 */
-#include "lua/mem.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -108,12 +107,10 @@ static int denied(struct qg *q, enum qg_refusal why)
     return 0;
 }
 
-/*
-** Room for `old` bytes of Lua's to become `bytes`? A new string has its kind
-** in `old`: bounded, since comparing two long ones counts as one instruction.
-** What is allocated counts as instructions too, for it takes time to fill. A
-** refusal outlives what is granted later: unwinding moves Lua's stack.
-*/
+/* Room for `old` bytes of Lua's to become `bytes`? A new string has its kind
+   in `old`: bounded, since comparing two long ones counts as one instruction.
+   What is allocated counts as instructions too, for it takes time to fill. A
+   refusal outlives what is granted later: unwinding moves Lua's stack. */
 static int allowed(struct qg *q, void *memory, size_t old, size_t bytes)
 {
     size_t held = memory ? old : 0;

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** nearest.c: the right word that a misspelled one probably means.
-*/
-#include "lua/nearest.h"
-#include "qg.h"
+/* nearest.c: the right word that a misspelled one probably means. */
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** object.c: the generator's own things as values of Lua: userdata that hold a
-** pointer. The metatable of each kind says how messages call its values, so
-** that this file need not know the kinds.
-*/
-#include "lua/object.h"
+/* object.c: the generator's own things as values of Lua: userdata that hold a
+   pointer. The metatable of each kind says how messages call its values, so
+   that this file need not know the kinds. */
+#include "lua/base.h"
 
 #define CALLED "__called"
 

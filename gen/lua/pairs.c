@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** pairs.c: pairs for specs: the keys come sorted.
-*/
-#include "lua/diag.h"
-#include "lua/frozen.h"
-#include "lua/functions.h"
-#include "lua/object.h"
-#include "lua/pairs.h"
+/* pairs.c: pairs for specs: the keys come sorted. */
+#include "lua/base.h"
 
 /* Upvalues: the table, its keys, how far. */
 static int next_pair(lua_State *L)

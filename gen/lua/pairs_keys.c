@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** pairs_keys.c: a table's keys, in an order that does not depend on hashing.
-*/
-#include "lua/object.h"
-#include "lua/pairs.h"
-#include "lua/sandbox.h"
+/* pairs_keys.c: a table's keys, in an order that does not depend on hashing. */
+#include "lua/base.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,10 +6,7 @@
 ** (mem.c); what takes long inside one step is charged for. globals.c has what
 ** they can reach.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/object.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 
 #include <dirent.h>
 #include <locale.h>
@@ -162,11 +159,9 @@ static void handle(struct qg *q, int status, struct qg_location location)
     }
 }
 
-/*
-** Call a function of a spec or template, its arguments are on the stack.
-** Returns 0; or 1 when an error has been noted, at the line that ran or else
-** at `place`, and nothing is left on the stack.
-*/
+/* Call a function of a spec or template, its arguments are on the stack.
+   Returns 0; or 1 when an error has been noted, at the line that ran or else
+   at `place`, and nothing is left on the stack. */
 int qg_sandbox_call(struct qg *q, int arguments, int results,
                     struct qg_location location)
 {
@@ -224,10 +219,8 @@ static int run_work(lua_State *L)
     return 0;
 }
 
-/*
-** An error outside any spec: a C stack that is too deep, or more points than
-** the bound on memory holds.
-*/
+/* An error outside any spec: a C stack that is too deep, or more points than
+   the bound on memory holds. */
 static void note_unexpected(struct qg *q, void *text)
 {
     q->rendering = NULL;
@@ -259,11 +252,9 @@ static int protect(struct qg *q, struct work *work)
     return status != LUA_OK && !q->fault;
 }
 
-/*
-** Run the generator's own code so that whatever fails unwinds to here.
-** Returns 1 if errors were noted or memory ran out (q->fault says so).
-** Numbers are read and written, and texts compared, as in the C locale.
-*/
+/* Run the generator's own code so that whatever fails unwinds to here.
+   Returns 1 if errors were noted or memory ran out (q->fault says so).
+   Numbers are read and written, and texts compared, as in the C locale. */
 int qg_sandbox_protect(struct qg *q, void (*run)(struct qg *, void *),
                        void *argument)
 {

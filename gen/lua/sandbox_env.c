@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sandbox_env.c: the environment of a spec or template: reading a name that is
-** not there is an error, and so is assigning to one.
-*/
-#include "lua/diag.h"
-#include "lua/nearest.h"
-#include "lua/sandbox.h"
+/* sandbox_env.c: the environment of a spec or template: reading a name that is
+   not there is an error, and so is assigning to one. */
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -104,10 +100,8 @@ static int on_name(lua_State *L)
                         otherwise(L, name, buffer, sizeof buffer)));
 }
 
-/*
-** A global of one file would be seen by the next, in an order that nobody
-** chose.
-*/
+/* A global of one file would be seen by the next, in an order that nobody
+   chose. */
 static int on_assignment(lua_State *L)
 {
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?";

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sandbox_location.c: the line that runs.
-*/
-#include "lua/sandbox.h"
+/* sandbox_location.c: the line that runs. */
+#include "lua/base.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** table.c: the table functions of specs. Each is charged for what it touches.
-*/
-#include "lua/frozen.h"
-#include "lua/functions.h"
-#include "lua/sandbox.h"
+/* table.c: the table functions of specs. Each is charged for what it
+   touches. */
+#include "lua/base.h"
 
 enum { MOST = 64 };
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** text.c: text that grows.
-*/
-#include "lua/text.h"
+/* text.c: text that grows. */
+#include "lua/base.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tostring.c: tostring for specs: never the address of anything.
-*/
-#include "lua/diag.h"
-#include "lua/functions.h"
-#include "lua/object.h"
-#include "lua/types.h"
+/* tostring.c: tostring for specs: never the address of anything. */
+#include "lua/base.h"
 
 int qg_tostring(lua_State *L)
 {

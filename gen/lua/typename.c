@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** typename.c: type for specs. A frozen table is a table to them.
-*/
-#include "lua/frozen.h"
-#include "lua/functions.h"
-#include "lua/types.h"
+/* typename.c: type for specs. A frozen table is a table to them. */
+#include "lua/base.h"
 
 int qg_typename(lua_State *L)
 {

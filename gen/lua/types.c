@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** types.c: the number types, which specs name by symbols: bf16, e4m3, ...
-*/
-#include "lua/diag.h"
-#include "lua/nearest.h"
-#include "lua/object.h"
-#include "lua/types.h"
+/* types.c: the number types, which specs name by symbols: bf16, e4m3, ... */
+#include "lua/base.h"
 
 #include <string.h>
 

@@ -7,13 +7,7 @@
 ** for them first: with plain numbers they would be harmless, but a rule is
 ** short, and a wrong expression would go unnoticed.
 */
-#include "lua/diag.h"
-#include "lua/frozen.h"
-#include "lua/lex.h"
-#include "lua/object.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "rule/rule.h"
 
 #include <stdlib.h>
@@ -151,11 +145,9 @@ static void push_facts(const struct call *c)
     qg_frozen_wrap(L);
 }
 
-/*
-** Its results are left on the stack, and the one after them. Values of earlier
-** calls are told from those of this one by their number. Returns 0, or 1 and
-** noted.
-*/
+/* Its results are left on the stack, and the one after them. Values of earlier
+   calls are told from those of this one by their number. Returns 0, or 1 and
+   noted. */
 static int call(const struct call *c)
 {
     struct qg *q = c->q;
@@ -288,10 +280,8 @@ static int check_uses(const struct call *c, unsigned uses)
     return missing != NULL;
 }
 
-/*
-** Both results and what may come after them, on top of the stack. Returns 0, or
-** 1 and noted.
-*/
+/* Both results and what may come after them, on top of the stack. Returns 0, or
+   1 and noted. */
 static int results(const struct call *c, struct qg_rule_trace *out)
 {
     if (!lua_isnil(c->q->L, -1)) {

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** rule.h: what is asked of rules.
-*/
-#ifndef QUERN_GEN_RULE_RULE_H
-#define QUERN_GEN_RULE_RULE_H
+/* rule.h: what is asked of rules. */
+#pragma once
 
 #include "rule/trace.h"
 #include "statement/spec.h"
@@ -18,5 +15,3 @@ struct qg_location qg_rule_location(struct qg *, const struct qg_scale *,
 const char *qg_rule_usual(const struct qg_scale *, int global);
 /* Do they make sense of ordinary numbers? Returns 0, or 1 and noted. */
 int qg_trial_check(struct qg *, const struct qg_scale *);
-
-#endif

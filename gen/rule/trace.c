@@ -7,11 +7,7 @@
 ** by rule.c before it runs; what it can, and has no meaning here, is refused
 ** below with the replacement to write.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/object.h"
-#include "lua/sandbox.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "rule/trace.h"
 
 #include <math.h>

@@ -6,9 +6,7 @@
 ** can be written with others is: isnan, min or e8m0_up print as integer code
 ** that gives the same bits on every machine and under any compiler option.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/text.h"
+#include "lua/base.h"
 #include "rule/trace.h"
 
 #include <math.h>
@@ -218,11 +216,9 @@ static const struct qg_node *with_specials(lua_State *L,
     return as_e8m0(L, choose(L, equals(L, e, 0xff), special, finite));
 }
 
-/*
-** The power of two at or above v, as its biased exponent, into which a sum
-** carries: all that has a fraction goes up by one, but denormals up to 2^-127
-** stay, as does the largest exponent.
-*/
+/* The power of two at or above v, as its biased exponent, into which a sum
+   carries: all that has a fraction goes up by one, but denormals up to 2^-127
+   stay, as does the largest exponent. */
 static int call_e8m0_up(lua_State *L)
 {
     const struct qg_node *v = masked(L, bits_of(L, "e8m0_up"), MAGNITUDE);

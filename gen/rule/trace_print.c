@@ -6,9 +6,7 @@
 ** gets a name. CUDA's arithmetic is written with its rounding, so that no
 ** option of a compiler fuses or approximates it.
 */
-#include "lua/functions.h"
-#include "lua/mem.h"
-#include "lua/text.h"
+#include "lua/base.h"
 #include "rule/trace.h"
 
 #include <string.h>

@@ -7,8 +7,7 @@
 ** that becomes NaN, results in the wrong order, a factor that is not the
 ** inverse of what is stored.
 */
-#include "lua/diag.h"
-#include "lua/types.h"
+#include "lua/base.h"
 #include "rule/rule.h"
 
 #include <float.h>
@@ -174,11 +173,9 @@ static int check_finite(struct qg *q, struct qg_location location, float amax,
     return 1;
 }
 
-/*
-** For a magnitude that data have: do values fill the type, and do they come
-** back? A scale of e4m3 that is 0 is a block which is lost anyway: below what
-** the second level keeps, or, without one, where e4m3 itself ends.
-*/
+/* For a magnitude that data have: do values fill the type, and do they come
+   back? A scale of e4m3 that is 0 is a block which is lost anyway: below what
+   the second level keeps, or, without one, where e4m3 itself ends. */
 static int check_typical(const struct subject *s, float amax, struct outcome o,
                          float outer)
 {

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** axis.c: `axis "tile" { {128, 128, 64}, ... }`: choices of a kernels list.
-*/
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/object.h"
-#include "lua/pairs.h"
+/* axis.c: `axis "tile" { {128, 128, 64}, ... }`: choices of a kernels list. */
+#include "lua/base.h"
 #include "statement/word.h"
 
 #include <string.h>
@@ -40,10 +35,8 @@ static int take_tuple(lua_State *L, struct qg_value *value)
     return fine;
 }
 
-/*
-** The value on top of the stack; 0 if it is of no kind that an axis takes.
-** A string becomes a part of the kernel's symbol, hence an identifier.
-*/
+/* The value on top of the stack; 0 if it is of no kind that an axis takes.
+   A string becomes a part of the kernel's symbol, hence an identifier. */
 static int take_value(struct qg *q, struct qg_value *value)
 {
     const char *text;
@@ -96,10 +89,8 @@ static const char *describe(struct qg *q)
     return text;
 }
 
-/*
-** The list's entry on top of the stack. A wrong one is noted and left out, so
-** that those after it are looked at too.
-*/
+/* The list's entry on top of the stack. A wrong one is noted and left out, so
+   that those after it are looked at too. */
 static void take_entry(struct qg *q, struct qg_item *item, int index)
 {
     struct qg_value *value = &item->values[item->count];
@@ -119,10 +110,8 @@ static void take_entry(struct qg *q, struct qg_item *item, int index)
     item->count++;
 }
 
-/*
-** Stack index 1: the list of values. Gives the item, whatever was wrong with
-** it: the statement around it then says nothing more about it.
-*/
+/* Stack index 1: the list of values. Gives the item, whatever was wrong with
+   it: the statement around it then says nothing more about it. */
 int qg_axis_take(struct qg *q, struct qg_word *word)
 {
     struct qg_item *item = qg_mem_new(q, sizeof *item);

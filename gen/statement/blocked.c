@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** blocked.c: `blocked { type = ..., per = ..., rule = ... }`: the scales of a
-** recipe, one for each block of values.
-*/
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/object.h"
+/* blocked.c: `blocked { type = ..., per = ..., rule = ... }`: the scales of a
+   recipe, one for each block of values. */
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** derive.c: `derive "stages" (function (v) ... end)`: a value of each point.
-*/
-#include "lua/mem.h"
-#include "lua/object.h"
+/* derive.c: `derive "stages" (function (v) ... end)`: a value of each point. */
+#include "lua/base.h"
 #include "statement/word.h"
 
 /* Stack index 1: the function. It runs when the grid is expanded (point.c). */

@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** field.c: a statement's table of fields, read as its rows say.
-*/
-#include "lua/diag.h"
-#include "lua/lex.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/nearest.h"
-#include "lua/object.h"
-#include "lua/pairs.h"
-#include "lua/text.h"
-#include "lua/types.h"
+/* field.c: a statement's table of fields, read as its rows say. */
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 
@@ -102,10 +92,8 @@ static int is_allowed(const char *allowed, const char *word)
     return 0;
 }
 
-/*
-** Returns 0, or 1 and noted with the word that was probably meant. Types are
-** not guessed: e8m0 where elements stand is no slip of the pen for e2m1.
-*/
+/* Returns 0, or 1 and noted with the word that was probably meant. Types are
+   not guessed: e8m0 where elements stand is no slip of the pen for e2m1. */
 static int check_allowed(struct reader *r, const char *word)
 {
     struct qg_nearest nearest;
@@ -381,10 +369,9 @@ static const char *join(struct qg *q, const char *around, const char *name)
     return around ? qg_mem_print(q, "%s.%s", around, name) : name;
 }
 
-/*
-** The field's own documentation says what would be right. Entries without a
-** name were probably meant to be the fields: they have been complained about.
-*/
+/* The field's own documentation says what would be right. Entries without a
+   name were probably meant to be the fields: they have been complained
+   about. */
 static void missing(struct reader *r)
 {
     if (!r->items)

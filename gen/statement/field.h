@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** field.h: a statement's fields.
-*/
-#ifndef QUERN_GEN_STATEMENT_FIELD_H
-#define QUERN_GEN_STATEMENT_FIELD_H
+/* field.h: a statement's fields. */
+#pragma once
 
 #include "statement/spec.h"
 
@@ -48,5 +45,3 @@ extern const char *const qg_field_kinds[QG_F_COUNT]; /* for messages */
 /* Read the table at index 1 into `out`; notes errors and returns how many. */
 int qg_field_read(struct qg *, const struct qg_word *, const struct qg_fields *,
                   void *out);
-
-#endif

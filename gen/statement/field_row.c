@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** field_row.c: the fields of all statements as rows, for people.
-*/
+/* field_row.c: the fields of all statements as rows, for people. */
 #include "statement/field.h"
 #include "statement/word.h"
 

@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** kernels.c: `kernels "name" { ... }`: a grid of kernels from one template.
-*/
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/lex.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/nearest.h"
-#include "lua/object.h"
-#include "lua/types.h"
+/* kernels.c: `kernels "name" { ... }`: a grid of kernels from one template. */
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 
@@ -227,10 +218,8 @@ static int check_family(struct qg *q, const struct qg_kernels *k)
     return errors;
 }
 
-/*
-** Stack index 1: the table, fields and entries together. The statement is kept
-** only if all of it is right; it is expanded when all files are read.
-*/
+/* Stack index 1: the table, fields and entries together. The statement is kept
+   only if all of it is right; it is expanded when all files are read. */
 int qg_kernels_take(struct qg *q, struct qg_word *word)
 {
     struct qg_kernels *kernels = qg_mem_new(q, sizeof *kernels);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** layout.c: `layout "tn" { a = "k", b = "k" }`: which axis is contiguous.
-*/
-#include "lua/lists.h"
-#include "lua/mem.h"
+/* layout.c: `layout "tn" { a = "k", b = "k" }`: which axis is contiguous. */
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 

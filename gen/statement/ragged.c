@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** ragged.c: `ragged "m" { a = "m", d = "m" }`: the axis that differs by group.
-** An operand that is not named has one matrix for each group.
-*/
-#include "lua/diag.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
+/* ragged.c: `ragged "m" { a = "m", d = "m" }`: the axis that differs by group.
+   An operand that is not named has one matrix for each group. */
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 

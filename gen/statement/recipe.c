@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** recipe.c: `recipe "name" { ... }`: how each operand is quantized.
-*/
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/lex.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/types.h"
+/* recipe.c: `recipe "name" { ... }`: how each operand is quantized. */
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 
@@ -168,10 +161,8 @@ static int check_scales(struct qg *q, struct qg_recipe *recipe)
     return errors || check_pair(q, recipe);
 }
 
-/*
-** Stack index 1: the table. What it says is all that any later part knows of
-** the recipe.
-*/
+/* Stack index 1: the table. What it says is all that any later part knows of
+   the recipe. */
 int qg_recipe_take(struct qg *q, struct qg_word *word)
 {
     struct qg_recipe *recipe = qg_mem_new(q, sizeof *recipe);

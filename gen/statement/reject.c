@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** reject.c: `reject "reason" (function (v) ... end)`: points without a kernel;
-** `without "a b" (function (v) ... end)`: kernels without these parameters.
-*/
-#include "lua/mem.h"
-#include "lua/object.h"
+/* reject.c: `reject "reason" (function (v) ... end)`: points without a kernel;
+   `without "a b" (function (v) ... end)`: kernels without these parameters. */
+#include "lua/base.h"
 #include "statement/word.h"
 
 /* Stack index 1: the function. */

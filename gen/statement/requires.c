@@ -5,9 +5,7 @@
 ** The runtime evaluates the text for each problem with the same function that
 ** is tried here, so that a text which does not parse is an error of the spec.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/object.h"
+#include "lua/base.h"
 #include "statement/word.h"
 
 #include "base/expr.h"

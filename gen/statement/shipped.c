@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** shipped.c: `shipped { "quern_...", ... }`: kernels that are built ahead.
-** Whether they exist is known once everything is expanded: shipped_mark.c.
-*/
-#include "lua/diag.h"
-#include "lua/lex.h"
-#include "lua/mem.h"
-#include "lua/object.h"
-#include "lua/pairs.h"
+/* shipped.c: `shipped { "quern_...", ... }`: kernels that are built ahead.
+   Whether they exist is known once everything is expanded: shipped_mark.c. */
+#include "lua/base.h"
 #include "statement/word.h"
 
 #include <string.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** spec.h: what specs declare: recipes, layouts, ragged axes, kernels.
-*/
-#ifndef QUERN_GEN_STATEMENT_SPEC_H
-#define QUERN_GEN_STATEMENT_SPEC_H
+/* spec.h: what specs declare: recipes, layouts, ragged axes, kernels. */
+#pragma once
 
 #include "qg.h"
 
@@ -177,5 +174,3 @@ struct qg_factor {
 /* A and B of one of a recipe's products. */
 void qg_recipe_factors(const struct qg_recipe *, const char *op,
                        struct qg_factor *a, struct qg_factor *b);
-
-#endif

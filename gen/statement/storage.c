@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** storage.c: `storage "mn" { order = "columns", pad = { rows = 4 } }`: how a
-** matrix of scales lies in memory.
-*/
-#include "lua/diag.h"
-#include "lua/lex.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
+/* storage.c: `storage "mn" { order = "columns", pad = { rows = 4 } }`: how a
+   matrix of scales lies in memory. */
+#include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
 

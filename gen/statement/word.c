@@ -7,11 +7,7 @@
 ** so that one run shows all. A word that never gets its second part, or whose
 ** value is put nowhere, is an error at the end of its file.
 */
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/mem.h"
-#include "lua/object.h"
-#include "lua/sandbox.h"
+#include "lua/base.h"
 #include "statement/word.h"
 
 #include <string.h>
@@ -159,10 +155,8 @@ const char *qg_word_print(struct qg *q, const struct qg_word *word)
     return qg_mem_print(q, "%s '%s'", word->kind->word, word->name);
 }
 
-/*
-** Both places are named: either may be the one to change. The statement's parts
-** were made before it: that they are used nowhere now is no second error.
-*/
+/* Both places are named: either may be the one to change. The statement's parts
+   were made before it: that they are used nowhere now is no second error. */
 int qg_word_taken(struct qg *q, const struct qg_word *word,
                   struct qg_location before)
 {

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** word.h: the words of the spec language, and what each does.
-*/
-#ifndef QUERN_GEN_STATEMENT_WORD_H
-#define QUERN_GEN_STATEMENT_WORD_H
+/* word.h: the words of the spec language, and what each does. */
+#pragma once
 
 #include "statement/spec.h"
 
@@ -55,5 +52,3 @@ int qg_derive_take(struct qg *, struct qg_word *);
 int qg_requires_take(struct qg *, struct qg_word *);
 int qg_reject_take(struct qg *, struct qg_word *);
 int qg_reject_without(struct qg *, struct qg_word *);
-
-#endif

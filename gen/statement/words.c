@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** words.c: the words of the spec language, one row for each.
-*/
-#include "lua/object.h"
+/* words.c: the words of the spec language, one row for each. */
+#include "lua/base.h"
 #include "statement/word.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
 */
 #include "write/decl.h"
 
-#include "lua/mem.h"
+#include "lua/base.h"
 
 #include <string.h>
 

@@ -8,8 +8,7 @@
 **         ...                                   an item of its own, about those
 **     }                                         that follow
 */
-#ifndef QG_DECL_H
-#define QG_DECL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -85,5 +84,3 @@ const char *qg_decl_parse(struct qg *, struct qg_decls *, const char *text,
 
 /* The array with room for one more of `size` bytes. */
 void *qg_decl_grow(struct qg *, void *array, int count, int *room, size_t size);
-
-#endif

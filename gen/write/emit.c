@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** emit.c: kernels' files and their registry, in a folder.
-*/
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/sandbox.h"
+/* emit.c: kernels' files and their registry, in a folder. */
+#include "lua/base.h"
 #include "write/write.h"
 
 #include <string.h>

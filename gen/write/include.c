@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** include.c: include "common/sizes.c": another template, in place;
-** include("common/check_sizes.cu", { rolled = true }): with values of its own.
-*/
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/nearest.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
+/* include.c: include "common/sizes.c": another template, in place;
+   include("common/check_sizes.cu", { rolled = true }): with values of its
+   own. */
+#include "lua/base.h"
 #include "write/sweep.h"
 #include "write/write.h"
 
@@ -37,10 +32,8 @@ static void copy_pairs(lua_State *L, int from)
     }
 }
 
-/*
-** Until `leave`, templates see the values at stack index 2, too. The
-** environment that they replace stays at index 3.
-*/
+/* Until `leave`, templates see the values at stack index 2, too. The
+   environment that they replace stays at index 3. */
 static void enter(lua_State *L, struct qg *q)
 {
     lua_rawgeti(L, LUA_REGISTRYINDEX, q->render_env);
@@ -87,10 +80,8 @@ static void indent(struct qg *q, size_t begin, int columns)
     }
 }
 
-/*
-** include(path, values): runs the template here; it sees what this one sees,
-** but not its locals: `values`, which may be absent, has those meant for it.
-*/
+/* include(path, values): runs the template here; it sees what this one sees,
+   but not its locals: `values`, which may be absent, has those meant for it. */
 int qg_include(lua_State *L)
 {
     struct qg *q = qg_sandbox_owner(L);

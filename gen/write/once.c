@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** once.c: once "cast/arith.c": include, for pieces that several others need.
-*/
-#include "lua/files.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
+/* once.c: once "cast/arith.c": include, for pieces that several others need. */
+#include "lua/base.h"
 #include "write/write.h"
 
-/*
-** once(path): the template and an empty line after it, unless this kernel has
-** it already. A piece says with it what it needs, whoever includes the piece.
-*/
+/* once(path): the template and an empty line after it, unless this kernel
+   has it already. A piece says with it what it needs, whoever includes the
+   piece. */
 int qg_once(lua_State *L)
 {
     struct qg *q = qg_sandbox_owner(L);

@@ -5,8 +5,7 @@
 ** Each goes to a name of its own first; only when all of them are on disk are
 ** they renamed. Nothing is allocated while a file is open, so nothing unwinds.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
+#include "lua/base.h"
 #include "write/write.h"
 
 #include <errno.h>
@@ -67,9 +66,8 @@ static int same_bytes(int fd, const char *text, size_t length)
     return !n && done == length;
 }
 
-/*
-** A file that stays the same keeps its time, so that nothing is compiled again.
-*/
+/* A file that stays the same keeps its time, so that nothing is compiled
+   again. */
 static int unchanged(const char *dir, const struct qg_output_file *file)
 {
     char path[MAX_PATH];

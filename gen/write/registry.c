@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** registry.c: what the runtime is told about recipes, kernels and points that
-** make none, in memory.
-*/
-#include "lua/diag.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/sandbox.h"
-#include "lua/types.h"
+/* registry.c: what the runtime is told about recipes, kernels and points that
+   make none, in memory. */
+#include "lua/base.h"
 #include "write/write.h"
 
 #include <sha2.h>
@@ -204,10 +198,8 @@ static int by_content(const void *a, const void *b)
     return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 
-/*
-** Over every spec and template: all that the registry and its sources are made
-** of. The order of folders, and where they lie, do not count.
-*/
+/* Over every spec and template: all that the registry and its sources are made
+   of. The order of folders, and where they lie, do not count. */
 static const char *hash_inputs(struct qg *q)
 {
     const struct qg_input **inputs =

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** registry_write.c: the registry as C text. The selected kernels have their
-** keys.
-*/
-#include "lua/lists.h"
-#include "lua/text.h"
-#include "lua/types.h"
+/* registry_write.c: the registry as C text. The selected kernels have their
+   keys. */
+#include "lua/base.h"
 #include "write/write.h"
 
 #include <string.h>

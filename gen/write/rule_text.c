@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** rule_text.c: rules as text: functions in C and CUDA C, and as their authors
-** wrote them.
-*/
-#include "lua/diag.h"
-#include "lua/files.h"
-#include "lua/lists.h"
-#include "lua/mem.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
+/* rule_text.c: rules as text: functions in C and CUDA C, and as their authors
+   wrote them. */
+#include "lua/base.h"
 #include "rule/trace.h"
 #include "write/sweep.h"
 #include "write/write.h"
@@ -46,12 +39,10 @@ static void bring_casts(lua_State *L, unsigned int uses)
         }
 }
 
-/*
-** rule "scale" or rule "global", in a template: the function scale_of or
-** global_of, which sets *sf to what is stored and returns what values are
-** multiplied by. rule("scale", "f16"): the function scale_of_f16, for this type
-** of input whatever the kernel's.
-*/
+/* rule "scale" or rule "global", in a template: the function scale_of or
+   global_of, which sets *sf to what is stored and returns what values are
+   multiplied by. rule("scale", "f16"): the function scale_of_f16, for this type
+   of input whatever the kernel's. */
 int qg_rule(lua_State *L)
 {
     struct qg *q = qg_sandbox_owner(L);

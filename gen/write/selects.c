@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** selects.c: which kernels a command means.
-*/
+/* selects.c: which kernels a command means. */
 #include "qg.h"
 
 #include <fnmatch.h>

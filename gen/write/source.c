@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** source.c: the file of one kernel: a header, then what it uses of what its
-** template gives.
-*/
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/nearest.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
+/* source.c: the file of one kernel: a header, then what it uses of what its
+   template gives. */
+#include "lua/base.h"
 #include "write/sweep.h"
 #include "write/write.h"
 
@@ -54,10 +48,8 @@ static int render_named(struct qg *q, struct qg_point *point)
     return failed;
 }
 
-/*
-** The key covers everything after the header: the same code under another name
-** of a spec's file is the same code.
-*/
+/* The key covers everything after the header: the same code under another name
+   of a spec's file is the same code. */
 static int render_with_key(struct qg *q, struct qg_point *point)
 {
     char key[SHA256_DIGEST_STRING_LENGTH];

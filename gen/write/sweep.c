@@ -6,10 +6,7 @@
 ** call. Here the declarations that one kernel reaches from its own function are
 ** found, by their names, and the others are left out.
 */
-#include "lua/diag.h"
-#include "lua/mem.h"
-#include "lua/nearest.h"
-#include "lua/text.h"
+#include "lua/base.h"
 #include "write/decl.h"
 #include "write/write.h"
 #include "write/sweep.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sweep.h: of a kernel's text, what the kernel uses.
-*/
-#ifndef QG_SWEEP_H
-#define QG_SWEEP_H
+/* sweep.h: of a kernel's text, what the kernel uses. */
+#pragma once
 
 struct qg;
 
@@ -18,5 +15,3 @@ int qg_sweep(struct qg *, const char *kernel, int file);
 /* Lines for the head of the text that was made last: the files that have
    written it besides `file`, in their order. Valid until the next call. */
 const char *qg_sweep_contents(struct qg *, int file);
-
-#endif

@@ -9,10 +9,7 @@
 ** One line of the template is one line of the chunk, so the lines in Lua's own
 ** messages are the template's.
 */
-#include "lua/diag.h"
-#include "lua/object.h"
-#include "lua/sandbox.h"
-#include "lua/text.h"
+#include "lua/base.h"
 #include "write/write.h"
 
 #include <string.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** write.h: the texts of kernels and of the registry.
-*/
-#ifndef QUERN_GEN_WRITE_WRITE_H
-#define QUERN_GEN_WRITE_WRITE_H
+/* write.h: the texts of kernels and of the registry. */
+#pragma once
 
 #include "grid/grid.h"
 
@@ -45,5 +42,3 @@ struct qg_output_file {
 /* Write all files into a folder, or none. Returns 0, or 1 and noted. */
 int qg_output_write(struct qg *, const char *dir, struct qg_output_file *files,
                     int count);
-
-#endif

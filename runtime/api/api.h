@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api.h: lines, and their operands by enum quern_arg.
-*/
-#ifndef QUERN_API_API_H
-#define QUERN_API_API_H
+/* api.h: lines, and their operands by enum quern_arg. */
+#pragma once
 
 #include "internal.h"
+#include "problem/problem.h"
 
 #include <pthread.h>
 
 /* A line, read. */
-enum qn_line_kind { QN_LINE_PRODUCT, QN_LINE_CAST, QN_LINE_MLP, QN_LINE_KINDS };
-
 struct qn_line {
     int kind; /* enum qn_line_kind */
     union {
@@ -123,5 +119,3 @@ int64_t qn_api_rows_of(const struct quern_plan *plan,
 /* QUERN_EINVAL names the operand and the rule. */
 int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
                  union qn_given *given);
-
-#endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api_device.h: the device that a caller asks for, and streams of others.
-*/
-#ifndef QUERN_API_API_DEVICE_H
-#define QUERN_API_API_DEVICE_H
+/* api_device.h: the device that a caller asks for, and streams of others. */
+#pragma once
 
 #include "device/driver.h"
 
@@ -24,5 +21,3 @@ int qn_api_stream(const struct quern_context *ctx,
 
 /* QUERN_ECAPTURE if the stream captures: a plan cannot be made now. */
 int qn_api_no_capture(struct quern_context *ctx, struct CUstream_st *stream);
-
-#endif

@@ -1,41 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api_line.c: lines of any kind.
-*/
+/* api_line.c: lines of any kind. */
 #include "api/api.h"
 #include "base/error.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The kind that the first word tells; other words are those of products, whose
-   parser knows all ops. */
-static int kind_of(const char *text)
-{
-    static const struct {
-        const char *word;
-        int kind;
-    } words[] = {
-        {"mlp", QN_LINE_MLP},        {"quantize", QN_LINE_CAST},
-        {"transpose", QN_LINE_CAST}, {"dequantize", QN_LINE_CAST},
-        {"rescale", QN_LINE_CAST},   {"bias", QN_LINE_CAST},
-    };
-    const size_t start = strspn(text, " \t\n"),
-                 length = strcspn(text + start, " \t\n");
-
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strlen(words[i].word) == length &&
-            !strncmp(words[i].word, text + start, length))
-            return words[i].kind;
-    return QN_LINE_PRODUCT;
-}
-
 int qn_api_line(struct quern_context *ctx, const char *text,
                 struct qn_line *line)
 {
     if (!ctx || !text)
         return qn_error_set(QUERN_EINVAL, "%s is NULL", ctx ? "line" : "ctx");
-    line->kind = kind_of(text);
+    line->kind = qn_line_of(text);
+    if (line->kind == QN_LINE_UNKNOWN) /* its parser knows all ops */
+        line->kind = QN_LINE_PRODUCT;
     switch (line->kind) {
     case QN_LINE_MLP:
         return qn_mlp_parse(ctx, text, &line->of.mlp);

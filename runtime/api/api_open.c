@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api_open.c: what programs call first and last.
-*/
+/* api_open.c: what programs call first and last. */
 #include "api/api.h"
 #include "base/context.h"
 #include "base/error.h"

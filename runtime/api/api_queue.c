@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api_queue.c: the wgrad queue, for plans of lines.
-*/
+/* api_queue.c: the wgrad queue, for plans of lines. */
 #include "api/api.h"
 #include "base/error.h"
 

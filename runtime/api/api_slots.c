@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api_slots.c: where the arguments of each kind of line have an operand.
-*/
+/* api_slots.c: where the arguments of each kind of line have an operand. */
 #include "api/api.h"
 
 #include <stddef.h>

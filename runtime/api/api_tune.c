@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api_tune.c: quern_tune of a line.
-*/
+/* api_tune.c: quern_tune of a line. */
 #include "api/api.h"
 #include "api/api_device.h"
 #include "base/error.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** context.c: the log, the process, and the recipes of a context.
-*/
+/* context.c: the log, the process, and the recipes of a context. */
 #define _GNU_SOURCE
 #include "base/context.h"
 #include "base/error.h"
@@ -27,10 +25,8 @@ void qn_context_log(const struct quern_context *ctx, int level,
     ctx->log(ctx->log_user, level, line);
 }
 
-/*
-** How often fork() led here since the first qn_open. A count rather than a
-** process number, which would cost each run a call of the system.
-*/
+/* How often fork() led here since the first qn_open. A count rather than a
+   process number, which would cost each run a call of the system. */
 static atomic_uint forks;
 static int unwatched;
 

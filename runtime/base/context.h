@@ -5,8 +5,7 @@
 ** Fields without a note are set by qn_open and never change. The others
 ** are guarded by `lock`, which is never held while something is compiled.
 */
-#ifndef QUERN_BASE_CONTEXT_H
-#define QUERN_BASE_CONTEXT_H
+#pragma once
 
 #include "internal.h"
 
@@ -106,11 +105,9 @@ void qn_context_log(const struct quern_context *ctx, int level,
 /* Note the process that opens the context. QUERN_ENOMEM. */
 int qn_context_mark(struct quern_context *ctx);
 
-/*
-** Is this the process that opened the context? After fork() the child has a
-** copy whose driver does not work and whose locks may be held for good: it must
-** not use it. QUERN_EINVAL names `what`.
-*/
+/* Is this the process that opened the context? After fork() the child has a
+   copy whose driver does not work and whose locks may be held for good: it must
+   not use it. QUERN_EINVAL names `what`. */
 int qn_context_here(const struct quern_context *ctx);
 int qn_context_process(const struct quern_context *ctx, const char *what);
 
@@ -129,5 +126,3 @@ struct qn_kernel_list {
 
 struct qn_kernel_list qn_context_kernels(const struct quern_context *ctx,
                                          int op, const char *recipe);
-
-#endif

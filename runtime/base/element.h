@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** element.h: one element of an operand to and from fp32.
-*/
-#ifndef QUERN_BASE_ELEMENT_H
-#define QUERN_BASE_ELEMENT_H
+/* element.h: one element of an operand to and from fp32. */
+#pragma once
 
 #include "internal.h"
 
@@ -93,5 +90,3 @@ static inline void qn_element_store(void *data, int type, size_t i, float value)
     else
         ((float *)data)[i] = value;
 }
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** error.c: one message for each thread, in a buffer of fixed size, so that
-** reporting an error never needs memory.
-*/
+/* error.c: one message for each thread, in a buffer of fixed size, so that
+   reporting an error never needs memory. */
 #include "base/error.h"
 #include "base/context.h"
 

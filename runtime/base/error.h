@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** error.h: the calling thread's last error.
-*/
-#ifndef QUERN_BASE_ERROR_H
-#define QUERN_BASE_ERROR_H
+/* error.h: the calling thread's last error. */
+#pragma once
 
 /* Replace the message and return `code`, so that callers can return it. */
 int qn_error_set(int code, const char *format, ...)
@@ -27,5 +24,3 @@ int qn_error_done(int code);
 
 /* Host memory ran out. */
 int qn_error_memory(void);
-
-#endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** expr.h: the value of a `requires` text for a problem.
-*/
-#ifndef QUERN_BASE_EXPR_H
-#define QUERN_BASE_EXPR_H
+/* expr.h: the value of a `requires` text for a problem. */
+#pragma once
 
 #include "internal.h"
 
@@ -14,14 +11,10 @@ struct qn_expr_values {
     int64_t m, n, k, groups;
 };
 
-/*
-** Evaluate C's integer operators || && == != < <= > >= + - * / % ! and unary
-** minus, parentheses, decimal numbers and the names above, with C's
-** precedence, in 64 bits. What C leaves undefined (overflow, division by
-** zero) is an error, unless && or || skips it.
-** Returns NULL, or what is wrong with the text; static storage.
-*/
+/* Evaluate C's integer operators || && == != < <= > >= + - * / % ! and unary
+   minus, parentheses, decimal numbers and the names above, with C's
+   precedence, in 64 bits. What C leaves undefined (overflow, division by
+   zero) is an error, unless && or || skips it.
+   Returns NULL, or what is wrong with the text; static storage. */
 const char *qn_expr_eval(const char *text, const struct qn_expr_values *values,
                          int64_t *result);
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** file.c: files in folders that others may have tampered with.
-*/
+/* file.c: files in folders that others may have tampered with. */
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "base/text.h"

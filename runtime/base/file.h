@@ -5,8 +5,7 @@
 ** Folders are open descriptors and names have no slash, so nothing that is
 ** renamed meanwhile leads elsewhere, and no symbolic link is followed.
 */
-#ifndef QUERN_BASE_FILE_H
-#define QUERN_BASE_FILE_H
+#pragma once
 
 #include "internal.h"
 
@@ -68,5 +67,3 @@ void qn_file_unlock(int at, const char *name);
 /* Remove a folder and what is in it, or a file; nothing is followed. 1, or 0:
    a part of it stays, as do folders more than a few deep. */
 int qn_file_remove(int at, const char *name);
-
-#endif

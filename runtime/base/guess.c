@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** guess.c: the nearest right word for a wrong one.
-*/
+/* guess.c: the nearest right word for a wrong one. */
 
 #include "base/guess.h"
 #include <stdio.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** guess.h: the nearest right word for a wrong one.
-*/
-#ifndef QUERN_BASE_GUESS_H
-#define QUERN_BASE_GUESS_H
+/* guess.h: the nearest right word for a wrong one. */
+#pragma once
 
 #include "internal.h"
 
@@ -22,5 +19,3 @@ void qn_guess_try(struct qn_guess *guess, const char *candidate);
 /* "; did you mean 'x'?" into `buffer`, or "" without a guess. */
 const char *qn_guess_text(const struct qn_guess *guess, char *buffer,
                           size_t size);
-
-#endif

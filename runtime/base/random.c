@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** random.c: data that are the same for a seed on every machine.
-*/
+/* random.c: data that are the same for a seed on every machine. */
 #include "base/random.h"
 #include "base/element.h"
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** random.h: data that are the same for a seed on every machine.
-*/
-#ifndef QUERN_BASE_RANDOM_H
-#define QUERN_BASE_RANDOM_H
+/* random.h: data that are the same for a seed on every machine. */
+#pragma once
 
 #include "internal.h"
 
@@ -13,12 +10,8 @@
 /* splitmix64: the next of 2^64 numbers. */
 uint64_t qn_random_next(uint64_t *state);
 
-/*
-** Fill `count` elements of `type` (enum quern_type) with numbers that are
-** nearly normal, of mean 0 and deviation `scale`, on all cores. 0; or 1 for a
-** type that no element can be stored in.
-*/
+/* Fill `count` elements of `type` (enum quern_type) with numbers that are
+   nearly normal, of mean 0 and deviation `scale`, on all cores. 0; or 1 for a
+   type that no element can be stored in. */
 int qn_random_fill(void *data, int type, size_t count, uint64_t seed,
                    float scale);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** region.c: the memory of a run, to see that what is written is nothing else.
-*/
+/* region.c: the memory of a run, to see that what is written is nothing
+   else. */
 #include "base/region.h"
 #include "base/error.h"
 

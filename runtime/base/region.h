@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** region.h: the memory of a run, to see that what is written is nothing else.
-*/
-#ifndef QUERN_BASE_REGION_H
-#define QUERN_BASE_REGION_H
+/* region.h: the memory of a run, to see that what is written is nothing
+   else. */
+#pragma once
 
 #include "internal.h"
 
@@ -39,5 +37,3 @@ int qn_region_matrices(const struct qn_matrices *list, int count, int groups,
 
 /* Do two share a byte? */
 int qn_region_meets(const struct qn_region *a, const struct qn_region *b);
-
-#endif

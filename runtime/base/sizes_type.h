@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sizes_type.h: how arrays of group sizes are given: int32 or int64, and
-** offsets as [G + 1] starts or, with QN_SIZES_ENDS, as [G] inclusive sums.
-*/
-#ifndef QUERN_BASE_SIZES_TYPE_H
-#define QUERN_BASE_SIZES_TYPE_H
+/* sizes_type.h: how arrays of group sizes are given: int32 or int64, and
+   offsets as [G + 1] starts or, with QN_SIZES_ENDS, as [G] inclusive sums. */
+#pragma once
 
 #include "internal.h"
 
@@ -53,5 +50,3 @@ static inline void qn_sizes_rows(const void *lengths, const void *offsets,
                                   qn_sizes_at(offsets, type, i)
                             : 1;
 }
-
-#endif

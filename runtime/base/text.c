@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** text.c: strings that grow.
-*/
+/* text.c: strings that grow. */
 
 #include "base/text.h"
 #include <ctype.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** text.h: strings that grow.
-*/
-#ifndef QUERN_BASE_TEXT_H
-#define QUERN_BASE_TEXT_H
+/* text.h: strings that grow. */
+#pragma once
 
 #include "internal.h"
 
@@ -29,5 +26,3 @@ char *qn_text_copy(const char *string);
 
 /* Read decimal digits, at most 18; returns what follows, NULL if none. */
 const char *qn_text_number(const char *text, int64_t *value);
-
-#endif

@@ -24,7 +24,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "choose/model_dequantize.h"
+#include "choose/model.h"
 #include "choose/session.h"
 
 #include <string.h>

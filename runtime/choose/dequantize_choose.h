@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_choose.h: do the operands of a product become bf16 before it? By
-** the model, or as was measured.
-*/
-#ifndef QUERN_CHOOSE_AHEAD_CHOOSE_H
-#define QUERN_CHOOSE_AHEAD_CHOOSE_H
+/* dequantize_choose.h: do the operands of a product become bf16 before it? By
+   the model, or as was measured. */
+#pragma once
 
 #include "problem/dequantize_rules.h"
 
@@ -26,5 +23,3 @@ int qn_dequantize_choose(struct qn_session *session,
 
 /* The way to take where no kernels are found for the one chosen. */
 int qn_dequantize_next(const struct qn_dequantize_choice *choice);
-
-#endif

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** describe_all.c: what a caller must provide, with the workspace, whichever
-** plan a GPU will take. That depends on the kernels that there are.
-*/
+/* describe_all.c: what a caller must provide, with the workspace, whichever
+   plan a GPU will take. That depends on the kernels that there are. */
 #include "choose/describe_all.h"
 #include "base/error.h"
-#include "choose/epilogue_model.h"
-#include "problem/describe.h"
+#include "choose/model.h"
+#include "problem/problem.h"
 #include "problem/epilogue_rules.h"
 #include "problem/result_rules.h"
-#include "problem/workspace.h"
 
 /* Of a problem that wants no copies. */
 static size_t product_bytes(struct quern_context *ctx,

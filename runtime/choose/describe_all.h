@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** describe_all.h: qn_problem_describe for the runtime's own use.
-*/
-#ifndef QUERN_CHOOSE_DESCRIBE_ALL_H
-#define QUERN_CHOOSE_DESCRIBE_ALL_H
+/* describe_all.h: qn_problem_describe for the runtime's own use. */
+#pragma once
 
 #include "internal.h"
 
@@ -13,5 +10,3 @@ struct quern_context;
 int qn_describe(struct quern_context *ctx, const struct qn_problem *problem,
                 struct qn_description *description,
                 const struct qn_recipe **recipe);
-
-#endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** epilogue_model.c: the epilogues that no kernel fuses, and what a launch of
-** their own costs.
-*/
-#include "choose/epilogue_model.h"
+/* epilogue_model.c: the epilogues that no kernel fuses, and what a launch of
+   their own costs. */
 #include "base/context.h"
 #include "base/types.h"
 #include "choose/dequantize_choose.h"

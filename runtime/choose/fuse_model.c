@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** fuse_model.c: what it costs to quantize A in a product or before it.
-*/
-#include "choose/fuse_model.h"
+/* fuse_model.c: what it costs to quantize A in a product or before it. */
 #include "base/context.h"
 #include "base/text.h"
 #include "base/types.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gradient_model.c: a product that goes back through an activation, compared
-** with a plain product and a cast.
-*/
-#include "choose/gradient_model.h"
+/* gradient_model.c: a product that goes back through an activation, compared
+   with a plain product and a cast. */
 #include "base/context.h"
 #include "base/types.h"
 #include "choose/model.h"
@@ -12,11 +9,9 @@
 
 #include <string.h>
 
-/*
-** The cast moves dh, P and D, and for dprob dh and P again; besides, there is a
-** launch for each that adds up sums. All these weigh against a tile's last
-** step, which is longer.
-*/
+/* The cast moves dh, P and D, and for dprob dh and P again; besides, there is a
+   launch for each that adds up sums. All these weigh against a tile's last
+   step, which is longer. */
 
 static double cast_cycles(const struct qn_problem *p)
 {

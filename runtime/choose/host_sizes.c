@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host_sizes.c: the launches that bring groups' sizes from the host.
-*/
+/* host_sizes.c: the launches that bring groups' sizes from the host. */
 #include "choose/host_sizes.h"
 #include "base/error.h"
 #include "choose/session.h"

@@ -6,8 +6,7 @@
 ** int32 in the workspace, behind the error record, where the kernels behind it
 ** read sizes as ever: sizes on the device cost nothing more than without this.
 */
-#ifndef QUERN_CHOOSE_HOST_SIZES_H
-#define QUERN_CHOOSE_HOST_SIZES_H
+#pragma once
 
 #include "choose/values.h"
 
@@ -22,11 +21,9 @@ int qn_host_size_capture(struct qn_driver *driver, int sizes, void *stream);
 int qn_host_size_load(struct qn_session *session, const char *recipe,
                       int backend, struct qn_step *step);
 
-/*
-** Words of 32 bits on their way to `place` on the device, as parameters of
-** launches that are queued whenever so many are together. In the current
-** context; nothing allocates or synchronizes. QUERN_ECUDA.
-*/
+/* Words of 32 bits on their way to `place` on the device, as parameters of
+   launches that are queued whenever so many are together. In the current
+   context; nothing allocates or synchronizes. QUERN_ECUDA. */
 struct qn_host_words {
     struct qn_driver *driver;
     const struct qn_step *step;
@@ -40,14 +37,10 @@ void qn_host_word_begin(struct qn_host_words *words, struct qn_driver *driver,
 int qn_host_word_put(struct qn_host_words *words, int word);
 int qn_host_word_flush(struct qn_host_words *words);
 
-/*
-** Queue the sizes of `count` lists (at most QUERN_MAX_MICROBATCHES, not all of
-** them NULL) on their way to `place`, list by list: zeros for a list that is
-** NULL. In the current context; neither allocates nor synchronizes. `sizes` is
-** the problem's: QUERN_ECAPTURE as of qn_host_size_capture.
-*/
+/* Queue the sizes of `count` lists (at most QUERN_MAX_MICROBATCHES, not all of
+   them NULL) on their way to `place`, list by list: zeros for a list that is
+   NULL. In the current context; neither allocates nor synchronizes. `sizes` is
+   the problem's: QUERN_ECAPTURE as of qn_host_size_capture. */
 int qn_host_size_put(struct qn_driver *driver, const struct qn_step *step,
                      int sizes, const int64_t *const *lists, int count,
                      int groups, void *place, void *stream);
-
-#endif

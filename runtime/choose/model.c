@@ -47,8 +47,6 @@
 */
 #include "choose/model.h"
 #include "base/types.h"
-#include "choose/model_dequantize.h"
-#include "choose/fuse_model.h"
 #include "choose/select.h"
 #include "choose/tensormap.h"
 #include "problem/dequantize_rules.h"
@@ -69,13 +67,11 @@
 #define TOGETHER        0.75    /* of what lone CTAs get leaves L2 */
 #define BESIDE          0.8     /* copies, while promotion draws all power */
 
-/*
-** What C costs, by how it arrives: factors of the computation and of plain
-** copies, and the part of the smaller of both that the other does not hide.
-** "fetch" has fewer stages and shares the copy engine with A and B, which
-** tells where several parts each have steps of their own (bench/NOTES.md, 13).
-** The last row is for all others.
-*/
+/* What C costs, by how it arrives: factors of the computation and of plain
+   copies, and the part of the smaller of both that the other does not hide.
+   "fetch" has fewer stages and shares the copy engine with A and B, which
+   tells where several parts each have steps of their own (bench/NOTES.md, 13).
+   The last row is for all others. */
 static const struct arrival {
     const char *addend;
     double compute, merged, memory, exposed;
@@ -231,12 +227,10 @@ static double slow_tile(const struct qn_demand *demand,
            START_CYCLES;
 }
 
-/*
-** Cycles of the tiles, and bytes out of L2, which cost power and so clock. Of
-** those a lone CTA causes fewer than it gets: what neighbours ask for at about
-** the same time is read once, unless they wait for copies and lose their step.
-** CTAs of a cluster wait for each other.
-*/
+/* Cycles of the tiles, and bytes out of L2, which cost power and so clock. Of
+   those a lone CTA causes fewer than it gets: what neighbours ask for at about
+   the same time is read once, unless they wait for copies and lose their step.
+   CTAs of a cluster wait for each other. */
 static double effort(const struct qn_demand *demand,
                      const struct qn_kernel *kernel, const struct qn_figures *f)
 {

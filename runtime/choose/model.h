@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** model.h: what a kernel would take for a problem.
-*/
-#ifndef QUERN_CHOOSE_MODEL_H
-#define QUERN_CHOOSE_MODEL_H
+/* model.h: what a kernel would take for a problem. */
+#pragma once
 
 #include "internal.h"
 
+struct qn_session;
+struct qn_choice;
+struct qn_text;
+struct quern_context;
 struct qn_demand;
 struct qn_figures;
 
@@ -21,4 +22,77 @@ double qn_model_cast(double bytes, int launches);
 
 #define QN_MEMORY_PER_CYCLE 2300.0 /* bytes, the whole chip */
 
-#endif
+/* What kernels take that make bf16 of codes beside their products. */
+
+/* Is it one of them? */
+int qn_model_dequantizes(const struct qn_kernel *kernel);
+
+/* Rows of A that a tile multiplies in the mean, of groups of this length. */
+double qn_model_dequantize_rows(const struct qn_kernel *kernel, double length);
+
+/* Is such a group one tile, however uneven they are? */
+int qn_model_dequantize_whole(const struct qn_kernel *kernel, double length);
+
+/* Cycles for k steps of a tile of so many rows, whose products alone take
+   `math`. */
+double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
+                                  double k, double math);
+
+/* A dgrad that goes back through an activation, compared with a plain
+   product and a cast. */
+
+/* What the model says of it, and of a plain product with a cast behind it. */
+struct qn_gradient_figures {
+    int served; /* a kernel goes back through the activation */
+    int better; /* and takes less time; without a GPU always */
+    double
+        cycles; /* of that one, and of launches that add sums up; 0: no GPU */
+    double product, cast; /* of the plain product, and of the cast's launches */
+};
+
+/* Compare both on the session's machine: `plain` is the problem without its
+   activation. */
+int qn_gradient_compare(const struct qn_session *session,
+                        const struct qn_problem *problem,
+                        const struct qn_problem *plain,
+                        struct qn_gradient_figures *figures);
+
+/* fuse_model.c: what it costs to quantize A in a product or before it. */
+
+/* Cycles that a tile of an inline kernel takes at least, and bytes that one
+   copies of each value of A. */
+double qn_fuse_tile(const struct qn_kernel *kernel, double k);
+double qn_fuse_bytes(const struct qn_kernel *kernel);
+
+/* What makes A, added to the cycles of a launch that are known; `rate` is the
+   memory's bytes a cycle. Nothing for other problems. */
+void qn_fuse_estimate(const struct qn_demand *demand,
+                      const struct qn_kernel *kernel, double rate,
+                      struct qn_figures *figures);
+
+/* Say where the best kernel's A is quantized, and at which estimated cost. */
+void qn_fuse_why(const struct qn_problem *problem, const struct qn_choice *best,
+                 struct qn_text *text);
+
+/* The epilogues that no kernel fuses, and what a launch of their own costs. */
+
+/* Does the problem have a bias or an activation that, by its rules and the
+   kernels that there are, some GPU has no kernel for? Descriptions then state
+   the workspace of an epilogue's own launch. */
+int qn_epilogue_apart(struct quern_context *ctx,
+                      const struct qn_problem *problem,
+                      const struct qn_recipe *recipe);
+
+/* The estimated cycles of both plans; 0: there is none. */
+struct qn_epilogue_choice {
+    double apart;      /* the product's and the epilogue's launches */
+    double bytes;      /* moved by the epilogue's */
+    double dequantize; /* of operands dequantized for a kernel that fuses */
+};
+
+/* Where no kernel serves the session's problem. QUERN_ENOMEM, QUERN_EINVAL. */
+int qn_epilogue_choose(const struct qn_session *session,
+                       struct qn_epilogue_choice *choice);
+
+/* Is the plan of dequantized operands the better one, or the only one? */
+int qn_epilogue_dequantizes(const struct qn_epilogue_choice *choice);

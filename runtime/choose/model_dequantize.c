@@ -19,7 +19,7 @@
 **
 ** Measured in bench/NOTES.md, 12.
 */
-#include "choose/model_dequantize.h"
+#include "choose/model.h"
 #include "base/types.h"
 #include "choose/tensormap.h"
 

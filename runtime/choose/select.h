@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** select.h: which kernels serve a problem, and which of them is best.
-*/
-#ifndef QUERN_CHOOSE_SELECT_H
-#define QUERN_CHOOSE_SELECT_H
+/* select.h: which kernels serve a problem, and which of them is best. */
+#pragma once
 
 #include "internal.h"
 
@@ -71,10 +68,8 @@ int qn_select_fits(const struct qn_problem *problem,
                    const struct qn_recipe *recipe,
                    const struct qn_kernel *kernel);
 
-/*
-** All kernels of the variant, those that fit first and the best of them at
-** the head; freed with free. QUERN_ENOMEM.
-*/
+/* All kernels of the variant, those that fit first and the best of them at
+   the head; freed with free. QUERN_ENOMEM. */
 int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
                    struct qn_choice **list, int *count);
 
@@ -99,5 +94,3 @@ int qn_select_arch(const char *arch, const struct qn_device *device);
 /* Are op, recipe, layout and ragged axis of the kernel the problem's? */
 int qn_select_product(const struct qn_problem *problem,
                       const struct qn_kernel *kernel);
-
-#endif

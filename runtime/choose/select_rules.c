@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** select_rules.c: which kernels are of a problem, and what they need of it.
-*/
+/* select_rules.c: which kernels are of a problem, and what they need of it. */
 #include "choose/select.h"
 #include "base/expr.h"
 #include "choose/tensormap.h"
@@ -73,12 +71,10 @@ int qn_select_pointers(const struct qn_problem *p,
            (!also_c || qn_tensormap_takes(kernel, QN_PARAM_c_pointers));
 }
 
-/*
-** The CTAs at work share rows of A and columns of B, and L2 holds neither for
-** the next wave where k is long: then as many rows as columns is the least to
-** read. A few rows less also suit a short k (bench/NOTES.md, 6). Counted in
-** clusters.
-*/
+/* The CTAs at work share rows of A and columns of B, and L2 holds neither for
+   the next wave where k is long: then as many rows as columns is the least to
+   read. A few rows less also suit a short k (bench/NOTES.md, 6). Counted in
+   clusters. */
 int qn_select_band(const struct qn_problem *p, const struct qn_kernel *kernel,
                    int ctas)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** session.c: the machine and the problem that a plan or an explanation is for.
-*/
+/* session.c: the machine and the problem that a plan or an explanation is
+   for. */
 #include "choose/session.h"
 #include "base/context.h"
 #include "base/error.h"

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** session.h: the machine and the problem that a plan or an explanation is for.
-*/
-#ifndef QUERN_CHOOSE_SESSION_H
-#define QUERN_CHOOSE_SESSION_H
+/* session.h: the machine and the problem that a plan or an explanation is
+   for. */
+#pragma once
 
 #include "choose/select.h"
 #include "choose/tuned.h"
@@ -29,11 +27,9 @@ struct qn_session {
     int outline; /* choose kernels and load none of them: for explanations */
 };
 
-/*
-** Check problem (NULL: there is none) and options and open what the backend
-** needs; with a GPU, its context is current until the session is closed, which
-** is due after errors too. AUTO without a GPU becomes HOST.
-*/
+/* Check problem (NULL: there is none) and options and open what the backend
+   needs; with a GPU, its context is current until the session is closed, which
+   is due after errors too. AUTO without a GPU becomes HOST. */
 int qn_session_open(struct qn_session *session, struct quern_context *ctx,
                     const struct qn_problem *problem,
                     const struct qn_plan_options *options);
@@ -71,5 +67,3 @@ void qn_session_assume_h200(struct qn_session *session, int backend);
 
 /* QUERN_EINVAL if the options name a kernel that does not exist. */
 int qn_session_name(const struct qn_session *session);
-
-#endif

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** step.h: a kernel beside the one that a plan is for: one CTA of it, or as many
-** as the multiprocessors have room for.
-*/
-#ifndef QUERN_CHOOSE_STEP_H
-#define QUERN_CHOOSE_STEP_H
+/* step.h: a kernel beside the one that a plan is for: one CTA of it, or as many
+   as the multiprocessors have room for. */
+#pragma once
 
 #include "internal.h"
 
@@ -22,12 +19,10 @@ struct qn_step {
    left the backend open. */
 int qn_step_compiles(const struct qn_session *session, int backend);
 
-/*
-** Load the recipe's kernel of that op (enum qn_cast_op) for the tensor (enum
-** quern_of; X where it is of none), in the current context. Errors are those of
-** qn_plan; where there is no such kernel the message says that none `does`
-** it.
-*/
+/* Load the recipe's kernel of that op (enum qn_cast_op) for the tensor (enum
+   quern_of; X where it is of none), in the current context. Errors are those of
+   qn_plan; where there is no such kernel the message says that none `does`
+   it. */
 int qn_step_load(struct qn_session *session, int op, int of, const char *does,
                  const char *recipe, int backend, struct qn_step *step);
 
@@ -39,5 +34,3 @@ const struct qn_kernel *qn_step_find(const struct qn_session *session, int op,
    qn_param). Neither allocates nor synchronizes. QUERN_ECUDA. */
 int qn_step_launch(struct qn_driver *driver, const struct qn_step *step,
                    void *const values[QN_PARAM_COUNT], void *stream);
-
-#endif

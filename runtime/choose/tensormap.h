@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tensormap.h: the maps by which TMA copies tiles of an operand.
-*/
-#ifndef QUERN_CHOOSE_TENSORMAP_H
-#define QUERN_CHOOSE_TENSORMAP_H
+/* tensormap.h: the maps by which TMA copies tiles of an operand. */
+#pragma once
 
 #include "internal.h"
 
@@ -57,11 +54,9 @@ int qn_tensormap_needs(const struct qn_kernel *kernel, int map);
 void qn_tensormap_geometry(const struct qn_geometry *operand, int kind,
                            struct qn_geometry *geometry);
 
-/*
-** Lay out the map for rows `stride` elements apart and groups `group_stride`;
-** 0 for those of the geometry. Returns 1, or 0 and one sentence why there is no
-** such map.
-*/
+/* Lay out the map for rows `stride` elements apart and groups `group_stride`;
+   0 for those of the geometry. Returns 1, or 0 and one sentence why there is no
+   such map. */
 int qn_tensormap_build(const struct qn_geometry *geometry,
                        const struct qn_operand *operand, int kind,
                        int64_t stride, int64_t group_stride, struct qn_map *map,
@@ -70,5 +65,3 @@ int qn_tensormap_build(const struct qn_geometry *geometry,
 /* Encode it for an address. QUERN_ECUDA. */
 int qn_tensormap_encode(struct qn_driver *driver, const struct qn_map *map,
                         void *address, struct cu_tensor_map *out);
-
-#endif

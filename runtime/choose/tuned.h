@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tuned.h: what a choice of kernel learns from measured winners.
-*/
-#ifndef QUERN_CHOOSE_TUNED_H
-#define QUERN_CHOOSE_TUNED_H
+/* tuned.h: what a choice of kernel learns from measured winners. */
+#pragma once
 
 #include "internal.h"
 #include "tuned/tune_store.h"
@@ -21,11 +18,9 @@ struct qn_tuned {
     char misfit[256];               /* and why not */
 };
 
-/*
-** Put the winner of the session's problem before the model's choices, if the
-** options name no kernel, a GPU is there, and it serves the problem; note in
-** session->tuned what was found. QUERN_ENOMEM.
-*/
+/* Put the winner of the session's problem before the model's choices, if the
+   options name no kernel, a GPU is there, and it serves the problem; note in
+   session->tuned what was found. QUERN_ENOMEM. */
 int qn_tuned_prefer(struct qn_session *session, struct qn_choice *list,
                     int count);
 
@@ -39,5 +34,3 @@ int qn_tuned_band(const struct qn_session *session,
 /* For qn_why: what was measured, whether its way to dequantize is taken, and
    which files are not used. */
 void qn_tuned_why(struct qn_session *session, int taken, struct qn_text *text);
-
-#endif

@@ -6,7 +6,7 @@
 ** on GPUs of 8.6 and 8.9), and code whose name ends with a letter on its own
 ** only. Architectures without templates cannot be compiled for.
 */
-#include "arch.h"
+#include "cli.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cast_command.c: what `quern run`, `bench`, `describe` and `why` do with a
-** quantization.
-*/
+/* cast_command.c: what `quern run`, `bench`, `describe` and `why` do with a
+   quantization. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cast_command.h"
-#include "argument.h"
+#include "cli.h"
 #include "oracle/cast.h"
-#include "base/context.h"
 #include "base/element.h"
 #include "base/types.h"
-#include "problem/problem.h"
 #include "problem/quantize.h"
 #include "oracle/fidelity.h"
-#include "report.h"
 #include "oracle/tolerance.h"
 
 /* The text as a quantization; an exit status, after printing. */
@@ -339,121 +333,4 @@ int qn_cast_command_bench(const struct qn_options *opt,
     }
     qn_cast_free(&cast);
     return status;
-}
-
-/* ---------------------------------------------------------------- describe */
-
-/* Further arguments of a run. */
-static void add_arrays(cJSON *rows, const struct qn_quantization *q,
-                       const struct qn_quantize_description *need)
-{
-    char text[64];
-
-    if (need->args.in.ndim == 3) {
-        snprintf(text, sizeof text, "[%d]", q->groups);
-        qn_argument_row(rows, "in.pointers", "addresses", text, 0,
-                        sizeof(void *), "the matrices one by one, instead");
-    }
-    if (q->of != QN_W && q->work != QUERN_RESCALE) {
-        snprintf(text, sizeof text, "[%d]", q->groups);
-        qn_argument_row(rows, "first_dims", "i32, i64", text, 0, 8,
-                        "rows of each group");
-        snprintf(text, sizeof text, "[%d]", q->groups + 1);
-        qn_argument_row(
-            rows, "offsets", "i32, i64", text, 0, 8,
-            "where each group begins; instead of lengths, or with them");
-        qn_argument_host_sizes(rows, q->sizes, q->groups);
-    }
-    if (q->probability) {
-        snprintf(text, sizeof text, "[%lld]", (long long)q->m);
-        qn_argument_row(rows, "probability", "f32", text, 4 * (size_t)q->m, 4,
-                        "factor of each row");
-    }
-    if (qn_quantize_has_bias(q)) {
-        snprintf(text, sizeof text, "[%d, %lld]", q->groups, (long long)q->k);
-        qn_argument_row(rows, "bias", "f32", text,
-                        4 * (size_t)q->groups * (size_t)q->k, 4,
-                        q->probability ? "what the factor multiplies"
-                                       : "what is added to each row");
-    }
-    if (q->dbias) {
-        snprintf(text, sizeof text, "[%d, %lld]", q->groups, (long long)q->k);
-        qn_argument_row(rows, "dbias", "f32", text,
-                        4 * (size_t)q->groups * (size_t)q->k, 4,
-                        q->dbias == QUERN_DBIAS_ADD
-                            ? "sums over each group's rows, added to it"
-                            : "sums over each group's rows");
-    }
-    if (q->dprob) {
-        snprintf(text, sizeof text, "[%lld]", (long long)q->m);
-        qn_argument_row(rows, "dprob", "f32", text, 4 * (size_t)q->m, 4,
-                        "gradient of each row's factor");
-    }
-    if (need->history && q->work != QUERN_DEQUANTIZE) {
-        qn_argument_row(rows, "scale", "f32", "[2]", 8, 4,
-                        "factor and its inverse");
-        snprintf(text, sizeof text, "[%d]", need->history);
-        qn_argument_row(rows, "history", "f32", text, 4 * (size_t)need->history,
-                        4, "largest magnitudes, the latest first");
-    }
-    if (need->random)
-        qn_argument_row(rows, "random", "u64", "[2]", 16, 8, "seed and offset");
-}
-
-int qn_cast_command_describe(const struct qn_options *opt,
-                             struct quern_context *ctx, const char *text)
-{
-    struct qn_quantization q;
-    struct qn_quantize_description need;
-    const struct qn_recipe *recipe;
-    const char *sf;
-    cJSON *rows;
-    char shape[64];
-    int status = parse(opt, ctx, text, &q);
-
-    if (status)
-        return status;
-    qn_quantize_needs(ctx, &q, &need);
-    recipe = qn_context_recipe(ctx, q.recipe);
-    sf = qn_type_name(recipe->scaling[q.of].type);
-    rows = cJSON_CreateArray();
-    qn_argument_tensor(rows, "in", "what is quantized", &need.args.in, sf);
-    qn_argument_tensor(rows, "saved", "what the activation was given",
-                       &need.args.saved, sf);
-    qn_argument_tensor(rows, "row", "rowwise tensor", &need.args.row, sf);
-    qn_argument_tensor(rows, "column", "columnwise tensor, transposed",
-                       &need.args.column, sf);
-    qn_argument_tensor(rows, "out",
-                       q.work == QUERN_BIAS ? "what the bias is added to"
-                                            : "values again",
-                       &need.args.out, sf);
-    add_arrays(rows, &q, &need);
-    snprintf(shape, sizeof shape, "[%zu]", need.workspace_bytes);
-    qn_argument_row(rows, "workspace", "bytes", shape, need.workspace_bytes,
-                    QN_ALIGNMENT,
-                    "first 256 bytes zeroed once; one per concurrent run");
-    qn_argument_print(opt, rows);
-    return QN_EXIT_OK;
-}
-
-/* --------------------------------------------------------------------- why */
-
-int qn_cast_command_why(const struct qn_options *opt, struct quern_context *ctx,
-                        const char *text)
-{
-    const struct qn_plan_options options = {.backend = opt->backend,
-                                            .kernel = opt->kernel,
-                                            .streams = opt->streams};
-    struct qn_quantization q;
-    char *why = NULL;
-    int code, status = parse(opt, ctx, text, &q);
-
-    if (status)
-        return status;
-    code = qn_quantize_why(ctx, &q, &options, &why);
-    if (code)
-        return qn_message_code(opt, code, qn_errmsg(ctx));
-    qn_argument_why(opt, "problem", text, why);
-    qn_free(why);
-    return QN_EXIT_OK;
 }

@@ -6,14 +6,21 @@
 ** function that takes all options parsed and returns the exit status. A command
 ** writes its results into cJSON; table.c prints that for people.
 */
-#ifndef QN_CLI_H
-#define QN_CLI_H
+#pragma once
 
 #include <argp.h>
 #include <cjson/cJSON.h>
+#include <signal.h>
+#include <stddef.h>
 
 #include "oracle/message.h"
+#include "problem/problem.h"
 #include "internal.h"
+#include "base/context.h"
+#include "device/nvrtc.h"
+#include "oracle/layer.h"
+#include "oracle/job.h"
+#include "oracle/oracle.h"
 
 /* Letters of the options; those past 255 have no short form. */
 enum {
@@ -123,10 +130,8 @@ int qn_source_context(const struct qn_options *, struct quern_context **ctx);
 
 struct qg_selection;
 
-/*
-** Write the selected kernels and their registry into a folder, as qg_emit does,
-** after every source has been generated; an exit status.
-*/
+/* Write the selected kernels and their registry into a folder, as qg_emit does,
+   after every source has been generated; an exit status. */
 int qn_source_emit(const struct qn_options *, struct qg *, const char *folder,
                    const struct qg_selection *, int *count);
 
@@ -157,14 +162,19 @@ int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
                      size_t size);
 
-/*
-** A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
-** k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
-** is their sum. With --routes it may be missing, and is 0. An exit status,
-** after printing what was wrong.
-*/
+/* A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
+   k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
+   is their sum. With --routes it may be missing, and is 0. An exit status,
+   after printing what was wrong. */
 int qn_source_parse(const struct qn_options *, struct quern_context *,
                     const char *text, struct qn_problem *);
+
+/* The words of the command line as one line of any kind, with what @FILE stands
+   for. An exit status. */
+int qn_source_line(const struct qn_options *, char *text, size_t size);
+
+/* The length of its axis that is split among the groups; 0: there is none. */
+int64_t qn_source_rows(const char *text);
 
 /* The words of the command line, joined and parsed. */
 int qn_source_problem(const struct qn_options *, struct quern_context *,
@@ -209,4 +219,143 @@ void qn_progress_begin(struct qn_progress *, const char *what, int total);
 void qn_progress_step(struct qn_progress *, const char *item);
 void qn_progress_end(struct qn_progress *);
 
-#endif
+/* arch.c: the architectures that kernels are compiled for. */
+enum { QN_ARCH_MOST = 16 };
+
+/* One that was asked for, and whose code serves it. */
+struct qn_arch {
+    char asked[16];   /* "sm_86" */
+    const char *code; /* "sm_80", a kernel's; NULL: nothing does */
+};
+
+struct qn_archs {
+    struct qn_arch at[QN_ARCH_MOST];
+    int count;
+    char list[256]; /* the codes, each once, with commas */
+};
+
+/* Find for each architecture in `wanted` (with commas) the kernels that its
+   GPUs can run: its own, else the closest of the same major version. Those that
+   nothing serves are told on stderr; QN_EXIT_USAGE if there are no others. */
+int qn_arch_choose(const struct qn_options *, const struct quern_registry *,
+                   const char *wanted, struct qn_archs *);
+
+/* cast_command.c: what the commands do with a quantization. */
+
+/* 1 - 2xy / (xx + yy) of normal bf16 values x and what the host makes of
+   them in the rowwise tensor of the recipe's tensor. 0; or 1, after
+   printing. */
+int qn_cast_error(const struct qn_options *, struct quern_context *,
+                  const char *recipe, int of, double *error);
+
+/* `quern run` and `bench` of a quantization. Exit
+   statuses. */
+int qn_cast_command_run(const struct qn_options *, struct quern_context *,
+                        const char *text);
+int qn_cast_command_bench(const struct qn_options *, struct quern_context *,
+                          const char *text, cJSON *rows);
+
+/* code.c: a kernel's PTX, machine code and resources. */
+
+/* Show what opt->show asks for, of the kernel that opt->kernel names or that
+   would run the problem on the command line. An exit status, after printing
+   what was wrong: QN_EXIT_UNABLE without NVRTC, or without a disassembler. */
+int qn_code_show(const struct qn_options *opt, struct quern_context *ctx);
+
+/* compile.c: many kernels to cubins, side by side. */
+
+/* A kernel to compile, and what came of it. */
+struct qn_compile_item {
+    const struct qn_kernel *kernel;
+    char *source;
+    struct qn_compiled compiled;
+    int code;      /* QUERN_OK, QUERN_ECOMPILE, QUERN_ENOMEM */
+    char *message; /* why not */
+};
+
+struct qn_compile {
+    struct qn_compile_item *items;
+    int count;
+    double seconds;
+};
+
+/* Generate and compile the selected kernels with `jobs` threads (0: as many
+   as cores), showing the progress. The status is QN_EXIT_FAILED if a kernel
+   does not compile or must not be used; each is named with its spec's line.
+   Free with qn_compile_free in any case. */
+int qn_compile_run(const struct qn_options *, struct qg *generator,
+                   struct quern_context *ctx, const struct qg_selection *,
+                   int jobs, struct qn_compile *);
+void qn_compile_free(struct qn_compile *);
+
+/* layer_command.c: what the commands do with an MLP. */
+
+/* The report of `quern bench` and `demo`; `verdict` may be NULL. */
+cJSON *qn_layer_row(const struct qn_layer *, const struct qn_job_time *,
+                    const struct qn_layer_verdict *);
+
+/* `quern run` and `bench` of an MLP. Exit statuses. */
+int qn_layer_command_run(const struct qn_options *, struct quern_context *,
+                         const char *text);
+int qn_layer_command_bench(const struct qn_options *, struct quern_context *,
+                           const char *text, cJSON *rows);
+
+/* A command's function for each kind of line. */
+struct qn_line_commands {
+    int (*product)(const struct qn_options *, struct quern_context *);
+    int (*cast)(const struct qn_options *, struct quern_context *,
+                const char *text);
+    int (*layer)(const struct qn_options *, struct quern_context *,
+                 const char *text);
+};
+
+/* The frame of commands that take one problem: the library is opened, and what
+   the command line says decides who gets it. An exit status, after printing. */
+int qn_layer_line(const struct qn_options *, const struct qn_line_commands *);
+
+/* What a program waits for in addition to the GPU: plans and launches. */
+
+/*
+** Add a row for each problem to `rows`, in seconds:
+**
+**   open   qn_open
+**   cold   qn_plan of an empty cache: generator and compiler are opened;
+**          cold_cpu is the same in time of a core, for machines that are busy
+**   warm   qn_plan of a new context, from the cache
+**   again  qn_plan of a context that has planned it before
+**   run    qn_run
+**   bare   cuLaunchKernelEx only, with the same parameters
+**
+** Where there are several, a last row has the time until all are planned, cold,
+** by one thread for each core. Needs a GPU, or a driver that acts as one; its
+** context is made before the clock starts. An exit status, after printing what
+** was wrong.
+*/
+int qn_overhead_rows(const struct qn_options *, struct quern_context *,
+                     const char *const *problems, int count, cJSON *rows);
+
+extern const struct qn_column qn_overhead_columns[];
+
+/* report.c: what a job showed, as a row for table.c. */
+
+/* Rows with these keys; times are of one launch, in milliseconds. */
+cJSON *qn_report_row(const struct qn_job *, const struct qn_job_time *,
+                     const struct qn_verdict *);
+extern const struct qn_column qn_report_columns[];
+
+/* Add "sm_clock" and "watts", as far as they are known, after a prefix. */
+void qn_report_load(cJSON *row, const char *prefix, const struct qn_gpu_load *);
+
+/* Add what another job took for the same. `time` is the row's own. */
+void qn_report_against(cJSON *row, const struct qn_job_time *time,
+                       const struct qn_job *other,
+                       const struct qn_job_time *other_time);
+extern const struct qn_column qn_report_against_columns[];
+
+/* signals.c: files that are written as a whole, or not at all. */
+
+/* From hold to release nothing interrupts this program, nor those it starts:
+   SIGINT, SIGTERM, SIGHUP and SIGQUIT take effect at the release. For the short
+   while in which files are written. */
+void qn_signal_hold(sigset_t *before);
+void qn_signal_release(const sigset_t *before);

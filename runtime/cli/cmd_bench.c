@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_bench.c: `quern bench`: time problems.
-*/
+/* cmd_bench.c: `quern bench`: time problems. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "layer_command.h"
-#include "cast_command.h"
 #include "cli.h"
-#include "oracle/job.h"
-#include "line.h"
-#include "overhead.h"
-#include "report.h"
 
 static const struct argp_option options[] = {
     {"json", QN_KEY_JSON_FILE, "FILE", 0,
@@ -80,13 +72,13 @@ static int time_one(const struct qn_options *opt, struct quern_context *ctx,
     struct qn_job job = {0};
     int status;
 
-    if (opt->against && (line == QN_LINE_CAST || line == QN_LINE_LAYER))
+    if (opt->against && (line == QN_LINE_CAST || line == QN_LINE_MLP))
         return qn_message_fail(
             opt, QN_EXIT_USAGE,
             "--against compares products, and '%s' is not one", text);
     if (line == QN_LINE_CAST)
         return qn_cast_command_bench(opt, ctx, text, rows);
-    if (line == QN_LINE_LAYER)
+    if (line == QN_LINE_MLP)
         return qn_layer_command_bench(opt, ctx, text, rows);
     status = qn_source_parse(opt, ctx, text, &problem);
     if (status)

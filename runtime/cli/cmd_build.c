@@ -21,15 +21,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "arch.h"
 #include "cli.h"
-#include "compile.h"
 #include "gen.h"
-#include "base/context.h"
 #include "base/text.h"
 #include "device/library.h"
-#include "internal.h"
-#include "signals.h"
 
 extern char **environ;
 
@@ -150,10 +145,8 @@ static int run_tool(const struct qn_options *opt, const char *folder,
     return qn_message_fail(opt, QN_EXIT_UNABLE, "%s failed", tool);
 }
 
-/*
-** registry.c and cubins.S into the archive. The headers are next to this
-** program, in ../include, and where it is installed one in ../include/quern.
-*/
+/* registry.c and cubins.S into the archive. The headers are next to this
+   program, in ../include, and where it is installed one in ../include/quern. */
 static int make_archive(const struct qn_options *opt, const char *folder)
 {
     char own[PATH_MAX] = ".", full[PATH_MAX] = ".";

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_cache.c: `quern cache`: the compiled kernels on disk.
-*/
+/* cmd_cache.c: `quern cache`: the compiled kernels on disk. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "cli.h"
-#include "base/context.h"
 #include "base/error.h"
 #include "base/guess.h"
 #include "code/cache.h"

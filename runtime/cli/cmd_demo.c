@@ -11,12 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "layer_command.h"
 #include "cli.h"
-#include "compile.h"
 #include "gen.h"
-#include "oracle/layer.h"
-#include "base/context.h"
 #include "problem/sizes.h"
 #include "product/plan.h"
 

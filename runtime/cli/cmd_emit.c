@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_emit.c: `quern emit`: write CUDA C and the registry.
-*/
+/* cmd_emit.c: `quern emit`: write CUDA C and the registry. */
 #include <stdio.h>
 #include <string.h>
 

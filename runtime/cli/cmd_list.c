@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_list.c: `quern list`: the variants that the specs can express.
-*/
+/* cmd_list.c: `quern list`: the variants that the specs can express. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_recipes.c: `quern recipes`: what the specs know.
-*/
+/* cmd_recipes.c: `quern recipes`: what the specs know. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cast_command.h"
 #include "cli.h"
-#include "base/context.h"
 #include "base/types.h"
-#include "problem/problem.h"
 #include "gen.h"
 
 static const struct argp_option options[] = {

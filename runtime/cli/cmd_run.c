@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_run.c: `quern run`: one problem on this machine, with random data.
-*/
+/* cmd_run.c: `quern run`: one problem on this machine, with random data. */
 #include <stdio.h>
 #include <string.h>
 
-#include "layer_command.h"
-#include "cast_command.h"
 #include "cli.h"
-#include "code.h"
-#include "oracle/job.h"
-#include "oracle/oracle.h"
-#include "report.h"
-#include "base/context.h"
 #include "base/types.h"
 #include "problem/sizes.h"
 

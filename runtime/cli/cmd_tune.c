@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_tune.c: `quern tune`: measure candidates on this GPU, store the winners.
-*/
+/* cmd_tune.c: `quern tune`: measure candidates on this GPU, store the
+   winners. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -10,12 +9,10 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "base/context.h"
 #include "base/file.h"
 #include "base/types.h"
 #include "tuned/tune_file.h"
 #include "tuned/tune_store.h"
-#include "line.h"
 
 static const struct argp_option options[] = {
     {"budget", QN_KEY_BUDGET, "SECONDS", 0,
@@ -200,7 +197,7 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
     int code, status;
     cJSON *row;
 
-    if (line == QN_LINE_LAYER)
+    if (line == QN_LINE_MLP)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "'%s': an MLP is tuned by its products, whose "
                                "lines quern why prints",

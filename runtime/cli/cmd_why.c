@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cmd_why.c: `quern why`: which kernel would run, and why no other one.
-*/
+/* cmd_why.c: `quern why`: which kernel would run, and why no other one. */
 #include <stdio.h>
 #include <string.h>
 
-#include "layer_command.h"
-#include "cast_command.h"
-#include "argument.h"
 #include "cli.h"
 #include "gen.h"
-#include "base/context.h"
 #include "base/guess.h"
 #include "base/text.h"
 #include "base/types.h"
@@ -20,25 +14,43 @@ static const struct argp_option options[] = {
     QN_OPTION_SPECS,   QN_OPTION_JSON,   {0},
 };
 
-static int why_product(const struct qn_options *opt, struct quern_context *ctx)
+/* The text, or with --json an object that has both. */
+static void print(const struct qn_options *opt, const char *key,
+                  const char *subject, const char *text)
 {
-    const struct qn_plan_options plan = {.backend = opt->backend,
-                                         .kernel = opt->kernel,
-                                         .streams = opt->streams};
-    struct qn_problem problem;
-    char line[1024], *text = NULL;
-    int code, status = qn_source_problem(opt, ctx, &problem);
+    cJSON *object;
 
-    if (!status) {
-        qn_problem_print(&problem, line, sizeof line);
-        code = qn_why(ctx, &problem, &plan, &text);
-        if (code == QUERN_OK)
-            qn_argument_why(opt, "problem", line, text);
-        else
-            status = qn_message_code(opt, code, qn_errmsg(ctx));
+    if (!opt->json) {
+        fputs(text, stdout);
+        if (*text && text[strlen(text) - 1] != '\n')
+            putchar('\n');
+        return;
     }
-    qn_free(text);
-    return status;
+    object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, key, subject);
+    cJSON_AddStringToObject(object, "why", text);
+    qn_table_json(object);
+}
+
+static int why_line(const struct qn_options *opt, struct quern_context *ctx)
+{
+    struct quern_plan_options plan = QUERN_PLAN_OPTIONS_INIT;
+    char line[2048], usual[2048], *text = NULL;
+    int code, status = qn_source_line(opt, line, sizeof line);
+
+    if (status)
+        return status;
+    plan.backend = opt->backend;
+    plan.kernel = opt->kernel;
+    plan.streams = opt->streams;
+    code = quern_format(ctx, line, usual, sizeof usual, NULL);
+    if (!code)
+        code = quern_why(ctx, line, &plan, &text);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg());
+    print(opt, "problem", usual, text);
+    quern_free(text);
+    return QN_EXIT_OK;
 }
 
 /* A kernel's requirements on the problem. */
@@ -108,7 +120,7 @@ static int why_kernel(const struct qn_options *opt)
         return status;
     status = explain_name(opt, opt->words[0], qg_registry(generator), &text);
     if (status == QN_EXIT_OK && text.data)
-        qn_argument_why(opt, "kernel", opt->words[0], text.data);
+        print(opt, "kernel", opt->words[0], text.data);
     qn_text_free(&text);
     qg_close(generator);
     return status;
@@ -116,12 +128,17 @@ static int why_kernel(const struct qn_options *opt)
 
 static int run(const struct qn_options *opt)
 {
-    static const struct qn_line_commands commands = {
-        why_product, qn_cast_command_why, qn_layer_command_why};
+    struct quern_context *ctx;
+    int status;
 
     if (opt->nwords == 1 && strncmp(opt->words[0], "quern_", 6) == 0)
         return why_kernel(opt);
-    return qn_layer_line(opt, &commands);
+    status = qn_source_context(opt, &ctx);
+    if (status)
+        return status;
+    status = why_line(opt, ctx);
+    qn_close(ctx);
+    return status;
 }
 
 const struct qn_command qn_cmd_why = {

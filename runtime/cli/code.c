@@ -7,7 +7,7 @@
 ** but the PTX.
 */
 #define _GNU_SOURCE /* mkostemp */
-#include "code.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,18 +17,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "choose/session.h"
 #include "code/cache.h"
 #include "code/generator.h"
 #include "code/jit.h"
-#include "device/nvrtc.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 #include "oracle/cubin.h"
-#include "line.h"
 
 /* Prints the requested parts. */
 struct code {
@@ -152,7 +149,7 @@ static int choose_of(const struct qn_options *opt, struct quern_context *ctx,
     switch (qn_line_of(text)) {
     case QN_LINE_CAST:
         return choose_cast(opt, ctx, text, out);
-    case QN_LINE_LAYER:
+    case QN_LINE_MLP:
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "an MLP runs many kernels, which quern why "
                                "lists; name one with --kernel");

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** compile.c: many kernels to cubins, side by side.
-*/
-#include "compile.h"
+/* compile.c: many kernels to cubins, side by side. */
+#include "cli.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,10 +9,8 @@
 #include <unistd.h>
 
 #include "oracle/clock.h"
-#include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "device/nvrtc.h"
 #include "gen.h"
 
 enum { MAX_JOBS = 64 };

@@ -5,15 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "layer_command.h"
-#include "argument.h"
-#include "base/context.h"
+#include "cli.h"
 #include "base/types.h"
 #include "problem/problem.h"
 #include "problem/sizes.h"
-#include "oracle/layer.h"
-#include "line.h"
-#include "report.h"
 
 /* Tokens that are compared: a few seconds of one core. */
 enum { CHECKED = 128 };
@@ -192,138 +187,13 @@ int qn_layer_command_bench(const struct qn_options *opt,
     return status;
 }
 
-/* ---------------------------------------------------------------- describe */
-
-static void add_tensors(cJSON *rows, const struct qn_mlp_args *a,
-                        const struct qn_recipe *recipe)
-{
-    const char *sf = qn_type_name(recipe->scaling[QN_W].type);
-    const struct {
-        const char *name, *what;
-        const struct qn_tensor *tensor;
-    } all[] = {
-        {"x", "tokens", &a->x},
-        {"w1", "first weights", &a->w1},
-        {"w2", "second weights", &a->w2},
-        {"w1_row",
-         "rowwise tensor of w1, for forward; with recompute=1 for backward, "
-         "too",
-         &a->w1_row},
-        {"w1_column", "its columnwise tensor, for backward", &a->w1_column},
-        {"w2_row", "rowwise tensor of w2, for forward", &a->w2_row},
-        {"w2_column", "its columnwise tensor, for backward", &a->w2_column},
-        {"y", "the result", &a->y},
-        {"dy", "its gradient", &a->dy},
-        {"dx", "gradient of x, or none", &a->dx},
-        {"dw1", "gradient of w1, now or later", &a->dw1},
-        {"dw2", "gradient of w2, now or later", &a->dw2},
-    };
-
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        qn_argument_tensor(rows, all[i].name, all[i].what, all[i].tensor, sf);
-}
-
-static void add_arrays(cJSON *rows, const struct qn_mlp *mlp,
-                       const struct qn_mlp_description *need)
-{
-    const size_t tensors = QUERN_MLP_TENSORS;
-    const size_t slots = (size_t)need->history;
-    const size_t groups = mlp->bias ? (size_t)mlp->groups : 0;
-    const size_t b1 = groups * (size_t)need->args.w1.shape[1];
-    const size_t b2 = groups * (size_t)need->args.w2.shape[1];
-    const size_t grad = !mlp->forward_only;
-    const struct {
-        const char *name, *type, *what;
-        size_t count, bytes, alignment;
-    } all[] = {
-        {"first_dims", "i32, i64", "tokens of each group", (size_t)mlp->groups,
-         0, 8},
-        {"offsets", "i32, i64",
-         "where groups begin; instead of lengths, or with",
-         (size_t)mlp->groups + 1, 0, 8},
-        {"probability", "f32", "factor of each token's h",
-         mlp->probability ? (size_t)mlp->m : 0, 4, 4},
-        {"dprob", "f32", "its gradient",
-         grad && mlp->probability ? (size_t)mlp->m : 0, 4, 4},
-        {"b1", "f32", "added to x w1^T", b1, 4, 8},
-        {"b2", "f32", "added to h w2^T, times the factor if there is one", b2,
-         4, 8},
-        {"db1", "f32", "gradient of b1", grad * b1, 4, 4},
-        {"db2", "f32", "gradient of b2", grad * b2, 4, 4},
-        {"scale", "f32", "factors and inverses: x, h, w1, w2, dy, dpre",
-         slots ? 2 * tensors : 0, 4, 4},
-        {"history", "f32", "largest magnitudes of the same", slots * tensors, 4,
-         4},
-        {"random", "u64", "seeds and offsets of the same",
-         need->random ? 2 * tensors : 0, 8, 8},
-        {"saved", "bytes", "forward to backward and wgrad; of each microbatch",
-         need->saved_bytes, 1, QN_ALIGNMENT},
-        {"workspace", "bytes",
-         "first 256 bytes zeroed once; one per concurrent run",
-         need->workspace_bytes, 1, QN_ALIGNMENT},
-    };
-    char shape[64];
-
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (!all[i].count)
-            continue;
-        snprintf(shape, sizeof shape, "[%zu]", all[i].count);
-        qn_argument_row(rows, all[i].name, all[i].type, shape,
-                        all[i].count * all[i].bytes, all[i].alignment,
-                        all[i].what);
-    }
-    qn_argument_host_sizes(rows, mlp->sizes, mlp->groups);
-}
-
-int qn_layer_command_describe(const struct qn_options *opt,
-                              struct quern_context *ctx, const char *text)
-{
-    struct qn_mlp_description need;
-    struct qn_mlp mlp;
-    cJSON *rows;
-    int code, status = parse(opt, ctx, text, &mlp);
-
-    if (status)
-        return status;
-    code = qn_mlp_needs(ctx, &mlp, &need);
-    if (code)
-        return qn_message_code(opt, code, qn_errmsg(ctx));
-    rows = cJSON_CreateArray();
-    add_tensors(rows, &need.args, qn_context_recipe(ctx, mlp.recipe));
-    add_arrays(rows, &mlp, &need);
-    qn_argument_print(opt, rows);
-    return QN_EXIT_OK;
-}
-
-/* --------------------------------------------------------------------- why */
-
-int qn_layer_command_why(const struct qn_options *opt,
-                         struct quern_context *ctx, const char *text)
-{
-    const struct qn_plan_options options = {.backend = opt->backend,
-                                            .kernel = opt->kernel,
-                                            .streams = opt->streams};
-    struct qn_mlp mlp;
-    char *why = NULL;
-    int code, status = parse(opt, ctx, text, &mlp);
-
-    if (status)
-        return status;
-    code = qn_mlp_why(ctx, &mlp, &options, &why);
-    if (code)
-        return qn_message_code(opt, code, qn_errmsg(ctx));
-    qn_argument_why(opt, "problem", text, why);
-    qn_free(why);
-    return QN_EXIT_OK;
-}
-
 static int run_line(const struct qn_options *opt, struct quern_context *ctx,
                     const struct qn_line_commands *commands, const char *text)
 {
     switch (qn_line_of(text)) {
     case QN_LINE_CAST:
         return commands->cast(opt, ctx, text);
-    case QN_LINE_LAYER:
+    case QN_LINE_MLP:
         return commands->layer(opt, ctx, text);
     default:
         return commands->product(opt, ctx);

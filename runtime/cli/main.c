@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** main.c: the program `quern`: a table of commands.
-*/
+/* main.c: the program `quern`: a table of commands. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

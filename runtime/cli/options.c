@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** options.c: one parser for the options of every command; a command's argp
-** lists those that it takes, so no other one reaches this file.
-*/
+/* options.c: one parser for the options of every command; a command's argp
+   lists those that it takes, so no other one reaches this file. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** overhead.c: what a program waits for in addition to the GPU: plans and
-** launches.
-*/
+/* overhead.c: what a program waits for in addition to the GPU: plans and
+   launches. */
 #define _GNU_SOURCE
-#include "overhead.h"
+#include "cli.h"
 
 #include <ftw.h>
 #include <pthread.h>
@@ -15,8 +13,6 @@
 #include <unistd.h>
 
 #include "oracle/clock.h"
-#include "oracle/job.h"
-#include "base/context.h"
 #include "base/error.h"
 #include "choose/values.h"
 #include "device/cuda_api.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** progress.c: how far long work is: a bar on a terminal, lines elsewhere.
-*/
+/* progress.c: how far long work is: a bar on a terminal, lines elsewhere. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** report.c: what a job showed, as a row for table.c.
-*/
-#include "report.h"
+/* report.c: what a job showed, as a row for table.c. */
+#include "cli.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** signals.c: files that are written as a whole, or not at all.
-*/
-#include "signals.h"
+/* signals.c: files that are written as a whole, or not at all. */
+#include "cli.h"
 
 #include <stddef.h>
 

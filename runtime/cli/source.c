@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** source.c: where commands get kernels and problems from.
-*/
+/* source.c: where commands get kernels and problems from. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,13 +8,9 @@
 
 #include "cli.h"
 #include "gen.h"
-#include "line.h"
-#include "base/context.h"
 #include "base/types.h"
 #include "problem/field.h"
-#include "problem/problem.h"
 #include "problem/sizes.h"
-#include "signals.h"
 
 int qn_source_open(const struct qn_options *options, struct qg **generator)
 {
@@ -296,6 +290,29 @@ static int check_line(const struct qn_options *options, const char *text)
                                "dgrad, wgrad)",
                                text);
     }
+}
+
+int qn_source_line(const struct qn_options *options, char *text, size_t size)
+{
+    char joined[1024];
+    const char *line = joined;
+    int status = qn_source_join(options, joined, sizeof joined);
+
+    if (!status && qn_line_of(joined) == QN_LINE_UNKNOWN)
+        status = check_line(options, joined);
+    if (!status)
+        status = qn_source_expand(options, &line, text, size);
+    if (!status && line == joined)
+        snprintf(text, size, "%s", joined);
+    return status;
+}
+
+int64_t qn_source_rows(const char *text)
+{
+    const char key[] = {split_axis(text), '=', '\0'};
+    const char *word = *key ? find_word(text, key) : NULL;
+
+    return word ? strtoll(word + 2, NULL, 10) : 0;
 }
 
 int qn_source_parse(const struct qn_options *options, struct quern_context *ctx,

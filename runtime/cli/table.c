@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** table.c: rows of JSON objects as an aligned table, or as JSON.
-*/
+/* table.c: rows of JSON objects as an aligned table, or as JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -255,10 +255,8 @@ int qn_cache_writable(const struct qn_cache *cache)
     return cache->writable;
 }
 
-/*
-** Polled rather than waited for: a process stopped with a lock in
-** hand must not stop everybody else.
-*/
+/* Polled rather than waited for: a process stopped with a lock in
+   hand must not stop everybody else. */
 int qn_cache_lock(struct qn_cache *cache, const char *key)
 {
     long long left = PATIENCE * 1000000000LL, pause = 200000;
@@ -367,10 +365,8 @@ static int is_good(int entries, const char *key)
     return good;
 }
 
-/*
-** Into its place. Without a lock another may have been first: theirs is as
-** good, unless it is damaged; that could not be set aside before.
-*/
+/* Into its place. Without a lock another may have been first: theirs is as
+   good, unless it is damaged; that could not be set aside before. */
 static int place(struct qn_cache *cache, const char *name, const char *key)
 {
     const struct qn_cache_folder *folder = &cache->folders[cache->writable];

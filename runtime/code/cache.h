@@ -17,8 +17,7 @@
 ** INDEX and KEY are sha256 in hex. Nothing is followed through a symbolic
 ** link, and what others could have written is not read.
 */
-#ifndef QUERN_CODE_CACHE_H
-#define QUERN_CODE_CACHE_H
+#pragma once
 
 #include "internal.h"
 
@@ -38,18 +37,14 @@ struct qn_cache_listener {
     void *user;
 };
 
-/*
-** The environment's list of folders: $QUERN_CACHE, else $XDG_CACHE_HOME/quern,
-** else ~/.cache/quern, else ":", which names none. Freed with free; NULL if
-** memory ran out.
-*/
+/* The environment's list of folders: $QUERN_CACHE, else $XDG_CACHE_HOME/quern,
+   else ~/.cache/quern, else ":", which names none. Freed with free; NULL if
+   memory ran out. */
 char *qn_cache_default(void);
 
-/*
-** Open the folders in `list`, separated by ':'; NULL for the environment's.
-** "" or no usable folder gives a cache that finds and keeps nothing.
-** QUERN_ENOMEM.
-*/
+/* Open the folders in `list`, separated by ':'; NULL for the environment's.
+   "" or no usable folder gives a cache that finds and keeps nothing.
+   QUERN_ENOMEM. */
 int qn_cache_open(const char *list, const struct qn_cache_listener *listener,
                   struct qn_cache **out);
 /* The same to tell of its folders only: none is made, and the one that would
@@ -86,11 +81,9 @@ int qn_cache_index(struct qn_cache *cache, int from, const char *index,
 void qn_cache_index_store(struct qn_cache *cache, const char *index,
                           const char *key);
 
-/*
-** 1 and a verified copy of the object; 0 if there is none. A damaged entry
-** is set aside if `repair` is set, which only the holder of the lock may do.
-** With `own`, only what this user wrote is taken, not what root did.
-*/
+/* 1 and a verified copy of the object; 0 if there is none. A damaged entry
+   is set aside if `repair` is set, which only the holder of the lock may do.
+   With `own`, only what this user wrote is taken, not what root did. */
 int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
                   struct qn_cache_object *object);
 
@@ -129,13 +122,11 @@ struct qn_cache_entry {
     const char *fault; /* what is wrong; NULL if nothing is */
 };
 
-/*
-** Visit all entries until `visit` returns nonzero, and return that. With
-** `verify` each file is read and compared with its checksum; without, only
-** `sums` is. Also with `verify`, all other faults are visited, as damaged:
-** folders that are not used, and indexes; then `key` is the name, from the
-** folder down.
-*/
+/* Visit all entries until `visit` returns nonzero, and return that. With
+   `verify` each file is read and compared with its checksum; without, only
+   `sums` is. Also with `verify`, all other faults are visited, as damaged:
+   folders that are not used, and indexes; then `key` is the name, from the
+   folder down. */
 int qn_cache_each(struct qn_cache *cache, int verify,
                   int (*visit)(void *user, const struct qn_cache_entry *),
                   void *user);
@@ -153,5 +144,3 @@ int qn_cache_gc(struct qn_cache *cache, int verify, int64_t limit,
 
 /* The context's cache, opened on first use. Errors of qn_cache_open. */
 int qn_cache_of(struct quern_context *ctx, struct qn_cache **out);
-
-#endif

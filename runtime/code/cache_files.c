@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cache_files.c: names, locks and the index below a folder of the cache.
-*/
+/* cache_files.c: names, locks and the index below a folder of the cache. */
 #define _GNU_SOURCE
 #include "code/cache_folder.h"
 #include "base/file.h"

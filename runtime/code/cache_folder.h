@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cache_folder.h: what cache.c and cache_gc.c know of a cache's folders.
-*/
-#ifndef QUERN_CODE_CACHE_FOLDER_H
-#define QUERN_CODE_CACHE_FOLDER_H
+/* cache_folder.h: what cache.c and cache_gc.c know of a cache's folders. */
+#pragma once
 
 #include "code/cache.h"
 
@@ -70,5 +67,3 @@ void qn_cache_sum(const char *index, const char *line, size_t length,
                   char sum[QN_KEY_SIZE]);
 
 #define QN_INDEX_LIMIT 512 /* bytes of a line of the index */
-
-#endif

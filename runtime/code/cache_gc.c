@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cache_gc.c: walk over the cache's entries, and make room.
-*/
+/* cache_gc.c: walk over the cache's entries, and make room. */
 #define _GNU_SOURCE
 #include "base/error.h"
 #include "base/file.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** entry.c: one entry of the cache, a folder with its files and their sums.
-*/
+/* entry.c: one entry of the cache, a folder with its files and their sums. */
 #define _GNU_SOURCE
 #include "code/entry.h"
 #include "base/file.h"

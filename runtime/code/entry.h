@@ -15,8 +15,7 @@
 ** Later versions keep the first and the last line, so that versions that share
 ** a folder leave each other's entries unchanged.
 */
-#ifndef QUERN_CODE_ENTRY_H
-#define QUERN_CODE_ENTRY_H
+#pragma once
 
 #include "code/cache.h"
 
@@ -61,5 +60,3 @@ enum qn_entry_state qn_entry_verify(int entries, const char *key,
 
 /* Note that it was used, to the hour. */
 void qn_entry_touch(int entries, const char *key);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** generator.c: libquern_gen, opened when a source or a user's specs are
-** needed.
-*/
+/* generator.c: libquern_gen, opened when a source or a user's specs are
+   needed. */
 #define _GNU_SOURCE
 #include "code/generator.h"
 #include "base/context.h"
@@ -147,11 +145,9 @@ void qn_generator_close(struct quern_context *ctx)
     release(&ctx->generator);
 }
 
-/*
-** The text of a kernel, which the generator owns, and its row, which has its
-** key from now on. A library of another build must not fill the cache with its
-** own source, so the keys must agree.
-*/
+/* The text of a kernel, which the generator owns, and its row, which has its
+   key from now on. A library of another build must not fill the cache with its
+   own source, so the keys must agree. */
 static int render_locked(struct qn_generator *gen,
                          const struct qn_kernel *kernel, const char **text,
                          size_t *length)

@@ -89,10 +89,8 @@ static int sum_lines(char sum[QN_KEY_SIZE], const char *const *lines)
     return whole;
 }
 
-/*
-** All that decides about the object except the compiler's version: a compiled
-** object serves until its own source changes.
-*/
+/* All that decides about the object except the compiler's version: a compiled
+   object serves until its own source changes. */
 static int make_index(struct job *job)
 {
     const struct qn_kernel *kernel = job->candidate->kernel;

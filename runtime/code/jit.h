@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** jit.h: the compiled form of a kernel, from the cache or made now.
-*/
-#ifndef QUERN_CODE_JIT_H
-#define QUERN_CODE_JIT_H
+/* jit.h: the compiled form of a kernel, from the cache or made now. */
+#pragma once
 
 #include "internal.h"
 
@@ -14,13 +11,9 @@ struct quern_context;
 /* A code of our own: compiled, but not fit for use; take the next best. */
 #define QN_REJECTED QUERN_STATUS_COUNT
 
-/*
-** The cubin, or for arch "host" the shared library, of a kernel. The object
-** is freed with free. QUERN_EMISSING, QUERN_ECOMPILE, QUERN_ENOMEM, or
-** QN_REJECTED with the reason as the message.
-*/
+/* The cubin, or for arch "host" the shared library, of a kernel. The object
+   is freed with free. QUERN_EMISSING, QUERN_ECOMPILE, QUERN_ENOMEM, or
+   QN_REJECTED with the reason as the message. */
 int qn_jit_object(struct quern_context *ctx,
                   const struct qn_candidate *candidate,
                   struct qn_cache_object *object);
-
-#endif

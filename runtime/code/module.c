@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** module.c: kernels that are loaded, one of each for a context.
-*/
+/* module.c: kernels that are loaded, one of each for a context. */
 #include "code/module.h"
 #include "base/context.h"
 #include "base/error.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** module.h: kernels that are loaded, one of each for a context.
-*/
-#ifndef QUERN_CODE_MODULE_H
-#define QUERN_CODE_MODULE_H
+/* module.h: kernels that are loaded, one of each for a context. */
+#pragma once
 
 #include "device/host.h"
 
@@ -24,16 +21,12 @@ struct qn_module {
     struct qn_host_library host; /* unless it was linked */
 };
 
-/*
-** The loaded kernel; it lives as long as the context. Threads that want the
-** same one wait for the first. Errors of qn_jit_object, QN_REJECTED among
-** them, and of the driver. For GPU backends a context must be current.
-*/
+/* The loaded kernel; it lives as long as the context. Threads that want the
+   same one wait for the first. Errors of qn_jit_object, QN_REJECTED among
+   them, and of the driver. For GPU backends a context must be current. */
 int qn_module_get(struct quern_context *ctx,
                   const struct qn_candidate *candidate, int backend,
                   struct qn_module **out);
 
 /* Unload all, when the context is closed. */
 void qn_module_close_all(struct quern_context *ctx);
-
-#endif

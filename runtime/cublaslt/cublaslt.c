@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cublaslt.c: NVIDIA's cuBLASLt, opened when a plan asks for it.
-*/
+/* cublaslt.c: NVIDIA's cuBLASLt, opened when a plan asks for it. */
 #include "cublaslt/cublaslt.h"
 #include "base/context.h"
 #include "base/error.h"

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cublaslt.h: NVIDIA's cuBLASLt as a backend: one product for each group, in a
-** loop on the host. It is what a user would otherwise write, hence the
-** yardstick of benchmarks, and what is left where no kernel of ours runs.
-*/
-#ifndef QUERN_CUBLASLT_CUBLASLT_H
-#define QUERN_CUBLASLT_CUBLASLT_H
+/* cublaslt.h: NVIDIA's cuBLASLt as a backend: one product for each group, in a
+   loop on the host. It is what a user would otherwise write, hence the
+   yardstick of benchmarks, and what is left where no kernel of ours runs. */
+#pragma once
 
 #include "cublaslt/cublaslt_api.h"
 
@@ -39,10 +36,8 @@ struct qn_cublaslt {
 #undef QN_CUBLASLT_FIELD
 };
 
-/*
-** Open the library: `path` if not NULL, else as qn_library_find finds it.
-** `cuda_home` may be NULL. QUERN_EMISSING names all that was tried.
-*/
+/* Open the library: `path` if not NULL, else as qn_library_find finds it.
+   `cuda_home` may be NULL. QUERN_EMISSING names all that was tried. */
 int qn_cublaslt_open(const char *path, const char *cuda_home,
                      struct qn_cublaslt **out);
 void qn_cublaslt_close(struct qn_cublaslt *lt);
@@ -57,5 +52,3 @@ int qn_cublaslt_error(const struct qn_cublaslt *lt, const char *call,
 
 /* The context's library, opened on first use. Errors of qn_cublaslt_open. */
 int qn_cublaslt_of(struct quern_context *ctx, struct qn_cublaslt **out);
-
-#endif

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cublaslt_api.h: the part of cuBLASLt's interface that the runtime calls,
-** declared here so that no CUDA header is needed. Values and sizes are those
-** of cublasLt.h 12.0 to 13.10, whose inline functions rely on them, too.
-*/
-#ifndef QUERN_CUBLASLT_CUBLASLT_API_H
-#define QUERN_CUBLASLT_CUBLASLT_API_H
+/* cublaslt_api.h: the part of cuBLASLt's interface that the runtime calls,
+   declared here so that no CUDA header is needed. Values and sizes are those
+   of cublasLt.h 12.0 to 13.10, whose inline functions rely on them, too. */
+#pragma once
 
 #include "internal.h"
 
@@ -82,10 +79,8 @@ enum { /* CUBLASLT_MATMUL_PREF_... */
 };
 enum { LT_REDUCTION_COMPUTE_TYPE = 2 }; /* split k: partial sums in fp32 */
 
-/*
-** X(name, arguments): symbols looked up when the library is opened. All return
-** a cublasStatus_t; 0 is success.
-*/
+/* X(name, arguments): symbols looked up when the library is opened. All return
+   a cublasStatus_t; 0 is success. */
 #define QN_LT_FUNCTIONS(X)                                                     \
     X(cublasLtCreate, (struct lt_context * *context))                          \
     X(cublasLtDestroy, (struct lt_context * context))                          \
@@ -123,5 +118,3 @@ enum { LT_REDUCTION_COMPUTE_TYPE = 2 }; /* split k: partial sums in fp32 */
 typedef int qn_lt_grouped(struct lt_layout *layout, size_t size, int type,
                           int groups, const void *rows, const void *columns,
                           const void *ld);
-
-#endif

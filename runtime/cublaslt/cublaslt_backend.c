@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cublaslt_backend.c: cuBLASLt as plans and runs call it.
-*/
+/* cublaslt_backend.c: cuBLASLt as plans and runs call it. */
 #include "cublaslt/cublaslt_loop.h"
 
 const struct qn_backend qn_cublaslt_backend = {

@@ -6,8 +6,7 @@
 ** forked from it by an event and joined to it again by one each, so that the
 ** caller sees one stream, and a graph that captures it the whole run.
 */
-#ifndef QUERN_CUBLASLT_CUBLASLT_LANES_H
-#define QUERN_CUBLASLT_CUBLASLT_LANES_H
+#pragma once
 
 #include "internal.h"
 
@@ -34,19 +33,15 @@ struct qn_cublaslt_fork {
     int64_t load[QN_MAX_LANES]; /* what was queued on each, in any unit */
 };
 
-/*
-** Make count - 1 streams in the current context. After an error nothing is
-** left. QUERN_ECUDA.
-*/
+/* Make count - 1 streams in the current context. After an error nothing is
+   left. QUERN_ECUDA. */
 int qn_cublaslt_lanes_open(struct qn_cublaslt_lanes *lanes,
                            struct qn_driver *driver, int count);
 void qn_cublaslt_lanes_close(struct qn_cublaslt_lanes *lanes);
 
-/*
-** Up to `most` lanes after all that `stream` has been given. Only `stream`
-** itself where a graph that captures another one holds the lanes: they are free
-** again when that capture has ended. A join is due, even after an error.
-*/
+/* Up to `most` lanes after all that `stream` has been given. Only `stream`
+   itself where a graph that captures another one holds the lanes: they are free
+   again when that capture has ended. A join is due, even after an error. */
 int qn_cublaslt_lanes_fork(struct qn_cublaslt_lanes *lanes, int most,
                            struct cu_stream *stream,
                            struct qn_cublaslt_fork *fork);
@@ -57,5 +52,3 @@ int qn_cublaslt_lanes_join(struct qn_cublaslt_lanes *lanes,
 
 /* The lane that has been given the least, which gets `load` more. */
 int qn_cublaslt_lanes_next(struct qn_cublaslt_fork *fork, int64_t load);
-
-#endif

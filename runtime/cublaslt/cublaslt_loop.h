@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cublaslt_loop.h: plans and runs of the backend cublaslt.
-*/
-#ifndef QUERN_CUBLASLT_CUBLASLT_LOOP_H
-#define QUERN_CUBLASLT_CUBLASLT_LOOP_H
+/* cublaslt_loop.h: plans and runs of the backend cublaslt. */
+#pragma once
 
 #include "product/backend.h"
 
@@ -13,11 +10,9 @@ struct qn_text;
 struct qn_values;
 struct qn_plan;
 
-/*
-** Open the library and prepare a plan whose problem, operands, driver and
-** workers are set. Its context is current.
-** QUERN_EMISSING, QUERN_ENOKERNEL, QUERN_ECUDA, QUERN_ENOMEM.
-*/
+/* Open the library and prepare a plan whose problem, operands, driver and
+   workers are set. Its context is current.
+   QUERN_EMISSING, QUERN_ENOKERNEL, QUERN_ECUDA, QUERN_ENOMEM. */
 int qn_cublaslt_plan(struct qn_plan *plan, struct qn_session *session);
 void qn_cublaslt_plan_free(struct qn_plan *plan);
 
@@ -29,14 +24,10 @@ int qn_cublaslt_why(const struct qn_session *session, int *served,
 /* The rules of qn_run that are this backend's own. QUERN_EINVAL. */
 int qn_cublaslt_check(const struct qn_plan *plan, const struct qn_args *args);
 
-/*
-** Queue all groups, in the plan's context; `values` is complete, as for a
-** kernel. QUERN_ECAPTURE for sizes on a capturing stream; QUERN_ECUDA.
-*/
+/* Queue all groups, in the plan's context; `values` is complete, as for a
+   kernel. QUERN_ECAPTURE for sizes on a capturing stream; QUERN_ECUDA. */
 int qn_cublaslt_run(const struct qn_plan *plan, const struct qn_values *values,
                     const int64_t *sizes, struct cu_stream *stream);
 
 /* For the context, which hands it to plans. */
 extern const struct qn_backend qn_cublaslt_backend;
-
-#endif

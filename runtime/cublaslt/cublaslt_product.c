@@ -117,10 +117,8 @@ static int set_mode(const struct qn_cublaslt_engine *engine,
                  &mode, sizeof mode);
 }
 
-/*
-** The same with the scales of one product, whose addresses belong to it: made
-** anew, as the library does not promise that a copy serves.
-*/
+/* The same with the scales of one product, whose addresses belong to it: made
+   anew, as the library does not promise that a copy serves. */
 static int make_scaled(const struct qn_cublaslt_engine *engine,
                        const struct qn_cublaslt_product *p,
                        struct lt_desc *desc)

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cublaslt_product.h: one product of matrices by cuBLASLt, or a batch of them
-** that are evenly spaced.
-*/
-#ifndef QUERN_CUBLASLT_CUBLASLT_PRODUCT_H
-#define QUERN_CUBLASLT_CUBLASLT_PRODUCT_H
+/* cublaslt_product.h: one product of matrices by cuBLASLt, or a batch of them
+   that are evenly spaced. */
+#pragma once
 
 #include "choose/step.h"
 #include "cublaslt/cublaslt_api.h"
@@ -29,11 +26,9 @@ struct qn_cublaslt_matrix {
     int64_t step;   /* from one matrix of the batch to the next */
 };
 
-/*
-** Products of many groups in one call: `count` of each on the device, at `at`,
-** array after array: addresses of A, B, C and D in 64 bits, then in 32 each
-** product's m, n and k, and the strides of A, B, C and D.
-*/
+/* Products of many groups in one call: `count` of each on the device, at `at`,
+   array after array: addresses of A, B, C and D in 64 bits, then in 32 each
+   product's m, n and k, and the strides of A, B, C and D. */
 struct qn_cublaslt_arrays {
     int count;
     char *at; /* a multiple of 8 */
@@ -113,11 +108,9 @@ struct qn_cublaslt_make {
     int groups;         /* sizes that may differ within one run */
 };
 
-/*
-** Try whether the library, on this GPU, multiplies products like this one in
-** one call; from then on the engine's name says so. QUERN_ENOKERNEL: it does
-** not, or has never heard of that.
-*/
+/* Try whether the library, on this GPU, multiplies products like this one in
+   one call; from then on the engine's name says so. QUERN_ENOKERNEL: it does
+   not, or has never heard of that. */
 int qn_cublaslt_group(struct qn_cublaslt_engine *engine,
                       const struct qn_cublaslt_product *like);
 /* As if that had not been tried: something else is missing. */
@@ -126,21 +119,15 @@ void qn_cublaslt_ungroup(struct qn_cublaslt_engine *engine);
 /* 1 if the library has the product A B^T -> D of these types. */
 int qn_cublaslt_has(int a_type, int b_type, int d_type);
 
-/*
-** Prepare, with the GPU's context current. After an error nothing is left.
-** QUERN_ECUDA, QUERN_ENOMEM, QUERN_ENOKERNEL.
-*/
+/* Prepare, with the GPU's context current. After an error nothing is left.
+   QUERN_ECUDA, QUERN_ENOMEM, QUERN_ENOKERNEL. */
 int qn_cublaslt_engine_open(struct qn_cublaslt_engine *engine,
                             const struct qn_cublaslt *lt,
                             const struct qn_cublaslt_make *make);
 void qn_cublaslt_engine_close(struct qn_cublaslt_engine *engine);
 
-/*
-** Queue D = alpha A B^T + beta C. Allocates nothing; the first of its sizes,
-** strides and alignments looks for an algorithm, later ones remember it. May
-** be called by several threads at once. QUERN_ECUDA, QUERN_ENOKERNEL.
-*/
+/* Queue D = alpha A B^T + beta C. Allocates nothing; the first of its sizes,
+   strides and alignments looks for an algorithm, later ones remember it. May
+   be called by several threads at once. QUERN_ECUDA, QUERN_ENOKERNEL. */
 int qn_cublaslt_multiply(struct qn_cublaslt_engine *engine,
                          const struct qn_cublaslt_product *product);
-
-#endif

@@ -4,7 +4,7 @@
 #include "base/types.h"
 #include "cublaslt/cublaslt_product.h"
 #include "problem/geometry.h"
-#include "problem/space.h"
+#include "problem/problem.h"
 
 enum { CONSTANTS = 256, BLOCK = 128 };
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cublaslt_room.h: what is where in the workspace of the backend cublaslt. */
-#ifndef QUERN_CUBLASLT_CUBLASLT_ROOM_H
-#define QUERN_CUBLASLT_CUBLASLT_ROOM_H
+#pragma once
 
 #include "internal.h"
 
@@ -42,5 +41,3 @@ int64_t qn_cublaslt_row(int64_t k);
 void qn_cublaslt_room(const struct qn_problem *problem,
                       const struct qn_geometry *a, int grouped, int lanes,
                       struct qn_cublaslt_room *room);
-
-#endif

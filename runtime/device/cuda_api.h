@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cuda_api.h: the part of the CUDA driver's interface that the runtime calls,
-** declared here so that no CUDA header is needed. Values are the driver's
-** stable ABI (cuda.h 12.0 and later).
-*/
-#ifndef QUERN_DEVICE_CUDA_API_H
-#define QUERN_DEVICE_CUDA_API_H
+/* cuda_api.h: the part of the CUDA driver's interface that the runtime calls,
+   declared here so that no CUDA header is needed. Values are the driver's
+   stable ABI (cuda.h 12.0 and later). */
+#pragma once
 
 #include "internal.h"
 
@@ -109,10 +106,8 @@ enum {
 enum { QN_CU_L2_PROMOTION_256B = 3 };
 enum { QN_CU_OOB_FILL_NONE = 0 }; /* zeros */
 
-/*
-** X(name, arguments): symbols looked up when the driver is opened.
-** All return a CUresult; 0 is success.
-*/
+/* X(name, arguments): symbols looked up when the driver is opened.
+   All return a CUresult; 0 is success. */
 #define QN_CU_FUNCTIONS(X)                                                     \
     X(cuInit, (unsigned flags))                                                \
     X(cuGetErrorString, (int result, const char **text))                       \
@@ -181,5 +176,3 @@ enum { QN_CU_OOB_FILL_NONE = 0 }; /* zeros */
 
 /* Symbols that older drivers lack; NULL there. */
 #define QN_CU_OPTIONAL(X) X(cuFuncLoad, (struct cu_function * function))
-
-#endif

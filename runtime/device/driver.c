@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** driver.c: the CUDA driver, opened at run time.
-*/
+/* driver.c: the CUDA driver, opened at run time. */
 #include "device/driver.h"
 #include "base/context.h"
 #include "base/error.h"

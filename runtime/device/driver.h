@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** driver.h: the CUDA driver, opened at run time.
-*/
-#ifndef QUERN_DEVICE_DRIVER_H
-#define QUERN_DEVICE_DRIVER_H
+/* driver.h: the CUDA driver, opened at run time. */
+#pragma once
 
 #include "device/cuda_api.h"
 
@@ -41,10 +38,8 @@ struct qn_driver_scope {
     int pushed;
 };
 
-/*
-** Open libcuda (`path`, else libcuda.so.1) and initialize it.
-** QUERN_ENODEVICE where there is none or no GPU; QUERN_ECUDA; QUERN_ENOMEM.
-*/
+/* Open libcuda (`path`, else libcuda.so.1) and initialize it.
+   QUERN_ENODEVICE where there is none or no GPU; QUERN_ECUDA; QUERN_ENOMEM. */
 int qn_driver_open(const char *path, struct qn_driver **out);
 void qn_driver_close(struct qn_driver *driver);
 
@@ -52,10 +47,8 @@ void qn_driver_close(struct qn_driver *driver);
 int qn_driver_error(const struct qn_driver *driver, const char *call,
                     int result);
 
-/*
-** Make a context current: `want`, or if NULL the thread's current one, or if
-** there is none device 0's primary. Leave restores what the thread had.
-*/
+/* Make a context current: `want`, or if NULL the thread's current one, or if
+   there is none device 0's primary. Leave restores what the thread had. */
 int qn_driver_enter(struct qn_driver *driver, struct cu_context *want,
                     struct qn_driver_scope *scope);
 /* The same for a device: the thread's context if it is of that device, else its
@@ -80,5 +73,3 @@ int qn_driver_no_capture(struct qn_driver *driver, struct cu_stream *stream,
 
 /* The context's driver, opened on first use. Errors of qn_driver_open. */
 int qn_driver_of(struct quern_context *ctx, struct qn_driver **out);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host.c: kernels that run on this machine's cores: threads, and libraries
-** loaded from memory.
-*/
+/* host.c: kernels that run on this machine's cores: threads, and libraries
+   loaded from memory. */
 #define _GNU_SOURCE
 #include "device/host.h"
 #include "base/context.h"
@@ -119,11 +117,9 @@ static int copy_to_memory(const void *object, size_t bytes)
     return file;
 }
 
-/*
-** From memory, so that what is loaded is what was verified, and a folder
-** without the right to execute serves too. The descriptor stays open: the
-** loader knows libraries by path, and a reused number would be another's.
-*/
+/* From memory, so that what is loaded is what was verified, and a folder
+   without the right to execute serves too. The descriptor stays open: the
+   loader knows libraries by path, and a reused number would be another's. */
 int qn_host_load(const char *kernel, const void *object, size_t bytes,
                  struct qn_host_library *library)
 {

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host.h: kernels that run on this machine's cores.
-*/
-#ifndef QUERN_DEVICE_HOST_H
-#define QUERN_DEVICE_HOST_H
+/* host.h: kernels that run on this machine's cores. */
+#pragma once
 
 #include "internal.h"
 
@@ -39,5 +36,3 @@ struct qn_host_library {
 int qn_host_load(const char *kernel, const void *object, size_t bytes,
                  struct qn_host_library *library);
 void qn_host_unload(struct qn_host_library *library);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** library.c: libraries that are opened at run time, and where people have
-** NVIDIA's.
-*/
+/* library.c: libraries that are opened at run time, and where people have
+   NVIDIA's. */
 #define _GNU_SOURCE
 
 #include "device/library.h"

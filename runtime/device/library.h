@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** library.h: libraries that are opened at run time, and where people have
-** NVIDIA's.
-*/
-#ifndef QUERN_DEVICE_LIBRARY_H
-#define QUERN_DEVICE_LIBRARY_H
+/* library.h: libraries that are opened at run time, and where people have
+   NVIDIA's. */
+#pragma once
 
 #include "internal.h"
 
@@ -14,13 +11,11 @@
    there was none. */
 const char *qn_library_refused(void);
 
-/*
-** dlopen, all symbols at once and for this handle only; `stay`: for good, as
-** some do not free their memory at exit. NULL: qn_library_error() is one line
-** about it, valid until the thread's next call. A program without a loader of
-** its own (cc -static) gets no library: the C library that such a library
-** brings along would be a second one.
-*/
+/* dlopen, all symbols at once and for this handle only; `stay`: for good, as
+   some do not free their memory at exit. NULL: qn_library_error() is one line
+   about it, valid until the thread's next call. A program without a loader of
+   its own (cc -static) gets no library: the C library that such a library
+   brings along would be a second one. */
 void *qn_library_open(const char *path, int stay);
 const char *qn_library_error(void);
 
@@ -30,11 +25,9 @@ struct qn_library_search {
     const char *const *beside; /* folders, seen from libquern's own */
 };
 
-/*
-** Open the first that there is: on the loader's path (which knows a library
-** that the process has already loaded), in CUDA_HOME/lib64 if that is not NULL,
-** in /usr/local/cuda/lib64, and next to libquern. NULL if there is none.
-*/
+/* Open the first that there is: on the loader's path (which knows a library
+   that the process has already loaded), in CUDA_HOME/lib64 if that is not NULL,
+   in /usr/local/cuda/lib64, and next to libquern. NULL if there is none. */
 void *qn_library_find(const struct qn_library_search *search,
                       const char *cuda_home);
 
@@ -50,5 +43,3 @@ const char *qn_library_load(void *library, void *structure,
 
 /* The folder of the program or library that holds this code, no slash. */
 int qn_library_folder(char *buffer, size_t size);
-
-#endif

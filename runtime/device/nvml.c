@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** nvml.c: a GPU's clock and power.
-*/
+/* nvml.c: a GPU's clock and power. */
 #include "device/nvml.h"
 #include "device/driver.h"
 

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** nvml.h: a GPU's clock and power, from NVIDIA's management library, opened at
-** run time.
-*/
-#ifndef QUERN_DEVICE_NVML_H
-#define QUERN_DEVICE_NVML_H
+/* nvml.h: a GPU's clock and power, from NVIDIA's management library, opened at
+   run time. */
+#pragma once
 
 struct qn_driver;
 
@@ -26,5 +23,3 @@ int qn_nvml_clock(struct qn_nvml *nvml);
 
 /* The card's power over the last second or less; 0 if unknown. */
 double qn_nvml_watts(struct qn_nvml *nvml);
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** nvrtc.c: NVIDIA's run-time compiler, opened when it is first needed.
-*/
+/* nvrtc.c: NVIDIA's run-time compiler, opened when it is first needed. */
 #define _GNU_SOURCE
 #include "device/nvrtc.h"
 #include "base/context.h"
@@ -75,10 +73,8 @@ static int load_symbols(struct qn_nvrtc *nvrtc)
                    : QUERN_OK;
 }
 
-/*
-** NVRTC opens its builtins only by name: a copy next to it, in a folder that
-** the loader does not search, must be loaded before. None there is no error.
-*/
+/* NVRTC opens its builtins only by name: a copy next to it, in a folder that
+   the loader does not search, must be loaded before. None there is no error. */
 static void load_builtins(const struct qn_nvrtc *nvrtc, int major, int minor)
 {
     char path[PATH_MAX];

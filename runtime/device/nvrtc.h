@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** nvrtc.h: NVIDIA's run-time compiler, opened when it is first needed.
-*/
-#ifndef QUERN_DEVICE_NVRTC_H
-#define QUERN_DEVICE_NVRTC_H
+/* nvrtc.h: NVIDIA's run-time compiler, opened when it is first needed. */
+#pragma once
 
 #include "internal.h"
 
@@ -20,10 +17,8 @@ struct qn_compiled {
     int rejected; /* compiled, but it spills or its wgmma are serialized */
 };
 
-/*
-** Open the library: `path` if not NULL, else the paths that the README names.
-** `cuda_home` may be NULL. QUERN_EMISSING names all that was tried.
-*/
+/* Open the library: `path` if not NULL, else the paths that the README names.
+   `cuda_home` may be NULL. QUERN_EMISSING names all that was tried. */
 int qn_nvrtc_open(const char *path, const char *cuda_home,
                   struct qn_nvrtc **out);
 void qn_nvrtc_close(struct qn_nvrtc *nvrtc);
@@ -34,12 +29,10 @@ const char *qn_nvrtc_version(const struct qn_nvrtc *nvrtc);
 /* The options of every compile except the architecture, in one line. */
 const char *qn_nvrtc_options(void);
 
-/*
-** Compile one kernel's source to a cubin for `arch` ("sm_90a"). `name` is the
-** kernel's, for messages. May be called by several threads at once.
-** QUERN_OK; QUERN_ECOMPILE with the log (or, with `rejected` set, the reason
-** for which the cubin must not be used); QUERN_ENOMEM.
-*/
+/* Compile one kernel's source to a cubin for `arch` ("sm_90a"). `name` is the
+   kernel's, for messages. May be called by several threads at once.
+   QUERN_OK; QUERN_ECOMPILE with the log (or, with `rejected` set, the reason
+   for which the cubin must not be used); QUERN_ENOMEM. */
 int qn_nvrtc_compile(struct qn_nvrtc *nvrtc, const char *name,
                      const char *source, const char *arch,
                      struct qn_compiled *out);
@@ -51,5 +44,3 @@ int qn_nvrtc_ptx(struct qn_nvrtc *nvrtc, const char *name, const char *source,
 
 /* The context's compiler, opened on first use. Errors of qn_nvrtc_open. */
 int qn_nvrtc_of(struct quern_context *ctx, struct qn_nvrtc **out);
-
-#endif

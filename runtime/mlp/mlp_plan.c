@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "choose/session.h"
-#include "product/dequantize.h"
+#include "product/frame.h"
 #include "product/outside.h"
 #include "product/plan.h"
 #include "product/why.h"

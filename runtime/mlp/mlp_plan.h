@@ -5,7 +5,7 @@
 #ifndef QUERN_MLP_MLP_PLAN_H
 #define QUERN_MLP_MLP_PLAN_H
 
-#include "choose/gradient_model.h"
+#include "choose/model.h"
 #include "problem/mlp.h"
 #include "product/launch.h"
 

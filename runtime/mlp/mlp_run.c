@@ -8,7 +8,7 @@
 #include "choose/host_sizes.h"
 #include "device/check.h"
 #include "device/driver.h"
-#include "problem/space.h"
+#include "problem/problem.h"
 #include "product/plan.h"
 #include "product/run.h"
 #include "quantize/quantize_plan.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** backward.c: dbias and dprob of jobs that go back through an activation.
-*/
+/* backward.c: dbias and dprob of jobs that go back through an activation. */
 #include "oracle/backward.h"
 
 #include <math.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** backward.h: dbias and dprob of jobs that go back through an activation.
-*/
-#ifndef QN_BACK_H
-#define QN_BACK_H
+/* backward.h: dbias and dprob of jobs that go back through an activation. */
+#pragma once
 
 #include "oracle/job.h"
 #include "oracle/sample.h"
@@ -18,13 +15,9 @@ int qn_backward_fill(struct qn_job *);
    dprob poison. */
 int qn_backward_begin(struct qn_job *);
 
-/*
-** After it: `*alike` stays if dbias is, to the bit, the sums of D's rows, 32 of
-** them at a time, and if no row outside of every group has a dprob. Those of
-** the sampled rows are compared with sums in double: `*error` becomes |dprob -
-** reference| / |reference| if that is larger.
-*/
+/* After it: `*alike` stays if dbias is, to the bit, the sums of D's rows, 32 of
+   them at a time, and if no row outside of every group has a dprob. Those of
+   the sampled rows are compared with sums in double: `*error` becomes |dprob -
+   reference| / |reference| if that is larger. */
 int qn_backward_judge(const struct qn_job *, const struct qn_sample *,
                       int *alike, double *error);
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cast.c: a quantization with data, ready to run.
-*/
+/* cast.c: a quantization with data, ready to run. */
 #include "oracle/cast.h"
 
 #include <stdio.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cast.h: a quantization with data, ready to run: as job.h for products.
-*/
-#ifndef QN_CAST_H
-#define QN_CAST_H
+/* cast.h: a quantization with data, ready to run: as job.h for products. */
+#pragma once
 
 #include "oracle/message.h"
 #include "oracle/gpu.h"
@@ -73,5 +70,3 @@ int qn_cast_guards(const struct qn_cast *, int *intact);
 
 /* The bytes that must be moved at least, once each. */
 double qn_cast_bytes(const struct qn_cast *);
-
-#endif

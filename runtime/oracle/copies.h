@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** copies.h: the operands of a job whose recipe scales them.
-*/
-#ifndef QN_COPIES_H
-#define QN_COPIES_H
+/* copies.h: the operands of a job whose recipe scales them. */
+#pragma once
 
 #include "oracle/decode.h"
 #include "oracle/job.h"
@@ -25,5 +22,3 @@ void qn_copies_free(void *memory[3]);
 /* Clears *held if an operand is not what it was made of: compares about `most`
    lines. An operand without scales holds. Codes of the library. */
 int qn_copies_judge(const struct qn_job *, int role, int64_t most, int *held);
-
-#endif

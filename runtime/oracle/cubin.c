@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cubin.c: what a compiled kernel says of itself. A cubin is an ELF file; its
-** section .nv.info holds records of 4 bytes (format, attribute, length) and a
-** payload, which begins with the number of the symbol that it is about.
-*/
+/* cubin.c: what a compiled kernel says of itself. A cubin is an ELF file; its
+   section .nv.info holds records of 4 bytes (format, attribute, length) and a
+   payload, which begins with the number of the symbol that it is about. */
 #include "oracle/cubin.h"
 
 #include <elf.h>
@@ -135,10 +133,8 @@ int qn_cubin_read(const void *data, size_t bytes, struct qn_cubin *cubin)
 
 /* --------------------------------------------------------------- occupancy */
 
-/*
-** What a multiprocessor has, by version; a version between two rows is like the
-** one before it. Registers: 65536, in portions of 256 for each warp.
-*/
+/* What a multiprocessor has, by version; a version between two rows is like the
+   one before it. Registers: 65536, in portions of 256 for each warp. */
 static const struct room {
     int version, shared, threads, ctas;
 } rooms[] = {

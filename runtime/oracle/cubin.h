@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** cubin.h: what a compiled kernel says of itself.
-*/
-#ifndef QN_CUBIN_H
-#define QN_CUBIN_H
+/* cubin.h: what a compiled kernel says of itself. */
+#pragma once
 
 #include <stddef.h>
 
@@ -29,5 +26,3 @@ struct qn_occupancy {
    memory, on a GPU of version 90 (for 9.0). */
 void qn_cubin_occupancy(int version, int threads, int registers, int shared,
                         struct qn_occupancy *occupancy);
-
-#endif

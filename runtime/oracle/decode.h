@@ -5,8 +5,7 @@
 ** Written from the definitions only, apart from all templates: what these say
 ** is compared with it.
 */
-#ifndef QN_DECODE_H
-#define QN_DECODE_H
+#pragma once
 
 #include "problem/geometry.h"
 
@@ -36,5 +35,3 @@ void qn_decode_row(const struct qn_decode *, int group, int64_t row,
 /* The value of a code of `type` (enum quern_type), NaN and infinity included;
    bf16, f16 and f32 are no codes. */
 double qn_decode_code(int type, unsigned code);
-
-#endif

@@ -7,8 +7,7 @@
 ** cast that lays its copy out otherwise is seen, though products and casts back
 ** may agree with it.
 */
-#ifndef QN_FIDELITY_H
-#define QN_FIDELITY_H
+#pragma once
 
 #include "oracle/decode.h"
 
@@ -33,5 +32,3 @@ int qn_fidelity_judge(const struct qn_fidelity *, double tolerance,
    deviation `scale`. The quantized tensor is not read. Codes of the library. */
 int qn_fidelity_tolerance(struct quern_context *, const struct qn_fidelity *,
                           float scale, double *tolerance);
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu.c: memory, events and figures of the GPU.
-*/
+/* gpu.c: memory, events and figures of the GPU. */
 #include "oracle/gpu.h"
 
 #include <dlfcn.h>

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu.h: memory, events and figures of the GPU, for commands that run
-** something. The library itself needs none of these calls.
-*/
-#ifndef QN_GPU_H
-#define QN_GPU_H
+/* gpu.h: memory, events and figures of the GPU, for commands that run
+   something. The library itself needs none of these calls. */
+#pragma once
 
 #include "base/context.h"
 #include "device/driver.h"
@@ -46,10 +43,8 @@ struct qn_gpu_load {
     double watts; /* of the card, over the last second or less */
 };
 
-/*
-** Make the context current that plans of this thread use, and look up the
-** rest. QUERN_ENODEVICE, QUERN_ECUDA, QUERN_ENOMEM.
-*/
+/* Make the context current that plans of this thread use, and look up the
+   rest. QUERN_ENODEVICE, QUERN_ECUDA, QUERN_ENOMEM. */
 int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out);
 void qn_gpu_close(struct qn_gpu *gpu);
 
@@ -62,5 +57,3 @@ double qn_gpu_peak(const struct qn_gpu *gpu, int bits);
 /* Call one of the functions above; evaluates to a QUERN_ code. */
 #define QN_GPU(gpu, name, ...)                                                 \
     qn_driver_error((gpu)->driver, #name, (gpu)->name(__VA_ARGS__))
-
-#endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** job.h: a problem with data, ready to run: what run, bench and demo share.
-*/
-#ifndef QN_JOB_H
-#define QN_JOB_H
+/* job.h: a problem with data, ready to run: what run, bench and demo share. */
+#pragma once
 
 #include "oracle/message.h"
 #include "base/context.h"
@@ -51,19 +48,15 @@ struct qn_job {
     struct qn_args args;
 };
 
-/*
-** Draw or read the group sizes, plan, and fill the operands with random data
-** of `seed`. `sizes` (NULL: as the problem's split says) are G lengths. An
-** exit status, after printing what was wrong.
-*/
+/* Draw or read the group sizes, plan, and fill the operands with random data
+   of `seed`. `sizes` (NULL: as the problem's split says) are G lengths. An
+   exit status, after printing what was wrong. */
 int qn_job_begin(struct qn_job *, const struct qn_options *,
                  struct quern_context *, const struct qn_problem *,
                  const int64_t *sizes);
 
-/*
-** The problem of `job`, with its sizes and operands, by the backend
-** `opt->against`; D and workspace are its own. `job` must live longer.
-*/
+/* The problem of `job`, with its sizes and operands, by the backend
+   `opt->against`; D and workspace are its own. `job` must live longer. */
 int qn_job_beside(struct qn_job *, const struct qn_job *job,
                   const struct qn_options *opt);
 void qn_job_free(struct qn_job *);
@@ -93,11 +86,9 @@ int qn_job_scaled(const struct qn_job *);
 /* Run `runs` times (0: as many as fit into about a second). */
 int qn_job_measure(struct qn_job *, int runs, struct qn_job_time *);
 
-/*
-** Run `count` jobs so many times each, at most QN_JOB_MOST of them, a few
-** launches of one and then of the next, so that clock and heat are the same
-** for all.
-*/
+/* Run `count` jobs so many times each, at most QN_JOB_MOST of them, a few
+   launches of one and then of the next, so that clock and heat are the same
+   for all. */
 enum { QN_JOB_MOST = 2 };
 int qn_job_compare(struct qn_job *const *, int count, int runs,
                    struct qn_job_time *);
@@ -105,5 +96,3 @@ int qn_job_compare(struct qn_job *const *, int count, int runs,
 /* Useful arithmetic, and the bytes that must be moved at least, once each. */
 double qn_job_flops(const struct qn_job *);
 double qn_job_bytes(const struct qn_job *);
-
-#endif

@@ -5,8 +5,7 @@
 ** Written from the definitions only, of values before any quantization: what
 ** templates, casts and products make of them is compared with it.
 */
-#ifndef QN_LAYER_REFERENCE_H
-#define QN_LAYER_REFERENCE_H
+#pragma once
 
 #include "internal.h"
 
@@ -58,5 +57,3 @@ void qn_layer_reference_token(struct qn_layer_reference *, int group,
 struct qn_recipe;
 double qn_layer_reference_tolerance(const struct qn_recipe *,
                                     const struct qn_mlp *, double values);
-
-#endif

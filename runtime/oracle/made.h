@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* made.h: jobs whose runs make the copies of A, from values. */
-#ifndef QN_MADE_H
-#define QN_MADE_H
+#pragma once
 
 #include "oracle/job.h"
 
@@ -34,5 +33,3 @@ int qn_made_judge(struct qn_job *, int *alike);
 int qn_made_columns(struct qn_job *, int *alike);
 
 void qn_made_free(struct qn_job *);
-
-#endif

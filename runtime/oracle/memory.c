@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** memory.c: buffers of the host or of a GPU, with guards on both sides.
-*/
+/* memory.c: buffers of the host or of a GPU, with guards on both sides. */
 #include "oracle/memory.h"
 
 #include <stdlib.h>

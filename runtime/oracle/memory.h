@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** memory.h: buffers of the host or of a GPU, with guards on both sides.
-*/
-#ifndef QN_MEMORY_H
-#define QN_MEMORY_H
+/* memory.h: buffers of the host or of a GPU, with guards on both sides. */
+#pragma once
 
 #include <stddef.h>
 
@@ -36,5 +33,3 @@ int qn_memory_workspace(struct qn_memory *);
 
 /* Sets `*intact` to 1 if no byte of either guard was written. */
 int qn_memory_guards(const struct qn_memory *, int *intact);
-
-#endif

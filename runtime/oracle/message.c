@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** message.c: errors as a good compiler prints them: what, the rule, the
-** nearest right word.
-*/
+/* message.c: errors as a good compiler prints them: what, the rule, the
+   nearest right word. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

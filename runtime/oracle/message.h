@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** message.h: what was asked for, and how errors are told.
-*/
-#ifndef QN_MESSAGE_H
-#define QN_MESSAGE_H
+/* message.h: what was asked for, and how errors are told. */
+#pragma once
 
 #include "internal.h"
 
@@ -62,5 +59,3 @@ int qn_message_code(const struct qn_options *, int code, const char *detail);
 
 /* The word of `words` (NULL-terminated) nearest to `word`; NULL if none is. */
 const char *qn_message_nearest(const char *word, const char *const *words);
-
-#endif

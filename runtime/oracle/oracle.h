@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** oracle.h: is a result right?
-*/
-#ifndef QN_ORACLE_H
-#define QN_ORACLE_H
+/* oracle.h: is a result right? */
+#pragma once
 
 #include "oracle/job.h"
 
@@ -28,12 +25,10 @@ struct qn_verdict {
     int passed;
 };
 
-/*
-** Compare D after a run on at most `most` rows (0: as many as a few seconds
-** allow): the first and last of each group, and rows drawn from the rest. A D
-** that is added to is computed once more, from what it was. Codes of the
-** library.
-*/
+/* Compare D after a run on at most `most` rows (0: as many as a few seconds
+   allow): the first and last of each group, and rows drawn from the rest. A D
+   that is added to is computed once more, from what it was. Codes of the
+   library. */
 int qn_oracle_judge(struct qn_job *, enum qn_oracle, int64_t most,
                     struct qn_verdict *);
 
@@ -42,5 +37,3 @@ int qn_oracle_guards(const struct qn_job *, int *guards);
 
 /* One sentence, e.g. "passed: error 1.2e-03 (at most 4e-03) on 128 rows". */
 void qn_oracle_print(const struct qn_verdict *, char *text, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sample.h: sampled rows of D, and their expected values. */
-#ifndef QN_SAMPLE_H
-#define QN_SAMPLE_H
+#pragma once
 
 #include "oracle/job.h"
 
@@ -36,5 +35,3 @@ int qn_sample_float64(const struct qn_job *, const struct qn_sample *,
    the squares of the terms that it is a sum of. */
 int qn_sample_dprob(const struct qn_job *, const struct qn_sample *,
                     double *reference, double *squares);
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** timing.c: how long launches take.
-*/
+/* timing.c: how long launches take. */
 #include "oracle/timing.h"
 
 #include <math.h>

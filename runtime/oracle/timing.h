@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** timing.h: how long launches take.
-*/
-#ifndef QN_TIMING_H
-#define QN_TIMING_H
+/* timing.h: how long launches take. */
+#pragma once
 
 #include "oracle/gpu.h"
 
@@ -41,5 +38,3 @@ void qn_timing_sum(double *seconds, int runs, struct qn_job_time *time);
 /* Two launches to warm up, then `runs` as qn_timing_count says, each timed
    by itself. Codes of the library. */
 int qn_timing_measure(const struct qn_timed *, int runs, struct qn_job_time *);
-
-#endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tolerance.h: how far a product may be from the one in double.
-*/
-#ifndef QN_TOLERANCE_H
-#define QN_TOLERANCE_H
+/* tolerance.h: how far a product may be from the one in double. */
+#pragma once
 
 #include "internal.h"
 
@@ -26,14 +23,10 @@ struct qn_tolerance {
 struct qn_tolerance qn_tolerance_of(const struct qn_problem *problem,
                                     const struct qn_recipe *recipe, int64_t k);
 
-/*
-** 1 - 2xy / (xx + yy) at most, y being normal values x after a trip through the
-** format `type`, or a product of such values.
-*/
+/* 1 - 2xy / (xx + yy) at most, y being normal values x after a trip through the
+   format `type`, or a product of such values. */
 double qn_tolerance_format(int type);
 
 /* The power of two by which values up to `most` fill the format: what calls
    before have left of delayed scaling. */
 float qn_tolerance_factor(int type, float most);
-
-#endif

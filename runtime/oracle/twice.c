@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** twice.c: a result as copies, against the same in two steps.
-*/
+/* twice.c: a result as copies, against the same in two steps. */
 #include "oracle/twice.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "oracle/backward.h"
-#include "product/result.h"
+#include "product/frame.h"
 #include "base/error.h"
 #include "problem/geometry.h"
 #include "problem/result_rules.h"

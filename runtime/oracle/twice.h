@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** twice.h: a result as copies, against the same in two steps.
-*/
-#ifndef QN_TWICE_H
-#define QN_TWICE_H
+/* twice.h: a result as copies, against the same in two steps. */
+#pragma once
 
 #include "oracle/oracle.h"
 
@@ -12,12 +9,9 @@
 int qn_twice_fill(struct qn_job *, uint64_t seed);
 void qn_twice_point(struct qn_job *);
 
-/*
-** The same product without copies is run next to the job's and judged as any
-** is; its D, quantized on the host, must be the job's copies to the byte, what
-** is outside every group and keeps its poison included. Codes of the library.
-*/
+/* The same product without copies is run next to the job's and judged as any
+   is; its D, quantized on the host, must be the job's copies to the byte,
+   what is outside every group and keeps its poison included. Codes of the
+   library. */
 int qn_twice_judge(struct qn_job *, enum qn_oracle, int64_t most,
                    struct qn_verdict *);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_rules.c: which products may have operands that become bf16 before
-** them, what is multiplied then, and how much of the workspace that takes.
-*/
+/* dequantize_rules.c: which products may have operands that become bf16 before
+   them, what is multiplied then, and how much of the workspace that takes. */
 #include "problem/dequantize_rules.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -16,7 +14,6 @@
 #include "problem/quantize.h"
 #include "problem/requantize_rules.h"
 #include "problem/result_rules.h"
-#include "problem/space.h"
 
 #include <string.h>
 

@@ -11,8 +11,7 @@
 ** (requantize_rules.h), or f16 beside the product (range_rules.h): then flags
 ** on the device say which of both products runs.
 */
-#ifndef QUERN_PROBLEM_AHEAD_RULES_H
-#define QUERN_PROBLEM_AHEAD_RULES_H
+#pragma once
 
 #include "internal.h"
 
@@ -116,5 +115,3 @@ qn_dequantize_cost_of(const struct qn_problem *problem,
                       const struct qn_recipe *recipe, int strategy);
 
 #define QN_FMA_PER_CYCLE 2048.0 /* dense 16-bit, one multiprocessor */
-
-#endif

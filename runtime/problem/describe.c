@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** describe.c: what a caller must provide. Knows no GPU and no kernel: every
-** kernel of a variant takes the same operands.
-*/
-#include "problem/describe.h"
+/* describe.c: what a caller must provide. Knows no GPU and no kernel: every
+   kernel of a variant takes the same operands. */
 #include "base/context.h"
 #include "problem/fuse_rules.h"
 #include "problem/geometry.h"

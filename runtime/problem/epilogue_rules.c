@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** epilogue_rules.c: which epilogues may take a launch of their own, and its
-** part of the workspace.
-*/
+/* epilogue_rules.c: which epilogues may take a launch of their own, and its
+   part of the workspace. */
 #include "problem/epilogue_rules.h"
 #include "base/context.h"
 #include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
 #include "problem/gradient_rules.h"
-#include "problem/space.h"
-#include "problem/workspace.h"
+#include "problem/problem.h"
 
 int qn_epilogue_has(const struct qn_problem *p)
 {
@@ -60,10 +57,8 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
            !qn_dequantize_wrong(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
 }
 
-/*
-** The product has the first part, whichever way it goes, with room for what is
-** added up for dbias and dprob; then come its sums.
-*/
+/* The product has the first part, whichever way it goes, with room for what is
+   added up for dbias and dprob; then come its sums. */
 size_t qn_epilogue_lay_out(struct quern_context *ctx,
                            const struct qn_problem *p,
                            const struct qn_recipe *recipe, size_t *sums)

@@ -9,8 +9,7 @@
 ** dequantized can be multiplied by a kernel of bf16 instead, which fuses it. If
 ** the recipe writes no fp32, the sums are those of dequantized operands.
 */
-#ifndef QUERN_PROBLEM_EPILOGUE_RULES_H
-#define QUERN_PROBLEM_EPILOGUE_RULES_H
+#pragma once
 
 #include "internal.h"
 
@@ -46,5 +45,3 @@ size_t qn_epilogue_lay_out(struct quern_context *ctx,
 size_t qn_epilogue_end(struct quern_context *ctx,
                        const struct qn_problem *problem,
                        const struct qn_recipe *recipe);
-
-#endif

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** field.c: a line's fields, by the rows of its table.
-*/
+/* field.c: a line's fields, by the rows of its table. */
 #include "problem/field.h"
 #include "base/error.h"
 #include "base/guess.h"
 #include "base/text.h"
 #include "base/types.h"
-#include "problem/renamed.h"
+#include "problem/problem.h"
 
 #include <ctype.h>
 #include <stdio.h>

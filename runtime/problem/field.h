@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** field.h: the fields of a line. Each is one row: parsing, printing, checking,
-** comparing and the help all walk these rows.
-*/
-#ifndef QUERN_PROBLEM_FIELD_H
-#define QUERN_PROBLEM_FIELD_H
+/* field.h: the fields of a line. Each is one row: parsing, printing, checking,
+   comparing and the help all walk these rows. */
+#pragma once
 
 #include "base/types.h"
 #include "internal.h"
@@ -79,10 +76,8 @@ extern const struct qn_line qn_line_product, qn_line_cast, qn_line_mlp;
 #define QN_LONGEST_WORD 300
 int qn_field_next(const char **at, char word[QN_LONGEST_WORD]);
 
-/*
-** The rest of a line with that first word: KEY=VALUE words in any order, none
-** twice. QUERN_EINVAL names the word and the nearest right one.
-*/
+/* The rest of a line with that first word: KEY=VALUE words in any order, none
+   twice. QUERN_EINVAL names the word and the nearest right one. */
 int qn_field_parse(const struct qn_line *line, int first, const char *at,
                    void *target);
 
@@ -110,5 +105,3 @@ int qn_field_listed(const char *key, const char *value,
 
 /* QUERN_EINVAL names the rule. */
 int qn_field_number(const char *key, const char *value, int64_t *out);
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** fuse_rules.c: rules of products that quantize what they multiply.
-*/
+/* fuse_rules.c: rules of products that quantize what they multiply. */
 #include "problem/fuse_rules.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -10,7 +8,6 @@
 #include "problem/gradient_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
-#include "problem/space.h"
 
 /* The strategy in a kernel's field `quantize`. */
 static int strategy_of(const char *quantize)

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** fuse_rules.h: products that quantize what they multiply. If the problem says
-** quantize=, a run gets A's numbers and quantizes them in the product's
-** mainloop or in a launch before it, which writes the columnwise tensor too if
-** it is wanted.
-*/
-#ifndef QUERN_PROBLEM_FUSE_RULES_H
-#define QUERN_PROBLEM_FUSE_RULES_H
+/* fuse_rules.h: products that quantize what they multiply. If the problem says
+   quantize=, a run gets A's numbers and quantizes them in the product's
+   mainloop or in a launch before it, which writes the columnwise tensor too if
+   it is wanted. */
+#pragma once
 
 #include "internal.h"
 
@@ -49,5 +46,3 @@ int qn_fuse_describe(struct quern_context *ctx,
 void qn_fuse_quantization(const struct qn_problem *problem,
                           const struct qn_recipe *recipe,
                           struct qn_quantization *q);
-
-#endif

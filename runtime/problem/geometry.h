@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** geometry.h: how the operands of a problem lie in memory.
-*/
-#ifndef QUERN_PROBLEM_GEOMETRY_H
-#define QUERN_PROBLEM_GEOMETRY_H
+/* geometry.h: how the operands of a problem lie in memory. */
+#pragma once
 
 #include "problem/scale.h"
 
@@ -53,12 +50,8 @@ void qn_geometry_of(const struct qn_problem *problem,
                     const struct qn_recipe *recipe, int role,
                     struct qn_geometry *geometry);
 
-/*
-** Bytes from the first element to the last when rows start `stride` elements
-** apart, 0 for packed ones, and groups `group_stride`, 0 for one behind the
-** other. 0 if there are no elements, -1 if 64 bits do not hold them.
-*/
+/* Bytes from the first element to the last when rows start `stride` elements
+   apart, 0 for packed ones, and groups `group_stride`, 0 for one behind the
+   other. 0 if there are no elements, -1 if 64 bits do not hold them. */
 int64_t qn_geometry_bytes(const struct qn_geometry *geometry, int64_t stride,
                           int64_t group_stride);
-
-#endif

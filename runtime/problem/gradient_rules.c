@@ -14,7 +14,7 @@
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/quantize.h"
-#include "problem/space.h"
+#include "problem/problem.h"
 
 enum { COLUMNS = 64 }; /* COUPLED: row partials */
 

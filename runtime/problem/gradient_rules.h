@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gradient_rules.h: dgrad that goes back through an activation: the sums that
-** it leaves in the workspace.
-*/
-#ifndef QUERN_PROBLEM_GRADIENT_RULES_H
-#define QUERN_PROBLEM_GRADIENT_RULES_H
+/* gradient_rules.h: dgrad that goes back through an activation: the sums that
+   it leaves in the workspace. */
+#pragma once
 
 #include "internal.h"
 
@@ -25,5 +22,3 @@ struct qn_gradient_space {
 
 void qn_gradient_lay_out(const struct qn_problem *problem,
                          struct qn_gradient_space *space);
-
-#endif

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host_sizes_rules.c: rules on groups' sizes that the host knows.
-*/
+/* host_sizes_rules.c: rules on groups' sizes that the host knows. */
 #include "problem/host_sizes_rules.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "problem/space.h"
+#include "problem/problem.h"
 #include "internal.h"
 
 size_t qn_host_size_bytes(int sizes, int groups, int count)

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host_sizes_rules.h: rules on groups' sizes that the host knows.
-*/
-#ifndef QUERN_PROBLEM_HOST_SIZES_RULES_H
-#define QUERN_PROBLEM_HOST_SIZES_RULES_H
+/* host_sizes_rules.h: rules on groups' sizes that the host knows. */
+#pragma once
 
 #include "internal.h"
 
@@ -31,5 +28,3 @@ int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
    them: instead of all arrays. */
 int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m,
                       const void *first_dims, const void *offsets);
-
-#endif

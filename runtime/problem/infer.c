@@ -239,10 +239,8 @@ static int find_op(const struct qn_recipe *recipe, int a, int b,
                         qn_type_name(recipe->dy));
 }
 
-/*
-** A columnwise tensor's columns are a bound on the tokens of all groups, each
-** aligned to 128: the most tokens that need no more columns.
-*/
+/* A columnwise tensor's columns are a bound on the tokens of all groups, each
+   aligned to 128: the most tokens that need no more columns. */
 static int find_tokens(const struct qn_recipe *recipe, struct qn_problem *p)
 {
     const int64_t tile = 128, columns = p->k;

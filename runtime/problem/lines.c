@@ -7,7 +7,6 @@
 #include "problem/field.h"
 #include "problem/geometry.h"
 #include "problem/problem.h"
-#include "problem/split.h"
 
 #include <stdio.h>
 #include <string.h>

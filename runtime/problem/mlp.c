@@ -13,7 +13,6 @@
 #include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
-#include "problem/split.h"
 
 #include <string.h>
 

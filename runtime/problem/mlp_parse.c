@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** mlp_parse.c: a grouped MLP as text, in both directions.
-*/
+/* mlp_parse.c: a grouped MLP as text, in both directions. */
 #include "base/context.h"
 #include "base/element.h"
 #include "base/error.h"

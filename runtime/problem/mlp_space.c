@@ -8,7 +8,6 @@
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
-#include "problem/space.h"
 
 #include <string.h>
 

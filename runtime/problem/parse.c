@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** parse.c: a problem as text, in both directions.
-*/
+/* parse.c: a problem as text, in both directions. */
 #include "problem/problem.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -10,8 +8,6 @@
 #include "base/types.h"
 #include "problem/field.h"
 #include "problem/geometry.h"
-#include "problem/renamed.h"
-#include "problem/split.h"
 
 #include <stdio.h>
 #include <string.h>

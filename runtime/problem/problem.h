@@ -2,8 +2,10 @@
 /*
 ** problem.h: what the parts of the runtime ask of a problem.
 */
-#ifndef QUERN_PROBLEM_PROBLEM_H
-#define QUERN_PROBLEM_PROBLEM_H
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
 
 #include "internal.h"
 
@@ -67,4 +69,72 @@ int qn_problem_no_recipe(struct quern_context *ctx, const char *name);
 int qn_problem_shape(const char *name, const struct qn_tensor *given,
                      const struct qn_tensor *need);
 
-#endif
+/* split.c: the syntax of split=, which plans ignore. */
+
+/* Named ways to draw sizes; sizes.c has a function for each. */
+#define QN_SPLITS(X) X(even) X(mild) X(skew) X(zipf) X(one)
+
+/* QUERN_EINVAL unless it is empty, a name, @FILE, or a list that fits; where no
+   axis is ragged, unless it is empty or even. */
+int qn_split_check(const struct qn_problem *problem);
+/* The same of what has rows in groups, as a problem with a ragged m has them;
+   with `ragged` 0 all groups have the same rows. */
+int qn_split_check_rows(int groups, int64_t rows, const char *split,
+                        int ragged);
+
+/* space: lay out a workspace, or another buffer of several slices. */
+
+/*
+** The offset of the next slice: `*used` bytes come before it, and with it
+** `*used` becomes their end, a multiple of 256. If no size_t holds the end it
+** stays SIZE_MAX, which no caller can provide.
+*/
+static inline size_t qn_space_add(size_t *used, size_t bytes)
+{
+    const size_t at = *used;
+
+    if (__builtin_add_overflow(at, bytes, used) || *used > SIZE_MAX - 255)
+        *used = SIZE_MAX;
+    else
+        *used = (*used + 255) / 256 * 256;
+    return at;
+}
+
+/* workspace.c: the bytes of workspace that a problem needs. */
+
+/* Bytes of a run's workspace, whichever way its plan will take. */
+size_t qn_workspace_bytes(struct quern_context *ctx,
+                          const struct qn_problem *problem,
+                          const struct qn_recipe *recipe);
+
+/* describe.c: qn_problem_describe for the runtime's own use. */
+
+/* All but the workspace; and the recipe, if `recipe` is not NULL. QUERN_EINVAL.
+   */
+int qn_describe_operands(struct quern_context *ctx,
+                         const struct qn_problem *problem,
+                         struct qn_description *description,
+                         const struct qn_recipe **recipe);
+
+/* renamed.c: words of problem lines that have another name now. */
+
+/* QUERN_EINVAL names the new spelling of a key or of its value. With key ""
+   `value` is the first word of a line. */
+int qn_renamed_check(const char *key, const char *value);
+
+/* line.c: what a line is about, by its first word. */
+
+enum qn_line_kind {
+    QN_LINE_PRODUCT,
+    QN_LINE_CAST,
+    QN_LINE_MLP,
+    QN_LINE_KINDS,
+    QN_LINE_UNKNOWN = QN_LINE_KINDS
+};
+
+/* A misspelled word counts as the nearest one, whose parser then refuses it;
+   an empty line is a product's. */
+enum qn_line_kind qn_line_of(const char *text);
+
+/* Every first word that there is, with commas between them. */
+const char *qn_line_words(char *buffer, size_t size);

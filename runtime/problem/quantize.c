@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** quantize.c: the rules that a quantization must keep, and what it needs.
-*/
+/* quantize.c: the rules that a quantization must keep, and what it needs. */
 #include "problem/quantize.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -10,8 +8,6 @@
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
-#include "problem/space.h"
-#include "problem/split.h"
 
 #include <string.h>
 
@@ -186,11 +182,9 @@ static int check_halves(const struct qn_quantization *q)
     return QUERN_OK;
 }
 
-/*
-** All that is counted below, in bits, is at most 64 times a matrix whose sides
-** are padded by less than PADDING: tokens of 1024 groups to tiles, scales to
-** multiples of 65536. So 2^63 is out of reach.
-*/
+/* All that is counted below, in bits, is at most 64 times a matrix whose sides
+   are padded by less than PADDING: tokens of 1024 groups to tiles, scales to
+   multiples of 65536. So 2^63 is out of reach. */
 int qn_quantize_fits(const struct qn_quantization *q)
 {
     enum { PADDING = 1 << 18 };

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** quantize.h: rules of quantizations, and what follows from one.
-*/
-#ifndef QUERN_PROBLEM_QUANTIZE_H
-#define QUERN_PROBLEM_QUANTIZE_H
+/* quantize.h: rules of quantizations, and what follows from one. */
+#pragma once
 
 #include "internal.h"
 
@@ -56,10 +53,8 @@ int64_t qn_quantize_round_up(int64_t length, int64_t size);
    as hardware reads them. */
 int qn_quantize_lines(const struct qn_scaling *scaling);
 
-/*
-** Rows, or columns, of scales that a matrix of its own has for each 128 of the
-** group's: padded, so that where it begins follows from the groups before.
-*/
+/* Rows, or columns, of scales that a matrix of its own has for each 128 of the
+   group's: padded, so that where it begins follows from the groups before. */
 int64_t qn_quantize_tile_rows(const struct qn_scaling *scaling);
 int64_t qn_quantize_tile_columns(const struct qn_scaling *scaling);
 
@@ -90,5 +85,3 @@ int qn_quantize_describe(struct quern_context *ctx,
 
 /* The op that makes the result. */
 int qn_quantize_op(const struct qn_quantization *q);
-
-#endif

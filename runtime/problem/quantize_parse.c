@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** quantize_parse.c: a quantization as text, in both directions.
-*/
+/* quantize_parse.c: a quantization as text, in both directions. */
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "problem/field.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
-#include "problem/renamed.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** range_rules.c: which products may have their operands as f16.
-*/
+/* range_rules.c: which products may have their operands as f16. */
 #include "problem/range_rules.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"

@@ -9,8 +9,7 @@
 ** a flag on the device leaves the product out, and the same kernels' product
 ** as bf16 takes its place.                  COUPLED: f16
 */
-#ifndef QUERN_PROBLEM_LOOK_RULES_H
-#define QUERN_PROBLEM_LOOK_RULES_H
+#pragma once
 
 #include "internal.h"
 
@@ -25,5 +24,3 @@ void qn_range_product(const struct qn_problem *problem,
 /* Bytes that the launch before it reads: all scales. */
 double qn_range_bytes(const struct qn_problem *problem,
                       const struct qn_recipe *recipe);
-
-#endif

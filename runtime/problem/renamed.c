@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** renamed.c: words of problem lines that have another name now.
-*/
-#include "problem/renamed.h"
+/* renamed.c: words of problem lines that have another name now. */
+#include "problem/problem.h"
 #include "internal.h"
 #include "base/error.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** requantize_rules.c: which products may have their operands as FP8.
-*/
+/* requantize_rules.c: which products may have their operands as FP8. */
 #include "problem/requantize_rules.h"
 #include "base/context.h"
 #include "base/types.h"

@@ -10,8 +10,7 @@
 ** know; where they do not, a flag on the device leaves that product out, and
 ** the one of bf16 (dequantize_rules.h) takes its place.
 */
-#ifndef QUERN_PROBLEM_REQUANTIZE_RULES_H
-#define QUERN_PROBLEM_REQUANTIZE_RULES_H
+#pragma once
 
 #include "internal.h"
 
@@ -40,5 +39,3 @@ void qn_requantize_product(const struct quern_context *ctx,
 void qn_requantize_copy(const struct qn_problem *problem,
                         const struct qn_recipe *blocks, int role,
                         struct qn_tensor *copy);
-
-#endif

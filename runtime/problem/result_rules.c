@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** result_rules.c: rules on a product's result as copies.
-*/
+/* result_rules.c: rules on a product's result as copies. */
 #include "problem/result_rules.h"
 #include "problem/geometry.h"
 

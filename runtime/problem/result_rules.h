@@ -8,17 +8,14 @@
 ** reads these. Both ways round the result to the type of D before they quantize
 ** it, so that both make the same bytes of the same sums.
 */
-#ifndef QUERN_PROBLEM_RESULT_RULES_H
-#define QUERN_PROBLEM_RESULT_RULES_H
+#pragma once
 
 #include "internal.h"
 
 struct quern_context;
 
-/*
-** The quantization of the result that operand `role` is a copy of, and its
-** scaling; NULL unless that is D or T and the problem wants copies.
-*/
+/* The quantization of the result that operand `role` is a copy of, and its
+   scaling; NULL unless that is D or T and the problem wants copies. */
 const struct qn_scaling *qn_result_source(const struct qn_problem *problem,
                                           const struct qn_recipe *recipe,
                                           int role, struct qn_quantization *q);
@@ -49,5 +46,3 @@ void qn_result_cast(const struct qn_problem *problem,
 void qn_result_lay_out(const struct qn_problem *problem,
                        const struct qn_recipe *recipe, size_t begin,
                        struct qn_result_space *space);
-
-#endif

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** result_space.c: the parts of a product whose copies a cast makes.
-*/
+/* result_space.c: the parts of a product whose copies a cast makes. */
 #include "problem/result_rules.h"
 #include "base/context.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"
-#include "problem/space.h"
+#include "problem/problem.h"
 
 void qn_result_lay_out(const struct qn_problem *p,
                        const struct qn_recipe *recipe, size_t begin,

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** scale.h: which of a recipe's copies a product reads, and how their scales
-** lie.
-*/
-#ifndef QUERN_PROBLEM_SCALE_H
-#define QUERN_PROBLEM_SCALE_H
+/* scale.h: which of a recipe's copies a product reads, and how their scales
+   lie. */
+#pragma once
 
 #include "internal.h"
 
@@ -16,13 +13,11 @@ struct qn_scales {
     int64_t rows, lines;              /* what an _sf_map covers; 0: no map */
 };
 
-/*
-** The quantization that makes operand `role` of the problem: A, B, or D and T
-** where copies of the result are wanted, whose
-** `copies` names the one copy. `split` and what is no size are not set. Returns
-** its scaling, or NULL where the recipe keeps the operand as it is: then only
-** `of` is set.
-*/
+/* The quantization that makes operand `role` of the problem: A, B, or D and T
+   where copies of the result are wanted, whose
+   `copies` names the one copy. `split` and what is no size are not set. Returns
+   its scaling, or NULL where the recipe keeps the operand as it is: then only
+   `of` is set. */
 const struct qn_scaling *qn_scale_source(const struct qn_problem *problem,
                                          const struct qn_recipe *recipe,
                                          int role, struct qn_quantization *q);
@@ -41,5 +36,3 @@ void qn_scale_of(const struct qn_problem *problem,
 void qn_scale_columns(const struct qn_problem *problem,
                       const struct qn_recipe *recipe, int role,
                       int64_t *columns, int64_t *pitch);
-
-#endif

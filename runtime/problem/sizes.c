@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sizes.c: how many rows each group has.
-*/
+/* sizes.c: how many rows each group has. */
 #include "problem/sizes.h"
 #include "base/guess.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "problem/split.h"
+#include "problem/problem.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sizes.h: how many rows each group has.
-*/
-#ifndef QUERN_PROBLEM_SIZES_H
-#define QUERN_PROBLEM_SIZES_H
+/* sizes.h: how many rows each group has. */
+#pragma once
 
 #include "internal.h"
 
@@ -30,11 +27,9 @@ int qn_sizes_draw(const char *split, int groups, int64_t total, uint64_t seed,
    sentence. */
 int qn_sizes_sum(const char *path, int64_t *sum, char *why, size_t why_size);
 
-/*
-** Rows per group from a CSV of routed tokens, one token in each line: the
-** columns expert0, expert1, ... name the groups it goes to. Sets the sum of
-** the sizes. 0; or 1 with a sentence that names file and line.
-*/
+/* Rows per group from a CSV of routed tokens, one token in each line: the
+   columns expert0, expert1, ... name the groups it goes to. Sets the sum of
+   the sizes. 0; or 1 with a sentence that names file and line. */
 int qn_sizes_routes(const char *path, int groups, int64_t *sizes,
                     int64_t *total, char *why, size_t why_size);
 
@@ -46,5 +41,3 @@ struct qn_sizes_range {
     int64_t min, median, max;
 };
 struct qn_sizes_range qn_sizes_range(const int64_t *sizes, int groups);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** split.c: the syntax of split=, which plans ignore.
-*/
-#include "problem/split.h"
+/* split.c: the syntax of split=, which plans ignore. */
+#include "problem/problem.h"
 #include "base/error.h"
 #include "base/guess.h"
 #include "base/text.h"

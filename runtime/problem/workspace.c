@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** workspace.c: the bytes of workspace that a problem needs.
-*/
-#include "problem/workspace.h"
+/* workspace.c: the bytes of workspace that a problem needs. */
+#include "problem/problem.h"
 #include "base/context.h"
 #include "problem/dequantize_rules.h"
 #include "problem/fuse_rules.h"

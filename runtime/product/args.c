@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** args.c: the arguments of a run, as its plan sees them.
-*/
+/* args.c: the arguments of a run, as its plan sees them. */
 #include "product/args.h"
 #include "problem/fuse_rules.h"
 #include "product/plan.h"

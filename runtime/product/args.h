@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** args.h: the arguments of a run, as its plan sees them.
-*/
-#ifndef QUERN_PRODUCT_ARGS_H
-#define QUERN_PRODUCT_ARGS_H
+/* args.h: the arguments of a run, as its plan sees them. */
+#pragma once
 
 #include "problem/geometry.h"
 
@@ -65,5 +62,3 @@ int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args);
    are obeyed. */
 int qn_args_admit(const struct qn_plan *plan, const struct qn_args *args,
                   struct qn_plan *room, const struct qn_plan **fitted);
-
-#endif

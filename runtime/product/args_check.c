@@ -10,9 +10,8 @@
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
 #include "product/backend.h"
-#include "product/fuse.h"
+#include "product/frame.h"
 #include "product/plan.h"
-#include "product/result.h"
 #include "quantize/quantize_plan.h"
 
 static const char names[] = QN_LETTERS;

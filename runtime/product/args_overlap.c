@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** args_overlap.c: what a run writes, D and the workspace, is nothing that it
-** reads.
-*/
+/* args_overlap.c: what a run writes, D and the workspace, is nothing that it
+   reads. */
 #include "product/args.h"
 #include "base/error.h"
 #include "base/region.h"

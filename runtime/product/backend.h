@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** backend.h: a library that multiplies instead of a kernel of the registry.
-*/
-#ifndef QUERN_PRODUCT_BACKEND_H
-#define QUERN_PRODUCT_BACKEND_H
+/* backend.h: a library that multiplies instead of a kernel of the registry. */
+#pragma once
 
 #include "internal.h"
 
@@ -15,20 +12,16 @@ struct qn_plan;
 
 /* What plans and runs call where a plan has `products`. */
 struct qn_backend {
-    /*
-    ** Open the library and prepare a plan whose problem, operands, driver and
-    ** workers are set. Its context is current.
-    ** QUERN_EMISSING, QUERN_ENOKERNEL, QUERN_ECUDA, QUERN_ENOMEM.
-    */
+    /* Open the library and prepare a plan whose problem, operands, driver and
+       workers are set. Its context is current.
+       QUERN_EMISSING, QUERN_ENOKERNEL, QUERN_ECUDA, QUERN_ENOMEM. */
     int (*plan)(struct qn_plan *plan, struct qn_session *session);
 
     /* The rules of qn_run that are the backend's own. QUERN_EINVAL. */
     int (*check)(const struct qn_plan *plan, const struct qn_args *args);
 
-    /*
-    ** Queue all groups, in the plan's context; `values` is complete, as for a
-    ** kernel. QUERN_ECAPTURE for sizes on a capturing stream; QUERN_ECUDA.
-    */
+    /* Queue all groups, in the plan's context; `values` is complete, as for a
+       kernel. QUERN_ECAPTURE for sizes on a capturing stream; QUERN_ECUDA. */
     int (*run)(const struct qn_plan *plan, const struct qn_values *values,
                const int64_t *sizes, struct cu_stream *stream);
 
@@ -39,5 +32,3 @@ struct qn_backend {
 
     void (*free)(struct qn_plan *plan);
 };
-
-#endif

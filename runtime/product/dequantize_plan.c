@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_plan.c: the launches of a product with dequantized operands.
-*/
-#include "product/dequantize.h"
+/* dequantize_plan.c: the launches of a product with dequantized operands. */
+#include "product/frame.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -10,9 +8,7 @@
 #include "choose/session.h"
 #include "problem/range_rules.h"
 #include "problem/requantize_rules.h"
-#include "product/fuse.h"
 #include "product/plan.h"
-#include "product/requantize.h"
 #include "quantize/quantize_plan.h"
 
 static const char *const steps[] = {"the expansion of A", "the expansion of B",

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_run.c: the launches that dequantize operands before their product,
-** or requantize them to FP8, or check whether f16 holds them. Flags on the
-** device then skip the product that does not fit. Nothing here allocates.
-*/
-#include "product/dequantize.h"
+/* dequantize_run.c: the launches that dequantize operands before their product,
+   or requantize them to FP8, or check whether f16 holds them. Flags on the
+   device then skip the product that does not fit. Nothing here allocates. */
 #include "base/sizes_type.h"
 #include "problem/dequantize_rules.h"
 #include "problem/quantize.h"
@@ -12,7 +9,6 @@
 #include "product/args.h"
 #include "product/frame.h"
 #include "product/plan.h"
-#include "product/requantize.h"
 #include "quantize/quantize_plan.h"
 
 /* The flag that skips a launch. */

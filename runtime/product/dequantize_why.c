@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_why.c: explain what operands become before they are multiplied.
-*/
-#include "product/dequantize.h"
+/* dequantize_why.c: explain what operands become before they are multiplied. */
+#include "product/frame.h"
 #include "base/context.h"
 #include "base/text.h"
 #include "base/types.h"

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** epilogue_plan.c: the launches of a product and its epilogue, and why there
-** are two.
-*/
+/* epilogue_plan.c: the launches of a product and its epilogue, and why there
+   are two. */
 #include "base/error.h"
 #include "base/text.h"
-#include "choose/epilogue_model.h"
+#include "choose/model.h"
 #include "choose/session.h"
 #include "problem/dequantize_rules.h"
 #include "problem/epilogue_rules.h"
-#include "product/dequantize.h"
-#include "product/epilogue.h"
-#include "product/gradient.h"
+#include "product/frame.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** epilogue_run.c: the launch that makes D of a product's sums. Nothing here
-** allocates.
-*/
+/* epilogue_run.c: the launch that makes D of a product's sums. Nothing here
+   allocates. */
 #include "product/args.h"
-#include "product/epilogue.h"
 #include "product/frame.h"
-#include "product/gradient.h"
 #include "product/plan.h"
-#include "product/result.h"
 #include "quantize/quantize_plan.h"
 
 void qn_epilogue_args(const struct qn_frame *f, struct qn_args *args)

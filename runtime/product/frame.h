@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** frame.h: one run of a plan's launches.
-*/
-#ifndef QUERN_PRODUCT_FRAME_H
-#define QUERN_PRODUCT_FRAME_H
+/* frame.h: one run of a plan's launches. */
+#pragma once
 
 #include "choose/values.h"
 #include "base/sizes_type.h"
 #include "problem/dequantize_rules.h"
+#include "internal.h"
 
+struct qn_launch;
+struct qn_session;
+struct qn_text;
+struct qn_values;
+struct qn_driver;
+struct qn_step;
+struct qn_quantize_plan;
+struct qn_dequantize_choice;
 struct qn_plan;
 
 /* The state that launches of one run share. */
@@ -36,4 +42,123 @@ static inline int qn_frame_sizes(const struct qn_frame *frame)
     return qn_sizes_bytes(frame->sizes_type);
 }
 
-#endif
+/* epilogue: plans of a product and, if no kernel fuses it, its epilogue. */
+
+/* A plan in a session of a problem that wants no copies: of kernels that fuse
+   its epilogue, else of dequantized operands, or with a launch for the
+   epilogue. Errors of qn_plan. */
+int qn_epilogue_make(struct qn_session *session, struct qn_plan **plan);
+
+/* The arguments of a product whose sums an epilogue reads. */
+void qn_epilogue_args(const struct qn_frame *frame, struct qn_args *args);
+
+/* Launch the epilogue, in the plan's context. QUERN_ECUDA. */
+int qn_epilogue_run(struct qn_frame *frame, const struct qn_launch *launch);
+
+/* Say that no kernel fuses the epilogue of the session's problem, and what is
+   done instead. */
+int qn_epilogue_why(const struct qn_session *session, struct qn_text *text);
+
+/* fuse: the launches before a product that quantizes what it multiplies. */
+
+/* Append the launches that quantize A before the product, to a plan that has
+   its kernel, or none yet where dequantized operands follow. */
+int qn_fuse_plan(struct qn_plan *plan, const struct qn_session *session);
+
+/* The rules of qn_run on what is quantized and made. QUERN_EINVAL. */
+int qn_fuse_check(const struct qn_plan *plan, const struct qn_args *args);
+
+/* Launch the cast of A, and the sums of A that no cast makes, in the plan's
+   context. QUERN_ECUDA. */
+int qn_fuse_quantize(struct qn_frame *frame, const struct qn_launch *launch);
+int qn_fuse_sum(struct qn_frame *frame, const struct qn_launch *launch);
+
+/* The launches after a dgrad that goes back through an activation. */
+
+/* Append the sums that follow the product, if there are any, with kernels of
+   the plan's backend. */
+int qn_gradient_plan(struct qn_plan *plan, struct qn_session *session);
+
+/* Parameters that the kernels read from the plan's values. */
+void qn_gradient_set(const struct qn_problem *problem,
+                     const struct qn_args *args, struct qn_values *values);
+
+/* Launch one of the sums, in the plan's context; the host runs it at once.
+   QUERN_ECUDA. */
+int qn_gradient_sum(struct qn_frame *frame, const struct qn_launch *launch);
+
+/* requantize.c: the launches that encode operands as FP8. */
+
+/* Load what makes operand `role`: as qn_step_load. */
+int qn_requantize_load(struct qn_session *session, int role, int backend,
+                       struct qn_step *step);
+
+/* What a run encodes again. */
+struct qn_reencoding {
+    const struct qn_problem *problem; /* of as many rows as the run */
+    const struct qn_recipe *recipe, *blocks;
+    int role;
+    const struct qn_tensor *copy;
+    void *codes, *sf;
+    unsigned int *flags;
+    const void *first_dims, *offsets;
+    int sizes_bytes;
+    const int *noop;
+    void *error;
+};
+
+/* Queue it, in the current context. QUERN_ECUDA. */
+int qn_requantize_launch(struct qn_driver *driver, const struct qn_step *step,
+                         const struct qn_reencoding *encoding, void *stream);
+
+/* result: the cast that quantizes a product's result. */
+
+/* A plan in a session of a problem that wants copies. Errors of qn_plan. */
+int qn_result_make(struct qn_session *session, struct qn_plan **plan);
+
+/* The rules of qn_run on what the cast gets besides copies; where there is
+   none, none of it is taken. QUERN_EINVAL. */
+int qn_result_check(const struct qn_plan *plan, const struct qn_args *args);
+
+/* D as high-precision values in the workspace, with as many rows as the run
+   has; and the arguments of the cast that reads it, but for its sizes. */
+void qn_result_numbers(const struct qn_plan *plan, const struct qn_args *args,
+                       struct qn_tensor *numbers);
+void qn_result_args(const struct qn_plan *plan,
+                    const struct qn_quantize_plan *cast,
+                    const struct qn_args *args, struct qn_quantize_args *out);
+
+/* Turn the arguments of a run into those of its product. */
+void qn_result_product_args(const struct qn_frame *frame, struct qn_args *args);
+
+/* Launch the cast, in the plan's context. QUERN_ECUDA. */
+int qn_result_quantize(struct qn_frame *frame, const struct qn_launch *launch);
+
+/* Say whether a kernel makes the copies, or a cast: `apart`. */
+void qn_result_why(struct qn_session *session, int apart, struct qn_text *text);
+
+/* Launches and explanations of products whose operands become bf16 before
+   they are multiplied. */
+
+/* A plan in a session, whose operands are dequantized in a pass where that is
+   asked for or takes less time. Errors of qn_plan. */
+int qn_dequantize_make(struct qn_session *session, struct qn_plan **plan);
+
+/* Launches of those kinds, in the plan's context. QUERN_ECUDA. */
+int qn_dequantize_prepare(struct qn_frame *frame,
+                          const struct qn_launch *launch);
+int qn_dequantize_check_range(struct qn_frame *frame,
+                              const struct qn_launch *launch);
+int qn_dequantize_to_fp8(struct qn_frame *frame,
+                         const struct qn_launch *launch);
+int qn_dequantize_to_bf16(struct qn_frame *frame,
+                          const struct qn_launch *launch);
+
+/* The arguments of a product whose operands such launches make. */
+void qn_dequantize_args(const struct qn_frame *frame,
+                        const struct qn_launch *launch, struct qn_args *args);
+
+/* Say how the operands are dequantized, and why. */
+void qn_dequantize_why(struct qn_session *session,
+                       const struct qn_dequantize_choice *choice,
+                       struct qn_text *text);

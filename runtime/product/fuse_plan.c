@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** fuse_plan.c: the launches before a product that quantizes what it multiplies.
-*/
-#include "product/fuse.h"
+/* fuse_plan.c: the launches before a product that quantizes what it
+   multiplies. */
+#include "product/frame.h"
 #include "base/error.h"
 #include "choose/session.h"
 #include "problem/dequantize_rules.h"

@@ -6,7 +6,6 @@
 ** again for each column of tiles, and write no copy of it; before all others a
 ** cast runs, in a launch of its own.
 */
-#include "product/fuse.h"
 #include "base/error.h"
 #include "problem/fuse_rules.h"
 #include "problem/problem.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gradient.c: the launches after a dgrad that goes back through an activation.
-*/
-#include "product/gradient.h"
+/* gradient.c: the launches after a dgrad that goes back through an
+   activation. */
 #include "choose/session.h"
 #include "problem/gradient_rules.h"
 #include "product/frame.h"

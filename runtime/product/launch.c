@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** launch.c: the list of a plan's launches.
-*/
+/* launch.c: the list of a plan's launches. */
 #include "product/launch.h"
 #include "base/context.h"
 #include "product/backend.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** plan.c: choose a kernel, load it, and prepare all that a run needs.
-*/
+/* plan.c: choose a kernel, load it, and prepare all that a run needs. */
 #include "product/plan.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -10,14 +8,12 @@
 #include "choose/session.h"
 #include "code/jit.h"
 #include "code/module.h"
-#include "problem/describe.h"
+#include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
-#include "problem/workspace.h"
 #include "product/args.h"
 #include "product/backend.h"
-#include "product/fuse.h"
-#include "product/gradient.h"
+#include "product/frame.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -209,11 +205,9 @@ static int prepare(struct qn_plan *plan, struct qn_session *s,
 
 /* ----------------------------------------------------------------- fitting */
 
-/*
-** The total of the ragged axis that the arguments give, by the first operand
-** that has the axis. Columns of a columnwise tensor stand for as many tokens as
-** they may hold. -1: there is no such total.
-*/
+/* The total of the ragged axis that the arguments give, by the first operand
+   that has the axis. Columns of a columnwise tensor stand for as many tokens as
+   they may hold. -1: there is no such total. */
 static int64_t given_total(const struct qn_plan *plan,
                            const struct qn_args *args, int64_t most)
 {

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** plan.h: what qn_plan prepares for qn_run.
-*/
-#ifndef QUERN_PRODUCT_PLAN_H
-#define QUERN_PRODUCT_PLAN_H
+/* plan.h: what qn_plan prepares for qn_run. */
+#pragma once
 
 #include "choose/select.h"
 #include "choose/tensormap.h"
@@ -62,10 +59,8 @@ struct qn_plan {
     size_t sums;          /* in fp32, that QN_WORK_EPILOGUE reads; 0: none */
 };
 
-/*
-** The plan for these arguments: itself, or where they have fewer rows along the
-** ragged axis a copy of it in `room` for so many. QUERN_EINVAL, QUERN_ECUDA.
-*/
+/* The plan for these arguments: itself, or where they have fewer rows along the
+   ragged axis a copy of it in `room` for so many. QUERN_EINVAL, QUERN_ECUDA. */
 int qn_plan_fit(const struct qn_plan *plan, const struct qn_args *args,
                 struct qn_plan *room, const struct qn_plan **fitted);
 
@@ -73,11 +68,9 @@ int qn_plan_fit(const struct qn_plan *plan, const struct qn_args *args,
 int qn_plan_fit_total(const struct qn_plan *plan, int64_t total,
                       struct qn_plan *room, const struct qn_plan **fitted);
 
-/*
-** What a run of a kernel would launch it with: `values`, and in `params` the
-** address of each that the kernel takes. The plan's context is current.
-** Errors are those of qn_run.
-*/
+/* What a run of a kernel would launch it with: `values`, and in `params` the
+   address of each that the kernel takes. The plan's context is current.
+   Errors are those of qn_run. */
 int qn_run_prepare(const struct qn_plan *plan, const struct qn_args *args,
                    struct qn_values *values, void **params);
 
@@ -117,5 +110,3 @@ int qn_plan_given_up(int code);
 
 /* The name of what computes, for people. */
 const char *qn_plan_name(const struct qn_plan *plan);
-
-#endif

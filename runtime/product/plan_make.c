@@ -6,10 +6,8 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "choose/session.h"
-#include "product/dequantize.h"
-#include "product/epilogue.h"
+#include "product/frame.h"
 #include "product/outside.h"
-#include "product/result.h"
 
 #include <stdlib.h>
 

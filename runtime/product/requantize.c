@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** requantize.c: the launches that encode operands as FP8.
-*/
-#include "product/requantize.h"
+/* requantize.c: the launches that encode operands as FP8. */
+#include "product/frame.h"
 #include "base/text.h"
 #include "base/types.h"
 #include "choose/session.h"

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** result_plan.c: the launches of a product whose copies a cast makes.
-*/
-#include "product/result.h"
+/* result_plan.c: the launches of a product whose copies a cast makes. */
+#include "product/frame.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "choose/session.h"
 #include "problem/result_rules.h"
-#include "product/epilogue.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 

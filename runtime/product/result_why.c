@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** result_why.c: say how copies of a product's result are made, and why.
-*/
-#include "product/result.h"
+/* result_why.c: say how copies of a product's result are made, and why. */
+#include "product/frame.h"
 #include "base/text.h"
 #include "base/types.h"
 #include "choose/model.h"

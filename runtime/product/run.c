@@ -11,16 +11,11 @@
 #include "base/sizes_type.h"
 #include "choose/host_sizes.h"
 #include "device/driver.h"
-#include "product/dequantize.h"
 #include "product/args.h"
 #include "product/backend.h"
-#include "product/epilogue.h"
 #include "product/frame.h"
-#include "product/fuse.h"
-#include "product/gradient.h"
 #include "product/outside.h"
 #include "product/plan.h"
-#include "product/result.h"
 
 #include <string.h>
 

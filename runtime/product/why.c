@@ -8,17 +8,14 @@
 #include "base/text.h"
 #include "base/types.h"
 #include "choose/dequantize_choose.h"
-#include "choose/fuse_model.h"
 #include "choose/model.h"
 #include "choose/session.h"
 #include "problem/fuse_rules.h"
 #include "problem/problem.h"
-#include "product/dequantize.h"
+#include "product/frame.h"
 #include "product/backend.h"
-#include "product/epilogue.h"
 #include "product/outside.h"
 #include "product/plan.h"
-#include "product/result.h"
 #include "quantize/quantize_plan.h"
 
 #include <stdlib.h>

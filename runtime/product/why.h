@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** why.h: the launches of a plan, in words.
-*/
-#ifndef QUERN_PRODUCT_WHY_H
-#define QUERN_PRODUCT_WHY_H
+/* why.h: the launches of a plan, in words. */
+#pragma once
 
 struct qn_launch;
 struct qn_text;
@@ -13,5 +10,3 @@ struct qn_plan;
    that. The product of `plan` itself has no line. */
 void qn_why_launch(const struct qn_plan *plan, const struct qn_launch *launch,
                    const char *indent, struct qn_text *text);
-
-#endif

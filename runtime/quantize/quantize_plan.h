@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** quantize_plan.h: plans and runs of quantizations.
-*/
-#ifndef QUERN_QUANTIZE_QUANTIZE_PLAN_H
-#define QUERN_QUANTIZE_QUANTIZE_PLAN_H
+/* quantize_plan.h: plans and runs of quantizations. */
+#pragma once
 
 #include "choose/step.h"
 #include "choose/values.h"
@@ -42,10 +39,8 @@ struct qn_quantize_plan {
     struct qn_step size_step;
 };
 
-/*
-** Are the sizes of ragged groups given, of a type they can have and aligned to
-** it? QUERN_EINVAL.
-*/
+/* Are the sizes of ragged groups given, of a type they can have and aligned to
+   it? QUERN_EINVAL. */
 int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
                             int sizes_type);
 
@@ -121,5 +116,3 @@ int qn_quantize_serves(const struct qn_quantization *q, int op,
 int qn_quantize_find(const struct qn_session *session,
                      const struct qn_quantization *q,
                      const struct qn_candidate **out);
-
-#endif

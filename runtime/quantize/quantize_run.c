@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** quantize_run.c: launch a plan's kernels. Nothing here allocates.
-*/
+/* quantize_run.c: launch a plan's kernels. Nothing here allocates. */
 #include "quantize/quantize_plan.h"
 #include "base/context.h"
 #include "base/error.h"

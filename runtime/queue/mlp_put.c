@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** mlp_put.c: the weight gradients of an MLP, in a queue.
-*/
+/* mlp_put.c: the weight gradients of an MLP, in a queue. */
 #include "base/error.h"
 #include "mlp/mlp_plan.h"
 #include "product/plan.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** queue.h: what other parts let wait in a queue.
-*/
-#ifndef QUERN_QUEUE_QUEUE_H
-#define QUERN_QUEUE_QUEUE_H
+/* queue.h: what other parts let wait in a queue. */
+#pragma once
 
 #include "internal.h"
 
@@ -13,5 +10,3 @@ struct qn_queue;
 /* qn_queue_put of several products of one layer: all of them, or none. */
 int qn_queue_put_all(struct qn_queue *queue, const struct qn_plan *const *plans,
                      const struct qn_args *args, int count, int layer);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tune.c: measure which kernel is fastest for a problem, and keep the result.
-*/
+/* tune.c: measure which kernel is fastest for a problem, and keep the
+   result. */
 #include "tune/tune.h"
 #include "base/context.h"
 #include "base/error.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tune.h: a measurement in the making, shared by the files tune*.c.
-*/
-#ifndef QUERN_TUNE_TUNE_H
-#define QUERN_TUNE_TUNE_H
+/* tune.h: a measurement in the making, shared by the files tune*.c. */
+#pragma once
 
 #include "choose/dequantize_choose.h"
 #include "choose/session.h"
@@ -108,11 +105,9 @@ void qn_tune_data_free(struct qn_tune_job *job);
 int qn_tune_compile_start(struct qn_tune_job *job);
 void qn_tune_compile_stop(struct qn_tune_job *job);
 
-/*
-** Give a plan to each kernel that is ready, or else to one strategy, and return
-** how many have none yet; with `wait`, first wait for a change if none is
-** ready, as long as time is left. -1: none has a chance any more.
-*/
+/* Give a plan to each kernel that is ready, or else to one strategy, and return
+   how many have none yet; with `wait`, first wait for a change if none is
+   ready, as long as time is left. -1: none has a chance any more. */
 int qn_tune_compile_take(struct qn_tune_job *job, int wait);
 
 /* tune_race.c: measure until the order is certain or time is up. QUERN_ECUDA;
@@ -125,5 +120,3 @@ struct qn_tune_runner *qn_tune_race_best(struct qn_tune_job *job);
 struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job);
 double qn_tune_race_ratio(const struct qn_tune_runner *slower,
                           const struct qn_tune_runner *faster);
-
-#endif

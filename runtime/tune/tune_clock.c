@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tune_clock.c: the time that a measurement has, and who leaves the race.
-*/
+/* tune_clock.c: the time that a measurement has, and who leaves the race. */
 #include "tune/tune.h"
 
 #include <stdarg.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tune_compile.c: candidates are compiled by threads, in the model's order,
-** while the GPU measures those that are ready.
-*/
+/* tune_compile.c: candidates are compiled by threads, in the model's order,
+   while the GPU measures those that are ready. */
 #define _GNU_SOURCE
 #include "tune/tune.h"
 #include "base/context.h"

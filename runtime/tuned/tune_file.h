@@ -15,8 +15,7 @@
 ** The lines are sorted and none is there twice, so that files can be compared,
 ** merged and committed.
 */
-#ifndef QUERN_TUNED_TUNE_FILE_H
-#define QUERN_TUNED_TUNE_FILE_H
+#pragma once
 
 #include "internal.h"
 
@@ -77,14 +76,10 @@ void qn_tune_file_print(const struct qn_tune_file *file, struct qn_text *text);
 const struct qn_tune_line *qn_tune_file_find(const struct qn_tune_file *file,
                                              const char *problem, int sms);
 
-/*
-** Add a line. One of the same bucket is replaced; if not `newer`, only by one
-** whose kernel is faster, so that the order of a merge does not matter.
-** QUERN_ENOMEM.
-*/
+/* Add a line. One of the same bucket is replaced; if not `newer`, only by one
+   whose kernel is faster, so that the order of a merge does not matter.
+   QUERN_ENOMEM. */
 int qn_tune_file_add(struct qn_tune_file *file, const struct qn_tune_line *line,
                      int newer);
 
 void qn_tune_file_free(struct qn_tune_file *file);
-
-#endif

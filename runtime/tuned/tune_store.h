@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** tune_store.h: where files of measured winners are, and what a plan asks them.
-*/
-#ifndef QUERN_TUNED_TUNE_STORE_H
-#define QUERN_TUNED_TUNE_STORE_H
+/* tune_store.h: where files of measured winners are, and what a plan asks
+   them. */
+#pragma once
 
 #include "tuned/tune_file.h"
 
@@ -35,11 +33,9 @@ struct qn_tune_found {
 int qn_tune_store_open(struct quern_context *ctx, const char *list);
 void qn_tune_store_close(struct quern_context *ctx);
 
-/*
-** 1 in `*known` and the line, of the first file that has one. Files are read
-** when the first problem of a GPU model asks; what is wrong with one is said to
-** the log then, and is no error. QUERN_ENOMEM.
-*/
+/* 1 in `*known` and the line, of the first file that has one. Files are read
+   when the first problem of a GPU model asks; what is wrong with one is said to
+   the log then, and is no error. QUERN_ENOMEM. */
 int qn_tune_store_find(struct quern_context *ctx, const char *gpu,
                        const struct qn_problem *problem, int sms,
                        struct qn_tune_found *found, int *known);
@@ -48,21 +44,15 @@ int qn_tune_store_find(struct quern_context *ctx, const char *gpu,
 int qn_tune_store_refused(struct quern_context *ctx, const char *gpu,
                           struct qn_text *text);
 
-/*
-** Add lines to the GPU model's file in the first folder that may be written:
-** under a lock, and renamed into place. A file of another registry is renamed.
-** `path` gets the file's. QUERN_EIO; QUERN_EINVAL for one that cannot be read,
-** which is left as it is; QUERN_ENOMEM.
-*/
+/* Add lines to the GPU model's file in the first folder that may be written:
+   under a lock, and renamed into place. A file of another registry is renamed.
+   `path` gets the file's. QUERN_EIO; QUERN_EINVAL for one that cannot be read,
+   which is left as it is; QUERN_ENOMEM. */
 int qn_tune_store_add(struct quern_context *ctx,
                       const struct qn_tune_file *lines, int newer, char *path,
                       size_t size);
 
-/*
-** Read one file, of any GPU: its header says which. Freed with
-** qn_tune_file_free. QUERN_EIO; else as qn_tune_file_parse.
-*/
+/* Read one file, of any GPU: its header says which. Freed with
+   qn_tune_file_free. QUERN_EIO; else as qn_tune_file_parse. */
 int qn_tune_store_read(struct quern_context *ctx, const char *path,
                        struct qn_tune_file *file);
-
-#endif

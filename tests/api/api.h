@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api.h: what the tests of quern.h share: lines, what they need according to
-** internal functions, and two runs of one line, between canaries.
-*/
-#ifndef TEST_API_H
-#define TEST_API_H
+/* api.h: what the tests of quern.h share: lines, what they need according to
+   internal functions, and two runs of one line, between canaries. */
+#pragma once
 
 #include "runtime/test.h"
 #include "api/api.h"
@@ -89,5 +86,3 @@ void api_run_usual(struct api_run *run);
 
 /* quern_run of each phase that there is. */
 int api_run_phases(const struct api_run *run);
-
-#endif

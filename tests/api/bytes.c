@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** bytes.c: quern_run gives the bytes of the internal functions.
-*/
+/* bytes.c: quern_run gives the bytes of the internal functions. */
 #include "api.h"
 
 #include "base/types.h"

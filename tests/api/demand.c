@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** demand.c: a run needs the operands that its table says, and no other.
-*/
+/* demand.c: a run needs the operands that its table says, and no other. */
 #include "api.h"
 #include "api/api_use.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** expected.c: operands as the comments of internal.h have them.
-*/
+/* expected.c: operands as the comments of internal.h have them. */
 #include "api.h"
 
 #include "base/context.h"

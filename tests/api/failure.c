@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** failure.c: each allocation fails once: the call says so, leaves nothing, and
-** succeeds when it is made again.
-*/
+/* failure.c: each allocation fails once: the call says so, leaves nothing, and
+   succeeds when it is made again. */
 #include "api.h"
 
 static struct quern_plan *plan;

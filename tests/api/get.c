@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** get.c: the plans that a context keeps.
-*/
+/* get.c: the plans that a context keeps. */
 #include "api.h"
 
 #include <pthread.h>

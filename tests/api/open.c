@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** open.c: programs of other headers, options of other sizes, NULL everywhere.
-*/
+/* open.c: programs of other headers, options of other sizes, NULL
+   everywhere. */
 #include "api.h"
 
 #undef quern_open

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** queue.c: the wgrad queue: runs that are put and flushed give the bytes of
-** runs at once.
-*/
+/* queue.c: the wgrad queue: runs that are put and flushed give the bytes of
+   runs at once. */
 #include "api.h"
 
 #define OVER "wgrad bf16 g=4 m=64 n=64 k=40 d=f32"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** refused.c: arguments of runs that break a rule: each refusal names argument
-** and rule, and nothing is written.
-*/
+/* refused.c: arguments of runs that break a rule: each refusal names argument
+   and rule, and nothing is written. */
 #include "api.h"
 
 #define PRODUCT "fprop bf16 g=4 m=40 n=64 k=64 beta=any alpha=any"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** run.c: plans on the host backend, and memory for them between canaries.
-*/
+/* run.c: plans on the host backend, and memory for them between canaries. */
 #include "api.h"
 #include "api/api_use.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** table.c: the operands of every line, for any number of rows.
-*/
+/* table.c: the operands of every line, for any number of rows. */
 #include "api.h"
 
 #include "base/types.h"

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_api.c: the tests of quern.h: what its tables say, what its calls take
-** and refuse, and that runs give the bytes of the internal functions.
-*/
+/* test_api.c: the tests of quern.h: what its tables say, what its calls take
+   and refuse, and that runs give the bytes of the internal functions. */
 #include "api.h"
 
 /* Of the kernels that only test_runtime has; support.c clears them. */
 struct test_host test_host;
 unsigned long long test_host_workers;
 
-/* An argument is a pattern of the names of tests to run. */
-int main(int argc, char **argv)
-{
-    return test_run("api", argc > 1 ? argv[1] : NULL, NULL, NULL) != 0;
-}
+TEST_MAIN("api", NULL, NULL)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** text.c: lines that quern_infer and quern_format write.
-*/
+/* text.c: lines that quern_infer and quern_format write. */
 #include "api.h"
 
 #include "launches/lines.h"

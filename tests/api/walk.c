@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** walk.c: every line that the launches' list has, for every recipe, and
-** layouts.
-*/
+/* walk.c: every line that the launches' list has, for every recipe, and
+   layouts. */
 #include "api.h"
 
 #include "launches/lines.h"

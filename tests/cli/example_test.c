@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** example_test.c: examples/ in C99, C11 and C++17, a program of before 0.2, and
-** the operands in docs/.
-*/
+/* example_test.c: examples/ in C99, C11 and C++17, a program of before 0.2, and
+   the operands in docs/. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** hostile_test.c: commands with wrong, missing, doubled and extreme arguments,
-** a closed output, an interrupt. Each is told in one sentence, with the status
-** that belongs to it, and leaves no file after.
-*/
+/* hostile_test.c: commands with wrong, missing, doubled and extreme arguments,
+   a closed output, an interrupt. Each is told in one sentence, with the status
+   that belongs to it, and leaves no file after. */
 #include <stdio.h>
 
 #include "test_cli.h"

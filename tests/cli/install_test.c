@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** install_test.c: what `make install` puts in place serves programs in C and
-** C++, linked through pkg-config with kernels for several architectures; and
-** what `make uninstall` leaves after.
-*/
+/* install_test.c: what `make install` puts in place serves programs in C and
+   C++, linked through pkg-config with kernels for several architectures; and
+   what `make uninstall` leaves after. */
 #include <stdio.h>
 
 #include "test_cli.h"

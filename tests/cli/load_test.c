@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** load_test.c: clock and power as NVML gives them, the roofline's peaks, and
-** how many CTAs a multiprocessor has room for.
-*/
+/* load_test.c: clock and power as NVML gives them, the roofline's peaks, and
+   how many CTAs a multiprocessor has room for. */
 
 #include "oracle/cubin.h"
 #include "oracle/gpu.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** observe_test.c: what a user sees of a run: shares of the roofline, clock and
-** power; lines of the log; names of kernels as profilers list them; the demo.
-*/
+/* observe_test.c: what a user sees of a run: shares of the roofline, clock
+   and power; lines of the log; names of kernels as profilers list them; the
+   demo. */
 #include <math.h>
 #include <stdio.h>
 

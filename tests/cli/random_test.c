@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** random_test.c: random data, and elements to and from fp32.
-*/
+/* random_test.c: random data, and elements to and from fp32. */
 #include <math.h>
 
 #include "base/element.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** sizes_test.c: group sizes from names, lists, files and routed tokens.
-*/
+/* sizes_test.c: group sizes from names, lists, files and routed tokens. */
 #include <stdio.h>
 #include <unistd.h>
 

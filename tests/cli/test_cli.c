@@ -8,7 +8,4 @@
 */
 #include "test_cli.h"
 
-int main(int argc, char **argv)
-{
-    return test_run("cli", argc > 1 ? argv[1] : NULL, NULL, NULL);
-}
+TEST_MAIN("cli", NULL, NULL)

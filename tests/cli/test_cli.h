@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_cli.h: the shell that tests of the program use.
-*/
-#ifndef QT_CLI_H
-#define QT_CLI_H
+/* test_cli.h: the shell that tests of the program use. */
+#pragma once
 
 #include "cases.h"
 
@@ -15,5 +12,3 @@ const char *test_own_folder(void);
 /* The exit status of a shell's command; what it printed is in test_output. */
 int test_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern char test_output[1 << 22];
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** report.c: a reader of ptxas's report, and the rules for a kernel.
-*/
+/* report.c: a reader of ptxas's report, and the rules for a kernel. */
 #include "report.h"
 
 #include <stdlib.h>

@@ -6,8 +6,7 @@
 ** reader is apart from it on purpose, so that neither can hide the other's
 ** mistake.
 */
-#ifndef QT_REPORT_H
-#define QT_REPORT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,10 +20,6 @@ struct report {
 
 void report_read(const char *log, struct report *report);
 
-/*
-** The first rule that a kernel breaks, as text; NULL if none. `threads` and
-** `smem` (dynamic) are what it is launched with, `name` its name.
-*/
+/* The first rule that a kernel breaks, as text; NULL if none. `threads` and
+   `smem` (dynamic) are what it is launched with, `name` its name. */
 const char *report_broken(const struct report *report, int threads, int smem);
-
-#endif

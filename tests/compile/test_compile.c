@@ -19,17 +19,13 @@
 **
 **   tests/compile/gate.py bench/results/compile_gate.json
 */
+#include "cases.h"
 #include "report.h"
 #include "share.h"
 #include "table.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <cmocka.h>
 
 #include "oracle/cubin.h"
 #include "gen.h"
@@ -178,9 +174,8 @@ static void compile_all(int shipped, int every)
     assert_true(good > 0);
 }
 
-static void test_shipped(void **state)
+TEST(shipped)
 {
-    (void)state;
     if (!compiler)
         skip();
     compile_all(1, 1);
@@ -206,7 +201,7 @@ static int is_product(const struct qn_kernel *kernel)
 }
 
 /* Recipes as users write them, whose fields no recipe of the tree's has. */
-static void test_strangers(void **state)
+TEST(strangers)
 {
     static const char *const folder = "tests/host/specs";
     struct qg *own = generator;
@@ -214,7 +209,6 @@ static void test_strangers(void **state)
     const struct quern_registry *strange;
     int number = 0, bad = 0;
 
-    (void)state;
     if (!compiler)
         skip();
     if (qg_open(&folder, 1, &generator))
@@ -233,12 +227,11 @@ static void test_strangers(void **state)
     assert_true(number > 20);
 }
 
-static void test_expressible(void **state)
+TEST(expressible)
 {
     const char *given = getenv("QUERN_COMPILE_EVERY");
     const int every = given ? atoi(given) : EVERY;
 
-    (void)state;
     if (!compiler)
         skip();
     if (every < 1)
@@ -331,9 +324,8 @@ static void expect_rule(const struct offender *o)
 }
 
 /* The gate itself, with a source for each of its rules. */
-static void test_gate(void **state)
+TEST(gate)
 {
-    (void)state;
     if (!compiler)
         skip();
     for (size_t i = 0; i < sizeof offenders / sizeof offenders[0]; i++)
@@ -341,9 +333,8 @@ static void test_gate(void **state)
 }
 
 /* Names are symbols, file names and keys at once: no two alike. */
-static void test_names(void **state)
+TEST(names)
 {
-    (void)state;
     for (int i = 0; i < registry->nkernels; i++) {
         const char *name = registry->kernels[i].name;
 
@@ -355,13 +346,4 @@ static void test_names(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),       cmocka_unit_test(test_gate),
-        cmocka_unit_test(test_shipped),     cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_expressible),
-    };
-
-    return cmocka_run_group_tests_name("compile", tests, open_all, close_all);
-}
+TEST_MAIN("compile", open_all, close_all)

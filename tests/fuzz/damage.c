@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** damage.c: an input, a little worse than before.
-*/
+/* damage.c: an input, a little worse than before. */
 #include "fuzz.h"
 
 #include <string.h>

@@ -6,8 +6,7 @@
 ** (the sanitizers see it), nor fail without a sentence. Its corpus is
 ** tests/fuzz/corpus/NAME/: what it should take, and what once broke it.
 */
-#ifndef QT_FUZZ_H
-#define QT_FUZZ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ const char *fuzz_folder(void);
 
 /* Write a file in it; its path, in a static buffer. */
 const char *fuzz_file(const char *name, const char *text, size_t length);
-
-#endif

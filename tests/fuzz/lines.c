@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** lines.c: lines and files that people write: problems, casts, rules, lengths
-** of groups, routes of tokens, tuning.
-*/
+/* lines.c: lines and files that people write: problems, casts, rules, lengths
+   of groups, routes of tokens, tuning. */
 #include "fuzz.h"
 
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** api_test.c: what the calls say, and the registry's descriptors.
-*/
+/* api_test.c: what the calls say, and the registry's descriptors. */
 #include "test_gen.h"
 
 #include <stdio.h>
@@ -23,13 +21,12 @@ static struct qg *open_golden(const char *specs)
 }
 
 /* Each call forgets what the one before had to say. */
-void test_calls(void **state)
+TEST(calls)
 {
     struct qg *q = open_golden("tests/gen/golden/toy/specs");
     const char *text, *again;
     size_t length;
 
-    (void)state;
     assert_int_equal(
         qg_source(q, "quern_bf16_fprop_tn_m_bf16_hots", &text, &length), 1);
     assert_string_equal(qg_diagnostics(q),
@@ -56,12 +53,11 @@ void test_calls(void **state)
 }
 
 /* Rows that a reader looks for, and none without its words. */
-void test_field_rows(void **state)
+TEST(field_rows)
 {
     struct qg_field_row row;
     int rows = 0, nested = 0, entries = 0;
 
-    (void)state;
     for (; qg_field_row(rows, &row); rows++) {
         assert_true(strlen(row.statement) > 0 && strlen(row.field) > 0);
         assert_true(strlen(row.kind) > 0 && strlen(row.doc) > 0);
@@ -127,7 +123,7 @@ static size_t seven(void *user, const struct qn_kernel *kernel)
 }
 
 /* What is linked is declared; what is not selected is not there. */
-void test_registry_text(void **state)
+TEST(registry_text)
 {
     struct qg *q = open_golden("tests/gen/golden/toy/specs");
     const struct quern_registry *registry = qg_registry(q);
@@ -136,7 +132,6 @@ void test_registry_text(void **state)
     const char *text;
     size_t length;
 
-    (void)state;
     check_descriptor(find(registry, "quern_bf16_dgrad_nn_m_bf16_sm90a_pingpong_"
                                     "tile128x64x32_depth2"));
     assert_int_equal(registry->nrejected, 4);
@@ -174,7 +169,7 @@ static struct qg *open_user(const char *text)
 
 /* More than a house ever has, of those that most kernels are made for; the
    grids' bound alone would stop at 40. */
-void test_many_recipes(void **state)
+TEST(many_recipes)
 {
     static const char many[] =
         "for i = 1, 44 do\n"
@@ -186,7 +181,6 @@ void test_many_recipes(void **state)
         "end\n";
     struct qg *q = open_user(many);
 
-    (void)state;
     assert_string_equal(qg_diagnostics(q), "");
     find(qg_registry(q), "quern_user44_fprop_tn_m_bf16_activate_host");
     qg_close(q);
@@ -194,11 +188,10 @@ void test_many_recipes(void **state)
 
 /* Behind the tree's specs Lua's stack is larger than at first, and moves when
    an error unwinds it. */
-void test_refusals_last(void **state)
+TEST(refusals_last)
 {
     struct qg *q = open_user("local s = \"x\"\nwhile true do s = s .. s end\n");
 
-    (void)state;
     assert_non_null(strstr(qg_diagnostics(q),
                            "user.lua:2: error: a text has more than 65536 "
                            "bytes"));

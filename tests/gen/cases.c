@@ -7,9 +7,10 @@
 **     ...
 **     === FIELD_UNKNOWN in words    a case; first the message's name
 **     --- specs/recipes/x.lua       its files, which replace those of base
-**     ...
-**     --- expect                    the diagnostics, to the letter
-**     ...
+**     recpie "x" {}
+**     !! 'recpie' is not defined    the line before gives this error
+**     --- expect                    the diagnostics, to the letter, where they
+**     ...                           are others than such lines
 */
 #include "test_gen.h"
 
@@ -62,6 +63,41 @@ static struct test_case *add_case(struct test_cases *cases)
     return added;
 }
 
+/* A file without its "!! " lines, which become diagnostics. */
+static void add_file(struct test_case *into, const char *path, const char *at,
+                     const char *end)
+{
+    char *text = malloc((size_t)(end - at) + 1), *expect = into->expect;
+    size_t length = 0, expected;
+    FILE *out = open_memstream(&into->expect, &expected);
+    const char *before = at;
+
+    assert_true(text && out);
+    fputs(expect ? expect : "", out);
+    free(expect);
+    for (int line = 0; at < end;) {
+        const int size = (int)strcspn(at, "\n") + 1;
+
+        if (strncmp(at, "!! ", 3)) {
+            memcpy(text + length, at, (size_t)size);
+            length += (size_t)size;
+            before = at + strspn(at, " ");
+            line++;
+        } else {
+            fprintf(out, "%s:%d: error: %.*s    %.*s", path, line, size - 3,
+                    at + 3, (int)strcspn(before, "\n") + 1, before);
+            if (!strncmp(path, "templates/", 10))
+                fputs("    while generating quern_bf16_fprop_tn_m_bf16_host, "
+                      "of specs/kernels/k.lua:1\n",
+                      out);
+        }
+        at += size;
+    }
+    fclose(out);
+    files_put(&into->files, path, text, length);
+    free(text);
+}
+
 /* Fails the test that calls it if the file is missing or damaged. */
 void cases_read(struct test_cases *cases, const char *path)
 {
@@ -82,9 +118,10 @@ void cases_read(struct test_cases *cases, const char *path)
             current = add_case(cases);
             strcpy(current->name, title);
         } else if (!strcmp(title, "expect")) {
+            free(current->expect);
             current->expect = strndup(at, (size_t)(end - at));
         } else {
-            files_put(&current->files, title, at, (size_t)(end - at));
+            add_file(current, title, at, end);
         }
         at = end;
     }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** determinism_test.c: the same specs give the same bytes.
-*/
+/* determinism_test.c: the same specs give the same bytes. */
 #include "test_gen.h"
 
 #include <stdio.h>
@@ -33,11 +31,10 @@ static void emit(struct qg *q, struct files *made)
 }
 
 /* Forward and backward: the order in which files come decides nothing. */
-void test_same_bytes_again(void **state)
+TEST(same_bytes_again)
 {
     struct files files = {.count = 0}, back = {.count = 0}, one, two;
 
-    (void)state;
     files_read(&files, "tests/gen/golden/toy/specs", "specs");
     files_read(&files, "tests/gen/golden/toy/templates", "templates");
     for (int i = files.count; i-- > 0;)
@@ -86,12 +83,11 @@ static struct qg *open_folders(const char *first, const char *second)
 }
 
 /* The folders' own paths are in no file: this would differ by mkdtemp's. */
-void test_order_of_folders(void **state)
+TEST(order_of_folders)
 {
     char a[64], b[64];
     struct files one, two;
 
-    (void)state;
     make_specs(folder_make(a), "alpha");
     make_specs(folder_make(b), "beta");
     emit(open_folders(a, b), &one);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** diagnostics_test.c: each message, to the letter.
-*/
+/* diagnostics_test.c: each message, to the letter. */
 #include "test_gen.h"
 
 #include "messages.h"
@@ -28,15 +26,13 @@ static void check_cases(const char *path)
     cases_free(&cases);
 }
 
-void test_diagnostics(void **state)
+TEST(diagnostics)
 {
-    (void)state;
     check_cases("tests/gen/cases/diagnostics.txt");
 }
 
-void test_sandbox(void **state)
+TEST(sandbox)
 {
-    (void)state;
     check_cases("tests/gen/cases/sandbox.txt");
 }
 
@@ -64,14 +60,13 @@ static int has_case(const struct test_cases *cases, const char *name)
 }
 
 /* A message that no case meets may be wrong, or never be printed. */
-void test_every_message_has_a_case(void **state)
+TEST(every_message_has_a_case)
 {
     static const char *const names[] = {
 #define MESSAGE_NAME(name, format) #name,
         QG_MESSAGES(MESSAGE_NAME)};
     struct test_cases cases;
 
-    (void)state;
     cases_read(&cases, "tests/gen/cases/diagnostics.txt");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!has_case(&cases, names[i]))
@@ -80,7 +75,7 @@ void test_every_message_has_a_case(void **state)
 }
 
 /* Thirty files with one error each. */
-void test_stops_at_twenty(void **state)
+TEST(stops_at_twenty)
 {
     static const char last[] = "error: too many errors, stopped after 20\n";
     struct files files = {.count = 0};
@@ -88,7 +83,6 @@ void test_stops_at_twenty(void **state)
     const char *text, *at;
     int lines = 0;
 
-    (void)state;
     for (int i = 0; i < 30; i++) {
         char path[64];
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** emit_test.c: files in a folder, and specs from folders.
-*/
+/* emit_test.c: files in a folder, and specs from folders. */
 #include "test_gen.h"
 
 #include <stdio.h>
@@ -56,14 +54,13 @@ static void append(const char *folder, const char *name)
 }
 
 /* One file is changed between two runs: it alone is written again. */
-void test_emit_writes_what_changed(void **state)
+TEST(emit_writes_what_changed)
 {
     struct files one = {.count = 0}, two = {.count = 0};
     char out[64], deep[128];
     struct qg *q = open_toy();
     int count = 0;
 
-    (void)state;
     folder_make(out);
     snprintf(deep, sizeof deep, "%s/a/b", out);
     assert_int_equal(qg_emit(q, deep, NULL, &count), 0);
@@ -87,13 +84,12 @@ void test_emit_writes_what_changed(void **state)
 }
 
 /* A folder lies where the registry would go: no other file may appear. */
-void test_emit_all_or_nothing(void **state)
+TEST(emit_all_or_nothing)
 {
     struct files made = {.count = 0};
     char out[64], path[128];
     struct qg *q = open_toy();
 
-    (void)state;
     folder_make(out);
     snprintf(path, sizeof path, "%s/.registry.c.new", out);
     assert_int_equal(mkdir(path, 0777), 0);
@@ -123,12 +119,11 @@ static int count_of(struct qg *q, const char *arch, const char *filter,
     return count;
 }
 
-void test_emit_selects(void **state)
+TEST(emit_selects)
 {
     struct qg *q = open_toy();
     int all = qg_registry(q)->nkernels;
 
-    (void)state;
     assert_int_equal(all, 24);
     assert_int_equal(count_of(q, NULL, NULL, 0), all);
     assert_int_equal(count_of(q, NULL, "", 0), all);
@@ -196,16 +191,13 @@ static void make_part(const char *dir, const char *part)
     assert_int_equal(mkdir(path, 0777), 0);
 }
 
-/*
-** Messages have the path as it was given; generated files do not. A mark before
-** UTF-8, line ends of another system, and none at the end are fine.
-*/
-void test_folders(void **state)
+/* Messages have the path as it was given; generated files do not. A mark before
+   UTF-8, line ends of another system, and none at the end are fine. */
+TEST(folders)
 {
     char dir[64], given[80];
     struct qg *q;
 
-    (void)state;
     make_part(folder_make(dir), "recipes");
     put(dir, "recipes/x.lua",
         "\xef\xbb\xbfrecipe \"x\" {\r\n"
@@ -229,11 +221,10 @@ void test_folders(void **state)
 }
 
 /* What can be wrong with a folder, one thing after the other. */
-void test_bad_folders(void **state)
+TEST(bad_folders)
 {
     char dir[64], path[128], big[1100];
 
-    (void)state;
     check_folder("/nowhere/at/all",
                  "/nowhere/at/all: error: cannot read it: No such file or "
                  "directory\n");

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** fields_test.c: what a kernel does follows from its recipe's fields, where a
-** shorter way holds for some of them alone.
-*/
+/* fields_test.c: what a kernel does follows from its recipe's fields, where a
+   shorter way holds for some of them alone. */
 #include "test_gen.h"
 
 #include <stdio.h>
@@ -33,22 +31,20 @@ static const char *cast_of(struct qg *q, const char *tensor)
 }
 
 /* Four scales of a line make a word where they lie side by side. */
-void test_words_of_scales(void **state)
+TEST(words_of_scales)
 {
     struct qg *q = open_mixes();
 
-    (void)state;
     assert_non_null(strstr(cast_of(q, "w"), "store_word("));
     assert_null(strstr(cast_of(q, "dy"), "store_word("));
     qg_close(q);
 }
 
 /* fp16 holds a number of 16 bits times a power of two, no other product. */
-void test_powers_in_f16(void **state)
+TEST(powers_in_f16)
 {
     struct qg *q = open_mixes();
 
-    (void)state;
     assert_non_null(strstr(cast_of(q, "x"), "to_e2m1_x2_of_f16(a, b)"));
     assert_null(strstr(cast_of(q, "w"), "to_e2m1_x2_of_f16(a, b)"));
     assert_non_null(strstr(cast_of(q, "w"), "to_e2m1_x2(a, b)"));
@@ -56,13 +52,12 @@ void test_powers_in_f16(void **state)
 }
 
 /* Squares begin with each group: products count those of the groups before. */
-void test_squares_of_groups(void **state)
+TEST(squares_of_groups)
 {
     struct qg *q = open_mixes();
     const struct quern_registry *registry = qg_registry(q);
     int number = 0;
 
-    (void)state;
     for (int i = 0; i < registry->nkernels; i++) {
         const struct qn_kernel *kernel = &registry->kernels[i];
         const char *text;

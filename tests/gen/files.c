@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** files.c: files and folders for the tests.
-*/
+/* files.c: files and folders for the tests. */
 #include "test_gen.h"
 
 #include <dirent.h>

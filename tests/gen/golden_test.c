@@ -107,9 +107,8 @@ static void check_folder(const char *name)
     files_free(&expected);
 }
 
-void test_golden(void **state)
+TEST(golden)
 {
-    (void)state;
     check_folder("toy");
     check_folder("scales");
     check_folder("products");

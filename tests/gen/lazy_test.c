@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** lazy_test.c: a source is made when it is asked for, and its errors show then.
-*/
+/* lazy_test.c: a source is made when it is asked for, and its errors show
+   then. */
 #include "test_gen.h"
 
 #include <stdio.h>
@@ -53,7 +52,7 @@ static void check_broken(struct qg *q, int failed)
 }
 
 /* What could not be seen at the start is seen by whoever asks for it. */
-void test_late_errors(void **state)
+TEST(late_errors)
 {
     static const struct qg_link link = {"late", 0, NULL, NULL};
     static const struct qg_selection one = {NULL, "*x1*", 0};
@@ -63,7 +62,6 @@ void test_late_errors(void **state)
     char out[64];
     struct qg *q;
 
-    (void)state;
     put_files(&files, "int x = $(x == 2 or x); // $(name)\n");
     q = open_files(&files);
     assert_string_equal(qg_diagnostics(q), "");
@@ -87,7 +85,7 @@ void test_late_errors(void **state)
 }
 
 /* A recipe of the user's for which the build's kernels fail. */
-void test_early_errors(void **state)
+TEST(early_errors)
 {
     char dir[64], path[128];
     const char *const dirs[] = {dir};
@@ -95,7 +93,6 @@ void test_early_errors(void **state)
     struct files files;
     struct qg *q;
 
-    (void)state;
     put_files(&files, "int x = $(recipe ~= \"user\" and 1); // $(name)\n");
     snprintf(path, sizeof path, "%s/recipes", folder_make(dir));
     assert_int_equal(mkdir(path, 0777), 0);
@@ -130,14 +127,13 @@ static void check_same(struct qg *lazy, struct qg *q, const char *name)
 }
 
 /* A kernel is made when it is asked for by name, of the tree's specs, too. */
-void test_lazy_kernels(void **state)
+TEST(lazy_kernels)
 {
     const struct quern_registry *registry;
     const char *text;
     size_t length;
     struct qg *q, *lazy;
 
-    (void)state;
     assert_int_equal(qg_open(NULL, 0, &q), 0);
     assert_int_equal(qg_open_lazily(&lazy), 0);
     registry = qg_registry(q);
@@ -155,7 +151,7 @@ void test_lazy_kernels(void **state)
 }
 
 /* The same error as of all kernels, and again when it is asked for again. */
-void test_lazy_errors(void **state)
+TEST(lazy_errors)
 {
     struct qg_options options = {.lazy = 1};
     struct files files;
@@ -163,7 +159,6 @@ void test_lazy_errors(void **state)
     size_t length;
     struct qg *q;
 
-    (void)state;
     put_files(&files, "int x = $(x == 2 or x); // $(name)\n");
     options.files = files.at;
     options.files_count = files.count;
@@ -189,7 +184,7 @@ static void hash_of(const struct files *files, char hash[65])
 }
 
 /* It stands for all that is read, be it one letter of a template. */
-void test_hash(void **state)
+TEST(hash)
 {
     static const char one_more[] =
         "recipe \"q\" { element = { x = bf16, w = bf16, dy = bf16 }, "
@@ -197,7 +192,6 @@ void test_hash(void **state)
     struct files files;
     char first[65], again[65];
 
-    (void)state;
     put_files(&files, "int x = $(x); // $(name)\n");
     hash_of(&files, first);
     hash_of(&files, again);

@@ -142,20 +142,18 @@ static void fail_each(int for_good)
     files_free(&files);
 }
 
-void test_no_memory_from_then_on(void **state)
+TEST(no_memory_from_then_on)
 {
-    (void)state;
     fail_each(1);
 }
 
-void test_no_memory_once(void **state)
+TEST(no_memory_once)
 {
-    (void)state;
     fail_each(0);
 }
 
 /* A spec that asks for all there is gets the bound, and a diagnostic. */
-void test_memory_is_bounded(void **state)
+TEST(memory_is_bounded)
 {
     static const char spec[] = "local s, t = \"0123456789abcdef\", {}\n"
                                "for i = 1, 9 do s = s .. s end\n"
@@ -169,7 +167,6 @@ void test_memory_is_bounded(void **state)
                                  .memory = 8 << 20};
     struct qg *q;
 
-    (void)state;
     files_put(&files, "specs/recipes/x.lua", spec, strlen(spec));
     assert_int_equal(qg_open_with(&options, &q), 1);
     assert_non_null(strstr(qg_diagnostics(q),
@@ -182,12 +179,11 @@ void test_memory_is_bounded(void **state)
 }
 
 /* The bound says so where no spec runs, too: while kernels are made of them. */
-void test_memory_for_points(void **state)
+TEST(memory_for_points)
 {
     struct qg_options options = {.memory = 16 << 20};
     struct qg *q;
 
-    (void)state;
     assert_int_equal(qg_open_with(&options, &q), 1);
     assert_non_null(q);
     assert_non_null(strstr(qg_diagnostics(q), "error: more than 16777216 "

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** rule_test.c: a rule's C gives the bits that its formula does.
-*/
+/* rule_test.c: a rule's C gives the bits that its formula does. */
 #include "test_gen.h"
 
 #include <dlfcn.h>
@@ -202,13 +200,12 @@ static void check_rule(void *library, int rule)
         }
 }
 
-void test_rule_in_c(void **state)
+TEST(rule_in_c)
 {
     char folder[64];
     void *library;
     struct qg *q;
 
-    (void)state;
     if (system("cc --version >/dev/null 2>&1")) {
         printf("skip: needs a C compiler called cc\n");
         skip();
@@ -225,7 +222,7 @@ void test_rule_in_c(void **state)
 }
 
 /* hex() and printed constants: exact, whatever the exponent. */
-void test_rule_constants(void **state)
+TEST(rule_constants)
 {
     static const struct {
         const char *lua, *text;
@@ -240,7 +237,6 @@ void test_rule_constants(void **state)
                   {"0x1.fffffcp-127", "0x1.fffffcp-127f"},
                   {"1e-60", "0x0p+0f"}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         struct files files = {.count = 0};
         char text[128];

@@ -6,16 +6,9 @@
 ** diagnostics that they must give) and tests/gen/golden (folders of specs and
 ** templates beside the files that they must give).
 */
-#ifndef QT_GEN_H
-#define QT_GEN_H
+#pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "embedded.h"
 #include "gen.h"
 
@@ -50,39 +43,3 @@ struct test_cases {
 };
 void cases_read(struct test_cases *, const char *path);
 void cases_free(struct test_cases *);
-
-/* the tests, each in the file of its subject: NAME_test.c */
-void test_diagnostics(void **state);
-void test_every_message_has_a_case(void **state);
-void test_sandbox(void **state);
-void test_stops_at_twenty(void **state);
-void test_golden(void **state);
-void test_embedded_texts(void **state);
-void test_same_bytes_again(void **state);
-void test_order_of_folders(void **state);
-void test_rule_in_c(void **state);
-void test_rule_constants(void **state);
-void test_no_memory_from_then_on(void **state);
-void test_no_memory_once(void **state);
-void test_memory_is_bounded(void **state);
-void test_memory_for_points(void **state);
-void test_emit_writes_what_changed(void **state);
-void test_emit_all_or_nothing(void **state);
-void test_emit_selects(void **state);
-void test_folders(void **state);
-void test_bad_folders(void **state);
-void test_calls(void **state);
-void test_field_rows(void **state);
-void test_registry_text(void **state);
-void test_many_recipes(void **state);
-void test_refusals_last(void **state);
-void test_late_errors(void **state);
-void test_lazy_kernels(void **state);
-void test_lazy_errors(void **state);
-void test_early_errors(void **state);
-void test_hash(void **state);
-void test_words_of_scales(void **state);
-void test_powers_in_f16(void **state);
-void test_squares_of_groups(void **state);
-
-#endif

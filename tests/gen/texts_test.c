@@ -351,13 +351,12 @@ static void check_registry(const struct quern_registry *registry)
 
 /* The specs and templates of this tree: they load, each file is made, and it is
    the one that was accepted. */
-void test_embedded_texts(void **state)
+TEST(embedded_texts)
 {
     struct net net = {.different = 0};
     size_t size;
     char *made, *kept;
 
-    (void)state;
     assert_int_equal(qg_open(NULL, 0, &net.q), 0);
     assert_string_equal(qg_diagnostics(net.q), "");
     check_registry(qg_registry(net.q));

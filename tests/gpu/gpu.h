@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu.h: the suite: what it runs, what it counts, and one run of one kernel.
-*/
-#ifndef GPU_H
-#define GPU_H
+/* gpu.h: the suite: what it runs, what it counts, and one run of one kernel. */
+#pragma once
 
 #include <stdint.h>
 
@@ -309,5 +306,3 @@ void gpu_scales(void);
 void gpu_requantize(void);
 void gpu_coverage(void);
 void gpu_sanitized(void); /* instead of all others under --sanitize */
-
-#endif

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_activate.c: products with a bias and an activation: each kernel against
-** float64, with and without what it may be given, copies of its result against
-** those made of it afterwards; the same bytes again. Copies of every recipe and
-** epilogues that no kernel fuses are tested by the launches of their plans.
-*/
+/* gpu_activate.c: products with a bias and an activation: each kernel against
+   float64, with and without what it may be given, copies of its result against
+   those made of it afterwards; the same bytes again. Copies of every recipe and
+   epilogues that no kernel fuses are tested by the launches of their plans. */
 #include "gpu.h"
 
 #include <stdio.h>

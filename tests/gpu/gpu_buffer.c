@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_buffer.c: device memory between guards, and waiting with a limit.
-*/
+/* gpu_buffer.c: device memory between guards, and waiting with a limit. */
 #include "gpu.h"
 
 #include <stdio.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_call.c: a product, a cast or an MLP with its buffers.
-*/
+/* gpu_call.c: a product, a cast or an MLP with its buffers. */
 #include "gpu_call.h"
 
 #include <fnmatch.h>

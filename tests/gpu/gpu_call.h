@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_call.h: a product, a cast or an MLP with its buffers: what is written,
-** its sizes, and a run of it on any stream.
-*/
-#ifndef GPU_CALL_H
-#define GPU_CALL_H
+/* gpu_call.h: a product, a cast or an MLP with its buffers: what is written,
+   its sizes, and a run of it on any stream. */
+#pragma once
 
 #include "oracle/cast.h"
 #include "oracle/layer.h"
@@ -50,5 +47,3 @@ void gpu_call_close(struct gpu_call *);
    library. */
 int gpu_call_run(struct gpu_call *, void *stream);
 int gpu_call_check(struct gpu_call *, void *stream);
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_case.c: one problem on the device, one kernel's run of it.
-*/
+/* gpu_case.c: one problem on the device, one kernel's run of it. */
 #include "gpu.h"
 #include "product/plan.h"
 

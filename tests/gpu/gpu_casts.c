@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_casts.c: every quantization of every recipe, byte for byte against the
-** host: all buffers, whether they are written or not, over poison.
-*/
+/* gpu_casts.c: every quantization of every recipe, byte for byte against the
+   host: all buffers, whether they are written or not, over poison. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -267,11 +265,9 @@ static void add_recipe(struct work *w, const struct qn_recipe *recipe)
 
 /* ----------------------------------------------------------------- threads */
 
-/*
-** Lines of one kernel are side by side: in strides, threads that begin together
-** compile different ones. Most of the time is the host's: it compiles for both,
-** and is the oracle.
-*/
+/* Lines of one kernel are side by side: in strides, threads that begin together
+   compile different ones. Most of the time is the host's: it compiles for both,
+   and is the oracle. */
 static void run_one(int i, void *user)
 {
     enum { STRIDE = 7919 }; /* a prime that is no factor of the count */
@@ -348,10 +344,8 @@ struct apart {
     struct qn_memory matrices, addresses;
 };
 
-/*
-** The same values, in backward order; every other matrix begins where no 16
-** bytes do, so that one run reads them in both forms.
-*/
+/* The same values, in backward order; every other matrix begins where no 16
+   bytes do, so that one run reads them in both forms. */
 static int take_apart(struct qn_cast *c, struct apart *a)
 {
     const int groups = c->q.groups;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_cublaslt.c: the backend cublaslt: every layout, ragged axis, type and
-** factor, with and without gaps between rows.
-*/
+/* gpu_cublaslt.c: the backend cublaslt: every layout, ragged axis, type and
+   factor, with and without gaps between rows. */
 #include "gpu.h"
 
 #include <stdio.h>

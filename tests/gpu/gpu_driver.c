@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_driver.c: libcuda and NVML by dlopen.
-*/
+/* gpu_driver.c: libcuda and NVML by dlopen. */
 #include "gpu_driver.h"
 
 #include <dlfcn.h>

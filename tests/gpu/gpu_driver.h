@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_driver.h: the part of the CUDA driver's API that the suite itself needs,
-** opened at run time, and the clock and power that NVML reports.
-*/
-#ifndef GPU_DRIVER_H
-#define GPU_DRIVER_H
+/* gpu_driver.h: the part of the CUDA driver's API that the suite itself needs,
+   opened at run time, and the clock and power that NVML reports. */
+#pragma once
 
 #include <stddef.h>
 
@@ -71,5 +68,3 @@ const char *gpu_driver_open(struct gpu_device *device);
 void gpu_driver_load(unsigned int *mhz, double *watts);
 
 enum { GPU_NOT_READY = 600, GPU_CAPTURE_RELAXED = 2, GPU_NON_BLOCKING = 1 };
-
-#endif

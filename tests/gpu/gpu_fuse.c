@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_fuse.c: products that quantize A in their mainloop: D against float64,
-** and to the byte against two launches, for any values; the columnwise tensor
-** against the host's bytes; runs again, replays after the sizes have changed,
-** and invalid sizes.
-*/
+/* gpu_fuse.c: products that quantize A in their mainloop: D against float64,
+   and to the byte against two launches, for any values; the columnwise tensor
+   against the host's bytes; runs again, replays after the sizes have changed,
+   and invalid sizes. */
 #include "gpu.h"
 
 #include <stdio.h>

@@ -186,11 +186,9 @@ static void add_results(cJSON *root)
     }
 }
 
-/*
-** After each family, so that a run that is killed leaves what it knew; only
-** the last says that it is finished. A file that can't be written is told and
-** does not hide the results.
-*/
+/* After each family, so that a run that is killed leaves what it knew; only
+   the last says that it is finished. A file that can't be written is told and
+   does not hide the results. */
 static void write_json(int finished)
 {
     cJSON *root = cJSON_CreateObject();

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_nans.c: a NaN in one row of a quantized A makes that row of D NaN, one in
-** a row of B that column of its group, and neither changes another bit.
-*/
+/* gpu_nans.c: a NaN in one row of a quantized A makes that row of D NaN, one in
+   a row of B that column of its group, and neither changes another bit. */
 #include "gpu.h"
 
 #include <math.h>

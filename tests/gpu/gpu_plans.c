@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_plans.c: every kernel compiled, the same bits again, two streams at once,
-** fewer multiprocessors, and the list for the sanitizers.
-*/
+/* gpu_plans.c: every kernel compiled, the same bits again, two streams at once,
+   fewer multiprocessors, and the list for the sanitizers. */
 #include "gpu.h"
 
 #include <stdio.h>

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_requantize.c: operands that are requantized to FP8 or converted to f16
-** where they fit. Bytes of no group are poison, and must not count. With one
-** block that does not fit, a run's bits are those of the fallback; with the
-** block as it was, those of the run before. All twice, by runs and by replays
-** of one graph, in the same workspace.
-*/
+/* gpu_requantize.c: operands that are requantized to FP8 or converted to f16
+   where they fit. Bytes of no group are poison, and must not count. With one
+   block that does not fit, a run's bits are those of the fallback; with the
+   block as it was, those of the run before. All twice, by runs and by replays
+   of one graph, in the same workspace. */
 #include "gpu.h"
 
-#include "product/dequantize.h"
+#include "product/frame.h"
 #include "base/types.h"
 #include "problem/dequantize_rules.h"
 #include "problem/quantize.h"

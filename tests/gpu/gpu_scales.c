@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_scales.c: the ends of the scales of blocks, of A and of B, in every
-** kernel and dequantized in a pass: NaN, the largest and the least scale.
-*/
+/* gpu_scales.c: the ends of the scales of blocks, of A and of B, in every
+   kernel and dequantized in a pass: NaN, the largest and the least scale. */
 #include "gpu.h"
 
 #include "support/ends.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_step.c: a training step of one layer, quantized and multiplied on the
-** GPU, against float64's: the checks that the host passes, too.
-*/
+/* gpu_step.c: a training step of one layer, quantized and multiplied on the
+   GPU, against float64's: the checks that the host passes, too. */
 #include "gpu.h"
 
 #include "support/step.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_tune.c: the tuner on this GPU: it measures several kernels, gives back
-** all memory, keeps a line, and plans that read it compute what they should.
-*/
+/* gpu_tune.c: the tuner on this GPU: it measures several kernels, gives back
+   all memory, keeps a line, and plans that read it compute what they should. */
 #define _GNU_SOURCE
 #include "gpu.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gpu_variant.c: the registry's kernels for this GPU, sorted by what they do.
-*/
+/* gpu_variant.c: the registry's kernels for this GPU, sorted by what they
+   do. */
 #include "gpu.h"
 
 #include "base/context.h"

@@ -6,7 +6,7 @@
 
 A process for each recipe and op, one for cuBLASLt, two for casts and one for MLPs, which have a third of the cores
 each. Each has its own device memory and its own random problems (N in all of them together). With --json the
-results of all are written as gpu_suite itself writes them. What has not ended after --seconds is stopped and counts
+results of all are written with the fields of gpu_suite's. What has not ended after --seconds is stopped and counts
 as failed; what others had found is kept. Casts and MLPs are taken up for four fifths of it: those that are left
 count as skipped.
 Prints what failed and the count; status 0 if all passed. Needs a GPU and libnvrtc; plain Python is enough.
@@ -14,6 +14,7 @@ Prints what failed and the count; status 0 if all passed. Needs a GPU and libnvr
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import json
 import os
 import re
@@ -99,6 +100,16 @@ def merge(results):
     return whole
 
 
+def write(whole, file):
+    """As JSON: a line for each family and failure, and for the kernels of a recipe and op."""
+    ops = itertools.groupby(whole["kernels"], lambda name: re.match(r".*?_(fprop|dgrad|wgrad)_|", name)[0])
+    kernels = (", ".join(map(json.dumps, names)) for _, names in ops)
+    lists = {"kernels": kernels, **{key: map(json.dumps, whole[key]) for key in ("families", "failures")}}
+    rows = (f"[\n{text}\n]" if text else "[]" for text in map(",\n".join, lists.values()))
+    fields = {**{key: json.dumps(value) for key, value in whole.items()}, **dict(zip(lists, rows))}
+    file.write("{\n" + ",\n".join(f"{json.dumps(key)}: {text}" for key, text in fields.items()) + "\n}\n")
+
+
 def report(whole, processes_failed):
     """Print it all; how much failed."""
     for family in whole["families"]:
@@ -153,8 +164,7 @@ def main():
     whole["failures"] += wrong
     if args.json:
         with open(args.json, "w") as file:
-            json.dump(whole, file, indent="\t")
-            file.write("\n")
+            write(whole, file)
     sys.exit(1 if report(whole, len(wrong)) else 0)
 
 

@@ -83,8 +83,8 @@ def main():
         print(f"{tool:10} {sum(mine):4} passed {len(mine) - sum(mine):4} failed")
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"commit": args.commit, "seconds": time.time() - began, "runs": results}, file, indent="\t")
-            file.write("\n")
+            rows = ",\n".join(map(json.dumps, results))
+            file.write(f'{{"commit": {json.dumps(args.commit)}, "seconds": {time.time() - began}, "runs": [\n{rows}]}}\n')
     sys.exit(0 if all(r["passed"] for r in results) else 1)
 
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** activate.c: products with a bias and an activation: against formulas in
-** double, written here, and the order of roundings to the bit.
-*/
+/* activate.c: products with a bias and an activation: against formulas in
+   double, written here, and the order of roundings to the bit. */
 #include "host.h"
 
 #include <math.h>
@@ -304,10 +302,8 @@ static float *cast(const struct numbers *x, const struct run *r, int type)
     return as_floats(given.row.data, ROWS * r->width, type);
 }
 
-/*
-** Activation, probability and cast take the fp32 P, not the rounded one that is
-** kept: each result has one rounding, and is what the cast makes of that P.
-*/
+/* Activation, probability and cast take the fp32 P, not the rounded one that is
+   kept: each result has one rounding, and is what the cast makes of that P. */
 TEST(test_activation_order)
 {
     static const struct {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** copies.c: a product's result as copies: to the byte those that quantize makes
-** of the same result; what a problem may not ask for.
-*/
+/* copies.c: a product's result as copies: to the byte those that quantize makes
+   of the same result; what a problem may not ask for. */
 #include "host.h"
 
 #include "choose/describe_all.h"

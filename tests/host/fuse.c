@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** fuse.c: products that quantize their A: the host does this in two steps, with
-** the bytes of a quantization and a product apart.
-*/
+/* fuse.c: products that quantize their A: the host does this in two steps, with
+   the bytes of a quantization and a product apart. */
 #include "host.h"
 
 #include <stdio.h>

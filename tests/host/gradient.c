@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** gradient.c: dgrad that goes back through an activation: to the bit what a
-** cast makes of an fp32 dh, its sums in their order, and what is refused.
-*/
+/* gradient.c: dgrad that goes back through an activation: to the bit what a
+   cast makes of an fp32 dh, its sums in their order, and what is refused. */
 #include "host.h"
 
 #include <math.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** held.c: is it seen when a copy does not hold what it was made of, where it is
-** said to be?
-*/
+/* held.c: is it seen when a copy does not hold what it was made of, where it is
+   said to be? */
 #include "oracle/fidelity.h"
 #include "host.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host.c: the host backend between canaries.
-*/
+/* host.c: the host backend between canaries. */
 #include "host.h"
 
 #include <stdio.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** host.h: what the host tests share: one context and a run between canaries.
-*/
-#ifndef QT_HOST_H
-#define QT_HOST_H
+/* host.h: what the host tests share: one context and a run between canaries. */
+#pragma once
 
 #include "cases.h"
 
@@ -25,10 +22,8 @@ struct host_output {
     void *pointers[QT_ROLES][QUERN_MAX_GROUPS];
 };
 
-/*
-** A test goes on in a context that has the folder's specs, too, until it closes
-** them; it is skipped where no C compiler could make their kernels.
-*/
+/* A test goes on in a context that has the folder's specs, too, until it closes
+   them; it is skipped where no C compiler could make their kernels. */
 struct host_specs {
     struct quern_context *before;
 };
@@ -68,5 +63,3 @@ void host_case_right(const struct qt_case *c);
    all addresses but the workspace's. Returns the copy's stride, 0 if packed. */
 int64_t host_cast(const struct qn_problem *problem, int of, int64_t features,
                   const struct qn_quantize_args *given);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** queue_order.c: merged products are one sum in a fixed order, which a run over
-** all their tokens at once tells.
-*/
+/* queue_order.c: merged products are one sum in a fixed order, which a run over
+   all their tokens at once tells. */
 #include "host.h"
 
 #include <stdio.h>

@@ -157,10 +157,8 @@ static uint16_t rounded_f16(uint32_t bits)
     return (uint16_t)(bits >> 16 & 0x8000) | (uint16_t)whole;
 }
 
-/*
-** Products of two FP16 values: every high part, and low parts at, around and
-** between the ties of FP16, as one sum of two terms hi * 1 + lo * 2^-scale.
-*/
+/* Products of two FP16 values: every high part, and low parts at, around and
+   between the ties of FP16, as one sum of two terms hi * 1 + lo * 2^-scale. */
 TEST(test_rounding_to_f16)
 {
     struct qt_case c = {.what = "every FP16 and its neighbours",

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** scale_ends.c: the ends of the scales of blocks on the host, of A and of B,
-** dequantized in the mainloop and by a pass.
-*/
+/* scale_ends.c: the ends of the scales of blocks on the host, of A and of B,
+   dequantized in the mainloop and by a pass. */
 #include "support/ends.h"
 #include "host.h"
 

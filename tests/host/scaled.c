@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** scaled.c: products of quantized copies against float64 on what the copies
-** hold, for every recipe with scales and every op.
-*/
+/* scaled.c: products of quantized copies against float64 on what the copies
+   hold, for every recipe with scales and every op. */
 #include "host.h"
 
 #include "base/context.h"
@@ -420,11 +418,9 @@ static void put_code(unsigned char *codes, int bits, int64_t at, unsigned code)
         codes[at / 2] = (unsigned char)((codes[at / 2] & 0xf0) | code);
 }
 
-/*
-** A's row s has scale s in all its blocks and every code once; B picks one of
-** them for each column. So D is what each pair of code and scale is dequantized
-** to: value * scale, rounded to bf16 as fp32 is.
-*/
+/* A's row s has scale s in all its blocks and every code once; B picks one of
+   them for each column. So D is what each pair of code and scale is dequantized
+   to: value * scale, rounded to bf16 as fp32 is. */
 static void check_pairs(const struct qn_recipe *recipe)
 {
     const struct qn_scaling *s = &recipe->scaling[QN_X];

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** stack.c: what the library costs the threads of the program that holds it.
-*/
+/* stack.c: what the library costs the threads of the program that holds it. */
 #include "host.h"
 
 #include <pthread.h>

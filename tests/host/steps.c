@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** steps.c: a training step of one layer on the host, quantized in blocks,
-** against float64's.
-*/
+/* steps.c: a training step of one layer on the host, quantized in blocks,
+   against float64's. */
 #include "host.h"
 
 #include "support/step.h"

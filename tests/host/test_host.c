@@ -33,8 +33,4 @@ static int close_library(void **state)
     return 0;
 }
 
-int main(int argc, char **argv)
-{
-    return test_run("host", argc > 1 ? argv[1] : NULL, open_library,
-                    close_library);
-}
+TEST_MAIN("host", open_library, close_library)

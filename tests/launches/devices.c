@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** devices.c: GPUs that the fake driver becomes.
-*/
+/* devices.c: GPUs that the fake driver becomes. */
 #define _GNU_SOURCE
 #include "devices.h"
 #include "base/context.h"

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** devices.h: GPUs that the fake driver becomes, with the real kernels: their
-** cubins only it takes.
-*/
-#ifndef TEST_DEVICES_H
-#define TEST_DEVICES_H
+/* devices.h: GPUs that the fake driver becomes, with the real kernels: their
+   cubins only it takes. */
+#pragma once
 
 #include "internal.h"
 
@@ -24,5 +21,3 @@ struct quern_context *device_use(int index);
 
 /* That of all contexts. */
 const struct quern_registry *device_registry(void);
-
-#endif

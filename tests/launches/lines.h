@@ -11,13 +11,10 @@
 **   queue=N    N of them put, then one flush    sms=N    of the plan
 **   device=X.Y another GPU than one of compute capability 9.0
 */
-#ifndef TEST_LINES_H
-#define TEST_LINES_H
+#pragma once
 
 /* Logged in full, with all that qn_why says. NULL ends both lists. */
 extern const char *const launch_lines[];
 
 /* Logged in short, once for each recipe, whose name replaces the R. */
 extern const char *const launch_patterns[];
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** log.c: what the fake driver is told to do, as text.
-*/
+/* log.c: what the fake driver is told to do, as text. */
 #define _GNU_SOURCE
 #include "log.h"
 #include "choose/values.h"

@@ -7,19 +7,13 @@
 ** the library's own, of a map that the kernel does not read. Parameters that
 ** are 0 or null are left out.
 */
-#ifndef TEST_LOG_H
-#define TEST_LOG_H
+#pragma once
 
+#include "cases.h"
 #include "internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/fake.h"
 
@@ -36,5 +30,3 @@ void log_end(void);
    Nothing takes memory before it is written. Until log_forget. */
 void *log_region(const char *name, int part, size_t bytes);
 void log_forget(void);
-
-#endif

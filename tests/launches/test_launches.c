@@ -13,7 +13,6 @@
 #include "golden.h"
 #include "lines.h"
 #include "log.h"
-#include "served.h"
 
 #include <sha2.h>
 #include <stdlib.h>
@@ -515,7 +514,7 @@ static void play(const char *line, const char *recipe, int is_short, FILE *log,
 
 /* --------------------------------------------------------------------- test */
 
-static void launches_as_accepted(void **state)
+TEST(launches_as_accepted)
 {
     const struct quern_registry *registry = &qn_registry_builtin;
     const char *whole = getenv("QUERN_LOG_WHOLE");
@@ -525,7 +524,6 @@ static void launches_as_accepted(void **state)
     FILE *why = open_memstream(&why_text, &why_bytes);
     int different = 0;
 
-    (void)state;
     for (int i = 0; launch_lines[i]; i++)
         play(launch_lines[i], NULL, 0, log, why);
     for (int i = 0; launch_patterns[i]; i++)
@@ -545,14 +543,4 @@ static void launches_as_accepted(void **state)
                  "golden, and read the difference");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launches_as_accepted),
-        cmocka_unit_test(served_lines),
-        cmocka_unit_test(served_mixes),
-    };
-
-    return cmocka_run_group_tests_name("launches", tests, device_set_up,
-                                       device_tear_down);
-}
+TEST_MAIN("launches", device_set_up, device_tear_down)

@@ -69,10 +69,9 @@ static double slope(double (*f)(double, double), double a, double b, int of_b)
     return (f(a + h, b) - f(a - h, b)) / (2 * h);
 }
 
-/*
-** An error of the sigmoid's argument, at most about 2a or a^3 / 13, counts in
-** full where the gate is nearly shut. There 1 + tanh(x) in double is off too.
-*/
+/* An error of the sigmoid's argument, at most about 2a or a^3 / 13, counts
+   in full where the gate is nearly shut. There 1 + tanh(x) in double is off
+   too. */
 static double allowed_for(double value, double a)
 {
     double shut = fmax(-a, 0);

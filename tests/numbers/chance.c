@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** chance.c: Philox, rounding by chance, and the Hadamard transform.
-*/
+/* chance.c: Philox, rounding by chance, and the Hadamard transform. */
 #include "numbers.h"
 
 #include <math.h>
@@ -101,10 +99,8 @@ static void check_always(const struct format *f, float x, unsigned code)
         assert_int_equal(out[byte], code);
 }
 
-/*
-** Between all neighbours: at the ends, at each of a few steps and at fp32's
-** neighbours of it. Values of the format never move.
-*/
+/* Between all neighbours: at the ends, at each of a few steps and at fp32's
+   neighbours of it. Values of the format never move. */
 TEST(test_chance)
 {
     static const double steps[] = {0, 1, 2, 63, 64, 127, 128, 129, 254, 255};
@@ -141,10 +137,8 @@ TEST(test_chance)
 static const int signs[16] = {1,  1,  1,  -1, 1,  -1, -1, -1,
                               -1, -1, -1, 1,  -1, 1,  -1, -1};
 
-/*
-** Output i of the first `distance` butterflies on x, as a tree: Sylvester's
-** matrix has -1 where i and j share an odd number of bits.
-*/
+/* Output i of the first `distance` butterflies on x, as a tree: Sylvester's
+   matrix has -1 where i and j share an odd number of bits. */
 static float butterfly(const float x[16], int i, int distance)
 {
     float low, high;

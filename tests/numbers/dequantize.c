@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize.c: codes times scales as bf16, as the products of Hopper
-** dequantize them: every code with every scale, at every position of a word.
-*/
+/* dequantize.c: codes times scales as bf16, as the products of Hopper
+   dequantize them: every code with every scale, at every position of a word. */
 #include "numbers.h"
 
 #include <math.h>

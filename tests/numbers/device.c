@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** device.c: the pieces as CUDA C: they compile, and give the bits of the host.
-*/
+/* device.c: the pieces as CUDA C: they compile, and give the bits of the
+   host. */
 #include "numbers.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** math.c: sigmoid, tanh and fma against double.
-*/
+/* math.c: sigmoid, tanh and fma against double. */
 #include "numbers.h"
 
 #include <math.h>

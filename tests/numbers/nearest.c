@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** nearest.c: casts to nearest even, and back.
-*/
+/* nearest.c: casts to nearest even, and back. */
 #include "numbers.h"
 
 #include <math.h>
@@ -108,10 +106,8 @@ TEST(test_boundaries)
     check_specials("bf16", 0x7F80, 0x7FFF, 0x7F80);
 }
 
-/*
-** All signs, exponents and upper 12 bits of fractions, with what may stand
-** below them: nothing, the least, a tie, more than one.
-*/
+/* All signs, exponents and upper 12 bits of fractions, with what may stand
+   below them: nothing, the least, a tie, more than one. */
 TEST(test_nearest)
 {
     static const uint32_t lower[] = {0, 1, 0x3FF, 0x400, 0x401, 0x7FF};

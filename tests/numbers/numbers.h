@@ -8,8 +8,7 @@
 ** results are written apart from them: in double, by tables of all values, or
 ** by hand.
 */
-#ifndef QT_NUMBERS_H
-#define QT_NUMBERS_H
+#pragma once
 
 #include "cases.h"
 
@@ -52,5 +51,3 @@ extern const struct format formats[FORMATS]; /* the NARROW ones first */
 double format_value(const struct format *, int code);
 /* To nearest even by search among all values; saturating unless ieee. */
 unsigned format_round(const struct format *, float x);
-
-#endif

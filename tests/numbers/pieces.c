@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** pieces.c: the pieces generated, compiled and loaded.
-*/
+/* pieces.c: the pieces generated, compiled and loaded. */
 #include "numbers.h"
 #include "embedded.h"
 

@@ -7,8 +7,4 @@
 */
 #include "numbers.h"
 
-int main(int argc, char **argv)
-{
-    return test_run("numbers", argc > 1 ? argv[1] : NULL, pieces_load,
-                    pieces_free);
-}
+TEST_MAIN("numbers", pieces_load, pieces_free)

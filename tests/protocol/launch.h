@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** launch.h: what the test and a kernel's twin tell each other.
-*/
-#ifndef QUERN_PROTOCOL_LAUNCH_H
-#define QUERN_PROTOCOL_LAUNCH_H
+/* launch.h: what the test and a kernel's twin tell each other. */
+#pragma once
 
 #include "internal.h"
 
@@ -23,10 +20,8 @@ enum twin_kind {
     TWIN_NUMBERS
 };
 
-/*
-** Tokens of merged products are numbered on and on: those of part i from i
-** times this many on.
-*/
+/* Tokens of merged products are numbered on and on: those of part i from i
+   times this many on. */
 enum { TWIN_APART = 1 << 24 };
 
 /* A tensor map as the runtime lays it out; the kernels' tensor_map. */
@@ -65,19 +60,15 @@ struct twin_c {
     int step;
 };
 
-/*
-** What shares a scale of A or B: so many rows and steps of k, of one group or
-** of all.
-*/
+/* What shares a scale of A or B: so many rows and steps of k, of one group or
+   of all. */
 struct twin_scaling {
     int rows, k; /* 0: no scales */
     int each;    /* each group has its own */
 };
 
-/*
-** The scale that lies at a place, counted in the group by what shares one.
-** Whole numbers, so that sums of products are exact; neighbours differ.
-*/
+/* The scale that lies at a place, counted in the group by what shares one.
+   Whole numbers, so that sums of products are exact; neighbours differ. */
 static inline float twin_scale(int role, int group, int line, int block)
 {
     return (float)(1 + (3 * role + 7 * group + 5 * line + 11 * block) % 31);
@@ -124,5 +115,3 @@ struct twin_launch {
 
 /* Runs a launch; returns "" or what went wrong. */
 typedef const char *twin_run_fn(const struct twin_launch *);
-
-#endif

@@ -93,10 +93,9 @@ struct sim_label {
 /* A word of the scales beside the stages. */
 struct sim_scale { float value; int valid; };
 
-/*
-** The sums of 16 rows: a slab, or the part of it that one warp fills. They have values where
-** sim_has_values. Of sums that move on only the values tell what they are made of.
-*/
+/* The sums of 16 rows: a slab, or the part of it that one warp fills. They have
+   values where sim_has_values. Of sums that move on only the values tell what
+   they are made of. */
 enum sim_c { SIM_NO_C, SIM_C_ON_ITS_WAY, SIM_C_IS_THERE };
 struct sim_slab {
     unsigned int version; /* counts the lanes that filled it */

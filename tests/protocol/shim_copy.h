@@ -450,10 +450,8 @@ static void sim_go_on(struct sim_label *l, int k)
     l->steps = l->real = 0;
 }
 
-/*
-** Add a product to its sum's label. A and B must end at the same k: zeros times what lies behind
-** the end of a group would let a NaN through.
-*/
+/* Add a product to its sum's label. A and B must end at the same k: zeros times what lies behind
+   the end of a group would let a NaN through. */
 static void sim_multiply(const struct sim_product *p)
 {
     const int beside = SIM_SWAPPED ? TWIN_A : TWIN_B; /* what lies in registers, if anything */
@@ -512,10 +510,8 @@ static void mma_wait(int pending)
     t->in_flight = t->in_flight < pending ? t->in_flight : pending;
 }
 
-/*
-** A whole sum is 1, so that what the epilogue adds to it can be told, and 0 over no k. Sums that
-** move on have values of their own.
-*/
+/* A whole sum is 1, so that what the epilogue adds to it can be told, and 0 over no k. Sums that
+   move on have values of their own. */
 static float sim_made(const struct sim_thread *t, int i)
 {
     return SIM_VALUED ? sim_value_of(&t->made[i / (MMA_N / 2)], i % (MMA_N / 2))

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** CUDA C of kernels without copies and products, for the host: each thread is a coroutine, CTA
-** after CTA is run, and what the lanes of a warp exchange waits for all of them. What lanes do
-** between two exchanges has no order: a round visits them in another one each time.
-*/
+/* CUDA C of kernels without copies and products, for the host: each thread is a
+   coroutine, CTA after CTA is run, and what the lanes of a warp exchange waits
+   for all of them. What lanes do between two exchanges has no order: a round
+   visits them in another one each time. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** The twin of templates/sm90/quantize_rows.cu for the host: which values become which codes and
-** scales. A row's codes are in its place of a stage once both of its threads have fenced them.
-*/
+/* The twin of templates/sm90/quantize_rows.cu for the host: which values become
+   which codes and scales. A row's codes are in its place of a stage once both
+   of its threads have fenced them. */
 
 static float twin_scale_of(int role, int part, int group, int row, int k); /* in twin.h */
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** Tiles that are multiplied as f16 first. Which of them do not fit a hash of the tile says, so that
-** all of its warps see the same, and what their first round stores is not looked at; others must be
-** stored once. What scales are relative to is another number for each tile and operand.
-*/
+/* Tiles that are multiplied as f16 first. Which of them do not fit a hash of
+   the tile says, so that all of its warps see the same, and what their first
+   round stores is not looked at; others must be stored once. What scales are
+   relative to is another number for each tile and operand. */
 static unsigned int sim_tile_hash(void)
 {
     const unsigned int *tile = sim.thread[sim.current].tile; /* group, start, length, row */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** The part of the shim that moves data out: slabs, filled by lanes and read by the copy engine.
-*/
+/* The part of the shim that moves data out: slabs, filled by lanes and read by
+   the copy engine. */
 /* A slab that this warp or, where those are shared, its warpgroup owns, or part of it. */
 static struct sim_slab *sim_slab_at(unsigned int address)
 {

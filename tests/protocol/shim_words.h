@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** Four words at a time in shared memory: slots of the tile queue, B's scales of the steps ahead,
-** codes of packed stages.
-*/
+/* Four words at a time in shared memory: slots of the tile queue, B's scales of the steps ahead,
+   codes of packed stages. */
 static int sim_is_packed(unsigned int address);
 static void sim_load_codes(unsigned int from, unsigned int *word, int words);
 static void sim_store_pairs(unsigned int to, const unsigned int word[4]);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** The device code's protocol on the host: each Hopper kernel is generated with
-** shim.h in place of the instructions, compiled as plain C and launched over
-** many group sizes. Each tile is stored once, with coordinates in its group.
-*/
+/* The device code's protocol on the host: each Hopper kernel is generated with
+   shim.h in place of the instructions, compiled as plain C and launched over
+   many group sizes. Each tile is stored once, with coordinates in its group. */
 #include "share.h"
 #include "test_protocol.h"
 #include "test_protocol_forms.h"
@@ -65,11 +63,9 @@ static void run_enough(const struct twin *twin)
         expect_right(twin_run_lies(twin));
 }
 
-/*
-** Twins are compiled without sanitizers, which watch the generator and the
-** runtime's maps instead: with them each form is launched a few times, and the
-** rest is left to the other configuration.
-*/
+/* Twins are compiled without sanitizers, which watch the generator and the
+   runtime's maps instead: with them each form is launched a few times, and the
+   rest is left to the other configuration. */
 #ifdef __SANITIZE_ADDRESS__
 enum { SANITIZED = 1, FORMS_APART = 4 };
 #else
@@ -106,85 +102,34 @@ static void run_forms(const struct form *const *forms, int count,
     qg_close(gen);
 }
 
-static void test_ragged_m(void **state)
-{
-    const struct form *forms[] = {&M_STORE,  &M_TURNS,        &M_PAIRS,
-                                  &M_STACKS, &M_STACKS_TURNS, &M_ALPHA,
-                                  &M_SCALE};
+#define TEST_FORMS(name, run, ...)                                             \
+    TEST(name)                                                                 \
+    {                                                                          \
+        const struct form *const forms[] = {__VA_ARGS__};                      \
+        run_forms(forms, COUNT(forms), run);                                   \
+    }
 
-    (void)state;
-    run_forms(forms, COUNT(forms), run_everything);
-}
-
-static void test_activations(void **state)
-{
-    const struct form *forms[] = {&M_HALVES,     &M_HALVES_TURNS, &M_RUNS,
-                                  &M_RUNS_SHORT, &M_SINGLE,       &M_BIAS};
-
-    (void)state;
-    run_forms(forms, COUNT(forms), run_enough);
-}
-
-static void test_ragged_k(void **state)
-{
-    const struct form *forms[] = {&K_STORE, &K_TURNS, &K_PAIRS,     &K_ADD,
-                                  &K_READ,  &K_FETCH, &K_FETCH_SIX, &K_SCALE};
-
-    (void)state;
-    run_forms(forms, COUNT(forms), run_everything);
-}
-
-static void test_scaled_m(void **state)
-{
-    const struct form *forms[] = {
-        &TENSOR_M,     &TENSOR_M_TURNS, &ROW_M,         &ROW_M_SCALE, &BLOCK_M,
-        &BLOCK_M_TALL, &BLOCK_M_HALVES, &BLOCK_M_WHOLE, &ROW_M_WHOLE};
-
-    (void)state;
-    run_forms(forms, COUNT(forms), run_everything);
-}
-
-static void test_quantizers(void **state)
-{
-    const struct form *forms[] = {&BLOCK_M_MAINLOOP, &BLOCK_M_MAINLOOP_HALVES,
-                                  &BLOCK_M_MAINLOOP_PAIRS};
-
-    (void)state;
-    run_forms(forms, COUNT(forms), run_everything);
-}
-
-static void test_scaled_k(void **state)
-{
-    const struct form *forms[] = {&TENSOR_K, &TENSOR_K_FETCH, &ROW_K,
-                                  &BLOCK_K,  &BLOCK_K_ADD,    &BLOCK_K_SCALE};
-
-    (void)state;
-    run_forms(forms, COUNT(forms), run_everything);
-}
-
-static void test_swapped(void **state)
-{
-    const struct form *forms[] = {
-        &CODES_M_SWAPPED,        &CODES_M_SWAPPED_GLOBAL,
-        &CODES_M_SWAPPED_TILES,  &CODES_M_SWAPPED_MIXED,
-        &CODES_M_SWAPPED_EITHER, &CODES_M_SWAPPED_EITHER_MORE,
-        &CODES_M_SWAPPED_MORE};
-
-    (void)state;
-    run_forms(forms, COUNT(forms), run_enough);
-}
-
-static void test_dequantized(void **state)
-{
-    const struct form *forms[] = {
-        &CODES_M,           &CODES_M_GLOBAL,    &CODES_M_SHORT,
-        &CODES_K,           &CODES_K_ADD,       &CODES_K_SCALE,
-        &CODES_M_REGISTERS, &CODES_K_REGISTERS, &CODES_M_TILES,
-        &CODES_K_TILES,     &CODES_M_MIXED,     &CODES_M_REGISTERS_F16};
-
-    (void)state;
-    run_forms(forms, COUNT(forms), run_enough);
-}
+TEST_FORMS(ragged_m, run_everything, &M_STORE, &M_TURNS, &M_PAIRS, &M_STACKS,
+           &M_STACKS_TURNS, &M_ALPHA, &M_SCALE)
+TEST_FORMS(activations, run_enough, &M_HALVES, &M_HALVES_TURNS, &M_RUNS,
+           &M_RUNS_SHORT, &M_SINGLE, &M_BIAS)
+TEST_FORMS(ragged_k, run_everything, &K_STORE, &K_TURNS, &K_PAIRS, &K_ADD,
+           &K_READ, &K_FETCH, &K_FETCH_SIX, &K_SCALE)
+TEST_FORMS(scaled_m, run_everything, &TENSOR_M, &TENSOR_M_TURNS, &ROW_M,
+           &ROW_M_SCALE, &BLOCK_M, &BLOCK_M_TALL, &BLOCK_M_HALVES,
+           &BLOCK_M_WHOLE, &ROW_M_WHOLE)
+TEST_FORMS(quantizers, run_everything, &BLOCK_M_MAINLOOP,
+           &BLOCK_M_MAINLOOP_HALVES, &BLOCK_M_MAINLOOP_PAIRS)
+TEST_FORMS(scaled_k, run_everything, &TENSOR_K, &TENSOR_K_FETCH, &ROW_K,
+           &BLOCK_K, &BLOCK_K_ADD, &BLOCK_K_SCALE)
+TEST_FORMS(swapped, run_enough, &CODES_M_SWAPPED, &CODES_M_SWAPPED_GLOBAL,
+           &CODES_M_SWAPPED_TILES, &CODES_M_SWAPPED_MIXED,
+           &CODES_M_SWAPPED_EITHER, &CODES_M_SWAPPED_EITHER_MORE,
+           &CODES_M_SWAPPED_MORE)
+TEST_FORMS(dequantized, run_enough, &CODES_M, &CODES_M_GLOBAL, &CODES_M_SHORT,
+           &CODES_K, &CODES_K_ADD, &CODES_K_SCALE, &CODES_M_REGISTERS,
+           &CODES_K_REGISTERS, &CODES_M_TILES, &CODES_K_TILES, &CODES_M_MIXED,
+           &CODES_M_REGISTERS_F16)
 
 /* What shows every defect of merging is enough of it. */
 static void run_merged(const struct twin *twin)
@@ -192,21 +137,8 @@ static void run_merged(const struct twin *twin)
     expect_right(run_telling(twin));
 }
 
-static void test_merged(void **state)
-{
-    const struct form *forms[] = {&MERGED, &MERGED_FETCH, &MERGED_BLOCK};
-
-    (void)state;
-    run_forms(forms, COUNT(forms), run_merged);
-}
-
-static void test_uniform(void **state)
-{
-    const struct form *forms[] = {&UNIFORM, &UNIFORM_TURNS};
-
-    (void)state;
-    run_forms(forms, COUNT(forms), run_everything);
-}
+TEST_FORMS(merged, run_merged, &MERGED, &MERGED_FETCH, &MERGED_BLOCK)
+TEST_FORMS(uniform, run_everything, &UNIFORM, &UNIFORM_TURNS)
 
 /* Scales that come into the product alike. */
 static int same_scaling(const struct qn_recipe *a, const struct qn_recipe *b)
@@ -222,10 +154,8 @@ static int same_scaling(const struct qn_recipe *a, const struct qn_recipe *b)
            (whole && (y->span == QN_SPAN_TENSOR || y->span == QN_SPAN_GROUP));
 }
 
-/*
-** Alike but for names and the tile: op and recipe show in no line of code but
-** by the scales, and of types only the bytes matter to the protocol.
-*/
+/* Alike but for names and the tile: op and recipe show in no line of code but
+   by the scales, and of types only the bytes matter to the protocol. */
 static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
                      const struct qn_kernel *b)
 {
@@ -244,10 +174,8 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
            same_scaling(recipe_of(r, a), recipe_of(r, b));
 }
 
-/*
-** Of each form one kernel, whose tile is another from form to form; NULL where
-** `i` is not the first of its form.
-*/
+/* Of each form one kernel, whose tile is another from form to form; NULL where
+   `i` is not the first of its form. */
 static const struct qn_kernel *take_of_form(const struct quern_registry *r,
                                             int i, int turn)
 {
@@ -265,20 +193,17 @@ static const struct qn_kernel *take_of_form(const struct quern_registry *r,
     return tiles[turn % count];
 }
 
-/*
-** A few launches of each form that the specs can express, or of each fourth one
-** with sanitizers. One is compiled while another runs. Copies are bytes of
-** values, of which the twin knows nothing: what is before them is as where an
-** activation is stored.
-*/
-static void test_each_form(void **state)
+/* A few launches of each form that the specs can express, or of each fourth one
+   with sanitizers. One is compiled while another runs. Copies are bytes of
+   values, of which the twin knows nothing: what is before them is as where an
+   activation is stored. */
+TEST(each_form)
 {
     struct qg *gen = twin_open_generator(NULL, NULL);
     const struct quern_registry *r = qg_registry(gen);
     struct twin next = {0}, twin;
     int forms = 0, form = 0, count = 0;
 
-    (void)state;
     for (int i = 0; i <= r->nkernels; i++) {
         const struct qn_kernel *kernel = NULL;
 
@@ -357,7 +282,7 @@ static void see_defects(const struct planted *planted, int count)
 }
 
 /* Not by shares: who edits a template learns of it from `make test`. */
-static void test_defects_are_up_to_date(void **state)
+TEST(defects_are_up_to_date)
 {
     const struct {
         const struct planted *planted;
@@ -368,7 +293,6 @@ static void test_defects_are_up_to_date(void **state)
                  {dequantizer_defects, COUNT(dequantizer_defects)}};
     int missing = 0;
 
-    (void)state;
     for (int list = 0; list < COUNT(lists); list++)
         for (int i = 0; i < lists[list].count; i++) {
             const struct defect *d = &lists[list].planted[i].defect;
@@ -380,56 +304,22 @@ static void test_defects_are_up_to_date(void **state)
     assert_int_equal(missing, 0);
 }
 
-static void test_defects_are_seen(void **state)
-{
-    (void)state;
-    see_defects(defects, COUNT(defects));
-}
+#define TEST_DEFECTS(list)                                                     \
+    TEST(list##_are_seen)                                                      \
+    {                                                                          \
+        see_defects(list, COUNT(list));                                        \
+    }
 
-static void test_activation_defects_are_seen(void **state)
-{
-    (void)state;
-    see_defects(activation_defects, COUNT(activation_defects));
-}
-
-static void test_quantizer_defects_are_seen(void **state)
-{
-    (void)state;
-    see_defects(quantizer_defects, COUNT(quantizer_defects));
-}
-
-static void test_dequantizer_defects_are_seen(void **state)
-{
-    (void)state;
-    see_defects(dequantizer_defects, COUNT(dequantizer_defects));
-}
+TEST_DEFECTS(defects)
+TEST_DEFECTS(activation_defects)
+TEST_DEFECTS(quantizer_defects)
+TEST_DEFECTS(dequantizer_defects)
 
 /* With a name, only the tests of that name; it may hold a * for anything. */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ragged_m),
-        cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_ragged_k),
-        cmocka_unit_test(test_scaled_m),
-        cmocka_unit_test(test_quantizers),
-        cmocka_unit_test(test_epilogues),
-        cmocka_unit_test(test_scaled_k),
-        cmocka_unit_test(test_dequantized),
-        cmocka_unit_test(test_swapped),
-        cmocka_unit_test(test_merged),
-        cmocka_unit_test(test_uniform),
-        cmocka_unit_test(test_each_form),
-        cmocka_unit_test(test_defects_are_up_to_date),
-        cmocka_unit_test(test_defects_are_seen),
-        cmocka_unit_test(test_activation_defects_are_seen),
-        cmocka_unit_test(test_quantizer_defects_are_seen),
-        cmocka_unit_test(test_dequantizer_defects_are_seen),
-    };
-
     if (share_open() || atexit(share_print))
         return 2;
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, twin_make_folder, twin_remove_folder);
+    return test_run("protocol", argc > 1 ? argv[1] : NULL, twin_make_folder,
+                    twin_remove_folder);
 }

@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol.h: kernels' twins, made and launched.
-*/
-#ifndef QUERN_TEST_PROTOCOL_H
-#define QUERN_TEST_PROTOCOL_H
+/* test_protocol.h: kernels' twins, made and launched. */
+#pragma once
 
+#include "cases.h"
 #include "gen.h"
 #include "launch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <sys/types.h>
-
-#include <cmocka.h>
 
 /* ------------------------------------------------------------- twins */
 
@@ -42,10 +35,8 @@ int twin_remove_folder(void **state);
    the test if the generator does not open. */
 struct qg *twin_open_generator(const struct defect *defect, const char *recipe);
 
-/*
-** Generate and start to compile, with "-O2" for many launches or "-O0" for few;
-** then wait, load until the program ends, and draw from the number on.
-*/
+/* Generate and start to compile, with "-O2" for many launches or "-O0" for few;
+   then wait, load until the program ends, and draw from the number on. */
 void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
                 int number, struct twin *twin);
 void twin_finish(struct twin *twin);
@@ -55,8 +46,6 @@ void twin_finish(struct twin *twin);
 void twin_write_call(FILE *f, const struct qn_kernel *kernel,
                      const char *behind);
 
-/* What becomes of sums in launches of their own. */
-void test_epilogues(void **state);
 
 /* ---------------------------------------------------------- launches */
 
@@ -100,5 +89,3 @@ const char *twin_run_one_group_holds_all(const struct twin *twin);
 const char *twin_run_bands(const struct twin *twin);
 const char *twin_run_gaps(const struct twin *twin, int times);
 const char *twin_run_lies(const struct twin *twin);
-
-#endif

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol_defects.h: defects that are planted into templates. Included by
-** test_protocol.c alone.
-*/
-#ifndef QUERN_TEST_PROTOCOL_DEFECTS_H
-#define QUERN_TEST_PROTOCOL_DEFECTS_H
+/* test_protocol_defects.h: defects that are planted into templates. Included by
+   test_protocol.c alone. */
+#pragma once
 
 #define DENSE    "templates/sm90/gemm_dense.cu"
 #define DEQUANT  "templates/sm90/gemm_dequant.cu"
@@ -447,5 +444,3 @@ static const struct planted quantizer_defects[] = {
     {&BLOCK_M_MAINLOOP,
      {COPY, "(int)t->start + t->row$(mine)", "t->row$(mine)"}},
 };
-
-#endif

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol_epilogue.c: the kernels that make D of a product's sums, as
-** plain C: from the sums of the host's product they make the bytes that the
-** host's kernels with the same epilogue do: D, P, and the sums for dbias and
-** dprob.
-*/
+/* test_protocol_epilogue.c: the kernels that make D of a product's sums, as
+   plain C: from the sums of the host's product they make the bytes that the
+   host's kernels with the same epilogue do: D, P, and the sums for dbias and
+   dprob. */
 #include "embedded.h"
 #include "choose/values.h"
 #include "problem/geometry.h"
@@ -361,12 +359,11 @@ static void try_all(twin_fn *twin, int back, const char *type)
         }
 }
 
-void test_epilogues(void **state)
+TEST(epilogues)
 {
     const struct quern_open_options options = {.cache = "", .tune = ""};
     struct qg *gen = open_generator();
 
-    (void)state;
     assert_int_equal(qn_open(&options, &all.ctx), QUERN_OK);
     fill(all.a, ROWS * K);
     fill(all.b, GROUPS * MOST * K);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol_forms.h: which kernels have twins that are launched many times.
-*/
-#ifndef QUERN_TEST_PROTOCOL_FORMS_H
-#define QUERN_TEST_PROTOCOL_FORMS_H
+/* test_protocol_forms.h: which kernels have twins that are launched many
+   times. */
+#pragma once
 
 #include "test_protocol.h"
 
@@ -41,11 +39,9 @@ struct form {
                                      .b_major = QUERN_MAJOR_##b,              \
                                      __VA_ARGS__}
 
-/*
-** M and K say which axis is ragged. TURNS: a warpgroup has tiles of its own.
-** PAIRS: two CTAs share rows of A. STACKS: they share columns of B, but in a
-** group's odd last row of tiles, rows of A.
-*/
+/* M and K say which axis is ragged. TURNS: a warpgroup has tiles of its own.
+   PAIRS: two CTAs share rows of A. STACKS: they share columns of B, but in a
+   group's odd last row of tiles, rows of A. */
 FORM(M_STORE, M, STORE, cooperative, 128, 1, 1, BF16, K, .addend = "none");
 FORM(M_TURNS, M, STORE, pingpong, 128, 1, 1, BF16, MN, .addend = "none");
 FORM(M_PAIRS, M, STORE, cooperative, 128, 1, 2, F32, K, .addend = "none");
@@ -81,11 +77,9 @@ FORM(UNIFORM, NONE, SCALE, cooperative, 128, 1, 1, BF16, K, .addend = "read");
 FORM(UNIFORM_TURNS, NONE, SCALE, pingpong, 128, 1, 1, F32, MN,
      .addend = "read");
 
-/*
-** Scaled: TENSOR, ROW and BLOCK say what shares a scale. HALVES: a tile's
-** columns are shared out, not its rows. TALL: its rows' scales come in two
-** boxes.
-*/
+/* Scaled: TENSOR, ROW and BLOCK say what shares a scale. HALVES: a tile's
+   columns are shared out, not its rows. TALL: its rows' scales come in two
+   boxes. */
 FORM(TENSOR_M, M, STORE, cooperative, 192, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_tensor");
 FORM(TENSOR_M_TURNS, M, STORE, pingpong, 128, 1, 1, F32, K,
@@ -128,11 +122,9 @@ FORM(BLOCK_K_ADD, K, ADD, cooperative, 256, 1, 1, F32, K,
 FORM(BLOCK_K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, K,
      .addend = "read", .tile_m = 128, .recipe = "fp8_block");
 
-/*
-** Dequantized: values of blocks times their scales, in shared memory or in
-** registers. GLOBAL: a second level of scales. SHORT: half of the threads have
-** a row of A.
-*/
+/* Dequantized: values of blocks times their scales, in shared memory or in
+   registers. GLOBAL: a second level of scales. SHORT: half of the threads have
+   a row of A. */
 FORM(CODES_M, M, STORE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "mxfp8", .codes = "shared");
 FORM(CODES_M_GLOBAL, M, STORE, cooperative, 256, 1, 1, F32, K,
@@ -233,5 +225,3 @@ static const struct qn_kernel *find_kernel(struct qg *gen, struct form form)
              form.tile_n, form.cluster_n);
     return NULL;
 }
-
-#endif

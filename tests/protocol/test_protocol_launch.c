@@ -292,10 +292,8 @@ static void fill_group(int role, int part, int group)
     launch.global[role][group] = twin_scale(role, group, 0, 0);
 }
 
-/*
-** Scales of a copy as large as the runtime says, real because the kernel's own
-** text may read them: NaN wherever the quantizer need not have written.
-*/
+/* Scales of a copy as large as the runtime says, real because the kernel's own
+   text may read them: NaN wherever the quantizer need not have written. */
 static void set_scales_of(const struct qn_kernel *kernel, const struct shape *s,
                           int role, int part)
 {

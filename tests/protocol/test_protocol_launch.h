@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol_launch.h: all that a launch of a twin is given.
-*/
-#ifndef QUERN_TEST_PROTOCOL_LAUNCH_H
-#define QUERN_TEST_PROTOCOL_LAUNCH_H
+/* test_protocol_launch.h: all that a launch of a twin is given. */
+#pragma once
 
 #include "choose/tensormap.h"
 #include "choose/values.h"
@@ -56,5 +53,3 @@ void launch_parts(const struct qn_kernel *kernel, const struct shape *shape);
 /* What the kernel gets of product i. */
 void launch_part(const struct qn_kernel *kernel, const struct shape *shape,
                  int i);
-
-#endif

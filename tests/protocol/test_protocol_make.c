@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol_make.c: a kernel's own text, with shim.h in place of the
-** instructions, generated, compiled as plain C and loaded.
-*/
+/* test_protocol_make.c: a kernel's own text, with shim.h in place of the
+   instructions, generated, compiled as plain C and loaded. */
 #include "embedded.h"
 #include "test_protocol.h"
 
@@ -113,10 +111,8 @@ static char *replaced(const char *text, const char *from, const char *to)
     return made;
 }
 
-/*
-** Specs that the twins do not need would only take time: those of other
-** kernels, and of all recipes but one where that is named.
-*/
+/* Specs that the twins do not need would only take time: those of other
+   kernels, and of all recipes but one where that is named. */
 static int is_needed(const char *path, const char *recipe)
 {
     static const char kernels[] = "specs/kernels/",

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_protocol_merged.c: the merged products of a launch: sizes, operands and
-** maps of each.
-*/
+/* test_protocol_merged.c: the merged products of a launch: sizes, operands and
+   maps of each. */
 #include "test_protocol_launch.h"
 
 #include <string.h>

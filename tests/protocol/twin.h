@@ -178,11 +178,9 @@ static float twin_value(float sum, int group, int row, int column, int inside)
     return alpha * sum + (inside && beta != 0 ? beta * twin_c(group, row, column) : 0);
 }
 
-/*
-** The values of a slab: alpha * sum + beta * C inside the group's matrix, without C outside, where
-** factors may be anything. With "add" the copy engine may add instead, but not both and not
-** neither.
-*/
+/* The values of a slab: alpha * sum + beta * C inside the group's matrix, without C outside, where
+   factors may be anything. With "add" the copy engine may add instead, but not both and not
+   neither. */
 static void twin_check_values(const struct sim_slab *s, const struct sim_place *p, int group,
                               int row, int added)
 {

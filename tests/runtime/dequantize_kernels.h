@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_kernels.h: recipes and kernels of test_dequantize.c,
-** test_requantize.c and test_range.c. Those without scales are of the recipe
-** "bf16", which the tests' registry has.
-*/
-#ifndef TEST_DEQUANTIZE_KERNELS_H
-#define TEST_DEQUANTIZE_KERNELS_H
+/* dequantize_kernels.h: recipes and kernels of test_dequantize.c,
+   test_requantize.c and test_range.c. Those without scales are of the recipe
+   "bf16", which the tests' registry has. */
+#pragma once
 
 #include "kernels.h"
 
@@ -210,5 +207,3 @@ static const struct quern_registry registry = {
     .nrecipes = sizeof recipes / sizeof *recipes,
     .kernels = kernels,
     .nkernels = sizeof kernels / sizeof *kernels};
-
-#endif

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** dequantize_scene.h: plans with dequantize passes, their arguments, and their
-** launches.
-*/
-#ifndef TEST_DEQUANTIZE_SCENE_H
-#define TEST_DEQUANTIZE_SCENE_H
+/* dequantize_scene.h: plans with dequantize passes, their arguments, and their
+   launches. */
+#pragma once
 
 #include "dequantize_kernels.h"
 
@@ -145,5 +142,3 @@ static void fail_allocations(const char *line, int least)
     qn_plan_free(plan);
     qn_close(ctx);
 }
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** entries.c: what the tests of the cache's entries share.
-*/
+/* entries.c: what the tests of the cache's entries share. */
 #define _GNU_SOURCE
 #include "test.h"
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** entries.h: what the tests of the cache's entries share.
-*/
-#ifndef ENTRIES_H
-#define ENTRIES_H
+/* entries.h: what the tests of the cache's entries share. */
+#pragma once
 
 #include "code/cache.h"
 #include "code/cache_folder.h"
@@ -22,5 +19,3 @@ int test_loads(struct qn_cache *cache, const char *key, int repair);
 
 /* Run in a process without root's privileges; returns its exit status. */
 int test_as_nobody(int (*what)(void));
-
-#endif

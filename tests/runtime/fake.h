@@ -11,8 +11,7 @@
 **
 ** Any number of threads may call them.
 */
-#ifndef FAKE_H
-#define FAKE_H
+#pragma once
 
 #include "device/cuda_api.h"
 
@@ -150,5 +149,3 @@ static inline void fake_log(const char *who, const char *what, const char *name)
         abort();
     close(file);
 }
-
-#endif

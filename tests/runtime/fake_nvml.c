@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** fake_nvml.c: a library that knows one device by the bus address that the fake
-** driver gives, and its clock and power. Tests open it as libnvidia-ml.so.1.
-*/
+/* fake_nvml.c: a library that knows one device by the bus address that the fake
+   driver gives, and its clock and power. Tests open it as libnvidia-ml.so.1. */
 #include "fake.h"
 
 #include <string.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** kernels.c: the tests' own registry in place of the generated one, and its
-** host kernel.
-*/
+/* kernels.c: the tests' own registry in place of the generated one, and its
+   host kernel. */
 #include "test.h"
 
 #include <pthread.h>

@@ -6,8 +6,7 @@
 ** FUNCTION is the function of the linked host kernel, NULL in the generator,
 ** which also has SPEC, a host kernel that only a user's specs have.
 */
-#ifndef TEST_KERNELS_H
-#define TEST_KERNELS_H
+#pragma once
 
 #include "internal.h"
 
@@ -213,5 +212,3 @@ static const struct qn_rejected test_rejected[] = {
     .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
     .params = params_, .nparams = sizeof params_, .cubin = "\177ELF",          \
     .cubin_bytes = 4, .cluster = {1, 1}
-
-#endif

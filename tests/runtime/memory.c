@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** memory.c: allocations that fail on request. The test program is linked with
-** -Wl,--wrap for these four, so only the runtime's own and the tests' calls
-** come here, not those of the C library. The linker also reads what shared
-** libraries need, so the names must be visible.
-*/
+/* memory.c: allocations that fail on request. The test program is linked with
+   -Wl,--wrap for these four, so only the runtime's own and the tests' calls
+   come here, not those of the C library. The linker also reads what shared
+   libraries need, so the names must be visible. */
 #include "test.h"
 
 static int fail_at, count;

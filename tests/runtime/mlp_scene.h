@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** mlp_scene.h: recipes, kernels and a fixture of the tests of grouped MLPs.
-*/
-#ifndef TEST_MLP_SCENE_H
-#define TEST_MLP_SCENE_H
+/* mlp_scene.h: recipes, kernels and a fixture of the tests of grouped MLPs. */
+#pragma once
 
 #include "test.h"
 
@@ -283,5 +280,3 @@ static inline int is_scratch(const struct fixture *f, const void *at)
     return (const char *)at >= workspace + 256 &&
            (const char *)at < workspace + f->need.workspace_bytes;
 }
-
-#endif

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** old_spellings.h: words of problem lines that were renamed, for
-** test_problem.c.
-*/
-#ifndef TEST_OLD_SPELLINGS_H
-#define TEST_OLD_SPELLINGS_H
+/* old_spellings.h: words of problem lines that were renamed, for
+   test_problem.c. */
+#pragma once
 
 /* Each old word is refused, and the message names the new one. */
 TEST(refuses_old_spellings)
@@ -42,5 +39,3 @@ TEST(refuses_old_spellings)
                 "parts= is called microbatches= now");
     qn_close(ctx);
 }
-
-#endif

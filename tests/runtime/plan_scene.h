@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** plan_scene.h: a plan, its arguments and memory for them, and what a run of it
-** launches. ROOM, ROOMS and WORKSPACE are the includer's, in bytes and buffers.
-*/
-#ifndef TEST_PLAN_SCENE_H
-#define TEST_PLAN_SCENE_H
+/* plan_scene.h: a plan, its arguments and memory for them, and what a run of
+   it launches. ROOM, ROOMS and WORKSPACE are the includer's, in bytes and
+   buffers. */
+#pragma once
 
 #include <stdlib.h>
 
@@ -85,5 +83,3 @@ static char *param(int launch, int which)
 {
     return (char *)(uintptr_t)test_cuda->trail[launch].params[which];
 }
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** scene.c: a program that calls every function of the library.
-*/
+/* scene.c: a program that calls every function of the library. */
 #include "scene.h"
 
 #include <dirent.h>

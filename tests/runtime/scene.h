@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** scene.h: a program that calls every function of the library, on every backend
-** that the fakes can play.
-*/
-#ifndef TEST_SCENE_H
-#define TEST_SCENE_H
+/* scene.h: a program that calls every function of the library, on every backend
+   that the fakes can play. */
+#pragma once
 
 #include "test.h"
 
@@ -44,5 +41,3 @@ int test_play_in(const struct scene *scene, int retry,
 
 /* The options with which it opens. */
 struct quern_open_options test_scene_options(const struct scene *scene);
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** support.c: what the tests of the runtime share.
-*/
+/* support.c: what the tests of the runtime share. */
 #define _GNU_SOURCE
 #include "test.h"
 

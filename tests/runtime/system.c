@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** system.c: calls of the kernel that fail, end the process, or find no space,
-** on request. The test program is linked with -Wl,--wrap for these, so that
-** only the runtime's own and the tests' calls come here. The linker also reads
-** what shared libraries need, so the names must be visible.
-*/
+/* system.c: calls of the kernel that fail, end the process, or find no space,
+   on request. The test program is linked with -Wl,--wrap for these, so that
+   only the runtime's own and the tests' calls come here. The linker also reads
+   what shared libraries need, so the names must be visible. */
 #define _GNU_SOURCE
 #include "test.h"
 

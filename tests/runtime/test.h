@@ -5,8 +5,7 @@
 ** Each test starts with an empty folder, the fakes in place of the real
 ** libraries, and a driver that has forgotten everything.
 */
-#ifndef TEST_H
-#define TEST_H
+#pragma once
 
 #define TEST_SETUP    test_setup
 #define TEST_TEARDOWN test_teardown
@@ -140,5 +139,3 @@ void test_wipe(void);
 
 /* A shell's command with the cache's path for each %s; it must succeed. */
 void test_shell(const char *format);
-
-#endif

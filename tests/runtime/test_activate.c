@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_activate.c: products with a bias and an activation: which kernel serves
-** one, what a launch is given, and which arguments are refused.
-*/
+/* test_activate.c: products with a bias and an activation: which kernel serves
+   one, what a launch is given, and which arguments are refused. */
 #include "test.h"
 
 #include "base/context.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_cache.c: entries on disk, damaged, planted, read-only, full, swept.
-*/
+/* test_cache.c: entries on disk, damaged, planted, read-only, full, swept. */
 #define _GNU_SOURCE
 #include "test.h"
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_calls.c: the cache when calls of the kernel fail, one after the other,
-** when the process ends at any of them, and when the disk is full. A plan must
-** come out right each time, and what is left after must be whole.
-*/
+/* test_calls.c: the cache when calls of the kernel fail, one after the other,
+   when the process ends at any of them, and when the disk is full. A plan must
+   come out right each time, and what is left after must be whole. */
 #include "test.h"
 
 #include <errno.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_cublaslt.c: the backend cublaslt over a fake that computes from the
-** descriptors only.
-*/
+/* test_cublaslt.c: the backend cublaslt over a fake that computes from the
+   descriptors only. */
 #include "test_cublaslt.h"
 
 #include "base/context.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_cublaslt.h: grouped products in every form, with data.
-*/
-#ifndef TEST_CUBLASLT_H
-#define TEST_CUBLASLT_H
+/* test_cublaslt.h: grouped products in every form, with data. */
+#pragma once
 
 #include <pthread.h>
 
@@ -35,5 +32,3 @@ struct test_thread {
 
 /* Start them all and wait for them; no run may fail. */
 void test_run_threads(struct test_thread *threads, int count);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_cublaslt_groups.c: groups in one call of cuBLASLt, where it has that.
-** Their values are compared in test_cublaslt.c.
-*/
+/* test_cublaslt_groups.c: groups in one call of cuBLASLt, where it has that.
+   Their values are compared in test_cublaslt.c. */
 #include "test_cublaslt.h"
 
 /* A plan over a library that multiplies groups in one call, and a run's

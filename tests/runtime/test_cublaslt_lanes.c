@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_cublaslt_lanes.c: a run of the backend cublaslt that spreads its groups
-** over several streams: in which order, with which memory, and what happens
-** when some of them belong to a capture.
-*/
+/* test_cublaslt_lanes.c: a run of the backend cublaslt that spreads its groups
+   over several streams: in which order, with which memory, and what happens
+   when some of them belong to a capture. */
 #include "test_cublaslt.h"
 
 enum { STREAMS = 3 };

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_cublaslt_use.c: what a user of the backend cublaslt is told, what it
-** keeps, and what happens when a call below it fails.
-*/
+/* test_cublaslt_use.c: what a user of the backend cublaslt is told, what it
+   keeps, and what happens when a call below it fails. */
 #include "test_cublaslt.h"
 
 #include "base/context.h"

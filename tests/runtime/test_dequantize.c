@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_dequantize.c: products whose operands become bf16 before them: which
-** launches, in what order, that each gets what the one before has made, and
-** where the workspace has it.
-*/
+/* test_dequantize.c: products whose operands become bf16 before them: which
+   launches, in what order, that each gets what the one before has made, and
+   where the workspace has it. */
 #include "test.h"
 
 #include "dequantize_scene.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_expr.c: the expressions of `requires`.
-*/
+/* test_expr.c: the expressions of `requires`. */
 #include "test.h"
 
 #include "base/expr.h"

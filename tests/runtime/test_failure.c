@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_failure.c: every call of the driver, of cuBLASLt and of the compiler and
-** every allocation fails, once or from then on, in every scene. Resources are
-** freed (the leak checker of the asan build sees the memory), and after one
-** failure the next try succeeds.
-*/
+/* test_failure.c: every call of the driver, of cuBLASLt and of the compiler and
+   every allocation fails, once or from then on, in every scene. Resources are
+   freed (the leak checker of the asan build sees the memory), and after one
+   failure the next try succeeds. */
 #include "scene.h"
 
 /* The code, and a part of the message. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_fuse.c: products that quantize A: which kernels serve one, the arguments
-** of the launches, and which arguments are refused.
-*/
+/* test_fuse.c: products that quantize A: which kernels serve one, the arguments
+   of the launches, and which arguments are refused. */
 #include "test.h"
 
 #include "base/context.h"

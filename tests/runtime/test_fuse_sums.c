@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_fuse_sums.c: dgrad that quantizes dy and sums it up: by the cast before
-** the product, or where none reads dy by launches for the sums only.
-*/
+/* test_fuse_sums.c: dgrad that quantizes dy and sums it up: by the cast before
+   the product, or where none reads dy by launches for the sums only. */
 #include "test.h"
 
 #define P(name) QN_PARAM_##name

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_gradient.c: dgrad back through an activation: kernels of its sums, and
-** refusals. Their launches are in tests/launches.
-*/
+/* test_gradient.c: dgrad back through an activation: kernels of its sums, and
+   refusals. Their launches are in tests/launches. */
 #include "test.h"
 
 #include "kernels.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_host.c: the host backend: threads, parameters, kernels of a user's
-** specs compiled by the system's compiler.
-*/
+/* test_host.c: the host backend: threads, parameters, kernels of a user's
+   specs compiled by the system's compiler. */
 #include "test.h"
 
 #include <sys/resource.h>

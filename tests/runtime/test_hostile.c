@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_hostile.c: callers who get everything wrong: NULL everywhere, structs of
-** random bytes and of extreme values, strings without an end, arguments that
-** changed since they were described. Each gets an error that names argument and
-** rule; nothing crashes, nothing overflows (the asan build sees it), nothing
-** runs.
-*/
+/* test_hostile.c: callers who get everything wrong: NULL everywhere, structs of
+   random bytes and of extreme values, strings without an end, arguments that
+   changed since they were described. Each gets an error that names argument and
+   rule; nothing crashes, nothing overflows (the asan build sees it), nothing
+   runs. */
 #include "test.h"
 
 #include <limits.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_mlp.c: plans and runs of a grouped MLP: optional outputs, sizes from
-** the host, queues and failures. Launches are in tests/launches.
-*/
+/* test_mlp.c: plans and runs of a grouped MLP: optional outputs, sizes from
+   the host, queues and failures. Launches are in tests/launches. */
 #include "test.h"
 
 #include "mlp_scene.h"

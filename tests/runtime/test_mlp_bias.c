@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_mlp_bias.c: the biases of a grouped MLP: which launches add them and sum
-** their gradients, what each gets, and rows that are apart.
-*/
+/* test_mlp_bias.c: the biases of a grouped MLP: which launches add them and sum
+   their gradients, what each gets, and rows that are apart. */
 #include "test.h"
 
 #include "mlp_scene.h"

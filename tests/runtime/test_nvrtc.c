@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_nvrtc.c: the real run-time compiler, where there is one.
-*/
+/* test_nvrtc.c: the real run-time compiler, where there is one. */
 #include "test.h"
 
 #include "device/nvrtc.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_plan.c: which kernel is chosen, what a plan prepares, and what why says.
-*/
+/* test_plan.c: which kernel is chosen, what a plan prepares, and what why
+   says. */
 #include "test.h"
 
 #define PROBLEM "fprop bf16 g=8 m=32768 n=4096 k=7168"

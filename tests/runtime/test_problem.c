@@ -4,7 +4,7 @@
 */
 #include "test.h"
 #include "old_spellings.h"
-#include "problem/space.h"
+#include "problem/problem.h"
 
 TEST(parses_defaults)
 {

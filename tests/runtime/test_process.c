@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_process.c: what surrounds the library: other CUDA contexts, children of
-** fork(), many threads, the environment.
-*/
+/* test_process.c: what surrounds the library: other CUDA contexts, children of
+   fork(), many threads, the environment. */
 #include "scene.h"
 
 #include <pthread.h>

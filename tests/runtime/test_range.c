@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_range.c: products as f16 after range checks of their operands, and the
-** fallback to bf16: the launches, the flags that skip them, and the flags'
-** addresses.
-*/
+/* test_range.c: products as f16 after range checks of their operands, and the
+   fallback to bf16: the launches, the flags that skip them, and the flags'
+   addresses. */
 #include "test.h"
 
 #include "dequantize_scene.h"
 #include "base/context.h"
-#include "choose/model_dequantize.h"
+#include "choose/model.h"
 
 /* -------------------------------------------------------------------- order */
 

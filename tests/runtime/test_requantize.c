@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_requantize.c: products whose operands become FP8 before them, unless a
-** flag on the device says that some value does not fit: which launches, what
-** each is left out by, and where the workspace has what they make.
-*/
+/* test_requantize.c: products whose operands become FP8 before them, unless a
+   flag on the device says that some value does not fit: which launches, what
+   each is left out by, and where the workspace has what they make. */
 #include "test.h"
 
 #include "dequantize_scene.h"

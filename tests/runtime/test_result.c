@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_result.c: copies of a product's result that a cast after the product
-** makes: which launches, that each gets what the one before has made, and where
-** the workspace has it.
-*/
+/* test_result.c: copies of a product's result that a cast after the product
+   makes: which launches, that each gets what the one before has made, and where
+   the workspace has it. */
 #include "test.h"
 
 #include "kernels.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_rows.c: which kernel quantizes where nothing but the rowwise tensor is
-** wanted, and that rows which it holds whole need no launch for their maxima.
-*/
+/* test_rows.c: which kernel quantizes where nothing but the rowwise tensor
+   is wanted, and that rows which it holds whole need no launch for their
+   maxima. */
 #include "test.h"
 
 #include "kernels.h"

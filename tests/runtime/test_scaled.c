@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_scaled.c: products of quantized copies: what a caller must provide, what
-** a kernel is given, and which contradictions are refused.
-*/
+/* test_scaled.c: products of quantized copies: what a caller must provide, what
+   a kernel is given, and which contradictions are refused. */
 #include "test.h"
 
 #include "base/context.h"

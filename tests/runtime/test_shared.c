@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_shared.c: the cache among plans, threads and processes.
-*/
+/* test_shared.c: the cache among plans, threads and processes. */
 #include "test.h"
 
 #include <pthread.h>

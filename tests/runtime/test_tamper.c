@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_tamper.c: what others, other versions, and the clock do to a cache.
-*/
+/* test_tamper.c: what others, other versions, and the clock do to a cache. */
 #define _GNU_SOURCE
 #include "test.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_tune.c: the tuner against a GPU whose times are planted: it finds the
-** fastest, says why the others are out, and stops when it must.
-*/
+/* test_tune.c: the tuner against a GPU whose times are planted: it finds the
+   fastest, says why the others are out, and stops when it must. */
 #include "test.h"
 
 #include <time.h>

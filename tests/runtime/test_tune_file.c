@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_tune_file.c: files of measured winners: what is written is read, what is
-** wrong is refused with its line, and no process loses another's lines.
-*/
+/* test_tune_file.c: files of measured winners: what is written is read, what is
+   wrong is refused with its line, and no process loses another's lines. */
 #include "test.h"
 #include "base/context.h"
 #include "base/text.h"

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** test_tune_strategies.c: where a problem leaves open how scaled operands
-** become what tensor cores multiply, the tuner measures that, too, and plans
-** follow it.
-*/
+/* test_tune_strategies.c: where a problem leaves open how scaled operands
+   become what tensor cores multiply, the tuner measures that, too, and plans
+   follow it. */
 #include "test.h"
 
 #include "dequantize_kernels.h"

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** bad_sizes.c: sizes that break a rule, and the group that must be blamed.
-*/
+/* bad_sizes.c: sizes that break a rule, and the group that must be blamed. */
 #include "support/case.h"
 
 #include <string.h>
 
-/*
-** Six groups of 16 rows. With lengths only the groups start at 0, 16, 32, 48,
-** 64, 80; otherwise at 5 and, with both arrays, two rows apart. There are 120
-** rows along the ragged axis, which the names call m.
-*/
+/* Six groups of 16 rows. With lengths only the groups start at 0, 16, 32, 48,
+   64, 80; otherwise at 5 and, with both arrays, two rows apart. There are 120
+   rows along the ragged axis, which the names call m. */
 const struct qt_bad_size qt_bad_sizes[] = {
     /* name, form, in_offsets, index, value, past_end, only_i64, group */
     {"a length of -1", QT_FIRST, 0, 2, -1, 0, 0, 2},

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** copied.c: quantized operands of a case, and what they stand for.
-*/
+/* copied.c: quantized operands of a case, and what they stand for. */
 #include "support/case.h"
 #include "oracle/decode.h"
 #include "oracle/memory.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** ends.c: the ends of the scales of blocks.
-*/
+/* ends.c: the ends of the scales of blocks. */
 #include "support/ends.h"
 
 #include "base/types.h"

@@ -6,8 +6,7 @@
 **
 ** Shared by the host tests and the GPU suite.
 */
-#ifndef QT_ENDS_H
-#define QT_ENDS_H
+#pragma once
 
 #include "support/case.h"
 #include "internal.h"
@@ -51,5 +50,3 @@ void qt_ends_restore(const struct qt_block *, const unsigned char *kept);
 int qt_ends_right(const struct qt_case *, const struct qt_block *,
                   const void *before, const void *after, const void *without,
                   enum qt_outcome, char *text, size_t size);
-
-#endif

@@ -6,8 +6,7 @@
 ** compared as bytes: it is computed here from the definition, rounded once.
 ** Bytes between rows and outside every group must stay as they were.
 */
-#ifndef TEST_EXACT_H
-#define TEST_EXACT_H
+#pragma once
 
 #include "internal.h"
 
@@ -56,5 +55,3 @@ void exact_fill(const struct run *r, int role, size_t bytes, uint32_t seed);
 
 /* The expected D, of so many bytes. */
 void exact_refer(const struct run *r, void *want, size_t bytes);
-
-#endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** step.c: the casts and products of a layer's training step.
-*/
+/* step.c: the casts and products of a layer's training step. */
 #include "support/step.h"
 
 #include "oracle/gpu.h"

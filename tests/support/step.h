@@ -11,8 +11,7 @@
 **
 ** Shared by the host tests and the GPU suite.
 */
-#ifndef QT_STEP_H
-#define QT_STEP_H
+#pragma once
 
 #include "support/case.h"
 #include "oracle/memory.h"
@@ -103,5 +102,3 @@ int qt_step_seeds(int backend, const struct qn_recipe *, char *text);
 
 /* w - lr dw lowers the loss as float64's dw does. */
 int qt_step_descends(int backend, const struct qn_recipe *, char *text);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** step_check.c: how near a training step comes to float64's, next to what the
-** formats themselves lose (step_expect.c).
-*/
+/* step_check.c: how near a training step comes to float64's, next to what the
+   formats themselves lose (step_expect.c). */
 #include "support/step.h"
 
 #include "base/types.h"
@@ -59,12 +57,10 @@ static struct found judge(const struct qt_step *s, int op, const double *ref,
     return f;
 }
 
-/*
-** All groups, and each of them by itself: there so few values count that all
-** may be where they are off by most, d/2, of both operands; and of fewer than
-** 16 tokens the transform makes numbers of one magnitude, with one error, which
-** add up like their products.
-*/
+/* All groups, and each of them by itself: there so few values count that all
+   may be where they are off by most, d/2, of both operands; and of fewer than
+   16 tokens the transform makes numbers of one magnitude, with one error, which
+   add up like their products. */
 static int near(const struct qt_step *s, int op, char *text)
 {
     const int mixed = op == QUERN_WGRAD && s->recipe->scaling[QN_X].hadamard;
@@ -226,12 +222,10 @@ int qt_step_gradients(int backend, const struct qn_recipe *recipe, char *text)
 
 /* ------------------------------------------------------------------- seeds */
 
-/*
-** Values whose transform, for 16 tokens of a feature, has 6 as its largest
-** magnitude, times 1, 1/2 or 1/4: then all scales are exact. x is of E2M1's own
-** values, dy of multiples of 1/32, which are at multiples of 1/64 of the way
-** from one of these to the next: there a byte of chance rounds without bias.
-*/
+/* Values whose transform, for 16 tokens of a feature, has 6 as its largest
+   magnitude, times 1, 1/2 or 1/4: then all scales are exact. x is of E2M1's own
+   values, dy of multiples of 1/32, which are at multiples of 1/64 of the way
+   from one of these to the next: there a byte of chance rounds without bias. */
 static void draw_placed(const struct qt_step *s, float *to, int64_t columns,
                         int own, uint64_t *state)
 {
@@ -267,13 +261,11 @@ static double error_of_mean(const double *sum, int count, const double *ref,
     return all;
 }
 
-/*
-** Means over seeds 1, 2, .. (times `step`) of dw. After 1, 4, 16 and 64 of them
-** the square of the error, times their number, is to be `single`, the variance
-** of one. Rows of dw have errors of their own, each of which is at worst one
-** normal number times a vector: a variance of 2 single^2 / outputs at most, of
-** which 4 deviations are allowed. 1 if so; `ratio` is the last one's.
-*/
+/* Means over seeds 1, 2, .. (times `step`) of dw. After 1, 4, 16 and 64 of them
+   the square of the error, times their number, is to be `single`, the variance
+   of one. Rows of dw have errors of their own, each of which is at worst one
+   normal number times a vector: a variance of 2 single^2 / outputs at most, of
+   which 4 deviations are allowed. 1 if so; `ratio` is the last one's. */
 static int means_approach(struct qt_step *s, int step, double single,
                           const double *ref, double *ratio, char *text)
 {
@@ -430,12 +422,10 @@ static double gradient_error(const struct qt_step *s, const double *gradient)
                 norm(gradient, s->groups * s->outputs * s->features));
 }
 
-/*
-** With a rate of 1 / |x|^2 a step of a gradient g lowers the loss by at least
-** rate |g|^2 / 2, since no direction curves more than |x|^2; an error e of g
-** changes that by at most rate (|g| |e| + |e|^2 / 2), so by a part of 2 r + r^2
-** where r = |e| / |g|.
-*/
+/* With a rate of 1 / |x|^2 a step of a gradient g lowers the loss by at least
+   rate |g|^2 / 2, since no direction curves more than |x|^2; an error e of g
+   changes that by at most rate (|g| |e| + |e|^2 / 2), so by a part of 2 r + r^2
+   where r = |e| / |g|. */
 static int lowers(struct qt_step *s, const double *target, char *text)
 {
     const int64_t length = s->groups * s->outputs * s->features;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** open.c: a program that the header of 0.1 compiled, as far as the linker and
-** the library see it: quern_open is a function of two addresses.
-*/
+/* open.c: a program that the header of 0.1 compiled, as far as the linker and
+   the library see it: quern_open is a function of two addresses. */
 #include <stdio.h>
 
 #ifdef __cplusplus

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** product.h: what the fake for cuBLASLt keeps in the library's
-** opaque structures.
-*/
-#ifndef FAKE_CUBLASLT_PRODUCT_H
-#define FAKE_CUBLASLT_PRODUCT_H
+/* product.h: what the fake for cuBLASLt keeps in the library's
+   opaque structures. */
+#pragma once
 
 #include "cublaslt/cublaslt_api.h"
 
@@ -48,5 +45,3 @@ size_t fake_place(const struct layout *l, int batch, uint64_t i, uint64_t j);
 /* One matrix of the batch; C counts for nothing where beta is 0, NaN
    included. */
 void fake_compute(const struct call *call, int batch);
-
-#endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** driver.h: what the files of the fake driver share.
-*/
-#ifndef FAKE_CUDA_DRIVER_H
-#define FAKE_CUDA_DRIVER_H
+/* driver.h: what the files of the fake driver share. */
+#pragma once
 
 #include "../fake.h"
 #include "oracle/gpu.h"
@@ -41,5 +38,3 @@ QN_CU_FUNCTIONS(DECLARE)
 QN_CU_OPTIONAL(DECLARE)
 QN_GPU_FUNCTIONS(DECLARE)
 #undef DECLARE
-
-#endif

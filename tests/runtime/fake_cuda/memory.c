@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** memory.c: device memory, which is the host's; every copy is done at once.
-*/
+/* memory.c: device memory, which is the host's; every copy is done at once. */
 #include "driver.h"
 
 #include <string.h>

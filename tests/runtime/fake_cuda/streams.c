@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** streams.c: streams and events, which keep no order but note who asked for it.
-*/
+/* streams.c: streams and events, which keep no order but note who asked for
+   it. */
 #include "driver.h"
 
 struct cu_event {

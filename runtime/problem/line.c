@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** line.c: what a problem's line is about, by its first word.
-*/
-#include "line.h"
+/* line.c: what a problem's line is about, by its first word. */
+#include "problem/problem.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +14,7 @@ static const char *word_at(int i, enum qn_line_kind *line)
     const int cast = i - qn_product_words.count,
               layer = cast - qn_work_words.count;
 
-    *line = cast < 0    ? QN_LINE_PRODUCT
-            : layer < 0 ? QN_LINE_CAST
-                        : QN_LINE_LAYER;
+    *line = cast < 0 ? QN_LINE_PRODUCT : layer < 0 ? QN_LINE_CAST : QN_LINE_MLP;
     return cast < 0    ? qn_product_words.names[i]
            : layer < 0 ? qn_work_words.names[cast]
            : layer     ? NULL

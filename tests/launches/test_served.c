@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** served.c: recipe x op x epilogue x architecture, and the host: a valid line
-** has a plan, whose workspace is not more than was stated.
-*/
+/* test_served.c: recipe x op x epilogue x architecture, and the host: a valid
+   line has a plan, whose workspace is not more than was stated. */
 #define _GNU_SOURCE
 #include "devices.h"
 #include "log.h"
-#include "served.h"
 
 #include <stdlib.h>
 
@@ -200,17 +197,15 @@ static void try_recipes(unsigned d_types, int own)
     assert_true(walk.apart > 0);
 }
 
-void served_lines(void **state)
+TEST(served_lines)
 {
-    (void)state;
     try_recipes(~0u, 1);
 }
 
 /* Recipes that write no fp32: sums are those of dequantized operands. Their
    kernels for the host would have to be compiled. */
-void served_mixes(void **state)
+TEST(served_mixes)
 {
-    (void)state;
     device_specs("tests/gpu/specs");
     try_recipes(~(1u << QUERN_F32), 0);
 }
