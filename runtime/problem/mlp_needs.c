@@ -3,12 +3,10 @@
 ** mlp_needs.c: what a grouped MLP needs.
 */
 #include "problem/mlp.h"
+#include "problem/problem.h"
 #include "base/error.h"
-#include "problem/describe.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/quantize.h"
-#include "problem/space.h"
-#include "problem/workspace.h"
 
 #include <string.h>
 
