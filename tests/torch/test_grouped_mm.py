@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from conftest import Case, assert_near
 
 import quern
@@ -136,6 +137,24 @@ def test_main_grad(case):
     torch.ops.quern.product_("wgrad bf16 d=f32 beta=1", 4, 48, 64, case.rows, case.dy, None, None,
                              case.x, None, None, case.sizes()["sizes"], None, main_grad)
     assert_near(main_grad, case.wgrad(case.dy, case.x) + 1, 1e-5)
+
+
+def test_a_second_derivative_is_refused(case):
+    x = case.x.clone().requires_grad_()
+    y = qt.grouped_mm(x, case.w, **case.sizes()).square().sum()
+    (dx,) = torch.autograd.grad(y, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        dx.sum().backward()
+
+
+def test_checkpoint(case):
+    def layer(x, w):
+        return qt.grouped_mm(x, w, **case.sizes(), recipe="fp8_block")
+
+    x, w = (t.clone().requires_grad_() for t in (case.x, case.w))
+    torch.utils.checkpoint.checkpoint(layer, x, w, use_reentrant=False).backward(case.dy)
+    _, dx, dw = run(case, "fp8_block")
+    assert torch.equal(x.grad[:case.tokens], dx) and torch.equal(w.grad, dw)
 
 
 def test_threads(case):

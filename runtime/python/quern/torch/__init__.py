@@ -189,6 +189,7 @@ class _GroupedMM(torch.autograd.Function):
         return y
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
         *saved, lengths, ends = ctx.saved_tensors
         (g, m, n, k), recipe, scaling = ctx.sizes, ctx.recipe, ctx.scaling
