@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests share: data whose tail is NaN, and products in float64."""
+"""What the tests share: data whose tail is NaN, and products in float64.
+
+QUERN_TORCH_DEVICE=cuda runs them on a GPU, with a torch that has one.
+"""
 
 import os
 import sys
@@ -9,6 +12,11 @@ import torch
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
+
+
+DEVICE = os.environ.get("QUERN_TORCH_DEVICE", "cpu")
+if DEVICE != "cpu":
+    torch.set_default_device(DEVICE)
 
 
 class Case:

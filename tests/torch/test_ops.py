@@ -3,6 +3,7 @@
 
 import re
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -33,6 +34,16 @@ def names(*options):
 def test_symbols():
     assert names("--undefined-only") <= set(UNDEFINED)
     assert names("--defined-only") == {"quern_torch_load"}
+
+
+def test_without_torch_the_library_says_so():
+    load = f"""
+import ctypes
+load = ctypes.CDLL({quern.find("libquern_torch.so")!r}).quern_torch_load
+load.restype = ctypes.c_char_p
+print(load().decode())"""
+    text = subprocess.run([sys.executable, "-c", load], check=True, capture_output=True, text=True)
+    assert text.stdout == "libtorch_cpu.so is not loaded: import torch first\n"
 
 
 def casts(recipe):

@@ -116,7 +116,8 @@ def _find_scaling(recipe):
              for of, count in zip(("x", "w", "dy"), counts)]
     if any("history" in cast for cast in casts):
         raise ValueError(f"recipe {recipe}: quern.torch has no delayed scaling yet")
-    plain = [_DTYPES[o.type] for o in (fprop["a"], fprop["b"]) if o.type in _DTYPES]
+    operands = fprop["a"], fprop["b"], dgrad["a"]
+    plain = [_DTYPES[o.type] for o in operands if o.type in _DTYPES]
     return _Scaling(*counts, tuple("random" in cast for cast in casts), plain[0] if plain else None)
 
 
