@@ -6,6 +6,8 @@
 #                (RECIPE=mxfp8 chooses another recipe than fp8_block)
 #   make test      each test program; where cases take minutes, a quarter of them (5 minutes)
 #   make test-all  the other quarters, and each program under ASan and UBSan (20 minutes more)
+#   make test-torch  quern.torch on the CPU, with PyPI's torch (531 MB, fetched once into build/torch);
+#                    not yet a part of what CI runs
 #   make golden  accept the kernels' texts and launches as they are now (tests/*/golden)
 #   make tsan    what threads share, under ThreadSanitizer
 #   make fuzz    damaged specs, lines and files, FUZZ_SECONDS long (an hour)
@@ -24,7 +26,7 @@ BUILD = $(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 SUBMAKE = +@$(BUILD)
 
-.PHONY: all demo test test-all golden tsan fuzz check format clean report install uninstall tools \
+.PHONY: all demo test test-all test-torch golden tsan fuzz check format clean report install uninstall tools \
     generate
 
 all: generate
@@ -59,6 +61,12 @@ test-all: generate
 	    $$(cd build && ls test_*.make fake_*.make | sed 's/\.make$$//')
 	@.ci/carry build/asan
 	@tests/run.sh rest
+
+test-torch: generate
+	@.ci/install torch
+	$(SUBMAKE) config=release quern quern_gen quern_torch
+	@TORCHINDUCTOR_CACHE_DIR=$(CURDIR)/build/torch/inductor build/torch/venv/bin/python -m pytest -q \
+	    -p no:cacheprovider tests/torch $(TORCH_TESTS)
 
 tsan: generate
 	@.ci/install test

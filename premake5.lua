@@ -137,6 +137,16 @@ archive "quern_static"
 shared("quern", "quern_static")
   links(LIBRARY)
 
+-- PyTorch's operators: libtorch is found when it is loaded. An error passes through as a C++ exception.
+begin("quern_torch", "SharedLib", "quern_torch", "lib", "")
+  files { "runtime/torch/*.c", "runtime/torch/*.h" }
+  links { "quern" }
+  links { "dl" }
+  buildoptions { "-fexceptions" }
+  filter "release"
+  linkoptions { "-Wl,-z,defs" }
+  filter {}
+
 -- What the program and the tests check results with: problems with data, references, verdicts.
 archive "quern_oracle"
   files { "runtime/oracle/*.c", "runtime/oracle/*.h" }

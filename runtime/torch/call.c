@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** call.c: one call of an operator. Nothing here knows what a line computes: a
+** walk over the plan's operands serves all of them. No C++ exception starts
+** before everything that the call owns was released.
+*/
+#include "torch/op.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A tensor that the caller gave: its handle is ours to delete. */
+struct tensor {
+    struct torch_tensor *handle;
+    void *data;
+    int64_t ndim, *shape, *strides;
+    int type; /* torch's */
+};
+
+struct call {
+    const struct qn_op *op;
+    char line[256];
+    int64_t key[26]; /* the numbers of the line, by the letter of their key */
+    struct tensor given[QUERN_ARGS_COUNT];         /* by enum quern_arg */
+    struct torch_tensor *result[QUERN_ARGS_COUNT]; /* made here */
+    int32_t device, index;                         /* of torch's */
+    int host;
+    struct CUstream_st *stream;
+    void *guard; /* makes the device torch's current one */
+    struct quern_plan *plan;
+    struct quern_args args;
+    char error[1024];
+};
+
+/* Note a sentence; always QUERN_EINVAL. */
+__attribute__((format(printf, 2, 3))) static int fail(struct call *c,
+                                                      const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(c->error, sizeof c->error, format, arguments);
+    va_end(arguments);
+    return QUERN_EINVAL;
+}
+
+/* ------------------------------------------------------------------ context */
+
+static struct quern_context *context;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A child of fork() must open the library again. */
+static void forget_in_child(void)
+{
+    context = NULL;
+    pthread_mutex_init(&lock, NULL);
+}
+
+static int open_context(struct call *c, struct quern_context **ctx)
+{
+    static int watched;
+    int code = QUERN_OK;
+
+    pthread_mutex_lock(&lock);
+    if (!watched)
+        watched = !pthread_atfork(NULL, NULL, forget_in_child);
+    if (!context)
+        code = quern_open(NULL, &context);
+    *ctx = context;
+    pthread_mutex_unlock(&lock);
+    return code ? fail(c, "%s", quern_errmsg()) : QUERN_OK;
+}
+
+/* -------------------------------------------------------------------- types */
+
+/* torch's number of a type; -1: a narrow one, whose tensors are bytes. */
+static int torch_type(int type)
+{
+    switch (type) {
+    case QUERN_BF16:
+        return qn_abi.aoti_torch_dtype_bfloat16();
+    case QUERN_F16:
+        return qn_abi.aoti_torch_dtype_float16();
+    case QUERN_F32:
+        return qn_abi.aoti_torch_dtype_float32();
+    case QUERN_I32:
+        return qn_abi.aoti_torch_dtype_int32();
+    case QUERN_I64:
+        return qn_abi.aoti_torch_dtype_int64();
+    default:
+        return -1;
+    }
+}
+
+static const char *type_name(int type)
+{
+    static const char *const names[] = {
+#define NAME(name, text, ...) [QUERN_##name] = text,
+        QUERN_TYPES(NAME)
+#undef NAME
+    };
+
+    for (int i = QUERN_BF16; i < QUERN_TYPE_COUNT; i++)
+        if (torch_type(i) == type)
+            return names[i];
+    return type == qn_abi.aoti_torch_dtype_uint8() ? "uint8" : "another type";
+}
+
+static int is_sizes(int arg)
+{
+    return arg == QUERN_ARG_LENGTHS || arg == QUERN_ARG_STARTS ||
+           arg == QUERN_ARG_ENDS;
+}
+
+/* ---------------------------------------------------------------- arguments */
+
+/* The arguments leave the stack; each that has an owner is ours. */
+static void take(struct call *c, qn_abi_value *stack)
+{
+    int used = 0;
+
+    for (int i = 0; i < c->op->parameter_count; i++) {
+        const struct qn_op_parameter *p = &c->op->parameters[i];
+        qn_abi_value value = stack[i];
+        const size_t room = sizeof c->line - (size_t)used;
+        const char *text = "";
+
+        if (p->kind == QN_OP_LINE) {
+            qn_abi.torch_string_c_str((void *)value, &text);
+            used = snprintf(c->line, room, "%s", text);
+            qn_abi.torch_delete_string((void *)value);
+        } else if (p->kind == QN_OP_KEY) {
+            used += snprintf(c->line + used, room, " %s=%lld", p->name,
+                             (long long)(int64_t)value);
+            c->key[p->name[0] - 'a'] = (int64_t)value;
+        } else {
+            if (p->kind == QN_OP_OPTIONAL && value) {
+                void *box = (void *)value;
+
+                value = *(qn_abi_value *)box;
+                qn_abi.delete_value(box);
+            }
+            c->given[p->arg].handle = (struct torch_tensor *)value;
+        }
+        if (used >= (int)sizeof c->line)
+            used = sizeof c->line - 1; /* cut: the library refuses it */
+    }
+}
+
+static int look(struct call *c, const char *name, struct tensor *t)
+{
+    int32_t device, index;
+
+    if (qn_abi.aoti_torch_get_data_ptr(t->handle, &t->data) ||
+        qn_abi.aoti_torch_get_dim(t->handle, &t->ndim) ||
+        qn_abi.aoti_torch_get_sizes(t->handle, &t->shape) ||
+        qn_abi.aoti_torch_get_strides(t->handle, &t->strides) ||
+        qn_abi.aoti_torch_get_dtype(t->handle, &t->type) ||
+        qn_abi.aoti_torch_get_device_type(t->handle, &device) ||
+        qn_abi.aoti_torch_get_device_index(t->handle, &index))
+        return fail(c, "%s: torch cannot read this tensor", name);
+    if (c->device < 0) {
+        c->device = device;
+        c->index = index;
+    }
+    if (device != c->device || index != c->index)
+        return fail(c, "%s is on another device than the first tensor", name);
+    return QUERN_OK;
+}
+
+static int look_at_all(struct call *c)
+{
+    int code = QUERN_OK;
+
+    c->device = -1;
+    for (int i = 0; i < c->op->parameter_count && !code; i++) {
+        const struct qn_op_parameter *p = &c->op->parameters[i];
+
+        if (p->kind >= QN_OP_TENSOR && c->given[p->arg].handle)
+            code = look(c, p->name, &c->given[p->arg]);
+    }
+    c->host = c->device == qn_abi.aoti_torch_device_type_cpu();
+    if (!code && !c->host && c->device != qn_abi.aoti_torch_device_type_cuda())
+        return fail(c, "tensors must be on the CPU or on a CUDA device");
+    return code;
+}
+
+/* ---------------------------------------------------------------- the plan */
+
+static int find_plan(struct call *c)
+{
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+    struct quern_context *ctx;
+    void *stream = NULL;
+    int code = open_context(c, &ctx);
+
+    if (code)
+        return code;
+    if (c->host) {
+        options.backend = QUERN_BACKEND_HOST;
+    } else {
+        options.device = c->index;
+        if (!qn_abi.aoti_torch_create_cuda_guard ||
+            !qn_abi.aoti_torch_get_current_cuda_stream)
+            return fail(c, "this torch has no CUDA");
+        if (qn_abi.aoti_torch_create_cuda_guard(c->index, &c->guard) ||
+            qn_abi.aoti_torch_get_current_cuda_stream(c->index, &stream))
+            return fail(c, "torch has no current stream of the device");
+        c->stream = stream;
+    }
+    if (quern_plan_get(ctx, c->line, &options, c->stream, &c->plan))
+        return fail(c, "%s", quern_errmsg());
+    return QUERN_OK;
+}
+
+/* The rows of this run: the number of the line's ragged key, -1 if groups have
+   no sizes. */
+static int64_t rows_of(const struct call *c, const struct quern_operand *table,
+                       int count)
+{
+    const char *ragged = strstr(c->line, " ragged=");
+    const char axis = ragged ? ragged[8] : *c->line == 'w' ? 'k' : 'm';
+
+    return count && is_sizes(table->arg) ? c->key[axis - 'a'] : -1;
+}
+
+/* ----------------------------------------------------------------- operands */
+
+static struct torch_tensor *empty(struct call *c, int ndim,
+                                  const int64_t *shape, int type)
+{
+    int64_t strides[QUERN_MAX_DIMS], next = 1;
+    struct torch_tensor *t = NULL;
+
+    for (int i = ndim; i-- > 0;) {
+        strides[i] = next;
+        next *= shape[i] ? shape[i] : 1;
+    }
+    if (qn_abi.aoti_torch_empty_strided(ndim, shape, strides, type, c->device,
+                                        c->index, &t))
+        return NULL;
+    return t;
+}
+
+/* As torch has the operand: narrow types and memory without a shape are bytes.
+   Returns the number of axes. */
+static int shape_of(const struct quern_operand *o, int64_t rows, int64_t *shape,
+                    int *type)
+{
+    *type = torch_type(o->type);
+    if (*type < 0 || !o->ndim) {
+        *type = qn_abi.aoti_torch_dtype_uint8();
+        shape[0] = quern_extent(&o->bytes, rows);
+        return 1;
+    }
+    for (int i = 0; i < o->ndim; i++)
+        shape[i] = quern_extent(&o->shape[i], rows);
+    return o->ndim;
+}
+
+static void print_shape(char *text, size_t room, const int64_t *shape, int ndim)
+{
+    size_t used = (size_t)snprintf(text, room, "[");
+
+    for (int i = 0; i < ndim && used < room; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s%lld",
+                                 i ? ", " : "", (long long)shape[i]);
+    if (used < room)
+        snprintf(text + used, room - used, "]");
+}
+
+static int check(struct call *c, const struct quern_operand *o, int64_t rows)
+{
+    const struct tensor *t = &c->given[o->arg];
+    char wanted[96], found[96];
+    int64_t shape[QUERN_MAX_DIMS];
+    int type, ndim = shape_of(o, rows, shape, &type);
+
+    if (is_sizes(o->arg) && t->type == torch_type(QUERN_I64))
+        type = t->type;
+    if (t->type != type)
+        return fail(c, "%s is %s: %s is expected", o->name, type_name(t->type),
+                    is_sizes(o->arg) ? "i32 or i64" : type_name(type));
+    if (t->ndim == ndim &&
+        !memcmp(shape, t->shape, (size_t)ndim * sizeof *shape))
+        return QUERN_OK;
+    print_shape(wanted, sizeof wanted, shape, ndim);
+    print_shape(found, sizeof found, t->shape, (int)t->ndim);
+    return fail(c, "%s has the shape %s: %s is expected", o->name, found,
+                wanted);
+}
+
+static int is_contiguous(const struct tensor *t)
+{
+    int64_t next = 1;
+    int packed = 1;
+
+    for (int i = (int)t->ndim; i-- > 0; next *= t->shape[i]) {
+        if (!t->shape[i])
+            return 1;
+        packed &= t->shape[i] == 1 || t->strides[i] == next;
+    }
+    return packed;
+}
+
+/* Rows, and matrices of 3 axes, may have any stride where that is allowed. */
+static int give(struct call *c, const struct quern_operand *o, int64_t rows)
+{
+    struct quern_buffer *b = &c->args.of[o->arg];
+    struct tensor *t = &c->given[o->arg];
+    int code = check(c, o, rows);
+
+    if (code)
+        return code;
+    b->data = t->data;
+    if (is_sizes(o->arg))
+        b->type = t->type == torch_type(QUERN_I64) ? QUERN_I64 : QUERN_I32;
+    if (is_contiguous(t))
+        return QUERN_OK;
+    if (!o->strided || t->ndim < 2 || t->strides[t->ndim - 1] != 1)
+        return fail(c, "%s is not contiguous%s: call contiguous()", o->name,
+                    o->strided ? " along its last axis" : "");
+    b->stride = t->strides[t->ndim - 2];
+    b->group_stride = t->ndim > 2 ? t->strides[0] : 0;
+    return QUERN_OK;
+}
+
+/* Memory that the call makes: a result, or the workspace. */
+static int make(struct call *c, const struct quern_operand *o, int64_t rows)
+{
+    int64_t shape[QUERN_MAX_DIMS];
+    int type, ndim = shape_of(o, rows, shape, &type);
+    struct torch_tensor *t = empty(c, ndim, shape, type);
+
+    c->result[o->arg] = t;
+    if (!t || qn_abi.aoti_torch_get_data_ptr(t, &c->args.of[o->arg].data) ||
+        (o->zero_bytes && qn_abi.aoti_torch_zero_(t)))
+        return fail(c, "%s: torch has no memory for it", o->name);
+    return QUERN_OK;
+}
+
+static int is_result(const struct call *c, int arg)
+{
+    for (int i = 0; i < c->op->result_count; i++)
+        if (c->op->results[i] == arg)
+            return 1;
+    return 0;
+}
+
+/* Results that the line does not have are empty. */
+static int make_missing(struct call *c)
+{
+    const int64_t none = 0;
+
+    for (int i = 0; i < c->op->result_count; i++) {
+        struct torch_tensor **t = &c->result[c->op->results[i]];
+
+        if (!*t)
+            *t = empty(c, 1, &none, qn_abi.aoti_torch_dtype_uint8());
+        if (!*t)
+            return fail(c, "torch has no memory for an empty tensor");
+    }
+    return QUERN_OK;
+}
+
+static int fill(struct call *c)
+{
+    int count, code = QUERN_OK;
+    const struct quern_operand *o = quern_plan_operands(c->plan, &count);
+    const int64_t rows = rows_of(c, o, count);
+    char known[QUERN_ARGS_COUNT] = {0};
+
+    c->args.rows = rows;
+    for (; count > 0 && !code; count--, o++) {
+        known[o->arg] = 1;
+        if (c->given[o->arg].handle)
+            code = give(c, o, rows);
+        else if (o->arg == QUERN_ARG_WORKSPACE || is_result(c, o->arg))
+            code = make(c, o, rows);
+    }
+    for (int i = 0; i < c->op->parameter_count && !code; i++) {
+        const struct qn_op_parameter *p = &c->op->parameters[i];
+
+        if (p->kind >= QN_OP_TENSOR && c->given[p->arg].handle &&
+            !known[p->arg])
+            code = fail(c, "%s is given: '%s' has no such operand", p->name,
+                        c->line);
+    }
+    return code ? code : make_missing(c);
+}
+
+/* ----------------------------------------------------------------- the call */
+
+static void drop(struct torch_tensor *t)
+{
+    if (t)
+        qn_abi.aoti_torch_delete_tensor_object(t);
+}
+
+/* Release everything but results that were handed over. */
+static void release(struct call *c)
+{
+    for (int i = 0; i < QUERN_ARGS_COUNT; i++) {
+        drop(c->given[i].handle);
+        drop(c->result[i]);
+    }
+    if (c->guard)
+        qn_abi.aoti_torch_delete_cuda_guard(c->guard);
+}
+
+void qn_call(const struct qn_op *op, qn_abi_value *stack)
+{
+    struct call c = {.op = op, .args = QUERN_ARGS_INIT};
+    int code;
+
+    take(&c, stack);
+    code = look_at_all(&c);
+    if (!code)
+        code = find_plan(&c);
+    if (!code)
+        code = fill(&c);
+    if (!code && quern_run(c.plan, &c.args, c.stream))
+        code = fail(&c, "%s", quern_errmsg());
+    for (int i = 0; i < op->result_count && !code; i++) {
+        stack[i] = (qn_abi_value)c.result[op->results[i]];
+        c.result[op->results[i]] = NULL;
+    }
+    release(&c);
+    if (code)
+        qn_abi.aoti_torch_check(false, __func__, __FILE__, __LINE__, c.error);
+}

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests share: data whose tail is NaN, and products in float64.
+
+QUERN_TORCH_DEVICE=cuda runs them on a GPU, with a torch that has one.
+"""
+
+import os
+import sys
+
+import pytest
+import torch
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
+
+
+DEVICE = os.environ.get("QUERN_TORCH_DEVICE", "cpu")
+if DEVICE != "cpu":
+    torch.set_default_device(DEVICE)
+
+
+class Case:
+    """Tokens of experts in more rows than they need: those after the last expert's are NaN."""
+
+    def __init__(self, lengths, n, k, rows=None, dtype=torch.bfloat16, seed=1):
+        torch.manual_seed(seed)
+        self.lengths, self.n, self.k, self.tokens = lengths, n, k, sum(lengths)
+        self.rows = rows or self.tokens + 7
+        self.x = torch.randn(self.rows, k).to(dtype)
+        self.dy = torch.randn(self.rows, n).to(dtype)
+        self.w = torch.randn(len(lengths), n, k).to(dtype)
+        self.x[self.tokens:] = float("nan")
+        self.dy[self.tokens:] = float("nan")
+
+    def sizes(self, name="sizes", dtype=torch.int32):
+        lengths = torch.tensor(self.lengths, dtype=dtype)
+        return {name: lengths.cumsum(0, dtype=dtype) if name == "offs" else lengths}
+
+    def parts(self, t):
+        """Each expert's rows, in float64."""
+        return t[:self.tokens].double().split(self.lengths)
+
+    def fprop(self, x, w):
+        return torch.cat([a @ b.T for a, b in zip(self.parts(x), w.double())])
+
+    def dgrad(self, dy, w):
+        return torch.cat([a @ b for a, b in zip(self.parts(dy), w.double())])
+
+    def wgrad(self, dy, x):
+        return torch.stack([a.T @ b for a, b in zip(self.parts(dy), self.parts(x))])
+
+
+def assert_near(found, expected, tolerance=2**-8):
+    """Within a part of the largest expected value."""
+    assert found.isfinite().all()
+    error = (found.double() - expected).abs().max() if expected.numel() else 0
+    assert error <= tolerance * max(expected.abs().max() if expected.numel() else 0, 1e-6)
+
+
+@pytest.fixture
+def case():
+    return Case([10, 0, 33, 5], n=48, k=64)

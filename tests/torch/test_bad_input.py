@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each wrong argument gets an exception that names it and the rule; none of them keeps memory."""
+
+import pytest
+import torch
+from conftest import Case
+
+import quern.torch as qt
+
+CASE = Case([3, 5], n=16, k=32)
+X, W, SIZES = CASE.x, CASE.w, CASE.sizes()["sizes"]
+
+WRONG = [
+    ((X, W), {}, ValueError, "sizes, offs: exactly one of them"),
+    ((X, W, SIZES), {"offs": SIZES}, ValueError, "sizes, offs: exactly one of them"),
+    ((X, W, [3, 5]), {}, TypeError, "sizes is list: a tensor is expected"),
+    ((X, W, SIZES.float()), {}, TypeError, "sizes is torch.float32: torch.int32 or torch.int64"),
+    ((X, W, SIZES[:1]), {}, ValueError, r"sizes has the shape \[1\]: \[2\] is expected"),
+    ((X, W, SIZES.to("meta")), {}, ValueError, "sizes is on meta and the values on"),
+    ((None, W, SIZES), {}, TypeError, "x is NoneType: a tensor is expected"),
+    ((X.float(), W, SIZES), {}, TypeError, "x is torch.float32: torch.bfloat16 is expected"),
+    ((X, W[0], SIZES), {}, ValueError, "w has 2 axes: 3 are expected"),
+    ((X[:, :16], W, SIZES), {}, ValueError, r"x has the shape \[15, 16\] and w .*: their last"),
+    ((X, W.to("meta"), SIZES), {}, ValueError, "x is on .* and w on meta"),
+    ((X, W, SIZES), {"out_dtype": torch.int8}, TypeError, "out_dtype is torch.int8: bfloat16"),
+    ((X, W, SIZES), {"recipe": "bf17"}, RuntimeError, "did you mean 'bf16'"),
+    ((X, W, SIZES), {"out_dtype": torch.float16}, RuntimeError, "d=f16: recipe bf16 writes bf16"),
+    ((X, W, SIZES), {"recipe": "fp8_tensor_delayed"}, ValueError, "no delayed scaling yet"),
+]
+
+
+@pytest.mark.parametrize("args, more, kind, sentence", WRONG)
+def test_grouped_mm(args, more, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        qt.grouped_mm(*args, **more)
+
+
+@pytest.mark.parametrize("args, more, kind, sentence", [
+    ((X,), {"of": "x"}, ValueError, "sizes, offs: exactly one of them"),
+    ((X, SIZES), {"of": "y"}, ValueError, "of is 'y': 'x', 'w' or 'dy' is expected"),
+    ((W, SIZES), {"of": "w"}, ValueError, "sizes, offs: weights take none"),
+    ((X, SIZES), {"copies": "all"}, RuntimeError, "copies=all"),
+    ((W, SIZES), {}, ValueError, "values has 3 axes: 2 are expected"),
+])
+def test_quantize(args, more, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        qt.quantize(*args, recipe="mxfp8", **more)
+
+
+def product(line="fprop bf16", g=2, m=None, a=X, b=W, lengths=SIZES, ends=None, a_sf=None):
+    m = X.shape[0] if m is None else m
+    return torch.ops.quern.product(line, g, m, 16, 32, a, a_sf, None, b, None, None, lengths, ends)
+
+
+# The operator itself, whose sentences have the names of operands.
+WRONG_CALLS = [
+    ({"line": "fprup bf16"}, "op 'fprup' is unknown; did you mean 'fprop'"),
+    ({"line": "fprop bf16 x=1"}, "'x' is unknown; did you mean 'g'"),
+    ({"line": "fprop bf16 " + "x" * 300}, "'xxxx.*' has no value"),
+    ({"g": 3}, r"lengths has the shape \[2\]: \[3\] is expected"),
+    ({"m": 14}, r"a has the shape \[15, 32\]: \[14, 32\] is expected"),
+    ({"m": -5}, "m=-5: a whole number"),
+    ({"a": X.float()}, "a is f32: bf16 is expected"),
+    ({"a": X.flatten()}, r"a has the shape \[480\]: \[15, 32\] is expected"),
+    ({"a": X.T.contiguous().T}, "a is not contiguous along its last axis"),
+    ({"a": torch.zeros(481).bfloat16()[1:].reshape(15, 32)}, "a is 0x.* must be a multiple of 16"),
+    ({"lengths": SIZES.short()}, "lengths is another type: i32 or i64 is expected"),
+    ({"lengths": torch.arange(4, dtype=torch.int32)[::2]}, "lengths is not contiguous"),
+    ({"lengths": None}, "the groups have no sizes"),
+    ({"ends": SIZES}, "ends and lengths are both given"),
+    ({"a_sf": X}, "a_sf is given: 'fprop bf16 .*' has no such operand"),
+]
+
+
+@pytest.mark.parametrize("change, sentence", WRONG_CALLS)
+def test_product(change, sentence):
+    with pytest.raises(RuntimeError, match=sentence):
+        product(**change)
+
+
+def uses(t):
+    return torch._C._storage_Use_Count(t.untyped_storage()._cdata)
+
+
+def test_errors_keep_nothing():
+    tensors = X, W, SIZES
+    before = [uses(t) for t in tensors]
+    for i in range(1000):
+        with pytest.raises(RuntimeError):
+            product(**WRONG_CALLS[i % len(WRONG_CALLS)][0])
+    assert [uses(t) for t in tensors] == before
+    product()
+    assert [uses(t) for t in tensors] == before

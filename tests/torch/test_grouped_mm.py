@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values and gradients of the public functions, against float64."""
+
+import os
+import threading
+
+import pytest
+import torch
+import torch.utils.checkpoint
+from conftest import DEVICE, Case, assert_near
+
+import quern
+import quern.torch as qt
+
+SCALED = ("fp8_block", "mxfp8", "fp8_row", "fp8_tensor", "mxfp4")
+
+
+def run(case, recipe="bf16", sizes=None, **more):
+    x, w = (t.clone().requires_grad_() for t in (case.x, case.w))
+    y = qt.grouped_mm(x, w, **(sizes or case.sizes()), recipe=recipe, **more)
+    y.backward(case.dy.to(y.dtype))
+    return y.detach()[:case.tokens], x.grad[:case.tokens], w.grad
+
+
+@pytest.mark.parametrize("name", ["sizes", "offs"])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_bf16_equals_float64(case, name, dtype):
+    y, dx, dw = run(case, sizes=case.sizes(name, dtype))
+    assert_near(y, case.fprop(case.x, case.w))
+    assert_near(dx, case.dgrad(case.dy, case.w))
+    assert_near(dw, case.wgrad(case.dy, case.x))
+    assert not dw[1].any()  # the expert without tokens
+
+
+@pytest.mark.parametrize("lengths, n, k", [([0, 0, 0], 16, 16), ([1], 8, 8), ([17, 16], 33, 18),
+                                           ([127, 1, 128, 129], 40, 72)])
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block", "mxfp8"])
+def test_odd_shapes(lengths, n, k, recipe):
+    case = Case(lengths, n, k)
+    y, dx, dw = run(case, recipe)
+    tolerance = 2**-8 if recipe == "bf16" else 2**-3
+    assert_near(y, case.fprop(case.x, case.w), tolerance)
+    assert_near(dx, case.dgrad(case.dy, case.w), tolerance)
+    assert_near(dw, case.wgrad(case.dy, case.x), tolerance)
+
+
+def test_no_rows():
+    w = torch.randn(2, 8, 16, dtype=torch.bfloat16, requires_grad=True)
+    x = torch.empty(0, 16, dtype=torch.bfloat16, requires_grad=True)
+    y = qt.grouped_mm(x, w, torch.zeros(2, dtype=torch.int32))
+    assert y.shape == (0, 8)
+    y.sum().backward()
+    assert x.grad.shape == (0, 16) and not w.grad.any()
+
+
+def values(case, t, of, recipe, copies):
+    """What the product reads of a tensor: quantized and back."""
+    sizes = {} if of == "w" else case.sizes()
+    quantized = qt.quantize(t, **sizes, recipe=recipe, of=of, copies=copies)
+    return qt.dequantize(quantized, t.shape, **sizes, recipe=recipe, of=of, copies=copies,
+                         dtype=torch.float32)
+
+
+@pytest.mark.parametrize("recipe", SCALED)
+def test_scaled_products_read_the_right_tensors(recipe):
+    case = Case([70, 0, 130, 5], n=128, k=256)
+    y, dx, dw = run(case, recipe)
+    read = {(of, copies): values(case, t, of, recipe, copies)
+            for of, t in (("x", case.x), ("w", case.w), ("dy", case.dy))
+            for copies in ("rowwise", "columnwise")}
+    assert_near(y, case.fprop(read["x", "rowwise"], read["w", "rowwise"]))
+    assert_near(dx, case.dgrad(read["dy", "rowwise"], read["w", "columnwise"]))
+    assert_near(dw, case.wgrad(read["dy", "columnwise"], read["x", "columnwise"]))
+
+
+@pytest.mark.parametrize("recipe, decibels", [("fp8_block", 28), ("mxfp8", 28), ("nvfp4", 14)])
+def test_signal_to_noise(recipe, decibels):
+    case = Case([128, 100, 300], n=128, k=512)
+    expected = (case.fprop(case.x, case.w), case.dgrad(case.dy, case.w),
+                case.wgrad(case.dy, case.x))
+    for found, reference in zip(run(case, recipe), expected):
+        noise = (found.double() - reference).norm()
+        assert 20 * torch.log10(reference.norm() / noise) > decibels
+
+
+def test_random_rounding_follows_the_seed():
+    case = Case([40, 24], n=64, k=64)
+    results = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        results.append(run(case, "nvfp4")[1])
+    assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("recipe", ["fp8_block", "mxfp8"])
+def test_types_of_values(dtype, recipe):
+    case = Case([30, 9], n=32, k=64, dtype=dtype)
+    y, dx, dw = run(case, recipe)
+    assert y.dtype == dx.dtype == dw.dtype == dtype
+    assert_near(y, case.fprop(case.x, case.w), 2**-4)
+    assert_near(dw, case.wgrad(case.dy, case.x), 2**-4)
+
+
+def test_fp32_result(case):
+    y, dx, dw = run(case, out_dtype=torch.float32)
+    assert y.dtype == torch.float32 and dx.dtype == dw.dtype == torch.bfloat16
+    assert_near(y, case.fprop(case.x, case.w), 1e-5)
+    assert_near(dw, case.wgrad(case.dy, case.x))
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
+@pytest.mark.parametrize("wanted", [(True, False), (False, True), (False, False)])
+def test_only_wanted_gradients(case, recipe, wanted):
+    x, w = (t.clone().requires_grad_(r) for t, r in zip((case.x, case.w), wanted))
+    y = qt.grouped_mm(x, w, recipe=recipe, **case.sizes())
+    assert y.requires_grad == any(wanted)
+    if any(wanted):
+        y.backward(case.dy)
+    both = run(case, recipe)
+    for t, full in zip((x, w), both[1:]):
+        assert t.grad is None if not t.requires_grad else torch.equal(t.grad[:len(full)], full)
+
+
+def test_axes_and_strides(case):
+    wide = torch.randn(6, 5, 80).to(torch.bfloat16)
+    lengths = torch.tensor([3, 7, 12, 8])
+    y = qt.grouped_mm(wide[..., :64].contiguous(), case.w, lengths)
+    assert y.shape == (6, 5, 48)
+    rows = wide.reshape(30, 80)[:, :64]  # 80 apart
+    assert torch.equal(qt.grouped_mm(rows, case.w, lengths), y.reshape(30, 48))
+
+
+def test_main_grad(case):
+    """product_ adds a weight gradient to memory of the caller's."""
+    main_grad = torch.ones(4, 48, 64)
+    torch.ops.quern.product_("wgrad bf16 d=f32 beta=1", 4, 48, 64, case.rows, case.dy, None, None,
+                             case.x, None, None, case.sizes()["sizes"], None, main_grad)
+    assert_near(main_grad, case.wgrad(case.dy, case.x) + 1, 1e-5)
+
+
+def test_a_second_derivative_is_refused(case):
+    x = case.x.clone().requires_grad_()
+    y = qt.grouped_mm(x, case.w, **case.sizes()).square().sum()
+    (dx,) = torch.autograd.grad(y, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        dx.sum().backward()
+
+
+def test_checkpoint(case):
+    def layer(x, w):
+        return qt.grouped_mm(x, w, **case.sizes(), recipe="fp8_block")
+
+    x, w = (t.clone().requires_grad_() for t in (case.x, case.w))
+    torch.utils.checkpoint.checkpoint(layer, x, w, use_reentrant=False).backward(case.dy)
+    _, dx, dw = run(case, "fp8_block")
+    assert torch.equal(x.grad[:case.tokens], dx) and torch.equal(w.grad, dw)
+
+
+def test_threads(case):
+    expected, failures = run(case, "fp8_block"), []
+
+    def work():
+        for _ in range(20):
+            if not all(map(torch.equal, run(case, "fp8_block"), expected)):
+                failures.append("other bytes")
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="CUDA does not survive fork()")
+def test_a_child_of_fork_works(case):
+    expected = qt.grouped_mm(case.x, case.w, **case.sizes())[:case.tokens]
+    child = os.fork()
+    if not child:
+        y = qt.grouped_mm(case.x, case.w, **case.sizes())[:case.tokens]
+        text = quern.why("fprop bf16 g=1 m=1 n=8 k=8", "host")
+        os._exit(0 if torch.equal(y, expected) and text else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_why_names_the_kernel():
+    assert "fprop" in qt.why("fprop bf16 g=8 m=4096 n=2048 k=7168", backend="host")
+    with pytest.raises(quern.Error, match="bf17.*did you mean 'bf16'"):
+        qt.why("fprop bf17 g=8 m=4096 n=2048 k=7168")

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators as torch sees them: schemas, fake kernels, torch.compile; the library's symbols."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import Case, assert_near
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import quern
+import quern.torch as qt
+
+RECIPES = ("bf16", "fp8_block", "mxfp8", "fp8_row", "fp8_tensor", "nvfp4", "mxfp4")
+OPS = torch.ops.quern
+
+# All that the library takes from elsewhere: torch's functions are looked up at load time.
+UNDEFINED = """
+__isoc23_sscanf __isoc99_sscanf __register_atfork __stack_chk_fail dlopen dlsym memcmp memcpy memset
+pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock quern_errmsg quern_open_abi
+quern_plan_get quern_plan_operands quern_run snprintf strchr strcmp strncmp strstr vsnprintf
+""".split()
+
+
+def names(*options):
+    text = subprocess.run(["nm", "-D", *options, quern.find("libquern_torch.so")], check=True,
+                          capture_output=True, text=True).stdout
+    return {re.sub("@.*", "", line.split()[-1]) for line in text.splitlines() if " w " not in line}
+
+
+def test_symbols():
+    assert names("--undefined-only") <= set(UNDEFINED)
+    assert names("--defined-only") == {"quern_torch_load"}
+
+
+def test_without_torch_the_library_says_so():
+    load = f"""
+import ctypes
+load = ctypes.CDLL({quern.find("libquern_torch.so")!r}).quern_torch_load
+load.restype = ctypes.c_char_p
+print(load().decode())"""
+    text = subprocess.run([sys.executable, "-c", load], check=True, capture_output=True, text=True)
+    assert text.stdout == "libtorch_cpu.so is not loaded: import torch first\n"
+
+
+def casts(recipe):
+    """Calls of quantize, for a recipe that scales."""
+    case = Case([9, 0, 20], n=48, k=80, dtype=torch.float32)
+    lengths = case.sizes(dtype=torch.int64)["sizes"]
+    for of, t in (("x", case.x), ("dy", case.dy), ("w", case.w)):
+        random = torch.tensor([3, 4]) if (recipe, of) == ("nvfp4", "dy") else None
+        for copies in ("rowwise", "columnwise", "both"):
+            yield (f"quantize {recipe} of={of} in=f32 copies={copies}", 3, *t.shape[-2:], t,
+                   None if of == "w" else lengths, None, random)
+
+
+def products(recipe):
+    case = Case([9, 0, 20], n=48, k=80)
+    ends = case.sizes("offs")["offs"]
+    scaling = qt._scaling(recipe)
+    x, w, dy = ((t, None, None, t, None, None) if getattr(scaling, of) == 1 else
+                qt._quantize(t, of, recipe, scaling, "both", None, ends)
+                for t, of in ((case.x, "x"), (case.w, "w"), (case.dy, "dy")))
+    m, n, k = case.rows, case.n, case.k
+    yield f"fprop {recipe}", 3, m, n, k, *x[:3], *w[:3], None, ends
+    yield f"dgrad {recipe} d=f32", 3, m, k, n, *dy[:3], *w[3:], None, ends
+    yield f"wgrad {recipe} d=f32", 3, n, k, m, *dy[3:], *x[3:], None, ends
+
+
+def same_layout(real, fake):
+    real, fake = ((t,) if isinstance(t, torch.Tensor) else t for t in (real, fake))
+    return [(t.shape, t.stride(), t.dtype, t.device) for t in real] == \
+           [(t.shape, t.stride(), t.dtype, t.device) for t in fake]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_fakes_have_the_real_shapes(recipe):
+    calls = [(OPS.product, call) for call in products(recipe)]
+    calls += [(OPS.quantize, call) for call in casts(recipe) if recipe != "bf16"]
+    for op, call in calls:
+        mode = FakeTensorMode()
+        fakes = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in call]
+        with mode:
+            fake = op(*fakes)
+        assert same_layout(op(*call), fake), call[0]
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
+def test_opcheck(recipe):
+    fprop, _, wgrad = products(recipe)
+    # Rows after the last expert's are undefined in y; opcheck compares them.
+    torch.library.opcheck(OPS.product.default, wgrad)
+    torch.library.opcheck(OPS.product.default, fprop, test_utils=("test_schema", "test_faketensor"))
+    torch.library.opcheck(OPS.product_.default, (*wgrad, torch.zeros(3, 48, 80)))
+    if recipe != "bf16":
+        call = list(casts(recipe))[-1]  # weights, both copies: every byte is written
+        torch.library.opcheck(OPS.quantize.default, call)
+        made = OPS.quantize(*call)
+        scales = [t if t.numel() else None for t in made[:3]]
+        back = (f"dequantize {recipe} of=w out=f32 copies=rowwise", *call[1:4], *scales,
+                *[None] * 5)
+        torch.library.opcheck(OPS.dequantize.default, back)
+
+
+def gradients(function, case, recipe):
+    x, w = (t.clone().requires_grad_() for t in (case.x, case.w))
+    y = function(x, w, case.sizes()["sizes"], recipe)
+    y.backward(case.dy)
+    return y.detach()[:case.tokens], x.grad[:case.tokens], w.grad
+
+
+def layer(x, w, sizes, recipe):
+    return qt.grouped_mm(x * 2, w, sizes, recipe=recipe) * 2
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block", "mxfp8", "nvfp4"])
+def test_compiled_equals_eager(recipe, backend):
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend=backend)
+    for seed, lengths in enumerate(([10, 0, 33, 5], [1, 2, 3, 4], [90, 7, 0, 0])):
+        case = Case(lengths, n=48, k=64, seed=seed)
+        torch.manual_seed(7)
+        eager = gradients(layer, case, recipe)
+        torch.manual_seed(7)
+        for found, expected in zip(gradients(compiled, case, recipe), eager):
+            if recipe == "nvfp4":  # inductor draws other random numbers
+                assert found.isfinite().all() and found.shape == expected.shape
+            else:
+                assert torch.equal(found, expected)
+
+
+def test_one_graph_for_all_token_counts():
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, fullgraph=True, backend=counter)
+    w = torch.randn(3, 16, 32).to(torch.bfloat16)
+    for lengths in ([40, 0, 60], [0, 0, 0], [1, 0, 0], [7, 70, 0]):
+        case = Case(lengths, n=16, k=32, rows=sum(lengths) or None)
+        x = case.x[:case.tokens]
+        torch._dynamo.decorators.mark_unbacked(x, 0)
+        y = compiled(x, w, case.sizes()["sizes"], "fp8_block")
+        assert_near(y, 4 * case.fprop(case.x, w), 2**-3)
+    assert counter.frame_count == 1
