@@ -382,8 +382,7 @@ struct quern_args {
     int phase;                 /* enum quern_phase, of MLPs */
     int scalars;               /* in alpha and beta: 0 or 1: one for all; G */
     float limit, slope, shift; /* of clamped_swiglu */
-    const int64_t *host_sizes; /* [G] lengths in host memory, instead of arrays;
-                                  only with sizes=host or sizes=fixed */
+    const int64_t *host_sizes; /* [G] lengths, with sizes=host or fixed only */
     struct quern_buffer of[QUERN_ARGS_COUNT]; /* by enum quern_arg */
 };
 

@@ -167,9 +167,9 @@ FN void see_rows(struct seen *s, const struct operand *o, long long row, long lo
 {
     const unsigned char *first = o->sf + row * o->blocks, *end = first + rows * o->blocks;
     const unsigned int count = units_of(first, end);
-    const unsigned int first = (gridDim.x + blockIdx.x - before % gridDim.x) % gridDim.x;
+    const unsigned int mine = (gridDim.x + blockIdx.x - before % gridDim.x) % gridDim.x;
 
-    for (unsigned int i = first; i < count; i += gridDim.x)
+    for (unsigned int i = mine; i < count; i += gridDim.x)
         see_unit(s, o, units_from(first) + (long long)i * UNIT, first, end);
 }
 
@@ -182,10 +182,10 @@ FN void see_groups(struct seen *s, const struct operand *o, struct scheduler *w,
     const unsigned char *first = o->sf + (long long)w->start * o->blocks;
     const unsigned int own = units_of(first, first + (long long)w->length * o->blocks);
     const unsigned int end = *before + warp_prefix_sum(own, 0x7fffffff, lane);
-    const unsigned int first = (gridDim.x + blockIdx.x - (end - own) % gridDim.x) % gridDim.x;
+    const unsigned int mine = (gridDim.x + blockIdx.x - (end - own) % gridDim.x) % gridDim.x;
 
     *before = __shfl_sync(~0u, end, 31);
-    for (unsigned int todo = __ballot_sync(~0u, first < own); todo; todo &= todo - 1) {
+    for (unsigned int todo = __ballot_sync(~0u, mine < own); todo; todo &= todo - 1) {
         const int from = __ffs(todo) - 1;
 
         see_rows(s, o, __shfl_sync(~0u, w->start, from), __shfl_sync(~0u, w->length, from),

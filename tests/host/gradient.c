@@ -270,7 +270,7 @@ TEST(test_gradient_sums_later)
     struct numbers *x = draw();
     struct run *r = calloc(1, sizeof *r);
     struct qn_quantize_description need;
-    struct qn_quantize_plan *plan;
+    struct qn_quantize_plan *plan = NULL;
     struct qn_quantization q;
     float later[GROUPS * 2 * MOST_N];
     unsigned char *workspace;
