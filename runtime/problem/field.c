@@ -180,9 +180,10 @@ const struct qn_field_kind qn_field_microbatches = {
 
 /* ------------------------------------------------------------------- lines */
 
+/* An op that is none has every field. */
 static int lacks(const struct qn_field *f, int first)
 {
-    return !*f->key || f->without >> first & 1;
+    return !*f->key || (first >= 0 && first < 32 && f->without >> first & 1);
 }
 
 /* Both kinds of misspelling: of the key, or of the equals sign. */

@@ -95,10 +95,11 @@ static int check_stride(const struct tensor *t)
 static int64_t span_of(const struct tensor *t)
 {
     const struct qn_tensor *need = t->need;
-    int64_t rows = need->shape[need->ndim - 2], bits;
+    int64_t rows, bits;
 
-    if (!t->strided)
+    if (!t->strided || need->ndim < 2) /* packed, or there is none */
         return (int64_t)need->bytes;
+    rows = need->shape[need->ndim - 2];
     if (need->ndim == 3)
         rows *= need->shape[0];
     if (!rows)
