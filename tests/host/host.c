@@ -23,7 +23,7 @@ void host_specs_open(struct host_specs *s, const char *folder)
 
 void host_specs_close(struct host_specs *s)
 {
-    qn_close(host_ctx);
+    quern_close(host_ctx); /* and the plans that it keeps */
     host_ctx = qt_context = s->before;
 }
 

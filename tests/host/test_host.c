@@ -29,7 +29,7 @@ static int open_library(void **state)
 static int close_library(void **state)
 {
     (void)state;
-    qn_close(host_ctx);
+    quern_close(host_ctx); /* and the plans that it keeps */
     return 0;
 }
 
