@@ -85,8 +85,7 @@ struct quern_plan {
     int count;
     unsigned char known[QUERN_ARGS_COUNT]; /* 1: an operand of the plan */
     int64_t rows;                          /* -1: nothing is ragged */
-    int rounded; /* the rows are more than the caller's line said */
-    int device;
+    int rounded;             /* the rows are more than the caller's line said */
     struct quern_plan *next; /* of the context's plans */
     char *key;               /* of these; NULL: the caller's own */
 };
@@ -95,8 +94,8 @@ struct quern_plan {
 int qn_api_options(const struct quern_plan_options *given,
                    struct quern_plan_options *options);
 
-/* A plan of a line, in the context that is current; and freed, whoever owns
-   it. Errors of quern_plan_create. */
+/* A plan of a line, on the device of the options; and freed, whoever owns it.
+   Errors of quern_plan_create. */
 int qn_api_make(struct quern_context *ctx, const struct qn_line *line,
                 const struct quern_plan_options *options,
                 struct quern_plan **plan);
@@ -111,10 +110,6 @@ union qn_given {
     struct qn_quantize_args cast;
     struct qn_mlp_args mlp;
 };
-
-/* The rows of a run, as the plan's or fewer. */
-int64_t qn_api_rows_of(const struct quern_plan *plan,
-                       const struct quern_args *args);
 
 /* QUERN_EINVAL names the operand and the rule. */
 int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,

@@ -153,15 +153,10 @@ static int make(struct quern_context *ctx, const struct qn_line *line,
                 const struct quern_plan_options *options,
                 struct CUstream_st *stream, struct quern_plan **plan)
 {
-    struct qn_driver_scope scope;
     int code = qn_api_no_capture(ctx, stream);
 
     if (!code)
-        code = qn_api_enter(ctx, options->device, options->backend, &scope);
-    if (code)
-        return code;
-    code = qn_api_make(ctx, line, options, plan);
-    qn_api_leave(ctx, &scope);
+        code = qn_api_make(ctx, line, options, plan);
     if (!code)
         (*plan)->rounded = (*plan)->rows >= 0;
     return code;

@@ -365,12 +365,6 @@ static int phases_of(const struct quern_plan *plan,
                                                  : QN_MLP_WGRAD);
 }
 
-int64_t qn_api_rows_of(const struct quern_plan *plan,
-                       const struct quern_args *args)
-{
-    return args->rows < 0 ? plan->rows : args->rows;
-}
-
 int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
                  union qn_given *given)
 {

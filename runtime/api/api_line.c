@@ -72,16 +72,15 @@ int quern_format(struct quern_context *ctx, const char *text, char *buffer,
                  size_t size, size_t *length)
 {
     struct qn_line line;
-    int code = qn_api_line(ctx, text, &line);
+    int needed, code = qn_api_line(ctx, text, &line);
 
     if (code)
         return code;
     if (!buffer && size)
         return qn_error_set(QUERN_EINVAL, "buffer is NULL, size is %zu", size);
+    needed = qn_api_print(&line, buffer, size);
     if (length)
-        *length = (size_t)qn_api_print(&line, buffer, size);
-    else
-        qn_api_print(&line, buffer, size);
+        *length = (size_t)needed;
     return QUERN_OK;
 }
 

@@ -32,13 +32,19 @@ static int check_kind(const struct qn_line *line,
     return QUERN_OK;
 }
 
+/* Those of the library's parts. */
+static struct qn_plan_options options_of(const struct quern_plan_options *o)
+{
+    return (struct qn_plan_options){.backend = o->backend,
+                                    .sms = o->sms,
+                                    .kernel = o->kernel,
+                                    .tune_ms = o->tune_ms,
+                                    .streams = o->streams};
+}
+
 static int make(struct quern_plan *plan, const struct quern_plan_options *o)
 {
-    const struct qn_plan_options options = {.backend = o->backend,
-                                            .sms = o->sms,
-                                            .kernel = o->kernel,
-                                            .tune_ms = o->tune_ms,
-                                            .streams = o->streams};
+    const struct qn_plan_options options = options_of(o);
     const struct qn_line *line = &plan->line;
 
     switch (line->kind) {
@@ -81,6 +87,7 @@ int qn_api_make(struct quern_context *ctx, const struct qn_line *line,
                 struct quern_plan **out)
 {
     struct quern_plan *plan = calloc(1, sizeof *plan);
+    struct qn_driver_scope scope;
     int64_t *rows;
     int code;
 
@@ -90,12 +97,15 @@ int qn_api_make(struct quern_context *ctx, const struct qn_line *line,
     plan->line = *line;
     rows = qn_api_rows(&plan->line);
     plan->rows = rows ? *rows : -1;
-    plan->device = options->device;
     code = check_kind(line, options);
     if (!code)
+        code = qn_api_enter(ctx, options->device, options->backend, &scope);
+    if (!code) {
         code = make(plan, options);
-    if (!code)
-        code = finish(plan);
+        if (!code)
+            code = finish(plan);
+        qn_api_leave(ctx, &scope);
+    }
     if (code) {
         quern_plan_destroy(plan);
         return code;
@@ -126,7 +136,6 @@ int quern_plan_create(struct quern_context *ctx, const char *text,
                       struct quern_plan **plan)
 {
     struct quern_plan_options options;
-    struct qn_driver_scope scope;
     struct qn_line line;
     int code = qn_api_line(ctx, text, &line);
 
@@ -134,13 +143,7 @@ int quern_plan_create(struct quern_context *ctx, const char *text,
         code = qn_error_set(QUERN_EINVAL, "plan is NULL");
     if (!code)
         code = qn_api_options(given, &options);
-    if (!code)
-        code = qn_api_enter(ctx, options.device, options.backend, &scope);
-    if (code)
-        return code;
-    code = qn_api_make(ctx, &line, &options, plan);
-    qn_api_leave(ctx, &scope);
-    return code;
+    return code ? code : qn_api_make(ctx, &line, &options, plan);
 }
 
 void qn_api_free(struct quern_plan *plan)
@@ -204,11 +207,7 @@ int quern_why(struct quern_context *ctx, const char *text_line,
         code = qn_api_enter(ctx, o.device, o.backend, &scope);
     if (code)
         return code;
-    options = (struct qn_plan_options){.backend = o.backend,
-                                       .sms = o.sms,
-                                       .kernel = o.kernel,
-                                       .tune_ms = o.tune_ms,
-                                       .streams = o.streams};
+    options = options_of(&o);
     if (line.kind == QN_LINE_MLP)
         code = qn_mlp_why(ctx, &line.of.mlp, &options, text);
     else if (line.kind == QN_LINE_CAST)

@@ -34,7 +34,14 @@ static void array(struct quern_operand *o, int type, int64_t rows,
     o->shape[1].base = columns;
 }
 
-/* What products and quantizations have in common. */
+/* Products and quantizations use these alike. */
+static int is_state(int arg)
+{
+    return arg == QUERN_ARG_SCALE || arg == QUERN_ARG_HISTORY ||
+           arg == QUERN_ARG_RANDOM || arg == QUERN_ARG_NOOP ||
+           arg == QUERN_ARG_WORKSPACE;
+}
+
 static void use_state(struct quern_operand *o, int history, int random)
 {
     switch (o->arg) {
@@ -148,13 +155,6 @@ static void use_product(const struct qn_needs_of *n, struct quern_operand *o)
     case QUERN_ARG_DPROB:
         use_sums(p, n, o);
         break;
-    case QUERN_ARG_SCALE:
-    case QUERN_ARG_HISTORY:
-    case QUERN_ARG_RANDOM:
-    case QUERN_ARG_NOOP:
-    case QUERN_ARG_WORKSPACE:
-        use_state(o, n->needs->product.history, n->needs->product.random);
-        break;
     default:
         use_tensor(p, o);
     }
@@ -231,14 +231,6 @@ static void use_cast(const struct qn_needs_of *n, struct quern_operand *o)
         o->written = q->dprob ? ONLY : 0;
         o->read = q->dprob && !q->activation ? ONLY : 0;
         array(o, QUERN_F32, q->m, 0);
-        break;
-    case QUERN_ARG_SCALE:
-    case QUERN_ARG_HISTORY:
-    case QUERN_ARG_RANDOM:
-    case QUERN_ARG_NOOP:
-    case QUERN_ARG_WORKSPACE:
-        use_state(o, makes_scales(q) ? n->needs->cast.history : 0,
-                  n->needs->cast.random);
         break;
     default:
         use_cast_tensor(n, o);
@@ -431,14 +423,19 @@ int qn_api_scaled(const struct qn_needs_of *n, int arg,
 void qn_api_use(const struct qn_needs_of *n, const struct qn_slot *slot,
                 struct quern_operand *o)
 {
-    switch (n->line->kind) {
-    case QN_LINE_MLP:
+    const struct qn_quantize_description *cast = &n->needs->cast;
+    const struct qn_description *product = &n->needs->product;
+    const int state = is_state(o->arg);
+
+    if (n->line->kind == QN_LINE_MLP)
         use_mlp(n, o, slot->at[QN_LINE_MLP]);
-        break;
-    case QN_LINE_CAST:
+    else if (n->line->kind == QN_LINE_CAST && state)
+        use_state(o, makes_scales(&n->line->of.cast) ? cast->history : 0,
+                  cast->random);
+    else if (n->line->kind == QN_LINE_CAST)
         use_cast(n, o);
-        break;
-    default:
+    else if (state)
+        use_state(o, product->history, product->random);
+    else
         use_product(n, o);
-    }
 }

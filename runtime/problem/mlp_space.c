@@ -25,16 +25,7 @@ static size_t take(size_t *used, const struct qn_tensor *t)
 static void set_numbers(struct qn_tensor *t, int type, int64_t groups,
                         int64_t rows, int64_t columns)
 {
-    int dims = 0;
-
-    if (groups)
-        t->shape[dims++] = groups;
-    t->shape[dims++] = rows;
-    t->shape[dims++] = columns;
-    t->ndim = dims;
-    t->type = type;
-    t->bytes = (size_t)((groups ? groups : 1) * rows * columns *
-                        qn_type_bits(type) / 8);
+    qn_quantize_shape(t, type, groups, rows, columns, columns);
     t->alignment = QN_ALIGNMENT;
 }
 

@@ -329,9 +329,8 @@ static int64_t padded_row(int64_t length, int bits)
     return qn_quantize_round_up(length, 128 / bits);
 }
 
-/* Two or three axes, and the bytes of packed rows. */
-static void set_shape(struct qn_tensor *t, int type, int64_t groups,
-                      int64_t rows, int64_t columns, int64_t stride)
+void qn_quantize_shape(struct qn_tensor *t, int type, int64_t groups,
+                       int64_t rows, int64_t columns, int64_t stride)
 {
     int dims = 0;
 
@@ -357,11 +356,11 @@ void qn_quantize_copy(const struct qn_quantization *q,
     int64_t tokens = qn_quantize_tiles(q) * TILE;
 
     if (copy == QUERN_ROWWISE)
-        set_shape(t, type, groups, q->m, q->k, padded_row(q->k, bits));
+        qn_quantize_shape(t, type, groups, q->m, q->k, padded_row(q->k, bits));
     else if (groups)
-        set_shape(t, type, groups, q->k, q->m, padded_row(q->m, bits));
+        qn_quantize_shape(t, type, groups, q->k, q->m, padded_row(q->m, bits));
     else
-        set_shape(t, type, 0, q->k, tokens, tokens);
+        qn_quantize_shape(t, type, 0, q->k, tokens, tokens);
     t->alignment = QN_ALIGNMENT;
     if (s->type != QUERN_TYPE_NONE)
         t->sf_bytes =
@@ -377,12 +376,12 @@ static void describe_numbers(const struct qn_quantization *q,
     int64_t columns = qn_quantize_in_columns(q);
 
     if (q->work == QUERN_DEQUANTIZE || q->work == QUERN_BIAS)
-        set_shape(&args->out, q->type, groups, q->m, q->k, q->k);
+        qn_quantize_shape(&args->out, q->type, groups, q->m, q->k, q->k);
     if (q->work != QUERN_QUANTIZE)
         return;
-    set_shape(&args->in, q->type, groups, q->m, columns, columns);
+    qn_quantize_shape(&args->in, q->type, groups, q->m, columns, columns);
     if (q->activation && q->of == QN_DY)
-        set_shape(&args->saved, q->type, 0, q->m, q->k, q->k);
+        qn_quantize_shape(&args->saved, q->type, 0, q->m, q->k, q->k);
 }
 
 /* What is read or written; of a bias, and of its gradients, there is none. */

@@ -61,6 +61,10 @@ int64_t qn_quantize_tile_columns(const struct qn_scaling *scaling);
 /* 0 if some size of it could pass 64 bits. Lengths are at most 2^31. */
 int qn_quantize_fits(const struct qn_quantization *q);
 
+/* Two or three axes, and the bytes of rows that are `stride` elements apart. */
+void qn_quantize_shape(struct qn_tensor *tensor, int type, int64_t groups,
+                       int64_t rows, int64_t columns, int64_t stride);
+
 /* A copy (enum quern_copies) and its scales: all of `tensor` but addresses. */
 void qn_quantize_copy(const struct qn_quantization *q,
                       const struct qn_recipe *recipe, int copy,
