@@ -181,7 +181,7 @@ QUERN_API const char *quern_errmsg(void);
 QUERN_API const char *quern_strerror(int code);
 QUERN_API const char *quern_version(void);
 
-QUERN_API void quern_free(void *memory); /* what it returned; or NULL */
+QUERN_API void quern_free(void *memory); /* from the library; or NULL */
 
 /* ---------------------------------------------------------------- operands
 ** ARG(name, "text"): the arrays that a run may read or write. Scaled operands
@@ -248,7 +248,7 @@ struct quern_extent {
     int64_t base, step, add, unit;
 };
 
-/* What a plan says of one array. Bits of `read`, `written` and `optional` are
+/* One array that runs use. Bits of `read`, `written` and `optional` are
    1 << enum quern_phase. */
 struct quern_operand {
     int arg;          /* enum quern_arg: its place in args.of */
@@ -323,7 +323,7 @@ QUERN_API int quern_plan_get(struct quern_context *ctx, const char *line,
                              struct CUstream_st *stream,
                              struct quern_plan **plan);
 
-/* What the runs of a plan need; lives as the plan. */
+/* The operands of a plan; they live as the plan. */
 QUERN_API const struct quern_operand *
 quern_plan_operands(const struct quern_plan *plan, int *count);
 
@@ -332,7 +332,7 @@ quern_plan_operands(const struct quern_plan *plan, int *count);
 QUERN_API int quern_describe(struct quern_context *ctx, const char *line,
                              struct quern_operand **table, int *count);
 
-/* What a plan chose. QUERN_EINVAL. */
+/* A plan's choices. QUERN_EINVAL. */
 struct quern_plan_info {
     const char *kernel;     /* of a product or the quantization, "" of an MLP;
                                cublaslt: version and choice; lives as the
@@ -515,7 +515,7 @@ QUERN_API int quern_infer(struct quern_context *ctx,
 #define QUERN_L2S(X)                                                           \
     X(L2_BOTH, "both") /* the mean of a cold and a warm run */                 \
     X(L2_COLD, "cold") /* other data are in L2 */                              \
-    X(L2_WARM, "warm") /* L2 has what the same kernel left */
+    X(L2_WARM, "warm") /* L2 holds the last run's data */
 enum quern_l2 { QUERN_L2S(QUERN_ENUM) QUERN_L2_COUNT };
 
 /* One kernel, or one dequantize strategy, and its measurements. */
@@ -566,7 +566,7 @@ struct quern_tune_result {
     const char *kernel;   /* the fastest; lives as the context */
     int band, dequantize; /* its own; 0: not compared */
     double seconds;       /* median of its runs */
-    const char *model;    /* what the model would have chosen */
+    const char *model;    /* the model's choice */
     double model_seconds;
     double ratio; /* time of the model's choice over the winner's */
     int certain;  /* 0: the time ended before the result was certain */

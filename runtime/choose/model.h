@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model.h: what a kernel would take for a problem. */
+/* model.h: the expected time of a kernel for a problem. */
 #pragma once
 
 #include "internal.h"
@@ -41,7 +41,7 @@ double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
 /* A dgrad that goes back through an activation, compared with a plain
    product and a cast. */
 
-/* What the model says of it, and of a plain product with a cast behind it. */
+/* The figures for it, and for a plain product with a cast after it. */
 struct qn_gradient_figures {
     int served; /* a kernel goes back through the activation */
     int better; /* and takes less time; without a GPU always */
@@ -57,7 +57,7 @@ int qn_gradient_compare(const struct qn_session *session,
                         const struct qn_problem *plain,
                         struct qn_gradient_figures *figures);
 
-/* fuse_model.c: what it costs to quantize A in a product or before it. */
+/* fuse_model.c: the cost of quantizing A in a product or before it. */
 
 /* Cycles that a tile of an inline kernel takes at least, and bytes that one
    copies of each value of A. */

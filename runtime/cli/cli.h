@@ -122,10 +122,10 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state);
 
 struct qg;
 
-/* Open the generator; an exit status, after printing what was wrong. */
+/* Open the generator; an exit status, after printing the error. */
 int qn_source_open(const struct qn_options *, struct qg **generator);
 
-/* Open the library; an exit status, after printing what was wrong. */
+/* Open the library; an exit status, after printing the error. */
 int qn_source_context(const struct qn_options *, struct quern_context **ctx);
 
 struct qg_selection;
@@ -240,7 +240,7 @@ struct qn_archs {
 int qn_arch_choose(const struct qn_options *, const struct quern_registry *,
                    const char *wanted, struct qn_archs *);
 
-/* cast_command.c: what the commands do with a quantization. */
+/* cast_command.c: the commands for a quantization. */
 
 /* 1 - 2xy / (xx + yy) of normal bf16 values x and what the host makes of
    them in the rowwise tensor of the recipe's tensor. 0; or 1, after
@@ -264,7 +264,7 @@ int qn_code_show(const struct qn_options *opt, struct quern_context *ctx);
 
 /* compile.c: many kernels to cubins, side by side. */
 
-/* A kernel to compile, and what came of it. */
+/* A kernel to compile, and its result. */
 struct qn_compile_item {
     const struct qn_kernel *kernel;
     char *source;
@@ -288,7 +288,7 @@ int qn_compile_run(const struct qn_options *, struct qg *generator,
                    int jobs, struct qn_compile *);
 void qn_compile_free(struct qn_compile *);
 
-/* layer_command.c: what the commands do with an MLP. */
+/* layer_command.c: the commands for an MLP. */
 
 /* The report of `quern bench` and `demo`; `verdict` may be NULL. */
 cJSON *qn_layer_row(const struct qn_layer *, const struct qn_job_time *,
@@ -336,7 +336,7 @@ int qn_overhead_rows(const struct qn_options *, struct quern_context *,
 
 extern const struct qn_column qn_overhead_columns[];
 
-/* report.c: what a job showed, as a row for table.c. */
+/* report.c: a job's results as a row for table.c. */
 
 /* Rows with these keys; times are of one launch, in milliseconds. */
 cJSON *qn_report_row(const struct qn_job *, const struct qn_job_time *,

@@ -78,7 +78,7 @@ int qn_dequantize_cast(const struct qn_problem *problem,
                        const struct qn_recipe *recipe, int role,
                        struct qn_quantization *q);
 
-/* The product of what was dequantized. */
+/* The product of the dequantized operands. */
 void qn_dequantize_product(struct quern_context *ctx,
                            const struct qn_problem *problem,
                            const struct qn_recipe *recipe,
@@ -109,7 +109,7 @@ int64_t qn_dequantize_total(const struct qn_problem *problem,
 int qn_dequantize_dequantizes(const struct qn_problem *problem,
                               const struct qn_recipe *recipe);
 
-/* What the launches before the product take; no cycles yet. */
+/* The cost of the launches before the product; no cycles yet. */
 struct qn_dequantize_cost
 qn_dequantize_cost_of(const struct qn_problem *problem,
                       const struct qn_recipe *recipe, int strategy);

@@ -93,7 +93,7 @@ int qn_gradient_sum(struct qn_frame *frame, const struct qn_launch *launch);
 int qn_requantize_load(struct qn_session *session, int role, int backend,
                        struct qn_step *step);
 
-/* What a run encodes again. */
+/* An operand that a run requantizes. */
 struct qn_reencoding {
     const struct qn_problem *problem; /* of as many rows as the run */
     const struct qn_recipe *recipe, *blocks;
