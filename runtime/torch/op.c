@@ -8,25 +8,130 @@
 #include <string.h>
 
 #define SIZES "Tensor? lengths, Tensor? ends"
-#define PRODUCT                                                                \
-    "(str line, SymInt g, SymInt m, SymInt n, SymInt k, Tensor a, "            \
-    "Tensor? a_sf, Tensor? a_global, Tensor b, Tensor? b_sf, "                 \
-    "Tensor? b_global, " SIZES
-#define QUANTIZED                                                              \
-    "(Tensor rowwise, Tensor rowwise_sf, Tensor rowwise_global, "              \
-    "Tensor columnwise, Tensor columnwise_sf, Tensor columnwise_global)"
-#define CAST "(str line, SymInt g, SymInt m, SymInt k, "
+#define STATE "Tensor? random, Tensor(x!)? scale, Tensor(y!)? history"
+#define SCALED(name)                                                           \
+    "Tensor? " name ", Tensor? " name "_sf, Tensor? " name "_global"
+#define RESULTS(name)                                                          \
+    "Tensor " name ", Tensor " name "_sf, Tensor " name "_global"
+#define WRITTEN(name, a, b, c)                                                 \
+    "Tensor(" a "!)? " name ", Tensor(" b "!)? " name "_sf, "                  \
+    "Tensor(" c "!)? " name "_global"
 
-/* Results are allocated; product_ writes the caller's d. */
+#define PRODUCT                                                                \
+    "str line, SymInt g, SymInt m, SymInt n, SymInt k, Tensor a, "             \
+    "Tensor? a_sf, Tensor? a_global, Tensor b, Tensor? b_sf, "                 \
+    "Tensor? b_global, " SIZES ", Tensor? bias, Tensor? prob"
+#define CAST   "str line, SymInt g, SymInt m, SymInt k, "
+#define INPUT  CAST "Tensor input, " SIZES
+#define MLP    "str line, SymInt g, SymInt m, SymInt hidden, SymInt ffn, "
+#define LIMITS SIZES ", " STATE ", float limit, float slope, float shift"
+#define MLP_FORWARD                                                            \
+    MLP "Tensor x, Tensor? w1, Tensor? w2, " SCALED("w1_rowwise") ", " SCALED( \
+        "w2_rowwise") ", Tensor? b1, Tensor? b2, Tensor? prob, " LIMITS
+#define MLP_BACKWARD                                                           \
+    MLP "Tensor dy, Tensor? x, Tensor? w1, Tensor? w2, " SCALED(               \
+        "w1_columnwise") ", " SCALED("w2_columnwise") ", " SCALED("w1_"        \
+                                                                  "rowwis"     \
+                                                                  "e") ","     \
+                                                                       " "     \
+                                                                       "T"     \
+                                                                       "e"     \
+                                                                       "n"     \
+                                                                       "s"     \
+                                                                       "o"     \
+                                                                       "r"     \
+                                                                       "?"     \
+                                                                       " "     \
+                                                                       "b"     \
+                                                                       "1"     \
+                                                                       ","     \
+                                                                       " "     \
+                                                                       "T"     \
+                                                                       "e"     \
+                                                                       "n"     \
+                                                                       "s"     \
+                                                                       "o"     \
+                                                                       "r"     \
+                                                                       "?"     \
+                                                                       " "     \
+                                                                       "b"     \
+                                                                       "2"     \
+                                                                       ","     \
+                                                                       " "     \
+                                                                       "T"     \
+                                                                       "e"     \
+                                                                       "n"     \
+                                                                       "s"     \
+                                                                       "o"     \
+                                                                       "r"     \
+                                                                       "?"     \
+                                                                       " "     \
+                                                                       "p"     \
+                                                                       "r"     \
+                                                                       "o"     \
+                                                                       "b"     \
+                                                                       ","     \
+                                                                       " "     \
+                                                                       "T"     \
+                                                                       "e"     \
+                                                                       "n"     \
+                                                                       "s"     \
+                                                                       "o"     \
+                                                                       "r"     \
+                                                                       "("     \
+                                                                       "a"     \
+                                                                       "!"     \
+                                                                       ")"     \
+                                                                       " "     \
+                                                                       "s"     \
+                                                                       "a"     \
+                                                                       "v"     \
+                                                                       "e"     \
+                                                                       "d"     \
+                                                                       ","     \
+                                                                       " " LIMITS
+#define MLP_WGRAD                                                              \
+    MLP "Tensor? dy, Tensor? x, Tensor(a!) saved, " SIZES ", " STATE
+#define MLP_WGRADS  MLP_WGRAD ", Tensor(b!) dw1, Tensor(c!) dw2"
+#define MLP_WEIGHTS MLP "Tensor w1, Tensor w2, " STATE
+#define QUEUE       "int queue, int layer, "
+
+/* X(name, phase, parameters, results): operators whose names end in '_' write
+   the caller's tensors, the others allocate their results. */
 #define OPS(X)                                                                 \
-    X(product, PRODUCT ") -> (Tensor d)")                                      \
-    X(product_, PRODUCT ", Tensor(a!) d) -> ()")                               \
-    X(quantize, CAST "Tensor input, " SIZES ", Tensor? random) -> " QUANTIZED) \
-    X(dequantize,                                                              \
-      CAST "Tensor? rowwise, Tensor? rowwise_sf, "                             \
-           "Tensor? rowwise_global, Tensor? columnwise, "                      \
-           "Tensor? columnwise_sf, Tensor? columnwise_global, " SIZES          \
-           ") -> (Tensor output)")
+    X(product, FORWARD, PRODUCT, "Tensor d")                                   \
+    X(product_, FORWARD, PRODUCT ", Tensor(a!) d", "")                         \
+    X(defer_product, FORWARD, QUEUE PRODUCT ", Tensor(a!) d", "")              \
+    X(quantize, FORWARD, INPUT ", " STATE ", Tensor? prob",                    \
+      RESULTS("rowwise") ", " RESULTS("columnwise") ", Tensor dbias")          \
+    X(quantize_, FORWARD,                                                      \
+      INPUT ", " STATE ", Tensor? noop, " WRITTEN(                             \
+          "rowwise", "a", "b", "c") ", " WRITTEN("columnwise", "d", "e", "f"), \
+      "")                                                                      \
+    X(dbias, FORWARD, INPUT ", Tensor? prob", "Tensor dbias")                  \
+    X(rescale_, FORWARD, "str line, Tensor(a!) scale, Tensor(b!) history", "") \
+    X(dequantize, FORWARD,                                                     \
+      CAST SCALED("rowwise") ", " SCALED("columnwise") ", " SIZES,             \
+      "Tensor output")                                                         \
+    X(mlp_forward, FORWARD, MLP_FORWARD, "Tensor y, Tensor saved")             \
+    X(mlp_forward_, FORWARD, MLP_FORWARD ", Tensor(a!) y", "Tensor saved")     \
+    X(mlp_backward, BACKWARD, MLP_BACKWARD,                                    \
+      "Tensor dx, Tensor dprob, Tensor db1, Tensor db2")                       \
+    X(mlp_backward_, BACKWARD, MLP_BACKWARD ", Tensor(b!) dx",                 \
+      "Tensor dprob, Tensor db1, Tensor db2")                                  \
+    X(mlp_wgrad, WGRAD, MLP_WGRAD, "Tensor dw1, Tensor dw2")                   \
+    X(mlp_wgrad_, WGRAD, MLP_WGRADS, "")                                       \
+    X(defer_mlp, WGRAD, QUEUE MLP_WGRADS, "")                                  \
+    X(mlp_weights, WEIGHTS, MLP_WEIGHTS,                                       \
+      RESULTS("w1_rowwise") ", " RESULTS("w1_columnwise") ", " RESULTS(        \
+          "w2_rowwise") ", " RESULTS("w2_columnwise"))                         \
+    X(mlp_weights_, WEIGHTS,                                                   \
+      MLP_WEIGHTS                                                              \
+      ", Tensor? noop, " WRITTEN("w1_rowwise", "a", "b", "c") ", " WRITTEN(    \
+          "w1_columnwise", "d", "e",                                           \
+          "f") ", " WRITTEN("w2_rowwise", "g", "h",                            \
+                            "i") ", " WRITTEN("w2_columnwise", "j", "k", "l"), \
+      "")
 
 /* ------------------------------------------------------------------ schemas */
 
@@ -58,10 +163,12 @@ static const char *read_one(const char *text, struct qn_op_parameter *p)
 
     if (sscanf(text, " %23s %23[a-z0-9_]%n", type, p->name, &length) != 2)
         return NULL;
-    p->kind = !strcmp(type, "str")       ? QN_OP_LINE
-              : !strcmp(type, "SymInt")  ? QN_OP_KEY
-              : !strcmp(type, "Tensor?") ? QN_OP_OPTIONAL
-                                         : QN_OP_TENSOR;
+    p->kind = !strcmp(type, "str")      ? QN_OP_LINE
+              : !strcmp(type, "SymInt") ? QN_OP_KEY
+              : !strcmp(type, "int")    ? QN_OP_NUMBER
+              : !strcmp(type, "float")  ? QN_OP_SCALAR
+              : strchr(type, '?')       ? QN_OP_OPTIONAL
+                                        : QN_OP_TENSOR;
     p->arg = p->kind >= QN_OP_TENSOR ? arg_of(p->name) : 0;
     return text + length;
 }
@@ -93,7 +200,7 @@ int qn_op_read(const char *schema, struct qn_op *op)
 /* ------------------------------------------------------------- registration */
 
 enum {
-#define ENUM(name, schema) OP_##name,
+#define ENUM(name, ...) OP_##name,
     OPS(ENUM)
 #undef ENUM
         OPS_COUNT
@@ -102,7 +209,7 @@ enum {
 static struct qn_op ops[OPS_COUNT];
 
 /* torch calls a kernel without saying for which operator. */
-#define KERNEL(name, schema)                                                   \
+#define KERNEL(name, ...)                                                      \
     static void kernel_##name(qn_abi_value *stack, uint64_t inputs,            \
                               uint64_t outputs)                                \
     {                                                                          \
@@ -116,8 +223,11 @@ OPS(KERNEL)
 static const struct {
     const char *name, *schema;
     qn_abi_kernel *kernel;
+    int phase;
 } rows[] = {
-#define ROW(name, schema) {#name, #name schema, kernel_##name},
+#define ROW(name, phase, parameters, results)                                  \
+    {#name, #name "(" parameters ") -> (" results ")", kernel_##name,          \
+     QUERN_PHASE_##phase},
     OPS(ROW)
 #undef ROW
 };
@@ -131,6 +241,7 @@ static const char *define(void)
     for (int i = 0; i < OPS_COUNT && !failed; i++) {
         if (!qn_op_read(rows[i].schema, &ops[i]))
             return rows[i].schema;
+        ops[i].phase = rows[i].phase;
         failed = qn_abi.aoti_torch_library_def(space, rows[i].schema);
     }
     return failed ? "torch refused a schema of quern" : NULL;

@@ -49,7 +49,8 @@ def test_quantize(args, more, kind, sentence):
 
 def product(line="fprop bf16", g=2, m=None, a=X, b=W, lengths=SIZES, ends=None, a_sf=None):
     m = X.shape[0] if m is None else m
-    return torch.ops.quern.product(line, g, m, 16, 32, a, a_sf, None, b, None, None, lengths, ends)
+    return torch.ops.quern.product(line, g, m, 16, 32, a, a_sf, None, b, None, None, lengths, ends,
+                                   None, None)
 
 
 # The operator itself, whose sentences have the names of operands.

@@ -19,9 +19,11 @@ OPS = torch.ops.quern
 
 # All that the library takes from elsewhere: torch's functions are looked up at load time.
 UNDEFINED = """
-__isoc23_sscanf __isoc99_sscanf __register_atfork __stack_chk_fail dlopen dlsym memcmp memcpy memset
-pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock quern_errmsg quern_open_abi
-quern_plan_get quern_plan_operands quern_run snprintf strchr strcmp strncmp strstr vsnprintf
+__isoc23_sscanf __isoc99_sscanf __register_atfork __stack_chk_fail __tls_get_addr calloc dlopen dlsym
+free memcmp memcpy memset pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once
+quern_check quern_errmsg quern_open_abi quern_plan_get quern_plan_operands quern_queue_count
+quern_queue_create quern_queue_destroy quern_queue_drop quern_queue_flush quern_queue_put quern_run
+snprintf strchr strcmp strncmp strstr vsnprintf
 """.split()
 
 
@@ -33,7 +35,9 @@ def names(*options):
 
 def test_symbols():
     assert names("--undefined-only") <= set(UNDEFINED)
-    assert names("--defined-only") == {"quern_torch_load"}
+    assert names("--defined-only") == {f"quern_torch_{name}" for name in (
+        "check", "error", "load", "queue_count", "queue_create", "queue_destroy", "queue_drop",
+        "queue_flush")}
 
 
 def test_without_torch_the_library_says_so():
@@ -54,7 +58,7 @@ def casts(recipe):
         random = torch.tensor([3, 4]) if (recipe, of) == ("nvfp4", "dy") else None
         for copies in ("rowwise", "columnwise", "both"):
             yield (f"quantize {recipe} of={of} in=f32 copies={copies}", 3, *t.shape[-2:], t,
-                   None if of == "w" else lengths, None, random)
+                   None if of == "w" else lengths, None, random, None, None, None)
 
 
 def products(recipe):
@@ -65,9 +69,9 @@ def products(recipe):
                 qt._quantize(t, of, recipe, scaling, "both", None, ends)
                 for t, of in ((case.x, "x"), (case.w, "w"), (case.dy, "dy")))
     m, n, k = case.rows, case.n, case.k
-    yield f"fprop {recipe}", 3, m, n, k, *x[:3], *w[:3], None, ends
-    yield f"dgrad {recipe} d=f32", 3, m, k, n, *dy[:3], *w[3:], None, ends
-    yield f"wgrad {recipe} d=f32", 3, n, k, m, *dy[3:], *x[3:], None, ends
+    yield f"fprop {recipe}", 3, m, n, k, *x[:3], *w[:3], None, ends, None, None
+    yield f"dgrad {recipe} d=f32", 3, m, k, n, *dy[:3], *w[3:], None, ends, None, None
+    yield f"wgrad {recipe} d=f32", 3, n, k, m, *dy[3:], *x[3:], None, ends, None, None
 
 
 def same_layout(real, fake):

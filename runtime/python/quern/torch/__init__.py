@@ -139,7 +139,8 @@ def _quantize(values, of, recipe, scaling, copies, lengths, ends):
     line = f"quantize {recipe} of={of} in={_WORDS[values.dtype]} copies={copies}"
     random = torch.randint(2**62, (2,), device=values.device) if is_random else None
     made = _ops.quantize(line, groups, values.shape[-2], values.shape[-1], values,
-                         None if of == "w" else lengths, None if of == "w" else ends, random)
+                         None if of == "w" else lengths, None if of == "w" else ends, random, None,
+                         None, None)
     exists = [copies != "columnwise" and i < arrays for i in range(3)]
     exists += [copies != "rowwise" and i < arrays for i in range(3)]
     return Quantized(*[t if there else None for t, there in zip(made, exists)])
@@ -204,10 +205,10 @@ class _GroupedMM(torch.autograd.Function):
             row, column = made[:3], made[3:]
         if need_x:
             dx = _ops.product(f"dgrad {recipe} d={_WORDS[ctx.dtypes[0]]}", g, m, k, n, *row,
-                              *saved[3:], lengths, ends)
+                              *saved[3:], lengths, ends, None, None)
         if need_w:
             dw = _ops.product(f"wgrad {recipe} d={_WORDS[ctx.dtypes[1]]}", g, n, k, m, *column,
-                              *saved[:3], lengths, ends)
+                              *saved[:3], lengths, ends, None, None)
         return dx, dw, None, None, None, None, None
 
 
@@ -225,7 +226,8 @@ def _fprop(x, w, lengths, ends, recipe, scaling, out_dtype, need_x=False, need_w
     (g, n, k), m = w.shape, x.shape[0]
     a, x_later = _operand(x, "x", recipe, scaling, lengths, ends, need_w)
     b, w_later = _operand(w, "w", recipe, scaling, lengths, ends, need_x)
-    y = _ops.product(f"fprop {recipe} d={_WORDS[out_dtype]}", g, m, n, k, *a, *b, lengths, ends)
+    y = _ops.product(f"fprop {recipe} d={_WORDS[out_dtype]}", g, m, n, k, *a, *b, lengths, ends, None,
+                     None)
     return y, x_later, w_later
 
 
