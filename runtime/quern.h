@@ -266,8 +266,8 @@ struct quern_operand {
                           run; runs leave them zero, and may fill all others */
     int strided;       /* 1: args may give a stride */
     int pointers;      /* 1: args may give the matrices' addresses instead */
-    int tiled; /* 1: group g begins at (its first row + 127 g) / 128 * 128,
-                     0: at its first row; of rows, and of their scales */
+    int tiled; /* 0: a group begins at its first row, else at tiled * the sum of
+                  (length + 127) / 128 of all groups before; see docs/c-api.md */
 };
 
 /* The value of an extent. */
