@@ -38,14 +38,13 @@ static const float one = 1, zero = 0;
 static int check_tensor(const char *name, const struct qn_tensor *t)
 {
     const struct {
-        const char *name;
+        const char *name, *instead;
         const void *value;
-        const char *instead;
     } arrays[] = {
-        {"lengths", t->first_dims, "host_sizes"},
-        {"lengths", t->last_dims, "host_sizes"},
-        {qn_sizes_operand(t->sizes_type), t->offsets,
-         "host_sizes, without gaps"},
+        {"lengths", "host_sizes", t->first_dims},
+        {"lengths", "host_sizes", t->last_dims},
+        {qn_sizes_operand(t->sizes_type), "host_sizes, without gaps",
+         t->offsets},
     };
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
