@@ -170,9 +170,17 @@ static struct cu_context *primary(int device)
 int cuStreamGetCtx(struct cu_stream *stream, struct cu_context **context)
 {
     ENTER();
-    *context = fake_state.stream && stream == fake_state.stream
-                   ? primary(fake_state.stream_device)
-                   : top();
+    *context = top();
+    for (int i = 0; i < FAKE_DEVICES; i++)
+        if (stream && (const void *)stream == fake_state.device_streams[i])
+            *context = primary(i);
+    return 0;
+}
+
+int cuCtxGetId(struct cu_context *context, unsigned long long *id)
+{
+    ENTER();
+    *id = (uintptr_t)context + (unsigned long long)fake_state.remade;
     return 0;
 }
 
@@ -395,6 +403,7 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
     snprintf(trail->kernel, sizeof trail->kernel, "%s",
              ((struct cu_library *)function)->kernel);
     trail->stream = launch->stream;
+    fake_state.launch_context = top();
     if (fake_state.told)
         fake_state.told(trail->kernel, launch, parameters);
     if (!strncmp(trail->kernel, "k_sizes", 7)) /* as the real one does */
@@ -403,7 +412,6 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
     for (int i = 0; i < fake_state.trailed; i++)
         memcpy(&trail->params[i], parameters[i], sizeof trail->params[i]);
     fake_state.launch = *launch;
-    fake_state.launch_context = top();
     if (launch->nattributes)
         fake_state.attribute = launch->attributes[0];
     if (fake_state.watch)
