@@ -13,6 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import quern
 import quern.torch as qt
+from quern.torch._recipes import scaling_of
+from quern.torch.quantized import cast
 
 RECIPES = ("bf16", "fp8_block", "mxfp8", "fp8_row", "fp8_tensor", "nvfp4", "mxfp4")
 OPS = torch.ops.quern
@@ -64,9 +66,9 @@ def casts(recipe):
 def products(recipe):
     case = Case([9, 0, 20], n=48, k=80)
     ends = case.sizes("offs")["offs"]
-    scaling = qt._scaling(recipe)
+    scaling = scaling_of(recipe)
     x, w, dy = ((t, None, None, t, None, None) if getattr(scaling, of) == 1 else
-                qt._quantize(t, of, recipe, scaling, "both", None, ends)
+                cast(t, of, recipe, scaling, "both", None, ends)[0]
                 for t, of in ((case.x, "x"), (case.w, "w"), (case.dy, "dy")))
     m, n, k = case.rows, case.n, case.k
     yield f"fprop {recipe}", 3, m, n, k, *x[:3], *w[:3], None, ends, None, None

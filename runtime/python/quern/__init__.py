@@ -10,6 +10,7 @@ quern.torch has the functions for PyTorch. A line says what to compute: docs/pro
 import ctypes
 import functools
 import os
+import re
 
 _ABI, _ARGS_SIZE = 2, 48 + 40 * 64  # QUERN_ABI; sizeof(struct quern_args)
 _BACKENDS = ("auto", "host", "jit", "aot", "cublaslt")  # QUERN_BACKENDS
@@ -43,6 +44,26 @@ class _PlanOptions(ctypes.Structure):  # struct quern_plan_options
                 ("streams", _I), ("kernel", ctypes.c_char_p)]
 
 
+class _OpenOptions(ctypes.Structure):  # struct quern_open_options
+    _fields_ = [("size", _Z), ("registry", _P), ("specs", ctypes.POINTER(ctypes.c_char_p)),
+                ("specs_count", _I), ("log_level", _I), ("cache", ctypes.c_char_p),
+                ("tune", ctypes.c_char_p), ("log", _P), ("log_user", _P)]
+
+
+class _TuneOptions(ctypes.Structure):  # struct quern_tune_options
+    _fields_ = [("size", _Z), ("seconds", ctypes.c_double), ("device", _I), ("backend", _I),
+                ("sms", _I), ("l2", _I), ("threads", _I), ("keep", _I), ("seed", ctypes.c_uint64),
+                ("sizes", _P), ("args", _P), ("stream", _P), ("progress", _P), ("user", _P)]
+
+
+class _TuneResult(ctypes.Structure):  # struct quern_tune_result
+    _fields_ = [("kernel", ctypes.c_char_p), ("band", _I), ("dequantize", _I),
+                ("seconds", ctypes.c_double), ("model", ctypes.c_char_p),
+                ("model_seconds", ctypes.c_double), ("ratio", ctypes.c_double), ("certain", _I),
+                ("rounds", _I), ("clock_mhz", _I), ("bytes", _Z), ("file", ctypes.c_char * 512),
+                ("candidates", _P), ("count", _I)]
+
+
 class Extent:
     """A length that may depend on the rows of a run, which may be symbolic."""
 
@@ -57,12 +78,13 @@ class Extent:
 
 
 class Operand:
-    """What a line says of one array: its name, type, shape and bytes as extents."""
+    """One array of a line: its name, type, shape and bytes as extents. Bits of read and written
+    are 1 << phase: 0 forward, 1 backward, 2 wgrad, 3 weights."""
 
     def __init__(self, o):
         self.name, self.type = o.name.decode(), _TYPES[o.type]
         self.shape = [Extent(e) for e in o.shape[:o.ndim]]
-        self.bytes, self.written = Extent(o.bytes), bool(o.written)
+        self.bytes, self.read, self.written = Extent(o.bytes), o.read, o.written
 
 
 def find(name):
@@ -86,6 +108,7 @@ def _library():
     c.quern_open_abi.argtypes = [_P, _P, _I, _Z, _Z]
     c.quern_describe.argtypes = [_P, ctypes.c_char_p, _P, _P]
     c.quern_why.argtypes = [_P, ctypes.c_char_p, _P, _P]
+    c.quern_tune.argtypes = [_P, ctypes.c_char_p, _P, _P]
     return c
 
 
@@ -97,12 +120,36 @@ def _must(code):
 @functools.lru_cache(maxsize=None)
 def _context():
     context = _P()
-    _must(_library().quern_open_abi(None, ctypes.byref(context), _ABI, _ARGS_SIZE,
+    folders = (ctypes.c_char_p * len(specs))(*map(os.fsencode, specs))
+    options = _OpenOptions(size=ctypes.sizeof(_OpenOptions), specs=folders, specs_count=len(specs))
+    _must(_library().quern_open_abi(ctypes.byref(options), ctypes.byref(context), _ABI, _ARGS_SIZE,
                                     ctypes.sizeof(_Operand)))
     return context
 
 
 os.register_at_fork(after_in_child=_context.cache_clear)  # contexts do not survive fork()
+
+
+specs = []  # folders with specs of one's own
+
+
+def add_specs(folder):
+    """Read a folder with specs of one's own, such as recipes, next to the library's. RuntimeError
+    if the library is in use already: call it before everything else. Errors in the specs are
+    raised by the first call that uses the library."""
+    if not os.path.isdir(folder):
+        raise ValueError(f"folder: {folder} is no folder")
+    if _context.cache_info().currsize:
+        raise RuntimeError("add_specs: the library is in use already; call it right after import")
+    specs.append(os.path.abspath(folder))
+
+
+def recipes():
+    """The names of all recipes, one's own too."""
+    try:
+        describe("fprop ? g=1 m=1 n=8 k=8")
+    except Error as error:
+        return re.search("known: (.*)", str(error))[1].split(", ")
 
 
 def version():
@@ -133,3 +180,17 @@ def describe(line):
         return {o.name: o for o in map(Operand, rows)}
     finally:
         _library().quern_free(table)
+
+
+def tune(line, seconds=20.0, backend="auto"):
+    """Measure the kernels for a product on the current GPU for so many seconds, and remember the
+    fastest for later plans: docs/tuning.md. A dict with its name, seconds, the time of the model's
+    choice over its own, and the file that keeps it."""
+    options = _TuneOptions(size=ctypes.sizeof(_TuneOptions), seconds=seconds, device=-1,
+                           backend=_BACKENDS.index(backend))
+    result = _TuneResult()
+    _must(_library().quern_tune(_context(), line.encode(), ctypes.byref(options),
+                                ctypes.byref(result)))
+    _library().quern_free(result.candidates)
+    return {"kernel": result.kernel.decode(), "seconds": result.seconds, "ratio": result.ratio,
+            "certain": bool(result.certain), "file": os.fsdecode(result.file)}
