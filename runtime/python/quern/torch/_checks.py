@@ -60,14 +60,14 @@ def dtype_of(name, dtype):
         raise TypeError(f"{name} is {dtype}: {VALUES} is expected")
 
 
-def sizes_of(like, rows, groups, sizes, offs):
+def sizes_of(like, rows, groups, sizes, offs=None, name="sizes"):
     """The lengths and the ends on the device of the values: one of them is None.
 
     A list or, for CUDA values, a CPU tensor is checked and copied, which waits for the device.
     """
     if (sizes is None) == (offs is None):
-        raise ValueError("sizes, offs: exactly one of them is expected")
-    name, given = ("sizes", sizes) if offs is None else ("offs", offs)
+        raise ValueError(f"{name}, offs: exactly one of them is expected")
+    name, given = (name, sizes) if offs is None else ("offs", offs)
     if isinstance(given, (list, tuple)):
         given = _from_list(name, given)
     if not isinstance(given, torch.Tensor):

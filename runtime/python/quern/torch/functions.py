@@ -31,7 +31,7 @@ class _GroupedMM(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, w, bias, prob, lengths, ends, out, dgrad_out, main_grad, scale, history,
-                w0, w1, w2, w3, w4, w5, options, queue):
+                w0, w1, w2, w3, w4, w5, options, queue, sink):
         need_x, need_w, need_bias, need_prob = ctx.needs_input_grad[:4]
         need_w |= w is None and main_grad is not None
         y, x_later, w_later = fprop(x, w, bias, prob, lengths, ends, out, scale, history,
@@ -41,7 +41,7 @@ class _GroupedMM(torch.autograd.Function):
         ctx.save_for_backward(*x_later, *w_later, lengths, ends, prob, bias if need_prob else None)
         ctx.needs = need_x, need_w, need_bias, need_prob
         ctx.buffers = dgrad_out, main_grad, scale, history
-        ctx.options, ctx.queue, ctx.w = options, queue, None if queue is None else w
+        ctx.options, ctx.queue, ctx.sink = options, queue, sink
         return y
 
     @staticmethod
@@ -74,7 +74,7 @@ class _GroupedMM(torch.autograd.Function):
                 x = cast(x[0], "x", o.recipe, scaling, "columnwise", lengths, ends,
                          _state(scale, history, 0))[0][3:]
             dw = _wgrad(ctx, o, (g, o.n, o.k, m), column, x, lengths, ends, main_grad)
-        return (dx, dw, dbias, dprob) + (None,) * 15
+        return (dx, dw, dbias, dprob) + (None,) * 16
 
 
 def _state(scale, history, i):
@@ -93,7 +93,11 @@ def _wgrad(ctx, o, numbers, dy, x, lengths, ends, main_grad):
     """The gradient of w; None if main_grad or a queue takes it."""
     line = f"wgrad {o.recipe} d={o.dw}{o.wgrad}"
     if ctx.queue is not None:
-        ctx.queue.put_product(o.layer, line, numbers, dy, x, lengths, ends, main_grad, ctx.w)
+        d = main_grad
+        if d is None:
+            d = torch.empty(numbers[:3], dtype=DTYPES[o.dw], device=dy[0].device)
+        ctx.queue.put_product(o.layer, line, numbers, dy, x, lengths, ends, d,
+                              None if d is main_grad else functools.partial(ctx.sink, d))
         return None
     dw = _product(line, *numbers, dy, x, lengths, ends, main_grad)
     return dw if main_grad is None else None
@@ -187,17 +191,18 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
 def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=None,
                    out_dtype=None, outside=None, out=None, dgrad_out=None, main_grad=None,
                    queue=None, layer=0, addresses=None, overwrite=False, is_input_kept=False,
-                   state=None):
+                   state=None, sink=None):
     """grouped_mm for modules, which also have quantized weights next to w, the addresses (int64
     [experts]) of experts' gradients of main_grad's type, delayed scaling's state (scale [3, 2],
-    history [3, slots]), overwrite main_grad, or keep x itself for the backward pass."""
+    history [3, slots]), overwrite main_grad, keep x itself for the backward pass, or take a
+    gradient of w that was queued."""
     if torch.compiler.is_compiling():
         reason = _compile.why_eager(x, sizes, offs, queue=queue, addresses=addresses)
         if reason is not None:
             more = dict(offs=offs, recipe=recipe, bias=bias, prob=prob, out_dtype=out_dtype,
                         outside=outside, out=out, dgrad_out=dgrad_out, main_grad=main_grad,
                         queue=queue, layer=layer, addresses=addresses, overwrite=overwrite,
-                        is_input_kept=is_input_kept, state=state)
+                        is_input_kept=is_input_kept, state=state, sink=sink)
             return _compile.in_eager(reason, grouped_linear, x, w, quantized, sizes, **more)
     if isinstance(w, Quantized):
         w, quantized = None, w
@@ -229,8 +234,10 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
         if quantized is not None and x.requires_grad and quantized.columnwise is None:
             raise ValueError("w has no columnwise tensor, which the gradient of x reads")
         target = main_grad if addresses is None else addresses
+        if queue is not None and target is None and sink is None:
+            sink = sink_of(w)
         y = _GroupedMM.apply(flat, w, bias, prob, lengths, ends, out, dgrad_out, target, scale,
-                             history, *arrays, options, queue)
+                             history, *arrays, options, queue, sink)
     else:
         y = fprop(flat, w, bias, prob, lengths, ends, out, scale, history, arrays, options)[0]
     return y if x.dim() == 2 else y.reshape(*rows, n)
@@ -246,6 +253,24 @@ def autocast(scaling, x, *others):
         x = x.to(target)
     return x, *[t.to(target) if scaling.w == 1 and isinstance(t, torch.Tensor) and t.dtype in WORDS
                 else t for t in others]
+
+
+def sink_of(*weights):
+    """Takes the gradients of leaves when a queue is flushed."""
+    if not all(w is not None and w.is_leaf for w in weights):
+        raise ValueError("queue: weights must be leaves of autograd, or main_grad be given")
+
+    def take(*gradients):
+        for w, dw in zip(weights, gradients):
+            add_grad(w, dw)
+
+    return take
+
+
+def add_grad(w, dw):
+    """Add to the gradient of a leaf, as autograd does."""
+    dw = dw.to(w.dtype)
+    w.grad = dw if w.grad is None else w.grad + dw
 
 
 def check_quantized(name, quantized, recipe, scaling, x):

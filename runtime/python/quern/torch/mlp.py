@@ -7,11 +7,10 @@ import typing
 import torch
 
 from quern.torch import _checks, _compile
-from quern.torch._ops import WORDS, ops
+from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
-from quern.torch.functions import _written, autocast, check_quantized, f32
+from quern.torch.functions import _written, autocast, check_quantized, f32, sink_of
 from quern.torch.quantized import NONE, Quantized, State, cast
-from quern.torch.queue import add_grad
 
 FORWARD, BACKWARD, WGRAD = 0, 1, 2
 GATED = ("swiglu", "clamped_swiglu", "situ", "geglu", "reglu")
@@ -24,6 +23,8 @@ class Options(typing.NamedTuple):
     scaling: Scaling
     line: str  # of forward and backward
     wgrad: str  # more words of the line of the weight gradients
+    dw: str  # type of the weight gradients, as lines spell it
+    wide: int  # rows of w1
     hidden: int
     ffn: int
     limits: tuple  # limit, slope, shift
@@ -34,7 +35,8 @@ class _GroupedMLP(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, w1, w2, b1, b2, prob, lengths, ends, out, dgrad_out, main_grad1, main_grad2,
-                scale, history, q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11, options, queue):
+                scale, history, q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11, options, queue,
+                sink):
         need = ctx.needs_input_grad
         need_w = need[1] or need[2] or main_grad1 is not None
         given = (q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11)
@@ -49,7 +51,7 @@ class _GroupedMLP(torch.autograd.Function):
         ctx.save_for_backward(saved, *[kept[name] for name in ctx.names])
         ctx.need, ctx.options, ctx.queue = (need[0], need_w, *need[3:6]), options, queue
         ctx.buffers = dgrad_out, main_grad1, main_grad2, scale, history
-        ctx.w, ctx.shapes = None if queue is None else (w1, w2), (x.shape[0], _groups(lengths, ends))
+        ctx.sink, ctx.shapes = sink, (x.shape[0], _groups(lengths, ends))
         return y
 
     @staticmethod
@@ -72,7 +74,7 @@ class _GroupedMLP(torch.autograd.Function):
                             x=kept["x"] if "x" in reads else None)
             dw1, dw2 = _wgrad(ctx, o, operands, main_grad1, main_grad2)
         return (dx if need_x else None, dw1, dw2, db1 if need_b1 else None,
-                db2 if need_b2 else None, dprob if need_prob else None) + (None,) * 22
+                db2 if need_b2 else None, dprob if need_prob else None) + (None,) * 23
 
 
 def _groups(lengths, ends):
@@ -80,7 +82,7 @@ def _groups(lengths, ends):
 
 
 def _random(scaling, like):
-    """Seeds of x, h, w1, w2, dy and dpre."""
+    """Seeds of x, h, w1, w2, dy and dpre. sink takes queued gradients of w1 and w2."""
     if not any(scaling.is_random):
         return None
     return torch.randint(2**62, (6, 2), device=like.device)
@@ -109,23 +111,17 @@ def _wgrad(ctx, o, operands, main_grad1, main_grad2):
     if ctx.queue is not None:
         dw1, dw2, done = main_grad1, main_grad2, None
         if dw1 is None:
-            w1, w2 = ctx.w
-            if w1 is None or not (w1.is_leaf and w2.is_leaf):
-                raise ValueError("queue: w1 and w2 must be leaves of autograd, or main_grad1 and "
-                                 "main_grad2 be given")
-            dw1, dw2 = torch.empty_like(w1.detach()), torch.empty_like(w2.detach())
-            done = functools.partial(_add_both, w1, dw1, w2, dw2)
+            like = dict(dtype=DTYPES[o.dw], device=operands["saved"].device)
+            g = operands["g"]
+            dw1 = torch.empty((g, o.wide, o.hidden), **like)
+            dw2 = torch.empty((g, o.hidden, o.ffn), **like)
+            done = functools.partial(ctx.sink, dw1, dw2)
         ctx.queue.put_mlp(o.layer, operands, dw1, dw2, done)
         return None, None
     if main_grad1 is None:
         return ops.mlp_wgrad(**operands)
     ops.mlp_wgrad_(**operands, dw1=main_grad1, dw2=main_grad2)
     return None, None
-
-
-def _add_both(w1, dw1, w2, dw2):
-    add_grad(w1, dw1)
-    add_grad(w2, dw2)
 
 
 def forward(x, w1, w2, b1, b2, prob, lengths, ends, out, scale, history, arrays, o, later=False,
@@ -185,17 +181,18 @@ def grouped_mlp(x, w1, w2, sizes=None, *, offs=None, recipe="bf16", activation="
 def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, recipe="bf16",
                activation="swiglu", prob=None, b1=None, b2=None, interleave=0, recompute=False,
                limits=(7.0, 1.702, 1.0), outside=None, out=None, dgrad_out=None, main_grad1=None,
-               main_grad2=None, queue=None, layer=0, overwrite=False, state=None):
+               main_grad2=None, queue=None, layer=0, overwrite=False, state=None,
+               sink=None):
     """grouped_mlp for modules, which also have quantized weights next to w1 and w2, overwrite
     main_grad1 and main_grad2, and keep delayed scaling's state: scale [6, 2], history [6, slots],
-    of x, h, w1, w2, dy and dpre."""
+    of x, h, w1, w2, dy and dpre. sink takes queued gradients of w1 and w2."""
     if torch.compiler.is_compiling():
         reason = _compile.why_eager(x, sizes, offs, queue=queue)
         if reason is not None:
             more = dict(offs=offs, recipe=recipe, activation=activation, prob=prob, b1=b1, b2=b2,
                         interleave=interleave, recompute=recompute, limits=limits, outside=outside,
                         out=out, dgrad_out=dgrad_out, main_grad1=main_grad1, main_grad2=main_grad2,
-                        queue=queue, layer=layer, overwrite=overwrite, state=state)
+                        queue=queue, layer=layer, overwrite=overwrite, state=state, sink=sink)
             return _compile.in_eager(reason, mlp_linear, x, w1, w2, quantized1, quantized2, sizes,
                                      **more)
     if isinstance(w1, Quantized) and isinstance(w2, Quantized):
@@ -227,7 +224,8 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
         ("interleave", interleave), ("prob", int(prob is not None)), ("bias", int(b1 is not None)),
         ("recompute", int(recompute)), ("outside", outside)) if value)
     options = Options(recipe, scaling, line,
-                      " beta=1" if main_grad1 is not None and not overwrite else "", hidden, ffn,
+                      " beta=1" if main_grad1 is not None and not overwrite else "", WORDS[dw],
+                      wide, hidden, ffn,
                       tuple(map(float, limits)), layer)
     arrays = (None,) * 12 if quantized1 is None else (*quantized1[:6], *quantized2[:6])
     scale, history = state or (None, None)
@@ -235,8 +233,10 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
                                        for t in (x, w1, w2, b1, b2, prob)):
         if scaling.w > 1 and quantized1 is not None and quantized1.columnwise is None:
             raise ValueError("w1 has no columnwise tensor, which the backward pass reads")
+        if queue is not None and main_grad1 is None and sink is None:
+            sink = sink_of(w1, w2)
         y = _GroupedMLP.apply(flat, w1, w2, b1, b2, prob, lengths, ends, out, dgrad_out, main_grad1,
-                              main_grad2, scale, history, *arrays, options, queue)
+                              main_grad2, scale, history, *arrays, options, queue, sink)
     else:
         y = forward(flat, w1, w2, b1, b2, prob, lengths, ends, out, scale, history, arrays,
                     options)[0]

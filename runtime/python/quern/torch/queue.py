@@ -19,12 +19,6 @@ class _Entry(typing.NamedTuple):
     done: typing.Any  # called after the launch, or None
 
 
-def add_grad(w, dw):
-    """Add to the gradient of a leaf, as autograd does."""
-    dw = dw.to(w.dtype)
-    w.grad = dw if w.grad is None else w.grad + dw
-
-
 class WgradQueue:
     """Weight gradients in the order in which backward passes gave them.
 
@@ -66,14 +60,8 @@ class WgradQueue:
             raise RuntimeError(library.quern_torch_error().decode())
         return count
 
-    def put_product(self, layer, line, numbers, dy, x, lengths, ends, main_grad, w):
-        """Defer a product of this line; without main_grad its result is added to w.grad."""
-        d, done = main_grad, None
-        if d is None:
-            if w is None or not w.is_leaf:
-                raise ValueError("queue: w must be a leaf of autograd, or main_grad be given")
-            d = torch.empty(w.shape, dtype=w.dtype, device=w.device)
-            done = functools.partial(add_grad, w, d)
+    def put_product(self, layer, line, numbers, dy, x, lengths, ends, d, done):
+        """Defer a product of this line into d; done is called after its launch."""
         ops.defer_product(self._handle, layer, line, *numbers, *dy, *x, lengths, ends, None, None,
                           d)
         self._keep(layer, 1, (*dy, *x, lengths, ends, d), done)
@@ -146,3 +134,28 @@ class WgradQueue:
             raise RuntimeError(library.quern_torch_error().decode())
         self._entries = collections.deque(
             entry for entry in self._entries if layer not in (None, entry.layer))
+
+
+class Later:
+    """Weight gradients of one module, for its backward_dw(); no limit on their number."""
+
+    def __init__(self):
+        self._waiting = collections.deque()
+
+    def __len__(self):
+        return len(self._waiting)
+
+    def put_product(self, layer, line, numbers, dy, x, lengths, ends, d, done):
+        self._waiting.append((functools.partial(
+            ops.product_, line, *numbers, *dy, *x, lengths, ends, None, None, d), done))
+
+    def put_mlp(self, layer, operands, dw1, dw2, done):
+        self._waiting.append((functools.partial(
+            ops.mlp_wgrad_, **operands, dw1=dw1, dw2=dw2), done))
+
+    def run(self):
+        """The oldest one."""
+        launch, done = self._waiting.popleft()
+        launch()
+        if done is not None:
+            done()
