@@ -15,9 +15,13 @@ docs/pytorch.md says what exists.
 from quern import add_specs, recipes, tune, version, why
 from quern.torch._tools import check
 from quern.torch.functions import grouped_mm
+from quern.torch.linear import GroupedLinear
 from quern.torch.mlp import grouped_mlp
+from quern.torch.modules import (Activation, GroupedMLP, ScaledClampedQGeGLU, ScaledSwiGLU,
+                                 Sequential, SwiGLU)
 from quern.torch.quantized import Quantized, dequantize, quantize
 from quern.torch.queue import WgradQueue
 
-__all__ = ["Quantized", "WgradQueue", "add_specs", "check", "dequantize", "grouped_mlp",
-           "grouped_mm", "quantize", "recipes", "tune", "version", "why"]
+__all__ = ["Activation", "GroupedLinear", "GroupedMLP", "Quantized", "ScaledClampedQGeGLU",
+           "ScaledSwiGLU", "Sequential", "SwiGLU", "WgradQueue", "add_specs", "check", "dequantize",
+           "grouped_mlp", "grouped_mm", "quantize", "recipes", "tune", "version", "why"]

@@ -22,7 +22,7 @@ def default_device(device):
 
 def local(t):
     """This process's part of a DTensor."""
-    return t.to_local() if hasattr(t, "to_local") else t
+    return t.to_local() if hasattr(t, "to_local") else t  # None too
 
 
 def are_adjacent(tensors):
