@@ -46,7 +46,7 @@ class _GroupedMLP(torch.autograd.Function):
             ctx.mark_dirty(y)
         kept = dict(x=x, w1=w1, w2=w2, b1=b1, b2=b2, prob=prob, lengths=lengths, ends=ends,
                     **_named("w1", arrays[:6]), **_named("w2", arrays[6:]))
-        reads = read_by(options.line, BACKWARD) | read_by(options.line, WGRAD)
+        reads = read_by(options.line, BACKWARD) + read_by(options.line, WGRAD)
         ctx.names = [name for name, t in kept.items() if t is not None and name in reads]
         ctx.save_for_backward(saved, *[kept[name] for name in ctx.names])
         ctx.need, ctx.options, ctx.queue = (need[0], need_w, *need[3:6]), options, queue
@@ -95,7 +95,8 @@ def _named(name, six):
 
 
 def _backward(o, common, dy, kept, out):
-    given = {name: t for name, t in kept.items() if name in read_by(o.line, BACKWARD)}
+    reads = read_by(o.line, BACKWARD)
+    given = {name: t for name, t in kept.items() if name in reads}
     limit, slope, shift = o.limits
     names = [*_named("w1", range(6)), *list(_named("w2", range(6)))[3:], "x", "w1", "w2", "b1",
              "b2", "prob"]
