@@ -378,8 +378,8 @@ static int make(struct call *c, const struct quern_operand *o, int64_t rows)
 }
 
 /*
-** Small workspaces on a GPU are kept, large ones are torch's for the time of the
-** call. Those of deferred runs are kept until their queue is destroyed.
+** Small workspaces on a GPU are kept, large ones are torch's until the call
+** ends. Those of deferred runs are kept until their queue is destroyed.
 */
 static int make_workspace(struct call *c, const struct quern_operand *o,
                           int64_t rows)

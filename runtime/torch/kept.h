@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** kept.h: small workspaces on GPUs that outlive the call. torch's allocator
-** cannot give them: inside a graph pool it refuses allocations that stay, and a
-** temporary would be zeroed by a launch of each call. They come from the driver,
+** cannot give them: inside a graph pool it refuses allocations that stay, and
+** each call would launch a memset for a temporary. They come from the driver,
 ** one for each plan, stream and capture, or plan and queue, since runs that may
 ** overlap need one each. Those of a queue end with it, all others stay.
 */

@@ -7,111 +7,62 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SIZES "Tensor? lengths, Tensor? ends"
-#define STATE "Tensor? random, Tensor(x!)? scale, Tensor(y!)? history"
-#define SCALED(name)                                                           \
-    "Tensor? " name ", Tensor? " name "_sf, Tensor? " name "_global"
-#define RESULTS(name)                                                          \
-    "Tensor " name ", Tensor " name "_sf, Tensor " name "_global"
+/* Parameters; all but the first ones of an operator begin with a comma. */
+#define QUEUE   "int queue, int layer, "
+#define PRODUCT "str line, SymInt g, SymInt m, SymInt n, SymInt k"
+#define CAST    "str line, SymInt g, SymInt m, SymInt k"
+#define MLP     "str line, SymInt g, SymInt m, SymInt hidden, SymInt ffn"
+#define SIZES   ", Tensor? lengths, Tensor? ends"
+#define STATE   ", Tensor? random, Tensor(x!)? scale, Tensor(y!)? history"
+#define LIMITS  ", float limit, float slope, float shift"
+#define W1_W2   ", Tensor? w1, Tensor? w2"
+#define BIASES  ", Tensor? b1, Tensor? b2, Tensor? prob"
+#define READ(name)                                                             \
+    ", Tensor? " name ", Tensor? " name "_sf, Tensor? " name "_global"
 #define WRITTEN(name, a, b, c)                                                 \
-    "Tensor(" a "!)? " name ", Tensor(" b "!)? " name "_sf, "                  \
-    "Tensor(" c "!)? " name "_global"
+    ", Tensor(" a "!)? " name ", Tensor(" b "!)? " name "_sf"                  \
+    ", Tensor(" c "!)? " name "_global"
+#define MADE(name) "Tensor " name ", Tensor " name "_sf, Tensor " name "_global"
 
-#define PRODUCT                                                                \
-    "str line, SymInt g, SymInt m, SymInt n, SymInt k, Tensor a, "             \
-    "Tensor? a_sf, Tensor? a_global, Tensor b, Tensor? b_sf, "                 \
-    "Tensor? b_global, " SIZES ", Tensor? bias, Tensor? prob"
-#define CAST   "str line, SymInt g, SymInt m, SymInt k, "
-#define INPUT  CAST "Tensor input, " SIZES
-#define MLP    "str line, SymInt g, SymInt m, SymInt hidden, SymInt ffn, "
-#define LIMITS SIZES ", " STATE ", float limit, float slope, float shift"
+#define OPERANDS                                                               \
+    PRODUCT ", Tensor a, Tensor? a_sf, Tensor? a_global"                       \
+            ", Tensor b, Tensor? b_sf, Tensor? b_global" SIZES                 \
+            ", Tensor? bias, Tensor? prob"
+#define INPUT CAST ", Tensor input" SIZES
 #define MLP_FORWARD                                                            \
-    MLP "Tensor x, Tensor? w1, Tensor? w2, " SCALED("w1_rowwise") ", " SCALED( \
-        "w2_rowwise") ", Tensor? b1, Tensor? b2, Tensor? prob, " LIMITS
+    MLP ", Tensor x" W1_W2 READ("w1_rowwise") READ("w2_rowwise")               \
+        BIASES SIZES STATE LIMITS
 #define MLP_BACKWARD                                                           \
-    MLP "Tensor dy, Tensor? x, Tensor? w1, Tensor? w2, " SCALED(               \
-        "w1_columnwise") ", " SCALED("w2_columnwise") ", " SCALED("w1_"        \
-                                                                  "rowwis"     \
-                                                                  "e") ","     \
-                                                                       " "     \
-                                                                       "T"     \
-                                                                       "e"     \
-                                                                       "n"     \
-                                                                       "s"     \
-                                                                       "o"     \
-                                                                       "r"     \
-                                                                       "?"     \
-                                                                       " "     \
-                                                                       "b"     \
-                                                                       "1"     \
-                                                                       ","     \
-                                                                       " "     \
-                                                                       "T"     \
-                                                                       "e"     \
-                                                                       "n"     \
-                                                                       "s"     \
-                                                                       "o"     \
-                                                                       "r"     \
-                                                                       "?"     \
-                                                                       " "     \
-                                                                       "b"     \
-                                                                       "2"     \
-                                                                       ","     \
-                                                                       " "     \
-                                                                       "T"     \
-                                                                       "e"     \
-                                                                       "n"     \
-                                                                       "s"     \
-                                                                       "o"     \
-                                                                       "r"     \
-                                                                       "?"     \
-                                                                       " "     \
-                                                                       "p"     \
-                                                                       "r"     \
-                                                                       "o"     \
-                                                                       "b"     \
-                                                                       ","     \
-                                                                       " "     \
-                                                                       "T"     \
-                                                                       "e"     \
-                                                                       "n"     \
-                                                                       "s"     \
-                                                                       "o"     \
-                                                                       "r"     \
-                                                                       "("     \
-                                                                       "a"     \
-                                                                       "!"     \
-                                                                       ")"     \
-                                                                       " "     \
-                                                                       "s"     \
-                                                                       "a"     \
-                                                                       "v"     \
-                                                                       "e"     \
-                                                                       "d"     \
-                                                                       ","     \
-                                                                       " " LIMITS
-#define MLP_WGRAD                                                              \
-    MLP "Tensor? dy, Tensor? x, Tensor(a!) saved, " SIZES ", " STATE
-#define MLP_WGRADS  MLP_WGRAD ", Tensor(b!) dw1, Tensor(c!) dw2"
-#define MLP_WEIGHTS MLP "Tensor w1, Tensor w2, " STATE
-#define QUEUE       "int queue, int layer, "
+    MLP ", Tensor dy, Tensor? x" W1_W2 READ("w1_columnwise")                   \
+        READ("w2_columnwise") READ("w1_rowwise") BIASES                        \
+        ", Tensor(a!) saved" SIZES STATE LIMITS
+#define MLP_WGRAD   MLP ", Tensor? dy, Tensor? x, Tensor(a!) saved" SIZES STATE
+#define MLP_WEIGHTS MLP ", Tensor w1, Tensor w2" STATE
+#define ALL_MADE                                                               \
+    MADE("w1_rowwise")                                                         \
+    ", " MADE("w1_columnwise") ", " MADE("w2_rowwise") ", " MADE(              \
+        "w2_columnwise")
+#define ALL_WRITTEN                                                            \
+    WRITTEN("w1_rowwise", "a", "b", "c")                                       \
+    WRITTEN("w1_columnwise", "d", "e", "f")                                    \
+    WRITTEN("w2_rowwise", "g", "h", "i")                                       \
+    WRITTEN("w2_columnwise", "j", "k", "l")
 
 /* X(name, phase, parameters, results): operators whose names end in '_' write
    the caller's tensors, the others allocate their results. */
 #define OPS(X)                                                                 \
-    X(product, FORWARD, PRODUCT, "Tensor d")                                   \
-    X(product_, FORWARD, PRODUCT ", Tensor(a!) d", "")                         \
-    X(defer_product, FORWARD, QUEUE PRODUCT ", Tensor(a!) d", "")              \
-    X(quantize, FORWARD, INPUT ", " STATE ", Tensor? prob",                    \
-      RESULTS("rowwise") ", " RESULTS("columnwise") ", Tensor dbias")          \
+    X(product, FORWARD, OPERANDS, "Tensor d")                                  \
+    X(product_, FORWARD, OPERANDS ", Tensor(a!) d", "")                        \
+    X(defer_product, FORWARD, QUEUE OPERANDS ", Tensor(a!) d", "")             \
+    X(quantize, FORWARD, INPUT STATE ", Tensor? prob",                         \
+      MADE("rowwise") ", " MADE("columnwise") ", Tensor dbias")                \
     X(quantize_, FORWARD,                                                      \
-      INPUT ", " STATE ", Tensor? noop, " WRITTEN(                             \
-          "rowwise", "a", "b", "c") ", " WRITTEN("columnwise", "d", "e", "f"), \
+      INPUT STATE ", Tensor? noop" WRITTEN("rowwise", "a", "b", "c")           \
+          WRITTEN("columnwise", "d", "e", "f"),                                \
       "")                                                                      \
     X(dbias, FORWARD, INPUT ", Tensor? prob", "Tensor dbias")                  \
     X(rescale_, FORWARD, "str line, Tensor(a!) scale, Tensor(b!) history", "") \
-    X(dequantize, FORWARD,                                                     \
-      CAST SCALED("rowwise") ", " SCALED("columnwise") ", " SIZES,             \
+    X(dequantize, FORWARD, CAST READ("rowwise") READ("columnwise") SIZES,      \
       "Tensor output")                                                         \
     X(mlp_forward, FORWARD, MLP_FORWARD, "Tensor y, Tensor saved")             \
     X(mlp_forward_, FORWARD, MLP_FORWARD ", Tensor(a!) y", "Tensor saved")     \
@@ -120,18 +71,11 @@
     X(mlp_backward_, BACKWARD, MLP_BACKWARD ", Tensor(b!) dx",                 \
       "Tensor dprob, Tensor db1, Tensor db2")                                  \
     X(mlp_wgrad, WGRAD, MLP_WGRAD, "Tensor dw1, Tensor dw2")                   \
-    X(mlp_wgrad_, WGRAD, MLP_WGRADS, "")                                       \
-    X(defer_mlp, WGRAD, QUEUE MLP_WGRADS, "")                                  \
-    X(mlp_weights, WEIGHTS, MLP_WEIGHTS,                                       \
-      RESULTS("w1_rowwise") ", " RESULTS("w1_columnwise") ", " RESULTS(        \
-          "w2_rowwise") ", " RESULTS("w2_columnwise"))                         \
-    X(mlp_weights_, WEIGHTS,                                                   \
-      MLP_WEIGHTS                                                              \
-      ", Tensor? noop, " WRITTEN("w1_rowwise", "a", "b", "c") ", " WRITTEN(    \
-          "w1_columnwise", "d", "e",                                           \
-          "f") ", " WRITTEN("w2_rowwise", "g", "h",                            \
-                            "i") ", " WRITTEN("w2_columnwise", "j", "k", "l"), \
-      "")
+    X(mlp_wgrad_, WGRAD, MLP_WGRAD ", Tensor(b!) dw1, Tensor(c!) dw2", "")     \
+    X(defer_mlp, WGRAD, QUEUE MLP_WGRAD ", Tensor(b!) dw1, Tensor(c!) dw2",    \
+      "")                                                                      \
+    X(mlp_weights, WEIGHTS, MLP_WEIGHTS, ALL_MADE)                             \
+    X(mlp_weights_, WEIGHTS, MLP_WEIGHTS ", Tensor? noop" ALL_WRITTEN, "")
 
 /* ------------------------------------------------------------------ schemas */
 
