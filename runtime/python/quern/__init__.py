@@ -131,6 +131,7 @@ os.register_at_fork(after_in_child=_context.cache_clear)  # contexts do not surv
 
 
 specs = []  # folders with specs of one's own
+_told = []  # functions that are told of each new one
 
 
 def add_specs(folder):
@@ -141,6 +142,8 @@ def add_specs(folder):
         raise ValueError(f"folder: {folder} is no folder")
     if _context.cache_info().currsize:
         raise RuntimeError("add_specs: the library is in use already; call it right after import")
+    for tell in _told:
+        tell(os.path.abspath(folder))
     specs.append(os.path.abspath(folder))
 
 

@@ -2,6 +2,7 @@
 """The operators of torch.ops.quern: loaded here, with a fake kernel for each."""
 
 import ctypes
+import os
 
 import torch
 
@@ -18,7 +19,8 @@ _PHASES = {"forward": 0, "backward": 1, "wgrad": 2, "weights": 3}
 def _load():
     c = ctypes.CDLL(quern.find("libquern_torch.so"))
     for function, result, arguments in (
-            ("load", ctypes.c_char_p, ()), ("error", ctypes.c_char_p, ()),
+            ("load", ctypes.c_char_p, ()), ("specs", ctypes.c_char_p, (ctypes.c_char_p,)),
+            ("error", ctypes.c_char_p, ()),
             ("check", ctypes.c_char_p, (ctypes.c_int,)),
             ("queue_create", ctypes.c_int64, (ctypes.c_int,)),
             ("queue_destroy", None, (ctypes.c_int64,)),
@@ -34,7 +36,16 @@ def _load():
     return c
 
 
+def _add_specs(folder):
+    error = library.quern_torch_specs(os.fsencode(folder))
+    if error:
+        raise RuntimeError(error.decode())
+
+
 library = _load()
+for _folder in quern.specs:
+    _add_specs(_folder)
+quern._told.append(_add_specs)
 ops = torch.ops.quern
 
 
