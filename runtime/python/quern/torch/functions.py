@@ -167,7 +167,7 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
                    CPU tensor is checked and copied to the device; RuntimeError in a CUDA capture
         recipe     how values are cast before they are multiplied: bf16, fp8_block, mxfp8, ...
         bias       [experts, n] of any float type; prob [tokens] multiplies its rows
-        out_dtype  of y; default that of x
+        out_dtype  of y; default that of out, or of x
         outside    "zero": rows after the last expert's are zeros in y and in the gradient of x
         out, dgrad_out  contiguous [tokens, n] and [tokens, k]: y and the gradient of x are written
                    there
@@ -218,7 +218,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
         w = w.contiguous()
     lengths, ends = _checks.sizes_of(x, None if torch.compiler.is_compiling() else flat.shape[0],
                                      groups, sizes, offs)
-    y_type = out_dtype or getattr(out, "dtype", x.dtype)
+    y_type = out_dtype or (out.dtype if getattr(out, "dtype", None) in WORDS else x.dtype)
     _checks.dtype_of("out_dtype", y_type)
     bias, prob = _check_bias(flat, bias, prob, groups, n)
     out = _checks.results(flat, n, y_type, out, dgrad_out, outside)
