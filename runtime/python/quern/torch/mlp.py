@@ -67,6 +67,10 @@ class _GroupedMLP(torch.autograd.Function):
                       lengths=kept.get("lengths"), ends=kept.get("ends"),
                       random=_random(o.scaling, dy), scale=scale, history=history)
         dx, dprob, db1, db2 = _backward(o, common, dy, kept, dgrad_out)
+        if need_prob and "outside=zero" in o.line:
+            lengths, ends = common["lengths"], common["ends"]
+            end = lengths.sum() if ends is None else ends[-1]
+            dprob = dprob.masked_fill(torch.arange(m, device=dy.device) >= end, 0)
         dw1 = dw2 = None
         if need_w:
             reads = read_by(o.line + o.wgrad, WGRAD)
