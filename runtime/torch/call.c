@@ -61,16 +61,38 @@ static void forget_in_child(void)
     pthread_mutex_init(&lock, NULL);
 }
 
+static const char *folders[16]; /* with specs of users; never freed */
+static int folder_count;
+
+const char *quern_torch_specs(const char *folder)
+{
+    const int room = (int)(sizeof folders / sizeof *folders);
+    const char *copy = strdup(folder), *error = NULL;
+
+    pthread_mutex_lock(&lock);
+    if (context)
+        error = "folder: the library has read its specs already";
+    else if (!copy || folder_count == room)
+        error = "folder: there is room for 16";
+    else
+        folders[folder_count++] = copy;
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
 const char *qn_open(struct quern_context **ctx)
 {
+    struct quern_open_options options = QUERN_OPEN_OPTIONS_INIT;
     static int watched;
     int code = QUERN_OK;
 
     pthread_mutex_lock(&lock);
     if (!watched)
         watched = !pthread_atfork(NULL, NULL, forget_in_child);
+    options.specs = folders;
+    options.specs_count = folder_count;
     if (!context)
-        code = quern_open(NULL, &context);
+        code = quern_open(&options, &context);
     *ctx = context;
     pthread_mutex_unlock(&lock);
     return code ? quern_errmsg() : NULL;

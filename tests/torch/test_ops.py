@@ -13,6 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import quern
 import quern.torch as qt
+from quern.torch._recipes import scaling_of
+from quern.torch.quantized import cast
 
 RECIPES = ("bf16", "fp8_block", "mxfp8", "fp8_row", "fp8_tensor", "nvfp4", "mxfp4")
 OPS = torch.ops.quern
@@ -23,7 +25,7 @@ __isoc23_sscanf __isoc99_sscanf __register_atfork __stack_chk_fail __tls_get_add
 free memcmp memcpy memset pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once
 quern_check quern_errmsg quern_open_abi quern_plan_get quern_plan_operands quern_queue_count
 quern_queue_create quern_queue_destroy quern_queue_drop quern_queue_flush quern_queue_put quern_run
-snprintf strchr strcmp strncmp strstr vsnprintf
+snprintf strchr strcmp strdup strncmp strstr vsnprintf
 """.split()
 
 
@@ -37,7 +39,7 @@ def test_symbols():
     assert names("--undefined-only") <= set(UNDEFINED)
     assert names("--defined-only") == {f"quern_torch_{name}" for name in (
         "check", "error", "load", "queue_count", "queue_create", "queue_destroy", "queue_drop",
-        "queue_flush")}
+        "queue_flush", "specs")}
 
 
 def test_without_torch_the_library_says_so():
@@ -64,9 +66,9 @@ def casts(recipe):
 def products(recipe):
     case = Case([9, 0, 20], n=48, k=80)
     ends = case.sizes("offs")["offs"]
-    scaling = qt._scaling(recipe)
+    scaling = scaling_of(recipe)
     x, w, dy = ((t, None, None, t, None, None) if getattr(scaling, of) == 1 else
-                qt._quantize(t, of, recipe, scaling, "both", None, ends)
+                cast(t, of, recipe, scaling, "both", None, ends)[0]
                 for t, of in ((case.x, "x"), (case.w, "w"), (case.dy, "dy")))
     m, n, k = case.rows, case.n, case.k
     yield f"fprop {recipe}", 3, m, n, k, *x[:3], *w[:3], None, ends, None, None

@@ -10,6 +10,7 @@ quern.torch has the functions for PyTorch. A line says what to compute: docs/pro
 import ctypes
 import functools
 import os
+import re
 
 from quern import abi
 from quern.abi import Error, Extent
@@ -20,12 +21,14 @@ _TYPES = ("", "bf16", "f16", "f32", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "e8m
 
 
 class Operand:
-    """What a line says of one array: its name, type, shape and bytes as extents."""
+    """One array of a line: its name, type, shape and bytes as extents. Bits of read and written
+    are 1 << phase: 0 forward, 1 backward, 2 wgrad, 3 weights."""
 
     def __init__(self, o):
         self.name, self.type = o.name.decode(), _TYPES[o.type]
         self.shape = [Extent.from_buffer_copy(e) for e in o.shape[:o.ndim]]
-        self.bytes, self.written = Extent.from_buffer_copy(o.bytes), bool(o.written)
+        self.bytes = Extent.from_buffer_copy(o.bytes)
+        self.read, self.written = o.read, o.written
 
 
 def find(name):
@@ -43,10 +46,38 @@ def find(name):
 
 @functools.lru_cache(maxsize=None)
 def _context():
-    return abi.Context(find("libquern.so"))
+    folders = (ctypes.c_char_p * len(specs))(*map(os.fsencode, specs))
+    return abi.Context(find("libquern.so"),
+                       abi.sized(abi.OpenOptions, specs=ctypes.cast(folders, abi.P),
+                                 specs_count=len(specs)))
 
 
 os.register_at_fork(after_in_child=_context.cache_clear)  # contexts do not survive fork()
+
+
+specs = []  # folders with specs of one's own
+_told = []  # functions that are told of each new one
+
+
+def add_specs(folder):
+    """Read a folder with specs of one's own, such as recipes, next to the library's. RuntimeError
+    if the library is in use already: call it before everything else. Errors in the specs are
+    raised by the first call that uses the library."""
+    if not os.path.isdir(folder):
+        raise ValueError(f"folder: {folder} is no folder")
+    if _context.cache_info().currsize:
+        raise RuntimeError("add_specs: the library is in use already; call it right after import")
+    for tell in _told:
+        tell(os.path.abspath(folder))
+    specs.append(os.path.abspath(folder))
+
+
+def recipes():
+    """The names of all recipes, one's own too."""
+    try:
+        describe("fprop ? g=1 m=1 n=8 k=8")
+    except Error as error:
+        return re.search("known: (.*)", str(error))[1].split(", ")
 
 
 def version():
@@ -70,3 +101,17 @@ def describe(line):
         return {o.name: o for o in map(Operand, rows)}
     finally:
         context.c.quern_free(table)
+
+
+def tune(line, seconds=20.0, backend="auto"):
+    """Measure the kernels for a product on the current GPU for so many seconds, and remember the
+    fastest for later plans: docs/tuning.md. A dict with its name, seconds, the time of the model's
+    choice over its own, and the file that keeps it."""
+    context, result = _context(), abi.TuneResult()
+    options = abi.sized(abi.TuneOptions, seconds=seconds, device=-1,
+                        backend=_BACKENDS.index(backend))
+    context.must(context.c.quern_tune(context.context, line.encode(), ctypes.byref(options),
+                                      ctypes.byref(result)))
+    context.c.quern_free(result.candidates)
+    return {"kernel": result.kernel.decode(), "seconds": result.seconds, "ratio": result.ratio,
+            "certain": bool(result.certain), "file": os.fsdecode(result.file)}
