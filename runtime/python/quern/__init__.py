@@ -80,7 +80,7 @@ def find(name):
 
 @functools.lru_cache(maxsize=None)
 def _library():
-    c = ctypes.CDLL(find("libquern.so"))
+    c = ctypes.CDLL(find("libquern.so.0"))  # COUPLED: soname
     c.quern_errmsg.restype = c.quern_version.restype = ctypes.c_char_p
     c.quern_free.argtypes = [_P]
     c.quern_open_abi.argtypes = [_P, _P, _I, _Z, _Z]
