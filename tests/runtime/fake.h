@@ -52,6 +52,7 @@ enum { FAKE_DEVICES = 4 };
 struct fake_cuda {
     /* the machine */
     int devices, major, minor, sms, shared_bytes;
+    int version;                        /* of CUDA, 12090 for 12.9 */
     int capture_status, capture_result; /* of cuStreamIsCapturing */
     char contexts[FAKE_DEVICES];        /* the addresses of primary contexts */
     const void

@@ -327,9 +327,10 @@ TEST(finds_it_or_says_where)
         qn_cublaslt_close(lt);
         return;
     }
-    expect_missing("no libcublasLt.so.13, .12 or plain .so on the loader's "
-                   "path, in $CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
-                   "../cublas next to libquern; set QUERN_CUBLASLT");
+    expect_missing("no libcublasLt.so.13, .12 or plain .so in ../cublas next "
+                   "to libquern, in nvidia/ next to the package quern, on the "
+                   "loader's path, in $CUDA_HOME/lib64 or "
+                   "/usr/local/cuda/lib64; set QUERN_CUBLASLT");
 }
 
 TEST(reports_no_algorithm)

@@ -47,7 +47,7 @@ def find(name):
 @functools.lru_cache(maxsize=None)
 def _context():
     folders = (ctypes.c_char_p * len(specs))(*map(os.fsencode, specs))
-    return abi.Context(find("libquern.so"),
+    return abi.Context(find("libquern.so.0"),  # COUPLED: soname
                        abi.sized(abi.OpenOptions, specs=ctypes.cast(folders, abi.P),
                                  specs_count=len(specs)))
 
