@@ -297,3 +297,6 @@ def dequantize(quantized, shape, sizes=None, *, offs=None, recipe, of="x", copie
     groups = shape[0] if of == "w" else (sizes if offs is None else offs).shape[0]
     line = f"dequantize {recipe} of={of} out={_WORDS[dtype]} copies={copies}"
     return _ops.dequantize(line, groups, shape[-2], shape[-1], *given, sizes, offs)
+
+
+from .switches import Switch, install, replace_grouped_mm  # noqa: E402, F401
