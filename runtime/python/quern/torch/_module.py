@@ -201,7 +201,9 @@ class Experts(torch.nn.Module):
         tensor of x, w, dy each one is."""
         if not self._scaling.slots:
             return None
-        if self.training and torch.is_grad_enabled() and is_first is not False:
+        is_recomputed = not torch.compiler.is_compiling() and \
+            torch._C._current_graph_task_id() != -1  # by a checkpoint, in the backward pass
+        if self.training and is_first is not False and not is_recomputed:
             for i, kind in enumerate(kinds):
                 ops.rescale_(f"rescale {self.recipe} of={OF[kind]}", self.scaling_scale[i],
                              self.scaling_history[i])
