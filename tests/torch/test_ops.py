@@ -24,9 +24,9 @@ OPS = torch.ops.quern
 UNDEFINED = """
 __isoc23_sscanf __isoc99_sscanf __register_atfork __stack_chk_fail __tls_get_addr calloc dlopen
 dlsym free memcmp memcpy memset pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock
-pthread_once quern_check quern_errmsg quern_open_abi quern_plan_get quern_plan_operands quern_queue_count
-quern_queue_create quern_queue_destroy quern_queue_drop quern_queue_flush quern_queue_put quern_run
-snprintf strchr strcmp strdup strncmp strstr vsnprintf
+pthread_once quern_check quern_errmsg quern_open_abi quern_plan_get quern_plan_operands
+quern_queue_count quern_queue_create quern_queue_destroy quern_queue_drop quern_queue_flush
+quern_queue_put quern_run snprintf strchr strcmp strdup strncmp strstr vsnprintf
 """.split()
 
 
