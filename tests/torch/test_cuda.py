@@ -290,19 +290,3 @@ def test_sizes_on_the_host_give_the_same_bits():
     module, (x, _, sizes) = make("linear"), data()
     for given in (SPLITS[0], torch.tensor(SPLITS[0], device="cpu")):
         assert torch.equal(module(x, given), module(x, sizes))
-
-
-def test_out_in_symmetric_memory():
-    """A combine reads y where the product wrote it: no copy between."""
-    dist, symmetric = torch.distributed, torch.distributed._symmetric_memory
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1,
-                            device_id=torch.device("cuda:0"))
-    try:
-        module, (x, _, sizes) = make("linear"), data()
-        out = symmetric.empty(ROWS, FEATURES, dtype=BF16, device="cuda:0")
-        handle = symmetric.rendezvous(out, dist.group.WORLD)
-        y = module(x, sizes, out=out)
-        peer = handle.get_buffer(0, out.shape, out.dtype)
-        assert y.data_ptr() == out.data_ptr() and torch.equal(peer, module(x, sizes))
-    finally:
-        dist.destroy_process_group()
