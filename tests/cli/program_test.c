@@ -43,7 +43,7 @@ static const struct {
     {"why quern_bf16_fprop_tn_m_f32_scale_hots", 2, "did you mean"},
     {"why", 2, "a problem is missing"},
     {"why fprop bf16 g=2 m=64 n=64 k=64 --backend host", 0, "host"},
-    /* what was measured to be the fastest: bench/NOTES.md, 10 */
+    /* what was measured to be the fastest: bench/notes/2026-11-20-fp8.md */
     {"why fprop fp8_block g=8 m=32768 n=7168 k=2048", 0,
      "> quern_fp8_block_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x128"},
     {"why fprop fp8_block g=32 m=32768 n=5760 k=2880", 0,
