@@ -24,6 +24,8 @@ static const struct {
     {"", 2, "Usage: quern COMMAND"},
     {"--help", 0, "share of the roofline"},
     {"--version", 0, "quern 0."},
+    {"-V", 0, "quern 0."},
+    {"help run", 0, "Usage: quern run [OPTION...] PROBLEM\n"},
     {"lst", 2, "no command 'lst'; did you mean 'list'?"},
     {"recipes", 0, "bf16"},
     {"recipes --help", 0, "Example:"},
