@@ -104,7 +104,9 @@ static int run_layer(const struct qn_options *opt, struct quern_context *ctx,
     struct qn_layer_verdict verdict = {0};
     struct qn_mlp mlp;
     struct qn_job_time time;
-    struct qn_layer l = {0};
+    struct qn_subject s = {.kind = QN_LINE_MLP, .ctx = ctx};
+    struct qn_layer *l = &s.of.layer;
+    struct qn_subject_verdict told;
     int64_t sizes[QUERN_MAX_GROUPS];
     int status = QN_EXIT_OK;
     int code = lay_out(layer, recipe, host, ctx, &mlp, sizes);
@@ -112,22 +114,23 @@ static int run_layer(const struct qn_options *opt, struct quern_context *ctx,
 
     if (code)
         return qn_message_code(opt, code, qn_errmsg(ctx));
-    status = qn_layer_begin(&l, opt, ctx, &mlp, opt->backend, sizes, 0);
+    status = qn_layer_begin(l, opt, ctx, &mlp, opt->backend, sizes, 0);
     if (!status) {
-        code = measure(&l, &time);
+        code = measure(l, &time);
         if (!code)
-            code = qn_layer_judge(&l, CHECKED, &verdict);
+            code = qn_layer_judge(l, CHECKED, &verdict);
         if (code)
             status = qn_message_code(opt, code, qn_errmsg(ctx));
     }
     if (!status) {
-        row = qn_layer_row(&l, &time, &verdict);
+        qn_subject_told(&verdict, &told);
+        row = qn_subject_row(&s, &time, &told);
         cJSON_AddStringToObject(row, "layer", layer->name);
         cJSON_AddNumberToObject(row, "experts", mlp.groups);
-        cJSON_AddNumberToObject(row, "rows", (double)l.rows);
+        cJSON_AddNumberToObject(row, "rows", (double)l->rows);
         cJSON_AddItemToArray(rows, row);
     }
-    qn_layer_free(&l);
+    qn_subject_free(&s);
     if (!status && !verdict.passed)
         status = QN_EXIT_FAILED;
     return status;
