@@ -28,7 +28,7 @@ static int compare_host(struct qn_cast *c, const struct qn_options *opt,
         code = qn_cast_compare(c, &host, &v->error, v->where, sizeof v->where);
     qn_cast_free(&host);
     if (code)
-        return qn_message_code(opt, code, qn_errmsg(c->ctx));
+        return qn_message_code(opt, code, quern_errmsg());
     return status;
 }
 
@@ -105,7 +105,7 @@ static int compare_numbers(const struct qn_cast *c,
             (copy == QUERN_ROWWISE ? c->need.args.row : c->need.args.column)
                 .sf_bytes)
             code = compare_copy(c, copy, v);
-    return code ? qn_message_code(opt, code, qn_errmsg(c->ctx)) : QN_EXIT_OK;
+    return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
 }
 
 int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
@@ -122,7 +122,7 @@ int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
              qn_of_name(of));
     code = qn_quantize_parse(ctx, text, &q);
     if (code)
-        status = qn_message_code(opt, code, qn_errmsg(ctx));
+        status = qn_message_code(opt, code, quern_errmsg());
     if (!status)
         status = qn_cast_begin_host(&cast, opt, ctx, &q);
     if (!status && qn_cast_run(&cast))
@@ -191,7 +191,7 @@ int qn_cast_judge(struct qn_cast *c, const struct qn_options *opt,
     memset(v, 0, sizeof *v);
     code = qn_cast_guards(c, &guards);
     if (code)
-        return qn_message_code(opt, code, qn_errmsg(c->ctx));
+        return qn_message_code(opt, code, quern_errmsg());
     if (c->gpu)
         status = compare_host(c, opt, v);
     else if (c->q.work == QUERN_QUANTIZE && !c->q.activation) {

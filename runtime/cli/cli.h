@@ -163,6 +163,10 @@ int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
                      size_t size);
 
+/* The same of a product's line; others are refused. */
+int qn_source_product(const struct qn_options *, const char **text,
+                      char *buffer, size_t size);
+
 /* A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
    k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
    is their sum. With --routes it may be missing, and is 0. An exit status,
@@ -331,7 +335,7 @@ int qn_compile_run(const struct qn_options *, struct qg *generator,
                    int jobs, struct qn_compile *);
 void qn_compile_free(struct qn_compile *);
 
-/* overhead.c: what a program waits for in addition to the GPU: plans and launches. */
+/* overhead.c: what a program waits for in addition to the GPU. */
 
 /*
 ** Add a row for each problem to `rows`, in seconds:

@@ -40,7 +40,7 @@ static int compare(const struct qn_options *opt, const struct qn_subject *s,
     if (!status) {
         code = qn_job_compare(jobs, 2, opt->repeat, times);
         if (code)
-            status = qn_message_code(opt, code, qn_errmsg(job->ctx));
+            status = qn_message_code(opt, code, quern_errmsg());
     }
     if (!status) {
         row = qn_subject_row(s, &times[0], NULL);
@@ -70,7 +70,7 @@ static int time_one(const struct qn_options *opt, struct quern_context *ctx,
     else if (!status) {
         code = qn_subject_measure(&s, opt->repeat, &time);
         if (code)
-            status = qn_message_code(opt, code, qn_errmsg(ctx));
+            status = qn_message_code(opt, code, quern_errmsg());
         else
             cJSON_AddItemToArray(rows, qn_subject_row(&s, &time, NULL));
     }
@@ -135,7 +135,7 @@ static int run(const struct qn_options *opt)
     if (!status && opt->json_file)
         status = save(opt, rows);
     qn_table_rows(opt, rows, columns(opt)); /* come what may */
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

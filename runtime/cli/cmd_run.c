@@ -33,7 +33,7 @@ static int show(const struct qn_options *opt)
 
     if (!status) {
         status = qn_code_show(opt, ctx);
-        qn_close(ctx);
+        quern_close(ctx);
     }
     return status;
 }

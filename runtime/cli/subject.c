@@ -61,7 +61,7 @@ static int begin_cast(struct qn_subject *s, const struct qn_options *opt,
     struct qn_quantization q;
     const int code = qn_quantize_parse(s->ctx, text, &q);
 
-    return code ? qn_message_code(opt, code, qn_errmsg(s->ctx))
+    return code ? qn_message_code(opt, code, quern_errmsg())
                 : qn_cast_begin(&s->of.cast, opt, s->ctx, &q, opt->backend);
 }
 
@@ -71,7 +71,7 @@ static int begin_layer(struct qn_subject *s, const struct qn_options *opt,
     int64_t sizes[QUERN_MAX_GROUPS];
     struct qn_mlp mlp;
     const int code = qn_mlp_parse(s->ctx, text, &mlp);
-    int status = code ? qn_message_code(opt, code, qn_errmsg(s->ctx))
+    int status = code ? qn_message_code(opt, code, quern_errmsg())
                       : read_routes(opt, mlp.groups, &mlp.m, sizes);
 
     return status ? status
@@ -179,7 +179,7 @@ static int check_first(struct qn_subject *s, const struct qn_options *opt,
         qn_subject_told(layer, v);
     }
     if (code)
-        return qn_message_code(opt, code, qn_errmsg(s->ctx));
+        return qn_message_code(opt, code, quern_errmsg());
     return opt->check && s->kind == QN_LINE_CAST
                ? qn_cast_judge(&s->of.cast, opt, v)
                : QN_EXIT_OK;
@@ -359,7 +359,7 @@ static int run(struct qn_subject *s, const struct qn_options *opt)
     if (!code && opt->check && s->kind == QN_LINE_PRODUCT)
         code = judge_product(&s->of.job, &verdict);
     if (code)
-        return qn_message_code(opt, code, qn_errmsg(s->ctx));
+        return qn_message_code(opt, code, quern_errmsg());
     if (opt->json)
         qn_table_json(qn_subject_row(s, &time, opt->check ? &verdict : NULL));
     else
@@ -382,6 +382,6 @@ int qn_subject_run(const struct qn_options *opt)
     if (!status)
         status = run(&s, opt);
     qn_subject_free(&s);
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
