@@ -417,8 +417,8 @@ QUERN_API int quern_run(const struct quern_plan *plan,
                         struct CUstream_st *stream);
 
 /* Wait for `stream`, then report and clear the errors of its runs with this
-   workspace: QUERN_ESIZES names the first group whose size or offset broke a
-   rule. Must not be captured (QUERN_ECAPTURE). QUERN_ECUDA. */
+   workspace, all that is read of args: QUERN_ESIZES names the first group whose
+   size or offset broke a rule. Not in a capture (QUERN_ECAPTURE). _ECUDA. */
 QUERN_API int quern_check(const struct quern_plan *plan,
                           const struct quern_args *args,
                           struct CUstream_st *stream);
