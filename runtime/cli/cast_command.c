@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cast_command.c: what `quern run`, `bench`, `describe` and `why` do with a
+/* cast_command.c: `quern run`, `bench`, `describe` and `why` of a
    quantization. */
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static int compare_host(struct qn_cast *c, const struct qn_options *opt,
     return status;
 }
 
-/* Values without scales say themselves what they are: 1 - 2xy / (xx + yy). */
+/* Values without scales are compared directly: 1 - 2xy / (xx + yy). */
 static double distance(const struct qn_cast *c)
 {
     const struct qn_tensor *row = &c->need.args.row;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** layer_command.c: what commands do with a grouped MLP.
+** layer_command.c: commands on a grouped MLP.
 */
 #include <stdio.h>
 #include <string.h>

@@ -29,7 +29,7 @@ static void print_line(const char *title, const char *words,
     qn_table_wrapped(text, 4, 80);
 }
 
-/* The list of commands, and what their exit status means. */
+/* The list of commands, and the meaning of their exit status. */
 static void print_help(void)
 {
     printf("Usage: quern COMMAND [ARGUMENT...]\n"
@@ -106,7 +106,7 @@ static int run(const struct qn_command *command, int argc, char **argv)
     return command->run(&options);
 }
 
-/* At the end of the program: what was printed has arrived, or the status says
+/* At the end of the program: the output has arrived, or the status says
    that it has not. argp's own help ends here, too. */
 static void close_output(void)
 {

@@ -81,7 +81,8 @@ static void *try_folder(const char *const *names, const char *folder,
     return library;
 }
 
-/* There is what `make` fetched, or a user: wheels of PyPI, unpacked. */
+/* The folder has the wheels that `make` or a user fetched: wheels of PyPI,
+   unpacked. */
 static void *try_beside(const struct qn_library_search *search)
 {
     char folder[PATH_MAX];

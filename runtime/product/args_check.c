@@ -45,8 +45,8 @@ static int check_stride(char name, const struct qn_tensor *tensor,
 }
 
 /*
-** Matrices one behind the other with room between them, or row by row in
-** turns. Whatever lies in between, no two share an element.
+** Matrices one after the other with room between them, or row by row in
+** turns. With any gaps, no two share an element.
 */
 static int matrices_apart(const struct qn_geometry *g, int64_t stride,
                           int64_t group_stride)
@@ -160,7 +160,7 @@ static int check_place(const struct qn_plan *plan, int role,
     return code;
 }
 
-/* A copy lies as it was made: nothing about it is the caller's choice. */
+/* A copy is as it was made: nothing about it is the caller's choice. */
 static int check_copy_place(char name, const struct qn_tensor *given,
                             const struct qn_tensor *need)
 {
@@ -226,7 +226,7 @@ static int check_array(char name, const char *field, const void *array,
     return QUERN_OK;
 }
 
-/* Whoever is ragged must say how. */
+/* A ragged operand must have sizes. */
 static int check_sizes(const struct qn_tensor *tensor,
                        const struct qn_geometry *g)
 {
@@ -397,7 +397,7 @@ static int check_given(const char *name, const void *array, size_t alignment,
     return QUERN_OK;
 }
 
-/* Rows of a bias are read in pairs of columns. What no tokens have may be
+/* Rows of a bias are read in pairs of columns. Arrays without elements may be
    NULL. */
 static int check_epilogue(const struct qn_plan *plan,
                           const struct qn_args *args)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** call.c: one call of an operator. Nothing here knows what a line computes: a
-** walk over the plan's operands serves all of them. No C++ exception starts
-** before everything that the call owns was released.
+** call.c: one call of an operator. Nothing here depends on a line's
+** computation: a loop over the plan's operands serves all of them. No C++
+** exception starts before everything that the call owns was released.
 */
 #include "torch/op.h"
 
@@ -22,7 +22,7 @@ struct tensor {
 struct call {
     const struct qn_op *op;
     char line[256];
-    int64_t key[26]; /* the numbers of the line, by the letter of their key */
+    int64_t key[26]; /* the values of the line, by the letter of their key */
     struct tensor given[QUERN_ARGS_COUNT];         /* by enum quern_arg */
     struct torch_tensor *result[QUERN_ARGS_COUNT]; /* made here */
     int32_t device, index;                         /* of torch's */

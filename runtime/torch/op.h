@@ -28,7 +28,7 @@ struct qn_op {
 int qn_op_read(const char *schema, struct qn_op *op);
 
 /*
-** Serve a call: make the line, find its plan, walk its operands, allocate
+** Serve a call: make the line, find its plan, visit its operands, allocate
 ** results and workspace, run on torch's current stream. Consumes the arguments
 ** on the stack and leaves the results there. A failure throws a C++ exception
 ** with the library's sentence, after everything was released.

@@ -9,12 +9,12 @@
 //$ if scale.hadamard then
 ** All of a thread's values into the rowwise tensor, and their sums.
 //$ else
-** All of a thread's values into both copies, and their sums: 16 rows are read, and what becomes of
-** them lies where they were, until the rowwise tensor's part is stored, and later the columnwise
-** tensor's.
+** All of a thread's values into the rowwise and the columnwise tensor, and their sums: 16 rows are
+** read, and their codes take their place, until the rowwise tensor's part is stored, and
+** later the columnwise tensor's.
 //$ end
 ** `stored` rows of the rowwise tensor are, `rows` are in the group; the others are zeros. `at` is
-** where the first value lies that the thread stores. FULL: all of them, of either.
+** where the first value is that the thread stores. FULL: all of them, of either.
 */
 template <int FULL>
 //$ local lines = scale.span == "row" or (scale.span == "block" and scale.rows == 1)
@@ -109,7 +109,7 @@ FN void cast_rows($(shares)const struct coord *p, const struct copy *row, packed
 //$ end
         to += step * 16;
     }
-    /* The zeros behind the group's rows are positive: only a sum of nothing but -0 would differ. */
+    /* The zeros after the group's rows are positive: only a sum of nothing but -0 would differ. */
     if (!FULL && negative[0] == rows)
         sum[0] = -0.0f;
     if (!FULL && negative[1] == rows)
@@ -213,8 +213,8 @@ FN void cast_transformed(const struct coord *p, packed *tile,
 //$ local sums = of ~= "w" and ", float *partials" or ""
 //$ local and_sums = of ~= "w" and ", and each thread's sums if there is room for them" or ""
 /*
-** A tile: both copies$(and_sums). All threads come
-** here together, and may leave before all of the columnwise tensor has been stored.
+** A tile: the rowwise and the columnwise tensor$(and_sums). All threads come here together, and may
+** leave before all of the columnwise tensor has been stored.
 */
 FN void cast_tile(struct shared *shared, const struct coord *p, const struct group *g,
                   const struct tile *t, const struct shape *all, const struct copy *row,

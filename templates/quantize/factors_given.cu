@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
-/* The factor of group `at`; what is stored with it comes with its first tile. */
+/* The factor of group `at`; its first tile stores the scale. */
 FN float given_factor(const struct copy *copy, long long at, int is_first)
 {
     $(sf_type) sf;

@@ -35,7 +35,7 @@ FN void find_row_factors(struct shared *shared, const struct coord *p,
     __syncwarp();
 }
 
-/* What is stored for a feature's block that row `first` of the thread's is in. */
+/* The stored scale of a feature's block with row `first` of the thread's. */
 //$ if gathered then
 FN void store_column_sf(struct shared *shared, const struct coord *p, int second, int first,
                         sf_element sf)
@@ -136,8 +136,9 @@ FN void find_factors(struct shared *shared, const struct coord *p, const struct 
 }
 
 //$ if gathered then
-/* Tiles beside this one write the rest of the word's line in L2, which should stay until they have:
-   without this hint a cast of both copies takes an eighth longer. */
+/* Tiles next to this one write the rest of the word's line in L2, which should stay until they
+   have: without this hint a cast of the rowwise and the columnwise tensor takes an eighth
+   longer. */
 FN void store_word(unsigned char *to, unsigned word)
 {
     asm volatile("{ .reg .b64 last; createpolicy.fractional.L2::evict_last.b64 last, 1.0;"
@@ -146,7 +147,7 @@ FN void store_word(unsigned char *to, unsigned word)
 }
 
 /*
-** The scales of a tile's lines: half of the threads take a row each, the others a feature. They lie
+** The scales of a tile's lines: half of the threads take a row each, the others a feature. They are
 ** side by side and mostly make whole words.
 */
 FN void store_line_scales(const struct shared *shared, const struct coord *p,

@@ -49,7 +49,7 @@ FN void share_maxima(struct shared *shared, const struct coord *p, const packed 
 }
 //$ end
 
-/* What is stored for a line, with its first tile. */
+/* The stored scale of a line, with its first tile. */
 FN void store_line_sf(const struct group *g, const struct tile *t, const struct shape *all,
                       sf_element *to, int side, int line, sf_element sf)
 {

@@ -4,7 +4,7 @@
     import quern
     print(quern.why("fprop bf16 g=8 m=4096 n=2048 k=7168"))
 
-quern.torch has the functions for PyTorch. A line says what to compute: docs/problem-line.md.
+quern.torch has the functions for PyTorch. A line describes a computation: docs/problem-line.md.
 """
 
 import ctypes
@@ -57,7 +57,7 @@ class Extent:
 
 
 class Operand:
-    """What a line says of one array: its name, type, shape and bytes as extents."""
+    """The description of one array: its name, type, shape and bytes as extents."""
 
     def __init__(self, o):
         self.name, self.type = o.name.decode(), _TYPES[o.type]
@@ -110,7 +110,7 @@ def version():
 
 
 def why(line, backend="auto"):
-    """Explain which kernel a line gets, and what excludes the others."""
+    """Explain which kernel a line gets, and the reasons against the others."""
     options = _PlanOptions(size=ctypes.sizeof(_PlanOptions), device=-1,
                            backend=_BACKENDS.index(backend))
     text = _P()

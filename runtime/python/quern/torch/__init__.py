@@ -10,7 +10,7 @@
     y      [tokens, n]
 
 The operators are torch.ops.quern.product, product_, quantize and dequantize (runtime/torch). Here
-are their fake kernels, and what users call. docs/pytorch.md says what exists.
+are their fake kernels, and the functions of users. docs/pytorch.md lists them.
 """
 
 import ctypes
@@ -74,7 +74,7 @@ def _fake(name):
 
 
 def _empty(like, operand, rows):
-    """As the operator allocates it: narrow types are bytes, what a line lacks is empty."""
+    """As the operator allocates it: narrow types are bytes, absent ones are empty."""
     if operand is None:
         return like.new_empty(0, dtype=torch.uint8)
     if operand.type in _DTYPES:
@@ -90,7 +90,7 @@ for _name in ("product", "product_", "quantize", "dequantize"):
 
 
 class _Scaling(typing.NamedTuple):
-    """Of activations, weights and gradients: how many arrays each is (1: values, 2: and scale
+    """The number of arrays of activations, weights and gradients (1: values, 2: and scale
     factors, 3: and those of the second level), and whether their rounding is random."""
     x: int
     w: int
@@ -221,7 +221,7 @@ def _operand(values, of, recipe, scaling, lengths, ends, later):
 
 
 def _fprop(x, w, lengths, ends, recipe, scaling, out_dtype, need_x=False, need_w=False):
-    """y, and what the backward pass reads of x and of w."""
+    """y, and the backward pass's inputs of x and of w."""
     (g, n, k), m = w.shape, x.shape[0]
     a, x_later = _operand(x, "x", recipe, scaling, lengths, ends, need_w)
     b, w_later = _operand(w, "w", recipe, scaling, lengths, ends, need_x)
