@@ -230,7 +230,10 @@ FN void cast_tile(struct shared *shared, const struct coord *p, const struct gro
                             (64 * p->half + 2 * p->lane) * column->stride + ROWS * p->part;
 //$ end
     const packed *const v = tile + first_value(p);
+//$ local factored = not (lines and scale.hadamard and scale.span == "block" and scale.k <= 32)
+//$ if factored then
     struct factors f = { { 0 }, { { 0 } } };
+//$ end
     float sum[2];
 
 //$ if scale.stochastic then
@@ -240,7 +243,17 @@ FN void cast_tile(struct shared *shared, const struct coord *p, const struct gro
 //$ local shares = shares ~= "" and "shared, " or ""
 //$ local given = given ~= "" and "&f, " or ""
 //$ local random = drawn and ", column, along" or ""
-    find_factors(shared, p, g, t, all, row, column, v, &f);
+//$ local found = "g, t, row, column, &f"
+//$ if scale.rows > 1 then
+//$   found = (scale.k > 32 and "shared, " or "") .. "p, g, t, all, row, column, v, &f"
+//$ elseif lines and scale.span == "block" and scale.k < 128 then
+//$   local tile = scale.words and (scale.global and "g, t, " or "") or "g, t, all, "
+//$   found = "shared, p, " .. tile .. "row, " .. (factored and "column, &f, " or "") .. "v"
+//$ elseif lines then
+//$   local values = scale.span == "block" and "v, " or ""
+//$   found = "shared, p, g, t, all, row, column, " .. values .. "&f"
+//$ end
+    find_factors($(found));
     if (rows >= ROWS)
         cast_rows<1>($(shares)p, row, tile, $(given)rows, stored, at, sum$(random));
     else

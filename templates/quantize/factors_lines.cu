@@ -8,6 +8,7 @@
 //$ if gathered and not scale.global then copy = "" end
 //$ copy = copy .. (gathered and "" or "const struct shape *all, ")
 //$ local tile = copy == "" and "" or gathered and "g, t, " or "g, t, all, "
+//$ local where = copy
 //$ copy = copy .. (copy ~= "" and "const struct copy *copy, " or "")
 FN void find_row_factors(struct shared *shared, const struct coord *p,
                          $(copy)const float most[BLOCKS])
@@ -109,12 +110,13 @@ FN void find_columns(const packed *v, float most[2][PARTS])
 }
 
 //$ end
-FN void find_factors(struct shared *shared, const struct coord *p, const struct group *g,
-                     const struct tile *t, const struct shape *all, const struct copy *row,
-                     const struct copy *column, const packed *v, struct factors *f)
+//$ local turned = not (scale.hadamard and wide <= 32)
+//$ local columns = turned and "const struct copy *column, struct factors *f, " or ""
+FN void find_factors(struct shared *shared, const struct coord *p, $(where)const struct copy *row,
+                     $(columns)const packed *v)
 {
     float of_row[BLOCKS];
-//$ if not (scale.hadamard and wide <= 32) then
+//$ if turned then
     float of_columns[2][PARTS];
 
     find_columns(v, of_columns); /* with those of rows, whether both are wanted or not */

@@ -70,9 +70,10 @@ FN void store_line_sf(const struct group *g, const struct tile *t, const struct 
 //$ end
 }
 
+//$ local values = scale.span == "block" and "const packed *v, " or ""
 FN void find_factors(struct shared *shared, const struct coord *p, const struct group *g,
                      const struct tile *t, const struct shape *all, const struct copy *row,
-                     const struct copy *column, const packed *v, struct factors *f)
+                     const struct copy *column, $(values)struct factors *f)
 {
     const int side = p->warp / 4, line = p->warp % 4 * 32 + p->lane;
     const int wanted = (side ? column->data : row->data) != 0;
