@@ -16,7 +16,8 @@
 **     pass      cycles + those of the cast
 ** Next to the math warps three warps quantize so many values of a tile's rows
 ** a cycle, and need STEP for 128 of k besides; again for each column of tiles,
-** or if a cluster has several, once for these. Values are read instead of codes:
+** or if a cluster has several, once for these. Values are read instead of
+** codes:
 **     mainloop  a tile takes at least k * (tile_m / cluster_n / INLINE
 **               + STEP / 128)
 */
