@@ -32,7 +32,7 @@ static int compare_host(struct qn_cast *c, const struct qn_options *opt,
     return status;
 }
 
-/* Values without scales say themselves what they are: 1 - 2xy / (xx + yy). */
+/* Values without scales are compared directly: 1 - 2xy / (xx + yy). */
 static double distance(const struct qn_cast *c)
 {
     const struct qn_tensor *row = &c->need.args.row;

@@ -107,7 +107,7 @@ struct qn_command {
     const char *name;
     const char *arguments;
     const char *summary; /* one line, for `quern --help` */
-    const char *help;    /* after the options: what it prints, an example */
+    const char *help;    /* after the options: its output, an example */
     const struct argp_option *options;
     int (*run)(const struct qn_options *);
 };
@@ -136,9 +136,9 @@ struct qg_selection;
 int qn_source_emit(const struct qn_options *, struct qg *, const char *folder,
                    const struct qg_selection *, int *count);
 
-/* `work` with the generator, and with what --arch and the FILTERs select of
-   it; one of these that matches no kernel at all is an error. An exit status:
-   its own, if it came so far. */
+/* `work` with the generator, and with its selection by --arch and the FILTERs;
+   one of these that matches no kernel at all is an error. An exit status: its
+   own, if it came so far. */
 int qn_source_kernels(const struct qn_options *,
                       int (*work)(const struct qn_options *, struct qg *,
                                   const struct qg_selection *));
@@ -170,12 +170,12 @@ int qn_source_product(const struct qn_options *, const char **text,
 /* A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
    k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
    is their sum. With --routes it may be missing, and is 0. An exit status,
-   after printing what was wrong. */
+   after printing the error. */
 int qn_source_parse(const struct qn_options *, struct quern_context *,
                     const char *text, struct qn_problem *);
 
-/* The words of the command line as one line of any kind, with what @FILE stands
-   for. An exit status. */
+/* The words of the command line as one line of any kind, with the content of
+   @FILE. An exit status. */
 int qn_source_line(const struct qn_options *, char *text, size_t size);
 
 /* The length of its axis that is split among the groups; 0: there is none. */
@@ -291,7 +291,7 @@ int qn_subject_run(const struct qn_options *);
 
 /* cast_judge.c: is a quantization right? */
 
-/* 1 - 2xy / (xx + yy) of normal bf16 values x and what the host makes of
+/* 1 - 2xy / (xx + yy) of normal bf16 values x and the host's codes of
    them in the rowwise tensor of the recipe's tensor. 0; or 1, after
    printing. */
 int qn_cast_error(const struct qn_options *, struct quern_context *,
@@ -304,9 +304,10 @@ int qn_cast_judge(struct qn_cast *, const struct qn_options *,
 
 /* code.c: a kernel's PTX, machine code and resources. */
 
-/* Show what opt->show asks for, of the kernel that opt->kernel names or that
-   would run the problem on the command line. An exit status, after printing
-   what was wrong: QN_EXIT_UNABLE without NVRTC, or without a disassembler. */
+/* Show the text that opt->show names, of the kernel that opt->kernel names or
+   that would run the problem on the command line. An exit status, after
+   printing the error: QN_EXIT_UNABLE without NVRTC, or without a
+   disassembler. */
 int qn_code_show(const struct qn_options *opt, struct quern_context *ctx);
 
 /* compile.c: many kernels to cubins, side by side. */
@@ -348,10 +349,10 @@ void qn_compile_free(struct qn_compile *);
 **   run    qn_run
 **   bare   cuLaunchKernelEx only, with the same parameters
 **
-** Where there are several, a last row has the time until all are planned, cold,
+** If there are several, a last row has the time until all are planned, cold,
 ** by one thread for each core. Needs a GPU, or a driver that acts as one; its
-** context is made before the clock starts. An exit status, after printing what
-** was wrong.
+** context is made before the clock starts. An exit status, after printing the
+** error.
 */
 int qn_overhead_rows(const struct qn_options *, struct quern_context *,
                      const char *const *problems, int count, cJSON *rows);
@@ -366,7 +367,7 @@ extern const struct qn_column qn_report_columns[];
 /* Add "sm_clock" and "watts", as far as they are known, after a prefix. */
 void qn_report_load(cJSON *row, const char *prefix, const struct qn_gpu_load *);
 
-/* Add what another job took for the same. `time` is the row's own. */
+/* Add the time of another job for the same. `time` is the row's own. */
 void qn_report_against(cJSON *row, const struct qn_job_time *time,
                        const struct qn_job *other,
                        const struct qn_job_time *other_time);

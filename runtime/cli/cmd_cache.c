@@ -61,7 +61,7 @@ static int list(const struct qn_options *opt, struct qn_cache *cache)
     return QN_EXIT_OK;
 }
 
-/* Lists what is damaged, and nothing if nothing is. */
+/* Lists damaged entries, and nothing if there are none. */
 static int verify(const struct qn_options *opt, struct qn_cache *cache)
 {
     cJSON *rows = cJSON_CreateArray();

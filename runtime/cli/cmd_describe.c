@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_describe.c: `quern describe`: what a caller must provide. */
+/* cmd_describe.c: `quern describe`: the requirements for a caller. */
 #include <stdio.h>
 
 #include "base/text.h"

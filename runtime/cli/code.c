@@ -3,7 +3,7 @@
 ** code.c: a kernel's PTX, machine code and resources.
 **
 ** The kernel is compiled here, even where the cache has it: only the compiler
-** says what it spilled. Without one, what is linked or cached will do for all
+** reports spills. Without one, a linked or cached kernel is enough for all
 ** but the PTX.
 */
 #define _GNU_SOURCE /* mkostemp */
@@ -185,7 +185,7 @@ static int choose(const struct qn_options *opt, struct quern_context *ctx,
 
 /* --------------------------------------------------------------- compiling */
 
-/* A kernel that spills is shown, too: that is what one wants to see. */
+/* A kernel that spills is shown, too: users want to see exactly that. */
 static int compile(struct quern_context *ctx, int show, struct code *code)
 {
     const struct qn_kernel *kernel = code->candidate->kernel;
@@ -349,7 +349,7 @@ static cJSON *list_resources(const struct code *code)
     return row;
 }
 
-/* One line for each figure; "-" for what is not known. */
+/* One line for each figure; "-" for unknown ones. */
 static void print_resources(const cJSON *row)
 {
     static const struct {

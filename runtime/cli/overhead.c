@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* overhead.c: what a program waits for in addition to the GPU: plans and
+/* overhead.c: the time that a program waits in addition to the GPU: plans and
    launches. */
 #define _GNU_SOURCE
 #include "cli.h"
@@ -388,7 +388,7 @@ int qn_overhead_rows(const struct qn_options *opt, struct quern_context *ctx,
                          opt->backend != QUERN_BACKEND_JIT))
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "--overhead is that of the backend jit");
-    /* NVRTC keeps what it has compiled, from 12.9 on: cold is without that */
+    /* NVRTC keeps compiled kernels, from 12.9 on: cold is without that */
     setenv("CUDA_CACHE_DISABLE", "1", 1);
     problems = calloc((size_t)count, sizeof *problems);
     code = problems ? QUERN_OK : QUERN_ENOMEM;

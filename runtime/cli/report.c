@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c: what a job showed, as a row for table.c. */
+/* report.c: a job's results, as a row for table.c. */
 #include "cli.h"
 
 #include <stdio.h>

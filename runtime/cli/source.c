@@ -31,7 +31,8 @@ static void print_log(void *user, int level, const char *line)
     fprintf(stderr, "quern: %s\n", line);
 }
 
-/* -v, else what QUERN_LOG says (0: the library reads it), else errors only. */
+/* -v, else the value of QUERN_LOG (0: the library reads it), else errors
+   only. */
 static int log_level(const struct qn_options *options)
 {
     const char *wanted = getenv("QUERN_LOG");

@@ -6,7 +6,7 @@
 ** columns has nothing to compute; one whose summed axis is empty gets zeros,
 ** keeps D, or gets beta C: the product of zeros, since cuBLAS sums at least
 ** one value. The amount of work decides which of several streams a group takes.
-** Where the library multiplies groups in one call, the kernel that brings sizes
+** If the library multiplies groups in one call, the kernel that loads sizes
 ** from the host leaves them in the workspace.
 **
 ** Scaled FP8 multiplies a recipe's copies, one product for each group; zeros
@@ -295,7 +295,7 @@ static int multiply_nothing(struct loop *l, struct qn_cublaslt_product *p)
     return scale(l, p);
 }
 
-/* Rows of `width` bytes, so many bytes apart. */
+/* Rows of `width` bytes, with so many bytes between their starts. */
 static int copy_rows(const struct loop *l, struct cu_stream *stream,
                      const struct qn_cublaslt_matrix *from,
                      const struct qn_cublaslt_matrix *to, int64_t rows,
@@ -340,7 +340,7 @@ static struct qn_cublaslt_matrix in_bytes(struct qn_cublaslt_matrix matrix,
     return matrix;
 }
 
-/* The last rows of a group, fewer than 4: by way of the lane's memory. */
+/* The last rows of a group, fewer than 4: through the lane's memory. */
 static int multiply_rest(const struct loop *l, struct qn_cublaslt_product *p,
                          const struct slot *at, int64_t rows)
 {
@@ -508,7 +508,7 @@ static int put_array(const struct loop *l, const int64_t *sizes, int array,
     return code;
 }
 
-/* How many there are, their averages, and what addresses have in common. */
+/* How many there are, their averages, and the addresses' common divisor. */
 static void sum_up(const struct loop *l, const int64_t *sizes,
                    struct qn_cublaslt_product *all)
 {

@@ -112,7 +112,7 @@ int qn_problem_groups(int groups)
                         groups, QUERN_MAX_GROUPS);
 }
 
-/* Where there is one operand, nothing alternates. Points that were rejected
+/* With one operand, nothing alternates. Points that were rejected
    before they had an activation stand for all. */
 static int same_activation(const struct qn_problem *p, const char *activation,
                            int interleave)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** call.c: one call of an operator. Nothing here knows what a line computes: a
-** walk over the plan's operands serves all of them. No C++ exception starts
-** before everything that the call owns was released.
+** call.c: one call of an operator. Nothing here depends on a line's
+** computation: a loop over the plan's operands serves all of them. No C++
+** exception starts before everything that the call owns was released.
 */
 #include "torch/kept.h"
 #include "torch/op.h"

@@ -118,7 +118,7 @@ static int compile_one(const struct qn_kernel *kernel)
     struct qn_compiled compiled;
     struct report report;
     const char *source, *broken;
-    /* of one core, whoever else uses the machine */
+    /* of one core, the code that else uses the machine */
     double begin = now(CLOCK_PROCESS_CPUTIME_ID), seconds;
     size_t length;
     int code;
