@@ -299,4 +299,4 @@ def dequantize(quantized, shape, sizes=None, *, offs=None, recipe, of="x", copie
     return _ops.dequantize(line, groups, shape[-2], shape[-1], *given, sizes, offs)
 
 
-from .switches import Switch, install, replace_grouped_mm  # noqa: E402, F401
+from .switches import Switch, TrainingConfig, install, replace_grouped_mm  # noqa: E402, F401
