@@ -266,8 +266,8 @@ struct quern_operand {
                           run; runs leave them zero, and may fill all others */
     int strided;       /* 1: args may give a stride */
     int pointers;      /* 1: args may give the matrices' addresses instead */
-    int tiled; /* 1: group g begins at (its first row + 127 g) / 128 * 128,
-                     0: at its first row; of rows, and of their scales */
+    int tiled; /* 0: a group begins at its first row, else after `tiled` for
+                  each tile of 128 rows of all groups before: docs/c-api.md */
 };
 
 /* The value of an extent. */
@@ -315,8 +315,8 @@ QUERN_API void quern_plan_destroy(struct quern_plan *plan);
 /*
 ** The context's plan for a line, made on first use and kept until quern_close.
 ** Its rows are rounded up to a power of 2 or the middle of two, so that lines
-** share plans, and its runs must give args.rows. Errors of quern_plan_create;
-** QUERN_ECAPTURE if the plan must be made first and `stream` captures.
+** share at most 61 plans, and its runs must give args.rows. Errors of
+** quern_plan_create; QUERN_ECAPTURE if `stream` captures and there is no plan.
 */
 QUERN_API int quern_plan_get(struct quern_context *ctx, const char *line,
                              const struct quern_plan_options *options,

@@ -25,6 +25,12 @@ static inline int qn_sizes_bytes(int type)
     return type & QN_SIZES_ENDS ? -bytes : bytes;
 }
 
+/* The operand that `offsets` is. */
+static inline const char *qn_sizes_operand(int type)
+{
+    return type & QN_SIZES_ENDS ? "ends" : "starts";
+}
+
 /* Entries of `offsets`. */
 static inline size_t qn_sizes_count(int type, int groups)
 {

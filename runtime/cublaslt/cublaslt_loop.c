@@ -16,6 +16,7 @@
 */
 #include "cublaslt/cublaslt_loop.h"
 #include "base/error.h"
+#include "base/sizes_type.h"
 #include "base/types.h"
 #include "choose/host_sizes.h"
 #include "cublaslt/cublaslt_product.h"
@@ -34,39 +35,43 @@ static const float one = 1, zero = 0;
 /* ---------------------------------------------------------------- checking */
 
 /* The host cannot read device memory. */
-static int check_tensor(char name, const struct qn_tensor *t)
+static int check_tensor(const char *name, const struct qn_tensor *t)
 {
     const struct {
-        const char *field;
-        const void *value, *instead;
+        const char *name, *instead;
+        const void *value;
     } arrays[] = {
-        {"first_dims", t->first_dims, "host_sizes"},
-        {"last_dims", t->last_dims, "host_sizes"},
-        {"offsets", t->offsets, "host_sizes, without gaps"},
-        {"pointers", t->pointers, "data and group_stride"},
+        {"lengths", "host_sizes", t->first_dims},
+        {"lengths", "host_sizes", t->last_dims},
+        {qn_sizes_operand(t->sizes_type), "host_sizes, without gaps",
+         t->offsets},
     };
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         if (arrays[i].value)
             return qn_error_set(QUERN_EINVAL,
-                                "%c.%s is not NULL: the cublaslt backend "
-                                "reads nothing on the device; it takes %s",
-                                name, arrays[i].field,
-                                (const char *)arrays[i].instead);
+                                "%s is not NULL: the cublaslt backend reads "
+                                "nothing on the device; it takes %s",
+                                arrays[i].name, arrays[i].instead);
+    if (t->pointers)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers is not NULL: the cublaslt backend "
+                            "reads nothing on the device; it takes %s",
+                            name, name);
     return QUERN_OK;
 }
 
 int qn_cublaslt_check(const struct qn_plan *plan, const struct qn_args *args)
 {
     const struct qn_problem *p = &plan->problem;
-    int code = check_tensor('a', &args->a);
+    int code = check_tensor("a", &args->a);
 
     if (!code)
-        code = check_tensor('b', &args->b);
+        code = check_tensor("b", &args->b);
     if (!code)
-        code = check_tensor('c', &args->c);
+        code = check_tensor("c", &args->c);
     if (!code)
-        code = check_tensor('d', &args->d);
+        code = check_tensor("d", &args->d);
     if (code)
         return code;
     if (p->ragged == QUERN_AXIS_NONE)

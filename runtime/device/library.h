@@ -25,9 +25,9 @@ struct qn_library_search {
     const char *const *beside; /* folders, seen from libquern's own */
 };
 
-/* Open the first that there is: on the loader's path (which knows a library
-   that the process has already loaded), in CUDA_HOME/lib64 if that is not NULL,
-   in /usr/local/cuda/lib64, and next to libquern. NULL if there is none. */
+/* Open the first that there is: next to libquern, on the loader's path (which
+   knows a library that the process has already loaded), in CUDA_HOME/lib64 if
+   that is not NULL, and in /usr/local/cuda/lib64. NULL if there is none. */
 void *qn_library_find(const struct qn_library_search *search,
                       const char *cuda_home);
 

@@ -39,23 +39,29 @@ static const struct row {
     int tokens;        /* rows are of groups, and may lie apart */
     int again;         /* backward needs it, too, if it computes pre again */
 } rows[] = {
-#define AT(name)                                                               \
-#name, #name ".sf", #name ".global", #name ".pointers",                    \
-        offsetof(struct qn_mlp_args, name)
-    {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1, 1},
-    {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1, 0},
-    {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1, 0},
-    {AT(dx), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD, BACKWARD, 1, 1, 0},
-    {AT(w1), QUERN_MLP_W1, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0, 0},
-    {AT(w2), QUERN_MLP_W2, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0, 0},
-    {AT(w1_row), QUERN_MLP_W1, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0, 1},
-    {AT(w2_row), QUERN_MLP_W2, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0, 0},
-    {AT(w1_column), QUERN_MLP_W1, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0,
+#define AT(member, name)                                                       \
+    name, name ".sf", name ".global", name ".pointers",                        \
+        offsetof(struct qn_mlp_args, member)
+    {AT(x, "x"), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1, 1},
+    {AT(y, "y"), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1, 0},
+    {AT(dy, "dy"), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1,
      0},
-    {AT(w2_column), QUERN_MLP_W2, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0,
+    {AT(dx, "dx"), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD, BACKWARD, 1, 1,
      0},
-    {AT(dw1), QUERN_MLP_W1, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
-    {AT(dw2), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
+    {AT(w1, "w1"), QUERN_MLP_W1, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0,
+     0},
+    {AT(w2, "w2"), QUERN_MLP_W2, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0,
+     0},
+    {AT(w1_row, "w1_rowwise"), QUERN_MLP_W1, COPY, WEIGHTS | FORWARD, 0,
+     WEIGHTS, 1, 0, 1},
+    {AT(w2_row, "w2_rowwise"), QUERN_MLP_W2, COPY, WEIGHTS | FORWARD, 0,
+     WEIGHTS, 1, 0, 0},
+    {AT(w1_column, "w1_columnwise"), QUERN_MLP_W1, COPY, WEIGHTS | BACKWARD, 0,
+     WEIGHTS, 1, 0, 0},
+    {AT(w2_column, "w2_columnwise"), QUERN_MLP_W2, COPY, WEIGHTS | BACKWARD, 0,
+     WEIGHTS, 1, 0, 0},
+    {AT(dw1, "dw1"), QUERN_MLP_W1, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
+    {AT(dw2, "dw2"), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
 #undef AT
 };
 
@@ -89,11 +95,11 @@ static int check_pointers(const struct qn_mlp_plan *plan, const struct row *row,
         return QUERN_OK;
     if (!word)
         return qn_error_set(QUERN_EINVAL,
-                            "%s is not NULL: all groups are in %s.data",
+                            "%s is not NULL: all groups are in %s",
                             row->pointers, row->name);
     return qn_error_set(QUERN_EINVAL,
                         "%s is not NULL: the MLP takes it in one buffer; give "
-                        "%s.data, or write pointers=%s",
+                        "%s, or write pointers=%s",
                         row->pointers, row->name, qn_mlp_pointers_name(word));
 }
 
@@ -140,10 +146,10 @@ static int check_place(const struct row *row, const struct qn_tensor *given,
                             "%s.bytes is %zu: its rows span %zu bytes", name,
                             given->bytes, bytes);
     if (bytes && !given->data)
-        return qn_error_set(QUERN_EINVAL, "%s.data is NULL", name);
+        return qn_error_set(QUERN_EINVAL, "%s is NULL", name);
     if ((uintptr_t)given->data % QN_ALIGNMENT)
         return qn_error_set(QUERN_EINVAL,
-                            "%s.data is %p: it must be a multiple of %d", name,
+                            "%s is %p: it must be a multiple of %d", name,
                             given->data, QN_ALIGNMENT);
     return QUERN_OK;
 }
@@ -314,7 +320,7 @@ static int check_arrays(const struct qn_mlp_plan *plan,
         {"saved", args->saved,
          (phase > QN_MLP_FORWARD && need->saved_bytes) || args->saved,
          QN_ALIGNMENT, "it has what forward left"},
-        {"probability", args->probability, rows_scaled, sizeof(float),
+        {"prob", args->probability, rows_scaled, sizeof(float),
          "the problem says prob=1"},
         {"dprob", args->dprob, rows_scaled && back, sizeof(float),
          "the problem says prob=1"},
@@ -403,12 +409,11 @@ static void list_others(const struct qn_mlp_plan *plan,
 
     add(l, -1, "workspace", args->workspace, need->workspace_bytes, 1);
     add(l, sizes, "saved", args->saved, need->saved_bytes, 1);
-    add(l, sizes, "first_dims", args->first_dims, groups * entry, 0);
-    add(l, sizes, "offsets", args->offsets,
+    add(l, sizes, "lengths", args->first_dims, groups * entry, 0);
+    add(l, sizes, qn_sizes_operand(args->sizes_type), args->offsets,
         qn_sizes_count(args->sizes_type, plan->mlp.groups) * entry, 0);
     add(l, sizes, "host_sizes", args->host_sizes, groups * sizeof(int64_t), 0);
-    add(l, FORWARD | BACKWARD, "probability", args->probability, tokens * word,
-        0);
+    add(l, FORWARD | BACKWARD, "prob", args->probability, tokens * word, 0);
     add(l, BACKWARD, "dprob", args->dprob, tokens * word, 1);
     add(l, -1, "b1", args->b1, b1, 0);
     add(l, -1, "b2", args->b2, b2, 0);

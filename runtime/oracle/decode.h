@@ -28,6 +28,10 @@ void qn_decode_begin(struct qn_decode *, const struct qn_geometry *,
    last ones are zeros or what a transform made of them. */
 int64_t qn_decode_length(const struct qn_decode *, int group);
 
+/* Where the scale of element `k` of a group's row is, counted in scales. */
+int64_t qn_decode_scale(const struct qn_decode *, int group, int64_t row,
+                        int64_t k);
+
 /* A row of the group, scaled by its scales of both levels. */
 void qn_decode_row(const struct qn_decode *, int group, int64_t row,
                    double *out);

@@ -70,8 +70,8 @@ struct judge {
     int padded; /* what fills up is zero */
 };
 
-/* The product that reads the copy knows where it is. COUPLED: copies */
-static void find_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
+/* COUPLED: copies */
+void qn_fidelity_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
 {
     static const int ops[3][2] = {[QN_X] = {QUERN_FPROP, QUERN_WGRAD},
                                   [QN_W] = {QUERN_FPROP, QUERN_DGRAD},
@@ -215,7 +215,7 @@ int qn_fidelity_judge(const struct qn_fidelity *f, double tolerance,
     int64_t count;
     int code;
 
-    find_geometry(f, &g);
+    qn_fidelity_geometry(f, &g);
     j.column = f->q.copies == QUERN_COLUMNWISE;
     j.hadamard = j.column && f->recipe->scaling[f->q.of].hadamard;
     qn_decode_begin(&j.decode, &g, f->copy, f->q.groups, f->starts, f->sizes);

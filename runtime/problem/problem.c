@@ -84,12 +84,12 @@ int qn_problem_pointers(const char *tensor, const struct qn_tensor *given)
 {
     if (given->data)
         return qn_error_set(QUERN_EINVAL,
-                            "%s.pointers and %s.data are both given: one of "
-                            "them says where %s lies",
-                            tensor, tensor, tensor);
+                            "%s.pointers and %s are both given: one of them "
+                            "says where it is",
+                            tensor, tensor);
     if ((uintptr_t)given->pointers % sizeof(void *))
         return qn_error_set(QUERN_EINVAL,
-                            "%s.pointers is %p: addresses must lie at "
+                            "%s.pointers is %p: addresses must start at "
                             "multiples of %zu",
                             tensor, (const void *)given->pointers,
                             sizeof(void *));

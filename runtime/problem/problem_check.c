@@ -106,7 +106,7 @@ static const char *wrong_gradient(const struct qn_problem *p)
     if (p->dprob && !p->probability)
         return "dprob=1 needs prob=1";
     if (p->saved)
-        return "saved=1: dgrad always reads the pre-activation p";
+        return "saved=1: dgrad always reads pre, the pre-activation";
     return NULL;
 }
 

@@ -58,6 +58,20 @@ int qn_quantize_lines(const struct qn_scaling *scaling);
 int64_t qn_quantize_tile_rows(const struct qn_scaling *scaling);
 int64_t qn_quantize_tile_columns(const struct qn_scaling *scaling);
 
+/* How the scales of a copy (enum quern_copies) lie. */
+struct qn_scale_shape {
+    int ndim;
+    int64_t shape[QUERN_MAX_DIMS]; /* outermost axis first; tiles have an axis
+                                      of 512 scales more */
+    int64_t pitch; /* from one line to the next; 0: of blocks, where each group
+                      has a matrix of its own size, else where there are none */
+    int tiled; /* 0: a group begins at its first row, else after so many lines
+                  (of a columnwise tensor blocks) for each tile of 128 rows */
+};
+void qn_quantize_scales(const struct qn_quantization *q,
+                        const struct qn_scaling *scaling, int copy,
+                        struct qn_scale_shape *shape);
+
 /* 0 if some size of it could pass 64 bits. Lengths are at most 2^31. */
 int qn_quantize_fits(const struct qn_quantization *q);
 

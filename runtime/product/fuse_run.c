@@ -48,14 +48,14 @@ static int check_reads(const struct qn_plan *plan, const struct qn_tensor *in)
 {
     if ((uintptr_t)in->data % QN_ALIGNMENT)
         return qn_error_set(QUERN_EINVAL,
-                            "in.data is %p: it must be a multiple of %d",
+                            "input is %p: it must be a multiple of %d",
                             in->data, QN_ALIGNMENT);
     if (qn_fuse_strategy(plan->kernel) && in->stride % NUMBERS)
-        return qn_error_set(QUERN_EINVAL,
-                            "in.stride is %lld: %s reads rows at multiples of "
-                            "%d bytes, a multiple of %d is expected",
-                            (long long)in->stride, plan->kernel->name,
-                            QN_ALIGNMENT, NUMBERS);
+        return qn_error_set(
+            QUERN_EINVAL,
+            "input.stride is %lld: %s reads rows at multiples of "
+            "%d bytes, a multiple of %d is expected",
+            (long long)in->stride, plan->kernel->name, QN_ALIGNMENT, NUMBERS);
     return QUERN_OK;
 }
 
@@ -65,9 +65,9 @@ static int check_none(const struct qn_args *args)
     if (!args->in.data && !args->column.data)
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL,
-                        "%s.data is not NULL: the problem does not say "
+                        "%s is not NULL: the problem does not say "
                         "quantize=, a is there already",
-                        args->in.data ? "in" : "column");
+                        args->in.data ? "input" : "a_columnwise");
 }
 
 int qn_fuse_check(const struct qn_plan *plan, const struct qn_args *args)

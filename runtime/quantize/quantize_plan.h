@@ -24,8 +24,12 @@ struct qn_quantize_step {
 
 enum { QN_QUANTIZE_STEPS = 4 };
 
+/* Whose tensors a cast reads and makes, for their names in messages. */
+enum qn_quantize_names { QN_CAST_OWN, QN_CAST_OF_A, QN_CAST_OF_D };
+
 struct qn_quantize_plan {
     struct quern_context *ctx;
+    enum qn_quantize_names names;
     struct qn_quantization q;
     struct qn_quantize_description need;
     const struct qn_recipe *recipe;

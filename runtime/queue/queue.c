@@ -52,8 +52,8 @@ static void fill_regions(struct entry *e, const struct qn_plan *plan)
         int role;
         enum { DATA, SF, GLOBAL } field;
     } list[REGIONS] = {
-        {"d.data", QN_ROLE_D, DATA},     {"a.data", QN_ROLE_A, DATA},
-        {"b.data", QN_ROLE_B, DATA},     {"c.data", QN_ROLE_C, DATA},
+        {"d", QN_ROLE_D, DATA},          {"a", QN_ROLE_A, DATA},
+        {"b", QN_ROLE_B, DATA},          {"c", QN_ROLE_C, DATA},
         {"a.sf", QN_ROLE_A, SF},         {"b.sf", QN_ROLE_B, SF},
         {"a.global", QN_ROLE_A, GLOBAL}, {"b.global", QN_ROLE_B, GLOBAL},
     };
@@ -101,9 +101,9 @@ static void fill_sum_regions(struct entry *e,
     const struct qn_region regions[REGIONS] = {
         {"dbias", args->dbias, (size_t)q->groups * (size_t)q->k * sizeof(float),
          1, 0},
-        rows_region("in.data", &args->in, &need->in),
-        rows_region("saved.data", &args->saved, &need->saved),
-        {"probability", args->probability, (size_t)q->m * sizeof(float), 0, 0},
+        rows_region("input", &args->in, &need->in),
+        rows_region("pre", &args->saved, &need->saved),
+        {"prob", args->probability, (size_t)q->m * sizeof(float), 0, 0},
         {.name = ""}};
 
     memcpy(e->regions, regions, sizeof regions);
@@ -164,7 +164,7 @@ static int check_form(const struct entry *old, const struct entry *new)
     if (new->plan->problem.beta == QUERN_BETA_ZERO)
         return qn_error_set(
             QUERN_EINVAL,
-            "d.data: the plan has beta=0 and would overwrite pending products "
+            "d: the plan has beta=0 and would overwrite pending products "
             "for these matrices; flush them first, or accumulate");
     return QUERN_OK;
 }
@@ -296,7 +296,7 @@ static int check_dbias(struct entry *new)
             plan->recipe->name);
     if (args->row.data)
         return qn_error_set(QUERN_EINVAL,
-                            "row.data is not NULL: a queue takes only dbias");
+                            "rowwise is not NULL: a queue takes only dbias");
     code = qn_quantize_admit(plan, args, &room, &fitted);
     if (!code)
         fill_sum_regions(new, fitted);
@@ -488,8 +488,8 @@ static int check_order(const struct qn_queue *queue, int layer, int place)
                                 "layer %d, was put before, and one of both "
                                 "does not just add to it; flush that layer "
                                 "first, or all",
-                                layer, kind_of(old),
-                                old->sums ? "dbias" : "d.data", old->layer);
+                                layer, kind_of(old), old->sums ? "dbias" : "d",
+                                old->layer);
     }
     return QUERN_OK;
 }

@@ -4,7 +4,9 @@
 ** walk over the plan's operands serves all of them. No C++ exception starts
 ** before everything that the call owns was released.
 */
+#include "torch/kept.h"
 #include "torch/op.h"
+#include "torch/queue.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -23,6 +25,7 @@ struct call {
     const struct qn_op *op;
     char line[256];
     int64_t key[26]; /* the numbers of the line, by the letter of their key */
+    int64_t queue, layer;                          /* queue 0: run at once */
     struct tensor given[QUERN_ARGS_COUNT];         /* by enum quern_arg */
     struct torch_tensor *result[QUERN_ARGS_COUNT]; /* made here */
     int32_t device, index;                         /* of torch's */
@@ -58,19 +61,41 @@ static void forget_in_child(void)
     pthread_mutex_init(&lock, NULL);
 }
 
-static int open_context(struct call *c, struct quern_context **ctx)
+static const char *folders[16]; /* with specs of users; never freed */
+static int folder_count;
+
+const char *quern_torch_specs(const char *folder)
 {
+    const int room = (int)(sizeof folders / sizeof *folders);
+    const char *copy = strdup(folder), *error = NULL;
+
+    pthread_mutex_lock(&lock);
+    if (context)
+        error = "folder: the library has read its specs already";
+    else if (!copy || folder_count == room)
+        error = "folder: there is room for 16";
+    else
+        folders[folder_count++] = copy;
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+const char *qn_open(struct quern_context **ctx)
+{
+    struct quern_open_options options = QUERN_OPEN_OPTIONS_INIT;
     static int watched;
     int code = QUERN_OK;
 
     pthread_mutex_lock(&lock);
     if (!watched)
         watched = !pthread_atfork(NULL, NULL, forget_in_child);
+    options.specs = folders;
+    options.specs_count = folder_count;
     if (!context)
-        code = quern_open(NULL, &context);
+        code = quern_open(&options, &context);
     *ctx = context;
     pthread_mutex_unlock(&lock);
-    return code ? fail(c, "%s", quern_errmsg()) : QUERN_OK;
+    return code ? quern_errmsg() : NULL;
 }
 
 /* -------------------------------------------------------------------- types */
@@ -116,6 +141,19 @@ static int is_sizes(int arg)
 
 /* ---------------------------------------------------------------- arguments */
 
+static void take_scalar(struct call *c, const char *name, qn_abi_value value)
+{
+    double number;
+
+    memcpy(&number, &value, sizeof number);
+    if (name[0] == 'l')
+        c->args.limit = (float)number;
+    else if (name[1] == 'l')
+        c->args.slope = (float)number;
+    else
+        c->args.shift = (float)number;
+}
+
 /* The arguments leave the stack; each that has an owner is ours. */
 static void take(struct call *c, qn_abi_value *stack)
 {
@@ -135,6 +173,10 @@ static void take(struct call *c, qn_abi_value *stack)
             used += snprintf(c->line + used, room, " %s=%lld", p->name,
                              (long long)(int64_t)value);
             c->key[p->name[0] - 'a'] = (int64_t)value;
+        } else if (p->kind == QN_OP_NUMBER) {
+            *(p->name[0] == 'q' ? &c->queue : &c->layer) = (int64_t)value;
+        } else if (p->kind == QN_OP_SCALAR) {
+            take_scalar(c, p->name, value);
         } else {
             if (p->kind == QN_OP_OPTIONAL && value) {
                 void *box = (void *)value;
@@ -193,11 +235,11 @@ static int find_plan(struct call *c)
 {
     struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
     struct quern_context *ctx;
+    const char *error = qn_open(&ctx);
     void *stream = NULL;
-    int code = open_context(c, &ctx);
 
-    if (code)
-        return code;
+    if (error)
+        return fail(c, "%s", error);
     if (c->host) {
         options.backend = QUERN_BACKEND_HOST;
     } else {
@@ -209,6 +251,9 @@ static int find_plan(struct call *c)
             qn_abi.aoti_torch_get_current_cuda_stream(c->index, &stream))
             return fail(c, "torch has no current stream of the device");
         c->stream = stream;
+        error = qn_kept_enter(c->index);
+        if (error)
+            return fail(c, "%s", error);
     }
     if (quern_plan_get(ctx, c->line, &options, c->stream, &c->plan))
         return fail(c, "%s", quern_errmsg());
@@ -271,6 +316,12 @@ static void print_shape(char *text, size_t room, const int64_t *shape, int ndim)
         snprintf(text + used, room - used, "]");
 }
 
+/* Addresses of the groups' matrices may stand for an operand. */
+static int is_pointers(const struct quern_operand *o, const struct tensor *t)
+{
+    return o->pointers && t->type == torch_type(QUERN_I64);
+}
+
 static int check(struct call *c, const struct quern_operand *o, int64_t rows)
 {
     const struct tensor *t = &c->given[o->arg];
@@ -278,8 +329,13 @@ static int check(struct call *c, const struct quern_operand *o, int64_t rows)
     int64_t shape[QUERN_MAX_DIMS];
     int type, ndim = shape_of(o, rows, shape, &type);
 
-    if (is_sizes(o->arg) && t->type == torch_type(QUERN_I64))
+    if (is_pointers(o, t)) {
+        ndim = 1;
+        shape[0] = c->key['g' - 'a'];
         type = t->type;
+    } else if (is_sizes(o->arg) && t->type == torch_type(QUERN_I64)) {
+        type = t->type;
+    }
     if (t->type != type)
         return fail(c, "%s is %s: %s is expected", o->name, type_name(t->type),
                     is_sizes(o->arg) ? "i32 or i64" : type_name(type));
@@ -314,7 +370,10 @@ static int give(struct call *c, const struct quern_operand *o, int64_t rows)
 
     if (code)
         return code;
-    b->data = t->data;
+    if (is_pointers(o, t))
+        b->pointers = t->data;
+    else
+        b->data = t->data;
     if (is_sizes(o->arg))
         b->type = t->type == torch_type(QUERN_I64) ? QUERN_I64 : QUERN_I32;
     if (is_contiguous(t))
@@ -327,7 +386,7 @@ static int give(struct call *c, const struct quern_operand *o, int64_t rows)
     return QUERN_OK;
 }
 
-/* Memory that the call makes: a result, or the workspace. */
+/* A result: memory of torch's. */
 static int make(struct call *c, const struct quern_operand *o, int64_t rows)
 {
     int64_t shape[QUERN_MAX_DIMS];
@@ -335,9 +394,33 @@ static int make(struct call *c, const struct quern_operand *o, int64_t rows)
     struct torch_tensor *t = empty(c, ndim, shape, type);
 
     c->result[o->arg] = t;
-    if (!t || qn_abi.aoti_torch_get_data_ptr(t, &c->args.of[o->arg].data) ||
-        (o->zero_bytes && qn_abi.aoti_torch_zero_(t)))
+    if (!t || qn_abi.aoti_torch_get_data_ptr(t, &c->args.of[o->arg].data))
         return fail(c, "%s: torch has no memory for it", o->name);
+    return QUERN_OK;
+}
+
+/*
+** Small workspaces on a GPU are kept, large ones are torch's until the call
+** ends. Those of deferred runs are kept until their queue is destroyed.
+*/
+static int make_workspace(struct call *c, const struct quern_operand *o,
+                          int64_t rows)
+{
+    const size_t bytes = (size_t)quern_extent(&o->bytes, rows);
+    void **data = &c->args.of[QUERN_ARG_WORKSPACE].data;
+    const char *error;
+
+    if (!c->host && (c->queue || bytes <= QN_KEPT_BYTES)) {
+        error = qn_kept(c->plan, c->index, c->stream, c->queue, bytes,
+                        o->zero_bytes, data);
+        return error ? fail(c, "%s", error) : QUERN_OK;
+    }
+    if (make(c, o, rows))
+        return QUERN_EINVAL;
+    if (!c->host && qn_kept_zero(*data, o->zero_bytes, c->stream))
+        return fail(c, "the driver cannot zero a workspace");
+    if (c->host)
+        memset(*data, 0, o->zero_bytes);
     return QUERN_OK;
 }
 
@@ -373,11 +456,14 @@ static int fill(struct call *c)
     char known[QUERN_ARGS_COUNT] = {0};
 
     c->args.rows = rows;
+    c->args.phase = c->op->phase;
     for (; count > 0 && !code; count--, o++) {
         known[o->arg] = 1;
         if (c->given[o->arg].handle)
             code = give(c, o, rows);
-        else if (o->arg == QUERN_ARG_WORKSPACE || is_result(c, o->arg))
+        else if (o->arg == QUERN_ARG_WORKSPACE)
+            code = make_workspace(c, o, rows);
+        else if (is_result(c, o->arg) && o->written >> c->op->phase & 1)
             code = make(c, o, rows);
     }
     for (int i = 0; i < c->op->parameter_count && !code; i++) {
@@ -410,6 +496,21 @@ static void release(struct call *c)
         qn_abi.aoti_torch_delete_cuda_guard(c->guard);
 }
 
+/* A run on the host is checked at once; qn_kept_check looks at the others. */
+static int run(struct call *c)
+{
+    const char *error;
+
+    if (c->queue) {
+        error = qn_queue_put(c->queue, c->plan, &c->args, c->layer);
+        return error ? fail(c, "%s", error) : QUERN_OK;
+    }
+    if (quern_run(c->plan, &c->args, c->stream) ||
+        (c->host && quern_check(c->plan, &c->args, NULL)))
+        return fail(c, "%s", quern_errmsg());
+    return QUERN_OK;
+}
+
 void qn_call(const struct qn_op *op, qn_abi_value *stack)
 {
     struct call c = {.op = op, .args = QUERN_ARGS_INIT};
@@ -421,8 +522,8 @@ void qn_call(const struct qn_op *op, qn_abi_value *stack)
         code = find_plan(&c);
     if (!code)
         code = fill(&c);
-    if (!code && quern_run(c.plan, &c.args, c.stream))
-        code = fail(&c, "%s", quern_errmsg());
+    if (!code)
+        code = run(&c);
     for (int i = 0; i < op->result_count && !code; i++) {
         stack[i] = (qn_abi_value)c.result[op->results[i]];
         c.result[op->results[i]] = NULL;

@@ -7,26 +7,75 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SIZES "Tensor? lengths, Tensor? ends"
-#define PRODUCT                                                                \
-    "(str line, SymInt g, SymInt m, SymInt n, SymInt k, Tensor a, "            \
-    "Tensor? a_sf, Tensor? a_global, Tensor b, Tensor? b_sf, "                 \
-    "Tensor? b_global, " SIZES
-#define QUANTIZED                                                              \
-    "(Tensor rowwise, Tensor rowwise_sf, Tensor rowwise_global, "              \
-    "Tensor columnwise, Tensor columnwise_sf, Tensor columnwise_global)"
-#define CAST "(str line, SymInt g, SymInt m, SymInt k, "
+/* Parameters; all but the first ones of an operator begin with a comma. */
+#define QUEUE   "int queue, int layer, "
+#define PRODUCT "str line, SymInt g, SymInt m, SymInt n, SymInt k"
+#define CAST    "str line, SymInt g, SymInt m, SymInt k"
+#define MLP     "str line, SymInt g, SymInt m, SymInt hidden, SymInt ffn"
+#define SIZES   ", Tensor? lengths, Tensor? ends"
+#define STATE   ", Tensor? random, Tensor(x!)? scale, Tensor(y!)? history"
+#define LIMITS  ", float limit, float slope, float shift"
+#define W1_W2   ", Tensor? w1, Tensor? w2"
+#define BIASES  ", Tensor? b1, Tensor? b2, Tensor? prob"
+#define READ(name)                                                             \
+    ", Tensor? " name ", Tensor? " name "_sf, Tensor? " name "_global"
+#define WRITTEN(name, a, b, c)                                                 \
+    ", Tensor(" a "!)? " name ", Tensor(" b "!)? " name "_sf"                  \
+    ", Tensor(" c "!)? " name "_global"
+#define MADE(name) "Tensor " name ", Tensor " name "_sf, Tensor " name "_global"
 
-/* Results are allocated; product_ writes the caller's d. */
+#define OPERANDS                                                               \
+    PRODUCT ", Tensor a, Tensor? a_sf, Tensor? a_global"                       \
+            ", Tensor b, Tensor? b_sf, Tensor? b_global" SIZES                 \
+            ", Tensor? bias, Tensor? prob"
+#define INPUT CAST ", Tensor input" SIZES
+#define MLP_FORWARD                                                            \
+    MLP ", Tensor x" W1_W2 READ("w1_rowwise") READ("w2_rowwise")               \
+        BIASES SIZES STATE LIMITS
+#define MLP_BACKWARD                                                           \
+    MLP ", Tensor dy, Tensor? x" W1_W2 READ("w1_columnwise")                   \
+        READ("w2_columnwise") READ("w1_rowwise") BIASES                        \
+        ", Tensor(a!) saved" SIZES STATE LIMITS
+#define MLP_WGRAD   MLP ", Tensor? dy, Tensor? x, Tensor(a!) saved" SIZES STATE
+#define MLP_WEIGHTS MLP ", Tensor w1, Tensor w2" STATE
+#define ALL_MADE                                                               \
+    MADE("w1_rowwise")                                                         \
+    ", " MADE("w1_columnwise") ", " MADE("w2_rowwise") ", " MADE(              \
+        "w2_columnwise")
+#define ALL_WRITTEN                                                            \
+    WRITTEN("w1_rowwise", "a", "b", "c")                                       \
+    WRITTEN("w1_columnwise", "d", "e", "f")                                    \
+    WRITTEN("w2_rowwise", "g", "h", "i")                                       \
+    WRITTEN("w2_columnwise", "j", "k", "l")
+
+/* X(name, phase, parameters, results): operators whose names end in '_' write
+   the caller's tensors, the others allocate their results. */
 #define OPS(X)                                                                 \
-    X(product, PRODUCT ") -> (Tensor d)")                                      \
-    X(product_, PRODUCT ", Tensor(a!) d) -> ()")                               \
-    X(quantize, CAST "Tensor input, " SIZES ", Tensor? random) -> " QUANTIZED) \
-    X(dequantize,                                                              \
-      CAST "Tensor? rowwise, Tensor? rowwise_sf, "                             \
-           "Tensor? rowwise_global, Tensor? columnwise, "                      \
-           "Tensor? columnwise_sf, Tensor? columnwise_global, " SIZES          \
-           ") -> (Tensor output)")
+    X(product, FORWARD, OPERANDS, "Tensor d")                                  \
+    X(product_, FORWARD, OPERANDS ", Tensor(a!) d", "")                        \
+    X(defer_product, FORWARD, QUEUE OPERANDS ", Tensor(a!) d", "")             \
+    X(quantize, FORWARD, INPUT STATE ", Tensor? prob",                         \
+      MADE("rowwise") ", " MADE("columnwise") ", Tensor dbias")                \
+    X(quantize_, FORWARD,                                                      \
+      INPUT STATE ", Tensor? noop" WRITTEN("rowwise", "a", "b", "c")           \
+          WRITTEN("columnwise", "d", "e", "f"),                                \
+      "")                                                                      \
+    X(dbias, FORWARD, INPUT ", Tensor? prob", "Tensor dbias")                  \
+    X(rescale_, FORWARD, "str line, Tensor(a!) scale, Tensor(b!) history", "") \
+    X(dequantize, FORWARD, CAST READ("rowwise") READ("columnwise") SIZES,      \
+      "Tensor output")                                                         \
+    X(mlp_forward, FORWARD, MLP_FORWARD, "Tensor y, Tensor saved")             \
+    X(mlp_forward_, FORWARD, MLP_FORWARD ", Tensor(a!) y", "Tensor saved")     \
+    X(mlp_backward, BACKWARD, MLP_BACKWARD,                                    \
+      "Tensor dx, Tensor dprob, Tensor db1, Tensor db2")                       \
+    X(mlp_backward_, BACKWARD, MLP_BACKWARD ", Tensor(b!) dx",                 \
+      "Tensor dprob, Tensor db1, Tensor db2")                                  \
+    X(mlp_wgrad, WGRAD, MLP_WGRAD, "Tensor dw1, Tensor dw2")                   \
+    X(mlp_wgrad_, WGRAD, MLP_WGRAD ", Tensor(b!) dw1, Tensor(c!) dw2", "")     \
+    X(defer_mlp, WGRAD, QUEUE MLP_WGRAD ", Tensor(b!) dw1, Tensor(c!) dw2",    \
+      "")                                                                      \
+    X(mlp_weights, WEIGHTS, MLP_WEIGHTS, ALL_MADE)                             \
+    X(mlp_weights_, WEIGHTS, MLP_WEIGHTS ", Tensor? noop" ALL_WRITTEN, "")
 
 /* ------------------------------------------------------------------ schemas */
 
@@ -58,10 +107,12 @@ static const char *read_one(const char *text, struct qn_op_parameter *p)
 
     if (sscanf(text, " %23s %23[a-z0-9_]%n", type, p->name, &length) != 2)
         return NULL;
-    p->kind = !strcmp(type, "str")       ? QN_OP_LINE
-              : !strcmp(type, "SymInt")  ? QN_OP_KEY
-              : !strcmp(type, "Tensor?") ? QN_OP_OPTIONAL
-                                         : QN_OP_TENSOR;
+    p->kind = !strcmp(type, "str")      ? QN_OP_LINE
+              : !strcmp(type, "SymInt") ? QN_OP_KEY
+              : !strcmp(type, "int")    ? QN_OP_NUMBER
+              : !strcmp(type, "float")  ? QN_OP_SCALAR
+              : strchr(type, '?')       ? QN_OP_OPTIONAL
+                                        : QN_OP_TENSOR;
     p->arg = p->kind >= QN_OP_TENSOR ? arg_of(p->name) : 0;
     return text + length;
 }
@@ -93,7 +144,7 @@ int qn_op_read(const char *schema, struct qn_op *op)
 /* ------------------------------------------------------------- registration */
 
 enum {
-#define ENUM(name, schema) OP_##name,
+#define ENUM(name, ...) OP_##name,
     OPS(ENUM)
 #undef ENUM
         OPS_COUNT
@@ -102,7 +153,7 @@ enum {
 static struct qn_op ops[OPS_COUNT];
 
 /* torch calls a kernel without saying for which operator. */
-#define KERNEL(name, schema)                                                   \
+#define KERNEL(name, ...)                                                      \
     static void kernel_##name(qn_abi_value *stack, uint64_t inputs,            \
                               uint64_t outputs)                                \
     {                                                                          \
@@ -116,8 +167,11 @@ OPS(KERNEL)
 static const struct {
     const char *name, *schema;
     qn_abi_kernel *kernel;
+    int phase;
 } rows[] = {
-#define ROW(name, schema) {#name, #name schema, kernel_##name},
+#define ROW(name, phase, parameters, results)                                  \
+    {#name, #name "(" parameters ") -> (" results ")", kernel_##name,          \
+     QUERN_PHASE_##phase},
     OPS(ROW)
 #undef ROW
 };
@@ -131,6 +185,7 @@ static const char *define(void)
     for (int i = 0; i < OPS_COUNT && !failed; i++) {
         if (!qn_op_read(rows[i].schema, &ops[i]))
             return rows[i].schema;
+        ops[i].phase = rows[i].phase;
         failed = qn_abi.aoti_torch_library_def(space, rows[i].schema);
     }
     return failed ? "torch refused a schema of quern" : NULL;

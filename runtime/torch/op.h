@@ -10,10 +10,17 @@
 #include "quern.h"
 #include "torch/abi.h"
 
-enum { QN_OP_PARAMETERS = 24, QN_OP_RESULTS = 8 };
+enum { QN_OP_PARAMETERS = 40, QN_OP_RESULTS = 12 };
 
 struct qn_op_parameter {
-    enum { QN_OP_LINE, QN_OP_KEY, QN_OP_TENSOR, QN_OP_OPTIONAL } kind;
+    enum {
+        QN_OP_LINE,
+        QN_OP_KEY,    /* SymInt: a number of the line */
+        QN_OP_NUMBER, /* int: queue or layer */
+        QN_OP_SCALAR, /* float: limit, slope or shift */
+        QN_OP_TENSOR,
+        QN_OP_OPTIONAL
+    } kind;
     char name[24];
     int arg; /* enum quern_arg, of tensors */
 };
@@ -22,6 +29,7 @@ struct qn_op {
     struct qn_op_parameter parameters[QN_OP_PARAMETERS];
     int results[QN_OP_RESULTS]; /* enum quern_arg */
     int parameter_count, result_count;
+    int phase; /* enum quern_phase */
 };
 
 /* Read a schema of ours. 0: a name in it is unknown, or there are too many. */
@@ -29,10 +37,18 @@ int qn_op_read(const char *schema, struct qn_op *op);
 
 /*
 ** Serve a call: make the line, find its plan, walk its operands, allocate
-** results and workspace, run on torch's current stream. Consumes the arguments
-** on the stack and leaves the results there. A failure throws a C++ exception
-** with the library's sentence, after everything was released.
+** results and workspace, run on torch's current stream or put the run into a
+** queue. Consumes the arguments on the stack and leaves the results there. A
+** failure throws a C++ exception with the library's sentence, after everything
+** was released.
 */
 void qn_call(const struct qn_op *op, qn_abi_value *stack);
+
+/* The process's context; the first call opens it. NULL, or a sentence. */
+const char *qn_open(struct quern_context **ctx);
+
+/* Add a folder with specs of a user's, before the context is open: Python calls
+   it. NULL, or a sentence in static storage. */
+QUERN_API const char *quern_torch_specs(const char *folder);
 
 #endif

@@ -322,7 +322,7 @@ TEST(survives_clocks)
     assert_true(
         test_loads(cache, KEY("a"), 1)); /* used now: its time is set right */
     assert_int_equal(stat(path, &st), 0);
-    assert_true(st.st_mtime <= time(NULL));
+    assert_true(st.st_mtime <= time(NULL) + 1); /* files' clock may be finer */
     assert_int_equal(qn_cache_gc(cache, 0, 60, &gc), QUERN_OK);
     assert_int_equal(gc.removed, 1);
     assert_false(test_loads(cache, KEY("b"), 1));

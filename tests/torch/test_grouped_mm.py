@@ -57,8 +57,7 @@ def values(case, t, of, recipe, copies):
     """What the product reads of a tensor: quantized and back."""
     sizes = {} if of == "w" else case.sizes()
     quantized = qt.quantize(t, **sizes, recipe=recipe, of=of, copies=copies)
-    return qt.dequantize(quantized, t.shape, **sizes, recipe=recipe, of=of, copies=copies,
-                         dtype=torch.float32)
+    return qt.dequantize(quantized, **sizes, copies=copies, dtype=torch.float32)
 
 
 @pytest.mark.parametrize("recipe", SCALED)
@@ -135,7 +134,8 @@ def test_main_grad(case):
     """product_ adds a weight gradient to memory of the caller's."""
     main_grad = torch.ones(4, 48, 64)
     torch.ops.quern.product_("wgrad bf16 d=f32 beta=1", 4, 48, 64, case.rows, case.dy, None, None,
-                             case.x, None, None, case.sizes()["sizes"], None, main_grad)
+                             case.x, None, None, case.sizes()["sizes"], None, None, None,
+                             main_grad)
     assert_near(main_grad, case.wgrad(case.dy, case.x) + 1, 1e-5)
 
 

@@ -13,6 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import quern
 import quern.torch as qt
+from quern.torch._recipes import scaling_of
+from quern.torch.quantized import cast
 
 RECIPES = ("bf16", "fp8_block", "mxfp8", "fp8_row", "fp8_tensor", "nvfp4", "mxfp4")
 OPS = torch.ops.quern
@@ -20,9 +22,11 @@ OPS = torch.ops.quern
 # All that the library takes from elsewhere: torch's functions are looked up at load time.
 UNDEFINED = """
 _Unwind_Resume __gcc_personality_v0
-__isoc23_sscanf __isoc99_sscanf __register_atfork __stack_chk_fail dlopen dlsym memcmp memcpy memset
-pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock quern_errmsg quern_open_abi
-quern_plan_get quern_plan_operands quern_run snprintf strchr strcmp strlen strncmp strstr vsnprintf
+__isoc23_sscanf __isoc99_sscanf __register_atfork __stack_chk_fail __tls_get_addr calloc dlopen dlsym
+free memcmp memcpy memset pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once
+quern_check quern_errmsg quern_open_abi quern_plan_get quern_plan_operands quern_queue_count
+quern_queue_create quern_queue_destroy quern_queue_drop quern_queue_flush quern_queue_put quern_run
+snprintf strchr strcmp strdup strlen strncmp strstr vsnprintf
 """.split()
 
 
@@ -34,7 +38,9 @@ def names(*options):
 
 def test_symbols():
     assert names("--undefined-only") <= set(UNDEFINED)
-    assert names("--defined-only") == {"quern_torch_load", "quern_torch_replace"}
+    assert names("--defined-only") == {f"quern_torch_{name}" for name in (
+        "check", "error", "load", "queue_count", "queue_create", "queue_destroy", "queue_drop",
+        "queue_flush", "replace", "specs")}
 
 
 def test_without_torch_the_library_says_so():
@@ -55,20 +61,20 @@ def casts(recipe):
         random = torch.tensor([3, 4]) if (recipe, of) == ("nvfp4", "dy") else None
         for copies in ("rowwise", "columnwise", "both"):
             yield (f"quantize {recipe} of={of} in=f32 copies={copies}", 3, *t.shape[-2:], t,
-                   None if of == "w" else lengths, None, random)
+                   None if of == "w" else lengths, None, random, None, None, None)
 
 
 def products(recipe):
     case = Case([9, 0, 20], n=48, k=80)
     ends = case.sizes("offs")["offs"]
-    scaling = qt._scaling(recipe)
+    scaling = scaling_of(recipe)
     x, w, dy = ((t, None, None, t, None, None) if getattr(scaling, of) == 1 else
-                qt._quantize(t, of, recipe, scaling, "both", None, ends)
+                cast(t, of, recipe, scaling, "both", None, ends)[0]
                 for t, of in ((case.x, "x"), (case.w, "w"), (case.dy, "dy")))
     m, n, k = case.rows, case.n, case.k
-    yield f"fprop {recipe}", 3, m, n, k, *x[:3], *w[:3], None, ends
-    yield f"dgrad {recipe} d=f32", 3, m, k, n, *dy[:3], *w[3:], None, ends
-    yield f"wgrad {recipe} d=f32", 3, n, k, m, *dy[3:], *x[3:], None, ends
+    yield f"fprop {recipe}", 3, m, n, k, *x[:3], *w[:3], None, ends, None, None
+    yield f"dgrad {recipe} d=f32", 3, m, k, n, *dy[:3], *w[3:], None, ends, None, None
+    yield f"wgrad {recipe} d=f32", 3, n, k, m, *dy[3:], *x[3:], None, ends, None, None
 
 
 def same_layout(real, fake):
