@@ -12,6 +12,8 @@ that Experts lacks get SequentialMLP, with one warning that says why.
 import functools
 
 import torch
+import torch.nn.functional as F
+from megatron.core.activations import quick_gelu, squared_relu
 from megatron.core.dist_checkpointing import ShardedTensor
 from megatron.core.dist_checkpointing.mapping import ShardedTensorFactory
 from megatron.core.extensions.transformer_engine_spec_provider import TESpecProvider
@@ -96,34 +98,39 @@ class Experts(MegatronModule):
             set_tensor_model_parallel_attributes(parameter, True, 1 + axis, stride)
         setattr(self, name, parameter)
 
-    def _activate(self, h, probs):
+    def _activate(self, h):
         config = self.config
-        if config.gated_linear_unit:
-            gate, value = h.chunk(2, dim=-1)
-            limit = getattr(config, "activation_func_clamp_value", None)
-            if limit is not None:
-                gate, value = gate.clamp(max=limit), value.clamp(min=-limit, max=limit)
-            h = config.activation_func(gate) * (value + getattr(config, "glu_linear_offset", 0))
-        else:
-            h = config.activation_func(h)
-        return (h * probs).to(self.weight1.dtype)
+        if not config.gated_linear_unit:
+            return config.activation_func(h)
+        gate, value = h.chunk(2, dim=-1)
+        limit = getattr(config, "activation_func_clamp_value", None)
+        if limit is not None:
+            gate, value = gate.clamp(max=limit), value.clamp(min=-limit, max=limit)
+        return config.activation_func(gate) * (value + getattr(config, "glu_linear_offset", 0))
+
+    def _fused(self):
+        """The activation as grouped_mlp has it, or None."""
+        config = self.config
+        limit = getattr(config, "activation_func_clamp_value", None)
+        shift = getattr(config, "glu_linear_offset", 0)
+        if not config.gated_linear_unit:
+            return {"activation": "squared_relu"} if config.activation_func is squared_relu else None
+        if config.activation_func is quick_gelu and limit is not None:
+            return {"activation": "clamped_swiglu", "limit": limit, "slope": 1.702, "shift": shift}
+        name = {F.silu: "swiglu", F.relu: "reglu"}.get(config.activation_func)
+        return {"activation": name} if name and limit is None and not shift else None
 
     def forward(self, permuted_local_hidden_states, tokens_per_expert, permuted_probs):
         """Rows sorted by expert, [experts] lengths, a factor for each row -> (rows, None)."""
-        x, probs = permuted_local_hidden_states, permuted_probs.unsqueeze(-1)
+        x, probs = permuted_local_hidden_states, permuted_probs
         if self.config.moe_apply_probs_on_input:
             assert self.config.moe_router_topk == 1, "moe_apply_probs_on_input needs topk 1"
-            x, probs = (probs * x).to(x.dtype), torch.ones_like(probs)
+            x, probs = (probs[:, None] * x).to(x.dtype), None
         lengths = tokens_per_expert.to(x.device, non_blocking=True)
-        ends = lengths.cumsum(0, dtype=torch.int32)
-        bias = None
-        if self.config.add_bias_linear:
-            rows = torch.arange(x.shape[0], device=x.device, dtype=torch.int32)
-            ids = torch.searchsorted(ends, rows, right=True)
-            last = self.num_local_experts - 1
-            bias = (self.bias1, self.bias2, ids.clamp(max=last), (ids > last)[:, None], probs)
-        y = experts.mlp(x.to(self.weight1.dtype), self.weight1, self.weight2, ends,
-                        lambda h: self._activate(h, probs), self.recipe, bias)
+        y = experts.mlp(x.to(self.weight1.dtype), self.weight1, self.weight2,
+                        lengths.cumsum(0, dtype=torch.int32), self._activate, self.recipe,
+                        fused=self._fused(), b1=getattr(self, "bias1", None),
+                        b2=getattr(self, "bias2", None), prob=probs)
         return y, None
 
     def backward_dw(self):
