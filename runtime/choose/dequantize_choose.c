@@ -4,7 +4,8 @@
 **
 ** A kernel that dequantizes beside its products is held up by the warps that do
 ** it; the model of kernels knows by how much (model_dequantize.c), sizes alone
-** do not: there it is INSIDE times what the products take (bench/NOTES.md, 12).
+** do not: there it is INSIDE times what the products take (bench/notes:
+** dequantize).
 ** Launches before it read all codes and scales, write two bytes for each value,
 ** and leave a plain product:
 **

@@ -36,14 +36,14 @@
 **
 ** What quantizes A is counted in fuse_model.c. The L2 rate is that of the
 ** multiprocessor's port: 128 x 128 asks for all of it, tiles of 64 rows for
-** more, wider ones for less (bench/NOTES.md, 6). All this is in cycles; bytes
+** more, wider ones for less (bench/notes: cycles). All this is in cycles; bytes
 ** out of L2 also cost power, and so clock: kernels are ordered by a launch
 ** whose tiles take 0.15 of their copies longer, where tokens are summed 0.08;
 ** lone CTAs three quarters of that, and of 0.15 wherever they wait for copies
-** (bench/NOTES.md, 8). At those clocks L2 is the faster one: beside products
+** (bench/notes: power). At those clocks L2 is the faster one: beside products
 ** that are promoted copies count 0.8, and math, by how much of it a warpgroup
-** has in one product, 1.2 (two a step), 1.17 or 1.3 (128 columns; 10). The
-** tuner replaces the model where it measured.
+** has in one product, 1.2 (two a step), 1.17 or 1.3 (128 columns;
+** bench/notes: fp8). The tuner replaces the model where it measured.
 */
 #include "choose/model.h"
 #include "base/types.h"
@@ -57,7 +57,7 @@
 #define UNPACKED        4.0     /* mma.sync on unpacked values: its math */
 #define L2_PER_CYCLE    62.0    /* bytes into one multiprocessor, of 64 */
 #define STORE_PER_CYCLE 32.0    /* bytes out of one multiprocessor */
-#define GRADIENT        2.5     /* elements a cycle, bench/NOTES.md, 14 */
+#define GRADIENT        2.5     /* elements a cycle, bench/notes: mlp */
 #define START_CYCLES    1200.0  /* first copies of a tile, its barriers */
 #define MEETING_CYCLES  20.0    /* CTAs of a cluster wait for each other */
 #define SECTORS         1.5     /* of rows that begin within one of 32 bytes */
@@ -70,8 +70,8 @@
 /* What C costs, by how it arrives: factors of the computation and of plain
    copies, and the part of the smaller of both that the other does not hide.
    "fetch" has fewer stages and shares the copy engine with A and B, which
-   tells where several parts each have steps of their own (bench/NOTES.md, 13).
-   The last row is for all others. */
+   tells where several parts each have steps of their own (bench/notes:
+   merged-wgrad). The last row is for all others. */
 static const struct arrival {
     const char *addend;
     double compute, merged, memory, exposed;
@@ -152,7 +152,7 @@ static double launch_cycles(const struct qn_problem *p,
 }
 
 /* Copying a row of 128 bytes takes so many times as long as one that is a line
-   of L2: bench/NOTES.md, 6. */
+   of L2: bench/notes: cycles. */
 static double lines_of(const struct qn_demand *demand, int role)
 {
     enum { LINE = 128, SECTOR = 32 };

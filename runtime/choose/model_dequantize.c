@@ -17,7 +17,7 @@
 ** that may have more rows than FEW often do not: groups are taken as uneven, up
 ** to half as long again as the mean.            COUPLED: few
 **
-** Measured in bench/NOTES.md, 12.
+** Measured in bench/notes: dequantize.
 */
 #include "choose/model.h"
 #include "base/types.h"

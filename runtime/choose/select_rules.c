@@ -73,7 +73,7 @@ int qn_select_pointers(const struct qn_problem *p,
 
 /* The CTAs at work share rows of A and columns of B, and L2 holds neither for
    the next wave where k is long: then as many rows as columns is the least to
-   read. A few rows less also suit a short k (bench/NOTES.md, 6). Counted in
+   read. A few rows less also suit a short k (bench/notes: cycles). Counted in
    clusters. */
 int qn_select_band(const struct qn_problem *p, const struct qn_kernel *kernel,
                    int ctas)

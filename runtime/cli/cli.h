@@ -18,6 +18,7 @@
 #include "internal.h"
 #include "base/context.h"
 #include "device/nvrtc.h"
+#include "oracle/cast.h"
 #include "oracle/layer.h"
 #include "oracle/job.h"
 #include "oracle/oracle.h"
@@ -162,6 +163,10 @@ int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
                      size_t size);
 
+/* The same of a product's line; others are refused. */
+int qn_source_product(const struct qn_options *, const char **text,
+                      char *buffer, size_t size);
+
 /* A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
    k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
    is their sum. With --routes it may be missing, and is 0. An exit status,
@@ -240,7 +245,51 @@ struct qn_archs {
 int qn_arch_choose(const struct qn_options *, const struct quern_registry *,
                    const char *wanted, struct qn_archs *);
 
-/* cast_command.c: the commands for a quantization. */
+/* subject.c: a line of any kind with data. */
+
+struct qn_subject {
+    enum qn_line_kind kind;    /* of a product, a cast or an MLP */
+    struct quern_context *ctx; /* the caller's */
+    union {
+        struct qn_job job;
+        struct qn_cast cast;
+        struct qn_layer layer;
+    } of;
+};
+
+/* Is it right? */
+struct qn_subject_verdict {
+    const char *oracle;
+    double error; /* of values, or bytes that differ */
+    double tolerance;
+    int64_t rows; /* compared; 0: not told */
+    int passed;
+    char where[96]; /* what is wrong with a cast */
+    char text[1024];
+    const struct qn_layer_verdict *layer; /* NULL: no MLP */
+};
+
+/* Parse the line, with its @FILE and --routes, draw sizes and data, plan. Free
+   it in any case. An exit status, after printing what was wrong. */
+int qn_subject_begin(struct qn_subject *, const struct qn_options *,
+                     struct quern_context *, const char *text);
+void qn_subject_free(struct qn_subject *);
+
+/* The median of `runs` (0: about a second's). Codes of the library. */
+int qn_subject_measure(struct qn_subject *, int runs, struct qn_job_time *);
+
+/* A row for table.c; `verdict` may be NULL. */
+cJSON *qn_subject_row(const struct qn_subject *, const struct qn_job_time *,
+                      const struct qn_subject_verdict *verdict);
+
+/* What an MLP's verdict says; it must live as long as the other. */
+void qn_subject_told(const struct qn_layer_verdict *,
+                     struct qn_subject_verdict *);
+
+/* `quern run` of the line on the command line. An exit status. */
+int qn_subject_run(const struct qn_options *);
+
+/* cast_judge.c: is a quantization right? */
 
 /* 1 - 2xy / (xx + yy) of normal bf16 values x and what the host makes of
    them in the rowwise tensor of the recipe's tensor. 0; or 1, after
@@ -248,12 +297,10 @@ int qn_arch_choose(const struct qn_options *, const struct quern_registry *,
 int qn_cast_error(const struct qn_options *, struct quern_context *,
                   const char *recipe, int of, double *error);
 
-/* `quern run` and `bench` of a quantization. Exit
-   statuses. */
-int qn_cast_command_run(const struct qn_options *, struct quern_context *,
-                        const char *text);
-int qn_cast_command_bench(const struct qn_options *, struct quern_context *,
-                          const char *text, cJSON *rows);
+/* On a GPU the host is the oracle; on the host tensors and sums are checked
+   directly. An exit status, after printing. */
+int qn_cast_judge(struct qn_cast *, const struct qn_options *,
+                  struct qn_subject_verdict *);
 
 /* code.c: a kernel's PTX, machine code and resources. */
 
@@ -288,32 +335,7 @@ int qn_compile_run(const struct qn_options *, struct qg *generator,
                    int jobs, struct qn_compile *);
 void qn_compile_free(struct qn_compile *);
 
-/* layer_command.c: the commands for an MLP. */
-
-/* The report of `quern bench` and `demo`; `verdict` may be NULL. */
-cJSON *qn_layer_row(const struct qn_layer *, const struct qn_job_time *,
-                    const struct qn_layer_verdict *);
-
-/* `quern run` and `bench` of an MLP. Exit statuses. */
-int qn_layer_command_run(const struct qn_options *, struct quern_context *,
-                         const char *text);
-int qn_layer_command_bench(const struct qn_options *, struct quern_context *,
-                           const char *text, cJSON *rows);
-
-/* A command's function for each kind of line. */
-struct qn_line_commands {
-    int (*product)(const struct qn_options *, struct quern_context *);
-    int (*cast)(const struct qn_options *, struct quern_context *,
-                const char *text);
-    int (*layer)(const struct qn_options *, struct quern_context *,
-                 const char *text);
-};
-
-/* The frame of commands that take one problem: the library is opened, and what
-   the command line says decides who gets it. An exit status, after printing. */
-int qn_layer_line(const struct qn_options *, const struct qn_line_commands *);
-
-/* What a program waits for in addition to the GPU: plans and launches. */
+/* overhead.c: what a program waits for in addition to the GPU. */
 
 /*
 ** Add a row for each problem to `rows`, in seconds:
@@ -338,9 +360,7 @@ extern const struct qn_column qn_overhead_columns[];
 
 /* report.c: a job's results as a row for table.c. */
 
-/* Rows with these keys; times are of one launch, in milliseconds. */
-cJSON *qn_report_row(const struct qn_job *, const struct qn_job_time *,
-                     const struct qn_verdict *);
+/* Times are of one launch, in milliseconds. */
 extern const struct qn_column qn_report_columns[];
 
 /* Add "sm_clock" and "watts", as far as they are known, after a prefix. */

@@ -341,7 +341,7 @@ static int build(const struct qn_options *opt, struct qg *generator,
         selection.shipped = !selection.filter;
         status = compile(opt, generator, ctx, &selection, &archs);
     }
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

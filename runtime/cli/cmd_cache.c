@@ -173,9 +173,9 @@ static int run(const struct qn_options *opt)
                : QUERN_OK;
     if (!code)
         code = qn_cache_of(ctx, &cache);
-    status = code ? qn_message_code(opt, code, qn_errmsg(ctx))
+    status = code ? qn_message_code(opt, code, quern_errmsg())
                   : actions[found].run(opt, cache);
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

@@ -107,7 +107,7 @@ static int run(const struct qn_options *opt)
     if (status)
         return status;
     status = describe(opt, ctx);
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

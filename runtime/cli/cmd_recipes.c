@@ -137,7 +137,7 @@ static int print_recipe(const struct qn_options *opt, struct quern_context *ctx)
 
     if (!recipe)
         return qn_message_code(opt, qn_problem_no_recipe(ctx, name),
-                               qn_errmsg(ctx));
+                               quern_errmsg());
     row = make_row(opt, ctx, recipe);
     if (opt->json) {
         qn_table_json(row);
@@ -208,7 +208,7 @@ static int run(const struct qn_options *opt)
         status = print_recipe(opt, ctx);
     else
         print_recipes(opt, ctx);
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

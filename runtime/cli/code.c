@@ -114,7 +114,7 @@ static int choose_product(const struct qn_options *opt,
                                       : find(ctx, info.kernel, out);
     }
     if (code)
-        status = qn_message_code(opt, code, qn_errmsg(ctx));
+        status = qn_message_code(opt, code, quern_errmsg());
     qn_plan_free(plan);
     return status;
 }
@@ -140,7 +140,7 @@ static int choose_cast(const struct qn_options *opt, struct quern_context *ctx,
                                       : find(ctx, info.kernel, out);
     }
     qn_quantize_plan_free(plan);
-    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : QN_EXIT_OK;
+    return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
 }
 
 static int choose_of(const struct qn_options *opt, struct quern_context *ctx,
@@ -169,7 +169,7 @@ static int choose(const struct qn_options *opt, struct quern_context *ctx,
     if (opt->kernel) {
         code = find(ctx, opt->kernel, out);
         if (code)
-            return qn_message_code(opt, code, qn_errmsg(ctx));
+            return qn_message_code(opt, code, quern_errmsg());
     } else {
         status = qn_source_join(opt, text, sizeof text);
         if (!status)
@@ -425,7 +425,7 @@ int qn_code_show(const struct qn_options *opt, struct quern_context *ctx)
     if (!status) {
         error = get(ctx, opt->show, &code);
         if (error)
-            status = qn_message_code(opt, error, qn_errmsg(ctx));
+            status = qn_message_code(opt, error, quern_errmsg());
     }
     if (!status && (opt->show & QN_SHOW_SASS))
         status = disassemble(opt, &code);

@@ -23,6 +23,7 @@
 #include "cublaslt/cublaslt_room.h"
 #include "device/driver.h"
 #include "problem/host_sizes_rules.h"
+#include "product/args.h"
 #include "product/plan.h"
 
 enum {
@@ -64,14 +65,10 @@ static int check_tensor(const char *name, const struct qn_tensor *t)
 int qn_cublaslt_check(const struct qn_plan *plan, const struct qn_args *args)
 {
     const struct qn_problem *p = &plan->problem;
-    int code = check_tensor("a", &args->a);
+    int code = QUERN_OK;
 
-    if (!code)
-        code = check_tensor("b", &args->b);
-    if (!code)
-        code = check_tensor("c", &args->c);
-    if (!code)
-        code = check_tensor("d", &args->d);
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D && !code; role++)
+        code = check_tensor(qn_args_names[role], qn_args_tensor(args, role));
     if (code)
         return code;
     if (p->ragged == QUERN_AXIS_NONE)

@@ -36,7 +36,7 @@ local function common (merges)
   derive "factors" (function (v) return v.epilogue == "alpha" and "alpha" or "none" end),
   derive "dequantize" (function () return "none" end),
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
-  -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
+  -- many instructions to compile, where a GPU has shown that it costs nothing (bench/notes: host).
   derive "rolled" (function (v) return v.ragged ~= "none" and v.microbatches == 1 end),
   derive "scheduler_rolled" (function (v) return v.rolled end), -- the first of these
   derive "whole" (function () return false end),

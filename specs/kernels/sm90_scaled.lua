@@ -49,7 +49,7 @@ local function common (merges, quantizes)
   derive "factors" (factors),
   derive "dequantize" (function () return "none" end),
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
-  -- many instructions to compile, where a GPU has shown that it costs nothing (bench/NOTES.md, 11).
+  -- many instructions to compile, where a GPU has shown that it costs nothing (bench/notes: host).
   derive "scheduler_rolled" (function (v)
     return v.factors ~= "squares" and v.microbatches == 1
   end),

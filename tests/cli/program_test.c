@@ -24,6 +24,8 @@ static const struct {
     {"", 2, "Usage: quern COMMAND"},
     {"--help", 0, "share of the roofline"},
     {"--version", 0, "quern 0."},
+    {"-V", 0, "quern 0."},
+    {"help run", 0, "Usage: quern run [OPTION...] PROBLEM\n"},
     {"lst", 2, "no command 'lst'; did you mean 'list'?"},
     {"recipes", 0, "bf16"},
     {"recipes --help", 0, "Example:"},
@@ -43,7 +45,7 @@ static const struct {
     {"why quern_bf16_fprop_tn_m_f32_scale_hots", 2, "did you mean"},
     {"why", 2, "a problem is missing"},
     {"why fprop bf16 g=2 m=64 n=64 k=64 --backend host", 0, "host"},
-    /* what was measured to be the fastest: bench/NOTES.md, 10 */
+    /* what was measured to be the fastest: bench/notes/2026-11-20-fp8.md */
     {"why fprop fp8_block g=8 m=32768 n=7168 k=2048", 0,
      "> quern_fp8_block_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x128"},
     {"why fprop fp8_block g=32 m=32768 n=5760 k=2880", 0,

@@ -105,6 +105,27 @@ def test_sequential(bias):
     assert all(map(torch.equal, *results))
 
 
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+@pytest.mark.parametrize("backend, recipe", [
+    ("aot_eager", "nvfp4"), ("aot_eager", "fp8_tensor_delayed"),
+    ("inductor", "fp8_tensor_delayed")])
+def test_state(kind, backend, recipe):
+    """Scales of delayed scaling, and seeds, over three steps."""
+    results, sizes = [], CASE.sizes()["sizes"]
+    for is_compiled in (False, True):
+        module = Setting(kind, recipe).module
+        function = torch.compile(module, fullgraph=True, backend=backend) if is_compiled else module
+        for seed in range(3):
+            torch.manual_seed(seed)
+            module.zero_grad()
+            x = CASE.x.clone().requires_grad_()
+            y = function(x, sizes)
+            y.backward(CASE.dy)
+        results.append([y[:48], x.grad[:48], *[p.grad for p in module.parameters()],
+                        *module.buffers()])
+    assert all(map(torch.equal, *results))
+
+
 def cases(counts):
     for i, count in enumerate(counts):
         first = count // 3

@@ -358,40 +358,6 @@ def test_arguments_are_transformer_engines():
     assert names[1:6] == ["inp", "m_splits", "is_first_microbatch", "out", "dgrad_out"]
 
 
-@pytest.mark.parametrize("argument, value", [
-    ("tp_size", 2), ("sequence_parallel", True), ("ub_overlap_rs", True), ("ub_overlap_ag", True),
-    ("ub_name", "fc1")])
-def test_communication_is_refused(argument, value):
-    with pytest.raises(ValueError, match=f"{argument} is not supported: communicate around"):
-        qt.GroupedLinear(2, 16, 16, **{argument: value})
-
-
-@pytest.mark.parametrize("more, kind, sentence", [
-    ({"num_gemms": 0}, ValueError, "num_gemms is 0: a number from 1"),
-    ({"in_features": 1.5}, ValueError, "in_features is 1.5: a number from 1"),
-    ({"params_dtype": torch.int8}, TypeError, "params_dtype is torch.int8"),
-    ({"parallel_mode": "rows"}, ValueError, "parallel_mode is 'rows': None, 'column' or 'row'"),
-    ({"recipe": "fp9"}, RuntimeError, "recipe 'fp9' is unknown"),
-    ({"wgrad_queue": 1}, ValueError, "wgrad_queue: it needs delay_wgrad_compute=True"),
-])
-def test_bad_arguments(more, kind, sentence):
-    given = {"num_gemms": 2, "in_features": 16, "out_features": 16} | more
-    with pytest.raises(kind, match=sentence):
-        qt.GroupedLinear(**given)
-
-
-@pytest.mark.parametrize("args, kind, sentence", [
-    ((torch.ones(4, 15).to(BF16), [2, 2]), ValueError, "inp: .* in_features = 16"),
-    ((torch.ones(4, 16), [2, 2]), TypeError, "x is torch.float32: torch.bfloat16 is expected"),
-    ((torch.ones(4, 16).to(BF16), [2, 2, 0]), ValueError, r"m_splits has the shape \[3\]: \[2\]"),
-    ((torch.ones(4, 16).to(BF16), [2, 3]), ValueError, "m_splits: the experts have 5 rows"),
-    ((torch.ones(4, 16).to(BF16), None), ValueError, "m_splits, offs: exactly one"),
-])
-def test_bad_inputs(args, kind, sentence):
-    with pytest.raises(kind, match=sentence):
-        qt.GroupedLinear(2, 16, 16, params_dtype=BF16)(*args)
-
-
 def test_init_method_and_rng_tracker():
     forks = []
 

@@ -55,6 +55,22 @@ def test_checkpoint(kind, recipe, reentrant):
     assert all(map(torch.equal, step(module), step(module, again)))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_of_delayed_scaling(kind, reentrant):
+    """The recomputation uses the scales of its forward pass."""
+    results = []
+    for is_checkpointed in (False, True):
+        module = make(kind, recipe="fp8_tensor_delayed")
+
+        def again(x, sizes):
+            return checkpoint(module, x, sizes, use_reentrant=reentrant)
+
+        steps = [step(module, again if is_checkpointed else None) for _ in range(3)]
+        results.append([*steps[-1], module.scaling_scale])
+    assert all(map(torch.equal, *results))
+
+
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block", "fp16"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_autocast(kind, recipe):
@@ -119,8 +135,14 @@ def test_more_axes(kind):
     y.sum().backward()
     z.sum().backward()
     assert torch.equal(x.grad.reshape(48, 64), flat.grad)
-    strided = torch.randn(48, 80, dtype=BF16)[:, :64]
-    assert torch.equal(module(strided, CASE.lengths), module(strided.contiguous(), CASE.lengths))
+    wide = torch.randn(49, 81, dtype=BF16)
+    for odd in (wide[:48, 16:80], wide[1:, 3:67], torch.randn(64, 48, dtype=BF16).T,
+                wide.flatten()[5:5 + 48 * 64].view(48, 64)):
+        leaf = odd.detach().requires_grad_()
+        y = module(leaf, CASE.lengths)
+        assert torch.equal(y, module(odd.contiguous().clone(), CASE.lengths))
+        y.backward(odd)
+        assert leaf.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -300,6 +322,17 @@ def test_quantized_weights():
         with pytest.raises(ValueError, match="w has no rowwise tensor"):
             qt.grouped_mm(case.x, column, case.lengths, recipe=recipe)
         assert_near(qt.dequantize(q), case.w.double(), 2**-3)
+
+
+def test_main_grad_without_a_backward_pass():
+    main_grad = torch.zeros(4, 64, 64)
+    with pytest.raises(ValueError, match="main_grad: neither x nor w requires a gradient"):
+        qt.grouped_mm(CASE.x, CASE.w, CASE.lengths, main_grad=main_grad)
+    with torch.no_grad():
+        qt.grouped_mm(CASE.x, CASE.w, CASE.lengths, main_grad=main_grad)
+    x = CASE.x.clone().requires_grad_()
+    qt.grouped_mm(x, CASE.w, CASE.lengths, main_grad=main_grad).backward(CASE.dy)
+    assert_near(main_grad, CASE.wgrad(CASE.dy, CASE.x), 1e-4)
 
 
 def test_outside_without_rows():

@@ -55,6 +55,18 @@ def results(x, n, dtype, out, dgrad_out, outside):
     return out.detach()
 
 
+def aligned(t, may_have_strides):
+    """A tensor as kernels read it: rows without gaps, or with strides, at multiples of 16 bytes.
+    Others are copied, such as a slice that begins in the middle of 16 bytes."""
+    if not t.is_contiguous():
+        steps = t.stride()[:-1]
+        if not may_have_strides or t.stride(-1) != 1 or any(n * t.itemsize % 16 for n in steps):
+            return t.contiguous()
+    if not torch.compiler.is_compiling() and t.data_ptr() % 16:
+        return t.clone(memory_format=torch.contiguous_format)
+    return t
+
+
 def dtype_of(name, dtype):
     if dtype not in WORDS:
         raise TypeError(f"{name} is {dtype}: {VALUES} is expected")

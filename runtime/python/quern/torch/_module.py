@@ -22,15 +22,19 @@ def default_device(device):
 
 def local(t):
     """This process's part of a DTensor."""
-    return t.to_local() if hasattr(t, "to_local") else t  # None too
+    if t is None or type(t) is torch.nn.Parameter or not hasattr(t, "to_local"):
+        return t
+    return t.to_local()
 
 
 def are_adjacent(tensors):
     """Whether contiguous tensors follow each other in one allocation."""
     first = tensors[0]
     size, start = first.nbytes, first.data_ptr()
-    if not size or any(t.data_ptr() != start + i * size or t.dtype != first.dtype or
-                       not t.is_contiguous() for i, t in enumerate(tensors)):
+    if not size or [t.data_ptr() for t in tensors] != [start + i * size
+                                                       for i in range(len(tensors))]:
+        return False
+    if not all(t.dtype == first.dtype and t.is_contiguous() for t in tensors):
         return False
     end = first.storage_offset() * first.itemsize + len(tensors) * size
     return end <= first.untyped_storage().nbytes()
@@ -109,7 +113,8 @@ class Experts(torch.nn.Module):
         if name not in self._lists:
             t = getattr(self, name, None)
             return [] if t is None else [t]
-        return [getattr(self, f"{name}{i}") for i in range(self._lists[name])]
+        found = [self._parameters.get(name + str(i)) for i in range(self._lists[name])]
+        return [getattr(self, name + str(i)) if t is None else t for i, t in enumerate(found)]
 
     def _pack(self):
         """Give the parameters of each list one allocation again, after they were moved."""
@@ -196,7 +201,9 @@ class Experts(torch.nn.Module):
         tensor of x, w, dy each one is."""
         if not self._scaling.slots:
             return None
-        if self.training and torch.is_grad_enabled() and is_first is not False:
+        is_recomputed = not torch.compiler.is_compiling() and \
+            torch._C._current_graph_task_id() != -1  # by a checkpoint, in the backward pass
+        if self.training and is_first is not False and not is_recomputed:
             for i, kind in enumerate(kinds):
                 ops.rescale_(f"rescale {self.recipe} of={OF[kind]}", self.scaling_scale[i],
                              self.scaling_history[i])

@@ -33,7 +33,7 @@ class _GroupedMM(torch.autograd.Function):
     def forward(ctx, x, w, bias, prob, lengths, ends, out, dgrad_out, main_grad, scale, history,
                 w0, w1, w2, w3, w4, w5, options, queue, sink):
         need_x, need_w, need_bias, need_prob = ctx.needs_input_grad[:4]
-        need_w |= w is None and main_grad is not None
+        need_w |= main_grad is not None
         y, x_later, w_later = fprop(x, w, bias, prob, lengths, ends, out, scale, history,
                                     (w0, w1, w2, w3, w4, w5), options, need_x, need_w)
         if out is not None:
@@ -51,7 +51,7 @@ class _GroupedMM(torch.autograd.Function):
         o, (need_x, need_w, need_bias, need_prob) = ctx.options, ctx.needs
         dgrad_out, main_grad, scale, history = ctx.buffers
         scaling, m, g = o.scaling, dy.shape[0], (ends if lengths is None else lengths).shape[0]
-        dy = dy.contiguous() if scaling.dy > 1 else dy.to(scaling.type).contiguous()
+        dy = _checks.aligned(dy if scaling.dy > 1 else dy.to(scaling.type), False)
         row = column = (dy, None, None)
         dx = dw = dbias = dprob = None
         if scaling.dy > 1 and (need_x or need_w):
@@ -211,11 +211,8 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
     like = w if quantized is None else quantized
     _check_operands(x, w, quantized, recipe, scaling, state)
     (groups, n, k), rows = like.shape, x.shape[:-1]
-    flat = x if x.dim() == 2 else x.reshape(-1, k)
-    if scaling.x > 1 and not flat.is_contiguous():
-        flat = flat.contiguous()
-    if scaling.w > 1 and w is not None and not w.is_contiguous():
-        w = w.contiguous()
+    flat = _checks.aligned(x if x.dim() == 2 else x.reshape(-1, k), scaling.x == 1)
+    w = w if w is None else _checks.aligned(w, scaling.w == 1)
     lengths, ends = _checks.sizes_of(x, None if torch.compiler.is_compiling() else flat.shape[0],
                                      groups, sizes, offs)
     y_type = out_dtype or (out.dtype if getattr(out, "dtype", None) in WORDS else x.dtype)
@@ -230,6 +227,9 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
     scale, history = state or (None, None)
     wanted = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (x, w, bias, prob))
+    if main_grad is not None and torch.is_grad_enabled() and not wanted:
+        raise ValueError("main_grad: neither x nor w requires a gradient, so that no backward pass "
+                         "adds to it")
     if wanted:
         if quantized is not None and x.requires_grad and quantized.columnwise is None:
             raise ValueError("w has no columnwise tensor, which the gradient of x reads")

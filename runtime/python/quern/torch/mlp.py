@@ -21,6 +21,7 @@ class Options(typing.NamedTuple):
     """Of a call, all that is no tensor."""
     recipe: str
     scaling: Scaling
+    x: str  # type of x, y and their gradients, as lines spell it
     line: str  # of forward and backward
     wgrad: str  # more words of the line of the weight gradients
     dw: str  # type of the weight gradients, as lines spell it
@@ -62,7 +63,7 @@ class _GroupedMLP(torch.autograd.Function):
         o, (need_x, need_w, need_b1, need_b2, need_prob) = ctx.options, ctx.need
         dgrad_out, main_grad1, main_grad2, scale, history = ctx.buffers
         m, g = ctx.shapes
-        dy = dy.contiguous()
+        dy = _checks.aligned(dy.to(DTYPES[o.x]), False)
         common = dict(g=g, m=m, hidden=o.hidden, ffn=o.ffn, saved=saved,
                       lengths=kept.get("lengths"), ends=kept.get("ends"),
                       random=_random(o.scaling, dy), scale=scale, history=history)
@@ -207,7 +208,9 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     like1, like2 = (w1, w2) if quantized1 is None else (quantized1, quantized2)
     _check(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state)
     (groups, wide, hidden), ffn, rows = like1.shape, like2.shape[2], x.shape[:-1]
-    flat = (x if x.dim() == 2 else x.reshape(-1, hidden)).contiguous()
+    flat = _checks.aligned(x if x.dim() == 2 else x.reshape(-1, hidden), False)
+    if w1 is not None:
+        w1, w2 = _checks.aligned(w1, False), _checks.aligned(w2, False)
     lengths, ends = _checks.sizes_of(x, None if torch.compiler.is_compiling() else flat.shape[0],
                                      groups, sizes, offs)
     if (b1 is None) != (b2 is None):
@@ -228,14 +231,18 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     line += "".join(f" {key}={value}" for key, value in (
         ("interleave", interleave), ("prob", int(prob is not None)), ("bias", int(b1 is not None)),
         ("recompute", int(recompute)), ("outside", outside)) if value)
-    options = Options(recipe, scaling, line,
+    options = Options(recipe, scaling, WORDS[x.dtype], line,
                       " beta=1" if main_grad1 is not None and not overwrite else "", WORDS[dw],
                       wide, hidden, ffn,
                       tuple(map(float, limits)), layer)
     arrays = (None,) * 12 if quantized1 is None else (*quantized1[:6], *quantized2[:6])
     scale, history = state or (None, None)
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad
-                                       for t in (x, w1, w2, b1, b2, prob)):
+    wanted = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (x, w1, w2, b1, b2, prob))
+    if main_grad1 is not None and torch.is_grad_enabled() and not wanted:
+        raise ValueError("main_grad1: nothing requires a gradient, so that no backward pass adds "
+                         "to it")
+    if wanted:
         if scaling.w > 1 and quantized1 is not None and quantized1.columnwise is None:
             raise ValueError("w1 has no columnwise tensor, which the backward pass reads")
         if queue is not None and main_grad1 is None and sink is None:
@@ -250,7 +257,8 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
 
 def _check(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state):
     if activation not in ACTIVATIONS:
-        raise ValueError(f"activation is {activation!r}: one of {', '.join(ACTIVATIONS)} is expected")
+        raise ValueError(f"activation is {activation!r}: one of {', '.join(ACTIVATIONS)} is "
+                         "expected")
     if scaling.slots and state is None:
         raise ValueError(f"recipe {recipe} has delayed scaling, whose state a module keeps: "
                          "use GroupedMLP")

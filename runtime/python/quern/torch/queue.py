@@ -15,7 +15,8 @@ class _Entry(typing.NamedTuple):
     layer: int
     products: int
     tensors: tuple
-    event: typing.Any  # CUDA: when the operands are complete
+    stream: typing.Any  # CUDA: the one that made the operands
+    event: typing.Any  # CUDA: when they are complete
     done: typing.Any  # called after the launch, or None
 
 
@@ -41,7 +42,7 @@ class WgradQueue:
             raise RuntimeError(library.quern_torch_error().decode())
         self.capacity = capacity
         self._entries = collections.deque()
-        self._last = None  # event of the last flush
+        self._last = None  # event and stream of the last flush that was not captured
 
     def __del__(self):
         handle, self._handle = getattr(self, "_handle", 0), 0
@@ -73,11 +74,11 @@ class WgradQueue:
 
     def _keep(self, layer, products, tensors, done):
         tensors = tuple(t for t in tensors if isinstance(t, torch.Tensor))
-        event = None
+        stream = event = None
         if tensors[0].is_cuda:
-            event = torch.cuda.Event()
-            event.record(torch.cuda.current_stream(tensors[0].device))
-        self._entries.append(_Entry(layer, products, tensors, event, done))
+            stream = torch.cuda.current_stream(tensors[0].device)
+            event = stream.record_event()
+        self._entries.append(_Entry(layer, products, tensors, stream, event, done))
 
     def flush(self, layer=None, most=0):
         """Launch pending work of a layer, or of all, oldest first: `most` products, or all if 0.
@@ -97,16 +98,17 @@ class WgradQueue:
         error = library.quern_torch_error().decode() if failed else None
         self._leave(layer, before - len(self), stream)
         if stream is not None:
-            self._last = torch.cuda.Event()
-            self._last.record(stream)
+            is_captured = torch.cuda.is_current_stream_capturing()
+            self._last = None if is_captured else (stream.record_event(), stream)
         if failed:
             raise RuntimeError(error)
 
     def _wait(self, stream):
-        if self._last is not None:
-            stream.wait_event(self._last)
+        if self._last is not None and self._last[1] != stream:
+            stream.wait_event(self._last[0])
         for entry in self._entries:
-            stream.wait_event(entry.event)
+            if entry.stream != stream:
+                stream.wait_event(entry.event)
 
     def _leave(self, layer, launched, stream):
         """Forget launched products, the oldest of the layer."""

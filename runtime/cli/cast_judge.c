@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cast_command.c: what `quern run`, `bench`, `describe` and `why` do with a
-   quantization. */
+/* cast_judge.c: is a quantization right? */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,32 +13,9 @@
 #include "oracle/fidelity.h"
 #include "oracle/tolerance.h"
 
-/* The text as a quantization; an exit status, after printing. */
-static int parse(const struct qn_options *opt, struct quern_context *ctx,
-                 const char *text, struct qn_quantization *q)
-{
-    char line[2048];
-    int code, status = qn_source_expand(opt, &text, line, sizeof line);
-
-    if (status)
-        return status;
-    code = qn_quantize_parse(ctx, text, q);
-    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : QN_EXIT_OK;
-}
-
-/* ------------------------------------------------------------------- check */
-
-struct verdict {
-    const char *oracle;
-    double error; /* of values, or bytes that differ */
-    double tolerance;
-    char where[96];
-    int guards, passed;
-};
-
 /* A GPU's bytes are the host's, also where poison was before. */
 static int compare_host(struct qn_cast *c, const struct qn_options *opt,
-                        struct verdict *v)
+                        struct qn_subject_verdict *v)
 {
     struct qn_cast host = {0};
     int code = QUERN_OK;
@@ -52,7 +28,7 @@ static int compare_host(struct qn_cast *c, const struct qn_options *opt,
         code = qn_cast_compare(c, &host, &v->error, v->where, sizeof v->where);
     qn_cast_free(&host);
     if (code)
-        return qn_message_code(opt, code, qn_errmsg(c->ctx));
+        return qn_message_code(opt, code, quern_errmsg());
     return status;
 }
 
@@ -79,7 +55,8 @@ static double distance(const struct qn_cast *c)
 }
 
 /* One copy, read where it is said to be, next to the values that went in. */
-static int compare_copy(const struct qn_cast *c, int copy, struct verdict *v)
+static int compare_copy(const struct qn_cast *c, int copy,
+                        struct qn_subject_verdict *v)
 {
     enum { LINES = 4096 };
     const struct qn_recipe *recipe = qn_context_recipe(c->ctx, c->q.recipe);
@@ -113,7 +90,8 @@ static int compare_copy(const struct qn_cast *c, int copy, struct verdict *v)
 
 /* The copies next to the values that went in. */
 static int compare_numbers(const struct qn_cast *c,
-                           const struct qn_options *opt, struct verdict *v)
+                           const struct qn_options *opt,
+                           struct qn_subject_verdict *v)
 {
     int code = QUERN_OK;
 
@@ -127,7 +105,7 @@ static int compare_numbers(const struct qn_cast *c,
             (copy == QUERN_ROWWISE ? c->need.args.row : c->need.args.column)
                 .sf_bytes)
             code = compare_copy(c, copy, v);
-    return code ? qn_message_code(opt, code, qn_errmsg(c->ctx)) : QN_EXIT_OK;
+    return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
 }
 
 int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
@@ -135,14 +113,16 @@ int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
 {
     struct qn_quantization q;
     struct qn_cast cast = {0};
-    struct verdict verdict = {0};
+    struct qn_subject_verdict verdict = {0};
     char text[128];
-    int status;
+    int code, status = QN_EXIT_OK;
 
     snprintf(text, sizeof text,
              "quantize %s of=%s g=1 m=256 k=1024 copies=rowwise", recipe,
              qn_of_name(of));
-    status = parse(opt, ctx, text, &q);
+    code = qn_quantize_parse(ctx, text, &q);
+    if (code)
+        status = qn_message_code(opt, code, quern_errmsg());
     if (!status)
         status = qn_cast_begin_host(&cast, opt, ctx, &q);
     if (!status && qn_cast_run(&cast))
@@ -175,7 +155,7 @@ static int is_sum(const struct qn_cast *c, int64_t first, int64_t rows,
 }
 
 /* Says in v->where which sum is wrong, if one is. */
-static void compare_sums(const struct qn_cast *c, struct verdict *v)
+static void compare_sums(const struct qn_cast *c, struct qn_subject_verdict *v)
 {
     int64_t first = 0;
 
@@ -187,17 +167,31 @@ static void compare_sums(const struct qn_cast *c, struct verdict *v)
                          (long long)j);
 }
 
+static void say(struct qn_subject_verdict *v, int guards)
+{
+    const char *word = v->passed ? "passed" : "FAILED";
+    const char *written = guards ? "" : "; a guard was written";
+
+    if (v->tolerance > 0)
+        snprintf(v->text, sizeof v->text,
+                 "%s: distance %.2e (at most %.0e) from %s%s%s", word, v->error,
+                 v->tolerance, v->oracle, v->where, written);
+    else
+        snprintf(v->text, sizeof v->text, "%s: %.0f bytes differ from %s%s%s",
+                 word, v->error, v->oracle, v->where, written);
+}
+
 /* On a GPU the host is the oracle; on the host its tensors and sums are
    checked directly. */
-static int judge(struct qn_cast *c, const struct qn_options *opt,
-                 struct verdict *v)
+int qn_cast_judge(struct qn_cast *c, const struct qn_options *opt,
+                  struct qn_subject_verdict *v)
 {
-    int code, status;
+    int code, status, guards = 1;
 
     memset(v, 0, sizeof *v);
-    code = qn_cast_guards(c, &v->guards);
+    code = qn_cast_guards(c, &guards);
     if (code)
-        return qn_message_code(opt, code, qn_errmsg(c->ctx));
+        return qn_message_code(opt, code, quern_errmsg());
     if (c->gpu)
         status = compare_host(c, opt, v);
     else if (c->q.work == QUERN_QUANTIZE && !c->q.activation) {
@@ -210,127 +204,7 @@ static int judge(struct qn_cast *c, const struct qn_options *opt,
                                  "with the original values, so 'quantize' "
                                  "without an activation is needed; on a GPU "
                                  "every result is compared with the host's");
-    v->passed =
-        !status && v->guards && v->error <= v->tolerance && !v->where[0];
-    return status;
-}
-
-/* --------------------------------------------------------------------- run */
-
-static cJSON *make_row(const struct qn_cast *c, const struct qn_job_time *time,
-                       const struct verdict *v)
-{
-    cJSON *row = cJSON_CreateObject();
-    char text[512];
-
-    qn_quantize_print(&c->q, text, sizeof text);
-    cJSON_AddStringToObject(row, "problem", text);
-    cJSON_AddStringToObject(row, "kernel", c->info.kernel);
-    cJSON_AddStringToObject(row, "backend", qn_backend_name(c->info.backend));
-    cJSON_AddStringToObject(row, "device",
-                            c->gpu ? c->gpu->device.name : "host");
-    cJSON_AddNumberToObject(row, "ms", time->seconds * 1e3);
-    cJSON_AddNumberToObject(row, "ms_least", time->least * 1e3);
-    cJSON_AddNumberToObject(row, "runs", time->runs);
-    cJSON_AddNumberToObject(row, "gbps",
-                            qn_cast_bytes(c) / time->seconds * 1e-9);
-    if (c->gpu && c->gpu->peak_bytes > 0)
-        cJSON_AddNumberToObject(row, "roofline",
-                                qn_cast_bytes(c) / c->gpu->peak_bytes /
-                                    time->seconds);
-    qn_report_load(row, "", &time->load);
-    if (v) {
-        cJSON_AddStringToObject(row, "oracle", v->oracle);
-        cJSON_AddNumberToObject(row, "error", v->error);
-        cJSON_AddBoolToObject(row, "passed", v->passed);
-    }
-    return row;
-}
-
-static void print_verdict(const struct verdict *v)
-{
-    if (v->tolerance > 0)
-        printf("check    %s: distance %.2e (at most %.0e) from %s%s%s\n",
-               v->passed ? "passed" : "FAILED", v->error, v->tolerance,
-               v->oracle, v->where, v->guards ? "" : "; a guard was written");
-    else
-        printf("check    %s: %.0f bytes differ from %s%s%s\n",
-               v->passed ? "passed" : "FAILED", v->error, v->oracle, v->where,
-               v->guards ? "" : "; a guard was written");
-}
-
-static void print(const struct qn_options *opt, const struct qn_cast *c,
-                  const struct qn_job_time *time, const struct verdict *v)
-{
-    char text[512];
-
-    if (opt->json) {
-        qn_table_json(make_row(c, time, v));
-        return;
-    }
-    qn_quantize_print(&c->q, text, sizeof text);
-    printf("problem  %s\nkernel   %s\nbackend  %s, %d %s%s%s\n"
-           "time     %.3f ms, median of %d, %.4g GB/s\n",
-           text, c->info.kernel, qn_backend_name(c->info.backend), c->info.sms,
-           c->gpu ? "multiprocessors" : "threads", c->gpu ? " of " : "",
-           c->gpu ? c->gpu->device.name : "", time->seconds * 1e3, time->runs,
-           qn_cast_bytes(c) / time->seconds * 1e-9);
-    if (v)
-        print_verdict(v);
-}
-
-/* The first run is checked: later ones of delayed scaling find a history. */
-static int run_cast(const struct qn_options *opt, struct qn_cast *c)
-{
-    struct qn_job_time time;
-    struct verdict verdict = {0};
-    int status = QN_EXIT_OK, code = qn_cast_run(c);
-
-    if (!code && opt->check)
-        status = judge(c, opt, &verdict);
-    if (!code && !status)
-        code = qn_cast_measure(c, 0, &time);
-    if (code)
-        return qn_message_code(opt, code, qn_errmsg(c->ctx));
-    if (status)
-        return status;
-    print(opt, c, &time, opt->check ? &verdict : NULL);
-    return opt->check && !verdict.passed ? QN_EXIT_FAILED : QN_EXIT_OK;
-}
-
-int qn_cast_command_run(const struct qn_options *opt, struct quern_context *ctx,
-                        const char *text)
-{
-    struct qn_quantization q;
-    struct qn_cast cast = {0};
-    int status = parse(opt, ctx, text, &q);
-
-    if (!status)
-        status = qn_cast_begin(&cast, opt, ctx, &q, opt->backend);
-    if (!status)
-        status = run_cast(opt, &cast);
-    qn_cast_free(&cast);
-    return status;
-}
-
-int qn_cast_command_bench(const struct qn_options *opt,
-                          struct quern_context *ctx, const char *text,
-                          cJSON *rows)
-{
-    struct qn_quantization q;
-    struct qn_cast cast = {0};
-    struct qn_job_time time;
-    int code, status = parse(opt, ctx, text, &q);
-
-    if (!status)
-        status = qn_cast_begin(&cast, opt, ctx, &q, opt->backend);
-    if (!status) {
-        code = qn_cast_measure(&cast, opt->repeat, &time);
-        if (code)
-            status = qn_message_code(opt, code, qn_errmsg(ctx));
-        else
-            cJSON_AddItemToArray(rows, make_row(&cast, &time, NULL));
-    }
-    qn_cast_free(&cast);
+    v->passed = !status && guards && v->error <= v->tolerance && !v->where[0];
+    say(v, guards);
     return status;
 }
