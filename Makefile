@@ -10,6 +10,7 @@
 #                    not yet a part of what CI runs
 #   make wheel   build/wheel/quern-*.whl; `pip install .` installs one (docs/install.md)
 #   make test-wheel  install it elsewhere and use it, with PyPI's NVRTC (100 MB, fetched each time)
+#   make test-cross  a build and a wheel for aarch64, tested under qemu-user
 #   make golden  accept the kernels' texts and launches as they are now (tests/*/golden)
 #   make tsan    what threads share, under ThreadSanitizer
 #   make fuzz    damaged specs, lines and files, FUZZ_SECONDS long (an hour)
@@ -28,7 +29,7 @@ BUILD = $(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 SUBMAKE = +@$(BUILD)
 
-.PHONY: all demo test test-all test-torch wheel test-wheel golden tsan fuzz check format \
+.PHONY: all demo test test-all test-torch wheel test-wheel test-cross golden tsan fuzz check format \
     clean report install uninstall tools generate
 
 all: generate
@@ -77,6 +78,10 @@ wheel: all
 test-wheel: all
 	@.ci/install wheel
 	@.ci/wheel
+
+test-cross: all
+	@.ci/install wheel cross
+	+@.ci/cross
 
 tsan: generate
 	@.ci/install test

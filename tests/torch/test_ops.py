@@ -22,11 +22,12 @@ OPS = torch.ops.quern
 
 # All that the library takes from elsewhere: torch's functions are looked up at load time.
 UNDEFINED = """
-__isoc23_sscanf __isoc99_sscanf __register_atfork __stack_chk_fail __tls_get_addr calloc dlopen
-dlsym free memcmp memcpy memset pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock
-pthread_once quern_check quern_errmsg quern_open_abi quern_plan_get quern_plan_operands
-quern_queue_count quern_queue_create quern_queue_destroy quern_queue_drop quern_queue_flush
-quern_queue_put quern_run snprintf strchr strcmp strdup strncmp strstr vsnprintf
+_Unwind_Resume __gcc_personality_v0 __isoc23_sscanf __isoc99_sscanf __register_atfork
+__stack_chk_fail __tls_get_addr calloc dlopen dlsym free memcmp memcpy memset pthread_mutex_init
+pthread_mutex_lock pthread_mutex_unlock pthread_once quern_check quern_errmsg quern_open_abi
+quern_plan_get quern_plan_operands quern_queue_count quern_queue_create quern_queue_destroy
+quern_queue_drop quern_queue_flush quern_queue_put quern_run snprintf strchr strcmp strdup strlen
+strncmp strstr vsnprintf
 """.split()
 
 
@@ -40,7 +41,7 @@ def test_symbols():
     assert names("--undefined-only") <= set(UNDEFINED)
     assert names("--defined-only") == {f"quern_torch_{name}" for name in (
         "check", "error", "load", "queue_count", "queue_create", "queue_destroy", "queue_drop",
-        "queue_flush", "specs")}
+        "queue_flush", "replace", "specs")}
 
 
 def test_without_torch_the_library_says_so():
