@@ -18,7 +18,8 @@ import report
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGES = ("README.md", "docs/performance.md", "docs/verification.md")
 MARK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "torch_bf16", "torch_fp8_row")
+PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "torch_bf16",
+         "torch_fp8_row")
 
 
 def load(name):
@@ -67,8 +68,8 @@ def speed(name, ops, peers):
     """quern's TFLOP/s and its ratio to the fastest of the peers."""
     found = {op: report.cases(load(name), op) for op in ops}
     ratio = {op: gains(name, op, peers) for op in ops}
-    rows = [[*case] + [f"{found[op][case]['quern']['tflops']:.0f} ({ratio[op][case]:.2f} ×)" for op in ops]
-            for case in found[ops[0]]]
+    rows = [[*case] + [f"{found[op][case]['quern']['tflops']:.0f} ({ratio[op][case]:.2f} ×)"
+                       for op in ops] for case in found[ops[0]]]
     return markdown(["shape", "split", *ops], rows + [
         ["geometric mean", ""] + [f"**{mean(name, op, peers)} ×**" for op in ops]])
 
@@ -98,10 +99,12 @@ def layers(up):
 def scaled(up):
     """Recipes with scales of 16 and 32 values, compared with quern's own BF16."""
     recipes, ops = ("mxfp8", "nvfp4", "mxfp4"), ("fprop", "dgrad", "wgrad")
-    ratio = {(r, op): gains("h200_expanded_auto", f"{r} {op}", ("quern_bf16",)) for r in recipes for op in ops}
+    ratio = {(r, op): gains("h200_expanded_auto", f"{r} {op}", ("quern_bf16",))
+             for r in recipes for op in ops}
     cases = ratio["mxfp8", "fprop"]
-    return markdown(["shape", *recipes], [[case[0]] + [", ".join(f"{ratio[r, op][case]:.2f}" for op in ops)
-                                                      for r in recipes] for case in cases])
+    rows = [[case[0]] + [", ".join(f"{ratio[r, op][case]:.2f}" for op in ops) for r in recipes]
+            for case in cases]
+    return markdown(["shape", *recipes], rows)
 
 
 def casts(up):
@@ -130,14 +133,16 @@ def merged(up):
 
 def host(up):
     """What calls take on the host."""
-    rows = [[f"`{row['problem']}`", f"{row['run_us']:.2f}", f"{row['bare_us']:.2f}", f"{row['ratio']:.2f}",
-             f"{row['warm_ms']:.2f}", f"{row['cold_ms']:.0f}"] for row in load("h200_overhead") if "run_us" in row]
-    return markdown(["line", "`quern_run`, µs", "the driver's launch, µs", "ratio", "plan, warm cache, ms",
-                     "plan, cold cache, ms"], rows)
+    rows = [[f"`{row['problem']}`", f"{row['run_us']:.2f}", f"{row['bare_us']:.2f}",
+             f"{row['ratio']:.2f}", f"{row['warm_ms']:.2f}", f"{row['cold_ms']:.0f}"]
+            for row in load("h200_overhead") if "run_us" in row]
+    return markdown(["line", "`quern_run`, µs", "the driver's launch, µs", "ratio",
+                     "plan, warm cache, ms", "plan, cold cache, ms"], rows)
 
 
 SLOW = (("h200_bf16", "accumulate", PEERS, "torch or cuBLAS, which overwrite BF16"),
-        ("h200_bf16", "fprop", ("deepgemm",), "DeepGEMM"), ("h200_bf16", "dgrad", ("deepgemm",), "DeepGEMM"),
+        ("h200_bf16", "fprop", ("deepgemm",), "DeepGEMM"),
+        ("h200_bf16", "dgrad", ("deepgemm",), "DeepGEMM"),
         ("h200_deepgemm", "fp8_block fprop", ("deepgemm",), "DeepGEMM"),
         ("h200_deepgemm", "fp8_block dgrad", ("deepgemm",), "DeepGEMM"),
         ("h200_expanded_auto", "mxfp8 fprop", ("quern_bf16",), "quern's BF16"),
@@ -162,16 +167,19 @@ def suites(up):
         for run in results.get("runs", [results]) if isinstance(results, dict) else []:
             if "families" not in run:
                 continue
-            count = {word: sum(f[word] for f in run["families"]) for word in ("passed", "failed", "skipped")}
+            count = {word: sum(f[word] for f in run["families"])
+                     for word in ("passed", "failed", "skipped")}
             stopped = sum("its time was over" in f["text"] for f in run["failures"])
             rows.append([link(path[:-5], up), run["gpu"].replace("NVIDIA ", ""), run["commit"],
                          len(run["families"]), *count.values(), stopped])
-    return markdown(["file", "GPU", "commit", "families", "passed", "failed", "skipped", "stopped"], rows)
+    return markdown(["file", "GPU", "commit", "families", "passed", "failed", "skipped", "stopped"],
+                    rows)
 
 
 def sanitizers(up):
     rows = []
-    for name in ("h200_sanitizers", "h200_sanitizers_fp8", "h200_sanitizers_scaled", "h200_sanitizers_nvfp4"):
+    for name in ("", "_fp8", "_scaled", "_nvfp4"):
+        name = "h200_sanitizers" + name
         results = load(name)
         tools = sorted({run["tool"] for run in results["runs"]})
         rows.append([link(name, up), results["commit"], ", ".join(tools), len(results["runs"]),
@@ -194,7 +202,7 @@ def main():
             continue
         stale = 1
         if "--check" in sys.argv:
-            print(f"{page}: its tables are not those of bench/results; run: python3 bench/tables.py")
+            print(f"{page}: tables differ from bench/results; run: python3 bench/tables.py")
         else:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(after)

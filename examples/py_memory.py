@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of a mixture-of-experts layer in each recipe, from the operands of its line. No GPU and
-no PyTorch are needed.
+"""The memory of a mixture-of-experts layer in each recipe, from the operands of its line. Needs
+neither a GPU nor PyTorch.
 
     PYTHONPATH=runtime/python python3 examples/py_memory.py
 """

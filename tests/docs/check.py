@@ -24,12 +24,12 @@ WORKS = ("fprop", "dgrad", "wgrad", "quantize", "dequantize", "transpose", "resc
 
 def pages():
     """Every Markdown file, by its path from the root."""
-    found = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-                           cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
-    if not found:  # not a git checkout
-        found = [os.path.relpath(os.path.join(folder, name), ROOT) for folder, _, names in os.walk(ROOT)
-                 for name in names if name.endswith(".md") and "/build" not in folder]
-    return sorted(page for page in found if os.path.exists(os.path.join(ROOT, page)))
+    found = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in ("build", ".git", "shared")]
+        found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names
+                  if name.endswith(".md")]
+    return sorted(found)
 
 
 def read(page):
@@ -37,15 +37,29 @@ def read(page):
         return file.read()
 
 
+def find(pattern, text):
+    """What a pattern matches in the lines of a text."""
+    return re.findall(pattern, text, flags=re.MULTILINE)
+
+
+def fenced(word, page):
+    """The blocks of a page after ```word."""
+    return re.findall(rf"^```{word}\n(.*?)^```$", read(page), flags=re.DOTALL | re.MULTILINE)
+
+
+def unfenced(word, text):
+    """A text without those blocks."""
+    return re.sub(rf"^```{word}.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
 def prose(text):
     """Without blocks of code, fenced or indented."""
-    text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"^ {4}.*$", "", text, flags=re.MULTILINE)
+    return re.sub(r"^ {4}.*$", "", unfenced("", text), flags=re.MULTILINE)
 
 
 def anchors(page):
     """As GitHub makes them of headings."""
-    headings = re.findall(r"^#+ (.*)$", prose(read(page)), flags=re.MULTILINE)
+    headings = find(r"^#+ (.*)$", prose(read(page)))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -54,8 +68,7 @@ def check_links():
     lost = []
     for page in pages():
         text = prose(read(page))
-        links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"^\[\w+\]: (\S+)$", text, flags=re.MULTILINE)
-        for link in links:
+        for link in find(r"\]\(([^)\s]+)\)", text) + find(r"^\[\w+\]: (\S+)$", text):
             path, _, anchor = link.partition("#")
             if re.match(r"[a-z]+:", path):
                 continue
@@ -71,8 +84,9 @@ def check_paths():
     """Files of this repository that pages name without a link; AREA and NAME stand for any word."""
     folders = "bench|docs|examples|gen|runtime|specs|templates|tests"
     lost = [f"{page}: there is no {path}" for page in pages() if not page.startswith("bench/notes")
-            for path in re.findall(rf"`((?:{folders})/[\w/.-]*[\w/])`", read(page))
-            if not re.search(r"/[A-Z]+/|NAME", path) and not os.path.exists(os.path.join(ROOT, path))]
+            for path in find(rf"`((?:{folders})/[\w/.-]*[\w/])`", read(page))
+            if not re.search("/[A-Z]+/|NAME", path)
+            and not os.path.exists(os.path.join(ROOT, path))]
     assert not lost, "\n# ".join(lost)
 
 
@@ -88,8 +102,7 @@ def check_size():
     text = read("README.md")
     count = text.count("\n")
     assert count <= LINES, f"the README has {count} lines, over {LINES}"
-    wide = [line for line in re.sub(r"^```text.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE).split("\n")
-            if len(line) > COLUMNS]
+    wide = [line for line in unfenced("text", text).split("\n") if len(line) > COLUMNS]
     assert not wide, f"lines of the README over {COLUMNS} columns: {wide[:3]}"
 
 
@@ -110,7 +123,7 @@ def run(command, **more):
 def commands(page):
     """Commands of the program in indented blocks; lines that end with \\ go on."""
     text = read(page).replace("\\\n", " ")
-    for line in re.findall(r"^ {4}(?:[A-Z]+=\w* )*(?:build/bin/)?quern (.*)$", text, flags=re.MULTILINE):
+    for line in find(r"^ {4}(?:[A-Z]+=\w* )*(?:build/bin/)?quern (.*)$", text):
         yield shlex.split(line, comments=True)
 
 
@@ -135,8 +148,8 @@ def adapt(words):
         rest += [] if "--backend" in rest else ["--backend", "host"]
         rest += ["--repeat", "1"] if command == "bench" else []
     if command == "build":  # hundreds of kernels: their names are enough
-        filters = [word for i, word in enumerate(rest) if word[0] != "-" and rest[i - 1] not in ("-o", "--arch")]
-        command, rest = "list", filters
+        command, rest = "list", [word for i, word in enumerate(rest)
+                                 if word[0] != "-" and rest[i - 1] not in ("-o", "--arch")]
     return [command, *rest]
 
 
@@ -144,34 +157,33 @@ def my_specs(folder):
     """The README's recipe, and the examples' ones, as a user puts them down."""
     os.makedirs(os.path.join(folder, "my-specs/recipes"))
     blocks = {name: block for page in ("README.md", "docs/recipes.md")
-              for block in re.findall(r"^```lua\n(.*?)^```$", read(page), flags=re.DOTALL | re.MULTILINE)
-              for name in re.findall(r'^recipe "(\w+)"', block, flags=re.MULTILINE)}
+              for block in fenced("lua", page) for name in find(r'^recipe "(\w+)"', block)}
     for name, block in blocks.items():
-        with open(os.path.join(folder, f"my-specs/recipes/{name}.lua"), "w", encoding="utf-8") as file:
+        path = f"my-specs/recipes/{name}.lua"
+        with open(os.path.join(folder, path), "w", encoding="utf-8") as file:
             file.write(block)
-        example = read(f"examples/specs/recipes/{name}.lua")
-        assert block.strip() in example, f"examples/specs/recipes/{name}.lua is not the one of the pages"
+        example = f"examples/specs/recipes/{name}.lua"
+        assert block.strip() in read(example), f"{example} is not the recipe of the pages"
 
 
 def check_commands():
-    """Each command of the pages succeeds, with lengths cut and on the host; tuning needs a GPU, so of
-    `tune` only the lines are tried."""
-    seen, failed = set(), []
+    """Each command of the pages succeeds, with lengths cut and on the host; tuning needs a GPU, so
+    only the lines of `tune` are tried."""
+    found = {}
+    for page in pages():
+        for words in commands(page):
+            lines = [("describe", smaller(line)) for line in problems(words[1:])]
+            for command in lines if words[0] == "tune" else [tuple(adapt(words))]:
+                found.setdefault(command, page)
+    assert len(found) > 20, f"only {len(found)} commands were found"
+    failed = []
     with tempfile.TemporaryDirectory() as folder:
         my_specs(folder)
-        for page in pages():
-            for words in commands(page):
-                tried = [["describe", smaller(line)] for line in problems(words[1:])] \
-                    if words[0] == "tune" else [adapt(words)]
-                for command in tried:
-                    if str(command) in seen:
-                        continue
-                    seen.add(str(command))
-                    got = run([QUERN, *command], cwd=folder, env={**os.environ, "QUERN_CACHE": folder})
-                    if got.returncode != 0:
-                        failed.append(f"{page}: quern {' '.join(command)}: status {got.returncode}: "
-                                      f"{(got.stderr or got.stdout).strip()[:300]}")
-    assert len(seen) > 20, f"only {len(seen)} commands were found"
+        for command, page in found.items():
+            got = run([QUERN, *command], cwd=folder, env={**os.environ, "QUERN_CACHE": folder})
+            if got.returncode != 0:
+                said = (got.stderr or got.stdout).strip()[:300]
+                failed.append(f"{page}: quern {' '.join(command)}: {got.returncode}: {said}")
     assert not failed, "\n# ".join(failed)
 
 
@@ -179,7 +191,7 @@ def check_lines():
     """Each line that is shown by itself is valid."""
     failed = []
     for page in pages():
-        for line in re.findall(rf"^ {{4}}((?:{'|'.join(WORKS)}) \w+ (?:\w+=[\w,]+ ?)+)$", read(page), re.MULTILINE):
+        for line in find(rf"^ {{4}}((?:{'|'.join(WORKS)}) \w+ (?:\w+=[\w,]+ ?)+)$", read(page)):
             got = run([QUERN, "describe", line])
             if got.returncode != 0:
                 failed.append(f"{page}: {line}: {got.stderr}")
@@ -193,9 +205,9 @@ def check_demo():
 
     def rows(text):  # without ms and TFLOP/s
         return [re.sub(r"(\s+[\d.e+-]+){2}(\s+[\d.]+e-\d+)", r"\2", re.sub(" +", " ", line))
-                for line in re.findall(r"^(?:layer|Qwen|OLMoE|Forward|against).*$", text, flags=re.MULTILINE)]
-    shown = re.search(r"^```text\n(.*?)^```$", read("README.md"), flags=re.DOTALL | re.MULTILINE)[1]
-    assert rows(shown) == rows(got.stdout), f"{rows(got.stdout)} is not {rows(shown)}"
+                for line in find(r"^(?:layer|Qwen|OLMoE|Forward|against).*$", text)]
+    shown = rows(fenced("text", "README.md")[0])
+    assert shown and shown == rows(got.stdout), f"{rows(got.stdout)} is not {shown}"
 
 
 C_PROGRAM = """#include <stdio.h>
@@ -219,28 +231,29 @@ void example(void *x, void *weights, void *y, void *tokens, void *zeroed_once,
 
 def check_programs():
     """C that pages show compiles: fenced, or indented and full of quern_."""
-    blocks = re.findall(r"^```c\n(.*?)^```$", read("README.md"), flags=re.DOTALL | re.MULTILINE)
+    blocks = fenced("c", "README.md")
     for page in ("docs/training.md", "docs/aot.md"):
-        for block in re.findall(r"(?:^ {4}.*\n)+", read(page), flags=re.MULTILINE):
-            if re.search(r"^ {4}quern_\w+\(", block, flags=re.MULTILINE):
+        for block in find(r"(?:^ {4}.*\n)+", read(page)):
+            if find(r"^ {4}quern_\w+\(", block):
                 blocks.append(re.sub(r"^ *#include.*$", "", block, flags=re.MULTILINE))
     assert len(blocks) == 3, f"{len(blocks)} programs were found, not 3"
     for block in blocks:
         given = "" if "*ctx;" in block else "struct quern_context *ctx;\n"
-        given += "" if "args = " in block or "args" not in block else "struct quern_args args = QUERN_ARGS_INIT;\n"
+        if "args" in block and "args = " not in block:
+            given += "struct quern_args args = QUERN_ARGS_INIT;\n"
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "quern_kernels.h"), "w", encoding="utf-8") as file:
                 file.write("extern const struct quern_registry quern_kernels;\n")
-            got = run([*shlex.split(os.environ.get("CC", "cc")), "-std=c99", "-Wall", "-Wextra", "-Werror",
-                       "-Wno-uninitialized", "-Wno-maybe-uninitialized", "-fsyntax-only", "-I", folder,
-                       "-I", os.path.join(ROOT, "runtime"), "-x", "c", "-"], input=C_PROGRAM % (given + block))
+            got = run([*shlex.split(os.environ.get("CC", "cc")), "-std=c99", "-Wall", "-Wextra",
+                       "-Werror", "-fsyntax-only", "-I", folder, "-I", f"{ROOT}/runtime",
+                       "-x", "c", "-"], input=C_PROGRAM % (given + block))
         assert got.returncode == 0, got.stderr
 
 
 def check_python():
     """Python that pages show compiles; examples in Python run."""
     for page in pages():
-        for block in re.findall(r"^```python\n(.*?)^```$", read(page), flags=re.DOTALL | re.MULTILINE):
+        for block in fenced("python", page):
             compile(block, page, "exec")
     got = run([sys.executable, "examples/py_memory.py"], cwd=ROOT,
               env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "runtime/python")})
