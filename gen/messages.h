@@ -86,6 +86,14 @@
     X(AXIS_LIST, "axis '%s' takes a list of 1 to %d values")                   \
     X(AXIS_AGAIN, "axis '%s' has the value '%s' twice")                        \
     X(AXIS_COUNT, "kernels '%s' has more than %d axes")                        \
+    X(EXTEND_UNKNOWN, "no kernels statement is called '%s'; %s")               \
+    X(EXTEND_ITEM, "kernels '%s' has no axis and no derive '%s'; %s")          \
+    X(EXTEND_FIELD, "field '%s' keeps some of what kernels '%s' has, which "   \
+                    "is not '%s'; %s")                                         \
+    X(EXTEND_NONE, "extend '%s' makes no kernel: no recipe has elements, "     \
+                   "scales and output types that its fields keep")             \
+    X(EXTEND_TWICE, "kernel %s is also made by %s; give an axis of the "       \
+                    "extension a value that is made nowhere else")             \
     X(SHIPPED_KIND, "shipped takes a list of kernels' names, not %s")          \
     X(SHIPPED_LIST, "shipped takes a list of kernels' names; entry %d is %s")  \
     X(SHIPPED_COUNT, "more than %d kernels are shipped; compile the rest on "  \

@@ -51,7 +51,8 @@ enum qg_input_kind { QG_SPEC, QG_TEMPLATE, QG_FOLDER };
 struct qg_input {
     enum qg_input_kind kind;
     const char *path; /* in messages: as the user gave it */
-    const char *name; /* in generated files: "specs/..." */
+    const char
+        *name; /* in generated files: "specs/...", the user's "DIR/..." */
     const char *text;
     size_t length;
     int proved; /* embedded: the build has rendered all that it makes */
@@ -109,7 +110,7 @@ struct qg {
     struct qg_layout *layouts;
     struct qg_ragged *ragged;
     struct qg_storage *storages;
-    struct qg_kernels *kernels;
+    struct qg_kernels *kernels, *extensions;
     struct qg_shipped *shipped;
     int loading;                /* specs run: words are statements */
     int nodes;                  /* of the rule being traced */

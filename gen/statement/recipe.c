@@ -21,7 +21,7 @@ static const struct qg_field element_fields[] = {
 };
 
 static const struct qg_fields element_set = {"recipe.element", element_fields,
-                                             3, 0};
+                                             3, 0, 0};
 
 static const struct qg_field scale_fields[] = {
     {"x", QG_F_SCALE, 1, IN_SCALE(QN_X), "none", NULL,
@@ -32,7 +32,8 @@ static const struct qg_field scale_fields[] = {
      "how gradients are scaled"},
 };
 
-static const struct qg_fields scale_set = {"recipe.scale", scale_fields, 3, 0};
+static const struct qg_fields scale_set = {"recipe.scale", scale_fields, 3, 0,
+                                           0};
 
 static const struct qg_field fields[] = {
     {"element", QG_F_TABLE, 1, AT(element), NULL, &element_set,
@@ -49,8 +50,8 @@ static const struct qg_field fields[] = {
      "types that the product can be stored in, the default first"},
 };
 
-const struct qg_fields qg_recipe_fields = {"recipe", fields,
-                                           sizeof fields / sizeof *fields, 0};
+const struct qg_fields qg_recipe_fields = {
+    "recipe", fields, sizeof fields / sizeof *fields, 0, 0};
 
 /* ------------------------------------------------- what fields are together */
 
