@@ -134,6 +134,9 @@
     X(RULE_OLD, "a value of one call of a rule was used in another")           \
     X(RULE_WORD, "%sa rule cannot use '%s', which does not see values that "   \
                  "are known only on the device; write: %s")                    \
+    X(RULE_TAKES, "a rule is called with amax and of, this one takes %d "      \
+                  "values; of has the fields element, input, global and "      \
+                  "previous")                                                  \
     X(RULE_PLAIN, "%s does not work in a rule; write: %s")                     \
     X(RULE_KIND, "%s takes %s here, not %s%s")                                 \
     X(RULE_COUNT, "%s takes %d value%s, here it got %d")                       \
