@@ -67,6 +67,9 @@
     X(FIELD_PATH, "field '%s' is a path below templates/ such as "             \
                   "\"sm90/gemm.cu\", not '%s'")                                \
     /* statements */                                                           \
+    X(RECIPE_DY, "recipe '%s' scales dy and has no type for it; write: "       \
+                 "element = { x = ..., w = ..., dy = ... }, or leave "         \
+                 "scale.dy out: the recipe then serves fprop only")            \
     X(TILES, "tiles are padded to 128 rows and 4 columns, each group by "      \
              "itself; leave '%s' out")                                         \
     X(RAGGED_NAME, "ragged axis '%s' is none of m, n, k and none")             \

@@ -88,7 +88,7 @@ struct qg_recipe {
     const char *name;
     const char *doc;
     struct {
-        int x, w, dy;
+        int x, w, dy; /* dy 0: the recipe is for fprop only */
     } element;
     struct qg_scale scale[QN_TENSORS]; /* by enum quern_of */
     int accum;

@@ -46,7 +46,9 @@ static const char *print_scale(struct qg *q, const struct qg_recipe *r)
     const char *dy = print_one(q, &r->scale[QN_DY], QN_DY);
     const char *text = strcmp(x, w) ? qg_mem_print(q, "%s; w %s", x, w) : x;
 
-    return strcmp(x, dy) ? qg_mem_print(q, "%s; dy %s", text, dy) : text;
+    return r->element.dy && strcmp(x, dy)
+               ? qg_mem_print(q, "%s; dy %s", text, dy)
+               : text;
 }
 
 /* The numbers of a scale that the runtime goes by. */

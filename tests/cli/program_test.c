@@ -208,6 +208,26 @@ static const struct {
     {"run mlp test_chance g=2 m=64 hidden=64 ffn=32 prob=1 --specs "
      "tests/cli/specs --backend host --check",
      0, "passed"},
+    /* a recipe without dy */
+    {"run fprop test_serve g=2 m=64 n=32 k=96 --specs tests/cli/specs "
+     "--backend host --check",
+     0, "passed"},
+    {"run mlp test_serve g=2 m=64 hidden=64 ffn=32 grad=0 --specs "
+     "tests/cli/specs --backend host --check",
+     0, "passed"},
+    {"run mlp test_serve g=2 m=64 hidden=64 ffn=32 --specs tests/cli/specs", 2,
+     "mlp: recipe test_serve has no dy, the gradient of the output; write "
+     "grad=0, or name its type in the spec"},
+    {"describe dgrad test_serve g=2 m=64 n=32 k=96 --specs tests/cli/specs", 2,
+     "dgrad: recipe test_serve has no dy, the gradient of the output; it "
+     "serves fprop, or name"},
+    {"describe wgrad test_serve g=2 m=64 n=32 k=96 --specs tests/cli/specs", 2,
+     "wgrad: recipe test_serve has no dy"},
+    {"run quantize test_serve of=dy g=2 m=64 k=96 --specs tests/cli/specs", 2,
+     "of=dy: recipe test_serve has no dy, the gradient of the output; write "
+     "of=x or of=w, or name"},
+    {"recipes test_serve --specs tests/cli/specs", 0,
+     "tests/cli/specs/recipes/serve.lua:3"},
     {"run quantize nvfp4 of=dy g=3 m=200 k=96 dbias=1 --backend host --check",
      0, "passed"},
     {"run quantize fp8_row of=w g=2 m=40 k=96 in=f32 --backend host --json", 0,
