@@ -17,7 +17,10 @@
 
 enum {
     QG_MAX_ERRORS = 20,
-    QG_MAX_NAME = 31,        /* of a statement; fits qn_problem.recipe */
+    QG_MAX_NAME = 31,       /* of a statement; fits qn_problem.recipe */
+    QG_MAX_RECIPES = 128,   /* each takes up to a tenth of a second */
+    QG_MAX_WORDS = 1 << 15, /* uses of the language's words, 3 KiB each */
+    QG_MAX_STATEMENTS = 1024,
     QG_MAX_LIST = 48,        /* entries of a field that takes a list */
     QG_MAX_TUPLE = 4,        /* integers of a tuple */
     QG_MAX_AXES = 8,         /* of a kernels statement */
@@ -105,7 +108,8 @@ struct qg {
     void *folder;                       /* DIR being read */
     int globals, env, template_globals; /* references */
 
-    struct qg_word *words; /* of the file being loaded */
+    struct qg_word *words;          /* of the file being loaded */
+    int uses, statements, nrecipes; /* of words, in all files */
     struct qg_recipe *recipes;
     struct qg_layout *layouts;
     struct qg_ragged *ragged;
