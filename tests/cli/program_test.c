@@ -226,6 +226,16 @@ static const struct {
     {"run quantize test_serve of=dy g=2 m=64 k=96 --specs tests/cli/specs", 2,
      "of=dy: recipe test_serve has no dy, the gradient of the output; write "
      "of=x or of=w, or name"},
+    /* as specs/recipes/README.md says what multiplies them */
+    {"list -k 'quern_test_next_*_fprop_*sm90a*' --specs tests/cli/specs", 0,
+     "quern_test_next_bf16_fprop_tn_m_bf16_scale_sm90a_"},
+    {"list -k 'quern_test_next_f16_fprop_*_host' --specs tests/cli/specs", 0,
+     "quern_test_next_f16_fprop_tn_m_f16_scale_host"},
+    {"list -k 'quern_test_next_f16_fprop_*sm*' --specs tests/cli/specs", 2,
+     "no kernel matches"},
+    {"run fprop test_next_f16 g=2 m=64 n=32 k=96 --specs tests/cli/specs "
+     "--backend host --check",
+     0, "passed"},
     {"recipes test_serve --specs tests/cli/specs", 0,
      "tests/cli/specs/recipes/serve.lua:3"},
     {"run quantize nvfp4 of=dy g=3 m=200 k=96 dbias=1 --backend host --check",
