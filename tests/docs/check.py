@@ -156,6 +156,7 @@ def adapt(words):
 def my_specs(folder):
     """The README's recipe, and the examples' ones, as a user puts them down."""
     os.makedirs(os.path.join(folder, "my-specs/recipes"))
+    os.symlink(os.path.join(ROOT, "examples"), os.path.join(folder, "examples"))
     blocks = {name: block for page in ("README.md", "docs/recipes.md")
               for block in fenced("lua", page) for name in find(r'^recipe "(\w+)"', block)}
     for name, block in blocks.items():
@@ -172,6 +173,8 @@ def check_commands():
     found = {}
     for page in pages():
         for words in commands(page):
+            if "NAME" in words:
+                words = words[:words.index("NAME") - 1]  # --kernel of what the reader chose
             lines = [("describe", smaller(line)) for line in problems(words[1:])]
             for command in lines if words[0] == "tune" else [tuple(adapt(words))]:
                 found.setdefault(command, page)
