@@ -19,7 +19,8 @@
 #   make report  build/report.html: plots of what bench/results holds
 #   make clean
 #   make install     into PREFIX (/usr/local), below DESTDIR if that is given, libraries
-#   make uninstall   into LIBDIR (lib) of it; pkg-config then knows `quern`
+#                    into LIBDIR (lib) of it; pkg-config and CMake then know `quern`
+#   make uninstall   remove that again, with the folders that install made
 #
 # CC=clang chooses the compiler (after make clean), JOBS=n the parallel jobs.
 

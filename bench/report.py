@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables in Markdown from committed results, so that none is typed by hand.
 
-    python3 bench/report.py bench/results/bf16_fprop.json            the table for the README
+    python3 bench/report.py bench/results/bf16_fprop.json            one table for each pass
     python3 bench/report.py --kernels bench/results/all.json         each kernel of the grid
     python3 bench/report.py --page out.html bench/results/*.json     plots; needs matplotlib
 """

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.c: loading all specs, and what a caller sees of the result. */
+/* open.c: loading all specs, and the result for callers. */
 #include "globals.h"
 #include "lua/base.h"
+#include "rule/trace.h"
 #include "statement/word.h"
 #include "write/write.h"
 
@@ -17,6 +18,22 @@ static void *resize(void *user, void *memory, size_t bytes)
     return NULL;
 }
 
+/* Push the spec's function; with scale rules in it, one that refuses to decide
+   by values of the device. Returns 0, or 1 and noted. */
+static int compile(struct qg *q, int file)
+{
+    const char *text = q->files[file].text;
+    const size_t length = q->files[file].length;
+
+    if (qg_sandbox_load(q, file, text, length))
+        return 1;
+    qg_lex_twice(q, file);
+    if (!qg_condition_show(q, text, length))
+        return 0;
+    lua_settop(q->L, 0);
+    return qg_sandbox_load(q, file, q->chunk.data, q->chunk.length);
+}
+
 /* Run a spec: its statements leave what they say in the lists of `q`. One
    without any was left empty by mistake: locals reach no other file. */
 static void run_file(struct qg *q, int file)
@@ -25,13 +42,12 @@ static void run_file(struct qg *q, int file)
     int errors = q->errors;
 
     lua_settop(L, 0);
-    if (qg_sandbox_load(q, file, q->files[file].text, q->files[file].length))
+    if (compile(q, file))
         return;
-    qg_lex_twice(q, file);
     lua_rawgeti(L, LUA_REGISTRYINDEX, q->env);
     lua_setupvalue(L, 1, 1);
     if (qg_sandbox_call(q, 0, 0, (struct qg_location){file, 1}))
-        q->words = NULL; /* cut short: what is unfinished says nothing */
+        q->words = NULL; /* cut short: unfinished statements say nothing */
     else if (!q->words && q->errors == errors)
         qg_diag_note(q, (struct qg_location){file, 0}, QG_E_FILE_EMPTY);
     qg_word_finish(q);

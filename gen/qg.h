@@ -2,9 +2,9 @@
 /*
 ** qg.h: the state of a generator, which all its files share. Not installed.
 **
-** All work runs inside one lua_pcall (qg_sandbox_protect): whatever fails, an
-** allocation included, unwinds to it. Memory that C owns is in the arena or in
-** the buffers of struct qg, so that nothing is lost on the way.
+** All work runs inside one lua_pcall (qg_sandbox_protect): each failure, an
+** allocation's included, unwinds to it. Memory that C owns is in the arena or
+** in the buffers of struct qg, so that nothing is lost on the way.
 */
 #pragma once
 
@@ -17,12 +17,15 @@
 
 enum {
     QG_MAX_ERRORS = 20,
-    QG_MAX_NAME = 31,        /* of a statement; fits qn_problem.recipe */
+    QG_MAX_NAME = 31,       /* of a statement; fits qn_problem.recipe */
+    QG_MAX_RECIPES = 128,   /* each takes up to a tenth of a second */
+    QG_MAX_WORDS = 1 << 15, /* uses of the language's words, 3 KiB each */
+    QG_MAX_STATEMENTS = 1024,
     QG_MAX_LIST = 48,        /* entries of a field that takes a list */
     QG_MAX_TUPLE = 4,        /* integers of a tuple */
     QG_MAX_AXES = 8,         /* of a kernels statement */
     QG_MAX_VALUES = 64,      /* of an axis */
-    QG_MAX_SHIPPED = 300,    /* kernels that are built ahead */
+    QG_MAX_SHIPPED = 300,    /* kernels that are built ahead of time */
     QG_MAX_INCLUDES = 16,    /* templates inside each other */
     QG_MAX_NODES = 2000,     /* terms of a rule */
     QG_MAX_POINTS = 40960,   /* kernels and rejected points, all together, .. */
@@ -37,7 +40,7 @@ enum {
     QG_ALL_STEPS = 400000000 /* instructions of one qg_open */
 };
 
-/* ----------------------------------------------------------- places, files */
+/* -------------------------------------------------------- locations, files */
 
 /* A line of a file; `file` indexes qg.files, line 0: the file as a whole. */
 struct qg_location {
@@ -51,7 +54,8 @@ enum qg_input_kind { QG_SPEC, QG_TEMPLATE, QG_FOLDER };
 struct qg_input {
     enum qg_input_kind kind;
     const char *path; /* in messages: as the user gave it */
-    const char *name; /* in generated files: "specs/..." */
+    const char
+        *name; /* in generated files: "specs/...", the user's "DIR/..." */
     const char *text;
     size_t length;
     int proved; /* embedded: the build has rendered all that it makes */
@@ -81,7 +85,7 @@ struct qg {
     size_t held, bound;       /* bytes of Lua's */
     enum qg_refusal refused;  /* why Lua was denied memory */
     long long steps;          /* bound on the instructions of all calls */
-    long long left, total;    /* what is left for this call, for all */
+    long long left, total;    /* remaining for this call, for all */
     long long deadline;       /* in processor time, nanoseconds */
     enum qg_fault fault;      /* why everything is being unwound */
     struct qg_location where; /* of the Lua error being unwound */
@@ -104,12 +108,13 @@ struct qg {
     void *folder;                       /* DIR being read */
     int globals, env, template_globals; /* references */
 
-    struct qg_word *words; /* of the file being loaded */
+    struct qg_word *words;          /* of the file being loaded */
+    int uses, statements, nrecipes; /* of words, in all files */
     struct qg_recipe *recipes;
     struct qg_layout *layouts;
     struct qg_ragged *ragged;
     struct qg_storage *storages;
-    struct qg_kernels *kernels;
+    struct qg_kernels *kernels, *extensions;
     struct qg_shipped *shipped;
     int loading;                /* specs run: words are statements */
     int nodes;                  /* of the rule being traced */

@@ -2,7 +2,7 @@
 /*
 ** quern.h: grouped GEMM for mixture-of-experts models.
 **
-** A *line* of text says what to compute: a product of G groups (experts), a
+** A *line* of text describes a computation: a product of G groups (experts), a
 ** quantization, or the MLP of a layer. A *plan* is a line made ready for one
 ** device. A run fills in the addresses:
 **
@@ -20,7 +20,7 @@
 **     quern_run(plan, &args, stream);
 **
 ** The lengths of the groups stay on the device: nothing is padded, and nothing
-** is read on the host. quern_plan_operands says what a plan needs. The lines
+** is read on the host. quern_plan_operands lists a plan's operands. The lines
 ** are in docs/problem-line.md, their operands in docs/c-api.md.
 **
 ** Every function returns QUERN_OK or another code below unless its comment says
@@ -251,7 +251,7 @@ struct quern_extent {
 /* One array that runs use. Bits of `read`, `written` and `optional` are
    1 << enum quern_phase. */
 struct quern_operand {
-    int arg;          /* enum quern_arg: its place in args.of */
+    int arg;          /* enum quern_arg: its index in args.of */
     const char *name; /* static storage */
     int read, written;
     int optional; /* phases that do without it */
@@ -417,8 +417,8 @@ QUERN_API int quern_run(const struct quern_plan *plan,
                         struct CUstream_st *stream);
 
 /* Wait for `stream`, then report and clear the errors of its runs with this
-   workspace: QUERN_ESIZES names the first group whose size or offset broke a
-   rule. Must not be captured (QUERN_ECAPTURE). QUERN_ECUDA. */
+   workspace, all that is read of args: QUERN_ESIZES names the first group whose
+   size or offset broke a rule. Not in a capture (QUERN_ECAPTURE). _ECUDA. */
 QUERN_API int quern_check(const struct quern_plan *plan,
                           const struct quern_args *args,
                           struct CUstream_st *stream);

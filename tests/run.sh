@@ -120,7 +120,7 @@ if [ "$part" = test ]; then
             jobs+=("$program")
         fi
     done
-    jobs+=(tests/numbers/check.py tests/report/check.py)
+    jobs+=(tests/numbers/check.py tests/report/check.py tests/docs/check.py tests/install/check.py)
 else
     for program in $(programs build/asan/bin); do
         case $program in

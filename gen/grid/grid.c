@@ -19,7 +19,7 @@
 
 /* ----------------------------------------------------------- names to parts */
 
-/* Lists of statements all begin with their place and name, end with next. */
+/* Lists of statements all begin with their location and name, end with next. */
 #define FIND(list, wanted)                                                     \
     for (; list && strcmp(list->name, wanted); list = list->next)
 
@@ -102,10 +102,10 @@ static void check_template(struct qg *q, struct qg_kernels *k)
             qg_nearest_try(&nearest, q->files[i].name + strlen("templates/"));
     qg_diag_note(q, field_place(q, k, "template"), QG_E_UNKNOWN_TEMPLATE,
                  k->template,
-                 qg_nearest_hint(&nearest, "it lies below templates/", ""));
+                 qg_nearest_hint(&nearest, "it belongs below templates/", ""));
 }
 
-/* ----------------------------------------------------- what kernels share */
+/* ------------------------------------------------------ shared by kernels */
 
 /* The runtime evaluates these for each problem. */
 static void share_rules(struct qg *q, struct qg_kernels *k)
@@ -138,7 +138,7 @@ static int next_choice(const struct qg_kernels *k, int *choice)
     return 0;
 }
 
-/* Said once: the statements behind the first have no room either, and are not
+/* Said once: the statements after the first have no room either, and are not
    told that they make nothing. */
 static void too_many(struct qg *q, const struct qg_kernels *k)
 {
@@ -173,7 +173,7 @@ static int expand_axes(struct qg *q, const struct qg_variant *variant)
     return 0;
 }
 
-/* What the statement lists besides: epilogues and architectures. */
+/* The statement's other lists: epilogues and architectures. */
 static int expand_variant(struct qg *q, struct qg_variant *variant)
 {
     const struct qg_kernels *k = variant->kernels;
@@ -201,7 +201,7 @@ static int expand_types(struct qg *q, struct qg_variant *variant)
     return 0;
 }
 
-/* Never by a recipe's name alone: a new recipe gets every kernel that can
+/* Never only by a recipe's name: a new recipe gets every kernel that can
    serve it. */
 static int expand_recipes(struct qg *q, struct qg_variant *variant)
 {
@@ -328,8 +328,10 @@ static void find_twins(struct qg *q)
             continue;
         one = a->kernels;
         two = b->kernels;
-        qg_diag_note(q, two->location, QG_E_KERNEL_TWICE, b->kernel.name,
-                     qg_files_print(q, one->location));
+        qg_diag_note(q, two->location,
+                     one->extends || two->extends ? QG_E_EXTEND_TWICE
+                                                  : QG_E_KERNEL_TWICE,
+                     b->kernel.name, qg_files_print(q, one->location));
     }
 }
 
@@ -383,6 +385,8 @@ static void begin(struct qg *q)
 
     REVERSE(qg_recipe, q->recipes);
     REVERSE(qg_kernels, q->kernels);
+    REVERSE(qg_kernels, q->extensions);
+    qg_extend_apply(q);
     REVERSE(qg_shipped, q->shipped);
     /* a bound that was asked for is kept */
     share = q->bound == QG_MAX_MEMORY ? (size_t)QG_RECIPE_POINTS << 10 : 0;
@@ -396,8 +400,8 @@ static void begin(struct qg *q)
     }
 }
 
-/* Names are made for all points and compared, which takes a hundredth of what
-   the points themselves do. */
+/* Names are made for all points and compared, which takes a hundredth of the
+   time of the points themselves. */
 struct qg_point *qg_grid_one(struct qg *q, const char *name)
 {
     struct qg_point *point;
@@ -414,7 +418,7 @@ struct qg_point *qg_grid_one(struct qg *q, const char *name)
     return NULL;
 }
 
-/* Of a lazy generator, what all kernels share. */
+/* The values that all kernels of a lazy generator share. */
 void qg_grid_expand(struct qg *q)
 {
     begin(q);
@@ -424,9 +428,13 @@ void qg_grid_expand(struct qg *q)
         int points = q->npoints, errors = q->errors;
 
         expand_kernels(q, k);
-        if (k->recipe && q->npoints == points && q->errors == errors)
+        if (q->npoints != points || q->errors != errors)
+            continue;
+        if (k->recipe)
             qg_diag_note(q, field_place(q, k, "recipe"), QG_E_NO_POINTS,
                          k->name, k->recipe);
+        else if (k->extends)
+            qg_diag_note(q, k->location, QG_E_EXTEND_NONE, k->name);
     }
     sort_points(q);
     if (!q->errors)

@@ -71,15 +71,20 @@ static void skip_long(struct qg_lex *lex, int level)
     }
 }
 
-/* Past the closing quote; an unfinished string ends with its line. */
+/* Past the closing quote; an unfinished string ends with its line. \z takes
+   the blanks after it, ends of lines among them. */
 static void skip_quoted(struct qg_lex *lex)
 {
     char quote = *lex->at++;
 
     while (lex->at < lex->end && *lex->at != quote && *lex->at != '\n') {
+        int blanks = peek(lex, 0) == '\\' && peek(lex, 1) == 'z';
+
         if (*lex->at == '\\' && lex->at + 1 < lex->end)
             lex->at++;
         skip(lex);
+        while (blanks && isspace(peek(lex, 0)))
+            skip(lex);
     }
     if (lex->at < lex->end && *lex->at == quote)
         lex->at++;
@@ -214,7 +219,7 @@ struct qg_location qg_lex_field(const struct qg *q, struct qg_location location,
     return location;
 }
 
-/* A table, or whatever else brackets and blocks enclose; and a name in it. */
+/* A table, or other text that brackets and blocks enclose; and a name in it. */
 struct scope {
     int is_table, names; /* those before it */
 };

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** rule.c: calling a rule to see what it computes.
+** rule.c: calling a rule to record its computation.
 **
-** Lua gives no hand on `if`, `and`, `or`, `not`, nor on == between a value
-** and a number. So the text of every Lua function that runs is looked through
-** for them first: with plain numbers they would be harmless, but a rule is
-** short, and a wrong expression would go unnoticed.
+** Lua gives no hand on the loops `while` and `repeat`, so the text of every Lua
+** function that runs is looked through for them. condition.c is about `if`,
+** `and`, `or`, `not` and ==.
 */
 #include "lua/base.h"
 #include "rule/rule.h"
@@ -13,45 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *word, *instead;
-} refused[] = {
-    {"if", "select(condition, x, y)"},
-    {"and", "a & b"},
-    {"or", "a | b"},
-    {"not", "~a"},
-    {"while", "for i = 1, n do, with a number n"},
-    {"repeat", "for i = 1, n do, with a number n"},
-    {"==", "eq(a, b)"},
-    {"~=", "~eq(a, b)"},
-    {"<", "lt(a, b)"},
-    {"<=", "le(a, b)"},
-    {">", "lt(b, a)"},
-    {">=", "le(b, a)"},
-};
-
-/* What to write instead of the token; NULL if a rule may have it. */
-static const char *replacement(const struct qg_lex *lex)
+static int is_loop(const struct qg_lex *lex)
 {
-    if (lex->token != QG_KEYWORD && lex->token != QG_SIGN)
-        return NULL;
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (qg_lex_is(lex, refused[i].word))
-            return refused[i].instead;
-    return NULL;
-}
-
-/* At `local x <const>`: past the sign that closes it. */
-static int skip_attribute(struct qg_lex *lex)
-{
-    struct qg_lex ahead = *lex;
-
-    if (!qg_lex_is(lex, "<") || !qg_lex_next(&ahead) ||
-        !(qg_lex_is(&ahead, "const") || qg_lex_is(&ahead, "close")) ||
-        !qg_lex_next(&ahead) || !qg_lex_is(&ahead, ">"))
-        return 0;
-    *lex = ahead;
-    return 1;
+    return lex->token == QG_KEYWORD &&
+           (qg_lex_is(lex, "while") || qg_lex_is(lex, "repeat"));
 }
 
 /* Raise for the first word that a rule cannot use in lines first .. last. */
@@ -59,22 +23,18 @@ static void look_through(lua_State *L, const struct qg_input *file, int index,
                          int first, int last)
 {
     struct qg_lex lex;
-    int depth = 0; /* of what the outermost function opens */
+    int depth = 0; /* of the outermost function's openings */
 
     qg_lex_start(&lex, file->text, file->length);
     while (qg_lex_next(&lex) && lex.line <= last) {
-        const char *instead;
-
-        if (skip_attribute(&lex))
-            continue;
         if (depth || (lex.line >= first && qg_lex_is(&lex, "function")))
             depth += qg_lex_nesting(&lex);
-        instead = depth ? replacement(&lex) : NULL;
-        if (instead) {
+        if (depth && is_loop(&lex)) {
             lua_pushfstring(L, "%d:%d: ", index, lex.line);
             lua_pushlstring(L, lex.start, (size_t)lex.length);
             qg_diag_raise(L, QG_E_RULE_WORD, lua_tostring(L, -2),
-                          lua_tostring(L, -1), instead);
+                          lua_tostring(L, -1),
+                          "for i = 1, n do, with a number n");
         }
     }
 }
@@ -100,7 +60,7 @@ static void on_call(lua_State *L, lua_Debug *debug)
 
 /* ------------------------------------------------------------- calling one */
 
-/* One call of a rule: what it is for, and what it may use. */
+/* One call of a rule: its purpose, and the values it may use. */
 struct call {
     struct qg *q;
     const struct qg_scale *scale;
@@ -108,7 +68,7 @@ struct call {
     int is_global; /* the rule of the second level */
 };
 
-/* What a rowwise tensor holds was rounded already: its values are fp32 then. */
+/* A rowwise tensor's values were rounded already: its values are fp32 then. */
 static int input_type(int input)
 {
     static const int types[QG_INPUTS] = {QUERN_BF16, QUERN_F16, QUERN_F32,
@@ -124,7 +84,7 @@ static void push_value(lua_State *L, enum qg_op op)
         L, qg_trace_node(L, op, QG_FLOAT, (const struct qg_node *[3]){NULL}));
 }
 
-/* Push the second argument: element, input, and what else there is. */
+/* Push the second argument: element, input, and the other fields. */
 static void push_facts(const struct call *c)
 {
     lua_State *L = c->q->L;
@@ -143,6 +103,38 @@ static void push_facts(const struct call *c)
         lua_setfield(L, -2, "previous");
     }
     qg_frozen_wrap(L);
+}
+
+/* Where the rule begins; a function of C's has no place of its own. */
+struct qg_location qg_rule_location(struct qg *q, const struct qg_scale *scale,
+                                    int global)
+{
+    lua_Debug debug;
+
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, global ? scale->global : scale->rule);
+    if (!lua_isfunction(q->L, -1)) {
+        lua_pop(q->L, 1);
+        return scale->location;
+    }
+    lua_getinfo(q->L, ">S", &debug);
+    if (debug.source[0] != '@')
+        return scale->location;
+    return (struct qg_location){atoi(debug.source + 1), debug.linedefined};
+}
+
+/* Has the rule parameters that would be nil? Returns 1 and noted then. */
+static int takes_more(const struct call *c)
+{
+    lua_Debug debug;
+
+    lua_rawgeti(c->q->L, LUA_REGISTRYINDEX,
+                c->is_global ? c->scale->global : c->scale->rule);
+    lua_getinfo(c->q->L, ">u", &debug);
+    if (debug.nparams <= 2)
+        return 0;
+    qg_diag_note(c->q, qg_rule_location(c->q, c->scale, c->is_global),
+                 QG_E_RULE_TAKES, debug.nparams);
+    return 1;
 }
 
 /* Its results are left on the stack, and the one after them. Values of earlier
@@ -180,29 +172,12 @@ static const char *kind_at(lua_State *L, int index)
     return node ? qg_trace_kinds[node->kind] : qg_object_kind(L, index);
 }
 
-/* Where the rule begins; a function of C's has no place of its own. */
-struct qg_location qg_rule_location(struct qg *q, const struct qg_scale *scale,
-                                    int global)
-{
-    lua_Debug debug;
-
-    lua_rawgeti(q->L, LUA_REGISTRYINDEX, global ? scale->global : scale->rule);
-    if (!lua_isfunction(q->L, -1)) {
-        lua_pop(q->L, 1);
-        return scale->location;
-    }
-    lua_getinfo(q->L, ">S", &debug);
-    if (debug.source[0] != '@')
-        return scale->location;
-    return (struct qg_location){atoi(debug.source + 1), debug.linedefined};
-}
-
 static struct qg_location place_of(const struct call *c)
 {
     return qg_rule_location(c->q, c->scale, c->is_global);
 }
 
-/* What is stored: of the kind that the scale's type has. */
+/* The stored scale, of the kind that the scale's type has. */
 static const struct qg_node *stored(const struct call *c)
 {
     static const struct {
@@ -237,7 +212,7 @@ const char *qg_rule_usual(const struct qg_scale *scale, int global)
         const char *alone, *below;
     } pairs[] = {
         {QUERN_F32, "1 / s, s", "s, of.global / s"},
-        {QUERN_E8M0, "the e8m0 scale alone",
+        {QUERN_E8M0, "only the e8m0 scale",
          "e8m0_bits(e), of.global * frombits((254 - e) << 23)"},
         {QUERN_E4M3, "b, 1 / from_e4m3(b)", "b, of.global / from_e4m3(b)"},
     };
@@ -248,7 +223,7 @@ const char *qg_rule_usual(const struct qg_scale *scale, int global)
     return !global && scale->global ? pairs[i].below : pairs[i].alone;
 }
 
-/* What values are multiplied by; it follows from an e8m0 in one level. */
+/* The values' factor; an e8m0 in one level determines it. */
 static const struct qg_node *factor(const struct call *c,
                                     const struct qg_node *sf)
 {
@@ -264,7 +239,8 @@ static const struct qg_node *factor(const struct call *c,
     return NULL;
 }
 
-/* Is what the rule may use used? A slip would otherwise go unnoticed. */
+/* Does the rule use the values that it may use? A slip would otherwise go
+   unnoticed. */
 static int check_uses(const struct call *c, unsigned uses)
 {
     const char *missing = NULL;
@@ -280,7 +256,7 @@ static int check_uses(const struct call *c, unsigned uses)
     return missing != NULL;
 }
 
-/* Both results and what may come after them, on top of the stack. Returns 0, or
+/* Both results and any values after them, on top of the stack. Returns 0, or
    1 and noted. */
 static int results(const struct call *c, struct qg_rule_trace *out)
 {
@@ -319,7 +295,7 @@ static int same_rule(struct qg *q, const struct qg_rule_trace *one,
 static int trace(const struct call *c, struct qg_rule_trace *out)
 {
     struct qg_rule_trace again;
-    int failed = call(c) || results(c, out);
+    int failed = takes_more(c) || call(c) || results(c, out);
 
     lua_settop(c->q->L, 0);
     if (!failed)

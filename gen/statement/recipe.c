@@ -16,23 +16,24 @@ static const struct qg_field element_fields[] = {
     {"x", QG_F_TYPE, 1, IN_ELEMENT(x), QG_ELEMENTS, NULL,
      "activations, the input of fprop"},
     {"w", QG_F_TYPE, 1, IN_ELEMENT(w), QG_ELEMENTS, NULL, "weights"},
-    {"dy", QG_F_TYPE, 1, IN_ELEMENT(dy), QG_ELEMENTS, NULL,
-     "gradients of the output"},
+    {"dy", QG_F_TYPE, 0, IN_ELEMENT(dy), QG_ELEMENTS, NULL,
+     "gradients of the output; without it there is no dgrad and no wgrad"},
 };
 
 static const struct qg_fields element_set = {"recipe.element", element_fields,
-                                             3, 0};
+                                             3, 0, 0};
 
 static const struct qg_field scale_fields[] = {
     {"x", QG_F_SCALE, 1, IN_SCALE(QN_X), "none", NULL,
      "how activations are scaled"},
     {"w", QG_F_SCALE, 1, IN_SCALE(QN_W), "none", NULL,
      "how weights are scaled"},
-    {"dy", QG_F_SCALE, 1, IN_SCALE(QN_DY), "none", NULL,
+    {"dy", QG_F_SCALE, 0, IN_SCALE(QN_DY), "none", NULL,
      "how gradients are scaled"},
 };
 
-static const struct qg_fields scale_set = {"recipe.scale", scale_fields, 3, 0};
+static const struct qg_fields scale_set = {"recipe.scale", scale_fields, 3, 0,
+                                           0};
 
 static const struct qg_field fields[] = {
     {"element", QG_F_TABLE, 1, AT(element), NULL, &element_set,
@@ -49,12 +50,12 @@ static const struct qg_field fields[] = {
      "types that the product can be stored in, the default first"},
 };
 
-const struct qg_fields qg_recipe_fields = {"recipe", fields,
-                                           sizeof fields / sizeof *fields, 0};
+const struct qg_fields qg_recipe_fields = {
+    "recipe", fields, sizeof fields / sizeof *fields, 0, 0};
 
-/* ------------------------------------------------- what fields are together */
+/* ---------------------------------------------------------- combined fields */
 
-/* Rows of a block and values along k; what is not given is 1. */
+/* Rows of a block and values along k; absent ones are 1. */
 static int check_block(struct qg *q, struct qg_scale *scale, int of)
 {
     struct qg_sharing *block = &scale->block;
@@ -78,7 +79,7 @@ static int check_block(struct qg *q, struct qg_scale *scale, int of)
     return 1;
 }
 
-/* Whatever needs something that the scale does not have. */
+/* Checks of fields that need something that the scale lacks. */
 static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
 {
     int block = scale->block.span == QN_SPAN_BLOCK;
@@ -95,7 +96,7 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
          "'global' is a second scale above those of blocks; write: per = { k = "
          "... }"},
         {!block && strcmp(scale->storage, "plain") != 0, "storage",
-         "'storage' is how scales of blocks lie; those of rows, groups and "
+         "'storage' is how scales of blocks are; those of rows, groups and "
          "tensors follow each other, so leave it out"},
         {delayed && scale->block.span != QN_SPAN_TENSOR, "delayed",
          "'delayed' keeps one scale; write: per = \"tensor\""},
@@ -109,9 +110,9 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
          "transformed; give 'hadamard' to x and dy alone: scale = { x = ..., w "
          "= ..., dy = ... }"},
         {scale->hadamard && block && scale->block.per.m > 1, "hadamard",
-         "a square block has one scale for both copies, and the columnwise "
+         "a square block has one scale for both tensors, and the columnwise "
          "tensor's "
-         "values are transformed; write: per = { k = ... } alone"},
+         "values are transformed; write only: per = { k = ... }"},
         {scale->hadamard && delayed, "hadamard",
          "'delayed' keeps the magnitudes of values as they are, and those of "
          "the columnwise tensor are transformed; write: one of both"},
@@ -134,7 +135,7 @@ static int check_pair(struct qg *q, const struct qg_recipe *recipe)
     const char *x = recipe->scale[QN_X].hadamard;
     const char *dy = recipe->scale[QN_DY].hadamard;
 
-    if (x == dy || (x && dy && !strcmp(x, dy)))
+    if (!recipe->element.dy || x == dy || (x && dy && !strcmp(x, dy)))
         return 0;
     qg_diag_note(q, recipe->scale[x ? QN_X : QN_DY].location, QG_E_SCALE_PARTS,
                  "x and dy",
@@ -161,6 +162,38 @@ static int check_scales(struct qg *q, struct qg_recipe *recipe)
     return errors || check_pair(q, recipe);
 }
 
+/* A recipe for serving has neither dy's type nor a scale for it, one that has
+   the type has both where scales are given by tensor. Stack index 1: the
+   table. */
+static int check_dy(struct qg *q, const struct qg_word *word,
+                    struct qg_recipe *recipe)
+{
+    struct qg_scale *scale = &recipe->scale[QN_DY];
+    int by_role = scale->by_role, given = 0;
+
+    if (by_role) {
+        lua_pushliteral(q->L, "scale");
+        lua_rawget(q->L, 1);
+        lua_pushliteral(q->L, "dy");
+        given = lua_rawget(q->L, -2) != LUA_TNIL;
+        lua_pop(q->L, 2);
+    }
+    if (!recipe->element.dy && !given) {
+        *scale = (struct qg_scale){.location = word->location};
+        return 0;
+    }
+    if (given == by_role && recipe->element.dy)
+        return 0;
+    if (given)
+        qg_diag_note(q, qg_lex_field(q, word->location, "scale", 1),
+                     QG_E_RECIPE_DY, recipe->name);
+    else
+        qg_diag_note(q, qg_lex_field(q, word->location, "scale", 1),
+                     QG_E_FIELD_MISSING, qg_word_print(q, word), "scale.dy",
+                     "how gradients are scaled");
+    return 1;
+}
+
 /* Stack index 1: the table. What it says is all that any later part knows of
    the recipe. */
 int qg_recipe_take(struct qg *q, struct qg_word *word)
@@ -176,14 +209,14 @@ int qg_recipe_take(struct qg *q, struct qg_word *word)
             qg_word_taken(q, word, other->location))
             return 0;
     if (qg_field_read(q, word, &qg_recipe_fields, recipe) ||
-        check_scales(q, recipe))
+        check_dy(q, word, recipe) || check_scales(q, recipe))
         return 0;
     recipe->next = q->recipes;
     q->recipes = recipe;
     return 0;
 }
 
-/* ---------------------------------------------------- what products read */
+/* -------------------------------------------------- operands of products */
 
 static struct qg_factor factor(const struct qg_recipe *recipe, int of,
                                const char *copy)

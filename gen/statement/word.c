@@ -34,6 +34,18 @@ int qg_word_sentence(const char *text)
     return 1;
 }
 
+/* Loops are bounded by what they declare, long before the time that it would
+   take. Raises. */
+static void count(struct qg *q, const struct qg_word_kind *kind)
+{
+    if (++q->uses > QG_MAX_WORDS)
+        qg_diag_raise(q->L, QG_E_MANY, QG_MAX_WORDS, "entries");
+    if (!kind->is_part && ++q->statements > QG_MAX_STATEMENTS)
+        qg_diag_raise(q->L, QG_E_MANY, QG_MAX_STATEMENTS, "statements");
+    if (kind->take == qg_recipe_take && ++q->nrecipes > QG_MAX_RECIPES)
+        qg_diag_raise(q->L, QG_E_MANY, QG_MAX_RECIPES, "recipes");
+}
+
 /* A use of a word, at the line that is running. */
 static struct qg_word *start(struct qg *q, const struct qg_word_kind *kind)
 {
@@ -56,7 +68,7 @@ static int second_part(lua_State *L)
     return word->kind->take(qg_sandbox_owner(L), word);
 }
 
-/* One error is enough: what a badly named word is for is not looked at. */
+/* One error is enough: the arguments of a badly named word are not checked. */
 static void drop(struct qg_word *word)
 {
     word->done = word->used = 1;
@@ -95,6 +107,7 @@ static int first_part(lua_State *L)
 
     if (!q->loading)
         return qg_diag_raise(L, QG_E_LATE, kind->word);
+    count(q, kind);
     word = start(q, kind);
     lua_settop(L, 1);
     if (word->kind->named == QG_UNNAMED) {
@@ -130,7 +143,7 @@ static struct qg_word *reversed(struct qg_word *words)
     return list;
 }
 
-/* What was begun and never used would otherwise be silence. */
+/* A statement begun and never used would otherwise go unreported. */
 void qg_word_finish(struct qg *q)
 {
     struct qg_word *word = reversed(q->words);
@@ -155,8 +168,9 @@ const char *qg_word_print(struct qg *q, const struct qg_word *word)
     return qg_mem_print(q, "%s '%s'", word->kind->word, word->name);
 }
 
-/* Both places are named: either may be the one to change. The statement's parts
-   were made before it: that they are used nowhere now is no second error. */
+/* Both locations are named: either may be the one to change. The statement's
+   parts were made before it: that they are used nowhere now is no second
+   error. */
 int qg_word_taken(struct qg *q, const struct qg_word *word,
                   struct qg_location before)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.c: the file of one kernel: a header, then what it uses of what its
-   template gives. */
+/* source.c: the file of one kernel: a header, then the used declarations of its
+   template's text. */
 #include "lua/base.h"
 #include "write/sweep.h"
 #include "write/write.h"
@@ -89,20 +89,20 @@ int qg_source_keep(struct qg *q, struct qg_point *point)
         return 0;
     if (render_with_key(q, point))
         return 1;
-    header = qg_mem_print(q,
-                          "/*\n"
-                          "** %s\n"
-                          "**\n"
-                          "** spec      %s\n"
-                          "** template  templates/%s\n"
-                          "%s"
-                          "** key       %s\n"
-                          "** made by   quern emit %s%s\n"
-                          "*/\n",
-                          kernel->name, kernel->spec, kernel->template_path,
-                          qg_sweep_contents(q, point->kernels->template_file),
-                          kernel->key, is_own(q, point) ? "--specs DIR " : "",
-                          kernel->name);
+    header = qg_mem_print(
+        q,
+        "/*\n"
+        "** %s\n"
+        "**\n"
+        "** spec      %s\n"
+        "** template  templates/%s\n"
+        "%s"
+        "** key       %s\n"
+        "** made by   quern emit %s%s\n"
+        "*/\n",
+        kernel->name, qg_files_portable(q, kernel->spec), kernel->template_path,
+        qg_sweep_contents(q, point->kernels->template_file), kernel->key,
+        is_own(q, point) ? "--specs DIR " : "", kernel->name);
     source = qg_mem_new(q, strlen(header) + q->output.length + 1);
     strcpy(source, header);
     memcpy(source + strlen(header), q->output.data, q->output.length);
@@ -145,7 +145,7 @@ static int is_proved(const struct qg *q, const struct qg_point *point)
            q->files[point->recipe->location.file].proved;
 }
 
-/* Errors that only the user's specs bring out show when these are opened. */
+/* Errors that only the user's specs reveal show when these are opened. */
 void qg_source_try(struct qg *q)
 {
     const struct pair *tried = NULL, *found;

@@ -58,7 +58,7 @@ static struct quern_plan *find(const struct quern_context *ctx, const char *key)
 
 /* ------------------------------------------------------------ recent texts */
 
-/* One text and its plan; a later one of the same hash takes its place. */
+/* One text and its plan; a later one of the same hash replaces it. */
 struct qn_api_recent {
     char text[256]; /* "": none */
     uint64_t current;
@@ -163,7 +163,7 @@ static int make(struct quern_context *ctx, const struct qn_line *line,
     return code;
 }
 
-/* What a plan depends on besides its options; a device that is named does not
+/* The inputs of a plan besides its options; a device that is named does not
    depend on the thread. */
 static uint64_t current_of(struct quern_context *ctx,
                            const struct quern_plan_options *o)
@@ -198,7 +198,7 @@ static int look_up(struct quern_context *ctx, const char *text,
     code = make(ctx, &line, options, stream, &found);
     if (code)
         return code;
-    /* the first plan opens the driver, which alone knows what is current */
+    /* the first plan opens the driver, the only source of the current device */
     key = key_of(&line, options, current_of(ctx, options));
     if (!key) {
         quern_plan_destroy(found);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** api_table.c: the operands of a line. Their lengths are found for many
-** numbers of rows, and with them the law that each follows.
+** row counts, and with them the law that each follows.
 */
 #include "api/api_use.h"
 #include "base/context.h"
@@ -48,7 +48,7 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
                                  ? need->cast.workspace_bytes
                                  : need->product.workspace_bytes;
 
-        /* steps share what follows */
+        /* the following is per step */
         set_bytes(o, bytes, QN_WORKSPACE_BYTES);
     } else if (o->arg == QUERN_ARG_SAVED) {
         set_bytes(o, need->mlp.saved_bytes, 0);
@@ -187,14 +187,14 @@ static struct quern_extent *number(struct quern_operand *o, int i)
                                  : &o->bytes;
 }
 
-/* The values of all numbers, for one number of rows after the other. */
+/* All values, for each row count in turn. */
 struct samples {
     int64_t rows[DENSE + FAR];
     int64_t (*values)[QN_SLOTS][NUMBERS];
     int count;
 };
 
-/* What has no bytes for so many rows is not listed then: zeros. */
+/* An operand without bytes for so many rows is not listed then: zeros. */
 static int sample(struct quern_context *ctx, const struct qn_line *line,
                   const struct quern_operand *table, int count,
                   struct samples *s, int64_t rows)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** api_use.c: which operands a line has, what for, and the shapes of those that
+** api_use.c: a line's operands, their roles, and the shapes of those that
 ** are plain arrays. Lengths are in `base`: for the line's rows.
 */
 #include "api/api_use.h"

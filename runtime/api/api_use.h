@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** api_use.h: what a line does with its operands.
+** api_use.h: a line's use of its operands.
 */
 #ifndef QUERN_API_API_USE_H
 #define QUERN_API_API_USE_H

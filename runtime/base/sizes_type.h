@@ -46,7 +46,7 @@ static inline int64_t qn_sizes_at(const void *sizes, int type, int i)
                                      : ((const int32_t *)sizes)[i];
 }
 
-/* Which groups have rows, of sizes in host memory, whatever they are. */
+/* Which groups have rows, of sizes in host memory, valid or not. */
 static inline void qn_sizes_rows(const void *lengths, const void *offsets,
                                  int type, int groups, unsigned char *rows)
 {

@@ -29,7 +29,29 @@ static void print_line(const char *title, const char *words,
     qn_table_wrapped(text, 4, 80);
 }
 
-/* The list of commands, and what their exit status means. */
+/* Read by the library and the program; docs/environment.md has defaults. */
+static void print_environment(void)
+{
+    static const struct {
+        const char *variable, *meaning;
+    } rows[] = {
+        {"QUERN_CACHE", "folders of compiled kernels, separated by ':'"},
+        {"QUERN_TUNE", "folders with files of measured winners"},
+        {"QUERN_LOG", "error, info or debug: the log that -v prints"},
+        {"QUERN_THREADS", "threads of the host backend, 1 to 256"},
+        {"QUERN_CUDA", "the CUDA driver's library"},
+        {"QUERN_NVRTC", "the library NVRTC, 12 or later"},
+        {"QUERN_CUBLASLT", "the library cuBLASLt"},
+        {"QUERN_GEN", "the generator, libquern_gen.so"},
+        {"QUERN_CC", "the C compiler of host kernels"},
+    };
+
+    printf("\nEnvironment:\n");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        printf("  %-15s %s\n", rows[i].variable, rows[i].meaning);
+}
+
+/* The list of commands, the environment, and what exit statuses mean. */
 static void print_help(void)
 {
     printf("Usage: quern COMMAND [ARGUMENT...]\n"
@@ -43,10 +65,10 @@ static void print_help(void)
     print_line("of a cast,", "quantize|transpose|dequantize|rescale|bias",
                &qn_line_cast);
     print_line("or of an MLP, forward and backward:", "mlp", &qn_line_mlp);
-    printf(
-        "\n`quern COMMAND --help` explains a command. Exit status: 0 success, "
-        "1 a check failed,\n2 bad use, 3 the machine can't (no GPU, no "
-        "compiler).\n");
+    print_environment();
+    printf("\n`quern help COMMAND` explains a command. Exit status: 0 success, "
+           "1 a check\nfailed, 2 bad use, 3 the machine can't (no GPU, no "
+           "compiler).\n");
 }
 
 /* The row of that name, or NULL. */
@@ -106,6 +128,15 @@ static int run(const struct qn_command *command, int argc, char **argv)
     return command->run(&options);
 }
 
+/* `quern help COMMAND`. */
+static int help(char *name)
+{
+    const struct qn_command *command = find(name);
+    char option[] = "--help", *argv[] = {name, option, NULL};
+
+    return command ? run(command, 2, argv) : unknown(name);
+}
+
 /* At the end of the program: what was printed has arrived, or the status says
    that it has not. argp's own help ends here, too. */
 static void close_output(void)
@@ -131,16 +162,18 @@ int main(int argc, char **argv)
         print_help();
         return QN_EXIT_USAGE;
     }
+    if (strcmp(argv[1], "help") == 0 && argc == 3) /* as COMMAND --help */
+        return help(argv[2]);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
         if (argc > 2)
-            return superfluous(argv[1], argv[2]);
+            return superfluous(argv[1], argv[argc - 1]);
         print_help();
         return QN_EXIT_OK;
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         if (argc > 2)
             return superfluous(argv[1], argv[2]);
-        printf("quern %s\n", qn_version());
+        printf("quern %s\n", quern_version());
         return QN_EXIT_OK;
     }
     command = find(argv[1]);

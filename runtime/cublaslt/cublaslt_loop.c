@@ -6,7 +6,7 @@
 ** columns has nothing to compute; one whose summed axis is empty gets zeros,
 ** keeps D, or gets beta C: the product of zeros, since cuBLAS sums at least
 ** one value. The amount of work decides which of several streams a group takes.
-** Where the library multiplies groups in one call, the kernel that brings sizes
+** If the library multiplies groups in one call, the kernel that loads sizes
 ** from the host leaves them in the workspace.
 **
 ** Scaled FP8 multiplies a recipe's copies, one product for each group; zeros
@@ -23,6 +23,7 @@
 #include "cublaslt/cublaslt_room.h"
 #include "device/driver.h"
 #include "problem/host_sizes_rules.h"
+#include "product/args.h"
 #include "product/plan.h"
 
 enum {
@@ -64,14 +65,10 @@ static int check_tensor(const char *name, const struct qn_tensor *t)
 int qn_cublaslt_check(const struct qn_plan *plan, const struct qn_args *args)
 {
     const struct qn_problem *p = &plan->problem;
-    int code = check_tensor("a", &args->a);
+    int code = QUERN_OK;
 
-    if (!code)
-        code = check_tensor("b", &args->b);
-    if (!code)
-        code = check_tensor("c", &args->c);
-    if (!code)
-        code = check_tensor("d", &args->d);
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D && !code; role++)
+        code = check_tensor(qn_args_names[role], qn_args_tensor(args, role));
     if (code)
         return code;
     if (p->ragged == QUERN_AXIS_NONE)
@@ -298,7 +295,7 @@ static int multiply_nothing(struct loop *l, struct qn_cublaslt_product *p)
     return scale(l, p);
 }
 
-/* Rows of `width` bytes, so many bytes apart. */
+/* Rows of `width` bytes, with so many bytes between their starts. */
 static int copy_rows(const struct loop *l, struct cu_stream *stream,
                      const struct qn_cublaslt_matrix *from,
                      const struct qn_cublaslt_matrix *to, int64_t rows,
@@ -343,7 +340,7 @@ static struct qn_cublaslt_matrix in_bytes(struct qn_cublaslt_matrix matrix,
     return matrix;
 }
 
-/* The last rows of a group, fewer than 4: by way of the lane's memory. */
+/* The last rows of a group, fewer than 4: through the lane's memory. */
 static int multiply_rest(const struct loop *l, struct qn_cublaslt_product *p,
                          const struct slot *at, int64_t rows)
 {
@@ -511,7 +508,7 @@ static int put_array(const struct loop *l, const int64_t *sizes, int array,
     return code;
 }
 
-/* How many there are, their averages, and what addresses have in common. */
+/* How many there are, their averages, and the addresses' common divisor. */
 static void sum_up(const struct loop *l, const int64_t *sizes,
                    struct qn_cublaslt_product *all)
 {

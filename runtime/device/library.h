@@ -14,8 +14,7 @@ const char *qn_library_refused(void);
 /* dlopen, all symbols at once and for this handle only; `stay`: for good, as
    some do not free their memory at exit. NULL: qn_library_error() is one line
    about it, valid until the thread's next call. A program without a loader of
-   its own (cc -static) gets no library: the C library that such a library
-   brings along would be a second one. */
+   its own (cc -static) gets no library, which would load a second C library. */
 void *qn_library_open(const char *path, int stay);
 const char *qn_library_error(void);
 

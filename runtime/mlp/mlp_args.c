@@ -24,8 +24,8 @@ enum {
     WGRAD = 1 << QN_MLP_WGRAD
 };
 
-/* What it is: numbers that the recipe scales are not looked at in some phases,
-   copies are those of what it scales. */
+/* The kind: some phases do not read values that the recipe scales; quantized
+   tensors are those of scaled tensors. */
 enum kind { NUMBERS, COPY };
 
 static const struct row {
@@ -36,7 +36,7 @@ static const struct row {
     int scaled, plain; /* phases that need it, if it is scaled and if not */
     int optional;      /* phases that do without */
     int written;       /* of copies by those who make them */
-    int tokens;        /* rows are of groups, and may lie apart */
+    int tokens;        /* rows are of groups, and may have gaps */
     int again;         /* backward needs it, too, if it computes pre again */
 } rows[] = {
 #define AT(member, name)                                                       \
@@ -65,7 +65,7 @@ static const struct row {
 #undef AT
 };
 
-/* Bytes that rows span, which are at most INT32_MAX elements apart. */
+/* Bytes that rows span, at strides of at most INT32_MAX elements. */
 static size_t span_of(const struct row *row, const struct qn_tensor *given,
                       const struct qn_tensor *need)
 {
@@ -103,8 +103,8 @@ static int check_pointers(const struct qn_mlp_plan *plan, const struct row *row,
                         row->pointers, row->name, qn_mlp_pointers_name(word));
 }
 
-/* As described: rows and matrices one behind the other; or rows apart, each of
-   which begins where any kernel can copy it from. */
+/* As described: rows and matrices one after the other; or rows with gaps, each
+   of which begins where any kernel can copy it from. */
 static int check_stride(const struct row *row, const struct qn_tensor *given,
                         const struct qn_tensor *need)
 {
@@ -170,7 +170,7 @@ static int check_sizes(const struct row *row, const struct qn_tensor *given)
                         row->name, field);
 }
 
-/* Of numbers there are none. */
+/* Values have none. */
 static int check_scales(const struct row *row, const struct qn_tensor *given,
                         const struct qn_tensor *need)
 {
@@ -221,7 +221,7 @@ static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
            ((scaled ? row->scaled : row->plain) | (again ? BACKWARD : 0));
 }
 
-/* Of weights no copy is wanted, so the numbers are not read. */
+/* No tensor of weights is wanted, so the values are not read. */
 static int is_idle(const struct qn_mlp_args *args, const struct row *row,
                    int phase)
 {
@@ -272,7 +272,7 @@ static int check_array(const char *name, const void *array, int wanted,
     return QUERN_OK;
 }
 
-/* Arrays that the MLP does not have, whatever the phase. */
+/* Arrays that the MLP does not have, in any phase. */
 static int check_none(const struct qn_mlp_plan *plan,
                       const struct qn_mlp_args *args)
 {
@@ -364,8 +364,8 @@ static void add(struct list *l, int phases, const char *name, const void *data,
         l->at[l->count++] = (struct qn_region){name, data, bytes, written, 0};
 }
 
-/* A tensor and its scales. Of the same weights both copies may share these:
-   where they are of more than a block they are the same. */
+/* A tensor and its scales. The rowwise and the columnwise tensor of the same
+   weights may share these: those of more than a block are the same. */
 static void list_tensor(const struct qn_mlp_plan *plan,
                         const struct qn_mlp_args *args, const struct row *row,
                         struct list *l)
@@ -457,7 +457,7 @@ static int check_matrices(const struct qn_mlp_plan *plan,
     return qn_region_matrices(list, count, groups, used, l->at, l->count);
 }
 
-/* What is written must not be anything else that the same call uses, nor the
+/* An output must not overlap anything else that the same call uses, nor the
    layer's own weights and biases. Tensors of other phases may be gone. */
 static int check_overlap(const struct qn_mlp_plan *plan,
                          const struct qn_mlp_args *args, int phases)

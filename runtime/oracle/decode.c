@@ -95,7 +95,7 @@ int64_t qn_decode_length(const struct qn_decode *d, int group)
                              : d->g.columns;
 }
 
-/* Element (i, j) of a matrix whose lines are `stride` apart. */
+/* Element (i, j) of a matrix with lines of stride `stride`. */
 static int64_t in_order(int order, int64_t stride, int64_t i, int64_t j)
 {
     if (order == QN_ORDER_ROWS)

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A power of two, so that what is larger is a multiple of what is smaller. */
+/* A power of two, so that a larger one is a multiple of a smaller one. */
 static int check_alignment(const struct qn_problem *p)
 {
     int a = p->alignment;
@@ -28,8 +28,8 @@ static int check_alignment(const struct qn_problem *p)
                         QN_ALIGNMENT);
 }
 
-/* The message lists what the recipe does write. A product of dequantized
-   operands writes what bf16's do, which qn_dequantize_check knows. */
+/* The message lists the types that the recipe writes. A product of dequantized
+   operands writes the types that bf16's do, which qn_dequantize_check knows. */
 static int check_d_type(const struct qn_problem *p,
                         const struct qn_recipe *recipe)
 {
@@ -265,7 +265,7 @@ static int check_bytes(const struct qn_problem *p,
             !qn_scale_source(p, recipe, role, &copy) || qn_quantize_fits(&copy);
 
         if (role == QN_ROLE_C || !qn_geometry_has(p, role))
-            continue; /* C lies as D does */
+            continue; /* C is as D does */
         if (fits)
             qn_geometry_of(p, recipe, role, &geometry);
         if (!fits || qn_geometry_bytes(&geometry, 0, 0) < 0)
@@ -288,6 +288,9 @@ int qn_problem_check(struct quern_context *ctx,
     if (code)
         return code;
     code = check_alignment(problem);
+    if (!code && problem->op != QUERN_FPROP)
+        code = qn_problem_gradient(recipe, qn_op_name(problem->op),
+                                   "it serves fprop");
     if (!code)
         code = check_parts(problem);
     if (!code)

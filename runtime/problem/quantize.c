@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize.c: the rules that a quantization must keep, and what it needs. */
+/* quantize.c: the rules and the requirements of a quantization. */
 #include "problem/quantize.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -83,7 +83,7 @@ int64_t qn_quantize_tokens(int64_t columns, int groups)
 
 /* ------------------------------------------------------------------- rules */
 
-/* Numbers get a bias as they are, whatever becomes of them later. */
+/* Values get a bias as they are, with any later use. */
 static int check_bias(const struct qn_quantization *q,
                       const struct qn_recipe *recipe)
 {
@@ -94,7 +94,7 @@ static int check_bias(const struct qn_quantization *q,
     return QUERN_OK;
 }
 
-/* What the recipe must have for the work. */
+/* The recipe's fields that the work requires. */
 static int check_recipe(const struct qn_quantization *q,
                         const struct qn_recipe *recipe)
 {
@@ -130,7 +130,7 @@ static int check_recipe(const struct qn_quantization *q,
     return QUERN_OK;
 }
 
-/* What one kind of work has and another has not. */
+/* Fields that one kind of work has and another has not. */
 static int check_work(const struct qn_quantization *q)
 {
     const char *wrong = NULL;
@@ -223,7 +223,10 @@ int qn_quantize_check(struct quern_context *ctx,
 
     if (code)
         return code;
-    code = check_recipe(q, recipe);
+    if (q->of == QN_DY)
+        code = qn_problem_gradient(recipe, "of=dy", "write of=x or of=w");
+    if (!code)
+        code = check_recipe(q, recipe);
     if (!code)
         code = qn_host_size_problem(q->sizes, ragged);
     if (!code && q->work != QUERN_RESCALE)
@@ -335,7 +338,8 @@ void qn_quantize_scales(const struct qn_quantization *q,
         out->shape[out->ndim++] = 1;
 }
 
-/* Of a copy; of what spans more than a block, also of the largest values. */
+/* The bytes of a quantized tensor's scales; of scales that span more than a
+   block, also of the largest values. */
 static int64_t count_scales(const struct qn_quantization *q,
                             const struct qn_scaling *s, int copy)
 {
@@ -393,7 +397,7 @@ void qn_quantize_copy(const struct qn_quantization *q,
     t->global_bytes = s->global ? (size_t)q->groups * sizeof(float) : 0;
 }
 
-/* What is quantized, or what a copy becomes again. */
+/* The source of quantization, or the result of dequantizing. */
 static void describe_numbers(const struct qn_quantization *q,
                              struct qn_quantize_args *args)
 {
@@ -409,7 +413,7 @@ static void describe_numbers(const struct qn_quantization *q,
         qn_quantize_shape(&args->saved, q->type, 0, q->m, q->k, q->k);
 }
 
-/* What is read or written; of a bias, and of its gradients, there is none. */
+/* The tensors read or written; a bias, and its gradients, have none. */
 static int described_copies(const struct qn_quantization *q)
 {
     if (q->work == QUERN_TRANSPOSE)
@@ -419,7 +423,7 @@ static int described_copies(const struct qn_quantization *q)
     return q->copies;
 }
 
-/* Only what a kernel uses takes room. */
+/* Only parts that a kernel uses take room. */
 void qn_quantize_lay_out(const struct qn_quantization *q,
                          const struct qn_recipe *recipe,
                          struct qn_quantize_space *w)

@@ -43,8 +43,8 @@ static int check_stride(const char *name, const struct qn_tensor *tensor,
 }
 
 /*
-** Matrices one behind the other with room between them, or row by row in
-** turns. Whatever lies in between, no two share an element.
+** Matrices one after the other with room between them, or row by row in
+** turns. With any gaps, no two share an element.
 */
 static int matrices_apart(const struct qn_geometry *g, int64_t stride,
                           int64_t group_stride)
@@ -223,7 +223,7 @@ static int check_array(const char *name, const void *array, int type)
     return QUERN_OK;
 }
 
-/* Whoever is ragged must say how. */
+/* A ragged operand must have sizes. */
 static int check_sizes(const struct qn_tensor *tensor,
                        const struct qn_geometry *g)
 {
@@ -393,7 +393,7 @@ static int check_given(const char *name, const void *array, size_t alignment,
     return QUERN_OK;
 }
 
-/* Rows of a bias are read in pairs of columns. What no tokens have may be
+/* Rows of a bias are read in pairs of columns. Arrays without elements may be
    NULL. */
 static int check_epilogue(const struct qn_plan *plan,
                           const struct qn_args *args)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* args_overlap.c: what a run writes, D and the workspace, is nothing that it
-   reads. */
+/* args_overlap.c: a run's outputs, D and the workspace, overlap none of its
+   inputs. */
 #include "product/args.h"
 #include "base/error.h"
 #include "base/region.h"
@@ -52,13 +52,13 @@ static int check_c_overlap(const struct qn_plan *plan,
                         c->data ? "" : ".pointers", c->data ? "" : ".pointers");
 }
 
-/* Scales that both copies of a result may have; then of what a run makes of
-   `in`. */
+/* Scales that the rowwise and the columnwise tensor of a result may have; then
+   those that a run makes of `in`. */
 enum { SF = 1, GLOBAL, MADE_SF, MADE_GLOBAL };
 enum { FIELDS = 4, OTHERS = 18 }; /* of an operand; of a run besides */
 
-/* What there is; what is NULL or has no bytes is left out, as most of it is in
-   most runs, and every run comes here. */
+/* List the arrays; one that is NULL or has no bytes is left out, as most of it
+   is in most runs, and every run comes here. */
 struct list {
     struct qn_region at[OTHERS + QN_ROLES * FIELDS];
     int count;
@@ -71,7 +71,8 @@ static void add(struct list *l, const char *name, const void *data,
         l->at[l->count++] = (struct qn_region){name, data, bytes, written, 0};
 }
 
-/* Scales that were just added: both copies of a result may have the same. */
+/* Scales that were just added: the rowwise and the columnwise tensor of a
+   result may have the same. */
 static void share(struct list *l, const char *name, int same, int alike)
 {
     if (same && l->count && l->at[l->count - 1].name == name)
@@ -128,8 +129,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* What a run reads of `in`, however much else lies behind it. A stride that is
-   none is refused later. */
+/* The bytes that a run reads of `in`, however much else is after it. A stride
+   that is none is refused later. */
 static size_t bytes_of_in(const struct qn_problem *p,
                           const struct qn_tensor *in)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** fuse_run.c: the launches of products that quantize what they multiply.
+** fuse_run.c: the launches of products that quantize an operand.
 **
 ** Kernels whose field `quantize` says "mainloop" quantize A in shared memory,
 ** again for each column of tiles, and write no copy of it; before all others a
@@ -14,7 +14,7 @@
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 
-/* Numbers are read 16 bytes at a time. */
+/* Values are read 16 bytes at a time. */
 enum { NUMBERS = QN_ALIGNMENT / 2 };
 
 /* The slices of the workspace, which fewer rows of a run do not move. */
@@ -29,7 +29,7 @@ static struct qn_fuse_space space_of(const struct qn_plan *plan)
 }
 
 /* The arguments of a cast; its sizes are those of the run. `a` is room that a
-   run may leave alone. */
+   run may leave unused. */
 static void find_args(const struct qn_plan *plan,
                       const struct qn_quantize_plan *cast,
                       const struct qn_args *args, struct qn_quantize_args *out)
@@ -141,6 +141,6 @@ int qn_fuse_quantize(struct qn_frame *f, const struct qn_launch *launch)
     find_args(f->plan, fitted, f->args, &made);
     set_sizes(f, &made);
     if (qn_fuse_strategy(f->plan->kernel) == QUERN_QUANTIZE_MAINLOOP)
-        made.row.data = NULL; /* nobody reads it */
+        made.row.data = NULL; /* nothing reads it */
     return qn_quantize_launch(fitted, &made, f->stream);
 }

@@ -85,7 +85,7 @@ static int add_both(struct qn_plan *plan, struct qn_session *s)
 int qn_result_make(struct qn_session *s, struct qn_plan **out)
 {
     const int only = s->demand.backend == QUERN_BACKEND_CUBLASLT ||
-                     is_named(s); /* no cast behind these */
+                     is_named(s); /* no cast after these */
     int code = QUERN_ENOKERNEL;
 
     if (only || (!qn_result_apart(s->problem, s->demand.recipe) &&

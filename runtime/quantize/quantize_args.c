@@ -19,7 +19,7 @@ enum { DATA, SF, GLOBAL, FIELDS };
 struct tensor {
     const char *const *names; /* in messages, by its fields */
     const struct qn_tensor *given, *need;
-    int strided; /* rows may be further apart than described */
+    int strided; /* rows may have larger strides than described */
     int is_copy; /* it has scales */
     int is_output;
     int optional;
@@ -48,7 +48,7 @@ static int is_scaled(const struct qn_quantize_plan *plan)
     return qn_quantize_scaling(&plan->q, plan->recipe)->type != QUERN_TYPE_NONE;
 }
 
-/* All of them; what the work has not is described with no axes. */
+/* All of them; absent ones are described without axes. */
 static void list_tensors(const struct qn_quantize_plan *plan,
                          const struct qn_quantize_args *args,
                          struct tensor list[TENSORS])
@@ -77,7 +77,8 @@ static int64_t stride_of(const struct tensor *t)
                              : t->need->shape[t->need->ndim - 1];
 }
 
-/* Numbers may have gaps between rows; copies are as described. */
+/* Unquantized tensors may have gaps between rows; quantized ones are as
+   described. */
 static int check_stride(const struct tensor *t)
 {
     int64_t least = t->need->shape[t->need->ndim - 1], stride = stride_of(t);
@@ -97,7 +98,7 @@ static int check_stride(const struct tensor *t)
     return QUERN_OK;
 }
 
-/* Bytes that the rows span; the matrices of w lie one behind the other. More
+/* Bytes that the rows span; the matrices of w are one after the other. More
    than any buffer has if 64 bits do not count them. */
 static int64_t span_of(const struct tensor *t)
 {
@@ -143,8 +144,8 @@ static int check_data(const struct tensor *t)
     return QUERN_OK;
 }
 
-/* Of one level, `field`: "sf" or "global"; `need` bytes, 0 of no rows; without
-   `exists` none may be given. */
+/* The scales of one level, `field`: "sf" or "global"; `need` bytes, 0 of no
+   rows; without `exists` none may be given. */
 static int check_level(const char *name, const char *field, const void *data,
                        size_t bytes, size_t need, int exists)
 {
@@ -284,8 +285,8 @@ int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
 
 /* ----------------------------------------------------------------- overlap */
 
-/* A tensor and its scales. Copies may share scales: where these are of more
-   than a block, both copies have the same. Returns how many. */
+/* A tensor and its scales. The rowwise and the columnwise tensor share scales
+   of more than a block. Returns how many. */
 static int list_tensor(const struct tensor *t, const struct qn_scaling *s,
                        struct qn_region list[FIELDS])
 {
@@ -304,7 +305,7 @@ static int list_tensor(const struct tensor *t, const struct qn_scaling *s,
     return FIELDS;
 }
 
-/* What is written must not be anything else. */
+/* An output must not overlap anything else. */
 static int check_overlap(const struct qn_quantize_plan *plan,
                          const struct qn_quantize_args *args,
                          const struct tensor tensors[TENSORS])

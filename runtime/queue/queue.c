@@ -3,8 +3,8 @@
 ** queue.c: weight and bias gradients that wait.
 **
 ** Entries are in one array, made with the queue, in the order of their puts;
-** what leaves closes up. Each is a plan and the arguments of one run, by value:
-** what they point to stays the caller's until the launch that reads it.
+** removal closes the gap. Each is a plan and the arguments of one run, by
+** value: their arrays stay the caller's until the launch that reads it.
 */
 #include "queue/queue.h"
 #include "base/context.h"
@@ -43,8 +43,8 @@ struct qn_queue {
 
 /* ---------------------------------------------------------------- conflicts */
 
-/* Matrices by address have no one place. `plan` fits the arguments. C counts
-   where it is apart from D. */
+/* Matrices by address have no single base. `plan` fits the arguments. C counts
+   if it is not D. */
 static void fill_regions(struct entry *e, const struct qn_plan *plan)
 {
     static const struct {
@@ -175,7 +175,8 @@ static const char *kind_of(const struct entry *e)
     return e->sums ? "a bias gradient" : "a product";
 }
 
-/* One entry against another: what one writes the other must not touch. */
+/* One entry against another: one's outputs must not overlap the other's
+   arrays. */
 static int check_apart(const struct entry *old, const struct entry *new)
 {
     const struct qn_region *x = old->regions, *y = new->regions;
@@ -350,7 +351,7 @@ int qn_queue_put_all(struct qn_queue *queue, const struct qn_plan *const *plans,
     for (int i = 0; i < count && !code; i++)
         code = qn_queue_put(queue, plans[i], &args[i], layer);
     if (code)
-        queue->count = before; /* what was put is after all others */
+        queue->count = before; /* the new entry is after all others */
     return code;
 }
 
@@ -458,13 +459,13 @@ static int collect(const struct qn_queue *queue, int layer, int most,
         if (!same_output(first, e))
             continue;
         if (!joins(first, e))
-            break; /* what adds up stays in order */
+            break; /* entries that add up stay in order */
         places[count++] = at;
     }
     return count;
 }
 
-/* Does it only add to what its output holds? */
+/* Does it only add to its output's content? */
 static int adds(const struct entry *e)
 {
     if (e->sums)

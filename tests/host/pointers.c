@@ -151,7 +151,7 @@ TEST(test_pointers_of_mlps)
     try(plan, 2, 1, NULL, "dw1.pointers[1] is NULL");
     try(plan, 2, 1, m.at[2][2], "dw1.pointers[1] overlaps dw1.pointers[2]");
     try(plan, 3, 1, m.at[2][2], "overlaps dw");
-    try(plan, 3, 1, (char *)m.at[3][1] + 8, "must lie at a multiple of 16");
+    try(plan, 3, 1, (char *)m.at[3][1] + 8, "must be at a multiple of 16");
     quern_plan_destroy(plan);
 }
 

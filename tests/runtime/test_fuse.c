@@ -217,7 +217,7 @@ TEST(explains)
 
     test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "> inline"));
-    assert_non_null(strstr(why, "a is quantized in shared memory, beside"));
+    assert_non_null(strstr(why, "a is quantized in shared memory, next to"));
     assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
                                 "launch for that alone would take "));
     assert_non_null(strstr(why, "no room next to the product"));

@@ -26,7 +26,8 @@ def make(case, *, recipe="bf16", main_grad=False, **more):
     more = {"bias": False, "params_dtype": BF16, "device": DEVICE, "init_method": draw} | more
     layer = qt.GroupedLinear(len(case.lengths), case.k, case.n, recipe=recipe, **more)
     for b in biases(layer):
-        torch.nn.init.normal_(b.data)
+        for each in b.data.view(-1, case.n):  # CUDA draws other numbers for other shapes
+            torch.nn.init.normal_(each)
     if main_grad:
         every = torch.ones(len(case.lengths), case.n, case.k)
         for i, w in enumerate(weights(layer)):

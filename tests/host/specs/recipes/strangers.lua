@@ -1,4 +1,4 @@
--- Recipes as a stranger writes them from specs/recipes/README.md: one choice each that none has.
+-- Recipes as a stranger writes them from docs/recipes.md: one choice each that none has.
 
 -- A power of two for each row.
 

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the README and docs/, made from bench/results.
+
+    python3 bench/tables.py            rewrite the tables
+    python3 bench/tables.py --check    say which are out of date; status 1 if any is
+
+A table stands between <!-- table: NAME --> and <!-- end -->; NAME is a function below.
+"""
+
+import json
+import os
+import re
+import sys
+
+import report
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PAGES = ("README.md", "docs/performance.md", "docs/verification.md")
+MARK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "torch_bf16",
+         "torch_fp8_row")
+
+
+def load(name):
+    with open(os.path.join(ROOT, f"bench/results/{name}.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def link(name, up):
+    return f"[`{name}`]({up}bench/results/{name}.json)"
+
+
+def markdown(head, rows):
+    """A table; columns whose cells begin with a digit are aligned to the right."""
+    lines = [head, ["---:" if rows and re.match(r"[\d*–]", str(rows[0][i])) else "---"
+                    for i in range(len(head))]] + rows
+    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+def gains(name, op, peers):
+    """quern's speed over the fastest of the peers, for each shape and split of a pass."""
+    return {case: min(rows[p]["ms"] for p in peers if p in rows) / rows["quern"]["ms"]
+            for case, rows in report.cases(load(name), op).items()
+            if "quern" in rows and any(p in rows for p in peers)}
+
+
+def mean(name, op, peers):
+    return f"{report.geometric_mean(list(gains(name, op, peers).values())):.2f}"
+
+
+def headlines(up):
+    """With links below, for the table's rows are short."""
+    bf16, fp8, mlps = "h200_bf16", "h200_deepgemm", "h200_mlp"
+    ops = ("fprop", "dgrad", "accumulate")
+    rows = [["BF16 fprop, dgrad, wgrad", "torch 2.11 or cuBLAS, the faster",
+             ", ".join(mean(bf16, op, PEERS) for op in ("fprop", "dgrad", "wgrad")), f"[{bf16}]"],
+            ["FP8 fprop, dgrad, wgrad into fp32", "DeepGEMM, padded before",
+             ", ".join(mean(fp8, f"fp8_block {op}", ("deepgemm",)) for op in ops), f"[{fp8}]"],
+            ["MLP, both ways: BF16, FP8", "torch's best composition, compiled",
+             ", ".join(mean(mlps, f"{recipe} both", PEERS) for recipe in ("bf16", "fp8_block")),
+             f"[{mlps}]"]]
+    links = "".join(f"[{name}]: {up}bench/results/{name}.json\n" for name in (bf16, fp8, mlps))
+    return markdown(["on one H200", "compared with", "times as fast", "file"], rows) + "\n" + links
+
+
+def speed(name, ops, peers):
+    """quern's TFLOP/s and its ratio to the fastest of the peers."""
+    found = {op: report.cases(load(name), op) for op in ops}
+    ratio = {op: gains(name, op, peers) for op in ops}
+    rows = [[*case] + [f"{found[op][case]['quern']['tflops']:.0f} ({ratio[op][case]:.2f} ×)"
+                       for op in ops] for case in found[ops[0]]]
+    return markdown(["shape", "split", *ops], rows + [
+        ["geometric mean", ""] + [f"**{mean(name, op, peers)} ×**" for op in ops]])
+
+
+def bf16(up):
+    return speed("h200_bf16", ("fprop", "dgrad", "wgrad", "accumulate"), PEERS)
+
+
+def fp8_block(up):
+    return speed("h200_deepgemm", [f"fp8_block {op}" for op in ("fprop", "dgrad", "accumulate")],
+                 ("deepgemm",))
+
+
+def fp8_row(up):
+    return speed("h200_fp8_row", [f"fp8_row {op}" for op in ("fprop", "dgrad", "wgrad")], PEERS)
+
+
+def mlp(up):
+    return speed("h200_mlp", [f"{recipe} {phase}" for recipe in ("bf16", "fp8_block")
+                              for phase in ("forward", "backward", "both")], PEERS)
+
+
+def layers(up):
+    return speed("h200_layers", ("fprop", "dgrad", "wgrad", "accumulate"), PEERS)
+
+
+def scaled(up):
+    """Recipes with scales of 16 and 32 values, compared with quern's own BF16."""
+    recipes, ops = ("mxfp8", "nvfp4", "mxfp4"), ("fprop", "dgrad", "wgrad")
+    ratio = {(r, op): gains("h200_expanded_auto", f"{r} {op}", ("quern_bf16",))
+             for r in recipes for op in ops}
+    cases = ratio["mxfp8", "fprop"]
+    rows = [[case[0]] + [", ".join(f"{ratio[r, op][case]:.2f}" for op in ops) for r in recipes]
+            for case in cases]
+    return markdown(["shape", *recipes], rows)
+
+
+def casts(up):
+    results = load("h200_casts")
+    rows = [[f"`{row['problem']}`", f"{row['ms']:.3f}", f"{row['gbytes'] / 1000:.1f}",
+             f"{100 * row['gbytes'] / results['copy_gbytes']:.0f} %"] for row in results["rows"]]
+    return markdown(["line", "ms", "TB/s", "of a plain copy"], rows)
+
+
+def cast_peers(up):
+    rows = [[peer["what"], f"{peer['ms']:.3f}", f"{peer['quern_ms']:.3f}"]
+            for peer in load("h200_casts")["peers"]]
+    return markdown(["cast of 32768 × 7168 values", "`torch.compile`, ms", "quern, ms"], rows)
+
+
+def merged(up):
+    """Four deferred weight gradients in one launch, by shape and tokens."""
+    rows = load("h200_merged")["rows"]
+    counts = sorted({row["tokens"] for row in rows})
+    names = list(dict.fromkeys((row["recipe"], row["shape"]) for row in rows))
+    gain = {(row["recipe"], row["shape"], row["tokens"]): row["gain"] for row in rows}
+    return markdown(["recipe", "shape"] + [f"{count} tokens" for count in counts],
+                    [[*name] + [f"{gain[(*name, count)]:.2f}" if (*name, count) in gain else "–"
+                                for count in counts] for name in names])
+
+
+def host(up):
+    """What calls take on the host."""
+    rows = [[f"`{row['problem']}`", f"{row['run_us']:.2f}", f"{row['bare_us']:.2f}",
+             f"{row['ratio']:.2f}", f"{row['warm_ms']:.2f}", f"{row['cold_ms']:.0f}"]
+            for row in load("h200_overhead") if "run_us" in row]
+    return markdown(["line", "`quern_run`, µs", "the driver's launch, µs", "ratio",
+                     "plan, warm cache, ms", "plan, cold cache, ms"], rows)
+
+
+SLOW = (("h200_bf16", "accumulate", PEERS, "torch or cuBLAS, which overwrite BF16"),
+        ("h200_bf16", "fprop", ("deepgemm",), "DeepGEMM"),
+        ("h200_bf16", "dgrad", ("deepgemm",), "DeepGEMM"),
+        ("h200_deepgemm", "fp8_block fprop", ("deepgemm",), "DeepGEMM"),
+        ("h200_deepgemm", "fp8_block dgrad", ("deepgemm",), "DeepGEMM"),
+        ("h200_expanded_auto", "mxfp8 fprop", ("quern_bf16",), "quern's BF16"),
+        ("h200_expanded_auto", "nvfp4 wgrad", ("quern_bf16",), "quern's BF16"),
+        ("h200_layers", "accumulate", PEERS, "torch or cuBLAS, which overwrite BF16"))
+
+
+def slow(up):
+    """The worst case of passes in which quern loses."""
+    rows = []
+    for name, op, peers, against in SLOW:
+        case, ratio = min(gains(name, op, peers).items(), key=lambda item: item[1])
+        rows.append([op, " ".join(case), against, f"{ratio:.2f}", link(name, up)])
+    return markdown(["pass", "worst case", "compared with", "times as fast", "file"], rows)
+
+
+def suites(up):
+    """Runs of tests/gpu/run.py and others that count cases."""
+    rows = []
+    for path in sorted(os.listdir(os.path.join(ROOT, "bench/results"))):
+        results = load(path[:-5]) if path.endswith(".json") else None
+        for run in results.get("runs", [results]) if isinstance(results, dict) else []:
+            if "families" not in run:
+                continue
+            count = {word: sum(f[word] for f in run["families"])
+                     for word in ("passed", "failed", "skipped")}
+            stopped = sum("its time was over" in f["text"] for f in run["failures"])
+            rows.append([link(path[:-5], up), run["gpu"].replace("NVIDIA ", ""), run["commit"],
+                         len(run["families"]), *count.values(), stopped])
+    return markdown(["file", "GPU", "commit", "families", "passed", "failed", "skipped", "stopped"],
+                    rows)
+
+
+def sanitizers(up):
+    rows = []
+    for name in ("", "_fp8", "_scaled", "_nvfp4"):
+        name = "h200_sanitizers" + name
+        results = load(name)
+        tools = sorted({run["tool"] for run in results["runs"]})
+        rows.append([link(name, up), results["commit"], ", ".join(tools), len(results["runs"]),
+                     sum(run["passed"] for run in results["runs"])])
+    return markdown(["file", "commit", "tools", "runs", "clean"], rows)
+
+
+def fill(text, up):
+    return MARK.sub(lambda m: m.group(1) + globals()[m.group(2)](up) + m.group(3), text)
+
+
+def main():
+    stale = 0
+    for page in PAGES:
+        path = os.path.join(ROOT, page)
+        with open(path, encoding="utf-8") as file:
+            before = file.read()
+        after = fill(before, "../" * page.count("/"))
+        if after == before:
+            continue
+        stale = 1
+        if "--check" in sys.argv:
+            print(f"{page}: tables differ from bench/results; run: python3 bench/tables.py")
+        else:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(after)
+    return stale if "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
