@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules and functions under torch.compile and torch.export: the bits of eager mode."""
 
+import os
 import warnings
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from conftest import DEVICE, Case, assert_near
 from torch._dynamo.testing import CompileCounterWithBackend
 
+import quern
 import quern.torch as qt
 from quern.torch import _compile
 
@@ -273,3 +275,9 @@ def test_autocast():
     sizes = CASE.sizes()["sizes"]
     y = torch.compile(step, fullgraph=True, backend="aot_eager")(CASE.x.float(), sizes)
     assert y.dtype == BF16 and torch.equal(y[:48], step(CASE.x.float(), sizes)[:48])
+
+
+def test_graphs_on_disk_are_those_of_this_build():
+    """A graph that another build of the library left has the shapes of its operators."""
+    tag = torch.compiler.config.cache_key_tag
+    assert f"quern {os.path.getsize(quern.find('libquern.so'))}" in tag

@@ -5,6 +5,7 @@ import ctypes
 import os
 
 import torch
+import torch.compiler.config
 
 import quern
 
@@ -47,6 +48,16 @@ for _folder in quern.specs:
     _add_specs(_folder)
 quern._told.append(_add_specs)
 ops = torch.ops.quern
+
+
+def _tag_caches():
+    """Graphs that torch.compile keeps on disk have the shapes of the operators' results: those of
+    another build must not be found."""
+    build = os.path.getsize(quern.find("libquern.so"))
+    torch.compiler.config.cache_key_tag += f" quern {build}"
+
+
+_tag_caches()
 
 
 def _ragged(line):
