@@ -8,6 +8,9 @@
 #   make test-all  the other quarters, and each program under ASan and UBSan (20 minutes more)
 #   make test-torch  quern.torch on the CPU, with PyPI's torch (531 MB, fetched once into build/torch);
 #                    not yet a part of what CI runs
+#   make wheel   build/wheel/quern-*.whl; `pip install .` installs one (docs/install.md)
+#   make test-wheel  install it elsewhere and use it, with PyPI's NVRTC (100 MB, fetched each time)
+#   make test-cross  a build and a wheel for aarch64, tested under qemu-user
 #   make golden  accept the kernels' texts and launches as they are now (tests/*/golden)
 #   make tsan    what threads share, under ThreadSanitizer
 #   make fuzz    damaged specs, lines and files, FUZZ_SECONDS long (an hour)
@@ -27,11 +30,11 @@ BUILD = $(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 SUBMAKE = +@$(BUILD)
 
-.PHONY: all demo test test-all test-torch golden tsan fuzz check format clean report install uninstall tools \
-    generate
+.PHONY: all demo test test-all test-torch wheel test-wheel test-cross golden tsan fuzz check format \
+    clean report install uninstall tools generate
 
 all: generate
-	$(SUBMAKE) config=release quern_cli quern
+	$(SUBMAKE) config=release quern_cli quern quern_torch
 	@.ci/carry build
 
 demo: all
@@ -68,6 +71,18 @@ test-torch: generate
 	$(SUBMAKE) config=release quern quern_gen quern_torch
 	@TORCHINDUCTOR_CACHE_DIR=$(CURDIR)/build/torch/inductor build/torch/venv/bin/python -m pytest -q \
 	    -p no:cacheprovider tests/torch $(TORCH_TESTS)
+
+wheel: all
+	@.ci/install wheel
+	@python3 .ci/backend.py build/wheel
+
+test-wheel: all
+	@.ci/install wheel
+	@.ci/wheel
+
+test-cross: all
+	@.ci/install wheel cross
+	+@.ci/cross
 
 tsan: generate
 	@.ci/install test

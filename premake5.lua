@@ -2,7 +2,7 @@
 -- The build, for premake 5 and for Debian's premake 4. The Makefile calls it; it writes into build/
 -- alone. Configurations: release; asan (AddressSanitizer and UBSan) below build/asan/; and, of
 -- what `make tsan` and `make fuzz` run, tsan (ThreadSanitizer) and fuzz (libFuzzer, with clang)
--- below build/tsan/ and build/fuzz/.
+-- below build/tsan/ and build/fuzz/; aarch64, release for another machine (.ci/cross).
 --
 -- The generator makes a part of its own input, so the Makefile builds in phases:
 --   embed -> gen/embedded.c -> quern_boot -> gen/registry.c, gen/host/*.c -> everything else
@@ -12,16 +12,19 @@ local filter = filter or configuration
 local exclude = removefiles or excludes
 local keep_symbols = symbols and function () symbols "On" end or function () flags { "Symbols" } end
 
-local ROOTS = { release = "build", asan = "build/asan", tsan = "build/tsan", fuzz = "build/fuzz" }
+local ROOTS = { release = "build", asan = "build/asan", tsan = "build/tsan", fuzz = "build/fuzz",
+  aarch64 = "build/aarch64" }
 local ORIGIN = "'$$ORIGIN%s'" -- the loading file's folder; one $ is make's
 
 workspace "quern"
   location "build"
-  configurations { "release", "asan", "tsan", "fuzz" }
+  configurations { "release", "asan", "tsan", "fuzz", "aarch64" }
   language "C"
   -- premake 4 knows neither cdialect nor warnings, so each flag is written out.
   buildoptions {
     "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-pthread",
+    -- Sums are promised to the bit, also by references: nothing may be fused or reordered.
+    "-ffp-contract=off", "-fno-fast-math",
     "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wstrict-prototypes",
     "'-ffile-prefix-map=" .. os.getcwd() .. "=.'", -- no path of this machine in what is installed
   }
@@ -50,7 +53,7 @@ local function begin (name, what, target, folder, rpath)
   buildoptions { "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined",
     "-fsanitize=fuzzer-no-link,address,undefined", "-Wno-int-in-bool-context" }
   linkoptions { "-fsanitize=address,undefined" }
-  filter "release"
+  filter "release or aarch64"
   buildoptions { "-O2" }
   filter {}
   if rpath then
@@ -86,11 +89,11 @@ local function shared (name, from)
   links { from }
   linkoptions { "-Wl,-soname,lib" .. name .. ".so." .. VERSION }
   postbuildcommands { "ln -f $(TARGET) $(TARGET)." .. VERSION }
-  for configuration, root in pairs { release = "lib", asan = "asan/lib", tsan = "tsan/lib", fuzz = "fuzz/lib" } do
+  for configuration, root in pairs(ROOTS) do
     filter(configuration)
-    linkoptions { "-Wl,--whole-archive," .. root .. "/lib" .. from .. ".a,--no-whole-archive" }
+    linkoptions { "-Wl,--whole-archive,../" .. root .. "/lib/lib" .. from .. ".a,--no-whole-archive" }
   end
-  filter "release" -- programs, not libraries, hold clang's sanitizers
+  filter "release or aarch64" -- programs, not libraries, hold clang's sanitizers
   linkoptions { "-Wl,-z,defs" }
   filter {}
 end
@@ -122,14 +125,12 @@ program "quern_boot"
 local RUNTIME = { "base", "device", "problem", "code", "tuned", "choose", "quantize", "product",
   "cublaslt", "mlp", "queue", "tune", "api" }
 
--- The sums of the host kernels are promised to the bit: nothing may be fused or reordered.
 archive "quern_static"
   files { "runtime/*.c", "runtime/*.h", "build/gen/registry.c", "build/gen/host/*.c" }
   for _, folder in ipairs(RUNTIME) do
     files { "runtime/" .. folder .. "/*.c", "runtime/" .. folder .. "/*.h" }
   end
-  buildoptions { "-ffp-contract=off", "-fno-fast-math" }
-  filter "release" -- elsewhere -O1 is enough, and half of the time
+  filter "release or aarch64" -- elsewhere -O1 is enough, and half of the time
   buildoptions { "-O3" }
   filter {}
   postbuildcommands { "ln -f $(TARGET) $(TARGETDIR)/libquern.a" } -- the name that users link
@@ -143,7 +144,7 @@ begin("quern_torch", "SharedLib", "quern_torch", "lib", "")
   links { "quern" }
   links { "dl" }
   buildoptions { "-fexceptions" }
-  filter "release"
+  filter "release or aarch64"
   linkoptions { "-Wl,-z,defs" }
   filter {}
 

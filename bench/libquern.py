@@ -1,131 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libquern through ctypes: the structures of runtime/quern.h that callers fill, and one Plan for
-lines of every kind.
+"""libquern through ctypes: one Plan for lines of every kind. The structures of runtime/quern.h are
+the Python package's, quern.abi.
 
     library = Library("build/lib/libquern.so")
     plan = Plan(library, "fprop bf16 g=8 m=4096 n=2048 k=7168")
     plan.bind(a=x, b=weights, d=y, lengths=tokens)  # addresses, on the device
     plan.bind_missing(zeros)                        # the workspace: address = zeros(bytes)
     plan.run(stream)
-
-quern_open_abi compares ABI and the two sizes below with the library's own, and refuses others.
 """
 
 import ctypes
 import os
+import sys
 
-ABI, ARGS = 2, 64  # QUERN_ABI, QUERN_ARGS_COUNT
-AUTO, HOST, JIT = 0, 1, 2  # enum quern_backend
-EINVAL, ENOKERNEL = 1, 3  # enum quern_status
-FORWARD, BACKWARD, WGRAD, WEIGHTS = range(4)  # enum quern_phase
-
-P, I, L, Z = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_size_t
-F, D, S = ctypes.c_float, ctypes.c_double, ctypes.c_char_p
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../runtime/python"))
+from quern.abi import (AUTO, BACKWARD, EINVAL, ENOKERNEL, FORWARD, HOST, JIT, WEIGHTS, WGRAD, Args,
+                       Context, Error as Failed, I, L, OpenOptions, P, PlanInfo, PlanOptions, S,
+                       TuneOptions, TuneResult, sized)
 
 
-class OpenOptions(ctypes.Structure):
-    _fields_ = [("size", Z), ("registry", P), ("specs", P), ("specs_count", I), ("log_level", I),
-                ("cache", S), ("tune", S), ("log", P), ("log_user", P)]
-
-
-class PlanOptions(ctypes.Structure):
-    _fields_ = [("size", Z), ("device", I), ("backend", I), ("sms", I), ("tune_ms", I),
-                ("streams", I), ("kernel", S)]
-
-
-class PlanInfo(ctypes.Structure):
-    _fields_ = [("kernel", S), ("backend", I), ("sms", I), ("workspace_bytes", Z),
-                ("microbatches", I), ("tuned", I), ("streams", I)]
-
-
-class Extent(ctypes.Structure):
-    _fields_ = [("base", L), ("step", L), ("add", L), ("unit", L)]
-
-    def at(self, rows):
-        return self.base + (self.step * ((rows + self.add) // self.unit) if self.unit else 0)
-
-
-class OperandInfo(ctypes.Structure):
-    _fields_ = [("arg", I), ("name", S), ("read", I), ("written", I), ("optional", I), ("type", I),
-                ("ndim", I), ("shape", Extent * 4), ("pitch", Extent), ("bytes", Extent),
-                ("alignment", Z), ("zero_bytes", Z), ("strided", I), ("pointers", I), ("tiled", I)]
-
-
-class Buffer(ctypes.Structure):
-    _fields_ = [("data", P), ("pointers", P), ("stride", L), ("group_stride", L), ("type", I)]
-
-
-class Args(ctypes.Structure):
-    _fields_ = [("size", Z), ("rows", L), ("phase", I), ("scalars", I), ("limit", F), ("slope", F),
-                ("shift", F), ("host_sizes", P), ("of", Buffer * ARGS)]
-
-
-class TuneOptions(ctypes.Structure):
-    _fields_ = [("size", Z), ("seconds", D), ("device", I), ("backend", I), ("sms", I), ("l2", I),
-                ("threads", I), ("keep", I), ("seed", ctypes.c_uint64), ("sizes", P), ("args", P),
-                ("stream", P), ("progress", P), ("user", P)]
-
-
-class TuneResult(ctypes.Structure):
-    _fields_ = [("kernel", S), ("band", I), ("dequantize", I), ("seconds", D), ("model", S),
-                ("model_seconds", D), ("ratio", D), ("certain", I), ("rounds", I), ("clock_mhz", I),
-                ("bytes", Z), ("file", ctypes.c_char * 512), ("candidates", P), ("count", I)]
-
-
-def sized(structure, **fields):
-    """As the header's ..._INIT, if fields has all that is not 0 there."""
-    return structure(size=ctypes.sizeof(structure), **fields)
-
-
-CALLS = {
-    "quern_open_abi": [P, P, I, Z, Z], "quern_close": [P], "quern_free": [P],
-    "quern_plan_create": [P, S, P, P], "quern_plan_destroy": [P], "quern_plan_info": [P, P],
-    "quern_plan_operands": [P, P], "quern_why": [P, S, P, P], "quern_tune": [P, S, P, P],
-    "quern_run": [P, P, P], "quern_check": [P, P, P], "quern_queue_create": [P, I, P],
-    "quern_queue_put": [P, P, P, I], "quern_queue_flush": [P, I, I, P], "quern_queue_destroy": [P],
-}
-
-
-class Failed(Exception):
-    """A call returned a code other than QUERN_OK; str() is the library's sentence."""
-
-    def __init__(self, code, text):
-        super().__init__(text)
-        self.code = code
-
-
-class Library:
+class Library(Context):
     """One context, which uses the model only unless `tune` names folders with measured winners.
     Close its plans first."""
 
     def __init__(self, path, tune="", specs=(), cache=None):
         if not os.path.exists(path):
             raise SystemExit(f"{path}: not there; build it with make")
-        self.c = ctypes.CDLL(path)
-        for name, types in CALLS.items():
-            getattr(self.c, name).argtypes = types
-        self.c.quern_errmsg.restype = self.c.quern_version.restype = S
-        self.c.quern_plan_operands.restype = ctypes.POINTER(OperandInfo)
         folders = (S * len(specs))(*[folder.encode() for folder in specs])
-        options = sized(OpenOptions, tune=tune.encode(), specs=ctypes.cast(folders, P),
-                        specs_count=len(specs), cache=cache.encode() if cache else None)
-        self.context = P()
-        self.must(self.c.quern_open_abi(ctypes.byref(options), ctypes.byref(self.context), ABI,
-                                        ctypes.sizeof(Args), ctypes.sizeof(OperandInfo)))
-
-    def must(self, code):
-        if code:
-            raise Failed(code, self.c.quern_errmsg().decode(errors="replace"))
-
-    def version(self):
-        return self.c.quern_version().decode()
-
-    def why(self, line):
-        text = P()
-        self.must(self.c.quern_why(self.context, line.encode(), None, ctypes.byref(text)))
-        answer = ctypes.string_at(text).decode(errors="replace")
-        self.c.quern_free(text)
-        return answer
+        super().__init__(path, sized(
+            OpenOptions, tune=tune.encode(), specs=ctypes.cast(folders, P),
+            specs_count=len(specs), cache=cache.encode() if cache else None))
 
     def tune(self, line, sizes, seconds, seed=1):
         """Measure the product with groups of these sizes, and keep the winner."""

@@ -142,7 +142,7 @@ class Product(Case):
         self.space("d", d.bytes)
         if apart:
             matrix = d.bytes // GROUPS
-            order = [(3 * g) % GROUPS for g in range(GROUPS)]  # not one behind the other
+            order = [(3 * g) % GROUPS for g in range(GROUPS)]  # not one after the other
             self.matrices = [torch.tensor([space.address + matrix * g for g in order],
                                           device="cuda") for space in self.spaces["d"]]
         self.plan.bind(b=self.normal(*b.shape).data_ptr(), lengths=self.sizes.data_ptr())

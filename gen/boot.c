@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** boot.c: what libquern is built with.
+** boot.c: the sources that libquern is built with.
 **
 **     quern_boot OUTDIR
 **
 ** writes OUTDIR/registry.c (qn_registry_builtin: all kernels that the embedded
-** specs express) and OUTDIR/host/<kernel>.c for those that the host runs. Of
-** kernels that differ by nothing but their names the first is written, and the
-** others call it, from OUTDIR/host/alike.c.
-** An error in a spec ends the build with its message.
+** specs express) and OUTDIR/host/<kernel>.c for those that the host runs.
+** Kernels that differ only by their names share one text: the first is written,
+** and the others call it, from OUTDIR/host/alike.c. An error in a spec ends the
+** build with its message.
 */
 #include "gen.h"
 

@@ -9,17 +9,17 @@ struct qg;
 
 /*
 ** Load the embedded specs and those of `dirs` (each a folder laid out as
-** specs/), expand every variant and kernel, check all of them. Of the sources
-** only some are tried that no build has made before: an error that a template
-** finds in another one shows when that is asked for.
-** Returns 0; 1 for an error in the specs or no memory. `*out` is set in both
-** cases, unless memory ran out (then it is NULL): qg_diagnostics() tells what
-** was wrong. Free with qg_close. Not thread-safe for one `qg`.
+** specs/), make every variant and kernel, check all of them. Only some of the
+** sources that no build has made before are tried: an error that a template
+** finds in another one shows when that is requested. Returns 0; 1 for an error
+** in the specs or no memory. `*out` is set in both cases, unless memory ran out
+** (then it is NULL): qg_diagnostics() has the errors. Free with qg_close. Not
+** thread-safe for one `qg`.
 */
 QUERN_API int qg_open(const char *const *dirs, int count, struct qg **out);
 QUERN_API void qg_close(struct qg *);
 
-/* The embedded specs alone, which the build has checked, for those who know
+/* Only the embedded specs, which the build has checked, for those who know
    the names of the kernels that they want: each is made when it is asked for,
    which takes a tenth of the time, and the registry stays empty. */
 QUERN_API int qg_open_lazily(struct qg **out);
@@ -63,7 +63,7 @@ struct qg_options {
 /* qg_open with options. */
 QUERN_API int qg_open_with(const struct qg_options *options, struct qg **out);
 
-/* -------------------------------------------------------------- what to take
+/* ----------------------------------------------------------------- selection
 ** Kernels to write. NULL stands for all of them. Both texts may be lists with
 ** commas: a kernel is taken that one word of each holds for.
 */
@@ -123,10 +123,10 @@ QUERN_API int qg_field_row(int index, struct qg_field_row *row);
 **
 **     float <recipe>_scale(float amax[, float global][, float previous], T *sf)
 **
-** sets *sf (float, or unsigned int for scales of 8 bits) to what is stored and
-** returns what values are multiplied by. The C text calls bits_of, float_of,
-** to_e4m3 and from_e4m3. Text as in qg_registry_text. Returns 0, or 1 with a
-** diagnostic (no such recipe, or it has no rule).
+** sets *sf (float, or unsigned int for scales of 8 bits) to the stored scale
+** and returns the values' factor. The C text calls bits_of, float_of, to_e4m3
+** and from_e4m3. Text as in qg_registry_text. Returns 0, or 1 with a diagnostic
+** (no such recipe, or it has no rule).
 */
 enum qg_language { QG_C, QG_CUDA };
 

@@ -2,9 +2,9 @@
 /*
 ** globals.c: the functions and values that specs and templates can reach.
 **
-** The environment holds a list of names and nothing else: whatever can hang
-** (patterns, string.rep, table.move, sort), look outside (io, os, load) or
-** undo the rest (metatables, raw access, pcall) is not in it.
+** The environment holds a list of names and nothing else: functions that can
+** hang (patterns, string.rep, table.move, sort), look outside (io, os, load) or
+** undo the rest (metatables, raw access, pcall) are not in it.
 */
 #include "globals.h"
 #include "lua/base.h"
@@ -43,7 +43,7 @@ static void build_base(lua_State *L)
     lua_setfield(L, -2, "KiB");
 }
 
-/* math without what depends on the machine's libm, or on chance. */
+/* math without functions that depend on the machine's libm, or on chance. */
 static void build_math(lua_State *L)
 {
     static const char *const names[] = {
@@ -84,7 +84,7 @@ static void build_table(lua_State *L)
     lua_setfield(L, -2, "table");
 }
 
-/* Into the table on top: what specs and templates share. */
+/* Add to the table on top the names that specs and templates share. */
 static void build_common(struct qg *q)
 {
     build_base(q->L);

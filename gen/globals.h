@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* globals.h: what specs and templates can reach. */
+/* globals.h: the names that specs and templates can reach. */
 #pragma once
 
 #include "qg.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* messages.h: every error that a spec, a template or a call of the generator
-   can meet: X(name, format). Each says what is wrong and what would be
-   right. */
+   can meet: X(name, format). Each names the error and the remedy. */
 #pragma once
 
 #define QG_MESSAGES(X)                                                         \
@@ -11,8 +10,9 @@
     /* the sandbox */                                                          \
     X(UNDEFINED, "'%s' is not defined here; %s")                               \
     X(NOT_VALUES, "%s; it does not take values of a rule, which has: %s")      \
-    X(TOO_DEEP, "brackets, blocks or .. lie too deep in each other; use "      \
-                "locals for the parts")                                        \
+    X(TOO_DEEP,                                                                \
+      "brackets, blocks or .. are nested too deeply in each other; use "       \
+      "locals for the parts")                                                  \
     X(NOT_OFFERED, "'%s' of Lua is not for specs: they must come to an end, "  \
                    "reach nothing outside, and say the same on any machine")   \
     X(ASSIGNED, "'%s' is not local; write: local %s = ...")                    \
@@ -32,9 +32,10 @@
     X(FILE_NAME, "a spec's file name is letters, digits, _ and -, then .lua")  \
     X(FILE_EMPTY, "it declares nothing; write a statement, such as recipe "    \
                   "\"name\" { ... }, or remove the file")                      \
-    X(FILE_LOOSE, "a spec lies in recipes/, layouts/, ragged/ or kernels/ of " \
-                  "the folder that is named; move it there, or name the "      \
-                  "folder above")                                              \
+    X(FILE_LOOSE,                                                              \
+      "a spec belongs in recipes/, layouts/, ragged/ or kernels/ of "          \
+      "the folder that is named; move it there, or name the "                  \
+      "folder above")                                                          \
     X(FILE_SIZE, "a spec has at most %d bytes, this one has %zu")              \
     X(NO_SPECS, "there are no specs below it; *.lua files belong into "        \
                 "recipes/, layouts/, ragged/ or kernels/")                     \
@@ -44,7 +45,7 @@
                  "letter first, at most %d")                                   \
     X(SENTENCE, "%s takes a text of one line, at most 200 characters; "        \
                 "write: %s")                                                   \
-    X(UNFINISHED, "%s lacks what belongs after it; write: %s")                 \
+    X(UNFINISHED, "%s lacks its second part; write: %s")                       \
     X(UNUSED, "%s stands outside a statement that takes it; write: %s")        \
     X(LATE, "%s is a statement; it cannot stand in a function that is called " \
             "later")                                                           \
@@ -59,7 +60,7 @@
     X(FIELD_ITEM, "%s takes fields with names; entry %lld is %s; it has: %s")  \
     X(FIELD_TWICE, "'%s' is given twice in this table, first in line %d, and " \
                    "Lua would take the last; keep one")                        \
-    X(FIELD_LIST, "%s takes a list of values alone; it also has the key '%s'") \
+    X(FIELD_LIST, "%s takes only a list of values; it also has the key '%s'")  \
     X(FIELD_EMPTY, "field '%s' is an empty list; give at least one value")     \
     X(FIELD_LONG, "field '%s' has %lld values; at most %d are allowed")        \
     X(FIELD_AGAIN, "field '%s' lists '%s' twice")                              \
@@ -73,7 +74,7 @@
     X(KERNELS_NEEDS, "kernels '%s' of op '%s' lacks the field '%s': %s")       \
     X(KERNELS_OTHER, "kernels '%s' of op '%s' cannot have the field '%s', "    \
                      "which belongs to %s")                                    \
-    X(KERNELS_MIXED, "kernels '%s' lists op '%s' beside '%s'; products and "   \
+    X(KERNELS_MIXED, "kernels '%s' lists op '%s' next to '%s'; products and "  \
                      "casts are made by different templates")                  \
     X(ITEM_KIND, "entry %lld of kernels '%s' is %s; it takes axis, derive, "   \
                  "requires and reject")                                        \
@@ -97,20 +98,22 @@
     /* rules of scales */                                                      \
     X(SCALE_TYPE, "a rule for %s scales must return %s, this one returned "    \
                   "%s; write: return %s")                                      \
-    X(RULE_THIRD, "a rule returns what is stored and what values are "         \
-                  "multiplied by, this one also returned %s")                  \
+    X(RULE_THIRD,                                                              \
+      "a rule returns the stored scale and the values' factor; this one "      \
+      "also returned %s")                                                      \
     X(RULE_FINITE, "for amax = %g the rule %s %g, and 0 * inf is NaN; write: " \
                    "s = select(eq(amax, 0), 1, min(s, f32.max))")              \
     X(RULE_RANGE, "for amax = %g the largest value of a block becomes %g, "    \
-                  "while %s reaches from %g to %g; is what is stored "         \
-                  "returned first, and then what values are multiplied by?")   \
+                  "while %s reaches from %g to %g; does it return the stored " \
+                  "scale first and "                                           \
+                  "then the values' factor?")                                  \
     X(RULE_INVERSE, "for amax = %g the rule stores %g and multiplies by %g, "  \
                     "whose product%s is %g: values would not come back; "      \
                     "write: return %s")                                        \
     X(RULE_NUMBER, "the rule returned %s without using its argument; it must " \
                    "be an expression of it")                                   \
-    X(RULE_FACTOR, "after what is stored, the rule must return what values "   \
-                   "are multiplied by, a float, not %s; write: return %s")     \
+    X(RULE_FACTOR, "after the stored scale, the rule must return the values' " \
+                   "factor, a float, not %s; write: return %s")                \
     X(RULE_UNUSED, "the rule does not use %s; it must be an expression of it") \
     X(RULE_WHICH, "there is no rule '%s' here; templates of casts have rule "  \
                   "\"scale\", and rule \"global\" if the recipe has one")      \
@@ -134,8 +137,8 @@
     X(UNKNOWN_NAME, "there is no %s '%s'; %s")                                 \
     X(UNKNOWN_TEMPLATE, "there is no template '%s'; %s")                       \
     X(NO_POINTS, "kernels '%s' makes none for recipe '%s', whose elements, "   \
-                 "scales or output types are others; name another, or what "   \
-                 "that recipe has")                                            \
+                 "scales or output types are others; name another, or those "  \
+                 "of that recipe")                                             \
     X(POINTS,                                                                  \
       "with kernels '%s' the grids have more than %d points, %d of them for "  \
       "each recipe; take values from axes of your own kernels, or name the "   \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.c: loading all specs, and what a caller sees of the result. */
+/* open.c: loading all specs, and the result for callers. */
 #include "globals.h"
 #include "lua/base.h"
 #include "statement/word.h"
@@ -17,7 +17,7 @@ static void *resize(void *user, void *memory, size_t bytes)
     return NULL;
 }
 
-/* Run a spec: its statements leave what they say in the lists of `q`. One
+/* Run a spec: its statements leave their content in the lists of `q`. One
    without any was left empty by mistake: locals reach no other file. */
 static void run_file(struct qg *q, int file)
 {
@@ -31,7 +31,7 @@ static void run_file(struct qg *q, int file)
     lua_rawgeti(L, LUA_REGISTRYINDEX, q->env);
     lua_setupvalue(L, 1, 1);
     if (qg_sandbox_call(q, 0, 0, (struct qg_location){file, 1}))
-        q->words = NULL; /* cut short: what is unfinished says nothing */
+        q->words = NULL; /* cut short: unfinished statements say nothing */
     else if (!q->words && q->errors == errors)
         qg_diag_note(q, (struct qg_location){file, 0}, QG_E_FILE_EMPTY);
     qg_word_finish(q);

@@ -2,9 +2,9 @@
 /*
 ** qg.h: the state of a generator, which all its files share. Not installed.
 **
-** All work runs inside one lua_pcall (qg_sandbox_protect): whatever fails, an
-** allocation included, unwinds to it. Memory that C owns is in the arena or in
-** the buffers of struct qg, so that nothing is lost on the way.
+** All work runs inside one lua_pcall (qg_sandbox_protect): each failure, an
+** allocation's included, unwinds to it. Memory that C owns is in the arena or
+** in the buffers of struct qg, so that nothing is lost on the way.
 */
 #pragma once
 
@@ -22,7 +22,7 @@ enum {
     QG_MAX_TUPLE = 4,        /* integers of a tuple */
     QG_MAX_AXES = 8,         /* of a kernels statement */
     QG_MAX_VALUES = 64,      /* of an axis */
-    QG_MAX_SHIPPED = 300,    /* kernels that are built ahead */
+    QG_MAX_SHIPPED = 300,    /* kernels that are built ahead of time */
     QG_MAX_INCLUDES = 16,    /* templates inside each other */
     QG_MAX_NODES = 2000,     /* terms of a rule */
     QG_MAX_POINTS = 40960,   /* kernels and rejected points, all together, .. */
@@ -37,7 +37,7 @@ enum {
     QG_ALL_STEPS = 400000000 /* instructions of one qg_open */
 };
 
-/* ----------------------------------------------------------- places, files */
+/* -------------------------------------------------------- locations, files */
 
 /* A line of a file; `file` indexes qg.files, line 0: the file as a whole. */
 struct qg_location {
@@ -81,7 +81,7 @@ struct qg {
     size_t held, bound;       /* bytes of Lua's */
     enum qg_refusal refused;  /* why Lua was denied memory */
     long long steps;          /* bound on the instructions of all calls */
-    long long left, total;    /* what is left for this call, for all */
+    long long left, total;    /* remaining for this call, for all */
     long long deadline;       /* in processor time, nanoseconds */
     enum qg_fault fault;      /* why everything is being unwound */
     struct qg_location where; /* of the Lua error being unwound */

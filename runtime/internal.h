@@ -134,7 +134,8 @@ struct qn_description {
     int history, random;    /* of copies=, as of qn_quantize_description */
 };
 
-/* What a caller must provide for the problem. Needs no GPU. QUERN_EINVAL. */
+/* The requirements of the problem for its caller. Needs no GPU.
+   QUERN_EINVAL. */
 int qn_problem_describe(struct quern_context *ctx,
                         const struct qn_problem *problem,
                         struct qn_description *description);
@@ -163,7 +164,7 @@ int qn_plan(struct quern_context *ctx, const struct qn_problem *problem,
 /* Free a plan once no run uses it. NULL is allowed. */
 void qn_plan_free(struct qn_plan *plan);
 
-/* What a plan chose. For NULL: zeros and no name. */
+/* A plan's choices. For NULL: zeros and no name. */
 void qn_plan_info(const struct qn_plan *plan, struct quern_plan_info *info);
 
 /* Explain the choice for a problem, as quern_why; qn_free frees `*text`. */
@@ -214,7 +215,7 @@ struct qn_quantization {
     int sizes;       /* enum quern_sizes */
     int groups;      /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;       /* rows over all groups, 0 to 2^30; of w, rows of each */
-    int64_t k;       /* features of what is quantized, 1 to 2^30 */
+    int64_t k;       /* features of the quantized tensor, 1 to 2^30 */
     char split[256]; /* how tools draw group sizes; ignored by plans */
 };
 
@@ -253,7 +254,7 @@ struct qn_quantize_description {
     int random;  /* 1: args.random is needed */
 };
 
-/* What a caller must provide. Needs no GPU. QUERN_EINVAL. */
+/* The requirements for a caller. Needs no GPU. QUERN_EINVAL. */
 int qn_quantize_needs(struct quern_context *ctx,
                       const struct qn_quantization *quantization,
                       struct qn_quantize_description *description);
@@ -274,9 +275,10 @@ void qn_quantize_plan_info(const struct qn_quantize_plan *plan,
 
 /*
 ** Make the copies, as quern_run. A copy with data NULL is skipped; its sf and
-** global are then ignored. Both copies may share scales per group or tensor.
-** One launch for all groups; one before it for the amax if a scale covers more
-** than a block; one after it that adds up dbias; one more for dprob.
+** global are then ignored. The rowwise and the columnwise tensor may share
+** scales per group or tensor. One launch for all groups; one before it for the
+** amax if a scale covers more than a block; one after it that adds up dbias;
+** one more for dprob.
 */
 int qn_quantize_run(const struct qn_quantize_plan *plan,
                     const struct qn_quantize_args *args, void *stream);

@@ -69,8 +69,8 @@ static int copy_specs(struct quern_context *ctx,
     return QUERN_OK;
 }
 
-/* The options' level, else the environment's. Only what the callback is told
-   depends on it: without one there is nobody to tell. */
+/* The options' level, else the environment's. It only matters for a callback's
+   messages: without a callback nothing is reported. */
 static int choose_level(struct quern_context *ctx, int level)
 {
     static const char *const names[] = {"error", "info", "debug"};
@@ -155,7 +155,7 @@ static int choose_base(struct quern_context *ctx)
     return code;
 }
 
-/* Would kernels of one read what those of the other make? */
+/* Could kernels of one read the tensors that those of the other make? */
 static int is_same(const struct qn_recipe *a, const struct qn_recipe *b)
 {
     const char *rule = a->rule ? a->rule : "", *other = b->rule ? b->rule : "";
@@ -165,8 +165,8 @@ static int is_same(const struct qn_recipe *a, const struct qn_recipe *b)
            !memcmp(a->scaling, b->scaling, sizeof a->scaling);
 }
 
-/* Kernels are found by their recipe's name: one that means something else here
-   would read what ours does not write. */
+/* Kernels are found by their recipe's name: one with another meaning here
+   would read data that ours does not write. */
 static int check_recipes(const struct quern_context *ctx)
 {
     for (int i = 0; ctx->linked && i < ctx->linked->nkernels; i++) {

@@ -2,7 +2,7 @@
 /*
 ** quern.h: grouped GEMM for mixture-of-experts models.
 **
-** A *line* of text says what to compute: a product of G groups (experts), a
+** A *line* of text describes a computation: a product of G groups (experts), a
 ** quantization, or the MLP of a layer. A *plan* is a line made ready for one
 ** device. A run fills in the addresses:
 **
@@ -20,7 +20,7 @@
 **     quern_run(plan, &args, stream);
 **
 ** The lengths of the groups stay on the device: nothing is padded, and nothing
-** is read on the host. quern_plan_operands says what a plan needs. The lines
+** is read on the host. quern_plan_operands lists a plan's operands. The lines
 ** are in docs/problem-line.md, their operands in docs/c-api.md.
 **
 ** Every function returns QUERN_OK or another code below unless its comment says
@@ -251,7 +251,7 @@ struct quern_extent {
 /* One array that runs use. Bits of `read`, `written` and `optional` are
    1 << enum quern_phase. */
 struct quern_operand {
-    int arg;          /* enum quern_arg: its place in args.of */
+    int arg;          /* enum quern_arg: its index in args.of */
     const char *name; /* static storage */
     int read, written;
     int optional; /* phases that do without it */
@@ -266,8 +266,8 @@ struct quern_operand {
                           run; runs leave them zero, and may fill all others */
     int strided;       /* 1: args may give a stride */
     int pointers;      /* 1: args may give the matrices' addresses instead */
-    int tiled; /* 1: group g begins at (its first row + 127 g) / 128 * 128,
-                     0: at its first row; of rows, and of their scales */
+    int tiled; /* 0: a group begins at its first row, else after `tiled` for
+                  each tile of 128 rows of all groups before: docs/c-api.md */
 };
 
 /* The value of an extent. */
@@ -315,8 +315,8 @@ QUERN_API void quern_plan_destroy(struct quern_plan *plan);
 /*
 ** The context's plan for a line, made on first use and kept until quern_close.
 ** Its rows are rounded up to a power of 2 or the middle of two, so that lines
-** share plans, and its runs must give args.rows. Errors of quern_plan_create;
-** QUERN_ECAPTURE if the plan must be made first and `stream` captures.
+** share at most 61 plans, and its runs must give args.rows. Errors of
+** quern_plan_create; QUERN_ECAPTURE if `stream` captures and there is no plan.
 */
 QUERN_API int quern_plan_get(struct quern_context *ctx, const char *line,
                              const struct quern_plan_options *options,
@@ -417,8 +417,8 @@ QUERN_API int quern_run(const struct quern_plan *plan,
                         struct CUstream_st *stream);
 
 /* Wait for `stream`, then report and clear the errors of its runs with this
-   workspace: QUERN_ESIZES names the first group whose size or offset broke a
-   rule. Must not be captured (QUERN_ECAPTURE). QUERN_ECUDA. */
+   workspace, all that is read of args: QUERN_ESIZES names the first group whose
+   size or offset broke a rule. Not in a capture (QUERN_ECAPTURE). _ECUDA. */
 QUERN_API int quern_check(const struct quern_plan *plan,
                           const struct quern_args *args,
                           struct CUstream_st *stream);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** registry.h: what the generator tells the runtime about each kernel.
+** registry.h: the generator's description of each kernel for the runtime.
 **
 ** The generator fills these structures, in memory (libquern_gen) or as C text
 ** (registry.c); the runtime only reads them. It never parses a kernel's name
@@ -65,9 +65,10 @@ enum quern_beta { QUERN_BETAS(QUERN_ENUM) QUERN_BETA_COUNT };
     X(SIZES_FIXED, "fixed")   /* as HOST; a graph keeps its sizes */
 enum quern_sizes { QUERN_SIZES(QUERN_ENUM) QUERN_SIZES_COUNT };
 
-/* What a run leaves in rows, or columns, of D and P that belong to no group. */
+/* The content after a run of rows, or columns, of D and P outside every
+   group. */
 #define QUERN_OUTSIDES(X)                                                      \
-    X(OUTSIDE_KEEP, "keep") /* what was there */                               \
+    X(OUTSIDE_KEEP, "keep") /* the old content */                              \
     X(OUTSIDE_ZERO, "zero")
 enum quern_outside { QUERN_OUTSIDES(QUERN_ENUM) QUERN_OUTSIDE_COUNT };
 
@@ -127,17 +128,17 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
 ** A _map covers the operand's buffer as it is: [rows, inner], or [groups,
 ** rows, inner] where it has a group axis. A _ragged_map is cut to one group by
 ** its coordinates, and a _pointer_map is moved to one group's matrix by them,
-** wherever that lies (tensormap.c). An _sf_map covers fp32 scales that lie
+** wherever that is (tensormap.c). An _sf_map covers fp32 scales that are
 ** column by column: [lines, rows with padding]. A _tail_map is moved to the end
 ** of one group's rows by coordinates, of any of the parts.
 **
-** A line of scales is what lies side by side: a row of the matrix, of order
-** "columns" a column, of order "tiles" 128 rows. The stride of lines is 0 where
-** it differs from group to group. Scales of rows are 1 apart, and a group's
-** matrix of them is as long as the operand has rows; those of groups are 1
-** apart from group to group, the tensor's one has strides of 0. The stride of
-** groups is 0, too, for an operand with the ragged axis: its place follows from
-** the groups' sizes.                        COUPLED: scales
+** A line of scales is contiguous: a row of the matrix, of order "columns" a
+** column, of order "tiles" 128 rows. The stride of lines is 0 where it differs
+** from group to group. Scales of rows have a stride of 1, and a group's matrix
+** of them is as long as the operand has rows; those of groups have a stride of
+** 1 between groups, the tensor's one has strides of 0. The stride of groups is
+** 0, too, for an operand with the ragged axis: its position follows from the
+** groups' sizes.                            COUPLED: scales
 **
 ** The type may carry attributes, as designated fields that follow its string:
 ** templates find parameters by them, not by their names. `kind` is "map", "sf"
@@ -220,11 +221,12 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(k, "int", "length of the summed axis, over all groups if ragged")        \
     X(band, "int", "strips of tiles that are visited together, about")         \
     X(error, "unsigned int *", "error record in the workspace")                \
-    X(in, "const void *", "what is quantized, or the rowwise tensor of it")    \
+    X(in, "const void *",                                                      \
+      "the source of quantization, or the rowwise tensor of it")               \
     X(in_pointers, "const void *const *", "[groups] w's matrices, or null")    \
     X(in_stride, "long long", "elements from one row of it to the next")       \
     X(in_group_stride, "long long", "elements from one matrix to the next")    \
-    X(saved, "const void *", "what the activation was given; P, or null")      \
+    X(saved, "const void *", "the pre-activation P, or null")                  \
     X(saved_stride, "long long", "elements from one row of it to the next")    \
     X(probability, "const float *", "[m] factor of each row, or null")         \
     X(row, "unsigned char *", "rowwise tensor, or null")                       \
@@ -240,7 +242,7 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(column_amax, "unsigned int *", "the same, columnwise tensor")            \
     X(out, "void *", "values again: [m, k]")                                   \
     X(out_stride, "long long", "elements from one row to the next")            \
-    X(out_sf, "float *", "scales of what is encoded again")                    \
+    X(out_sf, "float *", "scales of the requantized tensor")                   \
     X(dbias, "float *", "[groups, k] sums over rows, or null")                 \
     X(dbias_add, "int", "1: dbias is added to, 0: overwritten")                \
     X(partials, "float *", "sums over 32 rows each, in the workspace")         \
@@ -248,7 +250,7 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(dprob, "float *", "[m] gradient of each row's probability")              \
     X(input, "int",                                                            \
       "type before the cast: enum quern_type; 0: rowwise tensor")              \
-    X(form, "int", "what is quantized: enum qn_form")                          \
+    X(form, "int", "the source of quantization: enum qn_form")                 \
     X(activation, "int", "which one: enum quern_activation")                   \
     X(interleave, "int", "run of features of one half; 0: halves")             \
     X(limit, "float", "constant of the clamped activation")                    \
@@ -279,24 +281,23 @@ enum qn_param {
 #define QN_CASTS(X)                                                            \
     X(QUANTIZE, "quantize")                                                    \
     X(AMAX, "amax") /* the largest magnitudes that quantize then needs */      \
-    X(DEQUANTIZE, "dequantize") /* a copy back to numbers */                   \
+    X(DEQUANTIZE, "dequantize") /* a quantized tensor back to values */        \
     X(HISTORY, "history")       /* delayed scaling: the next scale */          \
-    X(SUM, "sum")               /* dbias, from what quantize has summed */     \
+    X(SUM, "sum")               /* dbias, from quantize's partial sums */      \
     X(DPROB, "dprob")           /* the gradient of each row's probability */   \
     X(SIZES, "sizes")     /* from the host to where the others read them */    \
-    X(FACTORS, "factors") /* and sizes of what was dequantized in a pass */    \
-    X(BIAS, "bias")       /* of each group, added to numbers */                \
+    X(FACTORS, "factors") /* and sizes of operands dequantized in a pass */    \
+    X(BIAS, "bias")       /* of each group, added to values */                 \
     X(REQUANTIZE, "requantize") /* a copy as one of FP8 in blocks */           \
-    X(SUM_ROWS, "sum_rows")     /* dprob, from what a product has summed */    \
+    X(SUM_ROWS, "sum_rows")     /* dprob, from a product's partial sums */     \
     X(RANGE, "range")           /* whether two operands' values fit f16 */     \
     X(EPILOGUE, "epilogue")     /* of sums that a product left */              \
     X(OUTSIDE, "outside")       /* zeros outside the groups */
 enum qn_cast_op { QN_CASTS_BEGIN = QUERN_WGRAD, QN_CASTS(QN_ENUM) QN_OP_COUNT };
 
-/* What is quantized: numbers as they are, an activation's result, or the
-   gradient of what the activation was given; or numbers where nothing but the
-   rowwise tensor is wanted, of which a kernel reads whole rows.
-                                                     COUPLED: forms */
+/* The source of quantization: values as they are, an activation's result, or
+   the gradient of its input; or values if only the rowwise tensor is wanted, of
+   which a kernel reads whole rows. COUPLED: forms */
 #define QN_FORMS(X)                                                            \
     X(PLAIN, "plain")                                                          \
     X(FORWARD, "forward") X(BACKWARD, "backward") X(ROWS, "rows")
@@ -314,18 +315,18 @@ enum qn_form { QN_FORMS(QN_ENUM) QN_FORM_COUNT };
     X(PAST_END, 2, "a group ends past the rows of the buffer")                 \
     X(OVERLAP, 3, "a group starts before the previous one ends")
 
-/* The first page of the workspace: the record, from word 16 on what range
-   checks for f16 count. It must be zero before the first run,
-   and launches leave it so; no other byte is read before it is written. */
+/* The first page of the workspace: the record, from word 16 on the counters of
+   range checks for f16. It must be zero before the first run, and launches
+   leave it so; no other byte is read before it is written. */
 #define QN_WORKSPACE_BYTES 256
 
 /* Words that say which of two products runs: the flag of the one that is tried,
-   of the one behind it; then, of f16, the largest codes of A's scales and of
+   of the one after it; then, of f16, the largest codes of A's scales and of
    B's. COUPLED: f16 */
 enum { QN_F16_BASES = 2, QN_FLAGS = 4 };
 
 /*
-** What a kernel does with the product. A problem with alpha, or with any beta,
+** A kernel's use of the product. A problem with alpha, or with any beta,
 ** needs SCALE, which serves the others too: see QN_PARAMS for its nulls; where
 ** beta is 0 ALPHA will do. One with a bias or an activation needs ACTIVATE, or
 ** where copies are wanted of the result COPIES; one whose result goes back
@@ -358,15 +359,15 @@ struct qn_operand {
 /* A rule on the problem; the text is an expression for expr.c. */
 struct qn_requires {
     const char *text;   /* e.g. "k % 8 == 0" */
-    const char *reason; /* what the user reads when it fails */
+    const char *reason; /* the user's message when it fails */
 };
 
-/* What shares a scale. */
+/* The values that share a scale. */
 #define QN_SPANS(X)                                                            \
     X(SPAN_ROW, "row") X(SPAN_GROUP, "group") X(SPAN_TENSOR, "tensor")
 enum qn_span { QN_SPAN_BLOCK, QN_SPANS(QN_ENUM) QN_SPAN_COUNT };
 
-/* How a matrix of scales lies: row by row, column by column, or in tiles of
+/* How a matrix of scales is: row by row, column by column, or in tiles of
    128 x 4 as Blackwell reads them. */
 #define QN_ORDERS(X)                                                           \
     X(ORDER_ROWS, "rows") X(ORDER_COLUMNS, "columns") X(ORDER_TILES, "tiles")
@@ -404,7 +405,7 @@ struct qn_recipe {
     int scaled;        /* 0: values as they are, no sf anywhere */
     const char *scale; /* one line for people: "none", "e8m0 per 1x32" */
     const char *rule;  /* of x, for people; "" without scales */
-    int promote;       /* values of k summed apart; 0: all together */
+    int promote;       /* values of k summed separately; 0: all together */
     struct qn_scaling scaling[QN_TENSORS]; /* by enum quern_of */
 };
 
@@ -429,7 +430,7 @@ struct qn_kernel {
     const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
     const char *dequantize; /* where codes become bf16: "shared", "registers";
                                "swapped": registers, and D turned */
-    const char *becomes;    /* what they become: "bf16", "f16" with
+    const char *becomes;    /* their type when dequantized: "bf16", "f16" with
                                QN_PARAM_bases, or "either", by tiles */
     const char *quantize; /* "mainloop": the mainloop quantizes A; "pass", "" or
                              NULL: A's copy is there */
@@ -446,7 +447,7 @@ struct qn_kernel {
     int nparams;
     const struct qn_requires *rules;
     int nrules;
-    /* What a build linked in; NULL otherwise. */
+    /* The kernels that a build linked in; NULL otherwise. */
     const void *cubin;
     size_t cubin_bytes;
     void (*host)(void *const *params, int worker, int workers);
@@ -467,8 +468,8 @@ struct qn_rejected {
     const char *reason;
 };
 
-/* What a program that was built with another version of these structures or of
-   QN_PARAMS has another number for. */
+/* A number that differs between versions of these structures or of
+   QN_PARAMS. */
 #define QN_REGISTRY_LAYOUT                                                     \
     ((uint64_t)QN_PARAM_COUNT << 48 |                                          \
      (uint64_t)sizeof(struct qn_kernel) << 32 |                                \

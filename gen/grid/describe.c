@@ -176,8 +176,8 @@ int qg_describe_fill(struct qg *q, const struct qg_kernels *kernels,
     return errors;
 }
 
-/* The same of what belongs to the variant alone, as far as a rejected point has
-   come to it. */
+/* The same for the variant's own values, as far as a rejected point has
+   them. */
 int qg_describe_variant(struct qg *q, const struct qg_kernels *kernels,
                         struct qn_kernel *kernel)
 {

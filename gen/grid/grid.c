@@ -19,7 +19,7 @@
 
 /* ----------------------------------------------------------- names to parts */
 
-/* Lists of statements all begin with their place and name, end with next. */
+/* Lists of statements all begin with their location and name, end with next. */
 #define FIND(list, wanted)                                                     \
     for (; list && strcmp(list->name, wanted); list = list->next)
 
@@ -102,10 +102,10 @@ static void check_template(struct qg *q, struct qg_kernels *k)
             qg_nearest_try(&nearest, q->files[i].name + strlen("templates/"));
     qg_diag_note(q, field_place(q, k, "template"), QG_E_UNKNOWN_TEMPLATE,
                  k->template,
-                 qg_nearest_hint(&nearest, "it lies below templates/", ""));
+                 qg_nearest_hint(&nearest, "it belongs below templates/", ""));
 }
 
-/* ----------------------------------------------------- what kernels share */
+/* ------------------------------------------------------ shared by kernels */
 
 /* The runtime evaluates these for each problem. */
 static void share_rules(struct qg *q, struct qg_kernels *k)
@@ -138,7 +138,7 @@ static int next_choice(const struct qg_kernels *k, int *choice)
     return 0;
 }
 
-/* Said once: the statements behind the first have no room either, and are not
+/* Said once: the statements after the first have no room either, and are not
    told that they make nothing. */
 static void too_many(struct qg *q, const struct qg_kernels *k)
 {
@@ -173,7 +173,7 @@ static int expand_axes(struct qg *q, const struct qg_variant *variant)
     return 0;
 }
 
-/* What the statement lists besides: epilogues and architectures. */
+/* The statement's other lists: epilogues and architectures. */
 static int expand_variant(struct qg *q, struct qg_variant *variant)
 {
     const struct qg_kernels *k = variant->kernels;
@@ -201,7 +201,7 @@ static int expand_types(struct qg *q, struct qg_variant *variant)
     return 0;
 }
 
-/* Never by a recipe's name alone: a new recipe gets every kernel that can
+/* Never only by a recipe's name: a new recipe gets every kernel that can
    serve it. */
 static int expand_recipes(struct qg *q, struct qg_variant *variant)
 {
@@ -396,8 +396,8 @@ static void begin(struct qg *q)
     }
 }
 
-/* Names are made for all points and compared, which takes a hundredth of what
-   the points themselves do. */
+/* Names are made for all points and compared, which takes a hundredth of the
+   time of the points themselves. */
 struct qg_point *qg_grid_one(struct qg *q, const char *name)
 {
     struct qg_point *point;
@@ -414,7 +414,7 @@ struct qg_point *qg_grid_one(struct qg *q, const char *name)
     return NULL;
 }
 
-/* Of a lazy generator, what all kernels share. */
+/* The values that all kernels of a lazy generator share. */
 void qg_grid_expand(struct qg *q)
 {
     begin(q);

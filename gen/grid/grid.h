@@ -21,7 +21,7 @@ struct qg_point {
     struct qg_point *next;
 };
 
-/* A variant: what is chosen before the axes are. */
+/* A variant: the choices before those of the axes. */
 struct qg_variant {
     struct qg_kernels *kernels;
     const struct qg_recipe *recipe;

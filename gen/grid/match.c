@@ -32,8 +32,8 @@ static int takes(const struct qg_kernels *k, const struct qg_factor *f)
            has_name(&k->scale, qg_list_spans.words[f->scale->block.span]);
 }
 
-/* Does the statement's template take what the recipe gives it? One that lists
-   scales is for scaled products: "none" then is for one operand beside another
+/* Does the statement's template support the recipe's scales? One that lists
+   scales is for scaled products: "none" then is for one operand next to another
    that has some, and reads as a rowwise tensor does; there is no columnwise
    tensor of it. Operands with scales are k-major, and split among the groups as
    the copies are. */
@@ -59,8 +59,8 @@ int qg_match_output(const struct qg_variant *v)
     return !v->kernels->d.count || has_type(&v->kernels->d, v->d);
 }
 
-/* Does the op exist for such scales, and does the template take the type? What
-   has no scales can be an activation's result, and be summed. */
+/* Does the op exist for such scales, and does the template take the type?
+   Tensors without scales can be an activation's result, and be summed. */
 int qg_match_cast(const struct qg_variant *v)
 {
     const struct qg_kernels *k = v->kernels;

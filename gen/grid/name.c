@@ -31,7 +31,7 @@ static void put_arch(char *out, const char *arch)
     *out = 0;
 }
 
-/* What comes before the axes; the plainest epilogue and form are not spelled
+/* The name up to the axes; the plainest epilogue and form are not spelled
    out. Returns the characters that it needs. */
 static size_t put_variant(char *buffer, size_t size, const struct qg_variant *v,
                           const char *arch)

@@ -2,9 +2,9 @@
 /*
 ** point.c: one point of a grid: its values, and whether it is a kernel.
 **
-** A point's values lie in a Lua table, which specs and templates see through a
-** frozen one. Texts among them are names, so that whatever a spec says, code
-** made with them is what the template's author wrote.
+** A point's values are in a Lua table, which specs and templates see through a
+** frozen one. Texts among them are names, so that for any spec, code
+** made with them is as the template's author wrote it.
 */
 #include "grid/grid.h"
 #include "grid/param.h"
@@ -67,14 +67,14 @@ static void set_boolean(lua_State *L, const char *name, int value)
     lua_setfield(L, -2, name);
 }
 
-/* Scales that lie together where one block in `size` of a tile's 128 lines has
+/* Scales that are together where one block in `size` of a tile's 128 lines has
    one, to the next multiple of `pad`; 0 where blocks have no such size. */
 static int of_tile(int size, int pad)
 {
     return size ? (128 / size + pad - 1) / pad * pad : 0;
 }
 
-/* Do the scales of a line that are of one tile lie side by side, in whole words
+/* Do the scales of a line that are of one tile are side by side, in whole words
    of which no padding is a part? */
 static int in_words(const struct qg_scale *s, int rows)
 {
@@ -85,7 +85,7 @@ static int in_words(const struct qg_scale *s, int rows)
            128 % s->stored->pad.rows == 0;
 }
 
-/* Are values multiplied by powers of two, whatever they are? */
+/* Are values multiplied by powers of two? */
 static int by_powers(const struct qg_scale *s)
 {
     int given = 0;
@@ -148,7 +148,8 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
 
 /*
 ** v.a, v.b, v.d. Types of less than eight bits have no bytes: asking for them
-** is an error, not a fraction. D, and what has no scales, has the scale false.
+** is an error, not a fraction. D, and tensors without scales, have the scale
+** false.
 */
 static void set_operand(lua_State *L, const char *name, int type,
                         const char *major, const char *ragged,
@@ -268,7 +269,7 @@ static int result_of(const struct qg_variant *v)
     return !strcmp(v->epilogue, "copies") ? QN_X : QN_DY;
 }
 
-/* What D's copies are, as of a cast. */
+/* The quantized tensors of D, as of a cast. */
 static void push_result(lua_State *L, const struct qg_variant *v)
 {
     const int of = result_of(v);
@@ -283,7 +284,7 @@ static void push_result(lua_State *L, const struct qg_variant *v)
         set_boolean(L, "scale", 0);
 }
 
-/* Push the table with what the variant fixes. */
+/* Push the table with the values that the variant fixes. */
 static void push_values(lua_State *L, const struct qg_variant *v,
                         const struct qn_kernel *kernel)
 {
@@ -464,7 +465,7 @@ static int apply_items(struct qg *q, const struct qg_variant *v,
     return result;
 }
 
-/* What templates see besides: the values are on top of the stack. */
+/* Further values for templates: the values are on top of the stack. */
 static void keep_values(struct qg *q, const struct qg_variant *v,
                         struct qg_point *point)
 {
@@ -477,9 +478,9 @@ static void keep_values(struct qg *q, const struct qg_variant *v,
     point->values = luaL_ref(q->L, LUA_REGISTRYINDEX);
 }
 
-/* The scale that the template's rules are of: of a cast's tensor; of what a
-   product is quantized to, from the type of D; or of A, which is quantized on
-   the way. */
+/* The scale that the template's rules are of: of a cast's tensor; of a
+   product's quantized result, from the type of D; or of A, which is quantized
+   in the mainloop. */
 static void set_rule(const struct qg_variant *v, struct qg_point *point)
 {
 #define INPUT(name, ...) [QUERN_##name] = QG_IN_##name,

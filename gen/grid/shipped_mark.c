@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shipped_mark.c: which of the kernels are shipped, once all is expanded. */
+/* shipped_mark.c: which of the kernels are shipped, once all points exist. */
 #include "grid/grid.h"
 #include "lua/base.h"
 

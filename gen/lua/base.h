@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base.h: memory, texts, errors, and Lua without what specs must not have. */
+/* base.h: memory, texts, errors, and Lua without functions that specs must not
+   have. */
 #pragma once
 
 #include <stdarg.h>
@@ -103,15 +104,16 @@ struct qg_lex {
 void qg_lex_start(struct qg_lex *, const char *text, size_t length);
 int qg_lex_next(struct qg_lex *); /* 0 at the end */
 int qg_lex_is(const struct qg_lex *, const char *text);
-int qg_lex_nesting(const struct qg_lex *); /* What it adds to the depth */
+int qg_lex_nesting(const struct qg_lex *); /* its addition to the depth */
 
-/* The line of `field =`, `depth` tables inside what starts at `place`. */
+/* The line of `field =`, `depth` tables inside the item that starts at
+   `place`. */
 struct qg_location qg_lex_field(const struct qg *, struct qg_location location,
                                 const char *field, int depth);
 /* The line of the first "text" in quotes from `place` on, else `place`. */
 struct qg_location qg_lex_text(const struct qg *, struct qg_location location,
                                const char *text);
-/* Note what one table of the file names twice. */
+/* Report names that one table of the file has twice. */
 void qg_lex_twice(struct qg *, int file);
 
 /* lists.c: words that specs and the runtime share, in the order of its

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** diag.c: what was wrong, as text.
+** diag.c: errors as text.
 **
 **     specs/recipes/x.lua:3: error: recipe 'x' has no field 'acum'; did ...
 **         acum = f32,
 **
-** Specs are not trusted: what is quoted from them is shown on a terminal, so
+** Specs are not trusted: text quoted from them is shown on a terminal, so
 ** control characters do not pass.
 */
 #include "lua/base.h"
@@ -32,7 +32,7 @@ static void make_printable(char *text, size_t length)
             text[i] = ' ';
 }
 
-/* The line itself, cut to what fits a screen; nothing where there is none. */
+/* The line itself, cut to a screen's width; nothing if there is none. */
 static void put_source_line(struct qg *q, struct qg_location location)
 {
     struct qg_text *text = &q->diagnostics;

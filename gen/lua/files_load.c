@@ -3,8 +3,8 @@
 ** files_load.c: reading the specs and templates.
 **
 ** The embedded ones, or those that the caller hands over, and the specs in
-** folders of the user's. Templates come from the embedded ones alone: they are
-** code, and specs must not be able to bring any.
+** folders of the user's. Only embedded templates are used: they are
+** code, and specs must not be able to add any.
 */
 #include "embedded.h"
 #include "lua/base.h"
@@ -172,7 +172,7 @@ static void add_name(struct qg *q, struct names *names, const char *name)
     names->at[names->count++] = qg_mem_string(q, name, strlen(name));
 }
 
-/* What an editor leaves behind (.x.lua.swp) is not meant. */
+/* Files that an editor leaves (.x.lua.swp) are not meant. */
 static int is_lua(const char *name)
 {
     size_t length = strlen(name);
@@ -225,7 +225,7 @@ static int add_part(struct qg *q, const char *dir, const char *part)
     return names.count;
 }
 
-/* Specs beside the folders that are looked into: a slip, never silence. */
+/* Specs next to the folders that are looked into: a slip, never silence. */
 static int note_loose(struct qg *q, const char *dir)
 {
     struct names names = {NULL, 0, 0};

@@ -54,7 +54,8 @@ static void put_integer(lua_State *L, luaL_Buffer *out, char *conversion,
     luaL_addlstring(out, text, (size_t)length);
 }
 
-/* Whatever tostring takes; it refuses what has only an address. */
+/* Accepts the values that tostring takes, except those that have only an
+   address. */
 static void put_string(lua_State *L, luaL_Buffer *out, const char *conversion,
                        int argument)
 {

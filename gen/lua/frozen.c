@@ -64,7 +64,7 @@ void qg_frozen_build(lua_State *L)
     lua_pop(L, 1);
 }
 
-/* Its functions see the content through the metatable alone, and specs have no
+/* Its functions see the content only through the metatable, and specs have no
    way to a metatable. */
 void qg_frozen_wrap(lua_State *L)
 {

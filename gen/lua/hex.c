@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "0x1.24924ap-9f": exact, and the same text whatever the C library prints
-   for %a. Infinity and NaN have none; callers handle them before. */
+/* "0x1.24924ap-9f": exact, and the same text with any C library's %a. Infinity
+   and NaN have none; callers handle them before. */
 const char *qg_hex_float(char buffer[32], float value)
 {
     unsigned int bits, fraction;

@@ -214,7 +214,7 @@ struct qg_location qg_lex_field(const struct qg *q, struct qg_location location,
     return location;
 }
 
-/* A table, or whatever else brackets and blocks enclose; and a name in it. */
+/* A table, or other text that brackets and blocks enclose; and a name in it. */
 struct scope {
     int is_table, names; /* those before it */
 };

@@ -12,7 +12,8 @@
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
-/* declared first: what has linkage outside should not appear by surprise */
+/* declared first: a symbol with external linkage should not appear by
+   surprise */
 extern HIDDEN FILE *__wrap_stderr, *__wrap_stdin, *__wrap_stdout;
 
 HIDDEN FILE *__wrap_stderr;

@@ -2,7 +2,7 @@
 /*
 ** mem.c: memory, all of it from qg.resize.
 **
-** Lua's is counted and bounded. The generator's own lies in an arena: nothing
+** Lua's is counted and bounded. The generator's own is in an arena: nothing
 ** is freed singly, and a failure raises a Lua error, so no caller looks for
 ** NULL.
 */
@@ -19,11 +19,11 @@ struct qg_block {
     max_align_t data[];
 };
 
-/* Unwind to qg_sandbox_protect. What is thrown must need no memory. */
+/* Unwind to qg_sandbox_protect. A thrown error must need no memory. */
 static _Noreturn void out_of_memory(struct qg *q)
 {
     q->fault = QG_NO_MEMORY;
-    lua_settop(q->L, 0); /* room for what is thrown */
+    lua_settop(q->L, 0); /* room for the thrown error */
     lua_pushnil(q->L);
     lua_error(q->L);
     __builtin_unreachable();
@@ -109,8 +109,8 @@ static int denied(struct qg *q, enum qg_refusal why)
 
 /* Room for `old` bytes of Lua's to become `bytes`? A new string has its kind
    in `old`: bounded, since comparing two long ones counts as one instruction.
-   What is allocated counts as instructions too, for it takes time to fill. A
-   refusal outlives what is granted later: unwinding moves Lua's stack. */
+   Allocated bytes count as instructions too, for it takes time to fill. A
+   refusal outlives later grants: unwinding moves Lua's stack. */
 static int allowed(struct qg *q, void *memory, size_t old, size_t bytes)
 {
     size_t held = memory ? old : 0;

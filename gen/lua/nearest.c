@@ -7,7 +7,7 @@
 
 enum { LONGEST = 128 };
 
-/* Of three. */
+/* The smallest of three. */
 static int least(int a, int b, int c)
 {
     int ab = a < b ? a : b;
@@ -52,7 +52,7 @@ void qg_nearest_start(struct qg_nearest *n, const char *word)
 
     n->word = word;
     n->best = NULL;
-    /* what is farther is no hint */
+    /* a name farther away is no hint */
     n->distance = length < 4 ? 2 : length < 6 ? 3 : length / 3 + 1;
     if (n->distance > length)
         n->distance = length;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** sandbox.c: calling what specs and templates say, and for how long.
+** sandbox.c: calling the code of specs and templates, with bounds.
 **
 ** Steps of the interpreter are counted by a hook, memory by the allocator
-** (mem.c); what takes long inside one step is charged for. globals.c has what
-** they can reach.
+** (mem.c); long work inside one step is charged for. globals.c has the names
+** that they can reach.
 */
 #include "lua/base.h"
 
@@ -46,7 +46,7 @@ void qg_sandbox_count(lua_State *L, lua_Debug *debug)
         qg_diag_raise(L, QG_E_STEPS, (long long)QG_CALL_STEPS);
 }
 
-/* What takes as long as so many instructions, and is none. Raises. */
+/* Charge for work that takes as long as so many instructions. Raises. */
 void qg_sandbox_charge(lua_State *L, long long steps)
 {
     struct qg *q = qg_sandbox_owner(L);
@@ -89,7 +89,7 @@ static int ends_with(const char *text, const char *end)
     return length >= tail && !strcmp(text + length - tail, end);
 }
 
-/* What Lua writes for a sign of other languages that it stumbles over. */
+/* Lua's operators for those of other languages. */
 static const char *sign_of_lua(const char *text)
 {
     static const struct {
@@ -108,7 +108,7 @@ static const char *sign_of_lua(const char *text)
                                         : "";
 }
 
-/* Lua's own words, with what would be right where they do not say it. */
+/* Lua's own words, with the remedy where they lack it. */
 static void note_text(struct qg *q, struct qg_location location,
                       const char *text)
 {
@@ -123,7 +123,7 @@ static void note_text(struct qg *q, struct qg_location location,
     }
 }
 
-/* Note what went wrong in the spec's code; the message is on the stack. */
+/* Report the error of the spec's code; the message is on the stack. */
 static void note_failure(struct qg *q, int status, struct qg_location location)
 {
     const char *text = lua_tostring(q->L, -1);
@@ -252,9 +252,9 @@ static int protect(struct qg *q, struct work *work)
     return status != LUA_OK && !q->fault;
 }
 
-/* Run the generator's own code so that whatever fails unwinds to here.
+/* Run the generator's own code so that each failure unwinds to here.
    Returns 1 if errors were noted or memory ran out (q->fault says so).
-   Numbers are read and written, and texts compared, as in the C locale. */
+   Values are read and written, and texts compared, as in the C locale. */
 int qg_sandbox_protect(struct qg *q, void (*run)(struct qg *, void *),
                        void *argument)
 {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a programmer of Lua would look for in vain. */
+/* Functions that a programmer of Lua would miss. */
 static int is_of_lua(const char *name)
 {
     static const char *const names[] = {
@@ -23,7 +23,7 @@ static int is_of_lua(const char *name)
     return 0;
 }
 
-/* Parameters and locals of the function that runs, and what it encloses. */
+/* Parameters and locals of the function that runs, and its upvalues. */
 static void try_locals(lua_State *L, struct qg_nearest *nearest)
 {
     lua_Debug debug;
@@ -45,7 +45,7 @@ static void try_locals(lua_State *L, struct qg_nearest *nearest)
     lua_pop(L, 1);
 }
 
-/* What to do about a name that resembles no other. */
+/* The remedy for a name that resembles no other. */
 static const char *otherwise(lua_State *L, const char *name, char *buffer,
                              size_t size)
 {
@@ -100,8 +100,7 @@ static int on_name(lua_State *L)
                         otherwise(L, name, buffer, sizeof buffer)));
 }
 
-/* A global of one file would be seen by the next, in an order that nobody
-   chose. */
+/* A global of one file would be seen by the next, in an unspecified order. */
 static int on_assignment(lua_State *L)
 {
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?";

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c: the table functions of specs. Each is charged for what it
+/* table.c: the table functions of specs. Each is charged for the items it
    touches. */
 #include "lua/base.h"
 
 enum { MOST = 64 };
 
-/* Of the list at index 1. */
+/* The length of the list at index 1. */
 static lua_Integer length_of(lua_State *L)
 {
     lua_Integer n;
@@ -59,7 +59,7 @@ static int insert(lua_State *L)
     return 0;
 }
 
-/* join(list, ...): a new list of what all of them hold. */
+/* join(list, ...): a new list of the items of all of them. */
 static int join(lua_State *L)
 {
     int lists = lua_gettop(L);

@@ -70,7 +70,7 @@ void qg_text_print(struct qg *q, struct qg_text *text, const char *format, ...)
     va_end(list);
 }
 
-/* As a C string: whatever the bytes are, they stay inside the quotes. */
+/* As a C string: any bytes stay inside the quotes. */
 void qg_text_quote(struct qg *q, struct qg_text *text, const char *part)
 {
     qg_text_put(q, text, "\"");

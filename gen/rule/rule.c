@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** rule.c: calling a rule to see what it computes.
+** rule.c: calling a rule to record its computation.
 **
 ** Lua gives no hand on `if`, `and`, `or`, `not`, nor on == between a value
 ** and a number. So the text of every Lua function that runs is looked through
@@ -30,7 +30,7 @@ static const struct {
     {">=", "le(b, a)"},
 };
 
-/* What to write instead of the token; NULL if a rule may have it. */
+/* The replacement of the token; NULL if a rule may have it. */
 static const char *replacement(const struct qg_lex *lex)
 {
     if (lex->token != QG_KEYWORD && lex->token != QG_SIGN)
@@ -59,7 +59,7 @@ static void look_through(lua_State *L, const struct qg_input *file, int index,
                          int first, int last)
 {
     struct qg_lex lex;
-    int depth = 0; /* of what the outermost function opens */
+    int depth = 0; /* of the outermost function's openings */
 
     qg_lex_start(&lex, file->text, file->length);
     while (qg_lex_next(&lex) && lex.line <= last) {
@@ -100,7 +100,7 @@ static void on_call(lua_State *L, lua_Debug *debug)
 
 /* ------------------------------------------------------------- calling one */
 
-/* One call of a rule: what it is for, and what it may use. */
+/* One call of a rule: its purpose, and the values it may use. */
 struct call {
     struct qg *q;
     const struct qg_scale *scale;
@@ -108,7 +108,7 @@ struct call {
     int is_global; /* the rule of the second level */
 };
 
-/* What a rowwise tensor holds was rounded already: its values are fp32 then. */
+/* A rowwise tensor's values were rounded already: its values are fp32 then. */
 static int input_type(int input)
 {
     static const int types[QG_INPUTS] = {QUERN_BF16, QUERN_F16, QUERN_F32,
@@ -124,7 +124,7 @@ static void push_value(lua_State *L, enum qg_op op)
         L, qg_trace_node(L, op, QG_FLOAT, (const struct qg_node *[3]){NULL}));
 }
 
-/* Push the second argument: element, input, and what else there is. */
+/* Push the second argument: element, input, and the other fields. */
 static void push_facts(const struct call *c)
 {
     lua_State *L = c->q->L;
@@ -180,7 +180,7 @@ static const char *kind_at(lua_State *L, int index)
     return node ? qg_trace_kinds[node->kind] : qg_object_kind(L, index);
 }
 
-/* Where the rule begins; a function of C's has no place of its own. */
+/* The first line of the rule; a function of C has no location of its own. */
 struct qg_location qg_rule_location(struct qg *q, const struct qg_scale *scale,
                                     int global)
 {
@@ -202,7 +202,7 @@ static struct qg_location place_of(const struct call *c)
     return qg_rule_location(c->q, c->scale, c->is_global);
 }
 
-/* What is stored: of the kind that the scale's type has. */
+/* The stored scale, of the kind that the scale's type has. */
 static const struct qg_node *stored(const struct call *c)
 {
     static const struct {
@@ -237,7 +237,7 @@ const char *qg_rule_usual(const struct qg_scale *scale, int global)
         const char *alone, *below;
     } pairs[] = {
         {QUERN_F32, "1 / s, s", "s, of.global / s"},
-        {QUERN_E8M0, "the e8m0 scale alone",
+        {QUERN_E8M0, "only the e8m0 scale",
          "e8m0_bits(e), of.global * frombits((254 - e) << 23)"},
         {QUERN_E4M3, "b, 1 / from_e4m3(b)", "b, of.global / from_e4m3(b)"},
     };
@@ -248,7 +248,7 @@ const char *qg_rule_usual(const struct qg_scale *scale, int global)
     return !global && scale->global ? pairs[i].below : pairs[i].alone;
 }
 
-/* What values are multiplied by; it follows from an e8m0 in one level. */
+/* The values' factor; an e8m0 in one level determines it. */
 static const struct qg_node *factor(const struct call *c,
                                     const struct qg_node *sf)
 {
@@ -264,7 +264,8 @@ static const struct qg_node *factor(const struct call *c,
     return NULL;
 }
 
-/* Is what the rule may use used? A slip would otherwise go unnoticed. */
+/* Does the rule use the values that it may use? A slip would otherwise go
+   unnoticed. */
 static int check_uses(const struct call *c, unsigned uses)
 {
     const char *missing = NULL;
@@ -280,7 +281,7 @@ static int check_uses(const struct call *c, unsigned uses)
     return missing != NULL;
 }
 
-/* Both results and what may come after them, on top of the stack. Returns 0, or
+/* Both results and any values after them, on top of the stack. Returns 0, or
    1 and noted. */
 static int results(const struct call *c, struct qg_rule_trace *out)
 {

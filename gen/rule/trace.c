@@ -3,9 +3,9 @@
 ** trace.c: values that are known only on the device, and their operators.
 **
 ** A rule is called with such a value; each operator adds a node to a graph.
-** What Lua cannot hand to us (if, and, or, not, == with a number) is refused
-** by rule.c before it runs; what it can, and has no meaning here, is refused
-** below with the replacement to write.
+** Code that Lua cannot hand to us (if, and, or, not, == with a number) is
+** refused by rule.c before it runs; operations that it can, without a meaning
+** here, are refused below with the replacement to write.
 */
 #include "lua/base.h"
 #include "rule/trace.h"
@@ -109,7 +109,7 @@ static const char *kind_at(lua_State *L, int index)
     return qg_object_kind(L, index);
 }
 
-/* How to come by the kind that is wanted, from what is there. */
+/* How to convert the given kind to the required one. */
 static const char *hint(lua_State *L, int index, enum qg_kind wanted)
 {
     const struct qg_node *node = qg_trace_at(L, index);
@@ -265,7 +265,7 @@ static int on_shr(lua_State *L)
     return shift(L, QG_OP_SHR, ">>");
 }
 
-/* ------------------------------------------------- what has no meaning here */
+/* -------------------------------------------------------- refused operators */
 
 static const struct {
     const char *event, *what, *instead;

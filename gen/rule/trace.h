@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** trace.h: what a scale rule computes, as a graph.
+** trace.h: the computation of a scale rule, as a graph.
 **
 ** Kinds of values: floats, the bits of floats, choices (the result of a
 ** comparison), and scales as they are stored, in e8m0 or e4m3.
@@ -77,8 +77,8 @@ extern const char *const qg_trace_kinds[QG_KINDS];
 /* The E8M0 code's 2^(127 - code), which values are multiplied by. */
 const struct qg_node *qg_trace_multiplier(lua_State *, const struct qg_node *);
 
-/* A rule as a C function: `head` is all up to its body, and assigns what is
-   stored to *sf, or to `stored` if that is not NULL; returns the factor. */
+/* A rule as a C function: `head` is all up to its body, and assigns the stored
+   scale to *sf, or to `stored` if that is not NULL; returns the factor. */
 void qg_trace_print(struct qg *, struct qg_text *, const char *head,
                     const struct qg_node *stored, const struct qg_node *factor,
                     int language);

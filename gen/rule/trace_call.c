@@ -2,9 +2,10 @@
 /*
 ** trace_call.c: the functions that rules call: select, lt, bits, e8m0_up, ...
 **
-** With plain numbers they compute; with a rule's values they add nodes. What
-** can be written with others is: isnan, min or e8m0_up print as integer code
-** that gives the same bits on every machine and under any compiler option.
+** With plain numbers they compute; with a rule's values they add nodes.
+** Functions that can be written with others are: isnan, min or e8m0_up print as
+** integer code that gives the same bits on every machine and under any compiler
+** option.
 */
 #include "lua/base.h"
 #include "rule/trace.h"
@@ -303,7 +304,7 @@ static const struct {
 
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* Upvalue: the row. What is too much would be dropped without a word. */
+/* Upvalue: the row. Excess arguments would be dropped silently. */
 static int on_call(lua_State *L)
 {
     int i = (int)lua_tointeger(L, lua_upvalueindex(1));

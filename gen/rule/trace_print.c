@@ -56,7 +56,7 @@ static void put_constant(struct qg_printer *p, const struct qg_node *node)
 
 static void put_node(struct qg_printer *p, const struct qg_node *node);
 
-/* A term's text. CUDA has a shorter way to 1 / x, with the same rounding. */
+/* A term's text. CUDA has a shorter form of 1 / x, with the same rounding. */
 static const char *text_of(const struct qg_printer *p,
                            const struct qg_node *node)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** trial.c: a rule on numbers, before any kernel has it.
+** trial.c: a rule tried on values, before any kernel has it.
 **
-** What a rule records can be worked out here too. A few dozen magnitudes show
+** A rule's graph can be evaluated here too. A few dozen magnitudes show
 ** the slips that would otherwise be seen in a training run: a block of zeros
 ** that becomes NaN, results in the wrong order, a factor that is not the
-** inverse of what is stored.
+** inverse of the stored scale.
 */
 #include "lua/base.h"
 #include "rule/rule.h"
@@ -123,7 +123,7 @@ static unsigned int evaluate(struct trial *t, const struct qg_node *node)
     return t->values[node->order] = compute(t, node, v);
 }
 
-/* ------------------------------------------------------------ what is asked */
+/* ------------------------------------------------------------- requirements */
 
 /* A rule's result for one magnitude. */
 struct outcome {
@@ -174,8 +174,8 @@ static int check_finite(struct qg *q, struct qg_location location, float amax,
 }
 
 /* For a magnitude that data have: do values fill the type, and do they come
-   back? A scale of e4m3 that is 0 is a block which is lost anyway: below what
-   the second level keeps, or, without one, where e4m3 itself ends. */
+   back? A scale of e4m3 that is 0 is a block which is lost anyway: below the
+   second level's range, or, without one, below e4m3's own. */
 static int check_typical(const struct subject *s, float amax, struct outcome o,
                          float outer)
 {
@@ -228,7 +228,7 @@ static int try_magnitude(const struct subject *s, float amax)
 }
 
 /* 0 and 1, which make the plainest messages; powers of two and others where
-   data lie; then all of fp32's range. */
+   data are; then all of fp32's range. */
 static int try_all(const struct subject *s)
 {
     enum { STEP = 7 };

@@ -110,8 +110,8 @@ static void take_entry(struct qg *q, struct qg_item *item, int index)
     item->count++;
 }
 
-/* Stack index 1: the list of values. Gives the item, whatever was wrong with
-   it: the statement around it then says nothing more about it. */
+/* Stack index 1: the list of values. Gives the item, even an invalid one: the
+   statement around it then says nothing more about it. */
 int qg_axis_take(struct qg *q, struct qg_word *word)
 {
     struct qg_item *item = qg_mem_new(q, sizeof *item);

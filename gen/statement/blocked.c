@@ -39,7 +39,7 @@ static const struct qg_field fields[] = {
     {"per", QG_F_BLOCK, 1, AT(block), QG_WORDS(QN_SPANS(QG_WORD)), &per_set,
      "the block that shares a scale"},
     {"rule", QG_F_FUNCTION, 1, AT(rule), NULL, NULL,
-     "what is stored, and what values are multiplied by, from the largest "
+     "the stored scale, and the values' factor, from the largest "
      "magnitude in a block"},
     {"global", QG_F_FUNCTION, 0, AT(global), NULL, NULL,
      "the same for a second scale, of a whole group; the rule finds it as "

@@ -3,7 +3,8 @@
 #include "lua/base.h"
 #include "statement/word.h"
 
-/* Stack index 1: the function. It runs when the grid is expanded (point.c). */
+/* Stack index 1: the function. It runs when the grid's points are made
+   (point.c). */
 int qg_derive_take(struct qg *q, struct qg_word *word)
 {
     struct qg_item *item = qg_mem_new(q, sizeof *item);

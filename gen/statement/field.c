@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* What is being read: the table lies at stack index `table`. */
+/* The state of reading: the table is at stack index `table`. */
 struct reader {
     struct qg *q;
     const struct qg_word *word;
@@ -59,7 +59,7 @@ static const char *names_of(struct qg *q, const struct qg_fields *set)
     return list->data;
 }
 
-/* Noted, with what is right and what is there; always 1, for return. */
+/* Report the error with the rule and the given value; always 1, for return. */
 static int wrong_kind(struct reader *r)
 {
     int types = takes_types(r->field), table = r->field->kind == QG_F_TABLE;
@@ -257,7 +257,7 @@ static int read_size(struct reader *r, void *out)
 
     if (lua_type(L, -1) != LUA_TNUMBER)
         return wrong_kind(r);
-    value = (long long)lua_tointeger(L, -1); /* 0 for what is not whole */
+    value = (long long)lua_tointeger(L, -1); /* 0 unless it is an integer */
     if (value < 1 || value > 65536) {
         lua_pushvalue(L, -1);
         qg_diag_note(r->q, place_of(r), QG_E_FIELD_RANGE, r->shown, 65536,
@@ -269,7 +269,7 @@ static int read_size(struct reader *r, void *out)
     return 0;
 }
 
-/* "none" or what blocked { ... } gave, which is used up by this. */
+/* "none" or the result of blocked { ... }, which this consumes. */
 static int read_scale(struct reader *r, void *out)
 {
     struct qg_scale *scale = qg_object_at(r->q->L, -1, QG_SCALE);
@@ -369,7 +369,7 @@ static const char *join(struct qg *q, const char *around, const char *name)
     return around ? qg_mem_print(q, "%s.%s", around, name) : name;
 }
 
-/* The field's own documentation says what would be right. Entries without a
+/* The field's own documentation has the remedy. Entries without a
    name were probably meant to be the fields: they have been complained
    about. */
 static void missing(struct reader *r)

@@ -20,7 +20,8 @@ static const struct qg_field fields[] = {
      "types of A and B, or of quantized values, that the template takes"},
     {"scale", QG_F_NAMES, 0, AT(scale),
      QG_WORDS(" none blocked block" QN_SPANS(QG_WORD)), NULL,
-     "scales that the template takes: what shares one, \"blocked\": any of "
+     "scales that the template takes: the values that share one, \"blocked\": "
+     "any of "
      "these, or \"none\" (the default)"},
     {"layout", QG_F_NAMES, 0, AT(layout), NULL, NULL,
      "a layout statement's name; of products"},
@@ -33,16 +34,17 @@ static const struct qg_field fields[] = {
      "the type before the cast (of dequantize, after it), or \"copy\": the row "
      "copy; of casts"},
     {"form", QG_F_NAMES, 0, AT(form), QG_WORDS(QN_FORMS(QG_WORD)), NULL,
-     "what is quantized: values as they are, an activation's result, or the "
-     "gradient of what it was given; of casts (default \"plain\")"},
+     "the source of quantization: values as they are, an activation's result, "
+     "or the "
+     "gradient of its input; of casts (default \"plain\")"},
     {"epilogue", QG_F_NAMES, 0, AT(epilogue), QG_WORDS(QN_EPILOGUES(QG_WORD)),
      NULL,
-     "what happens to the product: it becomes D, is added to D, is scaled, is "
+     "the use of the product: it becomes D, is added to D, is scaled, is "
      "scaled and added to a scaled C, an activation of it becomes D, that is "
-     "quantized at once, or it is an activation's gradient, and D that of what "
-     "this was given, as numbers or quantized (default \"store\")"},
+     "quantized at once, or it is an activation's gradient, and D that of "
+     "its input, as values or quantized (default \"store\")"},
     {"arch", QG_F_NAMES, 1, AT(arch), ARCHES, NULL,
-     "what the kernels are compiled for"},
+     "the architectures of the kernels"},
     {"template", QG_F_PATH, 1, AT(template), NULL, NULL,
      "a file below templates/"},
     {"params", QG_F_NAMES, 1, AT(params), QN_PARAMS(PARAM_NAME), NULL,
@@ -219,7 +221,7 @@ static int check_family(struct qg *q, const struct qg_kernels *k)
 }
 
 /* Stack index 1: the table, fields and entries together. The statement is kept
-   only if all of it is right; it is expanded when all files are read. */
+   only if all of it is right; its points are made when all files are read. */
 int qg_kernels_take(struct qg *q, struct qg_word *word)
 {
     struct qg_kernels *kernels = qg_mem_new(q, sizeof *kernels);

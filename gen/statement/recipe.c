@@ -52,9 +52,9 @@ static const struct qg_field fields[] = {
 const struct qg_fields qg_recipe_fields = {"recipe", fields,
                                            sizeof fields / sizeof *fields, 0};
 
-/* ------------------------------------------------- what fields are together */
+/* ---------------------------------------------------------- combined fields */
 
-/* Rows of a block and values along k; what is not given is 1. */
+/* Rows of a block and values along k; absent ones are 1. */
 static int check_block(struct qg *q, struct qg_scale *scale, int of)
 {
     struct qg_sharing *block = &scale->block;
@@ -78,7 +78,7 @@ static int check_block(struct qg *q, struct qg_scale *scale, int of)
     return 1;
 }
 
-/* Whatever needs something that the scale does not have. */
+/* Checks of fields that need something that the scale lacks. */
 static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
 {
     int block = scale->block.span == QN_SPAN_BLOCK;
@@ -95,7 +95,7 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
          "'global' is a second scale above those of blocks; write: per = { k = "
          "... }"},
         {!block && strcmp(scale->storage, "plain") != 0, "storage",
-         "'storage' is how scales of blocks lie; those of rows, groups and "
+         "'storage' is how scales of blocks are; those of rows, groups and "
          "tensors follow each other, so leave it out"},
         {delayed && scale->block.span != QN_SPAN_TENSOR, "delayed",
          "'delayed' keeps one scale; write: per = \"tensor\""},
@@ -109,9 +109,9 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
          "transformed; give 'hadamard' to x and dy alone: scale = { x = ..., w "
          "= ..., dy = ... }"},
         {scale->hadamard && block && scale->block.per.m > 1, "hadamard",
-         "a square block has one scale for both copies, and the columnwise "
+         "a square block has one scale for both tensors, and the columnwise "
          "tensor's "
-         "values are transformed; write: per = { k = ... } alone"},
+         "values are transformed; write only: per = { k = ... }"},
         {scale->hadamard && delayed, "hadamard",
          "'delayed' keeps the magnitudes of values as they are, and those of "
          "the columnwise tensor are transformed; write: one of both"},
@@ -161,8 +161,7 @@ static int check_scales(struct qg *q, struct qg_recipe *recipe)
     return errors || check_pair(q, recipe);
 }
 
-/* Stack index 1: the table. What it says is all that any later part knows of
-   the recipe. */
+/* Stack index 1: the table. Later parts know nothing else of the recipe. */
 int qg_recipe_take(struct qg *q, struct qg_word *word)
 {
     struct qg_recipe *recipe = qg_mem_new(q, sizeof *recipe);
@@ -183,7 +182,7 @@ int qg_recipe_take(struct qg *q, struct qg_word *word)
     return 0;
 }
 
-/* ---------------------------------------------------- what products read */
+/* -------------------------------------------------- operands of products */
 
 static struct qg_factor factor(const struct qg_recipe *recipe, int of,
                                const char *copy)

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* Any sizes will do: with them, only what cannot be parsed fails. */
+/* Any sizes will do: with them, only a text that cannot be parsed fails. */
 static void check(struct qg *q, const struct qg_item *item)
 {
     const struct qn_expr_values values = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shipped.c: `shipped { "quern_...", ... }`: kernels that are built ahead.
-   Whether they exist is known once everything is expanded: shipped_mark.c. */
+/* shipped.c: `shipped { "quern_...", ... }`: kernels that are built ahead of
+   time. Whether they exist is known once all points exist: shipped_mark.c. */
 #include "lua/base.h"
 #include "statement/word.h"
 

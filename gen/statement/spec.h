@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec.h: what specs declare: recipes, layouts, ragged axes, kernels. */
+/* spec.h: the declarations of specs: recipes, layouts, ragged axes, kernels. */
 #pragma once
 
 #include "qg.h"
@@ -32,7 +32,7 @@ struct qg_word {
     struct qg_word *next;
 };
 
-/* How a matrix of scales lies in memory. */
+/* How a matrix of scales is in memory. */
 struct qg_storage {
     struct qg_location location;
     const char *name;
@@ -52,13 +52,13 @@ struct qg_sharing {
     } per;
 };
 
-/* What a rule gives for one tensor and one type of input. */
+/* The results of a rule for one tensor and one type of input. */
 struct qg_rule_trace {
     const struct qg_node *stored, *factor;
     int given; /* the factor is the rule's own, and none of an e8m0's */
 };
 
-/* The types of what is quantized; the last one is a rowwise tensor. */
+/* The types of quantized tensors; the last one is a rowwise tensor. */
 #define QG_IN(name, ...) QG_IN_##name,
 enum qg_input_type { QUERN_WIDE_TYPES(QG_IN) QG_IN_COPY, QG_INPUTS };
 
@@ -75,9 +75,9 @@ struct qg_scale {
         const char *amax;
     } delayed; /* history 0: none */
     struct qg_word *word;
-    /* what follows, once all files are read */
+    /* derived values, once all files are read */
     const struct qg_storage *stored;
-    int by_role; /* given for this tensor alone */
+    int by_role; /* given only for this tensor */
     int element; /* enum quern_type */
     struct qg_rule_trace rules[QG_INPUTS], globals[QG_INPUTS];
     int by_input; /* rules differ by the type of the input */
@@ -146,7 +146,7 @@ struct qg_kernels {
     struct qg_types d;
     const struct qg_item *items[64];
     int count;
-    /* what all its kernels share */
+    /* shared by all its kernels */
     int template_file; /* index in qg.files */
     struct qg_params *param_lists;
     const struct qn_requires *rules;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage.c: `storage "mn" { order = "columns", pad = { rows = 4 } }`: how a
-   matrix of scales lies in memory. */
+   matrix of scales is in memory. */
 #include "lua/base.h"
 #include "statement/field.h"
 #include "statement/word.h"
@@ -25,9 +25,9 @@ static const struct qg_field fields[] = {
      "row by row, column by column, or in the tiles that Blackwell reads: 128 "
      "rows by 4 columns"},
     {"pad", QG_F_TABLE, 0, AT(pad), NULL, &pad_set,
-     "what the matrix is padded to multiples of"},
+     "the multiples that the matrix is padded to"},
     {"groups", QG_F_NAME, 0, AT(groups), "together apart", NULL,
-     "one matrix for all groups, or one behind the other, each padded (default "
+     "one matrix for all groups, or one after the other, each padded (default "
      "\"together\")"},
 };
 
@@ -51,7 +51,7 @@ static int take_tiles(struct qg *q, struct qg_storage *storage)
     return 0;
 }
 
-/* More is padding alone, and sizes are added up for no more than these. Returns
+/* More is only padding, and sizes are added up for no more than these. Returns
    0, or 1 and noted.                    COUPLED: pads */
 static int check_pad(struct qg *q, const struct qg_storage *storage)
 {

@@ -56,7 +56,7 @@ static int second_part(lua_State *L)
     return word->kind->take(qg_sandbox_owner(L), word);
 }
 
-/* One error is enough: what a badly named word is for is not looked at. */
+/* One error is enough: the arguments of a badly named word are not checked. */
 static void drop(struct qg_word *word)
 {
     word->done = word->used = 1;
@@ -130,7 +130,7 @@ static struct qg_word *reversed(struct qg_word *words)
     return list;
 }
 
-/* What was begun and never used would otherwise be silence. */
+/* A statement begun and never used would otherwise go unreported. */
 void qg_word_finish(struct qg *q)
 {
     struct qg_word *word = reversed(q->words);
@@ -155,8 +155,9 @@ const char *qg_word_print(struct qg *q, const struct qg_word *word)
     return qg_mem_print(q, "%s '%s'", word->kind->word, word->name);
 }
 
-/* Both places are named: either may be the one to change. The statement's parts
-   were made before it: that they are used nowhere now is no second error. */
+/* Both locations are named: either may be the one to change. The statement's
+   parts were made before it: that they are used nowhere now is no second
+   error. */
 int qg_word_taken(struct qg *q, const struct qg_word *word,
                   struct qg_location before)
 {

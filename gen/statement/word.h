@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* word.h: the words of the spec language, and what each does. */
+/* word.h: the words of the spec language, and the action of each. */
 #pragma once
 
 #include "statement/spec.h"

@@ -3,7 +3,7 @@
 ** decl.c: the top level of a generated text.
 **
 ** This is no parser of C: it finds where declarations begin and end, by their
-** brackets, and what they are called. An item that it takes for another kind is
+** brackets, and their names. An item that it takes for another kind is
 ** kept, or keeps others: a kernel then says more than it must.
 */
 #include "write/decl.h"
@@ -234,7 +234,7 @@ static void take_word(struct declaration *d, const struct qg_decl_token *t)
     d->last = *t;
 }
 
-/* Past the <...> of a template; `at` is behind that word. */
+/* Past the <...> of a template; `at` is after that word. */
 static const char *past_angles(const char *at, const char *end)
 {
     struct qg_decl_token t = qg_decl_token(at, end);
@@ -244,7 +244,7 @@ static const char *past_angles(const char *at, const char *end)
     return t.at ? t.end : at;
 }
 
-/* To what matters inside brackets: others, quotes and comments. */
+/* To the next relevant text inside brackets: others, quotes and comments. */
 static const char *past_plain(const char *at, const char *end)
 {
     static const char stops[256] = {
@@ -256,14 +256,15 @@ static const char *past_plain(const char *at, const char *end)
     return at;
 }
 
-/* Where the closing bracket belongs to none, or to another kind: 0. */
+/* 0 if the closing bracket belongs to none, or to another kind. */
 static int closes(char open, char close)
 {
     return (open == '(' && close == ')') || (open == '[' && close == ']') ||
            (open == '{' && close == '}');
 }
 
-/* Read the declaration at `at`. NULL, or the place of what does not fit. */
+/* Read the declaration at `at`. NULL, or the position of the text that does not
+   fit. */
 static const char *read_declaration(struct declaration *d, const char *at,
                                     const char *end)
 {
@@ -307,8 +308,8 @@ static const char *read_declaration(struct declaration *d, const char *at,
     }
 }
 
-/* The constant that begins behind `at`: its name, and whether it has a value;
-   its item ends behind its comma, if there is one. */
+/* The constant that begins after `at`: its name, and whether it has a value;
+   its item ends after its comma, if there is one. */
 static struct qg_decl read_constant(const char *at, const char *close,
                                     struct qg_decl_token *name, int *has_value)
 {
@@ -376,7 +377,7 @@ static void add_declared(struct qg *q, struct qg_decls *items, int item,
         items->at[item].kind = QG_DECL_OTHER;
 }
 
-/* "#define NAME ..."; the line may go on behind a "\". */
+/* "#define NAME ..."; the line may go on after a "\". */
 static const char *add_directive(struct qg *q, struct qg_decls *items,
                                  struct qg_decl item, const char *at,
                                  const char *end)

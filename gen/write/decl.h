@@ -52,7 +52,7 @@ struct qg_decls {
     int *queue; /* items whose text is still to be searched */
     int count, room, names_count, names_room, origins_count, origins_room;
     int queued, queue_room;
-    int *pieces; /* files that wrote what is kept, in their order */
+    int *pieces; /* files that wrote the kept declarations, in their order */
     int pieces_count, pieces_room;
     int includes;                 /* other files, which may name any item */
     int buckets[QG_DECL_BUCKETS]; /* index of a name plus 1, 0: none */
@@ -77,8 +77,8 @@ struct qg_decl_name *qg_decl_find(struct qg_decls *,
 /* The next one that is the same. */
 struct qg_decl_name *qg_decl_again(struct qg_decls *, struct qg_decl_name *);
 
-/* Find the items of the text. Returns NULL, or where brackets, a comment or a
-   text in quotes begin that do not end, or end what did not begin. */
+/* Find the items of the text. Returns NULL, or the position of brackets, a
+   comment or a text in quotes without an end or a beginning. */
 const char *qg_decl_parse(struct qg *, struct qg_decls *, const char *text,
                           size_t length);
 

@@ -32,7 +32,7 @@ struct request {
     int unwritten; /* the file system did not take them */
 };
 
-/* What was asked for, so that the reader sees the slip in it. */
+/* The request, so that the reader sees the slip in it. */
 static void nothing(struct qg *q, const struct qg_selection *s)
 {
     const char *filter = s->filter && s->filter[0] ? s->filter : NULL;

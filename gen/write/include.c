@@ -61,7 +61,7 @@ static void leave(lua_State *L, struct qg *q, int file)
     lua_rawseti(L, LUA_REGISTRYINDEX, q->render_env);
 }
 
-/* Indent what the output has got from `begin` on, as far as it is C. */
+/* Indent the output from `begin` on, as far as it is C. */
 static void indent(struct qg *q, size_t begin, int columns)
 {
     const char *at, *next;
@@ -80,8 +80,9 @@ static void indent(struct qg *q, size_t begin, int columns)
     }
 }
 
-/* include(path, values): runs the template here; it sees what this one sees,
-   but not its locals: `values`, which may be absent, has those meant for it. */
+/* include(path, values): runs the template here; it sees the same values as
+   this one, but not its locals: `values`, which may be absent, has those meant
+   for it. */
 int qg_include(lua_State *L)
 {
     struct qg *q = qg_sandbox_owner(L);

@@ -3,9 +3,9 @@
 #include "lua/base.h"
 #include "write/write.h"
 
-/* once(path): the template and an empty line after it, unless this kernel
-   has it already. A piece says with it what it needs, whoever includes the
-   piece. */
+/* once(path): the template and an empty line after it, unless this kernel has
+   it already. With it a piece includes its dependencies, in any including
+   text. */
 int qg_once(lua_State *L)
 {
     struct qg *q = qg_sandbox_owner(L);

@@ -17,7 +17,7 @@
 
 enum { MAX_PATH = 4096 };
 
-/* "dir/name", or the temporary name beside it; 0 if it is too long. */
+/* "dir/name", or the temporary name next to it; 0 if it is too long. */
 static int join(char *path, const char *dir, const char *name,
                 const char *suffix)
 {
@@ -30,7 +30,7 @@ static int join(char *path, const char *dir, const char *name,
     return 0;
 }
 
-/* As mkdir -p; errno says what is in the way. */
+/* As mkdir -p; errno has the reason of a failure. */
 static int make_folders(const char *dir)
 {
     char path[MAX_PATH];
@@ -102,7 +102,7 @@ static int write_all(int fd, const char *text, size_t length)
     return 1;
 }
 
-/* O_EXCL and O_NOFOLLOW: whatever somebody put there is not written through. */
+/* O_EXCL and O_NOFOLLOW: a link put there is not written through. */
 static int write_beside(const char *dir, const struct qg_output_file *file)
 {
     char path[MAX_PATH];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* registry.c: what the runtime is told about recipes, kernels and points that
-   make none, in memory. */
+/* registry.c: the descriptions of recipes, kernels and points that
+   make none for the runtime, in memory. */
 #include "lua/base.h"
 #include "write/write.h"
 
@@ -38,7 +38,8 @@ static const char *print_one(struct qg *q, const struct qg_scale *scale, int of)
                         scale->block.per.k, global);
 }
 
-/* Of the activations, and of the other tensors where theirs differ. */
+/* The scales of the activations, and of the other tensors where theirs
+   differ. */
 static const char *print_scale(struct qg *q, const struct qg_recipe *r)
 {
     const char *x = print_one(q, &r->scale[QN_X], QN_X);
@@ -49,7 +50,7 @@ static const char *print_scale(struct qg *q, const struct qg_recipe *r)
     return strcmp(x, dy) ? qg_mem_print(q, "%s; dy %s", text, dy) : text;
 }
 
-/* The numbers of a scale that the runtime goes by. */
+/* The fields of a scale that the runtime uses. */
 static struct qn_scaling scaling(const struct qg_scale *s, int of)
 {
     struct qn_scaling out = {.type = QUERN_TYPE_NONE};
@@ -72,7 +73,8 @@ static struct qn_scaling scaling(const struct qg_scale *s, int of)
     return out;
 }
 
-/* Of x, or of the first tensor that has one: the others' are like it. */
+/* The scale of x, or of the first tensor that has one: the others' are like
+   it. */
 static const char *first_rule(struct qg *q, const struct qg_recipe *recipe)
 {
     int of = 0;
@@ -199,7 +201,7 @@ static int by_content(const void *a, const void *b)
 }
 
 /* Over every spec and template: all that the registry and its sources are made
-   of. The order of folders, and where they lie, do not count. */
+   of. The order of folders, and where they are, do not count. */
 static const char *hash_inputs(struct qg *q)
 {
     const struct qg_input **inputs =

@@ -120,7 +120,7 @@ static void put_operand(struct writer *w, const char *name,
         operand->swizzle, operand->sf_box[0], operand->sf_box[1]);
 }
 
-/* Of a cast, kernel or point that is none. */
+/* Fields of a cast, kernel or rejected point. */
 static void put_cast(struct writer *w, int op, int of, int input, int form)
 {
     put_name(w, "op", &qg_list_ops, op);
@@ -129,7 +129,7 @@ static void put_cast(struct writer *w, int op, int of, int input, int form)
     put_name(w, "input", &qg_list_types, input);
 }
 
-/* Of a product, kernel or point that is none. */
+/* Fields of a product, kernel or rejected point. */
 static void put_variant(struct writer *w, int op, int ragged, int epilogue)
 {
     put_name(w, "op", &qg_list_ops, op);
@@ -137,7 +137,7 @@ static void put_variant(struct writer *w, int op, int ragged, int epilogue)
     put_name(w, "epilogue", &qg_list_epilogues, epilogue);
 }
 
-/* Of the same; most products have none. */
+/* Further fields of products; most have none. */
 static void put_activation(struct writer *w, const char *activation,
                            int interleave)
 {
@@ -147,7 +147,7 @@ static void put_activation(struct writer *w, const char *activation,
     put_int(w, "interleave", interleave);
 }
 
-/* Of a kernel that quantizes what it multiplies; most find it done. */
+/* Fields of a kernel that quantizes its operand; most do not. */
 static void put_quantize(struct writer *w, const char *quantize)
 {
     if (quantize[0])
@@ -283,7 +283,7 @@ static void put_kernel(struct writer *w, const struct qn_kernel *kernel,
     put(w, "    },\n");
 }
 
-/* What other files of the link define. */
+/* Symbols that other files of the link define. */
 static void put_declarations(struct writer *w)
 {
     const struct quern_registry *registry = &w->q->registry;
@@ -404,7 +404,7 @@ void qg_registry_write(struct qg *q, const struct qg_selection *selection,
     struct writer w = {q, &q->output, selection, link, 0};
 
     qg_text_clear(&q->output);
-    put(&w, "/*\n** The registry: what the runtime is told about each kernel.\n"
+    put(&w, "/*\n** The registry: the descriptions of all kernels.\n"
             "** Made by quern; the same specs give the same bytes.\n*/\n"
             "#include \"registry.h\"\n\n");
     put_parts(&w);

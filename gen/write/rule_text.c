@@ -22,7 +22,7 @@ static const char *head(struct qg *q, const struct qg_scale *scale,
                         is_float ? "float" : "unsigned int");
 }
 
-/* What the function calls, if it is not there already. */
+/* The functions that it calls, if they are not there already. */
 static void bring_casts(lua_State *L, unsigned int uses)
 {
     static const struct {
@@ -40,9 +40,9 @@ static void bring_casts(lua_State *L, unsigned int uses)
 }
 
 /* rule "scale" or rule "global", in a template: the function scale_of or
-   global_of, which sets *sf to what is stored and returns what values are
-   multiplied by. rule("scale", "f16"): the function scale_of_f16, for this type
-   of input whatever the kernel's. */
+   global_of, which sets *sf to the stored scale and returns the values' factor.
+   rule("scale", "f16"): the function scale_of_f16, for this type of input, with
+   any type of the kernel. */
 int qg_rule(lua_State *L)
 {
     struct qg *q = qg_sandbox_owner(L);
@@ -119,7 +119,7 @@ int qg_rule_text(struct qg *q, const char *recipe, int of, int language,
     return 0;
 }
 
-/* What lies between the first "function" and the last "end". */
+/* The text between the first "function" and the last "end". */
 static const char *cut_function(struct qg *q, const char *text)
 {
     const char *first = strstr(text, "function"), *last = NULL;

@@ -5,7 +5,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
-/* A pattern where it looks like one, of the whole name or of what is behind the
+/* A pattern if it looks like one, of the whole name or of the text after the
    "quern_" of each; else a part of the name. */
 static int matches(const char *filter, const char *name)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.c: the file of one kernel: a header, then what it uses of what its
-   template gives. */
+/* source.c: the file of one kernel: a header, then the used declarations of its
+   template's text. */
 #include "lua/base.h"
 #include "write/sweep.h"
 #include "write/write.h"
@@ -145,7 +145,7 @@ static int is_proved(const struct qg *q, const struct qg_point *point)
            q->files[point->recipe->location.file].proved;
 }
 
-/* Errors that only the user's specs bring out show when these are opened. */
+/* Errors that only the user's specs reveal show when these are opened. */
 void qg_source_try(struct qg *q)
 {
     const struct pair *tried = NULL, *found;

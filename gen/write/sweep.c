@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** sweep.c: of a kernel's text, what the kernel uses.
+** sweep.c: keep the parts of a kernel's text that the kernel uses.
 **
-** Pieces of templates define what any of the kernels that include them may
-** call. Here the declarations that one kernel reaches from its own function are
-** found, by their names, and the others are left out.
+** Pieces of templates define everything that any of the kernels that include
+** them may call. Here the declarations that one kernel reaches from its own
+** function are found, by their names, and the others are left out.
 */
 #include "lua/base.h"
 #include "write/decl.h"
@@ -36,7 +36,7 @@ void qg_sweep_origin(struct qg *q, int file)
         (struct qg_decl_origin){q->output.length, file};
 }
 
-/* ----------------------------------------------------------- what is used */
+/* ------------------------------------------------------------- used names */
 
 /* A constant keeps its enum, without the other constants. */
 static void keep(struct qg *q, struct qg_decls *items, int index)
@@ -89,7 +89,7 @@ static int keep_used(struct qg *q, struct qg_decls *items, const char *kernel)
     return 1;
 }
 
-/* ----------------------------------------------------------- what is left */
+/* ----------------------------------------------------------------- output */
 
 struct writer {
     struct qg *q;

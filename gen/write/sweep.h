@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sweep.h: of a kernel's text, what the kernel uses. */
+/* sweep.h: keep the parts of a kernel's text that the kernel uses. */
 #pragma once
 
 struct qg;
@@ -8,9 +8,9 @@ struct qg;
 void qg_sweep_begin(struct qg *, int file);
 /* From here on `file` writes it. */
 void qg_sweep_origin(struct qg *, int file);
-/* Leave what the function `kernel` does not reach out of q->output, unless
-   there is no such function, or the text includes another. Returns 0, or 1 and
-   noted, about `file`. */
+/* Drop from q->output the declarations that the function `kernel` does not
+   reach, unless there is no such function, or the text includes another.
+   Returns 0, or 1 and noted, about `file`. */
 int qg_sweep(struct qg *, const char *kernel, int file);
 /* Lines for the head of the text that was made last: the files that have
    written it besides `file`, in their order. Valid until the next call. */

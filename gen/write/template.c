@@ -61,7 +61,7 @@ static const char *past_string(const char *at, const char *end)
     return at < end ? at + 1 : end;
 }
 
-/* The ")" that closes what was opened before `at`; NULL if there is none. */
+/* The ")" that closes the bracket opened before `at`; NULL if there is none. */
 static const char *closing(const char *at, const char *end)
 {
     int depth = 1;
@@ -110,7 +110,7 @@ static const char *lua_of(const char *at, const char *end)
     return end - at >= 3 && !memcmp(at, "//$", 3) ? at + 3 : NULL;
 }
 
-/* An include that is indented indents what it includes. */
+/* An include that is indented indents the included text. */
 static void put_indent(struct qg *q, long columns, const char *lua,
                        const char *end)
 {

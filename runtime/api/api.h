@@ -42,7 +42,7 @@ enum { QN_SLOTS = 64 };
 extern const struct qn_slot qn_api_slots[];
 extern const int qn_api_slot_count;
 
-/* Of an operand; NULL for sizes. */
+/* An operand's array; NULL for sizes. */
 const struct qn_slot *qn_api_slot(int arg);
 
 /* The word of enum quern_arg. */
@@ -59,7 +59,7 @@ int64_t *qn_api_rows(struct qn_line *line);
 /* Write it as qn_problem_print does. */
 int qn_api_print(const struct qn_line *line, char *buffer, size_t size);
 
-/* What its runs need. QUERN_EINVAL. */
+/* The requirements of its runs. QUERN_EINVAL. */
 int qn_api_needs(struct quern_context *ctx, const struct qn_line *line,
                  union qn_needs *needs);
 
@@ -94,8 +94,8 @@ struct quern_plan {
 int qn_api_options(const struct quern_plan_options *given,
                    struct quern_plan_options *options);
 
-/* A plan of a line, on the device of the options; and freed, whoever owns it.
-   Errors of quern_plan_create. */
+/* A plan of a line, on the device of the options; and freed, the code that owns
+   it. Errors of quern_plan_create. */
 int qn_api_make(struct quern_context *ctx, const struct qn_line *line,
                 const struct quern_plan_options *options,
                 struct quern_plan **plan);

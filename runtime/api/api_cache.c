@@ -26,7 +26,7 @@ static int64_t bucket(int64_t rows)
 /* The line with its rows in a bucket, since runs may have fewer, and the
    options. The caller frees it. */
 static char *key_of(struct qn_line *line, const struct quern_plan_options *o,
-                    const void *current)
+                    uint64_t current)
 {
     int64_t *rows = qn_api_rows(line);
     const char *kernel = o->kernel ? o->kernel : "";
@@ -40,8 +40,9 @@ static char *key_of(struct qn_line *line, const struct quern_plan_options *o,
     key = malloc(room);
     if (!key)
         return NULL;
-    used = snprintf(key, room, "%d %p %d %d %d %d %s ", o->device, current,
-                    o->backend, o->sms, o->tune_ms, o->streams, kernel);
+    used = snprintf(key, room, "%d %llu %d %d %d %d %s ", o->device,
+                    (unsigned long long)current, o->backend, o->sms, o->tune_ms,
+                    o->streams, kernel);
     qn_api_print(line, key + used, room - (size_t)used);
     return key;
 }
@@ -57,10 +58,10 @@ static struct quern_plan *find(const struct quern_context *ctx, const char *key)
 
 /* ------------------------------------------------------------ recent texts */
 
-/* One text and its plan; a later one of the same hash takes its place. */
+/* One text and its plan; a later one of the same hash replaces it. */
 struct qn_api_recent {
     char text[256]; /* "": none */
-    const void *current;
+    uint64_t current;
     struct quern_plan_options options; /* without a kernel */
     struct quern_plan *plan;
 };
@@ -88,7 +89,7 @@ static int is_same(const struct quern_plan_options *a,
 /* NULL: it must be looked for by its line. */
 static struct quern_plan *recall(struct quern_context *ctx, const char *text,
                                  const struct quern_plan_options *o,
-                                 const void *current)
+                                 uint64_t current)
 {
     struct quern_plan *found = NULL;
 
@@ -106,7 +107,7 @@ static struct quern_plan *recall(struct quern_context *ctx, const char *text,
 
 /* Without memory nothing is remembered. */
 static void remember(struct quern_context *ctx, const char *text,
-                     const struct quern_plan_options *o, const void *current,
+                     const struct quern_plan_options *o, uint64_t current,
                      struct quern_plan *plan)
 {
     struct qn_api_recent *r;
@@ -162,19 +163,18 @@ static int make(struct quern_context *ctx, const struct qn_line *line,
     return code;
 }
 
-/* What a plan depends on besides its options; a device that is named does not
+/* The inputs of a plan besides its options; a device that is named does not
    depend on the thread. */
-static const void *current_of(struct quern_context *ctx,
-                              const struct quern_plan_options *o)
+static uint64_t current_of(struct quern_context *ctx,
+                           const struct quern_plan_options *o)
 {
-    return o->device == -1 ? qn_api_current(ctx) : NULL;
+    return o->device == -1 ? qn_api_current(ctx) : 0;
 }
 
 /* By its line, made if there is none. */
 static int look_up(struct quern_context *ctx, const char *text,
-                   const struct quern_plan_options *options,
-                   const void *current, struct CUstream_st *stream,
-                   struct quern_plan **plan)
+                   const struct quern_plan_options *options, uint64_t current,
+                   struct CUstream_st *stream, struct quern_plan **plan)
 {
     struct quern_plan *found;
     struct qn_line line;
@@ -198,7 +198,7 @@ static int look_up(struct quern_context *ctx, const char *text,
     code = make(ctx, &line, options, stream, &found);
     if (code)
         return code;
-    /* the first plan opens the driver, which alone knows what is current */
+    /* the first plan opens the driver, the only source of the current device */
     key = key_of(&line, options, current_of(ctx, options));
     if (!key) {
         quern_plan_destroy(found);
@@ -213,7 +213,7 @@ int quern_plan_get(struct quern_context *ctx, const char *text,
                    struct CUstream_st *stream, struct quern_plan **plan)
 {
     struct quern_plan_options options;
-    const void *current;
+    uint64_t current;
     int code;
 
     if (!ctx || !text || !plan)

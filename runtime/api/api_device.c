@@ -38,14 +38,17 @@ static struct qn_driver *opened(struct quern_context *ctx)
     return driver;
 }
 
-const void *qn_api_current(struct quern_context *ctx)
+uint64_t qn_api_current(struct quern_context *ctx)
 {
     const struct qn_driver *driver = opened(ctx);
     struct cu_context *current = NULL;
+    unsigned long long id;
 
-    if (!driver || driver->cuCtxGetCurrent(&current))
-        return NULL;
-    return current;
+    if (!driver || driver->cuCtxGetCurrent(&current) || !current)
+        return 0;
+    if (driver->cuCtxGetId && !driver->cuCtxGetId(current, &id))
+        return id;
+    return (uintptr_t)current;
 }
 
 int qn_api_no_capture(struct quern_context *ctx, struct CUstream_st *stream)

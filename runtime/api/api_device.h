@@ -12,8 +12,10 @@ int qn_api_enter(struct quern_context *ctx, int device, int backend,
                  struct qn_driver_scope *scope);
 void qn_api_leave(struct quern_context *ctx, struct qn_driver_scope *scope);
 
-/* The thread's context, NULL if it has none. */
-const void *qn_api_current(struct quern_context *ctx);
+/* The number of the thread's CUDA context, which no later one has, though it
+   may get the address of one that was destroyed; before CUDA 12 the address. 0:
+   there is none. */
+uint64_t qn_api_current(struct quern_context *ctx);
 
 /* QUERN_EINVAL if the stream is of another context than the plan's. */
 int qn_api_stream(const struct quern_context *ctx,

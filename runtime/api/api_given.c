@@ -38,7 +38,7 @@ static int64_t span_of(const struct qn_tensor *t)
     return bits / 8 + (bits % 8 != 0);
 }
 
-/* Of an operand that may have gaps: matrices only where there are some. */
+/* For an operand that may have gaps: matrices only where there are some. */
 static int check_gaps(const struct quern_operand *o,
                       const struct quern_buffer *b, int apart)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api_open.c: what programs call first and last. */
+/* api_open.c: the first and the last call of programs. */
 #include "api/api.h"
 #include "base/context.h"
 #include "base/error.h"

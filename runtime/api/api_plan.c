@@ -6,6 +6,8 @@
 #include "api/api_device.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/sizes_type.h"
+#include "device/check.h"
 #include "mlp/mlp_plan.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
@@ -270,17 +272,39 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
     return qn_run(plan->of.product, &given.product, stream);
 }
 
+/* The sizes as a message names them; their memory is not read. */
+static struct qn_tensor named_sizes(const struct quern_args *args)
+{
+    struct qn_tensor t = {.type = QUERN_TYPE_NONE};
+
+    t.first_dims = args->of[QUERN_ARG_LENGTHS].data;
+    t.offsets = args->of[QUERN_ARG_STARTS].data;
+    if (args->of[QUERN_ARG_ENDS].data) {
+        t.offsets = args->of[QUERN_ARG_ENDS].data;
+        t.sizes_type = QN_SIZES_ENDS;
+    }
+    return t;
+}
+
 int quern_check(const struct quern_plan *plan, const struct quern_args *args,
                 struct CUstream_st *stream)
 {
-    union qn_given given;
-    int code = admit(plan, args, stream, &given);
+    struct cu_context *context;
+    struct qn_tensor sizes;
+    int code;
 
+    if (!plan || !args || !args->of[QUERN_ARG_WORKSPACE].data)
+        return qn_error_null("plan", plan, "args", args, "workspace");
+    code = qn_api_size("args", args->size, sizeof *args, "QUERN_ARGS_INIT");
+    if (!code)
+        code = qn_context_process(plan->ctx, "plan");
+    context = context_of(plan);
+    if (!code)
+        code = qn_api_stream(plan->ctx, context, stream);
     if (code)
         return code;
-    if (plan->line.kind == QN_LINE_MLP)
-        return qn_mlp_run_check(plan->of.mlp, &given.mlp, stream);
-    if (plan->line.kind == QN_LINE_CAST)
-        return qn_quantize_run_check(plan->of.cast, &given.cast, stream);
-    return qn_check(plan->of.product, &given.product, stream);
+    sizes = named_sizes(args);
+    return qn_check_record(context ? plan->ctx->driver : NULL, context,
+                           args->of[QUERN_ARG_WORKSPACE].data, &sizes,
+                           "quern_check", stream);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** api_table.c: the operands of a line. Their lengths are found for many
-** numbers of rows, and with them the law that each follows.
+** row counts, and with them the law that each follows.
 */
 #include "api/api_use.h"
 #include "base/context.h"
@@ -48,7 +48,7 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
                                  ? need->cast.workspace_bytes
                                  : need->product.workspace_bytes;
 
-        /* steps share what follows */
+        /* the following is per step */
         set_bytes(o, bytes, QN_WORKSPACE_BYTES);
     } else if (o->arg == QUERN_ARG_SAVED) {
         set_bytes(o, need->mlp.saved_bytes, 0);
@@ -63,11 +63,23 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
     }
 }
 
+static void set_scales(const struct qn_api_scales *scales,
+                       const struct qn_tensor *t, struct quern_operand *o)
+{
+    o->type = scales->type;
+    o->ndim = scales->shape.ndim;
+    for (int i = 0; i < o->ndim; i++)
+        o->shape[i].base = scales->shape.shape[i];
+    o->pitch.base = scales->shape.pitch;
+    o->bytes.base = (int64_t)t->sf_bytes;
+    o->tiled = scales->shape.tiled;
+}
+
 /* 0: the line has no such tensor. */
 static int set_tensor(const struct qn_needs_of *n, const struct qn_slot *slot,
                       const struct qn_tensor *t, struct quern_operand *o)
 {
-    struct qn_api_scales scales = {0, 0, 0, 0};
+    struct qn_api_scales scales = {.type = 0};
     const int scaled = qn_api_scaled(n, slot->arg - (int)slot->form, &scales);
 
     if (!t->ndim || (slot->form == QN_SLOT_SF && !scaled) ||
@@ -87,13 +99,15 @@ static int set_tensor(const struct qn_needs_of *n, const struct qn_slot *slot,
         o->tiled = scales.tiled;
         return 1;
     }
-    o->type = slot->form == QN_SLOT_SF ? scales.type : QUERN_F32;
-    o->tiled = slot->form == QN_SLOT_SF && scales.sf_tiled;
-    o->bytes.base =
-        (int64_t)(slot->form == QN_SLOT_SF ? t->sf_bytes : t->global_bytes);
-    o->ndim = 1;
-    o->shape[0].base = o->bytes.base * 8 / qn_type_bits(o->type);
     o->alignment = 16;
+    if (slot->form == QN_SLOT_SF) {
+        set_scales(&scales, t, o);
+        return 1;
+    }
+    o->type = QUERN_F32;
+    o->bytes.base = (int64_t)t->global_bytes;
+    o->ndim = 1;
+    o->shape[0].base = o->bytes.base / 4;
     return 1;
 }
 
@@ -173,14 +187,14 @@ static struct quern_extent *number(struct quern_operand *o, int i)
                                  : &o->bytes;
 }
 
-/* The values of all numbers, for one number of rows after the other. */
+/* All values, for each row count in turn. */
 struct samples {
     int64_t rows[DENSE + FAR];
     int64_t (*values)[QN_SLOTS][NUMBERS];
     int count;
 };
 
-/* What has no bytes for so many rows is not listed then: zeros. */
+/* An operand without bytes for so many rows is not listed then: zeros. */
 static int sample(struct quern_context *ctx, const struct qn_line *line,
                   const struct quern_operand *table, int count,
                   struct samples *s, int64_t rows)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** api_use.c: which operands a line has, what for, and the shapes of those that
+** api_use.c: a line's operands, their roles, and the shapes of those that
 ** are plain arrays. Lengths are in `base`: for the line's rows.
 */
 #include "api/api_use.h"
@@ -12,7 +12,7 @@
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
 
-enum { ONLY = 1 << QUERN_PHASE_FORWARD };
+enum { ONLY = 1 << QUERN_PHASE_FORWARD, TILE = 128 };
 
 static void read_only(struct quern_operand *o)
 {
@@ -366,6 +366,21 @@ int qn_api_phases(const struct qn_line *line)
 
 /* ----------------------------------------------------------------- scaling */
 
+static void find_weights(const struct qn_mlp *mlp, int arg,
+                         struct qn_quantization *q)
+{
+    const int first =
+        arg == QUERN_ARG_W1_ROWWISE || arg == QUERN_ARG_W1_COLUMNWISE;
+
+    q->of = QN_W;
+    q->groups = mlp->groups;
+    q->m = first ? qn_mlp_operands(mlp) : mlp->hidden;
+    q->k = first ? mlp->hidden : mlp->ffn;
+    q->copies = arg == QUERN_ARG_W1_ROWWISE || arg == QUERN_ARG_W2_ROWWISE
+                    ? QUERN_ROWWISE
+                    : QUERN_COLUMNWISE;
+}
+
 /* The quantization that a tensor is made by; `copies` names the one. */
 static const struct qn_scaling *source_of(const struct qn_needs_of *n, int arg,
                                           struct qn_quantization *q)
@@ -394,8 +409,7 @@ static const struct qn_scaling *source_of(const struct qn_needs_of *n, int arg,
     case QUERN_ARG_W1_COLUMNWISE:
     case QUERN_ARG_W2_ROWWISE:
     case QUERN_ARG_W2_COLUMNWISE:
-        q->of = QN_W;
-        q->copies = QUERN_ROWWISE;
+        find_weights(&n->line->of.mlp, arg, q);
         return &n->recipe->scaling[QN_W];
     default:
         return NULL;
@@ -407,16 +421,13 @@ int qn_api_scaled(const struct qn_needs_of *n, int arg,
 {
     struct qn_quantization q;
     const struct qn_scaling *s = source_of(n, arg, &q);
-    int columns;
 
     if (!s || s->type == QUERN_TYPE_NONE)
         return 0;
-    columns = q.copies == QUERN_COLUMNWISE;
     scales->type = s->type;
     scales->global = s->global != 0;
-    scales->tiled = q.of != QN_W && columns;
-    scales->sf_tiled = q.of != QN_W && s->span == QN_SPAN_BLOCK &&
-                       (columns || s->apart || s->rows > 1);
+    scales->tiled = q.of != QN_W && q.copies == QUERN_COLUMNWISE ? TILE : 0;
+    qn_quantize_scales(&q, s, q.copies, &scales->shape);
     return 1;
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** api_use.h: what a line does with its operands.
+** api_use.h: a line's use of its operands.
 */
 #ifndef QUERN_API_API_USE_H
 #define QUERN_API_API_USE_H
 
 #include "api/api.h"
+#include "problem/quantize.h"
 
 struct qn_needs_of {
     const struct qn_line *line;
@@ -15,9 +16,10 @@ struct qn_needs_of {
 
 /* Scale factors of a tensor. */
 struct qn_api_scales {
-    int type;            /* enum quern_type */
-    int global;          /* there is a second level */
-    int tiled, sf_tiled; /* groups begin at tiles: in the tensor, in these */
+    int type;   /* enum quern_type */
+    int global; /* there is a second level */
+    int tiled;  /* of the tensor, as in struct quern_operand */
+    struct qn_scale_shape shape;
 };
 
 /* Bits of the phases that the runs of a line may have. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** context.h: what qn_open makes, and what its parts offer to each other.
+** context.h: the result of qn_open, and the services of its parts for each
+** other.
 **
 ** Fields without a note are set by qn_open and never change. The others
-** are guarded by `lock`, which is never held while something is compiled.
+** are guarded by `lock`, which is never locked during a compilation.
 */
 #pragma once
 
@@ -22,8 +23,8 @@ struct qn_tune_book;
 struct qn_api_recent;
 struct quern_plan;
 
-/* X(field, variable): the environment, read once, with what
-   qn_cache_default() reads. */
+/* X(field, variable): the environment, read once, with the variables of
+   qn_cache_default(). */
 #define QN_ENVIRONMENT(X)                                                      \
     X(cuda, "QUERN_CUDA")                                                      \
     X(nvrtc, "QUERN_NVRTC")                                                    \
@@ -73,8 +74,8 @@ struct quern_context {
     int nspecs;
     unsigned forks; /* how many led to the process that opened it */
 
-    /* What the parts above call without knowing it: a library that multiplies,
-       and the tuner; set by open.c. */
+    /* Functions that the parts above call without knowing them: a library that
+       multiplies, and the tuner; set by open.c. */
     const struct qn_backend *cublaslt;
     int (*measure)(struct quern_context *ctx, const struct qn_problem *problem,
                    const struct qn_tune_options *options, int unless_known,
@@ -106,8 +107,8 @@ void qn_context_log(const struct quern_context *ctx, int level,
 int qn_context_mark(struct quern_context *ctx);
 
 /* Is this the process that opened the context? After fork() the child has a
-   copy whose driver does not work and whose locks may be held for good: it must
-   not use it. QUERN_EINVAL names `what`. */
+   copy whose driver does not work and whose locks may be locked for good: it
+   must not use it. QUERN_EINVAL names `what`. */
 int qn_context_here(const struct quern_context *ctx);
 int qn_context_process(const struct quern_context *ctx, const char *what);
 
@@ -117,7 +118,7 @@ qn_context_recipe_in(const struct quern_registry *registry, const char *name);
 const struct qn_recipe *qn_context_recipe(const struct quern_context *ctx,
                                           const char *name);
 
-/* Places in ctx->kernels of those that have an op (enum quern_op or
+/* Indices in ctx->kernels of those that have an op (enum quern_op or
    qn_cast_op) and a recipe, in their order there. */
 struct qn_kernel_list {
     const int *at;

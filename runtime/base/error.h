@@ -6,7 +6,7 @@
 int qn_error_set(int code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Append a line; what does not fit is dropped and "..." marks it. */
+/* Append a line; text that does not fit is dropped and "..." marks it. */
 void qn_error_add(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
@@ -18,8 +18,8 @@ const char *qn_error_text(void);
 int qn_error_null(const char *name, const void *argument, const char *second,
                   const void *other, const char *third);
 
-/* Of a call that may try one way and take another: success leaves nothing of
-   what was given up. Returns the code. */
+/* For a call that may try one strategy and take another: success leaves no
+   error of the abandoned one. Returns the code. */
 int qn_error_done(int code);
 
 /* Host memory ran out. */

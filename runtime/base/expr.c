@@ -91,7 +91,7 @@ static int64_t parenthesis(struct state *s)
 
 static int64_t unary(struct state *s);
 
-/* Of a minus sign; -INT64_MIN does not exist. */
+/* Apply a minus sign; -INT64_MIN does not exist. */
 static int64_t negate(struct state *s)
 {
     int64_t value;
@@ -154,7 +154,7 @@ static int next_operator(struct state *s, int level)
     return -1;
 }
 
-/* Both ways in which C leaves / and % undefined. */
+/* Both cases in which C leaves / and % undefined. */
 static int64_t divide(struct state *s, int64_t a, int64_t b, int remainder)
 {
     if (b == 0)

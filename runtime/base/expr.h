@@ -12,9 +12,9 @@ struct qn_expr_values {
 };
 
 /* Evaluate C's integer operators || && == != < <= > >= + - * / % ! and unary
-   minus, parentheses, decimal numbers and the names above, with C's
-   precedence, in 64 bits. What C leaves undefined (overflow, division by
-   zero) is an error, unless && or || skips it.
-   Returns NULL, or what is wrong with the text; static storage. */
+   minus, parentheses, decimal constants and the names above, with C's
+   precedence, in 64 bits. Operations that C leaves undefined (overflow,
+   division by zero) are errors, unless && or || skips them. Returns NULL, or
+   the text's error; static storage. */
 const char *qn_expr_eval(const char *text, const struct qn_expr_values *values,
                          int64_t *result);

@@ -25,7 +25,7 @@ int qn_file_trusted(const struct stat *st, enum qn_file_trust trust)
     return ours && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* Of another, or open to others: errno is EPERM then. */
+/* Owned by another user, or open to others: errno is EPERM then. */
 static int open_folder(int at, const char *name)
 {
     struct stat st;
@@ -57,7 +57,7 @@ int qn_file_folder_new(int at, const char *name)
 char *qn_file_list(const char *list)
 {
     char *here = getcwd(NULL, 0);
-    /* a list cannot say a name with ':', nor is one that nobody reaches */
+    /* a list cannot hold a name with ':', nor an unreachable one */
     const int named = here && *here == '/' && !strchr(here, ':');
     struct qn_text text = {0};
 
@@ -145,7 +145,7 @@ static int read_all(int file, char *data, size_t bytes)
     return 1;
 }
 
-/* With a zero behind it. */
+/* With a zero after it. */
 static enum qn_file_result read_open(int file, size_t limit,
                                      enum qn_file_trust trust,
                                      struct qn_file_text *text)
@@ -231,8 +231,8 @@ int qn_file_write(int folder, const char *name, const void *data, size_t bytes)
     return close(file) == 0 && written;
 }
 
-/* fchmodat follows links, hence the look before: in a folder of ours nobody
-   else can put one there in between. */
+/* fchmodat follows links, hence the check before: in a folder of ours no
+   other user can create one in between. */
 void qn_file_unlock(int at, const char *name)
 {
     struct stat st;

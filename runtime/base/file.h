@@ -21,11 +21,11 @@ struct qn_file_text {
 
 enum qn_file_result { QN_FILE_OK, QN_FILE_MISSING, QN_FILE_BAD, QN_FILE_BUSY };
 
-/* Who may have written what is read. */
+/* The users who may have written a file. */
 enum qn_file_trust {
     QN_TRUST_ALL,  /* anyone: the folder itself is closed to others */
-    QN_TRUST_ROOT, /* we or root, and nobody else may write */
-    QN_TRUST_OWN   /* we alone */
+    QN_TRUST_ROOT, /* we or root, and no other user may write */
+    QN_TRUST_OWN   /* only we */
 };
 
 int qn_file_trusted(const struct stat *st, enum qn_file_trust trust);
@@ -38,7 +38,7 @@ int qn_file_folder(int at, const char *name, int create);
 int qn_file_folder_new(int at, const char *name);
 
 /* A list of folders, separated by ':', as it is named from everywhere: those
-   that do not begin with '/' lie below the working directory of now, where that
+   that do not begin with '/' are below the working directory of now, where that
    has a name. Freed with free; NULL if memory ran out. */
 char *qn_file_list(const char *list);
 
@@ -57,13 +57,13 @@ enum qn_file_result qn_file_read(int folder, const char *name, size_t limit,
                                  enum qn_file_trust trust,
                                  struct qn_file_text *text);
 
-/* Write a new file, 0600; what exists is not overwritten. 1, or 0. A limit on
-   sizes (RLIMIT_FSIZE) is met with an error, not with its signal. */
+/* Write a new file, 0600; an existing one is not overwritten. 1, or 0. A limit
+   on sizes (RLIMIT_FSIZE) is met with an error, not with its signal. */
 int qn_file_write(int folder, const char *name, const void *data, size_t bytes);
 
 /* Take back a folder of ours that we have no right to enter or move. */
 void qn_file_unlock(int at, const char *name);
 
-/* Remove a folder and what is in it, or a file; nothing is followed. 1, or 0:
+/* Remove a folder and its content, or a file; nothing is followed. 1, or 0:
    a part of it stays, as do folders more than a few deep. */
 int qn_file_remove(int at, const char *name);

@@ -17,7 +17,7 @@ uint64_t qn_random_next(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* The sum of four uniform numbers, near enough to normal within 3.4. */
+/* The sum of four uniform variates, near enough to normal within 3.4. */
 static float normal(uint64_t bits)
 {
     const uint32_t sum = (uint32_t)(bits & 0xFFFF) + (bits >> 16 & 0xFFFF) +

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* region.c: the memory of a run, to see that what is written is nothing
+/* region.c: the memory of a run, to check that outputs overlap nothing
    else. */
 #include "base/region.h"
 #include "base/error.h"
 
 #include <stdint.h>
 
-/* Unsigned differences cannot overflow, whatever the addresses. */
+/* Unsigned differences cannot overflow. */
 int qn_region_meets(const struct qn_region *a, const struct qn_region *b)
 {
     uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
@@ -15,7 +15,7 @@ int qn_region_meets(const struct qn_region *a, const struct qn_region *b)
            (x < y ? y - x < a->bytes : x - y < b->bytes);
 }
 
-/* Two names of one place, which hold the same. */
+/* Two names of one address, with the same content. */
 static int are_same(const struct qn_region *a, const struct qn_region *b)
 {
     return a->alike && a->alike == b->alike &&
@@ -58,7 +58,7 @@ static int check_matrices(const struct qn_matrices *m, int groups,
         if ((uintptr_t)matrix_at(m, g, rows).data % m->alignment)
             return qn_error_set(QUERN_EINVAL,
                                 "%s.pointers[%d] is %p: the matrix of group %d "
-                                "must lie at a multiple of %zu",
+                                "must be at a multiple of %zu",
                                 m->name, g, m->pointers[g], g, m->alignment);
     }
     return QUERN_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* region.h: the memory of a run, to see that what is written is nothing
+/* region.h: the memory of a run, to check that outputs overlap nothing
    else. */
 #pragma once
 

@@ -25,6 +25,12 @@ static inline int qn_sizes_bytes(int type)
     return type & QN_SIZES_ENDS ? -bytes : bytes;
 }
 
+/* The operand that `offsets` is. */
+static inline const char *qn_sizes_operand(int type)
+{
+    return type & QN_SIZES_ENDS ? "ends" : "starts";
+}
+
 /* Entries of `offsets`. */
 static inline size_t qn_sizes_count(int type, int groups)
 {
@@ -40,7 +46,7 @@ static inline int64_t qn_sizes_at(const void *sizes, int type, int i)
                                      : ((const int32_t *)sizes)[i];
 }
 
-/* Which groups have rows, of sizes in host memory, whatever they are. */
+/* Which groups have rows, of sizes in host memory, valid or not. */
 static inline void qn_sizes_rows(const void *lengths, const void *offsets,
                                  int type, int groups, unsigned char *rows)
 {

@@ -24,5 +24,5 @@ void qn_text_free(struct qn_text *text);
 /* A copy of a string; NULL stays NULL. NULL if memory ran out. */
 char *qn_text_copy(const char *string);
 
-/* Read decimal digits, at most 18; returns what follows, NULL if none. */
+/* Read decimal digits, at most 18; returns the rest, NULL if none. */
 const char *qn_text_number(const char *text, int64_t *value);

@@ -15,11 +15,11 @@
 **     f16    = inside, as f16 + bytes / CHECKED + LAUNCHES_F16
 **
 ** FP8 is never chosen here: its tensor cores sum about 13 bits, and accuracy is
-** what a problem says, not what a model or a file finds.
+** the problem's choice, not that of a model or a file.
 **
-** So it is worth its while where many rows meet each weight. Whether it could
-** be, sizes alone tell, with the products of a whole chip instead of tiles: a
-** description says what the workspace may have to hold.
+** So it is worth its while where many rows meet each weight. Only sizes decide
+** whether it could be, with the products of a whole chip instead of tiles: a
+** description has the largest workspace.
 */
 #include "choose/dequantize_choose.h"
 #include "base/context.h"
@@ -30,9 +30,9 @@
 
 #include <string.h>
 
-#define SIXTEENS 1.1 /* scales of 16 tokens, to who dequantizes beside */
+#define SIXTEENS 1.1 /* scales of 16 tokens, to who dequantizes next to */
 
-/* The way with its product. 0: no kernel serves that; -1: an error. */
+/* The strategy with its product. 0: no kernel serves that; -1: an error. */
 static int judge_strategy(const struct qn_session *s, int strategy,
                           struct qn_dequantize_cost *cost)
 {

@@ -21,5 +21,5 @@ struct qn_dequantize_choice {
 int qn_dequantize_choose(struct qn_session *session,
                          struct qn_dequantize_choice *choice);
 
-/* The way to take where no kernels are found for the one chosen. */
+/* The fallback strategy if no kernels exist for the chosen one. */
 int qn_dequantize_next(const struct qn_dequantize_choice *choice);

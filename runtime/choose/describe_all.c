@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe_all.c: what a caller must provide, with the workspace, whichever
-   plan a GPU will take. That depends on the kernels that there are. */
+/* describe_all.c: the requirements for a caller, with a workspace for any
+   plan of a GPU. That depends on the kernels that there are. */
 #include "choose/describe_all.h"
 #include "base/error.h"
 #include "choose/model.h"
@@ -8,7 +8,7 @@
 #include "problem/epilogue_rules.h"
 #include "problem/result_rules.h"
 
-/* Of a problem that wants no copies. */
+/* For a problem without quantized results. */
 static size_t product_bytes(struct quern_context *ctx,
                             const struct qn_problem *p,
                             const struct qn_recipe *recipe)

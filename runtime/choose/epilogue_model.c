@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epilogue_model.c: the epilogues that no kernel fuses, and what a launch of
-   their own costs. */
+/* epilogue_model.c: the epilogues that no kernel fuses, and the cost of a
+   launch of their own. */
 #include "base/context.h"
 #include "base/types.h"
 #include "choose/dequantize_choose.h"
@@ -109,7 +109,7 @@ int qn_epilogue_apart(struct quern_context *ctx, const struct qn_problem *p,
 
 /* ------------------------------------------------------------------- model */
 
-/* Sums, D and P; and what is added up for dbias and dprob by one launch more
+/* Sums, D and P; and the partial sums of dbias and dprob, by one launch more
    each. */
 static double bytes_of(const struct qn_problem *p,
                        const struct qn_recipe *recipe)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse_model.c: what it costs to quantize A in a product or before it. */
+/* fuse_model.c: the cost of quantizing A in a product or before it. */
 #include "base/context.h"
 #include "base/text.h"
 #include "base/types.h"
@@ -9,15 +9,16 @@
 #include "problem/quantize.h"
 
 /*
-** Figures are of runs that want no columnwise tensor: with one, a cast of both
-** copies moves a byte more for each value, and one before an inline product
-** three. A cast by itself waits for memory (qn_model_cast):
-**     apart     cycles + those of the cast
+** Figures are of runs that want no columnwise tensor: with one, a cast of the
+** rowwise and the columnwise tensor moves a byte more for each value, and one
+** before a product with quantize=mainloop three. A cast by itself waits for
+** memory (qn_model_cast):
+**     pass      cycles + those of the cast
 ** Next to the math warps three warps quantize so many values of a tile's rows
 ** a cycle, and need STEP for 128 of k besides; again for each column of tiles,
-** or if a cluster has several, once for these. Numbers are read instead of the
-** copy:
-**     inline    a tile takes at least k * (tile_m / cluster_n / INLINE
+** or if a cluster has several, once for these. Values are read instead of
+** codes:
+**     mainloop  a tile takes at least k * (tile_m / cluster_n / INLINE
 **               + STEP / 128)
 */
 #define INLINE 11.0
@@ -73,7 +74,7 @@ void qn_fuse_why(const struct qn_problem *p, const struct qn_choice *best,
 {
     static const char *const where[] = {
         [QUERN_QUANTIZE_PASS] = "by a launch before the product's",
-        [QUERN_QUANTIZE_MAINLOOP] = "in shared memory, beside the products"};
+        [QUERN_QUANTIZE_MAINLOOP] = "in shared memory, next to the products"};
     const struct qn_kernel *kernel = best->candidate->kernel;
     const int strategy = qn_fuse_strategy(kernel);
     int64_t columns = (int64_t)kernel->tile[1] * kernel->cluster[1];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_sizes.c: the launches that bring groups' sizes from the host. */
+/* host_sizes.c: the launches that load groups' sizes from the host. */
 #include "choose/host_sizes.h"
 #include "base/error.h"
 #include "choose/session.h"
@@ -25,7 +25,7 @@ int qn_host_size_capture(struct qn_driver *driver, int sizes, void *stream)
 int qn_host_size_load(struct qn_session *session, const char *recipe,
                       int backend, struct qn_step *step)
 {
-    return qn_step_load(session, QN_SIZES, QN_X, "brings sizes from the host",
+    return qn_step_load(session, QN_SIZES, QN_X, "loads sizes from the host",
                         recipe, backend, step);
 }
 
@@ -41,7 +41,7 @@ void qn_host_word_begin(struct qn_host_words *words, struct qn_driver *driver,
     words->batch.count = 0;
 }
 
-/* One launch of what the words hold. */
+/* One launch for the sizes in the words. */
 static int launch(struct qn_host_words *w)
 {
     void *const values[QN_PARAM_COUNT] = {

@@ -3,7 +3,7 @@
 ** host_sizes.h: groups' sizes that the host knows.
 **
 ** A kernel of their own takes them as parameters, by value, and leaves them as
-** int32 in the workspace, behind the error record, where the kernels behind it
+** int32 in the workspace, after the error record, where the kernels after it
 ** read sizes as ever: sizes on the device cost nothing more than without this.
 */
 #pragma once

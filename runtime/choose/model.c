@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** model.c: what a kernel would take for a problem.
+** model.c: the time of a kernel for a problem.
 **
 **     groups have the same length; a group's end wastes half a tile:
 **     tiles  = G * max(1, L/tile_m + 1/2) * ceil(n / tile_n)      L = m / G
 **              columns rounded up to whole clusters; rows are not, since a
-**              pair along m turns to lie along n where one is left over
+**              pair along m turns to be along n where one is left over
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
 **              without tensor maps) does half as many, FP8 twice as many
@@ -14,13 +14,13 @@
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes / L2 rate
 **              * max(1, k / DRIFT): CTAs fall out of step, and after so many
 **              steps L2 has lost what the last of them asks for
-**              an operand's part times the lines that a row of 128 bytes lies
+**              an operand's part times the lines that a row of 128 bytes is
 **              in, where rows begin anywhere: 2 - gcd(pitch, 128) / 128,
 **              and 1.5 more where the pitch is no multiple of 32 bytes
 **     store  = tile_m * tile_n * bytes of D / STORE rate; pingpong hides it
-**              behind the other warpgroup's math
-**              where it goes back through an activation at least what that
-**              takes, tile_m * tile_n / GRADIENT
+**              after the other warpgroup's math
+**              with an activation backward at least its time,
+**              tile_m * tile_n / GRADIENT
 **              (of fewer rows where its tiles often are, and then groups of
 **              two thirds of a tile are one: model_dequantize.c)
 **     tile   = max(math, copy) + store + START
@@ -34,7 +34,7 @@
 **              others    max(waves * tile, 1.2 memory)
 **                        + min(waves * tile, memory) / 2
 **
-** What quantizes A is counted in fuse_model.c. The L2 rate is that of the
+** Quantizing A is counted in fuse_model.c. The L2 rate is that of the
 ** multiprocessor's port: 128 x 128 asks for all of it, tiles of 64 rows for
 ** more, wider ones for less (bench/notes: cycles). All this is in cycles; bytes
 ** out of L2 also cost power, and so clock: kernels are ordered by a launch
@@ -64,10 +64,10 @@
 #define DRIFT           20480.0 /* steps of k */
 #define L2_EFFORT       0.15    /* of cycles of copies */
 #define L2_SUMMED       0.08    /* the same where tokens are summed */
-#define TOGETHER        0.75    /* of what lone CTAs get leaves L2 */
+#define TOGETHER        0.75    /* share of a lone CTA's bytes that leaves L2 */
 #define BESIDE          0.8     /* copies, while promotion draws all power */
 
-/* What C costs, by how it arrives: factors of the computation and of plain
+/* The cost of C, by its path: factors of the computation and of plain
    copies, and the part of the smaller of both that the other does not hide.
    "fetch" has fewer stages and shares the copy engine with A and B, which
    tells where several parts each have steps of their own (bench/notes:
@@ -99,7 +99,7 @@ static double whole(double a)
     return down < a ? down + 1 : down;
 }
 
-/* Of all operands, packed; A and B of so many products. */
+/* The bytes of all operands, packed; A and B of so many products. */
 static double moved_bytes(const struct qn_demand *demand, int microbatches)
 {
     struct qn_geometry g;
@@ -116,7 +116,7 @@ static double moved_bytes(const struct qn_demand *demand, int microbatches)
     return bytes;
 }
 
-/* Of one group; CTAs side by side start together, needed or not. */
+/* The tiles of one group; neighbouring CTAs start together, needed or not. */
 static double tiles_along(double length, double tile, int cluster, int ragged)
 {
     if (cluster > 1)
@@ -166,7 +166,7 @@ static double lines_of(const struct qn_demand *demand, int role)
     return (2 - (double)common / LINE) * (common < SECTOR ? SECTORS : 1);
 }
 
-/* What a tile takes, by the formulas above, for k steps of it and groups of m
+/* The time of a tile, by the formulas above, for k steps of it and groups of m
    rows. */
 static void estimate_tile(const struct qn_demand *demand,
                           const struct qn_kernel *kernel, double m, double k,
@@ -199,15 +199,15 @@ static void estimate_tile(const struct qn_demand *demand,
     f->tile_cycles = larger(f->math, f->copy) + f->store + START_CYCLES;
 }
 
-/* What promotion makes of the math of tiles with so many sums: while one
-   warpgroup adds up its own, the other's products must not end. */
+/* The effect of two-level accumulation on the math of tiles with so many sums:
+   while one warpgroup adds up its own, the other's products must not end. */
 static const struct promotion {
     int sums;
     double times;
 } promotions[] = {{128 * 128, 1.3}, {128 * 192, 1.17}, {128 * 256, 1.2}};
 
-/* What a tile takes where power binds; promoted ones that are only stored are
-   so as fast as others, large or small: beside the next tile's copies. */
+/* The time of a tile where power binds; two-level ones that are only stored are
+   as fast as others, large or small: next to the next tile's copies. */
 static double slow_tile(const struct qn_demand *demand,
                         const struct qn_kernel *kernel,
                         const struct qn_figures *f)
@@ -227,10 +227,10 @@ static double slow_tile(const struct qn_demand *demand,
            START_CYCLES;
 }
 
-/* Cycles of the tiles, and bytes out of L2, which cost power and so clock. Of
-   those a lone CTA causes fewer than it gets: what neighbours ask for at about
-   the same time is read once, unless they wait for copies and lose their step.
-   CTAs of a cluster wait for each other. */
+/* Cycles of the tiles, and bytes out of L2, which cost power and so clock. A
+   lone CTA causes fewer of those than it gets: bytes that neighbours ask for at
+   about the same time are read once, unless they wait for copies and lose their
+   step. CTAs of a cluster wait for each other. */
 static double effort(const struct qn_demand *demand,
                      const struct qn_kernel *kernel, const struct qn_figures *f)
 {

@@ -22,7 +22,7 @@ double qn_model_cast(double bytes, int launches);
 
 #define QN_MEMORY_PER_CYCLE 2300.0 /* bytes, the whole chip */
 
-/* What kernels take that make bf16 of codes beside their products. */
+/* The time of kernels that dequantize codes to bf16 next to their products. */
 
 /* Is it one of them? */
 int qn_model_dequantizes(const struct qn_kernel *kernel);
@@ -33,8 +33,8 @@ double qn_model_dequantize_rows(const struct qn_kernel *kernel, double length);
 /* Is such a group one tile, however uneven they are? */
 int qn_model_dequantize_whole(const struct qn_kernel *kernel, double length);
 
-/* Cycles for k steps of a tile of so many rows, whose products alone take
-   `math`. */
+/* Cycles for k steps of a tile of so many rows, whose products take
+   `math` without it. */
 double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
                                   double k, double math);
 
@@ -59,13 +59,13 @@ int qn_gradient_compare(const struct qn_session *session,
 
 /* fuse_model.c: the cost of quantizing A in a product or before it. */
 
-/* Cycles that a tile of an inline kernel takes at least, and bytes that one
-   copies of each value of A. */
+/* Cycles that a tile of a kernel with quantize=mainloop takes at least, and
+   bytes that one copies of each value of A. */
 double qn_fuse_tile(const struct qn_kernel *kernel, double k);
 double qn_fuse_bytes(const struct qn_kernel *kernel);
 
-/* What makes A, added to the cycles of a launch that are known; `rate` is the
-   memory's bytes a cycle. Nothing for other problems. */
+/* The launch that makes A, added to the cycles of a launch that are known;
+   `rate` is the memory's bytes a cycle. Nothing for other problems. */
 void qn_fuse_estimate(const struct qn_demand *demand,
                       const struct qn_kernel *kernel, double rate,
                       struct qn_figures *figures);
@@ -74,7 +74,7 @@ void qn_fuse_estimate(const struct qn_demand *demand,
 void qn_fuse_why(const struct qn_problem *problem, const struct qn_choice *best,
                  struct qn_text *text);
 
-/* The epilogues that no kernel fuses, and what a launch of their own costs. */
+/* The epilogues that no kernel fuses, and the cost of a launch of their own. */
 
 /* Does the problem have a bias or an activation that, by its rules and the
    kernels that there are, some GPU has no kernel for? Descriptions then state
@@ -90,7 +90,7 @@ struct qn_epilogue_choice {
     double dequantize; /* of operands dequantized for a kernel that fuses */
 };
 
-/* Where no kernel serves the session's problem. QUERN_ENOMEM, QUERN_EINVAL. */
+/* For a session's problem that no kernel serves. QUERN_ENOMEM, QUERN_EINVAL. */
 int qn_epilogue_choose(const struct qn_session *session,
                        struct qn_epilogue_choice *choice);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model_cast.c: what a cast takes. */
+/* model_cast.c: the time of a cast. */
 #include "choose/model.h"
 
 #define CAST_SHARE 0.8    /* of the memory's rate, which casts wait for */

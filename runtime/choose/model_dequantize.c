@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** model_dequantize.c: what kernels take that make bf16 of codes beside their
-** products. For 64 steps of k of a tile, the largest of
+** model_dequantize.c: the time of kernels that dequantize codes to bf16 next to
+** their products. For 64 steps of k of a tile, the largest of
 **     bytes through shared memory / its rate: 4 KB of B for each 16 steps of 64
 **         x 128 products and, unless an operand comes from registers, 2 KB of
 **         A; codes in and out again; 128 bytes for each row dequantized there
@@ -9,11 +9,11 @@
 **         BY_FOUR_BUSY, and BUSY for the step, where the others dequantize as
 **         well
 **     where those that multiply put rows into registers, BEGIN, BY_EIGHT for
-**         each of them, BESIDE for each row of A beside rows of B, since all
+**         each of them, BESIDE for each row of A next to rows of B, since all
 **         these warps take turns, and CONTENDED of the products, whose sums
 **         keep the register file busy, and MORE for each row of A beyond FEW
 ** and of a tile whose A goes through registers FIRST, until its first scales
-** are there. Where codes become f16, the ones with F16 in their names. Tiles
+** are there. For codes that become f16, the ones with F16 in their names. Tiles
 ** that may have more rows than FEW often do not: groups are taken as uneven, up
 ** to half as long again as the mean.            COUPLED: few
 **
@@ -41,7 +41,7 @@
 #define FEW              64.0
 #define UNEVEN           1.5
 
-/* Where they make it. */
+/* The memory that they write to. */
 enum strategy { NOWHERE, SHARED, REGISTERS, SWAPPED };
 
 static enum strategy strategy_of(const struct qn_kernel *kernel)
@@ -72,12 +72,12 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* What one of the operands adds. */
+/* The part of one operand. */
 struct share {
     double bytes, four, eight;
 };
 
-/* 64 steps of one row. Beside B in registers A is moved even if it is bf16. */
+/* 64 steps of one row. Next to B in registers A is moved even if it is bf16. */
 static struct share share_of(const struct qn_operand *o, enum strategy strategy,
                              int is_b, int f16)
 {

@@ -25,7 +25,7 @@
 
 /* ------------------------------------------------------------ applicability */
 
-/* The machine's side: architecture, shared memory, what is linked. */
+/* The machine's side: architecture, shared memory, linked kernels. */
 static int check_backend(const struct qn_demand *demand,
                          const struct qn_kernel *kernel, char *reason,
                          size_t size)
@@ -156,7 +156,7 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
     choice->wanted = qn_fuse_wanted(demand->problem->quantize, kernel);
 }
 
-/* By the model. Of two that wait for memory alike the one of less effort comes
+/* By the model. If two wait for memory alike, the one of less effort comes
    first, then the one for the architecture that is closer to the GPU's, and the
    one that scales needlessly last; then a name decides, so that the order is
    fixed. */
@@ -249,7 +249,7 @@ int qn_select_cycles(struct quern_context *ctx, const struct qn_demand *demand,
     return found < 0 ? QUERN_ENOMEM : QUERN_OK;
 }
 
-/* What the kernels of the problem's layout and ragged axis write. */
+/* The output types of the kernels of the problem's layout and ragged axis. */
 static int add_outputs(struct quern_context *ctx, const struct qn_problem *p)
 {
     static const char *const epilogues[] = {
@@ -299,7 +299,7 @@ static int add_layouts(struct quern_context *ctx, const struct qn_problem *p)
     return seen != 0;
 }
 
-/* What the recipe says of an operand that no kernel multiplies. */
+/* The recipe's types of an operand that no kernel multiplies. */
 static void add_operands(const struct qn_problem *p,
                          const struct qn_recipe *recipe)
 {
@@ -312,19 +312,22 @@ static void add_operands(const struct qn_problem *p,
         of[role] = q.of;
         types[role] = qn_quantize_element(&q, recipe);
         if (bare[role] && qn_type_bits(types[role]) <= 8)
-            qn_error_add("  it keeps %s as %s without a scale, and what has no "
-                         "scale is bf16 or f16; write: scale = blocked { ... }",
-                         qn_of_name(of[role]), qn_type_name(types[role]));
+            qn_error_add(
+                "  it keeps %s as %s without a scale, and operands without "
+                "scale is bf16 or f16; write: scale = blocked { ... }",
+                qn_of_name(of[role]), qn_type_name(types[role]));
         else if (types[role] == QUERN_F32)
-            qn_error_add("  it keeps %s as f32, and what has no scale is bf16 "
-                         "or f16",
-                         qn_of_name(of[role]));
+            qn_error_add(
+                "  it keeps %s as f32, and operands without a scale are bf16 "
+                "or f16",
+                qn_of_name(of[role]));
     }
     if (bare[0] && bare[1] && types[0] != types[1])
-        qn_error_add("  it keeps %s as %s and %s as %s, and what has no scale "
-                     "is of one type on both sides",
-                     qn_of_name(of[0]), qn_type_name(types[0]),
-                     qn_of_name(of[1]), qn_type_name(types[1]));
+        qn_error_add(
+            "  it keeps %s as %s and %s as %s, and operands without a scale "
+            "are of one type on both sides",
+            qn_of_name(of[0]), qn_type_name(types[0]), qn_of_name(of[1]),
+            qn_type_name(types[1]));
 }
 
 /* No kernel has the variant: say which ones are nearest to it. */

@@ -8,7 +8,7 @@ struct qn_candidate;
 struct qn_device;
 struct quern_context;
 
-/* What the model expects of a kernel; model.c has the formulas. */
+/* The model's estimate of a kernel; model.c has the formulas. */
 struct qn_figures {
     double tiles, waves;
     double real; /* share of the tiles' rows and columns that D has */
@@ -16,7 +16,7 @@ struct qn_figures {
     double tile_cycles;       /* these together */
     double memory_cycles;     /* to move all operands once */
     double cycles;            /* of the launch, and of one that quantizes */
-    double effort; /* cycles of all tiles, and what bytes out of L2 cost */
+    double effort; /* cycles of all tiles, and the cost of bytes out of L2 */
     double order;  /* of the launch, by these: the least comes first */
     double quantize_cycles; /* of that one; 0: nothing is quantized */
 };
@@ -29,7 +29,7 @@ struct qn_choice {
     char reason[256];          /* if it does not */
 };
 
-/* What kernels are wanted for. */
+/* The use of the kernels. */
 struct qn_demand {
     const struct qn_problem *problem;
     const struct qn_recipe *recipe;

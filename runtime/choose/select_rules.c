@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select_rules.c: which kernels are of a problem, and what they need of it. */
+/* select_rules.c: the kernels of a problem, and their requirements. */
 #include "choose/select.h"
 #include "base/expr.h"
 #include "choose/tensormap.h"
@@ -20,7 +20,7 @@ int qn_select_microbatches(const struct qn_problem *p,
     return microbatches < wanted ? microbatches : wanted;
 }
 
-/* What the variant is but for the type of D and the epilogue. */
+/* The variant except the type of D and the epilogue. */
 int qn_select_product(const struct qn_problem *p,
                       const struct qn_kernel *kernel)
 {

@@ -28,7 +28,7 @@ static int open_device(struct qn_session *s)
     return code;
 }
 
-/* AUTO without a GPU is the host; what else is asked for must be there. */
+/* AUTO without a GPU is the host; other requested backends must be there. */
 static int open_backend(struct qn_session *s)
 {
     int wanted = s->options.backend;

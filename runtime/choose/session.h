@@ -27,9 +27,9 @@ struct qn_session {
     int outline; /* choose kernels and load none of them: for explanations */
 };
 
-/* Check problem (NULL: there is none) and options and open what the backend
-   needs; with a GPU, its context is current until the session is closed, which
-   is due after errors too. AUTO without a GPU becomes HOST. */
+/* Check problem (NULL: there is none) and options and open the backend's
+   libraries; with a GPU, its context is current until the session is closed,
+   which is due after errors too. AUTO without a GPU becomes HOST. */
 int qn_session_open(struct qn_session *session, struct quern_context *ctx,
                     const struct qn_problem *problem,
                     const struct qn_plan_options *options);
@@ -62,7 +62,7 @@ int qn_session_gpu(const struct qn_session *session);
 int qn_session_capture(const struct qn_session *session, void *stream,
                        const char *what);
 
-/* Where there is no GPU: go on as on an H200. */
+/* Without a GPU: go on as on an H200. */
 void qn_session_assume_h200(struct qn_session *session, int backend);
 
 /* QUERN_EINVAL if the options name a kernel that does not exist. */

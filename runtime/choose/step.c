@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step.c: a kernel beside the one that a plan is for. */
+/* step.c: a kernel next to the one that a plan is for. */
 #include "choose/step.h"
 #include "base/context.h"
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step.h: a kernel beside the one that a plan is for: one CTA of it, or as many
-   as the multiprocessors have room for. */
+/* step.h: a kernel next to the one that a plan is for: one CTA of it, or as
+   many as the multiprocessors have room for. */
 #pragma once
 
 #include "internal.h"
@@ -15,8 +15,8 @@ struct qn_step {
     unsigned ctas;
 };
 
-/* May what was not linked beside a linked kernel be compiled? Where the caller
-   left the backend open. */
+/* May kernels that were not linked be compiled next to a linked one? If the
+   caller left the backend open. */
 int qn_step_compiles(const struct qn_session *session, int backend);
 
 /* Load the recipe's kernel of that op (enum qn_cast_op) for the tensor (enum

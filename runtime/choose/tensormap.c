@@ -6,7 +6,7 @@
 ** an operand with a group axis. One of scales covers (rows, blocks), and
 ** (rows, blocks of all groups) for an operand with a group axis.
 **
-** A ragged map is cut to one group by the coordinates alone, so that a single
+** A ragged map is cut to one group only by the coordinates, so that a single
 ** static one serves all groups:
 **
 **     dims     (inner, 2^30, 2^31 - 1, 2^31 - 1)
@@ -34,9 +34,9 @@
 **                                     COUPLED: pointer map
 **
 ** A tail map is a pointer map of 2^30 rows for an operand with the ragged axis.
-** Its matrix lies so that the last of the rows wanted is its last one: `len`
+** Its matrix is so that the last of the rows wanted is its last one: `len`
 ** rows that end before address e are those from 2^30 - len on of the matrix at
-** e - 2^30 * s, and a row behind them leaves the map. So one map cuts groups of
+** e - 2^30 * s, and a row after them leaves the map. So one map cuts groups of
 ** all the buffers that a merged launch reads.
 **                                     COUPLED: tail map
 */
@@ -182,7 +182,7 @@ static int refuse(char *reason, size_t size, int role, const char *why)
     return 0;
 }
 
-/* What no map can express; NULL if nothing. */
+/* The part that no map can express; NULL if none. */
 static const char *limit_passed(const struct qn_geometry *g, int kind,
                                 uint64_t pitch, uint64_t group_pitch)
 {
@@ -199,7 +199,7 @@ static const char *limit_passed(const struct qn_geometry *g, int kind,
     return NULL;
 }
 
-/* Of packed rows and groups, or as given. */
+/* Packed rows and groups, or the given strides. */
 static void find_pitches(const struct qn_geometry *g, int64_t stride,
                          int64_t group_stride, uint64_t *row, uint64_t *group)
 {
@@ -221,7 +221,8 @@ static int check_pitches(const struct qn_geometry *g, uint64_t row,
     if (!of_rows && (!g->grouped || group % 128 == 0))
         return 1;
     snprintf(why, sizeof why,
-             "its %s are %llu elements of %s apart, and TMA needs multiples "
+             "its %s are %llu elements of %s from each other, and TMA needs "
+             "multiples "
              "of 16 bytes",
              of_rows ? "rows" : "matrices",
              (unsigned long long)((of_rows ? row : group) / bits),
@@ -236,7 +237,7 @@ static int build_scales(const struct qn_geometry *g,
 {
     if (!g->sf.lines)
         return refuse(reason, size, g->role,
-                      "of scales only fp32 ones that lie column by column, as "
+                      "of scales only fp32 ones stored column by column, as "
                       "long for all groups, have one");
     if (g->sf.rows % 4)
         return refuse(reason, size, g->role,
@@ -289,7 +290,7 @@ int qn_tensormap_build(const struct qn_geometry *g,
     map->type = map_type(g->type);
     map->swizzle = map_swizzle(operand->swizzle);
     map->dims[0] = g->columns ? packed(g->columns, bits) : 1;
-    /* what D's kernel calls its type differs where it stores copies */
+    /* the kernel's type of D differs if it stores quantized tensors */
     map->box[0] = (uint32_t)packed(
         (int64_t)operand->box[0] * qn_type_bits(operand->type) / bits, bits);
     map->box[1] = (uint32_t)operand->box[1];

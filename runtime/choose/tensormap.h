@@ -26,7 +26,7 @@ enum qn_map_kind {
     QN_MAP_SCALES,  /* covers the operand's scales */
     QN_MAP_TAIL,    /* moved by coordinates to where a group's rows end */
     QN_MAP_SF_TAIL, /* the same for its scales */
-    QN_MAP_NUMBERS  /* covers what the operand is quantized from */
+    QN_MAP_NUMBERS  /* covers the values that the operand is quantized from */
 };
 
 /* A parameter that is a map. */
@@ -50,13 +50,13 @@ int qn_tensormap_takes(const struct qn_kernel *kernel, int param);
 /* 1 if a launch needs the map: as a parameter, or of each part. */
 int qn_tensormap_needs(const struct qn_kernel *kernel, int map);
 
-/* What a map covers of an operand: its numbers lie in rows of their own. */
+/* The extent of an operand in its map: its values are in rows of their own. */
 void qn_tensormap_geometry(const struct qn_geometry *operand, int kind,
                            struct qn_geometry *geometry);
 
-/* Lay out the map for rows `stride` elements apart and groups `group_stride`;
-   0 for those of the geometry. Returns 1, or 0 and one sentence why there is no
-   such map. */
+/* Lay out the map for rows with `stride` elements and groups with
+   `group_stride` between their starts; 0 for those of the geometry. Returns 1,
+   or 0 and one sentence why there is no such map. */
 int qn_tensormap_build(const struct qn_geometry *geometry,
                        const struct qn_operand *operand, int kind,
                        int64_t stride, int64_t group_stride, struct qn_map *map,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** tuned.c: what a choice of kernel learns from measured winners.
+** tuned.c: measured winners for the choice of a kernel.
 **
 ** A line of a file is a hint: the kernel that it names is looked for among
 ** those that were judged for the exact problem, so a hostile or an outdated
@@ -27,8 +27,8 @@ static int can_know(const struct qn_session *s)
            s->problem->microbatches <= 1 && !s->problem->quantize;
 }
 
-/* Of a problem that leaves the way open the kernel serves one that does not,
-   too. */
+/* A kernel for a problem that leaves the strategy open serves one that names
+   it, too. */
 int qn_tuned_look(struct qn_session *s)
 {
     struct qn_problem open = *s->problem;

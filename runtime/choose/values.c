@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* values.c: where each parameter of kernels lies in their values. */
+/* values.c: where each parameter of kernels is in their values. */
 #include "choose/values.h"
 
 /* In step with QN_PARAMS by construction.          COUPLED: params */

@@ -74,7 +74,7 @@ struct qn_values {
     void *out;
     long long out_stride;
     float *out_sf;
-    int align; /* of dequantize: 0: groups lie as their sizes say */
+    int align; /* of dequantize: 0: groups are as their sizes say */
     float *dbias, *partials, *row_partials, *dprob;
     int dbias_add, input, form, activation, interleave;
     float limit, slope, shift;
@@ -83,14 +83,14 @@ struct qn_values {
     unsigned int *flags;
     const int *noop;
     const unsigned int *bases; /* of values as f16 */
-    /* of merged launches; what follows is copied for those alone */
+    /* of merged launches; the fields below are copied only for those */
     int microbatch_count;
     struct qn_microbatches microbatches;
     struct qn_microbatch_maps microbatch_maps;
-    /* of the kernel that brings sizes, which has no others */
+    /* of the kernel that loads sizes, which has no others */
     struct qn_host_sizes host_sizes;
     int *device_sizes;
-    /* and of what is dequantized in a pass */
+    /* and of operands dequantized in a pass */
     float *factors;
 };
 
@@ -108,7 +108,7 @@ static inline void qn_value_copy(struct qn_values *values,
            QN_PLAIN_BYTES - maps);
 }
 
-/* Where each value lies in struct qn_values, by enum qn_param. */
+/* The offset of each value in struct qn_values, by enum qn_param. */
 extern const size_t qn_value_offsets[QN_PARAM_COUNT];
 
 #endif

@@ -18,6 +18,7 @@
 #include "internal.h"
 #include "base/context.h"
 #include "device/nvrtc.h"
+#include "oracle/cast.h"
 #include "oracle/layer.h"
 #include "oracle/job.h"
 #include "oracle/oracle.h"
@@ -106,7 +107,7 @@ struct qn_command {
     const char *name;
     const char *arguments;
     const char *summary; /* one line, for `quern --help` */
-    const char *help;    /* after the options: what it prints, an example */
+    const char *help;    /* after the options: its output, an example */
     const struct argp_option *options;
     int (*run)(const struct qn_options *);
 };
@@ -135,9 +136,9 @@ struct qg_selection;
 int qn_source_emit(const struct qn_options *, struct qg *, const char *folder,
                    const struct qg_selection *, int *count);
 
-/* `work` with the generator, and with what --arch and the FILTERs select of
-   it; one of these that matches no kernel at all is an error. An exit status:
-   its own, if it came so far. */
+/* `work` with the generator, and with its selection by --arch and the FILTERs;
+   one of these that matches no kernel at all is an error. An exit status: its
+   own, if it came so far. */
 int qn_source_kernels(const struct qn_options *,
                       int (*work)(const struct qn_options *, struct qg *,
                                   const struct qg_selection *));
@@ -162,15 +163,19 @@ int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
                      size_t size);
 
+/* The same of a product's line; others are refused. */
+int qn_source_product(const struct qn_options *, const char **text,
+                      char *buffer, size_t size);
+
 /* A product's text, which may give the ragged axis as m=@FILE, n=@FILE or
    k=@FILE: the file has the groups' lengths, as split=@FILE does, and the axis
    is their sum. With --routes it may be missing, and is 0. An exit status,
-   after printing what was wrong. */
+   after printing the error. */
 int qn_source_parse(const struct qn_options *, struct quern_context *,
                     const char *text, struct qn_problem *);
 
-/* The words of the command line as one line of any kind, with what @FILE stands
-   for. An exit status. */
+/* The words of the command line as one line of any kind, with the content of
+   @FILE. An exit status. */
 int qn_source_line(const struct qn_options *, char *text, size_t size);
 
 /* The length of its axis that is split among the groups; 0: there is none. */
@@ -240,26 +245,69 @@ struct qn_archs {
 int qn_arch_choose(const struct qn_options *, const struct quern_registry *,
                    const char *wanted, struct qn_archs *);
 
-/* cast_command.c: the commands for a quantization. */
+/* subject.c: a line of any kind with data. */
 
-/* 1 - 2xy / (xx + yy) of normal bf16 values x and what the host makes of
+struct qn_subject {
+    enum qn_line_kind kind;    /* of a product, a cast or an MLP */
+    struct quern_context *ctx; /* the caller's */
+    union {
+        struct qn_job job;
+        struct qn_cast cast;
+        struct qn_layer layer;
+    } of;
+};
+
+/* Is it right? */
+struct qn_subject_verdict {
+    const char *oracle;
+    double error; /* of values, or bytes that differ */
+    double tolerance;
+    int64_t rows; /* compared; 0: not told */
+    int passed;
+    char where[96]; /* what is wrong with a cast */
+    char text[1024];
+    const struct qn_layer_verdict *layer; /* NULL: no MLP */
+};
+
+/* Parse the line, with its @FILE and --routes, draw sizes and data, plan. Free
+   it in any case. An exit status, after printing what was wrong. */
+int qn_subject_begin(struct qn_subject *, const struct qn_options *,
+                     struct quern_context *, const char *text);
+void qn_subject_free(struct qn_subject *);
+
+/* The median of `runs` (0: about a second's). Codes of the library. */
+int qn_subject_measure(struct qn_subject *, int runs, struct qn_job_time *);
+
+/* A row for table.c; `verdict` may be NULL. */
+cJSON *qn_subject_row(const struct qn_subject *, const struct qn_job_time *,
+                      const struct qn_subject_verdict *verdict);
+
+/* What an MLP's verdict says; it must live as long as the other. */
+void qn_subject_told(const struct qn_layer_verdict *,
+                     struct qn_subject_verdict *);
+
+/* `quern run` of the line on the command line. An exit status. */
+int qn_subject_run(const struct qn_options *);
+
+/* cast_judge.c: is a quantization right? */
+
+/* 1 - 2xy / (xx + yy) of normal bf16 values x and the host's codes of
    them in the rowwise tensor of the recipe's tensor. 0; or 1, after
    printing. */
 int qn_cast_error(const struct qn_options *, struct quern_context *,
                   const char *recipe, int of, double *error);
 
-/* `quern run` and `bench` of a quantization. Exit
-   statuses. */
-int qn_cast_command_run(const struct qn_options *, struct quern_context *,
-                        const char *text);
-int qn_cast_command_bench(const struct qn_options *, struct quern_context *,
-                          const char *text, cJSON *rows);
+/* On a GPU the host is the oracle; on the host tensors and sums are checked
+   directly. An exit status, after printing. */
+int qn_cast_judge(struct qn_cast *, const struct qn_options *,
+                  struct qn_subject_verdict *);
 
 /* code.c: a kernel's PTX, machine code and resources. */
 
-/* Show what opt->show asks for, of the kernel that opt->kernel names or that
-   would run the problem on the command line. An exit status, after printing
-   what was wrong: QN_EXIT_UNABLE without NVRTC, or without a disassembler. */
+/* Show the text that opt->show names, of the kernel that opt->kernel names or
+   that would run the problem on the command line. An exit status, after
+   printing the error: QN_EXIT_UNABLE without NVRTC, or without a
+   disassembler. */
 int qn_code_show(const struct qn_options *opt, struct quern_context *ctx);
 
 /* compile.c: many kernels to cubins, side by side. */
@@ -288,32 +336,7 @@ int qn_compile_run(const struct qn_options *, struct qg *generator,
                    int jobs, struct qn_compile *);
 void qn_compile_free(struct qn_compile *);
 
-/* layer_command.c: the commands for an MLP. */
-
-/* The report of `quern bench` and `demo`; `verdict` may be NULL. */
-cJSON *qn_layer_row(const struct qn_layer *, const struct qn_job_time *,
-                    const struct qn_layer_verdict *);
-
-/* `quern run` and `bench` of an MLP. Exit statuses. */
-int qn_layer_command_run(const struct qn_options *, struct quern_context *,
-                         const char *text);
-int qn_layer_command_bench(const struct qn_options *, struct quern_context *,
-                           const char *text, cJSON *rows);
-
-/* A command's function for each kind of line. */
-struct qn_line_commands {
-    int (*product)(const struct qn_options *, struct quern_context *);
-    int (*cast)(const struct qn_options *, struct quern_context *,
-                const char *text);
-    int (*layer)(const struct qn_options *, struct quern_context *,
-                 const char *text);
-};
-
-/* The frame of commands that take one problem: the library is opened, and what
-   the command line says decides who gets it. An exit status, after printing. */
-int qn_layer_line(const struct qn_options *, const struct qn_line_commands *);
-
-/* What a program waits for in addition to the GPU: plans and launches. */
+/* overhead.c: what a program waits for in addition to the GPU. */
 
 /*
 ** Add a row for each problem to `rows`, in seconds:
@@ -326,10 +349,10 @@ int qn_layer_line(const struct qn_options *, const struct qn_line_commands *);
 **   run    qn_run
 **   bare   cuLaunchKernelEx only, with the same parameters
 **
-** Where there are several, a last row has the time until all are planned, cold,
+** If there are several, a last row has the time until all are planned, cold,
 ** by one thread for each core. Needs a GPU, or a driver that acts as one; its
-** context is made before the clock starts. An exit status, after printing what
-** was wrong.
+** context is made before the clock starts. An exit status, after printing the
+** error.
 */
 int qn_overhead_rows(const struct qn_options *, struct quern_context *,
                      const char *const *problems, int count, cJSON *rows);
@@ -338,15 +361,13 @@ extern const struct qn_column qn_overhead_columns[];
 
 /* report.c: a job's results as a row for table.c. */
 
-/* Rows with these keys; times are of one launch, in milliseconds. */
-cJSON *qn_report_row(const struct qn_job *, const struct qn_job_time *,
-                     const struct qn_verdict *);
+/* Times are of one launch, in milliseconds. */
 extern const struct qn_column qn_report_columns[];
 
 /* Add "sm_clock" and "watts", as far as they are known, after a prefix. */
 void qn_report_load(cJSON *row, const char *prefix, const struct qn_gpu_load *);
 
-/* Add what another job took for the same. `time` is the row's own. */
+/* Add the time of another job for the same. `time` is the row's own. */
 void qn_report_against(cJSON *row, const struct qn_job_time *time,
                        const struct qn_job *other,
                        const struct qn_job_time *other_time);

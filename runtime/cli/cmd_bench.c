@@ -27,21 +27,9 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static int time_job(const struct qn_options *opt, struct qn_job *job,
-                    cJSON *rows)
-{
-    struct qn_job_time time;
-    const int code = qn_job_measure(job, opt->repeat, &time);
-
-    if (code)
-        return qn_message_code(opt, code, qn_errmsg(job->ctx));
-    cJSON_AddItemToArray(rows, qn_report_row(job, &time, NULL));
-    return QN_EXIT_OK;
-}
-
 /* --against: both in one run. */
-static int compare_job(const struct qn_options *opt, struct qn_job *job,
-                       cJSON *rows)
+static int compare(const struct qn_options *opt, const struct qn_subject *s,
+                   struct qn_job *job, cJSON *rows)
 {
     struct qn_job other = {0}, *const jobs[] = {job, &other};
     struct qn_job_time times[2];
@@ -52,10 +40,10 @@ static int compare_job(const struct qn_options *opt, struct qn_job *job,
     if (!status) {
         code = qn_job_compare(jobs, 2, opt->repeat, times);
         if (code)
-            status = qn_message_code(opt, code, qn_errmsg(job->ctx));
+            status = qn_message_code(opt, code, quern_errmsg());
     }
     if (!status) {
-        row = qn_report_row(job, &times[0], NULL);
+        row = qn_subject_row(s, &times[0], NULL);
         qn_report_against(row, &times[0], &other, &times[1]);
         cJSON_AddItemToArray(rows, row);
     }
@@ -67,27 +55,26 @@ static int compare_job(const struct qn_options *opt, struct qn_job *job,
 static int time_one(const struct qn_options *opt, struct quern_context *ctx,
                     const char *text, cJSON *rows)
 {
-    const enum qn_line_kind line = qn_line_of(text);
-    struct qn_problem problem;
-    struct qn_job job = {0};
-    int status;
+    struct qn_subject s;
+    struct qn_job_time time;
+    int code, status;
 
-    if (opt->against && (line == QN_LINE_CAST || line == QN_LINE_MLP))
+    if (opt->against &&
+        (qn_line_of(text) == QN_LINE_CAST || qn_line_of(text) == QN_LINE_MLP))
         return qn_message_fail(
             opt, QN_EXIT_USAGE,
             "--against compares products, and '%s' is not one", text);
-    if (line == QN_LINE_CAST)
-        return qn_cast_command_bench(opt, ctx, text, rows);
-    if (line == QN_LINE_MLP)
-        return qn_layer_command_bench(opt, ctx, text, rows);
-    status = qn_source_parse(opt, ctx, text, &problem);
-    if (status)
-        return status;
-    status = qn_job_begin(&job, opt, ctx, &problem, NULL);
-    if (!status)
-        status = opt->against ? compare_job(opt, &job, rows)
-                              : time_job(opt, &job, rows);
-    qn_job_free(&job);
+    status = qn_subject_begin(&s, opt, ctx, text);
+    if (!status && opt->against)
+        status = compare(opt, &s, &s.of.job, rows);
+    else if (!status) {
+        code = qn_subject_measure(&s, opt->repeat, &time);
+        if (code)
+            status = qn_message_code(opt, code, quern_errmsg());
+        else
+            cJSON_AddItemToArray(rows, qn_subject_row(&s, &time, NULL));
+    }
+    qn_subject_free(&s);
     return status;
 }
 
@@ -148,7 +135,7 @@ static int run(const struct qn_options *opt)
     if (!status && opt->json_file)
         status = save(opt, rows);
     qn_table_rows(opt, rows, columns(opt)); /* come what may */
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

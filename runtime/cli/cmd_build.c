@@ -200,7 +200,7 @@ static cJSON *list_kernels(const struct qn_compile *work)
     return rows;
 }
 
-/* The architectures asked for, and what each of them got. */
+/* The architectures asked for, and the results of each. */
 static cJSON *list_archs(const struct qn_archs *archs,
                          const struct qn_compile *work)
 {
@@ -341,7 +341,7 @@ static int build(const struct qn_options *opt, struct qg *generator,
         selection.shipped = !selection.filter;
         status = compile(opt, generator, ctx, &selection, &archs);
     }
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

@@ -61,7 +61,7 @@ static int list(const struct qn_options *opt, struct qn_cache *cache)
     return QN_EXIT_OK;
 }
 
-/* Lists what is damaged, and nothing if nothing is. */
+/* Lists damaged entries, and nothing if there are none. */
 static int verify(const struct qn_options *opt, struct qn_cache *cache)
 {
     cJSON *rows = cJSON_CreateArray();
@@ -173,9 +173,9 @@ static int run(const struct qn_options *opt)
                : QUERN_OK;
     if (!code)
         code = qn_cache_of(ctx, &cache);
-    status = code ? qn_message_code(opt, code, qn_errmsg(ctx))
+    status = code ? qn_message_code(opt, code, quern_errmsg())
                   : actions[found].run(opt, cache);
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

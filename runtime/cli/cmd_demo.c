@@ -104,30 +104,33 @@ static int run_layer(const struct qn_options *opt, struct quern_context *ctx,
     struct qn_layer_verdict verdict = {0};
     struct qn_mlp mlp;
     struct qn_job_time time;
-    struct qn_layer l = {0};
+    struct qn_subject s = {.kind = QN_LINE_MLP, .ctx = ctx};
+    struct qn_layer *l = &s.of.layer;
+    struct qn_subject_verdict told;
     int64_t sizes[QUERN_MAX_GROUPS];
     int status = QN_EXIT_OK;
     int code = lay_out(layer, recipe, host, ctx, &mlp, sizes);
     cJSON *row;
 
     if (code)
-        return qn_message_code(opt, code, qn_errmsg(ctx));
-    status = qn_layer_begin(&l, opt, ctx, &mlp, opt->backend, sizes, 0);
+        return qn_message_code(opt, code, quern_errmsg());
+    status = qn_layer_begin(l, opt, ctx, &mlp, opt->backend, sizes, 0);
     if (!status) {
-        code = measure(&l, &time);
+        code = measure(l, &time);
         if (!code)
-            code = qn_layer_judge(&l, CHECKED, &verdict);
+            code = qn_layer_judge(l, CHECKED, &verdict);
         if (code)
-            status = qn_message_code(opt, code, qn_errmsg(ctx));
+            status = qn_message_code(opt, code, quern_errmsg());
     }
     if (!status) {
-        row = qn_layer_row(&l, &time, &verdict);
+        qn_subject_told(&verdict, &told);
+        row = qn_subject_row(&s, &time, &told);
         cJSON_AddStringToObject(row, "layer", layer->name);
         cJSON_AddNumberToObject(row, "experts", mlp.groups);
-        cJSON_AddNumberToObject(row, "rows", (double)l.rows);
+        cJSON_AddNumberToObject(row, "rows", (double)l->rows);
         cJSON_AddItemToArray(rows, row);
     }
-    qn_layer_free(&l);
+    qn_subject_free(&s);
     if (!status && !verdict.passed)
         status = QN_EXIT_FAILED;
     return status;
@@ -137,21 +140,19 @@ static int run_layer(const struct qn_options *opt, struct quern_context *ctx,
 static int on_host(const struct qn_options *opt, struct quern_context *ctx,
                    const char *recipe, int *host)
 {
-    const struct qn_plan_options wish = {.backend = opt->backend};
+    struct quern_plan_options wish = QUERN_PLAN_OPTIONS_INIT;
     struct quern_plan_info info;
-    struct qn_problem problem;
-    struct qn_plan *plan;
+    struct quern_plan *plan;
     char text[128];
     int code;
 
+    wish.backend = opt->backend;
     snprintf(text, sizeof text, "fprop %s g=1 m=128 n=128 k=128", recipe);
-    code = qn_problem_parse(ctx, text, &problem);
-    if (!code)
-        code = qn_plan(ctx, &problem, &wish, &plan);
+    code = quern_plan_create(ctx, text, &wish, &plan);
     if (code)
-        return qn_message_code(opt, code, qn_errmsg(ctx));
-    qn_plan_info(plan, &info);
-    qn_plan_free(plan);
+        return qn_message_code(opt, code, quern_errmsg());
+    quern_plan_info(plan, &info);
+    quern_plan_destroy(plan);
     *host = info.backend == QUERN_BACKEND_HOST;
     return QN_EXIT_OK;
 }
@@ -215,7 +216,7 @@ static int run(const struct qn_options *opt)
         print(opt, rows, status);
     else
         cJSON_Delete(rows);
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_describe.c: `quern describe`: what a caller must provide. */
+/* cmd_describe.c: `quern describe`: the requirements for a caller. */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -107,7 +107,7 @@ static int run(const struct qn_options *opt)
     if (status)
         return status;
     status = describe(opt, ctx);
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_recipes.c: `quern recipes`: what the specs know. */
+/* cmd_recipes.c: `quern recipes`: the recipes of the specs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -74,7 +74,7 @@ static void list_arches(const struct quern_registry *registry,
     }
 }
 
-/* All that a recipe says, and what comes of it. */
+/* All fields of a recipe, and its kernels. */
 static cJSON *make_row(const struct qn_options *opt, struct quern_context *ctx,
                        const struct qn_recipe *recipe)
 {
@@ -137,7 +137,7 @@ static int print_recipe(const struct qn_options *opt, struct quern_context *ctx)
 
     if (!recipe)
         return qn_message_code(opt, qn_problem_no_recipe(ctx, name),
-                               qn_errmsg(ctx));
+                               quern_errmsg());
     row = make_row(opt, ctx, recipe);
     if (opt->json) {
         qn_table_json(row);
@@ -154,7 +154,7 @@ static int print_recipe(const struct qn_options *opt, struct quern_context *ctx)
     return QN_EXIT_OK;
 }
 
-/* A field takes some lines: what it may be is too long for a column. */
+/* A field takes some lines: its values are too long for a column. */
 static void print_field(const struct qg_field_row *field)
 {
     printf("%s.%s: %s%s\n", field->statement, field->field, field->kind,
@@ -208,7 +208,7 @@ static int run(const struct qn_options *opt)
         status = print_recipe(opt, ctx);
     else
         print_recipes(opt, ctx);
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

@@ -118,13 +118,10 @@ static cJSON *describe_candidates(const struct qn_options *opt,
     return rows;
 }
 
-static cJSON *describe(const struct qn_problem *problem,
-                       const struct quern_tune_result *result)
+static cJSON *describe(const char *text, const struct quern_tune_result *result)
 {
     cJSON *row = cJSON_CreateObject();
-    char text[512];
 
-    qn_problem_print(problem, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
     cJSON_AddStringToObject(row, "kernel", result->kernel);
     add_strategy(row, result->dequantize);
@@ -184,16 +181,10 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
                         const char *text, cJSON *rows)
 {
     struct watcher watcher = {.terminal = isatty(STDERR_FILENO)};
-    const struct qn_tune_options tune = {.seconds = opt->budget,
-                                         .backend = opt->backend,
-                                         .l2 = opt->l2,
-                                         .threads = opt->jobs,
-                                         .seed = opt->seed,
-                                         .progress = show,
-                                         .user = &watcher};
+    struct quern_tune_options tune = QUERN_TUNE_OPTIONS_INIT;
     const enum qn_line_kind line = qn_line_of(text);
-    struct quern_tune_result result;
-    struct qn_problem problem;
+    struct quern_tune_result result = {.kernel = NULL};
+    char expanded[2048], usual[2048];
     int code, status;
     cJSON *row;
 
@@ -207,22 +198,31 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
                                "'%s': a cast has one kernel on each GPU, so "
                                "there is nothing to tune",
                                text);
-    status = qn_source_parse(opt, ctx, text, &problem);
+    status = qn_source_product(opt, &text, expanded, sizeof expanded);
     if (!status)
         status = check_store(opt);
     if (status)
         return status;
-    code = qn_tune(ctx, &problem, &tune, &result);
+    tune.seconds = opt->budget;
+    tune.backend = opt->backend;
+    tune.l2 = opt->l2;
+    tune.threads = opt->jobs;
+    tune.seed = opt->seed;
+    tune.progress = show;
+    tune.user = &watcher;
+    code = quern_format(ctx, text, usual, sizeof usual, NULL);
+    if (!code)
+        code = quern_tune(ctx, text, &tune, &result);
     if (watcher.terminal && watcher.next > 0)
         fprintf(stderr, "\r\033[K");
     if (code)
-        status = qn_message_code(opt, code, qn_errmsg(ctx));
+        status = qn_message_code(opt, code, quern_errmsg());
     if (result.kernel) { /* even where the file could not be written */
-        row = describe(&problem, &result);
+        row = describe(usual, &result);
         add_candidates(opt, row, &result);
         cJSON_AddItemToArray(rows, row);
     }
-    qn_free(result.candidates);
+    quern_free(result.candidates);
     return status;
 }
 
@@ -253,7 +253,7 @@ static int merge_file(const struct qn_options *opt, struct quern_context *ctx,
         cJSON_AddItemToArray(rows, row);
     }
     qn_tune_file_free(&file);
-    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : QN_EXIT_OK;
+    return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
 }
 
 static int merge_all(const struct qn_options *opt, struct quern_context *ctx,
@@ -294,7 +294,7 @@ static int run(const struct qn_options *opt)
     rows = cJSON_CreateArray();
     status = opt->merge ? merge_all(opt, ctx, rows) : tune_all(opt, ctx, rows);
     qn_table_rows(opt, rows, columns);
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

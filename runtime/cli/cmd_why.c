@@ -137,7 +137,7 @@ static int run(const struct qn_options *opt)
     if (status)
         return status;
     status = why_line(opt, ctx);
-    qn_close(ctx);
+    quern_close(ctx);
     return status;
 }
 

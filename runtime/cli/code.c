@@ -3,7 +3,7 @@
 ** code.c: a kernel's PTX, machine code and resources.
 **
 ** The kernel is compiled here, even where the cache has it: only the compiler
-** says what it spilled. Without one, what is linked or cached will do for all
+** reports spills. Without one, a linked or cached kernel is enough for all
 ** but the PTX.
 */
 #define _GNU_SOURCE /* mkostemp */
@@ -114,7 +114,7 @@ static int choose_product(const struct qn_options *opt,
                                       : find(ctx, info.kernel, out);
     }
     if (code)
-        status = qn_message_code(opt, code, qn_errmsg(ctx));
+        status = qn_message_code(opt, code, quern_errmsg());
     qn_plan_free(plan);
     return status;
 }
@@ -140,7 +140,7 @@ static int choose_cast(const struct qn_options *opt, struct quern_context *ctx,
                                       : find(ctx, info.kernel, out);
     }
     qn_quantize_plan_free(plan);
-    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : QN_EXIT_OK;
+    return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
 }
 
 static int choose_of(const struct qn_options *opt, struct quern_context *ctx,
@@ -169,7 +169,7 @@ static int choose(const struct qn_options *opt, struct quern_context *ctx,
     if (opt->kernel) {
         code = find(ctx, opt->kernel, out);
         if (code)
-            return qn_message_code(opt, code, qn_errmsg(ctx));
+            return qn_message_code(opt, code, quern_errmsg());
     } else {
         status = qn_source_join(opt, text, sizeof text);
         if (!status)
@@ -185,7 +185,7 @@ static int choose(const struct qn_options *opt, struct quern_context *ctx,
 
 /* --------------------------------------------------------------- compiling */
 
-/* A kernel that spills is shown, too: that is what one wants to see. */
+/* A kernel that spills is shown, too: users want to see exactly that. */
 static int compile(struct quern_context *ctx, int show, struct code *code)
 {
     const struct qn_kernel *kernel = code->candidate->kernel;
@@ -349,7 +349,7 @@ static cJSON *list_resources(const struct code *code)
     return row;
 }
 
-/* One line for each figure; "-" for what is not known. */
+/* One line for each figure; "-" for unknown ones. */
 static void print_resources(const cJSON *row)
 {
     static const struct {
@@ -425,7 +425,7 @@ int qn_code_show(const struct qn_options *opt, struct quern_context *ctx)
     if (!status) {
         error = get(ctx, opt->show, &code);
         if (error)
-            status = qn_message_code(opt, error, qn_errmsg(ctx));
+            status = qn_message_code(opt, error, quern_errmsg());
     }
     if (!status && (opt->show & QN_SHOW_SASS))
         status = disassemble(opt, &code);

@@ -145,7 +145,7 @@ int qn_compile_run(const struct qn_options *opt, struct qg *generator,
         return status;
     code = qn_nvrtc_of(ctx, &shop.nvrtc);
     if (code)
-        return qn_message_code(opt, code, qn_errmsg(ctx));
+        return qn_message_code(opt, code, quern_errmsg());
     compile_all(&shop, jobs);
     work->seconds = qn_clock_seconds() - start;
     return report(opt, work);

@@ -173,7 +173,7 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         if (argc > 2)
             return superfluous(argv[1], argv[2]);
-        printf("quern %s\n", qn_version());
+        printf("quern %s\n", quern_version());
         return QN_EXIT_OK;
     }
     command = find(argv[1]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* overhead.c: what a program waits for in addition to the GPU: plans and
+/* overhead.c: the time that a program waits in addition to the GPU: plans and
    launches. */
 #define _GNU_SOURCE
 #include "cli.h"
@@ -77,7 +77,7 @@ struct times {
 /* The plans, and their cache folder. */
 struct subject {
     const struct qn_options *opt;
-    const struct qn_problem *problem;
+    const char *line;
     const char *cache;
 };
 
@@ -85,14 +85,17 @@ struct subject {
 static int time_plan(const struct subject *subject, struct quern_context *ctx,
                      double *seconds)
 {
-    const struct qn_plan_options options = {.backend = QUERN_BACKEND_JIT,
-                                            .kernel = subject->opt->kernel};
-    const double start = qn_clock_seconds();
-    struct qn_plan *plan;
-    const int code = qn_plan(ctx, subject->problem, &options, &plan);
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+    struct quern_plan *plan = NULL;
+    double start;
+    int code;
 
+    options.backend = QUERN_BACKEND_JIT;
+    options.kernel = subject->opt->kernel;
+    start = qn_clock_seconds();
+    code = quern_plan_create(ctx, subject->line, &options, &plan);
     *seconds = qn_clock_seconds() - start;
-    qn_plan_free(plan);
+    quern_plan_destroy(plan);
     return code;
 }
 
@@ -107,21 +110,22 @@ static double cpu_seconds(void)
 /* In a context of its own: opening it, a plan, the same plan again. */
 static int time_context(const struct subject *subject, double seconds[3])
 {
-    const struct quern_open_options options = {
-        .cache = subject->cache,
-        .specs = subject->opt->specs,
-        .specs_count = subject->opt->nspecs,
-    };
-    const double start = qn_clock_seconds();
+    struct quern_open_options options = QUERN_OPEN_OPTIONS_INIT;
     struct quern_context *ctx;
-    int code = qn_open(&options, &ctx);
+    double start;
+    int code;
 
+    options.cache = subject->cache;
+    options.specs = subject->opt->specs;
+    options.specs_count = subject->opt->nspecs;
+    start = qn_clock_seconds();
+    code = quern_open(&options, &ctx);
     seconds[0] = qn_clock_seconds() - start;
     if (!code)
         code = time_plan(subject, ctx, &seconds[1]);
     if (!code)
         code = time_plan(subject, ctx, &seconds[2]);
-    qn_close(ctx);
+    quern_close(ctx);
     return code;
 }
 
@@ -241,24 +245,24 @@ static int add_problem(const struct qn_options *opt, struct quern_context *ctx,
                        const struct qn_problem *problem, cJSON *rows)
 {
     struct qn_options jit = *opt;
-    struct subject subject = {opt, problem, NULL};
+    char line[512], folder[512];
+    struct subject subject = {opt, line, folder};
     struct qn_job job = {0};
     struct times times;
-    char folder[512];
     int code = make_folder(folder, sizeof folder), status;
 
-    subject.cache = folder;
+    qn_problem_print(problem, line, sizeof line);
     if (!code) {
         code = time_plans(&subject, &times);
         remove_folder(folder);
     }
     if (code)
-        return qn_message_code(opt, code, qn_errmsg(ctx));
+        return qn_message_code(opt, code, quern_errmsg());
     jit.backend = QUERN_BACKEND_JIT;
     status = qn_job_begin(&job, &jit, ctx, problem, NULL);
     if (!status) {
         code = time_runs(&job, &times);
-        status = code ? qn_message_code(opt, code, qn_errmsg(ctx)) : 0;
+        status = code ? qn_message_code(opt, code, quern_errmsg()) : 0;
     }
     if (!status)
         add_row(rows, &job, &times);
@@ -287,9 +291,11 @@ static void *plan_some(void *user)
 
     while (!code && (i = __atomic_fetch_add(&crowd->next, 1,
                                             __ATOMIC_RELAXED)) < crowd->count) {
-        const struct subject subject = {crowd->opt, &crowd->problems[i], NULL};
+        char line[512];
+        const struct subject subject = {crowd->opt, line, NULL};
         double seconds;
 
+        qn_problem_print(&crowd->problems[i], line, sizeof line);
         code = time_plan(&subject, crowd->ctx, &seconds);
     }
     qn_driver_leave(crowd->gpu->driver, &scope);
@@ -329,8 +335,7 @@ static int count_cores(void)
 static int add_together(struct crowd *crowd, cJSON *rows)
 {
     const int threads = count_cores();
-    struct quern_open_options options = {.specs = crowd->opt->specs,
-                                         .specs_count = crowd->opt->nspecs};
+    struct quern_open_options options = QUERN_OPEN_OPTIONS_INIT;
     char folder[512], text[64];
     double seconds;
     cJSON *row;
@@ -339,10 +344,12 @@ static int add_together(struct crowd *crowd, cJSON *rows)
     if (code)
         return code;
     options.cache = folder;
-    code = qn_open(&options, &crowd->ctx);
+    options.specs = crowd->opt->specs;
+    options.specs_count = crowd->opt->nspecs;
+    code = quern_open(&options, &crowd->ctx);
     if (!code)
         code = plan_all(crowd, threads, &seconds);
-    qn_close(crowd->ctx);
+    quern_close(crowd->ctx);
     remove_folder(folder);
     if (code)
         return code;
@@ -367,7 +374,7 @@ static int add_all(const struct qn_options *opt, struct quern_context *ctx,
         status = add_problem(opt, ctx, &problems[i], rows);
     if (!status && count > 1)
         code = add_together(&crowd, rows);
-    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : status;
+    return code ? qn_message_code(opt, code, quern_errmsg()) : status;
 }
 
 int qn_overhead_rows(const struct qn_options *opt, struct quern_context *ctx,
@@ -381,7 +388,7 @@ int qn_overhead_rows(const struct qn_options *opt, struct quern_context *ctx,
                          opt->backend != QUERN_BACKEND_JIT))
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "--overhead is that of the backend jit");
-    /* NVRTC keeps what it has compiled, from 12.9 on: cold is without that */
+    /* NVRTC keeps compiled kernels, from 12.9 on: cold is without that */
     setenv("CUDA_CACHE_DISABLE", "1", 1);
     problems = calloc((size_t)count, sizeof *problems);
     code = problems ? QUERN_OK : QUERN_ENOMEM;
@@ -394,5 +401,5 @@ int qn_overhead_rows(const struct qn_options *opt, struct quern_context *ctx,
         status = add_all(opt, ctx, gpu, problems, count, rows);
     qn_gpu_close(gpu);
     free(problems);
-    return code ? qn_message_code(opt, code, qn_errmsg(ctx)) : status;
+    return code ? qn_message_code(opt, code, quern_errmsg()) : status;
 }

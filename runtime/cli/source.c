@@ -31,7 +31,8 @@ static void print_log(void *user, int level, const char *line)
     fprintf(stderr, "quern: %s\n", line);
 }
 
-/* -v, else what QUERN_LOG says (0: the library reads it), else errors only. */
+/* -v, else the value of QUERN_LOG (0: the library reads it), else errors
+   only. */
 static int log_level(const struct qn_options *options)
 {
     const char *wanted = getenv("QUERN_LOG");
@@ -45,19 +46,20 @@ int qn_source_context(const struct qn_options *options,
                       struct quern_context **ctx)
 {
     const struct quern_open_options open = {
+        .size = sizeof open,
         .specs = options->specs,
         .specs_count = options->nspecs,
         .tune = options->store,
         .log = print_log,
         .log_level = log_level(options),
     };
-    const int code = qn_open(&open, ctx);
+    const int code = quern_open(&open, ctx);
     int status;
 
     if (code == QUERN_OK)
         return QN_EXIT_OK;
-    status = qn_message_code(options, code, qn_errmsg(*ctx));
-    qn_close(*ctx);
+    status = qn_message_code(options, code, quern_errmsg());
+    quern_close(*ctx);
     *ctx = NULL;
     return status;
 }
@@ -315,18 +317,25 @@ int64_t qn_source_rows(const char *text)
     return word ? strtoll(word + 2, NULL, 10) : 0;
 }
 
+int qn_source_product(const struct qn_options *options, const char **text,
+                      char *buffer, size_t size)
+{
+    const int status = check_line(options, *text);
+
+    return status ? status : qn_source_expand(options, text, buffer, size);
+}
+
 int qn_source_parse(const struct qn_options *options, struct quern_context *ctx,
                     const char *text, struct qn_problem *problem)
 {
     char expanded[2048];
-    int code, status = check_line(options, text);
+    int code,
+        status = qn_source_product(options, &text, expanded, sizeof expanded);
 
-    if (!status)
-        status = qn_source_expand(options, &text, expanded, sizeof expanded);
     if (status)
         return status;
     code = qn_problem_parse(ctx, text, problem);
-    return code ? qn_message_code(options, code, qn_errmsg(ctx)) : QN_EXIT_OK;
+    return code ? qn_message_code(options, code, quern_errmsg()) : QN_EXIT_OK;
 }
 
 int qn_source_problem(const struct qn_options *options,

@@ -27,8 +27,8 @@ static int character(const unsigned char *at)
     return more + 1;
 }
 
-/* Names of files and what else comes from outside may hold anything: what would
-   break a line, or steer a terminal, becomes '?'. */
+/* Names of files and other external texts may hold anything: characters that
+   would break a line, or steer a terminal, become '?'. */
 static void tame(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at;) {

@@ -67,7 +67,7 @@ char *qn_cache_default(void)
     else if (home && *home == '/')
         qn_text_add(&text, "%s/.cache/quern", home);
     else
-        qn_text_add(&text, ":"); /* not what was asked for, so it is told */
+        qn_text_add(&text, ":"); /* not as requested, so it is reported */
     return qn_text_take(&text);
 }
 
@@ -113,7 +113,7 @@ static int open_parts(struct qn_cache_folder *folder, int root, int create)
     return all;
 }
 
-/* Tell what is not used, and why. */
+/* Report an unused entry, and the reason. */
 static void say_faults(struct qn_cache *cache,
                        const struct qn_cache_folder *folder)
 {
@@ -310,9 +310,8 @@ void qn_cache_index_store(struct qn_cache *cache, const char *index,
         unlinkat(folder->parts[QN_PART_NEW], name, 0);
 }
 
-/* Out of the way, but kept for who wants to know what happened. Only who
-   holds the lock, or has another entry to put in its place, may do so: what
-   was meant may have been rebuilt. */
+/* Out of the way, but kept for an investigation. Needs the lock, or another
+   entry to replace it: the intended one may have been rebuilt. */
 static void set_aside(struct qn_cache *cache, const char *key)
 {
     const struct qn_cache_folder *folder = &cache->folders[cache->writable];
@@ -365,8 +364,8 @@ static int is_good(int entries, const char *key)
     return good;
 }
 
-/* Into its place. Without a lock another may have been first: theirs is as
-   good, unless it is damaged; that could not be set aside before. */
+/* Rename it into place. Without a lock another may have been first: theirs is
+   as good, unless it is damaged; that could not be set aside before. */
 static int place(struct qn_cache *cache, const char *name, const char *key)
 {
     const struct qn_cache_folder *folder = &cache->folders[cache->writable];
@@ -410,7 +409,7 @@ static int store_in(struct qn_cache *cache, const char *key, const char *name,
     return kept;
 }
 
-/* At the first entry, and then now and then: it reads what all entries say. */
+/* At the first entry, and then now and then: it reads all entries' sizes. */
 static void make_room(struct qn_cache *cache)
 {
     struct qn_cache_gc gone;

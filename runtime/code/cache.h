@@ -7,15 +7,15 @@
 **
 **   index/INDEX           the key of an entry, and a checksum over both names:
 **                         a warm start needs neither generator nor compiler
-**   entries/KEY/source    what was compiled
+**   entries/KEY/source    the compiled text
 **   entries/KEY/object    the cubin, or a shared library for the host
-**   entries/KEY/log       what the compiler said
+**   entries/KEY/log       the compiler's output
 **   entries/KEY/sums      kernel, compiler, sizes and checksums of the above
 **   lock/KEY              one compile per key, across threads and processes
 **   new/ damaged/         entries in the making; entries set aside
 **
 ** INDEX and KEY are sha256 in hex. Nothing is followed through a symbolic
-** link, and what others could have written is not read.
+** link, and files that others could have written are not read.
 */
 #pragma once
 
@@ -83,7 +83,7 @@ void qn_cache_index_store(struct qn_cache *cache, const char *index,
 
 /* 1 and a verified copy of the object; 0 if there is none. A damaged entry
    is set aside if `repair` is set, which only the holder of the lock may do.
-   With `own`, only what this user wrote is taken, not what root did. */
+   With `own`, only files of this user are read, not those of root. */
 int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
                   struct qn_cache_object *object);
 
@@ -119,7 +119,7 @@ struct qn_cache_entry {
     int64_t used;                             /* seconds since 1970 */
     int damaged;       /* a checksum is wrong, or a file is missing */
     int other;         /* another version of quern's */
-    const char *fault; /* what is wrong; NULL if nothing is */
+    const char *fault; /* the error; NULL if there is none */
 };
 
 /* Visit all entries until `visit` returns nonzero, and return that. With

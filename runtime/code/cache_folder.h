@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache_folder.h: what cache.c and cache_gc.c know of a cache's folders. */
+/* cache_folder.h: a cache's folders, for cache.c and cache_gc.c. */
 #pragma once
 
 #include "code/cache.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache_gc.c: walk over the cache's entries, and make room. */
+/* cache_gc.c: visit the cache's entries, and make room. */
 #define _GNU_SOURCE
 #include "base/error.h"
 #include "base/file.h"
@@ -121,7 +121,7 @@ static int visit_index(void *user, const char *name)
         return 0;
     switch (qn_cache_index_read(folder, name, key)) {
     case QN_INDEX_BAD:
-        fault = "it is not what was kept, or cannot be trusted";
+        fault = "it differs from the stored one, or cannot be trusted";
         break;
     case QN_INDEX_GOOD:
         fault = has_entry(walk->cache, key) ? NULL : "its entry is gone";

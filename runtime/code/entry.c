@@ -177,9 +177,9 @@ static enum qn_entry_state read_file(int folder, struct qn_entry *entry,
                                      struct qn_file_text *text)
 {
     static const char *const faults[] = {
-        "source is not what was kept, or cannot be trusted",
-        "object is not what was kept, or cannot be trusted",
-        "log is not what was kept, or cannot be trusted"};
+        "source differs from the stored one, or cannot be trusted",
+        "object differs from the stored one, or cannot be trusted",
+        "log differs from the stored one, or cannot be trusted"};
     size_t limit = entry->bytes[file];
     enum qn_file_result result =
         qn_file_read(folder, files[file],
@@ -198,7 +198,7 @@ static enum qn_entry_state read_file(int folder, struct qn_entry *entry,
 }
 
 /* A link, or a folder that others may write, is set aside like damage, and so
-   is what we may not even read. */
+   is an unreadable entry. */
 static enum qn_entry_state state_of_failure(int error, struct qn_entry *entry)
 {
     entry->fault = error == EPERM    ? "others may write to it"

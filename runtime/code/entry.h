@@ -28,7 +28,7 @@ struct qn_entry {
     size_t bytes[QN_ENTRY_FILES];
     char sums[QN_ENTRY_FILES][QN_KEY_SIZE];
     int64_t used;      /* when it was last used, seconds since 1970 */
-    const char *fault; /* what is damaged, for people */
+    const char *fault; /* the damage, for people */
 };
 
 enum qn_entry_state {
@@ -49,8 +49,8 @@ int qn_entry_write(int folder, const char *key,
 enum qn_entry_state qn_entry_read(int entries, const char *key,
                                   struct qn_entry *entry);
 
-/* Read the object too, and compare it with its sum. With `own`, what root
-   wrote is not taken either. */
+/* Read the object too, and compare it with its sum. With `own`, files of root
+   are not read either. */
 enum qn_entry_state qn_entry_load(int entries, const char *key, int own,
                                   struct qn_cache_object *object);
 

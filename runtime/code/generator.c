@@ -102,7 +102,7 @@ static int load_specs(struct quern_context *ctx)
     return set_diagnostics(gen);
 }
 
-/* Close what is open; the lock stays. */
+/* Close the generator if it is open; the lock stays. */
 static void release(struct qn_generator *gen)
 {
     if (gen->qg)
@@ -113,7 +113,7 @@ static void release(struct qn_generator *gen)
     gen->library = NULL;
 }
 
-/* The lock is held. */
+/* The caller has the lock. */
 static int open_locked(struct quern_context *ctx)
 {
     int code;

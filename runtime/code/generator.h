@@ -13,7 +13,7 @@ struct quern_context;
 /*
 ** Open the library and load the embedded specs and the context's folders;
 ** nothing if it was done before.
-** QUERN_EMISSING (what was tried), QUERN_ECOMPILE (the diagnostics).
+** QUERN_EMISSING (the names tried), QUERN_ECOMPILE (the diagnostics).
 */
 int qn_generator_open(struct quern_context *ctx);
 void qn_generator_close(struct quern_context *ctx);

@@ -29,10 +29,10 @@ struct maker {
     int (*version)(struct quern_context *ctx, char *text, size_t size);
     int (*compile)(struct quern_context *ctx, const struct qn_kernel *kernel,
                    const char *source, struct qn_compiled *out);
-    int own; /* the cache must hold what this user made himself */
+    int own; /* the cache must hold only files of this user */
 };
 
-/* Opening NVRTC is what costs here: 0.1 s at first. */
+/* Opening NVRTC takes the time here: 0.1 s at first. */
 static int nvrtc_version(struct quern_context *ctx, char *text, size_t size)
 {
     struct qn_nvrtc *nvrtc;

@@ -67,7 +67,10 @@ int qn_cublaslt_open(const char *path, const char *cuda_home,
         "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
     static const char *const beside[] = {"/../cublas",
                                          "/../cublas/nvidia/cu13/lib",
-                                         "/../cublas/nvidia/cublas/lib", NULL};
+                                         "/../cublas/nvidia/cublas/lib",
+                                         "/../../nvidia/cu13/lib",
+                                         "/../../nvidia/cublas/lib",
+                                         NULL};
     static const struct qn_library_search search = {names, beside};
     struct qn_cublaslt *lt = calloc(1, sizeof *lt);
     int code;
@@ -85,9 +88,10 @@ int qn_cublaslt_open(const char *path, const char *cuda_home,
     else
         code = qn_error_set(QUERN_EMISSING,
                             "backend cublaslt: there is no libcublasLt.so.13, "
-                            ".12 or plain .so on the loader's path, in "
-                            "$CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
-                            "../cublas next to libquern; set QUERN_CUBLASLT");
+                            ".12 or plain .so in ../cublas next to libquern, "
+                            "in nvidia/ next to the package quern, on the "
+                            "loader's path, in $CUDA_HOME/lib64 or "
+                            "/usr/local/cuda/lib64; set QUERN_CUBLASLT");
     if (code) {
         qn_cublaslt_close(lt);
         return code;

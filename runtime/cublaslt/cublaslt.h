@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cublaslt.h: NVIDIA's cuBLASLt as a backend: one product for each group, in a
-   loop on the host. It is what a user would otherwise write, hence the
-   yardstick of benchmarks, and what is left where no kernel of ours runs. */
+   loop on the host. A user would otherwise call it, hence it is the
+   yardstick of benchmarks, and the fallback where no kernel of ours runs. */
 #pragma once
 
 #include "cublaslt/cublaslt_api.h"
@@ -26,7 +26,7 @@ struct qn_cublaslt {
     void *library;
     char version[32];                   /* "cublasLt 13.1.0" */
     unsigned number;                    /* 130100 */
-    char names[QN_CUBLASLT_SCALES][64]; /* the version, and what it scales by */
+    char names[QN_CUBLASLT_SCALES][64]; /* the version, and its scale */
     char grouped_name[64];              /* the same of groups in one call */
     size_t (*cublasLtGetVersion)(void);
     const char *(*cublasLtGetStatusString)(int status);

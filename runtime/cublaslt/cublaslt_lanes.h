@@ -23,14 +23,15 @@ struct qn_cublaslt_lanes {
     int count; /* with the caller's, at least 1 */
     struct cu_stream *streams[QN_MAX_LANES];
     struct cu_event *done[QN_MAX_LANES]; /* of the first: where others begin */
-    pthread_mutex_t lock; /* held from fork to join: the events serve one run */
+    /* locked from fork to join: the events serve one run */
+    pthread_mutex_t lock;
 };
 
 /* The streams of a run; `streams[0]` is the caller's. */
 struct qn_cublaslt_fork {
     int count;
     struct cu_stream *streams[QN_MAX_LANES];
-    int64_t load[QN_MAX_LANES]; /* what was queued on each, in any unit */
+    int64_t load[QN_MAX_LANES]; /* the work queued on each, in any unit */
 };
 
 /* Make count - 1 streams in the current context. After an error nothing is

@@ -6,7 +6,7 @@
 ** columns has nothing to compute; one whose summed axis is empty gets zeros,
 ** keeps D, or gets beta C: the product of zeros, since cuBLAS sums at least
 ** one value. The amount of work decides which of several streams a group takes.
-** Where the library multiplies groups in one call, the kernel that brings sizes
+** If the library multiplies groups in one call, the kernel that loads sizes
 ** from the host leaves them in the workspace.
 **
 ** Scaled FP8 multiplies a recipe's copies, one product for each group; zeros
@@ -16,12 +16,14 @@
 */
 #include "cublaslt/cublaslt_loop.h"
 #include "base/error.h"
+#include "base/sizes_type.h"
 #include "base/types.h"
 #include "choose/host_sizes.h"
 #include "cublaslt/cublaslt_product.h"
 #include "cublaslt/cublaslt_room.h"
 #include "device/driver.h"
 #include "problem/host_sizes_rules.h"
+#include "product/args.h"
 #include "product/plan.h"
 
 enum {
@@ -34,39 +36,39 @@ static const float one = 1, zero = 0;
 /* ---------------------------------------------------------------- checking */
 
 /* The host cannot read device memory. */
-static int check_tensor(char name, const struct qn_tensor *t)
+static int check_tensor(const char *name, const struct qn_tensor *t)
 {
     const struct {
-        const char *field;
-        const void *value, *instead;
+        const char *name, *instead;
+        const void *value;
     } arrays[] = {
-        {"first_dims", t->first_dims, "host_sizes"},
-        {"last_dims", t->last_dims, "host_sizes"},
-        {"offsets", t->offsets, "host_sizes, without gaps"},
-        {"pointers", t->pointers, "data and group_stride"},
+        {"lengths", "host_sizes", t->first_dims},
+        {"lengths", "host_sizes", t->last_dims},
+        {qn_sizes_operand(t->sizes_type), "host_sizes, without gaps",
+         t->offsets},
     };
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         if (arrays[i].value)
             return qn_error_set(QUERN_EINVAL,
-                                "%c.%s is not NULL: the cublaslt backend "
-                                "reads nothing on the device; it takes %s",
-                                name, arrays[i].field,
-                                (const char *)arrays[i].instead);
+                                "%s is not NULL: the cublaslt backend reads "
+                                "nothing on the device; it takes %s",
+                                arrays[i].name, arrays[i].instead);
+    if (t->pointers)
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers is not NULL: the cublaslt backend "
+                            "reads nothing on the device; it takes %s",
+                            name, name);
     return QUERN_OK;
 }
 
 int qn_cublaslt_check(const struct qn_plan *plan, const struct qn_args *args)
 {
     const struct qn_problem *p = &plan->problem;
-    int code = check_tensor('a', &args->a);
+    int code = QUERN_OK;
 
-    if (!code)
-        code = check_tensor('b', &args->b);
-    if (!code)
-        code = check_tensor('c', &args->c);
-    if (!code)
-        code = check_tensor('d', &args->d);
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D && !code; role++)
+        code = check_tensor(qn_args_names[role], qn_args_tensor(args, role));
     if (code)
         return code;
     if (p->ragged == QUERN_AXIS_NONE)
@@ -293,7 +295,7 @@ static int multiply_nothing(struct loop *l, struct qn_cublaslt_product *p)
     return scale(l, p);
 }
 
-/* Rows of `width` bytes, so many bytes apart. */
+/* Rows of `width` bytes, with so many bytes between their starts. */
 static int copy_rows(const struct loop *l, struct cu_stream *stream,
                      const struct qn_cublaslt_matrix *from,
                      const struct qn_cublaslt_matrix *to, int64_t rows,
@@ -338,7 +340,7 @@ static struct qn_cublaslt_matrix in_bytes(struct qn_cublaslt_matrix matrix,
     return matrix;
 }
 
-/* The last rows of a group, fewer than 4: by way of the lane's memory. */
+/* The last rows of a group, fewer than 4: through the lane's memory. */
 static int multiply_rest(const struct loop *l, struct qn_cublaslt_product *p,
                          const struct slot *at, int64_t rows)
 {
@@ -506,7 +508,7 @@ static int put_array(const struct loop *l, const int64_t *sizes, int array,
     return code;
 }
 
-/* How many there are, their averages, and what addresses have in common. */
+/* How many there are, their averages, and the addresses' common divisor. */
 static void sum_up(const struct loop *l, const int64_t *sizes,
                    struct qn_cublaslt_product *all)
 {

@@ -16,8 +16,8 @@ struct qn_plan;
 int qn_cublaslt_plan(struct qn_plan *plan, struct qn_session *session);
 void qn_cublaslt_plan_free(struct qn_plan *plan);
 
-/* Say what would run, or why nothing would: *served becomes 0. QUERN_ECUDA,
-   QUERN_ENOMEM. */
+/* Describe the launch, or the reason that there is none: *served becomes 0.
+   QUERN_ECUDA, QUERN_ENOMEM. */
 int qn_cublaslt_why(const struct qn_session *session, int *served,
                     struct qn_text *text);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** cublaslt_plan.c: which problems cuBLASLt has a product for, and what a run
-** needs of it.
+** cublaslt_plan.c: which problems cuBLASLt has a product for, and a run's
+** requirements for it.
 **
 ** Scaled FP8 is a recipe's copies as they are, with the scales that the library
 ** has a mode for, and that are as it wants them:
@@ -272,7 +272,7 @@ static int open_groups(struct qn_cublaslt_engine *engine,
     return goes_without(code) ? QUERN_OK : code;
 }
 
-/* The kernel that tells the library what the groups are. */
+/* The kernel that describes the groups to the library. */
 static int load_step(struct qn_plan *plan, struct qn_session *s)
 {
     const char *recipe = s->demand.recipe->name;

@@ -161,7 +161,7 @@ static int make_forms(struct qn_cublaslt_engine *engine,
     return code;
 }
 
-/* Room for twice the sizes of one run, so that the next may bring others. */
+/* Room for twice the sizes of one run, so that the next may have others. */
 static int make_memo(struct qn_cublaslt_engine *engine, int groups)
 {
     engine->sets = FEWEST_SETS;

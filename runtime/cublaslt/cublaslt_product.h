@@ -40,8 +40,7 @@ enum {
     QN_CUBLASLT_GROUP_BYTES = QN_LT_MATRICES * 8 + (3 + QN_LT_MATRICES) * 4
 };
 
-/* With arrays, m, n and k are what they are on average, and an address is what
-   all are multiples of. */
+/* With arrays, m, n and k are averages, and an address is a divisor of all. */
 struct qn_cublaslt_product {
     int form;                         /* of the engine's */
     int64_t m, n, k;                  /* at least 1 */
@@ -87,8 +86,8 @@ struct qn_cublaslt_engine {
     int types[QN_LT_MATRICES]; /* cudaDataType */
     int device_scalars, sms, modes[2], fast;
     int grouped;                    /* runs may give arrays */
-    struct qn_step size_step;       /* brings the arrays of a grouped call */
-    struct qn_cublaslt_lanes lanes; /* opened and closed apart */
+    struct qn_step size_step;       /* loads the arrays of a grouped call */
+    struct qn_cublaslt_lanes lanes; /* opened and closed separately */
     struct qn_cublaslt_form forms[QN_CUBLASLT_FORMS];
     pthread_mutex_t lock;          /* guards the rest */
     struct qn_cublaslt_memo *memo; /* sets of 4; a full one forgets in turn */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cublaslt_room.c: what is where in the workspace of the backend cublaslt. */
+/* cublaslt_room.c: the layout of the workspace of the backend cublaslt. */
 #include "cublaslt/cublaslt_room.h"
 #include "base/types.h"
 #include "cublaslt/cublaslt_product.h"

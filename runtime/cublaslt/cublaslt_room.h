@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cublaslt_room.h: what is where in the workspace of the backend cublaslt. */
+/* cublaslt_room.h: the layout of the workspace of the backend cublaslt. */
 #pragma once
 
 #include "internal.h"
@@ -7,8 +7,7 @@
 struct qn_geometry;
 
 enum {
-    QN_CUBLASLT_ROW_BYTES =
-        16,              /* of zeros, and what FP8 rows are multiples of */
+    QN_CUBLASLT_ROW_BYTES = 16, /* of zeros, and the multiple of FP8 rows */
     QN_CUBLASLT_ROWS = 4 /* that scales of blocks are given for at once */
 };
 
@@ -18,7 +17,7 @@ enum {
 **     256          the error record, which this backend does not touch
 **     256          1.0f and 0.0f, written by runs that need them
 **     zeros        written by runs that need them
-**     arrays       what groups in one call are
+**     arrays       of the groups in one call
 **     scales       scales of blocks of rows, gathered by group
 **     and from a multiple of 256 on for each lane
 **       scratch    cuBLASLt's
@@ -32,7 +31,7 @@ struct qn_cublaslt_room {
     size_t bytes;                      /* of all */
 };
 
-/* Are the groups' scales of A apart from each other only along k? */
+/* Are the groups' scales of A only along k separated from each other? */
 int qn_cublaslt_gathers(const struct qn_geometry *a);
 
 /* A tensor that is summed: its rows end with zeros. */

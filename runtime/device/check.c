@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.c: what runs noted about group sizes that break a rule. */
+/* check.c: the records of runs about group sizes that break a rule. */
 #include "device/check.h"
 #include "base/error.h"
 #include "device/driver.h"

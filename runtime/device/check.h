@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.h: what runs noted about group sizes that break a rule. */
+/* check.h: the records of runs about group sizes that break a rule. */
 #pragma once
 
 #include "internal.h"
@@ -9,8 +9,8 @@ struct qn_driver;
 
 /* Wait for `stream`, then report and clear the record at the start of the
    workspace; `driver` is NULL for host memory. `sizes` has the arrays that
-   messages name; none: sizes came from the host. `call` is what the caller
-   called. QUERN_ESIZES, QUERN_ECAPTURE, QUERN_ECUDA. */
+   messages name; none: sizes came from the host. `call` is the name of the
+   caller's function. QUERN_ESIZES, QUERN_ECAPTURE, QUERN_ECUDA. */
 int qn_check_record(struct qn_driver *driver, struct cu_context *context,
                     void *workspace, const struct qn_tensor *sizes,
                     const char *call, void *stream);

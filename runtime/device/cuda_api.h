@@ -175,4 +175,7 @@ enum { QN_CU_OOB_FILL_NONE = 0 }; /* zeros */
       (float *ms, struct cu_event *from, struct cu_event *to))
 
 /* Symbols that older drivers lack; NULL there. */
-#define QN_CU_OPTIONAL(X) X(cuFuncLoad, (struct cu_function * function))
+#define QN_CU_OPTIONAL(X)                                                      \
+    X(cuFuncLoad, (struct cu_function * function))                             \
+    X(cuCtxGetId, (struct cu_context * context, unsigned long long *id))       \
+    X(cuDriverGetVersion, (int *version))

@@ -48,7 +48,7 @@ int qn_driver_error(const struct qn_driver *driver, const char *call,
                     int result);
 
 /* Make a context current: `want`, or if NULL the thread's current one, or if
-   there is none device 0's primary. Leave restores what the thread had. */
+   there is none device 0's primary. Leave restores the thread's context. */
 int qn_driver_enter(struct qn_driver *driver, struct cu_context *want,
                     struct qn_driver_scope *scope);
 /* The same for a device: the thread's context if it is of that device, else its

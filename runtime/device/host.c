@@ -117,7 +117,7 @@ static int copy_to_memory(const void *object, size_t bytes)
     return file;
 }
 
-/* From memory, so that what is loaded is what was verified, and a folder
+/* From memory, so that the loaded bytes are the verified ones, and a folder
    without the right to execute serves too. The descriptor stays open: the
    loader knows libraries by path, and a reused number would be another's. */
 int qn_host_load(const char *kernel, const void *object, size_t bytes,

@@ -81,7 +81,7 @@ static void *try_folder(const char *const *names, const char *folder,
     return library;
 }
 
-/* There is what `make` fetched, or a user: wheels of PyPI, unpacked. */
+/* What make fetched, or pip installed with the package: wheels of PyPI. */
 static void *try_beside(const struct qn_library_search *search)
 {
     char folder[PATH_MAX];
@@ -100,13 +100,14 @@ void *qn_library_find(const struct qn_library_search *search,
     void *library;
 
     *refused = 0;
-    library = try_folder(search->names, "", "");
-
+    library = try_beside(search);
+    if (!library)
+        library = try_folder(search->names, "", "");
     if (!library && cuda_home)
         library = try_folder(search->names, cuda_home, "/lib64");
     if (!library)
         library = try_folder(search->names, "/usr/local/cuda", "/lib64");
-    return library ? library : try_beside(search);
+    return library;
 }
 
 const char *qn_library_load(void *library, void *structure,

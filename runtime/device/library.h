@@ -14,8 +14,7 @@ const char *qn_library_refused(void);
 /* dlopen, all symbols at once and for this handle only; `stay`: for good, as
    some do not free their memory at exit. NULL: qn_library_error() is one line
    about it, valid until the thread's next call. A program without a loader of
-   its own (cc -static) gets no library: the C library that such a library
-   brings along would be a second one. */
+   its own (cc -static) gets no library, which would load a second C library. */
 void *qn_library_open(const char *path, int stay);
 const char *qn_library_error(void);
 
@@ -25,9 +24,9 @@ struct qn_library_search {
     const char *const *beside; /* folders, seen from libquern's own */
 };
 
-/* Open the first that there is: on the loader's path (which knows a library
-   that the process has already loaded), in CUDA_HOME/lib64 if that is not NULL,
-   in /usr/local/cuda/lib64, and next to libquern. NULL if there is none. */
+/* Open the first that there is: next to libquern, on the loader's path (which
+   knows a library that the process has already loaded), in CUDA_HOME/lib64 if
+   that is not NULL, and in /usr/local/cuda/lib64. NULL if there is none. */
 void *qn_library_find(const struct qn_library_search *search,
                       const char *cuda_home);
 

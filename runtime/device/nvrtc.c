@@ -4,6 +4,7 @@
 #include "device/nvrtc.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "device/driver.h"
 #include "device/library.h"
 
 #include <dlfcn.h>
@@ -49,10 +50,27 @@ const char *qn_nvrtc_options(void)
 
 /* ----------------------------------------------------------------- opening */
 
-static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12",
-                                    "libnvrtc.so", NULL};
-static const char *const beside[] = {"/../nvrtc", "/../nvrtc/nvidia/cu13/lib",
-                                     "/../nvrtc/nvidia/cuda_nvrtc/lib", NULL};
+/* Unpacked by make or a user; or installed by pip as quern/lib is. */
+static const char *const beside[] = {"/../nvrtc",
+                                     "/../nvrtc/nvidia/cu13/lib",
+                                     "/../nvrtc/nvidia/cuda_nvrtc/lib",
+                                     "/../../nvidia/cu13/lib",
+                                     "/../../nvidia/cuda_nvrtc/lib",
+                                     NULL};
+
+/* A driver of CUDA 12 cannot load cubins of NVRTC 13. */
+static void *find_library(const char *cuda_home, int cuda)
+{
+    static const char *const all[] = {"libnvrtc.so.13", "libnvrtc.so.12",
+                                      "libnvrtc.so", NULL};
+    static const char *const old[] = {"libnvrtc.so.12", NULL};
+    const struct qn_library_search any = {all, beside}, cuda12 = {old, beside};
+    void *library = NULL;
+
+    if (cuda && cuda < 13000)
+        library = qn_library_find(&cuda12, cuda_home);
+    return library ? library : qn_library_find(&any, cuda_home);
+}
 
 /* All at once, so that an old library fails here. */
 static int load_symbols(struct qn_nvrtc *nvrtc)
@@ -102,10 +120,9 @@ static int read_version(struct qn_nvrtc *nvrtc)
     return QUERN_OK;
 }
 
-int qn_nvrtc_open(const char *path, const char *cuda_home,
+int qn_nvrtc_open(const char *path, const char *cuda_home, int cuda,
                   struct qn_nvrtc **out)
 {
-    static const struct qn_library_search search = {names, beside};
     struct qn_nvrtc *nvrtc = calloc(1, sizeof *nvrtc);
     int code;
 
@@ -113,7 +130,7 @@ int qn_nvrtc_open(const char *path, const char *cuda_home,
     if (!nvrtc)
         return qn_error_memory();
     nvrtc->library =
-        path ? qn_library_open(path, 1) : qn_library_find(&search, cuda_home);
+        path ? qn_library_open(path, 1) : find_library(cuda_home, cuda);
     if (nvrtc->library) {
         code = load_symbols(nvrtc);
         if (!code)
@@ -124,9 +141,10 @@ int qn_nvrtc_open(const char *path, const char *cuda_home,
     } else {
         code = qn_error_set(QUERN_EMISSING,
                             "a kernel must be compiled and there is no "
-                            "libnvrtc.so.13 or .12 on the loader's path, in "
-                            "$CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
-                            "../nvrtc next to libquern; set QUERN_NVRTC%s",
+                            "libnvrtc.so.13 or .12 in ../nvrtc next to "
+                            "libquern, in nvidia/ next to the package quern, "
+                            "on the loader's path, in $CUDA_HOME/lib64 or "
+                            "/usr/local/cuda/lib64; set QUERN_NVRTC%s",
                             qn_library_refused());
     }
     if (code)
@@ -314,6 +332,17 @@ void qn_nvrtc_free(struct qn_compiled *compiled)
     memset(compiled, 0, sizeof *compiled);
 }
 
+/* The CUDA version of the driver: 12090 for 12.9; 0 while it is not open. */
+static int driver_version(const struct qn_driver *driver)
+{
+    int version = 0;
+
+    if (!driver || !driver->cuDriverGetVersion ||
+        driver->cuDriverGetVersion(&version))
+        return 0;
+    return version;
+}
+
 int qn_nvrtc_of(struct quern_context *ctx, struct qn_nvrtc **out)
 {
     int opens, code = QUERN_OK;
@@ -321,7 +350,8 @@ int qn_nvrtc_of(struct quern_context *ctx, struct qn_nvrtc **out)
     pthread_mutex_lock(&ctx->lock);
     opens = !ctx->compiler;
     if (opens)
-        code = qn_nvrtc_open(ctx->nvrtc, ctx->cuda_home, &ctx->compiler);
+        code = qn_nvrtc_open(ctx->nvrtc, ctx->cuda_home,
+                             driver_version(ctx->driver), &ctx->compiler);
     *out = ctx->compiler;
     pthread_mutex_unlock(&ctx->lock);
     if (opens && !code)

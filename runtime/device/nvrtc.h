@@ -18,8 +18,10 @@ struct qn_compiled {
 };
 
 /* Open the library: `path` if not NULL, else the paths that the README names.
-   `cuda_home` may be NULL. QUERN_EMISSING names all that was tried. */
-int qn_nvrtc_open(const char *path, const char *cuda_home,
+   `cuda_home` may be NULL; `cuda` is the driver's version (12090 for 12.9), 0
+   if unknown: before 13000 NVRTC 12 is preferred. QUERN_EMISSING names all
+   that was tried. */
+int qn_nvrtc_open(const char *path, const char *cuda_home, int cuda,
                   struct qn_nvrtc **out);
 void qn_nvrtc_close(struct qn_nvrtc *nvrtc);
 

@@ -24,8 +24,8 @@ enum {
     WGRAD = 1 << QN_MLP_WGRAD
 };
 
-/* What it is: numbers that the recipe scales are not looked at in some phases,
-   copies are those of what it scales. */
+/* The kind: some phases do not read values that the recipe scales; quantized
+   tensors are those of scaled tensors. */
 enum kind { NUMBERS, COPY };
 
 static const struct row {
@@ -36,30 +36,36 @@ static const struct row {
     int scaled, plain; /* phases that need it, if it is scaled and if not */
     int optional;      /* phases that do without */
     int written;       /* of copies by those who make them */
-    int tokens;        /* rows are of groups, and may lie apart */
+    int tokens;        /* rows are of groups, and may have gaps */
     int again;         /* backward needs it, too, if it computes pre again */
 } rows[] = {
-#define AT(name)                                                               \
-#name, #name ".sf", #name ".global", #name ".pointers",                    \
-        offsetof(struct qn_mlp_args, name)
-    {AT(x), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1, 1},
-    {AT(y), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1, 0},
-    {AT(dy), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1, 0},
-    {AT(dx), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD, BACKWARD, 1, 1, 0},
-    {AT(w1), QUERN_MLP_W1, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0, 0},
-    {AT(w2), QUERN_MLP_W2, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0, 0},
-    {AT(w1_row), QUERN_MLP_W1, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0, 1},
-    {AT(w2_row), QUERN_MLP_W2, COPY, WEIGHTS | FORWARD, 0, WEIGHTS, 1, 0, 0},
-    {AT(w1_column), QUERN_MLP_W1, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0,
+#define AT(member, name)                                                       \
+    name, name ".sf", name ".global", name ".pointers",                        \
+        offsetof(struct qn_mlp_args, member)
+    {AT(x, "x"), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD | WGRAD, 0, 0, 1, 1},
+    {AT(y, "y"), QUERN_MLP_X, NUMBERS, FORWARD, FORWARD, 0, 1, 1, 0},
+    {AT(dy, "dy"), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD | WGRAD, 0, 0, 1,
      0},
-    {AT(w2_column), QUERN_MLP_W2, COPY, WEIGHTS | BACKWARD, 0, WEIGHTS, 1, 0,
+    {AT(dx, "dx"), QUERN_MLP_DY, NUMBERS, BACKWARD, BACKWARD, BACKWARD, 1, 1,
      0},
-    {AT(dw1), QUERN_MLP_W1, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
-    {AT(dw2), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
+    {AT(w1, "w1"), QUERN_MLP_W1, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0,
+     0},
+    {AT(w2, "w2"), QUERN_MLP_W2, NUMBERS, WEIGHTS, FORWARD | BACKWARD, 0, 0, 0,
+     0},
+    {AT(w1_row, "w1_rowwise"), QUERN_MLP_W1, COPY, WEIGHTS | FORWARD, 0,
+     WEIGHTS, 1, 0, 1},
+    {AT(w2_row, "w2_rowwise"), QUERN_MLP_W2, COPY, WEIGHTS | FORWARD, 0,
+     WEIGHTS, 1, 0, 0},
+    {AT(w1_column, "w1_columnwise"), QUERN_MLP_W1, COPY, WEIGHTS | BACKWARD, 0,
+     WEIGHTS, 1, 0, 0},
+    {AT(w2_column, "w2_columnwise"), QUERN_MLP_W2, COPY, WEIGHTS | BACKWARD, 0,
+     WEIGHTS, 1, 0, 0},
+    {AT(dw1, "dw1"), QUERN_MLP_W1, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
+    {AT(dw2, "dw2"), QUERN_MLP_W2, NUMBERS, WGRAD, WGRAD, WGRAD, 1, 0, 0},
 #undef AT
 };
 
-/* Bytes that rows span, which are at most INT32_MAX elements apart. */
+/* Bytes that rows span, at strides of at most INT32_MAX elements. */
 static size_t span_of(const struct row *row, const struct qn_tensor *given,
                       const struct qn_tensor *need)
 {
@@ -89,16 +95,16 @@ static int check_pointers(const struct qn_mlp_plan *plan, const struct row *row,
         return QUERN_OK;
     if (!word)
         return qn_error_set(QUERN_EINVAL,
-                            "%s is not NULL: all groups are in %s.data",
+                            "%s is not NULL: all groups are in %s",
                             row->pointers, row->name);
     return qn_error_set(QUERN_EINVAL,
                         "%s is not NULL: the MLP takes it in one buffer; give "
-                        "%s.data, or write pointers=%s",
+                        "%s, or write pointers=%s",
                         row->pointers, row->name, qn_mlp_pointers_name(word));
 }
 
-/* As described: rows and matrices one behind the other; or rows apart, each of
-   which begins where any kernel can copy it from. */
+/* As described: rows and matrices one after the other; or rows with gaps, each
+   of which begins where any kernel can copy it from. */
 static int check_stride(const struct row *row, const struct qn_tensor *given,
                         const struct qn_tensor *need)
 {
@@ -140,10 +146,10 @@ static int check_place(const struct row *row, const struct qn_tensor *given,
                             "%s.bytes is %zu: its rows span %zu bytes", name,
                             given->bytes, bytes);
     if (bytes && !given->data)
-        return qn_error_set(QUERN_EINVAL, "%s.data is NULL", name);
+        return qn_error_set(QUERN_EINVAL, "%s is NULL", name);
     if ((uintptr_t)given->data % QN_ALIGNMENT)
         return qn_error_set(QUERN_EINVAL,
-                            "%s.data is %p: it must be a multiple of %d", name,
+                            "%s is %p: it must be a multiple of %d", name,
                             given->data, QN_ALIGNMENT);
     return QUERN_OK;
 }
@@ -164,7 +170,7 @@ static int check_sizes(const struct row *row, const struct qn_tensor *given)
                         row->name, field);
 }
 
-/* Of numbers there are none. */
+/* Values have none. */
 static int check_scales(const struct row *row, const struct qn_tensor *given,
                         const struct qn_tensor *need)
 {
@@ -215,7 +221,7 @@ static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
            ((scaled ? row->scaled : row->plain) | (again ? BACKWARD : 0));
 }
 
-/* Of weights no copy is wanted, so the numbers are not read. */
+/* No tensor of weights is wanted, so the values are not read. */
 static int is_idle(const struct qn_mlp_args *args, const struct row *row,
                    int phase)
 {
@@ -266,7 +272,7 @@ static int check_array(const char *name, const void *array, int wanted,
     return QUERN_OK;
 }
 
-/* Arrays that the MLP does not have, whatever the phase. */
+/* Arrays that the MLP does not have, in any phase. */
 static int check_none(const struct qn_mlp_plan *plan,
                       const struct qn_mlp_args *args)
 {
@@ -314,7 +320,7 @@ static int check_arrays(const struct qn_mlp_plan *plan,
         {"saved", args->saved,
          (phase > QN_MLP_FORWARD && need->saved_bytes) || args->saved,
          QN_ALIGNMENT, "it has what forward left"},
-        {"probability", args->probability, rows_scaled, sizeof(float),
+        {"prob", args->probability, rows_scaled, sizeof(float),
          "the problem says prob=1"},
         {"dprob", args->dprob, rows_scaled && back, sizeof(float),
          "the problem says prob=1"},
@@ -358,8 +364,8 @@ static void add(struct list *l, int phases, const char *name, const void *data,
         l->at[l->count++] = (struct qn_region){name, data, bytes, written, 0};
 }
 
-/* A tensor and its scales. Of the same weights both copies may share these:
-   where they are of more than a block they are the same. */
+/* A tensor and its scales. The rowwise and the columnwise tensor of the same
+   weights may share these: those of more than a block are the same. */
 static void list_tensor(const struct qn_mlp_plan *plan,
                         const struct qn_mlp_args *args, const struct row *row,
                         struct list *l)
@@ -403,12 +409,11 @@ static void list_others(const struct qn_mlp_plan *plan,
 
     add(l, -1, "workspace", args->workspace, need->workspace_bytes, 1);
     add(l, sizes, "saved", args->saved, need->saved_bytes, 1);
-    add(l, sizes, "first_dims", args->first_dims, groups * entry, 0);
-    add(l, sizes, "offsets", args->offsets,
+    add(l, sizes, "lengths", args->first_dims, groups * entry, 0);
+    add(l, sizes, qn_sizes_operand(args->sizes_type), args->offsets,
         qn_sizes_count(args->sizes_type, plan->mlp.groups) * entry, 0);
     add(l, sizes, "host_sizes", args->host_sizes, groups * sizeof(int64_t), 0);
-    add(l, FORWARD | BACKWARD, "probability", args->probability, tokens * word,
-        0);
+    add(l, FORWARD | BACKWARD, "prob", args->probability, tokens * word, 0);
     add(l, BACKWARD, "dprob", args->dprob, tokens * word, 1);
     add(l, -1, "b1", args->b1, b1, 0);
     add(l, -1, "b2", args->b2, b2, 0);
@@ -452,7 +457,7 @@ static int check_matrices(const struct qn_mlp_plan *plan,
     return qn_region_matrices(list, count, groups, used, l->at, l->count);
 }
 
-/* What is written must not be anything else that the same call uses, nor the
+/* An output must not overlap anything else that the same call uses, nor the
    layer's own weights and biases. Tensors of other phases may be gone. */
 static int check_overlap(const struct qn_mlp_plan *plan,
                          const struct qn_mlp_args *args, int phases)

@@ -95,9 +95,9 @@ static struct qn_problem without_bias(const struct qn_problem *p)
 }
 
 /*
-** Where no kernel adds the bias, one does without it, and a pass of its own
+** If no kernel adds the bias, one does without it, and a pass of its own
 ** follows; unless its operands are dequantized in a pass, so that the kernel of
-** what these are then may add it.
+** the dequantized ones may add it.
 */
 static int plan_product(struct qn_mlp_plan *plan, const struct qn_session *s,
                         const struct qn_problem *p, int product)

@@ -24,7 +24,7 @@ struct qn_mlp_plan {
                                                    neither: nothing to do */
     int fused; /* the product of pre makes h, too, so no cast does */
     int back;  /* and that of dh dpre, db1 and dprob */
-    struct qn_gradient_figures compared; /* both ways to make dpre */
+    struct qn_gradient_figures compared; /* both strategies to make dpre */
 };
 
 /* The plan for these arguments: itself, or for fewer rows a copy in `room` that

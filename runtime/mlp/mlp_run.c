@@ -23,7 +23,7 @@ struct run {
 
 /* ----------------------------------------------------------------- tensors */
 
-/* What lies in `saved` or the workspace; no data where it is not kept. */
+/* The tensor in `saved` or the workspace; no data if it is not kept. */
 static void find_slot(const struct run *run, int slot, struct qn_tensor *t)
 {
     const struct qn_mlp_slice *place = &run->plan->space.places[slot];
@@ -47,7 +47,7 @@ static void find_slot(const struct run *run, int slot, struct qn_tensor *t)
     t->global = t->global_bytes ? base + used : NULL;
 }
 
-/* The numbers of a tensor that is used as it is, or is to be quantized. */
+/* The values of a tensor that is used as it is, or is to be quantized. */
 static void find_numbers(const struct run *run, int tensor, struct qn_tensor *t)
 {
     const struct qn_mlp_args *args = run->args;
@@ -86,8 +86,8 @@ static void find_copy(const struct run *run, int tensor, int copy,
 
 /* ------------------------------------------------------------------- casts */
 
-/* What is quantized, and what dpre's activation was given; or what gets a
-   bias. */
+/* The source of quantization, and dpre's pre-activation; or the tensor that
+   gets a bias. */
 static void find_input(const struct run *run, int tensor,
                        struct qn_quantize_args *a)
 {
@@ -107,7 +107,7 @@ static void find_input(const struct run *run, int tensor,
     }
 }
 
-/* What dy is multiplied by for dprob. */
+/* The factor of dy for dprob. */
 static const float *dprob_bias(const struct run *run)
 {
     return run->plan->mlp.probability ? run->args->b2 : NULL;
@@ -171,7 +171,7 @@ static int run_cast(const struct run *run, int tensor)
 
 /* ---------------------------------------------------------------- products */
 
-/* As the product reads it: a copy, or the numbers. */
+/* The tensor as the product reads it: quantized, or values. */
 static void find_operand(const struct run *run, int product, int role,
                          struct qn_tensor *t)
 {
@@ -185,7 +185,7 @@ static void find_operand(const struct run *run, int product, int role,
         find_numbers(run, tensor, t);
 }
 
-/* Where the product goes. */
+/* The destination of the product. */
 static void find_result(const struct run *run, int product, struct qn_tensor *t)
 {
     const struct qn_mlp_args *args = run->args;
@@ -219,8 +219,8 @@ static void set_sizes(const struct qn_mlp_args *args,
     a->sizes_type = args->sizes_type;
 }
 
-/* What an activation takes besides pre, and where the columnwise tensor of what
-   the product makes of it goes. */
+/* An activation's inputs besides pre, and the destination of the columnwise
+   tensor that the product makes of its result. */
 static void set_activation(const struct run *run, int tensor, struct qn_args *a)
 {
     if (qn_mlp_scaled(run->plan->recipe, tensor) && !run->again)
@@ -230,7 +230,7 @@ static void set_activation(const struct run *run, int tensor, struct qn_args *a)
     a->shift = run->args->shift;
 }
 
-/* What makes h of pre; this is kept where backward will read it, as is h's
+/* The step that makes h of pre; pre is kept if backward will read it, as is h's
    columnwise tensor; or now. */
 static void set_epilogue(const struct run *run, struct qn_args *a)
 {
@@ -239,7 +239,7 @@ static void set_epilogue(const struct run *run, struct qn_args *a)
     set_activation(run, QUERN_MLP_H, a);
 }
 
-/* What makes dpre of dh and pre, and what is summed up of both. */
+/* The step that makes dpre of dh and pre, and sums of both. */
 static void set_back(const struct run *run, struct qn_args *a)
 {
     const struct qn_mlp_args *args = run->args;

@@ -92,8 +92,8 @@ static void look_outside(const struct qn_job *job, const float *dprob,
         *alike &= bytes[i] == QN_MEMORY_POISON;
 }
 
-/* Terms of both signs are each as far off as D's sums are, so what is left of
-   them when they cancel out is not what the gap is measured by. */
+/* Terms of both signs are each as far off as D's sums are, so their remainder
+   when they cancel out is no measure of the gap. */
 static int judge_dprob(const struct qn_job *job, const struct qn_sample *s,
                        int *alike, double *error)
 {

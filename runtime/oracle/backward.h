@@ -8,7 +8,7 @@
 /* Every element of dbias before the judged run. */
 #define QN_BACK_BEFORE 1.5f
 
-/* Room for what the problem has of them. Codes of the library. */
+/* Room for those that the problem has. Codes of the library. */
 int qn_backward_fill(struct qn_job *);
 
 /* Before the run that is judged: dbias holds values that it may be added to,

@@ -16,7 +16,7 @@
 
 /* ------------------------------------------------------------------ buffers */
 
-/* Bytes of each part, from what describe said. */
+/* Bytes of each part, from the description. */
 static size_t part_bytes(const struct qn_cast *c, int part)
 {
     const struct qn_quantize_args *need = &c->need.args;
@@ -115,7 +115,7 @@ static void *address(struct qn_cast *c, int part)
     return c->memory[part].bytes ? c->memory[part].data : NULL;
 }
 
-/* The arguments of a run: what describe said, and the addresses. */
+/* The arguments of a run: those of the description, and the addresses. */
 static void point(struct qn_cast *c)
 {
     struct qn_quantize_args *args = &c->args;
@@ -315,7 +315,7 @@ double qn_cast_bytes(const struct qn_cast *c)
         if (part <= QN_CAST_PROBABILITY || part >= QN_CAST_ROW)
             bytes += (double)part_bytes(c, part) *
                      (part == QN_CAST_DBIAS ? 1 : share);
-    /* the columnwise tensor's bound is more than what is written */
+    /* the columnwise tensor's bound is more than the bytes written */
     if (q->of != QN_W && c->need.args.column.bytes) {
         double bound = (double)c->need.args.column.shape[1], used = 0;
 

@@ -50,7 +50,7 @@ struct qn_cast {
 int qn_cast_begin(struct qn_cast *, const struct qn_options *,
                   struct quern_context *, const struct qn_quantization *,
                   int backend);
-/* The same on the host, for what another is compared with or reads. */
+/* The same on the host, as the reference or input of another. */
 int qn_cast_begin_host(struct qn_cast *, const struct qn_options *,
                        struct quern_context *, const struct qn_quantization *);
 void qn_cast_free(struct qn_cast *);

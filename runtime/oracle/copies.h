@@ -13,12 +13,12 @@ int qn_copies_room(struct qn_job *, int role, const struct qn_tensor *copy);
    already. Codes of the library. */
 int qn_copies_make(struct qn_job *, int role, uint64_t seed, float scale);
 
-/* The operand's values, for the oracle; `memory` is what qn_copies_free
-   frees. Codes of the library. */
+/* The operand's values, for the oracle; qn_copies_free frees `memory`. Codes of
+   the library. */
 int qn_copies_decode(const struct qn_job *, int role, struct qn_decode *,
                      void *memory[3]);
 void qn_copies_free(void *memory[3]);
 
-/* Clears *held if an operand is not what it was made of: compares about `most`
+/* Clears *held if an operand differs from its source: compares about `most`
    lines. An operand without scales holds. Codes of the library. */
 int qn_copies_judge(const struct qn_job *, int role, int64_t most, int *held);

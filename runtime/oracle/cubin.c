@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cubin.c: what a compiled kernel says of itself. A cubin is an ELF file; its
+/* cubin.c: the resources of a compiled kernel. A cubin is an ELF file; its
    section .nv.info holds records of 4 bytes (format, attribute, length) and a
    payload, which begins with the number of the symbol that it is about. */
 #include "oracle/cubin.h"
@@ -133,8 +133,9 @@ int qn_cubin_read(const void *data, size_t bytes, struct qn_cubin *cubin)
 
 /* --------------------------------------------------------------- occupancy */
 
-/* What a multiprocessor has, by version; a version between two rows is like the
-   one before it. Registers: 65536, in portions of 256 for each warp. */
+/* The resources of a multiprocessor, by version; a version between two rows is
+   like the one before it. Registers: 65536, in portions of 256 for each
+   warp. */
 static const struct room {
     int version, shared, threads, ctas;
 } rooms[] = {

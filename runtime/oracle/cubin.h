@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cubin.h: what a compiled kernel says of itself. */
+/* cubin.h: the resources of a compiled kernel. */
 #pragma once
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ int qn_cubin_read(const void *data, size_t bytes, struct qn_cubin *cubin);
 struct qn_occupancy {
     int ctas;        /* at the same time; 0: the architecture is not known */
     int warps, most; /* these CTAs' warps, and how many there could be */
-    const char *by;  /* what bounds them: "registers", "shared memory", .. */
+    const char *by;  /* the bound: "registers", "shared memory", .. */
 };
 
 /* For CTAs of so many threads, registers a thread and bytes of shared

@@ -95,7 +95,7 @@ int64_t qn_decode_length(const struct qn_decode *d, int group)
                              : d->g.columns;
 }
 
-/* Element (i, j) of a matrix whose lines are `stride` apart. */
+/* Element (i, j) of a matrix with lines of stride `stride`. */
 static int64_t in_order(int order, int64_t stride, int64_t i, int64_t j)
 {
     if (order == QN_ORDER_ROWS)
@@ -151,8 +151,7 @@ static int64_t row_scale(const struct qn_decode *d, int group, int64_t i,
            in_order(s->order, stride, i, j);
 }
 
-/* The scale of element `k` of a group's row. */
-static int64_t scale_at(const struct qn_decode *d, int group, int64_t row,
+int64_t qn_decode_scale(const struct qn_decode *d, int group, int64_t row,
                         int64_t k)
 {
     const struct qn_scaling *s = d->g.sf.scaling;
@@ -208,7 +207,7 @@ void qn_decode_row(const struct qn_decode *d, int group, int64_t row,
         at += d->starts[group] * d->g.pitch;
     for (int64_t k = 0; k < length; k++) {
         if (k % block == 0)
-            scale = load_scale(d, scale_at(d, group, row, k)) * global;
+            scale = load_scale(d, qn_decode_scale(d, group, row, k)) * global;
         out[k] = load_value(d, at + k) * scale;
     }
 }

@@ -2,8 +2,8 @@
 /*
 ** decode.h: the values that a quantized tensor stands for, in double.
 **
-** Written from the definitions only, apart from all templates: what these say
-** is compared with it.
+** Written from the definitions only, independent of all templates: their
+** results are compared with it.
 */
 #pragma once
 
@@ -25,8 +25,12 @@ void qn_decode_begin(struct qn_decode *, const struct qn_geometry *,
                      const int64_t *starts, const int64_t *sizes);
 
 /* Elements of a group's row: k; or its tokens, to a multiple of 128, where the
-   last ones are zeros or what a transform made of them. */
+   last ones are zeros or their transform. */
 int64_t qn_decode_length(const struct qn_decode *, int group);
+
+/* Where the scale of element `k` of a group's row is, counted in scales. */
+int64_t qn_decode_scale(const struct qn_decode *, int group, int64_t row,
+                        int64_t k);
 
 /* A row of the group, scaled by its scales of both levels. */
 void qn_decode_row(const struct qn_decode *, int group, int64_t row,

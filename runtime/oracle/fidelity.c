@@ -18,7 +18,7 @@
 
 /* ------------------------------------------------------------------- lines */
 
-/* A transform's signs are the recipe's own: what it is of is known but for
+/* A transform's signs are the recipe's own: its source is known but for
    these, so magnitudes are compared. It is its own inverse. */
 enum { RUN = 16 };
 
@@ -67,11 +67,11 @@ struct judge {
     int column, hadamard;
     int64_t lines, length; /* of all groups; of the longest line */
     double *x, *y;
-    int padded; /* what fills up is zero */
+    int padded; /* padding is zero */
 };
 
-/* The product that reads the copy knows where it is. COUPLED: copies */
-static void find_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
+/* COUPLED: copies */
+void qn_fidelity_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
 {
     static const int ops[3][2] = {[QN_X] = {QUERN_FPROP, QUERN_WGRAD},
                                   [QN_W] = {QUERN_FPROP, QUERN_DGRAD},
@@ -105,7 +105,7 @@ static int64_t length_of(const struct judge *j, int group)
     return !j->column ? q->k : q->of == QN_W ? q->m : j->f->sizes[group];
 }
 
-/* The numbers of a line: a row, or a feature of all rows. */
+/* The values of a line: a row, or a feature of all rows. */
 static void load(const struct judge *j, int group, int64_t line, double *x)
 {
     const struct qn_quantization *q = &j->f->q;
@@ -168,7 +168,7 @@ static int64_t judge_lines(struct judge *j, int64_t most, struct energy *each,
     return count;
 }
 
-/* A line is held against what lines have on the average, as all of its values
+/* A line is compared with the average of lines, as all of its values
    may be too small for a scale that it shares. */
 static int conclude(const struct judge *j, const struct energy *each,
                     int64_t count, const struct energy *sum, double tolerance,
@@ -215,7 +215,7 @@ int qn_fidelity_judge(const struct qn_fidelity *f, double tolerance,
     int64_t count;
     int code;
 
-    find_geometry(f, &g);
+    qn_fidelity_geometry(f, &g);
     j.column = f->q.copies == QUERN_COLUMNWISE;
     j.hadamard = j.column && f->recipe->scaling[f->q.of].hadamard;
     qn_decode_begin(&j.decode, &g, f->copy, f->q.groups, f->starts, f->sizes);
@@ -232,7 +232,7 @@ int qn_fidelity_judge(const struct qn_fidelity *f, double tolerance,
 
 /* --------------------------------------------------------------- tolerance */
 
-/* A cast and its way back, both by the host. */
+/* A cast and its inverse, both by the host. */
 enum {
     IN,
     ROW,

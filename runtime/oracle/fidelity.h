@@ -20,9 +20,12 @@ struct qn_fidelity {
     const int64_t *starts, *sizes; /* of groups of tokens, one after another */
 };
 
+/* Where the product that reads the copy finds it; of q and recipe only. */
+void qn_fidelity_geometry(const struct qn_fidelity *, struct qn_geometry *);
+
 /* The two as one distance, 1 - 2xy / (xx + yy), over at most `most` lines from
    all groups. *held: is it at most `tolerance`, no line much further off, and
-   what fills a columnwise tensor up zero? Codes of the library. */
+   is the padding of a columnwise tensor zero? Codes of the library. */
 int qn_fidelity_judge(const struct qn_fidelity *, double tolerance,
                       int64_t most, double *error, int *held);
 

@@ -36,7 +36,7 @@ static const struct {
 #undef FUNCTION
 };
 
-/* A name of CUDA 12.8 or later has a twin without its version. */
+/* A name of CUDA 12.8 or later has another name without its version. */
 static void *find(void *library, const char *symbol)
 {
     void *function = dlsym(library, symbol);

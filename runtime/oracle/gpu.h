@@ -48,7 +48,7 @@ struct qn_gpu_load {
 int qn_gpu_open(struct quern_context *ctx, struct qn_gpu **out);
 void qn_gpu_close(struct qn_gpu *gpu);
 
-/* Ask NVML, opened for the first question; what it does not say stays. */
+/* Ask NVML, opened for the first question; unknown fields stay. */
 void qn_gpu_load(struct qn_gpu *gpu, struct qn_gpu_load *load);
 
 /* Peak rate of tensor cores for elements of so many bits; 0: unknown. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** job.c: a problem with data, ready to run: what run, bench and demo share.
+** job.c: a problem with data, ready to run: shared by run, bench and demo.
 */
 #include "oracle/job.h"
 
@@ -35,7 +35,7 @@ static int draw_split(struct qn_job *job, uint64_t seed, char *why, size_t size)
                          seed, job->sizes, why, size);
 }
 
-/* `sizes`, or what the split says; an exit status. */
+/* `sizes`, or those of the split; an exit status. */
 static int draw_sizes(struct qn_job *job, const struct qn_options *opt,
                       const int64_t *sizes)
 {
@@ -108,7 +108,7 @@ int qn_job_scaled(const struct qn_job *job)
 }
 
 /* Random values for one operand: a host copy, and the buffer to run on. One
-   that is not read keeps its poison: what no kernel wrote is then seen. */
+   that is not read keeps its poison, to show elements that no kernel wrote. */
 static int fill_operand(struct qn_job *job, int role, uint64_t seed,
                         float scale)
 {
@@ -258,7 +258,7 @@ static void point_sizes(struct qn_job *job)
     }
 }
 
-/* The arguments of qn_run: what describe said, and the addresses. */
+/* The arguments of qn_run: those of the description, and the addresses. */
 static void point(struct qn_job *job)
 {
     const struct qn_problem *p = &job->problem;
@@ -510,7 +510,7 @@ static int warm_up(struct qn_job *const *jobs, int count, double *longest)
     return code;
 }
 
-/* In turn, the other way round each time: who follows finds a warmer chip. */
+/* In turn, in alternating order: the later one finds a warmer chip. */
 static int take_turns(struct qn_job *const *jobs, int count,
                       double (*seconds)[MOST_RUNS], int runs,
                       struct qn_job_time *times)

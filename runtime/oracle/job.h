@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.h: a problem with data, ready to run: what run, bench and demo share. */
+/* job.h: a problem with data, ready to run: shared by run, bench and demo. */
 #pragma once
 
 #include "oracle/message.h"
@@ -23,7 +23,7 @@ struct qn_job {
     int64_t starts[QUERN_MAX_GROUPS]; /* and where the groups begin */
     int64_t rows;                     /* sum of the sizes */
     struct qn_geometry operands[QN_ROLES];
-    /* by enum qn_role: what the operands hold before a run (NULL for a D that
+    /* by enum qn_role: the operands' content before a run (NULL for a D that
        is not read: it holds poison), and the buffers that runs use */
     void *host[QN_ROLES];
     struct qn_memory memory[QN_ROLES];
@@ -50,7 +50,7 @@ struct qn_job {
 
 /* Draw or read the group sizes, plan, and fill the operands with random data
    of `seed`. `sizes` (NULL: as the problem's split says) are G lengths. An
-   exit status, after printing what was wrong. */
+   exit status, after printing the error. */
 int qn_job_begin(struct qn_job *, const struct qn_options *,
                  struct quern_context *, const struct qn_problem *,
                  const int64_t *sizes);
@@ -65,8 +65,8 @@ void qn_job_free(struct qn_job *);
 int qn_job_run(struct qn_job *);
 int qn_job_check(struct qn_job *);
 
-/* One run and its check on a D as it was before any, where D is added to;
-   nothing where the last run left what any run leaves. */
+/* One run and its check on a D as it was before any, if D is added to;
+   nothing if the last run left the same as any run. */
 int qn_job_fresh(struct qn_job *);
 
 /* The length of an axis (enum quern_axis) in a group. */

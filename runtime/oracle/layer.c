@@ -52,7 +52,7 @@ static struct qn_tensor *copy_of(struct qn_mlp_args *a, int part)
     return copies[(part - QN_LAYER_COPIES) / 3];
 }
 
-/* Rows of x, y, dy and dx may be apart. */
+/* Rows of x, y, dy and dx may have gaps. */
 static int is_strided(int part)
 {
     return part == QN_LAYER_X || part == QN_LAYER_DY || part == QN_LAYER_Y ||
@@ -67,7 +67,7 @@ static size_t strided_bytes(const struct qn_layer *l)
     return (size_t)(elements * qn_type_bits(l->mlp.type) / 8);
 }
 
-/* Numbers of a bias, or of its gradient. */
+/* Values of a bias, or of its gradient. */
 static size_t bias_bytes(const struct qn_layer *l, int part)
 {
     const int first = part == QN_LAYER_B1 || part == QN_LAYER_DB1;
@@ -77,7 +77,7 @@ static size_t bias_bytes(const struct qn_layer *l, int part)
                        : 0;
 }
 
-/* Bytes of each part, from what describe said. */
+/* Bytes of each part, from the description. */
 static size_t part_bytes(const struct qn_layer *l, int part)
 {
     struct qn_mlp_args need = l->need.args;
@@ -243,7 +243,7 @@ static void *address(const struct qn_layer *l, int part)
     return l->memory[part].bytes ? l->memory[part].data : NULL;
 }
 
-/* The arguments of a run: what describe said, and the addresses. */
+/* The arguments of a run: those of the description, and the addresses. */
 static void point(struct qn_layer *l)
 {
     struct qn_mlp_args *args = &l->args;

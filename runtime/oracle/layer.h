@@ -57,7 +57,7 @@ struct qn_layer {
 /*
 ** Draw group sizes (or take `sizes`) and random data, plan for the backend,
 ** make buffers; between rows of x, y, dy and dx are `gap` elements of poison.
-** An exit status, after printing what was wrong.
+** An exit status, after printing the error.
 */
 int qn_layer_begin(struct qn_layer *, const struct qn_options *,
                    struct quern_context *, const struct qn_mlp *, int backend,
@@ -90,7 +90,7 @@ struct qn_layer_verdict {
     double error; /* the largest */
     double tolerance;
     int guards;    /* nothing was written around any buffer */
-    int untouched; /* nor what belongs to no group, nor between rows */
+    int untouched; /* nor rows outside every group, nor gaps between rows */
     int passed;
 };
 

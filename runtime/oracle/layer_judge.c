@@ -27,7 +27,7 @@ static const struct {
 /* Lines of dw that are compared of each group. */
 enum { LINES = 64 };
 
-/* Rounding by chance loses twice what rounding to nearest does. */
+/* Rounding by chance loses twice as much as rounding to nearest. */
 #define CUT 2.5
 
 struct judge {
@@ -36,7 +36,7 @@ struct judge {
     double gap[RESULTS], sum[RESULTS]; /* of squares */
     int64_t rows[RESULTS], values[RESULTS];
     double *dw[RESULTS]; /* of one group: [LINES, columns]; db: [columns] */
-    void *line;          /* what was read */
+    void *line;          /* the values read */
 };
 
 /* Values of a result, from element `at` on, and expected ones. If terms of
@@ -353,7 +353,7 @@ static int begin(struct judge *j, const struct qn_layer_numbers *in)
 }
 
 /* A tolerance is a mean over many values: one of a few, or the sums of a few,
-   may be off by all that its rounding, and what cancels out, allow; a handful
+   may be off by all that its rounding, and cancellation, allow; a handful
    says little but its direction. */
 static double widen(const struct judge *j, int result, double tolerance)
 {
@@ -400,9 +400,9 @@ static void conclude(const struct judge *j, double losses,
 }
 
 /*
-** What the recipe's casts lose, more than its formats do: of chance as much
-** again is allowed for each step; of values that are cut nothing can be said,
-** as all that follow are so much smaller.
+** The loss of the recipe's casts, beyond that of its formats: random rounding
+** may lose as much again in each step; values that are cut have no bound, as
+** all that follow are so much smaller.
 */
 static int allow_losses(const struct qn_layer *l, double *losses)
 {

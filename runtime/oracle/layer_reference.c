@@ -276,7 +276,7 @@ void qn_layer_reference_token(struct qn_layer_reference *r, int group,
 double qn_layer_reference_tolerance(const struct qn_recipe *recipe,
                                     const struct qn_mlp *mlp, double values)
 {
-    /* dx is after three products and what pre is wrong by; few values */
+    /* dx is after three products and pre's error; few values */
     enum { STEPS = 6, FEW = 4000 };
     const int types[] = {recipe->x, recipe->w, recipe->dy, mlp->type};
     double most = 0;

@@ -2,8 +2,8 @@
 /*
 ** layer_reference.h: a grouped MLP in double, token by token.
 **
-** Written from the definitions only, of values before any quantization: what
-** templates, casts and products make of them is compared with it.
+** Written from the definitions only, of values before any quantization: the
+** results of templates, casts and products are compared with it.
 */
 #pragma once
 
@@ -50,8 +50,8 @@ void qn_layer_reference_token(struct qn_layer_reference *, int group,
 
 /*
 ** How far each result may be from it, as 1 - 2 xy / (xx + yy) over all values
-** that are compared: what NUMERICS allows one product, for as many products
-** and roundings between x, dy and it. `values` are those of the first
+** that are compared: the tolerance of NUMERICS for one product, for as many
+** products and roundings between x, dy and it. `values` are those of the first
 ** product in the tokens compared.                    COUPLED: tolerances
 */
 struct qn_recipe;

@@ -101,7 +101,7 @@ static float *make_sums(const struct qn_job *job)
 }
 
 /* The same by the host's own quantizer, from the job's values and sizes; and
-   what these are in sum, where runs make that. */
+   their sums, if runs make these. */
 static int quantize(const struct qn_job *job,
                     struct qn_memory made[QN_MADE_BUFFERS], float *sums)
 {

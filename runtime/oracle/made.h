@@ -15,18 +15,18 @@ enum {
     QN_MADE_BUFFERS
 };
 
-/* Random numbers of deviation `scale`, and room for both copies. Codes of the
-   library. */
+/* Random numbers of deviation `scale`, and room for the rowwise and the
+   columnwise tensor. Codes of the library. */
 int qn_made_fill(struct qn_job *, uint64_t seed, float scale);
 
 /* Put all addresses into the job's arguments: quantize=mainloop makes no
    columnwise tensor. */
 void qn_made_point(struct qn_job *);
 
-/* `*alike` becomes 1 if both copies hold, to the byte, what the host
-   quantizes the values to, and nothing else. Copies that an inline product
-   has no need of must be as they were, and the rowwise tensor is put there
-   afterwards. Codes of the library. */
+/* `*alike` becomes 1 if the rowwise and the columnwise tensor hold, to the
+   byte, the host's codes of the values, and nothing else. Quantized tensors
+   that a product with quantize=mainloop does not need must be as they were, and
+   the rowwise tensor is put there afterwards. Codes of the library. */
 int qn_made_judge(struct qn_job *, int *alike);
 
 /* The same of the columnwise tensor only, which a run was asked for. */

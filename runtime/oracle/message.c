@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* message.c: errors as a good compiler prints them: what, the rule, the
+/* message.c: errors as a good compiler prints them: the argument, the rule, the
    nearest right word. */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* message.h: what was asked for, and how errors are told. */
+/* message.h: the command line's request, and the report of errors. */
 #pragma once
 
 #include "internal.h"
@@ -46,7 +46,7 @@ struct qn_options {
     uint64_t seed;
     const struct argp_option *known; /* the command's */
     uint64_t given;                  /* which of them were */
-    char **words; /* what is not an option, NULL-terminated */
+    char **words; /* arguments that are no options, NULL-terminated */
     int nwords;
 };
 

@@ -144,7 +144,7 @@ int qn_oracle_guards(const struct qn_job *job, int *guards)
     return code;
 }
 
-/* The sampled rows of D or P against what they should be. */
+/* The sampled rows of D or P against the reference. */
 static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
                       int64_t most, struct qn_verdict *verdict)
 {
@@ -252,5 +252,5 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
         verdict->held
             ? ""
             : "; a copy, read as qn_problem_describe lays it out, is not "
-              "what was quantized");
+              "the quantized values");
 }

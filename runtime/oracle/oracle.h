@@ -16,10 +16,10 @@ struct qn_verdict {
     double tolerance;
     int64_t rows;  /* compared: rows of D inside a group */
     int guards;    /* nothing was written around any buffer */
-    int untouched; /* nor what belongs to no group */
+    int untouched; /* nor rows outside every group */
     int differ;    /* copies of D are others than those of it in two steps */
     int copies;    /* those that the run made are the host's, to the byte */
-    int held;      /* A and B are what they were quantized from */
+    int held;      /* A and B are the values that they were quantized from */
     int sums;      /* dbias is that of D's rows, to the bit */
     int group;     /* whose rows are furthest away */
     int passed;
@@ -27,7 +27,7 @@ struct qn_verdict {
 
 /* Compare D after a run on at most `most` rows (0: as many as a few seconds
    allow): the first and last of each group, and rows drawn from the rest. A D
-   that is added to is computed once more, from what it was. Codes of the
+   that is added to is computed once more, from its old content. Codes of the
    library. */
 int qn_oracle_judge(struct qn_job *, enum qn_oracle, int64_t most,
                     struct qn_verdict *);

@@ -133,7 +133,7 @@ struct part {
     int role;                       /* whose rows */
     int64_t n, k;                   /* n: their columns */
     const struct qn_decode *decode; /* of A and B, where these are copies */
-    int sums; /* what is wanted is dprob, a number for each row, */
+    int sums;                       /* dprob is wanted, a value for each row, */
     const struct qn_sample_row *sampled; /* of which this is the first, and */
     double *squares;                     /* the sum of its squared terms */
 };

@@ -32,7 +32,7 @@ int qn_timing_count(int runs, double seconds);
 /* Sort them. */
 void qn_timing_sort(double *seconds, int count);
 
-/* Sort them, and say what they are together. */
+/* Sort them, and compute their statistics. */
 void qn_timing_sum(double *seconds, int runs, struct qn_job_time *time);
 
 /* Two launches to warm up, then `runs` as qn_timing_count says, each timed

@@ -3,7 +3,7 @@
 ** tolerance.c: how far a product may be from the one in double.
 **
 ** Hopper's FP8 tensor cores keep about 13 bits of a sum, and drop the rest.
-** Where partial sums are added in fp32 every 128 values, the error no longer
+** If partial sums are added in fp32 every 128 values, the error no longer
 ** grows with k; without, it grows with its root.     COUPLED: tolerances
 */
 #include "oracle/tolerance.h"
@@ -26,7 +26,8 @@ static int is_narrow_float(const struct qn_geometry *g)
            is_factor(g->sf.scaling);
 }
 
-/* FP8 tensor cores take what is narrow on both sides, or becomes so. */
+/* FP8 tensor cores take operands that are narrow on both sides, or become
+   so. */
 static enum qn_sums sums_of(const struct qn_problem *p,
                             const struct qn_recipe *recipe)
 {

@@ -27,6 +27,6 @@ struct qn_tolerance qn_tolerance_of(const struct qn_problem *problem,
    format `type`, or a product of such values. */
 double qn_tolerance_format(int type);
 
-/* The power of two by which values up to `most` fill the format: what calls
-   before have left of delayed scaling. */
+/* The power of two by which values up to `most` fill the format: the state of
+   delayed scaling after earlier calls. */
 float qn_tolerance_factor(int type, float most);

@@ -12,7 +12,7 @@
 #include "problem/result_rules.h"
 #include "quantize/quantize_plan.h"
 
-/* Host memory of the second step: D as values, and what becomes of it. */
+/* Host memory of the second step: D as values, and its quantized tensors. */
 struct step {
     char *numbers, *workspace;
     char *copy[2], *sf[2], *global[2]; /* of the rowwise tensor, the columnwise

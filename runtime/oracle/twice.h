@@ -9,9 +9,9 @@
 int qn_twice_fill(struct qn_job *, uint64_t seed);
 void qn_twice_point(struct qn_job *);
 
-/* The same product without copies is run next to the job's and judged as any
-   is; its D, quantized on the host, must be the job's copies to the byte,
-   what is outside every group and keeps its poison included. Codes of the
-   library. */
+/* The same product without quantized results is run next to the job's and
+   judged as any is; its D, quantized on the host, must be the job's tensors
+   to the byte, including rows outside every group, which keep their poison.
+   Codes of the library. */
 int qn_twice_judge(struct qn_job *, enum qn_oracle, int64_t most,
                    struct qn_verdict *);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dequantize_rules.c: which products may have operands that become bf16 before
-   them, what is multiplied then, and how much of the workspace that takes. */
+   them, the multiplied operands then, and their part of the workspace. */
 #include "problem/dequantize_rules.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -139,7 +139,7 @@ int qn_dequantize_factors(const struct qn_problem *p,
     return any && qn_dequantize_dequantizes(p, recipe);
 }
 
-/* ----------------------------------------------------------- what it is of */
+/* ---------------------------------------------------------------- operands */
 
 int qn_dequantize_cast(const struct qn_problem *p,
                        const struct qn_recipe *recipe, int role,
@@ -178,8 +178,8 @@ int64_t qn_dequantize_total(const struct qn_problem *p,
     return qn_quantize_tiles(&q) * 128;
 }
 
-/* A rowwise tensor stays k-major; of a columnwise tensor the numbers lie as
-   they did before they were quantized. */
+/* A rowwise tensor stays k-major; the values of a columnwise tensor have the
+   layout of before they were quantized. */
 static int major_of(const struct qn_problem *p, const struct qn_recipe *recipe,
                     int role)
 {
@@ -309,14 +309,14 @@ size_t qn_dequantize_end(struct quern_context *ctx, const struct qn_problem *p,
 
 /* ------------------------------------------------------------------- model */
 
-#define INSIDE       2.5    /* of the cycles of the products, by sizes alone */
+#define INSIDE       2.5    /* of the cycles of the products, only by sizes */
 #define MOVED        1600.0 /* bytes in a cycle, four of five of them written */
 #define LAUNCHES     15000.0 /* cycles of three more, first and last tiles */
 #define CHECKED      1500.0  /* bytes in a cycle, of scales */
 #define LAUNCHES_F16 14000.0 /* of two more, one of which does nothing */
 #define SMS          132     /* where no GPU is asked */
 
-/* Codes, their scales, and what they become. */
+/* Codes, their scales, and the dequantized values. */
 static double moved_bytes(const struct qn_problem *p,
                           const struct qn_recipe *recipe)
 {

@@ -3,13 +3,13 @@
 ** dequantize_rules.h: products whose operands become bf16 before they are
 ** multiplied.
 **
-** Where tensor cores know no scales of blocks, an operand's codes times their
-** scales are rounded to bf16. A kernel can do that beside the product; here it
-** is done by launches before it, into the workspace: the very values, which a
-** kernel of 16-bit products then reads as if they had never been quantized.
-** Scales of the second level go into alpha. Before that, FP8 may be tried
-** (requantize_rules.h), or f16 beside the product (range_rules.h): then flags
-** on the device say which of both products runs.
+** If tensor cores do not support scales of blocks, an operand's codes times
+** their scales are rounded to bf16. A kernel can do that next to the product;
+** here it is done by launches before it, into the workspace: the very values,
+** which a kernel of 16-bit products then reads as if they had never been
+** quantized. Scales of the second level go into alpha. Before that, FP8 may be
+** tried (requantize_rules.h), or f16 next to the product (range_rules.h): then
+** flags on the device say which of both products runs.
 */
 #pragma once
 
@@ -19,8 +19,8 @@ struct quern_context;
 
 /* The layout of the workspace, and its end. */
 struct qn_dequantize_space {
-    size_t brought;    /* int32 [G]: sizes from the host, after what the
-                          product leaves for sums */
+    size_t brought;    /* int32 [G]: sizes from the host, after the
+                          product's partial sums */
     size_t factors;    /* fp32 [2][G]: alpha and beta */
     size_t sizes;      /* int32 [2 G + 1]: lengths and offsets of tokens */
     size_t flags;      /* of the product that is tried, and of that in bf16: do
@@ -31,7 +31,7 @@ struct qn_dequantize_space {
     size_t end;
 };
 
-/* What one way is expected to take: bytes that the launches before the product
+/* The expected time of a strategy: bytes that the launches before the product
    read and write, their cycles, and with the product; no cycles: it cannot be,
    or not here. */
 struct qn_dequantize_cost {
@@ -42,8 +42,8 @@ struct qn_dequantize_cost {
    none is known. */
 const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx);
 
-/* Why the problem cannot go that way (enum quern_dequantize from PASS on);
-   NULL: it can. */
+/* Why the problem cannot use that strategy (enum quern_dequantize from PASS
+   on); NULL: it can. */
 const char *qn_dequantize_wrong(struct quern_context *ctx,
                                 const struct qn_problem *problem,
                                 const struct qn_recipe *recipe, int strategy);
@@ -54,8 +54,8 @@ int qn_dequantize_check(struct quern_context *ctx,
                         const struct qn_problem *problem,
                         const struct qn_recipe *recipe);
 
-/* May a plan of the problem go that way? By its sizes and the
-   recipe alone, so that descriptions need no GPU: whether it does the GPU's
+/* May a plan of the problem use that strategy? Only by its sizes and the
+   recipe, so that descriptions need no GPU: whether it does the GPU's
    kernels decide. */
 int qn_dequantize_may(struct quern_context *ctx,
                       const struct qn_problem *problem,
@@ -67,7 +67,7 @@ void qn_dequantize_lay_out(const struct qn_problem *problem,
                            const struct qn_recipe *blocks,
                            struct qn_dequantize_space *space);
 
-/* Of all plans that the problem may have; 0: none has any. */
+/* The largest of all plans that the problem may have; 0: none has any. */
 size_t qn_dequantize_end(struct quern_context *ctx,
                          const struct qn_problem *problem,
                          const struct qn_recipe *recipe);
@@ -95,8 +95,8 @@ void qn_dequantize_first(struct quern_context *ctx,
 int qn_dequantize_factors(const struct qn_problem *problem,
                           const struct qn_recipe *recipe);
 
-/* Where tokens are summed groups stay where they are in the copies, and their
-   lengths become multiples of this: what is transformed goes on beyond a
+/* If tokens are summed, groups keep their positions in the quantized tensors,
+   and their lengths become multiples of this: transformed values go on past a
    group's end. Else 0. */
 int qn_dequantize_align(const struct qn_problem *problem,
                         const struct qn_recipe *recipe);

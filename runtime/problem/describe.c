@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe.c: what a caller must provide. Knows no GPU and no kernel: every
+/* describe.c: the requirements for a caller. Knows no GPU and no kernel: every
    kernel of a variant takes the same operands. */
 #include "base/context.h"
 #include "problem/fuse_rules.h"

@@ -57,8 +57,8 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
            !qn_dequantize_wrong(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
 }
 
-/* The product has the first part, whichever way it goes, with room for what is
-   added up for dbias and dprob; then come its sums. */
+/* The product has the first part, with any strategy, with room for the partial
+   sums of dbias and dprob; then come its sums. */
 size_t qn_epilogue_lay_out(struct quern_context *ctx,
                            const struct qn_problem *p,
                            const struct qn_recipe *recipe, size_t *sums)

@@ -34,7 +34,7 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
                             const struct qn_recipe *recipe,
                             struct qn_problem *dequantized);
 
-/* Bytes of its sums; their place in the workspace, of which this returns the
+/* Bytes of its sums; their position in the workspace, of which this returns the
    end. */
 size_t qn_epilogue_sums(const struct qn_problem *problem);
 size_t qn_epilogue_lay_out(struct quern_context *ctx,

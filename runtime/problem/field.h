@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* field.h: the fields of a line. Each is one row: parsing, printing, checking,
-   comparing and the help all walk these rows. */
+   comparing and the help all iterate over these rows. */
 #pragma once
 
 #include "base/types.h"
@@ -20,7 +20,7 @@ struct qn_field_kind {
     size_t size; /* bytes that differ if the value does */
 };
 
-extern const struct qn_field_kind qn_field_word;   /* int: place in words */
+extern const struct qn_field_kind qn_field_word;   /* int: offset in words */
 extern const struct qn_field_kind qn_field_int;    /* int, not negative */
 extern const struct qn_field_kind qn_field_length; /* int64_t, not negative */
 extern const struct qn_field_kind qn_field_text;   /* char[most + 1] */
@@ -52,7 +52,7 @@ struct qn_field {
     unsigned without;     /* bits of first words whose lines lack the field */
 };
 
-/* Of a structure, for a row's `member` and `at`. */
+/* A structure's members, for a row's `member` and `at`. */
 #define QN_FIELD(structure, member) #member, offsetof(structure, member)
 
 /* A word of one of the lists of types.h. */
@@ -64,7 +64,7 @@ struct qn_line {
     const char *whose; /* in messages: "the values that ..." */
 };
 
-/* Of products, casts and MLPs: lines.c. */
+/* Fields of products, casts and MLPs: lines.c. */
 extern const struct qn_line qn_line_product, qn_line_cast, qn_line_mlp;
 
 #define QN_LINE(rows, whose)                                                   \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse_rules.c: rules of products that quantize what they multiply. */
+/* fuse_rules.c: rules of products that quantize an operand. */
 #include "problem/fuse_rules.h"
 #include "base/context.h"
 #include "base/error.h"

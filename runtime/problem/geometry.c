@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* geometry.c: how the operands of a problem lie in memory. */
+/* geometry.c: how the operands of a problem are in memory. */
 #include "problem/geometry.h"
 #include "base/types.h"
 

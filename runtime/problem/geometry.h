@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* geometry.h: how the operands of a problem lie in memory. */
+/* geometry.h: how the operands of a problem are in memory. */
 #pragma once
 
 #include "problem/scale.h"
@@ -7,7 +7,7 @@
 /* Length of an axis; the ragged one's total. */
 int64_t qn_geometry_length(const struct qn_problem *problem, int axis);
 
-/* C lies as D does; P is what an activation was given; T the columnwise tensor,
+/* C is as D does; P is the pre-activation; T the columnwise tensor,
    where D is a rowwise tensor. */
 enum qn_role {
     QN_ROLE_A,
@@ -26,13 +26,13 @@ enum qn_role {
 int qn_geometry_halves(const struct qn_problem *problem);
 
 /* Does the product go back through the activation, so that D and P are as wide
-   as what this was given? */
+   as its input? */
 int qn_geometry_backward(const struct qn_problem *problem);
 
-/* Does the problem have the operand? C lies as D does, wanted or not. */
+/* Does the problem have the operand? C is as D does, wanted or not. */
 int qn_geometry_has(const struct qn_problem *problem, int role);
 
-/* How an operand lies in memory: [G,] outer, inner; inner is contiguous. */
+/* How an operand is in memory: [G,] outer, inner; inner is contiguous. */
 struct qn_geometry {
     int role;
     int type;
@@ -50,8 +50,8 @@ void qn_geometry_of(const struct qn_problem *problem,
                     const struct qn_recipe *recipe, int role,
                     struct qn_geometry *geometry);
 
-/* Bytes from the first element to the last when rows start `stride` elements
-   apart, 0 for packed ones, and groups `group_stride`, 0 for one behind the
+/* Bytes from the first element to the last when rows have a stride of `stride`
+   elements, 0 for packed ones, and groups `group_stride`, 0 for one after the
    other. 0 if there are no elements, -1 if 64 bits do not hold them. */
 int64_t qn_geometry_bytes(const struct qn_geometry *geometry, int64_t stride,
                           int64_t group_stride);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* geometry_of.c: how an operand of a problem lies in memory. */
+/* geometry_of.c: how an operand of a problem is in memory. */
 #include "problem/geometry.h"
 
 /* The type of A or B is that of the layer's tensor which it is. */

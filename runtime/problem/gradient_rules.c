@@ -3,8 +3,8 @@
 ** gradient_rules.c: dgrad that goes back through an activation.
 **
 ** Each tile knows a part of dbias and of dprob, and no tile all of it. So that
-** the sums have one order whatever the tiles, parts are those of 32 rows and of
-** 64 columns: they lie in the workspace, behind what all products have there,
+** the sums have one order for any tiles, parts are those of 32 rows and of
+** 64 columns: they are in the workspace, after the part of all products there,
 ** until a launch for each kind adds them up.
 **
 **     dbias   [strips of 32 rows][columns of D]   as a cast leaves them
@@ -23,7 +23,7 @@ int64_t qn_gradient_width(const struct qn_problem *p)
     return qn_geometry_halves(p) ? 2 * p->n : p->n;
 }
 
-/* Without an activation dbias is of what a run quantizes. */
+/* Without an activation dbias is of the tensor that a run quantizes. */
 size_t qn_gradient_dbias(const struct qn_problem *p)
 {
     const int64_t width = qn_geometry_backward(p) ? qn_gradient_width(p) : p->k;

@@ -5,17 +5,17 @@
 
 #include "internal.h"
 
-/* Where the workspace of such a problem ends; of others where sizes do. */
+/* The end of the workspace of such a problem; for others the end of sizes. */
 size_t qn_gradient_end(const struct qn_problem *problem);
 
-/* Bytes of dbias: of D's row for each group, or where there is no activation
-   of a row of what a run quantizes. */
+/* Bytes of dbias: of D's row for each group, or without an activation
+   of a row of the tensor that a run quantizes. */
 size_t qn_gradient_dbias(const struct qn_problem *problem);
 
-/* Columns of what the activation was given, as D has. */
+/* Columns of the pre-activation, as D has. */
 int64_t qn_gradient_width(const struct qn_problem *problem);
 
-/* The parts of the workspace, after what all products have. */
+/* The parts of the workspace, after the part of all products. */
 struct qn_gradient_space {
     size_t partials, row_partials, end;
 };

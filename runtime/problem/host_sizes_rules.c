@@ -66,13 +66,13 @@ int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
 }
 
 int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m,
-                      const void *first_dims, const void *offsets)
+                      const void *lengths, const void *offsets)
 {
     if (qn_host_size_word(sizes))
         return QUERN_EINVAL;
-    if (first_dims || offsets)
+    if (lengths || offsets)
         return qn_error_set(QUERN_EINVAL,
                             "%s is not NULL: host_sizes are given",
-                            first_dims ? "first_dims" : "offsets");
+                            lengths ? "lengths" : "starts");
     return qn_host_size_check(host, groups, "m", m);
 }

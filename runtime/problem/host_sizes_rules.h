@@ -7,8 +7,8 @@
 /* Bytes of the workspace for the sizes of so many launches' groups. */
 size_t qn_host_size_bytes(int sizes, int groups, int count);
 
-/* Where what all products have in the workspace ends: the error record, and
-   behind it sizes from the host. */
+/* The end of the workspace's part of all products: the error record, and
+   after it sizes from the host. */
 size_t qn_host_size_end(const struct qn_problem *problem);
 
 /* QUERN_EINVAL: `sizes` is none of enum quern_sizes, or not of one whose groups
@@ -27,4 +27,4 @@ int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
 /* The same of a cast or an MLP of `m` rows, which say by `sizes` that they take
    them: instead of all arrays. */
 int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m,
-                      const void *first_dims, const void *offsets);
+                      const void *lengths, const void *offsets);

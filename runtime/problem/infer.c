@@ -3,8 +3,8 @@
 ** infer.c: the problem that two tensors and the axes to be summed make.
 **
 ** Each tensor collapses to a matrix at the boundary between its summed and its
-** free axes; what is ragged in it, and on which side of the boundary that lies,
-** tells the canonical product's ragged axis:
+** free axes; its ragged axis, and the side of the boundary that it is on,
+** determine the canonical product's ragged axis:
 **
 **     a's free axes   b grouped                       m
 **     b's free axes   a grouped                       n
@@ -55,7 +55,7 @@ static int check_rank(char name, const struct quern_shape *s, int least)
                         name, s->ndim, least, QUERN_MAX_RANK);
 }
 
-/* One axis at most is split; offsets alone are of the first. */
+/* One axis at most is split; offsets without others are of the first. */
 static int check_arrays(char name, const struct quern_shape *s)
 {
     if (!s->first_dims || !s->last_dims)
@@ -82,7 +82,8 @@ static int check_groups(char name, const struct quern_shape *s, int groups)
                         name, (long long)s->shape[0], name, groups);
 }
 
-/* Summed axes exist, and lie at one end of what is not the group axis. */
+/* Summed axes exist, and are at one end of the axes other than the group
+   axis. */
 static int check_sum(char name, const struct quern_shape *s, int first)
 {
     if (s->sum_begin < first || s->sum_end > s->ndim ||
@@ -109,8 +110,8 @@ static enum side ragged_side(const struct quern_shape *s, int sum_last)
     return sum_last == (s->last_dims != 0) ? SIDE_SUM : SIDE_FREE;
 }
 
-/* Are the summed axes the columns? Where there are no others the array that is
-   given tells: first_dims are of rows. */
+/* Are the summed axes the columns? If there are no others, the given array
+   tells: first_dims are of rows. */
 static int sums_columns(const struct quern_shape *s, int first)
 {
     if (s->sum_begin == first && s->sum_end == s->ndim)
@@ -214,7 +215,7 @@ static int op_fits(const struct qn_problem *p, const struct qn_recipe *recipe,
            (p->a_major == usual.a_major);
 }
 
-/* Only what the types allow; of that what is most usual. */
+/* Only layouts that the types allow; the most usual of those. */
 static int find_op(const struct qn_recipe *recipe, int a, int b,
                    struct qn_problem *p)
 {
@@ -286,7 +287,7 @@ static int check_d_arrays(const struct quern_shape *d, int ragged)
     return QUERN_OK;
 }
 
-/* Some boundary must leave m before it and n behind it. */
+/* Some boundary must leave m before it and n after it. */
 static int check_d_shape(const struct quern_shape *d,
                          const struct qn_problem *p)
 {
@@ -308,11 +309,12 @@ static int check_d_shape(const struct quern_shape *d,
         if (m == p->m && n == p->n)
             return QUERN_OK;
     }
-    return qn_error_set(QUERN_EINVAL,
-                        "d.shape has no boundary between m=%lld rows and "
-                        "n=%lld columns: a's free axes come first, b's behind "
-                        "them",
-                        (long long)p->m, (long long)p->n);
+    return qn_error_set(
+        QUERN_EINVAL,
+        "d.shape has no boundary between m=%lld rows and "
+        "n=%lld columns: a's free axes come first, b's after them "
+        "them",
+        (long long)p->m, (long long)p->n);
 }
 
 /* A given D must agree with the inferred one. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* line.c: what a problem's line is about, by its first word. */
+/* line.c: the kind of a problem's line, by its first word. */
 #include "problem/problem.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/guess.h"
 #include "base/types.h"
 
-/* The i-th first word and what it begins; NULL past the last. */
+/* The i-th first word and its kind; NULL past the last. */
 static const char *word_at(int i, enum qn_line_kind *line)
 {
     const int cast = i - qn_product_words.count,

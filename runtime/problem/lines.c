@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of rows that several lines have; AT is of the structure. */
+/* Rows that several lines have; AT is of the structure. */
 #define WORD(key, member, list) key, AT(member), QN_FIELD_WORD(list)
 #define FLAG(key, member)                                                      \
     WORD(key, member, flag), .expected = "0 or 1 is expected"
@@ -124,7 +124,7 @@ static void print_pointers(const struct qn_field *f, const void *at, char *text,
     text[used] = 0;
 }
 
-/* Of both operands: they lie one after the other. */
+/* The same for both operands: they are in sequence. */
 static const struct qn_field_kind layout = {set_layout, print_layout,
                                             2 * sizeof(int)};
 static const struct qn_field_kind align = {set_align, print_align, sizeof(int)};
@@ -176,7 +176,8 @@ const struct qn_line qn_line_product = QN_LINE(product, "quern.h gives it");
 
 /* ------------------------------------------------------------------- casts */
 
-/* The key says what it is: in= of what is quantized, out= of numbers again. */
+/* The key depends on the direction: in= of a quantization, out= of values
+   again. */
 static int set_type(const struct qn_field *f, void *quantization,
                     const char *value)
 {
@@ -185,12 +186,13 @@ static int set_type(const struct qn_field *f, void *quantization,
 
     if (is_out == wants_out && q->work != QUERN_TRANSPOSE)
         return qn_field_word.set(f, q, value);
-    return qn_error_set(QUERN_EINVAL, "%s=: %s", f->key,
-                        wants_out                   ? "dequantize has out="
-                        : q->work == QUERN_QUANTIZE ? "quantize has in="
-                        : q->work == QUERN_BIAS
-                            ? "bias has in="
-                            : "only numbers have a type to choose");
+    return qn_error_set(
+        QUERN_EINVAL, "%s=: %s", f->key,
+        wants_out                   ? "dequantize has out="
+        : q->work == QUERN_QUANTIZE ? "quantize has in="
+        : q->work == QUERN_BIAS
+            ? "bias has in="
+            : "only high-precision values have a type to choose");
 }
 
 static const struct qn_field_kind type = {set_type, qn_field_print_word,

@@ -116,8 +116,8 @@ int qn_mlp_operand(int product, int role)
     return role == QN_ROLE_A ? products[product].a : products[product].b;
 }
 
-/* Whose kernels take numbers that have no scales: any recipe's that keeps such
-   a tensor as it is. */
+/* The recipe whose kernels take values without scales: any recipe's that keeps
+   such a tensor as it is. */
 static const struct qn_recipe *taking(const struct quern_context *ctx,
                                       const struct qn_recipe *recipe,
                                       int tensor)
@@ -184,7 +184,7 @@ void qn_mlp_product(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
     p->n = length_of(mlp, products[product].n);
     p->k = length_of(mlp, products[product].k);
     p->groups = mlp->groups;
-    p->sizes = product == QN_MLP_PRE ? mlp->sizes : 0; /* brings them for all */
+    p->sizes = product == QN_MLP_PRE ? mlp->sizes : 0; /* loads them for all */
     p->d_type = p->op == QUERN_WGRAD ? mlp->dw_type : mlp->type;
     p->beta = p->op == QUERN_WGRAD ? mlp->dw_beta : QUERN_BETA_ZERO;
     p->microbatches = p->op == QUERN_WGRAD ? mlp->microbatches : 0;
@@ -273,7 +273,7 @@ static int check_type(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
     return QUERN_OK;
 }
 
-/* Beside dy's copies w would have to be k-major for dgrad, as w1 and w2 are
+/* Next to dy's copies w would have to be k-major for dgrad, as w1 and w2 are
    not: square ones would multiply without a word. */
 static int check_weights(const struct qn_mlp *mlp,
                          const struct qn_recipe *recipe)
@@ -303,7 +303,7 @@ static int check_forward(const struct qn_mlp *mlp)
                         "%s is about backward, which grad=0 leaves out", given);
 }
 
-/* Of each step, as quantize and problem have them. */
+/* The same for each step, as quantize and problem have them. */
 static int check_steps(struct quern_context *ctx, const struct qn_mlp *mlp,
                        const struct qn_recipe *recipe)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** mlp.h: what the parts of the grouped MLP share.
+** mlp.h: shared declarations of the grouped MLP.
 **
 ** It is made of tensors that may be quantized and of products of these, each
-** named by what it makes. A phase is a list of steps, each a cast or a product:
+** named by its result. A phase is a list of steps, each a cast or a product:
 ** one kernel that does the work of two steps takes the place of one of them,
 ** and the other has no plan then.
 */
@@ -14,9 +14,9 @@
 
 struct quern_context;
 
-/* Launches of casts: those of tensors (enum quern_mlp_tensor), then what b2
-   gets of dy, its gradient and with a probability that one's; and biases that
-   the product before does not add. */
+/* Launches of casts: those of tensors (enum quern_mlp_tensor), then b2's
+   gradient from dy, and with a probability that one's; and biases that the
+   product before does not add. */
 enum {
     QN_MLP_B2 = QUERN_MLP_TENSORS,
     QN_MLP_ADD_B1,
@@ -35,7 +35,7 @@ enum qn_mlp_product {
     QN_MLP_LAUNCHES
 };
 
-/* What lies in `saved` or in the workspace. Rows of x, h, dy and dpre are
+/* A tensor in `saved` or in the workspace. Rows of x, h, dy and dpre are
    their rowwise tensors, columns their columnwise tensors. */
 enum qn_mlp_slot {
     QN_MLP_PRE_SLOT,
@@ -45,20 +45,20 @@ enum qn_mlp_slot {
     QN_MLP_SLOTS = QN_MLP_COLUMN + QUERN_MLP_TENSORS
 };
 
-/* One of them: all but the address, and its place. */
+/* One of them: all but the address, and its offset. */
 struct qn_mlp_slice {
     struct qn_tensor need; /* ndim 0: there is none */
     int saved;             /* in args.saved, else in the workspace */
     size_t at;             /* then its scales, then those above these */
-    size_t loose;          /* of what forward needs: its place in the
-                                 workspace where nothing is saved */
+    size_t loose;          /* of forward's tensors: its offset in the
+                                 workspace if nothing is saved */
 };
 
 struct qn_mlp_space {
     struct qn_mlp_slice places[QN_MLP_SLOTS];
     size_t scratch;          /* of the workspace, where they begin */
     size_t saved, workspace; /* bytes of both */
-    size_t sizes;    /* where in the workspace those from the host lie */
+    size_t sizes;    /* where in the workspace those from the host are */
     int without_pre; /* 1: no launch writes pre */
 };
 
@@ -78,7 +78,7 @@ struct qn_mlp_step {
 enum { QN_MLP_STEPS = 17 };
 extern const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS];
 
-/* Is it one of backward that forward has, too: with recompute alone, by the
+/* Is it one of backward that forward has, too: only with recompute, by the
    same plan, so that pre has the same bytes? */
 int qn_mlp_again(const struct qn_mlp_step *step);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** mlp_needs.c: what a grouped MLP needs.
+** mlp_needs.c: the requirements of a grouped MLP.
 */
 #include "problem/mlp.h"
 #include "problem/problem.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* What the casts need. */
+/* The requirements of the casts. */
 static int find_cast_scratch(struct quern_context *ctx,
                              const struct qn_mlp *mlp,
                              const struct qn_recipe *recipe, size_t *scratch)

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the recipe does not scale is of its type; bf16 if it scales all, or
-   keeps something as no numbers are, which is said later. */
+/* Tensors that the recipe does not scale have its type; bf16 if it scales all,
+   or keeps something in a type without values, which is reported later. */
 static int usual_type(const struct qn_recipe *recipe)
 {
     const int types[QN_TENSORS] = {recipe->x, recipe->w, recipe->dy};

@@ -21,7 +21,7 @@ static size_t take(size_t *used, const struct qn_tensor *t)
     return at;
 }
 
-/* Numbers as they are: [m, columns], or [G, rows, columns]. */
+/* Plain values: [m, columns], or [G, rows, columns]. */
 static void set_numbers(struct qn_tensor *t, int type, int64_t groups,
                         int64_t rows, int64_t columns)
 {
@@ -46,9 +46,9 @@ static int is_saved(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
 }
 
 /*
-** `saved` has what backward and wgrad read: pre, or where that is computed
+** `saved` has the inputs of backward and wgrad: pre, or if that is computed
 ** again x's rowwise tensor, and of each tensor the columnwise tensor, or where
-** it is not scaled the tensor. In the workspace, behind what the steps need,
+** it is not scaled the tensor. In the workspace, after the steps' part,
 ** and pre if it is not saved, forward and backward have the same bytes in
 ** turns.
 */

@@ -84,12 +84,12 @@ int qn_problem_pointers(const char *tensor, const struct qn_tensor *given)
 {
     if (given->data)
         return qn_error_set(QUERN_EINVAL,
-                            "%s.pointers and %s.data are both given: one of "
-                            "them says where %s lies",
-                            tensor, tensor, tensor);
+                            "%s.pointers and %s are both given: one of them "
+                            "says where it is",
+                            tensor, tensor);
     if ((uintptr_t)given->pointers % sizeof(void *))
         return qn_error_set(QUERN_EINVAL,
-                            "%s.pointers is %p: addresses must lie at "
+                            "%s.pointers is %p: addresses must start at "
                             "multiples of %zu",
                             tensor, (const void *)given->pointers,
                             sizeof(void *));
@@ -112,7 +112,7 @@ int qn_problem_groups(int groups)
                         groups, QUERN_MAX_GROUPS);
 }
 
-/* Where there is one operand, nothing alternates. Points that were rejected
+/* With one operand, nothing alternates. Points that were rejected
    before they had an activation stand for all. */
 static int same_activation(const struct qn_problem *p, const char *activation,
                            int interleave)

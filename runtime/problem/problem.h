@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** problem.h: what the parts of the runtime ask of a problem.
+** problem.h: functions on a problem for the parts of the runtime.
 */
 #pragma once
 
@@ -12,11 +12,12 @@
 struct quern_context;
 struct qn_line;
 
-/* Of every operand and of the workspace, in bytes, unless the problem says
-   less: what copies by TMA need. */
+/* The alignment of every operand and of the workspace, in bytes, unless the
+   problem says less: required by TMA. */
 #define QN_ALIGNMENT 16
 
-/* Of one operand: the problem's, but never less than an element. */
+/* The alignment of one operand: the problem's, but never less than an
+   element. */
 int qn_problem_alignment(const struct qn_problem *problem, int type);
 
 /* The longest ragged axis: a ragged tensor map counts rows from 2^30. */
@@ -30,9 +31,9 @@ int qn_problem_check(struct quern_context *ctx,
                      const struct qn_problem *problem,
                      const struct qn_recipe **recipe);
 
-/* Of a structure that begins with the recipe's name and may come from a program
-   rather than from text: the rules of its fields, and its recipe. QUERN_EINVAL
-   names the field and the rule. */
+/* For a structure that begins with the recipe's name and may come from a
+   program rather than from text: the rules of its fields, and its recipe.
+   QUERN_EINVAL names the field and the rule. */
 int qn_problem_begin(struct quern_context *ctx, const struct qn_line *line,
                      const void *target, const struct qn_recipe **recipe);
 
@@ -50,15 +51,15 @@ int qn_problem_stride(const char *tensor, int64_t stride, int64_t least);
 int qn_problem_pointers(const char *tensor, const struct qn_tensor *given);
 
 /* Does a kernel of that epilogue (enum qn_epilogue), and of that activation,
-   serve what the problem makes of the product? */
+   serve the problem's use of the product? */
 int qn_problem_takes(const struct qn_problem *problem, int epilogue,
                      const char *activation, int interleave);
 
 /* QUERN_EINVAL for a number of groups that no problem has. */
 int qn_problem_groups(int groups);
 
-/* Layouts and ragged axis as the op's tensors lie in training; quantized copies
-   are k-major (parse.c). The recipe may be NULL: it has none. */
+/* Layouts and ragged axis as the op's tensors are in training; quantized
+   tensors are k-major (parse.c). The recipe may be NULL: it has none. */
 void qn_problem_defaults(struct qn_problem *problem,
                          const struct qn_recipe *recipe);
 
@@ -71,14 +72,14 @@ int qn_problem_shape(const char *name, const struct qn_tensor *given,
 
 /* split.c: the syntax of split=, which plans ignore. */
 
-/* Named ways to draw sizes; sizes.c has a function for each. */
+/* Named rules to draw sizes; sizes.c has a function for each. */
 #define QN_SPLITS(X) X(even) X(mild) X(skew) X(zipf) X(one)
 
 /* QUERN_EINVAL unless it is empty, a name, @FILE, or a list that fits; where no
    axis is ragged, unless it is empty or even. */
 int qn_split_check(const struct qn_problem *problem);
-/* The same of what has rows in groups, as a problem with a ragged m has them;
-   with `ragged` 0 all groups have the same rows. */
+/* The same for any object with rows in groups, as a problem with a ragged m has
+   them; with `ragged` 0 all groups have the same rows. */
 int qn_split_check_rows(int groups, int64_t rows, const char *split,
                         int ragged);
 
@@ -102,15 +103,15 @@ static inline size_t qn_space_add(size_t *used, size_t bytes)
 
 /* workspace.c: the bytes of workspace that a problem needs. */
 
-/* Bytes of a run's workspace, whichever way its plan will take. */
+/* Bytes of a run's workspace, for any strategy of its plan. */
 size_t qn_workspace_bytes(struct quern_context *ctx,
                           const struct qn_problem *problem,
                           const struct qn_recipe *recipe);
 
 /* describe.c: qn_problem_describe for the runtime's own use. */
 
-/* All but the workspace; and the recipe, if `recipe` is not NULL. QUERN_EINVAL.
-   */
+/* All but the workspace; and the recipe, if `recipe` is not NULL.
+   QUERN_EINVAL. */
 int qn_describe_operands(struct quern_context *ctx,
                          const struct qn_problem *problem,
                          struct qn_description *description,
@@ -122,7 +123,7 @@ int qn_describe_operands(struct quern_context *ctx,
    `value` is the first word of a line. */
 int qn_renamed_check(const char *key, const char *value);
 
-/* line.c: what a line is about, by its first word. */
+/* line.c: the kind of a line, by its first word. */
 
 enum qn_line_kind {
     QN_LINE_PRODUCT,

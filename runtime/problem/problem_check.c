@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A power of two, so that what is larger is a multiple of what is smaller. */
+/* A power of two, so that a larger one is a multiple of a smaller one. */
 static int check_alignment(const struct qn_problem *p)
 {
     int a = p->alignment;
@@ -28,8 +28,8 @@ static int check_alignment(const struct qn_problem *p)
                         QN_ALIGNMENT);
 }
 
-/* The message lists what the recipe does write. A product of dequantized
-   operands writes what bf16's do, which qn_dequantize_check knows. */
+/* The message lists the types that the recipe writes. A product of dequantized
+   operands writes the types that bf16's do, which qn_dequantize_check knows. */
 static int check_d_type(const struct qn_problem *p,
                         const struct qn_recipe *recipe)
 {
@@ -106,7 +106,7 @@ static const char *wrong_gradient(const struct qn_problem *p)
     if (p->dprob && !p->probability)
         return "dprob=1 needs prob=1";
     if (p->saved)
-        return "saved=1: dgrad always reads the pre-activation p";
+        return "saved=1: dgrad always reads pre, the pre-activation";
     return NULL;
 }
 
@@ -265,7 +265,7 @@ static int check_bytes(const struct qn_problem *p,
             !qn_scale_source(p, recipe, role, &copy) || qn_quantize_fits(&copy);
 
         if (role == QN_ROLE_C || !qn_geometry_has(p, role))
-            continue; /* C lies as D does */
+            continue; /* C is as D does */
         if (fits)
             qn_geometry_of(p, recipe, role, &geometry);
         if (!fits || qn_geometry_bytes(&geometry, 0, 0) < 0)

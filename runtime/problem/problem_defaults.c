@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* problem_defaults.c: what a problem line leaves open. */
+/* problem_defaults.c: the defaults of a problem line. */
 #include "problem/problem.h"
 #include "problem/scale.h"
 

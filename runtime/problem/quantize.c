@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize.c: the rules that a quantization must keep, and what it needs. */
+/* quantize.c: the rules and the requirements of a quantization. */
 #include "problem/quantize.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { TILE = 128 };
+enum { TILE = 128, TILE_COLUMNS = 4 };
 
 const struct qn_scaling *qn_quantize_scaling(const struct qn_quantization *q,
                                              const struct qn_recipe *recipe)
@@ -83,7 +83,7 @@ int64_t qn_quantize_tokens(int64_t columns, int groups)
 
 /* ------------------------------------------------------------------- rules */
 
-/* Numbers get a bias as they are, whatever becomes of them later. */
+/* Values get a bias as they are, with any later use. */
 static int check_bias(const struct qn_quantization *q,
                       const struct qn_recipe *recipe)
 {
@@ -94,7 +94,7 @@ static int check_bias(const struct qn_quantization *q,
     return QUERN_OK;
 }
 
-/* What the recipe must have for the work. */
+/* The recipe's fields that the work requires. */
 static int check_recipe(const struct qn_quantization *q,
                         const struct qn_recipe *recipe)
 {
@@ -130,7 +130,7 @@ static int check_recipe(const struct qn_quantization *q,
     return QUERN_OK;
 }
 
-/* What one kind of work has and another has not. */
+/* Fields that one kind of work has and another has not. */
 static int check_work(const struct qn_quantization *q)
 {
     const char *wrong = NULL;
@@ -251,14 +251,6 @@ int64_t qn_quantize_round_up(int64_t length, int64_t size)
     return qn_quantize_ceil_div(length, size) * size;
 }
 
-/* Of one matrix, with its padding. COUPLED: pads */
-static int64_t scales_of(const struct qn_scaling *s, int64_t rows,
-                         int64_t columns)
-{
-    return qn_quantize_round_up(rows, s->pad_rows) *
-           qn_quantize_round_up(columns, s->pad_columns);
-}
-
 int qn_quantize_lines(const struct qn_scaling *s)
 {
     return s->order == QN_ORDER_TILES ? 1 : s->rows;
@@ -274,53 +266,87 @@ int64_t qn_quantize_tile_columns(const struct qn_scaling *s)
     return qn_quantize_round_up(TILE / s->k, s->pad_columns);
 }
 
-/* Scales of blocks. COUPLED: scales */
-static int64_t block_scales(const struct qn_quantization *q,
-                            const struct qn_scaling *s, int copy)
+/* A matrix of `lines` and `blocks`, both padded, in the order of memory.
+   COUPLED: pads */
+static void block_shape(const struct qn_scaling *s, int64_t lines,
+                        int64_t blocks, int swapped, struct qn_scale_shape *out)
 {
-    const int lines = qn_quantize_lines(s);
-    int64_t tiles = qn_quantize_tiles(q);
+    const int tiles = s->order == QN_ORDER_TILES;
+    const int unit[2] = {tiles ? TILE : 1, tiles ? TILE_COLUMNS : 1};
+    int64_t *to = out->shape + out->ndim;
 
-    if (q->of == QN_W && copy == QUERN_ROWWISE)
-        return q->groups * scales_of(s, qn_quantize_ceil_div(q->m, lines),
-                                     qn_quantize_ceil_div(q->k, s->k));
-    if (q->of == QN_W)
-        return q->groups * scales_of(s, qn_quantize_ceil_div(q->k, lines),
-                                     qn_quantize_ceil_div(q->m, s->k));
-    if (copy == QUERN_COLUMNWISE)
-        return scales_of(s, qn_quantize_ceil_div(q->k, lines),
-                         tiles * (s->apart || s->order == QN_ORDER_COLUMNS
-                                      ? qn_quantize_tile_columns(s)
-                                      : TILE / s->k));
-    if (s->apart || lines > 1)
-        return scales_of(
-            s, tiles * (s->apart ? qn_quantize_tile_rows(s) : TILE / lines),
-            qn_quantize_ceil_div(q->k, s->k));
-    return scales_of(s, q->m, qn_quantize_ceil_div(q->k, s->k));
+    to[swapped] = qn_quantize_round_up(lines, s->pad_rows) / unit[0];
+    to[!swapped] = qn_quantize_round_up(blocks, s->pad_columns) / unit[1];
+    to[2] = tiles ? TILE * TILE_COLUMNS : 0;
+    out->pitch = tiles ? to[1] * to[2] : to[1];
+    out->ndim += 2 + tiles;
 }
 
-/* Rows, or features, of all groups. */
-static int64_t lines_of(const struct qn_quantization *q, int copy)
+/* Of tokens: groups begin at tiles, but where a rowwise tensor has a scale for
+   each token. COUPLED: scales */
+static void token_shape(const struct qn_quantization *q,
+                        const struct qn_scaling *s, int copy,
+                        struct qn_scale_shape *out)
 {
-    if (copy == QUERN_COLUMNWISE)
-        return q->groups * q->k;
-    return q->of == QN_W ? q->groups * q->m : q->m;
+    const int lines = qn_quantize_lines(s), columns = copy == QUERN_COLUMNWISE;
+    const int down = s->order == QN_ORDER_COLUMNS;
+    const int own = s->apart && down != columns;
+    int64_t rows = q->m;
+
+    if (columns)
+        out->tiled =
+            (int)(s->apart || down ? qn_quantize_tile_columns(s) : TILE / s->k);
+    else if (s->apart || lines > 1)
+        out->tiled = (int)(s->apart ? qn_quantize_tile_rows(s) : TILE / lines);
+    if (out->tiled)
+        rows = qn_quantize_tiles(q) * out->tiled;
+    if (columns)
+        block_shape(s, qn_quantize_ceil_div(q->k, lines), rows, down || own,
+                    out);
+    else
+        block_shape(s, rows, qn_quantize_ceil_div(q->k, s->k), down && !own,
+                    out);
+    if (own)
+        out->pitch = 0;
 }
 
-/* Of a copy; of what spans more than a block, also of the largest values. */
+void qn_quantize_scales(const struct qn_quantization *q,
+                        const struct qn_scaling *s, int copy,
+                        struct qn_scale_shape *out)
+{
+    const int columns = copy == QUERN_COLUMNWISE;
+    const int grouped = s->span == QN_SPAN_GROUP || q->of == QN_W ||
+                        (columns && s->span == QN_SPAN_ROW);
+
+    *out = (struct qn_scale_shape){.ndim = 0};
+    if (grouped && s->span != QN_SPAN_TENSOR)
+        out->shape[out->ndim++] = q->groups;
+    if (s->span == QN_SPAN_BLOCK && q->of == QN_W)
+        block_shape(
+            s,
+            qn_quantize_ceil_div(columns ? q->k : q->m, qn_quantize_lines(s)),
+            qn_quantize_ceil_div(columns ? q->m : q->k, s->k),
+            s->order == QN_ORDER_COLUMNS, out);
+    else if (s->span == QN_SPAN_BLOCK)
+        token_shape(q, s, copy, out);
+    else if (s->span == QN_SPAN_ROW)
+        out->shape[out->ndim++] = columns ? q->k : q->m;
+    else if (!out->ndim)
+        out->shape[out->ndim++] = 1;
+}
+
+/* The bytes of a quantized tensor's scales; of scales that span more than a
+   block, also of the largest values. */
 static int64_t count_scales(const struct qn_quantization *q,
                             const struct qn_scaling *s, int copy)
 {
-    switch (s->span) {
-    case QN_SPAN_BLOCK:
-        return block_scales(q, s, copy);
-    case QN_SPAN_ROW:
-        return lines_of(q, copy);
-    case QN_SPAN_GROUP:
-        return q->groups;
-    default:
-        return 1;
-    }
+    struct qn_scale_shape shape;
+    int64_t count = 1;
+
+    qn_quantize_scales(q, s, copy, &shape);
+    for (int i = 0; i < shape.ndim; i++)
+        count *= shape.shape[i];
+    return count;
 }
 
 /* Values of `bits` in a row that is padded to 16 bytes. */
@@ -368,7 +394,7 @@ void qn_quantize_copy(const struct qn_quantization *q,
     t->global_bytes = s->global ? (size_t)q->groups * sizeof(float) : 0;
 }
 
-/* What is quantized, or what a copy becomes again. */
+/* The source of quantization, or the result of dequantizing. */
 static void describe_numbers(const struct qn_quantization *q,
                              struct qn_quantize_args *args)
 {
@@ -384,7 +410,7 @@ static void describe_numbers(const struct qn_quantization *q,
         qn_quantize_shape(&args->saved, q->type, 0, q->m, q->k, q->k);
 }
 
-/* What is read or written; of a bias, and of its gradients, there is none. */
+/* The tensors read or written; a bias, and its gradients, have none. */
 static int described_copies(const struct qn_quantization *q)
 {
     if (q->work == QUERN_TRANSPOSE)
@@ -394,7 +420,7 @@ static int described_copies(const struct qn_quantization *q)
     return q->copies;
 }
 
-/* Only what a kernel uses takes room. */
+/* Only parts that a kernel uses take room. */
 void qn_quantize_lay_out(const struct qn_quantization *q,
                          const struct qn_recipe *recipe,
                          struct qn_quantize_space *w)

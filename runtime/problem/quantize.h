@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize.h: rules of quantizations, and what follows from one. */
+/* quantize.h: rules of quantizations, and derived values. */
 #pragma once
 
 #include "internal.h"
 
 struct quern_context;
 
-/* Where the parts of the workspace lie, behind the error record. What is
-   cleared before each run ends where the partial sums begin. */
+/* The offsets of the workspace's parts, after the error record. The part that
+   is cleared before each run ends where the partial sums begin. */
 struct qn_quantize_space {
     size_t row_amax, column_amax, partials, sizes, end;
 };
 
-/* Are the scales of a row and a columnwise tensor the same numbers, so that
-   both may lie in one place? Those of blocks and rows follow the copy's own
+/* Are the scales of a row and a columnwise tensor the same values, so that
+   both may share one buffer? Those of blocks and rows follow the copy's own
    axis. */
 int qn_quantize_same_sf(const struct qn_scaling *scaling);
 
@@ -29,7 +29,7 @@ int qn_quantize_element(const struct qn_quantization *q,
 int qn_quantize_needs_amax(const struct qn_quantization *q,
                            const struct qn_scaling *scaling);
 
-/* Is there args.bias: to be added, or what probabilities multiply? */
+/* Is there args.bias: to be added, or the factor of probabilities? */
 int qn_quantize_has_bias(const struct qn_quantization *q);
 
 /* Columns of args.in, for k columns of a result. */
@@ -58,10 +58,25 @@ int qn_quantize_lines(const struct qn_scaling *scaling);
 int64_t qn_quantize_tile_rows(const struct qn_scaling *scaling);
 int64_t qn_quantize_tile_columns(const struct qn_scaling *scaling);
 
+/* How the scales of a copy (enum quern_copies) lie. */
+struct qn_scale_shape {
+    int ndim;
+    int64_t shape[QUERN_MAX_DIMS]; /* outermost axis first; tiles have an axis
+                                      of 512 scales more */
+    int64_t pitch; /* from one line to the next; 0: of blocks, where each group
+                      has a matrix of its own size, else where there are none */
+    int tiled; /* 0: a group begins at its first row, else after so many lines
+                  (of a columnwise tensor blocks) for each tile of 128 rows */
+};
+void qn_quantize_scales(const struct qn_quantization *q,
+                        const struct qn_scaling *scaling, int copy,
+                        struct qn_scale_shape *shape);
+
 /* 0 if some size of it could pass 64 bits. Lengths are at most 2^31. */
 int qn_quantize_fits(const struct qn_quantization *q);
 
-/* Two or three axes, and the bytes of rows that are `stride` elements apart. */
+/* Two or three axes, and the bytes of rows with a stride of `stride`
+   elements. */
 void qn_quantize_shape(struct qn_tensor *tensor, int type, int64_t groups,
                        int64_t rows, int64_t columns, int64_t stride);
 
@@ -75,7 +90,7 @@ int qn_quantize_check(struct quern_context *ctx,
                       const struct qn_quantization *q,
                       const struct qn_recipe **recipe);
 
-/* What its runs need of the workspace. */
+/* The workspace of its runs. */
 void qn_quantize_lay_out(const struct qn_quantization *q,
                          const struct qn_recipe *recipe,
                          struct qn_quantize_space *space);

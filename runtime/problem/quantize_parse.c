@@ -15,7 +15,7 @@ struct parser {
     struct qn_quantization *q;
 };
 
-/* The first word, and what follows from it. */
+/* The first word, and the values derived from it. */
 static int parse_work(struct parser *parser)
 {
     struct qn_quantization *q = parser->q;

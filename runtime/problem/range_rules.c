@@ -4,7 +4,7 @@
 #include "problem/geometry.h"
 #include "problem/quantize.h"
 
-/* What keeps one operand from being f16; NULL: nothing does. */
+/* The reason that one operand cannot be f16; NULL: none. */
 static const char *wrong_operand(const struct qn_problem *p,
                                  const struct qn_recipe *recipe, int role)
 {

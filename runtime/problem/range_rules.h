@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** range_rules.h: products whose operands become f16 beside them.
+** range_rules.h: products whose operands become f16 next to them.
 **
 ** The kernels that dequantize codes of e4m3 as they multiply take five
 ** instructions for a pair as bf16 and two as f16, which is exact where the
-** scales of an operand are not too far apart. Whether that is so only the data
-** know: a launch before looks at the scales, and where some value does not fit
-** a flag on the device leaves the product out, and the same kernels' product
-** as bf16 takes its place.                  COUPLED: f16
+** scales of an operand are not too far apart. Only the data decide
+** that: a launch before checks the scales, and if some value does not fit, a
+** flag on the device leaves the product out, and the same kernels' product as
+** bf16 replaces it.                     COUPLED: f16
 */
 #pragma once
 

@@ -24,7 +24,8 @@ static const struct row {
 
 enum { COUNT = sizeof renamed / sizeof renamed[0] };
 
-/* Of a key, or of a value of that key; NULL: it has kept its name. */
+/* The new name of a key, or of a value of that key; NULL: it has kept its
+   name. */
 static const struct row *find(const char *key, const char *old)
 {
     for (int i = 0; i < COUNT; i++)

@@ -63,7 +63,7 @@ int qn_requantize_does(const struct qn_problem *p,
     return qn_scale_source(p, recipe, role, &q) && !is_coded(&q, recipe);
 }
 
-/* What keeps one operand from being encoded again; NULL: nothing does. */
+/* The reason that one operand cannot be requantized; NULL: none. */
 static const char *wrong_operand(const struct qn_problem *p,
                                  const struct qn_recipe *recipe, int role)
 {
@@ -107,7 +107,7 @@ const char *qn_requantize_wrong(const struct quern_context *ctx,
     return why;
 }
 
-/* ----------------------------------------------------------- what it is of */
+/* ---------------------------------------------------------------- operands */
 
 void qn_requantize_product(const struct quern_context *ctx,
                            const struct qn_problem *p,

@@ -3,10 +3,10 @@
 ** result_rules.h: a product's result as copies of an x, or of dgrad as copies
 ** of a dy: D is the rowwise tensor, T the other.
 **
-** Where a kernel makes them they leave the product's own launch. Else a plan is
-** of two: the product, whose D are numbers in the workspace, and the cast that
-** reads these. Both ways round the result to the type of D before they quantize
-** it, so that both make the same bytes of the same sums.
+** If a kernel makes them, they leave the product's own launch. Else a plan is
+** of two: the product, whose D is unquantized in the workspace, and the cast
+** that reads these. Both strategies round the result to the type of D before
+** they quantize it, so that both make the same bytes of the same sums.
 */
 #pragma once
 
@@ -28,7 +28,7 @@ const char *qn_result_wrong(const struct qn_problem *problem,
 const char *qn_result_apart(const struct qn_problem *problem,
                             const struct qn_recipe *recipe);
 
-/* Where the workspace has what the cast needs, and the result as numbers; the
+/* The workspace's part of the cast, and of the unquantized result; the
    product's part comes first. */
 struct qn_result_space {
     size_t cast, numbers, end;

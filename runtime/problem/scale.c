@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** scale.c: which of a recipe's copies a product reads, and how their scales
-** lie.
+** are.
 **
 ** A product reads copies that qn_quantize_run made, each k-major for it: of
 ** x or dy a rowwise tensor, of w the row or the columnwise tensor, and where
-** tokens are summed two columnwise tensors. So what a copy is, is said in one
-** place only, quantize.c; this file names the quantization and derives strides
-** from it.
+** tokens are summed two columnwise tensors. So only quantize.c defines a
+** quantized tensor; this file names the quantization and derives strides from
+** it.
 **                                             COUPLED: scales
 */
 #include "problem/scale.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scale.h: which of a recipe's copies a product reads, and how their scales
-   lie. */
+   are. */
 #pragma once
 
 #include "internal.h"
@@ -10,14 +10,13 @@ struct qn_scales {
     const struct qn_scaling *scaling; /* NULL: values as they are */
     int copy;                         /* enum quern_copies */
     int64_t stride, group_stride;     /* as QN_PARAMS defines them */
-    int64_t rows, lines;              /* what an _sf_map covers; 0: no map */
+    int64_t rows, lines;              /* the extent of an _sf_map; 0: no map */
 };
 
 /* The quantization that makes operand `role` of the problem: A, B, or D and T
-   where copies of the result are wanted, whose
-   `copies` names the one copy. `split` and what is no size are not set. Returns
-   its scaling, or NULL where the recipe keeps the operand as it is: then only
-   `of` is set. */
+   where copies of the result are wanted, whose `copies` names the one copy.
+   `split` and fields other than sizes are not set. Returns its scaling, or NULL
+   where the recipe keeps the operand as it is: then only `of` is set. */
 const struct qn_scaling *qn_scale_source(const struct qn_problem *problem,
                                          const struct qn_recipe *recipe,
                                          int role, struct qn_quantization *q);
@@ -26,7 +25,7 @@ const struct qn_scaling *qn_scale_source(const struct qn_problem *problem,
 int qn_scale_any(const struct qn_problem *problem,
                  const struct qn_recipe *recipe);
 
-/* How the operand's scales lie; of what has none, nothing. */
+/* The layout of the operand's scales; nothing for an operand without scales. */
 void qn_scale_of(const struct qn_problem *problem,
                  const struct qn_recipe *recipe, int role,
                  struct qn_scales *scales);

@@ -21,7 +21,7 @@ static double uniform(uint64_t *state)
     return (double)(qn_random_next(state) >> 11) * 0x1p-53;
 }
 
-/* Rows by weight, rounded down; the largest group takes what is left. */
+/* Rows by weight, rounded down; the largest group takes the rest. */
 static void share_out(const double *weights, int groups, int64_t total,
                       int64_t *sizes)
 {
@@ -142,7 +142,7 @@ struct word {
     int line, length;
 };
 
-/* The next number from `at` on, which moves behind it. 1: `size`; 0: there is
+/* The next number from `at` on, which moves after it. 1: `size`; 0: there is
    none; -1: with a sentence. */
 static int next_number(struct word *w, const char **at, int64_t *size,
                        char *why, size_t why_size)
@@ -169,8 +169,8 @@ static int next_number(struct word *w, const char **at, int64_t *size,
     return -1;
 }
 
-/* Numbers with commas or blanks between them, one for each group; of a file, if
-   `path` is not NULL. */
+/* Integers with commas or blanks between them, one for each group; from a file,
+   if `path` is not NULL. */
 static int parse_list(const char *path, const char *text, int groups,
                       int64_t total, int64_t *sizes, char *why, size_t why_size)
 {
@@ -260,7 +260,7 @@ int qn_sizes_draw(const char *split, int groups, int64_t total, uint64_t seed,
     return failed;
 }
 
-/* Up to what 64 bits hold: the problem's own rules come later. */
+/* Up to the range of 64 bits: the problem's own rules come later. */
 int qn_sizes_sum(const char *path, int64_t *sum, char *why, size_t why_size)
 {
     char *text = read_text(path, 1 << 20, why, why_size);
@@ -284,7 +284,7 @@ int qn_sizes_sum(const char *path, int64_t *sum, char *why, size_t why_size)
 }
 
 /* The next field, which may be empty, without the blanks and the line's end
-   around it; NULL behind the last. */
+   around it; NULL after the last. */
 static char *next_field(char **rest)
 {
     char *field = strsep(rest, ",");

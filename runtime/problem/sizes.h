@@ -13,7 +13,7 @@
 **   even   as equal as can be         zipf   weights 1/(i+1)
 **   mild   weights from 0.7 to 1.3    skew   the same, shuffled, and one group
 **   one    all rows in one group             empty where there are 8 or more
-**   LIST   numbers with commas        @FILE  numbers in a file, by commas or
+**   LIST   integers with commas        @FILE  integers in a file, by commas or
 **                                            blanks; "#" starts a comment
 **
 ** "" is even. A list may leave rows over, which then belong to no group.
@@ -23,7 +23,7 @@
 int qn_sizes_draw(const char *split, int groups, int64_t total, uint64_t seed,
                   int64_t *sizes, char *why, size_t why_size);
 
-/* The sum of the numbers in a file such as split=@FILE names. 0; or 1 with a
+/* The sum of the integers in a file such as split=@FILE names. 0; or 1 with a
    sentence. */
 int qn_sizes_sum(const char *path, int64_t *sum, char *why, size_t why_size);
 

@@ -4,6 +4,9 @@
 #include "problem/fuse_rules.h"
 #include "product/plan.h"
 
+const char *const qn_args_names[QN_ROLES] = {"a", "b",   "c",
+                                             "d", "pre", "d_columnwise"};
+
 int64_t qn_args_stride(const struct qn_tensor *tensor,
                        const struct qn_geometry *g)
 {

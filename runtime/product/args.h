@@ -8,6 +8,9 @@
 
 struct qn_plan;
 
+/* How callers name the operands, by enum qn_role. */
+extern const char *const qn_args_names[QN_ROLES];
+
 /* By enum qn_role. Every run comes here a dozen times. */
 static inline const struct qn_tensor *qn_args_tensor(const struct qn_args *args,
                                                      int role)

@@ -14,18 +14,16 @@
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 
-static const char names[] = QN_LETTERS;
-
 /* ---------------------------------------------------------------- operands */
 
 /* TMA copies start at multiples of 16 bytes. */
-static int check_multiple(char name, const char *field, int64_t elements,
+static int check_multiple(const char *name, const char *field, int64_t elements,
                           const struct qn_geometry *g, const char *what)
 {
     if ((uint64_t)elements * (uint64_t)qn_type_bits(g->type) % 128 == 0)
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL,
-                        "%c.%s is %lld elements of %s: %s must start at "
+                        "%s.%s is %lld elements of %s: %s must start at "
                         "multiples of 16 bytes, unless the problem says "
                         "align=2",
                         name, field, (long long)elements, qn_type_name(g->type),
@@ -33,20 +31,20 @@ static int check_multiple(char name, const char *field, int64_t elements,
 }
 
 /* At least a row. */
-static int check_stride(char name, const struct qn_tensor *tensor,
+static int check_stride(const char *name, const struct qn_tensor *tensor,
                         const struct qn_geometry *g, int mapped)
 {
     int64_t stride = qn_args_stride(tensor, g);
 
-    if (qn_problem_stride((const char[]){name, 0}, stride, g->columns))
+    if (qn_problem_stride(name, stride, g->columns))
         return QUERN_EINVAL;
     return mapped ? check_multiple(name, "stride", stride, g, "rows")
                   : QUERN_OK;
 }
 
 /*
-** Matrices one behind the other with room between them, or row by row in
-** turns. Whatever lies in between, no two share an element.
+** Matrices one after the other with room between them, or row by row in
+** turns. With any gaps, no two share an element.
 */
 static int matrices_apart(const struct qn_geometry *g, int64_t stride,
                           int64_t group_stride)
@@ -65,7 +63,7 @@ static int matrices_apart(const struct qn_geometry *g, int64_t stride,
 }
 
 /* Only where there are groups, and no addresses of their own. */
-static int check_group_stride(char name, const struct qn_tensor *tensor,
+static int check_group_stride(const char *name, const struct qn_tensor *tensor,
                               const struct qn_geometry *g, int mapped)
 {
     int64_t given = tensor->group_stride;
@@ -74,18 +72,18 @@ static int check_group_stride(char name, const struct qn_tensor *tensor,
         return QUERN_OK;
     if (!g->grouped)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.group_stride is %lld: %c has no group axis, "
+                            "%s.group_stride is %lld: %s has no group axis, "
                             "0 is expected",
                             name, (long long)given, name);
     if (tensor->pointers)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.group_stride is %lld: %c.pointers has the "
+                            "%s.group_stride is %lld: %s.pointers has the "
                             "address of each matrix, 0 is expected",
                             name, (long long)given, name);
     if (given < 0 || !matrices_apart(g, qn_args_stride(tensor, g), given))
         return qn_error_set(
             QUERN_EINVAL,
-            "%c.group_stride is %lld: matrices of %lld x %lld overlap; 0 "
+            "%s.group_stride is %lld: matrices of %lld x %lld overlap; 0 "
             "(packed) or a whole matrix is expected",
             name, (long long)given, (long long)g->rows, (long long)g->columns);
     return mapped ? check_multiple(name, "group_stride", given, g, "matrices")
@@ -96,40 +94,40 @@ static int check_group_stride(char name, const struct qn_tensor *tensor,
 static int check_pointers(const struct qn_plan *plan, int role,
                           const struct qn_tensor *tensor)
 {
-    char name = names[role];
+    const char *name = qn_args_names[role];
 
     if (!plan->operands[role].grouped)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.pointers is not NULL: %c has the ragged axis, "
-                            "so all groups are in %c.data",
+                            "%s.pointers is not NULL: %s has the ragged axis, "
+                            "so all groups are in %s",
                             name, name, name);
-    if (qn_problem_pointers((const char[]){name, 0}, tensor))
+    if (qn_problem_pointers(name, tensor))
         return QUERN_EINVAL;
     if (!plan->takes_pointers[role])
         return qn_error_set(QUERN_EINVAL,
-                            "%c.pointers is not NULL: kernel %s takes %c in "
-                            "one buffer; give %c.data, or make the plan for "
-                            "a problem with pointers=%c",
+                            "%s.pointers is not NULL: kernel %s takes %s in "
+                            "one buffer; give %s, or make the plan for "
+                            "a problem with pointers=%s",
                             name, plan->kernel->name, name, name, name);
     return QUERN_OK;
 }
 
 /* Bytes that the rows span; checks that the buffer holds them. */
-static int check_data(char name, const struct qn_tensor *tensor,
+static int check_data(const char *name, const struct qn_tensor *tensor,
                       const struct qn_geometry *g, int alignment)
 {
     int64_t bytes = qn_geometry_bytes(g, tensor->stride, tensor->group_stride);
 
     if (bytes < 0 || (uint64_t)bytes > tensor->bytes)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.bytes is %zu: its rows span %lld bytes", name,
+                            "%s.bytes is %zu: its rows span %lld bytes", name,
                             tensor->bytes, (long long)bytes);
     if (bytes > 0 && !tensor->data)
-        return qn_error_set(QUERN_EINVAL, "%c.data is NULL%s", name,
+        return qn_error_set(QUERN_EINVAL, "%s is NULL%s", name,
                             g->grouped ? ", and its pointers are, too" : "");
     if ((uintptr_t)tensor->data % (uintptr_t)alignment)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.data is %p: it must be a multiple of %d", name,
+                            "%s is %p: it must be a multiple of %d", name,
                             tensor->data, alignment);
     return QUERN_OK;
 }
@@ -140,7 +138,7 @@ static int check_place(const struct qn_plan *plan, int role,
 {
     const struct qn_geometry *g = &plan->operands[role];
     int mapped = plan->mapped[role];
-    char name = names[role];
+    const char *name = qn_args_names[role];
     int code = check_stride(name, tensor, g, mapped);
 
     if (!code)
@@ -152,32 +150,32 @@ static int check_place(const struct qn_plan *plan, int role,
                                 qn_problem_alignment(&plan->problem, g->type));
     if (!code && (tensor->sf || tensor->global))
         code = qn_error_set(QUERN_EINVAL,
-                            "%c.%s is not NULL: recipe %s has no scale "
+                            "%s.%s is not NULL: recipe %s has no scale "
                             "factors%s%s",
                             name, tensor->sf ? "sf" : "global",
                             plan->problem.recipe, plan->scaled ? " for " : "",
-                            plan->scaled ? (char[]){name, 0} : "");
+                            plan->scaled ? name : "");
     return code;
 }
 
 /* A copy lies as it was made: nothing about it is the caller's choice. */
-static int check_copy_place(char name, const struct qn_tensor *given,
+static int check_copy_place(const char *name, const struct qn_tensor *given,
                             const struct qn_tensor *need)
 {
     if (given->stride != need->stride)
         return qn_error_set(
             QUERN_EINVAL,
-            "%c.stride is %lld: a quantized tensor has %lld, as described",
+            "%s.stride is %lld: a quantized tensor has %lld, as described",
             name, (long long)given->stride, (long long)need->stride);
     if (given->group_stride)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.group_stride is %lld: matrices of a quantized "
+                            "%s.group_stride is %lld: matrices of a quantized "
                             "tensor are contiguous, 0 is expected",
                             name, (long long)given->group_stride);
     if (given->pointers)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.pointers is not NULL: all matrices of a "
-                            "quantized tensor are in %c.data",
+                            "%s.pointers is not NULL: all matrices of a "
+                            "quantized tensor are in %s",
                             name, name);
     return QUERN_OK;
 }
@@ -187,11 +185,11 @@ static int check_copy(const struct qn_plan *plan, int role,
                       const struct qn_tensor *given)
 {
     const struct qn_tensor *need = qn_args_tensor(&plan->need.args, role);
-    const char name[] = {names[role], 0};
-    int code = check_copy_place(*name, given, need);
+    const char *name = qn_args_names[role];
+    int code = check_copy_place(name, given, need);
 
     if (!code)
-        code = check_data(*name, given, &plan->operands[role],
+        code = check_data(name, given, &plan->operands[role],
                           (int)need->alignment);
     return code ? code : qn_quantize_check_sf(name, given, need);
 }
@@ -201,7 +199,7 @@ static int check_operand(const struct qn_plan *plan, const struct qn_args *args,
                          int role)
 {
     const struct qn_tensor *tensor = qn_args_tensor(args, role);
-    const char name[] = {names[role], 0};
+    const char *name = qn_args_names[role];
     int code =
         qn_problem_shape(name, tensor, qn_args_tensor(&plan->need.args, role));
 
@@ -214,40 +212,37 @@ static int check_operand(const struct qn_plan *plan, const struct qn_args *args,
 /* ------------------------------------------------------------------- sizes */
 
 /* Elements of the sizes must be aligned, on device and host. */
-static int check_array(char name, const char *field, const void *array,
-                       int type)
+static int check_array(const char *name, const void *array, int type)
 {
     size_t bytes = qn_sizes_entry(type);
 
     if ((uintptr_t)array % bytes)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.%s is %p: %s must lie at multiples of %zu",
-                            name, field, array, qn_type_name(type), bytes);
+                            "%s is %p: %s must start at multiples of %zu", name,
+                            array, qn_type_name(type), bytes);
     return QUERN_OK;
 }
 
-/* Whoever is ragged must say how. */
+/* A ragged operand must have sizes. */
 static int check_sizes(const struct qn_tensor *tensor,
                        const struct qn_geometry *g)
 {
-    const char *field = g->inner_ragged ? "last_dims" : "first_dims";
-    char name = names[g->role];
+    const char *name = qn_args_names[g->role];
     const void *lengths = qn_args_lengths(tensor, g);
     int code;
 
     if (!lengths && !tensor->offsets)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.%s and %c.offsets are NULL: the groups have "
-                            "no sizes",
-                            name, field, name);
+                            "lengths, starts and ends are NULL: the groups "
+                            "have no sizes");
     if (!qn_sizes_valid(tensor->sizes_type))
         return qn_error_set(QUERN_EINVAL,
-                            "%c.sizes_type is %s: i32 or i64 is expected", name,
+                            "%s.sizes_type is %s: i32 or i64 is expected", name,
                             qn_type_name(tensor->sizes_type));
-    code = check_array(name, field, lengths, tensor->sizes_type);
+    code = check_array("lengths", lengths, tensor->sizes_type);
     if (!code)
-        code =
-            check_array(name, "offsets", tensor->offsets, tensor->sizes_type);
+        code = check_array(qn_sizes_operand(tensor->sizes_type),
+                           tensor->offsets, tensor->sizes_type);
     return code;
 }
 
@@ -255,17 +250,17 @@ static int check_sizes(const struct qn_tensor *tensor,
 static int check_axis(const struct qn_tensor *t, const struct qn_geometry *g)
 {
     const char *given = g->inner_ragged ? "first_dims" : "last_dims";
-    char name = names[g->role];
+    const char *name = qn_args_names[g->role];
 
     if (!(g->inner_ragged ? t->first_dims : t->last_dims))
         return QUERN_OK;
     if (g->inner_ragged)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.%s is not NULL: %c is ragged along its last "
+                            "%s.%s is not NULL: %s is ragged along its last "
                             "axis, give last_dims",
                             name, given, name);
     return qn_error_set(QUERN_EINVAL,
-                        "%c.%s is not NULL: %c is not ragged along its last "
+                        "%s.%s is not NULL: %s is not ragged along its last "
                         "axis",
                         name, given, name);
 }
@@ -283,17 +278,18 @@ static int check_other_sizes(const struct qn_plan *plan,
         return code;
     if (g->grouped)
         return qn_error_set(QUERN_EINVAL,
-                            "%c.first_dims and %c.offsets must "
-                            "be NULL: %c is not ragged",
-                            names[role], names[role], names[role]);
+                            "%s.first_dims and %s.offsets must "
+                            "be NULL: %s is not ragged",
+                            qn_args_names[role], qn_args_names[role],
+                            qn_args_names[role]);
     source = qn_args_tensor(args, from);
     if ((lengths &&
          lengths != qn_args_lengths(source, &plan->operands[from])) ||
         (t->offsets && t->offsets != source->offsets))
         return qn_error_set(
-            QUERN_EINVAL, "%c.%s and %c.offsets must be NULL or %c's arrays",
-            names[role], g->inner_ragged ? "last_dims" : "first_dims",
-            names[role], names[from]);
+            QUERN_EINVAL, "%s.%s and %s.offsets must be NULL or %s's arrays",
+            qn_args_names[role], g->inner_ragged ? "last_dims" : "first_dims",
+            qn_args_names[role], qn_args_names[from]);
     return QUERN_OK;
 }
 
@@ -311,8 +307,8 @@ static int check_host_sizes(const struct qn_plan *plan,
         if (qn_args_has(plan, args, role) &&
             (t->first_dims || t->last_dims || t->offsets))
             return qn_error_set(QUERN_EINVAL,
-                                "%c.%s is not NULL: host_sizes are given",
-                                names[role],
+                                "%s.%s is not NULL: host_sizes are given",
+                                qn_args_names[role],
                                 t->first_dims  ? "first_dims"
                                 : t->last_dims ? "last_dims"
                                                : "offsets");
@@ -374,8 +370,8 @@ static int check_no_c(const struct qn_problem *p, const struct qn_tensor *c)
 {
     if (!c->data && !c->pointers)
         return QUERN_OK;
-    return qn_error_set(QUERN_EINVAL, "c.%s is not NULL: the problem says %s",
-                        c->data ? "data" : "pointers",
+    return qn_error_set(QUERN_EINVAL, "c%s is not NULL: the problem says %s",
+                        c->data ? "" : ".pointers",
                         p->beta == QUERN_BETA_ONE ? "beta=1, where C is D"
                                                   : "beta=0");
 }
@@ -397,7 +393,7 @@ static int check_given(const char *name, const void *array, size_t alignment,
     return QUERN_OK;
 }
 
-/* Rows of a bias are read in pairs of columns. What no tokens have may be
+/* Rows of a bias are read in pairs of columns. Arrays without elements may be
    NULL. */
 static int check_epilogue(const struct qn_plan *plan,
                           const struct qn_args *args)
@@ -407,7 +403,7 @@ static int check_epilogue(const struct qn_plan *plan,
         check_given("bias", args->bias, 2 * sizeof(float), p->bias, "bias");
 
     if (!code)
-        code = check_given("probability", args->probability, sizeof(float),
+        code = check_given("prob", args->probability, sizeof(float),
                            p->probability && (p->m > 0 || args->probability),
                            "prob");
     if (!code)
@@ -417,11 +413,11 @@ static int check_epilogue(const struct qn_plan *plan,
         code = check_given("dprob", args->dprob, sizeof(float),
                            p->dprob && (p->m > 0 || args->dprob), "dprob");
     if (!code && !qn_geometry_has(p, QN_ROLE_P))
-        code = check_given("p.data", args->p.data, 1, 0, "saved");
+        code = check_given("pre", args->p.data, 1, 0, "saved");
     if (!code && args->t.data && !qn_geometry_has(p, QN_ROLE_T))
-        code = qn_error_set(QUERN_EINVAL,
-                            "t.data is not NULL: the problem does not say "
-                            "copies=both");
+        code = qn_error_set(
+            QUERN_EINVAL, "d_columnwise is not NULL: the problem does not say "
+                          "copies=both");
     return code;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* args_overlap.c: what a run writes, D and the workspace, is nothing that it
-   reads. */
+/* args_overlap.c: a run's outputs, D and the workspace, overlap none of its
+   inputs. */
 #include "product/args.h"
 #include "base/error.h"
 #include "base/region.h"
@@ -47,19 +47,18 @@ static int check_c_overlap(const struct qn_plan *plan,
     if (!shared || same_place(plan, args))
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL,
-                        "c.%s overlaps d.%s: C must be D itself, with the same "
+                        "c%s overlaps d%s: C must be D itself, with the same "
                         "strides, or not overlap it",
-                        c->data ? "data" : "pointers",
-                        c->data ? "data" : "pointers");
+                        c->data ? "" : ".pointers", c->data ? "" : ".pointers");
 }
 
-/* Scales that both copies of a result may have; then of what a run makes of
-   `in`. */
+/* Scales that the rowwise and the columnwise tensor of a result may have; then
+   those that a run makes of `in`. */
 enum { SF = 1, GLOBAL, MADE_SF, MADE_GLOBAL };
-enum { FIELDS = 6, OTHERS = 16 }; /* of an operand; of a run besides */
+enum { FIELDS = 4, OTHERS = 18 }; /* of an operand; of a run besides */
 
-/* What there is; what is NULL or has no bytes is left out, as most of it is in
-   most runs, and every run comes here. */
+/* List the arrays; one that is NULL or has no bytes is left out, as most of it
+   is in most runs, and every run comes here. */
 struct list {
     struct qn_region at[OTHERS + QN_ROLES * FIELDS];
     int count;
@@ -72,7 +71,8 @@ static void add(struct list *l, const char *name, const void *data,
         l->at[l->count++] = (struct qn_region){name, data, bytes, written, 0};
 }
 
-/* Scales that were just added: both copies of a result may have the same. */
+/* Scales that were just added: the rowwise and the columnwise tensor of a
+   result may have the same. */
 static void share(struct list *l, const char *name, int same, int alike)
 {
     if (same && l->count && l->at[l->count - 1].name == name)
@@ -85,11 +85,11 @@ static void list_operand(const struct qn_plan *plan, const struct qn_args *args,
 {
 #define NAMES(x)                                                               \
     {                                                                          \
-        x ".data", x ".sf", x ".global", x "'s lengths", x ".offsets",         \
-            x ".pointers"                                                      \
+        x, x ".sf", x ".global", x ".pointers"                                 \
     }
     static const char *const fields[QN_ROLES][FIELDS] = {
-        NAMES("a"), NAMES("b"), NAMES("c"), NAMES("d"), NAMES("p"), NAMES("t")};
+        NAMES("a"), NAMES("b"),   NAMES("c"),
+        NAMES("d"), NAMES("pre"), NAMES("d_columnwise")};
 #undef NAMES
     const char *const *names = fields[role];
     const struct qn_tensor *t = qn_args_tensor(args, role);
@@ -116,12 +116,12 @@ static void list_operand(const struct qn_plan *plan, const struct qn_args *args,
               made ? MADE_GLOBAL : GLOBAL);
     }
     if (sizes) {
-        add(l, names[3], qn_args_lengths(t, &plan->operands[role]),
+        add(l, "lengths", qn_args_lengths(t, &plan->operands[role]),
             groups * entry, 0);
-        add(l, names[4], t->offsets,
+        add(l, qn_sizes_operand(t->sizes_type), t->offsets,
             qn_sizes_count(t->sizes_type, plan->problem.groups) * entry, 0);
     }
-    add(l, names[5], t->pointers, groups * sizeof(void *), 0);
+    add(l, names[3], t->pointers, groups * sizeof(void *), 0);
 }
 
 static size_t least(size_t a, size_t b)
@@ -129,8 +129,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* What a run reads of `in`, however much else lies behind it. A stride that is
-   none is refused later. */
+/* The bytes that a run reads of `in`, however much else is after it. A stride
+   that is none is refused later. */
 static size_t bytes_of_in(const struct qn_problem *p,
                           const struct qn_tensor *in)
 {
@@ -146,7 +146,6 @@ static size_t bytes_of_in(const struct qn_problem *p,
 static int check_matrices(const struct qn_plan *plan,
                           const struct qn_args *args, const struct list *l)
 {
-    static const char *const names[] = {"a", "b", "c", "d"};
     const int ragged = plan->problem.ragged;
     struct qn_matrices list[QN_ROLE_D + 1];
     unsigned char rows[QUERN_MAX_GROUPS];
@@ -162,7 +161,7 @@ static int check_matrices(const struct qn_plan *plan,
         if (!t->pointers || !qn_args_has(plan, args, role))
             continue;
         list[count++] = (struct qn_matrices){
-            .name = names[role],
+            .name = qn_args_names[role],
             .pointers = t->pointers,
             .bytes = (size_t)(elements * qn_type_bits(g->type) / 8),
             .alignment = (size_t)qn_problem_alignment(&plan->problem, g->type),
@@ -198,7 +197,7 @@ int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args)
     add(&l, "noop", args->noop, sizeof *args->noop, 0);
     add(&l, "bias", args->bias,
         (size_t)p->groups * (size_t)p->n * sizeof(float), 0);
-    add(&l, "probability", args->probability, rows, 0);
+    add(&l, "prob", args->probability, rows, 0);
     add(&l, "dbias", args->dbias, qn_gradient_dbias(p), 1);
     add(&l, "dprob", args->dprob, rows, 1);
     add(&l, "scale", args->scale, 2 * sizeof(float), 0);
@@ -207,14 +206,14 @@ int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args)
     add(&l, "random", args->random, 2 * sizeof(uint64_t), 0);
     add(&l, "host_sizes", args->host_sizes,
         (size_t)p->groups * sizeof *args->host_sizes, 0);
-    add(&l, "in.data", in->data, bytes_of_in(p, in), 0);
-    add(&l, "column.data", column->data, least(column->bytes, need->bytes), 1);
-    add(&l, "column.sf", column->data ? column->sf : NULL,
+    add(&l, "input", in->data, bytes_of_in(p, in), 0);
+    add(&l, "a_columnwise", column->data, least(column->bytes, need->bytes), 1);
+    add(&l, "a_columnwise.sf", column->data ? column->sf : NULL,
         least(column->sf_bytes, need->sf_bytes), 1);
-    share(&l, "column.sf", made && qn_quantize_same_sf(made), MADE_SF);
-    add(&l, "column.global", column->data ? column->global : NULL,
+    share(&l, "a_columnwise.sf", made && qn_quantize_same_sf(made), MADE_SF);
+    add(&l, "a_columnwise.global", column->data ? column->global : NULL,
         least(column->global_bytes, need->global_bytes), 1);
-    share(&l, "column.global", made && !made->hadamard, MADE_GLOBAL);
+    share(&l, "a_columnwise.global", made && !made->hadamard, MADE_GLOBAL);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         if (qn_args_has(plan, args, role))
             list_operand(plan, args, role, role == from, &l);

@@ -10,7 +10,7 @@ struct qn_text;
 struct qn_values;
 struct qn_plan;
 
-/* What plans and runs call where a plan has `products`. */
+/* Functions that plans and runs call if a plan has `products`. */
 struct qn_backend {
     /* Open the library and prepare a plan whose problem, operands, driver and
        workers are set. Its context is current.
@@ -25,7 +25,7 @@ struct qn_backend {
     int (*run)(const struct qn_plan *plan, const struct qn_values *values,
                const int64_t *sizes, struct cu_stream *stream);
 
-    /* Say what would run, or why nothing would: *served becomes 0.
+    /* Describe the launch, or the reason that there is none: *served becomes 0.
        QUERN_ECUDA, QUERN_ENOMEM. */
     int (*explain)(const struct qn_session *session, int *served,
                    struct qn_text *text);

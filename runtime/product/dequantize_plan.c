@@ -125,7 +125,7 @@ static int load_step(const struct qn_plan *plan, struct qn_session *s,
         int op;
         const char *task; /* NULL: the launch has no such kernel */
     } kernels[QN_WORKS] = {
-        [QN_WORK_SIZES] = {QN_SIZES, "brings sizes from the host"},
+        [QN_WORK_SIZES] = {QN_SIZES, "loads sizes from the host"},
         [QN_WORK_PREPARE] = {QN_FACTORS, "prepares what is dequantized in a "
                                          "pass"},
         [QN_WORK_RANGE] = {QN_RANGE, "checks whether f16 holds the values"}};
@@ -159,7 +159,8 @@ static int add_all(struct qn_plan *plan, struct qn_session *s)
     return code;
 }
 
-/* A strategy that nobody asked for may be given up for the mainloop. */
+/* A strategy that the problem does not name may be given up for the
+   mainloop. */
 int qn_dequantize_make(struct qn_session *s, struct qn_plan **out)
 {
     struct qn_dequantize_choice choice = {.strategy =

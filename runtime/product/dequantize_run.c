@@ -39,8 +39,8 @@ static float *factors_of(const struct qn_frame *f)
                : NULL;
 }
 
-/* Groups that begin at multiples of 128; NULL: they are where the caller's are.
-   */
+/* Groups that begin at multiples of 128; NULL: they are where the caller's
+   are. */
 static int *sizes_of(const struct qn_frame *f)
 {
     return qn_dequantize_align(&f->plan->problem, f->plan->recipe)
@@ -68,7 +68,7 @@ static int64_t cut(int64_t value, int64_t most)
     return value < 0 ? 0 : value > most ? most : value;
 }
 
-/* Sizes may lie: each is cut to the tokens, then to the copies' columns. */
+/* Sizes may be: each is cut to the tokens, then to the copies' columns. */
 static void make_sizes(const struct qn_frame *f, int align, int *to)
 {
     const int groups = f->plan->problem.groups;

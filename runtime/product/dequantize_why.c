@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dequantize_why.c: explain what operands become before they are multiplied. */
+/* dequantize_why.c: explain the dequantization of operands before they are
+   multiplied. */
 #include "product/frame.h"
 #include "base/context.h"
 #include "base/text.h"
@@ -75,7 +76,7 @@ static void add_wrong(struct qn_session *s, struct qn_text *text)
         qn_text_add(text, "not as f16: %s\n", why);
 }
 
-/* Sizes alone may have decided. */
+/* Only sizes may have decided. */
 static int is_small(struct qn_session *s)
 {
     const struct qn_problem *p = s->problem;

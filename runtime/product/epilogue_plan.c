@@ -31,8 +31,8 @@ static int add_product(struct qn_plan *plan, const struct qn_session *s)
     return QUERN_OK;
 }
 
-/* The kernels are those of what has no scales, whichever recipe the sums are
-   of. */
+/* The kernels are those of tensors without scales, for the sums of
+   any recipe. */
 static int find_cast(const struct qn_session *s, struct qn_quantization *q)
 {
     const struct qn_problem *p = s->problem;
@@ -84,7 +84,7 @@ static int add_all(struct qn_plan *plan, struct qn_session *s)
     return code;
 }
 
-/* Where no kernel fuses the epilogue; `code` is the error of the search. */
+/* If no kernel fuses the epilogue; `code` is the error of the search. */
 static int plan_unfused(struct qn_session *s, int code, struct qn_plan **out)
 {
     struct qn_epilogue_choice choice;

@@ -25,7 +25,7 @@ void qn_epilogue_args(const struct qn_frame *f, struct qn_args *args)
     args->dbias = args->dprob = NULL;
 }
 
-/* Partial sums come before what dequantized operands have. */
+/* Partial sums come before dequantized operands. */
 static struct qn_problem placed(const struct qn_problem *problem)
 {
     struct qn_problem p = *problem;

@@ -55,17 +55,17 @@ void qn_epilogue_args(const struct qn_frame *frame, struct qn_args *args);
 /* Launch the epilogue, in the plan's context. QUERN_ECUDA. */
 int qn_epilogue_run(struct qn_frame *frame, const struct qn_launch *launch);
 
-/* Say that no kernel fuses the epilogue of the session's problem, and what is
-   done instead. */
+/* Say that no kernel fuses the epilogue of the session's problem, and the
+   launch used instead. */
 int qn_epilogue_why(const struct qn_session *session, struct qn_text *text);
 
-/* fuse: the launches before a product that quantizes what it multiplies. */
+/* fuse: the launches before a product that quantizes an operand. */
 
 /* Append the launches that quantize A before the product, to a plan that has
    its kernel, or none yet where dequantized operands follow. */
 int qn_fuse_plan(struct qn_plan *plan, const struct qn_session *session);
 
-/* The rules of qn_run on what is quantized and made. QUERN_EINVAL. */
+/* The rules of qn_run on the quantized tensor and its source. QUERN_EINVAL. */
 int qn_fuse_check(const struct qn_plan *plan, const struct qn_args *args);
 
 /* Launch the cast of A, and the sums of A that no cast makes, in the plan's
@@ -89,7 +89,7 @@ int qn_gradient_sum(struct qn_frame *frame, const struct qn_launch *launch);
 
 /* requantize.c: the launches that encode operands as FP8. */
 
-/* Load what makes operand `role`: as qn_step_load. */
+/* Load the launch that makes operand `role`: as qn_step_load. */
 int qn_requantize_load(struct qn_session *session, int role, int backend,
                        struct qn_step *step);
 
@@ -116,8 +116,8 @@ int qn_requantize_launch(struct qn_driver *driver, const struct qn_step *step,
 /* A plan in a session of a problem that wants copies. Errors of qn_plan. */
 int qn_result_make(struct qn_session *session, struct qn_plan **plan);
 
-/* The rules of qn_run on what the cast gets besides copies; where there is
-   none, none of it is taken. QUERN_EINVAL. */
+/* The rules of qn_run on the cast's arguments besides quantized tensors;
+   without a cast, none of it is taken. QUERN_EINVAL. */
 int qn_result_check(const struct qn_plan *plan, const struct qn_args *args);
 
 /* D as high-precision values in the workspace, with as many rows as the run

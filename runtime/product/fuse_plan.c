@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse_plan.c: the launches before a product that quantizes what it
-   multiplies. */
+/* fuse_plan.c: the launches before a product that quantizes an operand. */
 #include "product/frame.h"
 #include "base/error.h"
 #include "choose/session.h"
@@ -11,7 +10,7 @@
 
 #include <string.h>
 
-/* The same sums by a launch for these alone, of what nobody quantizes. */
+/* The same sums by a launch of their own, of a tensor that is not quantized. */
 static void find_sums(const struct qn_problem *p,
                       const struct qn_recipe *recipe,
                       const struct qn_recipe *plain, struct qn_quantization *q)
@@ -22,7 +21,7 @@ static void find_sums(const struct qn_problem *p,
     strncpy(q->recipe, plain->name, sizeof q->recipe - 1);
 }
 
-/* For sums of what no cast reads. */
+/* For sums of a tensor that no cast reads. */
 static int add_sums(struct qn_plan *plan, const struct qn_session *s,
                     const struct qn_plan_options *options)
 {
@@ -61,7 +60,9 @@ int qn_fuse_plan(struct qn_plan *plan, const struct qn_session *s)
         code = add_sums(plan, s, &options);
     if (!code)
         code = qn_quantize_plan_inner(s, &q, &options, &cast);
-    if (!code)
+    if (!code) {
+        cast->names = QN_CAST_OF_A;
         qn_launch_add(plan, QN_WORK_QUANTIZE_A)->cast = cast;
+    }
     return code;
 }

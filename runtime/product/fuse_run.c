@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** fuse_run.c: the launches of products that quantize what they multiply.
+** fuse_run.c: the launches of products that quantize an operand.
 **
 ** Kernels whose field `quantize` says "mainloop" quantize A in shared memory,
 ** again for each column of tiles, and write no copy of it; before all others a
@@ -14,7 +14,7 @@
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 
-/* Numbers are read 16 bytes at a time. */
+/* Values are read 16 bytes at a time. */
 enum { NUMBERS = QN_ALIGNMENT / 2 };
 
 /* The slices of the workspace, which fewer rows of a run do not move. */
@@ -29,7 +29,7 @@ static struct qn_fuse_space space_of(const struct qn_plan *plan)
 }
 
 /* The arguments of a cast; its sizes are those of the run. `a` is room that a
-   run may leave alone. */
+   run may leave unused. */
 static void find_args(const struct qn_plan *plan,
                       const struct qn_quantize_plan *cast,
                       const struct qn_args *args, struct qn_quantize_args *out)
@@ -48,14 +48,14 @@ static int check_reads(const struct qn_plan *plan, const struct qn_tensor *in)
 {
     if ((uintptr_t)in->data % QN_ALIGNMENT)
         return qn_error_set(QUERN_EINVAL,
-                            "in.data is %p: it must be a multiple of %d",
+                            "input is %p: it must be a multiple of %d",
                             in->data, QN_ALIGNMENT);
     if (qn_fuse_strategy(plan->kernel) && in->stride % NUMBERS)
-        return qn_error_set(QUERN_EINVAL,
-                            "in.stride is %lld: %s reads rows at multiples of "
-                            "%d bytes, a multiple of %d is expected",
-                            (long long)in->stride, plan->kernel->name,
-                            QN_ALIGNMENT, NUMBERS);
+        return qn_error_set(
+            QUERN_EINVAL,
+            "input.stride is %lld: %s reads rows at multiples of "
+            "%d bytes, a multiple of %d is expected",
+            (long long)in->stride, plan->kernel->name, QN_ALIGNMENT, NUMBERS);
     return QUERN_OK;
 }
 
@@ -65,9 +65,9 @@ static int check_none(const struct qn_args *args)
     if (!args->in.data && !args->column.data)
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL,
-                        "%s.data is not NULL: the problem does not say "
+                        "%s is not NULL: the problem does not say "
                         "quantize=, a is there already",
-                        args->in.data ? "in" : "column");
+                        args->in.data ? "input" : "a_columnwise");
 }
 
 int qn_fuse_check(const struct qn_plan *plan, const struct qn_args *args)
@@ -141,6 +141,6 @@ int qn_fuse_quantize(struct qn_frame *f, const struct qn_launch *launch)
     find_args(f->plan, fitted, f->args, &made);
     set_sizes(f, &made);
     if (qn_fuse_strategy(f->plan->kernel) == QUERN_QUANTIZE_MAINLOOP)
-        made.row.data = NULL; /* nobody reads it */
+        made.row.data = NULL; /* nothing reads it */
     return qn_quantize_launch(fitted, &made, f->stream);
 }

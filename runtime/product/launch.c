@@ -37,9 +37,9 @@ static void speak_for(struct qn_plan *plan, const struct qn_plan *product)
         plan->sums = product->sums;
 }
 
-/* Rules of the kernel on operands that it gets from the caller: not what is
-   dequantized, nor a result that later launches make. Operands obey the rules
-   of both products if there are two. */
+/* Rules of the kernel on operands that it gets from the caller: not dequantized
+   ones, nor a result that later launches make. Operands obey the rules of both
+   products if there are two. */
 static void take_operands(struct qn_plan *plan, const struct qn_plan *product)
 {
     const int first = !plan->kernel;
@@ -55,7 +55,7 @@ static void take_operands(struct qn_plan *plan, const struct qn_plan *product)
     }
 }
 
-/* Does the launch read or write what belongs to one product? Others follow the
+/* Does the launch read or write an array of one product? Others follow the
    plan of the whole run. */
 static int is_of_product(const struct qn_launch *launch)
 {

@@ -16,8 +16,9 @@ struct qn_quantize_plan;
 
 /* The purpose of a launch. */
 enum qn_work {
-    QN_WORK_SIZES,      /* move sizes from the host into the workspace */
-    QN_WORK_PREPARE,    /* factors, padded sizes and flags for what follows */
+    QN_WORK_SIZES, /* move sizes from the host into the workspace */
+    /* factors, padded sizes and flags for the next launch */
+    QN_WORK_PREPARE,
     QN_WORK_RANGE,      /* check whether all values fit f16 */
     QN_WORK_REQUANTIZE, /* an operand to FP8 */
     QN_WORK_DEQUANTIZE, /* an operand to bf16 */

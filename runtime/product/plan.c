@@ -61,7 +61,7 @@ static void fill_values(struct qn_plan *plan)
     v->b_sf_group_stride = b->group_stride;
 }
 
-/* Selection has refused what has no map, so `reason` is not looked at. */
+/* Selection has refused operands without a map, so `reason` is not checked. */
 static void fill_maps(struct qn_plan *plan)
 {
     const struct qn_kernel *kernel = plan->kernel;
@@ -154,7 +154,7 @@ static void fill(struct qn_plan *plan, const struct qn_session *s, int strategy)
     fill_values(plan);
 }
 
-/* Of the backend cublaslt, which has no kernel to choose. */
+/* For the backend cublaslt, which has no kernel to choose. */
 static int prepare_products(struct qn_plan *plan, struct qn_session *s)
 {
     plan->backend = QUERN_BACKEND_CUBLASLT;
@@ -304,7 +304,7 @@ static int load_best(struct qn_session *s, const struct qn_choice *list,
     return code == QN_REJECTED ? QUERN_ECOMPILE : code;
 }
 
-/* Of one backend. */
+/* The plan of one backend. */
 static int choose_from(struct qn_session *s, int backend,
                        struct qn_module **module)
 {
@@ -324,7 +324,7 @@ static int choose_from(struct qn_session *s, int backend,
     return code;
 }
 
-/* AUTO with a GPU: what was linked, else what can be compiled. */
+/* AUTO with a GPU: linked kernels, else those that can be compiled. */
 static int choose(struct qn_session *s, struct qn_module **module)
 {
     int code;
@@ -337,7 +337,7 @@ static int choose(struct qn_session *s, struct qn_module **module)
     return code;
 }
 
-/* What the options ask for, where nothing is known: the measurement lands in
+/* Tune as the options request, if nothing is known: the measurement lands in
    the files, or in the log if it fails. */
 int qn_plan_tune(struct qn_session *s)
 {
@@ -357,11 +357,11 @@ int qn_plan_tune(struct qn_session *s)
         qn_context_log(s->ctx, QUERN_LOG_INFO, "not tuned: %s",
                        qn_error_text());
     qn_free(result.candidates);
-    s->options.tune_ms = 0; /* spent: what the plan consists of gets none */
+    s->options.tune_ms = 0; /* spent: the plan's parts get none */
     return QUERN_OK;
 }
 
-/* aligned_alloc: tensor maps lie at multiples of 128 bytes. */
+/* aligned_alloc: tensor maps are at multiples of 128 bytes. */
 static struct qn_plan *new_plan(void)
 {
     struct qn_plan *plan =
@@ -414,8 +414,8 @@ int qn_plan_several(struct qn_session *s, int strategy,
     return code;
 }
 
-/* Of a way that nobody asked for: no kernel, or none that can be compiled here.
-   What was linked may serve in another. */
+/* An error of a strategy that the problem does not name: no kernel, or none
+   that can be compiled here. A linked kernel may serve in another. */
 int qn_plan_given_up(int code)
 {
     return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE ||

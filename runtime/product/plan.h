@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.h: what qn_plan prepares for qn_run. */
+/* plan.h: the result of qn_plan for qn_run. */
 #pragma once
 
 #include "choose/select.h"
@@ -68,7 +68,7 @@ int qn_plan_fit(const struct qn_plan *plan, const struct qn_args *args,
 int qn_plan_fit_total(const struct qn_plan *plan, int64_t total,
                       struct qn_plan *room, const struct qn_plan **fitted);
 
-/* What a run of a kernel would launch it with: `values`, and in `params` the
+/* The launch arguments of a kernel's run: `values`, and in `params` the
    address of each that the kernel takes. The plan's context is current.
    Errors are those of qn_run. */
 int qn_run_prepare(const struct qn_plan *plan, const struct qn_args *args,
@@ -79,12 +79,12 @@ int qn_plan_make(struct quern_context *ctx, const struct qn_problem *problem,
                  const struct qn_plan_options *options, int band,
                  struct qn_plan **plan);
 
-/* The plan of the session's problem, whatever it is made of. Errors are those
-   of qn_plan. Of an outline it has kernels, but nothing to run. */
+/* The plan of the session's problem, with any launches. Errors are those
+   of qn_plan. An outline has kernels, but nothing to run. */
 int qn_plan_session(struct qn_session *session, struct qn_plan **plan);
 
-/* A plan of one kernel that reads the operands, whatever the problem says of
-   launches before it. */
+/* A plan of one kernel that reads the operands, for any launches before it in
+   the problem. */
 int qn_plan_inside(struct qn_session *session, struct qn_plan **plan);
 
 /* A plan of a problem that is part of the session's, as `make` makes it. */
@@ -100,13 +100,13 @@ int qn_plan_several(struct qn_session *session, int strategy,
                     int (*add)(struct qn_plan *, struct qn_session *),
                     struct qn_plan **plan);
 
-/* What the options ask for where nothing is known: the measurement lands in the
+/* Tune as the options request if nothing is known: the measurement lands in the
    files, or in the log if it fails. */
 int qn_plan_tune(struct qn_session *session);
 
-/* Is this the error of a way that nobody asked for: no kernel, or none that can
-   be compiled here? What was linked may serve in another. */
+/* Is this the error of a strategy that the problem does not name: no kernel, or
+   none that can be compiled here? A linked kernel may serve in another. */
 int qn_plan_given_up(int code);
 
-/* The name of what computes, for people. */
+/* The name of the kernel or library, for people. */
 const char *qn_plan_name(const struct qn_plan *plan);

@@ -57,8 +57,10 @@ static int add_cast(struct qn_plan *plan, const struct qn_session *s)
     code = qn_quantize_plan_inner(s, &q, &options, &cast);
     if (code)
         qn_error_add("  in the cast of the product's result");
-    else
+    else {
+        cast->names = QN_CAST_OF_D;
         qn_launch_add(plan, QN_WORK_QUANTIZE_D)->cast = cast;
+    }
     return code;
 }
 
@@ -83,7 +85,7 @@ static int add_both(struct qn_plan *plan, struct qn_session *s)
 int qn_result_make(struct qn_session *s, struct qn_plan **out)
 {
     const int only = s->demand.backend == QUERN_BACKEND_CUBLASLT ||
-                     is_named(s); /* no cast behind these */
+                     is_named(s); /* no cast after these */
     int code = QUERN_ENOKERNEL;
 
     if (only || (!qn_result_apart(s->problem, s->demand.recipe) &&

@@ -12,7 +12,7 @@ static void *place(const struct qn_args *args, size_t at)
     return (char *)args->workspace + at;
 }
 
-/* D as numbers, of as many rows; its sizes may be those of the run. */
+/* D unquantized, of as many rows; its sizes may be those of the run. */
 void qn_result_numbers(const struct qn_plan *plan, const struct qn_args *args,
                        struct qn_tensor *t)
 {

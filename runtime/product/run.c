@@ -21,7 +21,7 @@
 
 /* ------------------------------------------------------------------ values */
 
-/* What a map is of. */
+/* The tensor of a map. */
 static const struct qn_tensor *map_tensor(const struct qn_args *args,
                                           const struct qn_map_param *param)
 {
@@ -30,9 +30,9 @@ static const struct qn_tensor *map_tensor(const struct qn_args *args,
 }
 
 /*
-** Where a map begins. Those moved to any address count from the workspace. An
-** empty operand and one of many matrices have no address, which no map takes:
-** any will do.
+** The base address of a map. Those moved to any address count from the
+** workspace. An empty operand and one of many matrices have no address, which
+** no map takes: any will do.
 */
 static void *map_address(const struct qn_args *args,
                          const struct qn_map_param *param)
@@ -62,8 +62,8 @@ static int point_map(const struct qn_plan *plan, const struct qn_args *args,
     stride = qn_args_stride(tensor, &g);
     group_stride = qn_args_group_stride(tensor, &g);
     if (param->kind == QN_MAP_POINTER && !tensor->pointers)
-        return QUERN_OK; /* nobody looks at it */
-    /* of what is not wanted, strides mean nothing either */
+        return QUERN_OK; /* nothing reads it */
+    /* strides of unwanted arrays mean nothing either */
     if (!tensor->data && !tensor->pointers)
         return QN_CU(plan->driver, cuTensorMapReplaceAddress, out, address);
     if (stride == g.pitch && (!g.grouped || group_stride == stride * g.rows))
@@ -132,14 +132,14 @@ static void set_operands(const struct qn_plan *plan, const struct qn_args *args,
     v->d_group_stride = qn_args_group_stride(&args->d, &g[QN_ROLE_D]);
 }
 
-/* Where product `i` of a launch has the sizes that come from the host. */
+/* The address of product `i`'s sizes from the host in a launch. */
 static int *sizes_place(const struct qn_plan *plan, void *workspace, int i)
 {
     return (int *)(void *)((char *)workspace + QN_WORKSPACE_BYTES) +
            (ptrdiff_t)i * plan->problem.groups;
 }
 
-/* Of the host itself as they are, else where they are brought. */
+/* On the host itself as they are, else as loaded. */
 static void set_sizes(const struct qn_plan *plan, const struct qn_args *args,
                       struct qn_values *v)
 {
@@ -160,7 +160,7 @@ static void set_sizes(const struct qn_plan *plan, const struct qn_args *args,
     }
 }
 
-/* What a run adds to the plan's values. */
+/* A run's additions to the plan's values. */
 static void set_values(const struct qn_plan *plan, const struct qn_args *args,
                        struct qn_values *v)
 {
@@ -175,7 +175,7 @@ static void set_values(const struct qn_plan *plan, const struct qn_args *args,
     v->slope = args->slope;
     v->shift = args->shift;
     v->noop = args->noop;
-    if (v->bases) /* a kernel that takes them is run behind such flags */
+    if (v->bases) /* a kernel that takes them is run after such flags */
         v->bases = (const unsigned *)(const void *)args->noop + QN_F16_BASES;
     v->error = args->workspace;
     qn_gradient_set(&plan->problem, args, v);
@@ -215,7 +215,7 @@ static int put_sizes(const struct qn_plan *plan,
                             lists, count, plan->problem.groups, place, stream);
 }
 
-/* All that one product brings to a launch. */
+/* All arguments of one product in a launch. */
 static void fill_part(const struct qn_values *v, struct qn_microbatch *part)
 {
     *part = (struct qn_microbatch){
@@ -261,7 +261,7 @@ static int add_part(const struct qn_plan *plan, const struct qn_args *args,
     return code;
 }
 
-/* Where the kernel finds each of its parameters. */
+/* The address of each of the kernel's parameters. */
 static void list_params(const struct qn_kernel *kernel, struct qn_values *v,
                         void *params[QN_PARAM_COUNT])
 {

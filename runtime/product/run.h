@@ -14,6 +14,6 @@ int qn_run_checked(const struct qn_plan *plan, const struct qn_args *args,
 
 /* One launch of up to plan->parts products for the same matrices: the first as
    the plan says, the others added. All arguments have been checked against
-   plans that differ from this one in beta and total alone. */
+   plans that differ from this one only in beta and total. */
 int qn_run_merged(const struct qn_plan *plan, const struct qn_args *const *args,
                   int count, void *stream);

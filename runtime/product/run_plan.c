@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_plan.c: run a plan of any kind, and check what it left. */
+/* run_plan.c: run a plan of any kind, and check its records. */
 #include "base/context.h"
 #include "base/error.h"
 #include "device/check.h"

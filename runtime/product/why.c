@@ -114,7 +114,7 @@ void qn_why_launch(const struct qn_plan *plan, const struct qn_launch *launch,
 
 /* -------------------------------------------------------------- candidates */
 
-/* What no choice of tiles can beat, by the kernel that would run: rows of
+/* The bound for any choice of tiles, by the kernel that would run: rows of
    padding cost nothing where memory takes longer. */
 static void add_floors(struct qn_text *text, const struct qn_problem *p,
                        const struct qn_choice *best, int sms)
@@ -281,7 +281,7 @@ static void add_none(struct qn_session *s, const struct qn_choice *list,
     qn_text_add(text, "%s\n", count ? "no kernel fits" : qn_error_text());
 }
 
-/* Three lists: what fits, what does not, what does not exist. */
+/* Three lists: kernels that fit, that do not fit, that do not exist. */
 static void add_candidates(struct qn_session *s, const struct qn_choice *list,
                            int count, const struct qn_plan *plan,
                            struct qn_text *text)

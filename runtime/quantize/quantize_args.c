@@ -15,11 +15,11 @@
 
 enum { DATA, SF, GLOBAL, FIELDS };
 
-/* A tensor of a run, as messages name it. */
+/* A tensor of a run. */
 struct tensor {
-    const char *name, *fields[FIELDS];
+    const char *const *names; /* in messages, by its fields */
     const struct qn_tensor *given, *need;
-    int strided; /* rows may be further apart than described */
+    int strided; /* rows may have larger strides than described */
     int is_copy; /* it has scales */
     int is_output;
     int optional;
@@ -28,6 +28,19 @@ struct tensor {
 
 enum { TENSORS = 5, OTHERS = 13 };
 
+#define NAME(x)                                                                \
+    {                                                                          \
+        x, x ".sf", x ".global"                                                \
+    }
+static const char *const tensor_names[][TENSORS][FIELDS] = {
+    [QN_CAST_OWN] = {NAME("input"), NAME("pre"), NAME("rowwise"),
+                     NAME("columnwise"), NAME("output")},
+    [QN_CAST_OF_A] = {NAME("input"), NAME("pre"), NAME("a"),
+                      NAME("a_columnwise"), NAME("output")},
+    [QN_CAST_OF_D] = {NAME("workspace"), NAME("pre"), NAME("d"),
+                      NAME("d_columnwise"), NAME("output")}};
+#undef NAME
+
 /* Else the rowwise tensor is plain numbers, and may be left out where dbias is
    wanted alone. */
 static int is_scaled(const struct qn_quantize_plan *plan)
@@ -35,7 +48,7 @@ static int is_scaled(const struct qn_quantize_plan *plan)
     return qn_quantize_scaling(&plan->q, plan->recipe)->type != QUERN_TYPE_NONE;
 }
 
-/* All of them; what the work has not is described with no axes. */
+/* All of them; absent ones are described without axes. */
 static void list_tensors(const struct qn_quantize_plan *plan,
                          const struct qn_quantize_args *args,
                          struct tensor list[TENSORS])
@@ -43,20 +56,15 @@ static void list_tensors(const struct qn_quantize_plan *plan,
     const struct qn_quantize_args *need = &plan->need.args;
     int work = plan->q.work, makes = work == QUERN_QUANTIZE;
     int scaled = is_scaled(plan);
-#define NAMES(x)                                                               \
-    x,                                                                         \
-    {                                                                          \
-        x ".data", x ".sf", x ".global"                                        \
-    }
+    const char *const(*names)[FIELDS] = tensor_names[plan->names];
     const struct tensor all[TENSORS] = {
-        {NAMES("in"), &args->in, &need->in, 1, 0, 0, 0, plan->q.of == QN_W},
-        {NAMES("saved"), &args->saved, &need->saved, 1, 0, 0, 0, 0},
-        {NAMES("row"), &args->row, &need->row, 0, scaled, makes, makes, 0},
-        {NAMES("column"), &args->column, &need->column, 0, scaled,
+        {names[0], &args->in, &need->in, 1, 0, 0, 0, plan->q.of == QN_W},
+        {names[1], &args->saved, &need->saved, 1, 0, 0, 0, 0},
+        {names[2], &args->row, &need->row, 0, scaled, makes, makes, 0},
+        {names[3], &args->column, &need->column, 0, scaled,
          work <= QUERN_TRANSPOSE, makes, 0},
-        {NAMES("out"), &args->out, &need->out, 1, 0, 1, 0, 0},
+        {names[4], &args->out, &need->out, 1, 0, 1, 0, 0},
     };
-#undef NAMES
 
     memcpy(list, all, sizeof all);
 }
@@ -69,7 +77,8 @@ static int64_t stride_of(const struct tensor *t)
                              : t->need->shape[t->need->ndim - 1];
 }
 
-/* Numbers may have gaps between rows; copies are as described. */
+/* Unquantized tensors may have gaps between rows; quantized ones are as
+   described. */
 static int check_stride(const struct tensor *t)
 {
     int64_t least = t->need->shape[t->need->ndim - 1], stride = stride_of(t);
@@ -78,19 +87,18 @@ static int check_stride(const struct tensor *t)
         return qn_error_set(QUERN_EINVAL,
                             "%s.stride is %lld: %lld, as described, is "
                             "expected",
-                            t->name, (long long)t->given->stride,
+                            t->names[DATA], (long long)t->given->stride,
                             (long long)t->need->stride);
-    if (qn_problem_stride(t->name, stride, least))
+    if (qn_problem_stride(t->names[DATA], stride, least))
         return QUERN_EINVAL;
     if (t->given->pointers && !t->by_address)
-        return qn_error_set(
-            QUERN_EINVAL,
-            "%s.pointers is not NULL: all matrices are in %s.data", t->name,
-            t->name);
+        return qn_error_set(QUERN_EINVAL,
+                            "%s.pointers is not NULL: all matrices are in %s",
+                            t->names[DATA], t->names[DATA]);
     return QUERN_OK;
 }
 
-/* Bytes that the rows span; the matrices of w lie one behind the other. More
+/* Bytes that the rows span; the matrices of w are one after the other. More
    than any buffer has if 64 bits do not count them. */
 static int64_t span_of(const struct tensor *t)
 {
@@ -120,24 +128,24 @@ static int check_data(const struct tensor *t)
         return qn_error_set(
             QUERN_EINVAL,
             "%s.group_stride is %lld: matrices are contiguous, 0 is expected",
-            t->name, (long long)given->group_stride);
+            t->names[DATA], (long long)given->group_stride);
     if (given->pointers)
-        return qn_problem_pointers(t->name, given);
+        return qn_problem_pointers(t->names[DATA], given);
     if ((uint64_t)bytes > given->bytes)
         return qn_error_set(QUERN_EINVAL,
                             "%s.bytes is %zu: its rows span %lld bytes",
-                            t->name, given->bytes, (long long)bytes);
+                            t->names[DATA], given->bytes, (long long)bytes);
     if (bytes && !given->data)
-        return qn_error_set(QUERN_EINVAL, "%s.data is NULL", t->name);
+        return qn_error_set(QUERN_EINVAL, "%s is NULL", t->names[DATA]);
     if ((uintptr_t)given->data % t->need->alignment)
         return qn_error_set(QUERN_EINVAL,
-                            "%s.data is %p: it must be a multiple of %zu",
-                            t->name, given->data, t->need->alignment);
+                            "%s is %p: it must be a multiple of %zu",
+                            t->names[DATA], given->data, t->need->alignment);
     return QUERN_OK;
 }
 
-/* Of one level, `field`: "sf" or "global"; `need` bytes, 0 of no rows; without
-   `exists` none may be given. */
+/* The scales of one level, `field`: "sf" or "global"; `need` bytes, 0 of no
+   rows; without `exists` none may be given. */
 static int check_level(const char *name, const char *field, const void *data,
                        size_t bytes, size_t need, int exists)
 {
@@ -179,15 +187,15 @@ static int check_tensor(const struct tensor *t)
         return QUERN_OK;
     if (!t->need->ndim) /* a kernel would believe it */
         return qn_error_set(QUERN_EINVAL,
-                            "%s.data is not NULL: this quantization has none",
-                            t->name);
-    code = qn_problem_shape(t->name, t->given, t->need);
+                            "%s is not NULL: this quantization has none",
+                            t->names[DATA]);
+    code = qn_problem_shape(t->names[DATA], t->given, t->need);
     if (!code)
         code = check_stride(t);
     if (!code)
         code = check_data(t);
     if (!code && t->is_copy)
-        code = qn_quantize_check_sf(t->name, t->given, t->need);
+        code = qn_quantize_check_sf(t->names[DATA], t->given, t->need);
     return code;
 }
 
@@ -215,7 +223,7 @@ static int check_arrays(const struct qn_quantize_plan *plan,
     const struct qn_quantization *q = &plan->q;
     const int delayed = plan->need.history != 0;
     /* what no rows have may be NULL */
-    int code = check_array("probability", args->probability,
+    int code = check_array("prob", args->probability,
                            q->probability && (q->m > 0 || args->probability),
                            sizeof(float), "the problem says prob=1");
 
@@ -263,13 +271,13 @@ int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
 
     if (!first_dims && !offsets)
         return qn_error_set(QUERN_EINVAL,
-                            "first_dims and offsets are NULL: the groups have "
-                            "no sizes");
+                            "lengths, starts and ends are NULL: the groups "
+                            "have no sizes");
     if (check_sizes_type(sizes_type))
         return QUERN_EINVAL;
     if ((uintptr_t)first_dims % bytes || (uintptr_t)offsets % bytes)
         return qn_error_set(QUERN_EINVAL,
-                            "first_dims and offsets must lie at multiples of "
+                            "lengths, starts and ends must be multiples of "
                             "%zu",
                             bytes);
     return QUERN_OK;
@@ -277,8 +285,8 @@ int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
 
 /* ----------------------------------------------------------------- overlap */
 
-/* A tensor and its scales. Copies may share scales: where these are of more
-   than a block, both copies have the same. Returns how many. */
+/* A tensor and its scales. The rowwise and the columnwise tensor share scales
+   of more than a block. Returns how many. */
 static int list_tensor(const struct tensor *t, const struct qn_scaling *s,
                        struct qn_region list[FIELDS])
 {
@@ -286,18 +294,18 @@ static int list_tensor(const struct tensor *t, const struct qn_scaling *s,
 
     if (!given->data)
         return 0;
-    list[DATA] = (struct qn_region){t->fields[DATA], given->data,
+    list[DATA] = (struct qn_region){t->names[DATA], given->data,
                                     (size_t)span_of(t), t->is_output, 0};
     list[SF] =
-        (struct qn_region){t->fields[SF], given->sf, need->sf_bytes,
+        (struct qn_region){t->names[SF], given->sf, need->sf_bytes,
                            t->is_output, qn_quantize_same_sf(s) ? SF : 0};
     list[GLOBAL] =
-        (struct qn_region){t->fields[GLOBAL], given->global, need->global_bytes,
+        (struct qn_region){t->names[GLOBAL], given->global, need->global_bytes,
                            t->is_output, s->hadamard ? 0 : GLOBAL};
     return FIELDS;
 }
 
-/* What is written must not be anything else. */
+/* An output must not overlap anything else. */
 static int check_overlap(const struct qn_quantize_plan *plan,
                          const struct qn_quantize_args *args,
                          const struct tensor tensors[TENSORS])
@@ -310,19 +318,19 @@ static int check_overlap(const struct qn_quantize_plan *plan,
         {"dbias", args->dbias, groups * (size_t)q->k * word, 1, 0},
         {"dprob", args->dprob, (size_t)q->m * word, 1, 0},
         {"history", args->history, (size_t)plan->need.history * word, 1, 0},
-        {"first_dims", args->first_dims, groups * entry, 0, 0},
-        {"offsets", args->offsets,
+        {"lengths", args->first_dims, groups * entry, 0, 0},
+        {qn_sizes_operand(args->sizes_type), args->offsets,
          qn_sizes_count(args->sizes_type, q->groups) * entry, 0, 0},
-        {"probability", args->probability, (size_t)q->m * word, 0, 0},
+        {"prob", args->probability, (size_t)q->m * word, 0, 0},
         {"random", args->random, 2 * sizeof(uint64_t), 0, 0},
         {"noop", args->noop, sizeof(int), 0, 0},
         {"bias", args->bias, groups * (size_t)q->k * word, 0, 0},
         {"scale", args->scale, 2 * word, q->work == QUERN_RESCALE, 0},
         {"host_sizes", args->host_sizes, groups * sizeof(int64_t), 0, 0},
-        {"in.pointers", args->in.pointers, groups * sizeof(void *), 0, 0}};
+        {"input.pointers", args->in.pointers, groups * sizeof(void *), 0, 0}};
     int regions = OTHERS;
 
-    const struct qn_matrices in = {.name = "in",
+    const struct qn_matrices in = {.name = "input",
                                    .pointers = args->in.pointers,
                                    .bytes =
                                        (size_t)span_of(&tensors[0]) / groups,
@@ -366,7 +374,7 @@ static int check_sizes(const struct qn_quantize_plan *plan,
                                        args->sizes_type);
     if (args->first_dims || args->offsets)
         return qn_error_set(QUERN_EINVAL,
-                            "first_dims and offsets must be NULL: the groups "
+                            "lengths, starts and ends must be NULL: the groups "
                             "of w have equal sizes");
     return check_sizes_type(args->sizes_type);
 }
@@ -397,8 +405,7 @@ int qn_quantize_args(const struct qn_quantize_plan *plan,
     if (plan->q.work == QUERN_QUANTIZE && !args->row.data &&
         !args->column.data && plan->q.m && !(sums && args->dbias))
         return qn_error_set(QUERN_EINVAL,
-                            "row.data and %s are NULL: there is nothing to "
-                            "make",
-                            sums ? "dbias" : "column.data");
+                            "rowwise and %s are NULL: there is nothing to make",
+                            sums ? "dbias" : "columnwise");
     return qn_quantize_args_given(plan, args);
 }

@@ -22,7 +22,7 @@
 
 /* ---------------------------------------------------------------- choosing */
 
-/* What is quantized: enum qn_form. */
+/* The source of quantization: enum qn_form. */
 static int form_of(const struct qn_quantization *q)
 {
     if (!q->activation)
@@ -30,7 +30,7 @@ static int form_of(const struct qn_quantization *q)
     return q->of == QN_X ? QN_FORWARD : QN_BACKWARD;
 }
 
-/* Is the rowwise tensor of numbers as they are all that is wanted? */
+/* Is only the rowwise tensor of plain values wanted? */
 static int rows_alone(const struct qn_quantization *q)
 {
     return q->work == QUERN_QUANTIZE && q->copies == QUERN_ROWWISE &&
@@ -73,7 +73,7 @@ static const char *misfit(const struct qn_kernel *kernel,
     return NULL;
 }
 
-/* sm_90a comes after sm_80: names of one length order as their numbers do. */
+/* sm_90a comes after sm_80: names of one length order by their versions. */
 static int is_later(const char *a, const char *b)
 {
     size_t x = strcspn(a + 3, "abcdef"), y = strcspn(b + 3, "abcdef");
@@ -137,7 +137,7 @@ static int list_ops(const struct qn_session *s, const struct qn_quantization *q,
     return count;
 }
 
-/* What there is instead, for the message. */
+/* The existing alternatives, for the message. */
 static int no_kernel(const struct qn_session *s,
                      const struct qn_quantization *q, int op)
 {
@@ -271,7 +271,7 @@ int qn_quantize_steps(struct qn_session *s, const struct qn_quantization *q,
     return code;
 }
 
-/* AUTO with a GPU: what was linked, else what can be compiled. */
+/* AUTO with a GPU: linked kernels, else those that can be compiled. */
 static int load_all(struct qn_quantize_plan *plan, struct qn_session *s)
 {
     int code;
@@ -486,7 +486,7 @@ static void explain_op(const struct qn_session *s,
     }
 }
 
-/* The ops of the run, and what each one is there for. */
+/* The ops of the run, and the purpose of each. */
 static void explain(const struct qn_session *s, const struct qn_quantization *q,
                     const struct qn_recipe *recipe, int backend,
                     struct qn_text *text)

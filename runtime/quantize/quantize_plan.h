@@ -24,8 +24,12 @@ struct qn_quantize_step {
 
 enum { QN_QUANTIZE_STEPS = 4 };
 
+/* Whose tensors a cast reads and makes, for their names in messages. */
+enum qn_quantize_names { QN_CAST_OWN, QN_CAST_OF_A, QN_CAST_OF_D };
+
 struct qn_quantize_plan {
     struct quern_context *ctx;
+    enum qn_quantize_names names;
     struct qn_quantization q;
     struct qn_quantize_description need;
     const struct qn_recipe *recipe;
@@ -33,7 +37,7 @@ struct qn_quantize_plan {
     int backend, workers;
     struct qn_quantize_step steps[QN_QUANTIZE_STEPS];
     int nsteps;
-    struct qn_values values;  /* complete but for what a run brings */
+    struct qn_values values;  /* complete but for a run's arguments */
     struct qn_driver *driver; /* NULL for the host */
     struct cu_context *context;
     struct qn_step size_step;
@@ -49,7 +53,7 @@ int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
 int qn_quantize_check_sf(const char *name, const struct qn_tensor *given,
                          const struct qn_tensor *need);
 
-/* The plan for a run of `m` rows, which may be fewer: itself, or what is made
+/* The plan for a run of `m` rows, which may be fewer: itself, or a copy
    of it in `room`, which owns nothing. */
 int qn_quantize_fit(const struct qn_quantize_plan *plan, int64_t m,
                     struct qn_quantize_plan *room,
@@ -73,8 +77,8 @@ int qn_quantize_admit(const struct qn_quantize_plan *plan,
 int qn_quantize_launch(const struct qn_quantize_plan *plan,
                        const struct qn_quantize_args *args, void *stream);
 
-/* A copy that becomes numbers again, packed, without its scales of the second
-   level: these are left to whoever reads the numbers. */
+/* A quantized tensor that is dequantized, packed, without its scales of the
+   second level: these are left to the code that reads the values. */
 struct qn_expansion {
     const struct qn_quantization *q; /* the plan's, of as many rows */
     const struct qn_tensor *copy;
@@ -99,7 +103,7 @@ int qn_quantize_plan_inner(const struct qn_session *session,
                            const struct qn_plan_options *options,
                            struct qn_quantize_plan **plan);
 
-/* Kernels of some ops (enum qn_cast_op) alone, and one launch of them, or where
+/* Only kernels of some ops (enum qn_cast_op), and one launch of them, or where
    the host computes one run, of values that are the caller's. */
 int qn_quantize_steps(struct qn_session *session,
                       const struct qn_quantization *q, int backend,

@@ -34,8 +34,8 @@ static void set_copies(const struct qn_quantize_plan *plan,
                 : (unsigned *)(void *)(space + plan->space.column_amax);
 }
 
-/* Of a tensor that the work has, whose rules were checked; else 0: nothing of
-   what the caller left in it was. */
+/* The address of a tensor that the work has, after its checks; else 0: the
+   caller's value was not checked. */
 static int64_t stride_of(const struct qn_tensor *given,
                          const struct qn_tensor *need)
 {
@@ -44,7 +44,7 @@ static int64_t stride_of(const struct qn_tensor *given,
     return given->stride ? given->stride : need->shape[need->ndim - 1];
 }
 
-/* The caller's arrays; sizes from the host lie in the workspace, or where the
+/* The caller's arrays; sizes from the host are in the workspace, or where the
    host itself computes as they are. */
 static void set_sizes(const struct qn_quantize_plan *plan,
                       const struct qn_quantize_args *args, struct qn_values *v)
@@ -59,7 +59,7 @@ static void set_sizes(const struct qn_quantize_plan *plan,
     v->sizes_bytes = plan->driver ? 4 : 8;
 }
 
-/* What a run adds to the plan's values. */
+/* A run's additions to the plan's values. */
 static void set_values(const struct qn_quantize_plan *plan,
                        const struct qn_quantize_args *args, struct qn_values *v)
 {

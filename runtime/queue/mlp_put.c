@@ -22,7 +22,7 @@ int qn_mlp_put(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
     if (!code && args->host_sizes)
         code = qn_error_set(QUERN_EINVAL,
                             "host_sizes is not NULL: sizes of queued work "
-                            "are on the device (first_dims)");
+                            "are on the device (lengths)");
     if (code)
         return code;
     for (int i = 0; i < 2; i++)

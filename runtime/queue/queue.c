@@ -3,8 +3,8 @@
 ** queue.c: weight and bias gradients that wait.
 **
 ** Entries are in one array, made with the queue, in the order of their puts;
-** what leaves closes up. Each is a plan and the arguments of one run, by value:
-** what they point to stays the caller's until the launch that reads it.
+** removal closes the gap. Each is a plan and the arguments of one run, by
+** value: their arrays stay the caller's until the launch that reads it.
 */
 #include "queue/queue.h"
 #include "base/context.h"
@@ -43,8 +43,8 @@ struct qn_queue {
 
 /* ---------------------------------------------------------------- conflicts */
 
-/* Matrices by address have no one place. `plan` fits the arguments. C counts
-   where it is apart from D. */
+/* Matrices by address have no single base. `plan` fits the arguments. C counts
+   if it is not D. */
 static void fill_regions(struct entry *e, const struct qn_plan *plan)
 {
     static const struct {
@@ -52,8 +52,8 @@ static void fill_regions(struct entry *e, const struct qn_plan *plan)
         int role;
         enum { DATA, SF, GLOBAL } field;
     } list[REGIONS] = {
-        {"d.data", QN_ROLE_D, DATA},     {"a.data", QN_ROLE_A, DATA},
-        {"b.data", QN_ROLE_B, DATA},     {"c.data", QN_ROLE_C, DATA},
+        {"d", QN_ROLE_D, DATA},          {"a", QN_ROLE_A, DATA},
+        {"b", QN_ROLE_B, DATA},          {"c", QN_ROLE_C, DATA},
         {"a.sf", QN_ROLE_A, SF},         {"b.sf", QN_ROLE_B, SF},
         {"a.global", QN_ROLE_A, GLOBAL}, {"b.global", QN_ROLE_B, GLOBAL},
     };
@@ -101,9 +101,9 @@ static void fill_sum_regions(struct entry *e,
     const struct qn_region regions[REGIONS] = {
         {"dbias", args->dbias, (size_t)q->groups * (size_t)q->k * sizeof(float),
          1, 0},
-        rows_region("in.data", &args->in, &need->in),
-        rows_region("saved.data", &args->saved, &need->saved),
-        {"probability", args->probability, (size_t)q->m * sizeof(float), 0, 0},
+        rows_region("input", &args->in, &need->in),
+        rows_region("pre", &args->saved, &need->saved),
+        {"prob", args->probability, (size_t)q->m * sizeof(float), 0, 0},
         {.name = ""}};
 
     memcpy(e->regions, regions, sizeof regions);
@@ -164,7 +164,7 @@ static int check_form(const struct entry *old, const struct entry *new)
     if (new->plan->problem.beta == QUERN_BETA_ZERO)
         return qn_error_set(
             QUERN_EINVAL,
-            "d.data: the plan has beta=0 and would overwrite pending products "
+            "d: the plan has beta=0 and would overwrite pending products "
             "for these matrices; flush them first, or accumulate");
     return QUERN_OK;
 }
@@ -175,7 +175,8 @@ static const char *kind_of(const struct entry *e)
     return e->sums ? "a bias gradient" : "a product";
 }
 
-/* One entry against another: what one writes the other must not touch. */
+/* One entry against another: one's outputs must not overlap the other's
+   arrays. */
 static int check_apart(const struct entry *old, const struct entry *new)
 {
     const struct qn_region *x = old->regions, *y = new->regions;
@@ -296,7 +297,7 @@ static int check_dbias(struct entry *new)
             plan->recipe->name);
     if (args->row.data)
         return qn_error_set(QUERN_EINVAL,
-                            "row.data is not NULL: a queue takes only dbias");
+                            "rowwise is not NULL: a queue takes only dbias");
     code = qn_quantize_admit(plan, args, &room, &fitted);
     if (!code)
         fill_sum_regions(new, fitted);
@@ -350,7 +351,7 @@ int qn_queue_put_all(struct qn_queue *queue, const struct qn_plan *const *plans,
     for (int i = 0; i < count && !code; i++)
         code = qn_queue_put(queue, plans[i], &args[i], layer);
     if (code)
-        queue->count = before; /* what was put is after all others */
+        queue->count = before; /* the new entry is after all others */
     return code;
 }
 
@@ -458,13 +459,13 @@ static int collect(const struct qn_queue *queue, int layer, int most,
         if (!same_output(first, e))
             continue;
         if (!joins(first, e))
-            break; /* what adds up stays in order */
+            break; /* entries that add up stay in order */
         places[count++] = at;
     }
     return count;
 }
 
-/* Does it only add to what its output holds? */
+/* Does it only add to its output's content? */
 static int adds(const struct entry *e)
 {
     if (e->sums)
@@ -488,8 +489,8 @@ static int check_order(const struct qn_queue *queue, int layer, int place)
                                 "layer %d, was put before, and one of both "
                                 "does not just add to it; flush that layer "
                                 "first, or all",
-                                layer, kind_of(old),
-                                old->sums ? "dbias" : "d.data", old->layer);
+                                layer, kind_of(old), old->sums ? "dbias" : "d",
+                                old->layer);
     }
     return QUERN_OK;
 }

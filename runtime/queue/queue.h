@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue.h: what other parts let wait in a queue. */
+/* queue.h: entries of other parts in a queue. */
 #pragma once
 
 #include "internal.h"

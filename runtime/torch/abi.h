@@ -50,6 +50,17 @@ typedef void qn_abi_kernel(qn_abi_value *stack, uint64_t inputs,
        int32_t type, int32_t device, int32_t index, struct torch_tensor **))   \
     X(int32_t, aoti_torch_zero_, (struct torch_tensor *))                      \
     X(int32_t, aoti_torch_delete_tensor_object, (struct torch_tensor *))       \
+    X(int32_t, aoti_torch_as_strided,                                          \
+      (struct torch_tensor *, const int64_t *shape, const int64_t *strides,    \
+       struct torch_tensor **))                                                \
+    X(int32_t, aoti_torch_new_tensor_handle,                                   \
+      (struct torch_tensor *, struct torch_tensor **))                         \
+    X(int32_t, aoti_torch_delete_library_object, (struct torch_library *))     \
+    X(int32_t, torch_call_dispatcher,                                          \
+      (const char *name, const char *overload, qn_abi_value *stack,            \
+       uint64_t version))                                                      \
+    X(int32_t, torch_new_string_handle,                                        \
+      (const char *, size_t length, void **))                                  \
     X(int32_t, torch_string_c_str, (void *, const char **))                    \
     X(int32_t, torch_delete_string, (void *))                                  \
     X(uint64_t, aoti_torch_abi_version, (void))                                \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** call.c: one call of an operator. Nothing here knows what a line computes: a
-** walk over the plan's operands serves all of them. No C++ exception starts
-** before everything that the call owns was released.
+** call.c: one call of an operator. Nothing here depends on a line's
+** computation: a loop over the plan's operands serves all of them. No C++
+** exception starts before everything that the call owns was released.
 */
 #include "torch/kept.h"
 #include "torch/op.h"
@@ -34,6 +34,7 @@ struct call {
     void *guard; /* makes the device torch's current one */
     struct quern_plan *plan;
     struct quern_args args;
+    struct qn_kept *kept; /* the workspace, or NULL */
     char error[1024];
 };
 
@@ -61,16 +62,38 @@ static void forget_in_child(void)
     pthread_mutex_init(&lock, NULL);
 }
 
+static const char *folders[16]; /* with specs of users; never freed */
+static int folder_count;
+
+const char *quern_torch_specs(const char *folder)
+{
+    const int room = (int)(sizeof folders / sizeof *folders);
+    const char *copy = strdup(folder), *error = NULL;
+
+    pthread_mutex_lock(&lock);
+    if (context)
+        error = "folder: the library has read its specs already";
+    else if (!copy || folder_count == room)
+        error = "folder: there is room for 16";
+    else
+        folders[folder_count++] = copy;
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
 const char *qn_open(struct quern_context **ctx)
 {
+    struct quern_open_options options = QUERN_OPEN_OPTIONS_INIT;
     static int watched;
     int code = QUERN_OK;
 
     pthread_mutex_lock(&lock);
     if (!watched)
         watched = !pthread_atfork(NULL, NULL, forget_in_child);
+    options.specs = folders;
+    options.specs_count = folder_count;
     if (!context)
-        code = quern_open(NULL, &context);
+        code = quern_open(&options, &context);
     *ctx = context;
     pthread_mutex_unlock(&lock);
     return code ? quern_errmsg() : NULL;
@@ -209,30 +232,41 @@ static int look_at_all(struct call *c)
 
 /* ---------------------------------------------------------------- the plan */
 
+/* The device and torch's current stream. torch's guard costs a microsecond: only
+   where another device is current. */
+static int enter(struct call *c)
+{
+    const char *error;
+    void *stream = NULL;
+    int other;
+
+    if (!qn_abi.aoti_torch_create_cuda_guard ||
+        !qn_abi.aoti_torch_get_current_cuda_stream)
+        return fail(c, "this torch has no CUDA");
+    error = qn_kept_enter(c->index, &other);
+    if (error)
+        return fail(c, "%s", error);
+    if ((other && qn_abi.aoti_torch_create_cuda_guard(c->index, &c->guard)) ||
+        qn_abi.aoti_torch_get_current_cuda_stream(c->index, &stream))
+        return fail(c, "torch has no current stream of the device");
+    c->stream = stream;
+    return QUERN_OK;
+}
+
 static int find_plan(struct call *c)
 {
     struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
     struct quern_context *ctx;
     const char *error = qn_open(&ctx);
-    void *stream = NULL;
+    int code;
 
     if (error)
         return fail(c, "%s", error);
-    if (c->host) {
-        options.backend = QUERN_BACKEND_HOST;
-    } else {
-        options.device = c->index;
-        if (!qn_abi.aoti_torch_create_cuda_guard ||
-            !qn_abi.aoti_torch_get_current_cuda_stream)
-            return fail(c, "this torch has no CUDA");
-        if (qn_abi.aoti_torch_create_cuda_guard(c->index, &c->guard) ||
-            qn_abi.aoti_torch_get_current_cuda_stream(c->index, &stream))
-            return fail(c, "torch has no current stream of the device");
-        c->stream = stream;
-        error = qn_kept_enter(c->index);
-        if (error)
-            return fail(c, "%s", error);
-    }
+    options.device = c->host ? -1 : c->index;
+    options.backend = c->host ? QUERN_BACKEND_HOST : QUERN_BACKEND_AUTO;
+    code = c->host ? QUERN_OK : enter(c);
+    if (code)
+        return code;
     if (quern_plan_get(ctx, c->line, &options, c->stream, &c->plan))
         return fail(c, "%s", quern_errmsg());
     return QUERN_OK;
@@ -390,7 +424,7 @@ static int make_workspace(struct call *c, const struct quern_operand *o,
 
     if (!c->host && (c->queue || bytes <= QN_KEPT_BYTES)) {
         error = qn_kept(c->plan, c->index, c->stream, c->queue, bytes,
-                        o->zero_bytes, data);
+                        o->zero_bytes, &c->args, &c->kept);
         return error ? fail(c, "%s", error) : QUERN_OK;
     }
     if (make(c, o, rows))
@@ -431,6 +465,7 @@ static int fill(struct call *c)
     int count, code = QUERN_OK;
     const struct quern_operand *o = quern_plan_operands(c->plan, &count);
     const int64_t rows = rows_of(c, o, count);
+    const struct quern_operand *workspace = NULL;
     char known[QUERN_ARGS_COUNT] = {0};
 
     c->args.rows = rows;
@@ -440,7 +475,7 @@ static int fill(struct call *c)
         if (c->given[o->arg].handle)
             code = give(c, o, rows);
         else if (o->arg == QUERN_ARG_WORKSPACE)
-            code = make_workspace(c, o, rows);
+            workspace = o;
         else if (is_result(c, o->arg) && o->written >> c->op->phase & 1)
             code = make(c, o, rows);
     }
@@ -452,7 +487,10 @@ static int fill(struct call *c)
             code = fail(c, "%s is given: '%s' has no such operand", p->name,
                         c->line);
     }
-    return code ? code : make_missing(c);
+    if (!code)
+        code = make_missing(c);
+    /* Last: it is ours alone until the run was launched. */
+    return code || !workspace ? code : make_workspace(c, workspace, rows);
 }
 
 /* ----------------------------------------------------------------- the call */
@@ -466,6 +504,7 @@ static void drop(struct torch_tensor *t)
 /* Release everything but results that were handed over. */
 static void release(struct call *c)
 {
+    qn_kept_release(c->kept);
     for (int i = 0; i < QUERN_ARGS_COUNT; i++) {
         drop(c->given[i].handle);
         drop(c->result[i]);

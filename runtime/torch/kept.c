@@ -54,18 +54,36 @@ static void find_driver(void)
 #undef FIND
 }
 
-const char *qn_kept_enter(int device)
+/* torch's context of a device, retained once; NULL: there is none. */
+static struct CUctx_st *primary(int device)
+{
+    static struct CUctx_st *of[64];
+    struct CUctx_st *found = NULL;
+
+    if (device < 0 || device >= 64)
+        return NULL;
+    if (!of[device] && !cu.DevicePrimaryCtxRetain(&found, device))
+        of[device] = found; /* the same one in all threads */
+    return of[device];
+}
+
+const char *qn_kept_enter(int device, int *other)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct CUctx_st *now = NULL;
+    struct CUctx_st *now = NULL, *ours;
 
+    *other = 0;
     pthread_once(&once, find_driver);
     if (missing)
         return missing;
-    if (!cu.CtxGetCurrent(&now) && now)
-        return NULL;
-    if (cu.DevicePrimaryCtxRetain(&now, device) || cu.CtxSetCurrent(now))
+    ours = primary(device);
+    if (!ours)
+        return "the CUDA driver has no context of the device";
+    if (cu.CtxGetCurrent(&now))
+        now = NULL;
+    if (!now && cu.CtxSetCurrent(ours))
         return "the CUDA driver cannot make the device's context current";
+    *other = now && now != ours;
     return NULL;
 }
 
@@ -96,29 +114,31 @@ static uint64_t allocate(size_t bytes, size_t zero_bytes)
 
 /* -------------------------------------------------------------------- table */
 
-struct kept {
-    const struct quern_plan *plan; /* NULL: free */
+struct qn_kept {
+    const struct quern_plan *plan;
     const void *stream;
     uint64_t capture;
     int64_t queue;
-    uint64_t address; /* 0: dropped */
     size_t bytes;
     int device;
+    uint64_t address;     /* 0: dropped */
+    pthread_mutex_t busy; /* a run with it is being launched */
+    void *sizes[3];       /* of the last run: lengths, starts, ends */
 };
 
-static struct kept *table;
+static struct qn_kept **table; /* NULL: a free place */
 static size_t table_size, table_used;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int same(const struct kept *a, const struct kept *b)
+static int same(const struct qn_kept *a, const struct qn_kept *b)
 {
     return a->plan == b->plan && a->stream == b->stream &&
            a->capture == b->capture && a->queue == b->queue &&
-           a->bytes >= b->bytes && (a->address || !a->plan);
+           a->bytes >= b->bytes && a->address;
 }
 
-/* The entry of a key, or the free one where it belongs. */
-static struct kept *look_up(const struct kept *key)
+/* The place of an entry, or the free one where it belongs. */
+static struct qn_kept **look_up(const struct qn_kept *key)
 {
     const uint64_t mixed = ((uint64_t)key->plan >> 4) * 0x9e3779b97f4a7c15 +
                            ((uint64_t)key->stream >> 4) * 0xc2b2ae3d27d4eb4f +
@@ -126,61 +146,78 @@ static struct kept *look_up(const struct kept *key)
                            (uint64_t)key->queue;
     size_t i = (mixed ^ mixed >> 29) & (table_size - 1);
 
-    while (table[i].plan && !same(&table[i], key))
+    while (table[i] && !same(table[i], key))
         i = (i + 1) & (table_size - 1);
     return &table[i];
 }
 
 static int grow(void)
 {
-    struct kept *old = table;
+    struct qn_kept **old = table;
     const size_t count = table_size;
 
-    table = calloc(count ? 2 * count : 64, sizeof *table);
+    table = calloc(count ? 2 * count : 64, sizeof(struct qn_kept *));
     if (!table) {
         table = old;
         return 0;
     }
     table_size = count ? 2 * count : 64;
-    table_used = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (old[i].address) {
-            *look_up(&old[i]) = old[i];
-            table_used++;
-        }
-    }
+    for (size_t i = 0; i < count; i++)
+        if (old[i])
+            *look_up(old[i]) = old[i];
     free(old);
     return 1;
 }
 
-/* With the lock held. */
-static const char *find_or_make(struct kept *key, size_t zero_bytes)
+static const char *make(struct qn_kept **place, const struct qn_kept *key,
+                        size_t zero_bytes)
 {
-    struct kept *k;
+    struct qn_kept *made = malloc(sizeof *made);
 
-    if (2 * (table_used + 1) > table_size && !grow())
+    if (!made)
         return "host memory ran out";
-    k = look_up(key);
-    if (!k->plan) {
-        key->address = allocate(key->bytes, zero_bytes);
-        if (!key->address)
-            return "the CUDA driver has no memory for a workspace";
-        *k = *key;
-        table_used++;
+    *made = *key;
+    made->address = allocate(key->bytes, zero_bytes);
+    if (!made->address) {
+        free(made);
+        return "the CUDA driver has no memory for a workspace";
     }
-    key->address = k->address;
+    pthread_mutex_init(&made->busy, NULL);
+    *place = made;
+    table_used++;
     return NULL;
+}
+
+static const char *find_or_make(struct qn_kept *key, size_t zero_bytes,
+                                struct qn_kept **kept)
+{
+    const char *error = NULL;
+    struct qn_kept **place;
+
+    pthread_mutex_lock(&lock);
+    if (2 * (table_used + 1) > table_size && !grow()) {
+        error = "host memory ran out";
+    } else {
+        place = look_up(key);
+        if (!*place)
+            error = make(place, key, zero_bytes);
+        *kept = *place;
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
 }
 
 const char *qn_kept(const struct quern_plan *plan, int device,
                     struct CUstream_st *stream, int64_t queue, size_t bytes,
-                    size_t zero_bytes, void **data)
+                    size_t zero_bytes, struct quern_args *args,
+                    struct qn_kept **kept)
 {
-    struct kept key = {.plan = plan, .queue = queue, .device = device};
+    struct qn_kept key = {.plan = plan, .queue = queue, .device = device};
     const char *error;
     int capturing = 0;
 
     key.bytes = bytes ? bytes : 1;
+    key.address = 1; /* any: it is looked for */
     if (!queue) {
         key.stream = stream;
         if (stream && cu.StreamGetCaptureInfo(stream, &capturing, &key.capture))
@@ -188,39 +225,63 @@ const char *qn_kept(const struct quern_plan *plan, int device,
         if (capturing != 1)
             key.capture = 0;
     }
-    pthread_mutex_lock(&lock);
-    error = find_or_make(&key, zero_bytes);
-    pthread_mutex_unlock(&lock);
-    *data = (void *)key.address;
-    return error;
+    error = find_or_make(&key, zero_bytes, kept);
+    if (error)
+        return error;
+    pthread_mutex_lock(&(*kept)->busy);
+    args->of[QUERN_ARG_WORKSPACE].data = (void *)(*kept)->address;
+    for (int i = 0; i < 3; i++)
+        (*kept)->sizes[i] = args->of[QUERN_ARG_LENGTHS + i].data;
+    return NULL;
+}
+
+void qn_kept_release(struct qn_kept *kept)
+{
+    if (kept)
+        pthread_mutex_unlock(&kept->busy);
 }
 
 void qn_kept_drop(int64_t queue)
 {
+    int other;
+
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < table_size; i++) {
-        if (table[i].address && table[i].queue == queue) {
-            qn_kept_enter(table[i].device);
-            cu.MemFree(table[i].address);
-            table[i].address = 0;
+        if (table[i] && table[i]->queue == queue && table[i]->address) {
+            qn_kept_enter(table[i]->device, &other);
+            cu.MemFree(table[i]->address);
+            table[i]->address = 0;
         }
     }
     pthread_mutex_unlock(&lock);
 }
 
+/* quern_check of a workspace; 0: it has no error. */
+static int check(struct qn_kept *kept)
+{
+    struct quern_args args = QUERN_ARGS_INIT;
+    int code;
+
+    pthread_mutex_lock(&kept->busy);
+    args.of[QUERN_ARG_WORKSPACE].data = (void *)kept->address;
+    for (int i = 0; i < 3; i++)
+        args.of[QUERN_ARG_LENGTHS + i].data = kept->sizes[i];
+    code = quern_check(kept->plan, &args, NULL);
+    pthread_mutex_unlock(&kept->busy);
+    return code;
+}
+
 const char *quern_torch_check(int device)
 {
     static _Thread_local char sentence[1024];
-    struct quern_args args = QUERN_ARGS_INIT;
-    int found = 0;
+    int found = 0, other;
 
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < table_size; i++) {
-        if (!table[i].address || table[i].device != device)
+        if (!table[i] || !table[i]->address || table[i]->device != device)
             continue;
-        qn_kept_enter(device);
-        args.of[QUERN_ARG_WORKSPACE].data = (void *)table[i].address;
-        if (quern_check(table[i].plan, &args, NULL) && !found++)
+        qn_kept_enter(device, &other);
+        if (check(table[i]) && !found++)
             snprintf(sentence, sizeof sentence, "%s", quern_errmsg());
     }
     pthread_mutex_unlock(&lock);

@@ -99,7 +99,7 @@ static int arg_of(const char *name)
     return -1;
 }
 
-/* Read "TYPE NAME" and what ends it: the rest, NULL if there is no more. */
+/* Read "TYPE NAME" and its terminator: the rest, NULL if there is no more. */
 static const char *read_one(const char *text, struct qn_op_parameter *p)
 {
     char type[24];

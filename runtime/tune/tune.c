@@ -169,7 +169,7 @@ static int keep(struct qn_tune_job *job, struct quern_tune_result *result)
     return code;
 }
 
-/* Was any way but that of kernels which read the operands measured? */
+/* Was any strategy but that of kernels which read the operands measured? */
 static int has_strategies(const struct qn_tune_job *job)
 {
     for (int i = 0; i < job->count; i++)
@@ -244,7 +244,7 @@ static int work(struct qn_tune_job *job)
     return code;
 }
 
-/* Everything but what the result takes along. */
+/* Everything but the memory that the result takes. */
 static void clean_up(struct qn_tune_job *job)
 {
     struct qn_driver *driver = job->session.driver;

@@ -33,7 +33,7 @@ struct qn_tune_runner {
                                  launches */
     enum qn_tune_state state; /* job->lock while threads compile */
     struct qn_plan *plan;
-    struct quern_tune_candidate *told; /* its place in the result */
+    struct quern_tune_candidate *told; /* its index in the result */
     int repeats; /* runs between two events; 0: not yet known */
     float log_ns[QN_TUNE_ROUNDS]; /* of each round; NAN where it did not run */
 };
@@ -54,11 +54,11 @@ struct qn_tune_job {
     struct qn_session session;
     double start, deadline; /* monotonic seconds */
     struct qn_tune_runner *runners;
-    int count, kernels;                 /* of them, and those that came first */
-    struct quern_tune_candidate *told;  /* as many and QN_TUNE_LATE more */
-    int told_count;                     /* with those that never were runners */
-    struct qn_dequantize_choice choice; /* of the way, as no measurement
-                                           says */
+    int count, kernels;                /* of them, and those that came first */
+    struct quern_tune_candidate *told; /* as many and QN_TUNE_LATE more */
+    int told_count;                    /* with those that never were runners */
+    /* of the strategy, without a measurement */
+    struct qn_dequantize_choice choice;
     struct qn_tune_data data;
     struct cu_event *events[QN_TUNE_EVENTS];
     struct qn_nvml *nvml; /* NULL: no clock */
@@ -101,7 +101,7 @@ int qn_tune_data_make(struct qn_tune_job *job);
 void qn_tune_data_free(struct qn_tune_job *job);
 
 /* tune_compile.c: threads that compile in the order of the runners. Stopping
-   waits for what is being compiled; what was not begun is out. */
+   waits for compilations under way; others are dropped. */
 int qn_tune_compile_start(struct qn_tune_job *job);
 void qn_tune_compile_stop(struct qn_tune_job *job);
 
@@ -114,8 +114,8 @@ int qn_tune_compile_take(struct qn_tune_job *job, int wait);
    QUERN_ESIZES. */
 int qn_tune_race_run(struct qn_tune_job *job);
 
-/* The fastest, and what the model would have taken; NULL if none ran. The
-   ratio is paired: how many times as long the second takes. */
+/* The fastest, and the model's choice; NULL if none ran. The ratio is paired:
+   how many times as long the second takes. */
 struct qn_tune_runner *qn_tune_race_best(struct qn_tune_job *job);
 struct qn_tune_runner *qn_tune_race_model(struct qn_tune_job *job);
 double qn_tune_race_ratio(const struct qn_tune_runner *slower,

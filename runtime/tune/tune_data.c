@@ -83,7 +83,7 @@ static size_t lay_out(struct maker *m)
     return sum;
 }
 
-/* 0 if runs shall find L2 as they left it, else what drives it out. */
+/* 0 if runs shall find L2 as they left it, else a buffer that evicts it. */
 static size_t flush_bytes(const struct qn_tune_job *job)
 {
     int l2 = 0;
@@ -319,7 +319,7 @@ static void point(struct maker *m)
     args->workspace = pointer(m->at[WORKSPACE]);
 }
 
-/* The caller's, or what the split says, or all alike. */
+/* The caller's, or the split's, or all alike. */
 static int draw_sizes(struct maker *m)
 {
     const struct qn_problem *p = m->p;

@@ -14,7 +14,7 @@
 **
 **     out       least > 0, or a row of `early` says so
 **     no rival  least > -log(1.005): it cannot be faster by more than 0.5 %
-**     certain   all are compiled, and nobody left is a rival of the best
+**     certain   all are compiled, and no candidate left is a rival of the best
 **
 ** The model's choice stays to the end, as the ratio is to it. While some are
 ** still being compiled, others that ran ENOUGH times wait, but for the best.
@@ -77,8 +77,8 @@ static int queue_span(struct qn_tune_job *job, struct qn_tune_runner *runner,
     return code ? code : record(job, event + 1);
 }
 
-/* Cold runs, each between two events; then warm ones, which find in L2 what the
-   last one left. Returns the number of events in `*events`. */
+/* Cold runs, each between two events; then warm ones, which find the
+   last one's data in L2. Returns the number of events in `*events`. */
 static int queue(struct qn_tune_job *job, struct qn_tune_runner *runner,
                  int *events)
 {
@@ -300,7 +300,7 @@ static struct qn_tune_runner *find_best(struct qn_tune_job *job)
     return best;
 }
 
-/* As fast as the best by what is known, and it ran as often as counts. */
+/* As fast as the best by the measurements, and it ran as often as counts. */
 static int is_alike(const struct qn_tune_runner *runner,
                     const struct qn_tune_runner *best)
 {
@@ -524,7 +524,7 @@ int qn_tune_race_run(struct qn_tune_job *job)
     struct qn_tune_runner **order =
         calloc((size_t)job->count + QN_TUNE_LATE, sizeof *order);
     int code = order ? QUERN_OK : qn_error_memory();
-    /* what the model would take comes first, so that slower kernels leave */
+    /* the model's choice comes first, so that slower kernels leave */
     int strategies = !code &&
                      job->choice.strategy != QUERN_DEQUANTIZE_MAINLOOP &&
                      add_ways(job);

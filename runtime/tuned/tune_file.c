@@ -51,7 +51,7 @@ void qn_tune_file_canonical(const struct qn_problem *problem,
     bucket->sizes = QUERN_SIZES_DEVICE;
     bucket->dbias = bucket->dprob = bucket->outside = 0;
     if (problem->dequantize != QUERN_DEQUANTIZE_MAINLOOP) /* which compares no
-                                                             ways */
+                                                             strategies */
         bucket->dequantize = QUERN_DEQUANTIZE_AUTO;
     if (problem->ragged != QUERN_AXIS_NONE) {
         int64_t *ragged = axes[problem->ragged - QUERN_AXIS_M];

@@ -61,7 +61,7 @@ void qn_tune_file_canonical(const struct qn_problem *problem,
 ** lines; `name` is the file's, for messages. The text comes from anywhere: any
 ** bytes are allowed and need no zero after them.
 **
-** QUERN_EINVAL: "NAME:LINE: what, and what would be right", and no lines.
+** QUERN_EINVAL: "NAME:LINE: the error and the remedy", and no lines.
 ** file->registry then is that of the text where it is another one, and stays as
 ** it was where something else is wrong. QUERN_ENOMEM.
 */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** tune_store.c: where files of measured winners are, and what a plan asks them.
+** tune_store.c: the files of measured winners, and their lookup by plans.
 **
 ** Nothing here is trusted: a file can at worst name a slower kernel, since each
 ** kernel is judged again for each problem. So it does not matter who may write
@@ -78,7 +78,7 @@ static int each_given(const char *list, visitor *visit, void *user)
     return result;
 }
 
-/* The user's own, next to what the cache has compiled. */
+/* The user's own, next to the cache's compiled kernels. */
 static int each_cached(struct quern_context *ctx, visitor *visit, void *user)
 {
     char folder[PATH_MAX];
@@ -339,7 +339,7 @@ int qn_tune_store_refused(struct quern_context *ctx, const char *gpu,
     return book ? QUERN_OK : qn_error_memory();
 }
 
-/* The GPU of the second line, which the parser then finds in its place. */
+/* The GPU of the second line, which the parser then finds there. */
 static void peek_gpu(const struct qn_file_text *text, char *gpu, size_t size)
 {
     const char *line = memchr(text->data, '\n', text->bytes);

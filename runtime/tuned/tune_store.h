@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tune_store.h: where files of measured winners are, and what a plan asks
-   them. */
+/* tune_store.h: the files of measured winners, and their lookup by plans. */
 #pragma once
 
 #include "tuned/tune_file.h"
@@ -34,7 +33,7 @@ int qn_tune_store_open(struct quern_context *ctx, const char *list);
 void qn_tune_store_close(struct quern_context *ctx);
 
 /* 1 in `*known` and the line, of the first file that has one. Files are read
-   when the first problem of a GPU model asks; what is wrong with one is said to
+   when the first problem of a GPU model asks; an invalid one is reported in
    the log then, and is no error. QUERN_ENOMEM. */
 int qn_tune_store_find(struct quern_context *ctx, const char *gpu,
                        const struct qn_problem *problem, int sms,

@@ -1,6 +1,6 @@
--- What a product needs besides whose operands were dequantized in a pass: alpha and beta with the
+-- Further inputs of a product whose operands were dequantized in a pass: alpha and beta with the
 -- scales of the second level, for sums over tokens where each group begins and ends, and where
--- there are two ways, which of them begins as the one that is taken.
+-- there are two strategies, which of them begins as the one that is taken.
 
 kernels "factors" {
   op = "factors", of = "x", input = "f32", element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1,

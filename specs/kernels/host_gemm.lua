@@ -8,12 +8,12 @@ local join = table.join
 
 local values = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
 
--- What all of them take behind their operands, and where the layout is a parameter, too.
+-- Parameters of all of them after their operands, and where the layout is a parameter, too.
 local sizes = { "first_dims", "offsets", "sizes_bytes" }
 local rest = { "groups", "m", "n", "k", "error", "microbatch_count", "microbatches", "noop" }
 local laid_out = join(sizes, { "ragged", "a_major", "b_major" }, rest)
 
--- What follows a product: a bias and an activation, or the way back through one.
+-- The code below a product: a bias and an activation, or an activation backward.
 local follow = { "alpha", "scalar_step", "bias", "saved", "saved_stride", "probability",
                  "activation", "interleave", "limit", "slope", "shift" }
 local back = { "alpha", "scalar_step", "saved", "saved_stride", "probability", "partials",
@@ -67,7 +67,7 @@ kernels "host_gemm_activate" {
   any_activation()
 }
 
--- Back through an activation: D is the gradient of what it was given.
+-- Back through an activation: D is the gradient of its input.
 kernels "host_gemm_gradient" {
   op       = "dgrad",
   element  = { bf16, f16 },
@@ -83,7 +83,7 @@ kernels "host_gemm_gradient" {
   any_activation()
 }
 
--- The same of quantized copies: what a scale becomes follows from its fields.
+-- The same of quantized tensors: a scale's factor depends on its fields.
 local scales = { "a_sf", "b_sf", "a_sf_stride", "b_sf_stride", "a_sf_group_stride",
                  "b_sf_group_stride", "a_global", "b_global" }
 

@@ -47,7 +47,7 @@ kernels "host_history" {
   arch = "host", template = "host/history.c", params = { "scale", "history", "noop" },
 }
 
--- Activations of what has no scales, and sums over its rows.
+-- Activations of tensors without scales, and sums over its rows.
 kernels "host_unquantized" {
   op = "quantize", of = { "x", "dy" }, input = { "bf16", "f16", "f32" }, element = { bf16, f16 },
   form = { "plain", "forward", "backward" }, scale = "none", arch = "host",
@@ -68,14 +68,14 @@ kernels "host_dprob_bias" {
   params = join(values, { "bias", "dprob" }, shape, sizes),
 }
 
--- What a product lacks whose kernel adds no bias.
+-- The bias of a product whose kernel adds none.
 kernels "host_bias" {
   op = "bias", of = "x", input = { "bf16", "f16", "f32" }, form = "plain",
   element = { bf16, f16 }, scale = "none", arch = "host", template = "host/bias.c",
   params = join({ "input", "out", "out_stride", "bias", "probability" }, shape, sizes),
 }
 
--- What adds up the sums that a product leaves which goes back through an activation.
+-- The addition of the partial sums that a product with an activation backward leaves.
 for op, sums in pairs { sum = { "dbias", "dbias_add", "partials" },
                         sum_rows = { "dprob", "row_partials" } } do
   kernels("host_" .. op) {

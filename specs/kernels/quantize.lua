@@ -13,7 +13,7 @@ local sizes = table.join(lengths, { "error" })
 
 local join = table.join
 
--- What each form reads besides the copies.
+-- The inputs of each form besides the quantized tensors.
 local inputs = {
   plain    = { "in", "in_stride" },
   forward  = { "in", "in_stride", "probability", "activation", "interleave", "limit", "slope",
@@ -23,7 +23,7 @@ local inputs = {
 }
 inputs.forward = join(inputs.forward, { "saved", "saved_stride" })
 
--- A tile's values lie in shared memory, and where they are copied there, those of the next tile
+-- A tile's values are in shared memory, and where they are copied there, those of the next tile
 -- too: of 32 bits sm_120a has not the room. Two CTAs of 256 threads share a multiprocessor where
 -- that memory and 128 registers are enough: three are no faster, as all wait for memory.
 local function common ()
@@ -77,7 +77,7 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   end
 end
 
--- Where only the rowwise tensor is wanted and a row has one scale: rows lie in shared memory until
+-- If only the rowwise tensor is wanted and a row has one scale: rows are in shared memory until
 -- their largest magnitude is known.
 kernels "cast_rows" {
   op = "quantize", of = { "x", "dy" }, input = wide, form = "rows", element = narrow,
@@ -88,7 +88,7 @@ kernels "cast_rows" {
   derive "smem" (function () return 13 * 16384 end), -- 13 warps, rows of 8192 values in 16 bits
   derive "ctas" (function () return 1 end),
   reject "only rows with one scale are read twice" (function (v) return v.scale.span ~= "row" end),
-  reject "stochastic rounding draws numbers for tiles" (function (v) return v.scale.stochastic end),
+  reject "stochastic rounding draws values for tiles" (function (v) return v.scale.stochastic end),
 }
 
 for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
@@ -131,7 +131,7 @@ kernels "history" {
   derive "threads" (function () return 256 end),
 }
 
--- Activations of what has no scales, and sums over its rows.
+-- Activations of tensors without scales, and sums over its rows.
 for _, form in ipairs { "plain", "forward", "backward" } do
   kernels("unquantized_" .. form) {
     op = "quantize", of = { "x", "dy" }, input = wide, form = form, element = { bf16, f16 },
@@ -165,7 +165,7 @@ kernels "dprob_bias" {
   derive "ctas" (function () return 2 end),
 }
 
--- What a product lacks whose kernel adds no bias.
+-- The bias of a product whose kernel adds none.
 kernels "bias" {
   op = "bias", of = "x", input = wide, form = "plain", element = { bf16, f16 },
   scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/bias.cu",
@@ -175,7 +175,7 @@ kernels "bias" {
   derive "ctas" (function () return 4 end),
 }
 
--- What follows a product whose kernel stops at its sums.
+-- The code below a product whose kernel stops at its sums.
 for _, form in ipairs { "forward", "backward" } do
   local back = form == "backward"
 

@@ -1,5 +1,5 @@
--- 16-bit products with mma.sync, for what wgmma and TMA cannot take: rows that do not start at
--- multiples of 16 bytes, a ragged axis that is contiguous, GPUs before and after Hopper.
+-- 16-bit products with mma.sync, for operands that wgmma and TMA do not support: rows that do not
+-- start at multiples of 16 bytes, a ragged axis that is contiguous, GPUs before and after Hopper.
 
 local sizes = { "first_dims", "offsets", "sizes_bytes" }
 local always = { "alpha", "beta", "scalar_step", "groups", "m", "n", "k", "band", "noop" }
@@ -50,7 +50,7 @@ local function grid(arch, ragged, ops)
       return v.stages * (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes
     end),
 
-    -- CTAs on a multiprocessor: what the registers are shared by.
+    -- CTAs on a multiprocessor: they share the registers.
     derive "ctas" (function (v) return v.tile.m >= 128 and 2 or 4 end),
 
     reject "128 x 128 serves it: only along m and k are groups often this small"

@@ -1,5 +1,6 @@
--- Quantized products with mma.sync, for what wgmma and TMA cannot take, and for GPUs before and
--- after Hopper: codes are dequantized to 16 bits in registers. One operand may be bf16 as it is.
+-- Quantized products with mma.sync, for operands that wgmma and TMA do not support, and for GPUs
+-- before and after Hopper: codes are dequantized to 16 bits in registers. One operand may be bf16
+-- as it is.
 
 local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stride",
                  "a_sf", "b_sf", "a_sf_stride", "b_sf_stride", "a_sf_group_stride",
@@ -34,7 +35,7 @@ local function grid (ops, ragged, more)
     derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 2 } end),
     derive "cluster" (function () return { 1, 1 } end),
 
-    -- What codes become: scaled ones need bf16's range, and f16 holds all others.
+    -- The type of dequantized codes: scaled ones need bf16's range, and f16 holds all others.
     derive "dequantized" (function (v)
       local wide = v.a.type == "bf16" or v.b.type == "bf16" or dequantizes(v.a) or dequantizes(v.b)
       return wide and "bf16" or "f16"

@@ -1,5 +1,5 @@
--- Products of values with a scale for each block on Hopper's tensor cores, which know none: a code
--- times its scale, rounded to bf16, is what they multiply. Paths are chosen by a recipe's fields.
+-- Products of values with a scale for each block on Hopper's tensor cores, which know none: they
+-- multiply a code times its scale, rounded to bf16. Paths are chosen by a recipe's fields.
 
 local AHEAD = 4 -- steps of 64 k for which scales are on their way
 
@@ -7,7 +7,7 @@ local AHEAD = 4 -- steps of 64 k for which scales are on their way
 local function row_bytes (o) return o.bits == 4 and 32 or o.bits == 16 and 128 or 64 end
 
 -- Words of four scales that a row has on its way, and those from which a stage's are taken: one
--- more than it needs. Where each stage counts them, a power of two, so that nothing is divided.
+-- more than it needs. Counted by stages, a power of two, so that nothing is divided.
 local function word_slots (o, span)
   if not o.scale then return 0 end
   local k = 4 * o.scale.k
@@ -18,7 +18,7 @@ local function word_slots (o, span)
   return slots
 end
 
--- Where an operand becomes bf16: before it is copied, in shared memory, or in registers.
+-- The step that turns an operand into bf16: before it is copied, in shared memory, or in registers.
 local function strategy (o, in_registers)
   if not o.scale then return "copied" end
   return in_registers and "registers" or "dequantized"
@@ -30,8 +30,8 @@ local function slab_row (v)
   return v.dequantize == "swapped" and turned_columns(v) * v.d.bytes or 128
 end
 
--- Bytes of shared memory: alignment, board and barriers aside, slabs and scales; one stage of what
--- is multiplied; one of what is copied.
+-- Bytes of shared memory: alignment, tile queue and barriers aside, slabs and scales; one
+-- stage of multiplied values; one of copied codes.
 local function fixed_memory (v)
   local slabs = 8 * v.slabs * (16 * slab_row(v) + (v.addend == "fetch" and 8 or 0))
   local words = v.word_slots[1] * v.tile.m + v.word_slots[2] * v.tile.n
@@ -48,7 +48,7 @@ end
 
 local function common (wide)
   return
-  -- What codes become; f16 where the scales of each operand are close: see
+  -- The type of dequantized codes; f16 where the scales of each operand are close: see
   -- templates/dequantize/f16.c. "either": f16 if those of a tile are, which its own warps see.
   wide and axis "wide" { wide } or derive "wide" (function () return "bf16" end),
   derive "becomes" (function (v) return v.wide end),
@@ -73,8 +73,8 @@ local function common (wide)
     return strategy(v.a, v.dequantize == "registers")
   end),
   derive "b_strategy" (function (v) return strategy(v.b, v.dequantize == "swapped") end),
-  -- Codes of four bits are cheaper to dequantize four apart; what they meet is in the same order
-  -- then.
+  -- Codes of four bits are cheaper to dequantize at a distance of four; the other operand has the
+  -- same order then.
   derive "apart" (function (v)
     local held = v.dequantize == "registers" and v.a or v.dequantize == "swapped" and v.b
     return held and held.bits == 4 or false
@@ -109,7 +109,7 @@ local function common (wide)
 
   -- 128 columns at a time: of so many threads the compiler gives none registers for more.
   derive "mma_n" (function (v) return v.dequantize == "swapped" and v.tile.m or 128 end),
-  -- Where a tile may hold more tokens than 64 it often does not: products of 64 for those.
+  -- If a tile may hold more tokens than 64 it often does not: products of 64 for those.
   derive "few" (function (v) return v.dequantize == "swapped" and v.tile.m > 64 and 64 or 0 end),
   derive "registers" (function (v)
     return v.dequantize ~= "shared" and { 48, 200, 64 } or { 48, 184, 96 }
@@ -119,7 +119,8 @@ local function common (wide)
     return 4 + (direct and 8 or 0)
   end),
 
-  -- Two stages of what is multiplied take turns; a third where packed ones do not miss its room.
+  -- Two stages of multiplied values take turns; a third is used if packed ones do not need its
+  -- room.
   derive "store" (function () return "warps" end),
   derive "slabs" (function (v) return v.addend == "fetch" and 4 or 2 end),
   derive "stages" (function (v)
@@ -137,7 +138,7 @@ local function common (wide)
   derive "smem" (function (v)
     return fixed_memory(v) + v.stages * stage_memory(v) + v.packed_stages * packed_memory(v)
   end),
-  -- Where tiles take as long as they have tokens, too.
+  -- Also for tiles whose time is proportional to their tokens.
   derive "longest_first" (function (v)
     return (v.ragged == "k" or v.dequantize == "swapped") and 1 or 0
   end),
@@ -159,16 +160,16 @@ local function common (wide)
       local a, b = v.a.scale, v.b.scale
       return a and a.type == "f32" or b and b.type == "f32" or false
     end),
-  reject "scales that lie column by column would be read a byte at a time"
+  reject "scales stored column by column would be read a byte at a time"
     (function (v)
       local a, b = v.a.scale, v.b.scale
       return a and a.order == "columns" or b and b.order == "columns" or false
     end),
-  reject "what has no scales is multiplied as it is, and must be bf16"
+  reject "operands without scales are multiplied directly, and must be bf16"
     (function (v)
       return not v.a.scale and v.a.type ~= "bf16" or not v.b.scale and v.b.type ~= "bf16"
     end),
-  reject "what is multiplied as it is copied needs no registers"
+  reject "operands that are multiplied as copied need no registers"
     (function (v)
       return v.dequantize == "registers" and not v.a.scale
              or v.dequantize ~= "shared" and not v.b.scale
@@ -177,13 +178,13 @@ local function common (wide)
     (function (v)
       return v.dequantize ~= "swapped" and (v.tile.m < 64 or v.tile.m == 64 and v.tile.n < 256)
     end),
-  reject "two fragments of B beside sums of more rows leave too few registers: some would spill"
+  reject "two fragments of B with sums of more rows leave too few registers: some would spill"
     (function (v) return v.dequantize == "swapped" and v.tile.m > 96 end),
   reject "96 rows are no whole number of products"
     (function (v) return v.dequantize ~= "swapped" and v.tile.m == 96 end),
   reject "two warpgroups would dequantize the same 64 rows"
     (function (v) return v.dequantize == "registers" and v.tile.m < 128 end),
-  reject "A beside as many sums leaves too few registers to fetch C or for scales of e4m3"
+  reject "A with as many sums leaves too few registers to fetch C or for scales of e4m3"
     (function (v)
       local e4m3 = v.a.scale and v.a.scale.type == "e4m3"
       return v.dequantize == "registers" and v.tile.n == 256
@@ -265,7 +266,7 @@ kernels "sm90_dequantized_k" {
     return v.d.bytes == 4 and "reduce" or "read"
   end),
   without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
-  reject "C beside as many sums leaves too few registers: some would spill"
+  reject "C with as many sums leaves too few registers: some would spill"
     (function (v) return v.addend == "read" and v.tile.n == 256 end),
   ragged_k()
 }

@@ -1,8 +1,8 @@
 -- 16-bit products on Hopper's tensor cores, for every operand that the copy engine can reach: its
 -- ragged axis, if it has one, must not be contiguous.
 
--- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B. Where C is
--- fetched each slab has a barrier, too.
+-- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B. If C is
+-- fetched, each slab has a barrier, too.
 local function slab_memory (v)
   local barrier = v.addend == "fetch" and 8 or 0
   return 1 * KiB + 8 * v.slabs * (16 * 128 + barrier) + 512
@@ -15,7 +15,7 @@ local function box (o, rows, v)
   return { 64, v.tile.k }
 end
 
--- How what is added to the product arrives: fp32 sums in L2, others in registers.
+-- The path of C: fp32 sums in L2, others in registers.
 local function addend ()
   return derive "addend" (function (v)
     if v.epilogue == "store" or v.epilogue == "alpha" or v.epilogue == "activate" then
@@ -48,8 +48,8 @@ local function common (merges)
   -- Two math warpgroups and one that issues the copies.
   derive "threads" (function (v) return 3 * 128 end),
 
-  -- Each of the 8 math warps stores D through slabs of 16 rows x 128 bytes. Where C is fetched into
-  -- them, they also hold what is on its way.
+  -- Each of the 8 math warps stores D through slabs of 16 rows x 128 bytes. If C is fetched into
+  -- them, they also hold the fetches in flight.
   derive "slabs" (function (v) return v.addend == "fetch" and 4 or 2 end),
   derive "stages" (function (v)
     return (227 * KiB - slab_memory(v)) // stage_memory(v)
@@ -59,14 +59,15 @@ local function common (merges)
   -- Groups along k differ in length: the longest first, so that the last tiles are short.
   derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
 
-  -- Of a thread that walks and issues copies, and of one that multiplies: 504 for three warpgroups.
+  -- Registers of a thread that schedules and issues copies, and of one that multiplies: 504 for
+  -- three warpgroups.
   derive "registers" (function (v)
     if v.microbatches > 1 then return { 72, 216 } end
     return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
-  -- What the CTAs of a cluster share, each loads a part of. A pair along m turns to lie along n
-  -- where a group's last row of tiles is alone, so it shares either operand.
+  -- Each CTA of a cluster loads a part of the shared tiles. A pair along m turns to be along n
+  -- where a group's last row of tiles has no partner, so it shares either operand.
   derive "a_box" (function (v)
     return box(v.a, v.tile.m // (v.cluster.m * v.cluster.n), v)
   end),
@@ -87,7 +88,7 @@ local function common (merges)
     end),
   reject "parts of A under 64 rows cost the cluster more than they spare"
     (function (v) return v.tile.m // (v.cluster.m * v.cluster.n) < 64 end),
-  reject "the walk of pairs along m leaves too few registers for as many sums: some would spill"
+  reject "the scheduler of pairs along m leaves too few registers for the sums: some would spill"
     (function (v)
       return v.cluster.m > 1 and v.schedule == "pingpong" and v.tile.m * v.tile.n > 128 * 128
     end),
@@ -119,7 +120,7 @@ local function ragged_k ()
   common()
 end
 
--- Where an activation takes two columns.
+-- Activations of two columns.
 local function whole_fragments ()
   return
   reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
@@ -162,8 +163,7 @@ kernels "sm90_gemm_m" {
   ragged_m()
 }
 
--- The same, times a number for each group: what is scaled and not added to C leaves room for larger
--- tiles.
+-- The same, times a factor for each group: scaling without C leaves room for larger tiles.
 kernels "sm90_gemm_m_alpha" {
   op       = { "fprop", "dgrad" },
   element  = { bf16, f16 },
@@ -201,8 +201,8 @@ kernels "sm90_gemm_m_scale" {
 }
 
 -- y = activation(x wᵀ + bias), times a number for each row. An activation takes its operands from
--- two columns of the product, which must be sums of one thread: two halves are brought together as
--- B's rows are copied, runs of 8 columns lie in neighbouring fragments.
+-- two columns of the product, which must be sums of one thread: two halves are interleaved as
+-- B's rows are copied, runs of 8 columns are in neighbouring fragments.
 kernels "sm90_gemm_m_activate" {
   op       = "fprop",
   element  = { bf16, f16 },
@@ -232,10 +232,10 @@ kernels "sm90_gemm_m_activate" {
   ragged_m()
 }
 
--- dp from dh = dy w, where h = activation(p) times a number for each row: the gradient of h goes
+-- dp from dh = dy w, where h = activation(p) times a factor for each row: the gradient of h goes
 -- back through the activation where it is summed, and partial sums for those of a bias and of the
--- rows' numbers are left for launches that follow. P comes the way C would. Two halves of D are
--- stored in whole slabs, since what lies behind the first half is the second.
+-- rows' factors are left for launches that follow. P is loaded as C would be. Two halves of D are
+-- stored in whole slabs, since the second half follows the first.
 local gradients = {
   one    = { { "squared_relu" }, { 0 } },
   halves = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 0 } },
@@ -287,7 +287,7 @@ kernels "sm90_gemm_k" {
   addend(), no_c(), ragged_k()
 }
 
--- The same into fp32, with C brought in by the copy engine while the tile is multiplied: where
+-- The same into fp32, with C loaded by the copy engine while the tile is multiplied: where
 -- memory binds, sums in L2 are slower than a read and a write.
 kernels "sm90_gemm_k_fetch" {
   op       = "wgrad",
@@ -334,7 +334,7 @@ local merged = { "a_tail_map", "b_tail_map", "d_map", "d_pointer_map", "microbat
 local function merges ()
   return
   axis "microbatches" { 8 },
-  reject "16-bit C beside as many sums leaves too few registers: some would spill"
+  reject "16-bit C with as many sums leaves too few registers: some would spill"
     (function (v)
       return v.addend == "read" and v.d.bytes == 2 and v.tile.m * v.tile.n > 128 * 128
     end),

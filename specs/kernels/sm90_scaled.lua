@@ -1,8 +1,8 @@
 -- Products of 8-bit values with scales on Hopper's tensor cores, from the quantizer's copies: both
--- operands lie along k. Paths are chosen by a recipe's fields, never by its name.
+-- operands are along k. Paths are chosen by a recipe's fields, never by its name.
 
--- How scales come into a product: one for each group; rows; or blocks of 128 steps of k, each
--- promoted with its own factors, B's in squares of 128 x 128 or in lines as A's are.
+-- The scales of a product: one for each group; rows; or blocks of 128 steps of k, each added up
+-- with its own factors, B's in squares of 128 x 128 or in lines as A's are.
 local function factors (v)
   local a, b = v.a.scale, v.b.scale
   if a.span == "tensor" then return "group" end
@@ -10,23 +10,23 @@ local function factors (v)
   return b.rows == 128 and "squares" or "lines"
 end
 
--- Scales that the copy engine brings along with a stage, in bytes. Rows of a group begin anywhere,
+-- Scales that the copy engine loads with a stage, in bytes. Rows of a group begin anywhere,
 -- boxes at multiples of 16 bytes: each box of up to 128 rows has 4 more.
 local function sf_rows (v)
   return v.factors == "squares" and math.min(v.tile.m, 128) + 4 or v.tile.m
 end
 local function sf_memory (v)
   local boxes = (v.tile.m + 127) // 128
-  if v.quantize == "mainloop" then return v.tile.m * 4 end -- nobody copies them
+  if v.quantize == "mainloop" then return v.tile.m * 4 end -- they are not copied
   if v.factors == "squares" then return (boxes * sf_rows(v) * 4 + 127) // 128 * 128 end
   return v.factors == "lines" and (v.tile.m + v.tile.n) * 4 or 0
 end
 
--- Numbers that are quantized beside the products, two bytes each, have a ring of their own.
+-- Values that are quantized next to the products, two bytes each, have a ring of their own.
 local function value_memory (v) return v.tile.m // v.cluster.n * v.tile.k * 2 end
 
--- Bytes of shared memory: alignment, board and barriers aside, the slabs, and B's scales that eight
--- warps read ahead; one stage.
+-- Bytes of shared memory: alignment, tile queue and barriers aside, the slabs, and B's scales that
+-- eight warps read ahead; one stage.
 local function slab_memory (v)
   local rows = v.store == "warps" and 8 * 16 or 2 * 64
   local made = v.epilogue == "copies" or v.epilogue == "gradient_copies"
@@ -43,7 +43,7 @@ local function follows (v) return v.epilogue == "activate" or v.epilogue == "cop
 local function common (merges, quantizes)
   return
   not quantizes and derive "quantize" (function () return "pass" end)
-               or requires "k % 8 == 0" "rows of what is quantized are read 16 bytes at a time",
+               or requires "k % 8 == 0" "rows of the quantized operand are read 16 bytes at a time",
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
          or derive "microbatches" (function () return 1 end),
   derive "factors" (factors),
@@ -58,9 +58,9 @@ local function common (merges, quantizes)
   end),
   derive "bytes" (function (v) return v.a.bytes end),
 
-  -- A warpgroup that promotes has 64 x 128 sums in the tensor cores and as many as 128 x 128 or
-  -- 64 x 256 beside them: rows as wide as the tile where an activation takes operands from them.
-  -- Or 64 x 192 of both.
+  -- A warpgroup with two-level accumulation has 64 x 128 sums in the tensor cores and as many as
+  -- 128 x 128 or 64 x 256 next to them: rows as wide as the tile if an activation takes operands
+  -- from them. Or 64 x 192 of both.
   derive "split" (function (v)
     if v.schedule ~= "cooperative" then return "none" end
     local wide = v.promote > 0 and v.tile.n == 256 and not follows(v)
@@ -70,7 +70,7 @@ local function common (merges, quantizes)
     local columns = v.split == "n" and v.tile.n // 2 or v.tile.n
     return v.promote > 0 and columns ~= 192 and math.min(columns, 128) or columns
   end),
-  -- Is a warpgroup's part of a step one product? Then what it needs besides is laid out ahead.
+  -- Is a warpgroup's part of a step one product? Then its further data are laid out before.
   derive "whole" (function (v)
     local one = v.tile.m == 64 or v.tile.m == 128 and v.tile.n == 192
     return one and v.promote > 0 and v.schedule == "cooperative" and v.factors ~= "lines"
@@ -87,7 +87,7 @@ local function common (merges, quantizes)
     if v.store == "warpgroup" then return v.tile.m * v.tile.n * v.d.bytes // (2 * 64 * 128) end
     return v.addend == "fetch" and 4 or 2
   end),
-  -- What is quantized comes from far, what is multiplied mostly from L2.
+  -- Quantized operands come from memory, multiplied ones mostly from L2.
   derive "stages" (function (v)
     local room = 227 * KiB - slab_memory(v)
     if v.quantize ~= "mainloop" then return room // stage_memory(v) end
@@ -140,7 +140,7 @@ local function common (merges, quantizes)
       return span[a.span] ~= span[b.span] or a.type ~= "f32" or b.type ~= "f32"
              or a.global or b.global
     end),
-  reject "while it promotes, a warpgroup alone would leave the tensor cores idle"
+  reject "while it adds up, only one warpgroup would leave the tensor cores idle"
     (function (v) return v.promote > 0 and v.schedule == "pingpong" end),
   reject "a tile of 64 rows has too few for two warpgroups in turn"
     (function (v) return v.tile.m < 128 and v.schedule == "pingpong" end),
@@ -149,7 +149,7 @@ local function common (merges, quantizes)
       local most = v.ragged == "k" and 128 * 128 or 128 * 192
       return v.schedule == "pingpong" and v.tile.m * v.tile.n > most
     end),
-  reject "C beside sums that are promoted leaves too few registers: some would spill"
+  reject "C with two-level sums leaves too few registers: some would spill"
     (function (v)
       return v.promote > 0 and v.addend == "read" and v.tile.m * v.tile.n > 128 * 128
     end),
@@ -180,18 +180,18 @@ local function ragged_m (kind, quantizes)
   (kind == "int8" and exact or common)(nil, quantizes)
 end
 
--- Where an activation takes two columns.
+-- Activations of two columns.
 local function whole_fragments ()
   return
   reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
     (function (v) return v.interleave % 8 ~= 0 end)
 end
 
--- Where results become copies.
+-- Results that are quantized.
 local function makes_copies ()
   return
   whole_fragments(),
-  reject "scales of the copies must lie in one matrix, with one for each row and 128 results"
+  reject "scales of the result must be in one matrix, with one for each row and 128 results"
     (function (v) return v.a.scale.apart or v.a.scale.rows ~= 1 or v.a.scale.k ~= 128 end),
   reject "the copies' values must be rounded to nearest, as they are"
     (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
@@ -255,8 +255,8 @@ for _, kind in ipairs { "whole", "int8", "square" } do
   }
 end
 
--- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm_m_activate. Where two
--- halves are brought together, squares of B's scales must not lie across what is copied of each.
+-- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm_m_activate. If two
+-- halves are interleaved, squares of B's scales must not span both.
 local forward = join(maps, { "p_map", "p_ragged_map", "b_pointers" })
 local finish = { "alpha", "scalar_step", "bias", "saved", "probability", "limit", "slope",
                   "shift" }
@@ -353,7 +353,7 @@ for operands, axes in pairs(activations) do
   }
 end
 
--- And dp as copies of a dy. Of 128 columns of the product and of P each operand makes a block.
+-- And dp as copies of a dy. Each operand makes a block of 128 columns of the product and of P.
 for operands, axes in pairs(gradients) do
   kernels("sm90_square_m_dy_copies_" .. operands) {
     op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m", arch = "sm_90a",
@@ -373,8 +373,9 @@ for operands, axes in pairs(gradients) do
   }
 end
 
--- The same, which quantizes A on the way and writes nothing except D: three warps that the products
--- do not need quantize A's numbers in shared memory, again for each column of tiles, or of pairs.
+-- The same, which quantizes A in the mainloop and writes nothing except D: three warps that the
+-- products do not need quantize A's values in shared memory, again for each column of tiles, or of
+-- pairs.
 kernels "sm90_square_m_mainloop" {
   op = { "fprop", "dgrad" }, element = element.square, scale = spans.square, layout = "tn",
   ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
@@ -393,7 +394,7 @@ kernels "sm90_square_m_mainloop" {
   ragged_m("square", "mainloop")
 }
 
--- How what is added to the product arrives: fp32 sums in L2, others in registers.
+-- The path of C: fp32 sums in L2, others in registers.
 local function sums_addend ()
   return derive "addend" (function (v)
     if v.epilogue == "store" then return "none" end

@@ -1,4 +1,4 @@
--- A k-major, B n-major: dgrad as the weights of fprop lie.
+-- A k-major, B n-major: dgrad as the weights of fprop are.
 
 layout "nn" { a = "k", b = "mn" }
 

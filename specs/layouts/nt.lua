@@ -1,4 +1,4 @@
--- A m-major, B n-major: wgrad as the activations and their gradients lie.
+-- A m-major, B n-major: wgrad as the activations and their gradients are.
 
 layout "nt" { a = "mn", b = "mn" }
 

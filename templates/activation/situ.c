@@ -12,7 +12,7 @@ FN float situ(float a, float b)
 
 /*
 ** The derivative of tanh is 4 r (1 - r) with r = sigmoid(-2 |x|), that of the sigmoid s (1 - s),
-** with the smaller of s and 1 - s from -|a|: no difference of numbers that are almost the same.
+** with the smaller of s and 1 - s from -|a|: no difference of almost equal values.
 */
 FN struct gradient situ_gradient(float a, float b)
 {

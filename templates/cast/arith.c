@@ -62,7 +62,7 @@ FN float magnitude(float x) { return fabsf(x); }
 
 //$ if op == "fprop" or op == "dgrad" then
 /*
-** 1 / x for less than __fdiv_rn, of x within 2^-125 .. 2^125, or NaN. It is what __frcp_rn does of
+** 1 / x for less than __fdiv_rn, of x within 2^-125 .. 2^125, or NaN. The same as __frcp_rn for
 ** these, without its branch for others, whose call costs a product its registers.
 */
 FN float rcp_rn(float x)

@@ -18,7 +18,7 @@ FN unsigned e8m0_floor(float v)
     return e == 0xff && !f ? 0xfe : e;
 }
 
-/* What values are multiplied by before the cast: 2^(127 - code), a denormal for 254; 255 is NaN. */
+/* The multiplier before the cast: 2^(127 - code), a denormal for 254; 255 is NaN. */
 FN float e8m0_multiplier(unsigned code)
 {
     return float_of(code == 0xfe ? 0x400000 : code == 0xff ? 0x7fffffff : (0xfe - code) << 23);

@@ -6,7 +6,7 @@ struct power { int whole; float part; };
 /* For x within -110 .. 110; NaN gives a part that is NaN. */
 FN struct power exp_parts(float x)
 {
-    const float anchor = 0x1.8p23f; /* its last place is 1: rounds x / ln(2) to the whole number */
+    const float anchor = 0x1.8p23f; /* its last place is 1: rounds x / ln(2) to an integer */
     const float shifted = fma_rn(x, 0x1.715476p+0f, anchor), n = add_rn(shifted, -anchor);
     const float r = fma_rn(n, 0x1.05c61p-29f, fma_rn(n, -0x1.62e43p-1f, x)); /* x - n ln(2) */
     struct power e;

@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* Philox 4x32-10: sixteen random bytes, a function of seed and counter alone. */
+/* Philox 4x32-10: sixteen random bytes, a function of only seed and counter. */
 struct philox { unsigned word[4]; };
 
 FN struct philox philox(unsigned long long seed, unsigned long long counter)

@@ -1,8 +1,8 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/exp.c"
 /*
-** 1 / (1 + e^-x), at most 2 ulp off. The sum is rounded once: what 1 + 2^whole loses comes back
-** with the rest of e^-x. Where that would leave fp32's range, 2^(whole - 64) is left out of the sum
+** 1 / (1 + e^-x), at most 2 ulp off. The sum is rounded once: the loss of 1 + 2^whole comes back
+** with the rest of e^-x. If that would leave fp32's range, the sum omits 2^(whole - 64), which
 ** and comes last, which rounds a denormal result.
 */
 FN float sigmoid_f32(float x)

@@ -34,10 +34,10 @@ FN unsigned sum_of(unsigned a, unsigned b)
 }
 
 /*
-** Two of them in a byte; lo, the even element, in the low half. Codes count the numbers that the
-** format has: up to 2 they are 1/2 apart, up to 4 they are 1, then 2. So the code of |x| is the
-** least of 2|x|, |x| + 2, |x|/2 + 4 and 7, and as rounding keeps order, each may be rounded by
-** itself: to nearest even, by the cast to the denormals of fp16. Infinity and NaN are above all.
+** Two of them in a byte; lo, the even element, in the low half. Codes count the format's values: up
+** to 2 they are 1/2 apart, up to 4 they are 1, then 2. So the code of |x| is the least of 2|x|, |x|
+** + 2, |x|/2 + 4 and 7, and as rounding keeps order, each may be rounded by itself: to nearest
+** even, by the cast to the denormals of fp16. Infinity and NaN are above all.
 */
 FN unsigned to_e2m1_x2(float lo, float hi)
 {
@@ -52,7 +52,7 @@ FN unsigned to_e2m1_x2(float lo, float hi)
 }
 
 /*
-** x * times + 1024 + plus: from 1024 on fp16 has whole numbers only, so the sum is rounded to
+** x * times + 1024 + plus: from 1024 on fp16 has only integers, so the sum is rounded to
 ** nearest even, as x * times would be: its last bits are that and `plus`, which is even.
 */
 FN unsigned counted(unsigned x, unsigned times, unsigned plus)
@@ -73,8 +73,8 @@ FN unsigned lesser_of(unsigned a, unsigned b)
 }
 
 /*
-** The same codes of what fp16 holds as it is, but for numbers that stay below 1/4 in it: so of what
-** has 16 bits, times a power of two.
+** The same codes of a value that fp16 holds exactly, except values below 1/4 in it: of a
+** 16-bit value times a power of two.
 */
 FN unsigned to_e2m1_x2_of_f16(float lo, float hi)
 {

@@ -5,7 +5,7 @@ FN unsigned to_i8(float x)
 {
     const float v = x == x ? clamp(x, 127) : 0;
 
-    return bits_of(add_rn(v, 0x1.8p23f)) & 0xff; /* fp32 rounds to whole numbers up there */
+    return bits_of(add_rn(v, 0x1.8p23f)) & 0xff; /* fp32 rounds to integers up there */
 }
 
 /* Two of them; lo in the low byte. */

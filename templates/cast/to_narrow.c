@@ -6,7 +6,7 @@
 ** NaN becomes `most`.
 **
 ** Added to a power of two whose last place is the one to keep, |x| is rounded there by fp32 itself.
-** Below `least` the place no longer moves, which is what denormals are.
+** Below `least` that place no longer moves, as in denormals.
 */
 FN unsigned to_narrow(float x, float most, int width, int fraction, unsigned least)
 {

@@ -1,10 +1,10 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 /*
-** As to_narrow, but rounded by chance: x lies between two neighbours, 256 steps apart. With s whole
+** As to_narrow, but rounded by chance: x is between two neighbours, 256 steps apart. With s whole
 ** steps from the one nearer to zero, the other is taken if s + random_byte >= 256: for s of 256
-** bytes. So the mean over all bytes is x cut to those steps. What the format has stays as it is,
-** and so does `most`, to which everything above it and NaN go.
+** bytes. So the mean over all bytes is x cut to those steps. Values of the format stay,
+** and so does `most`; larger values and NaN become `most`.
 */
 FN unsigned to_narrow_stochastic(float x, unsigned random_byte, float most, int width, int fraction,
                                  unsigned least)

@@ -6,8 +6,9 @@ struct band {
 };
 
 /*
-** Where a group's tile lies, each strip having `across` of them. Bands are alike, of `usual` strips
-** or up to half of that more or less: a narrow last one would read everything across for little.
+** The position of a group's tile; each strip has `across` of them. Bands are alike, of `usual`
+** strips or up to half of that more or less: a narrow last one would read everything across for
+** little.
 */
 FN struct band band_of(unsigned int number, unsigned int strips, unsigned int across,
                        unsigned int usual)

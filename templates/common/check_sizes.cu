@@ -3,7 +3,7 @@
 
 /*
 ** Record the first group that breaks a rule: code, group, low and high word of the value. Each lane
-** of a warp looks at one of 32 groups; what those behind the first bad group find does not matter.
+** of a warp looks at one of 32 groups; results of groups after the first bad one do not matter.
 ** 1 if one does.
 */
 FN int check_sizes(const void *first_dims, const void *offsets, int bytes, int groups,

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** What a product of $(recipe) needs whose operands were dequantized in a pass.
+** The factors of a product of $(recipe) whose operands were dequantized in a pass.
 **
 **   factors       [2][groups]    fp32: alpha times the scales of the second level, then beta; or
 **                                null
@@ -17,7 +17,7 @@ enum { THREADS = $(threads), TILE = 128 };
 
 //$ include "common/sizes.c"
 
-/* The sum of what the lanes up to this one have, none of which passes `most`: at most that. */
+/* The sum over the lanes up to this one, each at most `most`: at most that. */
 FN unsigned int sum_lanes(unsigned int value, unsigned int most, int lane)
 {
     for (int distance = 1; distance < 32; distance *= 2) {

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Sizes that the host knows, to where the kernels of $(recipe) read them: they come as parameters,
-** so that nothing is copied and nobody waits.
+** so that nothing is copied and nothing waits.
 **
 **   device_sizes  [count]  int32
 **

@@ -8,11 +8,11 @@
 **   flags      [4]  of the product as f16 and of that as bf16, each left out where its flag is not
 **                   0: both where the caller wants none; then the largest code of A's scales and
 **                   of B's                                    COUPLED: f16 -> dequantize/f16.c
-**   error           the workspace, in the first page of which lies what CTAs note: zeros before
+**   error           the workspace, in the first page of which are the CTAs' records: zeros before
 **                   and after
 **
-** Only scales are read, and codes under those so small that nothing but zeros may have them. What
-** belongs to no group is not looked at.
+** Only scales are read, and codes under those so small that nothing but zeros may have them. Rows
+** outside every group are not read.
 */
 #define FN __device__ __forceinline__
 enum {
@@ -39,7 +39,7 @@ struct scheduler {
 
 //$ include("common/scheduler_sizes.cu", { rolled = false })
 
-/* What CTAs note: each word is 0 when nothing has been seen. */
+/* The CTAs' records: each word is 0 if nothing was found. */
 struct notes {
     unsigned int most[2], least[2]; /* of A's scales and of B's; least: counted down from 255 */
     unsigned int bad, left;         /* CTAs that are done */
@@ -52,7 +52,7 @@ struct operand {
     int k, blocks;    /* of a row */
 };
 
-/* What a thread has seen of one: two codes in a word. */
+/* A thread's largest codes of one operand: two in a word. */
 struct seen {
     unsigned int most[2], least;
     int bad;
@@ -103,7 +103,7 @@ FN void see_slowly(struct seen *s, const struct operand *o, const unsigned char 
     }
 }
 
-/* CHUNK of them, which lie at `from`. */
+/* CHUNK of them, which are at `from`. */
 FN void see(struct seen *s, const struct operand *o, uint4 chunk, const unsigned char *from)
 {
     const unsigned int word[4] = { chunk.x, chunk.y, chunk.z, chunk.w };
@@ -150,7 +150,7 @@ FN void see_unit(struct seen *s, const struct operand *o, const unsigned char *f
     }
 }
 
-/* Where units of rows' scales begin. */
+/* The first address of each unit of rows' scales. */
 FN const unsigned char *units_from(const unsigned char *first)
 {
     return (const unsigned char *)((unsigned long long)first & ~(CHUNK - 1ull));
@@ -173,7 +173,7 @@ FN void see_rows(struct seen *s, const struct operand *o, long long row, long lo
         see_unit(s, o, units_from(first) + (long long)i * UNIT, first, end);
 }
 
-/* The rows of 32 groups. Each lane counts its group's units, so that a CTA comes to those alone in
+/* The rows of 32 groups. Each lane counts its group's units, so that a CTA visits only those in
    which it has some. */
 FN void see_groups(struct seen *s, const struct operand *o, struct scheduler *w,
                    unsigned int *before, int lane)
@@ -198,7 +198,7 @@ FN unsigned int larger_half(unsigned int x)
     return (x & 0xffff) > x >> 16 ? x & 0xffff : x >> 16;
 }
 
-/* Note what the threads of a warp have seen of operand `i`. */
+/* Record the codes of operand `i` that the threads of a warp have found. */
 FN void note(struct notes *n, const struct seen *s, int i, int lane)
 {
     const unsigned int most = larger_half(larger_x2(s->most[0], s->most[1]));
@@ -214,7 +214,7 @@ FN void note(struct notes *n, const struct seen *s, int i, int lane)
     }
 }
 
-/* The last CTA says what all have seen, and forgets it. By one thread. */
+/* The last CTA writes the result of all and clears the records. By one thread. */
 FN void conclude(struct notes *all, const struct notes *own, unsigned int *flags)
 {
     unsigned int most[2], least[2], bad;

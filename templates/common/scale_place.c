@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* Whose scales are looked for: what follows from the groups' sizes. */
+/* The group whose scales are addressed: values derived from the groups' sizes. */
 struct scale_group {
     int number;
     long long start, length; /* rows, or tokens */
@@ -7,7 +7,8 @@ struct scale_group {
     long long k;             /* of a rowwise tensor */
 };
 
-/* Where the scales of an operand's group lie, those of a row, group or tensor from `base` on. */
+/* The address of an operand's scales in a group; those of a row, group or tensor begin at
+   `base`. */
 struct scale_place {
     long long base, stride;
     long long row, column; /* of its first scale in the matrix that begins at `base` */
@@ -23,7 +24,8 @@ FN long long round_up(long long length, int multiple)
 //$   if s then
 //$     local tokens, column = o.ragged ~= "none", s.copy == "column"
 //$     local rows = s.lines
-/* Of $(name), which has `lines` rows in each group or in all. COUPLED: scales -> registry.h */
+/* The scales of $(name), which has `lines` rows in each group or in all. COUPLED: scales ->
+   registry.h */
 FN struct scale_place place_$(name)(const struct scale_group *g, long long lines,
                                  long long stride, long long group_stride)
 {

@@ -15,8 +15,8 @@ FN unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int lane)
 
 //$ if ragged ~= "none" then
 /*
-** Where this lane's group begins, one behind the other; `before` is where the block's first does,
-** and becomes where its last ends. Neither is ever more than `most`.
+** The start of this lane's group, groups in sequence; `before` is the start of the block's first
+** group and becomes the end of its last. Neither is ever more than `most`.
 */
 FN unsigned int scheduler_start(unsigned int length, unsigned int most, unsigned int *before,
                                 int lane)

@@ -16,7 +16,7 @@ $(fn) long long group_length(const void *first_dims, const void *offsets, int by
 {
     if (first_dims)
         return size_at(first_dims, bytes, group);
-    /* Unsigned: a lying pair of offsets may be any two numbers. */
+    /* Unsigned: a stored pair of offsets may be any two values. */
     return (long long)((unsigned long long)size_at(offsets, bytes, group + 1) -
                        (unsigned long long)size_at(offsets, bytes, group));
 }

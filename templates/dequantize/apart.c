@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "dequantize/permute.c"
-/* Eight codes of a byte: the i-th and the one 4 behind it side by side. */
+/* Eight codes of a byte: the i-th and the one 4 after it side by side. */
 FN void codes_apart(unsigned word[2])
 {
     const unsigned first = word[0], second = word[1];

@@ -4,9 +4,9 @@
 //$ once "cast/arith.c"
 /*
 ** Eight codes, the first in the lowest bits: code i and code i + 4 make a pair of bf16, since they
-** lie 16 bits apart. A product of whole numbers moves the sign of both to bf16's and the other
+** are 16 bits apart. A product of integers moves the sign of both to bf16's and the other
 ** three bits to the lowest of its exponent and the highest of its fraction, where they stand for
-** what is 2^126 too small.
+** a value 2^126 too small.
 */
 FN unsigned bits_e2m1_apart(unsigned codes, int i)
 {

@@ -6,7 +6,7 @@
 //$ once "cast/arith.c"
 /*
 ** Four codes, the first in the lowest bits, as bf16, times a scale that is both halves of a word.
-** Where E4M3 has its bits they stand for values that are 2^6 too small.
+** In E4M3's bit positions they stand for values that are 2^6 too small.
 */
 FN void dequantize_e2m3_twice(unsigned pair[2], unsigned codes, unsigned twice)
 {

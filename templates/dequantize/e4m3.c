@@ -10,7 +10,7 @@ FN void dequantize_e4m3_twice(unsigned pair[2], unsigned codes, unsigned twice)
     float value[4];
 
     four_e4m3(codes, value);
-    for (int i = 0; i < 2; i++) /* what is rounded first is exact */
+    for (int i = 0; i < 2; i++) /* the first rounding is exact */
         pair[i] = multiply_bf16x2(to_bf16_x2(value[2 * i], value[2 * i + 1]), twice);
 }
 

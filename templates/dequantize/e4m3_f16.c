@@ -7,7 +7,7 @@
 //$ end
 /*
 ** Four codes, the first in the lowest bits, as f16, times a scale that is both halves of a word:
-** exact where f16 has such numbers.
+** exact where f16 has such values.
 */
 FN void dequantize_e4m3_f16(unsigned pair[2], unsigned codes, unsigned twice)
 {

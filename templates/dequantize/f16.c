@@ -1,9 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Scales of e8m0 as f16. A tensor's largest one becomes 2^7, since 448 * 2^7 is below 65504, and
-** the other F16_SCALES - 1, which are smaller, what is as far from that: the last one 2^-14, under
+** the other F16_SCALES - 1, which are smaller, a value as far from that: the last one 2^-14, under
 ** which f16 has the least value, 2^-9, as it has all others. Smaller scales become 0: zeros may
-** have any. What is multiplied then is 2^(112 - low) times what was meant.
+** have any. The multiplied value is then 2^(112 - low) times the true one.
 **
 ** Largest scales are from code F16_LEAST to F16_MOST, or counted as if, so that the product of two
 ** such factors is a normal number of fp32, and bf16 has all the values, too.

@@ -2,7 +2,7 @@
 //$ if arch == "host" then
 //$   once "cast/from_e4m3.c"
 //$ end
-/* The four values whose codes a word holds; its upper half is read where it lies. */
+/* The four values whose codes a word holds; its upper half is read where it is. */
 FN void four_e4m3(unsigned codes, float value[4])
 {
 //$ if arch == "host" then

@@ -3,7 +3,7 @@
 /*
 ** Codes of e2m1 under a power-of-two scale as codes of e4m3 under another one: a value times 2^r is
 ** one of e4m3 for each r from -8, where 0.5 is its least denormal, to 6, where 6 is 384 of its 448.
-** Below, down to -11, some are. What is none becomes NaN, which no code means.
+** Below, down to -11, some are. Other values become NaN, which no code means.
 */
 FN int requantize_always(int r)
 {
@@ -15,7 +15,7 @@ struct magnitudes {
     unsigned low, high;
 };
 
-/* Where not all eight fit. */
+/* For eight values that do not all fit. */
 FN struct magnitudes magnitudes_of_few(int r)
 {
     const struct magnitudes none = { 0x7f7f7f00, 0x7f7f7f7f };

@@ -1,9 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/arith.c"
 /*
-** What 128 values of k get as their scale whose largest block of values that are not 0 has
-** `largest` as its e8m0 code: the exponent that leaves this block at r = 6. Products of two such
-** scales with sums of 128 products stay far from both ends of fp32: exponents end at 50.
+** The scale of 128 values of k whose largest block of values that are not 0 has `largest` as its
+** e8m0 code: the exponent that leaves this block at r = 6. Products of two such scales with sums of
+** 128 products stay far from both ends of fp32: exponents end at 50.
 */
 enum { REQUANTIZE_END = 50 };
 

@@ -1,11 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "dequantize/f16.c"
 /*
-** Scales as f16 where those who multiply look at each themselves. What they are relative to the
-** tile's first ones tell, which may become F16_SPARE powers of two larger before one is too large.
+** Scales as f16 where those who multiply look at each themselves. The tile's first scales determine
+** the base, which may become F16_SPARE powers of two larger before one is too large.
 **
-** Four lie in a word. Above near_f16 of `low` by NEAR_F16 or less they are near, and four_f16 of
-** what they are above has their factors, each the upper byte of one in f16.
+** Four are in a word. Above near_f16 of `low` by NEAR_F16 or less they are near, and four_f16 of
+** their difference from it has their factors, each the upper byte of one in f16.
 */
 enum { F16_SPARE = 5, NEAR_F16 = 15 };
 
@@ -36,7 +36,7 @@ FN unsigned four_f16(unsigned above)
     return (above << 2) + ((F16_SCALES - NEAR_F16) << 2) * 0x01010101u;
 }
 
-/* Of any four, 0 where f16 has none; `over` becomes not 0 if a scale is too large. */
+/* Any four scales, 0 where f16 has none; `over` becomes not 0 if a scale is too large. */
 FN unsigned far_f16(unsigned codes, unsigned low, unsigned *over)
 {
     unsigned four = 0;

@@ -3,8 +3,8 @@
 //$ once "dequantize/permute.c"
 //$ once "cast/arith.c"
 /*
-** A scale as both halves of a word of bf16, 2^117 times what it is: all that bf16 can hold of the
-** 2^126 that dequantize_e2m1_apart_twice wants. What comes out is 2^9 too small.
+** A scale as both halves of a word of bf16, 2^117 times its value: as much as bf16 can hold of the
+** 2^126 that dequantize_e2m1_apart_twice wants. The result is 2^9 too small.
 */
 FN unsigned twice_e4m3_apart(unsigned code)
 {

@@ -1,8 +1,8 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Scales as both halves of a word of bf16, 2^126 times what they are, as
-** dequantize_e2m1_apart_twice wants them: up to code MOST_E8M0_APART, which stands for 2; bf16 has
-** no larger ones. `codes` has the code in both halves, too.
+** Scales as both halves of a word of bf16, 2^126 times their values, as dequantize_e2m1_apart_twice
+** wants them: up to code MOST_E8M0_APART, which stands for 2; bf16 has no larger ones. `codes` has
+** the code in both halves, too.
 */
 enum { MOST_E8M0_APART = 128 };
 

@@ -19,7 +19,7 @@
 
 //$ include "host/quantize_tile.c"
 
-/* A tile's part of what the columnwise tensor needs. */
+/* A tile's part of the columnwise tensor's maxima. */
 static void note_column(const struct work *w, const struct group *g, int feature,
                         float tile[TILE][TILE])
 {

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** A copy back to numbers of any type, on the host.
+** A quantized tensor back to values of any type, on the host.
 **
 **   out  [m, k]  from the rowwise tensor, or where that is null from the columnwise tensor
 //$ if of ~= "w" then
@@ -8,8 +8,8 @@
 **                copy, and their last rows reach to a multiple of so many
 //$ end
 **
-** One rounding for each factor, to fp32, and one to the result's type. What was transformed stays
-** so.
+** One rounding for each factor, to fp32, and one to the result's type. Transformed values stay
+** transformed.
 */
 //$ include "host/quantize_head.c"
 
@@ -42,7 +42,7 @@ static void store_out(const struct work *w, long long at, float x)
     }
 }
 
-/* Of one row. */
+/* Dequantize one row. */
 static void dequantize_row(const struct work *w, const struct group *g, int row)
 {
     const int from_row = w->row.data != 0;

@@ -1,8 +1,8 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The gradient of each row's probability, which multiplies a bias of its group: the sum over
-** features of that bias times the row's gradient is added to what is there, on the host, from any
-** type of input.
+** features of that bias times the row's gradient is added to it, on the host, from any type of
+** input.
 **
 **   dprob  [m]  rows outside of every group are not written
 **

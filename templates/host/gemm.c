@@ -25,9 +25,10 @@
 ** matrix for each group. Each element is one fp32 sum over k in ascending order, each product
 ** rounded before it is added; where products are merged, over the k of the first, then of the
 //$ if back then
-** second and so on; then alpha * sum, then what follows in fp32, and at the end one rounding to the
+** second and so on; then alpha * sum, then the steps below in fp32, and at the end one rounding to
+** the
 //$ elseif follows then
-** second and so on; then alpha * sum, then + bias, then what follows in fp32, and at the end one
+** second and so on; then alpha * sum, then + bias, then the steps below in fp32, and at the end one
 ** rounding to the
 //$ else
 ** second and so on; then alpha * sum, then + beta * c, and at the end one rounding to the
@@ -41,7 +42,7 @@ enum {
     TILE_N = $(tile.n),           /* columns, as wide as the widest vector */
     TILE_K = $(tile.k),          /* length of a packed run */
     MICROBATCHES = $(microbatches),             /* products that a call may merge */
-    BLOCK_M = 16 * TILE_M, /* what one worker computes at a time */
+    BLOCK_M = 16 * TILE_M, /* one worker's block */
     BLOCK_N = 4 * TILE_N
 };
 enum { NONE, M, N, K }; /* axes */
@@ -80,7 +81,8 @@ typedef $(storage[d.type]) d_element;
 
 //$ end
 
-/* What one group sums over. Elements of a are a_row apart along m, a_step along k; one is 1. */
+/* The operands of one group's sums. The strides of a's elements are a_row along m and a_step along
+   k; one is 1. */
 struct stretch {
     int k;
     const a_element *a;
@@ -107,7 +109,7 @@ struct product {
     run_function *run;
 };
 
-/* Rows of a, a run of k each, one behind the other; rows that are missing are zero. */
+/* Rows of a, a run of k each, one after the other; rows that are missing are zero. */
 static void pack_a(float packed[BLOCK_M][TILE_K], const struct stretch *p, const a_element *a,
                    int rows, int steps)
 {
@@ -125,7 +127,7 @@ static void pack_a(float packed[BLOCK_M][TILE_K], const struct stretch *p, const
 }
 
 //$ if follows then
-/* Rows of b, a run of k each, side by side, from a place on; rows that are missing are zero. */
+/* Rows of b, a run of k each, side by side, from a position on; rows that are missing are zero. */
 static void pack_places(float packed[TILE_K][TILE_N], const struct stretch *p,
                         const struct follow *follow, int place, long long k, int rows, int steps)
 {
@@ -220,7 +222,7 @@ static void multiply_block(const struct product *p, int m, int n)
 
 //$ include "host/gemm_group.c"
 
-/* Where one product's groups lie along the ragged axis, one after the other. */
+/* The starts of one product's groups along the ragged axis, in sequence. */
 struct place {
     unsigned int start, length, end;
 };

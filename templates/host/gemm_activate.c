@@ -2,12 +2,12 @@
 //$ once "cast/arith.c"
 //$ once "cast/activation.c"
 /*
-** What follows the product, of one group: alpha * sum + bias, of which an activation makes d. The
+** The code below the product, of one group: alpha * sum + bias, of which an activation makes d. The
 ** row's probability multiplies that result, or without an activation the bias.
 **
 ** An activation of two operands takes them from two columns of the product. So that both are in
 ** one block, blocks have the first operands of HALF results and then their second ones; columns
-** counted in this order are places.
+** counted in this order are positions.
 */
 enum { HALF = BLOCK_N / 2, SQUARED_RELU = $(activations.squared_relu) }; /* COUPLED: activations */
 
@@ -28,19 +28,19 @@ static int takes_two(const struct follow *f)
     return f->which && f->which != SQUARED_RELU;
 }
 
-/* How many places there are. */
+/* The number of positions. */
 static int count_places(const struct follow *f)
 {
     return takes_two(f) ? (f->results + HALF - 1) / HALF * BLOCK_N : f->columns;
 }
 
-/* The result that a place is for. */
+/* The result at a position. */
 static int result_at(const struct follow *f, int place)
 {
     return takes_two(f) ? place / BLOCK_N * HALF + place % HALF : place;
 }
 
-/* The column of the product at a place; -1 if there is none. */
+/* The column of the product at a position; -1 if there is none. */
 static int column_at(const struct follow *f, int place)
 {
     const int result = result_at(f, place), second = place % BLOCK_N / HALF;
@@ -51,7 +51,7 @@ static int column_at(const struct follow *f, int place)
     return takes_two(f) ? result / run * 2 * run + result % run + second * run : result;
 }
 
-/* A row of the group, from the sums of a block's places. */
+/* A row of the group, from the sums of a block's positions. */
 static void follow_row(const struct follow *f, const float sum[BLOCK_N], int row, int place,
                        int places)
 {

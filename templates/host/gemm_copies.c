@@ -2,7 +2,7 @@
 //$ local across = scale.k > 0 and scale.k or 128
 //$ local down = scale.rows > 0 and scale.rows or 1
 /*
-** The copies of a result, as host/quantize.c makes them of numbers: of $(d.type), to which a tile
+** Quantized tensors of a result, as host/quantize.c makes them: from $(d.type), to which a tile
 ** of results is rounded first.
 */
 enum { IN_COPY, IN_BF16, IN_F16, IN_F32 }; /* types before the cast; COUPLED: types */
@@ -37,7 +37,7 @@ struct work {
     struct shape all;
 };
 
-/* Where one group's results go. */
+/* The destination of one group's results. */
 struct result {
     struct work w;
     struct group g;
@@ -52,7 +52,7 @@ struct result {
 //$ include "host/quantize_column.c"
 
 //$ if epilogue == "copies" then
-/* Results from (row, feature) of the group on, as numbers; zeros where there are none. */
+/* Results from (row, feature) of the group on, as values; zeros where there are none. */
 static void multiply_tile(const struct product *p, int row, int feature, float tile[TILE][TILE])
 {
     d_element results[TILE][TILE];
@@ -74,7 +74,7 @@ static void multiply_tile(const struct product *p, int row, int feature, float t
 }
 
 //$ else
-/* D from (row, feature) of the group on, as numbers; zeros where there is none. */
+/* D from (row, feature) of the group on, as values; zeros where there is none. */
 static void multiply_tile(const struct product *p, int row, int feature, float tile[TILE][TILE])
 {
     d_element results[TILE][TILE];
@@ -117,7 +117,7 @@ static void sum_tile(const struct product *p, int row, int feature, float tile[T
 }
 
 //$ end
-/* A tile of both copies. */
+/* A tile of the rowwise and the columnwise tensor. */
 static void quantize_tile(const struct product *p, int row, int feature)
 {
     float tile[TILE][TILE];

@@ -4,9 +4,9 @@
 //$ once("cast/from_" .. d.type .. ".c")
 //$ local copies = epilogue == "gradient_copies"
 /*
-** What follows the product, of one group: alpha * sum is the gradient of what a row's probability
-** multiplied, or without one of an activation's result; d is that of what the activation was given,
-** p. All of it is in fp32, and d is rounded once.
+** The code below the product, of one group: alpha * sum is the gradient of the value that a row's
+** probability multiplied, or without one of an activation's result; d is the gradient of the
+** pre-activation p. All of it is in fp32, and d is rounded once.
 **
 ** Each block of 64 x 64 leaves its parts of dprob and of dbias: of a row's columns the sums of 2 l
 ** and 2 l + 1 of every 8 in ascending order, (0 + 2) + (1 + 3) of these; of 32 rows of d, in order.
@@ -42,7 +42,7 @@ static int width_of(const struct back *f)
     return takes_two(f) ? 2 * f->columns : f->columns;
 }
 
-/* Where operands of result `column` lie in a row of p and d. */
+/* The columns of the operands of result `column` in a row of p and d. */
 static void find_columns(const struct back *f, int column, int at[2])
 {
     const int run = f->interleave ? f->interleave : f->columns;

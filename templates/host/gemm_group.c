@@ -4,7 +4,7 @@
 /*
 ** Deal out the blocks of a group to the workers; `next` counts those of all groups.
 //$ if adds then
-** Where nothing is added to d it stays as it is, to the bit.
+** If nothing is added, d stays the same to the bit.
 //$ end
 */
 static void multiply_group(const struct product *p, long long *next, int worker, int workers)
@@ -28,7 +28,7 @@ static void multiply_group(const struct product *p, long long *next, int worker,
 }
 
 /*
-** Where an operand of one group begins: in a matrix of its own, or `elements` into the one buffer.
+** The start of a group's operand: a matrix of its own, or `elements` into the one buffer.
 ** Null stays null.
 */
 static void *place(const void *data, const void *const *pointers, int group, long long elements,

@@ -5,28 +5,26 @@
 /*
 //$ if follows then
 ** p = alpha * a * b^T + bias, d = activation(p) * probability for each group, on the host, of
-** quantized copies.
+** quantized tensors.
 **
 **   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
 **   d  $(d.type) [m, n], or [m, n / 2] where an activation takes two operands; p [m, n], or null
 //$ if copies then
-**      d is what is quantized: the rowwise tensor, and the columnwise tensor or null, are what is
-**      stored
+**      d is quantized: the rowwise tensor, and the columnwise tensor or null, are **      stored
 //$ end
 **
 //$ elseif back then
 ** d = alpha * a * b^T * probability * activation'(p) for each group, on the host, of quantized
-** copies.
+** tensors.
 **
 **   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
 **   d  $(d.type) [m, 2 n], or [m, n] where the activation takes one operand; p the same
 //$ if copies then
-**      d is what is quantized: the rowwise tensor, and the columnwise tensor or null, are what is
-**      stored
+**      d is quantized: the rowwise tensor, and the columnwise tensor or null, are **      stored
 //$ end
 **
 //$ else
-** d = alpha * a * b^T + beta * c for each group, on the host, of quantized copies.
+** d = alpha * a * b^T + beta * c for each group, on the host, of quantized tensors.
 **
 **   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
 **   d  $(d.type) [m, n], contiguous along n; c the same, or null for none
@@ -39,7 +37,7 @@
 //$ local given = (follows or back) and "p" or "c"
 ** Groups split the rows of a, d and $(given); b has a matrix for each group.
 //$ end
-//$ -- What a scale becomes follows from what shares it and how it is stored.
+//$ -- A scale's factor depends on the values that share it and on its storage.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end
 //$ local function dequantizes(o) return of_block(o) and o.scale.type ~= "f32" end
 //$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
@@ -58,7 +56,7 @@
 //$   if not all[x].scale then
 **   $(x)  has no scales: its values are summed as they are
 //$   elseif dequantizes(all[x]) then
-**   $(x)  is dequantized: value * scale, rounded to bf16, is what is summed
+**   $(x)  is dequantized: value * scale, rounded to bf16, is summed
 //$   elseif weighs(all[x]) then
 **   $(x)  has an fp32 scale for $(all[x].scale.k) values of k, a factor of their sum
 //$   else
@@ -77,10 +75,10 @@
 ** All of k is summed in fp32 in ascending order, each product rounded before it is added.
 //$ end
 //$ if apart then
-** Where products are merged the factors of whole sums are each one's own: its sum, times them, is
+** If products are merged, the factors of whole sums are each one's own: its sum, times them, is
 ** added to that of those before it.
 //$ else
-** Where products are merged, the sums go on from one to the next.
+** If products are merged, the sums go on from one to the next.
 //$ end
 //$ local rest = follows and "+ bias, what follows, and one" or back and "what follows, and one"
 //$              or "+ beta * c, and one"
@@ -97,7 +95,7 @@ enum {
     TILE_N = $(tile.n),   /* columns, as wide as the widest vector */
     TILE_K = $(run),  /* length of a packed run */
     CHUNK = $(chunk),   /* values of k whose sum is added by itself; 0: all */
-    BLOCK_M = 16 * TILE_M, /* what one worker computes at a time */
+    BLOCK_M = 16 * TILE_M, /* one worker's block */
     BLOCK_N = 4 * TILE_N,
     MICROBATCHES = $(microbatches), /* products that a call may merge */
     ALIGNED = 128 /* a group's tokens begin at multiples of it in columnwise tensors */
@@ -158,7 +156,7 @@ struct operand {
     float global; /* of the second level, else 1 */
 };
 
-/* What one group sums over. */
+/* The operands of one group's sums. */
 struct stretch {
     int k;
     struct operand a, b;
@@ -191,7 +189,7 @@ struct product {
 };
 
 //$ if follows then
-/* The row of b at a place; any where there is none, of which nothing becomes. */
+/* The row of b at a position; any row if there is none: its sums are not stored. */
 FN int row_of_b(const struct product *p, int place)
 {
     const int column = column_at(&p->follow, place);
@@ -237,7 +235,7 @@ FN void load_run_$(x)(const struct product *p, const struct stretch *t, term *ou
 }
 
 //$ end
-/* Rows of a, a run of k each, one behind the other; rows that are missing are zero. */
+/* Rows of a, a run of k each, one after the other; rows that are missing are zero. */
 static void pack_a(term packed[BLOCK_M][TILE_K], const struct product *p,
                    const struct stretch *t, int m, long long k, int rows, int steps)
 {
@@ -288,7 +286,7 @@ static void promote(struct sums *s, const struct product *p, const struct stretc
 }
 
 //$ if apart then
-/* Factors of whole sums, the first or another. Of no tokens there need be no scales. */
+/* Factors of whole sums, the first or another. Without tokens there need be no scales. */
 static void weigh(struct sums *s, const struct product *p, const struct stretch *t, int first)
 {
     float b[BLOCK_N];
@@ -316,7 +314,7 @@ static void weigh(struct sums *s, const struct product *p, const struct stretch 
 }
 
 //$ end
-/* $(follows and "What follows the sums" or "Alpha, beta, and the rounding"). */
+/* $(follows and "The code below the sums" or "Alpha, beta, and the rounding"). */
 static void store_block(const struct sums *s, const struct product *p)
 {
 //$ local sum = apart and "total" or "whole"
@@ -381,7 +379,7 @@ static void multiply_block(const struct product *p, int m, int n)
 //$ end
 //$ include "host/gemm_group.c"
 
-/* The next group of one product: where it lies among the tokens, and in its copies. */
+/* The next group of one product: where it is among the tokens, and in its copies. */
 static void next_group(struct scale_group *g, const struct microbatch *part, int group, int groups)
 {
     const unsigned int total = (unsigned int)part->k;
@@ -478,7 +476,7 @@ void $(name)(void *const *params, int worker, int workers)
             struct stretch *const t = &p.stretch[j];
 
 //$ if ragged == "k" then
-            /* Behind its end zeros, or what a transform made of them. */
+            /* After its end zeros, or their transform. */
             t->k = (int)round_up(g[j].length, ALIGNED);
 //$ else
             t->k = k;

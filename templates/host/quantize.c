@@ -20,7 +20,7 @@
 
 //$ include "host/quantize_column.c"
 
-/* A tile of both copies. */
+/* A tile of the rowwise and the columnwise tensor. */
 static void quantize_tile(const struct work *w, const struct group *g, int row, int feature)
 {
     float tile[TILE][TILE];

@@ -56,16 +56,16 @@ typedef $(scale.type == "f32" and "float" or "unsigned char") sf_element;
 typedef void sf_element; /* there are none */
 //$ end
 
-/* One copy, and what its scales need. */
+/* One quantized tensor, and the state of its scales. */
 struct copy {
     unsigned char *data; /* null: not wanted */
     long long stride;    /* values from one line to the next */
     sf_element *sf;
     float *global;
-    unsigned int *amax; /* the largest magnitudes of what spans more than a tile, or null */
+    unsigned int *amax; /* the largest magnitudes of scales that span more than a tile, or null */
 };
 
-/* What a run was given, for one worker. */
+/* A run's arguments, for one worker. */
 struct work {
     int worker, workers;
     int input, form;
@@ -79,7 +79,7 @@ struct work {
     const float *probability, *bias;
     struct copy row, column;
     float *dbias, *dprob;
-    const float *partials, *row_partials; /* of these two, what a product has summed */
+    const float *partials, *row_partials; /* of these two, a product's sums */
     int dbias_add; /* 1: dbias is added to */
     int activation, interleave;
     float limit, slope, shift;

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local across, down = scale.k > 0 and scale.k or 128, scale.rows > 0 and scale.rows or 1
 /*
-** A tile of one copy, as lines of 128 values. Both copies are made by the same code: lines are rows
+** A tile of one copy, as lines of 128 values. The same code makes both tensors: lines are rows
 ** of the rowwise tensor and features of the columnwise tensor.
 */
 struct lines {
@@ -62,7 +62,7 @@ static float scale_block(const struct work *w, const struct lines *lines, int i,
     return factor;
 }
 //$ else
-/* The factor of a line, from what was found before; its scale is stored with its first tile. */
+/* The factor of a line, from the maxima found before; its scale is stored with its first tile. */
 static float scale_line(const struct work *w, const struct group *g, const struct lines *lines,
                         int line)
 {

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local sf = scale.type == "f32" and "float" or "unsigned int"
 //$ if scale.global then
-/* From a group's largest magnitude: what is stored, and what the rule of blocks goes by. */
+/* From a group's largest magnitude: the stored scale, and the argument of the blocks' rule. */
 //$ rule "global"
 
 //$ end
@@ -11,7 +11,7 @@
 //$ rule("scale", input)
 
 //$ end
-/* What is stored, and what values are multiplied by. */
+/* The stored scale, and the values' factor. */
 FN float scale_of(int input, float amax, $(sf) *sf)
 {
     return input == IN_BF16  ? scale_of_bf16(amax, sf)
@@ -19,6 +19,6 @@ FN float scale_of(int input, float amax, $(sf) *sf)
                              : scale_of_f32(amax, sf);
 }
 //$ else
-/* From a block's largest magnitude: what is stored, and what values are multiplied by. */
+/* From a block's largest magnitude: the stored scale, and the values' factor. */
 //$ rule "scale"
 //$ end

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* Up to 128 features, summed over all rows of a group; what is summed as it is counts as often as
-   the row's probability says. What is added to dbias is nothing where it has no rows. */
+/* Up to 128 features, summed over all rows of a group; values summed directly count as often as
+   the row's probability says. A group without rows adds nothing to dbias. */
 static void sum_rows(const struct work *w, const struct group *g, int feature)
 {
     float tile[TILE][TILE];

@@ -27,7 +27,7 @@ static float rounded(const struct work *w, float x)
     }
 }
 
-/* Where the operands of feature f lie in a row of `features` results. */
+/* The columns of the operands of feature f in a row of `features` results. */
 static void find_operands(const struct work *w, int f, int features, long long *a, long long *b)
 {
     const int run = w->interleave;
@@ -71,7 +71,7 @@ static float backward(const struct work *w, long long row, int f)
 }
 
 //$ if scale then
-/* What the rowwise tensor holds. */
+/* The values of the rowwise tensor. */
 static float copied(const struct work *w, const struct group *g, int row, int f)
 {
     const long long at = row_of(w, g, row) * w->row.stride + f;
@@ -94,7 +94,7 @@ static float copied(const struct work *w, const struct group *g, int row, int f)
 }
 
 //$ end
-/* What is quantized: of a row and a feature inside the group. */
+/* The value to quantize at a row and a feature inside the group. */
 static float load(const struct work *w, const struct group *g, int row, int f)
 {
     const long long at = row_of(w, g, row);
@@ -130,7 +130,7 @@ FN void load_tile(const struct work *w, const struct group *g, int row, int feat
 //$ include "host/largest.c"
 
 //$ if op == "amax" or (scale and scale.delayed) then
-/* Whoever comes first: the largest of all stays. */
+/* In any order: the largest of all stays. */
 static void note_amax(void *place, const void *values, int count)
 {
     unsigned int *most = (unsigned int *)place, old = __atomic_load_n(most, __ATOMIC_RELAXED);

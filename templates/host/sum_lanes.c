@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** The sum of what 32 lanes have: of lanes l and l + 16, of l and l + 8, .. l + 1. In fp32.
+** The sum over 32 lanes: of lanes l and l + 16, of l and l + 8, .. l + 1. In fp32.
 **                                                                      COUPLED: dprob
 */
 static float sum_lanes(float sum[32])

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Of a tensor that $(recipe) keeps as $(element.type): an activation's result, or the gradient of
-** what it was given, and sums over rows, on the host, from any type of input and in any form.
+** For a tensor that $(recipe) keeps as $(element.type): an activation's result, or the gradient of
+** its input, and sums over rows, on the host, from any type of input and in any form.
 **
 **   row    [m, k]       the values, rounded once more if the input has another type
 **   dbias  [groups, k]  sums over the rows: of 32 rows each, in order, then of these

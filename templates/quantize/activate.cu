@@ -25,9 +25,9 @@ FN int result_of(const struct source *s, int f, int *is_second)
 }
 
 //$ end
-enum { AT_ONCE = 8 }; /* rows whose operands are on their way together */
+enum { AT_ONCE = 8 }; /* rows whose operands are loaded together */
 
-/* Two features of AT_ONCE rows from `one` and `two` on; zeros behind the first `rows`. */
+/* Two features of AT_ONCE rows from `one` and `two` on; zeros after the first `rows`. */
 template <int PAIRED> FN void load_some(packed x[AT_ONCE], const in_element *one,
                                         const in_element *two, long long stride, int rows)
 {

@@ -1,11 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* What lies ahead of a CTA: a tile, and the tiles of 128 rows in the groups before its group. */
+/* The next work of a CTA: a tile, and the tiles of 128 rows in the groups before its group. */
 struct work {
     struct tile tile; /* group -1: there is none */
     int first;
 };
 
-/* The first warp walks for all, 32 tiles at a time: a lane finds one of them. */
+/* The first warp schedules for all, 32 tiles at a time: a lane finds one of them. */
 struct schedule {
     struct scheduler scheduler[32]; /* of each lane, where it costs no registers */
     struct work work[64]; /* as they come, in a ring of two halves */

@@ -14,7 +14,7 @@
 **
 //$ local same = scale.span == "row" and "" or ", and both may be the same"
 ** As bits, which are ordered as the magnitudes are; all zero before. NaN is left out. Either may be
-** null$(same). The order of what is compared does not matter, so atomics do no harm.
+** null$(same). The order of comparisons does not matter, so atomics do no harm.
 */
 //$ include "quantize/head.cu"
 

@@ -1,12 +1,12 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** A bias of each group, added to its rows in place: numbers in $(input.type), each rounded once.
+** A bias of each group, added to its rows in place: values in $(input.type), each rounded once.
 **
 **   out          [m, k]       rows outside of every group are not written
 **   bias         [groups, k]
 **   probability  [m]          the row's bias is multiplied by it; or null
 **
-** Persistent CTAs walk over tiles of 128 x 128; a warp has every 8th row of one.
+** Persistent CTAs take tiles of 128 x 128; a warp has every 8th row of one.
 */
 //$ include "quantize/head.cu"
 

@@ -9,12 +9,12 @@
 //$ if scale.hadamard then
 ** All of a thread's values into the rowwise tensor, and their sums.
 //$ else
-** All of a thread's values into both copies, and their sums: 16 rows are read, and what becomes of
-** them lies where they were, until the rowwise tensor's part is stored, and later the columnwise
-** tensor's.
+** All of a thread's values into the rowwise and the columnwise tensor, and their sums: 16 rows are
+** read, and their codes take their place, until the rowwise tensor's part is stored, and
+** later the columnwise tensor's.
 //$ end
 ** `stored` rows of the rowwise tensor are, `rows` are in the group; the others are zeros. `at` is
-** where the first value lies that the thread stores. FULL: all of them, of either.
+** where the first value is that the thread stores. FULL: all of them, of either.
 */
 template <int FULL>
 //$ local lines = scale.span == "row" or (scale.span == "block" and scale.rows == 1)
@@ -109,7 +109,7 @@ FN void cast_rows($(shares)const struct coord *p, const struct copy *row, packed
 //$ end
         to += step * 16;
     }
-    /* The zeros behind the group's rows are positive: only a sum of nothing but -0 would differ. */
+    /* The zeros after the group's rows are positive: only a sum of nothing but -0 would differ. */
     if (!FULL && negative[0] == rows)
         sum[0] = -0.0f;
     if (!FULL && negative[1] == rows)
@@ -213,8 +213,8 @@ FN void cast_transformed(const struct coord *p, packed *tile,
 //$ local sums = of ~= "w" and ", float *partials" or ""
 //$ local and_sums = of ~= "w" and ", and each thread's sums if there is room for them" or ""
 /*
-** A tile: both copies$(and_sums). All threads come
-** here together, and may leave before all of the columnwise tensor has been stored.
+** A tile: the rowwise and the columnwise tensor$(and_sums). All threads come here together, and may
+** leave before all of the columnwise tensor has been stored.
 */
 FN void cast_tile(struct shared *shared, const struct coord *p, const struct group *g,
                   const struct tile *t, const struct shape *all, const struct copy *row,
@@ -230,7 +230,10 @@ FN void cast_tile(struct shared *shared, const struct coord *p, const struct gro
                             (64 * p->half + 2 * p->lane) * column->stride + ROWS * p->part;
 //$ end
     const packed *const v = tile + first_value(p);
+//$ local factored = not (lines and scale.hadamard and scale.span == "block" and scale.k <= 32)
+//$ if factored then
     struct factors f = { { 0 }, { { 0 } } };
+//$ end
     float sum[2];
 
 //$ if scale.stochastic then
@@ -240,7 +243,17 @@ FN void cast_tile(struct shared *shared, const struct coord *p, const struct gro
 //$ local shares = shares ~= "" and "shared, " or ""
 //$ local given = given ~= "" and "&f, " or ""
 //$ local random = drawn and ", column, along" or ""
-    find_factors(shared, p, g, t, all, row, column, v, &f);
+//$ local found = "g, t, row, column, &f"
+//$ if scale.rows > 1 then
+//$   found = (scale.k > 32 and "shared, " or "") .. "p, g, t, all, row, column, v, &f"
+//$ elseif lines and scale.span == "block" and scale.k < 128 then
+//$   local tile = scale.words and (scale.global and "g, t, " or "") or "g, t, all, "
+//$   found = "shared, p, " .. tile .. "row, " .. (factored and "column, &f, " or "") .. "v"
+//$ elseif lines then
+//$   local values = scale.span == "block" and "v, " or ""
+//$   found = "shared, p, g, t, all, row, column, " .. values .. "&f"
+//$ end
+    find_factors($(found));
     if (rows >= ROWS)
         cast_rows<1>($(shares)p, row, tile, $(given)rows, stored, at, sum$(random));
     else

@@ -1,11 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* A thread's place: rows 32 * part .. and features 64 * half + 2 * lane, + 1 of the tile. */
+/* A thread's coordinates: rows 32 * part .. and features 64 * half + 2 * lane, + 1 of the tile. */
 struct coord {
     int warp, lane, part, half;
 };
 
 /*
-** The calling thread's. What follows from it is worked out anew for each tile: kept from tile to
+** The calling thread's. The code below from it is worked out anew for each tile: kept from tile to
 ** tile, it would take registers that the values need.
 */
 FN struct coord coord_here(void)
@@ -18,7 +18,7 @@ FN struct coord coord_here(void)
     return p;
 }
 
-/* Where its values begin in a tile's. */
+/* The offset of its values in a tile's. */
 FN int first_value(const struct coord *p)
 {
     return ROWS * p->part * LINE + 32 * p->half + p->lane;

@@ -3,17 +3,17 @@
 //$ local wide = scale.k
 //$ local by_row = scale.span == "row" or (scale.span == "block" and scale.rows == 1)
 //$ local lanes = scale.span == "block" and wide // 2 < 32 and wide // 2 or 32
-/* One copy, and what its scales need. */
+/* One quantized tensor, and the state of its scales. */
 struct copy {
     unsigned char *data; /* null: not wanted */
     long long stride;    /* values from one line to the next */
     sf_element *sf;
     float *global;
-    const unsigned int *amax; /* the largest magnitudes of what spans more than a tile */
+    const unsigned int *amax; /* the largest magnitudes of scales that span more than a tile */
 //$ if scale.stochastic then
     const unsigned long long *random; /* seed and offset */
 //$ elseif scale.delayed then
-    const float *given; /* factor, and what is stored with it */
+    const float *given; /* factor, and the scale stored with it */
 //$ end
 };
 
@@ -66,7 +66,7 @@ FN unsigned char *kept(unsigned char *address)
 
 //$ end
 //$ local whole = of == "w" and "const struct shape *all, " or ""
-/* Where feature `feature` of the tile lies in a thread's first row of the rowwise tensor, in
+/* The offset of feature `feature` of the tile in a thread's first row of the rowwise tensor, in
    values. */
 FN long long row_at(const struct copy *copy, const struct coord *p, const struct group *g,
                     const struct tile *t, $(whole)int feature)
@@ -75,7 +75,7 @@ FN long long row_at(const struct copy *copy, const struct coord *p, const struct
     return ($(first) + t->row + ROWS * p->part) * copy->stride + t->column + feature;
 }
 
-/* Where the tile's first value lies in the columnwise tensor, in values. */
+/* The offset of the tile's first value in the columnwise tensor, in values. */
 FN long long column_at(const struct copy *copy, const struct group *g,
                        $(whole)const struct tile *t)
 {
@@ -97,7 +97,7 @@ FN void gather(unsigned words[WORDS], int r, unsigned codes)
 }
 
 /*
-** Until a line of the columnwise tensor is stored, its parts lie where the values were that they
+** Until a line of the columnwise tensor is stored, its parts are where the values were that they
 ** come from: those of 16 rows in the place of these, or, if they have 4 bits, of 32 rows in the
 ** place of the first 16. Which chunk of 16 bytes a line gets there spreads them over the banks,
 ** both when they are written for neighbouring features and when they are read for a line.
@@ -117,7 +117,7 @@ FN unsigned char *staged_part(packed *tile, int line, int part, int second_half)
 }
 
 /*
-** What became of 16 rows of the thread's features, from row `first` of the thread's on. All lanes
+** The codes of 16 rows of the thread's features, from row `first` of the thread's on. All lanes
 ** of a warp have read these rows.
 */
 FN void stage_rows(packed *tile, const struct coord *p, int first, const unsigned words[2][WORDS])
@@ -142,8 +142,8 @@ enum {
 };
 
 /*
-** Until they are stored, rows of the rowwise tensor lie there too, in what 16 rows' parts of the
-** columnwise tensor leave of these: row r of the 16 from `first` on.
+** Until they are stored, rows of the rowwise tensor are there too, in the space that 16 rows of the
+** columnwise tensor leave: row r of the 16 from `first` on.
 */
 FN unsigned char *staged_row(packed *tile, const struct coord *p, int first, int r)
 {

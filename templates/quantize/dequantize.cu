@@ -1,17 +1,18 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** A copy of $(of) in $(recipe) back to numbers, as $(input.type).
+** A quantized tensor of $(of) in $(recipe) back to values, as $(input.type).
 **
 **   out  [m, k]  from the rowwise tensor, or where that is null from the columnwise tensor
 //$ if of ~= "w" then
 **   align        0, or of the columnwise tensor: groups begin at multiples of 128 there, as in the
-**                copy, and their last rows reach to a multiple of so many: what is transformed goes
-**                on beyond a group's end
+**                quantized tensor, and their last rows reach to a multiple of so many:
+**                transformed values go on past a group's end
 //$ end
 **
-** One rounding for each factor, to fp32, and one to $(input.type). What was transformed stays so.
-** Neighbouring threads read and store what lies side by side, eight codes of a line each: those of
-** the columnwise tensor lie along the rows, and are transposed on their way through shared memory.
+** One rounding for each factor, to fp32, and one to $(input.type). Transformed values stay
+** transformed. Neighbouring threads read and store neighbouring values, eight codes of a line each:
+** those of the columnwise tensor are along the rows, and are transposed on their way through shared
+** memory.
 */
 //$ include "quantize/head.cu"
 
@@ -25,11 +26,11 @@ struct copy {
     long long stride; /* values from one line to the next */
     const sf_element *sf;
 //$ if scale.global then
-    const float *global; /* null: what was dequantized in a pass is not multiplied by them */
+    const float *global; /* null: values dequantized in a pass are not multiplied by them */
 //$ end
 };
 
-/* What a tile becomes. */
+/* A tile's result. */
 struct result {
     out_element *at; /* of the tile's first value */
     long long stride;
@@ -37,7 +38,7 @@ struct result {
     int whole;         /* rows begin at multiples of 16 bytes */
 };
 
-/* The calling thread. What follows from it is worked out anew for each tile: see coord_here. */
+/* The calling thread. The code below from it is worked out anew for each tile: see coord_here. */
 FN int thread_here(void)
 {
     int thread;
@@ -47,13 +48,13 @@ FN int thread_here(void)
 }
 
 //$ local global = scale.global and ", global" or ""
-//$ -- Scales of lines at equal distances: 16 rows, or pairs of features 32 apart.
+//$ -- Scales of lines at equal distances: 16 rows, or pairs of features at a distance of 32.
 //$ local blocks = scale.span == "block"
 //$ local stepped = blocks and scale.order == "rows" and (scale.rows == 1 or scale.rows == 16)
 //$ local shape = (blocks or of == "w") and "const struct shape *all, " or ""
 /*
-** From the rowwise tensor: each thread has eight features of every STEP-th row, AT_ONCE on their
-** way. Of a tile that is `complete` all rows and columns exist, and begin at multiples of 16 bytes.
+** From the rowwise tensor: each thread has eight features of every STEP-th row, AT_ONCE in flight.
+** All rows and columns of a `complete` tile exist, and begin at multiples of 16 bytes.
 */
 FN void do_rows(const struct copy *copy, const struct result *out, const struct group *g,
                 const struct tile *t, $(shape)const int complete)

@@ -4,11 +4,11 @@
 ** features of that result times its gradient, both in $(input.type).
 **
 **   in     [m, k / 2]  the result's gradient (squared_relu: [m, k])
-**   saved  [m, k]      what the activation was given
+**   saved  [m, k]      the pre-activation
 **   dprob  [m]         rows outside of every group are not written
 **
 ** A warp sums a row: a lane features 2 l and 2 l + 1 of every 64 in ascending order, and then the
-** lanes what lanes 16, 8, .. 1 away have. All in fp32.                COUPLED: dprob
+** lanes the sums of lanes 16, 8, .. 1 away. All in fp32.                COUPLED: dprob
 */
 //$ include "quantize/head.cu"
 

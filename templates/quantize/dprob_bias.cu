@@ -1,14 +1,14 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The gradient of each row's probability, which multiplies a bias of its group: the sum over
-** features of that bias times the row's gradient, in $(input.type), is added to what is there.
+** features of that bias times the row's gradient, in $(input.type), is added to it.
 **
-**   in     [m, k]       gradients of what the bias was added to
+**   in     [m, k]       gradients of the biased values
 **   bias   [groups, k]
 **   dprob  [m]          rows outside of every group are not written
 **
 ** A warp sums a row: a lane features 2 l and 2 l + 1 of every 64 in ascending order, and then the
-** lanes what lanes 16, 8, .. 1 away have. All in fp32.                COUPLED: dprob
+** lanes the sums of lanes 16, 8, .. 1 away. All in fp32.                COUPLED: dprob
 */
 //$ include "quantize/head.cu"
 

@@ -1,14 +1,14 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Eight codes that lie side by side, and the numbers that they become: a scale has at least
-** sixteen, so that these share theirs.
+** Eight neighbouring codes, and their values: a scale has at least sixteen, so that these share
+** theirs.
 */
 //$ local bits = element.bits == 4 and 4 or 8 -- in memory
 //$ local words = input.bits // 4
 enum {
     CODE_WORDS = $(bits // 4),
-    WORDS = $(words), /* of eight numbers */
-    PIECE = $(128 // input.bits) /* numbers that are stored together */
+    WORDS = $(words), /* of eight values */
+    PIECE = $(128 // input.bits) /* values that are stored together */
 };
 
 typedef $(input.bits == 16 and "unsigned short" or "unsigned int") out_element;
@@ -21,7 +21,7 @@ struct eight {
     unsigned word[WORDS];
 };
 
-/* Where value `at` of a copy lies, a multiple of eight. */
+/* The address of value `at` of a quantized tensor; `at` is a multiple of eight. */
 FN const unsigned char *codes_at(const unsigned char *data, long long at)
 {
     return data + $(bits == 4 and "(at >> 1)" or "at");
@@ -41,7 +41,7 @@ FN struct codes read_codes(const unsigned char *at)
     return c;
 }
 
-/* What they stand for, without their scale. */
+/* Their values, without their scale. */
 //$ if element.type == "e2m1" then
 //$ once "dequantize/permute.c"
 /* Magnitudes are looked up as bf16 has them: the upper bytes, then the lower ones. */
@@ -82,7 +82,7 @@ FN void values_of(float x[8], const struct codes *c)
 //$ end
 
 //$ local second = scale.global and ", float global" or ""
-/* One rounding for each factor, and one to what is stored. */
+/* One rounding for each factor, and one to the stored type. */
 FN struct eight multiplied(const struct codes *c, float sf$(second))
 {
     struct eight v;

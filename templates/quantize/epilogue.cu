@@ -1,18 +1,18 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local back = form == "backward"
 /*
-** What follows a product whose kernel stops at its sums: an epilogue in a launch of its own, with
+** The code below a product whose kernel stops at its sums: an epilogue in a launch of its own, with
 ** the bits of one that is fused.
 **
 //$ if back then
 **   in            [m, k]   alpha * a * b^T in fp32, dh
-**   saved         [m, 2 k] what the activation was given, $(input.type) (squared_relu: [m, k])
+**   saved         [m, 2 k] the pre-activation, $(input.type) (squared_relu: [m, k])
 **   d             the same: dh * probability * activation'(saved), in this order
 **   partials      sums of 32 rows of d each, for dbias; or null
 **   row_partials  [ceil(k / 64), m]  sums of 64 columns of dh * activation(saved), or null
 //$ else
 **   in     [m, 2 k]  alpha * a * b^T in fp32 ([m, k] for one operand)
-**   saved  the same, and the bias: what the activation is given, $(input.type); or null
+**   saved  the same, and the bias: the pre-activation, $(input.type); or null
 **   d      [m, k]    activation(in + bias) * probability, in this order; without an activation
 **                    in + bias * probability
 //$ end
@@ -26,7 +26,7 @@
 
 //$ include "quantize/epilogue_rows.cu"
 
-/* What all tiles have in common, as the caller gave it. */
+/* The caller's arguments, common to all tiles. */
 struct work {
     const float *in;
     $(input.type)_element *d, *saved;
@@ -43,7 +43,7 @@ struct work {
 //$ end
 };
 
-/* Where a thread's rows begin, and how many there are; those of a warp's first half at least. */
+/* The start and number of a thread's rows; at least those of a warp's first half. */
 struct rows {
     long long first;
     int count, most;

@@ -6,7 +6,7 @@ enum {
     TERMS = 4 * APART        /* of a warp: 64 columns each, two of either half */
 };
 
-/* Eight columns of p become those of d, and `terms` what results weigh in dprob. */
+/* Eight columns of p become those of d, and `terms` the results' terms of dprob. */
 FN void differentiate_eight(const int which, float p[2][EIGHT], const float dh[EIGHT],
                             const struct work *w, float weight, float terms[EIGHT])
 {
@@ -24,7 +24,7 @@ FN void differentiate_eight(const int which, float p[2][EIGHT], const float dh[E
 
 /*
 ** Sums of 64 terms, of a row of each half of the warp: a lane has the sums of columns 8 i + 2 l and
-** the next one in ascending order, with l = lane % 4; then come what lanes 2 and 1 away have. The
+** the next one in ascending order, with l = lane % 4; then come the sums of lanes 2 and 1 away. The
 ** second half of the lanes does the same again.                         COUPLED: row partials
 */
 FN float sum_terms(const float *terms, int lane)
@@ -67,7 +67,7 @@ FN void finish_row(const struct work *w, long long row, const struct columns *c,
 
 /*
 ** The thread's results of all its rows, whose sums are those of `strip`; `terms` are the warp's.
-** Of dprob the thread adds up a row of either half of its warp, all of which go on to the end.
+** The thread adds up dprob of a row of either half of its warp, all of which go on to the end.
 */
 FN void finish_rows(const struct work *w, const struct rows *rows, const struct columns *c,
                     long long strip, float *terms)

@@ -10,11 +10,11 @@ enum { WHOLE, TURNS, ONES };          /* how a row has the operands of eight res
 struct columns {
     int result, count; /* the first result of the thread, how many it has */
     int two;           /* operands of a result, or one */
-    int run;           /* of results whose operands lie side by side */
-    long long first;   /* where the first result's first operand lies */
+    int run;           /* of results whose operands are side by side */
+    long long first;   /* where the first result's first operand is */
 };
 
-/* Where the first operand of a thread's result i lies, the second one is `run` further. */
+/* The column of the first operand of a thread's result i; the second one is `run` further. */
 FN long long column_of(const struct columns *c, int i)
 {
     const int result = c->result + i;

@@ -2,7 +2,7 @@
 //$ local wide = scale.k
 //$ local by_line = scale.span == "row" or (scale.span == "block" and scale.rows == 1)
 //$ local shared = scale.span == "row" or (by_line and wide == 128)
-/* What values are multiplied by. Those of rows lie in shared memory where rows differ. */
+/* The values' factors. Those of rows are in shared memory where rows differ. */
 struct factors {
     float row[PARTS];       /* where they do not */
     float column[2][PARTS]; /* of each feature's blocks of rows */
@@ -30,7 +30,8 @@ FN float column_factor(const struct factors *f, int second, int first)
 }
 
 //$ if scale.global then
-/* What a group's second scale gives the rule of blocks; it is stored by the group's first tile. */
+/* The argument that a group's second scale gives the rule of blocks; the group's first tile stores
+   it. */
 FN float global_factor(const unsigned int *amax, float *global, const struct group *g,
                        const struct tile *t)
 {

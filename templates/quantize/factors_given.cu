@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
-/* The factor of group `at`; what is stored with it comes with its first tile. */
+/* The factor of group `at`; its first tile stores the scale. */
 FN float given_factor(const struct copy *copy, long long at, int is_first)
 {
     $(sf_type) sf;
@@ -18,9 +18,8 @@ FN float given_factor(const struct copy *copy, long long at, int is_first)
 }
 
 /* One factor for all of a tile, known before its first value. */
-FN void find_factors(struct shared *shared, const struct coord *p, const struct group *g,
-                     const struct tile *t, const struct shape *all, const struct copy *row,
-                     const struct copy *column, const packed *v, struct factors *f)
+FN void find_factors(const struct group *g, const struct tile *t, const struct copy *row,
+                     const struct copy *column, struct factors *f)
 {
 //$ local at = scale.span == "group" and "g->number" or "0"
 //$ local first = scale.span == "group" and "" or "g->first + "

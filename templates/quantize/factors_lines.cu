@@ -8,6 +8,7 @@
 //$ if gathered and not scale.global then copy = "" end
 //$ copy = copy .. (gathered and "" or "const struct shape *all, ")
 //$ local tile = copy == "" and "" or gathered and "g, t, " or "g, t, all, "
+//$ local where = copy
 //$ copy = copy .. (copy ~= "" and "const struct copy *copy, " or "")
 FN void find_row_factors(struct shared *shared, const struct coord *p,
                          $(copy)const float most[BLOCKS])
@@ -35,7 +36,7 @@ FN void find_row_factors(struct shared *shared, const struct coord *p,
     __syncwarp();
 }
 
-/* What is stored for a feature's block that row `first` of the thread's is in. */
+/* The stored scale of a feature's block with row `first` of the thread's. */
 //$ if gathered then
 FN void store_column_sf(struct shared *shared, const struct coord *p, int second, int first,
                         sf_element sf)
@@ -109,12 +110,13 @@ FN void find_columns(const packed *v, float most[2][PARTS])
 }
 
 //$ end
-FN void find_factors(struct shared *shared, const struct coord *p, const struct group *g,
-                     const struct tile *t, const struct shape *all, const struct copy *row,
-                     const struct copy *column, const packed *v, struct factors *f)
+//$ local turned = not (scale.hadamard and wide <= 32)
+//$ local columns = turned and "const struct copy *column, struct factors *f, " or ""
+FN void find_factors(struct shared *shared, const struct coord *p, $(where)const struct copy *row,
+                     $(columns)const packed *v)
 {
     float of_row[BLOCKS];
-//$ if not (scale.hadamard and wide <= 32) then
+//$ if turned then
     float of_columns[2][PARTS];
 
     find_columns(v, of_columns); /* with those of rows, whether both are wanted or not */
@@ -136,8 +138,9 @@ FN void find_factors(struct shared *shared, const struct coord *p, const struct 
 }
 
 //$ if gathered then
-/* Tiles beside this one write the rest of the word's line in L2, which should stay until they have:
-   without this hint a cast of both copies takes an eighth longer. */
+/* Tiles next to this one write the rest of the word's line in L2, which should stay until they
+   have: without this hint a cast of the rowwise and the columnwise tensor takes an eighth
+   longer. */
 FN void store_word(unsigned char *to, unsigned word)
 {
     asm volatile("{ .reg .b64 last; createpolicy.fractional.L2::evict_last.b64 last, 1.0;"
@@ -146,7 +149,7 @@ FN void store_word(unsigned char *to, unsigned word)
 }
 
 /*
-** The scales of a tile's lines: half of the threads take a row each, the others a feature. They lie
+** The scales of a tile's lines: half of the threads take a row each, the others a feature. They are
 ** side by side and mostly make whole words.
 */
 FN void store_line_scales(const struct shared *shared, const struct coord *p,

@@ -49,7 +49,7 @@ FN void share_maxima(struct shared *shared, const struct coord *p, const packed 
 }
 //$ end
 
-/* What is stored for a line, with its first tile. */
+/* The stored scale of a line, with its first tile. */
 FN void store_line_sf(const struct group *g, const struct tile *t, const struct shape *all,
                       sf_element *to, int side, int line, sf_element sf)
 {
@@ -70,9 +70,10 @@ FN void store_line_sf(const struct group *g, const struct tile *t, const struct 
 //$ end
 }
 
+//$ local values = scale.span == "block" and "const packed *v, " or ""
 FN void find_factors(struct shared *shared, const struct coord *p, const struct group *g,
                      const struct tile *t, const struct shape *all, const struct copy *row,
-                     const struct copy *column, const packed *v, struct factors *f)
+                     const struct copy *column, $(values)struct factors *f)
 {
     const int side = p->warp / 4, line = p->warp % 4 * 32 + p->lane;
     const int wanted = (side ? column->data : row->data) != 0;

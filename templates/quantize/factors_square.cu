@@ -2,10 +2,12 @@
 //$ local wide, tiles = scale.k, scale.order == "tiles"
 //$ local more = scale.global and ", global" or ""
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
-/* Blocks of $(wide) x $(wide) values: both copies have the same scales. */
-FN void find_factors(struct shared *shared, const struct coord *p, const struct group *g,
-                     const struct tile *t, const struct shape *all, const struct copy *row,
-                     const struct copy *column, const packed *v, struct factors *f)
+/* Blocks of $(wide) x $(wide) values: the rowwise and the columnwise tensor have the same
+   scales. */
+//$ local shares = wide > 32 and "struct shared *shared, " or ""
+FN void find_factors($(shares)const struct coord *p, const struct group *g, const struct tile *t,
+                     const struct shape *all, const struct copy *row, const struct copy *column,
+                     const packed *v, struct factors *f)
 {
     const int feature = t->column + 64 * p->half + 2 * p->lane;
     const int first = t->row + ROWS * p->part;

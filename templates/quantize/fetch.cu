@@ -2,7 +2,7 @@
 //$ local bytes = input.bits // 8
 /*
 ** A tile's values into a stage, for all threads: 16 bytes at a time and without waiting, or where
-** rows do not begin at multiples of that, one by one. What lies outside of the group is never read.
+** rows do not begin at multiples of that, one by one. Rows outside of the group are never read.
 */
 enum {
     CHUNK = $(16 // bytes),       /* values in 16 bytes */

@@ -2,11 +2,11 @@
 //$ local plain = form == "plain" and input.type ~= "copy"
 //$ include "quantize/packed.cu"
 
-/* Where values come from. */
+/* The source of values. */
 struct source {
     const void *in;
 //$ if plain and of == "w" then
-    const void *const *pointers; /* or each group's matrix, and where rows lie decides as well */
+    const void *const *pointers; /* or each group's matrix, and where rows are decides as well */
 //$ end
     long long in_stride;
     int paired; /* several neighbours can be read at once */

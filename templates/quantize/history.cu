@@ -3,8 +3,8 @@
 ** Delayed scaling: the next scale of $(of) in $(recipe), from the largest magnitudes of the last
 ** $(scale.history) calls.
 **
-**   scale    [2]   what values are multiplied by, and what is stored
-**   history  [$(scale.history)]  this call's first; afterwards it is the last, each other one place
+**   scale    [2]   the values' factor, and the stored scale
+**   history  [$(scale.history)]  this call's first; afterwards it is the last, each other one entry
 **            earlier, and the first is 0, as TransformerEngine rotates its amax_history
 **
 ** One CTA.

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ include "quantize/pairs.cu"
 
-/* Of `COUNT` rows from v on, for each of the two features. */
+/* The maxima of `COUNT` rows from v on, for each of the two features. */
 template <int COUNT> FN magnitudes largest_of(const packed *v)
 {
     magnitudes most = magnitudes_of(value(v, 0));

@@ -12,7 +12,7 @@ template <int PAIRED> FN packed load_pair(const in_element *one, const in_elemen
     return $(input.bits == 16 and "both" or "pack(both.x, both.y)");
 }
 
-/* Where the operands of two neighbouring features lie in a row. */
+/* The columns of the operands of two neighbouring features in a row. */
 struct operands {
     long long a[2], b[2];
 };

@@ -29,7 +29,7 @@ FN float hi_of(packed v) { return v.hi; }
 //$ end
 
 /*
-** A tile's values lie in shared memory, row after row, with zeros where the group has none. A
+** A tile's values are in shared memory, row after row, with zeros where the group has none. A
 ** thread is concerned with 32 of them: its two features in each of its rows.
 */
 enum { LINE = TILE_N / 2, TILE_VALUES = TILE_M * LINE };

@@ -4,9 +4,9 @@
 //$ local from = input.type == "copy" and "its row copy" or input.type
 ** Quantize $(of) for $(recipe), from $(from), in one pass: $(many[of]).
 //$ if form == "forward" then
-** What is quantized is an activation's result, rounded to $(from) first.
+** The quantized values are an activation's result, rounded to $(from) first.
 //$ elseif form == "backward" then
-** What is quantized is the gradient of what an activation was given, rounded to $(from) first.
+** The quantized values are the gradient of a pre-activation, rounded to $(from) first.
 //$ end
 **
 **   row     [m, k]       $(element.type), scaled along k
@@ -14,7 +14,7 @@
 **                        multiple of 128 on, with zeros up to the next one
 **   partials             sums of 32 rows each, in order, if dbias is wanted
 **
-** Either copy may be null. Persistent CTAs walk over tiles of 128 x 128, whose values they bring
+** Either copy may be null. Persistent CTAs take tiles of 128 x 128, whose values they load
 //$ local ahead = stages == 2 and ", those of the next tile while they work on one" or ""
 ** into shared memory$(ahead). A thread is concerned with two features of 32 rows, so that sums and
 ** maxima along the rows need no other thread, and pairs of rows become neighbours in the columnwise
@@ -31,11 +31,11 @@
 //$ include "quantize/maxima.cu"
 
 //$ if scale.global then
-/* From a group's largest magnitude: what is stored, and what the rule of blocks goes by. */
+/* From a group's largest magnitude: the stored scale, and the argument of the blocks' rule. */
 //$ rule "global"
 
 //$ end
-/* From a block's largest magnitude: what is stored, and what values are multiplied by. */
+/* From a block's largest magnitude: the stored scale, and the values' factor. */
 //$ rule "scale"
 
 //$ include "quantize/copies.cu"

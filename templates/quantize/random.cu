@@ -39,7 +39,7 @@ FN struct philox draw_line(const struct copy *column, long long at)
     return philox(column->random[0], column->random[1] + (unsigned long long)at / 16);
 }
 
-/* Those of rows r and r + 1 in what was drawn for 16 rows of a feature. */
+/* Those of rows r and r + 1 among the bytes drawn for 16 rows of a feature. */
 FN unsigned drawn_rows(const struct philox *drawn, int r)
 {
     return drawn->word[r % 16 / 4] >> r % 4 * 8;

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ include "quantize/value.c"
 
-/* What the rowwise tensor holds of feature f. */
+/* The values of feature f in the rowwise tensor. */
 FN float copied(const struct source *s, const struct group *g, int row, int f)
 {
 //$ local first = of == "w" and "(long long)g->number * s->all.m" or "(long long)g->start"

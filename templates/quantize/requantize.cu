@@ -7,18 +7,18 @@
 ** 128 of each line.
 //$ end
 **
-**   out     the codes, as the copy lies, lines of out_stride bytes
+**   out     the codes, as the copy is, lines of out_stride bytes
 //$ if of == "w" then
 **   out_sf  [groups][ceil(lines / 128)][ceil(length / 128), to a multiple of 4]
 //$ else
 **   out_sf  [ceil(length / 128)][lines, to a multiple of 4]
 //$ end
-**   flags   [0] becomes 1 and [1] 0 where some value is no such number: of a block that lies within
+**   flags   [0] becomes 1 and [1] 0 where some value is no such number: of a block that is within
 **           its group and has NaN as its scale, or values that are not 0 and the power of two of
 **           which is too far from the others'                    COUPLED: requantize -> factors.cu
 **
-** All values are the same, to the bit. The source is the rowwise tensor, or where that is null the
-** columnwise tensor, and so is the result; what belongs to no group is neither read nor written,
+** All values are the same, to the bit. The source is the rowwise tensor, or if that is null the
+** columnwise tensor, and so is the result; rows outside every group are neither read nor written,
 ** but for the columnwise tensor's zeros up to multiples of 128 tokens.
 */
 //$ include "quantize/head.cu"
@@ -35,7 +35,7 @@ enum {
     NAN_CODE = 255
 };
 
-/* Where a tile's lines lie. */
+/* The position of a tile's lines. */
 struct coord {
     const unsigned char *codes; /* of the first line, at the tile's first value */
     long long pitch;            /* bytes from one line to the next */
@@ -107,7 +107,7 @@ FN int convert(uint4 *to, const struct part *p, int exponent)
 }
 
 //$ if of == "w" then
-/* The largest of what all threads have. Called by all; `most` holds a word for each warp. */
+/* The largest value of all threads. Called by all; `most` holds a word for each warp. */
 FN int largest_of_all(int value, int *most)
 {
     __syncthreads(); /* the tile before has been read */
@@ -121,7 +121,7 @@ FN int largest_of_all(int value, int *most)
     return value;
 }
 //$ else
-/* The largest of what the threads of a line have. */
+/* The largest value of a line's threads. */
 FN int largest_of_line(int value)
 {
 #pragma unroll
@@ -171,7 +171,7 @@ FN int write_parts(const struct part part[TIMES], const struct goal *g,
 }
 
 //$ local tokens = of ~= "w"
-/* Of the rowwise tensor: lines are rows. */
+/* For the rowwise tensor: lines are rows. */
 FN struct coord place_rows(const struct group *g, const struct tile *t, const struct shape *all)
 {
     struct coord p;
@@ -184,7 +184,7 @@ FN struct coord place_rows(const struct group *g, const struct tile *t, const st
     return p;
 }
 
-/* Of the columnwise tensor: lines are features, and the last block of tokens has all of its
+/* For the columnwise tensor: lines are features, and the last block of tokens has all of its
    values. */
 FN struct coord place_columns(const struct group *g, const struct tile *t, const struct shape *all)
 {
@@ -202,7 +202,7 @@ FN struct coord place_columns(const struct group *g, const struct tile *t, const
     return p;
 }
 
-/* The copy that is read, and what is made of it. */
+/* The source tensor, and the result. */
 struct job {
     const unsigned char *data;
     const sf_element *sf;
@@ -214,7 +214,7 @@ struct job {
     struct shape all;
 };
 
-/* Begin a tile: what is read of it is on its way. */
+/* Begin a tile: issue its loads. */
 FN struct goal begin_tile(struct part part[TIMES], const struct job *j, const struct work *e)
 {
     const struct group g = group_of(e$(of == "w" and ", &j->all" or ""));

@@ -20,7 +20,7 @@
 
 //$ include "sm90/ptx_barrier.cu"
 
-/* From a row's largest magnitude: what is stored, and what values are multiplied by. */
+/* From a row's largest magnitude: the stored scale, and the values' factor. */
 //$ rule "scale"
 
 //$ local bytes = input.bits // 8
@@ -48,7 +48,7 @@ struct shared {
     int row[WARPS][MOST_SLOTS];
 };
 
-/* Where a warp has come to. */
+/* The progress of a warp. */
 struct lines {
     struct scheduler scheduler;
     int row, end; /* of all rows; -1: there are no more */
@@ -79,7 +79,7 @@ FN void lines_step(struct lines *l, int lane)
     } while (l->row >= l->end);
 }
 
-/* What this warp has read from shared memory comes before what the copy engine writes there. */
+/* This warp's reads of shared memory come before the copy engine's writes there. */
 FN void reads_done(void)
 {
     copy_engine_fence();
@@ -170,7 +170,7 @@ FN void store_eight(unsigned char *to, const packed v[4], float factor)
 }
 
 //$ local sf_type = scale.type == "f32" and "float" or "unsigned int"
-/* A row that lies in shared memory: its scale, then its codes, zeros up to the copy's stride. */
+/* A row that is in shared memory: its scale, then its codes, zeros up to the copy's stride. */
 FN void cast_line(const in_element *slot, int k, unsigned char *to, long long stride,
                   sf_element *row_sf, int lane)
 {

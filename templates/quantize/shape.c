@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** What follows from the groups' sizes. Tiles of 128 rows begin with each group, so `first`, the
-** tiles of the groups before, places whatever is padded to 128 rows.
+** The code below from the groups' sizes. Tiles of 128 rows begin with each group, so `first`, the
+** tiles of the groups before, gives the position of anything padded to 128 rows.
 */
 struct group {
     int number;
@@ -10,7 +10,7 @@ struct group {
     int first;          /* tiles of 128 rows in the groups before it */
 };
 
-/* What all groups have in common. */
+/* The sizes that all groups have in common. */
 struct shape {
     int m, k, groups; /* rows: of all groups, or of each where they are alike */
 };
@@ -28,7 +28,7 @@ FN int most_tiles(const struct shape *all)
 
 //$ if scale then
 //$ local across, down = scale.k > 0 and scale.k or 1, scale.lines
-/* Of the rowwise tensor: a row of scales for each $(down == 1 and "row" or down .. " rows"). */
+/* For the rowwise tensor: a row of scales for each $(down == 1 and "row" or down .. " rows"). */
 FN struct scales row_scales(const struct group *g, const struct shape *all)
 {
     struct scales s;
@@ -58,7 +58,7 @@ FN struct scales row_scales(const struct group *g, const struct shape *all)
 }
 
 //$ local what = down == 1 and "feature" or down .. " features"
-/* Of the columnwise tensor: a row of scales for each $(what). */
+/* For the columnwise tensor: a row of scales for each $(what). */
 FN struct scales column_scales(const struct group *g, const struct shape *all)
 {
     struct scales s;

@@ -21,7 +21,7 @@ FN long long padded(long long length, int multiple)
     return (length + multiple - 1) / multiple * multiple;
 }
 
-/* Where the group's scale (i, j) lies. */
+/* The address of the group's scale (i, j). */
 FN long long scale_at(const struct scales *s, int i, int j)
 {
     const long long row = s->i + i, column = s->j + j;

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Scale (i, j) of a group. Padding is zero: inside a tile it is stored as scales are; what no tile
-** reaches is stored with the last scale before it.
+** Scale (i, j) of a group. Padding is zero: inside a tile it is stored as scales are; padding that
+** no tile reaches is stored with the last scale before it.
 */
 FN void store_sf(sf_element *sf, const struct scales *s, int i, int j, sf_element value)
 {

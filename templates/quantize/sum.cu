@@ -7,15 +7,15 @@
 **   partials  [tiles * 4, k]  a group's begin with its first tile of 128 rows
 **   dbias     [groups, k]
 **
-** A CTA takes 32 features of a group at a time. All of its warps bring sums into shared memory, and
-** one adds them up while the next are on their way.
+** A CTA takes 32 features of a group at a time. All of its warps load sums into shared memory, and
+** one adds them up while the next are in flight.
 */
 //$ include "quantize/head.cu"
 
 enum {
     FEATURES = 32,        /* of a CTA at a time: a lane has one */
     WARPS = THREADS / 32,
-    EACH = 16,            /* sums that a thread brings at once */
+    EACH = 16,            /* sums that a thread loads at once */
     BATCH = WARPS * EACH
 };
 

@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* The sum of what all lanes of a warp have, in the host's order.        COUPLED: dprob */
+/* The sum over all lanes of a warp, in the host's order.        COUPLED: dprob */
 FN float sum_lanes(float sum)
 {
 #pragma unroll

@@ -9,7 +9,7 @@ enum {
     FEATURES = PIECES * PIECE /* $(input.bits == 16 and "all" or "half") of a tile's */
 };
 
-/* Where word `word` of a row lies. */
+/* The address of word `word` of a row. */
 FN unsigned *staged(uint4 *stage, int row, int word)
 {
     return (unsigned *)(stage + row * PIECES + (word / 4 ^ row / 8 % 8)) + word % 4;
@@ -46,7 +46,7 @@ struct part {
 //$ local stepped = blocks and scale.order == "rows" and (scale.rows == 1 or scale.rows == 16)
 //$ local shape = "const struct shape *all, "
 //$ if of ~= "w" and not stepped and scale.span ~= "row" then shape = "" end
-/* The parts that a thread reads: those of its first feature, and what leads to others. */
+/* The parts that a thread reads: those of its first feature, and the distance to others. */
 struct parts {
     const unsigned char *codes;
     const sf_element *sf;
@@ -99,7 +99,7 @@ FN struct part read_part(const struct parts *from, int further)
 //$ local global = scale.global and ", global" or ""
 /*
 ** FEATURES from `begin` on into the stage: a warp takes 64 rows of eight of them at a time, and all
-** that a thread reads is on its way at once.
+** loads of a thread are in flight at once.
 */
 FN void fill_stage(uint4 *stage, const struct copy *copy, const struct result *out,
                    const struct group *g, const struct tile *t, const struct shape *all, int begin,

@@ -1,18 +1,18 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Of a tensor that $(recipe) keeps as $(element.type), from $(input.type):
+** For a tensor that $(recipe) keeps as $(element.type), from $(input.type):
 //$ if form == "forward" then
 ** an activation's result, rounded to $(input.type) first.
 //$ elseif form == "backward" then
-** the gradient of what an activation was given, rounded to $(input.type) first.
+** the gradient of a pre-activation, rounded to $(input.type) first.
 //$ else
-** the numbers themselves; in dbias they count as often as the row's probability says.
+** the values themselves; in dbias they count as often as the row's probability says.
 //$ end
 **
 **   row       [m, k]  $(element.type), rows padded with zeros to whole 16 bytes
 **   partials          sums of 32 rows each, in order, if dbias is wanted
 **
-** Either may be null. Persistent CTAs walk over tiles of 128 x 128; a thread is concerned with two
+** Either may be null. Persistent CTAs take tiles of 128 x 128; a thread is concerned with two
 ** features of 32 rows, and no other thread needs its values.
 */
 //$ include "quantize/head.cu"

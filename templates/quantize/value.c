@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* What a code stands for: with its block's scale, and that of the group. */
+/* A code's value: with its block's scale, and that of the group. */
 //$ if scale.global then
 FN float value_of(unsigned code, float sf, float global)
 {

@@ -3,17 +3,17 @@
 ** From global memory to shared memory. An operand is rows of contiguous elements: of steps of k if
 ** it is k-major, else of its other axis. A stage holds some of its rows in chunks of 8 elements.
 ** Chunks of a row change places so that 8 rows of a column of chunks, which ldmatrix reads at once,
-** lie in different banks. What lies outside the operand is never read; in its place are zeros.
+** are in different banks. Elements outside the operand are never read; zeros replace them.
 */
 enum { CHUNK = 8, CHUNK_BYTES = 16 };
 
-/* Where chunk `chunk` of row `row` lies, in rows of `pitch` bytes. */
+/* The address of chunk `chunk` of row `row`, in rows of `pitch` bytes. */
 FN unsigned int place(int row, int chunk, int pitch)
 {
     return row * pitch + (chunk ^ (pitch == 64 ? row / 2 % 4 : row % 8)) * CHUNK_BYTES;
 }
 
-/* What one thread copies of an operand, as far as one tile of D needs it. */
+/* One thread's share of the copies of an operand for one tile of D. */
 struct source {
     const element *next; /* its first chunk in the next stage */
     long long stride;
@@ -81,7 +81,7 @@ FN void copy_stage(const struct source *s, unsigned int to, int pitch, int bytes
 }
 //$ for name, o in pairs { a = a, b = b } do
 
-/* $(name:upper())'s part of a stage; the next one is TILE_K steps of k behind it. */
+/* $(name:upper())'s part of a stage; the next one is TILE_K steps of k after it. */
 FN void copy_$(name)(struct source *s, unsigned int to)
 {
     copy_stage(s, to, $(name:upper())_PITCH, $(name:upper())_BYTES);

@@ -2,8 +2,7 @@
 /*
 ** Codes of few bits become $(dequantized) in registers, four at a time: codes 0 and 1 in one word,
 ** 2 and 3 in the next. Their bits are put where 16-bit floats have them, and multiplied by the
-** power of two between the exponents' biases, which is exact; denormals come out as the numbers
-** they are.
+** power of two between the exponents' biases, which is exact; denormals come out exact.
 */
 FN unsigned int multiply_f16x2(unsigned int x, unsigned int factor)
 {
@@ -62,7 +61,7 @@ FN unsigned int scale_pair(unsigned int pair, float scale)
 }
 
 //$ if not a.scale or not b.scale then
-/* 4 numbers of a row of a stage that are bf16 already, where 4 codes would lie. */
+/* 4 values of a row of a stage that are bf16 already, in the position of 4 codes. */
 FN void load_values(unsigned int *pair, unsigned int row, int step, int q)
 {
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** A warp's operands in registers, 16 steps of k at a time. ldmatrix reads four 8x8 matrices; each
-** lane says where one row of one of them lies, so `mn` and `k` differ by lane: the first element of
+** lane says where one row of one of them is, so `mn` and `k` differ by lane: the first element of
 ** its matrix, counted from the stage's first.
 */
 //$ if a.major == "k" or b.major == "k" then

@@ -17,7 +17,7 @@
 ** Needs nothing that came after sm_80, and no alignment: where rows do not start at multiples of 16
 ** bytes, elements are copied in smaller units.
 **
-** Persistent CTAs walk over the tiles of d. All threads copy a and b into a ring of STAGES stages,
+** Persistent CTAs take the tiles of d. All threads copy a and b into a ring of STAGES stages,
 ** ahead of the products, in which all warps share the tile.
 */
 enum {
@@ -69,7 +69,7 @@ FN int next_stage(int stage)
 /*
 ** sum += a * b over k steps of k, at least one, for the warp whose sums begin at `row`, `column` of
 ** the tile. Operands for the next 16 steps are read while the tensor cores work on these. A stage
-** is filled again only after a barrier behind its last reader; each thread commits one batch for
+** is filled again only after a barrier after its last reader; each thread commits one batch for
 ** each stage, filled or not, so that the number of pending batches tells which stage has landed.
 */
 FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], struct source *a,
@@ -116,7 +116,7 @@ FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], struct source *a,
 }
 
 //$ if a.ragged == "none" or b.ragged == "none" or d.ragged == "none" then
-/* One group's matrix: allocated apart, or `bytes` behind the one of the group before. */
+/* One group's matrix: allocated separately, or `bytes` after the one of the group before. */
 FN const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
                          int group)
 {
@@ -204,7 +204,7 @@ $(name)(
 //$ local given = d.ragged == "none" and "c || c_pointers" or "c"
         target.beta = !($(given)) ? 0 : beta ? beta[t.group * scalar_step] : 1;
         target.whole = runs_aligned(&target);
-        __syncthreads(); /* nobody reads the ring any more: it becomes slabs */
+        __syncthreads(); /* nothing reads the ring any more: it becomes slabs */
         store_sums(&target, slab, sum, warp_row, warp_column);
         __syncthreads(); /* and a ring again */
     }

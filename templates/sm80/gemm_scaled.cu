@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local many = { [true] = "groups, ", [false] = "" }
-//$ -- What a scale becomes follows from what shares it and how it is stored.
+//$ -- A scale's factor depends on the values that share it and on its storage.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end
 //$ local function dequantizes(o) return of_block(o) and o.scale.type ~= "f32" end
 //$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
@@ -8,7 +8,7 @@
 //$ local function stored(o) return o.bits == 6 and 8 or o.bits end -- bits; six have a byte, too
 //$ local all = { { "a", a, "m" }, { "b", b, "n" } }
 /*
-** d = alpha * a * b^T + beta * c for each group, of quantized copies.
+** d = alpha * a * b^T + beta * c for each group, of quantized tensors.
 **
 **   a     [$(ragged == "k" and "m, tokens" or "m, k")]  $(a.type)
 **   b     [$(many[b.ragged == "none"])$(ragged == "k" and "n, tokens" or "n, k")]  $(b.type)
@@ -16,9 +16,9 @@
 **
 //$ for _, x in ipairs(all) do
 //$   if not x[2].scale then
-**   $(x[1])  is what it says
+**   $(x[1])  holds plain values
 //$   elseif dequantizes(x[2]) then
-**   $(x[1])  is dequantized: value * scale, rounded to bf16, is what is summed
+**   $(x[1])  is dequantized: value * scale, rounded to bf16, is summed
 //$   elseif weighs(x[2]) then
 **   $(x[1])  has an fp32 scale for $(x[2].scale.k) values of k, a factor of their sum
 //$   else
@@ -29,11 +29,11 @@
 ** For every GPU since sm_80: codes become $(dequantized) in registers, which holds each of them,
 ** and the tensor cores sum in fp32. Rows are copied 16 bytes at a time: a copy's rows start there.
 //$ if ragged == "k" then
-** A group's tokens begin at a multiple of 128, behind the groups before it, and are zeros up to the
-** next, or what a transform made of these.
+** A group's tokens begin at a multiple of 128, after the groups before it, and are zeros up to the
+** next, or their transform.
 //$ end
 **
-** Persistent CTAs walk over the tiles of d. All threads copy a and b into a ring of STAGES stages,
+** Persistent CTAs take the tiles of d. All threads copy a and b into a ring of STAGES stages,
 ** ahead of the products, in which all warps share the tile.
 */
 enum {
@@ -45,7 +45,7 @@ enum {
     WARP_N = $(warp[2]),
     STAGES = $(stages),
     ALIGNED = 128, /* a group's tokens begin at multiples of it in columnwise tensors */
-    /* Bytes of a row in a stage. With 16 more, 8 rows lie in different banks. */
+    /* Bytes of a row in a stage. With 16 more, 8 rows are in different banks. */
     A_ROW = TILE_K * $(stored(a)) / 8,
     B_ROW = TILE_K * $(stored(b)) / 8,
     A_PITCH = A_ROW + 16,
@@ -91,7 +91,7 @@ FN unsigned char *shared_memory(void)
     return dynamic;
 }
 
-/* One stage of an operand; what is not there becomes zeros. */
+/* One stage of an operand; missing elements become zeros. */
 FN void copy_stage(const struct source *s, unsigned int to, int tile_rows, int row_bytes,
                    int done)
 {
@@ -108,7 +108,7 @@ FN void copy_stage(const struct source *s, unsigned int to, int tile_rows, int r
 }
 
 //$ if not a.scale or not b.scale then
-/* The same of bf16, whose rows begin anywhere: 8 numbers together, or one by one. */
+/* The same of bf16, whose rows begin anywhere: 8 values together, or one by one. */
 FN void copy_values(const struct source *s, unsigned int to, int tile_rows, int done)
 {
     const int chunks = TILE_K / 8;
@@ -202,9 +202,9 @@ FN void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 16][W
 
 //$ end
 /*
-** 16 steps of k of one stage. Each lane takes 4 codes that lie side by side where the tensor core
+** 16 steps of k of one stage. Each lane takes 4 neighbouring codes where the tensor core
 ** expects two and, 8 on, two more: the same ones of both operands, whose products are summed in
-** whatever order.
+** any order.
 */
 //$ local first, last = "", ""
 //$ if dequantizes(a) or dequantizes(b) then
@@ -273,7 +273,7 @@ FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
         const unsigned int stage = ring + i % STAGES * STAGE_BYTES;
 
         copy_wait(STAGES - 2);
-        __syncthreads(); /* all have it, and nobody reads the one before any more */
+        __syncthreads(); /* all have it, and nothing reads the one before any more */
         if (i + STAGES - 1 < stages)
             copy_both(a, b, ring + (i + STAGES - 1) % STAGES * STAGE_BYTES, i + STAGES - 1);
         copy_commit();
@@ -344,7 +344,7 @@ FN long long runs_before(const struct scheduler *w, int group, int lane)
 }
 
 //$ if d.ragged == "none" then
-/* One group's matrix: allocated apart, or `bytes` behind the one of the group before. */
+/* One group's matrix: allocated separately, or `bytes` after the one of the group before. */
 FN const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
                          int group)
 {
@@ -411,7 +411,7 @@ $(name)(
 //$   elseif o.scale then
             (int)($(name)_stride * $(stored(o)) / 8),
 //$   else
-            k * $(o.bytes), /* what lies behind is not known to be numbers */
+            k * $(o.bytes), /* the bytes after may be no values */
 //$   end
             $(name)_sf,
 //$   if o.scale then
@@ -448,7 +448,7 @@ $(name)(
 //$ local given = d.ragged == "none" and "c || c_pointers" or "c"
         target.beta = !($(given)) ? 0 : beta ? beta[t.group * scalar_step] : 1;
         target.whole = runs_aligned(&target);
-        __syncthreads(); /* nobody reads the ring any more: it becomes slabs */
+        __syncthreads(); /* nothing reads the ring any more: it becomes slabs */
         store_sums(&target, slab, sum, warp_row, warp_column);
         __syncthreads(); /* and a ring again */
     }

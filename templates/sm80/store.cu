@@ -7,7 +7,7 @@ enum {
     RUN = 16 / sizeof(output), /* elements */
     RUNS = WARP_N / RUN,       /* of a row */
     PASSES = 16 * RUNS / 32,   /* runs of each lane in 16 rows */
-    SLAB_PITCH = WARP_N + 8    /* floats; 4 rows side by side lie in different banks */
+    SLAB_PITCH = WARP_N + 8    /* floats; 4 rows side by side are in different banks */
 };
 
 /* One tile of D, and of C. */

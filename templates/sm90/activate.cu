@@ -10,8 +10,8 @@
 ** and $(activation)(a, b) of two columns of p, times the row's probability. Both are a thread's:
 //$   if operands == "halves" then
 ** the first COLUMNS / 2 columns of the sums are of B's rows that make a, the others of those that
-** make b. What lies behind the last result is b's first columns: more of them than one tile may
-** make them, all the same.
+** make b. After the last result come b's first columns; more than one tile may write them, with the
+** same values.
 //$   else
 ** columns of a and b alternate in runs of $(interleave).
 //$   end

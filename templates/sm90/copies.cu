@@ -1,11 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** A tile's results as the copies that quantize makes of them: rounded to $(d.type) first, as it
+** A tile's results as the tensors that quantize makes of them: rounded to $(d.type) first, as it
 ** reads them. They are 128 rows x 128 columns, one block of scales of either copy.
 **
 **   rowwise tensor     a scale for a row's 128 results: a warp has 16 rows of them
-**   columnwise tensor  a scale for a column's 128 rows, behind the group's last one zeros,
-**                transposed: the warps tell each other what is largest in their columns
+**   columnwise tensor  a scale for a column's 128 rows, after the group's last one zeros,
+**                transposed: the warps tell each other the largest value of their columns
 **
 ** A thread holds results of two rows, `row` + lane / 4 and 8 below, packed in pairs: pair j of a
 ** row has columns 8 j + 2 (lane % 4) and the next one, as sums have.
@@ -16,7 +16,7 @@
 //$ once "cast/arith.c"
 //$ once("cast/from_" .. d.type .. ".c")
 //$ once("cast/to_" .. a.type .. ".c")
-/* From a block's largest magnitude: what is stored, and what values are multiplied by. */
+/* From a block's largest magnitude: the stored scale, and the values' factor. */
 //$ rule "scale"
 
 enum { BLOCK = 128, PAIRS = BLOCK / 8 };
@@ -28,7 +28,7 @@ struct packed {
 //$ include "sm90/pairs.cu"
 
 //$ if not back then
-/* A thread's sums become results; what was given for them is stored where it is wanted. */
+/* A thread's sums become results; the pre-activation is stored if it is wanted. */
 //$ local to = activation ~= "none" and "struct slabs *slabs, const struct maps *maps, " or ""
 FN void find_results(struct packed *packed, float sum[SUMS], const struct tile *t,
                      $(to)const struct finish *s, int row, int rows, int lane)
@@ -120,7 +120,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
     const unsigned int slab = slabs->first + slabs->slot * SLAB_BYTES;
 //$ end
     const unsigned int line = slab + lane / 4 * 128 + lane % 2 * 8 + lane % 4 / 2 * 4;
-    const int odd = lane % 2; /* of two lanes each takes the other's half of what is its own */
+    const int odd = lane % 2; /* two lanes exchange halves */
     const unsigned int upper = odd ? 0x1054 : 0x5410, lower = odd ? 0x3276 : 0x7632;
     float *const sf = c->row_sf + x / BLOCK * c->row_stride + t->start + row + lane / 4;
     float most[2], factor[4], stored[2];
@@ -157,7 +157,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
 
 /* --------------------------------------------------------------- columnwise tensor */
 
-/* A warp's largest magnitudes of each column, for all warps: halves of what lanes have go round. */
+/* A warp's largest magnitudes of each column, for all warps: lanes exchange halves. */
 FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
 {
     const int place = lane / 16 * 8 + lane / 8 % 2 * 4 + lane / 4 % 2 * 2;
@@ -184,7 +184,7 @@ FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
                           most[j]);
 }
 
-/* What a column is multiplied by, for the warpgroup; of each thread one column. */
+/* A column's factor, for the warpgroup; each thread has one column. */
 FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 {
     const int column = threadIdx.x % BLOCK;
@@ -202,7 +202,7 @@ FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 
 /*
 ** A warp's rows turn: a line of 64 bytes for each column has the warpgroup's rows. Lanes of
-** neighbouring rows, then of pairs of these, exchange halves of what they have, until each has 4
+** neighbouring rows, then of pairs of these, exchange halves of their words, until each has 4
 ** rows of a column in a word.
 */
 FN void turn_columns(const struct packed *packed, unsigned int turned, unsigned int columns,
@@ -257,8 +257,8 @@ FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
 }
 
 /*
-** What one warp shares and reads of the others', it reads before it comes to the next block's
-** barrier for all: so only the maxima, which are written before that, have two places.
+** A warp reads the values that the others share before it comes to the next block's barrier for
+** all: so only the maxima, which are written before that, have two buffers.
 */
 FN void store_copies(const struct packed *packed, struct slabs *slabs, const struct tile *t,
                      const struct maps *maps, const struct copies *c, int x,

@@ -1,5 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* Where the copies go, as quantize lays them out, and the scales of the groups' rows. */
+/* The destination of the quantized tensors, laid out as quantize does, and the scales of the
+   groups' rows. */
 struct copies {
     float *row_sf;        /* [results / 128][rows with padding] */
     long long row_stride; /* rows with padding */

@@ -2,12 +2,12 @@
 //$ -- COUPLED: ragged map
 /*
 ** The copies of A and B into the ring. A ragged operand is read through a plain map, since the copy
-** engine walks that faster; what a tile reads behind the end of its group ends in rows of the sum
-** that are never stored. Only a ragged k must end in zeros: its last step goes through a ragged
+** engine reads that faster; elements that a tile reads past the end of its group end in rows of the
+** sum that are never stored. Only a ragged k must end in zeros: its last step goes through a ragged
 ** map.
 **
 ** A ragged map serves all groups. Its four dimensions are column, row counted down from 2^30, and
-** two that bring the address back to the group's first row, so that a row at or past the group's
+** two that lead the address back to the group's first row, so that a row at or past the group's
 ** length falls out of the map.
 */
 //$ local pointers = b.ragged == "none" and ragged ~= "none"
@@ -35,7 +35,7 @@ struct maps {
 };
 
 //$ if ragged ~= "none" then -- COUPLED: pointer map
-/* Where a map of all memory, in steps of 16 bytes from its base, reaches a matrix. */
+/* The coordinates of a matrix in a map of all memory, in steps of 16 bytes from its base. */
 struct reach {
     int near, far;
 };
@@ -92,7 +92,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ -- the rows of one box, and how many boxes make a stage
 //$ local rows = o.major == "mn" and 64 or (name == "a" and a_box or b_box)[2]
 //$ local boxes = part // rows
-//$ -- of two operands of an activation that lie apart each has a box
+//$ -- two separate operands of an activation have a box each
 //$ local next_row = name == "b" and apart and "half" or rows
 //$ local packed = o.bits == 4 and o.major == "k" -- two values in a byte
 //$ local along = packed and "x / 2" or "x"
@@ -147,7 +147,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ loaded = inline and "B_BYTES" .. given or loaded
 //$ local swapped = dequantize == "swapped"
 //$ loaded = swapped and "SPAN * PACKED_BYTES" or loaded
-//$ -- the ring that copies go into, and where B lies in it
+//$ -- the ring that copies go into, and where B is in it
 //$ local ring = wide and { "packed_", "packed", "PACKED_BYTES", "A_PACKED", "PACKED_STAGES" }
 //$                    or { "", "ring", "STAGE_BYTES", "A_BYTES", "STAGES" }
 //$ local loaded_at = swapped and loaded or ring[3]
@@ -157,7 +157,7 @@ FN void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
                 const struct tile *t, int block)
 {
 //$ if microbatches > 1 then
-    /* Blocks that the part's copies have room for: behind them all, zeros. */
+    /* Blocks that the part's copies have room for: after them all, zeros. */
     const struct microbatch *part = &maps->microbatches->part[maps->part];
     const int blocks = (int)((part->k + (TILE_K - 1ll) * maps->groups) / TILE_K);
     const struct reach a = reach_tail(maps->base, part->a_sf, (u64)part->a_sf_stride * 4,
@@ -176,7 +176,7 @@ FN void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
 }
 
 //$ elseif inline then
-/* Fill a stage of numbers: TILE_K of each of this CTA's rows, in two boxes side by side. */
+/* Fill a stage of values: TILE_K of each of this CTA's rows, in two boxes side by side. */
 FN void load_values(const struct maps *maps, unsigned int to, unsigned int full,
                      const struct tile *t, int x)
 {
@@ -237,7 +237,7 @@ FN void load_tile(const struct memory *s, struct pipeline *p, const struct tile 
         }
 //$ elseif swapped then
 #pragma unroll
-        for (int i = 0; i < SPAN; i++) { /* behind k: zeros */
+        for (int i = 0; i < SPAN; i++) { /* after k: zeros */
             const unsigned int to = stage + i * PACKED_BYTES;
             load_a(maps, to, full, t, x + i * TILE_K, t->row);
             load_b(maps, to + A_PACKED, full, t, x + i * TILE_K, t->column);

@@ -2,7 +2,7 @@
 //$ local kind = a.type
 /*
 ** The same as f16: a word has the factors of four blocks, those of this step are the `step`-th two.
-** Where codes without a factor `must` be zeros the tile is marked if some are not.
+** If codes without a factor `must` be zeros, the tile is marked if some are not.
 */
 FN void dequantize_half_f16(const struct memory *s, unsigned int codes, unsigned int to, int row,
                             int half, unsigned int factors, int step, int must,

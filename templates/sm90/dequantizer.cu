@@ -17,8 +17,8 @@
 //$ local kind = o.type .. (apart and stored == 4 and "_apart" or "") .. (f16 and "_f16" or "")
 /*
 ** Row `row` of the tile's $(upper): `codes` is where the packed rows begin, `to` the dequantized
-** ones. 16 bytes of a row of $(8 * stored) lie where the copy engine's swizzle puts them, so that
-** the rows of neighbouring threads lie in different banks.
+** ones. 16 bytes of a row of $(8 * stored) are where the copy engine's swizzle puts them, so that
+** the rows of neighbouring threads are in different banks.
 //$ if not in_order then
 ** The order of k is that of the registers that A is multiplied from: see multiply_tile.
 //$ end
@@ -77,7 +77,7 @@ FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipel
 //$ end
 //$ end
 
-    copy_wait(0); /* what the tile before did not need may still land */
+    copy_wait(0); /* unneeded copies of the tile before may still land */
 //$ -- a row for each thread, or for half of them
 //$ for _, x in ipairs(all) do
 //$ local name, tile_rows, strategy = x[1], x[4], x[5]

@@ -7,7 +7,7 @@
 ** stage, half of TILE_K codes each, and write them as $(types) into a stage of the ring, where
 ** the tensor cores expect them.
 //$ if more then
-** Of the rows from EIGHTHS on a warp has 8, and its lanes half of one of the stage's two steps.
+** From row EIGHTHS on a warp has 8 rows, and its lanes half of one of the stage's two steps.
 //$ end
 */
 //$ if more then
@@ -35,7 +35,7 @@ struct narrow_row {
     unsigned int scales;
 };
 
-/* Both are a warp's, and what its lanes see holds for all. Returns whether a scale is not near. */
+/* Both are a warp's, and its lanes' results hold for all. Returns whether a scale is not near. */
 FN int narrow_rows(const struct memory *s, struct narrow_row *rows, int count,
                    unsigned int near, unsigned int sequence)
 {
@@ -80,7 +80,7 @@ FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipel
 //$ if more then
     const int eighth = EIGHTHS + row / 16 * 8; /* the first of the warp's 8 rows */
     const int beyond = eighth + lane % 16 / 2;
-    const int both = uniformly(rows - t->row > EIGHTHS); /* else nobody needs them */
+    const int both = uniformly(rows - t->row > EIGHTHS); /* else nothing needs them */
 //$ end
 //$ if a.scale then
 //$ if more then
@@ -101,7 +101,7 @@ FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipel
     unsigned int near = 0;
 //$ end
 
-    copy_wait(0); /* what the tile before did not need may still land */
+    copy_wait(0); /* unneeded copies of the tile before may still land */
     if (fetches)
         fetch_a(s, &line, 0, own);
 //$ end

@@ -1,16 +1,16 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 //$ if factors == "bases" then
-** What values are relative to that became f16.
+** The base of values that became f16.
 //$ elseif factors == "alpha" then
-** What the product is multiplied by, one for each group, or one for all.
+** The product's factor, one for each group, or one for all.
 //$ else
-** The operands' scales: what a product of stored values is multiplied by.
+** The operands' scales: the factors of a product of stored values.
 //$ end
 //$ if factors == "group" then
 ** One for each group, or one for all.
 //$ elseif factors == "global" then
-** Of the second level, one for each group; those of blocks are in the values already.
+** The second level's, one for each group; those of blocks are in the values already.
 //$ elseif factors == "row" then
 ** One for each row of A and each row of B.
 //$ elseif factors == "squares" then
@@ -18,7 +18,7 @@
 ** One for each row of A and TILE_K steps of k, which $(come) along with A; one for
 ** 128 rows of B and TILE_K steps of k, read a step ahead.
 //$ elseif factors == "lines" then
-** One for each row of A or B and TILE_K steps of k: the copy engine brings them along.
+** One for each row of A or B and TILE_K steps of k: the copy engine loads them along.
 //$ end
 */
 //$ if quantize == "mainloop" then
@@ -91,7 +91,7 @@ FN struct group_scale scale_of_group(const struct factors *f, const struct tile 
 
 //$ if ragged == "k" then
     if (t->length == 0)
-        return s; /* of an empty group nobody may have written them */
+        return s; /* an empty group's may be unwritten */
 //$ end
 //$ if factors == "group" then
     s.a = __ldg(f->a + t->group * f->a_group_stride);
@@ -117,7 +117,7 @@ FN void scale_sums(float sum[SUMS], const struct group_scale *s)
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local apart = follows and operands == "halves" -- two parts of B in a tile
 //$ local a_first = a.ragged == "m" and "t->start" or "t->group * f->a_group_stride"
-/* Bring the scales near while the tile is multiplied. */
+/* Prefetch the scales while the tile is multiplied. */
 FN void factors_prefetch(const struct factors *f, const struct tile *t, int row, int rows,
                          int lane)
 {
@@ -142,7 +142,7 @@ FN void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *
 {
     const float *a = f->a + $(a_first), *b = f->b + t->group * f->b_group_stride;
 //$ if ragged == "k" then
-    /* Nobody may have written an empty group's scales. */
+    /* An empty group's scales may be unwritten. */
     const int columns = t->length > 0 ? f->columns : 0;
 //$ else
     $(apart and "int" or "const int") columns = f->columns;
@@ -163,7 +163,7 @@ FN void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *
     for (int j = 0; j < COLUMNS / 8; j++) {
         const int x = t->column$(apart and " / 2" or "") + 8 * j + lane % 4 * 2;
 //$ if apart then
-        if (j == COLUMNS / 16) { /* what is left is of B's second half */
+        if (j == COLUMNS / 16) { /* the rest is of B's second half */
             b += (f->columns - COLUMNS) / 2;
             columns -= (f->columns - COLUMNS) / 2;
         }
@@ -179,7 +179,7 @@ FN void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *
 }
 //$ else
 
-/* Of a thread's rows, 16 of each 64, from their scales beside a stage. */
+/* The factors of a thread's rows, 16 of each 64, from their scales next to a stage. */
 FN void factors_of_rows(float of_row[ROWS / 32], unsigned int sf)
 {
 #pragma unroll

@@ -1,15 +1,15 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** fp32 accumulation by the copy engine: it brings a slab of C, which is D, into shared memory, the
+** fp32 accumulation by the copy engine: it loads a slab of C, which is D, into shared memory, the
 ** warp adds its sums in place, and the slab goes back by a plain store.
 **
-** The slabs of a tile take turns in the warp's SLABS, on and on from tile to tile; a barrier beside
-** each tells that C is there, by a parity that flips with every round. Lane 0 issues fetches and
-** stores: it alone can wait until a store has read its slab, after which both the store and the
+** The slabs of a tile take turns in the warp's SLABS, on and on from tile to tile; a barrier next
+** to each tells that C is there, by a parity that flips with every round. Lane 0 issues fetches and
+** stores: only it can wait until a store has read its slab, after which both the store and the
 ** fetch that follows belong to the copy engine and need no fence between them.
 **
-** What is fetched and what is stored must agree, or a parity would be off for good: both go by the
-** row alone. A slab beside the last column is zeros on the way in and dropped on the way out.
+** Fetches and stores must agree, or a parity would be off for good: both depend only on the row. A
+** slab past the last column is zeros when fetched and dropped when stored.
 */
 
 /* Slab i of a tile into the place of `slot`, which no store reads any more. Called by one lane. */
@@ -30,7 +30,7 @@ FN void fetch_slab(const struct slabs *slabs, unsigned int slot, const struct ma
         load_box_3d(slab, maps->d, arrived, x, y, t->group);
 }
 
-/* The first slabs of C that the tile needs, on their way while the tile is multiplied. */
+/* The first slabs of C that the tile needs, loaded while the tile is multiplied. */
 FN void fetch_ahead(const struct slabs *slabs, const struct maps *maps, const struct tile *t,
                     int row, int rows, int lane)
 {

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
-/* What one tile needs of it. */
+/* One tile's state of it. */
 struct finish {
     const struct follow *of;
 //$ if not back then

@@ -4,14 +4,15 @@
 //$ local swapped = dequantize == "swapped"
 //$ include "sm90/about_product.body.cu"
 //$ if wide == "f16" then
-** a and b are what is stored: a code times the scale of its block, exactly, relative to a power of
-** two that the operand's scales have in common, is multiplied as f16. `bases` has the largest codes
-** of a's scales and of b's. Whether all values fit was looked at before: noop says so.
+** a and b are the stored codes: a code times the scale of its block, exactly, relative to a power
+** of two that the operand's scales have in common, is multiplied as f16. `bases` has the largest
+** codes of a's scales and of b's. Whether all values fit was looked at before: noop says so.
 //$ elseif either then
-** a and b are what is stored: a code times the scale of its block is multiplied, exactly: as f16,
+** a and b are the stored codes: a code times the scale of its block is multiplied, exactly: as f16,
 ** relative to powers of two that a tile's scales have in common, or if one does not fit as bf16.
 //$ else
-** a and b are what is stored: a code times the scale of its block, rounded to bf16, is multiplied.
+** a and b are the stored codes: a code times the scale of its block, rounded to bf16, is
+** multiplied.
 //$ end
 //$ if ragged == "m" then
 ** Rows of d outside every group are not written.
@@ -24,7 +25,7 @@
 //$ local met = { registers = " by what they dequantize themselves", copied = " by packed codes" }
 //$ local by = met[a_strategy] or met[b_strategy] or ""
 ** copies tiles of A and B into PACKED_STAGES packed stages. Its last one dequantizes $(into) into
-** a ring of STAGES stages; the two others multiply what lies there$(by):
+** a ring of STAGES stages; the two others multiply those stages$(by):
 //$ if swapped then
 ** the rows of B that they dequantize are the tensor cores' rows, those of A their columns, and
 //$ end
@@ -105,7 +106,7 @@ $(name)(
     struct factors factors;
 //$ end
     struct scales scales;
-    struct pipeline q = { 0, 0 }; /* in the ring of what is multiplied; p is in the packed one */
+    struct pipeline q = { 0, 0 }; /* in the ring of dequantized stages; p is in the packed one */
     //$ include "sm90/setup.body.cu"
 //$ for _, p in ipairs(params) do
 //$ local scale = p.operand == "a" and a.scale or p.operand == "b" and b.scale

@@ -2,10 +2,10 @@
 /*
 //$ include "sm90/about_product.body.cu"
 //$ if factors ~= "none" and factors ~= "alpha" then
-** a and b are what is stored: times their scales (struct factors) they are the numbers meant.
+** a and b are the stored codes: times their scales (struct factors) they are the values.
 //$ end
 //$ if quantize == "mainloop" then
-** Of a there are numbers in bf16: what is stored of them is made on the way, in shared memory.
+** a has bf16 values: their codes are made in shared memory.
 //$ end
 //$ if ragged == "m" then
 ** Rows of d outside every group are not written.
@@ -69,7 +69,7 @@ $(name)(
     struct factors factors;
 //$ end
 //$ if quantize == "mainloop" then
-    struct pipeline q = { 0, 0 }; /* in the ring of numbers */
+    struct pipeline q = { 0, 0 }; /* in the ring of values */
 //$ end
     //$ include "sm90/setup.body.cu"
 //$ for _, p in ipairs(params) do

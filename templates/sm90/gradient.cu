@@ -4,7 +4,7 @@
 //$ local run = interleave // 8
 //$ local slabs_of = two and "two slabs" or "a slab"
 /*
-** From dh = alpha * sum, the gradient of an activation's result, those of what it was given:
+** From dh = alpha * sum, the gradient of an activation's result, those of its input:
 //$ if two then
 ** dh * probability * d$(activation)(a, b) in that order in fp32, of each operand, rounded once. dh
 //$ else
@@ -13,12 +13,12 @@
 ** itself is never rounded to $(d.type), as it is where a cast follows a product; all else is as the
 ** cast does it.
 **
-** The copy engine brings P for 16 rows and 64 columns of the sums, a chunk, in $(slabs_of),
+** The copy engine loads P for 16 rows and 64 columns of the sums, a chunk, in $(slabs_of),
 ** and the warp puts D there in place of P, which goes back. Slabs take turns, on and on from tile
-** to tile, as do those of C in sm90/fetch.cu. What is fetched and what is stored must agree: two
-** warps whose 32 rows share partial sums of dbias take the same chunks.
+** to tile, as do those of C in sm90/fetch.cu. Fetches and stores must agree: two warps whose 32
+** rows share partial sums of dbias take the same chunks.
 //$ if copies then
-** What goes back are copies of D, made in registers: see sm90/copies.cu. D itself is in the slabs
+** Quantized tensors of D, made in registers, go back: see sm90/copies.cu. D itself is in the slabs
 ** only where its rows are summed.
 //$ end
 */
@@ -104,7 +104,7 @@ FN void fetch_chunk(const struct slabs *slabs, unsigned int slot, const struct m
     }
 }
 
-/* The first chunks of P that the tile needs, on their way while the tile is multiplied. */
+/* The first chunks of P that the tile needs, loaded while the tile is multiplied. */
 FN void fetch_ahead(const struct slabs *slabs, const struct maps *maps, const struct tile *t,
                     int columns, int row, int rows, int lane)
 {
@@ -132,7 +132,7 @@ FN float hi_of(unsigned int pair)
 }
 //$ end
 
-/* Where a lane finds its row of a fragment of operand j; `slab` is the chunk's first. */
+/* The address of a lane's row of a fragment of operand j; `slab` is the chunk's first. */
 FN unsigned int fragment_at(unsigned int slab, const unsigned int next, int fragment, int j,
                             int lane)
 {
@@ -177,7 +177,7 @@ FN void keep_pair(struct packed packed[OPERANDS], int fragment, int j, int half,
 //$ end
 }
 
-/* A chunk's P becomes D, from fragment `first` on, zeros behind the group's last row. */
+/* A chunk's P becomes D, from fragment `first` on, zeros after the group's last row. */
 FN void fill_chunk(struct packed packed[OPERANDS], int before,
                    const unsigned int slab[OPERANDS], const float *sum,
                    const struct finish *s, const struct chunk *c, int rows, float total[2],
@@ -243,7 +243,7 @@ FN void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const st
 
 /*
 ** A chunk's part of dprob. A lane has columns 8 i + 2 l and the next one of each 8 in ascending
-** order, with l = lane % 4; then come what lanes 2 and 1 away have.     COUPLED: row partials
+** order, with l = lane % 4; then come the sums of lanes 2 and 1 away.     COUPLED: row partials
 */
 FN void keep_rows(float total[2], const struct finish *s, const struct tile *t,
                   const struct chunk *c, int rows, int lane)
@@ -272,7 +272,7 @@ FN void add_row(float sum[OPERANDS], const unsigned int slab[OPERANDS], int i)
 }
 
 /*
-** A chunk's part of dbias: the sums of D's 32 rows in order, which lie in the slabs of two warps.
+** A chunk's part of dbias: the sums of D's 32 rows in order, which are in the slabs of two warps.
 ** Each of these sums half of the columns. Groups that overlap would not fit.
 */
 FN void keep_columns(const unsigned int slab[OPERANDS], const struct follow *f,
@@ -307,7 +307,7 @@ FN void keep_columns(const unsigned int slab[OPERANDS], const struct follow *f,
 
 /* ------------------------------------------------------------------- store */
 
-/* What two warps read of each other's slabs is there, or no longer needed. */
+/* The data that two warps read of each other's slabs is there, or no longer needed. */
 FN void meet(void)
 {
     named_wait(4 + (int)(threadIdx.x - 128) / 64, 64);
@@ -403,7 +403,7 @@ FN void store_chunk(const float *sum, struct slabs *slabs, const struct tile *t,
 }
 
 /*
-** One warp's rows of a tile. A place is fetched into again one chunk later than it could be, so
+** One warp's rows of a tile. A slab is fetched into again one chunk later than it could be, so
 ** that the wait is never for the newest stores. A loop, and the sums move: as many chunks in a row
 ** would be more code than the instruction caches hold.
 */

@@ -5,10 +5,10 @@
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
 /* Shared memory, as 32-bit addresses. */
 struct memory {
-    unsigned int ring; /* stages: A_BYTES of A, and behind them B_BYTES of B */
+    unsigned int ring; /* stages: A_BYTES of A, and after them B_BYTES of B */
     unsigned int slabs, full, empty;
 //$ if dequantize ~= "none" then
-    unsigned int packed; /* stages as they are copied, each an A and behind it a B */
+    unsigned int packed; /* stages as they are copied, each an A and after it a B */
     unsigned int words;  /* WORDS_BYTES of scales */
     unsigned int packed_full, packed_empty;
 //$ end

@@ -1,14 +1,14 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ include "common/merged.c"
 
-/* Maps of each one's A and B as they lie in memory. */
+/* Maps of each one's A and B as they are in memory. */
 struct microbatch_maps {
     struct {
         tensor_map a, b;
     } part[MICROBATCHES];
 };
 
-/* Record the first part whose sizes break a rule, and what check_sizes does. */
+/* Record the first microbatch whose sizes break a rule, then act as check_sizes. */
 FN void check_microbatches(const struct microbatches *microbatches, int count, int groups,
                            unsigned int *error, int lane)
 {

@@ -13,7 +13,7 @@
 /*
 ** sum = a * b over all of k, at least one step; one batch of products is always in flight.
 //$ if direct then
-** $(direct) is multiplied as it was copied: it lies in a packed stage, whose place is `p`.
+** $(direct) is multiplied as it was copied: it is in a packed stage, at position `p`.
 //$ end
 ** The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
@@ -79,7 +79,7 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
 //$ end
     }
 //$ if schedule == "pingpong" then
-    named_arrive(next, 256); /* the other warpgroup's products may queue behind these */
+    named_arrive(next, 256); /* the other warpgroup's products may queue after these */
 //$ end
     mma_wait(0);
     release(s, previous, lane);

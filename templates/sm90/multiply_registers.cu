@@ -6,25 +6,25 @@
 //$ local each = 32 // stored -- codes in a word
 //$ local kind = a.type .. (apart and "_apart" or "")
 /*
-** sum = a * b over all of k, at least one step. B lies dequantized in the ring; these warps
+** sum = a * b over all of k, at least one step. B is dequantized in the ring; these warps
 ** dequantize A themselves, into the registers that the tensor cores take it from, a step ahead:
 ** while one batch of products is in flight the next one's values are made.
 **
-** Of a row's 64 steps of k, lane l has 16 side by side, from 16 (l % 4) on: the two or four that
-** are next to each other go into one product. The tensor cores want them elsewhere, but any order
-** will do if B has the same: there the dequantizers see to that.
+** Lane l has 16 neighbouring ones of a row's 64 steps of k, from 16 (l % 4) on: the two or four
+** that are next to each other go into one product. The tensor cores want them elsewhere, but any
+** order will do if B has the same: there the dequantizers see to that.
 //$ if apart then
-** So a pair is two that lie four apart among eight.
+** So a pair is two at a distance of four among eight.
 //$ end
 */
 enum { LINES = ROWS / 4 }; /* of scales, in a warp */
 
-/* What one thread has of A for TILE_K steps of k: of 64 rows two, with 8 words of pairs each. */
+/* One thread's share of A for TILE_K steps of k: two of 64 rows, with 8 words of pairs each. */
 struct fragment {
     unsigned int pair[ROWS / 64][2][8];
 };
 
-/* TILE_K steps of this warp's rows from `x` on, which lie at `packed`. */
+/* TILE_K steps of this warp's rows from `x` on, which are at `packed`. */
 FN void dequantize_fragment(struct fragment *f, const struct memory *s, unsigned int packed, int x,
                             const int skip[ROWS / 32], int warp_row, int lane$(given))
 {
@@ -85,8 +85,8 @@ FN void fetch_ahead_a(const struct memory *s, const struct line *line, int x, in
 }
 
 /*
-** One step: its products are begun, and the next step's values made. `p` is the place of the packed
-** stages, one ahead of `q`, that of the ring.
+** One step: its products are begun, and the next step's values made. `p` is the position in the
+** packed stages, one step before `q`, that in the ring.
 */
 FN void multiply_step(float sum[SUMS], const struct fragment *now, struct fragment *next,
                       const struct memory *s, struct pipeline *p, struct pipeline *q,
@@ -108,7 +108,7 @@ FN void multiply_step(float sum[SUMS], const struct fragment *now, struct fragme
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
         dequantize_fragment(next, s, s->packed + p->stage * PACKED_BYTES, x + TILE_K,
                             skip, warp_row, lane$(low));
-        copy_engine_fence(); /* what was read may be copied over */
+        copy_engine_fence(); /* the stage may be overwritten */
         __syncwarp();
         release_packed(s, p->stage, lane);
         pipeline_next(p, PACKED_STAGES);
@@ -136,7 +136,7 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
 //$ end
     p->stage = uniform(p->stage);
     q->stage = uniform(q->stage);
-    copy_wait(0); /* what the tile before did not need may still land */
+    copy_wait(0); /* unneeded copies of the tile before may still land */
     __syncwarp();
     if (lane < LINES)
         fetch_a(s, &line, 0, line_row);
@@ -148,7 +148,7 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
     barrier_wait(s->packed_full + p->stage * 8, p->parity);
     dequantize_fragment(&even, s, s->packed + p->stage * PACKED_BYTES, 0, skip, warp_row,
                         lane$(low));
-    copy_engine_fence(); /* what was read may be copied over */
+    copy_engine_fence(); /* the stage may be overwritten */
     __syncwarp();
     release_packed(s, p->stage, lane);
     pipeline_next(p, PACKED_STAGES);

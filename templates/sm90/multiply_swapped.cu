@@ -12,17 +12,17 @@
 //$ local early = b.scale.type == "e8m0" and apart
 /*
 ** sum = (a * b) turned, over all of k, at least one step: the rows of B are the tensor cores' rows,
-** those of A their columns. A lies dequantized in the ring; these warps dequantize B themselves,
+** those of A their columns. A is dequantized in the ring; these warps dequantize B themselves,
 ** into the registers that the tensor cores take it from, a step ahead: while one batch of products
 ** is in flight the next one's values are made. Their codes are asked for before that batch is
-** begun, so that nothing is waited for behind it. A stage is two steps, its halves, so that what is
-** neither a product nor a value is done half as often.
+** begun, so that nothing is waited for after it. A stage is two steps, its halves, so that work
+** other than products and values is done half as often.
 **
-** Of a row's 64 steps of k, lane l has 16 side by side, from 16 (l % 4) on: the two or four that
-** are next to each other go into one product. The tensor cores want them elsewhere, but any order
-** will do if A has the same: there the dequantizers see to that.
+** Lane l has 16 neighbouring ones of a row's 64 steps of k, from 16 (l % 4) on: the two or four
+** that are next to each other go into one product. The tensor cores want them elsewhere, but any
+** order will do if A has the same: there the dequantizers see to that.
 //$ if apart then
-** So a pair is two that lie four apart among eight.
+** So a pair is two at a distance of four among eight.
 //$ end
 //$ if either then
 **
@@ -37,7 +37,7 @@ enum { LINES = COLUMNS / 4, HELD = LINES / 8 }; /* rows of B: in a warp, in a th
 enum { FEW = $(few) }; /* rows of A for fewer products  COUPLED: few -> model_dequantize.c */
 
 //$ end
-/* What one thread has of B for TILE_K steps of k: of 16 rows two, with 8 words of pairs each. */
+/* One thread's share of B for TILE_K steps of k: two of 16 rows, with 8 words of pairs each. */
 struct fragment {
     unsigned int pair[HELD][8];
 };
@@ -54,10 +54,10 @@ struct raw {
 };
 
 /*
-** Where the first of a thread's rows lies: in a packed stage, among the scales; its lines; which of
-** four scales is the thread's, for permute, which puts it into both halves of a word.
+** The position of the first of a thread's rows: in a packed stage, among the scales; its lines;
+** which of four scales is the thread's, for permute, which puts it into both halves of a word.
 //$ if either then
-** As f16: what is B relative to, and which note says where the tile is marked?
+** As f16: B's base, and the record of the tile's mark.
 //$ end
 */
 struct rows {
@@ -255,7 +255,7 @@ FN void dequantize_narrow(const struct memory *s, struct fragment *f, struct raw
 //$ for _, count in ipairs(counts) do
 //$ for _, type in ipairs(types) do
 //$ local which = count == "_few" and ", of its first FEW rows" or ""
-/* The products of one step of the ring, where A lies at `a`$(which). */
+/* The products of one step of the ring, where A is at `a`$(which). */
 FN void multiply$(count)$(type)(float sum[SUMS], const struct fragment *f, unsigned int a,
                               int accumulate)
 {
@@ -306,7 +306,7 @@ FN void multiply_step$(type)(float sum[SUMS], const struct fragment *f, unsigned
 /* The last codes of a packed stage have been read: give it back. */
 FN void packed_done(const struct memory *s, struct pipeline *p, int lane)
 {
-    copy_engine_fence(); /* what was read may be copied over */
+    copy_engine_fence(); /* the stage may be overwritten */
     __syncwarp();
     release_packed(s, p->stage, lane);
     pipeline_next(p, PACKED_STAGES);
@@ -426,7 +426,8 @@ FN unsigned int sample_scales(const struct memory *s, const struct rows *rows)
     return __reduce_max_sync(~0u, most);
 }
 
-/* What sums of f16 lack: a power of two for each warp that dequantizes, `lows` is of their rows. */
+/* The factor that sums of f16 lack: a power of two for each warp that dequantizes, `lows` is of
+   their rows. */
 FN void raise_sums(float sum[SUMS], unsigned int low, unsigned int lows)
 {
     float unit[4];
@@ -471,7 +472,7 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
     rows.of_a = uniform((int)t->length - t->row);
     p->stage = uniform(p->stage);
     q->stage = uniform(q->stage);
-    copy_wait(0); /* what the tile before did not need may still land */
+    copy_wait(0); /* unneeded copies of the tile before may still land */
     __syncwarp();
     if (lane < LINES)
         fetch_b(s, &line, 0, line_row);
@@ -516,7 +517,7 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
     mma_wait(0);
 //$ if either then
     unsigned int lows = 0;
-    if (lane == 0) /* it gives the stage back, behind which others' lows may take their place */
+    if (lane == 0) /* it gives the stage back, after which others' lows may replace them */
         lows = load_shared_word(lows_of(s, rows.sequence));
 //$ end
     release(s, (q->stage > 0 ? q->stage : STAGES) - 1, lane);

@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* Of one code and four in a word. */
+/* One code, and four in a word. */
 FN unsigned int largest_of(unsigned int most, unsigned int codes)
 {
 #pragma unroll
@@ -36,7 +36,7 @@ FN void scheduler_twice(const struct memory *s, struct scheduler *w, struct pipe
             break;
         if (elect_lane())
             queue_post(s, sequence, &t, p, AS_NOTHING);
-        queue_wait(s, __reduce_max_sync(~0u, *sequence)); /* one lane alone counts them */
+        queue_wait(s, __reduce_max_sync(~0u, *sequence)); /* only one lane counts them */
         if (!is_any_marked(s))
             break;
     }

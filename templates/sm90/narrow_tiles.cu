@@ -4,7 +4,7 @@ enum { MARKS = $(marks) };
 /* A slot's word about its tile. */
 enum { AS_F16 = 1, AS_BF16 = 2, AS_NOTHING = 3 };
 
-/* Of the tiles at work, what A is relative to: a byte for each warp's rows. */
+/* A's base for the tiles at work: a byte for each warp's rows. */
 FN unsigned int lows_of(const struct memory *s, unsigned int sequence)
 {
     return s->queue + QUEUE * SLOT_BYTES + sequence % QUEUE * 4;
@@ -50,7 +50,7 @@ FN int tile_read(const struct memory *s, unsigned int *sequence, struct tile *t,
     return t->as;
 }
 
-/* Not a tile: before some come again, what was stored of them is done. */
+/* Not a tile: before some come again, their stores are complete. */
 FN int tile_is_none(const struct tile *t, int lane)
 {
     if (t->as == AS_NOTHING && lane == 0)

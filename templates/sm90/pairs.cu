@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
 //$ local of = copies and d.type or "bf16" -- what the pairs are of
-/* Two numbers side by side, as what is quantized is read. */
+/* Two neighbouring values, in the type of the quantizer's input. */
 FN float lo_of(unsigned int pair)
 {
     return from_$(of)(pair$(of == "bf16" and "" or " & 0xffff"));
@@ -16,7 +16,7 @@ FN float hi_of(unsigned int pair)
 //$ end
 }
 
-/* Of two pairs of magnitudes the larger ones; NaN loses against any number. */
+/* The larger magnitudes of two pairs; NaN loses against any number. */
 FN unsigned int larger_pair(unsigned int a, unsigned int b)
 {
     unsigned int most;

@@ -7,10 +7,10 @@
 //$ local with = of_blocks and ", times\n** the scales, which a block of TILE_K steps shares" or ""
 /*
 ** sum = a * b over all of k, at least one step. The tensor cores keep few bits of their sums, so
-** these span 64 rows and TILE_K steps of k only; then they are promoted: added up in fp32$(with).
-** The other warpgroup multiplies in the meantime. All that the next product waits for is done while
-** one is under way: until it begins, this warpgroup leaves the tensor cores idle.
-** The warpgroup's part of the tile begins at `first_row` and `first_column`.
+** these span 64 rows and TILE_K steps of k only; then they are added up in fp32$(with).
+** The other warpgroup multiplies in the meantime. Everything that the next product waits for is
+** done while one is under way: until it begins, this warpgroup leaves the tensor cores idle. The
+** warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
 FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
 //$ if factors == "squares" then
@@ -30,7 +30,7 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
 //$ if apart then
     const int b_row = t->column / 256;
 //$ else
-    /* Behind D's last column lie no scales; what they would be of is not stored. */
+    /* D's columns past the last have no scales; their results are not stored. */
     const int b_row = t->column < f->columns ? t->column / 128 : 0;
 //$ end
     const float *b_sf = f->b + t->group * f->b_group_stride + b_row * f->b_stride;
@@ -82,7 +82,7 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
             of_row[i] = of_row_next[i];
 //$ end
 //$ if factors == "squares" then
-        b_sf += steps > 1; /* the last one again: what is not waited for needs no condition */
+        b_sf += steps > 1; /* the last one again: a load without a wait needs no condition */
         of_b = __ldg(b_sf);
 //$ if lots > 1 then
         of_b_2 = __ldg(b_sf + second);
@@ -149,7 +149,7 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
             }
         }
 //$ if factors == "lines" then
-        copy_engine_fence(); /* what was read may be copied over */
+        copy_engine_fence(); /* the stage may be overwritten */
         __syncwarp();        /* by all lanes */
         release(s, now, lane);
 //$ end

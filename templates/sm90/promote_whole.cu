@@ -10,13 +10,13 @@ struct scales {
 /*
 ** The scales of B's squares of the next AHEAD steps, a step for each lane.
 //$ if lots == 3 then
-** Of each step those of the tile's first, second and third 64 columns, which two squares share.
+** Each step has those of the tile's first, second and third 64 columns, which two squares share.
 //$ end
 */
 FN struct scales scales_ahead(const struct factors *f, const struct tile *t, int step,
                               int steps, int lane)
 {
-    /* Behind D's last column lie no scales; what they would be of is not stored. */
+    /* D's columns past the last have no scales; their results are not stored. */
     const int first = t->column < f->columns ? t->column / 128 : 0;
 //$ if lots == 3 then
     const int second = first * 128 + 128 < f->columns ? first + 1 : 0;
@@ -37,7 +37,7 @@ FN struct scales scales_ahead(const struct factors *f, const struct tile *t, int
 /* Into the warp's table, from which all lanes read them. */
 FN void scales_put(unsigned int table, const struct scales *s, int lane)
 {
-    __syncwarp(); /* all have read what was there */
+    __syncwarp(); /* all have read the old ones */
 //$ local more = lots == 3 and "__float_as_uint(s->of[1]), __float_as_uint(s->of[2])" or "0, 0"
     store_shared_x4(table + lane * SCALES_BYTES, __float_as_uint(s->of[0]), $(more), 0);
     __syncwarp();
@@ -47,12 +47,11 @@ FN void scales_put(unsigned int table, const struct scales *s, int lane)
 //$ local with = scaled and ", times the scales,\n** which a block of TILE_K steps shares" or ""
 /*
 ** sum = a * b over all of k, at least one step. The tensor cores keep few bits of their sums, so
-** these span TILE_K steps of k only; then they are promoted: added up in fp32$(with).
-** All of the warpgroup's columns are one product of TILE_K steps, and the other warpgroup's takes
-** as long: in that time this one promotes its own. So nothing stands between two products, beside
-** the sums, that could be done before, or while one is under way, but for the wait for its stage:
-** behind products that takes longer than they do.
-** The warpgroup's part of the tile begins at `first_row` and `first_column`.
+** these span TILE_K steps of k only; then they are added up in fp32$(with). All of the warpgroup's
+** columns are one product of TILE_K steps, and the other warpgroup's takes as long: in that time
+** this one adds up its own. So nothing stands between two products, except the sums, that could be
+** done before, or while one is under way, but for the wait for its stage: after products that takes
+** longer than they do. The warpgroup's part of the tile begins at `first_row` and `first_column`.
 */
 FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *p,
 //$ if scaled then
@@ -109,7 +108,7 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
         a = p->stage ? a + STAGE_BYTES / 16 : a_first;
         b = p->stage ? b + STAGE_BYTES / 16 : b_first;
 //$ if scaled then
-        if (step % AHEAD == 0) /* memory brings them while the product is under way */
+        if (step % AHEAD == 0) /* they are loaded while the product is under way */
             scales_put(table, &ahead, lane);
         load_shared_x4(table + step % AHEAD * SCALES_BYTES, of_b);
 #pragma unroll

@@ -92,7 +92,8 @@ FN void load_box_4d_multicast(unsigned int to, const tensor_map *map, unsigned i
 
 //$ end
 //$ if quantize == "mainloop" and cluster.n > 1 then
-/* Bytes of shared memory to their place in CTA `rank` of the cluster; they count on its barrier. */
+/* Bytes of shared memory to the same address in CTA `rank` of the cluster; they count on its
+   barrier. */
 FN void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barrier,
                     unsigned int rank)
 {
@@ -108,7 +109,7 @@ FN void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barrier,
 
 //$ end
 //$ if addend ~= "reduce" then
-/* A box from shared memory to (x, y, ..); what lies outside the tensor is dropped. */
+/* A box from shared memory to (x, y, ..); elements outside the tensor are dropped. */
 //$ if ragged == "m" then
 FN void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
 {
@@ -142,7 +143,7 @@ FN void store_box_4d(const tensor_map *map, unsigned int from, int x, int y, int
 //$ end
 //$ if addend == "reduce" then
 /*
-** A box from shared memory, added to what is at (x, y, ..); what lies outside the tensor is
+** A box from shared memory, added to the elements at (x, y, ..); elements outside the tensor are
 ** dropped. Each element once, so the sum has one order.
 */
 FN void add_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
@@ -165,7 +166,7 @@ FN void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z
 //$ end
 //$ end
 //$ if dequantize ~= "none" and wide == "either" then
-/* Wait until all of this thread's stores are done, so that others may go to the same places. */
+/* Wait until all of this thread's stores are done, so that others may go to the same addresses. */
 #define store_wait_done() asm volatile("cp.async.bulk.wait_group 0;" : : : "memory")
 
 //$ end
@@ -266,7 +267,7 @@ FN unsigned int load_shared_word(unsigned int from)
 //$ end
 //$ local either = dequantize ~= "none" and wide == "either"
 //$ if either then
-/* Only where `wanted`: without a branch, behind which the compiler would not know that a warp is
+/* Only where `wanted`: without a branch, after which the compiler would not know that a warp is
    together. */
 FN void store_shared_byte(unsigned int to, unsigned int byte, unsigned int wanted)
 {
@@ -367,7 +368,7 @@ FN int halved(int value)
 //$ end
 /*
 ** A value and a condition that are the same in all lanes of the warp, by instructions that make it
-** plain to the compiler: what follows from them stays in uniform registers, where the tensor cores
+** plain to the compiler: values derived from them stay in uniform registers, where the tensor cores
 ** want it.
 */
 FN int uniform(int value)
@@ -420,7 +421,7 @@ FN int lane_again(void)
 }
 
 //$ end
-/* Hand registers of this warpgroup to the others, or take what they handed over. */
+/* Hand registers of this warpgroup to the others, or take those that they handed over. */
 #define registers_release(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count))
 #define registers_take(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count))
 

@@ -23,7 +23,7 @@ FN void barrier_expect(unsigned int barrier, unsigned int bytes)
                  : : "r"(barrier), "r"(bytes) : "memory");
 }
 
-/* Arrive: what the thread has read and written before is over for whoever waits. */
+/* Arrive: this thread's earlier reads and writes are complete for the waiting threads. */
 FN void barrier_arrive(unsigned int barrier)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier) : "memory");

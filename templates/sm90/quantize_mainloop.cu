@@ -1,10 +1,10 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The warps between the copies and the products: from the values of a stage, and nothing else,
-** they make what is stored of A and its scales, where the tensor cores and those who promote expect
+** they make A's codes and scales, where the tensor cores and the warps that multiply expect
 ** them.
 //$ if cluster.n > 1 then
-** CTAs side by side multiply the same rows: each makes a part of them, which the copy engine brings
+** CTAs side by side multiply the same rows: each makes a part of them, which the copy engine sends
 ** to the others.
 //$ end
 */
@@ -18,7 +18,7 @@ enum {
 //$ include "sm90/quantize_rows.cu"
 
 //$ if cluster.n > 1 then
-/* What a warp has made of one stage, to its place in the other CTAs. By one thread. */
+/* A warp's codes of one stage, to the same address in the other CTAs. By one thread. */
 FN void units_give(unsigned int stage, unsigned int sf, unsigned int full, int unit)
 {
     for (; unit < UNITS; unit += WARPS)
@@ -34,7 +34,7 @@ FN void units_give(unsigned int stage, unsigned int sf, unsigned int full, int u
 //$ end
 /*
 ** Quantize all steps of one tile, of which `rows` are the group's; others are not multiplied for
-** anybody. `p` is the place of the values, `q` of what is multiplied. The warps take the tile's
+** anybody. `p` is the position of the values, `q` that of the codes. The warps take the tile's
 ** UNITS of UNIT rows in turn, and go on where they stopped in the step before: `unit` is the next
 ** one of this warp.
 */
@@ -63,7 +63,7 @@ FN void quantize_tile(const struct memory *s, struct pipeline *p, struct pipelin
         barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);
         units_make(values, stage, sf, *unit, most, $(left), lane);
         *unit = (*unit + WARPS - UNITS % WARPS) % WARPS;
-        copy_engine_fence(); /* what was read may be copied over, and the codes be multiplied */
+        copy_engine_fence(); /* the values may be overwritten, and the codes multiplied */
         __syncwarp();
         if (lane == 0) {
             barrier_arrive(s->values_empty + p->stage * 8);

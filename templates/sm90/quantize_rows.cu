@@ -8,7 +8,7 @@
 //$ once("cast/from_bf16.c")
 //$ once("cast/to_" .. a.type .. ".c")
 
-/* From a block's largest magnitude: what is stored, and what values are multiplied by. */
+/* From a block's largest magnitude: the stored scale, and the values' factor. */
 //$ rule "scale"
 
 //$ include "sm90/pairs.cu"
@@ -16,9 +16,9 @@
 enum { QUARTER = 16 }; /* pairs of values that a thread reads at a time */
 
 /*
-** Where a thread's half of a row of values begins: eight chunks of 16 bytes, of which the copy
+** The start of a thread's half of a row of values: eight chunks of 16 bytes, of which the copy
 ** engine's swizzle puts the i-th where address bits 4 to 6 differ by i. The second thread of a row
-** begins with its fifth, so that those of four rows, which are read at once, lie in all banks.
+** begins with its fifth, so that those of four rows, which are read at once, are in all banks.
 */
 FN unsigned int values_of(unsigned int values, int row, int half)
 {
@@ -39,7 +39,7 @@ FN void quarter_load(unsigned int pair[QUARTER], unsigned int from, int first)
         load_shared_x4(from ^ (first + i) * 16, pair + 4 * i);
 }
 
-/* Of two pairs the larger magnitudes, with any sign; NaN loses against any number. */
+/* The larger magnitudes of two pairs, with any sign; NaN loses against any number. */
 FN unsigned int larger_signed(unsigned int a, unsigned int b)
 {
     unsigned int most;
@@ -93,7 +93,7 @@ FN void units_most(unsigned int most[MOST], unsigned int values, int unit, int l
         most[i] = 0;
     quarter_load(pair[0], from, 0);
 #pragma unroll
-    for (int i = 0; i < 2 * MOST; i++) { /* one is on its way while the other is looked at */
+    for (int i = 0; i < 2 * MOST; i++) { /* one is loaded while the other is examined */
         if (i % 2 == 0 && unit + i / 2 * WARPS >= UNITS)
             break;
         if (i % 2 && unit + (i + 1) / 2 * WARPS < UNITS)
@@ -111,8 +111,8 @@ FN void units_most(unsigned int most[MOST], unsigned int values, int unit, int l
         most[i] = larger_signed(most[i], __shfl_xor_sync(~0u, most[i], 1));
 }
 
-/* What each unit's rows are multiplied by; the scales to their place beside the stage. The two
-   threads of a row find those of two units, each one's. */
+/* The factors of each unit's rows; the scales are stored next to the stage. The two threads of a
+   row find those of two units, each one's. */
 FN void find_factors(float factor[MOST], const unsigned int most[MOST], unsigned int sf,
                      int unit, int lane)
 {
@@ -135,7 +135,7 @@ FN void find_factors(float factor[MOST], const unsigned int most[MOST], unsigned
     }
 }
 
-/* The codes and scales of the same units. Of all rows the first `rows` are the group's; the others
+/* The codes and scales of the same units. The first `rows` rows are the group's; the others
    need not be made. */
 FN void units_make(unsigned int values, unsigned int to, unsigned int sf, int unit,
                    const unsigned int most[MOST], int rows, int lane)

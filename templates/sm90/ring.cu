@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* A place in a ring; `parity` flips with every round. */
+/* A position in a ring; `parity` flips with every round. */
 struct pipeline {
     int stage;
     unsigned int parity;
@@ -32,14 +32,14 @@ FN void release(const struct memory *s, int stage, int lane)
 }
 
 //$ if ragged == "k" then
-/* An empty group is one step of zeros, from behind its end. */
+/* An empty group is one step of zeros, from past its end. */
 FN int k_length(const struct tile *t)
 {
     return t->length > 0 ? (int)t->length : 1;
 }
 
 //$ if microbatches > 1 then
-/* Of one part's share in a tile; that step is the first part's. */
+/* For one microbatch's share in a tile; that step is the first one's. */
 FN int share_length(const struct tile *t, const struct tile *share, int part)
 {
     return part == 0 && t->length == 0 ? 1 : (int)share->length;

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** d = alpha * sum + beta * c, in fp32. Each thread reads the elements of C that it holds sums of,
-** AHEAD slabs before it needs them, so that they are on the way while others are stored.
+** AHEAD slabs before it needs them, so that they are in flight while others are stored.
 */
 //$ local element = ({ f32 = "float", bf16 = "unsigned short", f16 = "unsigned short" })[d.type]
 enum { AHEAD = 2, SLAB_WORDS = 16 };
@@ -18,7 +18,7 @@ struct addend {
 //$ end
 };
 
-/* What one tile needs of them. */
+/* One tile's state of them. */
 struct scale {
     const $(element) *c; /* the group's first element; null if C is not read */
     long long stride;
@@ -53,7 +53,7 @@ FN struct scale scale_of(const struct addend *a, const struct tile *t)
     return s;
 }
 
-/* One warp's 16 rows x SLAB_COLUMNS of C as they lie in memory, in the order of the sums. */
+/* One warp's 16 rows x SLAB_COLUMNS of C as they are in memory, in the order of the sums. */
 struct raw_slab {
     unsigned int word[SLAB_WORDS];
 };

@@ -1,11 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Scales of blocks on their way to the warps that dequantize: four of a row in a word, by copies
-** that do not hold a thread up, SF_AHEAD steps of k before they are needed. A thread that
-** dequantizes whole rows fetches and reads their scales itself, so nobody waits for anybody.
+** Scales of blocks for the warps that dequantize: four of a row in a word, by copies that do not
+** hold a thread up, SF_AHEAD steps of k before they are needed. A thread that dequantizes whole
+** rows fetches and reads their scales itself, so nothing waits for anybody.
 **
 ** A line is a row's scales for all of its group's k. It begins at any byte, words at multiples of
-** four: what is needed at a time comes out of two neighbouring words.
+** four: the scales needed at a time are in two neighbouring words.
 */
 //$ local all = { { "a", a, "m" }, { "b", b, "n" } }
 //$ local tile_of = { a = tile.m, b = tile.n }
@@ -15,7 +15,7 @@ enum {
 //$ local name, o = x[1], x[2]
 //$ if o.scale then
     $(name:upper())_WORD_K = 4 * $(o.scale.k), /* steps of k that a word of scales is for */
-    $(name:upper())_SLOTS = $(word_slots[name == "a" and 1 or 2]), /* words of a row on their way */
+    $(name:upper())_SLOTS = $(word_slots[name == "a" and 1 or 2]), /* words of a row in flight */
     $(name:upper())_WORDS = $(name == "a" and "0" or word_slots[1] .. " * TILE_M * 4"), /* where */
 //$ end
 //$ end
@@ -31,13 +31,13 @@ struct scales {
 //$ end
     int k; /* of a rowwise tensor */
 //$ if wide == "f16" then
-    unsigned int a_low, b_low; /* what scales are relative to, in both halves: see twice_f16 */
+    unsigned int a_low, b_low; /* the scales' base, in both halves: see twice_f16 */
 //$ end
 };
 
 struct line {
     const unsigned char *first; /* the word that holds its first scale */
-    int bytes;                  /* from there to its end; 0: nobody needs the row */
+    int bytes;                  /* from there to its end; 0: nothing needs the row */
     int skip;                   /* bytes of that word before its first scale */
 };
 
@@ -48,7 +48,7 @@ FN struct scale_group group_of(const struct scales *s, const struct tile *t)
     return g;
 }
 
-/* Bytes `word` of a line into shared memory, zeros behind its end. */
+/* Bytes `word` of a line into shared memory, zeros past its end. */
 FN void fetch_word(unsigned int to, const struct line *l, int word, int step)
 {
     const int left = l->bytes - 4 * word;
@@ -86,7 +86,7 @@ FN struct line line_$(name)(const struct scales *s, const struct tile *t, int ro
     return line;
 }
 
-/* Where word `word` of the line of the tile's row `row` lies. */
+/* The address of word `word` of the line of the tile's row `row`. */
 FN unsigned int slot_$(name)(const struct memory *s, int word, int row)
 {
     return s->words + $(upper)_WORDS + (word % $(upper)_SLOTS * $(tile_of[name]) + row) * 4;
@@ -99,7 +99,7 @@ FN void fetch_$(name)(const struct memory *s, const struct line *l, int word, in
 
 //$ if dequantize == "swapped" then
 //$ local words = span * tile.k // (4 * s.k) -- that a stage needs
-/* Of the words for the stage that begins at `x` all but the first, which the one before needs. */
+/* All words but the first for the stage that begins at `x`, which the one before needs. */
 FN void fetch_next_$(name)(const struct memory *s, const struct line *l, int x, int row)
 {
 //$ if words > 1 then

@@ -16,12 +16,12 @@
 */
 //$ if microbatches > 1 then
 /*
-** Of merged products each has sizes of its own. A group is as long as its steps in all of them;
-** where it lies in each one is looked up when the walk comes to it, and held by as many lanes.
+** Each merged product has sizes of its own. A group is as long as its steps in all of them;
+** its start in each one is looked up when the scheduler comes to it, and kept by as many lanes.
 */
 //$ end
 //$ local which = ragged == "m" and "B" or "D"
-//$ -- where scales of a group lie, or its copies
+//$ -- where scales of a group are, or its copies
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local kept = epilogue == "copies" or back
 //$ local runs = kept or dequantize ~= "none" and a_runs
@@ -76,7 +76,7 @@ struct scheduler {
 struct tile {
     int group;
 //$ if dequantize ~= "none" and wide == "either" then
-    int as;            /* what it is multiplied as */
+    int as;            /* the type that it is multiplied as */
     unsigned int sequence; /* that says so */
 //$ end
     unsigned int start, length; /* of the group, on the ragged axis */
@@ -85,10 +85,10 @@ struct tile {
     unsigned int runs; /* of 128 rows in the groups before */
 //$ end
 //$ if cluster.m > 1 then
-    int beside; /* the cluster's other tile lies beside this one, not above or below it */
+    int beside; /* the cluster's other tile is next to this one, not above or below it */
 //$ end
 //$ if ragged ~= "none" then
-    const void *matrix; /* where the group's $(which) lies; null: beside the others */
+    const void *matrix; /* where the group's $(which) is; null: next to the others */
 //$ end
 };
 
@@ -115,8 +115,8 @@ FN unsigned int pairs_in(const struct scheduler *w, unsigned int rows)
 enum { ALIGNED = 128 };
 
 /*
-** The quantizer's copies hold each group from a multiple of ALIGNED on, behind the groups before.
-** An empty group begins behind where all end, so that what its one step reads is zeros.
+** The quantizer's copies hold each group from a multiple of ALIGNED on, after the groups before.
+** An empty group begins after the end of all, so that its one step reads zeros.
 */
 FN void scheduler_align(struct scheduler *w, int lane)
 {
@@ -133,7 +133,7 @@ FN void scheduler_align(struct scheduler *w, int lane)
 
 //$ end
 //$ if runs then
-/* Copies of a group begin behind those of the groups before it. Groups that overlap have none. */
+/* Copies of a group begin after those of the groups before it. Groups that overlap have none. */
 FN void scheduler_runs(struct scheduler *w, int lane)
 {
     const unsigned int all = (w->total + 127 * (unsigned int)w->groups) / 128;
@@ -187,7 +187,7 @@ FN void scheduler_read_part(struct scheduler *w, int part, int lane)
 //$ end
 }
 
-/* Where a group of the block lies in each part: lane i keeps part i's. */
+/* The start of a group of the block in each microbatch: lane i keeps that of i. */
 FN void scheduler_find(struct scheduler *w, int group, int lane)
 {
     w->at = group;
@@ -275,7 +275,7 @@ FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int st
     w->next = first;
     w->stride = stride;
 //$ if scheduler_rolled then
-    w->base = -32; /* before the first block: reading is done in one place */
+    w->base = -32; /* before the first block: one site reads */
     w->tiles_before = w->tiles_end = 0;
 //$ else
     w->base = 0;

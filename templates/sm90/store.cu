@@ -9,19 +9,19 @@ struct slabs {
 //$ end
 //$ if addend == "fetch" then
 //$ local brought = back and "P" or "C"
-    unsigned int arrived; /* a barrier for each: $(brought) is there */
+    unsigned int arrived; /* a barrier for each: $(brought) has arrived */
 //$ end
 };
 
 //$ local to_d = addend == "reduce" and "add_box" or "store_box"
 //$ local cut, cut_by = "", ""
 //$ if ragged == "m" then cut, cut_by = ", rows", ", int rows" end
-/* A slab to its place in D; rows past the group are dropped. */
+/* A slab to its position in D; rows past the group are dropped. */
 FN void store_slab(const struct maps *maps, unsigned int slab, const struct tile *t, int x,
                    int row$(cut_by))
 {
 //$ if ragged == "m" then
-    /* Where the group ends among its rows, the ragged map cuts them. */
+    /* If the group ends among its rows, the ragged map cuts them. */
     if (row + SLAB_ROWS <= rows)
         $(to_d)_2d(maps->d, slab, x, (int)t->start + row);
     else
@@ -39,7 +39,7 @@ FN void store_slab(const struct maps *maps, unsigned int slab, const struct tile
 }
 
 //$ if addend == "read" then
-/* The first of C that the tile needs, on its way while the tile is multiplied. */
+/* The first of C that the tile needs, loaded while the tile is multiplied. */
 FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
                    const struct tile *t, int row, int rows, int lane)
 {
@@ -51,7 +51,7 @@ FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 
 //$ end
 //$ if addend ~= "fetch" and store == "warps" then
-/* One warp's sums through a slab to their place. */
+/* One warp's sums through a slab to D. */
 FN void put_slab(struct slabs *slabs, const struct maps *maps, const float *part,
                  const struct tile *t, int x, int y$(cut_by), int lane)
 {

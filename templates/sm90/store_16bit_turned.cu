@@ -9,7 +9,7 @@ FN unsigned int pack(float lo, float hi)
 
 /*
 ** One warp's 16 rows x SLAB_COLUMNS as $(d.type) into a slab of 16 swizzled rows of $(row_bytes)
-** bytes. Its threads hold columns of D as rows: sums of 16 begin ROWS / 2 behind those of others.
+** bytes. Its threads hold columns of D as rows: sums of 16 begin ROWS / 2 after those of others.
 */
 FN void fill_slab(unsigned int slab, const float *sum, int lane)
 {

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ if addend == "fetch" then
 /*
-** One warp's 16 rows x 32 columns, added to the fp32 that lies in a slab of 16 swizzled rows of 128
+** One warp's 16 rows x 32 columns, added to the fp32 that is in a slab of 16 swizzled rows of 128
 ** bytes: each thread reads just the words that it then writes. Odd rows take their chunks in
 ** another order, so that the 4 rows of 16 threads, which access shared memory together, meet in no
 ** bank.

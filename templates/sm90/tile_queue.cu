@@ -4,7 +4,8 @@
 ** copies, and the warps that multiply find the next tile with one read. A slot is free again once
 ** every warp that its tile is for has read it. `sequence` is the sequence number of a tile.
 */
-/* Post a tile whose copies begin at place `p` of the ring, or that there is none. By one thread. */
+/* Post a tile whose copies begin at position `p` of the ring, or that there is none. By one
+   thread. */
 FN void queue_post(const struct memory *s, unsigned int *sequence, const struct tile *t,
                    const struct pipeline *p, int is_tile)
 {
@@ -42,7 +43,7 @@ FN int queue_read(const struct memory *s, unsigned int *sequence, struct tile *t
     unsigned int word[SLOT_BYTES / 4] = { 0 };
 
     barrier_wait(s->posted + at * 8, parity);
-    if (lane == 0) { /* what it has read before it arrives cannot be written over */
+    if (lane == 0) { /* the data read before the arrival cannot be overwritten */
 #pragma unroll
         for (int i = 0; i < SLOT_BYTES / 4; i += 4)
             load_shared_x4(slot + i * 4, word + i);

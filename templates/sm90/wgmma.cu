@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** sum += a * b for 64 rows, MMA_N columns and MMA_K steps of k. Both operands lie in shared
+** sum += a * b for 64 rows, MMA_N columns and MMA_K steps of k. Both operands are in shared
 ** memory, in swizzled rows of 128 bytes. Thread t of the warpgroup holds, for each 8 columns j,
 **   sum[4j + 0, 1]  row 16 (t / 32) + t % 32 / 4,      columns 8j + 2 (t % 4) + 0, 1
 **   sum[4j + 2, 3]  the same 8 rows below.
@@ -18,8 +18,8 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ local r = a.type == "i8" and "r" or "f"
 //$ if dequantize == "swapped" then
 /*
-** Swapped: the 64 rows are B's, and they come from registers; the columns are A's rows, which lie
-** in shared memory. What a thread holds is D turned.
+** Swapped: the 64 rows are B's, and they come from registers; the columns are A's rows, which are
+** in shared memory. A thread holds D transposed.
 */
 //$ end
 //$ if dequantize == "registers" or dequantize == "swapped" then
@@ -91,10 +91,10 @@ FN void mma($(number) *sum, unsigned int a, unsigned int b, int accumulate)
 //$ end
 
 /*
-** What the tensor cores are told of a tile at a shared address: this, and the high word above.
-** k-major: a row of 128 bytes for each row of the tile. mn-major: chunks of 64 rows of the tile,
-** each with a row of 128 bytes for each step of k. Addresses count 16 bytes, in 14 bits; what lies
-** above them in a shared address tells the CTA of a cluster.
+** The description of a tile at a shared address for the tensor cores: this, and the high word
+** above. k-major: a row of 128 bytes for each row of the tile. mn-major: chunks of 64 rows of the
+** tile, each with a row of 128 bytes for each step of k. Addresses count 16 bytes, in 14 bits; the
+** bits above them in a shared address tell the CTA of a cluster.
 */
 FN unsigned int mma_operand(unsigned int address)
 {
@@ -109,7 +109,7 @@ FN void mma_finish($(number) *sum, int count)
 }
 //$ if dequantize == "swapped" and lowered > 0 then
 
-/* What the operands' values lack: a power of two, so nothing is rounded. */
+/* The factor that the operands' values lack: a power of two, so nothing is rounded. */
 FN void mma_raise(float *sum, int count)
 {
     for (int i = 0; i < count; i++)

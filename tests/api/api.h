@@ -30,7 +30,7 @@ void api_line_enough(int count);
 /* --------------------------------------------------------------- expected.c */
 
 struct api_expected {
-    int type, ndim;
+    int type, ndim; /* -1: scales.c knows the shape */
     int64_t shape[QUERN_MAX_DIMS], pitch, bytes;
     size_t alignment;
 };

@@ -231,7 +231,7 @@ static int of_tensor(const struct qn_tensor *t, enum qn_slot_form form,
     }
     e->bytes = (int64_t)(form == QN_SLOT_SF ? t->sf_bytes : t->global_bytes);
     e->alignment = 16;
-    e->ndim = 1;
+    e->ndim = form == QN_SLOT_SF ? -1 : 1;
     return e->bytes > 0;
 }
 

@@ -115,6 +115,46 @@ TEST(keeps_plans_of_contexts)
     quern_close(ctx);
 }
 
+/* A destroyed context's address says nothing about the next one there. */
+TEST(keeps_no_plan_of_a_destroyed_context)
+{
+    struct quern_context *ctx = api_open();
+    struct quern_plan *plans[3];
+
+    (void)state;
+    test_cuda->current = &test_cuda->current;
+    test_expect(quern_plan_get(ctx, A, NULL, NULL, &plans[0]), QUERN_OK, "");
+    test_cuda->remade++;
+    test_expect(quern_plan_get(ctx, A, NULL, NULL, &plans[1]), QUERN_OK, "");
+    test_expect(quern_plan_get(ctx, A, NULL, NULL, &plans[2]), QUERN_OK, "");
+    assert_ptr_not_equal(plans[0], plans[1]);
+    assert_ptr_equal(plans[1], plans[2]);
+    quern_close(ctx);
+}
+
+/* The rows of a line, from 0 to 2^30, make so many plans at most. */
+TEST(keeps_few_plans)
+{
+    struct quern_plan_options o = QUERN_PLAN_OPTIONS_INIT;
+    struct quern_context *ctx = api_open();
+    struct quern_plan *plan = NULL, *last = NULL;
+    int count = 0;
+
+    (void)state;
+    o.backend = QUERN_BACKEND_HOST;
+    for (int64_t rows = 0; rows <= 1 << 30; rows += rows < 8 ? 1 : rows / 8) {
+        char line[96];
+
+        snprintf(line, sizeof line, "quantize mxfp8 of=x g=2 m=%lld k=32",
+                 (long long)rows);
+        test_expect(quern_plan_get(ctx, line, &o, NULL, &plan), QUERN_OK, "");
+        count += plan != last;
+        last = plan;
+    }
+    assert_int_equal(count, 61);
+    quern_close(ctx);
+}
+
 /* It takes all runs of its bucket, and no more. */
 TEST(runs_kept_plans)
 {

@@ -244,7 +244,7 @@ TEST(refuses_options)
     quern_close(ctx);
 }
 
-/* A line is refused by its word, whoever reads it. */
+/* A line is refused by its word, the code that reads it. */
 TEST(refuses_lines)
 {
     static const char *const wrong[][2] = {

@@ -2,6 +2,7 @@
 /* refused.c: arguments of runs that break a rule: each refusal names argument
    and rule, and nothing is written. */
 #include "api.h"
+#include "api/api_use.h"
 
 #define PRODUCT "fprop bf16 g=4 m=40 n=64 k=64 beta=any alpha=any"
 #define BIASED  "fprop bf16 g=4 m=40 n=64 k=64 bias=1 activation=swiglu saved=1"
@@ -252,4 +253,101 @@ TEST(takes_int32_by_default)
     test_expect(quern_check(run.plan, &run.args, NULL), QUERN_OK, "");
     api_run_close(&run);
     quern_close(ctx);
+}
+
+/* ------------------------------------------------------------------- names */
+
+/* Is the first word of a text the name of an operand, perhaps with a field? */
+static int begins_with_name(const char *text, size_t *length)
+{
+    *length = 0;
+    for (int i = 0; i < QUERN_ARGS_COUNT; i++) {
+        const char *name = qn_api_name(i);
+        const size_t n = strlen(name);
+
+        if (n > *length && !strncmp(text, name, n))
+            *length = n;
+    }
+    if (*length && !strncmp(text + *length, ".pointers", 9))
+        *length += 9;
+    return *length && strchr(" [:", text[*length]);
+}
+
+/* "D overlaps A", both by the names of quern.h. */
+static int names_both(const char *text)
+{
+    size_t length;
+
+    if (!begins_with_name(text, &length))
+        return 0;
+    text = strstr(text, " overlaps ");
+    if (!text)
+        return 0;
+    text += strlen(" overlaps ");
+    return begins_with_name(text, &length) || !text[length];
+}
+
+/* Does the phase use both, and may the first be where the second is? */
+static int can_move(const struct api_run *run, const struct quern_operand *to,
+                    const struct quern_operand *from)
+{
+    const int bit = 1 << run->args.phase;
+
+    return to != from && run->args.of[to->arg].data &&
+           run->args.of[from->arg].data &&
+           (to->read | to->written) & (from->read | from->written) & bit &&
+           run->bytes[from->arg] >= run->bytes[to->arg] &&
+           !((uintptr_t)run->memory[from->arg] % to->alignment);
+}
+
+/* Each operand at the place of each other one. */
+static int overlap_each(struct api_run *run, int *refused)
+{
+    int bad = 0;
+
+    for (int i = 0; i < run->count; i++)
+        for (int j = 0; j < run->count; j++) {
+            const struct quern_operand *to = &run->table[i];
+            const struct quern_operand *from = &run->table[j];
+
+            if (!can_move(run, to, from))
+                continue;
+            run->args.of[to->arg].data = run->memory[from->arg];
+            if (quern_run(run->plan, &run->args, NULL)) {
+                ++*refused;
+                if (!names_both(quern_errmsg()) && bad++ < 3)
+                    print_error("%s, %s at %s: %s\n", run->text, to->name,
+                                from->name, quern_errmsg());
+            }
+            run->args.of[to->arg].data = run->memory[to->arg];
+        }
+    return bad;
+}
+
+TEST(names_what_overlaps)
+{
+    struct quern_context *ctx = api_open();
+    struct api_line line = {.index = 0};
+    int bad = 0, seen = 0, refused = 0;
+
+    (void)state;
+    for (; api_line_next(ctx, API_GROUPS, 40, 64, &line); seen++) {
+        struct api_run run;
+
+        if (seen % 3)
+            continue;
+        api_run_open(&run, ctx, line.text);
+        for (int phase = 0; phase < QUERN_PHASES; phase++) {
+            if (!(qn_api_phases(&run.plan->line) >> phase & 1))
+                continue;
+            api_run_usual(&run);
+            run.args.phase = phase;
+            bad += overlap_each(&run, &refused);
+        }
+        api_run_close(&run);
+    }
+    api_line_enough(seen);
+    quern_close(ctx);
+    assert_int_equal(bad, 0);
+    assert_true(refused > seen);
 }

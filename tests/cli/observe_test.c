@@ -204,7 +204,7 @@ TEST(test_cache_is_verified)
                                 "conv=notrunc status=none",
                                 folder),
                      0);
-    expect_cache(folder, "verify", 1, "object is not what was kept");
+    expect_cache(folder, "verify", 1, "object differs from the stored one");
     expect_cache(folder, "verify --json", 1, "\"damaged\"");
     expect_cache(folder, "gc", 0, "1 entries removed, 0 bytes; 0 kept");
     expect_cache(folder, "verify", 0, "0 entries, 0 damaged");

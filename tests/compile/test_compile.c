@@ -44,7 +44,7 @@ static int open_all(void **state)
     (void)state;
     if (share_open())
         return -1;
-    qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), &compiler);
+    qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), 0, &compiler);
     if (!compiler) /* the runner shows the reason */
         print_message("skip: %s\n", qn_errmsg(NULL));
     if (qg_open(NULL, 0, &generator)) {
@@ -118,7 +118,7 @@ static int compile_one(const struct qn_kernel *kernel)
     struct qn_compiled compiled;
     struct report report;
     const char *source, *broken;
-    /* of one core, whoever else uses the machine */
+    /* of one core, the code that else uses the machine */
     double begin = now(CLOCK_PROCESS_CPUTIME_ID), seconds;
     size_t length;
     int code;

@@ -186,7 +186,7 @@ TEST(many_recipes)
     qg_close(q);
 }
 
-/* Behind the tree's specs Lua's stack is larger than at first, and moves when
+/* After the tree's specs Lua's stack is larger than at first, and moves when
    an error unwinds it. */
 TEST(refusals_last)
 {

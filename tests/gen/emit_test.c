@@ -83,7 +83,7 @@ TEST(emit_writes_what_changed)
     qg_close(q);
 }
 
-/* A folder lies where the registry would go: no other file may appear. */
+/* A folder is where the registry would go: no other file may appear. */
 TEST(emit_all_or_nothing)
 {
     struct files made = {.count = 0};
@@ -238,7 +238,7 @@ TEST(bad_folders)
     put(dir, "x.lua", "");
     snprintf(path, sizeof path, "%s/x.lua", dir);
     check_folder(dir,
-                 "%s: error: a spec lies in recipes/, layouts/, ragged/ or "
+                 "%s: error: a spec belongs in recipes/, layouts/, ragged/ or "
                  "kernels/ of the folder that is named; move it there, or name "
                  "the folder above\n",
                  path);

@@ -30,7 +30,7 @@ static const char *cast_of(struct qg *q, const char *tensor)
     return text;
 }
 
-/* Four scales of a line make a word where they lie side by side. */
+/* Four scales of a line make a word where they are side by side. */
 TEST(words_of_scales)
 {
     struct qg *q = open_mixes();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** golden_test.c: whole generated files against those beside their specs.
+** golden_test.c: whole generated files against those next to their specs.
 **
 ** Each folder of tests/gen/golden has specs/, templates/ and expected/, whose
 ** files end in .txt so that no tool takes them for sources. After

@@ -51,7 +51,7 @@ static void check_broken(struct qg *q, int failed)
                         "specs/kernels/k.lua:4\n");
 }
 
-/* What could not be seen at the start is seen by whoever asks for it. */
+/* What could not be seen at the start is seen by the code that asks for it. */
 TEST(late_errors)
 {
     static const struct qg_link link = {"late", 0, NULL, NULL};

@@ -2,9 +2,9 @@
 /*
 ** test_gen.h: what the generator's tests share.
 **
-** They run in the repository's root and read tests/gen/cases (specs beside the
+** They run in the repository's root and read tests/gen/cases (specs next to the
 ** diagnostics that they must give) and tests/gen/golden (folders of specs and
-** templates beside the files that they must give).
+** templates next to the files that they must give).
 */
 #pragma once
 

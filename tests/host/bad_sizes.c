@@ -138,11 +138,11 @@ TEST(test_shared_casts)
 #define AT(field) offsetof(struct qn_quantize_args, field)
     share("rescale fp8_tensor_delayed of=x", AT(history), AT(scale), "overlap");
     share("quantize fp8_row of=x g=3 m=64 k=64 copies=rowwise sizes=host",
-          AT(row.sf), AT(host_sizes), "row.sf overlaps host_sizes");
+          AT(row.sf), AT(host_sizes), "rowwise.sf overlaps host_sizes");
     share("quantize fp8_row of=w g=3 m=16 k=64 copies=rowwise", AT(row.data),
-          AT(in.pointers), "row.data overlaps in.pointers");
+          AT(in.pointers), "rowwise overlaps input.pointers");
     share("quantize fp8_tensor_delayed of=x g=1 m=64 k=64 copies=rowwise "
           "sizes=host",
-          AT(row.data), AT(scale), "row.data overlaps scale");
+          AT(row.data), AT(scale), "rowwise overlaps scale");
 #undef AT
 }

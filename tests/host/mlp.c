@@ -387,14 +387,15 @@ TEST(test_mlp_arguments)
         "mlp mxfp8 g=4 m=60 hidden=32 ffn=16 prob=1 bias=1";
 
     REFUSED(scaled, forward, a->workspace = NULL, "workspace is NULL");
-    REFUSED(scaled, forward, a->x.data = NULL, "x.data is NULL");
+    REFUSED(scaled, forward, a->x.data = NULL, "x is NULL");
     REFUSED(scaled, forward, a->x.shape[1] = 31, "x.shape[1] is 31");
     REFUSED(scaled, forward, a->y.type = QUERN_F32, "y.type is f32");
     REFUSED(scaled, forward, a->y.bytes = 8, "y.bytes is 8");
-    REFUSED(scaled, forward, a->w1_row.data = NULL, "w1_row.data is NULL");
-    REFUSED(scaled, forward, a->w2_row.sf = NULL, "w2_row.sf is NULL");
-    REFUSED(scaled, forward, a->w2_row.global = NULL, "w2_row.global is NULL");
-    REFUSED(scaled, forward, a->probability = NULL, "probability is NULL");
+    REFUSED(scaled, forward, a->w1_row.data = NULL, "w1_rowwise is NULL");
+    REFUSED(scaled, forward, a->w2_row.sf = NULL, "w2_rowwise.sf is NULL");
+    REFUSED(scaled, forward, a->w2_row.global = NULL,
+            "w2_rowwise.global is NULL");
+    REFUSED(scaled, forward, a->probability = NULL, "prob is NULL");
     REFUSED(scaled, forward, a->first_dims = NULL, "the groups have no sizes");
     REFUSED(scaled, forward, a->saved = a->workspace, "overlaps");
     REFUSED(scaled, forward, a->y.data = a->saved, "saved overlaps y");
@@ -424,13 +425,13 @@ TEST(test_mlp_arguments)
     REFUSED(biased, forward, a->y.data = (void *)a->b2, "y overlaps b2");
     REFUSED(biased, backward, a->db2 = (float *)a->b2, "db2 overlaps b2");
     REFUSED(biased, backward, a->db2 = (void *)a->dy.data, "db2 overlaps dy");
-    REFUSED(scaled, weights, a->w1.data = NULL, "w1.data is NULL");
-    REFUSED(plain, forward, a->w1.data = NULL, "w1.data is NULL");
-    REFUSED(plain, wgrad, a->dy.data = NULL, "dy.data is NULL");
+    REFUSED(scaled, weights, a->w1.data = NULL, "w1 is NULL");
+    REFUSED(plain, forward, a->w1.data = NULL, "w1 is NULL");
+    REFUSED(plain, wgrad, a->dy.data = NULL, "dy is NULL");
     REFUSED("mlp nvfp4 g=4 m=60 hidden=32 ffn=16 recompute=1", backward,
-            a->w1_row.data = NULL, "w1_row.data is NULL");
+            a->w1_row.data = NULL, "w1_rowwise is NULL");
     REFUSED("mlp bf16 g=4 m=60 hidden=32 ffn=16 recompute=1", backward,
-            a->x.data = NULL, "x.data is NULL");
+            a->x.data = NULL, "x is NULL");
     REFUSED("mlp bf16 g=4 m=60 hidden=32 ffn=16 bias=1 recompute=1", backward,
             a->b1 = NULL, "b1 is NULL: the problem says bias=1");
     REFUSED("mlp fp8_tensor_delayed g=2 m=9 hidden=32 ffn=16", forward,

@@ -72,7 +72,7 @@ TEST(test_pointers_of_weights)
     try(plan, 0, 2, m.at[0][0], ""); /* two experts with the same weights */
     try(plan, 0, 2, NULL, "b.pointers[2] is NULL: group 2 needs its matrix");
     try(plan, 0, 2, (char *)m.at[0][2] + 8, "the matrix of group 2 must lie");
-    try(plan, 0, 0, m.rows[1] + 4, "b.pointers[0] overlaps d.data");
+    try(plan, 0, 0, m.rows[1] + 4, "b.pointers[0] overlaps d");
     try(plan, 0, 0, m.workspace, "b.pointers[0] overlaps workspace");
     quern_plan_destroy(plan);
 }
@@ -89,7 +89,7 @@ TEST(test_pointers_of_gradients)
     try(plan, 0, 1, NULL, "d.pointers[1] is NULL");
     try(plan, 0, 2, m.at[0][0], "d.pointers[0] overlaps d.pointers[2]");
     try(plan, 0, 2, m.matrix[0][1] + 64, "d.pointers[1] overlaps d.pointers");
-    try(plan, 0, 2, m.rows[0] + 4, "d.pointers[2] overlaps a.data");
+    try(plan, 0, 2, m.rows[0] + 4, "d.pointers[2] overlaps a");
     quern_plan_destroy(plan);
 }
 
@@ -124,9 +124,9 @@ TEST(test_pointers_of_casts)
     args.of[QUERN_ARG_ROWWISE].data = m.matrix[1];
     args.of[QUERN_ARG_ROWWISE_SF].data = m.matrix[2];
     try(plan, 0, 1, m.at[0][1], "");
-    try(plan, 0, 1, NULL, "in.pointers[1] is NULL");
+    try(plan, 0, 1, NULL, "input.pointers[1] is NULL");
     try(plan, 0, 1, (char *)m.at[0][1] + 1, "the matrix of group 1 must lie");
-    try(plan, 0, 1, m.matrix[1], "in.pointers[1] overlaps row.data");
+    try(plan, 0, 1, m.matrix[1], "input.pointers[1] overlaps rowwise");
     quern_plan_destroy(plan);
 }
 
@@ -151,7 +151,7 @@ TEST(test_pointers_of_mlps)
     try(plan, 2, 1, NULL, "dw1.pointers[1] is NULL");
     try(plan, 2, 1, m.at[2][2], "dw1.pointers[1] overlaps dw1.pointers[2]");
     try(plan, 3, 1, m.at[2][2], "overlaps dw");
-    try(plan, 3, 1, (char *)m.at[3][1] + 8, "must lie at a multiple of 16");
+    try(plan, 3, 1, (char *)m.at[3][1] + 8, "must be at a multiple of 16");
     quern_plan_destroy(plan);
 }
 

@@ -146,40 +146,40 @@ TEST(test_quantize_arguments)
     struct setup s;
 
     REFUSED(s.need.args.workspace = NULL, "workspace is NULL");
-    REFUSED(s.need.args.in.data = NULL, "in.data is NULL");
-    REFUSED(s.need.args.in.type = QUERN_F32, "in.type is f32");
-    REFUSED(s.need.args.in.shape[1] = 95, "in.shape[1] is 95");
-    REFUSED(s.need.args.in.stride = 95, "in.stride is 95");
-    REFUSED(s.need.args.in.bytes = 10, "in.bytes is 10");
-    REFUSED(s.need.args.row.stride = 128, "row.stride is 128");
-    REFUSED(s.need.args.row.sf = NULL, "row.sf is NULL");
-    REFUSED(s.need.args.row.global = NULL, "row.global is NULL");
+    REFUSED(s.need.args.in.data = NULL, "input is NULL");
+    REFUSED(s.need.args.in.type = QUERN_F32, "input.type is f32");
+    REFUSED(s.need.args.in.shape[1] = 95, "input.shape[1] is 95");
+    REFUSED(s.need.args.in.stride = 95, "input.stride is 95");
+    REFUSED(s.need.args.in.bytes = 10, "input.bytes is 10");
+    REFUSED(s.need.args.row.stride = 128, "rowwise.stride is 128");
+    REFUSED(s.need.args.row.sf = NULL, "rowwise.sf is NULL");
+    REFUSED(s.need.args.row.global = NULL, "rowwise.global is NULL");
     REFUSED(s.need.args.row.data = s.column.data,
-            "row.data overlaps column.data");
-    REFUSED(s.need.args.column.sf_bytes = 1, "column.sf_bytes is 1");
+            "rowwise overlaps columnwise");
+    REFUSED(s.need.args.column.sf_bytes = 1, "columnwise.sf_bytes is 1");
     REFUSED((s.need.args.row.data = NULL, s.need.args.column.data = NULL),
             "nothing to make");
     REFUSED(s.need.args.dbias = NULL, "dbias is NULL");
     REFUSED(s.need.args.random = NULL, "random is NULL");
     REFUSED(s.need.args.random = (const void *)s.row.data,
-            "row.data overlaps random");
+            "rowwise overlaps random");
     REFUSED(s.need.args.random = s.need.args.workspace,
             "workspace overlaps random");
-    REFUSED(s.need.args.probability = s.scale, "probability is not NULL");
+    REFUSED(s.need.args.probability = s.scale, "prob is not NULL");
     REFUSED(s.need.args.scale = s.scale, "scale is not NULL");
     REFUSED(s.need.args.first_dims = NULL, "the groups have no sizes");
     REFUSED(s.need.args.sizes_type = QUERN_F32, "sizes_type is f32");
     REFUSED(s.need.args.in.pointers = addresses,
-            "in.pointers is not NULL: all matrices are in in.data");
+            "input.pointers is not NULL: all matrices are in input");
     REFUSED_OF("of=w g=4 m=75 k=96", s.need.args.in.pointers = addresses,
-               "in.pointers and in.data are both given");
+               "input.pointers and input are both given");
     REFUSED_OF("of=w g=4 m=75 k=96",
                (s.need.args.in.data = NULL,
                 s.need.args.in.pointers =
                     (void *const *)(void *)((char *)addresses + 4)),
-               "addresses must lie at multiples of 8");
+               "addresses must start at multiples of 8");
     REFUSED_OF("of=w g=4 m=75 k=96", s.need.args.row.pointers = addresses,
-               "row.pointers is not NULL");
+               "rowwise.pointers is not NULL");
 }
 
 /* Each text, and what its message must say. */
@@ -508,7 +508,7 @@ TEST(test_quantize_bias)
     a->bias = x.bias;
     a->row.data = s.row.data;
     assert_int_equal(qn_quantize_run(s.plan, a, NULL), QUERN_EINVAL);
-    assert_non_null(strstr(qn_errmsg(host_ctx), "row.data is not NULL"));
+    assert_non_null(strstr(qn_errmsg(host_ctx), "rowwise is not NULL"));
     a->row.data = NULL;
     s.sizes[3] = 150; /* and 13 rows are no group's */
     assert_int_equal(qn_quantize_run(s.plan, a, NULL), 0);

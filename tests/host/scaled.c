@@ -213,7 +213,8 @@ TEST(test_scaled_empty)
     host_specs_close(&specs);
 }
 
-/* Scales of both copies of weights [128, 256], 32 x 32 values each. */
+/* Scales of the rowwise and the columnwise tensor of weights [128, 256], 32 x
+   32 values each. */
 static void square_scales(const char *recipe, unsigned char sf[2][1024])
 {
     static uint16_t in[128 * 256];

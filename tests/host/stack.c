@@ -15,7 +15,8 @@
 #define SMALL ((size_t)(256 + 64) << 10)
 #endif
 
-/* The cast that needs most: amax, both copies, sums. */
+/* The cast that needs most: amax, the rowwise and the columnwise tensor,
+   sums. */
 static void *cast(void *code)
 {
     const struct qn_plan_options one = {.backend = QUERN_BACKEND_HOST,

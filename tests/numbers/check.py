@@ -229,7 +229,7 @@ class Case:
             same_numbers(f"dequantize {side}, group {g}", got.ravel(), expected.ravel().copy())
 
     def check_transpose(self):
-        """The column copy of what the row copy holds."""
+        """The columnwise tensor of what the rowwise tensor holds."""
         plan = self.plan(f"transpose {self.problem}")
         x = np.zeros(self.x.shape, np.float32)
         for g, numbers in enumerate(self.numbers_of("row")):

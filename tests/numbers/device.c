@@ -19,7 +19,7 @@ static struct qg *open_both(void)
     struct qg *gen = pieces_generator();
 
     assert_non_null(gen);
-    qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), &compiler);
+    qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), 0, &compiler);
     if (!compiler) {
         qg_close(gen);
         print_message("skip: %s\n", qn_errmsg(NULL));

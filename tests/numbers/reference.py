@@ -7,7 +7,7 @@ publish, all arithmetic is numpy's fp32, each operation rounded once. The librar
 compared with it byte for byte by check.py.
 
 A group's matrix is quantized with blocks along its columns: as it is for the rowwise tensor,
-transposed for the columnwise one. How the parts of all groups lie in memory is in memory.py.
+transposed for the columnwise one. How the parts of all groups are in memory is in memory.py.
 """
 import dataclasses
 
@@ -188,7 +188,7 @@ class Recipe:
     pow2: bool = False
     ocp: bool = False
     limit: str = "f32"  # an infinite scale becomes fp32's largest number, or the input type's
-    hadamard: bool = False  # for the column copy
+    hadamard: bool = False  # for the columnwise tensor
     chance: bool = False
 
 

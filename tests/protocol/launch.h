@@ -28,22 +28,22 @@ enum { TWIN_APART = 1 << 24 };
 struct twin_map {
     int role, kind;
     int rank;      /* 0: the launch has no such map */
-    uint64_t base; /* an address; nothing lies there */
+    uint64_t base; /* an address; nothing is there */
     uint64_t dims[4], strides[4];
     int box[2];
     int part; /* of a plain map of merged products */
 };
 
-/* One of the merged products: where its operands and groups lie. */
+/* One of the merged products: where its operands and groups are. */
 struct twin_part {
     uint64_t base[2];           /* of A and B */
     int64_t rows;               /* of tokens, in memory */
     const int *starts, *lengths; /* of the groups, as in struct twin_launch */
 };
 
-/* How an operand lies in memory, by the sizes of the launch. */
+/* How an operand is in memory, by the sizes of the launch. */
 struct twin_operand {
-    uint64_t base;            /* 0: the matrices lie apart */
+    uint64_t base;            /* 0: the matrices are apart */
     const uint64_t *pointers; /* [groups] their addresses, or NULL */
     uint64_t pitch;           /* bytes from one row to the next */
     int64_t rows;             /* of one matrix, or of all groups */
@@ -51,7 +51,7 @@ struct twin_operand {
     int k_major;
 };
 
-/* C lies in real memory, since the kernel's own text reads it. */
+/* C is in real memory, since the kernel's own text reads it. */
 struct twin_c {
     const void *data;
     const void *const *pointers;
@@ -67,7 +67,7 @@ struct twin_scaling {
     int each;    /* each group has its own */
 };
 
-/* The scale that lies at a place, counted in the group by what shares one.
+/* The scale that is at a place, counted in the group by what shares one.
    Whole numbers, so that sums of products are exact; neighbours differ. */
 static inline float twin_scale(int role, int group, int line, int block)
 {
@@ -105,7 +105,7 @@ struct twin_launch {
     int epilogue; /* enum qn_epilogue */
     int groups, m, n, k, smem;
     /* Of each group along the ragged axis, in the copies where they are what is
-       read; NULL where the sizes lie. */
+       read; NULL where the sizes are. */
     const int *starts, *lengths; /* merged: lengths over all parts */
     const struct twin_part *part; /* merged products, or NULL */
     int microbatches;

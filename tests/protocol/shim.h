@@ -12,7 +12,7 @@
 ** The generator says before it how many steps of k are promoted (SIM_PROMOTE), or 0; whether sums
 ** are stored from elsewhere than where they are made (SIM_VALUED); what room a stage's scales
 ** have (SIM_SF_BYTES), and B's scales of the steps ahead (SIM_AHEAD_BYTES); and, of kernels that
-** dequantize, how packed stages and slots of scales lie.
+** dequantize, how packed stages and slots of scales are.
 */
 #include "launch.h"
 
@@ -51,7 +51,7 @@ enum {
                    SIM_SLABS + 2 * QUEUE,
     SIM_WORDS = 2 * SIM_BARRIERS + QUEUE * SLOT_BYTES / 4 + SIM_MARKED,
     SIM_BATCHES = 4,
-    /* rows that are in registers, if any are, and those beside them */
+    /* rows that are in registers, if any are, and those next to them */
     SIM_HELD = SIM_SWAPPED ? COLUMNS : ROWS,
     SIM_ACROSS = SIM_SWAPPED ? ROWS : COLUMNS,
     SIM_SUMS = SIM_HELD / 64 * (SIM_ACROSS / MMA_N), /* that one product each goes into */
@@ -61,10 +61,11 @@ enum {
     SIM_PRODUCTS = TILE_K / MMA_K * SIM_SUMS
 };
 
-/* Where a box lies in its operand, and how much of it is inside the map. */
+/* Where a box is in its operand, and how much of it is inside the map. */
 struct sim_place { int group, row, column, rows, columns; };
 
-/* What 8 rows of 128 bytes in shared memory hold; rows and columns behind `place`'s are zero. */
+/* What 8 rows of 128 bytes in shared memory hold; rows and columns after
+   `place`'s are zero. */
 struct sim_grain {
     int valid, role;
     struct sim_place place;
@@ -85,12 +86,12 @@ struct sim_touch { struct sim_grain *grain; uint64_t filled; };
 struct sim_label {
     const float *sum;
     int k, steps;  /* first k of a stretch, how many in it */
-    int real;      /* those before the zeros behind the end */
+    int real;      /* those before the zeros past the end */
     int first, before; /* k of the first stretch; real steps in those before this one */
     int row, a_group, column, b_group, across; /* across: columns of its products */
 };
 
-/* A word of the scales beside the stages. */
+/* A word of the scales next to the stages. */
 struct sim_scale { float value; int valid; };
 
 /* The sums of 16 rows: a slab, or the part of it that one warp fills. They have

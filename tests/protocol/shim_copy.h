@@ -3,7 +3,7 @@
 ** The part of the shim that moves data in: tensor maps, copies into the stages, and products.
 ** Coordinates are turned into addresses as the copy engine does it, modulo 2^64,
 ** with the maps that the runtime builds; what a box holds is then read off its address. Nothing
-** lies there but C.
+** is there but C.
 **
 ** Labels: a stage knows in grains of 8 rows of 128 bytes which rows and columns of which operand
 ** and group it holds, and how many of them are real and not the zeros outside a map. A sum knows
@@ -18,7 +18,8 @@ static int sim_clip(int64_t size, int64_t at, int most)
     return at >= size ? 0 : size - at < most ? (int)(size - at) : most;
 }
 
-/* The row that an address of a ragged operand lies in; the map does not bound it. */
+/* The row that an address of a ragged operand is in; the map does not bound it.
+   */
 static int sim_ragged_row(const struct twin_operand *o, u64 address, int rows)
 {
     const u64 offset = address - o->base;
@@ -118,7 +119,7 @@ static struct sim_packed sim_packed_at(int cta, unsigned int address);
 static int sim_is_packed(unsigned int address);
 static void sim_queue_packed(const struct sim_copy *copy);
 
-/* C comes into a slab as it lies in memory, zeros outside. */
+/* C comes into a slab as it is in memory, zeros outside. */
 static void sim_land_c(const struct sim_copy *c)
 {
     struct sim_slab *s = &sim.cta[c->cta].slab[(c->to - SIM_FIRST_SLAB) / SLAB_BYTES];
@@ -450,11 +451,12 @@ static void sim_go_on(struct sim_label *l, int k)
     l->steps = l->real = 0;
 }
 
-/* Add a product to its sum's label. A and B must end at the same k: zeros times what lies behind
-   the end of a group would let a NaN through. */
+/* Add a product to its sum's label. A and B must end at the same k: zeros times
+   what is past the end of a group would let a NaN through. */
 static void sim_multiply(const struct sim_product *p)
 {
-    const int beside = SIM_SWAPPED ? TWIN_A : TWIN_B; /* what lies in registers, if anything */
+    /* what is in registers, if anything */
+    const int beside = SIM_SWAPPED ? TWIN_A : TWIN_B;
     const struct sim_part rows = p->a ? sim_read(TWIN_A, p->a, 64) : p->from_registers;
     const struct sim_part columns = sim_read(beside, p->b, p->columns);
     const struct sim_part a = SIM_SWAPPED ? columns : rows, b = SIM_SWAPPED ? rows : columns;

@@ -197,7 +197,8 @@ static void load_shared_codes(unsigned int from, unsigned int word[2])
 
 /* --------------------------------------------------------- scales */
 
-/* What the scale of a row in hand must be, for step `k` of the stage; 0 where nobody needs it. */
+/* What the scale of a row in hand must be, for step `k` of the stage; 0 where
+   nothing needs it. */
 static int sim_right_scale(const struct sim_packed *p, int k)
 {
     const struct twin_launch *l = sim.launch;

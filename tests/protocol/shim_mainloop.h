@@ -5,7 +5,8 @@
 
 static float twin_scale_of(int role, int part, int group, int row, int k); /* in twin.h */
 
-/* The block's scale beside the stage, as the tile that was announced has it. */
+/* The block's scale next to the stage, as the tile that was announced has it.
+   */
 static void sim_put_scale(unsigned int sf, const struct sim_place *p, int row)
 {
     const unsigned int *tile = sim.thread[sim.current].tile; /* group, start, length */

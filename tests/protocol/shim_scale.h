@@ -2,10 +2,11 @@
 /*
 ** Scales, and sums that move on: those that are promoted, and integers that become floats.
 **
-** A scale is a number, at a real address in memory and beside a stage. A part, which is the tensor
-** cores' sum over one block of k, has a value by its row, its column and its block, all whole
-** numbers: only the right parts with the right factors, each once, add up to the value expected.
-** Integers are one part, over all of k.
+** A scale is a number, at a real address in memory and next to a stage. A part,
+** which is the tensor cores' sum over one block of k, has a value by its row,
+** its column and its block, all whole numbers: only the right parts with the
+** right factors, each once, add up to the value expected. Integers are one
+** part, over all of k.
 */
 
 /* ------------------------------------------------- values of sums */
@@ -70,7 +71,7 @@ static void sim_queue_scales(const struct sim_copy *c)
         sim_scale_at(c->cta, c->to)[i].valid = 0;
 }
 
-/* As they lie in memory, zeros outside the map. */
+/* As they are in memory, zeros outside the map. */
 static void sim_land_scales(const struct sim_copy *c)
 {
     const struct sim_place *p = &c->place;

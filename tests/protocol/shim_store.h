@@ -25,7 +25,8 @@ static void copy_engine_fence(void)
     sim_fence_pairs();
 }
 
-/* Of swapped operands a slab is 16 columns of one sum beside 16 of the next, turned. */
+/* Of swapped operands a slab is 16 columns of one sum next to 16 of the next,
+   turned. */
 static void sim_label_turned(struct sim_slab *s, const float *sum)
 {
     s->label = *sim_label_of(sum);

@@ -65,11 +65,11 @@ struct shape {
     int groups, m, n, k; /* the ragged one of the whole buffer */
     const void *first_dims, *offsets;
     int sizes_bytes;
-    const int *starts, *lengths; /* the truth; NULL where sizes lie */
+    const int *starts, *lengths; /* the truth; NULL where sizes are */
     int clusters;
     uint64_t seed;
-    int gaps;  /* rows and matrices lie with room between them */
-    int apart; /* matrices lie anywhere, where the kernel can take them so */
+    int gaps;  /* rows and matrices are with room between them */
+    int apart; /* matrices are anywhere, where the kernel can take them so */
     enum addend addend;
 };
 

@@ -138,7 +138,7 @@ FORM(CODES_K_ADD, K, ADD, cooperative, 256, 1, 1, F32, K,
 FORM(CODES_K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, K,
      .addend = "read", .tile_m = 128, .recipe = "nvfp4", .codes = "shared");
 
-/* Six bits and scales in tiles; 4-bit weights beside A as it is. */
+/* Six bits and scales in tiles; 4-bit weights next to A as it is. */
 FORM(CODES_M_TILES, M, STORE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "test_mx6", .codes = "shared");
 FORM(CODES_K_TILES, K, STORE, cooperative, 128, 1, 1, BF16, K,

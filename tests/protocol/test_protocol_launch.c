@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_protocol_launch.c: what a launch is given: operands that lie somewhere,
+** test_protocol_launch.c: what a launch is given: operands that are somewhere,
 ** maps of them as the runtime builds them, C in real memory.
 **
 ** A, B and D have addresses and nothing there, far enough apart that no wrong
 ** coordinate leads from one into another. C and scales must exist: the kernel's
-** own text reads them. A wrong element shows by its value, and one behind the
+** own text reads them. A wrong element shows by its value, and one past the
 ** end by the signal that reading there raises.
 */
 #include "base/types.h"
@@ -22,15 +22,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* C lies at the end of a pool, the scales of A and of B at the ends of two
-   others. Behind a pool is its trap: no access. */
+/* C is at the end of a pool, the scales of A and of B at the ends of two
+   others. After a pool is its trap: no access. */
 #define POOL_BYTES ((size_t)16 << 20)
 #define TRAP_BYTES ((size_t)64 << 20)
 
 struct launch launch;
 static const unsigned int bases[] = {TWIN_BASE_A, TWIN_BASE_B};
 static _Alignas(256) unsigned int workspace[QN_WORKSPACE_BYTES / 4];
-static char *trap; /* just behind the pool */
+static char *trap; /* just after the pool */
 
 /* Numbers that 16 bits hold, none of them 0, alike only 127 apart. */
 static void fill_pool(int bytes)
@@ -221,7 +221,7 @@ static int64_t place_in_tiles(int role, int group, int line, int block)
            line % TILE / 32 * 4 + block % 4;
 }
 
-/* Where groups lie: of a part, or of all there is. */
+/* Where groups are: of a part, or of all there is. */
 static const int *starts_of(int part)
 {
     return launch.twin.microbatches ? launch.part_starts[part]
@@ -234,7 +234,7 @@ static const int *lengths_of(int part)
                                     : launch.twin.lengths;
 }
 
-/* Where a scale lies, by its group and its place in the group. */
+/* Where a scale is, by its group and its place in the group. */
 static int64_t place_scale(int role, int part, int group, int line, int block)
 {
     const struct twin_launch *l = &launch.twin;
@@ -344,7 +344,7 @@ static void set_scales(const struct qn_kernel *kernel, const struct shape *s,
 
 /* --------------------------------------------------------------- maps */
 
-/* The map as the runtime lays it out; none if the operand lies otherwise. */
+/* The map as the runtime lays it out; none if the operand is otherwise. */
 static void set_map(const struct qn_kernel *kernel, int i)
 {
     const struct qn_map_param *param = &qn_tensormap_params[i];
@@ -463,7 +463,8 @@ static void set_c(const struct qn_kernel *kernel, const struct shape *s)
         set_c_data(c, bytes);
 }
 
-/* What follows the product, if something does; the seed says what is given. */
+/* The code below the product, if something does; the seed says what is
+   given. */
 static void set_follow(const struct qn_kernel *kernel, const struct shape *s)
 {
     const struct qn_problem problem = launch_problem(kernel, s);

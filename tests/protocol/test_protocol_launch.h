@@ -36,7 +36,7 @@ struct launch {
                                                              maybe */
     int part_k[QUERN_MAX_MICROBATCHES];
     int totals[MAX_GROUPS]; /* of each group */
-    int liar;               /* the part whose sizes lie */
+    int liar;               /* the part whose sizes are */
     char *scales_end[TWIN_D];
 };
 

@@ -43,7 +43,7 @@ static void align_part(int groups, int i)
 }
 
 /* Sizes of all parts and, over all, of each group. The first is the shape's;
-   where that lies, one part has its sizes and the others have none. */
+   where that is, one part has its sizes and the others have none. */
 void launch_parts(const struct qn_kernel *kernel, const struct shape *s)
 {
     const int scaled = launch.geometry[QN_ROLE_A].sf.scaling != NULL;

@@ -2,7 +2,7 @@
 /*
 ** test_protocol_runs.c: launches over many group sizes.
 **
-** Sizes lie around those of tiles and steps, where the code decides something.
+** Sizes are around those of tiles and steps, where the code decides something.
 ** What a launch can vary in besides is drawn from its number, so that it comes
 ** out the same each time and each kernel meets all of it.
 */
@@ -74,7 +74,7 @@ static void set_axes(const struct qn_kernel *kernel, struct shape *s,
                                             : k[(x + y) % 4];
 }
 
-/* Group behind group, `tail` rows of nobody behind them; returns the total. */
+/* Group after group, `tail` rows of nobody after them; returns the total. */
 static int set_lengths(struct shape *s, const int *lengths, int groups,
                        int tail)
 {
@@ -242,7 +242,7 @@ const char *twin_run_gaps(const struct twin *twin, int times)
     return "";
 }
 
-/* One of 36 groups lies: in its length, or where it starts, or both ways. */
+/* One of 36 groups is: in its length, or where it starts, or both ways. */
 static const char *check_lie(const struct twin *twin, int i, long long lie)
 {
     const int liar = draw(36), with_offsets = i % 4;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** Launches the kernel's twin, cluster after cluster, and checks what it stored. Included behind the
-** kernel's own text, and behind the call that the test program writes:
+** Launches the kernel's twin, cluster after cluster, and checks what it stored.
+** Included after the kernel's own text, and after the call that the test
+** program writes:
 **
 **     static void twin_call(const void *const *values);
 */
@@ -127,7 +128,7 @@ static void twin_give(float value[16][SLAB_COLUMNS], int group, int row, int col
             value[i][j] = twin_given(value[i][j], group, column + j);
 }
 
-/* Those of D: first operands and second ones, as they lie in two slabs of P. */
+/* Those of D: first operands and second ones, as they are in two slabs of P. */
 static void twin_follow(float value[16][SLAB_COLUMNS], int group, int row, int column)
 {
     const struct twin_follow *f = &sim.launch->follow;
@@ -151,7 +152,7 @@ static void twin_follow(float value[16][SLAB_COLUMNS], int group, int row, int c
         }
 }
 
-/* A slab of either, as far as it lies inside. */
+/* A slab of either, as far as it is inside. */
 static void twin_check_follow(const struct sim_slab *s, const struct sim_place *p, int role)
 {
     const int group = twin.group_of_row[p->row];
@@ -258,7 +259,8 @@ static unsigned char *twin_count(int row, int column)
     return &twin.written[(size_t)row * (size_t)twin.columns + (size_t)(column / SLAB_COLUMNS)];
 }
 
-/* Eight columns of P. What lies behind the last result may be stored by two tiles. */
+/* Eight columns of P. What is after the last result may be stored by two tiles.
+   */
 static void twin_count_saved(const struct sim_place *p)
 {
     const struct twin_follow *f = &sim.launch->follow;
@@ -271,7 +273,8 @@ static void twin_count_saved(const struct sim_place *p)
                 sim_fail("kept twice", p->row + i, 8 * j);
 }
 
-/* With sizes that lie nobody knows what is right; that a box stays inside is checked before. */
+/* With invalid sizes nobody knows what is right; that a box stays inside is
+   checked before. */
 static void sim_store_read(const struct sim_slab *slab, const struct sim_place *p, int role,
                            int added)
 {
@@ -366,7 +369,7 @@ static int twin_left(void)
 }
 
 /* All threads of one cluster until they end; 0 in a deadlock or after an error. Copies land late,
-   and some threads are far behind, in as many ways as there are seeds. */
+   and some threads are far after, in as many ways as there are seeds. */
 static int twin_run_cluster(void)
 {
     sim.late = 2u << 2 * sim_draw(3);
@@ -401,8 +404,9 @@ static void twin_run_grid(void)
     }
 }
 
-/* C and scales end where memory does: a read behind them is an error of the thread that did it. So
-   is a division by zero, which the device would not notice. */
+/* C and scales end where memory does: a read after them is an error of the
+   thread that did it. So is a division by zero, which the device would not
+   notice. */
 static void twin_fault(int signal)
 {
     if (signal == SIGFPE)
@@ -410,7 +414,8 @@ static void twin_fault(int signal)
     sim_fail("C or a scale is read outside its matrix, or where nothing must be read", 0, 0);
 }
 
-/* The group of each row; -1 for rows outside all of them, and for all where sizes lie. */
+/* The group of each row; -1 for rows outside all of them, and for all where
+   sizes are. */
 static int *twin_label_rows(const struct twin_launch *l)
 {
     int *group_of = malloc(((size_t)l->m + 1) * sizeof *group_of);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches a kernel's twin. Included behind its text and behind twin_call. */
+/* Launches a kernel's twin. Included after its text and after twin_call. */
 static void sim_enter(void)
 {
     twin_call(sim_values);

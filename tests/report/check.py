@@ -18,7 +18,7 @@ import xml.etree.ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
-import report  # noqa: E402  (lies in bench/)
+import report  # noqa: E402  (is in bench/)
 
 RESULTS = sorted(glob.glob(os.path.join(ROOT, "bench/results/*.json")))
 VOID = {"meta", "br", "img", "hr", "link", "input", "use", "path"}

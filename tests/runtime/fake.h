@@ -52,11 +52,13 @@ enum { FAKE_DEVICES = 4 };
 struct fake_cuda {
     /* the machine */
     int devices, major, minor, sms, shared_bytes;
+    int version;                        /* of CUDA, 12090 for 12.9 */
     int capture_status, capture_result; /* of cuStreamIsCapturing */
     char contexts[FAKE_DEVICES];        /* the addresses of primary contexts */
-    const void *stream; /* of device `stream_device`; all others are of the
-                           current context */
-    int stream_device;
+    const void
+        *device_streams[FAKE_DEVICES]; /* of the devices; all others are of the
+                                          current context */
+    int remade; /* how often contexts were made again, at their addresses */
     /* failures: the n-th call from now on returns `fail_code`, and with `lost`
        all that follow */
     int fail_at, fail_code, lost;

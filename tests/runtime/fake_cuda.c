@@ -23,8 +23,12 @@ struct cu_library {
     char kernel[128]; /* the last that was looked up */
 };
 
-struct fake_cuda fake_state = {
-    .devices = 1, .major = 9, .minor = 0, .sms = 132, .shared_bytes = 232448};
+struct fake_cuda fake_state = {.devices = 1,
+                               .major = 9,
+                               .minor = 0,
+                               .sms = 132,
+                               .shared_bytes = 232448,
+                               .version = 13000};
 /* Each thread has contexts of its own; fake_state.depth is the sum over all. */
 static _Thread_local void *stack[16];
 static _Thread_local int depth;
@@ -170,9 +174,17 @@ static struct cu_context *primary(int device)
 int cuStreamGetCtx(struct cu_stream *stream, struct cu_context **context)
 {
     ENTER();
-    *context = fake_state.stream && stream == fake_state.stream
-                   ? primary(fake_state.stream_device)
-                   : top();
+    *context = top();
+    for (int i = 0; i < FAKE_DEVICES; i++)
+        if (stream && (const void *)stream == fake_state.device_streams[i])
+            *context = primary(i);
+    return 0;
+}
+
+int cuCtxGetId(struct cu_context *context, unsigned long long *id)
+{
+    ENTER();
+    *id = (uintptr_t)context + (unsigned long long)fake_state.remade;
     return 0;
 }
 
@@ -302,6 +314,13 @@ int cuFuncLoad(struct cu_function *function)
     return 0;
 }
 
+/* Its failures have no effect, so no test counts it. */
+int cuDriverGetVersion(int *version)
+{
+    *version = fake_state.version;
+    return 0;
+}
+
 /* The entry of a kernel in $FAKE_CUDA_TIMES, after its "=", or NULL. */
 static const char *find_time(const char *kernel)
 {
@@ -395,6 +414,7 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
     snprintf(trail->kernel, sizeof trail->kernel, "%s",
              ((struct cu_library *)function)->kernel);
     trail->stream = launch->stream;
+    fake_state.launch_context = top();
     if (fake_state.told)
         fake_state.told(trail->kernel, launch, parameters);
     if (!strncmp(trail->kernel, "k_sizes", 7)) /* as the real one does */
@@ -403,7 +423,6 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
     for (int i = 0; i < fake_state.trailed; i++)
         memcpy(&trail->params[i], parameters[i], sizeof trail->params[i]);
     fake_state.launch = *launch;
-    fake_state.launch_context = top();
     if (launch->nattributes)
         fake_state.attribute = launch->attributes[0];
     if (fake_state.watch)

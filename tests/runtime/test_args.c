@@ -435,13 +435,13 @@ TEST(refuses_pointers)
     void *const *array = place(&f, 5);
     struct qn_args args;
 
-    BREAK(args.d.pointers = array, "d.pointers and d.data are both given");
+    BREAK(args.d.pointers = array, "d.pointers and d are both given");
     BREAK((args.d.data = NULL,
            args.d.pointers = (void *)((char *)place(&f, 5) + 4)),
           "d.pointers is");
     BREAK((args.a.data = NULL, args.a.pointers = array),
           "a.pointers is not NULL: a has the ragged axis");
-    BREAK(args.d.data = NULL, "d.data is NULL, and its pointers are, too");
+    BREAK(args.d.data = NULL, "d is NULL, and its pointers are, too");
     BREAK((args.d.data = NULL, args.d.pointers = array,
            args.d.group_stride = 1536),
           "d.group_stride is 1536: d.pointers has the address");
@@ -479,7 +479,7 @@ TEST(refuses_sizes)
     struct fixture f = begin(WGRAD_TEXT, NULL);
     struct qn_args args;
 
-    BREAK(args.a.first_dims = NULL, "a.first_dims and a.offsets are NULL");
+    BREAK(args.a.first_dims = NULL, "lengths, starts and ends are NULL");
     BREAK(args.d.first_dims = args.a.first_dims, "d is not ragged");
     BREAK(args.d.last_dims = args.a.first_dims,
           "d is not ragged along its last axis");
@@ -494,9 +494,9 @@ TEST(refuses_sizes)
           "d is not ragged along its last axis");
     end(&f);
     f = begin("fprop bf16 g=3 m=16 n=100 k=24 d=f32 ragged=n layout=nn", NULL);
-    BREAK(args.b.last_dims = NULL, "b.last_dims and b.offsets are NULL");
+    BREAK(args.b.last_dims = NULL, "lengths, starts and ends are NULL");
     BREAK((args.b.first_dims = args.b.last_dims, args.b.last_dims = NULL),
-          "b.last_dims and b.offsets are NULL");
+          "lengths, starts and ends are NULL");
     BREAK(args.b.first_dims = args.b.last_dims,
           "b is ragged along its last axis, give last_dims");
     BREAK(args.d.first_dims = args.b.last_dims,
@@ -516,8 +516,7 @@ TEST(refuses_factors)
           "alpha is not NULL: the problem says alpha=1");
     BREAK(args.beta = place(&f, 5),
           "beta is not NULL: the problem says beta=0");
-    BREAK(args.c.data = place(&f, 2),
-          "c.data is not NULL: the problem says beta=0");
+    BREAK(args.c.data = place(&f, 2), "c is not NULL: the problem says beta=0");
     BREAK(args.c.pointers = place(&f, 2),
           "c.pointers is not NULL: the problem says beta=0");
     BREAK(args.scalars = 2, "scalars is 2: 0 or 1 (one for all groups) or 3");
@@ -527,13 +526,13 @@ TEST(refuses_factors)
     BREAK(args.beta = place(&f, 5),
           "beta is not NULL: the problem says beta=1");
     BREAK(args.c.data = args.d.data,
-          "c.data is not NULL: the problem says beta=1, where C is D");
+          "c is not NULL: the problem says beta=1, where C is D");
     end(&f);
     f = begin(WGRAD_TEXT " alpha=any beta=any", NULL);
     BREAK(args.alpha = NULL, "alpha is NULL: the problem says alpha=any");
     BREAK(args.beta = NULL, "beta is NULL: the problem says beta=any");
     BREAK(args.alpha = (void *)((char *)place(&f, 5) + 2), "alpha is");
-    BREAK(args.c.data = NULL, "c.data is NULL, and its pointers are, too");
+    BREAK(args.c.data = NULL, "c is NULL, and its pointers are, too");
     BREAK(args.c.type = QUERN_BF16, "c.type is bf16, the plan's is f32");
     BREAK(args.c.shape[1] = 63, "c.shape[1] is 63, the plan's is 64");
     BREAK(args.c.stride = 20, "c.stride is 20");
@@ -548,17 +547,17 @@ TEST(refuses_overlap)
     struct qn_args args;
 
     BREAK((args.c = args.d, args.c.data = (char *)args.d.data + 96),
-          "c.data overlaps d.data: C must be D itself");
+          "c overlaps d: C must be D itself");
     BREAK((args.c = args.d, args.c.stride = 28, args.c.bytes = ROOM),
-          "c.data overlaps d.data");
+          "c overlaps d");
     BREAK((args.c = args.d, args.c.group_stride = 1600, args.c.bytes = ROOM),
-          "c.data overlaps d.data");
+          "c overlaps d");
     BREAK((args.c = args.d, args.c.data = NULL, args.d.data = NULL,
            args.c.pointers = args.d.pointers = place(&f, 5),
            args.c.stride = 28),
           "c.pointers overlaps d.pointers");
-    BREAK(args.workspace = args.c.data, "workspace overlaps c.data");
-    BREAK(args.d.data = args.a.data, "d.data overlaps a.data");
+    BREAK(args.workspace = args.c.data, "workspace overlaps c");
+    BREAK(args.d.data = args.a.data, "d overlaps a");
     args = f.args;
     args.c = args.d;
     args.c.stride = 24; /* as packed rows have it */

@@ -213,14 +213,14 @@ TEST(refuses_sizes_on_the_device)
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(r.args, good, change, qn_run(plan, &r.args, NULL), part)
     BREAK(r.args.a.first_dims = exact_sizes,
-          "a.first_dims is not NULL: the cublaslt backend reads nothing on "
+          "lengths is not NULL: the cublaslt backend reads nothing on "
           "the device; it takes host_sizes");
-    BREAK(r.args.d.offsets = exact_sizes, "d.offsets is not NULL");
+    BREAK(r.args.d.offsets = exact_sizes, "starts is not NULL");
     BREAK(r.args.b.pointers = (void *const *)test_workspace,
           "b.pointers is not NULL: the cublaslt backend reads nothing on the "
-          "device; it takes data and group_stride");
+          "device; it takes b");
     BREAK(r.args.alpha = exact_alphas, "alpha is not NULL: the problem says");
-    BREAK(r.args.workspace = r.args.a.data, "workspace overlaps a.data");
+    BREAK(r.args.workspace = r.args.a.data, "workspace overlaps a");
     BREAK(r.args.workspace = NULL, "workspace is NULL: 33555200 zeroed bytes");
     BREAK(r.args.b.stride = 6, "b.stride is 6");
 #undef BREAK
@@ -327,9 +327,10 @@ TEST(finds_it_or_says_where)
         qn_cublaslt_close(lt);
         return;
     }
-    expect_missing("no libcublasLt.so.13, .12 or plain .so on the loader's "
-                   "path, in $CUDA_HOME/lib64, /usr/local/cuda/lib64, or "
-                   "../cublas next to libquern; set QUERN_CUBLASLT");
+    expect_missing("no libcublasLt.so.13, .12 or plain .so in ../cublas next "
+                   "to libquern, in nvidia/ next to the package quern, on the "
+                   "loader's path, in $CUDA_HOME/lib64 or "
+                   "/usr/local/cuda/lib64; set QUERN_CUBLASLT");
 }
 
 TEST(reports_no_algorithm)

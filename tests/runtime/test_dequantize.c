@@ -167,7 +167,7 @@ TEST(refuses_options)
     p = test_problem(ctx, "fprop weights g=3 m=40 n=64 k=96 sizes=host "
                           "dequantize=pass");
     test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
-                "no kernel brings sizes from the host for recipe weights");
+                "no kernel loads sizes from the host for recipe weights");
     qn_close(ctx);
 }
 

@@ -217,7 +217,7 @@ TEST(explains)
 
     test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "> inline"));
-    assert_non_null(strstr(why, "a is quantized in shared memory, beside"));
+    assert_non_null(strstr(why, "a is quantized in shared memory, next to"));
     assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
                                 "launch for that alone would take "));
     assert_non_null(strstr(why, "no room next to the product"));
@@ -330,14 +330,14 @@ static void refuses_numbers(struct fixture f, const char *kernel)
 
     snprintf(rows, sizeof rows,
              "%s reads rows at multiples of 16 bytes, a multiple of 8", kernel);
-    BREAK(f.args.in.data = NULL, "in.data is NULL");
-    BREAK(f.args.in.data = f.memory + ROOM + 8, "in.data is 0x");
-    BREAK(f.args.in.type = QUERN_F16, "in.type is f16, the plan's is bf16");
+    BREAK(f.args.in.data = NULL, "input is NULL");
+    BREAK(f.args.in.data = f.memory + ROOM + 8, "input is 0x");
+    BREAK(f.args.in.type = QUERN_F16, "input.type is f16, the plan's is bf16");
     BREAK((f.args.in.stride = 1036, f.args.in.bytes = ROOM), rows);
     BREAK(f.args.a.sf = NULL, "a.sf is NULL");
     BREAK(f.args.in.data = f.args.a.data, "overlap");
     BREAK(f.args.d.data = f.args.in.data, "overlap");
-    BREAK(f.args.column.sf = NULL, "column.sf is NULL");
+    BREAK(f.args.column.sf = NULL, "a_columnwise.sf is NULL");
     BREAK(f.args.a.data = f.args.d.data, "overlap");
 }
 
@@ -366,7 +366,7 @@ TEST(casts_before)
     assert_int_equal(value(0, 4), (uintptr_t)&noop);
     assert_int_equal(value(1, 3), (uintptr_t)&noop);
     f.args.a.data = NULL;
-    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL, "a.data is NULL");
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL, "a is NULL");
     end(&f);
 }
 
@@ -386,7 +386,7 @@ TEST(fits)
         test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL, "shape[0]");
         f.args.d.shape[0] = 9;
         test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
-                    "in.shape[0] is 40, the plan's is 9");
+                    "input.shape[0] is 40, the plan's is 9");
         f.args.in.shape[0] = 9;
         f.args.column.shape[1] = need.args.column.shape[1];
         test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -399,11 +399,12 @@ TEST(refuses)
     struct fixture f = begin(INLINE);
     const struct qn_args good = f.args;
 
-    BREAK(f.args.in.shape[1] = 8, "in.shape[1] is 8, the plan's is 1032");
-    BREAK(f.args.in.bytes = 8, "in.bytes is 8: its rows span 82560 bytes");
-    BREAK(f.args.in.stride = 8, "in.stride is 8: 0 (packed) or 1032 to");
-    BREAK(f.args.column.sf_bytes = 4, "column.sf_bytes is 4: the scales take");
-    BREAK(f.args.column.stride = 512, "column.stride is 512");
+    BREAK(f.args.in.shape[1] = 8, "input.shape[1] is 8, the plan's is 1032");
+    BREAK(f.args.in.bytes = 8, "input.bytes is 8: its rows span 82560 bytes");
+    BREAK(f.args.in.stride = 8, "input.stride is 8: 0 (packed) or 1032 to");
+    BREAK(f.args.column.sf_bytes = 4,
+          "a_columnwise.sf_bytes is 4: the scales take");
+    BREAK(f.args.column.stride = 512, "a_columnwise.stride is 512");
     BREAK(f.args.column.data = f.args.a.data, "overlap");
     BREAK(f.args.column.data = f.args.in.data, "overlap");
     BREAK(f.args.column.data = f.args.d.data, "overlap");
@@ -416,11 +417,11 @@ TEST(refuses)
     f = begin(SIDES);
     f.args.in.data = f.memory + ROOM;
     test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
-                "in.data is not NULL: the problem does not say quantize=");
+                "input is not NULL: the problem does not say quantize=");
     f.args.in.data = NULL;
     f.args.column.data = f.memory + 9 * ROOM;
     test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
-                "column.data is not NULL: the problem does not say quantize=");
+                "a_columnwise is not NULL: the problem does not say quantize=");
     end(&f);
 }
 

@@ -190,11 +190,11 @@ TEST(refuses_bad_sizes_at_once)
     TEST_BROKEN(args, good, change, qn_run(plan_, &args, NULL), part)
     BREAK(plan, args.a.first_dims = bad, "a.first_dims is not NULL: host");
     BREAK(plan, args.d.offsets = bad, "d.offsets is not NULL: host_sizes");
-    BREAK(plan, args.host_sizes = NULL, "a.first_dims and a.offsets are NULL");
+    BREAK(plan, args.host_sizes = NULL, "lengths, starts and ends are NULL");
     BREAK(device, args.host_sizes = lengths, "the problem says sizes=device");
     BREAK(plan, args.host_sizes = (void *)((char *)args.d.data + 1),
           "host_sizes is 0x");
-    BREAK(plan, args.host_sizes = args.d.data, "d.data overlaps host_sizes");
+    BREAK(plan, args.host_sizes = args.d.data, "d overlaps host_sizes");
     /* fewer rows than the plan's are a bound, too */
     BREAK(plan, args.a.shape[0] = args.d.shape[0] = 999,
           "host_sizes[6] is 272: the groups pass m=999");
@@ -315,7 +315,7 @@ TEST(casts_take_them)
         args->host_sizes = good;
         args->offsets = good;
         test_expect(qn_quantize_run(plan, args, NULL), QUERN_EINVAL,
-                    "offsets is not NULL: host_sizes are given");
+                    "starts is not NULL: host_sizes are given");
         args->offsets = NULL;
         test_cuda->launches = 0;
         test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;

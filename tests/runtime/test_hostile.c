@@ -403,14 +403,13 @@ TEST(refuses_shared_memory)
 
     make_all(&a);
     inside = (float *)((char *)a.args.d.data + a.args.d.bytes) - 1;
-    REFUSED(args.a.first_dims = args.d.data, "d.data overlaps a's lengths");
-    REFUSED(args.a.first_dims = inside, "d.data overlaps a's lengths");
-    REFUSED(args.a.offsets = inside, "d.data overlaps a.offsets");
-    REFUSED(args.a.offsets = args.workspace, "workspace overlaps a.offsets");
+    REFUSED(args.a.first_dims = args.d.data, "d overlaps lengths");
+    REFUSED(args.a.first_dims = inside, "d overlaps lengths");
+    REFUSED(args.a.offsets = inside, "d overlaps starts");
+    REFUSED(args.a.offsets = args.workspace, "workspace overlaps starts");
     REFUSED(args.a.first_dims = (char *)args.workspace + 252,
-            "workspace overlaps a's lengths");
-    REFUSED(args.workspace = (char *)args.d.data - 240,
-            "workspace overlaps d.data");
+            "workspace overlaps lengths");
+    REFUSED(args.workspace = (char *)args.d.data - 240, "workspace overlaps d");
     free_all(&a);
 }
 
@@ -448,19 +447,20 @@ TEST(refuses_shared_casts)
     test_expect(qn_quantize_run(a.cast, &full, NULL), QUERN_OK, "");
     full.column.sf = full.row.sf; /* both are of groups: the same */
     test_expect(qn_quantize_run(a.cast, &full, NULL), QUERN_OK, "");
-    CAST_REFUSED(args.row.data = args.in.data, "row.data overlaps in.data");
-    CAST_REFUSED(args.row.sf = args.column.data, "row.sf overlaps column.data");
-    CAST_REFUSED(args.first_dims = args.row.sf, "row.sf overlaps first_dims");
-    CAST_REFUSED(args.dbias = args.in.data, "dbias overlaps in.data");
-    CAST_REFUSED(args.offsets = args.dbias, "dbias overlaps offsets");
-    CAST_REFUSED(args.workspace = args.row.sf, "workspace overlaps row.sf");
+    CAST_REFUSED(args.row.data = args.in.data, "rowwise overlaps input");
+    CAST_REFUSED(args.row.sf = args.column.data,
+                 "rowwise.sf overlaps columnwise");
+    CAST_REFUSED(args.first_dims = args.row.sf, "rowwise.sf overlaps lengths");
+    CAST_REFUSED(args.dbias = args.in.data, "dbias overlaps input");
+    CAST_REFUSED(args.offsets = args.dbias, "dbias overlaps starts");
+    CAST_REFUSED(args.workspace = args.row.sf, "workspace overlaps rowwise.sf");
     /* what the plan does not make must not be given: it would be written */
-    CAST_REFUSED(args.out.data = memory, "out.data is not NULL");
-    CAST_REFUSED(args.saved.data = memory, "saved.data is not NULL");
+    CAST_REFUSED(args.out.data = memory, "output is not NULL");
+    CAST_REFUSED(args.saved.data = memory, "pre is not NULL");
     qn_quantize_plan_free(a.cast);
     a.q.copies = QUERN_ROWWISE;
     test_expect(qn_quantize_plan(a.ctx, &a.q, NULL, &a.cast), QUERN_OK, "");
-    CAST_REFUSED((void)0, "column.data is not NULL: this quantization has "
+    CAST_REFUSED((void)0, "columnwise is not NULL: this quantization has "
                           "none");
     free_all(&a);
 }
@@ -485,8 +485,8 @@ TEST(refuses_other_descriptions)
                                                     "rows span");
     REFUSED(args.a.sizes_type = QUERN_F32, "a.sizes_type is f32");
     REFUSED(args.a.sizes_type = -5, "a.sizes_type is ?");
-    REFUSED(args.a.first_dims = (char *)args.workspace + 1, "a.first_dims is");
-    REFUSED(args.a.data = (char *)args.a.data + 2, "a.data is");
+    REFUSED(args.a.first_dims = (char *)args.workspace + 1, "lengths is");
+    REFUSED(args.a.data = (char *)args.a.data + 2, "a is");
     REFUSED(args.workspace = NULL, "workspace is NULL: 256 zeroed bytes");
     REFUSED(args.workspace = (char *)args.workspace + 8, "workspace is");
     REFUSED(args.scalars = -1, "scalars is -1");

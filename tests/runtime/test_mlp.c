@@ -87,7 +87,7 @@ TEST(leaves_out)
     test_expect(qn_mlp_weights(f.plan, &a, NULL), QUERN_OK, "");
     LAUNCHED("cast_w");
     a.dy.data = NULL; /* nothing is queued where anything is refused */
-    test_expect(qn_mlp_backward(f.plan, &a, NULL), QUERN_EINVAL, "dy.data");
+    test_expect(qn_mlp_backward(f.plan, &a, NULL), QUERN_EINVAL, "dy");
     assert_int_equal(test_cuda->launches, 0);
     end(&f);
 }
@@ -199,7 +199,7 @@ TEST(takes_host_sizes)
         test_cuda->launches = test_cuda->copies = 0;
         f.args.host_sizes = sizes;
         test_expect(qn_mlp_forward(f.plan, &f.args, NULL), QUERN_EINVAL,
-                    "first_dims is not NULL: host_sizes are given");
+                    "lengths is not NULL: host_sizes are given");
         f.args.first_dims = NULL;
         f.args.host_sizes = bad;
         test_expect(qn_mlp_forward(f.plan, &f.args, NULL), QUERN_EINVAL,
@@ -257,7 +257,7 @@ TEST(needs_what_it_uses)
     struct fixture f = begin("scaled");
 
     TAKEN(WEIGHTS, (a.w1.data = a.w1_row.data = a.w1_column.data = NULL));
-    REFUSED(WEIGHTS, a.w1.data = a.w1_row.data = NULL, "w1.data is NULL");
+    REFUSED(WEIGHTS, a.w1.data = a.w1_row.data = NULL, "w1 is NULL");
     REFUSED(BACKWARD, a.saved = NULL, "saved is NULL: it has what forward");
     end(&f);
 }
@@ -269,17 +269,20 @@ TEST(queues_all_or_nothing)
 
     REFUSED(FORWARD, a.y.first_dims = a.first_dims,
             "y.first_dims is not NULL: groups' sizes are args.first_dims");
-    REFUSED(FORWARD, a.w2_row.offsets = a.first_dims, "w2_row.offsets is not");
+    REFUSED(FORWARD, a.w2_row.offsets = a.first_dims,
+            "w2_rowwise.offsets is not");
     REFUSED(BACKWARD, a.dw1.last_dims = a.first_dims, "dw1.last_dims is not");
     REFUSED(FORWARD, a.y.sf = a.x.data,
             "y.sf is not NULL: unquantized tensors have no");
     REFUSED(BACKWARD, a.dw2.global = a.x.data, "dw2.global is not NULL");
-    REFUSED(WEIGHTS, a.w2_column.sf = a.w2.data, "w2_column.sf overlaps w2");
-    REFUSED(WEIGHTS, a.w2_row.sf = a.w1_row.sf, "w1_row.sf overlaps w2_row.sf");
-    REFUSED(FORWARD, a.y.data = a.w2_row.sf, "y overlaps w2_row.sf");
+    REFUSED(WEIGHTS, a.w2_column.sf = a.w2.data,
+            "w2_columnwise.sf overlaps w2");
+    REFUSED(WEIGHTS, a.w2_row.sf = a.w1_row.sf,
+            "w1_rowwise.sf overlaps w2_rowwise.sf");
+    REFUSED(FORWARD, a.y.data = a.w2_row.sf, "y overlaps w2_rowwise.sf");
     REFUSED(FORWARD, a.y.data = a.workspace, "workspace overlaps y");
     REFUSED(BACKWARD, a.dprob = NULL, "dprob is NULL: the problem says prob");
-    REFUSED(FORWARD, a.probability = NULL, "probability is NULL");
+    REFUSED(FORWARD, a.probability = NULL, "prob is NULL");
     end(&f);
     f = begin("plain");
     REFUSED(BACKWARD, a.x.offsets = a.first_dims, "x.offsets is not NULL");
@@ -307,7 +310,7 @@ TEST(reads_only_what_it_uses)
     TAKEN(WEIGHTS, (a.saved = a.w1_row.data, a.y.data = a.w1.data));
     TAKEN(WGRAD, a.dy.data = a.dx.data = a.dw1.data);
     REFUSED(WEIGHTS, a.w1_column.sf = a.w1_row.sf, /* those of blocks differ */
-            "w1_row.sf overlaps w1_column.sf");
+            "w1_rowwise.sf overlaps w1_columnwise.sf");
     end(&f);
 }
 

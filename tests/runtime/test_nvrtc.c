@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_nvrtc.c: the real run-time compiler, where there is one. */
+/* test_nvrtc.c: the real run-time compiler, where there is one, and which one
+   is opened. */
+#define _GNU_SOURCE
 #include "test.h"
 
 #include "device/nvrtc.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
 
 static const char plain[] =
     "extern \"C\" __global__ void plain(float *p) { *p = 1; }\n";
@@ -26,7 +31,7 @@ static struct qn_nvrtc *open_real(void)
 {
     struct qn_nvrtc *nvrtc;
 
-    return qn_nvrtc_open(NULL, getenv("CUDA_HOME"), &nvrtc) ? NULL : nvrtc;
+    return qn_nvrtc_open(NULL, getenv("CUDA_HOME"), 0, &nvrtc) ? NULL : nvrtc;
 }
 
 TEST(compiles)
@@ -65,4 +70,33 @@ TEST(rejects_spills)
     assert_int_equal(made.rejected, 1);
     qn_nvrtc_free(&made);
     qn_nvrtc_close(nvrtc);
+}
+
+/* The toolkit in $CUDA_HOME has a libnvrtc.so.12, the fake, and a
+   libnvrtc.so.13 that cannot be used; make may have put a real one next to the
+   library. */
+TEST(drivers_of_cuda_12_get_nvrtc_12)
+{
+    const char *home = getenv("CUDA_HOME");
+    char *before = home ? strdup(home) : NULL;
+    char folder[300], path[330];
+
+    if (dlopen("libnvrtc.so.12", RTLD_NOW | RTLD_LOCAL))
+        TEST_SKIP("a loader's path without libnvrtc.so.12");
+    snprintf(folder, sizeof folder, "%s/lib64", test_folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof path, "%s/libnvrtc.so.12", folder);
+    assert_int_equal(symlink(getenv("QUERN_NVRTC"), path), 0);
+    snprintf(path, sizeof path, "%s/libnvrtc.so.13", folder);
+    assert_int_equal(symlink(getenv("QUERN_GEN"), path), 0);
+    unsetenv("QUERN_NVRTC");
+    setenv("CUDA_HOME", test_folder, 1);
+    test_cuda->version = 12090;
+    assert_int_equal(test_plan_once(), QUERN_OK);
+    assert_int_equal(test_count("nvrtc compile"), 1);
+    test_cuda->version = 13000;
+    unsetenv("CUDA_HOME");
+    if (before)
+        setenv("CUDA_HOME", before, 1);
+    free(before);
 }

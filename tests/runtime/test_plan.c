@@ -133,11 +133,13 @@ TEST(says_why_nothing_serves)
     test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "only the host has wgrad of mixed");
     p = test_problem(ctx, "dgrad mixed g=8 m=32768 n=4096 k=7168 d=f32");
-    test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
-                "it keeps dy as f32, and what has no scale is bf16 or f16");
-    test_expect(QUERN_ENOKERNEL, QUERN_ENOKERNEL,
-                "it keeps dy as f32 and w as bf16, and what has no scale is of "
-                "one type on both sides");
+    test_expect(
+        qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
+        "it keeps dy as f32, and operands without a scale are bf16 or f16");
+    test_expect(
+        QUERN_ENOKERNEL, QUERN_ENOKERNEL,
+        "it keeps dy as f32 and w as bf16, and operands without a scale are of "
+        "one type on both sides");
     test_cuda->major = 8;
     p = test_problem(ctx, PROBLEM);
     test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,

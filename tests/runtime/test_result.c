@@ -225,7 +225,8 @@ TEST(refuses)
     f = begin("fprop levels g=3 m=40 n=64 k=32 copies=both");
     good = f.args;
     BREAK(f.args.random = NULL, "random is NULL: the recipe rounds by chance");
-    BREAK(f.args.t.global = NULL, "t.global is NULL: 12 bytes are needed");
+    BREAK(f.args.t.global = NULL,
+          "d_columnwise.global is NULL: 12 bytes are needed");
     BREAK(f.args.d.global = f.args.a.data, "overlaps");
     BREAK(f.args.scale = room(&f), "scale is not NULL: this quantization has");
     end(&f);

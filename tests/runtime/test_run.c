@@ -184,9 +184,9 @@ TEST(refuses_bad_arguments)
     BREAK(args.a.type = QUERN_F16, "a.type is f16, the plan's is bf16");
     BREAK(args.d.ndim = 3, "d.ndim is 3, the plan's is 2");
     BREAK(args.b.shape[2] = 255, "b.shape[2] is 255, the plan's is 256");
-    BREAK(args.a.data = NULL, "a.data is NULL");
-    BREAK(args.b.data = NULL, "b.data is NULL");
-    BREAK(args.d.data = NULL, "d.data is NULL");
+    BREAK(args.a.data = NULL, "a is NULL");
+    BREAK(args.b.data = NULL, "b is NULL");
+    BREAK(args.d.data = NULL, "d is NULL");
     BREAK(args.a.data = a + 8, "it must be a multiple of 16");
     BREAK(args.a.bytes--, "a.bytes is 511999: its rows span 512000 bytes");
     BREAK(args.a.stride = 255, "a.stride is 255: 0 (packed) or 256");
@@ -195,9 +195,9 @@ TEST(refuses_bad_arguments)
     BREAK(args.a.stride = 264, "a.bytes is 512000: its rows span");
     BREAK(args.a.stride = INT64_MAX, "a.stride is 9223372036854775807");
     BREAK(args.a.sf = a, "a.sf is not NULL: recipe bf16 has no scale");
-    BREAK(args.a.first_dims = NULL, "a.first_dims and a.offsets are NULL");
-    BREAK(args.a.first_dims = a + 2, "i32 must lie at multiples of 4");
-    BREAK(args.a.offsets = a + 1, "a.offsets is");
+    BREAK(args.a.first_dims = NULL, "lengths, starts and ends are NULL");
+    BREAK(args.a.first_dims = a + 2, "i32 must start at multiples of 4");
+    BREAK(args.a.offsets = a + 1, "starts is");
     BREAK(args.a.sizes_type = QUERN_F32, "a.sizes_type is f32");
     BREAK(args.a.last_dims = a, "a.last_dims is not NULL: a is not ragged");
     BREAK(args.b.first_dims = a, "b is not ragged");
@@ -205,10 +205,10 @@ TEST(refuses_bad_arguments)
     BREAK(args.d.offsets = a, "must be NULL or a's arrays");
     BREAK(args.workspace = NULL, "workspace is NULL: 256 zeroed bytes");
     BREAK(args.workspace = a + 4, "workspace is");
-    BREAK(args.d.data = args.a.data, "d.data overlaps a.data");
-    BREAK(args.d.data = (char *)args.b.data + 1024, "d.data overlaps b.data");
-    BREAK(args.workspace = args.d.data, "workspace overlaps d.data");
-    BREAK(args.workspace = a, "workspace overlaps a.data");
+    BREAK(args.d.data = args.a.data, "d overlaps a");
+    BREAK(args.d.data = (char *)args.b.data + 1024, "d overlaps b");
+    BREAK(args.workspace = args.d.data, "workspace overlaps d");
+    BREAK(args.workspace = a, "workspace overlaps a");
 #undef BREAK
     test_expect(qn_run(NULL, &good, NULL), QUERN_EINVAL, "plan is NULL");
     test_expect(qn_run(plan, NULL, NULL), QUERN_EINVAL, "args is NULL");

@@ -413,11 +413,11 @@ TEST(refuses_arguments)
     REFUSED(f.args.b.group_stride = 64000, "b.group_stride is 64000");
     REFUSED((f.args.b.pointers = place(&f, 8), f.args.b.data = NULL),
             "b.pointers is not NULL: all matrices of a quantized tensor");
-    REFUSED(f.args.a.data = NULL, "a.data is NULL");
+    REFUSED(f.args.a.data = NULL, "a is NULL");
     REFUSED(f.args.a.bytes = 100, "a.bytes is 100");
     REFUSED(f.args.a.data = (char *)f.args.a.data + 8, "a multiple of 16");
-    REFUSED(f.args.d.data = f.args.a.sf, "d.data overlaps a.sf");
-    REFUSED(f.args.d.data = f.args.b.global, "d.data overlaps b.global");
+    REFUSED(f.args.d.data = f.args.a.sf, "d overlaps a.sf");
+    REFUSED(f.args.d.data = f.args.b.global, "d overlaps b.global");
     REFUSED(f.args.d.sf = place(&f, 8), "d.sf is not NULL");
     REFUSED(f.args.a.first_dims = NULL, "the groups have no sizes");
 #undef REFUSED

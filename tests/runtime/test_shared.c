@@ -2,6 +2,7 @@
 /* test_shared.c: the cache among plans, threads and processes. */
 #include "test.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -9,8 +10,12 @@
 
 static const struct qn_plan_options small = {.kernel = "k_small"};
 
+/* Also where somebody else has the generator loaded. */
 TEST(warm_start_opens_nothing)
 {
+    void *loaded = dlopen(getenv("QUERN_GEN"), RTLD_NOW | RTLD_LOCAL);
+
+    assert_non_null(loaded);
     assert_int_equal(test_plan_once(), QUERN_OK);
     assert_int_equal(test_count("gen open"), 1);
     assert_int_equal(test_count("nvrtc open"), 1);
@@ -22,6 +27,7 @@ TEST(warm_start_opens_nothing)
     setenv("QUERN_GEN", "/nonexistent", 1);
     setenv("QUERN_NVRTC", "/nonexistent", 1);
     assert_int_equal(test_plan_once(), QUERN_OK);
+    dlclose(loaded);
 }
 
 /* Without the index the entry is found by its key; the generator stays shut. */

@@ -38,18 +38,18 @@ TEST(finds_every_damage)
     static const struct {
         const char *command, *fault;
     } damages[] = {
-        {"truncate -s 9 " A "/object", "object is not"},
+        {"truncate -s 9 " A "/object", "object differs"},
         {"printf X | dd of=" A "/object conv=notrunc status=none",
-         "object is not"},
-        {"rm " A "/object", "object is not"},
-        {"truncate -s 1T " A "/object", "object is not"},
-        {"chmod 666 " A "/object", "object is not"},
-        {"rm " A "/object && mkfifo -m 600 " A "/object", "object is not"},
+         "object differs"},
+        {"rm " A "/object", "object differs"},
+        {"truncate -s 1T " A "/object", "object differs"},
+        {"chmod 666 " A "/object", "object differs"},
+        {"rm " A "/object && mkfifo -m 600 " A "/object", "object differs"},
         {"mv " A "/object '%s'-planted && ln -s '%s'-planted " A "/object",
-         "object is not"},
-        {"rm " A "/object && mkdir " A "/object", "object is not"},
-        {"printf x >>" A "/source", "source is not"},
-        {"rm " A "/log", "log is not"},
+         "object differs"},
+        {"rm " A "/object && mkdir " A "/object", "object differs"},
+        {"printf x >>" A "/source", "source differs"},
+        {"rm " A "/log", "log differs"},
         {"rm " A "/sums", "sums is missing"},
         {": >" A "/sums", "sums disagrees"},
         {"sed -i s/k_test/k_tess/ " A "/sums", "sums disagrees"},
@@ -61,13 +61,13 @@ TEST(finds_every_damage)
         {"rm -r " A " && mkfifo " A, "no folder"},
         {"chmod 777 " A, "others may write"},
         {"rm -r " A, "its entry is gone"},
-        {": >" INDEX, "not what was kept"},
-        {"truncate -s 60 " INDEX, "not what was kept"},
-        {"sed -i s/2.a/2\\ b/ " INDEX, "not what was kept"},
-        {"cp '%s'/index/" KEY("2") " " INDEX, "not what was kept"},
-        {"chmod 622 " INDEX, "not what was kept"},
-        {"rm " INDEX " && mkfifo -m 600 " INDEX, "not what was kept"},
-        {"rm " INDEX " && mkdir -m 700 " INDEX, "not what was kept"},
+        {": >" INDEX, "differs from the stored"},
+        {"truncate -s 60 " INDEX, "differs from the stored"},
+        {"sed -i s/2.a/2\\ b/ " INDEX, "differs from the stored"},
+        {"cp '%s'/index/" KEY("2") " " INDEX, "differs from the stored"},
+        {"chmod 622 " INDEX, "differs from the stored"},
+        {"rm " INDEX " && mkfifo -m 600 " INDEX, "differs from the stored"},
+        {"rm " INDEX " && mkdir -m 700 " INDEX, "differs from the stored"},
     };
 
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
@@ -322,7 +322,7 @@ TEST(survives_clocks)
     assert_true(
         test_loads(cache, KEY("a"), 1)); /* used now: its time is set right */
     assert_int_equal(stat(path, &st), 0);
-    assert_true(st.st_mtime <= time(NULL));
+    assert_true(st.st_mtime <= time(NULL) + 1); /* files' clock may be finer */
     assert_int_equal(qn_cache_gc(cache, 0, 60, &gc), QUERN_OK);
     assert_int_equal(gc.removed, 1);
     assert_false(test_loads(cache, KEY("b"), 1));

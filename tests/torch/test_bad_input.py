@@ -13,7 +13,10 @@ X, W, SIZES = CASE.x, CASE.w, CASE.sizes()["sizes"]
 WRONG = [
     ((X, W), {}, ValueError, "sizes, offs: exactly one of them"),
     ((X, W, SIZES), {"offs": SIZES}, ValueError, "sizes, offs: exactly one of them"),
-    ((X, W, [3, 5]), {}, TypeError, "sizes is list: a tensor is expected"),
+    ((X, W, "35"), {}, TypeError, "sizes is str: a tensor or a list is expected"),
+    ((X, W, [3, 50]), {}, ValueError, "sizes: the experts have 53 rows, and the values 15"),
+    ((X, W, [-3, 5]), {}, ValueError, "sizes: an expert has -3 rows"),
+    ((X, W, [3, 5.0]), {}, TypeError, "sizes is a list with other values than integers"),
     ((X, W, SIZES.float()), {}, TypeError, "sizes is torch.float32: torch.int32 or torch.int64"),
     ((X, W, SIZES[:1]), {}, ValueError, r"sizes has the shape \[1\]: \[2\] is expected"),
     ((X, W, SIZES.to("meta")), {}, ValueError, "sizes is on meta and the values on"),
@@ -21,11 +24,32 @@ WRONG = [
     ((X.float(), W, SIZES), {}, TypeError, "x is torch.float32: torch.bfloat16 is expected"),
     ((X, W[0], SIZES), {}, ValueError, "w has 2 axes: 3 are expected"),
     ((X[:, :16], W, SIZES), {}, ValueError, r"x has the shape \[15, 16\] and w .*: their last"),
-    ((X, W.to("meta"), SIZES), {}, ValueError, "x is on .* and w on meta"),
+    ((X, W.to("meta"), SIZES), {}, ValueError, "w is on meta and the values on"),
     ((X, W, SIZES), {"out_dtype": torch.int8}, TypeError, "out_dtype is torch.int8: bfloat16"),
     ((X, W, SIZES), {"recipe": "bf17"}, RuntimeError, "did you mean 'bf16'"),
     ((X, W, SIZES), {"out_dtype": torch.float16}, RuntimeError, "d=f16: recipe bf16 writes bf16"),
-    ((X, W, SIZES), {"recipe": "fp8_tensor_delayed"}, ValueError, "no delayed scaling yet"),
+    ((X, W, SIZES), {"recipe": "fp8_tensor_delayed"}, ValueError, "use GroupedLinear"),
+    ((X, W, SIZES), {"recipe": None}, TypeError, "recipe is NoneType: a name such as 'bf16'"),
+    ((X, W, SIZES), {"prob": torch.ones(15)}, ValueError, "prob: it multiplies the bias"),
+    ((X, W, SIZES), {"bias": torch.ones(2, 15)}, ValueError,
+     r"bias has the shape \[2, 15\]: \[2, 16\] is expected"),
+    ((X, W, SIZES), {"bias": torch.ones(2, 16).int()}, TypeError, "bias is torch.int32"),
+    ((X, W, SIZES), {"bias": torch.ones(2, 16), "prob": torch.ones(8)}, ValueError,
+     r"prob has the shape \[8\]: \[15\] is expected"),
+    ((X, W, SIZES), {"outside": "one"}, ValueError, "outside is 'one': None or 'zero'"),
+    ((X, W, SIZES), {"out": torch.empty(8, 16).bfloat16()}, ValueError,
+     r"out has the shape \[8, 16\]: \[15, 16\] is expected"),
+    ((X, W, SIZES), {"out": torch.empty(16, 15).bfloat16().T}, ValueError, "out is not contig"),
+    ((X, W, SIZES), {"out": torch.empty(15, 16).bfloat16().requires_grad_()}, ValueError,
+     "out requires a gradient"),
+    ((X, W, SIZES), {"out": 1}, TypeError, "out is int: a tensor is expected"),
+    ((X, W, SIZES), {"dgrad_out": torch.empty(15, 32)}, ValueError,
+     "dgrad_out is torch.float32: torch.bfloat16 is expected"),
+    ((X, W, SIZES), {"main_grad": torch.empty(2, 16, 32).half()}, ValueError,
+     "main_grad is torch.float16: torch.bfloat16 or torch.float32 is expected"),
+    ((X, W, SIZES), {"main_grad": torch.empty(2, 32, 16)}, ValueError, "main_grad has the shape"),
+    ((X, qt.quantize(W, recipe="mxfp8", of="w"), SIZES), {}, ValueError,
+     "w is quantized as of=w of recipe mxfp8: of=w of bf16 is expected"),
 ]
 
 
@@ -39,7 +63,7 @@ def test_grouped_mm(args, more, kind, sentence):
     ((X,), {"of": "x"}, ValueError, "sizes, offs: exactly one of them"),
     ((X, SIZES), {"of": "y"}, ValueError, "of is 'y': 'x', 'w' or 'dy' is expected"),
     ((W, SIZES), {"of": "w"}, ValueError, "sizes, offs: weights take none"),
-    ((X, SIZES), {"copies": "all"}, RuntimeError, "copies=all"),
+    ((X, SIZES), {"copies": "all"}, ValueError, "copies is 'all': 'rowwise', 'columnwise' or"),
     ((W, SIZES), {}, ValueError, "values has 3 axes: 2 are expected"),
 ])
 def test_quantize(args, more, kind, sentence):
@@ -77,6 +101,40 @@ WRONG_CALLS = [
 def test_product(change, sentence):
     with pytest.raises(RuntimeError, match=sentence):
         product(**change)
+
+
+@pytest.mark.parametrize("argument, value", [
+    ("tp_size", 2), ("sequence_parallel", True), ("ub_overlap_rs", True), ("ub_overlap_ag", True),
+    ("ub_name", "fc1")])
+def test_communication_of_grouped_linear(argument, value):
+    with pytest.raises(ValueError, match=f"{argument} is not supported: communicate around"):
+        qt.GroupedLinear(2, 16, 16, **{argument: value})
+
+
+@pytest.mark.parametrize("more, kind, sentence", [
+    ({"num_gemms": 0}, ValueError, "num_gemms is 0: a number from 1"),
+    ({"in_features": 1.5}, ValueError, "in_features is 1.5: a number from 1"),
+    ({"params_dtype": torch.int8}, TypeError, "params_dtype is torch.int8"),
+    ({"parallel_mode": "rows"}, ValueError, "parallel_mode is 'rows': None, 'column' or 'row'"),
+    ({"recipe": "fp9"}, RuntimeError, "recipe 'fp9' is unknown"),
+    ({"wgrad_queue": 1}, ValueError, "wgrad_queue: it needs delay_wgrad_compute=True"),
+])
+def test_arguments_of_grouped_linear(more, kind, sentence):
+    given = {"num_gemms": 2, "in_features": 16, "out_features": 16} | more
+    with pytest.raises(kind, match=sentence):
+        qt.GroupedLinear(**given)
+
+
+@pytest.mark.parametrize("args, kind, sentence", [
+    ((torch.ones(4, 15).bfloat16(), [2, 2]), ValueError, "inp: .* in_features = 16"),
+    ((torch.ones(4, 16), [2, 2]), TypeError, "x is torch.float32: torch.bfloat16 is expected"),
+    ((torch.ones(4, 16).bfloat16(), [2, 2, 0]), ValueError, r"m_splits has the shape \[3\]: \[2\]"),
+    ((torch.ones(4, 16).bfloat16(), [2, 3]), ValueError, "m_splits: the experts have 5 rows"),
+    ((torch.ones(4, 16).bfloat16(), None), ValueError, "m_splits, offs: exactly one"),
+])
+def test_inputs_of_grouped_linear(args, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        qt.GroupedLinear(2, 16, 16, params_dtype=torch.bfloat16)(*args)
 
 
 def uses(t):

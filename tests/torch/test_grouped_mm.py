@@ -57,8 +57,7 @@ def values(case, t, of, recipe, copies):
     """What the product reads of a tensor: quantized and back."""
     sizes = {} if of == "w" else case.sizes()
     quantized = qt.quantize(t, **sizes, recipe=recipe, of=of, copies=copies)
-    return qt.dequantize(quantized, t.shape, **sizes, recipe=recipe, of=of, copies=copies,
-                         dtype=torch.float32)
+    return qt.dequantize(quantized, **sizes, copies=copies, dtype=torch.float32)
 
 
 @pytest.mark.parametrize("recipe", SCALED)

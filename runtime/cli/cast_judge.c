@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cast_judge.c: is a quantization right? */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "oracle/cast.h"
+#include "base/element.h"
+#include "base/types.h"
+#include "problem/quantize.h"
+#include "oracle/fidelity.h"
+#include "oracle/tolerance.h"
+
+/* A GPU's bytes are the host's, also where poison was before. */
+static int compare_host(struct qn_cast *c, const struct qn_options *opt,
+                        struct qn_subject_verdict *v)
+{
+    struct qn_cast host = {0};
+    int code = QUERN_OK;
+    int status = qn_cast_begin_host(&host, opt, c->ctx, &c->q);
+
+    v->oracle = "host backend";
+    if (!status)
+        code = qn_cast_run(&host);
+    if (!status && !code)
+        code = qn_cast_compare(c, &host, &v->error, v->where, sizeof v->where);
+    qn_cast_free(&host);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg());
+    return status;
+}
+
+/* Values without scales are compared directly: 1 - 2xy / (xx + yy). */
+static double distance(const struct qn_cast *c)
+{
+    const struct qn_tensor *row = &c->need.args.row;
+    const int64_t stride = row->stride ? row->stride : c->q.k;
+    double gap = 0, sum = 0;
+
+    for (int64_t i = 0; i < c->rows; i++)
+        for (int64_t k = 0; k < c->q.k; k++) {
+            const double x =
+                (double)qn_element_load(c->memory[QN_CAST_IN].data, c->q.type,
+                                        (size_t)(i * c->q.k + k));
+            const double y =
+                (double)qn_element_load(c->memory[QN_CAST_ROW].data, row->type,
+                                        (size_t)(i * stride + k));
+
+            gap += (x - y) * (x - y);
+            sum += x * x + y * y;
+        }
+    return sum > 0 ? gap / sum : 0;
+}
+
+/* One copy, read where it is said to be, next to the values that went in. */
+static int compare_copy(const struct qn_cast *c, int copy,
+                        struct qn_subject_verdict *v)
+{
+    enum { LINES = 4096 };
+    const struct qn_recipe *recipe = qn_context_recipe(c->ctx, c->q.recipe);
+    struct qn_fidelity f = {.q = c->q,
+                            .recipe = recipe,
+                            .numbers = c->memory[QN_CAST_IN].data,
+                            .copy = copy == QUERN_ROWWISE ? &c->args.row
+                                                          : &c->args.column,
+                            .sizes = c->sizes};
+    int64_t starts[QUERN_MAX_GROUPS], first = 0;
+    double tolerance, error;
+    int code, held = 1;
+
+    for (int i = 0; i < c->q.groups; first += c->sizes[i++])
+        starts[i] = first;
+    f.starts = starts;
+    f.q.copies = copy;
+    code = qn_fidelity_tolerance(c->ctx, &f, 1, &tolerance);
+    if (!code)
+        code = qn_fidelity_judge(&f, tolerance, LINES, &error, &held);
+    if (code)
+        return code;
+    v->tolerance = fmax(v->tolerance, tolerance);
+    if (!(error <= v->error))
+        v->error = error;
+    if (!held && !v->where[0])
+        snprintf(v->where, sizeof v->where, "; the %s copy does not hold them",
+                 copy == QUERN_ROWWISE ? "row" : "column");
+    return code;
+}
+
+/* The copies next to the values that went in. */
+static int compare_numbers(const struct qn_cast *c,
+                           const struct qn_options *opt,
+                           struct qn_subject_verdict *v)
+{
+    int code = QUERN_OK;
+
+    v->oracle = "the values before";
+    if (!c->need.args.row.sf_bytes && !c->need.args.column.sf_bytes) {
+        v->tolerance = qn_tolerance_format(c->need.args.row.type);
+        v->error = distance(c);
+    }
+    for (int copy = QUERN_ROWWISE; copy <= QUERN_COLUMNWISE && !code; copy *= 2)
+        if (c->q.copies & copy &&
+            (copy == QUERN_ROWWISE ? c->need.args.row : c->need.args.column)
+                .sf_bytes)
+            code = compare_copy(c, copy, v);
+    return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
+}
+
+int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
+                  const char *recipe, int of, double *error)
+{
+    struct qn_quantization q;
+    struct qn_cast cast = {0};
+    struct qn_subject_verdict verdict = {0};
+    char text[128];
+    int code, status = QN_EXIT_OK;
+
+    snprintf(text, sizeof text,
+             "quantize %s of=%s g=1 m=256 k=1024 copies=rowwise", recipe,
+             qn_of_name(of));
+    code = qn_quantize_parse(ctx, text, &q);
+    if (code)
+        status = qn_message_code(opt, code, quern_errmsg());
+    if (!status)
+        status = qn_cast_begin_host(&cast, opt, ctx, &q);
+    if (!status && qn_cast_run(&cast))
+        status = QN_EXIT_UNABLE;
+    if (!status)
+        status = compare_numbers(&cast, opt, &verdict);
+    *error = verdict.error;
+    qn_cast_free(&cast);
+    return status != QN_EXIT_OK;
+}
+
+/* One sum of a group's rows, from row `first` on, next to float64's. */
+static int is_sum(const struct qn_cast *c, int64_t first, int64_t rows,
+                  int64_t feature, int64_t at)
+{
+    const float *before = c->host[QN_CAST_DBIAS];
+    const double got =
+        ((const float *)(void *)c->memory[QN_CAST_DBIAS].data)[at];
+    double sum = before && c->q.dbias == QUERN_DBIAS_ADD ? before[at] : 0;
+    double size = fabs(sum);
+
+    for (int64_t row = first; row < first + rows; row++) {
+        const double x = qn_element_load(c->memory[QN_CAST_IN].data, c->q.type,
+                                         (size_t)(row * c->q.k + feature));
+
+        sum += x;
+        size += fabs(x);
+    }
+    return fabs(got - sum) <= (double)(rows + 1) * ldexp(size, -24);
+}
+
+/* Says in v->where which sum is wrong, if one is. */
+static void compare_sums(const struct qn_cast *c, struct qn_subject_verdict *v)
+{
+    int64_t first = 0;
+
+    for (int g = 0; g < c->q.groups; first += c->sizes[g++])
+        for (int64_t j = 0; j < c->q.k && !v->where[0]; j++)
+            if (!is_sum(c, first, c->sizes[g], j, g * c->q.k + j))
+                snprintf(v->where, sizeof v->where,
+                         "; dbias is wrong from group %d, feature %lld on", g,
+                         (long long)j);
+}
+
+static void say(struct qn_subject_verdict *v, int guards)
+{
+    const char *word = v->passed ? "passed" : "FAILED";
+    const char *written = guards ? "" : "; a guard was written";
+
+    if (v->tolerance > 0)
+        snprintf(v->text, sizeof v->text,
+                 "%s: distance %.2e (at most %.0e) from %s%s%s", word, v->error,
+                 v->tolerance, v->oracle, v->where, written);
+    else
+        snprintf(v->text, sizeof v->text, "%s: %.0f bytes differ from %s%s%s",
+                 word, v->error, v->oracle, v->where, written);
+}
+
+/* On a GPU the host is the oracle; on the host its tensors and sums are
+   checked directly. */
+int qn_cast_judge(struct qn_cast *c, const struct qn_options *opt,
+                  struct qn_subject_verdict *v)
+{
+    int code, status, guards = 1;
+
+    memset(v, 0, sizeof *v);
+    code = qn_cast_guards(c, &guards);
+    if (code)
+        return qn_message_code(opt, code, quern_errmsg());
+    if (c->gpu)
+        status = compare_host(c, opt, v);
+    else if (c->q.work == QUERN_QUANTIZE && !c->q.activation) {
+        status = compare_numbers(c, opt, v);
+        if (!status && c->q.dbias)
+            compare_sums(c, v);
+    } else
+        status = qn_message_fail(opt, QN_EXIT_USAGE,
+                                 "--check: on the host copies are compared "
+                                 "with the original values, so 'quantize' "
+                                 "without an activation is needed; on a GPU "
+                                 "every result is compared with the host's");
+    v->passed = !status && guards && v->error <= v->tolerance && !v->where[0];
+    say(v, guards);
+    return status;
+}

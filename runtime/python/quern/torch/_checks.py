@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what users give: each error names the argument and the rule."""
+
+import torch
+
+from quern.torch._ops import WORDS
+
+VALUES = "bfloat16, float16 or float32"
+
+
+def values(name, t, ndim, dtype=None):
+    """A tensor of values with so many axes, of any type that quern reads or of this one."""
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"{name} is {type(t).__name__}: a tensor is expected")
+    if t.dtype not in WORDS or dtype not in (None, t.dtype):
+        raise TypeError(f"{name} is {t.dtype}: {dtype or VALUES} is expected")
+    if t.dim() != ndim:
+        raise ValueError(f"{name} has {t.dim()} axes: {ndim} are expected")
+
+
+def shaped(name, t, shape, like):
+    """A tensor of exactly this shape, on the device of another one."""
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"{name} is {type(t).__name__}: a tensor is expected")
+    if tuple(t.shape) != tuple(shape):
+        raise ValueError(f"{name} has the shape {list(t.shape)}: {list(shape)} is expected")
+    on_device(name, t, like)
+
+
+def on_device(name, t, like):
+    if t.device != like.device:
+        raise ValueError(f"{name} is on {t.device} and the values on {like.device}")
+
+
+def buffer(name, t, shape, like, dtypes):
+    """Memory of the caller's that a result is written into."""
+    shaped(name, t, shape, like)
+    if t.dtype not in dtypes:
+        raise ValueError(f"{name} is {t.dtype}: {' or '.join(map(str, dtypes))} is expected")
+    if not t.is_contiguous():
+        raise ValueError(f"{name} is not contiguous")
+    if t.requires_grad:
+        raise ValueError(f"{name} requires a gradient: a buffer must not")
+
+
+def results(x, n, dtype, out, dgrad_out, outside):
+    """The caller's memory for results of x [tokens, k]; out without its history, if it is given."""
+    if outside not in (None, "zero"):
+        raise ValueError(f"outside is {outside!r}: None or 'zero' is expected")
+    if dgrad_out is not None:
+        buffer("dgrad_out", dgrad_out, x.shape, x, (x.dtype,))
+    if out is None:
+        return None
+    buffer("out", out, (x.shape[0], n), x, (dtype,))
+    return out.detach()
+
+
+def aligned(t, may_have_strides):
+    """A tensor as kernels read it: rows without gaps, or with strides, at multiples of 16 bytes.
+    Others are copied, such as a slice that begins in the middle of 16 bytes."""
+    if not t.is_contiguous():
+        steps = t.stride()[:-1]
+        if not may_have_strides or t.stride(-1) != 1 or any(n * t.itemsize % 16 for n in steps):
+            return t.contiguous()
+    if not torch.compiler.is_compiling() and t.data_ptr() % 16:
+        return t.clone(memory_format=torch.contiguous_format)
+    return t
+
+
+def dtype_of(name, dtype):
+    if dtype not in WORDS:
+        raise TypeError(f"{name} is {dtype}: {VALUES} is expected")
+
+
+def sizes_of(like, rows, groups, sizes, offs=None, name="sizes"):
+    """The lengths and the ends on the device of the values: one of them is None.
+
+    A list or, for CUDA values, a CPU tensor is checked and copied, which waits for the device.
+    """
+    if (sizes is None) == (offs is None):
+        raise ValueError(f"{name}, offs: exactly one of them is expected")
+    name, given = (name, sizes) if offs is None else ("offs", offs)
+    if isinstance(given, (list, tuple)):
+        given = _from_list(name, given)
+    if not isinstance(given, torch.Tensor):
+        raise TypeError(f"{name} is {type(given).__name__}: a tensor or a list is expected")
+    if given.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"{name} is {given.dtype}: torch.int32 or torch.int64 is expected")
+    if given.dim() != 1 or groups not in (None, given.shape[0]):
+        raise ValueError(f"{name} has the shape {list(given.shape)}: "
+                         f"[{'experts' if groups is None else groups}] is expected")
+    if given.device.type == "cpu" and (like.device.type == "cuda" or given is not sizes and
+                                       given is not offs):
+        given = _copied(name, given, rows, like)
+    on_device(name, given, like)
+    return (given, None) if offs is None else (None, given)
+
+
+def _from_list(name, given):
+    if not all(type(n) is int for n in given):
+        raise TypeError(f"{name} is a list with other values than integers")
+    return torch.tensor(given, dtype=torch.int64, device="cpu")
+
+
+def _copied(name, given, rows, like):
+    if like.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(f"{name} is in host memory, which a CUDA graph would freeze: give a "
+                           "tensor on the device while a stream captures")
+    steps = torch.diff(given, prepend=given.new_zeros(1)) if name == "offs" else given
+    if steps.numel() and int(steps.min()) < 0:
+        raise ValueError(f"{name}: an expert has {int(steps.min())} rows")
+    if rows is not None and int(steps.sum()) > rows:
+        raise ValueError(f"{name}: the experts have {int(steps.sum())} rows, and the values {rows}")
+    return given.to(like.device)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A configuration that torch.compile cannot trace runs in eager mode, after one warning."""
+
+import warnings
+
+import torch
+
+_said = set()
+
+
+@torch.compiler.disable
+def in_eager(reason, function, *args, **more):
+    """Call a function outside the compiled graph, which breaks there."""
+    if reason not in _said:
+        _said.add(reason)
+        warnings.warn(f"quern.torch runs in eager mode here: {reason}", stacklevel=2)
+    return function(*args, **more)
+
+
+def why_eager(like, sizes, offs, *, queue=None, addresses=None):
+    """Why a call cannot be traced; None: it can."""
+    given = offs if sizes is None else sizes
+    if queue is not None:
+        return "a queue of weight gradients is filled while the host runs"
+    if isinstance(given, (list, tuple)):
+        return "the sizes are a list; a tensor on the device can be compiled"
+    if (isinstance(given, torch.Tensor) and given.device.type == "cpu"
+            and like.device.type != "cpu"):
+        return "the sizes are in host memory; a tensor on the device can be compiled"
+    if addresses is not None:
+        return "the experts' gradients are apart, and their addresses are no part of a graph"
+    return None

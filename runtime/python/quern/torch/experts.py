@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experts of a layer, for the switches: tokens sorted by expert, products, an activation.
+
+Nothing here waits for the device, and everything compiles with fullgraph=True.
+"""
+
+import torch
+
+import quern
+import quern.torch as qt
+
+_NATIVE = {"bf16": torch.bfloat16, "fp16": torch.float16}  # recipes without scales
+_TYPES = (torch.bfloat16, torch.float16, torch.float32)
+_own = torch._grouped_mm  # as it is before the switch of torchao wraps it
+_ops = torch.ops.quern
+_NAMES = [argument.name for argument in _ops.product.default._schema.arguments]
+
+
+def check_recipe(recipe):
+    """Raise the library's sentence if there is no such recipe. Returns it."""
+    quern.describe(f"fprop {recipe} g=1 m=1 n=128 k=128")
+    return recipe
+
+
+def reason_against(recipe, **tensors):
+    """Why a recipe does not multiply these tensors; None: it does."""
+    for name, t in tensors.items():
+        if not isinstance(t, torch.Tensor) or hasattr(t, "to_local"):
+            return f"{name} is {type(t).__name__}: a tensor of this device is expected"
+        if t.device.type not in ("cpu", "cuda"):
+            return f"{name} is on {t.device.type}: cpu or cuda is expected"
+        wanted = _NATIVE.get(recipe)
+        if t.dtype not in _TYPES or wanted not in (None, t.dtype):
+            return (f"{name} is {t.dtype}: recipe {recipe} multiplies "
+                    f"{wanted or 'bfloat16, float16 or float32'}")
+    return None
+
+
+# -------------------------------------------------------------------------------------- products
+
+
+def _product(line, g, m, n, k, a, b, ends):
+    given = {"line": line, "g": g, "m": m, "n": n, "k": k, "a": a, "b": b, "ends": ends}
+    return _ops.product(*[given.get(name) for name in _NAMES])
+
+
+class _Transposed(torch.autograd.Function):
+    """y[i] = x[i] @ w[e] for weights [experts, k, n]: what dgrad computes, without a copy."""
+
+    @staticmethod
+    def forward(ctx, x, w, ends, recipe):
+        ctx.save_for_backward(x, w, ends)
+        ctx.recipe = recipe
+        g, k, n = w.shape
+        return _product(f"dgrad {recipe}", g, x.shape[0], n, k, x, w, ends)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x, w, ends = ctx.saved_tensors
+        g, k, n = w.shape
+        m, dy, dx, dw = x.shape[0], dy.contiguous(), None, None
+        if ctx.needs_input_grad[0]:
+            dx = _product(f"fprop {ctx.recipe}", g, m, k, n, dy, w, ends)
+        if ctx.needs_input_grad[1]:
+            dw = _product(f"wgrad {ctx.recipe}", g, k, n, m, x, dy, ends)
+        return dx, dw, None, None
+
+
+def linear(x, w, ends, recipe):
+    """y[i] = x[i] @ w[e].T for w [experts, n, k], which may be a transposed view."""
+    if w.stride(-1) != 1:
+        if w.stride(-2) == 1 and recipe in _NATIVE:
+            return _Transposed.apply(x, w.transpose(-2, -1), ends, recipe)
+        w = w.contiguous()
+    return qt.grouped_mm(x, w, offs=ends, recipe=recipe)
+
+
+def grouped_mm(a, b, offs, recipe):
+    """torch._grouped_mm of tokens [rows, k] and weights [experts, k, n] by a recipe."""
+    reason = reason_against(recipe, mat_a=a, mat_b=b)
+    if not reason and (a.dim(), b.dim()) != (2, 3):
+        reason = f"mat_a has {a.dim()} axes and mat_b {b.dim()}: 2 and 3 are expected"
+    if reason:
+        qt.switches.warn_once(f"torch computes this _grouped_mm: {reason}")
+        return _own(a, b, offs=offs)
+    return linear(a, b.transpose(-2, -1), offs, recipe)
+
+
+def mlp(x, w1, w2, ends, activation, recipe, bias=None):
+    """y of the rows of each expert. `activation` is a function; rows after the last expert's are
+    undefined in y, but with a bias: then they are zero.
+
+        bias  (b1, b2, the expert of each row, rows after the last expert's, a factor of b2 or None)
+    """
+    h = linear(x, w1, ends, recipe)
+    if bias is None:
+        return linear(activation(h), w2, ends, recipe)
+    b1, b2, ids, outside, factor = bias
+    h = (h + b1[ids]).masked_fill(outside, 0)  # also keeps the gradient of b1 clean
+    b2 = b2[ids] if factor is None else (b2[ids] * factor).to(h.dtype)
+    return (linear(activation(h), w2, ends, recipe) + b2).masked_fill(outside, 0)
+
+
+# --------------------------------------------------------------------------------------- routing
+
+
+def sort_by_expert(ids, experts):
+    """Sort (token, choice) pairs by expert: where each pair came from, its expert, each expert's
+    end, and which pairs have none: `ids` may be `experts` or more (expert parallelism)."""
+    ids, order = torch.sort(ids, stable=True)
+    numbers = torch.arange(experts, device=ids.device, dtype=ids.dtype)
+    ends = torch.searchsorted(ids, numbers, right=True, out_int32=True)
+    return order, ids.clamp(max=experts - 1), ends, (ids >= experts).unsqueeze(-1)
+
+
+def sum_of_choices(y, order, choices):
+    """Bring the rows of `y` back into the order of tokens and add those of each token."""
+    places = torch.arange(order.shape[0], device=order.device)
+    inverse = torch.empty_like(order).scatter_(0, order, places)
+    return y[inverse].view(-1, choices, y.shape[-1]).sum(1)

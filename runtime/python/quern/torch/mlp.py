@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""grouped_mlp: the two layers of each expert and the activation between them, as one operator."""
+
+import functools
+import typing
+
+import torch
+
+from quern.torch import _checks, _compile
+from quern.torch._ops import DTYPES, WORDS, ops
+from quern.torch._recipes import Scaling, read_by, scaling_of
+from quern.torch.functions import _written, autocast, check_quantized, f32, sink_of
+from quern.torch.quantized import NONE, Quantized, State, cast
+
+FORWARD, BACKWARD, WGRAD = 0, 1, 2
+GATED = ("swiglu", "clamped_swiglu", "situ", "geglu", "reglu")
+ACTIVATIONS = (*GATED, "squared_relu")
+
+
+class Options(typing.NamedTuple):
+    """Of a call, all that is no tensor."""
+    recipe: str
+    scaling: Scaling
+    x: str  # type of x, y and their gradients, as lines spell it
+    line: str  # of forward and backward
+    wgrad: str  # more words of the line of the weight gradients
+    dw: str  # type of the weight gradients, as lines spell it
+    wide: int  # rows of w1
+    hidden: int
+    ffn: int
+    limits: tuple  # limit, slope, shift
+    layer: int = 0
+
+
+class _GroupedMLP(torch.autograd.Function):
+
+    @staticmethod
+    def forward(ctx, x, w1, w2, b1, b2, prob, lengths, ends, out, dgrad_out, main_grad1, main_grad2,
+                scale, history, q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11, options, queue,
+                sink):
+        need = ctx.needs_input_grad
+        need_w = need[1] or need[2] or main_grad1 is not None
+        given = (q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11)
+        y, saved, arrays = forward(x, w1, w2, b1, b2, prob, lengths, ends, out, scale, history,
+                                   given, options, True, need[0])
+        if out is not None:
+            ctx.mark_dirty(y)
+        kept = dict(x=x, w1=w1, w2=w2, b1=b1, b2=b2, prob=prob, lengths=lengths, ends=ends,
+                    **_named("w1", arrays[:6]), **_named("w2", arrays[6:]))
+        reads = read_by(options.line, BACKWARD) + read_by(options.line, WGRAD)
+        ctx.names = [name for name, t in kept.items() if t is not None and name in reads]
+        ctx.save_for_backward(saved, *[kept[name] for name in ctx.names])
+        ctx.need, ctx.options, ctx.queue = (need[0], need_w, *need[3:6]), options, queue
+        ctx.buffers = dgrad_out, main_grad1, main_grad2, scale, history
+        ctx.sink, ctx.shapes = sink, (x.shape[0], _groups(lengths, ends))
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        saved, *rest = ctx.saved_tensors
+        kept = dict(zip(ctx.names, rest))
+        o, (need_x, need_w, need_b1, need_b2, need_prob) = ctx.options, ctx.need
+        dgrad_out, main_grad1, main_grad2, scale, history = ctx.buffers
+        m, g = ctx.shapes
+        dy = _checks.aligned(dy.to(DTYPES[o.x]), False)
+        common = dict(g=g, m=m, hidden=o.hidden, ffn=o.ffn, saved=saved,
+                      lengths=kept.get("lengths"), ends=kept.get("ends"),
+                      random=_random(o.scaling, dy), scale=scale, history=history)
+        dx, dprob, db1, db2 = _backward(o, common, dy, kept, dgrad_out)
+        if need_prob and "outside=zero" in o.line:
+            lengths, ends = common["lengths"], common["ends"]
+            end = lengths.sum() if ends is None else ends[-1]
+            dprob = dprob.masked_fill(torch.arange(m, device=dy.device) >= end, 0)
+        dw1 = dw2 = None
+        if need_w:
+            reads = read_by(o.line + o.wgrad, WGRAD)
+            operands = dict(common, line=o.line + o.wgrad, dy=dy if "dy" in reads else None,
+                            x=kept["x"] if "x" in reads else None)
+            dw1, dw2 = _wgrad(ctx, o, operands, main_grad1, main_grad2)
+        return (dx if need_x else None, dw1, dw2, db1 if need_b1 else None,
+                db2 if need_b2 else None, dprob if need_prob else None) + (None,) * 23
+
+
+def _groups(lengths, ends):
+    return (ends if lengths is None else lengths).shape[0]
+
+
+def _random(scaling, like):
+    """Seeds of x, h, w1, w2, dy and dpre. sink takes queued gradients of w1 and w2."""
+    if not any(scaling.is_random):
+        return None
+    return torch.randint(2**62, (6, 2), device=like.device)
+
+
+def _named(name, six):
+    names = [f"{name}_{copy}{end}" for copy in ("rowwise", "columnwise")
+             for end in ("", "_sf", "_global")]
+    return dict(zip(names, six))
+
+
+def _backward(o, common, dy, kept, out):
+    reads = read_by(o.line, BACKWARD)
+    given = {name: t for name, t in kept.items() if name in reads}
+    limit, slope, shift = o.limits
+    names = [*_named("w1", range(6)), *list(_named("w2", range(6)))[3:], "x", "w1", "w2", "b1",
+             "b2", "prob"]
+    operands = dict(common, line=o.line, dy=dy, **{name: given.get(name) for name in names},
+                    limit=limit, slope=slope, shift=shift)
+    if out is None:
+        return ops.mlp_backward(**operands)
+    return out, *ops.mlp_backward_(**operands, dx=out)
+
+
+def _wgrad(ctx, o, operands, main_grad1, main_grad2):
+    """The gradients of w1 and w2; None if main_grad or a queue takes them."""
+    if ctx.queue is not None:
+        dw1, dw2, done = main_grad1, main_grad2, None
+        if dw1 is None:
+            like = dict(dtype=DTYPES[o.dw], device=operands["saved"].device)
+            g = operands["g"]
+            dw1 = torch.empty((g, o.wide, o.hidden), **like)
+            dw2 = torch.empty((g, o.hidden, o.ffn), **like)
+            done = functools.partial(ctx.sink, dw1, dw2)
+        ctx.queue.put_mlp(o.layer, operands, dw1, dw2, done)
+        return None, None
+    if main_grad1 is None:
+        return ops.mlp_wgrad(**operands)
+    ops.mlp_wgrad_(**operands, dw1=main_grad1, dw2=main_grad2)
+    return None, None
+
+
+def forward(x, w1, w2, b1, b2, prob, lengths, ends, out, scale, history, arrays, o, later=False,
+            need_x=False):
+    """y, what the backward pass keeps, and the arrays of the quantized weights."""
+    if o.scaling.w > 1:
+        copies = "both" if later else "rowwise"
+        if arrays[0] is None:
+            made = [cast(w, "w", o.recipe, o.scaling, copies,
+                         state=None if scale is None else State(scale[i], history[i]))[0]
+                    for i, w in ((2, w1), (3, w2))]
+            arrays = (*made[0], *made[1])
+        w1 = w2 = None
+    line = o.line if later else o.line + " grad=0"
+    limit, slope, shift = o.limits
+    row = dict(list(_named("w1", arrays[:6]).items())[:3] +
+               list(_named("w2", arrays[6:]).items())[:3])
+    operands = dict(line=line, g=_groups(lengths, ends), m=x.shape[0], hidden=o.hidden, ffn=o.ffn,
+                    x=x, w1=w1, w2=w2, **row, b1=b1, b2=b2, prob=prob, lengths=lengths, ends=ends,
+                    random=_random(o.scaling, x), scale=scale, history=history, limit=limit,
+                    slope=slope, shift=shift)
+    if out is None:
+        y, saved = ops.mlp_forward(**operands)
+    else:
+        y, saved = out, ops.mlp_forward_(**operands, y=out)
+    return y, saved, arrays
+
+
+def grouped_mlp(x, w1, w2, sizes=None, *, offs=None, recipe="bf16", activation="swiglu", prob=None,
+                b1=None, b2=None, interleave=0, recompute=False, limit=7.0, slope=1.702, shift=1.0,
+                outside=None, out=None, dgrad_out=None, main_grad1=None, main_grad2=None,
+                queue=None, layer=0):
+    """The MLP of each expert, over its tokens, with e a token's expert:
+        pre = x @ w1[e].T + b1[e];  h = activation(pre) * prob;  y = h @ w2[e].T + b2[e] * prob
+
+        x           [tokens, hidden] or [..., hidden]
+        w1, w2      [experts, 2 ffn or ffn, hidden] and [experts, hidden, ffn]: tensors, or both a
+                    Quantized of weights, which have gradients only with main_grad1 and main_grad2
+        sizes, offs, outside, out, dgrad_out, queue, layer  as in grouped_mm
+        activation  swiglu, clamped_swiglu (limit, slope, shift), situ, geglu, reglu, or
+                    squared_relu, whose w1 has ffn rows
+        prob        [tokens]; b1 [experts, 2 ffn or ffn] and b2 [experts, hidden] of any float
+                    type, both or none
+        interleave  length of alternating runs of the activation's two operands in w1; 0: halves
+        recompute   backward computes pre again, to the same bits, and keeps less memory
+        main_grad1, main_grad2  shaped as w1 and w2, both or none: backward adds to them
+
+    Differentiable in x, w1, w2, prob, b1 and b2, once; compiles as grouped_mm does. Errors are
+    those of grouped_mm.
+    """
+    return mlp_linear(x, w1, w2, None, None, sizes, offs=offs, recipe=recipe, activation=activation,
+                      prob=prob, b1=b1, b2=b2, interleave=interleave, recompute=recompute,
+                      limits=(limit, slope, shift), outside=outside, out=out, dgrad_out=dgrad_out,
+                      main_grad1=main_grad1, main_grad2=main_grad2, queue=queue, layer=layer)
+
+
+def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, recipe="bf16",
+               activation="swiglu", prob=None, b1=None, b2=None, interleave=0, recompute=False,
+               limits=(7.0, 1.702, 1.0), outside=None, out=None, dgrad_out=None, main_grad1=None,
+               main_grad2=None, queue=None, layer=0, overwrite=False, state=None,
+               sink=None):
+    """grouped_mlp for modules, which also have quantized weights next to w1 and w2, overwrite
+    main_grad1 and main_grad2, and keep delayed scaling's state: scale [6, 2], history [6, slots],
+    of x, h, w1, w2, dy and dpre. sink takes queued gradients of w1 and w2."""
+    if torch.compiler.is_compiling():
+        reason = _compile.why_eager(x, sizes, offs, queue=queue)
+        if reason is not None:
+            more = dict(offs=offs, recipe=recipe, activation=activation, prob=prob, b1=b1, b2=b2,
+                        interleave=interleave, recompute=recompute, limits=limits, outside=outside,
+                        out=out, dgrad_out=dgrad_out, main_grad1=main_grad1, main_grad2=main_grad2,
+                        queue=queue, layer=layer, overwrite=overwrite, state=state, sink=sink)
+            return _compile.in_eager(reason, mlp_linear, x, w1, w2, quantized1, quantized2, sizes,
+                                     **more)
+    if isinstance(w1, Quantized) and isinstance(w2, Quantized):
+        w1, w2, quantized1, quantized2 = None, None, w1, w2
+    scaling = scaling_of(recipe)
+    x, w1, w2 = autocast(scaling, x, w1, w2)
+    like1, like2 = (w1, w2) if quantized1 is None else (quantized1, quantized2)
+    _check(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state)
+    (groups, wide, hidden), ffn, rows = like1.shape, like2.shape[2], x.shape[:-1]
+    flat = _checks.aligned(x if x.dim() == 2 else x.reshape(-1, hidden), False)
+    if w1 is not None:
+        w1, w2 = _checks.aligned(w1, False), _checks.aligned(w2, False)
+    lengths, ends = _checks.sizes_of(x, None if torch.compiler.is_compiling() else flat.shape[0],
+                                     groups, sizes, offs)
+    if (b1 is None) != (b2 is None):
+        raise ValueError("b1, b2: both or none are expected")
+    if b1 is not None:
+        b1, b2 = f32("b1", b1, (groups, wide), x), f32("b2", b2, (groups, hidden), x)
+    if prob is not None:
+        prob = f32("prob", prob.reshape(-1), (flat.shape[0],), x)
+    out = _checks.results(flat, hidden, x.dtype, out, dgrad_out, outside)
+    if (main_grad1 is None) != (main_grad2 is None):
+        raise ValueError("main_grad1, main_grad2: both or none are expected")
+    dw = like1.dtype
+    if main_grad1 is not None:
+        _checks.buffer("main_grad1", main_grad1, like1.shape, x, _written(recipe))
+        _checks.buffer("main_grad2", main_grad2, like2.shape, x, (main_grad1.dtype,))
+        dw = main_grad1.dtype
+    line = f"mlp {recipe} in={WORDS[x.dtype]} dw={WORDS[dw]} activation={activation}"
+    line += "".join(f" {key}={value}" for key, value in (
+        ("interleave", interleave), ("prob", int(prob is not None)), ("bias", int(b1 is not None)),
+        ("recompute", int(recompute)), ("outside", outside)) if value)
+    options = Options(recipe, scaling, WORDS[x.dtype], line,
+                      " beta=1" if main_grad1 is not None and not overwrite else "", WORDS[dw],
+                      wide, hidden, ffn,
+                      tuple(map(float, limits)), layer)
+    arrays = (None,) * 12 if quantized1 is None else (*quantized1[:6], *quantized2[:6])
+    scale, history = state or (None, None)
+    wanted = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (x, w1, w2, b1, b2, prob))
+    if main_grad1 is not None and torch.is_grad_enabled() and not wanted:
+        raise ValueError("main_grad1: nothing requires a gradient, so that no backward pass adds "
+                         "to it")
+    if wanted:
+        if scaling.w > 1 and quantized1 is not None and quantized1.columnwise is None:
+            raise ValueError("w1 has no columnwise tensor, which the backward pass reads")
+        if queue is not None and main_grad1 is None and sink is None:
+            sink = sink_of(w1, w2)
+        y = _GroupedMLP.apply(flat, w1, w2, b1, b2, prob, lengths, ends, out, dgrad_out, main_grad1,
+                              main_grad2, scale, history, *arrays, options, queue, sink)
+    else:
+        y = forward(flat, w1, w2, b1, b2, prob, lengths, ends, out, scale, history, arrays,
+                    options)[0]
+    return y if x.dim() == 2 else y.reshape(*rows, hidden)
+
+
+def _check(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state):
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation is {activation!r}: one of {', '.join(ACTIVATIONS)} is "
+                         "expected")
+    if scaling.slots and state is None:
+        raise ValueError(f"recipe {recipe} has delayed scaling, whose state a module keeps: "
+                         "use GroupedMLP")
+    _checks.values("x", x, max(x.dim(), 2) if isinstance(x, torch.Tensor) else 2,
+                   scaling.type if scaling.x == 1 else None)
+    for name, w, quantized in (("w1", w1, quantized1), ("w2", w2, quantized2)):
+        if quantized is not None:
+            check_quantized(name, quantized, recipe, scaling, x)
+        if w is not None:
+            _checks.values(name, w, 3, scaling.type if scaling.w == 1 else None)
+            _checks.on_device(name, w, x)
+    (g, wide, hidden), shape = ((w1, w2) if quantized1 is None else
+                                (quantized1, quantized2))[0].shape, \
+        (w2 if quantized2 is None else quantized2).shape
+    ffn = wide // 2 if activation in GATED else wide
+    if hidden != x.shape[-1]:
+        raise ValueError(f"x has the shape {list(x.shape)} and w1 {[g, wide, hidden]}: "
+                         "their last axes differ")
+    if activation in GATED and wide % 2 or tuple(shape) != (g, hidden, ffn):
+        raise ValueError(f"w2 has the shape {list(shape)}: {[g, hidden, ffn]} is expected, since "
+                         f"w1 has the shape {[g, wide, hidden]} and {activation} "
+                         f"{'halves' if activation in GATED else 'keeps'} its features")

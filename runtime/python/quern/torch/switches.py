@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Switches that make other libraries use quern: one line on, one line off.
+
+    switch = quern.torch.replace_grouped_mm()
+    switch = quern.torch.install("transformers", model, recipe="fp8_block")
+    switch.undo()
+"""
+
+import ctypes
+import importlib
+import threading
+import warnings
+
+import torch
+
+import quern
+
+PEERS = ("megatron", "titan", "torchao", "transformers")
+_NAMES = {"torchtitan": "titan", "megatron-core": "megatron"}
+
+
+class Switch:
+    """A switch that is on. undo() turns it off, as the end of a `with` block does."""
+
+    def __init__(self, undo):
+        self._undo = undo
+
+    def undo(self):
+        undo, self._undo = self._undo, None
+        if undo:
+            undo()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.undo()
+
+
+def install(name, /, *args, **options):
+    """Make a library use quern: "transformers", "torchtitan", "torchao" or "megatron".
+
+    The other arguments are those of `install` in quern.torch.transformers, .titan, .torchao and
+    .megatron. Returns a Switch.
+    """
+    module = _NAMES.get(name, name)
+    if module not in PEERS:
+        raise ValueError(f"install: {name!r} is unknown: {', '.join(PEERS)} are expected")
+    return importlib.import_module(f"quern.torch.{module}").install(*args, **options)
+
+
+def attribute(owner, name, value):
+    """Set an attribute; a Switch that brings the old one back."""
+    missing = object()
+    old = vars(owner).get(name, missing)
+
+    def undo():
+        if old is missing:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, old)
+
+    setattr(owner, name, value)
+    return Switch(undo)
+
+
+def all_of(switches):
+    """One Switch of several, undone in the reverse order."""
+    def undo():
+        while switches:
+            switches.pop().undo()
+
+    return Switch(undo)
+
+
+# ------------------------------------------------------------------------------------- warnings
+
+_warned = set()
+
+
+@torch.compiler.assume_constant_result
+def warn_once(sentence):
+    """Warn, the first time that this sentence occurs in the process. Returns None."""
+    if sentence not in _warned:
+        _warned.add(sentence)
+        warnings.warn(f"quern.torch: {sentence}", stacklevel=3)
+
+
+# ----------------------------------------------------------------------------- torch._grouped_mm
+
+_lock = threading.Lock()
+_users = 0
+_own = {}  # torch's kernels, by dispatch key
+_space = None
+
+
+def _call_own(keyset, *args):
+    """torch's kernel of _grouped_mm. Its error returns as bytes: C throws it again."""
+    key = "CUDA" if args[0].is_cuda else "CPU"
+    try:
+        return _own[key].call_boxed(keyset, *args)
+    except Exception as e:  # noqa: BLE001 (any: a C frame is between here and the caller)
+        sentence = str(e).split("\nException raised from")[0] or type(e).__name__
+        return torch.frombuffer(bytearray(sentence.encode()), dtype=torch.uint8)
+
+
+def _find_own():
+    """Look torch's kernels up, before they are replaced, and let C call them."""
+    global _space
+    if not hasattr(torch.library, "get_kernel"):
+        raise RuntimeError("replace_grouped_mm: torch.library.get_kernel is missing: "
+                           f"torch {torch.__version__} is too old")
+    for key in ("CPU", "CUDA"):
+        try:
+            _own[key] = torch.library.get_kernel("aten::_grouped_mm", key)
+        except RuntimeError:  # a torch without CUDA
+            continue
+    _space = torch.library.Library("quern", "FRAGMENT")
+    _space.define("grouped_mm_of_torch(Tensor self, Tensor mat2, Tensor? offs, Tensor? bias, "
+                  "ScalarType? out_dtype) -> Tensor")
+    for key in _own:
+        _space.impl("grouped_mm_of_torch", _call_own, key, with_keyset=True)
+
+
+def _replace(on):
+    library = ctypes.CDLL(quern.find("libquern_torch.so"))
+    library.quern_torch_replace.restype = ctypes.c_char_p
+    for key in _own:
+        error = library.quern_torch_replace(key.encode(), int(on))
+        if error:
+            raise RuntimeError(f"replace_grouped_mm: {error.decode()}")
+
+
+def replace_grouped_mm():
+    """Let quern serve aten::_grouped_mm on CPU and CUDA tensors, and so torch._grouped_mm,
+    torch.nn.functional.grouped_mm and everything on them, gradients and compiled code included.
+
+    bfloat16 and float16, two or three axes each, any layout; other calls (float32, a bias, another
+    out_dtype) go on to torch's kernel. Returns a Switch; torch's kernel is back when all are
+    undone.
+    """
+    global _users
+    with _lock:
+        if not _own:
+            _find_own()
+        if not _users:
+            _replace(True)
+        _users += 1
+
+    def undo():
+        global _users
+        with _lock:
+            _users -= 1
+            if not _users:
+                _replace(False)
+
+    return Switch(undo)

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules and functions under torch.compile and torch.export: the bits of eager mode."""
+
+import warnings
+
+import pytest
+import torch
+from conftest import DEVICE, Case, assert_near
+from torch._dynamo.testing import CompileCounterWithBackend
+
+import quern.torch as qt
+from quern.torch import _compile
+
+BF16 = torch.bfloat16
+CASE = Case([10, 0, 33, 5], n=64, k=64)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    _compile._said.clear()
+
+
+class Setting:
+    """A module, what calls it, and its buffers."""
+
+    def __init__(self, kind, recipe, *, buffers=False, main_grad=False, first=None, **more):
+        torch.manual_seed(0)
+        if kind == "linear":
+            self.module = qt.GroupedLinear(4, 64, 64, params_dtype=BF16, device=DEVICE,
+                                           recipe=recipe, fuse_wgrad_accumulation=main_grad, **more)
+        else:
+            self.module = qt.GroupedMLP(4, 64, 32, params_dtype=BF16, device=DEVICE, recipe=recipe,
+                                        fuse_wgrad_accumulation=main_grad, **more)
+        self.fused = [p for n, p in self.module.named_parameters() if n[0] == "w" and main_grad]
+        for p in self.fused:
+            p.main_grad = torch.zeros(p.shape)
+        self.kind, self.first, self.sizes = kind, first, CASE.sizes()["sizes"]
+        self.out, self.dgrad_out = (torch.full((2, CASE.rows, 64), 7.0, dtype=BF16) if buffers
+                                    else (None, None))
+        self.prob = torch.rand(CASE.rows)
+
+    def __call__(self, x, prob):
+        if self.kind == "linear":
+            return self.module(x * 1, self.sizes, self.first, self.out, self.dgrad_out) * 1
+        return self.module(x * 1, self.sizes, prob, self.first, self.out, self.dgrad_out) * 1
+
+    def step(self, function):
+        """Two steps; all that they make."""
+        for p in self.fused:
+            p.main_grad.zero_()
+        self.module.zero_grad()
+        for buffer in (self.out, self.dgrad_out):
+            if buffer is not None:
+                buffer.fill_(7)
+        for _ in range(2):
+            x, prob = CASE.x.clone().requires_grad_(), self.prob.clone().requires_grad_()
+            y = function(x, prob)
+            y.backward(CASE.dy)
+        made = [y[:48], x.grad[:48]] + ([] if self.kind == "linear" else [prob.grad[:48]])
+        made += [getattr(p, "main_grad", None) if p.grad is None else p.grad
+                 for p in self.module.parameters()]
+        return [t.detach().clone() for t in made + [self.out, self.dgrad_out] if t is not None]
+
+
+@pytest.mark.parametrize("backend, recipe", [("aot_eager", "bf16"), ("aot_eager", "fp8_block"),
+                                             ("inductor", "fp8_block")])
+@pytest.mark.parametrize("more", [
+    {}, {"single_grouped_weight": True, "single_grouped_bias": True}, {"buffers": True},
+    {"main_grad": True, "single_grouped_weight": True}, {"first": True},
+    {"first": torch.tensor([1])}, {"save_original_input": True}], ids=str)
+def test_linear(backend, recipe, more):
+    setting = Setting("linear", recipe, **more)
+    expected = setting.step(setting)
+    found = setting.step(torch.compile(setting, fullgraph=True, backend=backend))
+    assert all(map(torch.equal, found, expected)) and len(found) == len(expected)
+    assert setting.out is None or (setting.out[48:] == 7).all() and not setting.out.requires_grad
+
+
+@pytest.mark.parametrize("backend, recipe", [("aot_eager", "bf16"), ("aot_eager", "fp8_block"),
+                                             ("inductor", "fp8_block")])
+@pytest.mark.parametrize("more", [{"bias": True}, {"recompute": True}, {"buffers": True},
+                                  {"main_grad": True}, {"first": True}, {"outside": "zero"}],
+                         ids=str)
+def test_mlp(backend, recipe, more):
+    setting = Setting("mlp", recipe, **more)
+    expected = setting.step(setting)
+    found = setting.step(torch.compile(setting, fullgraph=True, backend=backend))
+    assert all(map(torch.equal, found, expected)) and len(found) == len(expected)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_sequential(bias):
+    linear = {"params_dtype": BF16, "device": DEVICE, "single_grouped_weight": True, "bias": bias}
+    fc1, fc2 = qt.GroupedLinear(4, 64, 64, **linear), qt.GroupedLinear(4, 32, 64, **linear)
+    modules = qt.Sequential(fc1, qt.SwiGLU(), fc2)
+    sizes = CASE.sizes()["sizes"]
+    results = []
+    for function in (modules, torch.compile(modules, fullgraph=True, backend="aot_eager")):
+        modules.zero_grad()
+        x = CASE.x.clone().requires_grad_()
+        y = function(x, sizes, sizes)
+        y.backward(CASE.dy)
+        results.append([y[:48], x.grad[:48], *[p.grad for p in modules.parameters()]])
+    assert all(map(torch.equal, *results))
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+@pytest.mark.parametrize("backend, recipe", [
+    ("aot_eager", "nvfp4"), ("aot_eager", "fp8_tensor_delayed"),
+    ("inductor", "fp8_tensor_delayed")])
+def test_state(kind, backend, recipe):
+    """Scales of delayed scaling, and seeds, over three steps."""
+    results, sizes = [], CASE.sizes()["sizes"]
+    for is_compiled in (False, True):
+        module = Setting(kind, recipe).module
+        function = torch.compile(module, fullgraph=True, backend=backend) if is_compiled else module
+        for seed in range(3):
+            torch.manual_seed(seed)
+            module.zero_grad()
+            x = CASE.x.clone().requires_grad_()
+            y = function(x, sizes)
+            y.backward(CASE.dy)
+        results.append([y[:48], x.grad[:48], *[p.grad for p in module.parameters()],
+                        *module.buffers()])
+    assert all(map(torch.equal, *results))
+
+
+def cases(counts):
+    for i, count in enumerate(counts):
+        first = count // 3
+        yield Case([first, 0, 0, count - first], n=64, k=64, rows=count or None, seed=i), count
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
+@pytest.mark.parametrize("marked, graphs", [("unbacked", 1), ("dynamic", 1), ("", 3)])
+def test_token_counts(kind, recipe, marked, graphs):
+    setting = Setting(kind, recipe)
+    counter = CompileCounterWithBackend("aot_eager")
+
+    def step(x, sizes):
+        return setting.module(x, sizes)
+
+    compiled = torch.compile(step, fullgraph=True, backend=counter)
+    counts = [100, 77, 300, 2, 511, 64] + ([0, 1] if marked == "unbacked" else [])
+    if not marked:
+        counts += [0, 1][:1] + list(range(30, 67))
+    for case, count in cases(counts):
+        sizes = case.sizes()["sizes"]
+        x = case.x[:count].clone().requires_grad_(marked != "unbacked")
+        if marked:
+            getattr(torch._dynamo.decorators, f"mark_{marked}")(x, 0)
+        y = compiled(x, sizes)
+        assert torch.equal(y, step(x, sizes)) and y.shape == (count, 64)
+        if x.requires_grad:
+            y.sum().backward()
+            assert x.grad.isfinite().all()
+    assert counter.frame_count <= graphs
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
+def test_export(kind, recipe):
+    setting = Setting(kind, recipe, bias=True)
+    x, sizes = CASE.x[:48], CASE.sizes()["sizes"]
+    rows = torch.export.Dim("rows", min=2, max=1 << 20)
+    with torch.no_grad():
+        arguments = (x, sizes)
+        names = ("inp", "m_splits") if kind == "linear" else ("x", "sizes")
+        program = torch.export.export(setting.module, arguments,
+                                      dynamic_shapes={names[0]: {0: rows}, names[1]: None})
+        names = {str(node.target) for node in program.graph.nodes}
+        assert f"quern.{'product' if kind == 'linear' else 'mlp_forward'}.default" in names
+        for case, count in cases([48, 200]):
+            x, sizes = case.x[:count], case.sizes()["sizes"]
+            assert torch.equal(program.module()(x, sizes), setting.module(x, sizes))
+
+
+@pytest.mark.parametrize("name, reason", [
+    ("list", "the sizes are a list"), ("queue", "a queue of weight gradients is filled"),
+    ("delay", "delay_wgrad_compute keeps"), ("separate", "main_grad of separate weights"),
+    ("megatron", "grad_added_to_main_grad is set")])
+def test_what_cannot_be_compiled_runs_after_one_warning(name, reason):
+    linear = {"params_dtype": BF16, "device": DEVICE, "bias": False}
+    more = {"delay": {"delay_wgrad_compute": True}, "separate": {"fuse_wgrad_accumulation": True},
+            "megatron": {"fuse_wgrad_accumulation": True, "single_grouped_weight": True}}
+    layer = qt.GroupedLinear(4, 64, 64, **linear, **more.get(name, {}))
+    queue, w = qt.WgradQueue(), CASE.w.clone().requires_grad_()
+    for p in layer.parameters():
+        p.main_grad = torch.zeros(p.shape)
+        if name == "megatron":
+            p.grad_added_to_main_grad = False
+    sizes = CASE.lengths if name == "list" else CASE.sizes()["sizes"]
+
+    def step(x):
+        if name == "queue":
+            return qt.grouped_mm(x * 1, w, sizes, queue=queue) * 1
+        return layer(x * 1, sizes) * 1
+
+    compiled = torch.compile(step, backend="aot_eager")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            x = CASE.x.clone().requires_grad_()
+            y = compiled(x)
+            y.backward(CASE.dy)
+    ours = [str(w.message) for w in said if "quern.torch" in str(w.message)]
+    assert len(ours) == 1 and reason in ours[0]
+    assert torch.equal(y[:48], step(CASE.x)[:48])
+    if name == "queue":
+        assert len(queue) == 2
+        queue.flush()
+    if name == "delay":
+        layer.backward_dw()
+        assert layer.weight0.grad is not None
+    if name in ("separate", "megatron"):
+        assert all(p.main_grad.any() or i == 1 for i, p in enumerate(layer.parameters()))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="quern.torch|in_eager|disable"):
+        torch.compile(step, backend="aot_eager", fullgraph=True)(CASE.x)
+
+
+def test_quantized_weights():
+    q = qt.quantize(CASE.w, recipe="mxfp8", of="w")
+    main_grad = torch.zeros(4, 64, 64)
+
+    def step(x, sizes):
+        return qt.grouped_mm(x * 1, q, sizes, recipe="mxfp8", main_grad=main_grad) * 1
+
+    results = []
+    for function in (step, torch.compile(step, fullgraph=True, backend="aot_eager")):
+        main_grad.zero_()
+        x = CASE.x.clone().requires_grad_()
+        y = function(x, CASE.sizes()["sizes"])
+        y.backward(CASE.dy)
+        results.append((y[:48], x.grad[:48], main_grad.clone()))
+    assert all(map(torch.equal, *results))
+    assert_near(main_grad, CASE.wgrad(CASE.dy, CASE.x), 2**-3)
+
+
+def test_autocast():
+    w = CASE.w.float().requires_grad_()
+
+    def step(x, sizes):
+        with torch.autocast(DEVICE, dtype=BF16):
+            return qt.grouped_mm(x, w, sizes)
+
+    sizes = CASE.sizes()["sizes"]
+    y = torch.compile(step, fullgraph=True, backend="aot_eager")(CASE.x.float(), sizes)
+    assert y.dtype == BF16 and torch.equal(y[:48], step(CASE.x.float(), sizes)[:48])
