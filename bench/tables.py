@@ -57,7 +57,7 @@ def headlines(up):
              ", ".join(mean(bf16, op, PEERS) for op in ("fprop", "dgrad", "wgrad")), f"[{bf16}]"],
             ["FP8 fprop, dgrad, wgrad into fp32", "DeepGEMM, padded before",
              ", ".join(mean(fp8, f"fp8_block {op}", ("deepgemm",)) for op in ops), f"[{fp8}]"],
-            ["MLP, both ways: BF16, FP8", "torch's best composition, compiled",
+            ["MLP, forward + backward: BF16, FP8", "torch's best, compiled",
              ", ".join(mean(mlps, f"{recipe} both", PEERS) for recipe in ("bf16", "fp8_block")),
              f"[{mlps}]"]]
     links = "".join(f"[{name}]: {up}bench/results/{name}.json\n" for name in (bf16, fp8, mlps))
@@ -132,7 +132,7 @@ def merged(up):
 
 
 def host(up):
-    """What calls take on the host."""
+    """Time of calls on the host."""
     rows = [[f"`{row['problem']}`", f"{row['run_us']:.2f}", f"{row['bare_us']:.2f}",
              f"{row['ratio']:.2f}", f"{row['warm_ms']:.2f}", f"{row['cold_ms']:.0f}"]
             for row in load("h200_overhead") if "run_us" in row]

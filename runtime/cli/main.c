@@ -51,7 +51,7 @@ static void print_environment(void)
         printf("  %-15s %s\n", rows[i].variable, rows[i].meaning);
 }
 
-/* The list of commands, the environment, and what exit statuses mean. */
+/* The list of commands, the environment, and exit statuses. */
 static void print_help(void)
 {
     printf("Usage: quern COMMAND [ARGUMENT...]\n"

@@ -38,7 +38,7 @@ def read(page):
 
 
 def find(pattern, text):
-    """What a pattern matches in the lines of a text."""
+    """All matches of a pattern in the lines of a text."""
     return re.findall(pattern, text, flags=re.MULTILINE)
 
 
@@ -98,7 +98,7 @@ def check_reached():
 
 
 def check_size():
-    """Lines of the README; its columns, except for what a program printed."""
+    """Lines of the README; its columns, except in output of programs."""
     text = read("README.md")
     count = text.count("\n")
     assert count <= LINES, f"the README has {count} lines, over {LINES}"
@@ -202,7 +202,7 @@ def check_lines():
 
 
 def check_demo():
-    """The README shows what the demo prints, but for how long it took."""
+    """The README shows the output of the demo, but for times."""
     got = run([QUERN, "demo", "--backend", "host"], env={**os.environ, "QUERN_NVRTC": "/none"})
     assert got.returncode == 0, got.stderr
 
