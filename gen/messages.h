@@ -49,8 +49,8 @@
     X(UNUSED, "%s stands outside a statement that takes it; write: %s")        \
     X(LATE, "%s is a statement; it cannot stand in a function that is called " \
             "later")                                                           \
-    X(MANY, "specs have at most %d %s, those of quern included; declare the "   \
-            "ones that you need")                                              \
+    X(MANY, "specs have at most %d %s, those of quern included; declare "      \
+            "the ones that you need")                                          \
     X(TWICE, "%s '%s' is already declared at %s; choose another name")         \
     /* fields */                                                               \
     X(TABLE_KIND, "%s takes a table of fields, not %s")                        \

@@ -317,3 +317,96 @@ TEST(rule_decides_by_constants)
     }
     free(expected);
 }
+
+/* --------------------------------------- conditions that look at constants */
+
+static unsigned int draw(unsigned int below)
+{
+    static uint64_t state = 7;
+
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned int)(state >> 33) % below;
+}
+
+/* An expression of constants, `depth` operators deep at most. */
+static void put_expression(FILE *out, int depth)
+{
+    static const char *const constants[] = {
+        "1", "2", "nil", "true", "false", "'a == b'", "-- and\n2"};
+    static const char *const binary[] = {
+        " and ", " or ", "==", " ~= ", "\n  and not ", " or not not "};
+    static const char *const around[][2] = {
+        {"(", ")"},
+        {"not ", ""},
+        {"({ 1, a = ", ", 2 }).a"},
+        {"(function (...) if ", " then return ... elseif ... == 1 then return "
+                                "2 end while true do break end end)(1)"},
+        {"(function () repeat local x <const> = ", " until x ~= 2 or 1 == 1 "
+                                                   "return 1 end)()"},
+        {"({ [true] = 1, 2 })[", " ~= nil]"}};
+    unsigned int i = draw(depth ? 12 : 1);
+
+    if (i < 2) {
+        fputs(constants[draw(sizeof constants / sizeof *constants)], out);
+    } else if (i < 8) {
+        put_expression(out, depth - 1);
+        fputs(binary[i - 2], out);
+        put_expression(out, depth - 1);
+    } else {
+        i = draw(sizeof around / sizeof *around);
+        fputs(around[i][0], out);
+        put_expression(out, depth - 1);
+        fputs(around[i][1], out);
+    }
+}
+
+/* What the spec's error says; the caller frees it. */
+static char *said_by(const char *spec)
+{
+    struct files files = {.count = 0};
+    const char *at;
+    char *copy;
+    struct qg *q;
+
+    files_put(&files, "specs/recipes/x.lua", spec, strlen(spec));
+    q = open_files(&files);
+    at = strstr(qg_diagnostics(q), "error: ");
+    assert_non_null(at);
+    copy = strndup(at, strcspn(at, "\n"));
+    assert_non_null(copy);
+    qg_close(q);
+    files_free(&files);
+    return copy;
+}
+
+/* A file in which `blocked` is named is compiled with calls around operands:
+   nothing else may change. */
+TEST(rule_conditions_keep_their_meaning)
+{
+    for (int i = 0; i < 300; i++) {
+        char *text = NULL, *plain, *checked;
+        size_t length;
+        FILE *out = open_memstream(&text, &length);
+
+        assert_non_null(out);
+        fputs("local unblock, t = nil, {}\n", out);
+        for (int j = 1; j <= 12; j++) {
+            fprintf(out, "t[%d] = tostring((", j);
+            put_expression(out, 5);
+            fputs("))\n", out);
+        }
+        fputs("local s = ''\nfor i = 1, 12 do s = s .. ' ' .. t[i] end\n"
+              "error(s)\n",
+              out);
+        fclose(out);
+        plain = said_by(text);
+        memcpy(text + strlen("local "), "blocked", strlen("blocked"));
+        checked = said_by(text);
+        if (strcmp(plain, checked) || strstr(plain, "near") ||
+            strstr(plain, "attempt"))
+            fail_msg("%s\n%s\n%.600s", plain, checked, text);
+        free(plain);
+        free(checked);
+        free(text);
+    }
+}
