@@ -155,25 +155,50 @@ static void take_scalar(struct call *c, const char *name, qn_abi_value value)
         c->args.shift = (float)number;
 }
 
+/* More of the line, which is cut at its end: the library then refuses it. printf
+   takes a microsecond where libquadmath is loaded, as scipy does. */
+static int append(struct call *c, int used, const char *text)
+{
+    while (*text && used < (int)sizeof c->line - 1)
+        c->line[used++] = *text++;
+    c->line[used] = 0;
+    return used;
+}
+
+static int append_key(struct call *c, int used, const char *name, int64_t value)
+{
+    char digits[24], *at = digits + sizeof digits;
+    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+
+    *--at = 0;
+    do
+        *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    if (value < 0)
+        *--at = '-';
+    used = append(c, used, " ");
+    used = append(c, used, name);
+    used = append(c, used, "=");
+    c->key[name[0] - 'a'] = value;
+    return append(c, used, at);
+}
+
 /* The arguments leave the stack; each that has an owner is ours. */
 static void take(struct call *c, qn_abi_value *stack)
 {
+    const char *text = "";
     int used = 0;
 
     for (int i = 0; i < c->op->parameter_count; i++) {
         const struct qn_op_parameter *p = &c->op->parameters[i];
         qn_abi_value value = stack[i];
-        const size_t room = sizeof c->line - (size_t)used;
-        const char *text = "";
 
         if (p->kind == QN_OP_LINE) {
             qn_abi.torch_string_c_str((void *)value, &text);
-            used = snprintf(c->line, room, "%s", text);
+            used = append(c, used, text);
             qn_abi.torch_delete_string((void *)value);
         } else if (p->kind == QN_OP_KEY) {
-            used += snprintf(c->line + used, room, " %s=%lld", p->name,
-                             (long long)(int64_t)value);
-            c->key[p->name[0] - 'a'] = (int64_t)value;
+            used = append_key(c, used, p->name, (int64_t)value);
         } else if (p->kind == QN_OP_NUMBER) {
             *(p->name[0] == 'q' ? &c->queue : &c->layer) = (int64_t)value;
         } else if (p->kind == QN_OP_SCALAR) {
@@ -187,8 +212,6 @@ static void take(struct call *c, qn_abi_value *stack)
             }
             c->given[p->arg].handle = (struct torch_tensor *)value;
         }
-        if (used >= (int)sizeof c->line)
-            used = sizeof c->line - 1; /* cut: the library refuses it */
     }
 }
 
