@@ -200,8 +200,10 @@ def _plain(x, w, sizes, offs, recipe):
         scaling = scaling_of(recipe)
         if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad):
             return None
+        device = x.device
         if scaling.w == 1 and scaling.x == 1 and x.dtype == w.dtype == scaling.type and \
-                not torch.is_autocast_enabled(x.device.type):
+                device == w.device == (offs if sizes is None else sizes).device and \
+                not torch.is_autocast_enabled(device.type):
             m, g, n, k = x.shape[0], *w.shape
             return ops.product(f"fprop {recipe} d={WORDS[x.dtype]}", g, m, n, k, x, None, None, w,
                                None, None, sizes, offs, None, None)
