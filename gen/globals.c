@@ -143,6 +143,7 @@ void qg_globals_build(struct qg *q)
     qg_types_build(q);
     qg_trace_build(q);
     qg_trace_call_build(q);
+    qg_condition_build(q);
     qg_word_build(q);
     lua_pushnil(L);
     qg_sandbox_env(L);

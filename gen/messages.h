@@ -49,6 +49,8 @@
     X(UNUSED, "%s stands outside a statement that takes it; write: %s")        \
     X(LATE, "%s is a statement; it cannot stand in a function that is called " \
             "later")                                                           \
+    X(MANY, "specs have at most %d %s, those of quern included; declare the "   \
+            "ones that you need")                                              \
     X(TWICE, "%s '%s' is already declared at %s; choose another name")         \
     /* fields */                                                               \
     X(TABLE_KIND, "%s takes a table of fields, not %s")                        \
@@ -68,6 +70,9 @@
     X(FIELD_PATH, "field '%s' is a path below templates/ such as "             \
                   "\"sm90/gemm.cu\", not '%s'")                                \
     /* statements */                                                           \
+    X(RECIPE_DY, "recipe '%s' scales dy and has no type for it; write: "       \
+                 "element = { x = ..., w = ..., dy = ... }, or leave "         \
+                 "scale.dy out: the recipe then serves fprop only")            \
     X(TILES, "tiles are padded to 128 rows and 4 columns, each group by "      \
              "itself; leave '%s' out")                                         \
     X(RAGGED_NAME, "ragged axis '%s' is none of m, n, k and none")             \
@@ -87,6 +92,14 @@
     X(AXIS_LIST, "axis '%s' takes a list of 1 to %d values")                   \
     X(AXIS_AGAIN, "axis '%s' has the value '%s' twice")                        \
     X(AXIS_COUNT, "kernels '%s' has more than %d axes")                        \
+    X(EXTEND_UNKNOWN, "no kernels statement is called '%s'; %s")               \
+    X(EXTEND_ITEM, "kernels '%s' has no axis and no derive '%s'; %s")          \
+    X(EXTEND_FIELD, "field '%s' keeps some of what kernels '%s' has, which "   \
+                    "is not '%s'; %s")                                         \
+    X(EXTEND_NONE, "extend '%s' makes no kernel: no recipe has elements, "     \
+                   "scales and output types that its fields keep")             \
+    X(EXTEND_TWICE, "kernel %s is also made by %s; give an axis of the "       \
+                    "extension a value that is made nowhere else")             \
     X(SHIPPED_KIND, "shipped takes a list of kernels' names, not %s")          \
     X(SHIPPED_LIST, "shipped takes a list of kernels' names; entry %d is %s")  \
     X(SHIPPED_COUNT, "more than %d kernels are shipped; compile the rest on "  \
@@ -129,6 +142,9 @@
     X(RULE_OLD, "a value of one call of a rule was used in another")           \
     X(RULE_WORD, "%sa rule cannot use '%s', which does not see values that "   \
                  "are known only on the device; write: %s")                    \
+    X(RULE_TAKES, "a rule is called with amax and of, this one takes %d "      \
+                  "values; of has the fields element, input, global and "      \
+                  "previous")                                                  \
     X(RULE_PLAIN, "%s does not work in a rule; write: %s")                     \
     X(RULE_KIND, "%s takes %s here, not %s%s")                                 \
     X(RULE_COUNT, "%s takes %d value%s, here it got %d")                       \

@@ -2,6 +2,7 @@
 /* open.c: loading all specs, and the result for callers. */
 #include "globals.h"
 #include "lua/base.h"
+#include "rule/trace.h"
 #include "statement/word.h"
 #include "write/write.h"
 
@@ -17,7 +18,23 @@ static void *resize(void *user, void *memory, size_t bytes)
     return NULL;
 }
 
-/* Run a spec: its statements leave their content in the lists of `q`. One
+/* Push the spec's function; with scale rules in it, one that refuses to decide
+   by values of the device. Returns 0, or 1 and noted. */
+static int compile(struct qg *q, int file)
+{
+    const char *text = q->files[file].text;
+    const size_t length = q->files[file].length;
+
+    if (qg_sandbox_load(q, file, text, length))
+        return 1;
+    qg_lex_twice(q, file);
+    if (!qg_condition_show(q, text, length))
+        return 0;
+    lua_settop(q->L, 0);
+    return qg_sandbox_load(q, file, q->chunk.data, q->chunk.length);
+}
+
+/* Run a spec: its statements leave what they say in the lists of `q`. One
    without any was left empty by mistake: locals reach no other file. */
 static void run_file(struct qg *q, int file)
 {
@@ -25,9 +42,8 @@ static void run_file(struct qg *q, int file)
     int errors = q->errors;
 
     lua_settop(L, 0);
-    if (qg_sandbox_load(q, file, q->files[file].text, q->files[file].length))
+    if (compile(q, file))
         return;
-    qg_lex_twice(q, file);
     lua_rawgeti(L, LUA_REGISTRYINDEX, q->env);
     lua_setupvalue(L, 1, 1);
     if (qg_sandbox_call(q, 0, 0, (struct qg_location){file, 1}))

@@ -17,7 +17,10 @@
 
 enum {
     QG_MAX_ERRORS = 20,
-    QG_MAX_NAME = 31,        /* of a statement; fits qn_problem.recipe */
+    QG_MAX_NAME = 31,       /* of a statement; fits qn_problem.recipe */
+    QG_MAX_RECIPES = 128,   /* each takes up to a tenth of a second */
+    QG_MAX_WORDS = 1 << 15, /* uses of the language's words, 3 KiB each */
+    QG_MAX_STATEMENTS = 1024,
     QG_MAX_LIST = 48,        /* entries of a field that takes a list */
     QG_MAX_TUPLE = 4,        /* integers of a tuple */
     QG_MAX_AXES = 8,         /* of a kernels statement */
@@ -51,7 +54,8 @@ enum qg_input_kind { QG_SPEC, QG_TEMPLATE, QG_FOLDER };
 struct qg_input {
     enum qg_input_kind kind;
     const char *path; /* in messages: as the user gave it */
-    const char *name; /* in generated files: "specs/..." */
+    const char
+        *name; /* in generated files: "specs/...", the user's "DIR/..." */
     const char *text;
     size_t length;
     int proved; /* embedded: the build has rendered all that it makes */
@@ -104,12 +108,13 @@ struct qg {
     void *folder;                       /* DIR being read */
     int globals, env, template_globals; /* references */
 
-    struct qg_word *words; /* of the file being loaded */
+    struct qg_word *words;          /* of the file being loaded */
+    int uses, statements, nrecipes; /* of words, in all files */
     struct qg_recipe *recipes;
     struct qg_layout *layouts;
     struct qg_ragged *ragged;
     struct qg_storage *storages;
-    struct qg_kernels *kernels;
+    struct qg_kernels *kernels, *extensions;
     struct qg_shipped *shipped;
     int loading;                /* specs run: words are statements */
     int nodes;                  /* of the rule being traced */

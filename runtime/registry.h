@@ -399,7 +399,7 @@ struct qn_recipe {
     const char *name;
     const char *doc;  /* the spec file's leading comment, one line */
     const char *spec; /* file:line */
-    int x, w, dy;     /* enum quern_type */
+    int x, w, dy;     /* enum quern_type; dy NONE: fprop only */
     unsigned d_types; /* bit (1 << enum quern_type); default_d is one */
     int default_d;
     int scaled;        /* 0: values as they are, no sf anywhere */

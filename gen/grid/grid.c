@@ -328,8 +328,10 @@ static void find_twins(struct qg *q)
             continue;
         one = a->kernels;
         two = b->kernels;
-        qg_diag_note(q, two->location, QG_E_KERNEL_TWICE, b->kernel.name,
-                     qg_files_print(q, one->location));
+        qg_diag_note(q, two->location,
+                     one->extends || two->extends ? QG_E_EXTEND_TWICE
+                                                  : QG_E_KERNEL_TWICE,
+                     b->kernel.name, qg_files_print(q, one->location));
     }
 }
 
@@ -383,6 +385,8 @@ static void begin(struct qg *q)
 
     REVERSE(qg_recipe, q->recipes);
     REVERSE(qg_kernels, q->kernels);
+    REVERSE(qg_kernels, q->extensions);
+    qg_extend_apply(q);
     REVERSE(qg_shipped, q->shipped);
     /* a bound that was asked for is kept */
     share = q->bound == QG_MAX_MEMORY ? (size_t)QG_RECIPE_POINTS << 10 : 0;
@@ -424,9 +428,13 @@ void qg_grid_expand(struct qg *q)
         int points = q->npoints, errors = q->errors;
 
         expand_kernels(q, k);
-        if (k->recipe && q->npoints == points && q->errors == errors)
+        if (q->npoints != points || q->errors != errors)
+            continue;
+        if (k->recipe)
             qg_diag_note(q, field_place(q, k, "recipe"), QG_E_NO_POINTS,
                          k->name, k->recipe);
+        else if (k->extends)
+            qg_diag_note(q, k->location, QG_E_EXTEND_NONE, k->name);
     }
     sort_points(q);
     if (!q->errors)

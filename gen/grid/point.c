@@ -209,13 +209,10 @@ static void describe_product(const struct qg_variant *v,
 static void describe_variant(struct qg *q, const struct qg_variant *v,
                              struct qn_kernel *kernel)
 {
-    struct qg_location location = v->kernels->location;
-
     kernel->recipe = v->recipe->name;
     kernel->arch = v->arch;
     kernel->template_path = v->kernels->template;
-    kernel->spec =
-        qg_mem_print(q, "%s:%d", q->files[location.file].name, location.line);
+    kernel->spec = qg_files_print(q, v->kernels->location);
     kernel->op = qg_list_find(&qg_list_ops, v->op);
     if (is_cast(v)) {
         kernel->of = v->of;

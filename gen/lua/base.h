@@ -33,6 +33,8 @@ int qg_files_template(const struct qg *, const char *name); /* -1: none */
 const char *qg_files_line(const struct qg *, struct qg_location, int *length);
 const char *qg_files_doc(struct qg *, struct qg_location);
 const char *qg_files_print(struct qg *, struct qg_location);
+/* Its text for generated files, which have no path of the machine. */
+const char *qg_files_portable(struct qg *, const char *);
 
 /* diag.c: noting errors. */
 enum qg_message {

@@ -83,3 +83,16 @@ const char *qg_files_print(struct qg *q, struct qg_location location)
         return path;
     return qg_mem_print(q, "%s:%d", path, location.line);
 }
+
+const char *qg_files_portable(struct qg *q, const char *spec)
+{
+    for (int i = 0; i < q->nfiles; i++) {
+        const struct qg_input *file = &q->files[i];
+        const size_t length = strlen(file->path);
+
+        if (file->path != file->name && !strncmp(spec, file->path, length) &&
+            spec[length] == ':')
+            return qg_mem_print(q, "%s%s", file->name, spec + length);
+    }
+    return spec;
+}

@@ -215,8 +215,7 @@ static int add_part(struct qg *q, const char *dir, const char *part)
         const char *path = qg_mem_print(q, "%s/%s", folder, names.at[i]);
 
         if (plain_name(names.at[i]))
-            add_file(q, path,
-                     qg_mem_print(q, "specs/%s/%s", part, names.at[i]));
+            add_file(q, path, qg_mem_print(q, "DIR/%s/%s", part, names.at[i]));
         else
             qg_diag_note(q,
                          (struct qg_location){add(q, QG_FOLDER, path, ""), 0},

@@ -71,15 +71,20 @@ static void skip_long(struct qg_lex *lex, int level)
     }
 }
 
-/* Past the closing quote; an unfinished string ends with its line. */
+/* Past the closing quote; an unfinished string ends with its line. \z takes
+   the blanks after it, ends of lines among them. */
 static void skip_quoted(struct qg_lex *lex)
 {
     char quote = *lex->at++;
 
     while (lex->at < lex->end && *lex->at != quote && *lex->at != '\n') {
+        int blanks = peek(lex, 0) == '\\' && peek(lex, 1) == 'z';
+
         if (*lex->at == '\\' && lex->at + 1 < lex->end)
             lex->at++;
         skip(lex);
+        while (blanks && isspace(peek(lex, 0)))
+            skip(lex);
     }
     if (lex->at < lex->end && *lex->at == quote)
         lex->at++;

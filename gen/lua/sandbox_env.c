@@ -45,10 +45,19 @@ static void try_locals(lua_State *L, struct qg_nearest *nearest)
     lua_pop(L, 1);
 }
 
-/* The remedy for a name that resembles no other. */
+/* Activations are code: a spec chooses among them. */
+static const char about_activation[] =
+    "activations are built in:" QUERN_ACTIVATIONS(
+        QG_WORD) "; a kernels "
+                 "statement lists those of its template: axis \"activation\" { "
+                 "... }";
+
+/* What to do about a name that resembles no other. */
 static const char *otherwise(lua_State *L, const char *name, char *buffer,
                              size_t size)
 {
+    if (!strcmp(name, "activation"))
+        return about_activation;
     if (qg_sandbox_owner(L)->rendering) {
         snprintf(buffer, size,
                  "an axis or a derive of its kernels statement "

@@ -67,6 +67,13 @@ static int on_newindex(lua_State *L)
     return qg_diag_raise(L, QG_E_FROZEN);
 }
 
+/* of.element == e4m3: each is a value of its own. */
+static int on_equal(lua_State *L)
+{
+    lua_pushboolean(L, qg_types_check(L, 1) == qg_types_check(L, 2));
+    return 1;
+}
+
 /* Into the table on top: each type by its name. */
 void qg_types_build(struct qg *q)
 {
@@ -77,6 +84,8 @@ void qg_types_build(struct qg *q)
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, on_newindex);
     lua_setfield(L, -2, "__newindex");
+    lua_pushcfunction(L, on_equal);
+    lua_setfield(L, -2, "__eq");
     lua_pop(L, 1);
     for (int i = 0; i < COUNT; i++) {
         if (!types[i].max)

@@ -2,10 +2,9 @@
 /*
 ** rule.c: calling a rule to record its computation.
 **
-** Lua gives no hand on `if`, `and`, `or`, `not`, nor on == between a value
-** and a number. So the text of every Lua function that runs is looked through
-** for them first: with plain numbers they would be harmless, but a rule is
-** short, and a wrong expression would go unnoticed.
+** Lua gives no hand on the loops `while` and `repeat`, so the text of every Lua
+** function that runs is looked through for them. condition.c is about `if`,
+** `and`, `or`, `not` and ==.
 */
 #include "lua/base.h"
 #include "rule/rule.h"
@@ -13,45 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *word, *instead;
-} refused[] = {
-    {"if", "select(condition, x, y)"},
-    {"and", "a & b"},
-    {"or", "a | b"},
-    {"not", "~a"},
-    {"while", "for i = 1, n do, with a number n"},
-    {"repeat", "for i = 1, n do, with a number n"},
-    {"==", "eq(a, b)"},
-    {"~=", "~eq(a, b)"},
-    {"<", "lt(a, b)"},
-    {"<=", "le(a, b)"},
-    {">", "lt(b, a)"},
-    {">=", "le(b, a)"},
-};
-
-/* The replacement of the token; NULL if a rule may have it. */
-static const char *replacement(const struct qg_lex *lex)
+static int is_loop(const struct qg_lex *lex)
 {
-    if (lex->token != QG_KEYWORD && lex->token != QG_SIGN)
-        return NULL;
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (qg_lex_is(lex, refused[i].word))
-            return refused[i].instead;
-    return NULL;
-}
-
-/* At `local x <const>`: past the sign that closes it. */
-static int skip_attribute(struct qg_lex *lex)
-{
-    struct qg_lex ahead = *lex;
-
-    if (!qg_lex_is(lex, "<") || !qg_lex_next(&ahead) ||
-        !(qg_lex_is(&ahead, "const") || qg_lex_is(&ahead, "close")) ||
-        !qg_lex_next(&ahead) || !qg_lex_is(&ahead, ">"))
-        return 0;
-    *lex = ahead;
-    return 1;
+    return lex->token == QG_KEYWORD &&
+           (qg_lex_is(lex, "while") || qg_lex_is(lex, "repeat"));
 }
 
 /* Raise for the first word that a rule cannot use in lines first .. last. */
@@ -63,18 +27,14 @@ static void look_through(lua_State *L, const struct qg_input *file, int index,
 
     qg_lex_start(&lex, file->text, file->length);
     while (qg_lex_next(&lex) && lex.line <= last) {
-        const char *instead;
-
-        if (skip_attribute(&lex))
-            continue;
         if (depth || (lex.line >= first && qg_lex_is(&lex, "function")))
             depth += qg_lex_nesting(&lex);
-        instead = depth ? replacement(&lex) : NULL;
-        if (instead) {
+        if (depth && is_loop(&lex)) {
             lua_pushfstring(L, "%d:%d: ", index, lex.line);
             lua_pushlstring(L, lex.start, (size_t)lex.length);
             qg_diag_raise(L, QG_E_RULE_WORD, lua_tostring(L, -2),
-                          lua_tostring(L, -1), instead);
+                          lua_tostring(L, -1),
+                          "for i = 1, n do, with a number n");
         }
     }
 }
@@ -145,6 +105,38 @@ static void push_facts(const struct call *c)
     qg_frozen_wrap(L);
 }
 
+/* Where the rule begins; a function of C's has no place of its own. */
+struct qg_location qg_rule_location(struct qg *q, const struct qg_scale *scale,
+                                    int global)
+{
+    lua_Debug debug;
+
+    lua_rawgeti(q->L, LUA_REGISTRYINDEX, global ? scale->global : scale->rule);
+    if (!lua_isfunction(q->L, -1)) {
+        lua_pop(q->L, 1);
+        return scale->location;
+    }
+    lua_getinfo(q->L, ">S", &debug);
+    if (debug.source[0] != '@')
+        return scale->location;
+    return (struct qg_location){atoi(debug.source + 1), debug.linedefined};
+}
+
+/* Has the rule parameters that would be nil? Returns 1 and noted then. */
+static int takes_more(const struct call *c)
+{
+    lua_Debug debug;
+
+    lua_rawgeti(c->q->L, LUA_REGISTRYINDEX,
+                c->is_global ? c->scale->global : c->scale->rule);
+    lua_getinfo(c->q->L, ">u", &debug);
+    if (debug.nparams <= 2)
+        return 0;
+    qg_diag_note(c->q, qg_rule_location(c->q, c->scale, c->is_global),
+                 QG_E_RULE_TAKES, debug.nparams);
+    return 1;
+}
+
 /* Its results are left on the stack, and the one after them. Values of earlier
    calls are told from those of this one by their number. Returns 0, or 1 and
    noted. */
@@ -178,23 +170,6 @@ static const char *kind_at(lua_State *L, int index)
     if (lua_isnil(L, index))
         return "nothing";
     return node ? qg_trace_kinds[node->kind] : qg_object_kind(L, index);
-}
-
-/* The first line of the rule; a function of C has no location of its own. */
-struct qg_location qg_rule_location(struct qg *q, const struct qg_scale *scale,
-                                    int global)
-{
-    lua_Debug debug;
-
-    lua_rawgeti(q->L, LUA_REGISTRYINDEX, global ? scale->global : scale->rule);
-    if (!lua_isfunction(q->L, -1)) {
-        lua_pop(q->L, 1);
-        return scale->location;
-    }
-    lua_getinfo(q->L, ">S", &debug);
-    if (debug.source[0] != '@')
-        return scale->location;
-    return (struct qg_location){atoi(debug.source + 1), debug.linedefined};
 }
 
 static struct qg_location place_of(const struct call *c)
@@ -320,7 +295,7 @@ static int same_rule(struct qg *q, const struct qg_rule_trace *one,
 static int trace(const struct call *c, struct qg_rule_trace *out)
 {
     struct qg_rule_trace again;
-    int failed = call(c) || results(c, out);
+    int failed = takes_more(c) || call(c) || results(c, out);
 
     lua_settop(c->q->L, 0);
     if (!failed)

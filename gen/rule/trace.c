@@ -3,9 +3,9 @@
 ** trace.c: values that are known only on the device, and their operators.
 **
 ** A rule is called with such a value; each operator adds a node to a graph.
-** Code that Lua cannot hand to us (if, and, or, not, == with a number) is
-** refused by rule.c before it runs; operations that it can, without a meaning
-** here, are refused below with the replacement to write.
+** Operators that have no meaning here are refused below with the replacement to
+** write; those that Lua hands to nobody (if, and, or, not, == with a number) in
+** condition.c.
 */
 #include "lua/base.h"
 #include "rule/trace.h"
@@ -270,8 +270,8 @@ static int on_shr(lua_State *L)
 static const struct {
     const char *event, *what, *instead;
 } refused[] = {
-    {"__lt", "<", "lt(a, b)"},
-    {"__le", "<=", "le(a, b)"},
+    {"__lt", "< or >", "lt(a, b) for a < b"},
+    {"__le", "<= or >=", "le(a, b) for a <= b"},
     {"__eq", "==", "eq(a, b)"},
     {"__concat", "..", "a + b for a sum"},
     {"__len", "#", "a number, such as 32, for the values of a block"},

@@ -63,6 +63,11 @@ struct qg_node {
 
 void qg_trace_build(struct qg *); /* into the table on top */
 void qg_trace_call_build(struct qg *);
+/* condition.c: what if, and, or, not and == look at in a rule. */
+void qg_condition_build(struct qg *); /* into the table on top */
+/* A spec's text with calls that refuse values of rules there, in q->chunk;
+   returns 0 if it needs none. The text must be one that Lua compiles. */
+int qg_condition_show(struct qg *, const char *text, size_t length);
 void qg_trace_start(struct qg *); /* forget the nodes counted */
 const struct qg_node *qg_trace_node(lua_State *, enum qg_op, enum qg_kind,
                                     const struct qg_node *const operand[3]);

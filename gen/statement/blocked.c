@@ -21,7 +21,7 @@ static const struct qg_field per_fields[] = {
      "rows of weights (default 1)"},
 };
 
-static const struct qg_fields per_set = {"blocked.per", per_fields, 3, 0};
+static const struct qg_fields per_set = {"blocked.per", per_fields, 3, 0, 0};
 
 static const struct qg_field delayed_fields[] = {
     {"history", QG_F_SIZE, 1, IN_DELAYED(history), NULL, NULL,
@@ -31,7 +31,7 @@ static const struct qg_field delayed_fields[] = {
 };
 
 static const struct qg_fields delayed_set = {"blocked.delayed", delayed_fields,
-                                             2, 0};
+                                             2, 0, 0};
 
 static const struct qg_field fields[] = {
     {"type", QG_F_TYPE, 1, AT(type), "e8m0 e4m3 f32", NULL,
@@ -57,8 +57,8 @@ static const struct qg_field fields[] = {
      "the scale comes from earlier calls: per = \"tensor\""},
 };
 
-const struct qg_fields qg_blocked_fields = {"blocked", fields,
-                                            sizeof fields / sizeof *fields, 0};
+const struct qg_fields qg_blocked_fields = {
+    "blocked", fields, sizeof fields / sizeof *fields, 0, 0};
 
 /* A wrong one is given to the recipe all the same: one error is enough. */
 int qg_blocked_take(struct qg *q, struct qg_word *word)

@@ -391,7 +391,7 @@ static void read_fields(struct reader *r, const struct qg_fields *set,
         if (lua_rawget(r->q->L, -2) != LUA_TNIL)
             r->errors +=
                 readers[r->field->kind](r, out + r->field->offset) != 0;
-        else if (r->field->required)
+        else if (r->field->required && !set->optional)
             missing(r);
         lua_pop(r->q->L, 1);
     }

@@ -35,11 +35,13 @@ struct qg_fields {
     const char *statement;
     const struct qg_field *fields;
     int count;
-    int items; /* a list after the fields is allowed */
+    int items;    /* a list after the fields is allowed */
+    int optional; /* none of the fields is required */
 };
 
 extern const struct qg_fields qg_recipe_fields, qg_blocked_fields,
-    qg_layout_fields, qg_ragged_fields, qg_storage_fields, qg_kernels_fields;
+    qg_layout_fields, qg_ragged_fields, qg_storage_fields, qg_kernels_fields,
+    qg_extend_fields;
 
 extern const char *const qg_field_kinds[QG_F_COUNT]; /* for messages */
 /* Read the table at index 1 into `out`; notes errors and returns how many. */

@@ -3,14 +3,14 @@
 #include "statement/field.h"
 #include "statement/word.h"
 
-static void fill(struct qg_field_row *row, const char *statement,
+static void fill(struct qg_field_row *row, const struct qg_fields *set,
                  const struct qg_field *field)
 {
-    row->statement = statement;
+    row->statement = set->statement;
     row->field = field->name;
     row->kind = qg_field_kinds[field->kind];
     row->allowed = field->allowed ? field->allowed : "";
-    row->required = field->required;
+    row->required = field->required && !set->optional;
     row->doc = field->doc;
 }
 
@@ -20,7 +20,7 @@ static int find_row(const struct qg_fields *set, int *index,
 {
     for (int i = 0; i < set->count; i++) {
         if ((*index)-- == 0) {
-            fill(row, set->statement, &set->fields[i]);
+            fill(row, set, &set->fields[i]);
             return 1;
         }
         if (set->fields[i].sub && find_row(set->fields[i].sub, index, row))
@@ -48,7 +48,8 @@ int qg_field_row(int index, struct qg_field_row *row)
 {
     static const struct qg_fields *const sets[] = {
         &qg_recipe_fields, &qg_blocked_fields, &qg_layout_fields,
-        &qg_ragged_fields, &qg_storage_fields, &qg_kernels_fields};
+        &qg_ragged_fields, &qg_storage_fields, &qg_kernels_fields,
+        &qg_extend_fields};
 
     if (index < 0)
         return 0;

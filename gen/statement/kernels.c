@@ -44,19 +44,23 @@ static const struct qg_field fields[] = {
      "quantized at once, or it is an activation's gradient, and D that of "
      "its input, as values or quantized (default \"store\")"},
     {"arch", QG_F_NAMES, 1, AT(arch), ARCHES, NULL,
-     "the architectures of the kernels"},
-    {"template", QG_F_PATH, 1, AT(template), NULL, NULL,
-     "a file below templates/"},
-    {"params", QG_F_NAMES, 1, AT(params), QN_PARAMS(PARAM_NAME), NULL,
-     "the kernel's parameters, in order"},
+     "what the kernels are compiled for"},
     {"recipe", QG_F_NAME, 0, AT(recipe), NULL, NULL,
      "only this recipe (default: all that match)"},
     {"d", QG_F_TYPES, 0, AT(d), QG_WIDE, NULL,
      "only these output types (default: the recipe's)"},
+    {"template", QG_F_PATH, 1, AT(template), NULL, NULL,
+     "a file below templates/"},
+    {"params", QG_F_NAMES, 1, AT(params), QN_PARAMS(PARAM_NAME), NULL,
+     "the kernel's parameters, in order"},
 };
 
-const struct qg_fields qg_kernels_fields = {"kernels", fields,
-                                            sizeof fields / sizeof *fields, 1};
+enum { FIELDS = sizeof fields / sizeof *fields, OF_TEMPLATE = 2 };
+
+const struct qg_fields qg_kernels_fields = {"kernels", fields, FIELDS, 1, 0};
+/* An extension keeps the template, and so the parameters. */
+const struct qg_fields qg_extend_fields = {"extend", fields,
+                                           FIELDS - OF_TEMPLATE, 1, 1};
 
 /* Names that templates and functions know already. */
 static int reserved(struct qg *q, const char *name)
@@ -100,9 +104,8 @@ static int check_item_name(struct qg *q, const struct qg_kernels *kernels,
     return 0;
 }
 
-/* A misspelled name would leave the parameter in. */
-static int check_without(struct qg *q, const struct qg_kernels *kernels,
-                         const struct qg_item *item)
+int qg_kernels_without(struct qg *q, const struct qg_kernels *kernels,
+                       const struct qg_item *item)
 {
     const struct qg_names *params = &kernels->params;
     const char *at =
@@ -129,10 +132,36 @@ static int check_without(struct qg *q, const struct qg_kernels *kernels,
     return 0;
 }
 
+int qg_kernels_add(struct qg *q, struct qg_kernels *kernels,
+                   const struct qg_item *item)
+{
+    enum { MOST = sizeof kernels->items / sizeof *kernels->items };
+
+    if (kernels->count == MOST) {
+        qg_diag_note(q, item->word->location, QG_E_ITEM_COUNT, kernels->name,
+                     MOST);
+        return 1;
+    }
+    kernels->items[kernels->count++] = item;
+    return 0;
+}
+
+int qg_kernels_axes(struct qg *q, const struct qg_kernels *kernels)
+{
+    int axes = 0;
+
+    for (int i = 0; i < kernels->count; i++)
+        axes += kernels->items[i]->kind == QG_AXIS;
+    if (axes <= QG_MAX_AXES)
+        return 0;
+    qg_diag_note(q, kernels->location, QG_E_AXIS_COUNT, kernels->name,
+                 QG_MAX_AXES);
+    return 1;
+}
+
 /* The entry on top of the stack. Returns the errors that were noted. */
 static int take_item(struct qg *q, struct qg_kernels *kernels, int index)
 {
-    enum { MOST = sizeof kernels->items / sizeof *kernels->items };
     struct qg_item *item = qg_object_at(q->L, -1, QG_ITEM);
 
     if (lua_iscfunction(q->L, -1))
@@ -143,21 +172,14 @@ static int take_item(struct qg *q, struct qg_kernels *kernels, int index)
         return 1;
     }
     item->word->used = 1;
-    if (kernels->count == MOST) {
-        qg_diag_note(q, item->word->location, QG_E_ITEM_COUNT, kernels->name,
-                     MOST);
-        return 1;
-    }
-    if (check_item_name(q, kernels, item) || check_without(q, kernels, item))
-        return 1;
-    kernels->items[kernels->count++] = item;
-    return 0;
+    return check_item_name(q, kernels, item) ||
+           qg_kernels_without(q, kernels, item) ||
+           qg_kernels_add(q, kernels, item);
 }
 
-/* Entries that are wrong are noted one by one, up to the bound on errors. */
-static int take_items(struct qg *q, struct qg_kernels *kernels)
+int qg_kernels_items(struct qg *q, struct qg_kernels *kernels)
 {
-    int count, axes = 0, errors = 0;
+    int count, errors = 0;
 
     if (lua_type(q->L, 1) != LUA_TTABLE)
         return 1;
@@ -167,14 +189,7 @@ static int take_items(struct qg *q, struct qg_kernels *kernels)
         errors += take_item(q, kernels, i);
         lua_pop(q->L, 1);
     }
-    for (int i = 0; i < kernels->count; i++)
-        axes += kernels->items[i]->kind == QG_AXIS;
-    if (axes > QG_MAX_AXES) {
-        qg_diag_note(q, kernels->location, QG_E_AXIS_COUNT, kernels->name,
-                     QG_MAX_AXES);
-        errors++;
-    }
-    return errors;
+    return errors + qg_kernels_axes(q, kernels);
 }
 
 static int is_cast(const char *op)
@@ -237,7 +252,7 @@ int qg_kernels_take(struct qg *q, struct qg_word *word)
             qg_word_taken(q, word, other->location))
             return 0;
     errors = qg_field_read(q, word, &qg_kernels_fields, kernels);
-    errors += take_items(q, kernels);
+    errors += qg_kernels_items(q, kernels);
     if (errors || check_family(q, kernels))
         return 0;
     kernels->next = q->kernels;

@@ -14,8 +14,8 @@ static const struct qg_field fields[] = {
      QG_WORDS(QUERN_MAJORS(QG_WORD)), NULL, "the contiguous axis of B"},
 };
 
-const struct qg_fields qg_layout_fields = {"layout", fields,
-                                           sizeof fields / sizeof *fields, 0};
+const struct qg_fields qg_layout_fields = {
+    "layout", fields, sizeof fields / sizeof *fields, 0, 0};
 
 /* Stack index 1: the table. */
 int qg_layout_take(struct qg *q, struct qg_word *word)

@@ -19,8 +19,8 @@ static const struct qg_field fields[] = {
      "the axis of D"},
 };
 
-const struct qg_fields qg_ragged_fields = {"ragged", fields,
-                                           sizeof fields / sizeof *fields, 0};
+const struct qg_fields qg_ragged_fields = {
+    "ragged", fields, sizeof fields / sizeof *fields, 0, 0};
 
 /* Stack index 1: the table. The name is an axis, as the problem line has it. */
 int qg_ragged_take(struct qg *q, struct qg_word *word)

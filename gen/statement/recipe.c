@@ -16,23 +16,24 @@ static const struct qg_field element_fields[] = {
     {"x", QG_F_TYPE, 1, IN_ELEMENT(x), QG_ELEMENTS, NULL,
      "activations, the input of fprop"},
     {"w", QG_F_TYPE, 1, IN_ELEMENT(w), QG_ELEMENTS, NULL, "weights"},
-    {"dy", QG_F_TYPE, 1, IN_ELEMENT(dy), QG_ELEMENTS, NULL,
-     "gradients of the output"},
+    {"dy", QG_F_TYPE, 0, IN_ELEMENT(dy), QG_ELEMENTS, NULL,
+     "gradients of the output; without it there is no dgrad and no wgrad"},
 };
 
 static const struct qg_fields element_set = {"recipe.element", element_fields,
-                                             3, 0};
+                                             3, 0, 0};
 
 static const struct qg_field scale_fields[] = {
     {"x", QG_F_SCALE, 1, IN_SCALE(QN_X), "none", NULL,
      "how activations are scaled"},
     {"w", QG_F_SCALE, 1, IN_SCALE(QN_W), "none", NULL,
      "how weights are scaled"},
-    {"dy", QG_F_SCALE, 1, IN_SCALE(QN_DY), "none", NULL,
+    {"dy", QG_F_SCALE, 0, IN_SCALE(QN_DY), "none", NULL,
      "how gradients are scaled"},
 };
 
-static const struct qg_fields scale_set = {"recipe.scale", scale_fields, 3, 0};
+static const struct qg_fields scale_set = {"recipe.scale", scale_fields, 3, 0,
+                                           0};
 
 static const struct qg_field fields[] = {
     {"element", QG_F_TABLE, 1, AT(element), NULL, &element_set,
@@ -49,8 +50,8 @@ static const struct qg_field fields[] = {
      "types that the product can be stored in, the default first"},
 };
 
-const struct qg_fields qg_recipe_fields = {"recipe", fields,
-                                           sizeof fields / sizeof *fields, 0};
+const struct qg_fields qg_recipe_fields = {
+    "recipe", fields, sizeof fields / sizeof *fields, 0, 0};
 
 /* ---------------------------------------------------------- combined fields */
 
@@ -134,7 +135,7 @@ static int check_pair(struct qg *q, const struct qg_recipe *recipe)
     const char *x = recipe->scale[QN_X].hadamard;
     const char *dy = recipe->scale[QN_DY].hadamard;
 
-    if (x == dy || (x && dy && !strcmp(x, dy)))
+    if (!recipe->element.dy || x == dy || (x && dy && !strcmp(x, dy)))
         return 0;
     qg_diag_note(q, recipe->scale[x ? QN_X : QN_DY].location, QG_E_SCALE_PARTS,
                  "x and dy",
@@ -161,7 +162,40 @@ static int check_scales(struct qg *q, struct qg_recipe *recipe)
     return errors || check_pair(q, recipe);
 }
 
-/* Stack index 1: the table. Later parts know nothing else of the recipe. */
+/* A recipe for serving has neither dy's type nor a scale for it, one that has
+   the type has both where scales are given by tensor. Stack index 1: the
+   table. */
+static int check_dy(struct qg *q, const struct qg_word *word,
+                    struct qg_recipe *recipe)
+{
+    struct qg_scale *scale = &recipe->scale[QN_DY];
+    int by_role = scale->by_role, given = 0;
+
+    if (by_role) {
+        lua_pushliteral(q->L, "scale");
+        lua_rawget(q->L, 1);
+        lua_pushliteral(q->L, "dy");
+        given = lua_rawget(q->L, -2) != LUA_TNIL;
+        lua_pop(q->L, 2);
+    }
+    if (!recipe->element.dy && !given) {
+        *scale = (struct qg_scale){.location = word->location};
+        return 0;
+    }
+    if (given == by_role && recipe->element.dy)
+        return 0;
+    if (given)
+        qg_diag_note(q, qg_lex_field(q, word->location, "scale", 1),
+                     QG_E_RECIPE_DY, recipe->name);
+    else
+        qg_diag_note(q, qg_lex_field(q, word->location, "scale", 1),
+                     QG_E_FIELD_MISSING, qg_word_print(q, word), "scale.dy",
+                     "how gradients are scaled");
+    return 1;
+}
+
+/* Stack index 1: the table. What it says is all that any later part knows of
+   the recipe. */
 int qg_recipe_take(struct qg *q, struct qg_word *word)
 {
     struct qg_recipe *recipe = qg_mem_new(q, sizeof *recipe);
@@ -175,7 +209,7 @@ int qg_recipe_take(struct qg *q, struct qg_word *word)
             qg_word_taken(q, word, other->location))
             return 0;
     if (qg_field_read(q, word, &qg_recipe_fields, recipe) ||
-        check_scales(q, recipe))
+        check_dy(q, word, recipe) || check_scales(q, recipe))
         return 0;
     recipe->next = q->recipes;
     q->recipes = recipe;

@@ -88,7 +88,7 @@ struct qg_recipe {
     const char *name;
     const char *doc;
     struct {
-        int x, w, dy;
+        int x, w, dy; /* dy 0: the recipe is for fprop only */
     } element;
     struct qg_scale scale[QN_TENSORS]; /* by enum quern_of */
     int accum;
@@ -136,7 +136,8 @@ struct qg_params {
 
 struct qg_kernels {
     struct qg_location location;
-    const char *name;
+    const char *name; /* an extension has that of its grid */
+    int extends;      /* kernels of another statement, which has the name */
     struct qg_names op, layout, ragged, epilogue, arch;
     struct qg_names of, input, form; /* of casts */
     struct qg_types element;
@@ -160,6 +161,10 @@ struct qg_shipped {
     const char *name;
     struct qg_shipped *next;
 };
+
+/* ---------------------------------------------------------------- extend.c */
+
+void qg_extend_apply(struct qg *); /* statements for q->extensions */
 
 /* ---------------------------------------------------------------- recipe.c */
 

@@ -18,7 +18,7 @@ static const struct qg_field pad_fields[] = {
      "columns of the matrix (default 1, at most 128)"},
 };
 
-static const struct qg_fields pad_set = {"storage.pad", pad_fields, 2, 0};
+static const struct qg_fields pad_set = {"storage.pad", pad_fields, 2, 0, 0};
 
 static const struct qg_field fields[] = {
     {"order", QG_F_NAME, 1, AT(order), QG_WORDS(QN_ORDERS(QG_WORD)), NULL,
@@ -31,8 +31,8 @@ static const struct qg_field fields[] = {
      "\"together\")"},
 };
 
-const struct qg_fields qg_storage_fields = {"storage", fields,
-                                            sizeof fields / sizeof *fields, 0};
+const struct qg_fields qg_storage_fields = {
+    "storage", fields, sizeof fields / sizeof *fields, 0, 0};
 
 /* Tiles have one size, so their padding follows. Returns 0, or 1 and noted. */
 static int take_tiles(struct qg *q, struct qg_storage *storage)

@@ -34,6 +34,18 @@ int qg_word_sentence(const char *text)
     return 1;
 }
 
+/* Loops are bounded by what they declare, long before the time that it would
+   take. Raises. */
+static void count(struct qg *q, const struct qg_word_kind *kind)
+{
+    if (++q->uses > QG_MAX_WORDS)
+        qg_diag_raise(q->L, QG_E_MANY, QG_MAX_WORDS, "entries");
+    if (!kind->is_part && ++q->statements > QG_MAX_STATEMENTS)
+        qg_diag_raise(q->L, QG_E_MANY, QG_MAX_STATEMENTS, "statements");
+    if (kind->take == qg_recipe_take && ++q->nrecipes > QG_MAX_RECIPES)
+        qg_diag_raise(q->L, QG_E_MANY, QG_MAX_RECIPES, "recipes");
+}
+
 /* A use of a word, at the line that is running. */
 static struct qg_word *start(struct qg *q, const struct qg_word_kind *kind)
 {
@@ -95,6 +107,7 @@ static int first_part(lua_State *L)
 
     if (!q->loading)
         return qg_diag_raise(L, QG_E_LATE, kind->word);
+    count(q, kind);
     word = start(q, kind);
     lua_settop(L, 1);
     if (word->kind->named == QG_UNNAMED) {

@@ -45,6 +45,7 @@ int qg_layout_take(struct qg *, struct qg_word *);
 int qg_ragged_take(struct qg *, struct qg_word *);
 int qg_storage_take(struct qg *, struct qg_word *);
 int qg_kernels_take(struct qg *, struct qg_word *);
+int qg_extend_take(struct qg *, struct qg_word *);
 int qg_shipped_take(struct qg *, struct qg_word *);
 int qg_blocked_take(struct qg *, struct qg_word *);
 int qg_axis_take(struct qg *, struct qg_word *);
@@ -52,3 +53,15 @@ int qg_derive_take(struct qg *, struct qg_word *);
 int qg_requires_take(struct qg *, struct qg_word *);
 int qg_reject_take(struct qg *, struct qg_word *);
 int qg_reject_without(struct qg *, struct qg_word *);
+
+/* --------------------------------------------------------------- kernels.c
+** Each notes what is wrong, and returns how many errors that were.
+*/
+
+/* The entries of the table at stack index 1. */
+int qg_kernels_items(struct qg *, struct qg_kernels *);
+int qg_kernels_add(struct qg *, struct qg_kernels *, const struct qg_item *);
+/* A misspelled name would leave the parameter in. */
+int qg_kernels_without(struct qg *, const struct qg_kernels *,
+                       const struct qg_item *);
+int qg_kernels_axes(struct qg *, const struct qg_kernels *); /* too many? */

@@ -47,7 +47,9 @@ static const char *print_scale(struct qg *q, const struct qg_recipe *r)
     const char *dy = print_one(q, &r->scale[QN_DY], QN_DY);
     const char *text = strcmp(x, w) ? qg_mem_print(q, "%s; w %s", x, w) : x;
 
-    return strcmp(x, dy) ? qg_mem_print(q, "%s; dy %s", text, dy) : text;
+    return r->element.dy && strcmp(x, dy)
+               ? qg_mem_print(q, "%s; dy %s", text, dy)
+               : text;
 }
 
 /* The fields of a scale that the runtime uses. */
@@ -87,18 +89,16 @@ static const char *first_rule(struct qg *q, const struct qg_recipe *recipe)
 /* All strings live in the arena. */
 static struct qn_recipe describe(struct qg *q, const struct qg_recipe *recipe)
 {
-    struct qn_recipe row = {
-        .name = recipe->name,
-        .doc = recipe->doc,
-        .spec = qg_mem_print(q, "%s:%d", q->files[recipe->location.file].name,
-                             recipe->location.line),
-        .x = recipe->element.x,
-        .w = recipe->element.w,
-        .dy = recipe->element.dy,
-        .default_d = recipe->d.at[0],
-        .scale = print_scale(q, recipe),
-        .rule = first_rule(q, recipe),
-        .promote = recipe->promote};
+    struct qn_recipe row = {.name = recipe->name,
+                            .doc = recipe->doc,
+                            .spec = qg_files_print(q, recipe->location),
+                            .x = recipe->element.x,
+                            .w = recipe->element.w,
+                            .dy = recipe->element.dy,
+                            .default_d = recipe->d.at[0],
+                            .scale = print_scale(q, recipe),
+                            .rule = first_rule(q, recipe),
+                            .promote = recipe->promote};
 
     for (int of = 0; of < QN_TENSORS; of++) {
         row.scaling[of] = scaling(&recipe->scale[of], of);

@@ -65,7 +65,7 @@ static void put_recipe(struct writer *w, const struct qn_recipe *r)
     put(w, "    {\n");
     put_string(w, "name", r->name);
     put_string(w, "doc", r->doc);
-    put_string(w, "spec", r->spec);
+    put_string(w, "spec", qg_files_portable(w->q, r->spec));
     put_name(w, "x", &qg_list_types, r->x);
     put_name(w, "w", &qg_list_types, r->w);
     put_name(w, "dy", &qg_list_types, r->dy);
@@ -263,7 +263,7 @@ static void put_kernel(struct writer *w, const struct qn_kernel *kernel,
 {
     put(w, "    {\n");
     put_string(w, "name", kernel->name);
-    put_string(w, "spec", kernel->spec);
+    put_string(w, "spec", qg_files_portable(w->q, kernel->spec));
     put_string(w, "template_path", kernel->template_path);
     put_string(w, "key", kernel->key);
     put_string(w, "recipe", kernel->recipe);
@@ -345,7 +345,7 @@ static void put_rejected(struct writer *w)
 
         put(w, "    {\n");
         put_string(w, "name", r->name);
-        put_string(w, "spec", r->spec);
+        put_string(w, "spec", qg_files_portable(w->q, r->spec));
         put_string(w, "recipe", r->recipe);
         if (r->op > QUERN_WGRAD) {
             put_cast(w, r->op, r->of, r->input, r->form);

@@ -89,20 +89,20 @@ int qg_source_keep(struct qg *q, struct qg_point *point)
         return 0;
     if (render_with_key(q, point))
         return 1;
-    header = qg_mem_print(q,
-                          "/*\n"
-                          "** %s\n"
-                          "**\n"
-                          "** spec      %s\n"
-                          "** template  templates/%s\n"
-                          "%s"
-                          "** key       %s\n"
-                          "** made by   quern emit %s%s\n"
-                          "*/\n",
-                          kernel->name, kernel->spec, kernel->template_path,
-                          qg_sweep_contents(q, point->kernels->template_file),
-                          kernel->key, is_own(q, point) ? "--specs DIR " : "",
-                          kernel->name);
+    header = qg_mem_print(
+        q,
+        "/*\n"
+        "** %s\n"
+        "**\n"
+        "** spec      %s\n"
+        "** template  templates/%s\n"
+        "%s"
+        "** key       %s\n"
+        "** made by   quern emit %s%s\n"
+        "*/\n",
+        kernel->name, qg_files_portable(q, kernel->spec), kernel->template_path,
+        qg_sweep_contents(q, point->kernels->template_file), kernel->key,
+        is_own(q, point) ? "--specs DIR " : "", kernel->name);
     source = qg_mem_new(q, strlen(header) + q->output.length + 1);
     strcpy(source, header);
     memcpy(source + strlen(header), q->output.data, q->output.length);

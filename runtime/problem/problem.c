@@ -70,6 +70,18 @@ int qn_problem_begin(struct quern_context *ctx, const struct qn_line *line,
     return *recipe ? QUERN_OK : qn_problem_no_recipe(ctx, name);
 }
 
+int qn_problem_gradient(const struct qn_recipe *recipe, const char *given,
+                        const char *instead)
+{
+    if (recipe->dy != QUERN_TYPE_NONE)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "%s: recipe %s has no dy, the gradient of the output; "
+                        "%s, or name its type in the spec: element = { x = "
+                        "..., w = ..., dy = ... }",
+                        given, recipe->name, instead);
+}
+
 int qn_problem_stride(const char *tensor, int64_t stride, int64_t least)
 {
     if (stride >= least && stride <= INT32_MAX)

@@ -66,6 +66,11 @@ void qn_problem_defaults(struct qn_problem *problem,
 /* Set the message for an unknown recipe, with the known ones; QUERN_EINVAL. */
 int qn_problem_no_recipe(struct quern_context *ctx, const char *name);
 
+/* QUERN_EINVAL if the recipe has no dy: `given` needs it, `instead` is for
+   those who do not. */
+int qn_problem_gradient(const struct qn_recipe *recipe, const char *given,
+                        const char *instead);
+
 /* The type and the shape that a plan was made for. QUERN_EINVAL. */
 int qn_problem_shape(const char *name, const struct qn_tensor *given,
                      const struct qn_tensor *need);

@@ -288,6 +288,9 @@ int qn_problem_check(struct quern_context *ctx,
     if (code)
         return code;
     code = check_alignment(problem);
+    if (!code && problem->op != QUERN_FPROP)
+        code = qn_problem_gradient(recipe, qn_op_name(problem->op),
+                                   "it serves fprop");
     if (!code)
         code = check_parts(problem);
     if (!code)

@@ -223,7 +223,10 @@ int qn_quantize_check(struct quern_context *ctx,
 
     if (code)
         return code;
-    code = check_recipe(q, recipe);
+    if (q->of == QN_DY)
+        code = qn_problem_gradient(recipe, "of=dy", "write of=x or of=w");
+    if (!code)
+        code = check_recipe(q, recipe);
     if (!code)
         code = qn_host_size_problem(q->sizes, ragged);
     if (!code && q->work != QUERN_RESCALE)

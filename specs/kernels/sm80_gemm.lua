@@ -53,6 +53,11 @@ local function grid(arch, ragged, ops)
     -- CTAs on a multiprocessor: they share the registers.
     derive "ctas" (function (v) return v.tile.m >= 128 and 2 or 4 end),
 
+    reject "a tile has 64 or 128 rows and columns, and 32 values of k"
+      (function (v)
+        local m, n = v.tile.m, v.tile.n
+        return m ~= 64 and m ~= 128 or n ~= 64 and n ~= 128 or v.tile.k ~= 32
+      end),
     reject "128 x 128 serves it: only along m and k are groups often this small"
       (function (v) return v.tile.m < 128 and v.ragged ~= "m" and v.ragged ~= "k" end),
   }

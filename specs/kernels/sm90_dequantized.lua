@@ -180,6 +180,11 @@ local function common (wide)
     end),
   reject "two fragments of B with sums of more rows leave too few registers: some would spill"
     (function (v) return v.dequantize == "swapped" and v.tile.m > 96 end),
+  reject "a tile has 32, 64, 96, 128 or 256 rows, 128 or 256 columns, and 64 values of k"
+    (function (v)
+      local rows = v.tile.m <= 128 and v.tile.m % 32 == 0 or v.tile.m == 256
+      return not rows or v.tile.n ~= 128 and v.tile.n ~= 256 or v.tile.k ~= 64
+    end),
   reject "96 rows are no whole number of products"
     (function (v) return v.dequantize ~= "swapped" and v.tile.m == 96 end),
   reject "two warpgroups would dequantize the same 64 rows"

@@ -9,6 +9,14 @@ local function slab_memory (v)
 end
 local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes end
 
+-- Columns of a slab: rows of 128 bytes; of 64, if a tile's columns are half a slab more than whole
+-- ones and nothing but the sums goes into the slabs.
+local function slab_columns (v)
+  local columns = 128 // v.d.bytes
+  local plain = v.epilogue == "store" or v.epilogue == "alpha"
+  return v.tile.n % columns > 0 and plain and columns // 2 or columns
+end
+
 -- A box of an operand: k-major, all rows at once; mn-major, 64 of them for each step of k.
 local function box (o, rows, v)
   if o.major == "k" then return { v.tile.k, rows } end
@@ -75,12 +83,25 @@ local function common (merges)
     local halves = v.epilogue == "activate" and v.operands == "halves"
     return box(v.b, v.tile.n // (halves and 2 or v.cluster.m), v)
   end),
-  derive "d_box" (function (v) return { 128 // v.d.bytes, 16 } end),
+  derive "d_box" (function (v) return { slab_columns(v), 16 } end),
+  derive "d_swizzle" (function (v) return v.d_box[1] * v.d.bytes end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
 
   reject "each of two cooperating warpgroups needs 64 rows"
     (function (v) return v.schedule == "cooperative" and v.tile.m < 128 end),
+  reject "a warpgroup multiplies 64 rows at a time"
+    (function (v) return v.tile.m % (v.split == "m" and 128 or 64) ~= 0 end),
+  reject "a row of a stage has 128 bytes, 64 values of k"
+    (function (v) return v.tile.k ~= 64 end),
+  reject "a tile has 128 to 256 columns, and 128 rows or more where these are not in groups"
+    (function (v)
+      return v.tile.n < 128 or v.tile.n > 256 or v.ragged ~= "m" and v.tile.m < 128
+    end),
+  reject "columns of a tile must be whole slabs of D"
+    (function (v) return v.tile.n % v.d_box[1] ~= 0 end),
+  reject "B must be whole chunks of 64 columns"
+    (function (v) return v.b.major == "mn" and v.tile.n % 64 ~= 0 end),
   reject "one warpgroup's registers cannot hold the sums of a whole tile this large"
     (function (v)
       local most = v.ragged == "k" and 128 * 128 or 128 * 192

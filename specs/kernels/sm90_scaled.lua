@@ -142,6 +142,12 @@ local function common (merges, quantizes)
     end),
   reject "while it adds up, only one warpgroup would leave the tensor cores idle"
     (function (v) return v.promote > 0 and v.schedule == "pingpong" end),
+  reject "a tile has 64, 128 or 256 rows, 128, 192 or 256 columns, and 128 values of k"
+    (function (v)
+      local rows = v.tile.m == 64 or v.tile.m == 128 or v.tile.m == 256
+      local columns = v.tile.n == 128 or v.tile.n == 192 or v.tile.n == 256
+      return not (rows and columns and v.tile.k == 128)
+    end),
   reject "a tile of 64 rows has too few for two warpgroups in turn"
     (function (v) return v.tile.m < 128 and v.schedule == "pingpong" end),
   reject "one warpgroup's registers cannot hold the sums of a whole tile this large"

@@ -15,7 +15,7 @@ enum {
     A_BYTES = TILE_M * TILE_K * $(bytes),
     B_BYTES = TILE_N * TILE_K * $(bytes),
     STAGE_BYTES = A_BYTES + B_BYTES,
-    //$ include("sm90/constants_store.body.cu", { slab_columns = 128 // d.bytes })
+    //$ include("sm90/constants_store.body.cu", { slab_columns = d_box[1] })
 };
 
 //$ include "sm90/base.cu"

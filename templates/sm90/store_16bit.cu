@@ -7,15 +7,18 @@ FN unsigned int pack(float lo, float hi)
 }
 
 //$ if epilogue ~= "gradient" and epilogue ~= "gradient_copies" then
-/* One warp's 16 rows x 64 columns as $(d.type) into a slab of 16 swizzled rows of 128 bytes. */
+//$ local columns = d_box[1]
+//$ local turn = columns == 64 and "row % 8" or "row / 2 % 4" -- of a swizzle of as many bytes
+//$ local to = "as " .. d.type .. " into a slab of 16 swizzled rows of " .. 2 * columns .. " bytes"
+/* One warp's 16 rows x $(columns) columns $(to). */
 FN void fill_slab(unsigned int slab, const float *sum, int lane)
 {
     const int row = lane % 16;
 
-    for (int j = 0; j < 4; j++) {
+    for (int j = 0; j < $(columns // 16); j++) {
         const int chunk = 2 * j + lane / 16;
         const float *s = sum + 8 * j;
-        store_matrix_x4(slab + row * 128 + (chunk ^ row % 8) * 16, pack(s[0], s[1]),
+        store_matrix_x4(slab + row * $(2 * columns) + (chunk ^ $(turn)) * 16, pack(s[0], s[1]),
                         pack(s[2], s[3]), pack(s[4], s[5]), pack(s[6], s[7]));
     }
 }

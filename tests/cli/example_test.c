@@ -58,6 +58,38 @@ TEST(test_examples)
                          test_output);
 }
 
+/* The three lines of examples/own_tile: their kernels are listed with the path
+   of the file, can be asked about, and chosen. */
+TEST(test_own_tile)
+{
+#define SPECS   "--specs examples/own_tile"
+#define PLACE   "examples/own_tile/kernels/tile.lua:7"
+#define TILE    "quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_tile128x160x64_"
+#define PROBLEM "'fprop bf16 g=8 m=4096 n=5120 k=4096'"
+#define SHIPPED "quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_tile128x128x64_"
+    static const struct {
+        const char *arguments, *output;
+    } rows[] = {
+        {"list -k " SPECS " " TILE "cluster2x1", PLACE},
+        {"list -k " SPECS " " SHIPPED "cluster2x1",
+         "specs/kernels/sm90_gemm.lua:"},
+        {"why " SPECS " " TILE "cluster2x1", "  spec      " PLACE},
+        {"why " SPECS
+         " quern_bf16_fprop_nn_m_bf16_sm90a_cooperative_tile128x160x64_"
+         "cluster1x1",
+         "  rejected  B must be whole chunks of 64 columns"},
+        {"why " PROBLEM " " SPECS " --kernel " TILE "cluster2x1",
+         "\n> " TILE "cluster2x1\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (test_shell("'%s/quern' %s 2>&1", test_own_folder(),
+                       rows[i].arguments) ||
+            !strstr(test_output, rows[i].output))
+            fail_msg("%s: %s", rows[i].arguments, test_output);
+}
+
 TEST(test_docs_have_every_operand)
 {
     static const char *const names[] = {

@@ -210,6 +210,36 @@ static const struct {
     {"run mlp test_chance g=2 m=64 hidden=64 ffn=32 prob=1 --specs "
      "tests/cli/specs --backend host --check",
      0, "passed"},
+    /* a recipe without dy */
+    {"run fprop test_serve g=2 m=64 n=32 k=96 --specs tests/cli/specs "
+     "--backend host --check",
+     0, "passed"},
+    {"run mlp test_serve g=2 m=64 hidden=64 ffn=32 grad=0 --specs "
+     "tests/cli/specs --backend host --check",
+     0, "passed"},
+    {"run mlp test_serve g=2 m=64 hidden=64 ffn=32 --specs tests/cli/specs", 2,
+     "mlp: recipe test_serve has no dy, the gradient of the output; write "
+     "grad=0, or name its type in the spec"},
+    {"describe dgrad test_serve g=2 m=64 n=32 k=96 --specs tests/cli/specs", 2,
+     "dgrad: recipe test_serve has no dy, the gradient of the output; it "
+     "serves fprop, or name"},
+    {"describe wgrad test_serve g=2 m=64 n=32 k=96 --specs tests/cli/specs", 2,
+     "wgrad: recipe test_serve has no dy"},
+    {"run quantize test_serve of=dy g=2 m=64 k=96 --specs tests/cli/specs", 2,
+     "of=dy: recipe test_serve has no dy, the gradient of the output; write "
+     "of=x or of=w, or name"},
+    /* as specs/recipes/README.md says what multiplies them */
+    {"list -k 'quern_test_next_*_fprop_*sm90a*' --specs tests/cli/specs", 0,
+     "quern_test_next_bf16_fprop_tn_m_bf16_scale_sm90a_"},
+    {"list -k 'quern_test_next_f16_fprop_*_host' --specs tests/cli/specs", 0,
+     "quern_test_next_f16_fprop_tn_m_f16_scale_host"},
+    {"list -k 'quern_test_next_f16_fprop_*sm*' --specs tests/cli/specs", 2,
+     "no kernel matches"},
+    {"run fprop test_next_f16 g=2 m=64 n=32 k=96 --specs tests/cli/specs "
+     "--backend host --check",
+     0, "passed"},
+    {"recipes test_serve --specs tests/cli/specs", 0,
+     "tests/cli/specs/recipes/serve.lua:3"},
     {"run quantize nvfp4 of=dy g=3 m=200 k=96 dbias=1 --backend host --check",
      0, "passed"},
     {"run quantize fp8_row of=w g=2 m=40 k=96 in=f32 --backend host --json", 0,

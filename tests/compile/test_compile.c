@@ -200,10 +200,15 @@ static int is_product(const struct qn_kernel *kernel)
            kernel->d.type == QUERN_F32;
 }
 
-/* Recipes as users write them, whose fields no recipe of the tree's has. */
-TEST(strangers)
+static int is_strange(const struct qn_kernel *kernel)
 {
-    static const char *const folder = "tests/host/specs";
+    return is_cast(kernel) || is_product(kernel);
+}
+
+/* Kernels of the folder's own, as `takes` says. */
+static void compile_own(const char *folder,
+                        int (*takes)(const struct qn_kernel *), int least)
+{
     struct qg *own = generator;
     struct table *rows = table;
     const struct quern_registry *strange;
@@ -216,15 +221,31 @@ TEST(strangers)
     strange = qg_registry(generator);
     table = NULL; /* rows are of the tree's kernels */
     for (int i = 0; i < strange->nkernels; i++)
-        if ((is_cast(&strange->kernels[i]) ||
-             is_product(&strange->kernels[i])) &&
-            share_has(number++))
+        if (takes(&strange->kernels[i]) && share_has(number++))
             bad += !compile_one(&strange->kernels[i]);
     qg_close(generator);
     generator = own;
     table = rows;
     assert_int_equal(bad, 0);
-    assert_true(number > 20);
+    assert_true(number > least);
+}
+
+/* Recipes as users write them, whose fields no recipe of the tree's has. */
+TEST(strangers)
+{
+    compile_own("tests/host/specs", is_strange, 20);
+}
+
+static int is_own_tile(const struct qn_kernel *kernel)
+{
+    return !strncmp(kernel->spec, "examples/", 9) &&
+           kernel->op == QUERN_FPROP && !strcmp(kernel->recipe, "bf16");
+}
+
+/* A tile that a user adds to a grid. */
+TEST(own_tile)
+{
+    compile_own("examples/own_tile", is_own_tile, 8);
 }
 
 /* One kernel of each template, op and architecture at least, so that a template

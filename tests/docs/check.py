@@ -124,7 +124,9 @@ def commands(page):
     """Commands of the program in indented blocks; lines that end with \\ go on."""
     text = read(page).replace("\\\n", " ")
     for line in find(r"^ {4}(?:[A-Z]+=\w* )*(?:build/bin/)?quern (.*)$", text):
-        yield shlex.split(line, comments=True)
+        words = shlex.split(line, comments=True)
+        if not [word for word in words if re.fullmatch("[A-Z]{3,}", word)]:  # such as NAME
+            yield words
 
 
 def smaller(word):
@@ -156,6 +158,7 @@ def adapt(words):
 def my_specs(folder):
     """The README's recipe, and the examples' ones, as a user puts them down."""
     os.makedirs(os.path.join(folder, "my-specs/recipes"))
+    os.symlink(os.path.join(ROOT, "examples"), os.path.join(folder, "examples"))
     blocks = {name: block for page in ("README.md", "docs/recipes.md")
               for block in fenced("lua", page) for name in find(r'^recipe "(\w+)"', block)}
     for name, block in blocks.items():

@@ -195,7 +195,10 @@ static void make_part(const char *dir, const char *part)
    UTF-8, line ends of another system, and none at the end are fine. */
 TEST(folders)
 {
-    char dir[64], given[80];
+    static const struct qg_link link = {"registry", 0, NULL, NULL};
+    char dir[64], given[80], place[96];
+    const char *text;
+    size_t length;
     struct qg *q;
 
     make_part(folder_make(dir), "recipes");
@@ -208,8 +211,11 @@ TEST(folders)
     q = open_folder(given);
     assert_string_equal(qg_diagnostics(q), "");
     assert_int_equal(qg_registry(q)->nrecipes, 1);
-    assert_string_equal(qg_registry(q)->recipes[0].spec,
-                        "specs/recipes/x.lua:1");
+    snprintf(place, sizeof place, "%s/recipes/x.lua:1", dir);
+    assert_string_equal(qg_registry(q)->recipes[0].spec, place);
+    assert_int_equal(qg_registry_text(q, NULL, &link, &text, &length), 0);
+    assert_non_null(strstr(text, "\"DIR/recipes/x.lua:1\""));
+    assert_null(strstr(text, dir)); /* no path of the machine */
     qg_close(q);
     put(dir, "recipes/y.lua", "recipe \"x\" {}");
     check_folder(given,

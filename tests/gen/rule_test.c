@@ -252,3 +252,68 @@ TEST(rule_constants)
         files_free(&files);
     }
 }
+
+/* The rule of x of a recipe `x`, whose body is given, in C. The caller frees
+   it. */
+static char *rule_of(const char *body)
+{
+    struct files files = {.count = 0};
+    char spec[2048], *copy;
+    const char *text;
+    size_t length;
+    struct qg *q;
+
+    files_read(&files, "tests/gen/golden/scales/specs", "specs");
+    snprintf(spec, sizeof spec,
+             "local wide, none = true, nil\n"
+             "recipe \"x\" {\n"
+             "  element = { x = e2m1, w = e4m3, dy = e4m3 }, d = bf16,\n"
+             "  scale = blocked { type = f32, per = { k = 32 },\n"
+             "    rule = function (amax, of)\n"
+             "      local s = select(eq(amax, 0), 1, amax / 12)\n%s\n"
+             "      return s, min(1 / s, f32.max)\n    end },\n}\n",
+             body);
+    files_put(&files, "specs/recipes/x.lua", spec, strlen(spec));
+    q = open_files(&files);
+    assert_string_equal(qg_diagnostics(q), "");
+    assert_int_equal(qg_rule_text(q, "x", QN_X, QG_C, &text, &length), 0);
+    copy = strdup(text);
+    assert_non_null(copy);
+    qg_close(q);
+    files_free(&files);
+    return copy;
+}
+
+/* What is known when the spec is read may decide; it is decided as Lua does. */
+TEST(rule_decides_by_constants)
+{
+    static const char *const same[] = {
+        "if of.element.bits == 4 then s = s * 2 end",
+        "if of.element == e2m1 then s = s * 2 else s = s * 3 end",
+        "if of.element ~= e2m1 then s = s * 3 elseif wide then s = s * 2 end",
+        "if not (of.element.bits ~= 4) and wide then s = s * 2 end",
+        "s = s * (of.element.bits == 8 and 3 or 2)",
+        "s = s * (none or wide and 2 or 3)",
+        "s = wide and s * 2 or 3", /* what is chosen may be a value */
+        "s = s * (not none == true and 2 or 3)",
+        "s = s * (1 + 1 == 2 == true and 2 or 3)",
+        "s = s * (of.element.bits < 8 == true and 2 or 3)",
+        "local t <const> = { 3, 2 }\ns = s * t[of.element.name == 'e2m1' and 2 "
+        "or 1]",
+        "local f = function (n) if n == nil or n ~= 2 then return 3 end\n"
+        "  return n end -- a == b\ns = s * f(2)",
+        "for i = 1, 3 do if i == 2 and not none then s = s * i end end",
+        "s = s * (2 ^ -2 ^ 0 == 0.5 and not not wide and 2 or 3)",
+        "s = s * (\"a == \\z\n  b\" == 'a == b' and 2 or 3)",
+    };
+    char *expected = rule_of("s = s * 2");
+
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        char *text = rule_of(same[i]);
+
+        if (strcmp(text, expected))
+            fail_msg("%s:\n%s", same[i], text);
+        free(text);
+    }
+    free(expected);
+}

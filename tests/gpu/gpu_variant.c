@@ -26,7 +26,7 @@ const struct quern_registry *gpu_registry(void)
 
 int gpu_variant_wants(const struct qn_recipe *recipe)
 {
-    const char *file = strchr(recipe->spec, '/'); /* "specs/recipes/.. */
+    const char *file = strstr(recipe->spec, "/recipes/");
     const char *end = strrchr(recipe->spec, ':');
     char path[512];
 

@@ -47,6 +47,10 @@ FORM(M_TURNS, M, STORE, pingpong, 128, 1, 1, BF16, MN, .addend = "none");
 FORM(M_PAIRS, M, STORE, cooperative, 128, 1, 2, F32, K, .addend = "none");
 FORM(M_STACKS, M, STORE, cooperative, 128, 2, 1, BF16, K, .addend = "none");
 FORM(M_STACKS_TURNS, M, STORE, pingpong, 128, 2, 1, F32, MN, .addend = "none");
+/* A tile of five slabs, each of half the columns: examples/own_tile. */
+FORM(M_NARROW, M, STORE, cooperative, 160, 2, 1, BF16, K, .addend = "none");
+FORM(M_NARROW_TURNS, M, STORE, pingpong, 160, 1, 2, F32, K,
+     .addend = "none");
 FORM(M_ALPHA, M, ALPHA, pingpong, 192, 1, 1, BF16, K, .addend = "none");
 FORM(M_SCALE, M, SCALE, cooperative, 128, 1, 1, BF16, K, .addend = "read");
 /* An activation of two halves or of runs, or of one operand, or a bias alone;

@@ -150,18 +150,20 @@ static char *break_text(const struct qg_file *file, const struct defect *defect)
     return broken;
 }
 
-/* Recipes of which no file of quern's own has the like, read from disk. */
-static const char *const more[] = {"specs/recipes/mixes.lua",
-                                   "specs/layouts/odd.lua"};
+/* Recipes and tiles of which no file of quern's own has the like, read from
+   disk. */
+static const char *const more[][2] = {
+    {"specs/recipes/mixes.lua", "tests/host/specs/recipes/mixes.lua"},
+    {"specs/layouts/odd.lua", "tests/host/specs/layouts/odd.lua"},
+    {"specs/kernels/tile.lua", "examples/own_tile/kernels/tile.lua"}};
 enum { MORE = sizeof more / sizeof *more };
 
 /* The caller frees it. */
-static char *read_more(const char *name)
+static char *read_more(const char *path)
 {
-    char path[64], *text = calloc(1, 1 << 14);
+    char *text = calloc(1, 1 << 14);
     FILE *f;
 
-    snprintf(path, sizeof path, "tests/host/%s", name);
     f = fopen(path, "rb");
     assert_non_null(f);
     assert_non_null(text);
@@ -195,9 +197,9 @@ struct qg *twin_open_generator(const struct defect *defect, const char *recipe)
         file->length = strlen(file->text);
     }
     for (int i = 0; i < MORE && with_more; i++) {
-        texts[i] = read_more(more[i]);
+        texts[i] = read_more(more[i][1]);
         files[options.files_count++] =
-            (struct qg_file){more[i], texts[i], strlen(texts[i])};
+            (struct qg_file){more[i][0], texts[i], strlen(texts[i])};
     }
     if (qg_open_with(&options, &gen))
         fail_msg("%s", gen ? qg_diagnostics(gen) : "no memory");

@@ -80,7 +80,7 @@ def product(line="fprop bf16", g=2, m=None, a=X, b=W, lengths=SIZES, ends=None, 
 # The operator itself, whose sentences have the names of operands.
 WRONG_CALLS = [
     ({"line": "fprup bf16"}, "op 'fprup' is unknown; did you mean 'fprop'"),
-    ({"line": "fprop bf16 x=1"}, "'x' is unknown; did you mean 'g'"),
+    ({"line": "fprop bf16 x=1"}, "'x' is unknown; known: g="),
     ({"line": "fprop bf16 " + "x" * 300}, "'xxxx.*' has no value"),
     ({"g": 3}, r"lengths has the shape \[2\]: \[3\] is expected"),
     ({"m": 14}, r"a has the shape \[15, 32\]: \[14, 32\] is expected"),

@@ -126,6 +126,30 @@ def test_state(kind, backend, recipe):
     assert all(map(torch.equal, *results))
 
 
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+@pytest.mark.parametrize("backend, recipe", [
+    ("aot_eager", "fp8_block"), ("aot_eager", "fp8_tensor_delayed"), ("inductor", "fp8_block")])
+def test_quantized_weights_are_kept_over_microbatches(kind, backend, recipe):
+    results, sizes = [], CASE.sizes()["sizes"]
+    for is_compiled in (False, True):
+        module, made = Setting(kind, recipe).module, []
+        function = torch.compile(module, fullgraph=True, backend=backend) if is_compiled else module
+        for is_first in (True, False, True, False):
+            module.zero_grad()
+            x = CASE.x.clone().requires_grad_()
+            y = function(x, sizes, is_first_microbatch=is_first)
+            y.backward(CASE.dy)
+            made += [y[:48].detach(), x.grad[:48], *[p.grad for p in module.parameters()],
+                     *[b.clone() for b in module.buffers()]]
+            with torch.no_grad():
+                for p in module.parameters():
+                    p.mul_(1.5)
+        results.append(made)
+    assert all(map(torch.equal, *results)) and not torch.equal(results[0][0], results[0][-1])
+    kept = [t for q in module._cache.values() for t in q[:6] if t is not None]
+    assert kept and all(t._dynamo_static_input_type for t in kept)
+
+
 def cases(counts):
     for i, count in enumerate(counts):
         first = count // 3

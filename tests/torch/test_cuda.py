@@ -193,6 +193,35 @@ def test_reduce_overhead_has_no_skips(kind, recipe, fuse):
     assert counters["inductor"]["cudagraph_skips"] == 0
 
 
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_reduce_overhead_with_kept_weights(kind):
+    """A flag on the device says when the weights are quantized again."""
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    module = make(kind, recipe="fp8_block", **({"single_grouped_weight": True, "bias": False}
+                                               if kind == "linear" else {}))
+    compiled = torch.compile(module, fullgraph=True, mode="reduce-overhead")
+    (x, dy, sizes), first = data(), torch.tensor([1])
+    for i, lengths in enumerate(SPLITS * 2):
+        sizes.copy_(torch.tensor(lengths))
+        first.fill_(int(i % 3 == 0))
+        if i % 3 == 0:
+            with torch.no_grad():
+                for p in module.parameters():
+                    p.mul_(1.25)
+        torch.compiler.cudagraph_mark_step_begin()
+        z = x.detach().clone().requires_grad_()
+        y = compiled(z, sizes, is_first_microbatch=first)
+        y.backward(dy)
+        again = x.detach().clone().requires_grad_()
+        expected = module(again, sizes)
+        expected.backward(dy)
+        assert torch.equal(y, expected) and torch.equal(z.grad, again.grad), (i, lengths)
+    assert counters["inductor"]["cudagraph_skips"] == 0
+
+
 # --------------------------------------------------------------------------------------- streams
 
 

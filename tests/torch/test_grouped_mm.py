@@ -130,6 +130,24 @@ def test_axes_and_strides(case):
     assert torch.equal(qt.grouped_mm(rows, case.w, lengths), y.reshape(30, 48))
 
 
+@pytest.mark.parametrize("experts, tokens, n, k", [
+    (1, 127, 128, 512), (8, 15, 128, 512), (8, 1027, 128, 512),
+    pytest.param(16, 10027, 128, 512, marks=pytest.mark.skipif(
+        DEVICE == "cpu", reason="needs a GPU to be done soon"))])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_transformer_engines_shapes(experts, tokens, n, k, accumulate):
+    torch.manual_seed(0)
+    cuts = torch.randint(tokens + 1, (experts - 1,)).sort().values.tolist()
+    case = Case([b - a for a, b in zip([0, *cuts], [*cuts, tokens])], n=n, k=k)
+    x, w = (t.clone().requires_grad_() for t in (case.x, case.w))
+    main_grad = torch.ones(experts, n, k) if accumulate else None
+    y = qt.grouped_mm(x, w, **case.sizes(), main_grad=main_grad)
+    y.backward(case.dy)
+    assert_near(y[:tokens], case.fprop(case.x, case.w))
+    assert_near(x.grad[:tokens], case.dgrad(case.dy, case.w))
+    assert_near(main_grad - 1 if accumulate else w.grad, case.wgrad(case.dy, case.x))
+
+
 def test_main_grad(case):
     """product_ adds a weight gradient to memory of the caller's."""
     main_grad = torch.ones(4, 48, 64)

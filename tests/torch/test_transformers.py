@@ -2,11 +2,15 @@
 """Experts of transformers' own classes by quern, against transformers' eager implementation."""
 
 import functools
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
 import torch
-from peers import assert_ratio, decibels, fill, gradients, need
+from conftest import ROOT
+from peers import FOLDER, assert_ratio, decibels, fill, gradients, need
 
 import quern.torch as qt
 
@@ -284,3 +288,11 @@ def test_scaled_recipes_take_float32():
         found = gradients(layer(experts), inputs(experts), experts)
     assert_ratio(found, expected, 14)
     assert decibels(found[0], expected[0]) < 60  # it was quantized
+
+
+def test_example():
+    paths = os.pathsep.join([os.path.join(ROOT, "runtime", "python"), FOLDER])
+    program = os.path.join(ROOT, "examples", "torch_transformers.py")
+    text = subprocess.run([sys.executable, program], check=True, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": paths}).stdout
+    assert "in FP8 by quern" in text and "largest difference" in text

@@ -21,9 +21,9 @@ from quern.torch.modules import (Activation, GroupedMLP, ScaledClampedQGeGLU, Sc
                                  Sequential, SwiGLU)
 from quern.torch.quantized import Quantized, dequantize, quantize
 from quern.torch.queue import WgradQueue
-from quern.torch.switches import Switch, install, replace_grouped_mm
+from quern.torch.switches import Switch, TrainingConfig, install, replace_grouped_mm
 
 __all__ = ["Activation", "GroupedLinear", "GroupedMLP", "Quantized", "ScaledClampedQGeGLU",
-           "ScaledSwiGLU", "Sequential", "Switch", "SwiGLU", "WgradQueue", "add_specs", "check",
-           "dequantize", "grouped_mlp", "grouped_mm", "install", "quantize", "recipes",
-           "replace_grouped_mm", "tune", "version", "why"]
+           "ScaledSwiGLU", "Sequential", "SwiGLU", "Switch", "TrainingConfig", "WgradQueue",
+           "add_specs", "check", "dequantize", "grouped_mlp", "grouped_mm", "install", "quantize",
+           "recipes", "replace_grouped_mm", "tune", "version", "why"]

@@ -2,6 +2,9 @@
 """What GroupedLinear and GroupedMLP share: packed parameters, quantized weights kept over
 microbatches, the state of delayed scaling, main_grad, and weight gradients computed later."""
 
+import itertools
+import weakref
+
 import torch
 
 from quern.torch import _checks
@@ -83,6 +86,27 @@ def one_of(weights, is_fused):
     return _Weights.apply(is_fused, *weights)
 
 
+_modules, _keys = weakref.WeakValueDictionary(), itertools.count()
+
+
+@torch.compiler.assume_constant_result
+def _reserve(key):
+    """Make a module's quantized weights while torch.compile traces it: memory of a graph would be
+    reused, and CUDA graphs write only to static addresses."""
+    module = _modules[key]
+    for name, i in {"weight": 1, "w1": 2, "w2": 3}.items():
+        if module._list(name) and name not in module._cache:
+            state = None
+            if module._scaling.slots:  # a copy: the graph itself will step
+                state = module.scaling_scale[i].clone(), module.scaling_history[i].clone()
+            with torch.no_grad():
+                module._make_cache(name, one_of(module._list(name), False).detach(), state)
+        for t in module._cache[name][:6] if name in module._cache else ():
+            if t is not None:
+                torch._dynamo.mark_static_address(t)
+    return True
+
+
 class Experts(torch.nn.Module):
     """Base of the modules. `_lists` has the name and the tensors' names of each packed list."""
 
@@ -96,6 +120,11 @@ class Experts(torch.nn.Module):
             raise ValueError("wgrad_queue: it needs delay_wgrad_compute=True")
         self._later = Later() if is_delayed and wgrad_queue is None else None
         self._cache, self._hooks, self._lists = {}, [], {}
+        self._register()
+
+    def _register(self):
+        self._key = next(_keys)
+        _modules[self._key] = self
 
     # ------------------------------------------------------------------------------- parameters
 
@@ -144,6 +173,7 @@ class Experts(torch.nn.Module):
 
     def __setstate__(self, state):
         super().__setstate__(state)
+        self._register()
         self._pack()
 
     def _load_from_state_dict(self, state_dict, prefix, *more):
@@ -173,15 +203,11 @@ class Experts(torch.nn.Module):
         """The weights' quantized tensors of this microbatch; None: they are made anew each time."""
         if is_first is None or self._scaling.w == 1:
             return None
+        if torch.compiler.is_compiling():
+            _reserve(self._key)
         w, cached = w.detach(), self._cache.get(name)
         if cached is None:
-            arrays, _ = cast(w.contiguous(), "w", self.recipe, self._scaling, "both", state=state)
-            cached = self._cache[name] = Quantized(*arrays, tuple(w.shape), self.recipe, "w",
-                                                   w.dtype)
-            if not torch.compiler.is_compiling():
-                for t in arrays:
-                    if t is not None:
-                        torch._dynamo.mark_static_address(t)
+            cached = self._make_cache(name, w, state)
         elif isinstance(is_first, torch.Tensor):
             _checks.on_device("is_first_microbatch", is_first, w)
             noop = (is_first.reshape(1) == 0).to(torch.int32)
@@ -189,6 +215,11 @@ class Experts(torch.nn.Module):
         elif is_first:
             refresh(cached, w.contiguous(), self._scaling, None, state)
         return cached
+
+    def _make_cache(self, name, w, state=None):
+        arrays, _ = cast(w.contiguous(), "w", self.recipe, self._scaling, "both", state=state)
+        self._cache[name] = Quantized(*arrays, tuple(w.shape), self.recipe, "w", w.dtype)
+        return self._cache[name]
 
     def _add_state(self, count):
         """Buffers of delayed scaling for so many tensors."""

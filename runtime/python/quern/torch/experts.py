@@ -45,14 +45,15 @@ def _product(line, g, m, n, k, a, b, ends):
 
 
 class _Transposed(torch.autograd.Function):
-    """y[i] = x[i] @ w[e] for weights [experts, k, n]: what dgrad computes, without a copy."""
+    """y[i] = x[i] @ w[e] for weights [experts, k, n]: what dgrad computes, without a copy. Rows
+    after the last expert's are zeros in y and in the gradient of x."""
 
     @staticmethod
     def forward(ctx, x, w, ends, recipe):
         ctx.save_for_backward(x, w, ends)
         ctx.recipe = recipe
         g, k, n = w.shape
-        return _product(f"dgrad {recipe}", g, x.shape[0], n, k, x, w, ends)
+        return _product(f"dgrad {recipe} outside=zero", g, x.shape[0], n, k, x, w, ends)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -61,19 +62,25 @@ class _Transposed(torch.autograd.Function):
         g, k, n = w.shape
         m, dy, dx, dw = x.shape[0], dy.contiguous(), None, None
         if ctx.needs_input_grad[0]:
-            dx = _product(f"fprop {ctx.recipe}", g, m, k, n, dy, w, ends)
+            dx = _product(f"fprop {ctx.recipe} outside=zero", g, m, k, n, dy, w, ends)
         if ctx.needs_input_grad[1]:
             dw = _product(f"wgrad {ctx.recipe}", g, k, n, m, x, dy, ends)
         return dx, dw, None, None
 
 
-def linear(x, w, ends, recipe):
-    """y[i] = x[i] @ w[e].T for w [experts, n, k], which may be a transposed view."""
-    if w.stride(-1) != 1:
-        if w.stride(-2) == 1 and recipe in _NATIVE:
-            return _Transposed.apply(x, w.transpose(-2, -1), ends, recipe)
-        w = w.contiguous()
-    return qt.grouped_mm(x, w, offs=ends, recipe=recipe)
+def linear(x, w, ends, recipe, bias=None, prob=None):
+    """y[i] = x[i] @ w[e].T + bias[e] * prob[i] for w [experts, n, k], which may be a transposed
+    view. Rows after the last expert's are zeros in y and in the gradient of x."""
+    if w.stride(-1) == 1 or w.stride(-2) != 1 or recipe not in _NATIVE:
+        return qt.grouped_mm(x, w.contiguous(), offs=ends, recipe=recipe, bias=bias, prob=prob,
+                             outside="zero")
+    y = _Transposed.apply(x, w.transpose(-2, -1), ends, recipe)
+    if bias is None:
+        return y
+    rows = torch.arange(x.shape[0], device=x.device, dtype=ends.dtype)
+    ids = torch.searchsorted(ends, rows, right=True)
+    bias = torch.cat([bias, bias.new_zeros(1, bias.shape[1])])[ids]
+    return y + (bias if prob is None else bias * prob[:, None]).to(y.dtype)
 
 
 def grouped_mm(a, b, offs, recipe):
@@ -87,31 +94,31 @@ def grouped_mm(a, b, offs, recipe):
     return linear(a, b.transpose(-2, -1), offs, recipe)
 
 
-def mlp(x, w1, w2, ends, activation, recipe, bias=None):
-    """y of the rows of each expert. `activation` is a function; rows after the last expert's are
-    undefined in y, but with a bias: then they are zero.
+def mlp(x, w1, w2, ends, activation, recipe, *, fused=None, b1=None, b2=None, prob=None):
+    """The MLP of the rows of each expert, times prob [rows]. Rows after the last expert's are zeros
+    in y and in the gradients of x and prob.
 
-        bias  (b1, b2, the expert of each row, rows after the last expert's, a factor of b2 or None)
+        activation  a function
+        fused       arguments of quern.torch.grouped_mlp that say the same, or None
     """
-    h = linear(x, w1, ends, recipe)
-    if bias is None:
-        return linear(activation(h), w2, ends, recipe)
-    b1, b2, ids, outside, factor = bias
-    h = (h + b1[ids]).masked_fill(outside, 0)  # also keeps the gradient of b1 clean
-    b2 = b2[ids] if factor is None else (b2[ids] * factor).to(h.dtype)
-    return (linear(activation(h), w2, ends, recipe) + b2).masked_fill(outside, 0)
+    if fused and (w1.stride(-1) == 1 or recipe not in _NATIVE):
+        return qt.grouped_mlp(x, w1.contiguous(), w2.contiguous(), offs=ends, recipe=recipe,
+                              b1=b1, b2=b2, prob=prob, outside="zero", **fused)
+    h = activation(linear(x, w1, ends, recipe, b1))
+    if prob is not None:
+        h = (h * prob[:, None]).to(h.dtype)
+    return linear(h, w2, ends, recipe, b2, None if b2 is None else prob)
 
 
 # --------------------------------------------------------------------------------------- routing
 
 
 def sort_by_expert(ids, experts):
-    """Sort (token, choice) pairs by expert: where each pair came from, its expert, each expert's
-    end, and which pairs have none: `ids` may be `experts` or more (expert parallelism)."""
+    """Sort (token, choice) pairs by expert: where each pair came from, and each expert's end. Pairs
+    whose number is `experts` or more have none here (expert parallelism) and come last."""
     ids, order = torch.sort(ids, stable=True)
     numbers = torch.arange(experts, device=ids.device, dtype=ids.dtype)
-    ends = torch.searchsorted(ids, numbers, right=True, out_int32=True)
-    return order, ids.clamp(max=experts - 1), ends, (ids >= experts).unsqueeze(-1)
+    return order, torch.searchsorted(ids, numbers, right=True, out_int32=True)
 
 
 def sum_of_choices(y, order, choices):

@@ -49,6 +49,11 @@ def install(name, /, *args, **options):
     return importlib.import_module(f"quern.torch.{module}").install(*args, **options)
 
 
+def TrainingConfig(recipe="fp8_block"):  # noqa: N802 (the name of a class, as torchao has them)
+    """A configuration for torchao's quantize_: see quern.torch.torchao."""
+    return importlib.import_module("quern.torch.torchao").TrainingConfig(recipe)
+
+
 def attribute(owner, name, value):
     """Set an attribute; a Switch that brings the old one back."""
     missing = object()

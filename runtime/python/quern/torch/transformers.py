@@ -10,40 +10,46 @@ from_pretrained(..., experts_implementation="quern").
 
 import functools
 
-from transformers.integrations.moe import ExpertsInterface
+from transformers.integrations.moe import ExpertsInterface, _default_apply_gate
 
 from . import experts
 from .switches import Switch, all_of, warn_once
 
 
-def _weights(module):
-    return (module.gate_up_proj if module.has_gate else module.up_proj), module.down_proj
+_GATES = {"SiLU": "swiglu", "SiLUActivation": "swiglu", "ReLU": "reglu", "GELUTanh": "geglu"}
 
 
-def _biases(module):
-    if not module.has_bias:
+def _fused(module):
+    """The activation as grouped_mlp has it, or None."""
+    act = type(getattr(module, "act_fn", None)).__name__
+    if not module.has_gate:
+        return {"activation": "squared_relu"} if act == "ReLUSquaredActivation" else None
+    if type(module)._apply_gate is _default_apply_gate:
+        return {"activation": _GATES[act]} if act in _GATES else None
+    if type(module).__name__ not in ("GptOssExperts", "OpenAIPrivacyFilterExperts"):
         return None
-    first = module.gate_up_proj_bias if module.has_gate else module.up_proj_bias
-    return first, module.down_proj_bias
+    return {"activation": "clamped_swiglu", "limit": module.limit, "slope": module.alpha,
+            "shift": 1.0, "interleave": 0 if module.is_concatenated else 1}
 
 
 def _forward(module, hidden, index, weights, *, recipe):
     """The signature of an experts implementation: hidden [tokens, features], index and weights
     [tokens, choices]; an index of num_experts is a choice that another process has."""
-    w1, w2 = _weights(module)
-    reason = experts.reason_against(recipe, gate_up_proj=w1, down_proj=w2)
+    first = "gate_up_proj" if module.has_gate else "up_proj"
+    w1, w2 = getattr(module, first), module.down_proj
+    reason = experts.reason_against(recipe, **{first: w1, "down_proj": w2})
     if reason:
         warn_once(f"transformers' eager experts compute {type(module).__name__}: {reason}")
         return type(module).forward.__wrapped__(module, hidden, index, weights)
     if module.is_transposed:
         w1, w2 = w1.transpose(1, 2), w2.transpose(1, 2)
-    choices, biases = index.shape[-1], _biases(module)
-    order, ids, ends, outside = experts.sort_by_expert(index.reshape(-1), module.num_experts)
-    # The gradient of rows after the last expert's is undefined: masked here.
-    x = hidden[order // choices].masked_fill(outside, 0).to(w1.dtype)
-    y = experts.mlp(x, w1, w2, ends, module._apply_gate if module.has_gate else module.act_fn,
-                    recipe, biases and (*biases, ids, outside, None))
-    y = y.masked_fill(outside, 0) * weights.reshape(-1)[order].unsqueeze(-1)
+    b1, b2 = (getattr(module, first + "_bias"), module.down_proj_bias) if module.has_bias else (
+        None, None)
+    choices = index.shape[-1]
+    order, ends = experts.sort_by_expert(index.reshape(-1), module.num_experts)
+    y = experts.mlp(hidden[order // choices].to(w1.dtype), w1, w2, ends,
+                    module._apply_gate if module.has_gate else module.act_fn, recipe,
+                    fused=_fused(module), b1=b1, b2=b2, prob=weights.reshape(-1)[order].float())
     return experts.sum_of_choices(y, order, choices).to(hidden.dtype)
 
 
