@@ -124,7 +124,9 @@ def commands(page):
     """Commands of the program in indented blocks; lines that end with \\ go on."""
     text = read(page).replace("\\\n", " ")
     for line in find(r"^ {4}(?:[A-Z]+=\w* )*(?:build/bin/)?quern (.*)$", text):
-        yield shlex.split(line, comments=True)
+        words = shlex.split(line, comments=True)
+        if not [word for word in words if re.fullmatch("[A-Z]{3,}", word)]:  # such as NAME
+            yield words
 
 
 def smaller(word):
