@@ -22,7 +22,7 @@ int qg_extend_take(struct qg *q, struct qg_word *word)
     extension->location = word->location;
     extension->name = word->name;
     extension->extends = 1;
-    errors = qg_field_read(q, word, &qg_extend_fields, extension);
+    errors = qg_field_read(q, word, &qg_kernels_extension, extension);
     if (errors + qg_kernels_items(q, extension))
         return 0;
     extension->next = q->extensions;
@@ -99,8 +99,8 @@ static int narrow(struct qg *q, struct qg_kernels *into,
 {
     int errors = 0;
 
-    for (int i = 0; i < qg_extend_fields.count; i++) {
-        const struct qg_field *field = &qg_extend_fields.fields[i];
+    for (int i = 0; i < qg_kernels_extension.count; i++) {
+        const struct qg_field *field = &qg_kernels_extension.fields[i];
         const char *values[QG_MAX_LIST];
         int count = values_of(field, extension, values), before = errors;
 

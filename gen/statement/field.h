@@ -41,7 +41,7 @@ struct qg_fields {
 
 extern const struct qg_fields qg_recipe_fields, qg_blocked_fields,
     qg_layout_fields, qg_ragged_fields, qg_storage_fields, qg_kernels_fields,
-    qg_extend_fields;
+    qg_kernels_extension;
 
 extern const char *const qg_field_kinds[QG_F_COUNT]; /* for messages */
 /* Read the table at index 1 into `out`; notes errors and returns how many. */

@@ -47,9 +47,9 @@ static int find_part(int index, struct qg_field_row *row)
 int qg_field_row(int index, struct qg_field_row *row)
 {
     static const struct qg_fields *const sets[] = {
-        &qg_recipe_fields, &qg_blocked_fields, &qg_layout_fields,
-        &qg_ragged_fields, &qg_storage_fields, &qg_kernels_fields,
-        &qg_extend_fields};
+        &qg_recipe_fields,    &qg_blocked_fields, &qg_layout_fields,
+        &qg_ragged_fields,    &qg_storage_fields, &qg_kernels_fields,
+        &qg_kernels_extension};
 
     if (index < 0)
         return 0;

@@ -59,8 +59,8 @@ enum { FIELDS = sizeof fields / sizeof *fields, OF_TEMPLATE = 2 };
 
 const struct qg_fields qg_kernels_fields = {"kernels", fields, FIELDS, 1, 0};
 /* An extension keeps the template, and so the parameters. */
-const struct qg_fields qg_extend_fields = {"extend", fields,
-                                           FIELDS - OF_TEMPLATE, 1, 1};
+const struct qg_fields qg_kernels_extension = {"extend", fields,
+                                               FIELDS - OF_TEMPLATE, 1, 1};
 
 /* Names that templates and functions know already. */
 static int reserved(struct qg *q, const char *name)
