@@ -198,8 +198,11 @@ static int check_dy(struct qg *q, const struct qg_word *word,
    the recipe. */
 int qg_recipe_take(struct qg *q, struct qg_word *word)
 {
-    struct qg_recipe *recipe = qg_mem_new(q, sizeof *recipe);
+    struct qg_recipe *recipe;
 
+    if (++q->nrecipes > QG_MAX_RECIPES)
+        qg_diag_raise(q->L, QG_E_MANY, QG_MAX_RECIPES, "recipes");
+    recipe = qg_mem_new(q, sizeof *recipe);
     recipe->location = word->location;
     recipe->name = word->name;
     recipe->accum = QUERN_F32;

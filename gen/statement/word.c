@@ -42,8 +42,6 @@ static void count(struct qg *q, const struct qg_word_kind *kind)
         qg_diag_raise(q->L, QG_E_MANY, QG_MAX_WORDS, "entries");
     if (!kind->is_part && ++q->statements > QG_MAX_STATEMENTS)
         qg_diag_raise(q->L, QG_E_MANY, QG_MAX_STATEMENTS, "statements");
-    if (kind->take == qg_recipe_take && ++q->nrecipes > QG_MAX_RECIPES)
-        qg_diag_raise(q->L, QG_E_MANY, QG_MAX_RECIPES, "recipes");
 }
 
 /* A use of a word, at the line that is running. */
