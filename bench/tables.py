@@ -132,7 +132,7 @@ def merged(up):
 
 
 def host(up):
-    """What calls take on the host."""
+    """Times of calls on the host."""
     rows = [[f"`{row['problem']}`", f"{row['run_us']:.2f}", f"{row['bare_us']:.2f}",
              f"{row['ratio']:.2f}", f"{row['warm_ms']:.2f}", f"{row['cold_ms']:.0f}"]
             for row in load("h200_overhead") if "run_us" in row]

@@ -38,7 +38,7 @@ def read(page):
 
 
 def find(pattern, text):
-    """What a pattern matches in the lines of a text."""
+    """Matches of a pattern in the lines of a text."""
     return re.findall(pattern, text, flags=re.MULTILINE)
 
 
