@@ -83,7 +83,7 @@ class Plan:
         self.args = sized(Args, rows=-1, limit=7, slope=1.702, shift=1)
 
     def buffer(self, name):
-        """What is bound to the operand of this name, where '.' may be written '_'."""
+        """The buffer bound to the operand of this name, where '.' may be written '_'."""
         found = [o for o in self.operands if name in (o, o.replace(".", "_"))]
         return self.args.of[self.operands[found[0]].arg]
 

@@ -84,7 +84,7 @@ class Copy:
         return buffer.view(dtype)[:count].view(shape)
 
     def numbers(self, library, which):
-        """What the copy stands for, in BF16, shaped as the source."""
+        """The copy's values in BF16, shaped as the source."""
         plan = libquern.Plan(library, f"dequantize {self.line} copies={which}")
         out = torch.zeros_like(self.source)
         plan.bind(output=out.data_ptr(), **self.of(which, which))

@@ -15,7 +15,7 @@ compiled when the first problem has them.
 
 quern_tune measures a problem with the groups that it will have, on data of its own; then two plans,
 of a context that reads the winners and of one that reads none, run in turn as bench/peers.py does
-it, on other data, and both results are compared with torch's. Where both plans have the same kernel
+it, on other data, and both results are compared with torch's. If both plans have the same kernel
 they are timed all the same: the ratio is then noise, which belongs to the figure. Rows are `quern`
 (tuned) and `quern_untuned`; bench/report.py makes a table of them. Kernels are compiled first, by
 all cores, unless $QUERN_CACHE is warm.

@@ -94,8 +94,8 @@
     X(AXIS_COUNT, "kernels '%s' has more than %d axes")                        \
     X(EXTEND_UNKNOWN, "no kernels statement is called '%s'; %s")               \
     X(EXTEND_ITEM, "kernels '%s' has no axis and no derive '%s'; %s")          \
-    X(EXTEND_FIELD, "field '%s' keeps some of what kernels '%s' has, which "   \
-                    "is not '%s'; %s")                                         \
+    X(EXTEND_FIELD, "field '%s' keeps some values of kernels '%s', which has " \
+                    "no '%s'; %s")                                             \
     X(EXTEND_NONE, "extend '%s' makes no kernel: no recipe has elements, "     \
                    "scales and output types that its fields keep")             \
     X(EXTEND_TWICE, "kernel %s is also made by %s; give an axis of the "       \

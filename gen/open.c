@@ -34,8 +34,8 @@ static int compile(struct qg *q, int file)
     return qg_sandbox_load(q, file, q->chunk.data, q->chunk.length);
 }
 
-/* Run a spec: its statements leave what they say in the lists of `q`. One
-   without any was left empty by mistake: locals reach no other file. */
+/* Run a spec: its statements add to the lists of `q`. A file without any was
+   left empty by mistake: locals reach no other file. */
 static void run_file(struct qg *q, int file)
 {
     lua_State *L = q->L;

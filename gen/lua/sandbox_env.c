@@ -52,7 +52,7 @@ static const char about_activation[] =
                  "statement lists those of its template: axis \"activation\" { "
                  "... }";
 
-/* What to do about a name that resembles no other. */
+/* The remedy for a name that resembles no other. */
 static const char *otherwise(lua_State *L, const char *name, char *buffer,
                              size_t size)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** condition.c: what a rule decides while it is traced.
+** condition.c: conditions of a rule while it is traced.
 **
 ** Lua gives no hand on `if`, `and`, `or`, `not`, nor on == between a value of a
 ** rule and a number. So a file that declares scales is compiled with a call
-** around what each of them looks at:
+** around each operand of these:
 **
 **     if c then           if __if(c) then
 **     a and b             __and(a) and b          likewise or
@@ -41,8 +41,8 @@ enum { IF, AND, OR, NOT_, EQUAL, UNEQUAL, WORDS };
 
 /* ------------------------------------------------------- while a rule runs */
 
-/* The value at `index` must be no value of a rule. A number is true in Lua
-   whatever it is, so that one may be the x of `constant and x or y`. */
+/* The value at `index` must be no value of a rule. Every number is true in
+   Lua, so that one may be the x of `constant and x or y`. */
 static void refuse(lua_State *L, int index, int word)
 {
     const struct qg_node *node = qg_trace_at(L, index);
@@ -60,7 +60,7 @@ static int check(lua_State *L)
     return 1;
 }
 
-/* Stack: NOT's value, and what is negated. */
+/* Stack: NOT's value, and its operand. */
 static int check_not(lua_State *L)
 {
     refuse(L, 2, NOT_);
@@ -79,7 +79,7 @@ static int wait_right(lua_State *L)
     return 1;
 }
 
-/* Upvalue: which of both. Stack: what waited, the right operand. */
+/* Upvalue: which of both. Stack: the left operand, kept, and the right. */
 static int compare(lua_State *L)
 {
     const int word = (int)lua_tointeger(L, lua_upvalueindex(1));
@@ -123,10 +123,10 @@ void qg_condition_build(struct qg *q)
 
 /* ----------------------------------------------------------- before it runs */
 
-/* What is put in front of the text's character `at`. */
+/* A text put in front of the character `at`. */
 struct edit {
     size_t at;
-    int order; /* of those at one place; what ends there is 0 */
+    int order; /* of those at one character; 0: an end */
     const char *text, *more;
 };
 
@@ -150,7 +150,7 @@ static void add(struct pass *p, struct edit edit)
     p->edits++;
 }
 
-/* Around the text; what is put around more of it comes before. */
+/* Around the text; a pair around more of it comes before. */
 static void wrap(struct pass *p, size_t from, size_t to, int word)
 {
     add(p, (struct edit){from, -p->edits - 1, words[word].name, "("});

@@ -105,7 +105,7 @@ static void push_facts(const struct call *c)
     qg_frozen_wrap(L);
 }
 
-/* Where the rule begins; a function of C's has no place of its own. */
+/* The rule's first line; a function of C's has no location of its own. */
 struct qg_location qg_rule_location(struct qg *q, const struct qg_scale *scale,
                                     int global)
 {

@@ -4,7 +4,7 @@
 **
 ** A rule is called with such a value; each operator adds a node to a graph.
 ** Operators that have no meaning here are refused below with the replacement to
-** write; those that Lua hands to nobody (if, and, or, not, == with a number) in
+** write; those without a metamethod (if, and, or, not, == with a number) in
 ** condition.c.
 */
 #include "lua/base.h"

@@ -63,7 +63,7 @@ struct qg_node {
 
 void qg_trace_build(struct qg *); /* into the table on top */
 void qg_trace_call_build(struct qg *);
-/* condition.c: what if, and, or, not and == look at in a rule. */
+/* condition.c: operands of if, and, or, not and == in a rule. */
 void qg_condition_build(struct qg *); /* into the table on top */
 /* A spec's text with calls that refuse values of rules there, in q->chunk;
    returns 0 if it needs none. The text must be one that Lua compiles. */

@@ -115,7 +115,7 @@ static int narrow(struct qg *q, struct qg_kernels *into,
 
 /* ----------------------------------------------------------------- entries */
 
-/* In the place of what has its name. Returns 0, or 1 and noted. */
+/* Replaces the entry of its name. Returns 0, or 1 and noted. */
 static int replace(struct qg *q, struct qg_kernels *into,
                    const struct qg_item *item)
 {

@@ -44,7 +44,7 @@ static const struct qg_field fields[] = {
      "quantized at once, or it is an activation's gradient, and D that of "
      "its input, as values or quantized (default \"store\")"},
     {"arch", QG_F_NAMES, 1, AT(arch), ARCHES, NULL,
-     "what the kernels are compiled for"},
+     "architectures that the kernels are compiled for"},
     {"recipe", QG_F_NAME, 0, AT(recipe), NULL, NULL,
      "only this recipe (default: all that match)"},
     {"d", QG_F_TYPES, 0, AT(d), QG_WIDE, NULL,

@@ -107,7 +107,7 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
         {scale->hadamard && of == QN_W, "hadamard",
          "dgrad multiplies w's columnwise tensor with dy's rowwise tensor, "
          "which is not "
-         "transformed; give 'hadamard' to x and dy alone: scale = { x = ..., w "
+         "transformed; give 'hadamard' only to x and dy: scale = { x = ..., w "
          "= ..., dy = ... }"},
         {scale->hadamard && block && scale->block.per.m > 1, "hadamard",
          "a square block has one scale for both tensors, and the columnwise "
@@ -194,12 +194,15 @@ static int check_dy(struct qg *q, const struct qg_word *word,
     return 1;
 }
 
-/* Stack index 1: the table. What it says is all that any later part knows of
-   the recipe. */
+/* Stack index 1: the table. Later parts know nothing else of the recipe.
+   Raises beyond QG_MAX_RECIPES. */
 int qg_recipe_take(struct qg *q, struct qg_word *word)
 {
-    struct qg_recipe *recipe = qg_mem_new(q, sizeof *recipe);
+    struct qg_recipe *recipe;
 
+    if (++q->nrecipes > QG_MAX_RECIPES)
+        qg_diag_raise(q->L, QG_E_MANY, QG_MAX_RECIPES, "recipes");
+    recipe = qg_mem_new(q, sizeof *recipe);
     recipe->location = word->location;
     recipe->name = word->name;
     recipe->accum = QUERN_F32;

@@ -34,8 +34,8 @@ int qg_word_sentence(const char *text)
     return 1;
 }
 
-/* Loops are bounded by what they declare, long before the time that it would
-   take. Raises. */
+/* Bounds the statements that a loop declares, long before its time runs out.
+   Raises. */
 static void count(struct qg *q, const struct qg_word_kind *kind)
 {
     if (++q->uses > QG_MAX_WORDS)

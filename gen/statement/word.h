@@ -55,7 +55,7 @@ int qg_reject_take(struct qg *, struct qg_word *);
 int qg_reject_without(struct qg *, struct qg_word *);
 
 /* --------------------------------------------------------------- kernels.c
-** Each notes what is wrong, and returns how many errors that were.
+** Each notes its errors, and returns how many there were.
 */
 
 /* The entries of the table at stack index 1. */

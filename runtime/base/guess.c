@@ -46,7 +46,7 @@ static int same(char a, char b)
 }
 
 /* Insertions, deletions and replacements that lead from one to the other,
-   whatever their case. */
+   without regard to case. */
 static int edits(const char *from, const char *to)
 {
     int row[LONGEST_WORD + 1];

@@ -2,14 +2,13 @@
 /*
 ** dequantize_choose.c: do the operands of a product become bf16 before it?
 **
-** A kernel that dequantizes beside its products is held up by the warps that do
-** it; the model of kernels knows by how much (model_dequantize.c), sizes alone
-** do not: there it is INSIDE times what the products take (bench/notes:
-** dequantize).
+** A kernel that dequantizes in its mainloop is held up by the warps that do it;
+** the model of kernels knows by how much (model_dequantize.c). A choice by
+** sizes takes INSIDE times the products' time (bench/notes: dequantize).
 ** Launches before it read all codes and scales, write two bytes for each value,
 ** and leave a plain product:
 **
-**     ahead  = product + bytes / MOVED + LAUNCHES
+**     pass   = product + bytes / MOVED + LAUNCHES
 **     inside = max(waves * tile, memory)    (model_dequantize.c)
 **              SIXTEENS as many cycles where tokens are summed
 **     f16    = inside, as f16 + bytes / CHECKED + LAUNCHES_F16

@@ -264,13 +264,13 @@ struct qn_subject_verdict {
     double tolerance;
     int64_t rows; /* compared; 0: not told */
     int passed;
-    char where[96]; /* what is wrong with a cast */
+    char where[96]; /* the first difference of a cast */
     char text[1024];
     const struct qn_layer_verdict *layer; /* NULL: no MLP */
 };
 
 /* Parse the line, with its @FILE and --routes, draw sizes and data, plan. Free
-   it in any case. An exit status, after printing what was wrong. */
+   it in any case. An exit status, after printing the error. */
 int qn_subject_begin(struct qn_subject *, const struct qn_options *,
                      struct quern_context *, const char *text);
 void qn_subject_free(struct qn_subject *);
@@ -282,7 +282,7 @@ int qn_subject_measure(struct qn_subject *, int runs, struct qn_job_time *);
 cJSON *qn_subject_row(const struct qn_subject *, const struct qn_job_time *,
                       const struct qn_subject_verdict *verdict);
 
-/* What an MLP's verdict says; it must live as long as the other. */
+/* An MLP's verdict, which must live as long as the other one. */
 void qn_subject_told(const struct qn_layer_verdict *,
                      struct qn_subject_verdict *);
 
@@ -336,7 +336,7 @@ int qn_compile_run(const struct qn_options *, struct qg *generator,
                    int jobs, struct qn_compile *);
 void qn_compile_free(struct qn_compile *);
 
-/* overhead.c: what a program waits for in addition to the GPU. */
+/* overhead.c: times that a program waits for in addition to the GPU's. */
 
 /*
 ** Add a row for each problem to `rows`, in seconds:

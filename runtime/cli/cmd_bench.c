@@ -134,7 +134,7 @@ static int run(const struct qn_options *opt)
     status = time_all(opt, ctx, rows);
     if (!status && opt->json_file)
         status = save(opt, rows);
-    qn_table_rows(opt, rows, columns(opt)); /* come what may */
+    qn_table_rows(opt, rows, columns(opt)); /* after an error, too */
     quern_close(ctx);
     return status;
 }

@@ -137,8 +137,8 @@ static int help(char *name)
     return command ? run(command, 2, argv) : unknown(name);
 }
 
-/* At the end of the program: what was printed has arrived, or the status says
-   that it has not. argp's own help ends here, too. */
+/* At the end of the program: the output has arrived, or the status says that it
+   has not. argp's own help ends here, too. */
 static void close_output(void)
 {
     int failed = ferror(stdout);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** subject.c: a line of any kind with data: what `quern run`, `bench` and `demo`
-** make, check, time and report.
+** subject.c: a line of any kind with data, which `quern run`, `bench` and
+** `demo` make, check, time and report.
 */
 #include "cli.h"
 
@@ -154,8 +154,8 @@ void qn_subject_told(const struct qn_layer_verdict *verdict,
         v->passed ? "passed" : "FAILED", v->tolerance,
         verdict->guards ? "" : "; bytes around a buffer were written",
         verdict->untouched ? ""
-                           : "; what belongs to no group was written, or with "
-                             "outside=zero is not zero");
+                           : "; memory that belongs to no group was written, "
+                             "or with outside=zero is not zero");
     for (int i = 0; verdict->results[i].name; i++)
         used += snprintf(v->text + used, sizeof v->text - (size_t)used,
                          "\n  %-6s %.2e of at most %.1e on %lld rows",
@@ -187,7 +187,7 @@ static int check_first(struct qn_subject *s, const struct qn_options *opt,
 
 /* ------------------------------------------------------------------ report */
 
-/* What rows and lines say of it. */
+/* Values that rows and lines print. */
 struct facts {
     char line[512];
     const struct qn_gpu *gpu;

@@ -81,7 +81,7 @@ static void *try_folder(const char *const *names, const char *folder,
     return library;
 }
 
-/* What make fetched, or pip installed with the package: wheels of PyPI. */
+/* Wheels of PyPI that make fetched, or pip installed with the package. */
 static void *try_beside(const struct qn_library_search *search)
 {
     char folder[PATH_MAX];

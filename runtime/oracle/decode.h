@@ -28,7 +28,7 @@ void qn_decode_begin(struct qn_decode *, const struct qn_geometry *,
    last ones are zeros or their transform. */
 int64_t qn_decode_length(const struct qn_decode *, int group);
 
-/* Where the scale of element `k` of a group's row is, counted in scales. */
+/* The index of the scale of element `k` of a group's row. */
 int64_t qn_decode_scale(const struct qn_decode *, int group, int64_t row,
                         int64_t k);
 

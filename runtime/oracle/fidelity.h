@@ -20,7 +20,7 @@ struct qn_fidelity {
     const int64_t *starts, *sizes; /* of groups of tokens, one after another */
 };
 
-/* Where the product that reads the copy finds it; of q and recipe only. */
+/* The copy's geometry as the product reads it; from q and recipe only. */
 void qn_fidelity_geometry(const struct qn_fidelity *, struct qn_geometry *);
 
 /* The two as one distance, 1 - 2xy / (xx + yy), over at most `most` lines from

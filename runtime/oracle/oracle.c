@@ -241,9 +241,10 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
         verdict->passed ? "passed" : "FAILED", verdict->error,
         verdict->tolerance, verdict->oracle, (long long)verdict->rows, group,
         verdict->guards ? "" : "; bytes around a buffer were written",
-        verdict->untouched ? ""
-                           : "; what belongs to no group was written, or with "
-                             "outside=zero is not zero",
+        verdict->untouched
+            ? ""
+            : "; memory that belongs to no group was written, or with "
+              "outside=zero is not zero",
         verdict->differ ? "; the copies are others than of D in two steps" : "",
         verdict->sums ? ""
                       : "; dbias is not the sums of D, or dprob was "

@@ -285,7 +285,7 @@ static void block_shape(const struct qn_scaling *s, int64_t lines,
     out->ndim += 2 + tiles;
 }
 
-/* Of tokens: groups begin at tiles, but where a rowwise tensor has a scale for
+/* Tokens: groups begin at tiles, except where a rowwise tensor has a scale for
    each token. COUPLED: scales */
 static void token_shape(const struct qn_quantization *q,
                         const struct qn_scaling *s, int copy,

@@ -58,7 +58,7 @@ int qn_quantize_lines(const struct qn_scaling *scaling);
 int64_t qn_quantize_tile_rows(const struct qn_scaling *scaling);
 int64_t qn_quantize_tile_columns(const struct qn_scaling *scaling);
 
-/* How the scales of a copy (enum quern_copies) lie. */
+/* The layout of a copy's scales (enum quern_copies). */
 struct qn_scale_shape {
     int ndim;
     int64_t shape[QUERN_MAX_DIMS]; /* outermost axis first; tiles have an axis

@@ -158,7 +158,7 @@ static int check_place(const struct qn_plan *plan, int role,
     return code;
 }
 
-/* A copy lies as it was made: nothing about it is the caller's choice. */
+/* A copy has the layout of its cast: the caller chooses nothing about it. */
 static int check_copy_place(const char *name, const struct qn_tensor *given,
                             const struct qn_tensor *need)
 {

@@ -41,8 +41,8 @@ static const char *const tensor_names[][TENSORS][FIELDS] = {
                       NAME("d_columnwise"), NAME("output")}};
 #undef NAME
 
-/* Else the rowwise tensor is plain numbers, and may be left out where dbias is
-   wanted alone. */
+/* Else the rowwise tensor has unquantized values, and may be left out where
+   only dbias is wanted. */
 static int is_scaled(const struct qn_quantize_plan *plan)
 {
     return qn_quantize_scaling(&plan->q, plan->recipe)->type != QUERN_TYPE_NONE;
@@ -222,7 +222,7 @@ static int check_arrays(const struct qn_quantize_plan *plan,
 {
     const struct qn_quantization *q = &plan->q;
     const int delayed = plan->need.history != 0;
-    /* what no rows have may be NULL */
+    /* without rows it may be NULL */
     int code = check_array("prob", args->probability,
                            q->probability && (q->m > 0 || args->probability),
                            sizeof(float), "the problem says prob=1");

@@ -24,7 +24,7 @@ struct qn_quantize_step {
 
 enum { QN_QUANTIZE_STEPS = 4 };
 
-/* Whose tensors a cast reads and makes, for their names in messages. */
+/* The owner of a cast's tensors, for their names in messages. */
 enum qn_quantize_names { QN_CAST_OWN, QN_CAST_OF_A, QN_CAST_OF_D };
 
 struct qn_quantize_plan {

@@ -255,8 +255,8 @@ static int look_at_all(struct call *c)
 
 /* ---------------------------------------------------------------- the plan */
 
-/* The device and torch's current stream. torch's guard costs a microsecond: only
-   where another device is current. */
+/* The device and torch's current stream. torch's guard costs a microsecond:
+   only where another device is current. */
 static int enter(struct call *c)
 {
     const char *error;
@@ -512,7 +512,7 @@ static int fill(struct call *c)
     }
     if (!code)
         code = make_missing(c);
-    /* Last: it is ours alone until the run was launched. */
+    /* Last: only this call uses it until the run was launched. */
     return code || !workspace ? code : make_workspace(c, workspace, rows);
 }
 

@@ -22,9 +22,9 @@ struct qn_kept;
 
 /*
 ** Find or make the workspace of a run and set it in args; its first bytes are
-** zero. `queue` 0: the run is on `stream`, which may capture. Threads that share
-** a stream would mix the launches of their runs, so that the caller has it until
-** qn_kept_release. NULL, or a sentence.
+** zero. `queue` 0: the run is on `stream`, which may capture. Threads that
+** share a stream would mix the launches of their runs, so that the caller has
+** it until qn_kept_release. NULL, or a sentence.
 */
 const char *qn_kept(const struct quern_plan *plan, int device,
                     struct CUstream_st *stream, int64_t queue, size_t bytes,

@@ -12,7 +12,7 @@ const char *qn_queue_put(int64_t queue, const struct quern_plan *plan,
                          const struct quern_args *args, int64_t layer);
 
 /*
-** What Python calls. `queue` is a number of quern_torch_queue_create, which
+** Functions for Python. `queue` is a number of quern_torch_queue_create, which
 ** gives 0 if it fails; the others give a code of enum quern_status or, count, a
 ** negative one. quern_torch_error has the thread's last sentence then. A queue
 ** may be used by several threads.

@@ -37,7 +37,7 @@ static void add_rules(struct qg *q, struct files *made)
     }
 }
 
-/* What the generator makes of a folder. */
+/* The generator's output for a folder. */
 static void generate(const char *folder, struct files *made)
 {
     struct files files = {.count = 0};

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests share: data whose tail is NaN, and products in float64.
+"""Shared by the tests: data whose tail is NaN, and products in float64.
 
 QUERN_TORCH_DEVICE=cuda runs them on a GPU, with a torch that has one.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of switches share: libraries of others (.ci/torch_peers), and comparisons."""
+"""Shared by the tests of switches: libraries of others (.ci/torch_peers), and comparisons."""
 
 import contextlib
 import importlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only a GPU shows: CUDA graphs whose sizes change before each replay, reduce-overhead,
+"""Tests that need a GPU: CUDA graphs whose sizes change before each replay, reduce-overhead,
 streams, and what a capture refuses. QUERN_TORCH_DEVICE=cuda runs them."""
 
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GroupedLinear and GroupedMLP share: packed parameters, quantized weights kept over
+"""The base of GroupedLinear and GroupedMLP: packed parameters, quantized weights kept over
 microbatches, the state of delayed scaling, main_grad, and weight gradients computed later."""
 
 import itertools
@@ -50,8 +50,8 @@ def as_one(tensors):
 
 
 class _Weights(torch.autograd.Function):
-    """Parameters as one tensor. Where main_grad takes their gradient, Megatron's hooks are told so
-    by grad_added_to_main_grad and get a gradient of undefined values, or of zeros if
+    """Parameters as one tensor. If main_grad takes their gradient, grad_added_to_main_grad tells
+    Megatron's hooks so, and they get a gradient of undefined values, or of zeros if
     zero_out_wgrad."""
 
     @staticmethod
@@ -243,7 +243,7 @@ class Experts(torch.nn.Module):
     # --------------------------------------------------------------------------- weight gradients
 
     def _main_grads(self, name):
-        """Of a list of parameters; None if they are not fused. And whether to overwrite them."""
+        """A list's main_grads, None if they are not fused; and whether to overwrite them."""
         weights = self._list(name)
         if not (self.fuse_wgrad_accumulation and torch.is_grad_enabled()
                 and weights[0].requires_grad):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What quern.torch must know of a recipe and of a line, as the library's tables say it."""
+"""Facts about a recipe and a line, from the library's tables."""
 
 import functools
 import typing
@@ -13,8 +13,8 @@ OF = ("x", "w", "dy")
 
 
 class Scaling(typing.NamedTuple):
-    """Of activations, weights and gradients: how many arrays each is (1: values, 2: and scale
-    factors, 3: and those of the second level), and whether their rounding is random."""
+    """How many arrays activations, weights and gradients are (1: values, 2: and scale factors,
+    3: and those of the second level), and whether their rounding is random."""
     x: int
     w: int
     dy: int

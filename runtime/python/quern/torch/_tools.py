@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users ask of the library at run time."""
+"""Questions to the library at run time."""
 
 import torch
 

@@ -13,7 +13,7 @@ from quern.torch.quantized import NONE, Quantized, State, cast
 
 
 class Options(typing.NamedTuple):
-    """Of a call, all that is no tensor."""
+    """A call's arguments that are no tensors."""
     recipe: str
     scaling: Scaling
     y: str  # types of the three results, as lines spell them

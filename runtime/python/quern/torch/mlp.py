@@ -18,7 +18,7 @@ ACTIVATIONS = (*GATED, "squared_relu")
 
 
 class Options(typing.NamedTuple):
-    """Of a call, all that is no tensor."""
+    """A call's arguments that are no tensors."""
     recipe: str
     scaling: Scaling
     x: str  # type of x, y and their gradients, as lines spell it

@@ -83,8 +83,8 @@ class WgradQueue:
     def flush(self, layer=None, most=0):
         """Launch pending work of a layer, or of all, oldest first: `most` products, or all if 0.
 
-        RuntimeError if the layer has no pending work or another layer's must come first. What has
-        not been launched then stays in the queue.
+        RuntimeError if the layer has no pending work or another layer's must come first. Work that
+        has not been launched then stays in the queue.
         """
         if not self._entries and layer is None:
             return
