@@ -155,8 +155,8 @@ static void take_scalar(struct call *c, const char *name, qn_abi_value value)
         c->args.shift = (float)number;
 }
 
-/* More of the line, which is cut at its end: the library then refuses it. printf
-   takes a microsecond where libquadmath is loaded, as scipy does. */
+/* More of the line, which is cut at its end: the library then refuses it. With
+   libquadmath loaded, as scipy does, printf takes a microsecond. */
 static int append(struct call *c, int used, const char *text)
 {
     while (*text && used < (int)sizeof c->line - 1)
