@@ -118,7 +118,7 @@ static const struct {
     {"describe fprop fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=rowwise", 0,
      "history "},
     {"why fprop nvfp4 g=3 m=50 n=96 k=64 copies=both", 0,
-     "made by a cast behind the product, "},
+     "made by a cast after the product, "},
     {"why fprop mxfp8 g=3 m=50 n=96 k=64 activation=swiglu copies=both", 0,
      "no kernel makes them in the product's launch"},
     {"why fprop mxfp8 g=3 m=50 n=96 k=64 activation=swiglu copies=both "

@@ -245,7 +245,7 @@ TEST(explains)
     char *why;
 
     test_expect(qn_why(f.ctx, &p, &test_aot, &why), QUERN_OK, "");
-    assert_non_null(strstr(why, "made by a cast behind the product, "));
+    assert_non_null(strstr(why, "made by a cast after the product, "));
     assert_non_null(strstr(why, "largest magnitude for its history"));
     assert_non_null(strstr(why, "> past_swiglu"));
     assert_non_null(strstr(why, "quantize past of=x g=3 m=40 k=32 in=bf16 "
