@@ -98,7 +98,7 @@ def check_reached():
 
 
 def check_size():
-    """Lines of the README; its columns, except for what a program printed."""
+    """Lines of the README; its columns, except for a program's output."""
     text = read("README.md")
     count = text.count("\n")
     assert count <= LINES, f"the README has {count} lines, over {LINES}"
@@ -199,7 +199,7 @@ def check_lines():
 
 
 def check_demo():
-    """The README shows what the demo prints, but for how long it took."""
+    """The README shows the demo's output, but for its times."""
     got = run([QUERN, "demo", "--backend", "host"], env={**os.environ, "QUERN_NVRTC": "/none"})
     assert got.returncode == 0, got.stderr
 

@@ -182,7 +182,7 @@ TEST(test_quantize_arguments)
                "rowwise.pointers is not NULL");
 }
 
-/* Each text, and what its message must say. */
+/* Each text, and a part of its message. */
 static const struct {
     const char *text, *says;
 } texts[] = {

@@ -97,7 +97,7 @@ def check_sections(page):
 
 
 def check_tuning(page):
-    """What `quern tune --json` prints has a section, too."""
+    """The output of `quern tune --json` has a section, too."""
     rows = [{"problem": f"fprop bf16 g={g} m=64 n=64 k=64", "us": 9.0 - g, "model_us": 9.0, "mhz": 0}
             for g in (1, 2)]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

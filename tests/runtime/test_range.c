@@ -45,7 +45,7 @@ TEST(tries_f16_first)
     end(&f);
 }
 
-/* One launch brings the sizes for all. */
+/* One launch loads the sizes for all. */
 TEST(brings_sizes_once)
 {
     struct fixture f =

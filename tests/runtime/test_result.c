@@ -176,7 +176,7 @@ TEST(casts_fewer_rows)
     end(&f);
 }
 
-/* The product brings them, for both; sizes may be those of D. */
+/* The product loads them, for both; sizes may be those of D. */
 TEST(casts_by_sizes)
 {
     static const int64_t sizes[] = {20, 0, 20};
