@@ -141,7 +141,7 @@ def mx(x):
     return q.view(m, k), e.to(torch.uint8).view(m, k // 32)
 
 
-PEERS = [  # function, what it does, quern's line, index of quern's rowwise tensor
+PEERS = [  # function, its description, quern's line, index of quern's rowwise tensor
     (per_row, "fp8, a scale for each row", f"quantize fp8_row of=x {WIDE} copies=rowwise"),
     (blocks, "fp8, 1x128", f"quantize fp8_block_any of=x {WIDE} copies=rowwise"),
     (blocks_both, "fp8, 1x128, and transposed", f"quantize fp8_block_any of=x {WIDE}"),
@@ -240,7 +240,7 @@ def main():
     options = parser.parse_args()
     torch.manual_seed(1)
     library = libquern.Library(options.library)
-    root = {"what": "bench/casts.py: casts beside torch.compile", "commit": options.commit,
+    root = {"what": "bench/casts.py: casts compared with torch.compile", "commit": options.commit,
             "gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda,
             "torch": torch.__version__, "rows": [], "peers": []}
     root["driver"] = subprocess.run(

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Twenty uncompiled kernels, on two cores:  bench/cold.sh [OPTIONS OF quern bench]
-# A row for each, and in the last one the time of all by two threads. Small problems: data are not what is timed.
+# A row for each, and in the last one the time of all by two threads. Small problems, since data are not timed.
 problems=()
 for op in "fprop RECIPE m=2048" "dgrad RECIPE m=2048" "wgrad RECIPE k=2048" "wgrad RECIPE k=2048 d=f32 beta=1"; do
     for recipe in bf16 fp8_row fp8_block fp8_tensor fp16; do

@@ -103,7 +103,7 @@ class Plan:
             self.buffer(name).pointers = address
 
     def bind_missing(self, allocate):
-        """All outputs, scratch memory and whatever else runs need and nobody bound: in memory of
+        """All outputs, scratch memory and other operands of runs that no call bound: in memory of
         allocate(bytes), which returns the address of zeros."""
         for o in self.operands.values():
             bound = self.args.of[o.arg].data or self.args.of[o.arg].pointers

@@ -7,8 +7,8 @@ sequence.
                             [--tokens 64,128,256,512,1024,2048,4096] [--json FILE] [--commit HASH]
 
 Both accumulate into fp32, the same operands, in turn, in graphs of their own, medians. Tokens are
-those of a group and a microbatch, drawn around that number. Before anything is timed, what both
-wrote is compared. The roofline of the gain is min(parts, k*/k): below k* tokens the accumulator's 8
+those of a group and a microbatch, drawn around that number. Before the timing, the results of both
+are compared. The roofline of the gain is min(parts, k*/k): below k* tokens the accumulator's 8
 bytes cost as much as the math, which sequence pays `parts` times. `peak` is the memory that the
 queued operands take next to the accumulator.
 """

@@ -113,7 +113,7 @@ class TorchRows(Torch):
         self.copies = {}
         for name in ("w1", "w2"):
             w = getattr(layer, name)
-            for transposed in (True, False):  # rows are what is not summed
+            for transposed in (True, False):  # rows are not summed
                 rows = w if transposed else w.transpose(-2, -1).contiguous()
                 scale = rows.abs().amax(-1).float().clamp(min=1e-12) / E4M3_MAX
                 cast = (rows.float() / scale[..., None]).to(torch.float8_e4m3fn)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One page of plots from committed results: self-contained HTML, its figures inline SVG whose
+"""One page of plots from committed results: self-contained HTML, its figures embedded SVG whose
 colours are the page's own, so that they follow the reader's light or dark theme. Needs matplotlib.
 
 Drawn by bench/report.py --page FILE; every figure names the JSON file that it is drawn from.
@@ -30,7 +30,7 @@ MARKS = {"quern": "o", "quern_bf16": "^", "torch_grouped_mm": "s", "torch_scaled
          "cublas_dense_fp8": "|"}
 PASSES = {"fprop": "o", "dgrad": "s", "wgrad": "^", "accumulate": "D"}
 
-# Vendor's figures: dense TFLOP/s of BF16 (and what 8 bits multiply them by), at that clock; TB/s.
+# Vendor's figures: dense TFLOP/s of BF16 (and the factor of 8 bits), at that clock; TB/s.
 PEAKS = {"NVIDIA H200": {"tflops": 989.4, "fp8": 2, "mhz": 1830, "tbytes": 4.8}}
 
 STYLE = """
@@ -234,7 +234,7 @@ USUAL = "g=8 m=32768 k=7168 split=mild"
 
 
 def short(problem):
-    """Without what is usual; the sizes stay where one of them is not."""
+    """Without the usual values; the sizes stay where one of them is unusual."""
     words = problem.replace("quantize ", "", 1)
     return words.replace(" " + USUAL, "")
 

@@ -337,7 +337,7 @@ def write(path, results):
 
 
 def compare(options, program, cases, measure, show, finish=None):
-    """Measure case after case until the budget is spent; what is measured is kept. main's status.
+    """Measure case after case until the budget is spent; measured cases are kept. main's status.
 
     cases()                            yields (names, case); the names say which it is, for people
     measure(case, library, rng, watch) its rows; libquern.Failed: said, and the next

@@ -12,9 +12,9 @@ cuBLAS in FP8 with fast accumulation and without, the faster of both, and dense 
 which deepgemm.json's recorded figures of fp8_block are ratios. Recipes whose values have a scale
 each 16 or 32 (--recipes mxfp8,mxfp4,nvfp4) have no peer here: their rows are next to quern's own
 BF16 kernel on the same values, and the ratio is to that; --strategies measures them with
-dequantize= as well as the model's choice. `accumulate` is wgrad added to fp32. `layer` is what
-comes before the product too: x quantized and multiplied, by quern's kernels and by torch's
-operations, compiled where torch can.
+dequantize= as well as the model's choice. `accumulate` is wgrad added to fp32. `layer` includes the
+steps before the product: x quantized and multiplied, by quern's kernels and by torch's operations,
+compiled where torch can.
 
 Timing is that of peers.py. Before anything is timed, D is filled with NaN, computed once and
 compared with a BF16 product of the decoded values.
@@ -35,7 +35,7 @@ EXPANDED = {"mxfp8": 8, "mxfp8_ocp": 8, "mxfp4": 4, "nvfp4": 4}  # bits of a val
 # multiplied, too; torch, which gets only a group's tokens, would lack them.
 MIXED = {("nvfp4", "wgrad"): 16, ("nvfp4", "accumulate"): 16}
 AGREE = 1e-2  # operands rounded to BF16 for the reference, and both results
-ITS_OWN_CAST = 6e-2  # DeepGEMM casts what our copies hold once more
+ITS_OWN_CAST = 6e-2  # DeepGEMM quantizes our copies' values once more
 
 
 class Copy:

@@ -15,7 +15,7 @@ import sys
 
 PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "quern_untuned", "torch_bf16",
          "torch_fp8_row")
-COLUMNS = (("quern", "quern"), ("quern_untuned", "the model alone"), ("torch_grouped_mm", "torch grouped"),
+COLUMNS = (("quern", "quern"), ("quern_untuned", "the model only"), ("torch_grouped_mm", "torch grouped"),
            ("torch_scaled_grouped_mm", "torch scaled grouped"), ("torch_bf16", "torch BF16"),
            ("torch_fp8_row", "torch FP8, rows"), ("deepgemm", "DeepGEMM"), ("cublas_loop", "cuBLAS loop"),
            ("cublas_dense", "dense cuBLAS"), ("cublas_dense_fp8", "dense cuBLAS, FP8"))
@@ -75,7 +75,7 @@ def ratio(rows):
 def best_peer(cases):
     """Whom the ratios of a pass are to."""
     there = {what for rows in cases.values() for what in rows}
-    return ("the model alone" if "quern_untuned" in there
+    return ("the model only" if "quern_untuned" in there
             else "the best of torch's compositions" if "torch_bf16" in there
             else "the better of torch and a cuBLAS loop")
 

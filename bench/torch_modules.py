@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Forward and backward of a module of experts, the host's time included: quern.torch beside torch.
+"""Forward and backward of a module of experts, the host's time included: quern.torch and torch.
 
     python3 bench/torch_modules.py [--shapes 'qwen3*,small'] [--budget SECONDS] [--json FILE]
                                   [--commit HASH]
@@ -9,7 +9,7 @@ Tokens come in expert order. The peers are torch's grouped products with SwiGLU 
 and under torch.compile, both in BF16 with sizes on the device. quern runs GroupedMLP in BF16 and in
 FP8, where each step casts the weights, or keeps the casts of the first one (`cached`). Times are wall
 clock: steps of forward and backward follow each other without waiting, and the clock stops when the
-GPU is done; the median of several turns. `peak` is what a step allocates above inputs, weights and
+GPU is done; the median of several turns. `peak` is the memory of a step above inputs, weights and
 their gradients. `gradient`, the norm of dx, is nearly the same in all rows of a shape. Needs a GPU.
 """
 
@@ -74,7 +74,7 @@ class Case:
         self.flops = 18.0 * tokens * hidden * ffn
 
     def modules(self):
-        """Yields a name, a module and what its forward takes after x."""
+        """Yields a name, a module and its forward's arguments after x."""
         yield "torch", TorchExperts(self.w1, self.w2), (self.ends, self.prob)
         yield "torch compiled", torch.compile(TorchExperts(self.w1, self.w2), dynamic=False), \
             (self.ends, self.prob)

@@ -90,7 +90,7 @@ def make_layer(case, library, rng):
 
 
 def kernels_of(library, line):
-    """The kernels that a tuner would look at: those before what `why` excludes."""
+    """The kernels that a tuner would consider: those that `why` does not exclude."""
     text = library.why(line).split("\nexcluded")[0]
     return re.findall(r"^(?:>|\s) (quern_\w+_sm\d+\w*)$", text, re.MULTILINE)
 
@@ -120,7 +120,7 @@ def products(library, chosen):
 
 
 def casts(library, recipes):
-    """Those that make the operands, and that say what these hold."""
+    """Plans that make the operands, and that dequantize them."""
     lines = [f"{recipe} of={of} g=8 m=1024 k=1024" for recipe in recipes if recipe != "bf16"
              for of in ("x", "w", "dy")]
     return [(libquern.Plan, library, line) for cast in lines
@@ -220,7 +220,7 @@ def run(options, folder, watch):
     ratios = {}
     compile_ahead(alone, chosen, options.recipes.split(","))
     for i, case in enumerate(chosen):
-        # what one case takes at most: tuning, operands and the comparison
+        # the most time of a case: tuning, operands and the comparison
         if time.monotonic() - begin > options.budget - options.seconds - 2:
             results["left_out"] = len(chosen) - i
             break
@@ -239,7 +239,7 @@ def run(options, folder, watch):
         results["rows"] += rows
         results["geometric_mean"] = {name: mean(each) for name, each in ratios.items()}
         if options.json:
-            peers.write(options.json, results)  # what is measured is kept
+            peers.write(options.json, results)  # measured cases are kept
     return results
 
 

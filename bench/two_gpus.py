@@ -66,7 +66,7 @@ class Space:
         self.memory.fill_(POISON)
 
     def put(self, numbers):
-        """Numbers of the space's size, from its first byte on."""
+        """Values of the space's size, from its first byte on."""
         self.memory[GUARD:GUARD + self.size].copy_(numbers.view(torch.uint8).view(-1))
 
     def as_it_was(self, start):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** c_bindings.c: the C side of two front ends. Neither knows what a line
-** computes: a walk over the operands serves all lines.
+** c_bindings.c: the C side of two front ends. Neither knows a line's
+** computation: a loop over the operands serves all lines.
 **
 ** grouped_op   a PyTorch op: tensors by name; rows change from call to call
 ** jax_handler  a JAX handler (XLA FFI): inputs and results in the order of the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** c_product.c: a grouped product in C or C++, and what its plan needs.
+** c_product.c: a grouped product in C or C++, and the operands of its plan.
 **
 **   cc c_product.c $(pkg-config --cflags --libs quern)
 **

@@ -1,6 +1,6 @@
 /*
 ** SPDX-License-Identifier: Apache-2.0
-** cases.h: tests that register themselves, and cmocka with what it includes.
+** cases.h: tests that register themselves, and cmocka with its includes.
 **
 **     TEST(adds_up)
 **     {

@@ -106,7 +106,7 @@ is_long() { # program
     [[ $1 == */test_protocol || $1 == */test_compile ]]
 }
 
-# What takes longest first, so that no core is idle in the end.
+# The longest first, so that no core is idle in the end.
 programs() { # folder
     printf '%s\n' "$1"/test_{protocol,cli,host,compile,runtime,api} "$1"/test_* | awk '!seen[$0]++'
 }

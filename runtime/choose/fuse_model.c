@@ -91,6 +91,6 @@ void qn_fuse_why(const struct qn_problem *p, const struct qn_choice *best,
             strategy == QUERN_QUANTIZE_PASS
                 ? "by the same"
                 : "by one of its own, or by that of a columnwise tensor");
-    qn_text_add(text, "a launch for that alone would take %.0f cycles\n\n",
+    qn_text_add(text, "a separate launch for it would take %.0f cycles\n\n",
                 best->figures.quantize_cycles);
 }

@@ -9,11 +9,11 @@
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
 **              without tensor maps) does half as many, FP8 twice as many
-**              where codes are dequantized, what that takes if it is more
+**              where codes are dequantized, that time if it is more
 **              (model_dequantize.c)
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes / L2 rate
 **              * max(1, k / DRIFT): CTAs fall out of step, and after so many
-**              steps L2 has lost what the last of them asks for
+**              steps L2 has lost the bytes that the last of them asks for
 **              an operand's part times the lines that a row of 128 bytes is
 **              in, where rows begin anywhere: 2 - gcd(pitch, 128) / 128,
 **              and 1.5 more where the pitch is no multiple of 32 bytes
@@ -40,10 +40,10 @@
 ** out of L2 also cost power, and so clock: kernels are ordered by a launch
 ** whose tiles take 0.15 of their copies longer, where tokens are summed 0.08;
 ** lone CTAs three quarters of that, and of 0.15 wherever they wait for copies
-** (bench/notes: power). At those clocks L2 is the faster one: beside products
-** that are promoted copies count 0.8, and math, by how much of it a warpgroup
-** has in one product, 1.2 (two a step), 1.17 or 1.3 (128 columns;
-** bench/notes: fp8). The tuner replaces the model where it measured.
+** (bench/notes: power). At those clocks L2 is the faster one: during two-level
+** accumulation copies count 0.8, and math, by how much of it a warpgroup has in
+** one product, 1.2 (two a step), 1.17 or 1.3 (128 columns; bench/notes: fp8).
+** The tuner replaces the model where it measured.
 */
 #include "choose/model.h"
 #include "base/types.h"
@@ -65,7 +65,7 @@
 #define L2_EFFORT       0.15    /* of cycles of copies */
 #define L2_SUMMED       0.08    /* the same where tokens are summed */
 #define TOGETHER        0.75    /* share of a lone CTA's bytes that leaves L2 */
-#define BESIDE          0.8     /* copies, while promotion draws all power */
+#define BESIDE          0.8     /* copies during two-level sums */
 
 /* The cost of C, by its path: factors of the computation and of plain
    copies, and the part of the smaller of both that the other does not hide.

@@ -367,8 +367,8 @@ int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
     if (count == 0)
         add_variants(ctx, p);
     else if (demand->backend != QUERN_BACKEND_HOST && host_alone(list, count))
-        qn_error_add("  only the host has %s of %s; what GPUs multiply is in "
-                     "docs/recipes.md",
+        qn_error_add("  only the host has %s of %s; docs/recipes.md lists the "
+                     "recipes of GPUs",
                      qn_op_name(p->op), p->recipe);
     return QUERN_ENOKERNEL;
 }

@@ -15,8 +15,8 @@ static const struct argp_option options[] = {
     {"against", QN_KEY_AGAINST, "NAME", 0,
      "Also run this backend, in turn with the other, and compare", 0},
     {"overhead", QN_KEY_OVERHEAD, NULL, 0,
-     "Time plans (cold, warm, again) and what a launch takes on the host, "
-     "next to the driver's own",
+     "Time plans (cold, warm, again) and a launch on the host, next to the "
+     "driver's own",
      0},
     QN_OPTION_BACKEND,
     QN_OPTION_KERNEL,

@@ -48,7 +48,7 @@ static const struct qn_column columns[] = {
     {"key", "key", "s"},        {"kernel", "kernel", "s"},
     {"arch", "arch", "s"},      {"compiler", "compiler", "s"},
     {"bytes", "bytes", "%.0f"}, {"used", "last used", "s"},
-    {"state", "state", "s"},    {"fault", "what is wrong", "s"},
+    {"state", "state", "s"},    {"fault", "fault", "s"},
     {"folder", "folder", "s"},  {0},
 };
 
@@ -115,7 +115,7 @@ static int where(const struct qn_options *opt, struct qn_cache *cache)
     static const struct qn_column folders[] = {
         {"folder", "folder", "s"},
         {"writable", "takes new entries", "s"},
-        {"fault", "what is wrong", "s"},
+        {"fault", "fault", "s"},
         {0}};
     cJSON *rows = cJSON_CreateArray();
     const char *folder;

@@ -117,7 +117,7 @@ static void print_recipes(const struct qn_options *opt,
         {"error", "error", "%.1e"},
         {"casts", "casts", "s"},
         {"products", "products", "s"},
-        {"doc", "what it is", "s"},
+        {"doc", "description", "s"},
         {0},
     };
     cJSON *rows = cJSON_CreateArray();

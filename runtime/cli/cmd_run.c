@@ -13,7 +13,7 @@ static const struct argp_option options[] = {
      "nvdisasm)",
      0},
     {"resources", QN_KEY_RESOURCES, NULL, 0,
-     "Run nothing; print what the kernel takes of a multiprocessor", 0},
+     "Run nothing; print the kernel's share of a multiprocessor", 0},
     QN_OPTION_ROUTES,
     QN_OPTION_BACKEND,
     QN_OPTION_KERNEL,

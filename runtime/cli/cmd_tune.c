@@ -307,7 +307,7 @@ const struct qn_command qn_cmd_tune = {
         "are compiled on all cores while the GPU measures those that are "
         "there, in rounds of shuffled order, until it is certain that none is "
         "faster by 0.5 % than the best, or time is up. If dequantize=auto "
-        "leaves open how scaled operands become what tensor cores multiply, "
+        "leaves open how scaled operands are dequantized, "
         "the strategies run against the fastest kernel. Groups are drawn as "
         "split= says. The winner then serves all plans of the same variant, "
         "groups and axes, but for the ragged one: the mean length of a group "

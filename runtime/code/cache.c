@@ -310,7 +310,7 @@ void qn_cache_index_store(struct qn_cache *cache, const char *index,
         unlinkat(folder->parts[QN_PART_NEW], name, 0);
 }
 
-/* Out of the way, but kept for an investigation. Needs the lock, or another
+/* Set aside, kept for an investigation. Needs the lock, or another
    entry to replace it: the intended one may have been rebuilt. */
 static void set_aside(struct qn_cache *cache, const char *key)
 {

@@ -271,10 +271,10 @@ static void explain_fused(const struct qn_mlp_plan *plan, struct qn_text *text)
         explain_launch(plan, QN_MLP_PRE, "pre = x w1^T and h = activation(pre)",
                        text);
     else if (qn_mlp_fused(&plan->mlp, plan->recipe, &p))
-        add_line("h apart from pre: no kernel serves", &p, text);
+        add_line("h in a launch after pre: no kernel serves", &p, text);
     else
-        qn_text_add(text, "  h apart from pre: its scales are known only when "
-                          "all of it is\n");
+        qn_text_add(text, "  h in a launch after pre: its scales are known "
+                          "only when all of it is\n");
 }
 
 /* dpre in the launch of dh, or why not. */
@@ -284,21 +284,21 @@ static void explain_back(const struct qn_mlp_plan *plan, struct qn_text *text)
     struct qn_problem p;
 
     if (!qn_mlp_back(&plan->mlp, plan->recipe, &p)) {
-        qn_text_add(text, "  dpre apart from dh: its scales are known only "
-                          "when all of it is\n");
+        qn_text_add(text, "  dpre in a launch after dh: its scales are known "
+                          "only when all of it is\n");
         return;
     }
     if (plan->back)
         explain_launch(plan, QN_MLP_DH, "dh = dy w2 and dpre, from dh and pre",
                        text);
     else
-        add_line(f->served ? "dpre apart from dh: in one launch it is slower"
-                           : "dpre apart from dh: no kernel serves",
+        add_line(f->served ? "dpre in a launch after dh: one launch is slower"
+                           : "dpre in a launch after dh: no kernel serves",
                  &p, text);
     if (f->served && f->product > 0)
         qn_text_add(text,
-                    "    %.0f cycles; apart %.0f, and %.0f that read dh and "
-                    "pre\n",
+                    "    %.0f cycles; two launches %.0f, and %.0f that read "
+                    "dh and pre\n",
                     f->cycles, f->product, f->cast);
 }
 

@@ -8,7 +8,7 @@
 /* Room for a copy and its scales, in the job's buffers of operand `role`. */
 int qn_copies_room(struct qn_job *, int role, const struct qn_tensor *copy);
 
-/* Random numbers of deviation `scale`, quantized by the job's backend into
+/* Random values of deviation `scale`, quantized by the job's backend into
    its buffers of operand `role`. The job's sizes are in their memory
    already. Codes of the library. */
 int qn_copies_make(struct qn_job *, int role, uint64_t seed, float scale);

@@ -15,7 +15,7 @@ enum {
     QN_MADE_BUFFERS
 };
 
-/* Random numbers of deviation `scale`, and room for the rowwise and the
+/* Random values of deviation `scale`, and room for the rowwise and the
    columnwise tensor. Codes of the library. */
 int qn_made_fill(struct qn_job *, uint64_t seed, float scale);
 

@@ -249,7 +249,7 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
         verdict->sums ? ""
                       : "; dbias is not the sums of D, or dprob was "
                         "written outside of every group",
-        verdict->copies ? "" : "; a copy is not what the host quantizes to",
+        verdict->copies ? "" : "; a copy differs from the host's",
         verdict->held
             ? ""
             : "; a copy, read as qn_problem_describe lays it out, is not "

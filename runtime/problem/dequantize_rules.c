@@ -45,8 +45,9 @@ static const char *wrong_operand(const struct qn_problem *p,
     if (!s)
         return qn_quantize_element(&q, recipe) == QUERN_BF16
                    ? NULL
-                   : "what has no scales is multiplied as it is, and must be "
-                     "bf16";
+                   : "operands without scales are multiplied directly, and "
+                     "must "
+                     "be bf16";
     if (s->span != QN_SPAN_BLOCK || s->type == QUERN_F32)
         return "scales in fp32, or of more than a block, are factors of sums, "
                "not of values";

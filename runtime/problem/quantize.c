@@ -89,8 +89,9 @@ static int check_bias(const struct qn_quantization *q,
 {
     if (q->of != QN_X || recipe->scaling[QN_X].type != QUERN_TYPE_NONE)
         return qn_error_set(QUERN_EINVAL,
-                            "bias: of x that the recipe keeps as it is alone; "
-                            "of=x and a recipe without scales are expected");
+                            "bias is supported only for x that the recipe does "
+                            "not quantize; of=x and a recipe without scales "
+                            "are expected");
     return QUERN_OK;
 }
 
@@ -114,8 +115,8 @@ static int check_recipe(const struct qn_quantization *q,
         (s->type != QUERN_TYPE_NONE || q->of != QN_DY || !q->dbias))
         return qn_error_set(QUERN_EINVAL,
                             "prob=1: without an activation rows are multiplied "
-                            "in dbias alone, of dy that the recipe keeps as it "
-                            "is");
+                            "only in dbias, for dy that the recipe does not "
+                            "quantize");
     if (s->type == QUERN_TYPE_NONE && q->copies & QUERN_COLUMNWISE)
         return qn_error_set(QUERN_EINVAL,
                             "recipe %s keeps %s as %s, which has no column "
@@ -138,8 +139,8 @@ static int check_work(const struct qn_quantization *q)
     if (q->work != QUERN_QUANTIZE &&
         (q->activation || q->interleave || q->dbias || q->dprob ||
          (q->probability && q->work != QUERN_BIAS)))
-        wrong = "activation, interleave, prob, dbias and dprob are of quantize "
-                "alone, and prob of bias";
+        wrong = "only quantize supports activation, interleave, prob, dbias "
+                "and dprob; bias supports prob";
     else if (q->work == QUERN_TRANSPOSE && q->copies != QUERN_COLUMNWISE)
         wrong = "transpose makes the columnwise tensor: copies=columnwise";
     else if (q->work == QUERN_DEQUANTIZE &&

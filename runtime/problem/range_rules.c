@@ -30,8 +30,7 @@ const char *qn_range_wrong(const struct qn_problem *p,
     const char *why = wrong_operand(p, recipe, QN_ROLE_A);
 
     if (p->op == QUERN_WGRAD)
-        return "over tokens sums as bf16 are as fast, behind launches that "
-               "dequantize";
+        return "wgrad is as fast in bf16, after launches that dequantize";
     if (p->alpha || p->beta || p->bias || p->activation || p->probability)
         return "only a plain store is supported: no alpha, beta, bias or "
                "activation";

@@ -36,7 +36,7 @@ const char *qn_result_wrong(const struct qn_problem *p,
     const int of = tensor_of(p);
 
     if (p->op == QUERN_WGRAD || p->ragged != QUERN_AXIS_M)
-        return "they are of what fprop and dgrad make of tokens, with ragged=m";
+        return "only fprop and dgrad with ragged=m support them";
     if (p->beta != QUERN_BETA_ZERO)
         return "nothing is added to them, beta=0 is expected";
     if (p->copies == QUERN_COLUMNWISE)

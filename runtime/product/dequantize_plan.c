@@ -126,8 +126,7 @@ static int load_step(const struct qn_plan *plan, struct qn_session *s,
         const char *task; /* NULL: the launch has no such kernel */
     } kernels[QN_WORKS] = {
         [QN_WORK_SIZES] = {QN_SIZES, "loads sizes from the host"},
-        [QN_WORK_PREPARE] = {QN_FACTORS, "prepares what is dequantized in a "
-                                         "pass"},
+        [QN_WORK_PREPARE] = {QN_FACTORS, "prepares a dequantize pass"},
         [QN_WORK_RANGE] = {QN_RANGE, "checks whether f16 holds the values"}};
     const int work = launch->work;
 

@@ -29,7 +29,7 @@ static void add_figures(const struct qn_dequantize_choice *choice,
                         qn_dequantize_name(strategies[i]), cost->cycles,
                         cost->moving, cost->bytes / 1e6);
     }
-    qn_text_add(text, "mainloop %.0f, as products wait for what dequantizes\n",
+    qn_text_add(text, "mainloop %.0f, as products wait for dequantization\n",
                 choice->cost[QUERN_DEQUANTIZE_MAINLOOP].cycles);
 }
 
@@ -43,9 +43,9 @@ static void add_strategy(struct qn_session *s, int strategy,
     struct qn_dequantize_space space;
 
     if (strategy == QUERN_DEQUANTIZE_F16) {
-        qn_text_add(text, "codes become f16 beside the product, relative to "
-                          "each operand's largest scale: exact, where its "
-                          "scales are within 2^21 of each other\n\n");
+        qn_text_add(text, "codes become f16 in the mainloop, relative to each "
+                          "operand's largest scale: exact, where its scales "
+                          "are within 2^21 of each other\n\n");
         return;
     }
     qn_dequantize_lay_out(s->problem, s->demand.recipe, blocks, &space);
@@ -58,7 +58,7 @@ static void add_strategy(struct qn_session *s, int strategy,
             "values; dequantize=mainloop%s sums in fp32\n\n",
             space.end,
             qn_dequantize_cast(s->problem, s->demand.recipe, QN_ROLE_A, &q)
-                ? " or ahead"
+                ? " or before them"
                 : "");
     else
         qn_text_add(text, "operands become bf16 in %zu bytes of workspace\n\n",

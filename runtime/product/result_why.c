@@ -44,11 +44,11 @@ void qn_result_why(struct qn_session *s, int apart, struct qn_text *text)
     if (!apart)
         qn_text_add(text,
                     "copies of the result leave the product's own launch; a "
-                    "cast behind it would take %.0f cycles to move %.0f MB\n\n",
+                    "cast after it would take %.0f cycles to move %.0f MB\n\n",
                     cost.cycles, cost.bytes / 1e6);
     else
         qn_text_add(text,
-                    "copies of the result are made by a cast behind the "
+                    "copies of the result are made by a cast after the "
                     "product, %.0f cycles to move %.0f MB: %s\n\n",
                     cost.cycles, cost.bytes / 1e6,
                     reason ? reason

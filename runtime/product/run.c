@@ -324,22 +324,20 @@ int qn_run_prepare(const struct qn_plan *plan, const struct qn_args *args,
 
     if (!code && args->host_sizes)
         code = qn_error_set(QUERN_EINVAL,
-                            "args.host_sizes is not NULL: what is measured is "
-                            "one launch, with sizes on the device");
+                            "args.host_sizes is not NULL: one launch is "
+                            "measured, with sizes on the device");
     if (!code && plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP)
-        code =
-            qn_error_set(QUERN_EINVAL,
-                         "dequantize: what is measured is one launch, this run "
-                         "is several; dequantize=mainloop is one");
+        code = qn_error_set(QUERN_EINVAL,
+                            "dequantize: one launch is measured, this run is "
+                            "several; dequantize=mainloop is one");
     if (!code && qn_launch_find(plan, QN_WORK_QUANTIZE_D))
         code = qn_error_set(QUERN_EINVAL,
-                            "copies: what is measured is one launch, this run "
-                            "is a product and a cast; measure it without "
-                            "copies");
+                            "copies: one launch is measured, this run is a "
+                            "product and a cast; measure it without copies");
     if (!code && plan->sums)
         code = qn_error_set(QUERN_EINVAL,
-                            "bias, activation: what is measured is one launch, "
-                            "this run is a product and its epilogue");
+                            "bias, activation: one launch is measured, this "
+                            "run is a product and its epilogue");
     if (code)
         return code;
     complete(plan, args, values, params);

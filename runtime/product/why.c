@@ -37,7 +37,7 @@ static void add_product(const struct qn_plan *plan, const char *indent,
     add_kernel(plan->kernel->name, indent, text);
     if (plan->backend != QUERN_BACKEND_HOST)
         qn_text_add(text,
-                    "%s    %.0f cycles (%.0f with what bytes out of L2 cost): "
+                    "%s    %.0f cycles (%.0f with bytes out of L2): "
                     "%.0f tiles in %.0f waves of %.0f, memory %.0f\n"
                     "%s    a tile: math %.0f, copies %.0f, store %.0f; %.0f %% "
                     "of it real\n",
@@ -58,7 +58,7 @@ static void print_line(const struct qn_plan *plan, char *line, size_t size)
 /* The purpose of a launch, if no line of a problem says it. */
 static const char *const purposes[QN_WORKS] = {
     [QN_WORK_SIZES] = "sizes from the host",
-    [QN_WORK_PREPARE] = "factors, sizes and flags for what follows",
+    [QN_WORK_PREPARE] = "factors, sizes and flags for the next launches",
     [QN_WORK_RANGE] = "range check for f16",
     [QN_WORK_REQUANTIZE] = "requantize to FP8: ",
     [QN_WORK_EPILOGUE] = "epilogue of the product's sums",
@@ -123,8 +123,8 @@ static void add_floors(struct qn_text *text, const struct qn_problem *p,
 
     qn_text_add(
         text,
-        "products alone take %.0f cycles, with the padding of tiles %.0f; "
-        "memory alone %.0f\n\n",
+        "products would take %.0f cycles, with the padding of tiles %.0f; "
+        "memory %.0f\n\n",
         f->tiles * f->real * f->math / sms, f->tiles * f->math / sms,
         f->memory_cycles);
     if (f->quantize_cycles > 0)
@@ -142,8 +142,8 @@ static void add_choices(struct qn_text *text, const struct qn_choice *list,
 
         qn_text_add(
             text,
-            "%s %s%s%s\n    %.0f cycles (%.0f with what bytes out of "
-            "L2 cost): %.0f tiles in %.0f waves of %.0f, memory %.0f\n"
+            "%s %s%s%s\n    %.0f cycles (%.0f with bytes out of L2): "
+            "%.0f tiles in %.0f waves of %.0f, memory %.0f\n"
             "    a tile: math %.0f, copies %.0f, store %.0f; %.0f %% of "
             "it real\n",
             i || ahead ? " " : ">", kernel->name,

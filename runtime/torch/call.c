@@ -24,8 +24,8 @@ struct tensor {
 struct call {
     const struct qn_op *op;
     char line[256];
-    int64_t key[26]; /* the numbers of the line, by the letter of their key */
-    int64_t queue, layer;                          /* queue 0: run at once */
+    int64_t key[26];      /* the line's values, by the letter of their key */
+    int64_t queue, layer; /* queue 0: run at once */
     struct tensor given[QUERN_ARGS_COUNT];         /* by enum quern_arg */
     struct torch_tensor *result[QUERN_ARGS_COUNT]; /* made here */
     int32_t device, index;                         /* of torch's */

@@ -78,7 +78,7 @@ static int32_t type_in(qn_abi_value box)
     return box ? (int32_t) * (const qn_abi_value *)box : -1;
 }
 
-/* Fill in the numbers of the product: 0 if the shapes do not fit. */
+/* Fill in the sizes of the product: 0 if the shapes do not fit. */
 static int measure(struct product *p, int has_ends)
 {
     const struct matrix *a = &p->a, *b = &p->b;
@@ -257,7 +257,7 @@ static void grouped_mm(qn_abi_value *stack, uint64_t inputs, uint64_t outputs)
 /* ------------------------------------------------------------- registration */
 
 /*
-** Replace torch's kernel of a dispatch key, "CPU" or "CUDA", or bring it back.
+** Replace torch's kernel of a dispatch key, "CPU" or "CUDA", or restore it.
 ** NULL, or a sentence. Python calls it, under a lock.
 */
 QUERN_API const char *quern_torch_replace(const char *key, int on);

@@ -350,13 +350,13 @@ static int check_problem(const struct quern_context *ctx,
                             qn_strategy_name(p->quantize));
     if (p->dbias || p->dprob)
         return qn_error_set(QUERN_EINVAL,
-                            "%s: sums take launches of their own: what is "
-                            "measured is the problem without them",
+                            "%s: sums take launches of their own: tune the "
+                            "problem without them",
                             p->dbias ? "dbias" : "dprob=1");
     if (p->copies && recipe && qn_result_apart(p, recipe))
         return qn_error_set(QUERN_EINVAL,
-                            "copies: a cast of its own makes them, %s: what is "
-                            "measured is the problem without them",
+                            "copies: a cast of its own makes them, %s: tune "
+                            "the problem without them",
                             qn_result_apart(p, recipe));
     return QUERN_OK;
 }

@@ -171,7 +171,7 @@ static int give_up(struct qn_tune_job *job, struct qn_tune_runner *runner,
         return QUERN_OK;
     code = QN_CU(job->session.driver, cuStreamSynchronize, job->options.stream);
     if (code)
-        qn_error_add("  behind %s: %s", runner->told->kernel,
+        qn_error_add("  after %s: %s", runner->told->kernel,
                      runner->told->reason);
     return code;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api.h: what the tests of quern.h share: lines, what they need according to
+/* api.h: shared by the tests of quern.h: lines, what they need according to
    internal functions, and two runs of one line, between canaries. */
 #pragma once
 
@@ -35,12 +35,12 @@ struct api_expected {
     size_t alignment;
 };
 
-/* What an operand is, by the internal description of a line with these rows; 0:
+/* An operand by the internal description of a line with these rows; 0:
    the line has no such operand. */
 int api_expected_find(const struct qn_line *line, const union qn_needs *needs,
                       int arg, struct api_expected *e);
 
-/* Where the internal arguments have it; `form` as in struct qn_slot. NULL:
+/* Its address in the internal arguments; `form` as in struct qn_slot. NULL:
    nowhere. */
 void *api_expected_place(union qn_given *args, int kind, int arg,
                          enum qn_slot_form *form);
@@ -61,7 +61,7 @@ struct api_run {
     int64_t host_sizes[API_GROUPS];
 };
 
-/* Every operand but the sizes has memory, with numbers where it is read. The
+/* Every operand but the sizes has memory, with values where it is read. The
    same line has the same bytes. */
 void api_run_open(struct api_run *run, struct quern_context *ctx,
                   const char *line);
@@ -76,7 +76,7 @@ void api_run_guarded(const struct api_run *run);
 uint64_t api_run_digest(const struct api_run *run);
 
 /* Lengths of API_GROUPS groups, and how they are given: both leaves a row
-   before each group. Of sizes on the host the form is not looked at. */
+   before each group. The form of sizes on the host is not checked. */
 enum api_form { API_LENGTHS, API_STARTS, API_BOTH, API_ENDS, API_FORMS };
 void api_run_sizes(struct api_run *run, const int64_t *lengths, int form,
                    int type);

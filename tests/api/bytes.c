@@ -96,7 +96,7 @@ static void give_sizes(struct twin *t, const struct qn_line *line)
     }
 }
 
-/* Of a cast of fewer rows a plan for these. */
+/* For a cast of fewer rows, a plan for these. */
 static int make(struct twin *t, const struct qn_line *line, int64_t rows)
 {
     const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};

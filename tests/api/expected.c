@@ -6,8 +6,8 @@
 #include "base/types.h"
 #include "problem/mlp.h"
 
-/* Where the arguments of products, casts and MLPs have a tensor; -1: nowhere.
-   Arrays follow below. */
+/* The position of a tensor in the arguments of products, casts and MLPs; -1:
+   none. Arrays follow below. */
 static const struct place {
     int arg, scaled; /* with .sf and .global */
     int at[QN_LINE_KINDS];

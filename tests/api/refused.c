@@ -13,7 +13,7 @@
 #define MLP     "mlp mxfp8 g=4 m=40 hidden=64 ffn=64 bias=1"
 #define HOST    "fprop bf16 g=4 m=40 n=64 k=64 sizes=host"
 
-/* What becomes of a field of the arguments. */
+/* The change of a field of the arguments. */
 enum how { KEEP, SET, SET32, ADD, FROM /* another field, by its offset */ };
 
 struct change {
@@ -43,7 +43,7 @@ struct change {
 #define TYPE(arg, value)     OF(arg, type, SET32, value)
 
 static const struct broken {
-    const char *line, *part; /* what the message begins with */
+    const char *line, *part; /* the message's beginning */
     struct change changes[2];
 } broken[] = {
     {PRODUCT,

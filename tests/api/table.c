@@ -92,7 +92,7 @@ static int is_scales(const struct quern_operand *o)
     return strstr(o->name, ".sf") != NULL;
 }
 
-/* What does not depend on the rows. */
+/* Values that do not depend on the rows. */
 static void is_sound(const struct api_line *line, const struct quern_operand *o)
 {
     const int used = o->read | o->written;

@@ -3,7 +3,7 @@
    and refuse, and that runs give the bytes of the internal functions. */
 #include "api.h"
 
-/* Of the kernels that only test_runtime has; support.c clears them. */
+/* State of the kernels that only test_runtime has; support.c clears it. */
 struct test_host test_host;
 unsigned long long test_host_workers;
 

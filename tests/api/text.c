@@ -6,7 +6,7 @@
 
 enum { GROUPS = 4 };
 
-/* What a line means is what its text says, which is written in one way. */
+/* A line means its text, which has one spelling. */
 static void round_trip(struct quern_context *ctx, const char *line)
 {
     char once[512], twice[512], cut[9];

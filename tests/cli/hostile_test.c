@@ -222,7 +222,7 @@ TEST(test_cache_where)
         1);
     assert_non_null(strstr(test_output, "its name is too long"));
     assert_null(strstr(test_output, "1970")); /* when it was used: never */
-    /* what a name holds breaks no line, and columns stand one below another */
+    /* a name's characters break no line, and columns stand one below another */
     assert_int_equal(
         test_shell("cd %s && QUERN_CACHE=$(printf 'a\\nb\\033[31m\\302\\233'):"
                    "$(printf '\\303\\274\\303\\274') '%s/quern' cache where",

@@ -11,7 +11,7 @@
 /* A folder of the test's, and commands that begin inside it. */
 static char folder[64];
 
-/* Fails, with what was printed, unless the status is 0. */
+/* Fails, with the output, unless the status is 0. */
 static void must(const char *what, int status)
 {
     if (status != 0)

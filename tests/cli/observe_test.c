@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* observe_test.c: what a user sees of a run: shares of the roofline, clock
+/* observe_test.c: a run as users see it: shares of the roofline, clock
    and power; lines of the log; names of kernels as profilers list them; the
    demo. */
 #include <math.h>
@@ -50,7 +50,7 @@ static void check_shares(const char *problem)
     row = cJSON_GetArrayItem(rows, 0);
     if (!row)
         fail_msg("quern bench: no JSON: %s", test_output);
-    share = number(row, "gbps") * 1e9 / PEAK_BYTES; /* memory is what binds */
+    share = number(row, "gbps") * 1e9 / PEAK_BYTES; /* memory binds */
     assert_true(fabs(number(row, "roofline") - share) < 1e-3 * share);
     assert_true(fabs(number(row, "sm_clock") - 1485) < 0.5);
     assert_true(fabs(number(row, "watts") - 432.5) < 0.1);
@@ -91,7 +91,7 @@ TEST(test_log_is_a_line_each)
          line = strtok(NULL, "\n"), lines++)
         if (strncmp(line, "quern: ", 7))
             fail_msg("the log has '%s'", line);
-    assert_true(lines >= 2); /* what was opened, what was planned */
+    assert_true(lines >= 2); /* libraries opened, plans made */
     assert_int_equal(test_shell("QUERN_LOG=debgu '%s/quern' recipes 2>&1",
                                 test_own_folder()),
                      2);

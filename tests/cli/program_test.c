@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* program_test.c: commands, their exit status and what they say. The program
+/* program_test.c: commands, their exit status and output. The program
    that is next to this test is run, with a cache of its own. */
 #include <stdio.h>
 #include <sys/stat.h>
@@ -118,7 +118,7 @@ static const struct {
     {"describe fprop fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=rowwise", 0,
      "history "},
     {"why fprop nvfp4 g=3 m=50 n=96 k=64 copies=both", 0,
-     "made by a cast behind the product, "},
+     "made by a cast after the product, "},
     {"why fprop mxfp8 g=3 m=50 n=96 k=64 activation=swiglu copies=both", 0,
      "no kernel makes them in the product's launch"},
     {"why fprop mxfp8 g=3 m=50 n=96 k=64 activation=swiglu copies=both "
@@ -338,8 +338,8 @@ static double number(const cJSON *rows, const char *name)
     return item->valuedouble;
 }
 
-/* With a driver that does nothing, what is left is the library's own share.
-   The bounds are a hundred times what a core takes, and more under the
+/* With a driver that does nothing, only the library's own share is left.
+   The bounds are a hundred times a core's time, and more under the
    sanitizers, since a machine may be busy: enough to see a plan that generates
    or compiles again, or a run that waits for anything. */
 TEST(test_overhead)
@@ -437,7 +437,7 @@ TEST(test_json_parses)
 }
 
 /* --ptx, --sass and --resources of the kernel that an H200 would run, with a
-   compiler that gives no real cubin: what is not known is said. */
+   compiler that gives no real cubin: unknown figures are reported as such. */
 TEST(test_code)
 {
     static const char show[] =
@@ -464,7 +464,7 @@ TEST(test_code)
                      2);
 }
 
-/* A machine without a GPU shows what an H200 runs. */
+/* A machine without a GPU shows an H200's kernels. */
 TEST(test_code_without_gpu)
 {
     static const char *const lines[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shell.c: commands of a shell, and what they print. */
+/* shell.c: commands of a shell, and their output. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/wait.h>

@@ -71,7 +71,7 @@ def write(table, path):
 
 
 def head_commit():
-    """Of the working tree, "" where there is none."""
+    """The working tree's commit, "" without one."""
     said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=os.path.dirname(os.path.abspath(__file__)),
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     return said.stdout.strip()

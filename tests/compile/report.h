@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** report.h: what ptxas says about a kernel, in numbers.
+** report.h: figures of ptxas about a kernel.
 **
 ** The runtime reads the same log (device/nvrtc.c) to refuse a kernel; this
-** reader is apart from it on purpose, so that neither can hide the other's
+** reader is separate on purpose, so that neither can hide the other's
 ** mistake.
 */
 #pragma once
@@ -21,5 +21,5 @@ struct report {
 void report_read(const char *log, struct report *report);
 
 /* The first rule that a kernel breaks, as text; NULL if none. `threads` and
-   `smem` (dynamic) are what it is launched with, `name` its name. */
+   `smem` (dynamic) are its launch's sizes, `name` its name. */
 const char *report_broken(const struct report *report, int threads, int smem);

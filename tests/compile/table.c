@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** table.c: what compiling each kernel showed, as a JSON file.
+** table.c: results of compiling each kernel, as JSON.
 **
 ** A row is an array, since there are thousands; "columns" names its elements.
 ** Names of kernels need no escapes: test_names sees to that.

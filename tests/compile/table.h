@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.h: what compiling each kernel showed, as a JSON file. */
+/* table.h: results of compiling each kernel, as JSON. */
 #pragma once
 
 #include "internal.h"

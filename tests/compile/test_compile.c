@@ -3,7 +3,7 @@
 ** test_compile.c: every kernel that the specs express for a GPU, through NVRTC
 ** for its architecture. No GPU is needed.
 **
-** A kernel passes if it compiles from its text alone (no #include), does not
+** A kernel passes if it compiles from its text (no #include), does not
 ** spill, has no serialized wgmma (C7510 to C7514), fits into registers and
 ** shared memory, and if its entry symbol is its name in the registry. A point
 ** of a grid that breaks a rule belongs into a `reject` of its spec.
@@ -78,8 +78,8 @@ static double now(clockid_t clock)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Profilers show the symbol: it must be the registry's name. What the cubin
-   says of itself is what ptxas said. */
+/* Profilers show the symbol: it must be the registry's name. The cubin's
+   figures are those of ptxas. */
 static const char *judge_cubin(const struct qn_compiled *compiled,
                                const struct report *report,
                                const struct qn_kernel *kernel)
@@ -249,7 +249,7 @@ TEST(own_tile)
 }
 
 /* One kernel of each template, op and architecture at least, so that a template
-   that does not compile is seen whatever is left out above. */
+   that does not compile is seen even if others are left out above. */
 static int is_first(int i)
 {
     const struct qn_kernel *kernel = &registry->kernels[i];

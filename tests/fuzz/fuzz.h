@@ -4,7 +4,7 @@
 **
 ** A target takes any bytes and must neither crash nor hang, leak or overflow
 ** (the sanitizers see it), nor fail without a sentence. Its corpus is
-** tests/fuzz/corpus/NAME/: what it should take, and what once broke it.
+** tests/fuzz/corpus/NAME/: inputs that it takes, and those that once broke it.
 */
 #pragma once
 

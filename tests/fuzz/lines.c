@@ -144,7 +144,7 @@ void fuzz_rule(const char *text, size_t length)
     }
 }
 
-/* A file of the tuner's winners: what was understood is printed so. */
+/* A file of the tuner's winners: its lines are printed as read. */
 void fuzz_tune(const char *text, size_t length)
 {
     struct qn_tune_file file = {"fuzz", "registry", NULL, 0}, again = file;
@@ -169,7 +169,7 @@ void fuzz_tune(const char *text, size_t length)
 
 enum { GROUPS = 8, ROWS = 4096 };
 
-/* No length is negative, and together they are what they are said to be. */
+/* No length is negative, and their sum is as stated. */
 static void check_sizes(const int64_t *sizes, int64_t total)
 {
     int64_t sum = 0;

@@ -99,7 +99,7 @@ static void check(int count)
     FUZZ_HOLDS(q);
     FUZZ_HOLDS(failed == (qg_diagnostics(q)[0] != 0));
     FUZZ_HOLDS(strlen(qg_registry(q)->hash) == (failed ? 0 : 64));
-    if (!failed) /* what only some kernels meet */
+    if (!failed) /* only some kernels meet this */
         failed = qg_registry_text(q, NULL, &link, &text, &length);
     FUZZ_HOLDS(failed == (qg_diagnostics(q)[0] != 0));
     if (failed)

@@ -353,7 +353,7 @@ static int read_corpus(const char *name, struct input *inputs)
 }
 
 /* In memory of just its size, so that reading past its end is seen. The
-   input goes into the file $QUERN_FUZZ_KEEP, to know what crashed. */
+   input goes into the file $QUERN_FUZZ_KEEP, to know the crashing input. */
 static void run(const struct fuzz_target *target, const char *text,
                 size_t length)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api_test.c: what the calls say, and the registry's descriptors. */
+/* api_test.c: messages of calls, and the registry's descriptors. */
 #include "test_gen.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ static struct qg *open_golden(const char *specs)
     return q;
 }
 
-/* Each call forgets what the one before had to say. */
+/* Each call forgets the message of the one before. */
 TEST(calls)
 {
     struct qg *q = open_golden("tests/gen/golden/toy/specs");
@@ -122,7 +122,7 @@ static size_t seven(void *user, const struct qn_kernel *kernel)
     return strstr(kernel->name, "pingpong") ? 7 : 0;
 }
 
-/* What is linked is declared; what is not selected is not there. */
+/* Linked kernels are declared; those not selected are absent. */
 TEST(registry_text)
 {
     struct qg *q = open_golden("tests/gen/golden/toy/specs");
@@ -168,7 +168,7 @@ static struct qg *open_user(const char *text)
 }
 
 /* More than a house ever has, of those that most kernels are made for; the
-   grids' bound alone would stop at 40. */
+   grids' bound by itself would stop at 40. */
 TEST(many_recipes)
 {
     static const char many[] =

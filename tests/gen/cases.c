@@ -24,7 +24,7 @@ static int is_mark(const char *line, const char *mark)
     return !strncmp(line, mark, 4);
 }
 
-/* The end of what begins at `at`: the next line with a mark. */
+/* The end of the part that begins at `at`: the next line with a mark. */
 static const char *end_of(const char *at)
 {
     while (*at && !is_mark(at, "=== ") && !is_mark(at, "--- ")) {

@@ -53,7 +53,7 @@ static void append(const char *folder, const char *name)
     fclose(out);
 }
 
-/* One file is changed between two runs: it alone is written again. */
+/* One file is changed between two runs: only it is written again. */
 TEST(emit_writes_what_changed)
 {
     struct files one = {.count = 0}, two = {.count = 0};
@@ -226,7 +226,7 @@ TEST(folders)
     folder_remove(dir);
 }
 
-/* What can be wrong with a folder, one thing after the other. */
+/* Every error of a folder, one after the other. */
 TEST(bad_folders)
 {
     char dir[64], path[128], big[1100];

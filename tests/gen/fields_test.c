@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fields_test.c: what a kernel does follows from its recipe's fields, where a
-   shorter way holds for some of them alone. */
+/* fields_test.c: a kernel's actions follow from its recipe's fields, where
+   shortcuts hold only for some. */
 #include "test_gen.h"
 
 #include <stdio.h>

@@ -83,7 +83,7 @@ static void accept(const char *folder, const struct files *made)
     }
 }
 
-/* Both ways: nothing is missing, nothing is made beyond what is expected. */
+/* In both directions: nothing is missing and nothing else is made. */
 static void check_folder(const char *name)
 {
     struct files made = {.count = 0}, expected = {.count = 0};

@@ -38,7 +38,7 @@ static const struct qn_kernel *kernel_of(struct qg *q, int x)
     return NULL;
 }
 
-/* Fails for the kernel of x = 2 alone, each time in the same words. */
+/* Fails only for the kernel of x = 2, each time in the same words. */
 static void check_broken(struct qg *q, int failed)
 {
     assert_int_equal(failed, 1);
@@ -51,7 +51,7 @@ static void check_broken(struct qg *q, int failed)
                         "specs/kernels/k.lua:4\n");
 }
 
-/* What could not be seen at the start is seen by the code that asks for it. */
+/* An error that the start cannot see reaches the code that asks for it. */
 TEST(late_errors)
 {
     static const struct qg_link link = {"late", 0, NULL, NULL};
@@ -111,7 +111,7 @@ TEST(early_errors)
     files_free(&files);
 }
 
-/* What a lazy generator writes is what the other one writes. */
+/* A lazy generator writes the same as the other one. */
 static void check_same(struct qg *lazy, struct qg *q, const char *name)
 {
     const char *text, *other;

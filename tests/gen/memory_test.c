@@ -2,7 +2,7 @@
 /*
 ** memory_test.c: every allocation failed once.
 **
-** Whatever fails, the call says so, nothing leaks and nothing is half done.
+** After any failure the call says so, nothing leaks and nothing is half done.
 */
 #include "test_gen.h"
 
@@ -119,7 +119,7 @@ static int work(struct heap *heap, const struct files *files, const char *out)
     return failed | work_lazily(options);
 }
 
-/* As many runs as there are allocations. What is left alive is a leak. */
+/* As many runs as there are allocations. An allocation left alive is a leak. */
 static void fail_each(int for_good)
 {
     struct files files;

@@ -43,7 +43,7 @@ static unsigned int mxfp8_floor(float amax)
     return v < 0x1p-126f ? 0 : (unsigned int)(ilogbf(v) + 127);
 }
 
-/* The common fp32 scale, a power of two; what is stored is its inverse. */
+/* The common fp32 scale, a power of two; its inverse is stored. */
 static unsigned int fp8_block(float amax)
 {
     /* Else gcc 14 concludes from an infinite quotient that amax is 0. */
@@ -88,7 +88,7 @@ static struct qg *open_scales(void)
     return q;
 }
 
-/* What rules call, as templates/cast/arith.c has it. */
+/* Functions that rules call, from templates/cast/arith.c. */
 static const char helpers[] =
     "static inline unsigned int bits_of(float value)\n{\n"
     "    union { float value; unsigned int bits; } u = {value};\n"
@@ -135,7 +135,7 @@ static void *compile(const char *folder)
     return dlopen(path, RTLD_NOW);
 }
 
-/* The stored scale's bits, whatever its type, and the factor's. */
+/* The stored scale's bits, of any type, and the factor's. */
 static unsigned int call(void *library, int rule, float amax,
                          unsigned int *factor_bits)
 {
@@ -155,7 +155,7 @@ static unsigned int call(void *library, int rule, float amax,
     return sf.bits;
 }
 
-/* What values are multiplied by, from what is stored: 2^(127 - code). */
+/* The values' factor, from the stored scale: 2^(127 - code). */
 static unsigned int factor_of_e8m0(unsigned int code)
 {
     return code == 0xfe   ? 0x400000
@@ -221,7 +221,7 @@ TEST(rule_in_c)
     qg_close(q);
 }
 
-/* hex() and printed constants: exact, whatever the exponent. */
+/* hex() and printed constants: exact, for any exponent. */
 TEST(rule_constants)
 {
     static const struct {
@@ -284,7 +284,7 @@ static char *rule_of(const char *body)
     return copy;
 }
 
-/* What is known when the spec is read may decide; it is decided as Lua does. */
+/* Constants of the spec may decide, as Lua does. */
 TEST(rule_decides_by_constants)
 {
     static const char *const same[] = {
@@ -294,7 +294,7 @@ TEST(rule_decides_by_constants)
         "if not (of.element.bits ~= 4) and wide then s = s * 2 end",
         "s = s * (of.element.bits == 8 and 3 or 2)",
         "s = s * (none or wide and 2 or 3)",
-        "s = wide and s * 2 or 3", /* what is chosen may be a value */
+        "s = wide and s * 2 or 3", /* a value may be chosen */
         "s = s * (not none == true and 2 or 3)",
         "s = s * (1 + 1 == 2 == true and 2 or 3)",
         "s = s * (of.element.bits < 8 == true and 2 or 3)",

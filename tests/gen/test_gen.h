@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_gen.h: what the generator's tests share.
+** test_gen.h: shared by the generator's tests.
 **
 ** They run in the repository's root and read tests/gen/cases (specs next to the
 ** diagnostics that they must give) and tests/gen/golden (folders of specs and
@@ -29,7 +29,7 @@ void files_read(struct files *, const char *folder, const char *prefix);
 void files_free(struct files *);
 char *folder_make(char *path); /* mkdtemp */
 void folder_remove(const char *path);
-struct qg *open_files(const struct files *); /* whatever comes of it */
+struct qg *open_files(const struct files *); /* with any result */
 
 /* cases.c */
 struct test_case {

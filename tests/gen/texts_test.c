@@ -9,7 +9,7 @@
 ** HASH is the beginning of its text's sha256, HASH8 that of its descriptor in
 ** the registry; two more lines are for all recipes and all rejected points. A
 ** few kernels are kept whole, in golden/kernels, where a change can be read.
-** Line numbers of specs and keys are left out, because they change with
+** Numbers of specs' lines and keys are left out, because they change with
 ** anything. After a change that is meant: make golden.
 */
 #include "test_gen.h"
@@ -41,7 +41,7 @@ static const char *const whole[] = {
 
 enum { WHOLE = sizeof whole / sizeof whole[0] };
 
-/* What was made, and how many differences from golden files were shown. */
+/* The texts made, and how many differences from golden files were shown. */
 struct net {
     struct qg *q;
     FILE *lines;
@@ -61,7 +61,7 @@ static void finish(SHA2_CTX *sum, char *hash)
     assert_int_equal(strlen(hash), 64);
 }
 
-/* The length of a line, with what ends it. */
+/* The length of a line, with its end. */
 static size_t line_length(const char *line)
 {
     size_t length = strcspn(line, "\n");

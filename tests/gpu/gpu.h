@@ -165,11 +165,11 @@ void gpu_buffer_make(struct gpu_buffer *, size_t bytes, size_t guard);
 void gpu_buffer_upload(const struct gpu_buffer *, const void *from);
 void gpu_buffer_download(const struct gpu_buffer *, void *to);
 void gpu_buffer_poison(const struct gpu_buffer *); /* the guards too */
-/* Of NaN, but for the bytes that must be zero before the first run. */
+/* All NaN, except for the bytes that must be zero before the first run. */
 void gpu_buffer_workspace(const struct gpu_buffer *);
 void gpu_buffer_free(struct gpu_buffer *);
 
-/* NULL, or what was written: the guards hold poison as before. */
+/* NULL, or the bytes written: the guards hold poison as before. */
 const char *gpu_buffer_guarded(const struct gpu_buffer *, const char *name);
 
 /* End the suite if a driver call failed. */
@@ -276,7 +276,7 @@ void gpu_case_run_all(struct gpu_case *, const struct gpu_variant *, int index);
 struct qn_job;
 struct qn_memory;
 
-/* Compare a run's `memory` with the next one's. NULL, or what is wrong. */
+/* Compare a run's `memory` with the next one's. NULL, or the error. */
 const char *gpu_job_repeat(struct qn_job *, const struct qn_memory *memory);
 
 /* ------------------------------------------------------------- the families */

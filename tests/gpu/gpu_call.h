@@ -38,7 +38,7 @@ struct gpu_call {
 };
 
 /* Plan the line of a problem, a quantization or an MLP, and make buffers; all
-   with the same data. 0, or another number after printing what was wrong. */
+   with the same data. 0, or another number after printing the error. */
 int gpu_call_open(struct gpu_call *, const char *line, int later);
 void gpu_call_close(struct gpu_call *);
 

@@ -104,7 +104,7 @@ struct line {
     char text[300];
     int special;      /* blocks with special values, twice */
     int late;         /* it was not run: time was over */
-    char result[700]; /* what is wrong, "" if nothing is */
+    char result[700]; /* the error, or "" */
 };
 
 static void fail(struct line *line, const char *what, const char *more)

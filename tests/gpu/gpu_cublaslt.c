@@ -49,7 +49,7 @@ static int prepare(struct run *r, const struct form *f)
     return QUERN_OK;
 }
 
-/* NULL, or what is wrong with D or around it. */
+/* NULL, or the error of D or around it. */
 static const char *compare(const struct run *r)
 {
     const char *bad = gpu_buffer_guarded(&buffers[EXACT_D], "d");

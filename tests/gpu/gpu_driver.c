@@ -19,7 +19,7 @@ static struct {
 
 enum { CC_MAJOR = 75, CC_MINOR = 76, SM_COUNT = 16, NVML_CLOCK_SM = 1 };
 
-/* NULL, or what is missing. */
+/* NULL, or the missing part. */
 static const char *load_driver(void)
 {
     const char *path = getenv("QUERN_CUDA"); /* as the runtime does */

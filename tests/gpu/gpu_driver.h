@@ -60,8 +60,8 @@ struct gpu_device {
     int sms;
 };
 
-/* Open the driver, make device 0's primary context current. NULL, or one
-   sentence on what is missing. */
+/* Open the driver, make device 0's primary context current. NULL, or a
+   sentence on the missing part. */
 const char *gpu_driver_open(struct gpu_device *device);
 
 /* SM clock in MHz and power in W now; 0 where NVML does not say. */

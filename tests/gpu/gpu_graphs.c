@@ -140,7 +140,7 @@ static int is_compared(int replay, int every)
     return replay % every == every - 1;
 }
 
-/* NULL, or what went wrong first. */
+/* NULL, or the first error. */
 static const char *replay_all(struct gpu_run *r, struct gpu_case *p, int count,
                               int every)
 {

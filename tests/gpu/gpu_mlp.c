@@ -21,7 +21,7 @@ struct line {
     const struct qt_pattern *pattern; /* NULL: as the line's split says */
     int graph;                        /* replays, too */
     int late;                         /* it was not run: time was over */
-    char result[700];                 /* what is wrong, "" if nothing is */
+    char result[700];                 /* the error, or "" */
 };
 
 static struct {

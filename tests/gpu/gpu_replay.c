@@ -36,7 +36,7 @@ struct line {
     int later;        /* enum gpu_call_later */
     int refused;      /* a capture must be refused */
     int late;         /* it was not run: time was over */
-    char result[700]; /* what is wrong, "" if nothing is */
+    char result[700]; /* the error, or "" */
 };
 
 struct twins {

@@ -31,7 +31,7 @@ static size_t free_memory(void)
     return unused;
 }
 
-/* NULL, or what is wrong with the result. */
+/* NULL, or the result's error. */
 static const char *judge(const struct quern_tune_result *r)
 {
     int measured = 0;

@@ -6,8 +6,8 @@
 
 A process for each recipe and op, one for cuBLASLt, two for casts and one for MLPs, which have a third of the cores
 each. Each has its own device memory and its own random problems (N in all of them together). With --json the
-results of all are written with the fields of gpu_suite's. What has not ended after --seconds is stopped and counts
-as failed; what others had found is kept. Casts and MLPs are taken up for four fifths of it: those that are left
+results of all are written with the fields of gpu_suite's. Programs that run longer than --seconds are stopped and
+count as failed; results of others are kept. Casts and MLPs are taken up for four fifths of it: those that are left
 count as skipped.
 Prints what failed and the count; status 0 if all passed. Needs a GPU and libnvrtc; plain Python is enough.
 """

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.h: what the host tests share: one context and a run between canaries. */
+/* host.h: shared by the host tests: one context and a run between canaries. */
 #pragma once
 
 #include "cases.h"

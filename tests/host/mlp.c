@@ -438,7 +438,7 @@ TEST(test_mlp_arguments)
             a->scale = NULL, "scale is NULL");
 }
 
-/* Each text, and what its message must say. */
+/* Each text, and a part of its message. */
 static const struct {
     const char *text, *says;
 } texts[] = {

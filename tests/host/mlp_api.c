@@ -22,7 +22,7 @@ struct api {
     struct quern_args args;
 };
 
-/* What the layer's arguments say, by operands. */
+/* The layer's arguments, by operands. */
 static void point(struct api *a)
 {
     const struct quern_args begin = QUERN_ARGS_INIT;

@@ -71,7 +71,7 @@ TEST(test_pointers_of_weights)
     try(plan, 0, 1, (char *)m.at[0][1] + 1, "");
     try(plan, 0, 2, m.at[0][0], ""); /* two experts with the same weights */
     try(plan, 0, 2, NULL, "b.pointers[2] is NULL: group 2 needs its matrix");
-    try(plan, 0, 2, (char *)m.at[0][2] + 8, "the matrix of group 2 must lie");
+    try(plan, 0, 2, (char *)m.at[0][2] + 8, "the matrix of group 2 must be at");
     try(plan, 0, 0, m.rows[1] + 4, "b.pointers[0] overlaps d");
     try(plan, 0, 0, m.workspace, "b.pointers[0] overlaps workspace");
     quern_plan_destroy(plan);
@@ -125,7 +125,7 @@ TEST(test_pointers_of_casts)
     args.of[QUERN_ARG_ROWWISE_SF].data = m.matrix[2];
     try(plan, 0, 1, m.at[0][1], "");
     try(plan, 0, 1, NULL, "input.pointers[1] is NULL");
-    try(plan, 0, 1, (char *)m.at[0][1] + 1, "the matrix of group 1 must lie");
+    try(plan, 0, 1, (char *)m.at[0][1] + 1, "the matrix of group 1 must be at");
     try(plan, 0, 1, m.matrix[1], "input.pointers[1] overlaps rowwise");
     quern_plan_destroy(plan);
 }

@@ -182,7 +182,7 @@ TEST(test_quantize_arguments)
                "rowwise.pointers is not NULL");
 }
 
-/* Each text, and what its message must say. */
+/* Each text, and a part of its message. */
 static const struct {
     const char *text, *says;
 } texts[] = {
@@ -209,11 +209,11 @@ static const struct {
      "does not divide"},
     {"quantize mxfp8 g=1 m=1 k=6 interleave=2",
      "interleave needs an activation"},
-    {"quantize mxfp8 g=1 m=1 k=6 prob=1", "rows are multiplied in dbias alone"},
+    {"quantize mxfp8 g=1 m=1 k=6 prob=1", "rows are multiplied only in dbias"},
     {"quantize mxfp8 of=dy g=1 m=1 k=6 prob=1 dbias=1",
-     "of dy that the recipe keeps as it is"},
+     "for dy that the recipe does not quantize"},
     {"quantize bf16 of=x g=1 m=1 k=6 prob=1 dbias=1 copies=rowwise",
-     "of dy that"},
+     "for dy that"},
     {"quantize bf16 of=dy g=1 m=1 k=6 dbias=1 dprob=1 copies=rowwise",
      "the gradient is of prob=1"},
     {"quantize mxfp8 g=1 m=1 k=6 prob=2", "0 or 1"},
@@ -224,7 +224,7 @@ static const struct {
     {"rescale mxfp8 of=x", "no delayed scaling"},
     {"bias mxfp8 of=x g=1 m=1 k=1", "a recipe without scales"},
     {"bias bf16 of=dy g=1 m=1 k=1", "of=x and a recipe"},
-    {"bias bf16 g=1 m=1 k=1 dbias=1", "and prob of bias"},
+    {"bias bf16 g=1 m=1 k=1 dbias=1", "bias supports prob"},
     {"bias bf16 g=1 m=1 k=1 out=f32", "bias has in="},
 };
 

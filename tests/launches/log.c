@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.c: what the fake driver is told to do, as text. */
+/* log.c: calls of the fake driver, as text. */
 #define _GNU_SOURCE
 #include "log.h"
 #include "choose/values.h"
@@ -284,7 +284,7 @@ static void shape_words(const struct cu_launch *launch)
         fputs(" on a stream", log_state.out);
 }
 
-/* What was written instead of words: a hash, or they themselves. */
+/* Written instead of words: a hash, or they themselves. */
 static void put_words(const char *words, size_t length)
 {
     char hash[SHA256_DIGEST_STRING_LENGTH];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** log.h: what the fake driver is told to do, as text.
+** log.h: calls of the fake driver, as text.
 **
 ** Addresses are given by the region of memory that they are in, NAME+0xOFFSET,
 ** so that the text is the same on every machine; one that is in no region is
@@ -21,7 +21,7 @@
 extern struct fake_cuda *log_cuda;
 void log_open(void);
 
-/* Write what the fake driver is told, until the end. A short log has instead
+/* Write the fake driver's calls, until the end. A short log has instead
    of the parameters a hash of them. The kernels are sorted by name. */
 void log_begin(const struct quern_registry *registry, FILE *out, int is_short);
 void log_end(void);

@@ -157,7 +157,7 @@ static float *floats(struct play *play, const char *name, int wanted,
     return wanted ? region(play, name, (size_t)count * sizeof(float)) : NULL;
 }
 
-/* What descriptions do not state, of a product. */
+/* Keys of a product that descriptions do not state. */
 static void give_more(struct play *play, const struct qn_problem *p,
                       const struct qn_description *need, struct qn_args *args)
 {
@@ -241,7 +241,7 @@ static char *without_numbers(char *text)
     return text;
 }
 
-/* What qn_why said: of a short line its hash. */
+/* The text of qn_why: for a short line its hash. */
 static void explain(struct play *play, int code, char **said)
 {
     char *text = code ? NULL : without_numbers(*said);

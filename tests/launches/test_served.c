@@ -76,7 +76,7 @@ static void complain(const char *line, const char *what)
         print_error("%s | %s: %s\n", line, device_word(walk.device), what);
 }
 
-/* What qn_why says of it must name what would run. */
+/* The text of qn_why must name the launches. */
 static void try_why(const char *line, const struct qn_problem *p,
                     const struct qn_plan_options *options)
 {

@@ -96,7 +96,7 @@ static struct {
 
 enum { COUNT = 1 << 20, CC_MAJOR = 75 };
 
-/* NULL, or what this machine lacks. */
+/* NULL, or the machine's missing part. */
 static const char *open_driver(void)
 {
     const char *path = getenv("QUERN_CUDA");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.h: what the test and a kernel's twin tell each other. */
+/* launch.h: the interface of the test and a kernel's twin. */
 #pragma once
 
 #include "internal.h"
@@ -60,14 +60,14 @@ struct twin_c {
     int step;
 };
 
-/* What shares a scale of A or B: so many rows and steps of k, of one group or
-   of all. */
+/* The values that share a scale of A or B: so many rows and steps of k, of one
+   group or of all. */
 struct twin_scaling {
     int rows, k; /* 0: no scales */
     int each;    /* each group has its own */
 };
 
-/* The scale that is at a place, counted in the group by what shares one.
+/* The scale at a position, counted in the group by the values that share one.
    Whole numbers, so that sums of products are exact; neighbours differ. */
 static inline float twin_scale(int role, int group, int line, int block)
 {
@@ -85,7 +85,7 @@ static inline int twin_scale_code(int role, int group, int line, int block)
     return 1 + (37 * role + 29 * group + 13 * line + 7 * block) % 113;
 }
 
-/* What an activation makes of a product, and of how many columns; 0: there is
+/* The result of an activation for a product, and its columns; 0: there is
    none. That of two operands is their sum with the second one doubled here. */
 struct twin_follow {
     int operands, interleave;
@@ -98,14 +98,14 @@ struct twin_launch {
     struct twin_operand operand[TWIN_ROLES];
     struct twin_scaling scaling[TWIN_D]; /* of A and B */
     struct twin_blocks blocks[TWIN_D];
-    int nan_scale; /* the code that nobody may multiply zeros with */
+    int nan_scale; /* the code that must not be multiplied with zeros */
     struct twin_c c;
     struct twin_follow follow;
     int ragged;   /* enum quern_axis */
     int epilogue; /* enum qn_epilogue */
     int groups, m, n, k, smem;
-    /* Of each group along the ragged axis, in the copies where they are what is
-       read; NULL where the sizes are. */
+    /* For each group along the ragged axis, in the copies where these are read;
+       NULL where the sizes are. */
     const int *starts, *lengths; /* merged: lengths over all parts */
     const struct twin_part *part; /* merged products, or NULL */
     int microbatches;
@@ -113,5 +113,5 @@ struct twin_launch {
     uint64_t seed;
 };
 
-/* Runs a launch; returns "" or what went wrong. */
+/* Runs a launch; returns "" or the error. */
 typedef const char *twin_run_fn(const struct twin_launch *);

@@ -61,10 +61,10 @@ enum {
     SIM_PRODUCTS = TILE_K / MMA_K * SIM_SUMS
 };
 
-/* Where a box is in its operand, and how much of it is inside the map. */
+/* The position of a box in its operand, and how much of it is inside the map. */
 struct sim_place { int group, row, column, rows, columns; };
 
-/* What 8 rows of 128 bytes in shared memory hold; rows and columns after
+/* The contents of 8 rows of 128 bytes in shared memory; rows and columns after
    `place`'s are zero. */
 struct sim_grain {
     int valid, role;
@@ -82,7 +82,7 @@ struct sim_slot { unsigned int value; int valid, owner; };
 struct sim_word { struct sim_slot *slot; unsigned int value; int batch; };
 struct sim_touch { struct sim_grain *grain; uint64_t filled; };
 
-/* What a sum of 64 rows is made of. */
+/* The products of a sum of 64 rows. */
 struct sim_label {
     const float *sum;
     int k, steps;  /* first k of a stretch, how many in it */
@@ -95,8 +95,8 @@ struct sim_label {
 struct sim_scale { float value; int valid; };
 
 /* The sums of 16 rows: a slab, or the part of it that one warp fills. They have
-   values where sim_has_values. Of sums that move on only the values tell what
-   they are made of. */
+   values where sim_has_values. For sums that move on only the values tell
+   their products. */
 enum sim_c { SIM_NO_C, SIM_C_ON_ITS_WAY, SIM_C_IS_THERE };
 struct sim_slab {
     unsigned int version; /* counts the lanes that filled it */
@@ -106,7 +106,7 @@ struct sim_slab {
     float value[16][SLAB_COLUMNS];
 };
 
-/* What some rows of an operand and MMA_K steps of k of them are. */
+/* Some rows of an operand and MMA_K steps of k of them. */
 struct sim_part { int mn, k, real, group; };
 
 struct sim_product {
@@ -142,7 +142,7 @@ struct sim_thread {
 /* A thread waits until a word is no longer `held`; NULL: it does not wait. */
 struct sim_watch { const unsigned int *word; unsigned int held; };
 
-/* A warp, and what its first lane has under way for all of it. */
+/* A warp, and the operations that its first lane has started for it. */
 struct sim_warp {
     uint64_t value[2][32];
     int arrived;
@@ -453,7 +453,7 @@ static void cluster_sync(void)
     sim_wait(&sim.cluster_generation, mine);
 }
 
-/* Where a slot was read by the first lane, all know its tile from here on. */
+/* Once the first lane has read a slot, all know its tile. */
 static void __syncwarp(void)
 {
     struct sim_thread *t = &sim.thread[sim.current];

@@ -2,7 +2,7 @@
 /*
 ** The part of the shim that moves data in: tensor maps, copies into the stages, and products.
 ** Coordinates are turned into addresses as the copy engine does it, modulo 2^64,
-** with the maps that the runtime builds; what a box holds is then read off its address. Nothing
+** with the maps that the runtime builds; a box's contents then follow from its address. Nothing
 ** is there but C.
 **
 ** Labels: a stage knows in grains of 8 rows of 128 bytes which rows and columns of which operand
@@ -12,7 +12,7 @@
 
 /* ------------------------------------------------------------- maps */
 
-/* Of `most` elements from `at` on, those inside `size`. */
+/* The number of `most` elements from `at` on that are inside `size`. */
 static int sim_clip(int64_t size, int64_t at, int most)
 {
     return at >= size ? 0 : size - at < most ? (int)(size - at) : most;
@@ -52,7 +52,7 @@ static int sim_pointer_group(const struct twin_operand *o, u64 address)
     for (int g = 0; o->pointers && g < sim.launch->groups; g++)
         if (o->pointers[g] == address)
             return g;
-    sim_fail("no matrix lies at this address", (long long)address, 0);
+    sim_fail("no matrix is at this address", (long long)address, 0);
     return -1;
 }
 
@@ -61,7 +61,7 @@ static int sim_of_scales(const tensor_map *map)
     return map->kind == TWIN_SCALES || map->kind == TWIN_SF_TAIL;
 }
 
-/* Bytes of what the map is of. */
+/* Bytes of the map's operand. */
 static int sim_element(const tensor_map *map)
 {
     return sim_of_scales(map)            ? 4
@@ -69,7 +69,7 @@ static int sim_element(const tensor_map *map)
                                          : sim.launch->operand[map->role].bytes;
 }
 
-/* What the copy engine makes of coordinates. */
+/* The copy engine's reading of coordinates. */
 static struct sim_place sim_locate(const tensor_map *map, int rank, int x, int y, int z, int w)
 {
     const struct twin_operand *o = &sim.launch->operand[map->role];
@@ -137,7 +137,7 @@ static struct sim_grain *sim_values_at(int cta, unsigned int address)
     const unsigned int at = address - SIM_FIRST_NUMBER;
 
     if (address < SIM_FIRST_NUMBER || at / SIM_GRAIN >= SIM_VALUES)
-        sim_fail("no stage of numbers at this address", address, at);
+        sim_fail("no stage of values at this address", address, at);
     return &sim.cta[cta].number[at / SIM_GRAIN];
 }
 
@@ -154,7 +154,7 @@ static void sim_land_operand(const struct sim_copy *c)
     }
 }
 
-/* What another CTA has made, codes or scales, as it is there now. */
+/* The codes or scales that another CTA has made, as they are now. */
 static void sim_land_given(const struct sim_copy *c)
 {
     if (c->to >= SIM_FIRST_SLAB)
@@ -193,7 +193,7 @@ static void sim_deliver(void)
 
 static struct sim_slab *sim_slab_at(unsigned int address);
 
-/* C may come into a slab of the warp's own once nobody fills it and no store reads it any more. */
+/* C may come into a slab of the warp's own once no thread fills it and no store reads it. */
 static void sim_queue_c(const struct sim_copy *c)
 {
     struct sim_slab *s = sim_slab_at(c->to);
@@ -209,7 +209,7 @@ static void sim_queue_c(const struct sim_copy *c)
     s->c = SIM_C_ON_ITS_WAY;
 }
 
-/* From now until it lands nobody may read what it overwrites. */
+/* From now until it lands no thread may read the bytes it overwrites. */
 static void sim_queue_operand(const struct sim_copy *copy)
 {
     const struct sim_copy c = *copy;
@@ -221,7 +221,7 @@ static void sim_queue_operand(const struct sim_copy *copy)
     }
     if (c.values) {
         if (c.to % SIM_GRAIN || c.bytes != c.rows * 128 || 256 * c.rows != SIM_VALUE_BYTES)
-            sim_fail("a box that is not half a stage of numbers", c.to, c.rows);
+            sim_fail("a box that is not half a stage of values", c.to, c.rows);
         for (int i = 0; i < c.rows / 8; i++)
             sim_values_at(c.cta, c.to + i * SIM_GRAIN)->valid = 0;
         return;
@@ -270,8 +270,8 @@ static void sim_load(unsigned int to, const tensor_map *map, unsigned int barrie
             sim_copy_queue(c);
 }
 
-/* Codes and scales are there, and fenced, when a CTA gives them; what they land on is nothing from
-   now on. */
+/* Codes and scales are there, and fenced, when a CTA gives them; the bytes under them are invalid
+   from now on. */
 static void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barrier,
                         unsigned int rank)
 {
@@ -284,7 +284,7 @@ static void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barr
     for (unsigned int i = 0; i < bytes; i += codes ? SIM_GRAIN : 4) {
         if (codes ? !sim_grain_at(c.source, from + i)->valid
                   : !sim_scale_at(c.source, from + i)->valid)
-            sim_fail("what was not made is given to another CTA", from, i);
+            sim_fail("codes that were not made are given to another CTA", from, i);
         if (codes)
             sim_grain_at(c.cta, from + i)->valid = 0;
         else
@@ -346,7 +346,7 @@ static void mma_commit(void)
         sim_warp()->batches++;
 }
 
-/* A grain must hold what its place in the operand says. */
+/* A grain must hold the values of its position in the operand. */
 static void sim_expect(const struct sim_grain *g, int role, int row, int column, int group)
 {
     if (!g->valid || g->role != role)
@@ -400,7 +400,7 @@ static struct sim_part sim_read(int role, unsigned int address, int rows)
                             rows);
 }
 
-/* Where the first lane keeps track of a sum. */
+/* The first lane's record of a sum. */
 static struct sim_label *sim_label_of(const float *sum)
 {
     struct sim_warp *w = sim_warp();
@@ -455,7 +455,7 @@ static void sim_go_on(struct sim_label *l, int k)
    what is past the end of a group would let a NaN through. */
 static void sim_multiply(const struct sim_product *p)
 {
-    /* what is in registers, if anything */
+    /* the operand in registers, if any */
     const int beside = SIM_SWAPPED ? TWIN_A : TWIN_B;
     const struct sim_part rows = p->a ? sim_read(TWIN_A, p->a, 64) : p->from_registers;
     const struct sim_part columns = sim_read(beside, p->b, p->columns);
@@ -480,7 +480,7 @@ static void sim_multiply(const struct sim_product *p)
     if (l->row != a.mn || l->a_group != a.group || l->column != b.mn || l->b_group != b.group)
         sim_fail("one sum over two tiles", a.mn, b.mn);
     if (a.real && l->real != l->steps)
-        sim_fail("a sum goes on behind the end of k", l->real, l->steps);
+        sim_fail("a sum goes on after the end of k", l->real, l->steps);
     l->real += a.real;
     l->steps += MMA_K;
 }
@@ -492,7 +492,7 @@ static void mma_wait(int pending)
     unsigned int turn;
     const uint64_t *issued;
 
-    sim_pause(); /* let what others may do too early happen first */
+    sim_pause(); /* let early actions of others happen first */
     turn = w->generation & 1;
     if (sim.current % 32 == 0) {
         while (w->batches > pending) {
@@ -512,7 +512,7 @@ static void mma_wait(int pending)
     t->in_flight = t->in_flight < pending ? t->in_flight : pending;
 }
 
-/* A whole sum is 1, so that what the epilogue adds to it can be told, and 0 over no k. Sums that
+/* A whole sum is 1, so that the epilogue's addends can be told, and 0 over no k. Sums that
    move on have values of their own. */
 static float sim_made(const struct sim_thread *t, int i)
 {

@@ -2,10 +2,10 @@
 /*
 ** Codes and scales of blocks on their way through the warps that dequantize.
 **
-** A word of codes is a mark made of the operand, the row and the steps of k that it holds; what is
-** dequantized is a mark made of that one, its place in the word and the scale. So what ends up in a
-** stage of the ring tells whether each pair is there, with its own scale, where the tensor cores
-** expect it. That the arithmetic is right is for tests/numbers.
+** A word of codes is a mark made of the operand, the row and the steps of k that it holds; a
+** dequantized value is a mark of that one, its position in the word and the scale. So the contents
+** of a stage of the ring tell whether each pair is there, with its own scale, where the tensor
+** cores expect it. The arithmetic is tested by tests/numbers.
 **
 ** A scale is a byte at a real address in memory. Words of them are copied into slots, each of which
 ** belongs to one thread, and land when that thread waits for them: as late as they may.
@@ -23,7 +23,7 @@ static unsigned int sim_mix(unsigned int x, unsigned int y)
     return x ^ x >> 13;
 }
 
-/* Of a word of codes from a row and a step of k of an operand's buffer, and its group, if any. */
+/* A word of codes from a row and a step of k of an operand's buffer, and its group, if any. */
 static unsigned int sim_codes(int role, int group, int row, int k)
 {
     const unsigned int mark = sim_mix(sim_mix((unsigned int)(2 * group + role), (unsigned int)row),
@@ -39,7 +39,7 @@ static unsigned int sim_pair(unsigned int codes, int i, int scale)
 static void sim_dequantize(unsigned int *pair, int pairs, unsigned int codes, float factor, int nan)
 {
     if (!codes && (int)factor == nan)
-        sim_fail("zeros times a scale that nobody need have written", nan, 0);
+        sim_fail("zeros times a scale that may be unwritten", nan, 0);
     for (int i = 0; i < pairs; i++)
         pair[i] = sim_pair(codes, i, (int)factor);
 }
@@ -123,7 +123,7 @@ static unsigned int permute(unsigned int x, unsigned int y, unsigned int digits)
 
 /* ------------------------------------------------- packed stages */
 
-/* A place in a packed stage. */
+/* A position in a packed stage. */
 static struct sim_packed sim_packed_at(int cta, unsigned int address)
 {
     const unsigned int at = address - SIM_FIRST_PACKED, in_stage = at % SIM_PACKED_STEP;
@@ -144,7 +144,7 @@ static int sim_is_packed(unsigned int address)
     return address >= SIM_FIRST_PACKED && address - SIM_FIRST_PACKED < SIM_PACKED_BYTES;
 }
 
-/* From now until it lands nobody may read what it overwrites. */
+/* From now until it lands no thread may read the bytes it overwrites. */
 static void sim_queue_packed(const struct sim_copy *c)
 {
     const struct sim_packed p = sim_packed_at(c->cta, c->to);
@@ -157,7 +157,7 @@ static void sim_queue_packed(const struct sim_copy *c)
         p.grain[i].valid = 0;
 }
 
-/* Where the copy engine's swizzle puts 16 bytes of a row, or from where it puts them there. */
+/* The swizzled position of 16 bytes of a row, or the row's of a swizzled one. */
 static int sim_swizzled(int row, int chunk, int row_bytes)
 {
     return row_bytes == 32 ? chunk ^ row / 4 % 2 : row_bytes == 64 ? chunk ^ row / 2 % 4
@@ -197,7 +197,7 @@ static void load_shared_codes(unsigned int from, unsigned int word[2])
 
 /* --------------------------------------------------------- scales */
 
-/* What the scale of a row in hand must be, for step `k` of the stage; 0 where
+/* The expected scale of a row in hand, for step `k` of the stage; 0 where
    nothing needs it. */
 static int sim_right_scale(const struct sim_packed *p, int k)
 {
@@ -213,8 +213,8 @@ static int sim_right_scale(const struct sim_packed *p, int k)
     return row < rows && x < length ? twin_scale_code(p->role, group, row / b->rows, x / b->k) : 0;
 }
 
-/* Words of scales: whose they are, and whether they have landed. Where A is dequantized by the
-   warps that multiply, and where two lanes dequantize a row, all lanes of a warp share those of its
+/* Words of scales: whose they are, and whether they have landed. If the warps that multiply
+   dequantize A, or two lanes dequantize a row, all lanes of a warp share those of its
    rows. */
 static struct sim_slot *sim_slot_at(unsigned int address)
 {
@@ -310,7 +310,7 @@ static unsigned int sim_right_pair(const struct sim_packed *p, int i)
     return sim_pair(word[place], i % (each / 2), sim_right_scale(p, 2 * i));
 }
 
-/* 16 bytes of the row in hand, into its place in a stage. */
+/* 16 bytes of the row in hand, into its position in a stage. */
 static void sim_store_pairs(unsigned int to, const unsigned int word[4])
 {
     struct sim_thread *t = &sim.thread[sim.current];
@@ -321,7 +321,7 @@ static void sim_store_pairs(unsigned int to, const unsigned int word[4])
     const int chunk = (int)(to % 128 / 16) ^ row % 8;
 
     if (role != t->hand[0].role || row != t->hand[0].row)
-        sim_fail("a row is dequantized into another one's place", row, t->hand[0].row);
+        sim_fail("a row is dequantized into another one's position", row, t->hand[0].row);
     if (g->filled == ~0ull || g->role != role)
         *g = (struct sim_grain){ .role = role };
     g->valid = 0;
@@ -338,7 +338,7 @@ static void sim_store_pairs(unsigned int to, const unsigned int word[4])
     t->touch[t->touches - 1].filled |= 1ull << (row % 8 * 8 + chunk);
 }
 
-/* The tensor cores may see what this thread has written. */
+/* The tensor cores may see this thread's writes. */
 static void sim_fence_pairs(void)
 {
     struct sim_thread *t = &sim.thread[sim.current];
@@ -352,15 +352,14 @@ static void sim_fence_pairs(void)
 
 /* --------------------------------------------- A or B in registers */
 
-/* What a lane gives of it must be what its rows have at the places that the other has in this
-   step. */
+/* A lane must give the values of its rows at the other lane's positions in this step. */
 static void sim_check_pair(const struct sim_packed *p, unsigned int pair, int i)
 {
     if (sim.launch->lengths && pair != sim_right_pair(p, 8 * (sim.current % 4) + i))
-        sim_fail("a wrong value in registers, or in the wrong place", i, p->row);
+        sim_fail("a wrong value in registers, or at a wrong position", i, p->row);
 }
 
-/* Where the rows of a step begin in the hand: a thread may have read some of the next one. */
+/* The first row of a step in the hand: a thread may have read some of the next one. */
 static int sim_in_hand(const struct sim_thread *t, unsigned int b)
 {
     const struct sim_grain *g = sim_grain_at(sim.current / THREADS, b << 4);

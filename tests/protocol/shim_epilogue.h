@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA C of kernels without copies and products, for the host: each thread is a
-   coroutine, CTA after CTA is run, and what the lanes of a warp exchange waits
-   for all of them. What lanes do between two exchanges has no order: a round
+   coroutine, CTA after CTA is run, and an exchange of a warp's lanes waits for
+   all of them. Between two exchanges lanes have no order: a round
    visits them in another one each time. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static struct {
 #define blockIdx sim.block
 #define gridDim sim.grid
 
-/* All lanes of the warp are here, each with a value; returns what `lane` brought. */
+/* All lanes of the warp are here, each with a value; returns the value of `lane`. */
 static uint32_t sim_exchange(uint32_t value, int lane)
 {
     const int self = sim.current, w = self / 32;
@@ -81,7 +81,7 @@ static uint32_t sim_ballot(int holds)
     for (int i = 0; i < 32; i++)
         all |= sim.warp[sim.current / 32].value[
                    (sim.warp[sim.current / 32].generation - 1) % 2][i] << i;
-    sim_exchange(0, 0); /* nobody overwrites what is read */
+    sim_exchange(0, 0); /* no thread overwrites values being read */
     return all;
 }
 

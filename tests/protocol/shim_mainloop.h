@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The twin of templates/sm90/quantize_rows.cu for the host: which values become
-   which codes and scales. A row's codes are in its place of a stage once both
+   which codes and scales. A row's codes are in its part of a stage once both
    of its threads have fenced them. */
 
 static float twin_scale_of(int role, int part, int group, int row, int k); /* in twin.h */
@@ -35,7 +35,7 @@ static void sim_put_codes(unsigned int to, struct sim_place p, int row, int half
     t->touch[t->touches++] = (struct sim_touch){ g, bits };
 }
 
-/* What one thread's half of a row is made of. */
+/* The values of one thread's half of a row. */
 static const struct sim_grain *sim_values(unsigned int values, int row, int half)
 {
     const struct sim_grain *g;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiles that are multiplied as f16 first. Which of them do not fit a hash of
-   the tile says, so that all of its warps see the same, and what their first
-   round stores is not looked at; others must be stored once. What scales are
-   relative to is another number for each tile and operand. */
+   the tile says, so that all of its warps see the same, and the stores of
+   their first round are not checked; others must be stored once. Scales are
+   relative to another value for each tile and operand. */
 static unsigned int sim_tile_hash(void)
 {
     const unsigned int *tile = sim.thread[sim.current].tile; /* group, start, length, row */
@@ -32,13 +32,13 @@ static __attribute__((unused)) int __any_sync(unsigned int mask, int set)
     return __ballot_sync(mask, set) != 0;
 }
 
-/* What A or B is relative to. */
+/* The reference of A's or B's scales. */
 static unsigned int sim_base(int role)
 {
     return 1 + sim_tile_hash() % 100 + (role == TWIN_A ? 100 : 0);
 }
 
-/* Of the launch, where a launch before has looked. */
+/* For the whole launch, if a launch before has checked. */
 static unsigned int low_f16(unsigned int most) { return most; }
 
 static unsigned int sampled_f16(unsigned int most)
@@ -65,7 +65,7 @@ static unsigned int twice_f16(unsigned int codes, unsigned int low)
     return codes & 255;
 }
 
-/* Factors are the scales themselves, and what does not fit is far from the others. */
+/* Factors are the scales themselves, and values that do not fit are far from the others. */
 static unsigned int near_f16(unsigned int low) { return low * 0x01010101u; }
 static unsigned int low_of_near(unsigned int near) { return near & 255; }
 static unsigned int beyond_f16(unsigned int above)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** Scales, and sums that move on: those that are promoted, and integers that become floats.
+** Scales, and sums that move on: those of two-level accumulation, and integers that become floats.
 **
 ** A scale is a number, at a real address in memory and next to a stage. A part,
 ** which is the tensor cores' sum over one block of k, has a value by its row,
@@ -45,7 +45,7 @@ static void sim_spoil(float *part)
         part[i] = __builtin_nanf("");
 }
 
-/* ------------------------------------------- scales beside a stage */
+/* ------------------------------------------- scales next to a stage */
 
 static struct sim_scale *sim_scale_at(int cta, unsigned int address)
 {
@@ -56,7 +56,7 @@ static struct sim_scale *sim_scale_at(int cta, unsigned int address)
     return &sim.cta[cta].scale[i];
 }
 
-/* From now until they land nobody may read what they overwrite. */
+/* From now until they land no thread may read the bytes they overwrite. */
 static void sim_queue_scales(const struct sim_copy *c)
 {
     const unsigned int at = c->to - SIM_FIRST_SCALE;

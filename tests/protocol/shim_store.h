@@ -25,7 +25,7 @@ static void copy_engine_fence(void)
     sim_fence_pairs();
 }
 
-/* Of swapped operands a slab is 16 columns of one sum next to 16 of the next,
+/* For swapped operands a slab is 16 columns of one sum next to 16 of the next,
    turned. */
 static void sim_label_turned(struct sim_slab *s, const float *sum)
 {
@@ -38,12 +38,12 @@ static void sim_label_turned(struct sim_slab *s, const float *sum)
 
         if (next->row != sim_label_of(sum)->row || next->column != s->label.column + 16 * i ||
             next->b_group != s->label.b_group || next->real != s->label.real)
-            sim_fail("a slab is made of sums that do not lie side by side", next->column,
+            sim_fail("a slab is made of sums that are not adjacent", next->column,
                      s->label.column);
     }
 }
 
-/* The order of the sums is that of wgmma.cu; `kept` is 1 where they go on top of what is there. */
+/* The order of the sums is that of wgmma.cu; `kept` is 1 where they are added to older sums. */
 static void sim_fill(struct sim_slab *s, const float *sum, int lane, int kept)
 {
     struct sim_thread *t = &sim.thread[sim.current];
@@ -86,7 +86,7 @@ static void add_to_slab(unsigned int slab, const float *sum, int lane)
     sim_fill(s, sum, lane, 1);
 }
 
-/* The copy engine has read sums: they must be those that belong to the place. In twin.h. */
+/* The copy engine has read sums: they must be those that belong to the position. In twin.h. */
 static void sim_store_read(const struct sim_slab *slab, const struct sim_place *place, int role,
                            int added);
 

@@ -5,7 +5,7 @@ static int sim_is_packed(unsigned int address);
 static void sim_load_codes(unsigned int from, unsigned int *word, int words);
 static void sim_store_pairs(unsigned int to, const unsigned int word[4]);
 
-/* Where four of B's scales are, or null. */
+/* The address of four of B's scales, or null. */
 static unsigned int *sim_prefetched(unsigned int address)
 {
     const unsigned int i = (address - SIM_FIRST_AHEAD) / 4;

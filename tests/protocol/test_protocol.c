@@ -19,7 +19,7 @@ static void expect_right(const char *wrong)
         fail_msg("%s", wrong);
 }
 
-/* What is drawn anew each time. */
+/* Values drawn anew each time. */
 static const char *run_drawn(const struct twin *twin)
 {
     const int ragged = twin->kernel->ragged != QUERN_AXIS_NONE;
@@ -32,7 +32,7 @@ static const char *run_drawn(const struct twin *twin)
     return wrong;
 }
 
-/* What shows every defect below, in the order of what it costs. */
+/* Kernels that show every defect below, in the order of their cost. */
 static const char *run_telling(const struct twin *twin)
 {
     const char *wrong = run_drawn(twin);
@@ -54,7 +54,7 @@ static void run_everything(const struct twin *twin)
     expect_right(twin_run_gaps(twin, 3));
 }
 
-/* Of kernels that share the walk and the stores with those above. */
+/* Kernels that share the scheduler and the stores with those above. */
 static void run_enough(const struct twin *twin)
 {
     expect_right(twin_run_crowd(twin, 1));
@@ -131,7 +131,7 @@ TEST_FORMS(dequantized, run_enough, &CODES_M, &CODES_M_GLOBAL, &CODES_M_SHORT,
            &CODES_K_REGISTERS, &CODES_M_TILES, &CODES_K_TILES, &CODES_M_MIXED,
            &CODES_M_REGISTERS_F16)
 
-/* What shows every defect of merging is enough of it. */
+/* These kernels show every defect of merging. */
 static void run_merged(const struct twin *twin)
 {
     expect_right(run_telling(twin));
@@ -174,7 +174,7 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
            same_scaling(recipe_of(r, a), recipe_of(r, b));
 }
 
-/* Of each form one kernel, whose tile is another from form to form; NULL where
+/* One kernel of each form, whose tile is another from form to form; NULL where
    `i` is not the first of its form. */
 static const struct qn_kernel *take_of_form(const struct quern_registry *r,
                                             int i, int turn)
@@ -195,8 +195,8 @@ static const struct qn_kernel *take_of_form(const struct quern_registry *r,
 
 /* A few launches of each form that the specs can express, or of each fourth one
    with sanitizers. One is compiled while another runs. Copies are bytes of
-   values, of which the twin knows nothing: what is before them is as where an
-   activation is stored. */
+   values, of which the twin knows nothing: the steps before them are as where
+   an activation is stored. */
 TEST(each_form)
 {
     struct qg *gen = twin_open_generator(NULL, NULL);

@@ -20,7 +20,7 @@ struct twin {
     const struct qn_kernel *kernel; /* the generator's */
     const struct quern_registry *registry;
     twin_run_fn *run;
-    int number; /* its case's: what is drawn for its launches comes from it */
+    int number; /* its case's: seeds the draws for its launches */
     int file;
     pid_t compiler; /* while it works */
 };
@@ -42,7 +42,7 @@ void twin_begin(struct qg *gen, const struct qn_kernel *kernel, char *level,
 void twin_finish(struct twin *twin);
 
 /* A function that passes each parameter from an array, as the driver does, and
-   `#include` of what calls it. */
+   `#include` of its caller. */
 void twin_write_call(FILE *f, const struct qn_kernel *kernel,
                      const char *behind);
 
@@ -51,7 +51,7 @@ void twin_write_call(FILE *f, const struct qn_kernel *kernel,
 
 enum { MAX_GROUPS = 1024 };
 
-/* What C and the scalars are; "store" knows only the first. */
+/* The meaning of C and the scalars; "store" knows only the first. */
 enum addend {
     C_NOTHING, /* alpha, beta and C null: serves "store" */
     C_ONE,     /* alpha and beta null: serves "add" */
@@ -69,11 +69,11 @@ struct shape {
     int clusters;
     uint64_t seed;
     int gaps;  /* rows and matrices are with room between them */
-    int apart; /* matrices are anywhere, where the kernel can take them so */
+    int apart; /* matrices have any address, where the kernel supports it */
     enum addend addend;
 };
 
-/* Returns "" or what went wrong; `error` is what check_sizes recorded. */
+/* Returns "" or the error; `error` is what check_sizes recorded. */
 const char *twin_launch(const struct twin *twin, const struct shape *shape,
                         unsigned int error[4]);
 
@@ -81,7 +81,7 @@ const char *twin_launch(const struct twin *twin, const struct shape *shape,
    whichever cases ran before it. */
 void twin_draw_from(int number);
 
-/* Many launches; each returns "" or what went wrong with the first bad one. */
+/* Many launches; each returns "" or the first one's error. */
 const char *twin_run_small_sizes(const struct twin *twin, int first, int step);
 const char *twin_run_many_groups(const struct twin *twin);
 const char *twin_run_crowd(const struct twin *twin, int times);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_protocol_defects.h: defects that are planted into templates. Included by
-   test_protocol.c alone. */
+/* test_protocol_defects.h: defects that are planted into templates. Included
+   only by test_protocol.c. */
 #pragma once
 
 #define DENSE    "templates/sm90/gemm_dense.cu"
@@ -48,7 +48,7 @@ static const struct planted defects[] = {
     {&M_PAIRS, {QUEUE_CU, "barrier_wait(s->posted", "(void)(s->posted"}},
     {&M_PAIRS, {PRODUCE, "i < TURNS", "i < 0"}},
     {&K_TURNS, {QUEUE_CU, "(u64)t->matrix >> 32", "0"}},
-    /* the walk */
+    /* the scheduler */
     {&M_PAIRS, {SCHED, "w->next += w->stride;", "w->next++;"}},
     {&M_PAIRS, {SCHED, "w->tiles_before += block_tiles;", ""}},
     {&M_PAIRS, {SCHED, "pointers[t->group]", "pointers[w->base]"}},
@@ -86,7 +86,7 @@ static const struct planted defects[] = {
     {&UNIFORM,
      {COPY, "$(name), full, $(at), t->group", "$(name), full, $(at), 0"}},
     {&UNIFORM, {STORE, "row, t->group);\n//$ end\n}", "row, 0);\n//$ end\n}"}},
-    /* the slabs, and what is added */
+    /* the slabs, and their addends */
     {&M_PAIRS, {STORE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},
     {&M_PAIRS, {STORE, "slabs->slot * SLAB_BYTES", "0"}},
     {&K_ADD, {STORE, "\"add_box\"", "\"store_box\""}},
@@ -235,7 +235,7 @@ static const struct planted activation_defects[] = {
     {&M_RUNS_SHORT, {ACTIVATE, "i / run * 2 * run", "i / run * run"}},
     {&M_RUNS_SHORT, {ACTIVATE, "$(interleave // 2)", "$(interleave)"}},
     {&M_RUNS, {ACTIVATE, "slab * 2 * PART", "slab * PART"}},
-    /* places */
+    /* positions */
     {&M_RUNS, {ACTIVATE, "first = 2 * x", "first = x"}},
     {&M_HALVES, {ACTIVATE, "    given.d = maps->p;\n", ""}},
     {&M_HALVES, {ACTIVATE, "    given.d_ragged = maps->p_ragged;\n", ""}},

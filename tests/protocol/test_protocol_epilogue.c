@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum { GROUPS = 5, ROWS = 171, K = 24, MOST = 320, GAP = 8, CTAS = 3 };
-/* The last 3 rows are nobody's. */
+/* The last 3 rows belong to no group. */
 static const int32_t lengths[GROUPS] = {17, 0, 130, 1, 20};
 
 typedef void twin_fn(const void *const *values, unsigned ctas);
@@ -173,7 +173,7 @@ static void take(struct run *r, struct qn_tensor *t, const float *from)
     t->data = rows_of(from, ROWS, t->shape[1], t->stride, t->type);
 }
 
-/* Operands, and room for what is made. */
+/* Operands, and room for results. */
 static void begin(struct run *r, const struct qn_problem *p, int64_t gap)
 {
     struct qn_description need;
@@ -222,7 +222,7 @@ static void run_on_host(struct run *r)
 
 /* -------------------------------------------------------------------- twin */
 
-/* What the twin leaves of sums. */
+/* The sums that the twin leaves. */
 static float partials[(ROWS / 32 + 4 * GROUPS + 4) * 2 * MOST],
     row_partials[MOST / 64 * ROWS];
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* What a kernel is but for op, recipe and the rest of its tile. */
+/* A kernel's form, without op, recipe and the rest of its tile. */
 struct form {
     int ragged, epilogue;
     const char *schedule;
@@ -26,7 +26,7 @@ struct form {
     int either;           /* or either, by tiles */
 };
 
-/* One of them, with the rest by name: what is not given is NULL or 0. */
+/* One of them, with the rest by name: missing fields are NULL or 0. */
 #define FORM(name, ragged_, epilogue_, schedule_, n, cluster_m_, cluster_n_, d,\
              b, ...)                                                          \
     static const struct form name = {.ragged = QUERN_AXIS_##ragged_,          \
@@ -53,8 +53,8 @@ FORM(M_NARROW_TURNS, M, STORE, pingpong, 160, 1, 2, F32, K,
      .addend = "none");
 FORM(M_ALPHA, M, ALPHA, pingpong, 192, 1, 1, BF16, K, .addend = "none");
 FORM(M_SCALE, M, SCALE, cooperative, 128, 1, 1, BF16, K, .addend = "read");
-/* An activation of two halves or of runs, or of one operand, or a bias alone;
-   what TURNS is otherwise. */
+/* An activation of two halves or of runs, or of one operand, or only a bias;
+   TURNS without a choice. */
 FORM(M_HALVES, M, ACTIVATE, cooperative, 128, 1, 1, BF16, K,
      .addend = "none", .activation = "clamped_swiglu");
 FORM(M_HALVES_TURNS, M, ACTIVATE, pingpong, 256, 1, 1, F32, K,
@@ -74,16 +74,16 @@ FORM(K_PAIRS, K, STORE, cooperative, 128, 1, 2, BF16, MN, .addend = "none");
 FORM(K_ADD, K, ADD, cooperative, 128, 1, 2, F32, MN, .addend = "reduce");
 FORM(K_READ, K, ADD, pingpong, 128, 1, 1, BF16, MN, .addend = "read");
 FORM(K_FETCH, K, ADD, pingpong, 128, 1, 1, F32, MN, .addend = "fetch");
-/* 6 slabs in 4 places: each tile begins at another. */
+/* 6 slabs in 4 slots: each tile begins at another. */
 FORM(K_FETCH_SIX, K, ADD, cooperative, 192, 1, 1, F32, MN, .addend = "fetch");
 FORM(K_SCALE, K, SCALE, cooperative, 128, 1, 1, F32, MN, .addend = "read");
 FORM(UNIFORM, NONE, SCALE, cooperative, 128, 1, 1, BF16, K, .addend = "read");
 FORM(UNIFORM_TURNS, NONE, SCALE, pingpong, 128, 1, 1, F32, MN,
      .addend = "read");
 
-/* Scaled: TENSOR, ROW and BLOCK say what shares a scale. HALVES: a tile's
-   columns are shared out, not its rows. TALL: its rows' scales come in two
-   boxes. */
+/* Scaled: TENSOR, ROW and BLOCK name the values that share a scale. HALVES: a
+   tile's columns are shared out, not its rows. TALL: its rows' scales come in
+   two boxes. */
 FORM(TENSOR_M, M, STORE, cooperative, 192, 1, 1, BF16, K,
      .addend = "none", .tile_m = 128, .recipe = "fp8_tensor");
 FORM(TENSOR_M_TURNS, M, STORE, pingpong, 128, 1, 1, F32, K,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_protocol_launch.c: what a launch is given: operands that are somewhere,
+** test_protocol_launch.c: a launch's arguments: operands that are somewhere,
 ** maps of them as the runtime builds them, C in real memory.
 **
 ** A, B and D have addresses and nothing there, far enough apart that no wrong
@@ -32,7 +32,7 @@ static const unsigned int bases[] = {TWIN_BASE_A, TWIN_BASE_B};
 static _Alignas(256) unsigned int workspace[QN_WORKSPACE_BYTES / 4];
 static char *trap; /* just after the pool */
 
-/* Numbers that 16 bits hold, none of them 0, alike only 127 apart. */
+/* Values that fit 16 bits, none of them 0, alike only at a distance of 127. */
 static void fill_pool(int bytes)
 {
     static int filled;
@@ -98,7 +98,7 @@ struct qn_problem launch_problem(const struct qn_kernel *kernel,
 }
 
 /* The runtime's own view of the operands, with room between rows or without;
-   copies have none but what pads their rows. */
+   copies have only the padding of their rows. */
 static void set_geometry(const struct qn_kernel *kernel, const struct shape *s)
 {
     const struct qn_recipe *recipe = launch_recipe(kernel);
@@ -155,8 +155,8 @@ static void set_operand(const struct qn_kernel *kernel, int role, int param,
 
 /* ------------------------------------------------------------- scales */
 
-/* Where groups that are summed begin in the copies, and the steps of k that
-   are read there. */
+/* The beginnings of groups that are summed in the copies, and the steps of k
+   that are read there. */
 static void set_copies(const struct qn_kernel *kernel, struct twin_launch *l)
 {
     const int step = kernel->tile[2];
@@ -180,7 +180,8 @@ static int dequantizes(const struct qn_scaling *f)
     return f->span == QN_SPAN_BLOCK && f->type != QUERN_F32;
 }
 
-/* What shares a scale, as the twin counts it; of two levels the second one. */
+/* The values that share a scale, as the twin counts them; of two levels the
+   second. */
 static void set_scaling(int role)
 {
     const struct qn_scaling *f = launch.geometry[role].sf.scaling;
@@ -221,7 +222,7 @@ static int64_t place_in_tiles(int role, int group, int line, int block)
            line % TILE / 32 * 4 + block % 4;
 }
 
-/* Where groups are: of a part, or of all there is. */
+/* The groups' positions: of a part, or of all parts. */
 static const int *starts_of(int part)
 {
     return launch.twin.microbatches ? launch.part_starts[part]
@@ -234,7 +235,7 @@ static const int *lengths_of(int part)
                                     : launch.twin.lengths;
 }
 
-/* Where a scale is, by its group and its place in the group. */
+/* A scale's position, by its group and its index in the group. */
 static int64_t place_scale(int role, int part, int group, int line, int block)
 {
     const struct twin_launch *l = &launch.twin;
@@ -443,7 +444,7 @@ static void set_c(const struct qn_kernel *kernel, const struct shape *s)
     c->stride = launch.stride[QN_ROLE_C];
     c->group_stride = launch.group_stride[QN_ROLE_C];
     if (kernel->epilogue == QN_ACTIVATE)
-        set_scalars(c, s); /* of which alpha alone is looked at */
+        set_scalars(c, s); /* of which only alpha is read */
     if (kernel->epilogue == QN_ALPHA)
         set_alphas(c, s);
     if (kernel->epilogue == QN_STORE || kernel->epilogue == QN_ALPHA ||
@@ -487,7 +488,7 @@ static void set_follow(const struct qn_kernel *kernel, const struct shape *s)
         s->seed % 7 && problem.activation ? launch.probability : NULL;
 }
 
-/* What the kernel gets besides the maps. */
+/* The kernel's parameters other than maps. */
 static void set_values(const struct qn_kernel *kernel, const struct shape *s)
 {
     const struct twin_launch *l = &launch.twin;
@@ -584,6 +585,6 @@ const char *twin_launch(const struct twin *twin, const struct shape *s,
     wrong = twin->run(&launch.twin);
     memcpy(error, workspace, 4 * sizeof *error);
     if (!*wrong && error[0] && (int)workspace[4] != launch.liar)
-        return "another part than the one whose sizes lie is blamed";
+        return "a part with valid sizes is reported";
     return wrong;
 }

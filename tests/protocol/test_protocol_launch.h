@@ -8,7 +8,7 @@
 #include "product/plan.h"
 #include "test_protocol.h"
 
-enum { TILE = 128 }; /* where groups begin in copies of what is summed */
+enum { TILE = 128 }; /* where groups begin in copies that are summed */
 
 struct launch {
     struct twin_launch twin;
@@ -50,6 +50,6 @@ struct qn_problem launch_problem(const struct qn_kernel *kernel,
 /* The sizes of all merged products; none if the kernel merges nothing. */
 void launch_parts(const struct qn_kernel *kernel, const struct shape *shape);
 
-/* What the kernel gets of product i. */
+/* The kernel's parameters of product i. */
 void launch_part(const struct qn_kernel *kernel, const struct shape *shape,
                  int i);

@@ -28,8 +28,8 @@ int twin_remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* What the shim must know of the kernel beyond its constants: how many steps of
-   k are promoted, whether sums move on from where they are made, and the bytes
+/* The kernel's facts for the shim beyond its constants: how many steps of k
+   have two levels, whether sums move on from where they are made, and the bytes
    that a stage's scales have. */
 static const char shim[] =
     "//$ local sf = { lines = (tile.m + tile.n) * 4 }\n"

@@ -3,7 +3,7 @@
 ** test_protocol_runs.c: launches over many group sizes.
 **
 ** Sizes are around those of tiles and steps, where the code decides something.
-** What a launch can vary in besides is drawn from its number, so that it comes
+** All other properties of a launch are drawn from its number, so that it comes
 ** out the same each time and each kernel meets all of it.
 */
 #include "test_protocol.h"
@@ -13,7 +13,7 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-static char wrong[600]; /* what the last run returned */
+static char wrong[600]; /* the result of the last run */
 
 static uint64_t random_state;
 
@@ -30,7 +30,7 @@ static int draw(int below)
 
 static int starts_room[MAX_GROUPS];
 
-/* What is wrong with a launch, and the launch; "" if nothing is. */
+/* The error of a launch, and the launch; "" if none. */
 static const char *check(const struct twin *twin, const struct shape *s)
 {
     unsigned int error[4];
@@ -47,7 +47,7 @@ static const char *check(const struct twin *twin, const struct shape *s)
     return wrong;
 }
 
-/* Whole runs, or whatever the kernel's rule says; rows of D at 16 bytes. */
+/* Whole runs, or the kernel's own rule; rows of D at 16 bytes. */
 static int step_of(const struct qn_kernel *kernel)
 {
     for (int i = 0; i < kernel->nrules; i++)
@@ -74,7 +74,7 @@ static void set_axes(const struct qn_kernel *kernel, struct shape *s,
                                             : k[(x + y) % 4];
 }
 
-/* Group after group, `tail` rows of nobody after them; returns the total. */
+/* Group after group, `tail` rows of no group after them; returns the total. */
 static int set_lengths(struct shape *s, const int *lengths, int groups,
                        int tail)
 {
@@ -242,7 +242,7 @@ const char *twin_run_gaps(const struct twin *twin, int times)
     return "";
 }
 
-/* One of 36 groups is: in its length, or where it starts, or both ways. */
+/* One of 36 groups is: in its length, or where it starts, or both. */
 static const char *check_lie(const struct twin *twin, int i, long long lie)
 {
     const int liar = draw(36), with_offsets = i % 4;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** Launches the kernel's twin, cluster after cluster, and checks what it stored.
+** Launches the kernel's twin, cluster after cluster, and checks its stores.
 ** Included after the kernel's own text, and after the call that the test
 ** program writes:
 **
@@ -20,7 +20,7 @@ static void sim_enter(void)
     twin_call(sim.launch->values);
 }
 
-/* ------------------------------------------------------- what is right */
+/* ------------------------------------------------------- expected values */
 
 /* One element of C; `row` counts in the group. */
 static float twin_c(int group, int row, int column)
@@ -63,7 +63,7 @@ static int twin_stretch(int part, int group, int *start)
     return l->ragged == QUERN_AXIS_K ? l->lengths[group] : l->k;
 }
 
-/* What a row of A or B gives to a sum over `real` steps from `x` on of the group, with factors. */
+/* A row's part of A or B in a sum over `real` steps from `x` on of the group, with factors. */
 static float twin_share(int role, int part, int group, int row, int x, int real)
 {
     const struct twin_launch *l = sim.launch;
@@ -79,7 +79,7 @@ static float twin_share(int role, int part, int group, int row, int x, int real)
     return scale * sim_share(role, whose, first_row + row, first_k + x, real);
 }
 
-/* What one stretch of k adds to the sums of a slab: each block, or all of it at once. */
+/* The addend of one stretch of k to the sums of a slab: each block, or all of it at once. */
 static void twin_add(float sum[16][SLAB_COLUMNS], int part, int group, int row, int column)
 {
     float a[16], b[SLAB_COLUMNS];
@@ -100,7 +100,7 @@ static void twin_add(float sum[16][SLAB_COLUMNS], int part, int group, int row, 
     }
 }
 
-/* The sums of a slab. Where they are not made of values, they are 1 over any k. */
+/* The sums of a slab. Without values they are 1 over any k. */
 static void twin_sum(float sum[16][SLAB_COLUMNS], int group, int row, int column)
 {
     memset(sum, 0, 16 * sizeof *sum);
@@ -109,7 +109,7 @@ static void twin_sum(float sum[16][SLAB_COLUMNS], int group, int row, int column
             twin_add(sum, i, group, row, column);
 }
 
-/* What an activation is given: column `column` of P, from its sum. */
+/* An activation's input: column `column` of P, from its sum. */
 static float twin_given(float sum, int group, int column)
 {
     const struct twin_launch *l = sim.launch;
@@ -168,7 +168,7 @@ static void twin_check_follow(const struct sim_slab *s, const struct sim_place *
                          row + i, p->column + j);
 }
 
-/* What the epilogue makes of a sum. */
+/* The epilogue's result for a sum. */
 static float twin_value(float sum, int group, int row, int column, int inside)
 {
     const struct twin_launch *l = sim.launch;
@@ -234,7 +234,7 @@ static int twin_group_of(const struct sim_slab *slab, const struct sim_place *p)
     return twin_group(p, SIM_VALUED ? twin.group_of_row[p->row] : slab->label.b_group);
 }
 
-/* Everything about a slab's sums but where they go. Of promoted ones values tell most. */
+/* Everything about a slab's sums but where they go. For two-level ones values tell most. */
 static void twin_check_sums(const struct sim_slab *slab, const struct sim_place *p, int added)
 {
     const int ragged_m = sim.launch->ragged == QUERN_AXIS_M;
@@ -259,7 +259,7 @@ static unsigned char *twin_count(int row, int column)
     return &twin.written[(size_t)row * (size_t)twin.columns + (size_t)(column / SLAB_COLUMNS)];
 }
 
-/* Eight columns of P. What is after the last result may be stored by two tiles.
+/* Eight columns of P. Columns after the last result may be stored by two tiles.
    */
 static void twin_count_saved(const struct sim_place *p)
 {
@@ -273,7 +273,7 @@ static void twin_count_saved(const struct sim_place *p)
                 sim_fail("kept twice", p->row + i, 8 * j);
 }
 
-/* With invalid sizes nobody knows what is right; that a box stays inside is
+/* With invalid sizes no result is expected; that a box stays inside is
    checked before. */
 static void sim_store_read(const struct sim_slab *slab, const struct sim_place *p, int role,
                            int added)
@@ -281,7 +281,7 @@ static void sim_store_read(const struct sim_slab *slab, const struct sim_place *
     const int first = p->group > 0 ? p->group * sim.launch->m : 0;
 
     if (role == TWIN_P && !sim.launch->follow.saved)
-        sim_fail("P is stored that nobody wants", p->row, p->column);
+        sim_fail("P is stored without a request", p->row, p->column);
     if (sim.launch->lengths && sim.launch->follow.operands && p->rows && p->columns)
         twin_check_follow(slab, p, role);
     if (role == TWIN_P) {
@@ -290,7 +290,7 @@ static void sim_store_read(const struct sim_slab *slab, const struct sim_place *
     }
 
     if (!SIM_VALUED && (slab->label.row != p->row || slab->label.column != p->column))
-        sim_fail("a sum is stored at another place than it was computed for", p->row, p->column);
+        sim_fail("a sum is stored at a position of another one", p->row, p->column);
     if (sim.launch->lengths)
         twin_check_sums(slab, p, added);
     for (int i = 0; i < p->rows && p->columns; i++)
@@ -369,7 +369,7 @@ static int twin_left(void)
 }
 
 /* All threads of one cluster until they end; 0 in a deadlock or after an error. Copies land late,
-   and some threads are far after, in as many ways as there are seeds. */
+   and some threads are far after, in an order that the seed decides. */
 static int twin_run_cluster(void)
 {
     sim.late = 2u << 2 * sim_draw(3);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entries.c: what the tests of the cache's entries share. */
+/* entries.c: shared by the tests of the cache's entries. */
 #define _GNU_SOURCE
 #include "test.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entries.h: what the tests of the cache's entries share. */
+/* entries.h: shared by the tests of the cache's entries. */
 #pragma once
 
 #include "code/cache.h"

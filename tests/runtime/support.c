@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* support.c: what the tests of the runtime share. */
+/* support.c: shared by the tests of the runtime. */
 #define _GNU_SOURCE
 #include "test.h"
 

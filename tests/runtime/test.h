@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test.h: what the tests of the runtime share.
+** test.h: shared by the tests of the runtime.
 **
 ** Each test starts with an empty folder, the fakes in place of the real
 ** libraries, and a driver that has forgotten everything.

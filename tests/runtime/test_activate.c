@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_activate.c: products with a bias and an activation: which kernel serves
-   one, what a launch is given, and which arguments are refused. */
+   one, a launch's parameters, and refused arguments. */
 #include "test.h"
 
 #include "base/context.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_args.c: every form of operands and factors: what a kernel is given, and
-   which contradictions are refused. */
+/* test_args.c: every form of operands and factors: a kernel's parameters, and
+   refused contradictions. */
 #include "test.h"
 
 #include "base/context.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_check.c: what qn_check makes of the error record. */
+/* test_check.c: qn_check's reading of the error record. */
 #include "test.h"
 
 #define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"

@@ -219,7 +219,7 @@ TEST(explains)
     assert_non_null(strstr(why, "> inline"));
     assert_non_null(strstr(why, "a is quantized in shared memory, next to"));
     assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
-                                "launch for that alone would take "));
+                                "separate launch for it would take "));
     assert_non_null(strstr(why, "no room next to the product"));
     qn_free(why);
     p = test_problem(ctx, SHORT);

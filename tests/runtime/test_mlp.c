@@ -39,9 +39,9 @@ TEST(explains_fusion)
     } rows[] = {
         {&with_fused, "plain", "  pre = x w1^T and h = activation(pre)",
          "  h = activation(pre)"},
-        {&registry, "plain", "  h apart from pre: no kernel serves",
+        {&registry, "plain", "  h in a launch after pre: no kernel serves",
          "x w1^T and h"},
-        {&registry, "scaled", "  h apart from pre: no kernel serves",
+        {&registry, "scaled", "  h in a launch after pre: no kernel serves",
          "x w1^T and h"},
         {&with_fused, "scaled", "copies=both\n    > scaled_fused",
          "  h = activation(pre)"},
@@ -258,7 +258,8 @@ TEST(needs_what_it_uses)
 
     TAKEN(WEIGHTS, (a.w1.data = a.w1_row.data = a.w1_column.data = NULL));
     REFUSED(WEIGHTS, a.w1.data = a.w1_row.data = NULL, "w1 is NULL");
-    REFUSED(BACKWARD, a.saved = NULL, "saved is NULL: it has what forward");
+    REFUSED(BACKWARD, a.saved = NULL,
+            "saved is NULL: it holds the results of forward");
     end(&f);
 }
 

@@ -461,7 +461,7 @@ TEST(explains)
     static const char *const parts[] = {
         "fprop bf16 g=8 m=32768 n=4096 k=7168 d=bf16",
         "backend jit, 132 multiprocessors",
-        "products alone",
+        "products would",
         "> k_spills",
         "  k_cluster",
         "tiles in",

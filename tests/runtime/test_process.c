@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_process.c: what surrounds the library: other CUDA contexts, children of
-   fork(), many threads, the environment. */
+/* test_process.c: the surroundings of the library: other CUDA contexts,
+   children of fork(), many threads, the environment. */
 #include "scene.h"
 
 #include <pthread.h>
@@ -297,7 +297,7 @@ static void *play_apart(void *user)
     return NULL;
 }
 
-/* A context for each thread: what they share is the cache on disk. */
+/* A context for each thread: they share the cache on disk. */
 TEST(serves_a_context_for_each_thread)
 {
     struct worker workers[THREADS] = {{.code = 0}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_queue.c: the wgrad queue: what it refuses, and what it launches when.
+** test_queue.c: the wgrad queue: refusals, and the order of launches.
 **
 ** Host kernels of the tests note their last call only, so the order shows in
 ** single flushes. Values are the host tests' (tests/host/queue.c).
@@ -27,7 +27,7 @@ struct bench {
     struct qn_queue *queue;
 };
 
-/* Room after D, so that the tests decide what overlaps. */
+/* Room after D, so that the tests decide the overlaps. */
 static struct qn_args roomy_args(struct quern_context *ctx, const char *text)
 {
     struct qn_args args = test_args(ctx, text);
@@ -233,7 +233,7 @@ TEST(refuses_conflicts)
     test_expect(qn_queue_put(b.queue, any, &args, 5), QUERN_EINVAL,
                 "c overlaps d of a product that waits for layer 0");
     qn_plan_free(any);
-    /* what both only read may be shared */
+    /* read-only operands may be shared */
     args = b.other;
     args.a.data = b.args.a.data;
     test_expect(qn_queue_put(b.queue, b.plan, &args, 5), QUERN_OK, "");

@@ -45,7 +45,7 @@ TEST(tries_f16_first)
     end(&f);
 }
 
-/* One launch brings the sizes for all. */
+/* One launch loads the sizes for all. */
 TEST(brings_sizes_once)
 {
     struct fixture f =
@@ -72,7 +72,7 @@ TEST(refuses)
         {"fprop powers g=3 m=40 n=64 k=96", "codes of e4m3 become f16"},
         {"fprop squares g=3 m=40 n=64 k=96", "is no power of two"},
         {"fprop weights g=3 m=40 n=64 k=96", "more exponents than f16"},
-        {"wgrad close g=3 m=40 n=64 k=96", "over tokens"},
+        {"wgrad close g=3 m=40 n=64 k=96", "as fast in bf16"},
         {"fprop coarse g=3 m=40 n=64 k=96", "scales of 32 values"},
         {"fprop close g=3 m=40 n=64 k=96 alpha=any", "only a plain store"},
         {"fprop close g=3 m=40 n=64 k=96 beta=1", "only a plain store"},

@@ -70,7 +70,7 @@ TEST(reads_fp8_directly)
     end(&f);
 }
 
-/* One launch brings the sizes for all. */
+/* One launch loads the sizes for all. */
 TEST(brings_sizes_once)
 {
     struct fixture f =

@@ -176,7 +176,7 @@ TEST(casts_fewer_rows)
     end(&f);
 }
 
-/* The product brings them, for both; sizes may be those of D. */
+/* The product loads them, for both; sizes may be those of D. */
 TEST(casts_by_sizes)
 {
     static const int64_t sizes[] = {20, 0, 20};
@@ -245,7 +245,7 @@ TEST(explains)
     char *why;
 
     test_expect(qn_why(f.ctx, &p, &test_aot, &why), QUERN_OK, "");
-    assert_non_null(strstr(why, "made by a cast behind the product, "));
+    assert_non_null(strstr(why, "made by a cast after the product, "));
     assert_non_null(strstr(why, "largest magnitude for its history"));
     assert_non_null(strstr(why, "> past_swiglu"));
     assert_non_null(strstr(why, "quantize past of=x g=3 m=40 k=32 in=bf16 "

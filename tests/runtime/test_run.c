@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_run.c: what a launch is given, and which arguments are refused. */
+/* test_run.c: a launch's parameters, and refused arguments. */
 #include "test.h"
 
 #define PROBLEM "fprop bf16 g=8 m=1000 n=512 k=256"

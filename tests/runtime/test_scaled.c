@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_scaled.c: products of quantized copies: what a caller must provide, what
-   a kernel is given, and which contradictions are refused. */
+/* test_scaled.c: products of quantized copies: what a caller must provide, a
+   kernel's parameters, and refused contradictions. */
 #include "test.h"
 
 #include "base/context.h"
@@ -329,7 +329,7 @@ static struct fake_map map_of(const struct fixture *f, int param)
     return map;
 }
 
-/* [lines, rows]: the scales that one copy of TMA brings are side by side. */
+/* [lines, rows]: the scales that one TMA copy loads are adjacent. */
 TEST(maps_scales)
 {
     struct fixture f = begin("fprop columns g=4 m=99 n=70 k=300", params);
@@ -387,7 +387,7 @@ TEST(refuses_maps)
     qn_close(ctx);
 }
 
-/* Each wrong argument, and what its message must say. */
+/* Each wrong argument, and a part of its message. */
 TEST(refuses_arguments)
 {
     const char *const text = "fprop four g=4 m=100 n=200 k=130";

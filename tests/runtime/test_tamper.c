@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_tamper.c: what others, other versions, and the clock do to a cache. */
+/* test_tamper.c: effects of others, of versions and of the clock on a cache. */
 #define _GNU_SOURCE
 #include "test.h"
 

@@ -403,7 +403,7 @@ TEST(fails_when_all_do)
     test_expect_balance();
     /* a fault on the device is the end of the context */
     setenv("FAKE_CUDA_TIMES", "k_small=break", 1);
-    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA, "behind k_small");
+    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA, "after k_small");
     qn_free(r.candidates);
     test_expect_balance();
     qn_close(ctx);

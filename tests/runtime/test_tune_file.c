@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_tune_file.c: files of measured winners: what is written is read, what is
-   wrong is refused with its line, and no process loses another's lines. */
+/* test_tune_file.c: files of measured winners: written lines are read, wrong
+   ones are refused by number, and no process loses another's lines. */
 #include "test.h"
 #include "base/context.h"
 #include "base/text.h"
@@ -59,7 +59,7 @@ TEST(buckets_are_half_octaves)
     p.k = 100;
     qn_tune_file_canonical(&p, &p);
     assert_true(p.k == 100);
-    /* what takes launches of its own changes no kernel */
+    /* separate launches change no kernel */
     p.sizes = QUERN_SIZES_HOST;
     p.dbias = QUERN_DBIAS_ADD;
     p.dprob = 1;
@@ -237,7 +237,7 @@ TEST(merges_in_any_order)
         assert_int_equal(sum.lines[1].ns, 80000);
         qn_tune_file_free(&sum);
     }
-    /* what is newer replaces */
+    /* newer lines replace */
     test_expect(qn_tune_file_add(&two, &one.lines[0], 1), QUERN_OK, "");
     assert_int_equal(two.lines[0].ns, 80000);
     qn_tune_file_free(&one);
@@ -377,7 +377,7 @@ static int count_lines(const char *folder, const char *name)
     return count;
 }
 
-/* Lines of other kernels are set aside, what cannot be read stays. */
+/* Lines of other kernels are set aside, unreadable ones stay. */
 TEST(keeps_what_others_wrote)
 {
     struct quern_context *ctx;

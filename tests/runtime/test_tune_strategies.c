@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_tune_strategies.c: where a problem leaves open how scaled operands
-   become what tensor cores multiply, the tuner measures that, too, and plans
+   are dequantized, the tuner measures that, too, and plans
    follow it. */
 #include "test.h"
 

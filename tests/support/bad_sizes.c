@@ -34,7 +34,7 @@ const struct qt_bad_size qt_bad_sizes[] = {
     {"a first offset of INT64_MIN", QT_OFFSETS, 1, 0, INT64_MIN, 0, 1, 0},
 
     {"groups that overlap", QT_BOTH, 1, 3, 42, 0, 0, 3},
-    {"two groups in one place", QT_BOTH, 1, 1, 5, 0, 0, 1},
+    {"two groups at one offset", QT_BOTH, 1, 1, 5, 0, 0, 1},
     {"a length into the next group", QT_BOTH, 0, 1, 19, 0, 0, 2},
     {"a negative length with offsets", QT_BOTH, 0, 4, -16, 0, 0, 4},
     {"a negative offset with lengths", QT_BOTH, 1, 0, -16, 0, 0, 0},

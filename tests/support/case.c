@@ -271,7 +271,7 @@ void qt_pointers_write(const struct qt_case *c, int role, void *data,
         pointers[g] = (char *)data + qt_place_matrix(c, &p, role, g) * p.bytes;
 }
 
-/* One operand: where it is, and what is between its rows and matrices. */
+/* One operand: its position, and the gaps in its rows and matrices. */
 static void set_operand(const struct qt_case *c, int role,
                         const struct qt_addresses *at, struct qn_tensor *t)
 {

@@ -7,14 +7,14 @@
 ** float64 product computed (qt_data_reference); any D that a backend wrote can
 ** then be compared with it (qt_compare).
 **
-** Everything that no kernel may use is NaN: rows outside every group, what is
+** Everything that no kernel may use is NaN: rows outside every group, gaps
 ** between rows and between matrices, and D before the run, unless it is added
 ** to. So a wrong address shows up as a NaN in D, and an element that was not
-** written as the poison that it held.
+** written as the poison that was there.
 **
-** Of a recipe that scales its operands these are quantized tensors, made by the
-** host backend from values of the same kind and decoded from the definitions
-** only (runtime/oracle/decode.c); the rest of them is poison.
+** For a recipe that scales its operands these are quantized tensors, made by
+** the host backend from values of the same kind and decoded from the
+** definitions only (runtime/oracle/decode.c); the rest of them is poison.
 */
 #ifndef QT_CASE_H
 #define QT_CASE_H
@@ -197,7 +197,7 @@ struct qt_verdict {
     char text[256]; /* "" if d is right, else the first thing wrong */
 };
 
-/* 1 if all of D is as promised, what is outside the groups included. */
+/* 1 if all of D is as promised, outside of the groups, too. */
 int qt_compare(const struct qt_case *, const struct qt_data *data,
                const void *d, struct qt_verdict *verdict);
 
@@ -221,7 +221,7 @@ void qt_pointers_write(const struct qt_case *, int role, void *data,
 
 /* --------------------------------------------------------------- bad sizes */
 
-/* One wrong entry in otherwise right sizes, and what must be reported. */
+/* One wrong entry in otherwise right sizes, and the report expected. */
 struct qt_bad_size {
     const char *name;
     int form;

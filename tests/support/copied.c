@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copied.c: quantized operands of a case, and what they stand for. */
+/* copied.c: quantized operands of a case, and their values. */
 #include "support/case.h"
 #include "oracle/decode.h"
 #include "oracle/memory.h"
@@ -164,7 +164,7 @@ static int decode(struct maker *m, const struct qn_tensor *copy)
     return 0;
 }
 
-/* The problem, what quantizes for it, and a plan. */
+/* The problem, its quantizations, and a plan. */
 static int begin(struct maker *m)
 {
     const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adding half of the last place, less one where the place is even, carries into
-   the upper half exactly when it must. */
+/* Adding half of the last bit's value, less one where the bit is even, carries
+   into the upper half exactly when it must. */
 uint16_t qt_bf16(float value)
 {
     uint32_t bits;

@@ -2,7 +2,7 @@
 /*
 ** ends.h: one block of a quantized A or B with a scale from the end of its
 ** type. The rows or columns of D that the block counts for become NaN, are no
-** longer finite, or are what they are without the block; no other bit changes.
+** longer finite, or are the same as without the block; no other bit changes.
 **
 ** Shared by the host tests and the GPU suite.
 */
@@ -40,8 +40,8 @@ const struct qn_scaling *qt_ends_scaling(const struct qt_case *, int role);
 void qt_ends_find(const struct qt_case *, const struct qt_data *data, int role,
                   struct qt_block *);
 
-/* Set all codes of the block to zero; `kept` has lines * bytes for what they
-   were. Put them back. */
+/* Set all codes of the block to zero; `kept` has lines * bytes for the old
+   ones. Put them back. */
 void qt_ends_clear(const struct qt_block *, unsigned char *kept);
 void qt_ends_restore(const struct qt_block *, const unsigned char *kept);
 

@@ -42,7 +42,7 @@ void exact_fill(const struct run *r, int role, size_t bytes, uint32_t seed)
     }
 }
 
-/* Its place on the host, and the same for the library. */
+/* Its address on the host, and the same for the library. */
 static void lay_out(struct run *r, int role, int first, int second, int swapped,
                     struct qn_tensor *tensor, void *data, size_t bytes)
 {

@@ -3,7 +3,7 @@
 ** reference.c: the product in float64, and the comparison with it.
 **
 ** A product of two 16-bit values is exact in float64, and its sums are off by
-** less than 1e-12 here, far below what any kernel under test may be off.
+** less than 1e-12 here, far below the tolerance of any kernel under test.
 */
 #include "support/case.h"
 #include "oracle/tolerance.h"
@@ -28,7 +28,7 @@ struct slice {
     int failed;
 };
 
-/* How many values are summed: those of copies include what pads them. */
+/* How many values are summed: those of copies include their padding. */
 static int64_t depth_of(const struct qt_case *c, const struct qt_data *data,
                         int group)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** step.h: a training step of one layer, and what quantizing may do to it.
+** step.h: a training step of one layer, and its error by quantization.
 **
 **     y = x w^T      dx = dy w      dw = dy^T x         for each group
 **
@@ -83,7 +83,7 @@ double *qt_step_reference(const struct qt_step *, int op);
 double qt_step_expected(const struct qt_step *, int op, int group, int placed);
 
 /* ------------------------------------------------------------ step_check.c
-** Each returns 1, or writes what is wrong to `text`.
+** Each returns 1, or writes the error to `text`.
 */
 enum { QT_STEP_TEXT = 400 };
 

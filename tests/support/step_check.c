@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_check.c: how near a training step comes to float64's, next to what the
-   formats themselves lose (step_expect.c). */
+/* step_check.c: how near a training step comes to float64's, next to the
+   formats' own loss (step_expect.c). */
 #include "support/step.h"
 
 #include "base/types.h"
@@ -368,7 +368,7 @@ static double norm(const double *x, int64_t length)
     return all;
 }
 
-/* The target: what other weights would make of x. */
+/* The target: the result of other weights. */
 static double *draw_target(struct qt_step *s)
 {
     float *w = s->w;

@@ -12,8 +12,8 @@
 **
 **     sum over k of  var(a) b^2 + a^2 var(b) + var(a) var(b)
 **
-** So much is expected, from the values and the formats only. What it leaves
-** out: scales of E4M3 are off by 1/16 at most, and d with them, which makes
+** So much is expected, from the values and the formats only. Left out:
+** scales of E4M3 are off by 1/16 at most, and d with them, which makes
 ** (17/16)^2 = 1.13. The sums, in fp32 or on tensor cores, are 100 times better.
 */
 #include "support/step.h"

@@ -24,7 +24,7 @@ def fresh():
 
 
 class Setting:
-    """A module, what calls it, and its buffers."""
+    """A module, its caller, and its buffers."""
 
     def __init__(self, kind, recipe, *, buffers=False, main_grad=False, first=None, **more):
         torch.manual_seed(0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that need a GPU: CUDA graphs whose sizes change before each replay, reduce-overhead,
-streams, and what a capture refuses. QUERN_TORCH_DEVICE=cuda runs them."""
+streams, and the refusals of a capture. QUERN_TORCH_DEVICE=cuda runs them."""
 
 import threading
 

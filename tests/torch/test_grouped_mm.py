@@ -54,7 +54,7 @@ def test_no_rows():
 
 
 def values(case, t, of, recipe, copies):
-    """What the product reads of a tensor: quantized and back."""
+    """The values of a tensor that the product reads: quantized and back."""
     sizes = {} if of == "w" else case.sizes()
     quantized = qt.quantize(t, **sizes, recipe=recipe, of=of, copies=copies)
     return qt.dequantize(quantized, **sizes, copies=copies, dtype=torch.float32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GroupedLinear: what TransformerEngine tests of its own, against a loop of F.linear in float64."""
+"""GroupedLinear: TransformerEngine's tests of its own module, against a loop of F.linear in float64."""
 
 import copy
 import inspect
@@ -26,7 +26,7 @@ def make(case, *, recipe="bf16", main_grad=False, **more):
     more = {"bias": False, "params_dtype": BF16, "device": DEVICE, "init_method": draw} | more
     layer = qt.GroupedLinear(len(case.lengths), case.k, case.n, recipe=recipe, **more)
     for b in biases(layer):
-        for each in b.data.view(-1, case.n):  # CUDA draws other numbers for other shapes
+        for each in b.data.view(-1, case.n):  # CUDA draws other values for other shapes
             torch.nn.init.normal_(each)
     if main_grad:
         every = torch.ones(len(case.lengths), case.n, case.k)
@@ -183,7 +183,7 @@ def test_many_weights_are_views_of_one_allocation():
     layer.load_state_dict({k: v.clone() for k, v in layer.state_dict().items()}, assign=True)
     assert is_packed()
     assert torch.equal(layer(case.x, case.lengths)[:48], y)
-    layer.weight2.data = layer.weight2.data.clone()  # apart: a copy is made
+    layer.weight2.data = layer.weight2.data.clone()  # separate: a copy is made
     assert torch.equal(layer(case.x, case.lengths)[:48], y)
     with torch.no_grad():
         layer.weight2.zero_()
@@ -348,7 +348,7 @@ def test_hooks_follow_the_weight_gradients():
 
 
 def test_arguments_are_transformer_engines():
-    """By name and place, as its documentation has them."""
+    """By name and position, as its documentation has them."""
     names = list(inspect.signature(qt.GroupedLinear).parameters)
     assert names[:24] == """num_gemms in_features out_features sequence_parallel
         fuse_wgrad_accumulation tp_group tp_size get_rng_state_tracker rng_tracker_name init_method

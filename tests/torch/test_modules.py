@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules with what PyTorch puts around them: checkpoints, autocast, DDP, FSDP2, threads; what
+"""Modules inside PyTorch's wrappers: checkpoints, autocast, DDP, FSDP2, threads; what
 functions do at their edges; and that errors keep no memory."""
 
 import copy

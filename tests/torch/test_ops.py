@@ -185,7 +185,7 @@ def test_fakes_have_the_real_shapes(recipe):
 
 
 # Bytes between the parts of `saved` are undefined, and the queue runs nothing: opcheck, which
-# compares results, skips what would compare them.
+# compares results, skips those comparisons.
 PARTLY = {"mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "defer_mlp",
           "defer_product"}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""aten::_grouped_mm by quern: values, layouts and strides as torch's; what torch's kernel keeps."""
+"""aten::_grouped_mm by quern: values, layouts and strides as torch's; and the cases left to torch's kernel."""
 
 import pytest
 import torch

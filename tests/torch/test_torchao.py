@@ -105,7 +105,7 @@ def inputs(lengths=(10, 0, 33, 5)):
 @pytest.mark.parametrize("recipe", ["bf16", "mxfp8"])
 @pytest.mark.parametrize("backend", [None, "aot_eager"])
 def test_conversion(private, recipe, backend):
-    """The values are those of quern's products, and undo brings torch's back."""
+    """The values are those of quern's products, and undo restores torch's."""
     model, given = fill(Experts(private=private).to(torch.bfloat16)), inputs()
     expected = gradients(model, given, model)
     keys, kind = list(model.state_dict()), type(model)

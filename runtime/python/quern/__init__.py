@@ -85,7 +85,7 @@ def version():
 
 
 def why(line, backend="auto"):
-    """Explain which kernel a line gets, and what excludes the others."""
+    """Explain which kernel a line gets, and why the others do not fit."""
     return _context().why(line, abi.sized(abi.PlanOptions, device=-1,
                                           backend=_BACKENDS.index(backend)))
 

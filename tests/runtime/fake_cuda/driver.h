@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* driver.h: what the files of the fake driver share. */
+/* driver.h: shared by the files of the fake driver. */
 #pragma once
 
 #include "../fake.h"

@@ -9,7 +9,7 @@
     sizes  [experts]     tokens of each expert, int32 or int64, on the device of x
     y      [tokens, n]
 
-docs/pytorch.md says what exists.
+docs/pytorch.md describes all of it.
 """
 
 from quern import add_specs, recipes, tune, version, why

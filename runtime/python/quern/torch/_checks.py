@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what users give: each error names the argument and the rule."""
+"""Checks of users' arguments: each error names the argument and the rule."""
 
 import torch
 

@@ -28,5 +28,5 @@ def why_eager(like, sizes, offs, *, queue=None, addresses=None):
             and like.device.type != "cpu"):
         return "the sizes are in host memory; a tensor on the device can be compiled"
     if addresses is not None:
-        return "the experts' gradients are apart, and their addresses are no part of a graph"
+        return "the experts' gradients are separate, and their addresses are no part of a graph"
     return None

@@ -96,7 +96,7 @@ def _fake(name):
 
 
 def _empty(like, operand, rows):
-    """As the operator allocates it: narrow types are bytes, what a line lacks is empty."""
+    """As the operator allocates it: narrow types are bytes, a missing result is empty."""
     if operand is None:
         return like.new_empty(0, dtype=torch.uint8)
     if operand.type in DTYPES and operand.shape:

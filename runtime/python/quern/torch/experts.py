@@ -45,7 +45,7 @@ def _product(line, g, m, n, k, a, b, ends):
 
 
 class _Transposed(torch.autograd.Function):
-    """y[i] = x[i] @ w[e] for weights [experts, k, n]: what dgrad computes, without a copy. Rows
+    """y[i] = x[i] @ w[e] for weights [experts, k, n]: dgrad's product, without a copy. Rows
     after the last expert's are zeros in y and in the gradient of x."""
 
     @staticmethod
@@ -122,7 +122,7 @@ def sort_by_expert(ids, experts):
 
 
 def sum_of_choices(y, order, choices):
-    """Bring the rows of `y` back into the order of tokens and add those of each token."""
+    """Reorder the rows of `y` by token and add those of each token."""
     places = torch.arange(order.shape[0], device=order.device)
     inverse = torch.empty_like(order).scatter_(0, order, places)
     return y[inverse].view(-1, choices, y.shape[-1]).sum(1)

@@ -138,7 +138,7 @@ def _operand(t, of, o, lengths, ends, state, later):
 
 def fprop(x, w, bias, prob, lengths, ends, out, scale, history, quantized, o, need_x=False,
           need_w=False):
-    """y, and what the backward pass reads of x and of w."""
+    """y, and the tensors of x and w that the backward pass reads."""
     a, x_later = _operand(x, "x", o, lengths, ends, _state(scale, history, 0), need_w)
     if quantized[0] is not None or quantized[3] is not None:
         b, w_later = quantized[:3], quantized[3:] if need_x else NONE
@@ -151,7 +151,7 @@ def fprop(x, w, bias, prob, lengths, ends, out, scale, history, quantized, o, ne
     return y, x_later, w_later
 
 
-# ------------------------------------------------------------------------------- what users call
+# --------------------------------------------------------------------------------- users' functions
 
 
 def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=None, out_dtype=None,

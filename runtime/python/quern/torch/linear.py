@@ -17,7 +17,7 @@ def normal(w):
 class GroupedLinear(Experts):
     """y[i] = inp[i] @ weight[e].T + bias[e] for each row i of expert e.
 
-    The first arguments are those of TransformerEngine's GroupedLinear, by name and place.
+    The first arguments are those of TransformerEngine's GroupedLinear, by name and position.
 
         num_gemms, in_features, out_features   experts, k and n
         fuse_wgrad_accumulation  add weight gradients to each weight's main_grad, or overwrite it
@@ -107,7 +107,7 @@ class GroupedLinear(Experts):
 
             m_splits   rows of each expert: a tensor int32 or int64 [num_gemms] on the device, which
                        CUDA graphs read at each replay, or a list
-            is_first_microbatch  True: quantize the weights and keep that; False: use what was kept;
+            is_first_microbatch  True: quantize the weights and keep them; False: use those kept;
                        None: quantize them for this call; or an integer or bool tensor [1] on the
                        device, read by the kernel. Delayed scaling steps unless it is False
             out, dgrad_out  contiguous [rows, out_features] and [rows, in_features] without
@@ -147,7 +147,7 @@ class GroupedLinear(Experts):
         return y, biases[0] if self.single_grouped_bias and biases else biases
 
     def _main_grad(self):
-        """main_grad, the addresses of its matrices if they are apart, whether to overwrite it."""
+        """main_grad, the addresses of its matrices if separate, whether to overwrite it."""
         found, overwrite = self._main_grads("weight")
         if found is None:
             return None, None, False

@@ -132,7 +132,7 @@ def _wgrad(ctx, o, operands, main_grad1, main_grad2):
 
 def forward(x, w1, w2, b1, b2, prob, lengths, ends, out, scale, history, arrays, o, later=False,
             need_x=False):
-    """y, what the backward pass keeps, and the arrays of the quantized weights."""
+    """y, the tensors kept for the backward pass, and the arrays of the quantized weights."""
     if o.scaling.w > 1:
         copies = "both" if later else "rowwise"
         if arrays[0] is None:

@@ -257,7 +257,7 @@ def why_not_fused(modules, extra, options):
     if first.fuse_wgrad_accumulation and torch.is_grad_enabled():
         if not torch.compiler.is_compiling() and (first._main_grad()[1] is not None or
                                                   last._main_grad()[1] is not None):
-            return "the experts' main_grad are apart"
+            return "the experts' main_grad are separate tensors"
     return None
 
 

@@ -55,7 +55,7 @@ def TrainingConfig(recipe="fp8_block"):  # noqa: N802 (the name of a class, as t
 
 
 def attribute(owner, name, value):
-    """Set an attribute; a Switch that brings the old one back."""
+    """Set an attribute; a Switch that restores the old one."""
     missing = object()
     old = vars(owner).get(name, missing)
 

@@ -123,7 +123,7 @@ def _convert(module, config):
 
 
 def undo(model):
-    """Bring the modules of a converted model back."""
+    """Restore the modules of a converted model."""
     for module in model.modules():
         if _is_converted(module):
             module.__class__ = type(module).__mro__[1]
