@@ -158,6 +158,8 @@ static int time_plans(const struct subject *subject, struct times *times)
 /* The same launch by the library and by the driver only. */
 struct launch {
     struct qn_job *job;
+    struct quern_plan *plan;
+    struct quern_args args;
     struct qn_values values;
     void *params[QN_PARAM_COUNT];
     struct cu_launch config;
@@ -166,7 +168,52 @@ struct launch {
 
 static int run_library(struct launch *l)
 {
-    return qn_run(l->job->plan, &l->job->args, NULL);
+    return quern_run(l->plan, &l->args, NULL);
+}
+
+/* Scale factors follow their tensor in enum quern_arg. */
+static void give_tensor(struct quern_args *args, int arg,
+                        const struct qn_tensor *t)
+{
+    void *lengths = (void *)(t->first_dims ? t->first_dims : t->last_dims);
+
+    args->of[arg].data = t->data;
+    args->of[arg].pointers = t->pointers;
+    if (t->sf)
+        args->of[arg + 1].data = t->sf;
+    if (t->global)
+        args->of[arg + 2].data = t->global;
+    if (lengths)
+        args->of[QUERN_ARG_LENGTHS].data = lengths;
+}
+
+/* The job's operands, as quern_run takes them. */
+static void give(struct quern_args *args, const struct qn_args *job)
+{
+    const struct {
+        int arg;
+        const void *data;
+    } arrays[] = {
+        {QUERN_ARG_WORKSPACE, job->workspace}, {QUERN_ARG_ALPHA, job->alpha},
+        {QUERN_ARG_BETA, job->beta},           {QUERN_ARG_BIAS, job->bias},
+        {QUERN_ARG_PROB, job->probability},    {QUERN_ARG_DBIAS, job->dbias},
+        {QUERN_ARG_DPROB, job->dprob},         {QUERN_ARG_SCALE, job->scale},
+        {QUERN_ARG_HISTORY, job->history},     {QUERN_ARG_RANDOM, job->random},
+    };
+
+    *args = (struct quern_args)QUERN_ARGS_INIT;
+    give_tensor(args, QUERN_ARG_A, &job->a);
+    give_tensor(args, QUERN_ARG_B, &job->b);
+    give_tensor(args, QUERN_ARG_C, &job->c);
+    give_tensor(args, QUERN_ARG_D, &job->d);
+    give_tensor(args, QUERN_ARG_PRE, &job->p);
+    give_tensor(args, QUERN_ARG_INPUT, &job->in);
+    give_tensor(args, QUERN_ARG_D_COLUMNWISE, &job->t);
+    give_tensor(args, QUERN_ARG_A_COLUMNWISE, &job->column);
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        args->of[arrays[i].arg].data = (void *)arrays[i].data;
+    args->scalars = job->scalars;
+    args->host_sizes = job->host_sizes;
 }
 
 static int run_bare(struct launch *l)
@@ -192,13 +239,21 @@ static int time_launches(struct launch *l, int (*run)(struct launch *),
 }
 
 /* In turn, so that both meet the same machine. */
-static int time_runs(struct qn_job *job, struct times *times)
+static int time_runs(const struct subject *subject, struct qn_job *job,
+                     struct times *times)
 {
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
     double library[ROUNDS], bare[ROUNDS];
     struct launch l = {
         .job = job, .config = job->plan->launch, .cluster = job->plan->cluster};
     int code = qn_run_prepare(job->plan, &job->args, &l.values, l.params);
 
+    options.backend = QUERN_BACKEND_JIT;
+    options.kernel = job->info.kernel;
+    if (!code)
+        code =
+            quern_plan_create(job->plan->ctx, subject->line, &options, &l.plan);
+    give(&l.args, &job->args);
     if (l.config.nattributes)
         l.config.attributes = &l.cluster;
     for (int i = 0; i < ROUNDS && !code; i++) {
@@ -208,6 +263,7 @@ static int time_runs(struct qn_job *job, struct times *times)
     }
     if (!code)
         code = qn_job_check(job);
+    quern_plan_destroy(l.plan);
     if (code)
         return code;
     qn_timing_sort(library, ROUNDS);
@@ -261,7 +317,7 @@ static int add_problem(const struct qn_options *opt, struct quern_context *ctx,
     jit.backend = QUERN_BACKEND_JIT;
     status = qn_job_begin(&job, &jit, ctx, problem, NULL);
     if (!status) {
-        code = time_runs(&job, &times);
+        code = time_runs(&subject, &job, &times);
         status = code ? qn_message_code(opt, code, quern_errmsg()) : 0;
     }
     if (!status)

@@ -109,10 +109,8 @@ def test_buffers_main_grad_and_kept_weights_in_a_graph(recipe):
 
 def test_two_graphs_at_once_on_two_streams():
     modules = [make("mlp", recipe="fp8_block") for _ in range(2)]
-    graphs, expected = [], []
-    for module in modules:
-        x, dy, sizes = data()
-
+    graphs, expected, inputs = [], [], [data() for _ in modules]  # graphs read them at replays
+    for module, (x, dy, sizes) in zip(modules, inputs):
         def step(module=module, x=x, dy=dy, sizes=sizes):
             y = module(x, sizes)
             return y, *torch.autograd.grad(y, (x, module.w1, module.w2), dy)
@@ -212,9 +210,11 @@ def test_reduce_overhead_with_kept_weights(kind):
                 for p in module.parameters():
                     p.mul_(1.25)
         torch.compiler.cudagraph_mark_step_begin()
+        module.zero_grad()
         z = x.detach().clone().requires_grad_()
         y = compiled(z, sizes, is_first_microbatch=first)
         y.backward(dy)
+        module.zero_grad()  # those are memory of the graph
         again = x.detach().clone().requires_grad_()
         expected = module(again, sizes)
         expected.backward(dy)
