@@ -167,18 +167,20 @@ def my_specs(folder):
             file.write(block)
         example = f"examples/specs/recipes/{name}.lua"
         assert block.strip() in read(example), f"{example} is not the recipe of the pages"
+    os.symlink(os.path.join(ROOT, "examples"), os.path.join(folder, "examples"))
 
 
 def check_commands():
-    """Each command of the pages succeeds, with lengths cut and on the host; tuning needs a GPU, so
-    only the lines of `tune` are tried."""
+    """Each command of the pages succeeds, with lengths cut and on the host; tuning and a NAME of a
+    reader's choice need a GPU, so only the lines of those commands are tried."""
     found = {}
     for page in pages():
         for words in commands(page):
             if "NAME" in words:
                 words = words[:words.index("NAME") - 1]  # --kernel of what the reader chose
             lines = [("describe", smaller(line)) for line in problems(words[1:])]
-            for command in lines if words[0] == "tune" else [tuple(adapt(words))]:
+            only_lines = words[0] == "tune" or "NAME" in words
+            for command in lines if only_lines else [tuple(adapt(words))]:
                 found.setdefault(command, page)
     assert len(found) > 20, f"only {len(found)} commands were found"
     failed = []
