@@ -167,7 +167,6 @@ def my_specs(folder):
             file.write(block)
         example = f"examples/specs/recipes/{name}.lua"
         assert block.strip() in read(example), f"{example} is not the recipe of the pages"
-    os.symlink(os.path.join(ROOT, "examples"), os.path.join(folder, "examples"))
 
 
 def check_commands():

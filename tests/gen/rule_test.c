@@ -360,7 +360,7 @@ static void put_expression(FILE *out, int depth)
     }
 }
 
-/* What the spec's error says; the caller frees it. */
+/* The text of the error of a spec; the caller frees it. */
 static char *said_by(const char *spec)
 {
     struct files files = {.count = 0};

@@ -197,6 +197,8 @@ struct qg *twin_open_generator(const struct defect *defect, const char *recipe)
         file->length = strlen(file->text);
     }
     for (int i = 0; i < MORE && with_more; i++) {
+        if (recipe && !strncmp(more[i][0], "specs/kernels/", 14))
+            continue; /* it extends kernels of other recipes */
         texts[i] = read_more(more[i][1]);
         files[options.files_count++] =
             (struct qg_file){more[i][0], texts[i], strlen(texts[i])};
