@@ -13,7 +13,6 @@ line, by `quern bench --overhead`, is the front end's own share. Needs a GPU.
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -30,12 +29,20 @@ LINE = f"fprop bf16 g={G} m={TOKENS} n={N} k={K}"
 
 
 def bare_launch():
-    """Microseconds of quern_run for LINE, as the program times it."""
+    """Microseconds of quern_run for LINE and of the driver's launch in it, as the program times
+    them."""
     program = os.path.join(ROOT, "build", "bin", "quern")
-    made = subprocess.run([program, "bench", "--overhead", LINE], capture_output=True, text=True)
-    found = re.search(r"([0-9.]+) us.*quern_run|quern_run\D*([0-9.]+)", made.stdout)
-    print(made.stdout, made.stderr)
-    return float(found[1] or found[2]) if found else None
+    made = subprocess.run([program, "bench", "--overhead", "--json", "-", LINE], check=True,
+                          capture_output=True, text=True)
+    row = json.loads(made.stdout)[0]
+    return {"quern_run": row["run_us"], "launch": row["bare_us"]}
+
+
+def driver():
+    query = subprocess.run(["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm",
+                            "--format=csv,noheader,nounits"], check=True, capture_output=True,
+                           text=True).stdout.splitlines()[0].split(", ")
+    return {"driver": query[0], "sm_clock_mhz": int(query[1])}
 
 
 def rows():
@@ -94,11 +101,12 @@ def main():
     for name, us in found.items():
         print(f"{name:28s} {us['least']:8.2f} {us['median']:8.2f} us")
     launch = bare_launch()
+    print(launch)
     if args.json:
         with open(args.json, "w") as out:
-            json.dump({"commit": args.commit, "gpu": torch.cuda.get_device_name(),
-                       "torch": torch.__version__, "line": LINE, "quern_run_us": launch,
-                       "us": found}, out, indent=1)
+            json.dump({"commit": args.commit, "gpu": torch.cuda.get_device_name(), **driver(),
+                       "torch": torch.__version__, "line": LINE, **launch, "us": found}, out,
+                      indent=1)
 
 
 if __name__ == "__main__":

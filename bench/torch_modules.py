@@ -27,6 +27,7 @@ import torch.nn.functional as F
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
 import quern.torch as qt  # noqa: E402
+from watch import Watch  # noqa: E402
 
 SHAPES = [  # name, experts, tokens of all, hidden, ffn
     ("small", 8, 512, 1024, 512), ("decode_qwen3", 128, 256, 2048, 768),
@@ -114,7 +115,7 @@ def seconds_of(step, count):
     return (time.perf_counter() - begin) / count
 
 
-def measure(case, turns=7):
+def measure(case, watch, turns=7):
     """A row for each module."""
     steps, rows = {}, {}
     for name, module, extra in case.modules():
@@ -133,15 +134,32 @@ def measure(case, turns=7):
             steps[name] = step
         except Exception as error:
             print(f"{case.shape['name']}: {name} failed: {str(error)[:300]}", file=sys.stderr)
-    times = {name: [] for name in steps}
+    times, spans = {name: [] for name in steps}, {name: [] for name in steps}
     count = max(2, min(50, int(0.15 / seconds_of(steps["torch"], 3))))
     for _ in range(turns):
         for name, step in steps.items():
+            begin = time.monotonic()
             times[name].append(seconds_of(step, count))
+            spans[name].append((begin, time.monotonic()))
     for name, row in rows.items():
         row["ms"] = round(statistics.median(times[name]) * 1e3, 4)
         row["tflops"] = round(case.flops / row["ms"] / 1e9, 1)
+        row.update(watch.during(spans[name]))
     return list(rows.values())
+
+
+def measure_all(args, watch):
+    begin = time.monotonic()
+    wanted = [s for s in SHAPES if any(fnmatch.fnmatch(s[0], p) for p in args.shapes.split(","))]
+    for shape in wanted:
+        if time.monotonic() - begin > args.budget:
+            print(f"{shape[0]} and later shapes are left out: the budget is spent")
+            break
+        for row in measure(Case(*shape), watch):
+            print("{name:14s} {module:24s} {ms:9.3f} ms {tflops:7.1f} TFLOP/s {peak_mb:9.1f} MB  "
+                  "first call {first_call_s:.2f} s  |dx| {gradient:.4g}".format(**row), flush=True)
+            yield row
+        torch.cuda.empty_cache()
 
 
 def main():
@@ -151,21 +169,13 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--commit", default="")
     args = parser.parse_args()
-    begin, rows = time.monotonic(), []
-    wanted = [s for s in SHAPES if any(fnmatch.fnmatch(s[0], p) for p in args.shapes.split(","))]
-    for shape in wanted:
-        if time.monotonic() - begin > args.budget:
-            print(f"{shape[0]} and later shapes are left out: the budget is spent")
-            break
-        for row in measure(Case(*shape)):
-            rows.append(row)
-            print("{name:14s} {module:24s} {ms:9.3f} ms {tflops:7.1f} TFLOP/s {peak_mb:9.1f} MB  "
-                  "first call {first_call_s:.2f} s  |dx| {gradient:.4g}".format(**row), flush=True)
-        torch.cuda.empty_cache()
+    with Watch() as watch:
+        rows = list(measure_all(args, watch))
+        found = {"commit": args.commit, "gpu": torch.cuda.get_device_name(),
+                 "driver": watch.driver(), "torch": torch.__version__, "rows": rows}
     if args.json:
         with open(args.json, "w") as out:
-            json.dump({"commit": args.commit, "gpu": torch.cuda.get_device_name(),
-                       "torch": torch.__version__, "rows": rows}, out, indent=1)
+            json.dump(found, out, indent=1)
 
 
 if __name__ == "__main__":
