@@ -140,6 +140,32 @@ def host(up):
                      "plan, warm cache, ms", "plan, cold cache, ms"], rows)
 
 
+def modules(up):
+    """A step of GroupedMLP over that of the faster of torch's two, and its peak memory."""
+    rows = []
+    for gpu in ("h100", "h200"):
+        steps = {}
+        for row in load(gpu + "_torch_modules")["rows"]:
+            steps.setdefault(row["name"], {})[row["module"]] = row
+        for name, found in steps.items():
+            best = min((found["torch"], found["torch compiled"]), key=lambda row: row["ms"])
+            cells = [f"{row['ms']:.2f} ({best['ms'] / row['ms']:.2f} ×)" for row in (
+                found["quern bf16"], found["quern fp8_block"], found["quern fp8_block cached"])]
+            rows.append([gpu.upper(), name, f"{best['ms']:.2f}", *cells, f"{best['peak_mb']:.0f}",
+                         f"{found['quern bf16']['peak_mb']:.0f}"])
+    return markdown(["GPU", "experts", "torch, ms", "bf16", "fp8_block", "fp8_block, weights kept",
+                     "torch, MB", "bf16, MB"], rows)
+
+
+def torch_host(up):
+    """Microseconds of the host for calls of quern.torch and torch."""
+    runs = [load(gpu + "_torch_host") for gpu in ("h100", "h200")]
+    rows = [["`quern_run`, from C", *[f"{run['quern_run']:.1f}" for run in runs]]]
+    rows += [[f"`{name}`", *[f"{run['us'][name]['least']:.1f}" for run in runs]]
+             for name in runs[0]["us"]]
+    return markdown(["call", "H100", "H200"], rows)
+
+
 SLOW = (("h200_bf16", "accumulate", PEERS, "torch or cuBLAS, which overwrite BF16"),
         ("h200_bf16", "fprop", ("deepgemm",), "DeepGEMM"),
         ("h200_bf16", "dgrad", ("deepgemm",), "DeepGEMM"),
