@@ -6,8 +6,7 @@
 #                (RECIPE=mxfp8 chooses another recipe than fp8_block)
 #   make test      each test program; where cases take minutes, a quarter of them (5 minutes)
 #   make test-all  the other quarters, and each program under ASan and UBSan (20 minutes more)
-#   make test-torch  quern.torch on the CPU, with PyPI's torch (531 MB, fetched once into build/torch);
-#                    not yet a part of what CI runs
+#   make test-torch  quern.torch on the CPU, with PyPI's torch (531 MB, fetched once into build/torch)
 #   make wheel   build/wheel/quern-*.whl; `pip install .` installs one (docs/install.md)
 #   make test-wheel  install it elsewhere and use it, with PyPI's NVRTC (100 MB, fetched each time)
 #   make test-cross  a build and a wheel for aarch64, tested under qemu-user
