@@ -50,6 +50,15 @@ static void provide(struct quern_args *args, size_t workspace)
     args->of[QUERN_ARG_WORKSPACE].data = device(workspace, 0);
 }
 
+static void give_back(struct quern_args *args)
+{
+    must_cuda(cudaFree(args->of[QUERN_ARG_A].data));
+    must_cuda(cudaFree(args->of[QUERN_ARG_B].data));
+    must_cuda(cudaFree(args->of[QUERN_ARG_D].data));
+    must_cuda(cudaFree(args->of[QUERN_ARG_LENGTHS].data));
+    must_cuda(cudaFree(args->of[QUERN_ARG_WORKSPACE].data));
+}
+
 /* Rows of y that are K. */
 static int count_rows(const void *y, cudaStream_t stream)
 {
@@ -99,6 +108,7 @@ int main(void)
     must_cuda(cudaGraphExecDestroy(replay));
     must_cuda(cudaGraphDestroy(graph));
     must_cuda(cudaStreamDestroy(stream));
+    give_back(&args);
     quern_plan_destroy(plan);
     quern_close(ctx);
     return 0;

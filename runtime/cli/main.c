@@ -138,13 +138,16 @@ static int help(char *name)
 }
 
 /* At the end of the program: the output has arrived, or the status says that it
-   has not. argp's own help ends here, too. */
+   has not; a reader that ends early, as `head` does, is told nothing. argp's own
+   help ends here, too. */
 static void close_output(void)
 {
     int failed = ferror(stdout);
 
     if (fclose(stdout) == 0 && !failed)
         return;
+    if (errno == EPIPE)
+        _exit(QN_EXIT_UNABLE);
     fprintf(stderr, "quern: error: the output cannot be written: %s\n",
             strerror(errno));
     _exit(QN_EXIT_UNABLE);
