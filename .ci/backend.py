@@ -22,7 +22,7 @@ import zipfile
 
 # Part of the libraries, or bundled: the Debian packages that have their licences.
 LINKED = {"lua": "liblua5.4-dev", "libmd": "libmd-dev", "cjson": "libcjson-dev"}
-SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|ld-linux-[a-z0-9-]+)\.so\.\d+")
+SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|libgcc_s|ld-linux-[a-z0-9-]+)\.so\.\d+")
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine
 METADATA = """\
 Metadata-Version: 2.4
