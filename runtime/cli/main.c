@@ -138,8 +138,8 @@ static int help(char *name)
 }
 
 /* At the end of the program: the output has arrived, or the status says that it
-   has not; a reader that ends early, as `head` does, is told nothing. argp's own
-   help ends here, too. */
+   has not. A reader that ends early, as `head` does, is told nothing. argp's
+   own help ends here, too. */
 static void close_output(void)
 {
     int failed = ferror(stdout);
