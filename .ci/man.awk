@@ -1,14 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A manual page of `quern --help` or of `quern COMMAND --help`:
-#     quern run --help | awk -v name=quern-run -v version=0.2.0 -f .ci/man.awk
+#     quern run --help | awk -v name=quern-run -v version=0.2.0 -f .ci/man_escape.awk -f .ci/man.awk
 # The help of commands is argp's: usage, summary, options, text, "Example:", commands.
-
-function escape(text) {
-    gsub(/\\/, "\\e", text)
-    gsub(/-/, "\\-", text)
-    gsub(/^[.']/, "\\\\\\&&", text)
-    return text
-}
 
 function say(text) {
     print escape(text)

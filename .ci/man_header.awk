@@ -1,15 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The manual page of the library, from runtime/quern.h:
-#     awk -v version=0.2.0 -f .ci/man_header.awk runtime/quern.h
+#     awk -v version=0.2.0 -f .ci/man_escape.awk \
+#         -f .ci/man_header.awk runtime/quern.h
 # Banners become sections. A function has its declaration, then the comment
 # before it; structures and lists stand as they are in the header.
-
-function escape(text) {
-    gsub(/\\/, "\\e", text)
-    gsub(/-/, "\\-", text)
-    gsub(/^[.']/, "\\\\\\&&", text)
-    return text
-}
 
 function code(text) {
     print ".PP\n.nf\n.RS 4"
