@@ -3,7 +3,7 @@
 ** replace.c: aten::_grouped_mm by quern. Every user of torch._grouped_mm and
 ** F.grouped_mm switches, with the autograd formula and the fake kernel that
 ** torch has for it. Calls that quern does not support go on to torch's kernel,
-** which Python reaches: quern::grouped_mm_of_torch (quern/torch/replace.py).
+** which Python reaches: quern::grouped_mm_of_torch (quern/torch/switches.py).
 */
 #include "torch/op.h"
 

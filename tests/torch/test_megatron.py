@@ -199,7 +199,7 @@ def test_undo():
      "config.recompute_modules has moe_act"),
 ])
 def test_fallback_warns(more, sentence):
-    qt.switches._warned.clear()
+    qt._compile._said.clear()
     config = configure()
     for key, value in more.items():
         setattr(config, key, value)

@@ -105,7 +105,7 @@ def test_undo():
 @pytest.mark.parametrize("backend", [None, "aot_eager"])
 def test_fallback_warns_once(backend):
     """The seam multiplies bfloat16; a recipe of float16 leaves that to torch."""
-    qt.switches._warned.clear()
+    qt._compile._said.clear()
     torch._dynamo.reset()
     experts, given = make(), inputs(LENGTHS)
     expected = gradients(experts, given, experts)

@@ -160,7 +160,7 @@ def test_recipes_of_two_modules():
 
 
 def warnings_of(function):
-    qt.switches._warned.clear()
+    qt._compile._said.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         function()

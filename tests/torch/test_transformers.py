@@ -267,7 +267,7 @@ def test_bad_input():
 
 def test_fallback_warns_once():
     """Values that a recipe does not multiply: eager's bits, and one sentence."""
-    qt.switches._warned.clear()
+    qt._compile._said.clear()
     model = make("Olmoe", torch.float32)
     loss, expected = step(model)
     with qt.install("transformers", model), warnings.catch_warnings(record=True) as caught:

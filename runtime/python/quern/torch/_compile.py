@@ -8,12 +8,18 @@ import torch
 _said = set()
 
 
+@torch.compiler.assume_constant_result
+def warn_once(sentence, stacklevel=3):
+    """Warn, the first time that this sentence occurs in the process. Returns None."""
+    if sentence not in _said:
+        _said.add(sentence)
+        warnings.warn(sentence, stacklevel=stacklevel)
+
+
 @torch.compiler.disable
 def in_eager(reason, function, *args, **more):
     """Call a function outside the compiled graph, which breaks there."""
-    if reason not in _said:
-        _said.add(reason)
-        warnings.warn(f"quern.torch runs in eager mode here: {reason}", stacklevel=2)
+    warn_once(f"quern.torch runs in eager mode here: {reason}")
     return function(*args, **more)
 
 

@@ -23,6 +23,7 @@ def _load():
             ("load", ctypes.c_char_p, ()), ("specs", ctypes.c_char_p, (ctypes.c_char_p,)),
             ("error", ctypes.c_char_p, ()),
             ("check", ctypes.c_char_p, (ctypes.c_int,)),
+            ("replace", ctypes.c_char_p, (ctypes.c_char_p, ctypes.c_int)),
             ("queue_create", ctypes.c_int64, (ctypes.c_int,)),
             ("queue_destroy", None, (ctypes.c_int64,)),
             ("queue_flush", ctypes.c_int,

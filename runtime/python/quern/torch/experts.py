@@ -8,12 +8,13 @@ import torch
 
 import quern
 import quern.torch as qt
+from quern.torch._checks import VALUES
+from quern.torch._ops import WORDS
+from quern.torch.functions import product
+from quern.torch.switches import warn_once
 
 _NATIVE = {"bf16": torch.bfloat16, "fp16": torch.float16}  # recipes without scales
-_TYPES = (torch.bfloat16, torch.float16, torch.float32)
 _own = torch._grouped_mm  # as it is before the switch of torchao wraps it
-_ops = torch.ops.quern
-_NAMES = [argument.name for argument in _ops.product.default._schema.arguments]
 
 
 def check_recipe(recipe):
@@ -30,18 +31,17 @@ def reason_against(recipe, **tensors):
         if t.device.type not in ("cpu", "cuda"):
             return f"{name} is on {t.device.type}: cpu or cuda is expected"
         wanted = _NATIVE.get(recipe)
-        if t.dtype not in _TYPES or wanted not in (None, t.dtype):
+        if t.dtype not in WORDS or wanted not in (None, t.dtype):
             return (f"{name} is {t.dtype}: recipe {recipe} multiplies "
-                    f"{wanted or 'bfloat16, float16 or float32'}")
+                    f"{wanted or VALUES}")
     return None
 
 
 # -------------------------------------------------------------------------------------- products
 
 
-def _product(line, g, m, n, k, a, b, ends):
-    given = {"line": line, "g": g, "m": m, "n": n, "k": k, "a": a, "b": b, "ends": ends}
-    return _ops.product(*[given.get(name) for name in _NAMES])
+def _unscaled(line, g, m, n, k, a, b, ends):
+    return product(line, g, m, n, k, (a, None, None), (b, None, None), None, ends)
 
 
 class _Transposed(torch.autograd.Function):
@@ -53,7 +53,7 @@ class _Transposed(torch.autograd.Function):
         ctx.save_for_backward(x, w, ends)
         ctx.recipe = recipe
         g, k, n = w.shape
-        return _product(f"dgrad {recipe} outside=zero", g, x.shape[0], n, k, x, w, ends)
+        return _unscaled(f"dgrad {recipe} outside=zero", g, x.shape[0], n, k, x, w, ends)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -62,9 +62,9 @@ class _Transposed(torch.autograd.Function):
         g, k, n = w.shape
         m, dy, dx, dw = x.shape[0], dy.contiguous(), None, None
         if ctx.needs_input_grad[0]:
-            dx = _product(f"fprop {ctx.recipe} outside=zero", g, m, k, n, dy, w, ends)
+            dx = _unscaled(f"fprop {ctx.recipe} outside=zero", g, m, k, n, dy, w, ends)
         if ctx.needs_input_grad[1]:
-            dw = _product(f"wgrad {ctx.recipe}", g, k, n, m, x, dy, ends)
+            dw = _unscaled(f"wgrad {ctx.recipe}", g, k, n, m, x, dy, ends)
         return dx, dw, None, None
 
 
@@ -89,7 +89,7 @@ def grouped_mm(a, b, offs, recipe):
     if not reason and (a.dim(), b.dim()) != (2, 3):
         reason = f"mat_a has {a.dim()} axes and mat_b {b.dim()}: 2 and 3 are expected"
     if reason:
-        qt.switches.warn_once(f"torch computes this _grouped_mm: {reason}")
+        warn_once(f"torch computes this _grouped_mm: {reason}")
         return _own(a, b, offs=offs)
     return linear(a, b.transpose(-2, -1), offs, recipe)
 

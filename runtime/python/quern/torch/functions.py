@@ -66,7 +66,7 @@ class _GroupedMM(torch.autograd.Function):
         if need_prob:
             dprob = _dprob(dy, bias, lengths, ends)
         if need_x:
-            dx = _product(f"dgrad {o.recipe} d={o.dx}{o.outside}", g, m, o.k, o.n, row, saved[3:],
+            dx = product(f"dgrad {o.recipe} d={o.dx}{o.outside}", g, m, o.k, o.n, row, saved[3:],
                           lengths, ends, dgrad_out)
         if need_w:
             x = saved[:3]
@@ -82,7 +82,8 @@ def _state(scale, history, i):
     return None if scale is None else State(scale[i], history[i])
 
 
-def _product(line, g, m, n, k, a, b, lengths, ends, out=None, bias=None, prob=None):
+def product(line, g, m, n, k, a, b, lengths, ends, out=None, bias=None, prob=None):
+    """D of a line; a and b are each three arrays, of which unscaled ones have the first."""
     if out is None:
         return ops.product(line, g, m, n, k, *a, *b, lengths, ends, bias, prob)
     ops.product_(line, g, m, n, k, *a, *b, lengths, ends, bias, prob, out)
@@ -99,7 +100,7 @@ def _wgrad(ctx, o, numbers, dy, x, lengths, ends, main_grad):
         ctx.queue.put_product(o.layer, line, numbers, dy, x, lengths, ends, d,
                               None if d is main_grad else functools.partial(ctx.sink, d))
         return None
-    dw = _product(line, *numbers, dy, x, lengths, ends, main_grad)
+    dw = product(line, *numbers, dy, x, lengths, ends, main_grad)
     return dw if main_grad is None else None
 
 
@@ -122,7 +123,7 @@ def _dprob(dy, bias, lengths, ends):
     dy, recipe = _half(dy)
     high = bias.to(dy.dtype)
     b = torch.stack([high, (bias - high.float()).to(dy.dtype)], 1)
-    parts = _product(f"fprop {recipe} d=f32 outside=zero", bias.shape[0], dy.shape[0], 2,
+    parts = product(f"fprop {recipe} d=f32 outside=zero", bias.shape[0], dy.shape[0], 2,
                      dy.shape[1], (dy, None, None), (b, None, None), lengths, ends)
     return parts.sum(1)
 
@@ -147,7 +148,7 @@ def fprop(x, w, bias, prob, lengths, ends, out, scale, history, quantized, o, ne
     line = (f"fprop {o.recipe} d={o.y}{o.outside}{' bias=1' if bias is not None else ''}"
             f"{' prob=1' if prob is not None else ''}")
     g = (ends if lengths is None else lengths).shape[0]
-    y = _product(line, g, x.shape[0], o.n, o.k, a, b, lengths, ends, out, bias, prob)
+    y = product(line, g, x.shape[0], o.n, o.k, a, b, lengths, ends, out, bias, prob)
     return y, x_later, w_later
 
 

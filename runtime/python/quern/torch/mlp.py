@@ -87,7 +87,7 @@ def _groups(lengths, ends):
 
 
 def _random(scaling, like):
-    """Seeds of x, h, w1, w2, dy and dpre. sink takes queued gradients of w1 and w2."""
+    """Seeds of x, h, w1, w2, dy and dpre."""
     if not any(scaling.is_random):
         return None
     return torch.randint(2**62, (6, 2), device=like.device)

@@ -6,14 +6,13 @@
     switch.undo()
 """
 
-import ctypes
 import importlib
 import threading
-import warnings
 
 import torch
 
-import quern
+from quern.torch import _compile
+from quern.torch._ops import library
 
 PEERS = ("megatron", "titan", "torchao", "transformers")
 _NAMES = {"torchtitan": "titan", "megatron-core": "megatron"}
@@ -80,15 +79,9 @@ def all_of(switches):
 
 # ------------------------------------------------------------------------------------- warnings
 
-_warned = set()
-
-
-@torch.compiler.assume_constant_result
 def warn_once(sentence):
-    """Warn, the first time that this sentence occurs in the process. Returns None."""
-    if sentence not in _warned:
-        _warned.add(sentence)
-        warnings.warn(f"quern.torch: {sentence}", stacklevel=3)
+    """Warn of a switch, the first time that this sentence occurs in the process."""
+    _compile.warn_once(f"quern.torch: {sentence}", 4)
 
 
 # ----------------------------------------------------------------------------- torch._grouped_mm
@@ -128,8 +121,6 @@ def _find_own():
 
 
 def _replace(on):
-    library = ctypes.CDLL(quern.find("libquern_torch.so"))
-    library.quern_torch_replace.restype = ctypes.c_char_p
     for key in _own:
         error = library.quern_torch_replace(key.encode(), int(on))
         if error:
