@@ -233,7 +233,8 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(B2, "b2")                                                              \
     ARG(DB1, "db1")                                                            \
     ARG(DB2, "db2")                                                            \
-    ARG(SAVED, "saved") /* of an MLP, kept from forward to wgrad */
+    ARG(SAVED, "saved")     /* of an MLP: forward to backward and wgrad */     \
+    ARG(PENDING, "pending") /* of an MLP: backward to wgrad */
 
 enum quern_arg {
 #define QUERN_ARG_ENUM(name, text) QUERN_ARG_##name,
@@ -248,15 +249,14 @@ struct quern_extent {
     int64_t base, step, add, unit;
 };
 
-/* One array that runs use. Bits of `read`, `written` and `optional` are
-   1 << enum quern_phase. */
+/* One array that runs use; read, written, optional: 1 << enum quern_phase. */
 struct quern_operand {
     int arg;          /* enum quern_arg: its index in args.of */
     const char *name; /* static storage */
     int read, written;
     int optional; /* phases that do without it */
     int type;     /* enum quern_type */
-    int ndim;     /* 0 for workspace and saved, which are bytes */
+    int ndim;     /* 0: bytes of workspace, saved, pending */
     struct quern_extent shape[QUERN_MAX_DIMS];
     struct quern_extent pitch; /* elements from row to row if stride is 0; 0 for
                                   arrays without rows */

@@ -52,6 +52,8 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
         set_bytes(o, bytes, QN_WORKSPACE_BYTES);
     } else if (o->arg == QUERN_ARG_SAVED) {
         set_bytes(o, need->mlp.saved_bytes, 0);
+    } else if (o->arg == QUERN_ARG_PENDING) {
+        set_bytes(o, need->mlp.pending_bytes, 0);
     } else {
         o->bytes.base = o->shape[0].base *
                         (o->ndim > 1 ? o->shape[1].base : 1) *
@@ -303,7 +305,8 @@ static void find_laws(struct samples *s, struct quern_operand *table)
 
             if (find_law(s, i, j, &law))
                 *e = law;
-            else if (table[i].arg == QUERN_ARG_SAVED)
+            else if (table[i].arg == QUERN_ARG_SAVED ||
+                     table[i].arg == QUERN_ARG_PENDING)
                 bound(s, i, j, e);
         }
 }

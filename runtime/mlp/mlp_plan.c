@@ -196,6 +196,7 @@ int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
     qn_mlp_space_fill(plan->ctx, &room->mlp, plan->recipe, &room->need.args,
                       &room->space);
     room->need.saved_bytes = room->space.saved;
+    room->need.pending_bytes = room->space.pending;
     return QUERN_OK;
 }
 

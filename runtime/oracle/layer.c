@@ -116,6 +116,8 @@ static size_t part_bytes(const struct qn_layer *l, int part)
         return slots * sizeof(float);
     case QN_LAYER_SAVED:
         return l->need.saved_bytes;
+    case QN_LAYER_PENDING:
+        return l->need.pending_bytes;
     default:
         return l->need.workspace_bytes;
     }
@@ -280,6 +282,7 @@ static void point(struct qn_layer *l)
     args->history = address(l, QN_LAYER_HISTORY);
     args->random = address(l, QN_LAYER_RANDOM);
     args->saved = address(l, QN_LAYER_SAVED);
+    args->pending = address(l, QN_LAYER_PENDING);
     args->workspace = l->memory[QN_LAYER_WORKSPACE].data;
 }
 

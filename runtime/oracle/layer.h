@@ -32,6 +32,7 @@ enum qn_layer_part {
     QN_LAYER_DPROB,
     QN_LAYER_COPIES, /* of w1 and w2: data, sf and global of each */
     QN_LAYER_SAVED = QN_LAYER_COPIES + 12,
+    QN_LAYER_PENDING,
     QN_LAYER_WORKSPACE,
     QN_LAYER_PARTS
 };
