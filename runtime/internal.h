@@ -334,8 +334,8 @@ int qn_queue_count(const struct qn_queue *queue, int layer);
 /* --------------------------------------------------------------------- mlp
 ** The MLP of a layer, one expert per group, made of products and casts:
 ** docs/problem-line.md. A kernel that makes pre and h, or dh and dpre, at once
-** does not write dh, and pre only if backward reads it. If a kernel cannot add the
-** bias a launch after it does, to the rounded values (see qn_mlp_why).
+** does not write dh, and pre only if backward reads it. If a kernel cannot add
+** the bias a launch after it does, to the rounded values (see qn_mlp_why).
 */
 struct qn_mlp {
     char recipe[32];
