@@ -72,10 +72,11 @@ static int finish(struct quern_plan *plan)
             qn_api_table(plan->ctx, &plan->line, plan->operands, &plan->count);
     if (!code)
         code = quern_plan_info(plan, &info);
+    memset(plan->unknown, 0xff, sizeof plan->unknown);
     for (int i = 0; i < plan->count && !code; i++) {
         struct quern_operand *o = &plan->operands[i];
 
-        plan->known[o->arg] = 1;
+        plan->unknown[o->arg] = 0;
         plan->slots[i] = qn_api_slot(o->arg);
         if (o->arg == QUERN_ARG_WORKSPACE)
             o->bytes =

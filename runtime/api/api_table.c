@@ -321,6 +321,10 @@ int qn_api_table(struct quern_context *ctx, const struct qn_line *line,
 
     if (code || !ragged)
         return code;
+    if (line->kind == QN_LINE_MLP) /* a list of lengths has its own rows */
+        s.line.of.mlp.split[0] = 0;
+    else if (line->kind == QN_LINE_CAST)
+        s.line.of.cast.split[0] = 0;
     s.operands = *count;
     s.values = malloc(MOST * sizeof *s.values);
     if (!s.values)

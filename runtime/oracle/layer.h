@@ -50,6 +50,7 @@ struct qn_layer {
     int64_t rows;               /* of all groups */
     int64_t pitch;              /* elements from row to row: x, y, dy, dx */
     void *host[QN_LAYER_PARTS]; /* before a run, packed; NULL: poison */
+    size_t bytes[QN_LAYER_PARTS];
     struct qn_memory memory[QN_LAYER_PARTS];
     struct qn_memory pointers[QN_LAYER_PARTS]; /* addresses of the matrices */
     struct qn_mlp_args args;

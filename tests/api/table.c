@@ -198,3 +198,24 @@ TEST(describes_many_groups)
     (void)state;
     describes(65, 2);
 }
+
+/* Lengths that tools draw say nothing about other row counts. */
+TEST(describes_lists)
+{
+    static const char *const lines[] = {
+        "mlp bf16 g=2 m=300 hidden=64 ffn=64 split=10,290",
+        "quantize mxfp8 of=x g=2 m=300 k=64 split=10,290",
+        "fprop mxfp8 g=2 m=300 n=64 k=64 split=10,290"};
+    struct quern_context *ctx = api_open();
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct quern_operand *table;
+        int count;
+
+        test_expect(quern_describe(ctx, lines[i], &table, &count), QUERN_OK,
+                    "");
+        quern_free(table);
+    }
+    quern_close(ctx);
+}
