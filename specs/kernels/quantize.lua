@@ -103,8 +103,7 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
     derive "threads" (function () return 256 end),
     derive "band" (function () return 16 end),
     derive "ctas" (function (v)
-      local three = v.arch == "sm_90a" or v.arch == "sm_100f"
-      return three and v.input.bits == 16 and v.scale.type ~= "f32" and 3 or 2
+      return v.arch == "sm_90a" and v.input.bits == 16 and v.scale.type ~= "f32" and 3 or 2
     end),
   }
 end
