@@ -107,11 +107,12 @@ static char *without_header(const char *text)
 }
 
 /* Add the lines from `begin` to `end` but for those that change with anything:
-   numbers of lines, hashes, and which of the shared lists is meant. */
+   numbers of lines, hashes, which of the shared lists is meant, evidence. */
 static void add_lines(SHA2_CTX *sum, const char *begin, const char *end)
 {
     static const char *const changing[] = {
-        "     .spec = ", "     .key = ", "     .params = ", "     .rules = "};
+        "     .spec = ",  "     .key = ", "     .params = ",
+        "     .rules = ", "     .ran = ", "     .interpreted = "};
 
     for (const char *at = begin; at < end; at += line_length(at)) {
         int left_out = 0;
