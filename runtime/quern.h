@@ -26,8 +26,6 @@
 ** Every function returns QUERN_OK or another code below unless its comment says
 ** otherwise; quern_errmsg() then holds one sentence that names the argument and
 ** the rule. The library never prints, aborts or exits.
-**
-** Contents: errors, types, context, operands, plan, run, queue, infer, tune.
 */
 #ifndef QUERN_H
 #define QUERN_H
@@ -102,6 +100,14 @@ enum quern_type { QUERN_TYPE_NONE, QUERN_TYPES(QUERN_ENUM) QUERN_TYPE_COUNT };
     X(BACKEND_AOT, "aot")   /* cubins linked with the registry */              \
     X(BACKEND_CUBLASLT, "cublaslt") /* NVIDIA's, per group; only on request */
 enum quern_backend { QUERN_BACKENDS(QUERN_ENUM) QUERN_BACKEND_COUNT };
+
+/* How it is known that kernels work on a GPU. */
+#define QUERN_EVIDENCES(X)                                                     \
+    X(EVIDENCE_NONE, "none")               /* not known: cublaslt's */         \
+    X(EVIDENCE_COMPILED, "compiled")       /* not run on such a GPU */         \
+    X(EVIDENCE_INTERPRETED, "interpreted") /* by an interpreter of PTX */      \
+    X(EVIDENCE_RUN, "run")                 /* by the GPU suite, or the host */
+enum quern_evidence { QUERN_EVIDENCES(QUERN_ENUM) QUERN_EVIDENCE_COUNT };
 
 /* The part of an MLP that a run computes. */
 enum quern_phase {
@@ -334,15 +340,15 @@ QUERN_API int quern_describe(struct quern_context *ctx, const char *line,
 
 /* A plan's choices. QUERN_EINVAL. */
 struct quern_plan_info {
-    const char *kernel;     /* of a product or the quantization, "" of an MLP;
-                               cublaslt: version and choice; lives as the
-                               context */
+    const char *kernel;     /* "" of an MLP; cublaslt: version and choice; lives
+                               as the context */
     int backend;            /* enum quern_backend, never AUTO */
     int sms;                /* CTAs launched, or host threads */
     size_t workspace_bytes; /* of each run */
     int microbatches;       /* products that one launch merges; 1: none */
     int tuned;              /* 1: measured to be the fastest, 0: not measured */
     int streams;            /* of the backend cublaslt; else 0 */
+    int evidence;           /* enum quern_evidence: the least of a kernel's */
 };
 
 QUERN_API int quern_plan_info(const struct quern_plan *plan,
@@ -367,10 +373,8 @@ struct quern_buffer {
     void *const *pointers; /* [G] addresses of the groups' matrices, themselves
                               in that memory; data is NULL */
     int64_t stride;        /* elements from one row to the next; 0: packed */
-    int64_t group_stride;  /* elements from one group's matrix to the next; 0:
-                              contiguous */
-    int type;              /* of lengths, starts and ends: QUERN_I32 (0 too) or
-                              QUERN_I64 */
+    int64_t group_stride;  /* from one group's matrix to the next; 0: packed */
+    int type;              /* of lengths, starts, ends: QUERN_I32 or _I64 */
 };
 
 /* Begin with QUERN_ARGS_INIT. */
@@ -467,14 +471,11 @@ QUERN_API int quern_queue_put(struct quern_queue *queue,
 QUERN_API int quern_queue_flush(struct quern_queue *queue, int layer, int most,
                                 struct CUstream_st *stream);
 
-/* Drop pending work of a layer, or all (QUERN_EINVAL as quern_queue_flush); the
-   number of pending products. */
+/* Drop pending work of a layer, or all, as quern_queue_flush; count it. */
 QUERN_API int quern_queue_drop(struct quern_queue *queue, int layer);
 QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 
-/* ------------------------------------------------------------------- infer */
-
-/*
+/* ------------------------------------------------------------------- infer
 ** A tensor of any rank, as a front end has it. Its axes collapse to a matrix:
 ** the summed axes must be adjacent, and all other axes come before or after
 ** them. A tensor with lengths or offsets is split among the groups: they count
@@ -526,8 +527,7 @@ struct quern_tune_candidate {
                            0: the kernel itself */
     int rounds;         /* number of rounds with it */
     double seconds;     /* median; 0: not measured */
-    char reason[256];   /* why it was dropped, or how much slower it was; "" if
-                           it was not */
+    char reason[256];   /* why it was dropped, or how much slower it was */
 };
 
 struct quern_tune_progress {

@@ -197,6 +197,11 @@ int qn_session_explained(struct qn_session *s, int code, struct qn_text *text,
     return qn_error_done(code);
 }
 
+int qn_session_capability(const struct qn_session *s)
+{
+    return s->device.major * 10 + s->device.minor;
+}
+
 int qn_session_name(const struct qn_session *s)
 {
     const char *name = s->options.kernel;

@@ -53,6 +53,9 @@ int qn_session_explain(struct qn_session *session, struct quern_context *ctx,
 int qn_session_explained(struct qn_session *session, int code,
                          struct qn_text *text, char **out);
 
+/* The compute capability of its GPU, assumed or not: 90 for 9.0. */
+int qn_session_capability(const struct qn_session *session);
+
 /* Do kernels run on a GPU, which may be an assumed one? */
 int qn_session_gpu(const struct qn_session *session);
 

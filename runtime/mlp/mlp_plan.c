@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "choose/evidence.h"
 #include "choose/session.h"
 #include "product/frame.h"
 #include "product/outside.h"
@@ -321,6 +322,22 @@ static void explain_step(const struct qn_mlp_plan *plan,
         explain_launch(plan, step->index, step->name, text);
 }
 
+/* The least of its kernels. */
+static int evidence_of(const struct qn_mlp_plan *plan)
+{
+    int least = QUERN_EVIDENCE_RUN;
+
+    for (int i = 0; i < QN_MLP_LAUNCHES; i++) {
+        const struct qn_launch *launch = &plan->launches[i];
+        const int own = launch->product ? qn_plan_evidence(launch->product)
+                        : launch->cast  ? qn_quantize_evidence(launch->cast)
+                                        : least;
+
+        least = own < least ? own : least;
+    }
+    return least;
+}
+
 static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
                    struct qn_text *text)
 {
@@ -334,6 +351,8 @@ static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
         return code;
     qn_mlp_print(mlp, line, sizeof line);
     qn_text_add(text, "%s\n", line);
+    if (qn_session_gpu(s))
+        qn_evidence_why(evidence_of(plan), qn_session_capability(s), text);
     for (int i = 0; i < QN_MLP_STEPS; i++) {
         if (!qn_mlp_has(mlp, qn_mlp_steps[i].phase))
             break;
@@ -371,5 +390,6 @@ void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
     info->kernel = "";
     info->workspace_bytes = plan->need.workspace_bytes;
     info->tuned = 0;
+    info->evidence = evidence_of(plan);
     info->microbatches = plan->mlp.microbatches ? plan->mlp.microbatches : 1;
 }

@@ -148,6 +148,7 @@ static void fill(struct qn_plan *plan, const struct qn_session *s, int strategy)
     plan->recipe = s->demand.recipe;
     plan->scaled = s->demand.recipe->scaled;
     plan->workers = s->demand.sms;
+    plan->capability = qn_session_capability(s);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         qn_geometry_of(s->problem, s->demand.recipe, role,
                        &plan->operands[role]);

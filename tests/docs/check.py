@@ -113,6 +113,13 @@ def check_tables():
     assert got.returncode == 0, got.stdout + got.stderr
 
 
+def check_evidence():
+    """Labels of kernels are those of bench/results."""
+    got = subprocess.run([sys.executable, os.path.join(ROOT, "bench/evidence.py"), "--check"],
+                         capture_output=True, text=True, check=False)
+    assert got.returncode == 0, got.stdout + got.stderr
+
+
 # ---------------------------------------------------------------------------- commands
 
 
@@ -267,7 +274,7 @@ def check_python():
 
 
 LINKS = (check_links, check_paths, check_reached, check_size, check_tables)
-COMMANDS = (check_commands, check_lines, check_demo, check_programs, check_python)
+COMMANDS = (check_evidence, check_commands, check_lines, check_demo, check_programs, check_python)
 
 
 def main():
