@@ -245,6 +245,11 @@ struct qn_archs {
 int qn_arch_choose(const struct qn_options *, const struct quern_registry *,
                    const char *wanted, struct qn_archs *);
 
+/* The architectures of `wanted`, each as the one of the kernels that its GPUs
+   run, if that is another one, which stderr tells; in a list with commas. */
+void qn_arch_serving(const struct quern_registry *, const char *wanted,
+                     char *list, size_t size);
+
 /* subject.c: a line of any kind with data. */
 
 struct qn_subject {

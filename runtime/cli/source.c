@@ -113,7 +113,7 @@ int qn_source_kernels(const struct qn_options *options,
 {
     struct qg_selection selection;
     struct qg *generator;
-    char filters[4096];
+    char filters[4096], archs[512];
     int status = select_kernels(options, &selection, filters, sizeof filters);
 
     if (!status)
@@ -121,6 +121,11 @@ int qn_source_kernels(const struct qn_options *options,
     if (status)
         return status;
     status = check_filters(options, qg_registry(generator));
+    if (!status && options->arch) {
+        qn_arch_serving(qg_registry(generator), options->arch, archs,
+                        sizeof archs);
+        selection.arch = archs;
+    }
     if (!status)
         status = work(options, generator, &selection);
     qg_close(generator);
