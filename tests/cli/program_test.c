@@ -120,6 +120,9 @@ static const struct {
     {"describe dgrad nvfp4 g=3 m=50 n=96 k=64 copies=both", 0, "random "},
     {"describe fprop fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=rowwise", 0,
      "history "},
+    {"why mlp mxfp8 g=32 m=8000 hidden=2880 ffn=2880 bias=1 "
+     "activation=clamped_swiglu prob=1",
+     0, "pre = x w1^T"}, /* dequantized to f16, and the bias in a pass */
     {"why fprop nvfp4 g=3 m=50 n=96 k=64 copies=both", 0,
      "made by a cast after the product, "},
     {"why fprop mxfp8 g=3 m=50 n=96 k=64 activation=swiglu copies=both", 0,
