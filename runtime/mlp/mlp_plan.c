@@ -199,9 +199,8 @@ int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
     return QUERN_OK;
 }
 
-/* On the session's machine. */
-static int make(const struct qn_session *s, const struct qn_mlp *mlp,
-                struct qn_mlp_plan **out)
+int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
+                      struct qn_mlp_plan **out)
 {
     struct qn_mlp_plan *plan = calloc(1, sizeof *plan);
     int code;
@@ -238,7 +237,7 @@ int qn_mlp_plan(struct quern_context *ctx, const struct qn_mlp *mlp,
     if (!code)
         code = qn_session_capture(&session, NULL, "making a plan");
     if (!code)
-        code = make(&session, mlp, out);
+        code = qn_mlp_plan_inner(&session, mlp, out);
     qn_session_close(&session);
     return qn_error_done(code);
 }
@@ -327,7 +326,7 @@ static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
                                                       "backward", "wgrad"};
     struct qn_mlp_plan *plan;
     char line[512];
-    int phase = -1, code = make(s, mlp, &plan);
+    int phase = -1, code = qn_mlp_plan_inner(s, mlp, &plan);
 
     if (code)
         return code;
