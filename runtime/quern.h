@@ -134,7 +134,7 @@ enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
 /* Begin with QUERN_OPEN_OPTIONS_INIT; zero or NULL chooses the default. */
 struct quern_open_options {
     size_t size;                           /* of this struct */
-    const struct quern_registry *registry; /* kernels linked ahead of time */
+    const struct quern_registry *registry; /* linked, or $QUERN_KERNELS */
     const char *const *specs;              /* folders with specs of your own */
     int specs_count;
     int log_level;     /* of `log`; default $QUERN_LOG, else INFO */
@@ -157,16 +157,16 @@ struct quern_open_options {
 /*
 ** Open the library. `options` may be NULL. Neither a GPU nor a compiler is
 ** needed until the first plan that uses it. The environment is read only here,
-** and not by set-user-id programs: QUERN_CACHE, QUERN_TUNE, QUERN_LOG (error,
-** info or debug), QUERN_THREADS (of the host backend, 1 to 256), the paths
-** QUERN_CUDA, QUERN_NVRTC, QUERN_GEN, QUERN_CUBLASLT (libraries) and QUERN_CC
-** (a C compiler), and CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR as usual.
+** and not by set-user-id programs: QUERN_CACHE, QUERN_TUNE, QUERN_KERNELS,
+** QUERN_LOG (error, info or debug), QUERN_THREADS (of the host backend, 1 to
+** 256), the paths QUERN_CUDA, QUERN_NVRTC, QUERN_GEN, QUERN_CUBLASLT and
+** QUERN_CC (a C compiler), and CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR.
 **
 ** A child of fork() must open the library again. The parent's contexts and
 ** plans are refused there (QUERN_EINVAL), but may be destroyed.
 **
 ** QUERN_EINVAL, also if the program was compiled with the header of another
-** ABI; QUERN_ENOMEM; QUERN_EMISSING or QUERN_ECOMPILE for bad specs.
+** ABI; QUERN_ENOMEM; QUERN_EMISSING or QUERN_ECOMPILE for bad specs or kernels.
 */
 #define quern_open(options, ctx)                                               \
     quern_open_abi(options, ctx, QUERN_ABI, sizeof(struct quern_args),         \

@@ -336,7 +336,8 @@ static int takes_rejected(const struct writer *w)
 {
     const struct qg_selection *s = w->selection;
 
-    return !s || (!s->arch && !s->shipped && (!s->filter || !s->filter[0]));
+    return !s || (!s->arch && !s->shipped && !s->takes &&
+                  (!s->filter || !s->filter[0]));
 }
 
 static void put_rejected(struct writer *w)

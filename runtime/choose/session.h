@@ -68,5 +68,11 @@ int qn_session_capture(const struct qn_session *session, void *stream,
 /* Without a GPU: go on as on an H200. */
 void qn_session_assume_h200(struct qn_session *session, int backend);
 
+/* For an outline on a GPU that is not there, whose kernels could all be
+   compiled. Needs no qn_session_close. QUERN_EINVAL. */
+int qn_session_assume(struct qn_session *session, struct quern_context *ctx,
+                      const struct qn_problem *problem,
+                      const struct qn_device *device);
+
 /* QUERN_EINVAL if the options name a kernel that does not exist. */
 int qn_session_name(const struct qn_session *session);

@@ -97,8 +97,8 @@ static struct qn_problem without_bias(const struct qn_problem *p)
 
 /*
 ** If no kernel adds the bias, one does without it, and a pass of its own
-** follows; unless its operands are dequantized in a pass, so that the kernel of
-** the dequantized ones may add it.
+** follows; unless its operands become bf16 in a pass, so that the kernel of the
+** dequantized ones may add it. Products of f16 or requantized ones only store.
 */
 static int plan_product(struct qn_mlp_plan *plan, const struct qn_session *s,
                         const struct qn_problem *p, int product)
@@ -111,7 +111,7 @@ static int plan_product(struct qn_mlp_plan *plan, const struct qn_session *s,
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
     code = plan_one(s, &plain, out);
-    if (code || (*out)->problem.dequantize <= QUERN_DEQUANTIZE_MAINLOOP)
+    if (code || (*out)->problem.dequantize != QUERN_DEQUANTIZE_PASS)
         return code;
     dequantized.dequantize = (*out)->problem.dequantize;
     code = plan_one(s, &dequantized, &other);
@@ -201,9 +201,8 @@ int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
     return QUERN_OK;
 }
 
-/* On the session's machine. */
-static int make(const struct qn_session *s, const struct qn_mlp *mlp,
-                struct qn_mlp_plan **out)
+int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
+                      struct qn_mlp_plan **out)
 {
     struct qn_mlp_plan *plan = calloc(1, sizeof *plan);
     int code;
@@ -240,7 +239,7 @@ int qn_mlp_plan(struct quern_context *ctx, const struct qn_mlp *mlp,
     if (!code)
         code = qn_session_capture(&session, NULL, "making a plan");
     if (!code)
-        code = make(&session, mlp, out);
+        code = qn_mlp_plan_inner(&session, mlp, out);
     qn_session_close(&session);
     return qn_error_done(code);
 }
@@ -345,7 +344,7 @@ static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
                                                       "backward", "wgrad"};
     struct qn_mlp_plan *plan;
     char line[512];
-    int phase = -1, code = make(s, mlp, &plan);
+    int phase = -1, code = qn_mlp_plan_inner(s, mlp, &plan);
 
     if (code)
         return code;
