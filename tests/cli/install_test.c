@@ -173,3 +173,21 @@ TEST(test_installed)
         skip();
     }
 }
+
+/* A folder of any name can be built in: the name is a word of a shell's
+   commands, in makefiles. */
+TEST(test_any_folder)
+{
+    char own[] = "/tmp/quern-it's-XXXXXX";
+
+    assert_non_null(mkdtemp(own));
+    must("copy", test_shell("mkdir \"%s/a #b\" && cp -r .ci gen runtime tests "
+                            "premake5.lua \"%s/a #b\" 2>&1",
+                            own, own));
+    must("build",
+         test_shell("cd \"%s/a #b\" && .ci/premake && make -C build "
+                    "config=release embed 2>&1 && build/bin/embed 2>&1 "
+                    "| grep usage",
+                    own));
+    must("rm", test_shell("rm -r \"%s\"", own));
+}
