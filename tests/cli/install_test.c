@@ -152,6 +152,21 @@ static void check_folders(void)
                                         "cannot give compilers a path with"));
 }
 
+/* Another clone, or this one after `make clean`, has no notes about folders:
+   those that other libraries use, too, stay then. */
+static void check_forgotten(void)
+{
+    must("install", place("install"));
+    must("forget", test_shell("rm '%s/../folders'", test_own_folder()));
+    must("uninstall", place("uninstall"));
+    must("no file is left",
+         test_shell("test -z \"$(find %s/opt/quern -mindepth 1 "
+                    "\\( ! -type d -o -name "
+                    "'*quern*' \\))\"",
+                    folder));
+    must("rm", test_shell("rm -r %s/opt", folder));
+}
+
 TEST(test_installed)
 {
     int compiled;
@@ -167,6 +182,7 @@ TEST(test_installed)
         check_programs();
     must("uninstall", place("uninstall"));
     must("nothing is left", test_shell("test ! -e %s/opt", folder));
+    check_forgotten();
     must("rm", test_shell("rm -r %s", folder));
     if (!compiled) {
         print_message("skip: needs libnvrtc to compile kernels\n");
