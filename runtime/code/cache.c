@@ -255,6 +255,14 @@ int qn_cache_writable(const struct qn_cache *cache)
     return cache->writable;
 }
 
+int qn_cache_work(const struct qn_cache *cache, char *path, size_t size)
+{
+    return cache->writable >= 0 &&
+           (size_t)snprintf(path, size, "%s/%s",
+                            cache->folders[cache->writable].path,
+                            qn_cache_parts[QN_PART_NEW]) < size;
+}
+
 /* Polled rather than waited for: a process stopped with a lock in
    hand must not stop everybody else. */
 int qn_cache_lock(struct qn_cache *cache, const char *key)

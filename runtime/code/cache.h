@@ -93,6 +93,10 @@ int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
 int qn_cache_lock(struct qn_cache *cache, const char *key);
 void qn_cache_unlock(int lock);
 
+/* The path of a folder for work in progress, from which abandoned files are
+   removed after an hour; 0 without a writable folder. */
+int qn_cache_work(const struct qn_cache *cache, char *path, size_t size);
+
 /* The contents of an entry. The strings are one line each, except the first
    two. */
 struct qn_cache_item {

@@ -247,6 +247,55 @@ TEST(test_cache_where)
     assert_int_equal(test_shell("rm -r %s", folder), 0);
 }
 
+#define COMPILED                                                               \
+    "run fprop test_next_f16 g=1 m=8 n=8 k=32 --backend host --specs "         \
+    "tests/cli/specs"
+
+/* A killed compile, with its compiler's files, leaves nothing outside the
+   cache, and gc removes that once it is old. */
+TEST(test_killed_compile)
+{
+    char folder[] = "/tmp/quern-killed-XXXXXX";
+
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(
+        test_shell("mkdir %s/tmp && cat >%s/cc <<'END' && chmod 700 %s/cc\n"
+                   "#!/bin/sh\n"
+                   "[ \"$1\" != --version ] || { echo 1; exit; }\n"
+                   ": >\"$TMPDIR/half\"; : >%s/started; exec sleep 1\n"
+                   "END\n",
+                   folder, folder, folder, folder),
+        0);
+    assert_int_equal(
+        test_shell("export TMPDIR=%s/tmp QUERN_CC=%s/cc QUERN_CACHE=%s/cache; "
+                   "'%s/quern' " COMPILED " >/dev/null 2>&1 & pid=$!; "
+                   "while [ ! -e %s/started ]; do sleep 0.02; done; "
+                   "kill -9 $pid; wait $pid; ls %s/tmp; ls %s/cache/new",
+                   folder, folder, folder, test_own_folder(), folder, folder,
+                   folder),
+        0);
+    if (strncmp(test_output, "quern-", 6) != 0) /* nothing of tmp before it */
+        fail_msg("after a kill: %s", test_output);
+    assert_int_equal(test_shell("touch -d '2 hours ago' %s/cache/new/* && "
+                                "QUERN_CACHE=%s/cache '%s/quern' cache gc && "
+                                "ls %s/cache/new | grep .",
+                                folder, folder, test_own_folder(), folder),
+                     1);
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
+/* Without any variable: no PATH for the compiler, no folder for the cache. */
+TEST(test_no_environment)
+{
+    if (test_shell("PATH=/usr/local/bin:/usr/bin:/bin; command -v cc") != 0) {
+        print_message("skip: needs cc in /usr/bin\n");
+        skip();
+    }
+    if (test_shell("env -i '%s/quern' " COMPILED " --check 2>&1",
+                   test_own_folder()) != 0)
+        fail_msg("%s", test_output);
+}
+
 /* Read by another implementation of JSON, names that are no UTF-8 included. */
 TEST(test_json_for_others)
 {
