@@ -26,6 +26,8 @@ static const struct {
     {"build -o x -o y", 2, "--output is given twice"},
     {"build -j 99999999999999999999", 2, "-j is '99999999999999999999'"},
     {"bench " SMALL " --repeat -1", 2, "--repeat is '-1'"},
+    {"bench " SMALL " --repeat=0", 2,
+     "--repeat is '0'; it must be a number from 1 to 100000"},
     {"describe --specs /dev/null " SMALL, 2, "/dev/null"},
     {"describe --specs '' " SMALL, 2, "--specs is empty"},
     {"emit -o x 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
