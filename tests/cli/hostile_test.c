@@ -298,20 +298,6 @@ TEST(test_no_environment)
         fail_msg("%s", test_output);
 }
 
-/* Read by another implementation of JSON, names that are no UTF-8 included. */
-TEST(test_json_for_others)
-{
-    if (test_shell(
-            "QUERN_CACHE= '%s/quern' describe " SMALL
-            " \"split=@$(printf 'a\\377\\303(\\355\\240\\200b')\" --json "
-            "> /tmp/quern-json.$$ && python3 -c 'import json, sys; "
-            "json.load(open(sys.argv[1], encoding=\"utf-8\"))' "
-            "/tmp/quern-json.$$ 2>&1; status=$?; rm -f /tmp/quern-json.$$; "
-            "exit $status",
-            test_own_folder()) != 0)
-        fail_msg("%s", test_output);
-}
-
 /* ^C while kernels compile, and while files are written: nothing, or all. */
 TEST(test_interrupts)
 {
