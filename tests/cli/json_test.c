@@ -110,3 +110,47 @@ TEST(test_json_for_others)
             test_own_folder()) != 0)
         fail_msg("%s", test_output);
 }
+
+/* Errors are one object on stderr: those of options, lines, the library, specs,
+   a machine that cannot. Results of before stay on stdout. */
+TEST(test_json_errors)
+{
+    static const struct {
+        const char *arguments;
+        int status;
+        const char *says;
+    } cases[] = {
+        {"describe fprop bf16 M=8 --json", 2, "'M' is unknown"},
+        {"describe --json", 2, "a problem is missing"},
+        {"why " SMALL " --json --jsin", 2, "unrecognized option '--jsin'"},
+        {"why " SMALL " --json --json", 2, "--json is given twice"},
+        {"run fprop test_raw g=1 m=8 n=8 k=8 --backend host --json --specs "
+         "tests/cli/specs",
+         2, "write: scale = blocked { ... }"},
+        {"list --json --specs /none", 2, "/none"},
+        {"list 'a\"\\\t\377b' --json", 2, "no kernel matches 'a\"\\\t?b'"},
+        {"bench 'fprop bf61' --json -", 2, "did you mean 'bf16'?"},
+        {"bench 'fprop bf61' --repeat 0 --json=-", 2, "--repeat is '0'"},
+        {"run " SMALL " --backend jit --json", 3, "libcuda"},
+        {"cache nothing --json", 2, "'nothing': it must be one of"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int status = test_shell("QUERN_CUDA=libcuda.none QUERN_CACHE= "
+                                      "'%s/quern' %s 2>&1 >/dev/null",
+                                      test_own_folder(), cases[i].arguments);
+        cJSON *json = cJSON_Parse(test_output);
+        const cJSON *error = cJSON_GetObjectItem(json, "error");
+
+        if (status != cases[i].status || !cJSON_IsString(error) ||
+            strchr(test_output, '\n') != strrchr(test_output, '\n') ||
+            cJSON_GetObjectItem(json, "status")->valueint != status ||
+            !strstr(error->valuestring, cases[i].says))
+            fail_msg("quern %s: status %d: %s", cases[i].arguments, status,
+                     test_output);
+        cJSON_Delete(json);
+    }
+    /* a file of JSON leaves the terminal's text as it is */
+    assert_int_equal(quern("bench 'fprop bf61' --json /dev/null"), 2);
+    assert_non_null(strstr(test_output, "quern bench: error: recipe 'bf61'"));
+}
