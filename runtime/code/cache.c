@@ -263,6 +263,24 @@ int qn_cache_work(const struct qn_cache *cache, char *path, size_t size)
                             qn_cache_parts[QN_PART_NEW]) < size;
 }
 
+static _Thread_local double wait_end;
+
+void qn_cache_wait_until(double end)
+{
+    wait_end = end;
+}
+
+/* Is this thread's own time up? */
+static int is_late(void)
+{
+    struct timespec now;
+
+    if (!(wait_end > 0))
+        return 0;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec > wait_end;
+}
+
 /* Polled rather than waited for: a process stopped with a lock in
    hand must not stop everybody else. */
 int qn_cache_lock(struct qn_cache *cache, const char *key)
@@ -273,6 +291,8 @@ int qn_cache_lock(struct qn_cache *cache, const char *key)
     while ((lock = qn_cache_try_lock(cache, key)) == QN_LOCK_BUSY && left > 0) {
         const struct timespec now = {0, (long)pause};
 
+        if (is_late())
+            return QN_LOCK_LATE;
         nanosleep(&now, NULL);
         left -= pause;
         if (left < (PATIENCE - 1) * 1000000000LL)

@@ -89,9 +89,15 @@ int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
 
 /* Wait for the lock of a key, at most two minutes. Without a writable folder,
    on a file system without locks and after that time there is none (-1): then
-   compiles may happen twice, which costs time and nothing else. */
+   compiles may happen twice, which costs time and nothing else. QN_LOCK_LATE
+   if this thread's own time is up before that. */
+#define QN_LOCK_LATE (-3)
 int qn_cache_lock(struct qn_cache *cache, const char *key);
 void qn_cache_unlock(int lock);
+
+/* How long this thread waits for locks: until `end` of CLOCK_MONOTONIC, in
+   seconds; 0: as long as others do. */
+void qn_cache_wait_until(double end);
 
 /* The path of a folder for work in progress, from which abandoned files are
    removed after an hour; 0 without a writable folder. */

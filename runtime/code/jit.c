@@ -211,6 +211,10 @@ static int find_or_make(struct job *job, struct qn_cache_object *object)
     if (code)
         return code;
     lock = qn_cache_lock(job->cache, job->key);
+    if (lock == QN_LOCK_LATE)
+        return qn_error_set(QUERN_EIO,
+                            "%s: time was up while another process compiled it",
+                            job->candidate->kernel->name);
     if (load(job, lock >= 0, object)) {
         qn_cache_index_store(job->cache, job->index, job->key);
         code = take(job, object);
