@@ -31,7 +31,8 @@
 
 enum trouble { NO_WRITABLE, UNTRUSTED, NOT_KEPT, DAMAGED_ENTRY, BUSY_ENTRY };
 
-/* Tell the listener, once for each kind of trouble and cache. */
+/* Tell the listener, once for each kind of trouble and cache. A folder that was
+   asked for and is not used is an error of its owner. */
 static void say(struct qn_cache *cache, enum trouble kind, const char *format,
                 ...)
 {
@@ -48,7 +49,9 @@ static void say(struct qn_cache *cache, enum trouble kind, const char *format,
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
-    cache->listener.log(cache->listener.user, QUERN_LOG_INFO, line);
+    cache->listener.log(cache->listener.user,
+                        kind == UNTRUSTED ? QUERN_LOG_ERROR : QUERN_LOG_INFO,
+                        line);
 }
 
 /* ----------------------------------------------------------------- opening */
@@ -76,7 +79,9 @@ static const char *fault_of(int error)
 {
     switch (error) {
     case EPERM:
-        return "it is another user's, or others may write to it";
+        return "it is another user's";
+    case EMLINK:
+        return "others may write to it; chmod go-w makes it safe";
     case ELOOP:
         return "it is a symbolic link";
     case ENOTDIR:
@@ -138,7 +143,7 @@ static int open_folder(struct qn_cache *cache, char *path, int create)
     *folder = (struct qn_cache_folder){.parts = {-1, -1, -1, -1, -1}};
     if (wanted && create)
         qn_file_folders(path);
-    root = qn_file_folder(AT_FDCWD, path, 0);
+    root = qn_file_folder_linked(path);
     if (root < 0 && !(folder->fault = fault_of(errno)))
         folder->writable = wanted && !create && qn_file_can_make(path);
     if (root < 0 && !folder->fault && !folder->writable)

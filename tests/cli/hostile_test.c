@@ -253,6 +253,37 @@ TEST(test_cache_where)
     "run fprop test_next_f16 g=1 m=8 n=8 k=32 --backend host --specs "         \
     "tests/cli/specs"
 
+/* A folder that is not used is told once, without asking for a log, and the
+   safe ones of the list are used. */
+TEST(test_unsafe_cache)
+{
+    char folder[] = "/tmp/quern-unsafe-XXXXXX";
+
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(test_shell("cd %s && mkdir open own real && chmod 775 "
+                                "open && chmod 700 own real && ln -s real link",
+                                folder),
+                     0);
+    assert_int_equal(
+        test_shell("cd %s && QUERN_CACHE=open:own '%s/quern' cache "
+                   "ls --json 2>&1 >/dev/null",
+                   folder, test_own_folder()),
+        0);
+    if (!strstr(test_output, "/open is not used: others may write to it; chmod "
+                             "go-w makes it safe\n") ||
+        strchr(test_output, '\n') != strrchr(test_output, '\n'))
+        fail_msg("%s", test_output);
+    assert_int_equal(
+        test_shell("cd %s && QUERN_CACHE=open:link '%s/quern' cache "
+                   "where",
+                   folder, test_own_folder()),
+        0);
+    assert_non_null(strstr(test_output, "/link  yes "));
+    assert_int_equal(test_shell("ls %s/own %s/open", folder, folder), 0);
+    assert_non_null(strstr(test_output, "entries")); /* of own */
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
 /* A killed compile, with its compiler's files, leaves nothing outside the
    cache, and gc removes that once it is old. */
 TEST(test_killed_compile)
