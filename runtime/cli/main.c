@@ -37,6 +37,7 @@ static void print_environment(void)
         const char *variable, *meaning;
     } rows[] = {
         {"QUERN_CACHE", "folders of compiled kernels, separated by ':'"},
+        {"QUERN_CACHE_SIZE", "bytes that they may have, as 500M (default 4G)"},
         {"QUERN_TUNE", "folders with files of measured winners"},
         {"QUERN_LOG", "error, info or debug: the log that -v prints"},
         {"QUERN_THREADS", "threads of the host backend, 1 to 256"},
@@ -49,7 +50,7 @@ static void print_environment(void)
 
     printf("\nEnvironment:\n");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        printf("  %-15s %s\n", rows[i].variable, rows[i].meaning);
+        printf("  %-16s %s\n", rows[i].variable, rows[i].meaning);
 }
 
 /* The list of commands, the environment, and exit statuses. */

@@ -196,6 +196,7 @@ static int open_cache(const char *list,
     }
     pthread_mutex_init(&cache->lock, NULL);
     cache->writable = -1;
+    cache->limit = QN_CACHE_LIMIT;
     cache->listed = *copy != 0;
     if (listener)
         cache->listener = *listener;
@@ -448,7 +449,7 @@ static void make_room(struct qn_cache *cache)
     struct qn_cache_gc gone;
 
     if (__atomic_fetch_add(&cache->stored, 1, __ATOMIC_RELAXED) % GC_EVERY == 0)
-        qn_cache_gc(cache, 0, QN_CACHE_LIMIT, &gone);
+        qn_cache_gc(cache, 0, cache->limit, &gone);
 }
 
 int qn_cache_store(struct qn_cache *cache, const char *key,
@@ -490,6 +491,8 @@ int qn_cache_of(struct quern_context *ctx, struct qn_cache **out)
     pthread_mutex_lock(&ctx->lock);
     if (!ctx->disk)
         code = qn_cache_open(ctx->cache_list, &listener, &ctx->disk);
+    if (ctx->disk)
+        qn_cache_set_limit(ctx->disk, ctx->cache_limit);
     *out = ctx->disk;
     pthread_mutex_unlock(&ctx->lock);
     return code;

@@ -35,7 +35,7 @@ static const struct {
     {"list -k 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
     {"demo bf16 x", 2, "'x': the demo takes a recipe"},
     {"cache ls gc", 2, "'gc' is not expected after ls"},
-    {"cache lst gc", 2, "'lst': it must be one of ls, verify, gc and where"},
+    {"cache lst gc", 2, "'lst': it must be one of ls, verify, gc, rm and "},
     {"--version extra", 2, "'extra' is not expected after --version"},
     {"--help run", 2, "'run' is not expected after --help"},
     {"help run tune", 2, "'tune' is not expected after help"},
