@@ -14,9 +14,9 @@
 **   lock/KEY              one compile per key, across threads and processes
 **   new/ damaged/         entries in the making; entries set aside
 **
-** INDEX and KEY are sha256 in hex. Of symbolic links only those that lead to a
-** folder of the list are followed, if they are the user's or root's. Files that
-** others could have written are not read.
+** INDEX and KEY are sha256 in hex. A symbolic link is followed only if it leads
+** to a folder of the list and is the user's or root's. Files that others could
+** have written are not read.
 */
 #pragma once
 

@@ -375,7 +375,7 @@ static void add_plan(struct qn_session *s, const struct qn_plan *plan,
     qn_text_add(text, "\n");
 }
 
-/* Where it runs. */
+/* The title, with the place where it runs. */
 static void tell_title(const struct qn_session *s, struct qn_why_facts *facts,
                        struct qn_text *text)
 {
