@@ -68,7 +68,7 @@ test-all: generate
 test-torch: generate
 	@.ci/install torch
 	$(SUBMAKE) config=release quern quern_gen quern_torch
-	@TORCHINDUCTOR_CACHE_DIR=$(CURDIR)/build/torch/inductor build/torch/venv/bin/python -m pytest -q \
+	@TORCHINDUCTOR_CACHE_DIR="$$PWD/build/torch/inductor" build/torch/venv/bin/python -m pytest -q \
 	    -p no:cacheprovider tests/torch $(TORCH_TESTS)
 
 wheel: all

@@ -14,6 +14,7 @@ local keep_symbols = symbols and function () symbols "On" end or function () fla
 
 local ROOTS = { release = "build", asan = "build/asan", tsan = "build/tsan", fuzz = "build/fuzz",
   aarch64 = "build/aarch64" }
+local HERE = os.getcwd():gsub("'", "'\\''"):gsub("#", "\\#"):gsub("%$", "$$$$") -- for a shell, for make
 local ORIGIN = "'$$ORIGIN%s'" -- the loading file's folder; one $ is make's
 
 workspace "quern"
@@ -26,7 +27,7 @@ workspace "quern"
     -- Sums are promised to the bit, also by references: nothing may be fused or reordered.
     "-ffp-contract=off", "-fno-fast-math",
     "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wstrict-prototypes",
-    "'-ffile-prefix-map=" .. os.getcwd() .. "=.'", -- no path of this machine in what is installed
+    "'-ffile-prefix-map=" .. HERE .. "=.'", -- no path of this machine in what is installed
   }
   linkoptions { "-pthread", "-Wl,-z,relro,-z,now" }
 

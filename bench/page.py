@@ -138,7 +138,7 @@ def draw_speed(axes, cases, op):
 
 def speed(path, results, report):
     """One panel for each pass, two in a row."""
-    parts = ["<p>TFLOP/s of real rows, by shape and split: to the right is faster. Dense cuBLAS "
+    parts = [f"<h3>{html.escape(name_of(path))}</h3><p>TFLOP/s of real rows, by shape and split: to the right is faster. Dense cuBLAS "
              "multiplies one matrix of as many rows, without groups.</p>"]
     ops = report.passes(results)
     for first in range(0, len(ops), 2):

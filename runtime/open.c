@@ -103,6 +103,15 @@ static int choose_cache(struct quern_context *ctx, const char *given)
 {
     char *usual = given ? NULL : qn_cache_default();
 
+    ctx->cache_limit = QN_CACHE_LIMIT;
+    if (ctx->cache_size &&
+        !qn_cache_parse_size(ctx->cache_size, &ctx->cache_limit)) {
+        free(usual);
+        return qn_error_set(QUERN_EINVAL,
+                            "QUERN_CACHE_SIZE=%s: a number of bytes is "
+                            "expected, as 500M or 4G",
+                            ctx->cache_size);
+    }
     if (given || usual)
         ctx->cache_list = qn_file_list(given ? given : usual);
     free(usual);
@@ -167,10 +176,10 @@ static int copy_options(struct quern_context *ctx,
     ctx->linked = options->registry;
     if (!ctx->linked && ctx->archive)
         code = load_kernels(ctx);
+    if (!code)
+        code = choose_cache(ctx, options->cache);
     if (code)
         return code;
-    if (choose_cache(ctx, options->cache))
-        return QUERN_ENOMEM;
     return copy_specs(ctx, options);
 }
 

@@ -10,7 +10,7 @@
 # cases that are left out are counted. At the end there is a table of the time
 # of each part; the status is 1 if anything failed.
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 SHARES=4
 part=${1:-test}

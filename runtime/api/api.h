@@ -56,6 +56,13 @@ int qn_api_line(struct quern_context *ctx, const char *text,
    ragged. And the place of the number in the line. */
 int64_t *qn_api_rows(struct qn_line *line);
 
+struct qn_why_facts;
+
+/* quern_why, which also tells `facts` of a product, unless it is NULL. */
+int qn_api_why(struct quern_context *ctx, const char *line,
+               const struct quern_plan_options *options,
+               struct qn_why_facts *facts, char **text);
+
 /* Write it as qn_problem_print does. */
 int qn_api_print(const struct qn_line *line, char *buffer, size_t size);
 

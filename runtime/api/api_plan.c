@@ -10,6 +10,7 @@
 #include "device/check.h"
 #include "mlp/mlp_plan.h"
 #include "product/plan.h"
+#include "product/why.h"
 #include "quantize/quantize_plan.h"
 
 #include <stdlib.h>
@@ -193,8 +194,9 @@ int quern_plan_info(const struct quern_plan *plan, struct quern_plan_info *info)
     return QUERN_OK;
 }
 
-int quern_why(struct quern_context *ctx, const char *text_line,
-              const struct quern_plan_options *given, char **text)
+int qn_api_why(struct quern_context *ctx, const char *text_line,
+               const struct quern_plan_options *given,
+               struct qn_why_facts *facts, char **text)
 {
     struct quern_plan_options o;
     struct qn_plan_options options;
@@ -216,9 +218,15 @@ int quern_why(struct quern_context *ctx, const char *text_line,
     else if (line.kind == QN_LINE_CAST)
         code = qn_quantize_why(ctx, &line.of.cast, &options, text);
     else
-        code = qn_why(ctx, &line.of.product, &options, text);
+        code = qn_why_tell(ctx, &line.of.product, &options, facts, text);
     qn_api_leave(ctx, &scope);
     return code;
+}
+
+int quern_why(struct quern_context *ctx, const char *line,
+              const struct quern_plan_options *options, char **text)
+{
+    return qn_api_why(ctx, line, options, NULL, text);
 }
 
 /* --------------------------------------------------------------------- run */

@@ -35,6 +35,7 @@ struct quern_plan;
     X(threads, "QUERN_THREADS")                                                \
     X(log_wanted, "QUERN_LOG")                                                 \
     X(cuda_home, "CUDA_HOME")                                                  \
+    X(cache_size, "QUERN_CACHE_SIZE")                                          \
     X(temporary, "TMPDIR")
 
 /* A kernel and the registry that it comes from. */
@@ -62,7 +63,8 @@ struct quern_context {
 #define QN_ENVIRONMENT_FIELD(field, variable) char *field;
     QN_ENVIRONMENT(QN_ENVIRONMENT_FIELD)
 #undef QN_ENVIRONMENT_FIELD
-    char *cache_list; /* the options', else the environment's */
+    char *cache_list;    /* the options', else the environment's */
+    int64_t cache_limit; /* bytes of the folder that takes new entries */
     void (*log)(void *user, int level, const char *line);
     void *log_user;
     int log_level;

@@ -25,21 +25,42 @@ int qn_file_trusted(const struct stat *st, enum qn_file_trust trust)
     return ours && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* Owned by another user, or open to others: errno is EPERM then. */
-static int open_folder(int at, const char *name)
+/* Of this user, or of root? */
+static int is_ours(const struct stat *st)
+{
+    return st->st_uid == geteuid() || st->st_uid == 0;
+}
+
+/* errno is EPERM if it is another user's, EMLINK if others may write to it. */
+static int open_with(int at, const char *name, int follow)
 {
     struct stat st;
-    int folder =
-        openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int folder = openat(at, name, O_RDONLY | O_DIRECTORY | follow | O_CLOEXEC);
 
     if (folder < 0)
         return -1;
     if (fstat(folder, &st) || !qn_file_trusted(&st, QN_TRUST_ROOT)) {
         close(folder);
-        errno = EPERM;
+        errno = is_ours(&st) ? EMLINK : EPERM;
         return -1;
     }
     return folder;
+}
+
+static int open_folder(int at, const char *name)
+{
+    return open_with(at, name, O_NOFOLLOW);
+}
+
+int qn_file_folder_linked(const char *path)
+{
+    struct stat st;
+
+    /* a link says no more than where its owner wants files to be */
+    return open_with(AT_FDCWD, path,
+                     !lstat(path, &st) && S_ISLNK(st.st_mode) && is_ours(&st)
+                         ? 0
+                         : O_NOFOLLOW);
 }
 
 int qn_file_folder(int at, const char *name, int create)

@@ -31,8 +31,12 @@ enum qn_file_trust {
 int qn_file_trusted(const struct stat *st, enum qn_file_trust trust);
 
 /* Open folder `name` in `at` (AT_FDCWD for a path), created 0700 if `create`;
-   -1 if that fails or it is not trusted (then errno is EPERM). */
+   -1 if that fails or it is not trusted: then errno is EPERM if it is another
+   user's, EMLINK if others may write to it. */
 int qn_file_folder(int at, const char *name, int create);
+
+/* Open a folder that is there, through a link if that is ours or root's. */
+int qn_file_folder_linked(const char *path);
 
 /* Open a folder that did not exist before, 0700; -1 if that fails. */
 int qn_file_folder_new(int at, const char *name);

@@ -94,3 +94,21 @@ const char *qn_text_number(const char *text, int64_t *value)
         *value = *value * 10 + (text[i] - '0');
     return text + digits;
 }
+
+int qn_text_character(const unsigned char *at)
+{
+    int more = *at < 0x80   ? 0
+               : *at < 0xC2 ? -1
+               : *at < 0xE0 ? 1
+               : *at < 0xF0 ? 2
+               : *at < 0xF5 ? 3
+                            : -1;
+
+    for (int i = 1; i <= more; i++)
+        if ((at[i] & 0xC0) != 0x80)
+            return 0;
+    if ((*at == 0xE0 && at[1] < 0xA0) || (*at == 0xED && at[1] > 0x9F) ||
+        (*at == 0xF0 && at[1] < 0x90) || (*at == 0xF4 && at[1] > 0x8F))
+        return 0;
+    return more + 1;
+}

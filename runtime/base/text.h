@@ -26,3 +26,6 @@ char *qn_text_copy(const char *string);
 
 /* Read decimal digits, at most 18; returns the rest, NULL if none. */
 const char *qn_text_number(const char *text, int64_t *value);
+
+/* Bytes of the character that begins here; 0 if it is no UTF-8. */
+int qn_text_character(const unsigned char *at);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_cache.c: `quern cache`: the compiled kernels on disk. */
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -85,28 +86,79 @@ static int verify(const struct qn_options *opt, struct qn_cache *cache)
     return bad ? QN_EXIT_FAILED : QN_EXIT_OK;
 }
 
-/* gc */
-static int collect(const struct qn_options *opt, struct qn_cache *cache)
+static int print_removed(const struct qn_options *opt, int code,
+                         const struct qn_cache_gc *gc)
 {
-    struct qn_cache_gc gc = {0};
-    const int code = qn_cache_gc(cache, 1, QN_CACHE_LIMIT, &gc);
     cJSON *object;
 
     if (code)
         return qn_message_code(opt, code, qn_error_text());
     if (!opt->json) {
         printf("%d entries removed, %lld bytes; %d kept, %lld bytes\n",
-               gc.removed, (long long)gc.removed_bytes, gc.kept,
-               (long long)gc.kept_bytes);
+               gc->removed, (long long)gc->removed_bytes, gc->kept,
+               (long long)gc->kept_bytes);
         return QN_EXIT_OK;
     }
     object = cJSON_CreateObject();
-    cJSON_AddNumberToObject(object, "removed", gc.removed);
-    cJSON_AddNumberToObject(object, "removed_bytes", (double)gc.removed_bytes);
-    cJSON_AddNumberToObject(object, "kept", gc.kept);
-    cJSON_AddNumberToObject(object, "kept_bytes", (double)gc.kept_bytes);
+    cJSON_AddNumberToObject(object, "removed", gc->removed);
+    cJSON_AddNumberToObject(object, "removed_bytes", (double)gc->removed_bytes);
+    cJSON_AddNumberToObject(object, "kept", gc->kept);
+    cJSON_AddNumberToObject(object, "kept_bytes", (double)gc->kept_bytes);
     qn_table_json(object);
     return QN_EXIT_OK;
+}
+
+/* gc */
+static int collect(const struct qn_options *opt, struct qn_cache *cache)
+{
+    struct qn_cache_gc gc = {0};
+    const int code = qn_cache_gc(cache, 1, cache->limit, &gc);
+
+    return print_removed(opt, code, &gc);
+}
+
+/* rm's words. */
+struct filters {
+    char **words;
+    int count;
+    unsigned long long used; /* bit for each of the first */
+};
+
+/* A part of the kernel's name, a pattern of it, or the key's beginning. */
+static int is_named(const char *word, const struct qn_cache_entry *entry)
+{
+    return (strlen(word) >= 8 && !strncmp(entry->key, word, strlen(word))) ||
+           (strpbrk(word, "*?") ? !fnmatch(word, entry->kernel, 0)
+                                : strstr(entry->kernel, word) != NULL);
+}
+
+static int is_unwanted(void *user, const struct qn_cache_entry *entry)
+{
+    struct filters *filters = user;
+    int unwanted = !filters->count; /* all */
+
+    for (int i = 0; i < filters->count; i++)
+        if (is_named(filters->words[i], entry)) {
+            unwanted = 1;
+            filters->used |= 1ULL << (i % 64);
+        }
+    return unwanted;
+}
+
+/* rm: those that are named, or all. */
+static int discard(const struct qn_options *opt, struct qn_cache *cache)
+{
+    struct filters filters = {opt->words + 1, opt->nwords - 1, 0};
+    struct qn_cache_gc gc = {0};
+    const int code = qn_cache_remove(cache, is_unwanted, &filters, &gc);
+
+    for (int i = 0; !code && i < filters.count; i++)
+        if (!(filters.used >> (i % 64) & 1))
+            return qn_message_fail(opt, QN_EXIT_USAGE,
+                                   "no entry matches '%s'; quern cache ls "
+                                   "shows all",
+                                   filters.words[i]);
+    return print_removed(opt, code, &gc);
 }
 
 /* The folders in the order in which they are searched. */
@@ -138,8 +190,11 @@ static int where(const struct qn_options *opt, struct qn_cache *cache)
 static const struct {
     const char *name;
     int (*run)(const struct qn_options *, struct qn_cache *);
-} actions[] = {
-    {"ls", list}, {"verify", verify}, {"gc", collect}, {"where", where}};
+} actions[] = {{"ls", list},
+               {"verify", verify},
+               {"gc", collect},
+               {"rm", discard},
+               {"where", where}};
 enum { NACTIONS = sizeof actions / sizeof actions[0] };
 
 static int run(const struct qn_options *opt)
@@ -159,9 +214,9 @@ static int run(const struct qn_options *opt)
     if (found < 0)
         return qn_message_fail(
             opt, QN_EXIT_USAGE,
-            "'%s': it must be one of ls, verify, gc and where%s", name,
+            "'%s': it must be one of ls, verify, gc, rm and where%s", name,
             qn_guess_text(&guess, nearest, sizeof nearest));
-    if (opt->nwords > 1)
+    if (opt->nwords > 1 && actions[found].run != discard)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "'%s' is not expected after %s", opt->words[1],
                                name);
@@ -181,12 +236,16 @@ static int run(const struct qn_options *opt)
 
 const struct qn_command qn_cmd_cache = {
     .name = "cache",
-    .arguments = "[ls|verify|gc|where]",
-    .summary = "List, verify or clean the cache of compiled kernels",
+    .arguments = "[ls|verify|gc|rm [FILTER...]|where]",
+    .summary = "List, verify, clean or empty the cache of compiled kernels",
     .help = "ls lists the entries, verify reads all of them again, gc removes "
-            "damaged and old ones, where names the folders ($QUERN_CACHE, "
-            "else quern in $XDG_CACHE_HOME or ~/.cache). Example:\n"
-            "  quern cache verify",
+            "damaged ones, and the least recently used beyond "
+            "$QUERN_CACHE_SIZE. rm removes those that a FILTER names, else "
+            "all: a part of a kernel's name, a pattern with * and ?, or the "
+            "beginning of a key. where names the folders ($QUERN_CACHE, else "
+            "quern in $XDG_CACHE_HOME or ~/.cache). Only the folder that takes "
+            "new entries is changed. Example:\n"
+            "  quern cache rm '*_sm80_*'",
     .options = options,
     .run = run,
 };

@@ -6,36 +6,101 @@
 #include "cli.h"
 #include "gen.h"
 #include "base/guess.h"
-#include "base/text.h"
 #include "base/types.h"
+#include "api/api.h"
 #include "choose/evidence.h"
+#include "product/why.h"
 
 static const struct argp_option options[] = {
     QN_OPTION_BACKEND, QN_OPTION_KERNEL, QN_OPTION_STREAMS,
     QN_OPTION_SPECS,   QN_OPTION_JSON,   {0},
 };
 
-/* The text, or with --json an object that has both. */
-static void print(const struct qn_options *opt, const char *key,
-                  const char *subject, const char *text)
+static void print_text(const char *text)
 {
-    cJSON *object;
+    fputs(text, stdout);
+    if (*text && text[strlen(text) - 1] != '\n')
+        putchar('\n');
+}
 
-    if (!opt->json) {
-        fputs(text, stdout);
-        if (*text && text[strlen(text) - 1] != '\n')
-            putchar('\n');
-        return;
+/* ----------------------------------------------------------------- problems */
+
+static void add_figures(cJSON *row, const struct qn_figures *f)
+{
+    cJSON_AddNumberToObject(row, "cycles", f->cycles);
+    cJSON_AddNumberToObject(row, "cycles_with_l2", f->order);
+    cJSON_AddNumberToObject(row, "memory_cycles", f->memory_cycles);
+    cJSON_AddNumberToObject(row, "tiles", f->tiles);
+    cJSON_AddNumberToObject(row, "waves", f->waves);
+    cJSON_AddNumberToObject(row, "tile_cycles", f->tile_cycles);
+    cJSON_AddNumberToObject(row, "tile_math", f->math);
+    cJSON_AddNumberToObject(row, "tile_copies", f->copy);
+    cJSON_AddNumberToObject(row, "tile_store", f->store);
+    cJSON_AddNumberToObject(row, "tile_real", f->real);
+}
+
+/* A row of `user`, an array. */
+static void add_kernel(void *user, const struct qn_why_kernel *kernel)
+{
+    static const char *const states[] = {"serves", "excluded", "not made"};
+    cJSON *row = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(row, "kernel", kernel->name);
+    cJSON_AddStringToObject(row, "state", states[kernel->state]);
+    if (kernel->reason)
+        cJSON_AddStringToObject(row, "reason", kernel->reason);
+    cJSON_AddStringToObject(row, "spec", kernel->spec);
+    if (kernel->figures) {
+        cJSON_AddBoolToObject(row, "linked", kernel->linked);
+        cJSON_AddBoolToObject(row, "tuned", kernel->tuned);
+        add_figures(row, kernel->figures);
     }
-    object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, key, subject);
-    cJSON_AddStringToObject(object, "why", text);
+    cJSON_AddItemToArray(user, row);
+}
+
+/* The kernels that would run, which have a line "> NAME" each, and the lines of
+   the text, which may be cut up. */
+static void add_lines(cJSON *object, char *text)
+{
+    cJSON *runs = cJSON_AddArrayToObject(object, "runs");
+    cJSON *lines = cJSON_AddArrayToObject(object, "lines");
+
+    for (char *line; (line = strsep(&text, "\n"));) {
+        char *mark = line + strspn(line, " ");
+
+        if (text || *line)
+            cJSON_AddItemToArray(lines, cJSON_CreateString(line));
+        if (strncmp(mark, "> ", 2))
+            continue;
+        mark[2 + strcspn(mark + 2, " ")] = '\0';
+        cJSON_AddItemToArray(runs, cJSON_CreateString(mark + 2));
+    }
+}
+
+static void print_facts(const char *line, const struct qn_why_facts *facts,
+                        cJSON *kernels, char *text)
+{
+    cJSON *object = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(object, "problem", line);
+    if (facts->units) { /* of a product */
+        cJSON_AddStringToObject(object, "backend",
+                                qn_backend_name(facts->backend));
+        cJSON_AddNumberToObject(object,
+                                facts->backend == QUERN_BACKEND_HOST
+                                    ? "threads"
+                                    : "multiprocessors",
+                                facts->units);
+    }
+    add_lines(object, text);
+    cJSON_AddItemToObject(object, "kernels", kernels);
     qn_table_json(object);
 }
 
 static int why_line(const struct qn_options *opt, struct quern_context *ctx)
 {
     struct quern_plan_options plan = QUERN_PLAN_OPTIONS_INIT;
+    struct qn_why_facts facts = {.visit = add_kernel};
     char line[2048], usual[2048], *text = NULL;
     int code, status = qn_source_line(opt, line, sizeof line);
 
@@ -44,55 +109,123 @@ static int why_line(const struct qn_options *opt, struct quern_context *ctx)
     plan.backend = opt->backend;
     plan.kernel = opt->kernel;
     plan.streams = opt->streams;
+    facts.user = cJSON_CreateArray();
     code = quern_format(ctx, line, usual, sizeof usual, NULL);
     if (!code)
-        code = quern_why(ctx, line, &plan, &text);
-    if (code)
-        return qn_message_code(opt, code, quern_errmsg());
-    print(opt, "problem", usual, text);
+        code = qn_api_why(ctx, line, &plan, &facts, &text);
+    if (!code && opt->json)
+        print_facts(usual, &facts, facts.user, text);
+    else
+        cJSON_Delete(facts.user);
+    if (!code && !opt->json)
+        print_text(text);
     quern_free(text);
-    return QN_EXIT_OK;
+    return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
+}
+
+/* ------------------------------------------------------------------ kernels */
+
+static void add_size(cJSON *row, const char *key, const int *size, int count)
+{
+    cJSON_AddItemToObject(row, key, cJSON_CreateIntArray(size, count));
+}
+
+static const char *availability(const struct qn_kernel *kernel)
+{
+    return strcmp(kernel->arch, "host") == 0 ? "linked into the library"
+           : kernel->shipped                 ? "yes"
+                                             : "no, compiled on first use";
+}
+
+static void print_kernel_json(const struct qn_kernel *kernel)
+{
+    cJSON *row = cJSON_CreateObject(), *rules;
+    char evidence[256];
+
+    cJSON_AddStringToObject(row, "kernel", kernel->name);
+    cJSON_AddBoolToObject(row, "exists", 1);
+    cJSON_AddStringToObject(row, "spec", kernel->spec);
+    cJSON_AddStringToObject(row, "template", kernel->template_path);
+    cJSON_AddStringToObject(row, "op", qn_op_name(kernel->op));
+    cJSON_AddStringToObject(row, "recipe", kernel->recipe);
+    cJSON_AddStringToObject(row, "layout",
+                            qn_layout_name(kernel->a.major, kernel->b.major));
+    cJSON_AddStringToObject(row, "ragged", qn_axis_name(kernel->ragged));
+    cJSON_AddStringToObject(row, "d", qn_type_name(kernel->d.type));
+    cJSON_AddStringToObject(row, "epilogue",
+                            qn_epilogue_name(kernel->epilogue));
+    cJSON_AddStringToObject(row, "arch", kernel->arch);
+    add_size(row, "tile", kernel->tile, 3);
+    add_size(row, "cluster", kernel->cluster, 2);
+    cJSON_AddNumberToObject(row, "stages", kernel->stages);
+    cJSON_AddNumberToObject(row, "threads", kernel->threads);
+    cJSON_AddNumberToObject(row, "smem", kernel->smem);
+    cJSON_AddStringToObject(row, "shipped", availability(kernel));
+    qn_evidence_print(kernel, evidence, sizeof evidence);
+    cJSON_AddStringToObject(row, "evidence", evidence);
+    rules = cJSON_AddArrayToObject(row, "requires");
+    for (int i = 0; i < kernel->nrules; i++) {
+        cJSON *rule = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(rule, "rule", kernel->rules[i].text);
+        cJSON_AddStringToObject(rule, "reason", kernel->rules[i].reason);
+        cJSON_AddItemToArray(rules, rule);
+    }
+    qn_table_json(row);
 }
 
 /* A kernel's requirements on the problem. */
-static void explain_kernel(const struct qn_kernel *kernel, struct qn_text *text)
+static void print_kernel(const struct qn_kernel *kernel)
 {
     char evidence[256];
 
     qn_evidence_print(kernel, evidence, sizeof evidence);
-    qn_text_add(
-        text,
-        "%s exists.\n  spec      %s\n  template  %s\n  runs      "
-        "%s %s %s ragged %s, d=%s, %s, on %s\n  shape     tile %dx%dx%d, "
-        "cluster %dx%d, %d stages, %d threads, %d bytes of shared "
-        "memory\n  shipped   %s\n  evidence  %s\n",
-        kernel->name, kernel->spec, kernel->template_path,
-        qn_op_name(kernel->op), kernel->recipe,
-        qn_layout_name(kernel->a.major, kernel->b.major),
-        qn_axis_name(kernel->ragged), qn_type_name(kernel->d.type),
-        qn_epilogue_name(kernel->epilogue), kernel->arch, kernel->tile[0],
-        kernel->tile[1], kernel->tile[2], kernel->cluster[0],
-        kernel->cluster[1], kernel->stages, kernel->threads, kernel->smem,
-        strcmp(kernel->arch, "host") == 0 ? "linked into the library"
-        : kernel->shipped                 ? "yes"
-                                          : "no, compiled on first use",
-        evidence);
+    printf("%s exists.\n  spec      %s\n  template  %s\n  runs      "
+           "%s %s %s ragged %s, d=%s, %s, on %s\n  shape     tile %dx%dx%d, "
+           "cluster %dx%d, %d stages, %d threads, %d bytes of shared "
+           "memory\n  shipped   %s\n  evidence  %s\n",
+           kernel->name, kernel->spec, kernel->template_path,
+           qn_op_name(kernel->op), kernel->recipe,
+           qn_layout_name(kernel->a.major, kernel->b.major),
+           qn_axis_name(kernel->ragged), qn_type_name(kernel->d.type),
+           qn_epilogue_name(kernel->epilogue), kernel->arch, kernel->tile[0],
+           kernel->tile[1], kernel->tile[2], kernel->cluster[0],
+           kernel->cluster[1], kernel->stages, kernel->threads, kernel->smem,
+           availability(kernel), evidence);
     for (int i = 0; i < kernel->nrules; i++)
-        qn_text_add(text, "  requires  %s: %s\n", kernel->rules[i].text,
-                    kernel->rules[i].reason);
+        printf("  requires  %s: %s\n", kernel->rules[i].text,
+               kernel->rules[i].reason);
+}
+
+static void print_rejected(const struct qn_options *opt,
+                           const struct qn_rejected *point)
+{
+    cJSON *row;
+
+    if (!opt->json) {
+        printf("%s does not exist.\n  spec      %s\n  rejected  %s\n",
+               point->name, point->spec, point->reason);
+        return;
+    }
+    row = cJSON_CreateObject();
+    cJSON_AddStringToObject(row, "kernel", point->name);
+    cJSON_AddBoolToObject(row, "exists", 0);
+    cJSON_AddStringToObject(row, "spec", point->spec);
+    cJSON_AddStringToObject(row, "reason", point->reason);
+    qn_table_json(row);
 }
 
 /* A kernel, a point that was rejected, or neither: then the nearest name. */
 static int explain_name(const struct qn_options *opt, const char *name,
-                        const struct quern_registry *registry,
-                        struct qn_text *text)
+                        const struct quern_registry *registry)
 {
     struct qn_guess guess = {.word = name};
     char nearest[512];
 
     for (int i = 0; i < registry->nkernels; i++) {
         if (strcmp(registry->kernels[i].name, name) == 0) {
-            explain_kernel(&registry->kernels[i], text);
+            (opt->json ? print_kernel_json
+                       : print_kernel)(&registry->kernels[i]);
             return QN_EXIT_OK;
         }
         qn_guess_try(&guess, registry->kernels[i].name);
@@ -100,10 +233,7 @@ static int explain_name(const struct qn_options *opt, const char *name,
     for (int i = 0; i < registry->nrejected; i++) {
         const struct qn_rejected *point = &registry->rejected[i];
         if (strcmp(point->name, name) == 0) {
-            qn_text_add(text,
-                        "%s does not exist.\n  spec      %s\n  rejected  "
-                        "%s\n",
-                        point->name, point->spec, point->reason);
+            print_rejected(opt, point);
             return QN_EXIT_OK;
         }
         qn_guess_try(&guess, point->name);
@@ -117,16 +247,12 @@ static int explain_name(const struct qn_options *opt, const char *name,
 
 static int why_kernel(const struct qn_options *opt)
 {
-    struct qn_text text = {0};
     struct qg *generator;
     int status = qn_source_open(opt, &generator);
 
     if (status)
         return status;
-    status = explain_name(opt, opt->words[0], qg_registry(generator), &text);
-    if (status == QN_EXIT_OK && text.data)
-        print(opt, "kernel", opt->words[0], text.data);
-    qn_text_free(&text);
+    status = explain_name(opt, opt->words[0], qg_registry(generator));
     qg_close(generator);
     return status;
 }
@@ -150,9 +276,11 @@ const struct qn_command qn_cmd_why = {
     .name = "why",
     .arguments = "PROBLEM-or-KERNEL",
     .summary = "Explain which kernel would run and why no other one",
-    .help = "Example:\n"
-            "  quern why fprop bf16 g=8 m=4096 n=2048 k=7168\n"
-            "  quern why quern_bf16_fprop_tn_m_f32_scale_host",
+    .help =
+        "With --json, runs has the kernels that would run, kernels each one "
+        "of the variant with its state and the model's figures. Example:\n"
+        "  quern why fprop bf16 g=8 m=4096 n=2048 k=7168\n"
+        "  quern why quern_bf16_fprop_tn_m_f32_scale_host",
     .options = options,
     .run = run,
 };

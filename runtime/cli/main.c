@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c: the program `quern`: a table of commands. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,6 +38,7 @@ static void print_environment(void)
     } rows[] = {
         {"QUERN_KERNELS", "a folder of quern build, whose kernels are loaded"},
         {"QUERN_CACHE", "folders of compiled kernels, separated by ':'"},
+        {"QUERN_CACHE_SIZE", "bytes that they may have, as 500M (default 4G)"},
         {"QUERN_TUNE", "folders with files of measured winners"},
         {"QUERN_LOG", "error, info or debug: the log that -v prints"},
         {"QUERN_THREADS", "threads of the host backend, 1 to 256"},
@@ -49,7 +51,7 @@ static void print_environment(void)
 
     printf("\nEnvironment:\n");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        printf("  %-15s %s\n", rows[i].variable, rows[i].meaning);
+        printf("  %-16s %s\n", rows[i].variable, rows[i].meaning);
 }
 
 /* The list of commands, the environment, and exit statuses. */
@@ -107,6 +109,65 @@ static int superfluous(const char *word, const char *argument)
     return QN_EXIT_USAGE;
 }
 
+/* Errors that argp and getopt print before a command with --json begins. */
+static struct {
+    FILE *usual; /* stderr as it was; NULL: nothing is held back */
+    char *text;
+    size_t length;
+    const char *command;
+} held;
+
+/* bench alone gives --json a word, which is "-" for JSON. */
+static int wants_json(const struct qn_command *command, int argc, char **argv)
+{
+    const char *word = "--json";
+
+    for (const struct argp_option *o = command->options; o->name; o++)
+        if (o->key == QN_KEY_JSON_FILE)
+            word = "--json=-";
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], word) ||
+            (word[6] && i + 1 < argc && !strcmp(argv[i], "--json") &&
+             !strcmp(argv[i + 1], "-")))
+            return 1;
+    return 0;
+}
+
+static void hold_errors(const struct qn_command *command)
+{
+    FILE *stream = open_memstream(&held.text, &held.length);
+
+    if (!stream)
+        return;
+    held.usual = stderr;
+    held.command = command->name;
+    stderr = stream;
+}
+
+/* As one line of JSON, without the command's name before it and the advice to
+   try --help after it. */
+static void release_errors(void)
+{
+    const struct qn_options options = {.command = held.command, .json = 1};
+    char begin[64], *text, *advice;
+
+    if (!held.usual)
+        return;
+    fclose(stderr);
+    stderr = held.usual;
+    held.usual = NULL;
+    text = held.text;
+    snprintf(begin, sizeof begin, "quern %s: ", held.command);
+    if (!strncmp(text, begin, strlen(begin)))
+        text += strlen(begin);
+    advice = strstr(text, "\nTry `");
+    if (advice)
+        *advice = '\0';
+    if (*text)
+        qn_message_text(&options, QN_EXIT_USAGE, "", text);
+    free(held.text);
+}
+
 /* "summary" and "help" around argp's own list of options. */
 static int run(const struct qn_command *command, int argc, char **argv)
 {
@@ -124,8 +185,11 @@ static int run(const struct qn_command *command, int argc, char **argv)
     snprintf(program, sizeof program, "quern %s", command->name);
     argv[0] = program;
     argp_err_exit_status = QN_EXIT_USAGE;
+    if (wants_json(command, argc, argv))
+        hold_errors(command);
     if (argp_parse(&argp, argc, argv, 0, NULL, &options) != 0)
         return QN_EXIT_USAGE;
+    release_errors();
     return command->run(&options);
 }
 
@@ -145,6 +209,7 @@ static void close_output(void)
 {
     int failed = ferror(stdout);
 
+    release_errors();
     if (fclose(stdout) == 0 && !failed)
         return;
     if (errno == EPIPE)

@@ -10,31 +10,27 @@
 #include "cli.h"
 #include "base/types.h"
 
-/* A number of at most `most`; argp_error ends the program otherwise. */
-static uint64_t parse_number(const char *text, uint64_t most, const char *what,
-                             struct argp_state *state)
+/* A number; argp_error ends the program otherwise. */
+static uint64_t parse_between(const char *text, uint64_t least, uint64_t most,
+                              const char *what, struct argp_state *state)
 {
     char *end;
     unsigned long long value;
 
     errno = 0;
     value = strtoull(text, &end, 10);
-    if (errno || !isdigit((unsigned char)*text) || *end || value > most)
-        argp_error(state, "%s is '%s'; it must be a number from 0 to %llu",
-                   what, text, (unsigned long long)most);
+    if (errno || !isdigit((unsigned char)*text) || *end || value < least ||
+        value > most)
+        argp_error(state, "%s is '%s'; it must be a number from %llu to %llu",
+                   what, text, (unsigned long long)least,
+                   (unsigned long long)most);
     return value;
 }
 
-/* The same, but at least 1. */
-static uint64_t parse_positive(const char *text, uint64_t most,
-                               const char *what, struct argp_state *state)
+static uint64_t parse_number(const char *text, uint64_t most, const char *what,
+                             struct argp_state *state)
 {
-    const uint64_t value = parse_number(text, most, what, state);
-
-    if (!value)
-        argp_error(state, "%s is 0; it must be a number from 1 to %llu", what,
-                   (unsigned long long)most);
-    return value;
+    return parse_between(text, 0, most, what, state);
 }
 
 /* The same with a fraction, or an exponent. */
@@ -211,7 +207,8 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
         options->seed = parse_number(text, UINT64_MAX, "--seed", state);
         return 0;
     case QN_KEY_REPEAT:
-        options->repeat = (int)parse_number(text, 100000, "--repeat", state);
+        options->repeat =
+            (int)parse_between(text, 1, 100000, "--repeat", state);
         return 0;
     case QN_KEY_STREAMS:
         options->streams =
@@ -225,10 +222,10 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
         return 0;
     case QN_KEY_TOKENS:
         options->tokens =
-            (int64_t)parse_positive(text, 1 << 24, "--tokens", state);
+            (int64_t)parse_between(text, 1, 1 << 24, "--tokens", state);
         return 0;
     case QN_KEY_RANKS:
-        options->ranks = (int)parse_positive(text, 4096, "--ranks", state);
+        options->ranks = (int)parse_between(text, 1, 4096, "--ranks", state);
         return 0;
     case QN_KEY_FORWARD:
         options->forward = 1;

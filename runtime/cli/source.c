@@ -18,7 +18,7 @@ int qn_source_open(const struct qn_options *options, struct qg **generator)
         return QN_EXIT_OK;
     if (!*generator)
         return qn_message_code(options, QUERN_ENOMEM, NULL);
-    fputs(qg_diagnostics(*generator), stderr);
+    qn_message_text(options, QN_EXIT_USAGE, "", qg_diagnostics(*generator));
     qg_close(*generator);
     *generator = NULL;
     return QN_EXIT_USAGE;
@@ -179,7 +179,6 @@ int qn_source_emit(const struct qn_options *options, struct qg *generator,
     size_t length;
     int failed = 0;
 
-    (void)options;
     /* the long part, which may be interrupted */
     for (int i = 0; i < registry->nkernels && !failed; i++)
         if (qg_selects(selection, &registry->kernels[i]))
@@ -189,9 +188,11 @@ int qn_source_emit(const struct qn_options *options, struct qg *generator,
     if (!failed)
         failed = qg_emit(generator, folder, selection, count);
     qn_signal_release(&before);
-    if (failed)
-        fputs(qg_diagnostics(generator), stderr);
-    return failed == 2 ? QN_EXIT_UNABLE : failed ? QN_EXIT_USAGE : QN_EXIT_OK;
+    if (!failed)
+        return QN_EXIT_OK;
+    return qn_message_text(options,
+                           failed == 2 ? QN_EXIT_UNABLE : QN_EXIT_USAGE, "",
+                           qg_diagnostics(generator));
 }
 
 /* The word of a line that begins with `begin`, or NULL. */

@@ -5,34 +5,16 @@
 #include <string.h>
 
 #include "cli.h"
+#include "base/text.h"
 
 enum { MAX_COLUMNS = 16, MAX_CELL = 512 };
-
-/* Bytes of the character that begins here; 0 if it is no UTF-8. */
-static int character(const unsigned char *at)
-{
-    int more = *at < 0x80   ? 0
-               : *at < 0xC2 ? -1
-               : *at < 0xE0 ? 1
-               : *at < 0xF0 ? 2
-               : *at < 0xF5 ? 3
-                            : -1;
-
-    for (int i = 1; i <= more; i++)
-        if ((at[i] & 0xC0) != 0x80)
-            return 0;
-    if ((*at == 0xE0 && at[1] < 0xA0) || (*at == 0xED && at[1] > 0x9F) ||
-        (*at == 0xF0 && at[1] < 0x90) || (*at == 0xF4 && at[1] > 0x8F))
-        return 0;
-    return more + 1;
-}
 
 /* Names of files and other external texts may hold anything: characters that
    would break a line, or steer a terminal, become '?'. */
 static void tame(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at;) {
-        const int length = character(at);
+        const int length = qn_text_character(at);
         const int odd = !length || *at < 0x20 || *at == 0x7f ||
                         (*at == 0xC2 && at[1] < 0xA0);
 
@@ -124,7 +106,7 @@ char *qn_table_text(const cJSON *value)
     unsigned char *at = (unsigned char *)text;
 
     while (at && *at) {
-        int length = character(at);
+        int length = qn_text_character(at);
 
         if (!length)
             *at = '?';

@@ -31,7 +31,8 @@
 
 enum trouble { NO_WRITABLE, UNTRUSTED, NOT_KEPT, DAMAGED_ENTRY, BUSY_ENTRY };
 
-/* Tell the listener, once for each kind of trouble and cache. */
+/* Tell the listener, once for each kind of trouble and cache. A folder that was
+   asked for and is not used is an error of its owner. */
 static void say(struct qn_cache *cache, enum trouble kind, const char *format,
                 ...)
 {
@@ -48,7 +49,9 @@ static void say(struct qn_cache *cache, enum trouble kind, const char *format,
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
-    cache->listener.log(cache->listener.user, QUERN_LOG_INFO, line);
+    cache->listener.log(cache->listener.user,
+                        kind == UNTRUSTED ? QUERN_LOG_ERROR : QUERN_LOG_INFO,
+                        line);
 }
 
 /* ----------------------------------------------------------------- opening */
@@ -76,7 +79,9 @@ static const char *fault_of(int error)
 {
     switch (error) {
     case EPERM:
-        return "it is another user's, or others may write to it";
+        return "it is another user's";
+    case EMLINK:
+        return "others may write to it; chmod go-w makes it safe";
     case ELOOP:
         return "it is a symbolic link";
     case ENOTDIR:
@@ -138,7 +143,7 @@ static int open_folder(struct qn_cache *cache, char *path, int create)
     *folder = (struct qn_cache_folder){.parts = {-1, -1, -1, -1, -1}};
     if (wanted && create)
         qn_file_folders(path);
-    root = qn_file_folder(AT_FDCWD, path, 0);
+    root = qn_file_folder_linked(path);
     if (root < 0 && !(folder->fault = fault_of(errno)))
         folder->writable = wanted && !create && qn_file_can_make(path);
     if (root < 0 && !folder->fault && !folder->writable)
@@ -191,6 +196,7 @@ static int open_cache(const char *list,
     }
     pthread_mutex_init(&cache->lock, NULL);
     cache->writable = -1;
+    cache->limit = QN_CACHE_LIMIT;
     cache->listed = *copy != 0;
     if (listener)
         cache->listener = *listener;
@@ -255,6 +261,32 @@ int qn_cache_writable(const struct qn_cache *cache)
     return cache->writable;
 }
 
+int qn_cache_work(const struct qn_cache *cache, char *path, size_t size)
+{
+    return cache->writable >= 0 &&
+           (size_t)snprintf(path, size, "%s/%s",
+                            cache->folders[cache->writable].path,
+                            qn_cache_parts[QN_PART_NEW]) < size;
+}
+
+static _Thread_local double wait_end;
+
+void qn_cache_wait_until(double end)
+{
+    wait_end = end;
+}
+
+/* Is this thread's own time up? */
+static int is_late(void)
+{
+    struct timespec now;
+
+    if (!(wait_end > 0))
+        return 0;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec > wait_end;
+}
+
 /* Polled rather than waited for: a process stopped with a lock in
    hand must not stop everybody else. */
 int qn_cache_lock(struct qn_cache *cache, const char *key)
@@ -265,6 +297,8 @@ int qn_cache_lock(struct qn_cache *cache, const char *key)
     while ((lock = qn_cache_try_lock(cache, key)) == QN_LOCK_BUSY && left > 0) {
         const struct timespec now = {0, (long)pause};
 
+        if (is_late())
+            return QN_LOCK_LATE;
         nanosleep(&now, NULL);
         left -= pause;
         if (left < (PATIENCE - 1) * 1000000000LL)
@@ -415,7 +449,7 @@ static void make_room(struct qn_cache *cache)
     struct qn_cache_gc gone;
 
     if (__atomic_fetch_add(&cache->stored, 1, __ATOMIC_RELAXED) % GC_EVERY == 0)
-        qn_cache_gc(cache, 0, QN_CACHE_LIMIT, &gone);
+        qn_cache_gc(cache, 0, cache->limit, &gone);
 }
 
 int qn_cache_store(struct qn_cache *cache, const char *key,
@@ -457,6 +491,8 @@ int qn_cache_of(struct quern_context *ctx, struct qn_cache **out)
     pthread_mutex_lock(&ctx->lock);
     if (!ctx->disk)
         code = qn_cache_open(ctx->cache_list, &listener, &ctx->disk);
+    if (ctx->disk)
+        qn_cache_set_limit(ctx->disk, ctx->cache_limit);
     *out = ctx->disk;
     pthread_mutex_unlock(&ctx->lock);
     return code;

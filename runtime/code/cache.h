@@ -14,8 +14,9 @@
 **   lock/KEY              one compile per key, across threads and processes
 **   new/ damaged/         entries in the making; entries set aside
 **
-** INDEX and KEY are sha256 in hex. Nothing is followed through a symbolic
-** link, and files that others could have written are not read.
+** INDEX and KEY are sha256 in hex. A symbolic link is followed only if it leads
+** to a folder of the list and is the user's or root's. Files that others could
+** have written are not read.
 */
 #pragma once
 
@@ -29,7 +30,7 @@ struct quern_context;
 
 #define QN_KEY_SIZE 65 /* 64 hex digits and a zero */
 
-#define QN_CACHE_LIMIT ((int64_t)1 << 30) /* bytes, unless gc says other */
+#define QN_CACHE_LIMIT ((int64_t)4 << 30) /* bytes, unless asked otherwise */
 
 /* Hears of trouble with a folder, once for each kind. May be NULL. */
 struct qn_cache_listener {
@@ -61,6 +62,14 @@ const char *qn_cache_fault(const struct qn_cache *cache, int i);
 /* 1 if nothing of that folder is used, since it cannot be trusted. */
 int qn_cache_refused(const struct qn_cache *cache, int i);
 
+/* Bytes that stores leave in the folder that takes new entries: QN_CACHE_LIMIT
+   before a call. */
+void qn_cache_set_limit(struct qn_cache *cache, int64_t bytes);
+
+/* A number of bytes, with K, M, G or T after it if they are 1024, .. of them;
+   0 if it is none. */
+int qn_cache_parse_size(const char *text, int64_t *bytes);
+
 /* The position of the folder that takes new entries, or -1. */
 int qn_cache_writable(const struct qn_cache *cache);
 
@@ -89,9 +98,19 @@ int qn_cache_load(struct qn_cache *cache, const char *key, int repair, int own,
 
 /* Wait for the lock of a key, at most two minutes. Without a writable folder,
    on a file system without locks and after that time there is none (-1): then
-   compiles may happen twice, which costs time and nothing else. */
+   compiles may happen twice, which costs time and nothing else. QN_LOCK_LATE
+   if this thread's own time is up before that. */
+#define QN_LOCK_LATE (-3)
 int qn_cache_lock(struct qn_cache *cache, const char *key);
 void qn_cache_unlock(int lock);
+
+/* How long this thread waits for locks: until `end` of CLOCK_MONOTONIC, in
+   seconds; 0: as long as others do. */
+void qn_cache_wait_until(double end);
+
+/* The path of a folder for work in progress, from which abandoned files are
+   removed after an hour; 0 without a writable folder. */
+int qn_cache_work(const struct qn_cache *cache, char *path, size_t size);
 
 /* The contents of an entry. The strings are one line each, except the first
    two. */
@@ -104,7 +123,7 @@ struct qn_cache_item {
 };
 
 /* Keep it; 0 if it could not be kept (said once to the listener). Entries
-   that were not used for long make room once QN_CACHE_LIMIT is passed. */
+   that were not used for long make room once the limit is passed. */
 int qn_cache_store(struct qn_cache *cache, const char *key,
                    const struct qn_cache_item *item);
 
@@ -141,6 +160,12 @@ struct qn_cache_gc {
    damage of `sums` is seen. QUERN_ENOMEM. */
 int qn_cache_gc(struct qn_cache *cache, int verify, int64_t limit,
                 struct qn_cache_gc *);
+
+/* Remove the entries for which `unwanted` returns nonzero likewise. Entries of
+   other versions are asked about with their keys only. */
+int qn_cache_remove(struct qn_cache *cache,
+                    int (*unwanted)(void *user, const struct qn_cache_entry *),
+                    void *user, struct qn_cache_gc *);
 
 /* The context's cache, opened on first use. Errors of qn_cache_open. */
 int qn_cache_of(struct quern_context *ctx, struct qn_cache **out);

@@ -30,8 +30,9 @@ struct qn_cache_folder {
 struct qn_cache {
     struct qn_cache_folder *folders;
     int nfolders;
-    int listed;   /* folders were asked for, usable or not */
-    int writable; /* position of the folder that takes new entries, or -1 */
+    int listed;    /* folders were asked for, usable or not */
+    int writable;  /* position of the folder that takes new entries, or -1 */
+    int64_t limit; /* bytes that it may have */
     struct qn_cache_listener listener;
     pthread_mutex_t lock; /* guards `said` */
     unsigned said;        /* bit for each kind of trouble told already */

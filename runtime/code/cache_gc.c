@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "code/cache_folder.h"
 #include "code/entry.h"
 
@@ -175,7 +176,7 @@ int qn_cache_each(struct qn_cache *cache, int verify,
 struct item {
     char key[QN_KEY_SIZE];
     int64_t bytes, used;
-    int damaged;
+    int damaged; /* or unwanted */
 };
 
 struct list {
@@ -183,6 +184,8 @@ struct list {
     size_t count, room;
     int64_t now;
     int failed;
+    int (*unwanted)(void *user, const struct qn_cache_entry *); /* or NULL */
+    void *user;
 };
 
 /* Add to gc's list of removable files: read-only folders are not ours, and
@@ -209,7 +212,8 @@ static int collect(void *user, const struct qn_cache_entry *entry)
     memcpy(item->key, entry->key, QN_KEY_SIZE);
     item->bytes = entry->bytes;
     item->used = entry->used <= list->now ? entry->used : 0;
-    item->damaged = entry->damaged;
+    item->damaged =
+        list->unwanted ? list->unwanted(list->user, entry) : entry->damaged;
     return 0;
 }
 
@@ -318,22 +322,22 @@ static void sweep_rests(struct qn_cache *cache)
     each_name(sweep.folder, remove_lock, &sweep);
 }
 
-int qn_cache_gc(struct qn_cache *cache, int verify, int64_t limit,
-                struct qn_cache_gc *gc)
+/* Remove damaged and unwanted ones, then the oldest beyond the limit. */
+static int clean(struct qn_cache *cache, struct list *list, int verify,
+                 int64_t limit, struct qn_cache_gc *gc)
 {
-    struct list list = {.now = (int64_t)time(NULL)};
-
     memset(gc, 0, sizeof *gc);
     if (cache->writable < 0)
         return QUERN_OK;
-    qn_cache_each(cache, verify, collect, &list);
-    if (list.count)
-        qsort(list.items, list.count, sizeof *list.items, compare);
-    for (size_t i = 0; i < list.count; i++)
-        gc->kept_bytes += list.items[i].bytes;
-    gc->kept = (int)list.count;
-    for (size_t i = 0; i < list.count; i++) {
-        const struct item *item = &list.items[i];
+    list->now = (int64_t)time(NULL);
+    qn_cache_each(cache, verify, collect, list);
+    if (list->count)
+        qsort(list->items, list->count, sizeof *list->items, compare);
+    for (size_t i = 0; i < list->count; i++)
+        gc->kept_bytes += list->items[i].bytes;
+    gc->kept = (int)list->count;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct item *item = &list->items[i];
 
         if ((!item->damaged && gc->kept_bytes <= limit) ||
             !remove_entry(cache, item->key))
@@ -344,6 +348,48 @@ int qn_cache_gc(struct qn_cache *cache, int verify, int64_t limit,
         gc->kept_bytes -= item->bytes;
     }
     sweep_rests(cache);
-    free(list.items);
-    return list.failed ? qn_error_memory() : QUERN_OK;
+    free(list->items);
+    return list->failed ? qn_error_memory() : QUERN_OK;
+}
+
+int qn_cache_gc(struct qn_cache *cache, int verify, int64_t limit,
+                struct qn_cache_gc *gc)
+{
+    struct list list = {.items = NULL};
+
+    return clean(cache, &list, verify, limit, gc);
+}
+
+int qn_cache_remove(struct qn_cache *cache,
+                    int (*unwanted)(void *user, const struct qn_cache_entry *),
+                    void *user, struct qn_cache_gc *gc)
+{
+    struct list list = {.unwanted = unwanted, .user = user};
+
+    return clean(cache, &list, 0, INT64_MAX, gc);
+}
+
+/* ------------------------------------------------------------------- limits */
+
+void qn_cache_set_limit(struct qn_cache *cache, int64_t bytes)
+{
+    cache->limit = bytes;
+}
+
+int qn_cache_parse_size(const char *text, int64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    const char *end = qn_text_number(text, bytes), *unit;
+    int shift;
+
+    if (!end || !*end)
+        return end != NULL;
+    unit = strchr(units, *end);
+    if (!unit || end[1])
+        return 0;
+    shift = 10 * (int)(unit - units + 1);
+    if (*bytes > INT64_MAX >> shift)
+        return 0;
+    *bytes <<= shift;
+    return 1;
 }

@@ -201,7 +201,8 @@ static enum qn_entry_state read_file(int folder, struct qn_entry *entry,
    is an unreadable entry. */
 static enum qn_entry_state state_of_failure(int error, struct qn_entry *entry)
 {
-    entry->fault = error == EPERM    ? "others may write to it"
+    entry->fault = error == EMLINK   ? "others may write to it"
+                   : error == EPERM  ? "it is another user's"
                    : error == EACCES ? "it cannot be read"
                                      : "it is no folder";
     return error == ENOENT || qn_file_is_busy(error) ? QN_ENTRY_NONE

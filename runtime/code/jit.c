@@ -18,6 +18,7 @@
 #include "device/host.h"
 #include "device/nvrtc.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,9 @@
 struct maker {
     const char *(*options)(void);
     int (*version)(struct quern_context *ctx, char *text, size_t size);
-    int (*compile)(struct quern_context *ctx, const struct qn_kernel *kernel,
-                   const char *source, struct qn_compiled *out);
+    int (*compile)(struct quern_context *ctx, const char *folder,
+                   const struct qn_kernel *kernel, const char *source,
+                   struct qn_compiled *out);
     int own; /* the cache must hold only files of this user */
 };
 
@@ -43,14 +45,15 @@ static int nvrtc_version(struct quern_context *ctx, char *text, size_t size)
     return code;
 }
 
-/* Spills and serialized wgmma get a code of their own. */
-static int nvrtc_compile(struct quern_context *ctx,
+/* Spills and serialized wgmma get a code of their own. NVRTC makes no files. */
+static int nvrtc_compile(struct quern_context *ctx, const char *folder,
                          const struct qn_kernel *kernel, const char *source,
                          struct qn_compiled *out)
 {
     struct qn_nvrtc *nvrtc;
     int code = qn_nvrtc_of(ctx, &nvrtc);
 
+    (void)folder;
     if (!code)
         code = qn_nvrtc_compile(nvrtc, kernel->name, source, kernel->arch, out);
     return code && out->rejected ? QN_REJECTED : code;
@@ -155,9 +158,13 @@ static int make(struct job *job, struct qn_cache_object *object)
     double start = seconds();
     char *source;
     int code = qn_generator_source(job->ctx, kernel, &source);
+    char folder[PATH_MAX];
 
     if (!code)
-        code = job->maker->compile(job->ctx, kernel, source, &made);
+        code = job->maker->compile(
+            job->ctx,
+            qn_cache_work(job->cache, folder, sizeof folder) ? folder : NULL,
+            kernel, source, &made);
     if (!code || code == QN_REJECTED)
         keep(job, source, &made);
     if (!code) {
@@ -204,6 +211,10 @@ static int find_or_make(struct job *job, struct qn_cache_object *object)
     if (code)
         return code;
     lock = qn_cache_lock(job->cache, job->key);
+    if (lock == QN_LOCK_LATE)
+        return qn_error_set(QUERN_EIO,
+                            "%s: time was up while another process compiled it",
+                            job->candidate->kernel->name);
     if (load(job, lock >= 0, object)) {
         qn_cache_index_store(job->cache, job->index, job->key);
         code = take(job, object);

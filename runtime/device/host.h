@@ -23,8 +23,11 @@ void qn_host_run(qn_host_function *function, void *const *params, int workers);
 const char *qn_host_options(void);
 const char *qn_host_machine(void); /* "x86_64" */
 int qn_host_version(struct quern_context *ctx, char *text, size_t size);
-int qn_host_compile(struct quern_context *ctx, const struct qn_kernel *kernel,
-                    const char *source, struct qn_compiled *out);
+/* Files are made and removed in a new folder of `folder`; NULL: of $TMPDIR,
+   else /tmp. */
+int qn_host_compile(struct quern_context *ctx, const char *folder,
+                    const struct qn_kernel *kernel, const char *source,
+                    struct qn_compiled *out);
 
 /* A shared library in memory, loaded. */
 struct qn_host_library {

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,8 +46,35 @@ static const char *compiler(const struct quern_context *ctx)
     return ctx->cc ? ctx->cc : "cc";
 }
 
-/* Run a program with its output in the file `log`. 0, or an error number. */
-static int start(const char *const *arguments, const char *log, pid_t *child)
+/* The compiler's variables are ours, but for two: its temporary files are to be
+   in our folder, which goes with them, and without a PATH it would not find its
+   own parts. Freed with free; NULL if memory ran out. */
+static const char **make_variables(const char *folder, char *temporary,
+                                   size_t size)
+{
+    const char **copy;
+    size_t count = 0, used = 0;
+
+    while (environ && environ[count])
+        count++;
+    copy = calloc(count + 3, sizeof *copy);
+    if (!copy)
+        return NULL;
+    if (folder) {
+        snprintf(temporary, size, "TMPDIR=%s", folder);
+        copy[used++] = temporary;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!folder || strncmp(environ[i], "TMPDIR=", 7))
+            copy[used++] = environ[i];
+    if (!getenv("PATH"))
+        copy[used] = "PATH=/usr/local/bin:/usr/bin:/bin";
+    return copy;
+}
+
+/* Run a program with its output in an open file. 0, or an error number. */
+static int start(const char *const *arguments, const char **variables, int log,
+                 pid_t *child)
 {
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
@@ -56,24 +84,30 @@ static int start(const char *const *arguments, const char *log, pid_t *child)
     error =
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     if (!error)
-        error = posix_spawn_file_actions_addopen(
-            &actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+        error = posix_spawn_file_actions_adddup2(&actions, log, 1);
     if (!error)
-        error = posix_spawn_file_actions_adddup2(&actions, 1, 2);
+        error = posix_spawn_file_actions_adddup2(&actions, log, 2);
     if (!error)
-        error = posix_spawnp(child, arguments[0], &actions, NULL,
-                             (char *const *)arguments, environ);
+        error =
+            posix_spawnp(child, arguments[0], &actions, NULL,
+                         (char *const *)arguments, (char *const *)variables);
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }
 
-/* Run it to its end. QUERN_ECOMPILE unless it exits with 0. */
-static int run(const char *const *arguments, const char *log)
+/* To its end. QUERN_ECOMPILE unless it exits with 0. */
+static int run_into(const char *const *arguments, const char *folder, int log)
 {
-    int status = 0;
+    char temporary[PATH_MAX + 8];
+    const char **variables =
+        make_variables(folder, temporary, sizeof temporary);
+    int error, status = 0;
     pid_t child, got;
-    int error = start(arguments, log, &child);
 
+    if (!variables)
+        return qn_error_memory();
+    error = start(arguments, variables, log, &child);
+    free(variables);
     if (error)
         return qn_error_set(QUERN_EMISSING,
                             "the C compiler '%s' cannot be run: %s; set "
@@ -88,17 +122,47 @@ static int run(const char *const *arguments, const char *log)
     return QUERN_OK;
 }
 
+/* The beginning of an open file; NULL if memory ran out. */
+static char *read_back(int file)
+{
+    char *text = calloc(1, LOG_LIMIT + 1);
+    ssize_t got = text ? pread(file, text, LOG_LIMIT, 0) : -1;
+    char *fitting = got < 0 ? NULL : realloc(text, (size_t)got + 1);
+
+    if (!fitting && got >= 0)
+        return text;
+    if (got < 0)
+        free(text);
+    return fitting;
+}
+
+/* Run a program, which keeps its temporary files in `folder` (NULL: where it
+   likes). Its output, freed with free, is told after a failure, too. */
+static int run(const char *const *arguments, const char *folder, char **output)
+{
+    int log = memfd_create("quern", MFD_CLOEXEC), code;
+
+    *output = NULL;
+    if (log < 0)
+        return qn_error_set(QUERN_EIO, "no memory for the output of '%s': %s",
+                            arguments[0], strerror(errno));
+    code = run_into(arguments, folder, log);
+    if (code != QUERN_EMISSING && !(*output = read_back(log)))
+        code = qn_error_memory();
+    close(log);
+    return code;
+}
+
 /* A folder that only we can enter, and the paths in it. */
 struct scratch {
     char path[PATH_MAX - 32];
-    char source[PATH_MAX], object[PATH_MAX], log[PATH_MAX];
+    char source[PATH_MAX], object[PATH_MAX];
     int folder;
 };
 
-/* In $TMPDIR, else /tmp; mkdtemp makes it 0700. */
-static int make_place(const struct quern_context *ctx, struct scratch *scratch)
+/* mkdtemp makes it 0700. */
+static int make_place(const char *base, struct scratch *scratch)
 {
-    const char *base = ctx->temporary ? ctx->temporary : "/tmp";
     int need =
         snprintf(scratch->path, sizeof scratch->path, "%s/quern-XXXXXX", base);
 
@@ -111,7 +175,6 @@ static int make_place(const struct quern_context *ctx, struct scratch *scratch)
              scratch->path);
     snprintf(scratch->object, sizeof scratch->object, "%s/kernel.so",
              scratch->path);
-    snprintf(scratch->log, sizeof scratch->log, "%s/log", scratch->path);
     scratch->folder = qn_file_folder(AT_FDCWD, scratch->path, 0);
     if (scratch->folder < 0) {
         rmdir(scratch->path);
@@ -135,7 +198,7 @@ static int compile_in(struct quern_context *ctx, struct scratch *scratch,
                       struct qn_compiled *out)
 {
     const char *arguments[NOPTIONS + 5] = {compiler(ctx)};
-    struct qn_file_text object, log;
+    struct qn_file_text object;
     int code;
 
     memcpy(arguments + 1, options, sizeof options);
@@ -145,15 +208,11 @@ static int compile_in(struct quern_context *ctx, struct scratch *scratch,
     if (!qn_file_write(scratch->folder, "kernel.c", source, strlen(source)))
         return qn_error_set(QUERN_EIO, "%s cannot be written: %s",
                             scratch->source, strerror(errno));
-    code = run(arguments, scratch->log);
-    qn_file_read(scratch->folder, "log", LOG_LIMIT, QN_TRUST_ALL, &log);
-    out->log = log.data ? log.data : qn_text_copy("");
+    code = run(arguments, scratch->path, &out->log);
     if (code) {
         qn_error_add("%s: %s", kernel->name, out->log ? out->log : "");
         return code;
     }
-    if (!out->log)
-        return qn_error_memory();
     if (qn_file_read(scratch->folder, "kernel.so", OBJECT_LIMIT, QN_TRUST_ALL,
                      &object) != QN_FILE_OK)
         return qn_error_set(QUERN_ECOMPILE, "%s: '%s' wrote nothing usable",
@@ -163,11 +222,12 @@ static int compile_in(struct quern_context *ctx, struct scratch *scratch,
     return QUERN_OK;
 }
 
-int qn_host_compile(struct quern_context *ctx, const struct qn_kernel *kernel,
-                    const char *source, struct qn_compiled *out)
+static int compile_below(struct quern_context *ctx, const char *base,
+                         const struct qn_kernel *kernel, const char *source,
+                         struct qn_compiled *out)
 {
     struct scratch scratch;
-    int code = make_place(ctx, &scratch);
+    int code = make_place(base, &scratch);
 
     memset(out, 0, sizeof *out);
     if (!code)
@@ -176,20 +236,28 @@ int qn_host_compile(struct quern_context *ctx, const struct qn_kernel *kernel,
     return code;
 }
 
+/* A folder that is full, or gone, is no reason to fail. */
+int qn_host_compile(struct quern_context *ctx, const char *folder,
+                    const struct qn_kernel *kernel, const char *source,
+                    struct qn_compiled *out)
+{
+    int code =
+        folder ? compile_below(ctx, folder, kernel, source, out) : QUERN_EIO;
+
+    if (code != QUERN_EIO)
+        return code;
+    return compile_below(ctx, ctx->temporary ? ctx->temporary : "/tmp", kernel,
+                         source, out);
+}
+
 /* The first line that `cc --version` prints, and the machine. A program
    without a version is no compiler. */
 int qn_host_version(struct quern_context *ctx, char *text, size_t size)
 {
     const char *arguments[] = {compiler(ctx), "--version", NULL};
-    struct qn_file_text log = {NULL, 0};
-    struct scratch scratch;
-    int code = make_place(ctx, &scratch);
+    char *output;
+    int code = run(arguments, NULL, &output);
 
-    if (!code)
-        code = run(arguments, scratch.log);
-    if (!code && qn_file_read(scratch.folder, "log", LOG_LIMIT, QN_TRUST_ALL,
-                              &log) != QN_FILE_OK)
-        code = QUERN_ECOMPILE;
     if (code == QUERN_ECOMPILE)
         code = qn_error_set(QUERN_EMISSING,
                             "'%s --version' fails, so that it is no C "
@@ -197,8 +265,7 @@ int qn_host_version(struct quern_context *ctx, char *text, size_t size)
                             arguments[0]);
     if (!code)
         snprintf(text, size, "%s %.*s", qn_host_machine(),
-                 (int)strcspn(log.data, "\n"), log.data);
-    free(log.data);
-    remove_place(&scratch);
+                 (int)strcspn(output, "\n"), output);
+    free(output);
     return code;
 }

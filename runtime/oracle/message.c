@@ -1,23 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* message.c: errors as a good compiler prints them: the argument, the rule, the
    nearest right word. */
+#define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "oracle/message.h"
 #include "base/guess.h"
+#include "base/text.h"
+
+/* A string of JSON; bytes that are no UTF-8 become "?". */
+static void print_string(const char *text, size_t size)
+{
+    const unsigned char *at = (const unsigned char *)text, *end = at + size;
+
+    fputc('"', stderr);
+    while (at < end) {
+        const int length = qn_text_character(at);
+
+        if (*at == '"' || *at == '\\')
+            fprintf(stderr, "\\%c", *at);
+        else if (*at == '\n')
+            fputs("\\n", stderr);
+        else if (*at < ' ')
+            fprintf(stderr, "\\u%04x", *at);
+        else if (length)
+            fprintf(stderr, "%.*s", length, (const char *)at);
+        else
+            fputc('?', stderr);
+        at += length ? length : 1;
+    }
+    fputc('"', stderr);
+}
+
+int qn_message_text(const struct qn_options *options, int status,
+                    const char *begin, const char *text)
+{
+    size_t length = strlen(text);
+
+    if (!options->json) {
+        fprintf(stderr, "%s%s%s", begin, text,
+                length && text[length - 1] == '\n' ? "" : "\n");
+        return status;
+    }
+    while (length && text[length - 1] == '\n')
+        length--;
+    fprintf(stderr, "{\"command\": ");
+    print_string(options->command, strlen(options->command));
+    fprintf(stderr, ", \"status\": %d, \"error\": ", status);
+    print_string(text, length);
+    fputs("}\n", stderr);
+    return status;
+}
 
 int qn_message_fail(const struct qn_options *options, int status,
                     const char *format, ...)
 {
+    char begin[64], *text;
     va_list list;
+    int length;
 
-    fprintf(stderr, "quern %s: error: ", options->command);
+    snprintf(begin, sizeof begin, "quern %s: error: ", options->command);
     va_start(list, format);
-    vfprintf(stderr, format, list);
+    length = vasprintf(&text, format, list);
     va_end(list);
-    fputc('\n', stderr);
+    qn_message_text(options, status, begin, length < 0 ? format : text);
+    if (length >= 0)
+        free(text);
     return status;
 }
 
@@ -50,12 +101,8 @@ static int is_diagnostic(const char *text)
 int qn_message_code(const struct qn_options *options, int code,
                     const char *detail)
 {
-    if (detail && is_diagnostic(detail)) {
-        fputs(detail, stderr);
-        if (detail[strlen(detail) - 1] != '\n')
-            fputc('\n', stderr); /* it was cut */
-        return status_of(code);
-    }
+    if (detail && is_diagnostic(detail))
+        return qn_message_text(options, status_of(code), "", detail);
     return qn_message_fail(options, status_of(code), "%s",
                            detail && *detail ? detail : qn_strerror(code));
 }

@@ -54,7 +54,13 @@ struct qn_options {
     int nwords;
 };
 
-/* "quern COMMAND: error: ..." on stderr; returns `status`. */
+/* Print `begin` and the text on stderr, or with --json one line of JSON with
+   the command, the status and the text: {"command": "run", "status": 2,
+   "error": "..."}. Returns `status`. */
+int qn_message_text(const struct qn_options *, int status, const char *begin,
+                    const char *text);
+
+/* The same of "quern COMMAND: error: ...". */
 int qn_message_fail(const struct qn_options *, int status, const char *format,
                     ...) __attribute__((format(printf, 3, 4)));
 

@@ -201,6 +201,50 @@ static void add_rejected(struct qn_text *text,
     }
 }
 
+static void tell_choice(const struct qn_choice *choice,
+                        const struct qn_kernel *tuned,
+                        const struct qn_why_facts *facts)
+{
+    const struct qn_kernel *kernel = choice->candidate->kernel;
+    const struct qn_why_kernel told = {
+        .state = choice->fits ? QN_WHY_SERVES : QN_WHY_EXCLUDED,
+        .name = kernel->name,
+        .spec = kernel->spec,
+        .reason = choice->fits ? NULL : choice->reason,
+        .figures = choice->fits ? &choice->figures : NULL,
+        .linked = kernel->cubin || kernel->host,
+        .tuned = kernel == tuned,
+    };
+
+    facts->visit(facts->user, &told);
+}
+
+static void tell_rejected(const struct quern_registry *registry,
+                          const struct qn_problem *p,
+                          const struct qn_why_facts *facts)
+{
+    for (int i = 0; registry && i < registry->nrejected; i++) {
+        const struct qn_rejected *point = &registry->rejected[i];
+        const struct qn_why_kernel told = {.state = QN_WHY_NOT_MADE,
+                                           .name = point->name,
+                                           .spec = point->spec,
+                                           .reason = point->reason};
+
+        if (of_variant(p, point))
+            facts->visit(facts->user, &told);
+    }
+}
+
+static void tell_kernels(const struct qn_session *s,
+                         const struct qn_choice *list, int count,
+                         const struct qn_why_facts *facts)
+{
+    for (int i = 0; i < count; i++)
+        tell_choice(&list[i], s->tuned.kernel, facts);
+    tell_rejected(s->ctx->base, s->problem, facts);
+    tell_rejected(s->ctx->linked, s->problem, facts);
+}
+
 /* Judged for one backend. */
 static int list_for(struct qn_session *s, int backend, struct qn_choice **list,
                     int *count)
@@ -336,7 +380,19 @@ static void add_plan(struct qn_session *s, const struct qn_plan *plan,
     qn_text_add(text, "\n");
 }
 
-static int explain(struct qn_session *s, struct qn_text *text)
+/* The title, with the place where it runs. */
+static void tell_title(const struct qn_session *s, const struct qn_plan *plan,
+                       struct qn_why_facts *facts, struct qn_text *text)
+{
+    add_title(text, s, plan);
+    if (facts) {
+        facts->backend = s->demand.backend;
+        facts->units = s->demand.sms;
+    }
+}
+
+static int explain(struct qn_session *s, struct qn_why_facts *facts,
+                   struct qn_text *text)
 {
     struct qn_plan *plan = NULL;
     struct qn_dequantize_choice strategy;
@@ -344,7 +400,7 @@ static int explain(struct qn_session *s, struct qn_text *text)
     int count, served, code = qn_dequantize_choose(s, &strategy);
 
     if (!code && s->demand.backend == QUERN_BACKEND_CUBLASLT) {
-        add_title(text, s, NULL);
+        tell_title(s, NULL, facts, text);
         return s->ctx->cublaslt->explain(s, &served, text);
     }
     if (!code)
@@ -352,20 +408,23 @@ static int explain(struct qn_session *s, struct qn_text *text)
     if (!code)
         code = choose(s, &list, &count);
     if (!code) {
-        add_title(text, s, plan);
+        tell_title(s, plan, facts, text);
         add_outside(s, text);
         add_plan(s, plan, &strategy, text);
         qn_tuned_why(s, strategy.tuned, text);
         if (!strategy.asked || !plan)
             add_candidates(s, list, count, plan, text);
+        if (facts && (!strategy.asked || !plan))
+            tell_kernels(s, list, count, facts);
     }
     qn_plan_free(plan);
     free(list);
     return code;
 }
 
-int qn_why(struct quern_context *ctx, const struct qn_problem *problem,
-           const struct qn_plan_options *options, char **out)
+int qn_why_tell(struct quern_context *ctx, const struct qn_problem *problem,
+                const struct qn_plan_options *options,
+                struct qn_why_facts *facts, char **out)
 {
     struct qn_session session;
     struct qn_text text = {0};
@@ -378,6 +437,12 @@ int qn_why(struct quern_context *ctx, const struct qn_problem *problem,
     if (!code)
         code = qn_session_name(&session);
     if (!code)
-        code = explain(&session, &text);
+        code = explain(&session, facts, &text);
     return qn_session_explained(&session, code, &text, out);
+}
+
+int qn_why(struct quern_context *ctx, const struct qn_problem *problem,
+           const struct qn_plan_options *options, char **out)
+{
+    return qn_why_tell(ctx, problem, options, NULL, out);
 }

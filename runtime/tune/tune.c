@@ -5,6 +5,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "code/cache.h"
 #include "device/nvml.h"
 #include "problem/result_rules.h"
 
@@ -222,11 +223,13 @@ static int make_events(struct qn_tune_job *job)
     return code;
 }
 
-/* The GPU's memory last: threads compile while it is filled. */
+/* The GPU's memory last: threads compile while it is filled. Launches that
+   dequantize are compiled by this thread, whose time ends, too. */
 static int work(struct qn_tune_job *job)
 {
     int code = find_way(job);
 
+    qn_cache_wait_until(job->deadline);
     if (!code)
         code = find_candidates(job);
     if (!code)
@@ -241,6 +244,7 @@ static int work(struct qn_tune_job *job)
     if (!code)
         code = qn_tune_race_run(job);
     qn_tune_compile_stop(job);
+    qn_cache_wait_until(0);
     return code;
 }
 

@@ -5,6 +5,7 @@
 #include "tune/tune.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "code/cache.h"
 #include "code/module.h"
 #include "product/plan.h"
 
@@ -41,6 +42,7 @@ static void *work(void *user)
     struct qn_tune_job *job = user;
     struct qn_tune_runner *runner;
 
+    qn_cache_wait_until(job->deadline);
     pthread_mutex_lock(&job->lock);
     while ((runner = next_waiting(job))) {
         int code;

@@ -198,6 +198,49 @@ static struct qn_tune_source *new_source(struct loader *l, const char *folder,
     return NULL;
 }
 
+/* Is it one that options or $QUERN_TUNE name, not one that may be missing? */
+static int is_named(const struct quern_context *ctx, const char *path)
+{
+    const char *list = ctx->tune_list;
+    const size_t length = strlen(path);
+
+    for (const char *at = list; at && (at = strstr(at, path)); at++)
+        if ((at == list || at[-1] == ':') && (!at[length] || at[length] == ':'))
+            return 1;
+    return 0;
+}
+
+/* Tell the log, and the source's readers, of the error that is set. */
+static int refuse(struct loader *l, struct qn_tune_source *source,
+                  const char *what)
+{
+    qn_context_log(l->ctx, QUERN_LOG_INFO, "%s: %s is not used",
+                   qn_error_text(), what);
+    source->refusal = qn_text_copy(qn_error_text());
+    return source->refusal ? QUERN_OK : QUERN_ENOMEM;
+}
+
+static int add_source(struct loader *l, struct qn_tune_source *source, int code)
+{
+    if (code) {
+        free_source(source);
+        return -1;
+    }
+    *l->last = source;
+    l->last = &source->next;
+    return 0;
+}
+
+/* No error: `quern tune` makes it. */
+static int miss_folder(struct loader *l, const char *path, int error)
+{
+    struct qn_tune_source *source = new_source(l, path, "");
+
+    qn_error_set(QUERN_EINVAL, "%s: %s", path, strerror(error));
+    return add_source(l, source,
+                      source ? refuse(l, source, "the folder") : QUERN_ENOMEM);
+}
+
 /* A visitor: the GPU model's file in a folder, if there is one. */
 static int load_folder(void *user, const char *path)
 {
@@ -208,25 +251,18 @@ static int load_folder(void *user, const char *path)
     int missing = 0, code;
 
     if (folder < 0)
-        return 0;
+        return is_named(l->ctx, path) ? miss_folder(l, path, errno) : 0;
     name_file(l->gpu, name);
     source = new_source(l, path, name);
     code = source ? read_file(l->ctx, folder, name, source->path, &source->file,
                               &missing)
                   : QUERN_ENOMEM;
     close(folder);
-    if (code == QUERN_EINVAL) {
-        qn_context_log(l->ctx, QUERN_LOG_INFO, "%s: the file is not used",
-                       qn_error_text());
-        source->refusal = qn_text_copy(qn_error_text());
-        code = source->refusal ? QUERN_OK : QUERN_ENOMEM;
-    }
-    if (code || missing) {
-        free_source(source);
-        return code ? -1 : 0;
-    }
-    *l->last = source;
-    l->last = &source->next;
+    if (code == QUERN_EINVAL)
+        code = refuse(l, source, "the file");
+    if (!missing)
+        return add_source(l, source, code);
+    free_source(source);
     return 0;
 }
 

@@ -26,6 +26,8 @@ static const struct {
     {"build -o x -o y", 2, "--output is given twice"},
     {"build -j 99999999999999999999", 2, "-j is '99999999999999999999'"},
     {"bench " SMALL " --repeat -1", 2, "--repeat is '-1'"},
+    {"bench " SMALL " --repeat=0", 2,
+     "--repeat is '0'; it must be a number from 1 to 100000"},
     {"describe --specs /dev/null " SMALL, 2, "/dev/null"},
     {"describe --specs '' " SMALL, 2, "--specs is empty"},
     {"emit -o x 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
@@ -33,7 +35,7 @@ static const struct {
     {"list -k 'bf16_fprop*' nope", 2, "no kernel matches 'nope'"},
     {"demo bf16 x", 2, "'x': the demo takes a recipe"},
     {"cache ls gc", 2, "'gc' is not expected after ls"},
-    {"cache lst gc", 2, "'lst': it must be one of ls, verify, gc and where"},
+    {"cache lst gc", 2, "'lst': it must be one of ls, verify, gc, rm and "},
     {"--version extra", 2, "'extra' is not expected after --version"},
     {"--help run", 2, "'run' is not expected after --help"},
     {"help run tune", 2, "'tune' is not expected after help"},
@@ -247,17 +249,83 @@ TEST(test_cache_where)
     assert_int_equal(test_shell("rm -r %s", folder), 0);
 }
 
-/* Read by another implementation of JSON, names that are no UTF-8 included. */
-TEST(test_json_for_others)
+#define COMPILED                                                               \
+    "run fprop test_next_f16 g=1 m=8 n=8 k=32 --backend host --specs "         \
+    "tests/cli/specs"
+
+/* A folder that is not used is told once, without asking for a log, and the
+   safe ones of the list are used. */
+TEST(test_unsafe_cache)
 {
-    if (test_shell(
-            "QUERN_CACHE= '%s/quern' describe " SMALL
-            " \"split=@$(printf 'a\\377\\303(\\355\\240\\200b')\" --json "
-            "> /tmp/quern-json.$$ && python3 -c 'import json, sys; "
-            "json.load(open(sys.argv[1], encoding=\"utf-8\"))' "
-            "/tmp/quern-json.$$ 2>&1; status=$?; rm -f /tmp/quern-json.$$; "
-            "exit $status",
-            test_own_folder()) != 0)
+    char folder[] = "/tmp/quern-unsafe-XXXXXX";
+
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(test_shell("cd %s && mkdir open own real && chmod 775 "
+                                "open && chmod 700 own real && ln -s real link",
+                                folder),
+                     0);
+    assert_int_equal(
+        test_shell("cd %s && QUERN_CACHE=open:own '%s/quern' cache "
+                   "ls --json 2>&1 >/dev/null",
+                   folder, test_own_folder()),
+        0);
+    if (!strstr(test_output, "/open is not used: others may write to it; chmod "
+                             "go-w makes it safe\n") ||
+        strchr(test_output, '\n') != strrchr(test_output, '\n'))
+        fail_msg("%s", test_output);
+    assert_int_equal(
+        test_shell("cd %s && QUERN_CACHE=open:link '%s/quern' cache "
+                   "where",
+                   folder, test_own_folder()),
+        0);
+    assert_non_null(strstr(test_output, "/link  yes "));
+    assert_int_equal(test_shell("ls %s/own %s/open", folder, folder), 0);
+    assert_non_null(strstr(test_output, "entries")); /* of own */
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
+/* A killed compile, with its compiler's files, leaves nothing outside the
+   cache, and gc removes that once it is old. */
+TEST(test_killed_compile)
+{
+    char folder[] = "/tmp/quern-killed-XXXXXX";
+
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(
+        test_shell("mkdir %s/tmp && cat >%s/cc <<'END' && chmod 700 %s/cc\n"
+                   "#!/bin/sh\n"
+                   "[ \"$1\" != --version ] || { echo 1; exit; }\n"
+                   ": >\"$TMPDIR/half\"; : >%s/started; exec sleep 1\n"
+                   "END\n",
+                   folder, folder, folder, folder),
+        0);
+    assert_int_equal(
+        test_shell("export TMPDIR=%s/tmp QUERN_CC=%s/cc QUERN_CACHE=%s/cache; "
+                   "'%s/quern' " COMPILED " >/dev/null 2>&1 & pid=$!; "
+                   "while [ ! -e %s/started ]; do sleep 0.02; done; "
+                   "kill -9 $pid; wait $pid; ls %s/tmp; ls %s/cache/new",
+                   folder, folder, folder, test_own_folder(), folder, folder,
+                   folder),
+        0);
+    if (strncmp(test_output, "quern-", 6) != 0) /* nothing of tmp before it */
+        fail_msg("after a kill: %s", test_output);
+    assert_int_equal(test_shell("touch -d '2 hours ago' %s/cache/new/* && "
+                                "QUERN_CACHE=%s/cache '%s/quern' cache gc && "
+                                "ls %s/cache/new | grep .",
+                                folder, folder, test_own_folder(), folder),
+                     1);
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
+/* Without any variable: no PATH for the compiler, no folder for the cache. */
+TEST(test_no_environment)
+{
+    if (test_shell("PATH=/usr/local/bin:/usr/bin:/bin; command -v cc") != 0) {
+        print_message("skip: needs cc in /usr/bin\n");
+        skip();
+    }
+    if (test_shell("env -i '%s/quern' " COMPILED " --check 2>&1",
+                   test_own_folder()) != 0)
         fail_msg("%s", test_output);
 }
 

@@ -154,6 +154,21 @@ static void check_folders(void)
                                         "cannot give compilers a path with"));
 }
 
+/* Another clone, or this one after `make clean`, has no notes about folders:
+   those that other libraries use, too, stay then. */
+static void check_forgotten(void)
+{
+    must("install", place("install"));
+    must("forget", test_shell("rm '%s/../folders'", test_own_folder()));
+    must("uninstall", place("uninstall"));
+    must("no file is left",
+         test_shell("test -z \"$(find %s/opt/quern -mindepth 1 "
+                    "\\( ! -type d -o -name "
+                    "'*quern*' \\))\"",
+                    folder));
+    must("rm", test_shell("rm -r %s/opt", folder));
+}
+
 TEST(test_installed)
 {
     int compiled;
@@ -169,9 +184,28 @@ TEST(test_installed)
         check_programs();
     must("uninstall", place("uninstall"));
     must("nothing is left", test_shell("test ! -e %s/opt", folder));
+    check_forgotten();
     must("rm", test_shell("rm -r %s", folder));
     if (!compiled) {
         print_message("skip: needs libnvrtc to compile kernels\n");
         skip();
     }
+}
+
+/* A folder of any name can be built in: the name is a word of a shell's
+   commands, in makefiles. */
+TEST(test_any_folder)
+{
+    char own[] = "/tmp/quern-it's-XXXXXX";
+
+    assert_non_null(mkdtemp(own));
+    must("copy", test_shell("mkdir \"%s/a #b\" && cp -r .ci gen runtime tests "
+                            "premake5.lua \"%s/a #b\" 2>&1",
+                            own, own));
+    must("build",
+         test_shell("cd \"%s/a #b\" && .ci/premake && make -C build "
+                    "config=release embed 2>&1 && build/bin/embed 2>&1 "
+                    "| grep usage",
+                    own));
+    must("rm", test_shell("rm -r \"%s\"", own));
 }

@@ -185,19 +185,51 @@ static void expect_cache(const char *folder, const char *command, int status,
         fail_msg("quern cache %s: %s", command, test_output);
 }
 
+/* Keep a kernel of that op. */
+static void fill_cache(const char *folder, const char *op)
+{
+    const char *own = test_own_folder();
+
+    assert_int_equal(
+        test_shell("QUERN_CACHE=%s QUERN_CUDA='%s/../lib/fake_cuda.so' "
+                   "QUERN_NVRTC='%s/../lib/fake_nvrtc.so' '%s/quern' bench "
+                   "%s bf16 g=8 m=640 n=64 k=64 --repeat 3 2>&1",
+                   folder, own, own, own, op),
+        0);
+}
+
+/* All, some, none; and those beyond the size that a folder may have. */
+TEST(test_cache_has_a_limit)
+{
+    char folder[] = "/tmp/quern-limit-XXXXXX";
+
+    assert_non_null(mkdtemp(folder));
+    fill_cache(folder, "fprop");
+    fill_cache(folder, "dgrad");
+    expect_cache(folder, "rm wgrad", 2, "no entry matches 'wgrad'");
+    expect_cache(folder, "rm '*_fprop_*'", 0, "1 entries removed");
+    expect_cache(folder, "ls", 0, "quern_bf16_dgrad");
+    expect_cache(folder, "rm", 0, "; 0 kept, 0 bytes");
+    fill_cache(folder, "fprop");
+    setenv("QUERN_CACHE_SIZE", "1G", 1);
+    expect_cache(folder, "gc", 0, "0 entries removed, 0 bytes; 1 kept");
+    setenv("QUERN_CACHE_SIZE", "0", 1);
+    expect_cache(folder, "gc", 0, "1 entries removed");
+    fill_cache(folder, "fprop"); /* a store leaves its own entry only */
+    fill_cache(folder, "dgrad");
+    expect_cache(folder, "verify", 0, "1 entries, 0 damaged");
+    expect_cache(folder, "ls", 0, "quern_bf16_dgrad");
+    unsetenv("QUERN_CACHE_SIZE");
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
 /* A kept run, damaged between two calls. */
 TEST(test_cache_is_verified)
 {
     char folder[] = "/tmp/quern-verify-XXXXXX";
-    const char *own = test_own_folder();
 
     assert_non_null(mkdtemp(folder));
-    assert_int_equal(
-        test_shell("QUERN_CACHE=%s QUERN_CUDA='%s/../lib/fake_cuda.so' "
-                   "QUERN_NVRTC='%s/../lib/fake_nvrtc.so' '%s/quern' bench "
-                   "fprop bf16 g=8 m=640 n=64 k=64 --repeat 3 2>&1",
-                   folder, own, own, own),
-        0);
+    fill_cache(folder, "fprop");
     expect_cache(folder, "ls", 0, "quern_bf16_fprop_tn_m_bf16");
     expect_cache(folder, "verify", 0, "1 entries, 0 damaged");
     assert_int_equal(test_shell("printf X | dd of=$(ls %s/entries/*/object) "

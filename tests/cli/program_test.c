@@ -417,34 +417,6 @@ TEST(test_help_has_every_field)
     check_help("describe mlp bf16 zz=1", "of an MLP,", "explains a command");
 }
 
-TEST(test_json_parses)
-{
-    static const char *const all[] = {
-        "recipes --json",
-        "recipes --fields --json",
-        "list --json",
-        "list -k --json",
-        "describe fprop bf16 g=8 m=64 n=32 k=16 --json",
-        "why fprop bf16 g=2 m=64 n=64 k=64 --backend host --json",
-        "why quern_bf16_fprop_tn_m_f32_scale_host --json",
-        "run fprop bf16 g=3 m=50 n=40 k=64 --backend host --check --json",
-        "bench 'fprop bf16 g=3 m=50 n=40 k=64' --backend host --json -",
-        ("bench fprop bf16 g=1 m=5 n=4 k=6 --backend=host --against=host "
-         "--json=-"),
-        "cache ls --json",
-        "cache where --json",
-    };
-
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        cJSON *json;
-        assert_int_equal(quern(all[i]), 0);
-        json = cJSON_Parse(test_output);
-        if (!json)
-            fail_msg("quern %s: no JSON: %s", all[i], test_output);
-        cJSON_Delete(json);
-    }
-}
-
 /* --ptx, --sass and --resources of the kernel that an H200 would run, with a
    compiler that gives no real cubin: unknown figures are reported as such. */
 TEST(test_code)

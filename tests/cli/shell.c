@@ -2,6 +2,7 @@
 /* shell.c: commands of a shell, and their output. */
 #define _GNU_SOURCE
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,13 +12,20 @@ char test_output[1 << 22];
 
 const char *test_own_folder(void)
 {
-    static char folder[2048];
+    static char quoted[2048];
+    char folder[1024];
+    size_t used = 0;
     ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
 
     assert_true(length > 0);
     folder[length] = '\0';
     *strrchr(folder, '/') = '\0';
-    return folder;
+    for (const char *at = folder; *at; at++) {
+        assert_true(used + 5 < sizeof quoted);
+        used +=
+            (size_t)sprintf(quoted + used, *at == '\'' ? "'\\''" : "%c", *at);
+    }
+    return quoted;
 }
 
 int test_shell(const char *format, ...)

@@ -6,7 +6,8 @@
 
 /* ------------------------------------------------------------------ shell.c */
 
-/* The folder that this program is in. */
+/* The folder that this program is in, as it stands between the apostrophes of a
+   shell's word: '%s/quern'. */
 const char *test_own_folder(void);
 
 /* The exit status of a shell's command; its output is in test_output. */

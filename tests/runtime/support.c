@@ -49,19 +49,14 @@ static void *find_state(const char *variable, const char *name)
 
 int test_setup(void **state)
 {
-    static const char *const cleared[] = {"FAKE_NVRTC_DELAY",
-                                          "FAKE_NVRTC_VERSION",
-                                          "FAKE_NVRTC_FAIL",
-                                          "FAKE_NVRTC_REFUSE",
-                                          "FAKE_CUDA_TIMES",
-                                          "FAKE_CUDA_JITTER",
-                                          "QUERN_TUNE",
-                                          "FAKE_GEN_KEY",
-                                          "FAKE_GEN_FAIL",
-                                          "QUERN_THREADS",
-                                          "QUERN_CC",
-                                          "QUERN_LOG",
-                                          "TMPDIR"};
+    static const char *const cleared[] = {
+        "FAKE_NVRTC_DELAY", "FAKE_NVRTC_VERSION",
+        "FAKE_NVRTC_FAIL",  "FAKE_NVRTC_REFUSE",
+        "FAKE_CUDA_TIMES",  "FAKE_CUDA_JITTER",
+        "QUERN_TUNE",       "FAKE_GEN_KEY",
+        "FAKE_GEN_FAIL",    "QUERN_THREADS",
+        "QUERN_CC",         "QUERN_CACHE_SIZE",
+        "QUERN_LOG",        "TMPDIR"};
 
     (void)state;
     snprintf(test_folder, sizeof test_folder, "/tmp/quern-test-XXXXXX");

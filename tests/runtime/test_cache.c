@@ -201,7 +201,7 @@ TEST(trusts_only_the_user)
     qn_cache_close(cache);
 }
 
-TEST(follows_no_link)
+TEST(follows_its_own_link)
 {
     struct qn_cache *cache;
     char real[512];
@@ -210,12 +210,27 @@ TEST(follows_no_link)
     snprintf(real, sizeof real, "%s/real", test_folder);
     assert_int_equal(mkdir(real, 0700), 0);
     assert_int_equal(symlink(real, test_cache), 0);
+    if (!geteuid()) { /* another user's link */
+        assert_int_equal(lchown(test_cache, 1, 1), 0);
+        cache = test_open_cache(test_cache);
+        assert_int_equal(qn_cache_writable(cache), -1);
+        assert_false(qn_cache_store(cache, KEY("a"), &test_item));
+        qn_cache_close(cache);
+        assert_non_null(strstr(test_messages, "no folder, or a symbolic link"));
+        assert_int_equal(lchown(test_cache, 0, 0), 0);
+    }
+    cache = test_open_cache(test_cache); /* ours */
+    assert_int_equal(qn_cache_writable(cache), 0);
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
+    qn_cache_close(cache);
+    assert_int_equal(chmod(real, 0777), 0); /* to what others can change */
     cache = test_open_cache(test_cache);
     assert_int_equal(qn_cache_writable(cache), -1);
-    assert_false(qn_cache_store(cache, KEY("a"), &test_item));
     qn_cache_close(cache);
+    assert_int_equal(chmod(real, 0700), 0);
+    test_shell("rm -r '%s'/*");
     assert_int_equal(unlink(test_cache), 0);
-    /* the same for a part */
+    /* a part may be no link at all */
     assert_int_equal(mkdir(test_cache, 0700), 0);
     assert_int_equal(symlink(real, at("entries")), 0);
     cache = test_open_cache(test_cache);

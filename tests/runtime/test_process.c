@@ -339,6 +339,7 @@ static const struct {
     {"QUERN_CACHE", "/dev/null", QUERN_OK, QUERN_OK, ""},
     {"QUERN_CACHE", ":::", QUERN_OK, QUERN_OK, ""},
     {"QUERN_CACHE", "relative/\nfolder\t%s", QUERN_OK, QUERN_OK, ""},
+    {"QUERN_CACHE_SIZE", "12K", QUERN_OK, QUERN_OK, ""},
     {"QUERN_CC", "/dev/null", QUERN_OK, QUERN_OK, ""},
     {"TMPDIR", "/dev/null", QUERN_OK, QUERN_OK, ""},
 };
@@ -371,6 +372,19 @@ TEST(survives_the_environment)
         assert_int_equal(chdir(folder), 0);
     }
     free(folder);
+}
+
+TEST(refuses_sizes_of_the_cache)
+{
+    static const char *const wrong[] = {"4 G", "9999999T", "-1", "G", "4Gi"};
+    struct quern_context *ctx;
+
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        setenv("QUERN_CACHE_SIZE", wrong[i], 1);
+        test_expect(qn_open(NULL, &ctx), QUERN_EINVAL,
+                    "a number of bytes is expected, as 500M or 4G");
+        assert_null(ctx);
+    }
 }
 
 /* Folders of an open context are those of then, wherever the program goes. */

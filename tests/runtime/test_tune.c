@@ -3,6 +3,9 @@
    fastest, says why the others are out, and stops when it must. */
 #include "test.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <time.h>
 
 #define PROBLEM "fprop bf16 g=4 m=600 n=256 k=64"
@@ -267,6 +270,56 @@ TEST(stops_when_time_is_up)
 }
 
 /* The last word of each round; after the third: stop. */
+/* Hold the lock of each kernel that was compiled before, as processes do that
+   compile; their number. */
+static int hold_locks(int *locks, int most)
+{
+    char path[400];
+    struct dirent *entry;
+    int count = 0;
+    DIR *list;
+
+    test_shell("rm -rf '%s'/entries/* '%s'/index/*");
+    snprintf(path, sizeof path, "%s/lock", test_cache);
+    list = opendir(path);
+    assert_non_null(list);
+    while ((entry = readdir(list)))
+        if (entry->d_name[0] != '.' && count < most) {
+            locks[count] = openat(dirfd(list), entry->d_name, O_RDWR);
+            assert_int_equal(flock(locks[count++], LOCK_EX | LOCK_NB), 0);
+        }
+    closedir(list);
+    return count;
+}
+
+TEST(waits_for_others_until_time_is_up)
+{
+    const struct qn_tune_options options = {.seconds = 0.5, .threads = 2};
+    struct quern_context *ctx = test_open();
+    struct quern_tune_result r;
+    int locks[64], count;
+    double start;
+
+    setenv("FAKE_CUDA_TIMES", TIMES, 1);
+    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
+    qn_free(r.candidates);
+    qn_close(ctx);
+    count = hold_locks(locks, 64);
+    assert_in_range(count, 2, 63);
+    ctx = test_open();
+    start = seconds();
+    test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_EINVAL,
+                "time was up while another process compiled it");
+    assert_true(seconds() - start < 3);
+    qn_free(r.candidates);
+    while (count)
+        close(locks[--count]);
+    /* nothing of that stays with the thread */
+    test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
+    qn_free(r.candidates);
+    qn_close(ctx);
+}
+
 static int stop_early(void *user, const struct quern_tune_progress *p)
 {
     int *told = user;

@@ -318,6 +318,35 @@ TEST(searches_in_order)
     qn_close(ctx);
 }
 
+/* A folder that was asked for and is not there is told once, and is no error:
+   tuning makes it. The usual ones may be missing. */
+TEST(tells_missing_folders)
+{
+    struct quern_context *ctx;
+    char *text, *said;
+
+    give_folders("none", "two");
+    put("two", "Fake.tune", HEAD LINE);
+    ctx = test_open();
+    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
+    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
+    said = strstr(test_messages, "/none: No such file or directory: the folder "
+                                 "is not used");
+    assert_non_null(said);
+    assert_null(strstr(said + 1, "/none: "));
+    text = why(ctx);
+    assert_non_null(strstr(text, "not used: "));
+    assert_non_null(strstr(text, "/none: No such file or directory\n"));
+    qn_free(text);
+    qn_close(ctx);
+    unsetenv("QUERN_TUNE");
+    ctx = test_open();
+    text = why(ctx);
+    assert_null(strstr(text, "not used: "));
+    qn_free(text);
+    qn_close(ctx);
+}
+
 /* By its rules, by its name, or since it is for others. */
 TEST(winners_that_do_not_serve)
 {
