@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern for JAX: the experts of mixture-of-experts layers, with gradients.
+
+    import quern.jax
+    y = quern.jax.ragged_dot(x, w, sizes, recipe="fp8_block")
+
+    x      [tokens, k]   the tokens of all experts, one expert after the other
+    w      [experts, k, n]
+    sizes  [experts]     tokens of each expert, int32 or int64
+    y      [tokens, n]
+
+docs/jax.md describes all of it.
+"""
+
+from quern import add_specs, recipes, tune, version, why
+from quern.jax.functions import ragged_dot
+from quern.jax.quantized import Quantized, dequantize, grouped_quantize
+
+__all__ = ["Quantized", "add_specs", "dequantize", "grouped_quantize", "ragged_dot", "recipes",
+           "tune", "version", "why"]
