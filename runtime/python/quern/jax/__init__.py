@@ -13,8 +13,9 @@ docs/jax.md describes all of it.
 """
 
 from quern import add_specs, recipes, tune, version, why
-from quern.jax.functions import ragged_dot
+from quern.jax.functions import ragged_dot, wgrad
+from quern.jax.general import ragged_dot_general
 from quern.jax.quantized import Quantized, dequantize, grouped_quantize
 
-__all__ = ["Quantized", "add_specs", "dequantize", "grouped_quantize", "ragged_dot", "recipes",
-           "tune", "version", "why"]
+__all__ = ["Quantized", "add_specs", "dequantize", "grouped_quantize", "ragged_dot",
+           "ragged_dot_general", "recipes", "tune", "version", "wgrad", "why"]

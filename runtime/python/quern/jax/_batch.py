@@ -12,7 +12,7 @@ def batched(run, sizes, kinds, results):
     """A function of arrays, with vmap's rule: run(batch, {name: sizes}, *arrays), a tuple.
 
         sizes    names of the first arrays: lengths [g], starts [g + 1], or both
-        kinds    of the others: "rows" [m, ..], "groups" [g, ..], "flat" [bytes]
+        kinds    of the others: "rows" [m, ..], "columns" [.., m], "groups" [g, ..], "flat" [bytes]
         results  the kinds of what run returns
 
     A batch is merged into one run of more rows and groups, with gaps between these where rows are
@@ -31,20 +31,33 @@ def _merged(run, sizes, kinds, results, before):
     def rule(batch, is_batched, *arrays):
         arrays = [a if b else jnp.broadcast_to(a, (batch, *a.shape))
                   for a, b in zip(arrays, is_batched)]
-        groups = arrays[0].shape[1] - (sizes[0] == "starts")
+        given, rest = dict(zip(sizes, arrays)), arrays[len(sizes):]
+        groups = arrays[0].shape[1] - ("starts" in sizes[:1])
         if batch * groups > MAX_GROUPS or 0 in (batch, groups):
             made = lax.map(lambda one: function(*one), tuple(arrays))
-        else:
-            rows = next(a.shape[1] for a, kind in zip(arrays[len(sizes):], kinds)
-                        if kind == "rows")
-            merged = _merge(dict(zip(sizes, arrays)), rows)
-            flat = [a.reshape(-1, *a.shape[2:]) for a in arrays[len(sizes):]]
-            one = _merged(run, tuple(merged), kinds, results, before * batch)
-            made = one(*merged.values(), *flat)
-            made = tuple(m.reshape(batch, m.shape[0] // batch, *m.shape[1:]) for m in made)
-        return made, (True,) * len(results)
+            return made, (True,) * len(results)
+        rows = [a.shape[-1 if kind == "columns" else 1] for a, kind in zip(rest, kinds)
+                if kind in ("rows", "columns")]
+        merged = _merge(given, rows[0]) if sizes else {}
+        made = _merged(run, tuple(merged), kinds, results, before * batch)(
+            *merged.values(), *map(_join, rest, kinds))
+        return tuple(_split(batch, m, kind) for m, kind in zip(made, results)), \
+            (True,) * len(results)
 
     return function
+
+
+def _join(array, kind):
+    if kind == "columns":
+        return jnp.moveaxis(array, 0, -2).reshape(*array.shape[1:-1], -1)
+    return array.reshape(-1, *array.shape[2:])
+
+
+def _split(batch, array, kind):
+    if kind == "columns":
+        *shape, last = array.shape
+        return jnp.moveaxis(array.reshape(*shape, batch, last // batch), -2, 0)
+    return array.reshape(batch, array.shape[0] // batch, *array.shape[1:])
 
 
 def _merge(sizes, rows):

@@ -8,7 +8,7 @@ from jax import lax
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
 from quern.jax._recipes import recipe_of, scaling_of
-from quern.jax.quantized import Quantized, check_quantized, seeds
+from quern.jax.quantized import Quantized, check_quantized, check_state, seeds
 
 
 def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=None,
@@ -48,9 +48,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
         raise NotImplementedError(f"{names[0]} is {x.dtype}: quern multiplies bfloat16 and float16 "
                                   "directly; others need a recipe")
     scaling = scaling_of(recipe)
-    if scaling.is_delayed:
-        raise NotImplementedError(f"recipe {recipe}: delayed scaling keeps a state, which quern.jax "
-                                  "does not have")
+    check_state(recipe, scaling)
     if scaling.x == 1:
         _checks.values(names[0], x, 2, scaling.type)
     if w is not None:
@@ -70,13 +68,63 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
                                              quantized.arrays("rowwise"))
     x, w, arrays, bias, sizes = vary_alike((x, w, arrays, bias, sizes))
     if scaling.is_plain:
-        p = products.Product("fprop", recipe, WORDS[out.name], word)
+        p = products.Product(recipe, WORDS[out.name], products.X, products.W, word)
         return products.multiply(p, x, w, bias, sizes)
     bits = seeds(key, recipe, scaling)
     spec = products.Spec(recipe, scaling, WORDS[out.name], WORDS[x.dtype.name],
                          WORDS[like.dtype.name], k, n, word, bias is not None, bits is not None,
                          quantized is not None, w is not None)
     return products.scaled(spec, x, w, arrays, bias, bits, sizes)
+
+
+def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offset=None, key=None,
+                 groups=None, accumulate=None):
+    """x.T @ dy of each group's rows, [g, k, n]; added to `accumulate`, in its place if XLA may."""
+    x = _checks.values(names[0], x, 2)
+    recipe = recipe_of(x.dtype) if recipe is None else recipe
+    if recipe is None:
+        raise NotImplementedError(f"{names[0]} is {x.dtype}: quern multiplies bfloat16 and float16 "
+                                  "directly; others need a recipe")
+    scaling = scaling_of(recipe)
+    check_state(recipe, scaling)
+    if scaling.dy == 0:
+        raise ValueError(f"recipe {recipe} has no dy: it is for inference")
+    _checks.values(names[0], x, 2, scaling.type if scaling.x == 1 else None)
+    dy = _checks.values(names[1], dy, 2, scaling.type if scaling.dy == 1 else None)
+    if x.shape[0] != dy.shape[0]:
+        raise ValueError(f"{names[0]} has {x.shape[0]} rows and {names[1]} {dy.shape[0]}: as many "
+                         "are expected")
+    if groups is None:
+        groups = _checks.numbers(names[2], sizes).shape[-1] if accumulate is None else \
+            accumulate.shape[0]
+    shape = groups, x.shape[1], dy.shape[1]
+    out = _checks.dtype("preferred_element_type", x.dtype if out_dtype is None else out_dtype)
+    sizes = sizes_of(names[2], sizes, groups, group_offset)
+    if accumulate is not None:
+        out = _checks.values("accumulate", _checks.shaped("accumulate", accumulate, shape), 3).dtype
+    x, dy, accumulate, sizes = vary_alike((x, dy, accumulate, sizes))
+    if scaling.is_plain and accumulate is None:
+        p = products.Product(recipe, WORDS[out.name], products.X_T, products.X_T)
+        return products.multiply(p, x, dy, None, sizes)
+    bits = seeds(key, recipe, scaling)
+    spec = products.Spec(recipe, scaling, "", "", WORDS[out.name], x.shape[1], dy.shape[1],
+                         is_seeded=bits is not None)
+    return products.weights_gradient(spec, x, dy, accumulate, bits, sizes)
+
+
+def wgrad(x, dy, group_sizes, *, recipe=None, accumulate=None, preferred_element_type=None,
+          group_offset=None, key=None):
+    """[g, k, n], x.T @ dy of the rows of each group: x [m, k], dy [m, n].
+
+        accumulate    [g, k, n], f32 or a type that the recipe writes: the sum so far. The result is
+                      written in its place if the caller donates it
+        group_offset  as in ragged_dot; accumulate then says how many groups there are
+
+    Differentiable without accumulate, if the recipe has no scales.
+    """
+    return ragged_wgrad(x, dy, group_sizes, ("x", "dy", "group_sizes"), recipe=recipe,
+                        accumulate=accumulate, out_dtype=preferred_element_type,
+                        group_offset=group_offset, key=key)
 
 
 def _like(name, w, quantized, recipe):

@@ -47,59 +47,81 @@ def groups_of(sizes):
 # ------------------------------------------------------------- recipes without scales, any order
 
 
+class Matrix(typing.NamedTuple):
+    """One operand of a contraction, or its result: two axes of each group's matrix."""
+    ragged: str  # "rows" or "columns" are split among the groups; "groups": a third axis in front
+    sum_axis: int  # 0 or 1; of results -1
+
+
 class Product(typing.NamedTuple):
-    """op "fprop": x [m, k], w [g, k, n] to [m, n]; "dgrad": dy [m, n], w [g, k, n] to [m, k];
-    "wgrad": x [m, k], dy [m, n] to [g, k, n]. Their derivatives are products of these."""
-    op: str
+    """[a's other axis, b's other axis] of each group, of operands of a recipe without scales."""
     recipe: str
     d: str
-    outside: str
+    a: Matrix
+    b: Matrix
+    outside: str = ""
+
+    @property
+    def ragged(self):
+        """The axis of the line that is split among the groups; None: these do not fit."""
+        kinds = tuple("groups" if x.ragged == "groups" else
+                      "sum" if (x.ragged == "columns") == x.sum_axis else "other"
+                      for x in (self.a, self.b))
+        return {("other", "groups"): "m", ("groups", "other"): "n", ("sum", "sum"): "k",
+                ("groups", "groups"): "none"}.get(kinds)
+
+
+X, X_T, W = Matrix("rows", 1), Matrix("rows", 0), Matrix("groups", 0)
 
 
 @functools.lru_cache(maxsize=None)
 def _product(p, sizes, has_bias):
+    ragged = p.ragged
+    op = "wgrad" if ragged == "k" else "dgrad" if ragged == "m" and p.b.sum_axis else "fprop"
+    layout = "nt"[p.b.sum_axis] + "tn"[p.a.sum_axis]
+
     def run(batch, sizes, a, b, *bias):
-        if p.op == "wgrad":
-            g, (rows, m), n = groups_of(sizes), a.shape, b.shape[1]
-            line = f"wgrad {p.recipe} d={p.d} g={g} m={m} n={n} k={rows}"
-        else:
-            g, rows = b.shape[0], a.shape[0]
-            n, layout = (b.shape[2], "nn") if p.op == "fprop" else (b.shape[1], "tn")
-            line = f"{p.op} {p.recipe} d={p.d} layout={layout}{p.outside}" \
-                f"{' bias=1' if bias else ''} g={g} m={rows} n={n} k={a.shape[1]}"
+        m, k = a.shape[-2:] if p.a.sum_axis else a.shape[:-3:-1]
+        n = b.shape[-2:][1 - p.b.sum_axis]
+        g = a.shape[0] if ragged == "none" else groups_of(sizes)
+        line = f"{op} {p.recipe} d={p.d} ragged={ragged} layout={layout}" \
+            f"{p.outside if ragged in 'mn' else ''}{' bias=1' if bias else ''} g={g} m={m} n={n} " \
+            f"k={k}"
+        rows = dict(m=m, n=n, k=k, none=0)[ragged]
         operands = dict(sizes, a=a, b=b, **({"bias": bias[0]} if bias else {}))
         return (call(line, rows, operands, ("d",))["d"],)
 
-    kinds = ["rows", "rows" if p.op == "wgrad" else "groups"] + ["groups"] * has_bias
-    return batched(run, sizes, kinds, ["groups" if p.op == "wgrad" else "rows"])
+    result = dict(m="rows", n="columns").get(ragged, "groups")
+    return batched(run, sizes, [p.a.ragged, p.b.ragged] + ["groups"] * has_bias, [result])
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def multiply(p, a, b, bias, sizes):
+    """bias [g, n] only with ragged m."""
     more = () if bias is None else (bias,)
     return _product(p, tuple(sizes), bias is not None)(*sizes.values(), a, b, *more)[0]
 
 
-def _multiply_forward(p, a, b, bias, sizes):
-    return multiply(p, a, b, bias, sizes), (a, b, bias, sizes)
-
-
 def _multiply_backward(p, kept, u):
+    """Each gradient is a contraction of the result's and the other operand, in the order that
+    gives the operand's own layout."""
     a, b, bias, sizes = kept
     u = u.astype(a.dtype)
+    kind = dict(m="rows", n="columns").get(p.ragged, "groups")
 
-    def of(op, left, right, d):
-        return multiply(Product(op, p.recipe, word_of(d), p.outside), left, right, None, sizes)
+    def of(left, right, first, second, d):
+        return multiply(Product(p.recipe, word_of(d), left, right, p.outside), first, second, None,
+                        sizes)
 
-    dbias = None if bias is None else sum_rows(u, sizes)
-    if p.op == "fprop":
-        return of("dgrad", u, b, a), of("wgrad", a, u, b), dbias, None
-    if p.op == "dgrad":
-        return of("fprop", u, b, a), of("wgrad", u, a, b), None, None
-    return of("dgrad", b, u, a), of("fprop", a, u, b), None, None
+    u_a, u_b = Matrix(kind, 1), Matrix(kind, 0)  # sums over b's other axis, and over a's
+    b_, a_ = Matrix(p.b.ragged, 1 - p.b.sum_axis), Matrix(p.a.ragged, 1 - p.a.sum_axis)
+    da = of(u_a, b_, u, b, a) if p.a.sum_axis else of(b_, u_a, b, u, a)
+    db = of(u_b, a_, u, a, b) if p.b.sum_axis else of(a_, u_b, a, u, b)
+    return da, db, None if bias is None else sum_rows(u, sizes), None
 
 
-multiply.defvjp(_multiply_forward, _multiply_backward)
+multiply.defvjp(lambda p, a, b, bias, sizes: (multiply(p, a, b, bias, sizes), (a, b, bias, sizes)),
+                _multiply_backward)
 
 
 # --------------------------------------------------------------------------- sums of groups' rows
@@ -252,14 +274,19 @@ def _backward(spec, sizes):
                    ["rows"] + ["groups"] * need_w + ["groups"] * spec.has_bias)
 
 
-def _wgrad(spec, sizes, rows, x, dy):
-    """[g, k, n]. The library's D is [g, n of dy, k of x], so that operands change places if they
-    are quantized alike; else XLA transposes."""
+def _wgrad(spec, sizes, rows, x, dy, added=None):
+    """[g, k, n], in the place of `added` if that is given. The library's D is [g, n of dy, k of x],
+    so that operands change places if they are quantized alike; else XLA transposes."""
     is_swapped = spec.scaling.is_wgrad_symmetric
     a, b, m, n = (x, dy, spec.k, spec.n) if is_swapped else (dy, x, spec.n, spec.k)
-    line = f"wgrad {spec.recipe} d={spec.dw} {_numbers(sizes, m, n, rows)}"
-    dw = call(line, rows, dict(sizes, **_operand("a", a), **_operand("b", b)), ("d",))["d"]
-    return dw if is_swapped else jnp.swapaxes(dw, 1, 2)
+    beta = "" if added is None or not is_swapped else " beta=1"
+    line = f"wgrad {spec.recipe} d={spec.dw}{beta} {_numbers(sizes, m, n, rows)}"
+    operands = dict(sizes, **_operand("a", a), **_operand("b", b), d=added if beta else None)
+    dw = call(line, rows, operands, ("d",))["d"]
+    if is_swapped:
+        return dw
+    dw = jnp.swapaxes(dw, 1, 2)
+    return dw if added is None else added + dw
 
 
 def _seeds(bits):
@@ -319,3 +346,33 @@ def _refuse(recipe, function, *arrays):
 
 
 once.defvjp(_refuse, _refuse)
+
+
+# --------------------------------------------------------------------- the gradient of the weights
+
+
+@functools.lru_cache(maxsize=None)
+def _weights_gradient(spec, sizes, is_added):
+    """From x, dy, the sum so far and seeds, if there are any."""
+    scaling = spec.scaling
+
+    def run(batch, sizes, x, dy, *more):
+        more = list(more)
+        seeds = _seeds(more.pop()) if spec.is_seeded else (None,) * 3
+        arrays = [[x], [dy]]
+        for i, (of, values) in enumerate((("x", x), ("dy", dy))):
+            count = getattr(scaling, of)
+            if count > 1:
+                made = quantize(values, of, spec, "columnwise", sizes, batch, seeds[2 * i])
+                arrays[i] = _pick(made, "columnwise", count)
+        return (_wgrad(spec, sizes, x.shape[0], *arrays, *more),)
+
+    kinds = ["rows", "rows"] + ["groups"] * is_added + ["flat"] * spec.is_seeded
+    return batched(run, sizes, kinds, ["groups"])
+
+
+def weights_gradient(spec, x, dy, added, bits, sizes):
+    """[g, k, n], or what it is added to."""
+    more = [a for a in (added, bits) if a is not None]
+    return once(spec.recipe, _weights_gradient(spec, tuple(sizes), added is not None),
+                *sizes.values(), x, dy, *more)[0]

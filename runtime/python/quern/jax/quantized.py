@@ -50,6 +50,12 @@ def check_quantized(name, quantized, recipe, of):
                          f"of={of} of {recipe} is expected")
 
 
+def check_state(recipe, scaling):
+    if scaling.is_delayed:
+        raise NotImplementedError(f"recipe {recipe}: delayed scaling keeps a state, which quern.jax "
+                                  "does not have")
+
+
 def seeds(key, recipe, scaling, tensors=3):
     """Bits for each tensor that is rounded at random; None: none is."""
     if not any(scaling.is_random):
@@ -99,9 +105,7 @@ def grouped_quantize(x, recipe, group_sizes=None, *, of="x", copies="both", dbia
     x = _checks.values("x", x, 3 if of == "w" else 2)
     if getattr(scaling, of) < 2:
         raise ValueError(f"recipe {recipe} does not scale {of}: there is nothing to quantize")
-    if scaling.is_delayed:
-        raise NotImplementedError(f"recipe {recipe}: delayed scaling keeps a state, which quern.jax "
-                                  "does not have")
+    check_state(recipe, scaling)
     bits = None
     if scaling.is_random[OF.index(of)]:
         bits = seeds(key, recipe, scaling, 1)
