@@ -96,6 +96,13 @@ def assert_near(found, expected, tolerance=2**-8):
     assert error(found, expected) <= tolerance
 
 
+def assert_near_in_norm(found, expected, tolerance):
+    """For values of few bits, whose largest error is no measure."""
+    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    assert found.shape == expected.shape
+    assert np.linalg.norm(found - expected) <= tolerance * np.linalg.norm(expected)
+
+
 def same(found, expected):
     return bool((np.asarray(found, np.float64) == np.asarray(expected, np.float64)).all())
 
