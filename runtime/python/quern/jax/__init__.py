@@ -13,10 +13,12 @@ docs/jax.md describes all of it.
 """
 
 from quern import add_specs, recipes, tune, version, why
+from quern.jax.dense import GroupedTensor, grouped_dense, grouped_gemm
 from quern.jax.functions import ragged_dot, wgrad
 from quern.jax.general import ragged_dot_general
 from quern.jax.mlp import grouped_mlp
 from quern.jax.quantized import Quantized, dequantize, grouped_quantize
 
-__all__ = ["Quantized", "add_specs", "dequantize", "grouped_mlp", "grouped_quantize", "ragged_dot",
-           "ragged_dot_general", "recipes", "tune", "version", "wgrad", "why"]
+__all__ = ["GroupedTensor", "Quantized", "add_specs", "dequantize", "grouped_dense", "grouped_gemm",
+           "grouped_mlp", "grouped_quantize", "ragged_dot", "ragged_dot_general", "recipes", "tune",
+           "version", "wgrad", "why"]
