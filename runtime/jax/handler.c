@@ -8,7 +8,7 @@
 ** capture: it neither allocates nor waits nor makes a plan.
 */
 #include <dlfcn.h>
-#include <stdio.h>
+#include <fenv.h>
 #include <string.h>
 
 #include "jax/site.h"
@@ -248,6 +248,23 @@ static struct qn_ffi_error *instantiate(const struct qn_ffi_call *call,
     return error;
 }
 
+/* XLA's CPU threads take subnormal numbers for zeros; the library's casts of
+   small values need them. Threads that the library starts inherit this. */
+static int run_on_host(const struct quern_plan *plan,
+                       const struct quern_args *args)
+{
+    fenv_t before;
+    int code;
+
+    fegetenv(&before);
+    fesetenv(FE_DFL_ENV);
+    code = quern_run(plan, args, NULL);
+    if (!code)
+        code = quern_check(plan, args, NULL);
+    fesetenv(&before);
+    return code;
+}
+
 static struct qn_ffi_error *run(const struct qn_ffi_call *call,
                                 const struct qn_site *site,
                                 const struct quern_plan *plan,
@@ -265,9 +282,8 @@ static struct qn_ffi_error *run(const struct qn_ffi_call *call,
     error = fill(call, site, plan, stream, &args);
     if (error)
         return error;
-    code = quern_run(plan, &args, stream);
-    if (!code && !site->is_cuda)
-        code = quern_check(plan, &args, NULL);
+    code = site->is_cuda ? quern_run(plan, &args, stream)
+                         : run_on_host(plan, &args);
     atomic_fetch_add(&qn_site_count[QN_SITE_RUNS], 1);
     if (site->is_cuda && !driver.is_capturing(stream, &captures) && captures)
         atomic_fetch_add(&qn_site_count[QN_SITE_CAPTURED], 1);
