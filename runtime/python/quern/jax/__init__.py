@@ -18,7 +18,8 @@ from quern.jax.functions import ragged_dot, wgrad
 from quern.jax.general import ragged_dot_general
 from quern.jax.mlp import grouped_mlp
 from quern.jax.quantized import Quantized, dequantize, grouped_quantize
+from quern.jax.switches import replace_ragged_dot
 
 __all__ = ["GroupedTensor", "Quantized", "add_specs", "dequantize", "grouped_dense", "grouped_gemm",
-           "grouped_mlp", "grouped_quantize", "ragged_dot", "ragged_dot_general", "recipes", "tune",
-           "version", "wgrad", "why"]
+           "grouped_mlp", "grouped_quantize", "ragged_dot", "ragged_dot_general", "recipes",
+           "replace_ragged_dot", "tune", "version", "wgrad", "why"]
