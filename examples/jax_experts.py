@@ -24,7 +24,7 @@ def mlp(x, w1, w2, sizes, **more):
 
 
 def by_expert(expert):
-    """Where tokens are once they are sorted by expert, and how many each expert has."""
+    """The order that sorts tokens by expert, and the tokens of each expert."""
     return jnp.argsort(expert, stable=True), jnp.bincount(expert, length=EXPERTS).astype(jnp.int32)
 
 

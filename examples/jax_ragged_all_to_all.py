@@ -37,7 +37,7 @@ def layer(x, expert, w1, w2):
     here = jnp.cumsum(rows, 1) - rows  # where a destination's rows begin at the source
     room = devices * tokens  # enough for the tokens of all
     got = exchange(x[order], room, here[me], rows[me], there[me], rows[:, me])
-    # Rows are sorted by source, then by expert: by expert alone is wanted.
+    # Rows are sorted by source, then by expert; sort them by expert only.
     mine = lax.dynamic_slice(every, (0, me * local), (devices, local)).reshape(-1)
     run = jnp.sum(jnp.arange(room)[:, None] >= jnp.cumsum(mine), 1)
     of = jnp.where(run < devices * local, run % local, local)

@@ -26,7 +26,7 @@ struct qn_ffi_extension {
     size_t size;                                                               \
     struct qn_ffi_extension *extension
 
-/* X(name, number): codes of errors. */
+/* Codes of errors, those that quern gives. */
 enum qn_ffi_code {
     QN_FFI_INVALID_ARGUMENT = 3,
     QN_FFI_NOT_FOUND = 5,
@@ -85,7 +85,7 @@ struct qn_ffi_attributes {
     void **at;
 };
 
-/* The type of a call site's state, as XLA numbers it. */
+/* The type of a call site's state; XLA assigns it. */
 struct qn_ffi_type_id {
     int64_t id;
 };

@@ -13,9 +13,9 @@
 
 #include "jax/site.h"
 
-/* ------------------------------------------------------------------ metadata */
+/* ----------------------------------------------------------------- metadata */
 
-/* Of each platform, which numbers its types itself: 0 until XLA does so. */
+/* One for each platform: 0 until XLA assigns it. */
 static struct qn_ffi_type_id types[2];
 
 QUERN_API void *quern_jax_type(int is_cuda);
@@ -63,7 +63,7 @@ static struct qn_ffi_error *get_site(const struct qn_ffi_call *call,
     return error;
 }
 
-/* -------------------------------------------------------------------- device */
+/* ------------------------------------------------------------------- device */
 
 static struct {
     int (*memset_async)(uint64_t, unsigned char, size_t, void *);
@@ -112,7 +112,7 @@ static struct qn_ffi_error *get_stream(const struct qn_ffi_call *call,
     return error;
 }
 
-/* ------------------------------------------------------------------- buffers */
+/* ------------------------------------------------------------------ buffers */
 
 static int type_of(int type)
 {
@@ -224,7 +224,7 @@ static struct qn_ffi_error *fill(const struct qn_ffi_call *call,
     return error;
 }
 
-/* -------------------------------------------------------------------- stages */
+/* ------------------------------------------------------------------- stages */
 
 static struct qn_ffi_error *instantiate(const struct qn_ffi_call *call,
                                         int is_cuda)
@@ -248,8 +248,8 @@ static struct qn_ffi_error *instantiate(const struct qn_ffi_call *call,
     return error;
 }
 
-/* XLA's CPU threads take subnormal numbers for zeros; the library's casts of
-   small values need them. Threads that the library starts inherit this. */
+/* XLA's CPU threads flush subnormals to zero; the library's casts of small
+   values need them. Threads that the library starts inherit the mode. */
 static int run_on_host(const struct quern_plan *plan,
                        const struct quern_args *args)
 {

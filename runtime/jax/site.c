@@ -73,7 +73,7 @@ const char *quern_jax_specs(const char *folder)
     return error;
 }
 
-/* Tests look at these numbers: enum qn_site_event. */
+/* For tests: as enum qn_site_event. */
 void quern_jax_count(int64_t *events)
 {
     for (int i = 0; i < QN_SITE_EVENTS; i++)
@@ -187,7 +187,7 @@ static struct qn_ffi_error *take_tables(const struct qn_ffi_call *call,
     return error;
 }
 
-/* --------------------------------------------------------------------- sites */
+/* -------------------------------------------------------------------- sites */
 
 struct qn_ffi_error *qn_site_make(const struct qn_ffi_call *call, int is_cuda,
                                   struct qn_site **site)

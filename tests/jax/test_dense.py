@@ -62,8 +62,8 @@ def test_first_dims_and_last_dims(a, b, split_a, split_b, sum_a, sum_b):
 
     @jax.jit
     def both(x, w):
-        y, back = jax.vjp(lambda x, w: qj.grouped_gemm(tensor(x, split_a), tensor(w, split_b), dims),
-                          x, w)
+        y, back = jax.vjp(lambda x, w: qj.grouped_gemm(
+            tensor(x, split_a), tensor(w, split_b), dims), x, w)
         return y, *back(y)
 
     y, dx, dw = both(x, w)
@@ -171,7 +171,8 @@ def rows(m=55, k=K):
     (rows(), (3, N, K), ((1,), (2,)), {}, ValueError, r"first_dims or last_dims has the shape"),
     (rows(), (4, N, K), ((1,), (2,)), dict(recipe="fp16"), TypeError, "lhs is bfloat16"),
     (rows(), (4, N, K), ((1,), (2,)), dict(recipe="fp8"), Exception, "'fp8' is unknown"),
-    (rows(), (4, N, K), ((1,), (2,)), dict(bias=jnp.zeros((4, 3))), ValueError, "bias has the shape"),
+    (rows(), (4, N, K), ((1,), (2,)), dict(bias=jnp.zeros((4, 3))), ValueError,
+     "bias has the shape"),
     (rows(), (4, N, K), ((1,), (2,)), dict(precision="highest"), NotImplementedError, "precision"),
     ((4, 8, K), (4, N, K), ((2,), (2,)), dict(recipe="mxfp8"), ValueError, "recipe mxfp8: lhs"),
     ((4, 8, K), (3, N, K), ((2,), (2,)), {}, ValueError, "rhs has 3 matrices and lhs 4"),

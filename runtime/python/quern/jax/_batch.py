@@ -13,7 +13,7 @@ def batched(run, sizes, kinds, results):
 
         sizes    names of the first arrays: lengths [g], starts [g + 1], or both
         kinds    of the others: "rows" [m, ..], "columns" [.., m], "groups" [g, ..], "flat" [bytes]
-        results  the kinds of what run returns
+        results  the kinds of run's results
 
     A batch is merged into one run of more rows and groups, with gaps between these where rows are
     outside of all groups; `batch` says how many were merged, so that bytes are divisible by it.

@@ -26,7 +26,7 @@ def _load():
 
 
 def _register(c):
-    """For both platforms: XLA takes what it has no plugin for as it comes later."""
+    """For both platforms: XLA keeps a registration until its plugin is there."""
     capsule = jax.ffi.pycapsule
     for index, (platform, name) in enumerate((("cpu", "cpu"), ("CUDA", "cuda"))):
         jax.ffi.register_ffi_type(

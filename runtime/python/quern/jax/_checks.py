@@ -13,7 +13,7 @@ PRECISIONS = (None, "default", "DEFAULT", lax.Precision.DEFAULT,
 
 
 def array(name, value):
-    """An array of jax's, also of what has __jax_array__ or is numpy's."""
+    """An array of jax's, also from numpy's, or an object with __jax_array__."""
     try:
         return jnp.asarray(value)
     except TypeError as error:
@@ -31,7 +31,7 @@ def values(name, value, ndim, dtype=None):
 
 
 def unsharded(name, value):
-    """XLA would gather what is sharded over the axes of a mesh outside of shard_map."""
+    """XLA would gather a sharded array outside of shard_map."""
     sharding = getattr(jax.typeof(value), "sharding", None)
     if sharding is not None and any(axis is not None for axis in sharding.spec):
         raise ValueError(f"{name} is sharded as {sharding.spec}: call quern.jax inside of "

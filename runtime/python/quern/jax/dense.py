@@ -138,8 +138,8 @@ def _scaled(p, a, b, bias, more, wgrad):
         return linear(a.matrix, w, a.sizes, names, bias=bias, **more)
     if p.ragged == "k" and a.kind == b.kind == products.X_T:
         return ragged_wgrad(a.matrix, b.matrix, a.sizes, names, **wgrad)
-    raise ValueError(f"recipe {p.recipe}: lhs [m, k] with first_dims and rhs with a matrix for each "
-                     "group are expected, or both [m, ..] with first_dims, summed over m")
+    raise ValueError(f"recipe {p.recipe}: lhs [m, k] with first_dims and rhs with a matrix for "
+                     "each group are expected, or both [m, ..] with first_dims, summed over m")
 
 
 _LINES = {("x", "w", ((1,), (1,))): ("fprop", "rowwise", "columnwise"),

@@ -12,7 +12,8 @@ from quern.jax.quantized import Quantized, check_quantized, check_state, seeds
 
 
 def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=None,
-               group_offset=None, out_sharding=None, *, recipe=None, outside="zero", key=None, quantized=None):
+               group_offset=None, out_sharding=None, *, recipe=None, outside="zero", key=None,
+               quantized=None):
     """jax.lax.ragged_dot: [m, k], [g, k, n] to [m, n], whose rows i of group e are
     lhs[i] @ rhs[e].
 
@@ -79,7 +80,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
 
 def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offset=None, key=None,
                  groups=None, accumulate=None):
-    """x.T @ dy of each group's rows, [g, k, n]; added to `accumulate`, in its place if XLA may."""
+    """x.T @ dy of each group's rows, [g, k, n]; added to `accumulate`, in its memory if XLA may."""
     x = _checks.values(names[0], x, 2)
     recipe = recipe_of(x.dtype) if recipe is None else recipe
     if recipe is None:
@@ -116,8 +117,8 @@ def wgrad(x, dy, group_sizes, *, recipe=None, accumulate=None, preferred_element
           group_offset=None, key=None):
     """[g, k, n], x.T @ dy of the rows of each group: x [m, k], dy [m, n].
 
-        accumulate    [g, k, n], f32 or a type that the recipe writes: the sum so far. The result is
-                      written in its place if the caller donates it
+        accumulate    [g, k, n], f32 or a type that the recipe writes: the sum so far. The result
+                      has its memory if the caller donates it
         group_offset  as in ragged_dot; accumulate then says how many groups there are
 
     Differentiable without accumulate, if the recipe has no scales.
@@ -128,7 +129,7 @@ def wgrad(x, dy, group_sizes, *, recipe=None, accumulate=None, preferred_element
 
 
 def _like(name, w, quantized, recipe):
-    """What has the shape and type of the weights."""
+    """The weights or their Quantized: both have shape and dtype."""
     if quantized is None:
         return w
     check_quantized("quantized", quantized, recipe, "w")

@@ -16,7 +16,7 @@ from quern.jax._batch import batched
 from quern.jax._call import WORDS, call
 from quern.jax._recipes import Scaling
 
-RESIDUALS = ("quern_x", "quern_w")  # names of what forward passes keep, for jax.checkpoint
+RESIDUALS = ("quern_x", "quern_w")  # names of residuals, for policies of jax.checkpoint
 ENDS = ("", ".sf", ".global")
 
 
@@ -244,7 +244,7 @@ def _forward(spec, sizes, is_kept):
 
 @functools.lru_cache(maxsize=None)
 def _backward(spec, sizes):
-    """dx, dw if there is one, dbias if there is a bias, from dy and what was kept."""
+    """dx, dw if there is one, dbias if there is a bias, from dy and the residuals."""
     scaling, need_w = spec.scaling, spec.has_dw
 
     def run(batch, sizes, dy, *more):
@@ -275,8 +275,8 @@ def _backward(spec, sizes):
 
 
 def _wgrad(spec, sizes, rows, x, dy, added=None):
-    """[g, k, n], in the place of `added` if that is given. The library's D is [g, n of dy, k of x],
-    so that operands change places if they are quantized alike; else XLA transposes."""
+    """[g, k, n], in the memory of `added` if that is given. The library's D is [g, n of dy, k of x],
+    so that operands are swapped if they are quantized alike; else XLA transposes."""
     is_swapped = spec.scaling.is_wgrad_symmetric
     a, b, m, n = (x, dy, spec.k, spec.n) if is_swapped else (dy, x, spec.n, spec.k)
     beta = "" if added is None or not is_swapped else " beta=1"
@@ -290,7 +290,7 @@ def _wgrad(spec, sizes, rows, x, dy, added=None):
 
 
 def _seeds(bits):
-    """Pairs of 64 bits for x, w and dy, each four numbers."""
+    """128 bits each for x, w and dy."""
     return bits[0:4], bits[4:8], bits[8:12]
 
 
@@ -372,7 +372,7 @@ def _weights_gradient(spec, sizes, is_added):
 
 
 def weights_gradient(spec, x, dy, added, bits, sizes):
-    """[g, k, n], or what it is added to."""
+    """[g, k, n], plus `added` if that is given."""
     more = [a for a in (added, bits) if a is not None]
     return once(spec.recipe, _weights_gradient(spec, tuple(sizes), added is not None),
                 *sizes.values(), x, dy, *more)[0]

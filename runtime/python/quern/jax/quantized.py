@@ -52,8 +52,8 @@ def check_quantized(name, quantized, recipe, of):
 
 def check_state(recipe, scaling):
     if scaling.is_delayed:
-        raise NotImplementedError(f"recipe {recipe}: delayed scaling keeps a state, which quern.jax "
-                                  "does not have")
+        raise NotImplementedError(f"recipe {recipe}: delayed scaling keeps a state, which "
+                                  "quern.jax does not have")
 
 
 def seeds(key, recipe, scaling, tensors=3):
@@ -67,7 +67,7 @@ def seeds(key, recipe, scaling, tensors=3):
 
 
 class _Cast(typing.NamedTuple):
-    """What products.quantize reads of a Spec, and the rest of its arguments."""
+    """The part of a Spec that products.quantize reads, and the rest of its arguments."""
     recipe: str
     scaling: typing.Any
     of: str
