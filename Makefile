@@ -7,6 +7,7 @@
 #   make test      each test program; where cases take minutes, a quarter of them (5 minutes)
 #   make test-all  the other quarters, and each program under ASan and UBSan (20 minutes more)
 #   make test-torch  quern.torch on the CPU, with PyPI's torch (531 MB, fetched once into build/torch)
+#   make test-jax  quern.jax on the CPU, with PyPI's jax (160 MB, fetched once into build/jax)
 #   make wheel   build/wheel/quern-*.whl; `pip install .` installs one (docs/install.md)
 #   make test-wheel  install it elsewhere and use it, with PyPI's NVRTC (100 MB, fetched each time)
 #   make test-cross  a build and a wheel for aarch64, tested under qemu-user
@@ -29,11 +30,11 @@ BUILD = $(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 SUBMAKE = +@$(BUILD)
 
-.PHONY: all demo test test-all test-torch wheel test-wheel test-cross golden tsan fuzz check format \
+.PHONY: all demo test test-all test-torch test-jax wheel test-wheel test-cross golden tsan fuzz check format \
     clean report install uninstall tools generate
 
 all: generate
-	$(SUBMAKE) config=release quern_cli quern quern_torch
+	$(SUBMAKE) config=release quern_cli quern quern_torch quern_jax
 	@.ci/carry build
 
 demo: all
@@ -70,6 +71,11 @@ test-torch: generate
 	$(SUBMAKE) config=release quern quern_gen quern_torch
 	@TORCHINDUCTOR_CACHE_DIR="$$PWD/build/torch/inductor" build/torch/venv/bin/python -m pytest -q \
 	    -p no:cacheprovider tests/torch $(TORCH_TESTS)
+
+test-jax: generate
+	@.ci/install jax
+	$(SUBMAKE) config=release quern quern_gen quern_jax
+	@build/jax/venv/bin/python -m pytest -q -p no:cacheprovider tests/jax $(JAX_TESTS)
 
 wheel: all
 	@.ci/install wheel

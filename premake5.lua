@@ -149,6 +149,15 @@ begin("quern_torch", "SharedLib", "quern_torch", "lib", "")
   linkoptions { "-Wl,-z,defs" }
   filter {}
 
+-- XLA's custom call, for jax: XLA calls it, it calls XLA through what it is given.
+begin("quern_jax", "SharedLib", "quern_jax", "lib", "")
+  files { "runtime/jax/*.c", "runtime/jax/*.h" }
+  links { "quern" }
+  links { "dl", "m" }
+  filter "release or aarch64"
+  linkoptions { "-Wl,-z,defs" }
+  filter {}
+
 -- What the program and the tests check results with: problems with data, references, verdicts.
 archive "quern_oracle"
   files { "runtime/oracle/*.c", "runtime/oracle/*.h" }

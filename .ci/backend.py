@@ -38,6 +38,8 @@ Provides-Extra: cu13
 Requires-Dist: nvidia-cuda-nvrtc>=13,<14; extra == "cu13"
 Provides-Extra: torch
 Requires-Dist: torch>=2.10; extra == "torch"
+Provides-Extra: jax
+Requires-Dist: jax>=0.9; extra == "jax"
 """
 
 
@@ -68,7 +70,8 @@ def needed(root, names):
 def programs(root):
     """Where each library and program is in the package: {name: file}."""
     abi = version().split(".")[0]  # COUPLED: soname
-    names = {f"libquern.so.{abi}", f"libquern_gen.so.{abi}", "libquern_torch.so", "bin/quern"}
+    names = {f"libquern.so.{abi}", f"libquern_gen.so.{abi}", "libquern_torch.so",
+             "libquern_jax.so", "bin/quern"}
     return {f"quern/{n}" if "/" in n else f"quern/lib/{n}":
             f"{root}/{n}" if "/" in n else f"{root}/lib/{n}" for n in needed(root, names)}
 

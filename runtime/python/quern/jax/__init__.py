@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern for JAX: the experts of mixture-of-experts layers, with gradients.
+
+    import quern.jax
+    y = quern.jax.ragged_dot(x, w, sizes, recipe="fp8_block")
+
+    x      [tokens, k]   the tokens of all experts, one expert after the other
+    w      [experts, k, n]
+    sizes  [experts]     tokens of each expert, int32 or int64
+    y      [tokens, n]
+
+docs/jax.md describes all of it.
+"""
+
+from quern import add_specs, recipes, tune, version, why
+from quern.jax.dense import GroupedTensor, grouped_dense, grouped_gemm
+from quern.jax.functions import ragged_dot, wgrad
+from quern.jax.general import ragged_dot_general
+from quern.jax.mlp import grouped_mlp
+from quern.jax.quantized import Quantized, dequantize, grouped_quantize
+from quern.jax.switches import replace_ragged_dot
+
+__all__ = ["GroupedTensor", "Quantized", "add_specs", "dequantize", "grouped_dense", "grouped_gemm",
+           "grouped_mlp", "grouped_quantize", "ragged_dot", "ragged_dot_general", "recipes",
+           "replace_ragged_dot", "tune", "version", "wgrad", "why"]

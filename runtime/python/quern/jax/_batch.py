@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vmap: a batch of grouped products becomes one product of more groups."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+MAX_GROUPS = 1024  # QUERN_MAX_GROUPS
+
+
+def batched(run, sizes, kinds, results):
+    """A function of arrays, with vmap's rule: run(batch, {name: sizes}, *arrays), a tuple.
+
+        sizes    names of the first arrays: lengths [g], starts [g + 1], or both
+        kinds    of the others: "rows" [m, ..], "columns" [.., m], "groups" [g, ..], "flat" [bytes]
+        results  the kinds of run's results
+
+    A batch is merged into one run of more rows and groups, with gaps between these where rows are
+    outside of all groups; `batch` says how many were merged, so that bytes are divisible by it.
+    Each batch by itself, if the groups are more than a line may have.
+    """
+    return _merged(run, tuple(sizes), tuple(kinds), tuple(results), 1)
+
+
+def _merged(run, sizes, kinds, results, before):
+    @jax.custom_batching.custom_vmap
+    def function(*arrays):
+        return run(before, dict(zip(sizes, arrays)), *arrays[len(sizes):])
+
+    @function.def_vmap
+    def rule(batch, is_batched, *arrays):
+        arrays = [a if b else jnp.broadcast_to(a, (batch, *a.shape))
+                  for a, b in zip(arrays, is_batched)]
+        given, rest = dict(zip(sizes, arrays)), arrays[len(sizes):]
+        groups = arrays[0].shape[1] - ("starts" in sizes[:1])
+        if batch * groups > MAX_GROUPS or 0 in (batch, groups):
+            made = lax.map(lambda one: function(*one), tuple(arrays))
+            return made, (True,) * len(results)
+        rows = [a.shape[-1 if kind == "columns" else 1] for a, kind in zip(rest, kinds)
+                if kind in ("rows", "columns")]
+        merged = _merge(given, rows[0]) if sizes else {}
+        made = _merged(run, tuple(merged), kinds, results, before * batch)(
+            *merged.values(), *map(_join, rest, kinds))
+        return tuple(_split(batch, m, kind) for m, kind in zip(made, results)), \
+            (True,) * len(results)
+
+    return function
+
+
+def _join(array, kind):
+    if kind == "columns":
+        return jnp.moveaxis(array, 0, -2).reshape(*array.shape[1:-1], -1)
+    return array.reshape(-1, *array.shape[2:])
+
+
+def _split(batch, array, kind):
+    if kind == "columns":
+        *shape, last = array.shape
+        return jnp.moveaxis(array.reshape(*shape, batch, last // batch), -2, 0)
+    return array.reshape(batch, array.shape[0] // batch, *array.shape[1:])
+
+
+def _merge(sizes, rows):
+    """The sizes of a batch as those of one call."""
+    lengths, starts = sizes.get("lengths"), sizes.get("starts")
+    if lengths is None:
+        lengths = starts[:, 1:] - starts[:, :-1]
+    if starts is None:
+        starts = jnp.cumsum(lengths, 1, dtype=lengths.dtype) - lengths
+    else:
+        starts = starts[:, :-1].astype(lengths.dtype)
+    batch = lengths.shape[0]
+    starts += rows * jnp.arange(batch, dtype=lengths.dtype)[:, None]
+    end = jnp.full((1,), rows * batch, lengths.dtype)
+    return {"lengths": lengths.reshape(-1), "starts": jnp.concatenate([starts.reshape(-1), end])}

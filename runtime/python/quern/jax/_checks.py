@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of users' arguments while jax traces: each error names the argument and the rule."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from quern.jax._call import WORDS
+
+VALUES = "bfloat16, float16 or float32"
+PRECISIONS = (None, "default", "DEFAULT", lax.Precision.DEFAULT,
+              (lax.Precision.DEFAULT,) * 2, lax.DotAlgorithmPreset.BF16_BF16_F32)
+
+
+def array(name, value):
+    """An array of jax's, also from numpy's, or an object with __jax_array__."""
+    try:
+        return jnp.asarray(value)
+    except TypeError as error:
+        raise TypeError(f"{name} is {type(value).__name__}: an array is expected") from error
+
+
+def values(name, value, ndim, dtype=None):
+    """An array of values with so many axes, of any type that quern reads or of this one."""
+    value = array(name, value)
+    if value.dtype.name not in WORDS or dtype not in (None, value.dtype):
+        raise TypeError(f"{name} is {value.dtype}: {dtype or VALUES} is expected")
+    if ndim is not None and value.ndim != ndim:
+        raise ValueError(f"{name} has {value.ndim} axes: {ndim} are expected")
+    return unsharded(name, value)
+
+
+def unsharded(name, value):
+    """XLA would gather a sharded array outside of shard_map."""
+    sharding = getattr(jax.typeof(value), "sharding", None)
+    if sharding is not None and any(axis is not None for axis in sharding.spec):
+        raise ValueError(f"{name} is sharded as {sharding.spec}: call quern.jax inside of "
+                         "jax.shard_map")
+    return value
+
+
+def shaped(name, value, shape):
+    value = array(name, value)
+    if value.shape != tuple(shape):
+        raise ValueError(f"{name} has the shape {list(value.shape)}: {list(shape)} is expected")
+    return value
+
+
+def numbers(name, value, shape=None):
+    """Integers as kernels read them: int32, or int64 where jax has that."""
+    value = array(name, value)
+    if not jnp.issubdtype(value.dtype, jnp.integer):
+        raise TypeError(f"{name} is {value.dtype}: integers are expected")
+    if shape is not None:
+        shaped(name, value, shape)
+    return value if value.dtype in (jnp.int32, jnp.int64) else value.astype(jnp.int32)
+
+
+def f32(name, value, shape):
+    value = shaped(name, value, shape)
+    if value.dtype.name not in WORDS:
+        raise TypeError(f"{name} is {value.dtype}: {VALUES} is expected")
+    return value.astype(jnp.float32)
+
+
+def dtype(name, value):
+    value = jnp.dtype(value)
+    if value.name not in WORDS:
+        raise TypeError(f"{name} is {value}: {VALUES} is expected")
+    return value
+
+
+def precision(value):
+    if value not in PRECISIONS:
+        raise NotImplementedError(f"precision is {value}: None or DEFAULT is expected, since "
+                                  "recipe= says how values are multiplied")
+
+
+def word(name, value, known):
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}: one of {', '.join(map(repr, known))} is expected")
+    return value

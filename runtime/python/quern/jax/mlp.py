@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""grouped_mlp: both layers of each expert and the activation between them."""
+
+import functools
+import typing
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+import quern
+from quern.jax import _checks, products
+from quern.jax._batch import batched
+from quern.jax._call import WORDS, call, vary_alike
+from quern.jax._recipes import Scaling, recipe_of, scaling_of
+from quern.jax.functions import sizes_of
+from quern.jax.quantized import Quantized, check_quantized, check_state, seeds
+
+FORWARD, BACKWARD = 0, 1
+GATED = ("swiglu", "clamped_swiglu", "situ", "geglu", "reglu")
+ACTIVATIONS = (*GATED, "squared_relu")
+RESIDUAL = "quern_saved"
+_KINDS = {name: "rows" for name in ("x", "dy", "prob")} | \
+    {name: "groups" for name in ("w1", "w2", "b1", "b2")}
+
+
+class Spec(typing.NamedTuple):
+    """A call's arguments that are no arrays."""
+    recipe: str
+    scaling: Scaling
+    line: str  # without sizes
+    hidden: int
+    ffn: int
+    layout: str
+    limits: tuple  # limit, slope, shift
+    has_dw: bool
+    is_zero: bool  # outside of the groups
+    of: str = "w"  # products.quantize reads the weights' cast from here
+
+
+def _line(spec, sizes, rows, more=""):
+    return f"{spec.line}{more} g={products.groups_of(sizes)} m={rows} hidden={spec.hidden} " \
+        f"ffn={spec.ffn}"
+
+
+@functools.lru_cache(maxsize=None)
+def read_by(line, phase):
+    return {o.name for o in quern.describe(line + " g=1 m=128 hidden=128 ffn=128").values()
+            if o.read >> phase & 1}
+
+
+def _as_read(w, layout):
+    """[g, n, k], as the library has weights."""
+    return jnp.swapaxes(w, 1, 2) if layout == "kn" else w
+
+
+def _of_copies(made, name, layout, count):
+    """{w1_rowwise: .., ..} of quantized weights, whose tensors change names in layout kn."""
+    arrays = {}
+    for copy, other in (("rowwise", "columnwise"), ("columnwise", "rowwise")):
+        source = other if layout == "kn" else copy
+        for end in products.ENDS[:count]:
+            if source + end in made:
+                arrays[f"{name}_{copy}{end}"] = made[source + end]
+    return arrays
+
+
+def _bits(bits):
+    """Seeds of x, h, w1, w2, dy and dpre, and after them those of the weights' casts."""
+    return bits[:24], {"w1": bits[24:28], "w2": bits[28:32]}
+
+
+@functools.lru_cache(maxsize=None)
+def _forward(spec, sizes, names, is_kept):
+    """y; if is_kept then saved and the quantized weights that the backward pass reads."""
+    kept = _kept_weights(spec, names) if is_kept else []
+
+    def run(batch, sizes, *arrays):
+        given, rows = dict(zip(names, arrays)), arrays[0].shape[0]
+        own = {}
+        if "random" in given:
+            given["random"], own = _bits(given["random"])
+        for name in ("w1", "w2"):
+            if name in given and spec.scaling.w > 1:
+                copies = "both" if is_kept else "columnwise" if spec.layout == "kn" else "rowwise"
+                made = products.quantize(given.pop(name), "w", spec, copies, {},
+                                         seed=own.get(name) if spec.scaling.is_random[1] else None)
+                given |= _of_copies(made, name, spec.layout, spec.scaling.w)
+            elif name in given:
+                given[name] = _as_read(given[name], spec.layout)
+        line = _line(spec, sizes, rows, "" if is_kept else " grad=0")
+        reads = read_by(spec.line, FORWARD)
+        operands = dict(sizes, **{name: a for name, a in given.items() if name in reads})
+        one = quern.describe(
+            f"{spec.line} g={products.groups_of(sizes) // batch} m={rows // batch + 128} "
+            f"hidden={spec.hidden} ffn={spec.ffn}")
+        room = {}
+        if is_kept:
+            whole = quern.describe(line)["saved"].bytes.at(rows)
+            room["saved"] = batch * max(one["saved"].bytes.at(rows // batch + 128),
+                                        -(-whole // batch))
+        made = call(line, rows, operands, ("y", "saved") if is_kept else ("y",), FORWARD, room,
+                    _scalars(spec))
+        return tuple([made["y"], *([made["saved"]] if is_kept else []),
+                      *[given[name] for name in kept]])
+
+    return batched(run, sizes, [_KINDS.get(name, "flat") for name in names],
+                   ["rows"] + ["flat"] * (is_kept + len(kept)))
+
+
+def _kept_weights(spec, names):
+    """Arrays of weights that the forward pass makes and the backward pass reads."""
+    if spec.scaling.w == 1 or "w1" not in names:
+        return []
+    return sorted(name for name in read_by(spec.line, BACKWARD) if name[:3] in ("w1_", "w2_"))
+
+
+def _scalars(spec):
+    return dict(zip(("limit", "slope", "shift"), spec.limits)) if spec.limits else None
+
+
+@functools.lru_cache(maxsize=None)
+def _backward(spec, sizes, names):
+    """dx, dprob, db1, db2 and dw1, dw2, of those that there are."""
+    results = _results(spec, names)
+
+    def run(batch, sizes, *arrays):
+        given, rows = dict(zip(names, arrays)), arrays[0].shape[0]
+        if "random" in given:
+            given["random"] = given["random"][:24]
+        for name in ("w1", "w2"):
+            if name in given:
+                given[name] = _as_read(given[name], spec.layout)
+        line = _line(spec, sizes, rows)
+        reads = read_by(spec.line, BACKWARD) | (read_by(spec.line, 2) if spec.has_dw else set())
+        operands = dict(sizes, **{name: a for name, a in given.items() if name in reads})
+        made = call(line, rows, operands, (*results, "saved"), BACKWARD,
+                    {"saved": given["saved"].shape[0]}, _scalars(spec))
+        if spec.is_zero and "dprob" in made:
+            inside = products.group_of_rows(sizes, rows)[1]
+            made["dprob"] = jnp.where(inside, made["dprob"], 0)
+        for name in ("dw1", "dw2"):
+            if name in made:
+                made[name] = _as_read(made[name], spec.layout)
+        return tuple(made[name] for name in results)
+
+    kinds = {"dx": "rows", "dprob": "rows"}
+    return batched(run, sizes, [_KINDS.get(name, "flat") for name in names],
+                   [kinds.get(name, "groups") for name in results])
+
+
+def _results(spec, names):
+    found = ["dx"] + ["dw1", "dw2"] * spec.has_dw
+    return found + ["dprob"] * ("prob" in names) + ["db1", "db2"] * ("b2" in names)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _mlp(spec, values, more, sizes):
+    """values: {x, w1, w2, b1, b2, prob}; more: {quantized arrays, random}."""
+    return _run_forward(spec, values, more, sizes, False)[0]
+
+
+def _run_forward(spec, values, more, sizes, is_kept):
+    given = dict(values, **more)
+    if any(name.endswith("wise") for name in more):
+        given = {name: a for name, a in given.items() if name not in ("w1", "w2")}
+    names = tuple(sorted(given, key=lambda name: name != "x"))
+    function = _forward(spec, tuple(sizes), names, is_kept)
+    made = products.once(spec.recipe, function, *sizes.values(), *[given[name] for name in names])
+    if not is_kept:
+        return made
+    kept = dict(zip(_kept_weights(spec, names), made[2:]))
+    reads = read_by(spec.line, BACKWARD) | (read_by(spec.line, 2) if spec.has_dw else set())
+    kept |= {name: a for name, a in given.items() if name in reads and name not in kept}
+    if spec.scaling.w > 1:
+        missing = [n for n in read_by(spec.line, BACKWARD) if n.endswith("wise") and n not in kept]
+        if missing:
+            raise ValueError(f"w1, w2 have no {sorted(missing)[0][3:]} tensor, which the backward "
+                             "pass reads: quantize them with copies='both'")
+    return made[0], dict(kept, saved=made[1])
+
+
+def _mlp_forward(spec, values, more, sizes):
+    y, kept = _run_forward(spec, values, more, sizes, True)
+    names = {"x": products.RESIDUALS[0], "saved": RESIDUAL}
+    kept = {name: checkpoint_name(a, names.get(name, products.RESIDUALS[1]))
+            for name, a in kept.items()}
+    has = {name: a if name in ("b1", "b2", "prob") else None for name, a in values.items()}
+    return y, (kept, sizes, has)
+
+
+def _mlp_backward(spec, saved, dy):
+    kept, sizes, has = saved
+    kept = dict(kept, dy=dy)
+    names = tuple(sorted(kept, key=lambda name: name != "dy"))
+    made = products.once(spec.recipe, _backward(spec, tuple(sizes), names), *sizes.values(),
+                         *[kept[name] for name in names])
+    found = dict(zip(_results(spec, names), made))
+    return {name: found.get("d" + name) for name in has}, None, None
+
+
+_mlp.defvjp(_mlp_forward, _mlp_backward)
+
+
+def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=None, b2=None,
+                interleave=0, recipe=None, recompute=False, layout="kn", limit=7.0, slope=1.702,
+                shift=1.0, group_offset=None, outside="zero", key=None, quantized=None):
+    """The MLP of each expert, over its tokens, with e a token's expert:
+        pre = x @ w1[e] + b1[e];  h = activation(pre) * prob;  y = h @ w2[e] + b2[e] * prob
+
+        x            [m, hidden]
+        w1, w2       [g, hidden, 2 ffn or ffn] and [g, ffn, hidden], or with layout="nk"
+                     [g, 2 ffn or ffn, hidden] and [g, hidden, ffn], for which XLA transposes
+                     nothing; or both a Quantized, which have no gradient
+        activation   swiglu, clamped_swiglu (limit, slope, shift), situ, geglu, reglu, or
+                     squared_relu, whose w1 has ffn features
+        prob         [m]; b1 [g, 2 ffn or ffn] and b2 [g, hidden], both or none
+        interleave   length of alternating runs of the activation's two operands in w1; 0: halves
+        recompute    backward computes pre again, to the same bits, and keeps less memory
+        quantized    Quantized of w1 and w2, a pair, so that values are not quantized again
+        group_sizes, recipe, group_offset, outside, key  as in ragged_dot
+
+    Differentiable once in x, w1, w2, prob, b1 and b2.
+    """
+    x = _checks.values("x", x, 2)
+    if isinstance(w1, Quantized) and isinstance(w2, Quantized):
+        w1, w2, quantized = None, None, (w1, w2)
+    if recipe is None:
+        recipe = recipe_of(x.dtype) if quantized is None else quantized[0].recipe
+    if recipe is None:
+        raise NotImplementedError(f"x is {x.dtype}: quern multiplies bfloat16 and float16 "
+                                  "directly; others need a recipe")
+    scaling = scaling_of(recipe)
+    check_state(recipe, scaling)
+    _checks.word("activation", activation, ACTIVATIONS)
+    _checks.word("layout", layout, ("kn", "nk"))
+    _checks.word("outside", outside, (None, "zero"))
+    (g, hidden, wide), ffn, dtype = _check_weights(x, w1, w2, quantized, recipe, scaling,
+                                                   activation, layout)
+    values = {"x": x, "w1": w1, "w2": w2}
+    if (b1 is None) != (b2 is None):
+        raise ValueError("b1, b2: both or none are expected")
+    if b1 is not None:
+        values |= {"b1": _checks.f32("b1", b1, (g, wide)), "b2": _checks.f32("b2", b2, (g, hidden))}
+    if prob is not None:
+        values["prob"] = _checks.f32("prob", prob, x.shape[:1])
+    sizes = sizes_of("group_sizes", group_sizes, g, group_offset)
+    line = f"mlp {recipe} in={WORDS[x.dtype.name]} dw={WORDS[dtype.name]} activation={activation}"
+    line += "".join(f" {key}={value}" for key, value in (
+        ("interleave", interleave), ("prob", int(prob is not None)), ("bias", int(b1 is not None)),
+        ("recompute", int(recompute)), ("outside", outside)) if value)
+    more = {}
+    for name, q in zip(("w1", "w2"), quantized or ()):
+        for copy in ("rowwise", "columnwise"):
+            arrays = dict(zip([copy + end for end in products.ENDS], q.arrays(copy)))
+            more |= _of_copies(arrays, name, layout, scaling.w)
+    bits = seeds(key, recipe, scaling, 8)
+    if bits is not None:
+        more["random"] = bits
+    values = {name: a for name, a in values.items() if a is not None}
+    values, more, sizes = vary_alike((values, more, sizes))
+    limits = (float(limit), float(slope), float(shift)) if activation == "clamped_swiglu" else ()
+    spec = Spec(recipe, scaling, line, hidden, ffn, layout, limits, w1 is not None,
+                outside == "zero")
+    return _mlp(spec, values, more, sizes)
+
+
+def _check_weights(x, w1, w2, quantized, recipe, scaling, activation, layout):
+    """Shape of w1 as [g, hidden, features], ffn, and the type of both."""
+    if quantized is not None:
+        for name, q in zip(("w1", "w2"), quantized):
+            check_quantized(name, q, recipe, "w")
+    if (w1 is None) != (w2 is None):
+        raise ValueError("w1, w2: both or none a Quantized are expected")
+    if w1 is not None:
+        kind = scaling.type if scaling.w == 1 else None
+        w1 = _checks.values("w1", w1, 3, kind)
+        w2 = _checks.values("w2", w2, 3, w1.dtype)
+    like1, like2 = quantized if w1 is None else (w1, w2)
+    if scaling.x == 1 and x.dtype != scaling.type:
+        raise TypeError(f"x is {x.dtype}: {scaling.type} is expected")
+    order = (0, 1, 2) if layout == "kn" else (0, 2, 1)
+    g, hidden, wide = (like1.shape[i] for i in order)
+    gated = activation in GATED
+    if hidden != x.shape[1]:
+        raise ValueError(f"x has the shape {list(x.shape)} and w1 {list(like1.shape)}: {hidden} "
+                         "columns of x are expected")
+    expected = [(g, wide // 2 if gated else wide, hidden)[i] for i in order]
+    if gated and wide % 2 or list(like2.shape) != expected:
+        raise ValueError(f"w2 has the shape {list(like2.shape)}: {expected} is expected, since w1 "
+                         f"has the shape {list(like1.shape)} and {activation} "
+                         f"{'halves' if gated else 'keeps'} its features")
+    return (g, hidden, wide), wide // 2 if gated else wide, like1.dtype

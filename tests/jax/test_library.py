@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library and the package: what they need, and what others' code gets from one line."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from conftest import ROOT, assert_near, same
+
+import quern
+import quern.jax as qj
+
+# All that the library takes from others: the C library, the loader, and quern's API.
+NEEDED = """calloc dlopen dlsym fegetenv fesetenv free memchr memcmp memset pthread_mutex_destroy
+pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once quern_check quern_describe
+quern_errmsg quern_free quern_open_abi quern_plan_create quern_plan_destroy quern_plan_operands
+quern_run strdup strlen strndup vsnprintf snprintf __stack_chk_fail""".split()
+OFFERED = {"quern_jax_count", "quern_jax_specs", "quern_jax_type", "quern_jax_type_info",
+           "quern_jax_instantiate_cpu", "quern_jax_execute_cpu", "quern_jax_instantiate_cuda",
+           "quern_jax_initialize_cuda", "quern_jax_execute_cuda"}
+
+
+def symbols(*options):
+    text = subprocess.run(["nm", "-D", *options, quern.find("libquern_jax.so")], check=True,
+                          capture_output=True, text=True).stdout
+    return [line.split()[-2:] for line in text.splitlines()]
+
+
+def test_it_is_built_without_jax():
+    needed = {name.split("@")[0] for kind, name in symbols("--undefined-only") if kind == "U"}
+    assert needed <= set(NEEDED)
+    assert {name for _, name in symbols("--defined-only")} == OFFERED
+
+
+@pytest.mark.parametrize("this, other", [("jax", "torch"), ("torch", "jax")])
+def test_front_ends_do_not_import_each_other(this, other):
+    folder = os.path.join(ROOT, "runtime", "python", "quern", this)
+    for name in os.listdir(folder):
+        if name.endswith(".py"):
+            with open(os.path.join(folder, name)) as file:
+                text = file.read()
+            assert f"quern.{other}" not in text and f"import {other}" not in text
+
+
+def test_numpy_alone_imports_quern():
+    text = "import quern, sys; assert not {'jax', 'torch'} & set(sys.modules)"
+    env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "runtime", "python"))
+    subprocess.run([sys.executable, "-c", text], check=True, env=env)
+
+
+# XLA hands attributes over as they are in a program, which may come from anywhere.
+@pytest.mark.parametrize("attributes, sentence", [
+    (dict(line="fprop bf17 g=4 m=55 n=48 k=64"), "did you mean 'bf16'"),
+    (dict(line="fprop bf16 g=4 m=55 n=48 k=65 layout=nn"), "a has not the type and shape"),
+    (dict(operands="lengths a bb"), "'bb' is no operand of"),
+    (dict(operands="lengths a a"), "'a' is named twice"),
+    (dict(operands="a b"), "lengths"),
+    (dict(operands="lengths a"), "1 operands|2 operands"),
+    (dict(rows=np.int64(54)), "a has not the type and shape"),
+    (dict(rows=np.int64(-1)), "a has not the type and shape"),
+    (dict(line=np.int64(3)), "the attribute line is missing"),
+])
+def test_hostile_attributes(case, attributes, sentence):
+    given = dict(line="fprop bf16 g=4 m=55 n=48 k=64 layout=nn", operands="lengths a b",
+                 results="workspace d", rows=np.int64(55), phase=np.int64(0)) | attributes
+    made = [jax.ShapeDtypeStruct((256,), jnp.uint8), jax.ShapeDtypeStruct((55, 48), jnp.bfloat16)]
+    operands = [case.sizes, case.x, case.w]
+    if attributes.get("operands") == "a b":
+        operands = operands[1:]
+    with pytest.raises(Exception, match="quern: .*(" + sentence + ")"):
+        jax.block_until_ready(jax.jit(lambda *a: jax.ffi.ffi_call("quern", made)(*a, **given))(
+            *operands))
+
+
+def test_a_small_workspace_is_refused(case):
+    made = [jax.ShapeDtypeStruct((8,), jnp.uint8), jax.ShapeDtypeStruct((55, 48), jnp.bfloat16)]
+    with pytest.raises(Exception, match="quern: workspace has not the type and shape"):
+        jax.block_until_ready(jax.ffi.ffi_call("quern", made)(
+            case.sizes, case.x, case.w, line="fprop bf16 g=4 m=55 n=48 k=64 layout=nn",
+            operands="lengths a b", results="workspace d", rows=np.int64(55), phase=np.int64(0)))
+
+
+# ------------------------------------------------------------------------------ one-line switches
+
+
+def maxtext(lhs, rhs, sizes):
+    return jax.lax.ragged_dot(lhs=lhs, rhs=rhs, group_sizes=sizes,
+                              preferred_element_type=jnp.bfloat16)
+
+
+def test_maxtext(case):
+    x = jnp.nan_to_num(case.x)
+    expected = maxtext(x, case.w, case.sizes)
+    restore = qj.replace_ragged_dot(recipe="fp8_block")
+    try:
+        found = maxtext(case.x, case.w, case.sizes)
+        other = jax.lax.ragged_dot(x, case.w, case.sizes, "highest")
+        assert same(found, qj.ragged_dot(case.x, case.w, case.sizes, recipe="fp8_block"))
+        assert_near(other, expected)  # jax's own
+    finally:
+        restore()
+    assert jax.lax.ragged_dot is lax.ragged_dot and same(maxtext(x, case.w, case.sizes), expected)
+
+
+# Tokamax tries each implementation in turn; one that raises NotImplementedError is passed over.
+def tokamax(lhs, rhs, group_sizes, implementation, **more):
+    dims = lax.RaggedDotDimensionNumbers((([1], [1]), ([], [])), [0], [0])
+    for one in implementation:
+        try:
+            return one(lhs, rhs, group_sizes=group_sizes, ragged_dot_dimension_numbers=dims,
+                       precision=lax.Precision.DEFAULT, group_offset=None, activation=None,
+                       preferred_element_type=more.get("preferred_element_type"),
+                       manual_axis_type=None)
+        except NotImplementedError:
+            pass
+    return None
+
+
+class GroupSizes:
+    """As Tokamax's: sizes with others that stand for them when kernels are chosen."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return self.value
+
+
+def test_tokamax(case):
+    implementation = [qj.ragged_dot_general]
+    found = tokamax(case.x, case.w, GroupSizes(case.sizes), implementation)
+    assert same(found, qj.ragged_dot(case.x, case.w, case.sizes))
+    wide = tokamax(case.x, case.w, case.sizes, implementation, preferred_element_type=jnp.float32)
+    assert wide.dtype == jnp.float32
+    assert tokamax(case.x.astype(jnp.float32), case.w.astype(jnp.float32), case.sizes,
+                   implementation) is None

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ragged_dot against jax.lax's, on the shapes that jax, Tokamax and MaxText test."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from conftest import Case, assert_near, assert_near_in_norm, error, same
+
+import quern
+import quern.jax as qj
+
+RECIPES = {"fp8_block": 0.06, "fp8_row": 0.06, "fp8_tensor": 0.06, "mxfp8": 0.06, "nvfp4": 0.2,
+           "mxfp4": 0.2}
+
+
+def random(m, k, n, g, dtype=jnp.bfloat16, seed=0):
+    keys = jax.random.split(jax.random.key(seed), 2)
+    return jax.random.normal(keys[0], (m, k), dtype), jax.random.normal(keys[1], (g, k, n), dtype)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("m, k, n, sizes", [
+    (64, 4, 3, [64]), (64, 9, 8, [10, 54]), (5, 4, 3, [3]), (5, 4, 3, [3, 1]), (9, 4, 3, [1]),
+    (10, 9, 8, [5, 0]), (16, 128, 256, [8, 8]), (8, 64, 32, [0, 0, 8, 0])])
+def test_as_lax(m, k, n, sizes, dtype):
+    x, w = random(m, k, n, len(sizes), dtype)
+    sizes = jnp.array(sizes, jnp.int32)
+    found = jax.jit(qj.ragged_dot)(x, w, sizes)
+    assert found.dtype == dtype
+    assert_near(found, lax.ragged_dot(x.astype(jnp.float32), w.astype(jnp.float32), sizes))
+
+
+@pytest.mark.parametrize("kind", ["int16", "uint32", "int32"])
+def test_types_of_sizes(case, kind):
+    found = qj.ragged_dot(case.x, case.w, np.array(case.lengths, kind))
+    assert same(found, qj.ragged_dot(case.x, case.w, case.sizes))
+
+
+@pytest.mark.parametrize("out", [jnp.bfloat16, jnp.float32])
+def test_values_and_gradients(case, out):
+    dot = functools.partial(qj.ragged_dot, preferred_element_type=out)
+    y = dot(case.x, case.w, case.sizes)
+    assert y.dtype == out
+    assert_near(y, case.y(), 2**-8 if out == jnp.bfloat16 else 1e-6)
+    dx, dw = case.gradients(dot)  # rows outside are NaN, and reach nothing
+    assert dx.dtype == dw.dtype == jnp.bfloat16
+    assert_near(dx, case.dx())
+    assert_near(dw, case.dw())
+    assert not np.asarray(dw[1], np.float32).any()  # an empty group's
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipes(case, recipe):
+    dot = functools.partial(qj.ragged_dot, recipe=recipe, key=jax.random.key(0))
+    assert_near_in_norm(dot(case.x, case.w, case.sizes), case.y(), RECIPES[recipe])
+    for found, expected in zip(case.gradients(dot), (case.dx(), case.dw())):
+        assert_near_in_norm(found, expected, RECIPES[recipe])
+
+
+def test_every_recipe_is_served_or_refused(case):
+    known = {"bf16": 2**-8, "fp8_block_any": 0.06, "mxfp8_ocp": 0.06, **RECIPES}
+    for recipe in quern.recipes():
+        dot = functools.partial(qj.ragged_dot, recipe=recipe, key=jax.random.key(0))
+        if recipe in known:
+            assert_near_in_norm(dot(case.x, case.w, case.sizes), case.y(), known[recipe])
+        else:
+            assert recipe in ("fp16", "fp8_tensor_delayed")
+            with pytest.raises((TypeError, NotImplementedError)):
+                dot(case.x, case.w, case.sizes)
+
+
+def test_f32_operands_of_a_recipe():
+    case = Case([10, 0, 33, 5], n=48, k=64, dtype=jnp.float32)
+    dot = functools.partial(qj.ragged_dot, recipe="mxfp8")
+    y = dot(case.x, case.w, case.sizes)
+    assert y.dtype == jnp.float32
+    assert_near_in_norm(y, case.y(), 0.06)
+    dx, dw = case.gradients(dot)
+    assert dx.dtype == dw.dtype == jnp.float32
+    assert_near_in_norm(dx, case.dx(), 0.06)
+    assert_near_in_norm(dw, case.dw(), 0.06)
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
+def test_outside_is_zero(case, recipe):
+    dot = functools.partial(qj.ragged_dot, recipe=recipe)
+    assert same(dot(case.x, case.w, case.sizes)[case.tokens:], 0)
+    assert same(case.gradients(dot)[0][case.tokens:], 0)
+    free = functools.partial(dot, outside=None)
+    assert same(free(case.x, case.w, case.sizes)[:case.tokens],
+                dot(case.x, case.w, case.sizes)[:case.tokens])
+
+
+# 256 patterns in few compiled programs: the sizes are operands.
+def test_all_patterns_of_empty_groups():
+    m, k, n, g = 64, 16, 24, 8
+    x, w = random(m, k, n, g)
+    dy = jax.random.normal(jax.random.key(5), (m, n), jnp.bfloat16)
+
+    @jax.jit
+    def both(sizes):
+        y, back = jax.vjp(lambda x, w: qj.ragged_dot(x, w, sizes), x, w)
+        expected, other = jax.vjp(lambda x, w: lax.ragged_dot(x, w, sizes),
+                                  x.astype(jnp.float32), w.astype(jnp.float32))
+        return (y, *back(dy)), (expected, *other(dy.astype(jnp.float32)))
+
+    for pattern in itertools.product((0, 1), repeat=g):
+        sizes = np.zeros(g, np.int32)
+        some = np.flatnonzero(pattern)
+        if len(some):
+            sizes[some] = m // len(some)
+        for found, expected in zip(*both(jnp.array(sizes))):
+            assert_near(found, expected)
+
+
+def test_no_rows(case):
+    none = jnp.zeros((0, case.k), jnp.bfloat16)
+    sizes = jnp.zeros(4, jnp.int32)
+    y, back = jax.vjp(lambda x, w: qj.ragged_dot(x, w, sizes), none, case.w)
+    dx, dw = back(y)
+    assert y.shape == (0, case.n) and dx.shape == none.shape and same(dw, jnp.zeros_like(case.w))
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
+@pytest.mark.parametrize("first, count", [(0, 4), (1, 2), (2, 2), (3, 1)])
+def test_group_offset(case, recipe, first, count):
+    x, dy = (jnp.nan_to_num(a) for a in (case.x, case.dy))
+    begin, end = case.offsets[first], case.offsets[first + count]
+
+    @jax.jit
+    def run(x, w, offset):
+        y, back = jax.vjp(lambda x, w: qj.ragged_dot(x, w, case.sizes, group_offset=offset,
+                                                     recipe=recipe), x, w)
+        return (y, *back(dy))
+
+    w = case.w[first:first + count]
+    y, dx, dw = run(x, w, jnp.array([first]))
+    near, tolerance = (assert_near, 2**-8) if recipe == "bf16" else (assert_near_in_norm, 0.06)
+    inside = np.zeros((case.rows, 1))
+    inside[begin:end] = 1
+    near(y, case.y(x) * inside, tolerance)
+    near(dx, case.dx() * inside, tolerance)
+    near(dw, case.dw()[first:first + count], tolerance)
+
+
+def test_second_derivatives():
+    case = Case([10, 0, 6], n=16, k=8)
+    x, w = jnp.nan_to_num(case.x) / 4, case.w / 4
+
+    def dense(x, w, sizes):  # with jax's own derivatives
+        owner = jnp.repeat(jnp.arange(3), sizes, total_repeat_length=16)
+        y = jnp.einsum("mk,mkn->mn", x[:16], w[owner])
+        return jnp.concatenate([y, jnp.zeros((case.rows - 16, case.n), y.dtype)])
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def twice(dot, x, w):
+        loss = lambda x, w: jnp.sin(dot(x, w, case.sizes).astype(jnp.float32)).sum()
+        inner = jax.grad(loss, (0, 1))
+        return jax.grad(lambda x, w: sum((d.astype(jnp.float32)**2).sum() for d in inner(x, w)),
+                        (0, 1))(x, w)
+
+    expected = twice(dense, x.astype(jnp.float32), w.astype(jnp.float32))
+    for a, b in zip(twice(qj.ragged_dot, x, w), expected):
+        assert_near(a, b, 0.03)
+    with pytest.raises(NotImplementedError, match="recipe fp8_block: second derivatives"):
+        twice(functools.partial(qj.ragged_dot, recipe="fp8_block"), x, w)
+
+
+@pytest.mark.parametrize("m, k, n, sizes", [
+    (128, 128, 256, [32] * 4), (128, 128, 256, [100, 0, 20, 0]), (96, 128, 128, [96] + [0] * 7),
+    (8, 64, 128, [1] * 8), (1024, 64, 32, [1000, 24])])
+@pytest.mark.parametrize("out", [None, jnp.float32])
+def test_shapes_of_tokamax(m, k, n, sizes, out):
+    x, w = random(m, k, n, len(sizes))
+    sizes = jnp.array(sizes)
+
+    def gradients(dot, x, w):
+        y, back = jax.vjp(lambda x, w: dot(x, w, sizes, preferred_element_type=out), x, w)
+        return y, *back(y)
+
+    expected = gradients(lax.ragged_dot, x.astype(jnp.float32), w.astype(jnp.float32))
+    for a, b in zip(gradients(qj.ragged_dot, x, w), expected):
+        assert error(a, b) < 0.02
+
+
+@pytest.mark.parametrize("sizes", [[2, 3, -1, 4], [1022, 1, 1, 1]])
+def test_invalid_sizes(case, sizes):
+    sizes = jnp.array(sizes, jnp.int32)
+    with pytest.raises(Exception, match="quern: group .*(lengths|rows)"):
+        jax.block_until_ready(jax.jit(qj.ragged_dot)(case.x, case.w, sizes))
