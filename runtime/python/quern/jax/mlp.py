@@ -134,7 +134,9 @@ def _backward(spec, sizes, names):
         line = _line(spec, sizes, rows)
         reads = read_by(spec.line, BACKWARD) | (read_by(spec.line, 2) if spec.has_dw else set())
         operands = dict(sizes, **{name: a for name, a in given.items() if name in reads})
-        made = call(line, rows, operands, (*results, "saved"), BACKWARD,
+        left = [o.name for o in quern.describe(line).values()
+                if o.name in ("saved", "pending") and o.written >> BACKWARD & 1]
+        made = call(line, rows, operands, (*results, *left), BACKWARD,
                     {"saved": given["saved"].shape[0]}, _scalars(spec))
         if spec.is_zero and "dprob" in made:
             inside = products.group_of_rows(sizes, rows)[1]
