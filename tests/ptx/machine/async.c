@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* async.c: what lands later, and cp.async. */
 #include "build.h"
+#include "hazard.h"
 #include "tma.h"
 
 #include <stdio.h>
@@ -38,6 +39,7 @@ struct px_async *px_async_add(struct px_warp *w, const struct px_op *op,
     made->op = op;
     made->lane = lane;
     made->land = land;
+    made->when = ++px_machine.clock;
     pending[npending++] = made;
     return made;
 }
@@ -100,8 +102,8 @@ uint64_t px_async_bulk(struct px_warp *w, int lane, uint32_t groups, int read)
 static int land_copy(struct px_warp *w, const struct px_op *op,
                      const struct px_copy *copy, uint32_t mask)
 {
-    PX_EACH(mask & copy->mask)
-    {
+    px_machine.clock++;
+    PX_EACH (mask & copy->mask) {
         unsigned char *to = px_memory_shared(w, op, copy->to[i],
                                              (unsigned)copy->bytes, i, NULL);
         const unsigned char *from = NULL;
@@ -111,6 +113,7 @@ static int land_copy(struct px_warp *w, const struct px_op *op,
                                     (uint64_t)copy->taken[i], i);
         if (!to || (copy->taken[i] && !from))
             return PX_FAULT;
+        px_hazard_written(w, to, (uint32_t)copy->bytes, i);
         memset(to, 0, (size_t)copy->bytes);
         if (from)
             memcpy(to, from, (size_t)copy->taken[i]);
@@ -129,8 +132,7 @@ static int copy_async(struct px_warp *w, const struct px_op *op, uint32_t mask)
     copy = &w->copies[w->ncopies];
     copy->mask = mask;
     copy->bytes = bytes;
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         copy->to[i] = PX_AT(w, uint32_t, 0)[i];
         copy->from[i] = PX_AT(w, uint64_t, 1)[i];
         copy->taken[i] = (int)PX_AT(w, uint32_t, op->nargs - 1)[i];
@@ -145,9 +147,9 @@ static int copy_async(struct px_warp *w, const struct px_op *op, uint32_t mask)
     }
     if (px_random(&w->random) % 256 >= px_machine.late)
         return land_copy(w, op, copy, mask);
-    PX_EACH(mask) /* nobody may read it yet */
-    memset(px_memory_shared(w, op, copy->to[i], (unsigned)bytes, i, NULL), 0xff,
-           (size_t)bytes);
+    PX_EACH (mask) /* nobody may read it yet */
+        memset(px_memory_shared(w, op, copy->to[i], (unsigned)bytes, i, NULL),
+               0xff, (size_t)bytes);
     w->ncopies++;
     return PX_NEXT;
 }
@@ -155,8 +157,8 @@ static int copy_async(struct px_warp *w, const struct px_op *op, uint32_t mask)
 static int copy_commit(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     (void)op;
-    PX_EACH(mask)
-    w->copy_group[i]++;
+    PX_EACH (mask)
+        w->copy_group[i]++;
     return PX_NEXT;
 }
 
@@ -170,9 +172,9 @@ static int copy_wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
         struct px_copy *copy = &w->copies[k];
         uint32_t due = 0;
 
-        PX_EACH(mask & copy->mask)
-        if (op->sub || copy->group[i] + most < w->copy_group[i])
-            due |= 1u << i;
+        PX_EACH (mask & copy->mask)
+            if (op->sub || copy->group[i] + most < w->copy_group[i])
+                due |= 1u << i;
         if (land_copy(w, op, copy, due))
             return PX_FAULT;
         copy->mask &= ~due;
@@ -188,16 +190,16 @@ static int copy_wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
 static int bulk_commit(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     (void)op;
-    PX_EACH(mask)
-    w->bulk_group[i]++;
+    PX_EACH (mask)
+        w->bulk_group[i]++;
     return PX_NEXT;
 }
 
 static int bulk_wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
-    PX_EACH(mask)
-    if (px_async_bulk(w, i, PX_AT(w, uint32_t, 0)[i], op->sub))
-        return PX_WAIT;
+    PX_EACH (mask)
+        if (px_async_bulk(w, i, PX_AT(w, uint32_t, 0)[i], op->sub))
+            return PX_WAIT;
     return PX_NEXT;
 }
 

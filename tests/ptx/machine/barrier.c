@@ -173,8 +173,7 @@ void px_barrier_complete(struct px_mbarrier *barrier, int64_t bytes)
 static int mbarrier_init(struct px_warp *w, const struct px_op *op,
                          uint32_t mask)
 {
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         const uint32_t at = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
         struct px_cta *cta = w->cta;
         unsigned char *memory = px_memory_shared(w, op, at, 8, i, NULL);
@@ -226,8 +225,7 @@ static int mbarrier_arrive(struct px_warp *w, const struct px_op *op,
 {
     const int at = op->sub == 't' ? 0 : 1;
 
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         const uint32_t address =
             PX_AT(w, uint32_t, at)[i] + (uint32_t)op->offset;
         const uint32_t last = PX_AT(w, uint32_t, op->nargs - 1)[i];
@@ -249,8 +247,7 @@ static int mbarrier_wait(struct px_warp *w, const struct px_op *op,
 {
     uint32_t *p = PX_AT(w, uint32_t, 0), done = 0;
 
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         const uint32_t at = PX_AT(w, uint32_t, 1)[i] + (uint32_t)op->offset;
         struct px_mbarrier *barrier = px_barrier_find(w, op, w->cta, at, i);
 
@@ -269,8 +266,7 @@ static int mbarrier_wait(struct px_warp *w, const struct px_op *op,
 
 static int map_address(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         const uint32_t at = PX_AT(w, uint32_t, 1)[i];
         const uint32_t rank = PX_AT(w, uint32_t, 2)[i];
 
@@ -286,8 +282,7 @@ static int map_address(struct px_warp *w, const struct px_op *op, uint32_t mask)
 static int mbarrier_end(struct px_warp *w, const struct px_op *op,
                         uint32_t mask)
 {
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         struct px_mbarrier *barrier = px_barrier_find(
             w, op, w->cta, PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset, i);
 

@@ -27,8 +27,7 @@ static inline int64_t extended(uint64_t x, int bytes, int is_signed)
         const S *a = PX_AT(w, S, 1);                                           \
         const int most = op->size < op->vector ? op->size : op->vector;        \
                                                                                \
-        PX_EACH(mask)                                                          \
-        {                                                                      \
+        PX_EACH (mask) {                                                       \
             int64_t x = extended(a[i], most, op->is_signed);                   \
                                                                                \
             d[i] = (T)(op->vector <= 2 ? (x & 0xffff) : x);                    \
@@ -314,8 +313,7 @@ static int unpack_64(struct px_warp *w, const struct px_op *op, uint32_t mask)
     uint32_t *lo = PX_AT(w, uint32_t, 0), *hi = PX_AT(w, uint32_t, 1);
     const uint64_t *a = PX_AT(w, uint64_t, 2);
 
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         uint64_t x = a[i];
 
         lo[i] = (uint32_t)x;
@@ -329,8 +327,7 @@ static int unpack_32(struct px_warp *w, const struct px_op *op, uint32_t mask)
     uint32_t *lo = PX_AT(w, uint32_t, 0), *hi = PX_AT(w, uint32_t, 1);
     const uint32_t *a = PX_AT(w, uint32_t, 2);
 
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         uint32_t x = a[i];
 
         lo[i] = x & 0xffff;

@@ -129,9 +129,9 @@ const struct px_row px_rows_float[] = {
         const uint32_t *c = PX_AT(w, uint32_t, n < 3 ? 1 : 3);                 \
         uint32_t *d = PX_AT(w, uint32_t, 0);                                   \
                                                                                \
-        PX_EACH(mask)                                                          \
-        d[i] = name##_of((uint16_t)a[i], (uint16_t)b[i], (uint16_t)c[i]) |     \
-               name##_of(a[i] >> 16, b[i] >> 16, c[i] >> 16) << 16;            \
+        PX_EACH (mask)                                                         \
+            d[i] = name##_of((uint16_t)a[i], (uint16_t)b[i], (uint16_t)c[i]) | \
+                   name##_of(a[i] >> 16, b[i] >> 16, c[i] >> 16) << 16;        \
         return PX_NEXT;                                                        \
     }
 

@@ -29,8 +29,7 @@
             }                                                                  \
             __builtin_memcpy(d_, out_, sizeof out_);                           \
         } else {                                                               \
-            PX_EACH(mask)                                                      \
-            {                                                                  \
+            PX_EACH (mask) {                                                   \
                 read;                                                          \
                 d_[i] = (T)(value);                                            \
             }                                                                  \

@@ -54,9 +54,10 @@ struct px_op {
     char is_signed, is_float, wide; /* wide: registers have 8 bytes */
     char meet;
     char branch;
+    char is_product; /* wgmma */
 };
 
-enum { PX_MAX_PARAMS = 64 };
+enum { PX_MAX_PARAMS = 64, PX_MAX_VARIABLES = 8 };
 
 struct px_special {
     int which;
@@ -84,6 +85,8 @@ struct px_program {
         int offset, bytes;
     } params[PX_MAX_PARAMS];
     int nparams, param_bytes;
+    void *variables[PX_MAX_VARIABLES];
+    int nvariables;
     int shared_bytes; /* from PX_SHARED_START on: static, then dynamic */
     size_t file_bytes;
     int32_t sink; /* a register that nobody reads */
@@ -148,6 +151,9 @@ struct px_warp {
     uint64_t mma_issued, mma_landed;
     uint64_t mma_group[64]; /* issued until the end of batch i % 64 */
     uint64_t mma_groups;
+    uint64_t mma_known;     /* that were waited for */
+    uint64_t *sums, *reads; /* by register: the last product's number */
+    uint64_t fenced[PX_LANES];
     uint64_t cluster_ticket;
     uint32_t random;
 };
@@ -175,6 +181,7 @@ struct px_cta {
     struct px_barrier barrier[PX_BARRIERS];
     struct px_mbarrier mbarrier[PX_MBARRIERS];
     int nmbarriers;
+    struct px_unit *units; /* of shared memory; hazard.c */
 };
 
 struct px_cluster {
@@ -196,6 +203,7 @@ struct px_machine {
     const struct px_launch *launch;
     unsigned char *params;
     uint64_t events; /* counts what may end a wait */
+    uint64_t clock;  /* of writes, fences and what is issued */
     uint64_t steps, most_steps;
     uint32_t random;
     uint32_t late;   /* of 256 chances, how often a copy does not land yet */
@@ -282,6 +290,7 @@ struct px_async {
     uint32_t group;                 /* of bulk stores */
     char store;                     /* counts in bulk groups */
     uint64_t order;                 /* of products of a warp */
+    uint64_t when;                  /* by the machine's clock */
     int (*land)(struct px_async *); /* PX_NEXT when done, PX_WAIT: once more */
     struct px_tile *tile;
     uint32_t word[8];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c: global, shared and parameter memory; loads, stores, atomics. */
 #include "build.h"
+#include "hazard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,8 +163,7 @@ static int load(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     const int n = op->vector, size = op->size;
 
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         const unsigned char *from = px_memory_at(
             w, op, op->space, address_of(w, op, n, i), (unsigned)(n * size), i);
 
@@ -189,13 +189,14 @@ static int store(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     const int n = op->vector, size = op->size;
 
-    PX_EACH(mask)
-    {
+    px_machine.clock++;
+    PX_EACH (mask) {
         unsigned char *to = px_memory_at(
             w, op, op->space, address_of(w, op, 0, i), (unsigned)(n * size), i);
 
         if (!to)
             return PX_FAULT;
+        px_hazard_written(w, to, (uint32_t)(n * size), i);
         for (int k = 0; k < n; k++) {
             uint64_t x = op->sub ? PX_AT(w, uint64_t, k + 1)[i]
                                  : PX_AT(w, uint32_t, k + 1)[i];
@@ -343,6 +344,7 @@ static int atomic(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     const int at = op->vector, first = (int)(px_random(&w->random) % PX_LANES);
 
+    px_machine.clock++;
     for (int k = 0; k < PX_LANES; k++) {
         const int i = (first + k) % PX_LANES;
         uint64_t x = 0, y, z;
@@ -354,6 +356,7 @@ static int atomic(struct px_warp *w, const struct px_op *op, uint32_t mask)
                           (unsigned)op->size, i);
         if (!to)
             return PX_FAULT;
+        px_hazard_written(w, to, (uint32_t)op->size, i);
         memcpy(&x, to, (size_t)op->size);
         y = op->size == 8 ? PX_AT(w, uint64_t, at + 1)[i]
                           : PX_AT(w, uint32_t, at + 1)[i];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mma.c: products of a warp, and matrices between registers and memory. */
 #include "build.h"
+#include "hazard.h"
 #include "lanes.h"
 #include "wgmma.h"
 
@@ -167,6 +168,7 @@ static int store_matrices(struct px_warp *w, const struct px_op *op,
     uint16_t all[4][8][8];
 
     (void)mask;
+    px_machine.clock++;
     for (int r = 0; r < n; r++)
         for (int i = 0; i < PX_LANES; i++) {
             const uint32_t word = PX_AT(w, uint32_t, 1 + r)[i];
@@ -181,6 +183,7 @@ static int store_matrices(struct px_warp *w, const struct px_op *op,
 
         if (!row)
             return PX_FAULT;
+        px_hazard_written(w, row, 16, i);
         memcpy(row, all[i / 8][i % 8], 16);
     }
     return PX_NEXT;

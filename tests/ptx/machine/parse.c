@@ -218,6 +218,40 @@ static int read_shared(struct px_build *b, char *at, int is_extern)
     return PX_NEXT;
 }
 
+/* .global .align 1 .u8 name; a variable of the module, zeros at first. */
+static int read_variable(struct px_build *b, char *at)
+{
+    struct px_program *program = b->program;
+    char *save, *word = strtok_r(at, " \t\n", &save), *name = NULL, *many;
+    size_t bytes = 1;
+    void *memory;
+
+    for (; word; word = strtok_r(NULL, " \t\n", &save)) {
+        if (!strcmp(word, ".align"))
+            strtok_r(NULL, " \t\n", &save);
+        else if (*word == '.')
+            bytes = (size_t)type_bytes(word);
+        else if (*word == '=')
+            return px_fault_plain("values of variables are not known");
+        else
+            name = word;
+    }
+    many = name ? strchr(name, '[') : NULL;
+    if (many) {
+        *many = 0;
+        bytes *= (size_t)atoi(many + 1);
+    }
+    if (!name || !bytes || program->nvariables == PX_MAX_VARIABLES)
+        return px_fault_plain("a variable is not understood");
+    memory = program->variables[program->nvariables] = calloc(1, bytes);
+    if (!memory || px_memory_add((uintptr_t)memory, bytes))
+        return px_fault_plain("out of memory");
+    program->nvariables++;
+    return add_name(b, (struct px_name){.name = name,
+                                        .kind = 's',
+                                        .value = (uintptr_t)memory});
+}
+
 /* Static shared memory that the text declares further down must be known where
    the dynamic one is used. */
 static void prescan_shared(struct px_build *b, const char *text)
@@ -285,13 +319,15 @@ static int read_directive(struct px_build *b, char *name)
     }
     stop = strchr(b->at, ';');
     if (!strcmp(name, ".reg") || !strcmp(name, ".shared") ||
-        !strcmp(name, ".extern")) {
+        !strcmp(name, ".extern") || !strcmp(name, ".global")) {
         char *begin = b->at;
 
         if (!stop)
             return px_fault_plain("%s has no end", name);
         *stop = 0;
         b->at = stop + 1;
+        if (!strcmp(name, ".global"))
+            return read_variable(b, begin);
         return !strcmp(name, ".reg")
                    ? read_registers(b, begin)
                    : read_shared(b, begin, !strcmp(name, ".extern"));
@@ -435,6 +471,10 @@ void px_program_free(struct px_program *program)
 {
     if (!program)
         return;
+    for (int i = 0; i < program->nvariables; i++) {
+        px_memory_remove((uintptr_t)program->variables[i]);
+        free(program->variables[i]);
+    }
     free(program->ops);
     free(program->args);
     free(program->constants);

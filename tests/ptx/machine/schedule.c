@@ -8,6 +8,7 @@
 ** pc goes first, unless it waits.
 */
 #include "build.h"
+#include "hazard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +123,10 @@ static int step(struct px_warp *w, int *code)
     }
     if (op->meet && !is_met(w, op, mask)) {
         part->state = PX_APART_YET;
+        return 1;
+    }
+    if (w->mma_known < w->mma_issued && px_hazard_registers(w, op)) {
+        *code = PX_FAULT;
         return 1;
     }
     *code = op->run(w, op, mask);
@@ -243,6 +248,8 @@ static int start_warp(struct px_warp *w, struct px_cta *cta, int number)
     if (!w->file)
         return px_fault_plain("out of memory");
     memset(w->file, 0xff, program->file_bytes);
+    if (px_hazard_warp(w))
+        return PX_FAULT;
     for (int k = 0; k < program->nconstants; k++) {
         const struct px_constant *constant = &program->constants[k];
         unsigned char *at = w->file + constant->at;
@@ -285,6 +292,8 @@ static int start_cta(struct px_cta *cta, struct px_cluster *cluster, int rank,
     if (!cta->shared || !cta->warps)
         return px_fault_plain("out of memory");
     memset(cta->shared, 0xff, cta->shared_bytes);
+    if (px_hazard_cta(cta))
+        return PX_FAULT;
     for (int i = 0; i < cta->nwarps; i++) {
         if (start_warp(&cta->warps[i], cta, i))
             return PX_FAULT;
@@ -302,9 +311,11 @@ static void end_cluster(struct px_cluster *cluster)
         for (int k = 0; cta->warps && k < cta->nwarps; k++) {
             free(cta->warps[k].file);
             free(cta->warps[k].copies);
+            free(cta->warps[k].sums);
         }
         free(cta->warps);
         free(cta->shared);
+        free(cta->units);
     }
     free(cluster);
 }

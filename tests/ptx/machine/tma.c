@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tma.c: the copy engine: boxes of tensors between global and shared memory. */
 #include "build.h"
+#include "hazard.h"
 #include "tma.h"
 
 #include <stdio.h>
@@ -132,6 +133,10 @@ static int move_shared(struct px_async *async, unsigned char *data, int loads)
         return px_fault(async->warp, async->op, async->lane,
                         "%u bytes at shared address %u, after its end", bytes,
                         tile->shared);
+    if (loads)
+        px_hazard_copied(cta, tile->shared, bytes);
+    else if (px_hazard_read(async, cta, tile->shared, bytes))
+        return PX_FAULT;
     for (uint32_t i = 0; i < bytes; i += 16) {
         const uint32_t size = bytes - i < 16 ? bytes - i : 16;
         unsigned char *at =
@@ -199,6 +204,9 @@ static int land_between(struct px_async *async)
     if (tile->global + tile->bytes > from->shared_bytes)
         return px_fault(async->warp, async->op, async->lane,
                         "%u bytes after the end of shared memory", tile->bytes);
+    if (px_hazard_read(async, from, (uint32_t)tile->global, tile->bytes))
+        return PX_FAULT;
+    px_hazard_copied(tile->to_cta, tile->shared, tile->bytes);
     memcpy(tile->to_cta->shared + tile->shared, from->shared + tile->global,
            tile->bytes);
     barrier = px_barrier_find(async->warp, async->op, tile->to_cta,
@@ -260,8 +268,7 @@ static int load_tile(struct px_warp *w, const struct px_op *op, uint32_t mask)
     const uint32_t local = (1u << PX_RANK_SHIFT) - 1;
     const int barrier_arg = 2 + op->vector;
 
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         const uint32_t to = PX_AT(w, uint32_t, 0)[i];
         const uint32_t barrier = PX_AT(w, uint32_t, barrier_arg)[i];
         uint32_t ranks = op->sub ? PX_AT(w, uint32_t, op->nargs - 1)[i] : 0;
@@ -297,8 +304,7 @@ static int load_tile(struct px_warp *w, const struct px_op *op, uint32_t mask)
 /* [map, {x, ..}], [from] */
 static int store_tile(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         struct px_async *async = px_async_add(w, op, i, land_store);
         struct px_tile *tile = new_tile(async);
 
@@ -309,7 +315,8 @@ static int store_tile(struct px_warp *w, const struct px_op *op, uint32_t mask)
         tile->shared = PX_AT(w, uint32_t, op->nargs - 1)[i];
         tile->to_cta = w->cta;
         tile->adds = op->sub;
-        if (check_shared(w, op, i, tile))
+        if (check_shared(w, op, i, tile) ||
+            px_hazard_issued(w, op, i, tile->shared, tile->bytes))
             return PX_FAULT;
     }
     return PX_NEXT;
@@ -321,8 +328,7 @@ static int copy_between(struct px_warp *w, const struct px_op *op,
 {
     const uint32_t local = (1u << PX_RANK_SHIFT) - 1;
 
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         const uint32_t to = PX_AT(w, uint32_t, 0)[i];
         struct px_tile *tile = new_tile(px_async_add(w, op, i, land_between));
 
@@ -338,6 +344,8 @@ static int copy_between(struct px_warp *w, const struct px_op *op,
             return px_fault(w, op, i, "its barrier is in another CTA");
         if (to % 16 || tile->global % 16 || tile->bytes % 16)
             return px_fault(w, op, i, "no multiple of 16 bytes");
+        if (px_hazard_issued(w, op, i, (uint32_t)tile->global, tile->bytes))
+            return PX_FAULT;
     }
     return PX_NEXT;
 }

@@ -171,8 +171,8 @@ PX_FOUR(lop3, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t,
         const T *a = PX_AT(w, T, 1), *b = PX_AT(w, T, 2);                      \
         const uint32_t p = *PX_AT(w, uint32_t, 3);                             \
                                                                                \
-        PX_EACH(mask)                                                          \
-        d[i] = p >> i & 1 ? a[i] : b[i];                                       \
+        PX_EACH (mask)                                                         \
+            d[i] = p >> i & 1 ? a[i] : b[i];                                   \
         return PX_NEXT;                                                        \
     }
 SELECT(selp_32, uint32_t)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* warp.c: lanes of a warp among themselves, and the end of lanes. */
 #include "build.h"
+#include "hazard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,8 +54,7 @@ static int shuffle(struct px_warp *w, const struct px_op *op, uint32_t mask)
     const uint32_t *c = PX_AT(w, uint32_t, 4);
     uint32_t out[PX_LANES], set = 0, *p = PX_AT(w, uint32_t, 1);
 
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         int j = source_lane(op->sub, i, b[i], c[i]);
 
         if (j >= 0)
@@ -65,8 +65,8 @@ static int shuffle(struct px_warp *w, const struct px_op *op, uint32_t mask)
             return px_fault(w, op, i, "reads lane %d, which is not here", j);
         out[i] = from[j];
     }
-    PX_EACH(mask)
-    PX_AT(w, uint32_t, 0)[i] = out[i];
+    PX_EACH (mask)
+        PX_AT(w, uint32_t, 0)[i] = out[i];
     if (op->vector)
         *p = (*p & ~mask) | set;
     return PX_NEXT;
@@ -115,8 +115,8 @@ static int ballot(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     const uint32_t set = *PX_AT(w, uint32_t, 1) & members(w, op, mask);
 
-    PX_EACH(mask)
-    PX_AT(w, uint32_t, 0)[i] = set;
+    PX_EACH (mask)
+        PX_AT(w, uint32_t, 0)[i] = set;
     return PX_NEXT;
 }
 
@@ -127,14 +127,13 @@ static int ballot(struct px_warp *w, const struct px_op *op, uint32_t mask)
         const T *a = PX_AT(w, T, 1);                                           \
         T x = a[first_lane(who)];                                              \
                                                                                \
-        PX_EACH(who &(who - 1))                                                \
-        {                                                                      \
+        PX_EACH (who &(who - 1)) {                                             \
             const T y = a[i];                                                  \
                                                                                \
             x = (T)(value);                                                    \
         }                                                                      \
-        PX_EACH(mask)                                                          \
-        PX_AT(w, T, 0)[i] = x;                                                 \
+        PX_EACH (mask)                                                         \
+            PX_AT(w, T, 0)[i] = x;                                             \
         return PX_NEXT;                                                        \
     }
 REDUX(redux_max_s32, int32_t, x > y ? x : y)
@@ -151,14 +150,13 @@ static int match_any(struct px_warp *w, const struct px_op *op, uint32_t mask)
     const uint32_t who = members(w, op, mask), *a = PX_AT(w, uint32_t, 1);
     uint32_t out[PX_LANES];
 
-    PX_EACH(mask)
-    {
+    PX_EACH (mask) {
         out[i] = 0;
         for (int j = 0; j < PX_LANES; j++)
             out[i] |= (uint32_t)((who >> j & 1) && a[j] == a[i]) << j;
     }
-    PX_EACH(mask)
-    PX_AT(w, uint32_t, 0)[i] = out[i];
+    PX_EACH (mask)
+        PX_AT(w, uint32_t, 0)[i] = out[i];
     return PX_NEXT;
 }
 
@@ -171,16 +169,16 @@ static int elect(struct px_warp *w, const struct px_op *op, uint32_t mask)
 
     while (!(who >> lane & 1))
         lane = (lane + 1) % PX_LANES;
-    PX_EACH(mask)
-    PX_AT(w, uint32_t, 0)[i] = (uint32_t)lane;
+    PX_EACH (mask)
+        PX_AT(w, uint32_t, 0)[i] = (uint32_t)lane;
     *p = (*p & ~mask) | (1u << lane & mask);
     return PX_NEXT;
 }
 
 static int active(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
-    PX_EACH(mask)
-    PX_AT(w, uint32_t, 0)[i] = mask;
+    PX_EACH (mask)
+        PX_AT(w, uint32_t, 0)[i] = mask;
     return PX_NEXT;
 }
 
@@ -239,9 +237,9 @@ const struct px_row px_rows_control[] = {
     {"fence.sc.gpu", "", nothing, 0},
     {"fence.acq_rel.cta", "", nothing, 0},
     {"fence.acq_rel.cluster", "", nothing, 0},
-    {"fence.proxy.async", "", nothing, 0},
-    {"fence.proxy.async.global", "", nothing, 0},
-    {"fence.proxy.async.shared::cta", "", nothing, 0},
+    {"fence.proxy.async", "", px_hazard_fence, 0},
+    {"fence.proxy.async.global", "", px_hazard_fence, 0},
+    {"fence.proxy.async.shared::cta", "", px_hazard_fence, 0},
     {"fence.mbarrier_init.release.cluster", "", nothing, 0},
     {"griddepcontrol.wait", "", nothing, 0},
     {"griddepcontrol.launch_dependents", "", nothing, 0},

@@ -4,6 +4,7 @@
 ** than it issues them; the accumulators change only then.
 */
 #include "build.h"
+#include "hazard.h"
 #include "wgmma.h"
 
 #include <stdio.h>
@@ -56,31 +57,58 @@ struct product {
     struct operand a, b;
 };
 
-/* `rows` of mn from `first` on, as floats at [row * row_step + k * k_step]. */
-static int gather(struct px_async *async, const struct operand *o, int first,
-                  int rows, int k, int type, float *to, int row_step,
-                  int k_step)
+/* The operand's units of 16 bytes: `rows` of mn from `first` on. */
+struct units {
+    int x, nx, ny, per_unit; /* the first, how many in each direction */
+};
+
+static struct units units_of(const struct operand *o, int first, int rows,
+                             int k, int type)
 {
     const int per_unit = type == PX_F16 || type == PX_BF16 ? 8 : 16;
-    const int along = o->turned ? rows / per_unit : rows;
-    const int across = o->turned ? k : k / per_unit;
-    const int begin = o->turned ? first / per_unit : first;
+
+    if (o->turned)
+        return (struct units){first / per_unit, rows / per_unit, k, per_unit};
+    return (struct units){first, rows, k / per_unit, per_unit};
+}
+
+/* All writes to the operand must be known to the tensor cores. */
+static int check_issued(struct px_warp *w, const struct px_op *op,
+                        const struct operand *o, struct units u)
+{
+    for (int x = 0; x < u.nx; x++)
+        for (int y = 0; y < u.ny; y++) {
+            const uint32_t at = unit_at(o, u.x + x, y);
+
+            if (at < PX_SHARED_START || at + 16 > w->cta->shared_bytes)
+                return px_fault(w, op, 0, "an operand at shared address %u",
+                                at);
+            if (px_hazard_issued(w, op, 0, at, 16))
+                return PX_FAULT;
+        }
+    return PX_NEXT;
+}
+
+/* As floats at [row * row_step + k * k_step]. */
+static int gather(struct px_async *async, const struct operand *o,
+                  struct units u, int type, float *to, int row_step, int k_step)
+{
     const struct px_cta *cta = async->warp->cta;
+    const int n = u.per_unit;
     float unit[16];
 
-    for (int x = 0; x < along; x++)
-        for (int y = 0; y < across; y++) {
-            const uint32_t at = unit_at(o, begin + x, y);
+    for (int x = 0; x < u.nx; x++)
+        for (int y = 0; y < u.ny; y++) {
+            const uint32_t at = unit_at(o, u.x + x, y);
 
-            if (at < PX_SHARED_START || at + 16 > cta->shared_bytes)
-                return px_fault(async->warp, async->op, 0,
-                                "an operand at shared address %u", at);
-            px_mma_decode(unit, cta->shared + at, per_unit, type);
-            for (int i = 0; i < per_unit; i++)
+            if (px_hazard_read(async, cta, at, 16))
+                return PX_FAULT;
+            px_mma_decode(unit, cta->shared + at, n, type);
+            for (int i = 0; i < n; i++)
                 if (o->turned)
-                    to[(x * per_unit + i) * row_step + y * k_step] = unit[i];
+                    to[(x * n + i) * row_step + y * k_step] = unit[i];
                 else
-                    to[x * row_step + (y * per_unit + i) * k_step] = unit[i];
+                    to[x * row_step + (y * n + i) * k_step] = unit[i];
         }
     return PX_NEXT;
 }
@@ -124,6 +152,12 @@ static struct product product_of(const struct px_async *async)
     return p;
 }
 
+/* This warp's rows of A. */
+static struct units a_units(const struct px_warp *w, const struct product *p)
+{
+    return units_of(&p->a, w->number % 4 * 16, 16, p->k, p->a_type);
+}
+
 static int land_product(struct px_async *async)
 {
     static float a[16 * 32], b[32 * 256], sum[16 * 256];
@@ -132,10 +166,10 @@ static int land_product(struct px_async *async)
 
     if (p.in_registers)
         px_mma_rows(w, async->op->arg + p.n / 2, a, p.a_type);
-    else if (gather(async, &p.a, w->number % 4 * 16, 16, p.k, p.a_type, a, p.k,
-                    1))
+    else if (gather(async, &p.a, a_units(w, &p), p.a_type, a, p.k, 1))
         return PX_FAULT;
-    if (gather(async, &p.b, 0, p.n, p.k, p.b_type, b, 1, p.n))
+    if (gather(async, &p.b, units_of(&p.b, 0, p.n, p.k, p.b_type), p.b_type, b,
+               1, p.n))
         return PX_FAULT;
     px_mma_multiply(sum, a, b, 16, p.n, p.k);
     add_sums(async, &p, sum, (int)async->word[4]);
@@ -147,6 +181,7 @@ static int issue(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     const int registers = op->sub >> 6 & 1, at = op->vector / 2;
     struct px_async *async = px_async_add(w, op, 0, land_product);
+    struct product p;
     uint64_t a, b;
 
     (void)mask;
@@ -160,7 +195,11 @@ static int issue(struct px_warp *w, const struct px_op *op, uint32_t mask)
     async->word[3] = (uint32_t)(b >> 32);
     async->word[4] = *PX_AT(w, uint32_t, op->nargs - 1) & 1;
     async->order = ++w->mma_issued;
-    return PX_NEXT;
+    p = product_of(async);
+    px_hazard_product(w, op, at, registers ? 4 : 0);
+    if (!registers && check_issued(w, op, &p.a, a_units(w, &p)))
+        return PX_FAULT;
+    return check_issued(w, op, &p.b, units_of(&p.b, 0, p.n, p.k, p.b_type));
 }
 
 static int commit(struct px_warp *w, const struct px_op *op, uint32_t mask)
@@ -180,6 +219,8 @@ static int wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
     if (w->mma_groups > most &&
         w->mma_landed < w->mma_group[(w->mma_groups - most - 1) % 64])
         return PX_WAIT;
+    if (w->mma_groups > most)
+        w->mma_known = w->mma_group[(w->mma_groups - most - 1) % 64];
     return PX_NEXT;
 }
 
@@ -229,6 +270,7 @@ static int setup_product(struct px_build *b, const char *shape)
     op->size = (short)k;
     op->meet = PX_MEET_ALL;
     op->run = issue;
+    op->is_product = 1;
     return PX_EXIT;
 }
 
