@@ -218,7 +218,7 @@ for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do
 end
 
 -- The CUDA driver and its compiler in one: a GPU that interprets PTX.
-begin("ptx", "SharedLib", "ptx", "lib", "")
+begin("fake_ptx", "SharedLib", "fake_ptx", "lib", "")
   targetprefix ""
   files { "tests/ptx/machine/*.c", "tests/ptx/machine/*.h", "runtime/device/library.c" }
   links { "dl", "m" }

@@ -5,10 +5,18 @@
 **
 ** Run: build/bin/test_ptx      needs libnvrtc; else skipped
 **   QUERN_SHARE             as share.h says
+**   QUERN_PTX_SEEDS         of each problem (1)
+**
+** The same by hand, with the variables of machine/driver.c:
+**
+**   QUERN_CUDA=build/lib/fake_ptx.so QUERN_NVRTC=build/lib/fake_ptx.so
+**   QUERN_CACHE=/tmp/ptx PTX_SEED=3 build/bin/quern run LINE --check
 */
 #define _GNU_SOURCE
 #include "cases.h"
 #include "share.h"
+#include "defects.h"
+#include "lines.h"
 
 #include <stdio.h>
 #include <sys/wait.h>
@@ -47,8 +55,14 @@ static int close_all(void **state)
     return system(command);
 }
 
-/* The exit status of the program on a line; its output is in `output`. */
-static int run(const char *device, int seed, const char *line)
+struct run {
+    const char *device, *line;
+    int seed;
+    const char *variable, *value; /* for the interpreter, or NULL */
+};
+
+/* The exit status of the program; its output is in `output`. */
+static int run(const struct run *r)
 {
     const char *real = getenv("QUERN_NVRTC");
     char command[8192];
@@ -57,11 +71,13 @@ static int run(const char *device, int seed, const char *line)
     int status;
 
     snprintf(command, sizeof command,
-             "%s%s PTX_DEVICE=%s PTX_SEED=%d QUERN_CUDA=%s/../lib/ptx.so "
-             "QUERN_NVRTC=%s/../lib/ptx.so QUERN_CACHE=%s %s/quern run %s "
-             "--check 2>&1",
-             real ? "PTX_NVRTC=" : "", real ? real : "", device, seed, folder,
-             folder, cache, folder, line);
+             "%s%s PTX_DEVICE=%.3s PTX_SEED=%d PTX_%s='%s' "
+             "QUERN_CUDA=%s/../lib/fake_ptx.so "
+             "QUERN_NVRTC=%s/../lib/fake_ptx.so QUERN_CACHE=%s "
+             "timeout 300 %s/quern run %s --check 2>&1",
+             real ? "PTX_NVRTC=" : "", real ? real : "", r->device, r->seed,
+             r->variable ? r->variable : "NONE", r->value ? r->value : "",
+             folder, folder, cache, folder, r->line);
     pipe = popen(command, "r");
     assert_non_null(pipe);
     length = fread(output, 1, sizeof output - 1, pipe);
@@ -70,59 +86,82 @@ static int run(const char *device, int seed, const char *line)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-struct line {
-    const char *device, *line;
-    int seeds;
-};
-
-static const struct line casts[] = {
-    {"8.0", "quantize fp8_block of=x g=2 m=256 k=512", 1},
-    {"8.0", "quantize fp8_row of=x g=3 m=200 k=256 split=skew", 1},
-    {"9.0", "quantize mxfp8 of=x g=3 m=300 k=256 split=skew", 1},
-    {"9.0", "quantize fp8_block of=w g=2 m=256 k=256", 1},
-    {"9.0", "quantize nvfp4 of=dy g=2 m=256 k=256", 1},
-};
-
-static const struct line products[] = {
-    {"8.0", "fprop bf16 g=3 m=200 n=128 k=128 split=skew", 2},
-    {"8.0", "wgrad fp16 g=3 m=128 n=64 k=200 split=skew", 1},
-    {"9.0", "fprop bf16 g=3 m=300 n=256 k=128 split=skew", 4},
-    {"9.0", "dgrad bf16 g=3 m=300 n=256 k=128 split=skew", 4},
-    {"9.0", "wgrad bf16 g=3 m=256 n=256 k=300 split=skew", 4},
-    {"9.0", "fprop fp8_block g=3 m=300 n=256 k=256 split=skew", 4},
-};
-
-static void run_lines(const struct line *lines, size_t count)
+/* A line on each device that it names. */
+TEST(lines)
 {
-    int failed = 0, ran = 0, seed = 0;
+    static const struct {
+        const char *devices, *line;
+    } rows[] = {
+#define ROW(devices, line) {devices, line},
+        PTX_LINES(ROW)
+#undef ROW
+    };
+    const char *given = getenv("QUERN_PTX_SEEDS");
+    const int seeds = given ? atoi(given) : 1;
+    int failed = 0, ran = 0, number = 0;
 
     if (!compiler)
         skip();
-    for (size_t i = 0; i < count; i++)
-        for (int k = 0; k < lines[i].seeds; k++) {
-            const struct line *l = &lines[i];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (const char *d = rows[i].devices; d; d = strchr(d, ' '))
+            for (int k = 0; k < seeds; k++) {
+                const struct run r = {d + (*d == ' '), rows[i].line, ++number,
+                                      NULL, NULL};
 
-            if (!share_has(seed++))
-                continue;
-            ran++;
-            if (!run(l->device, seed, l->line) && strstr(output, "passed"))
-                continue;
-            failed++;
-            print_error("PTX_DEVICE=%s PTX_SEED=%d %s:\n%s\n", l->device, seed,
-                        l->line, output);
-        }
+                if (!share_has(number))
+                    continue;
+                ran++;
+                if (!run(&r) && strstr(output, "passed"))
+                    continue;
+                failed++;
+                print_error("PTX_DEVICE=%.3s PTX_SEED=%d %s:\n%s\n", r.device,
+                            r.seed, r.line, output);
+            }
     print_message("  %d runs, %d wrong\n", ran, failed);
     assert_int_equal(failed, 0);
+    assert_true(ran > 0);
 }
 
-TEST(some_casts)
+static int is_caught(struct run *r)
 {
-    run_lines(casts, sizeof casts / sizeof casts[0]);
+    int status = 0;
+
+    for (int seed = 2; seed < 6 && !status; seed++) {
+        r->seed = seed;
+        status = run(r);
+        if (strstr(output, "changes nothing") || strstr(output, "is not known"))
+            return 0;
+    }
+    return status == 1 || (status == 3 && strstr(output, "cuLaunchKernelEx"));
 }
 
-TEST(some_products)
+/* Each is seen with one of a few seeds. */
+TEST(defects)
 {
-    run_lines(products, sizeof products / sizeof products[0]);
+    static const struct run rows[] = {
+#define ROW(device, line, variable, value) {device, line, 0, #variable, value},
+        PTX_DEFECTS(ROW)
+#undef ROW
+    };
+    int missed = 0, ran = 0;
+
+    if (!compiler)
+        skip();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct run r = rows[i];
+
+        if (!share_has((int)i))
+            continue;
+        ran++;
+        if (is_caught(&r))
+            continue;
+        missed++;
+        print_error("not seen: PTX_%s='%s' %s:\n%s\n", r.variable, r.value,
+                    r.line, output);
+    }
+    print_message("  %d defects, %d not seen\n", ran, missed);
+    assert_int_equal(missed, 0);
+    assert_true(ran > 0);
 }
 
 TEST_MAIN("ptx", open_all, close_all)

@@ -94,7 +94,7 @@ uint64_t px_async_bulk(struct px_warp *w, int lane, uint32_t groups, int read)
                  async->group + groups < w->bulk_group[lane] &&
                  !(read && async->stage);
     }
-    return count;
+    return px_misreads(PX_FIRST_COPIES) ? 0 : count;
 }
 
 /* ----------------------------------------------------------------- cp.async */
@@ -173,7 +173,9 @@ static int copy_wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
         uint32_t due = 0;
 
         PX_EACH (mask & copy->mask)
-            if (op->sub || copy->group[i] + most < w->copy_group[i])
+            if (op->sub || (px_misreads(PX_FIRST_COPIES)
+                                ? copy->group[i] < most
+                                : copy->group[i] + most < w->copy_group[i]))
                 due |= 1u << i;
         if (land_copy(w, op, copy, due))
             return PX_FAULT;

@@ -83,7 +83,7 @@ static int bar_arrive(struct px_warp *w, const struct px_op *op, uint32_t mask)
     return arrive(w, op, lane, barrier, threads_of(w, op, lane));
 }
 
-/* -------------------------------------------------------------- of a cluster */
+/* ------------------------------------------------------------- of a cluster */
 
 static void recheck_cluster(struct px_cluster *cluster)
 {
@@ -157,7 +157,7 @@ struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
 
 static void settle(struct px_mbarrier *barrier)
 {
-    if (barrier->pending || barrier->bytes)
+    if (barrier->pending || (barrier->bytes && !px_misreads(PX_EARLY_PHASE)))
         return;
     barrier->pending = barrier->expected;
     barrier->phase++;
@@ -255,7 +255,8 @@ static int mbarrier_wait(struct px_warp *w, const struct px_op *op,
             return PX_FAULT;
         if (PX_AT(w, uint32_t, 2)[i] > 1)
             return px_fault(w, op, i, "parity %u", PX_AT(w, uint32_t, 2)[i]);
-        if ((barrier->phase & 1) != PX_AT(w, uint32_t, 2)[i])
+        if ((barrier->phase & 1) !=
+            (PX_AT(w, uint32_t, 2)[i] ^ px_misreads(PX_PARITY)))
             done |= 1u << i;
     }
     if (!done && px_random(&w->random) % 8)

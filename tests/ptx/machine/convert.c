@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---------------------------------------------------- from integer to integer */
+/* -------------------------------------------------- from integer to integer */
 
 /* The low op->size bytes of the source, extended; the destination's own
    op->vector bytes of it. */
@@ -119,12 +119,24 @@ static inline float saturated(float x)
 ONE(PX_UNARY)
 
 /* The first operand becomes the upper half. */
+static inline float lower(float a, float b)
+{
+    return px_misreads(PX_HALVES) ? a : b;
+}
+
+static inline float upper(float a, float b)
+{
+    return px_misreads(PX_HALVES) ? b : a;
+}
+
 PX_TWO(f16x2_f32, uint32_t, float, float,
-       px_half_of(b) | (uint32_t)px_half_of(a) << 16)
+       px_half_of(lower(a, b)) | (uint32_t)px_half_of(upper(a, b)) << 16)
 PX_TWO(bf16x2_f32, uint32_t, float, float,
-       px_bf16_of(b) | (uint32_t)px_bf16_of(a) << 16)
-PX_TWO(e4m3x2_f32, uint32_t, float, float, px_e4m3_of(b) | px_e4m3_of(a) << 8)
-PX_TWO(e5m2x2_f32, uint32_t, float, float, px_e5m2_of(b) | px_e5m2_of(a) << 8)
+       px_bf16_of(lower(a, b)) | (uint32_t)px_bf16_of(upper(a, b)) << 16)
+PX_TWO(e4m3x2_f32, uint32_t, float, float,
+       px_e4m3_of(lower(a, b)) | px_e4m3_of(upper(a, b)) << 8)
+PX_TWO(e5m2x2_f32, uint32_t, float, float,
+       px_e5m2_of(lower(a, b)) | px_e5m2_of(upper(a, b)) << 8)
 
 static const struct px_row conversions[] = {
     {"cvt.f32.f16", "rr", f32_f16, 0},

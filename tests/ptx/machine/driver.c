@@ -8,6 +8,9 @@
 ** $PTX_LATE how late copies land: of 256 chances, how many are not taken (by
 ** the seed). $PTX_TRACE: say how long each launch took. Events count launches,
 ** a second each, so that nobody repeats one for the sake of its time.
+**
+** To try tests with: $PTX_EDIT=FROM=>TO changes the PTX, $PTX_MISREAD names one
+** of PX_MISREADINGS.
 */
 #include "machine.h"
 #include "tma.h"
@@ -48,6 +51,7 @@ struct cu_event {
 static _Thread_local struct cu_context *stack[16];
 static _Thread_local int depth;
 static double launches;
+static int edits;
 static int primary; /* its address is the context */
 static int major = 9, minor, sms = 4;
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
@@ -67,6 +71,23 @@ static uint32_t setting(const char *name, uint32_t otherwise)
     return text && *text ? (uint32_t)strtoul(text, NULL, 0) : otherwise;
 }
 
+/* PX_TRUE, or what tests want to be read wrong. */
+static int misreading(const char *name)
+{
+    static const char *const names[] = {
+#define NAME(id, text) text,
+        PX_MISREADINGS(NAME)
+#undef NAME
+    };
+
+    for (int i = 0; name && i < PX_MISREAD_COUNT; i++)
+        if (!strcmp(names[i], name))
+            return i;
+    if (name)
+        fprintf(stderr, "ptx: PTX_MISREAD=%s is not known\n", name);
+    return PX_TRUE;
+}
+
 int cuInit(unsigned flags)
 {
     static const uint32_t lates[] = {128, 0, 250, 256};
@@ -80,6 +101,7 @@ int cuInit(unsigned flags)
     px_machine.random = seed * 2654435761u;
     px_machine.late = setting("PTX_LATE", lates[seed % 4]);
     px_machine.leader = seed;
+    px_machine.misread = misreading(getenv("PTX_MISREAD"));
     px_machine.most_steps = (uint64_t)setting("PTX_STEPS", 4000) * 1000000;
     return 0;
 }
@@ -208,11 +230,39 @@ int cuDriverGetVersion(int *version)
 
 /* ---------------------------------------------------------------- libraries */
 
+/* A copy, in which each FROM is TO if $PTX_EDIT is FROM=>TO: a kernel with a
+   defect. */
+static char *edited(const char *text)
+{
+    const char *from = getenv("PTX_EDIT");
+    const char *to = from ? strstr(from, "=>") : NULL;
+    const size_t length = to ? (size_t)(to - from) : 0;
+    const size_t longer = to ? strlen(to + 2) : 0;
+    char *copy, *at;
+
+    if (!length)
+        return strdup(text);
+    copy = at = malloc(strlen(text) / length * (longer + length) + length + 1);
+    for (; copy && *text; text++) {
+        if (strncmp(text, from, length)) {
+            *at++ = *text;
+            continue;
+        }
+        memcpy(at, to + 2, longer);
+        at += longer;
+        text += length - 1;
+        edits++;
+    }
+    if (copy)
+        *at = 0;
+    return copy;
+}
+
 int cuLibraryLoadData(struct cu_library **library, const void *code,
                       int *jit_options, void **jit_values, unsigned njit,
                       int *options, void **values, unsigned noptions)
 {
-    char *text = strdup(code);
+    char *text = edited(code);
 
     (void)jit_options, (void)jit_values, (void)njit;
     (void)options, (void)values, (void)noptions;
@@ -308,6 +358,8 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
                 made.grid[2], made.block[0], (double)px_machine.steps * 1e-6,
                 now() - begin);
     pthread_mutex_unlock(&running);
+    if (getenv("PTX_EDIT") && !edits)
+        fprintf(stderr, "ptx: PTX_EDIT changes nothing\n");
     return code ? FAILED : 0;
 }
 
@@ -455,7 +507,7 @@ int cuEventElapsedTime_v2(float *ms, struct cu_event *from, struct cu_event *to)
     return cuEventElapsedTime(ms, from, to);
 }
 
-/* --------------------------------------------------- graphs, of which are none */
+/* ------------------------------------------------ graphs, of which are none */
 
 enum { NOT_SUPPORTED = 801 };
 

@@ -198,6 +198,34 @@ struct px_launch {
     void **params;
 };
 
+/* Misreadings of the instruction set, to try tests with. X(id, $PTX_MISREAD) */
+#define PX_MISREADINGS(X)                                                      \
+    X(PX_TRUE, "")                                                             \
+    X(PX_NO_SWIZZLE, "swizzle")        /* 16-byte units stay in place */       \
+    X(PX_LOW_SWIZZLE, "low_swizzle")   /* by the bits next to them */          \
+    X(PX_NOT_TURNED, "turned")         /* operands of wgmma are k-major */     \
+    X(PX_STRIDES, "strides")           /* leading and stride exchanged */      \
+    X(PX_ALL_ROWS, "rows")             /* each warp has rows 0 to 15 */        \
+    X(PX_PARITY, "parity")             /* waits for the other phase */         \
+    X(PX_OWN_BARRIER, "own_barrier")   /* multicast counts on one */           \
+    X(PX_OWN_MEMORY, "own_memory")     /* multicast is for the own CTA */      \
+    X(PX_OUTSIDE, "outside")           /* boxes leave what is outside */       \
+    X(PX_DIMENSIONS, "dimensions")     /* coordinates y, z exchanged */        \
+    X(PX_FRAGMENT, "fragment")         /* registers 1, 2 of A exchanged */     \
+    X(PX_MATRIX, "matrix")             /* ldmatrix: .trans is ignored */       \
+    X(PX_STORED, "stored")             /* stmatrix: halves exchanged */        \
+    X(PX_HALVES, "halves")             /* cvt of pairs: a is the lower */      \
+    X(PX_OLD_SUM, "old_sum")           /* wgmma reads sums not wanted */       \
+    X(PX_EARLY_PHASE, "early_phase")   /* a phase ends without bytes */        \
+    X(PX_FIRST_COPIES, "first_copies") /* wait_group counts the oldest */      \
+    X(PX_PLAIN_ADD, "plain_add")       /* reduce is a store */
+enum {
+#define PX_ID(id, text) id,
+    PX_MISREADINGS(PX_ID)
+#undef PX_ID
+        PX_MISREAD_COUNT
+};
+
 /* A machine with its settings; one launch at a time. */
 struct px_machine {
     const struct px_launch *launch;
@@ -208,10 +236,15 @@ struct px_machine {
     uint32_t random;
     uint32_t late;   /* of 256 chances, how often a copy does not land yet */
     uint32_t leader; /* which lane is elected */
+    int misread;     /* of PX_MISREADINGS */
     int resident;    /* CTAs that run at once */
     char fault[2000];
 };
 extern struct px_machine px_machine;
+static inline int px_misreads(int id)
+{
+    return px_machine.misread == id;
+}
 
 /* Where a warp's operand is. */
 #define PX_AT(w, type, i) ((type *)(void *)((w)->file + op->arg[i]))

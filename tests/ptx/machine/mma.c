@@ -79,7 +79,8 @@ void px_mma_rows(const struct px_warp *w, const int32_t *arg, float *to,
     const int k = 8 * per_word;
 
     for (int r = 0; r < 4; r++) {
-        const uint32_t *word = (const void *)(w->file + arg[r]);
+        const int other = px_misreads(PX_FRAGMENT) && r % 3 ? 3 - r : r;
+        const uint32_t *word = (const void *)(w->file + arg[other]);
 
         for (int i = 0; i < PX_LANES; i++)
             px_mma_decode(to + (i / 4 + r % 2 * 8) * k +
@@ -131,7 +132,7 @@ static int product(struct px_warp *w, const struct px_op *op, uint32_t mask)
     return PX_NEXT;
 }
 
-/* ------------------------------------------------------------------ matrices */
+/* ----------------------------------------------------------------- matrices */
 
 /* {words}, [row of each lane]; op->sub: transposed */
 static int load_matrices(struct px_warp *w, const struct px_op *op,
@@ -154,8 +155,9 @@ static int load_matrices(struct px_warp *w, const struct px_op *op,
             const int x = i / 4, y = i % 4 * 2;
 
             PX_AT(w, uint32_t, r)
-            [i] = op->sub ? all[r][y][x] | (uint32_t)all[r][y + 1][x] << 16
-                          : all[r][x][y] | (uint32_t)all[r][x][y + 1] << 16;
+            [i] = op->sub && !px_misreads(PX_MATRIX)
+                      ? all[r][y][x] | (uint32_t)all[r][y + 1][x] << 16
+                      : all[r][x][y] | (uint32_t)all[r][x][y + 1] << 16;
         }
     return PX_NEXT;
 }
@@ -171,7 +173,9 @@ static int store_matrices(struct px_warp *w, const struct px_op *op,
     px_machine.clock++;
     for (int r = 0; r < n; r++)
         for (int i = 0; i < PX_LANES; i++) {
-            const uint32_t word = PX_AT(w, uint32_t, 1 + r)[i];
+            const uint32_t given = PX_AT(w, uint32_t, 1 + r)[i];
+            const uint32_t word =
+                px_misreads(PX_STORED) ? given << 16 | given >> 16 : given;
             const int x = i / 4, y = i % 4 * 2;
 
             all[r][op->sub ? y : x][op->sub ? x : y] = (uint16_t)word;

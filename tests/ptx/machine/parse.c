@@ -276,7 +276,7 @@ static void prescan_shared(struct px_build *b, const char *text)
         }
 }
 
-/* ---------------------------------------------------------------- statements */
+/* --------------------------------------------------------------- statements */
 
 /* .loc 1 988 0, function_name L, inlined_at 1 1009 5 */
 static void read_location(struct px_build *b)

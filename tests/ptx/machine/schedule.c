@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -------------------------------------------------------------- parts of warps */
+/* ----------------------------------------------------------- parts of warps */
 
 static void merge(struct px_warp *w, int into, int from)
 {
@@ -179,7 +179,7 @@ static int warp_can_run(struct px_warp *w)
     return w->live && choose_part(w) >= 0;
 }
 
-/* ------------------------------------------------------------- CTAs, clusters */
+/* ----------------------------------------------------------- CTAs, clusters */
 
 struct resident {
     struct px_cluster **cluster;
@@ -377,33 +377,41 @@ static int exchange_clusters(struct resident *r)
     return PX_NEXT;
 }
 
-/* ------------------------------------------------------------------ the launch */
+/* --------------------------------------------------------------- the launch */
 
-/* Where each warp waits. */
+/* How many parts of warps are at an instruction; the first of them. */
+static int count_at(const struct resident *r, int pc, const struct px_warp **at)
+{
+    int count = 0;
+
+    for (int i = 0; i < r->nwarps; i++)
+        for (int k = 0; r->warps[i]->live && k < r->warps[i]->parts; k++)
+            if (r->warps[i]->part[k].pc == pc && !count++)
+                *at = r->warps[i];
+    return count;
+}
+
+/* Where warps wait, by instruction. */
 static int fault_deadlock(const struct resident *r)
 {
+    const struct px_program *program = px_machine.launch->program;
     char *text = px_machine.fault;
-    size_t size = sizeof px_machine.fault, at;
+    const size_t size = sizeof px_machine.fault;
+    size_t at = (size_t)snprintf(text, size, "%s.cu: deadlock", program->name);
 
-    at = (size_t)snprintf(text, size, "deadlock:");
-    for (int i = 0; i < r->nwarps; i++)
-        for (int k = 0; k < r->warps[i]->parts && at < size - 1; k++) {
-            const struct px_warp *w = r->warps[i];
-            const struct px_op *op =
-                &px_machine.launch->program->ops[w->part[k].pc];
-            char place[700];
+    for (int pc = 0; pc < program->nops && at < size; pc++) {
+        const struct px_op *op = &program->ops[pc];
+        const struct px_warp *w = NULL;
+        const int count = count_at(r, pc, &w);
 
-            if (!w->live)
-                continue;
-            px_fault_place(place, sizeof place, w, op);
+        if (count)
             at += (size_t)snprintf(
-                text + at, size - at, "\n  %s, lanes 0x%08x%s", place,
-                w->part[k].mask,
-                w->part[k].state == PX_APART_YET ? " wait for other lanes"
-                                                 : "");
-            if (at > size)
-                at = size;
-        }
+                text + at, size - at,
+                "; line %d (inlined at %d), %s: %d, as warp %d of CTA "
+                "(%u,%u,%u)",
+                op->line, op->outer, op->text, count, w->number, w->cta->id[0],
+                w->cta->id[1], w->cta->id[2]);
+    }
     return PX_FAULT;
 }
 

@@ -13,7 +13,10 @@ uint32_t px_swizzled(uint32_t address, int swizzle)
 {
     static const uint32_t bits[] = {0, 0x10, 0x30, 0x70};
 
-    return address ^ (address >> 3 & bits[swizzle]);
+    if (px_misreads(PX_NO_SWIZZLE))
+        return address;
+    return address ^
+           (address >> (px_misreads(PX_LOW_SWIZZLE) ? 2 : 3) & bits[swizzle]);
 }
 
 static uint32_t box_bytes(const struct px_map *map)
@@ -35,7 +38,9 @@ static uint64_t row_of(const struct px_tile *tile, const int *index, int *from,
     const int64_t x = tile->at[0];
 
     for (int i = 1; i < map->rank; i++) {
-        const int64_t at = (int64_t)tile->at[i] + index[i];
+        const int other = i < 3 && map->rank > 2 ? 3 - i : i;
+        const int from_other = px_misreads(PX_DIMENSIONS) ? other : i;
+        const int64_t at = (int64_t)tile->at[from_other] + index[i];
 
         if (at < 0 || at >= (int64_t)map->dims[i])
             return 0;
@@ -86,7 +91,7 @@ static int move_row(struct px_async *async, unsigned char *row,
     unsigned char *global;
     size_t bytes;
 
-    if (!async->store)
+    if (!async->store && !px_misreads(PX_OUTSIDE))
         memset(row, 0, size * tile->map.box[0]);
     if (!at)
         return PX_NEXT;
@@ -96,7 +101,7 @@ static int move_row(struct px_async *async, unsigned char *row,
         return PX_FAULT;
     if (!async->store)
         memcpy(row + (size_t)from * size, global, bytes);
-    else if (tile->adds)
+    else if (tile->adds && !px_misreads(PX_PLAIN_ADD))
         add_elements(global, row + (size_t)from * size, bytes, tile->map.type);
     else
         memcpy(global, row + (size_t)from * size, bytes);
@@ -153,19 +158,23 @@ static int move_shared(struct px_async *async, unsigned char *data, int loads)
 static int land_load(struct px_async *async)
 {
     struct px_tile *tile = async->tile;
-    unsigned char *data = malloc(tile->bytes);
+    unsigned char *data = calloc(1, tile->bytes);
     struct px_mbarrier *barrier;
     int code;
 
     if (!data)
         return px_fault_plain("out of memory");
+    if (px_misreads(PX_OUTSIDE))
+        memset(data, 0x3f, tile->bytes);
     code = move_box(async, data);
     if (!code)
         code = move_shared(async, data, 1);
     free(data);
     if (code)
         return code;
-    barrier = px_barrier_find(async->warp, async->op, tile->to_cta,
+    barrier = px_barrier_find(async->warp, async->op,
+                              px_misreads(PX_OWN_BARRIER) ? async->warp->cta
+                                                          : tile->to_cta,
                               tile->barrier, async->lane);
     if (!barrier)
         return PX_FAULT;
@@ -217,7 +226,27 @@ static int land_between(struct px_async *async)
     return PX_NEXT;
 }
 
-/* ------------------------------------------------------------------- issuing */
+/* Bytes of global memory. */
+static int land_bytes(struct px_async *async)
+{
+    struct px_tile *tile = async->tile;
+    struct px_mbarrier *barrier;
+    const unsigned char *from = px_memory_global(
+        async->warp, async->op, tile->global, tile->bytes, async->lane);
+
+    if (!from)
+        return PX_FAULT;
+    px_hazard_copied(tile->to_cta, tile->shared, tile->bytes);
+    memcpy(tile->to_cta->shared + tile->shared, from, tile->bytes);
+    barrier = px_barrier_find(async->warp, async->op, tile->to_cta,
+                              tile->barrier, async->lane);
+    if (!barrier)
+        return PX_FAULT;
+    px_barrier_complete(barrier, tile->bytes);
+    return PX_NEXT;
+}
+
+/* ------------------------------------------------------------------ issuing */
 
 static struct px_tile *new_tile(struct px_async *async)
 {
@@ -284,7 +313,8 @@ static int load_tile(struct px_warp *w, const struct px_op *op, uint32_t mask)
         for (int k = 0; k < own->cluster->size; k++) {
             struct px_tile *tile;
 
-            if (!(ranks >> k & 1))
+            if (!(ranks >> k & 1) ||
+                (px_misreads(PX_OWN_MEMORY) && k != own->rank))
                 continue;
             tile = new_tile(px_async_add(w, op, i, land_load));
             if (!tile || read_map(w, op, i, 1, tile))
@@ -330,7 +360,8 @@ static int copy_between(struct px_warp *w, const struct px_op *op,
 
     PX_EACH (mask) {
         const uint32_t to = PX_AT(w, uint32_t, 0)[i];
-        struct px_tile *tile = new_tile(px_async_add(w, op, i, land_between));
+        struct px_tile *tile = new_tile(
+            px_async_add(w, op, i, op->sub ? land_bytes : land_between));
 
         if (!tile)
             return PX_FAULT;
@@ -338,13 +369,15 @@ static int copy_between(struct px_warp *w, const struct px_op *op,
         if (!px_memory_shared(w, op, to, tile->bytes, i, &tile->to_cta))
             return PX_FAULT;
         tile->shared = to & local;
-        tile->global = PX_AT(w, uint32_t, 1)[i];
+        tile->global =
+            op->sub ? PX_AT(w, uint64_t, 1)[i] : PX_AT(w, uint32_t, 1)[i];
         tile->barrier = PX_AT(w, uint32_t, 3)[i] & local;
         if (to >> PX_RANK_SHIFT != PX_AT(w, uint32_t, 3)[i] >> PX_RANK_SHIFT)
             return px_fault(w, op, i, "its barrier is in another CTA");
         if (to % 16 || tile->global % 16 || tile->bytes % 16)
             return px_fault(w, op, i, "no multiple of 16 bytes");
-        if (px_hazard_issued(w, op, i, (uint32_t)tile->global, tile->bytes))
+        if (!op->sub &&
+            px_hazard_issued(w, op, i, (uint32_t)tile->global, tile->bytes))
             return PX_FAULT;
     }
     return PX_NEXT;
@@ -396,11 +429,20 @@ static int setup_ranked(struct px_build *b, int rank)
 
 int px_setup_tile(struct px_build *b)
 {
-    if (!strcmp(b->mnemonic, "cp.async.bulk.shared::cluster.shared::cta."
-                             "mbarrier::complete_tx::bytes")) {
+    static const char *const sources[] = {"shared::cta", "global"};
+    char name[80];
+
+    for (int k = 0; k < 2; k++) {
+        snprintf(name, sizeof name,
+                 "cp.async.bulk.shared::cluster.%s.mbarrier::complete_tx::"
+                 "bytes",
+                 sources[k]);
+        if (strcmp(b->mnemonic, name))
+            continue;
         b->op->run = copy_between;
+        b->op->sub = (short)k;
         for (int i = 0; i < 4; i++)
-            if (px_give(b, i, 'r'))
+            if (px_give(b, i, k && i == 1 ? 'd' : 'r'))
                 return PX_FAULT;
         return PX_EXIT;
     }

@@ -96,7 +96,7 @@ static int setup_shuffle(struct px_build *b)
     return PX_NEXT;
 }
 
-/* ------------------------------------------------------------ vote and redux */
+/* ----------------------------------------------------------- vote and redux */
 
 #define VOTE(name, value)                                                      \
     static int name(struct px_warp *w, const struct px_op *op, uint32_t mask)  \

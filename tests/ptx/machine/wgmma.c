@@ -22,6 +22,11 @@ static struct operand operand_of(uint64_t bits, int turned)
 {
     static const int swizzles[] = {0, 3, 2, 1};
 
+    if (px_misreads(PX_NOT_TURNED))
+        turned = 0;
+    if (px_misreads(PX_STRIDES))
+        bits = (bits & ~0x3fff3fff0000ull) | (bits >> 16 & 0x3fff0000) |
+               (bits & 0x3fff0000) << 16;
     return (struct operand){.start = (uint32_t)(bits & 0x3fff) << 4,
                             .leading = (uint32_t)(bits >> 16 & 0x3fff) << 4,
                             .stride = (uint32_t)(bits >> 32 & 0x3fff) << 4,
@@ -155,7 +160,9 @@ static struct product product_of(const struct px_async *async)
 /* This warp's rows of A. */
 static struct units a_units(const struct px_warp *w, const struct product *p)
 {
-    return units_of(&p->a, w->number % 4 * 16, 16, p->k, p->a_type);
+    const int part = px_misreads(PX_ALL_ROWS) ? 0 : w->number % 4;
+
+    return units_of(&p->a, part * 16, 16, p->k, p->a_type);
 }
 
 static int land_product(struct px_async *async)
@@ -172,7 +179,7 @@ static int land_product(struct px_async *async)
                1, p.n))
         return PX_FAULT;
     px_mma_multiply(sum, a, b, 16, p.n, p.k);
-    add_sums(async, &p, sum, (int)async->word[4]);
+    add_sums(async, &p, sum, px_misreads(PX_OLD_SUM) || (int)async->word[4]);
     w->mma_landed++;
     return PX_NEXT;
 }
