@@ -33,7 +33,7 @@ SUBMAKE = +@$(BUILD)
     clean report install uninstall tools generate
 
 all: generate
-	$(SUBMAKE) config=release quern_cli quern quern_torch
+	$(SUBMAKE) config=release quern_cli quern quern_torch fake_ptx
 	@.ci/carry build
 
 demo: all
