@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** defects.h: what must not pass: kernels with a defect, as an edit of their
-** PTX, and misreadings of the instruction set by the interpreter.
+** defects.h: defects that a test must see: of kernels, as an edit of their PTX,
+** and of the interpreter, as a misreading of the instruction set.
 */
 #pragma once
 

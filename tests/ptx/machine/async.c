@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* async.c: what lands later, and cp.async. */
+/* async.c: copies and products in flight, and cp.async. */
 #include "build.h"
 #include "hazard.h"
 #include "tma.h"
@@ -147,7 +147,7 @@ static int copy_async(struct px_warp *w, const struct px_op *op, uint32_t mask)
     }
     if (px_random(&w->random) % 256 >= px_machine.late)
         return land_copy(w, op, copy, mask);
-    PX_EACH (mask) /* nobody may read it yet */
+    PX_EACH (mask) /* poison until then */
         memset(px_memory_shared(w, op, copy->to[i], (unsigned)bytes, i, NULL),
                0xff, (size_t)bytes);
     w->ncopies++;
@@ -162,7 +162,7 @@ static int copy_commit(struct px_warp *w, const struct px_op *op, uint32_t mask)
     return PX_NEXT;
 }
 
-/* Land what the thread waits for, and no more; op->sub: everything. */
+/* Land only the batches that the thread waits for; op->sub: all. */
 static int copy_wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     const uint32_t most = op->nargs ? PX_AT(w, uint32_t, 0)[0] : 0;

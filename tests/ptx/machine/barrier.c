@@ -132,7 +132,7 @@ void px_barrier_recheck(struct px_cta *cta)
 
 /* --------------------------------------------------------- in shared memory */
 
-/* What a barrier's 8 bytes hold, so that others' writes are seen. */
+/* A barrier's 8 bytes, so that a write over them is seen. */
 static const uint64_t signature = 0x6261727269657221;
 
 struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,

@@ -46,9 +46,10 @@ struct px_build {
 /* Enlarge *array to hold one more; PX_FAULT without memory. */
 int px_grow(void *array, int count, int *room, size_t size);
 
-/* A place in the register file. */
+/* An offset in the register file. */
 int32_t px_build_place(struct px_build *b, int bytes);
-/* Where a value is in all lanes; wide: 0 32 bits, 1 64 bits, 2 a predicate. */
+/* The offset of a value in all lanes; wide: 0 32 bits, 1 64 bits, 2 a
+   predicate. */
 int32_t px_build_constant(struct px_build *b, uint64_t value, int wide);
 int32_t px_build_special(struct px_build *b, const char *name);
 
@@ -69,7 +70,7 @@ typedef int px_setup(struct px_build *b);
 px_setup px_setup_memory, px_setup_convert, px_setup_compare, px_setup_move,
     px_setup_async, px_setup_matrix, px_setup_warp, px_setup_barrier;
 
-/* What the table of plain instructions says. */
+/* A row of the table of plain instructions. */
 struct px_row {
     const char *name, *types;
     int (*run)(struct px_warp *, const struct px_op *, uint32_t mask);

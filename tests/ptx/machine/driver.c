@@ -4,10 +4,10 @@
 ** is PTX; memory is the host's; a launch ends before its call does.
 **
 ** $PTX_DEVICE is the compute capability (9.0), $PTX_SMS how many
-** multiprocessors there are (4), $PTX_SEED what all randomness begins with (1),
+** multiprocessors there are (4), $PTX_SEED begins all random order (1),
 ** $PTX_LATE how late copies land: of 256 chances, how many are not taken (by
 ** the seed). $PTX_TRACE: say how long each launch took. Events count launches,
-** a second each, so that nobody repeats one for the sake of its time.
+** a second each, so that no timing repeats one.
 **
 ** To try tests with: $PTX_EDIT=FROM=>TO changes the PTX, $PTX_MISREAD names one
 ** of PX_MISREADINGS.
@@ -71,7 +71,7 @@ static uint32_t setting(const char *name, uint32_t otherwise)
     return text && *text ? (uint32_t)strtoul(text, NULL, 0) : otherwise;
 }
 
-/* PX_TRUE, or what tests want to be read wrong. */
+/* PX_TRUE, or the misreading that a test wants. */
 static int misreading(const char *name)
 {
     static const char *const names[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fault.c: the first thing that went wrong, with its place. */
+/* fault.c: the first fault of a launch, with its source location. */
 #include "machine.h"
 
 #include <stdarg.h>

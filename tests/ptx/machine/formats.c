@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats.c: numbers of 16 and 8 bits. */
+/* formats.c: floats of 16 and 8 bits. */
 #include "formats.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats.h: numbers of 16 and 8 bits; to the nearest, ties to even. */
+/* formats.h: floats of 16 and 8 bits; to the nearest, ties to even. */
 #pragma once
 
 #include "machine.h"
 
-/* Larger numbers become the largest, as .satfinite has it. */
+/* Larger values become the largest, as .satfinite has it. */
 uint8_t px_e4m3_of(float x);
 uint8_t px_e5m2_of(float x);

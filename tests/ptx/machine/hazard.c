@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** hazard.c: what values show only by chance: memory that the async proxy reads
-** without a fence after the write, memory that changes while a copy or a
-** product still reads it, registers of a product before its wait.
+** hazard.c: races that results show only by chance: memory that the async
+** proxy reads without a fence after the write, memory that changes while a copy
+** or a product still reads it, registers of a product before its wait.
 */
 #include "hazard.h"
 

@@ -4,7 +4,7 @@
 
 #include "machine.h"
 
-/* Memory for what follows; PX_FAULT without. */
+/* Memory for the records of a CTA and of a warp; PX_FAULT without. */
 int px_hazard_cta(struct px_cta *cta);
 int px_hazard_warp(struct px_warp *w);
 
@@ -17,7 +17,7 @@ void px_hazard_copied(struct px_cta *cta, uint32_t at, uint32_t bytes);
    before must have been fenced, by the writer or by this thread. */
 int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
                      uint32_t at, uint32_t bytes);
-/* It reads now: nobody wrote since it was issued. */
+/* It reads now: no write came since it was issued. */
 int px_hazard_read(const struct px_async *async, const struct px_cta *cta,
                    uint32_t at, uint32_t bytes);
 /* fence.proxy.async */

@@ -4,7 +4,7 @@
 
 #include "machine.h"
 
-/* Where the machine that compiles has them, wider vectors are used. */
+/* Wider vectors, if the machine that runs has them. */
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ &&            \
     !defined __SANITIZE_ADDRESS__
 #define PX_FAST __attribute__((target_clones("default", "arch=haswell")))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** machine.h: a GPU that runs the PTX of one kernel, in order of nothing but
-** what the kernel itself asks for.
+** machine.h: a GPU that runs the PTX of one kernel, in any order that the
+** kernel permits.
 **
 ** A warp has a file of registers: 32 lanes of 4 or 8 bytes for each register,
 ** constant and special register, a 32-bit mask for each predicate. An operand
@@ -18,12 +18,12 @@ enum { PX_LANES = 32, PX_BARRIERS = 16, PX_MBARRIERS = 128, PX_RANKS = 16 };
 /* Windows of the generic address space; host memory has higher addresses. */
 #define PX_SHARED ((uint64_t)0x10 << 32)
 #define PX_PARAM  ((uint64_t)0x11 << 32)
-/* Shared memory of a kernel begins here; the hardware keeps what is before. */
+/* Shared memory of a kernel begins here, after the bytes of the hardware. */
 enum { PX_SHARED_START = 1024, PX_RANK_SHIFT = 24 };
 
 struct px_warp;
 
-/* What an instruction's function says about the next one. */
+/* The result of an instruction's function: how the warp goes on. */
 enum {
     PX_NEXT,  /* go on */
     PX_JUMP,  /* the part's pc is set */
@@ -89,7 +89,7 @@ struct px_program {
     int nvariables;
     int shared_bytes; /* from PX_SHARED_START on: static, then dynamic */
     size_t file_bytes;
-    int32_t sink; /* a register that nobody reads */
+    int32_t sink; /* a register that is only written */
     int max_threads;
 };
 
@@ -209,7 +209,7 @@ struct px_launch {
     X(PX_PARITY, "parity")             /* waits for the other phase */         \
     X(PX_OWN_BARRIER, "own_barrier")   /* multicast counts on one */           \
     X(PX_OWN_MEMORY, "own_memory")     /* multicast is for the own CTA */      \
-    X(PX_OUTSIDE, "outside")           /* boxes leave what is outside */       \
+    X(PX_OUTSIDE, "outside")           /* boxes keep bytes outside */          \
     X(PX_DIMENSIONS, "dimensions")     /* coordinates y, z exchanged */        \
     X(PX_FRAGMENT, "fragment")         /* registers 1, 2 of A exchanged */     \
     X(PX_MATRIX, "matrix")             /* ldmatrix: .trans is ignored */       \
@@ -230,8 +230,8 @@ enum {
 struct px_machine {
     const struct px_launch *launch;
     unsigned char *params;
-    uint64_t events; /* counts what may end a wait */
-    uint64_t clock;  /* of writes, fences and what is issued */
+    uint64_t events; /* counts events that may end a wait */
+    uint64_t clock;  /* of writes, fences and issued copies */
     uint64_t steps, most_steps;
     uint32_t random;
     uint32_t late;   /* of 256 chances, how often a copy does not land yet */
@@ -246,7 +246,7 @@ static inline int px_misreads(int id)
     return px_machine.misread == id;
 }
 
-/* Where a warp's operand is. */
+/* A warp's operand, by the argument's number. */
 #define PX_AT(w, type, i) ((type *)(void *)((w)->file + op->arg[i]))
 
 static inline uint32_t px_random(uint32_t *state)
@@ -309,7 +309,7 @@ struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
                                     int lane);
 void px_barrier_complete(struct px_mbarrier *barrier, int64_t bytes);
 
-/* async.c: what lands later. */
+/* async.c: copies and products in flight. */
 void px_async_clear(void);
 int px_async_pending(void);
 int px_async_land(void);                 /* any one; PX_FAULT */
@@ -334,7 +334,7 @@ struct px_async *px_async_add(struct px_warp *w, const struct px_op *op,
 /* schedule.c: run a launch to its end. */
 int px_schedule_run(const struct px_launch *launch);
 
-/* mma.c: numbers of 16 and 8 bits as floats. */
+/* formats.c: 16 and 8 bits as floats, and back. */
 float px_float_of_half(uint16_t bits);
 float px_float_of_e4m3(uint8_t bits);
 float px_float_of_e5m2(uint8_t bits);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operands.c: what follows an instruction's name: a flat list, in which
-   vectors and addresses are their parts. */
+/* operands.c: an instruction's operands: a flat list, in which vectors and
+   addresses are their parts. */
 #include "build.h"
 
 #include <ctype.h>
@@ -100,7 +100,7 @@ static int read_number(const char *word, uint64_t *value)
     *value = strtoull(digits, &end, 0);
     if (*end == 'U')
         end++;
-    if (*end == '.') { /* a fraction of a policy, which nobody reads */
+    if (*end == '.') { /* a fraction of a cache policy, not used */
         strtod(digits, &end);
         *value = 0;
     }

@@ -3,7 +3,7 @@
 ** parse.c: the text of one kernel, as NVRTC writes it, to decoded instructions.
 **
 ** A statement ends with a semicolon. Braces that are no vector's open a scope,
-** as inline assembler has it, with registers and labels of its own.
+** as asm statements have it, with registers and labels of its own.
 */
 #include "build.h"
 

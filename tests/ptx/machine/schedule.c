@@ -228,7 +228,7 @@ static uint32_t special_value(const struct px_cta *cta, int which, int warp,
     }
 }
 
-/* Registers that nobody wrote hold NaN, or all bits. */
+/* Registers hold NaN, or all bits, until they are written. */
 static int start_warp(struct px_warp *w, struct px_cta *cta, int number)
 {
     const struct px_program *program = px_machine.launch->program;
@@ -391,7 +391,7 @@ static int count_at(const struct resident *r, int pc, const struct px_warp **at)
     return count;
 }
 
-/* Where warps wait, by instruction. */
+/* The instructions at which warps wait. */
 static int fault_deadlock(const struct resident *r)
 {
     const struct px_program *program = px_machine.launch->program;

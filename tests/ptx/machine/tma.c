@@ -28,8 +28,8 @@ static uint32_t box_bytes(const struct px_map *map)
     return bytes;
 }
 
-/* One row of a box, along dimension 0: its place in the tensor; 0 if it is
-   outside. `from` and `to` are what of the row is inside, in elements. */
+/* One row of a box, along dimension 0: its address in the tensor; 0 if it is
+   outside. Elements `from` to `to` of the row are inside. */
 static uint64_t row_of(const struct px_tile *tile, const int *index, int *from,
                        int *to)
 {

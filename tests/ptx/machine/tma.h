@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tma.h: boxes of tensors, and what the driver writes into a tensor map. */
+/* tma.h: boxes of tensors, and the layout of a tensor map. */
 #pragma once
 
 #include "machine.h"

@@ -140,7 +140,7 @@ static void add_sums(struct px_async *async, const struct product *p,
     }
 }
 
-/* What op->sub holds, and the descriptors of when it was issued. */
+/* The shape in op->sub, and the descriptors as they were issued. */
 static struct product product_of(const struct px_async *async)
 {
     const struct px_op *op = async->op;
