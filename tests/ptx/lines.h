@@ -60,7 +60,7 @@
     X("9.0 8.0", "wgrad mxfp8 g=3 m=256 n=256 k=300 split=skew")               \
     X("9.0", "fprop mxfp8" ROWS "n=256 k=256 dequantize=mainloop")             \
     X("9.0 8.0", "fprop mxfp8" ROWS "n=256 k=256 dequantize=pass")             \
-    X("9.0 8.0", "fprop mxfp8" ROWS "n=256 k=256 dequantize=f16")              \
+    X("9.0", "fprop mxfp8" ROWS "n=256 k=256 dequantize=f16")                  \
     X("9.0 8.0", "fprop mxfp8_ocp" ROWS "n=256 k=256")                         \
     X("9.0 8.0", "fprop mxfp4" ROWS "n=256 k=256")                             \
     X("9.0 8.0", "dgrad mxfp4" ROWS "n=256 k=256")                             \
