@@ -6,8 +6,8 @@
 ** $PTX_DEVICE is the compute capability (9.0), $PTX_SMS how many
 ** multiprocessors there are (4), $PTX_SEED begins all random order (1),
 ** $PTX_LATE how late copies land: of 256 chances, how many are not taken (by
-** the seed). $PTX_TRACE: say how long each launch took. Events count launches,
-** a second each, so that no timing repeats one.
+** the seed). $PTX_TRACE: print each launch with its time of a core. Events
+** count launches, a second each, so that no timing repeats one.
 **
 ** To try tests with: $PTX_EDIT=FROM=>TO changes the PTX, $PTX_MISREAD names one
 ** of PX_MISREADINGS.
@@ -60,7 +60,7 @@ static double now(void)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 

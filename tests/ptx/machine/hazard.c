@@ -105,9 +105,9 @@ void px_hazard_product(struct px_warp *w, const struct px_op *op, int sums,
                        int reads)
 {
     for (int i = 0; i < sums; i++)
-        w->sums[op->arg[i] / GRAIN] = w->mma_issued;
+        w->sums[op->arg[i] / GRAIN] = (uint32_t)w->mma_issued;
     for (int i = sums; i < sums + reads; i++)
-        w->reads[op->arg[i] / GRAIN] = w->mma_issued;
+        w->reads[op->arg[i] / GRAIN] = (uint32_t)w->mma_issued;
 }
 
 int px_hazard_registers(struct px_warp *w, const struct px_op *op)

@@ -5,9 +5,9 @@
 #include "machine.h"
 
 /* Wider vectors, if the machine that runs has them. */
-#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ &&            \
+#if defined __x86_64__ && !defined __clang__ && __GNUC__ >= 12 &&              \
     !defined __SANITIZE_ADDRESS__
-#define PX_FAST __attribute__((target_clones("default", "arch=haswell")))
+#define PX_FAST __attribute__((target_clones("default", "arch=x86-64-v3")))
 #else
 #define PX_FAST
 #endif

@@ -91,6 +91,7 @@ struct px_program {
     size_t file_bytes;
     int32_t sink; /* a register that is only written */
     int max_threads;
+    int products; /* has wgmma */
 };
 
 /* Special registers. */
@@ -152,7 +153,7 @@ struct px_warp {
     uint64_t mma_group[64]; /* issued until the end of batch i % 64 */
     uint64_t mma_groups;
     uint64_t mma_known;     /* that were waited for */
-    uint64_t *sums, *reads; /* by register: the last product's number */
+    uint32_t *sums, *reads; /* by register: the last product's number */
     uint64_t fenced[PX_LANES];
     uint64_t cluster_ticket;
     uint32_t random;
@@ -300,6 +301,12 @@ unsigned char *px_memory_global(struct px_warp *w, const struct px_op *op,
                                 uint64_t address, uint64_t size, int lane);
 int px_memory_add(uint64_t base, size_t bytes);
 int px_memory_remove(uint64_t base);
+
+/* registers.c: a warp's file with constants, other registers poisoned; it goes
+   back to the next warp, or is freed with the program. PX_FAULT. */
+int px_registers_take(struct px_warp *w);
+void px_registers_give(struct px_warp *w);
+void px_registers_clear(void);
 
 /* barrier.c */
 /* After a warp has ended: those that wait for all wait for fewer. */

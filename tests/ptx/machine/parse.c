@@ -471,6 +471,7 @@ void px_program_free(struct px_program *program)
 {
     if (!program)
         return;
+    px_registers_clear();
     for (int i = 0; i < program->nvariables; i++) {
         px_memory_remove((uintptr_t)program->variables[i]);
         free(program->variables[i]);

@@ -228,7 +228,6 @@ static uint32_t special_value(const struct px_cta *cta, int which, int warp,
     }
 }
 
-/* Registers hold NaN, or all bits, until they are written. */
 static int start_warp(struct px_warp *w, struct px_cta *cta, int number)
 {
     const struct px_program *program = px_machine.launch->program;
@@ -244,21 +243,8 @@ static int start_warp(struct px_warp *w, struct px_cta *cta, int number)
     w->live = rest < PX_LANES ? (1u << rest) - 1 : PX_ALL;
     w->parts = 1;
     w->part[0].mask = w->live;
-    w->file = aligned_alloc(64, (program->file_bytes + 63) / 64 * 64);
-    if (!w->file)
-        return px_fault_plain("out of memory");
-    memset(w->file, 0xff, program->file_bytes);
-    if (px_hazard_warp(w))
+    if (px_registers_take(w))
         return PX_FAULT;
-    for (int k = 0; k < program->nconstants; k++) {
-        const struct px_constant *constant = &program->constants[k];
-        unsigned char *at = w->file + constant->at;
-        const int n = constant->wide == 2 ? 1 : PX_LANES;
-        const size_t size = constant->wide == 1 ? 8 : 4;
-
-        for (int i = 0; i < n; i++)
-            memcpy(at + (size_t)i * size, &constant->value, size);
-    }
     for (int k = 0; k < program->nspecial; k++)
         for (int i = 0; i < PX_LANES; i++) {
             const uint32_t x =
@@ -309,9 +295,8 @@ static void end_cluster(struct px_cluster *cluster)
         struct px_cta *cta = &cluster->cta[i];
 
         for (int k = 0; cta->warps && k < cta->nwarps; k++) {
-            free(cta->warps[k].file);
+            px_registers_give(&cta->warps[k]);
             free(cta->warps[k].copies);
-            free(cta->warps[k].sums);
         }
         free(cta->warps);
         free(cta->shared);

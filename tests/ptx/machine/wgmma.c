@@ -278,6 +278,7 @@ static int setup_product(struct px_build *b, const char *shape)
     op->meet = PX_MEET_ALL;
     op->run = issue;
     op->is_product = 1;
+    b->program->products = 1;
     return PX_EXIT;
 }
 
