@@ -124,7 +124,7 @@ if [ "$part" = test ]; then
 else
     for program in $(programs build/asan/bin); do
         case $program in
-        */test_compile) jobs+=("$program 0/$((16 * SHARES))") ;;
+        */test_compile | */test_ptx) jobs+=("$program 0/$((16 * SHARES))") ;;
         *) jobs+=("$program") ;;
         esac
         is_long "$program" || continue
