@@ -34,7 +34,7 @@ SUBMAKE = +@$(BUILD)
     clean report install uninstall tools generate
 
 all: generate
-	$(SUBMAKE) config=release quern_cli quern quern_torch quern_jax
+	$(SUBMAKE) config=release quern_cli quern quern_torch quern_jax fake_ptx
 	@.ci/carry build
 
 demo: all

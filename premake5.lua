@@ -217,6 +217,7 @@ for _, name in ipairs { "support", "memory", "system" } do
 end
 linkoptions(SYSTEM)
 test("gpu", { "tests_support", "quern_oracle" }, "gpu_suite")
+test "ptx"
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.
 for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do
@@ -225,3 +226,9 @@ for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do
   targetprefix ""
   files { path, (path:gsub("%.c$", "/*.c")) }
 end
+
+-- The CUDA driver and its compiler in one: a GPU that interprets PTX.
+begin("fake_ptx", "SharedLib", "fake_ptx", "lib", "")
+  targetprefix ""
+  files { "tests/ptx/machine/*.c", "tests/ptx/machine/*.h", "runtime/device/library.c" }
+  links { "dl", "m" }

@@ -103,12 +103,12 @@ start() { # log, program, share
 # Those whose cases take minutes; twins of the protocol and CUDA kernels are the
 # same under sanitizers, where the programs themselves are watched instead.
 is_long() { # program
-    [[ $1 == */test_protocol || $1 == */test_compile ]]
+    [[ $1 == */test_protocol || $1 == */test_compile || $1 == */test_ptx ]]
 }
 
 # The longest first, so that no core is idle in the end.
 programs() { # folder
-    printf '%s\n' "$1"/test_{protocol,cli,host,compile,runtime,api} "$1"/test_* | awk '!seen[$0]++'
+    printf '%s\n' "$1"/test_{protocol,ptx,cli,host,compile,runtime,api} "$1"/test_* | awk '!seen[$0]++'
 }
 
 jobs=()
@@ -124,7 +124,7 @@ if [ "$part" = test ]; then
 else
     for program in $(programs build/asan/bin); do
         case $program in
-        */test_compile) jobs+=("$program 0/$((16 * SHARES))") ;;
+        */test_compile | */test_ptx) jobs+=("$program 0/$((16 * SHARES))") ;;
         *) jobs+=("$program") ;;
         esac
         is_long "$program" || continue

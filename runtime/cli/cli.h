@@ -80,7 +80,7 @@ enum { QN_SHOW_PTX = 1, QN_SHOW_SASS = 2, QN_SHOW_RESOURCES = 4 };
 #define QN_OPTION_BACKEND                                                      \
     {                                                                          \
         "backend", QN_KEY_BACKEND, "NAME", 0,                                  \
-            "auto, host, jit, aot or cublaslt (default auto)", 0               \
+            "auto, host, jit, aot, cublaslt or ptx (default auto)", 0          \
     }
 #define QN_OPTION_KERNEL                                                       \
     {                                                                          \
@@ -123,6 +123,10 @@ extern const struct qn_command qn_cmd_recipes, qn_cmd_list, qn_cmd_why,
 
 /* The parser after every command's argp; `input` is a struct qn_options. */
 error_t qn_options_parse(int key, char *text, struct argp_state *state);
+
+/* interpret.c: let the environment name an interpreter of PTX as the CUDA
+   driver and as its compiler; ends the program where there is none. */
+void qn_interpret(struct argp_state *state);
 
 /* ------------------------------------------------------------------ sources */
 

@@ -52,12 +52,16 @@ static int parse_backend(const char *text, struct argp_state *state)
     const char *nearest;
     int backend;
 
+    if (!strcmp(text, "ptx")) {
+        qn_interpret(state);
+        return QUERN_BACKEND_JIT;
+    }
     if (qn_backend_find(text, &backend))
         return backend;
     nearest = qn_message_nearest(text, qn_backend_words.names);
     argp_error(state, "no backend '%s'; %s%s%s", text,
                nearest ? "did you mean '" : "there are auto, host, jit, aot",
-               nearest ? nearest : " and cublaslt", nearest ? "'?" : "");
+               nearest ? nearest : ", cublaslt and ptx", nearest ? "'?" : "");
     return 0;
 }
 

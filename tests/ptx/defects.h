@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** defects.h: defects that a test must see: of kernels, as an edit of their PTX,
+** and of the interpreter, as a misreading of the instruction set.
+*/
+#pragma once
+
+#define BF16_90                                                                \
+    "fprop bf16 g=3 m=300 n=256 k=512 split=skew --kernel "                    \
+    "quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_tile128x128x64_cluster1x2"
+#define BF16_80 "dgrad bf16 g=3 m=200 n=128 k=128 split=skew"
+#define TURNED  "dgrad bf16 g=3 m=300 n=256 k=200 split=skew"
+#define ADDED                                                                  \
+    "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 --kernel "       \
+    "quern_bf16_wgrad_nt_k_f32_add_sm90a_cooperative_tile128x128x64_"          \
+    "cluster1x1"
+
+/* X(device, line, variable, its value) */
+#define PTX_DEFECTS(X)                                                         \
+    X("9.0", BF16_90, EDIT,                                                    \
+      "wgmma.wait_group.sync.aligned 0=>wgmma.wait_group.sync.aligned 7")      \
+    X("9.0", BF16_90, EDIT,                                                    \
+      "wgmma.wait_group.sync.aligned 1=>wgmma.wait_group.sync.aligned 7")      \
+    X("9.0", BF16_90, EDIT, "wgmma.commit_group.sync.aligned;=>")              \
+    X("9.0", BF16_90, EDIT, "fence.proxy.async.shared::cta;=>")                \
+    X("9.0", BF16_90, EDIT,                                                    \
+      "cp.async.bulk.wait_group.read 0=>cp.async.bulk.wait_group.read 7")      \
+    X("9.0", BF16_90, EDIT, "@!done bra wait;=>")                              \
+    X("9.0", BF16_90, EDIT, "barrier.cluster.wait.acquire.aligned;=>")         \
+    X("9.0", BF16_90, EDIT,                                                    \
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];=>")                    \
+    X("9.0", BF16_90, EDIT, "m8n8.x4.shared.b16=>m8n8.x4.trans.shared.b16")    \
+    X("8.0", BF16_80, EDIT, "cp.async.wait_group 1=>cp.async.wait_group 3")    \
+    X("8.0", BF16_80, EDIT, "bar.sync \t0;=>bar.warp.sync -1;")                \
+    X("8.0", BF16_80, EDIT, "m8n8.x4.trans.shared.b16=>m8n8.x4.shared.b16")    \
+    X("9.0", BF16_90, MISREAD, "swizzle")                                      \
+    X("9.0", BF16_90, MISREAD, "low_swizzle")                                  \
+    X("9.0", BF16_90, MISREAD, "strides")                                      \
+    X("9.0", BF16_90, MISREAD, "rows")                                         \
+    X("9.0", BF16_90, MISREAD, "parity")                                       \
+    X("9.0", BF16_90, MISREAD, "own_barrier")                                  \
+    X("9.0", BF16_90, MISREAD, "own_memory")                                   \
+    X("9.0", BF16_90, MISREAD, "dimensions")                                   \
+    X("9.0", BF16_90, MISREAD, "stored")                                       \
+    X("9.0", BF16_90, MISREAD, "halves")                                       \
+    X("9.0", BF16_90, MISREAD, "old_sum")                                      \
+    X("9.0", BF16_90, MISREAD, "early_phase")                                  \
+    X("9.0", BF16_90, MISREAD, "first_copies")                                 \
+    X("9.0", TURNED, MISREAD, "turned")                                        \
+    X("9.0", TURNED, MISREAD, "outside")                                       \
+    X("9.0", ADDED, MISREAD, "plain_add")                                      \
+    X("8.0", BF16_80, MISREAD, "fragment")                                     \
+    X("8.0", BF16_80, MISREAD, "matrix")                                       \
+    X("8.0", BF16_80, MISREAD, "first_copies")

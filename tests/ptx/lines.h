@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lines.h: problems whose kernels are interpreted: each template and each
+   feature of it, on the GPUs named. */
+#pragma once
+
+#define ROWS " g=3 m=300 split=skew "
+
+/* X(devices, line) */
+#define PTX_LINES(X)                                                           \
+    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 alpha=any beta=any")           \
+    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 beta=1")                       \
+    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 d=f32")                        \
+    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 bias=1")                       \
+    X("9.0 8.0",                                                               \
+      "fprop bf16" ROWS "n=256 k=128 activation=swiglu bias=1 prob=1 saved=1") \
+    X("9.0 8.0",                                                               \
+      "fprop bf16" ROWS "n=256 k=128 activation=clamped_swiglu interleave=32") \
+    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 activation=squared_relu")      \
+    X("9.0 8.0",                                                               \
+      "fprop fp16" ROWS "n=256 k=128 activation=geglu interleave=8")           \
+    X("9.0 8.0", "fprop fp16" ROWS "n=256 k=128 activation=situ")              \
+    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 pointers=b")                   \
+    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 sizes=host")                   \
+    X("9.0 8.0", "fprop bf16 g=3 m=128 n=300 k=128 split=skew ragged=n")       \
+    X("9.0 8.0", "fprop bf16 g=2 m=128 n=256 k=128 ragged=none pointers=abd")  \
+    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 layout=nn")                    \
+    X("9.0 8.0", "fprop bf16 g=3 m=301 n=250 k=130 split=skew align=2")        \
+    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 outside=zero")                 \
+    X("9.0 8.0",                                                               \
+      "dgrad bf16" ROWS "n=256 k=128 activation=swiglu prob=1 dprob=1 "        \
+      "outside=zero")                                                          \
+    X("9.0 8.0", "dgrad bf16" ROWS                                             \
+                 "n=256 k=128 activation=swiglu prob=1 dbias=1 dprob=1")       \
+    X("9.0 8.0",                                                               \
+      "dgrad fp16" ROWS "n=256 k=128 activation=reglu interleave=8")           \
+    X("9.0 8.0", "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1")   \
+    X("9.0 8.0",                                                               \
+      "wgrad bf16 g=3 m=256 n=128 k=300 split=skew alpha=any beta=any")        \
+    X("9.0 8.0",                                                               \
+      "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 pointers=d")   \
+    X("9.0 8.0", "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 "   \
+                 "microbatches=4")                                             \
+    X("9.0 8.0", "fprop fp8_block" ROWS "n=256 k=256")                         \
+    X("9.0 8.0", "dgrad fp8_block" ROWS "n=256 k=256")                         \
+    X("9.0 8.0", "wgrad fp8_block g=3 m=256 n=256 k=384 split=128,128,128")    \
+    X("9.0 8.0",                                                               \
+      "fprop fp8_block" ROWS "n=256 k=256 activation=swiglu copies=both")      \
+    X("9.0", "fprop fp8_block" ROWS "n=256 k=256 quantize=mainloop")           \
+    X("9.0 8.0",                                                               \
+      "dgrad fp8_block" ROWS "n=256 k=256 activation=swiglu interleave=8")     \
+    X("9.0 8.0", "fprop fp8_row" ROWS "n=256 k=256")                           \
+    X("9.0 8.0", "dgrad fp8_row" ROWS "n=256 k=256")                           \
+    X("9.0 8.0", "wgrad fp8_row g=3 m=256 n=256 k=300 split=skew")             \
+    X("9.0 8.0", "fprop fp8_tensor" ROWS "n=256 k=256")                        \
+    X("9.0 8.0", "wgrad fp8_tensor g=3 m=256 n=256 k=304 split=even")          \
+    X("9.0 8.0", "fprop fp8_tensor_delayed" ROWS "n=256 k=256")                \
+    X("9.0 8.0", "fprop fp8_block_any" ROWS "n=256 k=256")                     \
+    X("9.0 8.0", "fprop mxfp8" ROWS "n=256 k=256")                             \
+    X("9.0 8.0", "dgrad mxfp8" ROWS "n=256 k=256")                             \
+    X("9.0 8.0", "wgrad mxfp8 g=3 m=256 n=256 k=300 split=skew")               \
+    X("9.0", "fprop mxfp8" ROWS "n=256 k=256 dequantize=mainloop")             \
+    X("9.0 8.0", "fprop mxfp8" ROWS "n=256 k=256 dequantize=pass")             \
+    X("9.0", "fprop mxfp8" ROWS "n=256 k=256 dequantize=f16")                  \
+    X("9.0 8.0", "fprop mxfp8_ocp" ROWS "n=256 k=256")                         \
+    X("9.0 8.0", "fprop mxfp4" ROWS "n=256 k=256")                             \
+    X("9.0 8.0", "dgrad mxfp4" ROWS "n=256 k=256")                             \
+    X("9.0 8.0", "wgrad mxfp4 g=3 m=256 n=256 k=300 split=skew")               \
+    X("9.0 8.0", "fprop nvfp4" ROWS "n=256 k=256")                             \
+    X("9.0 8.0", "dgrad nvfp4" ROWS "n=256 k=256")                             \
+    X("9.0 8.0", "wgrad nvfp4 g=3 m=256 n=256 k=300 split=skew")               \
+    X("9.0 8.0", "fprop nvfp4 g=3 m=20 n=256 k=256 split=skew")                \
+    X("9.0 8.0", "fprop mxfp4 g=3 m=20 n=256 k=256 split=skew")                \
+    X("9.0 8.0", "quantize fp8_block of=x" ROWS "k=256 in=f32")                \
+    X("9.0 8.0", "quantize fp8_block of=dy" ROWS "k=256 activation=swiglu")    \
+    X("9.0 8.0", "quantize fp8_block of=w g=2 m=256 k=256")                    \
+    X("9.0 8.0", "quantize fp8_row of=x" ROWS "k=256 activation=swiglu")       \
+    X("9.0 8.0", "quantize fp8_row of=dy" ROWS "k=256")                        \
+    X("9.0 8.0", "quantize fp8_tensor of=x" ROWS "k=256")                      \
+    X("9.0 8.0", "quantize fp8_tensor_delayed of=x" ROWS "k=256")              \
+    X("9.0 8.0", "quantize fp8_block_any of=x" ROWS "k=256")                   \
+    X("9.0 8.0", "quantize mxfp8 of=x" ROWS "k=256")                           \
+    X("9.0 8.0", "quantize mxfp8_ocp of=dy" ROWS "k=256")                      \
+    X("9.0 8.0", "quantize mxfp4 of=x" ROWS "k=256")                           \
+    X("9.0 8.0", "quantize mxfp4 of=w g=2 m=256 k=256")                        \
+    X("9.0 8.0", "quantize nvfp4 of=x" ROWS "k=256")                           \
+    X("9.0 8.0", "quantize nvfp4 of=w g=2 m=256 k=256")                        \
+    X("9.0 8.0", "dequantize fp8_block of=x" ROWS "k=256")                     \
+    X("9.0 8.0", "dequantize nvfp4 of=w g=2 m=256 k=256")                      \
+    X("9.0 8.0", "dequantize mxfp4 of=x" ROWS "k=256")                         \
+    X("9.0 8.0", "transpose fp8_block of=x g=3 m=384 k=256 split=even")        \
+    X("9.0 8.0", "transpose mxfp8 of=x g=3 m=384 k=256 split=even")            \
+    X("9.0 8.0", "rescale fp8_tensor_delayed of=x g=3 m=300 k=256")            \
+    X("9.0 8.0", "bias bf16 of=x" ROWS "k=256")                                \
+    X("9.0", "mlp bf16 g=2 m=128 hidden=128 ffn=64")                           \
+    X("9.0", "mlp fp8_block g=2 m=256 hidden=256 ffn=128 prob=1")              \
+    X("9.0", "mlp mxfp8 g=2 m=128 hidden=128 ffn=64")                          \
+    X("9.0", "mlp nvfp4 g=2 m=128 hidden=128 ffn=64")

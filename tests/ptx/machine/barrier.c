@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* barrier.c: barriers of a CTA, of a cluster, and in shared memory. */
+#include "build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static inline int first_lane(uint32_t mask)
+{
+    return __builtin_ctz(mask);
+}
+
+/* ---------------------------------------------------------------- of a CTA */
+
+static void complete(struct px_barrier *barrier)
+{
+    barrier->arrived = barrier->expected = 0;
+    barrier->generation++;
+    px_machine.events++;
+}
+
+static int arrive(struct px_warp *w, const struct px_op *op, int lane,
+                  struct px_barrier *barrier, uint32_t threads)
+{
+    if (barrier->arrived && barrier->expected != threads)
+        return px_fault(w, op, lane, "barrier of %u threads, others say %u",
+                        threads, barrier->expected);
+    if (threads % PX_LANES)
+        return px_fault(w, op, lane, "%u threads are no whole warps", threads);
+    barrier->expected = threads;
+    barrier->arrived += PX_LANES;
+    if (threads && barrier->arrived > threads)
+        return px_fault(w, op, lane, "more than %u threads", threads);
+    if (barrier->arrived ==
+        (threads ? threads : (uint32_t)w->cta->live_warps * PX_LANES))
+        complete(barrier);
+    return PX_NEXT;
+}
+
+static struct px_barrier *named(struct px_warp *w, const struct px_op *op,
+                                int lane)
+{
+    const uint32_t which = PX_AT(w, uint32_t, 0)[lane];
+
+    if (which < PX_BARRIERS)
+        return &w->cta->barrier[which];
+    px_fault(w, op, lane, "there is no barrier %u", which);
+    return NULL;
+}
+
+static uint32_t threads_of(struct px_warp *w, const struct px_op *op, int lane)
+{
+    return op->nargs > 1 ? PX_AT(w, uint32_t, 1)[lane] : 0;
+}
+
+static int bar_sync(struct px_warp *w, const struct px_op *op, uint32_t mask)
+{
+    const int lane = first_lane(mask);
+    struct px_part *part = &w->part[w->current];
+    struct px_barrier *barrier = named(w, op, lane);
+
+    if (!barrier)
+        return PX_FAULT;
+    if (!part->ticket) {
+        part->ticket = barrier->generation + 1;
+        if (arrive(w, op, lane, barrier, threads_of(w, op, lane)))
+            return PX_FAULT;
+    }
+    if (barrier->generation < part->ticket)
+        return PX_WAIT;
+    part->ticket = 0;
+    return PX_YIELD;
+}
+
+static int bar_arrive(struct px_warp *w, const struct px_op *op, uint32_t mask)
+{
+    const int lane = first_lane(mask);
+    struct px_barrier *barrier = named(w, op, lane);
+
+    if (!barrier)
+        return PX_FAULT;
+    return arrive(w, op, lane, barrier, threads_of(w, op, lane));
+}
+
+/* ------------------------------------------------------------- of a cluster */
+
+static void recheck_cluster(struct px_cluster *cluster)
+{
+    if (!cluster->arrived || cluster->arrived < (uint32_t)cluster->live_warps)
+        return;
+    cluster->arrived = 0;
+    cluster->generation++;
+    px_machine.events++;
+}
+
+static int cluster_arrive(struct px_warp *w, const struct px_op *op,
+                          uint32_t mask)
+{
+    struct px_cluster *cluster = w->cta->cluster;
+
+    if (w->cluster_ticket)
+        return px_fault(w, op, first_lane(mask), "arrives twice");
+    w->cluster_ticket = cluster->generation + 1;
+    cluster->arrived++;
+    recheck_cluster(cluster);
+    return PX_YIELD;
+}
+
+static int cluster_wait(struct px_warp *w, const struct px_op *op,
+                        uint32_t mask)
+{
+    if (!w->cluster_ticket)
+        return px_fault(w, op, first_lane(mask), "waits without an arrival");
+    if (w->cta->cluster->generation < w->cluster_ticket)
+        return PX_WAIT;
+    w->cluster_ticket = 0;
+    return PX_YIELD;
+}
+
+void px_barrier_recheck(struct px_cta *cta)
+{
+    for (int i = 0; i < PX_BARRIERS; i++) {
+        struct px_barrier *barrier = &cta->barrier[i];
+
+        if (barrier->arrived && !barrier->expected &&
+            barrier->arrived >= (uint32_t)cta->live_warps * PX_LANES)
+            complete(barrier);
+    }
+    recheck_cluster(cta->cluster);
+}
+
+/* --------------------------------------------------------- in shared memory */
+
+/* A barrier's 8 bytes, so that a write over them is seen. */
+static const uint64_t signature = 0x6261727269657221;
+
+struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
+                                    struct px_cta *cta, uint32_t address,
+                                    int lane)
+{
+    const uint32_t at = address & ((1u << PX_RANK_SHIFT) - 1);
+
+    for (int i = 0; i < cta->nmbarriers; i++) {
+        if (cta->mbarrier[i].address != at)
+            continue;
+        if (memcmp(cta->shared + at, &signature, sizeof signature)) {
+            px_fault(w, op, lane, "the barrier at %u was overwritten", at);
+            return NULL;
+        }
+        return &cta->mbarrier[i];
+    }
+    px_fault(w, op, lane, "there is no barrier at %u of CTA rank %d", at,
+             cta->rank);
+    return NULL;
+}
+
+static void settle(struct px_mbarrier *barrier)
+{
+    if (barrier->pending || (barrier->bytes && !px_misreads(PX_EARLY_PHASE)))
+        return;
+    barrier->pending = barrier->expected;
+    barrier->phase++;
+    px_machine.events++;
+}
+
+void px_barrier_complete(struct px_mbarrier *barrier, int64_t bytes)
+{
+    barrier->bytes -= bytes;
+    settle(barrier);
+}
+
+static int mbarrier_init(struct px_warp *w, const struct px_op *op,
+                         uint32_t mask)
+{
+    PX_EACH (mask) {
+        const uint32_t at = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
+        struct px_cta *cta = w->cta;
+        unsigned char *memory = px_memory_shared(w, op, at, 8, i, NULL);
+        int k = 0;
+
+        if (!memory)
+            return PX_FAULT;
+        if (at % 8)
+            return px_fault(w, op, i, "address %u is no multiple of 8", at);
+        while (k < cta->nmbarriers && cta->mbarrier[k].address != at)
+            k++;
+        if (k == PX_MBARRIERS)
+            return px_fault(w, op, i, "more than %d barriers", k);
+        if (k == cta->nmbarriers)
+            cta->nmbarriers++;
+        cta->mbarrier[k] =
+            (struct px_mbarrier){.address = at,
+                                 .expected = PX_AT(w, uint32_t, 1)[i],
+                                 .pending = PX_AT(w, uint32_t, 1)[i]};
+        memcpy(memory, &signature, sizeof signature);
+    }
+    return PX_NEXT;
+}
+
+/* Arrive at lane i's barrier, after it expects so many more bytes. */
+static int arrive_at(struct px_warp *w, const struct px_op *op, uint64_t at,
+                     int i, uint32_t count, uint32_t bytes)
+{
+    struct px_cta *owner;
+    struct px_mbarrier *barrier;
+
+    if (!px_memory_shared(w, op, at, 8, i, &owner))
+        return PX_FAULT;
+    barrier = px_barrier_find(w, op, owner, (uint32_t)at, i);
+    if (!barrier)
+        return PX_FAULT;
+    if (barrier->pending < count)
+        return px_fault(w, op, i, "%u arrivals at a barrier that waits for %u",
+                        count, barrier->pending);
+    barrier->bytes += bytes;
+    barrier->pending -= count;
+    settle(barrier);
+    return PX_NEXT;
+}
+
+/* op->sub: 'a'rrive, 'e'xpect and arrive, 't'ell the bytes */
+static int mbarrier_arrive(struct px_warp *w, const struct px_op *op,
+                           uint32_t mask)
+{
+    const int at = op->sub == 't' ? 0 : 1;
+
+    PX_EACH (mask) {
+        const uint32_t address =
+            PX_AT(w, uint32_t, at)[i] + (uint32_t)op->offset;
+        const uint32_t last = PX_AT(w, uint32_t, op->nargs - 1)[i];
+        const int counted = op->sub == 'a' && op->nargs > 2;
+
+        if (arrive_at(w, op, address, i,
+                      op->sub == 't' ? 0
+                      : counted      ? last
+                                     : 1,
+                      op->sub == 'a' ? 0 : last))
+            return PX_FAULT;
+    }
+    return PX_NEXT;
+}
+
+/* try_wait.parity p, [at], parity: it may fail for no reason. */
+static int mbarrier_wait(struct px_warp *w, const struct px_op *op,
+                         uint32_t mask)
+{
+    uint32_t *p = PX_AT(w, uint32_t, 0), done = 0;
+
+    PX_EACH (mask) {
+        const uint32_t at = PX_AT(w, uint32_t, 1)[i] + (uint32_t)op->offset;
+        struct px_mbarrier *barrier = px_barrier_find(w, op, w->cta, at, i);
+
+        if (!barrier)
+            return PX_FAULT;
+        if (PX_AT(w, uint32_t, 2)[i] > 1)
+            return px_fault(w, op, i, "parity %u", PX_AT(w, uint32_t, 2)[i]);
+        if ((barrier->phase & 1) !=
+            (PX_AT(w, uint32_t, 2)[i] ^ px_misreads(PX_PARITY)))
+            done |= 1u << i;
+    }
+    if (!done && px_random(&w->random) % 8)
+        return PX_WAIT;
+    *p = (*p & ~mask) | done;
+    return done == mask ? PX_NEXT : PX_YIELD;
+}
+
+static int map_address(struct px_warp *w, const struct px_op *op, uint32_t mask)
+{
+    PX_EACH (mask) {
+        const uint32_t at = PX_AT(w, uint32_t, 1)[i];
+        const uint32_t rank = PX_AT(w, uint32_t, 2)[i];
+
+        if (rank >= (uint32_t)w->cta->cluster->size)
+            return px_fault(w, op, i, "the cluster has no rank %u", rank);
+        PX_AT(w, uint32_t, 0)
+        [i] = (rank + 1) << PX_RANK_SHIFT | (at & ((1u << PX_RANK_SHIFT) - 1));
+    }
+    return PX_NEXT;
+}
+
+/* The bytes of a barrier that is given up are memory again. */
+static int mbarrier_end(struct px_warp *w, const struct px_op *op,
+                        uint32_t mask)
+{
+    PX_EACH (mask) {
+        struct px_mbarrier *barrier = px_barrier_find(
+            w, op, w->cta, PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset, i);
+
+        if (!barrier)
+            return PX_FAULT;
+        *barrier = w->cta->mbarrier[--w->cta->nmbarriers];
+    }
+    return PX_NEXT;
+}
+
+static const struct {
+    const char *name, *types;
+    int (*run)(struct px_warp *, const struct px_op *, uint32_t);
+    char meet, sub;
+} rows[] = {
+    {"bar.sync", "r", bar_sync, PX_MEET_ALL, 0},
+    {"bar.sync", "rr", bar_sync, PX_MEET_ALL, 0},
+    {"barrier.sync", "r", bar_sync, PX_MEET_ALL, 0},
+    {"barrier.sync", "rr", bar_sync, PX_MEET_ALL, 0},
+    {"bar.arrive", "rr", bar_arrive, PX_MEET_ALL, 0},
+    {"barrier.cluster.arrive.release.aligned", "", cluster_arrive, PX_MEET_ALL,
+     0},
+    {"barrier.cluster.arrive.relaxed.aligned", "", cluster_arrive, PX_MEET_ALL,
+     0},
+    {"barrier.cluster.arrive.aligned", "", cluster_arrive, PX_MEET_ALL, 0},
+    {"barrier.cluster.wait.acquire.aligned", "", cluster_wait, PX_MEET_ALL, 0},
+    {"barrier.cluster.wait.aligned", "", cluster_wait, PX_MEET_ALL, 0},
+    {"mapa.shared::cluster.u32", "rrr", map_address, 0, 0},
+    {"mbarrier.init.shared::cta.b64", "rr", mbarrier_init, 0, 0},
+    {"mbarrier.inval.shared::cta.b64", "r", mbarrier_end, 0, 0},
+    {"mbarrier.arrive.shared::cta.b64", "rr", mbarrier_arrive, 0, 'a'},
+    {"mbarrier.arrive.shared::cta.b64", "rrr", mbarrier_arrive, 0, 'a'},
+    {"mbarrier.arrive.shared::cluster.b64", "rr", mbarrier_arrive, 0, 'a'},
+    {"mbarrier.arrive.release.cta.shared::cluster.b64", "rr", mbarrier_arrive,
+     0, 'a'},
+    {"mbarrier.arrive.expect_tx.shared::cta.b64", "rrr", mbarrier_arrive, 0,
+     'e'},
+    {"mbarrier.expect_tx.relaxed.cta.shared::cta.b64", "rr", mbarrier_arrive, 0,
+     't'},
+    {"mbarrier.try_wait.parity.shared::cta.b64", "prr", mbarrier_wait, 0, 0},
+    {"mbarrier.test_wait.parity.shared::cta.b64", "prr", mbarrier_wait, 0, 0},
+};
+
+int px_setup_barrier(struct px_build *b)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strcmp(rows[i].name, b->mnemonic) ||
+            strlen(rows[i].types) != (size_t)b->noperands)
+            continue;
+        b->op->run = rows[i].run;
+        b->op->meet = rows[i].meet;
+        b->op->sub = rows[i].sub;
+        for (int k = 0; k < b->noperands; k++)
+            if (px_give(b, k, rows[i].types[k]))
+                return PX_FAULT;
+        return PX_EXIT;
+    }
+    return PX_NEXT;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** hazard.c: races that results show only by chance: memory that the async
+** proxy reads without a fence after the write, memory that changes while a copy
+** or a product still reads it, registers of a product before its wait.
+*/
+#include "hazard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNIT = 16, BY_COPY = 0xffff };
+
+/* Who wrote 16 bytes of shared memory last, and when. */
+struct px_unit {
+    uint64_t when;
+    uint16_t warp;
+    uint8_t lane;
+};
+
+int px_hazard_cta(struct px_cta *cta)
+{
+    cta->units = calloc(cta->shared_bytes / UNIT + 1, sizeof *cta->units);
+    return cta->units ? PX_NEXT : px_fault_plain("out of memory");
+}
+
+static void note(struct px_cta *cta, uint32_t at, uint32_t bytes, int warp,
+                 int lane)
+{
+    for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++)
+        cta->units[i] =
+            (struct px_unit){px_machine.clock, (uint16_t)warp, (uint8_t)lane};
+}
+
+void px_hazard_written(struct px_warp *w, const unsigned char *at,
+                       uint32_t bytes, int lane)
+{
+    const uint64_t offset = (uintptr_t)at - (uintptr_t)w->cta->shared;
+
+    if (offset < w->cta->shared_bytes)
+        note(w->cta, (uint32_t)offset, bytes, w->number, lane);
+}
+
+void px_hazard_copied(struct px_cta *cta, uint32_t at, uint32_t bytes)
+{
+    px_machine.clock++;
+    note(cta, at, bytes, BY_COPY, 0);
+}
+
+int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
+                     uint32_t at, uint32_t bytes)
+{
+    const struct px_cta *cta = w->cta;
+
+    for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++) {
+        const struct px_unit *unit = &cta->units[i];
+
+        if (unit->warp == BY_COPY || unit->when <= w->fenced[lane] ||
+            unit->when <= cta->warps[unit->warp].fenced[unit->lane])
+            continue;
+        return px_fault(w, op, lane,
+                        "reads shared address %u, which warp %d wrote without "
+                        "a fence.proxy.async since",
+                        i * UNIT, unit->warp);
+    }
+    return PX_NEXT;
+}
+
+int px_hazard_read(const struct px_async *async, const struct px_cta *cta,
+                   uint32_t at, uint32_t bytes)
+{
+    for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++)
+        if (cta->units[i].when > async->when)
+            return px_fault(
+                async->warp, async->op, async->lane,
+                "shared address %u was overwritten by %s before "
+                "this had read it",
+                i * UNIT, cta->units[i].warp == BY_COPY ? "a copy" : "a warp");
+    return PX_NEXT;
+}
+
+int px_hazard_fence(struct px_warp *w, const struct px_op *op, uint32_t mask)
+{
+    (void)op;
+    px_machine.clock++;
+    PX_EACH (mask)
+        w->fenced[i] = px_machine.clock;
+    return PX_NEXT;
+}
+
+/* ---------------------------------------------------------------- registers */
+
+enum { GRAIN = 64 }; /* a register begins at a multiple of it */
+
+int px_hazard_warp(struct px_warp *w)
+{
+    const size_t count = px_machine.launch->program->file_bytes / GRAIN + 1;
+
+    w->sums = calloc(2 * count, sizeof *w->sums);
+    w->reads = w->sums + count;
+    return w->sums ? PX_NEXT : px_fault_plain("out of memory");
+}
+
+void px_hazard_product(struct px_warp *w, const struct px_op *op, int sums,
+                       int reads)
+{
+    for (int i = 0; i < sums; i++)
+        w->sums[op->arg[i] / GRAIN] = (uint32_t)w->mma_issued;
+    for (int i = sums; i < sums + reads; i++)
+        w->reads[op->arg[i] / GRAIN] = (uint32_t)w->mma_issued;
+}
+
+int px_hazard_registers(struct px_warp *w, const struct px_op *op)
+{
+    if (op->is_product)
+        return PX_NEXT;
+    for (int i = 0; i < op->nargs; i++) {
+        const int at = op->arg[i] / GRAIN;
+
+        if (w->sums[at] > w->mma_known)
+            return px_fault(w, op, 0,
+                            "operand %d is a sum of a wgmma that was not "
+                            "waited for",
+                            i);
+        if (!i && w->reads[at] > w->mma_known)
+            return px_fault(w, op, 0,
+                            "writes a register that a wgmma still reads");
+    }
+    return PX_NEXT;
+}

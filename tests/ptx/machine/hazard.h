@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hazard.h: races that values show only by chance. */
+#pragma once
+
+#include "machine.h"
+
+/* Memory for the records of a CTA and of a warp; PX_FAULT without. */
+int px_hazard_cta(struct px_cta *cta);
+int px_hazard_warp(struct px_warp *w);
+
+/* A thread wrote so many bytes at a host's address, shared memory or not. */
+void px_hazard_written(struct px_warp *w, const unsigned char *at,
+                       uint32_t bytes, int lane);
+/* A copy landed in shared memory. */
+void px_hazard_copied(struct px_cta *cta, uint32_t at, uint32_t bytes);
+/* A copy or a product that will read own shared memory is issued: writes
+   before must have been fenced, by the writer or by this thread. */
+int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
+                     uint32_t at, uint32_t bytes);
+/* It reads now: no write came since it was issued. */
+int px_hazard_read(const struct px_async *async, const struct px_cta *cta,
+                   uint32_t at, uint32_t bytes);
+/* fence.proxy.async */
+int px_hazard_fence(struct px_warp *w, const struct px_op *op, uint32_t mask);
+
+/* A product with its first arguments, sums and then registers of A, is issued;
+   other instructions may not use them until it was waited for. */
+void px_hazard_product(struct px_warp *w, const struct px_op *op, int sums,
+                       int reads);
+int px_hazard_registers(struct px_warp *w, const struct px_op *op);

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** machine.h: a GPU that runs the PTX of one kernel, in any order that the
+** kernel permits.
+**
+** A warp has a file of registers: 32 lanes of 4 or 8 bytes for each register,
+** constant and special register, a 32-bit mask for each predicate. An operand
+** of a decoded instruction is a byte offset in that file.
+*/
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PX_LANES = 32, PX_BARRIERS = 16, PX_MBARRIERS = 128, PX_RANKS = 16 };
+#define PX_ALL 0xffffffffu
+
+/* Windows of the generic address space; host memory has higher addresses. */
+#define PX_SHARED ((uint64_t)0x10 << 32)
+#define PX_PARAM  ((uint64_t)0x11 << 32)
+/* Shared memory of a kernel begins here, after the bytes of the hardware. */
+enum { PX_SHARED_START = 1024, PX_RANK_SHIFT = 24 };
+
+struct px_warp;
+
+/* The result of an instruction's function: how the warp goes on. */
+enum {
+    PX_NEXT,  /* go on */
+    PX_JUMP,  /* the part's pc is set */
+    PX_WAIT,  /* try this one again after something has happened */
+    PX_YIELD, /* go on, but let others run */
+    PX_EXIT,  /* these lanes end */
+    PX_FAULT  /* px_fault has the reason */
+};
+
+/* Which lanes must be together. */
+enum { PX_APART, PX_MEET_ALL, PX_MEET_MASK };
+
+struct px_op {
+    int (*run)(struct px_warp *, const struct px_op *, uint32_t mask);
+    const int32_t *arg;
+    const char *text;
+    int64_t offset; /* added to the address */
+    int32_t guard;  /* a predicate; -1 for none */
+    uint32_t guard_not;
+    int target; /* of a branch */
+    int line;   /* of the kernel's file */
+    int outer;  /* where that was inlined */
+    short nargs;
+    short vector;                   /* elements */
+    short size;                     /* bytes of an element */
+    short sub;                      /* by instruction */
+    char space;                     /* 's'hared, 'g'lobal, 'p'aram, 'a'ny */
+    char is_signed, is_float, wide; /* wide: registers have 8 bytes */
+    char meet;
+    char branch;
+    char is_product; /* wgmma */
+};
+
+enum { PX_MAX_PARAMS = 64, PX_MAX_VARIABLES = 8 };
+
+struct px_special {
+    int which;
+    int32_t at;
+};
+
+struct px_constant {
+    uint64_t value;
+    int32_t at;
+    int wide;
+};
+
+struct px_program {
+    char name[200];
+    char *text; /* the PTX, cut into pieces */
+    struct px_op *ops;
+    int nops;
+    int32_t *args;
+    size_t nargs;
+    struct px_constant *constants;
+    int nconstants;
+    struct px_special special[40];
+    int nspecial;
+    struct {
+        int offset, bytes;
+    } params[PX_MAX_PARAMS];
+    int nparams, param_bytes;
+    void *variables[PX_MAX_VARIABLES];
+    int nvariables;
+    int shared_bytes; /* from PX_SHARED_START on: static, then dynamic */
+    size_t file_bytes;
+    int32_t sink; /* a register that is only written */
+    int max_threads;
+    int products; /* has wgmma */
+};
+
+/* Special registers. */
+enum {
+    PX_TID_X,
+    PX_TID_Y,
+    PX_TID_Z,
+    PX_NTID_X,
+    PX_NTID_Y,
+    PX_NTID_Z,
+    PX_CTAID_X,
+    PX_CTAID_Y,
+    PX_CTAID_Z,
+    PX_NCTAID_X,
+    PX_NCTAID_Y,
+    PX_NCTAID_Z,
+    PX_LANEID,
+    PX_WARPID,
+    PX_CLUSTER_RANK,
+    PX_CLUSTER_SIZE,
+    PX_SMID,
+    PX_NSMID
+};
+
+/* Lanes of a warp that are at one instruction. */
+struct px_part {
+    int pc;
+    uint32_t mask;
+    int state;       /* PX_RUN, ... */
+    uint64_t stamp;  /* of the event before which it began to wait */
+    uint64_t ticket; /* of the barrier that it has arrived at; 0: none */
+};
+enum { PX_RUN, PX_BLOCKED, PX_APART_YET };
+
+enum { PX_COPIES = 4096, PX_GROUPS = 1 << 16 };
+
+/* cp.async of one instruction, not landed yet. */
+struct px_copy {
+    uint32_t mask;
+    int bytes, line;
+    uint64_t from[PX_LANES];
+    uint32_t to[PX_LANES];
+    int taken[PX_LANES];      /* bytes read; the rest is 0 */
+    uint32_t group[PX_LANES]; /* the thread's batch */
+};
+
+struct px_warp {
+    unsigned char *file;
+    struct px_cta *cta;
+    int number; /* in its CTA */
+    uint32_t live;
+    int parts, current;
+    struct px_part part[PX_LANES];
+    struct px_copy *copies; /* in flight, in order */
+    int ncopies, room;
+    uint32_t copy_group[PX_LANES]; /* batches that are committed */
+    uint32_t bulk_group[PX_LANES];
+    uint64_t mma_issued, mma_landed;
+    uint64_t mma_group[64]; /* issued until the end of batch i % 64 */
+    uint64_t mma_groups;
+    uint64_t mma_known;     /* that were waited for */
+    uint32_t *sums, *reads; /* by register: the last product's number */
+    uint64_t fenced[PX_LANES];
+    uint64_t cluster_ticket;
+    uint32_t random;
+};
+
+struct px_mbarrier {
+    uint32_t address;
+    uint32_t expected, pending;
+    int64_t bytes; /* that have not arrived */
+    uint32_t phase;
+};
+
+struct px_barrier {
+    uint32_t arrived, expected;
+    uint64_t generation;
+};
+
+struct px_cta {
+    struct px_cluster *cluster;
+    int rank;
+    uint32_t id[3];
+    unsigned char *shared;
+    uint32_t shared_bytes;
+    struct px_warp *warps;
+    int nwarps, live_warps;
+    struct px_barrier barrier[PX_BARRIERS];
+    struct px_mbarrier mbarrier[PX_MBARRIERS];
+    int nmbarriers;
+    struct px_unit *units; /* of shared memory; hazard.c */
+};
+
+struct px_cluster {
+    int live_warps, size;
+    uint32_t arrived;
+    uint64_t generation;
+    struct px_cta cta[PX_RANKS];
+};
+
+struct px_launch {
+    const struct px_program *program;
+    uint32_t grid[3], block[3], cluster[3];
+    uint32_t dynamic_bytes;
+    void **params;
+};
+
+/* Misreadings of the instruction set, to try tests with. X(id, $PTX_MISREAD) */
+#define PX_MISREADINGS(X)                                                      \
+    X(PX_TRUE, "")                                                             \
+    X(PX_NO_SWIZZLE, "swizzle")        /* 16-byte units stay in place */       \
+    X(PX_LOW_SWIZZLE, "low_swizzle")   /* by the bits next to them */          \
+    X(PX_NOT_TURNED, "turned")         /* operands of wgmma are k-major */     \
+    X(PX_STRIDES, "strides")           /* leading and stride exchanged */      \
+    X(PX_ALL_ROWS, "rows")             /* each warp has rows 0 to 15 */        \
+    X(PX_PARITY, "parity")             /* waits for the other phase */         \
+    X(PX_OWN_BARRIER, "own_barrier")   /* multicast counts on one */           \
+    X(PX_OWN_MEMORY, "own_memory")     /* multicast is for the own CTA */      \
+    X(PX_OUTSIDE, "outside")           /* boxes keep bytes outside */          \
+    X(PX_DIMENSIONS, "dimensions")     /* coordinates y, z exchanged */        \
+    X(PX_FRAGMENT, "fragment")         /* registers 1, 2 of A exchanged */     \
+    X(PX_MATRIX, "matrix")             /* ldmatrix: .trans is ignored */       \
+    X(PX_STORED, "stored")             /* stmatrix: halves exchanged */        \
+    X(PX_HALVES, "halves")             /* cvt of pairs: a is the lower */      \
+    X(PX_OLD_SUM, "old_sum")           /* wgmma reads sums not wanted */       \
+    X(PX_EARLY_PHASE, "early_phase")   /* a phase ends without bytes */        \
+    X(PX_FIRST_COPIES, "first_copies") /* wait_group counts the oldest */      \
+    X(PX_PLAIN_ADD, "plain_add")       /* reduce is a store */
+enum {
+#define PX_ID(id, text) id,
+    PX_MISREADINGS(PX_ID)
+#undef PX_ID
+        PX_MISREAD_COUNT
+};
+
+/* A machine with its settings; one launch at a time. */
+struct px_machine {
+    const struct px_launch *launch;
+    unsigned char *params;
+    uint64_t events; /* counts events that may end a wait */
+    uint64_t clock;  /* of writes, fences and issued copies */
+    uint64_t steps, most_steps;
+    uint32_t random;
+    uint32_t late;   /* of 256 chances, how often a copy does not land yet */
+    uint32_t leader; /* which lane is elected */
+    int misread;     /* of PX_MISREADINGS */
+    int resident;    /* CTAs that run at once */
+    char fault[2000];
+};
+extern struct px_machine px_machine;
+static inline int px_misreads(int id)
+{
+    return px_machine.misread == id;
+}
+
+/* A warp's operand, by the argument's number. */
+#define PX_AT(w, type, i) ((type *)(void *)((w)->file + op->arg[i]))
+
+static inline uint32_t px_random(uint32_t *state)
+{
+    uint32_t x;
+
+    *state = *state * 747796405u + 2891336453u;
+    x = ((*state >> ((*state >> 28) + 4)) ^ *state) * 277803737u;
+    return x >> 22 ^ x;
+}
+
+#define PX_EACH(mask)                                                          \
+    for (int i = 0; i < PX_LANES; i++)                                         \
+        if ((mask) >> i & 1)
+
+/* fault.c: the first one stays. */
+int px_fault(const struct px_warp *w, const struct px_op *op, int lane,
+             const char *format, ...) __attribute__((format(printf, 4, 5)));
+int px_fault_plain(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+void px_fault_place(char *text, size_t size, const struct px_warp *w,
+                    const struct px_op *op);
+
+/* parse.c: NULL with px_machine.fault if the text is not understood. Takes the
+   text, which it frees with the program. */
+struct px_program *px_parse(char *text);
+void px_program_free(struct px_program *program);
+
+/* opcodes.c */
+struct px_operand {
+    char kind; /* 'r'egister, 'i'mmediate, 'p'redicate, 'l'abel, 's'ymbol */
+    char wide; /* of a register */
+    char not ;
+    int32_t at;
+    uint64_t value;
+    const char *name;
+};
+struct px_parser;
+
+/* memory.c: the host's address of `size` bytes at an address of `space`; NULL
+   after a fault. */
+unsigned char *px_memory_at(struct px_warp *w, const struct px_op *op,
+                            char space, uint64_t address, unsigned size,
+                            int lane);
+/* Shared memory at an address that may name another CTA of the cluster. */
+unsigned char *px_memory_shared(struct px_warp *w, const struct px_op *op,
+                                uint64_t address, unsigned size, int lane,
+                                struct px_cta **owner);
+/* Global memory: a buffer that the driver gave out. */
+unsigned char *px_memory_global(struct px_warp *w, const struct px_op *op,
+                                uint64_t address, uint64_t size, int lane);
+int px_memory_add(uint64_t base, size_t bytes);
+int px_memory_remove(uint64_t base);
+
+/* registers.c: a warp's file with constants, other registers poisoned; it goes
+   back to the next warp, or is freed with the program. PX_FAULT. */
+int px_registers_take(struct px_warp *w);
+void px_registers_give(struct px_warp *w);
+void px_registers_clear(void);
+
+/* barrier.c */
+/* After a warp has ended: those that wait for all wait for fewer. */
+void px_barrier_recheck(struct px_cta *cta);
+struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
+                                    struct px_cta *cta, uint32_t address,
+                                    int lane);
+void px_barrier_complete(struct px_mbarrier *barrier, int64_t bytes);
+
+/* async.c: copies and products in flight. */
+void px_async_clear(void);
+int px_async_pending(void);
+int px_async_land(void);                 /* any one; PX_FAULT */
+int px_async_cta_end(struct px_warp *w); /* PX_FAULT if some are in flight */
+uint64_t px_async_bulk(struct px_warp *w, int lane, uint32_t groups, int read);
+struct px_tile; /* tma.c */
+struct px_async {
+    struct px_warp *warp;
+    const struct px_op *op;
+    int lane, stage;
+    uint32_t group;                 /* of bulk stores */
+    char store;                     /* counts in bulk groups */
+    uint64_t order;                 /* of products of a warp */
+    uint64_t when;                  /* by the machine's clock */
+    int (*land)(struct px_async *); /* PX_NEXT when done, PX_WAIT: once more */
+    struct px_tile *tile;
+    uint32_t word[8];
+};
+struct px_async *px_async_add(struct px_warp *w, const struct px_op *op,
+                              int lane, int (*land)(struct px_async *));
+
+/* schedule.c: run a launch to its end. */
+int px_schedule_run(const struct px_launch *launch);
+
+/* formats.c: 16 and 8 bits as floats, and back. */
+float px_float_of_half(uint16_t bits);
+float px_float_of_e4m3(uint8_t bits);
+float px_float_of_e5m2(uint8_t bits);
+uint16_t px_half_of(double x);
+uint16_t px_bf16_of(double x);
+static inline float px_float_of_bf16(uint16_t bits)
+{
+    union {
+        uint32_t u;
+        float f;
+    } x = {(uint32_t)bits << 16};
+
+    return x.f;
+}
+enum { PX_F16, PX_BF16, PX_E4M3, PX_E5M2, PX_S8, PX_TF32 };
+void px_mma_decode(float *to, const void *from, int count, int type);
+/* c[m][n] += a[m][k] * b[k][n], one step of k after the other */
+void px_mma_multiply(float *c, const float *a, const float *b, int m, int n,
+                     int k);

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mma.c: products of a warp, and matrices between registers and memory. */
+#include "build.h"
+#include "hazard.h"
+#include "lanes.h"
+#include "wgmma.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static float *half_table;
+static float e4m3_table[256], e5m2_table[256];
+
+static int fill_tables(void)
+{
+    if (half_table)
+        return PX_NEXT;
+    half_table = malloc(65536 * sizeof *half_table);
+    if (!half_table)
+        return px_fault_plain("out of memory");
+    for (int i = 0; i < 65536; i++)
+        half_table[i] = px_float_of_half((uint16_t)i);
+    for (int i = 0; i < 256; i++) {
+        e4m3_table[i] = px_float_of_e4m3((uint8_t)i);
+        e5m2_table[i] = px_float_of_e5m2((uint8_t)i);
+    }
+    return PX_NEXT;
+}
+
+void px_mma_decode(float *to, const void *from, int count, int type)
+{
+    const uint16_t *words = from;
+    const uint8_t *bytes = from;
+
+    switch (type) {
+    case PX_F16:
+        for (int i = 0; i < count; i++)
+            to[i] = half_table[words[i]];
+        break;
+    case PX_BF16:
+        for (int i = 0; i < count; i++)
+            to[i] = px_float_of_bf16(words[i]);
+        break;
+    case PX_E4M3:
+        for (int i = 0; i < count; i++)
+            to[i] = e4m3_table[bytes[i]];
+        break;
+    case PX_E5M2:
+        for (int i = 0; i < count; i++)
+            to[i] = e5m2_table[bytes[i]];
+        break;
+    default:
+        for (int i = 0; i < count; i++)
+            to[i] = (int8_t)bytes[i];
+        break;
+    }
+}
+
+PX_FAST void px_mma_multiply(float *restrict c, const float *restrict a,
+                             const float *restrict b, int m, int n, int k)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j += 8) {
+            float sum[8] = {0};
+
+            for (int s = 0; s < k; s++)
+                for (int x = 0; x < 8; x++)
+                    sum[x] += a[i * k + s] * b[s * n + j + x];
+            memcpy(c + i * n + j, sum, sizeof sum);
+        }
+}
+
+/* The fragment of A in four registers: 16 rows of two times 16 bytes. */
+void px_mma_rows(const struct px_warp *w, const int32_t *arg, float *to,
+                 int type)
+{
+    const int per_word = type == PX_F16 || type == PX_BF16 ? 2 : 4;
+    const int k = 8 * per_word;
+
+    for (int r = 0; r < 4; r++) {
+        const int other = px_misreads(PX_FRAGMENT) && r % 3 ? 3 - r : r;
+        const uint32_t *word = (const void *)(w->file + arg[other]);
+
+        for (int i = 0; i < PX_LANES; i++)
+            px_mma_decode(to + (i / 4 + r % 2 * 8) * k +
+                              (r / 2 * 4 + i % 4) * per_word,
+                          &word[i], per_word, type);
+    }
+}
+
+static int types_of(const char *name)
+{
+    static const char *const names[] = {"f16", "bf16", "e4m3", "e5m2", "s8"};
+
+    for (int i = 0; i < 5; i++)
+        if (!strncmp(name, names[i], strlen(names[i])) &&
+            strchr(".", name[strlen(names[i])]))
+            return i;
+    return -1;
+}
+
+int px_mma_type(const char *name)
+{
+    return types_of(name);
+}
+
+/* mma.sync m16n8: d, a, b, c; all lanes. */
+static int product(struct px_warp *w, const struct px_op *op, uint32_t mask)
+{
+    const int type = op->sub & 15, k = op->size;
+    const int per_word = k / 8;
+    float a[16 * 32], b[32 * 8], sum[16 * 8], column[4];
+
+    (void)mask;
+    if (fill_tables())
+        return PX_FAULT;
+    px_mma_rows(w, op->arg + 4, a, type);
+    for (int r = 0; r < 2; r++)
+        for (int i = 0; i < PX_LANES; i++) {
+            px_mma_decode(column, &PX_AT(w, uint32_t, 8 + r)[i], per_word,
+                          op->sub >> 4);
+            for (int x = 0; x < per_word; x++)
+                b[((r * 4 + i % 4) * per_word + x) * 8 + i / 4] = column[x];
+        }
+    px_mma_multiply(sum, a, b, 16, 8, k);
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < PX_LANES; i++)
+            PX_AT(w, float, r)
+    [i] = PX_AT(w, float, 10 + r)[i] +
+          sum[(i / 4 + r / 2 * 8) * 8 + i % 4 * 2 + r % 2];
+    return PX_NEXT;
+}
+
+/* ----------------------------------------------------------------- matrices */
+
+/* {words}, [row of each lane]; op->sub: transposed */
+static int load_matrices(struct px_warp *w, const struct px_op *op,
+                         uint32_t mask)
+{
+    const int n = op->vector;
+    uint16_t all[4][8][8];
+
+    (void)mask;
+    for (int i = 0; i < 8 * n; i++) {
+        const uint32_t at = PX_AT(w, uint32_t, n)[i] + (uint32_t)op->offset;
+        const unsigned char *row = px_memory_at(w, op, 's', at, 16, i);
+
+        if (!row)
+            return PX_FAULT;
+        memcpy(all[i / 8][i % 8], row, 16);
+    }
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < PX_LANES; i++) {
+            const int x = i / 4, y = i % 4 * 2;
+
+            PX_AT(w, uint32_t, r)
+            [i] = op->sub && !px_misreads(PX_MATRIX)
+                      ? all[r][y][x] | (uint32_t)all[r][y + 1][x] << 16
+                      : all[r][x][y] | (uint32_t)all[r][x][y + 1] << 16;
+        }
+    return PX_NEXT;
+}
+
+/* [row of each lane], {words} */
+static int store_matrices(struct px_warp *w, const struct px_op *op,
+                          uint32_t mask)
+{
+    const int n = op->vector;
+    uint16_t all[4][8][8];
+
+    (void)mask;
+    px_machine.clock++;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < PX_LANES; i++) {
+            const uint32_t given = PX_AT(w, uint32_t, 1 + r)[i];
+            const uint32_t word =
+                px_misreads(PX_STORED) ? given << 16 | given >> 16 : given;
+            const int x = i / 4, y = i % 4 * 2;
+
+            all[r][op->sub ? y : x][op->sub ? x : y] = (uint16_t)word;
+            all[r][op->sub ? y + 1 : x][op->sub ? x : y + 1] = word >> 16;
+        }
+    for (int i = 0; i < 8 * n; i++) {
+        const uint32_t at = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
+        unsigned char *row = px_memory_at(w, op, 's', at, 16, i);
+
+        if (!row)
+            return PX_FAULT;
+        px_hazard_written(w, row, 16, i);
+        memcpy(row, all[i / 8][i % 8], 16);
+    }
+    return PX_NEXT;
+}
+
+static int setup_matrices(struct px_build *b, int is_load)
+{
+    char name[80];
+
+    for (int n = 1; n <= 4; n *= 2)
+        for (int turned = 0; turned < 2; turned++) {
+            snprintf(name, sizeof name, "%s.sync.aligned.m8n8.x%d%s.shared.b16",
+                     is_load ? "ldmatrix" : "stmatrix", n,
+                     turned ? ".trans" : "");
+            if (strcmp(name, b->mnemonic))
+                continue;
+            if (b->noperands != n + 1)
+                return px_bad(b, "has another count of operands");
+            b->op->run = is_load ? load_matrices : store_matrices;
+            b->op->sub = (short)turned;
+            b->op->vector = (short)n;
+            b->op->meet = PX_MEET_ALL;
+            for (int i = 0; i < b->noperands; i++)
+                if (px_give(b, i, 'r'))
+                    return PX_FAULT;
+            return PX_EXIT;
+        }
+    return PX_NEXT;
+}
+
+/* mma.sync.aligned.m16n8k16.row.col.f32.A.B.f32 */
+static int setup_product(struct px_build *b)
+{
+    static const char begin[] = "mma.sync.aligned.m16n8k";
+    const char *at = b->mnemonic + sizeof begin - 1;
+    int k, a_type, b_type;
+
+    if (strncmp(b->mnemonic, begin, sizeof begin - 1))
+        return PX_NEXT;
+    k = atoi(at);
+    at = strstr(at, ".row.col.f32.");
+    if (!at || b->noperands != 14)
+        return PX_NEXT;
+    at += 13;
+    a_type = types_of(at);
+    b_type = types_of(strchr(at, '.') + 1);
+    if (a_type < 0 || b_type < 0 || k != (a_type > PX_BF16 ? 32 : 16))
+        return PX_NEXT;
+    b->op->run = product;
+    b->op->size = (short)k;
+    b->op->sub = (short)(a_type | b_type << 4);
+    b->op->meet = PX_MEET_ALL;
+    for (int i = 0; i < 14; i++)
+        if (px_give(b, i, 'r'))
+            return PX_FAULT;
+    return PX_EXIT;
+}
+
+int px_setup_matrix(struct px_build *b)
+{
+    int code = PX_NEXT;
+
+    if (fill_tables())
+        return PX_FAULT;
+    if (!strncmp(b->mnemonic, "ldmatrix", 8))
+        code = setup_matrices(b, 1);
+    else if (!strncmp(b->mnemonic, "stmatrix", 8))
+        code = setup_matrices(b, 0);
+    else if (!strncmp(b->mnemonic, "mma.sync", 8))
+        code = setup_product(b);
+    else if (!strncmp(b->mnemonic, "wgmma.", 6))
+        code = px_setup_wgmma(b);
+    return code;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* registers.c: files of registers, which warps of a kernel inherit from warps
+   that have ended: values of others are as good as poison. */
+#include "build.h"
+#include "hazard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned char **spare;
+static int nspare, room;
+static const struct px_program *owner;
+
+void px_registers_clear(void)
+{
+    while (nspare)
+        free(spare[--nspare]);
+    owner = NULL;
+}
+
+static void fill_constants(unsigned char *file)
+{
+    for (int k = 0; k < owner->nconstants; k++) {
+        const struct px_constant *constant = &owner->constants[k];
+        unsigned char *at = file + constant->at;
+        const int n = constant->wide == 2 ? 1 : PX_LANES;
+        const size_t size = constant->wide == 1 ? 8 : 4;
+
+        for (int i = 0; i < n; i++)
+            memcpy(at + (size_t)i * size, &constant->value, size);
+    }
+}
+
+int px_registers_take(struct px_warp *w)
+{
+    const struct px_program *program = px_machine.launch->program;
+
+    if (owner != program)
+        px_registers_clear();
+    owner = program;
+    if (nspare) {
+        w->file = spare[--nspare];
+    } else {
+        w->file = aligned_alloc(64, (program->file_bytes + 63) / 64 * 64);
+        if (!w->file)
+            return px_fault_plain("out of memory");
+        memset(w->file, 0xff, program->file_bytes);
+        fill_constants(w->file);
+    }
+    return program->products ? px_hazard_warp(w) : PX_NEXT;
+}
+
+void px_registers_give(struct px_warp *w)
+{
+    free(w->sums);
+    if (!w->file)
+        return;
+    if (px_grow(&spare, nspare, &room, sizeof *spare))
+        free(w->file);
+    else
+        spare[nspare++] = w->file;
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** wgmma.c: products of a warpgroup. Each warp does its 16 rows by itself, later
+** than it issues them; the accumulators change only then.
+*/
+#include "build.h"
+#include "hazard.h"
+#include "wgmma.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An operand in shared memory. */
+struct operand {
+    uint32_t start, leading, stride; /* bytes */
+    int swizzle;                     /* as tensor maps have it */
+    int turned;                      /* mn-major */
+};
+
+static struct operand operand_of(uint64_t bits, int turned)
+{
+    static const int swizzles[] = {0, 3, 2, 1};
+
+    if (px_misreads(PX_NOT_TURNED))
+        turned = 0;
+    if (px_misreads(PX_STRIDES))
+        bits = (bits & ~0x3fff3fff0000ull) | (bits >> 16 & 0x3fff0000) |
+               (bits & 0x3fff0000) << 16;
+    return (struct operand){.start = (uint32_t)(bits & 0x3fff) << 4,
+                            .leading = (uint32_t)(bits >> 16 & 0x3fff) << 4,
+                            .stride = (uint32_t)(bits >> 32 & 0x3fff) << 4,
+                            .swizzle = swizzles[bits >> 62],
+                            .turned = turned};
+}
+
+/* 16 bytes of the operand: rows x of mn, units y of 16 bytes of k; turned:
+   units x of 16 bytes of mn, rows y of k. */
+static uint32_t unit_at(const struct operand *o, int x, int y)
+{
+    static const int units[] = {1, 2, 4, 8}; /* in a swizzled row */
+    const int wide = units[o->swizzle];
+    uint32_t at = o->start;
+
+    if (!o->swizzle) /* 8 rows of 16 bytes; the next in k, the next in mn */
+        at += o->turned ? (uint32_t)(y / 8) * o->leading +
+                              (uint32_t)x * o->stride + (uint32_t)(y % 8) * 16
+                        : (uint32_t)(x / 8) * o->stride +
+                              (uint32_t)y * o->leading + (uint32_t)(x % 8) * 16;
+    else if (o->turned)
+        at +=
+            (uint32_t)(x / wide) * o->leading + (uint32_t)(y / 8) * o->stride +
+            (uint32_t)(y % 8) * 16 * (uint32_t)wide + (uint32_t)(x % wide) * 16;
+    else
+        at += (uint32_t)(x / 8) * o->stride +
+              (uint32_t)(x % 8) * 16 * (uint32_t)wide + (uint32_t)y * 16;
+    return px_swizzled(at, o->swizzle);
+}
+
+struct product {
+    int n, k, a_type, b_type, counts, in_registers;
+    struct operand a, b;
+};
+
+/* The operand's units of 16 bytes: `rows` of mn from `first` on. */
+struct units {
+    int x, nx, ny, per_unit; /* the first, how many in each direction */
+};
+
+static struct units units_of(const struct operand *o, int first, int rows,
+                             int k, int type)
+{
+    const int per_unit = type == PX_F16 || type == PX_BF16 ? 8 : 16;
+
+    if (o->turned)
+        return (struct units){first / per_unit, rows / per_unit, k, per_unit};
+    return (struct units){first, rows, k / per_unit, per_unit};
+}
+
+/* All writes to the operand must be known to the tensor cores. */
+static int check_issued(struct px_warp *w, const struct px_op *op,
+                        const struct operand *o, struct units u)
+{
+    for (int x = 0; x < u.nx; x++)
+        for (int y = 0; y < u.ny; y++) {
+            const uint32_t at = unit_at(o, u.x + x, y);
+
+            if (at < PX_SHARED_START || at + 16 > w->cta->shared_bytes)
+                return px_fault(w, op, 0, "an operand at shared address %u",
+                                at);
+            if (px_hazard_issued(w, op, 0, at, 16))
+                return PX_FAULT;
+        }
+    return PX_NEXT;
+}
+
+/* As floats at [row * row_step + k * k_step]. */
+static int gather(struct px_async *async, const struct operand *o,
+                  struct units u, int type, float *to, int row_step, int k_step)
+{
+    const struct px_cta *cta = async->warp->cta;
+    const int n = u.per_unit;
+    float unit[16];
+
+    for (int x = 0; x < u.nx; x++)
+        for (int y = 0; y < u.ny; y++) {
+            const uint32_t at = unit_at(o, u.x + x, y);
+
+            if (px_hazard_read(async, cta, at, 16))
+                return PX_FAULT;
+            px_mma_decode(unit, cta->shared + at, n, type);
+            for (int i = 0; i < n; i++)
+                if (o->turned)
+                    to[(x * n + i) * row_step + y * k_step] = unit[i];
+                else
+                    to[x * row_step + (y * n + i) * k_step] = unit[i];
+        }
+    return PX_NEXT;
+}
+
+static void add_sums(struct px_async *async, const struct product *p,
+                     const float *sum, int accumulate)
+{
+    struct px_warp *w = async->warp;
+    const struct px_op *op = async->op;
+
+    for (int r = 0; r < p->n / 2; r++) {
+        const int row = r / 2 % 2 * 8, column = r / 4 * 8 + r % 2;
+        float *f = PX_AT(w, float, r);
+        int32_t *s = PX_AT(w, int32_t, r);
+
+        for (int i = 0; i < PX_LANES; i++) {
+            const float x = sum[(row + i / 4) * p->n + column + i % 4 * 2];
+
+            if (p->counts)
+                s[i] = (int32_t)x + (accumulate ? s[i] : 0);
+            else
+                f[i] = accumulate ? f[i] + x : x;
+        }
+    }
+}
+
+/* The shape in op->sub, and the descriptors as they were issued. */
+static struct product product_of(const struct px_async *async)
+{
+    const struct px_op *op = async->op;
+    const uint32_t *word = async->word;
+    struct product p = {.n = op->vector,
+                        .k = op->size,
+                        .a_type = op->sub & 7,
+                        .b_type = op->sub >> 3 & 7,
+                        .in_registers = op->sub >> 6 & 1,
+                        .counts = op->sub >> 9 & 1};
+
+    p.a = operand_of((uint64_t)word[1] << 32 | word[0], op->sub >> 7 & 1);
+    p.b = operand_of((uint64_t)word[3] << 32 | word[2], op->sub >> 8 & 1);
+    return p;
+}
+
+/* This warp's rows of A. */
+static struct units a_units(const struct px_warp *w, const struct product *p)
+{
+    const int part = px_misreads(PX_ALL_ROWS) ? 0 : w->number % 4;
+
+    return units_of(&p->a, part * 16, 16, p->k, p->a_type);
+}
+
+static int land_product(struct px_async *async)
+{
+    static float a[16 * 32], b[32 * 256], sum[16 * 256];
+    const struct product p = product_of(async);
+    struct px_warp *w = async->warp;
+
+    if (p.in_registers)
+        px_mma_rows(w, async->op->arg + p.n / 2, a, p.a_type);
+    else if (gather(async, &p.a, a_units(w, &p), p.a_type, a, p.k, 1))
+        return PX_FAULT;
+    if (gather(async, &p.b, units_of(&p.b, 0, p.n, p.k, p.b_type), p.b_type, b,
+               1, p.n))
+        return PX_FAULT;
+    px_mma_multiply(sum, a, b, 16, p.n, p.k);
+    add_sums(async, &p, sum, px_misreads(PX_OLD_SUM) || (int)async->word[4]);
+    w->mma_landed++;
+    return PX_NEXT;
+}
+
+static int issue(struct px_warp *w, const struct px_op *op, uint32_t mask)
+{
+    const int registers = op->sub >> 6 & 1, at = op->vector / 2;
+    struct px_async *async = px_async_add(w, op, 0, land_product);
+    struct product p;
+    uint64_t a, b;
+
+    (void)mask;
+    if (!async)
+        return PX_FAULT;
+    a = registers ? 0 : PX_AT(w, uint64_t, at)[0];
+    b = PX_AT(w, uint64_t, at + (registers ? 4 : 1))[0];
+    async->word[0] = (uint32_t)a;
+    async->word[1] = (uint32_t)(a >> 32);
+    async->word[2] = (uint32_t)b;
+    async->word[3] = (uint32_t)(b >> 32);
+    async->word[4] = *PX_AT(w, uint32_t, op->nargs - 1) & 1;
+    async->order = ++w->mma_issued;
+    p = product_of(async);
+    px_hazard_product(w, op, at, registers ? 4 : 0);
+    if (!registers && check_issued(w, op, &p.a, a_units(w, &p)))
+        return PX_FAULT;
+    return check_issued(w, op, &p.b, units_of(&p.b, 0, p.n, p.k, p.b_type));
+}
+
+static int commit(struct px_warp *w, const struct px_op *op, uint32_t mask)
+{
+    (void)op, (void)mask;
+    w->mma_group[w->mma_groups++ % 64] = w->mma_issued;
+    return PX_NEXT;
+}
+
+static int wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
+{
+    const uint32_t most = PX_AT(w, uint32_t, 0)[0];
+
+    (void)mask;
+    if (most > 60)
+        return px_fault(w, op, 0, "waits for %u batches", most);
+    if (w->mma_groups > most &&
+        w->mma_landed < w->mma_group[(w->mma_groups - most - 1) % 64])
+        return PX_WAIT;
+    if (w->mma_groups > most)
+        w->mma_known = w->mma_group[(w->mma_groups - most - 1) % 64];
+    return PX_NEXT;
+}
+
+static int fence(struct px_warp *w, const struct px_op *op, uint32_t mask)
+{
+    (void)w, (void)op, (void)mask;
+    return PX_NEXT;
+}
+
+/* wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16
+   {sums}, a, b, p, 1, 1 (, turned a) (, turned b) */
+static int setup_product(struct px_build *b, const char *shape)
+{
+    struct px_op *op = b->op;
+    int n, k, used = 0, a, bt, at, registers, rest;
+    char sums[8], ab[40];
+
+    if (sscanf(shape, "64n%dk%d.%7[^.].%39s%n", &n, &k, sums, ab, &used) != 4)
+        return PX_NEXT;
+    a = px_mma_type(ab);
+    bt = strchr(ab, '.') ? px_mma_type(strchr(ab, '.') + 1) : -1;
+    at = n / 2;
+    if (a < 0 || bt < 0 || n % 8 || n > 256 ||
+        (strcmp(sums, "f32") && strcmp(sums, "s32")))
+        return PX_NEXT;
+    registers = b->shape[at] == '{';
+    rest = at + (registers ? 4 : 1) + 2; /* after b and p */
+    for (int i = 0; i < at; i++)
+        if (px_give(b, i, 'r'))
+            return PX_FAULT;
+    for (int i = at; i < rest - 2; i++)
+        if (px_give(b, i, registers ? 'r' : 'd'))
+            return PX_FAULT;
+    if (px_give(b, rest - 2, 'd') || px_give(b, rest - 1, 'p'))
+        return PX_FAULT;
+    for (int i = rest; i < rest + 2 && i < b->noperands; i++)
+        if (b->operand[i].value != 1)
+            return px_bad(b, "negative operands are not known");
+    rest += 2;
+    op->sub =
+        (short)(a | bt << 3 | registers << 6 | (sums[0] == 's' ? 1 << 9 : 0));
+    if (!registers && rest < b->noperands)
+        op->sub |= (short)(b->operand[rest++].value << 7);
+    if (rest < b->noperands)
+        op->sub |= (short)(b->operand[rest++].value << 8);
+    op->vector = (short)n;
+    op->size = (short)k;
+    op->meet = PX_MEET_ALL;
+    op->run = issue;
+    op->is_product = 1;
+    b->program->products = 1;
+    return PX_EXIT;
+}
+
+int px_setup_wgmma(struct px_build *b)
+{
+    static const char begin[] = "wgmma.mma_async.sync.aligned.m";
+
+    b->op->meet = PX_MEET_ALL;
+    if (!strcmp(b->mnemonic, "wgmma.fence.sync.aligned"))
+        b->op->run = fence;
+    else if (!strcmp(b->mnemonic, "wgmma.commit_group.sync.aligned"))
+        b->op->run = commit;
+    else if (!strcmp(b->mnemonic, "wgmma.wait_group.sync.aligned"))
+        b->op->run = wait;
+    else if (!strncmp(b->mnemonic, begin, sizeof begin - 1))
+        return setup_product(b, b->mnemonic + sizeof begin - 1);
+    else
+        return PX_NEXT;
+    for (int i = 0; i < b->noperands; i++)
+        if (px_give(b, i, 'r'))
+            return PX_FAULT;
+    return PX_EXIT;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wgmma.h: products of a warpgroup, by its warps. */
+#pragma once
+
+#include "machine.h"
+
+struct px_build;
+int px_setup_wgmma(struct px_build *b);
+/* Which type a name begins with; -1 for none. */
+int px_mma_type(const char *name);
+/* The fragment of A in four registers as 16 rows of floats. */
+void px_mma_rows(const struct px_warp *w, const int32_t *arg, float *to,
+                 int type);
+uint32_t px_swizzled(uint32_t address, int swizzle);
