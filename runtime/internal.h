@@ -408,7 +408,7 @@ struct qn_mlp_args {
 };
 
 struct qn_mlp_description {
-    struct qn_mlp_args args;             /* all but the addresses */
+    struct qn_mlp_args args; /* all but the addresses */
     size_t saved_bytes, pending_bytes, workspace_bytes; /* at multiples of 16 */
     int history, random; /* slots for each tensor; 1: args.random is needed */
 };
