@@ -283,6 +283,20 @@ static void give_product_sizes(const struct quern_plan *plan,
     }
 }
 
+/* A route makes them, and int32. */
+static int check_made(const struct quern_args *args)
+{
+    if (args->host_sizes)
+        return qn_error_set(QUERN_EINVAL, "host_sizes is not NULL: a route "
+                                          "makes the groups' sizes");
+    for (int arg = QUERN_ARG_LENGTHS; arg <= QUERN_ARG_STARTS; arg++)
+        if (args->of[arg].type && args->of[arg].type != QUERN_I32)
+            return qn_error_set(
+                QUERN_EINVAL, "%s.type is %s: a route makes i32",
+                qn_api_name(arg), qn_type_name(args->of[arg].type));
+    return QUERN_OK;
+}
+
 static int give_sizes(const struct quern_plan *plan,
                       const struct quern_args *args, union qn_given *given)
 {
@@ -293,6 +307,8 @@ static int give_sizes(const struct quern_plan *plan,
         return qn_error_set(QUERN_EINVAL,
                             "host_sizes is not NULL: groups of this line have "
                             "equal sizes");
+    if (plan->line.kind == QN_LINE_ROUTE)
+        return check_made(args);
     if (plan->rows < 0)
         return QUERN_OK;
     code = find_sizes(args, &s);
@@ -320,10 +336,13 @@ static int give_sizes(const struct quern_plan *plan,
 static void give_scalars(const struct quern_plan *plan,
                          const struct quern_args *args, union qn_given *given)
 {
-    float *to = plan->line.kind == QN_LINE_MLP    ? &given->mlp.limit
+    float *to = plan->line.kind == QN_LINE_ROUTE  ? NULL
+                : plan->line.kind == QN_LINE_MLP  ? &given->mlp.limit
                 : plan->line.kind == QN_LINE_CAST ? &given->cast.limit
                                                   : &given->product.limit;
 
+    if (!to)
+        return;
     to[0] = args->limit;
     to[1] = args->slope;
     to[2] = args->shift;
@@ -384,6 +403,10 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
         given->mlp = plan->needs.mlp.args;
         if (rows >= 0)
             given->mlp.rows = rows;
+    } else if (plan->line.kind == QN_LINE_ROUTE) {
+        given->route = plan->needs.route.args;
+        if (rows >= 0)
+            given->route.rows = rows;
     } else if (plan->line.kind == QN_LINE_CAST)
         given->cast = plan->needs.cast.args;
     else

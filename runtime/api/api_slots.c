@@ -8,33 +8,49 @@
 #define P(member) (int)offsetof(struct qn_args, member)
 #define C(member) (int)offsetof(struct qn_quantize_args, member)
 #define M(member) (int)offsetof(struct qn_mlp_args, member)
+#define R(member) (int)offsetof(struct qn_route_args, member)
 #define ARRAY(arg, product, cast, mlp)                                         \
     {                                                                          \
         QUERN_ARG_##arg, QN_SLOT_ARRAY,                                        \
         {                                                                      \
-            product, cast, mlp                                                 \
+            product, cast, mlp, NONE                                           \
+        }                                                                      \
+    }
+#define ROUTE(arg, route)                                                      \
+    {                                                                          \
+        QUERN_ARG_##arg, QN_SLOT_ARRAY,                                        \
+        {                                                                      \
+            NONE, NONE, NONE, route                                            \
         }                                                                      \
     }
 #define TENSOR(arg, product, cast, mlp)                                        \
     {                                                                          \
         QUERN_ARG_##arg, QN_SLOT_TENSOR,                                       \
         {                                                                      \
-            product, cast, mlp                                                 \
+            product, cast, mlp, NONE                                           \
         }                                                                      \
     }
 #define SCALED(arg, product, cast, mlp)                                        \
     TENSOR(arg, product, cast, mlp),                                           \
-        {QUERN_ARG_##arg##_SF, QN_SLOT_SF, {product, cast, mlp}},              \
+        {QUERN_ARG_##arg##_SF, QN_SLOT_SF, {product, cast, mlp, NONE}},        \
     {                                                                          \
         QUERN_ARG_##arg##_GLOBAL, QN_SLOT_GLOBAL,                              \
         {                                                                      \
-            product, cast, mlp                                                 \
+            product, cast, mlp, NONE                                           \
         }                                                                      \
     }
 
-/* Sizes are not here: products have them in the tensor that is ragged. */
+/* Sizes that a line reads are not here: products have them in the tensor that
+   is ragged. */
 const struct qn_slot qn_api_slots[] = {
-    ARRAY(WORKSPACE, P(workspace), C(workspace), M(workspace)),
+    {QUERN_ARG_WORKSPACE,
+     QN_SLOT_ARRAY,
+     {P(workspace), C(workspace), M(workspace), R(workspace)}},
+    ROUTE(LENGTHS, R(lengths)),
+    ROUTE(STARTS, R(starts)),
+    ROUTE(INDEX, R(index)),
+    ROUTE(GATHER, R(gather)),
+    ROUTE(INVERSE, R(inverse)),
     ARRAY(NOOP, P(noop), C(noop), NONE),
     ARRAY(ALPHA, P(alpha), NONE, NONE),
     ARRAY(BETA, P(beta), NONE, NONE),
@@ -76,10 +92,10 @@ const struct qn_slot qn_api_slots[] = {
 };
 const int qn_api_slot_count = sizeof qn_api_slots / sizeof qn_api_slots[0];
 
-const struct qn_slot *qn_api_slot(int arg)
+const struct qn_slot *qn_api_slot(int arg, int kind)
 {
     for (int i = 0; i < qn_api_slot_count; i++)
-        if (qn_api_slots[i].arg == arg)
+        if (qn_api_slots[i].arg == arg && qn_api_slots[i].at[kind] >= 0)
             return &qn_api_slots[i];
     return NULL;
 }

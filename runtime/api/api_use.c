@@ -352,6 +352,33 @@ static void use_mlp(const struct qn_needs_of *n, struct quern_operand *o,
     o->optional &= phases;
 }
 
+/* ------------------------------------------------------------------ routes */
+
+static void use_route(const struct qn_route *r, struct quern_operand *o)
+{
+    switch (o->arg) {
+    case QUERN_ARG_INDEX:
+        read_only(o);
+        array(o, r->index, r->m, r->topk);
+        break;
+    case QUERN_ARG_LENGTHS:
+    case QUERN_ARG_STARTS:
+        write_only(o, 0);
+        array(o, QUERN_I32, r->groups + (o->arg == QUERN_ARG_STARTS), 0);
+        break;
+    case QUERN_ARG_GATHER:
+        write_only(o, 0);
+        array(o, QUERN_I32, r->m * r->topk, 0);
+        break;
+    case QUERN_ARG_INVERSE:
+        write_only(o, 0);
+        array(o, QUERN_I32, r->m, r->topk);
+        break;
+    default: /* the workspace */
+        o->read = o->written = ONLY;
+    }
+}
+
 int qn_api_phases(const struct qn_line *line)
 {
     int all = 0;
@@ -438,7 +465,9 @@ void qn_api_use(const struct qn_needs_of *n, const struct qn_slot *slot,
     const struct qn_description *product = &n->needs->product;
     const int state = is_state(o->arg);
 
-    if (n->line->kind == QN_LINE_MLP)
+    if (n->line->kind == QN_LINE_ROUTE)
+        use_route(&n->line->of.route, o);
+    else if (n->line->kind == QN_LINE_MLP)
         use_mlp(n, o, slot->at[QN_LINE_MLP]);
     else if (n->line->kind == QN_LINE_CAST && state)
         use_state(o, makes_scales(&n->line->of.cast) ? cast->history : 0,

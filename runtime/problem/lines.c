@@ -7,6 +7,7 @@
 #include "problem/field.h"
 #include "problem/geometry.h"
 #include "problem/problem.h"
+#include "problem/route.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -257,3 +258,22 @@ static const struct qn_field mlp[] = {
 };
 
 const struct qn_line qn_line_mlp = QN_LINE(mlp, "an MLP can have");
+
+#undef AT
+
+/* ------------------------------------------------------------------ routes */
+
+#define AT(member) QN_FIELD(struct qn_route, member)
+
+static const struct qn_field route[] = {
+    {WORD("", work, routing)},
+    {GROUPS},
+    {LENGTH(m)},
+    {"topk", AT(topk), &qn_field_int, .flags = QN_FIELD_REQUIRED, .usage = "K"},
+    {"experts", AT(experts), &qn_field_int, .usage = "TOTAL"},
+    {"first", AT(first), &qn_field_int, .usage = "EXPERT"},
+    {WORD("index", index, type), .least = QUERN_I32, .most = QUERN_I64,
+     .usage = "i32|i64", .expected = "i32 or i64 is expected"},
+};
+
+const struct qn_line qn_line_route = QN_LINE(route, "quern.h gives it");
