@@ -236,7 +236,8 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(SAVED, "saved")     /* of an MLP, kept from forward to wgrad */        \
     ARG(INDEX, "index")     /* [m, topk] experts of each token */              \
     ARG(GATHER, "gather")   /* [m * topk] row -> token * topk + k */           \
-    ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */
+    ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */     \
+    ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */
 
 enum quern_arg {
 #define QUERN_ARG_ENUM(name, text) QUERN_ARG_##name,
@@ -526,8 +527,7 @@ struct quern_tune_candidate {
                            0: the kernel itself */
     int rounds;         /* number of rounds with it */
     double seconds;     /* median; 0: not measured */
-    char reason[256];   /* why it was dropped, or how much slower it was; "" if
-                           it was not */
+    char reason[256];   /* why it was dropped, or by how much it lost; or "" */
 };
 
 struct quern_tune_progress {

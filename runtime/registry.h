@@ -97,7 +97,10 @@ enum quern_quantize { QUERN_QUANTIZES(QUERN_ENUM) QUERN_QUANTIZE_COUNT };
 enum quern_work { QUERN_WORKS(QUERN_ENUM) QUERN_WORK_COUNT };
 
 /* Lines about the routes of tokens to experts. */
-#define QUERN_ROUTINGS(X) X(ROUTE, "route")
+#define QUERN_ROUTINGS(X)                                                      \
+    X(ROUTE, "route")     /* the order of rows */                              \
+    X(PERMUTE, "permute") /* tokens to rows */                                 \
+    X(COMBINE, "combine") /* rows to tokens */
 enum quern_routing { QUERN_ROUTINGS(QUERN_ENUM) QUERN_ROUTING_COUNT };
 
 #define QUERN_COPIES(X)                                                        \
@@ -279,6 +282,8 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(starts, "int *", "[groups + 1] where they begin, or null")               \
     X(gather, "int *", "[m * topk] row -> token * topk + k, or null")          \
     X(inverse, "int *", "[m, topk] its inverse, or null; -1: no row")          \
+    X(rows, "const void *", "[m * topk, k] of dprob, or null")                 \
+    X(rows_stride, "long long", "elements from one row to the next")           \
     X(counters, "unsigned int *",                                              \
       "[chunks][groups + 1] of a route, in the workspace")
 
@@ -308,7 +313,8 @@ enum qn_param {
     X(EPILOGUE, "epilogue")       /* of sums that a product left */            \
     X(OUTSIDE, "outside")         /* zeros outside the groups */               \
     X(ROUTE_COUNT, "route_count") /* rows of each expert, by chunks */         \
-    X(ROUTE_SORT, "route_sort")   /* and the order that follows */
+    X(ROUTE_SORT, "route_sort")   /* and the order that follows */             \
+    X(PERMUTE_ROWS, "permute") X(COMBINE_ROWS, "combine")
 enum qn_cast_op { QN_CASTS_BEGIN = QUERN_WGRAD, QN_CASTS(QN_ENUM) QN_OP_COUNT };
 
 /* The source of quantization: values as they are, an activation's result, or

@@ -406,7 +406,7 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
     } else if (plan->line.kind == QN_LINE_ROUTE) {
         given->route = plan->needs.route.args;
         if (rows >= 0)
-            given->route.rows = rows;
+            given->route.tokens = rows;
     } else if (plan->line.kind == QN_LINE_CAST)
         given->cast = plan->needs.cast.args;
     else

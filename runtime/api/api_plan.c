@@ -7,6 +7,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/sizes_type.h"
+#include "base/types.h"
 #include "device/check.h"
 #include "mlp/mlp_plan.h"
 #include "product/plan.h"
@@ -305,6 +306,11 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
     struct qn_tensor sizes;
     int code;
 
+    if (plan && !plan->known[QUERN_ARG_WORKSPACE])
+        return qn_error_set(QUERN_EINVAL,
+                            "plan is of a '%s' line: it has no workspace, and "
+                            "finds no errors on the device",
+                            qn_routing_name(plan->line.of.route.work));
     if (!plan || !args || !args->of[QUERN_ARG_WORKSPACE].data)
         return qn_error_null("plan", plan, "args", args, "workspace");
     code = qn_api_size("args", args->size, sizeof *args, "QUERN_ARGS_INIT");

@@ -88,6 +88,8 @@ struct qn_values {
     int topk, experts, first_expert;
     int *lengths, *starts, *gather, *inverse;
     unsigned int *counters;
+    const void *rows;
+    long long rows_stride;
     /* of merged launches; the fields below are copied only for those */
     int microbatch_count;
     struct qn_microbatches microbatches;

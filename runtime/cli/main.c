@@ -66,7 +66,8 @@ static void print_help(void)
     print_line("of a cast,", "quantize|transpose|dequantize|rescale|bias",
                &qn_line_cast);
     print_line("of an MLP, forward and backward,", "mlp", &qn_line_mlp);
-    print_line("or of routes (describe and why):", "route", &qn_line_route);
+    print_line("or of routes (describe and why):", "route|permute|combine",
+               &qn_line_route);
     print_environment();
     printf("\n`quern help COMMAND` explains a command. Exit status: 0 success, "
            "1 a check\nfailed, 2 bad use, 3 the machine can't (no GPU, no "

@@ -264,16 +264,23 @@ const struct qn_line qn_line_mlp = QN_LINE(mlp, "an MLP can have");
 /* ------------------------------------------------------------------ routes */
 
 #define AT(member) QN_FIELD(struct qn_route, member)
+#define ONLY(work) .without = ~BIT(work) /* lines with this first word */
+#define MOVES      .without = BIT(ROUTE)
 
 static const struct qn_field route[] = {
     {WORD("", work, routing)},
-    {GROUPS},
+    {GROUPS, ONLY(ROUTE)},
     {LENGTH(m)},
     {"topk", AT(topk), &qn_field_int, .flags = QN_FIELD_REQUIRED, .usage = "K"},
-    {"experts", AT(experts), &qn_field_int, .usage = "TOTAL"},
-    {"first", AT(first), &qn_field_int, .usage = "EXPERT"},
+    {LENGTH(k), MOVES},
+    {"experts", AT(experts), &qn_field_int, .usage = "TOTAL", ONLY(ROUTE)},
+    {"first", AT(first), &qn_field_int, .usage = "EXPERT", ONLY(ROUTE)},
+    {"in", AT(type), WIDE, .kind = &qn_field_word, MOVES},
+    {FLAG("prob", probability), MOVES},
+    {FLAG("dprob", dprob), ONLY(PERMUTE)},
+    {FLAG("residual", residual), ONLY(COMBINE)},
     {WORD("index", index, type), .least = QUERN_I32, .most = QUERN_I64,
-     .usage = "i32|i64", .expected = "i32 or i64 is expected"},
+     .usage = "i32|i64", .expected = "i32 or i64 is expected", ONLY(ROUTE)},
 };
 
 const struct qn_line qn_line_route = QN_LINE(route, "quern.h gives it");

@@ -11,25 +11,38 @@
 enum { QN_MAX_TOPK = 32, QN_MAX_PAIRS = 1 << 24, QN_MAX_EXPERTS = 1 << 20 };
 
 struct qn_route {
-    int work;    /* enum quern_routing */
+    int work;  /* enum quern_routing */
+    int topk;  /* experts of each token */
+    int64_t m; /* tokens; a pair is a token and one of its experts */
+    /* of ROUTE */
     int index;   /* type of the indices: QUERN_I32 or QUERN_I64 */
     int groups;  /* experts of this rank, 1 .. QUERN_MAX_GROUPS */
     int experts; /* of all ranks; 0: first + groups */
     int first;   /* the expert that is group 0 */
-    int topk;    /* experts of each token */
-    int64_t m;   /* tokens; a pair is a token and one of its experts */
+    /* of PERMUTE and COMBINE */
+    int type;        /* QUERN_BF16, QUERN_F16 or QUERN_F32 */
+    int probability; /* 1: a factor for each pair */
+    int dprob;       /* 1: PERMUTE also makes the factors' gradient */
+    int residual;    /* 1: COMBINE adds tokens to the sums */
+    int64_t k;       /* features */
 };
 
 /* All arrays are in the memory of the workspace; NULL: not made. */
 struct qn_route_args {
-    const void *index; /* [m, topk]: outside the window or `experts` itself
+    const void *index;    /* [m, topk]: outside the window or `experts` itself
                              (dropped): no row; larger ones are errors */
-    int *lengths;      /* [G] rows of each group */
-    int *starts;       /* [G + 1] their exclusive sums */
-    int *gather;       /* [m * topk] row -> token * topk + k */
-    int *inverse;      /* [m, topk] its row; -1: none */
-    void *workspace;   /* as in struct qn_args */
-    int64_t rows;      /* tokens of this run, at most m */
+    int *lengths;         /* [G] rows of each group */
+    int *starts;          /* [G + 1] their exclusive sums */
+    int *gather;          /* [m * topk] row -> token * topk + k */
+    int *inverse;         /* [m, topk] its row; -1: none */
+    struct qn_tensor in;  /* PERMUTE: [m, k], COMBINE: [m * topk, k] */
+    struct qn_tensor out; /* PERMUTE: [m * topk, k], COMBINE: [m, k] */
+    struct qn_tensor residual; /* [m, k] */
+    struct qn_tensor rows;     /* [m * topk, k] of dprob */
+    const float *probability;  /* [m, topk] */
+    float *dprob;              /* [m, topk] in . rows; 0 without a row */
+    void *workspace;           /* as in struct qn_args */
+    int64_t tokens;            /* tokens of this run, at most m */
 };
 
 struct qn_route_description {

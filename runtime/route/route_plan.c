@@ -24,6 +24,8 @@ static const struct {
                      {QN_ROUTE_COUNT, QN_ROUTE_SORT},
                      {"rows of each expert, in chunks of pairs",
                       "the order of pairs, and its inverse"}},
+    [QUERN_PERMUTE] = {1, {QN_PERMUTE_ROWS}, {"tokens to rows of experts"}},
+    [QUERN_COMBINE] = {1, {QN_COMBINE_ROWS}, {"rows to sums of tokens"}},
 };
 
 /* ---------------------------------------------------------------- plan */

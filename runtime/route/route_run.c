@@ -13,7 +13,7 @@ static int check_overlap(const struct qn_route_plan *plan,
                          const struct qn_route_args *args)
 {
     const struct qn_route *r = &plan->route;
-    const size_t pairs = (size_t)(args->rows * r->topk),
+    const size_t pairs = (size_t)(args->tokens * r->topk),
                  groups = (size_t)r->groups,
                  index = r->index == QUERN_I64 ? 8 : 4;
     const struct qn_region list[] = {
@@ -22,9 +22,39 @@ static int check_overlap(const struct qn_route_plan *plan,
         {"lengths", args->lengths, groups * sizeof(int), 1, 0},
         {"starts", args->starts, (groups + 1) * sizeof(int), 1, 0},
         {"gather", args->gather, pairs * sizeof(int), 1, 0},
-        {"inverse", args->inverse, pairs * sizeof(int), 1, 0}};
+        {"inverse", args->inverse, pairs * sizeof(int), r->work == QUERN_ROUTE,
+         0},
+        {"prob", args->probability, pairs * sizeof(float), 0, 0},
+        {"dprob", args->dprob, pairs * sizeof(float), 1, 0},
+        {"input", args->in.data, args->in.bytes, 0, 0},
+        {"rows", args->rows.data, args->rows.bytes, 0, 0},
+        {"c", args->residual.data, args->residual.bytes, 0, 1},
+        {"output", args->out.data, args->out.bytes, 1, 1}};
 
     return qn_region_check(list, sizeof list / sizeof list[0]);
+}
+
+static long long stride_of(const struct qn_tensor *t)
+{
+    return t->stride || !t->ndim ? t->stride : t->shape[1];
+}
+
+/* Tokens and rows. */
+static void set_moves(const struct qn_route *r,
+                      const struct qn_route_args *args, struct qn_values *v)
+{
+    v->k = (int)r->k;
+    v->input = r->type;
+    v->in = args->in.data;
+    v->in_stride = stride_of(&args->in);
+    v->out = args->out.data;
+    v->out_stride = stride_of(&args->out);
+    v->c = args->residual.data;
+    v->c_stride = stride_of(&args->residual);
+    v->rows = args->rows.data;
+    v->rows_stride = stride_of(&args->rows);
+    v->probability = args->probability;
+    v->dprob = args->dprob;
 }
 
 static void set_values(const struct qn_route_plan *plan,
@@ -34,7 +64,7 @@ static void set_values(const struct qn_route_plan *plan,
     char *space = args->workspace;
 
     qn_value_copy(v, &plan->launches->values);
-    v->m = (int)args->rows;
+    v->m = (int)args->tokens;
     v->topk = r->topk;
     v->groups = r->groups;
     v->experts = qn_route_experts(r);
@@ -46,7 +76,10 @@ static void set_values(const struct qn_route_plan *plan,
     v->gather = args->gather;
     v->inverse = args->inverse;
     v->error = args->workspace;
-    v->counters = (unsigned int *)(void *)(space + QN_WORKSPACE_BYTES);
+    if (r->work == QUERN_ROUTE)
+        v->counters = (unsigned int *)(void *)(space + QN_WORKSPACE_BYTES);
+    else
+        set_moves(r, args, v);
 }
 
 int qn_route_launch(const struct qn_route_plan *plan,

@@ -309,8 +309,7 @@ TEST(test_routes_refused)
         {"route g=8 m=8388609 topk=2", "m * topk is 16777218: at most 2^24"},
         {"route g=8 m=4 topk=1 index=f32", "index=f32: i32 or i64 is expected"},
         {"route g=8 m=4", "topk= is missing"},
-        {"route g=8 m=4 topk=1 k=3", "'k' is unknown"},
-        {"rout g=8 m=4 topk=1", "rout: route is expected"},
+        {"rout g=8 m=4 topk=1", "rout: route, permute, combine is expected"},
     };
     struct quern_operand *table;
     int count;
