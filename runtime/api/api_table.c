@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** api_table.c: the operands of a line. Their lengths are found for many
-** row counts, and with them the law that each follows.
+** api_table.c: the operands of a line. Their lengths are found for some row
+** counts, and with them the law that each follows.
 */
 #include "api/api_use.h"
 #include "base/context.h"
@@ -180,7 +180,7 @@ static int list(struct quern_context *ctx, const struct qn_line *line,
 
 /* -------------------------------------------------------------------- laws */
 
-enum { NUMBERS = QUERN_MAX_DIMS + 2, DENSE = 264, FAR = 4 };
+enum { NUMBERS = QUERN_MAX_DIMS + 2, MOST = 128, PERIOD = 256, TILE = 128 };
 
 static struct quern_extent *number(struct quern_operand *o, int i)
 {
@@ -189,62 +189,94 @@ static struct quern_extent *number(struct quern_operand *o, int i)
                                  : &o->bytes;
 }
 
-/* All values, for each row count in turn. */
+/* All numbers of a line's operands, for the row counts that were asked for. */
 struct samples {
-    int64_t rows[DENSE + FAR];
+    struct quern_context *ctx;
+    struct qn_line line;
+    const struct quern_operand *table;
+    int operands, count, code;
+    int64_t rows[MOST], last; /* of them the most */
     int64_t (*values)[QN_SLOTS][NUMBERS];
-    int count;
 };
 
 /* An operand without bytes for so many rows is not listed then: zeros. */
-static int sample(struct quern_context *ctx, const struct qn_line *line,
-                  const struct quern_operand *table, int count,
-                  struct samples *s, int64_t rows)
+static int sample(struct samples *s, int64_t rows)
 {
     struct quern_operand found[QN_SLOTS];
-    struct qn_line other = *line;
-    int64_t(*values)[NUMBERS] = s->values[s->count];
+    const int to = s->count < MOST ? s->count : MOST - 1;
+    int64_t(*values)[NUMBERS] = s->values[to];
     int n, at = 0, code;
 
-    *qn_api_rows(&other) = rows;
-    code = list(ctx, &other, 1, found, &n);
+    *qn_api_rows(&s->line) = rows;
+    code = list(s->ctx, &s->line, 1, found, &n);
     if (code)
         return code;
     memset(values, 0, sizeof *s->values);
-    for (int i = 0; i < count && at < n; i++) {
-        if (found[at].arg != table[i].arg)
+    for (int i = 0; i < s->operands && at < n; i++) {
+        if (found[at].arg != s->table[i].arg)
             continue;
         for (int j = 0; j < NUMBERS; j++)
             values[i][j] = number(&found[at], j)->base;
         at++;
     }
-    s->rows[s->count++] = rows;
+    s->rows[to] = rows;
+    s->count = to + 1;
     return QUERN_OK;
 }
 
-/* Steps of equal height at equal distances; the first two say which. */
-static void find_law(const struct samples *s, int i, int j,
-                     struct quern_extent *e)
+/* After an error, which s->code keeps: 0. */
+static int64_t value(struct samples *s, int i, int j, int64_t rows)
 {
-    const int64_t first = s->values[0][i][j];
-    int at[2] = {0, 0}, found = 0;
-
-    *e = (struct quern_extent){first, 0, 0, 1};
-    for (int r = 1; r < DENSE && found < 2; r++)
-        if (s->values[r][i][j] != s->values[r - 1][i][j])
-            at[found++] = r;
-    if (!found)
-        return;
-    e->unit = found > 1 ? at[1] - at[0] : DENSE;
-    e->add = e->unit - at[0];
-    e->step = s->values[at[0]][i][j] - first;
+    for (int r = 0; r < s->count; r++)
+        if (s->rows[r] == rows)
+            return s->values[r][i][j];
+    if (!s->code)
+        s->code = sample(s, rows);
+    return s->code ? 0 : s->values[s->count - 1][i][j];
 }
 
-static int holds(const struct samples *s, int i, int j,
-                 const struct quern_extent *e)
+/* The first row count after `from` with another value, at most PERIOD later:
+   no value falls as rows are added. 0: there is none. */
+static int64_t next_step(struct samples *s, int i, int j, int64_t from)
 {
-    if (e->add < 0)
-        return 0;
+    const int64_t before = value(s, i, j, from);
+    int64_t same = from, step = 1;
+
+    while (value(s, i, j, from + step) == before) {
+        if (step == PERIOD)
+            return 0;
+        same = from + step;
+        step *= 2;
+    }
+    step += from;
+    while (step - same > 1) {
+        const int64_t middle = (step + same) / 2;
+
+        if (value(s, i, j, middle) == before)
+            same = middle;
+        else
+            step = middle;
+    }
+    return step;
+}
+
+/* Steps of equal height at equal distances; the first two say which. 0: the
+   samples do not follow the law. */
+static int find_law(struct samples *s, int i, int j, struct quern_extent *e)
+{
+    const int64_t first = value(s, i, j, 0);
+    int64_t one, two;
+
+    *e = (struct quern_extent){first, 0, 0, 1};
+    if (value(s, i, j, s->last) != first) {
+        one = next_step(s, i, j, 0);
+        two = one ? next_step(s, i, j, one) : 0;
+        if (!two || two < 2 * one)
+            return 0;
+        e->unit = two - one;
+        e->add = e->unit - one;
+        e->step = value(s, i, j, one) - first;
+    }
     for (int r = 0; r < s->count; r++)
         if (quern_extent(e, s->rows[r]) != s->values[r][i][j])
             return 0;
@@ -252,73 +284,57 @@ static int holds(const struct samples *s, int i, int j,
 }
 
 /* An upper bound of bytes that are sums of padded parts, some of which grow
-   with each row and some with each tile of 128: the tightest law that steps by
-   `unit`. Returns by how much it is too large at most. */
-static int64_t bound_by(const struct samples *s, int i, int j, int64_t unit,
-                        struct quern_extent *e)
+   with each row and some with each tile: the bytes of whole tiles. Their
+   padding repeats after few tiles. */
+static void bound(struct samples *s, int i, int j, struct quern_extent *e)
 {
-    const int last = s->count - 1;
-    const int64_t steps = (s->rows[last] + unit - 1) / unit,
-                  more = s->values[last][i][j] - s->values[0][i][j];
-    int64_t most = 0;
+    const int64_t first = value(s, i, j, 0), most = s->last / TILE,
+                  more = value(s, i, j, s->last) - first;
 
-    *e = (struct quern_extent){0, (more + steps - 1) / steps, unit - 1, unit};
-    for (int r = 0; r < s->count; r++)
-        if (quern_extent(e, s->rows[r]) < s->values[r][i][j])
-            e->base += s->values[r][i][j] - quern_extent(e, s->rows[r]);
-    for (int r = 1; r < s->count; r++)
-        if (quern_extent(e, s->rows[r]) - s->values[r][i][j] > most)
-            most = quern_extent(e, s->rows[r]) - s->values[r][i][j];
-    return most;
+    *e = (struct quern_extent){first, (more + most - 1) / most, TILE - 1, TILE};
+    for (int64_t rows = TILE; rows <= 8 * TILE; rows += TILE)
+        if (quern_extent(e, rows) < value(s, i, j, rows))
+            e->base += value(s, i, j, rows) - quern_extent(e, rows);
 }
 
-static void bound(const struct samples *s, int i, int j, struct quern_extent *e)
+static void find_laws(struct samples *s, struct quern_operand *table)
 {
-    struct quern_extent tiles;
-    const int64_t by_row = bound_by(s, i, j, 1, e);
-
-    if (bound_by(s, i, j, 128, &tiles) < by_row)
-        *e = tiles;
-}
-
-static void find_laws(const struct samples *s, int count,
-                      struct quern_operand *table)
-{
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < s->operands; i++)
         for (int j = 0; j < NUMBERS; j++) {
             struct quern_extent law, *e = number(&table[i], j);
 
-            find_law(s, i, j, &law);
-            if (holds(s, i, j, &law))
+            if (find_law(s, i, j, &law))
                 *e = law;
             else if (table[i].arg == QUERN_ARG_SAVED)
                 bound(s, i, j, e);
         }
 }
 
-int qn_api_table(struct quern_context *ctx, const struct qn_line *given,
+int qn_api_table(struct quern_context *ctx, const struct qn_line *line,
                  struct quern_operand *table, int *count)
 {
-    const int64_t far[FAR] = {4096, 16385, 65536, 1 << 20};
-    struct qn_line line = *given;
-    int64_t *rows = qn_api_rows(&line);
-    struct samples s = {.count = 0};
-    int code = list(ctx, given, rows != NULL, table, count);
+    const int64_t near[] = {0, 1, 2, 3, 2 * TILE}, far[] = {16385, 1 << 20};
+    struct samples s = {.ctx = ctx, .line = *line, .table = table};
+    const int ragged = qn_api_rows(&s.line) != NULL;
+    int code = list(ctx, line, ragged, table, count);
 
-    if (code || !rows)
+    if (code || !ragged)
         return code;
-    s.values = malloc((DENSE + FAR) * sizeof *s.values);
+    s.operands = *count;
+    s.values = malloc(MOST * sizeof *s.values);
     if (!s.values)
         return qn_error_memory();
-    for (int r = 0; r < DENSE && !code; r++)
-        code = sample(ctx, &line, table, *count, &s, r);
-    for (int i = 0; i < FAR && !code; i++)
-        if (sample(ctx, &line, table, *count, &s, far[i]))
+    for (int i = 0; i < 5 && !s.code; i++)
+        s.code = sample(&s, near[i]);
+    for (int i = 0; i < 2 && !s.code; i++)
+        if (sample(&s, far[i]))
             break; /* more bytes than can be counted */
-    if (!code)
-        find_laws(&s, *count, table);
+    if (!s.code) {
+        s.last = s.rows[s.count - 1];
+        find_laws(&s, table);
+    }
     free(s.values);
-    return code ? code : qn_error_done(QUERN_OK);
+    return s.code ? s.code : qn_error_done(QUERN_OK);
 }
 
 int quern_describe(struct quern_context *ctx, const char *text,

@@ -2,7 +2,7 @@
 /*
 ** expr.c: the value of a `requires` text for a problem.
 **
-** A recursive descent over precedence levels. Texts come from specs, which
+** A recursive descent by precedence. Texts come from specs, which
 ** are not trusted: depth is bounded and nothing overflows.
 */
 
@@ -133,7 +133,7 @@ enum operation { OR, AND, EQ, NE, LE, GE, LT, GT, ADD, SUB, MUL, DIV, MOD };
 
 /* Longer spellings come first where one begins another. */
 static const struct {
-    const char *text;
+    char text[3];
     int level;
     enum operation operation;
 } operators[] = {
@@ -142,15 +142,16 @@ static const struct {
     {"*", 5, MUL}, {"/", 5, DIV},  {"%", 5, MOD},
 };
 
-#define LEVELS 6
-
-/* The operator of this level that comes next, or -1. */
-static int next_operator(struct state *s, int level)
+/* The operator that comes next, or -1. */
+static int next_operator(struct state *s)
 {
     blanks(s);
-    for (int i = 0; i < (int)(sizeof operators / sizeof operators[0]); i++)
-        if (!strncmp(s->at, operators[i].text, strlen(operators[i].text)))
-            return operators[i].level == level ? i : -1;
+    for (int i = 0; i < (int)(sizeof operators / sizeof operators[0]); i++) {
+        const char *text = operators[i].text;
+
+        if (*s->at == text[0] && (!text[1] || s->at[1] == text[1]))
+            return i;
+    }
     return -1;
 }
 
@@ -210,21 +211,21 @@ static int64_t apply(struct state *s, enum operation operation, int64_t a,
     }
 }
 
+/* Operators of this level and higher ones. */
 static int64_t binary(struct state *s, int level)
 {
-    int64_t left = level == LEVELS ? unary(s) : binary(s, level + 1);
+    int64_t left = unary(s);
     int i;
 
-    if (level == LEVELS)
-        return left;
-    while (!s->error && (i = next_operator(s, level)) >= 0) {
+    while (!s->error && (i = next_operator(s)) >= 0 &&
+           operators[i].level >= level) {
         enum operation operation = operators[i].operation;
         int known = (operation == AND && !left) || (operation == OR && left);
         int64_t right;
 
         s->at += strlen(operators[i].text);
         s->skip += known;
-        right = binary(s, level + 1);
+        right = binary(s, operators[i].level + 1);
         s->skip -= known;
         left = apply(s, operation, left, right);
     }

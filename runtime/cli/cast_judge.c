@@ -97,7 +97,9 @@ static int compare_numbers(const struct qn_cast *c,
 
     v->oracle = "the values before";
     if (!c->need.args.row.sf_bytes && !c->need.args.column.sf_bytes) {
-        v->tolerance = qn_tolerance_format(c->need.args.row.type);
+        v->tolerance = qn_tolerance_format(c->q.type);
+        if (!c->need.args.row.bytes) /* sums are all that is asked for */
+            return QN_EXIT_OK;
         v->error = distance(c);
     }
     for (int copy = QUERN_ROWWISE; copy <= QUERN_COLUMNWISE && !code; copy *= 2)
@@ -134,24 +136,67 @@ int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
     return status != QN_EXIT_OK;
 }
 
-/* One sum of a group's rows, from row `first` on, next to float64's. */
-static int is_sum(const struct qn_cast *c, int64_t first, int64_t rows,
-                  int64_t feature, int64_t at)
+/* A sum of `count` products that may be added to one of a part's floats. */
+struct sum {
+    double value, size;
+    int64_t count;
+};
+
+static void add(struct sum *sum, double x)
 {
-    const float *before = c->host[QN_CAST_DBIAS];
-    const double got =
-        ((const float *)(void *)c->memory[QN_CAST_DBIAS].data)[at];
-    double sum = before && c->q.dbias == QUERN_DBIAS_ADD ? before[at] : 0;
-    double size = fabs(sum);
+    sum->value += x;
+    sum->size += fabs(x);
+    sum->count++;
+}
 
-    for (int64_t row = first; row < first + rows; row++) {
-        const double x = qn_element_load(c->memory[QN_CAST_IN].data, c->q.type,
-                                         (size_t)(row * c->q.k + feature));
+/* The float at `at` of the part, next to its sum in float64. */
+static int is_sum(const struct qn_cast *c, int part, int64_t at,
+                  const struct sum *sum)
+{
+    const double got = ((const float *)(void *)c->memory[part].data)[at];
 
-        sum += x;
-        size += fabs(x);
-    }
-    return fabs(got - sum) <= (double)(rows + 1) * ldexp(size, -24);
+    return fabs(got - sum->value) <= (double)sum->count * ldexp(sum->size, -24);
+}
+
+static struct sum sum_before(const struct qn_cast *c, int part, int64_t at)
+{
+    const float *before = c->host[part]; /* where it is added to */
+    struct sum sum = {.count = 1};
+
+    if (before)
+        sum.value = before[at];
+    sum.size = fabs(sum.value);
+    return sum;
+}
+
+static double input(const struct qn_cast *c, int64_t row, int64_t feature)
+{
+    return qn_element_load(c->memory[QN_CAST_IN].data, c->q.type,
+                           (size_t)(row * c->q.k + feature));
+}
+
+/* dbias of a group and a feature: its rows times their factors. */
+static int is_dbias(const struct qn_cast *c, int64_t first, int group,
+                    int64_t feature)
+{
+    const float *weight = c->host[QN_CAST_PROBABILITY];
+    const int64_t at = group * c->q.k + feature;
+    struct sum sum = sum_before(c, QN_CAST_DBIAS, at);
+
+    for (int64_t row = first; row < first + c->sizes[group]; row++)
+        add(&sum, input(c, row, feature) * (weight ? weight[row] : 1));
+    return is_sum(c, QN_CAST_DBIAS, at, &sum);
+}
+
+/* dprob of a row: its features times the bias of its group. */
+static int is_dprob(const struct qn_cast *c, int64_t row, int group)
+{
+    const float *bias = c->host[QN_CAST_BIAS];
+    struct sum sum = sum_before(c, QN_CAST_DPROB, row);
+
+    for (int64_t j = 0; j < c->q.k; j++)
+        add(&sum, input(c, row, j) * bias[group * c->q.k + j]);
+    return is_sum(c, QN_CAST_DPROB, row, &sum);
 }
 
 /* Says in v->where which sum is wrong, if one is. */
@@ -159,12 +204,18 @@ static void compare_sums(const struct qn_cast *c, struct qn_subject_verdict *v)
 {
     int64_t first = 0;
 
-    for (int g = 0; g < c->q.groups; first += c->sizes[g++])
-        for (int64_t j = 0; j < c->q.k && !v->where[0]; j++)
-            if (!is_sum(c, first, c->sizes[g], j, g * c->q.k + j))
+    for (int g = 0; g < c->q.groups; first += c->sizes[g++]) {
+        for (int64_t j = 0; c->q.dbias && j < c->q.k && !v->where[0]; j++)
+            if (!is_dbias(c, first, g, j))
                 snprintf(v->where, sizeof v->where,
                          "; dbias is wrong from group %d, feature %lld on", g,
                          (long long)j);
+        for (int64_t i = 0; c->q.dprob && i < c->sizes[g] && !v->where[0]; i++)
+            if (!is_dprob(c, first + i, g))
+                snprintf(v->where, sizeof v->where,
+                         "; dprob is wrong from row %lld on",
+                         (long long)(first + i));
+    }
 }
 
 static void say(struct qn_subject_verdict *v, int guards)
@@ -196,7 +247,7 @@ int qn_cast_judge(struct qn_cast *c, const struct qn_options *opt,
         status = compare_host(c, opt, v);
     else if (c->q.work == QUERN_QUANTIZE && !c->q.activation) {
         status = compare_numbers(c, opt, v);
-        if (!status && c->q.dbias)
+        if (!status)
             compare_sums(c, v);
     } else
         status = qn_message_fail(opt, QN_EXIT_USAGE,

@@ -357,7 +357,7 @@ static int begin(struct judge *j, const struct qn_layer_numbers *in)
    says little but its direction. */
 static double widen(const struct judge *j, int result, double tolerance)
 {
-    enum { FEW = 128, HANDFUL = 16 };
+    enum { FEW = 256, HANDFUL = 16 };
     const double tokens = (double)(j->rows[Y] > 0 ? j->rows[Y] : 1);
     const double count =
         fmin((double)j->values[result],

@@ -242,6 +242,9 @@ static const struct {
      "tests/cli/specs/recipes/serve.lua:3"},
     {"run quantize nvfp4 of=dy g=3 m=200 k=96 dbias=1 --backend host --check",
      0, "passed"},
+    {"run quantize bf16 of=dy g=3 m=200 k=96 copies=rowwise prob=1 dbias=add "
+     "dprob=1 --backend host --check",
+     0, "passed"},
     {"run quantize fp8_row of=w g=2 m=40 k=96 in=f32 --backend host --json", 0,
      "\"gbps\""},
     {"run transpose fp8_block of=x g=3 m=200 k=96 --backend host", 0,
