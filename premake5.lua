@@ -182,7 +182,7 @@ end
 
 test("cli", { "quern_oracle" })
 test "gen"
-test "fuzz"
+test("fuzz", { "quern_oracle" })
 filter "fuzz" -- libFuzzer has a main of its own
 buildoptions { "-DFUZZ_LIBFUZZER" }
 linkoptions { "-fsanitize=fuzzer", "-rdynamic" }

@@ -137,12 +137,11 @@ def write_wheel(folder, root="build"):
     contents[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     os.makedirs(folder, exist_ok=True)
     wheel = f"quern-{version()}-{tag}.whl"
-    with zipfile.ZipFile(os.path.join(folder, wheel), "w", zipfile.ZIP_DEFLATED,
-                         compresslevel=9) as out:
+    with zipfile.ZipFile(os.path.join(folder, wheel), "w", zipfile.ZIP_DEFLATED) as out:
         for name, data in sorted(contents.items(), key=lambda row: (info in row[0], row[0])):
             member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             member.external_attr = (0o100755 if name in elf else 0o100644) << 16
-            out.writestr(member, data, zipfile.ZIP_DEFLATED)
+            out.writestr(member, data, zipfile.ZIP_DEFLATED, 9)
     return wheel
 
 

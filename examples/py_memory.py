@@ -18,12 +18,13 @@ def megabytes(operands, names):
 
 def main():
     print(LINE.format(recipe="RECIPE", rows=ROWS))
-    print(f"{'recipe':10} {'weights':>8} {'saved':>8} {'workspace':>10}  MiB")
+    print(f"{'recipe':10} {'weights':>8} {'saved':>8} {'pending':>8} {'workspace':>10}  MiB")
     for recipe in ("bf16", "fp8_block", "mxfp8", "nvfp4"):
         operands = quern.describe(LINE.format(recipe=recipe, rows=ROWS))
         quantized = [f"{w}_{copy}" for w in ("w1", "w2") for copy in ("rowwise", "columnwise")]
         weights = megabytes(operands, quantized) or megabytes(operands, ("w1", "w2"))
         print(f"{recipe:10} {weights:8.0f} {megabytes(operands, ('saved',)):8.0f} "
+              f"{megabytes(operands, ('pending',)):8.0f} "
               f"{megabytes(operands, ('workspace',)):10.0f}")
 
 

@@ -71,6 +71,9 @@ struct qg_selection {
     const char *arch;   /* "sm_90a", "sm_80,sm_90a", "host"; NULL: any */
     const char *filter; /* part of a name, or a pattern with * ? [; NULL: any */
     int shipped;        /* only those that specs/kernels/shipped.lua names */
+    /* and only those for which it returns nonzero; NULL: any */
+    int (*takes)(void *user, const struct qn_kernel *kernel);
+    void *user;
 };
 
 QUERN_API int qg_selects(const struct qg_selection *selection,

@@ -107,6 +107,10 @@
     X(SHIPPED_UNKNOWN, "no kernel is called '%s'; %s")                         \
     X(SHIPPED_REJECTED, "kernel '%s' is rejected: %s")                         \
     X(SHIPPED_TWICE, "kernel '%s' is already shipped at %s")                   \
+    X(EVIDENCE_NAME, "evidence '%s' is neither a GPU nor interpreted; %s")     \
+    X(EVIDENCE_KIND, "evidence takes a list of kernels' names, not %s")        \
+    X(EVIDENCE_ENTRY,                                                          \
+      "evidence takes a list of kernels' names; entry %d is %s")               \
     X(REQUIRES_TEXT, "'%s' is no rule on a problem: %s")                       \
     /* rules of scales */                                                      \
     X(SCALE_TYPE, "a rule for %s scales must return %s, this one returned "    \

@@ -116,6 +116,7 @@ struct qg {
     struct qg_storage *storages;
     struct qg_kernels *kernels, *extensions;
     struct qg_shipped *shipped;
+    struct qg_evidence *evidence;
     int loading;                /* specs run: words are statements */
     int nodes;                  /* of the rule being traced */
     int traces;                 /* calls of rules so far */

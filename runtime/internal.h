@@ -334,8 +334,8 @@ int qn_queue_count(const struct qn_queue *queue, int layer);
 /* --------------------------------------------------------------------- mlp
 ** The MLP of a layer, one expert per group, made of products and casts:
 ** docs/problem-line.md. A kernel that makes pre and h, or dh and dpre, at once
-** does not write dh, and pre only to args.saved. If a kernel cannot add the
-** bias a launch after it does, to the rounded values (see qn_mlp_why).
+** does not write dh, and pre only if backward reads it. If a kernel cannot add
+** the bias a launch after it does, to the rounded values (see qn_mlp_why).
 */
 struct qn_mlp {
     char recipe[32];
@@ -400,8 +400,8 @@ struct qn_mlp_args {
                                   as of qn_quantize_run, which rescales */
     const uint64_t *random;    /* [QUERN_MLP_TENSORS][2] */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
-    void *saved;     /* kept from forward to backward to wgrad, one per
-                        microbatch; NULL for inference */
+    void *saved;     /* forward leaves it for backward and wgrad, and ... */
+    void *pending;   /* backward for wgrad; one of each per microbatch */
     void *workspace; /* one per concurrent run; the caller zeroes the
                         first QN_WORKSPACE_BYTES once */
     const int64_t *host_sizes; /* [G] as in struct qn_quantize_args */
@@ -409,7 +409,7 @@ struct qn_mlp_args {
 
 struct qn_mlp_description {
     struct qn_mlp_args args;             /* all but the addresses */
-    size_t saved_bytes, workspace_bytes; /* at multiples of 16 */
+    size_t saved_bytes, pending_bytes, workspace_bytes; /* at multiples of 16 */
     int history, random; /* slots for each tensor; 1: args.random is needed */
 };
 
@@ -433,8 +433,8 @@ void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
 ** weights    make the copies of w1 and w2 whose data are not NULL
 ** forward    y, from x
 ** backward   dx, dprob, db1, db2, from dy; dw1, dw2 too if their data are given
-** wgrad      dw1 and dw2, any time later: x, dy (if they have no scales) and
-**            `saved` must still be valid
+** wgrad      dw1 and dw2, any time later: x, dy (if they have no scales),
+**            `saved` and `pending` must still be valid
 ** put        wgrad through the queue, dw2 and then dw1: both are queued, or
 **            none; sizes are on the device
 **

@@ -11,9 +11,11 @@
 #include "code/module.h"
 #include "cublaslt/cublaslt.h"
 #include "cublaslt/cublaslt_loop.h"
+#include "device/library.h"
 #include "device/nvrtc.h"
 #include "tune/tune.h"
 
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +122,35 @@ static int check_layout(const struct quern_registry *registry, int code,
                         what);
 }
 
+/* The library of a folder that `quern build` wrote. COUPLED: loaded kernels */
+static int load_kernels(struct quern_context *ctx)
+{
+    struct {
+        const struct quern_registry *const *registry;
+    } found;
+    static const struct qn_library_symbol symbols[] = {
+        {"quern_kernels_loaded", 0}};
+    struct qn_text path = {0};
+    const char *missing = NULL;
+
+    qn_text_add(&path, "%s/libquern_kernels.so", ctx->archive);
+    if (path.failed)
+        return qn_error_memory();
+    ctx->library = qn_library_open(path.data, 0);
+    if (ctx->library)
+        missing = qn_library_load(ctx->library, &found, symbols, 1);
+    qn_text_free(&path);
+    if (!ctx->library || missing)
+        return qn_error_set(QUERN_EMISSING,
+                            "QUERN_KERNELS=%s: a folder of quern build is "
+                            "expected: %s%s",
+                            ctx->archive, missing ? "its library has no " : "",
+                            missing ? missing : qn_library_error());
+    ctx->linked = *found.registry;
+    return check_layout(ctx->linked, QUERN_EMISSING,
+                        "QUERN_KERNELS, made by quern build,");
+}
+
 /* The log first, so that it hears of everything after. */
 static int copy_options(struct quern_context *ctx,
                         const struct quern_open_options *options)
@@ -131,9 +162,13 @@ static int copy_options(struct quern_context *ctx,
                             "options.registry, made by quern build,");
     if (code)
         return code;
-    ctx->linked = options->registry;
     ctx->log = options->log;
     ctx->log_user = options->log_user;
+    ctx->linked = options->registry;
+    if (!ctx->linked && ctx->archive)
+        code = load_kernels(ctx);
+    if (code)
+        return code;
     if (choose_cache(ctx, options->cache))
         return QUERN_ENOMEM;
     return copy_specs(ctx, options);
@@ -178,11 +213,11 @@ static int check_recipes(const struct quern_context *ctx)
         if (linked && ours && !is_same(linked, ours))
             return qn_error_set(
                 QUERN_EINVAL,
-                "options.registry, made by quern build, has the recipe '%s' of "
-                "%s, and %s another one, of %s: both must come from the same "
-                "specs",
-                name, linked->spec,
-                ctx->nspecs ? "options.specs" : "this library", ours->spec);
+                "%s, made by quern build, has the recipe '%s' of %s, and %s "
+                "another one, of %s: both must come from the same specs",
+                ctx->library ? "QUERN_KERNELS" : "options.registry", name,
+                linked->spec, ctx->nspecs ? "options.specs" : "this library",
+                ours->spec);
     }
     return QUERN_OK;
 }
@@ -290,6 +325,8 @@ void qn_close(struct quern_context *ctx)
     qn_cache_close(ctx->disk);
     qn_generator_close(ctx);
     qn_tune_store_close(ctx);
+    if (ctx->library)
+        dlclose(ctx->library);
     for (int i = 0; i < ctx->nspecs; i++)
         free(ctx->specs[i]);
     free(ctx->specs);

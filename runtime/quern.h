@@ -26,8 +26,6 @@
 ** Every function returns QUERN_OK or another code below unless its comment says
 ** otherwise; quern_errmsg() then holds one sentence that names the argument and
 ** the rule. The library never prints, aborts or exits.
-**
-** Contents: errors, types, context, operands, plan, run, queue, infer, tune.
 */
 #ifndef QUERN_H
 #define QUERN_H
@@ -103,6 +101,14 @@ enum quern_type { QUERN_TYPE_NONE, QUERN_TYPES(QUERN_ENUM) QUERN_TYPE_COUNT };
     X(BACKEND_CUBLASLT, "cublaslt") /* NVIDIA's, per group; only on request */
 enum quern_backend { QUERN_BACKENDS(QUERN_ENUM) QUERN_BACKEND_COUNT };
 
+/* How it is known that kernels work on a GPU. */
+#define QUERN_EVIDENCES(X)                                                     \
+    X(EVIDENCE_NONE, "none")               /* not known: cublaslt's */         \
+    X(EVIDENCE_COMPILED, "compiled")       /* not run on such a GPU */         \
+    X(EVIDENCE_INTERPRETED, "interpreted") /* by an interpreter of PTX */      \
+    X(EVIDENCE_RUN, "run")                 /* by the GPU suite, or the host */
+enum quern_evidence { QUERN_EVIDENCES(QUERN_ENUM) QUERN_EVIDENCE_COUNT };
+
 /* The part of an MLP that a run computes. */
 enum quern_phase {
     QUERN_PHASE_FORWARD,  /* y; products and quantizations have this one only */
@@ -128,7 +134,7 @@ enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
 /* Begin with QUERN_OPEN_OPTIONS_INIT; zero or NULL chooses the default. */
 struct quern_open_options {
     size_t size;                           /* of this struct */
-    const struct quern_registry *registry; /* kernels linked ahead of time */
+    const struct quern_registry *registry; /* linked, or $QUERN_KERNELS */
     const char *const *specs;              /* folders with specs of your own */
     int specs_count;
     int log_level;     /* of `log`; default $QUERN_LOG, else INFO */
@@ -151,16 +157,16 @@ struct quern_open_options {
 /*
 ** Open the library. `options` may be NULL. Neither a GPU nor a compiler is
 ** needed until the first plan that uses it. The environment is read only here,
-** and not by set-user-id programs: QUERN_CACHE, QUERN_TUNE, QUERN_LOG (error,
-** info or debug), QUERN_THREADS (of the host backend, 1 to 256), the paths
-** QUERN_CUDA, QUERN_NVRTC, QUERN_GEN, QUERN_CUBLASLT (libraries) and QUERN_CC
-** (a C compiler), and CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR as usual.
+** and not by set-user-id programs: QUERN_CACHE, QUERN_TUNE, QUERN_KERNELS,
+** QUERN_LOG (error, info or debug), QUERN_THREADS (of the host backend, 1 to
+** 256), the paths QUERN_CUDA, QUERN_NVRTC, QUERN_GEN, QUERN_CUBLASLT and
+** QUERN_CC (a C compiler), and CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR.
 **
 ** A child of fork() must open the library again. The parent's contexts and
 ** plans are refused there (QUERN_EINVAL), but may be destroyed.
 **
 ** QUERN_EINVAL, also if the program was compiled with the header of another
-** ABI; QUERN_ENOMEM; QUERN_EMISSING or QUERN_ECOMPILE for bad specs.
+** ABI; QUERN_ENOMEM; QUERN_EMISSING or QUERN_ECOMPILE for bad specs or kernels.
 */
 #define quern_open(options, ctx)                                               \
     quern_open_abi(options, ctx, QUERN_ABI, sizeof(struct quern_args),         \
@@ -233,7 +239,8 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(B2, "b2")                                                              \
     ARG(DB1, "db1")                                                            \
     ARG(DB2, "db2")                                                            \
-    ARG(SAVED, "saved")     /* of an MLP, kept from forward to wgrad */        \
+    ARG(SAVED, "saved")     /* of an MLP: forward to backward and wgrad */     \
+    ARG(PENDING, "pending") /* of an MLP: backward to wgrad */                 \
     ARG(INDEX, "index")     /* [m, topk] experts of each token */              \
     ARG(GATHER, "gather")   /* [m * topk] row -> token * topk + k */           \
     ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */     \
@@ -252,15 +259,14 @@ struct quern_extent {
     int64_t base, step, add, unit;
 };
 
-/* One array that runs use. Bits of `read`, `written` and `optional` are
-   1 << enum quern_phase. */
+/* One array that runs use; read, written, optional: 1 << enum quern_phase. */
 struct quern_operand {
     int arg;          /* enum quern_arg: its index in args.of */
     const char *name; /* static storage */
     int read, written;
     int optional; /* phases that do without it */
     int type;     /* enum quern_type */
-    int ndim;     /* 0 for workspace and saved, which are bytes */
+    int ndim;     /* 0: bytes of workspace, saved, pending */
     struct quern_extent shape[QUERN_MAX_DIMS];
     struct quern_extent pitch; /* elements from row to row if stride is 0; 0 for
                                   arrays without rows */
@@ -294,7 +300,6 @@ struct quern_plan_options {
     const char *kernel; /* registry name; NULL: the measured winner, else the
                            model's choice; products only */
 };
-
 #define QUERN_PLAN_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(struct quern_plan_options), -1, 0, 0, 0, 0, NULL                \
@@ -337,14 +342,15 @@ QUERN_API int quern_describe(struct quern_context *ctx, const char *line,
 
 /* A plan's choices. QUERN_EINVAL. */
 struct quern_plan_info {
-    const char *kernel;     /* the one that makes the result, "" of an MLP, or
-                               cublaslt's version; lives as the context */
+    const char *kernel;     /* "" of an MLP; cublaslt: version and choice; lives
+                               as the context */
     int backend;            /* enum quern_backend, never AUTO */
     int sms;                /* CTAs launched, or host threads */
     size_t workspace_bytes; /* of each run */
     int microbatches;       /* products that one launch merges; 1: none */
     int tuned;              /* 1: measured to be the fastest, 0: not measured */
     int streams;            /* of the backend cublaslt; else 0 */
+    int evidence;           /* enum quern_evidence: the least of a kernel's */
 };
 QUERN_API int quern_plan_info(const struct quern_plan *plan,
                               struct quern_plan_info *info);
@@ -368,10 +374,8 @@ struct quern_buffer {
     void *const *pointers; /* [G] addresses of the groups' matrices, themselves
                               in that memory; data is NULL */
     int64_t stride;        /* elements from one row to the next; 0: packed */
-    int64_t group_stride;  /* elements from one group's matrix to the next; 0:
-                              contiguous */
-    int type;              /* of lengths, starts and ends: QUERN_I32 (0 too) or
-                              QUERN_I64 */
+    int64_t group_stride;  /* from one group's matrix to the next; 0: packed */
+    int type;              /* of lengths, starts, ends: QUERN_I32 or _I64 */
 };
 
 /* Begin with QUERN_ARGS_INIT. */
@@ -386,7 +390,6 @@ struct quern_args {
     const int64_t *host_sizes; /* [G] lengths, with sizes=host or fixed only */
     struct quern_buffer of[QUERN_ARGS_COUNT]; /* by enum quern_arg */
 };
-
 #define QUERN_ARGS_INIT                                                        \
     {                                                                          \
         sizeof(struct quern_args), -1, 0, 0, 7.0f, 1.702f, 1.0f, NULL,         \
@@ -468,14 +471,11 @@ QUERN_API int quern_queue_put(struct quern_queue *queue,
 QUERN_API int quern_queue_flush(struct quern_queue *queue, int layer, int most,
                                 struct CUstream_st *stream);
 
-/* Drop pending work of a layer, or all (QUERN_EINVAL as quern_queue_flush); the
-   number of pending products. */
+/* Drop pending work of a layer, or all, as quern_queue_flush; count it. */
 QUERN_API int quern_queue_drop(struct quern_queue *queue, int layer);
 QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 
-/* ------------------------------------------------------------------- infer */
-
-/*
+/* ------------------------------------------------------------------- infer
 ** A tensor of any rank, as a front end has it. Its axes collapse to a matrix:
 ** the summed axes must be adjacent, and all other axes come before or after
 ** them. A tensor with lengths or offsets is split among the groups: they count
@@ -527,7 +527,7 @@ struct quern_tune_candidate {
                            0: the kernel itself */
     int rounds;         /* number of rounds with it */
     double seconds;     /* median; 0: not measured */
-    char reason[256];   /* why it was dropped, or by how much it lost; or "" */
+    char reason[256];   /* why it was dropped, or how much slower it was */
 };
 
 struct quern_tune_progress {

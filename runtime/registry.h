@@ -374,6 +374,18 @@ enum { QN_F16_BASES = 2, QN_FLAGS = 4 };
     X(GRADIENT_COPIES, "gradient_copies") /* the same, D as copies of a dy */
 enum qn_epilogue { QN_EPILOGUES(QN_ENUM) QN_EPILOGUE_COUNT };
 
+/* GPUs by compute capability: major, minor. Committed results of the GPU suite
+   show on which of them a kernel ran. */
+#define QN_GPUS(X)                                                             \
+    X(SM_80, "sm_80", 8, 0)                                                    \
+    X(SM_86, "sm_86", 8, 6)                                                    \
+    X(SM_89, "sm_89", 8, 9)                                                    \
+    X(SM_90, "sm_90", 9, 0)                                                    \
+    X(SM_100, "sm_100", 10, 0)                                                 \
+    X(SM_103, "sm_103", 10, 3)                                                 \
+    X(SM_120, "sm_120", 12, 0)
+enum qn_gpu_model { QN_GPUS(QN_ENUM) QN_GPU_COUNT };
+
 /* An operand of the canonical product as one kernel takes it. */
 struct qn_operand {
     int type;   /* enum quern_type */
@@ -477,6 +489,8 @@ struct qn_kernel {
     int nparams;
     const struct qn_requires *rules;
     int nrules;
+    unsigned short ran;         /* on these of QN_GPUS: bits */
+    unsigned short interpreted; /* 1: right in the interpreter of PTX */
     /* The kernels that a build linked in; NULL otherwise. */
     const void *cubin;
     size_t cubin_bytes;

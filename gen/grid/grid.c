@@ -441,4 +441,5 @@ void qg_grid_expand(struct qg *q)
         find_twins(q);
     if (!q->errors)
         qg_shipped_mark(q);
+    qg_evidence_mark(q);
 }

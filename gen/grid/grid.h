@@ -39,6 +39,7 @@ struct qg_variant {
 void qg_grid_expand(struct qg *);
 struct qg_point *qg_grid_one(struct qg *, const char *name); /* NULL: none */
 void qg_shipped_mark(struct qg *); /* the kernels that are; notes the others */
+void qg_evidence_mark(struct qg *);
 /* Sets a product's factors: does the statement make it of the recipe? */
 int qg_match_product(struct qg_variant *);
 int qg_match_output(const struct qg_variant *); /* this type of D? */

@@ -10,7 +10,8 @@
 #define AT(member)                      offsetof(struct qg_kernels, member)
 #define PARAM_NAME(name, type, meaning) #name " "
 #define ARCHES                                                                 \
-    "host sm_80 sm_86 sm_89 sm_90 sm_90a sm_100 sm_100a sm_120 sm_120a"
+    "host sm_80 sm_86 sm_89 sm_90 sm_90a sm_100 sm_100f sm_100a sm_103a "      \
+    "sm_120 sm_120f sm_120a"
 
 static const struct qg_field fields[] = {
     {"op", QG_F_NAMES, 1, AT(op),

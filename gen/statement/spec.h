@@ -162,6 +162,12 @@ struct qg_shipped {
     struct qg_shipped *next;
 };
 
+struct qg_evidence {
+    const char *name; /* of a kernel, or with '*' at its end of several */
+    unsigned ran;     /* on this of QN_GPUS; 0: they were interpreted */
+    struct qg_evidence *next;
+};
+
 /* ---------------------------------------------------------------- extend.c */
 
 void qg_extend_apply(struct qg *); /* statements for q->extensions */

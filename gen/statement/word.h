@@ -47,6 +47,7 @@ int qg_storage_take(struct qg *, struct qg_word *);
 int qg_kernels_take(struct qg *, struct qg_word *);
 int qg_extend_take(struct qg *, struct qg_word *);
 int qg_shipped_take(struct qg *, struct qg_word *);
+int qg_evidence_take(struct qg *, struct qg_word *);
 int qg_blocked_take(struct qg *, struct qg_word *);
 int qg_axis_take(struct qg *, struct qg_word *);
 int qg_derive_take(struct qg *, struct qg_word *);

@@ -26,6 +26,9 @@ static const struct qg_word_kind kinds[] = {
      "more kernels of a grid: other values of its axes"},
     {"shipped", QG_UNNAMED, 0, qg_shipped_take,
      "shipped { \"quern_...\", ... }", "kernels that are built ahead of time"},
+    {"evidence", QG_IDENTIFIER, 0, qg_evidence_take,
+     "evidence \"sm_90\" { \"quern_...\", ... }",
+     "kernels that ran on a GPU, or \"interpreted\""},
     {"blocked", QG_UNNAMED, 1, qg_blocked_take,
      "blocked { type = e8m0, per = { k = 32 }, rule = function (amax, of) ... "
      "}",

@@ -92,7 +92,7 @@ static void emit(struct qg *q, void *argument)
 int qg_emit(struct qg *q, const char *dir, const struct qg_selection *selection,
             int *count)
 {
-    static const struct qg_selection all = {NULL, NULL, 0};
+    static const struct qg_selection all = {.arch = NULL};
     struct request request = {dir, selection ? selection : &all, 0, 0};
 
     qg_diag_clear(q);

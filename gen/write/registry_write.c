@@ -244,6 +244,10 @@ static void put_sizes(struct writer *w, const struct qn_kernel *kernel)
     put_int(w, "ctas", kernel->ctas);
     put_int(w, "smem", kernel->smem);
     put_int(w, "shipped", kernel->shipped);
+    if (kernel->ran)
+        put_int(w, "ran", kernel->ran);
+    if (kernel->interpreted)
+        put_int(w, "interpreted", 1);
 }
 
 static void put_links(struct writer *w, const struct qn_kernel *kernel)
@@ -332,7 +336,8 @@ static int takes_rejected(const struct writer *w)
 {
     const struct qg_selection *s = w->selection;
 
-    return !s || (!s->arch && !s->shipped && (!s->filter || !s->filter[0]));
+    return !s || (!s->arch && !s->shipped && !s->takes &&
+                  (!s->filter || !s->filter[0]));
 }
 
 static void put_rejected(struct writer *w)

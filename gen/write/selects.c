@@ -52,6 +52,8 @@ int qg_selects(const struct qg_selection *selection,
         return 1;
     if (selection->shipped && !kernel->shipped)
         return 0;
+    if (selection->takes && !selection->takes(selection->user, kernel))
+        return 0;
     return any(selection->arch, equals, kernel->arch) &&
            any(selection->filter, matches, kernel->name);
 }

@@ -19,7 +19,7 @@ struct qn_line {
     } of;
 };
 
-/* Everything that runs need, but for the addresses. */
+/* Everything that runs need; args, which come first, but for the addresses. */
 union qn_needs {
     struct qn_description product;
     struct qn_quantize_description cast;
@@ -87,8 +87,8 @@ struct quern_plan {
     struct quern_operand operands[QN_SLOTS];
     const struct qn_slot *slots[QN_SLOTS]; /* of these; NULL: sizes */
     int count;
-    unsigned char known[QUERN_ARGS_COUNT]; /* 1: an operand of the plan */
-    int64_t rows;                          /* -1: nothing is ragged */
+    uintptr_t unknown[QUERN_ARGS_COUNT]; /* all bits: no operand of the plan */
+    int64_t rows;                        /* -1: nothing is ragged */
     int rounded;             /* the rows are more than the caller's line said */
     struct quern_plan *next; /* of the context's plans */
     char *key;               /* of these; NULL: the caller's own */

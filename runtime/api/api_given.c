@@ -182,12 +182,18 @@ static int check(const struct quern_operand *o, const struct quern_buffer *b,
     return check_strides(o, b, kind);
 }
 
-/* Nothing that the plan would ignore. */
+/* Nothing that the plan would ignore. Usually there is none: one pass without
+   branches says so. */
 static int check_unknown(const struct quern_plan *plan,
                          const struct quern_args *args)
 {
+    uintptr_t any = 0;
+
     for (int i = 0; i < QUERN_ARGS_COUNT; i++)
-        if (!plan->known[i] && (args->of[i].data || args->of[i].pointers))
+        any |= ((uintptr_t)args->of[i].data | (uintptr_t)args->of[i].pointers) &
+               plan->unknown[i];
+    for (int i = 0; any && i < QUERN_ARGS_COUNT; i++)
+        if (plan->unknown[i] && (args->of[i].data || args->of[i].pointers))
             return qn_error_set(QUERN_EINVAL,
                                 "%s is not NULL: the plan has no such operand",
                                 qn_api_name(i));
@@ -387,6 +393,11 @@ static int phases_of(const struct quern_plan *plan,
 int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
                  union qn_given *given)
 {
+    static const size_t sizes[QN_LINE_KINDS] = {
+        [QN_LINE_PRODUCT] = sizeof given->product,
+        [QN_LINE_CAST] = sizeof given->cast,
+        [QN_LINE_MLP] = sizeof given->mlp,
+        [QN_LINE_ROUTE] = sizeof given->route};
     int64_t rows = -1;
     int phases = 0, code;
 
@@ -399,18 +410,11 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
         code = check_unknown(plan, args);
     if (code)
         return code;
-    if (plan->line.kind == QN_LINE_MLP) {
-        given->mlp = plan->needs.mlp.args;
-        if (rows >= 0)
-            given->mlp.rows = rows;
-    } else if (plan->line.kind == QN_LINE_ROUTE) {
-        given->route = plan->needs.route.args;
-        if (rows >= 0)
-            given->route.tokens = rows;
-    } else if (plan->line.kind == QN_LINE_CAST)
-        given->cast = plan->needs.cast.args;
-    else
-        given->product = plan->needs.product.args;
+    memcpy(given, &plan->needs, sizes[plan->line.kind]);
+    if (plan->line.kind == QN_LINE_MLP && rows >= 0)
+        given->mlp.rows = rows;
+    if (plan->line.kind == QN_LINE_ROUTE && rows >= 0)
+        given->route.tokens = rows;
     for (int i = 0; i < plan->count && !code; i++) {
         const struct quern_operand *o = &plan->operands[i];
         const struct quern_buffer *b = &args->of[o->arg];

@@ -77,10 +77,11 @@ static int finish(struct quern_plan *plan)
             qn_api_table(plan->ctx, &plan->line, plan->operands, &plan->count);
     if (!code)
         code = quern_plan_info(plan, &info);
+    memset(plan->unknown, 0xff, sizeof plan->unknown);
     for (int i = 0; i < plan->count && !code; i++) {
         struct quern_operand *o = &plan->operands[i];
 
-        plan->known[o->arg] = 1;
+        plan->unknown[o->arg] = 0;
         plan->slots[i] = qn_api_slot(o->arg, plan->line.kind);
         if (o->arg == QUERN_ARG_WORKSPACE)
             o->bytes =
@@ -306,7 +307,7 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
     struct qn_tensor sizes;
     int code;
 
-    if (plan && !plan->known[QUERN_ARG_WORKSPACE])
+    if (plan && plan->unknown[QUERN_ARG_WORKSPACE])
         return qn_error_set(QUERN_EINVAL,
                             "plan is of a '%s' line: it has no workspace, and "
                             "finds no errors on the device",

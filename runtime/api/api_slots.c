@@ -92,6 +92,7 @@ const struct qn_slot qn_api_slots[] = {
     ARRAY(DB1, NONE, NONE, M(db1)),
     ARRAY(DB2, NONE, NONE, M(db2)),
     ARRAY(SAVED, NONE, NONE, M(saved)),
+    ARRAY(PENDING, NONE, NONE, M(pending)),
 };
 const int qn_api_slot_count = sizeof qn_api_slots / sizeof qn_api_slots[0];
 

@@ -54,6 +54,8 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
         set_bytes(o, bytes, QN_WORKSPACE_BYTES);
     } else if (o->arg == QUERN_ARG_SAVED) {
         set_bytes(o, need->mlp.saved_bytes, 0);
+    } else if (o->arg == QUERN_ARG_PENDING) {
+        set_bytes(o, need->mlp.pending_bytes, 0);
     } else {
         o->bytes.base = o->shape[0].base *
                         (o->ndim > 1 ? o->shape[1].base : 1) *
@@ -305,7 +307,8 @@ static void find_laws(struct samples *s, struct quern_operand *table)
 
             if (find_law(s, i, j, &law))
                 *e = law;
-            else if (table[i].arg == QUERN_ARG_SAVED)
+            else if (table[i].arg == QUERN_ARG_SAVED ||
+                     table[i].arg == QUERN_ARG_PENDING)
                 bound(s, i, j, e);
         }
 }
@@ -320,6 +323,10 @@ int qn_api_table(struct quern_context *ctx, const struct qn_line *line,
 
     if (code || !ragged)
         return code;
+    if (line->kind == QN_LINE_MLP) /* a list of lengths has its own rows */
+        s.line.of.mlp.split[0] = 0;
+    else if (line->kind == QN_LINE_CAST)
+        s.line.of.cast.split[0] = 0;
     s.operands = *count;
     s.values = malloc(MOST * sizeof *s.values);
     if (!s.values)

@@ -306,8 +306,13 @@ static void use_mlp_state(const struct qn_needs_of *n, struct quern_operand *o)
         break;
     case QUERN_ARG_SAVED:
         o->read = BACKWARD | WGRAD;
-        o->written = mlp->forward_only ? 0 : FORWARD | BACKWARD | WGRAD;
-        o->optional = FORWARD;
+        o->written = mlp->forward_only ? 0 : FORWARD;
+        if (mlp->recompute) /* h, again */
+            o->written |= BACKWARD;
+        break;
+    case QUERN_ARG_PENDING:
+        o->read = WGRAD;
+        o->written = mlp->forward_only ? 0 : BACKWARD;
         break;
     default: /* the workspace */
         o->read = o->written = CASTS | WGRAD;

@@ -29,6 +29,7 @@ struct quern_plan;
     X(cuda, "QUERN_CUDA")                                                      \
     X(nvrtc, "QUERN_NVRTC")                                                    \
     X(cublaslt_path, "QUERN_CUBLASLT")                                         \
+    X(archive, "QUERN_KERNELS")                                                \
     X(gen, "QUERN_GEN")                                                        \
     X(cc, "QUERN_CC")                                                          \
     X(threads, "QUERN_THREADS")                                                \
@@ -65,7 +66,9 @@ struct quern_context {
     void (*log)(void *user, int level, const char *line);
     void *log_user;
     int log_level;
-    const struct quern_registry *linked; /* options' registry, or NULL */
+    void *library; /* that `archive` names; NULL: none is open */
+    const struct quern_registry *linked; /* options' registry, or the library's,
+                                            or NULL */
     const struct quern_registry *base;   /* built in, or of the user's specs */
     struct qn_candidate *kernels;        /* of both */
     int nkernels;

@@ -133,6 +133,23 @@ void qn_session_assume_h200(struct qn_session *s, int backend)
         s->demand.sms = s->options.sms;
 }
 
+int qn_session_assume(struct qn_session *s, struct quern_context *ctx,
+                      const struct qn_problem *problem,
+                      const struct qn_device *device)
+{
+    *s = (struct qn_session){.ctx = ctx,
+                             .problem = problem,
+                             .options = {.backend = QUERN_BACKEND_JIT},
+                             .device = *device,
+                             .outline = 1};
+    s->demand = (struct qn_demand){.problem = problem,
+                                   .device = &s->device,
+                                   .backend = QUERN_BACKEND_JIT,
+                                   .sms = device->sms};
+    return problem ? qn_describe(ctx, problem, &s->need, &s->demand.recipe)
+                   : QUERN_OK;
+}
+
 int qn_session_gpu(const struct qn_session *s)
 {
     return s->demand.backend != QUERN_BACKEND_HOST;
@@ -195,6 +212,11 @@ int qn_session_explained(struct qn_session *s, int code, struct qn_text *text,
     }
     qn_text_free(text);
     return qn_error_done(code);
+}
+
+int qn_session_capability(const struct qn_session *s)
+{
+    return s->device.major * 10 + s->device.minor;
 }
 
 int qn_session_name(const struct qn_session *s)

@@ -53,6 +53,9 @@ int qn_session_explain(struct qn_session *session, struct quern_context *ctx,
 int qn_session_explained(struct qn_session *session, int code,
                          struct qn_text *text, char **out);
 
+/* The compute capability of its GPU, assumed or not: 90 for 9.0. */
+int qn_session_capability(const struct qn_session *session);
+
 /* Do kernels run on a GPU, which may be an assumed one? */
 int qn_session_gpu(const struct qn_session *session);
 
@@ -64,6 +67,12 @@ int qn_session_capture(const struct qn_session *session, void *stream,
 
 /* Without a GPU: go on as on an H200. */
 void qn_session_assume_h200(struct qn_session *session, int backend);
+
+/* For an outline on a GPU that is not there, whose kernels could all be
+   compiled. Needs no qn_session_close. QUERN_EINVAL. */
+int qn_session_assume(struct qn_session *session, struct quern_context *ctx,
+                      const struct qn_problem *problem,
+                      const struct qn_device *device);
 
 /* QUERN_EINVAL if the options name a kernel that does not exist. */
 int qn_session_name(const struct qn_session *session);

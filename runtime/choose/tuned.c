@@ -21,7 +21,7 @@
    quantize. */
 static int can_know(const struct qn_session *s)
 {
-    return s->driver && s->device.present && !s->demand.kernel &&
+    return s->device.present && !s->demand.kernel &&
            s->demand.backend != QUERN_BACKEND_HOST &&
            s->demand.backend != QUERN_BACKEND_CUBLASLT &&
            s->problem->microbatches <= 1 && !s->problem->quantize;

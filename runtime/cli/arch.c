@@ -112,6 +112,28 @@ static int choose(const struct qn_options *opt,
     return QN_EXIT_OK;
 }
 
+void qn_arch_serving(const struct quern_registry *registry, const char *wanted,
+                     char *list, size_t size)
+{
+    size_t used = 0;
+
+    *list = '\0';
+    for (size_t length; *wanted && used < size;
+         wanted += length + (wanted[length] == ',')) {
+        char asked[64];
+        const char *code;
+
+        length = strcspn(wanted, ",");
+        snprintf(asked, sizeof asked, "%.*s", (int)length, wanted);
+        code = find_code(registry, asked);
+        if (code && strcmp(code, asked) != 0)
+            fprintf(stderr, "%s: its GPUs run the kernels of %s\n", asked,
+                    code);
+        used += (size_t)snprintf(list + used, size - used, "%s%s",
+                                 used ? "," : "", code ? code : asked);
+    }
+}
+
 int qn_arch_choose(const struct qn_options *opt,
                    const struct quern_registry *registry, const char *wanted,
                    struct qn_archs *archs)

@@ -17,6 +17,7 @@
 #include "problem/problem.h"
 #include "internal.h"
 #include "base/context.h"
+#include "code/cache.h"
 #include "device/nvrtc.h"
 #include "oracle/cast.h"
 #include "oracle/layer.h"
@@ -46,6 +47,10 @@ enum {
     QN_KEY_L2,
     QN_KEY_STORE,
     QN_KEY_MERGE,
+    QN_KEY_RECIPES,
+    QN_KEY_TOKENS,
+    QN_KEY_RANKS,
+    QN_KEY_FORWARD,
     QN_KEY_END
 };
 
@@ -135,6 +140,10 @@ struct qg_selection;
    after every source has been generated; an exit status. */
 int qn_source_emit(const struct qn_options *, struct qg *, const char *folder,
                    const struct qg_selection *, int *count);
+
+/* A FILTER that matches no kernel is misspelled: QN_EXIT_USAGE. */
+int qn_source_filter(const struct qn_options *, const struct quern_registry *,
+                     const char *filter);
 
 /* `work` with the generator, and with its selection by --arch and the FILTERs;
    one of these that matches no kernel at all is an error. An exit status: its
@@ -248,6 +257,20 @@ struct qn_archs {
 int qn_arch_choose(const struct qn_options *, const struct quern_registry *,
                    const char *wanted, struct qn_archs *);
 
+/* The architectures of `wanted`, each as the one of the kernels that its GPUs
+   run, if that is another one, which stderr tells; in a list with commas. */
+void qn_arch_serving(const struct quern_registry *, const char *wanted,
+                     char *list, size_t size);
+
+/* need.c: the kernels that lines need. */
+
+/* Set marks[i] for each kernel `i` of ctx->base that plans of the line can take
+   on GPUs of the architectures, with any number of rows up to the line's. An
+   exit status; an architecture on which nothing serves the line is told. */
+int qn_need_mark(const struct qn_options *, struct quern_context *ctx,
+                 const struct qn_archs *, const char *line,
+                 unsigned char *marks);
+
 /* subject.c: a line of any kind with data. */
 
 struct qn_subject {
@@ -317,27 +340,48 @@ int qn_code_show(const struct qn_options *opt, struct quern_context *ctx);
 
 /* A kernel to compile, and its result. */
 struct qn_compile_item {
-    const struct qn_kernel *kernel;
-    char *source;
-    struct qn_compiled compiled;
-    int code;      /* QUERN_OK, QUERN_ECOMPILE, QUERN_ENOMEM */
+    const struct qn_kernel *kernel; /* of ctx->base */
+    struct qn_cache_object object;
+    int cached;    /* 1: it was there before */
+    int code;      /* QUERN_OK, QN_REJECTED, QUERN_ECOMPILE, .. */
     char *message; /* why not */
 };
 
 struct qn_compile {
-    struct qn_compile_item *items;
-    int count;
+    struct quern_context *ctx;
+    struct qn_compile_item *items; /* in the registry's order: by name */
+    int count, cached;
     double seconds;
 };
 
-/* Generate and compile the selected kernels with `jobs` threads (0: as many
-   as cores), showing the progress. The status is QN_EXIT_FAILED if a kernel
-   does not compile or must not be used; each is named with its spec's line.
-   Free with qn_compile_free in any case. */
-int qn_compile_run(const struct qn_options *, struct qg *generator,
-                   struct quern_context *ctx, const struct qg_selection *,
-                   int jobs, struct qn_compile *);
+/* Those of ctx->base with a mark, CUDA kernels all, and the cubins that the
+   cache has. An exit status; qn_compile_free in any case. */
+int qn_compile_find(const struct qn_options *, struct quern_context *ctx,
+                    const unsigned char *marks, struct qn_compile *);
+
+/* The item of the kernel of that name, or NULL. */
+const struct qn_compile_item *qn_compile_item(const struct qn_compile *,
+                                              const char *name);
+
+/* Generate and compile the others with `jobs` threads (0: as many as cores),
+   showing the progress. The status is QN_EXIT_FAILED if a kernel does not
+   compile or must not be used; each is named with its spec's line. */
+int qn_compile_run(const struct qn_options *, struct qn_compile *, int jobs);
 void qn_compile_free(struct qn_compile *);
+
+/* archive.c: a folder with compiled kernels. */
+
+#define QN_ARCHIVE "libquern_kernels.a"
+
+/* Do the folder's files come from just these cubins, and are all there? */
+int qn_archive_current(const char *folder, const struct qn_compile *);
+
+/* Write sources, cubins, registry, archive and library. An exit status. */
+int qn_archive_write(const struct qn_options *, const char *folder,
+                     const struct qn_compile *);
+
+/* The bytes of one of its files; 0 if it is not there. */
+double qn_archive_bytes(const char *folder, const char *file);
 
 /* overhead.c: times that a program waits for in addition to the GPU's. */
 

@@ -1,32 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** cmd_build.c: `quern build`: kernels compiled ahead of time, as an archive
-** that a C program links.
-**
-** DIR then holds the sources, one cubin for each, and
-**   quern_kernels.h       declares the registry `quern_kernels`
-**   registry.c, cubins.S  the registry and the cubins as code
-**   libquern_kernels.a    both, compiled
+** that a C program links and a library that any program loads.
 */
-#define _GNU_SOURCE /* posix_spawn_file_actions_addchdir_np */
-
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "gen.h"
+#include "base/file.h"
 #include "base/text.h"
-#include "device/library.h"
-
-extern char **environ;
+#include "oracle/config.h"
 
 static const struct argp_option options[] = {
     QN_OPTION_OUTPUT("Write into DIR (default quern-kernels)"),
@@ -34,6 +24,14 @@ static const struct argp_option options[] = {
      "For this architecture, or for several: sm_80,sm_90a (repeatable; default "
      "sm_90a)",
      0},
+    {"recipe", QN_KEY_RECIPES, "LIST", 0,
+     "For CONFIG: recipes, e.g. bf16,mxfp8 (default bf16)", 0},
+    {"tokens", QN_KEY_TOKENS, "N", 0,
+     "For CONFIG: tokens of a call, at most (default 16384)", 0},
+    {"ranks", QN_KEY_RANKS, "N", 0,
+     "For CONFIG: GPUs that share the experts (default 1)", 0},
+    {"forward", QN_KEY_FORWARD, NULL, 0, "For CONFIG: no gradients", 0},
+    {"dry-run", 'n', NULL, 0, "List the kernels, compile and write nothing", 0},
     {"jobs", 'j', "N", 0, "Compile N kernels at a time (default: all cores)",
      0},
     QN_OPTION_SPECS,
@@ -41,147 +39,171 @@ static const struct argp_option options[] = {
     {0},
 };
 
-/* DIR/name, or no file at all. */
-static int write_file(const struct qn_options *opt, const char *folder,
-                      const char *name, const void *data, size_t bytes)
-{
-    char path[PATH_MAX];
-    FILE *file;
-    int failed, error;
+/* The kernels of a command line. */
+struct wanted {
+    const struct qn_options *opt;
+    struct quern_context *ctx;
+    struct qn_archs archs;
+    unsigned char *marks; /* one for each kernel of ctx->base */
+    cJSON *lines;         /* of all problems and configurations */
+};
 
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    file = fopen(path, "wb");
-    failed = !file || fwrite(data, 1, bytes, file) != bytes;
-    error = errno;
-    if (file && fclose(file) && !failed) {
-        failed = 1;
-        error = errno;
-    }
-    if (!failed)
-        return QN_EXIT_OK;
-    remove(path);
-    return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", path,
-                           strerror(error));
+/* ---------------------------------------------------------------- selecting */
+
+/* Those of the architectures that match, or ship. */
+static void mark_selected(struct wanted *w, const char *filter)
+{
+    const struct qg_selection selection = {
+        .arch = w->archs.list, .filter = filter, .shipped = !filter};
+    const struct quern_registry *all = w->ctx->base;
+
+    for (int i = 0; i < all->nkernels; i++)
+        w->marks[i] |= qg_selects(&selection, &all->kernels[i]) != 0;
 }
 
-/* For the registry: how large a kernel's cubin is. */
-static size_t cubin_bytes(void *user, const struct qn_kernel *kernel)
+static int mark_filter(struct wanted *w, const char *filter)
 {
-    const struct qn_compile *work = user;
+    const int status = qn_source_filter(w->opt, w->ctx->base, filter);
 
-    for (int i = 0; i < work->count; i++)
-        if (work->items[i].kernel == kernel)
-            return work->items[i].compiled.bytes;
-    return 0;
-}
-
-/* registry.c again, now that the sizes of the cubins are known. */
-static int write_registry(const struct qn_options *opt, const char *folder,
-                          struct qg *generator,
-                          const struct qg_selection *selection,
-                          struct qn_compile *work)
-{
-    const struct qg_link link = {
-        .symbol = "quern_kernels", .cubin_bytes = cubin_bytes, .user = work};
-    const char *text;
-    size_t length;
-
-    if (qg_registry_text(generator, selection, &link, &text, &length)) {
-        fputs(qg_diagnostics(generator), stderr);
-        return QN_EXIT_USAGE;
-    }
-    return write_file(opt, folder, "registry.c", text, length);
-}
-
-/* cubins.S: each cubin under the name by which the registry refers to it. */
-static int write_cubins(const struct qn_options *opt, const char *folder,
-                        const struct qn_compile *work)
-{
-    struct qn_text code = {0};
-    char name[512];
-    int status = QN_EXIT_OK;
-
-    qn_text_add(&code, "    .section .note.GNU-stack, \"\", %%progbits\n"
-                       "    .section .rodata\n");
-    for (int i = 0; i < work->count && !status; i++) {
-        const struct qn_compile_item *item = &work->items[i];
-        qn_text_add(&code,
-                    "    .balign 16\n    .globl %s_cubin\n"
-                    "    .hidden %s_cubin\n%s_cubin:\n"
-                    "    .incbin \"%s.cubin\"\n",
-                    item->kernel->name, item->kernel->name, item->kernel->name,
-                    item->kernel->name);
-        snprintf(name, sizeof name, "%s.cubin", item->kernel->name);
-        status = write_file(opt, folder, name, item->compiled.object,
-                            item->compiled.bytes);
-    }
-    if (!status && !code.failed)
-        status = write_file(opt, folder, "cubins.S", code.data, code.length);
-    qn_text_free(&code);
+    if (!status)
+        mark_selected(w, filter);
     return status;
 }
 
-/* Run a program of the system, in messages `tool`, in `folder`; an exit
-   status. */
-static int run_tool(const struct qn_options *opt, const char *folder,
-                    const char *tool, char *const *arguments)
+static int mark_line(struct wanted *w, const char *line)
 {
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-    int error, status = 0;
-
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder);
-    error =
-        posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error)
-        return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", tool,
-                               strerror(error));
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return QN_EXIT_OK;
-    return qn_message_fail(opt, QN_EXIT_UNABLE, "%s failed", tool);
+    cJSON_AddItemToArray(w->lines, cJSON_CreateString(line));
+    return qn_need_mark(w->opt, w->ctx, &w->archs, line, w->marks);
 }
 
-/* registry.c and cubins.S into the archive. The headers are next to this
-   program, in ../include, and where it is installed one in ../include/quern. */
-static int make_archive(const struct qn_options *opt, const char *folder)
+/* The layer's lines in one recipe. */
+static int mark_recipe(struct wanted *w, const struct qn_config *config,
+                       const char *name)
 {
-    char own[PATH_MAX] = ".", full[PATH_MAX] = ".";
-    char include[PATH_MAX + 16], installed[PATH_MAX + 24];
-    const char *compiler = getenv("CC");
-    char *compile[] = {"/bin/sh", /* $CC may be several words, as for make */
-                       "-c",          "exec ${CC:-cc} \"$@\"",
-                       "quern build", "-O1",
-                       "-fPIC",       "-fvisibility=hidden",
-                       "-I",          include,
-                       "-I",          installed,
-                       "-c",          "registry.c",
-                       "cubins.S",    NULL};
-    char *archive[] = {"ar",         "rcs",      "libquern_kernels.a",
-                       "registry.o", "cubins.o", NULL};
-    int status;
+    const int ranks = w->opt->ranks ? w->opt->ranks : 1;
+    const int64_t tokens = w->opt->tokens ? w->opt->tokens : 16384;
+    const struct qn_config_use use = {
+        .recipe = qn_context_recipe(w->ctx, name),
+        .groups = (config->experts + ranks - 1) / ranks,
+        .rows = tokens * config->choices,
+        .forward = w->opt->forward,
+    };
+    char line[512];
+    int status = QN_EXIT_OK;
 
-    if (!qn_library_folder(own, sizeof own) || !realpath(own, full))
-        return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", own,
+    if (!use.recipe) {
+        qn_problem_no_recipe(w->ctx, name);
+        return qn_message_code(w->opt, QUERN_EINVAL, quern_errmsg());
+    }
+    for (int i = 0;
+         !status && qn_config_line(config, &use, i, line, sizeof line); i++)
+        status = mark_line(w, line);
+    return status;
+}
+
+static int mark_recipes(struct wanted *w, const struct qn_config *config)
+{
+    const char *list = w->opt->recipes ? w->opt->recipes : "bf16";
+    int status = QN_EXIT_OK;
+
+    for (size_t length; *list && !status;
+         list += length + (list[length] == ',')) {
+        char name[64];
+
+        length = strcspn(list, ",");
+        snprintf(name, sizeof name, "%.*s", (int)length, list);
+        status = mark_recipe(w, config, name);
+    }
+    return status;
+}
+
+static int mark_config(struct wanted *w, const char *path)
+{
+    struct qn_file_text text = {0};
+    struct qn_config config;
+    char why[256], full[PATH_MAX];
+    int parsed;
+
+    if (!realpath(path, full)) /* Hugging Face's folders have links */
+        return qn_message_fail(w->opt, QN_EXIT_USAGE, "%s: %s", path,
                                strerror(errno));
-    snprintf(include, sizeof include, "%s/../include", full);
-    snprintf(installed, sizeof installed, "%s/quern", include);
-    status = run_tool(opt, folder, compiler ? compiler : "cc", compile);
-    return status ? status : run_tool(opt, folder, archive[0], archive);
+    if (qn_file_read(AT_FDCWD, full, QN_CONFIG_MOST, QN_TRUST_ALL, &text) !=
+        QN_FILE_OK)
+        return qn_message_fail(w->opt, QN_EXIT_USAGE,
+                               "%s: a plain file of at most 1 MiB is expected, "
+                               "which may be read",
+                               path);
+    parsed = qn_config_parse(text.data, text.bytes, &config, why, sizeof why);
+    free(text.data);
+    if (!parsed)
+        return qn_message_fail(w->opt, QN_EXIT_USAGE, "%s: %s", path, why);
+    return mark_recipes(w, &config);
 }
 
-/* The bytes of DIR/libquern_kernels.a; 0 if it cannot be read. */
-static double archive_bytes(const char *folder)
+static int is_config(const char *word)
 {
-    char path[PATH_MAX];
-    struct stat status;
+    const char *ending = strrchr(word, '.');
 
-    snprintf(path, sizeof path, "%s/libquern_kernels.a", folder);
-    return stat(path, &status) ? 0 : (double)status.st_size;
+    return ending && strcmp(ending, ".json") == 0;
 }
+
+static int has_blank(const char *word)
+{
+    return word[strcspn(word, " \t\r\n")] != '\0';
+}
+
+/* Is the command line one problem, word by word? No kernel's name has '='. */
+static int is_one_line(const struct qn_options *opt)
+{
+    int values = 0;
+
+    for (int i = 0; i < opt->nwords; i++) {
+        if (has_blank(opt->words[i]) || is_config(opt->words[i]))
+            return 0;
+        values |= strchr(opt->words[i], '=') != NULL;
+    }
+    return values;
+}
+
+/* The options of a CONFIG, which is missing. */
+static int check_options(const struct qn_options *opt)
+{
+    const char *name = opt->recipes   ? "recipe"
+                       : opt->tokens  ? "tokens"
+                       : opt->ranks   ? "ranks"
+                       : opt->forward ? "forward"
+                                      : NULL;
+
+    for (int i = 0; i < opt->nwords; i++)
+        if (is_config(opt->words[i]))
+            return QN_EXIT_OK;
+    return name ? qn_message_fail(opt, QN_EXIT_USAGE,
+                                  "--%s is for a model's CONFIG.json, and none "
+                                  "is given",
+                                  name)
+                : QN_EXIT_OK;
+}
+
+static int mark_words(struct wanted *w)
+{
+    const struct qn_options *opt = w->opt;
+    char text[2048];
+    int status = check_options(opt);
+
+    if (!status && opt->nwords == 0)
+        mark_selected(w, NULL);
+    if (!status && is_one_line(opt)) {
+        status = qn_source_line(opt, text, sizeof text);
+        return status ? status : mark_line(w, text);
+    }
+    for (int i = 0; i < opt->nwords && !status; i++)
+        status = is_config(opt->words[i])   ? mark_config(w, opt->words[i])
+                 : has_blank(opt->words[i]) ? mark_line(w, opt->words[i])
+                                            : mark_filter(w, opt->words[i]);
+    return status;
+}
+
+/* ------------------------------------------------------------------ report */
 
 /* The size of each kernel in a program that links it. */
 static cJSON *list_kernels(const struct qn_compile *work)
@@ -193,8 +215,10 @@ static cJSON *list_kernels(const struct qn_compile *work)
         cJSON *row = cJSON_CreateObject();
         cJSON_AddStringToObject(row, "kernel", item->kernel->name);
         cJSON_AddStringToObject(row, "arch", item->kernel->arch);
-        cJSON_AddNumberToObject(row, "cubin_bytes",
-                                (double)item->compiled.bytes);
+        if (item->object.data)
+            cJSON_AddNumberToObject(row, "cubin_bytes",
+                                    (double)item->object.bytes);
+        cJSON_AddBoolToObject(row, "cached", item->cached);
         cJSON_AddItemToArray(rows, row);
     }
     return rows;
@@ -213,7 +237,7 @@ static cJSON *list_archs(const struct qn_archs *archs,
         int kernels = 0;
         for (int j = 0; arch->code && j < work->count; j++)
             if (strcmp(work->items[j].kernel->arch, arch->code) == 0) {
-                bytes += (double)work->items[j].compiled.bytes;
+                bytes += (double)work->items[j].object.bytes;
                 kernels++;
             }
         cJSON_AddStringToObject(row, "arch", arch->asked);
@@ -228,12 +252,30 @@ static cJSON *list_archs(const struct qn_archs *archs,
     return rows;
 }
 
-static void print_tables(const struct qn_options *opt, const char *folder,
-                         const struct qn_archs *archs,
-                         const struct qn_compile *work)
+/* Told before the work begins, too. */
+static void print_count(FILE *file, const struct qn_compile *work)
 {
-    static const struct qn_column kernels[] = {
-        {"cubin_bytes", "bytes", "%.0f"}, {"kernel", "kernel", "s"}, {0}};
+    fprintf(file, "%d kernel%s: %d to compile, %d in the cache\n", work->count,
+            work->count == 1 ? "" : "s", work->count - work->cached,
+            work->cached);
+}
+
+static void print_lines(const struct wanted *w)
+{
+    const cJSON *line;
+
+    cJSON_ArrayForEach(line, w->lines) printf("%s\n", line->valuestring);
+    if (cJSON_GetArraySize(w->lines))
+        putchar('\n');
+}
+
+static void print_tables(const struct wanted *w, const char *folder,
+                         const struct qn_compile *work, int current)
+{
+    static const struct qn_column kernels[] = {{"cubin_bytes", "bytes", "%.0f"},
+                                               {"cached", "cached", "s"},
+                                               {"kernel", "kernel", "s"},
+                                               {0}};
     static const struct qn_column architectures[] = {
         {"arch", "arch", "s"},
         {"code", "code of", "s"},
@@ -241,48 +283,46 @@ static void print_tables(const struct qn_options *opt, const char *folder,
         {"cubin_bytes", "bytes", "%.0f"},
         {0}};
 
-    qn_table_print(opt, list_kernels(work), kernels);
+    if (w->opt->dry_run)
+        print_lines(w);
+    qn_table_print(w->opt, list_kernels(work), kernels);
     putchar('\n');
-    qn_table_print(opt, list_archs(archs, work), architectures);
-    printf("\n%d kernel%s compiled in %.2f s: %s/libquern_kernels.a, %.0f "
-           "bytes\n",
-           work->count, work->count == 1 ? "" : "s", work->seconds, folder,
-           archive_bytes(folder));
+    qn_table_print(w->opt, list_archs(&w->archs, work), architectures);
+    putchar('\n');
+    if (w->opt->dry_run) {
+        print_count(stdout, work);
+        return;
+    }
+    printf("%d kernel%s, %s in %.2f s: %s/" QN_ARCHIVE ", %.0f bytes\n",
+           work->count, work->count == 1 ? "" : "s",
+           current ? "all as they were," : "compiled and linked", work->seconds,
+           folder, qn_archive_bytes(folder, QN_ARCHIVE));
 }
 
-static int print_summary(const struct qn_options *opt, const char *folder,
-                         const struct qn_archs *archs,
-                         const struct qn_compile *work)
+static int print_summary(const struct wanted *w, const char *folder,
+                         const struct qn_compile *work, int current)
 {
     cJSON *object;
 
-    if (!opt->json) {
-        print_tables(opt, folder, archs, work);
+    if (!w->opt->json) {
+        print_tables(w, folder, work, current);
         return QN_EXIT_OK;
     }
     object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "folder", folder);
     cJSON_AddNumberToObject(object, "seconds", work->seconds);
-    cJSON_AddNumberToObject(object, "archive_bytes", archive_bytes(folder));
-    cJSON_AddItemToObject(object, "archs", list_archs(archs, work));
+    cJSON_AddNumberToObject(object, "to_compile", work->count - work->cached);
+    if (!w->opt->dry_run)
+        cJSON_AddNumberToObject(object, "archive_bytes",
+                                qn_archive_bytes(folder, QN_ARCHIVE));
+    cJSON_AddItemToObject(object, "problems", cJSON_Duplicate(w->lines, 1));
+    cJSON_AddItemToObject(object, "archs", list_archs(&w->archs, work));
     cJSON_AddItemToObject(object, "kernels", list_kernels(work));
     qn_table_json(object);
     return QN_EXIT_OK;
 }
 
-/* All files of the folder; not to be interrupted. */
-static int write_all(const struct qn_options *opt, struct qg *generator,
-                     const struct qg_selection *selection, const char *folder,
-                     struct qn_compile *work)
-{
-    int status = qn_source_emit(opt, generator, folder, selection, NULL);
-
-    if (!status)
-        status = write_cubins(opt, folder, work);
-    if (!status)
-        status = write_registry(opt, folder, generator, selection, work);
-    return status ? status : make_archive(opt, folder);
-}
+/* ---------------------------------------------------------------- compiling */
 
 /* Told before minutes of compiling: may DIR, or the nearest folder around it
    that is there, be written? */
@@ -301,67 +341,84 @@ static int check_folder(const struct qn_options *opt, const char *folder)
                  : QN_EXIT_OK;
 }
 
-/* Nothing is written before every kernel has compiled; then all is. */
-static int compile(const struct qn_options *opt, struct qg *generator,
-                   struct quern_context *ctx,
-                   const struct qg_selection *selection,
-                   const struct qn_archs *archs)
+/* Nothing is written before every kernel has compiled; then all is, unless the
+   folder has just these kernels. */
+static int compile(const struct wanted *w, struct qn_compile *work)
 {
+    const struct qn_options *opt = w->opt;
     const char *folder = opt->output ? opt->output : "quern-kernels";
-    struct qn_compile work;
-    sigset_t before;
-    int status = check_folder(opt, folder);
+    int current = 0, status = qn_compile_find(opt, w->ctx, w->marks, work);
 
-    if (status)
-        return status;
-    status = qn_compile_run(opt, generator, ctx, selection, opt->jobs, &work);
-    qn_signal_hold(&before);
-    if (!status)
-        status = write_all(opt, generator, selection, folder, &work);
-    qn_signal_release(&before);
-    if (!status)
-        status = print_summary(opt, folder, archs, &work);
-    qn_compile_free(&work);
-    return status;
-}
-
-static int build(const struct qn_options *opt, struct qg *generator,
-                 const struct qg_selection *words)
-{
-    struct qg_selection selection = *words;
-    struct qn_archs archs;
-    struct quern_context *ctx = NULL;
-    int status = qn_arch_choose(opt, qg_registry(generator),
-                                opt->arch ? opt->arch : "sm_90a", &archs);
-
-    if (!status)
-        status = qn_source_context(opt, &ctx);
+    if (status || opt->dry_run)
+        return status ? status : print_summary(w, folder, work, 0);
+    status = check_folder(opt, folder);
     if (!status) {
-        selection.arch = archs.list;
-        selection.shipped = !selection.filter;
-        status = compile(opt, generator, ctx, &selection, &archs);
+        print_count(stderr, work);
+        status = qn_compile_run(opt, work, opt->jobs);
     }
-    quern_close(ctx);
+    if (!status) {
+        current = qn_archive_current(folder, work);
+        status = current ? QN_EXIT_OK : qn_archive_write(opt, folder, work);
+    }
+    return status ? status : print_summary(w, folder, work, current);
+}
+
+static int build(struct wanted *w)
+{
+    const struct qn_options *opt = w->opt;
+    struct qn_compile work = {0};
+    int status = qn_arch_choose(opt, w->ctx->base,
+                                opt->arch ? opt->arch : "sm_90a", &w->archs);
+
+    w->marks = calloc((size_t)w->ctx->base->nkernels + 1, 1);
+    w->lines = cJSON_CreateArray();
+    if (!status && (!w->marks || !w->lines))
+        status = qn_message_code(opt, QUERN_ENOMEM, NULL);
+    if (!status)
+        status = mark_words(w);
+    if (!status)
+        status = compile(w, &work);
+    qn_compile_free(&work);
+    cJSON_Delete(w->lines);
+    free(w->marks);
     return status;
 }
 
+/* Kernels that this program loads would hide those to be built. */
 static int run(const struct qn_options *opt)
 {
-    return qn_source_kernels(opt, build);
+    struct wanted w = {.opt = opt};
+    int status;
+
+    unsetenv("QUERN_KERNELS");
+    status = qn_source_context(opt, &w.ctx);
+    if (!status)
+        status = build(&w);
+    quern_close(w.ctx);
+    return status;
 }
 
 const struct qn_command qn_cmd_build = {
     .name = "build",
-    .arguments = "[FILTER...]",
+    .arguments = "[FILTER|PROBLEM|CONFIG.json]...",
     .summary = "Compile kernels ahead of time into an archive to link",
     .help =
-        "Without FILTER, the kernels that specs/kernels/shipped.lua names; "
-        "with several, those that match one of them. A program that links "
-        "kernels for several architectures runs those of the GPU that it "
-        "finds; sm_80's also serve GPUs of 8.6 and 8.9. A kernel that spills "
-        "registers or whose tensor-core work is serialized is an error. "
-        "Example:\n"
+        "FILTER takes the kernels whose names match. PROBLEM, quoted if there "
+        "are other arguments, takes every kernel that plans of the line can "
+        "need, for any number of rows up to the line's. CONFIG.json, as "
+        "Hugging Face keeps a model's, stands for the lines of its MoE layer, "
+        "forward and backward. Both include measured winners. Without "
+        "arguments, the kernels that specs/kernels/shipped.lua names.\n"
+        "Compiled kernels stay in the cache, so that the next build compiles "
+        "only others. DIR gets an archive to link, libquern_kernels.a, and a "
+        "library that programs load, in C and Python, if QUERN_KERNELS is DIR. "
+        "Kernels of several architectures fit into one; sm_80's also serve "
+        "GPUs of 8.6 and 8.9, and those of sm_100a and sm_103a are one, "
+        "sm_100f. A kernel that spills registers or whose tensor-core work is "
+        "serialized is an error. Example:\n"
         "  quern build --arch sm_80,sm_90a -o out\n"
+        "  quern build -o out fprop bf16 g=8 m=65536 n=2048 k=7168\n"
+        "  quern build -o out --recipe bf16,mxfp8 config.json\n"
         "  cc -Iout $(pkg-config --cflags quern) program.c "
         "out/libquern_kernels.a \\\n    $(pkg-config --libs quern)",
     .options = options,

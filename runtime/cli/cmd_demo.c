@@ -9,6 +9,7 @@
 ** of 512 tokens.
 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -54,19 +55,25 @@ static int compile_shipped(const struct qn_options *opt,
                            struct quern_context *ctx)
 {
     const struct qg_selection shipped = {.arch = "sm_90a", .shipped = 1};
+    const struct quern_registry *all = ctx->base;
+    unsigned char *marks = calloc((size_t)all->nkernels + 1, 1);
     struct qn_compile work = {0};
-    struct qg *generator;
-    int status = qn_source_open(opt, &generator);
+    int status;
 
-    if (status)
-        return status;
-    status = qn_compile_run(opt, generator, ctx, &shipped, 0, &work);
+    if (!marks)
+        return qn_message_code(opt, QUERN_ENOMEM, NULL);
+    for (int i = 0; i < all->nkernels; i++)
+        marks[i] = qg_selects(&shipped, &all->kernels[i]) != 0;
+    status = qn_compile_find(opt, ctx, marks, &work);
+    if (!status)
+        status = qn_compile_run(opt, &work, 0);
     if (!status && !opt->json)
-        printf("Generated and compiled %d shipped CUDA kernel%s for sm_90a in "
-               "%.2f s.\n\n",
-               work.count, work.count == 1 ? "" : "s", work.seconds);
+        printf("%d shipped CUDA kernel%s for sm_90a: %d generated and compiled "
+               "in %.2f s, %d from the cache.\n\n",
+               work.count, work.count == 1 ? "" : "s", work.count - work.cached,
+               work.seconds, work.cached);
     qn_compile_free(&work);
-    qg_close(generator);
+    free(marks);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #include "cli.h"
 #include "gen.h"
 #include "base/types.h"
+#include "choose/evidence.h"
 
 static const struct argp_option options[] = {
     {"kernels", 'k', NULL, 0, "One row for each kernel, not each variant", 0},
@@ -15,6 +16,24 @@ static const struct argp_option options[] = {
     QN_OPTION_JSON,
     {0},
 };
+
+/* The kernel's evidence, as text and for each GPU that its code serves. */
+static void add_evidence(cJSON *row, const struct qn_kernel *kernel)
+{
+    cJSON *gpus = cJSON_CreateObject();
+    char text[256];
+
+    qn_evidence_print(kernel, text, sizeof text);
+    cJSON_AddStringToObject(row, "evidence", text);
+    for (int i = 0; i < QN_GPU_COUNT; i++) {
+        const char *name;
+        const int evidence = qn_evidence_on(kernel, i, &name);
+
+        if (evidence != QUERN_EVIDENCE_NONE)
+            cJSON_AddStringToObject(gpus, name, qn_evidence_name(evidence));
+    }
+    cJSON_AddItemToObject(row, "gpus", gpus);
+}
 
 /* One kernel, with its tuning choices. */
 static void add_kernel(cJSON *rows, const struct qn_kernel *kernel)
@@ -33,6 +52,7 @@ static void add_kernel(cJSON *rows, const struct qn_kernel *kernel)
     cJSON_AddNumberToObject(row, "stages", kernel->stages);
     cJSON_AddNumberToObject(row, "smem", kernel->smem);
     cJSON_AddBoolToObject(row, "shipped", kernel->shipped);
+    add_evidence(row, kernel);
     cJSON_AddStringToObject(row, "spec", kernel->spec);
     cJSON_AddItemToArray(rows, row);
 }
@@ -40,7 +60,7 @@ static void add_kernel(cJSON *rows, const struct qn_kernel *kernel)
 /* The kernels of one variant, the first of them for all. */
 struct variant {
     const struct qn_kernel *kernel;
-    int count, shipped;
+    int count, shipped, ran;
 };
 
 /* Do both serve the same problems? */
@@ -79,6 +99,7 @@ static cJSON *describe_variant(const struct variant *variant)
     cJSON_AddStringToObject(row, "arch", kernel->arch);
     cJSON_AddNumberToObject(row, "kernels", variant->count);
     cJSON_AddNumberToObject(row, "shipped", variant->shipped);
+    cJSON_AddNumberToObject(row, "ran", variant->ran);
     return row;
 }
 
@@ -100,6 +121,7 @@ static void add_variants(cJSON *rows, const struct quern_registry *registry,
             all[count++].kernel = kernel;
         all[at].count++;
         all[at].shipped += kernel->shipped;
+        all[at].ran += kernel->ran != 0;
     }
     for (int i = 0; i < count; i++)
         cJSON_AddItemToArray(rows, describe_variant(&all[i]));
@@ -128,18 +150,15 @@ static int print(const struct qn_options *opt, struct qg *generator,
         {"arch", "arch", "s"},
         {"kernels", "kernels", "%.0f"},
         {"shipped", "shipped", "%.0f"},
+        {"ran", "ran", "%.0f"},
         {0},
     };
     static const struct qn_column kernels[] = {
-        {"kernel", "kernel", "s"},
-        {"arch", "arch", "s"},
-        {"tile", "tile", "s"},
-        {"cluster", "cluster", "s"},
-        {"stages", "stages", "%.0f"},
-        {"smem", "smem", "%.0f"},
-        {"shipped", "shipped", "s"},
-        {"spec", "spec", "s"},
-        {0},
+        {"kernel", "kernel", "s"},    {"arch", "arch", "s"},
+        {"tile", "tile", "s"},        {"cluster", "cluster", "s"},
+        {"stages", "stages", "%.0f"}, {"smem", "smem", "%.0f"},
+        {"shipped", "shipped", "s"},  {"evidence", "evidence", "s"},
+        {"spec", "spec", "s"},        {0},
     };
     const struct quern_registry *registry = qg_registry(generator);
     cJSON *rows = cJSON_CreateArray();
@@ -168,7 +187,9 @@ const struct qn_command qn_cmd_list = {
     .summary = "Show the variants that the specs can express",
     .help =
         "FILTER is a part of a kernel's name, or a pattern with * and ?; of "
-        "several, one must match. Example:\n  quern list -k '*fprop*f32*'",
+        "several, one must match. With -k, evidence says where a kernel is "
+        "known to work: run by the GPU suite, interpreted, or only compiled. "
+        "Example:\n  quern list -k '*fprop*f32*'",
     .options = options,
     .run = run,
 };

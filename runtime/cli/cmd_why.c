@@ -8,6 +8,7 @@
 #include "base/guess.h"
 #include "base/text.h"
 #include "base/types.h"
+#include "choose/evidence.h"
 
 static const struct argp_option options[] = {
     QN_OPTION_BACKEND, QN_OPTION_KERNEL, QN_OPTION_STREAMS,
@@ -56,12 +57,15 @@ static int why_line(const struct qn_options *opt, struct quern_context *ctx)
 /* A kernel's requirements on the problem. */
 static void explain_kernel(const struct qn_kernel *kernel, struct qn_text *text)
 {
+    char evidence[256];
+
+    qn_evidence_print(kernel, evidence, sizeof evidence);
     qn_text_add(
         text,
         "%s exists.\n  spec      %s\n  template  %s\n  runs      "
         "%s %s %s ragged %s, d=%s, %s, on %s\n  shape     tile %dx%dx%d, "
         "cluster %dx%d, %d stages, %d threads, %d bytes of shared "
-        "memory\n  shipped   %s\n",
+        "memory\n  shipped   %s\n  evidence  %s\n",
         kernel->name, kernel->spec, kernel->template_path,
         qn_op_name(kernel->op), kernel->recipe,
         qn_layout_name(kernel->a.major, kernel->b.major),
@@ -71,7 +75,8 @@ static void explain_kernel(const struct qn_kernel *kernel, struct qn_text *text)
         kernel->cluster[1], kernel->stages, kernel->threads, kernel->smem,
         strcmp(kernel->arch, "host") == 0 ? "linked into the library"
         : kernel->shipped                 ? "yes"
-                                          : "no, compiled on first use");
+                                          : "no, compiled on first use",
+        evidence);
     for (int i = 0; i < kernel->nrules; i++)
         qn_text_add(text, "  requires  %s: %s\n", kernel->rules[i].text,
                     kernel->rules[i].reason);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compile.c: many kernels to cubins, side by side. */
+/* compile.c: many kernels to cubins, side by side, and into the cache. */
 #include "cli.h"
 
 #include <pthread.h>
@@ -8,46 +8,55 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "oracle/clock.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "gen.h"
+#include "code/jit.h"
+#include "oracle/clock.h"
 
 enum { MAX_JOBS = 64 };
 
 /* State shared by the threads; the lock guards `next` and `progress`. */
 struct shop {
     struct qn_compile *work;
-    struct qn_nvrtc *nvrtc;
     struct qn_progress progress;
     pthread_mutex_t lock;
     int next;
 };
 
-/* The next kernel that no thread has, or NULL. */
+/* The next kernel that neither the cache nor a thread has, or NULL. */
 static struct qn_compile_item *take(struct shop *shop)
 {
+    struct qn_compile *work = shop->work;
     struct qn_compile_item *item = NULL;
 
     pthread_mutex_lock(&shop->lock);
-    if (shop->next < shop->work->count)
-        item = &shop->work->items[shop->next++];
+    while (shop->next < work->count && work->items[shop->next].cached)
+        shop->next++;
+    if (shop->next < work->count)
+        item = &work->items[shop->next++];
     pthread_mutex_unlock(&shop->lock);
     return item;
+}
+
+/* The error text is this thread's own. */
+static void note(struct qn_compile_item *item, int code)
+{
+    item->code = code;
+    if (code)
+        item->message = qn_text_copy(qn_error_text());
 }
 
 /* A thread: compile until nothing is left. */
 static void *compile(void *user)
 {
     struct shop *shop = user;
+    struct quern_context *ctx = shop->work->ctx;
     struct qn_compile_item *item;
 
     while ((item = take(shop)) != NULL) {
-        item->code =
-            qn_nvrtc_compile(shop->nvrtc, item->kernel->name, item->source,
-                             item->kernel->arch, &item->compiled);
-        if (item->code) /* the text is this thread's own */
-            item->message = qn_text_copy(qn_error_text());
+        const struct qn_candidate candidate = {item->kernel, ctx->base};
+
+        note(item, qn_jit_object(ctx, &candidate, &item->object));
         pthread_mutex_lock(&shop->lock);
         qn_progress_step(&shop->progress, item->kernel->name);
         pthread_mutex_unlock(&shop->lock);
@@ -58,16 +67,17 @@ static void *compile(void *user)
 /* This thread and jobs - 1 others; fewer if the system gives no more. */
 static void compile_all(struct shop *shop, int jobs)
 {
+    const int count = shop->work->count - shop->work->cached;
     pthread_t threads[MAX_JOBS];
     int started = 0;
 
     if (jobs < 1)
         jobs = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (jobs > shop->work->count)
-        jobs = shop->work->count;
+    if (jobs > count)
+        jobs = count;
     if (jobs > MAX_JOBS)
         jobs = MAX_JOBS;
-    qn_progress_begin(&shop->progress, "Compiling", shop->work->count);
+    qn_progress_begin(&shop->progress, "Compiling", count);
     while (started < jobs - 1 &&
            pthread_create(&threads[started], NULL, compile, shop) == 0)
         started++;
@@ -77,38 +87,53 @@ static void compile_all(struct shop *shop, int jobs)
     qn_progress_end(&shop->progress);
 }
 
-/* All sources, before anything is compiled: the generator has no threads. */
-static int collect(const struct qn_options *opt, struct qg *generator,
-                   const struct qg_selection *selection,
-                   struct qn_compile *work)
+/* One kernel, and its cubin if the cache has it. */
+static int find(const struct qn_options *opt, struct qn_compile *work,
+                const struct qn_kernel *kernel)
 {
-    const struct quern_registry *registry = qg_registry(generator);
+    struct qn_compile_item *item = &work->items[work->count++];
+    const struct qn_candidate candidate = {kernel, work->ctx->base};
+    int code;
 
-    work->items = calloc((size_t)registry->nkernels + 1, sizeof *work->items);
+    item->kernel = kernel;
+    code = qn_jit_look(work->ctx, &candidate, &item->object, &item->cached);
+    work->cached += item->cached;
+    if (code && !item->cached)
+        return qn_message_code(opt, code, qn_error_text());
+    note(item, code);
+    return QN_EXIT_OK;
+}
+
+int qn_compile_find(const struct qn_options *opt, struct quern_context *ctx,
+                    const unsigned char *marks, struct qn_compile *work)
+{
+    const struct quern_registry *all = ctx->base;
+    int status = QN_EXIT_OK;
+
+    *work = (struct qn_compile){.ctx = ctx};
+    work->items = calloc((size_t)all->nkernels + 1, sizeof *work->items);
     if (!work->items)
         return qn_message_code(opt, QUERN_ENOMEM, NULL);
-    for (int i = 0; i < registry->nkernels; i++) {
-        const struct qn_kernel *kernel = &registry->kernels[i];
-        struct qn_compile_item *item = &work->items[work->count];
-        const char *text;
-        size_t length;
-        if (!qg_selects(selection, kernel) || strcmp(kernel->arch, "host") == 0)
-            continue;
-        if (qg_source(generator, kernel->name, &text, &length)) {
-            fputs(qg_diagnostics(generator), stderr);
-            return QN_EXIT_USAGE;
-        }
-        item->kernel = kernel;
-        item->source = qn_text_copy(text);
-        if (!item->source)
-            return qn_message_code(opt, QUERN_ENOMEM, NULL);
-        work->count++;
-    }
-    if (work->count == 0)
+    for (int i = 0; i < all->nkernels && !status; i++)
+        if (marks[i] && strcmp(all->kernels[i].arch, "host") != 0)
+            status = find(opt, work, &all->kernels[i]);
+    if (!status && work->count == 0)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "no CUDA kernel matches; quern list -k shows "
                                "all");
-    return QN_EXIT_OK;
+    return status;
+}
+
+static int compare(const void *name, const void *item)
+{
+    return strcmp(name, ((const struct qn_compile_item *)item)->kernel->name);
+}
+
+const struct qn_compile_item *qn_compile_item(const struct qn_compile *work,
+                                              const char *name)
+{
+    return bsearch(name, work->items, (size_t)work->count, sizeof *work->items,
+                   compare);
 }
 
 /* The error as a compiler prints it: the spec, the kernel, the log. */
@@ -130,23 +155,20 @@ static int report(const struct qn_options *opt, const struct qn_compile *work)
     return status;
 }
 
-int qn_compile_run(const struct qn_options *opt, struct qg *generator,
-                   struct quern_context *ctx,
-                   const struct qg_selection *selection, int jobs,
-                   struct qn_compile *work)
+int qn_compile_run(const struct qn_options *opt, struct qn_compile *work,
+                   int jobs)
 {
     struct shop shop = {.work = work, .lock = PTHREAD_MUTEX_INITIALIZER};
     const double start = qn_clock_seconds();
-    int code, status;
+    struct qn_nvrtc *nvrtc;
+    int code;
 
-    memset(work, 0, sizeof *work);
-    status = collect(opt, generator, selection, work);
-    if (status)
-        return status;
-    code = qn_nvrtc_of(ctx, &shop.nvrtc);
-    if (code)
-        return qn_message_code(opt, code, quern_errmsg());
-    compile_all(&shop, jobs);
+    if (work->cached < work->count) {
+        code = qn_nvrtc_of(work->ctx, &nvrtc);
+        if (code)
+            return qn_message_code(opt, code, quern_errmsg());
+        compile_all(&shop, jobs);
+    }
     work->seconds = qn_clock_seconds() - start;
     return report(opt, work);
 }
@@ -154,8 +176,7 @@ int qn_compile_run(const struct qn_options *opt, struct qg *generator,
 void qn_compile_free(struct qn_compile *work)
 {
     for (int i = 0; i < work->count; i++) {
-        qn_nvrtc_free(&work->items[i].compiled);
-        free(work->items[i].source);
+        free(work->items[i].object.data);
         free(work->items[i].message);
     }
     free(work->items);

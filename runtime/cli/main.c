@@ -36,6 +36,7 @@ static void print_environment(void)
     static const struct {
         const char *variable, *meaning;
     } rows[] = {
+        {"QUERN_KERNELS", "a folder of quern build, whose kernels are loaded"},
         {"QUERN_CACHE", "folders of compiled kernels, separated by ':'"},
         {"QUERN_TUNE", "folders with files of measured winners"},
         {"QUERN_LOG", "error, info or debug: the log that -v prints"},

@@ -25,6 +25,18 @@ static uint64_t parse_number(const char *text, uint64_t most, const char *what,
     return value;
 }
 
+/* The same, but at least 1. */
+static uint64_t parse_positive(const char *text, uint64_t most,
+                               const char *what, struct argp_state *state)
+{
+    const uint64_t value = parse_number(text, most, what, state);
+
+    if (!value)
+        argp_error(state, "%s is 0; it must be a number from 1 to %llu", what,
+                   (unsigned long long)most);
+    return value;
+}
+
 /* The same with a fraction, or an exponent. */
 static double parse_real(const char *text, double most, const char *what,
                          struct argp_state *state)
@@ -128,6 +140,9 @@ static error_t parse_what(int key, char *text, struct argp_state *state)
     case QN_KEY_STORE:
         options->store = text;
         return 0;
+    case QN_KEY_RECIPES:
+        options->recipes = text;
+        return 0;
     case QN_KEY_AGAINST:
         options->against = parse_against(text, state);
         return 0;
@@ -207,6 +222,19 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
         return 0;
     case QN_KEY_MERGE:
         options->merge = 1;
+        return 0;
+    case QN_KEY_TOKENS:
+        options->tokens =
+            (int64_t)parse_positive(text, 1 << 24, "--tokens", state);
+        return 0;
+    case QN_KEY_RANKS:
+        options->ranks = (int)parse_positive(text, 4096, "--ranks", state);
+        return 0;
+    case QN_KEY_FORWARD:
+        options->forward = 1;
+        return 0;
+    case 'n':
+        options->dry_run = 1;
         return 0;
     case ARGP_KEY_ARGS:
         options->words = state->argv + state->next;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/api.h"
 #include "oracle/clock.h"
 #include "base/error.h"
 #include "choose/values.h"
@@ -171,49 +172,41 @@ static int run_library(struct launch *l)
     return quern_run(l->plan, &l->args, NULL);
 }
 
-/* Scale factors follow their tensor in enum quern_arg. */
-static void give_tensor(struct quern_args *args, int arg,
-                        const struct qn_tensor *t)
+/* One of the job's arguments, as quern_run takes it. */
+static void give_slot(const struct qn_slot *slot, const struct qn_args *job,
+                      struct quern_buffer *to)
 {
-    void *lengths = (void *)(t->first_dims ? t->first_dims : t->last_dims);
+    const void *at = (const char *)job + slot->at[QN_LINE_PRODUCT];
+    const struct qn_tensor *t = at;
 
-    args->of[arg].data = t->data;
-    args->of[arg].pointers = t->pointers;
-    if (t->sf)
-        args->of[arg + 1].data = t->sf;
-    if (t->global)
-        args->of[arg + 2].data = t->global;
-    if (lengths)
-        args->of[QUERN_ARG_LENGTHS].data = lengths;
+    if (slot->form == QN_SLOT_ARRAY)
+        memcpy(&to->data, at, sizeof to->data);
+    else if (slot->form != QN_SLOT_TENSOR)
+        to->data = slot->form == QN_SLOT_SF ? t->sf : t->global;
+    else {
+        to->data = t->data;
+        to->pointers = t->pointers;
+    }
 }
 
-/* The job's operands, as quern_run takes them. */
-static void give(struct quern_args *args, const struct qn_args *job)
+static void give(const struct quern_plan *plan, const struct qn_args *job,
+                 struct quern_args *args)
 {
-    const struct {
-        int arg;
-        const void *data;
-    } arrays[] = {
-        {QUERN_ARG_WORKSPACE, job->workspace}, {QUERN_ARG_ALPHA, job->alpha},
-        {QUERN_ARG_BETA, job->beta},           {QUERN_ARG_BIAS, job->bias},
-        {QUERN_ARG_PROB, job->probability},    {QUERN_ARG_DBIAS, job->dbias},
-        {QUERN_ARG_DPROB, job->dprob},         {QUERN_ARG_SCALE, job->scale},
-        {QUERN_ARG_HISTORY, job->history},     {QUERN_ARG_RANDOM, job->random},
-    };
+    const struct qn_tensor *const tensors[] = {&job->a, &job->b};
 
     *args = (struct quern_args)QUERN_ARGS_INIT;
-    give_tensor(args, QUERN_ARG_A, &job->a);
-    give_tensor(args, QUERN_ARG_B, &job->b);
-    give_tensor(args, QUERN_ARG_C, &job->c);
-    give_tensor(args, QUERN_ARG_D, &job->d);
-    give_tensor(args, QUERN_ARG_PRE, &job->p);
-    give_tensor(args, QUERN_ARG_INPUT, &job->in);
-    give_tensor(args, QUERN_ARG_D_COLUMNWISE, &job->t);
-    give_tensor(args, QUERN_ARG_A_COLUMNWISE, &job->column);
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        args->of[arrays[i].arg].data = (void *)arrays[i].data;
     args->scalars = job->scalars;
-    args->host_sizes = job->host_sizes;
+    for (int i = 0; i < plan->count; i++)
+        if (plan->slots[i])
+            give_slot(plan->slots[i], job, &args->of[plan->operands[i].arg]);
+    for (int i = 0; i < 2; i++) {
+        const struct qn_tensor *t = tensors[i];
+        const void *lengths = t->first_dims ? t->first_dims : t->last_dims;
+
+        if (lengths)
+            args->of[QUERN_ARG_LENGTHS] = (struct quern_buffer){
+                .data = (void *)lengths, .type = t->sizes_type};
+    }
 }
 
 static int run_bare(struct launch *l)
@@ -253,7 +246,8 @@ static int time_runs(const struct subject *subject, struct qn_job *job,
     if (!code)
         code =
             quern_plan_create(job->plan->ctx, subject->line, &options, &l.plan);
-    give(&l.args, &job->args);
+    if (!code)
+        give(l.plan, &job->args, &l.args);
     if (l.config.nattributes)
         l.config.attributes = &l.cluster;
     for (int i = 0; i < ROUNDS && !code; i++) {

@@ -88,23 +88,28 @@ static int select_kernels(const struct qn_options *options,
     return QN_EXIT_OK;
 }
 
-/* Each by itself selects something: one in vain is misspelled. */
+int qn_source_filter(const struct qn_options *options,
+                     const struct quern_registry *registry, const char *filter)
+{
+    const struct qg_selection one = {.filter = filter};
+
+    for (int i = 0; i < registry->nkernels; i++)
+        if (qg_selects(&one, &registry->kernels[i]))
+            return QN_EXIT_OK;
+    return qn_message_fail(options, QN_EXIT_USAGE,
+                           "no kernel matches '%s'; quern list -k shows all",
+                           filter);
+}
+
+/* Each by itself selects something. */
 static int check_filters(const struct qn_options *options,
                          const struct quern_registry *registry)
 {
-    for (int i = 0; i < options->nwords; i++) {
-        const struct qg_selection one = {.filter = options->words[i]};
-        int found = 0;
+    int status = QN_EXIT_OK;
 
-        for (int j = 0; j < registry->nkernels && !found; j++)
-            found = qg_selects(&one, &registry->kernels[j]);
-        if (!found)
-            return qn_message_fail(options, QN_EXIT_USAGE,
-                                   "no kernel matches '%s'; quern list -k "
-                                   "shows all",
-                                   options->words[i]);
-    }
-    return QN_EXIT_OK;
+    for (int i = 0; i < options->nwords && !status; i++)
+        status = qn_source_filter(options, registry, options->words[i]);
+    return status;
 }
 
 int qn_source_kernels(const struct qn_options *options,
@@ -113,7 +118,7 @@ int qn_source_kernels(const struct qn_options *options,
 {
     struct qg_selection selection;
     struct qg *generator;
-    char filters[4096];
+    char filters[4096], archs[512];
     int status = select_kernels(options, &selection, filters, sizeof filters);
 
     if (!status)
@@ -121,6 +126,11 @@ int qn_source_kernels(const struct qn_options *options,
     if (status)
         return status;
     status = check_filters(options, qg_registry(generator));
+    if (!status && options->arch) {
+        qn_arch_serving(qg_registry(generator), options->arch, archs,
+                        sizeof archs);
+        selection.arch = archs;
+    }
     if (!status)
         status = work(options, generator, &selection);
     qg_close(generator);

@@ -214,27 +214,54 @@ static int find_or_make(struct job *job, struct qn_cache_object *object)
     return code;
 }
 
+/* By the index, which the job has after it. QUERN_OK with `*found` 0: the
+   cache has no such kernel. */
+static int look(struct job *job, struct qn_cache_object *object, int *found)
+{
+    int code = qn_cache_of(job->ctx, &job->cache);
+
+    object->data = NULL;
+    object->bytes = 0;
+    *found = 0;
+    if (!code)
+        code = qn_generator_key(job->ctx, job->candidate, &job->source);
+    if (!code)
+        code = make_index(job);
+    if (code)
+        return code;
+    for (int at = 0;
+         (at = qn_cache_index(job->cache, at, job->index, job->key)) > 0;) {
+        *found = load(job, 0, object);
+        if (*found)
+            return take(job, object);
+    }
+    return QUERN_OK;
+}
+
+static struct job begin(struct quern_context *ctx,
+                        const struct qn_candidate *candidate)
+{
+    const int host = !strcmp(candidate->kernel->arch, "host");
+
+    return (struct job){.ctx = ctx,
+                        .candidate = candidate,
+                        .maker = host ? &host_maker : &gpu_maker};
+}
+
+int qn_jit_look(struct quern_context *ctx, const struct qn_candidate *candidate,
+                struct qn_cache_object *object, int *found)
+{
+    struct job job = begin(ctx, candidate);
+
+    return look(&job, object, found);
+}
+
 int qn_jit_object(struct quern_context *ctx,
                   const struct qn_candidate *candidate,
                   struct qn_cache_object *object)
 {
-    int host = !strcmp(candidate->kernel->arch, "host");
-    struct job job = {.ctx = ctx,
-                      .candidate = candidate,
-                      .maker = host ? &host_maker : &gpu_maker};
-    int code = qn_cache_of(ctx, &job.cache);
+    struct job job = begin(ctx, candidate);
+    int found, code = look(&job, object, &found);
 
-    object->data = NULL;
-    object->bytes = 0;
-    if (!code)
-        code = qn_generator_key(ctx, candidate, &job.source);
-    if (!code)
-        code = make_index(&job);
-    if (code)
-        return code;
-    for (int at = 0;
-         (at = qn_cache_index(job.cache, at, job.index, job.key)) > 0;)
-        if (load(&job, 0, object))
-            return take(&job, object);
-    return find_or_make(&job, object);
+    return code || found ? code : find_or_make(&job, object);
 }

@@ -289,7 +289,8 @@ static int check_none(const struct qn_mlp_plan *plan,
                   {"db1", args->db1, grad, "grad"},
                   {"db2", args->db2, grad, "grad"},
                   {"dprob", args->dprob, grad, "grad"},
-                  {"saved", args->saved, grad, "grad"}};
+                  {"saved", args->saved, grad, "grad"},
+                  {"pending", args->pending, grad, "grad"}};
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         if (arrays[i].array && !arrays[i].wanted)
@@ -317,9 +318,11 @@ static int check_arrays(const struct qn_mlp_plan *plan,
     } arrays[] = {
         {"workspace", args->workspace, 1, QN_ALIGNMENT,
          "zeroed bytes are needed"},
-        {"saved", args->saved,
-         (phase > QN_MLP_FORWARD && need->saved_bytes) || args->saved,
-         QN_ALIGNMENT, "it holds the results of forward"},
+        {"saved", args->saved, phase >= QN_MLP_FORWARD && need->saved_bytes,
+         QN_ALIGNMENT, "forward leaves it for backward and wgrad"},
+        {"pending", args->pending,
+         phase > QN_MLP_FORWARD && need->pending_bytes, QN_ALIGNMENT,
+         "backward leaves it for wgrad"},
         {"prob", args->probability, rows_scaled, sizeof(float),
          "the problem says prob=1"},
         {"dprob", args->dprob, rows_scaled && back, sizeof(float),
@@ -349,7 +352,7 @@ static int check_arrays(const struct qn_mlp_plan *plan,
 
 /* ----------------------------------------------------------------- overlap */
 
-enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 14, FIELDS = 4 };
+enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 15, FIELDS = 4 };
 
 /* Tensors that each phase uses. */
 struct list {
@@ -409,6 +412,7 @@ static void list_others(const struct qn_mlp_plan *plan,
 
     add(l, -1, "workspace", args->workspace, need->workspace_bytes, 1);
     add(l, sizes, "saved", args->saved, need->saved_bytes, 1);
+    add(l, BACKWARD | WGRAD, "pending", args->pending, need->pending_bytes, 1);
     add(l, sizes, "lengths", args->first_dims, groups * entry, 0);
     add(l, sizes, qn_sizes_operand(args->sizes_type), args->offsets,
         qn_sizes_count(args->sizes_type, plan->mlp.groups) * entry, 0);

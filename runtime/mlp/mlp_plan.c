@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "choose/evidence.h"
 #include "choose/session.h"
 #include "product/frame.h"
 #include "product/outside.h"
@@ -96,8 +97,8 @@ static struct qn_problem without_bias(const struct qn_problem *p)
 
 /*
 ** If no kernel adds the bias, one does without it, and a pass of its own
-** follows; unless its operands are dequantized in a pass, so that the kernel of
-** the dequantized ones may add it.
+** follows; unless its operands become bf16 in a pass, so that the kernel of the
+** dequantized ones may add it. Products of f16 or requantized ones only store.
 */
 static int plan_product(struct qn_mlp_plan *plan, const struct qn_session *s,
                         const struct qn_problem *p, int product)
@@ -110,7 +111,7 @@ static int plan_product(struct qn_mlp_plan *plan, const struct qn_session *s,
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
     code = plan_one(s, &plain, out);
-    if (code || (*out)->problem.dequantize <= QUERN_DEQUANTIZE_MAINLOOP)
+    if (code || (*out)->problem.dequantize != QUERN_DEQUANTIZE_PASS)
         return code;
     dequantized.dequantize = (*out)->problem.dequantize;
     code = plan_one(s, &dequantized, &other);
@@ -196,12 +197,12 @@ int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
     qn_mlp_space_fill(plan->ctx, &room->mlp, plan->recipe, &room->need.args,
                       &room->space);
     room->need.saved_bytes = room->space.saved;
+    room->need.pending_bytes = room->space.pending;
     return QUERN_OK;
 }
 
-/* On the session's machine. */
-static int make(const struct qn_session *s, const struct qn_mlp *mlp,
-                struct qn_mlp_plan **out)
+int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
+                      struct qn_mlp_plan **out)
 {
     struct qn_mlp_plan *plan = calloc(1, sizeof *plan);
     int code;
@@ -238,7 +239,7 @@ int qn_mlp_plan(struct quern_context *ctx, const struct qn_mlp *mlp,
     if (!code)
         code = qn_session_capture(&session, NULL, "making a plan");
     if (!code)
-        code = make(&session, mlp, out);
+        code = qn_mlp_plan_inner(&session, mlp, out);
     qn_session_close(&session);
     return qn_error_done(code);
 }
@@ -320,6 +321,22 @@ static void explain_step(const struct qn_mlp_plan *plan,
         explain_launch(plan, step->index, step->name, text);
 }
 
+/* The least of its kernels. */
+static int evidence_of(const struct qn_mlp_plan *plan)
+{
+    int least = QUERN_EVIDENCE_RUN;
+
+    for (int i = 0; i < QN_MLP_LAUNCHES; i++) {
+        const struct qn_launch *launch = &plan->launches[i];
+        const int own = launch->product ? qn_plan_evidence(launch->product)
+                        : launch->cast  ? qn_quantize_evidence(launch->cast)
+                                        : least;
+
+        least = own < least ? own : least;
+    }
+    return least;
+}
+
 static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
                    struct qn_text *text)
 {
@@ -327,12 +344,14 @@ static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
                                                       "backward", "wgrad"};
     struct qn_mlp_plan *plan;
     char line[512];
-    int phase = -1, code = make(s, mlp, &plan);
+    int phase = -1, code = qn_mlp_plan_inner(s, mlp, &plan);
 
     if (code)
         return code;
     qn_mlp_print(mlp, line, sizeof line);
     qn_text_add(text, "%s\n", line);
+    if (qn_session_gpu(s))
+        qn_evidence_why(evidence_of(plan), qn_session_capability(s), text);
     for (int i = 0; i < QN_MLP_STEPS; i++) {
         if (!qn_mlp_has(mlp, qn_mlp_steps[i].phase))
             break;
@@ -370,5 +389,6 @@ void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
     info->kernel = "";
     info->workspace_bytes = plan->need.workspace_bytes;
     info->tuned = 0;
+    info->evidence = evidence_of(plan);
     info->microbatches = plan->mlp.microbatches ? plan->mlp.microbatches : 1;
 }

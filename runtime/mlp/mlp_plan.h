@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 
+struct qn_session;
 struct quern_context;
 
 struct qn_mlp_plan {
@@ -26,6 +27,11 @@ struct qn_mlp_plan {
     int back;  /* and that of dh dpre, db1 and dprob */
     struct qn_gradient_figures compared; /* both strategies to make dpre */
 };
+
+/* On the session's machine, whose options hold. Errors are those of
+   qn_mlp_plan. */
+int qn_mlp_plan_inner(const struct qn_session *session,
+                      const struct qn_mlp *mlp, struct qn_mlp_plan **plan);
 
 /* The plan for these arguments: itself, or for fewer rows a copy in `room` that
    owns nothing, with the workspace of the plan. QUERN_EINVAL. */

@@ -23,25 +23,19 @@ struct run {
 
 /* ----------------------------------------------------------------- tensors */
 
-/* The tensor in `saved` or the workspace; no data if it is not kept. */
+/* The tensor in the buffer that has it; no data if there is none. */
 static void find_slot(const struct run *run, int slot, struct qn_tensor *t)
 {
     const struct qn_mlp_slice *place = &run->plan->space.places[slot];
-    char *base = run->args->workspace;
+    void *const buffers[] = {run->args->workspace, run->args->saved,
+                             run->args->pending};
+    char *base = buffers[place->buffer];
     size_t used = 0;
-    int column = slot >= QN_MLP_COLUMN;
 
     *t = place->need;
-    if (!t->ndim && column)
+    if (!base || (!t->ndim && slot >= QN_MLP_COLUMN))
         return;
-    if (place->saved && !run->args->saved && (column || !t->ndim))
-        return;
-    if (!place->saved)
-        base += place->at;
-    else if (run->args->saved)
-        base = (char *)run->args->saved + place->at;
-    else
-        base += place->loose;
+    base += place->at;
     t->data = base + qn_space_add(&used, t->bytes);
     t->sf = t->sf_bytes ? base + qn_space_add(&used, t->sf_bytes) : NULL;
     t->global = t->global_bytes ? base + used : NULL;
@@ -231,10 +225,12 @@ static void set_activation(const struct run *run, int tensor, struct qn_args *a)
 }
 
 /* The step that makes h of pre; pre is kept if backward will read it, as is h's
-   columnwise tensor; or now. */
+   columnwise tensor. */
 static void set_epilogue(const struct run *run, struct qn_args *a)
 {
-    if (run->again || (run->args->saved && !run->plan->mlp.recompute))
+    const struct qn_mlp *mlp = &run->plan->mlp;
+
+    if (run->again || (!mlp->recompute && !mlp->forward_only))
         find_slot(run, QN_MLP_PRE_SLOT, &a->p);
     set_activation(run, QUERN_MLP_H, a);
 }

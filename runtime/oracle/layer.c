@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "mlp/mlp_plan.h"
 #include "base/context.h"
 #include "base/random.h"
@@ -19,37 +20,49 @@
 
 /* ------------------------------------------------------------------ buffers */
 
-/* The tensors of the arguments, and their parts; copies have three. */
-static struct qn_tensor *tensor_of(struct qn_mlp_args *a, int part)
+/* The operand that a part is; -1: sizes, which are an array of their own. */
+static int arg_of(int part)
 {
-    switch (part) {
-    case QN_LAYER_X:
-        return &a->x;
-    case QN_LAYER_DY:
-        return &a->dy;
-    case QN_LAYER_W1:
-        return &a->w1;
-    case QN_LAYER_W2:
-        return &a->w2;
-    case QN_LAYER_DW1:
-        return &a->dw1;
-    case QN_LAYER_DW2:
-        return &a->dw2;
-    case QN_LAYER_Y:
-        return &a->y;
-    case QN_LAYER_DX:
-        return &a->dx;
-    default:
-        return NULL;
-    }
+    static const int args[QN_LAYER_PARTS] = {
+        [QN_LAYER_X] = QUERN_ARG_X,
+        [QN_LAYER_DY] = QUERN_ARG_DY,
+        [QN_LAYER_W1] = QUERN_ARG_W1,
+        [QN_LAYER_W2] = QUERN_ARG_W2,
+        [QN_LAYER_SIZES] = -1,
+        [QN_LAYER_PROBABILITY] = QUERN_ARG_PROB,
+        [QN_LAYER_RANDOM] = QUERN_ARG_RANDOM,
+        [QN_LAYER_B1] = QUERN_ARG_B1,
+        [QN_LAYER_B2] = QUERN_ARG_B2,
+        [QN_LAYER_SCALE] = QUERN_ARG_SCALE,
+        [QN_LAYER_HISTORY] = QUERN_ARG_HISTORY,
+        [QN_LAYER_DW1] = QUERN_ARG_DW1,
+        [QN_LAYER_DW2] = QUERN_ARG_DW2,
+        [QN_LAYER_DB1] = QUERN_ARG_DB1,
+        [QN_LAYER_DB2] = QUERN_ARG_DB2,
+        [QN_LAYER_Y] = QUERN_ARG_Y,
+        [QN_LAYER_DX] = QUERN_ARG_DX,
+        [QN_LAYER_DPROB] = QUERN_ARG_DPROB,
+        [QN_LAYER_SAVED] = QUERN_ARG_SAVED,
+        [QN_LAYER_PENDING] = QUERN_ARG_PENDING,
+        [QN_LAYER_WORKSPACE] = QUERN_ARG_WORKSPACE,
+    };
+
+    return part >= QN_LAYER_COPIES && part < QN_LAYER_SAVED
+               ? part - QN_LAYER_COPIES + QUERN_ARG_W1_ROWWISE
+               : args[part];
 }
 
-static struct qn_tensor *copy_of(struct qn_mlp_args *a, int part)
+static void *place_of(struct qn_mlp_args *a, const struct qn_slot *slot)
 {
-    struct qn_tensor *copies[] = {&a->w1_row, &a->w1_column, &a->w2_row,
-                                  &a->w2_column};
+    return (char *)a + slot->at[QN_LINE_MLP];
+}
 
-    return copies[(part - QN_LAYER_COPIES) / 3];
+/* A tensor of the arguments; NULL: the part is another array. */
+static struct qn_tensor *tensor_of(struct qn_mlp_args *a, int part)
+{
+    const struct qn_slot *slot = qn_api_slot(arg_of(part), QN_LINE_MLP);
+
+    return slot && slot->form == QN_SLOT_TENSOR ? place_of(a, slot) : NULL;
 }
 
 /* Rows of x, y, dy and dx may have gaps. */
@@ -67,58 +80,24 @@ static size_t strided_bytes(const struct qn_layer *l)
     return (size_t)(elements * qn_type_bits(l->mlp.type) / 8);
 }
 
-/* Values of a bias, or of its gradient. */
-static size_t bias_bytes(const struct qn_layer *l, int part)
+/* The bytes of each part, by the operand table. */
+static int find_bytes(struct qn_layer *l)
 {
-    const int first = part == QN_LAYER_B1 || part == QN_LAYER_DB1;
-    const struct qn_tensor *w = first ? &l->need.args.w1 : &l->need.args.w2;
+    const struct qn_line line = {.kind = QN_LINE_MLP, .of.mlp = l->mlp};
+    struct quern_operand table[QN_SLOTS];
+    int count, code = qn_api_table(l->ctx, &line, table, &count);
 
-    return l->mlp.bias ? (size_t)(w->shape[0] * w->shape[1]) * sizeof(float)
-                       : 0;
-}
-
-/* Bytes of each part, from the description. */
-static size_t part_bytes(const struct qn_layer *l, int part)
-{
-    struct qn_mlp_args need = l->need.args;
-    const struct qn_tensor *t = tensor_of(&need, part);
-    const size_t slots = (size_t)l->need.history * QUERN_MLP_TENSORS;
-    const size_t rows = (size_t)l->mlp.m * sizeof(float);
-
-    if (t)
-        return is_strided(part) && t->ndim ? strided_bytes(l) : t->bytes;
-    if (l->mlp.forward_only && (part == QN_LAYER_DPROB ||
-                                part == QN_LAYER_DB1 || part == QN_LAYER_DB2))
-        return 0;
-    if (part >= QN_LAYER_COPIES && part < QN_LAYER_SAVED) {
-        const struct qn_tensor *c = copy_of(&need, part);
-
-        return (part - QN_LAYER_COPIES) % 3 == 0   ? c->bytes
-               : (part - QN_LAYER_COPIES) % 3 == 1 ? c->sf_bytes
-                                                   : c->global_bytes;
-    }
-    switch (part) {
-    case QN_LAYER_SIZES:
-        return (size_t)l->mlp.groups * sizeof(int64_t);
-    case QN_LAYER_PROBABILITY:
-    case QN_LAYER_DPROB:
-        return l->mlp.probability ? rows : 0;
-    case QN_LAYER_B1:
-    case QN_LAYER_B2:
-    case QN_LAYER_DB1:
-    case QN_LAYER_DB2:
-        return bias_bytes(l, part);
-    case QN_LAYER_RANDOM:
-        return l->need.random ? 2 * QUERN_MLP_TENSORS * sizeof(uint64_t) : 0;
-    case QN_LAYER_SCALE:
-        return l->need.history ? 2 * QUERN_MLP_TENSORS * sizeof(float) : 0;
-    case QN_LAYER_HISTORY:
-        return slots * sizeof(float);
-    case QN_LAYER_SAVED:
-        return l->need.saved_bytes;
-    default:
-        return l->need.workspace_bytes;
-    }
+    for (int part = 0; part < QN_LAYER_PARTS && !code; part++)
+        for (int i = 0; i < count; i++)
+            if (table[i].arg == arg_of(part))
+                l->bytes[part] =
+                    is_strided(part)
+                        ? strided_bytes(l)
+                        : (size_t)quern_extent(&table[i].bytes, l->mlp.m);
+    l->bytes[QN_LAYER_SIZES] = (size_t)l->mlp.groups * sizeof *l->sizes;
+    l->bytes[QN_LAYER_SAVED] = l->need.saved_bytes; /* there upper bounds */
+    l->bytes[QN_LAYER_PENDING] = l->need.pending_bytes;
+    return code;
 }
 
 /* Set a part before a run; some stay poison. */
@@ -162,7 +141,7 @@ static float factor_of(const struct qn_recipe *recipe)
 
 static int fill_part(struct qn_layer *l, int part, uint64_t seed)
 {
-    const size_t bytes = part_bytes(l, part);
+    const size_t bytes = l->bytes[part];
     struct qn_mlp_args need = l->need.args;
     float *floats = l->host[part];
 
@@ -210,7 +189,7 @@ static int write_rows(struct qn_layer *l, int part)
 
 static int make_part(struct qn_layer *l, int part, uint64_t seed)
 {
-    const size_t bytes = part_bytes(l, part);
+    const size_t bytes = l->bytes[part];
     int code = qn_memory_new(&l->memory[part], l->gpu, bytes);
 
     if (code || !bytes || !has_contents(l, part))
@@ -243,44 +222,46 @@ static void *address(const struct qn_layer *l, int part)
     return l->memory[part].bytes ? l->memory[part].data : NULL;
 }
 
+/* The address of a part, where the arguments have it. */
+static void point_part(struct qn_layer *l, int part)
+{
+    const struct qn_slot *slot = qn_api_slot(arg_of(part), QN_LINE_MLP);
+    void *at = place_of(&l->args, slot), *data = address(l, part);
+    struct qn_tensor *t = at;
+
+    switch (slot->form) {
+    case QN_SLOT_TENSOR:
+        t->data = data;
+        break;
+    case QN_SLOT_SF:
+        t->sf = data;
+        break;
+    case QN_SLOT_GLOBAL:
+        t->global = data;
+        break;
+    default:
+        memcpy(at, &data, sizeof data);
+    }
+    if (is_strided(part) && l->pitch > l->mlp.hidden) {
+        t->stride = l->pitch;
+        t->bytes = l->memory[part].bytes;
+    }
+}
+
 /* The arguments of a run: those of the description, and the addresses. */
 static void point(struct qn_layer *l)
 {
     struct qn_mlp_args *args = &l->args;
 
     *args = l->need.args;
-    for (int part = 0; part < QN_LAYER_COPIES; part++)
-        if (tensor_of(args, part))
-            tensor_of(args, part)->data = address(l, part);
-    for (int part = 0; part < QN_LAYER_COPIES; part++)
-        if (is_strided(part) && l->pitch > l->mlp.hidden) {
-            tensor_of(args, part)->stride = l->pitch;
-            tensor_of(args, part)->bytes = l->memory[part].bytes;
-        }
-    for (int part = QN_LAYER_COPIES; part < QN_LAYER_SAVED; part += 3) {
-        copy_of(args, part)->data = address(l, part);
-        copy_of(args, part)->sf = address(l, part + 1);
-        copy_of(args, part)->global = address(l, part + 2);
-    }
+    for (int part = 0; part < QN_LAYER_PARTS; part++)
+        if (part != QN_LAYER_SIZES)
+            point_part(l, part);
     if (l->mlp.sizes)
         args->host_sizes = l->sizes;
     else
         args->first_dims = address(l, QN_LAYER_SIZES);
     args->sizes_type = QUERN_I64;
-    if (l->mlp.probability) {
-        args->probability = (void *)l->memory[QN_LAYER_PROBABILITY].data;
-        if (!l->mlp.forward_only)
-            args->dprob = (void *)l->memory[QN_LAYER_DPROB].data;
-    }
-    args->b1 = address(l, QN_LAYER_B1);
-    args->b2 = address(l, QN_LAYER_B2);
-    args->db1 = address(l, QN_LAYER_DB1);
-    args->db2 = address(l, QN_LAYER_DB2);
-    args->scale = address(l, QN_LAYER_SCALE);
-    args->history = address(l, QN_LAYER_HISTORY);
-    args->random = address(l, QN_LAYER_RANDOM);
-    args->saved = address(l, QN_LAYER_SAVED);
-    args->workspace = l->memory[QN_LAYER_WORKSPACE].data;
 }
 
 /* Weights or their gradients by the addresses of the matrices, where the line
@@ -369,6 +350,8 @@ int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
     if (status)
         return status;
     code = plan(l, opt, backend);
+    if (!code)
+        code = find_bytes(l);
     for (int part = 0; part < QN_LAYER_PARTS && !code; part++)
         code = make_part(l, part, opt->seed);
     if (!code)

@@ -32,6 +32,7 @@ enum qn_layer_part {
     QN_LAYER_DPROB,
     QN_LAYER_COPIES, /* of w1 and w2: data, sf and global of each */
     QN_LAYER_SAVED = QN_LAYER_COPIES + 12,
+    QN_LAYER_PENDING,
     QN_LAYER_WORKSPACE,
     QN_LAYER_PARTS
 };
@@ -49,6 +50,7 @@ struct qn_layer {
     int64_t rows;               /* of all groups */
     int64_t pitch;              /* elements from row to row: x, y, dy, dx */
     void *host[QN_LAYER_PARTS]; /* before a run, packed; NULL: poison */
+    size_t bytes[QN_LAYER_PARTS];
     struct qn_memory memory[QN_LAYER_PARTS];
     struct qn_memory pointers[QN_LAYER_PARTS]; /* addresses of the matrices */
     struct qn_mlp_args args;

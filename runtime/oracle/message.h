@@ -43,6 +43,10 @@ struct qn_options {
     const char *store; /* folder of measured winners; NULL: as the library has
                           it */
     int merge;
+    const char *recipes; /* names with commas; NULL: the default */
+    int64_t tokens;      /* 0: the default */
+    int ranks;           /* 0: 1 */
+    int forward, dry_run;
     uint64_t seed;
     const struct argp_option *known; /* the command's */
     uint64_t given;                  /* which of them were */

@@ -48,16 +48,11 @@ static void describe_result(const struct qn_problem *p,
     d->random = s ? s->stochastic : 0;
 }
 
-int qn_describe_operands(struct quern_context *ctx,
-                         const struct qn_problem *problem,
-                         struct qn_description *description,
-                         const struct qn_recipe **out)
+int qn_describe_valid(struct quern_context *ctx,
+                      const struct qn_problem *problem,
+                      const struct qn_recipe *recipe,
+                      struct qn_description *description)
 {
-    const struct qn_recipe *recipe;
-    int code = qn_problem_check(ctx, problem, &recipe);
-
-    if (code)
-        return code;
     memset(description, 0, sizeof *description);
     describe_operand(problem, recipe, QN_ROLE_A, &description->args.a);
     describe_operand(problem, recipe, QN_ROLE_B, &description->args.b);
@@ -72,7 +67,20 @@ int qn_describe_operands(struct quern_context *ctx,
     description->args.slope = 1.702f;
     description->args.shift = 1;
     describe_result(problem, recipe, description);
-    if (out)
-        *out = recipe;
     return qn_fuse_describe(ctx, problem, recipe, description);
+}
+
+int qn_describe_operands(struct quern_context *ctx,
+                         const struct qn_problem *problem,
+                         struct qn_description *description,
+                         const struct qn_recipe **out)
+{
+    const struct qn_recipe *recipe;
+    int code = qn_problem_check(ctx, problem, &recipe);
+
+    if (!code)
+        code = qn_describe_valid(ctx, problem, recipe, description);
+    if (!code && out)
+        *out = recipe;
+    return code;
 }

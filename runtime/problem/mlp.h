@@ -35,8 +35,8 @@ enum qn_mlp_product {
     QN_MLP_LAUNCHES
 };
 
-/* A tensor in `saved` or in the workspace. Rows of x, h, dy and dpre are
-   their rowwise tensors, columns their columnwise tensors. */
+/* A tensor that runs make. Rows of x, h, dy and dpre are their rowwise
+   tensors, columns their columnwise tensors. */
 enum qn_mlp_slot {
     QN_MLP_PRE_SLOT,
     QN_MLP_DH_SLOT,
@@ -45,19 +45,19 @@ enum qn_mlp_slot {
     QN_MLP_SLOTS = QN_MLP_COLUMN + QUERN_MLP_TENSORS
 };
 
-/* One of them: all but the address, and its offset. */
+enum qn_mlp_buffer { QN_MLP_WORKSPACE, QN_MLP_SAVED, QN_MLP_PENDING };
+
+/* One of them: all but the address, and its offset in the buffer. */
 struct qn_mlp_slice {
     struct qn_tensor need; /* ndim 0: there is none */
-    int saved;             /* in args.saved, else in the workspace */
+    int buffer;            /* enum qn_mlp_buffer */
     size_t at;             /* then its scales, then those above these */
-    size_t loose;          /* of forward's tensors: its offset in the
-                                 workspace if nothing is saved */
 };
 
 struct qn_mlp_space {
     struct qn_mlp_slice places[QN_MLP_SLOTS];
-    size_t scratch;          /* of the workspace, where they begin */
-    size_t saved, workspace; /* bytes of both */
+    size_t scratch;                   /* of the workspace, where they begin */
+    size_t saved, pending, workspace; /* bytes */
     size_t sizes;    /* where in the workspace those from the host are */
     int without_pre; /* 1: no launch writes pre */
 };

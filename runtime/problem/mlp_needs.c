@@ -86,6 +86,7 @@ int qn_mlp_describe(struct quern_context *ctx, const struct qn_mlp *mlp,
     memset(d, 0, sizeof *d);
     qn_mlp_space_fill(ctx, mlp, recipe, &d->args, &space);
     d->saved_bytes = space.saved;
+    d->pending_bytes = space.pending;
     d->workspace_bytes = space.workspace;
     for (int of = 0; of < QN_TENSORS - mlp->forward_only; of++) {
         const struct qn_scaling *s = &recipe->scaling[of];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** mlp_space.c: the tensors of an MLP's runs: the caller's, and those in its
-** buffers `saved` and workspace.
+** buffers `saved`, `pending` and workspace.
 */
 #include "problem/mlp.h"
 #include "base/types.h"
@@ -29,28 +29,32 @@ static void set_numbers(struct qn_tensor *t, int type, int64_t groups,
     t->alignment = QN_ALIGNMENT;
 }
 
-/* Is it kept for backward or wgrad? */
-static int is_saved(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
-                    int slot)
+/* Where a tensor is: forward saves it for backward or wgrad, backward leaves it
+   for wgrad, or the phase alone needs it. */
+static int buffer_of(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                     int slot)
 {
-    const int tensor = slot - QN_MLP_ROW;
+    const int column = slot >= QN_MLP_COLUMN;
+    const int tensor = slot - (column ? QN_MLP_COLUMN : QN_MLP_ROW);
+    const int kept = tensor == QUERN_MLP_DY || tensor == QUERN_MLP_DPRE
+                         ? QN_MLP_PENDING
+                         : QN_MLP_SAVED;
 
-    if (mlp->forward_only)
-        return 0;
+    if (mlp->forward_only || slot == QN_MLP_DH_SLOT)
+        return QN_MLP_WORKSPACE;
     if (slot == QN_MLP_PRE_SLOT)
-        return !mlp->recompute;
-    if (slot < QN_MLP_ROW || slot >= QN_MLP_COLUMN)
-        return slot != QN_MLP_DH_SLOT;
-    return !qn_mlp_scaled(recipe, tensor) ||
-           (mlp->recompute && tensor == QUERN_MLP_X);
+        return mlp->recompute ? QN_MLP_WORKSPACE : QN_MLP_SAVED;
+    return column || !qn_mlp_scaled(recipe, tensor) ||
+                   (mlp->recompute && tensor == QUERN_MLP_X)
+               ? kept
+               : QN_MLP_WORKSPACE;
 }
 
 /*
-** `saved` has the inputs of backward and wgrad: pre, or if that is computed
-** again x's rowwise tensor, and of each tensor the columnwise tensor, or where
-** it is not scaled the tensor. In the workspace, after the steps' part,
-** and pre if it is not saved, forward and backward have the same bytes in
-** turns.
+** Backward and wgrad read columnwise tensors, or where they are not scaled the
+** tensors, and pre, or if that is computed again x's rowwise tensor. In the
+** workspace, after the steps' part, and pre if it is not saved, forward and
+** backward have the same bytes in turns.
 */
 static void lay_out(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                     struct qn_mlp_space *s)
@@ -62,13 +66,15 @@ static void lay_out(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
 
     size_t scratch = s->scratch;
 
-    s->saved = 0;
+    s->saved = s->pending = 0;
     for (int i = 0; i < QN_MLP_SLOTS; i++) {
         struct qn_mlp_slice *place = &s->places[i];
 
-        place->saved = is_saved(mlp, recipe, i);
-        if (place->saved)
-            place->at = take(&s->saved, &place->need);
+        place->buffer = buffer_of(mlp, recipe, i);
+        if (place->buffer != QN_MLP_WORKSPACE)
+            place->at =
+                take(place->buffer == QN_MLP_SAVED ? &s->saved : &s->pending,
+                     &place->need);
     }
     if (mlp->recompute)
         s->places[QN_MLP_PRE_SLOT].at =
@@ -80,12 +86,9 @@ static void lay_out(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
         for (int i = 0; i < 3; i++) {
             struct qn_mlp_slice *place = &s->places[turns[turn][i]];
 
-            if ((place->saved && turn) ||
-                (mlp->recompute && turns[turn][i] == QN_MLP_PRE_SLOT))
-                continue;
-            place->loose = take(&used, &place->need);
-            if (!place->saved)
-                place->at = place->loose;
+            if (place->buffer == QN_MLP_WORKSPACE &&
+                !(mlp->recompute && turns[turn][i] == QN_MLP_PRE_SLOT))
+                place->at = take(&used, &place->need);
         }
         if (used > s->workspace)
             s->workspace = used;

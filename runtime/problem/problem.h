@@ -122,6 +122,12 @@ int qn_describe_operands(struct quern_context *ctx,
                          struct qn_description *description,
                          const struct qn_recipe **recipe);
 
+/* The same of a problem that obeys all rules. */
+int qn_describe_valid(struct quern_context *ctx,
+                      const struct qn_problem *problem,
+                      const struct qn_recipe *recipe,
+                      struct qn_description *description);
+
 /* renamed.c: words of problem lines that have another name now. */
 
 /* QUERN_EINVAL names the new spelling of a key or of its value. With key ""

@@ -4,6 +4,9 @@
 
 #include "internal.h"
 
+#include <stddef.h>
+#include <string.h>
+
 struct quern_context;
 
 /* The offsets of the workspace's parts, after the error record. The part that
@@ -11,6 +14,12 @@ struct quern_context;
 struct qn_quantize_space {
     size_t row_amax, column_amax, partials, sizes, end;
 };
+
+/* A quantization of nothing; runs come here, so `split` only gets its end. */
+static inline void qn_quantize_clear(struct qn_quantization *q)
+{
+    memset(q, 0, offsetof(struct qn_quantization, split) + 1);
+}
 
 /* Are the scales of a row and a columnwise tensor the same values, so that
    both may share one buffer? Those of blocks and rows follow the copy's own

@@ -2,6 +2,7 @@
 /* result_rules.c: rules on a product's result as copies. */
 #include "problem/result_rules.h"
 #include "problem/geometry.h"
+#include "problem/quantize.h"
 
 #include <string.h>
 
@@ -14,7 +15,7 @@ const struct qn_scaling *qn_result_source(const struct qn_problem *p,
                                           const struct qn_recipe *recipe,
                                           int role, struct qn_quantization *q)
 {
-    memset(q, 0, sizeof *q);
+    qn_quantize_clear(q);
     q->of = tensor_of(p);
     if (!p->copies || (role != QN_ROLE_D && role != QN_ROLE_T))
         return NULL;

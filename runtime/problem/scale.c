@@ -35,9 +35,9 @@ const struct qn_scaling *qn_scale_source(const struct qn_problem *p,
     int64_t lines = role == QN_ROLE_A ? p->m : p->n;
     int column;
 
-    memset(q, 0, sizeof *q);
     if (role > QN_ROLE_B)
         return qn_result_source(p, recipe, role, q);
+    qn_quantize_clear(q);
     column = sources[p->op][role].copy == QUERN_COLUMNWISE;
     q->of = sources[p->op][role].of;
     if (recipe->scaling[q->of].type == QUERN_TYPE_NONE)

@@ -148,6 +148,7 @@ static void fill(struct qn_plan *plan, const struct qn_session *s, int strategy)
     plan->recipe = s->demand.recipe;
     plan->scaled = s->demand.recipe->scaled;
     plan->workers = s->demand.sms;
+    plan->capability = qn_session_capability(s);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         qn_geometry_of(s->problem, s->demand.recipe, role,
                        &plan->operands[role]);
@@ -234,12 +235,11 @@ static int shrink(struct qn_plan *plan, int64_t total)
     struct qn_problem *p = &plan->problem;
     int64_t *lengths[] = {NULL, &p->m, &p->n, &p->k};
     const size_t workspace_bytes = plan->need.workspace_bytes; /* of the plan */
-    const struct qn_recipe *recipe;
     char reason[256];
     int code;
 
     *lengths[p->ragged] = total;
-    code = qn_describe_operands(plan->ctx, p, &plan->need, &recipe);
+    code = qn_describe_valid(plan->ctx, p, plan->recipe, &plan->need);
     if (code)
         return code;
     plan->need.workspace_bytes = workspace_bytes;
@@ -250,7 +250,7 @@ static int shrink(struct qn_plan *plan, int64_t total)
                             qn_axis_name(p->ragged), (long long)total,
                             plan->kernel->name, reason);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
-        qn_geometry_of(p, recipe, role, &plan->operands[role]);
+        qn_geometry_of(p, plan->recipe, role, &plan->operands[role]);
     fill_values(plan);
     if (!plan->function && !plan->kernel_function)
         return QUERN_OK; /* its launches have maps of their own */

@@ -34,6 +34,7 @@ struct qn_plan {
     int streams;                         /* over which these are spread */
     int scaled;                          /* the recipe scales some tensor */
     int backend;
+    int capability;                        /* of the GPU, 90 for 9.0 */
     int tuned;                             /* measured to be the fastest */
     int workers;                           /* CTAs, or threads of the host */
     struct qn_geometry operands[QN_ROLES]; /* by enum qn_role */
@@ -107,6 +108,12 @@ int qn_plan_tune(struct qn_session *session);
 /* Is this the error of a strategy that the problem does not name: no kernel, or
    none that can be compiled here? A linked kernel may serve in another. */
 int qn_plan_given_up(int code);
+
+/* The least evidence of its kernels, of enum quern_evidence; and of those of
+   one launch, which are the plan's or its own. */
+int qn_plan_evidence(const struct qn_plan *plan);
+int qn_plan_launch_evidence(const struct qn_plan *plan,
+                            const struct qn_launch *launch);
 
 /* The name of the kernel or library, for people. */
 const char *qn_plan_name(const struct qn_plan *plan);

@@ -5,9 +5,11 @@
 #include "product/plan.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "choose/evidence.h"
 #include "choose/session.h"
 #include "product/frame.h"
 #include "product/outside.h"
+#include "quantize/quantize_plan.h"
 
 #include <stdlib.h>
 
@@ -55,6 +57,32 @@ int qn_plan(struct quern_context *ctx, const struct qn_problem *problem,
     return qn_plan_make(ctx, problem, options, 0, plan);
 }
 
+int qn_plan_launch_evidence(const struct qn_plan *plan,
+                            const struct qn_launch *launch)
+{
+    int cast =
+        launch->cast ? qn_quantize_evidence(launch->cast) : QUERN_EVIDENCE_RUN;
+
+    if (launch->work != QN_WORK_PRODUCT)
+        return qn_evidence_least(cast, launch->step.kernel, plan->capability);
+    if (launch->product)
+        return qn_plan_evidence(launch->product);
+    return plan->kernel ? qn_evidence(plan->kernel, plan->capability)
+                        : QUERN_EVIDENCE_NONE;
+}
+
+int qn_plan_evidence(const struct qn_plan *plan)
+{
+    int least = QUERN_EVIDENCE_RUN;
+
+    for (int i = 0; i < plan->nlaunches; i++) {
+        const int own = qn_plan_launch_evidence(plan, &plan->launches[i]);
+
+        least = own < least ? own : least;
+    }
+    return least;
+}
+
 void qn_plan_info(const struct qn_plan *plan, struct quern_plan_info *info)
 {
     if (!info)
@@ -69,4 +97,5 @@ void qn_plan_info(const struct qn_plan *plan, struct quern_plan_info *info)
     info->streams = plan->streams;
     info->microbatches = plan->kernel ? plan->microbatches : 1;
     info->tuned = plan->tuned;
+    info->evidence = qn_plan_evidence(plan);
 }

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/types.h"
 #include "choose/dequantize_choose.h"
+#include "choose/evidence.h"
 #include "choose/model.h"
 #include "choose/session.h"
 #include "problem/fuse_rules.h"
@@ -239,16 +240,20 @@ static int make(const struct qn_session *s, struct qn_plan **plan)
     return code == QUERN_ENOKERNEL ? QUERN_OK : code;
 }
 
-/* The problem, and where it would run. */
-static void add_title(struct qn_text *text, const struct qn_session *s)
+/* The problem, and where it would run; a plan's evidence. */
+static void add_title(struct qn_text *text, const struct qn_session *s,
+                      const struct qn_plan *plan)
 {
     char problem[512];
 
     qn_problem_print(s->problem, problem, sizeof problem);
-    qn_text_add(text, "%s\nbackend %s, %d %s\n\n", problem,
+    qn_text_add(text, "%s\nbackend %s, %d %s\n", problem,
                 qn_backend_name(s->demand.backend), s->demand.sms,
                 s->demand.backend == QUERN_BACKEND_HOST ? "threads"
                                                         : "multiprocessors");
+    if (plan && s->demand.backend != QUERN_BACKEND_HOST)
+        qn_evidence_why(qn_plan_evidence(plan), plan->capability, text);
+    qn_text_add(text, "\n");
     if (s->problem->sizes && s->demand.backend != QUERN_BACKEND_HOST &&
         s->demand.backend != QUERN_BACKEND_CUBLASLT)
         qn_text_add(text,
@@ -339,7 +344,7 @@ static int explain(struct qn_session *s, struct qn_text *text)
     int count, served, code = qn_dequantize_choose(s, &strategy);
 
     if (!code && s->demand.backend == QUERN_BACKEND_CUBLASLT) {
-        add_title(text, s);
+        add_title(text, s, NULL);
         return s->ctx->cublaslt->explain(s, &served, text);
     }
     if (!code)
@@ -347,7 +352,7 @@ static int explain(struct qn_session *s, struct qn_text *text)
     if (!code)
         code = choose(s, &list, &count);
     if (!code) {
-        add_title(text, s);
+        add_title(text, s, plan);
         add_outside(s, text);
         add_plan(s, plan, &strategy, text);
         qn_tuned_why(s, strategy.tuned, text);

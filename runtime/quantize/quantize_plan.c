@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/types.h"
+#include "choose/evidence.h"
 #include "choose/host_sizes.h"
 #include "choose/session.h"
 #include "code/jit.h"
@@ -258,6 +259,7 @@ int qn_quantize_steps(struct qn_session *s, const struct qn_quantization *q,
     plan->driver = s->driver;
     plan->context = s->scope.context;
     plan->workers = s->demand.sms;
+    plan->capability = qn_session_capability(s);
     plan->backend = backend;
     code = load_these(plan, s, ops, count);
     if (code == QUERN_ENOKERNEL && qn_step_compiles(s, backend)) {
@@ -394,6 +396,7 @@ static int make_plan(struct qn_session *s, const struct qn_quantization *q,
     plan->driver = s->driver;
     plan->context = s->scope.context;
     plan->workers = s->demand.sms;
+    plan->capability = qn_session_capability(s);
     code = load_all(plan, s);
     if (!code)
         code = check_name(plan, s->options.kernel);
@@ -449,6 +452,17 @@ void qn_quantize_plan_free(struct qn_quantize_plan *plan)
     free(plan);
 }
 
+int qn_quantize_evidence(const struct qn_quantize_plan *plan)
+{
+    int least = qn_evidence_least(QUERN_EVIDENCE_RUN, plan->size_step.kernel,
+                                  plan->capability);
+
+    for (int i = 0; i < plan->nsteps; i++)
+        least =
+            qn_evidence_least(least, plan->steps[i].kernel, plan->capability);
+    return least;
+}
+
 void qn_quantize_plan_info(const struct qn_quantize_plan *plan,
                            struct quern_plan_info *info)
 {
@@ -462,6 +476,7 @@ void qn_quantize_plan_info(const struct qn_quantize_plan *plan,
     info->sms = plan->workers;
     info->workspace_bytes = plan->need.workspace_bytes;
     info->tuned = 0;
+    info->evidence = qn_quantize_evidence(plan);
 }
 
 /* --------------------------------------------------------------------- why */
@@ -493,12 +508,22 @@ static void explain(const struct qn_session *s, const struct qn_quantization *q,
 {
     int ops[QN_QUANTIZE_STEPS];
     int count = list_ops(s, q, recipe, backend, ops);
+    const int capability = qn_session_capability(s);
+    int least = QUERN_EVIDENCE_RUN;
     char line[512];
 
     qn_quantize_print(q, line, sizeof line);
     qn_text_add(text, "%s\nbackend %s, %d %s\n", line, qn_backend_name(backend),
                 s->demand.sms,
                 backend == QUERN_BACKEND_HOST ? "threads" : "multiprocessors");
+    for (int i = 0; i < count; i++) {
+        const struct qn_candidate *best = find(s, q, ops[i], backend);
+
+        least =
+            qn_evidence_least(least, best ? best->kernel : NULL, capability);
+    }
+    if (backend != QUERN_BACKEND_HOST)
+        qn_evidence_why(least, capability, text);
     for (int i = 0; i < count; i++) {
         qn_text_add(text, "\n%s%s\n", qn_op_name(ops[i]),
                     ops[i] == QN_AMAX

@@ -34,7 +34,7 @@ struct qn_quantize_plan {
     struct qn_quantize_description need;
     const struct qn_recipe *recipe;
     struct qn_quantize_space space;
-    int backend, workers;
+    int backend, workers, capability; /* of the GPU, 90 for 9.0 */
     struct qn_quantize_step steps[QN_QUANTIZE_STEPS];
     int nsteps;
     struct qn_values values;  /* complete but for a run's arguments */
@@ -42,6 +42,9 @@ struct qn_quantize_plan {
     struct cu_context *context;
     struct qn_step size_step;
 };
+
+/* The least evidence of its kernels, of enum quern_evidence. */
+int qn_quantize_evidence(const struct qn_quantize_plan *plan);
 
 /* Are the sizes of ragged groups given, of a type they can have and aligned to
    it? QUERN_EINVAL. */

@@ -39,7 +39,8 @@
     MLP ", Tensor dy, Tensor? x" W1_W2 READ("w1_columnwise")                   \
         READ("w2_columnwise") READ("w1_rowwise") BIASES                        \
         ", Tensor(a!) saved" SIZES STATE LIMITS
-#define MLP_WGRAD   MLP ", Tensor? dy, Tensor? x, Tensor(a!) saved" SIZES STATE
+#define MLP_WGRAD                                                              \
+    MLP ", Tensor? dy, Tensor? x, Tensor saved, Tensor pending" SIZES STATE
 #define MLP_WEIGHTS MLP ", Tensor w1, Tensor w2" STATE
 #define ALL_MADE                                                               \
     MADE("w1_rowwise")                                                         \
@@ -70,12 +71,12 @@
     X(mlp_forward, FORWARD, MLP_FORWARD, "Tensor y, Tensor saved")             \
     X(mlp_forward_, FORWARD, MLP_FORWARD ", Tensor(a!) y", "Tensor saved")     \
     X(mlp_backward, BACKWARD, MLP_BACKWARD,                                    \
-      "Tensor dx, Tensor dprob, Tensor db1, Tensor db2")                       \
+      "Tensor dx, Tensor dprob, Tensor db1, Tensor db2, Tensor pending")       \
     X(mlp_backward_, BACKWARD, MLP_BACKWARD ", Tensor(b!) dx",                 \
-      "Tensor dprob, Tensor db1, Tensor db2")                                  \
+      "Tensor dprob, Tensor db1, Tensor db2, Tensor pending")                  \
     X(mlp_wgrad, WGRAD, MLP_WGRAD, "Tensor dw1, Tensor dw2")                   \
-    X(mlp_wgrad_, WGRAD, MLP_WGRAD ", Tensor(b!) dw1, Tensor(c!) dw2", "")     \
-    X(defer_mlp, WGRAD, QUEUE MLP_WGRAD ", Tensor(b!) dw1, Tensor(c!) dw2",    \
+    X(mlp_wgrad_, WGRAD, MLP_WGRAD ", Tensor(a!) dw1, Tensor(b!) dw2", "")     \
+    X(defer_mlp, WGRAD, QUEUE MLP_WGRAD ", Tensor(a!) dw1, Tensor(b!) dw2",    \
       "")                                                                      \
     X(mlp_weights, WEIGHTS, MLP_WEIGHTS, ALL_MADE)                             \
     X(mlp_weights_, WEIGHTS, MLP_WEIGHTS ", Tensor? noop" ALL_WRITTEN, "")     \

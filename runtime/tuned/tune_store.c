@@ -15,6 +15,7 @@
 #include "code/cache_folder.h"
 #include "device/library.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -273,6 +274,62 @@ static void forget(struct quern_context *ctx)
         ctx->books = book->next;
         free_book(book);
     }
+}
+
+/* ------------------------------------------------------------------- lists */
+
+/* Files of a folder, in any order. */
+struct lister {
+    struct quern_context *ctx;
+    int (*visit)(void *user, const struct qn_tune_file *);
+    void *user;
+    int code;
+};
+
+/* One that cannot be used is passed over, as plans do. */
+static int list_file(struct lister *l, const char *folder, const char *name)
+{
+    struct qn_tune_file file;
+    struct qn_text path = {0};
+    int code;
+
+    qn_text_add(&path, "%s/%s", folder, name);
+    if (path.failed)
+        return qn_error_memory();
+    code = qn_tune_store_read(l->ctx, path.data, &file);
+    qn_text_free(&path);
+    if (code)
+        return code == QUERN_ENOMEM ? code : QUERN_OK;
+    code = l->visit(l->user, &file);
+    qn_tune_file_free(&file);
+    return code;
+}
+
+static int list_folder(void *user, const char *path)
+{
+    struct lister *l = user;
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+
+    while (!l->code && folder && (entry = readdir(folder))) {
+        const char *ending = strrchr(entry->d_name, '.');
+
+        if (ending && !strcmp(ending, ENDING))
+            l->code = list_file(l, path, entry->d_name);
+    }
+    if (folder)
+        closedir(folder);
+    return l->code != 0;
+}
+
+int qn_tune_store_each(struct quern_context *ctx,
+                       int (*visit)(void *user, const struct qn_tune_file *),
+                       void *user)
+{
+    struct lister lister = {ctx, visit, user, QUERN_OK};
+
+    return each_folder(ctx, list_folder, &lister) < 0 ? qn_error_memory()
+                                                      : lister.code;
 }
 
 /* --------------------------------------------------------------- questions */

@@ -39,6 +39,12 @@ int qn_tune_store_find(struct quern_context *ctx, const char *gpu,
                        const struct qn_problem *problem, int sms,
                        struct qn_tune_found *found, int *known);
 
+/* Visit each file that would be used, of any GPU model, until `visit` returns
+   a code other than QUERN_OK, and return that. QUERN_ENOMEM. */
+int qn_tune_store_each(struct quern_context *ctx,
+                       int (*visit)(void *user, const struct qn_tune_file *),
+                       void *user);
+
 /* Files that were found and are not used, one line each. QUERN_ENOMEM. */
 int qn_tune_store_refused(struct quern_context *ctx, const char *gpu,
                           struct qn_text *text);

@@ -5,7 +5,8 @@ local params = { "d", "d_stride", "d_bytes", "m", "n", "ragged", "groups", "firs
 
 kernels "outside" {
   op = "outside", of = "x", input = "f32", element = bf16, scale = "none",
-  arch = { "sm_80", "sm_90a", "sm_120a" }, template = "common/outside.cu", params = params,
+  arch = { "sm_80", "sm_90a", "sm_100f", "sm_120a" }, template = "common/outside.cu",
+  params = params,
   derive "threads" (function () return 256 end),
   derive "ctas" (function () return 4 end),
 }

@@ -3,6 +3,7 @@
 local narrow = { e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
 local every = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
 local wide = { "bf16", "f16", "f32" }
+local archs = { "sm_80", "sm_90a", "sm_100f", "sm_120a" }
 
 local rows = { "row", "row_stride", "row_sf", "row_global" }
 local copies = table.join(rows, { "column", "column_stride", "column_sf", "column_global" })
@@ -38,7 +39,8 @@ local function common ()
   derive "ctas" (function (v)
     local turned = v.scale.hadamard and v.scale.k == 32 -- 32 values in registers
     local large = v.scale.stochastic and (turned or v.form ~= "plain")
-    return v.input.bits == 16 and v.arch == "sm_90a" and not large and 2 or 1
+    local roomy = v.arch == "sm_90a" or v.arch == "sm_100f" -- 227 KiB of shared memory
+    return v.input.bits == 16 and roomy and not large and 2 or 1
   end)
 end
 
@@ -52,7 +54,7 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
       local sums = of == "tokens" and { "dbias", "partials" } or {}
       local values = of == "tokens" and "in in_stride" or "in in_stride in_pointers"
 
-      for _, arch in ipairs { "sm_80", "sm_90a", "sm_120a" } do
+      for _, arch in ipairs(archs) do
         kernels("cast_" .. of .. "_" .. form .. "_" .. arch) {
           op = "quantize", of = tensors, input = input, form = form, element = narrow,
           scale = "blocked", arch = arch, template = "quantize/quantize.cu",
@@ -94,7 +96,7 @@ kernels "cast_rows" {
 for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   kernels("dequantize_" .. of) {
     op = "dequantize", of = tensors, input = wide, element = narrow, scale = "blocked",
-    arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/dequantize.cu",
+    arch = archs, template = "quantize/dequantize.cu",
     params = join(copies, { "out", "out_stride" },
                   of == "tokens" and join(shape, sizes, { "align" }) or shape),
     without "row_global column_global" (function (v) return not v.scale.global end),
@@ -108,7 +110,7 @@ end
 
 kernels "sum" {
   op = "sum", of = { "x", "dy" }, input = "f32", element = every, scale = { "none", "blocked" },
-  arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/sum.cu",
+  arch = archs, template = "quantize/sum.cu",
   params = join({ "dbias", "dbias_add", "partials" }, shape, lengths),
   derive "threads" (function () return 256 end),
   derive "band" (function () return 1 end),
@@ -117,7 +119,7 @@ kernels "sum" {
 
 kernels "sum_rows" {
   op = "sum_rows", of = "dy", input = "f32", element = every, scale = { "none", "blocked" },
-  arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/sum_rows.cu",
+  arch = archs, template = "quantize/sum_rows.cu",
   params = join({ "dprob", "row_partials" }, shape, lengths),
   derive "threads" (function () return 128 end),
   derive "band" (function () return 1 end),
@@ -126,7 +128,7 @@ kernels "sum_rows" {
 
 kernels "history" {
   op = "history", of = { "x", "w", "dy" }, input = "f32", element = narrow, scale = "blocked",
-  arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/history.cu",
+  arch = archs, template = "quantize/history.cu",
   params = { "scale", "history", "noop" },
   derive "threads" (function () return 256 end),
 }
@@ -135,7 +137,7 @@ kernels "history" {
 for _, form in ipairs { "plain", "forward", "backward" } do
   kernels("unquantized_" .. form) {
     op = "quantize", of = { "x", "dy" }, input = wide, form = form, element = { bf16, f16 },
-    scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/unquantized.cu",
+    scale = "none", arch = archs, template = "quantize/unquantized.cu",
     params = join(inputs[form], form == "plain" and { "probability" } or {},
                   { "row", "row_stride", "dbias", "partials" }, shape, sizes),
     derive "threads" (function () return 256 end),
@@ -147,7 +149,7 @@ end
 
 kernels "dprob" {
   op = "dprob", of = "dy", input = wide, form = "backward", element = every,
-  scale = { "none", "blocked" }, arch = { "sm_80", "sm_90a", "sm_120a" },
+  scale = { "none", "blocked" }, arch = archs,
   template = "quantize/dprob.cu",
   params = join(inputs.backward, { "dprob" }, shape, sizes),
   derive "threads" (function () return 256 end),
@@ -158,7 +160,7 @@ kernels "dprob" {
 -- The same where it multiplies a bias, of dy as it is.
 kernels "dprob_bias" {
   op = "dprob", of = "dy", input = wide, form = "plain", element = { bf16, f16 },
-  scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/dprob_bias.cu",
+  scale = "none", arch = archs, template = "quantize/dprob_bias.cu",
   params = join({ "in", "in_stride", "bias", "dprob" }, shape, sizes),
   derive "threads" (function () return 256 end),
   derive "band" (function () return 1 end), -- COUPLED: bands
@@ -168,7 +170,7 @@ kernels "dprob_bias" {
 -- The bias of a product whose kernel adds none.
 kernels "bias" {
   op = "bias", of = "x", input = wide, form = "plain", element = { bf16, f16 },
-  scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/bias.cu",
+  scale = "none", arch = archs, template = "quantize/bias.cu",
   params = join({ "out", "out_stride", "bias", "probability" }, shape, sizes),
   derive "threads" (function () return 256 end),
   derive "band" (function () return 16 end),
@@ -181,7 +183,7 @@ for _, form in ipairs { "forward", "backward" } do
 
   kernels("epilogue_" .. form) {
     op = "epilogue", of = back and "dy" or "x", input = wide, form = form, element = bf16,
-    scale = "none", arch = { "sm_80", "sm_90a", "sm_120a" }, template = "quantize/epilogue.cu",
+    scale = "none", arch = archs, template = "quantize/epilogue.cu",
     params = join({ "d", "d_stride" }, inputs[form],
                   back and { "partials", "row_partials" } or { "bias" }, shape, lengths),
     derive "threads" (function () return 64 end),

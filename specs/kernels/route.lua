@@ -18,7 +18,7 @@ local works = {
 for op, work in pairs(works) do
   kernels(op) {
     op = op, of = "x", input = "f32", element = bf16, scale = "none",
-    arch = { "sm_80", "sm_90a", "sm_120a" }, template = "route/" .. work.path,
+    arch = { "sm_80", "sm_90a", "sm_100f", "sm_120a" }, template = "route/" .. work.path,
     params = work.params,
     derive "threads" (function () return 256 end),
     derive "ctas" (function () return work.ctas end),

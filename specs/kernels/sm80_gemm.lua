@@ -24,7 +24,8 @@ local function params(ragged)
   return list
 end
 
--- Kernels for one ragged axis on one architecture. sm_80's also run on sm_86 and sm_89.
+-- Kernels for one ragged axis on one architecture. sm_80's also run on sm_86 and sm_89, sm_100f's
+-- on GPUs of 10.0 and 10.3.
 local function grid(arch, ragged, ops)
   kernels("sm80_gemm_" .. ragged .. "_" .. arch) {
     op       = ops,
@@ -45,7 +46,9 @@ local function grid(arch, ragged, ops)
     derive "cluster" (function (v) return { 1, 1 } end),
 
     -- Two CTAs, four of the small tile, share the 100 KiB that sm_86, sm_89 and sm_120 have.
-    derive "stages" (function (v) return v.arch == "sm_90a" and 4 or 3 end),
+    derive "stages" (function (v)
+      return (v.arch == "sm_90a" or v.arch == "sm_100f") and 4 or 3
+    end),
     derive "smem"   (function (v)
       return v.stages * (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes
     end),
@@ -63,7 +66,7 @@ local function grid(arch, ragged, ops)
   }
 end
 
-for _, arch in ipairs { "sm_80", "sm_90a", "sm_120a" } do
+for _, arch in ipairs { "sm_80", "sm_90a", "sm_100f", "sm_120a" } do
   grid(arch, "m", { "fprop", "dgrad" })
   grid(arch, "n", { "fprop", "dgrad" })
   grid(arch, "k", { "wgrad" })

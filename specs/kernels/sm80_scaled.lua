@@ -24,7 +24,7 @@ local function grid (ops, ragged, more)
     layout   = "tn",
     ragged   = ragged,
     epilogue = "scale",
-    arch     = { "sm_80", "sm_90a", "sm_120a" },
+    arch     = { "sm_80", "sm_90a", "sm_100f", "sm_120a" },
     template = "sm80/gemm_scaled.cu",
     params   = table.join(params, more),
 

@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local has_cvt = { sm_89 = true, sm_90a = true, sm_100a = true, sm_120a = true }
+//$ local has_cvt = { sm_89 = true, sm_90a = true, sm_100f = true, sm_120a = true }
 //$ if has_cvt[arch] then
 /* Two fp32 to E4M3, to nearest even, saturating, NaN 0x7f; lo in the low byte. */
 FN unsigned to_e4m3_x2(float lo, float hi)

@@ -216,7 +216,8 @@ FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], $(first)unsigned in
     const int lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;
     unsigned int x[WARP_M / 16][4];
 
-//$ if part > 0 and (dequantizes(a) or dequantizes(b)) then
+//$ local tight = part > 0 or arch == "sm_100f" -- where ptxas would spill otherwise
+//$ if tight and (dequantizes(a) or dequantizes(b)) then
     asm volatile("" : "+r"(row), "+r"(column)); /* as above */
 //$ end
 #pragma unroll

@@ -64,7 +64,8 @@ void *api_expected_place(union qn_given *args, int kind, int arg,
          ARRAY(DPROB, mlp.dprob), ARRAY(SCALE, mlp.scale),
          ARRAY(HISTORY, mlp.history), ARRAY(RANDOM, mlp.random),
          ARRAY(B1, mlp.b1), ARRAY(B2, mlp.b2), ARRAY(DB1, mlp.db1),
-         ARRAY(DB2, mlp.db2), ARRAY(SAVED, mlp.saved)}};
+         ARRAY(DB2, mlp.db2), ARRAY(SAVED, mlp.saved),
+         ARRAY(PENDING, mlp.pending)}};
 #undef ARRAY
 
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
@@ -190,6 +191,8 @@ static int of_mlp(const struct qn_mlp *mlp,
         return bytes(e, 1, need->workspace_bytes, 16);
     case QUERN_ARG_SAVED:
         return bytes(e, need->saved_bytes > 0, need->saved_bytes, 16);
+    case QUERN_ARG_PENDING:
+        return bytes(e, need->pending_bytes > 0, need->pending_bytes, 16);
     case QUERN_ARG_PROB:
     case QUERN_ARG_DPROB:
         return is(e, mlp->probability, QUERN_F32, mlp->m, 0);

@@ -77,9 +77,9 @@ static int build_kernels(void)
 {
     const int status =
         test_shell("cd %s && ." PREFIX "/bin/quern build -o kernels --arch "
-                   "sm_80,sm_86 --arch sm_90a,sm_100a,sm_120a "
+                   "sm_80,sm_86 --arch sm_90a,sm_103a,sm_110a,sm_120a "
                    "fprop_tn_m_bf16_scale_sm80_tile128 "
-                   "'quern_bf16_fprop_tn_m_bf16_scale_sm120a_tile64*' "
+                   "'quern_bf16_fprop_tn_m_bf16_scale_sm1*_tile64*' "
                    "fprop_tn_m_bf16_sm90a_pingpong_tile128x128x64_cluster1x1 "
                    "2>&1",
                    folder);
@@ -87,7 +87,7 @@ static int build_kernels(void)
     if (status == 3 && strstr(test_output, "libnvrtc"))
         return 0;
     must("quern build", status);
-    assert_non_null(strstr(test_output, "sm_100a: no template is written"));
+    assert_non_null(strstr(test_output, "sm_110a: no template is written"));
     check_symbols();
     return 1;
 }
@@ -100,6 +100,8 @@ static void check_programs(void)
     check_device("8.0", "_sm80_tile128");
     check_device("8.6", "_sm80_tile128");
     check_device("8.9", "_sm80_tile128");
+    check_device("10.0", "_sm100f_tile64");
+    check_device("10.3", "_sm100f_tile64");
     check_device("12.0", "_sm120a_tile64");
     must("link as C++", link_examples("${CXX:-c++}", "-std=c++11 -x c++",
                                       "$(pkg-config --libs quern)"));

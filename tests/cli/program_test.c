@@ -35,6 +35,9 @@ static const struct {
     {"list", 0, "sm_90a"},
     {"list --help", 0, "Example:"},
     {"list -k --arch host", 0, "quern_bf16_fprop_tn_m_f32_scale_host"},
+    {"list --arch sm_86", 0, "sm_86: its GPUs run the kernels of sm_80"},
+    {"list -k --arch sm_89 mxfp8_quantize", 0, "quern_mxfp8_quantize"},
+    {"list --arch sm_100a", 2, "no kernel matches"},
     {"list no_such_kernel", 2, "no kernel matches"},
     {"list a b", 0, "bf16"},
     {"list -k sm80 quern_bf16_fprop_tn_m_f32_scale_host", 0, "_host"},
@@ -117,6 +120,9 @@ static const struct {
     {"describe dgrad nvfp4 g=3 m=50 n=96 k=64 copies=both", 0, "random "},
     {"describe fprop fp8_tensor_delayed g=3 m=50 n=96 k=64 copies=rowwise", 0,
      "history "},
+    {"why mlp mxfp8 g=32 m=8000 hidden=2880 ffn=2880 bias=1 "
+     "activation=clamped_swiglu prob=1",
+     0, "pre = x w1^T"}, /* dequantized to f16, and the bias in a pass */
     {"why fprop nvfp4 g=3 m=50 n=96 k=64 copies=both", 0,
      "made by a cast after the product, "},
     {"why fprop mxfp8 g=3 m=50 n=96 k=64 activation=swiglu copies=both", 0,

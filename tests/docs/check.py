@@ -113,6 +113,13 @@ def check_tables():
     assert got.returncode == 0, got.stdout + got.stderr
 
 
+def check_evidence():
+    """Labels of kernels are those of bench/results."""
+    got = subprocess.run([sys.executable, os.path.join(ROOT, "bench/evidence.py"), "--check"],
+                         capture_output=True, text=True, check=False)
+    assert got.returncode == 0, got.stdout + got.stderr
+
+
 # ---------------------------------------------------------------------------- commands
 
 
@@ -150,8 +157,7 @@ def adapt(words):
         rest += [] if "--backend" in rest else ["--backend", "host"]
         rest += ["--repeat", "1"] if command == "bench" else []
     if command == "build":  # hundreds of kernels: their names are enough
-        command, rest = "list", [word for i, word in enumerate(rest)
-                                 if word[0] != "-" and rest[i - 1] not in ("-o", "--arch")]
+        rest += ["--dry-run"] if not {"-n", "--dry-run"} & set(rest) else []
     return [command, *rest]
 
 
@@ -159,6 +165,8 @@ def my_specs(folder):
     """The README's recipe, and the examples' ones, as a user puts them down."""
     os.makedirs(os.path.join(folder, "my-specs/recipes"))
     os.symlink(os.path.join(ROOT, "examples"), os.path.join(folder, "examples"))
+    os.symlink(os.path.join(ROOT, "tests/fuzz/corpus/config/qwen3"),
+               os.path.join(folder, "config.json"))
     blocks = {name: block for page in ("README.md", "docs/recipes.md")
               for block in fenced("lua", page) for name in find(r'^recipe "(\w+)"', block)}
     for name, block in blocks.items():
@@ -267,7 +275,7 @@ def check_python():
 
 
 LINKS = (check_links, check_paths, check_reached, check_size, check_tables)
-COMMANDS = (check_commands, check_lines, check_demo, check_programs, check_python)
+COMMANDS = (check_evidence, check_commands, check_lines, check_demo, check_programs, check_python)
 
 
 def main():

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/context.h"
 #include "base/expr.h"
 #include "base/text.h"
+#include "oracle/config.h"
 #include "problem/sizes.h"
 #include "tuned/tune_file.h"
 #include "internal.h"
@@ -165,6 +167,32 @@ void fuzz_tune(const char *text, size_t length)
     qn_text_free(&twice);
     qn_tune_file_free(&file);
     qn_tune_file_free(&again);
+}
+
+/* A model's config.json: its lines are those of valid problems, but for limits
+   of recipes. */
+void fuzz_config(const char *text, size_t length)
+{
+    const struct qn_config_use use = {
+        .recipe = qn_context_recipe(context(), "bf16"),
+        .groups = 4,
+        .rows = 512,
+    };
+    struct qn_config config;
+    struct qn_line read;
+    char why[256] = "", line[512];
+
+    if (!qn_config_parse(text, length, &config, why, sizeof why)) {
+        FUZZ_HOLDS(strchr(why, ' '));
+        return;
+    }
+    FUZZ_HOLDS(config.choices >= 1 && config.choices <= config.experts);
+    for (int i = 0; qn_config_line(&config, &use, i, line, sizeof line); i++) {
+        const int code = qn_api_line(context(), line, &read);
+
+        if (code)
+            has_sentence(code);
+    }
 }
 
 enum { GROUPS = 8, ROWS = 4096 };

@@ -164,6 +164,21 @@ static const char *const tune_words[] = {
     NULL};
 static const char *const list_words[] = {
     ",", " ", "\n", "#", "expert", "-", "expert0", "token", "\r", "\"", NULL};
+static const char *const config_words[] = {"{",
+                                           "}",
+                                           "[",
+                                           ":",
+                                           ",",
+                                           "\"hidden_size\"",
+                                           "\"num_experts\"",
+                                           "\"text_config\"",
+                                           "\"silu\"",
+                                           "null",
+                                           "1e999",
+                                           "-0.5",
+                                           "\\u0000",
+                                           "\\",
+                                           NULL};
 static const char *const cache_words[] = {
     "quern 2\n",
     "quern 3\n",
@@ -191,6 +206,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"tune", fuzz_tune, 8000, tune_words},
     {"sizes", fuzz_sizes, 4000, list_words},
     {"routes", fuzz_routes, 8000, list_words},
+    {"config", fuzz_config, 8000, config_words},
     {"cache", fuzz_cache, 1500, cache_words},
     {NULL, NULL, 0, NULL},
 };

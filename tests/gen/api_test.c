@@ -128,7 +128,7 @@ TEST(registry_text)
     struct qg *q = open_golden("tests/gen/golden/toy/specs");
     const struct quern_registry *registry = qg_registry(q);
     const struct qg_link link = {"my_kernels", 0, seven, NULL};
-    const struct qg_selection some = {"sm_90a", "dgrad", 0};
+    const struct qg_selection some = {.arch = "sm_90a", .filter = "dgrad"};
     const char *text;
     size_t length;
 

@@ -108,7 +108,8 @@ TEST(emit_all_or_nothing)
 static int count_of(struct qg *q, const char *arch, const char *filter,
                     int shipped)
 {
-    const struct qg_selection selection = {arch, filter, shipped};
+    const struct qg_selection selection = {
+        .arch = arch, .filter = filter, .shipped = shipped};
     char out[64];
     int count = 0;
 

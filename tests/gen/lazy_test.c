@@ -55,7 +55,7 @@ static void check_broken(struct qg *q, int failed)
 TEST(late_errors)
 {
     static const struct qg_link link = {"late", 0, NULL, NULL};
-    static const struct qg_selection one = {NULL, "*x1*", 0};
+    static const struct qg_selection one = {.filter = "*x1*"};
     struct files files, made = {.count = 0};
     const char *text;
     size_t length;

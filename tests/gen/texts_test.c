@@ -8,9 +8,11 @@
 **
 ** HASH is the beginning of its text's sha256, HASH8 that of its descriptor in
 ** the registry; two more lines are for all recipes and all rejected points. A
-** few kernels are kept whole, in golden/kernels, where a change can be read.
-** Numbers of specs' lines and keys are left out, because they change with
-** anything. After a change that is meant: make golden.
+** kernel that differs from one before only by its architecture has no line: the
+** architecture follows the other's name. A few kernels are kept whole, in
+** golden/kernels, where a change can be read. Numbers of specs' lines and keys
+** are left out, because they change with anything. After a change that is
+** meant: make golden.
 */
 #include "test_gen.h"
 
@@ -40,6 +42,13 @@ static const char *const whole[] = {
 };
 
 enum { WHOLE = sizeof whole / sizeof whole[0] };
+
+/* The hashes of a kernel; those of text and descriptor without its
+   architecture are `plain`. */
+struct line {
+    char text[17], described[9], plain[33];
+    int done; /* it is on the line of another */
+};
 
 /* The texts made, and how many differences from golden files were shown. */
 struct net {
@@ -98,11 +107,12 @@ static char *without_header(const char *text)
 }
 
 /* Add the lines from `begin` to `end` but for those that change with anything:
-   numbers of lines, hashes, and which of the shared lists is meant. */
+   numbers of lines, hashes, which of the shared lists is meant, evidence. */
 static void add_lines(SHA2_CTX *sum, const char *begin, const char *end)
 {
     static const char *const changing[] = {
-        "     .spec = ", "     .key = ", "     .params = ", "     .rules = "};
+        "     .spec = ",  "     .key = ", "     .params = ",
+        "     .rules = ", "     .ran = ", "     .interpreted = "};
 
     for (const char *at = begin; at < end; at += line_length(at)) {
         int left_out = 0;
@@ -114,20 +124,26 @@ static void add_lines(SHA2_CTX *sum, const char *begin, const char *end)
     }
 }
 
-/* A kernel's descriptor with the lists that it shares with others; returns
-   where the next one begins. */
-static const char *hash_descriptor(const struct qn_kernel *kernel,
-                                   const char *begin, char *hash)
+/* The text of the kernel's architecture without it, in place: "sm_80" as the
+   field has it, "sm80" as the name does. */
+static void drop_arch(char *text, const char *arch)
 {
-    const char *end = strstr(begin, "\n    },\n");
-    char name[LONGEST];
+    char as_name[16];
+
+    if (strncmp(arch, "sm_", 3))
+        return;
+    snprintf(as_name, sizeof as_name, "sm%s", arch + 3);
+    for (const char *words[] = {arch, as_name}, **w = words; w < words + 2; w++)
+        for (char *at = text; (at = strstr(at, *w));)
+            memmove(at, at + strlen(*w), strlen(at + strlen(*w)) + 1);
+}
+
+/* The hash of lines with the lists that the kernel shares with others. */
+static void hash_lines(const struct qn_kernel *kernel, const char *begin,
+                       const char *end, char *hash)
+{
     SHA2_CTX sum;
 
-    assert_non_null(end);
-    end += strlen("\n    },\n");
-    snprintf(name, sizeof name, "     .name = \"%s\",\n", kernel->name);
-    assert_non_null(strstr(begin, name));
-    assert_true(strstr(begin, name) < end);
     SHA256Init(&sum);
     add_lines(&sum, begin, end);
     add(&sum, (const char *)kernel->params, (size_t)kernel->nparams);
@@ -136,6 +152,29 @@ static const char *hash_descriptor(const struct qn_kernel *kernel,
         add(&sum, kernel->rules[i].reason, strlen(kernel->rules[i].reason));
     }
     finish(&sum, hash);
+}
+
+/* A kernel's descriptor, as it is and without its architecture; returns where
+   the next one begins. */
+static const char *hash_descriptor(const struct qn_kernel *kernel,
+                                   const char *begin, struct line *line)
+{
+    const char *end = strstr(begin, "\n    },\n");
+    char name[LONGEST], hash[SHA256_DIGEST_STRING_LENGTH], *copy;
+
+    assert_non_null(end);
+    end += strlen("\n    },\n");
+    snprintf(name, sizeof name, "     .name = \"%s\",\n", kernel->name);
+    assert_non_null(strstr(begin, name));
+    assert_true(strstr(begin, name) < end);
+    hash_lines(kernel, begin, end, hash);
+    snprintf(line->described, sizeof line->described, "%.8s", hash);
+    copy = strndup(begin, (size_t)(end - begin));
+    assert_non_null(copy);
+    drop_arch(copy, kernel->arch);
+    hash_lines(kernel, copy, copy + strlen(copy), hash);
+    snprintf(line->plain + 16, sizeof line->plain - 16, "%.16s", hash);
+    free(copy);
     return end;
 }
 
@@ -179,25 +218,53 @@ static char *make_text(struct net *net, const struct qn_kernel *kernel)
     return without_header(text);
 }
 
-/* The texts' hashes, 17 bytes for each; the caller frees them. */
-static char *hash_texts(struct net *net)
+static void hash_text(const char *text, char *hash)
+{
+    SHA2_CTX sum;
+
+    SHA256Init(&sum);
+    add(&sum, text, strlen(text));
+    finish(&sum, hash);
+}
+
+/* A line for each kernel, with the hashes of its text; the caller frees
+   them. */
+static struct line *hash_texts(struct net *net)
 {
     const struct quern_registry *registry = qg_registry(net->q);
-    char *hashes = malloc((size_t)registry->nkernels * 17);
+    struct line *lines = calloc((size_t)registry->nkernels, sizeof *lines);
 
-    assert_non_null(hashes);
+    assert_non_null(lines);
     for (int i = 0; i < registry->nkernels; i++) {
         char hash[SHA256_DIGEST_STRING_LENGTH];
         char *text = make_text(net, &registry->kernels[i]);
-        SHA2_CTX sum;
 
-        SHA256Init(&sum);
-        add(&sum, text, strlen(text));
-        finish(&sum, hash);
+        hash_text(text, hash);
+        snprintf(lines[i].text, sizeof lines[i].text, "%.16s", hash);
+        drop_arch(text, registry->kernels[i].arch);
+        hash_text(text, hash);
+        snprintf(lines[i].plain, sizeof lines[i].plain, "%.16s", hash);
         free(text);
-        snprintf(hashes + (ptrdiff_t)i * 17, 17, "%.16s", hash);
     }
-    return hashes;
+    return lines;
+}
+
+/* The line of a kernel, with the architectures of those that are alike: texts
+   without architectures have the kernel's name without it. */
+static void write_line(struct net *net, struct line *lines, int at)
+{
+    const struct quern_registry *registry = qg_registry(net->q);
+
+    if (lines[at].done)
+        return;
+    fprintf(net->lines, "%s %s %s", lines[at].text, lines[at].described,
+            registry->kernels[at].name);
+    for (int i = at + 1; i < registry->nkernels; i++)
+        if (!strcmp(lines[i].plain, lines[at].plain)) {
+            lines[i].done = 1;
+            fprintf(net->lines, " %s", registry->kernels[i].arch);
+        }
+    fputc('\n', net->lines);
 }
 
 /* A line for each kernel, and before them those of the registry's lists. The
@@ -206,7 +273,7 @@ static void write_lines(struct net *net)
 {
     static const struct qg_link link = {"qn_registry_builtin", 1, NULL, NULL};
     const struct quern_registry *registry = qg_registry(net->q);
-    char *hashes = hash_texts(net), described[SHA256_DIGEST_STRING_LENGTH];
+    struct line *lines = hash_texts(net);
     const char *text, *at;
     size_t length;
 
@@ -214,12 +281,11 @@ static void write_lines(struct net *net)
     write_list(net, text, RECIPES, "(recipes)");
     write_list(net, text, REJECTED, "(rejected)");
     at = find_kernels(text);
-    for (int i = 0; i < registry->nkernels; i++) {
-        at = hash_descriptor(&registry->kernels[i], at, described);
-        fprintf(net->lines, "%s %.8s %s\n", hashes + (ptrdiff_t)i * 17,
-                described, registry->kernels[i].name);
-    }
-    free(hashes);
+    for (int i = 0; i < registry->nkernels; i++)
+        at = hash_descriptor(&registry->kernels[i], at, &lines[i]);
+    for (int i = 0; i < registry->nkernels; i++)
+        write_line(net, lines, i);
+    free(lines);
 }
 
 /* ---------------------------------------------------------------- comparing */

@@ -22,6 +22,9 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/context.h"
+#include "code/module.h"
+
 struct gpu_options gpu_options = {.seed = 1, .random = 3000, .cache = ""};
 struct quern_context *gpu_context;
 struct gpu_device gpu_device;
@@ -170,6 +173,10 @@ static void add_results(cJSON *root)
     for (int i = 0; i < gpu_nkernels && !gpu_options.family; i++)
         cJSON_AddItemToArray(list,
                              cJSON_CreateString(gpu_kernels[i].kernel->name));
+    list = cJSON_AddArrayToObject(root, "ran");
+    for (const struct qn_module *m = gpu_context->modules; m; m = m->next)
+        if (m->handle)
+            cJSON_AddItemToArray(list, cJSON_CreateString(m->kernel->name));
     list = cJSON_AddArrayToObject(root, "families");
     if (gpu_options.sanitize)
         add_family(list, &sanitized);

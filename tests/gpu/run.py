@@ -86,9 +86,10 @@ def run(name, command, deadline, folder):
 
 def merge(results):
     """Sums of families over all processes, in the order in which they ran."""
-    whole = dict(results[0], kernels=[], families={}, failures=[], finished=True)
+    whole = dict(results[0], kernels=[], ran=set(), families={}, failures=[], finished=True)
     for one in results:
         whole["kernels"] += one["kernels"]
+        whole["ran"].update(one["ran"])
         whole["failures"] += one["failures"]
         whole["finished"] &= one["finished"]
         for family in one["families"]:
@@ -97,6 +98,7 @@ def merge(results):
             for key in ("passed", "failed", "skipped", "refused", "seconds"):
                 into[key] += family[key]
     whole["families"] = list(whole["families"].values())
+    whole["ran"] = sorted(whole["ran"])
     return whole
 
 
@@ -104,7 +106,9 @@ def write(whole, file):
     """As JSON: a line for each family and failure, and for the kernels of a recipe and op."""
     ops = itertools.groupby(whole["kernels"], lambda name: re.match(r".*?_(fprop|dgrad|wgrad)_|", name)[0])
     kernels = (", ".join(map(json.dumps, names)) for _, names in ops)
-    lists = {"kernels": kernels, **{key: map(json.dumps, whole[key]) for key in ("families", "failures")}}
+    ran = (", ".join(map(json.dumps, names)) for _, names in
+           itertools.groupby(whole["ran"], lambda name: name.split("_")[1]))
+    lists = {"kernels": kernels, "ran": ran, **{key: map(json.dumps, whole[key]) for key in ("families", "failures")}}
     rows = (f"[\n{text}\n]" if text else "[]" for text in map(",\n".join, lists.values()))
     fields = {**{key: json.dumps(value) for key, value in whole.items()}, **dict(zip(lists, rows))}
     file.write("{\n" + ",\n".join(f"{json.dumps(key)}: {text}" for key, text in fields.items()) + "\n}\n")

@@ -181,15 +181,12 @@ TEST(test_mlp_phases)
         begin(&apart, other, NULL);
         run(&whole, text);
         a = apart.args;
-        a.saved = NULL;
         a.dw1.data = a.dw2.data = NULL;
         assert_int_equal(qn_mlp_weights(apart.plan, &a, NULL), 0);
         assert_int_equal(qn_mlp_forward(apart.plan, &a, NULL), 0);
         assert_memory_equal(apart.memory[QN_LAYER_Y].data,
                             whole.memory[QN_LAYER_Y].data,
                             whole.memory[QN_LAYER_Y].bytes);
-        a.saved = apart.args.saved;
-        assert_int_equal(qn_mlp_forward(apart.plan, &a, NULL), 0);
         assert_int_equal(qn_mlp_backward(apart.plan, &a, NULL), 0);
         memset((char *)a.workspace + 256, 0xA5, /* another microbatch */
                apart.need.workspace_bytes - 256);
@@ -399,7 +396,10 @@ TEST(test_mlp_arguments)
     REFUSED(scaled, forward, a->first_dims = NULL, "the groups have no sizes");
     REFUSED(scaled, forward, a->saved = a->workspace, "overlaps");
     REFUSED(scaled, forward, a->y.data = a->saved, "saved overlaps y");
+    REFUSED(scaled, forward, a->saved = NULL, "saved is NULL");
     REFUSED(scaled, backward, a->saved = NULL, "saved is NULL");
+    REFUSED(scaled, backward, a->pending = NULL, "pending is NULL");
+    REFUSED(scaled, wgrad, a->pending = NULL, "pending is NULL");
     REFUSED(scaled, backward, a->dprob = NULL, "dprob is NULL");
     REFUSED(scaled, backward, a->random = NULL, "random is NULL");
     REFUSED(scaled, backward, a->random = (void *)a->dx.data,

@@ -134,13 +134,14 @@ TEST(test_pointers_of_mlps)
 {
     static const int all[4] = {QUERN_ARG_W1, QUERN_ARG_W2, QUERN_ARG_DW1,
                                QUERN_ARG_DW2};
-    static _Alignas(64) char saved[1 << 16];
+    static _Alignas(64) char saved[1 << 16], pending[1 << 16];
     struct quern_plan *plan =
         begin("mlp bf16 g=3 m=24 hidden=16 ffn=8 pointers=both", all);
 
     args.of[QUERN_ARG_X].data = m.rows[0];
     args.of[QUERN_ARG_Y].data = m.rows[1];
     args.of[QUERN_ARG_SAVED].data = saved;
+    args.of[QUERN_ARG_PENDING].data = pending;
     try(plan, 0, 0, m.at[0][0], "");
     try(plan, 0, 1, NULL, "");
     try(plan, 0, 2, NULL, "w1.pointers[2] is NULL: group 2 needs its matrix");

@@ -5,7 +5,7 @@
 
 #include "internal.h"
 
-enum { DEVICES = 3 };
+enum { DEVICES = 5 };
 
 int device_set_up(void **state);
 int device_tear_down(void **state);

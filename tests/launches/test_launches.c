@@ -430,6 +430,8 @@ static void give_mlp(struct play *play, const struct qn_mlp *mlp,
     args->random = need->random ? region(play, "random", 16 * tensors) : NULL;
     if (need->saved_bytes)
         args->saved = region(play, "saved", need->saved_bytes);
+    if (need->pending_bytes)
+        args->pending = region(play, "pending", need->pending_bytes);
     args->workspace = region(play, "workspace", need->workspace_bytes);
 }
 
@@ -484,8 +486,8 @@ static void play_mlp(struct play *play)
     if (failed(play, "plan",
                qn_mlp_plan(play->ctx, &mlp, &play->options, &plan)))
         return;
-    fprintf(play->log, "  workspace %zu, saved %zu\n", need.workspace_bytes,
-            need.saved_bytes);
+    fprintf(play->log, "  workspace %zu, saved %zu, pending %zu\n",
+            need.workspace_bytes, need.saved_bytes, need.pending_bytes);
     run_mlp(play, &mlp, &need, plan);
     qn_mlp_plan_free(plan);
 }

@@ -67,7 +67,7 @@ enum { SHOWN = 20 };
 
 static struct {
     struct quern_context *ctx;
-    int device, own, valid, unserved, apart;
+    int device, own, valid, unserved, apart, ran;
 } walk;
 
 static void complain(const char *line, const char *what)
@@ -90,6 +90,16 @@ static void try_why(const char *line, const struct qn_problem *p,
     qn_free(why);
 }
 
+/* Results are of Hopper GPUs only. */
+static void check_evidence(const char *line, int evidence)
+{
+    if (evidence == QUERN_EVIDENCE_NONE)
+        complain(line, "its plan has no evidence");
+    if (evidence == QUERN_EVIDENCE_RUN && walk.device)
+        complain(line, "its plan claims that it ran on such a GPU");
+    walk.ran += evidence == QUERN_EVIDENCE_RUN;
+}
+
 static void try_plan(const char *line, const struct qn_problem *p,
                      const struct qn_description *need, int backend)
 {
@@ -104,6 +114,8 @@ static void try_plan(const char *line, const struct qn_problem *p,
     qn_plan_info(plan, &info);
     if (info.workspace_bytes > need->workspace_bytes)
         complain(line, "its plan has a larger workspace than is described");
+    if (backend == QUERN_BACKEND_AOT)
+        check_evidence(line, info.evidence);
     qn_plan_free(plan);
     try_why(line, p, &options);
 }
@@ -190,8 +202,9 @@ static void try_recipes(unsigned d_types, int own)
             if (!(registry->recipes[r].d_types & ~d_types))
                 try_recipe(registry->recipes[r].name);
     }
-    print_message("  %d valid lines, %d with an epilogue of its own\n",
-                  walk.valid, walk.apart);
+    print_message("  %d valid lines, %d with an epilogue of its own, %d of "
+                  "kernels that ran\n",
+                  walk.valid, walk.apart, walk.ran);
     if (walk.unserved)
         fail_msg("%d valid lines are not served", walk.unserved);
     assert_true(walk.apart > 0);

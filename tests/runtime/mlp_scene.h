@@ -236,6 +236,8 @@ static inline struct fixture begin_with(const char *recipe, const char *more,
     assert_in_range(f.need.workspace_bytes, 256, ROOM);
     a->saved = f.memory + ROOMS * ROOM;
     assert_in_range(f.need.saved_bytes, 1, 8 * ROOM);
+    a->pending = room(&f);
+    assert_in_range(f.need.pending_bytes, 1, ROOM);
     memset(a->workspace, 0, f.need.workspace_bytes);
     test_cuda->trailed = FAKE_TRAILED;
     return f;
@@ -266,13 +268,7 @@ static inline const void *param(int launch, int which)
     return (const void *)(uintptr_t)test_cuda->trail[launch].params[which];
 }
 
-/* Is the address in `saved`, or in the workspace? */
-static inline int is_saved(const struct fixture *f, const void *at)
-{
-    return (const char *)at >= (const char *)f->args.saved &&
-           (const char *)at < (const char *)f->args.saved + f->need.saved_bytes;
-}
-
+/* Is the address in the workspace? */
 static inline int is_scratch(const struct fixture *f, const void *at)
 {
     const char *workspace = f->args.workspace;

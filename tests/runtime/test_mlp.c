@@ -69,13 +69,6 @@ TEST(leaves_out)
     struct fixture f = begin("scaled");
     struct qn_mlp_args a = f.args;
 
-    a.saved = NULL;
-    test_expect(qn_mlp_forward(f.plan, &a, NULL), QUERN_OK, "");
-    assert_null(param(0, COLUMN));
-    assert_null(param(2, COLUMN));
-    assert_true(is_scratch(&f, param(1, D)));
-    LAUNCHED("cast_x", "fprop", "cast_h", "fprop");
-    a.saved = f.args.saved;
     a.dx.data = a.dw1.data = NULL;
     test_expect(qn_mlp_backward(f.plan, &a, NULL), QUERN_OK, "");
     LAUNCHED("cast_dy", "dgrad", "cast_dpre", "dprob", "wgrad");
@@ -259,7 +252,9 @@ TEST(needs_what_it_uses)
     TAKEN(WEIGHTS, (a.w1.data = a.w1_row.data = a.w1_column.data = NULL));
     REFUSED(WEIGHTS, a.w1.data = a.w1_row.data = NULL, "w1 is NULL");
     REFUSED(BACKWARD, a.saved = NULL,
-            "saved is NULL: it holds the results of forward");
+            "saved is NULL: forward leaves it for backward and wgrad");
+    REFUSED(BACKWARD, a.pending = NULL,
+            "pending is NULL: backward leaves it for wgrad");
     end(&f);
 }
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules and functions under torch.compile and torch.export: the bits of eager mode."""
 
-import os
 import warnings
+import zlib
 
 import pytest
 import torch
@@ -279,5 +279,6 @@ def test_autocast():
 
 def test_graphs_on_disk_are_those_of_this_build():
     """A graph that another build of the library left has the shapes of its operators."""
-    tag = torch.compiler.config.cache_key_tag
-    assert f"quern {os.path.getsize(quern.find('libquern.so'))}" in tag
+    with open(quern.find("libquern.so.0"), "rb") as library:  # COUPLED: soname
+        build = zlib.crc32(library.read())
+    assert f"quern {build}" in torch.compiler.config.cache_key_tag

@@ -119,8 +119,9 @@ def mlps(recipe, keys="bias=1 prob=1"):
                 **{n: t for n, t in made.items() if n not in names[6:9]})
     yield "mlp_backward", call
     yield "mlp_backward_", dict(call, saved=saved.clone(), dx=torch.zeros(29, 64).bfloat16())
-    OPS.mlp_backward(**call)
-    call = dict(numbers, dy=none if scaled else case.dy, x=x, saved=saved, **sizes)
+    pending = OPS.mlp_backward(**call)[-1]
+    call = dict(numbers, dy=none if scaled else case.dy, x=x, saved=saved, pending=pending,
+                **sizes)
     yield "mlp_wgrad", call
     into = dict(call, line=line + " beta=1", dw1=torch.zeros(3, 64, 64),
                 dw2=torch.zeros(3, 64, 32))

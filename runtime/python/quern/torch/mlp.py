@@ -67,7 +67,7 @@ class _GroupedMLP(torch.autograd.Function):
         common = dict(g=g, m=m, hidden=o.hidden, ffn=o.ffn, saved=saved,
                       lengths=kept.get("lengths"), ends=kept.get("ends"),
                       random=_random(o.scaling, dy), scale=scale, history=history)
-        dx, dprob, db1, db2 = _backward(o, common, dy, kept, dgrad_out)
+        dx, dprob, db1, db2, pending = _backward(o, common, dy, kept, dgrad_out)
         if need_prob and "outside=zero" in o.line:
             lengths, ends = common["lengths"], common["ends"]
             end = lengths.sum() if ends is None else ends[-1]
@@ -75,7 +75,7 @@ class _GroupedMLP(torch.autograd.Function):
         dw1 = dw2 = None
         if need_w:
             reads = read_by(o.line + o.wgrad, WGRAD)
-            operands = dict(common, line=o.line + o.wgrad, dy=dy if "dy" in reads else None,
+            operands = dict(common, pending=pending, line=o.line + o.wgrad, dy=dy if "dy" in reads else None,
                             x=kept["x"] if "x" in reads else None)
             dw1, dw2 = _wgrad(ctx, o, operands, main_grad1, main_grad2)
         return (dx if need_x else None, dw1, dw2, db1 if need_b1 else None,
