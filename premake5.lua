@@ -123,7 +123,7 @@ program "quern_boot"
 -- ------------------------------------------------------------------------------ the library
 
 -- COUPLED: folders of the runtime
-local RUNTIME = { "base", "device", "problem", "code", "tuned", "choose", "quantize", "product",
+local RUNTIME = { "base", "device", "problem", "code", "tuned", "choose", "quantize", "route", "product",
   "cublaslt", "mlp", "queue", "tune", "api" }
 
 archive "quern_static"

@@ -3,8 +3,8 @@
 ** quern.h: grouped GEMM for mixture-of-experts models.
 **
 ** A *line* of text describes a computation: a product of G groups (experts), a
-** quantization, or the MLP of a layer. A *plan* is a line made ready for one
-** device. A run fills in the addresses:
+** quantization, the MLP of a layer, or the routes of its tokens. A *plan* is a
+** line made ready for one device. A run fills in the addresses:
 **
 **     struct quern_args args = QUERN_ARGS_INIT;
 **     struct quern_context *ctx;
@@ -49,7 +49,7 @@ extern "C" {
 #define QUERN_VERSION "0.2.0"
 
 /* Changes whenever a struct of this header changes; quern_open compares it. */
-#define QUERN_ABI 2
+#define QUERN_ABI 3
 
 /* ------------------------------------------------------------------ errors
 ** Lists: X(NAME, ..) makes QUERN_NAME. Types have the word of lines, bits in
@@ -65,7 +65,7 @@ extern "C" {
     X(ENODEVICE, 5, "no CUDA driver or no GPU on this machine")                \
     X(ECOMPILE, 6, "a kernel could not be generated or compiled")              \
     X(EIO, 7, "a file could not be read or written")                           \
-    X(ESIZES, 8, "the group sizes on the device break a rule")                 \
+    X(ESIZES, 8, "sizes or indices on the device break a rule")                \
     X(ECAPTURE, 9, "not allowed while the stream captures a graph")            \
     X(EMISSING, 10, "a library that this needs is not on this machine")        \
     X(EFULL, 11, "a queue holds as much as it was made for")
@@ -240,7 +240,11 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(DB1, "db1")                                                            \
     ARG(DB2, "db2")                                                            \
     ARG(SAVED, "saved")     /* of an MLP: forward to backward and wgrad */     \
-    ARG(PENDING, "pending") /* of an MLP: backward to wgrad */
+    ARG(PENDING, "pending") /* of an MLP: backward to wgrad */                 \
+    ARG(INDEX, "index")     /* [m, topk] experts of each token */              \
+    ARG(GATHER, "gather")   /* [m * topk] row -> token * topk + k */           \
+    ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */     \
+    ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */
 
 enum quern_arg {
 #define QUERN_ARG_ENUM(name, text) QUERN_ARG_##name,
@@ -287,8 +291,7 @@ static inline int64_t quern_extent(const struct quern_extent *e, int64_t rows)
 /* Begin with QUERN_PLAN_OPTIONS_INIT; zero or NULL chooses the default. */
 struct quern_plan_options {
     size_t size;        /* of this struct */
-    int device;         /* ordinal; -1: of the thread's current CUDA context,
-                           else device 0 */
+    int device;         /* ordinal; -1: the thread's CUDA context, else 0 */
     int backend;        /* enum quern_backend */
     int sms;            /* multiprocessors to use; 0: all */
     int tune_ms;        /* above 0: run quern_tune first for about so many ms if
@@ -297,7 +300,6 @@ struct quern_plan_options {
     const char *kernel; /* registry name; NULL: the measured winner, else the
                            model's choice; products only */
 };
-
 #define QUERN_PLAN_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(struct quern_plan_options), -1, 0, 0, 0, 0, NULL                \
@@ -320,9 +322,9 @@ QUERN_API void quern_plan_destroy(struct quern_plan *plan);
 
 /*
 ** The context's plan for a line, made on first use and kept until quern_close.
-** Its rows are rounded up to a power of 2 or the middle of two, so that lines
-** share at most 61 plans, and its runs must give args.rows. Errors of
-** quern_plan_create; QUERN_ECAPTURE if `stream` captures and there is no plan.
+** Its rows are rounded up to a power of 2 or the middle of two: 61 plans at
+** most for all rows. Its runs must give args.rows. Errors of quern_plan_create;
+** QUERN_ECAPTURE if `stream` captures and there is no plan.
 */
 QUERN_API int quern_plan_get(struct quern_context *ctx, const char *line,
                              const struct quern_plan_options *options,
@@ -350,7 +352,6 @@ struct quern_plan_info {
     int streams;            /* of the backend cublaslt; else 0 */
     int evidence;           /* enum quern_evidence: the least of a kernel's */
 };
-
 QUERN_API int quern_plan_info(const struct quern_plan *plan,
                               struct quern_plan_info *info);
 
@@ -389,7 +390,6 @@ struct quern_args {
     const int64_t *host_sizes; /* [G] lengths, with sizes=host or fixed only */
     struct quern_buffer of[QUERN_ARGS_COUNT]; /* by enum quern_arg */
 };
-
 #define QUERN_ARGS_INIT                                                        \
     {                                                                          \
         sizeof(struct quern_args), -1, 0, 0, 7.0f, 1.702f, 1.0f, NULL,         \
@@ -421,8 +421,8 @@ QUERN_API int quern_run(const struct quern_plan *plan,
                         struct CUstream_st *stream);
 
 /* Wait for `stream`, then report and clear the errors of its runs with this
-   workspace, all that is read of args: QUERN_ESIZES names the first group whose
-   size or offset broke a rule. Not in a capture (QUERN_ECAPTURE). _ECUDA. */
+   workspace, all that is read of args: QUERN_ESIZES names the first group, or
+   token and k, and the rule. Not in a capture (QUERN_ECAPTURE). _ECUDA. */
 QUERN_API int quern_check(const struct quern_plan *plan,
                           const struct quern_args *args,
                           struct CUstream_st *stream);

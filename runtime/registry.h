@@ -96,6 +96,13 @@ enum quern_quantize { QUERN_QUANTIZES(QUERN_ENUM) QUERN_QUANTIZE_COUNT };
     X(BIAS, "bias")             /* args.out += args.bias * probability */
 enum quern_work { QUERN_WORKS(QUERN_ENUM) QUERN_WORK_COUNT };
 
+/* Lines about the routes of tokens to experts. */
+#define QUERN_ROUTINGS(X)                                                      \
+    X(ROUTE, "route")     /* the order of rows */                              \
+    X(PERMUTE, "permute") /* tokens to rows */                                 \
+    X(COMBINE, "combine") /* rows to tokens */
+enum quern_routing { QUERN_ROUTINGS(QUERN_ENUM) QUERN_ROUTING_COUNT };
+
 #define QUERN_COPIES(X)                                                        \
     X(NO_COPIES, "none")                                                       \
     X(ROWWISE, "rowwise") X(COLUMNWISE, "columnwise") X(BOTH_COPIES, "both")
@@ -266,7 +273,19 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(align, "int", "rows of a group are padded to multiples of so many")      \
     X(bases, "const unsigned int *",                                           \
       "[2] largest codes of A's and B's scales")                               \
-    X(d_bytes, "int", "bytes of an element of D")
+    X(d_bytes, "int", "bytes of an element of D")                              \
+    X(index, "const void *", "[m, topk] experts of each token")                \
+    X(topk, "int", "experts of each token")                                    \
+    X(experts, "int", "experts of all ranks")                                  \
+    X(first_expert, "int", "the one that is group 0")                          \
+    X(lengths, "int *", "[groups] rows of each expert, or null")               \
+    X(starts, "int *", "[groups + 1] where they begin, or null")               \
+    X(gather, "int *", "[m * topk] row -> token * topk + k, or null")          \
+    X(inverse, "int *", "[m, topk] its inverse, or null; -1: no row")          \
+    X(rows, "const void *", "[m * topk, k] of dprob, or null")                 \
+    X(rows_stride, "long long", "elements from one row to the next")           \
+    X(counters, "unsigned int *",                                              \
+      "[chunks][groups + 1] of a route, in the workspace")
 
 enum qn_param {
 #define QN_PARAM_ENUM(name, type, meaning) QN_PARAM_##name,
@@ -288,11 +307,14 @@ enum qn_param {
     X(SIZES, "sizes")     /* from the host to where the others read them */    \
     X(FACTORS, "factors") /* and sizes of operands dequantized in a pass */    \
     X(BIAS, "bias")       /* of each group, added to values */                 \
-    X(REQUANTIZE, "requantize") /* a copy as one of FP8 in blocks */           \
-    X(SUM_ROWS, "sum_rows")     /* dprob, from a product's partial sums */     \
-    X(RANGE, "range")           /* whether two operands' values fit f16 */     \
-    X(EPILOGUE, "epilogue")     /* of sums that a product left */              \
-    X(OUTSIDE, "outside")       /* zeros outside the groups */
+    X(REQUANTIZE, "requantize")   /* a copy as one of FP8 in blocks */         \
+    X(SUM_ROWS, "sum_rows")       /* dprob, from a product's partial sums */   \
+    X(RANGE, "range")             /* whether two operands' values fit f16 */   \
+    X(EPILOGUE, "epilogue")       /* of sums that a product left */            \
+    X(OUTSIDE, "outside")         /* zeros outside the groups */               \
+    X(ROUTE_COUNT, "route_count") /* rows of each expert, by chunks */         \
+    X(ROUTE_SORT, "route_sort")   /* and the order that follows */             \
+    X(PERMUTE_ROWS, "permute") X(COMBINE_ROWS, "combine")
 enum qn_cast_op { QN_CASTS_BEGIN = QUERN_WGRAD, QN_CASTS(QN_ENUM) QN_OP_COUNT };
 
 /* The source of quantization: values as they are, an activation's result, or
@@ -314,6 +336,14 @@ enum qn_form { QN_FORMS(QN_ENUM) QN_FORM_COUNT };
     X(NEGATIVE, 1, "a group's size is negative")                               \
     X(PAST_END, 2, "a group ends past the rows of the buffer")                 \
     X(OVERLAP, 3, "a group starts before the previous one ends")
+
+/* The code of a route's record: [1] is token * topk + k, [2] and [3] its
+   index. */
+enum { QN_INDEX_ERROR = 4 };
+
+/* Chunks of pairs (token, k) that a route counts: at most so many, of at least
+   so many pairs. COUPLED: chunks */
+enum { QN_ROUTE_CHUNKS = 256, QN_ROUTE_LEAST = 1024 };
 
 /* The first page of the workspace: the record, from word 16 on the counters of
    range checks for f16. It must be zero before the first run, and launches

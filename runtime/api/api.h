@@ -4,6 +4,7 @@
 
 #include "internal.h"
 #include "problem/problem.h"
+#include "problem/route.h"
 
 #include <pthread.h>
 
@@ -14,6 +15,7 @@ struct qn_line {
         struct qn_problem product;
         struct qn_quantization cast;
         struct qn_mlp mlp;
+        struct qn_route route;
     } of;
 };
 
@@ -22,6 +24,7 @@ union qn_needs {
     struct qn_description product;
     struct qn_quantize_description cast;
     struct qn_mlp_description mlp;
+    struct qn_route_description route;
 };
 
 /* How an array is given to the library's parts. */
@@ -42,8 +45,8 @@ enum { QN_SLOTS = 64 };
 extern const struct qn_slot qn_api_slots[];
 extern const int qn_api_slot_count;
 
-/* An operand's array; NULL for sizes. */
-const struct qn_slot *qn_api_slot(int arg);
+/* An operand's array in a kind of line; NULL for sizes that it reads. */
+const struct qn_slot *qn_api_slot(int arg, int kind);
 
 /* The word of enum quern_arg. */
 const char *qn_api_name(int arg);
@@ -86,6 +89,7 @@ struct quern_plan {
         struct qn_plan *product;
         struct qn_quantize_plan *cast;
         struct qn_mlp_plan *mlp;
+        struct qn_route_plan *route;
     } of;
     struct quern_operand operands[QN_SLOTS];
     const struct qn_slot *slots[QN_SLOTS]; /* of these; NULL: sizes */
@@ -116,6 +120,7 @@ union qn_given {
     struct qn_args product;
     struct qn_quantize_args cast;
     struct qn_mlp_args mlp;
+    struct qn_route_args route;
 };
 
 /* QUERN_EINVAL names the operand and the rule. */

@@ -29,12 +29,15 @@ static char *key_of(struct qn_line *line, const struct quern_plan_options *o,
                     uint64_t current)
 {
     int64_t *rows = qn_api_rows(line);
+    const int64_t most = line->kind == QN_LINE_ROUTE
+                             ? QN_MAX_PAIRS / line->of.route.topk
+                             : 1 << 30;
     const char *kernel = o->kernel ? o->kernel : "";
     size_t room;
     char *key;
     int used;
 
-    if (rows && bucket(*rows) <= 1 << 30)
+    if (rows && bucket(*rows) <= most)
         *rows = bucket(*rows);
     room = (size_t)qn_api_print(line, NULL, 0) + strlen(kernel) + 96;
     key = malloc(room);

@@ -289,6 +289,20 @@ static void give_product_sizes(const struct quern_plan *plan,
     }
 }
 
+/* A route makes them, and int32. */
+static int check_made(const struct quern_args *args)
+{
+    if (args->host_sizes)
+        return qn_error_set(QUERN_EINVAL, "host_sizes is not NULL: a route "
+                                          "makes the groups' sizes");
+    for (int arg = QUERN_ARG_LENGTHS; arg <= QUERN_ARG_STARTS; arg++)
+        if (args->of[arg].type && args->of[arg].type != QUERN_I32)
+            return qn_error_set(
+                QUERN_EINVAL, "%s.type is %s: a route makes i32",
+                qn_api_name(arg), qn_type_name(args->of[arg].type));
+    return QUERN_OK;
+}
+
 static int give_sizes(const struct quern_plan *plan,
                       const struct quern_args *args, union qn_given *given)
 {
@@ -299,6 +313,8 @@ static int give_sizes(const struct quern_plan *plan,
         return qn_error_set(QUERN_EINVAL,
                             "host_sizes is not NULL: groups of this line have "
                             "equal sizes");
+    if (plan->line.kind == QN_LINE_ROUTE)
+        return check_made(args);
     if (plan->rows < 0)
         return QUERN_OK;
     code = find_sizes(args, &s);
@@ -326,10 +342,13 @@ static int give_sizes(const struct quern_plan *plan,
 static void give_scalars(const struct quern_plan *plan,
                          const struct quern_args *args, union qn_given *given)
 {
-    float *to = plan->line.kind == QN_LINE_MLP    ? &given->mlp.limit
+    float *to = plan->line.kind == QN_LINE_ROUTE  ? NULL
+                : plan->line.kind == QN_LINE_MLP  ? &given->mlp.limit
                 : plan->line.kind == QN_LINE_CAST ? &given->cast.limit
                                                   : &given->product.limit;
 
+    if (!to)
+        return;
     to[0] = args->limit;
     to[1] = args->slope;
     to[2] = args->shift;
@@ -377,7 +396,8 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
     static const size_t sizes[QN_LINE_KINDS] = {
         [QN_LINE_PRODUCT] = sizeof given->product,
         [QN_LINE_CAST] = sizeof given->cast,
-        [QN_LINE_MLP] = sizeof given->mlp};
+        [QN_LINE_MLP] = sizeof given->mlp,
+        [QN_LINE_ROUTE] = sizeof given->route};
     int64_t rows = -1;
     int phases = 0, code;
 
@@ -393,6 +413,8 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
     memcpy(given, &plan->needs, sizes[plan->line.kind]);
     if (plan->line.kind == QN_LINE_MLP && rows >= 0)
         given->mlp.rows = rows;
+    if (plan->line.kind == QN_LINE_ROUTE && rows >= 0)
+        given->route.tokens = rows;
     for (int i = 0; i < plan->count && !code; i++) {
         const struct quern_operand *o = &plan->operands[i];
         const struct quern_buffer *b = &args->of[o->arg];

@@ -17,6 +17,8 @@ int qn_api_line(struct quern_context *ctx, const char *text,
     switch (line->kind) {
     case QN_LINE_MLP:
         return qn_mlp_parse(ctx, text, &line->of.mlp);
+    case QN_LINE_ROUTE:
+        return qn_route_parse(ctx, text, &line->of.route);
     case QN_LINE_CAST:
         return qn_quantize_parse(ctx, text, &line->of.cast);
     default:
@@ -31,6 +33,8 @@ int64_t *qn_api_rows(struct qn_line *line)
     switch (line->kind) {
     case QN_LINE_MLP:
         return &line->of.mlp.m;
+    case QN_LINE_ROUTE:
+        return &line->of.route.m;
     case QN_LINE_CAST:
         return line->of.cast.of == QN_W || line->of.cast.work == QUERN_RESCALE
                    ? NULL
@@ -48,6 +52,8 @@ int qn_api_print(const struct qn_line *line, char *buffer, size_t size)
     switch (line->kind) {
     case QN_LINE_MLP:
         return qn_mlp_print(&line->of.mlp, buffer, size);
+    case QN_LINE_ROUTE:
+        return qn_route_print(&line->of.route, buffer, size);
     case QN_LINE_CAST:
         return qn_quantize_print(&line->of.cast, buffer, size);
     default:
@@ -61,6 +67,8 @@ int qn_api_needs(struct quern_context *ctx, const struct qn_line *line,
     switch (line->kind) {
     case QN_LINE_MLP:
         return qn_mlp_needs(ctx, &line->of.mlp, &needs->mlp);
+    case QN_LINE_ROUTE:
+        return qn_route_needs(&line->of.route, &needs->route);
     case QN_LINE_CAST:
         return qn_quantize_needs(ctx, &line->of.cast, &needs->cast);
     default:

@@ -7,11 +7,13 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/sizes_type.h"
+#include "base/types.h"
 #include "device/check.h"
 #include "mlp/mlp_plan.h"
 #include "product/plan.h"
 #include "product/why.h"
 #include "quantize/quantize_plan.h"
+#include "route/route_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +55,9 @@ static int make(struct quern_plan *plan, const struct quern_plan_options *o)
     switch (line->kind) {
     case QN_LINE_MLP:
         return qn_mlp_plan(plan->ctx, &line->of.mlp, &options, &plan->of.mlp);
+    case QN_LINE_ROUTE:
+        return qn_route_plan(plan->ctx, &line->of.route, &options,
+                             &plan->of.route);
     case QN_LINE_CAST:
         return qn_quantize_plan(plan->ctx, &line->of.cast, &options,
                                 &plan->of.cast);
@@ -78,7 +83,7 @@ static int finish(struct quern_plan *plan)
         struct quern_operand *o = &plan->operands[i];
 
         plan->unknown[o->arg] = 0;
-        plan->slots[i] = qn_api_slot(o->arg);
+        plan->slots[i] = qn_api_slot(o->arg, plan->line.kind);
         if (o->arg == QUERN_ARG_WORKSPACE)
             o->bytes =
                 (struct quern_extent){(int64_t)info.workspace_bytes, 0, 0, 1};
@@ -154,6 +159,8 @@ void qn_api_free(struct quern_plan *plan)
 {
     if (plan->line.kind == QN_LINE_MLP)
         qn_mlp_plan_free(plan->of.mlp);
+    else if (plan->line.kind == QN_LINE_ROUTE)
+        qn_route_plan_free(plan->of.route);
     else if (plan->line.kind == QN_LINE_CAST)
         qn_quantize_plan_free(plan->of.cast);
     else
@@ -186,11 +193,12 @@ int quern_plan_info(const struct quern_plan *plan, struct quern_plan_info *info)
         qn_plan_info(plan->of.product, info);
         return QUERN_OK;
     }
-    if (plan->line.kind == QN_LINE_CAST) {
+    if (plan->line.kind == QN_LINE_CAST)
         qn_quantize_plan_info(plan->of.cast, info);
-        return QUERN_OK;
-    }
-    qn_mlp_plan_info(plan->of.mlp, info);
+    else if (plan->line.kind == QN_LINE_ROUTE)
+        qn_route_plan_info(plan->of.route, info);
+    else
+        qn_mlp_plan_info(plan->of.mlp, info);
     return QUERN_OK;
 }
 
@@ -215,6 +223,8 @@ int qn_api_why(struct quern_context *ctx, const char *text_line,
     options = options_of(&o);
     if (line.kind == QN_LINE_MLP)
         code = qn_mlp_why(ctx, &line.of.mlp, &options, text);
+    else if (line.kind == QN_LINE_ROUTE)
+        code = qn_route_why(ctx, &line.of.route, &options, text);
     else if (line.kind == QN_LINE_CAST)
         code = qn_quantize_why(ctx, &line.of.cast, &options, text);
     else
@@ -236,8 +246,9 @@ static struct cu_context *context_of(const struct quern_plan *plan)
 {
     return plan->line.kind == QN_LINE_MLP
                ? plan->of.mlp->launches[QN_MLP_Y].product->context
-           : plan->line.kind == QN_LINE_CAST ? plan->of.cast->context
-                                             : plan->of.product->context;
+           : plan->line.kind == QN_LINE_ROUTE ? plan->of.route->context
+           : plan->line.kind == QN_LINE_CAST  ? plan->of.cast->context
+                                              : plan->of.product->context;
 }
 
 static int admit(const struct quern_plan *plan, const struct quern_args *args,
@@ -276,6 +287,8 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
         return code;
     if (plan->line.kind == QN_LINE_MLP)
         return run_mlp(plan, &given.mlp, args->phase, stream);
+    if (plan->line.kind == QN_LINE_ROUTE)
+        return qn_route_run(plan->of.route, &given.route, stream);
     if (plan->line.kind == QN_LINE_CAST)
         return qn_quantize_run(plan->of.cast, &given.cast, stream);
     return qn_run(plan->of.product, &given.product, stream);
@@ -302,6 +315,11 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
     struct qn_tensor sizes;
     int code;
 
+    if (plan && plan->unknown[QUERN_ARG_WORKSPACE])
+        return qn_error_set(QUERN_EINVAL,
+                            "plan is of a '%s' line: it has no workspace, and "
+                            "finds no errors on the device",
+                            qn_routing_name(plan->line.of.route.work));
     if (!plan || !args || !args->of[QUERN_ARG_WORKSPACE].data)
         return qn_error_null("plan", plan, "args", args, "workspace");
     code = qn_api_size("args", args->size, sizeof *args, "QUERN_ARGS_INIT");
@@ -312,6 +330,9 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
         code = qn_api_stream(plan->ctx, context, stream);
     if (code)
         return code;
+    if (plan->line.kind == QN_LINE_ROUTE)
+        return qn_route_run_check(plan->of.route,
+                                  args->of[QUERN_ARG_WORKSPACE].data, stream);
     sizes = named_sizes(args);
     return qn_check_record(context ? plan->ctx->driver : NULL, context,
                            args->of[QUERN_ARG_WORKSPACE].data, &sizes,

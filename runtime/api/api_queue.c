@@ -2,6 +2,7 @@
 /* api_queue.c: the wgrad queue, for plans of lines. */
 #include "api/api.h"
 #include "base/error.h"
+#include "base/types.h"
 
 int quern_queue_create(struct quern_context *ctx, int capacity,
                        struct quern_queue **queue)
@@ -25,6 +26,11 @@ int quern_queue_put(struct quern_queue *queue, const struct quern_plan *plan,
     if (!queue || !plan || !args)
         return qn_error_null("queue", queue, "plan", plan, "args");
     deferred = *args;
+    if (plan->line.kind == QN_LINE_ROUTE)
+        return qn_error_set(QUERN_EINVAL,
+                            "plan is of a '%s' line: a queue defers wgrads and "
+                            "sums for dbias",
+                            qn_routing_name(plan->line.of.route.work));
     if (plan->line.kind == QN_LINE_MLP)
         deferred.phase = QUERN_PHASE_WGRAD;
     code = qn_api_given(plan, &deferred, &given);

@@ -8,52 +8,71 @@
 #define P(member) (int)offsetof(struct qn_args, member)
 #define C(member) (int)offsetof(struct qn_quantize_args, member)
 #define M(member) (int)offsetof(struct qn_mlp_args, member)
+#define R(member) (int)offsetof(struct qn_route_args, member)
 #define ARRAY(arg, product, cast, mlp)                                         \
     {                                                                          \
         QUERN_ARG_##arg, QN_SLOT_ARRAY,                                        \
         {                                                                      \
-            product, cast, mlp                                                 \
+            product, cast, mlp, NONE                                           \
+        }                                                                      \
+    }
+#define ROUTE(arg, route)                                                      \
+    {                                                                          \
+        QUERN_ARG_##arg, QN_SLOT_ARRAY,                                        \
+        {                                                                      \
+            NONE, NONE, NONE, route                                            \
         }                                                                      \
     }
 #define TENSOR(arg, product, cast, mlp)                                        \
     {                                                                          \
         QUERN_ARG_##arg, QN_SLOT_TENSOR,                                       \
         {                                                                      \
-            product, cast, mlp                                                 \
+            product, cast, mlp, NONE                                           \
         }                                                                      \
     }
 #define SCALED(arg, product, cast, mlp)                                        \
     TENSOR(arg, product, cast, mlp),                                           \
-        {QUERN_ARG_##arg##_SF, QN_SLOT_SF, {product, cast, mlp}},              \
+        {QUERN_ARG_##arg##_SF, QN_SLOT_SF, {product, cast, mlp, NONE}},        \
     {                                                                          \
         QUERN_ARG_##arg##_GLOBAL, QN_SLOT_GLOBAL,                              \
         {                                                                      \
-            product, cast, mlp                                                 \
+            product, cast, mlp, NONE                                           \
         }                                                                      \
     }
 
-/* Sizes are not here: products have them in the tensor that is ragged. */
+/* Sizes that a line reads are not here: products have them in the tensor that
+   is ragged. */
 const struct qn_slot qn_api_slots[] = {
-    ARRAY(WORKSPACE, P(workspace), C(workspace), M(workspace)),
+    {QUERN_ARG_WORKSPACE,
+     QN_SLOT_ARRAY,
+     {P(workspace), C(workspace), M(workspace), R(workspace)}},
+    ROUTE(LENGTHS, R(lengths)),
+    ROUTE(STARTS, R(starts)),
+    ROUTE(INDEX, R(index)),
+    ROUTE(GATHER, R(gather)),
+    ROUTE(INVERSE, R(inverse)),
     ARRAY(NOOP, P(noop), C(noop), NONE),
     ARRAY(ALPHA, P(alpha), NONE, NONE),
     ARRAY(BETA, P(beta), NONE, NONE),
     ARRAY(BIAS, P(bias), C(bias), NONE),
-    ARRAY(PROB, P(probability), C(probability), M(probability)),
+    {QUERN_ARG_PROB,
+     QN_SLOT_ARRAY,
+     {P(probability), C(probability), M(probability), R(probability)}},
     ARRAY(DBIAS, P(dbias), C(dbias), NONE),
-    ARRAY(DPROB, P(dprob), C(dprob), M(dprob)),
+    {QUERN_ARG_DPROB, QN_SLOT_ARRAY, {P(dprob), C(dprob), M(dprob), R(dprob)}},
     ARRAY(SCALE, P(scale), C(scale), M(scale)),
     ARRAY(HISTORY, P(history), C(history), M(history)),
     ARRAY(RANDOM, P(random), C(random), M(random)),
     SCALED(A, P(a), NONE, NONE),
     SCALED(B, P(b), NONE, NONE),
-    TENSOR(C, P(c), NONE, NONE),
+    {QUERN_ARG_C, QN_SLOT_TENSOR, {P(c), NONE, NONE, R(residual)}},
     SCALED(D, P(d), NONE, NONE),
     SCALED(D_COLUMNWISE, P(t), NONE, NONE),
     SCALED(A_COLUMNWISE, P(column), NONE, NONE),
     TENSOR(PRE, P(p), C(saved), NONE),
-    TENSOR(INPUT, P(in), C(in), NONE),
-    TENSOR(OUTPUT, NONE, C(out), NONE),
+    {QUERN_ARG_INPUT, QN_SLOT_TENSOR, {P(in), C(in), NONE, R(in)}},
+    {QUERN_ARG_OUTPUT, QN_SLOT_TENSOR, {NONE, C(out), NONE, R(out)}},
+    {QUERN_ARG_ROWS, QN_SLOT_TENSOR, {NONE, NONE, NONE, R(rows)}},
     SCALED(ROWWISE, NONE, C(row), NONE),
     SCALED(COLUMNWISE, NONE, C(column), NONE),
     TENSOR(X, NONE, NONE, M(x)),
@@ -77,10 +96,10 @@ const struct qn_slot qn_api_slots[] = {
 };
 const int qn_api_slot_count = sizeof qn_api_slots / sizeof qn_api_slots[0];
 
-const struct qn_slot *qn_api_slot(int arg)
+const struct qn_slot *qn_api_slot(int arg, int kind)
 {
     for (int i = 0; i < qn_api_slot_count; i++)
-        if (qn_api_slots[i].arg == arg)
+        if (qn_api_slots[i].arg == arg && qn_api_slots[i].at[kind] >= 0)
             return &qn_api_slots[i];
     return NULL;
 }

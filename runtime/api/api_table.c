@@ -17,9 +17,10 @@
 
 static const char *recipe_of(const struct qn_line *line)
 {
-    return line->kind == QN_LINE_MLP    ? line->of.mlp.recipe
-           : line->kind == QN_LINE_CAST ? line->of.cast.recipe
-                                        : line->of.product.recipe;
+    return line->kind == QN_LINE_MLP     ? line->of.mlp.recipe
+           : line->kind == QN_LINE_CAST  ? line->of.cast.recipe
+           : line->kind == QN_LINE_ROUTE ? ""
+                                         : line->of.product.recipe;
 }
 
 static int groups_of(const struct qn_line *line)
@@ -43,9 +44,10 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
     const int kind = n->line->kind;
 
     if (o->arg == QUERN_ARG_WORKSPACE) {
-        const size_t bytes = kind == QN_LINE_MLP ? need->mlp.workspace_bytes
-                             : kind == QN_LINE_CAST
-                                 ? need->cast.workspace_bytes
+        const size_t bytes = kind == QN_LINE_MLP    ? need->mlp.workspace_bytes
+                             : kind == QN_LINE_CAST ? need->cast.workspace_bytes
+                             : kind == QN_LINE_ROUTE
+                                 ? need->route.workspace_bytes
                                  : need->product.workspace_bytes;
 
         /* the following is per step */
@@ -172,7 +174,7 @@ static int list(struct quern_context *ctx, const struct qn_line *line,
 
     if (code)
         return code;
-    *count = ragged ? add_sizes(line, table) : 0;
+    *count = ragged && line->kind != QN_LINE_ROUTE ? add_sizes(line, table) : 0;
     for (int i = 0; i < qn_api_slot_count; i++)
         *count += set_operand(&n, &qn_api_slots[i], &table[*count]);
     return QUERN_OK;

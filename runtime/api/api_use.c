@@ -357,6 +357,65 @@ static void use_mlp(const struct qn_needs_of *n, struct quern_operand *o,
     o->optional &= phases;
 }
 
+/* ------------------------------------------------------------------ routes */
+
+/* Operands of lines that move rows. */
+static void use_moves(const struct qn_route *r, struct quern_operand *o)
+{
+    switch (o->arg) {
+    case QUERN_ARG_INVERSE:
+        read_only(o);
+        array(o, QUERN_I32, r->m, r->topk);
+        break;
+    case QUERN_ARG_PROB:
+        o->read = r->probability ? ONLY : 0;
+        array(o, QUERN_F32, r->m, r->topk);
+        break;
+    case QUERN_ARG_DPROB:
+        o->written = r->dprob ? ONLY : 0;
+        array(o, QUERN_F32, r->m, r->topk);
+        break;
+    case QUERN_ARG_OUTPUT:
+        write_only(o, !r->dprob);
+        break;
+    case QUERN_ARG_INPUT:
+    case QUERN_ARG_C:
+    case QUERN_ARG_ROWS:
+        read_only(o); /* if there is such a tensor */
+        break;
+    default:
+        o->read = 0;
+    }
+}
+
+static void use_route(const struct qn_route *r, struct quern_operand *o)
+{
+    switch (o->arg) {
+    case QUERN_ARG_INDEX:
+        read_only(o);
+        array(o, r->index, r->m, r->topk);
+        break;
+    case QUERN_ARG_LENGTHS:
+    case QUERN_ARG_STARTS:
+        write_only(o, 0);
+        array(o, QUERN_I32, r->groups + (o->arg == QUERN_ARG_STARTS), 0);
+        break;
+    case QUERN_ARG_GATHER:
+        write_only(o, 0);
+        array(o, QUERN_I32, r->m * r->topk, 0);
+        break;
+    case QUERN_ARG_INVERSE:
+        write_only(o, 0);
+        array(o, QUERN_I32, r->m, r->topk);
+        break;
+    case QUERN_ARG_WORKSPACE:
+        o->read = o->written = ONLY;
+        break;
+    default:
+        o->read = 0;
+    }
+}
+
 int qn_api_phases(const struct qn_line *line)
 {
     int all = 0;
@@ -443,7 +502,11 @@ void qn_api_use(const struct qn_needs_of *n, const struct qn_slot *slot,
     const struct qn_description *product = &n->needs->product;
     const int state = is_state(o->arg);
 
-    if (n->line->kind == QN_LINE_MLP)
+    if (n->line->kind == QN_LINE_ROUTE && n->line->of.route.work != QUERN_ROUTE)
+        use_moves(&n->line->of.route, o);
+    else if (n->line->kind == QN_LINE_ROUTE)
+        use_route(&n->line->of.route, o);
+    else if (n->line->kind == QN_LINE_MLP)
         use_mlp(n, o, slot->at[QN_LINE_MLP]);
     else if (n->line->kind == QN_LINE_CAST && state)
         use_state(o, makes_scales(&n->line->of.cast) ? cast->history : 0,

@@ -83,6 +83,13 @@ struct qn_values {
     unsigned int *flags;
     const int *noop;
     const unsigned int *bases; /* of values as f16 */
+    /* of routes */
+    const void *index;
+    int topk, experts, first_expert;
+    int *lengths, *starts, *gather, *inverse;
+    unsigned int *counters;
+    const void *rows;
+    long long rows_stride;
     /* of merged launches; the fields below are copied only for those */
     int microbatch_count;
     struct qn_microbatches microbatches;

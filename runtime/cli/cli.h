@@ -176,6 +176,9 @@ int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
                      size_t size);
 
+/* Refuse a line about routes: commands have no data for it. */
+int qn_source_routes(const struct qn_options *, const char *text);
+
 /* The same of a product's line; others are refused. */
 int qn_source_product(const struct qn_options *, const char **text,
                       char *buffer, size_t size);

@@ -59,8 +59,8 @@ static int time_one(const struct qn_options *opt, struct quern_context *ctx,
     struct qn_job_time time;
     int code, status;
 
-    if (opt->against &&
-        (qn_line_of(text) == QN_LINE_CAST || qn_line_of(text) == QN_LINE_MLP))
+    if (opt->against && qn_line_of(text) != QN_LINE_PRODUCT &&
+        qn_line_of(text) != QN_LINE_UNKNOWN)
         return qn_message_fail(
             opt, QN_EXIT_USAGE,
             "--against compares products, and '%s' is not one", text);

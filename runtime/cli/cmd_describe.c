@@ -37,11 +37,10 @@ static void add_phases(struct qn_text *text, const char *verb, int phases,
         }
 }
 
-/* Is it an array of the groups' lengths, which are int32 or int64? */
+/* Is it an array of the groups' lengths, which are read as int32 or int64? */
 static int is_sizes(const struct quern_operand *o)
 {
-    return o->arg == QUERN_ARG_LENGTHS || o->arg == QUERN_ARG_STARTS ||
-           o->arg == QUERN_ARG_ENDS;
+    return o->read && o->arg <= QUERN_ARG_ENDS;
 }
 
 static void add_row(cJSON *rows, const struct quern_operand *o, int64_t length,

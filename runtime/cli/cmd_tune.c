@@ -193,6 +193,8 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
                                "'%s': an MLP is tuned by its products, whose "
                                "lines quern why prints",
                                text);
+    if (line == QN_LINE_ROUTE)
+        return qn_source_routes(opt, text);
     if (line == QN_LINE_CAST)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "'%s': a cast has one kernel on each GPU, so "

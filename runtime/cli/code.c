@@ -149,6 +149,8 @@ static int choose_of(const struct qn_options *opt, struct quern_context *ctx,
     switch (qn_line_of(text)) {
     case QN_LINE_CAST:
         return choose_cast(opt, ctx, text, out);
+    case QN_LINE_ROUTE:
+        return qn_source_routes(opt, text);
     case QN_LINE_MLP:
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "an MLP runs many kernels, which quern why "

@@ -24,7 +24,8 @@ static void print_line(const char *title, const char *words,
 {
     char fields[1024], text[1200];
 
-    snprintf(text, sizeof text, "%s RECIPE %s", words,
+    snprintf(text, sizeof text, "%s %s%s", words,
+             line == &qn_line_route ? "" : "RECIPE ",
              qn_field_usage(line, fields, sizeof fields));
     printf("%s\n", title);
     qn_table_wrapped(text, 4, 80);
@@ -67,7 +68,9 @@ static void print_help(void)
     print_line("of a product,", "fprop|dgrad|wgrad", &qn_line_product);
     print_line("of a cast,", "quantize|transpose|dequantize|rescale|bias",
                &qn_line_cast);
-    print_line("or of an MLP, forward and backward:", "mlp", &qn_line_mlp);
+    print_line("of an MLP, forward and backward,", "mlp", &qn_line_mlp);
+    print_line("or of routes (describe and why):", "route|permute|combine",
+               &qn_line_route);
     print_environment();
     printf("\n`quern help COMMAND` explains a command. Exit status: 0 success, "
            "1 a check\nfailed, 2 bad use, 3 the machine can't (no GPU, no "

@@ -88,6 +88,8 @@ int qn_subject_begin(struct qn_subject *s, const struct qn_options *opt,
 
     memset(s, 0, sizeof *s);
     s->ctx = ctx;
+    if (kind == QN_LINE_ROUTE)
+        return qn_source_routes(opt, text);
     s->kind =
         kind == QN_LINE_CAST || kind == QN_LINE_MLP ? kind : QN_LINE_PRODUCT;
     if (s->kind == QN_LINE_PRODUCT)

@@ -67,6 +67,18 @@ static int report(const struct qn_tensor *sizes, const struct record *record)
     return QUERN_ESIZES;
 }
 
+/* Likewise, of a route. */
+static int report_index(const struct record *record, int topk, int experts)
+{
+    return qn_error_set(
+        QUERN_ESIZES,
+        "token %u, k %u: index is %lld: at most %d is expected, or %d of a "
+        "dropped one",
+        record->group / (unsigned)topk, record->group % (unsigned)topk,
+        (long long)((uint64_t)record->high << 32 | record->low), experts - 1,
+        experts);
+}
+
 /* Wait, copy the record, and clear it if it holds something. */
 static int fetch(struct qn_driver *driver, void *workspace, const char *call,
                  struct cu_stream *stream, struct record *record)
@@ -99,22 +111,33 @@ static int fetch_from_gpu(struct qn_driver *driver, struct cu_context *context,
     return code;
 }
 
+static int take(struct qn_driver *driver, struct cu_context *context,
+                void *workspace, const char *call, void *stream,
+                struct record *record)
+{
+    if (driver)
+        return fetch_from_gpu(driver, context, workspace, call, stream, record);
+    memcpy(record, workspace, sizeof *record);
+    if (record->code)
+        memset(workspace, 0, sizeof *record);
+    return QUERN_OK;
+}
+
 int qn_check_record(struct qn_driver *driver, struct cu_context *context,
                     void *workspace, const struct qn_tensor *sizes,
                     const char *call, void *stream)
 {
     struct record record = {0, 0, 0, 0, 0};
-    int code = QUERN_OK;
+    int code = take(driver, context, workspace, call, stream, &record);
 
-    if (driver) {
-        code =
-            fetch_from_gpu(driver, context, workspace, call, stream, &record);
-    } else {
-        memcpy(&record, workspace, sizeof record);
-        if (record.code)
-            memset(workspace, 0, sizeof record);
-    }
-    if (!code && record.code)
-        code = report(sizes, &record);
-    return code;
+    return code || !record.code ? code : report(sizes, &record);
+}
+
+int qn_check_route(struct qn_driver *driver, struct cu_context *context,
+                   void *workspace, int topk, int experts, void *stream)
+{
+    struct record record = {0, 0, 0, 0, 0};
+    int code = take(driver, context, workspace, "quern_check", stream, &record);
+
+    return code || !record.code ? code : report_index(&record, topk, experts);
 }

@@ -14,3 +14,7 @@ struct qn_driver;
 int qn_check_record(struct qn_driver *driver, struct cu_context *context,
                     void *workspace, const struct qn_tensor *sizes,
                     const char *call, void *stream);
+
+/* The same of a route's indices: token, k, and the rule. */
+int qn_check_route(struct qn_driver *driver, struct cu_context *context,
+                   void *workspace, int topk, int experts, void *stream);

@@ -60,7 +60,7 @@ static void *place_of(struct qn_mlp_args *a, const struct qn_slot *slot)
 /* A tensor of the arguments; NULL: the part is another array. */
 static struct qn_tensor *tensor_of(struct qn_mlp_args *a, int part)
 {
-    const struct qn_slot *slot = qn_api_slot(arg_of(part));
+    const struct qn_slot *slot = qn_api_slot(arg_of(part), QN_LINE_MLP);
 
     return slot && slot->form == QN_SLOT_TENSOR ? place_of(a, slot) : NULL;
 }
@@ -225,7 +225,7 @@ static void *address(const struct qn_layer *l, int part)
 /* The address of a part, where the arguments have it. */
 static void point_part(struct qn_layer *l, int part)
 {
-    const struct qn_slot *slot = qn_api_slot(arg_of(part));
+    const struct qn_slot *slot = qn_api_slot(arg_of(part), QN_LINE_MLP);
     void *at = place_of(&l->args, slot), *data = address(l, part);
     struct qn_tensor *t = at;
 

@@ -269,7 +269,8 @@ int qn_field_print(const struct qn_line *line, int first, const char *word,
 
     if (!buffer)
         size = 0;
-    used = (size_t)snprintf(buffer, size, "%s %.32s", word, recipe);
+    used = (size_t)snprintf(buffer, size, "%s%s%.32s", word, *recipe ? " " : "",
+                            recipe);
     for (int i = 0; i < line->count; i++) {
         const struct qn_field *f = &line->fields[i];
         const char *at = (const char *)target + f->at;

@@ -64,8 +64,9 @@ struct qn_line {
     const char *whose; /* in messages: "the values that ..." */
 };
 
-/* Fields of products, casts and MLPs: lines.c. */
-extern const struct qn_line qn_line_product, qn_line_cast, qn_line_mlp;
+/* Fields of each kind of line: lines.c. */
+extern const struct qn_line qn_line_product, qn_line_cast, qn_line_mlp,
+    qn_line_route;
 
 #define QN_LINE(rows, whose)                                                   \
     {                                                                          \

@@ -11,14 +11,16 @@
 /* The i-th first word and its kind; NULL past the last. */
 static const char *word_at(int i, enum qn_line_kind *line)
 {
-    const int cast = i - qn_product_words.count,
-              layer = cast - qn_work_words.count;
+    static const char *const layers[] = {"mlp", NULL};
+    static const struct qn_words mlp = {layers, 1};
+    static const struct qn_words *const words[QN_LINE_KINDS] = {
+        &qn_product_words, &qn_work_words, &mlp, &qn_routing_words};
+    int kind = 0;
 
-    *line = cast < 0 ? QN_LINE_PRODUCT : layer < 0 ? QN_LINE_CAST : QN_LINE_MLP;
-    return cast < 0    ? qn_product_words.names[i]
-           : layer < 0 ? qn_work_words.names[cast]
-           : layer     ? NULL
-                       : "mlp";
+    while (kind < QN_LINE_KINDS && i >= words[kind]->count)
+        i -= words[kind++]->count;
+    *line = (enum qn_line_kind)kind;
+    return kind < QN_LINE_KINDS ? words[kind]->names[i] : NULL;
 }
 
 enum qn_line_kind qn_line_of(const char *text)

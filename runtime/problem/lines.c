@@ -7,6 +7,7 @@
 #include "problem/field.h"
 #include "problem/geometry.h"
 #include "problem/problem.h"
+#include "problem/route.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -257,3 +258,29 @@ static const struct qn_field mlp[] = {
 };
 
 const struct qn_line qn_line_mlp = QN_LINE(mlp, "an MLP can have");
+
+#undef AT
+
+/* ------------------------------------------------------------------ routes */
+
+#define AT(member) QN_FIELD(struct qn_route, member)
+#define ONLY(work) .without = ~BIT(work) /* lines with this first word */
+#define MOVES      .without = BIT(ROUTE)
+
+static const struct qn_field route[] = {
+    {WORD("", work, routing)},
+    {GROUPS, ONLY(ROUTE)},
+    {LENGTH(m)},
+    {"topk", AT(topk), &qn_field_int, .flags = QN_FIELD_REQUIRED, .usage = "K"},
+    {LENGTH(k), MOVES},
+    {"experts", AT(experts), &qn_field_int, .usage = "TOTAL", ONLY(ROUTE)},
+    {"first", AT(first), &qn_field_int, .usage = "EXPERT", ONLY(ROUTE)},
+    {"in", AT(type), WIDE, .kind = &qn_field_word, MOVES},
+    {FLAG("prob", probability), MOVES},
+    {FLAG("dprob", dprob), ONLY(PERMUTE)},
+    {FLAG("residual", residual), ONLY(COMBINE)},
+    {WORD("index", index, type), .least = QUERN_I32, .most = QUERN_I64,
+     .usage = "i32|i64", .expected = "i32 or i64 is expected", ONLY(ROUTE)},
+};
+
+const struct qn_line qn_line_route = QN_LINE(route, "quern.h gives it");

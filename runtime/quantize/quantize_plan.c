@@ -42,7 +42,7 @@ int qn_quantize_serves(const struct qn_quantization *q, int op,
                        const struct qn_kernel *kernel)
 {
     int reads_f32 = op == QN_HISTORY || op == QN_SUM || op == QN_SUM_ROWS ||
-                    op == QN_OUTSIDE;
+                    op >= QN_OUTSIDE;
     int input = reads_f32                    ? QUERN_F32
                 : q->work == QUERN_TRANSPOSE ? QUERN_TYPE_NONE
                                              : q->type;

@@ -295,14 +295,16 @@ static int find_plan(struct call *c)
     return QUERN_OK;
 }
 
-/* The rows of this run: the number of the line's ragged key, -1 if groups have
-   no sizes. */
+/* The rows of this run: the tokens of routes, else the number of the line's
+   ragged key, -1 if groups have no sizes. */
 static int64_t rows_of(const struct call *c, const struct quern_operand *table,
                        int count)
 {
     const char *ragged = strstr(c->line, " ragged=");
     const char axis = ragged ? ragged[8] : *c->line == 'w' ? 'k' : 'm';
 
+    if (c->key['t' - 'a'])
+        return c->key['m' - 'a'];
     return count && is_sizes(table->arg) ? c->key[axis - 'a'] : -1;
 }
 
@@ -546,7 +548,8 @@ static int run(struct call *c)
         return error ? fail(c, "%s", error) : QUERN_OK;
     }
     if (quern_run(c->plan, &c->args, c->stream) ||
-        (c->host && quern_check(c->plan, &c->args, NULL)))
+        (c->host && c->args.of[QUERN_ARG_WORKSPACE].data &&
+         quern_check(c->plan, &c->args, NULL)))
         return fail(c, "%s", quern_errmsg());
     return QUERN_OK;
 }

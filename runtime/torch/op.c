@@ -28,6 +28,9 @@
     PRODUCT ", Tensor a, Tensor? a_sf, Tensor? a_global"                       \
             ", Tensor b, Tensor? b_sf, Tensor? b_global" SIZES                 \
             ", Tensor? bias, Tensor? prob"
+#define ROUTE "str line, SymInt g, SymInt m, SymInt topk"
+#define MOVE                                                                   \
+    "str line, SymInt m, SymInt topk, SymInt k, Tensor input, Tensor inverse"
 #define INPUT CAST ", Tensor input" SIZES
 #define MLP_FORWARD                                                            \
     MLP ", Tensor x" W1_W2 READ("w1_rowwise") READ("w2_rowwise")               \
@@ -76,7 +79,15 @@
     X(defer_mlp, WGRAD, QUEUE MLP_WGRAD ", Tensor(a!) dw1, Tensor(b!) dw2",    \
       "")                                                                      \
     X(mlp_weights, WEIGHTS, MLP_WEIGHTS, ALL_MADE)                             \
-    X(mlp_weights_, WEIGHTS, MLP_WEIGHTS ", Tensor? noop" ALL_WRITTEN, "")
+    X(mlp_weights_, WEIGHTS, MLP_WEIGHTS ", Tensor? noop" ALL_WRITTEN, "")     \
+    X(route, FORWARD, ROUTE ", Tensor index",                                  \
+      "Tensor lengths, Tensor inverse")                                        \
+    X(permute, FORWARD, MOVE ", Tensor? prob", "Tensor output")                \
+    X(permute_dprob, FORWARD, MOVE ", Tensor prob, Tensor rows",               \
+      "Tensor dprob")                                                          \
+    X(combine, FORWARD, MOVE ", Tensor? prob, Tensor? c", "Tensor output")     \
+    X(combine_backward, FORWARD, MOVE ", Tensor prob, Tensor rows",            \
+      "Tensor output, Tensor dprob")
 
 /* ------------------------------------------------------------------ schemas */
 

@@ -15,6 +15,7 @@ docs/pytorch.md describes all of it.
 from quern import add_specs, recipes, tune, version, why
 from quern.torch._tools import check
 from quern.torch.functions import grouped_mm
+from quern.torch.layer import combine, moe, permute, route
 from quern.torch.linear import GroupedLinear
 from quern.torch.mlp import grouped_mlp
 from quern.torch.modules import (Activation, GroupedMLP, ScaledClampedQGeGLU, ScaledSwiGLU,
@@ -25,5 +26,5 @@ from quern.torch.switches import Switch, TrainingConfig, install, replace_groupe
 
 __all__ = ["Activation", "GroupedLinear", "GroupedMLP", "Quantized", "ScaledClampedQGeGLU",
            "ScaledSwiGLU", "Sequential", "SwiGLU", "Switch", "TrainingConfig", "WgradQueue",
-           "add_specs", "check", "dequantize", "grouped_mlp", "grouped_mm", "install", "quantize",
-           "recipes", "replace_grouped_mm", "tune", "version", "why"]
+           "add_specs", "check", "combine", "dequantize", "grouped_mlp", "grouped_mm", "install", "moe",
+           "permute", "quantize", "recipes", "replace_grouped_mm", "route", "tune", "version", "why"]

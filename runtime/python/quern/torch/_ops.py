@@ -14,7 +14,8 @@ WORDS = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
 DTYPES = {word: dtype for dtype, word in WORDS.items()} | {"i32": torch.int32, "i64": torch.int64}
 NAMES = ("product", "product_", "defer_product", "quantize", "quantize_", "dbias", "rescale_",
          "dequantize", "mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "mlp_wgrad",
-         "mlp_wgrad_", "defer_mlp", "mlp_weights", "mlp_weights_")
+         "mlp_wgrad_", "defer_mlp", "mlp_weights", "mlp_weights_", "route", "permute",
+         "permute_dprob", "combine", "combine_backward")
 _PHASES = {"forward": 0, "backward": 1, "wgrad": 2, "weights": 3}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experts of a layer, for the switches: tokens sorted by expert, products, an activation.
+"""The experts of a layer, for the switches: products of sorted tokens, an activation.
 
 Nothing here waits for the device, and everything compiles with fullgraph=True.
 """
@@ -108,21 +108,3 @@ def mlp(x, w1, w2, ends, activation, recipe, *, fused=None, b1=None, b2=None, pr
     if prob is not None:
         h = (h * prob[:, None]).to(h.dtype)
     return linear(h, w2, ends, recipe, b2, None if b2 is None else prob)
-
-
-# --------------------------------------------------------------------------------------- routing
-
-
-def sort_by_expert(ids, experts):
-    """Sort (token, choice) pairs by expert: where each pair came from, and each expert's end. Pairs
-    whose number is `experts` or more have none here (expert parallelism) and come last."""
-    ids, order = torch.sort(ids, stable=True)
-    numbers = torch.arange(experts, device=ids.device, dtype=ids.dtype)
-    return order, torch.searchsorted(ids, numbers, right=True, out_int32=True)
-
-
-def sum_of_choices(y, order, choices):
-    """Reorder the rows of `y` by token and add those of each token."""
-    places = torch.arange(order.shape[0], device=order.device)
-    inverse = torch.empty_like(order).scatter_(0, order, places)
-    return y[inverse].view(-1, choices, y.shape[-1]).sum(1)

@@ -10,9 +10,10 @@ from_pretrained(..., experts_implementation="quern").
 
 import functools
 
+import torch
 from transformers.integrations.moe import ExpertsInterface, _default_apply_gate
 
-from . import experts
+from . import experts, layer
 from .switches import Switch, all_of, warn_once
 
 
@@ -45,12 +46,12 @@ def _forward(module, hidden, index, weights, *, recipe):
         w1, w2 = w1.transpose(1, 2), w2.transpose(1, 2)
     b1, b2 = (getattr(module, first + "_bias"), module.down_proj_bias) if module.has_bias else (
         None, None)
-    choices = index.shape[-1]
-    order, ends = experts.sort_by_expert(index.reshape(-1), module.num_experts)
-    y = experts.mlp(hidden[order // choices].to(w1.dtype), w1, w2, ends,
+    sizes, inverse = layer.route(index, module.num_experts)
+    y = experts.mlp(layer.permute(hidden.to(w1.dtype), inverse), w1, w2,
+                    sizes.cumsum(0, dtype=torch.int32),
                     module._apply_gate if module.has_gate else module.act_fn, recipe,
-                    fused=_fused(module), b1=b1, b2=b2, prob=weights.reshape(-1)[order].float())
-    return experts.sum_of_choices(y, order, choices).to(hidden.dtype)
+                    fused=_fused(module), b1=b1, b2=b2, prob=layer.move_each(weights, inverse))
+    return layer.combine(y, inverse).to(hidden.dtype)
 
 
 _users = {}  # how many switches an implementation has, and its recipe, by name

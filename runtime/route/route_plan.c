@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** route_plan.c: the launches of lines about routes. One kernel for each serves
+** all recipes and types: it is that of values without scales.
+*/
+#include "route/route_plan.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/types.h"
+#include "choose/session.h"
+#include "problem/dequantize_rules.h"
+#include "quantize/quantize_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The launches of each kind of line, in order. */
+static const struct {
+    int count, ops[2];
+    const char *does[2];
+} works[] = {
+    [QUERN_ROUTE] = {2,
+                     {QN_ROUTE_COUNT, QN_ROUTE_SORT},
+                     {"rows of each expert, in chunks of pairs",
+                      "the order of pairs, and its inverse"}},
+    [QUERN_PERMUTE] = {1, {QN_PERMUTE_ROWS}, {"tokens to rows of experts"}},
+    [QUERN_COMBINE] = {1, {QN_COMBINE_ROWS}, {"rows to sums of tokens"}},
+};
+
+/* ---------------------------------------------------------------- plan */
+
+static int check_options(const struct qn_plan_options *options)
+{
+    if (options && options->backend == QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.backend is cublaslt: it multiplies, and "
+                            "routes nothing");
+    return QUERN_OK;
+}
+
+static int load(struct qn_session *s, struct qn_route_plan *plan, int backend)
+{
+    const struct qn_recipe *plain = qn_dequantize_plain(s->ctx);
+    const int work = plan->route.work;
+    struct qn_quantization q = {.work = QUERN_QUANTIZE,
+                                .of = QN_X,
+                                .type = QUERN_F32,
+                                .copies = QUERN_ROWWISE,
+                                .groups = 1};
+
+    if (!plain)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "%s: no recipe has bf16 for x, w and dy, whose "
+                            "kernels would do it",
+                            qn_routing_name(work));
+    strncpy(q.recipe, plain->name, sizeof q.recipe - 1);
+    return qn_quantize_steps(s, &q, backend, works[work].ops, works[work].count,
+                             &plan->launches);
+}
+
+int qn_route_plan_inner(struct qn_session *s, const struct qn_route *route,
+                        int backend, struct qn_route_plan **out)
+{
+    struct qn_route_plan *plan = calloc(1, sizeof *plan);
+    int code;
+
+    if (!plan)
+        return qn_error_memory();
+    plan->ctx = s->ctx;
+    plan->route = *route;
+    plan->driver = s->driver;
+    plan->context = s->scope.context;
+    code = qn_route_needs(route, &plan->need);
+    if (!code)
+        code = load(s, plan, backend);
+    if (code)
+        qn_route_plan_free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+/* AUTO with a GPU: linked kernels, else those that can be compiled. */
+static int make(struct qn_session *s, const struct qn_route *route,
+                struct qn_route_plan **plan)
+{
+    const int backend = s->demand.backend;
+
+    return qn_route_plan_inner(
+        s, route, backend == QUERN_BACKEND_AUTO ? QUERN_BACKEND_AOT : backend,
+        plan);
+}
+
+int qn_route_plan(struct quern_context *ctx, const struct qn_route *route,
+                  const struct qn_plan_options *options,
+                  struct qn_route_plan **plan)
+{
+    struct qn_session session = {.ctx = ctx};
+    int code;
+
+    if (!ctx || !route || !plan)
+        return qn_error_null("ctx", ctx, "route", route, "plan");
+    *plan = NULL;
+    code = check_options(options);
+    if (!code)
+        code = qn_route_check(route);
+    if (!code)
+        code = qn_session_open(&session, ctx, NULL, options);
+    if (!code)
+        code = qn_session_capture(&session, NULL, "making a plan");
+    if (!code)
+        code = make(&session, route, plan);
+    qn_session_close(&session);
+    return qn_error_done(code);
+}
+
+void qn_route_plan_free(struct qn_route_plan *plan)
+{
+    if (plan)
+        qn_quantize_plan_free(plan->launches);
+    free(plan);
+}
+
+void qn_route_plan_info(const struct qn_route_plan *plan,
+                        struct quern_plan_info *info)
+{
+    const struct qn_quantize_plan *launches = plan->launches;
+
+    *info = (struct quern_plan_info){
+        .kernel = launches->steps[launches->nsteps - 1].kernel->name,
+        .backend = launches->backend,
+        .sms = launches->workers,
+        .workspace_bytes = plan->need.workspace_bytes};
+}
+
+/* ----------------------------------------------------------------- why */
+
+static int explain(struct qn_session *s, const struct qn_route *route,
+                   struct qn_text *text)
+{
+    struct qn_route_plan *plan;
+    char line[512];
+    int code = make(s, route, &plan);
+
+    if (code)
+        return code;
+    qn_route_print(route, line, sizeof line);
+    qn_text_add(text, "%s\nbackend %s, %d %s\n", line,
+                qn_backend_name(plan->launches->backend), s->demand.sms,
+                plan->launches->backend == QUERN_BACKEND_HOST
+                    ? "threads"
+                    : "multiprocessors");
+    for (int i = 0; i < plan->launches->nsteps; i++)
+        qn_text_add(
+            text, "\n%s: %s\n> %s\n", qn_op_name(works[route->work].ops[i]),
+            works[route->work].does[i], plan->launches->steps[i].kernel->name);
+    qn_route_plan_free(plan);
+    return QUERN_OK;
+}
+
+int qn_route_why(struct quern_context *ctx, const struct qn_route *route,
+                 const struct qn_plan_options *options, char **out)
+{
+    struct qn_session session = {.ctx = ctx};
+    struct qn_text text = {0};
+    int code;
+
+    if (!ctx || !route || !out)
+        return qn_error_null("ctx", ctx, "route", route, "text");
+    *out = NULL;
+    code = check_options(options);
+    if (!code)
+        code = qn_route_check(route);
+    if (!code)
+        code = qn_session_explain(&session, ctx, NULL, options, &text);
+    if (!code)
+        code = explain(&session, route, &text);
+    return qn_session_explained(&session, code, &text, out);
+}

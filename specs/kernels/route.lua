@@ -1,0 +1,33 @@
+-- Routes of tokens to experts: the order of rows, in two launches; and tokens moved to rows, rows
+-- to tokens. Types of values are a parameter.
+
+local sizes = { "index", "sizes_bytes", "m", "topk", "experts", "first_expert", "groups",
+                "counters" }
+local order = table.join(sizes, { "lengths", "starts", "gather", "inverse", "error" })
+local moves = { "input", "m", "topk", "k", "inverse", "probability", "in", "in_stride", "out",
+                "out_stride" }
+
+local works = {
+  route_count = { path = "count.cu", params = sizes, ctas = 2 },
+  route_sort = { path = "sort.cu", params = order, ctas = 2 },
+  permute = { path = "permute.cu", ctas = 4,
+              params = table.join(moves, { "rows", "rows_stride", "dprob" }) },
+  combine = { path = "combine.cu", ctas = 4, params = table.join(moves, { "c", "c_stride" }) },
+}
+
+for op, work in pairs(works) do
+  kernels(op) {
+    op = op, of = "x", input = "f32", element = bf16, scale = "none",
+    arch = { "sm_80", "sm_90a", "sm_100f", "sm_120a" }, template = "route/" .. work.path,
+    params = work.params,
+    derive "threads" (function () return 256 end),
+    derive "ctas" (function () return work.ctas end),
+  }
+
+  kernels("host_" .. op) {
+    op = op, of = "x", input = "f32", element = bf16, scale = "none", arch = "host",
+    template = "host/" .. op .. ".c", params = work.params,
+  }
+end
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -1,0 +1,18 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+/*
+** Rows of experts to tokens, on the host: as the kernels for GPUs have it, with the same bits.
+*/
+#define FN static inline __attribute__((unused))
+
+//$ include "route/combine.c"
+
+void $(name)(void *const *params, int worker, int workers)
+{
+    //$ include "host/params.c"
+    const struct moves w = { input, m, topk, k, inverse, probability, (const char *)in, 0,
+                             (const char *)c, (char *)out, in_stride, 0, c_stride, out_stride };
+
+    for (int token = worker; token < m; token += workers)
+        for (int f = 0; f < k; f += EACH)
+            combine(&w, token, f);
+}

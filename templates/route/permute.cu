@@ -1,0 +1,43 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+/*
+** Tokens to rows of experts, and the gradient of their probabilities.
+**
+**   in           [m, k]         tokens, in the type `input`
+**   inverse      [m, topk]      the row of each pair; other values than rows: none
+**   probability  [m, topk]      its factor, or null
+**   out          [m * topk, k]  rows, or null
+**   rows         [m * topk, k]  of the same order, or null
+**   dprob        [m, topk]      sums of in times rows, 0 without a row; or null
+**
+** A warp has a token, and its pairs in turn.
+*/
+#define FN __device__ __forceinline__
+enum { THREADS = $(threads) };
+
+//$ include "route/permute.c"
+
+//$ include "quantize/sum_lanes.cu"
+
+extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
+$(name)(
+    //$ include "common/params.cu"
+)
+{
+    const int lane = threadIdx.x % 32, warps = gridDim.x * (THREADS / 32);
+    const struct moves w = { input, m, topk, k, inverse, probability, (const char *)in,
+                             (const char *)rows, 0, (char *)out, in_stride, rows_stride, 0,
+                             out_stride };
+
+    for (int token = blockIdx.x * (THREADS / 32) + threadIdx.x / 32; token < m; token += warps) {
+        for (int pair = token * topk; pair < (token + 1) * topk; pair++) {
+            const int row = row_of(&w, pair);
+            float sum = row >= 0 ? move_pair(&w, token, pair, row, lane) : 0;
+
+            if (!dprob)
+                continue;
+            sum = sum_lanes(sum);
+            if (lane == 0)
+                dprob[pair] = sum;
+        }
+    }
+}

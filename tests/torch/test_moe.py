@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""moe, and its parts, against loops over tokens and choices in float64."""
+
+import pytest
+import torch
+from conftest import assert_near
+
+import quern.torch as qt
+from quern.torch.modules import _FORMULAS
+
+TOKENS, TOPK, EXPERTS, HIDDEN, FFN = 37, 3, 6, 64, 32
+NAMES = ("x", "probs", "w1", "w2", "residual")
+
+
+def operands(dtype=torch.bfloat16, experts=EXPERTS):
+    torch.manual_seed(2)
+    given = {"x": torch.randn(TOKENS, HIDDEN).to(dtype), "probs": torch.rand(TOKENS, TOPK),
+             "w1": torch.randn(experts, 2 * FFN, HIDDEN).mul(0.2).to(dtype),
+             "w2": torch.randn(experts, HIDDEN, FFN).mul(0.2).to(dtype),
+             "residual": torch.randn(TOKENS, HIDDEN).to(dtype)}
+    return {name: t.requires_grad_() for name, t in given.items()}
+
+
+def draw(how, kind=torch.int64):
+    torch.manual_seed(3)
+    indices = torch.rand(TOKENS, EXPERTS).argsort(1)[:, :TOPK].to(kind)
+    if how == "one":
+        indices.fill_(2)
+    elif how == "none":
+        indices.fill_(-1)
+    elif how == "dropped":
+        indices[::3, 1] = EXPERTS
+        indices[4] = -5
+    return indices
+
+
+def reference(given, indices, dy, first, experts):
+    t = {name: v.detach().double().requires_grad_() for name, v in given.items()}
+    total = []
+    for token in range(TOKENS):
+        y = t["residual"][token]
+        for k in range(TOPK):
+            e = int(indices[token, k]) - first
+            if 0 <= e < experts:
+                pre = t["w1"][e] @ t["x"][token]
+                h = _FORMULAS["swiglu"](pre[:FFN], pre[FFN:], 7.0, 1.702, 1.0)
+                y = y + t["w2"][e] @ (h * t["probs"][token, k])
+        total.append(y)
+    y = torch.stack(total)
+    y.backward(dy.double())
+    return y.detach(), {name: torch.zeros_like(v) if v.grad is None else v.grad
+                        for name, v in t.items()}
+
+
+def run(given, indices, dy, **more):
+    for t in given.values():
+        t.grad = None
+    y = qt.moe(given["x"], indices, given["probs"], given["w1"], given["w2"],
+               residual=given["residual"], **more)
+    y.backward(dy)
+    return y.detach(), {name: t.grad for name, t in given.items()}
+
+
+@pytest.mark.parametrize("how", ["even", "one", "none", "dropped"])
+@pytest.mark.parametrize("where", ["h", "y"])
+def test_layer(how, where):
+    given, indices, dy = operands(), draw(how), torch.randn(TOKENS, HIDDEN).bfloat16()
+    y, grads = run(given, indices, dy, prob=where)
+    expected, wanted = reference(given, indices, dy, 0, EXPERTS)
+    assert_near(y, expected, 0.02)
+    for name in NAMES:
+        assert_near(grads[name], wanted[name], 0.02)
+
+
+def test_window_of_experts():
+    """Two ranks with half of the experts each add up to one with all."""
+    given, indices = operands(), draw("dropped", torch.int32)
+    dy = torch.randn(TOKENS, HIDDEN).bfloat16()
+    for first in (0, 3):
+        half = {name: t.detach()[first:first + 3].clone().requires_grad_() if name[0] == "w" else t
+                for name, t in given.items()}
+        y, grads = run(half, indices, dy, first=first, experts=EXPERTS)
+        expected, wanted = reference(half, indices, dy, first, 3)
+        assert_near(y, expected, 0.02)
+        for name in NAMES:
+            assert_near(grads[name], wanted[name], 0.02)
+
+
+def test_prob_of_tokens():
+    """With squared_relu and prob=x the probability is squared."""
+    given, indices = operands(), draw("even")
+    w1 = given["w1"].detach()[:, :FFN].contiguous()
+    p = given["probs"].detach().bfloat16().float()
+    options = {"activation": "squared_relu", "recipe": "bf16"}
+    x = given["x"].detach().requires_grad_()
+    probs = p.clone().requires_grad_()
+    y = qt.moe(x, indices, probs, w1, given["w2"].detach(), prob="x", **options)
+    squares = p.clone().requires_grad_()
+    other = qt.moe(x.detach(), indices, squares ** 2, w1, given["w2"].detach(), prob="h",
+                   **options)
+    assert_near(y.detach(), other.detach().double(), 0.02)
+    dy = torch.randn_like(y)
+    y.backward(dy)
+    other.backward(dy)
+    assert_near(probs.grad, squares.grad.double(), 0.03)
+
+
+def test_tokens_do_not_depend_on_others():
+    given, indices = operands(), draw("even")
+    y = qt.moe(given["x"], indices, given["probs"], given["w1"], given["w2"])
+    few = qt.moe(given["x"][5:9], indices[5:9], given["probs"][5:9], given["w1"], given["w2"])
+    assert torch.equal(y[5:9], few)
+
+
+@pytest.mark.parametrize("recipe", ["fp8_block", "mxfp8"])
+def test_recipes(recipe):
+    given, indices, dy = operands(), draw("dropped"), torch.randn(TOKENS, HIDDEN).bfloat16()
+    y, grads = run(given, indices, dy, recipe=recipe)
+    expected, wanted = reference(given, indices, dy, 0, EXPERTS)
+    assert_near(y, expected, 0.12)
+    for name in NAMES:
+        assert_near(grads[name], wanted[name], 0.12)
+
+
+def test_parts():
+    indices = draw("dropped")
+    sizes, inverse = qt.route(indices, EXPERTS)
+    order = [i for e in range(EXPERTS) for i, v in enumerate(indices.reshape(-1)) if v == e]
+    assert sizes.tolist() == [int((indices == e).sum()) for e in range(EXPERTS)]
+    flat = inverse.reshape(-1)
+    assert [int(flat[i]) for i in order] == list(range(len(order)))
+    assert int((flat < 0).sum()) == TOKENS * TOPK - len(order)
+    x = torch.randn(TOKENS, 40)
+    rows = qt.permute(x, inverse)
+    assert torch.equal(rows[:len(order)], x[torch.tensor(order) // TOPK])
+
+
+def test_compiles():
+    given, indices = operands(), draw("even")
+    args = [given[name].detach() for name in ("x", "probs", "w1", "w2")]
+
+    def layer(x, probs, w1, w2):
+        return qt.moe(x, indices, probs, w1, w2)
+
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(*args), layer(*args))
+
+
+def test_bad_input():
+    given = operands()
+    x, probs, w1, w2 = (given[name].detach() for name in ("x", "probs", "w1", "w2"))
+    indices = draw("even")
+    with pytest.raises(ValueError, match="prob is 'z'"):
+        qt.moe(x, indices, probs, w1, w2, prob="z")
+    with pytest.raises(TypeError, match="indices: a tensor of int32 or int64"):
+        qt.moe(x, indices.float(), probs, w1, w2)
+    with pytest.raises(ValueError, match="probs"):
+        qt.moe(x, indices, probs[:, :2], w1, w2)
+    with pytest.raises(TypeError, match="offs: moe sorts the rows itself"):
+        qt.moe(x, indices, probs, w1, w2, offs=indices)
+    with pytest.raises(ValueError, match="37 rows are expected"):
+        qt.moe(x[:30], indices, None, w1, w2)
+    indices[7, 2] = EXPERTS + 1
+    with pytest.raises(Exception, match="token 7, k 2: index is 7: at most 5 is expected"):
+        qt.moe(x, indices, probs, w1, w2)
