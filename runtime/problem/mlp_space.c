@@ -29,8 +29,8 @@ static void set_numbers(struct qn_tensor *t, int type, int64_t groups,
     t->alignment = QN_ALIGNMENT;
 }
 
-/* Where a tensor is: forward saves it for backward or wgrad, backward leaves it
-   for wgrad, or the phase alone needs it. */
+/* The buffer of a tensor: forward saves it for backward or wgrad, backward
+   leaves it for wgrad, or only its phase needs it. */
 static int buffer_of(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                      int slot)
 {

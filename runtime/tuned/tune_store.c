@@ -12,8 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "code/cache_folder.h"
-#include "device/library.h"
+#include "tuned/tune_folders.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -59,81 +58,6 @@ static void name_file(const char *gpu, char name[NAME_SIZE])
         name[length++] = plain ? *gpu : '_';
     }
     strcpy(name + length, ENDING);
-}
-
-/* ----------------------------------------------------------------- folders */
-
-/* Call `visit` for each folder until it returns nonzero, and return that; -1
-   if memory ran out. */
-typedef int visitor(void *user, const char *folder);
-
-static int each_given(const char *list, visitor *visit, void *user)
-{
-    char *copy = qn_text_copy(list), *rest = copy;
-    int result = copy ? 0 : -1;
-
-    for (char *path; !result && (path = strsep(&rest, ":"));)
-        if (*path)
-            result = visit(user, path);
-    free(copy);
-    return result;
-}
-
-/* The user's own, next to the cache's compiled kernels. */
-static int each_cached(struct quern_context *ctx, visitor *visit, void *user)
-{
-    char folder[PATH_MAX];
-    struct qn_cache *cache;
-    const char *path;
-    int result = 0;
-
-    if (qn_cache_of(ctx, &cache))
-        return -1;
-    for (int i = 0; !result && (path = qn_cache_folder(cache, i)); i++)
-        if (!qn_cache_refused(cache, i) &&
-            snprintf(folder, sizeof folder, "%s/tune", path) <
-                (int)sizeof folder)
-            result = visit(user, folder);
-    return result;
-}
-
-/* COUPLED: shipped winners */
-static int visit_shipped(visitor *visit, void *user)
-{
-    char here[PATH_MAX], folder[PATH_MAX + 32];
-    char *last;
-
-    if (!qn_library_folder(here, sizeof here))
-        return 0;
-    /* lib/x86_64-linux-gnu: libraries of several machines side by side */
-    last = strrchr(here, '/');
-    if (last && last - here >= 4 && !strncmp(last - 4, "/lib", 4))
-        *last = 0;
-    snprintf(folder, sizeof folder, "%s/../share/quern/tune", here);
-    return visit(user, folder);
-}
-
-/* Those of the user, in the order of the search. */
-static int each_own(struct quern_context *ctx, visitor *visit, void *user)
-{
-    const char *given = ctx->tune_list;
-    int result = 0;
-
-    if (given && !*given)
-        return 0;
-    if (given)
-        result = each_given(given, visit, user);
-    return result ? result : each_cached(ctx, visit, user);
-}
-
-/* And those that came with the library, read-only. */
-static int each_folder(struct quern_context *ctx, visitor *visit, void *user)
-{
-    int result = each_own(ctx, visit, user);
-
-    if (result || (ctx->tune_list && !*ctx->tune_list))
-        return result;
-    return visit_shipped(visit, user);
 }
 
 /* ----------------------------------------------------------------- reading */
@@ -292,7 +216,7 @@ static struct qn_tune_book *get_book(struct quern_context *ctx, const char *gpu)
         return NULL;
     snprintf(book->gpu, sizeof book->gpu, "%s", gpu);
     loader.last = &book->sources;
-    if (each_folder(ctx, load_folder, &loader)) {
+    if (qn_tune_each_folder(ctx, load_folder, &loader)) {
         free_book(book);
         return NULL;
     }
@@ -364,8 +288,9 @@ int qn_tune_store_each(struct quern_context *ctx,
 {
     struct lister lister = {ctx, visit, user, QUERN_OK};
 
-    return each_folder(ctx, list_folder, &lister) < 0 ? qn_error_memory()
-                                                      : lister.code;
+    return qn_tune_each_folder(ctx, list_folder, &lister) < 0
+               ? qn_error_memory()
+               : lister.code;
 }
 
 /* --------------------------------------------------------------- questions */
@@ -616,7 +541,7 @@ int qn_tune_store_add(struct quern_context *ctx,
     int code;
 
     *path = 0;
-    if (each_own(ctx, open_target, &target) < 0)
+    if (qn_tune_each_own(ctx, open_target, &target) < 0)
         return qn_error_memory();
     if (target.folder < 0)
         return qn_error_set(
