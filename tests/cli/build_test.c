@@ -160,7 +160,7 @@ TEST(test_build_refuses_configs)
     assert_int_equal(quern("build -n --recipe bf16,nope config.json"), 2);
     must_say("nope");
     assert_int_equal(quern("build -n --ranks 0 config.json"), 2);
-    must_say("--ranks is 0; it must be a number from 1 to ");
+    must_say("--ranks is '0'; it must be a number from 1 to ");
     assert_int_equal(quern("build -n --forward bf16_fprop"), 2);
     must_say("--forward is for a model's CONFIG.json, and none is given");
     end();

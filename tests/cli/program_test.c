@@ -37,7 +37,7 @@ static const struct {
     {"list -k --arch host", 0, "quern_bf16_fprop_tn_m_f32_scale_host"},
     {"list --arch sm_86", 0, "sm_86: its GPUs run the kernels of sm_80"},
     {"list -k --arch sm_89 mxfp8_quantize", 0, "quern_mxfp8_quantize"},
-    {"list --arch sm_100a", 2, "no kernel matches"},
+    {"list --arch sm_110a", 2, "no kernel matches"},
     {"list no_such_kernel", 2, "no kernel matches"},
     {"list a b", 0, "bf16"},
     {"list -k sm80 quern_bf16_fprop_tn_m_f32_scale_host", 0, "_host"},

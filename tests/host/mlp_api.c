@@ -40,7 +40,7 @@ static void point(struct api *a)
             const struct qn_tensor *t = (const void *)at;
             struct quern_buffer *to = &a->args.of[s->arg];
 
-            if (s->arg != o[i].arg)
+            if (s->arg != o[i].arg || s->at[QN_LINE_MLP] < 0)
                 continue;
             if (s->form == QN_SLOT_TENSOR)
                 to->pointers = t->pointers;

@@ -152,6 +152,15 @@ def others(recipe):
     yield "defer_product", (QUEUE._handle, 0, "wgrad bf16 d=f32 beta=1", 3, 48, 80, 29, case.dy,
                             None, None, case.x, None, None, lengths, None, None, None,
                             torch.zeros(3, 48, 80))
+    index = torch.tensor([[0, 2], [1, 0], [2, 1]])
+    yield "route", ("route index=i64", 3, 3, 2, index)
+    inverse, prob = OPS.route("route index=i64", 3, 3, 2, index)[1], torch.rand(3, 2)
+    tokens, rows = torch.randn(3, 16).bfloat16(), torch.randn(6, 16).bfloat16()
+    at = (3, 2, 16)
+    yield "permute", ("permute prob=1", *at, tokens, inverse, prob)
+    yield "permute_dprob", ("permute prob=1 dprob=1", *at, tokens, inverse, prob, rows)
+    yield "combine", ("combine prob=1 residual=1", *at, rows, inverse, prob, tokens)
+    yield "combine_backward", ("permute prob=1 dprob=1", *at, tokens, inverse, prob, rows)
 
 
 def call_of(name, arguments):
