@@ -33,8 +33,10 @@ static void find_slot(const struct run *run, int slot, struct qn_tensor *t)
     size_t used = 0;
 
     *t = place->need;
-    if (!base || (!t->ndim && slot >= QN_MLP_COLUMN))
+    if (!t->ndim && slot >= QN_MLP_COLUMN)
         return;
+    if (!base) /* of no tokens it has no bytes */
+        base = run->args->workspace;
     base += place->at;
     t->data = base + qn_space_add(&used, t->bytes);
     t->sf = t->sf_bytes ? base + qn_space_add(&used, t->sf_bytes) : NULL;

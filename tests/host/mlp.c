@@ -158,6 +158,7 @@ TEST(test_mlp_sizes)
     try_line("mlp fp8_row g=3 m=0 hidden=40 ffn=24 prob=1 bias=1", NULL);
     try_line("mlp bf16 g=1 m=0 hidden=40 ffn=24 beta=1 dw=f32", NULL);
     try_line("mlp bf16 g=2 m=0 hidden=40 ffn=24 beta=1 bias=1", NULL);
+    try_line("mlp bf16 g=2 m=0 hidden=40 ffn=24 bias=1 prob=1", NULL);
 }
 
 /* Gradients of the weights later, and forward only: the same bytes; with
