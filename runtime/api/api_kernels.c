@@ -7,6 +7,7 @@
 #include "mlp/mlp_plan.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
+#include "route/route_plan.h"
 
 struct marks {
     const struct quern_registry *registry;
@@ -54,6 +55,7 @@ static int mark_line(struct qn_session *s, const struct qn_line *line,
                      const struct marks *marks)
 {
     struct qn_quantize_plan *cast;
+    struct qn_route_plan *route;
     struct qn_mlp_plan *mlp;
     struct qn_plan *product;
     int code;
@@ -71,6 +73,14 @@ static int mark_line(struct qn_session *s, const struct qn_line *line,
         if (!code)
             mark_cast(marks, cast);
         qn_quantize_plan_free(cast);
+        return code;
+    case QN_LINE_ROUTE:
+        code =
+            qn_route_plan_inner(s, &line->of.route, QUERN_BACKEND_JIT, &route);
+        if (!code) {
+            mark_cast(marks, route->launches);
+            qn_route_plan_free(route);
+        }
         return code;
     default:
         code = qn_plan_session(s, &product);

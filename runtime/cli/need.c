@@ -55,7 +55,8 @@ static int plan(struct need *need, int64_t rows)
 
 /* For mean lengths of the groups from 0 to the line's, one or a sixteenth
    apart: of 1,500 others, on each of 12 lines, none took another kernel. The
-   totals are multiples of the groups, and one less; last come all rows. */
+   totals are multiples of the groups, and one less; last come all rows. A route
+   has one kernel for all. */
 static int plan_all(struct need *need)
 {
     int64_t *rows = qn_api_rows(&need->line);
@@ -66,6 +67,8 @@ static int plan_all(struct need *need)
                            : need->line.of.product.groups;
     int code = QUERN_OK;
 
+    if (need->line.kind == QN_LINE_ROUTE)
+        return plan(need, most);
     for (int64_t mean = 0; rows && !code && mean * groups < most;
          mean += mean < 64 ? 1 : mean / 16) {
         if (mean)

@@ -41,9 +41,4 @@ int qn_route_run_check(const struct qn_route_plan *plan, void *workspace,
 int qn_route_why(struct quern_context *ctx, const struct qn_route *route,
                  const struct qn_plan_options *options, char **text);
 
-/* qn_route_run of arguments that were checked, in the plan's context.
-   QUERN_ECUDA. */
-int qn_route_launch(const struct qn_route_plan *plan,
-                    const struct qn_route_args *args, void *stream);
-
 #endif

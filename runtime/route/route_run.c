@@ -82,8 +82,9 @@ static void set_values(const struct qn_route_plan *plan,
         set_moves(r, args, v);
 }
 
-int qn_route_launch(const struct qn_route_plan *plan,
-                    const struct qn_route_args *args, void *stream)
+/* In the plan's context. */
+static int launch(const struct qn_route_plan *plan,
+                  const struct qn_route_args *args, void *stream)
 {
     struct qn_values values;
     int code = QUERN_OK;
@@ -107,10 +108,10 @@ int qn_route_run(const struct qn_route_plan *plan,
     if (!code)
         code = check_overlap(plan, args);
     if (code || !plan->driver)
-        return code ? code : qn_route_launch(plan, args, stream);
+        return code ? code : launch(plan, args, stream);
     code = qn_driver_enter(plan->driver, plan->context, &scope);
     if (!code)
-        code = qn_route_launch(plan, args, stream);
+        code = launch(plan, args, stream);
     qn_driver_leave(plan->driver, &scope);
     return code;
 }
