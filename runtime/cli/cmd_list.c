@@ -88,15 +88,7 @@ static cJSON *describe_variant(const struct variant *variant)
     const struct qn_kernel *kernel = variant->kernel;
     cJSON *row = cJSON_CreateObject();
 
-    cJSON_AddStringToObject(row, "op", qn_op_name(kernel->op));
-    cJSON_AddStringToObject(row, "recipe", kernel->recipe);
-    cJSON_AddStringToObject(row, "layout",
-                            qn_layout_name(kernel->a.major, kernel->b.major));
-    cJSON_AddStringToObject(row, "ragged", qn_axis_name(kernel->ragged));
-    cJSON_AddStringToObject(row, "d", qn_type_name(kernel->d.type));
-    cJSON_AddStringToObject(row, "epilogue",
-                            qn_epilogue_name(kernel->epilogue));
-    cJSON_AddStringToObject(row, "arch", kernel->arch);
+    qn_table_variant(row, kernel);
     cJSON_AddNumberToObject(row, "kernels", variant->count);
     cJSON_AddNumberToObject(row, "shipped", variant->shipped);
     cJSON_AddNumberToObject(row, "ran", variant->ran);

@@ -146,15 +146,7 @@ static void print_kernel_json(const struct qn_kernel *kernel)
     cJSON_AddBoolToObject(row, "exists", 1);
     cJSON_AddStringToObject(row, "spec", kernel->spec);
     cJSON_AddStringToObject(row, "template", kernel->template_path);
-    cJSON_AddStringToObject(row, "op", qn_op_name(kernel->op));
-    cJSON_AddStringToObject(row, "recipe", kernel->recipe);
-    cJSON_AddStringToObject(row, "layout",
-                            qn_layout_name(kernel->a.major, kernel->b.major));
-    cJSON_AddStringToObject(row, "ragged", qn_axis_name(kernel->ragged));
-    cJSON_AddStringToObject(row, "d", qn_type_name(kernel->d.type));
-    cJSON_AddStringToObject(row, "epilogue",
-                            qn_epilogue_name(kernel->epilogue));
-    cJSON_AddStringToObject(row, "arch", kernel->arch);
+    qn_table_variant(row, kernel);
     add_size(row, "tile", kernel->tile, 3);
     add_size(row, "cluster", kernel->cluster, 2);
     cJSON_AddNumberToObject(row, "stages", kernel->stages);

@@ -6,6 +6,7 @@
 
 #include "cli.h"
 #include "base/text.h"
+#include "base/types.h"
 
 enum { MAX_COLUMNS = 16, MAX_CELL = 512 };
 
@@ -113,6 +114,19 @@ char *qn_table_text(const cJSON *value)
         at += length ? length : 1;
     }
     return text;
+}
+
+void qn_table_variant(cJSON *row, const struct qn_kernel *kernel)
+{
+    cJSON_AddStringToObject(row, "op", qn_op_name(kernel->op));
+    cJSON_AddStringToObject(row, "recipe", kernel->recipe);
+    cJSON_AddStringToObject(row, "layout",
+                            qn_layout_name(kernel->a.major, kernel->b.major));
+    cJSON_AddStringToObject(row, "ragged", qn_axis_name(kernel->ragged));
+    cJSON_AddStringToObject(row, "d", qn_type_name(kernel->d.type));
+    cJSON_AddStringToObject(row, "epilogue",
+                            qn_epilogue_name(kernel->epilogue));
+    cJSON_AddStringToObject(row, "arch", kernel->arch);
 }
 
 void qn_table_json(cJSON *value)
