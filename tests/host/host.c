@@ -3,6 +3,7 @@
 #include "host.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct quern_context *host_ctx;
 
@@ -185,4 +186,18 @@ int64_t host_cast(const struct qn_problem *p, int of, int64_t features,
         fail_msg("%s", qn_errmsg(host_ctx));
     qn_quantize_plan_free(plan);
     return args->row.stride;
+}
+
+void host_refuses(const char *const lines[][2], int count)
+{
+    struct quern_operand *table;
+    int operands;
+
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(
+            quern_describe(host_ctx, lines[i][0], &table, &operands),
+            QUERN_EINVAL);
+        if (strncmp(quern_errmsg(), lines[i][1], strlen(lines[i][1])))
+            fail_msg("%s: %s", lines[i][0], quern_errmsg());
+    }
 }

@@ -30,6 +30,10 @@ struct host_specs {
 void host_specs_open(struct host_specs *, const char *folder);
 void host_specs_close(struct host_specs *);
 
+/* Each line is refused as invalid, with a message that begins so; lines[i] is a
+   line and the beginning. */
+void host_refuses(const char *const lines[][2], int count);
+
 /* A plan of the host backend; fails the test if it cannot be made. */
 struct qn_plan *host_plan(const struct qt_case *c, int threads,
                           struct qn_args *args);

@@ -246,15 +246,8 @@ TEST(test_moves_refused)
         {"combine m=4 topk=1 k=8 in=e4m3", "in=e4m3: bf16, f16 or f32"},
         {"permte m=4 topk=1 k=8", "permte: route, permute, combine"},
     };
-    struct quern_operand *table;
-    int count;
 
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        assert_int_equal(quern_describe(host_ctx, lines[i][0], &table, &count),
-                         QUERN_EINVAL);
-        if (strncmp(quern_errmsg(), lines[i][1], strlen(lines[i][1])))
-            fail_msg("%s: %s", lines[i][0], quern_errmsg());
-    }
+    host_refuses(lines, (int)(sizeof lines / sizeof lines[0]));
 }
 
 TEST(test_moves_refused_arguments)

@@ -199,17 +199,29 @@ static void fill(const struct route_case *c, enum draw how, struct memory *m)
     }
 }
 
-static void sorts(const struct route_case *c, enum draw how, int threads)
+/* A plan with its arguments, in memory that release() frees. */
+static struct quern_plan *begin(const struct route_case *c, int threads,
+                                enum draw how, struct memory *m,
+                                struct quern_args *args)
 {
     struct quern_plan *plan = make(c, threads);
     struct quern_plan_info info;
-    struct quern_args args;
-    struct memory m;
 
     quern_plan_info(plan, &info);
-    allocate(c, info.workspace_bytes, &m);
-    fill(c, how, &m);
-    give(c, &m, &args);
+    allocate(c, info.workspace_bytes, m);
+    fill(c, how, m);
+    give(c, m, args);
+    return plan;
+}
+
+static void sorts(const struct route_case *c, enum draw how, int threads)
+{
+    struct quern_plan_info info;
+    struct quern_args args;
+    struct memory m;
+    struct quern_plan *plan = begin(c, threads, how, &m, &args);
+
+    quern_plan_info(plan, &info);
     for (int turn = 0; turn < 2; turn++) {
         if (quern_run(plan, &args, NULL) || quern_check(plan, &args, NULL))
             fail_msg("%s", quern_errmsg());
@@ -234,15 +246,10 @@ TEST(test_routes)
 TEST(test_routes_bad_index)
 {
     const struct route_case c = {4, 16, 8, 3, 2000, -1, 1};
-    struct quern_plan *plan = make(&c, 3);
-    struct quern_plan_info info;
     struct quern_args args;
     struct memory m;
+    struct quern_plan *plan = begin(&c, 3, EVEN, &m, &args);
 
-    quern_plan_info(plan, &info);
-    allocate(&c, info.workspace_bytes, &m);
-    fill(&c, EVEN, &m);
-    give(&c, &m, &args);
     ((int64_t *)m.index)[5000] = 17;
     ((int64_t *)m.index)[4000] = INT64_MAX;
     assert_int_equal(quern_run(plan, &args, NULL), QUERN_OK);
@@ -260,15 +267,10 @@ TEST(test_routes_bad_index)
 TEST(test_routes_optional)
 {
     const struct route_case c = {8, 8, 0, 2, 100, -1, 0};
-    struct quern_plan *plan = make(&c, 2);
-    struct quern_plan_info info;
     struct quern_args args;
     struct memory m;
+    struct quern_plan *plan = begin(&c, 2, EVEN, &m, &args);
 
-    quern_plan_info(plan, &info);
-    allocate(&c, info.workspace_bytes, &m);
-    fill(&c, EVEN, &m);
-    give(&c, &m, &args);
     args.of[QUERN_ARG_LENGTHS].data = args.of[QUERN_ARG_GATHER].data = NULL;
     assert_int_equal(quern_run(plan, &args, NULL), QUERN_OK);
     assert_int_equal(m.lengths[0], POISON);
@@ -311,29 +313,18 @@ TEST(test_routes_refused)
         {"route g=8 m=4", "topk= is missing"},
         {"rout g=8 m=4 topk=1", "rout: route, permute, combine is expected"},
     };
-    struct quern_operand *table;
-    int count;
 
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        assert_int_equal(quern_describe(host_ctx, lines[i][0], &table, &count),
-                         QUERN_EINVAL);
-        if (strncmp(quern_errmsg(), lines[i][1], strlen(lines[i][1])))
-            fail_msg("%s: %s", lines[i][0], quern_errmsg());
-    }
+    host_refuses(lines, (int)(sizeof lines / sizeof lines[0]));
 }
 
 TEST(test_routes_refused_arguments)
 {
     const struct route_case c = {8, 8, 0, 2, 100, -1, 0};
     const int64_t sizes[8] = {0};
-    struct quern_plan *plan = make(&c, 2);
-    struct quern_plan_info info;
     struct quern_args args;
     struct memory m;
+    struct quern_plan *plan = begin(&c, 2, EVEN, &m, &args);
 
-    quern_plan_info(plan, &info);
-    allocate(&c, info.workspace_bytes, &m);
-    fill(&c, EVEN, &m);
     for (int i = 0; i < 7; i++) {
         static const char *const texts[] = {"index is NULL",
                                             "workspace is NULL",
