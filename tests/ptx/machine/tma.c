@@ -155,11 +155,23 @@ static int move_shared(struct px_async *async, unsigned char *data, int loads)
     return PX_NEXT;
 }
 
+/* Count the copy's bytes on its barrier, which a CTA of the cluster has. */
+static int complete(struct px_async *async, struct px_cta *cta)
+{
+    const struct px_tile *tile = async->tile;
+    struct px_mbarrier *barrier = px_barrier_find(async->warp, async->op, cta,
+                                                  tile->barrier, async->lane);
+
+    if (!barrier)
+        return PX_FAULT;
+    px_barrier_complete(barrier, tile->bytes);
+    return PX_NEXT;
+}
+
 static int land_load(struct px_async *async)
 {
     struct px_tile *tile = async->tile;
     unsigned char *data = calloc(1, tile->bytes);
-    struct px_mbarrier *barrier;
     int code;
 
     if (!data)
@@ -172,14 +184,8 @@ static int land_load(struct px_async *async)
     free(data);
     if (code)
         return code;
-    barrier = px_barrier_find(async->warp, async->op,
-                              px_misreads(PX_OWN_BARRIER) ? async->warp->cta
-                                                          : tile->to_cta,
-                              tile->barrier, async->lane);
-    if (!barrier)
-        return PX_FAULT;
-    px_barrier_complete(barrier, tile->bytes);
-    return PX_NEXT;
+    return complete(async, px_misreads(PX_OWN_BARRIER) ? async->warp->cta
+                                                       : tile->to_cta);
 }
 
 /* First shared memory is read, then global memory is written. */
@@ -207,7 +213,6 @@ static int land_store(struct px_async *async)
 static int land_between(struct px_async *async)
 {
     struct px_tile *tile = async->tile;
-    struct px_mbarrier *barrier;
     struct px_cta *from = async->warp->cta;
 
     if (tile->global + tile->bytes > from->shared_bytes)
@@ -218,19 +223,13 @@ static int land_between(struct px_async *async)
     px_hazard_copied(tile->to_cta, tile->shared, tile->bytes);
     memcpy(tile->to_cta->shared + tile->shared, from->shared + tile->global,
            tile->bytes);
-    barrier = px_barrier_find(async->warp, async->op, tile->to_cta,
-                              tile->barrier, async->lane);
-    if (!barrier)
-        return PX_FAULT;
-    px_barrier_complete(barrier, tile->bytes);
-    return PX_NEXT;
+    return complete(async, tile->to_cta);
 }
 
 /* Bytes of global memory. */
 static int land_bytes(struct px_async *async)
 {
     struct px_tile *tile = async->tile;
-    struct px_mbarrier *barrier;
     const unsigned char *from = px_memory_global(
         async->warp, async->op, tile->global, tile->bytes, async->lane);
 
@@ -238,12 +237,7 @@ static int land_bytes(struct px_async *async)
         return PX_FAULT;
     px_hazard_copied(tile->to_cta, tile->shared, tile->bytes);
     memcpy(tile->to_cta->shared + tile->shared, from, tile->bytes);
-    barrier = px_barrier_find(async->warp, async->op, tile->to_cta,
-                              tile->barrier, async->lane);
-    if (!barrier)
-        return PX_FAULT;
-    px_barrier_complete(barrier, tile->bytes);
-    return PX_NEXT;
+    return complete(async, tile->to_cta);
 }
 
 /* ------------------------------------------------------------------ issuing */
