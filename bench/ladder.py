@@ -9,6 +9,7 @@ compared with torch's before. Needs PyTorch with CUDA, and build/lib/libquern.so
 """
 
 import sys
+import time
 
 import peers
 
@@ -22,19 +23,32 @@ OTHERS = ("sm90a_pingpong_tile128x128x64_cluster1x1", "sm90a_pingpong_tile128x19
 SHAPE = {"name": "dsv3_up_g8", "groups": 8, "tokens": 32768, "n": 4096, "k": 7168}
 
 
+def calls_for(call, seconds):
+    """So many calls that they take about `seconds`."""
+    for _ in range(2):
+        call()
+    peers.torch.cuda.synchronize()
+    begin = time.monotonic()
+    call()
+    peers.torch.cuda.synchronize()
+    return max(3, round(seconds / (time.monotonic() - begin)))
+
+
 def measure(layer, library, options, watch):
-    """A row for each kernel and for cuBLAS."""
+    """A row for each kernel and for cuBLAS. All run as long, as slow ones would cool the chip."""
     plans = {FAMILY + name: layer.plan(library, FAMILY + name) for name in STEPS + OTHERS}
     errors = peers.verify(layer, plans, layer.grouped_mm())
     calls = {name: lambda plan=plan: plan.run(peers.torch.cuda.current_stream().cuda_stream)
              for name, plan in plans.items()}
     calls["cublas_dense"] = layer.dense
-    count = peers.calls_for(layer, options.replay)
-    graphs = {name: peers.capture(call, count) for name, call in calls.items()}
-    rows = [{"shape": layer.name, "op": layer.op, "split": layer.kind, "problem": layer.line,
-             "what": name, "error": errors.get(name), "calls": count, **result,
-             "tflops": layer.flops / result["ms"] / 1e9}
-            for name, result in peers.measure(graphs, count, options.rounds, watch).items()]
+    counts = {name: calls_for(call, options.replay) for name, call in calls.items()}
+    graphs = {name: peers.capture(call, counts[name]) for name, call in calls.items()}
+    rows = []
+    for name, result in peers.measure(graphs, 1, options.rounds, watch).items():
+        result.update((key, result[key] / counts[name]) for key in ("ms", "low", "high"))
+        rows.append({"shape": layer.name, "op": layer.op, "split": layer.kind,
+                     "problem": layer.line, "what": name, "error": errors.get(name),
+                     "calls": counts[name], **result, "tflops": layer.flops / result["ms"] / 1e9})
     for plan in plans.values():
         plan.close()
     return rows
