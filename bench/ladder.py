@@ -20,6 +20,7 @@ STEPS = ("scale_sm90a_tile64x64x32", "scale_sm90a_tile128x128x32",
          "sm90a_cooperative_tile128x256x64_cluster1x1",
          "sm90a_cooperative_tile128x256x64_cluster2x1")
 OTHERS = ("sm90a_pingpong_tile128x128x64_cluster1x1", "sm90a_pingpong_tile128x192x64_cluster1x1")
+STEP = {FAMILY + name: step for step, name in enumerate(STEPS, 1)}
 SHAPE = {"name": "dsv3_up_g8", "groups": 8, "tokens": 32768, "n": 4096, "k": 7168}
 
 
@@ -47,8 +48,9 @@ def measure(layer, library, options, watch):
     for name, result in peers.measure(graphs, 1, options.rounds, watch).items():
         result.update((key, result[key] / counts[name]) for key in ("ms", "low", "high"))
         rows.append({"shape": layer.name, "op": layer.op, "split": layer.kind,
-                     "problem": layer.line, "what": name, "error": errors.get(name),
-                     "calls": counts[name], **result, "tflops": layer.flops / result["ms"] / 1e9})
+                     "problem": layer.line, "what": name, "step": STEP.get(name),
+                     "error": errors.get(name), "calls": counts[name], **result,
+                     "tflops": layer.flops / result["ms"] / 1e9})
     for plan in plans.values():
         plan.close()
     return rows
