@@ -165,7 +165,7 @@ begin("quern_torch", "SharedLib", "quern_torch", "lib", "")
 begin("quern_jax", "SharedLib", "quern_jax", "lib", "")
   files { "runtime/jax/*.c", "runtime/jax/*.h" }
   links { "quern" }
-  links { "dl", "m" }
+  links { "dl" }
   filter "release or aarch64"
   linkoptions { "-Wl,-z,defs" }
   filter {}

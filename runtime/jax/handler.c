@@ -8,7 +8,6 @@
 ** capture: it neither allocates nor waits nor makes a plan.
 */
 #include <dlfcn.h>
-#include <fenv.h>
 #include <string.h>
 
 #include "jax/site.h"
@@ -248,21 +247,12 @@ static struct qn_ffi_error *instantiate(const struct qn_ffi_call *call,
     return error;
 }
 
-/* XLA's CPU threads flush subnormals to zero; the library's casts of small
-   values need them. Threads that the library starts inherit the mode. */
 static int run_on_host(const struct quern_plan *plan,
                        const struct quern_args *args)
 {
-    fenv_t before;
-    int code;
+    const int code = quern_run(plan, args, NULL);
 
-    fegetenv(&before);
-    fesetenv(FE_DFL_ENV);
-    code = quern_run(plan, args, NULL);
-    if (!code)
-        code = quern_check(plan, args, NULL);
-    fesetenv(&before);
-    return code;
+    return code ? code : quern_check(plan, args, NULL);
 }
 
 static struct qn_ffi_error *run(const struct qn_ffi_call *call,
