@@ -137,7 +137,7 @@ int qn_need_mark(const struct qn_options *opt, struct quern_context *ctx,
         need.served = 0;
         code = plan_machines(&need, archs->at[i].asked);
         any |= need.served;
-        if (!code && !need.served)
+        if (!code && !need.served && !opt->json)
             fprintf(stderr, "quern %s: %s: %s: %s\n", opt->command,
                     archs->at[i].asked, text, quern_errmsg());
     }
@@ -145,5 +145,7 @@ int qn_need_mark(const struct qn_options *opt, struct quern_context *ctx,
         return qn_message_code(opt, code, quern_errmsg());
     return any ? QN_EXIT_OK
                : qn_message_fail(opt, QN_EXIT_USAGE,
-                                 "no architecture of --arch serves '%s'", text);
+                                 "no architecture of --arch serves '%s'%s%s",
+                                 text, opt->json ? ": " : "",
+                                 opt->json ? quern_errmsg() : "");
 }
