@@ -124,7 +124,7 @@ program "quern_boot"
 
 -- COUPLED: folders of the runtime
 local RUNTIME = { "base", "device", "problem", "code", "tuned", "choose", "quantize", "route", "product",
-  "cublaslt", "mlp", "queue", "tune", "api" }
+  "cublaslt", "mlp", "queue", "layer", "tune", "api" }
 
 archive "quern_static"
   files { "runtime/*.c", "runtime/*.h", "build/gen/registry.c", "build/gen/host/*.c" }

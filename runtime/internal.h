@@ -405,6 +405,9 @@ struct qn_mlp_args {
     void *workspace; /* one per concurrent run; the caller zeroes the
                         first QN_WORKSPACE_BYTES once */
     const int64_t *host_sizes; /* [G] as in struct qn_quantize_args */
+    const void *index;         /* only of a layer from tokens: [m, topk], and */
+    struct qn_tensor residual; /* [m, hidden]; rows, x to dx, probability and
+                                  dprob are of tokens then */
 };
 
 struct qn_mlp_description {
