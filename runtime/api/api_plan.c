@@ -335,6 +335,13 @@ static struct qn_tensor named_sizes(const struct quern_args *args)
     return t;
 }
 
+/* The memory that runs with these arguments note errors in. */
+static void *errors_of(const struct quern_args *args)
+{
+    return args->of[QUERN_ARG_ERRORS].data ? args->of[QUERN_ARG_ERRORS].data
+                                           : args->of[QUERN_ARG_WORKSPACE].data;
+}
+
 int quern_check(const struct quern_plan *plan, const struct quern_args *args,
                 struct CUstream_st *stream)
 {
@@ -347,7 +354,7 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
                             "plan is of a '%s' line: it has no workspace, and "
                             "finds no errors on the device",
                             qn_routing_name(plan->line.of.route.work));
-    if (!plan || !args || !args->of[QUERN_ARG_WORKSPACE].data)
+    if (!plan || !args || !errors_of(args))
         return qn_error_null("plan", plan, "args", args, "workspace");
     code = qn_api_size("args", args->size, sizeof *args, "QUERN_ARGS_INIT");
     if (!code)
@@ -361,8 +368,7 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
         return qn_route_run_check(plan->of.route,
                                   args->of[QUERN_ARG_WORKSPACE].data, stream);
     if (plan->line.kind == QN_LINE_MOE)
-        return qn_moe_run_check(plan->of.moe,
-                                args->of[QUERN_ARG_WORKSPACE].data, stream);
+        return qn_moe_run_check(plan->of.moe, errors_of(args), stream);
     sizes = named_sizes(args);
     return qn_check_record(context ? plan->ctx->driver : NULL, context,
                            args->of[QUERN_ARG_WORKSPACE].data, &sizes,

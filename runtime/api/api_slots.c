@@ -48,6 +48,7 @@ const struct qn_slot qn_api_slots[] = {
      {P(workspace), C(workspace), M(workspace), R(workspace), M(workspace)}},
     ROUTE(LENGTHS, R(lengths)),
     ROUTE(STARTS, R(starts)),
+    {QUERN_ARG_ERRORS, QN_SLOT_ARRAY, {NONE, NONE, NONE, NONE, M(errors)}},
     {QUERN_ARG_INDEX, QN_SLOT_ARRAY, {NONE, NONE, NONE, R(index), M(index)}},
     ROUTE(GATHER, R(gather)),
     ROUTE(INVERSE, R(inverse)),

@@ -383,6 +383,11 @@ static int use_pairs(const struct qn_moe *moe, struct quern_operand *o)
     case QUERN_ARG_C:
         o->read = FORWARD; /* if there is such a tensor */
         return 1;
+    case QUERN_ARG_ERRORS:
+        o->written = o->optional = FORWARD;
+        array(o, QUERN_I32, QN_WORKSPACE_BYTES / 4, 0);
+        o->zero_bytes = QN_WORKSPACE_BYTES;
+        return 1;
     default:
         return 0;
     }

@@ -121,7 +121,7 @@ static int begin(struct run *run, const struct qn_moe_plan *plan,
 
 /* ------------------------------------------------------------------- rules */
 
-enum { MOST = 20 };
+enum { MOST = 24 };
 
 struct list {
     struct qn_region at[MOST];
@@ -174,6 +174,7 @@ static int check_overlap(const struct run *run)
     l.count = 0;
     list_tokens(run, &l);
     add(&l, "workspace", args->workspace, need->workspace_bytes, 1);
+    add(&l, "errors", args->errors, QN_WORKSPACE_BYTES, 1);
     if (!run->moe.mlp.forward_only)
         add(&l, "saved", args->saved,
             run->space.saved + run->mlp->need.saved_bytes, 1);
@@ -206,6 +207,7 @@ static int find_maps(const struct run *run)
                                        .lengths = slot(run, QN_MOE_LENGTHS),
                                        .inverse = slot(run, QN_MOE_INVERSE),
                                        .workspace = run->args->workspace,
+                                       .errors = run->args->errors,
                                        .tokens = run->moe.mlp.m};
     struct qn_route route;
 

@@ -114,10 +114,11 @@ static int draw(struct qn_moe_job *j, const struct qn_options *opt,
 /* Set before a run; the others are poison then. */
 static int has_contents(const struct quern_operand *o)
 {
-    return o->read && o->arg != QUERN_ARG_SAVED &&
-           o->arg != QUERN_ARG_PENDING &&
-           (o->arg < QUERN_ARG_W1_ROWWISE ||
-            o->arg > QUERN_ARG_W2_COLUMNWISE_GLOBAL);
+    if (o->arg == QUERN_ARG_SAVED || o->arg == QUERN_ARG_PENDING ||
+        (o->arg >= QUERN_ARG_W1_ROWWISE &&
+         o->arg <= QUERN_ARG_W2_COLUMNWISE_GLOBAL))
+        return 0;
+    return o->read || o->zero_bytes;
 }
 
 static float factor_of(const struct qn_recipe *recipe)
@@ -156,6 +157,7 @@ static int fill(const struct qn_moe_job *j, const struct quern_operand *o,
     case QUERN_ARG_INDEX:
         return 0;
     case QUERN_ARG_WORKSPACE:
+    case QUERN_ARG_ERRORS:
         qn_memory_begin(to, bytes);
         return 0;
     case QUERN_ARG_RANDOM:

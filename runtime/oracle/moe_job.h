@@ -61,4 +61,9 @@ int qn_moe_job_group(const struct qn_moe_job *, int64_t pair);
 int qn_moe_job_judge(struct qn_moe_job *, int64_t most,
                      struct qn_layer_verdict *);
 
+/* Results of two jobs that are not the same, byte by byte: the first one's
+   name, NULL if all are. Codes of the library. */
+int qn_moe_job_compare(const struct qn_moe_job *, const struct qn_moe_job *,
+                       const char **where);
+
 #endif

@@ -390,3 +390,21 @@ int qn_moe_job_judge(struct qn_moe_job *j, int64_t most,
     qn_layer_reference_free(&v.r);
     return code;
 }
+
+int qn_moe_job_compare(const struct qn_moe_job *a, const struct qn_moe_job *b,
+                       const char **where)
+{
+    int code = QUERN_OK;
+
+    *where = NULL;
+    for (int i = 0; i < RESULTS && !code && !*where; i++) {
+        const struct qn_memory *x = &a->memory[results[i].arg];
+        int same = 1;
+
+        if (x->bytes)
+            code = qn_memory_same(x, &b->memory[results[i].arg], &same);
+        if (!same)
+            *where = results[i].name;
+    }
+    return code;
+}
