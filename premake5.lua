@@ -126,7 +126,7 @@ program "quern_boot"
 
 -- COUPLED: folders of the runtime
 local RUNTIME = { "base", "device", "problem", "code", "tuned", "choose", "quantize", "route", "product",
-  "cublaslt", "mlp", "queue", "tune", "api" }
+  "cublaslt", "mlp", "queue", "layer", "tune", "api" }
 
 local function fast_archive (name)
   archive(name)

@@ -188,7 +188,7 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
     int code, status;
     cJSON *row;
 
-    if (line == QN_LINE_MLP)
+    if (line == QN_LINE_MLP || line == QN_LINE_MOE)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "'%s': an MLP is tuned by its products, whose "
                                "lines quern why prints",

@@ -61,10 +61,10 @@ static int plan_all(struct need *need)
 {
     int64_t *rows = qn_api_rows(&need->line);
     const int64_t most = rows ? *rows : 0;
-    const int groups = need->line.kind == QN_LINE_MLP ? need->line.of.mlp.groups
-                       : need->line.kind == QN_LINE_CAST
-                           ? need->line.of.cast.groups
-                           : need->line.of.product.groups;
+    const int groups =
+        qn_api_has_mlp(need->line.kind)   ? need->line.of.mlp.groups
+        : need->line.kind == QN_LINE_CAST ? need->line.of.cast.groups
+                                          : need->line.of.product.groups;
     int code = QUERN_OK;
 
     if (need->line.kind == QN_LINE_ROUTE)

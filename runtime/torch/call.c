@@ -34,7 +34,8 @@ struct call {
     void *guard; /* makes the device torch's current one */
     struct quern_plan *plan;
     struct quern_args args;
-    struct qn_kept *kept; /* the workspace, or NULL */
+    struct qn_kept *kept;               /* the workspace, or errors; or NULL */
+    const struct quern_operand *errors; /* of the plan; NULL: it has none */
     char error[1024];
 };
 
@@ -436,6 +437,21 @@ static int make(struct call *c, const struct quern_operand *o, int64_t rows)
     return QUERN_OK;
 }
 
+/* Memory for errors that a layer's runs find: kept, unlike the workspace. */
+static int keep_errors(struct call *c)
+{
+    struct quern_args found = QUERN_ARGS_INIT;
+    const struct quern_operand *o = c->errors;
+    const char *error;
+
+    if (!o || !(o->written >> c->op->phase & 1))
+        return QUERN_OK;
+    error = qn_kept(c->plan, c->index, c->stream, 0, o->zero_bytes,
+                    o->zero_bytes, &found, &c->kept);
+    c->args.of[QUERN_ARG_ERRORS].data = found.of[QUERN_ARG_WORKSPACE].data;
+    return error ? fail(c, "%s", error) : QUERN_OK;
+}
+
 /*
 ** Small workspaces on a GPU are kept, large ones are torch's until the call
 ** ends. Those of deferred runs are kept until their queue is destroyed.
@@ -452,7 +468,7 @@ static int make_workspace(struct call *c, const struct quern_operand *o,
                         o->zero_bytes, &c->args, &c->kept);
         return error ? fail(c, "%s", error) : QUERN_OK;
     }
-    if (make(c, o, rows))
+    if (make(c, o, rows) || (!c->host && keep_errors(c)))
         return QUERN_EINVAL;
     if (!c->host && qn_kept_zero(*data, o->zero_bytes, c->stream))
         return fail(c, "the driver cannot zero a workspace");
@@ -501,6 +517,8 @@ static int fill(struct call *c)
             code = give(c, o, rows);
         else if (o->arg == QUERN_ARG_WORKSPACE)
             workspace = o;
+        else if (o->arg == QUERN_ARG_ERRORS)
+            c->errors = o;
         else if (is_result(c, o->arg) && o->written >> c->op->phase & 1)
             code = make(c, o, rows);
     }
