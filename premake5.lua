@@ -141,7 +141,7 @@ shared("quern", "quern_static")
 
 -- PyTorch's operators: libtorch is found when it is loaded. An error passes through as a C++ exception.
 begin("quern_torch", "SharedLib", "quern_torch", "lib", "")
-  files { "runtime/torch/*.c", "runtime/torch/*.h" }
+  files { "runtime/binding/*.c", "runtime/binding/*.h", "runtime/torch/*.c", "runtime/torch/*.h" }
   links { "quern" }
   links { "dl" }
   buildoptions { "-fexceptions" }
@@ -151,7 +151,7 @@ begin("quern_torch", "SharedLib", "quern_torch", "lib", "")
 
 -- XLA's custom call, for jax: XLA calls it, it calls XLA through what it is given.
 begin("quern_jax", "SharedLib", "quern_jax", "lib", "")
-  files { "runtime/jax/*.c", "runtime/jax/*.h" }
+  files { "runtime/binding/*.c", "runtime/binding/*.h", "runtime/jax/*.c", "runtime/jax/*.h" }
   links { "quern" }
   links { "dl", "m" }
   filter "release or aarch64"

@@ -302,8 +302,8 @@ static struct qn_ffi_error *execute(const struct qn_ffi_call *call, int is_cuda)
     if (is_question(call, none))
         return NULL;
     error = get_site(call, is_cuda, &site);
-    if (!error && is_cuda)
-        error = get_device(call, &device);
+    if (!error)
+        error = is_cuda ? get_device(call, &device) : qn_site_renew(call, site);
     if (!error && is_cuda)
         error = get_stream(call, &stream);
     if (error)
