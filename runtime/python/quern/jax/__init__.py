@@ -16,10 +16,12 @@ from quern import add_specs, recipes, tune, version, why
 from quern.jax.dense import GroupedTensor, grouped_dense, grouped_gemm
 from quern.jax.functions import ragged_dot, wgrad
 from quern.jax.general import ragged_dot_general
+from quern.jax.layer import combine, moe, permute, route
 from quern.jax.mlp import grouped_mlp
 from quern.jax.quantized import Quantized, dequantize, grouped_quantize
 from quern.jax.switches import replace_ragged_dot
 
-__all__ = ["GroupedTensor", "Quantized", "add_specs", "dequantize", "grouped_dense", "grouped_gemm",
-           "grouped_mlp", "grouped_quantize", "ragged_dot", "ragged_dot_general", "recipes",
-           "replace_ragged_dot", "tune", "version", "wgrad", "why"]
+__all__ = ["GroupedTensor", "Quantized", "add_specs", "combine", "dequantize", "grouped_dense",
+           "grouped_gemm", "grouped_mlp", "grouped_quantize", "moe", "permute", "ragged_dot",
+           "ragged_dot_general", "recipes", "replace_ragged_dot", "route", "tune", "version", "wgrad",
+           "why"]

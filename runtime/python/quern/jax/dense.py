@@ -189,7 +189,7 @@ def _of_quantized(lhs, rhs, dims, out_dtype, outside):
         return call(line, rows, dict(lengths=given[0], **operands), ("d",))["d"]
 
     given = vary_alike([sizes["lengths"], *arrays[0], *arrays[1]])
-    y = products.once(a.recipe, run, *given)
+    y = products.once(f"recipe {a.recipe}", run, *given)
     return jnp.swapaxes(y, 1, 2) if op == "wgrad" and not is_swapped else y
 
 

@@ -168,7 +168,7 @@ def _run_forward(spec, values, more, sizes, is_kept):
         given = {name: a for name, a in given.items() if name not in ("w1", "w2")}
     names = tuple(sorted(given, key=lambda name: name != "x"))
     function = _forward(spec, tuple(sizes), names, is_kept)
-    made = products.once(spec.recipe, function, *sizes.values(), *[given[name] for name in names])
+    made = products.once("grouped_mlp", function, *sizes.values(), *[given[name] for name in names])
     if not is_kept:
         return made
     kept = dict(zip(_kept_weights(spec, names), made[2:]))
@@ -195,7 +195,7 @@ def _mlp_backward(spec, saved, dy):
     kept, sizes, has = saved
     kept = dict(kept, dy=dy)
     names = tuple(sorted(kept, key=lambda name: name != "dy"))
-    made = products.once(spec.recipe, _backward(spec, tuple(sizes), names), *sizes.values(),
+    made = products.once("grouped_mlp", _backward(spec, tuple(sizes), names), *sizes.values(),
                          *[kept[name] for name in names])
     found = dict(zip(_results(spec, names), made))
     return {name: found.get("d" + name) for name in has}, None, None

@@ -35,6 +35,11 @@ class Spec(typing.NamedTuple):
     is_w_quantized: bool = False  # arrays of a Quantized are used instead of w
     has_dw: bool = True
 
+    @property
+    def what(self):
+        """Of errors."""
+        return f"recipe {self.recipe}"
+
 
 def word_of(array):
     return WORDS[array.dtype.name]
@@ -304,7 +309,7 @@ def scaled(spec, x, w, quantized, bias, bits, sizes):
 def _fprop(spec, x, w, quantized, bias, bits, sizes, is_kept):
     more = [*(quantized[0] if spec.is_w_quantized else [w]), *([bias] if spec.has_bias else []),
             *([bits] if spec.is_seeded else [])]
-    return once(spec.recipe, _forward(spec, tuple(sizes), is_kept), *sizes.values(), x, *more)
+    return once(spec.what, _forward(spec, tuple(sizes), is_kept), *sizes.values(), x, *more)
 
 
 def _scaled_forward(spec, x, w, quantized, bias, bits, sizes):
@@ -325,7 +330,7 @@ def _scaled_backward(spec, kept, dy):
         raise ValueError(f"recipe {spec.recipe} has no dy: it is for inference")
     if spec.scaling.dy == 1:
         dy = dy.astype(spec.scaling.type)
-    dx, *more = once(spec.recipe, _backward(spec, tuple(sizes)), *sizes.values(), dy, *w, *x,
+    dx, *more = once(spec.what, _backward(spec, tuple(sizes)), *sizes.values(), dy, *w, *x,
                      *([bits] if spec.is_seeded else []))
     dw = more.pop(0) if spec.has_dw else None
     return dx, dw, None, more.pop(0) if spec.has_bias else None, None, None
@@ -335,14 +340,14 @@ scaled.defvjp(_scaled_forward, _scaled_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def once(recipe, function, *arrays):
-    """function(*arrays), whose derivatives are refused with a sentence."""
+def once(what, function, *arrays):
+    """function(*arrays), whose derivatives are refused; `what` has no second ones."""
     return function(*arrays)
 
 
-def _refuse(recipe, function, *arrays):
-    raise NotImplementedError(f"recipe {recipe}: second derivatives are those of recipes without "
-                              "scales, such as bf16")
+def _refuse(what, function, *arrays):
+    raise NotImplementedError(f"{what}: second derivatives are those of ragged_dot and others with "
+                              "recipes without scales, such as bf16")
 
 
 once.defvjp(_refuse, _refuse)
@@ -374,5 +379,5 @@ def _weights_gradient(spec, sizes, is_added):
 def weights_gradient(spec, x, dy, added, bits, sizes):
     """[g, k, n], plus `added` if that is given."""
     more = [a for a in (added, bits) if a is not None]
-    return once(spec.recipe, _weights_gradient(spec, tuple(sizes), added is not None),
+    return once(spec.what, _weights_gradient(spec, tuple(sizes), added is not None),
                 *sizes.values(), x, dy, *more)[0]

@@ -114,7 +114,7 @@ def grouped_quantize(x, recipe, group_sizes=None, *, of="x", copies="both", dbia
     if of == "w":
         if group_sizes is not None or dbias:
             raise ValueError("group_sizes, dbias: weights take none")
-        made = products.once(recipe, _cast_weights(c), x, *more)
+        made = products.once(f"recipe {recipe}", _cast_weights(c), x, *more)
     else:
         if group_sizes is None:
             raise ValueError("group_sizes: the rows of each group are expected")
@@ -122,7 +122,7 @@ def grouped_quantize(x, recipe, group_sizes=None, *, of="x", copies="both", dbia
         if sizes["lengths"].ndim != 1:
             raise ValueError(f"group_sizes has {sizes['lengths'].ndim} axes: 1 is expected")
         x, sizes = vary_alike((x, sizes))
-        made = products.once(recipe, _cast(c, tuple(sizes)), *sizes.values(), x, *more)
+        made = products.once(f"recipe {recipe}", _cast(c, tuple(sizes)), *sizes.values(), x, *more)
     names = products.names_of(copies, getattr(scaling, of))
     found = {name.replace(".", "_"): a for name, a in zip(names, made)}
     quantized = Quantized(*map(found.get, _ARRAYS), x.shape, recipe, of, x.dtype)
