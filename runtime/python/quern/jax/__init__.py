@@ -19,9 +19,10 @@ from quern.jax.general import ragged_dot_general
 from quern.jax.layer import combine, moe, permute, route
 from quern.jax.mlp import grouped_mlp
 from quern.jax.quantized import Quantized, dequantize, grouped_quantize
+from quern.jax.scaling import ScalingState, rescale, scaling_state
 from quern.jax.switches import replace_ragged_dot
 
-__all__ = ["GroupedTensor", "Quantized", "add_specs", "combine", "dequantize", "grouped_dense",
-           "grouped_gemm", "grouped_mlp", "grouped_quantize", "moe", "permute", "ragged_dot",
-           "ragged_dot_general", "recipes", "replace_ragged_dot", "route", "tune", "version", "wgrad",
-           "why"]
+__all__ = ["GroupedTensor", "Quantized", "ScalingState", "add_specs", "combine", "dequantize",
+           "grouped_dense", "grouped_gemm", "grouped_mlp", "grouped_quantize", "moe", "permute",
+           "ragged_dot", "ragged_dot_general", "recipes", "replace_ragged_dot", "rescale", "route",
+           "scaling_state", "tune", "version", "wgrad", "why"]

@@ -8,12 +8,13 @@ from jax import lax
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
 from quern.jax._recipes import recipe_of, scaling_of
-from quern.jax.quantized import Quantized, check_quantized, check_state, seeds
+from quern.jax.quantized import Quantized, check_quantized, seeds
+from quern.jax.scaling import check_state, no_state, vary_with
 
 
 def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=None,
                group_offset=None, out_sharding=None, *, recipe=None, outside="zero", key=None,
-               quantized=None):
+               quantized=None, state=None):
     """jax.lax.ragged_dot: [m, k], [g, k, n] to [m, n], whose rows i of group e are
     lhs[i] @ rhs[e].
 
@@ -26,6 +27,8 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
         outside       "zero": zeros in rows outside of all groups, also in the gradient of lhs;
                       None: undefined
         key           jax.random's, of recipes that round at random
+        state         of scaling_state(recipe, 3), for recipes with delayed scaling. Its gradient is
+                      no derivative but the state after this call: use each state once
 
     float32 needs a recipe: NotImplementedError, as for a precision other than the default.
     """
@@ -34,11 +37,11 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
     _checks.precision(precision)
     return linear(lhs, rhs, group_sizes, ("lhs", "rhs", "group_sizes"), recipe=recipe,
                   out_dtype=preferred_element_type, group_offset=group_offset, outside=outside,
-                  key=key, quantized=quantized)
+                  key=key, quantized=quantized, state=state)
 
 
 def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None, bias=None,
-           outside=None, key=None, quantized=None):
+           outside=None, key=None, quantized=None, state=None):
     """y of x [m, k] and w [g, k, n]; `names` are those of the caller's arguments."""
     x = _checks.values(names[0], x, 2)
     if isinstance(w, Quantized):
@@ -49,7 +52,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
         raise NotImplementedError(f"{names[0]} is {x.dtype}: quern multiplies bfloat16 and float16 "
                                   "directly; others need a recipe")
     scaling = scaling_of(recipe)
-    check_state(recipe, scaling)
+    state = check_state(recipe, state, 3)
     if scaling.x == 1:
         _checks.values(names[0], x, 2, scaling.type)
     if w is not None:
@@ -67,7 +70,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
         bias = _checks.f32("bias", bias, (g, n))
     arrays = None if quantized is None else (quantized.arrays("columnwise"),
                                              quantized.arrays("rowwise"))
-    x, w, arrays, bias, sizes = vary_alike((x, w, arrays, bias, sizes))
+    x, w, arrays, bias, sizes, state = vary_with(state, x, w, arrays, bias, sizes)
     if scaling.is_plain:
         p = products.Product(recipe, WORDS[out.name], products.X, products.W, word)
         return products.multiply(p, x, w, bias, sizes)
@@ -75,7 +78,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
     spec = products.Spec(recipe, scaling, WORDS[out.name], WORDS[x.dtype.name],
                          WORDS[like.dtype.name], k, n, word, bias is not None, bits is not None,
                          quantized is not None, w is not None)
-    return products.scaled(spec, x, w, arrays, bias, bits, sizes)
+    return products.scaled(spec, x, w, arrays, bias, bits, sizes, state)
 
 
 def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offset=None, key=None,
@@ -87,7 +90,7 @@ def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offs
         raise NotImplementedError(f"{names[0]} is {x.dtype}: quern multiplies bfloat16 and float16 "
                                   "directly; others need a recipe")
     scaling = scaling_of(recipe)
-    check_state(recipe, scaling)
+    no_state(recipe)
     if scaling.dy == 0:
         raise ValueError(f"recipe {recipe} has no dy: it is for inference")
     _checks.values(names[0], x, 2, scaling.type if scaling.x == 1 else None)

@@ -220,8 +220,8 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         w1, w2    of grouped_mlp, for the experts that are here
         prob      where probabilities multiply: "x" the tokens, "h" the activation, "y" the results
         residual  as x: added to the sum
-        more      recipe, activation, b1, b2, interleave, recompute, layout, limit, slope, shift, key
-                  and quantized of grouped_mlp
+        more      recipe, activation, b1, b2, interleave, recompute, layout, limit, slope, shift,
+                  key, quantized and state of grouped_mlp
 
     Differentiable in x, probs, w1, w2, b1, b2 and residual, once. The host learns no size.
     """
