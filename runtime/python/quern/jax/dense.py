@@ -136,8 +136,8 @@ def _scaled(p, a, b, bias, more, wgrad):
     names = "lhs", "rhs", "lhs.first_dims"
     no_state(p.recipe)
     if p.ragged == "m" and a.kind == products.X:
-        w = jnp.swapaxes(b.matrix, 1, 2) if b.kind.sum_axis else b.matrix
-        return linear(a.matrix, w, a.sizes, names, bias=bias, **more)
+        return linear(a.matrix, b.matrix, a.sizes, names, bias=bias,
+                      layout="nk" if b.kind.sum_axis else "kn", **more)
     if p.ragged == "k" and a.kind == b.kind == products.X_T:
         return ragged_wgrad(a.matrix, b.matrix, a.sizes, names, **wgrad)
     raise ValueError(f"recipe {p.recipe}: lhs [m, k] with first_dims and rhs with a matrix for "
@@ -210,11 +210,8 @@ def grouped_dense(x, kernel, group_sizes, contracting_dims=((1,), (1,)), bias=No
     if dims[0] != (x.ndim - 1,) or dims[1] not in ((1,), (2,)):
         raise ValueError(f"contracting_dims are {dims}: (({x.ndim - 1},), (1,)) or "
                          f"(({x.ndim - 1},), (2,)) is expected")
-    if dims[1] == (2,):
-        if isinstance(kernel, Quantized) or quantized is not None:
-            raise ValueError("contracting_dims: a quantized kernel is [g, k, n]")
-        kernel = jnp.swapaxes(_checks.values("kernel", kernel, 3), 1, 2)
     y = linear(x.reshape(-1, x.shape[-1]), kernel, group_sizes, ("x", "kernel", "group_sizes"),
                recipe=recipe, out_dtype=preferred_element_type, group_offset=group_offset,
-               bias=bias, outside=outside, key=key, quantized=quantized, state=state)
+               bias=bias, outside=outside, key=key, quantized=quantized, state=state,
+               layout="kn" if dims[1] == (1,) else "nk")
     return y.reshape(*x.shape[:-1], y.shape[-1])

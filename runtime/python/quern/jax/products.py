@@ -35,6 +35,13 @@ class Spec(typing.NamedTuple):
     is_seeded: bool = False
     is_w_quantized: bool = False  # arrays of a Quantized are used instead of w
     has_dw: bool = True
+    layout: str = "kn"  # of w: [g, k, n], or nk
+
+    @property
+    def copies(self):
+        """The tensors of w that fprop and dgrad read."""
+        names = "columnwise", "rowwise"
+        return names if self.layout == "kn" else names[::-1]
 
     @property
     def what(self):
@@ -77,7 +84,8 @@ class Product(typing.NamedTuple):
                 ("groups", "groups"): "none"}.get(kinds)
 
 
-X, X_T, W = Matrix("rows", 1), Matrix("rows", 0), Matrix("groups", 0)
+X, X_T = Matrix("rows", 1), Matrix("rows", 0)
+W, W_T = Matrix("groups", 0), Matrix("groups", 1)  # [g, k, n] and [g, n, k]
 
 
 @functools.lru_cache(maxsize=None)
@@ -238,13 +246,13 @@ def _forward(spec, sizes, is_kept):
             operands |= _operand("a", _pick(made, "rowwise", scaling.x))
             later += _pick(made, "columnwise", scaling.x) if keep_x else []
         if scaling.w == 1:
-            more = [jnp.swapaxes(more[0], 1, 2)]
-        elif not spec.is_w_quantized:  # [k, n] of a group: its columnwise tensor is fprop's
-            made = quantize(more[0], "w", spec, "both" if keep_w else "columnwise", {},
+            more = [jnp.swapaxes(more[0], 1, 2) if spec.layout == "kn" else more[0]]
+        elif not spec.is_w_quantized:
+            made = quantize(more[0], "w", spec, "both" if keep_w else spec.copies[0], {},
                             seed=seeds[1], state=state[1])
             histories[1] = made.get("history")
-            more = _pick(made, "columnwise", scaling.w)
-            later += _pick(made, "rowwise", scaling.w) if keep_w else []
+            more = _pick(made, spec.copies[0], scaling.w)
+            later += _pick(made, spec.copies[1], scaling.w) if keep_w else []
         operands |= _operand("b", more)
         line = f"fprop {spec.recipe} d={spec.y}{spec.outside}" \
             f"{' bias=1' if spec.has_bias else ''} {_numbers(sizes, x.shape[0], spec.n, spec.k)}"
@@ -280,7 +288,8 @@ def _backward(spec, sizes):
         if scaling.dy > 1:
             made = quantize(dy, "dy", spec, "both" if need_w else "rowwise", sizes, batch, seed,
                             spec.has_bias, state[2])
-        line = f"dgrad {spec.recipe} d={spec.dx}{spec.outside} layout=tn " \
+        is_w_nk = scaling.w == 1 and spec.layout == "nk"
+        line = f"dgrad {spec.recipe} d={spec.dx}{spec.outside}{'' if is_w_nk else ' layout=tn'} " \
             + _numbers(sizes, rows, spec.k, spec.n)
         operands = dict(sizes, **_operand("a", _pick(made, "rowwise", scaling.dy)),
                         **_operand("b", more[:scaling.w]))
@@ -304,15 +313,17 @@ def _backward(spec, sizes):
 
 
 def _wgrad(spec, sizes, rows, x, dy, added=None):
-    """[g, k, n], in the memory of `added` if that is given. The library's D is [g, n of dy, k of x],
-    so that operands are swapped if they are quantized alike; else XLA transposes."""
-    is_swapped = spec.scaling.is_wgrad_symmetric
+    """[g, k, n], in the memory of `added` if that is given, or as the layout says. The library's D
+    is [g, n of dy, k of x], so that operands are swapped if they are quantized alike; else XLA
+    transposes."""
+    is_swapped = spec.layout == "kn" and spec.scaling.is_wgrad_symmetric
+    is_turned = spec.layout == "kn" and not is_swapped
     a, b, m, n = (x, dy, spec.k, spec.n) if is_swapped else (dy, x, spec.n, spec.k)
-    beta = "" if added is None or not is_swapped else " beta=1"
+    beta = "" if added is None or is_turned else " beta=1"
     line = f"wgrad {spec.recipe} d={spec.dw}{beta} {_numbers(sizes, m, n, rows)}"
     operands = dict(sizes, **_operand("a", a), **_operand("b", b), d=added if beta else None)
     dw = call(line, rows, operands, ("d",))["d"]
-    if is_swapped:
+    if not is_turned:
         return dw
     dw = jnp.swapaxes(dw, 1, 2)
     return dw if added is None else added + dw
@@ -325,8 +336,8 @@ def _seeds(bits):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def scaled(spec, x, w, quantized, bias, bits, sizes, state):
-    """y of values that the recipe quantizes. quantized: the columnwise and the rowwise arrays of w,
-    which may then be None and has no gradient; or None. The gradient of state is the next one."""
+    """y of values that the recipe quantizes. quantized: the arrays of w that fprop and dgrad read,
+    where w may be None and has no gradient; or None. The gradient of state is the next one."""
     return _fprop(spec, x, w, quantized, bias, bits, sizes, state, False)[0]
 
 
@@ -344,8 +355,8 @@ def _scaled_forward(spec, x, w, quantized, bias, bits, sizes, state):
         [later.pop(0) for _ in range(spec.scaling.x)]
     kept_w = quantized[1] if spec.is_w_quantized else [w] if spec.scaling.w == 1 else later
     if spec.is_w_quantized and not kept_w:
-        raise ValueError("rhs has no rowwise tensor, which the gradient of lhs reads: quantize it "
-                         "with copies='both'")
+        raise ValueError(f"rhs has no {spec.copies[1]} tensor, which the gradient of lhs reads: "
+                         "quantize it with copies='both'")
     return y, ([checkpoint_name(a, RESIDUALS[0]) for a in kept_x],
                [checkpoint_name(a, RESIDUALS[1]) for a in kept_w], bits, sizes, state)
 

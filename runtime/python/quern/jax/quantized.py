@@ -129,7 +129,7 @@ def grouped_quantize(x, recipe, group_sizes=None, *, of="x", copies="both", dbia
     names = products.names_of(copies, getattr(scaling, of))
     found = {name.replace(".", "_"): a for name, a in zip(names, made)}
     quantized = Quantized(*map(found.get, _ARRAYS), x.shape, recipe, of, x.dtype)
-    found = [quantized] + [made[len(names)]] * c.dbias
+    found = [quantized, *made[len(names):len(names) + c.dbias]]
     if state is not None:
         found.append(state._replace(history=made[-1]))
     return tuple(found) if len(found) > 1 else quantized
