@@ -405,6 +405,11 @@ struct qn_mlp_args {
     void *workspace; /* one per concurrent run; the caller zeroes the
                         first QN_WORKSPACE_BYTES once */
     const int64_t *host_sizes; /* [G] as in struct qn_quantize_args */
+    const void *index;         /* only of a layer from tokens: [m, topk], and */
+    struct qn_tensor residual; /* [m, hidden]; rows, x to dx, probability and
+                                  dprob are of tokens then */
+    void *errors; /* QN_WORKSPACE_BYTES, as the workspace's, that note bad
+                     indices in their place; or NULL */
 };
 
 struct qn_mlp_description {

@@ -17,7 +17,7 @@
 
 static const char *recipe_of(const struct qn_line *line)
 {
-    return line->kind == QN_LINE_MLP     ? line->of.mlp.recipe
+    return qn_api_has_mlp(line->kind)    ? line->of.mlp.recipe
            : line->kind == QN_LINE_CAST  ? line->of.cast.recipe
            : line->kind == QN_LINE_ROUTE ? ""
                                          : line->of.product.recipe;
@@ -25,7 +25,7 @@ static const char *recipe_of(const struct qn_line *line)
 
 static int groups_of(const struct qn_line *line)
 {
-    return line->kind == QN_LINE_MLP    ? line->of.mlp.groups
+    return qn_api_has_mlp(line->kind)   ? line->of.mlp.groups
            : line->kind == QN_LINE_CAST ? line->of.cast.groups
                                         : line->of.product.groups;
 }
@@ -44,7 +44,7 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
     const int kind = n->line->kind;
 
     if (o->arg == QUERN_ARG_WORKSPACE) {
-        const size_t bytes = kind == QN_LINE_MLP    ? need->mlp.workspace_bytes
+        const size_t bytes = qn_api_has_mlp(kind)   ? need->mlp.workspace_bytes
                              : kind == QN_LINE_CAST ? need->cast.workspace_bytes
                              : kind == QN_LINE_ROUTE
                                  ? need->route.workspace_bytes
@@ -98,7 +98,7 @@ static int set_tensor(const struct qn_needs_of *n, const struct qn_slot *slot,
         o->bytes.base = (int64_t)t->bytes;
         o->alignment = t->alignment;
         o->strided = !scaled &&
-                     (n->line->kind != QN_LINE_MLP || t->ndim == 2) &&
+                     (!qn_api_has_mlp(n->line->kind) || t->ndim == 2) &&
                      o->arg != QUERN_ARG_ROWWISE;
         o->tiled = scales.tiled;
         return 1;
@@ -174,7 +174,7 @@ static int list(struct quern_context *ctx, const struct qn_line *line,
 
     if (code)
         return code;
-    *count = ragged && line->kind != QN_LINE_ROUTE ? add_sizes(line, table) : 0;
+    *count = ragged && line->kind < QN_LINE_ROUTE ? add_sizes(line, table) : 0;
     for (int i = 0; i < qn_api_slot_count; i++)
         *count += set_operand(&n, &qn_api_slots[i], &table[*count]);
     return QUERN_OK;
@@ -335,7 +335,7 @@ int qn_api_table(struct quern_context *ctx, const struct qn_line *line,
 
     if (code || !ragged)
         return code;
-    if (line->kind == QN_LINE_MLP) /* a list of lengths has its own rows */
+    if (qn_api_has_mlp(line->kind)) /* a list of lengths has its own rows */
         s.line.of.mlp.split[0] = 0;
     else if (line->kind == QN_LINE_CAST)
         s.line.of.cast.split[0] = 0;

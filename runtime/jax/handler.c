@@ -250,9 +250,11 @@ static struct qn_ffi_error *instantiate(const struct qn_ffi_call *call,
 static int run_on_host(const struct quern_plan *plan,
                        const struct quern_args *args)
 {
-    const int code = quern_run(plan, args, NULL);
+    int code = quern_run(plan, args, NULL);
 
-    return code ? code : quern_check(plan, args, NULL);
+    if (!code && args->of[QUERN_ARG_WORKSPACE].data)
+        code = quern_check(plan, args, NULL);
+    return code;
 }
 
 static struct qn_ffi_error *run(const struct qn_ffi_call *call,
@@ -292,8 +294,8 @@ static struct qn_ffi_error *execute(const struct qn_ffi_call *call, int is_cuda)
     if (is_question(call, none))
         return NULL;
     error = get_site(call, is_cuda, &site);
-    if (!error && is_cuda)
-        error = get_device(call, &device);
+    if (!error)
+        error = is_cuda ? get_device(call, &device) : qn_site_renew(call, site);
     if (!error && is_cuda)
         error = get_stream(call, &stream);
     if (error)
