@@ -543,10 +543,12 @@ struct quern_tune_options {
     int device;     /* as in quern_plan_options */
     int backend;    /* as in quern_plan_options; not host, not cublaslt */
     int sms;
-    int l2;        /* enum quern_l2 */
-    int threads;   /* that compile; 0: all cores but one, at most 16 */
-    int keep;      /* 0: write the file; 1: leave all files as they are */
-    uint64_t seed; /* of sizes and data */
+    int l2;      /* enum quern_l2 */
+    int threads; /* that compile; 0: all cores but one, at most 16 */
+    int keep;    /* 0: write the file; 1: leave all files as they are; 2: write
+                      it, but measure nothing if a file has a line that counts:
+                      result->kernel is NULL then */
+    uint64_t seed;                 /* of sizes and data */
     const int64_t *sizes;          /* [G] lengths, host memory; NULL: drawn */
     const struct quern_args *args; /* operands instead of random ones; D is
                                       overwritten, or added to many times */

@@ -238,7 +238,8 @@ static int64_t value(struct samples *s, int i, int j, int64_t rows)
 }
 
 /* The first row count after `from` with another value, at most PERIOD later:
-   no value falls as rows are added. 0: there is none. */
+   no value falls as rows are added. 0: there is none. Steps are mostly powers
+   of two, which two samples confirm; all others are found by halves. */
 static int64_t next_step(struct samples *s, int i, int j, int64_t from)
 {
     const int64_t before = value(s, i, j, from);
@@ -251,15 +252,26 @@ static int64_t next_step(struct samples *s, int i, int j, int64_t from)
         step *= 2;
     }
     step += from;
-    while (step - same > 1) {
-        const int64_t middle = (step + same) / 2;
-
-        if (value(s, i, j, middle) == before)
-            same = middle;
+    for (int64_t at = step - 1; step - same > 1; at = (step + same) / 2)
+        if (value(s, i, j, at) == before)
+            same = at;
         else
-            step = middle;
-    }
+            step = at;
     return step;
+}
+
+/* The second step. A period that divides PERIOD follows from the height of the
+   first one and the mean slope, and two samples confirm it. */
+static int64_t second_step(struct samples *s, int i, int j, int64_t one)
+{
+    const int64_t first = value(s, i, j, 0), low = value(s, i, j, one);
+    const int64_t rise = value(s, i, j, PERIOD) - first;
+    const int64_t steps = low > first ? rise / (low - first) : 0;
+    const int64_t guess = steps > 0 ? one + PERIOD / steps : one;
+
+    if (value(s, i, j, guess - 1) == low && value(s, i, j, guess) != low)
+        return guess;
+    return next_step(s, i, j, one);
 }
 
 /* Steps of equal height at equal distances; the first two say which. 0: the
@@ -272,7 +284,7 @@ static int find_law(struct samples *s, int i, int j, struct quern_extent *e)
     *e = (struct quern_extent){first, 0, 0, 1};
     if (value(s, i, j, s->last) != first) {
         one = next_step(s, i, j, 0);
-        two = one ? next_step(s, i, j, one) : 0;
+        two = one ? second_step(s, i, j, one) : 0;
         if (!two || two < 2 * one)
             return 0;
         e->unit = two - one;

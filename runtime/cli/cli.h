@@ -48,6 +48,8 @@ enum {
     QN_KEY_L2,
     QN_KEY_STORE,
     QN_KEY_MERGE,
+    QN_KEY_LIST,
+    QN_KEY_MISSING,
     QN_KEY_RECIPES,
     QN_KEY_TOKENS,
     QN_KEY_RANKS,
