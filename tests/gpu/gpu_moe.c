@@ -491,7 +491,7 @@ static void add_recipe(const char *recipe, int r)
     add(GRAPH, text);
 }
 
-/* Those that scale within a token, without chance. */
+/* Those that scale within a token, without chance. COUPLED: sums */
 static void add_invariant(void)
 {
     static const char *const recipes[] = {"bf16",      "fp16",  "fp8_row",
