@@ -114,6 +114,7 @@ int qn_dequantize_choose(struct qn_session *s,
                             "copies as they are",
                             qn_dequantize_name(p->dequantize));
     if (p->dequantize != QUERN_DEQUANTIZE_AUTO || s->demand.kernel ||
+        s->demand.same_sums || /* a pass has the order of plain products */
         s->demand.backend == QUERN_BACKEND_CUBLASLT ||
         s->demand.backend == QUERN_BACKEND_HOST ||
         !qn_dequantize_end(s->ctx, p, s->demand.recipe))

@@ -98,6 +98,7 @@ int qn_session_open(struct qn_session *s, struct quern_context *ctx,
     if (options)
         s->options = *options;
     s->demand.kernel = s->options.kernel;
+    s->demand.same_sums = s->options.same_sums;
     code = qn_context_process(ctx, "ctx");
     if (!code)
         code = check_options(&s->options);
@@ -168,6 +169,7 @@ int qn_session_inner(struct qn_session *s, const struct qn_session *outer,
     s->scope.context = outer->scope.context; /* which is current */
     s->demand.problem = problem;
     s->demand.kernel = options->kernel;
+    s->demand.same_sums = options->same_sums;
     s->demand.device = &s->device;
     s->demand.sms = outer->demand.sms;
     s->demand.backend =
