@@ -144,8 +144,8 @@ end
 -- Activations of two columns.
 local function whole_fragments ()
   return
-  reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
-    (function (v) return v.interleave % 8 ~= 0 end)
+  reject "a thread has pairs of columns in fragments of 8: runs of both operands are neither"
+    (function (v) return v.interleave ~= 1 and v.interleave % 8 ~= 0 end)
 end
 
 local join = table.join
