@@ -236,15 +236,14 @@ kernels "sm90_gemm_m_activate" {
   params   = join(maps, { "p_map", "p_ragged_map", "b_pointers", "alpha", "scalar_step", "bias",
                           "saved", "probability", "limit", "slope", "shift" }, sizes),
 
-  axis "activation" { "none", "swiglu", "clamped_swiglu", "situ", "geglu", "reglu",
-                      "squared_relu" },
+  axis "activation" (join({ "none" }, activations.gated, activations.plain)),
   axis "interleave" { 0, 1, 8, 32 },
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
 
   derive "operands" (function (v)
-    if v.activation == "none" or v.activation == "squared_relu" then return "one" end
+    if v.activation == "none" or activations.operands[v.activation] == 1 then return "one" end
     return v.interleave == 0 and "halves" or "runs"
   end),
   reject "nothing alternates: there is one operand"
@@ -258,9 +257,9 @@ kernels "sm90_gemm_m_activate" {
 -- rows' factors are left for launches that follow. P is loaded as C would be. Two halves of D are
 -- stored in whole slabs, since the second half follows the first.
 local gradients = {
-  one    = { { "squared_relu" }, { 0 } },
-  halves = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 0 } },
-  runs   = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 1, 8, 32 } },
+  one    = { join(activations.plain), { 0 } },
+  halves = { join(activations.gated), { 0 } },
+  runs   = { join(activations.gated), { 1, 8, 32 } },
 }
 
 for operands, axes in pairs(gradients) do
