@@ -16,7 +16,7 @@ import sys
 import report
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PAGES = ("README.md", "docs/performance.md", "docs/verification.md")
+PAGES = ("README.md", "docs/performance.md", "docs/verification.md", "docs/kernels-ladder.md")
 MARK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "torch_bf16",
          "torch_fp8_row")
@@ -25,6 +25,10 @@ PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "torch_bf
 def load(name):
     with open(os.path.join(ROOT, f"bench/results/{name}.json"), encoding="utf-8") as file:
         return json.load(file)
+
+
+def exists(name):
+    return os.path.exists(os.path.join(ROOT, f"bench/results/{name}.json"))
 
 
 def link(name, up):
@@ -164,6 +168,21 @@ def torch_host(up):
     rows += [[f"`{name}`", *[f"{run['us'][name]['least']:.1f}" for run in runs]]
              for name in runs[0]["us"]]
     return markdown(["call", "H100", "H200"], rows)
+
+
+def ladder(up):
+    """Kernels that improve step by step, on one product, and those that the page mentions."""
+    found = {gpu: {row["what"]: row for row in load(f"{gpu}_ladder")["rows"]}
+             for gpu in ("h100", "h200") if exists(f"{gpu}_ladder")}
+    rows = []
+    for what, first in next(iter(found.values())).items():
+        cells = [f"{run[what]['tflops']:.0f} ({run[what]['ms']:.2f} ms, "
+                 f"{run[what]['tflops'] / run['cublas_dense']['tflops']:.0%})"
+                 for run in found.values()]
+        name = what.replace("quern_bf16_fprop_tn_m_bf16_", "")
+        rows.append([first["step"] or "", "cuBLAS, dense" if name == "cublas_dense"
+                     else f"`{name}`", *cells])
+    return markdown(["step", "kernel", *[f"{gpu.upper()}, TFLOP/s" for gpu in found]], rows)
 
 
 SLOW = (("h200_bf16", "accumulate", PEERS, "torch or cuBLAS, which overwrite BF16"),

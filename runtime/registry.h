@@ -537,7 +537,8 @@ struct quern_registry {
     int nrejected;
 };
 
-/* The registry of the embedded specs; host kernels are linked in. */
-extern const struct quern_registry qn_registry_builtin;
+/* The registry of the embedded specs; host kernels are linked in. Exported by
+   libquern.so for the program quern of the same build, not for users. */
+QUERN_API extern const struct quern_registry qn_registry_builtin;
 
 #endif

@@ -168,7 +168,10 @@ def problems(words):
 
 
 def adapt(words):
-    """The same command for a machine without a GPU and in little time."""
+    """The same command for a machine without a GPU and in little time; of a GPU's kernel, whether
+    it exists."""
+    if "--kernel" in words:
+        return ["why", words[words.index("--kernel") + 1]]
     command, rest = words[0], [smaller(word) for word in words[1:]]
     if command in ("run", "bench") and not {"--ptx", "--sass", "--resources"} & set(rest):
         rest += [] if "--backend" in rest else ["--backend", "host"]
@@ -291,8 +294,29 @@ def check_python():
     assert got.returncode == 0 and "fp8_block" in got.stdout, got.stdout + got.stderr
 
 
+def check_excerpts():
+    """CUDA C that pages show is what the generator writes for the kernel of the last command
+    `quern emit -o -` before it; a line of dots leaves some out."""
+    count, lost = 0, []
+    for page in pages():
+        for kernel, between in re.findall(r"^ {4}quern emit -o - (\w+)$(.*?)(?=^ {4}quern emit|\Z)",
+                                          read(page), flags=re.DOTALL | re.MULTILINE):
+            got = run([QUERN, "emit", "-o", "-", kernel])
+            assert got.returncode == 0, f"{page}: {kernel}: {got.stderr}"
+            for block in re.findall(r"^```cuda\n(.*?)^```$", between, flags=re.DOTALL | re.MULTILINE):
+                at = 0
+                for part in re.split(r"^ *\.\.\.\n", block, flags=re.MULTILINE):
+                    found = got.stdout.find(part, at)
+                    at = max(found, at) + len(part)
+                    count += 1
+                    if found < 0:
+                        lost.append(f"{page}: {kernel} has no {part}")
+    assert count > 8 and not lost, f"{count} excerpts; " + "\n# ".join(lost)
+
+
 LINKS = (check_links, check_paths, check_reached, check_size, check_tables, check_activations)
-COMMANDS = (check_evidence, check_commands, check_lines, check_demo, check_programs, check_python)
+COMMANDS = (check_evidence, check_excerpts, check_commands, check_lines, check_demo, check_programs,
+            check_python)
 
 
 def main():
