@@ -104,23 +104,18 @@ static void build_activations_of(lua_State *L, int count, const char *field)
     lua_setfield(L, -2, field);
 }
 
-/* Into the table on top: activations as a list, which of them have one operand
-   or two, and that by name; as bits for code. */
+/* Into the table on top: activations as a list, and those of one operand and of
+   two; as bits for code. */
 static void build_activations(lua_State *L)
 {
     int bits = 0;
 
     lua_newtable(L);
-    lua_newtable(L);
     for (int i = QUERN_SWIGLU; i < QUERN_ACTIVATION_COUNT; i++) {
         lua_pushstring(L, activations[i]);
-        lua_rawseti(L, -3, i);
-        lua_pushinteger(L, operands[i]);
-        lua_setfield(L, -2, activations[i]);
+        lua_rawseti(L, -2, i);
         bits |= (operands[i] == 2) << i;
     }
-    qg_frozen_wrap(L);
-    lua_setfield(L, -2, "operands");
     build_activations_of(L, 1, "plain");
     build_activations_of(L, 2, "gated");
     lua_pushinteger(L, bits);

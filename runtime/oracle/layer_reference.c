@@ -304,13 +304,15 @@ double qn_layer_reference_tolerance(const struct qn_recipe *recipe,
     /* dx is after three products and pre's error; few values */
     enum { STEPS = 6, FEW = 4000 };
     const int types[] = {recipe->x, recipe->w, recipe->dy, mlp->type};
+    const int act = mlp->activation; /* of reglu's gradients, one has steps */
+    const double steps = act == QUERN_RELU ? 0.5 : act == QUERN_REGLU ? 0.25 : 0;
     double most = 0;
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         most = fmax(most, qn_tolerance_format(types[i]));
     /* steps where pre's sign changes, as often as it is wrong by much; among
        few values a large one counts */
-    if (mlp->activation == QUERN_REGLU)
-        return STEPS * most + sqrt(most) * (0.25 + FEW / fmax(1, values));
+    if (steps > 0)
+        return STEPS * most + sqrt(most) * (steps + FEW / fmax(1, values));
     return STEPS * most;
 }

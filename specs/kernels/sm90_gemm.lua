@@ -243,7 +243,9 @@ kernels "sm90_gemm_m_activate" {
   axis "cluster"  { {1, 1} },
 
   derive "operands" (function (v)
-    if v.activation == "none" or activations.operands[v.activation] == 1 then return "one" end
+    for _, one in ipairs(join({ "none" }, activations.plain)) do
+      if v.activation == one then return "one" end
+    end
     return v.interleave == 0 and "halves" or "runs"
   end),
   reject "nothing alternates: there is one operand"

@@ -53,7 +53,7 @@ FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local pairs = follows and operands == "runs" and interleave == 1
 //$ if pairs then
-//$ include "sm90/exchange.cu"
+//$ include "sm90/store_alternating.cu"
 
 //$ end
 //$ local choice = pairs and epilogue == "activate" and ", int is_result" or ""

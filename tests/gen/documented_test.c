@@ -31,25 +31,21 @@ static const char *find_block(const char *page, size_t *length)
     return at;
 }
 
+/* The tree's specs and templates, and the page's. */
 static struct qg *open_with_page(const char *page)
 {
-    struct qg_file *files =
-        calloc((size_t)qg_embedded_count + 2, sizeof *files);
-    struct qg_options options = {.files = files};
+    struct files files = {.count = 0};
     size_t length;
     const char *block = find_block(page, &length);
     struct qg *q;
 
-    assert_non_null(files);
-    for (int i = 0; i < qg_embedded_count; i++)
-        files[options.files_count++] = qg_embedded[i];
-    files[options.files_count++] =
-        (struct qg_file){"templates/activation/glu.c", block, length};
-    files[options.files_count++] =
-        (struct qg_file){"specs/kernels/own.lua", spec, sizeof spec - 1};
-    if (qg_open_with(&options, &q))
-        fail_msg("%s", q ? qg_diagnostics(q) : "no memory");
-    free(files);
+    files_read(&files, "specs", "specs");
+    files_read(&files, "templates", "templates");
+    files_put(&files, "templates/activation/glu.c", block, length);
+    files_put(&files, "specs/kernels/own.lua", spec, sizeof spec - 1);
+    q = open_files(&files);
+    assert_string_equal(qg_diagnostics(q), "");
+    files_free(&files);
     return q;
 }
 

@@ -13,7 +13,7 @@
 #include "base/types.h"
 #include "problem/geometry.h"
 
-enum { MOST_KERNELS = 2048, EACH = 3, ROWS = 400 };
+enum { MOST_KERNELS = 4096, EACH = 3, ROWS = 400 };
 
 static struct {
     int count;
@@ -31,8 +31,8 @@ static int step_of(const struct qn_kernel *k)
         else if (!strcmp(k->rules[i].text, "n % 64 == 0"))
             return 64;
     if (k->epilogue >= QN_GRADIENT)
-        return k->interleave ? k->interleave : 8;
-    return k->interleave ? 2 * k->interleave : 16;
+        return k->interleave > 8 ? k->interleave : 8;
+    return k->interleave > 8 ? 2 * k->interleave : 16;
 }
 
 /* The i-th problem of a kernel: whole runs of columns, other sides and other
