@@ -126,7 +126,7 @@ program "quern_boot"
 
 -- COUPLED: folders of the runtime
 local RUNTIME = { "base", "device", "problem", "code", "tuned", "choose", "quantize", "route", "product",
-  "cublaslt", "mlp", "queue", "tune", "api" }
+  "cublaslt", "mlp", "queue", "layer", "tune", "api" }
 
 local function fast_archive (name)
   archive(name)
@@ -153,7 +153,7 @@ shared("quern", { "quern_static", "quern_kernels" })
 
 -- PyTorch's operators: libtorch is found when it is loaded. An error passes through as a C++ exception.
 begin("quern_torch", "SharedLib", "quern_torch", "lib", "")
-  files { "runtime/torch/*.c", "runtime/torch/*.h" }
+  files { "runtime/binding/*.c", "runtime/binding/*.h", "runtime/torch/*.c", "runtime/torch/*.h" }
   links { "quern" }
   links { "dl" }
   buildoptions { "-fexceptions" }
@@ -163,9 +163,9 @@ begin("quern_torch", "SharedLib", "quern_torch", "lib", "")
 
 -- XLA's custom call, for jax: XLA calls it, it calls XLA through what it is given.
 begin("quern_jax", "SharedLib", "quern_jax", "lib", "")
-  files { "runtime/jax/*.c", "runtime/jax/*.h" }
+  files { "runtime/binding/*.c", "runtime/binding/*.h", "runtime/jax/*.c", "runtime/jax/*.h" }
   links { "quern" }
-  links { "dl", "m" }
+  links { "dl" }
   filter "release or aarch64"
   linkoptions { "-Wl,-z,defs" }
   filter {}

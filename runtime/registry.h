@@ -103,6 +103,14 @@ enum quern_work { QUERN_WORKS(QUERN_ENUM) QUERN_WORK_COUNT };
     X(COMBINE, "combine") /* rows to tokens */
 enum quern_routing { QUERN_ROUTINGS(QUERN_ENUM) QUERN_ROUTING_COUNT };
 
+/* The values of a layer that the probabilities of its pairs multiply. */
+#define QUERN_WEIGHTINGS(X)                                                    \
+    X(WEIGHTS_NONE, "none")                                                    \
+    X(WEIGHTS_X, "x") /* tokens */                                             \
+    X(WEIGHTS_H, "h") /* activations */                                        \
+    X(WEIGHTS_Y, "y") /* results of experts */
+enum quern_weighting { QUERN_WEIGHTINGS(QUERN_ENUM) QUERN_WEIGHTING_COUNT };
+
 #define QUERN_COPIES(X)                                                        \
     X(NO_COPIES, "none")                                                       \
     X(ROWWISE, "rowwise") X(COLUMNWISE, "columnwise") X(BOTH_COPIES, "both")

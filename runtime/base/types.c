@@ -37,6 +37,7 @@ LIST(l2, QUERN_L2S(WORD))
 LIST(epilogue, QN_EPILOGUES(WORD))
 LIST(outside, QUERN_OUTSIDES(WORD))
 LIST(routing, QUERN_ROUTINGS(WORD))
+LIST(weighting, QUERN_WEIGHTINGS(WORD))
 
 /* cuBLAS's letters: first B, where t is k-major; then A, where n is. */
 LIST(layout, "tn", "nn", "nt", "tt", )

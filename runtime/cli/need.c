@@ -61,10 +61,10 @@ static int plan_all(struct need *need)
 {
     int64_t *rows = qn_api_rows(&need->line);
     const int64_t most = rows ? *rows : 0;
-    const int groups = need->line.kind == QN_LINE_MLP ? need->line.of.mlp.groups
-                       : need->line.kind == QN_LINE_CAST
-                           ? need->line.of.cast.groups
-                           : need->line.of.product.groups;
+    const int groups =
+        qn_api_has_mlp(need->line.kind)   ? need->line.of.mlp.groups
+        : need->line.kind == QN_LINE_CAST ? need->line.of.cast.groups
+                                          : need->line.of.product.groups;
     int code = QUERN_OK;
 
     if (need->line.kind == QN_LINE_ROUTE)
@@ -81,13 +81,14 @@ static int plan_all(struct need *need)
 
 /* A file of winners, as if the architecture were that of its GPU: winners of
    another one do not fit, and the cost model chooses. */
-static int plan_tuned(void *user, const struct qn_tune_file *file)
+static int plan_tuned(void *user, const char *path, struct qn_tune_file *file)
 {
     struct need *need = user;
     struct qn_device *device = &need->device;
     int64_t sms = 0;
     int code = QUERN_OK;
 
+    (void)path;
     snprintf(device->name, sizeof device->name, "%s", file->gpu);
     device->present = 1;
     for (int i = 0; i < file->count && !code; i++) {

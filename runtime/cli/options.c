@@ -224,6 +224,12 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
     case QN_KEY_MERGE:
         options->merge = 1;
         return 0;
+    case QN_KEY_MISSING:
+        options->missing = 1;
+        return 0;
+    case QN_KEY_LIST:
+        options->list = 1;
+        return 0;
     case QN_KEY_TOKENS:
         options->tokens =
             (int64_t)parse_between(text, 1, 1 << 24, "--tokens", state);

@@ -8,7 +8,6 @@
 ** capture: it neither allocates nor waits nor makes a plan.
 */
 #include <dlfcn.h>
-#include <fenv.h>
 #include <string.h>
 
 #include "jax/site.h"
@@ -248,20 +247,13 @@ static struct qn_ffi_error *instantiate(const struct qn_ffi_call *call,
     return error;
 }
 
-/* XLA's CPU threads flush subnormals to zero; the library's casts of small
-   values need them. Threads that the library starts inherit the mode. */
 static int run_on_host(const struct quern_plan *plan,
                        const struct quern_args *args)
 {
-    fenv_t before;
-    int code;
+    int code = quern_run(plan, args, NULL);
 
-    fegetenv(&before);
-    fesetenv(FE_DFL_ENV);
-    code = quern_run(plan, args, NULL);
-    if (!code)
+    if (!code && args->of[QUERN_ARG_WORKSPACE].data)
         code = quern_check(plan, args, NULL);
-    fesetenv(&before);
     return code;
 }
 
@@ -302,8 +294,8 @@ static struct qn_ffi_error *execute(const struct qn_ffi_call *call, int is_cuda)
     if (is_question(call, none))
         return NULL;
     error = get_site(call, is_cuda, &site);
-    if (!error && is_cuda)
-        error = get_device(call, &device);
+    if (!error)
+        error = is_cuda ? get_device(call, &device) : qn_site_renew(call, site);
     if (!error && is_cuda)
         error = get_stream(call, &stream);
     if (error)

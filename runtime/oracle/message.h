@@ -42,7 +42,7 @@ struct qn_options {
     int l2;            /* enum quern_l2 */
     const char *store; /* folder of measured winners; NULL: as the library has
                           it */
-    int merge;
+    int merge, list, missing;
     const char *recipes; /* names with commas; NULL: the default */
     int64_t tokens;      /* 0: the default */
     int ranks;           /* 0: 1 */

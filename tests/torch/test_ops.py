@@ -263,3 +263,20 @@ def test_one_graph_for_all_token_counts():
         y = compiled(x, w, case.sizes()["sizes"], "fp8_block")
         assert_near(y, 4 * case.fprop(case.x, w), 2**-3)
     assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("recipe", ["mxfp8", "mxfp4", "fp8_block"])
+def test_flushed_denormals_change_no_cast(recipe):
+    """PyTorch's threads may take denormals for zero, in which small blocks and scales are."""
+    x = torch.randn(12, 64) * 2.0**torch.arange(-146, 110, 4).float()
+    scaling, sizes = scaling_of(recipe), torch.tensor([12])
+    expected = cast(x, "x", recipe, scaling, "both", sizes)[0]
+    assert torch.set_flush_denormal(True)
+    try:
+        found = cast(x, "x", recipe, scaling, "both", sizes)[0]
+        flushed = float(torch.tensor(2.0**-140) * 2) == 0
+    finally:
+        torch.set_flush_denormal(False)
+    assert flushed
+    for a, b in zip(found, expected):
+        assert (a is None and b is None) or torch.equal(a, b)

@@ -12,12 +12,13 @@ def batched(run, sizes, kinds, results):
     """A function of arrays, with vmap's rule: run(batch, {name: sizes}, *arrays), a tuple.
 
         sizes    names of the first arrays: lengths [g], starts [g + 1], or both
-        kinds    of the others: "rows" [m, ..], "columns" [.., m], "groups" [g, ..], "flat" [bytes]
+        kinds    of the others: "rows" [m, ..], "columns" [.., m], "groups" [g, ..], "flat" [bytes],
+                 "state", which is not merged
         results  the kinds of run's results
 
     A batch is merged into one run of more rows and groups, with gaps between these where rows are
     outside of all groups; `batch` says how many were merged, so that bytes are divisible by it.
-    Each batch by itself, if the groups are more than a line may have.
+    Each batch by itself, if the groups are more than a line may have, or if there is a state.
     """
     return _merged(run, tuple(sizes), tuple(kinds), tuple(results), 1)
 
@@ -29,11 +30,16 @@ def _merged(run, sizes, kinds, results, before):
 
     @function.def_vmap
     def rule(batch, is_batched, *arrays):
+        has_state = "state" in kinds
+        if has_state and not all(b for b, kind in zip(is_batched[len(sizes):], kinds)
+                                 if kind == "state"):
+            raise NotImplementedError("vmap: delayed scaling needs a state for each call of the "
+                                      "batch, since its gradient would be a sum over the batch")
         arrays = [a if b else jnp.broadcast_to(a, (batch, *a.shape))
                   for a, b in zip(arrays, is_batched)]
         given, rest = dict(zip(sizes, arrays)), arrays[len(sizes):]
         groups = arrays[0].shape[1] - ("starts" in sizes[:1])
-        if batch * groups > MAX_GROUPS or 0 in (batch, groups):
+        if has_state or batch * groups > MAX_GROUPS or 0 in (batch, groups):
             made = lax.map(lambda one: function(*one), tuple(arrays))
             return made, (True,) * len(results)
         rows = [a.shape[-1 if kind == "columns" else 1] for a, kind in zip(rest, kinds)

@@ -12,14 +12,16 @@ import quern
 from quern import GATED, PLAIN
 from quern.jax import _checks, products
 from quern.jax._batch import batched
-from quern.jax._call import WORDS, call, vary_alike
+from quern.jax._call import WORDS, call
 from quern.jax._recipes import Scaling, recipe_of, scaling_of
 from quern.jax.functions import sizes_of
-from quern.jax.quantized import Quantized, check_quantized, check_state, seeds
+from quern.jax.quantized import Quantized, check_quantized, seeds
+from quern.jax.scaling import ScalingState, check_state, put, vary_with
 
 FORWARD, BACKWARD = 0, 1
 RESIDUAL = "quern_saved"
 _KINDS = {name: "rows" for name in ("x", "dy", "prob")} | \
+    {name: "state" for name in ("scale", "history")} | \
     {name: "groups" for name in ("w1", "w2", "b1", "b2")}
 
 
@@ -71,7 +73,9 @@ def _bits(bits):
 
 @functools.lru_cache(maxsize=None)
 def _forward(spec, sizes, names, is_kept):
-    """y; if is_kept then saved and the quantized weights that the backward pass reads."""
+    """y; if is_kept then saved, the quantized weights that the backward pass reads, and the history
+    of delayed scaling."""
+    has_history = is_kept and spec.scaling.slots > 0
     kept = _kept_weights(spec, names) if is_kept else []
 
     def run(batch, sizes, *arrays):
@@ -79,11 +83,16 @@ def _forward(spec, sizes, names, is_kept):
         own = {}
         if "random" in given:
             given["random"], own = _bits(given["random"])
-        for name in ("w1", "w2"):
+        for i, name in enumerate(("w1", "w2"), 2):
             if name in given and spec.scaling.w > 1:
                 copies = "both" if is_kept else "columnwise" if spec.layout == "kn" else "rowwise"
+                state = ScalingState(given["scale"][i], given["history"][i]) \
+                    if spec.scaling.slots else None
                 made = products.quantize(given.pop(name), "w", spec, copies, {},
-                                         seed=own.get(name) if spec.scaling.is_random[1] else None)
+                                         seed=own.get(name) if spec.scaling.is_random[1] else None,
+                                         state=state)
+                if state is not None:
+                    given["history"] = put(given["history"], {i: made.get("history")})
                 given |= _of_copies(made, name, spec.layout, spec.scaling.w)
             elif name in given:
                 given[name] = _as_read(given[name], spec.layout)
@@ -98,13 +107,14 @@ def _forward(spec, sizes, names, is_kept):
             whole = quern.describe(line)["saved"].bytes.at(rows)
             room["saved"] = batch * max(one["saved"].bytes.at(rows // batch + 128),
                                         -(-whole // batch))
-        made = call(line, rows, operands, ("y", "saved") if is_kept else ("y",), FORWARD, room,
-                    _scalars(spec))
-        return tuple([made["y"], *([made["saved"]] if is_kept else []),
-                      *[given[name] for name in kept]])
+        results = ["y"] + ["saved"] * is_kept
+        history = ["history"] * has_history
+        made = call(line, rows, operands, results + history, FORWARD, room, _scalars(spec))
+        return tuple([made[name] for name in results] + [given[name] for name in kept] +
+                     [made[name] for name in history])
 
     return batched(run, sizes, [_KINDS.get(name, "flat") for name in names],
-                   ["rows"] + ["flat"] * (is_kept + len(kept)))
+                   ["rows"] + ["flat"] * (is_kept + len(kept)) + ["state"] * has_history)
 
 
 def _kept_weights(spec, names):
@@ -120,7 +130,7 @@ def _scalars(spec):
 
 @functools.lru_cache(maxsize=None)
 def _backward(spec, sizes, names):
-    """dx, dprob, db1, db2 and dw1, dw2, of those that there are."""
+    """dx, dprob, db1, db2, dw1, dw2 and history, of those that there are."""
     results = _results(spec, names)
 
     def run(batch, sizes, *arrays):
@@ -145,19 +155,21 @@ def _backward(spec, sizes, names):
                 made[name] = _as_read(made[name], spec.layout)
         return tuple(made[name] for name in results)
 
-    kinds = {"dx": "rows", "dprob": "rows"}
+    kinds = {"dx": "rows", "dprob": "rows", "history": "state"}
     return batched(run, sizes, [_KINDS.get(name, "flat") for name in names],
                    [kinds.get(name, "groups") for name in results])
 
 
 def _results(spec, names):
     found = ["dx"] + ["dw1", "dw2"] * spec.has_dw
-    return found + ["dprob"] * ("prob" in names) + ["db1", "db2"] * ("b2" in names)
+    found += ["dprob"] * ("prob" in names) + ["db1", "db2"] * ("b2" in names)
+    return found + ["history"] * ("history" in names)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _mlp(spec, values, more, sizes):
-    """values: {x, w1, w2, b1, b2, prob}; more: {quantized arrays, random}."""
+    """values: {x, w1, w2, b1, b2, prob, scale, history}; more: {quantized arrays, random}. The
+    gradient of scale and history is the next state."""
     return _run_forward(spec, values, more, sizes, False)[0]
 
 
@@ -167,12 +179,14 @@ def _run_forward(spec, values, more, sizes, is_kept):
         given = {name: a for name, a in given.items() if name not in ("w1", "w2")}
     names = tuple(sorted(given, key=lambda name: name != "x"))
     function = _forward(spec, tuple(sizes), names, is_kept)
-    made = products.once(spec.recipe, function, *sizes.values(), *[given[name] for name in names])
+    made = products.once("grouped_mlp", function, *sizes.values(), *[given[name] for name in names])
     if not is_kept:
         return made
     kept = dict(zip(_kept_weights(spec, names), made[2:]))
     reads = read_by(spec.line, BACKWARD) | (read_by(spec.line, 2) if spec.has_dw else set())
     kept |= {name: a for name, a in given.items() if name in reads and name not in kept}
+    if spec.scaling.slots:
+        kept["history"] = made[-1]
     if spec.scaling.w > 1:
         missing = [n for n in read_by(spec.line, BACKWARD) if n.endswith("wise") and n not in kept]
         if missing:
@@ -194,10 +208,13 @@ def _mlp_backward(spec, saved, dy):
     kept, sizes, has = saved
     kept = dict(kept, dy=dy)
     names = tuple(sorted(kept, key=lambda name: name != "dy"))
-    made = products.once(spec.recipe, _backward(spec, tuple(sizes), names), *sizes.values(),
+    made = products.once("grouped_mlp", _backward(spec, tuple(sizes), names), *sizes.values(),
                          *[kept[name] for name in names])
     found = dict(zip(_results(spec, names), made))
-    return {name: found.get("d" + name) for name in has}, None, None
+    gradients = {name: found.get("d" + name) for name in has}
+    if spec.scaling.slots:
+        gradients |= dict(scale=kept["scale"], history=found["history"])
+    return gradients, None, None
 
 
 _mlp.defvjp(_mlp_forward, _mlp_backward)
@@ -205,7 +222,7 @@ _mlp.defvjp(_mlp_forward, _mlp_backward)
 
 def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=None, b2=None,
                 interleave=0, recipe=None, recompute=False, layout="kn", limit=7.0, slope=1.702,
-                shift=1.0, group_offset=None, outside="zero", key=None, quantized=None):
+                shift=1.0, group_offset=None, outside="zero", key=None, quantized=None, state=None):
     """The MLP of each expert, over its tokens, with e a token's expert:
         pre = x @ w1[e] + b1[e];  h = activation(pre) * prob;  y = h @ w2[e] + b2[e] * prob
 
@@ -219,6 +236,7 @@ def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=No
         interleave   length of alternating runs of the activation's two operands in w1; 0: halves
         recompute    backward computes pre again, to the same bits, and keeps less memory
         quantized    Quantized of w1 and w2, a pair, so that values are not quantized again
+        state        of scaling_state(recipe, 6), for recipes with delayed scaling, as in ragged_dot
         group_sizes, recipe, group_offset, outside, key  as in ragged_dot
 
     Differentiable once in x, w1, w2, prob, b1 and b2.
@@ -232,7 +250,7 @@ def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=No
         raise NotImplementedError(f"x is {x.dtype}: quern multiplies bfloat16 and float16 "
                                   "directly; others need a recipe")
     scaling = scaling_of(recipe)
-    check_state(recipe, scaling)
+    state = check_state(recipe, state, 6)
     _checks.word("activation", activation, GATED + PLAIN)
     _checks.word("layout", layout, ("kn", "nk"))
     _checks.word("outside", outside, (None, "zero"))
@@ -259,7 +277,9 @@ def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=No
     if bits is not None:
         more["random"] = bits
     values = {name: a for name, a in values.items() if a is not None}
-    values, more, sizes = vary_alike((values, more, sizes))
+    values, more, sizes, state = vary_with(state, values, more, sizes)
+    if state is not None:
+        values |= state._asdict()
     limits = (float(limit), float(slope), float(shift)) if activation == "clamped_swiglu" else ()
     spec = Spec(recipe, scaling, line, hidden, ffn, layout, limits, w1 is not None,
                 outside == "zero")
