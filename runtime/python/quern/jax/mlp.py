@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 import quern
+from quern import GATED, PLAIN
 from quern.jax import _checks, products
 from quern.jax._batch import Window, batched
 from quern.jax._call import WORDS, call
@@ -18,8 +19,6 @@ from quern.jax.quantized import Quantized, check_quantized, seeds
 from quern.jax.scaling import ScalingState, check_state, put, vary_with
 
 FORWARD, BACKWARD = 0, 1
-GATED = ("swiglu", "clamped_swiglu", "situ", "geglu", "reglu")
-ACTIVATIONS = (*GATED, "squared_relu")
 RESIDUAL = "quern_saved"
 _KINDS = {name: "rows" for name in ("x", "dy", "prob")} | \
     {name: "state" for name in ("scale", "history")} | {"c": "rows", "index": "index"} | \
@@ -260,7 +259,7 @@ def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=No
                      [g, 2 ffn or ffn, hidden] and [g, hidden, ffn], for which XLA transposes
                      nothing; or both a Quantized, which have no gradient
         activation   swiglu, clamped_swiglu (limit, slope, shift), situ, geglu, reglu, or
-                     squared_relu, whose w1 has ffn features
+                     squared_relu, relu, silu, gelu, gelu_tanh, whose w1 has ffn features
         prob         [m]; b1 [g, 2 ffn or ffn] and b2 [g, hidden], both or none
         interleave   length of alternating runs of the activation's two operands in w1; 0: halves
         recompute    backward computes pre again, to the same bits, and keeps less memory
@@ -290,7 +289,7 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
                                   "directly; others need a recipe")
     scaling = scaling_of(recipe)
     state = check_state(recipe, state, 6)
-    _checks.word("activation", activation, ACTIVATIONS)
+    _checks.word("activation", activation, GATED + PLAIN)
     _checks.word("layout", layout, ("kn", "nk"))
     _checks.word("outside", outside, (None, "zero"))
     (g, hidden, wide), ffn, dtype = _check_weights(x, w1, w2, quantized, recipe, scaling,
