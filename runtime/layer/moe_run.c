@@ -233,7 +233,7 @@ static int move(const struct run *run, int work, int weights,
     return qn_route_launch(plan, &route, args, run->stream);
 }
 
-/* Numbers of pairs, in fp32: tokens of one feature and one choice. */
+/* Values of pairs, in fp32: tokens of one feature and one choice. */
 static int move_numbers(const struct run *run, int work, const void *from,
                         void *to)
 {

@@ -378,7 +378,7 @@ static void add_plan(struct qn_session *s, const struct qn_plan *plan,
     qn_text_add(text, "\n");
 }
 
-/* The title, with the place where it runs. */
+/* The title, with the device that runs it. */
 static void tell_title(const struct qn_session *s, const struct qn_plan *plan,
                        struct qn_why_facts *facts, struct qn_text *text)
 {
