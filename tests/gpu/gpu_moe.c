@@ -13,6 +13,7 @@
 
 #include "api/api.h"
 #include "base/random.h"
+#include "base/types.h"
 #include "oracle/moe_job.h"
 
 enum { MOST_LINES = 512, MOST_TOKENS = 256, REPLAYS = 24, BATCH = 8192 };
@@ -229,11 +230,11 @@ static void replay(struct line *line, struct qn_moe_job *j,
 static void run_graph(struct line *line)
 {
     struct qn_moe_job one = {0}, two = {0};
-    void *stream, *executable = NULL;
+    void *stream = NULL, *executable = NULL;
 
-    gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
     if (begin(line, &one, line->text, QUERN_BACKEND_JIT) &&
         begin(line, &two, line->text, QUERN_BACKEND_JIT)) {
+        gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
         executable = capture(&one, stream);
         if (!executable)
             fail(line, "in a capture: ", quern_errmsg());
@@ -242,7 +243,8 @@ static void run_graph(struct line *line)
         replay(line, &one, &two, executable, i);
     if (executable)
         gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
-    gpu_must(cu.stream_destroy(stream), "freeing a stream");
+    if (stream)
+        gpu_must(cu.stream_destroy(stream), "freeing a stream");
     qn_moe_job_free(&two);
     qn_moe_job_free(&one);
 }
@@ -464,8 +466,7 @@ static void add(enum draw how, const char *text)
 /* What a line may say, in turns. */
 static void add_recipe(const char *recipe, int r)
 {
-    static const char *const activations[] = {
-        "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
+    enum { ACTIVATIONS = QUERN_ACTIVATION_COUNT - 1 }; /* all but none */
     static const char *const weights[] = {"h", "y", "x", "none"};
     static const char *const interleaves[] = {"", " interleave=32",
                                               " interleave=1"};
@@ -480,7 +481,7 @@ static void add_recipe(const char *recipe, int r)
                  "first=%d%s",
                  recipe, i % 3 == 2 ? 65 : 5, i % 3 == 1 ? 129 : 300 + i,
                  n % 4 == 3 ? 8 : 1 + n % 3, n % 5 == 4 ? 97 : 256,
-                 n % 3 ? 128 : 96, activations[n % 6], weights[n % 4], n % 2,
+                 n % 3 ? 128 : 96, qn_activation_name(1 + n % ACTIVATIONS), weights[n % 4], n % 2,
                  n / 2 % 2, n % 3 ? "i32" : "i64", n % 4 == 2,
                  n % 4 == 1 ? 200 : 0, n % 4 == 1 ? 13 : 0, interleaves[n % 3]);
         add((enum draw)(i % DRAWS), text);
@@ -490,7 +491,7 @@ static void add_recipe(const char *recipe, int r)
     add(GRAPH, text);
 }
 
-/* Those that scale within a token, without chance. */
+/* Those that scale within a token, without chance. COUPLED: sums */
 static void add_invariant(void)
 {
     static const char *const recipes[] = {"bf16",      "fp16",  "fp8_row",
