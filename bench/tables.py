@@ -59,7 +59,7 @@ def mean(name, op, peers):
 
 HEADLINES = (
     ("bf16", "BF16 fprop, dgrad, wgrad", "torch or cuBLAS, the faster", ("fprop", "dgrad", "wgrad"), PEERS),
-    ("deepgemm", "FP8, wgrad into fp32", "DeepGEMM, padded before",
+    ("deepgemm", "FP8 fprop, dgrad, wgrad into fp32", "DeepGEMM, padded",
      ("fp8_block fprop", "fp8_block dgrad", "fp8_block accumulate"), ("deepgemm",)),
     ("mlp", "MLP, forward + backward: BF16, FP8", "torch's best, compiled",
      ("bf16 both", "fp8_block both"), PEERS))

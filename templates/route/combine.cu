@@ -24,6 +24,7 @@ $(name)(
     const struct moves w = { input, m, topk, k, inverse, probability, (const char *)in, 0,
                              (const char *)c, (char *)out, in_stride, 0, c_stride, out_stride };
 
+    //$ include "common/wait.body.cu"
     for (int token = blockIdx.x * (THREADS / 32) + threadIdx.x / 32; token < m; token += warps)
         for (int f = EACH * lane; f < k; f += EACH * 32)
             combine(&w, token, f);

@@ -28,6 +28,7 @@ $(name)(
                              (const char *)rows, 0, (char *)out, in_stride, rows_stride, 0,
                              out_stride };
 
+    //$ include "common/wait.body.cu"
     for (int token = blockIdx.x * (THREADS / 32) + threadIdx.x / 32; token < m; token += warps) {
         for (int pair = token * topk; pair < (token + 1) * topk; pair++) {
             const int row = row_of(&w, pair);

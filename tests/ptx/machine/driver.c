@@ -338,7 +338,7 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
                              .dynamic_bytes = launch->shared_bytes,
                              .params = parameters};
     double begin = now();
-    int code;
+    int dependent = 0, code;
 
     (void)extra;
     memcpy(made.grid, launch->grid, sizeof made.grid);
@@ -347,7 +347,11 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
         if (launch->attributes[i].id == QN_CU_ATTRIBUTE_CLUSTER_DIMENSION)
             memcpy(made.cluster, launch->attributes[i].value.cluster,
                    sizeof made.cluster);
+        else if (launch->attributes[i].id ==
+                 QN_CU_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            dependent = launch->attributes[i].value.allowed;
     pthread_mutex_lock(&running);
+    px_machine.waits = dependent || library->program->waits;
     launches++;
     *px_machine.fault = 0;
     px_machine.resident = residents(launch, library->program);

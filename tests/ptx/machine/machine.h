@@ -92,6 +92,7 @@ struct px_program {
     int32_t sink; /* a register that is only written */
     int max_threads;
     int products; /* has wgmma */
+    int waits;    /* has griddepcontrol.wait */
 };
 
 /* Special registers. */
@@ -143,6 +144,7 @@ struct px_warp {
     struct px_cta *cta;
     int number; /* in its CTA */
     uint32_t live;
+    uint32_t waited; /* for launches before this one */
     int parts, current;
     struct px_part part[PX_LANES];
     struct px_copy *copies; /* in flight, in order */
@@ -238,6 +240,7 @@ struct px_machine {
     uint32_t late;   /* of 256 chances, how often a copy does not land yet */
     uint32_t leader; /* which lane is elected */
     int misread;     /* of PX_MISREADINGS */
+    int waits;       /* no global memory before griddepcontrol.wait */
     int resident;    /* CTAs that run at once */
     char fault[2000];
 };
