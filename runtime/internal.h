@@ -152,6 +152,8 @@ struct qn_plan_options {
                     first, for about this many milliseconds */
     int streams; /* cublaslt only: a run spreads its groups over 1 to 8 streams;
                     0: 1. Each adds 32 MiB of workspace. */
+    int same_sums; /* 1: only kernels that add along k in one order, so that the
+                      number of rows changes no bit */
 };
 
 /* Choose a kernel for the problem, compile or load it: as quern_plan_create, on

@@ -29,6 +29,7 @@ static int plan_parts(struct qn_moe_plan *plan, struct qn_session *s)
     } moves[] = {{QUERN_ROUTE, &plan->maps},
                  {QUERN_PERMUTE, &plan->permute},
                  {QUERN_COMBINE, &plan->combine}};
+    struct qn_session ordered = *s;
     struct qn_route route;
     struct qn_mlp mlp;
     int code = QUERN_OK;
@@ -40,7 +41,9 @@ static int plan_parts(struct qn_moe_plan *plan, struct qn_session *s)
     if (code)
         return code;
     qn_moe_mlp(&plan->moe, &mlp);
-    code = qn_mlp_plan_inner(s, &mlp, &plan->mlp);
+    ordered.options.same_sums = ordered.demand.same_sums =
+        qn_moe_within(plan->recipe);
+    code = qn_mlp_plan_inner(&ordered, &mlp, &plan->mlp);
     if (!code)
         plan->mlp->layer = 1;
     return code;

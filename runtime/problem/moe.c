@@ -44,6 +44,20 @@ int qn_moe_keeps(const struct qn_moe *moe, const struct qn_recipe *recipe,
     return !moe->mlp.forward_only && !qn_mlp_scaled(recipe, tensor);
 }
 
+int qn_moe_within(const struct qn_recipe *recipe)
+{
+    for (int of = QN_X; of <= QN_DY; of += QN_DY - QN_X) {
+        const struct qn_scaling *s = &recipe->scaling[of];
+
+        if (s->type == QUERN_TYPE_NONE)
+            continue;
+        if (s->span > QN_SPAN_ROW || s->rows > 1 || s->global ||
+            s->stochastic || s->history)
+            return 0;
+    }
+    return 1;
+}
+
 /* ------------------------------------------------------------------- rules */
 
 int qn_moe_check(struct quern_context *ctx, const struct qn_moe *moe,

@@ -61,6 +61,10 @@ void qn_moe_route(const struct qn_moe *moe, int work, struct qn_route *route);
 int qn_moe_keeps(const struct qn_moe *moe, const struct qn_recipe *recipe,
                  int tensor);
 
+/* Does the recipe scale a token by itself, and without chance? Then results of
+   a token do not depend on others: docs/layers.md. */
+int qn_moe_within(const struct qn_recipe *recipe);
+
 /* The slots of a run of moe->mlp.m tokens; those in the workspace come after
    `scratch` bytes, which the route and the MLP use. */
 void qn_moe_space_fill(const struct qn_moe *moe, const struct qn_recipe *recipe,

@@ -134,6 +134,7 @@ const char *const launch_lines[] = {
 #define WGRAD_(...) "wgrad R g=4 m=512 n=512 k=1000 " __VA_ARGS__
 #define CAST(...)   "quantize R g=4 m=1000 k=512 " __VA_ARGS__
 #define MLP(...)    "mlp R g=4 m=1000 hidden=256 ffn=512 " __VA_ARGS__
+#define MOE(...)    "moe R g=4 m=1000 topk=2 hidden=256 ffn=512 " __VA_ARGS__
 
 const char *const launch_patterns[] = {
     FPROP_(""),
@@ -264,5 +265,11 @@ const char *const launch_patterns[] = {
     MLP("pointers=both dw=f32 beta=1 microbatches=2 | queue=3"),
     MLP("in=f32 | gaps"),
     MLP("| device=8.0"),
+    MOE(""),
+    MOE("prob=y residual=1 bias=1 | strides"),
+    MOE("prob=x recompute=1 index=i64 | fewer"),
+    MOE("experts=9 first=2 grad=0"),
+    MOE("prob=none dw=f32 beta=1 microbatches=2 | queue=3"),
+    MOE("pointers=both interleave=32 | device=8.0"),
     NULL,
 };
