@@ -75,8 +75,7 @@ const char *const launch_lines[] = {
     "dgrad fp8_block" BACK " prob=1 dbias=1 dprob=1 copies=both",
     "fprop fp8_block" SIZES
     " bias=1 activation=swiglu interleave=1 copies=both prob=1",
-    "dgrad fp8_block" BACK
-    " interleave=1 prob=1 dbias=1 dprob=1 copies=both",
+    "dgrad fp8_block" BACK " interleave=1 prob=1 dbias=1 dprob=1 copies=both",
     "wgrad fp8_block" SIZES " d=f32 beta=1",
     "wgrad fp8_block" SIZES " d=f32 beta=1 microbatches=2 | queue=4",
     "fprop fp8_row" SIZES " alpha=any",
