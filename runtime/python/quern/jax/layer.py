@@ -202,7 +202,7 @@ def combine(rows, inverse, prob=None, residual=None):
 
 
 def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=None, **more):
-    """A layer's experts, from tokens to tokens: the sum over a token's choices of its experts' MLPs.
+    """A layer's experts, from tokens to tokens: the sum of the MLPs that each token chose.
 
         x         [tokens, hidden] or [.., hidden]
         indices   [tokens, topk] integers; see route, with `first` and total=`experts`
