@@ -137,7 +137,7 @@ def test_other_order_of_a_kernel(case, recipe, is_quantized):
     assert "stablehlo.transpose" not in text and text.count("custom_call @quern") >= 3
 
 
-# What XLA transposes, in a step of which recipes: docs/jax.md lists it.
+# XLA transposes so many arrays in a step; docs/jax.md lists them.
 @pytest.mark.parametrize("recipe, layout, dense, mlp", [
     ("bf16", "kn", 0, 6), ("fp8_block", "kn", 0, 2), ("fp8_tensor", "kn", 1, 2),
     ("bf16", "nk", 0, 0), ("fp8_block", "nk", 0, 0), ("fp8_tensor", "nk", 0, 0)])

@@ -50,7 +50,7 @@ class Spec(typing.NamedTuple):
 
     @property
     def what(self):
-        """Of errors."""
+        """The subject of errors."""
         return "moe" if self.window else "grouped_mlp"
 
 

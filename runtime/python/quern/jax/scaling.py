@@ -15,9 +15,8 @@ KINDS = {3: (0, 1, 2), 6: (0, 0, 1, 1, 2, 2)}  # which of x, w, dy each tensor i
 
 class ScalingState(typing.NamedTuple):
     """Delayed scaling of one tensor: scale f32 [2], its factor and the inverse, and history
-    f32 [slots], largest magnitudes of earlier steps, in slot 0 those of this one. Of the 3 tensors
-    of a linear layer, x, w and dy, or of the 6 of an MLP, x, h, w1, w2, dy and dpre: [3, ..] or
-    [6, ..]."""
+    f32 [slots], largest magnitudes of earlier steps, in slot 0 those of this one. A linear layer
+    has three tensors, x, w and dy: [3, ..]; an MLP six, x, h, w1, w2, dy and dpre: [6, ..]."""
     scale: typing.Any
     history: typing.Any
 
