@@ -157,8 +157,8 @@ def main():
             results[name] |= found
     for name, found in results.items():
         print(name)
-        for row, numbers in found.items():
-            print(f"    {row:32s} {numbers['ms']:10.3f} ms {numbers['host_us']:10.1f} us host")
+        for row, time_ in found.items():
+            print(f"    {row:32s} {time_['ms']:10.3f} ms {time_['host_us']:10.1f} us host")
     if args.json:
         with open(args.json, "w") as out:
             json.dump({"commit": args.commit, "device": jax.devices()[0].device_kind,

@@ -72,7 +72,7 @@ assert (np.asarray(run(case.x, case.w, case.sizes), np.float32) == expected).all
 """
 
 
-# jax has no threads to compile with in a child; what was compiled before runs there.
+# jax has no threads to compile with in a child; programs that were compiled before run there.
 @pytest.mark.skipif(DEVICE != "cpu", reason="CUDA does not survive fork()")
 def test_a_child_of_fork_works():
     text = FORK.format(tests=os.path.join(ROOT, "tests", "jax"))

@@ -26,7 +26,7 @@ _KINDS = {name: "rows" for name in ("x", "dy", "prob")} | \
 
 
 class Route(typing.NamedTuple):
-    """A layer that begins and ends with tokens: their experts [tokens, topk], and what is added to
+    """A layer that begins and ends with tokens: their experts [tokens, topk], and a summand of
     the result, or None."""
     index: typing.Any
     residual: typing.Any
