@@ -151,8 +151,8 @@ def main():
         return
     if args.torch:
         more = ["--tokens", str(args.tokens)] if args.tokens else []
-        made = subprocess.run([args.torch, __file__, "--only-torch", "--shapes", args.shapes, *more],
-                              check=True, stdout=subprocess.PIPE, text=True)
+        command = [args.torch, __file__, "--only-torch", "--shapes", args.shapes, *more]
+        made = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         for name, found in json.loads(made.stdout.splitlines()[-1]).items():
             results[name] |= found
     for name, found in results.items():

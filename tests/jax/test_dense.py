@@ -126,7 +126,7 @@ def kernel_of_out_features(case, recipe, **more):
 @pytest.mark.parametrize("recipe", [None, "fp8_block", "mxfp8", "fp8_tensor"])
 @pytest.mark.parametrize("is_quantized", [False, True])
 def test_other_order_of_a_kernel(case, recipe, is_quantized):
-    """Nothing is transposed, whatever the recipe; the weights' gradient in the same order."""
+    """Nothing is transposed with any recipe; the weights' gradient in the same order."""
     if is_quantized and recipe is None:
         pytest.skip("needs a recipe with scales")
     more = {}

@@ -70,7 +70,7 @@ def check_state(recipe, state, tensors):
     if state is None:
         of = "" if tensors is None else f", {tensors}"
         raise ValueError(f"state: recipe {recipe} has delayed scaling: quern.jax.scaling_state("
-                         f"{recipe!r}{of}), or what came of it, is expected")
+                         f"{recipe!r}{of}), or the state of a step before, is expected")
     shape = () if tensors is None else (tensors,)
     scale = _checks.shaped("state.scale", state[0], (*shape, 2))
     history = _checks.shaped("state.history", state[1], (*shape, slots))
