@@ -130,19 +130,20 @@ void qn_why_launch(const struct qn_plan *plan, const struct qn_launch *launch,
 
 /* The bound for any choice of tiles, by the kernel that would run: rows of
    padding cost nothing where memory takes longer. */
-static void add_floors(struct qn_text *text, const struct qn_problem *p,
-                       const struct qn_choice *best, int sms)
+static void add_floors(struct qn_text *text, const struct qn_session *s,
+                       const struct qn_choice *best)
 {
     const struct qn_figures *f = &best->figures;
+    const int sms = s->demand.sms;
 
     qn_text_add(
         text,
         "products would take %.0f cycles, with the padding of tiles %.0f; "
         "memory %.0f\n\n",
         f->tiles * f->real * f->math / sms, f->tiles * f->math / sms,
-        f->memory_cycles);
+        f->memory_cycles - f->again / qn_model_memory(s->demand.device));
     if (f->quantize_cycles > 0)
-        qn_fuse_why(p, best, text);
+        qn_fuse_why(s->problem, best, text);
 }
 
 /* In the model's order, but for a measured winner; the first would run, unless
@@ -345,7 +346,7 @@ static void add_candidates(struct qn_session *s, const struct qn_choice *list,
         plan && plan->kernel && !qn_launch_find(plan, QN_WORK_PRODUCT)->product;
 
     if (own)
-        add_floors(text, s->problem, list, s->demand.sms);
+        add_floors(text, s, list);
     else if (!plan)
         add_none(s, list, count, text);
     if (!own && count && list[0].fits)

@@ -146,9 +146,9 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
          major == 9 || major == 10 ? 232448
          : major == 8 && !minor    ? 166912
                                    : 101376},
-        {13, 1000000}, /* clocks in kHz, and the bus: of the roofline */
-        {36, 2000000},
-        {37, 512},
+        {QN_CU_CLOCK_RATE, 1980000}, /* an H200's */
+        {QN_CU_MEMORY_CLOCK_RATE, 3201000},
+        {QN_CU_MEMORY_BUS_WIDTH, 6016},
     };
 
     (void)device;
