@@ -46,9 +46,8 @@ static gpu_address allocate(size_t bytes, int *size_class)
 }
 
 /* The allocation has a byte at least, so that an empty buffer has an
-   address. Exact sizes where the end of an allocation is
-   seen. Rounded to words, as a sanitizer takes a cp.async of the last few bytes for one of
-   four. */
+   address. Exact sizes where the end of an allocation is seen. Rounded to
+   words, as a sanitizer takes a cp.async of the last bytes for one of four. */
 static size_t whole(const struct gpu_buffer *b)
 {
     return gpu_device.exact ? (b->bytes + !b->bytes + 3) / 4 * 4

@@ -49,7 +49,7 @@ int cuMemFree_v2(uint64_t address)
     return 0;
 }
 
-/* ------------------------------------------------- copies, now or in a graph */
+/* ------------------------------------------------------------------ copies */
 
 static int copy(struct px_work *work)
 {

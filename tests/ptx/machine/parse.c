@@ -129,17 +129,21 @@ static int read_registers(struct px_build *b, char *at)
 static int read_param(struct px_build *b, char *at)
 {
     struct px_program *program = b->program;
-    int align = 0, bytes = 0, count = 1;
+    int align = 0, bytes = 0, count = 1, is_pointer = 0;
     char *save, *word = strtok_r(at, " \t\n", &save), *name = NULL, *many;
 
     for (; word; word = strtok_r(NULL, " \t\n", &save)) {
         if (!strcmp(word, ".align"))
             align = atoi(strtok_r(NULL, " \t\n", &save));
+        else if (!strcmp(word, ".ptr")) /* .align N of what it points to */
+            is_pointer = 1;
         else if (*word == '.' && strcmp(word, ".param"))
             bytes = type_bytes(word);
         else if (*word != '.')
             name = word;
     }
+    if (is_pointer)
+        align = bytes;
     if (!name || !bytes || program->nparams == PX_MAX_PARAMS)
         return px_fault_plain("a parameter is not understood");
     many = strchr(name, '[');
