@@ -304,6 +304,7 @@ void gpu_casts(void);
 void gpu_activate(void);
 void gpu_fuse(void);
 void gpu_mlp(void);
+void gpu_moe(void);
 void gpu_step(void);
 void gpu_nans(void);
 void gpu_tune(void);

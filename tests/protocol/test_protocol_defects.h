@@ -43,6 +43,9 @@ static const struct planted defects[] = {
 #define ACTIVATE "templates/sm90/activate.cu"
 
 static const struct planted activation_defects[] = {
+    {&M_ALTERNATING, {ACTIVATE, "part[2 * i + 1]", "part[2 * i]"}},
+    {&M_ALTERNATING, {ACTIVATE, "pairs and \"i % 2\"", "pairs and \"i / 2\""}},
+    {&M_ALTERNATING, {ACTIVATE, "pairs and \", 1\"", "pairs and \", 0\""}},
     /* positions */
     {&M_HALVES, {ACTIVATE, "    given.d = maps->p;\n", ""}},
     {&M_HALVES, {ACTIVATE, "    given.d_ragged = maps->p_ragged;\n", ""}},

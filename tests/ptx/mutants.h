@@ -229,7 +229,7 @@ static const struct mutant planted[] = {
     {M_BIAS, ACTIVATE, "column = x + i * 2", "column = x + i"},
     {M_BIAS, FINISH, "t->group * f->columns", "0 * f->columns"},
     {M_HALVES, FINISH, "f->probability + t->start", "f->probability"},
-    {M_HALVES, ACTIVATE, "block * 2 + i / 2 % 2", "block * 2"},
+    {M_HALVES, ACTIVATE, "block * 2 + $(low)", "block * 2"},
     {M_HALVES, FINISH, "f->alpha + t->group * f->step", "f->alpha"},
     /* slabs */
     {M_HALVES, STORE, "store_wait(SLABS - 1)", "store_wait(SLABS - 0)"},
