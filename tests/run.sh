@@ -100,8 +100,8 @@ start() { # log, program, share
 }
 
 # In how many shares a program is run: those whose cases take minutes are CUDA
-# kernels or their twins, the same under sanitizers, where the programs themselves are watched
-# instead.
+# kernels or their twins, the same under sanitizers, where the programs
+# themselves are watched instead.
 shares_of() { # program
     case $1 in
     */test_compile | */test_protocol) echo 4 ;;
@@ -141,7 +141,6 @@ else
             jobs+=("${program/asan\//} $i/$shares")
         done
     done
-    jobs+=(tests/ptx/calibrate.py)
 fi
 
 log_of() { # program, share
