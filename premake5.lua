@@ -233,6 +233,7 @@ end
 linkoptions(SYSTEM)
 test("gpu", { "tests_support", "quern_oracle" }, "gpu_suite")
 test "ptx"
+files { "build/gen/embedded.c" }
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.
 for _, path in ipairs(os.matchfiles("tests/runtime/fake_*.c")) do

@@ -31,6 +31,8 @@ struct qn_options {
     int against; /* the same, to compare with; AUTO: none */
     int streams; /* of the one that is cublaslt; 0: as the library has it */
     int jobs;
+    int interprets; /* the backend is ptx */
+    int trace;
     int check;
     int show; /* bits: QN_SHOW_ */
     int verbose;

@@ -74,6 +74,7 @@ static const struct {
     {"run " CAST " --kernel x --backend host", 2, "options.kernel is 'x'"},
     {"run " CAST " --streams 2 --backend host", 2, "options.streams is 2"},
     {"run " LAYER " --streams 2 --backend host", 2, "options.streams is 2"},
+    {"run " SMALL " --trace", 2, "--trace needs --backend ptx"},
     {"run " SMALL " --ptx --check", 2, "--check needs a run"},
     {"run " SMALL " --ptx --routes x", 2, "--routes needs a run"},
     {"run quantize mxfp8 of=w g=1 m=8 k=32 --routes /none", 2,

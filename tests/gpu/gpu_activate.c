@@ -13,12 +13,12 @@
 #include "base/types.h"
 #include "problem/geometry.h"
 
-enum { MOST_KERNELS = 4096, EACH = 3, ROWS = 400 };
+enum { MOST_KERNELS = 4096, MOST_EACH = 13, ROWS = 400 };
 
 static struct {
-    int count;
+    int count, each; /* problems of a kernel */
     const struct qn_kernel *kernels[MOST_KERNELS];
-    char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
+    char result[MOST_KERNELS][MOST_EACH][700]; /* "" if nothing is wrong */
 } work;
 
 /* Columns that the kernel takes are multiples of this. */
@@ -122,7 +122,7 @@ static void run_one(int number, int i)
                                        .backend = QUERN_BACKEND_JIT,
                                        .kernel = k->name,
                                        .seed = gpu_options.seed};
-    const int turn = number * EACH + i;
+    const int turn = number * work.each + i;
     const struct qt_pattern *pattern = &qt_patterns[turn % qt_npatterns];
     struct qt_case c = {.what = "activate", .type = QUERN_BF16, .seed = 5};
     struct qn_problem problem;
@@ -147,7 +147,7 @@ static void run_one(int number, int i)
 static void run_any(int i, void *unused)
 {
     (void)unused;
-    run_one(i / EACH, i % EACH);
+    run_one(i / work.each, i % work.each);
 }
 
 /* Does something follow the product that takes more than one value? */
@@ -306,15 +306,18 @@ static void copy_all(const char *const *lines, int nlines,
 /* Side by side, as most of the time is the compiler's and the host's. */
 void gpu_activate(void)
 {
+    work.each = gpu_options.only ? MOST_EACH : 3; /* all patterns, or some */
     work.count = gpu_variant_pick(follows, 5, work.kernels, MOST_KERNELS);
     if (!work.count)
         gpu_skip("no kernel here has an activation");
     else
-        gpu_spread(EACH * work.count, run_any, NULL);
-    for (int i = 0; i < EACH * work.count; i++) {
-        const char *bad = work.result[i / EACH][i % EACH];
+        gpu_spread(work.each * work.count, run_any, NULL);
+    for (int i = 0; i < work.each * work.count; i++) {
+        const char *bad = work.result[i / work.each][i % work.each];
         gpu_record(*bad ? bad : NULL);
     }
+    if (gpu_options.only)
+        return;
     copy_all(copied, COPIED, is_copied);
     copy_all(apart, APART, gpu_variant_wants);
 }

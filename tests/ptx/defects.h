@@ -23,6 +23,11 @@
     X("9.0", BF16_90, EDIT,                                                    \
       "wgmma.wait_group.sync.aligned 1=>wgmma.wait_group.sync.aligned 7")      \
     X("9.0", BF16_90, EDIT, "wgmma.commit_group.sync.aligned;=>")              \
+    X("9.0", BF16_90, EDIT, "wgmma.fence.sync.aligned;=>")                     \
+    X("9.0", BF16_90, EDIT, "setmaxnreg.dec.sync.aligned.u32 56;=>")           \
+    X("9.0", BF16_90, EDIT,                                                    \
+      "setmaxnreg.inc.sync.aligned.u32 224=>"                                  \
+      "setmaxnreg.inc.sync.aligned.u32 232")                                   \
     X("9.0", BF16_90, EDIT, "fence.proxy.async.shared::cta;=>")                \
     X("9.0", BF16_90, EDIT,                                                    \
       "cp.async.bulk.wait_group.read 0=>cp.async.bulk.wait_group.read 7")      \
