@@ -34,6 +34,7 @@ import torch
 
 import deepgemm
 import libquern
+from drawn import split
 from watch import Watch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -50,21 +51,6 @@ def lose(names, error):
     """Note that something fails: its rows are lost, not the run."""
     lost.append({"names": list(names), "error": f"{type(error).__name__}: {error}"[:400]})
     print(f"# {' '.join(names)}: {lost[-1]['error'][:200]}", file=sys.stderr)
-
-
-def split(groups, tokens, kind, rng):
-    """Rows of each group. mild: shares within 30 % of each other. skew: like 1/rank, in random
-    order, and from 8 groups on one of them empty."""
-    if kind == "mild":
-        share = [rng.uniform(0.7, 1.3) for _ in range(groups)]
-    else:
-        share = [1 / rank for rank in range(1, groups + 1)]
-        rng.shuffle(share)
-        if groups >= 8:
-            share[rng.randrange(groups)] = 0
-    rows = [int(tokens * s / sum(share)) for s in share]
-    rows[rows.index(max(rows))] += tokens - sum(rows)
-    return rows
 
 
 def in_blocks(rows, block):

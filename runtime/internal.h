@@ -359,7 +359,7 @@ struct qn_mlp {
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;        /* tokens over all groups, 0 to 2^30 */
     int64_t hidden;   /* features of x and y */
-    int64_t ffn;      /* of h; pre has P: 2 ffn, or ffn for squared_relu */
+    int64_t ffn;      /* of h; pre has P: 2 ffn, or ffn without a gate */
     char split[256];  /* how tools draw group sizes; ignored by plans */
 };
 

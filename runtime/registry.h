@@ -116,15 +116,20 @@ enum quern_weighting { QUERN_WEIGHTINGS(QUERN_ENUM) QUERN_WEIGHTING_COUNT };
     X(ROWWISE, "rowwise") X(COLUMNWISE, "columnwise") X(BOTH_COPIES, "both")
 enum quern_copies { QUERN_COPIES(QUERN_ENUM) QUERN_COPIES_COUNT };
 
-/* The activation that made x, or whose backward gives dy. */
+/* The activation that made x, or whose backward gives dy, and how many
+   operands it takes: a and b, or a alone. */
 #define QUERN_ACTIVATIONS(X)                                                   \
-    X(NO_ACTIVATION, "none")                                                   \
-    X(SWIGLU, "swiglu")                 /* a sigmoid(a) b */                   \
-    X(CLAMPED_SWIGLU, "clamped_swiglu") /* args.limit, slope, shift */         \
-    X(SITU, "situ")                 /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */ \
-    X(GEGLU, "geglu")               /* tanh form */                            \
-    X(REGLU, "reglu")               /* max(a, 0) b */                          \
-    X(SQUARED_RELU, "squared_relu") /* max(a, 0)^2: has no b */
+    X(NO_ACTIVATION, "none", 1)                                                \
+    X(SWIGLU, "swiglu", 2)                 /* a sigmoid(a) b */                \
+    X(CLAMPED_SWIGLU, "clamped_swiglu", 2) /* args.limit, slope, shift */      \
+    X(SITU, "situ", 2)                 /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */ \
+    X(GEGLU, "geglu", 2)               /* tanh form */                         \
+    X(REGLU, "reglu", 2)               /* max(a, 0) b */                       \
+    X(SQUARED_RELU, "squared_relu", 1) /* max(a, 0)^2 */                       \
+    X(RELU, "relu", 1)                                                         \
+    X(SILU, "silu", 1)                                                         \
+    X(GELU, "gelu", 1)                 /* a/2 (1 + erf(a / sqrt(2))) */        \
+    X(GELU_TANH, "gelu_tanh", 1)
 enum quern_activation { QUERN_ACTIVATIONS(QUERN_ENUM) QUERN_ACTIVATION_COUNT };
 
 #define QUERN_DBIASES(X)                                                       \

@@ -61,6 +61,16 @@ int qn_words_find(const struct qn_words *words, const char *name, int *value)
     return 0;
 }
 
+int qn_activation_operands(int activation)
+{
+#define OPERANDS(name, word, operands) operands,
+    static const int operands[] = {QUERN_ACTIVATIONS(OPERANDS)};
+
+    return activation >= 0 && activation < QUERN_ACTIVATION_COUNT
+               ? operands[activation]
+               : 1;
+}
+
 int qn_type_bits(int type)
 {
 #define BITS(name, word, stored, ...) stored,

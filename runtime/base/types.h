@@ -41,6 +41,9 @@ extern const struct qn_words qn_layout_words;
 const char *qn_layout_name(int a_major, int b_major);
 int qn_layout_find(const char *name, int *a_major, int *b_major);
 
+/* How many operands it takes; 1 without one. */
+int qn_activation_operands(int activation);
+
 /* Bits of one element; 0 for a value outside the enum. */
 int qn_type_bits(int type);
 

@@ -157,10 +157,9 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
     choice->wanted = qn_fuse_wanted(demand->problem->quantize, kernel);
 }
 
-/* By the model. If two wait for memory alike, the one of less effort comes
-   first, then the one for the architecture that is closer to the GPU's, and the
-   one that scales needlessly last; then a name decides, so that the order is
-   fixed. */
+/* By the model. If two are alike, the one for the architecture that is closer
+   to the GPU's comes first, and the one that scales needlessly last; then a
+   name decides, so that the order is fixed. */
 static int compare(const void *left, const void *right)
 {
     const struct qn_choice *a = left, *b = right;
@@ -170,10 +169,8 @@ static int compare(const void *left, const void *right)
         return b->fits - a->fits;
     if (a->fits && a->wanted != b->wanted)
         return b->wanted - a->wanted;
-    if (a->fits && a->figures.order != b->figures.order)
-        return a->figures.order < b->figures.order ? -1 : 1;
-    if (a->fits && a->figures.effort != b->figures.effort)
-        return a->figures.effort < b->figures.effort ? -1 : 1;
+    if (a->fits && a->figures.cycles != b->figures.cycles)
+        return a->figures.cycles < b->figures.cycles ? -1 : 1;
     closer = strcmp(b->candidate->kernel->arch, a->candidate->kernel->arch);
     if (a->fits && closer)
         return closer;
@@ -182,8 +179,8 @@ static int compare(const void *left, const void *right)
     return strcmp(a->candidate->kernel->name, b->candidate->kernel->name);
 }
 
-/* Of kernels that fit only those of the first order of sums that any has: it
-   depends on no number of rows. */
+/* Kernels that fit stay only if they have the first order of sums that any has,
+   which depends on no number of rows. */
 static void keep_order(struct qn_choice *list, int count)
 {
     int least = INT_MAX;

@@ -14,10 +14,9 @@ struct qn_figures {
     double real; /* share of the tiles' rows and columns that D has */
     double math, copy, store; /* of one tile on one multiprocessor */
     double tile_cycles;       /* these together */
-    double memory_cycles;     /* to move all operands once */
-    double cycles;            /* of the launch, and of one that quantizes */
-    double effort; /* cycles of all tiles, and the cost of bytes out of L2 */
-    double order;  /* of the launch, by these: the least comes first */
+    double again; /* bytes of A and B that memory reads more than once */
+    double memory_cycles;   /* for these, and for all operands once */
+    double cycles;          /* of the launch, and of one that quantizes */
     double quantize_cycles; /* of that one; 0: nothing is quantized */
 };
 

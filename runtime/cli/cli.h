@@ -54,6 +54,7 @@ enum {
     QN_KEY_TOKENS,
     QN_KEY_RANKS,
     QN_KEY_FORWARD,
+    QN_KEY_GPU,
     QN_KEY_END
 };
 

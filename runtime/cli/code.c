@@ -59,7 +59,7 @@ static int assume(struct quern_context *ctx, const struct qn_problem *problem,
     int code = qn_session_open(&s, ctx, problem, NULL);
 
     if (!code) {
-        qn_session_assume_h200(&s, QUERN_BACKEND_JIT);
+        qn_session_assume_gpu(&s, QUERN_BACKEND_JIT);
         s.outline = 1;
         code = qn_plan_session(&s, &plan);
     }
@@ -79,7 +79,7 @@ static int assume_cast(struct quern_context *ctx,
     int code = qn_session_open(&s, ctx, NULL, NULL);
 
     if (!code) {
-        qn_session_assume_h200(&s, QUERN_BACKEND_JIT);
+        qn_session_assume_gpu(&s, QUERN_BACKEND_JIT);
         code = qn_quantize_find(&s, q, out);
     }
     qn_session_close(&s);

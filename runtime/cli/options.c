@@ -137,6 +137,9 @@ static error_t parse_what(int key, char *text, struct argp_state *state)
     case QN_KEY_L2:
         options->l2 = parse_l2(text, state);
         return 0;
+    case QN_KEY_GPU:
+        options->gpu = text;
+        return 0;
     case QN_KEY_STORE:
         options->store = text;
         return 0;

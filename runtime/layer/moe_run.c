@@ -300,7 +300,7 @@ static int move_dx(const struct run *run)
                : QUERN_OK;
 }
 
-/* Of tokens' probabilities. */
+/* The gradient of tokens' probabilities. */
 static int find_dprob(const struct run *run)
 {
     struct qn_route_args args = {.in = run->args->x,

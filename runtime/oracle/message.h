@@ -40,6 +40,7 @@ struct qn_options {
     int overhead;
     double budget;     /* seconds */
     int l2;            /* enum quern_l2 */
+    const char *gpu;   /* of explanations; NULL: the one that is there */
     const char *store; /* folder of measured winners; NULL: as the library has
                           it */
     int merge, list, missing;

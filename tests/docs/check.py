@@ -113,6 +113,23 @@ def check_tables():
     assert got.returncode == 0, got.stdout + got.stderr
 
 
+def check_activations():
+    """The table of activations, their templates, Python's lists and the page of lines agree."""
+    table = re.findall(r'X\(\w+, "(\w+)", (\d)\)', read("runtime/registry.h"))
+    assert len(table) > 10 and table[0] == ("none", "1"), table
+    operands = {name: int(count) for name, count in table[1:]}
+    module = read("runtime/python/quern/__init__.py")
+    page = find(r"^\| `activation` \| (.*?) \|", read("docs/problem-line.md"))[0]
+    for count, words, phrase in ((2, "GATED", "with a gate"), (1, "PLAIN", "without")):
+        expected = [name for name, of in operands.items() if of == count]
+        listed = re.findall(r'"(\w+)"', find(rf"^{words} = (.*)$", module)[0])
+        assert listed == expected, f"quern.{words} is {listed}, the table has {expected}"
+        shown = re.findall(r"`(\w+)`", page.split(phrase)[1].split(";")[0])
+        assert shown == expected, f"docs/problem-line.md has {shown}, the table {expected}"
+    for name in operands:
+        assert os.path.exists(os.path.join(ROOT, f"templates/activation/{name}.c")), name
+
+
 def check_evidence():
     """Labels of kernels are those of bench/results."""
     got = subprocess.run([sys.executable, os.path.join(ROOT, "bench/evidence.py"), "--check"],
@@ -297,7 +314,7 @@ def check_excerpts():
     assert count > 8 and not lost, f"{count} excerpts; " + "\n# ".join(lost)
 
 
-LINKS = (check_links, check_paths, check_reached, check_size, check_tables)
+LINKS = (check_links, check_paths, check_reached, check_size, check_tables, check_activations)
 COMMANDS = (check_evidence, check_excerpts, check_commands, check_lines, check_demo, check_programs,
             check_python)
 

@@ -13,6 +13,7 @@
 
 #include "api/api.h"
 #include "base/random.h"
+#include "base/types.h"
 #include "oracle/moe_job.h"
 
 enum { MOST_LINES = 512, MOST_TOKENS = 256, REPLAYS = 24, BATCH = 8192 };
@@ -465,8 +466,7 @@ static void add(enum draw how, const char *text)
 /* What a line may say, in turns. */
 static void add_recipe(const char *recipe, int r)
 {
-    static const char *const activations[] = {
-        "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
+    enum { ACTIVATIONS = QUERN_ACTIVATION_COUNT - 1 }; /* all but none */
     static const char *const weights[] = {"h", "y", "x", "none"};
     static const char *const interleaves[] = {"", " interleave=32",
                                               " interleave=1"};
@@ -481,7 +481,7 @@ static void add_recipe(const char *recipe, int r)
                  "first=%d%s",
                  recipe, i % 3 == 2 ? 65 : 5, i % 3 == 1 ? 129 : 300 + i,
                  n % 4 == 3 ? 8 : 1 + n % 3, n % 5 == 4 ? 97 : 256,
-                 n % 3 ? 128 : 96, activations[n % 6], weights[n % 4], n % 2,
+                 n % 3 ? 128 : 96, qn_activation_name(1 + n % ACTIVATIONS), weights[n % 4], n % 2,
                  n / 2 % 2, n % 3 ? "i32" : "i64", n % 4 == 2,
                  n % 4 == 1 ? 200 : 0, n % 4 == 1 ? 13 : 0, interleaves[n % 3]);
         add((enum draw)(i % DRAWS), text);

@@ -83,10 +83,10 @@ static void try_route(struct qn_moe_job *j, const char *text, enum draw how)
     check(j, text, draws[how]);
 }
 
-static const char *const activations[] = {
-    "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
 static const char *const weights[] = {"h", "y", "x", "none"};
 static const char *const interleaves[] = {"", " interleave=8", " interleave=1"};
+
+enum { ACTIVATIONS = QUERN_ACTIVATION_COUNT - 1 }; /* all but none */
 
 /* Every recipe; all else that a line may say, in turns. */
 TEST(test_moe_right)
@@ -108,7 +108,7 @@ TEST(test_moe_right)
                      "prob=%s bias=%d residual=%d index=%s experts=%d first=%d "
                      "recompute=%d beta=%d%s",
                      recipe->name, 27 + turn % 5, topk, turn % 4 ? 64 : 80,
-                     turn % 3 ? 40 : 48, activations[turn % 6], weights[i],
+                     turn % 3 ? 40 : 48, qn_activation_name(1 + turn % ACTIVATIONS), weights[i],
                      turn % 2, turn / 2 % 2, turn % 3 ? "i32" : "i64",
                      turn % 4 == 1 ? 9 : 4, turn % 4 == 1 ? 3 : 0,
                      turn % 5 == 2, turn % 7 == 3, interleaves[turn % 3]);

@@ -182,6 +182,7 @@ def test_vmap_is_one_launch():
     before = _call.counts()["runs"]
     jax.block_until_ready(alone(0))
     runs = _call.counts()["runs"] - before
+    assert runs == 2  # all of the layer, forward and backward
     stacked = [jnp.stack([g[name] for g in given]) for name in ("x", "probs", "residual")]
     batched = jax.jit(jax.vmap(layer, (0, 0, 0, 0, None, None)))
     jax.block_until_ready(batched(*stacked, indices, w1, w2))
@@ -293,7 +294,7 @@ def test_derivatives():
                      lambda p: (qj.combine(qj.permute(x, inverse), inverse, p)**2).sum()):
         with pytest.raises(NotImplementedError, match="probabilities: second derivatives"):
             jax.grad(lambda p: jax.grad(function)(p).sum())(probs)
-    with pytest.raises(NotImplementedError, match="grouped_mlp: second derivatives"):
+    with pytest.raises(NotImplementedError, match="moe: second derivatives"):
         given = operands()
         y = lambda x: qj.moe(x, draw("even"), None, given["w1"], given["w2"]).astype(
             jnp.float32).sum()
@@ -303,9 +304,9 @@ def test_derivatives():
 @pytest.mark.parametrize("change, error, sentence", [
     (dict(prob="z"), ValueError, "prob is 'z': one of 'x', 'h', 'y'"),
     (dict(indices=jnp.zeros((TOKENS, TOPK))), TypeError, "indices is float32: integers"),
-    (dict(indices=jnp.zeros(TOKENS, int)), ValueError, "probs has the shape"),
+    (dict(indices=jnp.zeros(TOKENS, int)), ValueError, "indices has 1 axes"),
     (dict(probs=jnp.zeros((TOKENS, 2))), ValueError, r"probs has the shape \[37, 2\]"),
-    (dict(residual=jnp.zeros((1, HIDDEN))), ValueError, "residual has the shape"),
+    (dict(residual=jnp.zeros((1, HIDDEN), jnp.bfloat16)), ValueError, "residual has the shape"),
     (dict(residual=jnp.zeros((TOKENS, HIDDEN))), TypeError, "residual is float32"),
     (dict(group_sizes=jnp.zeros(4, int)), TypeError, "group_sizes: moe sorts the rows itself"),
     (dict(x=jnp.zeros((30, HIDDEN), jnp.bfloat16), residual=None), ValueError,

@@ -9,24 +9,15 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 from quern.jax import _checks, products
-from quern.jax._batch import MAX_GROUPS
+from quern.jax._batch import MAX_GROUPS, MAX_PAIRS, Window, local, local_of_batch
 from quern.jax._call import WORDS, call, vary_alike
-from quern.jax.mlp import grouped_mlp
+from quern.jax.mlp import Route, mlp
 from quern.jax.quantized import Quantized
 
-MAX_PAIRS = 1 << 24  # of a line
 RESIDUAL = "quern_route"  # name of what route found, for policies of jax.checkpoint
 
 
 # ------------------------------------------------------------------------------------------- route
-
-
-def _window(indices, first, experts, total):
-    """Indices as those of experts that are here: others have no row, those that are errors stay
-    errors. A line's own numbers do this where they are known."""
-    local = indices - first
-    inside = (local >= 0) & (local < experts)
-    return jnp.where(inside, local, jnp.where(indices > total, experts + 1, -1))
 
 
 @functools.lru_cache(maxsize=None)
@@ -46,17 +37,29 @@ def _route(experts, first, total):
         _, m, topk = indices.shape
         if batch * experts > MAX_GROUPS or batch * m * topk > MAX_PAIRS or batch == 0:
             return lax.map(function, indices), (True, True)
-        local = _window(indices, first, experts, total)
-        number = jnp.arange(batch, dtype=local.dtype)[:, None, None]
-        local = jnp.where(local < 0, -1, jnp.where(local > experts, batch * experts + 1,
-                                                   local + number * experts))
-        sizes, inverse = _route(batch * experts, 0, batch * experts)(local.reshape(-1, topk))
+        indices = local_of_batch(indices, Window(experts, first, total))
+        sizes, inverse = _route(batch * experts, 0, batch * experts)(indices.reshape(-1, topk))
         sizes, inverse = sizes.reshape(batch, experts), inverse.reshape(batch, m, topk)
         ends = jnp.cumsum(sizes.sum(1, dtype=sizes.dtype), dtype=sizes.dtype)
         starts = jnp.concatenate([jnp.zeros_like(ends[:1]), ends[:-1]])[:, None, None]
         return (sizes, jnp.where(inverse < 0, -1, inverse - starts)), (True, True)
 
     return function
+
+
+def _window(indices, experts, first, total):
+    """Checked indices, and the numbers of the line. Those that are arrays leave it for the indices,
+    which then are those of the experts here."""
+    indices = _checks.numbers("indices", indices)
+    if indices.ndim != 2:
+        raise ValueError(f"indices has {indices.ndim} axes: [tokens, topk] is expected")
+    total = first + experts if total is None else total
+    if not isinstance(first, jax.Array) and not isinstance(total, jax.Array):
+        return indices, Window(experts, first, total)
+    numbers = [_checks.numbers(name, value, ()).astype(indices.dtype)
+               for name, value in (("first", first), ("experts", total))]
+    indices, first, total = vary_alike((indices, *numbers))
+    return local(indices, first, experts, total), Window(experts, 0, experts)
 
 
 def route(indices, experts, *, first=0, total=None):
@@ -70,16 +73,8 @@ def route(indices, experts, *, first=0, total=None):
     row of each pair. A pair has no row, -1, if its expert is another one, below 0, or `total`
     itself: a dropped pair. A larger index is an error, which the CPU raises.
     """
-    indices = _checks.numbers("indices", indices)
-    if indices.ndim != 2:
-        raise ValueError(f"indices has {indices.ndim} axes: [tokens, topk] is expected")
-    total = first + experts if total is None else total
-    if isinstance(first, jax.Array) or isinstance(total, jax.Array):
-        first, total = _checks.numbers("first", first, ()), _checks.numbers("total", total, ())
-        indices, first, total = vary_alike((indices, *(a.astype(indices.dtype)
-                                                       for a in (first, total))))
-        indices, first, total = _window(indices, first, experts, total), 0, experts
-    sizes, inverse = _route(experts, first, total)(indices)
+    indices, window = _window(indices, experts, first, total)
+    sizes, inverse = _route(*window)(indices)
     return checkpoint_name(sizes, RESIDUAL), checkpoint_name(inverse, RESIDUAL)
 
 
@@ -203,11 +198,6 @@ def combine(rows, inverse, prob=None, residual=None):
     return _combine(*vary_alike((rows, inverse, prob, residual)))
 
 
-def move_each(values, inverse):
-    """Numbers of pairs [tokens, topk] in the order of rows, in fp32: permute of one feature."""
-    return permute(values.astype(jnp.float32).reshape(-1, 1), inverse.reshape(-1, 1)).reshape(-1)
-
-
 # --------------------------------------------------------------------------------------- the layer
 
 
@@ -230,21 +220,17 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         if name in more:
             raise TypeError(f"{name}: moe sorts the rows itself")
     x = _checks.values("x", x, None)
-    flat, indices = x.reshape(-1, x.shape[-1]), _checks.numbers("indices", indices)
+    flat = x.reshape(-1, x.shape[-1])
+    w1 = w1 if isinstance(w1, Quantized) else _checks.values("w1", w1, 3)
+    indices, window = _window(indices, w1.shape[0], first, experts)
+    if indices.shape[0] != flat.shape[0]:
+        raise ValueError(f"x has {flat.shape[0]} rows and indices the shape {list(indices.shape)}: "
+                         f"{indices.shape[0]} rows are expected")
     if probs is not None:
         probs = _checks.f32("probs", probs, indices.shape)
     if residual is not None:
+        residual = _checks.values("residual", residual, None, x.dtype)
         residual = _checks.shaped("residual", residual, x.shape).reshape(flat.shape)
-    w1 = w1 if isinstance(w1, Quantized) else _checks.values("w1", w1, 3)
-    sizes, inverse = route(indices, w1.shape[0], first=first, total=experts)
-    return _composed(flat, sizes, inverse, {prob: probs}, w1, w2, residual, more).reshape(x.shape)
-
-
-def _composed(x, sizes, inverse, probs, w1, w2, residual, more):
-    """The layer from its parts. probs: {where: array or None}."""
-    rows = permute(x, inverse, probs.get("x"))
-    weights = probs.get("h")
-    if weights is not None:
-        weights = move_each(weights, inverse)
-    y = grouped_mlp(rows, w1, w2, sizes, prob=weights, outside=None, **more)
-    return combine(y, inverse, probs.get("y"), residual)
+    where = "none" if probs is None else prob
+    return mlp(flat, w1, w2, None, Route(indices, residual, where, window), prob=probs,
+               outside=None, **more).reshape(x.shape)

@@ -6,6 +6,7 @@ import typing
 
 import torch
 
+from quern import GATED, PLAIN
 from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
@@ -13,8 +14,6 @@ from quern.torch.functions import _written, autocast, check_quantized, f32, sink
 from quern.torch.quantized import NONE, Quantized, State, cast
 
 FORWARD, BACKWARD, WGRAD = 0, 1, 2
-GATED = ("swiglu", "clamped_swiglu", "situ", "geglu", "reglu")
-ACTIVATIONS = (*GATED, "squared_relu")
 
 
 class Route(typing.NamedTuple):
@@ -184,7 +183,7 @@ def grouped_mlp(x, w1, w2, sizes=None, *, offs=None, recipe="bf16", activation="
                     Quantized of weights, which have gradients only with main_grad1 and main_grad2
         sizes, offs, outside, out, dgrad_out, queue, layer  as in grouped_mm
         activation  swiglu, clamped_swiglu (limit, slope, shift), situ, geglu, reglu, or
-                    squared_relu, whose w1 has ffn rows
+                    squared_relu, relu, silu, gelu, gelu_tanh, whose w1 has ffn rows
         prob        [tokens]; b1 [experts, 2 ffn or ffn] and b2 [experts, hidden] of any float
                     type, both or none
         interleave  length of alternating runs of the activation's two operands in w1; 0: halves
@@ -283,8 +282,8 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
 
 
 def _check(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state):
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation is {activation!r}: one of {', '.join(ACTIVATIONS)} is "
+    if activation not in GATED + PLAIN:
+        raise ValueError(f"activation is {activation!r}: one of {', '.join(GATED + PLAIN)} is "
                          "expected")
     if scaling.slots and state is None:
         raise ValueError(f"recipe {recipe} has delayed scaling, whose state a module keeps: "
