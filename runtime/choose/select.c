@@ -179,8 +179,8 @@ static int compare(const void *left, const void *right)
     return strcmp(a->candidate->kernel->name, b->candidate->kernel->name);
 }
 
-/* Keep the kernels of one order of sums, the first that any kernel that fits
-   has: it does not depend on the rows. */
+/* Kernels that fit stay only if they have the first order of sums that any has,
+   which depends on no number of rows. */
 static void keep_order(struct qn_choice *list, int count)
 {
     int least = INT_MAX;
