@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The evidence of kernels: which ran on which GPU, from the GPU suite's results in bench/results.
+"""The evidence of kernels: which ran on which GPU, or in the interpreter of PTX, from the GPU suite's results in
+bench/results.
 
-    python3 bench/evidence.py [QUERN]           write specs/kernels/ran.lua; rebuild quern after it
+    python3 bench/evidence.py [QUERN]           write ran.lua and interpreted.lua in specs/kernels; rebuild quern
+                                                after it
     python3 bench/evidence.py --check [QUERN]   compare what `QUERN list -k` says with the results; status 1
                                                 if a label differs
 
@@ -21,12 +23,14 @@ import sys
 import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SPEC = os.path.join(ROOT, "specs/kernels/ran.lua")
-GPUS = {"NVIDIA H100 80GB HBM3": "sm_90", "NVIDIA H200": "sm_90"}
+INTERPRETED = "interpreted"
+GPUS = {"NVIDIA H100 80GB HBM3": "sm_90", "NVIDIA H200": "sm_90",
+        **{f"PTX interpreter {device}": INTERPRETED for device in ("8.0", "9.0", "10.0", "12.0")}}
 TORTURE = 2  # the number of the family in the suite's output
 HEAD = """\
--- Kernels that ran in the GPU suite. bench/evidence.py writes this list from bench/results, and CI
--- compares both. A name with an asterisk is the beginning of several.
+-- Kernels that ran in the GPU suite{}.
+-- bench/evidence.py writes this list from bench/results, and CI compares both. A name with an
+-- asterisk is the beginning of several.
 
 """
 
@@ -71,7 +75,7 @@ def evidence(kernels):
     """{GPU: names} that the results show."""
     ran = {}
     for gpu, run in runs():
-        serves = {name for name, row in kernels if gpu in row["gpus"]}
+        serves = {name for name, row in kernels if gpu in row["gpus"] or gpu == INTERPRETED}
         ran.setdefault(gpu, set()).update(listed(run) & serves)
     return ran
 
@@ -93,15 +97,21 @@ def patterns(names, every):
     return found
 
 
-def write(kernels):
-    every = [name for name, _ in kernels]
-    with open(SPEC, "w", encoding="utf-8") as file:
-        file.write(HEAD)
-        for gpu, names in sorted(evidence(kernels).items()):
+def write_list(path, where, lists, every):
+    with open(os.path.join(ROOT, "specs/kernels", path), "w", encoding="utf-8") as file:
+        file.write(HEAD.format(where))
+        for gpu, names in sorted(lists.items()):
             file.write(f'evidence "{gpu}" {{\n')
             words = " ".join(f'"{pattern}",' for pattern in patterns(names, every))
             file.write(textwrap.fill(words, 100, initial_indent="  ", subsequent_indent="  ") + "\n}\n\n")
         file.write("-- SPDX-License-Identifier: Apache-2.0\n")
+
+
+def write(kernels):
+    every, ran = [name for name, _ in kernels], evidence(kernels)
+    write_list("interpreted.lua", " on the interpreter of PTX (bench/interpret.py)",
+               {INTERPRETED: ran.pop(INTERPRETED, set())}, every)
+    write_list("ran.lua", "", ran, every)
 
 
 def check(kernels):
@@ -109,11 +119,11 @@ def check(kernels):
     ran, wrong = evidence(kernels), 0
     for name, row in kernels:
         for gpu, label in row["gpus"].items():
-            if (label == "run") != (name in ran.get(gpu, ())):
+            known = "run" if name in ran.get(gpu, ()) else "interpreted" if name in ran.get(INTERPRETED, ()) else "compiled"
+            if label != known:
                 wrong += 1
                 if wrong <= 10:
-                    print(f"{name}: evidence {label} on {gpu}; bench/results "
-                          f"{'show' if label != 'run' else 'do not show'} that it ran")
+                    print(f"{name}: evidence {label} on {gpu}; bench/results show that it is {known}")
     if wrong:
         print(f"{wrong} labels differ from bench/results; run: python3 bench/evidence.py")
     return wrong

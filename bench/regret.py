@@ -51,8 +51,7 @@ def choice_of(program, gpu, row):
 
 
 def regret_of(row, name):
-    """1.0 if no candidate was faster. Of kernels that differ only by scaling needlessly one was
-    measured."""
+    """1.0 if no candidate was faster. Kernels that differ only by scaling needlessly count as one."""
     name = name if name in row["ms"] else name.replace("_scale_", "_")
     return row["ms"][name] / min(row["ms"].values())
 

@@ -3,8 +3,8 @@
 # Run test programs, as many at once as there are cores, and add up what they
 # counted:
 #     tests/run.sh        `make test`: each program, plainly; where cases take
-#                         minutes, a quarter of them (tests/share.h)
-#     tests/run.sh rest   `make test-all`: the other quarters, and each program
+#                         minutes, a share of them (tests/share.h)
+#     tests/run.sh rest   `make test-all`: the other shares, and each program
 #                         under ASan and UBSan
 # Skips are listed with their reasons, which the tests print as "skip: ...", and
 # cases that are left out are counted. At the end there is a table of the time
@@ -12,7 +12,6 @@
 set -u
 cd "$(dirname "$0")/.." || exit
 
-SHARES=4
 part=${1:-test}
 case $part in
 test | rest) ;;
@@ -100,10 +99,15 @@ start() { # log, program, share
     run "$1" "$2${3:+ $3}" "${command[@]}"
 }
 
-# Those whose cases take minutes; twins of the protocol and CUDA kernels are the
-# same under sanitizers, where the programs themselves are watched instead.
-is_long() { # program
-    [[ $1 == */test_protocol || $1 == */test_compile || $1 == */test_ptx ]]
+# In how many shares a program is run: those whose cases take minutes are CUDA
+# kernels or their twins, the same under sanitizers, where the programs
+# themselves are watched instead.
+shares_of() { # program
+    case $1 in
+    */test_compile | */test_protocol) echo 4 ;;
+    */test_ptx) echo 16 ;;
+    *) echo 1 ;;
+    esac
 }
 
 # The longest first, so that no core is idle in the end.
@@ -114,8 +118,9 @@ programs() { # folder
 jobs=()
 if [ "$part" = test ]; then
     for program in $(programs build/bin); do
-        if is_long "$program"; then
-            jobs+=("$program 0/$SHARES")
+        shares=$(shares_of "$program")
+        if [ "$shares" -gt 1 ]; then
+            jobs+=("$program 0/$shares")
         else
             jobs+=("$program")
         fi
@@ -123,13 +128,17 @@ if [ "$part" = test ]; then
     jobs+=(tests/numbers/check.py tests/report/check.py tests/docs/check.py tests/install/check.py)
 else
     for program in $(programs build/asan/bin); do
+        shares=$(shares_of "$program")
+        if [ "$shares" = 1 ]; then
+            jobs+=("$program")
+            continue
+        fi
         case $program in
-        */test_compile | */test_ptx) jobs+=("$program 0/$((16 * SHARES))") ;;
-        *) jobs+=("$program") ;;
+        */test_protocol) jobs+=("$program") ;;
+        *) jobs+=("$program 0/$((16 * shares))") ;;
         esac
-        is_long "$program" || continue
-        for ((i = 1; i < SHARES; i++)); do
-            jobs+=("${program/asan\//} $i/$SHARES")
+        for ((i = 1; i < shares; i++)); do
+            jobs+=("${program/asan\//} $i/$shares")
         done
     done
 fi

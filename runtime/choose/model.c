@@ -206,7 +206,7 @@ static double lines_of(const struct qn_demand *demand, int role)
     return (2 - (double)common / LINE) * (common < SECTOR ? SECTORS : 1);
 }
 
-/* Is the sum of A and B's scaled products kept apart from that of its steps? */
+/* Is the sum of A and B's scaled products separate from that of its steps? */
 static int promotes(const struct qn_demand *demand,
                     const struct qn_kernel *kernel)
 {

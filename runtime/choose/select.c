@@ -19,6 +19,7 @@
 #include "problem/problem.h"
 #include "problem/quantize.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,6 +179,25 @@ static int compare(const void *left, const void *right)
     return strcmp(a->candidate->kernel->name, b->candidate->kernel->name);
 }
 
+/* Kernels that fit stay only if they have the first order of sums that any has,
+   which depends on no number of rows. */
+static void keep_order(struct qn_choice *list, int count)
+{
+    int least = INT_MAX;
+
+    for (int i = 0; i < count; i++)
+        if (list[i].fits && qn_select_sums(list[i].candidate->kernel) < least)
+            least = qn_select_sums(list[i].candidate->kernel);
+    for (int i = 0; i < count; i++)
+        if (list[i].fits &&
+            qn_select_sums(list[i].candidate->kernel) != least) {
+            list[i].fits = 0;
+            snprintf(list[i].reason, sizeof list[i].reason,
+                     "adds along k in another order than kernels for other "
+                     "counts of tokens");
+        }
+}
+
 int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
                    struct qn_choice **list, int *count)
 {
@@ -201,6 +221,8 @@ int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
         choices[n].candidate = candidate;
         judge(demand, &choices[n++]);
     }
+    if (demand->same_sums)
+        keep_order(choices, n);
     qsort(choices, (size_t)n, sizeof *choices, compare);
     *list = choices;
     *count = n;

@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#define DEPENDENT_ROWS 256 /* bench/notes: dependent */
+
 /* Make a context current and look at its device. */
 static int open_device(struct qn_session *s)
 {
@@ -99,6 +101,7 @@ int qn_session_open(struct qn_session *s, struct quern_context *ctx,
     if (options)
         s->options = *options;
     s->demand.kernel = s->options.kernel;
+    s->demand.same_sums = s->options.same_sums;
     code = qn_context_process(ctx, "ctx");
     if (!code)
         code = check_options(&s->options);
@@ -172,6 +175,7 @@ int qn_session_inner(struct qn_session *s, const struct qn_session *outer,
     s->scope.context = outer->scope.context; /* which is current */
     s->demand.problem = problem;
     s->demand.kernel = options->kernel;
+    s->demand.same_sums = options->same_sums;
     s->demand.device = &s->device;
     s->demand.sms = outer->demand.sms;
     s->demand.backend =
@@ -227,6 +231,12 @@ int qn_session_explained(struct qn_session *s, int code, struct qn_text *text,
 int qn_session_capability(const struct qn_session *s)
 {
     return s->device.major * 10 + s->device.minor;
+}
+
+int qn_session_dependents(const struct qn_session *s, int64_t rows)
+{
+    return rows > 0 && rows <= DEPENDENT_ROWS && qn_session_gpu(s) &&
+           s->device.major >= 9 && (!s->driver || s->driver->dependents);
 }
 
 int qn_session_name(const struct qn_session *s)

@@ -21,6 +21,7 @@
 #include "device/nvrtc.h"
 #include "oracle/cast.h"
 #include "oracle/layer.h"
+#include "oracle/moe_job.h"
 #include "oracle/job.h"
 #include "oracle/oracle.h"
 
@@ -47,10 +48,13 @@ enum {
     QN_KEY_L2,
     QN_KEY_STORE,
     QN_KEY_MERGE,
+    QN_KEY_LIST,
+    QN_KEY_MISSING,
     QN_KEY_RECIPES,
     QN_KEY_TOKENS,
     QN_KEY_RANKS,
     QN_KEY_FORWARD,
+    QN_KEY_TRACE,
     QN_KEY_GPU,
     QN_KEY_END
 };
@@ -220,7 +224,7 @@ void qn_table_rows(const struct qn_options *, cJSON *rows,
 /* Words of a text in lines of that width, each after `indent` blanks. */
 void qn_table_wrapped(const char *text, int indent, int width);
 
-/* Add what a kernel computes, and for which architecture. */
+/* Add a kernel's work, and its architecture. */
 void qn_table_variant(cJSON *row, const struct qn_kernel *kernel);
 
 /* Print a value as JSON and free it. */
@@ -282,12 +286,13 @@ int qn_need_mark(const struct qn_options *, struct quern_context *ctx,
 /* subject.c: a line of any kind with data. */
 
 struct qn_subject {
-    enum qn_line_kind kind;    /* of a product, a cast or an MLP */
+    enum qn_line_kind kind;    /* none of routes alone */
     struct quern_context *ctx; /* the caller's */
     union {
         struct qn_job job;
         struct qn_cast cast;
         struct qn_layer layer;
+        struct qn_moe_job moe;
     } of;
 };
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_run.c: `quern run`: one problem on this machine, with random data. */
+#include <stdlib.h>
+
 #include "cli.h"
 
 static const struct argp_option options[] = {
@@ -14,6 +16,10 @@ static const struct argp_option options[] = {
      0},
     {"resources", QN_KEY_RESOURCES, NULL, 0,
      "Run nothing; print the kernel's share of a multiprocessor", 0},
+    {"trace", QN_KEY_TRACE, NULL, 0,
+     "With --backend ptx: print each barrier, copy and product on the standard "
+     "error output, with its line of the kernel",
+     0},
     QN_OPTION_ROUTES,
     QN_OPTION_BACKEND,
     QN_OPTION_KERNEL,
@@ -45,6 +51,9 @@ static int run(const struct qn_options *opt)
                                "%s needs a run, and --ptx, --sass and "
                                "--resources run nothing",
                                opt->check ? "--check" : "--routes");
+    if (opt->trace && (!opt->interprets || setenv("PTX_TRACE", "1", 1)))
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--trace needs --backend ptx");
     return opt->show ? show(opt) : qn_subject_run(opt);
 }
 

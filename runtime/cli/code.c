@@ -152,6 +152,7 @@ static int choose_of(const struct qn_options *opt, struct quern_context *ctx,
     case QN_LINE_ROUTE:
         return qn_source_routes(opt, text);
     case QN_LINE_MLP:
+    case QN_LINE_MOE:
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "an MLP runs many kernels, which quern why "
                                "lists; name one with --kernel");

@@ -49,10 +49,10 @@ static int plan_all(struct need *need)
 {
     int64_t *rows = qn_api_rows(&need->line);
     const int64_t most = rows ? *rows : 0;
-    const int groups = need->line.kind == QN_LINE_MLP ? need->line.of.mlp.groups
-                       : need->line.kind == QN_LINE_CAST
-                           ? need->line.of.cast.groups
-                           : need->line.of.product.groups;
+    const int groups =
+        qn_api_has_mlp(need->line.kind)   ? need->line.of.mlp.groups
+        : need->line.kind == QN_LINE_CAST ? need->line.of.cast.groups
+                                          : need->line.of.product.groups;
     int code = QUERN_OK;
 
     if (need->line.kind == QN_LINE_ROUTE)
@@ -69,13 +69,14 @@ static int plan_all(struct need *need)
 
 /* A file of winners, as if the architecture were that of its GPU: winners of
    another one do not fit, and the cost model chooses. */
-static int plan_tuned(void *user, const struct qn_tune_file *file)
+static int plan_tuned(void *user, const char *path, struct qn_tune_file *file)
 {
     struct need *need = user;
     struct qn_device *device = &need->device;
     int64_t sms = 0;
     int code = QUERN_OK;
 
+    (void)path;
     snprintf(device->name, sizeof device->name, "%s", file->gpu);
     device->present = 1;
     for (int i = 0; i < file->count && !code; i++) {
@@ -126,7 +127,7 @@ int qn_need_mark(const struct qn_options *opt, struct quern_context *ctx,
         need.served = 0;
         code = plan_machines(&need, archs->at[i].asked);
         any |= need.served;
-        if (!code && !need.served)
+        if (!code && !need.served && !opt->json)
             fprintf(stderr, "quern %s: %s: %s: %s\n", opt->command,
                     archs->at[i].asked, text, quern_errmsg());
     }
@@ -134,5 +135,7 @@ int qn_need_mark(const struct qn_options *opt, struct quern_context *ctx,
         return qn_message_code(opt, code, quern_errmsg());
     return any ? QN_EXIT_OK
                : qn_message_fail(opt, QN_EXIT_USAGE,
-                                 "no architecture of --arch serves '%s'", text);
+                                 "no architecture of --arch serves '%s'%s%s",
+                                 text, opt->json ? ": " : "",
+                                 opt->json ? quern_errmsg() : "");
 }

@@ -133,6 +133,7 @@ static error_t parse_what(int key, char *text, struct argp_state *state)
         return 0;
     case QN_KEY_BACKEND:
         options->backend = parse_backend(text, state);
+        options->interprets = !strcmp(text, "ptx");
         return 0;
     case QN_KEY_L2:
         options->l2 = parse_l2(text, state);
@@ -201,6 +202,9 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
     case QN_KEY_RESOURCES:
         options->show |= QN_SHOW_RESOURCES;
         return 0;
+    case QN_KEY_TRACE:
+        options->trace = 1;
+        return 0;
     case QN_KEY_CHECK:
         options->check = 1;
         return 0;
@@ -226,6 +230,12 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
         return 0;
     case QN_KEY_MERGE:
         options->merge = 1;
+        return 0;
+    case QN_KEY_MISSING:
+        options->missing = 1;
+        return 0;
+    case QN_KEY_LIST:
+        options->list = 1;
         return 0;
     case QN_KEY_TOKENS:
         options->tokens =

@@ -31,6 +31,8 @@ struct qn_options {
     int against; /* the same, to compare with; AUTO: none */
     int streams; /* of the one that is cublaslt; 0: as the library has it */
     int jobs;
+    int interprets; /* the backend is ptx */
+    int trace;
     int check;
     int show; /* bits: QN_SHOW_ */
     int verbose;
@@ -43,7 +45,7 @@ struct qn_options {
     const char *gpu;   /* of explanations; NULL: the one that is there */
     const char *store; /* folder of measured winners; NULL: as the library has
                           it */
-    int merge;
+    int merge, list, missing;
     const char *recipes; /* names with commas; NULL: the default */
     int64_t tokens;      /* 0: the default */
     int ranks;           /* 0: 1 */

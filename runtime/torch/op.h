@@ -36,16 +36,13 @@ struct qn_op {
 int qn_op_read(const char *schema, struct qn_op *op);
 
 /*
-** Serve a call: make the line, find its plan, walk its operands, allocate
-** results and workspace, run on torch's current stream or put the run into a
-** queue. Consumes the arguments on the stack and leaves the results there. A
-** failure throws a C++ exception with the library's sentence, after everything
-** was released.
+** Serve a call: make the line, find its plan, iterate over its operands,
+** allocate results and workspace, run on torch's current stream or put the run
+** into a queue. Consumes the arguments on the stack and leaves the results
+** there. A failure throws a C++ exception with the library's sentence, after
+** everything was released.
 */
 void qn_call(const struct qn_op *op, qn_abi_value *stack);
-
-/* The process's context; the first call opens it. NULL, or a sentence. */
-const char *qn_open(struct quern_context **ctx);
 
 /* Add a folder with specs of a user's, before the context is open: Python calls
    it. NULL, or a sentence in static storage. */

@@ -56,9 +56,10 @@ struct gpu_counts {
 
 struct gpu_options {
     const char *json, *only, *family, *commit;
-    const char *cache; /* as in struct quern_open_options */
-    const char *specs; /* a folder of them, or NULL */
-    int quick, list, sanitize, random;
+    const char *cache;   /* as in struct quern_open_options */
+    const char *specs;   /* a folder of them, or NULL */
+    const char *digests; /* a file, or NULL */
+    int quick, list, sanitize, stop, random;
     double seconds; /* of a family; then it takes up no more lines; 0: never */
     uint64_t seed;
 };
@@ -246,6 +247,10 @@ const char *gpu_run_start(struct gpu_run *, const struct gpu_case *);
 /* Wait, check sizes, guards and D against the reference. */
 const char *gpu_run_finish(struct gpu_run *, const struct gpu_case *);
 
+/* With --digests, a line for what the run left. */
+void gpu_run_digest(const struct gpu_run *, const struct gpu_case *,
+                    const void *from, size_t bytes);
+
 /* Only the guards of every buffer of the run. */
 const char *gpu_run_guarded(const struct gpu_run *, const struct gpu_case *);
 
@@ -299,6 +304,7 @@ void gpu_casts(void);
 void gpu_activate(void);
 void gpu_fuse(void);
 void gpu_mlp(void);
+void gpu_moe(void);
 void gpu_step(void);
 void gpu_nans(void);
 void gpu_tune(void);

@@ -13,12 +13,12 @@
 #include "base/types.h"
 #include "problem/geometry.h"
 
-enum { MOST_KERNELS = 2048, EACH = 3, ROWS = 400 };
+enum { MOST_KERNELS = 4096, MOST_EACH = 13, ROWS = 400 };
 
 static struct {
-    int count;
+    int count, each; /* problems of a kernel */
     const struct qn_kernel *kernels[MOST_KERNELS];
-    char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
+    char result[MOST_KERNELS][MOST_EACH][700]; /* "" if nothing is wrong */
 } work;
 
 /* Columns that the kernel takes are multiples of this. */
@@ -31,8 +31,8 @@ static int step_of(const struct qn_kernel *k)
         else if (!strcmp(k->rules[i].text, "n % 64 == 0"))
             return 64;
     if (k->epilogue >= QN_GRADIENT)
-        return k->interleave ? k->interleave : 8;
-    return k->interleave ? 2 * k->interleave : 16;
+        return k->interleave > 8 ? k->interleave : 8;
+    return k->interleave > 8 ? 2 * k->interleave : 16;
 }
 
 /* The i-th problem of a kernel: whole runs of columns, other sides and other
@@ -122,7 +122,7 @@ static void run_one(int number, int i)
                                        .backend = QUERN_BACKEND_JIT,
                                        .kernel = k->name,
                                        .seed = gpu_options.seed};
-    const int turn = number * EACH + i;
+    const int turn = number * work.each + i;
     const struct qt_pattern *pattern = &qt_patterns[turn % qt_npatterns];
     struct qt_case c = {.what = "activate", .type = QUERN_BF16, .seed = 5};
     struct qn_problem problem;
@@ -147,7 +147,7 @@ static void run_one(int number, int i)
 static void run_any(int i, void *unused)
 {
     (void)unused;
-    run_one(i / EACH, i % EACH);
+    run_one(i / work.each, i % work.each);
 }
 
 /* Does something follow the product that takes more than one value? */
@@ -168,6 +168,9 @@ static const char *const copied[] = {
      "copies=both"),
     ("fprop %s g=%d m=%lld n=256 k=136 activation=geglu bias=1 interleave=32 "
      "sizes=host saved=1 copies=both"),
+    ("fprop %s g=%d m=%lld n=512 k=136 activation=swiglu bias=1 interleave=1 "
+     "prob=1 saved=1 copies=both"),
+    "fprop %s g=%d m=%lld n=256 k=136 activation=gelu saved=1 copies=both",
     "fprop %s g=%d m=%lld n=264 k=136 activation=squared_relu copies=rowwise",
     "dgrad %s g=%d m=%lld n=264 k=136 copies=both",
     "dgrad %s g=%d m=%lld n=136 k=72 d=f32 alpha=any copies=rowwise",
@@ -175,6 +178,9 @@ static const char *const copied[] = {
      "dprob=1 copies=both"),
     ("dgrad %s g=%d m=%lld n=128 k=264 activation=reglu interleave=8 prob=1 "
      "dprob=1 dbias=add sizes=host copies=both"),
+    ("dgrad %s g=%d m=%lld n=128 k=264 activation=swiglu interleave=1 prob=1 "
+     "dprob=1 dbias=1 copies=both"),
+    "dgrad %s g=%d m=%lld n=128 k=72 activation=silu prob=1 copies=both",
     "dgrad %s g=%d m=%lld n=136 k=72 activation=squared_relu copies=rowwise"};
 
 /* Epilogues that few kernels fuse, or none: whole pieces of 16 bytes and
@@ -184,6 +190,9 @@ static const char *const apart[] = {
     "fprop %s g=%d m=%lld n=132 k=72 d=f32 bias=1 alpha=any sizes=host",
     ("fprop %s g=%d m=%lld n=528 k=136 activation=swiglu interleave=1 bias=1 "
      "prob=1 saved=1"),
+    ("fprop %s g=%d m=%lld n=536 k=136 activation=swiglu interleave=2 bias=1 "
+     "prob=1 saved=1"),
+    "fprop %s g=%d m=%lld n=200 k=72 activation=gelu_tanh bias=1 saved=1",
     ("fprop %s g=%d m=%lld n=144 k=72 activation=situ interleave=4 d=f32 "
      "saved=1 alpha=any"),
     "fprop %s g=%d m=%lld n=264 k=136 activation=geglu saved=1 sizes=host",
@@ -297,15 +306,18 @@ static void copy_all(const char *const *lines, int nlines,
 /* Side by side, as most of the time is the compiler's and the host's. */
 void gpu_activate(void)
 {
+    work.each = gpu_options.only ? MOST_EACH : 3; /* all patterns, or some */
     work.count = gpu_variant_pick(follows, 5, work.kernels, MOST_KERNELS);
     if (!work.count)
         gpu_skip("no kernel here has an activation");
     else
-        gpu_spread(EACH * work.count, run_any, NULL);
-    for (int i = 0; i < EACH * work.count; i++) {
-        const char *bad = work.result[i / EACH][i % EACH];
+        gpu_spread(work.each * work.count, run_any, NULL);
+    for (int i = 0; i < work.each * work.count; i++) {
+        const char *bad = work.result[i / work.each][i % work.each];
         gpu_record(*bad ? bad : NULL);
     }
+    if (gpu_options.only)
+        return;
     copy_all(copied, COPIED, is_copied);
     copy_all(apart, APART, gpu_variant_wants);
 }

@@ -25,6 +25,8 @@ static const char *bad_size_told(struct gpu_run *r, const struct gpu_case *p,
         return gpu_text("qn_check returned %d, not ESIZES", code);
     if (!strstr(qn_errmsg(gpu_context), group))
         return gpu_text("expected %s in '%s'", group, qn_errmsg(gpu_context));
+    gpu_run_digest(r, p, qn_errmsg(gpu_context),
+                   strlen(qn_errmsg(gpu_context)));
     if (qn_check(r->plan, &r->args, r->stream))
         return "the report was not cleared";
     return NULL;
@@ -79,8 +81,9 @@ static void run_bad_size(const struct gpu_case *p,
     gpu_run_close(&r);
 }
 
-/* The guards are wide here: a wrong row may be far away. The model's
-   choices hear every invalid size, each kernel one in eight. */
+/* The guards are wide here: a wrong row may be far away. The model's choices
+   hear every invalid size, each kernel one in eight, or in as many as there are
+   kernels. */
 static void run_variant(const struct gpu_variant *v, int number, int sizes_type)
 {
     struct gpu_choice choices[GPU_MAX_CHOICES];
@@ -94,7 +97,7 @@ static void run_variant(const struct gpu_variant *v, int number, int sizes_type)
     p.c.outside = number % 2;
     gpu_case_open(&p, GPU_WIDE_GUARD);
     for (int i = 0; i < count; i++)
-        if (!choices[i].kernel || (i + number) % 8 == 0)
+        if (!choices[i].kernel || (i + number) % 8 % count == 0)
             run_bad_size(&p, &choices[i], bad_size);
     gpu_case_close(&p);
 }

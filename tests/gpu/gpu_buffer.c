@@ -46,21 +46,20 @@ static gpu_address allocate(size_t bytes, int *size_class)
 }
 
 /* The allocation has a byte at least, so that an empty buffer has an
-   address. Exact sizes under a sanitizer: it sees the end of an allocation.
-   Rounded to words, as it takes a cp.async of the last few bytes for one of
-   four. */
+   address. Exact sizes where the end of an allocation is seen. Rounded to
+   words, as a sanitizer takes a cp.async of the last bytes for one of four. */
 static size_t whole(const struct gpu_buffer *b)
 {
-    return gpu_options.sanitize ? (b->bytes + !b->bytes + 3) / 4 * 4
-                                : b->bytes + 2 * b->guard + !b->bytes;
+    return gpu_device.exact ? (b->bytes + !b->bytes + 3) / 4 * 4
+                            : b->bytes + 2 * b->guard + !b->bytes;
 }
 
 void gpu_buffer_make(struct gpu_buffer *b, size_t bytes, size_t guard)
 {
-    b->guard = gpu_options.sanitize ? 0 : guard;
+    b->guard = gpu_device.exact ? 0 : guard;
     b->bytes = bytes;
     b->size_class = -1;
-    if (gpu_options.sanitize)
+    if (gpu_device.exact)
         gpu_must(cu.alloc(&b->memory, whole(b)), "allocating device memory");
     else
         b->memory = allocate(whole(b), &b->size_class);

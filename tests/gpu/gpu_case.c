@@ -217,6 +217,26 @@ const char *gpu_run_guarded(const struct gpu_run *r, const struct gpu_case *p)
     return bad ? bad : gpu_buffer_guarded(&p->parts[GPU_C], "c");
 }
 
+void gpu_run_digest(const struct gpu_run *r, const struct gpu_case *p,
+                    const void *from, size_t bytes)
+{
+    static const char *const fills[] = {"normal", "integer", "extreme"};
+    const unsigned char *at = from;
+    uint64_t sum = 14695981039346656037u; /* FNV-1a */
+    FILE *file;
+
+    if (!gpu_options.digests)
+        return;
+    for (size_t i = 0; i < bytes; i++)
+        sum = (sum ^ at[i]) * 1099511628211u;
+    file = fopen(gpu_options.digests, "a");
+    if (!file ||
+        fprintf(file, "%s %016llx %s [%s]\n", fills[p->c.fill],
+                (unsigned long long)sum, r->label, r->kernel->kernel->name) < 0)
+        gpu_lost("the file of --digests can't be written");
+    fclose(file);
+}
+
 /* All of D comes back: what must not be written is checked too. */
 static const char *compare(const struct gpu_run *r, const struct gpu_case *p)
 {
@@ -228,6 +248,7 @@ static const char *compare(const struct gpu_run *r, const struct gpu_case *p)
     if (!d)
         gpu_lost("host memory ran out");
     gpu_buffer_download(&r->d, d);
+    gpu_run_digest(r, p, d, r->d.bytes);
     c.dequantize = r->plan->problem.dequantize; /* what the model chose */
     good = qt_compare(&c, &p->data, d, &verdict);
     free(d);

@@ -58,6 +58,8 @@ struct gpu_device {
     int cuda;        /* 13000 for CUDA 13.0 */
     int major, minor;
     int sms;
+    int exact; /* it sees the end of an allocation: an interpreter, or under a
+                  sanitizer */
 };
 
 /* Open the driver, make device 0's primary context current. NULL, or a

@@ -63,6 +63,7 @@ static struct gpu_family families[] = {
     FAMILY(fuse, 1, "products that quantize A in their mainloop"),
     FAMILY(mlp, 1,
            "the grouped MLP by either strategy, against a chain in double"),
+    FAMILY(moe, 1, "layers from unpermuted tokens, over routes that change"),
     FAMILY(step, 1, "a layer's training step against float64's"),
     FAMILY(coverage, 0, "no kernel was left out"),
 };
@@ -103,6 +104,8 @@ void gpu_spread(int count, void (*one)(int i, void *user), void *user)
         pthread_join(threads[i], NULL);
 }
 
+static int finish(void);
+
 /* Failures are printed as they come, in case the next one is a crash. */
 void gpu_record(const char *failure)
 {
@@ -118,6 +121,10 @@ void gpu_record(const char *failure)
         nfailures++;
         printf("# %s: %s\n", current->name, failure);
         fflush(stdout);
+    }
+    if (gpu_options.stop) {
+        finish();
+        _exit(1);
     }
 }
 
@@ -287,9 +294,14 @@ static const struct argp_option option_table[] = {
     {"only", 'o', "GLOB", 0, "kernels whose name matches", 0},
     {"cache", 'd', "LIST", 0, "folders of compiled kernels (none)", 0},
     {"specs", 'p', "DIR", 0, "more recipes and kernels (none)", 0},
-    {"family", 'f', "NAME", 0, "only this family of tests", 0},
+    {"family", 'f', "LIST", 0, "only these families of tests, with commas", 0},
     {"seconds", 'e', "N", 0,
      "take up no more casts, MLPs, replays after so long", 0},
+    {"digests", 'g', "FILE", 0,
+     "add a line for each D and report of an invalid size: how values were "
+     "drawn, a digest, the run",
+     0},
+    {"stop", 'x', NULL, 0, "end after the first failure", 0},
     {"threads", 't', "N", 0, "for compilers and comparisons (all cores)", 0},
     {"commit", 'c', "HASH", 0, "noted in the results ($QUERN_COMMIT)", 0},
     {0},
@@ -307,19 +319,38 @@ static uint64_t take_number(const char *option, const char *value,
     return number;
 }
 
-/* The name as it is, or an end with all that there are. */
-static const char *find_family(const char *name, struct argp_state *state)
+/* Is the family in the list that --family gives, if it does? */
+static int is_wanted(const char *name)
 {
-    char known[256] = "";
+    const size_t length = strlen(name);
+    const char *at = gpu_options.family;
 
+    while (at && *at) {
+        const size_t word = strcspn(at, ",");
+
+        if (word == length && !strncmp(at, name, length))
+            return 1;
+        at += word + (at[word] == ',');
+    }
+    return !gpu_options.family;
+}
+
+/* How many are wanted, for a plan; or an end with all that there are. */
+static void check_families(struct argp_state *state)
+{
+    const char *list = gpu_options.family;
+    char known[256] = "";
+    int words = 1, found = 0;
+
+    for (const char *at = list; *at; at++)
+        words += *at == ',';
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        if (!strcmp(families[i].name, name))
-            return families[i].name;
+        found += is_wanted(families[i].name);
         snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
                  families[i].name);
     }
-    argp_error(state, "--family takes one of%s, not '%s'", known, name);
-    return NULL;
+    if (found != words)
+        argp_error(state, "--family takes some of%s, not '%s'", known, list);
 }
 
 static error_t take_option(int key, char *value, struct argp_state *state)
@@ -335,6 +366,12 @@ static error_t take_option(int key, char *value, struct argp_state *state)
     case 'l':
         gpu_options.list = 1;
         break;
+    case 'g':
+        gpu_options.digests = value;
+        break;
+    case 'x':
+        gpu_options.stop = 1;
+        break;
     case 's':
         gpu_options.sanitize = 1;
         break;
@@ -348,7 +385,8 @@ static error_t take_option(int key, char *value, struct argp_state *state)
         gpu_options.specs = value;
         break;
     case 'f':
-        gpu_options.family = find_family(value, state);
+        gpu_options.family = value;
+        check_families(state);
         break;
     case 'c':
         gpu_options.commit = value;
@@ -371,19 +409,27 @@ static error_t take_option(int key, char *value, struct argp_state *state)
     return 0;
 }
 
+/* Is it to be run? Those of no kernel of products only if they are named. */
+static int is_due(const struct gpu_family *f)
+{
+    return is_wanted(f->name) &&
+           (gpu_options.family || !(gpu_options.only && f->apart));
+}
+
 static int run_all(void)
 {
-    int count = sizeof families / sizeof families[0];
+    int count = sizeof families / sizeof families[0], due = 0;
 
     if (gpu_options.sanitize) {
         printf("1..1\n");
         run_family(&sanitized, 1);
         return finish();
     }
-    printf("1..%d\n", gpu_options.family ? 1 : count);
+    for (int i = 0; i < count; i++)
+        due += is_due(&families[i]);
+    printf("1..%d\n", due);
     for (int i = 0, number = 1; i < count; i++)
-        if (gpu_options.family ? !strcmp(families[i].name, gpu_options.family)
-                               : !(gpu_options.only && families[i].apart))
+        if (is_due(&families[i]))
             run_family(&families[i], number++);
     return finish();
 }
@@ -428,6 +474,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "gpu_suite: %s\n", missing);
         return 3;
     }
+    gpu_device.exact =
+        gpu_options.sanitize || strstr(gpu_device.name, "interpreter");
     if (open_library())
         return 1;
     gpu_variant_list(gpu_options.only);
@@ -436,7 +484,7 @@ int main(int argc, char **argv)
             printf("%s\n", gpu_kernels[i].kernel->name);
         return 0;
     }
-    if (!gpu_nkernels) {
+    if (!gpu_nkernels && !gpu_options.family) {
         fprintf(stderr, "gpu_suite: no kernel matches on this GPU\n");
         return 2;
     }

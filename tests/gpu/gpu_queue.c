@@ -285,6 +285,32 @@ static void *capture(struct pile *p, const char **bad)
     return executable;
 }
 
+/* An invalid size in the last product is told of that one. */
+static const char *blame(struct pile *p)
+{
+    const int last = p->count - 1;
+    const struct gpu_case *part = &p->parts[last];
+    const char *bad;
+    char product[32];
+    int code;
+
+    qt_sizes_set(part->data.first, part->c.sizes_type, 2, -9);
+    upload(p, last, GPU_FIRST);
+    gpu_run_reset(&p->runs[0], &p->parts[0]);
+    bad = put(p);
+    if (bad)
+        return bad;
+    if (qn_queue_flush(p->queue, 3, 0, p->runs[0].stream))
+        return gpu_text("flush: %s", qn_errmsg(gpu_context));
+    gpu_wait(p->runs[0].stream, p->runs[0].label);
+    code = qn_check(p->runs[0].plan, &p->runs[0].args, p->runs[0].stream);
+    snprintf(product, sizeof product, "product %d of", last);
+    if (code == QUERN_ESIZES && strstr(qn_errmsg(gpu_context), product))
+        return NULL;
+    return gpu_text("an invalid size of %s the launch: code %d, '%s'", product,
+                    code, qn_errmsg(gpu_context));
+}
+
 /* The flush itself, then its replays. */
 static const char *run_pile(struct pile *p, int replays, uint64_t *state)
 {
@@ -298,6 +324,8 @@ static const char *run_pile(struct pile *p, int replays, uint64_t *state)
         bad = gpu_text("flush: %s", qn_errmsg(gpu_context));
     if (!bad)
         bad = check_all(p);
+    if (!bad)
+        bad = blame(p);
     if (bad || !(executable = capture(p, &bad)))
         return bad;
     for (int i = 0; i < replays && !bad; i++) {
@@ -361,7 +389,9 @@ void gpu_queue(void)
         int count = gpu_variant_choices(&gpu_variants[i], 0, choices);
 
         for (int j = 0; j < count; j++) {
-            int replays = gpu_options.quick ? 8 : turn == 0 ? 1000 : 40;
+            int replays = gpu_options.quick || gpu_options.only ? 8
+                          : turn == 0                           ? 1000
+                                                                : 40;
 
             if (choices[j].kernel->kernel->microbatches <= 1)
                 continue;

@@ -32,6 +32,7 @@ static void begin(struct gpu_case *p, const struct gpu_variant *v,
     p->c.sizes_type = index / 3 % 2 ? QUERN_I64 : QUERN_I32;
     p->c.fill = fill_of(v, index);
     p->c.outside = index % 4 == 1;
+    p->c.unread = p->c.epilogue->beta == QUERN_BETA_ANY;
     p->c.seed = seed_of(index);
 }
 
@@ -116,7 +117,7 @@ void gpu_large(void)
     };
 
     for (int i = 0; i < gpu_nvariants; i++) {
-        const struct qt_pattern *pattern = &patterns[i % 3];
+        const int kind = gpu_options.only ? 2 : i % 3;
         struct gpu_case p;
 
         begin(&p, &gpu_variants[i], brief.name, i);
@@ -126,10 +127,14 @@ void gpu_large(void)
         gpu_case_run_all(&p, &gpu_variants[i], i);
         if (gpu_options.quick && i % 5)
             continue;
-        begin(&p, &gpu_variants[i], pattern->name, i);
-        gpu_variant_sides(&p.c, i % 3 == 1 ? 328 : 712, i % 3 == 2 ? 520 : 200,
-                          264);
-        qt_case_layout(&p.c, pattern);
+        /* One kernel alone gets many bands of tiles, and few steps. */
+        begin(&p, &gpu_variants[i], patterns[kind].name, i);
+        if (gpu_options.only)
+            gpu_variant_sides(&p.c, 200, 72, 4104);
+        else
+            gpu_variant_sides(&p.c, kind == 1 ? 328 : 712,
+                              kind == 2 ? 520 : 200, 264);
+        qt_case_layout(&p.c, &patterns[kind]);
         gpu_case_run_all(&p, &gpu_variants[i], i);
     }
 }

@@ -4,6 +4,8 @@
 #include "gpu.h"
 
 #include "base/context.h"
+#include "choose/select.h"
+#include "device/driver.h"
 #include "choose/tensormap.h"
 #include "problem/dequantize_rules.h"
 #include "problem/fuse_rules.h"
@@ -64,16 +66,12 @@ static int is_twin(const struct qn_recipe *recipe)
     return 0;
 }
 
-/* Made for this chip. */
 int gpu_variant_serves(const struct qn_kernel *k)
 {
-    char arch[32];
-    size_t length;
+    const struct qn_device device = {.major = gpu_device.major,
+                                     .minor = gpu_device.minor};
 
-    snprintf(arch, sizeof arch, "sm_%d%d", gpu_device.major, gpu_device.minor);
-    length = strlen(arch);
-    return !strncmp(k->arch, arch, length) &&
-           (!k->arch[length] || !strcmp(k->arch + length, "a"));
+    return qn_select_arch(k->arch, &device);
 }
 
 static int belongs(const struct gpu_variant *v, const struct qn_kernel *k)

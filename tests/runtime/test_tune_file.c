@@ -8,23 +8,18 @@
 #include "product/plan.h"
 #include "tuned/tune_file.h"
 #include "tuned/tune_store.h"
+#include "tune_files.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define HEAD "quern tune 1\ngpu Fake\nregistry hash\n"
-#define VALUES                                                                 \
-    "sms=132 kernel=k_large band=0 ns=80000 model=k_small model_ns=100000 "    \
-    "ratio=1.250 mhz=1755 certain=1\n"
 #define DIGITS "012345678901234567890123456789012345678901234567"
-#define LINE   "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | " VALUES
-#define LINE2  "fprop bf16 g=8 m=512 n=256 k=64 d=bf16 | " VALUES
 
 static int parse(struct quern_context *ctx, const char *text, size_t bytes,
                  struct qn_tune_file *file)
 {
-    *file = (struct qn_tune_file){.gpu = "Fake", .registry = "hash"};
+    *file = (struct qn_tune_file){.gpu = "Fake"};
     return qn_tune_file_parse(ctx, "F", text, bytes, file);
 }
 
@@ -94,51 +89,55 @@ static const struct {
     const char *text, *says;
 } wrong[] = {
     {"", "F:1: error: the file ends; 'quern tune ...' is expected"},
-    {"quern tune 1", "F:1: error: the file ends in the middle of a line"},
-    {"quern tune 2\n", "F:1: error: format 2: this library knows format 1"},
-    {"quern tuna 1\n", "F:1: error: 'quern tuna 1': 'quern tune ...'"},
-    {"quern tune 1\n", "F:2: error: the file ends; 'gpu ...'"},
-    {"quern tune 1\ngpu Fact\n",
+    {"quern tune 2", "F:1: error: the file ends in the middle of a line"},
+    {"quern tune 3\n", "F:1: error: format 3: this library knows format 2"},
+    {OLD LINE, "F:1: error: format 1 has no keys of kernels: tune again"},
+    {"quern tuna 2\n", "F:1: error: 'quern tuna 2': 'quern tune ...'"},
+    {"quern tune 2\n", "F:2: error: the file ends; 'gpu ...'"},
+    {"quern tune 2\ngpu Fact\n",
      "F:2: error: measured on 'Fact', not on 'Fake'"},
-    {"quern tune 1\ngpu \n", "F:2: error: gpu: a name of 1 to 95 characters"},
-    {"quern tune 1\ngpu " DIGITS DIGITS "\n", "F:2: error: gpu: a name of 1"},
-    {"quern tune 1\ngpu Fake\nregistry old\n" LINE,
-     "F:3: error: the file is for registry old..., this library has hash"},
-    {HEAD "\n", "F:4: error: 'PROBLEM | sms=... kernel=...' is expected"},
-    {HEAD "fprop bf16 | " VALUES, "F:4: error: g= is missing"},
-    {HEAD LINE LINE, "F:5: error: line 4 has this bucket already"},
+    {"quern tune 2\ngpu \n", "F:2: error: gpu: a name of 1 to 95 characters"},
+    {"quern tune 2\ngpu " DIGITS DIGITS "\n", "F:2: error: gpu: a name of 1"},
+    {HEAD "\n", "F:3: error: 'PROBLEM | sms=... kernel=...' is expected"},
+    {HEAD "fprop bf16 | " VALUES, "F:3: error: g= is missing"},
+    {HEAD LINE LINE, "F:4: error: line 3 has this bucket already"},
     {HEAD "fprop bf61 g=4 m=512 n=256 k=64 d=bf16 | " VALUES,
-     "F:4: error: recipe 'bf61' is unknown"},
+     "F:3: error: recipe 'bf61' is unknown"},
     {HEAD "fprop bf16 g=4 m=513 n=256 k=64 d=bf16 | " VALUES,
-     "F:4: error: this bucket is written 'fprop bf16 g=4 m=512 n=256 k=64 "
+     "F:3: error: this bucket is written 'fprop bf16 g=4 m=512 n=256 k=64 "
      "d=bf16'"},
     {HEAD "fprop  bf16 g=4 m=512 n=256 k=64 | " VALUES,
-     "F:4: error: this bucket is written"},
+     "F:3: error: this bucket is written"},
     {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 split=one | " VALUES,
-     "F:4: error: this bucket is written"},
+     "F:3: error: this bucket is written"},
     {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=1\n",
-     "F:4: error: kernel= is missing"},
+     "F:3: error: kernel= is missing"},
     {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | smx=1\n",
-     "F:4: error: 'smx' is unknown; did you mean 'sms'?"},
-    {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k band=0 "
-          "ns=1 model=k model_ns=1 ratio=1,25 mhz=0 certain=1\n",
-     "F:4: error: ratio=1,25: a number like 1.083"},
-    {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k band=0 "
-          "ns=1 model=k model_ns=1 ratio=.250 mhz=0 certain=1\n",
-     "F:4: error: ratio=.250"},
-    {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k band=0 "
-          "ns=1 model=k model_ns=1 ratio=1.250 mhz=0 certain=2\n",
-     "F:4: error: certain=2: at most 1"},
-    {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k band=0 "
-          "ns=99999999999999999999 model=k model_ns=1 ratio=1.250 mhz=0 "
-          "certain=1\n",
-     "F:4: error: ns=99999999999999999999: a whole number"},
-    {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=0 kernel=k band=0 "
-          "ns=1 model=k model_ns=1 ratio=1.250 mhz=0 certain=1\n",
-     "F:4: error: sms= and ns= are at least 1"},
+     "F:3: error: 'smx' is unknown; did you mean 'sms'?"},
+    {HEAD
+     "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k key=k band=0 "
+     "ns=1 model=k model_ns=1 ratio=1,25 mhz=0 certain=1\n",
+     "F:3: error: ratio=1,25: a number like 1.083"},
+    {HEAD
+     "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k key=k band=0 "
+     "ns=1 model=k model_ns=1 ratio=.250 mhz=0 certain=1\n",
+     "F:3: error: ratio=.250"},
+    {HEAD
+     "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k key=k band=0 "
+     "ns=1 model=k model_ns=1 ratio=1.250 mhz=0 certain=2\n",
+     "F:3: error: certain=2: at most 1"},
+    {HEAD
+     "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k key=k band=0 "
+     "ns=99999999999999999999 model=k model_ns=1 ratio=1.250 mhz=0 "
+     "certain=1\n",
+     "F:3: error: ns=99999999999999999999: a whole number"},
+    {HEAD
+     "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=0 kernel=k key=k band=0 "
+     "ns=1 model=k model_ns=1 ratio=1.250 mhz=0 certain=1\n",
+     "F:3: error: sms= and ns= are at least 1"},
     {HEAD "fprop bf16 \x1b[31m | " VALUES,
-     "F:4: error: byte 0x1b: only printable ASCII"},
-    {HEAD "fprop bf16 \xc3\xa4 | " VALUES, "F:4: error: byte 0xc3"},
+     "F:3: error: byte 0x1b: only printable ASCII"},
+    {HEAD "fprop bf16 \xc3\xa4 | " VALUES, "F:3: error: byte 0xc3"},
 };
 
 TEST(refuses_what_is_wrong)
@@ -153,7 +152,7 @@ TEST(refuses_what_is_wrong)
         assert_int_equal(file.count, 0);
     }
     test_expect(parse(ctx, HEAD "a\0b\n", strlen(HEAD) + 4, &file),
-                QUERN_EINVAL, "F:4: error: byte 0x00");
+                QUERN_EINVAL, "F:3: error: byte 0x00");
     qn_close(ctx);
 }
 
@@ -208,7 +207,7 @@ TEST(refuses_what_is_huge)
     memcpy(text, HEAD, strlen(HEAD));
     memset(text + strlen(HEAD), '\n', QN_TUNE_MOST - strlen(HEAD));
     test_expect(parse(ctx, text, QN_TUNE_MOST, &file), QUERN_EINVAL,
-                "F:4: error:");
+                "F:3: error:");
     free(text);
     qn_close(ctx);
 }
@@ -247,73 +246,26 @@ TEST(merges_in_any_order)
 
 /* ------------------------------------------------------------------ folders */
 
-/* Write a file of the test's folder; `folder` is made. */
-static void put(const char *folder, const char *name, const char *text)
-{
-    char path[600];
-    FILE *file;
-
-    snprintf(path, sizeof path, "%s/%s", test_folder, folder);
-    mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/%s/%s", test_folder, folder, name);
-    file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-static void give_folders(const char *one, const char *two)
-{
-    char list[600];
-
-    snprintf(list, sizeof list, "%s/%s:%s/%s", test_folder, one, test_folder,
-             two);
-    setenv("QUERN_TUNE", list, 1);
-}
-
-static int tuned(struct quern_context *ctx, const char *text,
-                 const char *kernel)
-{
-    struct qn_plan *plan = test_plan(ctx, text, NULL);
-    struct quern_plan_info info;
-
-    qn_plan_info(plan, &info);
-    assert_string_equal(info.kernel, kernel);
-    qn_plan_free(plan);
-    return info.tuned;
-}
-
-#define PROBLEM "fprop bf16 g=4 m=512 n=256 k=64"
-
-static char *why(struct quern_context *ctx)
-{
-    struct qn_problem p = test_problem(ctx, PROBLEM);
-    char *text;
-
-    test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
-    return text;
-}
-
 /* The first folder that has a line counts; one that is refused does not. */
 TEST(searches_in_order)
 {
     struct quern_context *ctx;
     char *text;
 
-    give_folders("one", "two");
-    put("one", "Fake.tune", HEAD LINE2);
-    put("two", "Fake.tune", HEAD LINE LINE2);
+    test_tune_folders("one", "two");
+    test_tune_put("one", "Fake.tune", HEAD LINE2);
+    test_tune_put("two", "Fake.tune", HEAD LINE LINE2);
     ctx = test_open();
-    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
+    assert_int_equal(test_tune_used(ctx, PROBLEM, "k_large"), 1);
     qn_close(ctx);
-    put("one", "Fake.tune", "quern tune 1\ngpu Fake\nregistry old\n" LINE);
+    test_tune_put("one", "Fake.tune", OLD LINE);
     ctx = test_open();
-    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
-    assert_non_null(strstr(test_messages, "registry old"));
-    text = why(ctx);
+    assert_int_equal(test_tune_used(ctx, PROBLEM, "k_large"), 1);
+    assert_non_null(strstr(test_messages, "format 1 has no keys"));
+    text = test_tune_why(ctx);
     assert_non_null(strstr(text, "tuned: 1.25 x the model's choice"));
     assert_non_null(strstr(text, "two/Fake.tune\n"));
-    assert_non_null(strstr(text, "one/Fake.tune:3: error: the file is for"));
+    assert_non_null(strstr(text, "one/Fake.tune:1: error: format 1 has"));
     qn_free(text);
     qn_close(ctx);
 }
@@ -325,23 +277,23 @@ TEST(tells_missing_folders)
     struct quern_context *ctx;
     char *text, *said;
 
-    give_folders("none", "two");
-    put("two", "Fake.tune", HEAD LINE);
+    test_tune_folders("none", "two");
+    test_tune_put("two", "Fake.tune", HEAD LINE);
     ctx = test_open();
-    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
-    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
+    assert_int_equal(test_tune_used(ctx, PROBLEM, "k_large"), 1);
+    assert_int_equal(test_tune_used(ctx, PROBLEM, "k_large"), 1);
     said = strstr(test_messages, "/none: No such file or directory: the folder "
                                  "is not used");
     assert_non_null(said);
     assert_null(strstr(said + 1, "/none: "));
-    text = why(ctx);
+    text = test_tune_why(ctx);
     assert_non_null(strstr(text, "not used: "));
     assert_non_null(strstr(text, "/none: No such file or directory\n"));
     qn_free(text);
     qn_close(ctx);
     unsetenv("QUERN_TUNE");
     ctx = test_open();
-    text = why(ctx);
+    text = test_tune_why(ctx);
     assert_null(strstr(text, "not used: "));
     qn_free(text);
     qn_close(ctx);
@@ -355,86 +307,28 @@ TEST(winners_that_do_not_serve)
     } cases[] = {
         {"k_hungry", "but k_hungry does not serve this problem: takes 300000"},
         {"k_next", "does not serve this problem: made for sm_100a"},
-        {"k_nowhere", "the variant has no kernel of that name"},
+        {"k_sum", "the variant has no kernel of that name"},
     };
 
-    give_folders("one", "two");
+    test_tune_folders("one", "two");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct quern_context *ctx;
         char line[600], *text;
 
         snprintf(line, sizeof line,
-                 HEAD PROBLEM " d=bf16 | sms=132 kernel=%s band=0 ns=5 "
-                              "model=k_small model_ns=6 ratio=1.200 mhz=0 "
-                              "certain=1\n",
-                 cases[i].kernel);
-        put("one", "Fake.tune", line);
+                 HEAD PROBLEM
+                 " d=bf16 | sms=132 kernel=%s key=key_of_%s band=0 "
+                 "ns=5 model=k_small model_ns=6 ratio=1.200 "
+                 "mhz=0 certain=1\n",
+                 cases[i].kernel, cases[i].kernel);
+        test_tune_put("one", "Fake.tune", line);
         ctx = test_open();
-        assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
-        text = why(ctx);
+        assert_int_equal(test_tune_used(ctx, PROBLEM, "k_small"), 0);
+        text = test_tune_why(ctx);
         assert_non_null(strstr(text, cases[i].says));
         qn_free(text);
         qn_close(ctx);
     }
-}
-
-static int tune(struct quern_context *ctx, const char *text, char file[512])
-{
-    struct qn_problem p = test_problem(ctx, text);
-    struct quern_tune_result r;
-    int code = qn_tune(ctx, &p, NULL, &r);
-
-    if (file)
-        strcpy(file, r.file);
-    qn_free(r.candidates);
-    return code;
-}
-
-/* Those of measurements in a file. */
-static int count_lines(const char *folder, const char *name)
-{
-    char path[600], line[1024];
-    FILE *file;
-    int count = 0;
-
-    snprintf(path, sizeof path, "%s/%s/%s", test_folder, folder, name);
-    file = fopen(path, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file))
-        count += strstr(line, " kernel=") != NULL;
-    fclose(file);
-    return count;
-}
-
-/* Lines of other kernels are set aside, unreadable ones stay. */
-TEST(keeps_what_others_wrote)
-{
-    struct quern_context *ctx;
-    char path[600], file[512];
-    struct stat st;
-
-    give_folders("one", "two");
-    put("one", "Fake.tune", "quern tune 1\ngpu Fake\nregistry 12ab/cd\n" LINE);
-    ctx = test_open();
-    test_expect(tune(ctx, PROBLEM, file), QUERN_OK, "");
-    assert_non_null(strstr(file, "one/Fake.tune"));
-    snprintf(path, sizeof path, "%s/one/Fake.12ab_cd.tune", test_folder);
-    assert_int_equal(stat(path, &st), 0);
-    assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 1);
-    assert_int_equal(tuned(ctx, PROBLEM " sizes=host", "k_small"), 1);
-    /* the other version comes back, and sets ours aside: nothing is lost */
-    put("one", "Fake._a__.tune", HEAD LINE2); /* of "hash" */
-    put("one", "Fake.tune", "quern tune 1\ngpu Fake\nregistry 12ab/cd\n" LINE);
-    test_expect(tune(ctx, PROBLEM, file), QUERN_OK, "");
-    assert_int_equal(count_lines("one", "Fake.tune"), 2);
-    put("one", "Fake.tune", HEAD "nonsense\n");
-    test_expect(tune(ctx, PROBLEM, file), QUERN_EINVAL,
-                "one/Fake.tune:4: error: ");
-    assert_string_equal(file, ""); /* no file has the line */
-    qn_close(ctx);
-    ctx = test_open();
-    assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
-    qn_close(ctx);
 }
 
 /* A file where a folder should be, and a folder that is read-only. */
@@ -445,11 +339,12 @@ TEST(needs_a_folder)
     setenv("QUERN_TUNE", "/dev/null/none", 1);
     setenv("QUERN_CACHE", "", 1);
     ctx = test_open();
-    test_expect(tune(ctx, PROBLEM, NULL), QUERN_EIO, "$QUERN_TUNE names one");
+    test_expect(test_tune_problem(ctx, PROBLEM, NULL), QUERN_EIO,
+                "$QUERN_TUNE names one");
     qn_close(ctx);
     setenv("QUERN_TUNE", "", 1);
     ctx = test_open();
-    test_expect(tune(ctx, PROBLEM, NULL), QUERN_EIO, "no folder");
+    test_expect(test_tune_problem(ctx, PROBLEM, NULL), QUERN_EIO, "no folder");
     qn_close(ctx);
 }
 
@@ -465,7 +360,7 @@ static void tune_some(int process)
 
         snprintf(text, sizeof text, "fprop bf16 g=%d m=512 n=%d k=64",
                  process + 1, 64 * (i + 1));
-        if (tune(ctx, text, NULL))
+        if (test_tune_problem(ctx, text, NULL))
             exit(1);
     }
     qn_close(ctx);
@@ -480,7 +375,7 @@ TEST(processes_lose_nothing)
     char path[600];
     int status;
 
-    give_folders("one", "two");
+    test_tune_folders("one", "two");
     for (int i = 0; i < PROCESSES; i++) {
         children[i] = fork();
         assert_true(children[i] >= 0);
@@ -557,7 +452,7 @@ TEST(threads_measure_once)
     int launches;
 
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
-    test_expect(tune(ctx, PROBLEM, file), QUERN_OK, "");
+    test_expect(test_tune_problem(ctx, PROBLEM, file), QUERN_OK, "");
     launches = test_cuda->launches;
     assert_int_equal(unlink(file), 0);
     qn_close(ctx);

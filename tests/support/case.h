@@ -68,6 +68,7 @@ struct qt_case {
     int align;                          /* of the problem; 0: the usual */
     int dequantize;                     /* enum quern_dequantize */
     int outside; /* 1: outside=zero, if the groups split D */
+    int unread;  /* 1: C is NaN where beta is 0 */
     int groups;
     int64_t m, n, k;
     int sizes_type;         /* QUERN_I32 or QUERN_I64 */

@@ -113,9 +113,10 @@ float qt_draw(uint64_t *state, int fill)
     return normal(state);
 }
 
-/* Every element that a group owns; all others stay NaN. */
+/* Every element that a group owns; all others stay NaN, and those of groups
+   whose beta is 0 where `beta` is given, since these are not read. */
 static void fill_operand(const struct qt_case *c, int role, void *data,
-                         uint64_t *state)
+                         const float *beta, uint64_t *state)
 {
     int axes[2] = {role == QT_B ? QUERN_AXIS_N : QUERN_AXIS_M,
                    role <= QT_B ? QUERN_AXIS_K : QUERN_AXIS_N};
@@ -126,12 +127,17 @@ static void fill_operand(const struct qt_case *c, int role, void *data,
         int64_t rows = qt_extent(c, axes[0], g);
         int64_t columns = qt_extent(c, axes[1], g);
 
+        const int unread = beta && beta[qt_case_epilogue(c)->each ? g : 0] == 0;
+
         for (int64_t x = 0; x < rows; x++) {
             int64_t at = qt_place_at(c, &p, role, g, x, 0);
 
-            for (int64_t y = 0; y < columns; y++)
+            for (int64_t y = 0; y < columns; y++) {
+                const float value = qt_draw(state, c->fill);
+
                 qt_store(data, p.type, at + y * (p.swapped ? p.stride : 1),
-                         qt_draw(state, c->fill));
+                         unread ? NAN : value);
+            }
         }
     }
 }
@@ -166,7 +172,8 @@ static int make_operand(const struct qt_case *c, struct qt_data *data, int role,
         return -1;
     memset(data->operand[role], QT_POISON, data->bytes[role]);
     if (filled)
-        fill_operand(c, role, data->operand[role], state);
+        fill_operand(c, role, data->operand[role],
+                     role >= QT_C && c->unread ? data->beta : NULL, state);
     return 0;
 }
 

@@ -44,10 +44,18 @@ struct px_async *px_async_add(struct px_warp *w, const struct px_op *op,
     return made;
 }
 
-/* Products of a warp end in order. */
-static int is_first(const struct px_async *async)
+/* Products of a warp end in order, and once its warpgroup has issued them. */
+static int can_land(const struct px_async *async)
 {
-    return !async->order || async->order == async->warp->mma_landed + 1;
+    const struct px_warp *w = async->warp;
+    const struct px_warp *first = w - w->number % 4;
+
+    if (!async->order)
+        return 1;
+    for (int i = 0; i < 4; i++)
+        if (first[i].mma_issued < async->order)
+            return 0;
+    return async->order == w->mma_landed + 1;
 }
 
 int px_async_land(void)
@@ -56,13 +64,17 @@ int px_async_land(void)
     struct px_async *async;
     int code;
 
-    while (!is_first(pending[at]))
+    for (int i = 0; !can_land(pending[at]); i++) {
+        if (i == npending)
+            return PX_WAIT;
         at = (at + 1) % npending;
+    }
     async = pending[at];
     code = async->land(async);
     px_machine.events++;
     if (code != PX_NEXT)
         return code == PX_WAIT ? PX_NEXT : code;
+    px_fault_trace(async->warp, async->op, 1u << async->lane, ": is done");
     pending[at] = pending[--npending];
     free(async->tile);
     free(async);

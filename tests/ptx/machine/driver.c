@@ -6,12 +6,14 @@
 ** $PTX_DEVICE is the compute capability (9.0), $PTX_SMS how many
 ** multiprocessors there are (4), $PTX_SEED begins all random order (1),
 ** $PTX_LATE how late copies land: of 256 chances, how many are not taken (by
-** the seed). $PTX_TRACE: print each launch with its time of a core. Events
-** count launches, a second each, so that no timing repeats one.
+** the seed). $PTX_TRACE: print each launch with its time of a core, and
+** what threads say to each other: barriers, copies, products. Events count
+** launches, a second each, so that no timing repeats one.
 **
 ** To try tests with: $PTX_EDIT=FROM=>TO changes the PTX, $PTX_MISREAD names one
 ** of PX_MISREADINGS.
 */
+#include "driver_stream.h"
 #include "machine.h"
 #include "tma.h"
 
@@ -44,13 +46,8 @@ struct cu_library {
     char name[300];
 };
 
-struct cu_event {
-    double at;
-};
-
 static _Thread_local struct cu_context *stack[16];
 static _Thread_local int depth;
-static double launches;
 static int edits;
 static int primary; /* its address is the context */
 static int major = 9, minor, sms = 4;
@@ -102,6 +99,7 @@ int cuInit(unsigned flags)
     px_machine.late = setting("PTX_LATE", lates[seed % 4]);
     px_machine.leader = seed;
     px_machine.misread = misreading(getenv("PTX_MISREAD"));
+    px_machine.trace = getenv("PTX_TRACE") != NULL;
     px_machine.most_steps = (uint64_t)setting("PTX_STEPS", 4000) * 1000000;
     return 0;
 }
@@ -328,39 +326,72 @@ static int residents(const struct cu_launch *launch,
     return sms * (int)(each ? each : 1);
 }
 
+/* A launch that waits: what it is of, then the bytes of its parameters. */
+struct kept {
+    struct px_launch launch;
+    int resident, waits;
+    void *params[PX_MAX_PARAMS];
+    _Alignas(16) unsigned char bytes[4096];
+};
+
+static int run_launch(struct px_work *work)
+{
+    struct kept *kept = work->owned;
+    const char *name = kept->launch.program->name;
+    const double begin = now();
+    int code;
+
+    for (int i = 0; i < kept->launch.program->nparams; i++)
+        kept->params[i] = kept->bytes + kept->launch.program->params[i].offset;
+    kept->launch.params = kept->params;
+    pthread_mutex_lock(&running);
+    px_machine.launches++;
+    *px_machine.fault = 0;
+    px_machine.resident = kept->resident;
+    px_machine.waits = kept->waits;
+    code = px_schedule_run(&kept->launch);
+    if (px_machine.trace)
+        fprintf(stderr,
+                "ptx: %s: %ux%ux%u CTAs of %u, %llu instructions of warps, "
+                "%.0f ms\n",
+                name, kept->launch.grid[0], kept->launch.grid[1],
+                kept->launch.grid[2], kept->launch.block[0],
+                (unsigned long long)px_machine.steps, now() - begin);
+    pthread_mutex_unlock(&running);
+    if (getenv("PTX_EDIT") && !edits)
+        fprintf(stderr, "ptx: PTX_EDIT changes nothing\n");
+    return code ? FAILED : 0;
+}
+
 int cuLaunchKernelEx(const struct cu_launch *launch,
                      struct cu_function *function, void **parameters,
                      void **extra)
 {
     struct cu_library *library = (struct cu_library *)function;
-    struct px_launch made = {.program = library->program,
-                             .cluster = {1, 1, 1},
-                             .dynamic_bytes = launch->shared_bytes,
-                             .params = parameters};
-    double begin = now();
-    int code;
+    const struct px_program *program = library->program;
+    struct kept kept = {.launch = {.program = program,
+                                   .cluster = {1, 1, 1},
+                                   .dynamic_bytes = launch->shared_bytes},
+                        .resident = residents(launch, program)};
+    const struct px_work work = {.run = run_launch, .owned = &kept};
 
     (void)extra;
-    memcpy(made.grid, launch->grid, sizeof made.grid);
-    memcpy(made.block, launch->block, sizeof made.block);
+    if (program->param_bytes > (int)sizeof kept.bytes)
+        return INVALID;
+    memcpy(kept.launch.grid, launch->grid, sizeof launch->grid);
+    memcpy(kept.launch.block, launch->block, sizeof launch->block);
     for (unsigned i = 0; i < launch->nattributes; i++)
         if (launch->attributes[i].id == QN_CU_ATTRIBUTE_CLUSTER_DIMENSION)
-            memcpy(made.cluster, launch->attributes[i].value.cluster,
-                   sizeof made.cluster);
-    pthread_mutex_lock(&running);
-    launches++;
-    *px_machine.fault = 0;
-    px_machine.resident = residents(launch, library->program);
-    code = px_schedule_run(&made);
-    if (getenv("PTX_TRACE"))
-        fprintf(stderr, "ptx: %s: %ux%ux%u CTAs of %u, %.1f million, %.0f ms\n",
-                library->program->name, made.grid[0], made.grid[1],
-                made.grid[2], made.block[0], (double)px_machine.steps * 1e-6,
-                now() - begin);
-    pthread_mutex_unlock(&running);
-    if (getenv("PTX_EDIT") && !edits)
-        fprintf(stderr, "ptx: PTX_EDIT changes nothing\n");
-    return code ? FAILED : 0;
+            memcpy(kept.launch.cluster, launch->attributes[i].value.cluster,
+                   sizeof kept.launch.cluster);
+        else if (launch->attributes[i].id ==
+                     QN_CU_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                 launch->attributes[i].value.allowed)
+            kept.waits = 1;
+    for (int i = 0; i < program->nparams; i++)
+        memcpy(kept.bytes + program->params[i].offset, parameters[i],
+               (size_t)program->params[i].bytes);
+    return px_stream_do(launch->stream, &work, sizeof kept);
 }
 
 /* -------------------------------------------------------------- tensor maps */
@@ -414,144 +445,4 @@ int cuTensorMapReplaceAddress(struct cu_tensor_map *map, void *address)
         return INVALID;
     ((struct px_map *)map)->address = (uintptr_t)address;
     return 0;
-}
-
-/* ------------------------------------------------------- streams and events */
-
-int cuStreamIsCapturing(struct cu_stream *stream, int *status)
-{
-    (void)stream;
-    *status = QN_CU_CAPTURE_NONE;
-    return 0;
-}
-
-int cuStreamGetCtx(struct cu_stream *stream, struct cu_context **context)
-{
-    (void)stream;
-    return cuCtxGetCurrent(context);
-}
-
-int cuStreamSynchronize(struct cu_stream *stream)
-{
-    (void)stream;
-    return 0;
-}
-
-API int cuStreamQuery(struct cu_stream *stream);
-int cuStreamQuery(struct cu_stream *stream)
-{
-    (void)stream;
-    return 0;
-}
-
-int cuStreamCreate(struct cu_stream **stream, unsigned flags)
-{
-    (void)flags;
-    *stream = malloc(1);
-    return *stream ? 0 : NO_MEMORY;
-}
-
-int cuStreamDestroy_v2(struct cu_stream *stream)
-{
-    free(stream);
-    return 0;
-}
-
-int cuStreamGetCaptureInfo(struct cu_stream *stream, int *status, uint64_t *id)
-{
-    *id = 0;
-    return cuStreamIsCapturing(stream, status);
-}
-
-int cuStreamWaitEvent(struct cu_stream *stream, struct cu_event *event,
-                      unsigned flags)
-{
-    (void)stream, (void)event, (void)flags;
-    return 0;
-}
-
-int cuEventCreate(struct cu_event **event, unsigned flags)
-{
-    (void)flags;
-    *event = calloc(1, sizeof **event);
-    return *event ? 0 : NO_MEMORY;
-}
-
-int cuEventDestroy_v2(struct cu_event *event)
-{
-    free(event);
-    return 0;
-}
-
-int cuEventRecord(struct cu_event *event, struct cu_stream *stream)
-{
-    (void)stream;
-    event->at = 1e3 * launches;
-    return 0;
-}
-
-int cuEventSynchronize(struct cu_event *event)
-{
-    (void)event;
-    return 0;
-}
-
-int cuEventElapsedTime(float *ms, struct cu_event *from, struct cu_event *to)
-{
-    *ms = (float)(to->at - from->at);
-    return 0;
-}
-
-int cuEventElapsedTime_v2(float *ms, struct cu_event *from, struct cu_event *to)
-{
-    return cuEventElapsedTime(ms, from, to);
-}
-
-/* ------------------------------------------------ graphs, of which are none */
-
-enum { NOT_SUPPORTED = 801 };
-
-API int cuStreamBeginCapture_v2(struct cu_stream *stream, int mode);
-API int cuStreamEndCapture(struct cu_stream *stream, void **graph);
-API int cuGraphInstantiateWithFlags(void **made, void *graph,
-                                    unsigned long long flags);
-API int cuGraphLaunch(void *made, struct cu_stream *stream);
-API int cuGraphExecDestroy(void *made);
-API int cuGraphDestroy(void *graph);
-
-int cuStreamBeginCapture_v2(struct cu_stream *stream, int mode)
-{
-    (void)stream, (void)mode;
-    return NOT_SUPPORTED;
-}
-
-int cuStreamEndCapture(struct cu_stream *stream, void **graph)
-{
-    (void)stream, (void)graph;
-    return NOT_SUPPORTED;
-}
-
-int cuGraphInstantiateWithFlags(void **made, void *graph,
-                                unsigned long long flags)
-{
-    (void)made, (void)graph, (void)flags;
-    return NOT_SUPPORTED;
-}
-
-int cuGraphLaunch(void *made, struct cu_stream *stream)
-{
-    (void)made, (void)stream;
-    return NOT_SUPPORTED;
-}
-
-int cuGraphExecDestroy(void *made)
-{
-    (void)made;
-    return NOT_SUPPORTED;
-}
-
-int cuGraphDestroy(void *graph)
-{
-    (void)graph;
-    return NOT_SUPPORTED;
 }

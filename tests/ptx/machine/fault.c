@@ -22,6 +22,17 @@ void px_fault_place(char *text, size_t size, const struct px_warp *w,
              w->cta->id[2]);
 }
 
+void px_fault_trace(const struct px_warp *w, const struct px_op *op,
+                    uint32_t mask, const char *what)
+{
+    char place[700];
+
+    if (!px_machine.trace || !op->is_traced)
+        return;
+    px_fault_place(place, sizeof place, w, op);
+    fprintf(stderr, "ptx: %s, lanes %08x%s\n", place, mask, what);
+}
+
 int px_fault(const struct px_warp *w, const struct px_op *op, int lane,
              const char *format, ...)
 {

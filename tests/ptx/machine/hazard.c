@@ -47,6 +47,21 @@ void px_hazard_copied(struct px_cta *cta, uint32_t at, uint32_t bytes)
     note(cta, at, bytes, BY_COPY, 0);
 }
 
+/* Does the lane know that a write is visible to the async proxy? A fence of
+   its own does, or one of the writer's, of whose end a lane of the same warp
+   hears where all meet. */
+static int is_fenced(const struct px_warp *w, int lane,
+                     const struct px_unit *unit)
+{
+    const struct px_warp *writer = &w->cta->warps[unit->warp];
+    const uint64_t fence = writer->fenced[unit->lane];
+
+    return (writer != w || unit->lane == lane)
+               ? unit->when <= w->fenced[lane] || unit->when <= fence
+               : (unit->when <= w->met && w->met <= w->fenced[lane]) ||
+                     (unit->when <= fence && fence <= w->met);
+}
+
 int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
                      uint32_t at, uint32_t bytes)
 {
@@ -55,13 +70,13 @@ int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
     for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++) {
         const struct px_unit *unit = &cta->units[i];
 
-        if (unit->warp == BY_COPY || unit->when <= w->fenced[lane] ||
-            unit->when <= cta->warps[unit->warp].fenced[unit->lane])
+        if (unit->warp == BY_COPY || is_fenced(w, lane, unit))
             continue;
         return px_fault(w, op, lane,
-                        "reads shared address %u, which warp %d wrote without "
-                        "a fence.proxy.async since",
-                        i * UNIT, unit->warp);
+                        "reads shared address %u, which lane %d of warp %d "
+                        "wrote, without a fence.proxy.async since that this "
+                        "lane knows of",
+                        i * UNIT, unit->lane, unit->warp);
     }
     return PX_NEXT;
 }
@@ -96,18 +111,31 @@ int px_hazard_warp(struct px_warp *w)
 {
     const size_t count = px_machine.launch->program->file_bytes / GRAIN + 1;
 
-    w->sums = calloc(2 * count, sizeof *w->sums);
+    w->sums = calloc(3 * count, sizeof *w->sums);
     w->reads = w->sums + count;
+    w->used = w->reads + count;
     return w->sums ? PX_NEXT : px_fault_plain("out of memory");
 }
 
-void px_hazard_product(struct px_warp *w, const struct px_op *op, int sums,
-                       int reads)
+void px_hazard_begin(struct px_warp *w)
 {
+    w->fences++;
+}
+
+int px_hazard_product(struct px_warp *w, const struct px_op *op, int sums,
+                      int reads)
+{
+    if (!w->fences)
+        return px_fault(w, op, 0, "no wgmma.fence came before it");
+    for (int i = 0; i < sums + reads; i++)
+        if (w->used[op->arg[i] / GRAIN] > w->fences)
+            return px_fault(
+                w, op, 0, "operand %d was used without a wgmma.fence since", i);
     for (int i = 0; i < sums; i++)
         w->sums[op->arg[i] / GRAIN] = (uint32_t)w->mma_issued;
     for (int i = sums; i < sums + reads; i++)
         w->reads[op->arg[i] / GRAIN] = (uint32_t)w->mma_issued;
+    return PX_NEXT;
 }
 
 int px_hazard_registers(struct px_warp *w, const struct px_op *op)
@@ -125,6 +153,7 @@ int px_hazard_registers(struct px_warp *w, const struct px_op *op)
         if (!i && w->reads[at] > w->mma_known)
             return px_fault(w, op, 0,
                             "writes a register that a wgmma still reads");
+        w->used[at] = w->fences + 1;
     }
     return PX_NEXT;
 }

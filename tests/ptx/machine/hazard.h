@@ -23,8 +23,11 @@ int px_hazard_read(const struct px_async *async, const struct px_cta *cta,
 /* fence.proxy.async */
 int px_hazard_fence(struct px_warp *w, const struct px_op *op, uint32_t mask);
 
+/* wgmma.fence: what other instructions did with registers is done. */
+void px_hazard_begin(struct px_warp *w);
 /* A product with its first arguments, sums and then registers of A, is issued;
-   other instructions may not use them until it was waited for. */
-void px_hazard_product(struct px_warp *w, const struct px_op *op, int sums,
-                       int reads);
+   other instructions may not use them until it was waited for, nor may have
+   used them since the last fence. */
+int px_hazard_product(struct px_warp *w, const struct px_op *op, int sums,
+                      int reads);
 int px_hazard_registers(struct px_warp *w, const struct px_op *op);

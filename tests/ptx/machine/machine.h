@@ -55,6 +55,7 @@ struct px_op {
     char meet;
     char branch;
     char is_product; /* wgmma */
+    char is_traced;
 };
 
 enum { PX_MAX_PARAMS = 64, PX_MAX_VARIABLES = 8 };
@@ -90,8 +91,9 @@ struct px_program {
     int shared_bytes; /* from PX_SHARED_START on: static, then dynamic */
     size_t file_bytes;
     int32_t sink; /* a register that is only written */
-    int max_threads;
+    int max_threads, min_ctas;
     int products; /* has wgmma */
+    int waits;    /* has griddepcontrol.wait */
 };
 
 /* Special registers. */
@@ -143,6 +145,7 @@ struct px_warp {
     struct px_cta *cta;
     int number; /* in its CTA */
     uint32_t live;
+    uint32_t waited; /* for launches before this one */
     int parts, current;
     struct px_part part[PX_LANES];
     struct px_copy *copies; /* in flight, in order */
@@ -154,9 +157,14 @@ struct px_warp {
     uint64_t mma_groups;
     uint64_t mma_known;     /* that were waited for */
     uint32_t *sums, *reads; /* by register: the last product's number */
+    uint32_t *used;         /* by register: fences before its last other use */
+    uint32_t fences;        /* wgmma.fence */
+    uint32_t registers;     /* of a thread; setmaxnreg */
     uint64_t fenced[PX_LANES];
+    uint64_t met; /* when its lanes were last at one instruction */
     uint64_t cluster_ticket;
     uint32_t random;
+    int apart; /* so many choices more of parts are random */
 };
 
 struct px_mbarrier {
@@ -182,7 +190,9 @@ struct px_cta {
     struct px_barrier barrier[PX_BARRIERS];
     struct px_mbarrier mbarrier[PX_MBARRIERS];
     int nmbarriers;
-    struct px_unit *units; /* of shared memory; hazard.c */
+    struct px_unit *units;    /* of shared memory; hazard.c */
+    struct px_issued *issued; /* by warpgroup; wgmma.c */
+    uint32_t registers;       /* that setmaxnreg may take */
 };
 
 struct px_cluster {
@@ -234,11 +244,14 @@ struct px_machine {
     uint64_t events; /* counts events that may end a wait */
     uint64_t clock;  /* of writes, fences and issued copies */
     uint64_t steps, most_steps;
+    uint64_t launches;
     uint32_t random;
     uint32_t late;   /* of 256 chances, how often a copy does not land yet */
     uint32_t leader; /* which lane is elected */
     int misread;     /* of PX_MISREADINGS */
-    int resident;    /* CTAs that run at once */
+    int waits;       /* no global memory before griddepcontrol.wait */
+    int trace;
+    int resident; /* CTAs that run at once */
     char fault[2000];
 };
 extern struct px_machine px_machine;
@@ -268,6 +281,9 @@ int px_fault(const struct px_warp *w, const struct px_op *op, int lane,
              const char *format, ...) __attribute__((format(printf, 4, 5)));
 int px_fault_plain(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
+/* With $PTX_TRACE: the warp did `op` with `mask`, or what it is about came. */
+void px_fault_trace(const struct px_warp *w, const struct px_op *op,
+                    uint32_t mask, const char *what);
 void px_fault_place(char *text, size_t size, const struct px_warp *w,
                     const struct px_op *op);
 
@@ -319,7 +335,7 @@ void px_barrier_complete(struct px_mbarrier *barrier, int64_t bytes);
 /* async.c: copies and products in flight. */
 void px_async_clear(void);
 int px_async_pending(void);
-int px_async_land(void);                 /* any one; PX_FAULT */
+int px_async_land(void); /* any one; PX_WAIT if none can; PX_FAULT */
 int px_async_cta_end(struct px_warp *w); /* PX_FAULT if some are in flight */
 uint64_t px_async_bulk(struct px_warp *w, int lane, uint32_t groups, int read);
 struct px_tile; /* tma.c */

@@ -129,17 +129,21 @@ static int read_registers(struct px_build *b, char *at)
 static int read_param(struct px_build *b, char *at)
 {
     struct px_program *program = b->program;
-    int align = 0, bytes = 0, count = 1;
+    int align = 0, bytes = 0, count = 1, is_pointer = 0;
     char *save, *word = strtok_r(at, " \t\n", &save), *name = NULL, *many;
 
     for (; word; word = strtok_r(NULL, " \t\n", &save)) {
         if (!strcmp(word, ".align"))
             align = atoi(strtok_r(NULL, " \t\n", &save));
+        else if (!strcmp(word, ".ptr")) /* .align N of what it points to */
+            is_pointer = 1;
         else if (*word == '.' && strcmp(word, ".param"))
             bytes = type_bytes(word);
         else if (*word != '.')
             name = word;
     }
+    if (is_pointer)
+        align = bytes;
     if (!name || !bytes || program->nparams == PX_MAX_PARAMS)
         return px_fault_plain("a parameter is not understood");
     many = strchr(name, '[');
@@ -182,6 +186,8 @@ static int read_entry(struct px_build *b)
     param = strstr(b->at, ".maxntid");
     if (param)
         b->program->max_threads = atoi(param + 8);
+    param = strstr(b->at, ".minnctapersm");
+    b->program->min_ctas = param ? atoi(param + 13) : 1;
     b->at = open + 1;
     return PX_NEXT;
 }
@@ -357,6 +363,19 @@ static int find_guard(struct px_build *b, char *name)
     return PX_NEXT;
 }
 
+/* Does the instruction concern other threads? */
+static int is_traced(const char *name)
+{
+    static const char *const begins[] = {"mbarrier.", "cp.",   "wgmma.",
+                                         "bar",       "fence", "setmaxnreg.",
+                                         "mma.",      "red.",  "atom."};
+
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        if (!strncmp(name, begins[i], strlen(begins[i])))
+            return 1;
+    return 0;
+}
+
 /* [@p] name operands, which end with a zero. */
 static int read_instruction(struct px_build *b, char *text)
 {
@@ -381,6 +400,7 @@ static int read_instruction(struct px_build *b, char *text)
     if (*rest)
         *rest++ = 0;
     b->mnemonic = b->op->text = name;
+    b->op->is_traced = (char)is_traced(name);
     b->op->arg = (const int32_t *)(uintptr_t)program->nargs; /* an index yet */
     if (px_operands_read(b, rest) || px_opcode(b))
         return PX_FAULT;

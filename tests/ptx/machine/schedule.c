@@ -42,7 +42,7 @@ static int can_run(const struct px_part *part)
 }
 
 /* The part to run: the lowest pc of those that can; -1 if none. */
-static int choose_part(struct px_warp *w)
+static int choose_part(const struct px_warp *w)
 {
     int best = -1;
 
@@ -51,6 +51,37 @@ static int choose_part(struct px_warp *w)
             (best < 0 || w->part[i].pc < w->part[best].pc))
             best = i;
     return best;
+}
+
+/* Lanes of a warp are threads: now and then some go ahead of the others, until
+   all must meet, or for a while. */
+static void maybe_split(struct px_warp *w)
+{
+    struct px_part *part = &w->part[0];
+    uint32_t ahead;
+
+    if (w->parts > 1 || part->ticket || px_random(&w->random) % 16)
+        return;
+    ahead = px_random(&w->random) & part->mask;
+    if (!ahead || ahead == part->mask || part->state != PX_RUN)
+        return;
+    w->part[w->parts++] = (struct px_part){.pc = part->pc, .mask = ahead};
+    part->mask &= ~ahead;
+    w->apart = 64;
+}
+
+/* The part to run while some are ahead: any. */
+static int choose_any(struct px_warp *w)
+{
+    int at = (int)(px_random(&w->random) % (uint32_t)w->parts);
+
+    w->apart--;
+    for (int i = 0; i < w->parts; i++, at = (at + 1) % w->parts)
+        if (can_run(&w->part[at]))
+            return at;
+    w->apart = 0; /* all wait for others */
+    merge_all(w);
+    return choose_part(w);
 }
 
 /* Lanes `taken` of the current part jump. */
@@ -125,11 +156,15 @@ static int step(struct px_warp *w, int *code)
         part->state = PX_APART_YET;
         return 1;
     }
-    if (w->mma_known < w->mma_issued && px_hazard_registers(w, op)) {
+    if (w->used && px_hazard_registers(w, op)) {
         *code = PX_FAULT;
         return 1;
     }
+    if (op->meet)
+        w->met = ++px_machine.clock;
     *code = op->run(w, op, mask);
+    if (*code != PX_WAIT)
+        px_fault_trace(w, op, mask, "");
     switch (*code) {
     case PX_NEXT:
         part->pc++;
@@ -155,20 +190,23 @@ static int run_warp(struct px_warp *w, int budget)
     int code = PX_NEXT;
 
     px_machine.steps += (uint64_t)budget;
+    maybe_split(w);
     while (budget > 0 && w->live) {
-        w->current = choose_part(w);
+        w->current = w->apart ? choose_any(w) : choose_part(w);
         if (w->current < 0)
             break;
         w->part[w->current].state = PX_RUN;
         while (--budget > 0 && !step(w, &code))
-            if (w->parts > 1)
+            if (w->parts > 1 && !w->apart)
                 break;
         if (code == PX_FAULT)
             return PX_FAULT;
         if (code == PX_YIELD)
             break;
-        if (w->parts > 1)
+        if (w->parts > 1 && (!w->apart || choose_part(w) < 0)) {
+            w->apart = 0;
             merge_all(w);
+        }
     }
     px_machine.steps -= (uint64_t)(budget > 0 ? budget : 0);
     return PX_NEXT;
@@ -243,6 +281,9 @@ static int start_warp(struct px_warp *w, struct px_cta *cta, int number)
     w->live = rest < PX_LANES ? (1u << rest) - 1 : PX_ALL;
     w->parts = 1;
     w->part[0].mask = w->live;
+    if (program->max_threads)
+        w->registers = 65536u / (uint32_t)program->min_ctas /
+                       (uint32_t)program->max_threads / 8 * 8;
     if (px_registers_take(w))
         return PX_FAULT;
     for (int k = 0; k < program->nspecial; k++)
@@ -301,6 +342,7 @@ static void end_cluster(struct px_cluster *cluster)
         free(cta->warps);
         free(cta->shared);
         free(cta->units);
+        free(cta->issued);
     }
     free(cluster);
 }
@@ -343,11 +385,14 @@ static int exchange_clusters(struct resident *r)
     int changed = 0;
 
     for (int i = 0; i < r->n; i++) {
+        int code = PX_NEXT;
+
         if (r->cluster[i]->live_warps)
             continue;
-        while (px_async_pending())
-            if (px_async_land())
-                return PX_FAULT;
+        while (px_async_pending() && code == PX_NEXT)
+            code = px_async_land();
+        if (code == PX_FAULT)
+            return code;
         end_cluster(r->cluster[i]);
         r->cluster[i--] = r->cluster[--r->n];
         changed = 1;
@@ -406,14 +451,18 @@ static int turn(const struct resident *r)
     const uint32_t chance = px_random(&px_machine.random);
     int at = (int)(px_random(&px_machine.random) % (uint32_t)r->nwarps);
 
+    int code = PX_WAIT;
+
     if (px_async_pending() && chance % 256 >= px_machine.late)
-        return px_async_land();
+        code = px_async_land();
+    if (code != PX_WAIT)
+        return code;
     for (int i = 0; i < r->nwarps; i++, at = (at + 1) % r->nwarps)
         if (warp_can_run(r->warps[at]))
             return run_warp(r->warps[at], 8 << (chance >> 8) % 8);
     if (px_async_pending())
-        return px_async_land();
-    return fault_deadlock(r);
+        code = px_async_land();
+    return code == PX_WAIT ? fault_deadlock(r) : code;
 }
 
 static int run_clusters(struct resident *r)

@@ -188,6 +188,59 @@ static int nothing(struct px_warp *w, const struct px_op *op, uint32_t mask)
     return PX_NEXT;
 }
 
+/* The launches before have ended: one runs at a time. */
+static int wait_for_launches(struct px_warp *w, const struct px_op *op,
+                             uint32_t mask)
+{
+    (void)op;
+    w->waited |= mask;
+    return PX_NEXT;
+}
+
+/* setmaxnreg: what a warp leaves is there for those of its CTA that take. */
+static int check_registers(struct px_warp *w, const struct px_op *op,
+                           uint32_t count)
+{
+    if (!w->registers)
+        return px_fault(w, op, 0, "the kernel has no .maxntid");
+    if (count % 8 || count < 24 || count > 256)
+        return px_fault(w, op, 0, "%u registers", count);
+    return PX_NEXT;
+}
+
+static int take_registers(struct px_warp *w, const struct px_op *op,
+                          uint32_t mask)
+{
+    const uint32_t count = PX_AT(w, uint32_t, 0)[first_lane(mask)];
+
+    if (check_registers(w, op, count))
+        return PX_FAULT;
+    if (count < w->registers)
+        return px_fault(w, op, 0, "takes %u registers and has %u", count,
+                        w->registers);
+    if (count - w->registers > w->cta->registers)
+        return PX_WAIT;
+    w->cta->registers -= count - w->registers;
+    w->registers = count;
+    return PX_NEXT;
+}
+
+static int leave_registers(struct px_warp *w, const struct px_op *op,
+                           uint32_t mask)
+{
+    const uint32_t count = PX_AT(w, uint32_t, 0)[first_lane(mask)];
+
+    if (check_registers(w, op, count))
+        return PX_FAULT;
+    if (count > w->registers)
+        return px_fault(w, op, 0, "keeps %u registers of %u", count,
+                        w->registers);
+    w->cta->registers += w->registers - count;
+    w->registers = count;
+    px_machine.events++;
+    return PX_NEXT;
+}
+
 static int yield(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     (void)w, (void)op, (void)mask;
@@ -241,13 +294,16 @@ const struct px_row px_rows_control[] = {
     {"fence.proxy.async.global", "", px_hazard_fence, 0},
     {"fence.proxy.async.shared::cta", "", px_hazard_fence, 0},
     {"fence.mbarrier_init.release.cluster", "", nothing, 0},
-    {"griddepcontrol.wait", "", nothing, 0},
     {"griddepcontrol.launch_dependents", "", nothing, 0},
-    {"setmaxnreg.inc.sync.aligned.u32", "r", nothing, PX_MEET_ALL},
-    {"setmaxnreg.dec.sync.aligned.u32", "r", nothing, PX_MEET_ALL},
+    {"setmaxnreg.inc.sync.aligned.u32", "r", take_registers, PX_MEET_ALL},
+    {"setmaxnreg.dec.sync.aligned.u32", "r", leave_registers, PX_MEET_ALL},
     {NULL, NULL, NULL, 0}};
 
 int px_setup_warp(struct px_build *b)
 {
-    return setup_shuffle(b);
+    if (strcmp(b->mnemonic, "griddepcontrol.wait"))
+        return setup_shuffle(b);
+    b->op->run = wait_for_launches;
+    b->program->waits = 1;
+    return PX_EXIT;
 }

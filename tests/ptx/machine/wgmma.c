@@ -184,6 +184,41 @@ static int land_product(struct px_async *async)
     return PX_NEXT;
 }
 
+/* The product that the first warp of a group issued under a number. */
+struct px_issued {
+    uint64_t order;
+    const struct px_op *op;
+    uint32_t word[5];
+};
+enum { ISSUED = 256 }; /* kept for each warpgroup */
+
+/* Warps of a group issue the same products with the same descriptors. */
+static int check_group(struct px_warp *w, const struct px_op *op,
+                       const struct px_async *async)
+{
+    struct px_cta *cta = w->cta;
+    struct px_issued *issued;
+
+    if (w->number / 4 * 4 + 4 > cta->nwarps)
+        return px_fault(w, op, 0, "its warpgroup has no four warps");
+    if (!cta->issued)
+        cta->issued = calloc((size_t)cta->nwarps / 4 * ISSUED, sizeof *issued);
+    if (!cta->issued)
+        return px_fault_plain("out of memory");
+    issued =
+        &cta->issued[w->number / 4 * ISSUED + (int)(async->order % ISSUED)];
+    if (issued->order != async->order) {
+        issued->order = async->order;
+        issued->op = op;
+        memcpy(issued->word, async->word, sizeof issued->word);
+    }
+    if (issued->op != op ||
+        memcmp(issued->word, async->word, sizeof issued->word))
+        return px_fault(w, op, 0,
+                        "another warp of the warpgroup issues another product");
+    return PX_NEXT;
+}
+
 static int issue(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     const int registers = op->sub >> 6 & 1, at = op->vector / 2;
@@ -203,7 +238,9 @@ static int issue(struct px_warp *w, const struct px_op *op, uint32_t mask)
     async->word[4] = *PX_AT(w, uint32_t, op->nargs - 1) & 1;
     async->order = ++w->mma_issued;
     p = product_of(async);
-    px_hazard_product(w, op, at, registers ? 4 : 0);
+    if (px_hazard_product(w, op, at, registers ? 4 : 0) ||
+        check_group(w, op, async))
+        return PX_FAULT;
     if (!registers && check_issued(w, op, &p.a, a_units(w, &p)))
         return PX_FAULT;
     return check_issued(w, op, &p.b, units_of(&p.b, 0, p.n, p.k, p.b_type));
@@ -233,7 +270,8 @@ static int wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
 
 static int fence(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
-    (void)w, (void)op, (void)mask;
+    (void)op, (void)mask;
+    px_hazard_begin(w);
     return PX_NEXT;
 }
 

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels in the interpreter of PTX: the GPU suite, each kernel by itself, for the GPU that it is made for.
+
+    python3 bench/interpret.py [GLOB ...]   the shipped kernels, or those of which a GLOB matches the name
+
+Adds what the suite found to bench/results/ptx_interpreter.json, from which bench/evidence.py labels kernels.
+Kernels that ran right there are not run again.
+"""
+
+import concurrent.futures
+import fnmatch
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+RESULTS = os.path.join(ROOT, "bench/results/ptx_interpreter.json")
+FAKE = os.path.join(ROOT, "build/lib/fake_ptx.so")
+DEVICES = {"sm_80": "8.0", "sm_90a": "9.0", "sm_100f": "10.0", "sm_120a": "12.0"}
+FAMILIES = "torture,tails,bad_sizes"
+
+
+def list_kernels(globs):
+    text = subprocess.run([os.path.join(ROOT, "build/bin/quern"), "list", "-k", "--json"], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    return [(row["kernel"], row["arch"]) for row in json.loads(text) if row["arch"] in DEVICES
+            and (any(fnmatch.fnmatch(row["kernel"], glob) for glob in globs) if globs else row["shipped"])]
+
+
+def interpret(kernel):
+    """The suite's results of (name, architecture)."""
+    name, arch = kernel
+    real = os.environ.get("QUERN_NVRTC")
+    environment = {**os.environ, "PTX_DEVICE": DEVICES[arch], "QUERN_CUDA": FAKE, "QUERN_NVRTC": FAKE}
+    if real:
+        environment["PTX_NVRTC"] = real
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "results.json")
+        subprocess.run([os.path.join(ROOT, "build/bin/gpu_suite"), "--only", name, "--family", FAMILIES, "--quick",
+                        "--threads", "1", "--json", path], env=environment, check=False, stdout=subprocess.DEVNULL)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+
+def add(runs, results):
+    """Add a kernel's results to those of its GPU."""
+    run = next((run for run in runs if run["gpu"] == results["gpu"]), None)
+    if not run:
+        run = {"gpu": results["gpu"], "passed": 0, "suite": FAMILIES.split(","), "ran": [], "failures": []}
+        runs.append(run)
+    run["passed"] += sum(family["passed"] for family in results["families"])
+    run["failures"] += results["failures"]
+    if results["finished"] and not results["failures"]:
+        run["ran"] = sorted({*run["ran"], *results["ran"]})
+
+
+def write(runs):
+    with open(RESULTS, "w", encoding="utf-8") as file:
+        json.dump({"runs": sorted(runs, key=lambda run: run["gpu"])}, file, indent=1)
+        file.write("\n")
+
+
+def main():
+    runs = []
+    if os.path.exists(RESULTS):
+        with open(RESULTS, encoding="utf-8") as file:
+            runs = json.load(file)["runs"]
+    known = {name for run in runs for name in run["ran"]}
+    kernels = [kernel for kernel in list_kernels(sys.argv[1:]) if kernel[0] not in known]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for results in pool.map(interpret, kernels):
+            add(runs, results)
+            write(runs)
+    for run in runs:
+        print(f"{run['gpu']}: {run['passed']} passed, {len(run['failures'])} failed, {len(run['ran'])} kernels ran")
+    return 1 if any(run["failures"] for run in runs) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* interpret.c: programs of the build, whose GPU is the interpreter. */
+#define _GNU_SOURCE
+#include "interpret.h"
+#include "cases.h"
+#include "share.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "device/nvrtc.h"
+
+enum { OUTPUT = 1 << 22, SECONDS = 300 };
+
+char interpret_folder[] = "/tmp/quern-ptx-XXXXXX";
+char interpret_output[OUTPUT];
+static char programs[2048]; /* the folder of this one */
+static struct qn_nvrtc *compiler;
+
+int interpret_open(void **state)
+{
+    ssize_t length = readlink("/proc/self/exe", programs, sizeof programs - 1);
+
+    (void)state;
+    if (share_open() || length <= 0 || !mkdtemp(interpret_folder))
+        return -1;
+    programs[length] = 0;
+    *strrchr(programs, '/') = 0;
+    qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), 0, &compiler);
+    if (!compiler) /* the runner shows the reason */
+        print_message("skip: %s\n", qn_errmsg(NULL));
+    return 0;
+}
+
+int interpret_close(void **state)
+{
+    char command[100];
+
+    (void)state;
+    qn_nvrtc_close(compiler);
+    snprintf(command, sizeof command, "rm -rf %s", interpret_folder);
+    share_print();
+    return system(command);
+}
+
+void interpret_need_compiler(void)
+{
+    if (!compiler)
+        skip();
+}
+
+const char *interpret_families(const char *kernel, const char *products)
+{
+    return strstr(kernel, "_activate_") || strstr(kernel, "_gradient_")
+               ? "activate"
+           : strstr(kernel, "_mainloop")  ? "fuse"
+           : strstr(kernel, "microbatch") ? "queue,torture,bad_sizes"
+                                          : products;
+}
+
+int interpret(const struct interpret *how, const char *command)
+{
+    const char *real = getenv("QUERN_NVRTC");
+    char text[8192];
+    size_t length;
+    FILE *pipe;
+    int status;
+
+    snprintf(text, sizeof text,
+             "%s%s PTX_DEVICE=%.4s PTX_SEED=%d PTX_%s='%s' "
+             "QUERN_CUDA=%s/../lib/fake_ptx.so "
+             "QUERN_NVRTC=%s/../lib/fake_ptx.so QUERN_CACHE=%s/cache "
+             "timeout %d %s/%s 2>&1",
+             real ? "PTX_NVRTC=" : "", real ? real : "", how->device, how->seed,
+             how->variable ? how->variable : "NONE",
+             how->value ? how->value : "", programs, programs, interpret_folder,
+             SECONDS, programs, command);
+    pipe = popen(text, "r");
+    assert_non_null(pipe);
+    length = fread(interpret_output, 1, OUTPUT - 1, pipe);
+    interpret_output[length] = 0;
+    status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** victims.h: kernels into which defects are planted. M and K say which axis is
+** ragged, NONE that none is. TURNS: a warpgroup has tiles of its own. PAIRS:
+** two CTAs share rows of A. STACKS: they share columns of B, but in a group's
+** odd last row of tiles, rows of A. HALVES of a scaled kernel: a tile's
+** columns are shared out, not its rows; of an activation: its operands are
+** halves. RUNS: they are interleaved. TALL: rows' scales come in two boxes.
+** GLOBAL: a second level of scales. SHORT: half of the threads have a row of A.
+** SWAPPED: rows of B as the tensor cores' rows.
+*/
+#pragma once
+
+#define M_TURNS "bf16_dgrad_nn_m_bf16_sm90a_pingpong_tile128x128x64_cluster1x1"
+#define M_PAIRS                                                                \
+    "bf16_dgrad_tn_m_f32_sm90a_"                                               \
+    "cooperative_tile128x128x64_cluster1x2"
+#define M_STACKS                                                               \
+    "bf16_dgrad_tn_m_bf16_sm90a_"                                              \
+    "cooperative_tile128x128x64_cluster2x1"
+#define M_STACKS_TURNS                                                         \
+    "bf16_dgrad_nn_m_f32_sm90a_"                                               \
+    "pingpong_tile128x128x64_cluster2x1"
+#define M_ALPHA                                                                \
+    "bf16_dgrad_tn_m_bf16_alpha_sm90a_"                                        \
+    "pingpong_tile128x192x64_cluster1x1"
+#define M_SCALE                                                                \
+    "bf16_dgrad_tn_m_bf16_scale_sm90a_"                                        \
+    "cooperative_tile128x128x64_cluster1x1"
+#define M_HALVES                                                               \
+    "bf16_fprop_tn_m_bf16_activate_sm90a_"                                     \
+    "clamped_swiglu_interleave0_cooperative_tile128x128x64_cluster1x1"
+#define M_HALVES_TURNS                                                         \
+    "bf16_fprop_tn_m_f32_activate_sm90a_"                                      \
+    "swiglu_interleave0_pingpong_tile64x256x64_cluster1x1"
+#define M_RUNS                                                                 \
+    "bf16_fprop_tn_m_f32_activate_sm90a_"                                      \
+    "geglu_interleave32_cooperative_tile128x128x64_cluster1x1"
+#define M_RUNS_SHORT                                                           \
+    "bf16_fprop_tn_m_bf16_activate_sm90a_"                                     \
+    "swiglu_interleave8_pingpong_tile128x128x64_cluster1x1"
+#define M_SINGLE                                                               \
+    "bf16_fprop_tn_m_bf16_activate_sm90a_"                                     \
+    "squared_relu_interleave0_cooperative_tile128x256x64_cluster1x1"
+#define M_BIAS                                                                 \
+    "bf16_fprop_tn_m_bf16_activate_sm90a_"                                     \
+    "none_interleave0_pingpong_tile128x128x64_cluster1x1"
+#define K_STORE                                                                \
+    "bf16_wgrad_nt_k_bf16_sm90a_"                                              \
+    "cooperative_tile128x128x64_cluster1x1"
+#define K_TURNS "bf16_wgrad_nt_k_f32_sm90a_pingpong_tile128x128x64_cluster1x1"
+#define K_ADD                                                                  \
+    "bf16_wgrad_nt_k_f32_add_sm90a_"                                           \
+    "cooperative_tile128x128x64_cluster1x2"
+#define K_READ                                                                 \
+    "bf16_wgrad_nt_k_bf16_add_sm90a_"                                          \
+    "pingpong_tile128x128x64_cluster1x1"
+#define K_FETCH                                                                \
+    "bf16_wgrad_nt_k_f32_add_sm90a_"                                           \
+    "pingpong_tile128x128x64_cluster1x1_fetch"
+#define K_FETCH_SIX                                                            \
+    "bf16_wgrad_nt_k_f32_add_sm90a_"                                           \
+    "cooperative_tile128x192x64_cluster1x1_fetch"
+#define K_SCALE                                                                \
+    "bf16_wgrad_nt_k_f32_scale_sm90a_"                                         \
+    "cooperative_tile128x128x64_cluster1x1"
+#define UNIFORM                                                                \
+    "bf16_dgrad_tn_none_bf16_scale_sm90a_"                                     \
+    "cooperative_tile128x128x64_cluster1x1"
+#define TENSOR_M                                                               \
+    "fp8_tensor_dgrad_tn_m_bf16_sm90a_"                                        \
+    "cooperative_tile128x192x128_cluster1x1"
+#define TENSOR_M_TURNS                                                         \
+    "fp8_tensor_dgrad_tn_m_f32_sm90a_"                                         \
+    "pingpong_tile128x128x128_cluster1x1"
+#define ROW_M                                                                  \
+    "fp8_row_dgrad_tn_m_bf16_sm90a_"                                           \
+    "cooperative_tile256x128x128_cluster1x1"
+#define BLOCK_M                                                                \
+    "fp8_block_dgrad_tn_m_f32_sm90a_"                                          \
+    "cooperative_tile128x128x128_cluster1x1"
+#define BLOCK_M_TALL                                                           \
+    "fp8_block_dgrad_tn_m_bf16_sm90a_"                                         \
+    "cooperative_tile256x128x128_cluster1x1"
+#define BLOCK_M_HALVES                                                         \
+    "fp8_block_dgrad_tn_m_bf16_sm90a_"                                         \
+    "cooperative_tile64x256x128_cluster1x1"
+#define BLOCK_M_WHOLE                                                          \
+    "fp8_block_dgrad_tn_m_bf16_sm90a_"                                         \
+    "cooperative_tile128x192x128_cluster1x1"
+#define ROW_M_WHOLE                                                            \
+    "fp8_row_dgrad_tn_m_bf16_sm90a_"                                           \
+    "cooperative_tile128x192x128_cluster1x1"
+#define TENSOR_K                                                               \
+    "fp8_tensor_wgrad_tn_k_bf16_sm90a_"                                        \
+    "pingpong_tile128x128x128_cluster1x1"
+#define ROW_K                                                                  \
+    "fp8_row_wgrad_tn_k_bf16_sm90a_"                                           \
+    "cooperative_tile128x256x128_cluster1x1"
+#define BLOCK_K                                                                \
+    "fp8_block_wgrad_tn_k_bf16_sm90a_"                                         \
+    "cooperative_tile128x128x128_cluster1x1"
+#define BLOCK_K_ADD                                                            \
+    "fp8_block_wgrad_tn_k_f32_add_sm90a_"                                      \
+    "cooperative_tile128x256x128_cluster1x1"
+#define CODES_M                                                                \
+    "mxfp8_dgrad_tn_m_bf16_sm90a_"                                             \
+    "cooperative_tile128x128x64_cluster1x1_shared"
+#define CODES_M_GLOBAL                                                         \
+    "nvfp4_dgrad_tn_m_f32_sm90a_"                                              \
+    "cooperative_tile128x256x64_cluster1x1_shared"
+#define CODES_M_SHORT                                                          \
+    "mxfp4_dgrad_tn_m_bf16_sm90a_"                                             \
+    "cooperative_tile64x256x64_cluster1x1_shared"
+#define CODES_M_REGISTERS                                                      \
+    "nvfp4_dgrad_tn_m_bf16_sm90a_"                                             \
+    "cooperative_tile128x256x64_cluster1x1_registers"
+#define CODES_M_SWAPPED_EITHER                                                 \
+    "mxfp8_dgrad_tn_m_f32_sm90a_"                                              \
+    "cooperative_tile64x256x64_cluster1x1_swapped_either"
+#define MERGED                                                                 \
+    "bf16_wgrad_nt_k_bf16_sm90a_"                                              \
+    "cooperative_tile128x128x64_cluster1x1_microbatches8"
+#define MERGED_FETCH                                                           \
+    "bf16_wgrad_nt_k_f32_add_sm90a_"                                           \
+    "pingpong_tile128x128x64_cluster1x1_fetch_microbatches8"
+#define MERGED_BLOCK                                                           \
+    "fp8_block_wgrad_tn_k_bf16_sm90a_"                                         \
+    "cooperative_tile128x128x128_cluster1x1_microbatches8"
