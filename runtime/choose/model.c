@@ -36,9 +36,9 @@
 **
 ** The rates of memory and L2 are the GPU's: an H100 has two thirds of an H200's
 ** memory rate and less of its L2, and its best weight gradients are those of
-** larger tiles. All constants without another note were fitted by bench/grid.py's
-** measurements on both chips to half of the problems; bench/regret.py tells how
-** good the choices are, on the other half, too (bench/notes: grid). The tuner
+** larger tiles. Constants without another note were fitted to half of the
+** problems that bench/grid.py measured on both chips; bench/regret.py tells how
+** good the choices are, also of the other half (bench/notes: grid). The tuner
 ** replaces the model where it measured. Quantizing A is counted in
 ** fuse_model.c.
 */

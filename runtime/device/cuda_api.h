@@ -27,7 +27,7 @@ enum {
     QN_CU_CAPTURE_LAST = 908   /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
 };
 
-enum { /* CU_DEVICE_ATTRIBUTE_... */
+enum {                        /* CU_DEVICE_ATTRIBUTE_... */
        QN_CU_CLOCK_RATE = 13, /* kHz, the highest */
        QN_CU_MULTIPROCESSOR_COUNT = 16,
        QN_CU_PCI_BUS_ID = 33,

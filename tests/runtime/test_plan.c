@@ -274,8 +274,8 @@ TEST(weighs_how_c_arrives)
     qn_close(ctx);
 }
 
-/* Narrow tiles hide their stores, which shows where k is short; wide ones ask L2
-   for less. Lone CTAs whose neighbours read the same bytes do not meet. */
+/* Narrow tiles hide their stores, which shows where k is short; wide ones ask
+   L2 for less. Lone CTAs whose neighbours read the same bytes do not meet. */
 TEST(weighs_what_ctas_share)
 {
     static struct qn_kernel kernels[] = {
