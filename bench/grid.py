@@ -13,7 +13,7 @@ shape of a recipe and op is held out of fits, and those of layers.json always ar
 wgrad added to fp32, `wgrad32` the same without the sum, NAME+act one with swiglu. Recipes that may
 dequantize before the product have these strategies among their candidates, as `dequantize=NAME`.
 
-How it is timed: operands lie in a few large pools of random values, at other places from call to
+How it is timed: operands are in a few large pools of random values, at other offsets from call to
 call until twice L2 was read, so that weights of a small problem are not in L2 either. Each
 candidate is a CUDA graph of several calls; graphs are replayed in turn, shuffled in each round, for
 the reason that bench/peers.py gives. One that takes 1.5 times as long as the best after a first
@@ -99,7 +99,7 @@ def compile_ahead(library, chosen):
 # -------------------------------------------------------------------- memory
 
 class Pools:
-    """Random values of each type, from which operands take places in turn."""
+    """Random values of each type, from which operands are cut in turn."""
 
     BLOCK = 1 << 28  # random bytes, repeated
 
@@ -130,7 +130,7 @@ class Pools:
         return one.repeat(size // block)
 
     def take(self, name, count):
-        """A place for so many bytes."""
+        """The address of so many bytes."""
         pool = self.pool[name]
         size = pool.numel() * pool.element_size()
         if count > size:
@@ -143,7 +143,7 @@ class Pools:
 
 
 class Subject:
-    """A problem's operands, in as many places as two L2 hold."""
+    """A problem's operands, as many times as two L2 have room for."""
 
     def __init__(self, problem, pools, l2_bytes):
         self.problem, self.pools = problem, pools

@@ -151,14 +151,14 @@ def main():
         return
     if args.torch:
         more = ["--tokens", str(args.tokens)] if args.tokens else []
-        made = subprocess.run([args.torch, __file__, "--only-torch", "--shapes", args.shapes, *more],
-                              check=True, stdout=subprocess.PIPE, text=True)
+        command = [args.torch, __file__, "--only-torch", "--shapes", args.shapes, *more]
+        made = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         for name, found in json.loads(made.stdout.splitlines()[-1]).items():
             results[name] |= found
     for name, found in results.items():
         print(name)
-        for row, numbers in found.items():
-            print(f"    {row:32s} {numbers['ms']:10.3f} ms {numbers['host_us']:10.1f} us host")
+        for row, times in found.items():
+            print(f"    {row:32s} {times['ms']:10.3f} ms {times['host_us']:10.1f} us host")
     if args.json:
         with open(args.json, "w") as out:
             json.dump({"commit": args.commit, "device": jax.devices()[0].device_kind,

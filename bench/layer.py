@@ -8,7 +8,7 @@ SonicMoE where it can be imported, in one process, on one GPU.
 
 All take the same tokens, weights, experts and probabilities; each finds its routing maps inside the
 clock. quern's quantized weights are made before it, as once for many microbatches; the cast of both
-weights is timed beside. torch sorts the pairs, gathers rows, multiplies by torch._grouped_mm and
+weights is timed after it. torch sorts the pairs, gathers rows, multiplies by torch._grouped_mm and
 sums by a compiled kernel, its backward through autograd. --alone leaves the peers out. Times are
 medians of eager calls in turn, in another order each round. Results are compared before: 1 - 2 xy /
 (xx + yy).

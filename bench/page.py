@@ -306,7 +306,7 @@ def drawn(path, results, report):
 def steps(path, results, report):
     """The kernels of docs/kernels-ladder.md, the first on top, and dense cuBLAS as a line."""
     rows = [r for r in results["rows"] if r["what"] != "cublas_dense"]
-    names = [f"{r['step'] or ''}  {r['what'].split('_fprop_tn_m_bf16_')[1]}" for r in rows]
+    names = ["{}  {}".format(r["step"] or "", r["what"].split("_fprop_tn_m_bf16_")[1]) for r in rows]
     dense = next(r for r in results["rows"] if r["what"] == "cublas_dense")
     figure, axes = pyplot.subplots(figsize=(9.8, 0.9 + 0.26 * len(rows)))
     axes.scatter([r["tflops"] for r in rows], range(len(rows)), s=42, color=SERIES["quern"], zorder=3)

@@ -7,8 +7,8 @@
 FILE is one of bench/grid.py, by default those of bench/results. The choice is that of the program
 itself, `quern why --gpu` for the GPU that the file names. Regret is the choice's time divided by
 the best time of the problem's candidates; a table has its geometric mean and the largest one for
-each GPU, recipe and op, of the problems that constants may be fitted to and of those held out. A
-choice that was not measured, since it was slow at once, counts with the first time of it.
+each GPU, recipe and op, of the problems that constants may be fitted to and of those held out, to
+which all of another seed belong. A choice that was not measured, since it was slow at once, counts with the first time of it.
 """
 
 import argparse
@@ -20,7 +20,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FILES = [os.path.join(HERE, "results", f"{gpu}_grid.json") for gpu in ("h100", "h200")]
+FILES = [os.path.join(HERE, "results", f"{gpu}_grid{which}.json")
+         for gpu in ("h100", "h200") for which in ("", "_check")]
+FITTED = 1  # the seed of the problems that constants were fitted to half of
 PROGRAM = os.path.join(HERE, "..", "build", "bin", "quern")
 
 
@@ -49,8 +51,7 @@ def choice_of(program, gpu, row):
 
 
 def regret_of(row, name):
-    """1.0 if no candidate was faster. Of kernels that differ only by scaling needlessly one was
-    measured."""
+    """1.0 if no candidate was faster. Kernels that differ only by scaling needlessly count as one."""
     name = name if name in row["ms"] else name.replace("_scale_", "_")
     return row["ms"][name] / min(row["ms"].values())
 
@@ -61,7 +62,8 @@ def judge(path, program, plain):
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         names = pool.map(lambda row: choice_of(program, None if plain else gpu, row), rows)
     for row, name in zip(rows, names):
-        row.update(gpu=gpu, choice=name, regret=regret_of(row, name))
+        row.update(gpu=gpu, choice=name, regret=regret_of(row, name),
+                   held=row["held"] or machine["seed"] != FITTED)
     return rows
 
 

@@ -59,7 +59,7 @@ def mean(name, op, peers):
 
 HEADLINES = (
     ("bf16", "BF16 fprop, dgrad, wgrad", "torch or cuBLAS, the faster", ("fprop", "dgrad", "wgrad"), PEERS),
-    ("deepgemm", "FP8 fprop, dgrad, wgrad into fp32", "DeepGEMM, padded before",
+    ("deepgemm", "FP8 fprop, dgrad, wgrad into fp32", "DeepGEMM, padded",
      ("fp8_block fprop", "fp8_block dgrad", "fp8_block accumulate"), ("deepgemm",)),
     ("mlp", "MLP, forward + backward: BF16, FP8", "torch's best, compiled",
      ("bf16 both", "fp8_block both"), PEERS))
@@ -194,11 +194,13 @@ def ladder(up):
     """Kernels that improve step by step, on one product, and those that the page mentions."""
     found = {gpu: {row["what"]: row for row in load(name)["rows"]} for gpu, name in files("ladder")}
     rows = []
-    for what, first in next(iter(found.values())).items():
-        cells = [f"{run[what]['tflops']:.0f} ({run[what]['ms']:.2f} ms, "
-                 f"{run[what]['tflops'] / run['cublas_dense']['tflops']:.0%})"
-                 for run in found.values()]
-        name = what.replace("quern_bf16_fprop_tn_m_bf16_", "")
+    for kernel, first in next(iter(found.values())).items():
+        cells = []
+        for run in found.values():
+            row, dense = run[kernel], run["cublas_dense"]
+            cells.append(f"{row['tflops']:.0f} ({row['ms']:.2f} ms, "
+                         f"{row['tflops'] / dense['tflops']:.0%})")
+        name = kernel.replace("quern_bf16_fprop_tn_m_bf16_", "")
         rows.append([first["step"] or "", "cuBLAS, dense" if name == "cublas_dense"
                      else f"`{name}`", *cells])
     return markdown(["step", "kernel", *[f"{gpu.upper()}, TFLOP/s" for gpu in found]], rows)

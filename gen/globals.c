@@ -84,7 +84,7 @@ static void build_table(lua_State *L)
     lua_setfield(L, -2, "table");
 }
 
-#define NAME(name, word, ...)         word,
+#define NAME(name, word, ...)          word,
 #define OPERANDS(name, word, operands) operands,
 static const char *const activations[] = {QUERN_ACTIVATIONS(NAME)};
 static const int operands[] = {QUERN_ACTIVATIONS(OPERANDS)};

@@ -223,28 +223,22 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(OUTPUT, "output")                                                      \
     QUERN_SCALED(ARG, ROWWISE, "rowwise")                                      \
     QUERN_SCALED(ARG, COLUMNWISE, "columnwise")                                \
-    ARG(X, "x") ARG(Y, "y")                                                    \
-    ARG(DY, "dy")                                                              \
-    ARG(DX, "dx")                                                              \
-    ARG(W1, "w1")                                                              \
-    ARG(W2, "w2")                                                              \
-    QUERN_SCALED(ARG, W1_ROWWISE, "w1_rowwise")                                \
-    QUERN_SCALED(ARG, W1_COLUMNWISE, "w1_columnwise")                          \
-    QUERN_SCALED(ARG, W2_ROWWISE, "w2_rowwise")                                \
-    QUERN_SCALED(ARG, W2_COLUMNWISE, "w2_columnwise")                          \
-    ARG(DW1, "dw1")                                                            \
-    ARG(DW2, "dw2")                                                            \
-    ARG(B1, "b1")                                                              \
-    ARG(B2, "b2")                                                              \
-    ARG(DB1, "db1")                                                            \
-    ARG(DB2, "db2")                                                            \
-    ARG(SAVED, "saved")     /* of an MLP: forward to backward and wgrad */     \
-    ARG(PENDING, "pending") /* of an MLP: backward to wgrad */                 \
-    ARG(INDEX, "index")     /* [m, topk] experts of each token */              \
-    ARG(GATHER, "gather")   /* [m * topk] row -> token * topk + k */           \
-    ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */     \
-    ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */        \
-    ARG(ERRORS, "errors")   /* of a layer, in place of the workspace's */
+    ARG(X, "x")                                                                \
+    ARG(Y, "y") ARG(DY, "dy") ARG(DX, "dx") ARG(W1, "w1") ARG(W2, "w2")        \
+        QUERN_SCALED(ARG, W1_ROWWISE, "w1_rowwise") QUERN_SCALED(              \
+            ARG, W1_COLUMNWISE, "w1_columnwise") QUERN_SCALED(ARG, W2_ROWWISE, \
+                                                              "w2_rowwise")    \
+            QUERN_SCALED(ARG, W2_COLUMNWISE, "w2_columnwise") ARG(             \
+                DW1, "dw1") ARG(DW2, "dw2") ARG(B1, "b1") ARG(B2, "b2")        \
+                ARG(DB1, "db1") ARG(DB2, "db2") ARG(                           \
+                    SAVED,                                                     \
+                    "saved")    /* of an MLP: forward to backward and wgrad */ \
+        ARG(PENDING, "pending") /* of an MLP: backward to wgrad */             \
+        ARG(INDEX, "index")     /* [m, topk] experts of each token */          \
+        ARG(GATHER, "gather")   /* [m * topk] row -> token * topk + k */       \
+        ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */ \
+        ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */    \
+        ARG(ERRORS, "errors")   /* of a layer, in place of the workspace's */
 
 enum quern_arg {
 #define QUERN_ARG_ENUM(name, text) QUERN_ARG_##name,
@@ -543,12 +537,10 @@ struct quern_tune_options {
     int device;     /* as in quern_plan_options */
     int backend;    /* as in quern_plan_options; not host, not cublaslt */
     int sms;
-    int l2;      /* enum quern_l2 */
-    int threads; /* that compile; 0: all cores but one, at most 16 */
-    int keep;    /* 0: write the file; 1: leave all files as they are; 2: write
-                      it, but measure nothing if a file has a line that counts:
-                      result->kernel is NULL then */
-    uint64_t seed;                 /* of sizes and data */
+    int l2;        /* enum quern_l2 */
+    int threads;   /* that compile; 0: all cores but one, at most 16 */
+    int keep;      /* 0: write the file; 1: do not; 2: if it lacks the line */
+    uint64_t seed; /* of sizes and data */
     const int64_t *sizes;          /* [G] lengths, host memory; NULL: drawn */
     const struct quern_args *args; /* operands instead of random ones; D is
                                       overwritten, or added to many times */

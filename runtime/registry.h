@@ -117,18 +117,18 @@ enum quern_weighting { QUERN_WEIGHTINGS(QUERN_ENUM) QUERN_WEIGHTING_COUNT };
 enum quern_copies { QUERN_COPIES(QUERN_ENUM) QUERN_COPIES_COUNT };
 
 /* The activation that made x, or whose backward gives dy, and how many
-   operands it takes: a and b, or a alone. */
+   operands it takes: a and b, or only a. */
 #define QUERN_ACTIVATIONS(X)                                                   \
     X(NO_ACTIVATION, "none", 1)                                                \
     X(SWIGLU, "swiglu", 2)                 /* a sigmoid(a) b */                \
     X(CLAMPED_SWIGLU, "clamped_swiglu", 2) /* args.limit, slope, shift */      \
-    X(SITU, "situ", 2)                 /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */ \
-    X(GEGLU, "geglu", 2)               /* tanh form */                         \
-    X(REGLU, "reglu", 2)               /* max(a, 0) b */                       \
+    X(SITU, "situ", 2)   /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */            \
+    X(GEGLU, "geglu", 2) /* tanh form */                                       \
+    X(REGLU, "reglu", 2) /* max(a, 0) b */                                     \
     X(SQUARED_RELU, "squared_relu", 1) /* max(a, 0)^2 */                       \
     X(RELU, "relu", 1)                                                         \
     X(SILU, "silu", 1)                                                         \
-    X(GELU, "gelu", 1)                 /* a/2 (1 + erf(a / sqrt(2))) */        \
+    X(GELU, "gelu", 1) /* a/2 (1 + erf(a / sqrt(2))) */                        \
     X(GELU_TANH, "gelu_tanh", 1)
 enum quern_activation { QUERN_ACTIVATIONS(QUERN_ENUM) QUERN_ACTIVATION_COUNT };
 
@@ -297,6 +297,8 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(inverse, "int *", "[m, topk] its inverse, or null; -1: no row")          \
     X(rows, "const void *", "[m * topk, k] of dprob, or null")                 \
     X(rows_stride, "long long", "elements from one row to the next")           \
+    X(pair_numbers, "float *", "[m, topk] moved with the rows, or null")       \
+    X(row_numbers, "float *", "[m * topk] the same in their order, or null")   \
     X(counters, "unsigned int *",                                              \
       "[chunks][groups + 1] of a route, in the workspace")
 

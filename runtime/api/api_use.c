@@ -358,7 +358,7 @@ static void use_mlp(const struct qn_needs_of *n, const struct qn_mlp *mlp,
 
 /* ------------------------------------------------------------------ layers */
 
-/* Numbers of pairs, which only a layer has. */
+/* Values of pairs, which only a layer has. */
 static int use_pairs(const struct qn_moe *moe, struct quern_operand *o)
 {
     enum {

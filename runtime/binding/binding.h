@@ -12,8 +12,8 @@
    call. A code of the library's. */
 int qn_binding_open(struct quern_context **ctx);
 
-/* How often fork() led to this process since the context was opened first: plans
-   of another number are a parent's. */
+/* How often fork() led to this process since the context was opened first:
+   plans of another number are a parent's. */
 int qn_binding_forks(void);
 
 /* Add a folder with specs of a user's, before the context is open. NULL, or a

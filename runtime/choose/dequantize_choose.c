@@ -54,6 +54,15 @@ static int judge_strategy(const struct qn_session *s, int strategy,
     return 1;
 }
 
+/* The last strategy that may take the place of a kernel which dequantizes: with
+   one order of sums a pass, if that is the order of plain products. */
+static int last_of(const struct qn_session *s, const struct qn_choice *inside)
+{
+    return !s->demand.same_sums                        ? QUERN_DEQUANTIZE_F16
+           : qn_select_sums(inside->candidate->kernel) ? QUERN_DEQUANTIZE_AUTO
+                                                       : QUERN_DEQUANTIZE_PASS;
+}
+
 /* Compare the kernel that would dequantize with those that would not have
    to. */
 static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
@@ -73,7 +82,7 @@ static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
     if (least < inside.figures.memory_cycles)
         least = inside.figures.memory_cycles;
     cost[QUERN_DEQUANTIZE_MAINLOOP].cycles = least;
-    for (int strategy = QUERN_DEQUANTIZE_PASS; strategy <= QUERN_DEQUANTIZE_F16;
+    for (int strategy = QUERN_DEQUANTIZE_PASS; strategy <= last_of(s, &inside);
          strategy++) {
         found = judge_strategy(s, strategy, &cost[strategy]);
         if (found < 0)
@@ -116,7 +125,6 @@ int qn_dequantize_choose(struct qn_session *s,
                             "copies as they are",
                             qn_dequantize_name(p->dequantize));
     if (p->dequantize != QUERN_DEQUANTIZE_AUTO || s->demand.kernel ||
-        s->demand.same_sums || /* a pass has the order of plain products */
         s->demand.backend == QUERN_BACKEND_CUBLASLT ||
         s->demand.backend == QUERN_BACKEND_HOST ||
         !qn_dequantize_end(s->ctx, p, s->demand.recipe))

@@ -52,22 +52,22 @@
 #include <string.h>
 
 #define UNPACKED        4.0     /* mma.sync on unpacked values: its math */
-#define SYNC            1.4     /* mma.sync: its math */
-#define SYNC_STEP       430.0   /* cycles of a step of k there */
+#define SYNC            1.5     /* mma.sync: its math */
+#define SYNC_STEP       340.0   /* cycles of a step of k there */
 #define PORT            64.0    /* bytes into one multiprocessor, by design */
-#define TOGETHER        0.55    /* bytes of a lone CTA that leave L2 */
-#define STORE_PER_CYCLE 27.7    /* bytes out of one multiprocessor */
-#define ACTIVATE        4.4     /* elements a cycle */
-#define GRADIENT        2.1     /* the same, backward */
-#define START_CYCLES    890.0   /* first copies of a tile, its barriers */
+#define TOGETHER        0.63    /* bytes of a lone CTA that leave L2 */
+#define STORE_PER_CYCLE 24.0    /* bytes out of one multiprocessor */
+#define ACTIVATE        3.2     /* elements a cycle */
+#define GRADIENT        4.2     /* the same, backward */
+#define START_CYCLES    780.0   /* first copies of a tile, its barriers */
 #define MEETING         1.11    /* CTAs of a cluster wait for each other */
 #define SECTORS         1.5     /* of rows that begin within one of 32 bytes */
-#define DRIFT           38600.0 /* steps of k */
-#define BESIDE          0.89    /* copies during two-level sums */
-#define EXPOSED         0.24    /* of math or copies, if both are equal */
-#define EXPOSED_MEMORY  0.31    /* of tiles or memory, if both are equal */
-#define CAPACITY        2.34    /* of L2 for panels that are read again */
-#define LOST            0.062   /* of bytes out of L2, where these do not fit */
+#define DRIFT           42700.0 /* steps of k */
+#define BESIDE          0.9     /* copies during two-level sums */
+#define EXPOSED         0.27    /* of math or copies, if both are equal */
+#define EXPOSED_MEMORY  0.35    /* of tiles or memory, if both are equal */
+#define CAPACITY        1.88    /* of L2 for panels that are read again */
+#define LOST            0.068   /* of bytes out of L2, where these do not fit */
 
 /* The cost of C, by its path: factors of the computation, of plain copies and
    of the store. "fetch" has fewer stages and shares the copy engine with A and
@@ -77,9 +77,9 @@ static const struct arrival {
     const char *addend;
     double compute, merged, memory, store;
 } arrivals[] = {
-    {"reduce", 0.86, 0.92, 1.42, 2.26}, /* fp32 sums in L2 */
-    {"fetch", 1.14, 1.60, 1.06, 1.05},
-    {"read", 1.0, 1.0, 1.23, 2.16}, /* by the math warps */
+    {"reduce", 1.0, 1.06, 1.42, 1.67}, /* fp32 sums in L2 */
+    {"fetch", 1.14, 1.6, 1.05, 1.16},
+    {"read", 1.0, 1.0, 1.43, 1.68}, /* by the math warps */
 };
 
 /* The effect of two-level accumulation on the math of tiles with so many sums:
@@ -89,7 +89,7 @@ static const struct promotion {
     int sums;
     double times, summed;
 } promotions[] = {
-    {128 * 128, 1.47, 1.0}, {128 * 192, 1.35, 1.0}, {128 * 256, 1.34, 1.11}};
+    {128 * 128, 1.51, 1.0}, {128 * 192, 1.37, 1.0}, {128 * 256, 1.37, 1.11}};
 
 static double larger(double a, double b)
 {
@@ -206,7 +206,7 @@ static double lines_of(const struct qn_demand *demand, int role)
     return (2 - (double)common / LINE) * (common < SECTOR ? SECTORS : 1);
 }
 
-/* Is the sum of A and B's scaled products kept apart from that of its steps? */
+/* Is the sum of A and B's scaled products separate from that of its steps? */
 static int promotes(const struct qn_demand *demand,
                     const struct qn_kernel *kernel)
 {

@@ -4,11 +4,11 @@
 #include "device/chip.h"
 #include "device/driver.h"
 
-#define MEMORY_SHARE 0.81   /* of the rate that the driver tells */
+#define MEMORY_SHARE 1.06   /* of the rate that the driver tells */
 #define CAST_SHARE   0.76   /* the same for casts, which wait for memory */
 #define LAUNCH       5000.0 /* cycles between kernels, for each cast */
-#define L2_RATE      149.0  /* bytes in a cycle for each MiB of an H100's L2 */
-#define L2_MORE      2.5    /* times as much for each MiB more */
+#define L2_RATE      138.0  /* bytes in a cycle for each MiB of an H100's L2 */
+#define L2_MORE      1.8    /* times as much for each MiB more */
 #define H100_L2      50.0   /* MiB */
 
 static struct qn_device known(const struct qn_device *device)

@@ -179,8 +179,8 @@ static int compare(const void *left, const void *right)
     return strcmp(a->candidate->kernel->name, b->candidate->kernel->name);
 }
 
-/* Of kernels that fit only those of the first order of sums that any has: it
-   depends on no number of rows. */
+/* Kernels that fit stay only if they have the first order of sums that any has,
+   which depends on no number of rows. */
 static void keep_order(struct qn_choice *list, int count)
 {
     int least = INT_MAX;
@@ -194,7 +194,7 @@ static void keep_order(struct qn_choice *list, int count)
             list[i].fits = 0;
             snprintf(list[i].reason, sizeof list[i].reason,
                      "adds along k in another order than kernels for other "
-                     "numbers of tokens");
+                     "counts of tokens");
         }
 }
 

@@ -21,20 +21,23 @@ int qn_select_microbatches(const struct qn_problem *p,
 }
 
 /* Tensor cores add 16 values of k at a time, whatever instruction asks, and
-   tiles of k follow each other: without scales all kernels agree. FP8 codes of
-   mma.sync are added by 32 and with scales later; codes in registers have
-   another order inside 64 values than those that become bf16 in shared memory,
-   which is that of mma.sync. The first number is the order of the kernels that
-   serve most sizes best. COUPLED: sums */
+   tiles of k follow each other: without scales all kernels agree, and with them
+   those whose codes become bf16 in a pass or in shared memory. Codes in
+   registers have another order inside 64 values of k; mma.sync multiplies FP8
+   codes as bf16, wgmma as FP8. The first number is the order of the kernels
+   that are fastest where tokens are many. COUPLED: sums */
 int qn_select_sums(const struct qn_kernel *kernel)
 {
     const char *where = kernel->dequantize ? kernel->dequantize : "";
-    const int scaled = qn_tensormap_takes(kernel, QN_PARAM_a_sf) ||
-                       qn_tensormap_takes(kernel, QN_PARAM_a_sf_map) || *where;
 
-    if (!scaled || !strcmp(kernel->arch, "host"))
+    if (!strcmp(kernel->arch, "host"))
         return 0;
-    return !*kernel->schedule || !strcmp(where, "shared");
+    if (!strcmp(where, "registers") || !strcmp(where, "swapped"))
+        return 1;
+    return !*kernel->schedule && (qn_tensormap_takes(kernel, QN_PARAM_a_sf) ||
+                                  qn_tensormap_takes(kernel, QN_PARAM_b_sf))
+               ? 2
+               : 0;
 }
 
 /* The variant except the type of D and the epilogue. */

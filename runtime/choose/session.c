@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#define DEPENDENT_ROWS 256 /* bench/notes: dependent */
+
 /* Make a context current and look at its device. */
 static int open_device(struct qn_session *s)
 {
@@ -229,6 +231,12 @@ int qn_session_explained(struct qn_session *s, int code, struct qn_text *text,
 int qn_session_capability(const struct qn_session *s)
 {
     return s->device.major * 10 + s->device.minor;
+}
+
+int qn_session_dependents(const struct qn_session *s, int64_t rows)
+{
+    return rows > 0 && rows <= DEPENDENT_ROWS && qn_session_gpu(s) &&
+           s->device.major >= 9 && (!s->driver || s->driver->dependents);
 }
 
 int qn_session_name(const struct qn_session *s)

@@ -59,6 +59,11 @@ int qn_session_capability(const struct qn_session *session);
 /* Do kernels run on a GPU, which may be an assumed one? */
 int qn_session_gpu(const struct qn_session *session);
 
+/* Does it pay to let launches begin before those before them have ended? With
+   few rows of tokens, for kernels for compute capability 9.0 and later, which
+   wait themselves. */
+int qn_session_dependents(const struct qn_session *session, int64_t rows);
+
 /* QUERN_ECAPTURE where the stream, NULL for the legacy one, or the thread's own
    captures: `what` loads modules. As far as the driver tells: streams that do
    not block the legacy stream are seen only when a call fails. */

@@ -102,5 +102,6 @@ int qn_step_launch(struct qn_driver *driver, const struct qn_step *step,
 
     for (int i = 0; i < step->kernel->nparams; i++)
         params[i] = values[step->kernel->params[i]];
-    return QN_CU(driver, cuLaunchKernelEx, &config, step->handle, params, NULL);
+    return qn_driver_launch(driver, &config, NULL, step->dependent,
+                            step->handle, params);
 }

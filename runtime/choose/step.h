@@ -13,6 +13,7 @@ struct qn_step {
     const struct qn_kernel *kernel; /* NULL: nothing to do */
     struct cu_function *handle;
     unsigned ctas;
+    int dependent; /* as qn_driver_launch has it */
 };
 
 /* May kernels that were not linked be compiled next to a linked one? If the

@@ -90,6 +90,7 @@ struct qn_values {
     unsigned int *counters;
     const void *rows;
     long long rows_stride;
+    float *pair_numbers, *row_numbers;
     /* of merged launches; the fields below are copied only for those */
     int microbatch_count;
     struct qn_microbatches microbatches;

@@ -224,7 +224,7 @@ void qn_table_rows(const struct qn_options *, cJSON *rows,
 /* Words of a text in lines of that width, each after `indent` blanks. */
 void qn_table_wrapped(const char *text, int indent, int width);
 
-/* Add what a kernel computes, and for which architecture. */
+/* Add a kernel's work, and its architecture. */
 void qn_table_variant(cJSON *row, const struct qn_kernel *kernel);
 
 /* Print a value as JSON and free it. */

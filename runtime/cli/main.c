@@ -206,7 +206,7 @@ static int help(char *name)
 }
 
 /* At the end of the program: the output has arrived, or the status says that it
-   has not. A reader that ends early, as `head` does, has what it wanted: the
+   has not. A reader that ends early, as `head` does, has read enough: the
    status is the command's. argp's own help ends here, too. */
 static void close_output(void)
 {

@@ -65,7 +65,7 @@ void qn_chip_complete(struct qn_device *device)
     struct qn_device usual;
 
     qn_chip(0, &usual);
-    if (device->l2_bytes <= 0)
+    if (device->l2_bytes < 1 << 20) /* a GPU of so little is a fake */
         device->l2_bytes = usual.l2_bytes;
     if (!(device->memory_rate > 0))
         device->memory_rate = usual.memory_rate;

@@ -11,5 +11,6 @@ int qn_chip(int index, struct qn_device *device);
 /* The GPU of that name: "H100", "RTX 4090". 0 if the table has none. */
 int qn_chip_find(const char *name, struct qn_device *device);
 
-/* Fill in the memory's figures where they are not known: an H200's. */
+/* Fill in the memory's figures where they are not known, or L2 is less than a
+   MiB: an H200's. */
 void qn_chip_complete(struct qn_device *device);

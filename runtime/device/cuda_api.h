@@ -51,7 +51,10 @@ enum { QN_CU_CAPTURE_NONE, QN_CU_CAPTURE_ACTIVE, QN_CU_CAPTURE_INVALIDATED };
 enum { QN_CU_STREAM_NON_BLOCKING = 1 };
 enum { QN_CU_EVENT_DISABLE_TIMING = 2 };
 
-enum { QN_CU_ATTRIBUTE_CLUSTER_DIMENSION = 4 };
+enum { /* CU_LAUNCH_ATTRIBUTE_... */
+       QN_CU_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+       QN_CU_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
+};
 
 struct cu_attribute {
     int id;
@@ -59,6 +62,7 @@ struct cu_attribute {
     union {
         char pad[64];
         unsigned cluster[3];
+        int allowed; /* of programmatic stream serialization */
     } value;
 };
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEPENDENTS_IN_GRAPHS 12030 /* the first CUDA that captures them */
+
 static const struct {
     const char *symbol;
     size_t offset; /* of the pointer in struct qn_driver */
@@ -62,13 +64,16 @@ static int load_symbols(struct qn_driver *driver)
 /* A driver without a GPU is as good as no driver. */
 static int initialize(struct qn_driver *driver)
 {
-    int count = 0;
+    int count = 0, version = 0;
     int code = QN_CU(driver, cuInit, 0);
 
     if (!code)
         code = QN_CU(driver, cuDeviceGetCount, &count);
     if (!code && count == 0)
         code = qn_error_set(QUERN_ENODEVICE, "the CUDA driver sees no GPU");
+    driver->dependents = !code && driver->cuDriverGetVersion &&
+                         !driver->cuDriverGetVersion(&version) &&
+                         version >= DEPENDENTS_IN_GRAPHS;
     return code;
 }
 
@@ -209,6 +214,27 @@ int qn_driver_device(struct qn_driver *driver, struct qn_device *device)
         device->memory_rate = 2.0 * memory_clock * bits / 8 / clock;
     qn_chip_complete(device);
     return code;
+}
+
+/* The driver may write to attributes, hence the copies. */
+int qn_driver_launch(struct qn_driver *driver, const struct cu_launch *shape,
+                     const struct cu_attribute *cluster, int dependent,
+                     struct cu_function *function, void **params)
+{
+    struct cu_launch config = *shape;
+    struct cu_attribute attributes[2];
+
+    config.nattributes = 0;
+    config.attributes = attributes;
+    if (cluster)
+        attributes[config.nattributes++] = *cluster;
+    if (dependent)
+        attributes[config.nattributes++] = (struct cu_attribute){
+            .id = QN_CU_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            .value.allowed = 1};
+    if (!config.nattributes)
+        config.attributes = NULL;
+    return QN_CU(driver, cuLaunchKernelEx, &config, function, params, NULL);
 }
 
 int qn_driver_no_capture(struct qn_driver *driver, struct cu_stream *stream,

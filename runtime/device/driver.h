@@ -16,6 +16,7 @@ struct qn_driver {
     void *library;
     pthread_mutex_t lock;                       /* guards `primary` */
     struct cu_context *primary[QN_MAX_DEVICES]; /* retained when first needed */
+    int dependents; /* launches may be dependent, also in graphs */
 #define QN_DRIVER_FIELD(name, arguments) int(*name) arguments;
     QN_CU_FUNCTIONS(QN_DRIVER_FIELD)
     QN_CU_OPTIONAL(QN_DRIVER_FIELD)
@@ -61,6 +62,14 @@ void qn_driver_leave(struct qn_driver *driver, struct qn_driver_scope *scope);
 
 /* The current context's device. QUERN_ECUDA. */
 int qn_driver_device(struct qn_driver *driver, struct qn_device *device);
+
+/* Queue a kernel. `cluster` is an attribute, or NULL. A dependent launch may
+   begin before the one before it in the stream has ended: its kernel waits
+   itself, before its first access to the device's memory. Neither allocates nor
+   synchronizes. QUERN_ECUDA. */
+int qn_driver_launch(struct qn_driver *driver, const struct cu_launch *shape,
+                     const struct cu_attribute *cluster, int dependent,
+                     struct cu_function *function, void **params);
 
 /* QUERN_ECAPTURE if a stream of this thread is seen to capture. */
 int qn_driver_no_capture(struct qn_driver *driver, struct cu_stream *stream,

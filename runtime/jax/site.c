@@ -205,7 +205,7 @@ void qn_site_destroy(void *object)
     atomic_fetch_sub(&qn_site_count[QN_SITE_LIVE], 1);
 }
 
-/* The plan of a device, with the site's lock held. */
+/* The plan of a device, under the site's lock. */
 static int make_plan(struct qn_site *site, int device)
 {
     struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;

@@ -123,16 +123,20 @@ static void explain_before(const struct qn_moe_plan *plan, int phase,
 
     if (phase == QN_MLP_FORWARD) {
         explain_move(plan->maps, "maps of rows", text);
-        explain_move(plan->permute, "x to rows", text);
+        explain_move(plan->permute,
+                     moe->mlp.probability == QUERN_WEIGHTS_H
+                         ? "x and prob to rows"
+                         : "x to rows",
+                     text);
     } else if (phase == QN_MLP_BACKWARD) {
-        explain_move(plan->permute, "dy to rows", text);
+        explain_move(plan->permute,
+                     moe->mlp.probability == QUERN_WEIGHTS_H
+                         ? "dy and prob to rows"
+                         : "dy to rows",
+                     text);
         if (qn_moe_keeps(moe, plan->recipe, QUERN_MLP_X))
             explain_move(plan->permute, "x to rows", text);
-    } else {
-        return;
     }
-    if (moe->mlp.probability == QUERN_WEIGHTS_H)
-        explain_move(plan->permute, "prob to rows", text);
 }
 
 static void explain_after(const struct qn_moe_plan *plan, int phase,
@@ -144,10 +148,11 @@ static void explain_after(const struct qn_moe_plan *plan, int phase,
         explain_move(plan->combine, "rows to y", text);
     if (phase != QN_MLP_BACKWARD)
         return;
-    explain_move(plan->combine, "rows to dx", text);
-    if (weights == QUERN_WEIGHTS_H)
-        explain_move(plan->combine, "rows to dprob", text);
-    else if (weights == QUERN_WEIGHTS_X)
+    explain_move(plan->combine,
+                 weights == QUERN_WEIGHTS_H ? "rows to dx and dprob"
+                                            : "rows to dx",
+                 text);
+    if (weights == QUERN_WEIGHTS_X)
         explain_move(plan->permute, "dprob, from x and rows of dx", text);
 }
 

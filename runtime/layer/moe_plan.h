@@ -14,11 +14,11 @@ struct quern_context;
 /*
 ** The launches of a phase, in order (tokens [m, ..], rows [m * topk, ..]):
 **
-**   forward    the route; x to rows; probabilities to rows, with prob=h; the
-**              MLP's forward; rows to y
-**   backward   dy to rows; probabilities to rows, with prob=h; x to rows where
-**              the gradient of w1 reads them; the MLP's backward, and its wgrad
-**              if dw1 or dw2 is given; rows to dx; dprob
+**   forward    the route; x to rows, and with prob=h probabilities; the MLP's
+**              forward; rows to y
+**   backward   dy to rows, and probabilities; x to rows where the gradient of
+**              w1 reads them; the MLP's backward, and its wgrad if dw1 or dw2
+**              is given; rows to dx, and dprob
 **   wgrad      the MLP's, from `saved` and `pending` alone
 **   weights    the MLP's
 */

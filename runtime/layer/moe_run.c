@@ -233,41 +233,24 @@ static int move(const struct run *run, int work, int weights,
     return qn_route_launch(plan, &route, args, run->stream);
 }
 
-/* Numbers of pairs, in fp32: tokens of one feature and one choice. */
-static int move_numbers(const struct run *run, int work, const void *from,
-                        void *to)
+/* Numbers of pairs that a move takes along: with prob=h. */
+static void move_numbers(const struct run *run, float *pairs, int rows,
+                         struct qn_route_args *args)
 {
-    const int64_t pairs = run->moe.mlp.m * run->moe.topk;
-    const struct qn_tensor one = {
-        .type = QUERN_F32, .ndim = 2, .shape = {pairs, 1}};
-    struct qn_route_args args = {.inverse = slot(run, QN_MOE_INVERSE),
-                                 .in = one,
-                                 .out = one,
-                                 .tokens = pairs};
-    const struct qn_route route = {
-        .work = work, .topk = 1, .m = pairs, .type = QUERN_F32, .k = 1};
-
-    if (!pairs || !is_weighted(run, QUERN_WEIGHTS_H))
-        return QUERN_OK;
-    args.in.data = (void *)from;
-    args.out.data = to;
-    return qn_route_launch(work == QUERN_PERMUTE ? run->plan->permute
-                                                 : run->plan->combine,
-                           &route, &args, run->stream);
+    if (!is_weighted(run, QUERN_WEIGHTS_H))
+        return;
+    args->pairs = pairs;
+    args->numbers = slot(run, rows);
 }
 
 static int move_x(const struct run *run, int to)
 {
     struct qn_route_args args = {.in = run->args->x, .out = rows_at(run, to)};
 
+    if (run->phase == QN_MLP_FORWARD)
+        move_numbers(run, (float *)run->args->probability, QN_MOE_PROB, &args);
     return args.out.data ? move(run, QUERN_PERMUTE, QUERN_WEIGHTS_X, &args)
                          : QUERN_OK;
-}
-
-static int move_probability(const struct run *run)
-{
-    return move_numbers(run, QUERN_PERMUTE, run->args->probability,
-                        slot(run, QN_MOE_PROB));
 }
 
 static int run_mlp(const struct run *run)
@@ -288,8 +271,6 @@ static int forward(const struct run *run)
     if (!code)
         code = move_x(run, QN_MOE_MOVED);
     if (!code)
-        code = move_probability(run);
-    if (!code)
         code = run_mlp(run);
     return code ? code : move(run, QUERN_COMBINE, QUERN_WEIGHTS_Y, &sums);
 }
@@ -300,6 +281,7 @@ static int move_dy(const struct run *run)
     struct qn_route_args args = {.in = run->args->dy,
                                  .out = rows_at(run, QN_MOE_DY)};
 
+    move_numbers(run, (float *)run->args->probability, QN_MOE_PROB, &args);
     if (is_weighted(run, QUERN_WEIGHTS_Y)) {
         args.rows = rows_at(run, QN_MOE_Y);
         args.dprob = run->args->dprob;
@@ -312,28 +294,28 @@ static int move_dx(const struct run *run)
     struct qn_route_args sums = {.in = rows_at(run, QN_MOE_MOVED),
                                  .out = run->args->dx};
 
-    return sums.out.data ? move(run, QUERN_COMBINE, QUERN_WEIGHTS_X, &sums)
-                         : QUERN_OK;
+    move_numbers(run, run->args->dprob, QN_MOE_DPROB, &sums);
+    return sums.out.data || sums.numbers
+               ? move(run, QUERN_COMBINE, QUERN_WEIGHTS_X, &sums)
+               : QUERN_OK;
 }
 
+/* The gradient of tokens' probabilities. */
 static int find_dprob(const struct run *run)
 {
     struct qn_route_args args = {.in = run->args->x,
                                  .rows = rows_at(run, QN_MOE_MOVED),
                                  .dprob = run->args->dprob};
 
-    if (is_weighted(run, QUERN_WEIGHTS_X))
-        return move(run, QUERN_PERMUTE, QUERN_WEIGHTS_X, &args);
-    return move_numbers(run, QUERN_COMBINE, slot(run, QN_MOE_DPROB),
-                        run->args->dprob);
+    return is_weighted(run, QUERN_WEIGHTS_X)
+               ? move(run, QUERN_PERMUTE, QUERN_WEIGHTS_X, &args)
+               : QUERN_OK;
 }
 
 static int backward(const struct run *run)
 {
     int code = move_dy(run);
 
-    if (!code)
-        code = move_probability(run);
     if (!code)
         code = move_x(run, QN_MOE_X);
     if (!code)

@@ -69,7 +69,8 @@ static int plan_fused(struct qn_mlp_plan *plan, const struct qn_session *s)
 }
 
 /* dpre in the launch of dh, where a kernel does that and the model says that it
-   takes less time. */
+   takes less time. Then dh is not rounded, so that with the same sums for all
+   numbers of rows no model is asked. */
 static int plan_back(struct qn_mlp_plan *plan, const struct qn_session *s)
 {
     struct qn_problem p, plain;
@@ -79,7 +80,7 @@ static int plan_back(struct qn_mlp_plan *plan, const struct qn_session *s)
         return QUERN_OK;
     qn_mlp_product(&plan->mlp, plan->recipe, QN_MLP_DH, &plain);
     code = qn_gradient_compare(s, &p, &plain, &plan->compared);
-    if (code || !plan->compared.better)
+    if (code || (!plan->compared.better && !s->options.same_sums))
         return code;
     code = plan_one(s, &p, &plan->launches[QN_MLP_DH].product);
     plan->back = !code;
@@ -179,6 +180,32 @@ void qn_mlp_plan_free(struct qn_mlp_plan *plan)
     free(plan);
 }
 
+/* Launches of a phase may depend on those before them in it. */
+static void depend(struct qn_mlp_plan *plan)
+{
+    enum qn_before before = QN_BEFORE_NOTHING;
+    int phase = -1;
+
+    for (int i = 0; i < QN_MLP_STEPS; i++) {
+        const struct qn_mlp_step *step = &qn_mlp_steps[i];
+        struct qn_launch *launch = &plan->launches[step->index];
+
+        if ((!launch->cast && !launch->product) ||
+            (qn_mlp_again(step) && !plan->mlp.recompute))
+            continue;
+        if (step->phase != phase)
+            before = QN_BEFORE_NOTHING;
+        phase = step->phase;
+        if (launch->product) {
+            before = qn_launch_depend(launch->product, before);
+            continue;
+        }
+        if (before != QN_BEFORE_NOTHING)
+            qn_quantize_depend(launch->cast, 0);
+        before = QN_BEFORE_CAST;
+    }
+}
+
 /* Forward-only runs whose kernel makes h from pre write no pre. */
 static void drop_pre(struct qn_mlp_plan *plan)
 {
@@ -222,6 +249,8 @@ int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
         qn_mlp_describe(s->ctx, mlp, &plan->need, &plan->space, &plan->recipe);
     for (int i = 0; i < QN_MLP_STEPS && !code; i++)
         code = plan_step(plan, s, &qn_mlp_steps[i]);
+    if (!code && qn_session_dependents(s, mlp->m))
+        depend(plan);
     if (!code)
         drop_pre(plan);
     if (code)

@@ -8,7 +8,7 @@ struct qn_buffer {
     int arg;     /* enum quern_arg: the operand that runs find there */
     size_t at;   /* of its struct qn_memory, in struct qn_job */
     size_t skip; /* bytes before it */
-    int own;     /* 1: a job beside another one has its own */
+    int own;     /* 1: a job next to another one has its own */
 };
 
 extern const struct qn_buffer qn_buffer_list[];

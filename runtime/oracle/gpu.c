@@ -12,12 +12,6 @@
 #include "device/driver.h"
 #include "device/nvml.h"
 
-enum { /* CU_DEVICE_ATTRIBUTE_... */
-       CLOCK_RATE = 13,
-       MEMORY_CLOCK_RATE = 36,
-       MEMORY_BUS_WIDTH = 37
-};
-
 /* Products and sums of dense bf16 per SM and clock, both counted, of the chips
    with this version or a later one, up to the next row. Consumers' cards of 8.6
    and later do half of it. */
@@ -77,9 +71,9 @@ static int attribute(const struct qn_gpu *gpu, int which)
 /* The chip's rates at its highest clocks: the roofline. */
 static void find_peaks(struct qn_gpu *gpu)
 {
-    const double khz = attribute(gpu, CLOCK_RATE);
-    const double memory_khz = attribute(gpu, MEMORY_CLOCK_RATE);
-    const double bus_bytes = attribute(gpu, MEMORY_BUS_WIDTH) / 8.0;
+    const double khz = attribute(gpu, QN_CU_CLOCK_RATE);
+    const double memory_khz = attribute(gpu, QN_CU_MEMORY_CLOCK_RATE);
+    const double bus_bytes = attribute(gpu, QN_CU_MEMORY_BUS_WIDTH) / 8.0;
 
     const int version = gpu->device.major * 10 + gpu->device.minor;
 

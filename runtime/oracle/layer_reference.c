@@ -73,8 +73,8 @@ static struct act gelu(double a)
 {
     const double below = erfc(-a / sqrt(2)) / 2;
 
-    return (struct act){a * below,
-                        below + a * exp(-a * a / 2) / sqrt(2 * M_PI), 0};
+    return (struct act){a * below, below + a * exp(-a * a / 2) / sqrt(2 * M_PI),
+                        0};
 }
 
 static struct act single(struct act of_one)
@@ -305,7 +305,9 @@ double qn_layer_reference_tolerance(const struct qn_recipe *recipe,
     enum { STEPS = 6, FEW = 4000 };
     const int types[] = {recipe->x, recipe->w, recipe->dy, mlp->type};
     const int act = mlp->activation; /* of reglu's gradients, one has steps */
-    const double steps = act == QUERN_RELU ? 0.5 : act == QUERN_REGLU ? 0.25 : 0;
+    const double steps = act == QUERN_RELU    ? 0.5
+                         : act == QUERN_REGLU ? 0.25
+                                              : 0;
     double most = 0;
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)

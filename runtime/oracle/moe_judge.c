@@ -29,8 +29,9 @@ struct judge {
     char *got[RESULTS];          /* all bytes of a result; NULL: none */
     double gap[RESULTS], sum[RESULTS];
     int64_t rows[RESULTS], values[RESULTS];
-    double *want; /* of one line */
-    char *x;      /* of one token, if it is weighted */
+    int64_t pairs; /* that have rows, of the tokens compared */
+    double *want;  /* of one line */
+    char *x;       /* of one token, if it is weighted */
 };
 
 static size_t element(const struct judge *v)
@@ -132,6 +133,7 @@ static void judge_token(struct judge *v, int64_t token)
         if (group >= 0) {
             compute(v, pair, group);
             dprob = dprob_of(v, token, &terms);
+            v->pairs++;
         }
         for (int64_t i = 0; i < hidden && group >= 0; i++) {
             y[i] += v->r.y[i];
@@ -319,7 +321,8 @@ static void conclude(const struct judge *v, double losses,
 {
     const double few = losses * qn_layer_reference_tolerance(
                                     v->j->recipe, &v->mlp,
-                                    (double)v->rows[Y] * (double)v->mlp.ffn);
+                                    fmin((double)v->pairs, (double)v->rows[Y]) *
+                                        (double)v->mlp.ffn);
     int count = 0, right = out->guards && out->untouched;
 
     out->tolerance =
@@ -334,7 +337,7 @@ static void conclude(const struct judge *v, double losses,
         out->results[count].name = results[i].name;
         out->results[count].rows = v->rows[i];
         out->results[count].tolerance = qn_layer_widen(
-            v->values[i], v->rows[Y],
+            i == DPROB ? v->pairs : v->values[i], v->pairs,
             fmin((double)v->mlp.ffn, (double)v->mlp.hidden), few);
         right &= error <= out->results[count].tolerance;
         out->results[count++].error = error;

@@ -4,7 +4,7 @@
 
 #include "oracle/oracle.h"
 
-/* Allocate what a cast of the result needs. Codes of the library. */
+/* Allocate the buffers of a cast of the result. Codes of the library. */
 int qn_twice_fill(struct qn_job *, uint64_t seed);
 
 /* The same product without quantized results is run next to the job's and

@@ -41,6 +41,7 @@ struct qn_route_args {
     struct qn_tensor rows;     /* [m * topk, k] of dprob */
     const float *probability;  /* [m, topk] */
     float *dprob;              /* [m, topk] in . rows; 0 without a row */
+    float *pairs, *numbers;    /* [m, topk], [m * topk]: also moved; or NULL */
     void *workspace;           /* as in struct qn_args */
     void *errors;              /* notes bad indices instead; NULL: none */
     int64_t tokens;            /* tokens of this run, at most m */

@@ -4,6 +4,7 @@
 #include "base/context.h"
 #include "product/backend.h"
 #include "product/plan.h"
+#include "quantize/quantize_plan.h"
 
 #include <stdlib.h>
 
@@ -97,6 +98,45 @@ static int is_first(const struct qn_plan *plan, int i, int cast)
         if (cast ? at[j].cast == at[i].cast : at[j].product == at[i].product)
             return 0;
     return 1;
+}
+
+/* Its launches are not known. */
+static int is_foreign(const struct qn_plan *plan)
+{
+    int found = plan->products != NULL;
+
+    for (int i = 0; i < plan->nlaunches; i++)
+        found |=
+            plan->launches[i].product && plan->launches[i].product->products;
+    return found;
+}
+
+/* Products after products lose, as do those that make copies. bench/notes:
+   dependent */
+static void depend_product(struct qn_plan *product, enum qn_before before)
+{
+    product->dependent = before == QN_BEFORE_CAST &&
+                         !product->problem.activation &&
+                         !product->problem.copies;
+}
+
+enum qn_before qn_launch_depend(struct qn_plan *plan, enum qn_before before)
+{
+    if (is_foreign(plan))
+        return QN_BEFORE_NOTHING;
+    for (int i = 0; i < plan->nlaunches; i++) {
+        struct qn_launch *launch = &plan->launches[i];
+        const int is_product = launch->work == QN_WORK_PRODUCT;
+
+        if (is_product)
+            depend_product(launch->product ? launch->product : plan, before);
+        else if (before != QN_BEFORE_NOTHING && launch->cast)
+            qn_quantize_depend(launch->cast, launch->index);
+        else if (before != QN_BEFORE_NOTHING)
+            launch->step.dependent = 1;
+        before = is_product ? QN_BEFORE_PRODUCT : QN_BEFORE_CAST;
+    }
+    return before;
 }
 
 /* The products of a list have empty lists. */

@@ -76,4 +76,13 @@ struct qn_launch *qn_launch_add(struct qn_plan *plan, int work);
 void qn_launch_absorb(struct qn_plan *plan, struct qn_plan *other, int operands,
                       int flag);
 
+/* The launch before another one. */
+enum qn_before { QN_BEFORE_NOTHING, QN_BEFORE_CAST, QN_BEFORE_PRODUCT };
+
+/* Let the launches be dependent where that pays: casts and other small kernels
+   after any launch, products without activation after them; none if a library
+   multiplies. `before` comes before the first; returns what the last is to a
+   next one. */
+enum qn_before qn_launch_depend(struct qn_plan *plan, enum qn_before before);
+
 #endif

@@ -50,6 +50,7 @@ struct qn_plan {
     struct cu_function *kernel_function;
     struct cu_launch launch; /* all but the stream and the attributes */
     struct cu_attribute cluster;
+    int dependent;                          /* as qn_driver_launch has it */
     struct qn_figures figures;              /* of the kernel, by the model */
     struct qn_launch launches[QN_LAUNCHES]; /* in the order of a run */
     int nlaunches;

@@ -24,9 +24,14 @@ int qn_plan_session(struct qn_session *s, struct qn_plan **plan)
     if (code)
         return code;
     if (s->problem->outside && s->demand.backend != QUERN_BACKEND_CUBLASLT)
-        return qn_outside_make(s, qn_epilogue_make, plan);
-    return s->problem->copies ? qn_result_make(s, plan)
-                              : qn_epilogue_make(s, plan);
+        code = qn_outside_make(s, qn_epilogue_make, plan);
+    else
+        code = s->problem->copies ? qn_result_make(s, plan)
+                                  : qn_epilogue_make(s, plan);
+    if (!code && qn_session_dependents(
+                     s, qn_geometry_length(s->problem, s->problem->ragged)))
+        qn_launch_depend(*plan, QN_BEFORE_NOTHING);
+    return code;
 }
 
 int qn_plan_make(struct quern_context *ctx, const struct qn_problem *problem,

@@ -183,16 +183,14 @@ static void set_values(const struct qn_plan *plan, const struct qn_args *args,
 
 /* --------------------------------------------------------------------- run */
 
-/* Attributes must be writable for the driver, hence the copies. */
 static int launch(const struct qn_plan *plan, void **params, void *stream)
 {
-    struct cu_launch config = plan->launch;
-    struct cu_attribute cluster = plan->cluster;
+    struct cu_launch shape = plan->launch;
 
-    config.stream = stream;
-    config.attributes = config.nattributes ? &cluster : NULL;
-    return QN_CU(plan->driver, cuLaunchKernelEx, &config, plan->kernel_function,
-                 params, NULL);
+    shape.stream = stream;
+    return qn_driver_launch(plan->driver, &shape,
+                            shape.nattributes ? &plan->cluster : NULL,
+                            plan->dependent, plan->kernel_function, params);
 }
 
 /* Queue the sizes that come from the host, if any do, all into the workspace

@@ -24,10 +24,17 @@
 
 /* ------------------------------------------------------------------- lists */
 
-static void add_kernel(const char *name, const char *indent,
+static void add_kernel(const char *name, int dependent, const char *indent,
                        struct qn_text *text)
 {
-    qn_text_add(text, "%s> %s\n", indent, name);
+    qn_text_add(text, "%s> %s%s\n", indent, name,
+                dependent ? "   (dependent)" : "");
+}
+
+static void add_step(const struct qn_quantize_step *step, const char *indent,
+                     struct qn_text *text)
+{
+    add_kernel(step->kernel->name, step->dependent, indent, text);
 }
 
 /* The model's estimate, below a kernel's name. */
@@ -47,7 +54,7 @@ static void add_figures(const struct qn_figures *f, const char *indent,
 static void add_product(const struct qn_plan *plan, const char *indent,
                         struct qn_text *text)
 {
-    add_kernel(plan->kernel->name, indent, text);
+    add_kernel(plan->kernel->name, plan->dependent, indent, text);
     if (plan->backend != QUERN_BACKEND_HOST)
         add_figures(&plan->figures, indent, text);
 }
@@ -111,30 +118,32 @@ void qn_why_launch(const struct qn_plan *plan, const struct qn_launch *launch,
         add_product(product ? product : plan, indent, text);
     else if (launch->work == QN_WORK_SUM || launch->work == QN_WORK_EPILOGUE ||
              launch->work == QN_WORK_OUTSIDE)
-        add_kernel(cast->steps[launch->index].kernel->name, indent, text);
+        add_step(&cast->steps[launch->index], indent, text);
     else if (launch->step.kernel)
-        add_kernel(launch->step.kernel->name, indent, text);
+        add_kernel(launch->step.kernel->name, launch->step.dependent, indent,
+                   text);
     for (int i = 0; *line && cast && i < cast->nsteps; i++)
-        add_kernel(cast->steps[i].kernel->name, indent, text);
+        add_step(&cast->steps[i], indent, text);
 }
 
 /* -------------------------------------------------------------- candidates */
 
 /* The bound for any choice of tiles, by the kernel that would run: rows of
    padding cost nothing where memory takes longer. */
-static void add_floors(struct qn_text *text, const struct qn_problem *p,
-                       const struct qn_choice *best, int sms)
+static void add_floors(struct qn_text *text, const struct qn_session *s,
+                       const struct qn_choice *best)
 {
     const struct qn_figures *f = &best->figures;
+    const int sms = s->demand.sms;
 
     qn_text_add(
         text,
         "products would take %.0f cycles, with the padding of tiles %.0f; "
         "memory %.0f\n\n",
         f->tiles * f->real * f->math / sms, f->tiles * f->math / sms,
-        f->memory_cycles);
+        f->memory_cycles - f->again / qn_model_memory(s->demand.device));
     if (f->quantize_cycles > 0)
-        qn_fuse_why(p, best, text);
+        qn_fuse_why(s->problem, best, text);
 }
 
 /* In the model's order, but for a measured winner; the first would run, unless
@@ -337,7 +346,7 @@ static void add_candidates(struct qn_session *s, const struct qn_choice *list,
         plan && plan->kernel && !qn_launch_find(plan, QN_WORK_PRODUCT)->product;
 
     if (own)
-        add_floors(text, s->problem, list, s->demand.sms);
+        add_floors(text, s, list);
     else if (!plan)
         add_none(s, list, count, text);
     if (!own && count && list[0].fits)
@@ -378,7 +387,7 @@ static void add_plan(struct qn_session *s, const struct qn_plan *plan,
     qn_text_add(text, "\n");
 }
 
-/* The title, with the place where it runs. */
+/* The title, with the device that runs it. */
 static void tell_title(const struct qn_session *s, const struct qn_plan *plan,
                        struct qn_why_facts *facts, struct qn_text *text)
 {

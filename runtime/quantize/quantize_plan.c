@@ -225,6 +225,8 @@ static int load_these(struct qn_quantize_plan *plan, struct qn_session *s,
     plan->nsteps = 0;
     for (int i = 0; i < count && !code; i++)
         code = load_step(plan, s, ops[i]);
+    for (int i = 1; i < plan->nsteps && plan->q.of != QN_W; i++)
+        plan->steps[i].dependent = qn_session_dependents(s, plan->q.m);
     return code;
 }
 

@@ -20,6 +20,7 @@ struct qn_quantize_step {
     qn_host_function *function;
     struct cu_function *handle;
     struct cu_launch launch;
+    int dependent; /* as qn_driver_launch has it */
 };
 
 enum { QN_QUANTIZE_STEPS = 4 };
@@ -114,6 +115,10 @@ int qn_quantize_steps(struct qn_session *session,
                       struct qn_quantize_plan **plan);
 int qn_quantize_step_run(const struct qn_quantize_plan *plan, int step,
                          struct qn_values *values, void *stream);
+
+/* A kernel comes before that step in each run: let the step be dependent,
+   unless memory is cleared between them, or it is of weights. */
+void qn_quantize_depend(struct qn_quantize_plan *plan, int step);
 
 /* Does the kernel do this op (enum qn_cast_op) of the quantization? */
 int qn_quantize_serves(const struct qn_quantization *q, int op,

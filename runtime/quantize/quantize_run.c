@@ -107,6 +107,12 @@ static size_t cleared_bytes(const struct qn_quantize_plan *plan)
                : 0;
 }
 
+void qn_quantize_depend(struct qn_quantize_plan *plan, int step)
+{
+    if (plan->q.of != QN_W && (step || !cleared_bytes(plan)))
+        plan->steps[step].dependent = 1;
+}
+
 /* Queue the sizes that come from the host, if they do. */
 static int put_sizes(const struct qn_quantize_plan *plan,
                      const struct qn_quantize_args *args, void *stream)
@@ -128,8 +134,8 @@ int qn_quantize_step_run(const struct qn_quantize_plan *plan, int i,
     list_params(step->kernel, values, params);
     config.stream = stream;
     if (plan->driver)
-        return QN_CU(plan->driver, cuLaunchKernelEx, &config, step->handle,
-                     params, NULL);
+        return qn_driver_launch(plan->driver, &config, NULL, step->dependent,
+                                step->handle, params);
     qn_host_run(step->function, params, plan->workers);
     return QUERN_OK;
 }

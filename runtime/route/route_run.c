@@ -55,6 +55,8 @@ static void set_moves(const struct qn_route *r,
     v->rows_stride = stride_of(&args->rows);
     v->probability = args->probability;
     v->dprob = args->dprob;
+    v->pair_numbers = args->pairs;
+    v->row_numbers = args->numbers;
 }
 
 static void set_values(const struct qn_route_plan *plan,

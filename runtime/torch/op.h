@@ -36,11 +36,11 @@ struct qn_op {
 int qn_op_read(const char *schema, struct qn_op *op);
 
 /*
-** Serve a call: make the line, find its plan, walk its operands, allocate
-** results and workspace, run on torch's current stream or put the run into a
-** queue. Consumes the arguments on the stack and leaves the results there. A
-** failure throws a C++ exception with the library's sentence, after everything
-** was released.
+** Serve a call: make the line, find its plan, iterate over its operands,
+** allocate results and workspace, run on torch's current stream or put the run
+** into a queue. Consumes the arguments on the stack and leaves the results
+** there. A failure throws a C++ exception with the library's sentence, after
+** everything was released.
 */
 void qn_call(const struct qn_op *op, qn_abi_value *stack);
 

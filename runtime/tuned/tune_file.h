@@ -9,9 +9,10 @@
 **         ratio=1.083 mhz=1755 certain=1
 **
 ** (a line is one line; the key is the beginning of the kernel's own, a hash of
-** its source, so that a line is stale once its kernel has changed; dequantize=STRATEGY comes after the band where
-** strategies were compared, and the kernel is that of the fastest one's
-** product). Left of the bar is the problem of a bucket, as qn_problem_print
+** its source, so that a line is stale once its kernel has changed;
+** dequantize=STRATEGY comes after the band where strategies were compared, and
+** the kernel is that of the fastest one's product). Left of the bar is the
+** problem of a bucket, as qn_problem_print
 ** writes it: the ragged axis has the least length that falls into the bucket.
 ** The lines are sorted and none is there twice, so that files can be compared,
 ** merged and committed.

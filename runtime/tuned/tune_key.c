@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the next kernel of that name from number `*at` on, which is after it
-   then; "" past the last. */
+/* The key of the next kernel of that name from number `*at` on; `*at` is the
+   one after it then. "" past the last. */
 static int next_key(struct quern_context *ctx, const char *kernel, int *at,
                     char key[QN_TUNE_KEY + 1])
 {

@@ -505,7 +505,7 @@ static int merge_into(struct quern_context *ctx, const struct target *t,
     expect(lines->gpu, &file);
     code = read_file(ctx, t->folder, name, path, &file, &missing);
     if (code == QUERN_EINVAL && file.format == 1) {
-        qn_context_log(ctx, QUERN_LOG_INFO, "%s: its place is taken",
+        qn_context_log(ctx, QUERN_LOG_INFO, "%s: the file is replaced",
                        qn_error_text());
         code = QUERN_OK;
     }

@@ -5,7 +5,7 @@ local sizes = { "index", "sizes_bytes", "m", "topk", "experts", "first_expert", 
                 "counters" }
 local order = table.join(sizes, { "lengths", "starts", "gather", "inverse", "error" })
 local moves = { "input", "m", "topk", "k", "inverse", "probability", "in", "in_stride", "out",
-                "out_stride" }
+                "out_stride", "pair_numbers", "row_numbers" }
 
 local works = {
   route_count = { path = "count.cu", params = sizes, ctas = 2 },

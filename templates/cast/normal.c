@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "cast/exp.c"
-/* Of the standard normal distribution: how much of it is below a, and its density there. */
+/* The share of the standard normal distribution that is below a, and its density there. */
 struct normal { float below, density; };
 
 /*

@@ -73,6 +73,7 @@ $(name)(
     //$ include "common/params.cu"
 )
 {
+    //$ include "common/wait.body.cu"
     for (int i = threadIdx.x; factors && i < groups; i += THREADS) {
         const float a = a_global ? a_global[i] : 1, b = b_global ? b_global[i] : 1;
 

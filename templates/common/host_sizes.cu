@@ -19,6 +19,7 @@ $(name)(
     //$ include "common/params.cu"
 )
 {
+    //$ include "common/wait.body.cu"
     for (int i = threadIdx.x; i < host_sizes.count; i += THREADS)
         device_sizes[i] = host_sizes.size[i];
 }

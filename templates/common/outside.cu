@@ -52,7 +52,7 @@ $(name)(
     const unsigned int all = by_rows ? m : n;
     unsigned int end = 0; /* of the groups so far */
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     /* A group of no length after the last one closes the last gap. */
     for (int base = 0; base <= groups; base += 32) {
         const int group = base + lane;

@@ -257,6 +257,7 @@ $(name)(
     unsigned int before = 0;
     __shared__ struct notes own;
 
+    //$ include "common/wait.body.cu"
     if (noop && *noop) {
         if (blockIdx.x == 0 && threadIdx.x == 0)
             flags[0] = flags[1] = 1;

@@ -21,6 +21,8 @@ void $(name)(void *const *params, int worker, int workers)
             const int row = row_of(&w, pair);
             float sums[32] = { 0 };
 
+            if (row_numbers && row >= 0)
+                row_numbers[row] = pair_numbers[pair];
             for (int lane = 0; lane < 32 && row >= 0; lane++)
                 sums[lane] = move_pair(&w, token, pair, row, lane);
             if (dprob)

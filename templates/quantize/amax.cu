@@ -63,7 +63,7 @@ $(name)(
     struct most most = { 0, 0, 0 };
 //$ end
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     //$ include "quantize/source.body.cu"
     //$ include "quantize/schedule.body.cu"
 //$ if stages == 2 then

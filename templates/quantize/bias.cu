@@ -34,7 +34,7 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     //$ include "quantize/begin.body.cu"
     while (scheduler_next(&w, &t, lane)) {
         struct group g;

@@ -134,7 +134,7 @@ $(name)(
     const struct copy turned = { column, column_stride, (const sf_element *)column_sf$(of_column) };
     struct result result;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     result.stride = out_stride;
     result.whole = (unsigned long long)out % 16 == 0 && out_stride % PIECE == 0;
     //$ include "quantize/schedule.body.cu"

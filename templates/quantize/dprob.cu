@@ -76,7 +76,7 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     //$ include "quantize/source.body.cu"
     //$ include "quantize/begin.body.cu"
     w.across = 1; /* a strip of 128 rows is a tile */

@@ -49,7 +49,7 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     source.in = in;
     source.in_stride = in_stride;
     source.all = all;

@@ -65,7 +65,7 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     //$ include "quantize/epilogue_work.body.cu"
     //$ include "quantize/begin.body.cu"
     while (scheduler_next(&w, &t, lane)) {

@@ -5,6 +5,7 @@
 ** bytes, if rows begin at multiples of 16 bytes. All else is moved one by one.
 */
 enum { EIGHT = 8 };
+//$ include "cast/gated.c"
 enum { WHOLE, TURNS, ONES };          /* how a row has the operands of eight results */
 
 struct columns {

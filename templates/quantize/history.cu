@@ -24,7 +24,7 @@ $(name)(
     __shared__ unsigned int most;
     float kept[EACH];
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     if (threadIdx.x == 0)
         most = 0;
     __syncthreads();

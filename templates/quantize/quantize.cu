@@ -79,7 +79,7 @@ $(name)(
     float most = 0; /* of the thread's values */
 //$ end
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     //$ include "quantize/source.body.cu"
     //$ include "quantize/schedule.body.cu"
 //$ if stages == 2 then

@@ -263,7 +263,7 @@ $(name)(
     struct goal goal;
     int bad = 0;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     //$ include "quantize/schedule.body.cu"
     if (schedule.work[0].tile.group >= 0)
         goal = begin_tile(part, &job, &schedule.work[0]);

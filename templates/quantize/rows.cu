@@ -214,7 +214,7 @@ $(name)(
     const unsigned int landed = shared_address(shared.landed[warp]);
     int slot = 0, parity = 0;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     if (warp >= warps)
         return;
     source.in = (const in_element *)in;

@@ -68,7 +68,7 @@ $(name)(
     const unsigned int across = (unsigned int)ceil_div(k, FEATURES);
     struct scheduler w;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     //$ include "quantize/begin.body.cu"
     const unsigned int tasks = (unsigned int)groups * across;
     for (unsigned int task = blockIdx.x; task < tasks; task += gridDim.x) {

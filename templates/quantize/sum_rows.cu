@@ -23,7 +23,7 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     //$ include "quantize/begin.body.cu"
     w.across = 1; /* a strip of 128 rows is a tile */
     while (scheduler_next(&w, &t, lane)) {

@@ -70,7 +70,7 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     //$ include "quantize/source.body.cu"
     //$ include "quantize/begin.body.cu"
     while (scheduler_next(&w, &t, lane)) {

@@ -22,6 +22,7 @@ $(name)(
     const int chunk = blockIdx.x, chunks = count_chunks(r.pairs, gridDim.x);
     const int end = chunk_begin(r.pairs, chunks, chunk + 1);
 
+    //$ include "common/wait.body.cu"
     if (chunk >= chunks)
         return;
     for (int i = threadIdx.x; i <= groups; i += THREADS)

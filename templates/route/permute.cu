@@ -8,13 +8,15 @@
 **   out          [m * topk, k]  rows, or null
 **   rows         [m * topk, k]  of the same order, or null
 **   dprob        [m, topk]      sums of in times rows, 0 without a row; or null
+**   numbers      [m, topk], [m * topk]  of pairs and of rows: moved with them, or null
 **
-** A warp has a token, and its pairs in turn.
+** A warp has a span of a token's features and stores it for each pair; for dprob, or where rows are
+** not at multiples of 16 bytes, it has a token, and its pairs in turn.
 */
 #define FN __device__ __forceinline__
 enum { THREADS = $(threads) };
 
-//$ include "route/permute.c"
+//$ include "route/spread.cu"
 
 //$ include "quantize/sum_lanes.cu"
 
@@ -24,11 +26,25 @@ $(name)(
 )
 {
     const int lane = threadIdx.x % 32, warps = gridDim.x * (THREADS / 32);
+    const int warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     const struct moves w = { input, m, topk, k, inverse, probability, (const char *)in,
                              (const char *)rows, 0, (char *)out, in_stride, rows_stride, 0,
                              out_stride };
 
-    for (int token = blockIdx.x * (THREADS / 32) + threadIdx.x / 32; token < m; token += warps) {
+    //$ include "common/wait.body.cu"
+    if (row_numbers) {
+        for (int pair = warp * 32 + lane; pair < m * topk; pair += warps * 32)
+            if (row_of(&w, pair) >= 0)
+                row_numbers[row_of(&w, pair)] = pair_numbers[pair];
+    }
+    if (!rows && is_even(&w, in, in_stride) && is_even(&w, out, out_stride)) {
+        const int spans = (k - 1) / SPAN_FEATURES + 1;
+
+        for (long long i = warp; i < (long long)m * spans; i += warps)
+            spread(&w, (int)(i / spans), (int)(i % spans) * SPAN_FEATURES, lane);
+        return;
+    }
+    for (int token = warp; token < m; token += warps) {
         for (int pair = token * topk; pair < (token + 1) * topk; pair++) {
             const int row = row_of(&w, pair);
             float sum = row >= 0 ? move_pair(&w, token, pair, row, lane) : 0;

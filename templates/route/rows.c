@@ -39,6 +39,13 @@ FN int is_whole(const void *at, int count)
     return count >= EACH && (unsigned long long)at % 16 == 0;
 }
 
+/* May all values of rows at this address and stride? */
+FN int is_even(const struct moves *w, const void *at, long long stride)
+{
+    return (unsigned long long)at % 16 == 0 && place_of(w, 1, stride, 0) % 16 == 0 &&
+           w->k % EACH == 0;
+}
+
 FN void load_whole(const uint4 *at, int type, float x[EACH])
 {
     const uint4 lo = at[0];

@@ -107,6 +107,7 @@ $(name)(
     const int begin = warp_begin(&r, chunks, chunk, warp);
     const int end = warp_begin(&r, chunks, chunk, warp + 1);
 
+    //$ include "common/wait.body.cu"
     if (chunk >= chunks)
         return;
     for (int i = threadIdx.x; i < WARPS * MOST_GROUPS; i += THREADS)

@@ -137,7 +137,7 @@ $(name)(
     struct tile t;
 
 //$ local across = ragged == "n" and "m" or "n"
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     if ($((ragged == "k" or ragged == "none") and "m == 0 || " or "")$(across) == 0)
         return; /* D has no element, and a strip no tiles */
     w.groups = groups;

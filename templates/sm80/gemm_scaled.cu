@@ -366,7 +366,7 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include "common/noop.c"
+    //$ include "common/enter.body.cu"
     if ($(ragged == "k" and "m == 0 || " or "")n == 0)
         return; /* D has no element, and a strip no tiles */
     w.groups = groups;

@@ -154,7 +154,8 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
             finish_part(part + j * apart, s, first + j * beside, lane$(bias_rows));
 //$ if activation ~= "none" then
             if (s->of->saved)
-                put_slab(slabs, &given, part + j * apart, t, first + j * beside, y, rows, lane$(is_p));
+                put_slab(slabs, &given, part + j * apart, t, first + j * beside, y, rows,
+                         lane$(is_p));
 //$ end
         }
 //$ if activation ~= "none" then

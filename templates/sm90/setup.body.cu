@@ -7,7 +7,21 @@ struct pipeline p = { 0, 0 };
 unsigned int sequence = 0; /* number of the next tile */
 struct tile t;
 
-//$ include "common/noop.c"
+if (threadIdx.x == 0) {
+    barriers_make(&s);
+//$ for _, p in ipairs(params) do
+//$ if p.kind == "map" then
+    prefetch_map(&$(p.name));
+//$ end
+//$ end
+//$ if microbatches > 1 then
+    for (int i = 0; i < microbatch_count; i++) {
+        prefetch_map(&microbatch_maps.part[i].a);
+        prefetch_map(&microbatch_maps.part[i].b);
+    }
+//$ end
+}
+//$ include "common/enter.body.cu"
 //$ for _, p in ipairs(params) do
 //$ if p.kind == "map" then
 maps.$(p.member) = &$(p.name);

@@ -243,8 +243,8 @@ static const char *key_of(const char *kernel)
 /* A measured winner that the cost model would never take. */
 TEST(test_build_takes_winners)
 {
-    static const char winner[] = "quern_bf16_fprop_tn_m_bf16_sm90a_"
-                                 "cooperative_tile128x128x64_cluster1x1";
+    static const char winner[] = "quern_bf16_fprop_tn_m_bf16_scale_sm90a_"
+                                 "tile64x64x32";
     static const char line[] = "fprop bf16 g=8 m=8192 n=2048 k=7168 d=bf16";
     char command[160];
 

@@ -53,9 +53,9 @@ static const struct {
     {"describe " SMALL " act=swiglu", 2, "did you mean 'activation'?;"},
     {"describe " SMALL " activation=relu2", 2,
      "is expected; did you mean 'squared_relu'?"},
-    {"describe " SMALL " activation=gelu", 2,
-     "is expected; did you mean 'geglu'? It is gelu(gate) * up: there is no "
-     "GELU of one operand"},
+    {"describe " SMALL " activation=swish", 2,
+     "is expected; did you mean 'silu'? It is silu without a gate; with one it "
+     "is 'swiglu'"},
     {"describe fprop BF16 g=1", 2,
      "recipe 'BF16' is unknown; did you mean "
      "'bf16'?"},

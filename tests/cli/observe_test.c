@@ -11,7 +11,7 @@
 
 /* The fakes' GPU moves this many bytes a second at most; a launch takes a
    millisecond. */
-#define PEAK_BYTES (2 * 2e9 * 512 / 8)
+#define PEAK_BYTES (2 * 3201e6 * 6016 / 8)
 
 static double number(const cJSON *row, const char *name)
 {

@@ -51,8 +51,14 @@ static const struct {
     /* what was measured to be the fastest: bench/notes/2026-11-20-fp8.md */
     {"why fprop fp8_block g=8 m=32768 n=7168 k=2048", 0,
      "> quern_fp8_block_fprop_tn_m_bf16_sm90a_cooperative_tile128x256x128"},
-    {"why fprop fp8_block g=32 m=32768 n=5760 k=2880", 0,
+    {"why fprop fp8_block g=32 m=32768 n=2880 k=2880", 0,
      "> quern_fp8_block_fprop_tn_m_bf16_sm90a_cooperative_tile128x192x128"},
+    /* and on a GPU of less memory and L2: bench/notes/2026-11-26-grid.md */
+    {"why wgrad bf16 g=8 m=28672 n=4096 k=16384 d=f32 beta=1", 0,
+     "> quern_bf16_wgrad_nt_k_f32_add_sm90a_pingpong_tile128x128x64"},
+    {"why wgrad bf16 g=8 m=28672 n=4096 k=16384 d=f32 beta=1 --gpu h100", 0,
+     "> quern_bf16_wgrad_nt_k_f32_add_sm90a_cooperative_tile128x256x64"},
+    {"why fprop bf16 g=2 m=64 n=64 k=64 --gpu H1000", 2, "known: H200, H100"},
     {"why fprop fp8_block g=4 m=32768 n=4096 k=7168 alpha=any beta=any", 0,
      "> quern_fp8_block_fprop_tn_m_bf16_scale_sm90a_cooperative_tile128x128"},
     {"why fprop fp8_row g=8 m=32768 n=4096 k=7168", 0,

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Grids of each epilogue and of each way in which operands may lie. */
+/* Grids of each epilogue, of halves and of runs. */
 static const char spec[] =
     "for _, name in ipairs { 'sm90_gemm_m_activate',\n"
     "    'sm90_gemm_m_gradient_halves', 'sm90_gemm_m_gradient_runs',\n"
     "    'sm90_square_m_copies_halves', 'sm90_square_m_copies_runs',\n"
-    "    'sm90_square_m_dy_copies_halves', 'sm90_square_m_dy_copies_runs' } do\n"
+    "    'sm90_square_m_dy_copies_halves', 'sm90_square_m_dy_copies_runs'\n"
+    "  } do\n"
     "  extend(name) { axis 'activation' { 'glu' } }\n"
     "end\n";
 
@@ -49,7 +50,7 @@ static struct qg *open_with_page(const char *page)
     return q;
 }
 
-/* Its text calls both functions of the page, or the value alone. */
+/* Its text calls the value, and back also the gradient. */
 static void check_text(struct qg *q, const struct qn_kernel *k)
 {
     const int back =

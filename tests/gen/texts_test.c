@@ -204,6 +204,13 @@ static void write_list(struct net *net, const char *registry, const char *begin,
     fprintf(net->lines, "%.16s %.8s %s\n", hash, hash, name);
 }
 
+/* A kernel that may be launched before the launch before it has ended waits
+   itself; older architectures cannot. */
+static int must_wait(const char *arch)
+{
+    return !strncmp(arch, "sm_", 3) && atoi(arch + 3) >= 90;
+}
+
 /* The text of a kernel, once it was seen to be one; see without_header. */
 static char *make_text(struct net *net, const struct qn_kernel *kernel)
 {
@@ -215,6 +222,8 @@ static char *make_text(struct net *net, const struct qn_kernel *kernel)
     assert_non_null(strstr(text, kernel->name));
     assert_non_null(strstr(text, kernel->key));
     assert_null(strstr(text, "#include"));
+    assert_int_equal(strstr(text, "griddepcontrol.wait") != NULL,
+                     must_wait(kernel->arch));
     return without_header(text);
 }
 

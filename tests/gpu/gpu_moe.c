@@ -463,7 +463,7 @@ static void add(enum draw how, const char *text)
     line->draw = how;
 }
 
-/* What a line may say, in turns. */
+/* The keys that a line may have, in turns. */
 static void add_recipe(const char *recipe, int r)
 {
     enum { ACTIVATIONS = QUERN_ACTIVATION_COUNT - 1 }; /* all but none */
@@ -481,9 +481,10 @@ static void add_recipe(const char *recipe, int r)
                  "first=%d%s",
                  recipe, i % 3 == 2 ? 65 : 5, i % 3 == 1 ? 129 : 300 + i,
                  n % 4 == 3 ? 8 : 1 + n % 3, n % 5 == 4 ? 97 : 256,
-                 n % 3 ? 128 : 96, qn_activation_name(1 + n % ACTIVATIONS), weights[n % 4], n % 2,
-                 n / 2 % 2, n % 3 ? "i32" : "i64", n % 4 == 2,
-                 n % 4 == 1 ? 200 : 0, n % 4 == 1 ? 13 : 0, interleaves[n % 3]);
+                 n % 3 ? 128 : 96, qn_activation_name(1 + n % ACTIVATIONS),
+                 weights[n % 4], n % 2, n / 2 % 2, n % 3 ? "i32" : "i64",
+                 n % 4 == 2, n % 4 == 1 ? 200 : 0, n % 4 == 1 ? 13 : 0,
+                 interleaves[n % 3]);
         add((enum draw)(i % DRAWS), text);
     }
     snprintf(text, sizeof text,

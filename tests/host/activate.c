@@ -255,8 +255,8 @@ static void write_line(char *line, size_t size, const char *recipe,
 
     if (activation)
         snprintf(line + used, size - used, " activation=%s%s%s%s",
-                 qn_activation_name(activation), runs[i % 5], i % 2 ? " prob=1" : "",
-                 i % 3 != 2 ? " saved=1" : "");
+                 qn_activation_name(activation), runs[i % 5],
+                 i % 2 ? " prob=1" : "", i % 3 != 2 ? " saved=1" : "");
     else if (i % 2)
         snprintf(line + used, size - used, " prob=1");
 }

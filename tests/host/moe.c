@@ -108,7 +108,8 @@ TEST(test_moe_right)
                      "prob=%s bias=%d residual=%d index=%s experts=%d first=%d "
                      "recompute=%d beta=%d%s",
                      recipe->name, 27 + turn % 5, topk, turn % 4 ? 64 : 80,
-                     turn % 3 ? 40 : 48, qn_activation_name(1 + turn % ACTIVATIONS), weights[i],
+                     turn % 3 ? 40 : 48,
+                     qn_activation_name(1 + turn % ACTIVATIONS), weights[i],
                      turn % 2, turn / 2 % 2, turn % 3 ? "i32" : "i64",
                      turn % 4 == 1 ? 9 : 4, turn % 4 == 1 ? 3 : 0,
                      turn % 5 == 2, turn % 7 == 3, interleaves[turn % 3]);

@@ -126,7 +126,7 @@ def kernel_of_out_features(case, recipe, **more):
 @pytest.mark.parametrize("recipe", [None, "fp8_block", "mxfp8", "fp8_tensor"])
 @pytest.mark.parametrize("is_quantized", [False, True])
 def test_other_order_of_a_kernel(case, recipe, is_quantized):
-    """Nothing is transposed, whatever the recipe; the weights' gradient in the same order."""
+    """Nothing is transposed with any recipe; the weights' gradient in the same order."""
     if is_quantized and recipe is None:
         pytest.skip("needs a recipe with scales")
     more = {}
@@ -137,7 +137,7 @@ def test_other_order_of_a_kernel(case, recipe, is_quantized):
     assert "stablehlo.transpose" not in text and text.count("custom_call @quern") >= 3
 
 
-# What XLA transposes, in a step of which recipes: docs/jax.md lists it.
+# Transposes of XLA in a step of each recipe: docs/jax.md lists them.
 @pytest.mark.parametrize("recipe, layout, dense, mlp", [
     ("bf16", "kn", 0, 6), ("fp8_block", "kn", 0, 2), ("fp8_tensor", "kn", 1, 2),
     ("bf16", "nk", 0, 0), ("fp8_block", "nk", 0, 0), ("fp8_tensor", "nk", 0, 0)])

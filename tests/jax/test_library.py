@@ -17,8 +17,9 @@ import quern
 import quern.jax as qj
 
 # All that the library takes from others: the C library, the loader, and quern's API.
-NEEDED = """__register_atfork calloc dlopen dlsym free memchr memcmp memcpy memset pthread_mutex_destroy
-pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once quern_check quern_describe
+NEEDED = """__register_atfork calloc dlopen dlsym free memchr memcmp memcpy memset
+pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once
+quern_check quern_describe
 quern_errmsg quern_free quern_open_abi quern_plan_create quern_plan_destroy quern_plan_operands
 quern_run strdup strlen strndup vsnprintf snprintf __stack_chk_fail""".split()
 OFFERED = {"quern_jax_count", "quern_jax_specs", "quern_jax_type", "quern_jax_type_info",
@@ -71,7 +72,7 @@ assert (np.asarray(run(case.x, case.w, case.sizes), np.float32) == expected).all
 """
 
 
-# jax has no threads to compile with in a child; what was compiled before runs there.
+# jax has no threads to compile with in a child; programs that were compiled before run there.
 @pytest.mark.skipif(DEVICE != "cpu", reason="CUDA does not survive fork()")
 def test_a_child_of_fork_works():
     text = FORK.format(tests=os.path.join(ROOT, "tests", "jax"))

@@ -212,7 +212,8 @@ def ragged_dot(case, **more):
 
 
 @pytest.mark.parametrize("run, error, sentence", [
-    (lambda c: ragged_dot(c), ValueError, r"state: recipe .*scaling_state\('fp8_tensor_delayed', 3\)"),
+    (lambda c: ragged_dot(c), ValueError,
+     r"state: recipe .*scaling_state\('fp8_tensor_delayed', 3\)"),
     (lambda c: ragged_dot(c, state=qj.scaling_state(RECIPE, 6)), ValueError,
      r"state.scale has the shape \[6, 2\]: \[3, 2\] is expected"),
     (lambda c: ragged_dot(c, state=(jnp.ones((3, 2)), jnp.zeros((3, 8)))), ValueError,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from conftest import DEVICE, ROOT, Case, assert_near, assert_near_in_norm, same
+from conftest import ROOT, Case, assert_near, same
 
 import quern.jax as qj
 from quern.jax import _call, products

@@ -75,8 +75,7 @@ const char *const launch_lines[] = {
     "dgrad fp8_block" BACK " prob=1 dbias=1 dprob=1 copies=both",
     "fprop fp8_block" SIZES
     " bias=1 activation=swiglu interleave=1 copies=both prob=1",
-    "dgrad fp8_block" BACK
-    " interleave=1 prob=1 dbias=1 dprob=1 copies=both",
+    "dgrad fp8_block" BACK " interleave=1 prob=1 dbias=1 dprob=1 copies=both",
     "wgrad fp8_block" SIZES " d=f32 beta=1",
     "wgrad fp8_block" SIZES " d=f32 beta=1 microbatches=2 | queue=4",
     "fprop fp8_row" SIZES " alpha=any",
@@ -127,6 +126,14 @@ const char *const launch_lines[] = {
     "mlp bf16 g=4 m=1000 hidden=256 ffn=512 activation=gelu_tanh",
     "mlp fp8_block g=4 m=1000 hidden=256 ffn=512 recompute=1 sizes=host",
     "mlp mxfp8 g=4 m=1000 hidden=256 ffn=512 bias=1 prob=1",
+    /* few rows: dependent launches */
+    "mlp fp8_row g=4 m=256 hidden=256 ffn=512 prob=1",
+    "mlp fp8_row g=4 m=257 hidden=256 ffn=512 prob=1",
+    "mlp fp8_block g=4 m=64 hidden=256 ffn=512 prob=1 bias=1",
+    "mlp bf16 g=4 m=1 hidden=256 ffn=512",
+    "quantize nvfp4 of=x g=4 m=200 k=512",
+    "quantize nvfp4 of=w g=4 m=200 k=512",
+    "fprop nvfp4 g=4 m=256 n=512 k=256 dequantize=pass copies=both",
     NULL,
 };
 

@@ -277,6 +277,10 @@ static void shape_words(const struct cu_launch *launch)
 
         if (attribute->id == QN_CU_ATTRIBUTE_CLUSTER_DIMENSION)
             extent_words("cluster", attribute->value.cluster);
+        else if (attribute->id ==
+                     QN_CU_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                 attribute->value.allowed == 1)
+            fputs(" dependent", log_state.out);
         else
             fprintf(log_state.out, " attribute %d", attribute->id);
     }

@@ -90,7 +90,8 @@ void play_moe(struct play *play)
 
 /* ---------------------------------------------------------- orders of sums */
 
-/* The order in which a product that tokens depend on adds along k. */
+/* The order in which a product that tokens depend on adds along k, and whether
+   dh is rounded. */
 static int order_of(struct quern_context *ctx, const char *recipe,
                     int64_t tokens, int product)
 {
@@ -108,9 +109,10 @@ static int order_of(struct quern_context *ctx, const char *recipe,
     if (qn_moe_plan(ctx, &moe, &options, &plan))
         fail_msg("%s: %s", line, qn_errmsg(ctx));
     part = plan->mlp->launches[product].product;
-    order = part->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP
-                ? -1 /* the order of another recipe's kernel */
-                : qn_select_sums(part->kernel);
+    order = part->problem.dequantize > QUERN_DEQUANTIZE_PASS ? -1
+            : part->problem.dequantize == QUERN_DEQUANTIZE_PASS
+                ? 0 /* of plain products */
+                : qn_select_sums(part->kernel) + 2 * plan->mlp->back;
     qn_moe_plan_free(plan);
     return order;
 }

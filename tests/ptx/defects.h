@@ -14,6 +14,7 @@
     "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 --kernel "       \
     "quern_bf16_wgrad_nt_k_f32_add_sm90a_cooperative_tile128x128x64_"          \
     "cluster1x1"
+#define SEVERAL "quantize nvfp4 of=x g=3 m=200 k=256 split=skew" /* launches */
 
 /* X(device, line, variable, its value) */
 #define PTX_DEFECTS(X)                                                         \
@@ -38,6 +39,7 @@
     X("8.0", BF16_80, EDIT, "cp.async.wait_group 1=>cp.async.wait_group 3")    \
     X("8.0", BF16_80, EDIT, "bar.sync \t0;=>bar.warp.sync -1;")                \
     X("8.0", BF16_80, EDIT, "m8n8.x4.trans.shared.b16=>m8n8.x4.shared.b16")    \
+    X("9.0", SEVERAL, EDIT, "griddepcontrol.wait;=>")                          \
     X("9.0", BF16_90, MISREAD, "swizzle")                                      \
     X("9.0", BF16_90, MISREAD, "low_swizzle")                                  \
     X("9.0", BF16_90, MISREAD, "strides")                                      \

@@ -21,8 +21,8 @@
                  "saved=1")                                                    \
     X("9.0", "fprop bf16" ROWS                                                 \
              "n=256 k=72 activation=geglu interleave=1 d=f32 saved=1")         \
-    X("9.0 8.0", "fprop fp16" ROWS                                             \
-                 "n=136 k=72 activation=gelu bias=1 prob=1 saved=1")           \
+    X("9.0 8.0",                                                               \
+      "fprop fp16" ROWS "n=136 k=72 activation=gelu bias=1 prob=1 saved=1")    \
     X("9.0", "fprop bf16" ROWS "n=136 k=72 activation=gelu_tanh saved=1")      \
     X("9.0 8.0",                                                               \
       "fprop fp16" ROWS "n=256 k=128 activation=geglu interleave=8")           \
@@ -44,8 +44,8 @@
     X("9.0 8.0", "dgrad bf16" ROWS                                             \
                  "n=136 k=72 activation=swiglu interleave=1 prob=1 dbias=1 "   \
                  "dprob=1")                                                    \
-    X("9.0 8.0", "dgrad fp16" ROWS                                             \
-                 "n=136 k=72 activation=gelu prob=1 dbias=1 dprob=1")          \
+    X("9.0 8.0",                                                               \
+      "dgrad fp16" ROWS "n=136 k=72 activation=gelu prob=1 dbias=1 dprob=1")   \
     X("9.0", "dgrad bf16" ROWS "n=136 k=72 activation=silu prob=1 dprob=1")    \
     X("9.0 8.0", "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1")   \
     X("9.0 8.0",                                                               \
@@ -120,4 +120,6 @@
     X("9.0", "mlp fp8_block g=2 m=256 hidden=256 ffn=128 interleave=1")        \
     X("9.0", "mlp bf16 g=2 m=128 hidden=128 ffn=64 activation=gelu")           \
     X("9.0", "mlp mxfp8 g=2 m=128 hidden=128 ffn=64")                          \
-    X("9.0", "mlp nvfp4 g=2 m=128 hidden=128 ffn=64")
+    X("9.0", "mlp nvfp4 g=2 m=128 hidden=128 ffn=64")                          \
+    X("9.0 8.0", "moe bf16 g=3 m=40 topk=3 hidden=264 ffn=64 residual=1")      \
+    X("9.0", "moe fp8_block g=3 m=33 topk=2 hidden=256 ffn=128 prob=y")

@@ -126,12 +126,6 @@ int cuDeviceGetName(char *name, int size, int device)
     return 0;
 }
 
-enum { /* CU_DEVICE_ATTRIBUTE_... that the program asks for */
-       CLOCK_RATE = 13,
-       MEMORY_CLOCK_RATE = 36,
-       MEMORY_BUS_WIDTH = 37
-};
-
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     (void)device;
@@ -146,15 +140,17 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
     case QN_CU_COMPUTE_CAPABILITY_MINOR:
         *value = fake_state.minor;
         return 0;
-    case CLOCK_RATE:
-    case MEMORY_CLOCK_RATE:
-        *value = attribute == CLOCK_RATE ? 1000000 : 2000000; /* kHz */
+    case QN_CU_CLOCK_RATE: /* an H200's */
+        *value = 1980000;
         return 0;
-    case MEMORY_BUS_WIDTH:
-        *value = 512;
+    case QN_CU_MEMORY_CLOCK_RATE:
+        *value = 3201000;
+        return 0;
+    case QN_CU_MEMORY_BUS_WIDTH:
+        *value = 6016;
         return 0;
     case QN_CU_L2_CACHE_SIZE:
-        *value = 1 << 12;
+        *value = 1 << 12; /* the tuner fills it; the model wants more */
         return 0;
     case QN_CU_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
         *value = fake_state.shared_bytes;

@@ -40,7 +40,7 @@ TEST(takes_the_best_that_fits)
 {
     struct quern_context *ctx = test_open();
 
-    test_expect_choice(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
+    test_expect_choice(ctx, PROBLEM, NULL, "k_large", QUERN_BACKEND_JIT, 132);
     assert_int_equal(test_count("nvrtc compile k_spills"), 1);
     assert_int_equal(test_count("nvrtc compile"), 2);
     assert_non_null(strstr(test_messages, "k_spills is not used: it spills"));
@@ -48,7 +48,7 @@ TEST(takes_the_best_that_fits)
     assert_int_equal(test_cuda->loaded, 1);
     assert_int_equal(test_cuda->depth, 0);
     /* neither is compiled or loaded again */
-    test_expect_choice(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
+    test_expect_choice(ctx, PROBLEM, NULL, "k_large", QUERN_BACKEND_JIT, 132);
     assert_int_equal(test_count("nvrtc compile"), 2);
     assert_int_equal(test_cuda->libraries, 1);
     qn_close(ctx);
@@ -58,7 +58,7 @@ TEST(takes_the_best_that_fits)
     unlink(test_log);
     test_messages[0] = 0;
     ctx = test_open();
-    test_expect_choice(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
+    test_expect_choice(ctx, PROBLEM, NULL, "k_large", QUERN_BACKEND_JIT, 132);
     assert_int_equal(test_count(""), 0);
     assert_non_null(strstr(test_messages, "k_spills is not used: it spills"));
     qn_close(ctx);
@@ -161,7 +161,7 @@ TEST(prefers_linked_kernels)
                        132);
     assert_int_equal(test_count("nvrtc"), 0);
     assert_int_equal(test_count("gen"), 0);
-    test_expect_choice(ctx, PROBLEM, &jit, "k_cluster", QUERN_BACKEND_JIT, 132);
+    test_expect_choice(ctx, PROBLEM, &jit, "k_large", QUERN_BACKEND_JIT, 132);
     qn_close(ctx);
     ctx = open_linked(NULL);
     p = test_problem(ctx, PROBLEM);
@@ -274,8 +274,8 @@ TEST(weighs_how_c_arrives)
     qn_close(ctx);
 }
 
-/* Narrow tiles hide their stores, which shows where k is short; else the wide
-   pair asks L2 for less, and a lone CTA never does. */
+/* Narrow tiles hide their stores, which shows where k is short; wide ones ask L2
+   for less. Lone CTAs whose neighbours read the same bytes do not meet. */
 TEST(weighs_what_ctas_share)
 {
     static struct qn_kernel kernels[] = {
@@ -289,11 +289,11 @@ TEST(weighs_what_ctas_share)
     test_expect_choice(ctx, "fprop bf16 g=8 m=32768 n=4096 k=512", NULL,
                        "k_narrow", QUERN_BACKEND_AOT, 132);
     test_expect_choice(ctx, "fprop bf16 g=8 m=32768 n=4096 k=7168", NULL,
-                       "k_pair", QUERN_BACKEND_AOT, 132);
+                       "k_lone", QUERN_BACKEND_AOT, 132);
     test_expect_choice(ctx, "fprop bf16 g=8 m=16384 n=4096 k=28672", NULL,
-                       "k_pair", QUERN_BACKEND_AOT, 132);
+                       "k_lone", QUERN_BACKEND_AOT, 132);
     test_expect_choice(ctx, "fprop bf16 g=32 m=2048 n=4096 k=7168", NULL,
-                       "k_pair", QUERN_BACKEND_AOT, 132);
+                       "k_lone", QUERN_BACKEND_AOT, 132);
     qn_close(ctx);
 }
 
@@ -401,12 +401,12 @@ TEST(respects_the_current_context)
     int mine;
 
     test_cuda->current = &mine;
-    test_expect_choice(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
+    test_expect_choice(ctx, PROBLEM, NULL, "k_large", QUERN_BACKEND_JIT, 132);
     assert_int_equal(test_cuda->primaries, 0);
     assert_ptr_equal(test_cuda->current, &mine);
     assert_int_equal(test_cuda->depth, 0);
     test_cuda->current = NULL;
-    test_expect_choice(ctx, PROBLEM, NULL, "k_cluster", QUERN_BACKEND_JIT, 132);
+    test_expect_choice(ctx, PROBLEM, NULL, "k_large", QUERN_BACKEND_JIT, 132);
     assert_int_equal(test_cuda->primaries, 1);
     assert_int_equal(test_cuda->depth, 0);
     qn_close(ctx);

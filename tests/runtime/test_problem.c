@@ -155,7 +155,8 @@ TEST(names_what_is_wrong)
         {"wgrad bf16 g=1 m=1 n=1 k=@sizes", "k=@sizes: a whole number"},
         {"fprop bf16 g=1 m=1 n=2 k=1 activation=swigul",
          "activation=swigul: none, swiglu, clamped_swiglu, situ, geglu, reglu, "
-         "squared_relu, relu, silu, gelu, gelu_tanh is expected; did you mean 'swiglu'?"},
+         "squared_relu, relu, silu, gelu, gelu_tanh is expected; did you mean "
+         "'swiglu'?"},
         {"fprop bf16 g=1 m=1 n=2 k=1 bias=2", "bias=2: 0 or 1 is expected"},
         {"fprop bf16 g=1 m=1 n=2 k=1 prob=1", "prob=1 needs an activation"},
         {"fprop bf16 g=1 m=1 n=2 k=1 saved=1 bias=1",
@@ -247,7 +248,7 @@ TEST(checks_each_field)
     BREAK(p.beta = 3, "beta is 3");
     BREAK(p.beta = -1, "beta is -1");
     BREAK(p.bias = 2, "bias is 2");
-    BREAK(p.activation = 7, "activation is 7");
+    BREAK(p.activation = QUERN_ACTIVATION_COUNT, "activation is 11");
     BREAK((p.activation = 1, p.interleave = -1), "interleave=-1: 0 to 65536");
     BREAK(p.pointers = 16, "pointers is 16");
     BREAK(p.pointers = -1, "pointers is -1");

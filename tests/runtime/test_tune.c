@@ -69,7 +69,7 @@ TEST(finds_the_fastest)
     /* 1.5 or 1.875, as k_large is there by then or not */
     expect_reason(&r, "k_cluster", " x as long as the best");
     assert_int_equal(candidate(&r, "k_cluster")->rounds, 2);
-    expect_reason(&r, "k_spills", "the model expects 2.7 x the cycles");
+    expect_reason(&r, "k_spills", "the model expects 3.0 x the cycles");
     expect_reason(&r, "k_hungry", "300000 bytes of shared memory");
     expect_reason(&r, "k_next", "made for sm_100a");
     assert_non_null(strstr(r.file, "/cache/tune/Fake.tune"));

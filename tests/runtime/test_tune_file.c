@@ -7,21 +7,14 @@
 #include "device/cuda_api.h"
 #include "product/plan.h"
 #include "tuned/tune_file.h"
-#include "tuned/tune_key.h"
 #include "tuned/tune_store.h"
+#include "tune_files.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define HEAD "quern tune 2\ngpu Fake\n"
-#define OLD  "quern tune 1\ngpu Fake\nregistry old\n"
-#define VALUES                                                                 \
-    "sms=132 kernel=k_large key=key_of_k_large band=0 ns=80000 model=k_small " \
-    "model_ns=100000 ratio=1.250 mhz=1755 certain=1\n"
 #define DIGITS "012345678901234567890123456789012345678901234567"
-#define LINE   "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | " VALUES
-#define LINE2  "fprop bf16 g=8 m=512 n=256 k=64 d=bf16 | " VALUES
 
 static int parse(struct quern_context *ctx, const char *text, size_t bytes,
                  struct qn_tune_file *file)
@@ -253,70 +246,23 @@ TEST(merges_in_any_order)
 
 /* ------------------------------------------------------------------ folders */
 
-/* Write a file of the test's folder; `folder` is made. */
-static void put(const char *folder, const char *name, const char *text)
-{
-    char path[600];
-    FILE *file;
-
-    snprintf(path, sizeof path, "%s/%s", test_folder, folder);
-    mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/%s/%s", test_folder, folder, name);
-    file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-static void give_folders(const char *one, const char *two)
-{
-    char list[600];
-
-    snprintf(list, sizeof list, "%s/%s:%s/%s", test_folder, one, test_folder,
-             two);
-    setenv("QUERN_TUNE", list, 1);
-}
-
-static int tuned(struct quern_context *ctx, const char *text,
-                 const char *kernel)
-{
-    struct qn_plan *plan = test_plan(ctx, text, NULL);
-    struct quern_plan_info info;
-
-    qn_plan_info(plan, &info);
-    assert_string_equal(info.kernel, kernel);
-    qn_plan_free(plan);
-    return info.tuned;
-}
-
-#define PROBLEM "fprop bf16 g=4 m=512 n=256 k=64"
-
-static char *why(struct quern_context *ctx)
-{
-    struct qn_problem p = test_problem(ctx, PROBLEM);
-    char *text;
-
-    test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
-    return text;
-}
-
 /* The first folder that has a line counts; one that is refused does not. */
 TEST(searches_in_order)
 {
     struct quern_context *ctx;
     char *text;
 
-    give_folders("one", "two");
-    put("one", "Fake.tune", HEAD LINE2);
-    put("two", "Fake.tune", HEAD LINE LINE2);
+    test_tune_folders("one", "two");
+    test_tune_put("one", "Fake.tune", HEAD LINE2);
+    test_tune_put("two", "Fake.tune", HEAD LINE LINE2);
     ctx = test_open();
-    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
+    assert_int_equal(test_tune_used(ctx, PROBLEM, "k_large"), 1);
     qn_close(ctx);
-    put("one", "Fake.tune", OLD LINE);
+    test_tune_put("one", "Fake.tune", OLD LINE);
     ctx = test_open();
-    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
+    assert_int_equal(test_tune_used(ctx, PROBLEM, "k_large"), 1);
     assert_non_null(strstr(test_messages, "format 1 has no keys"));
-    text = why(ctx);
+    text = test_tune_why(ctx);
     assert_non_null(strstr(text, "tuned: 1.25 x the model's choice"));
     assert_non_null(strstr(text, "two/Fake.tune\n"));
     assert_non_null(strstr(text, "one/Fake.tune:1: error: format 1 has"));
@@ -331,23 +277,23 @@ TEST(tells_missing_folders)
     struct quern_context *ctx;
     char *text, *said;
 
-    give_folders("none", "two");
-    put("two", "Fake.tune", HEAD LINE);
+    test_tune_folders("none", "two");
+    test_tune_put("two", "Fake.tune", HEAD LINE);
     ctx = test_open();
-    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
-    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
+    assert_int_equal(test_tune_used(ctx, PROBLEM, "k_large"), 1);
+    assert_int_equal(test_tune_used(ctx, PROBLEM, "k_large"), 1);
     said = strstr(test_messages, "/none: No such file or directory: the folder "
                                  "is not used");
     assert_non_null(said);
     assert_null(strstr(said + 1, "/none: "));
-    text = why(ctx);
+    text = test_tune_why(ctx);
     assert_non_null(strstr(text, "not used: "));
     assert_non_null(strstr(text, "/none: No such file or directory\n"));
     qn_free(text);
     qn_close(ctx);
     unsetenv("QUERN_TUNE");
     ctx = test_open();
-    text = why(ctx);
+    text = test_tune_why(ctx);
     assert_null(strstr(text, "not used: "));
     qn_free(text);
     qn_close(ctx);
@@ -364,7 +310,7 @@ TEST(winners_that_do_not_serve)
         {"k_sum", "the variant has no kernel of that name"},
     };
 
-    give_folders("one", "two");
+    test_tune_folders("one", "two");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct quern_context *ctx;
         char line[600], *text;
@@ -375,146 +321,14 @@ TEST(winners_that_do_not_serve)
                  "ns=5 model=k_small model_ns=6 ratio=1.200 "
                  "mhz=0 certain=1\n",
                  cases[i].kernel, cases[i].kernel);
-        put("one", "Fake.tune", line);
+        test_tune_put("one", "Fake.tune", line);
         ctx = test_open();
-        assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
-        text = why(ctx);
+        assert_int_equal(test_tune_used(ctx, PROBLEM, "k_small"), 0);
+        text = test_tune_why(ctx);
         assert_non_null(strstr(text, cases[i].says));
         qn_free(text);
         qn_close(ctx);
     }
-}
-
-static int tune(struct quern_context *ctx, const char *text, char file[512])
-{
-    struct qn_problem p = test_problem(ctx, text);
-    struct quern_tune_result r;
-    int code = qn_tune(ctx, &p, NULL, &r);
-
-    if (file)
-        strcpy(file, r.file);
-    qn_free(r.candidates);
-    return code;
-}
-
-/* Those of measurements in a file. */
-static int count_lines(const char *folder, const char *name)
-{
-    char path[600], line[1024];
-    FILE *file;
-    int count = 0;
-
-    snprintf(path, sizeof path, "%s/%s/%s", test_folder, folder, name);
-    file = fopen(path, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file))
-        count += strstr(line, " kernel=") != NULL;
-    fclose(file);
-    return count;
-}
-
-/* A file without keys gives way, an unreadable one stays. */
-TEST(keeps_what_others_wrote)
-{
-    struct quern_context *ctx;
-    char file[512];
-
-    give_folders("one", "two");
-    put("one", "Fake.tune", OLD LINE LINE2);
-    ctx = test_open();
-    test_expect(tune(ctx, PROBLEM, file), QUERN_OK, "");
-    assert_non_null(strstr(file, "one/Fake.tune"));
-    assert_int_equal(count_lines("one", "Fake.tune"), 1);
-    assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 1);
-    assert_int_equal(tuned(ctx, PROBLEM " sizes=host", "k_small"), 1);
-    put("one", "Fake.tune", HEAD "nonsense\n");
-    test_expect(tune(ctx, PROBLEM, file), QUERN_EINVAL,
-                "one/Fake.tune:3: error: ");
-    assert_string_equal(file, ""); /* no file has the line */
-    qn_close(ctx);
-    ctx = test_open();
-    assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
-    qn_close(ctx);
-}
-
-#define STALE                                                                  \
-    "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k_large "         \
-    "key=key_of_k_old band=0 ns=1 model=k_small model_ns=2 ratio=2.000 "       \
-    "mhz=0 certain=1\n"
-#define GONE                                                                   \
-    "fprop bf16 g=8 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k_gone "          \
-    "key=key_of_k_gone band=0 ns=1 model=k_small model_ns=2 ratio=2.000 "      \
-    "mhz=0 certain=1\n"
-
-static int count_words(const char *text, const char *words)
-{
-    int count = 0;
-
-    for (; (text = strstr(text, words)); text++)
-        count++;
-    return count;
-}
-
-/* A line whose kernel has changed is named and skipped; the others of its file
-   count, as does a later file's line of the bucket. */
-TEST(stale_lines_are_skipped)
-{
-    struct quern_context *ctx;
-    char *text;
-
-    give_folders("one", "two");
-    put("one", "Fake.tune", HEAD STALE LINE2);
-    put("two", "Fake.tune", HEAD GONE);
-    ctx = test_open();
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
-    assert_int_equal(tuned(ctx, "fprop bf16 g=8 m=512 n=256 k=64", "k_large"),
-                     1);
-    assert_int_equal(count_words(test_messages,
-                                 "one/Fake.tune:3: k_large has changed since "
-                                 "it was measured: the line is not used"),
-                     1);
-    text = why(ctx);
-    assert_non_null(strstr(text, "not used: "));
-    assert_non_null(strstr(text, "one/Fake.tune:3: k_large has changed"));
-    qn_free(text);
-    qn_close(ctx);
-    put("two", "Fake.tune", HEAD LINE);
-    ctx = test_open();
-    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
-    text = why(ctx);
-    assert_non_null(strstr(text, "two/Fake.tune\n"));
-    assert_non_null(strstr(text, "one/Fake.tune:3: k_large has changed"));
-    qn_free(text);
-    qn_close(ctx);
-}
-
-/* Stale lines give way to slower ones that are not, and are not merged. */
-TEST(stale_lines_are_replaced)
-{
-    struct quern_context *ctx;
-    struct qn_tune_file file;
-    char path[600], target[512];
-    int stale;
-
-    give_folders("one", "two");
-    put("one", "Fake.tune", HEAD STALE);
-    put("two", "Fake.tune", HEAD GONE LINE);
-    ctx = test_open();
-    snprintf(path, sizeof path, "%s/two/Fake.tune", test_folder);
-    test_expect(qn_tune_store_read(ctx, path, &file), QUERN_OK, "");
-    test_expect(qn_tune_key_count(ctx, &file, &stale), QUERN_OK, "");
-    assert_int_equal(file.count, 2);
-    assert_int_equal(stale, 1);
-    test_expect(qn_tune_store_add(ctx, &file, 0, target, sizeof target),
-                QUERN_OK, "");
-    qn_tune_file_free(&file);
-    assert_int_equal(count_lines("one", "Fake.tune"), 1);
-    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
-    put("one", "Fake.tune", HEAD STALE);
-    test_expect(tune(ctx, PROBLEM, target), QUERN_OK, "");
-    assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 1);
-    qn_close(ctx);
 }
 
 /* A file where a folder should be, and a folder that is read-only. */
@@ -525,11 +339,12 @@ TEST(needs_a_folder)
     setenv("QUERN_TUNE", "/dev/null/none", 1);
     setenv("QUERN_CACHE", "", 1);
     ctx = test_open();
-    test_expect(tune(ctx, PROBLEM, NULL), QUERN_EIO, "$QUERN_TUNE names one");
+    test_expect(test_tune_problem(ctx, PROBLEM, NULL), QUERN_EIO,
+                "$QUERN_TUNE names one");
     qn_close(ctx);
     setenv("QUERN_TUNE", "", 1);
     ctx = test_open();
-    test_expect(tune(ctx, PROBLEM, NULL), QUERN_EIO, "no folder");
+    test_expect(test_tune_problem(ctx, PROBLEM, NULL), QUERN_EIO, "no folder");
     qn_close(ctx);
 }
 
@@ -545,7 +360,7 @@ static void tune_some(int process)
 
         snprintf(text, sizeof text, "fprop bf16 g=%d m=512 n=%d k=64",
                  process + 1, 64 * (i + 1));
-        if (tune(ctx, text, NULL))
+        if (test_tune_problem(ctx, text, NULL))
             exit(1);
     }
     qn_close(ctx);
@@ -560,7 +375,7 @@ TEST(processes_lose_nothing)
     char path[600];
     int status;
 
-    give_folders("one", "two");
+    test_tune_folders("one", "two");
     for (int i = 0; i < PROCESSES; i++) {
         children[i] = fork();
         assert_true(children[i] >= 0);
@@ -637,7 +452,7 @@ TEST(threads_measure_once)
     int launches;
 
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
-    test_expect(tune(ctx, PROBLEM, file), QUERN_OK, "");
+    test_expect(test_tune_problem(ctx, PROBLEM, file), QUERN_OK, "");
     launches = test_cuda->launches;
     assert_int_equal(unlink(file), 0);
     qn_close(ctx);

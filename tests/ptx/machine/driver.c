@@ -144,9 +144,9 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
          major == 9 || major == 10 ? 232448
          : major == 8 && !minor    ? 166912
                                    : 101376},
-        {13, 1000000}, /* clocks in kHz, and the bus: of the roofline */
-        {36, 2000000},
-        {37, 512},
+        {QN_CU_CLOCK_RATE, 1980000}, /* an H200's */
+        {QN_CU_MEMORY_CLOCK_RATE, 3201000},
+        {QN_CU_MEMORY_BUS_WIDTH, 6016},
     };
 
     (void)device;
@@ -329,7 +329,7 @@ static int residents(const struct cu_launch *launch,
 /* A launch that waits: what it is of, then the bytes of its parameters. */
 struct kept {
     struct px_launch launch;
-    int resident;
+    int resident, waits;
     void *params[PX_MAX_PARAMS];
     _Alignas(16) unsigned char bytes[4096];
 };
@@ -348,6 +348,7 @@ static int run_launch(struct px_work *work)
     px_machine.launches++;
     *px_machine.fault = 0;
     px_machine.resident = kept->resident;
+    px_machine.waits = kept->waits;
     code = px_schedule_run(&kept->launch);
     if (px_machine.trace)
         fprintf(stderr,
@@ -383,6 +384,10 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
         if (launch->attributes[i].id == QN_CU_ATTRIBUTE_CLUSTER_DIMENSION)
             memcpy(kept.launch.cluster, launch->attributes[i].value.cluster,
                    sizeof kept.launch.cluster);
+        else if (launch->attributes[i].id ==
+                     QN_CU_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                 launch->attributes[i].value.allowed)
+            kept.waits = 1;
     for (int i = 0; i < program->nparams; i++)
         memcpy(kept.bytes + program->params[i].offset, parameters[i],
                (size_t)program->params[i].bytes);

@@ -93,6 +93,7 @@ struct px_program {
     int32_t sink; /* a register that is only written */
     int max_threads, min_ctas;
     int products; /* has wgmma */
+    int waits;    /* has griddepcontrol.wait */
 };
 
 /* Special registers. */
@@ -144,6 +145,7 @@ struct px_warp {
     struct px_cta *cta;
     int number; /* in its CTA */
     uint32_t live;
+    uint32_t waited; /* for launches before this one */
     int parts, current;
     struct px_part part[PX_LANES];
     struct px_copy *copies; /* in flight, in order */
@@ -248,6 +250,7 @@ struct px_machine {
     uint32_t late;   /* of 256 chances, how often a copy does not land yet */
     uint32_t leader; /* which lane is elected */
     int misread;     /* of PX_MISREADINGS */
+    int waits;       /* no global memory before griddepcontrol.wait */
     int trace;
     int resident; /* CTAs that run at once */
     char fault[2000];

@@ -61,6 +61,12 @@ static void fault_outside(struct px_warp *w, const struct px_op *op,
 unsigned char *px_memory_global(struct px_warp *w, const struct px_op *op,
                                 uint64_t address, uint64_t size, int lane)
 {
+    if (px_machine.waits && !(w->waited >> lane & 1)) {
+        px_fault(w, op, lane,
+                 "global memory before griddepcontrol.wait: an earlier launch "
+                 "may use it");
+        return NULL;
+    }
     for (int i = 0; i < nbuffers; i++) {
         int at = i ? i - (i <= last_buffer) : last_buffer;
 

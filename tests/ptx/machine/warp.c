@@ -188,6 +188,15 @@ static int nothing(struct px_warp *w, const struct px_op *op, uint32_t mask)
     return PX_NEXT;
 }
 
+/* The launches before have ended: one runs at a time. */
+static int wait_for_launches(struct px_warp *w, const struct px_op *op,
+                             uint32_t mask)
+{
+    (void)op;
+    w->waited |= mask;
+    return PX_NEXT;
+}
+
 /* setmaxnreg: what a warp leaves is there for those of its CTA that take. */
 static int check_registers(struct px_warp *w, const struct px_op *op,
                            uint32_t count)
@@ -285,7 +294,6 @@ const struct px_row px_rows_control[] = {
     {"fence.proxy.async.global", "", px_hazard_fence, 0},
     {"fence.proxy.async.shared::cta", "", px_hazard_fence, 0},
     {"fence.mbarrier_init.release.cluster", "", nothing, 0},
-    {"griddepcontrol.wait", "", nothing, 0},
     {"griddepcontrol.launch_dependents", "", nothing, 0},
     {"setmaxnreg.inc.sync.aligned.u32", "r", take_registers, PX_MEET_ALL},
     {"setmaxnreg.dec.sync.aligned.u32", "r", leave_registers, PX_MEET_ALL},
@@ -293,5 +301,9 @@ const struct px_row px_rows_control[] = {
 
 int px_setup_warp(struct px_build *b)
 {
-    return setup_shuffle(b);
+    if (strcmp(b->mnemonic, "griddepcontrol.wait"))
+        return setup_shuffle(b);
+    b->op->run = wait_for_launches;
+    b->program->waits = 1;
+    return PX_EXIT;
 }

@@ -19,7 +19,7 @@ class Window(typing.NamedTuple):
 
 def local(index, first, groups, total):
     """Indices of experts as those of the ones that are here: others have no row, those that are
-    errors stay errors. A line's own numbers do this where they are known."""
+    errors stay errors. A line's own keys do this where they are known."""
     here = index - first
     inside = (here >= 0) & (here < groups)
     return jnp.where(inside, here, jnp.where(index > total, groups + 1, -1))

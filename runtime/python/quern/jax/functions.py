@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ragged_dot and ragged_dot_general, with the signatures of jax.lax."""
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 

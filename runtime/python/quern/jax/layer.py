@@ -14,7 +14,7 @@ from quern.jax._call import WORDS, call, vary_alike
 from quern.jax.mlp import Route, mlp
 from quern.jax.quantized import Quantized
 
-RESIDUAL = "quern_route"  # name of what route found, for policies of jax.checkpoint
+RESIDUAL = "quern_route"  # name of route's results, for policies of jax.checkpoint
 
 
 # ------------------------------------------------------------------------------------------- route
@@ -48,7 +48,7 @@ def _route(experts, first, total):
 
 
 def _window(indices, experts, first, total):
-    """Checked indices, and the numbers of the line. Those that are arrays leave it for the indices,
+    """Checked indices, and the window of the line. Arrays leave it for the indices,
     which then are those of the experts here."""
     indices = _checks.numbers("indices", indices)
     if indices.ndim != 2:
@@ -202,7 +202,7 @@ def combine(rows, inverse, prob=None, residual=None):
 
 
 def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=None, **more):
-    """A layer's experts, from tokens to tokens: the sum over a token's choices of its experts' MLPs.
+    """A layer's experts, from tokens to tokens: the sum of the MLPs that each token chose.
 
         x         [tokens, hidden] or [.., hidden]
         indices   [tokens, topk] integers; see route, with `first` and total=`experts`

@@ -26,7 +26,7 @@ _KINDS = {name: "rows" for name in ("x", "dy", "prob")} | \
 
 
 class Route(typing.NamedTuple):
-    """A layer that begins and ends with tokens: their experts [tokens, topk], and what is added to
+    """A layer that begins and ends with tokens: their experts [tokens, topk], and a summand of
     the result, or None."""
     index: typing.Any
     residual: typing.Any
@@ -50,7 +50,7 @@ class Spec(typing.NamedTuple):
 
     @property
     def what(self):
-        """Of errors."""
+        """The subject of errors."""
         return "moe" if self.window else "grouped_mlp"
 
 
@@ -140,7 +140,8 @@ def _forward(spec, sizes, names, is_kept):
                      [made[name] for name in history])
 
     return batched(run, sizes, [_KINDS.get(name, "flat") for name in names],
-                   ["rows"] + ["flat"] * (is_kept + len(kept)) + ["state"] * has_history, spec.window)
+                   ["rows"] + ["flat"] * (is_kept + len(kept)) + ["state"] * has_history,
+                   spec.window)
 
 
 def _kept_weights(spec, names):
@@ -194,8 +195,8 @@ def _results(spec, names):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _mlp(spec, values, more, sizes):
-    """values: {x, w1, w2, b1, b2, prob, c, scale, history}; more: {quantized arrays, random, index}.
-    The gradient of scale and history is the next state."""
+    """values: {x, w1, w2, b1, b2, prob, c, scale, history}; more: {quantized arrays, random,
+    index}. The gradient of scale and history is the next state."""
     return _run_forward(spec, values, more, sizes, False)[0]
 
 
@@ -270,9 +271,9 @@ def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=No
     Differentiable once in x, w1, w2, prob, b1 and b2.
     """
     return mlp(x, w1, w2, group_sizes, None, activation=activation, prob=prob, b1=b1, b2=b2,
-               interleave=interleave, recipe=recipe, recompute=recompute, layout=layout, limit=limit,
-               slope=slope, shift=shift, group_offset=group_offset, outside=outside, key=key,
-               quantized=quantized, state=state)
+               interleave=interleave, recipe=recipe, recompute=recompute, layout=layout,
+               limit=limit, slope=slope, shift=shift, group_offset=group_offset, outside=outside,
+               key=key, quantized=quantized, state=state)
 
 
 def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=None, b2=None,

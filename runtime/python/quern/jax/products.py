@@ -45,7 +45,7 @@ class Spec(typing.NamedTuple):
 
     @property
     def what(self):
-        """Of errors."""
+        """The subject of errors."""
         return f"recipe {self.recipe}"
 
 

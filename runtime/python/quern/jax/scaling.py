@@ -15,9 +15,8 @@ KINDS = {3: (0, 1, 2), 6: (0, 0, 1, 1, 2, 2)}  # which of x, w, dy each tensor i
 
 class ScalingState(typing.NamedTuple):
     """Delayed scaling of one tensor: scale f32 [2], its factor and the inverse, and history
-    f32 [slots], largest magnitudes of earlier steps, in slot 0 those of this one. Of the 3 tensors
-    of a linear layer, x, w and dy, or of the 6 of an MLP, x, h, w1, w2, dy and dpre: [3, ..] or
-    [6, ..]."""
+    f32 [slots], largest magnitudes of earlier steps, in slot 0 those of this one. A linear
+    layer has three, [3, ..]: x, w and dy; an MLP six, [6, ..]: x, h, w1, w2, dy and dpre."""
     scale: typing.Any
     history: typing.Any
 
@@ -71,7 +70,7 @@ def check_state(recipe, state, tensors):
     if state is None:
         of = "" if tensors is None else f", {tensors}"
         raise ValueError(f"state: recipe {recipe} has delayed scaling: quern.jax.scaling_state("
-                         f"{recipe!r}{of}), or what came of it, is expected")
+                         f"{recipe!r}{of}), or the state of a step before, is expected")
     shape = () if tensors is None else (tensors,)
     scale = _checks.shaped("state.scale", state[0], (*shape, 2))
     history = _checks.shaped("state.history", state[1], (*shape, slots))

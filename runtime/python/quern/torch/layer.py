@@ -116,7 +116,7 @@ def combine(rows, inverse, prob=None, residual=None):
 
 
 def move_each(values, inverse):
-    """Numbers of pairs [tokens, topk] in the order of rows, in fp32: permute of one feature."""
+    """Values of pairs [tokens, topk] in the order of rows, in fp32: permute of one feature."""
     return permute(values.float().reshape(-1, 1), inverse.reshape(-1, 1)).reshape(-1)
 
 

@@ -94,7 +94,7 @@ class _GroupedMLP(torch.autograd.Function):
 
 
 def _shapes(x, index, o):
-    """Numbers of the line."""
+    """Keys of the line."""
     shapes = dict(g=o.groups, m=x.shape[0], hidden=o.hidden, ffn=o.ffn)
     return shapes if index is None else dict(shapes, topk=index.shape[1])
 

@@ -1,0 +1,3 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ include "common/wait.body.cu"
+//$ include "common/noop.c"
