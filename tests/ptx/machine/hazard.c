@@ -59,7 +59,7 @@ static int is_fenced(const struct px_warp *w, int lane,
     return (writer != w || unit->lane == lane)
                ? unit->when <= w->fenced[lane] || unit->when <= fence
                : (unit->when <= w->met && w->met <= w->fenced[lane]) ||
-                     (unit->when <= fence && fence <= w->met);
+                     unit->when <= w->known[unit->lane];
 }
 
 int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,

@@ -161,7 +161,8 @@ struct px_warp {
     uint32_t fences;        /* wgmma.fence */
     uint32_t registers;     /* of a thread; setmaxnreg */
     uint64_t fenced[PX_LANES];
-    uint64_t met; /* when its lanes were last at one instruction */
+    uint64_t met;             /* when its lanes were last at one instruction */
+    uint64_t known[PX_LANES]; /* fenced, as of then */
     uint64_t cluster_ticket;
     uint32_t random;
     int apart; /* so many choices more of parts are random */

@@ -160,8 +160,10 @@ static int step(struct px_warp *w, int *code)
         *code = PX_FAULT;
         return 1;
     }
-    if (op->meet)
+    if (op->meet) {
         w->met = ++px_machine.clock;
+        memcpy(w->known, w->fenced, sizeof w->known);
+    }
     *code = op->run(w, op, mask);
     if (*code != PX_WAIT)
         px_fault_trace(w, op, mask, "");
