@@ -242,7 +242,7 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(SAVED, "saved")     /* of an MLP: forward to backward and wgrad */     \
     ARG(PENDING, "pending") /* of an MLP: backward to wgrad */                 \
     ARG(INDEX, "index")     /* [m, topk] experts of each token */              \
-    ARG(GATHER, "gather")   /* [m * topk] row -> token * topk + k */           \
+    ARG(GATHER, "gather")   /* [rows] row -> token * topk + k */               \
     ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */     \
     ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */
 

@@ -49,7 +49,7 @@ const struct qn_slot qn_api_slots[] = {
     ROUTE(LENGTHS, R(lengths)),
     ROUTE(STARTS, R(starts)),
     ROUTE(INDEX, R(index)),
-    ROUTE(GATHER, R(gather)),
+    {QUERN_ARG_GATHER, QN_SLOT_ARRAY, {P(gather), NONE, NONE, R(gather)}},
     ROUTE(INVERSE, R(inverse)),
     ARRAY(NOOP, P(noop), C(noop), NONE),
     ARRAY(ALPHA, P(alpha), NONE, NONE),

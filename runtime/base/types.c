@@ -36,6 +36,7 @@ LIST(mlp_pointers, QUERN_MLP_POINTERS(WORD))
 LIST(l2, QUERN_L2S(WORD))
 LIST(epilogue, QN_EPILOGUES(WORD))
 LIST(outside, QUERN_OUTSIDES(WORD))
+LIST(gather, QUERN_GATHERS(WORD))
 LIST(routing, QUERN_ROUTINGS(WORD))
 
 /* cuBLAS's letters: first B, where t is k-major; then A, where n is. */

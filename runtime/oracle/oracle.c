@@ -110,7 +110,7 @@ static int look_outside(const struct qn_job *job, int role, int *untouched)
 
 int qn_oracle_guards(const struct qn_job *job, int *guards)
 {
-    enum { OTHERS = 14, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
+    enum { OTHERS = 15, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
     const struct qn_memory *all[ALL] = {&job->sizes_memory,
                                         &job->factors_memory,
                                         &job->workspace,
@@ -124,6 +124,7 @@ int qn_oracle_guards(const struct qn_job *job, int *guards)
                                         &job->dprob,
                                         &job->scale,
                                         &job->history,
+                                        &job->pairs_memory,
                                         &job->random};
     int code = QUERN_OK;
 

@@ -167,6 +167,8 @@ static void give_more(struct play *play, const struct qn_problem *p,
     args->probability = floats(play, "probability", p->probability, p->m);
     args->dbias = floats(play, "dbias", p->dbias, columns);
     args->dprob = floats(play, "dprob", p->dprob, p->m);
+    args->gather =
+        p->gather ? region(play, "gather", (size_t)p->m * sizeof(int)) : NULL;
     args->alpha = floats(play, "alpha", p->alpha, 1);
     args->beta = floats(play, "beta", p->beta == QUERN_BETA_ANY, 1);
     args->scale = floats(play, "scale", need->history, 2);
@@ -183,7 +185,9 @@ static void give_product(struct play *play, const struct qn_problem *p,
     const int64_t total = p->ragged == QUERN_AXIS_N   ? p->n
                           : p->ragged == QUERN_AXIS_K ? p->k
                                                       : p->m;
-    struct qn_tensor *of = p->ragged == QUERN_AXIS_N ? &args->b : &args->a;
+    struct qn_tensor *of = p->ragged == QUERN_AXIS_N ? &args->b
+                           : p->gather               ? &args->d
+                                                     : &args->a;
     const int major = of == &args->b ? p->b_major : p->a_major;
     const int is_last = (p->ragged == QUERN_AXIS_K) == (major == QUERN_MAJOR_K);
     const struct sizes sizes = {is_last ? &of->last_dims : &of->first_dims,
