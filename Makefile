@@ -16,6 +16,7 @@
 #   make fuzz    damaged specs, lines and files, FUZZ_SECONDS long (an hour)
 #   make check   format, names, budgets, exported symbols, reproducible output
 #   make format  rewrite the C files as .clang-format says
+#   make hooks   have git check the messages of commits (CONVENTIONS.md)
 #   make report  build/report.html: plots of what bench/results holds
 #   make clean
 #   make install     into PREFIX (/usr/local), below DESTDIR if that is given, libraries
@@ -31,7 +32,7 @@ BUILD = $(MAKE) --no-print-directory -C build $(if $(findstring \
 SUBMAKE = +@$(BUILD)
 
 .PHONY: all demo test test-all test-torch test-jax wheel test-wheel test-cross golden tsan fuzz check format \
-    clean report install uninstall tools generate
+    clean report install uninstall hooks tools generate
 
 all: generate
 	$(SUBMAKE) config=release quern_cli quern quern_torch quern_jax fake_ptx
@@ -110,6 +111,12 @@ format: tools
 	@.ci/install check
 	@find gen runtime tests bench examples -name '*.[ch]' ! -path '*/protocol/*.h' | \
 	    xargs clang-format -i
+
+hooks:
+	@hook=$$(git rev-parse --git-path hooks)/commit-msg && mkdir -p "$${hook%/*}" && \
+	    { [ ! -e "$$hook" ] || cmp -s .ci/commit-msg "$$hook" || \
+	    { echo "quern: $$hook is another hook" >&2; exit 2; }; } && \
+	    install -m 755 .ci/commit-msg "$$hook" && echo "$$hook"
 
 report: tools
 	@.ci/install plots

@@ -83,16 +83,18 @@ end
 -- The number of the shared libraries' ABI: the first one of QUERN_VERSION. COUPLED: soname
 local VERSION = io.open("runtime/quern.h"):read("*a"):match('QUERN_VERSION "(%d+)')
 
--- Everything that lies in the archive of project `from`, as a shared library. Programs look for it
--- by its name with the number: a second name of the same file, as links do not travel.
+-- Everything that lies in the archives `from`, as a shared library. Programs look for it by its name
+-- with the number: a second name of the same file, as links do not travel.
 local function shared (name, from)
   begin(name, "SharedLib", name, "lib", "")
-  links { from }
+  links(from)
   linkoptions { "-Wl,-soname,lib" .. name .. ".so." .. VERSION }
   postbuildcommands { "ln -f $(TARGET) $(TARGET)." .. VERSION }
   for configuration, root in pairs(ROOTS) do
     filter(configuration)
-    linkoptions { "-Wl,--whole-archive,../" .. root .. "/lib/lib" .. from .. ".a,--no-whole-archive" }
+    for _, archive in ipairs(from) do
+      linkoptions { "-Wl,--whole-archive,../" .. root .. "/lib/lib" .. archive .. ".a,--no-whole-archive" }
+    end
   end
   filter "release or aarch64" -- programs, not libraries, hold clang's sanitizers
   linkoptions { "-Wl,-z,defs" }
@@ -113,7 +115,7 @@ archive "quern_gen_static"
   files { "gen/**.c", "gen/**.h", "build/gen/embedded.c", "runtime/base/expr.c" }
   exclude { "gen/embed.c", "gen/boot.c" }
 
-shared("quern_gen", "quern_gen_static")
+shared("quern_gen", { "quern_gen_static" })
   linkoptions(LUA)
 
 program "quern_boot"
@@ -124,24 +126,34 @@ program "quern_boot"
 
 -- COUPLED: folders of the runtime
 local RUNTIME = { "base", "device", "problem", "code", "tuned", "choose", "quantize", "route", "product",
-  "cublaslt", "mlp", "queue", "tune", "api" }
+  "cublaslt", "mlp", "queue", "layer", "tune", "api" }
 
-archive "quern_static"
-  files { "runtime/*.c", "runtime/*.h", "build/gen/registry.c", "build/gen/host/*.c" }
-  for _, folder in ipairs(RUNTIME) do
-    files { "runtime/" .. folder .. "/*.c", "runtime/" .. folder .. "/*.h" }
-  end
+local function fast_archive (name)
+  archive(name)
   filter "release or aarch64" -- elsewhere -O1 is enough, and half of the time
   buildoptions { "-O3" }
   filter {}
-  postbuildcommands { "ln -f $(TARGET) $(TARGETDIR)/libquern.a" } -- the name that users link
+end
 
-shared("quern", "quern_static")
+fast_archive "quern_static"
+  files { "runtime/*.c", "runtime/*.h" }
+  for _, folder in ipairs(RUNTIME) do
+    files { "runtime/" .. folder .. "/*.c", "runtime/" .. folder .. "/*.h" }
+  end
+
+-- The descriptions of all kernels, and those that the host runs: nine tenths of the library.
+fast_archive "quern_kernels"
+  files { "build/gen/registry.c", "build/gen/host/*.c" }
+
+-- libquern.a, for users that link it statically, has the members of both archives.
+shared("quern", { "quern_static", "quern_kernels" })
   links(LIBRARY)
+  postbuildcommands { "printf 'create %s.a\\naddlib %s_static.a\\naddlib %s_kernels.a\\nsave\\n' " ..
+    "$(TARGETDIR)/libquern $(TARGETDIR)/libquern $(TARGETDIR)/libquern | $(AR) -M" }
 
 -- PyTorch's operators: libtorch is found when it is loaded. An error passes through as a C++ exception.
 begin("quern_torch", "SharedLib", "quern_torch", "lib", "")
-  files { "runtime/torch/*.c", "runtime/torch/*.h" }
+  files { "runtime/binding/*.c", "runtime/binding/*.h", "runtime/torch/*.c", "runtime/torch/*.h" }
   links { "quern" }
   links { "dl" }
   buildoptions { "-fexceptions" }
@@ -151,9 +163,9 @@ begin("quern_torch", "SharedLib", "quern_torch", "lib", "")
 
 -- XLA's custom call, for jax: XLA calls it, it calls XLA through what it is given.
 begin("quern_jax", "SharedLib", "quern_jax", "lib", "")
-  files { "runtime/jax/*.c", "runtime/jax/*.h" }
+  files { "runtime/binding/*.c", "runtime/binding/*.h", "runtime/jax/*.c", "runtime/jax/*.h" }
   links { "quern" }
-  links { "dl", "m" }
+  links { "dl" }
   filter "release or aarch64"
   linkoptions { "-Wl,-z,defs" }
   filter {}
@@ -162,10 +174,13 @@ begin("quern_jax", "SharedLib", "quern_jax", "lib", "")
 archive "quern_oracle"
   files { "runtime/oracle/*.c", "runtime/oracle/*.h" }
 
+-- libquern.so comes after the static library, so that of its symbols only qn_registry_builtin is
+-- taken: the program has code of its own, and shares the kernels.
 program("quern_cli", "quern")
   files { "runtime/cli/*.c", "runtime/cli/*.h" }
   includedirs { "runtime/cli" }
-  links { "quern_gen", "quern_oracle", "quern_static" }
+  links { "quern_gen", "quern_oracle", "quern_static", "quern" }
+  linkoptions { "-Wl,--exclude-libs,libquern_static.a" }
   links(LIBRARY)
   links { "cjson" }
 
@@ -185,7 +200,7 @@ local function test (area, borrowed, target)
   exclude { "tests/" .. area .. "/fake_*.c" }
   includedirs { "runtime/cli", "tests" }
   links(borrowed or {})
-  links { "quern_static", "quern_gen" }
+  links { "quern_static", "quern_kernels", "quern_gen" }
   links(LIBRARY)
   links { "cmocka", "cjson" }
 end

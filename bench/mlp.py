@@ -4,7 +4,11 @@
 GPU.
 
     python3 bench/mlp.py [--recipes bf16,fp8_block,fp8_row,mxfp8] [--shapes 'qwen3*,dsv3'] [--splits mild,skew]
-                         [--budget SECONDS] [--json FILE] [--commit HASH]
+                         [--rows 1,16,256] [--phases forward] [--budget SECONDS] [--json FILE]
+                         [--commit HASH]
+
+--rows measures every shape with so many rows for all experts together, as decoding has them, in
+place of its own.
 
 Peers: torch's grouped products in BF16 with activation, probability and their gradients compiled by
 torch.compile into one kernel each (`torch_bf16`); and, for every FP8 recipe, the same with x, h, dy
@@ -72,6 +76,7 @@ class Layer:
         self.sizes = torch.tensor(self.rows, device="cuda", dtype=torch.int32)
         self.ends = self.sizes.cumsum(0).to(torch.int32)
         self.flops = 6.0 * m * hidden * 3 * ffn
+        self.weights = 6.0 * sum(rows > 0 for rows in self.rows) * hidden * ffn  # bytes that are read
         self.bytes = 2.0 * (m * (4 * hidden + 9 * ffn) + 9 * g * hidden * ffn)
         self.line = f"g={g} m={m} hidden={hidden} ffn={ffn} prob=1 split={kind}"
 
@@ -88,6 +93,10 @@ class Torch:
         """a times the weights of its group."""
         return torch._grouped_mm(a, w.transpose(-2, -1) if transposed else w, offs=self.l.ends)
 
+    def gradient(self, dy, x):
+        """That of the weights of each group."""
+        return torch._grouped_mm(dy.t(), x, offs=self.l.ends)
+
     def forward(self):
         self.pre = self.product(self.l.x, self.l.w1, True)
         self.h = self.activate(self.pre, self.l.probability)
@@ -97,11 +106,23 @@ class Torch:
         dh = self.product(self.l.dy, self.l.w2, False)
         dpre, self.dprob = self.activate_back(dh, self.pre, self.l.probability)
         self.dx = self.product(dpre, self.l.w1, False)
-        self.dw2 = torch._grouped_mm(self.l.dy.t(), self.h, offs=self.l.ends)
-        self.dw1 = torch._grouped_mm(dpre.t(), self.l.x, offs=self.l.ends)
+        self.dw2 = self.gradient(self.l.dy, self.h)
+        self.dw1 = self.gradient(dpre, self.l.x)
 
     def close(self):
         pass
+
+
+class TorchLoop(Torch):
+    """Group by group: the reference where torch does not take so many groups together."""
+
+    def product(self, a, w, transposed):
+        parts = a.split(self.l.rows)
+        return torch.cat([part @ (w[i].t() if transposed else w[i]) for i, part in enumerate(parts)])
+
+    def gradient(self, dy, x):
+        pairs = zip(dy.split(self.l.rows), x.split(self.l.rows))
+        return torch.stack([a.t() @ b for a, b in pairs])
 
 
 class TorchRows(Torch):
@@ -180,15 +201,43 @@ def distance(got, expected):
     return 1 - 2 * xy / both
 
 
-def verify(candidates, reference):
-    """The largest distance of each one's results from the reference's."""
+def with_rows(shapes, rows):
+    """The shapes with so many tokens each; as they are if none is given."""
+    if not rows:
+        return shapes
+    return [{**shape, "name": f"{shape['name']}_{count}", "tokens": int(count)}
+            for shape in shapes for count in rows.split(",")]
+
+
+def calls_for(layer, seconds):
+    """So many calls that one replay takes about `seconds`, by operations, bytes or launches."""
+    one = max(layer.flops / 600e12, layer.weights / 4e12, 2e-5)
+    return max(2, min(100, round(seconds / one)))
+
+
+def reference_of(layer):
+    """torch's results, group by group where it refuses the groups."""
+    reference = Torch(layer)
+    try:
+        both(reference)
+    except Exception as error:
+        peers.lose([layer.name, layer.kind, "torch_bf16"], error)
+        reference = TorchLoop(layer)
+        both(reference)
+    return reference
+
+
+def verify(candidates, reference, case):
+    """The distances of each one's results from the reference's; one that fails is lost."""
     errors = {}
-    reference.forward()
-    reference.backward()
-    for name, candidate in candidates.items():
-        candidate.forward()
-        candidate.backward()
-        torch.cuda.synchronize()
+    for name, candidate in list(candidates.items()):
+        try:
+            both(candidate)
+            torch.cuda.synchronize()
+        except Exception as error:
+            peers.lose([*case, name], error)
+            candidates.pop(name).close()
+            continue
         errors[name] = {what: distance(getattr(candidate, what), getattr(reference, what))
                         for what in ("y", "dx", "dprob", "dw1", "dw2")}
     return errors
@@ -201,24 +250,26 @@ def both(candidate):
 
 def bench_layer(layer, library, recipe, options, watch):
     """Rows of results for one layer."""
-    reference = Torch(layer)
-    candidates = {"quern": Quern(layer, library, recipe), "torch_bf16": reference}
+    case = [layer.name, recipe, layer.kind]
+    reference = reference_of(layer)
+    candidates = {"quern": Quern(layer, library, recipe)}
+    line = candidates["quern"].line
+    if not isinstance(reference, TorchLoop):
+        candidates["torch_bf16"] = reference
     if recipe not in ("bf16", "fp16"):
         candidates["torch_fp8_row"] = TorchRows(layer)
-    errors = verify(candidates, reference)
-    calls = max(2, min(20, round(options.replay * 600e12 / layer.flops)))
-    graphs = {}
+    errors = verify(candidates, reference, case)
+    calls = calls_for(layer, options.replay)
+    graphs = peers.Graphs(case, calls)
     for name, candidate in candidates.items():
-        for what, call in (("forward", candidate.forward), ("backward", candidate.backward),
-                           ("both", lambda c=candidate: both(c))):
-            try:
-                graphs[name, what] = peers.capture(call, calls)
-            except Exception as error:  # a peer that can't: noted, not fatal
-                print(f"# {layer.name} {recipe} {layer.kind} {name} {what}: {str(error)[:200]}")
+        phases = {"forward": candidate.forward, "backward": candidate.backward,
+                  "both": lambda c=candidate: both(c)}
+        for what in options.phases.split(","):
+            graphs.add((name, what), phases[what])
     results = peers.measure(graphs, calls, options.rounds, watch)
     share = {"forward": 1 / 3, "backward": 2 / 3, "both": 1}
     rows = [{"shape": layer.name, "recipe": recipe, "split": layer.kind, "phase": what,
-             "problem": candidates["quern"].line, "what": name, "errors": errors[name],
+             "problem": line, "what": name, "errors": errors[name],
              "calls": calls, **result,
              "tflops": share[what] * layer.flops / result["ms"] / 1e9}
             for (name, what), result in results.items()]
@@ -240,11 +291,13 @@ def show(rows):
 def main(argv=None):
     parser = peers.parser_of(__doc__)
     parser.add_argument("--recipes", default="bf16,fp8_block,fp8_row,mxfp8")
+    parser.add_argument("--rows", default="", help="rows of all experts, by commas, for each shape")
+    parser.add_argument("--phases", default="forward,backward,both")
     options = parser.parse_args(argv)
     layers = {}  # the last one: its recipes share the data
 
     def cases():
-        shapes = peers.choose(SHAPES, options.shapes)
+        shapes = with_rows(peers.choose(SHAPES, options.shapes), options.rows)
         return ([[shape["name"], recipe, kind], (shape, recipe, kind)] for shape in shapes
                 for kind in options.splits.split(",") for recipe in options.recipes.split(","))
 

@@ -20,13 +20,15 @@ from matplotlib import pyplot  # noqa: E402
 INK, GRID = "#010203", "#0a0b0c"
 SERIES = {"quern": "#100001", "quern_bf16": "#100003", "torch_grouped_mm": "#100002",
           "torch_scaled_grouped_mm": "#100002", "torch_bf16": "#100002", "torch_fp8_row": "#100005",
+          "deepgemm": "#100006",
           "cublas_loop": "#100003", "cublas_dense": "#100004", "cublas_dense_fp8": "#100005"}
 TITLES = {"quern": "quern", "quern_bf16": "quern in BF16", "torch_grouped_mm": "torch grouped",
           "torch_scaled_grouped_mm": "torch scaled grouped", "torch_bf16": "torch in BF16",
-          "torch_fp8_row": "torch in FP8", "cublas_loop": "cuBLAS loop",
+          "torch_fp8_row": "torch in FP8", "deepgemm": "DeepGEMM", "cublas_loop": "cuBLAS loop",
           "cublas_dense": "dense cuBLAS", "cublas_dense_fp8": "dense cuBLAS, FP8"}
 MARKS = {"quern": "o", "quern_bf16": "^", "torch_grouped_mm": "s", "torch_scaled_grouped_mm": "s",
-         "torch_bf16": "s", "torch_fp8_row": "D", "cublas_loop": "^", "cublas_dense": "|",
+         "torch_bf16": "s", "torch_fp8_row": "D", "deepgemm": "D", "cublas_loop": "^",
+         "cublas_dense": "|",
          "cublas_dense_fp8": "|"}
 PASSES = {"fprop": "o", "dgrad": "s", "wgrad": "^", "accumulate": "D"}
 
@@ -36,10 +38,12 @@ PEAKS = {"NVIDIA H200": {"tflops": 989.4, "fp8": 2, "mhz": 1830, "tbytes": 4.8}}
 STYLE = """
 :root { color-scheme: light dark;
   --paper: #ffffff; --ink: #1d2125; --soft: #5c656e; --grid: #d9dde1; --line: #e6e9ec;
-  --quern: #1a5fb4; --torch: #c64600; --loop: #1b7f4b; --dense: #77767b; --fp8: #813d9c; }
+  --quern: #1a5fb4; --torch: #c64600; --loop: #1b7f4b; --dense: #77767b; --fp8: #813d9c;
+  --deepgemm: #9a6b00; }
 @media (prefers-color-scheme: dark) { :root {
   --paper: #15181b; --ink: #e4e7ea; --soft: #9aa4ad; --grid: #363c42; --line: #2a2f34;
-  --quern: #78aeed; --torch: #ff9a57; --loop: #57c98b; --dense: #a5a4a9; --fp8: #c99be0; } }
+  --quern: #78aeed; --torch: #ff9a57; --loop: #57c98b; --dense: #a5a4a9; --fp8: #c99be0;
+  --deepgemm: #e3b341; } }
 body { background: var(--paper); color: var(--ink); margin: 0 auto; padding: 2rem 1rem 4rem;
   max-width: 62rem; font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.2rem; margin: 2.5rem 0 0; }
@@ -53,7 +57,7 @@ code { font-size: .92em; } a { color: var(--quern); }
 
 COLOURS = {INK: "var(--ink)", GRID: "var(--grid)", "#100001": "var(--quern)",
            "#100002": "var(--torch)", "#100003": "var(--loop)", "#100004": "var(--dense)",
-           "#100005": "var(--fp8)"}
+           "#100005": "var(--fp8)", "#100006": "var(--deepgemm)"}
 
 matplotlib.rcParams.update({
     "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9.5,
@@ -299,6 +303,21 @@ def drawn(path, results, report):
                  + product_origin(path, results, rows))
 
 
+def steps(path, results, report):
+    """The kernels of docs/kernels-ladder.md, the first on top, and dense cuBLAS as a line."""
+    rows = [r for r in results["rows"] if r["what"] != "cublas_dense"]
+    names = [f"{r['step'] or ''}  {r['what'].split('_fprop_tn_m_bf16_')[1]}" for r in rows]
+    dense = next(r for r in results["rows"] if r["what"] == "cublas_dense")
+    figure, axes = pyplot.subplots(figsize=(9.8, 0.9 + 0.26 * len(rows)))
+    axes.scatter([r["tflops"] for r in rows], range(len(rows)), s=42, color=SERIES["quern"], zorder=3)
+    axes.axvline(dense["tflops"], color=SERIES["cublas_dense"], linewidth=1.6)
+    lines(axes, names, "TFLOP/s; the line is dense cuBLAS")
+    axes.set_xlim(left=0)
+    figure.tight_layout()
+    return block(figure, name_of(path), f"<code>{dense['problem']}</code>. "
+                 + product_origin(path, results, results["rows"]))
+
+
 # -------------------------------------------------------------------------------------- the page
 
 def is_measured(results):
@@ -310,8 +329,12 @@ def is_drawn(results):
     return is_measured(results) and any(r["what"] == "quern_untuned" for r in results["rows"])
 
 
+def is_steps(results):
+    return is_measured(results) and any(r.get("step") for r in results["rows"])
+
+
 def is_product(results):
-    return is_measured(results) and not is_drawn(results)
+    return is_measured(results) and not is_drawn(results) and not is_steps(results)
 
 
 def is_casts(results):
@@ -319,8 +342,9 @@ def is_casts(results):
         "gbytes" in r for r in results["rows"])
 
 
-SECTIONS = (("Speed by shape", is_product, speed), ("Roofline", is_product, roofline),
-            ("Gains by tuning", tuning_rows, tuning), ("Gains by tuning, drawn problems", is_drawn, drawn),
+SECTIONS = (("Speed by shape", is_product, speed), ("A kernel in five steps", is_steps, steps),
+            ("Roofline", is_product, roofline), ("Gains by tuning", tuning_rows, tuning),
+            ("Gains by tuning, drawn problems", is_drawn, drawn),
             ("Quantize bandwidth", is_casts, casts))
 
 

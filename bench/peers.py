@@ -13,6 +13,8 @@ dense cuBLAS of its own run. Needs PyTorch with CUDA, and build/lib/libquern.so.
 How it is timed: each candidate is captured into a CUDA graph of several calls; the graphs are
 replayed one after the other, in another order in each round, because a candidate after one that
 draws little power finds a cooler chip and a higher clock; the figure is the median over rounds.
+A candidate that fails, as torch does from 1,024 groups on, loses its row and nothing else; `lost`
+in the results names it and its error.
 Data are random normal values: zeros would run faster than real data. The SM clock and the power are
 read while each graph runs. Before anything is timed, D is filled with NaN, computed once and
 compared with torch's.
@@ -32,6 +34,7 @@ import torch
 
 import deepgemm
 import libquern
+from drawn import split
 from watch import Watch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -41,19 +44,13 @@ LIBRARY = os.path.join(HERE, "..", "build", "lib", "libquern.so")
 AGREE = 4e-3
 
 
-def split(groups, tokens, kind, rng):
-    """Rows of each group. mild: shares within 30 % of each other. skew: like 1/rank, in random
-    order, and from 8 groups on one of them empty."""
-    if kind == "mild":
-        share = [rng.uniform(0.7, 1.3) for _ in range(groups)]
-    else:
-        share = [1 / rank for rank in range(1, groups + 1)]
-        rng.shuffle(share)
-        if groups >= 8:
-            share[rng.randrange(groups)] = 0
-    rows = [int(tokens * s / sum(share)) for s in share]
-    rows[rows.index(max(rows))] += tokens - sum(rows)
-    return rows
+lost = []  # of this run: what could not be measured, and why
+
+
+def lose(names, error):
+    """Note that something fails: its rows are lost, not the run."""
+    lost.append({"names": list(names), "error": f"{type(error).__name__}: {error}"[:400]})
+    print(f"# {' '.join(names)}: {lost[-1]['error'][:200]}", file=sys.stderr)
 
 
 def in_blocks(rows, block):
@@ -115,6 +112,15 @@ class Layer:
                 w = self.b[group].t() if self.op == "fprop" else self.b[group]
                 torch.mm(self.a[mine], w, out=self.d[mine])
             begin += rows
+
+    def reference(self):
+        """The product by torch: group by group where it does not take them together."""
+        try:
+            return self.grouped_mm()
+        except Exception as error:
+            lose([self.name, self.op, self.kind, "torch_grouped_mm"], error)
+        self.loop()
+        return self.d.clone()
 
     def dense(self):
         if self.op == "fprop":
@@ -191,6 +197,20 @@ def capture(call, calls):
     return graph
 
 
+class Graphs(dict):
+    """Graphs of candidates, by name; those that cannot be captured are lost."""
+
+    def __init__(self, case, calls):
+        super().__init__()
+        self.case, self.calls = case, calls
+
+    def add(self, name, call):
+        try:
+            self[name] = capture(call, self.calls)
+        except Exception as error:  # a peer that can't
+            lose([*self.case, *([name] if isinstance(name, str) else name)], error)
+
+
 def calls_for(layer, seconds):
     """So many calls that one replay takes about `seconds`, at 600 TFLOP/s or 4 TB/s."""
     one = max(layer.flops / 600e12, layer.bytes / 4e12)
@@ -230,8 +250,8 @@ def add_deepgemm(calls, layer, expected, fp8, most):
         if not error <= most:
             raise ValueError(f"another result: error {error}")
         calls["deepgemm"] = call
-    except Exception as error:  # a peer that can't: noted, not fatal
-        print(f"# {layer.name} {layer.op} {layer.kind} deepgemm: {str(error)[:300]}", file=sys.stderr)
+    except Exception as error:  # a peer that can't
+        lose([layer.name, layer.op, layer.kind, "deepgemm"], error)
 
 
 def candidates(layer, plans, expected):
@@ -249,15 +269,12 @@ def candidates(layer, plans, expected):
 def bench_layer(layer, library, options, watch):
     """Rows of results for one layer."""
     plans = plans_of(layer, library, options.all)
-    expected = layer.grouped_mm()
+    expected = layer.reference()
     errors = verify(layer, plans, expected)
     calls = calls_for(layer, options.replay)
-    graphs = {}
+    graphs = Graphs([layer.name, layer.op, layer.kind], calls)
     for name, call in candidates(layer, plans, expected).items():
-        try:
-            graphs[name] = capture(call, calls)
-        except Exception as error:  # a peer that can't: noted, not fatal
-            print(f"# {layer.name} {layer.op} {layer.kind} {name}: {str(error)[:200]}")
+        graphs.add(name, call)
     results = measure(graphs, calls, options.rounds, watch)
     rows = []
     for name, result in results.items():
@@ -340,7 +357,7 @@ def compare(options, program, cases, measure, show, finish=None):
     """Measure case after case until the budget is spent; measured cases are kept. main's status.
 
     cases()                            yields (names, case); the names say which it is, for people
-    measure(case, library, rng, watch) its rows; libquern.Failed: said, and the next
+    measure(case, library, rng, watch) its rows; an error: noted, and the next
     show(rows)                         prints them
     finish(watch)                      a last row
     """
@@ -353,16 +370,18 @@ def compare(options, program, cases, measure, show, finish=None):
     torch.zeros(1, device="cuda")  # makes the context that the library then uses
     library = libquern.Library(options.library)
     rng = random.Random(options.seed)
+    lost.clear()
     with Watch() as watch:
-        results = {"machine": machine(options, library, watch), "rows": [], "left_out": []}
+        results = {"machine": machine(options, library, watch), "rows": [], "left_out": [],
+                   "lost": lost}
         for names, case in todo:
             if time.monotonic() - begin > options.budget:
                 results["left_out"].append(names)
                 continue
             try:
                 rows = measure(case, library, rng, watch)
-            except libquern.Failed as error:  # no kernel yet, for example
-                print(f"# {' '.join(names)}: {error}")
+            except Exception as error:  # no kernel yet, no memory, ..
+                lose(names, error)
                 continue
             torch.cuda.empty_cache()
             show(rows)

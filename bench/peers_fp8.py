@@ -143,18 +143,18 @@ class Layer(peers.Layer):
         return plan
 
     def bf16_plan(self, library):
-        """quern's own BF16 kernel, on the decoded values: after reference."""
+        """quern's own BF16 kernel, on the decoded values: after decoded."""
         mine, self.line = self.line, self.line.replace(f" {self.recipe} ", " bf16 ")
         try:
             return super().plan(library)
         finally:
             self.line = mine
 
-    def reference(self, library):
+    def decoded(self, library):
         """The product of the decoded values, by torch in BF16."""
         self.a = self.qa.numbers(library, self.a_copy)
         self.b = self.qb.numbers(library, self.b_copy)
-        return self.grouped_mm()
+        return self.reference()
 
     def matrices(self):
         """A and B in FP8 as torch wants them."""
@@ -253,14 +253,14 @@ def whole_layer(layer, plans):
 
 def verify(layer, plans, library):
     """Compute once into NaN; drop a plan whose result is wrong."""
-    layer.expected = expected = layer.reference(library)
+    layer.expected = expected = layer.decoded(library)
     errors = peers.verify(layer, plans, expected, AGREE)
     if layer.recipe == "fp8_row" and layer.op != "accumulate":
         try:
             errors["torch_scaled_grouped_mm"] = peers.relative_error(layer.scaled_grouped_mm(),
                                                                      expected)
         except Exception as error:
-            print(f"# {layer.name} {layer.op} torch._scaled_grouped_mm: {str(error)[:200]}")
+            peers.lose([layer.name, layer.op, layer.kind, "torch_scaled_grouped_mm"], error)
     return errors
 
 
@@ -278,12 +278,9 @@ def bench_layer(layer, whole, library, options, watch):
         plans["quern_bf16"] = layer.bf16_plan(library)
     calls = peers.calls_for(layer, options.replay / 2)
     candidates = whole_layer(layer, plans) if whole else products(layer, plans)
-    graphs = {}
+    graphs = peers.Graphs([layer.name, layer.recipe, layer.op, layer.kind], calls)
     for name, call in candidates.items():
-        try:
-            graphs[name] = peers.capture(call, calls)
-        except Exception as error:  # a peer that can't: noted, not fatal
-            print(f"# {layer.name} {layer.op} {layer.kind} {name}: {str(error)[:200]}")
+        graphs.add(name, call)
     results = peers.measure(graphs, calls, options.rounds, watch)
     fp8 = [results.pop(f"cublas_dense_{how}") for how in ("fast", "slow")
            if f"cublas_dense_{how}" in results]

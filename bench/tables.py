@@ -5,7 +5,8 @@
     python3 bench/tables.py            rewrite the tables
     python3 bench/tables.py --check    say which are out of date; status 1 if any is
 
-A table stands between <!-- table: NAME --> and <!-- end -->; NAME is a function below.
+Each has both GPUs, if bench/results has files of both: h100_NAME.json and h200_NAME.json. A table
+stands between <!-- table: NAME --> and <!-- end -->; NAME is a function below.
 """
 
 import json
@@ -16,8 +17,9 @@ import sys
 import report
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PAGES = ("README.md", "docs/performance.md", "docs/verification.md")
+PAGES = ("README.md", "docs/performance.md", "docs/verification.md", "docs/kernels-ladder.md")
 MARK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+GPUS = ("h100", "h200")
 PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "torch_bf16",
          "torch_fp8_row")
 
@@ -25,6 +27,12 @@ PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "torch_bf
 def load(name):
     with open(os.path.join(ROOT, f"bench/results/{name}.json"), encoding="utf-8") as file:
         return json.load(file)
+
+
+def files(name):
+    """GPU and file of each that has measured it."""
+    return [(gpu, f"{gpu}_{name}") for gpu in GPUS
+            if os.path.exists(os.path.join(ROOT, f"bench/results/{gpu}_{name}.json"))]
 
 
 def link(name, up):
@@ -49,51 +57,67 @@ def mean(name, op, peers):
     return f"{report.geometric_mean(list(gains(name, op, peers).values())):.2f}"
 
 
+HEADLINES = (
+    ("bf16", "BF16 fprop, dgrad, wgrad", "torch or cuBLAS, the faster", ("fprop", "dgrad", "wgrad"), PEERS),
+    ("deepgemm", "FP8 fprop, dgrad, wgrad into fp32", "DeepGEMM, padded before",
+     ("fp8_block fprop", "fp8_block dgrad", "fp8_block accumulate"), ("deepgemm",)),
+    ("mlp", "MLP, forward + backward: BF16, FP8", "torch's best, compiled",
+     ("bf16 both", "fp8_block both"), PEERS))
+
+
 def headlines(up):
     """With links below, for the table's rows are short."""
-    bf16, fp8, mlps = "h200_bf16", "h200_deepgemm", "h200_mlp"
-    ops = ("fprop", "dgrad", "accumulate")
-    rows = [["BF16 fprop, dgrad, wgrad", "torch 2.11 or cuBLAS, the faster",
-             ", ".join(mean(bf16, op, PEERS) for op in ("fprop", "dgrad", "wgrad")), f"[{bf16}]"],
-            ["FP8 fprop, dgrad, wgrad into fp32", "DeepGEMM, padded before",
-             ", ".join(mean(fp8, f"fp8_block {op}", ("deepgemm",)) for op in ops), f"[{fp8}]"],
-            ["MLP, forward + backward: BF16, FP8", "torch's best, compiled",
-             ", ".join(mean(mlps, f"{recipe} both", PEERS) for recipe in ("bf16", "fp8_block")),
-             f"[{mlps}]"]]
-    links = "".join(f"[{name}]: {up}bench/results/{name}.json\n" for name in (bf16, fp8, mlps))
-    return markdown(["on one H200", "compared with", "times as fast", "file"], rows) + "\n" + links
+    rows, links = [], ""
+    for what, title, against, ops, peers in HEADLINES:
+        for gpu, name in files(what):
+            rows.append([title, against, gpu.upper(), ", ".join(mean(name, op, peers) for op in ops),
+                         f"[{name}]"])
+            links += f"[{name}]: {up}bench/results/{name}.json\n"
+    return markdown(["operation", "compared with", "GPU", "times as fast", "file"], rows) + "\n" + links
 
 
-def speed(name, ops, peers):
+def speed_on(name, ops, peers):
     """quern's TFLOP/s and its ratio to the fastest of the peers."""
     found = {op: report.cases(load(name), op) for op in ops}
     ratio = {op: gains(name, op, peers) for op in ops}
-    rows = [[*case] + [f"{found[op][case]['quern']['tflops']:.0f} ({ratio[op][case]:.2f} ×)"
-                       for op in ops] for case in found[ops[0]]]
+
+    def cell(op, case):
+        if case not in ratio[op]:
+            return "–"
+        return f"{found[op][case]['quern']['tflops']:.0f} ({ratio[op][case]:.2f} ×)"
+
+    rows = [[*case] + [cell(op, case) for op in ops] for case in found[ops[0]]]
     return markdown(["shape", "split", *ops], rows + [
         ["geometric mean", ""] + [f"**{mean(name, op, peers)} ×**" for op in ops]])
 
 
+def speed(what, ops, peers):
+    """A table for each GPU, under its name if there are two."""
+    runs = files(what)
+    return "\n".join((f"{gpu.upper()}:\n\n" if len(runs) > 1 else "") + speed_on(name, ops, peers)
+                     for gpu, name in runs)
+
+
 def bf16(up):
-    return speed("h200_bf16", ("fprop", "dgrad", "wgrad", "accumulate"), PEERS)
+    return speed("bf16", ("fprop", "dgrad", "wgrad", "accumulate"), PEERS)
 
 
 def fp8_block(up):
-    return speed("h200_deepgemm", [f"fp8_block {op}" for op in ("fprop", "dgrad", "accumulate")],
+    return speed("deepgemm", [f"fp8_block {op}" for op in ("fprop", "dgrad", "accumulate")],
                  ("deepgemm",))
 
 
 def fp8_row(up):
-    return speed("h200_fp8_row", [f"fp8_row {op}" for op in ("fprop", "dgrad", "wgrad")], PEERS)
+    return speed("fp8_row", [f"fp8_row {op}" for op in ("fprop", "dgrad", "wgrad")], PEERS)
 
 
 def mlp(up):
-    return speed("h200_mlp", [f"{recipe} {phase}" for recipe in ("bf16", "fp8_block")
+    return speed("mlp", [f"{recipe} {phase}" for recipe in ("bf16", "fp8_block")
                               for phase in ("forward", "backward", "both")], PEERS)
 
 
 def layers(up):
-    return speed("h200_layers", ("fprop", "dgrad", "wgrad", "accumulate"), PEERS)
+    return speed("layers", ("fprop", "dgrad", "wgrad", "accumulate"), PEERS)
 
 
 def scaled(up):
@@ -166,23 +190,40 @@ def torch_host(up):
     return markdown(["call", "H100", "H200"], rows)
 
 
-SLOW = (("h200_bf16", "accumulate", PEERS, "torch or cuBLAS, which overwrite BF16"),
-        ("h200_bf16", "fprop", ("deepgemm",), "DeepGEMM"),
-        ("h200_bf16", "dgrad", ("deepgemm",), "DeepGEMM"),
-        ("h200_deepgemm", "fp8_block fprop", ("deepgemm",), "DeepGEMM"),
-        ("h200_deepgemm", "fp8_block dgrad", ("deepgemm",), "DeepGEMM"),
-        ("h200_expanded_auto", "mxfp8 fprop", ("quern_bf16",), "quern's BF16"),
-        ("h200_expanded_auto", "nvfp4 wgrad", ("quern_bf16",), "quern's BF16"),
-        ("h200_layers", "accumulate", PEERS, "torch or cuBLAS, which overwrite BF16"))
+def ladder(up):
+    """Kernels that improve step by step, on one product, and those that the page mentions."""
+    found = {gpu: {row["what"]: row for row in load(name)["rows"]} for gpu, name in files("ladder")}
+    rows = []
+    for what, first in next(iter(found.values())).items():
+        cells = [f"{run[what]['tflops']:.0f} ({run[what]['ms']:.2f} ms, "
+                 f"{run[what]['tflops'] / run['cublas_dense']['tflops']:.0%})"
+                 for run in found.values()]
+        name = what.replace("quern_bf16_fprop_tn_m_bf16_", "")
+        rows.append([first["step"] or "", "cuBLAS, dense" if name == "cublas_dense"
+                     else f"`{name}`", *cells])
+    return markdown(["step", "kernel", *[f"{gpu.upper()}, TFLOP/s" for gpu in found]], rows)
+
+
+SLOW = (("bf16", "accumulate", PEERS, "torch or cuBLAS, which overwrite BF16"),
+        ("bf16", "fprop", ("deepgemm",), "DeepGEMM"),
+        ("bf16", "dgrad", ("deepgemm",), "DeepGEMM"),
+        ("deepgemm", "fp8_block fprop", ("deepgemm",), "DeepGEMM"),
+        ("deepgemm", "fp8_block dgrad", ("deepgemm",), "DeepGEMM"),
+        ("expanded_auto", "mxfp8 fprop", ("quern_bf16",), "quern's BF16"),
+        ("expanded_auto", "nvfp4 wgrad", ("quern_bf16",), "quern's BF16"),
+        ("layers", "accumulate", PEERS, "torch or cuBLAS, which overwrite BF16"))
 
 
 def slow(up):
     """The worst case of passes in which quern loses."""
     rows = []
-    for name, op, peers, against in SLOW:
-        case, ratio = min(gains(name, op, peers).items(), key=lambda item: item[1])
-        rows.append([op, " ".join(case), against, f"{ratio:.2f}", link(name, up)])
-    return markdown(["pass", "worst case", "compared with", "times as fast", "file"], rows)
+    for what, op, peers, against in SLOW:
+        for gpu, name in files(what):
+            worst = gains(name, op, peers)
+            if worst and min(worst.values()) < 1:
+                case, ratio = min(worst.items(), key=lambda item: item[1])
+                rows.append([op, " ".join(case), against, gpu.upper(), f"{ratio:.2f}", link(name, up)])
+    return markdown(["pass", "worst case", "compared with", "GPU", "times as fast", "file"], rows)
 
 
 def suites(up):

@@ -143,7 +143,7 @@ def compile_ahead(library, chosen, recipes):
 def verify(layer, plans, library):
     if isinstance(layer, peers_fp8.Layer):
         return peers_fp8.verify(layer, plans, library)
-    return peers.verify(layer, plans, layer.grouped_mm())
+    return peers.verify(layer, plans, layer.reference())
 
 
 def bench_case(layer, recipe, tuner, alone, options, watch):

@@ -84,6 +84,46 @@ static void build_table(lua_State *L)
     lua_setfield(L, -2, "table");
 }
 
+#define NAME(name, word, ...)         word,
+#define OPERANDS(name, word, operands) operands,
+static const char *const activations[] = {QUERN_ACTIVATIONS(NAME)};
+static const int operands[] = {QUERN_ACTIVATIONS(OPERANDS)};
+
+/* Into the table on top: the names of activations of as many operands. */
+static void build_activations_of(lua_State *L, int count, const char *field)
+{
+    int n = 0;
+
+    lua_newtable(L);
+    for (int i = QUERN_SWIGLU; i < QUERN_ACTIVATION_COUNT; i++)
+        if (operands[i] == count) {
+            lua_pushstring(L, activations[i]);
+            lua_rawseti(L, -2, ++n);
+        }
+    qg_frozen_wrap(L);
+    lua_setfield(L, -2, field);
+}
+
+/* Into the table on top: activations as a list, and those of one operand and of
+   two; as bits for code. */
+static void build_activations(lua_State *L)
+{
+    int bits = 0;
+
+    lua_newtable(L);
+    for (int i = QUERN_SWIGLU; i < QUERN_ACTIVATION_COUNT; i++) {
+        lua_pushstring(L, activations[i]);
+        lua_rawseti(L, -2, i);
+        bits |= (operands[i] == 2) << i;
+    }
+    build_activations_of(L, 1, "plain");
+    build_activations_of(L, 2, "gated");
+    lua_pushinteger(L, bits);
+    lua_setfield(L, -2, "gated_bits");
+    qg_frozen_wrap(L);
+    lua_setfield(L, -2, "activations");
+}
+
 /* Add to the table on top the names that specs and templates share. */
 static void build_common(struct qg *q)
 {
@@ -91,23 +131,7 @@ static void build_common(struct qg *q)
     build_math(q->L);
     build_string(q->L);
     build_table(q->L);
-}
-
-/* Into the table on top: activations as a list and by name. */
-static void build_activations(lua_State *L)
-{
-#define NAME(name, word) word,
-    static const char *const names[] = {QUERN_ACTIVATIONS(NAME)};
-
-    lua_newtable(L);
-    for (int i = QUERN_SWIGLU; i < QUERN_ACTIVATION_COUNT; i++) {
-        lua_pushstring(L, names[i]);
-        lua_rawseti(L, -2, i);
-        lua_pushinteger(L, i);
-        lua_setfield(L, -2, names[i]);
-    }
-    qg_frozen_wrap(L);
-    lua_setfield(L, -2, "activations");
+    build_activations(q->L);
 }
 
 /* Templates see no words: they cannot declare anything. */
@@ -127,7 +151,6 @@ static void build_template_globals(struct qg *q)
     qg_types_build(q);
     qg_frozen_wrap(L);
     lua_setfield(L, -2, "types");
-    build_activations(L);
     q->template_globals = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 

@@ -156,6 +156,8 @@ struct qn_plan_options {
                     first, for about this many milliseconds */
     int streams; /* cublaslt only: a run spreads its groups over 1 to 8 streams;
                     0: 1. Each adds 32 MiB of workspace. */
+    int same_sums; /* 1: only kernels that add along k in one order, so that the
+                      number of rows changes no bit */
 };
 
 /* Choose a kernel for the problem, compile or load it: as quern_plan_create, on
@@ -361,7 +363,7 @@ struct qn_mlp {
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;        /* tokens over all groups, 0 to 2^30 */
     int64_t hidden;   /* features of x and y */
-    int64_t ffn;      /* of h; pre has P: 2 ffn, or ffn for squared_relu */
+    int64_t ffn;      /* of h; pre has P: 2 ffn, or ffn without a gate */
     char split[256];  /* how tools draw group sizes; ignored by plans */
 };
 
@@ -409,6 +411,11 @@ struct qn_mlp_args {
     void *workspace; /* one per concurrent run; the caller zeroes the
                         first QN_WORKSPACE_BYTES once */
     const int64_t *host_sizes; /* [G] as in struct qn_quantize_args */
+    const void *index;         /* only of a layer from tokens: [m, topk], and */
+    struct qn_tensor residual; /* [m, hidden]; rows, x to dx, probability and
+                                  dprob are of tokens then */
+    void *errors; /* QN_WORKSPACE_BYTES, as the workspace's, that note bad
+                     indices in their place; or NULL */
 };
 
 struct qn_mlp_description {

@@ -186,10 +186,11 @@ static int copy_options(struct quern_context *ctx,
 /* A user's specs contain the embedded ones, so they replace them. */
 static int choose_base(struct quern_context *ctx)
 {
-    int code = QUERN_OK;
+    int code;
 
     ctx->base = &qn_registry_builtin;
-    if (ctx->nspecs) {
+    code = check_layout(ctx->base, QUERN_EMISSING, "libquern.so");
+    if (!code && ctx->nspecs) {
         code = qn_generator_open(ctx);
         if (!code)
             ctx->base = ctx->generator.registry(ctx->generator.qg);

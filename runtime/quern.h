@@ -49,7 +49,7 @@ extern "C" {
 #define QUERN_VERSION "0.2.0"
 
 /* Changes whenever a struct of this header changes; quern_open compares it. */
-#define QUERN_ABI 3
+#define QUERN_ABI 4
 
 /* ------------------------------------------------------------------ errors
 ** Lists: X(NAME, ..) makes QUERN_NAME. Types have the word of lines, bits in
@@ -223,8 +223,7 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(OUTPUT, "output")                                                      \
     QUERN_SCALED(ARG, ROWWISE, "rowwise")                                      \
     QUERN_SCALED(ARG, COLUMNWISE, "columnwise")                                \
-    ARG(X, "x")                                                                \
-    ARG(Y, "y")                                                                \
+    ARG(X, "x") ARG(Y, "y")                                                    \
     ARG(DY, "dy")                                                              \
     ARG(DX, "dx")                                                              \
     ARG(W1, "w1")                                                              \
@@ -244,7 +243,8 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(INDEX, "index")     /* [m, topk] experts of each token */              \
     ARG(GATHER, "gather")   /* [rows] row -> token * topk + k */               \
     ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */     \
-    ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */
+    ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */        \
+    ARG(ERRORS, "errors")   /* of a layer, in place of the workspace's */
 
 enum quern_arg {
 #define QUERN_ARG_ENUM(name, text) QUERN_ARG_##name,
@@ -543,10 +543,12 @@ struct quern_tune_options {
     int device;     /* as in quern_plan_options */
     int backend;    /* as in quern_plan_options; not host, not cublaslt */
     int sms;
-    int l2;        /* enum quern_l2 */
-    int threads;   /* that compile; 0: all cores but one, at most 16 */
-    int keep;      /* 0: write the file; 1: leave all files as they are */
-    uint64_t seed; /* of sizes and data */
+    int l2;      /* enum quern_l2 */
+    int threads; /* that compile; 0: all cores but one, at most 16 */
+    int keep;    /* 0: write the file; 1: leave all files as they are; 2: write
+                      it, but measure nothing if a file has a line that counts:
+                      result->kernel is NULL then */
+    uint64_t seed;                 /* of sizes and data */
     const int64_t *sizes;          /* [G] lengths, host memory; NULL: drawn */
     const struct quern_args *args; /* operands instead of random ones; D is
                                       overwritten, or added to many times */

@@ -107,20 +107,33 @@ enum quern_work { QUERN_WORKS(QUERN_ENUM) QUERN_WORK_COUNT };
     X(COMBINE, "combine") /* rows to tokens */
 enum quern_routing { QUERN_ROUTINGS(QUERN_ENUM) QUERN_ROUTING_COUNT };
 
+/* The values of a layer that the probabilities of its pairs multiply. */
+#define QUERN_WEIGHTINGS(X)                                                    \
+    X(WEIGHTS_NONE, "none")                                                    \
+    X(WEIGHTS_X, "x") /* tokens */                                             \
+    X(WEIGHTS_H, "h") /* activations */                                        \
+    X(WEIGHTS_Y, "y") /* results of experts */
+enum quern_weighting { QUERN_WEIGHTINGS(QUERN_ENUM) QUERN_WEIGHTING_COUNT };
+
 #define QUERN_COPIES(X)                                                        \
     X(NO_COPIES, "none")                                                       \
     X(ROWWISE, "rowwise") X(COLUMNWISE, "columnwise") X(BOTH_COPIES, "both")
 enum quern_copies { QUERN_COPIES(QUERN_ENUM) QUERN_COPIES_COUNT };
 
-/* The activation that made x, or whose backward gives dy. */
+/* The activation that made x, or whose backward gives dy, and how many
+   operands it takes: a and b, or a alone. */
 #define QUERN_ACTIVATIONS(X)                                                   \
-    X(NO_ACTIVATION, "none")                                                   \
-    X(SWIGLU, "swiglu")                 /* a sigmoid(a) b */                   \
-    X(CLAMPED_SWIGLU, "clamped_swiglu") /* args.limit, slope, shift */         \
-    X(SITU, "situ")                 /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */ \
-    X(GEGLU, "geglu")               /* tanh form */                            \
-    X(REGLU, "reglu")               /* max(a, 0) b */                          \
-    X(SQUARED_RELU, "squared_relu") /* max(a, 0)^2: has no b */
+    X(NO_ACTIVATION, "none", 1)                                                \
+    X(SWIGLU, "swiglu", 2)                 /* a sigmoid(a) b */                \
+    X(CLAMPED_SWIGLU, "clamped_swiglu", 2) /* args.limit, slope, shift */      \
+    X(SITU, "situ", 2)                 /* 4 tanh(a/4) sigmoid(a) 25 tanh(b/25) */ \
+    X(GEGLU, "geglu", 2)               /* tanh form */                         \
+    X(REGLU, "reglu", 2)               /* max(a, 0) b */                       \
+    X(SQUARED_RELU, "squared_relu", 1) /* max(a, 0)^2 */                       \
+    X(RELU, "relu", 1)                                                         \
+    X(SILU, "silu", 1)                                                         \
+    X(GELU, "gelu", 1)                 /* a/2 (1 + erf(a / sqrt(2))) */        \
+    X(GELU_TANH, "gelu_tanh", 1)
 enum quern_activation { QUERN_ACTIVATIONS(QUERN_ENUM) QUERN_ACTIVATION_COUNT };
 
 #define QUERN_DBIASES(X)                                                       \
@@ -539,7 +552,8 @@ struct quern_registry {
     int nrejected;
 };
 
-/* The registry of the embedded specs; host kernels are linked in. */
-extern const struct quern_registry qn_registry_builtin;
+/* The registry of the embedded specs; host kernels are linked in. Exported by
+   libquern.so for the program quern of the same build, not for users. */
+QUERN_API extern const struct quern_registry qn_registry_builtin;
 
 #endif

@@ -103,6 +103,8 @@ static int on_name(lua_State *L)
         }
     }
     try_locals(L, &nearest);
+    if (!strcmp(name, "activation")) /* the list of them is no statement */
+        qg_nearest_start(&nearest, name);
     return qg_diag_raise(
         L, QG_E_UNDEFINED, name,
         qg_nearest_hint(&nearest, "",

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "internal.h"
+#include "problem/moe.h"
 #include "problem/problem.h"
-#include "problem/route.h"
 
 #include <pthread.h>
 
@@ -14,10 +14,15 @@ struct qn_line {
     union {
         struct qn_problem product;
         struct qn_quantization cast;
-        struct qn_mlp mlp;
+        struct qn_mlp mlp; /* of a layer, too, whose first member is one */
+        struct qn_moe moe;
         struct qn_route route;
     } of;
 };
+
+/* Is it of an MLP or a layer, which have all phases, and arguments in
+   common? */
+int qn_api_has_mlp(int kind);
 
 /* Everything that runs need; args, which come first, but for the addresses. */
 union qn_needs {
@@ -89,6 +94,7 @@ struct quern_plan {
         struct qn_plan *product;
         struct qn_quantize_plan *cast;
         struct qn_mlp_plan *mlp;
+        struct qn_moe_plan *moe;
         struct qn_route_plan *route;
     } of;
     struct quern_operand operands[QN_SLOTS];

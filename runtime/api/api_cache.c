@@ -29,9 +29,10 @@ static char *key_of(struct qn_line *line, const struct quern_plan_options *o,
                     uint64_t current)
 {
     int64_t *rows = qn_api_rows(line);
-    const int64_t most = line->kind == QN_LINE_ROUTE
-                             ? QN_MAX_PAIRS / line->of.route.topk
-                             : 1 << 30;
+    const int64_t most =
+        line->kind == QN_LINE_ROUTE ? QN_MAX_PAIRS / line->of.route.topk
+        : line->kind == QN_LINE_MOE ? QN_MAX_PAIRS / line->of.moe.topk
+                                    : 1 << 30;
     const char *kernel = o->kernel ? o->kernel : "";
     size_t room;
     char *key;

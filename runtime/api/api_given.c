@@ -313,7 +313,7 @@ static int give_sizes(const struct quern_plan *plan,
         return qn_error_set(QUERN_EINVAL,
                             "host_sizes is not NULL: groups of this line have "
                             "equal sizes");
-    if (plan->line.kind == QN_LINE_ROUTE)
+    if (plan->line.kind >= QN_LINE_ROUTE)
         return check_made(args);
     if (plan->rows < 0)
         return QUERN_OK;
@@ -343,7 +343,7 @@ static void give_scalars(const struct quern_plan *plan,
                          const struct quern_args *args, union qn_given *given)
 {
     float *to = plan->line.kind == QN_LINE_ROUTE  ? NULL
-                : plan->line.kind == QN_LINE_MLP  ? &given->mlp.limit
+                : qn_api_has_mlp(plan->line.kind) ? &given->mlp.limit
                 : plan->line.kind == QN_LINE_CAST ? &given->cast.limit
                                                   : &given->product.limit;
 
@@ -376,7 +376,7 @@ static int find_rows(const struct quern_plan *plan,
 static int phases_of(const struct quern_plan *plan,
                      const struct quern_args *args, int *phases)
 {
-    const int mlp = plan->line.kind == QN_LINE_MLP;
+    const int mlp = qn_api_has_mlp(plan->line.kind);
 
     if (args->phase < 0 || args->phase >= (mlp ? QUERN_PHASES : 1))
         return qn_error_set(QUERN_EINVAL, "args.phase is %d: %s is expected",
@@ -397,6 +397,7 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
         [QN_LINE_PRODUCT] = sizeof given->product,
         [QN_LINE_CAST] = sizeof given->cast,
         [QN_LINE_MLP] = sizeof given->mlp,
+        [QN_LINE_MOE] = sizeof given->mlp,
         [QN_LINE_ROUTE] = sizeof given->route};
     int64_t rows = -1;
     int phases = 0, code;
@@ -411,7 +412,7 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
     if (code)
         return code;
     memcpy(given, &plan->needs, sizes[plan->line.kind]);
-    if (plan->line.kind == QN_LINE_MLP && rows >= 0)
+    if (qn_api_has_mlp(plan->line.kind) && rows >= 0)
         given->mlp.rows = rows;
     if (plan->line.kind == QN_LINE_ROUTE && rows >= 0)
         given->route.tokens = rows;
@@ -428,7 +429,7 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
         if (!code && slot)
             code = give(plan, slot, o, b, rows, given);
     }
-    if (!code && plan->line.kind == QN_LINE_MLP)
+    if (!code && qn_api_has_mlp(plan->line.kind))
         code = check_gradients(args);
     if (!code)
         code = give_sizes(plan, args, given);

@@ -4,6 +4,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "choose/session.h"
+#include "layer/moe_plan.h"
 #include "mlp/mlp_plan.h"
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
@@ -51,6 +52,28 @@ static void mark_product(const struct marks *marks, const struct qn_plan *plan)
         mark_launch(marks, &plan->launches[i]);
 }
 
+static void mark_mlp(const struct marks *marks, const struct qn_mlp_plan *plan)
+{
+    for (int i = 0; i < QN_MLP_LAUNCHES; i++)
+        mark_launch(marks, &plan->launches[i]);
+}
+
+static int mark_moe(struct qn_session *s, const struct qn_moe *moe,
+                    const struct marks *marks)
+{
+    struct qn_moe_plan *plan;
+    const int code = qn_moe_plan_inner(s, moe, &plan);
+
+    if (code)
+        return code;
+    mark_cast(marks, plan->maps->launches);
+    mark_cast(marks, plan->permute->launches);
+    mark_cast(marks, plan->combine->launches);
+    mark_mlp(marks, plan->mlp);
+    qn_moe_plan_free(plan);
+    return code;
+}
+
 static int mark_line(struct qn_session *s, const struct qn_line *line,
                      const struct marks *marks)
 {
@@ -63,11 +86,13 @@ static int mark_line(struct qn_session *s, const struct qn_line *line,
     switch (line->kind) {
     case QN_LINE_MLP:
         code = qn_mlp_plan_inner(s, &line->of.mlp, &mlp);
-        for (int i = 0; !code && i < QN_MLP_LAUNCHES; i++)
-            mark_launch(marks, &mlp->launches[i]);
-        if (!code)
-            qn_mlp_plan_free(mlp);
+        if (code)
+            return code;
+        mark_mlp(marks, mlp);
+        qn_mlp_plan_free(mlp);
         return code;
+    case QN_LINE_MOE:
+        return mark_moe(s, &line->of.moe, marks);
     case QN_LINE_CAST:
         code = qn_quantize_plan_inner(s, &line->of.cast, &s->options, &cast);
         if (!code)

@@ -17,6 +17,8 @@ int qn_api_line(struct quern_context *ctx, const char *text,
     switch (line->kind) {
     case QN_LINE_MLP:
         return qn_mlp_parse(ctx, text, &line->of.mlp);
+    case QN_LINE_MOE:
+        return qn_moe_parse(ctx, text, &line->of.moe);
     case QN_LINE_ROUTE:
         return qn_route_parse(ctx, text, &line->of.route);
     case QN_LINE_CAST:
@@ -26,12 +28,18 @@ int qn_api_line(struct quern_context *ctx, const char *text,
     }
 }
 
+int qn_api_has_mlp(int kind)
+{
+    return kind == QN_LINE_MLP || kind == QN_LINE_MOE;
+}
+
 int64_t *qn_api_rows(struct qn_line *line)
 {
     struct qn_problem *p = &line->of.product;
 
     switch (line->kind) {
     case QN_LINE_MLP:
+    case QN_LINE_MOE:
         return &line->of.mlp.m;
     case QN_LINE_ROUTE:
         return &line->of.route.m;
@@ -52,6 +60,8 @@ int qn_api_print(const struct qn_line *line, char *buffer, size_t size)
     switch (line->kind) {
     case QN_LINE_MLP:
         return qn_mlp_print(&line->of.mlp, buffer, size);
+    case QN_LINE_MOE:
+        return qn_moe_print(&line->of.moe, buffer, size);
     case QN_LINE_ROUTE:
         return qn_route_print(&line->of.route, buffer, size);
     case QN_LINE_CAST:
@@ -67,6 +77,8 @@ int qn_api_needs(struct quern_context *ctx, const struct qn_line *line,
     switch (line->kind) {
     case QN_LINE_MLP:
         return qn_mlp_needs(ctx, &line->of.mlp, &needs->mlp);
+    case QN_LINE_MOE:
+        return qn_moe_needs(ctx, &line->of.moe, &needs->mlp);
     case QN_LINE_ROUTE:
         return qn_route_needs(&line->of.route, &needs->route);
     case QN_LINE_CAST:

@@ -9,6 +9,7 @@
 #include "base/sizes_type.h"
 #include "base/types.h"
 #include "device/check.h"
+#include "layer/moe_plan.h"
 #include "mlp/mlp_plan.h"
 #include "product/plan.h"
 #include "product/why.h"
@@ -55,6 +56,8 @@ static int make(struct quern_plan *plan, const struct quern_plan_options *o)
     switch (line->kind) {
     case QN_LINE_MLP:
         return qn_mlp_plan(plan->ctx, &line->of.mlp, &options, &plan->of.mlp);
+    case QN_LINE_MOE:
+        return qn_moe_plan(plan->ctx, &line->of.moe, &options, &plan->of.moe);
     case QN_LINE_ROUTE:
         return qn_route_plan(plan->ctx, &line->of.route, &options,
                              &plan->of.route);
@@ -159,6 +162,8 @@ void qn_api_free(struct quern_plan *plan)
 {
     if (plan->line.kind == QN_LINE_MLP)
         qn_mlp_plan_free(plan->of.mlp);
+    else if (plan->line.kind == QN_LINE_MOE)
+        qn_moe_plan_free(plan->of.moe);
     else if (plan->line.kind == QN_LINE_ROUTE)
         qn_route_plan_free(plan->of.route);
     else if (plan->line.kind == QN_LINE_CAST)
@@ -197,6 +202,8 @@ int quern_plan_info(const struct quern_plan *plan, struct quern_plan_info *info)
         qn_quantize_plan_info(plan->of.cast, info);
     else if (plan->line.kind == QN_LINE_ROUTE)
         qn_route_plan_info(plan->of.route, info);
+    else if (plan->line.kind == QN_LINE_MOE)
+        qn_moe_plan_info(plan->of.moe, info);
     else
         qn_mlp_plan_info(plan->of.mlp, info);
     return QUERN_OK;
@@ -223,6 +230,8 @@ int qn_api_why(struct quern_context *ctx, const char *text_line,
     options = options_of(&o);
     if (line.kind == QN_LINE_MLP)
         code = qn_mlp_why(ctx, &line.of.mlp, &options, text);
+    else if (line.kind == QN_LINE_MOE)
+        code = qn_moe_why(ctx, &line.of.moe, &options, text);
     else if (line.kind == QN_LINE_ROUTE)
         code = qn_route_why(ctx, &line.of.route, &options, text);
     else if (line.kind == QN_LINE_CAST)
@@ -244,8 +253,12 @@ int quern_why(struct quern_context *ctx, const char *line,
 /* The CUDA context of a plan; NULL: it runs on the host. */
 static struct cu_context *context_of(const struct quern_plan *plan)
 {
-    return plan->line.kind == QN_LINE_MLP
-               ? plan->of.mlp->launches[QN_MLP_Y].product->context
+    const struct qn_mlp_plan *mlp =
+        plan->line.kind == QN_LINE_MLP   ? plan->of.mlp
+        : plan->line.kind == QN_LINE_MOE ? plan->of.moe->mlp
+                                         : NULL;
+
+    return mlp ? mlp->launches[QN_MLP_Y].product->context
            : plan->line.kind == QN_LINE_ROUTE ? plan->of.route->context
            : plan->line.kind == QN_LINE_CAST  ? plan->of.cast->context
                                               : plan->of.product->context;
@@ -260,6 +273,18 @@ static int admit(const struct quern_plan *plan, const struct quern_args *args,
         return qn_error_set(QUERN_EINVAL, "%s is NULL", plan ? "args" : "plan");
     code = qn_api_stream(plan->ctx, context_of(plan), stream);
     return code ? code : qn_api_given(plan, args, given);
+}
+
+static int run_moe(const struct quern_plan *plan,
+                   const struct qn_mlp_args *args, int phase, void *stream)
+{
+    static const int phases[QUERN_PHASES] = {
+        [QUERN_PHASE_FORWARD] = QN_MLP_FORWARD,
+        [QUERN_PHASE_BACKWARD] = QN_MLP_BACKWARD,
+        [QUERN_PHASE_WGRAD] = QN_MLP_WGRAD,
+        [QUERN_PHASE_WEIGHTS] = QN_MLP_WEIGHTS};
+
+    return qn_moe_run(plan->of.moe, args, phases[phase], stream);
 }
 
 static int run_mlp(const struct quern_plan *plan,
@@ -287,6 +312,8 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
         return code;
     if (plan->line.kind == QN_LINE_MLP)
         return run_mlp(plan, &given.mlp, args->phase, stream);
+    if (plan->line.kind == QN_LINE_MOE)
+        return run_moe(plan, &given.mlp, args->phase, stream);
     if (plan->line.kind == QN_LINE_ROUTE)
         return qn_route_run(plan->of.route, &given.route, stream);
     if (plan->line.kind == QN_LINE_CAST)
@@ -308,6 +335,13 @@ static struct qn_tensor named_sizes(const struct quern_args *args)
     return t;
 }
 
+/* The memory that runs with these arguments note errors in. */
+static void *errors_of(const struct quern_args *args)
+{
+    return args->of[QUERN_ARG_ERRORS].data ? args->of[QUERN_ARG_ERRORS].data
+                                           : args->of[QUERN_ARG_WORKSPACE].data;
+}
+
 int quern_check(const struct quern_plan *plan, const struct quern_args *args,
                 struct CUstream_st *stream)
 {
@@ -320,7 +354,7 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
                             "plan is of a '%s' line: it has no workspace, and "
                             "finds no errors on the device",
                             qn_routing_name(plan->line.of.route.work));
-    if (!plan || !args || !args->of[QUERN_ARG_WORKSPACE].data)
+    if (!plan || !args || !errors_of(args))
         return qn_error_null("plan", plan, "args", args, "workspace");
     code = qn_api_size("args", args->size, sizeof *args, "QUERN_ARGS_INIT");
     if (!code)
@@ -333,6 +367,8 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
     if (plan->line.kind == QN_LINE_ROUTE)
         return qn_route_run_check(plan->of.route,
                                   args->of[QUERN_ARG_WORKSPACE].data, stream);
+    if (plan->line.kind == QN_LINE_MOE)
+        return qn_moe_run_check(plan->of.moe, errors_of(args), stream);
     sizes = named_sizes(args);
     return qn_check_record(context ? plan->ctx->driver : NULL, context,
                            args->of[QUERN_ARG_WORKSPACE].data, &sizes,

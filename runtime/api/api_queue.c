@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "layer/moe_plan.h"
 
 int quern_queue_create(struct quern_context *ctx, int capacity,
                        struct quern_queue **queue)
@@ -31,13 +32,15 @@ int quern_queue_put(struct quern_queue *queue, const struct quern_plan *plan,
                             "plan is of a '%s' line: a queue defers wgrads and "
                             "sums for dbias",
                             qn_routing_name(plan->line.of.route.work));
-    if (plan->line.kind == QN_LINE_MLP)
+    if (qn_api_has_mlp(plan->line.kind))
         deferred.phase = QUERN_PHASE_WGRAD;
     code = qn_api_given(plan, &deferred, &given);
     if (code)
         return code;
     if (plan->line.kind == QN_LINE_MLP)
         return qn_mlp_put(plan->of.mlp, &given.mlp, to, layer);
+    if (plan->line.kind == QN_LINE_MOE)
+        return qn_moe_put(plan->of.moe, &given.mlp, to, layer);
     if (plan->line.kind == QN_LINE_CAST)
         return qn_queue_put_dbias(to, plan->of.cast, &given.cast, layer);
     return qn_queue_put(to, plan->of.product, &given.product, layer);

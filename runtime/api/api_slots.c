@@ -13,30 +13,30 @@
     {                                                                          \
         QUERN_ARG_##arg, QN_SLOT_ARRAY,                                        \
         {                                                                      \
-            product, cast, mlp, NONE                                           \
+            product, cast, mlp, NONE, mlp                                      \
         }                                                                      \
     }
 #define ROUTE(arg, route)                                                      \
     {                                                                          \
         QUERN_ARG_##arg, QN_SLOT_ARRAY,                                        \
         {                                                                      \
-            NONE, NONE, NONE, route                                            \
+            NONE, NONE, NONE, route, NONE                                      \
         }                                                                      \
     }
 #define TENSOR(arg, product, cast, mlp)                                        \
     {                                                                          \
         QUERN_ARG_##arg, QN_SLOT_TENSOR,                                       \
         {                                                                      \
-            product, cast, mlp, NONE                                           \
+            product, cast, mlp, NONE, mlp                                      \
         }                                                                      \
     }
 #define SCALED(arg, product, cast, mlp)                                        \
     TENSOR(arg, product, cast, mlp),                                           \
-        {QUERN_ARG_##arg##_SF, QN_SLOT_SF, {product, cast, mlp, NONE}},        \
+        {QUERN_ARG_##arg##_SF, QN_SLOT_SF, {product, cast, mlp, NONE, mlp}},   \
     {                                                                          \
         QUERN_ARG_##arg##_GLOBAL, QN_SLOT_GLOBAL,                              \
         {                                                                      \
-            product, cast, mlp, NONE                                           \
+            product, cast, mlp, NONE, mlp                                      \
         }                                                                      \
     }
 
@@ -45,11 +45,12 @@
 const struct qn_slot qn_api_slots[] = {
     {QUERN_ARG_WORKSPACE,
      QN_SLOT_ARRAY,
-     {P(workspace), C(workspace), M(workspace), R(workspace)}},
+     {P(workspace), C(workspace), M(workspace), R(workspace), M(workspace)}},
     ROUTE(LENGTHS, R(lengths)),
     ROUTE(STARTS, R(starts)),
-    ROUTE(INDEX, R(index)),
-    {QUERN_ARG_GATHER, QN_SLOT_ARRAY, {P(gather), NONE, NONE, R(gather)}},
+    {QUERN_ARG_ERRORS, QN_SLOT_ARRAY, {NONE, NONE, NONE, NONE, M(errors)}},
+    {QUERN_ARG_INDEX, QN_SLOT_ARRAY, {NONE, NONE, NONE, R(index), M(index)}},
+    {QUERN_ARG_GATHER, QN_SLOT_ARRAY, {P(gather), NONE, NONE, R(gather), NONE}},
     ROUTE(INVERSE, R(inverse)),
     ARRAY(NOOP, P(noop), C(noop), NONE),
     ARRAY(ALPHA, P(alpha), NONE, NONE),
@@ -57,22 +58,25 @@ const struct qn_slot qn_api_slots[] = {
     ARRAY(BIAS, P(bias), C(bias), NONE),
     {QUERN_ARG_PROB,
      QN_SLOT_ARRAY,
-     {P(probability), C(probability), M(probability), R(probability)}},
+     {P(probability), C(probability), M(probability), R(probability),
+      M(probability)}},
     ARRAY(DBIAS, P(dbias), C(dbias), NONE),
-    {QUERN_ARG_DPROB, QN_SLOT_ARRAY, {P(dprob), C(dprob), M(dprob), R(dprob)}},
+    {QUERN_ARG_DPROB,
+     QN_SLOT_ARRAY,
+     {P(dprob), C(dprob), M(dprob), R(dprob), M(dprob)}},
     ARRAY(SCALE, P(scale), C(scale), M(scale)),
     ARRAY(HISTORY, P(history), C(history), M(history)),
     ARRAY(RANDOM, P(random), C(random), M(random)),
     SCALED(A, P(a), NONE, NONE),
     SCALED(B, P(b), NONE, NONE),
-    {QUERN_ARG_C, QN_SLOT_TENSOR, {P(c), NONE, NONE, R(residual)}},
+    {QUERN_ARG_C, QN_SLOT_TENSOR, {P(c), NONE, NONE, R(residual), M(residual)}},
     SCALED(D, P(d), NONE, NONE),
     SCALED(D_COLUMNWISE, P(t), NONE, NONE),
     SCALED(A_COLUMNWISE, P(column), NONE, NONE),
     TENSOR(PRE, P(p), C(saved), NONE),
-    {QUERN_ARG_INPUT, QN_SLOT_TENSOR, {P(in), C(in), NONE, R(in)}},
-    {QUERN_ARG_OUTPUT, QN_SLOT_TENSOR, {NONE, C(out), NONE, R(out)}},
-    {QUERN_ARG_ROWS, QN_SLOT_TENSOR, {NONE, NONE, NONE, R(rows)}},
+    {QUERN_ARG_INPUT, QN_SLOT_TENSOR, {P(in), C(in), NONE, R(in), NONE}},
+    {QUERN_ARG_OUTPUT, QN_SLOT_TENSOR, {NONE, C(out), NONE, R(out), NONE}},
+    {QUERN_ARG_ROWS, QN_SLOT_TENSOR, {NONE, NONE, NONE, R(rows), NONE}},
     SCALED(ROWWISE, NONE, C(row), NONE),
     SCALED(COLUMNWISE, NONE, C(column), NONE),
     TENSOR(X, NONE, NONE, M(x)),

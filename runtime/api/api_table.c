@@ -17,7 +17,7 @@
 
 static const char *recipe_of(const struct qn_line *line)
 {
-    return line->kind == QN_LINE_MLP     ? line->of.mlp.recipe
+    return qn_api_has_mlp(line->kind)    ? line->of.mlp.recipe
            : line->kind == QN_LINE_CAST  ? line->of.cast.recipe
            : line->kind == QN_LINE_ROUTE ? ""
                                          : line->of.product.recipe;
@@ -25,7 +25,7 @@ static const char *recipe_of(const struct qn_line *line)
 
 static int groups_of(const struct qn_line *line)
 {
-    return line->kind == QN_LINE_MLP    ? line->of.mlp.groups
+    return qn_api_has_mlp(line->kind)   ? line->of.mlp.groups
            : line->kind == QN_LINE_CAST ? line->of.cast.groups
                                         : line->of.product.groups;
 }
@@ -44,7 +44,7 @@ static void set_array(const struct qn_needs_of *n, struct quern_operand *o)
     const int kind = n->line->kind;
 
     if (o->arg == QUERN_ARG_WORKSPACE) {
-        const size_t bytes = kind == QN_LINE_MLP    ? need->mlp.workspace_bytes
+        const size_t bytes = qn_api_has_mlp(kind)   ? need->mlp.workspace_bytes
                              : kind == QN_LINE_CAST ? need->cast.workspace_bytes
                              : kind == QN_LINE_ROUTE
                                  ? need->route.workspace_bytes
@@ -98,7 +98,7 @@ static int set_tensor(const struct qn_needs_of *n, const struct qn_slot *slot,
         o->bytes.base = (int64_t)t->bytes;
         o->alignment = t->alignment;
         o->strided = !scaled &&
-                     (n->line->kind != QN_LINE_MLP || t->ndim == 2) &&
+                     (!qn_api_has_mlp(n->line->kind) || t->ndim == 2) &&
                      o->arg != QUERN_ARG_ROWWISE;
         o->tiled = scales.tiled;
         return 1;
@@ -174,7 +174,7 @@ static int list(struct quern_context *ctx, const struct qn_line *line,
 
     if (code)
         return code;
-    *count = ragged && line->kind != QN_LINE_ROUTE ? add_sizes(line, table) : 0;
+    *count = ragged && line->kind < QN_LINE_ROUTE ? add_sizes(line, table) : 0;
     for (int i = 0; i < qn_api_slot_count; i++)
         *count += set_operand(&n, &qn_api_slots[i], &table[*count]);
     return QUERN_OK;
@@ -238,7 +238,8 @@ static int64_t value(struct samples *s, int i, int j, int64_t rows)
 }
 
 /* The first row count after `from` with another value, at most PERIOD later:
-   no value falls as rows are added. 0: there is none. */
+   no value falls as rows are added. 0: there is none. Steps are mostly powers
+   of two, which two samples confirm; all others are found by halves. */
 static int64_t next_step(struct samples *s, int i, int j, int64_t from)
 {
     const int64_t before = value(s, i, j, from);
@@ -251,15 +252,26 @@ static int64_t next_step(struct samples *s, int i, int j, int64_t from)
         step *= 2;
     }
     step += from;
-    while (step - same > 1) {
-        const int64_t middle = (step + same) / 2;
-
-        if (value(s, i, j, middle) == before)
-            same = middle;
+    for (int64_t at = step - 1; step - same > 1; at = (step + same) / 2)
+        if (value(s, i, j, at) == before)
+            same = at;
         else
-            step = middle;
-    }
+            step = at;
     return step;
+}
+
+/* The second step. A period that divides PERIOD follows from the height of the
+   first one and the mean slope, and two samples confirm it. */
+static int64_t second_step(struct samples *s, int i, int j, int64_t one)
+{
+    const int64_t first = value(s, i, j, 0), low = value(s, i, j, one);
+    const int64_t rise = value(s, i, j, PERIOD) - first;
+    const int64_t steps = low > first ? rise / (low - first) : 0;
+    const int64_t guess = steps > 0 ? one + PERIOD / steps : one;
+
+    if (value(s, i, j, guess - 1) == low && value(s, i, j, guess) != low)
+        return guess;
+    return next_step(s, i, j, one);
 }
 
 /* Steps of equal height at equal distances; the first two say which. 0: the
@@ -272,7 +284,7 @@ static int find_law(struct samples *s, int i, int j, struct quern_extent *e)
     *e = (struct quern_extent){first, 0, 0, 1};
     if (value(s, i, j, s->last) != first) {
         one = next_step(s, i, j, 0);
-        two = one ? next_step(s, i, j, one) : 0;
+        two = one ? second_step(s, i, j, one) : 0;
         if (!two || two < 2 * one)
             return 0;
         e->unit = two - one;
@@ -323,7 +335,7 @@ int qn_api_table(struct quern_context *ctx, const struct qn_line *line,
 
     if (code || !ragged)
         return code;
-    if (line->kind == QN_LINE_MLP) /* a list of lengths has its own rows */
+    if (qn_api_has_mlp(line->kind)) /* a list of lengths has its own rows */
         s.line.of.mlp.split[0] = 0;
     else if (line->kind == QN_LINE_CAST)
         s.line.of.cast.split[0] = 0;

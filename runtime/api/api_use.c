@@ -260,7 +260,8 @@ static int public_phases(int phases)
     return found;
 }
 
-static void use_mlp_state(const struct qn_needs_of *n, struct quern_operand *o)
+static void use_mlp_state(const struct qn_needs_of *n, const struct qn_mlp *mlp,
+                          struct quern_operand *o)
 {
     enum {
         FORWARD = 1 << QUERN_PHASE_FORWARD,
@@ -269,7 +270,6 @@ static void use_mlp_state(const struct qn_needs_of *n, struct quern_operand *o)
         WEIGHTS = 1 << QUERN_PHASE_WEIGHTS,
         CASTS = FORWARD | BACKWARD | WEIGHTS
     };
-    const struct qn_mlp *mlp = &n->line->of.mlp;
     const struct qn_mlp_description *need = &n->needs->mlp;
     const int tokens = FORWARD | BACKWARD, bias = mlp->bias != 0;
 
@@ -346,20 +346,79 @@ static void use_mlp_tensor(const struct qn_mlp *mlp,
     o->read = mlp->dw_beta == QUERN_BETA_ONE ? o->written : 0;
 }
 
-static void use_mlp(const struct qn_needs_of *n, struct quern_operand *o,
-                    int offset)
+static void use_mlp(const struct qn_needs_of *n, const struct qn_mlp *mlp,
+                    struct quern_operand *o, int offset)
 {
-    const struct qn_mlp *mlp = &n->line->of.mlp;
     const int phases = qn_api_phases(n->line);
     struct qn_mlp_use use;
 
     if (qn_mlp_args_use(mlp, n->recipe, (size_t)offset, &use))
         use_mlp_tensor(mlp, &use, o);
     else
-        use_mlp_state(n, o);
+        use_mlp_state(n, mlp, o);
     o->read &= phases;
     o->written &= phases;
     o->optional &= phases;
+}
+
+/* ------------------------------------------------------------------ layers */
+
+/* Numbers of pairs, which only a layer has. */
+static int use_pairs(const struct qn_moe *moe, struct quern_operand *o)
+{
+    enum {
+        FORWARD = 1 << QUERN_PHASE_FORWARD,
+        BACKWARD = 1 << QUERN_PHASE_BACKWARD
+    };
+    const int weighted = moe->mlp.probability != QUERN_WEIGHTS_NONE;
+
+    switch (o->arg) {
+    case QUERN_ARG_INDEX:
+        o->read = FORWARD;
+        array(o, moe->index, moe->mlp.m, moe->topk);
+        return 1;
+    case QUERN_ARG_PROB:
+        o->read = weighted ? FORWARD | BACKWARD : 0;
+        array(o, QUERN_F32, moe->mlp.m, moe->topk);
+        return 1;
+    case QUERN_ARG_DPROB:
+        o->written = weighted ? BACKWARD : 0;
+        array(o, QUERN_F32, moe->mlp.m, moe->topk);
+        return 1;
+    case QUERN_ARG_C:
+        o->read = FORWARD; /* if there is such a tensor */
+        return 1;
+    case QUERN_ARG_ERRORS:
+        o->written = o->optional = FORWARD;
+        array(o, QUERN_I32, QN_WORKSPACE_BYTES / 4, 0);
+        o->zero_bytes = QN_WORKSPACE_BYTES;
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* x and dy are copied to rows before the gradients of weights. */
+static void use_moe(const struct qn_needs_of *n, struct quern_operand *o,
+                    int offset)
+{
+    const struct qn_moe *moe = &n->line->of.moe;
+    const int back = 1 << QUERN_PHASE_BACKWARD,
+              again = qn_moe_keeps(moe, n->recipe, QUERN_MLP_X) ||
+                      moe->mlp.probability == QUERN_WEIGHTS_X;
+    struct qn_mlp mlp;
+
+    qn_moe_mlp(moe, &mlp);
+    if (!use_pairs(moe, o))
+        use_mlp(n, &mlp, o, offset);
+    if (o->arg == QUERN_ARG_X || o->arg == QUERN_ARG_DY) {
+        o->read = o->arg == QUERN_ARG_DY ? back
+                  : again                ? back | 1 << QUERN_PHASE_FORWARD
+                                         : 1 << QUERN_PHASE_FORWARD;
+        o->optional = 0;
+    }
+    o->read &= qn_api_phases(n->line);
+    o->written &= qn_api_phases(n->line);
 }
 
 /* ------------------------------------------------------------------ routes */
@@ -425,7 +484,7 @@ int qn_api_phases(const struct qn_line *line)
 {
     int all = 0;
 
-    if (line->kind != QN_LINE_MLP)
+    if (!qn_api_has_mlp(line->kind))
         return ONLY;
     for (int i = 0; i < QN_MLP_PHASES; i++)
         if (qn_mlp_has(&line->of.mlp, i))
@@ -512,7 +571,9 @@ void qn_api_use(const struct qn_needs_of *n, const struct qn_slot *slot,
     else if (n->line->kind == QN_LINE_ROUTE)
         use_route(&n->line->of.route, o);
     else if (n->line->kind == QN_LINE_MLP)
-        use_mlp(n, o, slot->at[QN_LINE_MLP]);
+        use_mlp(n, &n->line->of.mlp, o, slot->at[QN_LINE_MLP]);
+    else if (n->line->kind == QN_LINE_MOE)
+        use_moe(n, o, slot->at[QN_LINE_MOE]);
     else if (n->line->kind == QN_LINE_CAST && state)
         use_state(o, makes_scales(&n->line->of.cast) ? cast->history : 0,
                   cast->random);

@@ -86,6 +86,9 @@ struct quern_context {
                    const struct qn_tune_options *options, int unless_known,
                    struct quern_tune_result *result);
 
+    const struct qn_device *assumed; /* explanations are for this GPU; NULL: for
+                                        the one that is there */
+
     pthread_mutex_t lock;
     pthread_cond_t changed;        /* a module is no longer being loaded */
     struct qn_driver *driver;      /* lock; NULL until one was found */

@@ -38,6 +38,7 @@ LIST(epilogue, QN_EPILOGUES(WORD))
 LIST(outside, QUERN_OUTSIDES(WORD))
 LIST(gather, QUERN_GATHERS(WORD))
 LIST(routing, QUERN_ROUTINGS(WORD))
+LIST(weighting, QUERN_WEIGHTINGS(WORD))
 
 /* cuBLAS's letters: first B, where t is k-major; then A, where n is. */
 LIST(layout, "tn", "nn", "nt", "tt", )
@@ -59,6 +60,16 @@ int qn_words_find(const struct qn_words *words, const char *name, int *value)
             return 1;
         }
     return 0;
+}
+
+int qn_activation_operands(int activation)
+{
+#define OPERANDS(name, word, operands) operands,
+    static const int operands[] = {QUERN_ACTIVATIONS(OPERANDS)};
+
+    return activation >= 0 && activation < QUERN_ACTIVATION_COUNT
+               ? operands[activation]
+               : 1;
 }
 
 int qn_type_bits(int type)

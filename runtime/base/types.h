@@ -21,7 +21,7 @@ int qn_words_find(const struct qn_words *words, const char *name, int *value);
     X(type) X(op) X(product) X(of) X(axis) X(major) X(alpha) X(beta) X(flag)   \
     X(backend) X(evidence) X(sizes) X(dequantize) X(strategy) X(work)          \
     X(copies) X(activation) X(grad) X(dbias) X(mlp_pointers) X(l2)             \
-    X(epilogue) X(outside) X(routing) X(gather)
+    X(epilogue) X(outside) X(routing) X(weighting) X(gather)
 /* clang-format on */
 #define QN_WORDS_DECLARE(what)                                                 \
     extern const struct qn_words qn_##what##_words;                            \
@@ -40,6 +40,9 @@ QN_WORDS(QN_WORDS_DECLARE)
 extern const struct qn_words qn_layout_words;
 const char *qn_layout_name(int a_major, int b_major);
 int qn_layout_find(const char *name, int *a_major, int *b_major);
+
+/* How many operands it takes; 1 without one. */
+int qn_activation_operands(int activation);
 
 /* Bits of one element; 0 for a value outside the enum. */
 int qn_type_bits(int type);

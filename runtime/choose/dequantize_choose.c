@@ -8,7 +8,8 @@
 ** Launches before it read all codes and scales, write two bytes for each value,
 ** and leave a plain product:
 **
-**     pass   = product + bytes / MOVED + LAUNCHES
+**     pass   = product + bytes / MOVED + LAUNCHES     (MOVED, CHECKED: of an
+**              H200's memory; others' rates are in proportion)
 **     inside = max(waves * tile, memory)    (model_dequantize.c)
 **              SIXTEENS as many cycles where tokens are summed
 **     f16    = inside, as f16 + bytes / CHECKED + LAUNCHES_F16
@@ -47,7 +48,8 @@ static int judge_strategy(const struct qn_session *s, int strategy,
         return -1;
     if (!served)
         return 0;
-    *cost = qn_dequantize_cost_of(s->problem, recipe, strategy);
+    *cost = qn_dequantize_cost_of(s->problem, recipe, strategy,
+                                  qn_model_memory_share(s->demand.device));
     cost->cycles = cycles + cost->moving;
     return 1;
 }
@@ -114,6 +116,7 @@ int qn_dequantize_choose(struct qn_session *s,
                             "copies as they are",
                             qn_dequantize_name(p->dequantize));
     if (p->dequantize != QUERN_DEQUANTIZE_AUTO || s->demand.kernel ||
+        s->demand.same_sums || /* a pass has the order of plain products */
         s->demand.backend == QUERN_BACKEND_CUBLASLT ||
         s->demand.backend == QUERN_BACKEND_HOST ||
         !qn_dequantize_end(s->ctx, p, s->demand.recipe))

@@ -146,7 +146,8 @@ static int look_product(const struct qn_session *s, double *cycles)
     code = qn_select_cycles(s->ctx, &s->demand, &first, &served, cycles);
     if (served && strategy.strategy > QUERN_DEQUANTIZE_MAINLOOP)
         *cycles +=
-            qn_dequantize_cost_of(&product, s->demand.recipe, strategy.strategy)
+            qn_dequantize_cost_of(&product, s->demand.recipe, strategy.strategy,
+                                  qn_model_memory_share(s->demand.device))
                 .moving;
     return code;
 }
@@ -167,15 +168,16 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
     if (qn_epilogue_has_sums(s->ctx, p, recipe))
         code = look_product(s, &c->apart);
     if (c->apart > 0)
-        c->apart +=
-            qn_model_cast(c->bytes, 1 + (p->dbias != 0) + (p->dprob != 0));
+        c->apart += qn_model_cast(&s->device, c->bytes,
+                                  1 + (p->dbias != 0) + (p->dprob != 0));
     if (code || !qn_epilogue_dequantized(s->ctx, p, recipe, &dequantized))
         return code;
     qn_dequantize_product(s->ctx, &dequantized, recipe, &wide);
     code = qn_select_cycles(s->ctx, &s->demand, &wide, &served, &c->dequantize);
     if (served)
         c->dequantize +=
-            qn_dequantize_cost_of(&dequantized, recipe, QUERN_DEQUANTIZE_PASS)
+            qn_dequantize_cost_of(&dequantized, recipe, QUERN_DEQUANTIZE_PASS,
+                                  qn_model_memory_share(s->demand.device))
                 .moving;
     return code;
 }

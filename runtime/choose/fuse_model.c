@@ -46,8 +46,7 @@ double qn_fuse_bytes(const struct qn_kernel *kernel)
 }
 
 void qn_fuse_estimate(const struct qn_demand *demand,
-                      const struct qn_kernel *kernel, double rate,
-                      struct qn_figures *f)
+                      const struct qn_kernel *kernel, struct qn_figures *f)
 {
     const double values = (double)demand->problem->m * demand->problem->k;
     const int strategy = qn_fuse_strategy(kernel);
@@ -60,11 +59,12 @@ void qn_fuse_estimate(const struct qn_demand *demand,
     qn_fuse_quantization(demand->problem, demand->recipe, &q);
     qn_quantize_copy(&q, demand->recipe, QUERN_ROWWISE, &row);
     bytes = 2 * values + (double)row.bytes + (double)row.sf_bytes;
-    f->quantize_cycles = qn_model_cast(bytes, 0);
+    f->quantize_cycles = qn_model_cast(demand->device, bytes, 0);
     if (strategy == QUERN_QUANTIZE_PASS)
         f->cycles += f->quantize_cycles;
     if (strategy == QUERN_QUANTIZE_MAINLOOP) {
-        f->memory_cycles += (2 * values - (double)row.bytes) / rate;
+        f->memory_cycles +=
+            (2 * values - (double)row.bytes) / qn_model_memory(demand->device);
         f->cycles = larger(f->cycles, f->memory_cycles);
     }
 }

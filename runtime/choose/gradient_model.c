@@ -13,7 +13,8 @@
    launch for each that adds up sums. All these weigh against a tile's last
    step, which is longer. */
 
-static double cast_cycles(const struct qn_problem *p)
+static double cast_cycles(const struct qn_device *device,
+                          const struct qn_problem *p)
 {
     const double rows = (double)p->m,
                  read = rows * (double)(p->n + qn_gradient_width(p));
@@ -25,16 +26,17 @@ static double cast_cycles(const struct qn_problem *p)
         moved += read * bytes;
         launches++;
     }
-    return qn_model_cast(moved, launches);
+    return qn_model_cast(device, moved, launches);
 }
 
-static double sum_cycles(const struct qn_problem *p)
+static double sum_cycles(const struct qn_device *device,
+                         const struct qn_problem *p)
 {
     struct qn_gradient_space s;
     int launches = (p->dbias != 0) + p->dprob;
 
     qn_gradient_lay_out(p, &s);
-    return qn_model_cast(2 * (double)(s.end - s.partials), launches);
+    return qn_model_cast(device, 2 * (double)(s.end - s.partials), launches);
 }
 
 int qn_gradient_compare(const struct qn_session *s, const struct qn_problem *p,
@@ -47,8 +49,8 @@ int qn_gradient_compare(const struct qn_session *s, const struct qn_problem *p,
     code = qn_select_cycles(s->ctx, &s->demand, p, &f->served, &f->cycles);
     if (!code)
         code = qn_select_cycles(s->ctx, &s->demand, plain, &apart, &f->product);
-    f->cycles += sum_cycles(p);
-    f->cast = cast_cycles(p);
+    f->cycles += sum_cycles(&s->device, p);
+    f->cast = cast_cycles(&s->device, p);
     f->better = f->served && (!qn_session_gpu(s) || !apart ||
                               f->cycles < f->product + f->cast);
     return code;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** model.c: the time of a kernel for a problem.
+** model.c: the time of a kernel for a problem, in cycles of the GPU's highest
+** clock.
 **
 **     groups have the same length; a group's end wastes half a tile:
 **     tiles  = G * max(1, L/tile_m + 1/2) * ceil(n / tile_n)      L = m / G
@@ -8,42 +9,38 @@
 **              pair along m turns to be along n where one is left over
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
-**              without tensor maps) does half as many, FP8 twice as many
+**              without tensor maps) SYNC times as many, and SYNC_STEP for each
+**              step of k; FP8 half as many, two-level sums `promotions` times;
 **              where codes are dequantized, that time if it is more
 **              (model_dequantize.c)
-**     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes / L2 rate
+**     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes, of a lone CTA
+**              TOGETHER of them, / this CTA's part of L2's rate, or PORT
 **              * max(1, k / DRIFT): CTAs fall out of step, and after so many
 **              steps L2 has lost the bytes that the last of them asks for
 **              an operand's part times the lines that a row of 128 bytes is
 **              in, where rows begin anywhere: 2 - gcd(pitch, 128) / 128,
 **              and 1.5 more where the pitch is no multiple of 32 bytes
-**     store  = tile_m * tile_n * bytes of D / STORE rate; pingpong hides it
-**              after the other warpgroup's math
-**              with an activation backward at least its time,
-**              tile_m * tile_n / GRADIENT
+**     store  = tile_m * tile_n * bytes of D / STORE rate, `arrivals` times as
+**              long where C is added; pingpong hides it after the other
+**              warpgroup's math, unless that has no tile
+**              with an activation at least its time, tile_m * tile_n / ACTIVATE
+**              or, backward, / GRADIENT
 **              (of fewer rows where its tiles often are, and then groups of
 **              two thirds of a tile are one: model_dequantize.c)
-**     tile   = max(math, copy) + store + START
-**     memory = (A + B + D once, and C if it is read) / memory rate
-**     launch = max(waves * tile, memory)
-**              where C is read, by how it arrives:
-**              "reduce"  max(1.03 waves * tile, 1.5 memory)
-**              "fetch"   max(1.02 waves * tile, 1.05 memory)
-**              a kernel of several parts 1.09 and 1.44, not 1.03 and 1.02;
-**              of its k each part ends within a step, half of one more
-**              others    max(waves * tile, 1.2 memory)
-**                        + min(waves * tile, memory) / 2
+**     tile   = beside(math, copy) + store + START, clusters MEETING times
+**     again  = bytes of A and B that memory reads more than once: see reread()
+**     memory = (A + B + D once, C if it is read, and again) / memory rate
+**     launch = beside(waves * tile, memory), the larger of both and a part of
+**              the other that grows as they become equal; where C is read each
+**              is `arrivals` times as long
 **
-** Quantizing A is counted in fuse_model.c. The L2 rate is that of the
-** multiprocessor's port: 128 x 128 asks for all of it, tiles of 64 rows for
-** more, wider ones for less (bench/notes: cycles). All this is in cycles; bytes
-** out of L2 also cost power, and so clock: kernels are ordered by a launch
-** whose tiles take 0.15 of their copies longer, where tokens are summed 0.08;
-** lone CTAs three quarters of that, and of 0.15 wherever they wait for copies
-** (bench/notes: power). At those clocks L2 is the faster one: during two-level
-** accumulation copies count 0.8, and math, by how much of it a warpgroup has in
-** one product, 1.2 (two a step), 1.17 or 1.3 (128 columns; bench/notes: fp8).
-** The tuner replaces the model where it measured.
+** The rates of memory and L2 are the GPU's: an H100 has two thirds of an H200's
+** memory rate and less of its L2, and its best weight gradients are those of
+** larger tiles. All constants without another note were fitted by bench/grid.py's
+** measurements on both chips to half of the problems; bench/regret.py tells how
+** good the choices are, on the other half, too (bench/notes: grid). The tuner
+** replaces the model where it measured. Quantizing A is counted in
+** fuse_model.c.
 */
 #include "choose/model.h"
 #include "base/types.h"
@@ -55,31 +52,44 @@
 #include <string.h>
 
 #define UNPACKED        4.0     /* mma.sync on unpacked values: its math */
-#define L2_PER_CYCLE    62.0    /* bytes into one multiprocessor, of 64 */
-#define STORE_PER_CYCLE 32.0    /* bytes out of one multiprocessor */
-#define GRADIENT        2.5     /* elements a cycle, bench/notes: mlp */
-#define START_CYCLES    1200.0  /* first copies of a tile, its barriers */
-#define MEETING_CYCLES  20.0    /* CTAs of a cluster wait for each other */
+#define SYNC            1.4     /* mma.sync: its math */
+#define SYNC_STEP       430.0   /* cycles of a step of k there */
+#define PORT            64.0    /* bytes into one multiprocessor, by design */
+#define TOGETHER        0.55    /* bytes of a lone CTA that leave L2 */
+#define STORE_PER_CYCLE 27.7    /* bytes out of one multiprocessor */
+#define ACTIVATE        4.4     /* elements a cycle */
+#define GRADIENT        2.1     /* the same, backward */
+#define START_CYCLES    890.0   /* first copies of a tile, its barriers */
+#define MEETING         1.11    /* CTAs of a cluster wait for each other */
 #define SECTORS         1.5     /* of rows that begin within one of 32 bytes */
-#define DRIFT           20480.0 /* steps of k */
-#define L2_EFFORT       0.15    /* of cycles of copies */
-#define L2_SUMMED       0.08    /* the same where tokens are summed */
-#define TOGETHER        0.75    /* share of a lone CTA's bytes that leaves L2 */
-#define BESIDE          0.8     /* copies during two-level sums */
+#define DRIFT           38600.0 /* steps of k */
+#define BESIDE          0.89    /* copies during two-level sums */
+#define EXPOSED         0.24    /* of math or copies, if both are equal */
+#define EXPOSED_MEMORY  0.31    /* of tiles or memory, if both are equal */
+#define CAPACITY        2.34    /* of L2 for panels that are read again */
+#define LOST            0.062   /* of bytes out of L2, where these do not fit */
 
-/* The cost of C, by its path: factors of the computation and of plain
-   copies, and the part of the smaller of both that the other does not hide.
-   "fetch" has fewer stages and shares the copy engine with A and B, which
-   tells where several parts each have steps of their own (bench/notes:
+/* The cost of C, by its path: factors of the computation, of plain copies and
+   of the store. "fetch" has fewer stages and shares the copy engine with A and
+   B, which tells where several parts each have steps of their own (bench/notes:
    merged-wgrad). The last row is for all others. */
 static const struct arrival {
     const char *addend;
-    double compute, merged, memory, exposed;
+    double compute, merged, memory, store;
 } arrivals[] = {
-    {"reduce", 1.03, 1.09, 1.5, 0.0}, /* fp32 sums in L2 */
-    {"fetch", 1.02, 1.44, 1.05, 0.0},
-    {"read", 1.0, 1.0, 1.2, 0.5}, /* by the math warps */
+    {"reduce", 0.86, 0.92, 1.42, 2.26}, /* fp32 sums in L2 */
+    {"fetch", 1.14, 1.60, 1.06, 1.05},
+    {"read", 1.0, 1.0, 1.23, 2.16}, /* by the math warps */
 };
+
+/* The effect of two-level accumulation on the math of tiles with so many sums:
+   while one warpgroup adds up its own, the other's products must not end. Steps
+   of summed tokens have both factors in common. */
+static const struct promotion {
+    int sums;
+    double times, summed;
+} promotions[] = {
+    {128 * 128, 1.47, 1.0}, {128 * 192, 1.35, 1.0}, {128 * 256, 1.34, 1.11}};
 
 static double larger(double a, double b)
 {
@@ -99,20 +109,27 @@ static double whole(double a)
     return down < a ? down + 1 : down;
 }
 
-/* The bytes of all operands, packed; A and B of so many products. */
-static double moved_bytes(const struct qn_demand *demand, int microbatches)
+/* The bytes of an operand, packed; A and B of all products of a launch. */
+static double operand_bytes(const struct qn_demand *demand,
+                            const struct qn_kernel *kernel, int role)
 {
     struct qn_geometry g;
+
+    qn_geometry_of(demand->problem, demand->recipe, role, &g);
+    return (double)qn_geometry_bytes(&g, 0, 0) *
+           (role <= QN_ROLE_B ? qn_select_microbatches(demand->problem, kernel)
+                              : 1);
+}
+
+static double moved_bytes(const struct qn_demand *demand,
+                          const struct qn_kernel *kernel)
+{
     double bytes = 0;
 
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        if ((role == QN_ROLE_C && demand->problem->beta == QUERN_BETA_ZERO) ||
-            !qn_geometry_has(demand->problem, role))
-            continue;
-        qn_geometry_of(demand->problem, demand->recipe, role, &g);
-        bytes += (double)qn_geometry_bytes(&g, 0, 0) *
-                 (role <= QN_ROLE_B ? microbatches : 1);
-    }
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        if ((role != QN_ROLE_C || demand->problem->beta != QUERN_BETA_ZERO) &&
+            qn_geometry_has(demand->problem, role))
+            bytes += operand_bytes(demand, kernel, role);
     return bytes;
 }
 
@@ -133,22 +150,45 @@ static int uses_maps(const struct qn_kernel *kernel)
     return 0;
 }
 
+/* The time of two things at once that each take so many cycles, of which
+   `exposed` of the smaller is not hidden where both are equal, and less where
+   they are not. */
+static double beside(double a, double b, double exposed, int power)
+{
+    double most = larger(a, b), least = smaller(a, b), part = exposed * least;
+
+    while (power--)
+        part *= least / larger(most, 1);
+    return most + part;
+}
+
+/* The row for C, or NULL if it is not read. */
+static const struct arrival *arrival_of(const struct qn_problem *p,
+                                        const struct qn_kernel *kernel)
+{
+    const struct arrival *a = arrivals;
+
+    if (p->beta == QUERN_BETA_ZERO)
+        return NULL;
+    while (a < &arrivals[sizeof arrivals / sizeof *arrivals - 1] &&
+           strcmp(a->addend, kernel->addend))
+        a++;
+    return a;
+}
+
 /* Cycles of a launch whose tiles and whose bytes take so many. */
 static double launch_cycles(const struct qn_problem *p,
                             const struct qn_kernel *kernel, double compute,
                             double memory)
 {
-    const struct arrival *a = arrivals;
-    int merged = qn_select_microbatches(p, kernel) > 1;
+    const struct arrival *a = arrival_of(p, kernel);
 
-    if (p->beta == QUERN_BETA_ZERO)
-        return larger(compute, memory);
-    while (a < &arrivals[sizeof arrivals / sizeof *arrivals - 1] &&
-           strcmp(a->addend, kernel->addend))
-        a++;
-    return larger(compute * (merged ? a->merged : a->compute),
-                  memory * a->memory) +
-           smaller(compute, memory) * a->exposed;
+    if (a) {
+        compute *=
+            qn_select_microbatches(p, kernel) > 1 ? a->merged : a->compute;
+        memory *= a->memory;
+    }
+    return beside(compute, memory, EXPOSED_MEMORY, 2);
 }
 
 /* Copying a row of 128 bytes takes so many times as long as one that is a line
@@ -166,83 +206,127 @@ static double lines_of(const struct qn_demand *demand, int role)
     return (2 - (double)common / LINE) * (common < SECTOR ? SECTORS : 1);
 }
 
-/* The time of a tile, by the formulas above, for k steps of it and groups of m
-   rows. */
-static void estimate_tile(const struct qn_demand *demand,
-                          const struct qn_kernel *kernel, double m, double k,
-                          struct qn_figures *f)
+/* Is the sum of A and B's scaled products kept apart from that of its steps? */
+static int promotes(const struct qn_demand *demand,
+                    const struct qn_kernel *kernel)
 {
-    double tile_m = larger(qn_model_dequantize_rows(kernel, m), 1),
-           tile_n = larger(kernel->tile[1], 1);
-    double a = qn_fuse_bytes(kernel), b = qn_type_bits(kernel->b.type) / 8.0;
-
-    f->math = tile_m * tile_n * k / QN_FMA_PER_CYCLE;
-    if (!uses_maps(kernel))
-        f->math *= a < 2 || b < 2 ? UNPACKED : 2;
-    else if (qn_model_dequantizes(kernel))
-        f->math = larger(
-            f->math, qn_model_dequantize_cycles(kernel, tile_m, k, f->math));
-    else if (b < 2)
-        f->math /= 2;
-    f->math = larger(f->math, qn_fuse_tile(kernel, k));
-    a *= lines_of(demand, QN_ROLE_A);
-    b *= lines_of(demand, QN_ROLE_B);
-    f->copy = (tile_m * a / larger(kernel->cluster[1], 1) +
-               tile_n * b / larger(kernel->cluster[0], 1)) *
-              k / L2_PER_CYCLE * larger(1, k / DRIFT);
-    f->store =
-        tile_m * tile_n * qn_type_bits(kernel->d.type) / 8 / STORE_PER_CYCLE;
-    if (kernel->epilogue >= QN_GRADIENT)
-        f->store = larger(2 * f->store, tile_m * tile_n / GRADIENT);
-    if (!strcmp(kernel->schedule, "pingpong"))
-        f->store = larger(0, f->store - f->math);
-    f->tile_cycles = larger(f->math, f->copy) + f->store + START_CYCLES;
+    return demand->recipe->promote && uses_maps(kernel) &&
+           !qn_model_dequantizes(kernel);
 }
 
-/* The effect of two-level accumulation on the math of tiles with so many sums:
-   while one warpgroup adds up its own, the other's products must not end. */
-static const struct promotion {
-    int sums;
-    double times;
-} promotions[] = {{128 * 128, 1.3}, {128 * 192, 1.17}, {128 * 256, 1.2}};
-
-/* The time of a tile where power binds; two-level ones that are only stored are
-   as fast as others, large or small: next to the next tile's copies. */
-static double slow_tile(const struct qn_demand *demand,
-                        const struct qn_kernel *kernel,
-                        const struct qn_figures *f)
+static double promotion_of(const struct qn_demand *demand,
+                           const struct qn_kernel *kernel)
 {
     const struct promotion *all = promotions;
-    double store = kernel->epilogue == QN_STORE
-                       ? smaller(f->store, START_CYCLES)
-                       : f->store;
 
-    if (!demand->recipe->promote || !uses_maps(kernel) ||
-        qn_model_dequantizes(kernel) || demand->problem->ragged == QUERN_AXIS_K)
-        return f->tile_cycles;
     while (all->sums < kernel->tile[0] * kernel->tile[1] &&
            all < &promotions[sizeof promotions / sizeof *promotions - 1])
         all++;
-    return larger(f->math * all->times, f->copy * BESIDE) + store +
-           START_CYCLES;
+    return demand->problem->ragged == QUERN_AXIS_K ? all->summed : all->times;
 }
 
-/* Cycles of the tiles, and bytes out of L2, which cost power and so clock. A
-   lone CTA causes fewer of those than it gets: bytes that neighbours ask for at
-   about the same time are read once, unless they wait for copies and lose their
-   step. CTAs of a cluster wait for each other. */
-static double effort(const struct qn_demand *demand,
-                     const struct qn_kernel *kernel, const struct qn_figures *f)
+/* Products of a tile of so many rows and k steps. */
+static double math_cycles(const struct qn_demand *demand,
+                          const struct qn_kernel *kernel, double rows, double k)
 {
-    double part =
-               demand->problem->ragged == QUERN_AXIS_K ? L2_SUMMED : L2_EFFORT,
-           tile = slow_tile(demand, kernel, f);
+    double a = qn_fuse_bytes(kernel), b = qn_type_bits(kernel->b.type) / 8.0;
+    double math = rows * larger(kernel->tile[1], 1) * k / QN_FMA_PER_CYCLE;
 
-    if (kernel->cluster[0] * kernel->cluster[1] > 1)
-        return f->waves * (tile + f->copy * part + MEETING_CYCLES);
-    if (f->copy > f->math)
-        part = L2_EFFORT;
-    return f->waves * (tile + f->copy * TOGETHER * part);
+    if (!uses_maps(kernel))
+        math = math * (a < 2 || b < 2 ? UNPACKED : SYNC) +
+               SYNC_STEP * k / larger(kernel->tile[2], 1);
+    else if (qn_model_dequantizes(kernel))
+        math = larger(math, qn_model_dequantize_cycles(kernel, rows, k, math));
+    else if (b < 2)
+        math /= 2;
+    math = larger(math, qn_fuse_tile(kernel, k));
+    return promotes(demand, kernel) ? math * promotion_of(demand, kernel)
+                                    : math;
+}
+
+/* Copies of such a tile, where so many CTAs have one. */
+static double copy_cycles(const struct qn_demand *demand,
+                          const struct qn_kernel *kernel, double rows, double k,
+                          double ctas)
+{
+    const double a = qn_fuse_bytes(kernel) * lines_of(demand, QN_ROLE_A),
+                 b = qn_type_bits(kernel->b.type) / 8.0 *
+                     lines_of(demand, QN_ROLE_B);
+    const int lone = kernel->cluster[0] * kernel->cluster[1] <= 1;
+    double bytes =
+        (rows * a / larger(kernel->cluster[1], 1) +
+         larger(kernel->tile[1], 1) * b / larger(kernel->cluster[0], 1)) *
+        k;
+    double cycles = larger(bytes / PORT, bytes * (lone ? TOGETHER : 1) * ctas *
+                                             larger(1, k / DRIFT) /
+                                             qn_model_l2(demand->device));
+
+    return promotes(demand, kernel) ? cycles * BESIDE : cycles;
+}
+
+static double store_cycles(const struct qn_demand *demand,
+                           const struct qn_kernel *kernel, double rows)
+{
+    const struct arrival *a = arrival_of(demand->problem, kernel);
+    double elements = rows * larger(kernel->tile[1], 1),
+           store =
+               elements * qn_type_bits(kernel->d.type) / 8 / STORE_PER_CYCLE;
+
+    if (kernel->epilogue >= QN_GRADIENT)
+        store = larger(2 * store, elements / GRADIENT);
+    else if (kernel->epilogue >= QN_ACTIVATE)
+        store = larger(store, elements / ACTIVATE);
+    return a ? store * a->store : store;
+}
+
+/* The time of a tile, by the formulas above, for k steps of it and groups of m
+   rows; `ctas` multiprocessors have one, or more than one. */
+static void estimate_tile(const struct qn_demand *demand,
+                          const struct qn_kernel *kernel, double m, double k,
+                          double ctas, struct qn_figures *f)
+{
+    const double rows = larger(qn_model_dequantize_rows(kernel, m), 1);
+    const int lone = kernel->cluster[0] * kernel->cluster[1] <= 1;
+
+    f->math = math_cycles(demand, kernel, rows, k);
+    f->copy = copy_cycles(demand, kernel, rows, k, smaller(f->tiles, ctas));
+    f->store = store_cycles(demand, kernel, rows);
+    if (!strcmp(kernel->schedule, "pingpong") && f->tiles > ctas)
+        f->store = larger(0, f->store - f->math);
+    f->tile_cycles =
+        beside(f->math, f->copy, EXPOSED, 4) * (lone ? 1 : MEETING) + f->store +
+        START_CYCLES;
+}
+
+/* Bytes that are read more than once. CTAs visit bands of rows of a group,
+   column after column: A's part of a band is read again for the next columns
+   where L2 cannot hold it next to theirs, and B for each band; CTAs that are
+   not in step read some of their part again on their own. */
+static double reread(const struct qn_demand *demand,
+                     const struct qn_kernel *kernel, const double *lengths,
+                     int ctas, double tiles)
+{
+    const double capacity =
+        CAPACITY * (double)qn_model_l2_bytes(demand->device);
+    const double groups = demand->problem->groups;
+    const double a = operand_bytes(demand, kernel, QN_ROLE_A),
+                 b = operand_bytes(demand, kernel, QN_ROLE_B);
+    const double rows = larger(1, lengths[0] / larger(kernel->tile[0], 1)),
+                 columns = larger(1, lengths[1] / larger(kernel->tile[1], 1));
+    const double strips = qn_select_band(demand->problem, kernel, ctas) *
+                          larger(kernel->cluster[0], 1);
+    const double band = smaller(rows, strips), wave = larger(1, ctas / band);
+    const double panel = a / groups * band / rows;
+    const double part_a = smaller(
+        1, (panel + b / groups * smaller(1, wave / columns)) / capacity);
+    const double part_b = smaller(1, (panel + b / groups) / capacity);
+    const double copied = tiles / groups *
+                          (a / rows / larger(kernel->cluster[1], 1) +
+                           b / columns / larger(kernel->cluster[0], 1));
+
+    return a * larger(0, columns / wave - 1) * part_a +
+           b * larger(0, rows / band - 1) * part_b +
+           LOST * larger(0, copied - a - b) * part_a;
 }
 
 void qn_model_estimate(const struct qn_demand *demand,
@@ -265,7 +349,6 @@ void qn_model_estimate(const struct qn_demand *demand,
     if (microbatches > 1)
         lengths[2] += microbatches * kernel->tile[2] / 2.0; /* each ends in a
                                                                step */
-    estimate_tile(demand, kernel, lengths[0], lengths[2], f);
     f->tiles =
         p->groups *
         (qn_model_dequantize_whole(kernel, lengths[0])
@@ -274,14 +357,13 @@ void qn_model_estimate(const struct qn_demand *demand,
         tiles_along(lengths[1], tile_n, kernel->cluster[1],
                     p->ragged == QUERN_AXIS_N);
     f->waves = whole(f->tiles / larger(sms, 1));
+    estimate_tile(demand, kernel, lengths[0], lengths[2], larger(sms, 1), f);
     f->real = p->groups * lengths[0] * lengths[1] /
               (larger(f->tiles, 1) * tile_m * tile_n);
-    f->memory_cycles = moved_bytes(demand, microbatches) / QN_MEMORY_PER_CYCLE;
+    f->again = reread(demand, kernel, lengths, (int)sms, f->tiles);
+    f->memory_cycles = (moved_bytes(demand, kernel) + f->again) /
+                       qn_model_memory(demand->device);
     f->cycles = launches * launch_cycles(p, kernel, f->waves * f->tile_cycles,
                                          f->memory_cycles);
-    f->effort = effort(demand, kernel, f);
-    f->order = launches * launch_cycles(p, kernel, f->effort, f->memory_cycles);
-    qn_fuse_estimate(demand, kernel, QN_MEMORY_PER_CYCLE, f);
-    if (p->quantize)
-        f->order = f->cycles;
+    qn_fuse_estimate(demand, kernel, f);
 }

@@ -4,6 +4,7 @@
 
 #include "internal.h"
 
+struct qn_device;
 struct qn_session;
 struct qn_choice;
 struct qn_text;
@@ -17,10 +18,21 @@ void qn_model_estimate(const struct qn_demand *demand,
                        const struct qn_kernel *kernel,
                        struct qn_figures *figures);
 
-/* Cycles of casts that read and write so many bytes in so many launches. */
-double qn_model_cast(double bytes, int launches);
+/* model_cast.c: the chip, as its driver tells; NULL: an H200. */
 
-#define QN_MEMORY_PER_CYCLE 2300.0 /* bytes, the whole chip */
+/* Bytes that its memory moves in a cycle of the highest clock, and that rate if
+   an H200's is 1. */
+double qn_model_memory(const struct qn_device *device);
+double qn_model_memory_share(const struct qn_device *device);
+
+/* Bytes that its L2 gives to all multiprocessors in a cycle, and how many it
+   holds. */
+double qn_model_l2(const struct qn_device *device);
+double qn_model_l2_bytes(const struct qn_device *device);
+
+/* Cycles of casts that read and write so many bytes in so many launches. */
+double qn_model_cast(const struct qn_device *device, double bytes,
+                     int launches);
 
 /* The time of kernels that dequantize codes to bf16 next to their products. */
 
@@ -64,10 +76,10 @@ int qn_gradient_compare(const struct qn_session *session,
 double qn_fuse_tile(const struct qn_kernel *kernel, double k);
 double qn_fuse_bytes(const struct qn_kernel *kernel);
 
-/* The launch that makes A, added to the cycles of a launch that are known;
-   `rate` is the memory's bytes a cycle. Nothing for other problems. */
+/* The launch that makes A, added to the cycles of a launch that are known.
+   Nothing for other problems. */
 void qn_fuse_estimate(const struct qn_demand *demand,
-                      const struct qn_kernel *kernel, double rate,
+                      const struct qn_kernel *kernel,
                       struct qn_figures *figures);
 
 /* Say where the best kernel's A is quantized, and at which estimated cost. */

@@ -19,6 +19,7 @@
 #include "problem/problem.h"
 #include "problem/quantize.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,10 +157,9 @@ static void judge(const struct qn_demand *demand, struct qn_choice *choice)
     choice->wanted = qn_fuse_wanted(demand->problem->quantize, kernel);
 }
 
-/* By the model. If two wait for memory alike, the one of less effort comes
-   first, then the one for the architecture that is closer to the GPU's, and the
-   one that scales needlessly last; then a name decides, so that the order is
-   fixed. */
+/* By the model. If two are alike, the one for the architecture that is closer
+   to the GPU's comes first, and the one that scales needlessly last; then a
+   name decides, so that the order is fixed. */
 static int compare(const void *left, const void *right)
 {
     const struct qn_choice *a = left, *b = right;
@@ -169,16 +169,33 @@ static int compare(const void *left, const void *right)
         return b->fits - a->fits;
     if (a->fits && a->wanted != b->wanted)
         return b->wanted - a->wanted;
-    if (a->fits && a->figures.order != b->figures.order)
-        return a->figures.order < b->figures.order ? -1 : 1;
-    if (a->fits && a->figures.effort != b->figures.effort)
-        return a->figures.effort < b->figures.effort ? -1 : 1;
+    if (a->fits && a->figures.cycles != b->figures.cycles)
+        return a->figures.cycles < b->figures.cycles ? -1 : 1;
     closer = strcmp(b->candidate->kernel->arch, a->candidate->kernel->arch);
     if (a->fits && closer)
         return closer;
     if (a->candidate->kernel->epilogue != b->candidate->kernel->epilogue)
         return a->candidate->kernel->epilogue - b->candidate->kernel->epilogue;
     return strcmp(a->candidate->kernel->name, b->candidate->kernel->name);
+}
+
+/* Of kernels that fit only those of the first order of sums that any has: it
+   depends on no number of rows. */
+static void keep_order(struct qn_choice *list, int count)
+{
+    int least = INT_MAX;
+
+    for (int i = 0; i < count; i++)
+        if (list[i].fits && qn_select_sums(list[i].candidate->kernel) < least)
+            least = qn_select_sums(list[i].candidate->kernel);
+    for (int i = 0; i < count; i++)
+        if (list[i].fits &&
+            qn_select_sums(list[i].candidate->kernel) != least) {
+            list[i].fits = 0;
+            snprintf(list[i].reason, sizeof list[i].reason,
+                     "adds along k in another order than kernels for other "
+                     "numbers of tokens");
+        }
 }
 
 int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
@@ -204,6 +221,8 @@ int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
         choices[n].candidate = candidate;
         judge(demand, &choices[n++]);
     }
+    if (demand->same_sums)
+        keep_order(choices, n);
     qsort(choices, (size_t)n, sizeof *choices, compare);
     *list = choices;
     *count = n;

@@ -14,10 +14,9 @@ struct qn_figures {
     double real; /* share of the tiles' rows and columns that D has */
     double math, copy, store; /* of one tile on one multiprocessor */
     double tile_cycles;       /* these together */
-    double memory_cycles;     /* to move all operands once */
-    double cycles;            /* of the launch, and of one that quantizes */
-    double effort; /* cycles of all tiles, and the cost of bytes out of L2 */
-    double order;  /* of the launch, by these: the least comes first */
+    double again; /* bytes of A and B that memory reads more than once */
+    double memory_cycles;   /* for these, and for all operands once */
+    double cycles;          /* of the launch, and of one that quantizes */
     double quantize_cycles; /* of that one; 0: nothing is quantized */
 };
 
@@ -37,6 +36,7 @@ struct qn_demand {
     int backend;                    /* HOST, JIT or AOT */
     int sms;                        /* to be used */
     const char *kernel;             /* the only one wanted, or NULL */
+    int same_sums;                  /* as of qn_plan_options */
 };
 
 /* Strips of tiles that so many CTAs should visit together, at least 1. */
@@ -51,6 +51,10 @@ int qn_select_pointers(const struct qn_problem *problem,
 int qn_select_requires(const struct qn_problem *problem,
                        const struct qn_kernel *kernel, char *reason,
                        size_t size);
+
+/* The order in which the kernel adds along k: kernels of a variant with the
+   same number give the same bits (docs/layers.md). */
+int qn_select_sums(const struct qn_kernel *kernel);
 
 /* How many products of the problem a launch of the kernel merges, at least
    1. */

@@ -20,6 +20,23 @@ int qn_select_microbatches(const struct qn_problem *p,
     return microbatches < wanted ? microbatches : wanted;
 }
 
+/* Tensor cores add 16 values of k at a time, whatever instruction asks, and
+   tiles of k follow each other: without scales all kernels agree. FP8 codes of
+   mma.sync are added by 32 and with scales later; codes in registers have
+   another order inside 64 values than those that become bf16 in shared memory,
+   which is that of mma.sync. The first number is the order of the kernels that
+   serve most sizes best. COUPLED: sums */
+int qn_select_sums(const struct qn_kernel *kernel)
+{
+    const char *where = kernel->dequantize ? kernel->dequantize : "";
+    const int scaled = qn_tensormap_takes(kernel, QN_PARAM_a_sf) ||
+                       qn_tensormap_takes(kernel, QN_PARAM_a_sf_map) || *where;
+
+    if (!scaled || !strcmp(kernel->arch, "host"))
+        return 0;
+    return !*kernel->schedule || !strcmp(where, "shared");
+}
+
 /* The variant except the type of D and the epilogue. */
 int qn_select_product(const struct qn_problem *p,
                       const struct qn_kernel *kernel)

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/guess.h"
 #include "base/text.h"
+#include "device/chip.h"
 #include "device/host.h"
 #include "choose/describe_all.h"
 
@@ -98,6 +99,7 @@ int qn_session_open(struct qn_session *s, struct quern_context *ctx,
     if (options)
         s->options = *options;
     s->demand.kernel = s->options.kernel;
+    s->demand.same_sums = s->options.same_sums;
     code = qn_context_process(ctx, "ctx");
     if (!code)
         code = check_options(&s->options);
@@ -123,9 +125,12 @@ int qn_session_capture(const struct qn_session *s, void *stream,
     return code;
 }
 
-void qn_session_assume_h200(struct qn_session *s, int backend)
+void qn_session_assume_gpu(struct qn_session *s, int backend)
 {
-    qn_driver_no_device(&s->device);
+    if (s->ctx->assumed)
+        s->device = *s->ctx->assumed;
+    else
+        qn_chip(0, &s->device);
     s->demand.device = &s->device;
     s->demand.sms = s->device.sms;
     s->demand.backend = backend;
@@ -168,6 +173,7 @@ int qn_session_inner(struct qn_session *s, const struct qn_session *outer,
     s->scope.context = outer->scope.context; /* which is current */
     s->demand.problem = problem;
     s->demand.kernel = options->kernel;
+    s->demand.same_sums = options->same_sums;
     s->demand.device = &s->device;
     s->demand.sms = outer->demand.sms;
     s->demand.backend =
@@ -185,10 +191,16 @@ int qn_session_explain(struct qn_session *s, struct quern_context *ctx,
     int code = qn_session_open(s, ctx, problem, options);
 
     s->outline = 1;
+    if (ctx->assumed && wanted != QUERN_BACKEND_HOST &&
+        (!code || code == QUERN_ENODEVICE)) {
+        qn_session_assume_gpu(s, wanted);
+        qn_text_add(text, "figures are for %s\n\n", s->device.name);
+        return QUERN_OK;
+    }
     if (code != QUERN_ENODEVICE &&
         (code || wanted != QUERN_BACKEND_AUTO || s->driver))
         return code;
-    qn_session_assume_h200(s, wanted);
+    qn_session_assume_gpu(s, wanted);
     qn_text_add(
         text, "%s\nfigures are for %s%s\n\n", qn_error_text(), s->device.name,
         wanted == QUERN_BACKEND_AUTO ? "; on this machine the host computes"

@@ -65,8 +65,9 @@ int qn_session_gpu(const struct qn_session *session);
 int qn_session_capture(const struct qn_session *session, void *stream,
                        const char *what);
 
-/* Without a GPU: go on as on an H200. */
-void qn_session_assume_h200(struct qn_session *session, int backend);
+/* Without a GPU, or with ctx->assumed: go on as on that one, else as on an
+   H200. */
+void qn_session_assume_gpu(struct qn_session *session, int backend);
 
 /* For an outline on a GPU that is not there, whose kernels could all be
    compiled. Needs no qn_session_close. QUERN_EINVAL. */

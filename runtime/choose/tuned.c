@@ -140,6 +140,9 @@ void qn_tuned_why(struct qn_session *s, int taken, struct qn_text *text)
 
     if (s->tuned.known)
         add_line(text, s, taken);
+    if (*s->tuned.found.stale)
+        qn_text_add(text, "not used: %s; quern tune measures it again\n",
+                    s->tuned.found.stale);
     if (can_know(s))
         qn_tune_store_refused(s->ctx, s->device.name, text);
     if (text->length > before)

@@ -105,10 +105,11 @@ static int choose(const struct qn_options *opt,
     if (arch.code)
         return QN_EXIT_OK;
     list_codes(registry, codes, sizeof codes);
-    fprintf(stderr,
-            "quern %s: %s: no template is written for it; there are kernels "
-            "for %s\n",
-            opt->command, arch.asked, codes);
+    if (!opt->json) /* there its code is null */
+        fprintf(stderr,
+                "quern %s: %s: no template is written for it; there are "
+                "kernels for %s\n",
+                opt->command, arch.asked, codes);
     return QN_EXIT_OK;
 }
 
@@ -139,6 +140,7 @@ int qn_arch_choose(const struct qn_options *opt,
                    struct qn_archs *archs)
 {
     int status = QN_EXIT_OK;
+    char codes[256];
 
     memset(archs, 0, sizeof *archs);
     while (*wanted && !status) {
@@ -148,8 +150,10 @@ int qn_arch_choose(const struct qn_options *opt,
             status = choose(opt, registry, wanted, length, archs);
         wanted += length + (wanted[length] == ',');
     }
-    if (!status && !archs->list[0])
-        return qn_message_fail(opt, QN_EXIT_USAGE,
-                               "--arch: nothing to compile for");
-    return status;
+    if (status || archs->list[0])
+        return status;
+    list_codes(registry, codes, sizeof codes);
+    return qn_message_fail(
+        opt, QN_EXIT_USAGE, "--arch: nothing to compile for%s%s",
+        opt->json ? "; there are kernels for " : "", opt->json ? codes : "");
 }

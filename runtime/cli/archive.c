@@ -144,10 +144,9 @@ static int write_registry(const struct qn_options *opt, const char *folder,
     const char *text;
     size_t length;
 
-    if (qg_registry_text(generator, selection, &link, &text, &length)) {
-        fputs(qg_diagnostics(generator), stderr);
-        return QN_EXIT_USAGE;
-    }
+    if (qg_registry_text(generator, selection, &link, &text, &length))
+        return qn_message_text(opt, QN_EXIT_USAGE, "",
+                               qg_diagnostics(generator));
     return write_file(opt, folder, "registry.c", text, length);
 }
 

@@ -21,6 +21,7 @@
 #include "device/nvrtc.h"
 #include "oracle/cast.h"
 #include "oracle/layer.h"
+#include "oracle/moe_job.h"
 #include "oracle/job.h"
 #include "oracle/oracle.h"
 
@@ -47,10 +48,13 @@ enum {
     QN_KEY_L2,
     QN_KEY_STORE,
     QN_KEY_MERGE,
+    QN_KEY_LIST,
+    QN_KEY_MISSING,
     QN_KEY_RECIPES,
     QN_KEY_TOKENS,
     QN_KEY_RANKS,
     QN_KEY_FORWARD,
+    QN_KEY_GPU,
     QN_KEY_END
 };
 
@@ -281,12 +285,13 @@ int qn_need_mark(const struct qn_options *, struct quern_context *ctx,
 /* subject.c: a line of any kind with data. */
 
 struct qn_subject {
-    enum qn_line_kind kind;    /* of a product, a cast or an MLP */
+    enum qn_line_kind kind;    /* none of routes alone */
     struct quern_context *ctx; /* the caller's */
     union {
         struct qn_job job;
         struct qn_cast cast;
         struct qn_layer layer;
+        struct qn_moe_job moe;
     } of;
 };
 

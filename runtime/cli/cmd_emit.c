@@ -61,10 +61,9 @@ static int print(const struct qn_options *opt, struct qg *generator,
     if (!name || (count > 1 && strcmp(name, filter) != 0))
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "-o - prints one kernel, and %d match", count);
-    if (qg_source(generator, name, &text, &length)) {
-        fputs(qg_diagnostics(generator), stderr);
-        return QN_EXIT_USAGE;
-    }
+    if (qg_source(generator, name, &text, &length))
+        return qn_message_text(opt, QN_EXIT_USAGE, "",
+                               qg_diagnostics(generator));
     fwrite(text, 1, length, stdout);
     return QN_EXIT_OK;
 }

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/types.h"
 #include "tuned/tune_file.h"
+#include "tuned/tune_key.h"
 #include "tuned/tune_store.h"
 
 static const struct argp_option options[] = {
@@ -25,6 +26,12 @@ static const struct argp_option options[] = {
      0},
     {"merge", QN_KEY_MERGE, NULL, 0,
      "The arguments are files of measured winners: add their lines", 0},
+    {"missing", QN_KEY_MISSING, NULL, 0,
+     "Only problems for which no file has a line that counts", 0},
+    {"list", QN_KEY_LIST, NULL, 0,
+     "List the winners of files, or of all that plans read, and those that "
+     "are stale: their kernel has changed since",
+     0},
     {"jobs", 'j', "N", 0, "Threads that compile", 0},
     {"candidates", 'k', NULL, 0, "Also list each kernel, and why it is out", 0},
     QN_OPTION_BACKEND,
@@ -188,7 +195,7 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
     int code, status;
     cJSON *row;
 
-    if (line == QN_LINE_MLP)
+    if (line == QN_LINE_MLP || line == QN_LINE_MOE)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "'%s': an MLP is tuned by its products, whose "
                                "lines quern why prints",
@@ -208,6 +215,7 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
     tune.seconds = opt->budget;
     tune.backend = opt->backend;
     tune.l2 = opt->l2;
+    tune.keep = opt->missing ? 2 : 0;
     tune.threads = opt->jobs;
     tune.seed = opt->seed;
     tune.progress = show;
@@ -236,21 +244,24 @@ static int merge_file(const struct qn_options *opt, struct quern_context *ctx,
     struct qn_tune_file file;
     char target[512];
     cJSON *row;
-    int code;
+    int code, stale;
 
     if (access(path, F_OK))
         return qn_message_fail(opt, QN_EXIT_USAGE, "%s: %s", path,
                                strerror(errno));
     code = qn_tune_store_read(ctx, path, &file);
     if (!code)
+        code = qn_tune_key_count(ctx, &file, &stale);
+    if (!code)
         code = qn_tune_store_add(ctx, &file, 0, target, sizeof target);
     if (!code && !opt->json)
-        printf("%s: %d line%s, merged into %s\n", path, file.count,
-               file.count == 1 ? "" : "s", target);
+        printf("%s: %d line%s, %d of them stale, merged into %s\n", path,
+               file.count, file.count == 1 ? "" : "s", stale, target);
     if (!code && opt->json) {
         row = cJSON_CreateObject();
         cJSON_AddStringToObject(row, "merged", path);
         cJSON_AddNumberToObject(row, "lines", file.count);
+        cJSON_AddNumberToObject(row, "stale", stale);
         cJSON_AddStringToObject(row, "file", target);
         cJSON_AddItemToArray(rows, row);
     }
@@ -270,6 +281,68 @@ static int merge_all(const struct qn_options *opt, struct quern_context *ctx,
     for (int i = 0; i < opt->nwords && !status; i++)
         status = merge_file(opt, ctx, opt->words[i], rows);
     return status;
+}
+
+/* --------------------------------------------------------------------- list */
+
+static const struct qn_column list_columns[] = {
+    {"gpu", "GPU", "s"},
+    {"problem", "problem", "s"},
+    {"sms", "SMs", "%.0f"},
+    {"kernel", "kernel", "s"},
+    {"us", "us", "%.1f"},
+    {"ratio", "ratio", "%.3f"},
+    {"state", "state", "s"},
+    {"file", "file", "s"},
+    {0},
+};
+
+struct list {
+    struct quern_context *ctx;
+    cJSON *rows;
+};
+
+/* A visitor of files. */
+static int list_file(void *user, const char *path, struct qn_tune_file *file)
+{
+    struct list *list = user;
+    int stale, code = qn_tune_key_count(list->ctx, file, &stale);
+
+    for (int i = 0; i < file->count && !code; i++) {
+        const struct qn_tune_line *l = &file->lines[i];
+        cJSON *row = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(row, "gpu", file->gpu);
+        cJSON_AddStringToObject(row, "problem", l->problem);
+        cJSON_AddNumberToObject(row, "sms", (double)l->sms);
+        cJSON_AddStringToObject(row, "kernel", l->kernel);
+        cJSON_AddStringToObject(row, "key", l->key);
+        cJSON_AddNumberToObject(row, "us", (double)l->ns / 1e3);
+        cJSON_AddNumberToObject(row, "ratio", (double)l->permille / 1e3);
+        cJSON_AddStringToObject(row, "state", l->stale ? "stale" : "used");
+        cJSON_AddStringToObject(row, "file", path);
+        cJSON_AddNumberToObject(row, "line", l->number);
+        cJSON_AddItemToArray(list->rows, row);
+    }
+    return code;
+}
+
+static int list_all(const struct qn_options *opt, struct quern_context *ctx,
+                    cJSON *rows)
+{
+    struct list list = {ctx, rows};
+    struct qn_tune_file file;
+    int code = QUERN_OK;
+
+    if (opt->nwords == 0)
+        code = qn_tune_store_each(ctx, list_file, &list);
+    for (int i = 0; i < opt->nwords && !code; i++) {
+        code = qn_tune_store_read(ctx, opt->words[i], &file);
+        if (!code)
+            code = list_file(&list, opt->words[i], &file);
+        qn_tune_file_free(&file);
+    }
+    return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
 }
 
 /* ---------------------------------------------------------------------- run */
@@ -294,15 +367,17 @@ static int run(const struct qn_options *opt)
     if (status)
         return status;
     rows = cJSON_CreateArray();
-    status = opt->merge ? merge_all(opt, ctx, rows) : tune_all(opt, ctx, rows);
-    qn_table_rows(opt, rows, columns);
+    status = opt->list    ? list_all(opt, ctx, rows)
+             : opt->merge ? merge_all(opt, ctx, rows)
+                          : tune_all(opt, ctx, rows);
+    qn_table_rows(opt, rows, opt->list ? list_columns : columns);
     quern_close(ctx);
     return status;
 }
 
 const struct qn_command qn_cmd_tune = {
     .name = "tune",
-    .arguments = "PROBLEM...\n--merge FILE...",
+    .arguments = "PROBLEM...\n--merge FILE...\n--list [FILE...]",
     .summary = "Measure candidates on this GPU, store the winners",
     .help =
         "Several problems are quoted, one by one. Kernels that serve a problem "
@@ -315,8 +390,8 @@ const struct qn_command qn_cmd_tune = {
         "groups and axes, but for the ragged one: the mean length of a group "
         "is rounded down to 1, 2, 3, 4, 6, 8, 12, 16, 24, .. `quern why` says "
         "by how much it won. One file for each GPU model, NAME.tune: text, "
-        "sorted, to be committed or merged; only the kernels that it was made "
-        "with take it. Example:\n"
+        "sorted, to be committed or merged; a line counts until its kernel "
+        "changes. Example:\n"
         "  quern tune 'fprop bf16 g=8 m=32768 n=4096 k=7168 split=mild' "
         "\\\n    'wgrad bf16 g=8 m=4096 n=7168 k=32768 split=mild'\n"
         "  quern tune --merge other/NVIDIA_H200.tune --store bench/tune",

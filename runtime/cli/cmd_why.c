@@ -5,15 +5,24 @@
 
 #include "cli.h"
 #include "gen.h"
+#include "base/context.h"
 #include "base/guess.h"
 #include "base/types.h"
 #include "api/api.h"
 #include "choose/evidence.h"
+#include "device/chip.h"
+#include "device/driver.h"
 #include "product/why.h"
 
 static const struct argp_option options[] = {
-    QN_OPTION_BACKEND, QN_OPTION_KERNEL, QN_OPTION_STREAMS,
-    QN_OPTION_SPECS,   QN_OPTION_JSON,   {0},
+    QN_OPTION_BACKEND,
+    QN_OPTION_KERNEL,
+    QN_OPTION_STREAMS,
+    QN_OPTION_SPECS,
+    QN_OPTION_JSON,
+    {"gpu", QN_KEY_GPU, "NAME", 0,
+     "As on this GPU, there or not: H100, H200, A100, \"RTX 4090\", ..", 0},
+    {0},
 };
 
 static void print_text(const char *text)
@@ -28,8 +37,8 @@ static void print_text(const char *text)
 static void add_figures(cJSON *row, const struct qn_figures *f)
 {
     cJSON_AddNumberToObject(row, "cycles", f->cycles);
-    cJSON_AddNumberToObject(row, "cycles_with_l2", f->order);
     cJSON_AddNumberToObject(row, "memory_cycles", f->memory_cycles);
+    cJSON_AddNumberToObject(row, "bytes_again", f->again);
     cJSON_AddNumberToObject(row, "tiles", f->tiles);
     cJSON_AddNumberToObject(row, "waves", f->waves);
     cJSON_AddNumberToObject(row, "tile_cycles", f->tile_cycles);
@@ -249,9 +258,29 @@ static int why_kernel(const struct qn_options *opt)
     return status;
 }
 
+/* --gpu */
+static int assume(const struct qn_options *opt, struct qn_device *device)
+{
+    struct qn_device other;
+    char names[512] = "";
+
+    if (qn_chip_find(opt->gpu, device))
+        return QN_EXIT_OK;
+    for (int i = 0; qn_chip(i, &other); i++) {
+        size_t used = strlen(names);
+
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                 strchr(other.name, ' ') + 1);
+    }
+    return qn_message_fail(opt, QN_EXIT_USAGE,
+                           "--gpu %s: no figures of it are known; known: %s",
+                           opt->gpu, names);
+}
+
 static int run(const struct qn_options *opt)
 {
     struct quern_context *ctx;
+    struct qn_device device;
     int status;
 
     if (opt->nwords == 1 && strncmp(opt->words[0], "quern_", 6) == 0)
@@ -259,7 +288,12 @@ static int run(const struct qn_options *opt)
     status = qn_source_context(opt, &ctx);
     if (status)
         return status;
-    status = why_line(opt, ctx);
+    if (opt->gpu) {
+        status = assume(opt, &device);
+        ctx->assumed = &device;
+    }
+    if (!status)
+        status = why_line(opt, ctx);
     quern_close(ctx);
     return status;
 }

@@ -59,7 +59,7 @@ static int assume(struct quern_context *ctx, const struct qn_problem *problem,
     int code = qn_session_open(&s, ctx, problem, NULL);
 
     if (!code) {
-        qn_session_assume_h200(&s, QUERN_BACKEND_JIT);
+        qn_session_assume_gpu(&s, QUERN_BACKEND_JIT);
         s.outline = 1;
         code = qn_plan_session(&s, &plan);
     }
@@ -79,7 +79,7 @@ static int assume_cast(struct quern_context *ctx,
     int code = qn_session_open(&s, ctx, NULL, NULL);
 
     if (!code) {
-        qn_session_assume_h200(&s, QUERN_BACKEND_JIT);
+        qn_session_assume_gpu(&s, QUERN_BACKEND_JIT);
         code = qn_quantize_find(&s, q, out);
     }
     qn_session_close(&s);
@@ -152,6 +152,7 @@ static int choose_of(const struct qn_options *opt, struct quern_context *ctx,
     case QN_LINE_ROUTE:
         return qn_source_routes(opt, text);
     case QN_LINE_MLP:
+    case QN_LINE_MOE:
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "an MLP runs many kernels, which quern why "
                                "lists; name one with --kernel");

@@ -136,22 +136,29 @@ const struct qn_compile_item *qn_compile_item(const struct qn_compile *work,
                    compare);
 }
 
-/* The error as a compiler prints it: the spec, the kernel, the log. */
+/* The errors as a compiler prints them: the spec, the kernel, the log. */
 static int report(const struct qn_options *opt, const struct qn_compile *work)
 {
+    static const char end[] = "not every kernel may be used";
+    struct qn_text all = {0};
     int status = QN_EXIT_OK;
 
     for (int i = 0; i < work->count; i++) {
         const struct qn_compile_item *item = &work->items[i];
         if (!item->code)
             continue;
-        fprintf(stderr, "%s: error: %s: %s\n", item->kernel->spec,
-                item->kernel->name,
-                item->message ? item->message : qn_strerror(item->code));
+        qn_text_add(&all, "%s: error: %s: %s\n", item->kernel->spec,
+                    item->kernel->name,
+                    item->message ? item->message : qn_strerror(item->code));
         status = QN_EXIT_FAILED;
     }
+    if (status && opt->json)
+        qn_text_add(&all, "%s", end);
     if (status)
-        qn_message_fail(opt, status, "not every kernel may be used");
+        qn_message_text(opt, status, "", all.data ? all.data : end);
+    if (status && !opt->json)
+        qn_message_fail(opt, status, "%s", end);
+    qn_text_free(&all);
     return status;
 }
 

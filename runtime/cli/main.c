@@ -206,17 +206,15 @@ static int help(char *name)
 }
 
 /* At the end of the program: the output has arrived, or the status says that it
-   has not. A reader that ends early, as `head` does, is told nothing. argp's
-   own help ends here, too. */
+   has not. A reader that ends early, as `head` does, has what it wanted: the
+   status is the command's. argp's own help ends here, too. */
 static void close_output(void)
 {
     int failed = ferror(stdout);
 
     release_errors();
-    if (fclose(stdout) == 0 && !failed)
+    if ((fclose(stdout) == 0 && !failed) || errno == EPIPE)
         return;
-    if (errno == EPIPE)
-        _exit(QN_EXIT_UNABLE);
     fprintf(stderr, "quern: error: the output cannot be written: %s\n",
             strerror(errno));
     _exit(QN_EXIT_UNABLE);

@@ -2,9 +2,10 @@
 /*
 ** need.c: the kernels that plans of a line can need on an architecture.
 **
-** A plan's choice depends on the rows and on the GPU's multiprocessors. So the
-** line is planned for many numbers of rows up to its own, as on each of the
-** architecture's usual GPUs, and as on those whose winners were measured.
+** A plan's choice depends on the rows, and on the GPU's multiprocessors and
+** memory. So the line is planned for many numbers of rows up to its own, as on
+** each of the architecture's usual GPUs, and as on those whose winners were
+** measured.
 */
 #include "cli.h"
 
@@ -12,22 +13,9 @@
 #include <string.h>
 
 #include "api/api_kernels.h"
+#include "device/chip.h"
 #include "device/driver.h"
 #include "tuned/tune_store.h"
-
-/* GPUs of one compute capability differ in their multiprocessors. */
-static const struct machine {
-    int major, minor, shared_bytes;
-    int sms[6]; /* up to a 0 */
-} machines[] = {
-    {8, 0, 166912, {108, 56}},              /* A100, A30 */
-    {8, 6, 101376, {84, 72, 82, 46}},       /* A40, A10, RTX 3090, 3070 */
-    {8, 7, 166912, {16}},                   /* Orin */
-    {8, 9, 101376, {142, 128, 58, 76}},     /* L40S, RTX 4090, L4, 4080 */
-    {9, 0, 232448, {132, 114, 78}},         /* H100 and H200, H100 PCIe, H20 */
-    {12, 0, 101376, {170, 188, 84, 70, 48}} /* RTX 5090, PRO 6000, 5080, .. */
-};
-enum { NMACHINES = sizeof machines / sizeof machines[0] };
 
 struct need {
     struct quern_context *ctx;
@@ -61,10 +49,10 @@ static int plan_all(struct need *need)
 {
     int64_t *rows = qn_api_rows(&need->line);
     const int64_t most = rows ? *rows : 0;
-    const int groups = need->line.kind == QN_LINE_MLP ? need->line.of.mlp.groups
-                       : need->line.kind == QN_LINE_CAST
-                           ? need->line.of.cast.groups
-                           : need->line.of.product.groups;
+    const int groups =
+        qn_api_has_mlp(need->line.kind)   ? need->line.of.mlp.groups
+        : need->line.kind == QN_LINE_CAST ? need->line.of.cast.groups
+                                          : need->line.of.product.groups;
     int code = QUERN_OK;
 
     if (need->line.kind == QN_LINE_ROUTE)
@@ -81,13 +69,14 @@ static int plan_all(struct need *need)
 
 /* A file of winners, as if the architecture were that of its GPU: winners of
    another one do not fit, and the cost model chooses. */
-static int plan_tuned(void *user, const struct qn_tune_file *file)
+static int plan_tuned(void *user, const char *path, struct qn_tune_file *file)
 {
     struct need *need = user;
     struct qn_device *device = &need->device;
     int64_t sms = 0;
     int code = QUERN_OK;
 
+    (void)path;
     snprintf(device->name, sizeof device->name, "%s", file->gpu);
     device->present = 1;
     for (int i = 0; i < file->count && !code; i++) {
@@ -104,21 +93,22 @@ static int plan_tuned(void *user, const struct qn_tune_file *file)
 /* As on the GPUs that the user asked for; one that no row has is small. */
 static int plan_machines(struct need *need, const char *asked)
 {
-    struct machine own = {0, 0, 101376, {64}};
-    const struct machine *m = &own;
-    int number, code = QUERN_OK;
+    struct qn_device own = {.shared_bytes = 101376, .sms = 64};
+    int number, found = 0, code = QUERN_OK;
 
     if (sscanf(asked, "sm_%d", &number) != 1)
         return QUERN_OK;
-    own.major = number / 10;
-    own.minor = number % 10;
-    for (int i = 0; i < NMACHINES; i++)
-        if (machines[i].major == own.major && machines[i].minor == own.minor)
-            m = &machines[i];
-    need->device = (struct qn_device){
-        .major = m->major, .minor = m->minor, .shared_bytes = m->shared_bytes};
-    for (int i = 0; i < 6 && m->sms[i] && !code; i++) {
-        need->device.sms = m->sms[i];
+    for (int i = 0; !code && qn_chip(i, &need->device); i++) {
+        if (need->device.major * 10 + need->device.minor != number)
+            continue;
+        code = plan_all(need);
+        found = 1;
+    }
+    if (!found) {
+        own.major = number / 10;
+        own.minor = number % 10;
+        qn_chip_complete(&own);
+        need->device = own;
         code = plan_all(need);
     }
     return code ? code : qn_tune_store_each(need->ctx, plan_tuned, need);
@@ -137,7 +127,7 @@ int qn_need_mark(const struct qn_options *opt, struct quern_context *ctx,
         need.served = 0;
         code = plan_machines(&need, archs->at[i].asked);
         any |= need.served;
-        if (!code && !need.served)
+        if (!code && !need.served && !opt->json)
             fprintf(stderr, "quern %s: %s: %s: %s\n", opt->command,
                     archs->at[i].asked, text, quern_errmsg());
     }
@@ -145,5 +135,7 @@ int qn_need_mark(const struct qn_options *opt, struct quern_context *ctx,
         return qn_message_code(opt, code, quern_errmsg());
     return any ? QN_EXIT_OK
                : qn_message_fail(opt, QN_EXIT_USAGE,
-                                 "no architecture of --arch serves '%s'", text);
+                                 "no architecture of --arch serves '%s'%s%s",
+                                 text, opt->json ? ": " : "",
+                                 opt->json ? quern_errmsg() : "");
 }

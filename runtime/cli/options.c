@@ -137,6 +137,9 @@ static error_t parse_what(int key, char *text, struct argp_state *state)
     case QN_KEY_L2:
         options->l2 = parse_l2(text, state);
         return 0;
+    case QN_KEY_GPU:
+        options->gpu = text;
+        return 0;
     case QN_KEY_STORE:
         options->store = text;
         return 0;
@@ -223,6 +226,12 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
         return 0;
     case QN_KEY_MERGE:
         options->merge = 1;
+        return 0;
+    case QN_KEY_MISSING:
+        options->missing = 1;
+        return 0;
+    case QN_KEY_LIST:
+        options->list = 1;
         return 0;
     case QN_KEY_TOKENS:
         options->tokens =

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/types.h"
 #include "mlp/mlp_plan.h"
 #include "problem/geometry.h"
@@ -79,6 +80,22 @@ static int begin_layer(struct qn_subject *s, const struct qn_options *opt,
                                    opt->backend, opt->routes ? sizes : NULL, 0);
 }
 
+static int begin_moe(struct qn_subject *s, const struct qn_options *opt,
+                     const char *text)
+{
+    int64_t sizes[QUERN_MAX_GROUPS], rows;
+    struct qn_moe moe;
+    const int code = qn_moe_parse(s->ctx, text, &moe);
+    int status = code ? qn_message_code(opt, code, quern_errmsg())
+                      : read_routes(opt, moe.mlp.groups, &rows, sizes);
+
+    if (!status && opt->routes) /* the last tokens may have fewer experts */
+        moe.mlp.m = (rows + moe.topk - 1) / moe.topk;
+    return status ? status
+                  : qn_moe_job_begin(&s->of.moe, opt, s->ctx, &moe,
+                                     opt->backend, opt->routes ? sizes : NULL);
+}
+
 int qn_subject_begin(struct qn_subject *s, const struct qn_options *opt,
                      struct quern_context *ctx, const char *text)
 {
@@ -90,15 +107,15 @@ int qn_subject_begin(struct qn_subject *s, const struct qn_options *opt,
     s->ctx = ctx;
     if (kind == QN_LINE_ROUTE)
         return qn_source_routes(opt, text);
-    s->kind =
-        kind == QN_LINE_CAST || kind == QN_LINE_MLP ? kind : QN_LINE_PRODUCT;
+    s->kind = kind == QN_LINE_UNKNOWN ? QN_LINE_PRODUCT : kind;
     if (s->kind == QN_LINE_PRODUCT)
         return begin_product(s, opt, text);
     status = qn_source_expand(opt, &text, line, sizeof line);
     if (status)
         return status;
-    return s->kind == QN_LINE_CAST ? begin_cast(s, opt, text)
-                                   : begin_layer(s, opt, text);
+    return s->kind == QN_LINE_CAST  ? begin_cast(s, opt, text)
+           : s->kind == QN_LINE_MOE ? begin_moe(s, opt, text)
+                                    : begin_layer(s, opt, text);
 }
 
 void qn_subject_free(struct qn_subject *s)
@@ -107,6 +124,8 @@ void qn_subject_free(struct qn_subject *s)
         qn_cast_free(&s->of.cast);
     else if (s->kind == QN_LINE_MLP)
         qn_layer_free(&s->of.layer);
+    else if (s->kind == QN_LINE_MOE)
+        qn_moe_job_free(&s->of.moe);
     else
         qn_job_free(&s->of.job);
 }
@@ -117,6 +136,7 @@ int qn_subject_measure(struct qn_subject *s, int runs, struct qn_job_time *time)
 {
     return s->kind == QN_LINE_CAST  ? qn_cast_measure(&s->of.cast, runs, time)
            : s->kind == QN_LINE_MLP ? qn_layer_measure(&s->of.layer, runs, time)
+           : s->kind == QN_LINE_MOE ? qn_moe_job_measure(&s->of.moe, runs, time)
                                     : qn_job_measure(&s->of.job, runs, time);
 }
 
@@ -174,10 +194,13 @@ static int check_first(struct qn_subject *s, const struct qn_options *opt,
 {
     int code = s->kind == QN_LINE_CAST  ? qn_cast_run(&s->of.cast)
                : s->kind == QN_LINE_MLP ? qn_layer_run(&s->of.layer)
+               : s->kind == QN_LINE_MOE ? qn_moe_job_run(&s->of.moe)
                                         : QUERN_OK;
 
-    if (!code && opt->check && s->kind == QN_LINE_MLP) {
-        code = qn_layer_judge(&s->of.layer, CHECKED, layer);
+    if (!code && opt->check && qn_api_has_mlp(s->kind)) {
+        code = s->kind == QN_LINE_MOE
+                   ? qn_moe_job_judge(&s->of.moe, CHECKED, layer)
+                   : qn_layer_judge(&s->of.layer, CHECKED, layer);
         qn_subject_told(layer, v);
     }
     if (code)
@@ -196,6 +219,7 @@ struct facts {
     struct quern_plan_info info;
     const char *axis, *recipe; /* NULL: no groups of rows are told */
     const int64_t *sizes;
+    int64_t counted[QUERN_MAX_GROUPS];
     int groups;
     int64_t rows;
     double flops, bytes; /* 0: not told */
@@ -246,6 +270,22 @@ static void find_layer(const struct qn_layer *l, struct facts *f)
     f->flops = qn_layer_flops(l);
 }
 
+/* Rows of each expert are counted. */
+static void find_moe(const struct qn_moe_job *j, struct facts *f)
+{
+    qn_moe_print(&j->moe, f->line, sizeof f->line);
+    f->gpu = j->gpu;
+    f->info = j->info;
+    f->info.kernel =
+        j->moe.mlp.forward_only ? "forward" : "forward and backward";
+    f->axis = "rows";
+    f->recipe = j->moe.mlp.recipe;
+    f->rows = qn_moe_job_sizes(j, f->counted);
+    f->sizes = f->counted;
+    f->groups = j->moe.mlp.groups;
+    f->flops = qn_moe_job_flops(j);
+}
+
 static void find(const struct qn_subject *s, struct facts *f)
 {
     memset(f, 0, sizeof *f);
@@ -253,6 +293,8 @@ static void find(const struct qn_subject *s, struct facts *f)
         find_cast(&s->of.cast, f);
     else if (s->kind == QN_LINE_MLP)
         find_layer(&s->of.layer, f);
+    else if (s->kind == QN_LINE_MOE)
+        find_moe(&s->of.moe, f);
     else
         find_product(&s->of.job, f);
 }

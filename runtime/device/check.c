@@ -149,8 +149,12 @@ int qn_check_record(struct qn_driver *driver, struct cu_context *context,
 int qn_check_route(struct qn_driver *driver, struct cu_context *context,
                    void *workspace, int topk, int experts, void *stream)
 {
+    static const struct qn_tensor lengths = {.first_dims = ""};
     struct record record = {.code = 0};
     int code = take(driver, context, workspace, "quern_check", stream, &record);
 
-    return code || !record.code ? code : report_index(&record, topk, experts);
+    if (code || !record.code)
+        return code;
+    return record.code == QN_INDEX_ERROR ? report_index(&record, topk, experts)
+                                         : report(&lengths, &record);
 }

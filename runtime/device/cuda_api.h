@@ -28,9 +28,12 @@ enum {
 };
 
 enum { /* CU_DEVICE_ATTRIBUTE_... */
+       QN_CU_CLOCK_RATE = 13, /* kHz, the highest */
        QN_CU_MULTIPROCESSOR_COUNT = 16,
        QN_CU_PCI_BUS_ID = 33,
        QN_CU_PCI_DEVICE_ID = 34,
+       QN_CU_MEMORY_CLOCK_RATE = 36, /* kHz, two transfers each */
+       QN_CU_MEMORY_BUS_WIDTH = 37,  /* bits */
        QN_CU_L2_CACHE_SIZE = 38,
        QN_CU_PCI_DOMAIN_ID = 50,
        QN_CU_COMPUTE_CAPABILITY_MAJOR = 75,

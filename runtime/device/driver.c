@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* driver.c: the CUDA driver, opened at run time. */
 #include "device/driver.h"
+#include "device/chip.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "device/library.h"
@@ -179,6 +180,7 @@ void qn_driver_leave(struct qn_driver *driver, struct qn_driver_scope *scope)
 
 int qn_driver_device(struct qn_driver *driver, struct qn_device *device)
 {
+    int clock = 0, memory_clock = 0, bits = 0;
     const struct {
         int attribute;
         int *value;
@@ -187,6 +189,10 @@ int qn_driver_device(struct qn_driver *driver, struct qn_device *device)
         {QN_CU_COMPUTE_CAPABILITY_MINOR, &device->minor},
         {QN_CU_MULTIPROCESSOR_COUNT, &device->sms},
         {QN_CU_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &device->shared_bytes},
+        {QN_CU_L2_CACHE_SIZE, &device->l2_bytes},
+        {QN_CU_CLOCK_RATE, &clock},
+        {QN_CU_MEMORY_CLOCK_RATE, &memory_clock},
+        {QN_CU_MEMORY_BUS_WIDTH, &bits},
     };
     int code;
 
@@ -199,16 +205,10 @@ int qn_driver_device(struct qn_driver *driver, struct qn_device *device)
         code = QN_CU(driver, cuDeviceGetAttribute, wanted[i].value,
                      wanted[i].attribute, device->ordinal);
     device->present = !code;
+    if (clock > 0)
+        device->memory_rate = 2.0 * memory_clock * bits / 8 / clock;
+    qn_chip_complete(device);
     return code;
-}
-
-void qn_driver_no_device(struct qn_device *device)
-{
-    *device = (struct qn_device){.name = "an H200",
-                                 .major = 9,
-                                 .minor = 0,
-                                 .sms = 132,
-                                 .shared_bytes = 232448};
 }
 
 int qn_driver_no_capture(struct qn_driver *driver, struct cu_stream *stream,

@@ -24,12 +24,14 @@ struct qn_driver {
 
 /* Properties of the machine that the choice of a kernel needs. */
 struct qn_device {
-    int present; /* 0: figures of an H200, for people without a GPU */
+    int present; /* 0: figures of a chip.h, for people without that GPU */
     int ordinal;
     char name[96];
     int major, minor;
     int sms;
     int shared_bytes; /* the most that a block may have */
+    int l2_bytes;
+    double memory_rate; /* bytes in a cycle, at the highest of both clocks */
 };
 
 /* A CUDA context made current for a while. */
@@ -59,9 +61,6 @@ void qn_driver_leave(struct qn_driver *driver, struct qn_driver_scope *scope);
 
 /* The current context's device. QUERN_ECUDA. */
 int qn_driver_device(struct qn_driver *driver, struct qn_device *device);
-
-/* An H200's figures, for choices on a machine without a GPU. */
-void qn_driver_no_device(struct qn_device *device);
 
 /* QUERN_ECAPTURE if a stream of this thread is seen to capture. */
 int qn_driver_no_capture(struct qn_driver *driver, struct cu_stream *stream,

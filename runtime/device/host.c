@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fenv.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +51,7 @@ struct worker {
     int started;
 };
 
-/* A thread's body. */
+/* A thread's body; it begins in the mode of the thread that made it. */
 static void *work(void *user)
 {
     const struct worker *w = user;
@@ -63,7 +64,11 @@ void qn_host_run(qn_host_function *function, void *const *params, int workers)
 {
     struct worker all[QN_HOST_THREADS];
     pthread_attr_t room;
+    fenv_t mode;
 
+    /* the caller's may flush denormals, or round in another direction */
+    fegetenv(&mode);
+    fesetenv(FE_DFL_ENV);
     /* instead of the default of `ulimit -s` */
     pthread_attr_init(&room);
     pthread_attr_setstacksize(&room, STACK_BYTES);
@@ -81,6 +86,7 @@ void qn_host_run(qn_host_function *function, void *const *params, int workers)
             pthread_join(all[i].thread, NULL);
         else
             work(&all[i]);
+    fesetenv(&mode);
 }
 
 /* ----------------------------------------------------------------- loading */

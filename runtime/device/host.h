@@ -15,8 +15,9 @@ typedef void qn_host_function(void *const *params, int worker, int workers);
    QUERN_EINVAL if the variable is no number from 1 to QN_HOST_THREADS. */
 int qn_host_threads(const struct quern_context *ctx, int *threads);
 
-/* Run all workers and wait for them. Allocates nothing; where threads cannot
-   be started the caller's does their work. */
+/* Run all workers and wait for them, in the default floating-point mode, which
+   is the caller's again afterwards. Allocates nothing; where threads cannot be
+   started the caller's does their work. */
 void qn_host_run(qn_host_function *function, void *const *params, int workers);
 
 /* The same four things that a GPU kernel's maker has; see jit.c. */

@@ -8,7 +8,6 @@
 ** capture: it neither allocates nor waits nor makes a plan.
 */
 #include <dlfcn.h>
-#include <fenv.h>
 #include <string.h>
 
 #include "jax/site.h"
@@ -67,6 +66,7 @@ static struct qn_ffi_error *get_site(const struct qn_ffi_call *call,
 
 static struct {
     int (*memset_async)(uint64_t, unsigned char, size_t, void *);
+    int (*copy_async)(uint64_t to, uint64_t from, size_t, void *);
     int (*is_capturing)(void *stream, int *mode);
 } driver;
 
@@ -78,6 +78,7 @@ static void find_driver(void)
     if (!cuda)
         return;
     *(void **)&driver.memset_async = dlsym(cuda, "cuMemsetD8Async");
+    *(void **)&driver.copy_async = dlsym(cuda, "cuMemcpyDtoDAsync_v2");
     *(void **)&driver.is_capturing = dlsym(cuda, "cuStreamIsCapturing");
 }
 
@@ -106,7 +107,8 @@ static struct qn_ffi_error *get_stream(const struct qn_ffi_call *call,
 
     *stream = args.stream;
     pthread_once(&once, find_driver);
-    if (!error && (!driver.memset_async || !driver.is_capturing))
+    if (!error &&
+        (!driver.memset_async || !driver.copy_async || !driver.is_capturing))
         error = qn_site_fail(call, QN_FFI_UNAVAILABLE,
                              "the CUDA driver is not loaded");
     return error;
@@ -177,12 +179,25 @@ static struct qn_ffi_error *bind(const struct qn_ffi_call *call,
                             "%s has not the type and shape of the line's "
                             "operand: %lld bytes, %d axes",
                             o->name, (long long)bytes, o->ndim);
-    if (to->data && to->data != from->data)
-        return qn_site_fail(call, QN_FFI_INVALID_ARGUMENT,
-                            "%s is an operand and a result: they must be one "
-                            "buffer (input_output_aliases)",
-                            o->name);
     to->data = from->data;
+    return NULL;
+}
+
+/* An operand that is a result too is written in place. XLA gives two buffers
+   where it reads a slice of another array, although the call says that they are
+   one. */
+static struct qn_ffi_error *copy(const struct qn_ffi_call *call,
+                                 const struct qn_site *site, void *to,
+                                 const void *from, size_t bytes,
+                                 struct CUstream_st *stream)
+{
+    if (!from || to == from)
+        return NULL;
+    if (!site->is_cuda)
+        memcpy(to, from, bytes);
+    else if (driver.copy_async((uint64_t)to, (uint64_t)from, bytes, stream))
+        return qn_site_fail(call, QN_FFI_INTERNAL,
+                            "the driver cannot copy an operand");
     return NULL;
 }
 
@@ -214,10 +229,17 @@ static struct qn_ffi_error *fill(const struct qn_ffi_call *call,
         const int operand = site->operand[o->arg];
         const int result = site->result[o->arg];
 
+        const void *given = NULL;
+
         if (operand >= 0)
             error = bind(call, o, site->rows, call->operands.at[operand], to);
-        if (!error && result >= 0)
+        if (!error && result >= 0) {
+            given = to->data;
             error = bind(call, o, site->rows, call->results.at[result], to);
+        }
+        if (!error && given)
+            error = copy(call, site, to->data, given,
+                         (size_t)quern_extent(&o->bytes, site->rows), stream);
         if (!error && o->arg == QUERN_ARG_WORKSPACE && to->data)
             error = zero(call, site, to->data, o->zero_bytes, stream);
     }
@@ -248,20 +270,13 @@ static struct qn_ffi_error *instantiate(const struct qn_ffi_call *call,
     return error;
 }
 
-/* XLA's CPU threads flush subnormals to zero; the library's casts of small
-   values need them. Threads that the library starts inherit the mode. */
 static int run_on_host(const struct quern_plan *plan,
                        const struct quern_args *args)
 {
-    fenv_t before;
-    int code;
+    int code = quern_run(plan, args, NULL);
 
-    fegetenv(&before);
-    fesetenv(FE_DFL_ENV);
-    code = quern_run(plan, args, NULL);
-    if (!code)
+    if (!code && args->of[QUERN_ARG_WORKSPACE].data)
         code = quern_check(plan, args, NULL);
-    fesetenv(&before);
     return code;
 }
 
@@ -302,8 +317,8 @@ static struct qn_ffi_error *execute(const struct qn_ffi_call *call, int is_cuda)
     if (is_question(call, none))
         return NULL;
     error = get_site(call, is_cuda, &site);
-    if (!error && is_cuda)
-        error = get_device(call, &device);
+    if (!error)
+        error = is_cuda ? get_device(call, &device) : qn_site_renew(call, site);
     if (!error && is_cuda)
         error = get_stream(call, &stream);
     if (error)

@@ -3,6 +3,7 @@
 ** site.c: read a call's attributes, make its plans.
 */
 #include "jax/site.h"
+#include "binding/binding.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,30 +48,14 @@ struct qn_ffi_error *qn_site_fail_library(const struct qn_ffi_call *call,
                         quern_errmsg());
 }
 
-/* ------------------------------------------------------------------ context */
-
-static struct quern_context *context;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const char *folders[16]; /* with specs of users; never freed */
-static int folder_count;
+/* ---------------------------------------------------------- Python's calls */
 
 QUERN_API const char *quern_jax_specs(const char *folder);
 QUERN_API void quern_jax_count(int64_t *events);
 
 const char *quern_jax_specs(const char *folder)
 {
-    const int room = (int)(sizeof folders / sizeof *folders);
-    const char *copy = strdup(folder), *error = NULL;
-
-    pthread_mutex_lock(&lock);
-    if (context)
-        error = "folder: the library has read its specs already";
-    else if (!copy || folder_count == room)
-        error = "folder: there is room for 16";
-    else
-        folders[folder_count++] = copy;
-    pthread_mutex_unlock(&lock);
-    return error;
+    return qn_binding_add_specs(folder);
 }
 
 /* For tests: as enum qn_site_event. */
@@ -78,22 +63,6 @@ void quern_jax_count(int64_t *events)
 {
     for (int i = 0; i < QN_SITE_EVENTS; i++)
         events[i] = atomic_load(&qn_site_count[i]);
-}
-
-/* The process's context; the first call opens it. */
-static int open_context(struct quern_context **ctx)
-{
-    struct quern_open_options options = QUERN_OPEN_OPTIONS_INIT;
-    int code = QUERN_OK;
-
-    pthread_mutex_lock(&lock);
-    options.specs = folders;
-    options.specs_count = folder_count;
-    if (!context)
-        code = quern_open(&options, &context);
-    *ctx = context;
-    pthread_mutex_unlock(&lock);
-    return code;
 }
 
 /* --------------------------------------------------------------- attributes */
@@ -172,7 +141,7 @@ static struct qn_ffi_error *take_tables(const struct qn_ffi_call *call,
     struct quern_context *ctx;
     struct quern_operand *table = NULL;
     struct qn_ffi_error *error;
-    int count, code = open_context(&ctx);
+    int count, code = qn_binding_open(&ctx);
 
     if (!code)
         code = quern_describe(ctx, site->line, &table, &count);
@@ -236,27 +205,55 @@ void qn_site_destroy(void *object)
     atomic_fetch_sub(&qn_site_count[QN_SITE_LIVE], 1);
 }
 
-struct qn_ffi_error *qn_site_prepare(const struct qn_ffi_call *call,
-                                     struct qn_site *site, int device)
+/* The plan of a device, with the site's lock held. */
+static int make_plan(struct qn_site *site, int device)
 {
     struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
     struct quern_context *ctx;
     struct quern_plan *plan;
+    int code = qn_binding_open(&ctx);
+
+    options.device = site->is_cuda ? device : -1;
+    options.backend = site->is_cuda ? QUERN_BACKEND_AUTO : QUERN_BACKEND_HOST;
+    if (!code)
+        code = quern_plan_create(ctx, site->line, &options, &plan);
+    if (code)
+        return code;
+    atomic_store(&site->plans[device], plan);
+    atomic_store(&site->forks, qn_binding_forks());
+    atomic_fetch_add(&qn_site_count[QN_SITE_PLANS], 1);
+    return QUERN_OK;
+}
+
+struct qn_ffi_error *qn_site_prepare(const struct qn_ffi_call *call,
+                                     struct qn_site *site, int device)
+{
     int code = QUERN_OK;
 
     if (atomic_load_explicit(&site->plans[device], memory_order_acquire))
         return NULL;
-    options.device = site->is_cuda ? device : -1;
-    options.backend = site->is_cuda ? QUERN_BACKEND_AUTO : QUERN_BACKEND_HOST;
     pthread_mutex_lock(&site->lock);
-    if (!atomic_load(&site->plans[device])) {
-        code = open_context(&ctx);
+    if (!atomic_load(&site->plans[device]))
+        code = make_plan(site, device);
+    pthread_mutex_unlock(&site->lock);
+    return code ? qn_site_fail_library(call, code) : NULL;
+}
+
+struct qn_ffi_error *qn_site_renew(const struct qn_ffi_call *call,
+                                   struct qn_site *site)
+{
+    const int forks = qn_binding_forks();
+    int code = QUERN_OK;
+
+    if (atomic_load_explicit(&site->forks, memory_order_acquire) == forks)
+        return NULL;
+    pthread_mutex_lock(&site->lock);
+    if (atomic_load(&site->forks) != forks) {
+        struct quern_plan *parents = atomic_load(&site->plans[0]);
+
+        code = make_plan(site, 0);
         if (!code)
-            code = quern_plan_create(ctx, site->line, &options, &plan);
-        if (!code) {
-            atomic_store(&site->plans[device], plan);
-            atomic_fetch_add(&qn_site_count[QN_SITE_PLANS], 1);
-        }
+            quern_plan_destroy(parents);
     }
     pthread_mutex_unlock(&site->lock);
     return code ? qn_site_fail_library(call, code) : NULL;

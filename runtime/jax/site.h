@@ -25,6 +25,7 @@ struct qn_site {
     short operand[QUERN_ARGS_COUNT], result[QUERN_ARGS_COUNT];
     int operands, results;
     pthread_mutex_t lock; /* of making plans */
+    atomic_int forks;     /* qn_binding_forks when they were made */
     _Atomic(struct quern_plan *) plans[QN_SITE_DEVICES];
 };
 
@@ -41,6 +42,10 @@ void qn_site_destroy(void *site);
 /* Make the plan for a device if it has none. May compile: not in a capture. */
 struct qn_ffi_error *qn_site_prepare(const struct qn_ffi_call *call,
                                      struct qn_site *site, int device);
+
+/* On the host, before each run: in a child of fork() the plan is made again. */
+struct qn_ffi_error *qn_site_renew(const struct qn_ffi_call *call,
+                                   struct qn_site *site);
 
 /* An error of ours, and one with quern_errmsg for a code of the library. */
 __attribute__((format(printf, 3, 4))) struct qn_ffi_error *

@@ -15,6 +15,7 @@
 #include "quantize/quantize_plan.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* Who uses a tensor, as bits of phases. */
 enum {
@@ -388,6 +389,8 @@ static void list_tensor(const struct qn_mlp_plan *plan,
     if (!given->data)
         return;
     add(l, -1, row->name, given->data, span_of(row, given, need), written);
+    if (plan->layer && row->tokens && l->count > first)
+        l->at[l->count - 1].alike = 1 + row->tensor;
     if (row->kind != COPY)
         return;
     add(l, -1, row->sf, given->sf, need->sf_bytes, written);
@@ -453,7 +456,9 @@ static int check_matrices(const struct qn_mlp_plan *plan,
                 .written = rows[i].written,
                 .all = rows[i].written || weights};
     }
-    if (!weights && args->host_sizes)
+    if (plan->layer)
+        memset(used, 1, sizeof used);
+    else if (!weights && args->host_sizes)
         qn_sizes_rows(args->host_sizes, NULL, QUERN_I64, groups, used);
     else if (!weights)
         qn_sizes_rows(args->first_dims, args->offsets, args->sizes_type, groups,

@@ -16,8 +16,7 @@
 
 #include <stdlib.h>
 
-static int check(struct quern_context *ctx, const struct qn_mlp *mlp,
-                 const struct qn_plan_options *options)
+int qn_mlp_plan_options(const struct qn_plan_options *options)
 {
     if (options && options->backend == QUERN_BACKEND_CUBLASLT)
         return qn_error_set(QUERN_EINVAL,
@@ -28,7 +27,15 @@ static int check(struct quern_context *ctx, const struct qn_mlp *mlp,
                             "options.kernel is '%s': an MLP runs many kernels, "
                             "and none is to be named",
                             options->kernel);
-    return qn_mlp_check(ctx, mlp, NULL);
+    return QUERN_OK;
+}
+
+static int check(struct quern_context *ctx, const struct qn_mlp *mlp,
+                 const struct qn_plan_options *options)
+{
+    const int code = qn_mlp_plan_options(options);
+
+    return code ? code : qn_mlp_check(ctx, mlp, NULL);
 }
 
 static int plan_zeroed(struct qn_session *s, struct qn_plan **out)
@@ -321,8 +328,7 @@ static void explain_step(const struct qn_mlp_plan *plan,
         explain_launch(plan, step->index, step->name, text);
 }
 
-/* The least of its kernels. */
-static int evidence_of(const struct qn_mlp_plan *plan)
+int qn_mlp_evidence(const struct qn_mlp_plan *plan)
 {
     int least = QUERN_EVIDENCE_RUN;
 
@@ -337,6 +343,14 @@ static int evidence_of(const struct qn_mlp_plan *plan)
     return least;
 }
 
+void qn_mlp_explain(const struct qn_mlp_plan *plan, int phase,
+                    struct qn_text *text)
+{
+    for (int i = 0; i < QN_MLP_STEPS; i++)
+        if (qn_mlp_steps[i].phase == phase)
+            explain_step(plan, &qn_mlp_steps[i], text);
+}
+
 static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
                    struct qn_text *text)
 {
@@ -344,21 +358,19 @@ static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
                                                       "backward", "wgrad"};
     struct qn_mlp_plan *plan;
     char line[512];
-    int phase = -1, code = qn_mlp_plan_inner(s, mlp, &plan);
+    int code = qn_mlp_plan_inner(s, mlp, &plan);
 
     if (code)
         return code;
     qn_mlp_print(mlp, line, sizeof line);
     qn_text_add(text, "%s\n", line);
     if (qn_session_gpu(s))
-        qn_evidence_why(evidence_of(plan), qn_session_capability(s), text);
-    for (int i = 0; i < QN_MLP_STEPS; i++) {
-        if (!qn_mlp_has(mlp, qn_mlp_steps[i].phase))
+        qn_evidence_why(qn_mlp_evidence(plan), qn_session_capability(s), text);
+    for (int phase = 0; phase < QN_MLP_PHASES; phase++) {
+        if (!qn_mlp_has(mlp, phase))
             break;
-        if (qn_mlp_steps[i].phase != phase)
-            qn_text_add(text, "\n%s\n", phases[qn_mlp_steps[i].phase]);
-        phase = qn_mlp_steps[i].phase;
-        explain_step(plan, &qn_mlp_steps[i], text);
+        qn_text_add(text, "\n%s\n", phases[phase]);
+        qn_mlp_explain(plan, phase, text);
     }
     qn_mlp_plan_free(plan);
     return QUERN_OK;
@@ -389,6 +401,6 @@ void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
     info->kernel = "";
     info->workspace_bytes = plan->need.workspace_bytes;
     info->tuned = 0;
-    info->evidence = evidence_of(plan);
+    info->evidence = qn_mlp_evidence(plan);
     info->microbatches = plan->mlp.microbatches ? plan->mlp.microbatches : 1;
 }

@@ -12,6 +12,7 @@
 #include <stddef.h>
 
 struct qn_session;
+struct qn_text;
 struct quern_context;
 
 struct qn_mlp_plan {
@@ -26,6 +27,9 @@ struct qn_mlp_plan {
     int fused; /* the product of pre makes h, too, so no cast does */
     int back;  /* and that of dh dpre, db1 and dprob */
     struct qn_gradient_figures compared; /* both strategies to make dpre */
+    int layer; /* part of a layer, whose route has not run when arguments are
+                  checked: each group may have rows, and y may take the place
+                  of x, dx that of dy */
 };
 
 /* On the session's machine, whose options hold. Errors are those of
@@ -38,6 +42,22 @@ int qn_mlp_plan_inner(const struct qn_session *session,
 int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
                     const struct qn_mlp_args *args, struct qn_mlp_plan *room,
                     const struct qn_mlp_plan **fitted);
+
+/* Run the steps of the phases, which were checked, in the plan's context; rows
+   may be fewer than the plan's. */
+int qn_mlp_launch(const struct qn_mlp_plan *plan,
+                  const struct qn_mlp_args *args, int first, int last,
+                  void *stream);
+
+/* The steps of a phase (enum qn_mlp_phase), each with its kernel. */
+void qn_mlp_explain(const struct qn_mlp_plan *plan, int phase,
+                    struct qn_text *text);
+
+/* QUERN_EINVAL: options that an MLP's plan does not take. */
+int qn_mlp_plan_options(const struct qn_plan_options *options);
+
+/* The least evidence of its kernels, of enum quern_evidence. */
+int qn_mlp_evidence(const struct qn_mlp_plan *plan);
 
 /* All rules of the arguments of a call, whose phases are `first` to `last`.
    QUERN_EINVAL names argument and rule. */

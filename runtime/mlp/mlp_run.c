@@ -350,6 +350,16 @@ static int run_checked(const struct qn_mlp_plan *plan,
     return code;
 }
 
+int qn_mlp_launch(const struct qn_mlp_plan *plan,
+                  const struct qn_mlp_args *args, int first, int last,
+                  void *stream)
+{
+    struct qn_mlp_plan room;
+    const int code = qn_mlp_plan_fit(plan, args, &room, &plan);
+
+    return code ? code : run_checked(plan, args, stream, first, last);
+}
+
 /* One phase or two, whose arguments are all checked before. */
 static int run_phases(const struct qn_mlp_plan *plan,
                       const struct qn_mlp_args *args, void *stream, int first,

@@ -11,45 +11,45 @@
 #include "base/types.h"
 #include "problem/quantize.h"
 #include "problem/sizes.h"
+#include "oracle/operand.h"
 #include "oracle/timing.h"
 #include "oracle/tolerance.h"
 
 /* ------------------------------------------------------------------ buffers */
 
-/* Bytes of each part, from the description. */
-static size_t part_bytes(const struct qn_cast *c, int part)
-{
-    const struct qn_quantize_args *need = &c->need.args;
-    const struct qn_quantization *q = &c->q;
-    size_t groups = (size_t)q->groups;
-    const size_t bytes[QN_CAST_PARTS] = {
-        [QN_CAST_IN] = need->in.bytes,
-        [QN_CAST_SAVED] = need->saved.bytes,
-        [QN_CAST_BIAS] =
-            qn_quantize_has_bias(q) ? groups * (size_t)q->k * sizeof(float) : 0,
-        [QN_CAST_PROBABILITY] =
-            q->probability ? (size_t)q->m * sizeof(float) : 0,
-        [QN_CAST_RANDOM] = c->need.random ? 2 * sizeof(uint64_t) : 0,
-        [QN_CAST_SIZES] = q->of == QN_W || q->work == QUERN_RESCALE
-                              ? 0
-                              : groups * sizeof(int64_t),
-        [QN_CAST_SCALE] = c->need.history ? 2 * sizeof(float) : 0,
-        [QN_CAST_HISTORY] = (size_t)c->need.history * sizeof(float),
-        [QN_CAST_ROW] = need->row.bytes,
-        [QN_CAST_ROW_SF] = need->row.sf_bytes,
-        [QN_CAST_ROW_GLOBAL] = need->row.global_bytes,
-        [QN_CAST_COLUMN] = need->column.bytes,
-        [QN_CAST_COLUMN_SF] = need->column.sf_bytes,
-        [QN_CAST_COLUMN_GLOBAL] = need->column.global_bytes,
-        [QN_CAST_OUT] = need->out.bytes,
-        [QN_CAST_DBIAS] = q->dbias ? groups * (size_t)q->k * sizeof(float) : 0,
-        [QN_CAST_DPROB] = q->dprob ? (size_t)q->m * sizeof(float) : 0,
-    };
+/* The operand that a part is. Sizes of any type are int64 here. */
+static const int args_of[QN_CAST_PARTS] = {
+    [QN_CAST_IN] = QUERN_ARG_INPUT,
+    [QN_CAST_SAVED] = QUERN_ARG_PRE,
+    [QN_CAST_BIAS] = QUERN_ARG_BIAS,
+    [QN_CAST_PROBABILITY] = QUERN_ARG_PROB,
+    [QN_CAST_RANDOM] = QUERN_ARG_RANDOM,
+    [QN_CAST_SIZES] = QUERN_ARG_LENGTHS,
+    [QN_CAST_SCALE] = QUERN_ARG_SCALE,
+    [QN_CAST_HISTORY] = QUERN_ARG_HISTORY,
+    [QN_CAST_ROW] = QUERN_ARG_ROWWISE,
+    [QN_CAST_ROW_SF] = QUERN_ARG_ROWWISE_SF,
+    [QN_CAST_ROW_GLOBAL] = QUERN_ARG_ROWWISE_GLOBAL,
+    [QN_CAST_COLUMN] = QUERN_ARG_COLUMNWISE,
+    [QN_CAST_COLUMN_SF] = QUERN_ARG_COLUMNWISE_SF,
+    [QN_CAST_COLUMN_GLOBAL] = QUERN_ARG_COLUMNWISE_GLOBAL,
+    [QN_CAST_OUT] = QUERN_ARG_OUTPUT,
+    [QN_CAST_DBIAS] = QUERN_ARG_DBIAS,
+    [QN_CAST_DPROB] = QUERN_ARG_DPROB,
+};
 
-    if (q->work == QUERN_DEQUANTIZE &&
-        (part == QN_CAST_SCALE || part == QN_CAST_HISTORY))
-        return 0;
-    return bytes[part];
+/* The bytes of each part, by the operand table. */
+static int find_bytes(struct qn_cast *c)
+{
+    const struct qn_line line = {.kind = QN_LINE_CAST, .of.cast = c->q};
+    size_t bytes[QUERN_ARGS_COUNT];
+    int code = qn_operand_bytes(c->ctx, &line, c->q.m, bytes);
+
+    for (int part = 0; part < QN_CAST_PARTS; part++)
+        c->bytes[part] = bytes[args_of[part]];
+    if (c->bytes[QN_CAST_SIZES])
+        c->bytes[QN_CAST_SIZES] = (size_t)c->q.groups * sizeof *c->sizes;
+    return code;
 }
 
 /* Parameters of delayed scaling, for values of deviation 1. */
@@ -64,11 +64,11 @@ static float factor_of(const struct qn_cast *c)
 static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
 {
     float *floats = c->host[part];
-    size_t count = part_bytes(c, part) / sizeof(float);
+    size_t count = c->bytes[part] / sizeof(float);
 
     if (part == QN_CAST_IN || part == QN_CAST_SAVED || part == QN_CAST_OUT)
         return qn_random_fill(c->host[part], c->q.type,
-                              part_bytes(c, part) * 8 /
+                              c->bytes[part] * 8 /
                                   (size_t)qn_type_bits(c->q.type),
                               seed + (uint64_t)part, 1)
                    ? QUERN_EINVAL
@@ -76,7 +76,7 @@ static int fill_numbers(struct qn_cast *c, int part, uint64_t seed)
     if (part == QN_CAST_RANDOM)
         memcpy(c->host[part], (uint64_t[]){seed, 0}, 2 * sizeof(uint64_t));
     else if (part == QN_CAST_SIZES)
-        memcpy(c->host[part], c->sizes, part_bytes(c, part));
+        memcpy(c->host[part], c->sizes, c->bytes[part]);
     else
         for (size_t i = 0; i < count; i++)
             floats[i] =
@@ -97,7 +97,7 @@ static int is_added_to(const struct qn_cast *c, int part)
 /* One buffer, with its contents if a run reads it. */
 static int make_part(struct qn_cast *c, int part, uint64_t seed)
 {
-    size_t bytes = part_bytes(c, part);
+    size_t bytes = c->bytes[part];
     int code = qn_memory_new(&c->memory[part], c->gpu, bytes);
 
     if (code || !bytes || (part >= QN_CAST_ROW && !is_added_to(c, part)))
@@ -118,38 +118,24 @@ static void *address(struct qn_cast *c, int part)
 /* The arguments of a run: those of the description, and the addresses. */
 static void point(struct qn_cast *c)
 {
-    struct qn_quantize_args *args = &c->args;
-
-    *args = c->need.args;
-    args->in.data = address(c, QN_CAST_IN);
-    args->saved.data = address(c, QN_CAST_SAVED);
-    args->bias = address(c, QN_CAST_BIAS);
-    args->probability = address(c, QN_CAST_PROBABILITY);
-    args->random = address(c, QN_CAST_RANDOM);
+    c->args = c->need.args;
+    for (int part = 0; part < QN_CAST_PARTS; part++)
+        qn_operand_put(QN_LINE_CAST, args_of[part], &c->args, address(c, part));
     if (c->q.sizes)
-        args->host_sizes = c->sizes;
+        c->args.host_sizes = c->sizes;
     else
-        args->first_dims = address(c, QN_CAST_SIZES);
-    args->sizes_type = QUERN_I64;
-    args->scale = address(c, QN_CAST_SCALE);
-    args->history = address(c, QN_CAST_HISTORY);
-    args->row.data = address(c, QN_CAST_ROW);
-    args->row.sf = address(c, QN_CAST_ROW_SF);
-    args->row.global = address(c, QN_CAST_ROW_GLOBAL);
-    args->column.data = address(c, QN_CAST_COLUMN);
-    args->column.sf = address(c, QN_CAST_COLUMN_SF);
-    args->column.global = address(c, QN_CAST_COLUMN_GLOBAL);
-    args->out.data = address(c, QN_CAST_OUT);
-    args->dbias = address(c, QN_CAST_DBIAS);
-    args->dprob = address(c, QN_CAST_DPROB);
-    args->workspace = c->workspace.data;
+        c->args.first_dims = address(c, QN_CAST_SIZES);
+    c->args.sizes_type = QUERN_I64;
+    c->args.workspace = c->workspace.data;
 }
 
 /* All buffers, and the workspace. */
 static int make_parts(struct qn_cast *c, uint64_t seed)
 {
-    int code = qn_memory_new(&c->workspace, c->gpu, c->need.workspace_bytes);
+    int code = find_bytes(c);
 
+    if (!code)
+        code = qn_memory_new(&c->workspace, c->gpu, c->need.workspace_bytes);
     if (!code)
         code = qn_memory_workspace(&c->workspace);
     for (int part = 0; part < QN_CAST_PARTS && !code; part++)
@@ -313,8 +299,8 @@ double qn_cast_bytes(const struct qn_cast *c)
 
     for (int part = 0; part < QN_CAST_PARTS; part++)
         if (part <= QN_CAST_PROBABILITY || part >= QN_CAST_ROW)
-            bytes += (double)part_bytes(c, part) *
-                     (part == QN_CAST_DBIAS ? 1 : share);
+            bytes +=
+                (double)c->bytes[part] * (part == QN_CAST_DBIAS ? 1 : share);
     /* the columnwise tensor's bound is more than the bytes written */
     if (q->of != QN_W && c->need.args.column.bytes) {
         double bound = (double)c->need.args.column.shape[1], used = 0;

@@ -38,7 +38,8 @@ struct qn_cast {
     struct quern_plan_info info;
     struct qn_gpu *gpu; /* NULL: the host backend */
     int64_t sizes[QUERN_MAX_GROUPS];
-    int64_t rows;              /* of all groups */
+    int64_t rows; /* of all groups */
+    size_t bytes[QN_CAST_PARTS];
     void *host[QN_CAST_PARTS]; /* before a run; NULL: poison */
     struct qn_memory memory[QN_CAST_PARTS], workspace;
     struct qn_quantize_args args;

@@ -17,6 +17,7 @@
 #include "problem/sizes.h"
 #include "product/args.h"
 #include "oracle/backward.h"
+#include "oracle/buffer.h"
 #include "oracle/copies.h"
 #include "oracle/gathered.h"
 #include "oracle/made.h"
@@ -268,46 +269,31 @@ static void point_sizes(struct qn_job *job)
 }
 
 /* The arguments of qn_run: those of the description, and the addresses. */
-static void point(struct qn_job *job)
+static int point(struct qn_job *job)
 {
     const struct qn_problem *p = &job->problem;
-    const float *factors = (const float *)(void *)job->factors_memory.data;
     struct qn_args *args = &job->args;
-
     struct qn_tensor *all[QN_ROLES] = {&args->a, &args->b, &args->c,
                                        &args->d, &args->p, &args->t};
+    int code;
 
     *args = job->need.args;
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
-        if (p->pointers >> role & 1)
-            all[role]->pointers =
-                (void *const *)(void *)job->pointers[role].data;
-        else if (need_of(job, role)->ndim)
-            all[role]->data = job->memory[role].data;
+    code = qn_buffer_point(job);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        if (!job->operands[role].sf.scaling)
+        if (!(p->pointers >> role & 1))
             continue;
-        all[role]->sf = job->sf[role].data;
-        all[role]->global = job->global[role].data;
+        all[role]->data = NULL;
+        all[role]->pointers = (void *const *)(void *)job->pointers[role].data;
     }
-    args->alpha = p->alpha ? factors : NULL;
-    args->beta = p->beta == QUERN_BETA_ANY ? factors + QUERN_MAX_GROUPS : NULL;
     args->scalars = p->groups;
-    args->bias = (const float *)(void *)job->bias_memory.data;
-    args->probability = (const float *)(void *)job->probability_memory.data;
-    args->gather = (const int *)(void *)job->pairs_memory.data;
-    args->dbias = (float *)(void *)job->dbias.data;
-    args->dprob = (float *)(void *)job->dprob.data;
-    args->workspace = job->workspace.data;
-    qn_made_point(job);
-    qn_twice_point(job);
+    qn_made_hide(job);
     if (job->info.backend != QUERN_BACKEND_CUBLASLT && !p->sizes)
         point_sizes(job);
     else if (p->ragged != QUERN_AXIS_NONE)
         args->host_sizes = job->sizes;
+    return code;
 }
 
-/* Plan, and open the GPU if the plan is for one. */
 /* They go to the backend that has them; the library refuses them where neither
    does. */
 static int streams_of(const struct qn_options *opt, int backend)
@@ -318,6 +304,7 @@ static int streams_of(const struct qn_options *opt, int backend)
     return backend == QUERN_BACKEND_CUBLASLT || !other ? opt->streams : 0;
 }
 
+/* Plan, and open the GPU if the plan is for one. */
 static int plan(struct qn_job *job, const struct qn_options *opt, int backend,
                 const char *kernel)
 {
@@ -352,10 +339,11 @@ int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
     code = plan(job, opt, opt->backend, opt->kernel);
     if (!code)
         code = fill_all(job, opt->seed);
+    if (!code)
+        code = point(job);
     if (code)
         return qn_message_code(opt, code,
                                code == QUERN_ENOMEM ? NULL : qn_errmsg(ctx));
-    point(job);
     return QN_EXIT_OK;
 }
 
@@ -379,38 +367,17 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
         .problem = job->problem,
         .rows = job->rows,
         .borrowed = 1,
-        .sizes_memory = job->sizes_memory,
-        .factors_memory = job->factors_memory,
         .bias = job->bias,
         .probability = job->probability,
-        .bias_memory = job->bias_memory,
-        .probability_memory = job->probability_memory,
         .pairs = job->pairs,
-        .pairs_memory = job->pairs_memory,
-        .dbias = job->dbias,
-        .dprob = job->dprob,
-        .scale = job->scale,
-        .history = job->history,
-        .random = job->random,
         .numbers = job->numbers,
-        .in = job->in,
-        .column = job->column,
-        .column_sf = job->column_sf,
-        .column_global = job->column_global,
     };
     memcpy(other->sizes, job->sizes, sizeof other->sizes);
     memcpy(other->starts, job->starts, sizeof other->starts);
     memcpy(other->factors, job->factors, sizeof other->factors);
     memcpy(other->made, job->made, sizeof other->made);
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        other->host[role] = job->host[role];
-        if (role == QN_ROLE_D)
-            continue;
-        other->memory[role] = job->memory[role];
-        other->sf[role] = job->sf[role];
-        other->global[role] = job->global[role];
-        other->pointers[role] = job->pointers[role];
-    }
+    memcpy(other->host, job->host, sizeof other->host);
+    qn_buffer_borrow(other, job);
     code = plan(other, opt, opt->against, NULL);
     if (!code && !other->gpu != !job->gpu)
         return qn_message_fail(opt, QN_EXIT_USAGE,
@@ -426,44 +393,22 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
         code = fill_pointers(other, QN_ROLE_D);
     if (!code)
         code = fill_workspace(other);
-    if (code)
-        return qn_message_code(opt, code, qn_errmsg(job->ctx));
-    point(other);
-    return QN_EXIT_OK;
+    if (!code)
+        code = point(other);
+    return code ? qn_message_code(opt, code, qn_errmsg(job->ctx)) : QN_EXIT_OK;
 }
 
 void qn_job_free(struct qn_job *job)
 {
-    for (int role = QN_ROLE_A; role < QN_ROLES && !job->borrowed; role++) {
+    for (int role = QN_ROLE_A; role < QN_ROLES && !job->borrowed; role++)
         free(job->host[role]);
-        if (role == QN_ROLE_D)
-            continue;
-        qn_memory_free(&job->memory[role]);
-        qn_memory_free(&job->sf[role]);
-        qn_memory_free(&job->global[role]);
-        qn_memory_free(&job->pointers[role]);
-    }
     if (!job->borrowed) {
-        qn_memory_free(&job->sizes_memory);
-        qn_memory_free(&job->factors_memory);
-        qn_memory_free(&job->bias_memory);
-        qn_memory_free(&job->probability_memory);
-        qn_memory_free(&job->pairs_memory);
-        qn_memory_free(&job->dbias);
-        qn_memory_free(&job->dprob);
-        qn_memory_free(&job->scale);
-        qn_memory_free(&job->history);
-        qn_memory_free(&job->random);
         free(job->bias);
         free(job->probability);
         free(job->pairs);
-        qn_made_free(job);
+        free(job->numbers);
     }
-    qn_memory_free(&job->memory[QN_ROLE_D]);
-    qn_memory_free(&job->sf[QN_ROLE_D]);
-    qn_memory_free(&job->global[QN_ROLE_D]);
-    qn_memory_free(&job->pointers[QN_ROLE_D]);
-    qn_memory_free(&job->workspace);
+    qn_buffer_free(job);
     qn_gpu_close(job->gpu);
     qn_plan_free(job->plan);
     memset(job, 0, sizeof *job);

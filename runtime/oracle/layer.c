@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "mlp/mlp_plan.h"
 #include "base/context.h"
 #include "base/random.h"
 #include "base/types.h"
 #include "problem/mlp.h"
 #include "problem/sizes.h"
+#include "oracle/operand.h"
 #include "oracle/timing.h"
 #include "oracle/tolerance.h"
 
@@ -52,17 +52,14 @@ static int arg_of(int part)
                : args[part];
 }
 
-static void *place_of(struct qn_mlp_args *a, const struct qn_slot *slot)
-{
-    return (char *)a + slot->at[QN_LINE_MLP];
-}
-
 /* A tensor of the arguments; NULL: the part is another array. */
 static struct qn_tensor *tensor_of(struct qn_mlp_args *a, int part)
 {
     const struct qn_slot *slot = qn_api_slot(arg_of(part), QN_LINE_MLP);
 
-    return slot && slot->form == QN_SLOT_TENSOR ? place_of(a, slot) : NULL;
+    return slot && slot->form == QN_SLOT_TENSOR
+               ? (void *)((char *)a + slot->at[QN_LINE_MLP])
+               : NULL;
 }
 
 /* Rows of x, y, dy and dx may have gaps. */
@@ -84,16 +81,14 @@ static size_t strided_bytes(const struct qn_layer *l)
 static int find_bytes(struct qn_layer *l)
 {
     const struct qn_line line = {.kind = QN_LINE_MLP, .of.mlp = l->mlp};
-    struct quern_operand table[QN_SLOTS];
-    int count, code = qn_api_table(l->ctx, &line, table, &count);
+    size_t bytes[QUERN_ARGS_COUNT];
+    int code = qn_operand_bytes(l->ctx, &line, l->mlp.m, bytes);
 
-    for (int part = 0; part < QN_LAYER_PARTS && !code; part++)
-        for (int i = 0; i < count; i++)
-            if (table[i].arg == arg_of(part))
-                l->bytes[part] =
-                    is_strided(part)
-                        ? strided_bytes(l)
-                        : (size_t)quern_extent(&table[i].bytes, l->mlp.m);
+    for (int part = 0; part < QN_LAYER_PARTS; part++) {
+        const size_t packed = part == QN_LAYER_SIZES ? 0 : bytes[arg_of(part)];
+
+        l->bytes[part] = packed && is_strided(part) ? strided_bytes(l) : packed;
+    }
     l->bytes[QN_LAYER_SIZES] = (size_t)l->mlp.groups * sizeof *l->sizes;
     l->bytes[QN_LAYER_SAVED] = l->need.saved_bytes; /* there upper bounds */
     l->bytes[QN_LAYER_PENDING] = l->need.pending_bytes;
@@ -225,23 +220,9 @@ static void *address(const struct qn_layer *l, int part)
 /* The address of a part, where the arguments have it. */
 static void point_part(struct qn_layer *l, int part)
 {
-    const struct qn_slot *slot = qn_api_slot(arg_of(part), QN_LINE_MLP);
-    void *at = place_of(&l->args, slot), *data = address(l, part);
-    struct qn_tensor *t = at;
+    struct qn_tensor *t = tensor_of(&l->args, part);
 
-    switch (slot->form) {
-    case QN_SLOT_TENSOR:
-        t->data = data;
-        break;
-    case QN_SLOT_SF:
-        t->sf = data;
-        break;
-    case QN_SLOT_GLOBAL:
-        t->global = data;
-        break;
-    default:
-        memcpy(at, &data, sizeof data);
-    }
+    qn_operand_put(QN_LINE_MLP, arg_of(part), &l->args, address(l, part));
     if (is_strided(part) && l->pitch > l->mlp.hidden) {
         t->stride = l->pitch;
         t->bytes = l->memory[part].bytes;

@@ -355,14 +355,12 @@ static int begin(struct judge *j, const struct qn_layer_numbers *in)
 /* A tolerance is a mean over many values: one of a few, or the sums of a few,
    may be off by all that its rounding, and cancellation, allow; a handful
    says little but its direction. */
-static double widen(const struct judge *j, int result, double tolerance)
+double qn_layer_widen(int64_t values, int64_t tokens, double width,
+                      double tolerance)
 {
     enum { FEW = 256, HANDFUL = 16 };
-    const double tokens = (double)(j->rows[Y] > 0 ? j->rows[Y] : 1);
     const double count =
-        fmin((double)j->values[result],
-             tokens * (double)fmin((double)j->reference.ffn,
-                                   (double)j->reference.hidden));
+        fmin((double)values, (double)(tokens > 0 ? tokens : 1) * width);
     const double most = count < HANDFUL ? 1 : 0.5;
 
     return fmax(tolerance, fmin(tolerance * (1 + FEW / fmax(1, count)), most));
@@ -390,7 +388,9 @@ static void conclude(const struct judge *j, double losses,
             error = 0;
         v->results[count].name = results[i].name;
         v->results[count].rows = j->rows[i];
-        v->results[count].tolerance = widen(j, i, few);
+        v->results[count].tolerance = qn_layer_widen(
+            j->values[i], j->rows[Y],
+            fmin((double)j->reference.ffn, (double)j->reference.hidden), few);
         right &= error <= v->results[count].tolerance;
         v->results[count++].error = error;
         if (!(error <= v->error))
@@ -404,25 +404,26 @@ static void conclude(const struct judge *j, double losses,
 ** may lose as much again in each step; values that are cut have no bound, as
 ** all that follow are so much smaller.
 */
-static int allow_losses(const struct qn_layer *l, double *losses)
+int qn_layer_losses(struct quern_context *ctx, const struct qn_recipe *recipe,
+                    const struct qn_mlp *mlp, double *losses)
 {
-    const int types[] = {l->recipe->x, l->recipe->w, l->recipe->dy};
+    const int types[] = {recipe->x, recipe->w, recipe->dy};
     double worst = 1, loss;
     int code = QUERN_OK;
 
     for (int of = QN_X; of <= QN_DY && !code; of++) {
-        struct qn_fidelity f = {.recipe = l->recipe,
+        struct qn_fidelity f = {.recipe = recipe,
                                 .q = {.of = of,
-                                      .type = l->mlp.type,
+                                      .type = mlp->type,
                                       .copies = QUERN_ROWWISE,
                                       .groups = 1,
                                       .m = 256,
-                                      .k = l->mlp.hidden}};
+                                      .k = mlp->hidden}};
 
-        if (l->recipe->scaling[of].type == QUERN_TYPE_NONE)
+        if (recipe->scaling[of].type == QUERN_TYPE_NONE)
             continue;
-        memcpy(f.q.recipe, l->mlp.recipe, sizeof f.q.recipe);
-        code = qn_fidelity_tolerance(l->ctx, &f, 1, &loss);
+        memcpy(f.q.recipe, mlp->recipe, sizeof f.q.recipe);
+        code = qn_fidelity_tolerance(ctx, &f, 1, &loss);
         worst = fmax(worst, loss / qn_tolerance_format(types[of]));
         if (!code && worst > CUT)
             code = qn_error_set(
@@ -430,7 +431,7 @@ static int allow_losses(const struct qn_layer *l, double *losses)
                 "recipe %s cuts values: its casts lose %.2g of %s, and no MLP "
                 "without casts can judge the rest; check its casts and "
                 "products one by one",
-                l->mlp.recipe, loss, qn_of_name(of));
+                mlp->recipe, loss, qn_of_name(of));
     }
     /* and among a few values by half as much more */
     *losses = worst > 1 ? 1.5 * worst : 1;
@@ -458,7 +459,7 @@ int qn_layer_judge(struct qn_layer *l, int64_t most, struct qn_layer_verdict *v)
 
     memset(v, 0, sizeof *v);
     if (!code)
-        code = allow_losses(l, &losses);
+        code = qn_layer_losses(l->ctx, l->recipe, &l->mlp, &losses);
     if (!code)
         code = judge_groups(&j, most);
     if (!code)

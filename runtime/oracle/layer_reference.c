@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/element.h"
+#include "base/types.h"
 #include "internal.h"
 #include "oracle/tolerance.h"
 
@@ -68,6 +69,21 @@ static struct act geglu(double a, double b)
     };
 }
 
+static struct act gelu(double a)
+{
+    const double below = erfc(-a / sqrt(2)) / 2;
+
+    return (struct act){a * below,
+                        below + a * exp(-a * a / 2) / sqrt(2 * M_PI), 0};
+}
+
+static struct act single(struct act of_one)
+{
+    of_one.b = 0;
+    return of_one;
+}
+
+/* NaN without a reference, which no check passes. */
 static struct act activate(const struct qn_layer_numbers *in, int activation,
                            double a, double b)
 {
@@ -84,8 +100,18 @@ static struct act activate(const struct qn_layer_numbers *in, int activation,
         return geglu(a, b);
     case QUERN_REGLU:
         return (struct act){up * b, a > 0 ? b : 0, up};
-    default:
+    case QUERN_SQUARED_RELU:
         return (struct act){up * up, 2 * up, 0};
+    case QUERN_RELU:
+        return (struct act){up, a > 0, 0};
+    case QUERN_SILU:
+        return single(swiglu(a, 1));
+    case QUERN_GELU:
+        return gelu(a);
+    case QUERN_GELU_TANH:
+        return single(geglu(a, 1));
+    default:
+        return (struct act){NAN, NAN, NAN};
     }
 }
 
@@ -112,14 +138,13 @@ int qn_layer_reference_begin(struct qn_layer_reference *r,
     const struct qn_mlp *mlp = in->mlp;
     double **parts[] = {&r->x, &r->y,  &r->dy,  &r->dx,
                         &r->h, &r->dh, &r->pre, &r->dpre};
-    int single = mlp->activation == QUERN_SQUARED_RELU;
     size_t used = 0, lengths[8];
 
     *r = (struct qn_layer_reference){
         .in = in,
         .hidden = mlp->hidden,
         .ffn = mlp->ffn,
-        .operands = single ? mlp->ffn : 2 * mlp->ffn,
+        .operands = mlp->ffn * qn_activation_operands(mlp->activation),
         .group = -1,
     };
     for (int i = 0; i < 8; i++) {
@@ -279,13 +304,15 @@ double qn_layer_reference_tolerance(const struct qn_recipe *recipe,
     /* dx is after three products and pre's error; few values */
     enum { STEPS = 6, FEW = 4000 };
     const int types[] = {recipe->x, recipe->w, recipe->dy, mlp->type};
+    const int act = mlp->activation; /* of reglu's gradients, one has steps */
+    const double steps = act == QUERN_RELU ? 0.5 : act == QUERN_REGLU ? 0.25 : 0;
     double most = 0;
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         most = fmax(most, qn_tolerance_format(types[i]));
     /* steps where pre's sign changes, as often as it is wrong by much; among
        few values a large one counts */
-    if (mlp->activation == QUERN_REGLU)
-        return STEPS * most + sqrt(most) * (0.25 + FEW / fmax(1, values));
+    if (steps > 0)
+        return STEPS * most + sqrt(most) * (steps + FEW / fmax(1, values));
     return STEPS * most;
 }

@@ -68,23 +68,12 @@ int qn_made_fill(struct qn_job *job, uint64_t seed, float scale)
                 : qn_memory_write(&job->in, 0, job->numbers, need->in.bytes);
 }
 
-void qn_made_point(struct qn_job *job)
+void qn_made_hide(struct qn_job *job)
 {
-    job->args.in.data = job->in.data;
-    if (is_inline(job))
-        return;
-    job->args.column.data = job->column.data;
-    job->args.column.sf = job->column_sf.data;
-    job->args.column.global = job->column_global.data;
-}
+    struct qn_tensor *column = &job->args.column;
 
-void qn_made_free(struct qn_job *job)
-{
-    qn_memory_free(&job->in);
-    qn_memory_free(&job->column);
-    qn_memory_free(&job->column_sf);
-    qn_memory_free(&job->column_global);
-    free(job->numbers);
+    if (is_inline(job))
+        column->data = column->sf = column->global = NULL;
 }
 
 /* ------------------------------------------------------------------- judge */

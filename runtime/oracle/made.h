@@ -19,9 +19,9 @@ enum {
    columnwise tensor. Codes of the library. */
 int qn_made_fill(struct qn_job *, uint64_t seed, float scale);
 
-/* Put all addresses into the job's arguments: quantize=mainloop makes no
-   columnwise tensor. */
-void qn_made_point(struct qn_job *);
+/* Leave the columnwise tensor out of the job's arguments where the product
+   quantizes in its mainloop, which makes none. */
+void qn_made_hide(struct qn_job *);
 
 /* `*alike` becomes 1 if the rowwise and the columnwise tensor hold, to the
    byte, the host's codes of the values, and nothing else. Quantized tensors
@@ -31,5 +31,3 @@ int qn_made_judge(struct qn_job *, int *alike);
 
 /* The same of the columnwise tensor only, which a run was asked for. */
 int qn_made_columns(struct qn_job *, int *alike);
-
-void qn_made_free(struct qn_job *);

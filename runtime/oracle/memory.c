@@ -113,3 +113,17 @@ int qn_memory_guards(const struct qn_memory *m, int *intact)
     }
     return QUERN_OK;
 }
+
+int qn_memory_same(const struct qn_memory *a, const struct qn_memory *b,
+                   int *same)
+{
+    char *x = malloc(a->bytes + 1), *y = malloc(a->bytes + 1);
+    int code = x && y ? qn_memory_read(a, 0, x, a->bytes) : qn_error_memory();
+
+    if (!code)
+        code = qn_memory_read(b, 0, y, a->bytes);
+    *same = !code && !memcmp(x, y, a->bytes);
+    free(x);
+    free(y);
+    return code;
+}

@@ -33,3 +33,7 @@ int qn_memory_workspace(struct qn_memory *);
 
 /* Sets `*intact` to 1 if no byte of either guard was written. */
 int qn_memory_guards(const struct qn_memory *, int *intact);
+
+/* Sets `*same` to 1 if both of the same size have the same bytes. */
+int qn_memory_same(const struct qn_memory *, const struct qn_memory *,
+                   int *same);

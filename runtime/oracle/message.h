@@ -40,9 +40,10 @@ struct qn_options {
     int overhead;
     double budget;     /* seconds */
     int l2;            /* enum quern_l2 */
+    const char *gpu;   /* of explanations; NULL: the one that is there */
     const char *store; /* folder of measured winners; NULL: as the library has
                           it */
-    int merge;
+    int merge, list, missing;
     const char *recipes; /* names with commas; NULL: the default */
     int64_t tokens;      /* 0: the default */
     int ranks;           /* 0: 1 */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "oracle/backward.h"
+#include "oracle/buffer.h"
 #include "oracle/copies.h"
 #include "base/element.h"
 #include "base/error.h"
@@ -108,43 +109,6 @@ static int look_outside(const struct qn_job *job, int role, int *untouched)
     return code;
 }
 
-int qn_oracle_guards(const struct qn_job *job, int *guards)
-{
-    enum { OTHERS = 15, EACH = 4, ALL = OTHERS + EACH * QN_ROLES };
-    const struct qn_memory *all[ALL] = {&job->sizes_memory,
-                                        &job->factors_memory,
-                                        &job->workspace,
-                                        &job->bias_memory,
-                                        &job->probability_memory,
-                                        &job->in,
-                                        &job->column,
-                                        &job->column_sf,
-                                        &job->column_global,
-                                        &job->dbias,
-                                        &job->dprob,
-                                        &job->scale,
-                                        &job->history,
-                                        &job->pairs_memory,
-                                        &job->random};
-    int code = QUERN_OK;
-
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        const struct qn_memory *of[EACH] = {&job->memory[role],
-                                            &job->pointers[role],
-                                            &job->sf[role], &job->global[role]};
-
-        memcpy(&all[OTHERS + EACH * role], of, sizeof of);
-    }
-    *guards = 1;
-    for (int i = 0; i < ALL && !code; i++) {
-        int intact = 1;
-        if (all[i]->base)
-            code = qn_memory_guards(all[i], &intact);
-        *guards &= intact;
-    }
-    return code;
-}
-
 /* The sampled rows of D or P against the reference. */
 static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
                       int64_t most, struct qn_verdict *verdict)
@@ -222,7 +186,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
             code = look_outside(job, role, &verdict->untouched);
     }
     if (!code)
-        code = qn_oracle_guards(job, &verdict->guards);
+        code = qn_buffer_guards(job, &verdict->guards);
     verdict->passed = !code && verdict->error <= verdict->tolerance &&
                       verdict->guards && verdict->untouched &&
                       verdict->copies && verdict->sums && verdict->held;

@@ -32,8 +32,5 @@ struct qn_verdict {
 int qn_oracle_judge(struct qn_job *, enum qn_oracle, int64_t most,
                     struct qn_verdict *);
 
-/* No byte around any of the job's buffers may have changed. */
-int qn_oracle_guards(const struct qn_job *, int *guards);
-
 /* One sentence, e.g. "passed: error 1.2e-03 (at most 4e-03) on 128 rows". */
 void qn_oracle_print(const struct qn_verdict *, char *text, size_t size);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "oracle/backward.h"
+#include "oracle/buffer.h"
 #include "product/frame.h"
 #include "base/error.h"
 #include "problem/geometry.h"
@@ -50,18 +51,6 @@ int qn_twice_fill(struct qn_job *job, uint64_t seed)
         code = fill(&job->random, job->gpu, random,
                     need->random ? sizeof random : 0);
     return code;
-}
-
-void qn_twice_point(struct qn_job *job)
-{
-    const struct qn_description *need = &job->need;
-
-    if (need->history) {
-        job->args.scale = (float *)(void *)job->scale.data;
-        job->args.history = (float *)(void *)job->history.data;
-    }
-    if (need->random)
-        job->args.random = (const uint64_t *)(void *)job->random.data;
 }
 
 static const int roles[2] = {QN_ROLE_D, QN_ROLE_T};
@@ -258,7 +247,7 @@ int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
     if (!code && qn_geometry_backward(&job->problem))
         code = compare_sums(job, &first, &verdict->differ);
     if (!code)
-        code = qn_oracle_guards(job, &verdict->guards);
+        code = qn_buffer_guards(job, &verdict->guards);
     verdict->passed &= !code && !verdict->differ && verdict->guards;
     free_buffers(&step);
     qn_job_free(&first);

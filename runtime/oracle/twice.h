@@ -4,10 +4,8 @@
 
 #include "oracle/oracle.h"
 
-/* Allocate a cast of the result if needed, and put its addresses into the
-   job's arguments. Codes of the library. */
+/* Allocate what a cast of the result needs. Codes of the library. */
 int qn_twice_fill(struct qn_job *, uint64_t seed);
-void qn_twice_point(struct qn_job *);
 
 /* The same product without quantized results is run next to the job's and
    judged as any is; its D, quantized on the host, must be the job's tensors

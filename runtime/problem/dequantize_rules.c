@@ -311,7 +311,8 @@ size_t qn_dequantize_end(struct quern_context *ctx, const struct qn_problem *p,
 /* ------------------------------------------------------------------- model */
 
 #define INSIDE       2.5    /* of the cycles of the products, only by sizes */
-#define MOVED        1600.0 /* bytes in a cycle, four of five of them written */
+#define MOVED        1600.0 /* bytes in a cycle, four of five of them written;
+                               this and CHECKED on an H200 */
 #define LAUNCHES     15000.0 /* cycles of three more, first and last tiles */
 #define CHECKED      1500.0  /* bytes in a cycle, of scales */
 #define LAUNCHES_F16 14000.0 /* of two more, one of which does nothing */
@@ -338,16 +339,16 @@ static double moved_bytes(const struct qn_problem *p,
 /* The launches before the product. */
 struct qn_dequantize_cost qn_dequantize_cost_of(const struct qn_problem *p,
                                                 const struct qn_recipe *recipe,
-                                                int strategy)
+                                                int strategy, double memory)
 {
     struct qn_dequantize_cost cost;
 
     if (strategy == QUERN_DEQUANTIZE_F16) {
         cost.bytes = qn_range_bytes(p, recipe);
-        cost.moving = cost.bytes / CHECKED + LAUNCHES_F16;
+        cost.moving = cost.bytes / (CHECKED * memory) + LAUNCHES_F16;
     } else {
         cost.bytes = moved_bytes(p, recipe);
-        cost.moving = cost.bytes / MOVED + LAUNCHES;
+        cost.moving = cost.bytes / (MOVED * memory) + LAUNCHES;
     }
     cost.cycles = 0;
     return cost;
@@ -363,6 +364,6 @@ int qn_dequantize_may(struct quern_context *ctx, const struct qn_problem *p,
         return p->dequantize == strategy;
     return strategy != QUERN_DEQUANTIZE_FP8 && /* narrow sums: only if asked */
            !qn_dequantize_wrong(ctx, p, recipe, strategy) &&
-           math + qn_dequantize_cost_of(p, recipe, strategy).moving <
+           math + qn_dequantize_cost_of(p, recipe, strategy, 1).moving <
                INSIDE * math;
 }

@@ -109,9 +109,11 @@ int64_t qn_dequantize_total(const struct qn_problem *problem,
 int qn_dequantize_dequantizes(const struct qn_problem *problem,
                               const struct qn_recipe *recipe);
 
-/* The cost of the launches before the product; no cycles yet. */
+/* The cost of the launches before the product; no cycles yet. `memory` is the
+   rate of the GPU's memory: 1 for an H200's. */
 struct qn_dequantize_cost
 qn_dequantize_cost_of(const struct qn_problem *problem,
-                      const struct qn_recipe *recipe, int strategy);
+                      const struct qn_recipe *recipe, int strategy,
+                      double memory);
 
 #define QN_FMA_PER_CYCLE 2048.0 /* dense 16-bit, one multiprocessor */

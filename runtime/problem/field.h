@@ -66,7 +66,7 @@ struct qn_line {
 
 /* Fields of each kind of line: lines.c. */
 extern const struct qn_line qn_line_product, qn_line_cast, qn_line_mlp,
-    qn_line_route;
+    qn_line_route, qn_line_moe;
 
 #define QN_LINE(rows, whose)                                                   \
     {                                                                          \

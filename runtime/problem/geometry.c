@@ -19,7 +19,7 @@ int64_t qn_geometry_length(const struct qn_problem *problem, int axis)
 
 int qn_geometry_halves(const struct qn_problem *p)
 {
-    return p->activation && p->activation != QUERN_SQUARED_RELU;
+    return qn_activation_operands(p->activation) == 2;
 }
 
 int qn_geometry_backward(const struct qn_problem *p)

@@ -11,10 +11,11 @@
 /* The i-th first word and its kind; NULL past the last. */
 static const char *word_at(int i, enum qn_line_kind *line)
 {
-    static const char *const layers[] = {"mlp", NULL};
-    static const struct qn_words mlp = {layers, 1};
+    static const char *const mlps[] = {"mlp", NULL}, *const moes[] = {"moe",
+                                                                      NULL};
+    static const struct qn_words mlp = {mlps, 1}, moe = {moes, 1};
     static const struct qn_words *const words[QN_LINE_KINDS] = {
-        &qn_product_words, &qn_work_words, &mlp, &qn_routing_words};
+        &qn_product_words, &qn_work_words, &mlp, &qn_routing_words, &moe};
     int kind = 0;
 
     while (kind < QN_LINE_KINDS && i >= words[kind]->count)

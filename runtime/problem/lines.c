@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "problem/field.h"
 #include "problem/geometry.h"
+#include "problem/moe.h"
 #include "problem/problem.h"
 #include "problem/route.h"
 
@@ -236,31 +237,62 @@ const struct qn_line qn_line_cast = QN_LINE(cast, "quern.h gives it");
 
 #define AT(member) QN_FIELD(struct qn_mlp, member)
 
+/* Rows that a layer has, too: before its probabilities, and after. */
+#define EXPERTS                                                                \
+    {LENGTH(hidden)}, {LENGTH(ffn)},                                           \
+        {"in", AT(type), WIDE, .kind = &qn_field_word},                        \
+        {"dw", AT(dw_type), WIDE, .kind = &qn_field_word},                     \
+        {FLAG("beta", dw_beta)},                                               \
+        {WORD("activation", activation, activation), .least = QUERN_SWIGLU,    \
+         .flags = QN_FIELD_SHOWN | QN_FIELD_LISTED,                            \
+         .expected = "an MLP has one", .usage = "NAME"},                       \
+    {                                                                          \
+        INTERLEAVE                                                             \
+    }
+#define TRAINING                                                               \
+    {FLAG("bias", bias)}, {FLAG("recompute", recompute)},                      \
+        {WORD("grad", forward_only, grad), .expected = "0 or 1 is expected"},  \
+        {MICROBATCHES},                                                        \
+    {                                                                          \
+        WORD("pointers", pointers, mlp_pointers),                              \
+            .expected = "none, w, dw or both is expected"                      \
+    }
+
 static const struct qn_field mlp[] = {
-    {GROUPS},
-    {LENGTH(m)},
-    {LENGTH(hidden)},
-    {LENGTH(ffn)},
-    {"in", AT(type), WIDE, .kind = &qn_field_word},
-    {"dw", AT(dw_type), WIDE, .kind = &qn_field_word},
-    {FLAG("beta", dw_beta)},
-    {WORD("activation", activation, activation), .least = QUERN_SWIGLU,
-     .flags = QN_FIELD_SHOWN | QN_FIELD_LISTED, .expected = "an MLP has one",
-     .usage = "NAME"},
-    {INTERLEAVE},
-    {FLAG("prob", probability)},
-    {FLAG("bias", bias)},
-    {FLAG("recompute", recompute)},
-    {WORD("grad", forward_only, grad), .expected = "0 or 1 is expected"},
-    {MICROBATCHES},
-    {WORD("pointers", pointers, mlp_pointers),
-     .expected = "none, w, dw or both is expected"},
-    {SIZES},
-    {OUTSIDE},
-    {SPLIT},
+    {GROUPS}, {LENGTH(m)}, EXPERTS,   {FLAG("prob", probability)},
+    TRAINING, {SIZES},     {OUTSIDE}, {SPLIT},
 };
 
 const struct qn_line qn_line_mlp = QN_LINE(mlp, "an MLP can have");
+
+#undef AT
+
+/* ------------------------------------------------------------------ layers */
+
+#define AT(member)  QN_FIELD(struct qn_moe, mlp.member)
+#define OWN(member) QN_FIELD(struct qn_moe, member)
+
+static const struct qn_field moe[] = {
+    {GROUPS},
+    {LENGTH(m)},
+    {"topk", OWN(topk), &qn_field_int, .flags = QN_FIELD_REQUIRED,
+     .usage = "K"},
+    EXPERTS,
+    {"experts", OWN(experts), &qn_field_int, .usage = "TOTAL"},
+    {"first", OWN(first), &qn_field_int, .usage = "EXPERT"},
+    {"index", OWN(index), QN_FIELD_WORD(type), .least = QUERN_I32,
+     .most = QUERN_I64, .usage = "i32|i64",
+     .expected = "i32 or i64 is expected"},
+    {WORD("prob", probability, weighting),
+     .expected = "none, x, h or y is expected; probabilities multiply tokens, "
+                 "activations or results"},
+    {"residual", OWN(residual), QN_FIELD_WORD(flag),
+     .expected = "0 or 1 is expected"},
+    TRAINING,
+    {SPLIT},
+};
+
+const struct qn_line qn_line_moe = QN_LINE(moe, "an MLP can have");
 
 #undef AT
 

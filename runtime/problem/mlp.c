@@ -95,7 +95,7 @@ int qn_mlp_refuse(const struct qn_mlp *mlp, int phase)
 
 int64_t qn_mlp_operands(const struct qn_mlp *mlp)
 {
-    return mlp->activation == QUERN_SQUARED_RELU ? mlp->ffn : 2 * mlp->ffn;
+    return mlp->ffn * qn_activation_operands(mlp->activation);
 }
 
 static int64_t length_of(const struct qn_mlp *mlp, enum length which)

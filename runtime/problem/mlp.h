@@ -117,6 +117,11 @@ int qn_mlp_fused(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
 int qn_mlp_back(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                 struct qn_problem *problem);
 
+/* The first words of a line of this kind, "mlp" or "moe", and what follows from
+   its recipe; `*text` is at the keys then. QUERN_EINVAL. */
+int qn_mlp_begin(struct quern_context *ctx, const char **text, const char *kind,
+                 struct qn_mlp *mlp);
+
 /* All rules on an MLP. QUERN_EINVAL names field and rule. */
 int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
                  const struct qn_recipe **recipe);

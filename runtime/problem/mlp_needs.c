@@ -30,39 +30,38 @@ static int find_cast_scratch(struct quern_context *ctx,
     return code;
 }
 
-/* Products have kernels that fuse their epilogues, or none. */
-static int add_scratch(struct quern_context *ctx, const struct qn_problem *p,
-                       size_t *scratch)
+static void add_scratch(struct quern_context *ctx, const struct qn_problem *p,
+                        const struct qn_recipe *recipe, size_t *scratch)
 {
-    struct qn_description need;
-    const struct qn_recipe *recipe;
-    int code = qn_describe_operands(ctx, p, &need, &recipe);
-    const size_t bytes = code ? 0 : qn_workspace_bytes(ctx, p, recipe);
+    const size_t bytes = qn_workspace_bytes(ctx, p, recipe);
 
     if (bytes > *scratch)
         *scratch = bytes;
-    return code;
 }
 
-/* Further needs of products with a dequantize pass. */
+/* Further needs of products with a dequantize pass. qn_mlp_check was there, of
+   each product but the last: products have kernels that fuse their epilogues,
+   or none. */
 static int find_scratch(struct quern_context *ctx, const struct qn_mlp *mlp,
                         const struct qn_recipe *recipe, size_t *scratch)
 {
+    const int end = mlp->forward_only ? QN_MLP_DH : QN_MLP_LAUNCHES;
+    const struct qn_recipe *of;
     struct qn_problem p;
     int code = QUERN_OK;
 
-    const int end = mlp->forward_only ? QN_MLP_DH : QN_MLP_LAUNCHES;
-
-    for (int product = QN_MLP_PRE; product < end && !code; product++) {
+    for (int product = QN_MLP_PRE; product < end; product++) {
         qn_mlp_product(mlp, recipe, product, &p);
-        code = add_scratch(ctx, &p, scratch);
+        add_scratch(ctx, &p, recipe, scratch);
     }
-    if (!code && !mlp->forward_only && qn_mlp_back(mlp, recipe, &p)) {
-        if (p.copies) /* in one launch, or none of this */
-            p.dequantize = QUERN_DEQUANTIZE_MAINLOOP;
-        p.copies = 0;
-        code = add_scratch(ctx, &p, scratch);
-    }
+    if (mlp->forward_only || !qn_mlp_back(mlp, recipe, &p))
+        return QUERN_OK;
+    if (p.copies) /* in one launch, or none of this */
+        p.dequantize = QUERN_DEQUANTIZE_MAINLOOP;
+    p.copies = 0;
+    code = qn_problem_check(ctx, &p, &of);
+    if (!code)
+        add_scratch(ctx, &p, of, scratch);
     return code;
 }
 

@@ -24,30 +24,42 @@ static int usual_type(const struct qn_recipe *recipe)
     return QUERN_BF16;
 }
 
+int qn_mlp_begin(struct quern_context *ctx, const char **text, const char *kind,
+                 struct qn_mlp *mlp)
+{
+    const struct qn_recipe *recipe;
+    char word[QN_LONGEST_WORD];
+    const int found = qn_field_next(text, word), layer = !strcmp(kind, "moe");
+    int code;
+
+    if (found < 0)
+        return QUERN_EINVAL;
+    if (!found || strcmp(word, kind))
+        return qn_error_set(QUERN_EINVAL,
+                            "'%s': %s begins with %s; for example: %s "
+                            "fp8_block g=8 m=4096 %shidden=2048 ffn=1408",
+                            word, layer ? "a layer" : "an MLP", kind, kind,
+                            layer ? "topk=2 " : "");
+    code = qn_problem_recipe(ctx, text, word, mlp->recipe, &recipe);
+    if (code)
+        return code;
+    mlp->activation = QUERN_SWIGLU;
+    mlp->type = usual_type(recipe);
+    mlp->dw_type = recipe->default_d;
+    return QUERN_OK;
+}
+
 int qn_mlp_parse(struct quern_context *ctx, const char *text,
                  struct qn_mlp *out)
 {
-    struct qn_mlp mlp = {.activation = QUERN_SWIGLU};
-    const struct qn_recipe *recipe;
-    char word[QN_LONGEST_WORD];
-    int found, code;
+    struct qn_mlp mlp = {.probability = 0};
+    int code;
 
     if (!ctx || !text || !out)
         return qn_error_null("ctx", ctx, "text", text, "mlp");
-    found = qn_field_next(&text, word);
-    if (found < 0)
-        return QUERN_EINVAL;
-    if (!found || strcmp(word, "mlp"))
-        return qn_error_set(QUERN_EINVAL,
-                            "'%s': an MLP begins with mlp; for example: mlp "
-                            "fp8_block g=8 m=4096 hidden=2048 ffn=1408",
-                            word);
-    code = qn_problem_recipe(ctx, &text, word, mlp.recipe, &recipe);
-    if (!code) {
-        mlp.type = usual_type(recipe);
-        mlp.dw_type = recipe->default_d;
+    code = qn_mlp_begin(ctx, &text, "mlp", &mlp);
+    if (!code)
         code = qn_field_parse(&qn_line_mlp, 0, text, &mlp);
-    }
     if (!code)
         code = qn_mlp_check(ctx, &mlp, NULL);
     if (!code)

@@ -141,6 +141,7 @@ enum qn_line_kind {
     QN_LINE_CAST,
     QN_LINE_MLP,
     QN_LINE_ROUTE,
+    QN_LINE_MOE,
     QN_LINE_KINDS,
     QN_LINE_UNKNOWN = QN_LINE_KINDS
 };

@@ -56,7 +56,7 @@ int qn_quantize_op(const struct qn_quantization *q)
    them. */
 int64_t qn_quantize_in_columns(const struct qn_quantization *q)
 {
-    if (!q->activation || q->activation == QUERN_SQUARED_RELU)
+    if (qn_activation_operands(q->activation) == 1)
         return q->k;
     return q->of == QN_X ? 2 * q->k : q->k / 2;
 }
@@ -169,7 +169,7 @@ static int check_halves(const struct qn_quantization *q)
         return qn_error_set(QUERN_EINVAL,
                             "interleave=%d: 0 to 65536 is expected",
                             q->interleave);
-    if (!q->activation || q->activation == QUERN_SQUARED_RELU)
+    if (qn_activation_operands(q->activation) == 1)
         return QUERN_OK;
     if (q->of == QN_DY && q->k % 2)
         return qn_error_set(QUERN_EINVAL,

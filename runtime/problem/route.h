@@ -42,6 +42,7 @@ struct qn_route_args {
     const float *probability;  /* [m, topk] */
     float *dprob;              /* [m, topk] in . rows; 0 without a row */
     void *workspace;           /* as in struct qn_args */
+    void *errors;              /* notes bad indices instead; NULL: none */
     int64_t tokens;            /* tokens of this run, at most m */
 };
 

@@ -12,7 +12,8 @@ struct cost {
     double bytes, cycles;
 };
 
-static struct cost cost_of(const struct qn_problem *p,
+static struct cost cost_of(const struct qn_device *device,
+                           const struct qn_problem *p,
                            const struct qn_recipe *recipe)
 {
     struct qn_quantization q;
@@ -31,14 +32,14 @@ static struct cost cost_of(const struct qn_problem *p,
         qn_quantize_copy(&q, recipe, which, &copy);
         cost.bytes += (double)copy.bytes + (double)copy.sf_bytes;
     }
-    cost.cycles = qn_model_cast(cost.bytes, 1 + twice);
+    cost.cycles = qn_model_cast(device, cost.bytes, 1 + twice);
     return cost;
 }
 
 void qn_result_why(struct qn_session *s, int apart, struct qn_text *text)
 {
     const struct qn_recipe *recipe = s->demand.recipe;
-    const struct cost cost = cost_of(s->problem, recipe);
+    const struct cost cost = cost_of(&s->device, s->problem, recipe);
     const char *reason = qn_result_apart(s->problem, recipe);
 
     if (!apart)

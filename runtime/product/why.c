@@ -30,21 +30,26 @@ static void add_kernel(const char *name, const char *indent,
     qn_text_add(text, "%s> %s\n", indent, name);
 }
 
+/* The model's estimate, below a kernel's name. */
+static void add_figures(const struct qn_figures *f, const char *indent,
+                        struct qn_text *text)
+{
+    qn_text_add(text,
+                "%s    %.0f cycles: %.0f tiles in %.0f waves of %.0f, memory "
+                "%.0f (%.0f MB are read again)\n"
+                "%s    a tile: math %.0f, copies %.0f, store %.0f; %.0f %% of "
+                "it real\n",
+                indent, f->cycles, f->tiles, f->waves, f->tile_cycles,
+                f->memory_cycles, f->again / 1e6, indent, f->math, f->copy,
+                f->store, 100 * f->real);
+}
+
 static void add_product(const struct qn_plan *plan, const char *indent,
                         struct qn_text *text)
 {
-    const struct qn_figures *f = &plan->figures;
-
     add_kernel(plan->kernel->name, indent, text);
     if (plan->backend != QUERN_BACKEND_HOST)
-        qn_text_add(text,
-                    "%s    %.0f cycles (%.0f with bytes out of L2): "
-                    "%.0f tiles in %.0f waves of %.0f, memory %.0f\n"
-                    "%s    a tile: math %.0f, copies %.0f, store %.0f; %.0f %% "
-                    "of it real\n",
-                    indent, f->cycles, f->order, f->tiles, f->waves,
-                    f->tile_cycles, f->memory_cycles, indent, f->math, f->copy,
-                    f->store, 100 * f->real);
+        add_figures(&plan->figures, indent, text);
 }
 
 static void print_line(const struct qn_plan *plan, char *line, size_t size)
@@ -138,20 +143,12 @@ static void add_choices(struct qn_text *text, const struct qn_choice *list,
                         int count, const struct qn_kernel *tuned, int ahead)
 {
     for (int i = 0; i < count && list[i].fits; i++) {
-        const struct qn_figures *f = &list[i].figures;
         const struct qn_kernel *kernel = list[i].candidate->kernel;
 
-        qn_text_add(
-            text,
-            "%s %s%s%s\n    %.0f cycles (%.0f with bytes out of L2): "
-            "%.0f tiles in %.0f waves of %.0f, memory %.0f\n"
-            "    a tile: math %.0f, copies %.0f, store %.0f; %.0f %% of "
-            "it real\n",
-            i || ahead ? " " : ">", kernel->name,
-            kernel->cubin || kernel->host ? " (linked)" : "",
-            kernel == tuned ? " (tuned)" : "", f->cycles, f->order, f->tiles,
-            f->waves, f->tile_cycles, f->memory_cycles, f->math, f->copy,
-            f->store, 100 * f->real);
+        qn_text_add(text, "%s %s%s%s\n", i || ahead ? " " : ">", kernel->name,
+                    kernel->cubin || kernel->host ? " (linked)" : "",
+                    kernel == tuned ? " (tuned)" : "");
+        add_figures(&list[i].figures, "", text);
     }
 }
 
@@ -317,7 +314,8 @@ static void add_outside(const struct qn_session *s, struct qn_text *text)
         qn_text_add(text,
                     "zeros outside the groups come with a launch of their own: "
                     "at most %.0f cycles to write %.0f MB\n\n",
-                    qn_model_cast(bytes, 1 + p->saved), bytes / 1e6);
+                    qn_model_cast(&s->device, bytes, 1 + p->saved),
+                    bytes / 1e6);
 }
 
 /* Why no plan serves the problem. */

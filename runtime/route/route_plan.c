@@ -82,8 +82,8 @@ int qn_route_plan_inner(struct qn_session *s, const struct qn_route *route,
 }
 
 /* AUTO with a GPU: linked kernels, else those that can be compiled. */
-static int make(struct qn_session *s, const struct qn_route *route,
-                struct qn_route_plan **plan)
+int qn_route_plan_session(struct qn_session *s, const struct qn_route *route,
+                          struct qn_route_plan **plan)
 {
     const int backend = s->demand.backend;
 
@@ -110,7 +110,7 @@ int qn_route_plan(struct quern_context *ctx, const struct qn_route *route,
     if (!code)
         code = qn_session_capture(&session, NULL, "making a plan");
     if (!code)
-        code = make(&session, route, plan);
+        code = qn_route_plan_session(&session, route, plan);
     qn_session_close(&session);
     return qn_error_done(code);
 }
@@ -136,12 +136,23 @@ void qn_route_plan_info(const struct qn_route_plan *plan,
 
 /* ----------------------------------------------------------------- why */
 
+void qn_route_explain(const struct qn_route_plan *plan, const char *indent,
+                      struct qn_text *text)
+{
+    const int work = plan->route.work;
+
+    for (int i = 0; i < plan->launches->nsteps; i++)
+        qn_text_add(text, "%s%s%s: %s\n%s> %s\n", *indent ? "" : "\n", indent,
+                    qn_op_name(works[work].ops[i]), works[work].does[i], indent,
+                    plan->launches->steps[i].kernel->name);
+}
+
 static int explain(struct qn_session *s, const struct qn_route *route,
                    struct qn_text *text)
 {
     struct qn_route_plan *plan;
     char line[512];
-    int code = make(s, route, &plan);
+    int code = qn_route_plan_session(s, route, &plan);
 
     if (code)
         return code;
@@ -151,10 +162,7 @@ static int explain(struct qn_session *s, const struct qn_route *route,
                 plan->launches->backend == QUERN_BACKEND_HOST
                     ? "threads"
                     : "multiprocessors");
-    for (int i = 0; i < plan->launches->nsteps; i++)
-        qn_text_add(
-            text, "\n%s: %s\n> %s\n", qn_op_name(works[route->work].ops[i]),
-            works[route->work].does[i], plan->launches->steps[i].kernel->name);
+    qn_route_explain(plan, "", text);
     qn_route_plan_free(plan);
     return QUERN_OK;
 }

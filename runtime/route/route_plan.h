@@ -9,6 +9,7 @@ struct cu_context;
 struct qn_driver;
 struct qn_quantize_plan;
 struct qn_session;
+struct qn_text;
 struct quern_context;
 
 struct qn_route_plan {
@@ -28,10 +29,24 @@ void qn_route_plan_free(struct qn_route_plan *plan);
 void qn_route_plan_info(const struct qn_route_plan *plan,
                         struct quern_plan_info *info);
 
-/* The same as part of another plan, in its session. */
+/* The same as part of another plan, in its session, and with a backend that is
+   not the session's. */
+int qn_route_plan_session(struct qn_session *session,
+                          const struct qn_route *route,
+                          struct qn_route_plan **plan);
 int qn_route_plan_inner(struct qn_session *session,
                         const struct qn_route *route, int backend,
                         struct qn_route_plan **plan);
+
+/* Run a line with the plan's first word, whose arguments were checked, in the
+   plan's context. */
+int qn_route_launch(const struct qn_route_plan *plan,
+                    const struct qn_route *route,
+                    const struct qn_route_args *args, void *stream);
+
+/* Its launches, each with its kernel. */
+void qn_route_explain(const struct qn_route_plan *plan, const char *indent,
+                      struct qn_text *text);
 
 /* As quern_run, quern_check and quern_why. */
 int qn_route_run(const struct qn_route_plan *plan,

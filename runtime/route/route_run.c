@@ -58,9 +58,9 @@ static void set_moves(const struct qn_route *r,
 }
 
 static void set_values(const struct qn_route_plan *plan,
+                       const struct qn_route *r,
                        const struct qn_route_args *args, struct qn_values *v)
 {
-    const struct qn_route *r = &plan->route;
     char *space = args->workspace;
 
     qn_value_copy(v, &plan->launches->values);
@@ -75,21 +75,21 @@ static void set_values(const struct qn_route_plan *plan,
     v->starts = args->starts;
     v->gather = args->gather;
     v->inverse = args->inverse;
-    v->error = args->workspace;
+    v->error = args->errors ? args->errors : args->workspace;
     if (r->work == QUERN_ROUTE)
         v->counters = (unsigned int *)(void *)(space + QN_WORKSPACE_BYTES);
     else
         set_moves(r, args, v);
 }
 
-/* In the plan's context. */
-static int launch(const struct qn_route_plan *plan,
-                  const struct qn_route_args *args, void *stream)
+int qn_route_launch(const struct qn_route_plan *plan,
+                    const struct qn_route *route,
+                    const struct qn_route_args *args, void *stream)
 {
     struct qn_values values;
     int code = QUERN_OK;
 
-    set_values(plan, args, &values);
+    set_values(plan, route, args, &values);
     for (int i = 0; i < plan->launches->nsteps && !code; i++)
         code = qn_quantize_step_run(plan->launches, i, &values, stream);
     return code;
@@ -108,10 +108,10 @@ int qn_route_run(const struct qn_route_plan *plan,
     if (!code)
         code = check_overlap(plan, args);
     if (code || !plan->driver)
-        return code ? code : launch(plan, args, stream);
+        return code ? code : qn_route_launch(plan, &plan->route, args, stream);
     code = qn_driver_enter(plan->driver, plan->context, &scope);
     if (!code)
-        code = launch(plan, args, stream);
+        code = qn_route_launch(plan, &plan->route, args, stream);
     qn_driver_leave(plan->driver, &scope);
     return code;
 }

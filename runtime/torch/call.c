@@ -4,11 +4,11 @@
 ** computation: a loop over the plan's operands serves all of them. No C++
 ** exception starts before everything that the call owns was released.
 */
+#include "binding/binding.h"
 #include "torch/kept.h"
 #include "torch/op.h"
 #include "torch/queue.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +34,8 @@ struct call {
     void *guard; /* makes the device torch's current one */
     struct quern_plan *plan;
     struct quern_args args;
-    struct qn_kept *kept; /* the workspace, or NULL */
+    struct qn_kept *kept;               /* the workspace, or errors; or NULL */
+    const struct quern_operand *errors; /* of the plan; NULL: it has none */
     char error[1024];
 };
 
@@ -50,53 +51,9 @@ __attribute__((format(printf, 2, 3))) static int fail(struct call *c,
     return QUERN_EINVAL;
 }
 
-/* ------------------------------------------------------------------ context */
-
-static struct quern_context *context;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* A child of fork() must open the library again. */
-static void forget_in_child(void)
-{
-    context = NULL;
-    pthread_mutex_init(&lock, NULL);
-}
-
-static const char *folders[16]; /* with specs of users; never freed */
-static int folder_count;
-
 const char *quern_torch_specs(const char *folder)
 {
-    const int room = (int)(sizeof folders / sizeof *folders);
-    const char *copy = strdup(folder), *error = NULL;
-
-    pthread_mutex_lock(&lock);
-    if (context)
-        error = "folder: the library has read its specs already";
-    else if (!copy || folder_count == room)
-        error = "folder: there is room for 16";
-    else
-        folders[folder_count++] = copy;
-    pthread_mutex_unlock(&lock);
-    return error;
-}
-
-const char *qn_open(struct quern_context **ctx)
-{
-    struct quern_open_options options = QUERN_OPEN_OPTIONS_INIT;
-    static int watched;
-    int code = QUERN_OK;
-
-    pthread_mutex_lock(&lock);
-    if (!watched)
-        watched = !pthread_atfork(NULL, NULL, forget_in_child);
-    options.specs = folders;
-    options.specs_count = folder_count;
-    if (!context)
-        code = quern_open(&options, &context);
-    *ctx = context;
-    pthread_mutex_unlock(&lock);
-    return code ? quern_errmsg() : NULL;
+    return qn_binding_add_specs(folder);
 }
 
 /* -------------------------------------------------------------------- types */
@@ -280,11 +237,10 @@ static int find_plan(struct call *c)
 {
     struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
     struct quern_context *ctx;
-    const char *error = qn_open(&ctx);
-    int code;
+    int code = qn_binding_open(&ctx);
 
-    if (error)
-        return fail(c, "%s", error);
+    if (code)
+        return fail(c, "%s", quern_errmsg());
     options.device = c->host ? -1 : c->index;
     options.backend = c->host ? QUERN_BACKEND_HOST : QUERN_BACKEND_AUTO;
     code = c->host ? QUERN_OK : enter(c);
@@ -436,6 +392,21 @@ static int make(struct call *c, const struct quern_operand *o, int64_t rows)
     return QUERN_OK;
 }
 
+/* Memory for errors that a layer's runs find: kept, unlike the workspace. */
+static int keep_errors(struct call *c)
+{
+    struct quern_args found = QUERN_ARGS_INIT;
+    const struct quern_operand *o = c->errors;
+    const char *error;
+
+    if (!o || !(o->written >> c->op->phase & 1))
+        return QUERN_OK;
+    error = qn_kept(c->plan, c->index, c->stream, 0, o->zero_bytes,
+                    o->zero_bytes, &found, &c->kept);
+    c->args.of[QUERN_ARG_ERRORS].data = found.of[QUERN_ARG_WORKSPACE].data;
+    return error ? fail(c, "%s", error) : QUERN_OK;
+}
+
 /*
 ** Small workspaces on a GPU are kept, large ones are torch's until the call
 ** ends. Those of deferred runs are kept until their queue is destroyed.
@@ -452,7 +423,7 @@ static int make_workspace(struct call *c, const struct quern_operand *o,
                         o->zero_bytes, &c->args, &c->kept);
         return error ? fail(c, "%s", error) : QUERN_OK;
     }
-    if (make(c, o, rows))
+    if (make(c, o, rows) || (!c->host && keep_errors(c)))
         return QUERN_EINVAL;
     if (!c->host && qn_kept_zero(*data, o->zero_bytes, c->stream))
         return fail(c, "the driver cannot zero a workspace");
@@ -501,6 +472,8 @@ static int fill(struct call *c)
             code = give(c, o, rows);
         else if (o->arg == QUERN_ARG_WORKSPACE)
             workspace = o;
+        else if (o->arg == QUERN_ARG_ERRORS)
+            c->errors = o;
         else if (is_result(c, o->arg) && o->written >> c->op->phase & 1)
             code = make(c, o, rows);
     }

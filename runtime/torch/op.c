@@ -41,6 +41,16 @@
         ", Tensor(a!) saved" SIZES STATE LIMITS
 #define MLP_WGRAD                                                              \
     MLP ", Tensor? dy, Tensor? x, Tensor saved, Tensor pending" SIZES STATE
+#define MOE                                                                    \
+    "str line, SymInt g, SymInt m, SymInt topk, SymInt hidden, SymInt ffn"
+#define MOE_FORWARD                                                            \
+    MOE ", Tensor x, Tensor index" W1_W2 READ("w1_rowwise") READ("w2_rowwise") \
+        BIASES ", Tensor? c" STATE LIMITS
+#define MOE_BACKWARD                                                           \
+    MOE ", Tensor dy, Tensor? x" W1_W2 READ("w1_columnwise")                   \
+        READ("w2_columnwise") READ("w1_rowwise") BIASES                        \
+        ", Tensor(a!) saved" STATE LIMITS
+#define MOE_WGRAD   MOE ", Tensor saved, Tensor pending" STATE
 #define MLP_WEIGHTS MLP ", Tensor w1, Tensor w2" STATE
 #define ALL_MADE                                                               \
     MADE("w1_rowwise")                                                         \
@@ -80,6 +90,13 @@
       "")                                                                      \
     X(mlp_weights, WEIGHTS, MLP_WEIGHTS, ALL_MADE)                             \
     X(mlp_weights_, WEIGHTS, MLP_WEIGHTS ", Tensor? noop" ALL_WRITTEN, "")     \
+    X(moe_forward, FORWARD, MOE_FORWARD, "Tensor y, Tensor saved")             \
+    X(moe_backward, BACKWARD, MOE_BACKWARD,                                    \
+      "Tensor dx, Tensor dprob, Tensor db1, Tensor db2, Tensor pending")       \
+    X(moe_wgrad, WGRAD, MOE_WGRAD, "Tensor dw1, Tensor dw2")                   \
+    X(moe_wgrad_, WGRAD, MOE_WGRAD ", Tensor(a!) dw1, Tensor(b!) dw2", "")     \
+    X(defer_moe, WGRAD, QUEUE MOE_WGRAD ", Tensor(a!) dw1, Tensor(b!) dw2",    \
+      "")                                                                      \
     X(route, FORWARD, ROUTE ", Tensor index",                                  \
       "Tensor lengths, Tensor inverse")                                        \
     X(permute, FORWARD, MOVE ", Tensor? prob", "Tensor output")                \

@@ -44,9 +44,6 @@ int qn_op_read(const char *schema, struct qn_op *op);
 */
 void qn_call(const struct qn_op *op, qn_abi_value *stack);
 
-/* The process's context; the first call opens it. NULL, or a sentence. */
-const char *qn_open(struct quern_context **ctx);
-
 /* Add a folder with specs of a user's, before the context is open: Python calls
    it. NULL, or a sentence in static storage. */
 QUERN_API const char *quern_torch_specs(const char *folder);

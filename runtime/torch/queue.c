@@ -4,6 +4,7 @@
 ** autograd's threads.
 */
 #include "torch/queue.h"
+#include "binding/binding.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -49,14 +50,14 @@ const char *quern_torch_error(void)
 int64_t quern_torch_queue_create(int capacity)
 {
     struct quern_context *ctx;
-    const char *error = qn_open(&ctx);
     int64_t i = 0;
-    int code = QUERN_EFULL;
+    int code = qn_binding_open(&ctx);
 
-    if (error) {
-        note(QUERN_EINVAL, error);
+    if (code) {
+        note(code, quern_errmsg());
         return 0;
     }
+    code = QUERN_EFULL;
     pthread_mutex_lock(&lock);
     while (i < QUEUES && queues[i])
         i++;

@@ -8,6 +8,7 @@
 #include "code/cache.h"
 #include "device/nvml.h"
 #include "problem/result_rules.h"
+#include "tuned/tune_key.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -163,8 +164,10 @@ static int keep(struct qn_tune_job *job, struct quern_tune_result *result)
 
     describe_line(job, result, &line);
     snprintf(file.gpu, sizeof file.gpu, "%s", job->session.device.name);
-    code = qn_tune_store_add(job->ctx, &file, 1, result->file,
-                             sizeof result->file);
+    code = qn_tune_key_of(job->ctx, line.kernel, line.key);
+    if (!code)
+        code = qn_tune_store_add(job->ctx, &file, 1, result->file,
+                                 sizeof result->file);
     if (code) /* which has no such line */
         result->file[0] = 0;
     return code;
@@ -287,8 +290,8 @@ static int check_options(const struct qn_tune_job *job)
                             "options.threads is %d: 0 (default) or more is "
                             "expected",
                             o->threads);
-    if (o->keep < 0 || o->keep > 1)
-        return qn_error_set(QUERN_EINVAL, "options.keep is %d: 0 or 1",
+    if (o->keep < 0 || o->keep > 2)
+        return qn_error_set(QUERN_EINVAL, "options.keep is %d: 0, 1 or 2",
                             o->keep);
     if (o->l2 < QUERN_L2_BOTH || o->l2 > QUERN_L2_WARM)
         return qn_error_set(QUERN_EINVAL,
@@ -389,11 +392,12 @@ int qn_tune_measure(struct quern_context *ctx, const struct qn_problem *problem,
     begin(job);
     if (!code)
         code = open_session(job);
+    unless_known |= job->options.keep == 2;
     if (!code && !(unless_known && is_known(job))) {
         code = work(job);
         if (!code)
             code = sum_up(job, result);
-        if (!code && !job->options.keep)
+        if (!code && job->options.keep != 1)
             code = keep(job, result);
     }
     clean_up(job);

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define LONGEST_LINE 1000
+#define FORMAT       2
 #define SEPARATOR    " | "
 
 /* ----------------------------------------------------------------- buckets */
@@ -137,16 +138,21 @@ static const char *header(struct reader *r, const char *key)
     return NULL;
 }
 
-/* The registry comes last: only where all else is right is it another one. */
+/* Lines of format 1 do not say which kernels they are for. */
 static int read_header(struct reader *r, struct qn_tune_file *file)
 {
     const char *value = header(r, "quern tune");
 
     if (!value)
         return QUERN_EINVAL;
-    if (strcmp(value, "1"))
+    file->format = !strcmp(value, "1") ? 1 : FORMAT;
+    if (file->format == 1)
         return qn_error_set(QUERN_EINVAL,
-                            "format %.20s: this library knows format 1", value);
+                            "format 1 has no keys of kernels: tune again");
+    if (strcmp(value, "2"))
+        return qn_error_set(QUERN_EINVAL,
+                            "format %.20s: this library knows format %d", value,
+                            FORMAT);
     value = header(r, "gpu");
     if (!value)
         return QUERN_EINVAL;
@@ -157,17 +163,7 @@ static int read_header(struct reader *r, struct qn_tune_file *file)
     if (strcmp(value, file->gpu))
         return qn_error_set(QUERN_EINVAL, "measured on '%.90s', not on '%s'",
                             value, file->gpu);
-    value = header(r, "registry");
-    if (!value)
-        return QUERN_EINVAL;
-    if (!strcmp(value, file->registry))
-        return QUERN_OK;
-    qn_error_set(QUERN_EINVAL,
-                 "the file is for registry %.12s..., this library has "
-                 "%.12s...: kernels have changed, tune again",
-                 value, file->registry);
-    snprintf(file->registry, sizeof file->registry, "%.90s", value);
-    return QUERN_EINVAL;
+    return QUERN_OK;
 }
 
 /* ------------------------------------------------------- values of one line */
@@ -196,16 +192,17 @@ static const struct qn_field_kind ratio = {.set = set_ratio};
 
 #define AT(member)   QN_FIELD(struct qn_tune_line, member)
 #define NUMBER(last) &qn_field_length, .most = last, .flags = QN_FIELD_REQUIRED
-#define NAME                                                                   \
-    &qn_field_text, .most = 255, .flags = QN_FIELD_REQUIRED, .expected = ""
+#define NAME(last)                                                             \
+    &qn_field_text, .most = last, .flags = QN_FIELD_REQUIRED, .expected = ""
 #define SECONDS ((int64_t)1 << 50) /* in ns */
 
 static const struct qn_field fields[] = {
     {"sms", AT(sms), NUMBER(1 << 20)},
-    {"kernel", AT(kernel), NAME},
+    {"kernel", AT(kernel), NAME(255)},
+    {"key", AT(key), NAME(QN_TUNE_KEY)},
     {"band", AT(band), NUMBER(1 << 20)},
     {"ns", AT(ns), NUMBER(SECONDS)},
-    {"model", AT(model), NAME},
+    {"model", AT(model), NAME(255)},
     {"model_ns", AT(model_ns), NUMBER(SECONDS)},
     {"ratio", AT(permille), &ratio, .flags = QN_FIELD_REQUIRED},
     {"mhz", AT(mhz), NUMBER(1 << 20)},
@@ -243,6 +240,7 @@ static int read_line(struct reader *r, struct qn_tune_line *line)
     *bar = 0;
     memset(line, 0, sizeof *line);
     line->number = r->number;
+    line->stale = -1;
     code = read_problem(r, r->line, line);
     if (!code)
         code = qn_field_parse(&winner, 0, bar + strlen(SEPARATOR), line);
@@ -347,16 +345,15 @@ int qn_tune_file_parse(struct quern_context *ctx, const char *name,
 
 void qn_tune_file_print(const struct qn_tune_file *file, struct qn_text *text)
 {
-    qn_text_add(text, "quern tune 1\ngpu %s\nregistry %s\n", file->gpu,
-                file->registry);
+    qn_text_add(text, "quern tune %d\ngpu %s\n", FORMAT, file->gpu);
     for (int i = 0; i < file->count; i++) {
         const struct qn_tune_line *l = &file->lines[i];
 
         qn_text_add(text,
-                    "%s" SEPARATOR "sms=%lld kernel=%s band=%lld%s%s ns=%lld "
-                    "model=%s model_ns=%lld ratio=%lld.%03lld mhz=%lld "
-                    "certain=%lld\n",
-                    l->problem, (long long)l->sms, l->kernel,
+                    "%s" SEPARATOR "sms=%lld kernel=%s key=%s band=%lld%s%s "
+                    "ns=%lld model=%s model_ns=%lld ratio=%lld.%03lld "
+                    "mhz=%lld certain=%lld\n",
+                    l->problem, (long long)l->sms, l->kernel, l->key,
                     (long long)l->band, l->dequantize ? " dequantize=" : "",
                     l->dequantize ? qn_dequantize_name((int)l->dequantize) : "",
                     (long long)l->ns, l->model, (long long)l->model_ns,
@@ -366,8 +363,8 @@ void qn_tune_file_print(const struct qn_tune_file *file, struct qn_text *text)
     }
 }
 
-const struct qn_tune_line *qn_tune_file_find(const struct qn_tune_file *file,
-                                             const char *problem, int sms)
+struct qn_tune_line *qn_tune_file_find(const struct qn_tune_file *file,
+                                       const char *problem, int sms)
 {
     struct qn_tune_line wanted = {.sms = sms};
 

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "tuned/tune_folders.h"
+#include "tuned/tune_key.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,18 +31,10 @@
 #define PATIENCE 5 /* seconds to wait for a lock */
 enum { NAME_SIZE = 128 };
 
-/* The registry whose kernels lines name. */
-static const char *registry_of(const struct quern_context *ctx)
-{
-    return ctx->base->hash;
-}
-
-static void expect(const struct quern_context *ctx, const char *gpu,
-                   struct qn_tune_file *file)
+static void expect(const char *gpu, struct qn_tune_file *file)
 {
     *file = (struct qn_tune_file){.lines = NULL};
     snprintf(file->gpu, sizeof file->gpu, "%s", gpu);
-    snprintf(file->registry, sizeof file->registry, "%s", registry_of(ctx));
 }
 
 /* "NVIDIA H200" is kept in NVIDIA_H200.tune: letters, digits, "-" and ".". */
@@ -112,7 +105,7 @@ static struct qn_tune_source *new_source(struct loader *l, const char *folder,
 
     qn_text_add(&path, "%s/%s", folder, name);
     if (source) {
-        expect(l->ctx, l->gpu, &source->file);
+        expect(l->gpu, &source->file);
         source->path = qn_text_take(&path);
     }
     qn_text_free(&path);
@@ -241,7 +234,7 @@ static void forget(struct quern_context *ctx)
 /* Files of a folder, in any order. */
 struct lister {
     struct quern_context *ctx;
-    int (*visit)(void *user, const struct qn_tune_file *);
+    qn_tune_file_visitor *visit;
     void *user;
     int code;
 };
@@ -257,11 +250,13 @@ static int list_file(struct lister *l, const char *folder, const char *name)
     if (path.failed)
         return qn_error_memory();
     code = qn_tune_store_read(l->ctx, path.data, &file);
+    if (!code) {
+        code = l->visit(l->user, path.data, &file);
+        qn_tune_file_free(&file);
+    } else if (code != QUERN_ENOMEM) {
+        code = QUERN_OK;
+    }
     qn_text_free(&path);
-    if (code)
-        return code == QUERN_ENOMEM ? code : QUERN_OK;
-    code = l->visit(l->user, &file);
-    qn_tune_file_free(&file);
     return code;
 }
 
@@ -282,8 +277,7 @@ static int list_folder(void *user, const char *path)
     return l->code != 0;
 }
 
-int qn_tune_store_each(struct quern_context *ctx,
-                       int (*visit)(void *user, const struct qn_tune_file *),
+int qn_tune_store_each(struct quern_context *ctx, qn_tune_file_visitor *visit,
                        void *user)
 {
     struct lister lister = {ctx, visit, user, QUERN_OK};
@@ -315,6 +309,41 @@ void qn_tune_store_close(struct quern_context *ctx)
     pthread_mutex_destroy(&ctx->measuring);
 }
 
+/* Told to the log when it is seen first. */
+static void skip_stale(struct quern_context *ctx,
+                       const struct qn_tune_source *source,
+                       const struct qn_tune_line *line, int first,
+                       struct qn_tune_found *found)
+{
+    snprintf(found->stale, sizeof found->stale,
+             "%s:%d: %s has changed since it was measured", source->path,
+             line->number, line->kernel);
+    if (first)
+        qn_context_log(ctx, QUERN_LOG_INFO, "%s: the line is not used",
+                       found->stale);
+}
+
+/* The line of a bucket, if its kernel is as it was. */
+static int look_into(struct quern_context *ctx, struct qn_tune_source *source,
+                     const char *bucket, int sms, struct qn_tune_found *found,
+                     int *known)
+{
+    struct qn_tune_line *line = qn_tune_file_find(&source->file, bucket, sms);
+    const int first = line && line->stale < 0;
+    int code = line ? qn_tune_key_check(ctx, line) : QUERN_OK;
+
+    if (code || !line)
+        return code;
+    if (line->stale) {
+        skip_stale(ctx, source, line, first, found);
+        return QUERN_OK;
+    }
+    found->line = *line;
+    snprintf(found->path, sizeof found->path, "%s", source->path);
+    *known = 1;
+    return QUERN_OK;
+}
+
 int qn_tune_store_find(struct quern_context *ctx, const char *gpu,
                        const struct qn_problem *problem, int sms,
                        struct qn_tune_found *found, int *known)
@@ -322,25 +351,19 @@ int qn_tune_store_find(struct quern_context *ctx, const char *gpu,
     struct qn_problem bucket;
     struct qn_tune_book *book;
     char text[256];
+    int code;
 
     qn_tune_file_canonical(problem, &bucket);
     qn_problem_print(&bucket, text, sizeof text);
     *known = 0;
     pthread_mutex_lock(&ctx->books_lock);
     book = get_book(ctx, gpu);
-    for (struct qn_tune_source *s = book ? book->sources : NULL; s && !*known;
-         s = s->next) {
-        const struct qn_tune_line *line =
-            qn_tune_file_find(&s->file, text, sms);
-
-        if (!line)
-            continue;
-        found->line = *line;
-        snprintf(found->path, sizeof found->path, "%s", s->path);
-        *known = 1;
-    }
+    code = book ? QUERN_OK : qn_error_memory();
+    for (struct qn_tune_source *s = book ? book->sources : NULL;
+         s && !*known && !code; s = s->next)
+        code = look_into(ctx, s, text, sms, found, known);
     pthread_mutex_unlock(&ctx->books_lock);
-    return book ? QUERN_OK : qn_error_memory();
+    return code;
 }
 
 int qn_tune_store_refused(struct quern_context *ctx, const char *gpu,
@@ -379,7 +402,7 @@ int qn_tune_store_read(struct quern_context *ctx, const char *path,
     char gpu[sizeof file->gpu];
     int code;
 
-    expect(ctx, "", file);
+    expect("", file);
     result = qn_file_read(AT_FDCWD, path, QN_TUNE_MOST, QN_TRUST_ALL, &text);
     if (result != QN_FILE_OK)
         return qn_error_set(QUERN_EIO, "%s: %s", path,
@@ -388,7 +411,7 @@ int qn_tune_store_read(struct quern_context *ctx, const char *path,
                                 : "no plain file of at most 1 MiB that may be "
                                   "read");
     peek_gpu(&text, gpu, sizeof gpu);
-    expect(ctx, gpu, file);
+    expect(gpu, file);
     code = qn_tune_file_parse(ctx, path, text.data, text.bytes, file);
     free(text.data);
     return code;
@@ -436,32 +459,6 @@ static int open_target(void *user, const char *path)
     return 1;
 }
 
-enum { ASIDE_SIZE = NAME_SIZE + 16 };
-
-/* The name of a file that was made for the kernels of another registry. */
-static void name_aside(char *aside, const char *name, const char *registry)
-{
-    char tag[9] = "";
-
-    for (int i = 0; i < 8 && registry[i]; i++)
-        tag[i] = strchr("0123456789abcdef", registry[i]) ? registry[i] : '_';
-    snprintf(aside, ASIDE_SIZE, "%.*s.%s" ENDING,
-             (int)(strlen(name) - strlen(ENDING)), name, tag);
-}
-
-/* Measurements of another registry are kept, under its name. */
-static void set_aside(struct quern_context *ctx, int folder, const char *name,
-                      const char *registry)
-{
-    char aside[ASIDE_SIZE];
-
-    name_aside(aside, name, registry);
-    if (!renameat(folder, name, folder, aside))
-        qn_context_log(ctx, QUERN_LOG_INFO,
-                       "%s was made for other kernels: it is %s now", name,
-                       aside);
-}
-
 /* Write aside and rename, as the cache does. */
 static int replace(int folder, const char *name, const struct qn_text *text)
 {
@@ -480,41 +477,40 @@ static int replace(int folder, const char *name, const struct qn_text *text)
     return done;
 }
 
-/* Ours, if they were set aside before: the next one to do so would replace
-   them. An unreadable file counts as none. */
-static int read_aside(struct quern_context *ctx, int folder, const char *name,
-                      const char *gpu, struct qn_tune_file *file)
+/* If not `newer`, a stale line is left out, and replaced by one that is not. */
+static int add_line(struct quern_context *ctx, struct qn_tune_file *file,
+                    struct qn_tune_line *line, int newer)
 {
-    char aside[ASIDE_SIZE];
-    int missing, code;
+    struct qn_tune_line *old =
+        qn_tune_file_find(file, line->problem, (int)line->sms);
+    int code = newer ? QUERN_OK : qn_tune_key_check(ctx, line);
 
-    name_aside(aside, name, registry_of(ctx));
-    expect(ctx, gpu, file);
-    code = read_file(ctx, folder, aside, aside, file, &missing);
-    if (!code || code == QUERN_ENOMEM)
+    if (code || (!newer && line->stale))
         return code;
-    qn_tune_file_free(file);
-    expect(ctx, gpu, file);
-    return QUERN_OK;
+    if (old && !newer)
+        code = qn_tune_key_check(ctx, old);
+    return code ? code
+                : qn_tune_file_add(file, line, newer || (old && old->stale));
 }
 
 /* Read again under the lock: another process may have added lines. */
 static int merge_into(struct quern_context *ctx, const struct target *t,
                       const char *name, const char *path,
-                      const struct qn_tune_file *lines, int newer)
+                      struct qn_tune_file *lines, int newer)
 {
     struct qn_tune_file file;
     struct qn_text text = {0};
     int missing, code;
 
-    expect(ctx, lines->gpu, &file);
+    expect(lines->gpu, &file);
     code = read_file(ctx, t->folder, name, path, &file, &missing);
-    if (code == QUERN_EINVAL && strcmp(file.registry, registry_of(ctx))) {
-        set_aside(ctx, t->folder, name, file.registry);
-        code = read_aside(ctx, t->folder, name, lines->gpu, &file);
+    if (code == QUERN_EINVAL && file.format == 1) {
+        qn_context_log(ctx, QUERN_LOG_INFO, "%s: its place is taken",
+                       qn_error_text());
+        code = QUERN_OK;
     }
     for (int i = 0; !code && i < lines->count; i++)
-        code = qn_tune_file_add(&file, &lines->lines[i], newer);
+        code = add_line(ctx, &file, &lines->lines[i], newer);
     if (!code) {
         qn_tune_file_print(&file, &text);
         if (text.failed)
@@ -531,9 +527,8 @@ static int merge_into(struct quern_context *ctx, const struct target *t,
     return code;
 }
 
-int qn_tune_store_add(struct quern_context *ctx,
-                      const struct qn_tune_file *lines, int newer, char *path,
-                      size_t size)
+int qn_tune_store_add(struct quern_context *ctx, struct qn_tune_file *lines,
+                      int newer, char *path, size_t size)
 {
     const char *list = getenv("QUERN_TUNE");
     struct target target = {.folder = -1};

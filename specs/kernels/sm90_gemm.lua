@@ -152,8 +152,8 @@ end
 -- Activations of two columns.
 local function whole_fragments ()
   return
-  reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
-    (function (v) return v.interleave % 8 ~= 0 end)
+  reject "a thread has pairs of columns in fragments of 8: runs of both operands are neither"
+    (function (v) return v.interleave ~= 1 and v.interleave % 8 ~= 0 end)
 end
 
 local join = table.join
@@ -263,15 +263,16 @@ for _, rows in ipairs { in_order, gathered } do
                     sizes),
 
     rows.gather(),
-    axis "activation" { "none", "swiglu", "clamped_swiglu", "situ", "geglu", "reglu",
-                        "squared_relu" },
+    axis "activation" (join({ "none" }, activations.gated, activations.plain)),
     axis "interleave" { 0, 1, 8, 32 },
     axis "schedule" { "cooperative", "pingpong" },
     axis "tile"     (rows.tiles or { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} }),
     axis "cluster"  (rows.clusters),
 
     derive "operands" (function (v)
-      if v.activation == "none" or v.activation == "squared_relu" then return "one" end
+      for _, one in ipairs(join({ "none" }, activations.plain)) do
+        if v.activation == one then return "one" end
+      end
       return v.interleave == 0 and "halves" or "runs"
     end),
     reject "nothing alternates: there is one operand"
@@ -286,9 +287,9 @@ end
 -- rows' factors are left for launches that follow. P is loaded as C would be. Two halves of D are
 -- stored in whole slabs, since the second half follows the first.
 local gradients = {
-  one    = { { "squared_relu" }, { 0 } },
-  halves = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 0 } },
-  runs   = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 1, 8, 32 } },
+  one    = { join(activations.plain), { 0 } },
+  halves = { join(activations.gated), { 0 } },
+  runs   = { join(activations.gated), { 1, 8, 32 } },
 }
 
 for operands, axes in pairs(gradients) do

@@ -190,8 +190,8 @@ end
 -- Activations of two columns.
 local function whole_fragments ()
   return
-  reject "fragments are 8 columns wide: both operands of a result would not be one thread's"
-    (function (v) return v.interleave % 8 ~= 0 end)
+  reject "a thread has pairs of columns in fragments of 8: runs of both operands are neither"
+    (function (v) return v.interleave ~= 1 and v.interleave % 8 ~= 0 end)
 end
 
 -- Results that are quantized.
@@ -271,14 +271,14 @@ local finish = { "alpha", "scalar_step", "bias", "saved", "probability", "limit"
 local function constants ()
   return without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end)
 end
-local activations = {
-  one    = { { "none", "squared_relu" }, { 0 } },
-  halves = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 0 } },
-  runs   = { { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu" }, { 1, 8, 32 } },
+local results = {
+  one    = { join({ "none" }, activations.plain), { 0 } },
+  halves = { join(activations.gated), { 0 } },
+  runs   = { join(activations.gated), { 1, 8, 32 } },
 }
 
 for _, kind in ipairs { "whole", "square" } do
-  for operands, axes in pairs(activations) do
+  for operands, axes in pairs(results) do
     local apart = kind == "square" and operands == "halves"
 
     kernels("sm90_" .. kind .. "_m_activate_" .. operands) {
@@ -308,8 +308,8 @@ end
 local backward = join(maps, { "p_map", "b_pointers" })
 local back = { "alpha", "scalar_step", "probability", "partials", "row_partials", "limit", "slope",
                "shift" }
-local gradients = { one = { { "squared_relu" }, { 0 } }, halves = activations.halves,
-                    runs = activations.runs }
+local gradients = { one = { join(activations.plain), { 0 } }, halves = results.halves,
+                    runs = results.runs }
 
 for _, kind in ipairs { "whole", "square" } do
   for operands, axes in pairs(gradients) do
@@ -338,7 +338,7 @@ end
 -- results are one block of scales, of rows as of columns.
 local copies = { "row_sf", "column", "column_stride", "column_sf" }
 
-for operands, axes in pairs(activations) do
+for operands, axes in pairs(results) do
   local two = operands ~= "one"
 
   kernels("sm90_square_m_copies_" .. operands) {

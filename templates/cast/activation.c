@@ -4,7 +4,7 @@
 //$ end
 /*
 ** One of them, chosen at run time by its number, from 1 on; limit, slope and shift are those of the
-** clamped one. COUPLED: activations
+** clamped one.
 */
 FN float activate(int which, float a, float b, float limit, float slope, float shift)
 {

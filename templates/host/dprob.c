@@ -16,7 +16,7 @@
 
 static float sum_row(const struct work *w, long long row)
 {
-    const int features = w->activation == SQUARED_RELU ? w->all.k : w->all.k / 2;
+    const int features = GATED >> w->activation & 1 ? w->all.k / 2 : w->all.k;
     float sum[32] = { 0 };
 
     for (int f = 0; f < features; f++) {

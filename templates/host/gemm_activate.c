@@ -9,7 +9,8 @@
 ** one block, blocks have the first operands of HALF results and then their second ones; columns
 ** counted in this order are positions.
 */
-enum { HALF = BLOCK_N / 2, SQUARED_RELU = $(activations.squared_relu) }; /* COUPLED: activations */
+enum { HALF = BLOCK_N / 2 };
+//$ include "cast/gated.c"
 
 struct follow {
     int columns, results; /* of the product, of d */
@@ -25,7 +26,7 @@ struct follow {
 
 static int takes_two(const struct follow *f)
 {
-    return f->which && f->which != SQUARED_RELU;
+    return GATED >> f->which & 1;
 }
 
 /* The number of positions. */

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 .follow = {
     .columns = n,
-    .results = activation && activation != SQUARED_RELU ? n / 2 : n,
+    .results = GATED >> activation & 1 ? n / 2 : n,
     .which = activation,
     .interleave = interleave,
     .limit = limit,

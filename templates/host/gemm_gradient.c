@@ -12,7 +12,8 @@
 ** and 2 l + 1 of every 8 in ascending order, (0 + 2) + (1 + 3) of these; of 32 rows of d, in order.
 **                                                                    COUPLED: row partials
 */
-enum { SQUARED_RELU = $(activations.squared_relu), STRIP = 32 }; /* COUPLED: activations */
+enum { STRIP = 32 };
+//$ include "cast/gated.c"
 
 struct back {
     int columns; /* of the product */
@@ -34,7 +35,7 @@ struct back {
 
 static int takes_two(const struct back *f)
 {
-    return f->which != SQUARED_RELU;
+    return GATED >> f->which & 1;
 }
 
 static int width_of(const struct back *f)

@@ -415,7 +415,7 @@ void $(name)(void *const *params, int worker, int workers)
                .row = { d, d_stride, (sf_element *)row_sf },
                .column = { column, column_stride, (sf_element *)column_sf },
                //$ local half = back and "n * 2" or "n / 2"
-               .all = { m, activation && activation != SQUARED_RELU ? $(half) : n, groups } },
+               .all = { m, GATED >> activation & 1 ? $(half) : n, groups } },
     };
 //$ end
     long long next = 0;

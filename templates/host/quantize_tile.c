@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-enum { SQUARED_RELU = $(activations.squared_relu) }; /* COUPLED: activations */
+//$ include "cast/gated.c"
 
 /* Value `i` of the type of the input. */
 static float load_in(const struct work *w, const void *data, long long i)
@@ -34,7 +34,7 @@ static void find_operands(const struct work *w, int f, int features, long long *
 
     *a = run ? (long long)f / run * 2 * run + f % run : f;
     *b = run ? *a + run : *a + features;
-    if (w->activation == SQUARED_RELU)
+    if (!(GATED >> w->activation & 1))
         *a = *b = f;
 }
 
@@ -55,7 +55,7 @@ static float forward(const struct work *w, long long row, int f)
 static float backward(const struct work *w, long long row, int f)
 {
     const long long at = row * w->saved_stride;
-    const int run = w->interleave, one = w->activation == SQUARED_RELU, half = w->all.k / 2;
+    const int run = w->interleave, one = !(GATED >> w->activation & 1), half = w->all.k / 2;
     const int second = one ? 0 : run ? f / run % 2 : f >= half;
     const int result = one ? f : run ? f / (2 * run) * run + f % run : f % half;
     float dy = load_in(w, w->in, row * w->in_stride + result);

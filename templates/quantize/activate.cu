@@ -18,7 +18,7 @@ FN int result_of(const struct source *s, int f, int *is_second)
     const int run = s->interleave, half = s->all.k / 2;
 
     *is_second = 0;
-    if (s->activation == SQUARED_RELU)
+    if (!(GATED >> s->activation & 1))
         return f;
     *is_second = run ? f / run % 2 : f >= half;
     return run ? f / (2 * run) * run + f % run : f - (f >= half ? half : 0);
@@ -128,7 +128,7 @@ template <int WHICH> FN void fill_with(packed *v, const struct source *s, const 
 FN void fill(packed *v, const struct source *s, const struct group *g, int row, int f)
 {
     switch (s->activation) {
-//$ for i = 1, 6 do
+//$ for i in ipairs(activations) do
     case $(i):
         fill_with<$(i)>(v, s, g, row, f);
         break;

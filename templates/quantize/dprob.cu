@@ -3,7 +3,7 @@
 ** The gradient of each row's probability, which multiplies an activation's result: the sum over
 ** features of that result times its gradient, both in $(input.type).
 **
-**   in     [m, k / 2]  the result's gradient (squared_relu: [m, k])
+**   in     [m, k / 2]  the result's gradient (of one operand: [m, k])
 **   saved  [m, k]      the pre-activation
 **   dprob  [m]         rows outside of every group are not written
 **
@@ -52,7 +52,7 @@ template <int WHICH>
 FN void sum_rows(const struct source *s, const struct group *g, int row, int warp, int lane,
                  float *dprob)
 {
-    const int features = s->activation == SQUARED_RELU ? s->all.k : s->all.k / 2;
+    const int features = GATED >> s->activation & 1 ? s->all.k / 2 : s->all.k;
 
     for (int i = row + warp; i < row + TILE_M && i < g->length; i += THREADS / 32) {
         const long long at = (long long)g->start + i;
@@ -85,7 +85,7 @@ $(name)(
 
         //$ include "quantize/group.body.cu"
         switch (activation) {
-//$ for i = 1, 6 do
+//$ for i in ipairs(activations) do
         case $(i):
             sum_rows<$(i)>(&source, &g, t.row, warp, lane, dprob);
             break;

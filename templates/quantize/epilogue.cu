@@ -6,7 +6,7 @@
 **
 //$ if back then
 **   in            [m, k]   alpha * a * b^T in fp32, dh
-**   saved         [m, 2 k] the pre-activation, $(input.type) (squared_relu: [m, k])
+**   saved         [m, 2 k] the pre-activation, $(input.type) (of one operand: [m, k])
 **   d             the same: dh * probability * activation'(saved), in this order
 **   partials      sums of 32 rows of d each, for dbias; or null
 **   row_partials  [ceil(k / 64), m]  sums of 64 columns of dh * activation(saved), or null

@@ -4,7 +4,7 @@
 ** where those of both halves take turns one by one, twice as many: in both cases pieces of 16
 ** bytes, if rows begin at multiples of 16 bytes. All else is moved one by one.
 */
-enum { EIGHT = 8, SQUARED_RELU = $(activations.squared_relu) }; /* COUPLED: activations */
+enum { EIGHT = 8 };
 enum { WHOLE, TURNS, ONES };          /* how a row has the operands of eight results */
 
 struct columns {

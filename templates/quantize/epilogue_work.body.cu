@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local back = form == "backward"
 //$ local in_two, d_two = back and "0" or "two", back and "two" or "0"
-const int two = activation && activation != SQUARED_RELU;
+const int two = GATED >> activation & 1;
 const int run = interleave ? interleave : k;
 
 work.in = (const float *)in;

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local pair = input.type == "f32" and "float2" or "unsigned"
-enum { SQUARED_RELU = $(activations.squared_relu) }; /* COUPLED: activations */
+//$ include "cast/gated.c"
 
 /* Two neighbours at once, or one by one where they are none. */
 template <int PAIRED> FN packed load_pair(const in_element *one, const in_element *two)
@@ -24,6 +24,6 @@ FN void find_operands(const struct source *s, struct operands *o, int i, int f, 
 
     o->a[i] = run ? (long long)f / run * 2 * run + f % run : f;
     o->b[i] = run ? o->a[i] + run : o->a[i] + features;
-    if (s->activation == SQUARED_RELU)
+    if (!(GATED >> s->activation & 1))
         o->a[i] = o->b[i] = f;
 }

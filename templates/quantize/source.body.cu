@@ -35,6 +35,6 @@ if (interleave % 2)
 //$ end
 //$ if form == "backward" then
 if (saved_stride % 2 || (unsigned long long)saved % $(input.bits // 4) ||
-    (activation != SQUARED_RELU && k / 2 % 2))
+    ((GATED >> activation & 1) && k / 2 % 2))
     source.paired = 0;
 //$ end

@@ -2,6 +2,7 @@
 //$ local copies = epilogue == "copies"
 //$ local bias_rows = activation == "none" and ", block" or ""
 //$ local two = operands == "halves" or operands == "runs"
+//$ local pairs = operands == "runs" and interleave == 1
 /*
 ** p = alpha * sum + bias in fp32, stored where it is wanted,
 //$ if activation == "none" then
@@ -87,11 +88,18 @@ FN void finish_part(float part[PART], const struct finish *s, int x, int lane, i
 //$ if activation ~= "none" then
 //$ local constants = ", s->of->limit, s->of->slope, s->of->shift"
 //$ local more = activation == "clamped_swiglu" and constants or ""
+//$ if pairs then
+/* A thread's i-th result of a slab of D, whose rows alternate, from the sums whose first is `part`.
+   */
+//$ else
 /* The i-th element of a slab of D, from the sums whose first is `part`. */
+//$ end
 FN float result_of(const float *part, const struct finish *s, int i, int block)
 {
 //$ if operands == "halves" then
     const float a = part[i], b = part[i + COLUMNS / 4];
+//$ elseif pairs then
+    const float a = part[2 * i], b = part[2 * i + 1];
 //$ elseif operands == "runs" then
     const int run = $(interleave // 2), at = i / run * 2 * run + i % run;
     const float a = part[at], b = part[at + run];
@@ -99,7 +107,8 @@ FN float result_of(const float *part, const struct finish *s, int i, int block)
     const float a = part[i], b = 0;
 //$ end
 
-    return mul_rn($(activation)(a, b$(more)), s->probability[block * 2 + i / 2 % 2]);
+//$ local low = pairs and "i % 2" or "i / 2 % 2"
+    return mul_rn($(activation)(a, b$(more)), s->probability[block * 2 + $(low)]);
 }
 
 //$ end
@@ -133,6 +142,7 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
         const int x = t->column + slab * SLAB_COLUMNS, first = x;
         float *part = sum + block * (COLUMNS / 2) + slab * PART;
 //$ end
+//$ local is_p, is_result = pairs and ", 0" or "", pairs and ", 1" or ""
 //$ if activation ~= "none" then
         float result[PART];
 //$ end
@@ -144,14 +154,14 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
             finish_part(part + j * apart, s, first + j * beside, lane$(bias_rows));
 //$ if activation ~= "none" then
             if (s->of->saved)
-                put_slab(slabs, &given, part + j * apart, t, first + j * beside, y, rows, lane);
+                put_slab(slabs, &given, part + j * apart, t, first + j * beside, y, rows, lane$(is_p));
 //$ end
         }
 //$ if activation ~= "none" then
 #pragma unroll
         for (int j = 0; j < PART; j++)
             result[j] = result_of(part, s, j, block);
-        put_slab(slabs, maps, result, t, x, y, rows, lane);
+        put_slab(slabs, maps, result, t, x, y, rows, lane$(is_result));
 //$ else
         put_slab(slabs, maps, part, t, x, y, rows, lane);
 //$ end

@@ -75,8 +75,16 @@ FN void find_results(struct packed *packed, float sum[SUMS], const struct tile *
 //$ else
                 result[j] = part[4 * i + j];
 //$ end
+//$ if operands == "runs" and interleave == 1 then
+            unsigned int word[2];
+
+            exchange_results(result, word, lane);
+            packed->row[0][slab * (PART / 4) + i] = above ? word[0] : 0;
+            packed->row[1][slab * (PART / 4) + i] = below ? word[1] : 0;
+//$ else
             packed->row[0][slab * (PART / 4) + i] = above ? pack(result[0], result[1]) : 0;
             packed->row[1][slab * (PART / 4) + i] = below ? pack(result[2], result[3]) : 0;
+//$ end
         }
     }
 }

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local two, halves = operands ~= "one", operands == "halves"
 //$ local copies = epilogue == "gradient_copies"
-//$ local run = interleave // 8
+//$ local pairs, run = two and interleave == 1, interleave // 8
 //$ local slabs_of = two and "two slabs" or "a slab"
 /*
 ** From dh = alpha * sum, the gradient of an activation's result, those of its input:
@@ -30,7 +30,7 @@ enum {
     CHUNKS = ROWS / 64 * ROW_SLABS,
     CHUNKS_AHEAD = SLABS / OPERANDS,
     FRAGMENTS = SLAB_COLUMNS / 8, /* of a slab: 8 columns of 16 rows each */
-//$ if operands == "runs" then
+//$ if operands == "runs" and not pairs then
     RUN = $(run), /* fragments of one operand before those of the other */
 //$ end
     PAIR_ROWS = 32
@@ -132,6 +132,17 @@ FN float hi_of(unsigned int pair)
 }
 //$ end
 
+//$ if pairs then
+/* The address of a lane's pairs of both operands, of two neighbours of its row of a fragment. */
+FN unsigned int pairs_at(unsigned int slab, unsigned int next, int fragment, int lane)
+{
+    const int chunk = fragment % (FRAGMENTS / 2) * 2 + lane % 4 / 2;
+
+    return (fragment / (FRAGMENTS / 2) ? next : slab) + lane / 4 * 128 + (chunk ^ lane / 4) * 16 +
+           lane % 2 * 8;
+}
+
+//$ else
 /* The address of a lane's row of a fragment of operand j; `slab` is the chunk's first. */
 FN unsigned int fragment_at(unsigned int slab, const unsigned int next, int fragment, int j,
                             int lane)
@@ -146,6 +157,7 @@ FN unsigned int fragment_at(unsigned int slab, const unsigned int next, int frag
     return (which ? next : slab) + lane % 16 * 128 + (chunk ^ lane % 8) * 16;
 }
 
+//$ end
 //$ local constants = ", s->of->limit, s->of->slope, s->of->shift"
 //$ local more = activation == "clamped_swiglu" and constants or ""
 //$ local by = more == "" and { "", "" } or { ", s", ", const struct finish *s" }
@@ -163,7 +175,25 @@ FN void differentiate(float *a, float *b, float dh, float probability, float *to
     *b = mul_rn(weighted, d.b);
 }
 
-//$ if copies then
+//$ if copies and pairs then
+/* Keep a chunk's D, as it is in the slabs of the warp, of the group's rows. */
+FN void keep_chunk(struct packed *packed, const unsigned int slab[OPERANDS], const int is_row[2],
+                   int lane)
+{
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < OPERANDS * FRAGMENTS; i += 2) {
+        const int chunk = i % FRAGMENTS + lane / 16;
+        unsigned int word[4];
+
+        load_matrix_x4(slab[i / FRAGMENTS] + lane % 16 * 128 + (chunk ^ lane % 8) * 16, word);
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            packed->row[j % 2][i + j / 2] = is_row[j % 2] ? word[j] : 0;
+    }
+}
+
+//$ elseif copies then
 /* Keep operand j of two neighbours of one row of a fragment, in which of the blocks they are. */
 FN void keep_pair(struct packed packed[OPERANDS], int fragment, int j, int half,
                   unsigned int pair)
@@ -177,6 +207,8 @@ FN void keep_pair(struct packed packed[OPERANDS], int fragment, int j, int half,
 //$ end
 }
 
+//$ end
+//$ if copies then
 /* A chunk's P becomes D, from fragment `first` on, zeros after the group's last row. */
 FN void fill_chunk(struct packed packed[OPERANDS], int before,
                    const unsigned int slab[OPERANDS], const float *sum,
@@ -194,6 +226,36 @@ FN void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const st
 //$ end
     const unsigned int first = slab[0], second = slab[OPERANDS - 1];
 
+//$ if pairs then
+#pragma unroll
+    for (int j = 0; j < FRAGMENTS; j += 2) {
+        unsigned int at[4], one[4], two[4];
+
+#pragma unroll
+        for (int i = 0; i < 4; i++) { /* rows 0 and 8 of fragment j, then of the next one */
+            at[i] = pairs_at(first, second, j + i / 2, lane) + i % 2 * 8 * 128;
+            load_shared_words(at[i], &one[i], &two[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float *dh = sum + 4 * j + 2 * i;
+            const float probability = weight[i % 2];
+            float a_lo = lo_of(one[i]), b_lo = hi_of(one[i]);
+            float a_hi = lo_of(two[i]), b_hi = hi_of(two[i]);
+            float of_row = total[i % 2];
+
+            differentiate(&a_lo, &b_lo, __fmul_rn(s->alpha, dh[0]), probability, &of_row$(by[1]));
+            differentiate(&a_hi, &b_hi, __fmul_rn(s->alpha, dh[1]), probability, &of_row$(by[1]));
+            if (c->column + 8 * (j + i / 2) < s->of->columns)
+                total[i % 2] = of_row;
+            store_shared_words(at[i], pack(a_lo, b_lo), pack(a_hi, b_hi));
+        }
+    }
+//$ if copies then
+    keep_chunk(&packed[before / FRAGMENTS], slab, is_row, lane);
+//$ end
+}
+//$ else
 #pragma unroll
     for (int j = 0; j < FRAGMENTS; j += 2) {
         const unsigned int at = fragment_at(first, second, j + lane / 16, 0, lane);
@@ -238,6 +300,7 @@ FN void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const st
 //$ end
     }
 }
+//$ end
 
 /* -------------------------------------------------------------------- sums */
 
@@ -346,10 +409,18 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
             keep_columns(slab, f, t, &c, rows);
         }
     }
+//$ if pairs then
+    copy_engine_fence();
+    if (f->partials)
+        meet();
+    else
+        __syncwarp();
+//$ else
     if (f->partials) {
         copy_engine_fence();
         meet();
     }
+//$ end
 #pragma unroll
     for (int i = 0; i < OPERANDS; i++) /* a block of 128 columns of D for each */
         store_copies(&packed[i], slabs, t, maps, &f->copies,

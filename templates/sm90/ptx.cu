@@ -206,6 +206,18 @@ FN unsigned int load_shared_half(unsigned int from)
     return half;
 }
 
+FN void load_shared_words(unsigned int from, unsigned int *first, unsigned int *second)
+{
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(*first), "=r"(*second) : "r"(from) : "memory");
+}
+
+FN void store_shared_words(unsigned int to, unsigned int first, unsigned int second)
+{
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};"
+                 : : "r"(to), "r"(first), "r"(second) : "memory");
+}
+
 //$ end
 //$ local turned = dequantize == "swapped"
 //$ if d.bytes == 2 and not turned then

@@ -50,10 +50,17 @@ FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 }
 
 //$ end
+//$ local follows = epilogue == "activate" or epilogue == "copies"
+//$ local pairs = follows and operands == "runs" and interleave == 1
+//$ if pairs then
+//$ include "sm90/store_alternating.cu"
+
+//$ end
+//$ local choice = pairs and epilogue == "activate" and ", int is_result" or ""
 //$ if addend ~= "fetch" and store == "warps" then
 /* One warp's sums through a slab to D. */
 FN void put_slab(struct slabs *slabs, const struct maps *maps, const float *part,
-                 const struct tile *t, int x, int y$(cut_by), int lane)
+                 const struct tile *t, int x, int y$(cut_by), int lane$(choice))
 {
     const unsigned int slab = slabs->first + slabs->slot * SLAB_BYTES;
 
@@ -61,7 +68,12 @@ FN void put_slab(struct slabs *slabs, const struct maps *maps, const float *part
     if (lane == 0)
         store_wait(SLABS - 1);
     __syncwarp();
-    fill_slab(slab, part, lane);
+//$ if choice ~= "" then
+    if (is_result)
+        fill_results(slab, part, lane);
+    else
+//$ end
+    $(choice ~= "" and "    " or "")fill_slab(slab, part, lane);
     copy_engine_fence();
     __syncwarp();
     if (lane == 0)

@@ -3,6 +3,7 @@
 #include "api.h"
 
 #include "base/types.h"
+#include "layer/moe_plan.h"
 
 enum { ROWS = 72, FEATURES = 64 };
 
@@ -18,6 +19,7 @@ struct twin {
         struct qn_plan *product;
         struct qn_quantize_plan *cast;
         struct qn_mlp_plan *mlp;
+        struct qn_moe_plan *moe;
     } plan;
 };
 
@@ -31,7 +33,7 @@ static void give(struct twin *t, struct qn_line line, int64_t rows)
     if (length && rows >= 0)
         *length = rows;
     test_expect(qn_api_needs(t->run.ctx, &line, &needs), QUERN_OK, "");
-    if (line.kind == QN_LINE_MLP)
+    if (qn_api_has_mlp(line.kind))
         t->given.mlp = needs.mlp.args;
     else if (line.kind == QN_LINE_CAST)
         t->given.cast = needs.cast.args;
@@ -105,12 +107,27 @@ static int make(struct twin *t, const struct qn_line *line, int64_t rows)
     if (rows >= 0)
         q.m = rows;
 
-    return line->kind == QN_LINE_MLP
+    return line->kind == QN_LINE_MOE
+               ? qn_moe_plan(t->run.ctx, &line->of.moe, &host, &t->plan.moe)
+           : line->kind == QN_LINE_MLP
                ? qn_mlp_plan(t->run.ctx, &line->of.mlp, &host, &t->plan.mlp)
            : line->kind == QN_LINE_CAST
                ? qn_quantize_plan(t->run.ctx, &q, &host, &t->plan.cast)
                : qn_plan(t->run.ctx, &line->of.product, &host,
                          &t->plan.product);
+}
+
+/* Its weight gradients come later, as those of an MLP below. */
+static int run_moe(struct twin *t)
+{
+    static const int phases[] = {QN_MLP_WEIGHTS, QN_MLP_FORWARD,
+                                 QN_MLP_BACKWARD, QN_MLP_WGRAD};
+    int code = QUERN_OK;
+
+    for (int i = 0; i < 4 && !code; i++)
+        if (qn_mlp_has(&t->run.plan->line.of.mlp, phases[i]))
+            code = qn_moe_run(t->plan.moe, &t->given.mlp, phases[i], NULL);
+    return code;
 }
 
 static int run(struct twin *t, int kind)
@@ -121,6 +138,8 @@ static int run(struct twin *t, int kind)
         return qn_run(t->plan.product, &t->given.product, NULL);
     if (kind == QN_LINE_CAST)
         return qn_quantize_run(t->plan.cast, &t->given.cast, NULL);
+    if (kind == QN_LINE_MOE)
+        return run_moe(t);
     code = qn_mlp_weights(t->plan.mlp, &t->given.mlp, NULL);
     if (!code)
         code = qn_mlp_forward(t->plan.mlp, &t->given.mlp, NULL);
@@ -132,7 +151,9 @@ static int run(struct twin *t, int kind)
 
 static void discard(struct twin *t, int kind)
 {
-    if (kind == QN_LINE_MLP)
+    if (kind == QN_LINE_MOE)
+        qn_moe_plan_free(t->plan.moe);
+    else if (kind == QN_LINE_MLP)
         qn_mlp_plan_free(t->plan.mlp);
     else if (kind == QN_LINE_CAST)
         qn_quantize_plan_free(t->plan.cast);
@@ -169,12 +190,12 @@ static void compare(struct quern_context *ctx, const struct api_line *line,
            twin.run.bytes[QUERN_ARG_WORKSPACE]);
     api_run_sizes(&mine, lengths, form, type);
     api_run_sizes(&twin.run, lengths, form, type);
-    if (kind != QN_LINE_MLP && qn_api_rows(&other) && turn % 5 < 2)
+    if (!qn_api_has_mlp(kind) && qn_api_rows(&other) && turn % 5 < 2)
         mine.args.rows = turn % 5 ? 56 : 67;
     if (mine.args.host_sizes) /* all rows are theirs */
         mine.args.rows = -1;
     give(&twin, line->line, mine.args.rows);
-    if (qn_api_rows(&other))
+    if (qn_api_rows(&other) && kind != QN_LINE_MOE)
         give_sizes(&twin, &line->line);
     test_expect(make(&twin, &line->line, mine.args.rows), QUERN_OK, "");
     if (api_run_phases(&mine))

@@ -166,7 +166,7 @@ static void judge(const struct api_run *run, const struct quern_operand *o,
     const int scratch =
         o->arg == QUERN_ARG_WORKSPACE || o->arg == QUERN_ARG_SAVED ||
         o->arg == QUERN_ARG_PENDING || o->arg == QUERN_ARG_SCALE ||
-        o->arg == QUERN_ARG_HISTORY;
+        o->arg == QUERN_ARG_HISTORY || o->arg == QUERN_ARG_ERRORS;
 
     const struct quern_buffer *b = &run->args.of[o->arg];
     const int may = b->data || b->pointers ? o->written & bit : 0;

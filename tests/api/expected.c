@@ -12,15 +12,20 @@ static const struct place {
     int arg, scaled; /* with .sf and .global */
     int at[QN_LINE_KINDS];
 } places[] = {
-#define P(member) (int)offsetof(struct qn_args, member), -1, -1
-#define C(member) -1, (int)offsetof(struct qn_quantize_args, member), -1
-#define M(member) -1, -1, (int)offsetof(struct qn_mlp_args, member)
+#define P(member) (int)offsetof(struct qn_args, member), -1, -1, -1, -1
+#define C(member) -1, (int)offsetof(struct qn_quantize_args, member), -1, -1, -1
+#define M(member)                                                              \
+    -1, -1, (int)offsetof(struct qn_mlp_args, member), -1,                     \
+        (int)offsetof(struct qn_mlp_args, member)
 #define PC(product, cast)                                                      \
     (int)offsetof(struct qn_args, product),                                    \
-        (int)offsetof(struct qn_quantize_args, cast), -1
+        (int)offsetof(struct qn_quantize_args, cast), -1, -1, -1
     {QUERN_ARG_A, 1, {P(a)}},
     {QUERN_ARG_B, 1, {P(b)}},
-    {QUERN_ARG_C, 0, {P(c)}},
+    {QUERN_ARG_C,
+     0,
+     {(int)offsetof(struct qn_args, c), -1, -1, -1,
+      (int)offsetof(struct qn_mlp_args, residual)}},
     {QUERN_ARG_D, 1, {P(d)}},
     {QUERN_ARG_D_COLUMNWISE, 1, {P(t)}},
     {QUERN_ARG_A_COLUMNWISE, 1, {P(column)}},
@@ -47,6 +52,13 @@ void *api_expected_place(union qn_given *args, int kind, int arg,
                          enum qn_slot_form *form)
 {
 #define ARRAY(arg, member) [QUERN_ARG_##arg] = (char *)&args->member - base
+#define ALL_MLP                                                                \
+    ARRAY(WORKSPACE, mlp.workspace), ARRAY(PROB, mlp.probability),             \
+        ARRAY(DPROB, mlp.dprob), ARRAY(SCALE, mlp.scale),                      \
+        ARRAY(HISTORY, mlp.history), ARRAY(RANDOM, mlp.random),                \
+        ARRAY(B1, mlp.b1), ARRAY(B2, mlp.b2), ARRAY(DB1, mlp.db1),             \
+        ARRAY(DB2, mlp.db2), ARRAY(SAVED, mlp.saved),                          \
+        ARRAY(PENDING, mlp.pending)
     const char *base = (const char *)args;
     const ptrdiff_t arrays[QN_LINE_KINDS][QUERN_ARGS_COUNT] = {
         {ARRAY(WORKSPACE, product.workspace), ARRAY(NOOP, product.noop),
@@ -60,12 +72,10 @@ void *api_expected_place(union qn_given *args, int kind, int arg,
          ARRAY(DBIAS, cast.dbias), ARRAY(DPROB, cast.dprob),
          ARRAY(SCALE, cast.scale), ARRAY(HISTORY, cast.history),
          ARRAY(RANDOM, cast.random)},
-        {ARRAY(WORKSPACE, mlp.workspace), ARRAY(PROB, mlp.probability),
-         ARRAY(DPROB, mlp.dprob), ARRAY(SCALE, mlp.scale),
-         ARRAY(HISTORY, mlp.history), ARRAY(RANDOM, mlp.random),
-         ARRAY(B1, mlp.b1), ARRAY(B2, mlp.b2), ARRAY(DB1, mlp.db1),
-         ARRAY(DB2, mlp.db2), ARRAY(SAVED, mlp.saved),
-         ARRAY(PENDING, mlp.pending)}};
+        [QN_LINE_MLP] = {ALL_MLP},
+        [QN_LINE_MOE] = {ALL_MLP, ARRAY(INDEX, mlp.index),
+                         ARRAY(ERRORS, mlp.errors)}};
+#undef ALL_MLP
 #undef ARRAY
 
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
@@ -216,6 +226,28 @@ static int of_mlp(const struct qn_mlp *mlp,
     }
 }
 
+/* Arrays of pairs; the others are an MLP's. */
+static int of_moe(const struct qn_moe *moe,
+                  const struct qn_mlp_description *need, int arg,
+                  struct api_expected *e)
+{
+    const int weighted = moe->mlp.probability != QUERN_WEIGHTS_NONE;
+
+    switch (arg) {
+    case QUERN_ARG_INDEX:
+        return is(e, 1, moe->index, moe->mlp.m, moe->topk);
+    case QUERN_ARG_PROB:
+        return is(e, weighted, QUERN_F32, moe->mlp.m, moe->topk);
+    case QUERN_ARG_DPROB:
+        return is(e, weighted && !moe->mlp.forward_only, QUERN_F32, moe->mlp.m,
+                  moe->topk);
+    case QUERN_ARG_ERRORS:
+        return is(e, 1, QUERN_I32, 64, 0);
+    default:
+        return of_mlp(&moe->mlp, need, arg, e);
+    }
+}
+
 /* ----------------------------------------------------------------- tensors */
 
 static int of_tensor(const struct qn_tensor *t, enum qn_slot_form form,
@@ -241,11 +273,11 @@ static int of_tensor(const struct qn_tensor *t, enum qn_slot_form form,
 static int sizes(const struct qn_line *line, int arg, struct api_expected *e)
 {
     struct qn_line other = *line;
-    const int groups = line->kind == QN_LINE_MLP    ? line->of.mlp.groups
+    const int groups = qn_api_has_mlp(line->kind)   ? line->of.mlp.groups
                        : line->kind == QN_LINE_CAST ? line->of.cast.groups
                                                     : line->of.product.groups;
 
-    return is(e, qn_api_rows(&other) != NULL, QUERN_I32,
+    return is(e, qn_api_rows(&other) && line->kind != QN_LINE_MOE, QUERN_I32,
               groups + (arg == QUERN_ARG_STARTS), 0);
 }
 
@@ -265,7 +297,9 @@ int api_expected_find(const struct qn_line *line, const union qn_needs *needs,
         return 0;
     if (form != QN_SLOT_ARRAY)
         return of_tensor(at, form, e);
-    return line->kind == QN_LINE_MLP
+    return line->kind == QN_LINE_MOE
+               ? of_moe(&line->of.moe, &needs->mlp, arg, e)
+           : line->kind == QN_LINE_MLP
                ? of_mlp(&line->of.mlp, &needs->mlp, arg, e)
            : line->kind == QN_LINE_CAST
                ? of_cast(&line->of.cast, &needs->cast, arg, e)

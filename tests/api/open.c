@@ -43,6 +43,28 @@ TEST(refuses_other_headers)
                 QUERN_EINVAL, "ctx is NULL");
 }
 
+/* One sentence with the folder, in which no line ends. */
+TEST(reports_missing_folders)
+{
+    static const char *const folders[] = {"/nowhere", "/dev/null"};
+
+    (void)state;
+    unsetenv("QUERN_GEN");
+    for (int i = 0; i < 2; i++) {
+        struct quern_open_options options = QUERN_OPEN_OPTIONS_INIT;
+        struct quern_context *ctx = (struct quern_context *)&ctx;
+
+        options.specs = &folders[i];
+        options.specs_count = 1;
+        test_expect(quern_open_abi(&options, &ctx, QUERN_ABI,
+                                   sizeof(struct quern_args),
+                                   sizeof(struct quern_operand)),
+                    QUERN_ECOMPILE, folders[i]);
+        assert_null(ctx);
+        assert_null(strchr(quern_errmsg(), '\n'));
+    }
+}
+
 /* ------------------------------------------------------------------- sizes */
 
 static int with_open(struct quern_context *ctx, size_t size)

@@ -53,6 +53,8 @@ static void fill(const struct quern_operand *o, unsigned char *to, size_t bytes)
         n = number(o->type, &seed);
         if (o->arg == QUERN_ARG_NOOP || o->arg == QUERN_ARG_HISTORY)
             n = 0;
+        if (o->arg == QUERN_ARG_INDEX) /* the last is a dropped one's */
+            n %= API_GROUPS + 1;
         if (o->arg == QUERN_ARG_SCALE)
             memcpy(&n, &one, sizeof one);
         memcpy(to + i, &n, width);

@@ -11,14 +11,14 @@ enum { NUMBERS = sizeof numbers / sizeof numbers[0], ROWS = 1000 };
 static int bounds(struct quern_context *ctx, const struct api_line *line,
                   int64_t rows, int arg, int64_t bound, int64_t bytes)
 {
-    struct qn_mlp more = line->line.of.mlp;
-    struct qn_mlp_description need;
+    struct qn_line more = line->line;
+    union qn_needs need;
     int64_t later;
 
-    more.m = rows + 128;
-    assert_int_equal(qn_mlp_needs(ctx, &more, &need), QUERN_OK);
-    later = (int64_t)(arg == QUERN_ARG_SAVED ? need.saved_bytes
-                                             : need.pending_bytes);
+    *qn_api_rows(&more) = rows + 128;
+    assert_int_equal(qn_api_needs(ctx, &more, &need), QUERN_OK);
+    later = (int64_t)(arg == QUERN_ARG_SAVED ? need.mlp.saved_bytes
+                                             : need.mlp.pending_bytes);
     return bound >= bytes && bound <= later + bytes / 50 + (16 << 10);
 }
 
@@ -101,19 +101,21 @@ static void is_sound(const struct api_line *line, const struct quern_operand *o)
     const int used = o->read | o->written;
     const size_t element = (size_t)qn_type_bits(o->type) / 8;
     const char *wrong =
-        o->arg < 0 || o->arg >= QUERN_ARGS_COUNT         ? "arg"
-        : strcmp(o->name, qn_api_name(o->arg))           ? "name"
-        : !used || used >> QUERN_PHASES                  ? "phases"
-        : o->optional & ~used                            ? "optional"
-        : !is_power(o->alignment) || o->alignment > 256  ? "alignment"
-        : element && o->alignment % element              ? "element"
-        : o->ndim < 0 || o->ndim > QUERN_MAX_DIMS        ? "ndim"
-        : !o->ndim != !o->type                           ? "type"
-        : o->zero_bytes && o->arg != QUERN_ARG_WORKSPACE ? "zero_bytes"
-        : o->strided && o->ndim < 2                      ? "strided"
-        : o->pointers && o->ndim != 3                    ? "pointers"
-        : line->line.kind != QN_LINE_MLP && used != 1    ? "phase"
-                                                         : NULL;
+        o->arg < 0 || o->arg >= QUERN_ARGS_COUNT        ? "arg"
+        : strcmp(o->name, qn_api_name(o->arg))          ? "name"
+        : !used || used >> QUERN_PHASES                 ? "phases"
+        : o->optional & ~used                           ? "optional"
+        : !is_power(o->alignment) || o->alignment > 256 ? "alignment"
+        : element && o->alignment % element             ? "element"
+        : o->ndim < 0 || o->ndim > QUERN_MAX_DIMS       ? "ndim"
+        : !o->ndim != !o->type                          ? "type"
+        : o->zero_bytes && o->arg != QUERN_ARG_WORKSPACE &&
+                o->arg != QUERN_ARG_ERRORS
+            ? "zero_bytes"
+        : o->strided && o->ndim < 2                     ? "strided"
+        : o->pointers && o->ndim != 3                   ? "pointers"
+        : !qn_api_has_mlp(line->line.kind) && used != 1 ? "phase"
+                                                        : NULL;
 
     if (wrong)
         fail_msg("%s: %s: %s", line->text, o->name, wrong);

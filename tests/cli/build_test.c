@@ -230,6 +230,16 @@ TEST(test_build_problems)
     end();
 }
 
+static const char *key_of(const char *kernel)
+{
+    const struct quern_registry *registry = &qn_registry_builtin;
+
+    for (int i = 0; i < registry->nkernels; i++)
+        if (!strcmp(registry->kernels[i].name, kernel))
+            return registry->kernels[i].key;
+    return "";
+}
+
 /* A measured winner that the cost model would never take. */
 TEST(test_build_takes_winners)
 {
@@ -244,12 +254,12 @@ TEST(test_build_takes_winners)
     assert_null(strstr(test_output, winner));
     assert_int_equal(
         test_shell("mkdir -p %s/cache/tune && chmod 700 %s/cache && printf "
-                   "'quern tune 1\\ngpu NVIDIA X\\nregistry %s\\n%s | sms=100 "
-                   "kernel=%s band=0 ns=1000 model=%s model_ns=1001 "
+                   "'quern tune 2\\ngpu NVIDIA X\\n%s | sms=100 kernel=%s "
+                   "key=%.16s band=0 ns=1000 model=%s model_ns=1001 "
                    "ratio=1.001 mhz=1755 certain=1\\n' "
                    ">%s/cache/tune/NVIDIA_X.tune",
-                   folder, folder, qn_registry_builtin.hash, line, winner,
-                   winner, folder),
+                   folder, folder, line, winner, key_of(winner), winner,
+                   folder),
         0);
     snprintf(command, sizeof command, "build -n %s", line);
     assert_int_equal(test_shell("cd %s && QUERN_CACHE=%s/cache '%s/quern' %s "

@@ -175,7 +175,7 @@ TEST(test_output_fails)
     test_shell("{ { sleep 0.3; QUERN_CACHE= '%s/quern' recipes; echo status $? "
                ">&2; } | true; } 2>&1",
                test_own_folder());
-    if (strcmp(test_output, "status 3\n") != 0)
+    if (strcmp(test_output, "status 0\n") != 0)
         fail_msg("closed pipe: %s", test_output);
 }
 

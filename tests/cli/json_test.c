@@ -5,7 +5,8 @@
 
 #include "test_cli.h"
 
-#define SMALL "fprop bf16 g=3 m=50 n=40 k=64"
+#define SMALL    "fprop bf16 g=3 m=50 n=40 k=64"
+#define UNSERVED "fprop mxfp4 g=2 m=64 n=64 k=64 dequantize=fp8"
 
 /* Its status; results and errors are in test_output. */
 static int quern(const char *arguments)
@@ -133,6 +134,11 @@ TEST(test_json_errors)
         {"bench 'fprop bf61' --repeat 0 --json=-", 2, "--repeat is '0'"},
         {"run " SMALL " --backend jit --json", 3, "libcuda"},
         {"cache nothing --json", 2, "'nothing': it must be one of"},
+        {"build --arch sm_99 --json", 2, "there are kernels for"},
+        {"build '" UNSERVED "' --arch sm_80 -n --json", 2, "serves"},
+        {"emit -o - --json", 2, "-o - prints CUDA C"},
+        {"emit -o - --json --specs /none", 2, "/none"},
+        {"build --json --specs /none", 2, "/none"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -153,4 +159,28 @@ TEST(test_json_errors)
     /* a file of JSON leaves the terminal's text as it is */
     assert_int_equal(quern("bench 'fprop bf61' --json /dev/null"), 2);
     assert_non_null(strstr(test_output, "quern bench: error: recipe 'bf61'"));
+}
+
+/* The last line on stderr has every kernel that does not compile. */
+TEST(test_json_of_build)
+{
+    const char *line;
+    cJSON *json;
+    int status = test_shell(
+        "folder=$(mktemp -d); QUERN_CACHE= "
+        "QUERN_NVRTC='%s/../lib/fake_nvrtc.so' '%s/quern' build --json "
+        "-o $folder --arch sm_80 'quern_bf16_fprop_tn_m_bf16_scale_*' 2>&1; "
+        "status=$?; rm -rf $folder; exit $status",
+        test_own_folder(), test_own_folder());
+
+    assert_int_equal(status, 1);
+    test_output[strlen(test_output) - 1] = '\0';
+    line = strrchr(test_output, '\n');
+    json = cJSON_Parse(line ? line : test_output);
+    line = cJSON_GetStringValue(cJSON_GetObjectItem(json, "error"));
+    assert_non_null(line);
+    assert_non_null(strstr(line, "tile64x64x32 does not compile"));
+    assert_non_null(strstr(line, "tile128x128x32 does not compile"));
+    assert_non_null(strstr(line, "\nnot every kernel may be used"));
+    cJSON_Delete(json);
 }

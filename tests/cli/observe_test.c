@@ -144,7 +144,7 @@ static void expect_tuned(const char *folder, const char *tune,
         fail_msg("quern %s lacks '%s': %s", command, says, test_output);
 }
 
-/* Measured, told, kept, merged, and refused where kernels are others. */
+/* Measured, told, kept, listed, merged, and skipped once its kernel changes. */
 TEST(test_tune_keeps_a_winner)
 {
     char folder[] = "/tmp/quern-tuned-XXXXXX";
@@ -157,15 +157,21 @@ TEST(test_tune_keeps_a_winner)
     expect_tuned(folder, "a", "why " TUNED, "tuned: 1.25 x the model's choice");
     assert_non_null(strstr(test_output, "> " FAST " (tuned)"));
     expect_tuned(folder, "", "tune --merge a/Fake.tune --store b",
-                 "1 line, merged into");
+                 "1 line, 0 of them stale, merged into");
     expect_tuned(folder, "b", "why " TUNED, "> " FAST " (tuned)");
+    expect_tuned(folder, "b", "tune --list", FAST);
+    assert_null(strstr(test_output, "stale"));
     assert_int_equal(test_shell("cmp %s/a/Fake.tune %s/b/Fake.tune && sed -i "
-                                "'s/^registry ..../registry 0123/' "
-                                "%s/b/Fake.tune",
+                                "'s/ key=..../ key=0123/' %s/b/Fake.tune",
                                 folder, folder, folder),
                      0);
-    expect_tuned(folder, "b", "why " TUNED, "the file is for registry 0123");
+    expect_tuned(folder, "b", "why " TUNED, FAST " has changed since");
     assert_null(strstr(test_output, "(tuned)"));
+    expect_tuned(folder, "b", "tune --list", "stale");
+    expect_tuned(folder, "", "tune --list b/Fake.tune", "stale");
+    expect_tuned(folder, "", "tune --merge b/Fake.tune --store a",
+                 "1 line, 1 of them stale, merged into");
+    expect_tuned(folder, "a", "why " TUNED, "> " FAST " (tuned)");
     assert_int_equal(test_shell("cd %s && sed 's/^gpu .*/gpu /' a/Fake.tune "
                                 ">none && '%s/quern' tune --merge none "
                                 "--store c 2>&1",
@@ -173,6 +179,20 @@ TEST(test_tune_keeps_a_winner)
                      2);
     assert_non_null(strstr(test_output, "none:2: error: gpu: a name of 1 to "));
     assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
+/* Lines of bench/tune are about the kernels that the program has. */
+TEST(test_shipped_winners_are_not_stale)
+{
+    int status = test_shell("for file in bench/tune/*.tune; do [ ! -e $file ] "
+                            "|| '%s/quern' tune --list $file 2>&1 || exit 1; "
+                            "done",
+                            test_own_folder());
+
+    if (status || strstr(test_output, "  stale  "))
+        fail_msg("lines of bench/tune are stale; measure them again, on each "
+                 "GPU: python3 bench/winners.py\n%s",
+                 test_output);
 }
 
 /* Status and words of `quern cache COMMAND` on a folder. */

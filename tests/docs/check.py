@@ -113,6 +113,23 @@ def check_tables():
     assert got.returncode == 0, got.stdout + got.stderr
 
 
+def check_activations():
+    """The table of activations, their templates, Python's lists and the page of lines agree."""
+    table = re.findall(r'X\(\w+, "(\w+)", (\d)\)', read("runtime/registry.h"))
+    assert len(table) > 10 and table[0] == ("none", "1"), table
+    operands = {name: int(count) for name, count in table[1:]}
+    module = read("runtime/python/quern/__init__.py")
+    page = find(r"^\| `activation` \| (.*?) \|", read("docs/problem-line.md"))[0]
+    for count, words, phrase in ((2, "GATED", "with a gate"), (1, "PLAIN", "without")):
+        expected = [name for name, of in operands.items() if of == count]
+        listed = re.findall(r'"(\w+)"', find(rf"^{words} = (.*)$", module)[0])
+        assert listed == expected, f"quern.{words} is {listed}, the table has {expected}"
+        shown = re.findall(r"`(\w+)`", page.split(phrase)[1].split(";")[0])
+        assert shown == expected, f"docs/problem-line.md has {shown}, the table {expected}"
+    for name in operands:
+        assert os.path.exists(os.path.join(ROOT, f"templates/activation/{name}.c")), name
+
+
 def check_evidence():
     """Labels of kernels are those of bench/results."""
     got = subprocess.run([sys.executable, os.path.join(ROOT, "bench/evidence.py"), "--check"],
@@ -151,7 +168,10 @@ def problems(words):
 
 
 def adapt(words):
-    """The same command for a machine without a GPU and in little time."""
+    """The same command for a machine without a GPU and in little time; of a GPU's kernel, whether
+    it exists."""
+    if "--kernel" in words:
+        return ["why", words[words.index("--kernel") + 1]]
     command, rest = words[0], [smaller(word) for word in words[1:]]
     if command in ("run", "bench") and not {"--ptx", "--sass", "--resources"} & set(rest):
         rest += [] if "--backend" in rest else ["--backend", "host"]
@@ -274,8 +294,29 @@ def check_python():
     assert got.returncode == 0 and "fp8_block" in got.stdout, got.stdout + got.stderr
 
 
-LINKS = (check_links, check_paths, check_reached, check_size, check_tables)
-COMMANDS = (check_evidence, check_commands, check_lines, check_demo, check_programs, check_python)
+def check_excerpts():
+    """CUDA C that pages show is what the generator writes for the kernel of the last command
+    `quern emit -o -` before it; a line of dots leaves some out."""
+    count, lost = 0, []
+    for page in pages():
+        for kernel, between in re.findall(r"^ {4}quern emit -o - (\w+)$(.*?)(?=^ {4}quern emit|\Z)",
+                                          read(page), flags=re.DOTALL | re.MULTILINE):
+            got = run([QUERN, "emit", "-o", "-", kernel])
+            assert got.returncode == 0, f"{page}: {kernel}: {got.stderr}"
+            for block in re.findall(r"^```cuda\n(.*?)^```$", between, flags=re.DOTALL | re.MULTILINE):
+                at = 0
+                for part in re.split(r"^ *\.\.\.\n", block, flags=re.MULTILINE):
+                    found = got.stdout.find(part, at)
+                    at = max(found, at) + len(part)
+                    count += 1
+                    if found < 0:
+                        lost.append(f"{page}: {kernel} has no {part}")
+    assert count > 8 and not lost, f"{count} excerpts; " + "\n# ".join(lost)
+
+
+LINKS = (check_links, check_paths, check_reached, check_size, check_tables, check_activations)
+COMMANDS = (check_evidence, check_excerpts, check_commands, check_lines, check_demo, check_programs,
+            check_python)
 
 
 def main():

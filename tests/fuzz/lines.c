@@ -149,7 +149,7 @@ void fuzz_rule(const char *text, size_t length)
 /* A file of the tuner's winners: its lines are printed as read. */
 void fuzz_tune(const char *text, size_t length)
 {
-    struct qn_tune_file file = {"fuzz", "registry", NULL, 0}, again = file;
+    struct qn_tune_file file = {.gpu = "fuzz"}, again = file;
     struct qn_text printed = {0}, twice = {0};
     int code = qn_tune_file_parse(context(), "f", text, length, &file);
 

@@ -144,9 +144,9 @@ static const char *const rule_words[] = {
     "m", "n", "k",  "groups", "(",  ")",  "%",  "/", "*", "-",
     "+", "!", "&&", "||",     "==", "!=", "<=", "<", " ", NULL};
 static const char *const tune_words[] = {
-    "quern tune 1\n",
+    "quern tune 2\n",
     "gpu fuzz\n",
-    "registry registry\n",
+    "key=0123456789abcdef ",
     " | ",
     "sms=132",
     " kernel=",

@@ -12,7 +12,7 @@
 #include "embedded.h"
 #include "gen.h"
 
-enum { MAX_FILES = 64 };
+enum { MAX_FILES = 512 };
 
 /* Files in memory, sorted by nothing; freed by files_free. */
 struct files {

@@ -315,6 +315,7 @@ void gpu_activate(void);
 void gpu_fuse(void);
 void gpu_gather(void);
 void gpu_mlp(void);
+void gpu_moe(void);
 void gpu_step(void);
 void gpu_nans(void);
 void gpu_tune(void);

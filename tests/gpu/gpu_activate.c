@@ -14,7 +14,7 @@
 #include "choose/tensormap.h"
 #include "problem/geometry.h"
 
-enum { MOST_KERNELS = 2048, EACH = 3, ROWS = 400 };
+enum { MOST_KERNELS = 4096, EACH = 3, ROWS = 400 };
 
 static struct {
     int count;
@@ -32,8 +32,8 @@ static int step_of(const struct qn_kernel *k)
         else if (!strcmp(k->rules[i].text, "n % 64 == 0"))
             return 64;
     if (k->epilogue >= QN_GRADIENT)
-        return k->interleave ? k->interleave : 8;
-    return k->interleave ? 2 * k->interleave : 16;
+        return k->interleave > 8 ? k->interleave : 8;
+    return k->interleave > 8 ? 2 * k->interleave : 16;
 }
 
 /* The i-th problem of a kernel: whole runs of columns, other sides and other
@@ -170,6 +170,9 @@ static const char *const copied[] = {
      "copies=both"),
     ("fprop %s g=%d m=%lld n=256 k=136 activation=geglu bias=1 interleave=32 "
      "sizes=host saved=1 copies=both"),
+    ("fprop %s g=%d m=%lld n=512 k=136 activation=swiglu bias=1 interleave=1 "
+     "prob=1 saved=1 copies=both"),
+    "fprop %s g=%d m=%lld n=256 k=136 activation=gelu saved=1 copies=both",
     "fprop %s g=%d m=%lld n=264 k=136 activation=squared_relu copies=rowwise",
     "dgrad %s g=%d m=%lld n=264 k=136 copies=both",
     "dgrad %s g=%d m=%lld n=136 k=72 d=f32 alpha=any copies=rowwise",
@@ -177,6 +180,9 @@ static const char *const copied[] = {
      "dprob=1 copies=both"),
     ("dgrad %s g=%d m=%lld n=128 k=264 activation=reglu interleave=8 prob=1 "
      "dprob=1 dbias=add sizes=host copies=both"),
+    ("dgrad %s g=%d m=%lld n=128 k=264 activation=swiglu interleave=1 prob=1 "
+     "dprob=1 dbias=1 copies=both"),
+    "dgrad %s g=%d m=%lld n=128 k=72 activation=silu prob=1 copies=both",
     "dgrad %s g=%d m=%lld n=136 k=72 activation=squared_relu copies=rowwise"};
 
 /* Epilogues that few kernels fuse, or none: whole pieces of 16 bytes and
@@ -186,6 +192,9 @@ static const char *const apart[] = {
     "fprop %s g=%d m=%lld n=132 k=72 d=f32 bias=1 alpha=any sizes=host",
     ("fprop %s g=%d m=%lld n=528 k=136 activation=swiglu interleave=1 bias=1 "
      "prob=1 saved=1"),
+    ("fprop %s g=%d m=%lld n=536 k=136 activation=swiglu interleave=2 bias=1 "
+     "prob=1 saved=1"),
+    "fprop %s g=%d m=%lld n=200 k=72 activation=gelu_tanh bias=1 saved=1",
     ("fprop %s g=%d m=%lld n=144 k=72 activation=situ interleave=4 d=f32 "
      "saved=1 alpha=any"),
     "fprop %s g=%d m=%lld n=264 k=136 activation=geglu saved=1 sizes=host",

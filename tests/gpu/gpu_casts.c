@@ -40,6 +40,10 @@ static const char *const forward[] = {
     "g=3 m=200 k=130 activation=geglu interleave=1",
     "g=3 m=200 k=96 activation=reglu",
     "g=3 m=200 k=97 activation=squared_relu prob=1",
+    "g=3 m=200 k=96 activation=gelu prob=1",
+    "g=3 m=200 k=98 activation=gelu_tanh",
+    "g=3 m=200 k=97 activation=silu prob=1",
+    "g=3 m=200 k=96 activation=relu",
     NULL};
 static const char *const backward[] = {
     "g=4 m=300 k=256 activation=swiglu prob=1 dbias=1 dprob=1",
@@ -48,6 +52,10 @@ static const char *const backward[] = {
     "g=3 m=200 k=260 activation=geglu interleave=1",
     "g=3 m=200 k=192 activation=reglu dbias=1",
     "g=3 m=200 k=97 activation=squared_relu prob=1 dprob=1",
+    "g=3 m=200 k=96 activation=gelu prob=1 dprob=1 dbias=1",
+    "g=3 m=200 k=98 activation=gelu_tanh dbias=1",
+    "g=3 m=200 k=97 activation=silu prob=1 dprob=1",
+    "g=3 m=200 k=96 activation=relu prob=1",
     "g=65 m=900 k=200 activation=clamped_swiglu prob=1 dprob=1 split=zipf",
     NULL};
 static const char *const sums[] = {

@@ -64,6 +64,7 @@ static struct gpu_family families[] = {
     FAMILY(gather, 1, "products that read rows through indices"),
     FAMILY(mlp, 1,
            "the grouped MLP by either strategy, against a chain in double"),
+    FAMILY(moe, 1, "layers from unpermuted tokens, over routes that change"),
     FAMILY(step, 1, "a layer's training step against float64's"),
     FAMILY(coverage, 0, "no kernel was left out"),
 };

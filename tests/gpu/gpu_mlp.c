@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/types.h"
 #include "oracle/layer.h"
 
 enum { MOST_LINES = 1024, MOST_TOKENS = 4096, REPLAYS = 24 };
@@ -213,19 +214,17 @@ static void add(const char *text, const struct qt_pattern *pattern, int graph)
 /* Every activation, and what a line may say in turns. */
 static void add_activations(const char *recipe, int r)
 {
-    static const char *const activations[] = {
-        "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
     static const char *const turns[] = {
         "",        " interleave=32 dw=f32 beta=1", " interleave=1",
         " dw=f32", " pointers=both dw=f32 beta=1",
     };
     char text[256];
 
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < QUERN_ACTIVATION_COUNT - 1; i++) {
         snprintf(text, sizeof text,
                  "mlp %s g=5 m=%d hidden=256 ffn=%d activation=%s prob=%d "
                  "bias=%d split=skew%s",
-                 recipe, 700 + i, i % 3 ? 128 : 160, activations[i],
+                 recipe, 700 + i, i % 3 ? 128 : 160, qn_activation_name(1 + i),
                  (r + i) % 3 > 0, (r + i) % 5 > 0, turns[(r + i) % 5]);
         add(text, NULL, i == 0);
     }

@@ -3,6 +3,8 @@
    double, written here, and the order of roundings to the bit. */
 #include "host.h"
 
+#include "base/types.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -145,6 +147,14 @@ static double in_double(int activation, double a, double b)
         return fmax(a, 0) * b;
     case QUERN_SQUARED_RELU:
         return fmax(a, 0) * fmax(a, 0);
+    case QUERN_RELU:
+        return fmax(a, 0);
+    case QUERN_SILU:
+        return a * logistic(a);
+    case QUERN_GELU:
+        return a / 2 * erfc(-a / sqrt(2));
+    case QUERN_GELU_TANH:
+        return a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
     default:
         return a;
     }
@@ -230,11 +240,6 @@ static void check_rows(const struct numbers *x, const char *line,
     }
 }
 
-static const char *const activations[] = {
-    "none",  "swiglu", "clamped_swiglu", "situ",
-    "geglu", "reglu",  "squared_relu"};
-enum { ACTIVATIONS = sizeof activations / sizeof *activations };
-
 /* The i-th activation; `bias` only without one. */
 static void write_line(char *line, size_t size, const char *recipe,
                        const char *type, int activation, int i)
@@ -250,7 +255,7 @@ static void write_line(char *line, size_t size, const char *recipe,
 
     if (activation)
         snprintf(line + used, size - used, " activation=%s%s%s%s",
-                 activations[activation], runs[i % 5], i % 2 ? " prob=1" : "",
+                 qn_activation_name(activation), runs[i % 5], i % 2 ? " prob=1" : "",
                  i % 3 != 2 ? " saved=1" : "");
     else if (i % 2)
         snprintf(line + used, size - used, " prob=1");
@@ -263,9 +268,9 @@ TEST(test_activations)
     char line[256];
     struct run r;
 
-    for (int i = 0; i < 2 * ACTIVATIONS * 5; i++) {
+    for (int i = 0; i < 2 * QUERN_ACTIVATION_COUNT * 5; i++) {
         write_line(line, sizeof line, recipes[i % 2], "f32",
-                   i / 2 % ACTIVATIONS, i / 2);
+                   i / 2 % QUERN_ACTIVATION_COUNT, i / 2);
         run(x, line, &r);
         check_rows(x, line, &r);
         run_free(&r);
@@ -314,7 +319,7 @@ TEST(test_activation_order)
     struct run wide, narrow;
     char line[256];
 
-    for (int i = 0; i < 2 * (ACTIVATIONS - 1); i++) {
+    for (int i = 0; i < 2 * (QUERN_ACTIVATION_COUNT - 1); i++) {
         const int activation = 1 + i / 2, type = i % 2;
         static const char text[] =
             "fprop %s g=%d m=%d n=96 k=%d d=%s bias=1 activation=%s prob=1 "
@@ -322,10 +327,10 @@ TEST(test_activation_order)
         float *made;
 
         snprintf(line, sizeof line, text, types[type].recipe, GROUPS, ROWS, K,
-                 "f32", activations[activation]);
+                 "f32", qn_activation_name(activation));
         run(x, line, &wide);
         snprintf(line, sizeof line, text, types[type].recipe, GROUPS, ROWS, K,
-                 types[type].type, activations[activation]);
+                 types[type].type, qn_activation_name(activation));
         run(x, line, &narrow);
         expect_rounded(line, narrow.d, types[type].id, wide.d,
                        (ROWS - 3) * wide.width);

@@ -3,6 +3,7 @@
    of the same result; what a problem may not ask for. */
 #include "host.h"
 
+#include "base/types.h"
 #include "choose/describe_all.h"
 #include "problem/geometry.h"
 #include "problem/scale.h"
@@ -278,9 +279,6 @@ static int is_whole(const struct qn_recipe *recipe)
    that fill no tile. */
 TEST(test_result_copies)
 {
-    static const char *const activations[] = {
-        "swiglu", "clamped_swiglu", "situ",         "geglu",
-        "reglu",  "squared_relu",   "swiglu bias=1"};
     static const int64_t sizes[] = {130, 0, 1, 128, 41};
     static const int columns[] = {256, 48, 272, 528};
     const struct qn_recipe *recipe = qn_registry_builtin.recipes;
@@ -290,8 +288,8 @@ TEST(test_result_copies)
     for (int r = 0; r < qn_registry_builtin.nrecipes; r++, recipe++) {
         if (!is_whole(recipe))
             continue;
-        for (int i = 0; i < 7; i++, done++) {
-            const int n = r + i;
+        for (int i = 1; i <= QUERN_ACTIVATION_COUNT; i++, done++) {
+            const int n = r + i, more = i == QUERN_ACTIVATION_COUNT;
 
             snprintf(line, sizeof line,
                      "fprop %s g=5 m=303 n=%d k=%d d=%s activation=%s%s%s "
@@ -300,8 +298,9 @@ TEST(test_result_copies)
                      n % 5 == 4   ? "f32"
                      : n % 3 == 2 ? "f16"
                                   : "bf16",
-                     activations[i], n % 3 ? " prob=1" : "",
-                     n % 2 ? " interleave=8" : "", n % 4 ? "both" : "rowwise");
+                     more ? "swiglu bias=1" : qn_activation_name(i),
+                     n % 3 ? " prob=1" : "", n % 2 ? " interleave=8" : "",
+                     n % 4 ? "both" : "rowwise");
             try_line(line, sizes);
         }
         snprintf(line, sizeof line,
@@ -309,7 +308,7 @@ TEST(test_result_copies)
                  recipe->name);
         try_line(line, sizes);
     }
-    assert_true(done > 8 * 7);
+    assert_true(done > 8 * QUERN_ACTIVATION_COUNT);
 }
 
 /* The result itself, of fprop an x and of dgrad a dy; and dgrad that goes back

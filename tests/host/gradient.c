@@ -3,6 +3,8 @@
    cast makes of an fp32 dh, its sums in their order, and what is refused. */
 #include "host.h"
 
+#include "base/types.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -210,10 +212,6 @@ static void check_rows(const char *line, const struct run *r, const void *made)
         }
 }
 
-static const char *const activations[] = {
-    "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
-enum { ACTIVATIONS = sizeof activations / sizeof *activations };
-
 /* The i-th problem of an activation; `line` without, and what is wanted. */
 static void write_lines(char line[2][256], const char *recipe, const char *type,
                         int activation, int i)
@@ -229,10 +227,12 @@ static void write_lines(char line[2][256], const char *recipe, const char *type,
              ROWS, widths[i % 5], K, i % 4 == 3 ? " alpha=any" : "");
     snprintf(line[0], 256, "%s d=f32", base);
     snprintf(line[1], 256, "%s d=%s activation=%s%s%s%s", base, type,
-             activations[activation],
-             activation == ACTIVATIONS - 1 ? "" : runs[i % 5],
+             qn_activation_name(activation),
+             qn_activation_operands(activation) == 1 ? "" : runs[i % 5],
              i % 2 ? " prob=1" : "", sums[i % 2]);
 }
+
+enum { GRADIENTS = QUERN_ACTIVATION_COUNT - 1 }; /* all but none */
 
 TEST(test_gradients)
 {
@@ -243,11 +243,11 @@ TEST(test_gradients)
     char line[2][256];
 
     assert_non_null(r);
-    for (int i = 0; i < 2 * ACTIVATIONS * 5; i++) {
+    for (int i = 0; i < 2 * GRADIENTS * 5; i++) {
         float dprob[ROWS];
         void *made;
 
-        write_lines(line, recipes[i % 2], types[i % 2], i / 2 % ACTIVATIONS,
+        write_lines(line, recipes[i % 2], types[i % 2], 1 + i / 2 % GRADIENTS,
                     i / 2);
         run(x, line[0], 0, &r[0]);
         run(x, line[1], 2.5f, &r[1]);

@@ -106,8 +106,6 @@ static int type_at(const struct qn_recipe *recipe, int i)
    in turns. The second expert has no tokens, and some factors are 0. */
 TEST(test_mlp_right)
 {
-    static const char *const activations[] = {
-        "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
     static const int64_t sizes[] = {0, 1, 33, 7};
     static const char *const interleaves[] = {"", " interleave=8",
                                               " interleave=1"};
@@ -115,11 +113,11 @@ TEST(test_mlp_right)
     char text[256];
 
     for (int r = 0; (recipe = recipe_at(r)); r++)
-        for (int i = 0; i < 6; i++) {
+        for (int i = 1; i < QUERN_ACTIVATION_COUNT; i++) {
             int n = r + i, delayed = recipe->scaling[0].history > 0;
             int type = recipe->scaled ? type_at(recipe, n) : recipe->x;
 
-            if (delayed && i > 1)
+            if (delayed && i > 2)
                 continue; /* clears 6 histories of 1024 slots each time */
             snprintf(text, sizeof text,
                      "mlp %s g=4 m=%d hidden=%d ffn=%d in=%s dw=%s beta=%d "
@@ -127,7 +125,7 @@ TEST(test_mlp_right)
                      recipe->name, 41 + n % 3, n % 4 == 3 ? 49 : 64,
                      n % 4 == 2 ? 136 : 40, qn_type_name(type),
                      qn_type_name(type_at(recipe, n / 2)), n % 2,
-                     activations[i], n % 3 > 0, interleaves[n % 3]);
+                     qn_activation_name(i), n % 3 > 0, interleaves[n % 3]);
             try_line(text, sizes);
         }
 }

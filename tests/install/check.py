@@ -134,7 +134,29 @@ def check_environment(prefix):
     assert told == page == used, f"--help has {told}, the page {page}, the code {used}"
 
 
-CHECKS = (check_cmake, check_pkg_config, check_manual, check_completion, check_environment)
+def check_hook(_):
+    """`make hooks` in a clone: git takes no other messages than those of the conventions."""
+    need("git")
+    good = "x" * 71
+    messages = {f"X{good}": True, f"X{good}x": False, "Add a\n\nbody": True, "Add a\nbody": False,
+                "add a": False, "Add a.": False, "Merge a.": True, f"Ä{good}": True}
+    with tempfile.TemporaryDirectory() as clone:
+        run("git", "init", "-q", clone)
+        os.mkdir(f"{clone}/.ci")
+        for name in ("Makefile", ".ci/commit-msg"):
+            shutil.copy(f"{ROOT}/{name}", f"{clone}/{name}")
+        run("make", "--no-print-directory", "hooks", cwd=clone, MAKEFLAGS="")
+        run("make", "--no-print-directory", "hooks", cwd=clone, MAKEFLAGS="")
+        for message, taken in messages.items():
+            got = subprocess.run(
+                ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q",
+                 "--allow-empty", "-m", message], cwd=clone, capture_output=True, text=True,
+                check=False, env={**os.environ, "LC_ALL": "C.UTF-8"})
+            assert (got.returncode == 0) == taken, f"'{message}': {got.stderr}"
+
+
+CHECKS = (check_hook, check_cmake, check_pkg_config, check_manual, check_completion,
+          check_environment)
 
 
 def attempt(name, check, *arguments):

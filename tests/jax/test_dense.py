@@ -112,6 +112,52 @@ def test_grouped_dense(g, m, n, k, recipe):
     assert_near(dbias, np.stack([rows.sum(0) for rows in case.parts(case.dy)]), 1e-4)
 
 
+def kernel_of_out_features(case, recipe, **more):
+    """y and gradients with a kernel [g, n, k], as those of [g, k, n]; and of whichever the program
+    itself transposes."""
+    turned = jnp.swapaxes(case.w, 1, 2)
+    f = lambda dims, **more: jax.jit(lambda x, w: (lambda y, back: (y, *back(case.dy)))(*jax.vjp(
+        lambda x, w: qj.grouped_dense(x, w, case.sizes, ((1,), (dims,)), recipe=recipe, **more),
+        x, w)))
+    text = f(2, **more).lower(case.x, turned).as_text()
+    return f(1)(case.x, case.w), f(2, **more)(case.x, turned), text
+
+
+@pytest.mark.parametrize("recipe", [None, "fp8_block", "mxfp8", "fp8_tensor"])
+@pytest.mark.parametrize("is_quantized", [False, True])
+def test_other_order_of_a_kernel(case, recipe, is_quantized):
+    """Nothing is transposed, whatever the recipe; the weights' gradient in the same order."""
+    if is_quantized and recipe is None:
+        pytest.skip("needs a recipe with scales")
+    more = {}
+    if is_quantized:
+        more["quantized"] = qj.grouped_quantize(jnp.swapaxes(case.w, 1, 2), recipe, of="w")
+    (y, dx, dw), (y2, dx2, dw2), text = kernel_of_out_features(case, recipe, **more)
+    assert same(y, y2) and same(dx, dx2) and same(dw, jnp.swapaxes(dw2, 1, 2))
+    assert "stablehlo.transpose" not in text and text.count("custom_call @quern") >= 3
+
+
+# What XLA transposes, in a step of which recipes: docs/jax.md lists it.
+@pytest.mark.parametrize("recipe, layout, dense, mlp", [
+    ("bf16", "kn", 0, 6), ("fp8_block", "kn", 0, 2), ("fp8_tensor", "kn", 1, 2),
+    ("bf16", "nk", 0, 0), ("fp8_block", "nk", 0, 0), ("fp8_tensor", "nk", 0, 0)])
+def test_transposes(case, recipe, layout, dense, mlp):
+    turn = (lambda a: a) if layout == "kn" else lambda a: jnp.swapaxes(a, 1, 2)
+    w1, w2 = turn(normal(4, 64, 96)), turn(normal(4, 48, 64, seed=1))
+
+    def count(function, *weights):
+        def step(x, *weights):
+            y, back = jax.vjp(function, x, *weights)
+            return y, *back(y)
+        return jax.jit(step).lower(case.x, *weights).as_text().count("stablehlo.transpose")
+
+    dims = ((1,), (1 if layout == "kn" else 2,))
+    assert count(lambda x, w: qj.grouped_dense(x, w, case.sizes, dims, recipe=recipe),
+                 turn(case.w)) == dense
+    assert count(lambda x, *w: qj.grouped_mlp(x, *w, case.sizes, recipe=recipe, layout=layout),
+                 w1, w2) == mlp
+
+
 def test_more_axes(case):
     x = case.x.reshape(11, 5, case.k)
     y = qj.grouped_dense(x, jnp.swapaxes(case.w, 1, 2), case.sizes, ((2,), (2,)))

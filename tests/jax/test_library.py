@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from jax import lax
 
-from conftest import ROOT, assert_near, same
+from conftest import DEVICE, ROOT, assert_near, same
 
 import quern
 import quern.jax as qj
 
 # All that the library takes from others: the C library, the loader, and quern's API.
-NEEDED = """calloc dlopen dlsym fegetenv fesetenv free memchr memcmp memset pthread_mutex_destroy
+NEEDED = """__register_atfork calloc dlopen dlsym free memchr memcmp memcpy memset pthread_mutex_destroy
 pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once quern_check quern_describe
 quern_errmsg quern_free quern_open_abi quern_plan_create quern_plan_destroy quern_plan_operands
 quern_run strdup strlen strndup vsnprintf snprintf __stack_chk_fail""".split()
@@ -52,6 +52,30 @@ def test_numpy_alone_imports_quern():
     text = "import quern, sys; assert not {'jax', 'torch'} & set(sys.modules)"
     env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "runtime", "python"))
     subprocess.run([sys.executable, "-c", text], check=True, env=env)
+
+
+FORK = """
+import os, sys
+sys.path[:0] = [{tests!r}]
+import conftest, jax, numpy as np, quern, quern.jax as qj
+case = conftest.Case([10, 0, 33, 5], n=48, k=64)
+run = jax.jit(qj.ragged_dot).lower(case.x, case.w, case.sizes).compile()
+expected = np.asarray(run(case.x, case.w, case.sizes), np.float32)
+child = os.fork()
+if not child:
+    for _ in range(2):
+        found = np.asarray(run(case.x, case.w, case.sizes), np.float32)
+    os._exit(0 if (found == expected).all() and quern.why("fprop bf16 g=1 m=1 n=8 k=8") else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert (np.asarray(run(case.x, case.w, case.sizes), np.float32) == expected).all()
+"""
+
+
+# jax has no threads to compile with in a child; what was compiled before runs there.
+@pytest.mark.skipif(DEVICE != "cpu", reason="CUDA does not survive fork()")
+def test_a_child_of_fork_works():
+    text = FORK.format(tests=os.path.join(ROOT, "tests", "jax"))
+    subprocess.run([sys.executable, "-W", "ignore", "-c", text], check=True, timeout=120)
 
 
 # XLA hands attributes over as they are in a program, which may come from anywhere.
@@ -140,3 +164,21 @@ def test_tokamax(case):
     assert wide.dtype == jnp.float32
     assert tokamax(case.x.astype(jnp.float32), case.w.astype(jnp.float32), case.sizes,
                    implementation) is None
+
+
+@pytest.mark.parametrize("is_aliased", [True, False])
+def test_a_sum_in_place_or_in_another_buffer(case, is_aliased):
+    """XLA may give an operand that is a result too another buffer, as it does with slices."""
+    line = "wgrad bf16 d=f32 beta=1 g=4 m=64 n=48 k=55"
+    added = jax.random.normal(jax.random.key(5), (3, 4, 64, 48))
+    made = [jax.ShapeDtypeStruct((quern.describe(line)["workspace"].bytes.at(55),), jnp.uint8),
+            jax.ShapeDtypeStruct((4, 64, 48), jnp.float32)]
+    run = jax.ffi.ffi_call("quern", made, input_output_aliases={3: 1} if is_aliased else {})
+
+    def total(added, sizes, x, dy):
+        return run(sizes, x, dy, added[1], line=line, operands="lengths a b d",
+                   results="workspace d", rows=np.int64(55), phase=np.int64(0))[1]
+
+    assert_near(jax.jit(total)(added, case.sizes, case.x, case.dy), case.dw() + added[1], 0.01)
+    assert_near(qj.wgrad(case.x, case.dy, case.sizes, accumulate=added[1]), case.dw() + added[1],
+                0.01)

@@ -105,7 +105,7 @@ def test_vmap(case, recipe):
     (dict(recipe="fp8_block", group_sizes=None), ValueError, "group_sizes: the rows"),
     (dict(recipe="fp8_block", of="w"), ValueError, "x has 2 axes: 3 are expected"),
     (dict(recipe="nvfp4", of="dy"), ValueError, "key: recipe nvfp4 rounds at random"),
-    (dict(recipe="fp8_tensor_delayed"), NotImplementedError, "delayed scaling keeps a state"),
+    (dict(recipe="fp8_tensor_delayed"), ValueError, "state: recipe fp8_tensor_delayed has delayed"),
 ])
 def test_bad_arguments(case, arguments, error, sentence):
     given = dict(group_sizes=case.sizes, **arguments) if "group_sizes" not in arguments else \

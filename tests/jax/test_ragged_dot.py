@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from conftest import Case, assert_near, assert_near_in_norm, error, same
+from conftest import DEVICE, Case, assert_near, assert_near_in_norm, error, same
 
 import quern
 import quern.jax as qj
@@ -71,7 +71,7 @@ def test_every_recipe_is_served_or_refused(case):
             assert_near_in_norm(dot(case.x, case.w, case.sizes), case.y(), known[recipe])
         else:
             assert recipe in ("fp16", "fp8_tensor_delayed")
-            with pytest.raises((TypeError, NotImplementedError)):
+            with pytest.raises((TypeError, ValueError), match="float16|state: recipe"):
                 dot(case.x, case.w, case.sizes)
 
 
@@ -192,5 +192,10 @@ def test_shapes_of_tokamax(m, k, n, sizes, out):
 @pytest.mark.parametrize("sizes", [[2, 3, -1, 4], [1022, 1, 1, 1]])
 def test_invalid_sizes(case, sizes):
     sizes = jnp.array(sizes, jnp.int32)
+    dot = jax.jit(qj.ragged_dot)
+    if DEVICE != "cpu":  # a GPU stays within the buffers and goes on
+        assert dot(case.x, case.w, sizes).shape == (case.rows, case.w.shape[2])
+        assert jnp.isfinite(dot(case.x, case.w, case.sizes)[:case.tokens]).all()
+        return
     with pytest.raises(Exception, match="quern: group .*(lengths|rows)"):
-        jax.block_until_ready(jax.jit(qj.ragged_dot)(case.x, case.w, sizes))
+        jax.block_until_ready(dot(case.x, case.w, sizes))

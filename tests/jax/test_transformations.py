@@ -200,7 +200,7 @@ conftest.assert_near_in_norm(y, case.y(), 0.2)
     (dict(recipe="bf17"), Exception, "did you mean 'bf16'"),
     (dict(recipe=8), TypeError, "recipe is int"),
     (dict(recipe="nvfp4"), ValueError, "key: recipe nvfp4 rounds at random"),
-    (dict(recipe="fp8_tensor_delayed"), NotImplementedError, "delayed scaling keeps a state"),
+    (dict(recipe="fp8_tensor_delayed"), ValueError, "state: recipe fp8_tensor_delayed has delayed"),
     (dict(precision="highest"), NotImplementedError, "precision is highest"),
     (dict(preferred_element_type=jnp.int32), TypeError, "preferred_element_type is int32"),
     (dict(outside="keep"), ValueError, "outside is 'keep': one of None, 'zero'"),

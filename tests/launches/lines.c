@@ -31,6 +31,8 @@ const char *const launch_lines[] = {
     FPROP " bias=1",
     FPROP " activation=swiglu bias=1 prob=1 saved=1",
     FPROP " activation=clamped_swiglu interleave=32",
+    FPROP " activation=swiglu interleave=1 bias=1 prob=1 saved=1",
+    FPROP " activation=gelu bias=1 prob=1 saved=1",
     FPROP " pointers=b",
     FPROP " sizes=host",
     FPROP " ragged=n",
@@ -47,6 +49,8 @@ const char *const launch_lines[] = {
     DGRAD " activation=swiglu prob=1 dprob=1 outside=zero",
     DGRAD,
     DGRAD " activation=swiglu prob=1 dbias=1 dprob=1",
+    DGRAD " activation=swiglu interleave=1 prob=1 dbias=1 dprob=1",
+    DGRAD " activation=silu prob=1 dprob=1",
     WGRAD,
     WGRAD " d=f32 beta=1",
     WGRAD " d=f32 beta=1 | strides gaps",
@@ -56,16 +60,16 @@ const char *const launch_lines[] = {
     WGRAD " d=f32 beta=1 microbatches=4 pointers=d | queue=3 offsets",
     WGRAD " d=f32 beta=1 | queue=2",
     /* epilogues that no kernel fuses */
-    FPROP " activation=swiglu interleave=1 bias=1 prob=1 saved=1",
+    FPROP " activation=swiglu interleave=4 bias=1 prob=1 saved=1",
     FPROP " bias=1 prob=1 alpha=any | device=8.0 fewer noop",
     DGRAD " activation=swiglu d=f32 prob=1 dbias=1 dprob=1 | strides",
     DGRAD " activation=swiglu sizes=host dprob=1 prob=1 | device=12.0",
     "fprop mxfp8" SIZES " bias=1",
     "fprop mxfp8" SIZES
-    " activation=swiglu interleave=1 copies=both sizes=host",
-    "dgrad mxfp8" BACK " interleave=1 prob=1 dbias=1 dprob=1 dequantize=pass "
+    " activation=swiglu interleave=4 copies=both sizes=host",
+    "dgrad mxfp8" BACK " interleave=4 prob=1 dbias=1 dprob=1 dequantize=pass "
     "copies=both sizes=host",
-    "dgrad fp8_block" BACK " interleave=1 prob=1 dbias=add quantize=auto",
+    "dgrad fp8_block" BACK " interleave=4 prob=1 dbias=add quantize=auto",
     "dgrad nvfp4" BACK " prob=1 dbias=1 dprob=1",
     /* scaled ones */
     "fprop fp8_block" SIZES,
@@ -73,6 +77,10 @@ const char *const launch_lines[] = {
     "fprop fp8_block" SIZES " quantize=mainloop",
     "fprop fp8_block" SIZES " quantize=pass",
     "dgrad fp8_block" BACK " prob=1 dbias=1 dprob=1 copies=both",
+    "fprop fp8_block" SIZES
+    " bias=1 activation=swiglu interleave=1 copies=both prob=1",
+    "dgrad fp8_block" BACK
+    " interleave=1 prob=1 dbias=1 dprob=1 copies=both",
     "wgrad fp8_block" SIZES " d=f32 beta=1",
     "wgrad fp8_block" SIZES " d=f32 beta=1 microbatches=2 | queue=4",
     "fprop fp8_row" SIZES " alpha=any",
@@ -119,6 +127,8 @@ const char *const launch_lines[] = {
     "microbatches=4 | queue=4",
     "mlp fp8_block g=4 m=1000 hidden=256 ffn=512 prob=1",
     "mlp fp8_block g=4 m=1000 hidden=256 ffn=512 bias=1 outside=zero",
+    "mlp fp8_block g=4 m=1024 hidden=256 ffn=512 interleave=1",
+    "mlp bf16 g=4 m=1000 hidden=256 ffn=512 activation=gelu_tanh",
     "mlp fp8_block g=4 m=1000 hidden=256 ffn=512 recompute=1 sizes=host",
     "mlp mxfp8 g=4 m=1000 hidden=256 ffn=512 bias=1 prob=1",
     NULL,
@@ -129,6 +139,7 @@ const char *const launch_lines[] = {
 #define WGRAD_(...) "wgrad R g=4 m=512 n=512 k=1000 " __VA_ARGS__
 #define CAST(...)   "quantize R g=4 m=1000 k=512 " __VA_ARGS__
 #define MLP(...)    "mlp R g=4 m=1000 hidden=256 ffn=512 " __VA_ARGS__
+#define MOE(...)    "moe R g=4 m=1000 topk=2 hidden=256 ffn=512 " __VA_ARGS__
 
 const char *const launch_patterns[] = {
     FPROP_(""),
@@ -259,5 +270,11 @@ const char *const launch_patterns[] = {
     MLP("pointers=both dw=f32 beta=1 microbatches=2 | queue=3"),
     MLP("in=f32 | gaps"),
     MLP("| device=8.0"),
+    MOE(""),
+    MOE("prob=y residual=1 bias=1 | strides"),
+    MOE("prob=x recompute=1 index=i64 | fewer"),
+    MOE("experts=9 first=2 grad=0"),
+    MOE("prob=none dw=f32 beta=1 microbatches=2 | queue=3"),
+    MOE("pointers=both interleave=32 | device=8.0"),
     NULL,
 };

@@ -2,7 +2,7 @@
 /*
 ** lines.h: the problems whose launches are logged.
 **
-** A line is one that qn_problem_parse, qn_quantize_parse or
+** A line is one that qn_problem_parse, qn_quantize_parse, qn_moe_parse or
 ** qn_mlp_parse takes. Words after a bar say how its run is called:
 **
 **   offsets    offsets instead of lengths       gaps     both

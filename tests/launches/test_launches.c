@@ -13,27 +13,12 @@
 #include "golden.h"
 #include "lines.h"
 #include "log.h"
+#include "play.h"
 
 #include <sha2.h>
 #include <stdlib.h>
 
 enum { QUEUE = 64 };
-
-/* How a run is called: the words after a line's bar. */
-struct how {
-    int offsets, gaps, i64, fewer, strides, noop, queue, sms, device;
-};
-
-/* A line that is played. */
-struct play {
-    char line[256];
-    struct how how;
-    struct quern_context *ctx;
-    struct qn_plan_options options;
-    FILE *log, *why;
-    int is_short;
-    int part; /* of a queue, from 0 */
-};
 
 static void read_word(struct play *play, const char *word)
 {
@@ -81,7 +66,7 @@ static void read_line(struct play *play, const char *line, const char *recipe)
 
 /* ----------------------------------------------------------------- operands */
 
-static void *region(struct play *play, const char *name, size_t bytes)
+void *play_region(struct play *play, const char *name, size_t bytes)
 {
     return log_region(name, play->part, bytes);
 }
@@ -99,7 +84,7 @@ static void halve(int64_t *length, int64_t total, int groups)
 }
 
 /* The product's total is no other axis' length. */
-static void give(struct play *play, const char *name, struct qn_tensor *t,
+void play_tensor(struct play *play, const char *name, struct qn_tensor *t,
                  int pointers, int64_t total, int groups)
 {
     char of[32];
@@ -116,13 +101,13 @@ static void give(struct play *play, const char *name, struct qn_tensor *t,
     }
     snprintf(of, sizeof of, "%s.%s", name, "pointers");
     if (pointers)
-        t->pointers = region(play, of, (size_t)groups * sizeof(void *));
+        t->pointers = play_region(play, of, (size_t)groups * sizeof(void *));
     else
-        t->data = region(play, name, t->bytes);
+        t->data = play_region(play, name, t->bytes);
     snprintf(of, sizeof of, "%s.sf", name);
-    t->sf = t->sf_bytes ? region(play, of, t->sf_bytes) : NULL;
+    t->sf = t->sf_bytes ? play_region(play, of, t->sf_bytes) : NULL;
     snprintf(of, sizeof of, "%s.global", name);
-    t->global = t->global_bytes ? region(play, of, t->global_bytes) : NULL;
+    t->global = t->global_bytes ? play_region(play, of, t->global_bytes) : NULL;
 }
 
 struct sizes {
@@ -146,15 +131,16 @@ static void give_sizes(struct play *play, const struct sizes *s, int groups,
         return;
     }
     if (!how->offsets)
-        *s->lengths = region(play, "lengths", bytes);
+        *s->lengths = play_region(play, "lengths", bytes);
     if (how->offsets || how->gaps)
-        *s->offsets = region(play, "offsets", bytes);
+        *s->offsets = play_region(play, "offsets", bytes);
 }
 
-static float *floats(struct play *play, const char *name, int wanted,
-                     int64_t count)
+float *play_floats(struct play *play, const char *name, int wanted,
+                   int64_t count)
 {
-    return wanted ? region(play, name, (size_t)count * sizeof(float)) : NULL;
+    return wanted ? play_region(play, name, (size_t)count * sizeof(float))
+                  : NULL;
 }
 
 /* Keys of a product that descriptions do not state. */
@@ -163,19 +149,20 @@ static void give_more(struct play *play, const struct qn_problem *p,
 {
     const int64_t columns = 2 * p->n * p->groups;
 
-    args->bias = floats(play, "bias", p->bias, columns);
-    args->probability = floats(play, "probability", p->probability, p->m);
-    args->dbias = floats(play, "dbias", p->dbias, columns);
-    args->dprob = floats(play, "dprob", p->dprob, p->m);
-    args->gather =
-        p->gather ? region(play, "gather", (size_t)p->m * sizeof(int)) : NULL;
-    args->alpha = floats(play, "alpha", p->alpha, 1);
-    args->beta = floats(play, "beta", p->beta == QUERN_BETA_ANY, 1);
-    args->scale = floats(play, "scale", need->history, 2);
-    args->history = floats(play, "history", need->history, need->history);
-    args->random = need->random ? region(play, "random", 16) : NULL;
-    args->noop = play->how.noop ? region(play, "noop", 4) : NULL;
-    args->workspace = region(play, "workspace", need->workspace_bytes);
+    args->bias = play_floats(play, "bias", p->bias, columns);
+    args->probability = play_floats(play, "probability", p->probability, p->m);
+    args->dbias = play_floats(play, "dbias", p->dbias, columns);
+    args->dprob = play_floats(play, "dprob", p->dprob, p->m);
+    args->gather = p->gather
+                       ? play_region(play, "gather", (size_t)p->m * sizeof(int))
+                       : NULL;
+    args->alpha = play_floats(play, "alpha", p->alpha, 1);
+    args->beta = play_floats(play, "beta", p->beta == QUERN_BETA_ANY, 1);
+    args->scale = play_floats(play, "scale", need->history, 2);
+    args->history = play_floats(play, "history", need->history, need->history);
+    args->random = need->random ? play_region(play, "random", 16) : NULL;
+    args->noop = play->how.noop ? play_region(play, "noop", 4) : NULL;
+    args->workspace = play_region(play, "workspace", need->workspace_bytes);
 }
 
 static void give_product(struct play *play, const struct qn_problem *p,
@@ -196,25 +183,25 @@ static void give_product(struct play *play, const struct qn_problem *p,
     const int part = play->part, bits = p->pointers;
 
     *args = need->args;
-    give(play, "a", &args->a, bits & QUERN_POINTERS_A, total, p->groups);
-    give(play, "b", &args->b, bits & QUERN_POINTERS_B, total, p->groups);
-    give(play, "in", &args->in, 0, total, p->groups);
-    give(play, "column", &args->column, 0, total, p->groups);
+    play_tensor(play, "a", &args->a, bits & QUERN_POINTERS_A, total, p->groups);
+    play_tensor(play, "b", &args->b, bits & QUERN_POINTERS_B, total, p->groups);
+    play_tensor(play, "in", &args->in, 0, total, p->groups);
+    play_tensor(play, "column", &args->column, 0, total, p->groups);
     if (p->ragged != QUERN_AXIS_NONE)
         give_sizes(play, &sizes, p->groups, total, p->sizes);
     play->part = 0; /* products of a queue add to one D */
-    give(play, "c", &args->c, bits & QUERN_POINTERS_C, total, p->groups);
-    give(play, "d", &args->d, bits & QUERN_POINTERS_D, total, p->groups);
+    play_tensor(play, "c", &args->c, bits & QUERN_POINTERS_C, total, p->groups);
+    play_tensor(play, "d", &args->d, bits & QUERN_POINTERS_D, total, p->groups);
     play->part = part;
-    give(play, "p", &args->p, 0, total, p->groups);
-    give(play, "t", &args->t, 0, total, p->groups);
+    play_tensor(play, "p", &args->p, 0, total, p->groups);
+    play_tensor(play, "t", &args->t, 0, total, p->groups);
     give_more(play, p, need, args);
 }
 
 /* -------------------------------------------------------------------- plays */
 
 /* A call's end; 1 if it failed, which is logged. */
-static int failed(struct play *play, const char *call, int code)
+int play_failed(struct play *play, const char *call, int code)
 {
     static const char *const names[] = {
 #define NAME(name, value, meaning) [value] = #name,
@@ -246,7 +233,7 @@ static char *without_numbers(char *text)
 }
 
 /* The text of qn_why: for a short line its hash. */
-static void explain(struct play *play, int code, char **said)
+void play_explain(struct play *play, int code, char **said)
 {
     char *text = code ? NULL : without_numbers(*said);
     char hash[SHA256_DIGEST_STRING_LENGTH];
@@ -262,7 +249,7 @@ static void explain(struct play *play, int code, char **said)
     qn_free(text);
 }
 
-static struct qn_queue *open_queue(struct play *play)
+struct qn_queue *play_queue(struct play *play)
 {
     struct qn_queue *queue;
 
@@ -270,10 +257,11 @@ static struct qn_queue *open_queue(struct play *play)
     return queue;
 }
 
-static void flush(struct play *play, struct qn_queue *queue)
+void play_flush(struct play *play, struct qn_queue *queue)
 {
     if (qn_queue_count(queue, QUERN_ALL_LAYERS))
-        failed(play, "flush", qn_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL));
+        play_failed(play, "flush",
+                    qn_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL));
     qn_queue_free(queue);
 }
 
@@ -287,10 +275,10 @@ static void run_product(struct play *play, const struct qn_problem *p,
 
     if (!play->how.queue) {
         give_product(play, p, need, &args);
-        failed(play, "run", qn_run(plan, &args, NULL));
+        play_failed(play, "run", qn_run(plan, &args, NULL));
         return;
     }
-    queue = open_queue(play);
+    queue = play_queue(play);
     for (; play->part < play->how.queue; play->part++) {
         struct qn_args next;
 
@@ -298,9 +286,9 @@ static void run_product(struct play *play, const struct qn_problem *p,
         if (play->part)
             next.c = args.c, next.d = args.d;
         args = next;
-        failed(play, "put", qn_queue_put(queue, plan, &args, 0));
+        play_failed(play, "put", qn_queue_put(queue, plan, &args, 0));
     }
-    flush(play, queue);
+    play_flush(play, queue);
 }
 
 static void play_product(struct play *play)
@@ -311,11 +299,14 @@ static void play_product(struct play *play)
     struct quern_plan_info info;
     char *why = NULL;
 
-    if (failed(play, "parse", qn_problem_parse(play->ctx, play->line, &p)) ||
-        failed(play, "describe", qn_problem_describe(play->ctx, &p, &need)))
+    if (play_failed(play, "parse",
+                    qn_problem_parse(play->ctx, play->line, &p)) ||
+        play_failed(play, "describe",
+                    qn_problem_describe(play->ctx, &p, &need)))
         return;
-    explain(play, qn_why(play->ctx, &p, &play->options, &why), &why);
-    if (failed(play, "plan", qn_plan(play->ctx, &p, &play->options, &plan)))
+    play_explain(play, qn_why(play->ctx, &p, &play->options, &why), &why);
+    if (play_failed(play, "plan",
+                    qn_plan(play->ctx, &p, &play->options, &plan)))
         return;
     qn_plan_info(plan, &info);
     fprintf(play->log, "  workspace %zu of %zu, microbatches %d\n",
@@ -335,26 +326,26 @@ static void give_cast(struct play *play, const struct qn_quantization *q,
     const int part = play->part;
 
     *args = need->args;
-    give(play, "in", &args->in, 0, q->m, q->groups);
-    give(play, "saved", &args->saved, 0, q->m, q->groups);
-    give(play, "row", &args->row, 0, q->m, q->groups);
-    give(play, "column", &args->column, 0, q->m, q->groups);
-    give(play, "out", &args->out, 0, q->m, q->groups);
+    play_tensor(play, "in", &args->in, 0, q->m, q->groups);
+    play_tensor(play, "saved", &args->saved, 0, q->m, q->groups);
+    play_tensor(play, "row", &args->row, 0, q->m, q->groups);
+    play_tensor(play, "column", &args->column, 0, q->m, q->groups);
+    play_tensor(play, "out", &args->out, 0, q->m, q->groups);
     if (q->of != QN_W && q->work != QUERN_RESCALE)
         give_sizes(play, &sizes, q->groups, q->m, q->sizes);
-    args->probability = floats(play, "probability", q->probability, q->m);
-    args->bias =
-        floats(play, "bias",
-               q->work == QUERN_BIAS || (q->dprob && !q->activation), columns);
+    args->probability = play_floats(play, "probability", q->probability, q->m);
+    args->bias = play_floats(
+        play, "bias", q->work == QUERN_BIAS || (q->dprob && !q->activation),
+        columns);
     play->part = 0;
-    args->dbias = floats(play, "dbias", q->dbias, columns);
+    args->dbias = play_floats(play, "dbias", q->dbias, columns);
     play->part = part;
-    args->dprob = floats(play, "dprob", q->dprob, q->m);
-    args->scale = floats(play, "scale", delayed, 2);
-    args->history = floats(play, "history", delayed, need->history);
-    args->random = need->random ? region(play, "random", 16) : NULL;
-    args->noop = play->how.noop ? region(play, "noop", 4) : NULL;
-    args->workspace = region(play, "workspace", need->workspace_bytes);
+    args->dprob = play_floats(play, "dprob", q->dprob, q->m);
+    args->scale = play_floats(play, "scale", delayed, 2);
+    args->history = play_floats(play, "history", delayed, need->history);
+    args->random = need->random ? play_region(play, "random", 16) : NULL;
+    args->noop = play->how.noop ? play_region(play, "noop", 4) : NULL;
+    args->workspace = play_region(play, "workspace", need->workspace_bytes);
 }
 
 static void run_cast(struct play *play, const struct qn_quantization *q,
@@ -367,17 +358,17 @@ static void run_cast(struct play *play, const struct qn_quantization *q,
 
     if (!play->how.queue) {
         give_cast(play, q, need, &args);
-        failed(play, "run", qn_quantize_run(plan, &args, NULL));
+        play_failed(play, "run", qn_quantize_run(plan, &args, NULL));
         return;
     }
-    queue = open_queue(play);
+    queue = play_queue(play);
     for (; play->part < play->how.queue; play->part++) {
         give_cast(play, q, need, &args);
         args.row.data = NULL;
         dbias = args.dbias = dbias ? dbias : args.dbias;
-        failed(play, "put", qn_queue_put_dbias(queue, plan, &args, 0));
+        play_failed(play, "put", qn_queue_put_dbias(queue, plan, &args, 0));
     }
-    flush(play, queue);
+    play_flush(play, queue);
 }
 
 static void play_cast(struct play *play)
@@ -387,21 +378,23 @@ static void play_cast(struct play *play)
     struct qn_quantization q;
     char *why = NULL;
 
-    if (failed(play, "parse", qn_quantize_parse(play->ctx, play->line, &q)) ||
-        failed(play, "describe", qn_quantize_needs(play->ctx, &q, &need)))
+    if (play_failed(play, "parse",
+                    qn_quantize_parse(play->ctx, play->line, &q)) ||
+        play_failed(play, "describe", qn_quantize_needs(play->ctx, &q, &need)))
         return;
-    explain(play, qn_quantize_why(play->ctx, &q, &play->options, &why), &why);
-    if (failed(play, "plan",
-               qn_quantize_plan(play->ctx, &q, &play->options, &plan)))
+    play_explain(play, qn_quantize_why(play->ctx, &q, &play->options, &why),
+                 &why);
+    if (play_failed(play, "plan",
+                    qn_quantize_plan(play->ctx, &q, &play->options, &plan)))
         return;
     fprintf(play->log, "  workspace %zu\n", need.workspace_bytes);
     run_cast(play, &q, &need, plan);
     qn_quantize_plan_free(plan);
 }
 
-static void give_mlp(struct play *play, const struct qn_mlp *mlp,
-                     const struct qn_mlp_description *need,
-                     struct qn_mlp_args *args)
+void play_mlp_args(struct play *play, const struct qn_mlp *mlp,
+                   const struct qn_mlp_description *need,
+                   struct qn_mlp_args *args)
 {
     const struct sizes sizes = {&args->first_dims, &args->offsets,
                                 &args->sizes_type, &args->host_sizes};
@@ -410,7 +403,8 @@ static void give_mlp(struct play *play, const struct qn_mlp *mlp,
     const int grad = !mlp->forward_only;
 
 #define GIVE_BY(word, field)                                                   \
-    give(play, #field, &args->field, mlp->pointers &(word), mlp->m, mlp->groups)
+    play_tensor(play, #field, &args->field, mlp->pointers &(word), mlp->m,     \
+                mlp->groups)
 #define GIVE(field) GIVE_BY(0, field)
     *args = need->args;
     if (play->how.fewer)
@@ -422,21 +416,23 @@ static void give_mlp(struct play *play, const struct qn_mlp *mlp,
 #undef GIVE
 #undef GIVE_BY
     give_sizes(play, &sizes, mlp->groups, mlp->m, mlp->sizes);
-    args->probability = floats(play, "probability", mlp->probability, mlp->m);
-    args->dprob = floats(play, "dprob", grad && mlp->probability, mlp->m);
-    args->b1 = floats(play, "b1", mlp->bias, wide);
-    args->b2 = floats(play, "b2", mlp->bias, wide);
-    args->db1 = floats(play, "db1", grad && mlp->bias, wide);
-    args->db2 = floats(play, "db2", grad && mlp->bias, wide);
-    args->scale = floats(play, "scale", need->history, 2 * tensors);
-    args->history = floats(play, "history", need->history,
-                           (int64_t)tensors * need->history);
-    args->random = need->random ? region(play, "random", 16 * tensors) : NULL;
+    args->probability =
+        play_floats(play, "probability", mlp->probability, mlp->m);
+    args->dprob = play_floats(play, "dprob", grad && mlp->probability, mlp->m);
+    args->b1 = play_floats(play, "b1", mlp->bias, wide);
+    args->b2 = play_floats(play, "b2", mlp->bias, wide);
+    args->db1 = play_floats(play, "db1", grad && mlp->bias, wide);
+    args->db2 = play_floats(play, "db2", grad && mlp->bias, wide);
+    args->scale = play_floats(play, "scale", need->history, 2 * tensors);
+    args->history = play_floats(play, "history", need->history,
+                                (int64_t)tensors * need->history);
+    args->random =
+        need->random ? play_region(play, "random", 16 * tensors) : NULL;
     if (need->saved_bytes)
-        args->saved = region(play, "saved", need->saved_bytes);
+        args->saved = play_region(play, "saved", need->saved_bytes);
     if (need->pending_bytes)
-        args->pending = region(play, "pending", need->pending_bytes);
-    args->workspace = region(play, "workspace", need->workspace_bytes);
+        args->pending = play_region(play, "pending", need->pending_bytes);
+    args->workspace = play_region(play, "workspace", need->workspace_bytes);
 }
 
 /* Weights that backward makes, or later, or by a queue. */
@@ -447,33 +443,33 @@ static void run_mlp(struct play *play, const struct qn_mlp *mlp,
     struct qn_mlp_args args, without;
     struct qn_queue *queue;
 
-    give_mlp(play, mlp, need, &args);
+    play_mlp_args(play, mlp, need, &args);
     without = args;
     without.dw1 = without.dw2 = (struct qn_tensor){.data = NULL};
     fprintf(play->log, "  - weights\n");
-    failed(play, "weights", qn_mlp_weights(plan, &args, NULL));
+    play_failed(play, "weights", qn_mlp_weights(plan, &args, NULL));
     fprintf(play->log, "  - forward\n");
-    failed(play, "forward", qn_mlp_forward(plan, &args, NULL));
+    play_failed(play, "forward", qn_mlp_forward(plan, &args, NULL));
     if (mlp->forward_only)
         return;
     fprintf(play->log, "  - backward with wgrad\n");
-    failed(play, "backward", qn_mlp_backward(plan, &args, NULL));
+    play_failed(play, "backward", qn_mlp_backward(plan, &args, NULL));
     fprintf(play->log, "  - backward, then wgrad\n");
-    failed(play, "backward", qn_mlp_backward(plan, &without, NULL));
-    failed(play, "wgrad", qn_mlp_wgrad(plan, &args, NULL));
+    play_failed(play, "backward", qn_mlp_backward(plan, &without, NULL));
+    play_failed(play, "wgrad", qn_mlp_wgrad(plan, &args, NULL));
     if (!play->how.queue)
         return;
     fprintf(play->log, "  - put and flush\n");
-    queue = open_queue(play);
+    queue = play_queue(play);
     for (; play->part < play->how.queue; play->part++) {
         const struct qn_mlp_args first = args;
 
         if (play->part)
-            give_mlp(play, mlp, need, &args);
+            play_mlp_args(play, mlp, need, &args);
         args.dw1 = first.dw1, args.dw2 = first.dw2;
-        failed(play, "put", qn_mlp_put(plan, &args, queue, 0));
+        play_failed(play, "put", qn_mlp_put(plan, &args, queue, 0));
     }
-    flush(play, queue);
+    play_flush(play, queue);
 }
 
 static void play_mlp(struct play *play)
@@ -483,12 +479,12 @@ static void play_mlp(struct play *play)
     struct qn_mlp mlp;
     char *why = NULL;
 
-    if (failed(play, "parse", qn_mlp_parse(play->ctx, play->line, &mlp)) ||
-        failed(play, "describe", qn_mlp_needs(play->ctx, &mlp, &need)))
+    if (play_failed(play, "parse", qn_mlp_parse(play->ctx, play->line, &mlp)) ||
+        play_failed(play, "describe", qn_mlp_needs(play->ctx, &mlp, &need)))
         return;
-    explain(play, qn_mlp_why(play->ctx, &mlp, &play->options, &why), &why);
-    if (failed(play, "plan",
-               qn_mlp_plan(play->ctx, &mlp, &play->options, &plan)))
+    play_explain(play, qn_mlp_why(play->ctx, &mlp, &play->options, &why), &why);
+    if (play_failed(play, "plan",
+                    qn_mlp_plan(play->ctx, &mlp, &play->options, &plan)))
         return;
     fprintf(play->log, "  workspace %zu, saved %zu, pending %zu\n",
             need.workspace_bytes, need.saved_bytes, need.pending_bytes);
@@ -512,6 +508,8 @@ static void play(const char *line, const char *recipe, int is_short, FILE *log,
         play_cast(&play);
     else if (!strncmp(line, "mlp ", 4))
         play_mlp(&play);
+    else if (!strncmp(line, "moe ", 4))
+        play_moe(&play);
     else
         play_product(&play);
     log_end();

@@ -4,12 +4,11 @@
 #define _GNU_SOURCE
 #include "devices.h"
 #include "log.h"
+#include "base/types.h"
 
 #include <stdlib.h>
 
 /* Activations, what comes with each, and types of D ("" is the recipe's). */
-static const char *const activations[] = {
-    "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu"};
 static const char *const runs[] = {"", " interleave=1", " interleave=8",
                                    " interleave=32"};
 static const char *const results[] = {"", " d=f32", " d=f16"};
@@ -154,16 +153,17 @@ static void try_activations(const char *recipe, const char *d)
 {
     char epilogue[128];
 
-    for (int i = 0; i < COUNT(activations) * COUNT(runs); i++) {
+    for (int i = 0; i < (QUERN_ACTIVATION_COUNT - 1) * COUNT(runs); i++) {
         const int a = i / COUNT(runs), r = i % COUNT(runs);
+        const char *activation = qn_activation_name(1 + a);
 
         for (int j = 0; j < COUNT(forward) && (!a || r == a % COUNT(runs));
              j++) {
             snprintf(epilogue, sizeof epilogue, " activation=%s%s%s",
-                     activations[a], runs[r], forward[j]);
+                     activation, runs[r], forward[j]);
             try_product("fprop", recipe, d, epilogue);
             snprintf(epilogue, sizeof epilogue, " activation=%s%s%s",
-                     activations[a], runs[r], backward[j]);
+                     activation, runs[r], backward[j]);
             try_product("dgrad", recipe, d, epilogue);
         }
     }

@@ -52,12 +52,38 @@ static double squared_relu(double a, double b)
     return fmax(a, 0) * fmax(a, 0);
 }
 
+static double relu(double a, double b)
+{
+    (void)b;
+    return fmax(a, 0);
+}
+
+static double silu(double a, double b)
+{
+    (void)b;
+    return a * sigmoid(a);
+}
+
+static double gelu(double a, double b)
+{
+    (void)b;
+    return a / 2 * erfc(-a / sqrt(2));
+}
+
+static double gelu_tanh(double a, double b)
+{
+    (void)b;
+    return geglu(a, 1);
+}
+
 static const struct {
     const char *name;
     double (*exact)(double a, double b);
 } activations[] = {{"swiglu", swiglu}, {"clamped_swiglu", clamped_swiglu},
                    {"situ", situ},     {"geglu", geglu},
-                   {"reglu", reglu},   {"squared_relu", squared_relu}};
+                   {"reglu", reglu},   {"squared_relu", squared_relu},
+                   {"relu", relu},     {"silu", silu},
+                   {"gelu", gelu},     {"gelu_tanh", gelu_tanh}};
 enum { COUNT = sizeof activations / sizeof *activations };
 
 static double slope(double (*f)(double, double), double a, double b, int of_b)
@@ -180,6 +206,7 @@ TEST(test_activation_ends)
     }
     check_bend("reglu", 0, 3, 0, 0);
     check_bend("squared_relu", 0, 3, 0, 0);
+    check_bend("relu", 0, 3, 0, 0);
     check_bend("clamped_swiglu", 7, 7, 8.00058463f, 6.99995313f);
     check_bend("clamped_swiglu", 7.0000005f, 7.0000005f, 0, 0);
     check_bend("clamped_swiglu", 1, -7.0000005f, -6.40667764f, 0);

@@ -43,8 +43,9 @@ static void sim_label_turned(struct sim_slab *s, const float *sum)
     }
 }
 
-/* The order of the sums is that of wgmma.cu; `kept` is 1 where they are added to older sums. */
-static void sim_fill(struct sim_slab *s, const float *sum, int lane, int kept)
+/* The order of the sums is that of wgmma.cu, or of alternating columns' results; `kept` is 1 where
+   they are added to older sums. */
+static void sim_fill(struct sim_slab *s, const float *sum, int lane, int kept, int alternating)
 {
     struct sim_thread *t = &sim.thread[sim.current];
     const int warp = sim.current % THREADS / 32 % 4;
@@ -67,14 +68,22 @@ static void sim_fill(struct sim_slab *s, const float *sum, int lane, int kept)
         s->value[i % 8 / 4 * 8 + lane % 4 * 2 + i % 2][i / 8 * 16 + i / 2 % 2 * 8 + lane / 4] =
             sum[i / 8 * (ROWS / 2) + i % 8];
     for (int i = 0; i < SLAB_COLUMNS / 2 && !SIM_SWAPPED && sim_has_values(); i++) {
-        float *to = &s->value[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
+        const int row = alternating ? i % 2 * 8 : i / 2 % 2 * 8;
+        const int column = alternating ? i / 2 * 4 + lane % 4 : i / 4 * 8 + lane % 4 * 2 + i % 2;
+        float *to = &s->value[lane / 4 + row][column];
         *to = kept ? *to + sum[i] : sum[i];
     }
 }
 
 static void fill_slab(unsigned int slab, const float *sum, int lane)
 {
-    sim_fill(sim_slab_at(slab), sum, lane, 0);
+    sim_fill(sim_slab_at(slab), sum, lane, 0, 0);
+}
+
+/* Results of neighbouring columns: rows alternate, and a lane has every fourth column. */
+static void fill_results(unsigned int slab, const float *result, int lane)
+{
+    sim_fill(sim_slab_at(slab), result, lane, 0, 1);
 }
 
 static void add_to_slab(unsigned int slab, const float *sum, int lane)
@@ -83,7 +92,7 @@ static void add_to_slab(unsigned int slab, const float *sum, int lane)
 
     if (s->c != SIM_C_IS_THERE)
         sim_fail("a slab is added to before C is there", s->c, lane);
-    sim_fill(s, sum, lane, 1);
+    sim_fill(s, sum, lane, 1, 0);
 }
 
 /* The copy engine has read sums: they must be those that belong to the position. In twin.h. */

@@ -112,7 +112,7 @@ static void run_forms(const struct form *const *forms, int count,
 TEST_FORMS(ragged_m, run_everything, &M_STORE, &M_TURNS, &M_PAIRS, &M_STACKS,
            &M_STACKS_TURNS, &M_NARROW, &M_NARROW_TURNS, &M_ALPHA, &M_SCALE)
 TEST_FORMS(activations, run_enough, &M_HALVES, &M_HALVES_TURNS, &M_RUNS,
-           &M_RUNS_SHORT, &M_SINGLE, &M_BIAS)
+           &M_RUNS_SHORT, &M_ALTERNATING, &M_SINGLE, &M_BIAS)
 TEST_FORMS(ragged_k, run_everything, &K_STORE, &K_TURNS, &K_PAIRS, &K_ADD,
            &K_READ, &K_FETCH, &K_FETCH_SIX, &K_SCALE)
 TEST_FORMS(scaled_m, run_everything, &TENSOR_M, &TENSOR_M_TURNS, &ROW_M,

@@ -235,6 +235,9 @@ static const struct planted activation_defects[] = {
     {&M_RUNS_SHORT, {ACTIVATE, "i / run * 2 * run", "i / run * run"}},
     {&M_RUNS_SHORT, {ACTIVATE, "$(interleave // 2)", "$(interleave)"}},
     {&M_RUNS, {ACTIVATE, "slab * 2 * PART", "slab * PART"}},
+    {&M_ALTERNATING, {ACTIVATE, "part[2 * i + 1]", "part[2 * i]"}},
+    {&M_ALTERNATING, {ACTIVATE, "pairs and \"i % 2\"", "pairs and \"i / 2\""}},
+    {&M_ALTERNATING, {ACTIVATE, "pairs and \", 1\"", "pairs and \", 0\""}},
     /* positions */
     {&M_RUNS, {ACTIVATE, "first = 2 * x", "first = x"}},
     {&M_HALVES, {ACTIVATE, "    given.d = maps->p;\n", ""}},
@@ -245,7 +248,7 @@ static const struct planted activation_defects[] = {
     {&M_BIAS, {ACTIVATE, "column = x + i * 2", "column = x + i"}},
     {&M_BIAS, {FINISH, "t->group * f->columns", "0 * f->columns"}},
     {&M_HALVES, {FINISH, "f->probability + t->start", "f->probability"}},
-    {&M_HALVES, {ACTIVATE, "block * 2 + i / 2 % 2", "block * 2"}},
+    {&M_HALVES, {ACTIVATE, "block * 2 + $(low)", "block * 2"}},
     {&M_HALVES, {FINISH, "f->alpha + t->group * f->step", "f->alpha"}},
     /* slabs */
     {&M_HALVES, {STORE, "store_wait(SLABS - 1)", "store_wait(SLABS)"}},

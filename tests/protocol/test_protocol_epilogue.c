@@ -337,9 +337,9 @@ static void try_all(twin_fn *twin, int back, const char *type)
     const char *recipe = strcmp(type, "f16") ? "bf16" : "fp16";
     char line[256];
 
-    for (int a = back; a <= QUERN_SQUARED_RELU; a++)
+    for (int a = back; a < QUERN_ACTIVATION_COUNT; a++)
         for (int i = 0; i < SHAPES; i++) {
-            const int two = a && a != QUERN_SQUARED_RELU;
+            const int two = qn_activation_operands(a) == 2;
             const int n = shapes[i].results * (two && !back ? 2 : 1);
             const char *with = a       ? more[back][(i + a) % 4]
                                : i % 2 ? " bias=1 prob=1"

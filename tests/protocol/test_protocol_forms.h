@@ -63,6 +63,8 @@ FORM(M_RUNS, M, ACTIVATE, cooperative, 128, 1, 1, F32, K,
      .addend = "none", .activation = "geglu", .interleave = 32);
 FORM(M_RUNS_SHORT, M, ACTIVATE, pingpong, 128, 1, 1, BF16, K,
      .addend = "none", .activation = "swiglu", .interleave = 8);
+FORM(M_ALTERNATING, M, ACTIVATE, cooperative, 128, 1, 1, BF16, K,
+     .addend = "none", .activation = "reglu", .interleave = 1);
 FORM(M_SINGLE, M, ACTIVATE, cooperative, 256, 1, 1, BF16, K,
      .addend = "none", .activation = "squared_relu");
 FORM(M_BIAS, M, ACTIVATE, pingpong, 128, 1, 1, BF16, K,

@@ -53,7 +53,7 @@ static int step_of(const struct qn_kernel *kernel)
     for (int i = 0; i < kernel->nrules; i++)
         if (!strcmp(kernel->rules[i].text, "n % 256 == 0"))
             return 256;
-    return kernel->interleave ? 2 * kernel->interleave : 16;
+    return kernel->interleave > 8 ? 2 * kernel->interleave : 16;
 }
 
 /* The ragged axis is `length`, the others are two of a few. */

@@ -17,6 +17,14 @@
     X("9.0 8.0",                                                               \
       "fprop bf16" ROWS "n=256 k=128 activation=clamped_swiglu interleave=32") \
     X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 activation=squared_relu")      \
+    X("9.0 8.0", "fprop bf16" ROWS                                             \
+                 "n=272 k=72 activation=swiglu interleave=1 bias=1 prob=1 "    \
+                 "saved=1")                                                    \
+    X("9.0", "fprop bf16" ROWS                                                 \
+             "n=256 k=72 activation=geglu interleave=1 d=f32 saved=1")         \
+    X("9.0 8.0", "fprop fp16" ROWS                                             \
+                 "n=136 k=72 activation=gelu bias=1 prob=1 saved=1")           \
+    X("9.0", "fprop bf16" ROWS "n=136 k=72 activation=gelu_tanh saved=1")      \
     X("9.0 8.0",                                                               \
       "fprop fp16" ROWS "n=256 k=128 activation=geglu interleave=8")           \
     X("9.0 8.0", "fprop fp16" ROWS "n=256 k=128 activation=situ")              \
@@ -34,6 +42,12 @@
                  "n=256 k=128 activation=swiglu prob=1 dbias=1 dprob=1")       \
     X("9.0 8.0",                                                               \
       "dgrad fp16" ROWS "n=256 k=128 activation=reglu interleave=8")           \
+    X("9.0 8.0", "dgrad bf16" ROWS                                             \
+                 "n=136 k=72 activation=swiglu interleave=1 prob=1 dbias=1 "   \
+                 "dprob=1")                                                    \
+    X("9.0 8.0", "dgrad fp16" ROWS                                             \
+                 "n=136 k=72 activation=gelu prob=1 dbias=1 dprob=1")          \
+    X("9.0", "dgrad bf16" ROWS "n=136 k=72 activation=silu prob=1 dprob=1")    \
     X("9.0 8.0", "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1")   \
     X("9.0 8.0",                                                               \
       "wgrad bf16 g=3 m=256 n=128 k=300 split=skew alpha=any beta=any")        \
@@ -52,6 +66,16 @@
     X("9.0 8.0", "wgrad fp8_block g=3 m=256 n=256 k=384 split=128,128,128")    \
     X("9.0 8.0",                                                               \
       "fprop fp8_block" ROWS "n=256 k=256 activation=swiglu copies=both")      \
+    X("9.0", "fprop fp8_block" ROWS                                            \
+             "n=256 k=256 activation=swiglu interleave=1 bias=1 prob=1 "       \
+             "saved=1 copies=both")                                            \
+    X("9.0", "dgrad fp8_block" ROWS                                            \
+             "n=128 k=256 activation=swiglu interleave=1 prob=1 dbias=1 "      \
+             "dprob=1 copies=both")                                            \
+    X("9.0", "dgrad fp8_block" ROWS                                            \
+             "n=128 k=256 activation=geglu interleave=1 copies=both")          \
+    X("9.0", "fprop fp8_row" ROWS                                              \
+             "n=272 k=144 activation=clamped_swiglu interleave=1 saved=1")     \
     X("9.0", "fprop fp8_block" ROWS "n=256 k=256 quantize=mainloop")           \
     X("9.0 8.0",                                                               \
       "dgrad fp8_block" ROWS "n=256 k=256 activation=swiglu interleave=8")     \
@@ -100,5 +124,7 @@
     X("9.0 8.0", "bias bf16 of=x" ROWS "k=256")                                \
     X("9.0", "mlp bf16 g=2 m=128 hidden=128 ffn=64")                           \
     X("9.0", "mlp fp8_block g=2 m=256 hidden=256 ffn=128 prob=1")              \
+    X("9.0", "mlp fp8_block g=2 m=256 hidden=256 ffn=128 interleave=1")        \
+    X("9.0", "mlp bf16 g=2 m=128 hidden=128 ffn=64 activation=gelu")           \
     X("9.0", "mlp mxfp8 g=2 m=128 hidden=128 ffn=64")                          \
     X("9.0", "mlp nvfp4 g=2 m=128 hidden=128 ffn=64")

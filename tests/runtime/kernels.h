@@ -124,7 +124,7 @@ static const struct qn_recipe test_recipes[] = {
 #define CAST_KERNEL(symbol, architecture, op_, input_, params_, function)      \
     {                                                                          \
         .name = symbol, .spec = "kernels/cast.lua:1",                          \
-        .template_path = "cast.cu", .key = "key of " symbol,                   \
+        .template_path = "cast.cu", .key = "key_of_" symbol,                   \
         .recipe = "group", .arch = architecture, .op = op_, .of = QN_DY,       \
         .input = input_, .form = QN_PLAIN, .tile = {1, 1, 1},                  \
         .cluster = {1, 1}, .schedule = "", .addend = "", .threads = 128,       \
@@ -136,7 +136,7 @@ static const struct qn_recipe test_recipes[] = {
 #define SIZE_KERNEL(symbol, recipe_)                                           \
     {                                                                          \
         .name = symbol, .spec = "kernels/sizes.lua:1",                         \
-        .template_path = "sizes.cu", .key = "key of " symbol,                  \
+        .template_path = "sizes.cu", .key = "key_of_" symbol,                  \
         .recipe = recipe_, .arch = "sm_90a", .op = QN_SIZES, .of = QN_X,       \
         .input = QUERN_F32, .form = QN_PLAIN, .tile = {1, 1, 1},               \
         .cluster = {1, 1}, .schedule = "", .addend = "", .threads = 256,       \
@@ -147,7 +147,7 @@ static const struct qn_recipe test_recipes[] = {
 #define GPU_KERNEL(symbol, architecture, m_, n_, cm, cn, shared)               \
     {                                                                          \
         .name = symbol, .spec = "kernels/test.lua:1",                          \
-        .template_path = "test.cu", .key = "key of " symbol, .recipe = "bf16", \
+        .template_path = "test.cu", .key = "key_of_" symbol, .recipe = "bf16", \
         .arch = architecture, .op = QUERN_FPROP,                               \
         .ragged = QUERN_AXIS_M, .a = {QUERN_BF16,   QUERN_MAJOR_K,             \
                                       QUERN_AXIS_M, {64, m_ / cn},             \
@@ -164,7 +164,7 @@ static const struct qn_recipe test_recipes[] = {
 #define HOST_KERNEL(symbol, recipe_, op_, ragged_, a_, b_, d_, function)       \
     {                                                                          \
         .name = symbol, .spec = "kernels/host.lua:1",                          \
-        .template_path = "host.c", .key = "key of " symbol, .recipe = recipe_, \
+        .template_path = "host.c", .key = "key_of_" symbol, .recipe = recipe_, \
         .arch = "host", .op = op_,                                             \
         .epilogue = op_ == QUERN_WGRAD ? QN_SCALE : QN_STORE,                  \
         .ragged = ragged_, .a = {.major = a_}, .b = {.major = b_},             \
@@ -208,7 +208,7 @@ static const struct qn_rejected test_rejected[] = {
 /* Fields of all kernels of a test's own registry, linked. */
 #define TEST_KERNEL(symbol, recipe_, params_)                                  \
     .name = symbol, .spec = "kernels/test.lua:1", .template_path = "test.cu",  \
-    .key = "key of " symbol, .recipe = recipe_, .arch = "sm_90a",              \
+    .key = "key_of_" symbol, .recipe = recipe_, .arch = "sm_90a",              \
     .schedule = "", .addend = "none", .threads = 128, .ctas = 1,               \
     .params = params_, .nparams = sizeof params_, .cubin = "\177ELF",          \
     .cubin_bytes = 4, .cluster = {1, 1}

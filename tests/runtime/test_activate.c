@@ -34,7 +34,7 @@ static const unsigned char params[] = {P(a_map),
 #define KERNEL_OF(recipe_, symbol, epilogue_, activation_, interleave_)        \
     {                                                                          \
         .name = symbol, .spec = "kernels/activate.lua:1",                      \
-        .template_path = "activate.cu", .key = "key of " symbol,               \
+        .template_path = "activate.cu", .key = "key_of_" symbol,               \
         .recipe = recipe_, .arch = "sm_90a", .op = QUERN_FPROP,                \
         .ragged = QUERN_AXIS_M, .epilogue = epilogue_,                         \
         .activation = activation_, .interleave = interleave_,                  \

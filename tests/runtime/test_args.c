@@ -65,7 +65,7 @@ static const unsigned char none_params[] = {P(a_map), P(b_map), P(d_map),
 #define KERNEL(symbol, op_, ragged_, epilogue_, a_, b_, params_)               \
     {                                                                          \
         .name = symbol, .spec = "kernels/args.lua:1",                          \
-        .template_path = "args.cu", .key = "key of " symbol, .recipe = "bf16", \
+        .template_path = "args.cu", .key = "key_of_" symbol, .recipe = "bf16", \
         .arch = "sm_90a", .op = op_, .ragged = ragged_, .epilogue = epilogue_, \
         .a = {.type = QUERN_BF16, .major = a_, .box = {64, 32}},               \
         .b = {.type = QUERN_BF16, .major = b_, .box = {64, 48}},               \

@@ -50,7 +50,7 @@ static const struct qn_requires whole[] = {
 #define PRODUCT(symbol, recipe_, params_, ...)                                 \
     {                                                                          \
         .name = symbol, .spec = "kernels/test.lua:1",                          \
-        .template_path = "test.cu", .key = "key of " symbol,                   \
+        .template_path = "test.cu", .key = "key_of_" symbol,                   \
         .recipe = recipe_, .arch = "sm_90a", .op = QUERN_FPROP,                \
         .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,                          \
         .a = {.type = QUERN_E4M3,                                              \
@@ -70,7 +70,7 @@ static const struct qn_kernel kernels[] = {
     {.name = "cast",
      .spec = "kernels/test.lua:1",
      .template_path = "cast.cu",
-     .key = "key of cast",
+     .key = "key_of_cast",
      .recipe = "blocks",
      .arch = "sm_90a",
      .op = QN_QUANTIZE,

@@ -360,7 +360,7 @@ static const unsigned char params[] = {QN_PARAM_microbatch_count,
                                        QN_PARAM_error};
 #define MADE(symbol)                                                           \
     .name = symbol, .spec = "kernels/queue.lua:1",                             \
-    .template_path = "queue.cu", .key = "key of " symbol, .recipe = "bf16",    \
+    .template_path = "queue.cu", .key = "key_of_" symbol, .recipe = "bf16",    \
     .cluster = {1, 1}, .schedule = "", .threads = 128
 #define LINKED(symbol)                                                         \
     MADE(symbol), .arch = "sm_90a", .cubin = "cubin of " symbol ".cu",         \

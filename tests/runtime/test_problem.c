@@ -155,7 +155,7 @@ TEST(names_what_is_wrong)
         {"wgrad bf16 g=1 m=1 n=1 k=@sizes", "k=@sizes: a whole number"},
         {"fprop bf16 g=1 m=1 n=2 k=1 activation=swigul",
          "activation=swigul: none, swiglu, clamped_swiglu, situ, geglu, reglu, "
-         "squared_relu is expected; did you mean 'swiglu'?"},
+         "squared_relu, relu, silu, gelu, gelu_tanh is expected; did you mean 'swiglu'?"},
         {"fprop bf16 g=1 m=1 n=2 k=1 bias=2", "bias=2: 0 or 1 is expected"},
         {"fprop bf16 g=1 m=1 n=2 k=1 prob=1", "prob=1 needs an activation"},
         {"fprop bf16 g=1 m=1 n=2 k=1 saved=1 bias=1",

@@ -284,7 +284,7 @@ static const unsigned char params[] = {QN_PARAM_a_map, QN_PARAM_b_map,
 static const unsigned char sum_params[] = {QN_PARAM_dbias, QN_PARAM_dbias_add};
 #define SUMS(symbol)                                                           \
     .name = symbol, .spec = "kernels/queue.lua:2", .template_path = "sums.cu", \
-    .key = "key of " symbol, .recipe = "bf16", .arch = "sm_90a", .of = QN_DY,  \
+    .key = "key_of_" symbol, .recipe = "bf16", .arch = "sm_90a", .of = QN_DY,  \
     .form = QN_PLAIN, .tile = {1, 1, 1}, .cluster = {1, 1}, .schedule = "",    \
     .addend = "", .threads = 128, .ctas = 1, .params = sum_params,             \
     .nparams = sizeof sum_params, .cubin = "cubin of " symbol ".cu",           \
@@ -293,7 +293,7 @@ static const struct qn_kernel kernels[] = {
     {.name = "w_add",
      .spec = "kernels/queue.lua:1",
      .template_path = "queue.cu",
-     .key = "key of w_add",
+     .key = "key_of_w_add",
      .recipe = "bf16",
      .arch = "sm_90a",
      .op = QUERN_WGRAD,

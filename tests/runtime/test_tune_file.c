@@ -7,16 +7,18 @@
 #include "device/cuda_api.h"
 #include "product/plan.h"
 #include "tuned/tune_file.h"
+#include "tuned/tune_key.h"
 #include "tuned/tune_store.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define HEAD "quern tune 1\ngpu Fake\nregistry hash\n"
+#define HEAD "quern tune 2\ngpu Fake\n"
+#define OLD  "quern tune 1\ngpu Fake\nregistry old\n"
 #define VALUES                                                                 \
-    "sms=132 kernel=k_large band=0 ns=80000 model=k_small model_ns=100000 "    \
-    "ratio=1.250 mhz=1755 certain=1\n"
+    "sms=132 kernel=k_large key=key_of_k_large band=0 ns=80000 model=k_small " \
+    "model_ns=100000 ratio=1.250 mhz=1755 certain=1\n"
 #define DIGITS "012345678901234567890123456789012345678901234567"
 #define LINE   "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | " VALUES
 #define LINE2  "fprop bf16 g=8 m=512 n=256 k=64 d=bf16 | " VALUES
@@ -24,7 +26,7 @@
 static int parse(struct quern_context *ctx, const char *text, size_t bytes,
                  struct qn_tune_file *file)
 {
-    *file = (struct qn_tune_file){.gpu = "Fake", .registry = "hash"};
+    *file = (struct qn_tune_file){.gpu = "Fake"};
     return qn_tune_file_parse(ctx, "F", text, bytes, file);
 }
 
@@ -94,51 +96,55 @@ static const struct {
     const char *text, *says;
 } wrong[] = {
     {"", "F:1: error: the file ends; 'quern tune ...' is expected"},
-    {"quern tune 1", "F:1: error: the file ends in the middle of a line"},
-    {"quern tune 2\n", "F:1: error: format 2: this library knows format 1"},
-    {"quern tuna 1\n", "F:1: error: 'quern tuna 1': 'quern tune ...'"},
-    {"quern tune 1\n", "F:2: error: the file ends; 'gpu ...'"},
-    {"quern tune 1\ngpu Fact\n",
+    {"quern tune 2", "F:1: error: the file ends in the middle of a line"},
+    {"quern tune 3\n", "F:1: error: format 3: this library knows format 2"},
+    {OLD LINE, "F:1: error: format 1 has no keys of kernels: tune again"},
+    {"quern tuna 2\n", "F:1: error: 'quern tuna 2': 'quern tune ...'"},
+    {"quern tune 2\n", "F:2: error: the file ends; 'gpu ...'"},
+    {"quern tune 2\ngpu Fact\n",
      "F:2: error: measured on 'Fact', not on 'Fake'"},
-    {"quern tune 1\ngpu \n", "F:2: error: gpu: a name of 1 to 95 characters"},
-    {"quern tune 1\ngpu " DIGITS DIGITS "\n", "F:2: error: gpu: a name of 1"},
-    {"quern tune 1\ngpu Fake\nregistry old\n" LINE,
-     "F:3: error: the file is for registry old..., this library has hash"},
-    {HEAD "\n", "F:4: error: 'PROBLEM | sms=... kernel=...' is expected"},
-    {HEAD "fprop bf16 | " VALUES, "F:4: error: g= is missing"},
-    {HEAD LINE LINE, "F:5: error: line 4 has this bucket already"},
+    {"quern tune 2\ngpu \n", "F:2: error: gpu: a name of 1 to 95 characters"},
+    {"quern tune 2\ngpu " DIGITS DIGITS "\n", "F:2: error: gpu: a name of 1"},
+    {HEAD "\n", "F:3: error: 'PROBLEM | sms=... kernel=...' is expected"},
+    {HEAD "fprop bf16 | " VALUES, "F:3: error: g= is missing"},
+    {HEAD LINE LINE, "F:4: error: line 3 has this bucket already"},
     {HEAD "fprop bf61 g=4 m=512 n=256 k=64 d=bf16 | " VALUES,
-     "F:4: error: recipe 'bf61' is unknown"},
+     "F:3: error: recipe 'bf61' is unknown"},
     {HEAD "fprop bf16 g=4 m=513 n=256 k=64 d=bf16 | " VALUES,
-     "F:4: error: this bucket is written 'fprop bf16 g=4 m=512 n=256 k=64 "
+     "F:3: error: this bucket is written 'fprop bf16 g=4 m=512 n=256 k=64 "
      "d=bf16'"},
     {HEAD "fprop  bf16 g=4 m=512 n=256 k=64 | " VALUES,
-     "F:4: error: this bucket is written"},
+     "F:3: error: this bucket is written"},
     {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 split=one | " VALUES,
-     "F:4: error: this bucket is written"},
+     "F:3: error: this bucket is written"},
     {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=1\n",
-     "F:4: error: kernel= is missing"},
+     "F:3: error: kernel= is missing"},
     {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | smx=1\n",
-     "F:4: error: 'smx' is unknown; did you mean 'sms'?"},
-    {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k band=0 "
-          "ns=1 model=k model_ns=1 ratio=1,25 mhz=0 certain=1\n",
-     "F:4: error: ratio=1,25: a number like 1.083"},
-    {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k band=0 "
-          "ns=1 model=k model_ns=1 ratio=.250 mhz=0 certain=1\n",
-     "F:4: error: ratio=.250"},
-    {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k band=0 "
-          "ns=1 model=k model_ns=1 ratio=1.250 mhz=0 certain=2\n",
-     "F:4: error: certain=2: at most 1"},
-    {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k band=0 "
-          "ns=99999999999999999999 model=k model_ns=1 ratio=1.250 mhz=0 "
-          "certain=1\n",
-     "F:4: error: ns=99999999999999999999: a whole number"},
-    {HEAD "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=0 kernel=k band=0 "
-          "ns=1 model=k model_ns=1 ratio=1.250 mhz=0 certain=1\n",
-     "F:4: error: sms= and ns= are at least 1"},
+     "F:3: error: 'smx' is unknown; did you mean 'sms'?"},
+    {HEAD
+     "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k key=k band=0 "
+     "ns=1 model=k model_ns=1 ratio=1,25 mhz=0 certain=1\n",
+     "F:3: error: ratio=1,25: a number like 1.083"},
+    {HEAD
+     "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k key=k band=0 "
+     "ns=1 model=k model_ns=1 ratio=.250 mhz=0 certain=1\n",
+     "F:3: error: ratio=.250"},
+    {HEAD
+     "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k key=k band=0 "
+     "ns=1 model=k model_ns=1 ratio=1.250 mhz=0 certain=2\n",
+     "F:3: error: certain=2: at most 1"},
+    {HEAD
+     "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k key=k band=0 "
+     "ns=99999999999999999999 model=k model_ns=1 ratio=1.250 mhz=0 "
+     "certain=1\n",
+     "F:3: error: ns=99999999999999999999: a whole number"},
+    {HEAD
+     "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=0 kernel=k key=k band=0 "
+     "ns=1 model=k model_ns=1 ratio=1.250 mhz=0 certain=1\n",
+     "F:3: error: sms= and ns= are at least 1"},
     {HEAD "fprop bf16 \x1b[31m | " VALUES,
-     "F:4: error: byte 0x1b: only printable ASCII"},
-    {HEAD "fprop bf16 \xc3\xa4 | " VALUES, "F:4: error: byte 0xc3"},
+     "F:3: error: byte 0x1b: only printable ASCII"},
+    {HEAD "fprop bf16 \xc3\xa4 | " VALUES, "F:3: error: byte 0xc3"},
 };
 
 TEST(refuses_what_is_wrong)
@@ -153,7 +159,7 @@ TEST(refuses_what_is_wrong)
         assert_int_equal(file.count, 0);
     }
     test_expect(parse(ctx, HEAD "a\0b\n", strlen(HEAD) + 4, &file),
-                QUERN_EINVAL, "F:4: error: byte 0x00");
+                QUERN_EINVAL, "F:3: error: byte 0x00");
     qn_close(ctx);
 }
 
@@ -208,7 +214,7 @@ TEST(refuses_what_is_huge)
     memcpy(text, HEAD, strlen(HEAD));
     memset(text + strlen(HEAD), '\n', QN_TUNE_MOST - strlen(HEAD));
     test_expect(parse(ctx, text, QN_TUNE_MOST, &file), QUERN_EINVAL,
-                "F:4: error:");
+                "F:3: error:");
     free(text);
     qn_close(ctx);
 }
@@ -306,14 +312,14 @@ TEST(searches_in_order)
     ctx = test_open();
     assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
     qn_close(ctx);
-    put("one", "Fake.tune", "quern tune 1\ngpu Fake\nregistry old\n" LINE);
+    put("one", "Fake.tune", OLD LINE);
     ctx = test_open();
     assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
-    assert_non_null(strstr(test_messages, "registry old"));
+    assert_non_null(strstr(test_messages, "format 1 has no keys"));
     text = why(ctx);
     assert_non_null(strstr(text, "tuned: 1.25 x the model's choice"));
     assert_non_null(strstr(text, "two/Fake.tune\n"));
-    assert_non_null(strstr(text, "one/Fake.tune:3: error: the file is for"));
+    assert_non_null(strstr(text, "one/Fake.tune:1: error: format 1 has"));
     qn_free(text);
     qn_close(ctx);
 }
@@ -355,7 +361,7 @@ TEST(winners_that_do_not_serve)
     } cases[] = {
         {"k_hungry", "but k_hungry does not serve this problem: takes 300000"},
         {"k_next", "does not serve this problem: made for sm_100a"},
-        {"k_nowhere", "the variant has no kernel of that name"},
+        {"k_sum", "the variant has no kernel of that name"},
     };
 
     give_folders("one", "two");
@@ -364,10 +370,11 @@ TEST(winners_that_do_not_serve)
         char line[600], *text;
 
         snprintf(line, sizeof line,
-                 HEAD PROBLEM " d=bf16 | sms=132 kernel=%s band=0 ns=5 "
-                              "model=k_small model_ns=6 ratio=1.200 mhz=0 "
-                              "certain=1\n",
-                 cases[i].kernel);
+                 HEAD PROBLEM
+                 " d=bf16 | sms=132 kernel=%s key=key_of_%s band=0 "
+                 "ns=5 model=k_small model_ns=6 ratio=1.200 "
+                 "mhz=0 certain=1\n",
+                 cases[i].kernel, cases[i].kernel);
         put("one", "Fake.tune", line);
         ctx = test_open();
         assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
@@ -406,34 +413,107 @@ static int count_lines(const char *folder, const char *name)
     return count;
 }
 
-/* Lines of other kernels are set aside, unreadable ones stay. */
+/* A file without keys gives way, an unreadable one stays. */
 TEST(keeps_what_others_wrote)
 {
     struct quern_context *ctx;
-    char path[600], file[512];
-    struct stat st;
+    char file[512];
 
     give_folders("one", "two");
-    put("one", "Fake.tune", "quern tune 1\ngpu Fake\nregistry 12ab/cd\n" LINE);
+    put("one", "Fake.tune", OLD LINE LINE2);
     ctx = test_open();
     test_expect(tune(ctx, PROBLEM, file), QUERN_OK, "");
     assert_non_null(strstr(file, "one/Fake.tune"));
-    snprintf(path, sizeof path, "%s/one/Fake.12ab_cd.tune", test_folder);
-    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(count_lines("one", "Fake.tune"), 1);
     assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 1);
     assert_int_equal(tuned(ctx, PROBLEM " sizes=host", "k_small"), 1);
-    /* the other version comes back, and sets ours aside: nothing is lost */
-    put("one", "Fake._a__.tune", HEAD LINE2); /* of "hash" */
-    put("one", "Fake.tune", "quern tune 1\ngpu Fake\nregistry 12ab/cd\n" LINE);
-    test_expect(tune(ctx, PROBLEM, file), QUERN_OK, "");
-    assert_int_equal(count_lines("one", "Fake.tune"), 2);
     put("one", "Fake.tune", HEAD "nonsense\n");
     test_expect(tune(ctx, PROBLEM, file), QUERN_EINVAL,
-                "one/Fake.tune:4: error: ");
+                "one/Fake.tune:3: error: ");
     assert_string_equal(file, ""); /* no file has the line */
     qn_close(ctx);
     ctx = test_open();
     assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
+    qn_close(ctx);
+}
+
+#define STALE                                                                  \
+    "fprop bf16 g=4 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k_large "         \
+    "key=key_of_k_old band=0 ns=1 model=k_small model_ns=2 ratio=2.000 "       \
+    "mhz=0 certain=1\n"
+#define GONE                                                                   \
+    "fprop bf16 g=8 m=512 n=256 k=64 d=bf16 | sms=132 kernel=k_gone "          \
+    "key=key_of_k_gone band=0 ns=1 model=k_small model_ns=2 ratio=2.000 "      \
+    "mhz=0 certain=1\n"
+
+static int count_words(const char *text, const char *words)
+{
+    int count = 0;
+
+    for (; (text = strstr(text, words)); text++)
+        count++;
+    return count;
+}
+
+/* A line whose kernel has changed is named and skipped; the others of its file
+   count, as does a later file's line of the bucket. */
+TEST(stale_lines_are_skipped)
+{
+    struct quern_context *ctx;
+    char *text;
+
+    give_folders("one", "two");
+    put("one", "Fake.tune", HEAD STALE LINE2);
+    put("two", "Fake.tune", HEAD GONE);
+    ctx = test_open();
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 0);
+    assert_int_equal(tuned(ctx, "fprop bf16 g=8 m=512 n=256 k=64", "k_large"),
+                     1);
+    assert_int_equal(count_words(test_messages,
+                                 "one/Fake.tune:3: k_large has changed since "
+                                 "it was measured: the line is not used"),
+                     1);
+    text = why(ctx);
+    assert_non_null(strstr(text, "not used: "));
+    assert_non_null(strstr(text, "one/Fake.tune:3: k_large has changed"));
+    qn_free(text);
+    qn_close(ctx);
+    put("two", "Fake.tune", HEAD LINE);
+    ctx = test_open();
+    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
+    text = why(ctx);
+    assert_non_null(strstr(text, "two/Fake.tune\n"));
+    assert_non_null(strstr(text, "one/Fake.tune:3: k_large has changed"));
+    qn_free(text);
+    qn_close(ctx);
+}
+
+/* Stale lines give way to slower ones that are not, and are not merged. */
+TEST(stale_lines_are_replaced)
+{
+    struct quern_context *ctx;
+    struct qn_tune_file file;
+    char path[600], target[512];
+    int stale;
+
+    give_folders("one", "two");
+    put("one", "Fake.tune", HEAD STALE);
+    put("two", "Fake.tune", HEAD GONE LINE);
+    ctx = test_open();
+    snprintf(path, sizeof path, "%s/two/Fake.tune", test_folder);
+    test_expect(qn_tune_store_read(ctx, path, &file), QUERN_OK, "");
+    test_expect(qn_tune_key_count(ctx, &file, &stale), QUERN_OK, "");
+    assert_int_equal(file.count, 2);
+    assert_int_equal(stale, 1);
+    test_expect(qn_tune_store_add(ctx, &file, 0, target, sizeof target),
+                QUERN_OK, "");
+    qn_tune_file_free(&file);
+    assert_int_equal(count_lines("one", "Fake.tune"), 1);
+    assert_int_equal(tuned(ctx, PROBLEM, "k_large"), 1);
+    put("one", "Fake.tune", HEAD STALE);
+    test_expect(tune(ctx, PROBLEM, target), QUERN_OK, "");
+    assert_int_equal(tuned(ctx, PROBLEM, "k_small"), 1);
     qn_close(ctx);
 }
 

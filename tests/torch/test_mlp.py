@@ -10,18 +10,18 @@ import torch.nn.functional as F
 from conftest import DEVICE, Case, assert_near
 
 import quern.torch as qt
+from quern import GATED, PLAIN
 from quern.torch.modules import _FORMULAS, why_not_fused
 
 BF16 = torch.bfloat16
 LENGTHS, HIDDEN, FFN = [10, 0, 33, 5], 64, 32
-ACTIVATIONS = ("swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu")
 NAMES = ("x", "w1", "w2", "b1", "b2", "prob")
 
 
 def operands(activation="swiglu", dtype=BF16):
     """Case and a dictionary of leaves. Rows after the last expert's are NaN."""
     case = Case(LENGTHS, n=HIDDEN, k=HIDDEN, dtype=dtype)
-    wide = FFN if activation == "squared_relu" else 2 * FFN
+    wide = FFN if activation in PLAIN else 2 * FFN
     values = {"x": case.x, "w1": torch.randn(4, wide, HIDDEN).mul(0.2).to(dtype),
               "w2": torch.randn(4, HIDDEN, FFN).mul(0.2).to(dtype), "b1": torch.randn(4, wide),
               "b2": torch.randn(4, HIDDEN), "prob": torch.rand(case.rows)}
@@ -35,8 +35,8 @@ def reference(case, given, activation, interleave=0, dy=None):
     for e, length in enumerate(case.lengths):
         x = t["x"][rows:rows + length]
         pre = x @ t["w1"][e].T + (t["b1"][e] if "b1" in t else 0)
-        if activation == "squared_relu":
-            h = F.relu(pre).square()
+        if activation in PLAIN:
+            h = _FORMULAS[activation](pre)
         else:
             a, b = pre.unflatten(-1, (-1, 2, interleave or FFN)).unbind(-2)
             h = _FORMULAS[activation](a.flatten(-2), b.flatten(-2), 7.0, 1.702, 1.0)
@@ -65,7 +65,7 @@ def compare(case, found, expected, tolerance):
         assert_near(grad[rows], expected[1][name][rows], tolerance)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", GATED + PLAIN)
 @pytest.mark.parametrize("names", [NAMES, NAMES[:3], NAMES[:5], (*NAMES[:3], "prob")])
 @pytest.mark.parametrize("recompute", [False, True])
 def test_gradients_against_float64(activation, names, recompute):
@@ -242,7 +242,7 @@ def test_copies(copied):
 
 def sequential(activation="swiglu", is_scaled=True, bias=False, interleave=0, **more):
     torch.manual_seed(5)
-    wide = FFN if activation == "squared_relu" else 2 * FFN
+    wide = FFN if activation in PLAIN else 2 * FFN
     more = {"bias": bias, "params_dtype": BF16, "device": DEVICE} | more
     fc1 = qt.GroupedLinear(4, HIDDEN, wide, **more)
     fc2 = qt.GroupedLinear(4, FFN, HIDDEN, scale_bias=bias and is_scaled, **more)
@@ -252,11 +252,11 @@ def sequential(activation="swiglu", is_scaled=True, bias=False, interleave=0, **
                          fc2)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", GATED + PLAIN)
 @pytest.mark.parametrize("is_scaled, bias", [(True, False), (True, True), (False, True)])
 @pytest.mark.parametrize("interleave", [0, 8])
 def test_a_sequence_runs_as_one_mlp(activation, is_scaled, bias, interleave):
-    if activation == "squared_relu":
+    if activation in PLAIN:
         interleave = 0
     case, given = operands(activation)
     modules = sequential(activation, is_scaled, bias, interleave)

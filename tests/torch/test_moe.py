@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from conftest import assert_near
+from conftest import DEVICE, assert_near
 
 import quern.torch as qt
 from quern.torch.modules import _FORMULAS
@@ -163,3 +163,4 @@ def test_bad_input():
     indices[7, 2] = EXPERTS + 1
     with pytest.raises(Exception, match="token 7, k 2: index is 7: at most 5 is expected"):
         qt.moe(x, indices, probs, w1, w2)
+        qt.check(DEVICE)  # a GPU reports it here

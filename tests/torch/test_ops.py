@@ -129,6 +129,36 @@ def mlps(recipe, keys="bias=1 prob=1"):
     yield "defer_mlp", dict(into, queue=QUEUE._handle, layer=0)
 
 
+def layers(recipe, keys="bias=1"):
+    """Calls of the operators of a layer from tokens, as mlps."""
+    case, none = Case([9, 0, 20], n=64, k=64, rows=29), None
+    mlp = dict(list(mlps(recipe, "bias=1 prob=1"))[-8:])["mlp_forward"]
+    line = f"moe {recipe} in=bf16 dw=f32 index=i64 residual=1 {keys}"
+    numbers = dict(line=line, g=3, m=29, topk=2, hidden=64, ffn=32)
+    state = {name: mlp[name] for name in ("random", "scale", "history")}
+    extra = {name: mlp[name] for name in ("w1", "w2", "b1", "b2", "limit", "slope", "shift")}
+    extra["prob"] = torch.rand(29, 2)
+    columns = {f"{w}_columnwise{end}": none for w in ("w1", "w2") for end in ("", "_sf", "_global")}
+    rows = {name: mlp[name] for name in mlp if "rowwise" in name}
+    if recipe != "bf16":
+        made = dict(list(mlps(recipe, "bias=1 prob=1")))["mlp_backward"]
+        columns = {name: made[name] for name in columns}
+    call = dict(numbers, x=case.x, index=torch.arange(58).reshape(29, 2) % 4, **rows, **extra,
+                c=case.dy, **state)
+    yield "moe_forward", call
+    _, saved = OPS.moe_forward(**call)
+    call = dict(numbers, dy=case.dy, x=case.x if recipe == "bf16" or "prob=x" in keys else none,
+                **columns, **{name: t for name, t in rows.items() if name.startswith("w1")},
+                **extra, saved=saved, **state)
+    yield "moe_backward", call
+    pending = OPS.moe_backward(**call)[-1]
+    call = dict(numbers, saved=saved, pending=pending, **state)
+    yield "moe_wgrad", call
+    into = dict(call, line=line + " beta=1", dw1=torch.zeros(3, 64, 64), dw2=torch.zeros(3, 64, 32))
+    yield "moe_wgrad_", into
+    yield "defer_moe", dict(into, queue=QUEUE._handle, layer=0)
+
+
 QUEUE = qt.WgradQueue(1000)
 
 
@@ -173,6 +203,8 @@ def all_calls(recipe):
     yield from (("quantize", call) for call in casts(recipe) if recipe != "bf16")
     for keys in ("bias=1 prob=1", "activation=swiglu", "prob=1 recompute=1"):
         yield from mlps(recipe, keys)
+    for keys in ("bias=1", "bias=1 prob=x", "bias=1 prob=y recompute=1"):
+        yield from layers(recipe, keys)
     yield from others("fp8_tensor_delayed")
 
 
@@ -196,7 +228,7 @@ def test_fakes_have_the_real_shapes(recipe):
 
 # Bytes between the parts of `saved` are undefined, and the queue runs nothing: opcheck, which
 # compares results, skips those comparisons.
-PARTLY = {"mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "defer_mlp",
+PARTLY = {"moe_forward", "moe_backward", "defer_moe", "mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "defer_mlp",
           "defer_product"}
 
 
@@ -215,7 +247,7 @@ def test_opcheck(recipe):
         back = (f"dequantize {recipe} of=w out=f32 copies=rowwise", *call[1:4], *scales,
                 *[None] * 5)
         torch.library.opcheck(OPS.dequantize.default, back)
-    for name, arguments in (*mlps(recipe), *others("fp8_tensor_delayed")):
+    for name, arguments in (*mlps(recipe), *layers(recipe), *others("fp8_tensor_delayed")):
         op, args, more = call_of(name, arguments)
         utils = ["test_schema", "test_autograd_registration", "test_faketensor"]
         for each in utils if name in PARTLY else [*utils, "test_aot_dispatch_dynamic"]:
@@ -263,3 +295,20 @@ def test_one_graph_for_all_token_counts():
         y = compiled(x, w, case.sizes()["sizes"], "fp8_block")
         assert_near(y, 4 * case.fprop(case.x, w), 2**-3)
     assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("recipe", ["mxfp8", "mxfp4", "fp8_block"])
+def test_flushed_denormals_change_no_cast(recipe):
+    """PyTorch's threads may take denormals for zero, in which small blocks and scales are."""
+    x = torch.randn(12, 64) * 2.0**torch.arange(-146, 110, 4).float()
+    scaling, sizes = scaling_of(recipe), torch.tensor([12])
+    expected = cast(x, "x", recipe, scaling, "both", sizes)[0]
+    assert torch.set_flush_denormal(True)
+    try:
+        found = cast(x, "x", recipe, scaling, "both", sizes)[0]
+        flushed = float(torch.tensor(2.0**-140) * 2) == 0
+    finally:
+        torch.set_flush_denormal(False)
+    assert flushed
+    for a, b in zip(found, expected):
+        assert (a is None and b is None) or torch.equal(a, b)

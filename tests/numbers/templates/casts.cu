@@ -238,8 +238,7 @@ ENTRY each_pairs_apart(const unsigned *in, unsigned *out, long count)
 //$ else
 //$   include "cast/activation.c"
 
-//$   local names = { "swiglu", "clamped_swiglu", "situ", "geglu", "reglu", "squared_relu" }
-//$   for i, name in ipairs(names) do
+//$   for i, name in ipairs(activations) do
 /* Value, and gradient along a and along b, of each pair a, b. */
 ENTRY each_$(name)(const float *x, float *y, long count)
 {

@@ -1,45 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
 """vmap: a batch of grouped products becomes one product of more groups."""
 
+import typing
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-MAX_GROUPS = 1024  # QUERN_MAX_GROUPS
+MAX_GROUPS, MAX_PAIRS = 1024, 1 << 24  # QUERN_MAX_GROUPS; tokens times choices of a line
 
 
-def batched(run, sizes, kinds, results):
+class Window(typing.NamedTuple):
+    """The experts of a line that takes tokens: `groups` from `first` on, of `total`."""
+    groups: int
+    first: int
+    total: int
+
+
+def local(index, first, groups, total):
+    """Indices of experts as those of the ones that are here: others have no row, those that are
+    errors stay errors. A line's own numbers do this where they are known."""
+    here = index - first
+    inside = (here >= 0) & (here < groups)
+    return jnp.where(inside, here, jnp.where(index > total, groups + 1, -1))
+
+
+def local_of_batch(index, window):
+    """Those of a batch [batch, m, topk], as experts of one line that has all of them."""
+    batch, (groups, first, total) = index.shape[0], window
+    index = local(index, first, groups, total)
+    number = jnp.arange(batch, dtype=index.dtype)[:, None, None]
+    return jnp.where(index < 0, -1, jnp.where(index > groups, batch * groups + 1,
+                                              index + number * groups))
+
+
+def batched(run, sizes, kinds, results, window=None):
     """A function of arrays, with vmap's rule: run(batch, {name: sizes}, *arrays), a tuple.
 
         sizes    names of the first arrays: lengths [g], starts [g + 1], or both
-        kinds    of the others: "rows" [m, ..], "columns" [.., m], "groups" [g, ..], "flat" [bytes]
+        kinds    of the others: "rows" [m, ..], "columns" [.., m], "groups" [g, ..], "flat" [bytes],
+                 "index" [m, topk], "state", which is not merged
         results  the kinds of run's results
+        window   of lines that take tokens, which have no sizes: run(batch, window, *arrays)
 
     A batch is merged into one run of more rows and groups, with gaps between these where rows are
     outside of all groups; `batch` says how many were merged, so that bytes are divisible by it.
-    Each batch by itself, if the groups are more than a line may have.
+    Each batch by itself, if the groups are more than a line may have, or if there is a state.
     """
-    return _merged(run, tuple(sizes), tuple(kinds), tuple(results), 1)
+    return _merged(run, tuple(sizes), tuple(kinds), tuple(results), 1, window)
 
 
-def _merged(run, sizes, kinds, results, before):
+def _merged(run, sizes, kinds, results, before, window):
     @jax.custom_batching.custom_vmap
     def function(*arrays):
-        return run(before, dict(zip(sizes, arrays)), *arrays[len(sizes):])
+        return run(before, window or dict(zip(sizes, arrays)), *arrays[len(sizes):])
 
     @function.def_vmap
     def rule(batch, is_batched, *arrays):
+        has_state = "state" in kinds
+        if has_state and not all(b for b, kind in zip(is_batched[len(sizes):], kinds)
+                                 if kind == "state"):
+            raise NotImplementedError("vmap: delayed scaling needs a state for each call of the "
+                                      "batch, since its gradient would be a sum over the batch")
         arrays = [a if b else jnp.broadcast_to(a, (batch, *a.shape))
                   for a, b in zip(arrays, is_batched)]
         given, rest = dict(zip(sizes, arrays)), arrays[len(sizes):]
-        groups = arrays[0].shape[1] - ("starts" in sizes[:1])
-        if batch * groups > MAX_GROUPS or 0 in (batch, groups):
+        groups = window.groups if window else arrays[0].shape[1] - ("starts" in sizes[:1])
+        pairs = max((a[0].size for a, kind in zip(rest, kinds) if kind == "index"), default=0)
+        if has_state or batch * groups > MAX_GROUPS or batch * pairs > MAX_PAIRS or \
+                0 in (batch, groups):
             made = lax.map(lambda one: function(*one), tuple(arrays))
             return made, (True,) * len(results)
         rows = [a.shape[-1 if kind == "columns" else 1] for a, kind in zip(rest, kinds)
                 if kind in ("rows", "columns")]
         merged = _merge(given, rows[0]) if sizes else {}
-        made = _merged(run, tuple(merged), kinds, results, before * batch)(
+        rest = [local_of_batch(a, window) if kind == "index" else a for a, kind in zip(rest, kinds)]
+        wide = window and Window(batch * groups, 0, batch * groups)
+        made = _merged(run, tuple(merged), kinds, results, before * batch, wide)(
             *merged.values(), *map(_join, rest, kinds))
         return tuple(_split(batch, m, kind) for m, kind in zip(made, results)), \
             (True,) * len(results)

@@ -18,7 +18,7 @@ class Scaling(typing.NamedTuple):
     dy: int
     is_random: tuple  # whether the rounding of each of them is
     type: typing.Any  # of values that are not scaled
-    is_delayed: bool
+    slots: int  # delayed scaling: largest magnitudes that a history keeps; else 0
     is_wgrad_symmetric: bool  # x and dy are quantized alike: wgrad takes them in any order
 
     @property
@@ -48,8 +48,9 @@ def scaling_of(recipe):
              for of, count in zip(OF, counts)]
     operands = [fprop["a"], fprop["b"]] + ([dgrad["a"]] if dgrad else [])
     plain = [DTYPES[o.type] for o in operands if o.type in DTYPES]
+    slots = [cast["history"].shape[0].base for cast in casts if "history" in cast]
     return Scaling(*counts, tuple("random" in cast for cast in casts), plain[0] if plain else None,
-                   any("history" in cast for cast in casts), like("a") == like("b"))
+                   slots[0] if slots else 0, like("a") == like("b"))
 
 
 @functools.lru_cache(maxsize=None)

@@ -13,6 +13,7 @@ from quern.jax._call import WORDS, call, vary_alike
 from quern.jax._recipes import recipe_of, scaling_of
 from quern.jax.functions import linear, ragged_wgrad, sizes_of
 from quern.jax.quantized import Quantized
+from quern.jax.scaling import no_state
 
 
 @jax.tree_util.register_dataclass
@@ -133,9 +134,10 @@ def _plain(p, a, b, bias, out_dtype, offset, outside):
 
 def _scaled(p, a, b, bias, more, wgrad):
     names = "lhs", "rhs", "lhs.first_dims"
+    no_state(p.recipe)
     if p.ragged == "m" and a.kind == products.X:
-        w = jnp.swapaxes(b.matrix, 1, 2) if b.kind.sum_axis else b.matrix
-        return linear(a.matrix, w, a.sizes, names, bias=bias, **more)
+        return linear(a.matrix, b.matrix, a.sizes, names, bias=bias,
+                      layout="nk" if b.kind.sum_axis else "kn", **more)
     if p.ragged == "k" and a.kind == b.kind == products.X_T:
         return ragged_wgrad(a.matrix, b.matrix, a.sizes, names, **wgrad)
     raise ValueError(f"recipe {p.recipe}: lhs [m, k] with first_dims and rhs with a matrix for "
@@ -189,17 +191,17 @@ def _of_quantized(lhs, rhs, dims, out_dtype, outside):
         return call(line, rows, dict(lengths=given[0], **operands), ("d",))["d"]
 
     given = vary_alike([sizes["lengths"], *arrays[0], *arrays[1]])
-    y = products.once(a.recipe, run, *given)
+    y = products.once(f"recipe {a.recipe}", run, *given)
     return jnp.swapaxes(y, 1, 2) if op == "wgrad" and not is_swapped else y
 
 
 def grouped_dense(x, kernel, group_sizes, contracting_dims=((1,), (1,)), bias=None, *,
                   preferred_element_type=None, group_offset=None, recipe=None, outside="zero",
-                  key=None, quantized=None):
+                  key=None, quantized=None, state=None):
     """A grouped linear layer: [.., k], [g, k, n] to [.., n], plus bias [g, n] of each row's group.
 
         contracting_dims  of the kernel (1,), or (2,) if it is [g, n, k]; of x its last axis
-        group_sizes, recipe, group_offset, outside, key, quantized  as in ragged_dot
+        group_sizes, recipe, group_offset, outside, key, quantized, state  as in ragged_dot
 
     Differentiable in x, kernel and bias.
     """
@@ -208,11 +210,8 @@ def grouped_dense(x, kernel, group_sizes, contracting_dims=((1,), (1,)), bias=No
     if dims[0] != (x.ndim - 1,) or dims[1] not in ((1,), (2,)):
         raise ValueError(f"contracting_dims are {dims}: (({x.ndim - 1},), (1,)) or "
                          f"(({x.ndim - 1},), (2,)) is expected")
-    if dims[1] == (2,):
-        if isinstance(kernel, Quantized) or quantized is not None:
-            raise ValueError("contracting_dims: a quantized kernel is [g, k, n]")
-        kernel = jnp.swapaxes(_checks.values("kernel", kernel, 3), 1, 2)
     y = linear(x.reshape(-1, x.shape[-1]), kernel, group_sizes, ("x", "kernel", "group_sizes"),
                recipe=recipe, out_dtype=preferred_element_type, group_offset=group_offset,
-               bias=bias, outside=outside, key=key, quantized=quantized)
+               bias=bias, outside=outside, key=key, quantized=quantized, state=state,
+               layout="kn" if dims[1] == (1,) else "nk")
     return y.reshape(*x.shape[:-1], y.shape[-1])

@@ -8,12 +8,13 @@ from jax import lax
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
 from quern.jax._recipes import recipe_of, scaling_of
-from quern.jax.quantized import Quantized, check_quantized, check_state, seeds
+from quern.jax.quantized import Quantized, check_quantized, seeds
+from quern.jax.scaling import check_state, no_state, vary_with
 
 
 def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=None,
                group_offset=None, out_sharding=None, *, recipe=None, outside="zero", key=None,
-               quantized=None):
+               quantized=None, state=None):
     """jax.lax.ragged_dot: [m, k], [g, k, n] to [m, n], whose rows i of group e are
     lhs[i] @ rhs[e].
 
@@ -26,6 +27,8 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
         outside       "zero": zeros in rows outside of all groups, also in the gradient of lhs;
                       None: undefined
         key           jax.random's, of recipes that round at random
+        state         of scaling_state(recipe, 3), for recipes with delayed scaling. Its gradient is
+                      no derivative but the state after this call: use each state once
 
     float32 needs a recipe: NotImplementedError, as for a precision other than the default.
     """
@@ -34,12 +37,13 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
     _checks.precision(precision)
     return linear(lhs, rhs, group_sizes, ("lhs", "rhs", "group_sizes"), recipe=recipe,
                   out_dtype=preferred_element_type, group_offset=group_offset, outside=outside,
-                  key=key, quantized=quantized)
+                  key=key, quantized=quantized, state=state)
 
 
 def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None, bias=None,
-           outside=None, key=None, quantized=None):
-    """y of x [m, k] and w [g, k, n]; `names` are those of the caller's arguments."""
+           outside=None, key=None, quantized=None, state=None, layout="kn"):
+    """y of x [m, k] and w [g, k, n], or [g, n, k] in the layout nk; `names` are those of the
+    caller's arguments."""
     x = _checks.values(names[0], x, 2)
     if isinstance(w, Quantized):
         w, quantized = None, w
@@ -49,33 +53,35 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
         raise NotImplementedError(f"{names[0]} is {x.dtype}: quern multiplies bfloat16 and float16 "
                                   "directly; others need a recipe")
     scaling = scaling_of(recipe)
-    check_state(recipe, scaling)
+    state = check_state(recipe, state, 3)
     if scaling.x == 1:
         _checks.values(names[0], x, 2, scaling.type)
     if w is not None:
         w = _checks.values(names[1], w, 3, scaling.type if scaling.w == 1 else None)
-    like = _like(names[1], w, quantized, recipe)
-    g, k, n = like.shape
+    read = "columnwise" if layout == "kn" else "rowwise"
+    like = _like(names[1], w, quantized, recipe, read)
+    g, k, n = like.shape if layout == "kn" else (like.shape[i] for i in (0, 2, 1))
     if x.shape[1] != k:
-        raise ValueError(f"{names[0]} has the shape {list(x.shape)} and {names[1]} {[g, k, n]}: "
-                         f"{k} columns of {names[0]} are expected")
+        raise ValueError(f"{names[0]} has the shape {list(x.shape)} and {names[1]} "
+                         f"{list(like.shape)}: {k} columns of {names[0]} are expected")
     out = _checks.dtype("preferred_element_type", x.dtype if out_dtype is None else out_dtype)
     _checks.word("outside", outside, (None, "zero"))
     word = "" if outside is None else " outside=zero"
     sizes = sizes_of(names[2], sizes, g, group_offset)
     if bias is not None:
         bias = _checks.f32("bias", bias, (g, n))
-    arrays = None if quantized is None else (quantized.arrays("columnwise"),
-                                             quantized.arrays("rowwise"))
-    x, w, arrays, bias, sizes = vary_alike((x, w, arrays, bias, sizes))
+    arrays = None if quantized is None else tuple(quantized.arrays(copy) for copy in (
+        ("columnwise", "rowwise") if layout == "kn" else ("rowwise", "columnwise")))
+    x, w, arrays, bias, sizes, state = vary_with(state, x, w, arrays, bias, sizes)
     if scaling.is_plain:
-        p = products.Product(recipe, WORDS[out.name], products.X, products.W, word)
+        p = products.Product(recipe, WORDS[out.name], products.X,
+                             products.W if layout == "kn" else products.W_T, word)
         return products.multiply(p, x, w, bias, sizes)
     bits = seeds(key, recipe, scaling)
     spec = products.Spec(recipe, scaling, WORDS[out.name], WORDS[x.dtype.name],
                          WORDS[like.dtype.name], k, n, word, bias is not None, bits is not None,
-                         quantized is not None, w is not None)
-    return products.scaled(spec, x, w, arrays, bias, bits, sizes)
+                         quantized is not None, w is not None, layout)
+    return products.scaled(spec, x, w, arrays, bias, bits, sizes, state)
 
 
 def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offset=None, key=None,
@@ -87,7 +93,7 @@ def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offs
         raise NotImplementedError(f"{names[0]} is {x.dtype}: quern multiplies bfloat16 and float16 "
                                   "directly; others need a recipe")
     scaling = scaling_of(recipe)
-    check_state(recipe, scaling)
+    no_state(recipe)
     if scaling.dy == 0:
         raise ValueError(f"recipe {recipe} has no dy: it is for inference")
     _checks.values(names[0], x, 2, scaling.type if scaling.x == 1 else None)
@@ -128,13 +134,13 @@ def wgrad(x, dy, group_sizes, *, recipe=None, accumulate=None, preferred_element
                         group_offset=group_offset, key=key)
 
 
-def _like(name, w, quantized, recipe):
+def _like(name, w, quantized, recipe, read):
     """The weights or their Quantized: both have shape and dtype."""
     if quantized is None:
         return w
     check_quantized("quantized", quantized, recipe, "w")
-    if quantized.columnwise is None:
-        raise ValueError(f"{name} has no columnwise tensor, which the product reads")
+    if getattr(quantized, read) is None:
+        raise ValueError(f"{name} has no {read} tensor, which the product reads")
     if w is not None and (w.shape, w.dtype) != (quantized.shape, quantized.dtype):
         raise ValueError(f"quantized is of {quantized.dtype}{list(quantized.shape)}: {name} is "
                          f"{w.dtype}{list(w.shape)}")

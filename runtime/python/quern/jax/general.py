@@ -24,6 +24,9 @@ def ragged_dot_general(lhs, rhs, group_sizes, ragged_dot_dimension_numbers=BASIC
         if value is not None:
             raise NotImplementedError(f"{name} is {value}: None is expected")
     _checks.precision(precision)
+    for name, value in (("lhs", lhs), ("rhs", rhs)):
+        if hasattr(value, "qvalue") or hasattr(value, "tiled_axes"):  # qwix's and Tokamax's arrays
+            raise NotImplementedError(f"{name} is {type(value).__name__}: an array is expected")
     lhs, rhs = _checks.values("lhs", lhs, None), _checks.values("rhs", rhs, None)
     sizes = _checks.numbers("group_sizes", group_sizes)
     numbers = ragged_dot_dimension_numbers
@@ -73,7 +76,9 @@ def _rows(lhs, rhs, sizes, numbers, free, shape, more):
     ragged, group = numbers.lhs_ragged_dimensions[0], numbers.rhs_group_dimensions[0]
     outer, inner = free[:free.index(ragged)], free[free.index(ragged) + 1:]
     rhs_free = [i for i in range(rhs.ndim) if i not in (group, *rhs_batch, *rhs_sum)]
-    w = _merge(rhs, *[[i] for i in rhs_batch], [group], rhs_sum, rhs_free)
+    layout = "nk" if rhs_free and max(rhs_free) < min(rhs_sum, default=0) else "kn"
+    matrix = (rhs_sum, rhs_free) if layout == "kn" else (rhs_free, rhs_sum)
+    w = _merge(rhs, *[[i] for i in rhs_batch], [group], *matrix)
     if sizes.ndim == 1:  # the same for all axes before the ragged one, which then go inside of it
         batch, inner = list(lhs_batch), outer + inner
         sizes = jnp.broadcast_to(sizes, [lhs.shape[i] for i in batch] + [sizes.shape[0]])
@@ -84,8 +89,8 @@ def _rows(lhs, rhs, sizes, numbers, free, shape, more):
     rows = [ragged, *inner]
     x = _merge(lhs, *[[i] for i in batch], rows, lhs_sum)
     sizes = sizes * int(np.prod([lhs.shape[i] for i in inner], dtype=np.int64))
-    y = _mapped(lambda x, w, s: linear(x, w, s, ("lhs", "rhs", "group_sizes"), **more),
-                len(batch))(x, w, sizes)
+    y = _mapped(lambda x, w, s: linear(x, w, s, ("lhs", "rhs", "group_sizes"), layout=layout,
+                                       **more), len(batch))(x, w, sizes)
     y = y.reshape([lhs.shape[i] for i in batch + rows] + [rhs.shape[i] for i in rhs_free])
     wanted = list(lhs_batch) + free
     order = [(batch + rows).index(i) for i in wanted]

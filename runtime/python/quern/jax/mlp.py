@@ -9,19 +9,29 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 import quern
+from quern import GATED, PLAIN
 from quern.jax import _checks, products
-from quern.jax._batch import batched
-from quern.jax._call import WORDS, call, vary_alike
+from quern.jax._batch import Window, batched
+from quern.jax._call import WORDS, call
 from quern.jax._recipes import Scaling, recipe_of, scaling_of
 from quern.jax.functions import sizes_of
-from quern.jax.quantized import Quantized, check_quantized, check_state, seeds
+from quern.jax.quantized import Quantized, check_quantized, seeds
+from quern.jax.scaling import ScalingState, check_state, put, vary_with
 
 FORWARD, BACKWARD = 0, 1
-GATED = ("swiglu", "clamped_swiglu", "situ", "geglu", "reglu")
-ACTIVATIONS = (*GATED, "squared_relu")
 RESIDUAL = "quern_saved"
 _KINDS = {name: "rows" for name in ("x", "dy", "prob")} | \
+    {name: "state" for name in ("scale", "history")} | {"c": "rows", "index": "index"} | \
     {name: "groups" for name in ("w1", "w2", "b1", "b2")}
+
+
+class Route(typing.NamedTuple):
+    """A layer that begins and ends with tokens: their experts [tokens, topk], and what is added to
+    the result, or None."""
+    index: typing.Any
+    residual: typing.Any
+    prob: str  # where probabilities multiply, as lines spell it
+    window: Window
 
 
 class Spec(typing.NamedTuple):
@@ -35,12 +45,29 @@ class Spec(typing.NamedTuple):
     limits: tuple  # limit, slope, shift
     has_dw: bool
     is_zero: bool  # outside of the groups
+    window: Window | None = None  # of a layer's experts
     of: str = "w"  # products.quantize reads the weights' cast from here
+
+    @property
+    def what(self):
+        """Of errors."""
+        return "moe" if self.window else "grouped_mlp"
 
 
 def _line(spec, sizes, rows, more=""):
-    return f"{spec.line}{more} g={products.groups_of(sizes)} m={rows} hidden={spec.hidden} " \
+    if spec.window:
+        more += f" first={sizes.first} experts={sizes.total}"
+    return f"{spec.line}{more} g={_groups(spec, sizes)} m={rows} hidden={spec.hidden} " \
         f"ffn={spec.ffn}"
+
+
+def _groups(spec, sizes):
+    return sizes.groups if spec.window else products.groups_of(sizes)
+
+
+def _operands(spec, sizes, given, reads):
+    """Those of a phase."""
+    return dict({} if spec.window else sizes, **{n: a for n, a in given.items() if n in reads})
 
 
 @functools.lru_cache(maxsize=None)
@@ -72,7 +99,9 @@ def _bits(bits):
 
 @functools.lru_cache(maxsize=None)
 def _forward(spec, sizes, names, is_kept):
-    """y; if is_kept then saved and the quantized weights that the backward pass reads."""
+    """y; if is_kept then saved, the quantized weights that the backward pass reads, and the history
+    of delayed scaling."""
+    has_history = is_kept and spec.scaling.slots > 0
     kept = _kept_weights(spec, names) if is_kept else []
 
     def run(batch, sizes, *arrays):
@@ -80,32 +109,38 @@ def _forward(spec, sizes, names, is_kept):
         own = {}
         if "random" in given:
             given["random"], own = _bits(given["random"])
-        for name in ("w1", "w2"):
+        for i, name in enumerate(("w1", "w2"), 2):
             if name in given and spec.scaling.w > 1:
                 copies = "both" if is_kept else "columnwise" if spec.layout == "kn" else "rowwise"
+                state = ScalingState(given["scale"][i], given["history"][i]) \
+                    if spec.scaling.slots else None
                 made = products.quantize(given.pop(name), "w", spec, copies, {},
-                                         seed=own.get(name) if spec.scaling.is_random[1] else None)
+                                         seed=own.get(name) if spec.scaling.is_random[1] else None,
+                                         state=state)
+                if state is not None:
+                    given["history"] = put(given["history"], {i: made.get("history")})
                 given |= _of_copies(made, name, spec.layout, spec.scaling.w)
             elif name in given:
                 given[name] = _as_read(given[name], spec.layout)
         line = _line(spec, sizes, rows, "" if is_kept else " grad=0")
         reads = read_by(spec.line, FORWARD)
-        operands = dict(sizes, **{name: a for name, a in given.items() if name in reads})
+        operands = _operands(spec, sizes, given, reads)
         one = quern.describe(
-            f"{spec.line} g={products.groups_of(sizes) // batch} m={rows // batch + 128} "
+            f"{spec.line} g={_groups(spec, sizes) // batch} m={rows // batch + 128} "
             f"hidden={spec.hidden} ffn={spec.ffn}")
         room = {}
         if is_kept:
             whole = quern.describe(line)["saved"].bytes.at(rows)
             room["saved"] = batch * max(one["saved"].bytes.at(rows // batch + 128),
                                         -(-whole // batch))
-        made = call(line, rows, operands, ("y", "saved") if is_kept else ("y",), FORWARD, room,
-                    _scalars(spec))
-        return tuple([made["y"], *([made["saved"]] if is_kept else []),
-                      *[given[name] for name in kept]])
+        results = ["y"] + ["saved"] * is_kept
+        history = ["history"] * has_history
+        made = call(line, rows, operands, results + history, FORWARD, room, _scalars(spec))
+        return tuple([made[name] for name in results] + [given[name] for name in kept] +
+                     [made[name] for name in history])
 
     return batched(run, sizes, [_KINDS.get(name, "flat") for name in names],
-                   ["rows"] + ["flat"] * (is_kept + len(kept)))
+                   ["rows"] + ["flat"] * (is_kept + len(kept)) + ["state"] * has_history, spec.window)
 
 
 def _kept_weights(spec, names):
@@ -121,7 +156,7 @@ def _scalars(spec):
 
 @functools.lru_cache(maxsize=None)
 def _backward(spec, sizes, names):
-    """dx, dprob, db1, db2 and dw1, dw2, of those that there are."""
+    """dx, dprob, db1, db2, dw1, dw2 and history, of those that there are."""
     results = _results(spec, names)
 
     def run(batch, sizes, *arrays):
@@ -133,7 +168,7 @@ def _backward(spec, sizes, names):
                 given[name] = _as_read(given[name], spec.layout)
         line = _line(spec, sizes, rows)
         reads = read_by(spec.line, BACKWARD) | (read_by(spec.line, 2) if spec.has_dw else set())
-        operands = dict(sizes, **{name: a for name, a in given.items() if name in reads})
+        operands = _operands(spec, sizes, given, reads)
         left = [o.name for o in quern.describe(line).values()
                 if o.name in ("saved", "pending") and o.written >> BACKWARD & 1]
         made = call(line, rows, operands, (*results, *left), BACKWARD,
@@ -146,19 +181,21 @@ def _backward(spec, sizes, names):
                 made[name] = _as_read(made[name], spec.layout)
         return tuple(made[name] for name in results)
 
-    kinds = {"dx": "rows", "dprob": "rows"}
+    kinds = {"dx": "rows", "dprob": "rows", "history": "state"}
     return batched(run, sizes, [_KINDS.get(name, "flat") for name in names],
-                   [kinds.get(name, "groups") for name in results])
+                   [kinds.get(name, "groups") for name in results], spec.window)
 
 
 def _results(spec, names):
     found = ["dx"] + ["dw1", "dw2"] * spec.has_dw
-    return found + ["dprob"] * ("prob" in names) + ["db1", "db2"] * ("b2" in names)
+    found += ["dprob"] * ("prob" in names) + ["db1", "db2"] * ("b2" in names)
+    return found + ["history"] * ("history" in names)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _mlp(spec, values, more, sizes):
-    """values: {x, w1, w2, b1, b2, prob}; more: {quantized arrays, random}."""
+    """values: {x, w1, w2, b1, b2, prob, c, scale, history}; more: {quantized arrays, random, index}.
+    The gradient of scale and history is the next state."""
     return _run_forward(spec, values, more, sizes, False)[0]
 
 
@@ -168,12 +205,14 @@ def _run_forward(spec, values, more, sizes, is_kept):
         given = {name: a for name, a in given.items() if name not in ("w1", "w2")}
     names = tuple(sorted(given, key=lambda name: name != "x"))
     function = _forward(spec, tuple(sizes), names, is_kept)
-    made = products.once(spec.recipe, function, *sizes.values(), *[given[name] for name in names])
+    made = products.once(spec.what, function, *sizes.values(), *[given[name] for name in names])
     if not is_kept:
         return made
     kept = dict(zip(_kept_weights(spec, names), made[2:]))
     reads = read_by(spec.line, BACKWARD) | (read_by(spec.line, 2) if spec.has_dw else set())
     kept |= {name: a for name, a in given.items() if name in reads and name not in kept}
+    if spec.scaling.slots:
+        kept["history"] = made[-1]
     if spec.scaling.w > 1:
         missing = [n for n in read_by(spec.line, BACKWARD) if n.endswith("wise") and n not in kept]
         if missing:
@@ -195,10 +234,15 @@ def _mlp_backward(spec, saved, dy):
     kept, sizes, has = saved
     kept = dict(kept, dy=dy)
     names = tuple(sorted(kept, key=lambda name: name != "dy"))
-    made = products.once(spec.recipe, _backward(spec, tuple(sizes), names), *sizes.values(),
+    made = products.once(spec.what, _backward(spec, tuple(sizes), names), *sizes.values(),
                          *[kept[name] for name in names])
     found = dict(zip(_results(spec, names), made))
-    return {name: found.get("d" + name) for name in has}, None, None
+    gradients = {name: found.get("d" + name) for name in has}
+    if spec.scaling.slots:
+        gradients |= dict(scale=kept["scale"], history=found["history"])
+    if "c" in has:
+        gradients["c"] = dy
+    return gradients, None, None
 
 
 _mlp.defvjp(_mlp_forward, _mlp_backward)
@@ -206,7 +250,7 @@ _mlp.defvjp(_mlp_forward, _mlp_backward)
 
 def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=None, b2=None,
                 interleave=0, recipe=None, recompute=False, layout="kn", limit=7.0, slope=1.702,
-                shift=1.0, group_offset=None, outside="zero", key=None, quantized=None):
+                shift=1.0, group_offset=None, outside="zero", key=None, quantized=None, state=None):
     """The MLP of each expert, over its tokens, with e a token's expert:
         pre = x @ w1[e] + b1[e];  h = activation(pre) * prob;  y = h @ w2[e] + b2[e] * prob
 
@@ -215,15 +259,26 @@ def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=No
                      [g, 2 ffn or ffn, hidden] and [g, hidden, ffn], for which XLA transposes
                      nothing; or both a Quantized, which have no gradient
         activation   swiglu, clamped_swiglu (limit, slope, shift), situ, geglu, reglu, or
-                     squared_relu, whose w1 has ffn features
+                     squared_relu, relu, silu, gelu, gelu_tanh, whose w1 has ffn features
         prob         [m]; b1 [g, 2 ffn or ffn] and b2 [g, hidden], both or none
         interleave   length of alternating runs of the activation's two operands in w1; 0: halves
         recompute    backward computes pre again, to the same bits, and keeps less memory
         quantized    Quantized of w1 and w2, a pair, so that values are not quantized again
+        state        of scaling_state(recipe, 6), for recipes with delayed scaling, as in ragged_dot
         group_sizes, recipe, group_offset, outside, key  as in ragged_dot
 
     Differentiable once in x, w1, w2, prob, b1 and b2.
     """
+    return mlp(x, w1, w2, group_sizes, None, activation=activation, prob=prob, b1=b1, b2=b2,
+               interleave=interleave, recipe=recipe, recompute=recompute, layout=layout, limit=limit,
+               slope=slope, shift=shift, group_offset=group_offset, outside=outside, key=key,
+               quantized=quantized, state=state)
+
+
+def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=None, b2=None,
+        interleave=0, recipe=None, recompute=False, layout="kn", limit=7.0, slope=1.702, shift=1.0,
+        group_offset=None, outside=None, key=None, quantized=None, state=None):
+    """grouped_mlp, or with a Route instead of group_sizes a layer, whose prob is [tokens, topk]."""
     x = _checks.values("x", x, 2)
     if isinstance(w1, Quantized) and isinstance(w2, Quantized):
         w1, w2, quantized = None, None, (w1, w2)
@@ -233,8 +288,8 @@ def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=No
         raise NotImplementedError(f"x is {x.dtype}: quern multiplies bfloat16 and float16 "
                                   "directly; others need a recipe")
     scaling = scaling_of(recipe)
-    check_state(recipe, scaling)
-    _checks.word("activation", activation, ACTIVATIONS)
+    state = check_state(recipe, state, 6)
+    _checks.word("activation", activation, GATED + PLAIN)
     _checks.word("layout", layout, ("kn", "nk"))
     _checks.word("outside", outside, (None, "zero"))
     (g, hidden, wide), ffn, dtype = _check_weights(x, w1, w2, quantized, recipe, scaling,
@@ -245,13 +300,21 @@ def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=No
     if b1 is not None:
         values |= {"b1": _checks.f32("b1", b1, (g, wide)), "b2": _checks.f32("b2", b2, (g, hidden))}
     if prob is not None:
-        values["prob"] = _checks.f32("prob", prob, x.shape[:1])
-    sizes = sizes_of("group_sizes", group_sizes, g, group_offset)
-    line = f"mlp {recipe} in={WORDS[x.dtype.name]} dw={WORDS[dtype.name]} activation={activation}"
+        values["prob"] = _checks.f32("prob", prob, x.shape[:1] if route is None else
+                                     route.index.shape)
+    line = f"{'mlp' if route is None else 'moe'} {recipe} in={WORDS[x.dtype.name]} " \
+        f"dw={WORDS[dtype.name]} activation={activation}"
+    where = int(prob is not None) if route is None else route.prob
     line += "".join(f" {key}={value}" for key, value in (
-        ("interleave", interleave), ("prob", int(prob is not None)), ("bias", int(b1 is not None)),
+        ("interleave", interleave), ("prob", where), ("bias", int(b1 is not None)),
         ("recompute", int(recompute)), ("outside", outside)) if value)
-    more = {}
+    more, sizes = {}, {}
+    if route is None:
+        sizes = sizes_of("group_sizes", group_sizes, g, group_offset)
+    else:
+        more["index"], values["c"] = route.index, route.residual
+        line += f" topk={route.index.shape[1]}" + " index=i64" * (route.index.dtype == jnp.int64) \
+            + " residual=1" * (route.residual is not None)
     for name, q in zip(("w1", "w2"), quantized or ()):
         for copy in ("rowwise", "columnwise"):
             arrays = dict(zip([copy + end for end in products.ENDS], q.arrays(copy)))
@@ -260,10 +323,12 @@ def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=No
     if bits is not None:
         more["random"] = bits
     values = {name: a for name, a in values.items() if a is not None}
-    values, more, sizes = vary_alike((values, more, sizes))
+    values, more, sizes, state = vary_with(state, values, more, sizes)
+    if state is not None:
+        values |= state._asdict()
     limits = (float(limit), float(slope), float(shift)) if activation == "clamped_swiglu" else ()
     spec = Spec(recipe, scaling, line, hidden, ffn, layout, limits, w1 is not None,
-                outside == "zero")
+                outside == "zero", None if route is None else route.window)
     return _mlp(spec, values, more, sizes)
 
 

@@ -15,6 +15,7 @@ import quern
 from quern.jax._batch import batched
 from quern.jax._call import WORDS, call
 from quern.jax._recipes import Scaling
+from quern.jax.scaling import ScalingState, put
 
 RESIDUALS = ("quern_x", "quern_w")  # names of residuals, for policies of jax.checkpoint
 ENDS = ("", ".sf", ".global")
@@ -34,6 +35,18 @@ class Spec(typing.NamedTuple):
     is_seeded: bool = False
     is_w_quantized: bool = False  # arrays of a Quantized are used instead of w
     has_dw: bool = True
+    layout: str = "kn"  # of w: [g, k, n], or nk
+
+    @property
+    def copies(self):
+        """The tensors of w that fprop and dgrad read."""
+        names = "columnwise", "rowwise"
+        return names if self.layout == "kn" else names[::-1]
+
+    @property
+    def what(self):
+        """Of errors."""
+        return f"recipe {self.recipe}"
 
 
 def word_of(array):
@@ -71,7 +84,8 @@ class Product(typing.NamedTuple):
                 ("groups", "groups"): "none"}.get(kinds)
 
 
-X, X_T, W = Matrix("rows", 1), Matrix("rows", 0), Matrix("groups", 0)
+X, X_T = Matrix("rows", 1), Matrix("rows", 0)
+W, W_T = Matrix("groups", 0), Matrix("groups", 1)  # [g, k, n] and [g, n, k]
 
 
 @functools.lru_cache(maxsize=None)
@@ -175,7 +189,7 @@ def names_of(copies, count):
     return [copy + end for copy in wanted for end in ENDS[:count]]
 
 
-def quantize(values, of, spec, copies, sizes, batch=1, seed=None, dbias=False):
+def quantize(values, of, spec, copies, sizes, batch=1, seed=None, dbias=False, state=None):
     """{name: array} of the line's results, in flat bytes, of which those that depend on rows are
     rounded up: a batch of such tensors has room for the tensor of the batch."""
     count = getattr(spec.scaling, of)
@@ -191,6 +205,9 @@ def quantize(values, of, spec, copies, sizes, batch=1, seed=None, dbias=False):
         room[name] = max(room.get(name, 0), table[name].bytes.at(rows))
     wanted = names + ["dbias"] * dbias
     operands = dict(sizes if of != "w" else {}, input=values, random=seed)
+    if state is not None and "history" in table:
+        wanted.append("history")
+        operands |= state._asdict()
     return call(whole, rows, operands, wanted, room=room)
 
 
@@ -209,52 +226,70 @@ def _numbers(sizes, m, n, k):
 
 @functools.lru_cache(maxsize=None)
 def _forward(spec, sizes, is_kept):
-    """y; if is_kept then the quantized x and w that the backward pass reads."""
+    """y; if is_kept then the quantized x and w that the backward pass reads, and the history."""
     scaling = spec.scaling
+    has_history = is_kept and scaling.slots > 0
     keep_x = is_kept and scaling.x > 1 and spec.has_dw
     keep_w = is_kept and scaling.w > 1 and not spec.is_w_quantized
 
     def run(batch, sizes, x, *more):
-        more, later = list(more), []
+        more, later, histories = list(more), [], {}
+        state, history = _states(scaling, more)
         seeds = _seeds(more.pop()) if spec.is_seeded else (None,) * 3
         operands = dict(sizes, bias=more.pop() if spec.has_bias else None)
         if scaling.x == 1:
             operands["a"] = x
         else:
-            made = quantize(x, "x", spec, "both" if keep_x else "rowwise", sizes, batch, seeds[0])
+            made = quantize(x, "x", spec, "both" if keep_x else "rowwise", sizes, batch, seeds[0],
+                            state=state[0])
+            histories[0] = made.get("history")
             operands |= _operand("a", _pick(made, "rowwise", scaling.x))
             later += _pick(made, "columnwise", scaling.x) if keep_x else []
         if scaling.w == 1:
-            more = [jnp.swapaxes(more[0], 1, 2)]
-        elif not spec.is_w_quantized:  # [k, n] of a group: its columnwise tensor is fprop's
-            made = quantize(more[0], "w", spec, "both" if keep_w else "columnwise", {},
-                            seed=seeds[1])
-            more = _pick(made, "columnwise", scaling.w)
-            later += _pick(made, "rowwise", scaling.w) if keep_w else []
+            more = [jnp.swapaxes(more[0], 1, 2) if spec.layout == "kn" else more[0]]
+        elif not spec.is_w_quantized:
+            made = quantize(more[0], "w", spec, "both" if keep_w else spec.copies[0], {},
+                            seed=seeds[1], state=state[1])
+            histories[1] = made.get("history")
+            more = _pick(made, spec.copies[0], scaling.w)
+            later += _pick(made, spec.copies[1], scaling.w) if keep_w else []
         operands |= _operand("b", more)
         line = f"fprop {spec.recipe} d={spec.y}{spec.outside}" \
             f"{' bias=1' if spec.has_bias else ''} {_numbers(sizes, x.shape[0], spec.n, spec.k)}"
+        if has_history:
+            later.append(put(history, histories))
         return (call(line, x.shape[0], operands, ("d",))["d"], *later)
 
     w = ["flat"] * scaling.w if spec.is_w_quantized else ["groups"]
     kinds = ["rows", *w] + ["groups"] * spec.has_bias + ["flat"] * spec.is_seeded
-    return batched(run, sizes, kinds, ["rows"] + ["flat"] * (
-        scaling.x * keep_x + scaling.w * keep_w))
+    return batched(run, sizes, kinds + ["state"] * 2 * bool(scaling.slots), ["rows"] + ["flat"] * (
+        scaling.x * keep_x + scaling.w * keep_w) + ["state"] * has_history)
+
+
+def _states(scaling, arrays):
+    """Those of x, w and dy, from the end of a list of arrays, and the whole history."""
+    if not scaling.slots:
+        return (None,) * 3, None
+    history, scale = arrays.pop(), arrays.pop()
+    return [ScalingState(scale[i], history[i]) for i in range(3)], history
 
 
 @functools.lru_cache(maxsize=None)
 def _backward(spec, sizes):
-    """dx, dw if there is one, dbias if there is a bias, from dy and the residuals."""
+    """dx, dw if there is one, dbias if there is a bias, the history if there is one, from dy and
+    the residuals."""
     scaling, need_w = spec.scaling, spec.has_dw
 
     def run(batch, sizes, dy, *more):
         more, rows = list(more), dy.shape[0]
+        state, history = _states(scaling, more)
         seed = _seeds(more.pop())[2] if spec.is_seeded else None
         made = {"rowwise": dy, "columnwise": dy}
         if scaling.dy > 1:
             made = quantize(dy, "dy", spec, "both" if need_w else "rowwise", sizes, batch, seed,
-                            spec.has_bias)
-        line = f"dgrad {spec.recipe} d={spec.dx}{spec.outside} layout=tn " \
+                            spec.has_bias, state[2])
+        is_w_nk = scaling.w == 1 and spec.layout == "nk"
+        line = f"dgrad {spec.recipe} d={spec.dx}{spec.outside}{'' if is_w_nk else ' layout=tn'} " \
             + _numbers(sizes, rows, spec.k, spec.n)
         operands = dict(sizes, **_operand("a", _pick(made, "rowwise", scaling.dy)),
                         **_operand("b", more[:scaling.w]))
@@ -264,26 +299,31 @@ def _backward(spec, sizes):
                                   _pick(made, "columnwise", scaling.dy)))
         if spec.has_bias:
             results.append(made["dbias"] if scaling.dy > 1 else sum_rows(dy, sizes))
+        if scaling.slots:
+            results.append(put(history, {2: made.get("history")}))
         return tuple(results)
 
     def kind(count, plain):
         return [plain] if count == 1 else ["flat"] * count
 
     kinds = ["rows", *kind(scaling.w, "groups"), *(kind(scaling.x, "rows") if need_w else [])]
-    return batched(run, sizes, kinds + ["flat"] * spec.is_seeded,
-                   ["rows"] + ["groups"] * need_w + ["groups"] * spec.has_bias)
+    state = ["state"] * bool(scaling.slots)
+    return batched(run, sizes, kinds + ["flat"] * spec.is_seeded + 2 * state,
+                   ["rows"] + ["groups"] * need_w + ["groups"] * spec.has_bias + state)
 
 
 def _wgrad(spec, sizes, rows, x, dy, added=None):
-    """[g, k, n], in the memory of `added` if that is given. The library's D is [g, n of dy, k of x],
-    so that operands are swapped if they are quantized alike; else XLA transposes."""
-    is_swapped = spec.scaling.is_wgrad_symmetric
+    """[g, k, n], in the memory of `added` if that is given, or as the layout says. The library's D
+    is [g, n of dy, k of x], so that operands are swapped if they are quantized alike; else XLA
+    transposes."""
+    is_swapped = spec.layout == "kn" and spec.scaling.is_wgrad_symmetric
+    is_turned = spec.layout == "kn" and not is_swapped
     a, b, m, n = (x, dy, spec.k, spec.n) if is_swapped else (dy, x, spec.n, spec.k)
-    beta = "" if added is None or not is_swapped else " beta=1"
+    beta = "" if added is None or is_turned else " beta=1"
     line = f"wgrad {spec.recipe} d={spec.dw}{beta} {_numbers(sizes, m, n, rows)}"
     operands = dict(sizes, **_operand("a", a), **_operand("b", b), d=added if beta else None)
     dw = call(line, rows, operands, ("d",))["d"]
-    if is_swapped:
+    if not is_turned:
         return dw
     dw = jnp.swapaxes(dw, 1, 2)
     return dw if added is None else added + dw
@@ -295,54 +335,58 @@ def _seeds(bits):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def scaled(spec, x, w, quantized, bias, bits, sizes):
-    """y of values that the recipe quantizes. quantized: the columnwise and the rowwise arrays of w,
-    which may then be None and has no gradient; or None."""
-    return _fprop(spec, x, w, quantized, bias, bits, sizes, False)[0]
+def scaled(spec, x, w, quantized, bias, bits, sizes, state):
+    """y of values that the recipe quantizes. quantized: the arrays of w that fprop and dgrad read,
+    where w may be None and has no gradient; or None. The gradient of state is the next one."""
+    return _fprop(spec, x, w, quantized, bias, bits, sizes, state, False)[0]
 
 
-def _fprop(spec, x, w, quantized, bias, bits, sizes, is_kept):
+def _fprop(spec, x, w, quantized, bias, bits, sizes, state, is_kept):
     more = [*(quantized[0] if spec.is_w_quantized else [w]), *([bias] if spec.has_bias else []),
-            *([bits] if spec.is_seeded else [])]
-    return once(spec.recipe, _forward(spec, tuple(sizes), is_kept), *sizes.values(), x, *more)
+            *([bits] if spec.is_seeded else []), *(state or [])]
+    return once(spec.what, _forward(spec, tuple(sizes), is_kept), *sizes.values(), x, *more)
 
 
-def _scaled_forward(spec, x, w, quantized, bias, bits, sizes):
-    y, *later = _fprop(spec, x, w, quantized, bias, bits, sizes, True)
+def _scaled_forward(spec, x, w, quantized, bias, bits, sizes, state):
+    y, *later = _fprop(spec, x, w, quantized, bias, bits, sizes, state, True)
+    if state is not None:
+        state = state._replace(history=later.pop())
     kept_x = [] if not spec.has_dw else [x] if spec.scaling.x == 1 else \
         [later.pop(0) for _ in range(spec.scaling.x)]
     kept_w = quantized[1] if spec.is_w_quantized else [w] if spec.scaling.w == 1 else later
     if spec.is_w_quantized and not kept_w:
-        raise ValueError("rhs has no rowwise tensor, which the gradient of lhs reads: quantize it "
-                         "with copies='both'")
+        raise ValueError(f"rhs has no {spec.copies[1]} tensor, which the gradient of lhs reads: "
+                         "quantize it with copies='both'")
     return y, ([checkpoint_name(a, RESIDUALS[0]) for a in kept_x],
-               [checkpoint_name(a, RESIDUALS[1]) for a in kept_w], bits, sizes)
+               [checkpoint_name(a, RESIDUALS[1]) for a in kept_w], bits, sizes, state)
 
 
 def _scaled_backward(spec, kept, dy):
-    x, w, bits, sizes = kept
+    x, w, bits, sizes, state = kept
     if spec.scaling.dy == 0:
         raise ValueError(f"recipe {spec.recipe} has no dy: it is for inference")
     if spec.scaling.dy == 1:
         dy = dy.astype(spec.scaling.type)
-    dx, *more = once(spec.recipe, _backward(spec, tuple(sizes)), *sizes.values(), dy, *w, *x,
-                     *([bits] if spec.is_seeded else []))
+    dx, *more = once(spec.what, _backward(spec, tuple(sizes)), *sizes.values(), dy, *w, *x,
+                     *([bits] if spec.is_seeded else []), *(state or []))
+    if state is not None:
+        state = state._replace(history=more.pop())
     dw = more.pop(0) if spec.has_dw else None
-    return dx, dw, None, more.pop(0) if spec.has_bias else None, None, None
+    return dx, dw, None, more.pop(0) if spec.has_bias else None, None, None, state
 
 
 scaled.defvjp(_scaled_forward, _scaled_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def once(recipe, function, *arrays):
-    """function(*arrays), whose derivatives are refused with a sentence."""
+def once(what, function, *arrays):
+    """function(*arrays), whose derivatives are refused; `what` has no second ones."""
     return function(*arrays)
 
 
-def _refuse(recipe, function, *arrays):
-    raise NotImplementedError(f"recipe {recipe}: second derivatives are those of recipes without "
-                              "scales, such as bf16")
+def _refuse(what, function, *arrays):
+    raise NotImplementedError(f"{what}: second derivatives are those of ragged_dot and others with "
+                              "recipes without scales, such as bf16")
 
 
 once.defvjp(_refuse, _refuse)
@@ -374,5 +418,5 @@ def _weights_gradient(spec, sizes, is_added):
 def weights_gradient(spec, x, dy, added, bits, sizes):
     """[g, k, n], plus `added` if that is given."""
     more = [a for a in (added, bits) if a is not None]
-    return once(spec.recipe, _weights_gradient(spec, tuple(sizes), added is not None),
+    return once(spec.what, _weights_gradient(spec, tuple(sizes), added is not None),
                 *sizes.values(), x, dy, *more)[0]

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 
 from quern.jax import _checks, products
 from quern.jax._batch import batched
-from quern.jax._call import WORDS, call, vary_alike
+from quern.jax._call import WORDS, call
 from quern.jax._recipes import OF, scaling_of
+from quern.jax.scaling import ScalingState, check_state, vary_with
 
 COPIES = ("rowwise", "columnwise", "both")
 _ARRAYS = ("rowwise", "rowwise_sf", "rowwise_global", "columnwise", "columnwise_sf",
@@ -50,12 +51,6 @@ def check_quantized(name, quantized, recipe, of):
                          f"of={of} of {recipe} is expected")
 
 
-def check_state(recipe, scaling):
-    if scaling.is_delayed:
-        raise NotImplementedError(f"recipe {recipe}: delayed scaling keeps a state, which "
-                                  "quern.jax does not have")
-
-
 def seeds(key, recipe, scaling, tensors=3):
     """Bits for each tensor that is rounded at random; None: none is."""
     if not any(scaling.is_random):
@@ -74,28 +69,36 @@ class _Cast(typing.NamedTuple):
     copies: str
     dbias: bool
     is_seeded: bool
+    has_state: bool
 
 
 @functools.lru_cache(maxsize=None)
 def _cast(c, sizes):
-    def run(batch, sizes, values, *seed):
-        made = products.quantize(values, c.of, c, c.copies, sizes, batch, *seed or (None,), c.dbias)
-        names = products.names_of(c.copies, getattr(c.scaling, c.of))
-        return tuple(made[name] for name in names + ["dbias"] * c.dbias)
+    names = products.names_of(c.copies, getattr(c.scaling, c.of))
+    results = names + ["dbias"] * c.dbias + ["history"] * c.has_state
 
-    count = len(products.names_of(c.copies, getattr(c.scaling, c.of)))
-    return batched(run, sizes, ["rows"] + ["flat"] * c.is_seeded,
-                   ["flat"] * count + ["groups"] * c.dbias)
+    def run(batch, sizes, values, *more):
+        more = list(more)
+        state = ScalingState(*more[-2:]) if c.has_state else None
+        seed = more[0][:4] if c.is_seeded else None
+        made = products.quantize(values, c.of, c, c.copies, sizes, batch, seed, c.dbias, state)
+        return tuple(made[name] for name in results)
+
+    kinds = ["groups" if c.of == "w" else "rows"] + ["flat"] * c.is_seeded
+    return batched(run, sizes, kinds + ["state"] * 2 * c.has_state, ["flat"] * len(names) + [
+        "groups"] * c.dbias + ["state"] * c.has_state)
 
 
-def grouped_quantize(x, recipe, group_sizes=None, *, of="x", copies="both", dbias=False, key=None):
+def grouped_quantize(x, recipe, group_sizes=None, *, of="x", copies="both", dbias=False, key=None,
+                     state=None):
     """Quantize activations [m, k] or weights [g, k, n] as a recipe says: a Quantized, with dbias
-    also f32 [g, k], the sum of each group's rows.
+    also f32 [g, k], the sum of each group's rows, with state also the next state.
 
         group_sizes  [g] rows of each group; weights take none
         of           "x" activations, "dy" gradients of the output, "w" weights
         copies       "rowwise", "columnwise" or "both"
         key          jax.random's, of recipes that round this tensor at random
+        state        of scaling_state(recipe), for recipes with delayed scaling
 
     It has no derivative.
     """
@@ -105,46 +108,31 @@ def grouped_quantize(x, recipe, group_sizes=None, *, of="x", copies="both", dbia
     x = _checks.values("x", x, 3 if of == "w" else 2)
     if getattr(scaling, of) < 2:
         raise ValueError(f"recipe {recipe} does not scale {of}: there is nothing to quantize")
-    check_state(recipe, scaling)
+    state = check_state(recipe, state, None)
     bits = None
     if scaling.is_random[OF.index(of)]:
         bits = seeds(key, recipe, scaling, 1)
-    c = _Cast(recipe, scaling, of, copies, bool(dbias), bits is not None)
-    more = [] if bits is None else [bits]
+    c = _Cast(recipe, scaling, of, copies, bool(dbias), bits is not None, state is not None)
+    sizes = {}
     if of == "w":
         if group_sizes is not None or dbias:
             raise ValueError("group_sizes, dbias: weights take none")
-        made = products.once(recipe, _cast_weights(c), x, *more)
     else:
         if group_sizes is None:
             raise ValueError("group_sizes: the rows of each group are expected")
         sizes = {"lengths": _checks.numbers("group_sizes", group_sizes)}
         if sizes["lengths"].ndim != 1:
             raise ValueError(f"group_sizes has {sizes['lengths'].ndim} axes: 1 is expected")
-        x, sizes = vary_alike((x, sizes))
-        made = products.once(recipe, _cast(c, tuple(sizes)), *sizes.values(), x, *more)
+    x, sizes, state = vary_with(state, x, sizes)
+    more = ([] if bits is None else [bits]) + list(state or [])
+    made = products.once(f"recipe {recipe}", _cast(c, tuple(sizes)), *sizes.values(), x, *more)
     names = products.names_of(copies, getattr(scaling, of))
     found = {name.replace(".", "_"): a for name, a in zip(names, made)}
     quantized = Quantized(*map(found.get, _ARRAYS), x.shape, recipe, of, x.dtype)
-    return (quantized, made[-1]) if dbias else quantized
-
-
-@functools.lru_cache(maxsize=None)
-def _cast_weights(c):
-    """A batch of weights is quantized as more groups."""
-    @jax.custom_batching.custom_vmap
-    def function(w, *seed):
-        made = products.quantize(w, "w", c, c.copies, {}, 1, *seed or (None,))
-        return tuple(made[name] for name in products.names_of(c.copies, c.scaling.w))
-
-    @function.def_vmap
-    def rule(batch, is_batched, w, *seed):
-        w = w if is_batched[0] else jnp.broadcast_to(w, (batch, *w.shape))
-        seed = [s[0] if b else s for s, b in zip(seed, is_batched[1:])]
-        made = function(w.reshape(-1, *w.shape[2:]), *seed)
-        return tuple(m.reshape(batch, -1) for m in made), (True,) * len(made)
-
-    return function
+    found = [quantized, *made[len(names):len(names) + c.dbias]]
+    if state is not None:
+        found.append(state._replace(history=made[-1]))
+    return tuple(found) if len(found) > 1 else quantized
 
 
 def dequantize(quantized, group_sizes=None, *, copies="rowwise", dtype=None):

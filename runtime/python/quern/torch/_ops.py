@@ -14,8 +14,9 @@ WORDS = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
 DTYPES = {word: dtype for dtype, word in WORDS.items()} | {"i32": torch.int32, "i64": torch.int64}
 NAMES = ("product", "product_", "defer_product", "quantize", "quantize_", "dbias", "rescale_",
          "dequantize", "mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "mlp_wgrad",
-         "mlp_wgrad_", "defer_mlp", "mlp_weights", "mlp_weights_", "route", "permute",
-         "permute_dprob", "combine", "combine_backward")
+         "mlp_wgrad_", "defer_mlp", "mlp_weights", "mlp_weights_", "moe_forward", "moe_backward",
+         "moe_wgrad", "moe_wgrad_", "defer_moe", "route", "permute", "permute_dprob", "combine",
+         "combine_backward")
 _PHASES = {"forward": 0, "backward": 1, "wgrad": 2, "weights": 3}
 
 
@@ -80,7 +81,7 @@ def _fake(name):
     keys = [a.name for a in schema.arguments if str(a.type) == "int"
             and a.name not in ("queue", "layer")]
     results = [result.name for result in schema.returns]
-    phase = _PHASES.get(name.strip("_").removeprefix("mlp_"), 0)
+    phase = _PHASES.get(name.strip("_")[4:], 0)
 
     def fake(*args, **more):
         if not results:

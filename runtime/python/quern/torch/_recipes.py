@@ -55,6 +55,6 @@ def read_by(line, phase):
 
 @functools.lru_cache(maxsize=None)
 def _find_read(line, phase):
-    numbers = " g=1 m=128 hidden=128 ffn=128"
+    numbers = " g=1 m=128 hidden=128 ffn=128" + " topk=1" * line.startswith("moe")
     return tuple(operand.name.replace(".", "_") for operand in
                  quern.describe(line + numbers).values() if operand.read >> phase & 1)

@@ -6,7 +6,7 @@ import torch
 from quern.torch import _checks
 from quern.torch._ops import WORDS, ops
 from quern.torch.functions import f32
-from quern.torch.mlp import grouped_mlp
+from quern.torch.mlp import Route, mlp_linear
 
 
 def _move(operator, work, values, inverse, prob=None, rows=None, residual=None):
@@ -58,6 +58,13 @@ class _Combine(torch.autograd.Function):
                 dy if need[3] else None)
 
 
+def _check_indices(indices):
+    if not isinstance(indices, torch.Tensor) or indices.dtype not in (torch.int32, torch.int64):
+        raise TypeError("indices: a tensor of int32 or int64 is expected")
+    if indices.dim() != 2:
+        raise ValueError(f"indices has {indices.dim()} axes: [tokens, topk] is expected")
+
+
 def route(indices, experts, *, first=0, total=None):
     """Sort pairs of a token and one of its choices by expert, then token, then choice.
 
@@ -68,10 +75,7 @@ def route(indices, experts, *, first=0, total=None):
     row of each pair. A pair has no row, -1, if its expert is another one, below 0, or `total`
     itself: a dropped pair. A larger index is an error, which quern.torch.check reports on a GPU.
     """
-    if not isinstance(indices, torch.Tensor) or indices.dtype not in (torch.int32, torch.int64):
-        raise TypeError("indices: a tensor of int32 or int64 is expected")
-    if indices.dim() != 2:
-        raise ValueError(f"indices has {indices.dim()} axes: [tokens, topk] is expected")
+    _check_indices(indices)
     m, topk = indices.shape
     line = f"route index={'i64' if indices.dtype == torch.int64 else 'i32'} first={first}"
     line += "" if total is None else f" experts={total}"
@@ -135,15 +139,20 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
     for name in ("sizes", "offs", "out", "dgrad_out", "outside"):
         if name in more:
             raise TypeError(f"{name}: moe sorts the rows itself")
-    flat = x.reshape(-1, x.shape[-1])
-    if probs is not None:
-        probs = f32("probs", probs, tuple(indices.shape), x)
-    sizes, inverse = route(indices, w1.shape[0], first=first, total=experts)
-    rows = permute(flat, inverse, probs if prob == "x" else None)
-    weights = None
-    if probs is not None and prob == "h":
-        weights = move_each(probs, inverse)
-    y = grouped_mlp(rows, w1, w2, sizes, prob=weights, **more)
-    y = combine(y, inverse, probs if prob == "y" else None,
-                None if residual is None else residual.reshape(flat.shape))
-    return y.reshape(x.shape)
+    _check_indices(indices)
+    tokens = x.shape[:-1].numel()
+    if indices.shape[0] != tokens:
+        raise ValueError(f"x has {tokens} rows and indices the shape {list(indices.shape)}: "
+                         f"{indices.shape[0]} rows are expected")
+    _checks.on_device("indices", indices, x)
+    words = f" prob={'none' if probs is None else prob} first={first}"
+    words += " index=i64" * (indices.dtype == torch.int64)
+    words += "" if experts is None else f" experts={experts}"
+    if residual is not None:
+        words += " residual=1"
+        residual = residual.reshape(-1, x.shape[-1]).contiguous()
+        _checks.shaped("residual", residual, (tokens, x.shape[-1]), x)
+    limits = tuple(more.pop(name, usual)
+                   for name, usual in (("limit", 7.0), ("slope", 1.702), ("shift", 1.0)))
+    return mlp_linear(x, w1, w2, None, None, prob=probs, limits=limits,
+                      route=Route(indices.contiguous(), residual, words), **more)

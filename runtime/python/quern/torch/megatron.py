@@ -114,7 +114,9 @@ class Experts(MegatronModule):
         limit = getattr(config, "activation_func_clamp_value", None)
         shift = getattr(config, "glu_linear_offset", 0)
         if not config.gated_linear_unit:
-            return {"activation": "squared_relu"} if config.activation_func is squared_relu else None
+            name = {squared_relu: "squared_relu", F.relu: "relu", F.silu: "silu",
+                    F.gelu: "gelu"}.get(config.activation_func)
+            return {"activation": name} if name else None
         if config.activation_func is quick_gelu and limit is not None:
             return {"activation": "clamped_swiglu", "limit": limit, "slope": 1.702, "shift": shift}
         name = {F.silu: "swiglu", F.relu: "reglu"}.get(config.activation_func)

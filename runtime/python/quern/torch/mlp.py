@@ -6,6 +6,7 @@ import typing
 
 import torch
 
+from quern import GATED, PLAIN
 from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
@@ -13,18 +14,25 @@ from quern.torch.functions import _written, autocast, check_quantized, f32, sink
 from quern.torch.quantized import NONE, Quantized, State, cast
 
 FORWARD, BACKWARD, WGRAD = 0, 1, 2
-GATED = ("swiglu", "clamped_swiglu", "situ", "geglu", "reglu")
-ACTIVATIONS = (*GATED, "squared_relu")
+
+
+class Route(typing.NamedTuple):
+    """A layer's tokens: their experts [tokens, topk], and what is added to the result."""
+    index: torch.Tensor
+    residual: torch.Tensor | None
+    words: str  # of the line
 
 
 class Options(typing.NamedTuple):
     """A call's arguments that are no tensors."""
+    kind: str  # of operators: mlp, or moe from tokens
     recipe: str
     scaling: Scaling
     x: str  # type of x, y and their gradients, as lines spell it
     line: str  # of forward and backward
     wgrad: str  # more words of the line of the weight gradients
     dw: str  # type of the weight gradients, as lines spell it
+    groups: int
     wide: int  # rows of w1
     hidden: int
     ffn: int
@@ -35,14 +43,14 @@ class Options(typing.NamedTuple):
 class _GroupedMLP(torch.autograd.Function):
 
     @staticmethod
-    def forward(ctx, x, w1, w2, b1, b2, prob, lengths, ends, out, dgrad_out, main_grad1, main_grad2,
-                scale, history, q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11, options, queue,
+    def forward(ctx, x, w1, w2, b1, b2, prob, residual, index, lengths, ends, out, dgrad_out,
+                main_grad1, main_grad2, scale, history, q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11, options, queue,
                 sink):
         need = ctx.needs_input_grad
         need_w = need[1] or need[2] or main_grad1 is not None
         given = (q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11)
-        y, saved, arrays = forward(x, w1, w2, b1, b2, prob, lengths, ends, out, scale, history,
-                                   given, options, True, need[0])
+        y, saved, arrays = forward(x, w1, w2, b1, b2, prob, residual, index, lengths, ends, out,
+                                   scale, history, given, options, True)
         if out is not None:
             ctx.mark_dirty(y)
         kept = dict(x=x, w1=w1, w2=w2, b1=b1, b2=b2, prob=prob, lengths=lengths, ends=ends,
@@ -52,7 +60,7 @@ class _GroupedMLP(torch.autograd.Function):
         ctx.save_for_backward(saved, *[kept[name] for name in ctx.names])
         ctx.need, ctx.options, ctx.queue = (need[0], need_w, *need[3:6]), options, queue
         ctx.buffers = dgrad_out, main_grad1, main_grad2, scale, history
-        ctx.sink, ctx.shapes = sink, (x.shape[0], _groups(lengths, ends))
+        ctx.sink, ctx.shapes, ctx.need_residual = sink, _shapes(x, index, options), need[6]
         return y
 
     @staticmethod
@@ -62,28 +70,33 @@ class _GroupedMLP(torch.autograd.Function):
         kept = dict(zip(ctx.names, rest))
         o, (need_x, need_w, need_b1, need_b2, need_prob) = ctx.options, ctx.need
         dgrad_out, main_grad1, main_grad2, scale, history = ctx.buffers
-        m, g = ctx.shapes
         dy = _checks.aligned(dy.to(DTYPES[o.x]), False)
-        common = dict(g=g, m=m, hidden=o.hidden, ffn=o.ffn, saved=saved,
-                      lengths=kept.get("lengths"), ends=kept.get("ends"),
-                      random=_random(o.scaling, dy), scale=scale, history=history)
+        common = dict(ctx.shapes, saved=saved, random=_random(o.scaling, dy), scale=scale,
+                      history=history)
+        if o.kind == "mlp":
+            common.update(lengths=kept.get("lengths"), ends=kept.get("ends"))
         dx, dprob, db1, db2, pending = _backward(o, common, dy, kept, dgrad_out)
         if need_prob and "outside=zero" in o.line:
             lengths, ends = common["lengths"], common["ends"]
             end = lengths.sum() if ends is None else ends[-1]
-            dprob = dprob.masked_fill(torch.arange(m, device=dy.device) >= end, 0)
+            dprob = dprob.masked_fill(torch.arange(len(dprob), device=dy.device) >= end, 0)
         dw1 = dw2 = None
         if need_w:
             reads = read_by(o.line + o.wgrad, WGRAD)
-            operands = dict(common, pending=pending, line=o.line + o.wgrad, dy=dy if "dy" in reads else None,
-                            x=kept["x"] if "x" in reads else None)
+            operands = dict(common, pending=pending, line=o.line + o.wgrad)
+            if o.kind == "mlp":
+                operands.update(dy=dy if "dy" in reads else None,
+                                x=kept["x"] if "x" in reads else None)
             dw1, dw2 = _wgrad(ctx, o, operands, main_grad1, main_grad2)
         return (dx if need_x else None, dw1, dw2, db1 if need_b1 else None,
-                db2 if need_b2 else None, dprob if need_prob else None) + (None,) * 23
+                db2 if need_b2 else None, dprob if need_prob else None,
+                dy if ctx.need_residual else None) + (None,) * 24
 
 
-def _groups(lengths, ends):
-    return (ends if lengths is None else lengths).shape[0]
+def _shapes(x, index, o):
+    """Numbers of the line."""
+    shapes = dict(g=o.groups, m=x.shape[0], hidden=o.hidden, ffn=o.ffn)
+    return shapes if index is None else dict(shapes, topk=index.shape[1])
 
 
 def _random(scaling, like):
@@ -108,7 +121,7 @@ def _backward(o, common, dy, kept, out):
     operands = dict(common, line=o.line, dy=dy, **{name: given.get(name) for name in names},
                     limit=limit, slope=slope, shift=shift)
     if out is None:
-        return ops.mlp_backward(**operands)
+        return getattr(ops, f"{o.kind}_backward")(**operands)
     return out, *ops.mlp_backward_(**operands, dx=out)
 
 
@@ -118,20 +131,19 @@ def _wgrad(ctx, o, operands, main_grad1, main_grad2):
         dw1, dw2, done = main_grad1, main_grad2, None
         if dw1 is None:
             like = dict(dtype=DTYPES[o.dw], device=operands["saved"].device)
-            g = operands["g"]
-            dw1 = torch.empty((g, o.wide, o.hidden), **like)
-            dw2 = torch.empty((g, o.hidden, o.ffn), **like)
+            dw1 = torch.empty((o.groups, o.wide, o.hidden), **like)
+            dw2 = torch.empty((o.groups, o.hidden, o.ffn), **like)
             done = functools.partial(ctx.sink, dw1, dw2)
-        ctx.queue.put_mlp(o.layer, operands, dw1, dw2, done)
+        ctx.queue.put_mlp(o.kind, o.layer, operands, dw1, dw2, done)
         return None, None
     if main_grad1 is None:
-        return ops.mlp_wgrad(**operands)
-    ops.mlp_wgrad_(**operands, dw1=main_grad1, dw2=main_grad2)
+        return getattr(ops, f"{o.kind}_wgrad")(**operands)
+    getattr(ops, f"{o.kind}_wgrad_")(**operands, dw1=main_grad1, dw2=main_grad2)
     return None, None
 
 
-def forward(x, w1, w2, b1, b2, prob, lengths, ends, out, scale, history, arrays, o, later=False,
-            need_x=False):
+def forward(x, w1, w2, b1, b2, prob, residual, index, lengths, ends, out, scale, history, arrays,
+            o, later=False):
     """y, the tensors kept for the backward pass, and the arrays of the quantized weights."""
     if o.scaling.w > 1:
         copies = "both" if later else "rowwise"
@@ -145,12 +157,15 @@ def forward(x, w1, w2, b1, b2, prob, lengths, ends, out, scale, history, arrays,
     limit, slope, shift = o.limits
     row = dict(list(_named("w1", arrays[:6]).items())[:3] +
                list(_named("w2", arrays[6:]).items())[:3])
-    operands = dict(line=line, g=_groups(lengths, ends), m=x.shape[0], hidden=o.hidden, ffn=o.ffn,
-                    x=x, w1=w1, w2=w2, **row, b1=b1, b2=b2, prob=prob, lengths=lengths, ends=ends,
-                    random=_random(o.scaling, x), scale=scale, history=history, limit=limit,
-                    slope=slope, shift=shift)
+    operands = dict(_shapes(x, index, o), line=line, x=x, w1=w1, w2=w2, **row, b1=b1, b2=b2,
+                    prob=prob, random=_random(o.scaling, x), scale=scale, history=history,
+                    limit=limit, slope=slope, shift=shift)
+    if o.kind == "moe":
+        operands.update(index=index, c=residual)
+    else:
+        operands.update(lengths=lengths, ends=ends)
     if out is None:
-        y, saved = ops.mlp_forward(**operands)
+        y, saved = getattr(ops, f"{o.kind}_forward")(**operands)
     else:
         y, saved = out, ops.mlp_forward_(**operands, y=out)
     return y, saved, arrays
@@ -168,7 +183,7 @@ def grouped_mlp(x, w1, w2, sizes=None, *, offs=None, recipe="bf16", activation="
                     Quantized of weights, which have gradients only with main_grad1 and main_grad2
         sizes, offs, outside, out, dgrad_out, queue, layer  as in grouped_mm
         activation  swiglu, clamped_swiglu (limit, slope, shift), situ, geglu, reglu, or
-                    squared_relu, whose w1 has ffn rows
+                    squared_relu, relu, silu, gelu, gelu_tanh, whose w1 has ffn rows
         prob        [tokens]; b1 [experts, 2 ffn or ffn] and b2 [experts, hidden] of any float
                     type, both or none
         interleave  length of alternating runs of the activation's two operands in w1; 0: halves
@@ -188,17 +203,19 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
                activation="swiglu", prob=None, b1=None, b2=None, interleave=0, recompute=False,
                limits=(7.0, 1.702, 1.0), outside=None, out=None, dgrad_out=None, main_grad1=None,
                main_grad2=None, queue=None, layer=0, overwrite=False, state=None,
-               sink=None):
+               sink=None, route=None):
     """grouped_mlp for modules, which also have quantized weights next to w1 and w2, overwrite
     main_grad1 and main_grad2, and keep delayed scaling's state: scale [6, 2], history [6, slots],
-    of x, h, w1, w2, dy and dpre. sink takes queued gradients of w1 and w2."""
+    of x, h, w1, w2, dy and dpre. sink takes queued gradients of w1 and w2. With a Route the rows of
+    x are tokens, and prob is [tokens, topk]."""
     if torch.compiler.is_compiling():
         reason = _compile.why_eager(x, sizes, offs, queue=queue)
         if reason is not None:
             more = dict(offs=offs, recipe=recipe, activation=activation, prob=prob, b1=b1, b2=b2,
                         interleave=interleave, recompute=recompute, limits=limits, outside=outside,
                         out=out, dgrad_out=dgrad_out, main_grad1=main_grad1, main_grad2=main_grad2,
-                        queue=queue, layer=layer, overwrite=overwrite, state=state, sink=sink)
+                        queue=queue, layer=layer, overwrite=overwrite, state=state, sink=sink,
+                        route=route)
             return _compile.in_eager(reason, mlp_linear, x, w1, w2, quantized1, quantized2, sizes,
                                      **more)
     if isinstance(w1, Quantized) and isinstance(w2, Quantized):
@@ -211,14 +228,18 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     flat = _checks.aligned(x if x.dim() == 2 else x.reshape(-1, hidden), False)
     if w1 is not None:
         w1, w2 = _checks.aligned(w1, False), _checks.aligned(w2, False)
-    lengths, ends = _checks.sizes_of(x, None if torch.compiler.is_compiling() else flat.shape[0],
-                                     groups, sizes, offs)
+    lengths = ends = None
+    if route is None:
+        lengths, ends = _checks.sizes_of(
+            x, None if torch.compiler.is_compiling() else flat.shape[0], groups, sizes, offs)
     if (b1 is None) != (b2 is None):
         raise ValueError("b1, b2: both or none are expected")
     if b1 is not None:
         b1, b2 = f32("b1", b1, (groups, wide), x), f32("b2", b2, (groups, hidden), x)
-    if prob is not None:
+    if prob is not None and route is None:
         prob = f32("prob", prob.reshape(-1), (flat.shape[0],), x)
+    elif prob is not None:
+        prob = f32("probs", prob, tuple(route.index.shape), x)
     out = _checks.results(flat, hidden, x.dtype, out, dgrad_out, outside)
     if (main_grad1 is None) != (main_grad2 is None):
         raise ValueError("main_grad1, main_grad2: both or none are expected")
@@ -227,18 +248,22 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
         _checks.buffer("main_grad1", main_grad1, like1.shape, x, _written(recipe))
         _checks.buffer("main_grad2", main_grad2, like2.shape, x, (main_grad1.dtype,))
         dw = main_grad1.dtype
-    line = f"mlp {recipe} in={WORDS[x.dtype]} dw={WORDS[dw]} activation={activation}"
+    kind = "mlp" if route is None else "moe"
+    index, residual = (None, None) if route is None else route[:2]
+    if residual is not None:
+        _checks.values("residual", residual, 2, x.dtype)
+    line = f"{kind} {recipe} in={WORDS[x.dtype]} dw={WORDS[dw]} activation={activation}"
     line += "".join(f" {key}={value}" for key, value in (
-        ("interleave", interleave), ("prob", int(prob is not None)), ("bias", int(b1 is not None)),
-        ("recompute", int(recompute)), ("outside", outside)) if value)
-    options = Options(recipe, scaling, WORDS[x.dtype], line,
+        ("interleave", interleave), ("prob", int(prob is not None and route is None)),
+        ("bias", int(b1 is not None)), ("recompute", int(recompute)), ("outside", outside)) if value)
+    line += "" if route is None else route.words
+    options = Options(kind, recipe, scaling, WORDS[x.dtype], line,
                       " beta=1" if main_grad1 is not None and not overwrite else "", WORDS[dw],
-                      wide, hidden, ffn,
-                      tuple(map(float, limits)), layer)
+                      groups, wide, hidden, ffn, tuple(map(float, limits)), layer)
     arrays = (None,) * 12 if quantized1 is None else (*quantized1[:6], *quantized2[:6])
     scale, history = state or (None, None)
     wanted = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (x, w1, w2, b1, b2, prob))
+        t is not None and t.requires_grad for t in (x, w1, w2, b1, b2, prob, residual))
     if main_grad1 is not None and torch.is_grad_enabled() and not wanted:
         raise ValueError("main_grad1: nothing requires a gradient, so that no backward pass adds "
                          "to it")
@@ -247,17 +272,18 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
             raise ValueError("w1 has no columnwise tensor, which the backward pass reads")
         if queue is not None and main_grad1 is None and sink is None:
             sink = sink_of(w1, w2)
-        y = _GroupedMLP.apply(flat, w1, w2, b1, b2, prob, lengths, ends, out, dgrad_out, main_grad1,
-                              main_grad2, scale, history, *arrays, options, queue, sink)
+        y = _GroupedMLP.apply(flat, w1, w2, b1, b2, prob, residual, index, lengths, ends, out,
+                              dgrad_out, main_grad1, main_grad2, scale, history, *arrays, options,
+                              queue, sink)
     else:
-        y = forward(flat, w1, w2, b1, b2, prob, lengths, ends, out, scale, history, arrays,
-                    options)[0]
+        y = forward(flat, w1, w2, b1, b2, prob, residual, index, lengths, ends, out, scale, history,
+                    arrays, options)[0]
     return y if x.dim() == 2 else y.reshape(*rows, hidden)
 
 
 def _check(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state):
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation is {activation!r}: one of {', '.join(ACTIVATIONS)} is "
+    if activation not in GATED + PLAIN:
+        raise ValueError(f"activation is {activation!r}: one of {', '.join(GATED + PLAIN)} is "
                          "expected")
     if scaling.slots and state is None:
         raise ValueError(f"recipe {recipe} has delayed scaling, whose state a module keeps: "

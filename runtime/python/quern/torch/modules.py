@@ -5,10 +5,11 @@ layer as one MLP."""
 import torch
 import torch.nn.functional as F
 
+from quern import GATED, PLAIN
 from quern.torch import _checks, _compile
 from quern.torch._module import Experts, default_device, local, one_of
 from quern.torch.linear import GroupedLinear, normal
-from quern.torch.mlp import ACTIVATIONS, GATED, mlp_linear
+from quern.torch.mlp import mlp_linear
 
 
 class GroupedMLP(Experts):
@@ -26,8 +27,8 @@ class GroupedMLP(Experts):
                  layer=0, params_dtype=None, device=None, init_method=None):
         super().__init__(recipe, fuse_wgrad_accumulation, delay_wgrad_compute, outside, wgrad_queue,
                          layer)
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation is {activation!r}: one of {', '.join(ACTIVATIONS)} is "
+        if activation not in GATED + PLAIN:
+            raise ValueError(f"activation is {activation!r}: one of {', '.join(GATED + PLAIN)} is "
                              "expected")
         for argument, value in (("num_experts", num_experts), ("hidden", hidden), ("ffn", ffn)):
             if type(value) is not int or value < 1:
@@ -104,13 +105,19 @@ _FORMULAS = {
     "situ": lambda a, b, *_: _situ(a, b),
     "geglu": lambda a, b, *_: F.gelu(a, approximate="tanh") * b,
     "reglu": lambda a, b, *_: F.relu(a) * b,
+    "squared_relu": lambda a, *_: F.relu(a).square(),
+    "relu": lambda a, *_: F.relu(a),
+    "silu": lambda a, *_: F.silu(a),
+    "gelu": lambda a, *_: F.gelu(a),
+    "gelu_tanh": lambda a, *_: F.gelu(a, approximate="tanh"),
 }
 
 
 class Activation(torch.nn.Module):
     """The activation of an MLP by itself, in PyTorch's operations.
 
-        activation  swiglu, clamped_swiglu (limit, slope, shift), situ, geglu, reglu, squared_relu
+        activation  swiglu, clamped_swiglu (limit, slope, shift), situ, geglu, reglu, squared_relu,
+                    relu, silu, gelu, gelu_tanh
         is_scaled   forward takes prob [rows], a factor of each row
         interleave  length of alternating runs of the two operands; 0: halves
     """
@@ -118,8 +125,8 @@ class Activation(torch.nn.Module):
     def __init__(self, activation="swiglu", *, is_scaled=False, interleave=0, limit=7.0,
                  slope=1.702, shift=1.0):
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation is {activation!r}: one of {', '.join(ACTIVATIONS)} is "
+        if activation not in GATED + PLAIN:
+            raise ValueError(f"activation is {activation!r}: one of {', '.join(GATED + PLAIN)} is "
                              "expected")
         self.activation, self.is_scaled = activation, is_scaled
         self.interleave, self.limits = interleave or 0, (limit, slope, shift)
@@ -127,8 +134,8 @@ class Activation(torch.nn.Module):
     def forward(self, x, prob=None):
         if (prob is not None) != self.is_scaled:
             raise ValueError("prob: it is given if and only if the activation is scaled")
-        if self.activation == "squared_relu":
-            h = F.relu(x.float()).square()
+        if self.activation in PLAIN:
+            h = _FORMULAS[self.activation](x.float())
         else:
             run = self.interleave or x.shape[-1] // 2
             a, b = x.float().unflatten(-1, (-1, 2, run)).unbind(-2)

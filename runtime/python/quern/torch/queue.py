@@ -67,9 +67,11 @@ class WgradQueue:
                           d)
         self._keep(layer, 1, (*dy, *x, lengths, ends, d), done)
 
-    def put_mlp(self, layer, operands, dw1, dw2, done):
-        """Defer the weight gradients of an MLP: the operands of defer_mlp, by their names."""
-        ops.defer_mlp(queue=self._handle, layer=layer, **operands, dw1=dw1, dw2=dw2)
+    def put_mlp(self, kind, layer, operands, dw1, dw2, done):
+        """Defer the weight gradients of an MLP: the operands of defer_mlp, or with kind "moe" of
+        defer_moe, by their names."""
+        defer = getattr(ops, f"defer_{kind}")
+        defer(queue=self._handle, layer=layer, **operands, dw1=dw1, dw2=dw2)
         self._keep(layer, 2, (*operands.values(), dw1, dw2), done)
 
     def _keep(self, layer, products, tensors, done):
@@ -151,9 +153,9 @@ class Later:
         self._waiting.append((functools.partial(
             ops.product_, line, *numbers, *dy, *x, lengths, ends, None, None, d), done))
 
-    def put_mlp(self, layer, operands, dw1, dw2, done):
+    def put_mlp(self, kind, layer, operands, dw1, dw2, done):
         self._waiting.append((functools.partial(
-            ops.mlp_wgrad_, **operands, dw1=dw1, dw2=dw2), done))
+            getattr(ops, f"{kind}_wgrad_"), **operands, dw1=dw1, dw2=dw2), done))
 
     def run(self):
         """The oldest one."""

@@ -18,13 +18,15 @@ from .switches import Switch, all_of, warn_once
 
 
 _GATES = {"SiLU": "swiglu", "SiLUActivation": "swiglu", "ReLU": "reglu", "GELUTanh": "geglu"}
+_PLAIN = {"ReLUSquaredActivation": "squared_relu", "ReLU": "relu", "SiLU": "silu",
+          "SiLUActivation": "silu", "GELUActivation": "gelu", "GELUTanh": "gelu_tanh"}
 
 
 def _fused(module):
     """The activation as grouped_mlp has it, or None."""
     act = type(getattr(module, "act_fn", None)).__name__
     if not module.has_gate:
-        return {"activation": "squared_relu"} if act == "ReLUSquaredActivation" else None
+        return {"activation": _PLAIN[act]} if act in _PLAIN else None
     if type(module)._apply_gate is _default_apply_gate:
         return {"activation": _GATES[act]} if act in _GATES else None
     if type(module).__name__ not in ("GptOssExperts", "OpenAIPrivacyFilterExperts"):

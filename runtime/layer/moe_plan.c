@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* moe_plan.c: the plan of a layer is those of its parts. */
+#include "layer/moe_plan.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "choose/evidence.h"
+#include "choose/session.h"
+#include "mlp/mlp_plan.h"
+#include "route/route_plan.h"
+
+#include <stdlib.h>
+
+void qn_moe_plan_free(struct qn_moe_plan *plan)
+{
+    if (!plan)
+        return;
+    qn_route_plan_free(plan->maps);
+    qn_route_plan_free(plan->permute);
+    qn_route_plan_free(plan->combine);
+    qn_mlp_plan_free(plan->mlp);
+    free(plan);
+}
+
+static int plan_parts(struct qn_moe_plan *plan, struct qn_session *s)
+{
+    const struct {
+        int work;
+        struct qn_route_plan **plan;
+    } moves[] = {{QUERN_ROUTE, &plan->maps},
+                 {QUERN_PERMUTE, &plan->permute},
+                 {QUERN_COMBINE, &plan->combine}};
+    struct qn_session ordered = *s;
+    struct qn_route route;
+    struct qn_mlp mlp;
+    int code = QUERN_OK;
+
+    for (int i = 0; i < 3 && !code; i++) {
+        qn_moe_route(&plan->moe, moves[i].work, &route);
+        code = qn_route_plan_session(s, &route, moves[i].plan);
+    }
+    if (code)
+        return code;
+    qn_moe_mlp(&plan->moe, &mlp);
+    ordered.options.same_sums = ordered.demand.same_sums =
+        qn_moe_within(plan->recipe);
+    code = qn_mlp_plan_inner(&ordered, &mlp, &plan->mlp);
+    if (!code)
+        plan->mlp->layer = 1;
+    return code;
+}
+
+int qn_moe_plan_inner(struct qn_session *s, const struct qn_moe *moe,
+                      struct qn_moe_plan **out)
+{
+    struct qn_moe_plan *plan = calloc(1, sizeof *plan);
+    struct qn_moe_space space;
+    int code;
+
+    if (!plan)
+        return qn_error_memory();
+    plan->ctx = s->ctx;
+    plan->moe = *moe;
+    code = qn_moe_describe(s->ctx, moe, &plan->need, &space, &plan->recipe);
+    plan->scratch = space.scratch;
+    if (!code)
+        code = plan_parts(plan, s);
+    if (code)
+        qn_moe_plan_free(plan);
+    else
+        *out = plan;
+    return code;
+}
+
+static int check(struct quern_context *ctx, const struct qn_moe *moe,
+                 const struct qn_plan_options *options)
+{
+    const int code = qn_mlp_plan_options(options);
+
+    return code ? code : qn_moe_check(ctx, moe, NULL);
+}
+
+int qn_moe_plan(struct quern_context *ctx, const struct qn_moe *moe,
+                const struct qn_plan_options *options, struct qn_moe_plan **out)
+{
+    struct qn_session session = {.ctx = ctx};
+    int code;
+
+    if (!ctx || !moe || !out)
+        return qn_error_null("ctx", ctx, "moe", moe, "plan");
+    *out = NULL;
+    code = check(ctx, moe, options);
+    if (!code)
+        code = qn_session_open(&session, ctx, NULL, options);
+    if (!code)
+        code = qn_session_capture(&session, NULL, "making a plan");
+    if (!code)
+        code = qn_moe_plan_inner(&session, moe, out);
+    qn_session_close(&session);
+    return qn_error_done(code);
+}
+
+void qn_moe_plan_info(const struct qn_moe_plan *plan,
+                      struct quern_plan_info *info)
+{
+    qn_mlp_plan_info(plan->mlp, info);
+    info->workspace_bytes = plan->need.workspace_bytes;
+}
+
+/* --------------------------------------------------------------------- why */
+
+static void explain_move(const struct qn_route_plan *plan, const char *what,
+                         struct qn_text *text)
+{
+    qn_text_add(text, "  %s\n", what);
+    qn_route_explain(plan, "    ", text);
+}
+
+/* The launches of a phase before those of the MLP, and after. */
+static void explain_before(const struct qn_moe_plan *plan, int phase,
+                           struct qn_text *text)
+{
+    const struct qn_moe *moe = &plan->moe;
+
+    if (phase == QN_MLP_FORWARD) {
+        explain_move(plan->maps, "maps of rows", text);
+        explain_move(plan->permute, "x to rows", text);
+    } else if (phase == QN_MLP_BACKWARD) {
+        explain_move(plan->permute, "dy to rows", text);
+        if (qn_moe_keeps(moe, plan->recipe, QUERN_MLP_X))
+            explain_move(plan->permute, "x to rows", text);
+    } else {
+        return;
+    }
+    if (moe->mlp.probability == QUERN_WEIGHTS_H)
+        explain_move(plan->permute, "prob to rows", text);
+}
+
+static void explain_after(const struct qn_moe_plan *plan, int phase,
+                          struct qn_text *text)
+{
+    const int weights = plan->moe.mlp.probability;
+
+    if (phase == QN_MLP_FORWARD)
+        explain_move(plan->combine, "rows to y", text);
+    if (phase != QN_MLP_BACKWARD)
+        return;
+    explain_move(plan->combine, "rows to dx", text);
+    if (weights == QUERN_WEIGHTS_H)
+        explain_move(plan->combine, "rows to dprob", text);
+    else if (weights == QUERN_WEIGHTS_X)
+        explain_move(plan->permute, "dprob, from x and rows of dx", text);
+}
+
+static int explain(struct qn_session *s, const struct qn_moe *moe,
+                   struct qn_text *text)
+{
+    static const char *const phases[QN_MLP_PHASES] = {"weights", "forward",
+                                                      "backward", "wgrad"};
+    struct qn_moe_plan *plan;
+    char line[512];
+    int code = qn_moe_plan_inner(s, moe, &plan);
+
+    if (code)
+        return code;
+    qn_moe_print(moe, line, sizeof line);
+    qn_text_add(text, "%s\n", line);
+    if (qn_session_gpu(s))
+        qn_evidence_why(qn_mlp_evidence(plan->mlp), qn_session_capability(s),
+                        text);
+    for (int phase = 0; phase < QN_MLP_PHASES; phase++) {
+        if (!qn_mlp_has(&moe->mlp, phase))
+            break;
+        qn_text_add(text, "\n%s\n", phases[phase]);
+        explain_before(plan, phase, text);
+        qn_mlp_explain(plan->mlp, phase, text);
+        explain_after(plan, phase, text);
+    }
+    qn_moe_plan_free(plan);
+    return QUERN_OK;
+}
+
+int qn_moe_why(struct quern_context *ctx, const struct qn_moe *moe,
+               const struct qn_plan_options *options, char **out)
+{
+    struct qn_session session = {.ctx = ctx};
+    struct qn_text text = {0};
+    int code;
+
+    if (!ctx || !moe || !out)
+        return qn_error_null("ctx", ctx, "moe", moe, "text");
+    *out = NULL;
+    code = check(ctx, moe, options);
+    if (!code)
+        code = qn_session_explain(&session, ctx, NULL, options, &text);
+    if (!code)
+        code = explain(&session, moe, &text);
+    return qn_session_explained(&session, code, &text, out);
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* moe_run.c: run a phase of a layer. Nothing here allocates. */
+#include "base/context.h"
+#include "base/error.h"
+#include "base/region.h"
+#include "base/types.h"
+#include "device/check.h"
+#include "device/driver.h"
+#include "layer/moe_plan.h"
+#include "mlp/mlp_plan.h"
+#include "product/plan.h"
+#include "route/route_plan.h"
+
+/* One run of a plan. */
+struct run {
+    const struct qn_moe_plan *plan;
+    const struct qn_mlp_args *args;
+    struct qn_moe moe; /* of the run's tokens */
+    struct qn_moe_space space;
+    int phase, wgrad;        /* wgrad: backward makes dw1 or dw2, too */
+    struct qn_mlp_args rows; /* of the MLP */
+    const struct qn_mlp_plan *mlp;
+    struct qn_mlp_plan room; /* of it */
+    void *stream;
+};
+
+/* ------------------------------------------------------------------ memory */
+
+/* NULL: there is none, or no token. */
+static void *slot(const struct run *run, int which)
+{
+    const struct qn_moe_slice *s = &run->space.slots[which];
+    void *const buffers[] = {run->args->workspace, run->args->saved,
+                             run->args->pending};
+    char *base = buffers[s->buffer];
+
+    if (!s->bytes && (which == QN_MOE_Y || which == QN_MOE_DY))
+        return slot(run, QN_MOE_MOVED);
+    return s->bytes && base ? base + s->at : NULL;
+}
+
+/* Rows of experts. */
+static struct qn_tensor rows_at(const struct run *run, int which)
+{
+    struct qn_tensor t = run->mlp->need.args.x;
+
+    t.data = slot(run, which);
+    return t;
+}
+
+static int is_weighted(const struct run *run, int weights)
+{
+    return run->moe.mlp.probability == weights;
+}
+
+/* dprob of tokens is made of rows of dx, too. */
+static int makes_dx(const struct run *run)
+{
+    return run->args->dx.data || is_weighted(run, QUERN_WEIGHTS_X);
+}
+
+static void *after(void *buffer, size_t bytes)
+{
+    return buffer ? (char *)buffer + bytes : NULL;
+}
+
+/* The arguments of the MLP: rows in place of tokens. */
+static void set_rows(struct run *run)
+{
+    const struct qn_mlp_args *args = run->args;
+    struct qn_mlp_args *a = &run->rows;
+    const int forward = run->phase == QN_MLP_FORWARD;
+
+    a->x = rows_at(run, forward ? QN_MOE_MOVED : QN_MOE_X);
+    a->y = rows_at(run, QN_MOE_Y);
+    a->dy = rows_at(run, QN_MOE_DY);
+    a->dx = rows_at(run, QN_MOE_MOVED);
+    if (!makes_dx(run))
+        a->dx.data = NULL;
+    a->first_dims = slot(run, QN_MOE_LENGTHS);
+    a->offsets = NULL;
+    a->host_sizes = NULL;
+    a->sizes_type = QUERN_I32;
+    a->probability = slot(run, QN_MOE_PROB);
+    a->dprob = slot(run, QN_MOE_DPROB);
+    if (!run->moe.mlp.forward_only) {
+        a->saved = after(args->saved, run->space.saved);
+        a->pending = after(args->pending, run->space.pending);
+    }
+}
+
+static int begin(struct run *run, const struct qn_moe_plan *plan,
+                 const struct qn_mlp_args *args, int phase)
+{
+    int code;
+
+    if (!plan || !args)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL",
+                            !plan ? "plan" : "args");
+    code = qn_context_process(plan->ctx, "plan");
+    if (!code && (args->rows < 0 || args->rows > plan->moe.mlp.m))
+        code = qn_error_set(QUERN_EINVAL,
+                            "rows is %lld: 0 to %lld tokens are expected",
+                            (long long)args->rows, (long long)plan->moe.mlp.m);
+    if (code)
+        return code;
+    run->plan = plan;
+    run->args = args;
+    run->phase = phase;
+    run->wgrad = phase == QN_MLP_BACKWARD && qn_mlp_makes_dw(args);
+    run->moe = plan->moe;
+    run->moe.mlp.m = args->rows;
+    qn_moe_space_fill(&run->moe, plan->recipe, plan->scratch, &run->space);
+    run->rows = *args;
+    run->rows.rows = args->rows * run->moe.topk;
+    code = qn_mlp_plan_fit(plan->mlp, &run->rows, &run->room, &run->mlp);
+    if (!code)
+        set_rows(run);
+    return code;
+}
+
+/* ------------------------------------------------------------------- rules */
+
+enum { MOST = 24 };
+
+struct list {
+    struct qn_region at[MOST];
+    int count;
+};
+
+static void add(struct list *l, const char *name, const void *data,
+                size_t bytes, int written)
+{
+    l->at[l->count++] = (struct qn_region){name, data, bytes, written, 0};
+}
+
+static void add_tensor(struct list *l, const char *name,
+                       const struct qn_tensor *t, int written)
+{
+    add(l, name, t->data, t->bytes, written);
+}
+
+/* Tokens and all that is theirs; y may be the residual itself. */
+static void list_tokens(const struct run *run, struct list *l)
+{
+    const struct qn_mlp_args *args = run->args;
+    const size_t pairs = (size_t)(args->rows * run->moe.topk);
+
+    add_tensor(l, "x", &args->x, 0);
+    add(l, "prob", args->probability, pairs * sizeof(float), 0);
+    if (run->phase == QN_MLP_FORWARD) {
+        add(l, "index", args->index,
+            pairs * (run->moe.index == QUERN_I64 ? 8 : 4), 0);
+        add_tensor(l, "c", &args->residual, 0);
+        l->at[l->count - 1].alike = 1;
+        add_tensor(l, "y", &args->y, 1);
+        l->at[l->count - 1].alike = 1;
+    } else {
+        add_tensor(l, "dy", &args->dy, 0);
+        add_tensor(l, "dx", &args->dx, 1);
+        add(l, "dprob", args->dprob, pairs * sizeof(float), 1);
+    }
+}
+
+/* Arrays of the MLP were compared with its own memory, which is in that of the
+   layer. */
+static int check_overlap(const struct run *run)
+{
+    const struct qn_mlp_args *args = run->args;
+    const struct qn_mlp_description *need = &run->plan->need;
+    const int back = run->phase != QN_MLP_FORWARD;
+    struct list l;
+
+    l.count = 0;
+    list_tokens(run, &l);
+    add(&l, "workspace", args->workspace, need->workspace_bytes, 1);
+    add(&l, "errors", args->errors, QN_WORKSPACE_BYTES, 1);
+    if (!run->moe.mlp.forward_only)
+        add(&l, "saved", args->saved,
+            run->space.saved + run->mlp->need.saved_bytes, 1);
+    if (back)
+        add(&l, "pending", args->pending,
+            run->space.pending + run->mlp->need.pending_bytes, 1);
+    add_tensor(&l, "w1", &args->w1, 0);
+    add_tensor(&l, "w2", &args->w2, 0);
+    add_tensor(&l, "dw1", &args->dw1, back);
+    add_tensor(&l, "dw2", &args->dw2, back);
+    return qn_region_check(l.at, l.count);
+}
+
+static int check(const struct run *run)
+{
+    const int phase = run->phase;
+    const int code = qn_mlp_args(run->mlp, &run->rows, phase,
+                                 run->wgrad ? QN_MLP_WGRAD : phase);
+
+    return code || phase == QN_MLP_WEIGHTS || phase == QN_MLP_WGRAD
+               ? code
+               : check_overlap(run);
+}
+
+/* ------------------------------------------------------------------- moves */
+
+static int find_maps(const struct run *run)
+{
+    const struct qn_route_args args = {.index = run->args->index,
+                                       .lengths = slot(run, QN_MOE_LENGTHS),
+                                       .inverse = slot(run, QN_MOE_INVERSE),
+                                       .workspace = run->args->workspace,
+                                       .errors = run->args->errors,
+                                       .tokens = run->moe.mlp.m};
+    struct qn_route route;
+
+    qn_moe_route(&run->moe, QUERN_ROUTE, &route);
+    return qn_route_launch(run->plan->maps, &route, &args, run->stream);
+}
+
+/* Tokens to rows, or rows to tokens; `args` has the tensors. */
+static int move(const struct run *run, int work, int weights,
+                struct qn_route_args *args)
+{
+    const struct qn_route_plan *plan =
+        work == QUERN_PERMUTE ? run->plan->permute : run->plan->combine;
+    struct qn_route route;
+
+    if (!run->moe.mlp.m)
+        return QUERN_OK;
+    qn_moe_route(&run->moe, work, &route);
+    args->inverse = slot(run, QN_MOE_INVERSE);
+    args->probability =
+        is_weighted(run, weights) ? run->args->probability : NULL;
+    args->tokens = run->moe.mlp.m;
+    return qn_route_launch(plan, &route, args, run->stream);
+}
+
+/* Numbers of pairs, in fp32: tokens of one feature and one choice. */
+static int move_numbers(const struct run *run, int work, const void *from,
+                        void *to)
+{
+    const int64_t pairs = run->moe.mlp.m * run->moe.topk;
+    const struct qn_tensor one = {
+        .type = QUERN_F32, .ndim = 2, .shape = {pairs, 1}};
+    struct qn_route_args args = {.inverse = slot(run, QN_MOE_INVERSE),
+                                 .in = one,
+                                 .out = one,
+                                 .tokens = pairs};
+    const struct qn_route route = {
+        .work = work, .topk = 1, .m = pairs, .type = QUERN_F32, .k = 1};
+
+    if (!pairs || !is_weighted(run, QUERN_WEIGHTS_H))
+        return QUERN_OK;
+    args.in.data = (void *)from;
+    args.out.data = to;
+    return qn_route_launch(work == QUERN_PERMUTE ? run->plan->permute
+                                                 : run->plan->combine,
+                           &route, &args, run->stream);
+}
+
+static int move_x(const struct run *run, int to)
+{
+    struct qn_route_args args = {.in = run->args->x, .out = rows_at(run, to)};
+
+    return args.out.data ? move(run, QUERN_PERMUTE, QUERN_WEIGHTS_X, &args)
+                         : QUERN_OK;
+}
+
+static int move_probability(const struct run *run)
+{
+    return move_numbers(run, QUERN_PERMUTE, run->args->probability,
+                        slot(run, QN_MOE_PROB));
+}
+
+static int run_mlp(const struct run *run)
+{
+    return qn_mlp_launch(run->mlp, &run->rows, run->phase,
+                         run->wgrad ? QN_MLP_WGRAD : run->phase, run->stream);
+}
+
+/* ------------------------------------------------------------------ phases */
+
+static int forward(const struct run *run)
+{
+    struct qn_route_args sums = {.in = rows_at(run, QN_MOE_Y),
+                                 .out = run->args->y,
+                                 .residual = run->args->residual};
+    int code = find_maps(run);
+
+    if (!code)
+        code = move_x(run, QN_MOE_MOVED);
+    if (!code)
+        code = move_probability(run);
+    if (!code)
+        code = run_mlp(run);
+    return code ? code : move(run, QUERN_COMBINE, QUERN_WEIGHTS_Y, &sums);
+}
+
+/* Rows of dy; with probabilities of results also their gradients. */
+static int move_dy(const struct run *run)
+{
+    struct qn_route_args args = {.in = run->args->dy,
+                                 .out = rows_at(run, QN_MOE_DY)};
+
+    if (is_weighted(run, QUERN_WEIGHTS_Y)) {
+        args.rows = rows_at(run, QN_MOE_Y);
+        args.dprob = run->args->dprob;
+    }
+    return move(run, QUERN_PERMUTE, QUERN_WEIGHTS_Y, &args);
+}
+
+static int move_dx(const struct run *run)
+{
+    struct qn_route_args sums = {.in = rows_at(run, QN_MOE_MOVED),
+                                 .out = run->args->dx};
+
+    return sums.out.data ? move(run, QUERN_COMBINE, QUERN_WEIGHTS_X, &sums)
+                         : QUERN_OK;
+}
+
+static int find_dprob(const struct run *run)
+{
+    struct qn_route_args args = {.in = run->args->x,
+                                 .rows = rows_at(run, QN_MOE_MOVED),
+                                 .dprob = run->args->dprob};
+
+    if (is_weighted(run, QUERN_WEIGHTS_X))
+        return move(run, QUERN_PERMUTE, QUERN_WEIGHTS_X, &args);
+    return move_numbers(run, QUERN_COMBINE, slot(run, QN_MOE_DPROB),
+                        run->args->dprob);
+}
+
+static int backward(const struct run *run)
+{
+    int code = move_dy(run);
+
+    if (!code)
+        code = move_probability(run);
+    if (!code)
+        code = move_x(run, QN_MOE_X);
+    if (!code)
+        code = run_mlp(run);
+    if (!code)
+        code = move_dx(run);
+    return code ? code : find_dprob(run);
+}
+
+/* In the plan's context. */
+static int launch(const struct run *run)
+{
+    return run->phase == QN_MLP_FORWARD    ? forward(run)
+           : run->phase == QN_MLP_BACKWARD ? backward(run)
+                                           : run_mlp(run);
+}
+
+static const struct qn_plan *product_of(const struct qn_moe_plan *plan)
+{
+    return plan->mlp->launches[QN_MLP_Y].product;
+}
+
+int qn_moe_run(const struct qn_moe_plan *plan, const struct qn_mlp_args *args,
+               int phase, void *stream)
+{
+    struct qn_driver_scope scope;
+    struct run run = {.stream = stream};
+    int code = begin(&run, plan, args, phase);
+
+    if (!code)
+        code = check(&run);
+    if (code || !product_of(plan)->driver)
+        return code ? code : launch(&run);
+    code = qn_driver_enter(product_of(plan)->driver, product_of(plan)->context,
+                           &scope);
+    if (!code)
+        code = launch(&run);
+    qn_driver_leave(product_of(plan)->driver, &scope);
+    return code;
+}
+
+int qn_moe_put(const struct qn_moe_plan *plan, const struct qn_mlp_args *args,
+               struct qn_queue *queue, int layer)
+{
+    struct run run = {.stream = NULL};
+    const int code = begin(&run, plan, args, QN_MLP_WGRAD);
+
+    return code ? code : qn_mlp_put(plan->mlp, &run.rows, queue, layer);
+}
+
+int qn_moe_run_check(const struct qn_moe_plan *plan, void *workspace,
+                     void *stream)
+{
+    struct qn_route route;
+
+    qn_moe_route(&plan->moe, QUERN_ROUTE, &route);
+    return qn_check_route(product_of(plan)->driver, product_of(plan)->context,
+                          workspace, route.topk, qn_route_experts(&route),
+                          stream);
+}

@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** gpu_moe.c: layers from unpermuted tokens: every recipe over routes that are
+** made to break them, against a chain in double, the same bytes at each run;
+** graphs whose routes change between replays; tokens that depend on no others;
+** and routes and moves alone, byte for byte against the host.
+*/
+#include "gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/random.h"
+#include "base/types.h"
+#include "oracle/moe_job.h"
+
+enum { MOST_LINES = 512, MOST_TOKENS = 256, REPLAYS = 24, BATCH = 8192 };
+
+/* Routes of a layer's pairs; GRAPH and INVARIANT are kinds of lines. */
+enum draw {
+    SPREAD,
+    ONE,
+    NONE,
+    ONE_TOKEN,
+    TWICE,
+    DROPPED,
+    DRAWS,
+    GRAPH = DRAWS,
+    INVARIANT,
+    ALONE /* a line about routes */
+};
+
+static const char *const draws[] = {"spread",    "one expert", "no expert",
+                                    "one token", "twice",      "dropped"};
+
+struct line {
+    char text[256];
+    enum draw draw;
+    int late;         /* it was not run: time was over */
+    char result[700]; /* the error, or "" */
+};
+
+static struct {
+    int count;
+    struct line lines[MOST_LINES];
+} work;
+
+static const struct qn_options options = {.command = "gpu_suite", .seed = 1};
+
+static void fail(struct line *line, const char *what, const char *more)
+{
+    if (!*line->result)
+        snprintf(line->result, sizeof line->result, "%s, routes %s: %s%s",
+                 line->text, line->draw < DRAWS ? draws[line->draw] : "drawn",
+                 what, more);
+}
+
+static void must(struct line *line, int code, const char *what)
+{
+    if (code)
+        fail(line, what, quern_errmsg());
+}
+
+/* ------------------------------------------------------------------ layers */
+
+static int begin(struct line *line, struct qn_moe_job *j, const char *text,
+                 int backend)
+{
+    struct qn_moe moe;
+
+    memset(j, 0, sizeof *j);
+    if (qn_moe_parse(gpu_context, text, &moe) ||
+        qn_moe_job_begin(j, &options, gpu_context, &moe, backend, NULL))
+        fail(line, "it cannot be planned: ", quern_errmsg());
+    return !*line->result;
+}
+
+static void draw(struct qn_moe_job *j, enum draw how)
+{
+    const int topk = j->moe.topk, first = j->moe.first,
+              groups = j->moe.mlp.groups;
+    const int experts = j->moe.experts ? j->moe.experts : first + groups;
+    const int64_t pairs = j->moe.mlp.m * topk;
+
+    j->tokens = how == DROPPED ? j->moe.mlp.m * 2 / 3 : j->moe.mlp.m;
+    for (int64_t i = 0; i < pairs && how; i++) {
+        const int64_t any = (i * 5 + i / 7) % experts;
+
+        j->index[i] = how == ONE    ? first + groups / 2
+                      : how == NONE ? i % 2 ? -1 - i : experts
+                      : how == ONE_TOKEN
+                          ? i / topk == pairs / topk / 2 ? first : -1
+                      : how == TWICE ? (i / topk) % experts
+                      : i % 3        ? experts
+                                     : any;
+    }
+}
+
+static void judge(struct line *line, struct qn_moe_job *j)
+{
+    struct qn_layer_verdict v;
+    char text[200];
+
+    if (*line->result)
+        return;
+    must(line, qn_moe_job_judge(j, MOST_TOKENS, &v), "the oracle: ");
+    for (int i = 0; !*line->result && v.results[i].name; i++)
+        if (!(v.results[i].error <= v.results[i].tolerance)) {
+            snprintf(text, sizeof text, " is %.2e away, at most %.0e",
+                     v.results[i].error, v.results[i].tolerance);
+            fail(line, v.results[i].name, text);
+        }
+    if (!v.passed)
+        fail(line, "bytes around a buffer, or past the tokens, were written",
+             "");
+}
+
+static void compare(struct line *line, const struct qn_moe_job *a,
+                    const struct qn_moe_job *b, const char *what)
+{
+    const char *where = NULL;
+
+    if (*line->result)
+        return;
+    must(line, qn_moe_job_compare(a, b, &where), "");
+    if (where)
+        fail(line, where, what);
+}
+
+static void run(struct line *line, struct qn_moe_job *j)
+{
+    if (!*line->result)
+        must(line, qn_moe_job_reset(j), "");
+    if (!*line->result)
+        must(line, qn_moe_job_run(j), "");
+}
+
+static void run_layer(struct line *line)
+{
+    struct qn_moe_job one = {0}, two = {0};
+
+    if (begin(line, &one, line->text, QUERN_BACKEND_JIT) &&
+        begin(line, &two, line->text, QUERN_BACKEND_JIT)) {
+        draw(&one, line->draw);
+        draw(&two, line->draw);
+        must(line, qn_moe_job_route(&one), "");
+        must(line, qn_moe_job_route(&two), "");
+        run(line, &one);
+        judge(line, &one);
+        run(line, &two);
+        compare(line, &one, &two, " differs from buffer to buffer");
+        run(line, &two);
+        compare(line, &one, &two, " differs from run to run");
+    }
+    qn_moe_job_free(&two);
+    qn_moe_job_free(&one);
+}
+
+/* ------------------------------------------------------------------ graphs */
+
+static int queue(struct qn_moe_job *j, void *stream)
+{
+    int code;
+
+    j->args.rows = j->tokens;
+    j->args.phase = QUERN_PHASE_FORWARD;
+    code = quern_run(j->plan, &j->args, stream);
+    j->args.phase = QUERN_PHASE_BACKWARD;
+    return code ? code : quern_run(j->plan, &j->args, stream);
+}
+
+/* Forward and backward in a graph; NULL if they refused to be captured. */
+static void *capture(struct qn_moe_job *j, void *stream)
+{
+    void *graph, *executable;
+    int code;
+
+    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
+    code = queue(j, stream);
+    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
+    if (code)
+        return NULL;
+    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
+    gpu_must(cu.graph_destroy(graph), "freeing a graph");
+    return executable;
+}
+
+/* Other experts for each replay; every fifth time all of them are one. */
+static void change(struct qn_moe_job *j, int replay)
+{
+    uint64_t seed = (uint64_t)replay;
+    const int64_t pairs = j->moe.mlp.m * j->moe.topk;
+
+    for (int64_t i = 0; i < pairs; i++)
+        j->index[i] =
+            replay % 5 == 3
+                ? replay % j->moe.mlp.groups
+                : (int64_t)(qn_random_next(&seed) %
+                            (uint64_t)(j->moe.mlp.groups + replay % 3)) -
+                      replay % 3;
+}
+
+static void replay(struct line *line, struct qn_moe_job *j,
+                   struct qn_moe_job *eager, void *executable, int turn)
+{
+    void *stream = NULL;
+
+    change(j, turn);
+    change(eager, turn);
+    must(line, qn_moe_job_reset(j), "");
+    must(line, qn_moe_job_route(j), "");
+    must(line, qn_moe_job_route(eager), "");
+    j->args.phase = QUERN_PHASE_WEIGHTS;
+    must(line, quern_run(j->plan, &j->args, NULL), "");
+    gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
+    gpu_must(cu.synchronize(), "new routes");
+    gpu_must(cu.graph_launch(executable, stream), "a replay");
+    gpu_wait(stream, line->text);
+    must(line, quern_check(j->plan, &j->args, (struct CUstream_st *)stream),
+         "in a replay: ");
+    gpu_must(cu.stream_destroy(stream), "freeing a stream");
+    run(line, eager);
+    compare(line, j, eager, " differs between a replay and a run");
+    if (turn % 8 == 0)
+        judge(line, j);
+}
+
+static void run_graph(struct line *line)
+{
+    struct qn_moe_job one = {0}, two = {0};
+    void *stream = NULL, *executable = NULL;
+
+    if (begin(line, &one, line->text, QUERN_BACKEND_JIT) &&
+        begin(line, &two, line->text, QUERN_BACKEND_JIT)) {
+        gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
+        executable = capture(&one, stream);
+        if (!executable)
+            fail(line, "in a capture: ", quern_errmsg());
+    }
+    for (int i = 0; i < REPLAYS && !*line->result; i++)
+        replay(line, &one, &two, executable, i);
+    if (executable)
+        gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
+    if (stream)
+        gpu_must(cu.stream_destroy(stream), "freeing a stream");
+    qn_moe_job_free(&two);
+    qn_moe_job_free(&one);
+}
+
+/* ----------------------------------------------- dependence on other tokens */
+
+static int64_t origin_of(int64_t token)
+{
+    return (token * 4099 + 3) % BATCH;
+}
+
+static size_t bytes_of(const struct qn_moe_job *j, int arg)
+{
+    return j->memory[arg].bytes / (size_t)j->moe.mlp.m;
+}
+
+/* Tokens of the batch, in another order. */
+static void take_tokens(struct line *line, const struct qn_moe_job *all,
+                        struct qn_moe_job *few)
+{
+    static const int read[] = {QUERN_ARG_X, QUERN_ARG_DY, QUERN_ARG_PROB};
+
+    for (int64_t i = 0; i < few->moe.mlp.m; i++)
+        for (int k = 0; k < 3; k++) {
+            const size_t bytes = bytes_of(all, read[k]);
+
+            memcpy((char *)few->host[read[k]] + (size_t)i * bytes,
+                   (const char *)all->host[read[k]] +
+                       (size_t)origin_of(i) * bytes,
+                   bytes);
+        }
+    for (int k = 0; k < 3; k++)
+        must(line,
+             qn_memory_write(&few->memory[read[k]], 0, few->host[read[k]],
+                             few->memory[read[k]].bytes),
+             "");
+    for (int64_t i = 0; i < few->moe.mlp.m * few->moe.topk; i++)
+        few->index[i] =
+            all->index[origin_of(i / few->moe.topk) * few->moe.topk +
+                       i % few->moe.topk];
+    must(line, qn_moe_job_route(few), "");
+}
+
+static void same_tokens(struct line *line, const struct qn_moe_job *all,
+                        const struct qn_moe_job *few)
+{
+    static const int made[] = {QUERN_ARG_Y, QUERN_ARG_DX, QUERN_ARG_DPROB};
+    char one[4096], other[4096], text[96];
+    const int64_t m = few->moe.mlp.m, step = m > 64 ? m / 64 : 1;
+
+    for (int64_t i = 0; i < m && !*line->result; i += step)
+        for (int k = 0; k < 3 && !*line->result; k++) {
+            const size_t bytes = bytes_of(all, made[k]);
+
+            must(line,
+                 qn_memory_read(&few->memory[made[k]], (size_t)i * bytes, one,
+                                bytes),
+                 "");
+            must(line,
+                 qn_memory_read(&all->memory[made[k]],
+                                (size_t)origin_of(i) * bytes, other, bytes),
+                 "");
+            if (memcmp(one, other, bytes) == 0)
+                continue;
+            snprintf(text, sizeof text, " of a token differs among %lld tokens",
+                     (long long)m);
+            fail(line, qn_api_name(made[k]), text);
+        }
+}
+
+static void run_invariant(struct line *line)
+{
+    static const int sizes[] = {1, 7, 64, 129, 1000, 4096};
+    struct qn_moe_job all = {0};
+    char text[300];
+
+    snprintf(text, sizeof text, "%s m=%d", line->text, BATCH);
+    if (begin(line, &all, text, QUERN_BACKEND_JIT))
+        run(line, &all);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && !*line->result;
+         i++) {
+        struct qn_moe_job few = {0};
+
+        snprintf(text, sizeof text, "%s m=%d", line->text, sizes[i]);
+        if (begin(line, &few, text, QUERN_BACKEND_JIT)) {
+            take_tokens(line, &all, &few);
+            run(line, &few);
+            same_tokens(line, &all, &few);
+        }
+        qn_moe_job_free(&few);
+    }
+    qn_moe_job_free(&all);
+}
+
+/* ------------------------------------------------- routes and moves, alone */
+
+/* A line on a backend, in its memory. */
+struct alone {
+    struct quern_plan *plan;
+    struct quern_args args;
+    struct qn_gpu *gpu;
+    struct qn_memory memory[QUERN_ARGS_COUNT];
+};
+
+/* Experts around those of the rank, rows in an odd order; else values. */
+static void fill(const struct quern_operand *o, char *to, size_t bytes)
+{
+    uint64_t seed = (uint64_t)o->arg + 7;
+    const size_t width = o->type == QUERN_I64 ? 8 : 4;
+
+    memset(to, 0x3c, bytes);
+    if (o->arg == QUERN_ARG_WORKSPACE) {
+        qn_memory_begin(to, bytes);
+    } else if (o->read && (o->type == QUERN_I32 || o->type == QUERN_I64)) {
+        for (size_t i = 0; i < bytes / width; i++) {
+            const int64_t value =
+                o->arg == QUERN_ARG_INDEX
+                    ? (int64_t)(qn_random_next(&seed) % 70) - 2
+                : i % 5 == 1 ? -1
+                             : (int64_t)(i * 13 % (bytes / width));
+
+            memcpy(to + i * width, &value, width);
+        }
+    } else if (o->read) {
+        qn_random_fill(to, o->type, bytes / (o->type == QUERN_F32 ? 4 : 2),
+                       seed, 1);
+    }
+}
+
+static void begin_alone(struct line *line, struct alone *a, int backend)
+{
+    const struct quern_args empty = QUERN_ARGS_INIT;
+    struct quern_plan_options o = QUERN_PLAN_OPTIONS_INIT;
+    const struct quern_operand *table;
+    int count = 0;
+
+    memset(a, 0, sizeof *a);
+    a->args = empty;
+    o.backend = backend;
+    must(line, quern_plan_create(gpu_context, line->text, &o, &a->plan), "");
+    if (!*line->result && backend != QUERN_BACKEND_HOST)
+        must(line, qn_gpu_open(gpu_context, &a->gpu), "");
+    table = quern_plan_operands(a->plan, &count);
+    for (int i = 0; i < count && !*line->result; i++) {
+        struct qn_memory *m = &a->memory[table[i].arg];
+        const size_t bytes =
+            (size_t)quern_extent(&table[i].bytes, a->plan->rows);
+        char *values = malloc(bytes + 1);
+
+        if (!values)
+            gpu_lost("memory");
+        fill(&table[i], values, bytes);
+        must(line, qn_memory_new(m, a->gpu, bytes), "");
+        must(line, qn_memory_write(m, 0, values, bytes), "");
+        a->args.of[table[i].arg].data = m->data;
+        free(values);
+    }
+    if (!*line->result)
+        must(line, quern_run(a->plan, &a->args, NULL), "");
+    if (!*line->result && a->memory[QUERN_ARG_WORKSPACE].base)
+        must(line, quern_check(a->plan, &a->args, NULL), "");
+}
+
+static void compare_alone(struct line *line, const struct alone *a,
+                          const struct alone *b)
+{
+    for (int i = 0; i < QUERN_ARGS_COUNT && !*line->result; i++) {
+        const size_t bytes = a->memory[i].bytes;
+        char *one = malloc(bytes + 1), *two = malloc(bytes + 1);
+        int intact = 1;
+
+        if (!one || !two)
+            gpu_lost("memory");
+        if (bytes && i != QUERN_ARG_WORKSPACE) {
+            must(line, qn_memory_read(&a->memory[i], 0, one, bytes), "");
+            must(line, qn_memory_read(&b->memory[i], 0, two, bytes), "");
+            must(line, qn_memory_guards(&a->memory[i], &intact), "");
+            if (memcmp(one, two, bytes) != 0)
+                fail(line, qn_api_name(i), " differs from the host's");
+            if (!intact)
+                fail(line, qn_api_name(i), ": bytes around it were written");
+        }
+        free(one);
+        free(two);
+    }
+}
+
+static void run_alone(struct line *line)
+{
+    struct alone device, host;
+
+    begin_alone(line, &device, QUERN_BACKEND_JIT);
+    if (!*line->result) {
+        begin_alone(line, &host, QUERN_BACKEND_HOST);
+        compare_alone(line, &device, &host);
+        for (int i = 0; i < QUERN_ARGS_COUNT; i++)
+            qn_memory_free(&host.memory[i]);
+        quern_plan_destroy(host.plan);
+    }
+    for (int i = 0; i < QUERN_ARGS_COUNT; i++)
+        qn_memory_free(&device.memory[i]);
+    qn_gpu_close(device.gpu);
+    quern_plan_destroy(device.plan);
+}
+
+/* ------------------------------------------------------------------- lines */
+
+static void add(enum draw how, const char *text)
+{
+    struct line *line = &work.lines[work.count];
+
+    if (work.count == MOST_LINES)
+        gpu_lost("gpu_moe.c: MOST_LINES is too small");
+    work.count++;
+    snprintf(line->text, sizeof line->text, "%s", text);
+    line->draw = how;
+}
+
+/* What a line may say, in turns. */
+static void add_recipe(const char *recipe, int r)
+{
+    enum { ACTIVATIONS = QUERN_ACTIVATION_COUNT - 1 }; /* all but none */
+    static const char *const weights[] = {"h", "y", "x", "none"};
+    static const char *const interleaves[] = {"", " interleave=32",
+                                              " interleave=1"};
+    char text[256];
+
+    for (int i = 0; i < 2 * DRAWS; i++) {
+        const int n = r * 5 + i;
+
+        snprintf(text, sizeof text,
+                 "moe %s g=%d m=%d topk=%d hidden=%d ffn=%d activation=%s "
+                 "prob=%s bias=%d residual=%d index=%s recompute=%d experts=%d "
+                 "first=%d%s",
+                 recipe, i % 3 == 2 ? 65 : 5, i % 3 == 1 ? 129 : 300 + i,
+                 n % 4 == 3 ? 8 : 1 + n % 3, n % 5 == 4 ? 97 : 256,
+                 n % 3 ? 128 : 96, qn_activation_name(1 + n % ACTIVATIONS), weights[n % 4], n % 2,
+                 n / 2 % 2, n % 3 ? "i32" : "i64", n % 4 == 2,
+                 n % 4 == 1 ? 200 : 0, n % 4 == 1 ? 13 : 0, interleaves[n % 3]);
+        add((enum draw)(i % DRAWS), text);
+    }
+    snprintf(text, sizeof text,
+             "moe %s g=8 m=257 topk=2 hidden=256 ffn=128 bias=1", recipe);
+    add(GRAPH, text);
+}
+
+/* Those that scale within a token, without chance. COUPLED: sums */
+static void add_invariant(void)
+{
+    static const char *const recipes[] = {"bf16",      "fp16",  "fp8_row",
+                                          "fp8_block", "mxfp8", "mxfp4"};
+    static const char *const rest[] = {"hidden=512 ffn=256",
+                                       "hidden=1024 ffn=384 prob=y bias=1"};
+    char text[256];
+
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 2; k++) {
+            snprintf(text, sizeof text, "moe %s g=8 topk=2 %s", recipes[i],
+                     rest[k]);
+            add(INVARIANT, text);
+        }
+}
+
+static void add_alone(void)
+{
+    static const char *const lines[] = {
+        "route g=1 m=1 topk=1 experts=70",
+        "route g=64 m=1000 topk=8 experts=70 index=i64",
+        "route g=1024 m=4099 topk=6 experts=2000",
+        "route g=60 m=300000 topk=4 experts=70 first=3",
+        "route g=65 m=8192 topk=32 first=3 index=i64",
+        "permute m=1000 topk=3 k=256",
+        "permute m=77 topk=8 k=1003 in=f16 prob=1",
+        "permute m=513 topk=2 k=97 in=f32 prob=1 dprob=1",
+        "permute m=100000 topk=1 k=1 in=f32",
+        "combine m=1000 topk=3 k=256 prob=1",
+        "combine m=77 topk=32 k=1003 in=f16",
+        "combine m=513 topk=2 k=97 in=f32 prob=1 residual=1",
+        "combine m=100000 topk=1 k=1 in=f32",
+    };
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        add(ALONE, lines[i]);
+}
+
+static void run_one(int i, void *unused)
+{
+    struct line *line = &work.lines[i];
+
+    (void)unused;
+    line->late = gpu_late();
+    if (line->late)
+        return;
+    if (line->draw == ALONE)
+        run_alone(line);
+    else if (line->draw == INVARIANT)
+        run_invariant(line);
+    else if (line->draw == GRAPH)
+        run_graph(line);
+    else
+        run_layer(line);
+}
+
+/* --only names kernels of products. Lines run side by side, as most of the
+   time is the host's. */
+void gpu_moe(void)
+{
+    const struct quern_registry *registry = gpu_registry();
+
+    add_alone();
+    add_invariant();
+    for (int r = 0; r < registry->nrecipes; r++)
+        add_recipe(registry->recipes[r].name, r);
+    gpu_spread(work.count, run_one, NULL);
+    for (int i = 0; i < work.count; i++)
+        gpu_record_line(work.lines[i].text, work.lines[i].late,
+                        work.lines[i].result);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* play_moe.c: layers from unpermuted tokens, played. */
+#include "log.h"
+#include "play.h"
+
+#include "choose/select.h"
+#include "devices.h"
+#include "layer/moe_plan.h"
+#include "mlp/mlp_plan.h"
+#include "product/plan.h"
+
+/* Tokens have rows in place of groups. */
+static void give_moe(struct play *play, const struct qn_moe *moe,
+                     const struct qn_mlp_description *need,
+                     struct qn_mlp_args *args)
+{
+    const int weighted = moe->mlp.probability != QUERN_WEIGHTS_NONE;
+    const int64_t pairs = moe->mlp.m * moe->topk;
+    struct qn_mlp mlp = moe->mlp;
+
+    mlp.probability = 0;
+    play_mlp_args(play, &mlp, need, args);
+    play_tensor(play, "c", &args->residual, 0, mlp.m, mlp.groups);
+    args->first_dims = args->offsets = NULL;
+    args->index = play_region(play, "index", 8 * (size_t)pairs);
+    args->probability = play_floats(play, "probability", weighted, pairs);
+    args->dprob =
+        play_floats(play, "dprob", weighted && !mlp.forward_only, pairs);
+    args->errors = play_region(play, "errors", QN_WORKSPACE_BYTES);
+}
+
+static void run_moe_phase(struct play *play, const struct qn_moe_plan *plan,
+                          const struct qn_mlp_args *args, int phase,
+                          const char *name)
+{
+    fprintf(play->log, "  - %s\n", name);
+    play_failed(play, name, qn_moe_run(plan, args, phase, NULL));
+}
+
+static void run_moe(struct play *play, const struct qn_moe *moe,
+                    const struct qn_mlp_description *need,
+                    const struct qn_moe_plan *plan)
+{
+    struct qn_mlp_args args, without;
+    struct qn_queue *queue;
+
+    give_moe(play, moe, need, &args);
+    without = args;
+    without.dw1 = without.dw2 = (struct qn_tensor){.data = NULL};
+    run_moe_phase(play, plan, &args, QN_MLP_WEIGHTS, "weights");
+    run_moe_phase(play, plan, &args, QN_MLP_FORWARD, "forward");
+    if (moe->mlp.forward_only)
+        return;
+    run_moe_phase(play, plan, &without, QN_MLP_BACKWARD, "backward");
+    run_moe_phase(play, plan, &args, QN_MLP_WGRAD, "wgrad");
+    if (!play->how.queue)
+        return;
+    fprintf(play->log, "  - put and flush\n");
+    queue = play_queue(play);
+    for (; play->part < play->how.queue; play->part++) {
+        const struct qn_mlp_args first = args;
+
+        if (play->part)
+            give_moe(play, moe, need, &args);
+        args.dw1 = first.dw1, args.dw2 = first.dw2;
+        play_failed(play, "put", qn_moe_put(plan, &args, queue, 0));
+    }
+    play_flush(play, queue);
+}
+
+void play_moe(struct play *play)
+{
+    struct qn_mlp_description need;
+    struct qn_moe_plan *plan;
+    struct qn_moe moe;
+    char *why = NULL;
+
+    if (play_failed(play, "parse", qn_moe_parse(play->ctx, play->line, &moe)) ||
+        play_failed(play, "describe", qn_moe_needs(play->ctx, &moe, &need)))
+        return;
+    play_explain(play, qn_moe_why(play->ctx, &moe, &play->options, &why), &why);
+    if (play_failed(play, "plan",
+                    qn_moe_plan(play->ctx, &moe, &play->options, &plan)))
+        return;
+    fprintf(play->log, "  workspace %zu, saved %zu, pending %zu\n",
+            need.workspace_bytes, need.saved_bytes, need.pending_bytes);
+    run_moe(play, &moe, &need, plan);
+    qn_moe_plan_free(plan);
+}
+
+/* ---------------------------------------------------------- orders of sums */
+
+/* The order in which a product that tokens depend on adds along k. */
+static int order_of(struct quern_context *ctx, const char *recipe,
+                    int64_t tokens, int product)
+{
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT};
+    const struct qn_plan *part;
+    struct qn_moe_plan *plan;
+    struct qn_moe moe;
+    char line[128];
+    int order;
+
+    snprintf(line, sizeof line,
+             "moe %s g=8 m=%lld topk=2 hidden=2048 ffn=1024 bias=1", recipe,
+             (long long)tokens);
+    assert_int_equal(qn_moe_parse(ctx, line, &moe), QUERN_OK);
+    if (qn_moe_plan(ctx, &moe, &options, &plan))
+        fail_msg("%s: %s", line, qn_errmsg(ctx));
+    part = plan->mlp->launches[product].product;
+    order = part->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP
+                ? -1 /* the order of another recipe's kernel */
+                : qn_select_sums(part->kernel);
+    qn_moe_plan_free(plan);
+    return order;
+}
+
+/* A token's bits depend on no number of tokens: the kernels of one order serve
+   all of them. */
+TEST(layers_have_one_order_of_sums)
+{
+    static const char *const recipes[] = {"bf16",      "fp16",  "fp8_row",
+                                          "fp8_block", "mxfp8", "mxfp4"};
+    static const int64_t tokens[] = {1, 40, 500, 4000, 60000};
+    struct quern_context *ctx = device_use(0);
+
+    log_begin(device_registry(), stderr, 0);
+    for (int r = 0; r < 6; r++)
+        for (int product = QN_MLP_PRE; product <= QN_MLP_DX; product++)
+            for (int i = 0; i < 5; i++)
+                if (order_of(ctx, recipes[r], tokens[i], product) !=
+                    order_of(ctx, recipes[r], tokens[0], product))
+                    fail_msg("%s: product %d of %lld tokens adds in another "
+                             "order",
+                             recipes[r], product, (long long)tokens[i]);
+    log_end();
+    log_forget();
+}
