@@ -47,6 +47,7 @@ struct qn_args {
     const float *bias, *probability; /* [G, n], [m] only with bias=1, prob=1 */
     float *dbias, *dprob;      /* [G, columns], [m] only with dbias=, .. */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
+    const int *gather;         /* [m] indices, with gather= */
     const float *alpha, *beta; /* only with =any; beta 0: C is not read */
     int scalars;               /* in alpha, beta: groups; 0 or 1: one for all */
     float *scale, *history;    /* delayed scaling, with copies= */
@@ -94,6 +95,9 @@ struct qn_problem {
     int copies;       /* enum quern_copies of the result; 0: not quantized */
     int dequantize;   /* enum quern_dequantize */
     int quantize;     /* enum quern_quantize: of fprop and dgrad */
+    int gather;       /* enum quern_gather: of fprop and dgrad */
+    int topk;         /* index args.gather[i] is row gather[i] / topk; 0: 1 */
+    int64_t tokens;   /* rows of the operand that is gathered */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k;  /* at least 1; the ragged one 0 to 2^30 */
     char split[256];  /* how tools draw group sizes; ignored by plans */

@@ -196,6 +196,7 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
 #define QUERN_SCALED(ARG, name, text)                                          \
     ARG(name, text)                                                            \
     ARG(name##_SF, text ".sf") ARG(name##_GLOBAL, text ".global")
+/* clang-format off */
 #define QUERN_ARGS(ARG)                                                        \
     ARG(LENGTHS, "lengths") /* [G] lengths of the groups */                    \
     ARG(STARTS, "starts")   /* [G + 1] exclusive starts, the end last; */      \
@@ -223,22 +224,22 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(OUTPUT, "output")                                                      \
     QUERN_SCALED(ARG, ROWWISE, "rowwise")                                      \
     QUERN_SCALED(ARG, COLUMNWISE, "columnwise")                                \
-    ARG(X, "x")                                                                \
-    ARG(Y, "y") ARG(DY, "dy") ARG(DX, "dx") ARG(W1, "w1") ARG(W2, "w2")        \
-        QUERN_SCALED(ARG, W1_ROWWISE, "w1_rowwise") QUERN_SCALED(              \
-            ARG, W1_COLUMNWISE, "w1_columnwise") QUERN_SCALED(ARG, W2_ROWWISE, \
-                                                              "w2_rowwise")    \
-            QUERN_SCALED(ARG, W2_COLUMNWISE, "w2_columnwise") ARG(             \
-                DW1, "dw1") ARG(DW2, "dw2") ARG(B1, "b1") ARG(B2, "b2")        \
-                ARG(DB1, "db1") ARG(DB2, "db2") ARG(                           \
-                    SAVED,                                                     \
-                    "saved")    /* of an MLP: forward to backward and wgrad */ \
-        ARG(PENDING, "pending") /* of an MLP: backward to wgrad */             \
-        ARG(INDEX, "index")     /* [m, topk] experts of each token */          \
-        ARG(GATHER, "gather")   /* [m * topk] row -> token * topk + k */       \
-        ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */ \
-        ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */    \
-        ARG(ERRORS, "errors")   /* of a layer, in place of the workspace's */
+    ARG(X, "x") ARG(Y, "y") ARG(DY, "dy") ARG(DX, "dx")                        \
+    ARG(W1, "w1") ARG(W2, "w2")                                                \
+    QUERN_SCALED(ARG, W1_ROWWISE, "w1_rowwise")                                \
+    QUERN_SCALED(ARG, W1_COLUMNWISE, "w1_columnwise")                          \
+    QUERN_SCALED(ARG, W2_ROWWISE, "w2_rowwise")                                \
+    QUERN_SCALED(ARG, W2_COLUMNWISE, "w2_columnwise")                          \
+    ARG(DW1, "dw1") ARG(DW2, "dw2") ARG(B1, "b1") ARG(B2, "b2")                \
+    ARG(DB1, "db1") ARG(DB2, "db2")                                            \
+    ARG(SAVED, "saved")     /* of an MLP: forward to backward and wgrad */     \
+    ARG(PENDING, "pending") /* of an MLP: backward to wgrad */                 \
+    ARG(INDEX, "index")     /* [m, topk] experts of each token */              \
+    ARG(GATHER, "gather")   /* [rows] row -> token * topk + k */               \
+    ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */     \
+    ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */        \
+    ARG(ERRORS, "errors")   /* of a layer, in place of the workspace's */
+/* clang-format on */
 
 enum quern_arg {
 #define QUERN_ARG_ENUM(name, text) QUERN_ARG_##name,

@@ -72,6 +72,10 @@ enum quern_sizes { QUERN_SIZES(QUERN_ENUM) QUERN_SIZES_COUNT };
     X(OUTSIDE_ZERO, "zero")
 enum quern_outside { QUERN_OUTSIDES(QUERN_ENUM) QUERN_OUTSIDE_COUNT };
 
+/* The operand whose rows a product reads through indices. */
+#define QUERN_GATHERS(X) X(GATHER_NONE, "none") X(GATHER_A, "a")
+enum quern_gather { QUERN_GATHERS(QUERN_ENUM) QUERN_GATHER_COUNT };
+
 /* How block-scaled operands are dequantized for the tensor cores. */
 #define QUERN_DEQUANTIZES(X)                                                   \
     X(DEQUANTIZE_AUTO, "auto")         /* measured, else the model's choice */ \
@@ -289,6 +293,7 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(d_bytes, "int", "bytes of an element of D")                              \
     X(index, "const void *", "[m, topk] experts of each token")                \
     X(topk, "int", "experts of each token")                                    \
+    X(tokens, "int", "rows of A that gather chooses from")                     \
     X(experts, "int", "experts of all ranks")                                  \
     X(first_expert, "int", "the one that is group 0")                          \
     X(lengths, "int *", "[groups] rows of each expert, or null")               \
@@ -345,6 +350,8 @@ enum qn_form { QN_FORMS(QN_ENUM) QN_FORM_COUNT };
 ** checks run in order, and the first that fails is recorded:
 **   [0] code   [1] group   [2] low and [3] high word of the offending value
 **   [4] part, of a merged launch
+** and at [6] and [7], as one word of 64 bits, an index that a product gathers
+** rows by and that names no row: index, complement of its place
 **                                              COUPLED: errors
 */
 #define QN_SIZE_ERRORS(X)                                                      \

@@ -279,7 +279,7 @@ static void give_product_sizes(const struct quern_plan *plan,
         const struct qn_geometry *g = &plan->of.product->operands[roles[i]];
         struct qn_tensor *t = i == 0 ? &args->a : i == 1 ? &args->b : &args->d;
 
-        if (g->grouped)
+        if (g->grouped || g->gathered)
             continue;
         t->first_dims = g->inner_ragged ? NULL : s->lengths;
         t->last_dims = g->inner_ragged ? s->lengths : NULL;

@@ -50,7 +50,7 @@ const struct qn_slot qn_api_slots[] = {
     ROUTE(STARTS, R(starts)),
     {QUERN_ARG_ERRORS, QN_SLOT_ARRAY, {NONE, NONE, NONE, NONE, M(errors)}},
     {QUERN_ARG_INDEX, QN_SLOT_ARRAY, {NONE, NONE, NONE, R(index), M(index)}},
-    ROUTE(GATHER, R(gather)),
+    {QUERN_ARG_GATHER, QN_SLOT_ARRAY, {P(gather), NONE, NONE, R(gather), NONE}},
     ROUTE(INVERSE, R(inverse)),
     ARRAY(NOOP, P(noop), C(noop), NONE),
     ARRAY(ALPHA, P(alpha), NONE, NONE),

@@ -99,6 +99,10 @@ static void use_factors(const struct qn_problem *p, struct quern_operand *o)
         o->read = p->bias ? ONLY : 0;
         array(o, QUERN_F32, p->groups, p->n);
         break;
+    case QUERN_ARG_GATHER:
+        o->read = p->gather ? ONLY : 0;
+        array(o, QUERN_I32, p->m, 0);
+        break;
     default: /* probabilities */
         o->read = p->probability ? ONLY : 0;
         array(o, QUERN_F32, p->m, 0);
@@ -149,6 +153,7 @@ static void use_product(const struct qn_needs_of *n, struct quern_operand *o)
     case QUERN_ARG_BETA:
     case QUERN_ARG_BIAS:
     case QUERN_ARG_PROB:
+    case QUERN_ARG_GATHER:
         use_factors(p, o);
         break;
     case QUERN_ARG_DBIAS:

@@ -49,11 +49,21 @@ int qn_select_product(const struct qn_problem *p,
            !strcmp(kernel->recipe, p->recipe);
 }
 
+/* Kernels for the host take null for indices of rows in order. */
+static int takes_rows(const struct qn_problem *p,
+                      const struct qn_kernel *kernel)
+{
+    const int gathers = qn_tensormap_takes(kernel, QN_PARAM_gather);
+
+    return p->gather ? gathers : !gathers || !strcmp(kernel->arch, "host");
+}
+
 int qn_select_variant(const struct qn_problem *p,
                       const struct qn_kernel *kernel)
 {
     return qn_select_product(p, kernel) && kernel->d.type == p->d_type &&
            qn_fuse_serves(p->quantize, kernel->quantize) &&
+           takes_rows(p, kernel) &&
            qn_tensormap_takes(kernel, QN_PARAM_bases) ==
                (p->dequantize == QUERN_DEQUANTIZE_F16) &&
            qn_problem_takes(p, kernel->epilogue, kernel->activation,

@@ -85,7 +85,7 @@ struct qn_values {
     const unsigned int *bases; /* of values as f16 */
     /* of routes */
     const void *index;
-    int topk, experts, first_expert;
+    int topk, tokens, experts, first_expert;
     int *lengths, *starts, *gather, *inverse;
     unsigned int *counters;
     const void *rows;

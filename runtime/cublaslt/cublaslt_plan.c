@@ -135,6 +135,11 @@ static int check_problem(const struct qn_problem *p,
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt takes operands in one buffer, "
                             "the problem says pointers=");
+    if (p->gather)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "backend cublaslt reads rows in order, the problem "
+                            "says gather=%s",
+                            qn_gather_name(p->gather));
     if (p->outside)
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt writes no zeros outside the "

@@ -10,7 +10,8 @@
 
 /* The error record of registry.h. */
 struct record {
-    uint32_t code, group, low, high, part;
+    uint32_t code, group, low, high, part, unused;
+    uint32_t pair, no_row; /* an index, the complement of its place; or 0 */
 };
 
 /* The array entries that the offending value may be. COUPLED: errors */
@@ -79,6 +80,16 @@ static int report_index(const struct record *record, int topk, int experts)
         experts);
 }
 
+/* Likewise, of rows that a product gathers. */
+static int report_row(const struct record *record)
+{
+    return qn_error_set(QUERN_ESIZES,
+                        "gather[%u] is %d: it names none of a's rows, the "
+                        "product of zeros stands for it; 0 to tokens * topk - "
+                        "1 is expected",
+                        ~record->no_row, (int)record->pair);
+}
+
 /* Wait, copy the record, and clear it if it holds something. */
 static int fetch(struct qn_driver *driver, void *workspace, const char *call,
                  struct cu_stream *stream, struct record *record)
@@ -91,7 +102,7 @@ static int fetch(struct qn_driver *driver, void *workspace, const char *call,
                      sizeof *record, stream);
     if (!code)
         code = QN_CU(driver, cuStreamSynchronize, stream);
-    if (!code && record->code)
+    if (!code && (record->code || record->no_row))
         code =
             QN_CU(driver, cuMemsetD8Async, address, 0, sizeof *record, stream);
     return code;
@@ -118,7 +129,7 @@ static int take(struct qn_driver *driver, struct cu_context *context,
     if (driver)
         return fetch_from_gpu(driver, context, workspace, call, stream, record);
     memcpy(record, workspace, sizeof *record);
-    if (record->code)
+    if (record->code || record->no_row)
         memset(workspace, 0, sizeof *record);
     return QUERN_OK;
 }
@@ -127,17 +138,19 @@ int qn_check_record(struct qn_driver *driver, struct cu_context *context,
                     void *workspace, const struct qn_tensor *sizes,
                     const char *call, void *stream)
 {
-    struct record record = {0, 0, 0, 0, 0};
+    struct record record = {.code = 0};
     int code = take(driver, context, workspace, call, stream, &record);
 
-    return code || !record.code ? code : report(sizes, &record);
+    if (!code && record.code)
+        return report(sizes, &record);
+    return code || !record.no_row ? code : report_row(&record);
 }
 
 int qn_check_route(struct qn_driver *driver, struct cu_context *context,
                    void *workspace, int topk, int experts, void *stream)
 {
     static const struct qn_tensor lengths = {.first_dims = ""};
-    struct record record = {0, 0, 0, 0, 0};
+    struct record record = {.code = 0};
     int code = take(driver, context, workspace, "quern_check", stream, &record);
 
     if (code || !record.code)

@@ -31,6 +31,7 @@ const struct qn_buffer qn_buffer_list[] = {
      QUERN_MAX_GROUPS * sizeof(float), 0},
     ONE(BIAS, bias_memory),
     ONE(PROB, probability_memory),
+    ONE(GATHER, pairs_memory),
     ONE(DBIAS, dbias),
     ONE(DPROB, dprob),
     ONE(SCALE, scale),

@@ -12,12 +12,14 @@
 #include "base/random.h"
 #include "base/types.h"
 #include "choose/describe_all.h"
+#include "problem/gather_rules.h"
 #include "problem/geometry.h"
 #include "problem/sizes.h"
 #include "product/args.h"
 #include "oracle/backward.h"
 #include "oracle/buffer.h"
 #include "oracle/copies.h"
+#include "oracle/gathered.h"
 #include "oracle/made.h"
 #include "oracle/timing.h"
 #include "oracle/twice.h"
@@ -79,7 +81,10 @@ int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
     int64_t row = g->outer == first ? x : y;
     int64_t column = g->outer == first ? y : x;
 
-    if (g->grouped)
+    if (g->gathered)
+        row =
+            job->pairs[job->starts[group] + x] / qn_gather_topk(&job->problem);
+    else if (g->grouped)
         row += group * g->rows;
     else if (g->inner_ragged)
         column += job->starts[group];
@@ -198,6 +203,8 @@ static int fill_epilogue(struct qn_job *job, uint64_t seed)
                           &job->probability_memory);
     if (!code)
         code = qn_twice_fill(job, seed);
+    if (!code)
+        code = qn_gathered_fill(job, seed);
     return code ? code : qn_backward_fill(job);
 }
 
@@ -246,11 +253,13 @@ static int fill_all(struct qn_job *job, uint64_t seed)
 /* One array for the sizes, in the field of the axis that it belongs to. */
 static void point_sizes(struct qn_job *job)
 {
-    struct qn_tensor *tensors[] = {&job->args.a, &job->args.b};
+    struct qn_tensor *tensors[QN_ROLES] = {
+        [QN_ROLE_A] = &job->args.a, &job->args.b, &job->args.c, &job->args.d};
 
-    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
+    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++) {
         tensors[role]->sizes_type = QUERN_I64;
-        if (job->operands[role].grouped)
+        if (job->operands[role].grouped || job->operands[role].gathered ||
+            role == QN_ROLE_C || (role == QN_ROLE_D && !job->problem.gather))
             continue;
         if (job->operands[role].inner_ragged)
             tensors[role]->last_dims = job->sizes_memory.data;
@@ -360,6 +369,7 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
         .borrowed = 1,
         .bias = job->bias,
         .probability = job->probability,
+        .pairs = job->pairs,
         .numbers = job->numbers,
     };
     memcpy(other->sizes, job->sizes, sizeof other->sizes);
@@ -395,6 +405,7 @@ void qn_job_free(struct qn_job *job)
     if (!job->borrowed) {
         free(job->bias);
         free(job->probability);
+        free(job->pairs);
         free(job->numbers);
     }
     qn_buffer_free(job);
@@ -423,126 +434,4 @@ int qn_job_fresh(struct qn_job *job)
     if (!code)
         code = qn_job_run(job);
     return code ? code : qn_job_check(job);
-}
-
-/* ------------------------------------------------------------------- timing */
-
-enum { MOST_RUNS = QN_TIMING_MOST, BATCH = QN_TIMING_BATCH };
-
-static int run_timed(void *job)
-{
-    return qn_job_run(job);
-}
-
-static int time_runs(struct qn_job *job, double *seconds, int count,
-                     struct qn_gpu_load *load)
-{
-    const struct qn_timed timed = {run_timed, job, job->gpu};
-
-    return qn_timing_runs(&timed, seconds, count, load);
-}
-
-/* Two launches of each, not counted; sets the longest time of one. */
-static int warm_up(struct qn_job *const *jobs, int count, double *longest)
-{
-    int code = QUERN_OK;
-
-    *longest = 0;
-    for (int i = 0; i < count && !code; i++) {
-        double seconds[2] = {0};
-        struct qn_gpu_load load;
-
-        code = time_runs(jobs[i], seconds, 2, &load);
-        *longest = fmax(*longest, seconds[1]);
-    }
-    return code;
-}
-
-/* In turn, in alternating order: the later one finds a warmer chip. */
-static int take_turns(struct qn_job *const *jobs, int count,
-                      double (*seconds)[MOST_RUNS], int runs,
-                      struct qn_job_time *times)
-{
-    const int eighth = runs / 8 < 4 ? 4 : runs / 8;
-    const int batch = count == 1 || eighth > BATCH ? BATCH : eighth;
-    int code = QUERN_OK;
-
-    for (int i = 0; i < runs; i += batch)
-        for (int turn = 0; turn < count && !code; turn++) {
-            const int which = i / batch % 2 ? count - 1 - turn : turn;
-
-            code = time_runs(jobs[which], seconds[which] + i,
-                             runs - i < batch ? runs - i : batch,
-                             &times[which].load);
-        }
-    return code;
-}
-
-int qn_job_compare(struct qn_job *const *jobs, int count, int runs,
-                   struct qn_job_time *times)
-{
-    double seconds[QN_JOB_MOST][MOST_RUNS] = {{0}}, longest;
-    int code = warm_up(jobs, count, &longest);
-
-    memset(times, 0, (size_t)count * sizeof *times);
-    runs = qn_timing_count(runs, longest);
-    if (!code)
-        code = take_turns(jobs, count, seconds, runs, times);
-    for (int i = 0; i < count && !code; i++) {
-        code = qn_job_check(jobs[i]);
-        qn_timing_sum(seconds[i], runs, &times[i]);
-    }
-    return code;
-}
-
-int qn_job_measure(struct qn_job *job, int runs, struct qn_job_time *time)
-{
-    return qn_job_compare(&job, 1, runs, time);
-}
-
-double qn_job_flops(const struct qn_job *job)
-{
-    const struct qn_problem *p = &job->problem;
-    const double rows = (double)job->rows;
-
-    switch (p->ragged) {
-    case QUERN_AXIS_M:
-        return 2 * rows * (double)p->n * (double)p->k;
-    case QUERN_AXIS_N:
-        return 2 * rows * (double)p->m * (double)p->k;
-    case QUERN_AXIS_K:
-        return 2 * rows * (double)p->m * (double)p->n;
-    }
-    return 2 * p->groups * (double)p->m * (double)p->n * (double)p->k;
-}
-
-/* Bytes outside every group do not count unless they are zeroed, nor does an
-   operand's matrix of an empty group, unless it is written. */
-double qn_job_bytes(const struct qn_job *job)
-{
-    double bytes = 0, used = 0;
-
-    for (int i = 0; i < job->problem.groups; i++)
-        used += job->sizes[i] > 0;
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        const struct qn_geometry *g = &job->operands[role];
-        const double element = qn_type_bits(g->type) / 8.0;
-        double parts = role >= QN_ROLE_D ? (double)g->groups : used;
-        double rows = (double)g->rows, columns = (double)g->columns;
-
-        if ((role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ZERO) ||
-            !qn_geometry_has(&job->problem, role))
-            continue;
-        if (!g->grouped)
-            parts = 1;
-        if (!g->grouped && (!job->problem.outside || role < QN_ROLE_D))
-            *(g->inner_ragged ? &columns : &rows) = (double)job->rows;
-        bytes += parts * rows * columns * element;
-        if (g->sf.scaling)
-            bytes += parts / (double)g->groups *
-                     (rows / (double)(g->rows + !g->rows)) *
-                     (columns / (double)(g->columns + !g->columns)) *
-                     (double)need_of(job, role)->sf_bytes;
-    }
-    return bytes;
 }

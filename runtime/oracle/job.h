@@ -38,6 +38,8 @@ struct qn_job {
     struct qn_memory sizes_memory, factors_memory, workspace;
     float *bias, *probability; /* [G, n], [m]; NULL where there is none */
     struct qn_memory bias_memory, probability_memory;
+    int *pairs; /* [rows of all groups] with gather=, or NULL */
+    struct qn_memory pairs_memory;
     struct qn_memory dbias, dprob;           /* where a run makes them */
     struct qn_memory scale, history, random; /* where copies of D need them */
     void *numbers; /* of which runs make A, and the columnwise tensor next to

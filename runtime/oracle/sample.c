@@ -234,6 +234,8 @@ static void set_small_problem(const struct part *p, struct small *s)
     problem->a_major = QUERN_MAJOR_K;
     problem->alignment = 2;
     problem->pointers = problem->outside = 0;
+    problem->gather = problem->topk = 0;
+    problem->tokens = 0;
     problem->split[0] = '\0';
 }
 

@@ -38,6 +38,7 @@ struct qn_geometry {
     int type;
     int outer, inner; /* enum quern_axis */
     int grouped;      /* has a group axis: holds no ragged one */
+    int gathered;     /* rows are read through indices: none of both */
     int inner_ragged; /* the contiguous axis is the ragged one */
     int64_t groups;   /* 1 if not grouped */
     int64_t rows;     /* of one group if grouped, else of all */

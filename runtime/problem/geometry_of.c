@@ -51,10 +51,11 @@ void qn_geometry_of(const struct qn_problem *p, const struct qn_recipe *recipe,
         g->outer = QUERN_AXIS_N;
         g->inner = QUERN_AXIS_M;
     }
+    g->gathered = p->gather == QUERN_GATHER_A && role == QN_ROLE_A;
     g->grouped = g->outer != p->ragged && g->inner != p->ragged;
     g->inner_ragged = g->inner == p->ragged;
     g->groups = g->grouped ? p->groups : 1;
-    g->rows = qn_geometry_length(p, g->outer);
+    g->rows = g->gathered ? p->tokens : qn_geometry_length(p, g->outer);
     g->columns = qn_geometry_length(p, g->inner);
     if (qn_geometry_halves(p))
         fit_operands(p, role, g);

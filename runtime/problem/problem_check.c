@@ -9,6 +9,7 @@
 #include "problem/dequantize_rules.h"
 #include "problem/field.h"
 #include "problem/fuse_rules.h"
+#include "problem/gather_rules.h"
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/quantize.h"
@@ -300,6 +301,8 @@ int qn_problem_check(struct quern_context *ctx,
         code = check_copies(problem, recipe);
     if (!code)
         code = qn_fuse_problem(problem, recipe);
+    if (!code)
+        code = qn_gather_problem(problem, recipe);
     if (!code)
         code = check_d_type(problem, recipe);
     if (!code)

@@ -51,7 +51,7 @@ int qn_args_sizes(const struct qn_plan *plan, const struct qn_args *args)
         const struct qn_tensor *tensor = qn_args_tensor(args, role);
         const struct qn_geometry *g = &plan->operands[role];
 
-        if (g->grouped || role == QN_ROLE_C || role >= QN_ROLE_P)
+        if (g->grouped || g->gathered || role == QN_ROLE_C || role >= QN_ROLE_P)
             continue;
         if (qn_args_lengths(tensor, g) || tensor->offsets)
             return role;

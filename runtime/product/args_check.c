@@ -276,7 +276,7 @@ static int check_other_sizes(const struct qn_plan *plan,
 
     if (code || role == from || (!lengths && !t->offsets))
         return code;
-    if (g->grouped)
+    if (g->grouped || g->gathered)
         return qn_error_set(QUERN_EINVAL,
                             "%s.first_dims and %s.offsets must "
                             "be NULL: %s is not ragged",
@@ -412,6 +412,9 @@ static int check_epilogue(const struct qn_plan *plan,
     if (!code)
         code = check_given("dprob", args->dprob, sizeof(float),
                            p->dprob && (p->m > 0 || args->dprob), "dprob");
+    if (!code)
+        code = check_given("gather", args->gather, sizeof *args->gather,
+                           p->gather && (p->m > 0 || args->gather), "gather");
     if (!code && !qn_geometry_has(p, QN_ROLE_P))
         code = check_given("pre", args->p.data, 1, 0, "saved");
     if (!code && args->t.data && !qn_geometry_has(p, QN_ROLE_T))

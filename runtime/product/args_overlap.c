@@ -55,7 +55,7 @@ static int check_c_overlap(const struct qn_plan *plan,
 /* Scales that the rowwise and the columnwise tensor of a result may have; then
    those that a run makes of `in`. */
 enum { SF = 1, GLOBAL, MADE_SF, MADE_GLOBAL };
-enum { FIELDS = 4, OTHERS = 18 }; /* of an operand; of a run besides */
+enum { FIELDS = 4, OTHERS = 19 }; /* of an operand; of a run besides */
 
 /* List the arrays; one that is NULL or has no bytes is left out, as most of it
    is in most runs, and every run comes here. */
@@ -198,6 +198,7 @@ int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args)
     add(&l, "bias", args->bias,
         (size_t)p->groups * (size_t)p->n * sizeof(float), 0);
     add(&l, "prob", args->probability, rows, 0);
+    add(&l, "gather", args->gather, (size_t)p->m * sizeof *args->gather, 0);
     add(&l, "dbias", args->dbias, qn_gradient_dbias(p), 1);
     add(&l, "dprob", args->dprob, rows, 1);
     add(&l, "scale", args->scale, 2 * sizeof(float), 0);

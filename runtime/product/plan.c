@@ -8,6 +8,7 @@
 #include "choose/session.h"
 #include "code/jit.h"
 #include "code/module.h"
+#include "problem/gather_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
@@ -53,6 +54,8 @@ static void fill_values(struct qn_plan *plan)
     v->m = (int)p->m;
     v->n = (int)p->n;
     v->k = (int)p->k;
+    v->tokens = (int)p->tokens;
+    v->topk = qn_gather_topk(p);
     v->activation = p->activation;
     v->interleave = p->interleave;
     v->a_sf_stride = a->stride;
@@ -217,7 +220,7 @@ static int64_t given_total(const struct qn_plan *plan,
         const struct qn_tensor *tensor = qn_args_tensor(args, role);
         int64_t given;
 
-        if (g->grouped || role == QN_ROLE_C || tensor->ndim != 2)
+        if (g->grouped || g->gathered || role == QN_ROLE_C || tensor->ndim != 2)
             continue;
         given = tensor->shape[g->inner_ragged];
         if (g->sf.copy == QUERN_COLUMNWISE && g->inner_ragged)

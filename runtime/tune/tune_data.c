@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/types.h"
+#include "problem/gather_rules.h"
 #include "problem/geometry.h"
 #include "problem/sizes.h"
 
@@ -30,6 +31,7 @@ enum part {
     FACTORS,
     BIAS,
     PROBABILITY,
+    PAIRS,
     WORKSPACE,
     PARTS
 };
@@ -75,6 +77,8 @@ static size_t lay_out(struct maker *m)
         m->bytes[BIAS] = groups * (size_t)m->p->n * sizeof(float);
     if (m->p->probability)
         m->bytes[PROBABILITY] = (size_t)m->p->m * sizeof(float);
+    if (m->p->gather)
+        m->bytes[PAIRS] = (size_t)m->p->m * sizeof(int);
     m->bytes[WORKSPACE] = m->job->session.need.workspace_bytes;
     for (int i = 0; i < PARTS; i++) {
         m->at[i] = sum;
@@ -238,6 +242,28 @@ static int fill_pointers(struct maker *m, int role)
                  m->bytes[POINTERS + role]);
 }
 
+/* As from a route: a group's rows ascend, by steps of any length. */
+static int fill_pairs(struct maker *m)
+{
+    const int64_t pairs = m->p->tokens * qn_gather_topk(m->p);
+    int *block = malloc(m->bytes[PAIRS] + 1);
+    uint64_t seed = 1;
+    int64_t row = 0;
+    int code;
+
+    if (!block)
+        return qn_error_memory();
+    for (int g = 0; g < m->p->groups; g++)
+        for (int64_t i = 0; i < m->sizes[g] && row < m->p->m; i++)
+            block[row++] = (int)((i * pairs + (int64_t)(qn_random_next(&seed) %
+                                                        (uint64_t)pairs)) /
+                                 m->sizes[g]);
+    code =
+        QN_CU(m->driver, cuMemcpyHtoD_v2, m->at[PAIRS], block, m->bytes[PAIRS]);
+    free(block);
+    return code;
+}
+
 static int fill_rest(struct maker *m)
 {
     float ones[2 * QUERN_MAX_GROUPS];
@@ -252,6 +278,8 @@ static int fill_rest(struct maker *m)
     if (!code)
         code = QN_CU(m->driver, cuMemsetD8Async, m->at[WORKSPACE], 0,
                      m->bytes[WORKSPACE], NULL);
+    if (!code && m->bytes[PAIRS])
+        code = fill_pairs(m);
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
         code = fill_pointers(m, role);
     return code;
@@ -299,7 +327,8 @@ static void point(struct maker *m)
         t->sf = t->sf_bytes ? pointer(m->at[SCALES + role]) : NULL;
         t->global = t->global_bytes ? pointer(m->at[GLOBAL + role]) : NULL;
         qn_geometry_of(p, m->job->session.demand.recipe, role, &g);
-        if (role > QN_ROLE_B || g.grouped)
+        if (g.grouped || g.gathered || role == QN_ROLE_C || role > QN_ROLE_D ||
+            (role == QN_ROLE_D && !p->gather))
             continue;
         t->sizes_type = QUERN_I64;
         *(g.inner_ragged ? &t->last_dims : &t->first_dims) =
@@ -315,6 +344,8 @@ static void point(struct maker *m)
         args->bias = pointer(m->at[BIAS]);
     if (p->probability)
         args->probability = pointer(m->at[PROBABILITY]);
+    if (p->gather)
+        args->gather = pointer(m->at[PAIRS]);
     args->scalars = p->groups;
     args->workspace = pointer(m->at[WORKSPACE]);
 }

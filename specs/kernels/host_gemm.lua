@@ -11,7 +11,7 @@ local values = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
 -- Parameters of all of them after their operands, and where the layout is a parameter, too.
 local sizes = { "first_dims", "offsets", "sizes_bytes" }
 local rest = { "groups", "m", "n", "k", "error", "microbatch_count", "microbatches", "noop" }
-local laid_out = join(sizes, { "ragged", "a_major", "b_major" }, rest)
+local laid_out = join(sizes, { "ragged", "a_major", "b_major", "gather", "topk", "tokens" }, rest)
 
 -- The code below a product: a bias and an activation, or an activation backward.
 local follow = { "alpha", "scalar_step", "bias", "saved", "saved_stride", "probability",

@@ -58,6 +58,7 @@ local function common (wide)
   derive "rolled" (function () return false end),
   derive "whole" (function () return false end),
   derive "quantize" (function () return "pass" end),
+  derive "gather" (function () return "none" end),
   derive "factors" (function (v)
     local a, b = v.a.scale, v.b.scale
     if v.wide == "f16" then return "bases" end

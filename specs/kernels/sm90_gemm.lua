@@ -34,8 +34,11 @@ local function addend ()
   end)
 end
 
-local function common (merges)
+local function common (merges, rows)
   return
+  rows and reject "cp.async writes the shared memory of one CTA"
+             (function (v) return v.gather ~= "none" and v.cluster.n > 1 end)
+       or derive "gather" (function () return "none" end),
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
          or derive "microbatches" (function () return 1 end),
   derive "quantize" (function () return "pass" end),
@@ -70,7 +73,7 @@ local function common (merges)
   -- Registers of a thread that schedules and issues copies, and of one that multiplies: 504 for
   -- three warpgroups.
   derive "registers" (function (v)
-    if v.microbatches > 1 then return { 72, 216 } end
+    if v.microbatches > 1 or v.gather ~= "none" then return { 72, 216 } end
     return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
@@ -119,17 +122,22 @@ local function common (merges)
     end),
   reject "half of B must be whole chunks of 64 columns"
     (function (v) return v.cluster.m > 1 and v.b.major == "mn" and v.tile.n % 128 ~= 0 end),
+  reject "addresses of 16 rows in each thread, or 128 x 192 sums, leave too few registers"
+    (function (v)
+      return v.gather ~= "none" and
+             (v.tile.m > 128 or v.schedule == "pingpong" and v.tile.m * v.tile.n > 128 * 128)
+    end),
   reject "fewer than 3 stages cannot hide the latency of TMA"
     (function (v) return v.stages < 3 end)
 end
 
 -- All that kernels with rows in groups have alike.
-local function ragged_m ()
+local function ragged_m (rows)
   return
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "k % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  addend(), common()
+  addend(), common(nil, rows)
 end
 
 -- The same of k.
@@ -163,26 +171,39 @@ local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
 
+-- Rows of A in order, or gathered through indices: where each of these is in fewer tiles, and these
+-- share B, as L2 gives single rows more slowly than boxes (bench/notes: gather).
+local in_order = { grid = "sm90_gemm_m", maps = { "a_map" }, clusters = { {1, 1} } }
+local gathered = { grid = "sm90_gather_m", clusters = { {1, 1}, {2, 1} },
+                   tiles = { {64, 256, 64}, {128, 256, 64} },
+                   maps = { "a", "a_stride", "gather", "topk", "tokens" } }
+for _, rows in ipairs { in_order, gathered } do
+  rows.maps = join(rows.maps, { "b_map", "b_pointer_map", "d_map", "d_ragged_map" })
+end
+function in_order.gather () return derive "gather" (function () return "none" end) end
+function gathered.gather () return axis "gather" { "gather_a" } end
+
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
-local maps = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map" }
+for _, rows in ipairs { in_order, gathered } do
+  kernels(rows.grid) {
+    op       = { "fprop", "dgrad" },
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = { "tn", "nn" },
+    ragged   = "m",
+    arch     = "sm_90a",
+    template = "sm90/gemm_dense.cu",
+    params   = join(rows.maps, { "b_pointers" }, sizes),
 
-kernels "sm90_gemm_m" {
-  op       = { "fprop", "dgrad" },
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = { "tn", "nn" },
-  ragged   = "m",
-  arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
-  params   = join(maps, { "b_pointers" }, sizes),
+    rows.gather(),
+    axis "schedule" { "cooperative", "pingpong" },
+    axis "tile"     (rows.tiles or { {64, 256, 64}, {128, 128, 64}, {128, 192, 64},
+                                     {128, 256, 64}, {256, 128, 64} }),
+    axis "cluster"  { {1, 1}, {1, 2}, {2, 1} },
 
-  axis "schedule" { "cooperative", "pingpong" },
-  axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 192, 64}, {128, 256, 64},
-                    {256, 128, 64} },
-  axis "cluster"  { {1, 1}, {1, 2}, {2, 1} },
-
-  ragged_m()
-}
+    ragged_m(rows)
+  }
+end
 
 -- The same, times a factor for each group: scaling without C leaves room for larger tiles.
 kernels "sm90_gemm_m_alpha" {
@@ -194,7 +215,7 @@ kernels "sm90_gemm_m_alpha" {
   epilogue = "alpha",
   arch     = "sm_90a",
   template = "sm90/gemm_dense.cu",
-  params   = join(maps, { "b_pointers", "alpha", "scalar_step" }, sizes),
+  params   = join(in_order.maps, { "b_pointers", "alpha", "scalar_step" }, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
   axis "tile"     { {64, 256, 64}, {128, 192, 64}, {128, 256, 64} },
@@ -203,56 +224,63 @@ kernels "sm90_gemm_m_alpha" {
   ragged_m()
 }
 
-kernels "sm90_gemm_m_scale" {
-  op       = { "fprop", "dgrad" },
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = { "tn", "nn" },
-  ragged   = "m",
-  epilogue = "scale",
-  arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
-  params   = join(maps, { "b_pointers" }, added, scalars, sizes),
+for _, rows in ipairs { in_order, gathered } do
+  kernels(rows.grid .. "_scale") {
+    op       = { "fprop", "dgrad" },
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = { "tn", "nn" },
+    ragged   = "m",
+    epilogue = "scale",
+    arch     = "sm_90a",
+    template = "sm90/gemm_dense.cu",
+    params   = join(rows.maps, { "b_pointers" }, added, scalars, sizes),
 
-  axis "schedule" { "cooperative", "pingpong" },
-  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
-  axis "cluster"  { {1, 1} },
+    rows.gather(),
+    axis "schedule" { "cooperative", "pingpong" },
+    axis "tile"     (rows.tiles or { {128, 128, 64}, {128, 256, 64} }),
+    axis "cluster"  { {1, 1} },
 
-  ragged_m()
-}
+    ragged_m(rows)
+  }
+end
 
 -- y = activation(x wᵀ + bias), times a number for each row. An activation takes its operands from
 -- two columns of the product, which must be sums of one thread: two halves are interleaved as
 -- B's rows are copied, runs of 8 columns are in neighbouring fragments.
-kernels "sm90_gemm_m_activate" {
-  op       = "fprop",
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = "tn",
-  ragged   = "m",
-  epilogue = "activate",
-  arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
-  params   = join(maps, { "p_map", "p_ragged_map", "b_pointers", "alpha", "scalar_step", "bias",
-                          "saved", "probability", "limit", "slope", "shift" }, sizes),
+for _, rows in ipairs { in_order, gathered } do
+  kernels(rows.grid .. "_activate") {
+    op       = "fprop",
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = "tn",
+    ragged   = "m",
+    epilogue = "activate",
+    arch     = "sm_90a",
+    template = "sm90/gemm_dense.cu",
+    params   = join(rows.maps, { "p_map", "p_ragged_map", "b_pointers", "alpha", "scalar_step",
+                                 "bias", "saved", "probability", "limit", "slope", "shift" },
+                    sizes),
 
-  axis "activation" (join({ "none" }, activations.gated, activations.plain)),
-  axis "interleave" { 0, 1, 8, 32 },
-  axis "schedule" { "cooperative", "pingpong" },
-  axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
-  axis "cluster"  { {1, 1} },
+    rows.gather(),
+    axis "activation" (join({ "none" }, activations.gated, activations.plain)),
+    axis "interleave" { 0, 1, 8, 32 },
+    axis "schedule" { "cooperative", "pingpong" },
+    axis "tile"     (rows.tiles or { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} }),
+    axis "cluster"  (rows.clusters),
 
-  derive "operands" (function (v)
-    for _, one in ipairs(join({ "none" }, activations.plain)) do
-      if v.activation == one then return "one" end
-    end
-    return v.interleave == 0 and "halves" or "runs"
-  end),
-  reject "nothing alternates: there is one operand"
-    (function (v) return v.operands == "one" and v.interleave > 0 end),
-  whole_fragments(), constants(),
-  ragged_m()
-}
+    derive "operands" (function (v)
+      for _, one in ipairs(join({ "none" }, activations.plain)) do
+        if v.activation == one then return "one" end
+      end
+      return v.interleave == 0 and "halves" or "runs"
+    end),
+    reject "nothing alternates: there is one operand"
+      (function (v) return v.operands == "one" and v.interleave > 0 end),
+    whole_fragments(), constants(),
+    ragged_m(rows)
+  }
+end
 
 -- dp from dh = dy w, where h = activation(p) times a factor for each row: the gradient of h goes
 -- back through the activation where it is summed, and partial sums for those of a bias and of the
@@ -265,24 +293,27 @@ local gradients = {
 }
 
 for operands, axes in pairs(gradients) do
-  kernels("sm90_gemm_m_gradient_" .. operands) {
-    op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
-    epilogue = "gradient", d = { bf16, f16 }, arch = "sm_90a", template = "sm90/gemm_dense.cu",
-    params = join(maps, { "p_map", "b_pointers", "alpha", "scalar_step", "probability", "partials",
-                          "row_partials", "limit", "slope", "shift" }, sizes),
+  for _, rows in ipairs { in_order, gathered } do
+    kernels(rows.grid .. "_gradient_" .. operands) {
+      op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
+      epilogue = "gradient", d = { bf16, f16 }, arch = "sm_90a", template = "sm90/gemm_dense.cu",
+      params = join(rows.maps, { "p_map", "b_pointers", "alpha", "scalar_step", "probability",
+                                 "partials", "row_partials", "limit", "slope", "shift" }, sizes),
 
-    axis "activation" (axes[1]),
-    axis "interleave" (axes[2]),
-    axis "schedule" { "cooperative", "pingpong" },
-    axis "tile"     { {128, 128, 64}, {128, 256, 64} },
-    axis "cluster"  { {1, 1} },
-    derive "operands" (function () return operands end),
+      rows.gather(),
+      axis "activation" (axes[1]),
+      axis "interleave" (axes[2]),
+      axis "schedule" { "cooperative", "pingpong" },
+      axis "tile"     (rows.tiles or { {128, 128, 64}, {128, 256, 64} }),
+      axis "cluster"  { {1, 1} },
+      derive "operands" (function () return operands end),
 
-    operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
-                         or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
-    whole_fragments(), constants(),
-    ragged_m()
-  }
+      operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
+                           or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+      whole_fragments(), constants(),
+      ragged_m(rows)
+    }
+  end
 end
 
 -- dw = dyᵀ x: k in groups, one matrix D for each.

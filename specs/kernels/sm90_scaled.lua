@@ -57,6 +57,7 @@ local function common (merges, quantizes)
     return v.scheduler_rolled and v.factors ~= "lines" and not follows(v)
   end),
   derive "bytes" (function (v) return v.a.bytes end),
+  derive "gather" (function () return "none" end),
 
   -- A warpgroup with two-level accumulation has 64 x 128 sums in the tensor cores and as many as
   -- 128 x 128 or 64 x 256 next to them: rows as wide as the tile if an activation takes operands

@@ -57,6 +57,8 @@ typedef $(storage[d.type]) d_element;
 
 //$ include "common/merged.c"
 
+//$ include "host/gather.c"
+
 //$ include("host/load_" .. a.type .. ".c")
 
 //$ if b.type ~= a.type then
@@ -88,6 +90,7 @@ struct stretch {
     const a_element *a;
     const b_element *b;
     long long a_row, a_step, b_row, b_step;
+    struct rows rows; /* of a */
 };
 
 /* One group's product. */
@@ -109,11 +112,20 @@ struct product {
     run_function *run;
 };
 
-/* Rows of a, a run of k each, one after the other; rows that are missing are zero. */
-static void pack_a(float packed[BLOCK_M][TILE_K], const struct stretch *p, const a_element *a,
+/* Rows of a from m[k] on, a run of k each, one after the other; rows that are missing are zero. */
+static void pack_a(float packed[BLOCK_M][TILE_K], const struct stretch *p, int m, long long k,
                    int rows, int steps)
 {
-    if (p->a_step == 1)
+    const a_element *const a = p->a + m * p->a_row + k * p->a_step;
+
+    if (p->rows.pairs)
+        for (int r = 0; r < rows; r++) {
+            const int row = row_at(&p->rows, m + r);
+
+            for (int i = 0; i < steps; i++)
+                packed[r][i] = row < 0 ? 0 : load_$(a.type)(p->a[row * p->a_row + k + i]);
+        }
+    else if (p->a_step == 1)
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < steps; i++)
                 packed[r][i] = load_$(a.type)(a[r * p->a_row + i]);
@@ -173,7 +185,7 @@ static void add_stretch(block_sums sum, const struct product *product, const str
 
     for (long long k = 0; k < p->k; k += TILE_K) {
         const int steps = p->k - k < TILE_K ? (int)(p->k - k) : TILE_K;
-        pack_a(a, p, p->a + m * p->a_row + k * p->a_step, rows, steps);
+        pack_a(a, p, m, k, rows, steps);
         for (int j = 0; j < columns; j += TILE_N) {
             const int width = columns - j < TILE_N ? columns - j : TILE_N;
 //$ if follows then
@@ -302,6 +314,7 @@ void $(name)(void *const *params, int worker, int workers)
             const struct microbatch *const of = &part[j];
 
             s->k = ragged == K ? (int)places[j].length : k;
+            s->rows = (struct rows){ gather ? gather + places[0].start : 0, topk, tokens };
             p.k += s->k;
 //$ for _, x in ipairs { "a", "b" } do
 //$   local axis = x == "a" and "M" or "N"
@@ -309,11 +322,18 @@ void $(name)(void *const *params, int worker, int workers)
             s->$(x)_step = $(x)_major ? of->$(x)_stride : 1;
             s->$(x) = place(of->$(x), (const void *const *)$(x)_pointers, i,
                          i * $(x)_group_stride +
+//$   if x == "a" then
+                             places[j].start * (gather ? 0 : ragged == $(axis) ? s->$(x)_row
+                                                : ragged == K ? s->$(x)_step : 0),
+//$   else
                              places[j].start * (ragged == $(axis) ? s->$(x)_row
                                                 : ragged == K ? s->$(x)_step : 0),
+//$   end
                          sizeof($(x)_element));
 //$ end
         }
+        if (worker == 0 && gather)
+            check_rows(&p.stretch[0].rows, places[0].start, p.m, error);
         multiply_group(&p, &next, worker, workers);
     }
 }

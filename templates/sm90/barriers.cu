@@ -1,9 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* How many arrivals end a phase of each. By one thread. */
 //$ local inline = quantize == "mainloop"
-//$ local makers = dequantize ~= "none" and 4 or inline and "1 + WARPS" or 1 -- of a stage
+//$ local gathers = gather ~= "none"
+//$ local makers = gathers and "1 + GATHER_THREADS" -- of a stage
+//$ makers = makers or dequantize ~= "none" and 4 or inline and "1 + WARPS" or 1 -- of a stage
 //$ local multiply = schedule == "cooperative" and 8 or 4
-//$ local between = dequantize ~= "none" and 4 or inline and 3 or 0
+//$ local between = dequantize ~= "none" and 4 or (inline or gathers) and 3 or 0
 FN void barriers_make(const struct memory *s)
 {
     for (int i = 0; i < STAGES; i++) {

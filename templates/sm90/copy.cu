@@ -63,7 +63,8 @@ FN struct reach reach_tail(const void *base, const void *buffer, u64 pitch, u64 
 //$ local turning = cluster.m > 1
 //$ local forms = { a = turning and { false, true } or { cluster.n > 1 },
 //$                 b = turning and { false, true } or { false } }
-//$ for name, o in pairs(quantize == "mainloop" and { b = b } or { a = a, b = b }) do
+//$ for name, o in pairs((quantize == "mainloop" or gather ~= "none") and { b = b }
+//$                      or { a = a, b = b }) do
 //$ for _, shared in ipairs(forms[name]) do
 //$ local tile_mn = name == "a" and tile.m or tile.n
 //$ local part = shared and tile_mn // (cluster.m * cluster.n) or tile_mn
@@ -85,8 +86,12 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ if name == "b" and apart then
     const int half = halved(maps->twice);
 //$ end
-//$ if shared then
+//$ if shared and name == "b" and apart then
+    mn += (int)cluster_rank() * half;
+//$ elseif shared then
     mn += (int)cluster_rank() * $(part);
+//$ end
+//$ if shared then
     to += cluster_rank() * $(part) * TILE_K * $(o.bytes);
 //$ end
 //$ -- the rows of one box, and how many boxes make a stage

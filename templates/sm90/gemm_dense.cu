@@ -32,6 +32,10 @@ enum {
 
 //$ include "sm90/copy.cu"
 
+//$ if gather ~= "none" then
+//$ include "sm90/gather.cu"
+
+//$ end
 //$ include "sm90/multiply.cu"
 
 //$ if addend == "read" then
@@ -53,6 +57,9 @@ $(name)(
     struct factors factors;
 //$ end
     //$ include "sm90/setup.body.cu"
+//$ if gather ~= "none" then
+    //$ include "sm90/gather_setup.body.cu"
+//$ end
     //$ include "sm90/epilogue.body.cu"
     //$ include "sm90/scheduler_setup.body.cu"
 
@@ -64,6 +71,9 @@ $(name)(
             //$ include "sm90/produce.body.cu"
         //$ include "sm90/check.body.cu"
         }
+//$ if gather ~= "none" then
+        //$ include "sm90/gather.body.cu"
+//$ end
     } else {
         //$ include "sm90/sums.body.cu"
 

@@ -48,6 +48,9 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
         barrier_wait(s->packed_full + p->stage * 8, p->parity);
 //$ end
         barrier_wait(s->full + $(q)->stage * 8, $(q)->parity);
+//$ if gather ~= "none" then
+        copy_engine_fence(); /* threads wrote A */
+//$ end
         mma_begin();
 #pragma unroll
         for (int step = 0; step < TILE_K / MMA_K; step++)

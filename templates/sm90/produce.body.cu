@@ -19,12 +19,19 @@ while (uniformly(scheduler_next(&w, &t, lane))) {
 }
 //$ else
 while (uniformly(scheduler_next(&w, &t, lane))) {
+//$ if gather ~= "none" then
+    if (elect_lane())
+        queue_post(&s, &sequence, &t, &p, 1);
+    __syncwarp();
+    gather_tile(&g, &s, &p, &t, &maps, 1, warp, lane);
+//$ else
     if (elect_lane()) {
         queue_post(&s, &sequence, &t, &p, 1);
 //$ local numbers = quantize == "mainloop" and " &q," or ""
         load_tile(&s, &p,$(numbers) &t, &maps, $(k_length));
     }
     __syncwarp();
+//$ end
 }
 //$ end
 //$ end

@@ -298,6 +298,22 @@ FN void store_shared_word(unsigned int to, unsigned int word)
 }
 
 //$ end
+//$ if gather ~= "none" then
+/* 16 bytes, of which `bytes` are read and the others become zero; they land some time later. */
+FN void copy_chunk(unsigned int to, const void *from, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+                 : : "r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+/* Arrive once all that this thread has copied so far has landed. */
+FN void barrier_arrive_copied(unsigned int barrier)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                 : : "r"(barrier) : "memory");
+}
+
+//$ end
 //$ if dequantize ~= "none" then
 //$ local of_eight = dequantize == "registers" and a.bits == 4 -- codes or bytes, at a time
 //$ of_eight = dequantize == "swapped" and (b.bits == 4 or a.bits ~= 4 and a.bits ~= 16) or of_eight

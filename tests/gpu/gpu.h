@@ -284,6 +284,21 @@ struct qn_memory;
 /* Compare a run's `memory` with the next one's. NULL, or the error. */
 const char *gpu_job_repeat(struct qn_job *, const struct qn_memory *memory);
 
+/* NULL, or the difference; `text` has room for it. `forget` makes outputs as
+   before any run: 0 if it could. */
+/* Outputs against the oracle's. */
+const char *gpu_job_judge(struct qn_job *, const char *when, char *text,
+                          size_t size);
+/* Other sizes on the device with the same workspace. */
+const char *gpu_job_resize(struct qn_job *, int (*forget)(struct qn_job *),
+                           char *text, size_t size);
+/* Captured once, replayed with sizes that changed since. */
+const char *gpu_job_replay(struct qn_job *, int (*forget)(struct qn_job *),
+                           char *text, size_t size);
+/* Invalid sizes are reported, and do not affect the next run. */
+const char *gpu_job_bad_size(struct qn_job *, int (*forget)(struct qn_job *),
+                             char *text, size_t size);
+
 /* ------------------------------------------------------------- the families */
 void gpu_compile(void);
 void gpu_torture(void);
@@ -303,6 +318,7 @@ void gpu_cublaslt(void);
 void gpu_casts(void);
 void gpu_activate(void);
 void gpu_fuse(void);
+void gpu_gather(void);
 void gpu_mlp(void);
 void gpu_moe(void);
 void gpu_step(void);

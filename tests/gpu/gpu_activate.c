@@ -11,6 +11,7 @@
 
 #include "oracle/oracle.h"
 #include "base/types.h"
+#include "choose/tensormap.h"
 #include "problem/geometry.h"
 
 enum { MOST_KERNELS = 4096, MOST_EACH = 13, ROWS = 400 };
@@ -153,8 +154,9 @@ static void run_any(int i, void *unused)
 /* Does something follow the product that takes more than one value? */
 static int follows(const struct qn_kernel *k)
 {
-    return k->epilogue == QN_ACTIVATE || k->epilogue == QN_COPIES ||
-           k->epilogue >= QN_GRADIENT;
+    return (k->epilogue == QN_ACTIVATE || k->epilogue == QN_COPIES ||
+            k->epilogue >= QN_GRADIENT) &&
+           !qn_tensormap_takes(k, QN_PARAM_gather);
 }
 
 /* ---------------------------------------------------------- later launches */

@@ -10,13 +10,12 @@
 #include <string.h>
 
 #include "oracle/made.h"
-#include "oracle/oracle.h"
 #include "base/types.h"
 #include "problem/fuse_rules.h"
 #include "problem/geometry.h"
 #include "product/plan.h"
 
-enum { MOST_KERNELS = 256, EACH = 5, ROWS = 300, REPLAYS = 3 };
+enum { MOST_KERNELS = 256, EACH = 5 };
 
 static struct {
     int count;
@@ -52,91 +51,6 @@ static int forget(struct qn_job *job)
     for (size_t i = 0; i < sizeof all / sizeof *all && !code; i++)
         code = qn_memory_clear(all[i], QN_MEMORY_POISON);
     return code;
-}
-
-/* Outputs against expected ones. */
-static const char *judge(struct qn_job *job, const char *when, char *text,
-                         size_t size)
-{
-    struct qn_verdict verdict;
-    size_t used = (size_t)snprintf(text, size, "%s: ", when);
-
-    if (qn_job_check(job) ||
-        qn_oracle_judge(job, QN_ORACLE_FLOAT64, ROWS, &verdict))
-        return qn_errmsg(gpu_context);
-    if (verdict.passed)
-        return NULL;
-    qn_oracle_print(&verdict, text + used, size - used);
-    return text;
-}
-
-/* Other sizes on the device: those there are, one group further on. */
-static int turn_sizes(struct qn_job *job)
-{
-    const int groups = job->problem.groups;
-    const int64_t first = job->sizes[0];
-    int64_t row = 0;
-
-    for (int g = 0; g + 1 < groups; g++)
-        job->sizes[g] = job->sizes[g + 1];
-    job->sizes[groups - 1] = first > 3 ? first - 3 : first;
-    for (int g = 0; g < groups; g++) {
-        job->starts[g] = row;
-        row += job->sizes[g];
-    }
-    job->rows = row;
-    return qn_memory_write(&job->sizes_memory, 0, job->sizes,
-                           (size_t)groups * sizeof *job->sizes);
-}
-
-/* Invalid sizes are reported, and do not affect the next run. */
-static const char *bad_size(struct qn_job *job, char *text, size_t size)
-{
-    const int64_t wrong = -5;
-
-    if (qn_memory_write(&job->sizes_memory, 0, &wrong, sizeof wrong) ||
-        qn_job_run(job))
-        return qn_errmsg(gpu_context);
-    if (qn_job_check(job) != QUERN_ESIZES)
-        return "a negative length was not reported";
-    if (turn_sizes(job) || forget(job) || qn_job_run(job))
-        return qn_errmsg(gpu_context);
-    return judge(job, "after bad sizes", text, size);
-}
-
-/* The same workspace, other sizes. */
-static const char *resize(struct qn_job *job, char *text, size_t size)
-{
-    if (turn_sizes(job) || forget(job) || qn_job_run(job))
-        return qn_errmsg(gpu_context);
-    return judge(job, "other sizes", text, size);
-}
-
-/* Captured once, replayed with sizes that changed since. */
-static const char *replay(struct qn_job *job, char *text, size_t size)
-{
-    void *stream, *graph, *executable;
-    const char *bad = NULL;
-
-    gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
-    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
-    if (qn_run(job->plan, &job->args, stream))
-        bad = qn_errmsg(gpu_context);
-    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
-    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
-    for (int i = 0; i < REPLAYS && !bad; i++) {
-        if (turn_sizes(job) || forget(job))
-            bad = qn_errmsg(gpu_context);
-        gpu_must(cu.synchronize(), "what the replay reads");
-        gpu_must(cu.graph_launch(executable, stream), "a replay");
-        gpu_wait(stream, "a replay");
-        if (!bad)
-            bad = judge(job, "replayed", text, size);
-    }
-    gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
-    gpu_must(cu.graph_destroy(graph), "freeing a graph");
-    gpu_must(cu.stream_destroy(stream), "freeing a stream");
-    return bad;
 }
 
 /* The kernel of the same tile whose A is there. */
@@ -238,23 +152,23 @@ static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
         return "the columnwise tensor is not what the host quantizes to";
     return forget(job) || qn_job_run(job)
                ? qn_errmsg(gpu_context)
-               : judge(job, "without a columnwise tensor", text, size);
+               : gpu_job_judge(job, "without a columnwise tensor", text, size);
 }
 
 /* All that a job goes through. By one thread: a capture disturbs others. */
 static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
                               int alone, char *text, size_t size)
 {
-    const char *bad = judge(job, "the first run", text, size);
+    const char *bad = gpu_job_judge(job, "the first run", text, size);
 
     if (!bad && alone)
-        return replay(job, text, size);
+        return gpu_job_replay(job, forget, text, size);
     if (!bad)
         bad = gpu_job_repeat(job, &job->memory[QN_ROLE_D]);
     if (!bad)
-        bad = resize(job, text, size);
+        bad = gpu_job_resize(job, forget, text, size);
     if (!bad)
-        bad = bad_size(job, text, size);
+        bad = gpu_job_bad_size(job, forget, text, size);
     if (!bad)
         bad = ask_for_column(job, text, size);
     return bad ? bad : compare(job, k);

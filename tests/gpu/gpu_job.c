@@ -2,10 +2,14 @@
 /* gpu_job.c: families of jobs, as the CLI runs problems. */
 #include "gpu.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "oracle/job.h"
+#include "oracle/oracle.h"
+
+enum { JUDGED = 300, REPLAYS = 3 };
 
 const char *gpu_job_repeat(struct qn_job *job, const struct qn_memory *memory)
 {
@@ -22,5 +26,89 @@ const char *gpu_job_repeat(struct qn_job *job, const struct qn_memory *memory)
         bad = "another run gives other bytes";
     free(before);
     free(after);
+    return bad;
+}
+
+const char *gpu_job_judge(struct qn_job *job, const char *when, char *text,
+                          size_t size)
+{
+    struct qn_verdict verdict;
+    size_t used = (size_t)snprintf(text, size, "%s: ", when);
+
+    if (qn_job_check(job) ||
+        qn_oracle_judge(job, QN_ORACLE_FLOAT64, JUDGED, &verdict))
+        return qn_errmsg(gpu_context);
+    if (verdict.passed)
+        return NULL;
+    qn_oracle_print(&verdict, text + used, size - used);
+    return text;
+}
+
+/* Other sizes on the device: those there are, one group further on. */
+static int turn_sizes(struct qn_job *job)
+{
+    const int groups = job->problem.groups;
+    const int64_t first = job->sizes[0];
+    int64_t row = 0;
+
+    for (int g = 0; g + 1 < groups; g++)
+        job->sizes[g] = job->sizes[g + 1];
+    job->sizes[groups - 1] = first > 3 ? first - 3 : first;
+    for (int g = 0; g < groups; g++) {
+        job->starts[g] = row;
+        row += job->sizes[g];
+    }
+    job->rows = row;
+    return qn_memory_write(&job->sizes_memory, 0, job->sizes,
+                           (size_t)groups * sizeof *job->sizes);
+}
+
+const char *gpu_job_bad_size(struct qn_job *job, int (*forget)(struct qn_job *),
+                             char *text, size_t size)
+{
+    const int64_t wrong = -5;
+
+    if (qn_memory_write(&job->sizes_memory, 0, &wrong, sizeof wrong) ||
+        qn_job_run(job))
+        return qn_errmsg(gpu_context);
+    if (qn_job_check(job) != QUERN_ESIZES)
+        return "a negative length was not reported";
+    if (turn_sizes(job) || forget(job) || qn_job_run(job))
+        return qn_errmsg(gpu_context);
+    return gpu_job_judge(job, "after bad sizes", text, size);
+}
+
+const char *gpu_job_resize(struct qn_job *job, int (*forget)(struct qn_job *),
+                           char *text, size_t size)
+{
+    if (turn_sizes(job) || forget(job) || qn_job_run(job))
+        return qn_errmsg(gpu_context);
+    return gpu_job_judge(job, "other sizes", text, size);
+}
+
+const char *gpu_job_replay(struct qn_job *job, int (*forget)(struct qn_job *),
+                           char *text, size_t size)
+{
+    void *stream, *graph, *executable;
+    const char *bad = NULL;
+
+    gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
+    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
+    if (qn_run(job->plan, &job->args, stream))
+        bad = qn_errmsg(gpu_context);
+    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
+    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
+    for (int i = 0; i < REPLAYS && !bad; i++) {
+        if (turn_sizes(job) || forget(job))
+            bad = qn_errmsg(gpu_context);
+        gpu_must(cu.synchronize(), "what the replay reads");
+        gpu_must(cu.graph_launch(executable, stream), "a replay");
+        gpu_wait(stream, "a replay");
+        if (!bad)
+            bad = gpu_job_judge(job, "replayed", text, size);
+    }
+    gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
+    gpu_must(cu.graph_destroy(graph), "freeing a graph");
+    gpu_must(cu.stream_destroy(stream), "freeing a stream");
     return bad;
 }

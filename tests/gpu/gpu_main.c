@@ -61,6 +61,7 @@ static struct gpu_family families[] = {
     FAMILY(tune, 1, "winners are measured, kept, and taken by plans"),
     FAMILY(activate, 0, "a bias and an activation in the product's launch"),
     FAMILY(fuse, 1, "products that quantize A in their mainloop"),
+    FAMILY(gather, 1, "products that read rows through indices"),
     FAMILY(mlp, 1,
            "the grouped MLP by either strategy, against a chain in double"),
     FAMILY(moe, 1, "layers from unpermuted tokens, over routes that change"),

@@ -6,11 +6,12 @@
 
 #include <stddef.h>
 
-#define FPROP "fprop bf16 g=4 m=1000 n=512 k=256"
-#define DGRAD "dgrad bf16 g=4 m=1000 n=256 k=512"
-#define WGRAD "wgrad bf16 g=4 m=512 n=256 k=1000"
-#define SIZES " g=4 m=1024 n=512 k=512"
-#define BACK  " g=4 m=1024 n=512 k=512 activation=swiglu"
+#define FPROP  "fprop bf16 g=4 m=1000 n=512 k=256"
+#define DGRAD  "dgrad bf16 g=4 m=1000 n=256 k=512"
+#define GATHER " gather=a tokens=300 topk=4"
+#define WGRAD  "wgrad bf16 g=4 m=512 n=256 k=1000"
+#define SIZES  " g=4 m=1024 n=512 k=512"
+#define BACK   " g=4 m=1024 n=512 k=512 activation=swiglu"
 
 const char *const launch_lines[] = {
     /* products of values as they are */
@@ -39,6 +40,9 @@ const char *const launch_lines[] = {
     FPROP " layout=nn",
     FPROP " align=2",
     FPROP " outside=zero",
+    FPROP GATHER,
+    FPROP GATHER " activation=swiglu prob=1 saved=1 | offsets strides",
+    DGRAD GATHER " activation=swiglu prob=1 dprob=1 | gaps i64 fewer",
     FPROP " ragged=n d=f32 outside=zero | offsets strides noop",
     FPROP " activation=swiglu saved=1 outside=zero | gaps i64 fewer device=8.0",
     FPROP " bias=1 beta=0 sizes=host outside=zero | device=12.0",

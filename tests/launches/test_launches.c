@@ -153,6 +153,9 @@ static void give_more(struct play *play, const struct qn_problem *p,
     args->probability = play_floats(play, "probability", p->probability, p->m);
     args->dbias = play_floats(play, "dbias", p->dbias, columns);
     args->dprob = play_floats(play, "dprob", p->dprob, p->m);
+    args->gather = p->gather
+                       ? play_region(play, "gather", (size_t)p->m * sizeof(int))
+                       : NULL;
     args->alpha = play_floats(play, "alpha", p->alpha, 1);
     args->beta = play_floats(play, "beta", p->beta == QUERN_BETA_ANY, 1);
     args->scale = play_floats(play, "scale", need->history, 2);
@@ -169,7 +172,9 @@ static void give_product(struct play *play, const struct qn_problem *p,
     const int64_t total = p->ragged == QUERN_AXIS_N   ? p->n
                           : p->ragged == QUERN_AXIS_K ? p->k
                                                       : p->m;
-    struct qn_tensor *of = p->ragged == QUERN_AXIS_N ? &args->b : &args->a;
+    struct qn_tensor *of = p->ragged == QUERN_AXIS_N ? &args->b
+                           : p->gather               ? &args->d
+                                                     : &args->a;
     const int major = of == &args->b ? p->b_major : p->a_major;
     const int is_last = (p->ragged == QUERN_AXIS_K) == (major == QUERN_MAJOR_K);
     const struct sizes sizes = {is_last ? &of->last_dims : &of->first_dims,

@@ -9,7 +9,12 @@
     "fprop bf16 g=3 m=300 n=256 k=512 split=skew --kernel "                    \
     "quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_tile128x128x64_cluster1x2"
 #define BF16_80 "dgrad bf16 g=3 m=200 n=128 k=128 split=skew"
-#define TURNED  "dgrad bf16 g=3 m=300 n=256 k=200 split=skew"
+#define GATHER_90                                                              \
+    "fprop bf16 g=3 m=300 n=256 k=512 split=skew gather=a tokens=100 topk=3 "  \
+    "--kernel "                                                                \
+    "quern_bf16_fprop_tn_m_bf16_sm90a_gather_a_cooperative_tile128x256x64_"    \
+    "cluster1x1"
+#define TURNED "dgrad bf16 g=3 m=300 n=256 k=200 split=skew"
 #define ADDED                                                                  \
     "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 --kernel "       \
     "quern_bf16_wgrad_nt_k_f32_add_sm90a_cooperative_tile128x128x64_"          \
@@ -36,6 +41,10 @@
     X("9.0", BF16_90, EDIT,                                                    \
       "mbarrier.arrive.shared::cluster.b64 _, [remote];=>")                    \
     X("9.0", BF16_90, EDIT, "m8n8.x4.shared.b16=>m8n8.x4.trans.shared.b16")    \
+    X("9.0", GATHER_90, EDIT, "fence.proxy.async.shared::cta;=>")              \
+    X("9.0", GATHER_90, EDIT,                                                  \
+      "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [=>"                     \
+      "mbarrier.arrive.shared::cta.b64 _, [")                                  \
     X("8.0", BF16_80, EDIT, "cp.async.wait_group 1=>cp.async.wait_group 3")    \
     X("8.0", BF16_80, EDIT, "bar.sync \t0;=>bar.warp.sync -1;")                \
     X("8.0", BF16_80, EDIT, "m8n8.x4.trans.shared.b16=>m8n8.x4.shared.b16")    \

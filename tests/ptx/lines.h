@@ -3,7 +3,8 @@
    feature of it, on the GPUs named. */
 #pragma once
 
-#define ROWS " g=3 m=300 split=skew "
+#define ROWS     " g=3 m=300 split=skew "
+#define GATHERED " gather=a tokens=100 topk=3"
 
 /* X(devices, line) */
 #define PTX_LINES(X)                                                           \
@@ -54,6 +55,12 @@
       "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 pointers=d")   \
     X("9.0 8.0", "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 "   \
                  "microbatches=4")                                             \
+    X("9.0", "fprop bf16" ROWS "n=256 k=136" GATHERED)                         \
+    X("9.0", "fprop fp16" ROWS "n=256 k=136 alpha=any" GATHERED)               \
+    X("9.0", "fprop bf16" ROWS "n=256 k=136 activation=swiglu prob=1 "         \
+             "saved=1" GATHERED)                                               \
+    X("9.0", "dgrad bf16" ROWS "n=256 k=136 activation=swiglu prob=1 dprob=1 " \
+             "pointers=b" GATHERED)                                            \
     X("9.0 8.0", "fprop fp8_block" ROWS "n=256 k=256")                         \
     X("9.0 8.0", "dgrad fp8_block" ROWS "n=256 k=256")                         \
     X("9.0 8.0", "wgrad fp8_block g=3 m=256 n=256 k=384 split=128,128,128")    \

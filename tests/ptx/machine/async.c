@@ -143,6 +143,7 @@ static int copy_async(struct px_warp *w, const struct px_op *op, uint32_t mask)
         return PX_FAULT;
     copy = &w->copies[w->ncopies];
     copy->mask = mask;
+    copy->when = px_machine.clock;
     copy->bytes = bytes;
     PX_EACH (mask) {
         copy->to[i] = PX_AT(w, uint32_t, 0)[i];
@@ -171,6 +172,40 @@ static int copy_commit(struct px_warp *w, const struct px_op *op, uint32_t mask)
     (void)op;
     PX_EACH (mask)
         w->copy_group[i]++;
+    return PX_NEXT;
+}
+
+/* Copies of one thread that it issued before, then its arrival. */
+static int land_arrival(struct px_async *async)
+{
+    struct px_warp *w = async->warp;
+    int kept = 0;
+
+    for (int k = 0; k < w->ncopies; k++) {
+        struct px_copy *copy = &w->copies[k];
+        const uint32_t due = copy->mask & 1u << async->lane;
+
+        if (copy->when < async->when && land_copy(w, async->op, copy, due))
+            return PX_FAULT;
+        copy->mask &= copy->when < async->when ? ~due : ~0u;
+        if (copy->mask)
+            w->copies[kept++] = *copy;
+    }
+    w->ncopies = kept;
+    return px_barrier_arrive(w, async->op, async->tile->barrier, async->lane);
+}
+
+/* cp.async.mbarrier.arrive.noinc [barrier]: each lane's comes by itself. */
+static int copy_arrive(struct px_warp *w, const struct px_op *op, uint32_t mask)
+{
+    PX_EACH (mask) {
+        struct px_async *async = px_async_add(w, op, i, land_arrival);
+
+        if (!async || !(async->tile = calloc(1, sizeof *async->tile)))
+            return PX_FAULT;
+        async->tile->barrier = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
+        async->tile->to_cta = w->cta;
+    }
     return PX_NEXT;
 }
 
@@ -228,6 +263,7 @@ static const struct {
     {"cp.async.cg.shared.global", "rdrr", copy_async, 0},
     {"cp.async.cg.shared.global.L2::128B", "rdr", copy_async, 0},
     {"cp.async.cg.shared.global.L2::128B", "rdrr", copy_async, 0},
+    {"cp.async.mbarrier.arrive.noinc.shared::cta.b64", "r", copy_arrive, 0},
     {"cp.async.commit_group", "", copy_commit, 0},
     {"cp.async.wait_group", "r", copy_wait, 0},
     {"cp.async.wait_all", "", copy_wait, 1},
@@ -244,7 +280,7 @@ int px_setup_async(struct px_build *b)
             continue;
         b->op->run = rows[i].run;
         b->op->sub = (short)rows[i].sub;
-        if (b->op->offset)
+        if (b->op->offset && rows[i].run != copy_arrive)
             return px_bad(b, "an offset is not known here");
         for (int k = 0; k < b->noperands; k++)
             if (px_give(b, k, rows[i].types[k]))

@@ -219,6 +219,12 @@ static int arrive_at(struct px_warp *w, const struct px_op *op, uint64_t at,
     return PX_NEXT;
 }
 
+int px_barrier_arrive(struct px_warp *w, const struct px_op *op,
+                      uint64_t address, int lane)
+{
+    return arrive_at(w, op, address, lane, 1, 0);
+}
+
 /* op->sub: 'a'rrive, 'e'xpect and arrive, 't'ell the bytes */
 static int mbarrier_arrive(struct px_warp *w, const struct px_op *op,
                            uint32_t mask)

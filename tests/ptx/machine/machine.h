@@ -133,6 +133,7 @@ enum { PX_COPIES = 4096, PX_GROUPS = 1 << 16 };
 /* cp.async of one instruction, not landed yet. */
 struct px_copy {
     uint32_t mask;
+    uint64_t when; /* of its issue */
     int bytes, line;
     uint64_t from[PX_LANES];
     uint32_t to[PX_LANES];
@@ -332,6 +333,9 @@ struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
                                     struct px_cta *cta, uint32_t address,
                                     int lane);
 void px_barrier_complete(struct px_mbarrier *barrier, int64_t bytes);
+/* One arrival of a thread. */
+int px_barrier_arrive(struct px_warp *w, const struct px_op *op,
+                      uint64_t address, int lane);
 
 /* async.c: copies and products in flight. */
 void px_async_clear(void);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** gathered.c: indices of a job whose product gathers rows.
+*/
+#include "oracle/gathered.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "problem/gather_rules.h"
+
+static int ascending(const void *left, const void *right)
+{
+    const int a = *(const int *)left, b = *(const int *)right;
+
+    return (a > b) - (a < b);
+}
+
+/* As from a route: each pair once, where there are enough, ascending in each
+   group; and past the groups' rows indices of no row. */
+static void draw(const struct qn_job *job, uint64_t seed)
+{
+    const struct qn_problem *p = &job->problem;
+    const uint64_t pairs = (uint64_t)(p->tokens * qn_gather_topk(p));
+
+    for (int64_t i = 0; i < p->m; i++)
+        job->pairs[i] = (int)((uint64_t)i % pairs);
+    for (int64_t i = p->m - 1; i > 0; i--) {
+        const int64_t j = (int64_t)(qn_random_next(&seed) % (uint64_t)(i + 1));
+        const int pair = job->pairs[i];
+
+        job->pairs[i] = job->pairs[j];
+        job->pairs[j] = pair;
+    }
+    for (int g = 0; g < p->groups; g++)
+        qsort(job->pairs + job->starts[g], (size_t)job->sizes[g],
+              sizeof *job->pairs, ascending);
+    for (int64_t i = job->rows; i < p->m; i++)
+        job->pairs[i] = i % 2 ? -1 : INT32_MAX;
+}
+
+int qn_gathered_fill(struct qn_job *job, uint64_t seed)
+{
+    const size_t bytes = (size_t)job->problem.m * sizeof *job->pairs;
+    int code;
+
+    if (!job->problem.gather)
+        return QUERN_OK;
+    job->pairs = malloc(bytes + 1);
+    if (!job->pairs)
+        return QUERN_ENOMEM;
+    draw(job, seed ^ 0x6A7E);
+    code = qn_memory_new(&job->pairs_memory, job->gpu, bytes);
+    return code ? code
+                : qn_memory_write(&job->pairs_memory, 0, job->pairs, bytes);
+}

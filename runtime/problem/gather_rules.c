@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** gather_rules.c: rules on products that read rows through indices.
+*/
+#include "problem/gather_rules.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "problem/geometry.h"
+#include "problem/problem.h"
+#include "problem/route.h"
+#include "problem/scale.h"
+
+int qn_gather_topk(const struct qn_problem *p)
+{
+    return p->topk > 1 ? p->topk : 1;
+}
+
+/* Indices are int32. */
+static int check_rows(const struct qn_problem *p)
+{
+    if (p->tokens < 1 || p->tokens > QN_RAGGED_LIMIT)
+        return qn_error_set(QUERN_EINVAL,
+                            "tokens=%lld: gather=%s has 1 to %lld rows to "
+                            "choose from",
+                            (long long)p->tokens, qn_gather_name(p->gather),
+                            (long long)QN_RAGGED_LIMIT);
+    if (p->topk < 0 || p->topk > QN_MAX_TOPK)
+        return qn_error_set(QUERN_EINVAL, "topk=%d: 1 to %d is expected",
+                            p->topk, QN_MAX_TOPK);
+    if (p->tokens * qn_gather_topk(p) > INT32_MAX)
+        return qn_error_set(QUERN_EINVAL,
+                            "tokens=%lld topk=%d: indices are int32, so at "
+                            "most %d pairs are possible",
+                            (long long)p->tokens, p->topk, INT32_MAX);
+    return QUERN_OK;
+}
+
+int qn_gather_problem(const struct qn_problem *p,
+                      const struct qn_recipe *recipe)
+{
+    if (!p->gather && (p->tokens || p->topk))
+        return qn_error_set(QUERN_EINVAL,
+                            "%s needs gather=a: rows of a are read in order",
+                            p->tokens ? "tokens=" : "topk=");
+    if (!p->gather)
+        return QUERN_OK;
+    if (p->op == QUERN_WGRAD || p->ragged != QUERN_AXIS_M ||
+        p->a_major != QUERN_MAJOR_K)
+        return qn_error_set(QUERN_EINVAL,
+                            "gather=%s: fprop or dgrad with ragged=m and a "
+                            "k-major a (layout=tn or nn) is expected",
+                            qn_gather_name(p->gather));
+    if (qn_scale_any(p, recipe))
+        return qn_error_set(QUERN_EINVAL,
+                            "gather=%s: recipe %s scales its tensors; only "
+                            "unscaled rows are gathered",
+                            qn_gather_name(p->gather), recipe->name);
+    return check_rows(p);
+}

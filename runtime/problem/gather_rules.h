@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gather_rules.h: rules on products that read rows through indices. */
+#pragma once
+
+#include "internal.h"
+
+/* QUERN_EINVAL names key and rule. */
+int qn_gather_problem(const struct qn_problem *problem,
+                      const struct qn_recipe *recipe);
+
+/* Rows that follow each other among the indices of one row: at least 1. */
+int qn_gather_topk(const struct qn_problem *problem);

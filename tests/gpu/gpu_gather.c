@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu_gather.c: products that read rows of A through indices: D against
+   float64; runs again, replays after the sizes have changed, invalid sizes and
+   indices of no row. */
+#include "gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/types.h"
+#include "choose/tensormap.h"
+#include "oracle/job.h"
+
+enum { MOST_KERNELS = 1024, EACH = 4 };
+
+static struct {
+    int count;
+    const struct qn_kernel *kernels[MOST_KERNELS];
+    char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
+} work;
+
+static int gathers(const struct qn_kernel *k)
+{
+    return k->op <= QUERN_WGRAD && qn_tensormap_takes(k, QN_PARAM_gather);
+}
+
+/* The i-th problem of a kernel, other sides each time. */
+static void write_line(const struct qn_kernel *k, const struct qt_case *c,
+                       int i, char *line, size_t size)
+{
+    static const int columns[] = {64, 320, 128, 576},
+                     steps[] = {520, 8, 1288, 72, 1024};
+    const int topk = 1 + i % 8,
+              none = !k->activation || !strcmp(k->activation, "none");
+    const int any = k->epilogue == QN_SCALE || k->epilogue == QN_ALPHA;
+    char more[200] = "";
+
+    if (k->epilogue == QN_ACTIVATE && none)
+        snprintf(more, sizeof more, " bias=1");
+    else if (k->epilogue >= QN_ACTIVATE)
+        snprintf(more, sizeof more, " activation=%s interleave=%d prob=1 %s",
+                 k->activation, k->interleave,
+                 k->epilogue == QN_ACTIVATE ? "bias=1 saved=1" : "dprob=1");
+    snprintf(line, size,
+             "%s %s g=%d m=%lld n=%d k=%d d=%s layout=%s%s%s%s gather=a "
+             "tokens=%lld topk=%d",
+             qn_op_name(k->op), k->recipe, c->groups, (long long)c->m,
+             columns[i % 4], steps[i % 5], qn_type_name(k->d.type),
+             qn_layout_name(k->a.major, k->b.major), any ? " alpha=any" : "",
+             k->epilogue == QN_SCALE ? " beta=any" : "", more,
+             (long long)(c->m / topk + 1), topk);
+}
+
+static int forget(struct qn_job *job)
+{
+    return qn_memory_clear(&job->memory[QN_ROLE_D], QN_MEMORY_POISON);
+}
+
+/* Indices of no row are reported and read nothing; then runs are as before. */
+static const char *bad_index(struct qn_job *job, char *text, size_t size)
+{
+    static const int wrong[] = {-1, INT32_MAX, INT32_MIN};
+
+    if (!job->rows)
+        return NULL;
+    for (int i = 0; i < 3; i++) {
+        const int64_t at = job->rows - 1;
+
+        if (qn_memory_write(&job->pairs_memory, (size_t)at * sizeof(int),
+                            &wrong[i], sizeof(int)) ||
+            qn_job_run(job))
+            return qn_errmsg(gpu_context);
+        snprintf(text, size, "gather[%lld] is %d: it names none", (long long)at,
+                 wrong[i]);
+        if (qn_job_check(job) != QUERN_ESIZES)
+            return "an index of no row was not reported";
+        if (strncmp(qn_errmsg(gpu_context), text, strlen(text)) != 0)
+            return qn_errmsg(gpu_context);
+        if (qn_memory_write(&job->pairs_memory, (size_t)at * sizeof(int),
+                            &job->pairs[at], sizeof(int)) ||
+            forget(job) || qn_job_run(job))
+            return qn_errmsg(gpu_context);
+    }
+    return gpu_job_judge(job, "after bad indices", text, size);
+}
+
+/* All that a job goes through. By one thread: a capture disturbs others. */
+static const char *go_through(struct qn_job *job, int alone, char *text,
+                              size_t size)
+{
+    const char *bad = gpu_job_judge(job, "the first run", text, size);
+
+    if (!bad && alone)
+        return gpu_job_replay(job, forget, text, size);
+    if (!bad)
+        bad = gpu_job_repeat(job, &job->memory[QN_ROLE_D]);
+    if (!bad)
+        bad = bad_index(job, text, size);
+    if (!bad)
+        bad = gpu_job_resize(job, forget, text, size);
+    return bad ? bad : gpu_job_bad_size(job, forget, text, size);
+}
+
+/* The i-th problem of kernel `number`; the last one only. */
+static void run_one(int number, int i)
+{
+    const struct qn_kernel *k = work.kernels[number];
+    const struct qn_options options = {.command = "gpu_suite",
+                                       .backend = QUERN_BACKEND_JIT,
+                                       .kernel = k->name,
+                                       .seed = gpu_options.seed};
+    const int turn = number * EACH + i;
+    const struct qt_pattern *pattern = &qt_patterns[turn % qt_npatterns];
+    struct qt_case c = {.what = "gather", .type = QUERN_BF16, .seed = 5};
+    struct qn_problem problem;
+    struct qn_job job = {0};
+    char line[400], text[512] = "";
+    const char *bad = NULL;
+
+    qt_case_op(&c, k->op);
+    qt_case_layout(&c, pattern);
+    write_line(k, &c, turn, line, sizeof line);
+    if (qn_problem_parse(gpu_context, line, &problem) ||
+        qn_job_begin(&job, &options, gpu_context, &problem, c.length) ||
+        qn_job_run(&job))
+        bad = qn_errmsg(gpu_context);
+    else
+        bad = go_through(&job, i == EACH - 1, text, sizeof text);
+    if (bad)
+        snprintf(work.result[number][i], sizeof work.result[number][i],
+                 "%.200s, %s, %s: %.250s", line, pattern->name, k->name, bad);
+    qn_job_free(&job);
+}
+
+/* All but the last problem of each kernel. */
+static void run_any(int i, void *unused)
+{
+    (void)unused;
+    run_one(i / (EACH - 1), i % (EACH - 1));
+}
+
+void gpu_gather(void)
+{
+    work.count = gpu_variant_pick(gathers, 5, work.kernels, MOST_KERNELS);
+    if (!work.count) {
+        gpu_skip("no kernel here reads rows through indices");
+        return;
+    }
+    gpu_spread((EACH - 1) * work.count, run_any, NULL);
+    for (int i = 0; i < work.count; i++)
+        run_one(i, EACH - 1);
+    for (int i = 0; i < EACH * work.count; i++) {
+        const char *bad = work.result[i / EACH][i % EACH];
+        gpu_record(*bad ? bad : NULL);
+    }
+}
