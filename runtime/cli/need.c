@@ -93,14 +93,15 @@ static int plan_tuned(void *user, const char *path, struct qn_tune_file *file)
 /* As on the GPUs that the user asked for; one that no row has is small. */
 static int plan_machines(struct need *need, const char *asked)
 {
-    struct qn_device own = {.shared_bytes = 101376, .sms = 64};
+    struct qn_device chip, own = {.shared_bytes = 101376, .sms = 64};
     int number, found = 0, code = QUERN_OK;
 
     if (sscanf(asked, "sm_%d", &number) != 1)
         return QUERN_OK;
-    for (int i = 0; !code && qn_chip(i, &need->device); i++) {
-        if (need->device.major * 10 + need->device.minor != number)
+    for (int i = 0; !code && qn_chip(i, &chip); i++) {
+        if (chip.major * 10 + chip.minor != number)
             continue;
+        need->device = chip; /* the last one stays for the winners */
         code = plan_all(need);
         found = 1;
     }
