@@ -90,8 +90,8 @@ void play_moe(struct play *play)
 
 /* ---------------------------------------------------------- orders of sums */
 
-/* The order in which a product that tokens depend on adds along k, and whether
-   dh is rounded. */
+/* The order in which a product that tokens depend on adds along k, whether dh
+   is rounded before, and whether it adds the bias, before D is rounded. */
 static int order_of(struct quern_context *ctx, const char *recipe,
                     int64_t tokens, int product)
 {
@@ -113,6 +113,7 @@ static int order_of(struct quern_context *ctx, const char *recipe,
             : part->problem.dequantize == QUERN_DEQUANTIZE_PASS
                 ? 0 /* of plain products */
                 : qn_select_sums(part->kernel) + 2 * plan->mlp->back;
+    order += 4 * part->problem.bias;
     qn_moe_plan_free(plan);
     return order;
 }
