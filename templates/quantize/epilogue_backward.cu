@@ -52,7 +52,7 @@ FN void finish_row(const struct work *w, long long row, const struct columns *c,
     load_f32(dh, w->in + row * w->in_stride, result, w->in_how);
     load_$(type)(p, w->saved + row * w->saved_stride, c, w->saved_how);
     switch (w->activation) {
-//$ for i = 1, 6 do
+//$ for i in ipairs(activations) do
     case $(i):
         differentiate_eight($(i), p, dh[0], w, weight, terms);
         break;

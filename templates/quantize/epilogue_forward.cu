@@ -46,7 +46,7 @@ FN void finish_rows(const struct work *w, const struct rows *rows, const struct 
         if (w->saved)
             store_$(type)(w->saved + row * w->saved_stride, x, c, w->saved_how);
         switch (w->activation) {
-//$ for i = 1, 6 do
+//$ for i in ipairs(activations) do
         case $(i):
             activate_eight($(i), x, w, weight);
             break;

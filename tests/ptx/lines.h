@@ -24,7 +24,7 @@
              "n=256 k=72 activation=geglu interleave=1 d=f32 saved=1")         \
     X("9.0 8.0",                                                               \
       "fprop fp16" ROWS "n=136 k=72 activation=gelu bias=1 prob=1 saved=1")    \
-    X("9.0", "fprop bf16" ROWS "n=136 k=72 activation=gelu_tanh saved=1")      \
+    X("9.0 8.0", "fprop bf16" ROWS "n=136 k=72 activation=gelu_tanh saved=1")  \
     X("9.0 8.0",                                                               \
       "fprop fp16" ROWS "n=256 k=128 activation=geglu interleave=8")           \
     X("9.0 8.0", "fprop fp16" ROWS "n=256 k=128 activation=situ")              \
@@ -47,7 +47,9 @@
                  "dprob=1")                                                    \
     X("9.0 8.0",                                                               \
       "dgrad fp16" ROWS "n=136 k=72 activation=gelu prob=1 dbias=1 dprob=1")   \
-    X("9.0", "dgrad bf16" ROWS "n=136 k=72 activation=silu prob=1 dprob=1")    \
+    X("9.0 8.0",                                                               \
+      "dgrad bf16" ROWS "n=136 k=72 activation=silu prob=1 dprob=1")           \
+    X("9.0 8.0", "dgrad bf16" ROWS "n=136 k=72 activation=relu dbias=1")       \
     X("9.0 8.0", "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1")   \
     X("9.0 8.0",                                                               \
       "wgrad bf16 g=3 m=256 n=128 k=300 split=skew alpha=any beta=any")        \
