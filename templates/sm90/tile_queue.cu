@@ -43,13 +43,16 @@ FN int queue_read(const struct memory *s, unsigned int *sequence, struct tile *t
     unsigned int word[SLOT_BYTES / 4] = { 0 };
 
     barrier_wait(s->posted + at * 8, parity);
-    if (lane == 0) { /* the data read before the arrival cannot be overwritten */
+    if (lane == 0) {
 #pragma unroll
         for (int i = 0; i < SLOT_BYTES / 4; i += 4)
             load_shared_x4(slot + i * 4, word + i);
-        barrier_arrive(s->read + at * 8);
     }
+    /* After the arrival the slot may be posted again, and its data be overwritten: a lane that has
+       not seen this phase end by then would miss it, and wait for ever. */
     __syncwarp();
+    if (lane == 0)
+        barrier_arrive(s->read + at * 8);
 #pragma unroll
     for (int i = 0; i < SLOT_BYTES / 4; i++)
         word[i] = __shfl_sync(~0u, word[i], 0);

@@ -55,6 +55,7 @@ static const struct mutant planted[] = {
     {M_TURNS, QUEUE_CU, "*sequence += TURNS", "*sequence += 1"},
     {M_TURNS, LOOP, "sequence = warpgroup - 1", "sequence = 0"},
     {K_TURNS, QUEUE_CU, "barrier_wait(s->read", "(void)(s->read"},
+    {K_TURNS, QUEUE_CU, "    __syncwarp();", ""},
     {M_PAIRS, QUEUE_CU, "barrier_wait(s->posted", "(void)(s->posted"},
     {M_PAIRS, PRODUCE, "i < TURNS", "i < 0"},
     {K_TURNS, QUEUE_CU, "(u64)t->matrix >> 32", "0"},
