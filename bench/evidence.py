@@ -5,7 +5,7 @@ bench/results.
 
     python3 bench/evidence.py [QUERN]           write ran.lua and interpreted.lua in specs/kernels; rebuild quern
                                                 after it
-    python3 bench/evidence.py --check [QUERN]   compare what `QUERN list -k` says with the results; status 1
+    python3 bench/evidence.py --check [QUERN]   compare the labels of `QUERN list -k` with the results; status 1
                                                 if a label differs
 
 QUERN is build/bin/quern. A kernel ran on a GPU if a file of the suite lists it and no failure of that file

@@ -5,7 +5,7 @@
     python3 bench/grid.py --json FILE [--seed N] [--only RECIPE/OP,...] [--budget SECONDS]
                           [--list] [--commit HASH]
 
-The problems are drawn from the seed alone, so that every GPU measures the same ones as far as the
+The problems are drawn from the seed only, so that every GPU measures the same ones as far as the
 budget lasts: layers of bench/shapes.json and bench/layers.json, and others with 2 to 256 experts,
 512 to 131,072 tokens, hidden sizes of 1k to 8k and ffn of 512 to 28k, a quarter of them with 1 to
 64 rows for each expert. Splits are even, mild, skewed, or mild with an empty group. Every second

@@ -4,7 +4,7 @@
 
     python3 bench/interpret.py [GLOB ...]   the shipped kernels, or those of which a GLOB matches the name
 
-Adds what the suite found to bench/results/ptx_interpreter.json, from which bench/evidence.py labels kernels.
+Adds the suite's findings to bench/results/ptx_interpreter.json, from which bench/evidence.py labels kernels.
 Kernels that ran right there are not run again.
 """
 

@@ -44,7 +44,7 @@ LIBRARY = os.path.join(HERE, "..", "build", "lib", "libquern.so")
 AGREE = 4e-3
 
 
-lost = []  # of this run: what could not be measured, and why
+lost = []  # of this run: measurements that failed, and why
 
 
 def lose(names, error):

@@ -104,7 +104,8 @@ start() { # log, program, share
 # themselves are watched instead.
 shares_of() { # program
     case $1 in
-    */test_compile | */test_protocol) echo 4 ;;
+    */test_protocol) echo 4 ;;
+    */test_compile) echo 8 ;;
     */test_ptx) echo 16 ;;
     *) echo 1 ;;
     esac

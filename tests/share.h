@@ -7,6 +7,8 @@
 **
 **   QUERN_SHARE   I/N: of each list of cases every N-th, from the I-th on,
 **                 counted from 0; not set: all of them
+**
+** Cases that `make test` must not lose are all of share 0 (share_has_first).
 */
 #pragma once
 
@@ -35,14 +37,23 @@ static inline int share_open(void)
     return -1;
 }
 
-/* Whether this process runs the case of that number in its list; asked once. */
-static inline int share_has(int number)
+static inline int share_count(int mine)
 {
-    const int mine = number % share.count == share.index;
-
     share.cases++;
     share.taken += mine;
     return mine;
+}
+
+/* Whether this process runs the case of that number in its list; asked once. */
+static inline int share_has(int number)
+{
+    return share_count(number % share.count == share.index);
+}
+
+/* The same for a case that is of the first share whatever its number. */
+static inline int share_has_first(void)
+{
+    return share_count(share.index == 0);
 }
 
 /* The line from which tests/run.sh tells how many cases were left out. */

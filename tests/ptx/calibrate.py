@@ -7,7 +7,7 @@
                                                   sums differs from bench/results/h100_ptx.json
 
 Kernels are those of victims.h: one of each template and feature. Integers are small enough that every order of
-fp32 sums gives the same bits, so D must be equal to the byte. Of other values, and of FP8 products, of whose sums
+fp32 sums gives the same bits, so D must be equal to the byte. With other values, and in FP8 products, of whose sums
 Hopper's tensor cores keep fewer bits, both must be right within the suite's tolerance, and equal bytes are
 counted. Group sizes around the tiles with ragged tails, sides that fill no
 tile, and invalid sizes, of which the report must be the same. QUERN_SHARE=I/N takes every N-th kernel.

@@ -21,7 +21,7 @@ const char *interpret_families(const char *kernel, const char *products);
 
 /* A folder for files, empty at first. */
 extern char interpret_folder[];
-/* What the last run printed. */
+/* The last run's output. */
 extern char interpret_output[];
 /* Run build/bin/COMMAND; returns the exit status. */
 int interpret(const struct interpret *how, const char *command);
