@@ -103,7 +103,8 @@ def write_list(path, where, lists, every):
         for gpu, names in sorted(lists.items()):
             file.write(f'evidence "{gpu}" {{\n')
             words = " ".join(f'"{pattern}",' for pattern in patterns(names, every))
-            file.write(textwrap.fill(words, 100, initial_indent="  ", subsequent_indent="  ") + "\n}\n\n")
+            file.write(textwrap.fill(words, 100, initial_indent="  ", subsequent_indent="  ",
+                                     break_long_words=False, break_on_hyphens=False) + "\n}\n\n")
         file.write("-- SPDX-License-Identifier: Apache-2.0\n")
 
 
