@@ -175,7 +175,9 @@ def adapt(words):
     command, rest = words[0], [smaller(word) for word in words[1:]]
     if command in ("run", "bench") and not {"--ptx", "--sass", "--resources"} & set(rest):
         rest += [] if "--backend" in rest else ["--backend", "host"]
-        rest += ["--repeat", "1"] if command == "bench" else []
+        if command == "bench":
+            at = rest.index("--repeat") if "--repeat" in rest else len(rest)
+            rest[at:at + 2] = ["--repeat", "1"]
     if command == "build":  # hundreds of kernels: their names are enough
         rest += ["--dry-run"] if not {"-n", "--dry-run"} & set(rest) else []
     return [command, *rest]
