@@ -107,8 +107,8 @@ static struct qn_problem without_bias(const struct qn_problem *p)
 ** If no kernel adds the bias, one does without it, and a pass of its own
 ** follows; unless its operands become bf16 in a pass, so that the kernel of the
 ** dequantized ones may add it. Products of f16 or requantized ones only store.
-** A pass of its own rounds once more, so that with the same sums for all numbers
-** of rows it always follows.
+** A pass of its own rounds once more, so that with the same sums for all
+** numbers of rows it always follows.
 */
 static int plan_product(struct qn_mlp_plan *plan, const struct qn_session *s,
                         const struct qn_problem *p, int product)

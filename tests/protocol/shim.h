@@ -221,6 +221,8 @@ static struct sim_index sim_block_index(void)
 #define __shared__
 #define __grid_constant__
 #define __launch_bounds__(threads, blocks)
+#define asm /* griddepcontrol: one launch runs at a time */
+#define volatile(...)
 
 static unsigned int sim_draw(unsigned int below)
 {

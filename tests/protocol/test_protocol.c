@@ -2,6 +2,7 @@
 /* The device code's protocol on the host: each Hopper kernel is generated with
    shim.h in place of the instructions, compiled as plain C and launched over
    many group sizes. Each tile is stored once, with coordinates in its group. */
+#include "choose/tensormap.h"
 #include "share.h"
 #include "test_protocol.h"
 #include "test_protocol_forms.h"
@@ -170,6 +171,8 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
            !strcmp(a->schedule, b->schedule) && !strcmp(a->addend, b->addend) &&
            a->microbatches == b->microbatches &&
            strcmp(a->dequantize, b->dequantize) == 0 &&
+           qn_tensormap_takes(a, QN_PARAM_gather) ==
+               qn_tensormap_takes(b, QN_PARAM_gather) &&
            memcmp(a->cluster, b->cluster, sizeof a->cluster) == 0 &&
            same_scaling(recipe_of(r, a), recipe_of(r, b));
 }
@@ -210,6 +213,8 @@ TEST(each_form)
         if (i < r->nkernels &&
             (strncmp(r->kernels[i].template_path, "sm90/gemm", 9) ||
              r->kernels[i].epilogue >= QN_COPIES ||
+             /* the interpreter of PTX has these */
+             qn_tensormap_takes(&r->kernels[i], QN_PARAM_gather) ||
              !(kernel = take_of_form(r, i, forms)) || forms++ % FORMS_APART ||
              !share_has(form++)))
             continue;
