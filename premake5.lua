@@ -214,7 +214,7 @@ linkoptions { "-fsanitize=fuzzer", "-rdynamic" }
 filter {}
 test("host", { "tests_support", "quern_oracle" })
 test("compile", { "quern_oracle" })
-test "protocol"
+test("protocol", { "tests_support" })
 files { "build/gen/embedded.c" }
 test "numbers"
 files { "build/gen/embedded.c" }
@@ -232,7 +232,7 @@ for _, name in ipairs { "support", "memory", "system" } do
 end
 linkoptions(SYSTEM)
 test("gpu", { "tests_support", "quern_oracle" }, "gpu_suite")
-test "ptx"
+test("ptx", { "tests_support" })
 files { "build/gen/embedded.c" }
 
 -- Stand-ins for the CUDA driver and its compiler, which the runtime opens by name.

@@ -2,11 +2,9 @@
 /* The device code's protocol on the host: each Hopper kernel is generated with
    shim.h in place of the instructions, compiled as plain C and launched over
    many group sizes. Each tile is stored once, with coordinates in its group. */
-#include "choose/tensormap.h"
 #include "share.h"
 #include "test_protocol.h"
 #include "test_protocol_forms.h"
-#include "base/types.h"
 
 #include <string.h>
 
@@ -141,65 +139,8 @@ static void run_merged(const struct twin *twin)
 TEST_FORMS(merged, run_merged, &MERGED, &MERGED_FETCH, &MERGED_BLOCK)
 TEST_FORMS(uniform, run_everything, &UNIFORM, &UNIFORM_TURNS)
 
-/* Scales that come into the product alike. */
-static int same_scaling(const struct qn_recipe *a, const struct qn_recipe *b)
-{
-    const struct qn_scaling *x = &a->scaling[QN_X], *y = &b->scaling[QN_X];
-    const int whole = x->span == QN_SPAN_TENSOR || x->span == QN_SPAN_GROUP;
-
-    if (a->scaled != b->scaled || !a->scaled)
-        return a->scaled == b->scaled;
-    if (a->promote != b->promote)
-        return 0;
-    return x->span == y->span ||
-           (whole && (y->span == QN_SPAN_TENSOR || y->span == QN_SPAN_GROUP));
-}
-
-/* Alike but for names and the tile: op and recipe show in no line of code but
-   by the scales, and of types only the bytes matter to the protocol. */
-static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
-                     const struct qn_kernel *b)
-{
-    if (strcmp(a->dequantize, "none")) /* the rest is as of others */
-        return a->ragged == b->ragged && !strcmp(a->addend, b->addend) &&
-               !strcmp(a->dequantize, b->dequantize);
-    return strcmp(a->template_path, b->template_path) == 0 &&
-           a->ragged == b->ragged && strcmp(a->quantize, b->quantize) == 0 &&
-           a->epilogue == b->epilogue && a->a.major == b->a.major &&
-           a->b.major == b->b.major &&
-           qn_type_bits(a->d.type) == qn_type_bits(b->d.type) &&
-           !strcmp(a->schedule, b->schedule) && !strcmp(a->addend, b->addend) &&
-           a->microbatches == b->microbatches &&
-           strcmp(a->dequantize, b->dequantize) == 0 &&
-           qn_tensormap_takes(a, QN_PARAM_gather) ==
-               qn_tensormap_takes(b, QN_PARAM_gather) &&
-           memcmp(a->cluster, b->cluster, sizeof a->cluster) == 0 &&
-           same_scaling(recipe_of(r, a), recipe_of(r, b));
-}
-
-/* One kernel of each form, whose tile is another from form to form; NULL where
-   `i` is not the first of its form. */
-static const struct qn_kernel *take_of_form(const struct quern_registry *r,
-                                            int i, int turn)
-{
-    const struct qn_kernel *tiles[8], *of = &r->kernels[i];
-    int count = 0;
-
-    for (int j = 0; j < i; j++)
-        if (same_form(r, of, &r->kernels[j]))
-            return NULL;
-    for (int j = i; j < r->nkernels && count < COUNT(tiles); j++)
-        if (same_form(r, of, &r->kernels[j]) && r->kernels[j].op == of->op &&
-            !strcmp(of->recipe, r->kernels[j].recipe) &&
-            of->d.type == r->kernels[j].d.type)
-            tiles[count++] = &r->kernels[j];
-    return tiles[turn % count];
-}
-
 /* A few launches of each form that the specs can express, or of each fourth one
-   with sanitizers. One is compiled while another runs. Copies are bytes of
-   values, of which the twin knows nothing: the steps before them are as where
-   an activation is stored. */
+   with sanitizers. One is compiled while another runs. */
 TEST(each_form)
 {
     struct qg *gen = twin_open_generator(NULL, NULL);
@@ -211,11 +152,9 @@ TEST(each_form)
         const struct qn_kernel *kernel = NULL;
 
         if (i < r->nkernels &&
-            (strncmp(r->kernels[i].template_path, "sm90/gemm", 9) ||
-             r->kernels[i].epilogue >= QN_COPIES ||
-             /* the interpreter of PTX has these */
-             qn_tensormap_takes(&r->kernels[i], QN_PARAM_gather) ||
-             !(kernel = take_of_form(r, i, forms)) || forms++ % FORMS_APART ||
+            /* the interpreter of PTX has those that gather */
+            (qn_tensormap_takes(&r->kernels[i], QN_PARAM_gather) ||
+             !(kernel = qt_form_take(r, i, forms)) || forms++ % FORMS_APART ||
              !share_has(form++)))
             continue;
         twin = next;

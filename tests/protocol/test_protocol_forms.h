@@ -6,6 +6,7 @@
 #include "test_protocol.h"
 
 #include "choose/tensormap.h"
+#include "support/form.h"
 
 #include <string.h>
 
@@ -192,11 +193,11 @@ FORM(MERGED_BLOCK, K, STORE, cooperative, 128, 1, 1, BF16, K,
 static const struct qn_recipe *recipe_of(const struct quern_registry *r,
                                          const struct qn_kernel *kernel)
 {
-    for (int i = 0; i < r->nrecipes; i++)
-        if (!strcmp(r->recipes[i].name, kernel->recipe))
-            return &r->recipes[i];
-    fail_msg("no recipe %s", kernel->recipe);
-    return NULL;
+    const struct qn_recipe *recipe = qt_form_recipe(r, kernel);
+
+    if (!recipe)
+        fail_msg("no recipe %s", kernel->recipe);
+    return recipe;
 }
 
 static int is_form(const struct quern_registry *r, const struct qn_kernel *k,

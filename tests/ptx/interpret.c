@@ -52,7 +52,8 @@ void interpret_need_compiler(void)
 
 const char *interpret_families(const char *kernel, const char *products)
 {
-    return strstr(kernel, "_activate_") || strstr(kernel, "_gradient_")
+    return strstr(kernel, "_gather_") ? "gather"
+           : strstr(kernel, "_activate_") || strstr(kernel, "_gradient_")
                ? "activate"
            : strstr(kernel, "_mainloop")  ? "fuse"
            : strstr(kernel, "microbatch") ? "queue,torture,bad_sizes"

@@ -6,77 +6,12 @@
 #include "cases.h"
 #include "share.h"
 #include "interpret.h"
+#include "support/form.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "gen.h"
-#include "base/types.h"
-
-enum { FORM_TILES = 8 };
-
-static const struct qn_recipe *recipe_of(const struct quern_registry *r,
-                                         const struct qn_kernel *kernel)
-{
-    for (int i = 0; i < r->nrecipes; i++)
-        if (!strcmp(r->recipes[i].name, kernel->recipe))
-            return &r->recipes[i];
-    fail_msg("no recipe %s", kernel->recipe);
-    return NULL;
-}
-
-/* Scales that come into the product alike. */
-static int same_scaling(const struct qn_recipe *a, const struct qn_recipe *b)
-{
-    const struct qn_scaling *x = &a->scaling[QN_X], *y = &b->scaling[QN_X];
-    const int whole = x->span == QN_SPAN_TENSOR || x->span == QN_SPAN_GROUP;
-
-    if (a->scaled != b->scaled || !a->scaled)
-        return a->scaled == b->scaled;
-    if (a->promote != b->promote)
-        return 0;
-    return x->span == y->span ||
-           (whole && (y->span == QN_SPAN_TENSOR || y->span == QN_SPAN_GROUP));
-}
-
-/* Alike but for names and the tile: op and recipe show in no line of code but
-   by the scales, and of types only the bytes. */
-static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
-                     const struct qn_kernel *b)
-{
-    if (strcmp(a->dequantize, "none")) /* the rest is as of others */
-        return a->ragged == b->ragged && !strcmp(a->addend, b->addend) &&
-               !strcmp(a->dequantize, b->dequantize);
-    return !strcmp(a->template_path, b->template_path) &&
-           a->ragged == b->ragged && !strcmp(a->quantize, b->quantize) &&
-           a->epilogue == b->epilogue && a->a.major == b->a.major &&
-           a->b.major == b->b.major &&
-           qn_type_bits(a->d.type) == qn_type_bits(b->d.type) &&
-           !strcmp(a->schedule, b->schedule) && !strcmp(a->addend, b->addend) &&
-           a->microbatches == b->microbatches &&
-           !strcmp(a->dequantize, b->dequantize) &&
-           !memcmp(a->cluster, b->cluster, sizeof a->cluster) &&
-           same_scaling(recipe_of(r, a), recipe_of(r, b));
-}
-
-/* One kernel of each form, whose tile is another from form to form; NULL where
-   `i` is not the first of its form. */
-static const struct qn_kernel *take_of_form(const struct quern_registry *r,
-                                            int i, int turn)
-{
-    const struct qn_kernel *tiles[FORM_TILES], *of = &r->kernels[i];
-    int count = 0;
-
-    for (int j = 0; j < i; j++)
-        if (same_form(r, of, &r->kernels[j]))
-            return NULL;
-    for (int j = i; j < r->nkernels && count < FORM_TILES; j++)
-        if (same_form(r, of, &r->kernels[j]) && r->kernels[j].op == of->op &&
-            !strcmp(of->recipe, r->kernels[j].recipe) &&
-            of->d.type == r->kernels[j].d.type)
-            tiles[count++] = &r->kernels[j];
-    return tiles[turn % count];
-}
 
 /* The GPU that an architecture is for, as the interpreter names it. */
 static const char *device_of(const char *arch)
@@ -151,13 +86,6 @@ TEST(shipped)
     assert_true(number > 0);
 }
 
-/* Copies are bytes of values: their casts are those of the quantizations. */
-static int is_product(const struct qn_kernel *k)
-{
-    return !strncmp(k->template_path, "sm90/gemm", 9) &&
-           k->epilogue < QN_COPIES;
-}
-
 TEST(each_form)
 {
     const struct quern_registry *r;
@@ -169,8 +97,7 @@ TEST(each_form)
     assert_int_equal(qg_open(NULL, 0, &gen), 0);
     r = qg_registry(gen);
     for (int i = 0; i < r->nkernels; i++) {
-        const struct qn_kernel *kernel =
-            is_product(&r->kernels[i]) ? take_of_form(r, i, forms) : NULL;
+        const struct qn_kernel *kernel = qt_form_take(r, i, forms);
 
         if (kernel && share_has(++forms))
             run_kernel(kernel, "torture", forms, &tally);
