@@ -35,6 +35,12 @@ static const struct chip {
 };
 enum { CHIPS = sizeof chips / sizeof chips[0] };
 
+/* Bytes of memory in a cycle. */
+static double rate_of(const struct chip *c)
+{
+    return 1e3 * c->gbytes / c->mhz;
+}
+
 int qn_chip(int index, struct qn_device *device)
 {
     const struct chip *c = &chips[index];
@@ -46,7 +52,7 @@ int qn_chip(int index, struct qn_device *device)
                                  .sms = c->sms,
                                  .shared_bytes = c->shared_bytes,
                                  .l2_bytes = c->l2 << 20,
-                                 .memory_rate = 1e3 * c->gbytes / c->mhz};
+                                 .memory_rate = rate_of(c)};
     snprintf(device->name, sizeof device->name, "%s %s",
              strchr("AHLO", c->name[0]) ? "an" : "a", c->name);
     return 1;
@@ -62,11 +68,10 @@ int qn_chip_find(const char *name, struct qn_device *device)
 
 void qn_chip_complete(struct qn_device *device)
 {
-    struct qn_device usual;
+    const struct chip *usual = &chips[0];
 
-    qn_chip(0, &usual);
     if (device->l2_bytes < 1 << 20) /* a GPU of so little is a fake */
-        device->l2_bytes = usual.l2_bytes;
+        device->l2_bytes = usual->l2 << 20;
     if (!(device->memory_rate > 0))
-        device->memory_rate = usual.memory_rate;
+        device->memory_rate = rate_of(usual);
 }
