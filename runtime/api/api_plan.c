@@ -336,10 +336,14 @@ static struct qn_tensor named_sizes(const struct quern_args *args)
 }
 
 /* The memory that runs with these arguments note errors in. */
-static void *errors_of(const struct quern_args *args)
+static void *errors_of(const struct quern_plan *plan,
+                       const struct quern_args *args)
 {
-    return args->of[QUERN_ARG_ERRORS].data ? args->of[QUERN_ARG_ERRORS].data
-                                           : args->of[QUERN_ARG_WORKSPACE].data;
+    void *apart = args->of[QUERN_ARG_ERRORS].data;
+
+    return apart && !plan->unknown[QUERN_ARG_ERRORS]
+               ? apart
+               : args->of[QUERN_ARG_WORKSPACE].data;
 }
 
 int quern_check(const struct quern_plan *plan, const struct quern_args *args,
@@ -347,6 +351,7 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
 {
     struct cu_context *context;
     struct qn_tensor sizes;
+    void *errors;
     int code;
 
     if (plan && plan->unknown[QUERN_ARG_WORKSPACE])
@@ -354,7 +359,8 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
                             "plan is of a '%s' line: it has no workspace, and "
                             "finds no errors on the device",
                             qn_routing_name(plan->line.of.route.work));
-    if (!plan || !args || !errors_of(args))
+    errors = plan && args ? errors_of(plan, args) : NULL;
+    if (!errors)
         return qn_error_null("plan", plan, "args", args, "workspace");
     code = qn_api_size("args", args->size, sizeof *args, "QUERN_ARGS_INIT");
     if (!code)
@@ -365,12 +371,10 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
     if (code)
         return code;
     if (plan->line.kind == QN_LINE_ROUTE)
-        return qn_route_run_check(plan->of.route,
-                                  args->of[QUERN_ARG_WORKSPACE].data, stream);
+        return qn_route_run_check(plan->of.route, errors, stream);
     if (plan->line.kind == QN_LINE_MOE)
-        return qn_moe_run_check(plan->of.moe, errors_of(args), stream);
+        return qn_moe_run_check(plan->of.moe, errors, stream);
     sizes = named_sizes(args);
-    return qn_check_record(context ? plan->ctx->driver : NULL, context,
-                           args->of[QUERN_ARG_WORKSPACE].data, &sizes,
-                           "quern_check", stream);
+    return qn_check_record(context ? plan->ctx->driver : NULL, context, errors,
+                           &sizes, "quern_check", stream);
 }

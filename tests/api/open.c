@@ -142,7 +142,7 @@ TEST(refuses_sizes)
 
 TEST(takes_null)
 {
-    const struct quern_args args = QUERN_ARGS_INIT;
+    struct quern_args args = QUERN_ARGS_INIT;
     struct quern_contraction contraction = {.recipe = "bf16"};
     struct quern_context *ctx = api_open();
     struct quern_operand *table = NULL;
@@ -188,6 +188,9 @@ TEST(takes_null)
     REFUSED(quern_run(run.plan, NULL, NULL), "args");
     REFUSED(quern_check(NULL, &args, NULL), "plan");
     REFUSED(quern_check(run.plan, NULL, NULL), "args");
+    args.of[QUERN_ARG_ERRORS].data = line; /* no operand of a product */
+    REFUSED(quern_check(run.plan, &args, NULL), "workspace");
+    args.of[QUERN_ARG_ERRORS].data = NULL;
     REFUSED(quern_queue_create(NULL, 4, &queue), "ctx");
     REFUSED(quern_queue_create(ctx, 4, NULL), "queue");
     REFUSED(quern_queue_put(NULL, run.plan, &args, 0), "queue");
