@@ -159,8 +159,6 @@ static void explain_after(const struct qn_moe_plan *plan, int phase,
 static int explain(struct qn_session *s, const struct qn_moe *moe,
                    struct qn_text *text)
 {
-    static const char *const phases[QN_MLP_PHASES] = {"weights", "forward",
-                                                      "backward", "wgrad"};
     struct qn_moe_plan *plan;
     char line[512];
     int code = qn_moe_plan_inner(s, moe, &plan);
@@ -175,7 +173,7 @@ static int explain(struct qn_session *s, const struct qn_moe *moe,
     for (int phase = 0; phase < QN_MLP_PHASES; phase++) {
         if (!qn_mlp_has(&moe->mlp, phase))
             break;
-        qn_text_add(text, "\n%s\n", phases[phase]);
+        qn_text_add(text, "\n%s\n", qn_mlp_phase_names[phase]);
         explain_before(plan, phase, text);
         qn_mlp_explain(plan->mlp, phase, text);
         explain_after(plan, phase, text);

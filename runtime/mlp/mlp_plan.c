@@ -386,8 +386,6 @@ void qn_mlp_explain(const struct qn_mlp_plan *plan, int phase,
 static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
                    struct qn_text *text)
 {
-    static const char *const phases[QN_MLP_PHASES] = {"weights", "forward",
-                                                      "backward", "wgrad"};
     struct qn_mlp_plan *plan;
     char line[512];
     int code = qn_mlp_plan_inner(s, mlp, &plan);
@@ -401,7 +399,7 @@ static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
     for (int phase = 0; phase < QN_MLP_PHASES; phase++) {
         if (!qn_mlp_has(mlp, phase))
             break;
-        qn_text_add(text, "\n%s\n", phases[phase]);
+        qn_text_add(text, "\n%s\n", qn_mlp_phase_names[phase]);
         qn_mlp_explain(plan, phase, text);
     }
     qn_mlp_plan_free(plan);

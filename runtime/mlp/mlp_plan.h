@@ -43,8 +43,8 @@ int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
                     const struct qn_mlp_args *args, struct qn_mlp_plan *room,
                     const struct qn_mlp_plan **fitted);
 
-/* Run the steps of the phases, which were checked, in the plan's context; rows
-   may be fewer than the plan's. */
+/* Run the steps of the phases, which were checked, in the plan's context; the
+   plan is fitted to the rows. */
 int qn_mlp_launch(const struct qn_mlp_plan *plan,
                   const struct qn_mlp_args *args, int first, int last,
                   void *stream);

@@ -331,10 +331,9 @@ static int run_steps(struct run *run, int phase)
     return code;
 }
 
-/* In the plan's context. */
-static int run_checked(const struct qn_mlp_plan *plan,
-                       const struct qn_mlp_args *args, void *stream, int first,
-                       int last)
+int qn_mlp_launch(const struct qn_mlp_plan *plan,
+                  const struct qn_mlp_args *args, int first, int last,
+                  void *stream)
 {
     struct run run = {plan, args, stream, 0};
     struct qn_mlp_args brought;
@@ -348,16 +347,6 @@ static int run_checked(const struct qn_mlp_plan *plan,
     for (int phase = first; phase <= last && !code; phase++)
         code = run_steps(&run, phase);
     return code;
-}
-
-int qn_mlp_launch(const struct qn_mlp_plan *plan,
-                  const struct qn_mlp_args *args, int first, int last,
-                  void *stream)
-{
-    struct qn_mlp_plan room;
-    const int code = qn_mlp_plan_fit(plan, args, &room, &plan);
-
-    return code ? code : run_checked(plan, args, stream, first, last);
 }
 
 /* One phase or two, whose arguments are all checked before. */
@@ -380,10 +369,10 @@ static int run_phases(const struct qn_mlp_plan *plan,
     if (!code)
         code = qn_mlp_args(plan, args, first, last);
     if (code || !pre->driver)
-        return code ? code : run_checked(plan, args, stream, first, last);
+        return code ? code : qn_mlp_launch(plan, args, first, last, stream);
     code = qn_driver_enter(pre->driver, pre->context, &scope);
     if (!code)
-        code = run_checked(plan, args, stream, first, last);
+        code = qn_mlp_launch(plan, args, first, last, stream);
     qn_driver_leave(pre->driver, &scope);
     return code;
 }

@@ -18,6 +18,12 @@
 
 /* ------------------------------------------------------------------- steps */
 
+const char *const qn_mlp_phase_names[QN_MLP_PHASES] = {
+    [QN_MLP_WEIGHTS] = "weights",
+    [QN_MLP_FORWARD] = "forward",
+    [QN_MLP_BACKWARD] = "backward",
+    [QN_MLP_WGRAD] = "wgrad"};
+
 const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS] = {
     {QN_MLP_WEIGHTS, QUERN_MLP_W1, "w1"},
     {QN_MLP_WEIGHTS, QUERN_MLP_W2, "w2"},

@@ -69,6 +69,7 @@ enum qn_mlp_phase {
     QN_MLP_WGRAD,
     QN_MLP_PHASES
 };
+extern const char *const qn_mlp_phase_names[QN_MLP_PHASES];
 
 struct qn_mlp_step {
     int phase;
