@@ -299,6 +299,25 @@ const char *gpu_job_replay(struct qn_job *, int (*forget)(struct qn_job *),
 const char *gpu_job_bad_size(struct qn_job *, int (*forget)(struct qn_job *),
                              char *text, size_t size);
 
+enum { GPU_JOBS = 5 }; /* at most, of a kernel */
+
+/* A family of jobs: problems of each kernel of a kind. */
+struct gpu_jobs {
+    const char *what, *none; /* said where no kernel is of this kind */
+    int each, every;         /* problems of a kernel; --quick: kernels apart */
+    const struct qt_pattern *many; /* of every fourth problem; or NULL */
+    int (*wanted)(const struct qn_kernel *);
+    void (*line)(const struct qn_kernel *, const struct qt_case *, int turn,
+                 char *line, size_t size);
+    int (*forget)(struct qn_job *); /* the outputs */
+    /* After the first run was judged. NULL, or the failure. */
+    const char *(*go_through)(struct qn_job *, const struct qn_kernel *,
+                              char *text, size_t size);
+};
+
+/* Run and count them; the last one of each kernel by replays, one thread. */
+void gpu_jobs_run(const struct gpu_jobs *family);
+
 /* ------------------------------------------------------------- the families */
 void gpu_compile(void);
 void gpu_torture(void);

@@ -15,28 +15,21 @@
 #include "problem/geometry.h"
 #include "product/plan.h"
 
-enum { MOST_KERNELS = 256, EACH = 5 };
-
-static struct {
-    int count;
-    const struct qn_kernel *kernels[MOST_KERNELS];
-    char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
-} work;
-
 /* More rows than one wave of tiles has, in groups of any length. */
 static const struct qt_pattern many = {
     "many", 7, 7, {1300, 0, 1, 900, 129, 2049, 640}, 0};
 
 /* The i-th problem of a kernel, other sides each time. */
-static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
+static void write_line(const struct qn_kernel *k, const struct qt_case *c,
                        int i, char *line, size_t size)
 {
     static const int columns[] = {16, 264, 8, 520},
                      steps[] = {520, 8, 1288, 72, 1024};
 
     snprintf(line, size, "%s %s g=%lld m=%lld n=%d k=%d d=%s quantize=%s%s",
-             qn_op_name(k->op), k->recipe, (long long)groups, (long long)m,
-             columns[i % 4], steps[i % 5], qn_type_name(k->d.type), k->quantize,
+             qn_op_name(k->op), k->recipe, (long long)c->groups,
+             (long long)c->m, columns[i % 4], steps[i % 5],
+             qn_type_name(k->d.type), k->quantize,
              k->op == QUERN_DGRAD && i % 2 ? " dbias=1" : "");
 }
 
@@ -155,16 +148,11 @@ static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
                : gpu_job_judge(job, "without a columnwise tensor", text, size);
 }
 
-/* All that a job goes through. By one thread: a capture disturbs others. */
 static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
-                              int alone, char *text, size_t size)
+                              char *text, size_t size)
 {
-    const char *bad = gpu_job_judge(job, "the first run", text, size);
+    const char *bad = gpu_job_repeat(job, &job->memory[QN_ROLE_D]);
 
-    if (!bad && alone)
-        return gpu_job_replay(job, forget, text, size);
-    if (!bad)
-        bad = gpu_job_repeat(job, &job->memory[QN_ROLE_D]);
     if (!bad)
         bad = gpu_job_resize(job, forget, text, size);
     if (!bad)
@@ -174,59 +162,18 @@ static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
     return bad ? bad : compare(job, k);
 }
 
-/* The i-th problem of kernel `number`; the last one only. */
-static void run_one(int number, int i)
-{
-    const struct qn_kernel *k = work.kernels[number];
-    const struct qn_options options = {.command = "gpu_suite",
-                                       .backend = QUERN_BACKEND_JIT,
-                                       .kernel = k->name,
-                                       .seed = gpu_options.seed};
-    const int turn = number * EACH + i;
-    const struct qt_pattern *pattern =
-        i % 4 == 0 ? &many : &qt_patterns[turn % qt_npatterns];
-    struct qt_case c = {.what = "fuse", .type = QUERN_BF16, .seed = 5};
-    struct qn_problem problem;
-    struct qn_job job = {0};
-    char line[256], text[512] = "";
-    const char *bad = NULL;
-
-    qt_case_op(&c, k->op);
-    qt_case_layout(&c, pattern);
-    write_line(k, c.groups, c.m, turn, line, sizeof line);
-    if (qn_problem_parse(gpu_context, line, &problem) ||
-        qn_job_begin(&job, &options, gpu_context, &problem, c.length) ||
-        qn_job_run(&job))
-        bad = qn_errmsg(gpu_context);
-    else
-        bad = go_through(&job, k, i == EACH - 1, text, sizeof text);
-    if (bad)
-        snprintf(work.result[number][i], sizeof work.result[number][i],
-                 "%s, %s, %s: %.300s", line, pattern->name, k->name, bad);
-    qn_job_free(&job);
-}
-
-/* All but the last problem of each kernel. */
-static void run_any(int i, void *unused)
-{
-    (void)unused;
-    run_one(i / (EACH - 1), i % (EACH - 1));
-}
-
-/* Side by side, as most of the time is the compiler's and the host's. */
 void gpu_fuse(void)
 {
-    work.count =
-        gpu_variant_pick(qn_fuse_strategy, 3, work.kernels, MOST_KERNELS);
-    if (!work.count) {
-        gpu_skip("no kernel here quantizes in its mainloop");
-        return;
-    }
-    gpu_spread((EACH - 1) * work.count, run_any, NULL);
-    for (int i = 0; i < work.count; i++)
-        run_one(i, EACH - 1);
-    for (int i = 0; i < EACH * work.count; i++) {
-        const char *bad = work.result[i / EACH][i % EACH];
-        gpu_record(*bad ? bad : NULL);
-    }
+    static const struct gpu_jobs family = {
+        .what = "fuse",
+        .none = "no kernel here quantizes in its mainloop",
+        .each = 5,
+        .every = 3,
+        .many = &many,
+        .wanted = qn_fuse_strategy,
+        .line = write_line,
+        .forget = forget,
+        .go_through = go_through};
+
+    gpu_jobs_run(&family);
 }

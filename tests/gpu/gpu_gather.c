@@ -11,14 +11,6 @@
 #include "choose/tensormap.h"
 #include "oracle/job.h"
 
-enum { MOST_KERNELS = 1024, EACH = 4 };
-
-static struct {
-    int count;
-    const struct qn_kernel *kernels[MOST_KERNELS];
-    char result[MOST_KERNELS][EACH][700]; /* "" if nothing is wrong */
-} work;
-
 static int gathers(const struct qn_kernel *k)
 {
     return k->op <= QUERN_WGRAD && qn_tensormap_takes(k, QN_PARAM_gather);
@@ -51,9 +43,14 @@ static void write_line(const struct qn_kernel *k, const struct qt_case *c,
              (long long)(c->m / topk + 1), topk);
 }
 
+/* The outputs, as before any run: with saved=1 the pre-activation is one. */
 static int forget(struct qn_job *job)
 {
-    return qn_memory_clear(&job->memory[QN_ROLE_D], QN_MEMORY_POISON);
+    const int code = qn_memory_clear(&job->memory[QN_ROLE_D], QN_MEMORY_POISON);
+
+    return code || !job->problem.saved
+               ? code
+               : qn_memory_clear(&job->memory[QN_ROLE_P], QN_MEMORY_POISON);
 }
 
 /* Indices of no row are reported and read nothing; then runs are as before. */
@@ -84,16 +81,12 @@ static const char *bad_index(struct qn_job *job, char *text, size_t size)
     return gpu_job_judge(job, "after bad indices", text, size);
 }
 
-/* All that a job goes through. By one thread: a capture disturbs others. */
-static const char *go_through(struct qn_job *job, int alone, char *text,
-                              size_t size)
+static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
+                              char *text, size_t size)
 {
-    const char *bad = gpu_job_judge(job, "the first run", text, size);
+    const char *bad = gpu_job_repeat(job, &job->memory[QN_ROLE_D]);
 
-    if (!bad && alone)
-        return gpu_job_replay(job, forget, text, size);
-    if (!bad)
-        bad = gpu_job_repeat(job, &job->memory[QN_ROLE_D]);
+    (void)k;
     if (!bad)
         bad = bad_index(job, text, size);
     if (!bad)
@@ -101,56 +94,17 @@ static const char *go_through(struct qn_job *job, int alone, char *text,
     return bad ? bad : gpu_job_bad_size(job, forget, text, size);
 }
 
-/* The i-th problem of kernel `number`; the last one only. */
-static void run_one(int number, int i)
-{
-    const struct qn_kernel *k = work.kernels[number];
-    const struct qn_options options = {.command = "gpu_suite",
-                                       .backend = QUERN_BACKEND_JIT,
-                                       .kernel = k->name,
-                                       .seed = gpu_options.seed};
-    const int turn = number * EACH + i;
-    const struct qt_pattern *pattern = &qt_patterns[turn % qt_npatterns];
-    struct qt_case c = {.what = "gather", .type = QUERN_BF16, .seed = 5};
-    struct qn_problem problem;
-    struct qn_job job = {0};
-    char line[400], text[512] = "";
-    const char *bad = NULL;
-
-    qt_case_op(&c, k->op);
-    qt_case_layout(&c, pattern);
-    write_line(k, &c, turn, line, sizeof line);
-    if (qn_problem_parse(gpu_context, line, &problem) ||
-        qn_job_begin(&job, &options, gpu_context, &problem, c.length) ||
-        qn_job_run(&job))
-        bad = qn_errmsg(gpu_context);
-    else
-        bad = go_through(&job, i == EACH - 1, text, sizeof text);
-    if (bad)
-        snprintf(work.result[number][i], sizeof work.result[number][i],
-                 "%.200s, %s, %s: %.250s", line, pattern->name, k->name, bad);
-    qn_job_free(&job);
-}
-
-/* All but the last problem of each kernel. */
-static void run_any(int i, void *unused)
-{
-    (void)unused;
-    run_one(i / (EACH - 1), i % (EACH - 1));
-}
-
 void gpu_gather(void)
 {
-    work.count = gpu_variant_pick(gathers, 5, work.kernels, MOST_KERNELS);
-    if (!work.count) {
-        gpu_skip("no kernel here reads rows through indices");
-        return;
-    }
-    gpu_spread((EACH - 1) * work.count, run_any, NULL);
-    for (int i = 0; i < work.count; i++)
-        run_one(i, EACH - 1);
-    for (int i = 0; i < EACH * work.count; i++) {
-        const char *bad = work.result[i / EACH][i % EACH];
-        gpu_record(*bad ? bad : NULL);
-    }
+    static const struct gpu_jobs family = {
+        .what = "gather",
+        .none = "no kernel here reads rows through indices",
+        .each = 4,
+        .every = 5,
+        .wanted = gathers,
+        .line = write_line,
+        .forget = forget,
+        .go_through = go_through};
+
+    gpu_jobs_run(&family);
 }

@@ -9,7 +9,7 @@
 #include "oracle/job.h"
 #include "oracle/oracle.h"
 
-enum { JUDGED = 300, REPLAYS = 3 };
+enum { JUDGED = 300, REPLAYS = 3, MOST_KERNELS = 1024 };
 
 const char *gpu_job_repeat(struct qn_job *job, const struct qn_memory *memory)
 {
@@ -111,4 +111,80 @@ const char *gpu_job_replay(struct qn_job *job, int (*forget)(struct qn_job *),
     gpu_must(cu.graph_destroy(graph), "freeing a graph");
     gpu_must(cu.stream_destroy(stream), "freeing a stream");
     return bad;
+}
+
+/* ---------------------------------------------------------------- families */
+
+/* The family in progress. */
+static struct {
+    const struct gpu_jobs *family;
+    int count;
+    const struct qn_kernel *kernels[MOST_KERNELS];
+    char result[MOST_KERNELS][GPU_JOBS][700]; /* "" if nothing is wrong */
+} work;
+
+static void run_one(int number, int i)
+{
+    const struct gpu_jobs *f = work.family;
+    const struct qn_kernel *k = work.kernels[number];
+    const struct qn_options options = {.command = "gpu_suite",
+                                       .backend = QUERN_BACKEND_JIT,
+                                       .kernel = k->name,
+                                       .seed = gpu_options.seed};
+    const int turn = number * f->each + i;
+    const struct qt_pattern *pattern =
+        f->many && i % 4 == 0 ? f->many : &qt_patterns[turn % qt_npatterns];
+    struct qt_case c = {.what = f->what, .type = QUERN_BF16, .seed = 5};
+    struct qn_problem problem;
+    struct qn_job job = {0};
+    char line[400], text[512] = "";
+    const char *bad = NULL;
+
+    qt_case_op(&c, k->op);
+    qt_case_layout(&c, pattern);
+    f->line(k, &c, turn, line, sizeof line);
+    if (qn_problem_parse(gpu_context, line, &problem) ||
+        qn_job_begin(&job, &options, gpu_context, &problem, c.length) ||
+        qn_job_run(&job))
+        bad = qn_errmsg(gpu_context);
+    else
+        bad = gpu_job_judge(&job, "the first run", text, sizeof text);
+    if (!bad && i == f->each - 1)
+        bad = gpu_job_replay(&job, f->forget, text, sizeof text);
+    else if (!bad)
+        bad = f->go_through(&job, k, text, sizeof text);
+    if (bad)
+        snprintf(work.result[number][i], sizeof work.result[number][i],
+                 "%.200s, %s, %s: %.250s", line, pattern->name, k->name, bad);
+    qn_job_free(&job);
+}
+
+/* All but the last problem of each kernel. */
+static void run_any(int i, void *unused)
+{
+    (void)unused;
+    run_one(i / (work.family->each - 1), i % (work.family->each - 1));
+}
+
+/* Side by side, as most of the time is the compiler's and the host's; but a
+   capture disturbs others. */
+void gpu_jobs_run(const struct gpu_jobs *family)
+{
+    const int each = family->each;
+
+    memset(&work, 0, sizeof work);
+    work.family = family;
+    work.count = gpu_variant_pick(family->wanted, family->every, work.kernels,
+                                  MOST_KERNELS);
+    if (!work.count) {
+        gpu_skip(family->none);
+        return;
+    }
+    gpu_spread((each - 1) * work.count, run_any, NULL);
+    for (int i = 0; i < work.count; i++)
+        run_one(i, each - 1);
+    for (int i = 0; i < each * work.count; i++) {
+        const char *bad = work.result[i / each][i % each];
+        gpu_record(*bad ? bad : NULL);
+    }
 }
