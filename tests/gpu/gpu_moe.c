@@ -15,29 +15,21 @@
 #include "base/random.h"
 #include "base/types.h"
 #include "oracle/moe_job.h"
+#include "support/route.h"
 
 enum { MOST_LINES = 512, MOST_TOKENS = 256, REPLAYS = 24, BATCH = 8192 };
 
-/* Routes of a layer's pairs; GRAPH and INVARIANT are kinds of lines. */
-enum draw {
-    SPREAD,
-    ONE,
-    NONE,
-    ONE_TOKEN,
-    TWICE,
-    DROPPED,
-    DRAWS,
+/* Kinds of lines: the first are routes, of enum qt_route. */
+enum {
+    DRAWS = QT_LAST,
     GRAPH = DRAWS,
     INVARIANT,
     ALONE /* a line about routes */
 };
 
-static const char *const draws[] = {"spread",    "one expert", "no expert",
-                                    "one token", "twice",      "dropped"};
-
 struct line {
     char text[256];
-    enum draw draw;
+    int draw;
     int late;         /* it was not run: time was over */
     char result[700]; /* the error, or "" */
 };
@@ -53,8 +45,9 @@ static void fail(struct line *line, const char *what, const char *more)
 {
     if (!*line->result)
         snprintf(line->result, sizeof line->result, "%s, routes %s: %s%s",
-                 line->text, line->draw < DRAWS ? draws[line->draw] : "drawn",
-                 what, more);
+                 line->text,
+                 line->draw < DRAWS ? qt_routes[line->draw] : "drawn", what,
+                 more);
 }
 
 static void must(struct line *line, int code, const char *what)
@@ -75,27 +68,6 @@ static int begin(struct line *line, struct qn_moe_job *j, const char *text,
         qn_moe_job_begin(j, &options, gpu_context, &moe, backend, NULL))
         fail(line, "it cannot be planned: ", quern_errmsg());
     return !*line->result;
-}
-
-static void draw(struct qn_moe_job *j, enum draw how)
-{
-    const int topk = j->moe.topk, first = j->moe.first,
-              groups = j->moe.mlp.groups;
-    const int experts = j->moe.experts ? j->moe.experts : first + groups;
-    const int64_t pairs = j->moe.mlp.m * topk;
-
-    j->tokens = how == DROPPED ? j->moe.mlp.m * 2 / 3 : j->moe.mlp.m;
-    for (int64_t i = 0; i < pairs && how; i++) {
-        const int64_t any = (i * 5 + i / 7) % experts;
-
-        j->index[i] = how == ONE    ? first + groups / 2
-                      : how == NONE ? i % 2 ? -1 - i : experts
-                      : how == ONE_TOKEN
-                          ? i / topk == pairs / topk / 2 ? first : -1
-                      : how == TWICE ? (i / topk) % experts
-                      : i % 3        ? experts
-                                     : any;
-    }
 }
 
 static void judge(struct line *line, struct qn_moe_job *j)
@@ -143,8 +115,8 @@ static void run_layer(struct line *line)
 
     if (begin(line, &one, line->text, QUERN_BACKEND_JIT) &&
         begin(line, &two, line->text, QUERN_BACKEND_JIT)) {
-        draw(&one, line->draw);
-        draw(&two, line->draw);
+        qt_route_draw(&one, (enum qt_route)line->draw);
+        qt_route_draw(&two, (enum qt_route)line->draw);
         must(line, qn_moe_job_route(&one), "");
         must(line, qn_moe_job_route(&two), "");
         run(line, &one);
@@ -452,7 +424,7 @@ static void run_alone(struct line *line)
 
 /* ------------------------------------------------------------------- lines */
 
-static void add(enum draw how, const char *text)
+static void add(int how, const char *text)
 {
     struct line *line = &work.lines[work.count];
 
@@ -485,7 +457,7 @@ static void add_recipe(const char *recipe, int r)
                  weights[n % 4], n % 2, n / 2 % 2, n % 3 ? "i32" : "i64",
                  n % 4 == 2, n % 4 == 1 ? 200 : 0, n % 4 == 1 ? 13 : 0,
                  interleaves[n % 3]);
-        add((enum draw)(i % DRAWS), text);
+        add(i % DRAWS, text);
     }
     snprintf(text, sizeof text,
              "moe %s g=8 m=257 topk=2 hidden=256 ffn=128 bias=1", recipe);

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/types.h"
 #include "oracle/moe_job.h"
+#include "support/route.h"
 
 #include <stdio.h>
 
@@ -48,39 +49,14 @@ static void check(struct qn_moe_job *j, const char *text, const char *draw)
 
 /* ------------------------------------------------------------------ routes */
 
-enum draw { SPREAD, ONE, NONE, ONE_TOKEN, TWICE, DROPPED, LAST, DRAWS };
-static const char *const draws[DRAWS] = {
-    "spread", "one", "none", "one token", "twice", "dropped", "last"};
-
-static void draw(struct qn_moe_job *j, enum draw how)
-{
-    const int topk = j->moe.topk, first = j->moe.first,
-              groups = j->moe.mlp.groups;
-    const int experts = j->moe.experts ? j->moe.experts : first + groups;
-    const int64_t pairs = j->moe.mlp.m * topk;
-
-    for (int64_t i = 0; i < pairs && how; i++) {
-        const int64_t any = (i * 5 + i / 7) % experts;
-
-        j->index[i] = how == ONE    ? first + groups / 2
-                      : how == NONE ? i % 2 ? -1 - i : experts
-                      : how == ONE_TOKEN
-                          ? i / topk == pairs / topk / 2 ? first : -1
-                      : how == TWICE   ? (i / topk) % experts
-                      : how == DROPPED ? i % 3 ? experts : any
-                                       : experts - 1;
-    }
-    assert_int_equal(qn_moe_job_route(j), QUERN_OK);
-}
-
 /* Everything of a line over a kind of route; with a part of the tokens. */
-static void try_route(struct qn_moe_job *j, const char *text, enum draw how)
+static void try_route(struct qn_moe_job *j, const char *text, enum qt_route how)
 {
-    j->tokens = how == DROPPED ? j->moe.mlp.m * 2 / 3 : j->moe.mlp.m;
-    draw(j, how);
+    qt_route_draw(j, how);
+    assert_int_equal(qn_moe_job_route(j), QUERN_OK);
     assert_int_equal(qn_moe_job_reset(j), QUERN_OK);
     run(j, text);
-    check(j, text, draws[how]);
+    check(j, text, qt_routes[how]);
 }
 
 static const char *const weights[] = {"h", "y", "x", "none"};
@@ -114,8 +90,8 @@ TEST(test_moe_right)
                      turn % 4 == 1 ? 9 : 4, turn % 4 == 1 ? 3 : 0,
                      turn % 5 == 2, turn % 7 == 3, interleaves[turn % 3]);
             begin(&j, text);
-            try_route(&j, text, SPREAD);
-            try_route(&j, text, (enum draw)(1 + turn % (DRAWS - 1)));
+            try_route(&j, text, QT_SPREAD);
+            try_route(&j, text, (enum qt_route)(1 + turn % (QT_ROUTES - 1)));
             qn_moe_job_free(&j);
         }
 }
@@ -136,8 +112,8 @@ TEST(test_moe_routes)
         struct qn_moe_job j;
 
         begin(&j, lines[i]);
-        for (int how = 0; how < DRAWS; how++)
-            try_route(&j, lines[i], (enum draw)how);
+        for (int how = 0; how < QT_ROUTES; how++)
+            try_route(&j, lines[i], (enum qt_route)how);
         qn_moe_job_free(&j);
     }
 }
