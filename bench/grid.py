@@ -308,15 +308,6 @@ def pack(machine, rows):
             + ",\n  ".join(lines) + "\n ]}\n")
 
 
-def unpack(path):
-    """(machine, rows), with names."""
-    with open(path) as file:
-        data = json.load(file)
-    for row in data["rows"]:
-        row["ms"] = {data["kernels"][int(i)]: ms for i, ms in row["ms"].items()}
-    return data["machine"], data["rows"]
-
-
 def parser_of():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="recipes or RECIPE/OP, by commas")

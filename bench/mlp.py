@@ -21,6 +21,8 @@ peers.py: CUDA graphs in turn. Before anything is timed, y, dx, dprob, dw1 and d
 torch's in BF16: 1 - 2 xy / (xx + yy).
 """
 
+import json
+import os
 import sys
 
 import torch
@@ -30,14 +32,8 @@ import peers
 
 E4M3_MAX = 448.0
 
-# Layers: experts, tokens routed to all of them, features of the model and of an expert.
-SHAPES = [
-    {"name": "dsv3", "groups": 8, "tokens": 32768, "hidden": 7168, "ffn": 2048},
-    {"name": "dsv3_g32", "groups": 32, "tokens": 32768, "hidden": 7168, "ffn": 2048},
-    {"name": "mixtral", "groups": 8, "tokens": 16384, "hidden": 4096, "ffn": 14336},
-    {"name": "qwen3", "groups": 128, "tokens": 65536, "hidden": 2048, "ffn": 768},
-    {"name": "gptoss", "groups": 32, "tokens": 32768, "hidden": 2880, "ffn": 2880},
-]
+with open(os.path.join(peers.HERE, "mlps.json"), encoding="utf-8") as shapes:
+    SHAPES = json.load(shapes)["shapes"]
 
 
 def activate(pre, probability):

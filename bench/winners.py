@@ -6,7 +6,7 @@
                              [--shapes GLOBS] [--seconds PER_PROBLEM] [--budget SECONDS]
                              [--store FOLDER] [--again] [--lines]
 
-The problems are those of bench/shapes.json and bench/layers.json, and the products of bench/mlp.py's
+The problems are those of bench/shapes.json and bench/layers.json, and the products of bench/mlps.json's
 layers. Problems that have a line which is not stale are left out, unless --again is given: a run that
 is stopped, or whose budget is spent, goes on where it was. It needs a GPU and build/bin/quern, not
 PyTorch, and each winner is in the file once it is measured.
@@ -22,22 +22,24 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "..", "build", "bin", "quern")
 LAYERS = ("shapes.json", "layers.json")
-# Experts, tokens, features of the model and of an expert: those of bench/mlp.py.
-MLPS = (("mlp_dsv3", 8, 32768, 7168, 2048), ("mlp_dsv3_g32", 32, 32768, 7168, 2048),
-        ("mlp_mixtral", 8, 16384, 4096, 14336), ("mlp_qwen3", 128, 65536, 2048, 768),
-        ("mlp_gptoss", 32, 32768, 2880, 2880))
 RECIPES = "bf16,fp8_block,fp8_row,fp8_tensor"
+
+
+def read(name):
+    with open(os.path.join(HERE, name), encoding="utf-8") as file:
+        return json.load(file)["shapes"]
 
 
 def shapes_of(options):
     """Every layer with name, groups, tokens, n and k."""
     found = []
     for name in LAYERS:
-        with open(os.path.join(HERE, name), encoding="utf-8") as file:
-            found += json.load(file)["shapes"]
-    for name, groups, tokens, hidden, ffn in MLPS:
-        found += [{"name": f"{name}_w1", "groups": groups, "tokens": tokens, "n": 2 * ffn, "k": hidden},
-                  {"name": f"{name}_w2", "groups": groups, "tokens": tokens, "n": hidden, "k": ffn}]
+        found += read(name)
+    for mlp in read("mlps.json"):
+        same = {"groups": mlp["groups"], "tokens": mlp["tokens"]}
+        hidden, ffn = mlp["hidden"], mlp["ffn"]
+        found += [{"name": f"mlp_{mlp['name']}_w1", **same, "n": 2 * ffn, "k": hidden},
+                  {"name": f"mlp_{mlp['name']}_w2", **same, "n": hidden, "k": ffn}]
     return [shape for shape in found
             if any(fnmatch.fnmatch(shape["name"], glob) for glob in options.shapes.split(","))]
 

@@ -13,7 +13,7 @@ const struct qn_recipe *qt_form_recipe(const struct quern_registry *registry,
 
 /* One kernel of each form, whose tile is another from form to form, which
    `turn` counts; NULL where kernel `i` is no product that sm_90a kernels
-   compute, or not the first of its form. Copies are left out: their steps are as
-   where an activation is stored, and casts make their bytes. */
+   compute, or not the first of its form. Copies are left out: their steps are
+   as where an activation is stored, and casts make their bytes. */
 const struct qn_kernel *qt_form_take(const struct quern_registry *registry,
                                      int i, int turn);
