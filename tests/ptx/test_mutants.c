@@ -16,7 +16,7 @@
 
 #include "gen.h"
 
-enum { MUTANTS = sizeof planted / sizeof *planted, SEEDS = 2 };
+enum { MUTANTS = sizeof planted / sizeof *planted, SEEDS = 3 };
 
 /* `text` with the first `from` replaced; NULL if there is none. */
 static char *replaced(const char *text, const char *from, const char *to)
