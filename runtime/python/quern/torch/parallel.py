@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ExpertParallelMoE: a layer whose experts are spread over the ranks of a process group."""
+
+import zlib
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from quern.torch import _checks, _compile
+from quern.torch._exchange import Exchange, Sent
+from quern.torch._module import default_device
+from quern.torch.functions import autocast, f32
+from quern.torch.layer import check_indices, combine, move_each, permute, route
+from quern.torch.mlp import Route
+from quern.torch.modules import GroupedMLP
+
+_HEAD = 4  # numbers before the indices that a rank sends to another: code and three more
+_TOO_MANY, _TOO_LARGE = 1, 2
+
+
+def _padded(t, more, value=0):
+    """With so many more tokens."""
+    return t if t is None or not more else F.pad(t, (0, 0, 0, more), value=value)
+
+
+class ExpertParallelMoE(GroupedMLP):
+    """quern.torch.moe with some of the experts on each rank of a process group.
+
+        num_experts   those of this rank, from 1, any number on each: the first rank has the first
+        hidden, ffn   of each expert
+        capacity      pairs of a token and an expert that a rank may send to another in one call. A
+                      rank sends and receives ranks * capacity rows, however many are used
+        group         default all ranks. Every rank makes the module at the same time
+        prob          "x", "h" or "y", as in moe
+        overlap_wgrad compute the weight gradients while the gradients of tokens are sent
+        options       of GroupedMLP but outside
+
+    For any number of ranks y and the gradients of x and probs have the bits of moe on one of them,
+    if the recipe scales each token by itself, and so have each expert's weight gradients, if the
+    tokens of the ranks, one after the other, are those of one.
+
+    Forward and backward pass: as often and in the same order on all ranks, with x of one type. A
+    rank may have no tokens. A rank that ends or is late is a RuntimeError on the others, after the
+    group's timeout at the latest.
+    """
+
+    def __init__(self, num_experts, hidden, ffn, *, capacity, group=None, prob="h",
+                 overlap_wgrad=False, **options):
+        if type(capacity) is not int or capacity < 1:
+            raise ValueError(f"capacity is {capacity!r}: a number from 1 is expected")
+        if prob not in ("x", "h", "y"):
+            raise ValueError(f"prob is {prob!r}: 'x', 'h' or 'y' is expected")
+        if "outside" in options:
+            raise TypeError("outside: ExpertParallelMoE sorts the rows itself")
+        if not dist.is_available() or not dist.is_initialized():
+            raise RuntimeError("ExpertParallelMoE: torch.distributed has no process group: call "
+                               "torch.distributed.init_process_group first")
+        if overlap_wgrad:
+            if options.get("delay_wgrad_compute"):
+                raise ValueError("overlap_wgrad: the weight gradients cannot also wait for "
+                                 "backward_dw(), which delay_wgrad_compute says")
+            options["delay_wgrad_compute"] = True
+        super().__init__(num_experts, hidden, ffn, **options)
+        self.capacity, self.group, self.prob = capacity, group, prob
+        self.overlap_wgrad = overlap_wgrad
+        self._exchange = Exchange(group, capacity)
+        device = default_device(None) if self.w1.is_meta else self.w1.device
+        counts = self._agree(device)
+        self.first, self.total = sum(counts[:self._exchange.rank]), sum(counts)
+        self.register_buffer("_ends", torch.tensor(counts, device=device).cumsum(0),
+                             persistent=False)
+        self.register_buffer("_errors", torch.zeros(len(counts), _HEAD, dtype=torch.int32,
+                                                    device=device), persistent=False)
+
+    def __getstate__(self):
+        raise TypeError("the process group is of this process: an ExpertParallelMoE cannot be copied "
+                        "or pickled; its state_dict() can")
+
+    def _agree(self, device):
+        """The number of experts of each rank. ValueError if the ranks differ in something else."""
+        mine = {name: getattr(self, name) for name in (
+            "num_experts", "hidden", "ffn", "capacity", "recipe", "activation", "interleave",
+            "limits", "prob")} | {"params_dtype": self.w1.dtype, "bias": hasattr(self, "b1")}
+        numbers = [value if type(value) is int else zlib.crc32(repr(value).encode())
+                   for value in mine.values()]
+        every = self._exchange.gather(torch.tensor(numbers, device=device)).tolist()
+        for rank, theirs in enumerate(every):
+            for name, one, other in zip(mine, every[0], theirs):
+                if one != other and name != "num_experts":
+                    raise ValueError(f"{name} of rank {rank} is not that of rank 0: on rank "
+                                     f"{self._exchange.rank} it is {mine[name]!r}")
+        return [numbers[0] for numbers in every]
+
+    # ------------------------------------------------------------------------------------ forward
+
+    def forward(self, x, indices, probs, *, residual=None, is_first_microbatch=None):
+        """y, shaped as x [tokens, hidden] or [.., hidden]: the sum over a token's choices.
+
+            indices   [tokens, topk] int32 or int64, below `total`: the expert of each pair. A pair
+                      whose index is below 0 or `total` itself is dropped
+            probs     [tokens, topk] of any float type
+            residual  as x: added to the sum
+            is_first_microbatch  of GroupedLinear.forward
+
+        A pair that exceeds the capacity, or has an index above `total`, is a RuntimeError on all
+        ranks. On a GPU such pairs are left out, and check() raises the error.
+        """
+        if torch.compiler.is_compiling():
+            return _compile.in_eager("torch.distributed exchanges the tokens", self.forward, x,
+                                     indices, probs, residual=residual,
+                                     is_first_microbatch=is_first_microbatch)
+        flat, probs, residual = self._checked(x, indices, probs, residual)
+        tokens, topk = indices.shape
+        # permute and combine have a row for each pair: here it is a row of the blocks.
+        more = max(-(-self._exchange.rows // topk) - tokens, 0)
+        flat, probs, residual = (_padded(t, more) for t in (flat, probs, residual))
+        slots, index = self._send_indices(_padded(indices, more, -1))
+        y = self._experts(flat, probs, slots, index, is_first_microbatch, residual)
+        return y[:tokens].reshape(x.shape)
+
+    def _checked(self, x, indices, probs, residual):
+        """x [tokens, hidden], probs in fp32, and the residual as x."""
+        is_autocast = isinstance(x, torch.Tensor) and torch.is_autocast_enabled(x.device.type)
+        dtype = self._scaling.type or self.w1.dtype
+        x, = autocast(self._scaling, x)
+        _checks.values("x", x, max(x.dim(), 2) if isinstance(x, torch.Tensor) else 2)
+        if is_autocast:
+            x = x.to(dtype)
+        _checks.values("x", x, x.dim(), dtype)
+        _checks.on_device("x", x, self.w1)
+        if x.shape[-1] != self.hidden:
+            raise ValueError(f"x has the shape {list(x.shape)}: its last axis is expected to have "
+                             f"hidden = {self.hidden} elements")
+        check_indices(indices)
+        _checks.shaped("indices", indices, (x.shape[:-1].numel(), indices.shape[1]), x)
+        flat = x.reshape(-1, self.hidden)
+        if residual is not None:
+            residual = residual.reshape(-1, self.hidden)
+            _checks.values("residual", residual, 2, x.dtype)
+            _checks.shaped("residual", residual, flat.shape, x)
+        return flat, f32("probs", probs, tuple(indices.shape), x), residual
+
+    def _experts(self, x, probs, slots, index, is_first_microbatch, residual):
+        exchange = self._exchange
+        travels, at_home = (probs, None) if self.prob == "h" else (None, probs)
+        rows = permute(x, slots, at_home if self.prob == "x" else None)
+        if torch.is_grad_enabled() and not rows.requires_grad:
+            rows.requires_grad_()  # other ranks may need a gradient, which all have to send
+        sent = None if travels is None else move_each(travels, slots)
+        meanwhile = self._overlapped if self.overlap_wgrad else None
+        rows, sent = Sent.apply(rows, sent, exchange, exchange.rows, meanwhile)
+        words = f" prob={'none' if sent is None else 'h'} first={self.first} experts={self.total}"
+        y = self._run(rows, None if sent is None else sent[:, None], is_first_microbatch,
+                      route=Route(index[:, None], None, words))
+        y, _ = Sent.apply(y, None, exchange, slots.numel(), None)
+        return combine(y, slots, at_home if self.prob == "y" else None, residual)
+
+    def _overlapped(self):
+        if len(self._later):  # no, if weights are frozen
+            self.backward_dw()
+
+    def need_backward_dw(self):
+        return super().need_backward_dw() and not self.overlap_wgrad
+
+    # --------------------------------------------------------------------- which pair goes where
+
+    def _send_indices(self, indices):
+        """Where pairs [tokens, topk] have their rows in the blocks, -1 for none, and the expert of
+        each row that is received, -1 for none."""
+        exchange, capacity = self._exchange, self.capacity
+        is_pair = (indices >= 0) & (indices < self.total)
+        to = torch.bucketize(indices, self._ends, right=True).to(torch.int32)
+        to = to.where(is_pair, -1)
+        sizes, row = route(to, exchange.ranks)
+        starts = (sizes.cumsum(0) - sizes)[to.clamp(min=0)]
+        place = row - starts
+        fits = is_pair & (place < capacity)
+        slots = (to * capacity + place).where(fits, -1).to(torch.int32)
+        sent = indices.new_full((exchange.ranks * capacity + 1,), -1, dtype=torch.int32)
+        sent.scatter_(0, slots.where(fits, exchange.rows).reshape(-1).long(),
+                      indices.reshape(-1).to(torch.int32))
+        head = self._head(indices, to, sizes, is_pair & ~fits)
+        blocks = torch.cat([head.expand(exchange.ranks, -1),
+                            sent[:-1].view(exchange.ranks, capacity)], 1)
+        received, work = exchange.send(blocks, exchange.ranks)
+        exchange.wait(work)
+        self._note(received[:, :_HEAD])
+        return slots, received[:, _HEAD:].reshape(-1)
+
+    def _head(self, indices, to, sizes, is_over):
+        """The first error of this rank's indices, int32 [_HEAD]: a code and what _sentence says."""
+        topk = indices.shape[1]
+        indices, is_large, is_over = (t.reshape(-1) for t in (indices, indices > self.total, is_over))
+        large, over = is_large.int().argmax(), is_over.int().argmax()
+        rank = to.reshape(-1)[over].clamp(min=0)
+        none = torch.zeros((), dtype=torch.int64, device=indices.device)
+        is_large, is_over = is_large.any(), is_over.any()
+        many = torch.stack([none + _TOO_MANY, rank, sizes[rank], indices[over]])
+        huge = torch.stack([none + _TOO_LARGE, large // topk, large % topk, indices[large]])
+        return torch.where(is_large, huge, torch.where(is_over, many, 0)).clamp(
+            max=2**31 - 1).to(torch.int32)
+
+    def _note(self, heads):
+        """On the CPU all ranks raise an error of any; a GPU keeps the first ones for check()."""
+        self._errors.copy_(torch.where((self._errors == 0).all(), heads, self._errors))
+        if heads.device.type == "cpu":
+            self.check()
+
+    def check(self):
+        """Wait for the device, then RuntimeError with the first error of the indices of any rank
+        since the last check."""
+        errors = self._errors.tolist()
+        self._errors.zero_()
+        for rank, (code, a, b, c) in enumerate(errors):
+            if code == _TOO_LARGE:
+                raise RuntimeError(f"rank {rank}: token {a}, k {b}: index is {c}: at most "
+                                   f"{self.total} is expected")
+            if code == _TOO_MANY:
+                raise RuntimeError(
+                    f"capacity is {self.capacity} pairs: rank {rank} has {b} for rank {a}; the first "
+                    f"that does not fit is of expert {c}")
+
+    def extra_repr(self):
+        return (f"{super().extra_repr()}, capacity={self.capacity}, experts {self.first} to "
+                f"{self.first + self.num_experts - 1} of {self.total}")

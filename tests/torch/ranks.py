@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each process of test_parallel.py runs, by torch.distributed on the CPU:
+
+    python tests/torch/ranks.py PROGRAM RANK RANKS FOLDER
+
+A program is a function of this file; each rank leaves FOLDER/RANK.json, {name: error or ""}.
+"""
+
+import datetime
+import json
+import os
+import sys
+import time
+import traceback
+
+os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+import quern.torch as qt  # noqa: E402
+
+HIDDEN, FFN = 96, 40
+EXPERTS = {1: [4], 2: [3, 1], 3: [1, 3, 2], 4: [2, 1, 3, 1]}  # of each rank
+TOKENS = {1: [9], 2: [7, 0], 3: [5, 0, 11], 4: [6, 13, 0, 1]}
+ROUTES = ("even", "one", "last", "none", "dropped", "twice", "own")
+DEFAULTS = dict(route="even", topk=2, prob="h", recipe="bf16", factor=1, dtype=torch.bfloat16,
+                residual=False, kind=torch.int64)
+
+
+def cases():
+    """name: (ranks, options)."""
+    made = [(ranks, dict(route=route)) for ranks in EXPERTS for route in ROUTES]
+    for recipe in ("fp8_block", "mxfp8"):
+        made += [(ranks, dict(recipe=recipe)) for ranks in EXPERTS]
+        made += [(3, dict(recipe=recipe, route="one", factor=20)),
+                 (4, dict(recipe=recipe, route="dropped", dtype=torch.float32))]
+    made += [(3, dict(prob=prob, topk=3, residual=True, route=route))
+             for prob in ("x", "h", "y") for route in ("even", "dropped")]
+    made += [(2, dict(route="even", factor=19, topk=4)), (4, dict(topk=1)),
+             (2, dict(kind=torch.int32, bias=True, activation="squared_relu")),
+             (3, dict(interleave=8, recompute=True)), (3, dict(overlap_wgrad=True, recipe="mxfp8")),
+             (3, dict(overlap_wgrad=True, fuse_wgrad_accumulation=True)),
+             (2, dict(wgrad_queue=True, delay_wgrad_compute=True)),
+             (4, dict(capacity=100, route="one"))]
+    return {f"{ranks} ranks " + " ".join(f"{k}={v}" for k, v in options.items()): (ranks, options)
+            for ranks, options in made}
+
+
+def draw(route, tokens, topk, ranks, kind):
+    total = sum(EXPERTS[ranks])
+    indices = torch.rand(tokens, total).argsort(1)[:, :topk].to(kind)
+    if route == "one":
+        indices.fill_(total // 2)
+    elif route == "last":
+        indices.fill_(total - 1)
+    elif route == "none":
+        indices.fill_(-1)
+    elif route == "dropped":
+        indices[::3, -1] = total
+        indices[1::4, 0] = -7
+    elif route == "twice":
+        indices[:, 1] = indices[:, 0]
+    elif route == "own":  # nothing leaves a rank
+        indices[:] = torch.repeat_interleave(
+            torch.tensor(EXPERTS[ranks]).cumsum(0) - 1, torch.tensor(TOKENS[ranks])).to(kind)[:, None]
+    return indices
+
+
+def leaf(t):
+    return t.detach().clone().requires_grad_()
+
+
+def alone(given, indices, dy, prob, options):
+    """The layer in one process: y and all gradients."""
+    t = {name: leaf(value) for name, value in given.items() if value is not None}
+    more = {name: options[name] for name in ("recipe", "activation", "interleave", "recompute")
+            if name in options}
+    y = qt.moe(t["x"], indices, t["probs"], t["w1"], t["w2"], prob=prob, b1=t.get("b1"),
+               b2=t.get("b2"), residual=t.get("residual"), **more)
+    y.backward(dy)
+    return y.detach(), {name: value.grad for name, value in t.items()}
+
+
+def run_case(ranks, options, group):
+    rank, o = dist.get_rank(group), DEFAULTS | options
+    experts, tokens = EXPERTS[ranks], [n * o["factor"] for n in TOKENS[ranks]]
+    route, topk, prob, factor = o.pop("route"), o.pop("topk"), o.pop("prob"), o.pop("factor")
+    dtype, kind, has_residual = o.pop("dtype"), o.pop("kind"), o.pop("residual")
+    capacity = o.pop("capacity", max(tokens) * topk)
+    if o.get("wgrad_queue"):
+        o["wgrad_queue"] = qt.WgradQueue()
+    module = qt.ExpertParallelMoE(experts[rank], HIDDEN, FFN, capacity=capacity, group=group,
+                                  prob=prob, params_dtype=dtype, device="cpu", **o)
+    torch.manual_seed(7)  # the same on all ranks
+    total, many = sum(experts), sum(tokens)
+    wide = module.w1.shape[1]
+    given = {"x": torch.randn(many, HIDDEN).to(dtype), "probs": torch.rand(many, topk),
+             "residual": torch.randn(many, HIDDEN).to(dtype) if has_residual else None,
+             "w1": torch.randn(total, wide, HIDDEN).mul(0.2).to(dtype),
+             "w2": torch.randn(total, HIDDEN, FFN).mul(0.2).to(dtype)}
+    if o.get("bias"):
+        given.update(b1=torch.randn(total, wide).to(dtype), b2=torch.randn(total, HIDDEN).to(dtype))
+    dy = torch.randn(many, HIDDEN).to(dtype)
+    indices = draw(route, many // factor, topk, ranks, kind).repeat(factor, 1)
+    y, grads = alone(given, indices, dy, prob, o)
+    here = slice(sum(tokens[:rank]), sum(tokens[:rank + 1]))
+    window = slice(module.first, module.first + experts[rank])
+    names = [name for name in ("w1", "w2", "b1", "b2") if name in given]
+    with torch.no_grad():
+        for name in names:
+            getattr(module, name).copy_(given[name][window])
+    is_fused = o.get("fuse_wgrad_accumulation")
+    if is_fused:
+        for w in (module.w1, module.w2):
+            w.main_grad = torch.zeros(w.shape)
+    t = {name: leaf(given[name][here]) for name in ("x", "probs", "residual")
+         if given[name] is not None}
+    found = module(t["x"], indices[here], t["probs"], residual=t.get("residual"))
+    found.backward(dy[here])
+    if o.get("wgrad_queue"):
+        assert module.w1.grad is None and module.need_backward_dw()
+        module.backward_dw()
+    assert torch.equal(found, y[here]), "y"
+    for name, value in t.items():
+        assert torch.equal(value.grad, grads[name][here]), f"gradient of {name}"
+    for name in names:
+        p = getattr(module, name)
+        grad = p.main_grad.to(dtype) if is_fused else p.grad
+        assert torch.equal(grad, grads[name][window]), f"gradient of {name}"
+
+
+def expect(kind, words, function, *args, **more):
+    """The sentence of an error that a call raises."""
+    try:
+        function(*args, **more)
+    except kind as error:
+        if words in str(error):
+            return ""
+        return f"{words!r} is expected: {error}"
+    return f"no error: {words!r} is expected"
+
+
+def small(group=None, **options):
+    module = qt.ExpertParallelMoE(2, 32, 16, capacity=4, group=group, params_dtype=torch.bfloat16,
+                                  device="cpu", **options)
+    return module, torch.zeros(6, 32, dtype=torch.bfloat16), torch.ones(6, 1)
+
+
+def errors(rank, ranks):
+    """Every rank raises the error of one, and the layer goes on."""
+    module, x, probs = small()
+    indices = torch.arange(6)[:, None] % module.total
+    many, large = indices.clone(), indices.clone()
+    if rank == 1:
+        many[1:] = 5
+        large[3] = 99
+    told = {"capacity": expect(
+        RuntimeError, "capacity is 4 pairs: rank 1 has 5 for rank 2; the first that does not fit is "
+        "of expert 5", module, x, many, probs)}
+    told["index"] = expect(
+        RuntimeError, f"rank 1: token 3, k 0: index is 99: at most {module.total} is expected",
+        module, x, large, probs)
+    told["afterwards"] = "" if module(x, indices, probs).shape == x.shape else "no result"
+    told["recipe"] = expect(ValueError, "recipe of rank 2 is not that of rank 0: on rank", small,
+                            recipe="mxfp8" if rank == 2 else "bf16")
+    told["prob"] = expect(ValueError, "prob of rank 1 is not that of rank 0", small,
+                          prob="x" if rank == 1 else "h")
+    return told
+
+
+def parallel(rank, ranks):
+    groups = {n: dist.new_group(list(range(n))) for n in EXPERTS}
+    told = errors(rank, ranks)
+    for name, (n, options) in cases().items():
+        if rank < n:
+            try:
+                run_case(n, options, groups[n])
+                told[name] = ""
+            except Exception:
+                told[name] = traceback.format_exc()
+    return told
+
+
+def faults(rank, ranks):
+    """Rank 1 does not take part in the backward pass at first, and then it ends in one."""
+    told = {}
+    for what in ("late", "ends"):
+        module, x, probs = small(dist.new_group(timeout=datetime.timedelta(seconds=5)))
+        dist.barrier()
+        y = module(x, torch.arange(6)[:, None] % module.total, probs)
+        if rank == 1 and what == "ends":
+            os._exit(3)
+        if rank != 1:
+            start = time.monotonic()
+            told[what] = expect(RuntimeError, f"rank {rank} of 3: another rank of the group ended, "
+                                "or did not answer within", y.sum().backward)
+            seconds = time.monotonic() - start
+            told[f"{what}, seconds"] = "" if seconds < 20 else f"{seconds} s"
+        if what == "late":
+            dist.barrier()
+    return told
+
+
+def main():
+    program, rank, ranks, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank,
+                            world_size=ranks, timeout=datetime.timedelta(seconds=60))
+    told = globals()[program](rank, ranks)
+    with open(os.path.join(folder, f"{rank}.json"), "w") as file:
+        json.dump(told, file)
+    sys.stderr.flush()
+    os._exit(0)  # gloo may throw where it destroys a group without some of its ranks
+
+
+if __name__ == "__main__":
+    main()

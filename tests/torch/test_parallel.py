@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ExpertParallelMoE in processes on the CPU: the bits of one process, and what errors say."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import DEVICE, ROOT
+
+import quern.torch as qt
+import ranks
+
+pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="its processes use the CPU")
+PROGRAM = os.path.join(ROOT, "tests", "torch", "ranks.py")
+FIRST = ("capacity", "index", "afterwards", "recipe", "prob")
+
+
+def run(program, count, folder, exits=None):
+    """What each rank told; exits: {rank: exit status} of those that do not end with 0."""
+    env = os.environ | {"QUERN_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    processes = [subprocess.Popen(
+        [sys.executable, PROGRAM, program, str(rank), str(count), str(folder)], env=env,
+        stderr=subprocess.PIPE, text=True) for rank in range(count)]
+    told = []
+    for rank, process in enumerate(processes):
+        error = process.communicate(timeout=300)[1]
+        expected = (exits or {}).get(rank, 0)
+        assert process.returncode == expected, f"rank {rank}: {error}"
+        if expected:
+            told.append({})
+            continue
+        with open(folder / f"{rank}.json") as file:
+            told.append(json.load(file))
+    return told
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    return run("parallel", 4, tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.mark.parametrize("name", ranks.cases())
+def test_bits_of_one_process(told, name):
+    count = ranks.cases()[name][0]
+    assert [t[name] for t in told[:count]] == [""] * count
+    assert not any(name in t for t in told[count:])
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_errors_of_all_ranks(told, name):
+    assert [t[name] for t in told] == [""] * 4
+
+
+def test_faults(tmp_path):
+    told = run("faults", 3, tmp_path, {1: 3})
+    for rank in (0, 2):
+        assert told[rank] == {name: "" for name in ("late", "late, seconds", "ends",
+                                                    "ends, seconds")}
+
+
+@pytest.fixture
+def group(tmp_path, monkeypatch):
+    import torch.distributed as dist
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_example():
+    made = subprocess.run([sys.executable, os.path.join(ROOT, "examples", "torch_expert_parallel.py")],
+                          capture_output=True, text=True, env=os.environ | {
+                              "PYTHONPATH": os.path.join(ROOT, "runtime", "python"),
+                              "QUERN_THREADS": "1", "OMP_NUM_THREADS": "1"})
+    assert made.returncode == 0, made.stdout + made.stderr
+    for rank in (0, 1):
+        assert f"rank {rank} of 2: y, dx, dw1, dw2 have the bits of one process" in made.stdout
+
+
+def test_bad_input(group):
+    module, x, probs = ranks.small()
+    indices = torch.zeros(6, 1, dtype=torch.int64)
+    for kind, words, args in (
+            (TypeError, "x is list: a tensor is expected", ([], indices, probs)),
+            (TypeError, "x is torch.float32: torch.bfloat16 is expected", (x.float(), indices, probs)),
+            (ValueError, r"x has the shape \[6, 30\]: .* hidden = 32", (x[:, :30], indices, probs)),
+            (TypeError, "indices: a tensor of int32 or int64", (x, indices.float(), probs)),
+            (ValueError, r"indices has the shape \[5, 1\]: \[6, 1\]", (x, indices[:5], probs)),
+            (TypeError, "probs is NoneType: a tensor is expected", (x, indices, None)),
+            (ValueError, r"probs has the shape \[6\]: \[6, 1\]", (x, indices, probs[:, 0]))):
+        with pytest.raises(kind, match=words):
+            module(*args)
+    with pytest.raises(ValueError, match="residual"):
+        module(x, indices, probs, residual=x[:3])
+    with pytest.raises(TypeError, match="the process group is of this process"):
+        torch.save(module, os.devnull)
+
+
+def test_bad_arguments(group):
+    for kind, words, more in (
+            (ValueError, "capacity is 0: a number from 1 is expected", {"capacity": 0}),
+            (ValueError, "prob is 'z': 'x', 'h' or 'y' is expected", {"prob": "z"}),
+            (TypeError, "outside: ExpertParallelMoE sorts the rows itself", {"outside": "zero"}),
+            (ValueError, "overlap_wgrad: ", {"overlap_wgrad": True, "delay_wgrad_compute": True})):
+        with pytest.raises(kind, match=words):
+            qt.ExpertParallelMoE(2, 32, 16, **{"capacity": 4, **more})
+
+
+def test_no_group():
+    with pytest.raises(RuntimeError, match="call torch.distributed.init_process_group first"):
+        qt.ExpertParallelMoE(2, 32, 16, capacity=4)
+
+
+def test_autocast_and_no_grad(group):
+    module, x, probs = ranks.small(recipe="mxfp8")
+    x, indices, probs = torch.randn(2, 2, 32), torch.arange(4)[:, None] % 2, probs[:4]
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        y = module(x, indices, probs)
+    assert y.dtype == torch.bfloat16 and y.shape == x.shape and not y.requires_grad
+    assert torch.equal(y.view(4, 32), qt.moe(x.bfloat16().view(4, 32), indices, probs, module.w1,
+                                             module.w2, recipe="mxfp8"))
+
+
+def test_compiled_code_calls_it(group):
+    module, x, probs = ranks.small()
+    x, indices, probs = x[:4], torch.zeros(4, 1, dtype=torch.int64), probs[:4]
+    with pytest.warns(UserWarning, match="eager mode here: torch.distributed exchanges the tokens"):
+        y = torch.compile(module, backend="eager")(x + 1, indices, probs)
+    assert torch.equal(y, module(x + 1, indices, probs))
