@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 from conftest import DEVICE, ROOT
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import quern.torch as qt
 import ranks
@@ -112,6 +113,29 @@ def test_bad_arguments(group):
 def test_no_group():
     with pytest.raises(RuntimeError, match="call torch.distributed.init_process_group first"):
         qt.ExpertParallelMoE(2, 32, 16, capacity=4)
+
+
+class _NoReads(TorchDispatchMode):
+    """No operator gives the host a value of a tensor."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        assert function not in (torch.ops.aten._local_scalar_dense.default,
+                                torch.ops.aten.nonzero.default), function
+        return function(*args, **kwargs or {})
+
+
+def test_the_host_reads_no_tensor(group, monkeypatch):
+    module, x, probs = ranks.small(overlap_wgrad=True)
+    indices = torch.tensor([[0], [1], [1], [0], [1], [99]])
+    monkeypatch.setattr(module, "check", lambda: None)  # what a GPU does only if it is asked
+    with _NoReads():
+        y = module(x, indices, probs)
+        y.backward(torch.ones_like(y))
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="rank 0: token 5, k 0: index is 99: at most 2"):
+        module.check()
+    module.check()  # told once
+    assert module.w1.grad is not None and not y[5].any()
 
 
 def test_autocast_and_no_grad(group):

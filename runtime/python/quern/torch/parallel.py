@@ -192,13 +192,12 @@ class ExpertParallelMoE(GroupedMLP):
         """The first error of this rank's indices, int32 [_HEAD]: a code and what _sentence says."""
         topk = indices.shape[1]
         indices, is_large, is_over = (t.reshape(-1) for t in (indices, indices > self.total, is_over))
-        large, over = is_large.int().argmax(), is_over.int().argmax()
-        rank = to.reshape(-1)[over].clamp(min=0)
-        none = torch.zeros((), dtype=torch.int64, device=indices.device)
-        is_large, is_over = is_large.any(), is_over.any()
-        many = torch.stack([none + _TOO_MANY, rank, sizes[rank], indices[over]])
-        huge = torch.stack([none + _TOO_LARGE, large // topk, large % topk, indices[large]])
-        return torch.where(is_large, huge, torch.where(is_over, many, 0)).clamp(
+        large, over = (t.int().argmax(0, keepdim=True) for t in (is_large, is_over))
+        rank = to.reshape(-1)[over].clamp(min=0)  # not sizes[a tensor of no axis], which waits
+        none = torch.zeros_like(large)
+        many = torch.cat([none + _TOO_MANY, rank, sizes[rank], indices[over]])
+        huge = torch.cat([none + _TOO_LARGE, large // topk, large % topk, indices[large]])
+        return torch.where(is_large.any(), huge, torch.where(is_over.any(), many, 0)).clamp(
             max=2**31 - 1).to(torch.int32)
 
     def _note(self, heads):
