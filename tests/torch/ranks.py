@@ -138,6 +138,63 @@ def run_case(ranks, options, group):
         assert same(grad, grads[name][window]), f"gradient of {name}"
 
 
+TENSOR = {"bf16": 24, "fp8_block": 128, "mxfp8": 32}  # features of a rank, multiples of blocks
+
+
+def tensor_cases():
+    made = {f"{ranks} ranks {recipe}": (ranks, dict(recipe=recipe)) for ranks in EXPERTS
+            for recipe in TENSOR}
+    return made | {"3 ranks fused": (3, dict(recipe="bf16", main_grad=True)),
+                   "2 ranks 3 axes": (2, dict(recipe="mxfp8", axes=True)),
+                   "2 ranks bias": (2, dict(recipe="bf16", bias=True))}
+
+
+def near(found, expected, size):
+    """Rounded once more, or once less, to bf16; size: the sums of magnitudes."""
+    found, expected = found.double(), expected.double()
+    return bool(((found - expected).abs() <= 2**-7 * expected.abs() + 2**-20 * size).all())
+
+
+def run_tensor(ranks, options, group):
+    """Column-parallel, then row-parallel products next to those of one process."""
+    rank, recipe = dist.get_rank(group), options["recipe"]
+    part, other, rows, lengths = TENSOR[recipe], 80, 31, [9, 0, 20]
+    torch.manual_seed(8)
+    wide, sizes = part * ranks, torch.tensor(lengths)
+    mine = slice(rank * part, (rank + 1) * part)
+    x, dx = (torch.randn(rows, wide).bfloat16() for _ in range(2))
+    y, dy = (torch.randn(rows, other).bfloat16() for _ in range(2))
+    w = torch.randn(3, other, wide).bfloat16()
+    bias = torch.randn(3, wide) if options.get("bias") else None
+    more = dict(recipe=recipe, outside="zero")
+
+    def run(function, x, w, dy, **more):
+        x, w = leaf(x), leaf(w)
+        main = torch.zeros(w.shape) if options.get("main_grad") else None
+        given = x.view(1, *x.shape) if options.get("axes") else x
+        y = function(given, w, sizes, main_grad=main, **more)
+        assert y.shape[:-1] == given.shape[:-1]
+        y = y.view(rows, -1)
+        y.backward(dy)
+        return y.detach(), x.grad, w.grad if main is None else main
+
+    one = run(qt.grouped_mm, x, w, dy, **more)
+    found = run(qt.row_parallel_mm, x[:, mine], w[:, :, mine].contiguous(), dy, group=group, **more)
+    expert = torch.repeat_interleave(torch.arange(3), torch.tensor(lengths))
+    size = torch.einsum("ik,ink->in", x[:29].abs().double(), w.abs().double()[expert])
+    assert near(found[0][:29], one[0][:29], size) and not found[0][29:].any(), "y of rows"
+    assert same(found[1], one[1][:, mine]), "dx of rows"
+    assert same(found[2], one[2][:, :, mine]), "dw of rows"
+    w = w.transpose(1, 2).contiguous()
+    one = run(qt.grouped_mm, y, w, dx, bias=bias, **more)
+    found = run(qt.column_parallel_mm, y, w[:, mine], dx[:, mine], group=group,
+                bias=None if bias is None else bias[:, mine], **more)
+    size = torch.einsum("in,ink->ik", dx[:29].abs().double(), w.abs().double()[expert])
+    assert same(found[0], one[0][:, mine]), "y of columns"
+    assert near(found[1][:29], one[1][:29], size) and not found[1][29:].any(), "dx of columns"
+    assert same(found[2], one[2][:, mine]), "dw of columns"
+
+
 def expect(kind, words, function, *args, **more):
     """The sentence of an error that a call raises."""
     try:
@@ -180,13 +237,14 @@ def errors(rank, ranks):
 def parallel(rank, ranks):
     groups = {n: dist.new_group(list(range(n))) for n in EXPERTS}
     told = errors(rank, ranks)
-    for name, (n, options) in cases().items():
-        if rank < n:
-            try:
-                run_case(n, options, groups[n])
-                told[name] = ""
-            except Exception:
-                told[name] = traceback.format_exc()
+    for run, made in ((run_case, cases()), (run_tensor, tensor_cases())):
+        for name, (n, options) in made.items():
+            if rank < n:
+                try:
+                    run(n, options, groups[n])
+                    told[name] = ""
+                except Exception:
+                    told[name] = traceback.format_exc()
     return told
 
 

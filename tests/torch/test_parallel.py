@@ -43,11 +43,19 @@ def told(tmp_path_factory):
     return run("parallel", 4, tmp_path_factory.mktemp("ranks"))
 
 
-@pytest.mark.parametrize("name", ranks.cases())
-def test_bits_of_one_process(told, name):
-    count = ranks.cases()[name][0]
+def passed(told, name, count):
     assert [t[name] for t in told[:count]] == [""] * count
     assert not any(name in t for t in told[count:])
+
+
+@pytest.mark.parametrize("name", ranks.cases())
+def test_bits_of_one_process(told, name):
+    passed(told, name, ranks.cases()[name][0])
+
+
+@pytest.mark.parametrize("name", ranks.tensor_cases())
+def test_tensor_parallel_products(told, name):
+    passed(told, name, ranks.tensor_cases()[name][0])
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -110,9 +118,22 @@ def test_bad_arguments(group):
             qt.ExpertParallelMoE(2, 32, 16, **{"capacity": 4, **more})
 
 
+def test_bad_arguments_of_products(group):
+    x, w = torch.zeros(4, 16).bfloat16(), torch.zeros(1, 16, 16).bfloat16()
+    for function, word in ((qt.column_parallel_mm, "dgrad_out"), (qt.row_parallel_mm, "bias"),
+                           (qt.row_parallel_mm, "out")):
+        with pytest.raises(TypeError, match=f"{word}: {function.__name__} has no such argument"):
+            function(x, w, [4], **{word: x})
+    with pytest.raises(ValueError, match="their last axes differ"):
+        qt.row_parallel_mm(x[:, :8], w, [4])
+
+
 def test_no_group():
-    with pytest.raises(RuntimeError, match="call torch.distributed.init_process_group first"):
-        qt.ExpertParallelMoE(2, 32, 16, capacity=4)
+    x, w = torch.zeros(4, 16).bfloat16(), torch.zeros(1, 16, 16).bfloat16()
+    for call in (lambda: qt.ExpertParallelMoE(2, 32, 16, capacity=4),
+                 lambda: qt.row_parallel_mm(x, w, [4]), lambda: qt.column_parallel_mm(x, w, [4])):
+        with pytest.raises(RuntimeError, match="call torch.distributed.init_process_group first"):
+            call()
 
 
 class _NoReads(TorchDispatchMode):

@@ -24,8 +24,10 @@ from quern.torch.parallel import ExpertParallelMoE
 from quern.torch.quantized import Quantized, dequantize, quantize
 from quern.torch.queue import WgradQueue
 from quern.torch.switches import Switch, TrainingConfig, install, replace_grouped_mm
+from quern.torch.tensor_parallel import column_parallel_mm, row_parallel_mm
 
-__all__ = ["Activation", "ExpertParallelMoE", "GroupedLinear", "GroupedMLP", "Quantized", "ScaledClampedQGeGLU",
-           "ScaledSwiGLU", "Sequential", "SwiGLU", "Switch", "TrainingConfig", "WgradQueue",
-           "add_specs", "check", "combine", "dequantize", "grouped_mlp", "grouped_mm", "install", "moe",
-           "permute", "quantize", "recipes", "replace_grouped_mm", "route", "tune", "version", "why"]
+__all__ = ["Activation", "ExpertParallelMoE", "GroupedLinear", "GroupedMLP", "Quantized",
+           "ScaledClampedQGeGLU", "ScaledSwiGLU", "Sequential", "SwiGLU", "Switch",
+           "TrainingConfig", "WgradQueue", "add_specs", "check", "column_parallel_mm", "combine",
+           "dequantize", "grouped_mlp", "grouped_mm", "install", "moe", "permute", "quantize",
+           "recipes", "replace_grouped_mm", "route", "row_parallel_mm", "tune", "version", "why"]

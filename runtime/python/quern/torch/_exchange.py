@@ -1,36 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows and their probabilities between the ranks of a process group, forward and backward."""
+"""Collectives of a process group: rows and their probabilities from rank to rank, forward and
+backward, and sums."""
 
 import torch
 import torch.distributed as dist
 
 
-class Exchange:
-    """Rows in blocks, one for each rank: block r goes to rank r, and block r of the result is its.
+class Ranks:
+    """A process group, whose ranks all call the same methods in the same order."""
 
-    Each rank of the group calls send as often as the others, with rows of the same bytes. Blocks
-    have a fixed length, so that the host needs no count.
-    """
-
-    def __init__(self, group, capacity):
-        self.group, self.capacity = group, capacity
+    def __init__(self, group):
+        if not dist.is_available() or not dist.is_initialized():
+            raise RuntimeError("torch.distributed has no process group: call "
+                               "torch.distributed.init_process_group first")
+        self.group = group
         self.ranks, self.rank = dist.get_world_size(group), dist.get_rank(group)
-        self.rows = self.ranks * capacity
-
-    def send(self, t, rows, room=0):
-        """Start to exchange the first rows of t, as many for each rank: (received, work). received
-        has `room` rows, if that is more; those after the first ones are undefined."""
-        received = t.new_empty(max(rows, room), *t.shape[1:])
-        with self._told():
-            work = dist.all_to_all_single(_bytes(received[:rows]), _bytes(t[:rows]),
-                                          group=self.group, async_op=True)
-        return received, work
 
     def wait(self, *works):
-        """The current stream, or the CPU, waits for what send started."""
+        """The current stream, or the CPU, waits for what was started."""
         with self._told():
             for work in works:
                 work.wait()
+
+    def sum(self, t):
+        """Start to sum t over the ranks, in its place: what to wait for."""
+        with self._told():
+            return dist.all_reduce(t, group=self.group, async_op=True)
 
     def gather(self, t):
         """[ranks, ...] of t from each rank."""
@@ -43,18 +38,36 @@ class Exchange:
         return _Told(self)
 
 
+class Exchange(Ranks):
+    """Rows in blocks, one for each rank: block r goes to rank r, and block r of the result is its.
+    A block of tokens has `capacity` rows, so that the host needs no count."""
+
+    def __init__(self, group, capacity):
+        super().__init__(group)
+        self.rows = self.ranks * capacity
+
+    def send(self, t, rows, room=0):
+        """Start to exchange the first rows of t, as many for each rank: (received, work). received
+        has `room` rows, if that is more; those after the first ones are undefined."""
+        received = t.new_empty(max(rows, room), *t.shape[1:])
+        with self._told():
+            work = dist.all_to_all_single(_bytes(received[:rows]), _bytes(t[:rows]),
+                                          group=self.group, async_op=True)
+        return received, work
+
+
 class _Told:
     """Adds a sentence to the errors of collectives."""
 
-    def __init__(self, exchange):
-        self.exchange = exchange
+    def __init__(self, ranks):
+        self.ranks = ranks
 
     def __enter__(self):
         pass
 
     def __exit__(self, kind, error, _):
         if kind is not None and issubclass(kind, RuntimeError):
-            rank, ranks = self.exchange.rank, self.exchange.ranks
+            rank, ranks = self.ranks.rank, self.ranks.ranks
             raise RuntimeError(
                 f"rank {rank} of {ranks}: another rank of the group ended, or did not answer within "
                 f"the group's timeout; the group cannot be used any more: {error}") from error

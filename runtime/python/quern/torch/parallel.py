@@ -4,7 +4,6 @@
 import zlib
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 
 from quern.torch import _checks, _compile
@@ -53,9 +52,7 @@ class ExpertParallelMoE(GroupedMLP):
             raise ValueError(f"prob is {prob!r}: 'x', 'h' or 'y' is expected")
         if "outside" in options:
             raise TypeError("outside: ExpertParallelMoE sorts the rows itself")
-        if not dist.is_available() or not dist.is_initialized():
-            raise RuntimeError("ExpertParallelMoE: torch.distributed has no process group: call "
-                               "torch.distributed.init_process_group first")
+        exchange = Exchange(group, capacity)
         if overlap_wgrad:
             if options.get("delay_wgrad_compute"):
                 raise ValueError("overlap_wgrad: the weight gradients cannot also wait for "
@@ -64,7 +61,7 @@ class ExpertParallelMoE(GroupedMLP):
         super().__init__(num_experts, hidden, ffn, **options)
         self.capacity, self.group, self.prob = capacity, group, prob
         self.overlap_wgrad = overlap_wgrad
-        self._exchange = Exchange(group, capacity)
+        self._exchange = exchange
         device = default_device(None) if self.w1.is_meta else self.w1.device
         counts = self._agree(device)
         self.first, self.total = sum(counts[:self._exchange.rank]), sum(counts)
