@@ -44,7 +44,8 @@ def cases():
              (3, dict(interleave=8, recompute=True)), (3, dict(overlap_wgrad=True, recipe="mxfp8")),
              (3, dict(overlap_wgrad=True, fuse_wgrad_accumulation=True)),
              (2, dict(wgrad_queue=True, delay_wgrad_compute=True)),
-             (4, dict(capacity=100, route="one"))]
+             (4, dict(capacity=100, route="one")), (3, dict(shared=True)),
+             (2, dict(shared=True, overlap_wgrad=True, prob="y", topk=3))]
     return {f"{ranks} ranks " + " ".join(f"{k}={v}" for k, v in options.items()): (ranks, options)
             for ranks, options in made}
 
@@ -79,19 +80,25 @@ def leaf(t):
     return t.detach().clone().requires_grad_()
 
 
+def shared(x):
+    return (x * 3).abs()
+
+
 def alone(given, indices, dy, prob, options):
     """The layer in one process: y and all gradients."""
     t = {name: leaf(value) for name, value in given.items() if value is not None}
     more = {name: options[name] for name in ("recipe", "activation", "interleave", "recompute")
             if name in options}
+    residual = shared(t["x"]) if "shared" in options else t.get("residual")
     y = qt.moe(t["x"], indices, t["probs"], t["w1"], t["w2"], prob=prob, b1=t.get("b1"),
-               b2=t.get("b2"), residual=t.get("residual"), **more)
+               b2=t.get("b2"), residual=residual, **more)
     y.backward(dy)
     return y.detach(), {name: value.grad for name, value in t.items()}
 
 
 def run_case(ranks, options, group):
     rank, o = dist.get_rank(group), DEFAULTS | options
+    more = {"shared": shared} if o.pop("shared", False) else {}
     experts, tokens = EXPERTS[ranks], [n * o["factor"] for n in TOKENS[ranks]]
     route, topk, prob, factor = o.pop("route"), o.pop("topk"), o.pop("prob"), o.pop("factor")
     dtype, kind, has_residual = o.pop("dtype"), o.pop("kind"), o.pop("residual")
@@ -111,7 +118,7 @@ def run_case(ranks, options, group):
         given.update(b1=torch.randn(total, wide).to(dtype), b2=torch.randn(total, HIDDEN).to(dtype))
     dy = torch.randn(many, HIDDEN).to(dtype)
     indices = draw(route, many // factor, topk, ranks, kind).repeat(factor, 1)
-    y, grads = alone(given, indices, dy, prob, o)
+    y, grads = alone(given, indices, dy, prob, o | more)
     here = slice(sum(tokens[:rank]), sum(tokens[:rank + 1]))
     window = slice(module.first, module.first + experts[rank])
     names = [name for name in ("w1", "w2", "b1", "b2") if name in given]
@@ -124,7 +131,7 @@ def run_case(ranks, options, group):
             w.main_grad = torch.zeros(w.shape)
     t = {name: leaf(given[name][here]) for name in ("x", "probs", "residual")
          if given[name] is not None}
-    found = module(t["x"], indices[here], t["probs"], residual=t.get("residual"))
+    found = module(t["x"], indices[here], t["probs"], residual=t.get("residual"), **more)
     found.backward(dy[here])
     if o.get("wgrad_queue"):
         assert module.w1.grad is None and module.need_backward_dw()

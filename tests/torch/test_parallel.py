@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import quern.torch as qt
 import ranks
+from quern.torch._exchange import Flight
 
 pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="its processes use the CPU")
 PROGRAM = os.path.join(ROOT, "tests", "torch", "ranks.py")
@@ -102,8 +103,10 @@ def test_bad_input(group):
             (ValueError, r"probs has the shape \[6\]: \[6, 1\]", (x, indices, probs[:, 0]))):
         with pytest.raises(kind, match=words):
             module(*args)
-    with pytest.raises(ValueError, match="residual"):
+    with pytest.raises(ValueError, match="residual has the shape"):
         module(x, indices, probs, residual=x[:3])
+    with pytest.raises(ValueError, match="residual, shared: at most one of them is expected"):
+        module(x, indices, probs, residual=x, shared=torch.nn.Identity())
     with pytest.raises(TypeError, match="the process group is of this process"):
         torch.save(module, os.devnull)
 
@@ -157,6 +160,31 @@ def test_the_host_reads_no_tensor(group, monkeypatch):
         module.check()
     module.check()  # told once
     assert module.w1.grad is not None and not y[5].any()
+
+
+def test_what_runs_while_rows_are_sent(group, monkeypatch):
+    """Between the start of a flight and the wait for it, in both passes."""
+    module, x, probs = ranks.small(overlap_wgrad=True)
+    x, indices, probs, events = x[:4].clone(), torch.arange(4)[:, None] % 2, probs[:4], []
+    scale = torch.ones(32, dtype=torch.bfloat16, requires_grad=True)
+    for name in ("send", "wait"):
+        method = getattr(Flight, name)
+        monkeypatch.setattr(Flight, name, lambda *args, name=name, method=method: (
+            events.append(name), method(*args))[1])
+    module.register_wgrad_accumulation_and_reduce_hooks(lambda: events.append("wgrad"))
+
+    def shared(x):
+        events.append("shared")
+        y = x * scale
+        y.register_hook(lambda _: events.append("its gradient"))
+        return y
+
+    y = module(x, indices, probs, shared=shared)
+    assert events == ["send", "shared", "wait", "send", "wait"]
+    events.clear()
+    y.backward(torch.ones_like(y))
+    assert events == ["send", "wait", "send", "its gradient", "wgrad", "wait"]
+    assert scale.grad is not None and module.w1.grad is not None
 
 
 def test_autocast_and_no_grad(group):

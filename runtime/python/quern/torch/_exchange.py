@@ -78,36 +78,67 @@ def _bytes(t):
     return t.contiguous().reshape(-1).view(torch.uint8)
 
 
-class Sent(torch.autograd.Function):
-    """The exchange of rows [room, features] and of probs [room], or None; the gradients return.
+class Flight:
+    """One exchange of rows and of probs [rows], or None, and later of their gradients:
 
-    meanwhile is called in the backward pass while the gradients of rows are sent. All ranks send
-    all gradients, whichever of them need one.
+        flight = Flight(exchange, room)
+        sent = flight.start(rows, probs)     # what runs in between does not wait for the ranks
+        rows, probs = flight.finish(*sent)   # of `room` rows
+
+    In the backward pass finish starts and start finishes, and whatever ran in between has its own
+    backward pass in between too. meanwhile is called before start then waits. All ranks send all
+    gradients, whichever of them need one.
     """
 
+    def __init__(self, exchange, room, meanwhile=None):
+        self.exchange, self.room, self.meanwhile = exchange, room, meanwhile
+        self.works = ()
+
+    def start(self, rows, probs=None):
+        if torch.is_grad_enabled() and not rows.requires_grad:
+            rows = rows.detach().requires_grad_()  # other ranks may need theirs
+        return _Start.apply(rows, probs, self)
+
+    def finish(self, rows, probs=None):
+        return _Finish.apply(rows, probs, self)
+
+    def send(self, rows, probs, room):
+        """Both, into memory of so many rows; probs may be None."""
+        exchange = self.exchange
+        sent = [None if t is None else exchange.send(t, exchange.rows, room) for t in (rows, probs)]
+        self.works = [pair[1] for pair in sent if pair is not None]
+        return tuple(None if pair is None else pair[0] for pair in sent)
+
+    def wait(self):
+        works, self.works = self.works, ()
+        self.exchange.wait(*works)
+
+
+class _Start(torch.autograd.Function):
+
     @staticmethod
-    def forward(ctx, rows, probs, exchange, room, meanwhile):
-        ctx.exchange, ctx.room, ctx.meanwhile = exchange, rows.shape[0], meanwhile
-        received, *works = exchange.send(rows, exchange.rows, room)
-        if probs is None:
-            exchange.wait(*works)
-            ctx.has_probs = False
-            return received, None
-        ctx.has_probs = True
-        received_probs, work = exchange.send(probs, exchange.rows, room)
-        exchange.wait(*works, work)
-        return received, received_probs
+    def forward(ctx, rows, probs, flight):
+        ctx.flight, ctx.rows, ctx.has_probs = flight, rows.shape[0], probs is not None
+        return flight.send(rows, probs, max(rows.shape[0], flight.room))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, drows, dprobs):
-        exchange = ctx.exchange
-        sent, *works = exchange.send(drows, exchange.rows, ctx.room)
-        sent_probs = None
-        if ctx.has_probs:
-            sent_probs, work = exchange.send(dprobs, exchange.rows, ctx.room)
-            works.append(work)
-        if ctx.meanwhile is not None:
-            ctx.meanwhile()
-        exchange.wait(*works)
-        return sent, sent_probs, None, None, None
+        if ctx.flight.meanwhile is not None:
+            ctx.flight.meanwhile()
+        ctx.flight.wait()
+        return drows[:ctx.rows], dprobs[:ctx.rows] if ctx.has_probs else None, None
+
+
+class _Finish(torch.autograd.Function):
+
+    @staticmethod
+    def forward(ctx, rows, probs, flight):
+        ctx.flight, ctx.rows, ctx.has_probs = flight, rows.shape[0], probs is not None
+        flight.wait()
+        return rows[:flight.room], None if probs is None else probs[:flight.room]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, drows, dprobs):
+        return *ctx.flight.send(drows, dprobs if ctx.has_probs else None, ctx.rows), None

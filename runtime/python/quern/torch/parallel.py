@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from quern.torch import _checks, _compile
-from quern.torch._exchange import Exchange, Sent
+from quern.torch._exchange import Exchange, Flight
 from quern.torch._module import default_device
 from quern.torch.functions import autocast, f32
 from quern.torch.layer import check_indices, combine, move_each, permute, route
@@ -91,13 +91,15 @@ class ExpertParallelMoE(GroupedMLP):
 
     # ------------------------------------------------------------------------------------ forward
 
-    def forward(self, x, indices, probs, *, residual=None, is_first_microbatch=None):
+    def forward(self, x, indices, probs, *, residual=None, shared=None, is_first_microbatch=None):
         """y, shaped as x [tokens, hidden] or [.., hidden]: the sum over a token's choices.
 
             indices   [tokens, topk] int32 or int64, below `total`: the expert of each pair. A pair
                       whose index is below 0 or `total` itself is dropped
             probs     [tokens, topk] of any float type
             residual  as x: added to the sum
+            shared    a function of x whose result is a residual, such as the expert of all tokens:
+                      called while the tokens are sent, and so is its backward pass
             is_first_microbatch  of GroupedLinear.forward
 
         A pair that exceeds the capacity, or has an index above `total`, is a RuntimeError on all
@@ -106,52 +108,62 @@ class ExpertParallelMoE(GroupedMLP):
         if torch.compiler.is_compiling():
             return _compile.in_eager("torch.distributed exchanges the tokens", self.forward, x,
                                      indices, probs, residual=residual,
-                                     is_first_microbatch=is_first_microbatch)
-        flat, probs, residual = self._checked(x, indices, probs, residual)
+                                     shared=shared, is_first_microbatch=is_first_microbatch)
+        if shared is not None and residual is not None:
+            raise ValueError("residual, shared: at most one of them is expected")
+        flat, probs = self._checked(x, indices, probs)
         tokens, topk = indices.shape
         # permute and combine have a row for each pair: here it is a row of the blocks.
         more = max(-(-self._exchange.rows // topk) - tokens, 0)
-        flat, probs, residual = (_padded(t, more) for t in (flat, probs, residual))
+        flat, probs = _padded(flat, more), _padded(probs, more)
+        residual = self._residual(x, residual, more)
         slots, index = self._send_indices(_padded(indices, more, -1))
-        y = self._experts(flat, probs, slots, index, is_first_microbatch, residual)
+        at_home = probs if self.prob != "h" else None
+        rows = permute(flat, slots, at_home if self.prob == "x" else None)
+        there = Flight(self._exchange, self._exchange.rows,
+                       self._overlapped if self.overlap_wgrad else None)
+        sent = there.start(rows, move_each(probs, slots) if at_home is None else None)
+        if shared is not None:
+            residual = self._residual(x, shared(x), more)
+        y = self._experts(*there.finish(*sent), index, is_first_microbatch)
+        back = Flight(self._exchange, slots.numel())
+        y, _ = back.finish(*back.start(y))
+        y = combine(y, slots, at_home if self.prob == "y" else None, residual)
         return y[:tokens].reshape(x.shape)
 
-    def _checked(self, x, indices, probs, residual):
-        """x [tokens, hidden], probs in fp32, and the residual as x."""
+    def _checked(self, x, indices, probs):
+        """x [tokens, hidden], and probs in fp32."""
         is_autocast = isinstance(x, torch.Tensor) and torch.is_autocast_enabled(x.device.type)
-        dtype = self._scaling.type or self.w1.dtype
         x, = autocast(self._scaling, x)
         _checks.values("x", x, max(x.dim(), 2) if isinstance(x, torch.Tensor) else 2)
         if is_autocast:
-            x = x.to(dtype)
-        _checks.values("x", x, x.dim(), dtype)
+            x = x.to(self._dtype())
+        _checks.values("x", x, x.dim(), self._dtype())
         _checks.on_device("x", x, self.w1)
         if x.shape[-1] != self.hidden:
             raise ValueError(f"x has the shape {list(x.shape)}: its last axis is expected to have "
                              f"hidden = {self.hidden} elements")
         check_indices(indices)
         _checks.shaped("indices", indices, (x.shape[:-1].numel(), indices.shape[1]), x)
-        flat = x.reshape(-1, self.hidden)
-        if residual is not None:
-            residual = residual.reshape(-1, self.hidden)
-            _checks.values("residual", residual, 2, x.dtype)
-            _checks.shaped("residual", residual, flat.shape, x)
-        return flat, f32("probs", probs, tuple(indices.shape), x), residual
+        return x.reshape(-1, self.hidden), f32("probs", probs, tuple(indices.shape), x)
 
-    def _experts(self, x, probs, slots, index, is_first_microbatch, residual):
-        exchange = self._exchange
-        travels, at_home = (probs, None) if self.prob == "h" else (None, probs)
-        rows = permute(x, slots, at_home if self.prob == "x" else None)
-        if torch.is_grad_enabled() and not rows.requires_grad:
-            rows.requires_grad_()  # other ranks may need a gradient, which all have to send
-        sent = None if travels is None else move_each(travels, slots)
-        meanwhile = self._overlapped if self.overlap_wgrad else None
-        rows, sent = Sent.apply(rows, sent, exchange, exchange.rows, meanwhile)
-        words = f" prob={'none' if sent is None else 'h'} first={self.first} experts={self.total}"
-        y = self._run(rows, None if sent is None else sent[:, None], is_first_microbatch,
-                      route=Route(index[:, None], None, words))
-        y, _ = Sent.apply(y, None, exchange, slots.numel(), None)
-        return combine(y, slots, at_home if self.prob == "y" else None, residual)
+    def _residual(self, x, residual, more):
+        """[tokens, hidden], with so many more tokens."""
+        if residual is None:
+            return None
+        _checks.shaped("residual", residual, x.shape, x)
+        _checks.values("residual", residual, x.dim(), self._dtype())
+        return _padded(residual.reshape(-1, self.hidden), more)
+
+    def _dtype(self):
+        """Of tokens on their way."""
+        return self._scaling.type or self.w1.dtype
+
+    def _experts(self, rows, probs, index, is_first_microbatch):
+        """This rank's experts: a result for each row that was received."""
+        words = f" prob={'none' if probs is None else 'h'} first={self.first} experts={self.total}"
+        return self._run(rows, None if probs is None else probs[:, None], is_first_microbatch,
+                         route=Route(index[:, None], None, words))
 
     def _overlapped(self):
         if len(self._later):  # no, if weights are frozen
