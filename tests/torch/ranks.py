@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each process of test_parallel.py runs, by torch.distributed on the CPU:
+"""The program of each process of test_parallel.py, by torch.distributed on the CPU:
 
     python tests/torch/ranks.py PROGRAM RANK RANKS FOLDER
 
@@ -44,7 +44,8 @@ def cases():
              (3, dict(interleave=8, recompute=True)), (3, dict(overlap_wgrad=True, recipe="mxfp8")),
              (3, dict(overlap_wgrad=True, fuse_wgrad_accumulation=True)),
              (2, dict(wgrad_queue=True, delay_wgrad_compute=True)),
-             (4, dict(capacity=100, route="one")), (3, dict(shared=True)),
+             (4, dict(capacity=100, route="one")), (2, dict(capacity=2, route="few", prob="x")),
+             (4, dict(capacity=3, route="few", topk=3, prob="y", residual=True)), (3, dict(shared=True)),
              (2, dict(shared=True, overlap_wgrad=True, prob="y", topk=3))]
     return {f"{ranks} ranks " + " ".join(f"{k}={v}" for k, v in options.items()): (ranks, options)
             for ranks, options in made}
@@ -62,11 +63,14 @@ def draw(route, tokens, topk, ranks, kind):
     elif route == "dropped":
         indices[::3, -1] = total
         indices[1::4, 0] = -7
+    elif route == "few":  # fewer pairs than tokens: blocks may be smaller than tokens * topk
+        indices[:, 1:] = -1
+        indices[torch.arange(tokens) % 5 > 0] = total
     elif route == "twice":
         indices[:, 1] = indices[:, 0]
     elif route == "own":  # nothing leaves a rank
-        indices[:] = torch.repeat_interleave(
-            torch.tensor(EXPERTS[ranks]).cumsum(0) - 1, torch.tensor(TOKENS[ranks])).to(kind)[:, None]
+        last = torch.tensor(EXPERTS[ranks]).cumsum(0) - 1
+        indices[:] = torch.repeat_interleave(last, torch.tensor(TOKENS[ranks]))[:, None]
     return indices
 
 
@@ -228,8 +232,8 @@ def errors(rank, ranks):
         many[1:] = 5
         large[3] = 99
     told = {"capacity": expect(
-        RuntimeError, "capacity is 4 pairs: rank 1 has 5 for rank 2; the first that does not fit is "
-        "of expert 5", module, x, many, probs)}
+        RuntimeError, "capacity is 4 pairs: rank 1 has 5 for rank 2; the first that does not fit "
+        "is of expert 5", module, x, many, probs)}
     told["index"] = expect(
         RuntimeError, f"rank 1: token 3, k 0: index is 99: at most {module.total} is expected",
         module, x, large, probs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ExpertParallelMoE in processes on the CPU: the bits of one process, and what errors say."""
+"""ExpertParallelMoE in processes on the CPU: the bits of one process, and errors."""
 
 import json
 import os
@@ -21,7 +21,7 @@ FIRST = ("capacity", "index", "afterwards", "recipe", "prob")
 
 
 def run(program, count, folder, exits=None):
-    """What each rank told; exits: {rank: exit status} of those that do not end with 0."""
+    """Each rank's results; exits: {rank: exit status} of those that do not end with 0."""
     env = os.environ | {"QUERN_THREADS": "1", "OMP_NUM_THREADS": "1"}
     processes = [subprocess.Popen(
         [sys.executable, PROGRAM, program, str(rank), str(count), str(folder)], env=env,
@@ -81,10 +81,10 @@ def group(tmp_path, monkeypatch):
 
 
 def test_example():
-    made = subprocess.run([sys.executable, os.path.join(ROOT, "examples", "torch_expert_parallel.py")],
-                          capture_output=True, text=True, env=os.environ | {
-                              "PYTHONPATH": os.path.join(ROOT, "runtime", "python"),
-                              "QUERN_THREADS": "1", "OMP_NUM_THREADS": "1"})
+    path = os.path.join(ROOT, "examples", "torch_expert_parallel.py")
+    made = subprocess.run([sys.executable, path], capture_output=True, text=True, env=os.environ | {
+        "PYTHONPATH": os.path.join(ROOT, "runtime", "python"), "QUERN_THREADS": "1",
+        "OMP_NUM_THREADS": "1"})
     assert made.returncode == 0, made.stdout + made.stderr
     for rank in (0, 1):
         assert f"rank {rank} of 2: y, dx, dw1, dw2 have the bits of one process" in made.stdout
@@ -95,7 +95,7 @@ def test_bad_input(group):
     indices = torch.zeros(6, 1, dtype=torch.int64)
     for kind, words, args in (
             (TypeError, "x is list: a tensor is expected", ([], indices, probs)),
-            (TypeError, "x is torch.float32: torch.bfloat16 is expected", (x.float(), indices, probs)),
+            (TypeError, "x is torch.float32: torch.bfloat16", (x.float(), indices, probs)),
             (ValueError, r"x has the shape \[6, 30\]: .* hidden = 32", (x[:, :30], indices, probs)),
             (TypeError, "indices: a tensor of int32 or int64", (x, indices.float(), probs)),
             (ValueError, r"indices has the shape \[5, 1\]: \[6, 1\]", (x, indices[:5], probs)),
@@ -151,7 +151,7 @@ class _NoReads(TorchDispatchMode):
 def test_the_host_reads_no_tensor(group, monkeypatch):
     module, x, probs = ranks.small(overlap_wgrad=True)
     indices = torch.tensor([[0], [1], [1], [0], [1], [99]])
-    monkeypatch.setattr(module, "check", lambda: None)  # what a GPU does only if it is asked
+    monkeypatch.setattr(module, "check", lambda: None)  # a GPU is not asked, either
     with _NoReads():
         y = module(x, indices, probs)
         y.backward(torch.ones_like(y))

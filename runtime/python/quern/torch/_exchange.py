@@ -17,13 +17,13 @@ class Ranks:
         self.ranks, self.rank = dist.get_world_size(group), dist.get_rank(group)
 
     def wait(self, *works):
-        """The current stream, or the CPU, waits for what was started."""
+        """The current stream, or the CPU, waits for collectives that were started."""
         with self._told():
             for work in works:
                 work.wait()
 
     def sum(self, t):
-        """Start to sum t over the ranks, in its place: what to wait for."""
+        """Start to sum t over the ranks, in its memory; returns a work for wait."""
         with self._told():
             return dist.all_reduce(t, group=self.group, async_op=True)
 
@@ -69,8 +69,9 @@ class _Told:
         if kind is not None and issubclass(kind, RuntimeError):
             rank, ranks = self.ranks.rank, self.ranks.ranks
             raise RuntimeError(
-                f"rank {rank} of {ranks}: another rank of the group ended, or did not answer within "
-                f"the group's timeout; the group cannot be used any more: {error}") from error
+                f"rank {rank} of {ranks}: another rank of the group ended, or did not answer "
+                f"within the group's timeout; the group cannot be used any more: {error}"
+            ) from error
 
 
 def _bytes(t):
@@ -82,12 +83,13 @@ class Flight:
     """One exchange of rows and of probs [rows], or None, and later of their gradients:
 
         flight = Flight(exchange, room)
-        sent = flight.start(rows, probs)     # what runs in between does not wait for the ranks
+        sent = flight.start(rows, probs)
+        ...                                  # runs while the rows are sent
         rows, probs = flight.finish(*sent)   # of `room` rows
 
-    In the backward pass finish starts and start finishes, and whatever ran in between has its own
-    backward pass in between too. meanwhile is called before start then waits. All ranks send all
-    gradients, whichever of them need one.
+    In the backward pass finish starts to send the gradients and start waits for them, and
+    operations between the two have their backward pass in between, too. meanwhile is called before
+    that wait. All ranks send all gradients, even where none is needed.
     """
 
     def __init__(self, exchange, room, meanwhile=None):

@@ -14,7 +14,7 @@ from quern.torch.layer import check_indices, combine, move_each, permute, route
 from quern.torch.mlp import Route
 from quern.torch.modules import GroupedMLP
 
-_HEAD = 4  # numbers before the indices that a rank sends to another: code and three more
+_HEAD = 4  # integers before the indices that a rank sends to another: its error, see _head
 _TOO_MANY, _TOO_LARGE = 1, 2
 
 
@@ -71,8 +71,8 @@ class ExpertParallelMoE(GroupedMLP):
                                                     device=device), persistent=False)
 
     def __getstate__(self):
-        raise TypeError("the process group is of this process: an ExpertParallelMoE cannot be copied "
-                        "or pickled; its state_dict() can")
+        raise TypeError("the process group is of this process: an ExpertParallelMoE cannot be "
+                        "copied or pickled; its state_dict() can")
 
     def _agree(self, device):
         """The number of experts of each rank. ValueError if the ranks differ in something else."""
@@ -156,7 +156,7 @@ class ExpertParallelMoE(GroupedMLP):
         return _padded(residual.reshape(-1, self.hidden), more)
 
     def _dtype(self):
-        """Of tokens on their way."""
+        """The type of tokens that are sent."""
         return self._scaling.type or self.w1.dtype
 
     def _experts(self, rows, probs, index, is_first_microbatch):
@@ -175,8 +175,8 @@ class ExpertParallelMoE(GroupedMLP):
     # --------------------------------------------------------------------- which pair goes where
 
     def _send_indices(self, indices):
-        """Where pairs [tokens, topk] have their rows in the blocks, -1 for none, and the expert of
-        each row that is received, -1 for none."""
+        """The rows of pairs [tokens, topk] in the blocks, -1 for none, and the expert of each row
+        that is received, -1 for none."""
         exchange, capacity = self._exchange, self.capacity
         is_pair = (indices >= 0) & (indices < self.total)
         to = torch.bucketize(indices, self._ends, right=True).to(torch.int32)
@@ -198,9 +198,11 @@ class ExpertParallelMoE(GroupedMLP):
         return slots, received[:, _HEAD:].reshape(-1)
 
     def _head(self, indices, to, sizes, is_over):
-        """The first error of this rank's indices, int32 [_HEAD]: a code and what _sentence says."""
+        """The first error of this rank's indices, int32 [_HEAD]: a code, 0 for none, and three
+        integers that check prints."""
         topk = indices.shape[1]
-        indices, is_large, is_over = (t.reshape(-1) for t in (indices, indices > self.total, is_over))
+        indices, is_over = indices.reshape(-1), is_over.reshape(-1)
+        is_large = indices > self.total
         large, over = (t.int().argmax(0, keepdim=True) for t in (is_large, is_over))
         rank = to.reshape(-1)[over].clamp(min=0)  # not sizes[a tensor of no axis], which waits
         none = torch.zeros_like(large)
@@ -226,8 +228,8 @@ class ExpertParallelMoE(GroupedMLP):
                                    f"{self.total} is expected")
             if code == _TOO_MANY:
                 raise RuntimeError(
-                    f"capacity is {self.capacity} pairs: rank {rank} has {b} for rank {a}; the first "
-                    f"that does not fit is of expert {c}")
+                    f"capacity is {self.capacity} pairs: rank {rank} has {b} for rank {a}; the "
+                    f"first that does not fit is of expert {c}")
 
     def extra_repr(self):
         return (f"{super().extra_repr()}, capacity={self.capacity}, experts {self.first} to "
