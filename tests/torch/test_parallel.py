@@ -203,3 +203,8 @@ def test_compiled_code_calls_it(group):
     with pytest.warns(UserWarning, match="eager mode here: torch.distributed exchanges the tokens"):
         y = torch.compile(module, backend="eager")(x + 1, indices, probs)
     assert torch.equal(y, module(x + 1, indices, probs))
+    x, w = torch.randn(4, 32).bfloat16(), torch.randn(2, 16, 32).bfloat16()
+    for function, what in ((qt.row_parallel_mm, "result"), (qt.column_parallel_mm, "gradient")):
+        with pytest.warns(UserWarning, match=f"here: torch.distributed sums the {what}"):
+            y = torch.compile(function, backend="eager")(x, w, [1, 3])
+        assert torch.equal(y, qt.grouped_mm(x, w, [1, 3]))
