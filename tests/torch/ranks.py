@@ -7,6 +7,7 @@ A program is a function of this file; each rank leaves FOLDER/RANK.json, {name: 
 """
 
 import datetime
+import functools
 import json
 import os
 import sys
@@ -19,6 +20,7 @@ sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+import torch.utils.checkpoint  # noqa: E402
 
 import quern.torch as qt  # noqa: E402
 
@@ -46,7 +48,8 @@ def cases():
              (3, dict(overlap_wgrad=True, fuse_wgrad_accumulation=True)),
              (2, dict(wgrad_queue=True, delay_wgrad_compute=True)),
              (4, dict(capacity=100, route="one")), (2, dict(capacity=2, route="few", prob="x")),
-             (4, dict(capacity=3, route="few", topk=3, prob="y", residual=True)), (3, dict(shared=True)),
+             (4, dict(capacity=3, route="few", topk=3, prob="y", residual=True)),
+             (3, dict(shared=True)),
              (2, dict(shared=True, overlap_wgrad=True, prob="y", topk=3))]
     return {f"{ranks} ranks " + " ".join(f"{k}={v}" for k, v in options.items()): (ranks, options)
             for ranks, options in made}
@@ -150,6 +153,44 @@ def run_case(ranks, options, group):
         assert same(grad, grads[name][window]), f"gradient of {name}"
 
 
+def stack(group):
+    """Two layers, of which the first is checkpointed, and two microbatches in flight; the gradients
+    of weights add up in main_grad. They are those of one process after each backward pass."""
+    rank, ranks, rows, topk = dist.get_rank(group), dist.get_world_size(group), 10, 2
+    here, mine = slice(rank * rows, (rank + 1) * rows), slice(2 * rank, 2 * rank + 2)
+    layers = [qt.ExpertParallelMoE(2, HIDDEN, FFN, capacity=rows * topk, group=group, device="cpu",
+                                   params_dtype=torch.bfloat16, fuse_wgrad_accumulation=True,
+                                   overlap_wgrad=i == 0) for i in range(2)]
+    torch.manual_seed(9)
+    weights = [torch.randn(2 * ranks, *p.shape[1:]).mul(0.3).bfloat16().requires_grad_()
+               for layer in layers for p in (layer.w1, layer.w2)]
+    mains = [torch.zeros(w.shape) for w in weights]
+    parameters = [p for layer in layers for p in (layer.w1, layer.w2)]
+    for p, w in zip(parameters, weights):
+        p.data.copy_(w[mine])
+        p.main_grad = torch.zeros(p.shape)
+    passes = []
+    for _ in range(2):
+        x, dy = torch.randn(2, ranks * rows, HIDDEN).bfloat16()
+        indices, probs = draw("even", len(x), topk, ranks, torch.int64), torch.rand(len(x), topk)
+        whole, part = leaf(x), leaf(x[here])
+        y, found = whole, part
+        for i in range(2):
+            y = qt.moe(y, indices, probs, *weights[2 * i:2 * i + 2], main_grad1=mains[2 * i],
+                       main_grad2=mains[2 * i + 1])
+            arguments = found, indices[here], probs[here]
+            found = torch.utils.checkpoint.checkpoint(layers[i], *arguments, use_reentrant=False) \
+                if i == 0 else layers[i](*arguments)
+        assert same(found, y[here]), "y"
+        passes.append((y, found, dy, whole, part))
+    for y, found, dy, whole, part in reversed(passes):
+        y.backward(dy)
+        found.backward(dy[here])
+        assert same(part.grad, whole.grad[here]), "dx"
+        for p, main in zip(parameters, mains):
+            assert same(p.main_grad, main[mine]), "main_grad"
+
+
 TENSOR = {"bf16": 24, "fp8_block": 128, "mxfp8": 32}  # features of a rank, multiples of blocks
 
 
@@ -249,14 +290,16 @@ def errors(rank, ranks):
 def parallel(rank, ranks):
     groups = {n: dist.new_group(list(range(n)), timeout=PATIENCE) for n in EXPERTS}
     told = errors(rank, ranks)
-    for run, made in ((run_case, cases()), (run_tensor, tensor_cases())):
-        for name, (n, options) in made.items():
-            if rank < n:
-                try:
-                    run(n, options, groups[n])
-                    told[name] = ""
-                except Exception:
-                    told[name] = traceback.format_exc()
+    made = [(name, n, functools.partial(run, n, options)) for run, table in
+            ((run_case, cases()), (run_tensor, tensor_cases()))
+            for name, (n, options) in table.items()]
+    for name, n, run in [*made, ("stack", 4, stack)]:
+        if rank < n:
+            try:
+                run(groups[n])
+                told[name] = ""
+            except Exception:
+                told[name] = traceback.format_exc()
     return told
 
 

@@ -54,6 +54,10 @@ def test_bits_of_one_process(told, name):
     passed(told, name, ranks.cases()[name][0])
 
 
+def test_layers_checkpointed_and_in_microbatches(told):
+    passed(told, "stack", 4)
+
+
 @pytest.mark.parametrize("name", ranks.tensor_cases())
 def test_tensor_parallel_products(told, name):
     passed(told, name, ranks.tensor_cases()[name][0])
