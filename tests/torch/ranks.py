@@ -50,6 +50,12 @@ def cases():
              (4, dict(capacity=100, route="one")), (2, dict(capacity=2, route="few", prob="x")),
              (4, dict(capacity=3, route="few", topk=3, prob="y", residual=True)),
              (3, dict(shared=True)),
+             (3, dict(once=True, shared=True, overlap_wgrad=True)),
+             *((ranks, dict(once=True, topk=3, recipe=recipe, route=route, residual=True))
+               for ranks in (2, 4) for recipe, route in
+               (("bf16", "even"), ("bf16", "dropped"), ("mxfp8", "even"), ("fp8_block", "one"))),
+             (1, dict(once=True, route="twice")), (3, dict(once=True, route="none")),
+             (4, dict(once=True, route="few", capacity=3)),
              (2, dict(shared=True, overlap_wgrad=True, prob="y", topk=3))]
     return {f"{ranks} ranks " + " ".join(f"{k}={v}" for k, v in options.items()): (ranks, options)
             for ranks, options in made}
@@ -111,6 +117,8 @@ def run_case(ranks, options, group):
     route, topk, prob, factor = o.pop("route"), o.pop("topk"), o.pop("prob"), o.pop("factor")
     dtype, kind, has_residual = o.pop("dtype"), o.pop("kind"), o.pop("residual")
     capacity = o.pop("capacity", max(tokens) * topk)
+    if o.pop("once", False):
+        o["token_capacity"] = min(capacity, max(tokens))
     if o.get("wgrad_queue"):
         o["wgrad_queue"] = qt.WgradQueue()
     module = qt.ExpertParallelMoE(experts[rank], HIDDEN, FFN, capacity=capacity, group=group,
@@ -279,6 +287,13 @@ def errors(rank, ranks):
     told["index"] = expect(
         RuntimeError, f"rank 1: token 3, k 0: index is 99: at most {module.total} is expected",
         module, x, large, probs)
+    once = small(token_capacity=2)[0]
+    few = indices.clone()
+    if rank == 2:  # three tokens and four pairs for rank 1
+        few = torch.tensor([[2, 3], [2, -1], [3, -1], [0, 1], [-1, -1], [-1, -1]])
+    told["token capacity"] = expect(
+        RuntimeError, "token_capacity is 2 tokens: rank 2 has 3 for rank 1; the first that does "
+        "not fit is of expert 3", once, x, few, torch.ones(few.shape))
     told["afterwards"] = "" if module(x, indices, probs).shape == x.shape else "no result"
     told["recipe"] = expect(ValueError, "recipe of rank 2 is not that of rank 0: on rank", small,
                             recipe="mxfp8" if rank == 2 else "bf16")

@@ -17,7 +17,7 @@ from quern.torch._exchange import Flight
 
 pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="its processes use the CPU")
 PROGRAM = os.path.join(ROOT, "tests", "torch", "ranks.py")
-FIRST = ("capacity", "index", "afterwards", "recipe", "prob")
+FIRST = ("capacity", "token capacity", "index", "afterwards", "recipe", "prob")
 
 
 def run(program, count, folder, exits=None):
@@ -118,6 +118,9 @@ def test_bad_input(group):
 def test_bad_arguments(group):
     for kind, words, more in (
             (ValueError, "capacity is 0: a number from 1 is expected", {"capacity": 0}),
+            (ValueError, "token_capacity is 5: None, or 1 to capacity = 4", {"token_capacity": 5}),
+            (ValueError, "token_capacity: prob is 'y', .* 'h' is expected",
+             {"token_capacity": 4, "prob": "y"}),
             (ValueError, "prob is 'z': 'x', 'h' or 'y' is expected", {"prob": "z"}),
             (TypeError, "outside: ExpertParallelMoE sorts the rows itself", {"outside": "zero"}),
             (ValueError, "overlap_wgrad: ", {"overlap_wgrad": True, "delay_wgrad_compute": True})):
@@ -152,8 +155,9 @@ class _NoReads(TorchDispatchMode):
         return function(*args, **kwargs or {})
 
 
-def test_the_host_reads_no_tensor(group, monkeypatch):
-    module, x, probs = ranks.small(overlap_wgrad=True)
+@pytest.mark.parametrize("token_capacity", [None, 4])
+def test_the_host_reads_no_tensor(group, monkeypatch, token_capacity):
+    module, x, probs = ranks.small(overlap_wgrad=True, token_capacity=token_capacity)
     indices = torch.tensor([[0], [1], [1], [0], [1], [99]])
     monkeypatch.setattr(module, "check", lambda: None)  # a GPU is not asked, either
     with _NoReads():

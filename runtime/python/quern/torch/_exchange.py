@@ -89,11 +89,13 @@ class Flight:
 
     In the backward pass finish starts to send the gradients and start waits for them, and
     operations between the two have their backward pass in between, too. meanwhile is called before
-    that wait. All ranks send all gradients, even where none is needed.
+    that wait. All ranks send all gradients, even where none is needed. there and back: how many
+    rows are sent, and of their gradients; default all blocks of pairs. Tensors have room for both.
     """
 
-    def __init__(self, exchange, room, meanwhile=None):
+    def __init__(self, exchange, room, meanwhile=None, there=0, back=0):
         self.exchange, self.room, self.meanwhile = exchange, room, meanwhile
+        self.there, self.back = there or exchange.rows, back or exchange.rows
         self.works = ()
 
     def start(self, rows, probs=None):
@@ -104,10 +106,10 @@ class Flight:
     def finish(self, rows, probs=None):
         return _Finish.apply(rows, probs, self)
 
-    def send(self, rows, probs, room):
-        """Both, into memory of so many rows; probs may be None."""
-        exchange = self.exchange
-        sent = [None if t is None else exchange.send(t, exchange.rows, room) for t in (rows, probs)]
+    def send(self, rows, probs, count, room):
+        """So many rows and all probs, into memory of `room` rows; probs may be None."""
+        sent = [None if t is None else self.exchange.send(t, n, room)
+                for t, n in ((rows, count), (probs, self.exchange.rows))]
         self.works = [pair[1] for pair in sent if pair is not None]
         return tuple(None if pair is None else pair[0] for pair in sent)
 
@@ -121,7 +123,7 @@ class _Start(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, probs, flight):
         ctx.flight, ctx.rows, ctx.has_probs = flight, rows.shape[0], probs is not None
-        return flight.send(rows, probs, max(rows.shape[0], flight.room))
+        return flight.send(rows, probs, flight.there, max(rows.shape[0], flight.room))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -143,4 +145,5 @@ class _Finish(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, drows, dprobs):
-        return *ctx.flight.send(drows, dprobs if ctx.has_probs else None, ctx.rows), None
+        flight = ctx.flight
+        return *flight.send(drows, dprobs if ctx.has_probs else None, flight.back, ctx.rows), None

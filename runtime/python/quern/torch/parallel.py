@@ -9,13 +9,14 @@ import torch.nn.functional as F
 from quern.torch import _checks, _compile
 from quern.torch._exchange import Exchange, Flight
 from quern.torch._module import default_device
+from quern.torch._once import added, copied, places, returned, to_blocks
 from quern.torch.functions import autocast, f32
 from quern.torch.layer import check_indices, combine, move_each, permute, route
 from quern.torch.mlp import Route
 from quern.torch.modules import GroupedMLP
 
 _HEAD = 4  # integers before the indices that a rank sends to another: its error, see _head
-_TOO_MANY, _TOO_LARGE = 1, 2
+_TOO_MANY, _TOO_MANY_TOKENS, _TOO_LARGE = 1, 2, 3
 
 
 def _padded(t, more, value=0):
@@ -30,6 +31,9 @@ class ExpertParallelMoE(GroupedMLP):
         hidden, ffn   of each expert
         capacity      pairs of a token and an expert that a rank may send to another in one call. A
                       rank sends and receives ranks * capacity rows, however many are used
+        token_capacity  tokens that a rank may send to another in one call, at most capacity: each
+                      is sent once to a rank, for all experts that it chose there. Only with
+                      prob="h"; default None: it is sent for each pair
         group         default all ranks. Every rank makes the module at the same time
         prob          "x", "h" or "y", as in moe
         overlap_wgrad compute the weight gradients while the gradients of tokens are sent
@@ -44,12 +48,19 @@ class ExpertParallelMoE(GroupedMLP):
     group's timeout at the latest.
     """
 
-    def __init__(self, num_experts, hidden, ffn, *, capacity, group=None, prob="h",
-                 overlap_wgrad=False, **options):
+    def __init__(self, num_experts, hidden, ffn, *, capacity, token_capacity=None, group=None,
+                 prob="h", overlap_wgrad=False, **options):
         if type(capacity) is not int or capacity < 1:
             raise ValueError(f"capacity is {capacity!r}: a number from 1 is expected")
+        if token_capacity is not None and (type(token_capacity) is not int or
+                                           not 1 <= token_capacity <= capacity):
+            raise ValueError(f"token_capacity is {token_capacity!r}: None, or 1 to capacity = "
+                             f"{capacity} is expected")
         if prob not in ("x", "h", "y"):
             raise ValueError(f"prob is {prob!r}: 'x', 'h' or 'y' is expected")
+        if token_capacity is not None and prob != "h":
+            raise ValueError(f"token_capacity: prob is {prob!r}, which makes a token's pairs "
+                             "differ: 'h' is expected")
         if "outside" in options:
             raise TypeError("outside: ExpertParallelMoE sorts the rows itself")
         exchange = Exchange(group, capacity)
@@ -60,7 +71,7 @@ class ExpertParallelMoE(GroupedMLP):
             options["delay_wgrad_compute"] = True
         super().__init__(num_experts, hidden, ffn, **options)
         self.capacity, self.group, self.prob = capacity, group, prob
-        self.overlap_wgrad = overlap_wgrad
+        self.overlap_wgrad, self.token_capacity = overlap_wgrad, token_capacity
         self._exchange = exchange
         device = default_device(None) if self.w1.is_meta else self.w1.device
         counts = self._agree(device)
@@ -77,8 +88,9 @@ class ExpertParallelMoE(GroupedMLP):
     def _agree(self, device):
         """The number of experts of each rank. ValueError if the ranks differ in something else."""
         mine = {name: getattr(self, name) for name in (
-            "num_experts", "hidden", "ffn", "capacity", "recipe", "activation", "interleave",
-            "limits", "prob")} | {"params_dtype": self.w1.dtype, "bias": hasattr(self, "b1")}
+            "num_experts", "hidden", "ffn", "capacity", "token_capacity", "recipe", "activation",
+            "interleave", "limits", "prob")}
+        mine.update(params_dtype=self.w1.dtype, bias=hasattr(self, "b1"))
         numbers = [value if type(value) is int else zlib.crc32(repr(value).encode())
                    for value in mine.values()]
         every = self._exchange.gather(torch.tensor(numbers, device=device)).tolist()
@@ -102,8 +114,8 @@ class ExpertParallelMoE(GroupedMLP):
                       called while the tokens are sent, and so is its backward pass
             is_first_microbatch  of GroupedLinear.forward
 
-        A pair that exceeds the capacity, or has an index above `total`, is a RuntimeError on all
-        ranks. On a GPU such pairs are left out, and check() raises the error.
+        A pair or token that exceeds its capacity, or an index above `total`, is a RuntimeError on
+        all ranks. On a GPU such pairs are left out, and check() raises the error.
         """
         if torch.compiler.is_compiling():
             return _compile.in_eager("torch.distributed exchanges the tokens", self.forward, x,
@@ -117,18 +129,23 @@ class ExpertParallelMoE(GroupedMLP):
         more = max(-(-self._exchange.rows // topk) - tokens, 0)
         flat, probs = _padded(flat, more), _padded(probs, more)
         residual = self._residual(x, residual, more)
-        slots, index = self._send_indices(_padded(indices, more, -1))
-        at_home = probs if self.prob != "h" else None
-        rows = permute(flat, slots, at_home if self.prob == "x" else None)
-        there = Flight(self._exchange, self._exchange.rows,
-                       self._overlapped if self.overlap_wgrad else None)
+        slots, index, firsts, sources = self._send_indices(_padded(indices, more, -1))
+        is_once, at_home = firsts is not None, probs if self.prob != "h" else None
+        rows = to_blocks(flat, slots, firsts) if is_once else \
+            permute(flat, slots, at_home if self.prob == "x" else None)
+        exchange, few = self._exchange, self._exchange.ranks * (self.token_capacity or 0)
+        there = Flight(exchange, exchange.rows, self._overlapped if self.overlap_wgrad else None,
+                       there=few)
         sent = there.start(rows, move_each(probs, slots) if at_home is None else None)
         if shared is not None:
             residual = self._residual(x, shared(x), more)
-        y = self._experts(*there.finish(*sent), index, is_first_microbatch)
-        back = Flight(self._exchange, slots.numel())
-        y, _ = back.finish(*back.start(y))
-        y = combine(y, slots, at_home if self.prob == "y" else None, residual)
+        rows, sent = there.finish(*sent)
+        y = self._experts(copied(rows, sources) if is_once else rows, sent, index,
+                          is_first_microbatch)
+        back = Flight(exchange, slots.numel(), back=few)
+        y, _ = back.finish(*back.start(returned(y, sources) if is_once else y))
+        y = added(y, slots, firsts, residual) if is_once else \
+            combine(y, slots, at_home if self.prob == "y" else None, residual)
         return y[:tokens].reshape(x.shape)
 
     def _checked(self, x, indices, probs):
@@ -175,9 +192,9 @@ class ExpertParallelMoE(GroupedMLP):
     # --------------------------------------------------------------------- which pair goes where
 
     def _send_indices(self, indices):
-        """The rows of pairs [tokens, topk] in the blocks, -1 for none, and the expert of each row
-        that is received, -1 for none."""
-        exchange, capacity = self._exchange, self.capacity
+        """slots of pairs [tokens, topk], and the expert of each row that is received, -1 for none;
+        with token_capacity firsts and sources, else None twice (_once.py)."""
+        exchange, capacity, tokens = self._exchange, self.capacity, self.token_capacity
         is_pair = (indices >= 0) & (indices < self.total)
         to = torch.bucketize(indices, self._ends, right=True).to(torch.int32)
         to = to.where(is_pair, -1)
@@ -185,31 +202,45 @@ class ExpertParallelMoE(GroupedMLP):
         starts = (sizes.cumsum(0) - sizes)[to.clamp(min=0)]
         place = row - starts
         fits = is_pair & (place < capacity)
+        heads, firsts, sent = [(_TOO_MANY, sizes, is_pair & ~fits)], None, [indices]
+        if tokens is not None:
+            firsts, source, has_room, many = places(to, exchange.ranks, tokens)
+            heads.append((_TOO_MANY_TOKENS, many, is_pair & ~has_room))
+            fits &= has_room
+            sent.append(source)
         slots = (to * capacity + place).where(fits, -1).to(torch.int32)
-        sent = indices.new_full((exchange.ranks * capacity + 1,), -1, dtype=torch.int32)
-        sent.scatter_(0, slots.where(fits, exchange.rows).reshape(-1).long(),
-                      indices.reshape(-1).to(torch.int32))
-        head = self._head(indices, to, sizes, is_pair & ~fits)
-        blocks = torch.cat([head.expand(exchange.ranks, -1),
-                            sent[:-1].view(exchange.ranks, capacity)], 1)
-        received, work = exchange.send(blocks, exchange.ranks)
+        to_slots = slots.where(fits, exchange.rows).reshape(-1).long()
+        blocks = [self._head(indices, to, heads).expand(exchange.ranks, -1)]
+        for values in sent:
+            block = indices.new_full((exchange.rows + 1,), -1, dtype=torch.int32)
+            block.scatter_(0, to_slots, values.reshape(-1).to(torch.int32))
+            blocks.append(block[:-1].view(exchange.ranks, capacity))
+        received, work = exchange.send(torch.cat(blocks, 1), exchange.ranks)
         exchange.wait(work)
         self._note(received[:, :_HEAD])
-        return slots, received[:, _HEAD:].reshape(-1)
+        index, source = received[:, _HEAD:_HEAD + capacity], received[:, _HEAD + capacity:]
+        if tokens is None:
+            return slots, index.reshape(-1), None, None
+        first = torch.arange(exchange.ranks, device=index.device)[:, None] * tokens
+        return slots, index.reshape(-1), firsts, (source.clamp(min=0) + first).reshape(-1)
 
-    def _head(self, indices, to, sizes, is_over):
+    def _head(self, indices, to, heads):
         """The first error of this rank's indices, int32 [_HEAD]: a code, 0 for none, and three
-        integers that check prints."""
+        integers that check prints. heads: a code, the sizes that are too large and the pairs that
+        do not fit."""
         topk = indices.shape[1]
-        indices, is_over = indices.reshape(-1), is_over.reshape(-1)
+        indices, to = indices.reshape(-1), to.reshape(-1)
+        found = torch.zeros(_HEAD, dtype=torch.int64, device=indices.device)
+        for code, sizes, is_over in heads:
+            over = is_over.reshape(-1).int().argmax(0, keepdim=True)
+            rank = to[over].clamp(min=0)  # not sizes[a tensor of no axis], which waits
+            many = torch.cat([torch.full_like(over, code), rank, sizes[rank], indices[over]])
+            found = torch.where(is_over.any(), many, found)
         is_large = indices > self.total
-        large, over = (t.int().argmax(0, keepdim=True) for t in (is_large, is_over))
-        rank = to.reshape(-1)[over].clamp(min=0)  # not sizes[a tensor of no axis], which waits
-        none = torch.zeros_like(large)
-        many = torch.cat([none + _TOO_MANY, rank, sizes[rank], indices[over]])
-        huge = torch.cat([none + _TOO_LARGE, large // topk, large % topk, indices[large]])
-        return torch.where(is_large.any(), huge, torch.where(is_over.any(), many, 0)).clamp(
-            max=2**31 - 1).to(torch.int32)
+        large = is_large.int().argmax(0, keepdim=True)
+        huge = torch.cat([torch.full_like(large, _TOO_LARGE), large // topk, large % topk,
+                          indices[large]])
+        return torch.where(is_large.any(), huge, found).clamp(max=2**31 - 1).to(torch.int32)
 
     def _note(self, heads):
         """On the CPU all ranks raise an error of any; a GPU keeps the first ones for check()."""
@@ -230,6 +261,10 @@ class ExpertParallelMoE(GroupedMLP):
                 raise RuntimeError(
                     f"capacity is {self.capacity} pairs: rank {rank} has {b} for rank {a}; the "
                     f"first that does not fit is of expert {c}")
+            if code == _TOO_MANY_TOKENS:
+                raise RuntimeError(
+                    f"token_capacity is {self.token_capacity} tokens: rank {rank} has {b} for rank "
+                    f"{a}; the first that does not fit is of expert {c}")
 
     def extra_repr(self):
         return (f"{super().extra_repr()}, capacity={self.capacity}, experts {self.first} to "
