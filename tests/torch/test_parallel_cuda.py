@@ -45,9 +45,9 @@ def step(layer, arguments, weights, dy):
 
 
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block", "mxfp8"])
-@pytest.mark.parametrize("prob", ["x", "h", "y"])
-def test_bits_of_moe(group, recipe, prob):
-    module, arguments, dy = make(recipe=recipe, prob=prob)
+@pytest.mark.parametrize("prob, once", [("x", None), ("h", None), ("h", TOKENS), ("y", None)])
+def test_bits_of_moe(group, recipe, prob, once):
+    module, arguments, dy = make(recipe=recipe, prob=prob, token_capacity=once)
     weights = module.w1, module.w2
 
     def alone(x, indices, probs):
@@ -77,8 +77,9 @@ def test_a_graph_with_other_indices_before_each_replay(group, recipe):
         assert all(map(torch.equal, results, step(module, arguments, weights, dy))), seed
 
 
-def test_the_host_does_not_wait(group):
-    module, arguments, dy = make(overlap_wgrad=True)
+@pytest.mark.parametrize("once", [None, TOKENS])
+def test_the_host_does_not_wait(group, once):
+    module, arguments, dy = make(overlap_wgrad=True, token_capacity=once)
     module(*arguments).backward(dy)  # makes the plans
     torch.cuda.set_sync_debug_mode("error")
     try:
