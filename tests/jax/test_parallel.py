@@ -23,14 +23,14 @@ LAYERS = ["jax_ring", "jax_all_to_all", "jax_ragged_all_to_all"]
 needs_devices = pytest.mark.skipif(len(jax.devices()) < 4, reason="needs 4 devices")
 
 
-@pytest.mark.parametrize("name", ["jax_train", *LAYERS])
+@pytest.mark.parametrize("name", ["jax_train", "jax_moe", *LAYERS])
 def test_examples(name):
     env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "runtime", "python"))
     found = subprocess.run([sys.executable, os.path.join(EXAMPLES, name + ".py")], env=env,
                            capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     if DEVICE == "cpu" and name != "jax_train":
-        assert "4 devices and one differ" in found.stdout
+        assert "4 devices and one" in found.stdout
 
 
 @needs_devices
@@ -44,6 +44,15 @@ def test_layers(name, recipe, check_vma, monkeypatch):
     monkeypatch.setattr(layer, "mlp", mlp)
     monkeypatch.setattr(experts, "mlp", mlp)
     experts.compare(layer.layer, check_vma)
+
+
+# Choices on several devices, dropped ones too: the bits of one device, where a token is scaled alone.
+@needs_devices
+@pytest.mark.parametrize("more", [{"recipe": "fp8_block"}, {"recipe": "mxfp8", "check_vma": False},
+                                  {"prob": "h", "recompute": True}], ids=str)
+def test_bits_of_one_device(more, monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    importlib.import_module("jax_moe").compare(**more)
 
 
 def mesh(*axes):

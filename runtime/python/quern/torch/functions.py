@@ -31,7 +31,7 @@ class _GroupedMM(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, w, bias, prob, lengths, ends, out, dgrad_out, main_grad, scale, history,
-                w0, w1, w2, w3, w4, w5, options, queue, sink):
+                w0, w1, w2, w3, w4, w5, options, queue, sink, ranks):
         need_x, need_w, need_bias, need_prob = ctx.needs_input_grad[:4]
         need_w |= main_grad is not None
         y, x_later, w_later = fprop(x, w, bias, prob, lengths, ends, out, scale, history,
@@ -42,6 +42,7 @@ class _GroupedMM(torch.autograd.Function):
         ctx.needs = need_x, need_w, need_bias, need_prob
         ctx.buffers = dgrad_out, main_grad, scale, history
         ctx.options, ctx.queue, ctx.sink = options, queue, sink
+        ctx.ranks, ctx.dtype = ranks, x.dtype
         return y
 
     @staticmethod
@@ -68,13 +69,17 @@ class _GroupedMM(torch.autograd.Function):
         if need_x:
             dx = product(f"dgrad {o.recipe} d={o.dx}{o.outside}", g, m, o.k, o.n, row, saved[3:],
                           lengths, ends, dgrad_out)
+            summed = ctx.ranks and ctx.ranks.sum(dx)
         if need_w:
             x = saved[:3]
             if o.is_input_kept and scaling.x > 1:
                 x = cast(x[0], "x", o.recipe, scaling, "columnwise", lengths, ends,
                          _state(scale, history, 0))[0][3:]
             dw = _wgrad(ctx, o, (g, o.n, o.k, m), column, x, lengths, ends, main_grad)
-        return (dx, dw, dbias, dprob) + (None,) * 16
+        if need_x and ctx.ranks:
+            ctx.ranks.wait(summed)
+            dx = dx.to(ctx.dtype)
+        return (dx, dw, dbias, dprob) + (None,) * 17
 
 
 def _state(scale, history, i):
@@ -216,18 +221,18 @@ def _plain(x, w, sizes, offs, recipe):
 def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=None,
                    out_dtype=None, outside=None, out=None, dgrad_out=None, main_grad=None,
                    queue=None, layer=0, addresses=None, overwrite=False, is_input_kept=False,
-                   state=None, sink=None):
+                   state=None, sink=None, ranks=None):
     """grouped_mm for modules, which also have quantized weights next to w, the addresses (int64
     [experts]) of experts' gradients of main_grad's type, delayed scaling's state (scale [3, 2],
-    history [3, slots]), overwrite main_grad, keep x itself for the backward pass, or take a
-    gradient of w that was queued."""
+    history [3, slots]), overwrite main_grad, keep x itself for the backward pass, take a
+    gradient of w that was queued, or sum the gradient of x over ranks, in fp32."""
     if torch.compiler.is_compiling():
         reason = _compile.why_eager(x, sizes, offs, queue=queue, addresses=addresses)
         if reason is not None:
             more = dict(offs=offs, recipe=recipe, bias=bias, prob=prob, out_dtype=out_dtype,
                         outside=outside, out=out, dgrad_out=dgrad_out, main_grad=main_grad,
                         queue=queue, layer=layer, addresses=addresses, overwrite=overwrite,
-                        is_input_kept=is_input_kept, state=state, sink=sink)
+                        is_input_kept=is_input_kept, state=state, sink=sink, ranks=ranks)
             return _compile.in_eager(reason, grouped_linear, x, w, quantized, sizes, **more)
     if isinstance(w, Quantized):
         w, quantized = None, w
@@ -245,7 +250,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
     bias, prob = _check_bias(flat, bias, prob, groups, n)
     out = _checks.results(flat, n, y_type, out, dgrad_out, outside)
     words = _check_main_grad(main_grad, addresses, overwrite, like, x, recipe)
-    options = Options(recipe, scaling, WORDS[y_type], WORDS[x.dtype],
+    options = Options(recipe, scaling, WORDS[y_type], "f32" if ranks else WORDS[x.dtype],
                       WORDS[like.dtype if main_grad is None else main_grad.dtype], k, n,
                       "" if outside is None else " outside=zero", words, is_input_kept, layer)
     arrays = (None,) * 6 if quantized is None else quantized[:6]
@@ -262,7 +267,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
         if queue is not None and target is None and sink is None:
             sink = sink_of(w)
         y = _GroupedMM.apply(flat, w, bias, prob, lengths, ends, out, dgrad_out, target, scale,
-                             history, *arrays, options, queue, sink)
+                             history, *arrays, options, queue, sink, ranks)
     else:
         y = fprop(flat, w, bias, prob, lengths, ends, out, scale, history, arrays, options)[0]
     return y if x.dim() == 2 else y.reshape(*rows, n)

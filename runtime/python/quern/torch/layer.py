@@ -58,7 +58,7 @@ class _Combine(torch.autograd.Function):
                 dy if need[3] else None)
 
 
-def _check_indices(indices):
+def check_indices(indices):
     if not isinstance(indices, torch.Tensor) or indices.dtype not in (torch.int32, torch.int64):
         raise TypeError("indices: a tensor of int32 or int64 is expected")
     if indices.dim() != 2:
@@ -75,7 +75,7 @@ def route(indices, experts, *, first=0, total=None):
     row of each pair. A pair has no row, -1, if its expert is another one, below 0, or `total`
     itself: a dropped pair. A larger index is an error, which quern.torch.check reports on a GPU.
     """
-    _check_indices(indices)
+    check_indices(indices)
     m, topk = indices.shape
     line = f"route index={'i64' if indices.dtype == torch.int64 else 'i32'} first={first}"
     line += "" if total is None else f" experts={total}"
@@ -139,7 +139,7 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
     for name in ("sizes", "offs", "out", "dgrad_out", "outside"):
         if name in more:
             raise TypeError(f"{name}: moe sorts the rows itself")
-    _check_indices(indices)
+    check_indices(indices)
     tokens = x.shape[:-1].numel()
     if indices.shape[0] != tokens:
         raise ValueError(f"x has {tokens} rows and indices the shape {list(indices.shape)}: "

@@ -67,6 +67,11 @@ class GroupedMLP(Experts):
             if reason is not None:
                 return _compile.in_eager(reason, self.forward, x, sizes, prob, is_first_microbatch,
                                          out, dgrad_out)
+        return self._run(x, prob, is_first_microbatch, sizes=sizes, outside=self.outside, out=out,
+                         dgrad_out=dgrad_out)
+
+    def _run(self, x, prob, is_first_microbatch, **more):
+        """mlp_linear with this module's parameters and options."""
         (main1, overwrite), (main2, _) = self._main_grads("w1"), self._main_grads("w2")
         is_fused = main1 is not None
         w1, w2 = one_of([self.w1], is_fused), one_of([self.w2], is_fused)
@@ -77,13 +82,12 @@ class GroupedMLP(Experts):
                                      None if state is None else (state[0][i], state[1][i]))
                      for name, w, i in (("w1", w1, 2), ("w2", w2, 3))]
         return mlp_linear(
-            x, w1, w2, *quantized, sizes, recipe=self.recipe, activation=self.activation, prob=prob,
+            x, w1, w2, *quantized, recipe=self.recipe, activation=self.activation, prob=prob,
             b1=local(getattr(self, "b1", None)), b2=local(getattr(self, "b2", None)),
             interleave=self.interleave, recompute=self.recompute, limits=self.limits,
-            outside=self.outside, out=out, dgrad_out=dgrad_out,
             main_grad1=local(main1[0]).view(w1.shape) if is_fused else None,
             main_grad2=local(main2[0]).view(w2.shape) if is_fused else None, queue=self._queue(),
-            layer=self.layer, overwrite=overwrite, state=state, sink=self._sink("w1", "w2"))
+            layer=self.layer, overwrite=overwrite, state=state, sink=self._sink("w1", "w2"), **more)
 
     def extra_repr(self):
         return (f"num_experts={self.num_experts}, hidden={self.hidden}, ffn={self.ffn}, "

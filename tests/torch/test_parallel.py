@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ExpertParallelMoE in processes on the CPU: the bits of one process, and errors."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import DEVICE, ROOT
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import quern.torch as qt
+import ranks
+from quern.torch._exchange import Flight
+
+pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="its processes use the CPU")
+PROGRAM = os.path.join(ROOT, "tests", "torch", "ranks.py")
+FIRST = ("capacity", "token capacity", "index", "afterwards", "recipe", "prob")
+
+
+def run(program, count, folder, exits=None):
+    """Each rank's results; exits: {rank: exit status} of those that do not end with 0."""
+    env = os.environ | {"QUERN_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    processes = [subprocess.Popen(
+        [sys.executable, PROGRAM, program, str(rank), str(count), str(folder)], env=env,
+        stderr=subprocess.PIPE, text=True) for rank in range(count)]
+    told = []
+    for rank, process in enumerate(processes):
+        error = process.communicate(timeout=300)[1]
+        expected = (exits or {}).get(rank, 0)
+        assert process.returncode == expected, f"rank {rank}: {error}"
+        if expected:
+            told.append({})
+            continue
+        with open(folder / f"{rank}.json") as file:
+            told.append(json.load(file))
+    return told
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    return run("parallel", 4, tmp_path_factory.mktemp("ranks"))
+
+
+def passed(told, name, count):
+    assert [t[name] for t in told[:count]] == [""] * count
+    assert not any(name in t for t in told[count:])
+
+
+@pytest.mark.parametrize("name", ranks.cases())
+def test_bits_of_one_process(told, name):
+    passed(told, name, ranks.cases()[name][0])
+
+
+def test_layers_checkpointed_and_in_microbatches(told):
+    passed(told, "stack", 4)
+
+
+@pytest.mark.parametrize("name", ranks.tensor_cases())
+def test_tensor_parallel_products(told, name):
+    passed(told, name, ranks.tensor_cases()[name][0])
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_errors_of_all_ranks(told, name):
+    assert [t[name] for t in told] == [""] * 4
+
+
+def test_faults(tmp_path):
+    told = run("faults", 3, tmp_path, {1: 3})
+    for rank in (0, 2):
+        assert told[rank] == {name: "" for name in ("late", "late, seconds", "ends",
+                                                    "ends, seconds")}
+
+
+@pytest.fixture
+def group(tmp_path, monkeypatch):
+    import torch.distributed as dist
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_example():
+    path = os.path.join(ROOT, "examples", "torch_expert_parallel.py")
+    made = subprocess.run([sys.executable, path], capture_output=True, text=True, env=os.environ | {
+        "PYTHONPATH": os.path.join(ROOT, "runtime", "python"), "QUERN_THREADS": "1",
+        "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
+    assert made.returncode == 0, made.stdout + made.stderr
+    for rank in (0, 1):
+        assert f"rank {rank} of 2: y, dx, dw1, dw2 have the bits of one process" in made.stdout
+
+
+def test_bad_input(group):
+    module, x, probs = ranks.small()
+    indices = torch.zeros(6, 1, dtype=torch.int64)
+    for kind, words, args in (
+            (TypeError, "x is list: a tensor is expected", ([], indices, probs)),
+            (TypeError, "x is torch.float32: torch.bfloat16", (x.float(), indices, probs)),
+            (ValueError, r"x has the shape \[6, 30\]: .* hidden = 32", (x[:, :30], indices, probs)),
+            (TypeError, "indices: a tensor of int32 or int64", (x, indices.float(), probs)),
+            (ValueError, r"indices has the shape \[5, 1\]: \[6, 1\]", (x, indices[:5], probs)),
+            (TypeError, "probs is NoneType: a tensor is expected", (x, indices, None)),
+            (ValueError, r"probs has the shape \[6\]: \[6, 1\]", (x, indices, probs[:, 0]))):
+        with pytest.raises(kind, match=words):
+            module(*args)
+    with pytest.raises(ValueError, match="residual has the shape"):
+        module(x, indices, probs, residual=x[:3])
+    with pytest.raises(ValueError, match="residual, shared: at most one of them is expected"):
+        module(x, indices, probs, residual=x, shared=torch.nn.Identity())
+    with pytest.raises(TypeError, match="the process group is of this process"):
+        torch.save(module, os.devnull)
+
+
+def test_bad_arguments(group):
+    for kind, words, more in (
+            (ValueError, "capacity is 0: a number from 1 is expected", {"capacity": 0}),
+            (ValueError, "token_capacity is 5: None, or 1 to capacity = 4", {"token_capacity": 5}),
+            (ValueError, "token_capacity: prob is 'y', .* 'h' is expected",
+             {"token_capacity": 4, "prob": "y"}),
+            (ValueError, "prob is 'z': 'x', 'h' or 'y' is expected", {"prob": "z"}),
+            (TypeError, "outside: ExpertParallelMoE sorts the rows itself", {"outside": "zero"}),
+            (ValueError, "overlap_wgrad: ", {"overlap_wgrad": True, "delay_wgrad_compute": True})):
+        with pytest.raises(kind, match=words):
+            qt.ExpertParallelMoE(2, 32, 16, **{"capacity": 4, **more})
+
+
+def test_bad_arguments_of_products(group):
+    x, w = torch.zeros(4, 16).bfloat16(), torch.zeros(1, 16, 16).bfloat16()
+    for function, word in ((qt.column_parallel_mm, "dgrad_out"), (qt.row_parallel_mm, "bias"),
+                           (qt.row_parallel_mm, "out")):
+        with pytest.raises(TypeError, match=f"{word}: {function.__name__} has no such argument"):
+            function(x, w, [4], **{word: x})
+    with pytest.raises(ValueError, match="their last axes differ"):
+        qt.row_parallel_mm(x[:, :8], w, [4])
+
+
+def test_no_group():
+    x, w = torch.zeros(4, 16).bfloat16(), torch.zeros(1, 16, 16).bfloat16()
+    for call in (lambda: qt.ExpertParallelMoE(2, 32, 16, capacity=4),
+                 lambda: qt.row_parallel_mm(x, w, [4]), lambda: qt.column_parallel_mm(x, w, [4])):
+        with pytest.raises(RuntimeError, match="call torch.distributed.init_process_group first"):
+            call()
+
+
+class _NoReads(TorchDispatchMode):
+    """No operator gives the host a value of a tensor."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        assert function not in (torch.ops.aten._local_scalar_dense.default,
+                                torch.ops.aten.nonzero.default), function
+        return function(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("token_capacity", [None, 4])
+def test_the_host_reads_no_tensor(group, monkeypatch, token_capacity):
+    module, x, probs = ranks.small(overlap_wgrad=True, token_capacity=token_capacity)
+    indices = torch.tensor([[0], [1], [1], [0], [1], [99]])
+    monkeypatch.setattr(module, "check", lambda: None)  # a GPU is not asked, either
+    with _NoReads():
+        y = module(x, indices, probs)
+        y.backward(torch.ones_like(y))
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="rank 0: token 5, k 0: index is 99: at most 2"):
+        module.check()
+    module.check()  # told once
+    assert module.w1.grad is not None and not y[5].any()
+
+
+def test_what_runs_while_rows_are_sent(group, monkeypatch):
+    """Between the start of a flight and the wait for it, in both passes."""
+    module, x, probs = ranks.small(overlap_wgrad=True)
+    x, indices, probs, events = x[:4].clone(), torch.arange(4)[:, None] % 2, probs[:4], []
+    scale = torch.ones(32, dtype=torch.bfloat16, requires_grad=True)
+    for name in ("send", "wait"):
+        method = getattr(Flight, name)
+        monkeypatch.setattr(Flight, name, lambda *args, name=name, method=method: (
+            events.append(name), method(*args))[1])
+    module.register_wgrad_accumulation_and_reduce_hooks(lambda: events.append("wgrad"))
+
+    def shared(x):
+        events.append("shared")
+        y = x * scale
+        y.register_hook(lambda _: events.append("its gradient"))
+        return y
+
+    y = module(x, indices, probs, shared=shared)
+    assert events == ["send", "shared", "wait", "send", "wait"]
+    events.clear()
+    y.backward(torch.ones_like(y))
+    assert events == ["send", "wait", "send", "its gradient", "wgrad", "wait"]
+    assert scale.grad is not None and module.w1.grad is not None
+
+
+def test_autocast_and_no_grad(group):
+    module, x, probs = ranks.small(recipe="mxfp8")
+    x, indices, probs = torch.randn(2, 2, 32), torch.arange(4)[:, None] % 2, probs[:4]
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        y = module(x, indices, probs)
+    assert y.dtype == torch.bfloat16 and y.shape == x.shape and not y.requires_grad
+    assert torch.equal(y.view(4, 32), qt.moe(x.bfloat16().view(4, 32), indices, probs, module.w1,
+                                             module.w2, recipe="mxfp8"))
+
+
+def test_compiled_code_calls_it(group):
+    module, x, probs = ranks.small()
+    x, indices, probs = x[:4], torch.zeros(4, 1, dtype=torch.int64), probs[:4]
+    with pytest.warns(UserWarning, match="eager mode here: torch.distributed exchanges the tokens"):
+        y = torch.compile(module, backend="eager")(x + 1, indices, probs)
+    assert torch.equal(y, module(x + 1, indices, probs))
+    x, w = torch.randn(4, 32).bfloat16(), torch.randn(2, 16, 32).bfloat16()
+    for function, what in ((qt.row_parallel_mm, "result"), (qt.column_parallel_mm, "gradient")):
+        with pytest.warns(UserWarning, match=f"here: torch.distributed sums the {what}"):
+            y = torch.compile(function, backend="eager")(x, w, [1, 3])
+        assert torch.equal(y, qt.grouped_mm(x, w, [1, 3]))

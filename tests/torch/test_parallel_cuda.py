@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ExpertParallelMoE on one GPU: one rank through NCCL, in a graph, without a wait of the host.
+QUERN_TORCH_DEVICE=cuda runs it; test_parallel.py has more ranks, on the CPU."""
+
+import pytest
+import torch
+from conftest import DEVICE
+
+import quern.torch as qt
+
+pytestmark = pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU: QUERN_TORCH_DEVICE=cuda")
+EXPERTS, HIDDEN, FFN, TOKENS, TOPK = 6, 256, 128, 200, 3
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory):
+    import torch.distributed as dist
+    store = tmp_path_factory.mktemp("store") / "file"
+    dist.init_process_group("nccl", init_method=f"file://{store}", rank=0, world_size=1,
+                            device_id=torch.device("cuda", 0))
+    yield
+    dist.destroy_process_group()
+
+
+def make(capacity=TOKENS * TOPK, **more):
+    """A layer, the arguments of its call, and dy."""
+    module = qt.ExpertParallelMoE(EXPERTS, HIDDEN, FFN, capacity=capacity, device=DEVICE,
+                                  params_dtype=torch.bfloat16, **more)
+    torch.manual_seed(4)
+    x = torch.randn(TOKENS, HIDDEN).bfloat16().requires_grad_()
+    probs = torch.rand(TOKENS, TOPK).requires_grad_()
+    return module, (x, draw(0), probs), torch.randn(TOKENS, HIDDEN).bfloat16()
+
+
+def draw(seed):
+    torch.manual_seed(seed)
+    indices = torch.rand(TOKENS, EXPERTS).argsort(1)[:, :TOPK].contiguous()
+    indices[::7, 1] = EXPERTS
+    return indices
+
+
+def step(layer, arguments, weights, dy):
+    y = layer(*arguments)
+    return y.detach(), *torch.autograd.grad(y, (arguments[0], arguments[2], *weights), dy)
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block", "mxfp8"])
+@pytest.mark.parametrize("prob, once", [("x", None), ("h", None), ("h", TOKENS), ("y", None)])
+def test_bits_of_moe(group, recipe, prob, once):
+    module, arguments, dy = make(recipe=recipe, prob=prob, token_capacity=once)
+    weights = module.w1, module.w2
+
+    def alone(x, indices, probs):
+        return qt.moe(x, indices, probs, *weights, recipe=recipe, prob=prob)
+
+    found, expected = (step(f, arguments, weights, dy) for f in (module, alone))
+    for name, a, b in zip(("y", "dx", "dprob", "dw1", "dw2"), found, expected):
+        assert torch.equal(a, b), name
+    module.check()
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "mxfp8"])
+def test_a_graph_with_other_indices_before_each_replay(group, recipe):
+    module, arguments, dy = make(recipe=recipe)
+    weights = module.w1, module.w2
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step(module, arguments, weights, dy)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = step(module, arguments, weights, dy)
+    for seed in range(4):
+        arguments[1].copy_(draw(seed) if seed < 3 else torch.full_like(arguments[1], -1))
+        graph.replay()
+        assert all(map(torch.equal, results, step(module, arguments, weights, dy))), seed
+
+
+@pytest.mark.parametrize("once", [None, TOKENS])
+def test_the_host_does_not_wait(group, once):
+    module, arguments, dy = make(overlap_wgrad=True, token_capacity=once)
+    module(*arguments).backward(dy)  # makes the plans
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        module(*arguments).backward(dy)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_pairs_beyond_the_capacity(group):
+    module, (x, indices, probs), _ = make(capacity=10)
+    y = module(x, torch.zeros_like(indices), probs)
+    assert y[:3].any() and not y[4:].any()  # three tokens and a choice of the fourth
+    with pytest.raises(RuntimeError, match=f"capacity is 10 pairs: rank 0 has {TOKENS * TOPK} for "
+                                           "rank 0; the first that does not fit is of expert 0"):
+        module.check()
+    module.check()
