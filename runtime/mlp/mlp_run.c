@@ -100,6 +100,10 @@ static void find_input(const struct run *run, int tensor,
         a->out = run->args->y;
     } else {
         find_numbers(run, tensor, &a->in);
+        a->gather = tensor == QUERN_MLP_X    ? run->args->gather_x
+                    : tensor == QUERN_MLP_DY ? run->args->gather_dy
+                                             : NULL;
+        a->topk = run->args->topk;
     }
 }
 

@@ -130,6 +130,56 @@ TEST(test_moe_empty)
     qn_moe_job_free(&j);
 }
 
+/* ----------------------------------------------------- tokens or rows of x */
+
+static const int results[] = {QUERN_ARG_Y, QUERN_ARG_DX, QUERN_ARG_DW1,
+                              QUERN_ARG_DW2};
+
+/* Of a factor of 1 for each pair. */
+static void begin_ones(struct qn_moe_job *j, const char *recipe,
+                       const char *weights_of, const char *rest)
+{
+    char text[256];
+
+    snprintf(text, sizeof text,
+             "moe %s g=5 m=140 topk=3 hidden=%s ffn=48 experts=6 prob=%s",
+             recipe, rest, weights_of);
+    begin(j, text);
+    for (int i = 0; i < 140 * 3 && strcmp(weights_of, "none") != 0; i++)
+        ((float *)(void *)j->memory[QUERN_ARG_PROB].data)[i] = 1;
+    run(j, text);
+}
+
+/* Casts read tokens through indices, but rows where these are not tokens' own
+   values: the same bytes, as factors of 1 change none. */
+static void gather_or_move(const char *recipe, const char *rest)
+{
+    struct qn_moe_job tokens, rows;
+
+    begin_ones(&tokens, recipe, "none", rest);
+    for (int i = 0; i < 2; i++) {
+        begin_ones(&rows, recipe, i ? "x" : "y", rest);
+        for (int k = 0; k < 4; k++)
+            if (memcmp(tokens.memory[results[k]].data,
+                       rows.memory[results[k]].data,
+                       rows.memory[results[k]].bytes) != 0)
+                fail_msg("%s %s: %s differs from that of prob=%s", recipe,
+                         rest, qn_api_name(results[k]), i ? "x" : "y");
+        qn_moe_job_free(&rows);
+    }
+    qn_moe_job_free(&tokens);
+}
+
+TEST(test_moe_gathered_casts)
+{
+    const struct quern_registry *all = &qn_registry_builtin;
+    static const char *const rest[] = {"80", "64 in=f32", "128 in=f16"};
+
+    for (int r = 0; r < all->nrecipes; r++)
+        if (all->recipes[r].scaling[0].type != QUERN_TYPE_NONE)
+            gather_or_move(all->recipes[r].name, rest[r % 3]);
+}
+
 /* -------------------------------------------------- dependence on a batch */
 
 /* Recipes that scale within a token, without chance. */
