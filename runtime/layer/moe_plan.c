@@ -113,11 +113,27 @@ int qn_moe_plan(struct quern_context *ctx, const struct qn_moe *moe,
     return qn_error_done(code);
 }
 
+/* The least of all launches. */
+static int evidence_of(const struct qn_moe_plan *plan)
+{
+    const struct qn_route_plan *const moves[] = {plan->maps, plan->permute,
+                                                 plan->combine};
+    int least = qn_mlp_evidence(plan->mlp);
+
+    for (int i = 0; i < 3; i++) {
+        const int own = moves[i] ? qn_route_evidence(moves[i]) : least;
+
+        least = own < least ? own : least;
+    }
+    return least;
+}
+
 void qn_moe_plan_info(const struct qn_moe_plan *plan,
                       struct quern_plan_info *info)
 {
     qn_mlp_plan_info(plan->mlp, info);
     info->workspace_bytes = plan->need.workspace_bytes;
+    info->evidence = evidence_of(plan);
 }
 
 /* --------------------------------------------------------------------- why */
@@ -192,8 +208,7 @@ static int explain(struct qn_session *s, const struct qn_moe *moe,
     qn_moe_print(moe, line, sizeof line);
     qn_text_add(text, "%s\n", line);
     if (qn_session_gpu(s))
-        qn_evidence_why(qn_mlp_evidence(plan->mlp), qn_session_capability(s),
-                        text);
+        qn_evidence_why(evidence_of(plan), qn_session_capability(s), text);
     for (int phase = 0; phase < QN_MLP_PHASES; phase++) {
         if (!qn_mlp_has(&moe->mlp, phase))
             break;

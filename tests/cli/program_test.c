@@ -223,6 +223,13 @@ static const struct {
      "tests/cli/specs --backend host --check",
      0, "passed"},
     /* a recipe without dy */
+    {"why mlp bf16 g=2 m=64 hidden=64 ffn=64 --gpu A10 --specs tests/cli/specs",
+     0, "evidence run"},
+    {"why moe bf16 g=2 m=64 topk=2 hidden=64 ffn=64 --gpu A10 --specs "
+     "tests/cli/specs",
+     0, "evidence compiled"}, /* no route ran */
+    {"why permute m=64 topk=2 k=64 --gpu A10 --specs tests/cli/specs", 0,
+     "evidence compiled"},
     {"run fprop test_serve g=2 m=64 n=32 k=96 --specs tests/cli/specs "
      "--backend host --check",
      0, "passed"},
