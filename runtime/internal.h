@@ -363,6 +363,8 @@ struct qn_mlp {
     int pointers;     /* enum quern_mlp_pointers: addresses of matrices */
     int sizes;        /* enum quern_sizes */
     int outside;      /* enum quern_outside, of y and dx */
+    int x_later;      /* 1: backward makes x's columnwise tensor, if that has
+                        forward's bytes: of a layer, whose x is there then */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;        /* tokens over all groups, 0 to 2^30 */
     int64_t hidden;   /* features of x and y */

@@ -221,8 +221,8 @@ static int judge_route(struct qn_route_job *j, const struct qn_options *opt,
 
     *v = (struct qn_subject_verdict){.oracle = verdict.oracle,
                                      .error = verdict.differ,
-                                     .passed = !verdict.differ &&
-                                               verdict.guards};
+                                     .passed =
+                                         !verdict.differ && verdict.guards};
     snprintf(v->text, sizeof v->text, "%s: %.0f %s differ from %s%s%s",
              v->passed ? "passed" : "FAILED", v->error,
              j->gpu ? "bytes" : "values", v->oracle, verdict.where,

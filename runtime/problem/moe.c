@@ -21,6 +21,7 @@ void qn_moe_mlp(const struct qn_moe *moe, struct qn_mlp *mlp)
     mlp->probability = moe->mlp.probability == QUERN_WEIGHTS_H;
     mlp->sizes = QUERN_SIZES_DEVICE;
     mlp->outside = QUERN_OUTSIDE_KEEP;
+    mlp->x_later = moe->mlp.probability != QUERN_WEIGHTS_X;
 }
 
 void qn_moe_route(const struct qn_moe *moe, int work, struct qn_route *route)

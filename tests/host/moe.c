@@ -163,8 +163,8 @@ static void gather_or_move(const char *recipe, const char *rest)
             if (memcmp(tokens.memory[results[k]].data,
                        rows.memory[results[k]].data,
                        rows.memory[results[k]].bytes) != 0)
-                fail_msg("%s %s: %s differs from that of prob=%s", recipe,
-                         rest, qn_api_name(results[k]), i ? "x" : "y");
+                fail_msg("%s %s: %s differs from that of prob=%s", recipe, rest,
+                         qn_api_name(results[k]), i ? "x" : "y");
         qn_moe_job_free(&rows);
     }
     qn_moe_job_free(&tokens);
@@ -286,6 +286,37 @@ TEST(test_moe_ranks)
 }
 
 /* ------------------------------------------------------------------ phases */
+
+static int64_t bytes_of(const struct qn_moe_job *j, int arg)
+{
+    return (int64_t)j->memory[arg].bytes;
+}
+
+/* Forward keeps no rows of x: maps, pre, and h for the gradient of w2. Where
+   x's columnwise tensor would differ in backward, it keeps that. */
+TEST(test_moe_keeps_no_rows)
+{
+    static const char *const recipes[] = {"fp8_row", "fp8_block", "fp8_tensor",
+                                          "mxfp8", "bf16"};
+    const int64_t rows = 64 * 4, hidden = 2048;
+    struct qn_moe_job j;
+    char text[128];
+
+    for (int i = 0; i < 6; i++) {
+        snprintf(text, sizeof text, "moe %s g=2 m=64 topk=4 hidden=2048 ffn=32",
+                 i < 5 ? recipes[i] : "fp8_tensor_delayed");
+        begin(&j, text);
+        if ((bytes_of(&j, QUERN_ARG_SAVED) < rows * hidden) != (i < 5))
+            fail_msg("%s: %lld bytes are saved", text,
+                     (long long)bytes_of(&j, QUERN_ARG_SAVED));
+        j.args.rows = j.tokens;
+        j.args.phase = QUERN_PHASE_BACKWARD;
+        j.args.of[QUERN_ARG_X].data = NULL;
+        assert_int_equal(quern_run(j.plan, &j.args, NULL) == QUERN_EINVAL,
+                         i < 5);
+        qn_moe_job_free(&j);
+    }
+}
 
 /* Gradients of weights at once, later, and from a queue: the same bytes. */
 static void postpone(const char *text, int queued)
