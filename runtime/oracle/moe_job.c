@@ -232,8 +232,7 @@ int qn_moe_job_reset(struct qn_moe_job *j)
 
 /* ------------------------------------------------------------------- begin */
 
-static int plan(struct qn_moe_job *j, const struct qn_options *opt,
-                int backend)
+static int plan(struct qn_moe_job *j, const struct qn_options *opt, int backend)
 {
     struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
     char line[512];

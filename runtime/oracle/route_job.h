@@ -40,9 +40,10 @@ int qn_route_job_measure(struct qn_route_job *, int runs, struct qn_job_time *);
 double qn_route_job_bytes(const struct qn_route_job *);
 
 /*
-** route_judge.c: is the result right? Of a GPU, bytes that differ from those of
-** the host backend; of the host, values that differ from an order that is found
-** pair by pair, and from sums in the order of choices. `where` names the first.
+** route_judge.c: is the result right? On a GPU bytes are compared with those of
+** the host backend; on the host values with an order that is found pair by
+** pair, and with sums in the order of choices. `where` names the first
+** difference.
 */
 struct qn_route_verdict {
     const char *oracle;

@@ -11,7 +11,7 @@
 #include "base/element.h"
 #include "base/error.h"
 
-/* ----------------------------------------------------------- beside the host */
+/* ---------------------------------------------------------- beside the host */
 
 /* Poison that is left counts, too; the workspace does not. */
 static int compare_one(const struct qn_route_job *a,
@@ -54,7 +54,7 @@ static int compare_host(const struct qn_route_job *j,
     return code;
 }
 
-/* ------------------------------------------------------------------ the host */
+/* ----------------------------------------------------------------- the host */
 
 static void note(struct qn_route_verdict *v, int fine, int arg, int64_t at)
 {

@@ -36,9 +36,9 @@ static int buffer_of(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
 {
     const int column = slot >= QN_MLP_COLUMN;
     const int tensor = slot - (column ? QN_MLP_COLUMN : QN_MLP_ROW);
-    const int late = tensor == QUERN_MLP_DY || tensor == QUERN_MLP_DPRE ||
-                     (column && tensor == QUERN_MLP_X &&
-                      qn_mlp_later(mlp, recipe));
+    const int late =
+        tensor == QUERN_MLP_DY || tensor == QUERN_MLP_DPRE ||
+        (column && tensor == QUERN_MLP_X && qn_mlp_later(mlp, recipe));
     const int kept = late ? QN_MLP_PENDING : QN_MLP_SAVED;
 
     if (mlp->forward_only || slot == QN_MLP_DH_SLOT)

@@ -52,10 +52,9 @@ int qn_moe_gathers(const struct qn_moe *moe, const struct qn_recipe *recipe,
 
     if (!qn_mlp_scaled(recipe, tensor))
         return 0;
-    return tensor == QUERN_MLP_X
-               ? weights != QUERN_WEIGHTS_X
-               : weights != QUERN_WEIGHTS_Y && !moe->mlp.bias &&
-                     !moe->mlp.forward_only;
+    return tensor == QUERN_MLP_X ? weights != QUERN_WEIGHTS_X
+                                 : weights != QUERN_WEIGHTS_Y &&
+                                       !moe->mlp.bias && !moe->mlp.forward_only;
 }
 
 int qn_moe_within(const struct qn_recipe *recipe)
@@ -161,10 +160,10 @@ void qn_moe_space_fill(const struct qn_moe *moe, const struct qn_recipe *recipe,
                        size_t scratch, struct qn_moe_space *s)
 {
     static const int buffers[QN_MOE_SLOTS] = {
-        [QN_MOE_LENGTHS] = QN_MLP_SAVED,    [QN_MOE_INVERSE] = QN_MLP_SAVED,
-        [QN_MOE_GATHER] = QN_MLP_SAVED,     [QN_MOE_Y] = QN_MLP_SAVED,
-        [QN_MOE_DY] = QN_MLP_PENDING,       [QN_MOE_X] = QN_MLP_PENDING,
-        [QN_MOE_MOVED] = QN_MLP_WORKSPACE,  [QN_MOE_PROB] = QN_MLP_WORKSPACE,
+        [QN_MOE_LENGTHS] = QN_MLP_SAVED,   [QN_MOE_INVERSE] = QN_MLP_SAVED,
+        [QN_MOE_GATHER] = QN_MLP_SAVED,    [QN_MOE_Y] = QN_MLP_SAVED,
+        [QN_MOE_DY] = QN_MLP_PENDING,      [QN_MOE_X] = QN_MLP_PENDING,
+        [QN_MOE_MOVED] = QN_MLP_WORKSPACE, [QN_MOE_PROB] = QN_MLP_WORKSPACE,
         [QN_MOE_DPROB] = QN_MLP_WORKSPACE};
 
     *s = (struct qn_moe_space){.scratch = scratch, .workspace = scratch};

@@ -63,7 +63,7 @@ int qn_moe_keeps(const struct qn_moe *moe, const struct qn_recipe *recipe,
                  int tensor);
 
 /* Does the cast of x or dy read tokens through indices, so that there are no
-   rows of it? Where rows are scaled, and made by nothing but a copy. */
+   rows of it? Its rows must be scaled, and copies of tokens. */
 int qn_moe_gathers(const struct qn_moe *moe, const struct qn_recipe *recipe,
                    int tensor);
 

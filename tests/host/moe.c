@@ -135,7 +135,7 @@ TEST(test_moe_empty)
 static const int results[] = {QUERN_ARG_Y, QUERN_ARG_DX, QUERN_ARG_DW1,
                               QUERN_ARG_DW2};
 
-/* Of a factor of 1 for each pair. */
+/* A run with a factor of 1 for each pair. */
 static void begin_ones(struct qn_moe_job *j, const char *recipe,
                        const char *weights_of, const char *rest)
 {
@@ -292,8 +292,8 @@ static int64_t bytes_of(const struct qn_moe_job *j, int arg)
     return (int64_t)j->memory[arg].bytes;
 }
 
-/* Forward keeps no rows of x: maps, pre, and h for the gradient of w2. Where
-   x's columnwise tensor would differ in backward, it keeps that. */
+/* Forward keeps no rows of x: maps, pre, and h for the gradient of w2. It
+   keeps x's columnwise tensor if backward could make another one. */
 TEST(test_moe_keeps_no_rows)
 {
     static const char *const recipes[] = {"fp8_row", "fp8_block", "fp8_tensor",
