@@ -2,7 +2,7 @@
 # A thin front for premake: installs what is missing, builds in build/, runs.
 #
 #   make         the libraries and the program build/bin/quern
-#   make demo    experts of two real layers, forward and backward, checked on this machine
+#   make demo    two real layers from tokens, forward and backward, checked on this machine
 #                (RECIPE=mxfp8 chooses another recipe than fp8_block)
 #   make test      each test program; where cases take minutes, a share of them (5 minutes)
 #   make test-all  the other shares, and each program under ASan and UBSan (20 minutes more)

@@ -251,6 +251,9 @@ struct qn_quantize_args {
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     void *workspace;           /* as in struct qn_args */
     const int64_t *host_sizes; /* [G] instead of first_dims and offsets */
+    const int *gather; /* only of a layer's casts: [m], row i is that of token
+                          gather[i] / topk of `in`; or NULL */
+    int topk;
 };
 
 struct qn_quantize_description {
@@ -360,6 +363,8 @@ struct qn_mlp {
     int pointers;     /* enum quern_mlp_pointers: addresses of matrices */
     int sizes;        /* enum quern_sizes */
     int outside;      /* enum quern_outside, of y and dx */
+    int x_later;      /* 1: backward makes x's columnwise tensor, if that has
+                        forward's bytes: of a layer, whose x is there then */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;        /* tokens over all groups, 0 to 2^30 */
     int64_t hidden;   /* features of x and y */
@@ -414,6 +419,9 @@ struct qn_mlp_args {
     const void *index;         /* only of a layer from tokens: [m, topk], and */
     struct qn_tensor residual; /* [m, hidden]; rows, x to dx, probability and
                                   dprob are of tokens then */
+    const int *gather_x, *gather_dy; /* as qn_quantize_args.gather: only where
+                                        a layer lets casts read tokens */
+    int topk;
     void *errors; /* QN_WORKSPACE_BYTES, as the workspace's, that note bad
                      indices in their place; or NULL */
 };

@@ -398,17 +398,18 @@ static int use_pairs(const struct qn_moe *moe, struct quern_operand *o)
     }
 }
 
-/* x and dy are copied to rows before the gradients of weights. */
+/* x and dy are copied to rows, or cast, before the gradients of weights. */
 static void use_moe(const struct qn_needs_of *n, struct quern_operand *o,
                     int offset)
 {
     const struct qn_moe *moe = &n->line->of.moe;
-    const int back = 1 << QUERN_PHASE_BACKWARD,
-              again = qn_moe_keeps(moe, n->recipe, QUERN_MLP_X) ||
-                      moe->mlp.probability == QUERN_WEIGHTS_X;
+    const int back = 1 << QUERN_PHASE_BACKWARD;
     struct qn_mlp mlp;
+    int again = qn_moe_keeps(moe, n->recipe, QUERN_MLP_X) ||
+                moe->mlp.probability == QUERN_WEIGHTS_X;
 
     qn_moe_mlp(moe, &mlp);
+    again |= qn_mlp_later(&mlp, n->recipe);
     if (!use_pairs(moe, o))
         use_mlp(n, &mlp, o, offset);
     if (o->arg == QUERN_ARG_X || o->arg == QUERN_ARG_DY) {

@@ -24,6 +24,7 @@
 #include "oracle/moe_job.h"
 #include "oracle/job.h"
 #include "oracle/oracle.h"
+#include "oracle/route_job.h"
 
 /* Letters of the options; those past 255 have no short form. */
 enum {
@@ -181,9 +182,6 @@ int qn_source_texts(const struct qn_options *, struct qn_texts *texts);
 int qn_source_expand(const struct qn_options *, const char **text, char *buffer,
                      size_t size);
 
-/* Refuse a line about routes: commands have no data for it. */
-int qn_source_routes(const struct qn_options *, const char *text);
-
 /* The same of a product's line; others are refused. */
 int qn_source_product(const struct qn_options *, const char **text,
                       char *buffer, size_t size);
@@ -286,13 +284,14 @@ int qn_need_mark(const struct qn_options *, struct quern_context *ctx,
 /* subject.c: a line of any kind with data. */
 
 struct qn_subject {
-    enum qn_line_kind kind;    /* none of routes alone */
+    enum qn_line_kind kind;
     struct quern_context *ctx; /* the caller's */
     union {
         struct qn_job job;
         struct qn_cast cast;
         struct qn_layer layer;
         struct qn_moe_job moe;
+        struct qn_route_job route;
     } of;
 };
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** cmd_demo.c: `quern demo`: the experts of two real models, forward and back.
+** cmd_demo.c: `quern demo`: layers of two real models, forward and back.
 **
-** A mixture-of-experts layer of each model with the loads that its router gave
-** the experts for a real text: both products, the gated activation with the
-** router's probabilities, and all gradients, in a recipe of choice. On a GPU
-** all experts and tokens run; on the host the first experts, with their share
-** of 512 tokens.
+** A mixture-of-experts layer of each model, from tokens to tokens, with the
+** loads that its router gave the experts for a real text: the route, both
+** products, the gated activation with probabilities, the sums of each token,
+** and all gradients, in a recipe of choice. Which tokens an expert gets is
+** drawn. On a GPU all experts and tokens run; on the host 512 tokens, and a
+** rank with the first experts.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,30 +78,33 @@ static int compile_shipped(const struct qn_options *opt,
     return status;
 }
 
-/* The layer as an MLP, and how many rows each expert gets. */
+/* The layer of a rank, and how many rows each of its experts gets. */
 static int lay_out(const struct layer *layer, const char *recipe, int host,
-                   struct quern_context *ctx, struct qn_mlp *mlp,
+                   struct quern_context *ctx, struct qn_moe *moe,
                    int64_t *sizes)
 {
-    int experts = host ? HOST_EXPERTS : layer->experts;
-    int64_t rows = 0;
+    int64_t pairs = 0;
     char text[256];
 
     memcpy(sizes, layer->loads, (size_t)layer->experts * sizeof *sizes);
-    if (host)
-        qn_sizes_scale(sizes, layer->experts,
-                       (int64_t)HOST_TOKENS * layer->top);
-    for (int i = 0; i < experts; i++)
-        rows += sizes[i];
-    snprintf(text, sizeof text, "mlp %s g=%d m=%lld hidden=%d ffn=%d prob=1",
-             recipe, experts, (long long)rows, layer->hidden, layer->width);
-    return qn_mlp_parse(ctx, text, mlp);
+    for (int i = 0; i < layer->experts; i++)
+        pairs += sizes[i];
+    if (host) {
+        pairs = (int64_t)HOST_TOKENS * layer->top;
+        qn_sizes_scale(sizes, layer->experts, pairs);
+    }
+    snprintf(text, sizeof text,
+             "moe %s g=%d m=%lld topk=%d hidden=%d ffn=%d experts=%d", recipe,
+             host ? HOST_EXPERTS : layer->experts,
+             (long long)(pairs / layer->top), layer->top, layer->hidden,
+             layer->width, layer->experts);
+    return qn_moe_parse(ctx, text, moe);
 }
 
 /* Once on the host, which takes seconds. */
-static int measure(struct qn_layer *l, struct qn_job_time *time)
+static int measure(struct qn_moe_job *j, struct qn_job_time *time)
 {
-    return l->gpu ? qn_layer_measure(l, 0, time) : qn_layer_once(l, time);
+    return j->gpu ? qn_moe_job_measure(j, 0, time) : qn_moe_job_once(j, time);
 }
 
 /* A status; QN_EXIT_FAILED if the result is wrong. */
@@ -109,23 +113,23 @@ static int run_layer(const struct qn_options *opt, struct quern_context *ctx,
                      cJSON *rows)
 {
     struct qn_layer_verdict verdict = {0};
-    struct qn_mlp mlp;
+    struct qn_moe moe;
     struct qn_job_time time;
-    struct qn_subject s = {.kind = QN_LINE_MLP, .ctx = ctx};
-    struct qn_layer *l = &s.of.layer;
+    struct qn_subject s = {.kind = QN_LINE_MOE, .ctx = ctx};
+    struct qn_moe_job *j = &s.of.moe;
     struct qn_subject_verdict told;
     int64_t sizes[QUERN_MAX_GROUPS];
     int status = QN_EXIT_OK;
-    int code = lay_out(layer, recipe, host, ctx, &mlp, sizes);
+    int code = lay_out(layer, recipe, host, ctx, &moe, sizes);
     cJSON *row;
 
     if (code)
         return qn_message_code(opt, code, quern_errmsg());
-    status = qn_layer_begin(l, opt, ctx, &mlp, opt->backend, sizes, 0);
+    status = qn_moe_job_begin(j, opt, ctx, &moe, opt->backend, sizes);
     if (!status) {
-        code = measure(l, &time);
+        code = measure(j, &time);
         if (!code)
-            code = qn_layer_judge(l, CHECKED, &verdict);
+            code = qn_moe_job_judge(j, CHECKED, &verdict);
         if (code)
             status = qn_message_code(opt, code, quern_errmsg());
     }
@@ -133,8 +137,10 @@ static int run_layer(const struct qn_options *opt, struct quern_context *ctx,
         qn_subject_told(&verdict, &told);
         row = qn_subject_row(&s, &time, &told);
         cJSON_AddStringToObject(row, "layer", layer->name);
-        cJSON_AddNumberToObject(row, "experts", mlp.groups);
-        cJSON_AddNumberToObject(row, "rows", (double)l->rows);
+        cJSON_AddNumberToObject(row, "tokens", (double)moe.mlp.m);
+        cJSON_AddNumberToObject(row, "experts", moe.mlp.groups);
+        cJSON_AddNumberToObject(row, "rows",
+                                (double)qn_moe_job_sizes(j, sizes));
         cJSON_AddItemToArray(rows, row);
     }
     qn_subject_free(&s);
@@ -169,6 +175,7 @@ static void print(const struct qn_options *opt, cJSON *rows, int status)
     static const struct qn_column columns[] = {
         {"layer", "layer", "s"},
         {"recipe", "recipe", "s"},
+        {"tokens", "tokens", "%.0f"},
         {"experts", "experts", "%.0f"},
         {"rows", "rows", "%.0f"},
         {"rows_min", "rows/expert min", "%.0f"},
@@ -177,7 +184,7 @@ static void print(const struct qn_options *opt, cJSON *rows, int status)
         {"ms", "ms", "%.3f"},
         {"tflops", "TFLOP/s", "%.3g"},
         {"error", "error", "%.1e"},
-        {"rows_compared", "rows compared", "%.0f"},
+        {"rows_compared", "compared", "%.0f"},
         {"passed", "passed", "s"},
         {"device", "device", "s"},
         {0},
@@ -230,13 +237,12 @@ static int run(const struct qn_options *opt)
 const struct qn_command qn_cmd_demo = {
     .name = "demo",
     .arguments = "[RECIPE]",
-    .summary =
-        "Compute and check the experts of two real layers, by both strategies",
+    .summary = "Compute and check two real layers, forward and backward",
     .help = "A mixture-of-experts layer each of Qwen1.5-MoE-A2.7B and "
-            "OLMoE-1B-7B, forward and backward, with the loads that their "
-            "routers gave the experts: all of it on a GPU; on the host the "
-            "first 8 experts, with their share of 512 tokens. RECIPE is "
-            "fp8_block unless given. Example:\n"
+            "OLMoE-1B-7B, from tokens to tokens, forward and backward, with "
+            "the loads that their routers gave the experts: all of it on a "
+            "GPU; on the host 512 tokens and a rank with the first 8 experts. "
+            "RECIPE is fp8_block unless given. Example:\n"
             "  quern demo nvfp4 --backend host",
     .options = options,
     .run = run,

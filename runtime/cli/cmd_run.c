@@ -67,7 +67,9 @@ const struct qn_command qn_cmd_run = {
         "m=@FILE, n=@FILE or k=@FILE gives the lengths of the groups and their "
         "sum at once. C, alpha and beta are random, too. A quantization is "
         "checked against the host's bytes, on the host against the values "
-        "before; an MLP, forward and backward, against a chain in double. "
+        "before; an MLP or a layer, forward and backward, against a chain in "
+        "double; a route or a move against the host's bytes, on the host "
+        "against an order that is found pair by pair. "
         "--ptx, --sass and --resources show the kernel that would run, on a "
         "machine without a GPU the one for an H200, or the one that --kernel "
         "names. Example:\n"
@@ -75,7 +77,8 @@ const struct qn_command qn_cmd_run = {
         "--check\n"
         "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168 --check\n"
         "  quern run mlp fp8_block g=8 m=512 hidden=512 ffn=256 prob=1 "
-        "--check",
+        "--check\n"
+        "  quern run route g=8 m=4096 topk=2 --check",
     .options = options,
     .run = run,
 };

@@ -201,7 +201,10 @@ static int tune_problem(const struct qn_options *opt, struct quern_context *ctx,
                                "lines quern why prints",
                                text);
     if (line == QN_LINE_ROUTE)
-        return qn_source_routes(opt, text);
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "'%s': a route or a move has one kernel on "
+                               "each GPU, so there is nothing to tune",
+                               text);
     if (line == QN_LINE_CAST)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "'%s': a cast has one kernel on each GPU, so "

@@ -150,7 +150,10 @@ static int choose_of(const struct qn_options *opt, struct quern_context *ctx,
     case QN_LINE_CAST:
         return choose_cast(opt, ctx, text, out);
     case QN_LINE_ROUTE:
-        return qn_source_routes(opt, text);
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "'%s': quern why names its kernels; give one "
+                               "with --kernel",
+                               text);
     case QN_LINE_MLP:
     case QN_LINE_MOE:
         return qn_message_fail(opt, QN_EXIT_USAGE,

@@ -285,14 +285,6 @@ int qn_source_expand(const struct qn_options *options, const char **text,
     return status;
 }
 
-int qn_source_routes(const struct qn_options *options, const char *text)
-{
-    return qn_message_fail(options, QN_EXIT_USAGE,
-                           "'%s': programs run it by quern_run; here quern "
-                           "describe and quern why take it",
-                           text);
-}
-
 /* Of a product? Its parser knows no other first words. */
 static int check_line(const struct qn_options *options, const char *text)
 {

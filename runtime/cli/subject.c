@@ -96,6 +96,23 @@ static int begin_moe(struct qn_subject *s, const struct qn_options *opt,
                                      opt->backend, opt->routes ? sizes : NULL);
 }
 
+static int begin_route(struct qn_subject *s, const struct qn_options *opt,
+                       const char *text)
+{
+    struct qn_route route;
+    int code;
+
+    if (opt->routes)
+        return qn_message_fail(opt, QN_EXIT_USAGE,
+                               "--routes has rows of experts, and '%s' draws "
+                               "experts of pairs",
+                               text);
+    code = qn_route_parse(s->ctx, text, &route);
+    return code ? qn_message_code(opt, code, quern_errmsg())
+                : qn_route_job_begin(&s->of.route, opt, s->ctx, &route,
+                                     opt->backend);
+}
+
 int qn_subject_begin(struct qn_subject *s, const struct qn_options *opt,
                      struct quern_context *ctx, const char *text)
 {
@@ -105,11 +122,11 @@ int qn_subject_begin(struct qn_subject *s, const struct qn_options *opt,
 
     memset(s, 0, sizeof *s);
     s->ctx = ctx;
-    if (kind == QN_LINE_ROUTE)
-        return qn_source_routes(opt, text);
     s->kind = kind == QN_LINE_UNKNOWN ? QN_LINE_PRODUCT : kind;
     if (s->kind == QN_LINE_PRODUCT)
         return begin_product(s, opt, text);
+    if (s->kind == QN_LINE_ROUTE)
+        return begin_route(s, opt, text);
     status = qn_source_expand(opt, &text, line, sizeof line);
     if (status)
         return status;
@@ -126,6 +143,8 @@ void qn_subject_free(struct qn_subject *s)
         qn_layer_free(&s->of.layer);
     else if (s->kind == QN_LINE_MOE)
         qn_moe_job_free(&s->of.moe);
+    else if (s->kind == QN_LINE_ROUTE)
+        qn_route_job_free(&s->of.route);
     else
         qn_job_free(&s->of.job);
 }
@@ -134,10 +153,18 @@ void qn_subject_free(struct qn_subject *s)
 
 int qn_subject_measure(struct qn_subject *s, int runs, struct qn_job_time *time)
 {
-    return s->kind == QN_LINE_CAST  ? qn_cast_measure(&s->of.cast, runs, time)
-           : s->kind == QN_LINE_MLP ? qn_layer_measure(&s->of.layer, runs, time)
-           : s->kind == QN_LINE_MOE ? qn_moe_job_measure(&s->of.moe, runs, time)
-                                    : qn_job_measure(&s->of.job, runs, time);
+    switch (s->kind) {
+    case QN_LINE_CAST:
+        return qn_cast_measure(&s->of.cast, runs, time);
+    case QN_LINE_MLP:
+        return qn_layer_measure(&s->of.layer, runs, time);
+    case QN_LINE_MOE:
+        return qn_moe_job_measure(&s->of.moe, runs, time);
+    case QN_LINE_ROUTE:
+        return qn_route_job_measure(&s->of.route, runs, time);
+    default:
+        return qn_job_measure(&s->of.job, runs, time);
+    }
 }
 
 /* The oracle of a GPU is the host backend, whose own is arithmetic here. */
@@ -186,17 +213,37 @@ void qn_subject_told(const struct qn_layer_verdict *verdict,
                          (long long)verdict->results[i].rows);
 }
 
+static int judge_route(struct qn_route_job *j, const struct qn_options *opt,
+                       struct qn_subject_verdict *v)
+{
+    struct qn_route_verdict verdict;
+    const int code = qn_route_job_judge(j, opt, &verdict);
+
+    *v = (struct qn_subject_verdict){.oracle = verdict.oracle,
+                                     .error = verdict.differ,
+                                     .passed =
+                                         !verdict.differ && verdict.guards};
+    snprintf(v->text, sizeof v->text, "%s: %.0f %s differ from %s%s%s",
+             v->passed ? "passed" : "FAILED", v->error,
+             j->gpu ? "bytes" : "values", v->oracle, verdict.where,
+             verdict.guards ? "" : "; bytes around a buffer were written");
+    return code;
+}
+
 /* The first run of casts and MLPs: later ones find a history, or add to the
    gradients. An exit status. */
 static int check_first(struct qn_subject *s, const struct qn_options *opt,
                        struct qn_layer_verdict *layer,
                        struct qn_subject_verdict *v)
 {
-    int code = s->kind == QN_LINE_CAST  ? qn_cast_run(&s->of.cast)
-               : s->kind == QN_LINE_MLP ? qn_layer_run(&s->of.layer)
-               : s->kind == QN_LINE_MOE ? qn_moe_job_run(&s->of.moe)
-                                        : QUERN_OK;
+    int code = s->kind == QN_LINE_CAST    ? qn_cast_run(&s->of.cast)
+               : s->kind == QN_LINE_MLP   ? qn_layer_run(&s->of.layer)
+               : s->kind == QN_LINE_MOE   ? qn_moe_job_run(&s->of.moe)
+               : s->kind == QN_LINE_ROUTE ? qn_route_job_run(&s->of.route)
+                                          : QUERN_OK;
 
+    if (!code && opt->check && s->kind == QN_LINE_ROUTE)
+        code = judge_route(&s->of.route, opt, v);
     if (!code && opt->check && qn_api_has_mlp(s->kind)) {
         code = s->kind == QN_LINE_MOE
                    ? qn_moe_job_judge(&s->of.moe, CHECKED, layer)
@@ -286,6 +333,16 @@ static void find_moe(const struct qn_moe_job *j, struct facts *f)
     f->flops = qn_moe_job_flops(j);
 }
 
+static void find_route(const struct qn_route_job *j, struct facts *f)
+{
+    qn_route_print(&j->route, f->line, sizeof f->line);
+    f->gpu = j->gpu;
+    f->info = j->info;
+    f->bytes = qn_route_job_bytes(j);
+    if (f->gpu && f->gpu->peak_bytes > 0)
+        f->least = f->bytes / f->gpu->peak_bytes;
+}
+
 static void find(const struct qn_subject *s, struct facts *f)
 {
     memset(f, 0, sizeof *f);
@@ -295,6 +352,8 @@ static void find(const struct qn_subject *s, struct facts *f)
         find_layer(&s->of.layer, f);
     else if (s->kind == QN_LINE_MOE)
         find_moe(&s->of.moe, f);
+    else if (s->kind == QN_LINE_ROUTE)
+        find_route(&s->of.route, f);
     else
         find_product(&s->of.job, f);
 }

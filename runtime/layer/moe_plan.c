@@ -8,6 +8,7 @@
 #include "mlp/mlp_plan.h"
 #include "route/route_plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 void qn_moe_plan_free(struct qn_moe_plan *plan)
@@ -19,6 +20,17 @@ void qn_moe_plan_free(struct qn_moe_plan *plan)
     qn_route_plan_free(plan->combine);
     qn_mlp_plan_free(plan->mlp);
     free(plan);
+}
+
+/* Does a run move tokens to rows, or numbers of pairs? */
+static int permutes(const struct qn_moe_plan *plan)
+{
+    const struct qn_moe *moe = &plan->moe;
+
+    return moe->mlp.probability == QUERN_WEIGHTS_H ||
+           !qn_moe_gathers(moe, plan->recipe, QUERN_MLP_X) ||
+           (!moe->mlp.forward_only &&
+            !qn_moe_gathers(moe, plan->recipe, QUERN_MLP_DY));
 }
 
 static int plan_parts(struct qn_moe_plan *plan, struct qn_session *s)
@@ -35,6 +47,8 @@ static int plan_parts(struct qn_moe_plan *plan, struct qn_session *s)
     int code = QUERN_OK;
 
     for (int i = 0; i < 3 && !code; i++) {
+        if (moves[i].work == QUERN_PERMUTE && !permutes(plan))
+            continue;
         qn_moe_route(&plan->moe, moves[i].work, &route);
         code = qn_route_plan_session(s, &route, moves[i].plan);
     }
@@ -99,11 +113,27 @@ int qn_moe_plan(struct quern_context *ctx, const struct qn_moe *moe,
     return qn_error_done(code);
 }
 
+/* The least of all launches. */
+static int evidence_of(const struct qn_moe_plan *plan)
+{
+    const struct qn_route_plan *const moves[] = {plan->maps, plan->permute,
+                                                 plan->combine};
+    int least = qn_mlp_evidence(plan->mlp);
+
+    for (int i = 0; i < 3; i++) {
+        const int own = moves[i] ? qn_route_evidence(moves[i]) : least;
+
+        least = own < least ? own : least;
+    }
+    return least;
+}
+
 void qn_moe_plan_info(const struct qn_moe_plan *plan,
                       struct quern_plan_info *info)
 {
     qn_mlp_plan_info(plan->mlp, info);
     info->workspace_bytes = plan->need.workspace_bytes;
+    info->evidence = evidence_of(plan);
 }
 
 /* --------------------------------------------------------------------- why */
@@ -115,26 +145,36 @@ static void explain_move(const struct qn_route_plan *plan, const char *what,
     qn_route_explain(plan, "    ", text);
 }
 
+/* Tokens to rows, of x or dy, unless casts read tokens. */
+static void explain_rows(const struct qn_moe_plan *plan, int tensor,
+                         struct qn_text *text)
+{
+    const char *name = tensor == QUERN_MLP_X ? "x" : "dy";
+    const int weighted = plan->moe.mlp.probability == QUERN_WEIGHTS_H;
+    char what[32];
+
+    if (qn_moe_gathers(&plan->moe, plan->recipe, tensor)) {
+        if (weighted)
+            explain_move(plan->permute, "prob to rows", text);
+        qn_text_add(text, "  %s stays in tokens, which its cast gathers\n",
+                    name);
+        return;
+    }
+    snprintf(what, sizeof what, weighted ? "%s and prob to rows" : "%s to rows",
+             name);
+    explain_move(plan->permute, what, text);
+}
+
 /* The launches of a phase before those of the MLP, and after. */
 static void explain_before(const struct qn_moe_plan *plan, int phase,
                            struct qn_text *text)
 {
-    const struct qn_moe *moe = &plan->moe;
-
     if (phase == QN_MLP_FORWARD) {
         explain_move(plan->maps, "maps of rows", text);
-        explain_move(plan->permute,
-                     moe->mlp.probability == QUERN_WEIGHTS_H
-                         ? "x and prob to rows"
-                         : "x to rows",
-                     text);
+        explain_rows(plan, QUERN_MLP_X, text);
     } else if (phase == QN_MLP_BACKWARD) {
-        explain_move(plan->permute,
-                     moe->mlp.probability == QUERN_WEIGHTS_H
-                         ? "dy and prob to rows"
-                         : "dy to rows",
-                     text);
-        if (qn_moe_keeps(moe, plan->recipe, QUERN_MLP_X))
+        explain_rows(plan, QUERN_MLP_DY, text);
+        if (qn_moe_keeps(&plan->moe, plan->recipe, QUERN_MLP_X))
             explain_move(plan->permute, "x to rows", text);
     }
 }
@@ -168,8 +208,7 @@ static int explain(struct qn_session *s, const struct qn_moe *moe,
     qn_moe_print(moe, line, sizeof line);
     qn_text_add(text, "%s\n", line);
     if (qn_session_gpu(s))
-        qn_evidence_why(qn_mlp_evidence(plan->mlp), qn_session_capability(s),
-                        text);
+        qn_evidence_why(evidence_of(plan), qn_session_capability(s), text);
     for (int phase = 0; phase < QN_MLP_PHASES; phase++) {
         if (!qn_mlp_has(&moe->mlp, phase))
             break;

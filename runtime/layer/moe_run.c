@@ -39,6 +39,14 @@ static void *slot(const struct run *run, int which)
     return s->bytes && base ? base + s->at : NULL;
 }
 
+/* The casts' indices of tokens; NULL: they read rows of it. */
+static const int *gather_of(const struct run *run, int tensor)
+{
+    return qn_moe_gathers(&run->moe, run->plan->recipe, tensor)
+               ? slot(run, QN_MOE_GATHER)
+               : NULL;
+}
+
 /* Rows of experts. */
 static struct qn_tensor rows_at(const struct run *run, int which)
 {
@@ -71,9 +79,14 @@ static void set_rows(struct run *run)
     struct qn_mlp_args *a = &run->rows;
     const int forward = run->phase == QN_MLP_FORWARD;
 
-    a->x = rows_at(run, forward ? QN_MOE_MOVED : QN_MOE_X);
+    a->gather_x = gather_of(run, QUERN_MLP_X);
+    a->gather_dy = gather_of(run, QUERN_MLP_DY);
+    a->topk = run->moe.topk;
+    if (!a->gather_x)
+        a->x = rows_at(run, forward ? QN_MOE_MOVED : QN_MOE_X);
+    if (!a->gather_dy)
+        a->dy = rows_at(run, QN_MOE_DY);
     a->y = rows_at(run, QN_MOE_Y);
-    a->dy = rows_at(run, QN_MOE_DY);
     a->dx = rows_at(run, QN_MOE_MOVED);
     if (!makes_dx(run))
         a->dx.data = NULL;
@@ -206,6 +219,7 @@ static int find_maps(const struct run *run)
     const struct qn_route_args args = {.index = run->args->index,
                                        .lengths = slot(run, QN_MOE_LENGTHS),
                                        .inverse = slot(run, QN_MOE_INVERSE),
+                                       .gather = slot(run, QN_MOE_GATHER),
                                        .workspace = run->args->workspace,
                                        .errors = run->args->errors,
                                        .tokens = run->moe.mlp.m};
@@ -226,6 +240,8 @@ static int move(const struct run *run, int work, int weights,
     if (!run->moe.mlp.m)
         return QUERN_OK;
     qn_moe_route(&run->moe, work, &route);
+    if (!args->in.data)
+        route.k = 0;
     args->inverse = slot(run, QN_MOE_INVERSE);
     args->probability =
         is_weighted(run, weights) ? run->args->probability : NULL;
@@ -243,10 +259,23 @@ static void move_numbers(const struct run *run, float *pairs, int rows,
     args->numbers = slot(run, rows);
 }
 
+/* Probabilities alone, with prob=h. */
+static int move_probabilities(const struct run *run)
+{
+    struct qn_route_args args = {.in = {.data = NULL}};
+
+    move_numbers(run, (float *)run->args->probability, QN_MOE_PROB, &args);
+    return args.numbers ? move(run, QUERN_PERMUTE, QUERN_WEIGHTS_NONE, &args)
+                        : QUERN_OK;
+}
+
 static int move_x(const struct run *run, int to)
 {
     struct qn_route_args args = {.in = run->args->x, .out = rows_at(run, to)};
 
+    if (run->rows.gather_x)
+        return run->phase == QN_MLP_FORWARD ? move_probabilities(run)
+                                            : QUERN_OK;
     if (run->phase == QN_MLP_FORWARD)
         move_numbers(run, (float *)run->args->probability, QN_MOE_PROB, &args);
     return args.out.data ? move(run, QUERN_PERMUTE, QUERN_WEIGHTS_X, &args)
@@ -281,6 +310,8 @@ static int move_dy(const struct run *run)
     struct qn_route_args args = {.in = run->args->dy,
                                  .out = rows_at(run, QN_MOE_DY)};
 
+    if (run->rows.gather_dy)
+        return move_probabilities(run);
     move_numbers(run, (float *)run->args->probability, QN_MOE_PROB, &args);
     if (is_weighted(run, QUERN_WEIGHTS_Y)) {
         args.rows = rows_at(run, QN_MOE_Y);

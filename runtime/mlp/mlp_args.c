@@ -205,6 +205,14 @@ static const struct qn_tensor *tensor_at(const struct qn_mlp_args *args,
     return (const void *)((const char *)args + row->offset);
 }
 
+/* Tokens, which the layer has checked. */
+static int is_tokens(const struct qn_mlp_args *args,
+                     const struct qn_tensor *given)
+{
+    return (args->gather_x && given == &args->x) ||
+           (args->gather_dy && given == &args->dy);
+}
+
 /* Which of these phases need it; if there is no backward, none needs
    columnwise tensors. */
 static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
@@ -247,6 +255,7 @@ static int check_tensors(const struct qn_mlp_plan *plan,
         const struct qn_tensor *given = tensor_at(args, row);
 
         if (!phases_of(plan, row, bit) || is_idle(args, row, phase) ||
+            is_tokens(args, given) ||
             (row->optional & bit && !given->data && !given->pointers))
             continue;
         code = check_pointers(plan, row, given);
@@ -382,7 +391,8 @@ static void list_tensor(const struct qn_mlp_plan *plan,
     const struct qn_scaling *s = &plan->recipe->scaling[QN_W];
     const int first = l->count;
 
-    if (!lasting && !phases_of(plan, row, l->phases))
+    if (is_tokens(args, given) ||
+        (!lasting && !phases_of(plan, row, l->phases)))
         return;
     add(l, -1, row->pointers, given->pointers,
         (size_t)plan->mlp.groups * sizeof *given->pointers, 0);

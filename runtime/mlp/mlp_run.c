@@ -100,6 +100,10 @@ static void find_input(const struct run *run, int tensor,
         a->out = run->args->y;
     } else {
         find_numbers(run, tensor, &a->in);
+        a->gather = tensor == QUERN_MLP_X    ? run->args->gather_x
+                    : tensor == QUERN_MLP_DY ? run->args->gather_dy
+                                             : NULL;
+        a->topk = run->args->topk;
     }
 }
 
@@ -142,9 +146,10 @@ static void find_rest(const struct run *run, int tensor,
     a->workspace = args->workspace;
 }
 
-static int run_cast(const struct run *run, int tensor)
+static int run_cast(const struct run *run, int index)
 {
-    const struct qn_quantize_plan *plan = run->plan->launches[tensor].cast;
+    const struct qn_quantize_plan *plan = run->plan->launches[index].cast;
+    const int tensor = index == QN_MLP_X_LATER ? QUERN_MLP_X : index;
     struct qn_quantize_plan room;
     struct qn_quantize_args a;
     int code = QUERN_OK;
@@ -155,7 +160,7 @@ static int run_cast(const struct run *run, int tensor)
         return code;
     a = plan->need.args;
     find_input(run, tensor, &a);
-    if (tensor < QUERN_MLP_TENSORS)
+    if (tensor < QUERN_MLP_TENSORS && plan->q.copies & QUERN_ROWWISE)
         find_copy(run, tensor, QUERN_ROWWISE, &a.row);
     if (plan->q.copies & QUERN_COLUMNWISE)
         find_copy(run, tensor, QUERN_COLUMNWISE, &a.column);

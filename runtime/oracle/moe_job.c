@@ -232,13 +232,15 @@ int qn_moe_job_reset(struct qn_moe_job *j)
 
 /* ------------------------------------------------------------------- begin */
 
-static int plan(struct qn_moe_job *j, int backend)
+static int plan(struct qn_moe_job *j, const struct qn_options *opt, int backend)
 {
     struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
     char line[512];
     int code;
 
     options.backend = backend;
+    options.kernel = opt->kernel;
+    options.streams = opt->streams;
     qn_moe_print(&j->moe, line, sizeof line);
     code = quern_plan_create(j->ctx, line, &options, &j->plan);
     if (!code)
@@ -266,7 +268,7 @@ int qn_moe_job_begin(struct qn_moe_job *j, const struct qn_options *opt,
     status = draw(j, opt, sizes);
     if (status)
         return status;
-    code = plan(j, backend);
+    code = plan(j, opt, backend);
     o = quern_plan_operands(j->plan, &count);
     for (int i = 0; i < count && !code; i++)
         code = make_one(j, &o[i], opt->seed);

@@ -40,6 +40,7 @@ const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS] = {
     {QN_MLP_BACKWARD, QUERN_MLP_DPRE, "dpre, from dh and pre"},
     {QN_MLP_BACKWARD, QN_MLP_B2, "db2 and its part of dprob, from dy"},
     {QN_MLP_BACKWARD, QN_MLP_DX, "dx = dpre w1"},
+    {QN_MLP_BACKWARD, QN_MLP_X_LATER, "x, for dw1"},
     {QN_MLP_WGRAD, QN_MLP_DW2, "dw2 = dy^T h"},
     {QN_MLP_WGRAD, QN_MLP_DW1, "dw1 = dpre^T x"},
 };
@@ -66,6 +67,7 @@ static const struct {
     [QN_MLP_B2] = {QN_DY, TOKENS, HIDDEN},
     [QN_MLP_ADD_B1] = {QN_X, TOKENS, OPERANDS},
     [QN_MLP_ADD_B2] = {QN_X, TOKENS, HIDDEN},
+    [QN_MLP_X_LATER] = {QN_X, TOKENS, HIDDEN},
 };
 
 static const struct {
@@ -153,15 +155,36 @@ static int copies_of(const struct qn_mlp *mlp, int scaled)
     return scaled && !mlp->forward_only ? QUERN_BOTH_COPIES : QUERN_ROWWISE;
 }
 
+int qn_mlp_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
+{
+    const struct qn_scaling *s = &recipe->scaling[QN_X];
+
+    return mlp->x_later && !mlp->forward_only && s->type != QUERN_TYPE_NONE &&
+           !s->history && !s->stochastic;
+}
+
+/* x's tensors are made together, or one in each phase. */
+static int copies_at(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                     int tensor)
+{
+    if (tensor == QN_MLP_X_LATER)
+        return QUERN_COLUMNWISE;
+    if (tensor == QUERN_MLP_X && qn_mlp_later(mlp, recipe))
+        return QUERN_ROWWISE;
+    return copies_of(mlp, tensor < QUERN_MLP_TENSORS &&
+                              qn_mlp_scaled(recipe, tensor));
+}
+
 int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
                 const struct qn_recipe *recipe, int tensor,
                 struct qn_quantization *q)
 {
     int acts = tensor == QUERN_MLP_H || tensor == QUERN_MLP_DPRE;
-    int of_bias = tensor >= QUERN_MLP_TENSORS;
+    int later = tensor == QN_MLP_X_LATER;
+    int of_bias = tensor >= QUERN_MLP_TENSORS && !later;
     int scaled = !of_bias && qn_mlp_scaled(recipe, tensor);
 
-    if ((of_bias && !mlp->bias) ||
+    if ((of_bias && !mlp->bias) || (later && !qn_mlp_later(mlp, recipe)) ||
         (mlp->forward_only && tensors[tensor].of == QN_DY))
         return 0;
     memset(q, 0, sizeof *q);
@@ -169,7 +192,7 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
            of_bias ? taking(ctx, recipe, tensor)->name : mlp->recipe);
     q->of = tensors[tensor].of;
     q->type = mlp->type;
-    q->copies = copies_of(mlp, scaled);
+    q->copies = copies_at(mlp, recipe, tensor);
     q->activation = acts ? mlp->activation : QUERN_NO_ACTIVATION;
     q->interleave = acts ? mlp->interleave : 0;
     q->probability = acts && mlp->probability;

@@ -15,12 +15,13 @@
 struct quern_context;
 
 /* Launches of casts: those of tensors (enum quern_mlp_tensor), then b2's
-   gradient from dy, and with a probability that one's; and biases that the
-   product before does not add. */
+   gradient from dy, and with a probability that one's; biases that the product
+   before does not add; and x's columnwise tensor, in backward. */
 enum {
     QN_MLP_B2 = QUERN_MLP_TENSORS,
     QN_MLP_ADD_B1,
     QN_MLP_ADD_B2,
+    QN_MLP_X_LATER,
     QN_MLP_CASTS
 };
 
@@ -76,7 +77,7 @@ struct qn_mlp_step {
     int index; /* of a launch */
     const char *name;
 };
-enum { QN_MLP_STEPS = 17 };
+enum { QN_MLP_STEPS = 18 };
 extern const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS];
 
 /* Is it one of backward that forward has, too: only with recompute, by the
@@ -95,6 +96,10 @@ int qn_mlp_refuse(const struct qn_mlp *mlp, int phase);
 
 /* Does the recipe scale the tensor (enum quern_mlp_tensor)? */
 int qn_mlp_scaled(const struct qn_recipe *recipe, int tensor);
+
+/* Does backward make x's columnwise tensor? Not if the recipe rounds by chance,
+   or scales by values of steps before. */
+int qn_mlp_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe);
 
 /* The cast that makes a tensor's copies, or one of the others; 0: there is
    none. */

@@ -36,9 +36,10 @@ static int buffer_of(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
 {
     const int column = slot >= QN_MLP_COLUMN;
     const int tensor = slot - (column ? QN_MLP_COLUMN : QN_MLP_ROW);
-    const int kept = tensor == QUERN_MLP_DY || tensor == QUERN_MLP_DPRE
-                         ? QN_MLP_PENDING
-                         : QN_MLP_SAVED;
+    const int late =
+        tensor == QUERN_MLP_DY || tensor == QUERN_MLP_DPRE ||
+        (column && tensor == QUERN_MLP_X && qn_mlp_later(mlp, recipe));
+    const int kept = late ? QN_MLP_PENDING : QN_MLP_SAVED;
 
     if (mlp->forward_only || slot == QN_MLP_DH_SLOT)
         return QN_MLP_WORKSPACE;
@@ -120,6 +121,9 @@ static void describe_slots(const struct quern_context *ctx,
             qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE,
                              &s->places[QN_MLP_COLUMN + t].need);
     }
+    if (qn_mlp_cast(ctx, mlp, recipe, QN_MLP_X_LATER, &q))
+        qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE,
+                         &s->places[QN_MLP_COLUMN + QUERN_MLP_X].need);
 }
 
 static void describe_numbers(const struct qn_mlp *mlp, struct qn_mlp_args *args)

@@ -21,6 +21,7 @@ void qn_moe_mlp(const struct qn_moe *moe, struct qn_mlp *mlp)
     mlp->probability = moe->mlp.probability == QUERN_WEIGHTS_H;
     mlp->sizes = QUERN_SIZES_DEVICE;
     mlp->outside = QUERN_OUTSIDE_KEEP;
+    mlp->x_later = moe->mlp.probability != QUERN_WEIGHTS_X;
 }
 
 void qn_moe_route(const struct qn_moe *moe, int work, struct qn_route *route)
@@ -42,6 +43,18 @@ int qn_moe_keeps(const struct qn_moe *moe, const struct qn_recipe *recipe,
                  int tensor)
 {
     return !moe->mlp.forward_only && !qn_mlp_scaled(recipe, tensor);
+}
+
+int qn_moe_gathers(const struct qn_moe *moe, const struct qn_recipe *recipe,
+                   int tensor)
+{
+    const int weights = moe->mlp.probability;
+
+    if (!qn_mlp_scaled(recipe, tensor))
+        return 0;
+    return tensor == QUERN_MLP_X ? weights != QUERN_WEIGHTS_X
+                                 : weights != QUERN_WEIGHTS_Y &&
+                                       !moe->mlp.bias && !moe->mlp.forward_only;
 }
 
 int qn_moe_within(const struct qn_recipe *recipe)
@@ -123,6 +136,11 @@ static size_t bytes_of(const struct qn_moe *moe, const struct qn_recipe *recipe,
         return (size_t)moe->mlp.groups * sizeof(int);
     case QN_MOE_INVERSE:
         return pairs * sizeof(int);
+    case QN_MOE_GATHER:
+        return qn_moe_gathers(moe, recipe, QUERN_MLP_X) ||
+                       qn_moe_gathers(moe, recipe, QUERN_MLP_DY)
+                   ? pairs * sizeof(int)
+                   : 0;
     case QN_MOE_Y: /* dprob reads them */
         return grad && weights == QUERN_WEIGHTS_Y ? rows : 0;
     case QN_MOE_DY:
@@ -142,10 +160,11 @@ void qn_moe_space_fill(const struct qn_moe *moe, const struct qn_recipe *recipe,
                        size_t scratch, struct qn_moe_space *s)
 {
     static const int buffers[QN_MOE_SLOTS] = {
-        [QN_MOE_LENGTHS] = QN_MLP_SAVED,  [QN_MOE_INVERSE] = QN_MLP_SAVED,
-        [QN_MOE_Y] = QN_MLP_SAVED,        [QN_MOE_DY] = QN_MLP_PENDING,
-        [QN_MOE_X] = QN_MLP_PENDING,      [QN_MOE_MOVED] = QN_MLP_WORKSPACE,
-        [QN_MOE_PROB] = QN_MLP_WORKSPACE, [QN_MOE_DPROB] = QN_MLP_WORKSPACE};
+        [QN_MOE_LENGTHS] = QN_MLP_SAVED,   [QN_MOE_INVERSE] = QN_MLP_SAVED,
+        [QN_MOE_GATHER] = QN_MLP_SAVED,    [QN_MOE_Y] = QN_MLP_SAVED,
+        [QN_MOE_DY] = QN_MLP_PENDING,      [QN_MOE_X] = QN_MLP_PENDING,
+        [QN_MOE_MOVED] = QN_MLP_WORKSPACE, [QN_MOE_PROB] = QN_MLP_WORKSPACE,
+        [QN_MOE_DPROB] = QN_MLP_WORKSPACE};
 
     *s = (struct qn_moe_space){.scratch = scratch, .workspace = scratch};
     for (int i = 0; i < QN_MOE_SLOTS; i++) {

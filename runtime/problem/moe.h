@@ -21,6 +21,7 @@ struct qn_moe {
 enum qn_moe_slot {
     QN_MOE_LENGTHS, /* [G] */
     QN_MOE_INVERSE, /* [m, topk] */
+    QN_MOE_GATHER,  /* [m * topk], if casts read tokens */
     QN_MOE_Y,       /* the experts' results; mostly in the place of MOVED */
     QN_MOE_DY,      /* rows of dy; mostly there, too */
     QN_MOE_X,       /* rows of x for the gradients */
@@ -60,6 +61,11 @@ void qn_moe_route(const struct qn_moe *moe, int work, struct qn_route *route);
 /* Does the gradient of w1 read rows of x, or that of w2 rows of dy? */
 int qn_moe_keeps(const struct qn_moe *moe, const struct qn_recipe *recipe,
                  int tensor);
+
+/* Does the cast of x or dy read tokens through indices, so that there are no
+   rows of it? Its rows must be scaled, and copies of tokens. */
+int qn_moe_gathers(const struct qn_moe *moe, const struct qn_recipe *recipe,
+                   int tensor);
 
 /* Does the recipe scale a token by itself, and without chance? Then results of
    a token do not depend on others: docs/layers.md. */

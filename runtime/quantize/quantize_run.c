@@ -70,6 +70,8 @@ static void set_values(const struct qn_quantize_plan *plan,
     v->in = args->in.data;
     v->in_pointers = (const void *const *)args->in.pointers;
     v->in_stride = stride_of(&args->in, &need->in);
+    v->gather = (int *)args->gather;
+    v->topk = args->topk;
     v->in_group_stride = plan->q.m * v->in_stride;
     v->saved = args->saved.data;
     v->saved_stride = stride_of(&args->saved, &need->saved);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/types.h"
+#include "choose/evidence.h"
 #include "choose/session.h"
 #include "problem/dequantize_rules.h"
 #include "quantize/quantize_plan.h"
@@ -122,6 +123,11 @@ void qn_route_plan_free(struct qn_route_plan *plan)
     free(plan);
 }
 
+int qn_route_evidence(const struct qn_route_plan *plan)
+{
+    return qn_quantize_evidence(plan->launches);
+}
+
 void qn_route_plan_info(const struct qn_route_plan *plan,
                         struct quern_plan_info *info)
 {
@@ -131,6 +137,7 @@ void qn_route_plan_info(const struct qn_route_plan *plan,
         .kernel = launches->steps[launches->nsteps - 1].kernel->name,
         .backend = launches->backend,
         .sms = launches->workers,
+        .evidence = qn_route_evidence(plan),
         .workspace_bytes = plan->need.workspace_bytes};
 }
 
@@ -162,6 +169,9 @@ static int explain(struct qn_session *s, const struct qn_route *route,
                 plan->launches->backend == QUERN_BACKEND_HOST
                     ? "threads"
                     : "multiprocessors");
+    if (qn_session_gpu(s))
+        qn_evidence_why(qn_route_evidence(plan), qn_session_capability(s),
+                        text);
     qn_route_explain(plan, "", text);
     qn_route_plan_free(plan);
     return QUERN_OK;

@@ -29,6 +29,9 @@ void qn_route_plan_free(struct qn_route_plan *plan);
 void qn_route_plan_info(const struct qn_route_plan *plan,
                         struct quern_plan_info *info);
 
+/* The least evidence of its kernels, of enum quern_evidence. */
+int qn_route_evidence(const struct qn_route_plan *plan);
+
 /* The same as part of another plan, in its session, and with a backend that is
    not the session's. */
 int qn_route_plan_session(struct qn_session *session,

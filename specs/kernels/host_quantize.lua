@@ -17,7 +17,8 @@ local join = table.join
 -- Rows of w are not ragged: each group has a matrix.
 for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
   local groups = of == "tokens" and join(shape, sizes) or shape
-  local values = of == "tokens" and values or join({ "in_pointers" }, values)
+  local from = of == "tokens" and { "gather", "topk" } or { "in_pointers" }
+  local values = join(from, values)
 
   kernels("host_quantize_" .. of) {
     op = "quantize", of = tensors, input = { "bf16", "f16", "f32", "copy" }, element = narrow,

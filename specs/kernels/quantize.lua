@@ -11,6 +11,7 @@ local amax = { "row_amax", "column_amax" }
 local shape = { "groups", "m", "k", "noop" }
 local lengths = { "first_dims", "offsets", "sizes_bytes" }
 local sizes = table.join(lengths, { "error" })
+local tokens = { "gather", "topk" } -- rows of experts are read in tokens' order; null: in their own
 
 local join = table.join
 
@@ -54,6 +55,10 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
       local sums = of == "tokens" and { "dbias", "partials" } or {}
       local values = of == "tokens" and "in in_stride" or "in in_stride in_pointers"
 
+      if of == "tokens" and form == "plain" then
+        from, values = join(from, tokens), values .. " gather topk"
+      end
+
       for _, arch in ipairs(archs) do
         kernels("cast_" .. of .. "_" .. form .. "_" .. arch) {
           op = "quantize", of = tensors, input = input, form = form, element = narrow,
@@ -84,7 +89,7 @@ end
 kernels "cast_rows" {
   op = "quantize", of = { "x", "dy" }, input = wide, form = "rows", element = narrow,
   scale = "blocked", arch = "sm_90a", template = "quantize/rows.cu",
-  params = join(inputs.plain, { "row", "row_stride", "row_sf" }, shape, sizes),
+  params = join(inputs.plain, tokens, { "row", "row_stride", "row_sf" }, shape, sizes),
   derive "threads" (function () return 416 end),
   derive "band" (function () return 1 end),
   derive "smem" (function () return 13 * 16384 end), -- 13 warps, rows of 8192 values in 16 bits

@@ -10,11 +10,10 @@ void $(name)(void *const *params, int worker, int workers)
         .workers = workers,
 //$ local has = {}
 //$ for _, p in ipairs(params) do has[p.name] = true end
-//$ for _, field in ipairs { "input", "form", "in", "in_pointers", "saved", "in_stride",
-//$   "in_group_stride", "saved_stride", "probability", "bias", "dbias", "dbias_add", "dprob",
-//$   "partials", "row_partials",
-//$   "activation", "interleave", "limit", "slope", "shift", "history", "random", "out",
-//$   "out_stride", "align" } do
+//$ for _, field in ipairs { "input", "form", "in", "in_pointers", "gather", "topk", "saved",
+//$   "in_stride", "in_group_stride", "saved_stride", "probability", "bias", "dbias", "dbias_add",
+//$   "dprob", "partials", "row_partials", "activation", "interleave", "limit", "slope",
+//$   "shift", "history", "random", "out", "out_stride", "align" } do
 //$   if has[field] then
         .$(field) = $(field),
 //$   end

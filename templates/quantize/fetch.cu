@@ -1,5 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local bytes = input.bits // 8
+//$ local has = {}
+//$ for _, p in ipairs(params) do has[p.name] = true end
 /*
 ** A tile's values into a stage, for all threads: 16 bytes at a time and without waiting, or where
 ** rows do not begin at multiples of that, one by one. Rows outside of the group are never read.
@@ -31,8 +33,43 @@ FN void copy_async(void *to, const void *from)
                  : : "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 
+//$ if has.gather then
+/* A row of tokens. The threads of a row read all their rows' indices at once, one each. */
+FN void fetch_tokens(packed *stage, const struct source *s, const struct group *g,
+                     const struct tile *t)
+{
+    const int line = threadIdx.x / ACROSS_TILE, f = threadIdx.x % ACROSS_TILE * CHUNK;
+    const int columns = s->all.k - t->column - f, rows = g->length - t->row - line;
+    const int count = columns < 0 ? 0 : columns < CHUNK ? columns : CHUNK;
+    const int own = threadIdx.x % ACROSS_TILE % (TILE_M / STEP) * STEP;
+    const int token = own < rows ? s->gather[g->start + t->row + line + own] / s->topk : 0;
+    in_element *to = (in_element *)stage + line * TILE_N + f;
+
+#pragma unroll
+    for (int i = 0; i < TILE_M / STEP; i++) {
+        const int there = i * STEP < rows ? count : 0;
+        const in_element *from = (const in_element *)s->in + t->column + f +
+                                 __shfl_sync(~0u, token, i, ACROSS_TILE) * s->in_stride;
+
+        if (s->paired) {
+            copy_async(to + i * STEP * TILE_N, from, there * $(bytes));
+            continue;
+        }
+#pragma unroll 1
+        for (int j = 0; j < CHUNK; j++)
+            to[i * STEP * TILE_N + j] = j < there ? from[j] : (in_element)0;
+    }
+}
+
+//$ end
 FN void fetch(packed *stage, const struct source *s, const struct group *g, const struct tile *t)
 {
+//$ if has.gather then
+    if (s->gather) {
+        fetch_tokens(stage, s, g, t);
+        return;
+    }
+//$ end
     const int whole = t->row + TILE_M <= g->length && t->column + TILE_N <= s->all.k;
     const int line = threadIdx.x / ACROSS_TILE, f = threadIdx.x % ACROSS_TILE * CHUNK;
     const int columns = s->all.k - t->column - f; /* from the thread's first one on */

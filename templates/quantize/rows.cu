@@ -39,7 +39,9 @@ typedef $(input.bits == 16 and "unsigned short" or "unsigned int") in_element;
 struct source {
     const in_element *in;
     long long stride;
-    int k, aligned; /* rows are whole pieces of 16 bytes */
+    int k, aligned;    /* rows are whole pieces of 16 bytes */
+    const int *gather; /* null, or the pair of each row, whose token is the row to read */
+    int topk;
 };
 
 /* Each warp's slots: the copy engine's barriers, and the row that is in each, or -1. */
@@ -99,7 +101,8 @@ FN void copy_line(unsigned int to, const void *from, unsigned int bytes, unsigne
 FN void load_row(int row, const struct source *s, int *note, unsigned int landed,
                  in_element *slot, int lane)
 {
-    const in_element *const from = s->in + row * s->stride;
+    const int line = row >= 0 && s->gather ? s->gather[row] / s->topk : row;
+    const in_element *const from = s->in + line * s->stride;
 
     if (lane == 0)
         *note = row;
@@ -220,6 +223,8 @@ $(name)(
     source.in = (const in_element *)in;
     source.stride = in_stride;
     source.k = k;
+    source.gather = gather;
+    source.topk = topk;
     source.aligned = (unsigned long long)in % 16 == 0 && in_stride % $(16 // bytes) == 0 &&
                      k % $(16 // bytes) == 0;
     //$ include "quantize/begin.body.cu"

@@ -13,6 +13,10 @@ source.in = in;
 source.pointers = in_pointers;
 //$ end
 source.in_stride = in_stride;
+//$ if has.gather then
+source.gather = gather;
+source.topk = topk;
+//$ end
 //$ if form == "plain" then
 //$ local aligned = has.in_pointers and "" or " && (unsigned long long)in % 16 == 0"
 source.paired = in_stride % CHUNK == 0$(aligned);

@@ -161,6 +161,18 @@ static const struct {
     {"run wgrad bf16 g=3 m=50 n=40 --backend host --check --routes "
      "tests/cli/routes.csv",
      0, "k        5 in 3 groups, 0 to 3"},
+    {"run route g=8 m=300 topk=2 experts=20 first=4 index=i64 --backend host "
+     "--check",
+     0, "passed: 0 values differ from an order"},
+    {"run permute m=50 topk=3 k=70 in=f16 prob=1 dprob=1 --backend host "
+     "--check",
+     0, "passed: 0 values differ from an order"},
+    {"run combine m=50 topk=3 k=70 prob=1 residual=1 --backend host --check", 0,
+     "passed: 0 values differ from an order"},
+    {"run route g=8 m=0 topk=2 --backend host --check", 0, "passed"},
+    {"bench 'route g=8 m=300 topk=2' 'combine m=50 topk=2 k=64' --backend host "
+     "--repeat 3",
+     0, "combine m=50"},
     {"bench --help", 0, "Example:"},
     {"bench 'fprop bf16 g=3 m=50 n=40 k=64' 'fprop bf16 g=2 m=8 n=8 k=8' "
      "--backend host --repeat 3",
@@ -182,6 +194,7 @@ static const struct {
     {"tune fprop bf16 g=2 m=8 n=8 k=8 --backend host", 2,
      "options.backend is host"},
     {"tune quantize mxfp8 of=x g=3 m=200 k=96", 2, "nothing to tune"},
+    {"tune route g=3 m=20 topk=2", 2, "nothing to tune"},
     {"tune fprop bf61 g=2 m=8 n=8 k=8", 2, "did you mean 'bf16'?"},
     {"tune fprop bf16 g=2 m=8 n=8 k=8 --l2 hot", 2, "both, cold or warm"},
     {"tune --merge", 2, "--merge takes the files"},
@@ -223,6 +236,13 @@ static const struct {
      "tests/cli/specs --backend host --check",
      0, "passed"},
     /* a recipe without dy */
+    {"why mlp bf16 g=2 m=64 hidden=64 ffn=64 --gpu A10 --specs tests/cli/specs",
+     0, "evidence run"},
+    {"why moe bf16 g=2 m=64 topk=2 hidden=64 ffn=64 --gpu A10 --specs "
+     "tests/cli/specs",
+     0, "evidence compiled"}, /* no route ran */
+    {"why permute m=64 topk=2 k=64 --gpu A10 --specs tests/cli/specs", 0,
+     "evidence compiled"},
     {"run fprop test_serve g=2 m=64 n=32 k=96 --specs tests/cli/specs "
      "--backend host --check",
      0, "passed"},

@@ -130,6 +130,56 @@ TEST(test_moe_empty)
     qn_moe_job_free(&j);
 }
 
+/* ----------------------------------------------------- tokens or rows of x */
+
+static const int results[] = {QUERN_ARG_Y, QUERN_ARG_DX, QUERN_ARG_DW1,
+                              QUERN_ARG_DW2};
+
+/* A run with a factor of 1 for each pair. */
+static void begin_ones(struct qn_moe_job *j, const char *recipe,
+                       const char *weights_of, const char *rest)
+{
+    char text[256];
+
+    snprintf(text, sizeof text,
+             "moe %s g=5 m=140 topk=3 hidden=%s ffn=48 experts=6 prob=%s",
+             recipe, rest, weights_of);
+    begin(j, text);
+    for (int i = 0; i < 140 * 3 && strcmp(weights_of, "none") != 0; i++)
+        ((float *)(void *)j->memory[QUERN_ARG_PROB].data)[i] = 1;
+    run(j, text);
+}
+
+/* Casts read tokens through indices, but rows where these are not tokens' own
+   values: the same bytes, as factors of 1 change none. */
+static void gather_or_move(const char *recipe, const char *rest)
+{
+    struct qn_moe_job tokens, rows;
+
+    begin_ones(&tokens, recipe, "none", rest);
+    for (int i = 0; i < 2; i++) {
+        begin_ones(&rows, recipe, i ? "x" : "y", rest);
+        for (int k = 0; k < 4; k++)
+            if (memcmp(tokens.memory[results[k]].data,
+                       rows.memory[results[k]].data,
+                       rows.memory[results[k]].bytes) != 0)
+                fail_msg("%s %s: %s differs from that of prob=%s", recipe, rest,
+                         qn_api_name(results[k]), i ? "x" : "y");
+        qn_moe_job_free(&rows);
+    }
+    qn_moe_job_free(&tokens);
+}
+
+TEST(test_moe_gathered_casts)
+{
+    const struct quern_registry *all = &qn_registry_builtin;
+    static const char *const rest[] = {"80", "64 in=f32", "128 in=f16"};
+
+    for (int r = 0; r < all->nrecipes; r++)
+        if (all->recipes[r].scaling[0].type != QUERN_TYPE_NONE)
+            gather_or_move(all->recipes[r].name, rest[r % 3]);
+}
+
 /* -------------------------------------------------- dependence on a batch */
 
 /* Recipes that scale within a token, without chance. */
@@ -236,6 +286,37 @@ TEST(test_moe_ranks)
 }
 
 /* ------------------------------------------------------------------ phases */
+
+static int64_t bytes_of(const struct qn_moe_job *j, int arg)
+{
+    return (int64_t)j->memory[arg].bytes;
+}
+
+/* Forward keeps no rows of x: maps, pre, and h for the gradient of w2. It
+   keeps x's columnwise tensor if backward could make another one. */
+TEST(test_moe_keeps_no_rows)
+{
+    static const char *const recipes[] = {"fp8_row", "fp8_block", "fp8_tensor",
+                                          "mxfp8", "bf16"};
+    const int64_t rows = 64 * 4, hidden = 2048;
+    struct qn_moe_job j;
+    char text[128];
+
+    for (int i = 0; i < 6; i++) {
+        snprintf(text, sizeof text, "moe %s g=2 m=64 topk=4 hidden=2048 ffn=32",
+                 i < 5 ? recipes[i] : "fp8_tensor_delayed");
+        begin(&j, text);
+        if ((bytes_of(&j, QUERN_ARG_SAVED) < rows * hidden) != (i < 5))
+            fail_msg("%s: %lld bytes are saved", text,
+                     (long long)bytes_of(&j, QUERN_ARG_SAVED));
+        j.args.rows = j.tokens;
+        j.args.phase = QUERN_PHASE_BACKWARD;
+        j.args.of[QUERN_ARG_X].data = NULL;
+        assert_int_equal(quern_run(j.plan, &j.args, NULL) == QUERN_EINVAL,
+                         i < 5);
+        qn_moe_job_free(&j);
+    }
+}
 
 /* Gradients of weights at once, later, and from a queue: the same bytes. */
 static void postpone(const char *text, int queued)

@@ -6,6 +6,7 @@
 #include "host.h"
 
 #include "base/random.h"
+#include "oracle/route_job.h"
 
 #include <stdio.h>
 
@@ -354,4 +355,52 @@ TEST(test_routes_refused_arguments)
     }
     release(&c, &m);
     quern_plan_destroy(plan);
+}
+
+/* ------------------------------------------------------------- the verdict */
+
+/* One value of each result is changed: the verdict names it, and no other. */
+static void judge_changed(const char *text, const int *results)
+{
+    const struct qn_options options = {.command = "test_host", .seed = 3};
+    struct qn_route_verdict verdict;
+    struct qn_route_job job;
+    struct qn_route route;
+
+    assert_int_equal(qn_route_parse(host_ctx, text, &route), QUERN_OK);
+    assert_int_equal(qn_route_job_begin(&job, &options, host_ctx, &route,
+                                        QUERN_BACKEND_HOST),
+                     0);
+    assert_int_equal(qn_route_job_run(&job), QUERN_OK);
+    assert_int_equal(qn_route_job_judge(&job, &options, &verdict), QUERN_OK);
+    if (verdict.differ || !verdict.guards || *verdict.where)
+        fail_msg("%s: %.0f values differ%s", text, verdict.differ,
+                 verdict.where);
+    for (; *results >= 0; results++) {
+        char *at = job.memory[*results].data + 1;
+
+        *at ^= 0x41;
+        assert_int_equal(qn_route_job_judge(&job, &options, &verdict),
+                         QUERN_OK);
+        if (verdict.differ != 1 || !strstr(verdict.where, "[0]"))
+            fail_msg("%s: %.0f values differ%s", text, verdict.differ,
+                     verdict.where);
+        *at ^= 0x41;
+    }
+    job.memory[QUERN_ARG_INVERSE].data[-1] ^= 1;
+    assert_int_equal(qn_route_job_judge(&job, &options, &verdict), QUERN_OK);
+    assert_false(verdict.guards);
+    job.memory[QUERN_ARG_INVERSE].data[-1] ^= 1;
+    qn_route_job_free(&job);
+}
+
+TEST(test_route_verdict)
+{
+    judge_changed("route g=3 m=40 topk=2 experts=5 first=1",
+                  (int[]){QUERN_ARG_LENGTHS, QUERN_ARG_STARTS, QUERN_ARG_GATHER,
+                          QUERN_ARG_INVERSE, -1});
+    judge_changed("permute m=20 topk=2 k=33 prob=1 dprob=1",
+                  (int[]){QUERN_ARG_OUTPUT, QUERN_ARG_DPROB, -1});
+    judge_changed("combine m=20 topk=3 k=33 prob=1 residual=1",
+                  (int[]){QUERN_ARG_OUTPUT, -1});
 }

@@ -139,3 +139,50 @@ TEST(layers_have_one_order_of_sums)
     log_end();
     log_forget();
 }
+
+/* A gradient of weights in a layer, next to that of the same MLP. Returns the
+   order in which its kernel adds. */
+static int same_gradient(struct quern_context *ctx, int64_t tokens, int product)
+{
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT};
+    const struct qn_plan *one, *other;
+    struct qn_moe_plan *layer;
+    struct qn_mlp_plan *plan;
+    struct qn_moe moe;
+    struct qn_mlp mlp;
+    char line[128];
+    int order;
+
+    snprintf(line, sizeof line,
+             "moe mxfp8 g=128 m=%lld topk=8 hidden=2048 ffn=768 prob=h",
+             (long long)tokens);
+    assert_int_equal(qn_moe_parse(ctx, line, &moe), QUERN_OK);
+    qn_moe_mlp(&moe, &mlp);
+    assert_int_equal(qn_moe_plan(ctx, &moe, &options, &layer), QUERN_OK);
+    assert_int_equal(qn_mlp_plan(ctx, &mlp, &options, &plan), QUERN_OK);
+    one = layer->mlp->launches[product].product;
+    other = plan->launches[product].product;
+    assert_string_equal(one->kernel->name, other->kernel->name);
+    assert_int_equal(one->problem.dequantize, other->problem.dequantize);
+    order = qn_select_sums(one->kernel);
+    qn_moe_plan_free(layer);
+    qn_mlp_plan_free(plan);
+    return order;
+}
+
+/* They depend on all tokens, so that the fastest kernel of any order makes
+   them. */
+TEST(gradients_of_weights_have_any_order)
+{
+    static const int64_t tokens[] = {40, 4000, 8192};
+    struct quern_context *ctx = device_use(0);
+    int others = 0;
+
+    log_begin(device_registry(), stderr, 0);
+    for (int i = 0; i < 3; i++)
+        for (int product = QN_MLP_DW2; product <= QN_MLP_DW1; product++)
+            others += same_gradient(ctx, tokens[i], product) > 0;
+    assert_true(others > 0);
+    log_end();
+    log_forget();
+}
