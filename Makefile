@@ -109,8 +109,7 @@ check: all
 
 format: tools
 	@.ci/install check
-	@find gen runtime tests bench examples -name '*.[ch]' ! -path '*/protocol/*.h' | \
-	    xargs clang-format -i
+	@find gen runtime tests bench examples -name '*.[ch]' | xargs clang-format -i
 
 hooks:
 	@hook=$$(git rev-parse --git-path hooks)/commit-msg && mkdir -p "$${hook%/*}" && \

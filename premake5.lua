@@ -214,8 +214,6 @@ linkoptions { "-fsanitize=fuzzer", "-rdynamic" }
 filter {}
 test("host", { "tests_support", "quern_oracle" })
 test("compile", { "quern_oracle" })
-test("protocol", { "tests_support" })
-files { "build/gen/embedded.c" }
 test "numbers"
 files { "build/gen/embedded.c" }
 test "launches"

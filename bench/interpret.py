@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels in the interpreter of PTX: the GPU suite, each kernel by itself, for the GPU that it is made for.
 
-    python3 bench/interpret.py [GLOB ...]   the shipped kernels, or those of which a GLOB matches the name
+    python3 bench/interpret.py [GLOB ...]   products and epilogues that ran on no GPU: the shipped ones and, of each
+                                            grid and architecture, so many that each word of a name is in one; or
+                                            those of which a GLOB matches the name
 
 Adds the suite's findings to bench/results/ptx_interpreter.json, from which bench/evidence.py labels kernels.
 Kernels that ran right there are not run again.
@@ -20,14 +22,33 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULTS = os.path.join(ROOT, "bench/results/ptx_interpreter.json")
 FAKE = os.path.join(ROOT, "build/lib/fake_ptx.so")
 DEVICES = {"sm_80": "8.0", "sm_90a": "9.0", "sm_100f": "10.0", "sm_120a": "12.0"}
-FAMILIES = "torture,tails,bad_sizes"
+# Families of kernels that are more than a product.                             COUPLED: families
+FAMILIES = (("_gather_", "gather"), ("_activate_", "activate"), ("_gradient_", "activate"), ("_epilogue_", "epilogues"),
+            ("_mainloop", "fuse"), ("microbatch", "queue,torture,bad_sizes"), ("", "torture,many,tails,bad_sizes"))
+
+
+def is_new(row, words):
+    """Has the name a word that no kernel of its grid and architecture had before?"""
+    mine = {(row["spec"], row["arch"], word) for word in row["kernel"].split("_")}
+    new = not mine <= words
+    words |= mine
+    return new
 
 
 def list_kernels(globs):
+    """[(name, architecture)] of those to run."""
     text = subprocess.run([os.path.join(ROOT, "build/bin/quern"), "list", "-k", "--json"], check=True,
                           stdout=subprocess.PIPE, text=True).stdout
-    return [(row["kernel"], row["arch"]) for row in json.loads(text) if row["arch"] in DEVICES
-            and (any(fnmatch.fnmatch(row["kernel"], glob) for glob in globs) if globs else row["shipped"])]
+    rows = [row for row in json.loads(text) if row["arch"] in DEVICES
+            and (row["tile"] != "0x0x0" or "_epilogue_" in row["kernel"])]
+    words = set()
+    return [(row["kernel"], row["arch"]) for row in rows
+            if (any(fnmatch.fnmatch(row["kernel"], glob) for glob in globs) if globs
+                else "run" not in row["gpus"].values() and (row["shipped"] or row["arch"] != "sm_90a" and is_new(row, words)))]
+
+
+def families(kernel):
+    return next(names for part, names in FAMILIES if part in kernel)
 
 
 def interpret(kernel):
@@ -39,7 +60,7 @@ def interpret(kernel):
         environment["PTX_NVRTC"] = real
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "results.json")
-        subprocess.run([os.path.join(ROOT, "build/bin/gpu_suite"), "--only", name, "--family", FAMILIES, "--quick",
+        subprocess.run([os.path.join(ROOT, "build/bin/gpu_suite"), "--only", name, "--family", families(name), "--quick",
                         "--threads", "1", "--json", path], env=environment, check=False, stdout=subprocess.DEVNULL)
         with open(path, encoding="utf-8") as file:
             return json.load(file)
@@ -49,10 +70,11 @@ def add(runs, results):
     """Add a kernel's results to those of its GPU."""
     run = next((run for run in runs if run["gpu"] == results["gpu"]), None)
     if not run:
-        run = {"gpu": results["gpu"], "passed": 0, "suite": FAMILIES.split(","), "ran": [], "failures": []}
+        run = {"gpu": results["gpu"], "passed": 0, "suite": [], "ran": [], "failures": []}
         runs.append(run)
     run["passed"] += sum(family["passed"] for family in results["families"])
     run["failures"] += results["failures"]
+    run["suite"] = sorted({*run["suite"], *(family["name"] for family in results["families"])})
     if results["finished"] and not results["failures"]:
         run["ran"] = sorted({*run["ran"], *results["ran"]})
 

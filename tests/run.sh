@@ -99,21 +99,20 @@ start() { # log, program, share
     run "$1" "$2${3:+ $3}" "${command[@]}"
 }
 
-# In how many shares a program is run: those whose cases take minutes are CUDA
-# kernels or their twins, the same under sanitizers, where the programs
+# In how many shares a program is run: those whose cases take minutes compile or
+# interpret CUDA kernels, the same under sanitizers, where the programs
 # themselves are watched instead.
 shares_of() { # program
     case $1 in
-    */test_protocol) echo 4 ;;
     */test_compile) echo 8 ;;
-    */test_ptx) echo 16 ;;
+    */test_ptx) echo 24 ;;
     *) echo 1 ;;
     esac
 }
 
 # The longest first, so that no core is idle in the end.
 programs() { # folder
-    printf '%s\n' "$1"/test_{protocol,ptx,cli,host,compile,runtime,api} "$1"/test_* | awk '!seen[$0]++'
+    printf '%s\n' "$1"/test_{ptx,cli,host,compile,runtime,api} "$1"/test_* | awk '!seen[$0]++'
 }
 
 jobs=()
@@ -134,10 +133,7 @@ else
             jobs+=("$program")
             continue
         fi
-        case $program in
-        */test_protocol) jobs+=("$program") ;;
-        *) jobs+=("$program 0/$((16 * shares))") ;;
-        esac
+        jobs+=("$program 0/$((16 * shares))")
         for ((i = 1; i < shares; i++)); do
             jobs+=("${program/asan\//} $i/$shares")
         done

@@ -135,6 +135,9 @@ int gpu_variant_dequantize(const struct qn_kernel *);
 /* The recipe of a kernel whose A or B is scaled, else NULL. */
 const struct qn_recipe *gpu_variant_recipe(const struct qn_kernel *);
 
+/* Does --only name one kernel in full? Then no other runs, in no strategy. */
+int gpu_variant_alone(void);
+
 /* Types, layout, ragged axis and recipe of a case. */
 void gpu_variant_case(const struct gpu_variant *, struct qt_case *);
 
@@ -324,6 +327,7 @@ void gpu_torture(void);
 void gpu_random(void);
 void gpu_tails(void);
 void gpu_large(void);
+void gpu_many(void);
 void gpu_empty(void);
 void gpu_bad_sizes(void);
 void gpu_graphs(void);
@@ -336,6 +340,7 @@ void gpu_refusals(void);
 void gpu_cublaslt(void);
 void gpu_casts(void);
 void gpu_activate(void);
+void gpu_epilogues(void);
 void gpu_fuse(void);
 void gpu_gather(void);
 void gpu_mlp(void);

@@ -41,6 +41,7 @@ static int nfailures;
 static struct gpu_family families[] = {
     FAMILY(compile, 0, "every kernel, on all cores"),
     FAMILY(torture, 0, "group sizes around the tiles, all forms and types"),
+    FAMILY(many, 0, "as many groups as are read at a time, and one more"),
     FAMILY(tails, 0, "sides that fill no tile, and odd ones"),
     FAMILY(random, 0, "drawn problems, each on two kernels"),
     FAMILY(large, 0, "many tiles for each multiprocessor"),
@@ -60,6 +61,7 @@ static struct gpu_family families[] = {
     FAMILY(casts, 1, "every quantization, byte for byte against the host"),
     FAMILY(tune, 1, "winners are measured, kept, and taken by plans"),
     FAMILY(activate, 0, "a bias and an activation in the product's launch"),
+    FAMILY(epilogues, 1, "epilogues in launches of their own, as the host"),
     FAMILY(fuse, 1, "products that quantize A in their mainloop"),
     FAMILY(gather, 1, "products that read rows through indices"),
     FAMILY(mlp, 1,

@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS = 6, TOKENS = 384, PARTS = QUERN_MAX_MICROBATCHES };
+/* Groups: FEW, or more than a warp reads the sizes of at a time. */
+enum { FEW = 6, MORE = 35, TOKENS = 384, PARTS = QUERN_MAX_MICROBATCHES };
 
 /* dbias of all dy: overwritten by the first, to which the others are added. */
 struct sums {
@@ -39,36 +40,43 @@ struct pile {
 static void draw_sizes(struct qt_case *c, uint64_t *state)
 {
     const int64_t kind = qt_random_below(state, 6);
-    const int64_t holder = qt_random_below(state, GROUPS);
+    const int64_t holder = qt_random_below(state, c->groups);
     int64_t row = 0;
 
-    for (int g = 0; g < GROUPS; g++) {
+    for (int g = 0; g < c->groups; g++) {
+        const int64_t rest = TOKENS - row, each = 2 * TOKENS / c->groups;
+
         c->start[g] = row;
-        c->length[g] = kind == 0 ? 0
-                       : kind == 1
-                           ? (g == holder ? TOKENS : 0)
-                           : qt_random_below(state, TOKENS - row + 1) / 2;
+        c->length[g] =
+            kind == 0   ? 0
+            : kind == 1 ? (g == holder ? TOKENS : 0)
+            : c->groups == FEW
+                ? qt_random_below(state, rest + 1) / 2
+                : qt_random_below(state, each < rest ? each + 1 : rest + 1);
         row += c->length[g];
     }
-    c->start[GROUPS] = row;
+    c->start[c->groups] = row;
 }
 
 /* The product of `kernel`; only the first may do anything but add. */
 static void set_case(struct qt_case *c, const struct gpu_variant *v, int part,
-                     uint64_t *state)
+                     int groups, uint64_t *state)
 {
     gpu_variant_case(v, c);
     c->what = "queue";
     c->epilogue = part ? &qt_epilogues[0] : gpu_variant_epilogue(v, 0);
-    c->groups = GROUPS;
-    gpu_variant_sides(c, 136, 264, 0);
+    c->groups = groups;
+    if (groups == FEW)
+        gpu_variant_sides(c, 136, 264, 0);
+    else
+        gpu_variant_sides(c, 8, 16, 0);
     *qt_axis(c, v->ragged) = TOKENS;
     c->form = QT_FIRST;
     c->sizes_type = part % 2 ? QUERN_I64 : QUERN_I32;
     c->fill = QT_INTEGER;
     c->seed = *state + (uint64_t)part;
     /* every row gets values */
-    for (int g = 0; g <= GROUPS; g++)
+    for (int g = 0; g <= groups; g++)
         c->start[g] = g ? TOKENS : 0;
     c->length[0] = TOKENS;
 }
@@ -106,7 +114,8 @@ static void draw(struct pile *p, uint64_t *state)
         if (qt_data_reference(&part->c, &part->data, gpu_threads))
             gpu_lost("host memory ran out");
     }
-    for (size_t j = 0; j < (size_t)(GROUPS * p->parts[0].c.m * p->parts[0].c.n);
+    for (size_t j = 0;
+         j < (size_t)(p->parts[0].c.groups * p->parts[0].c.m * p->parts[0].c.n);
          j++)
         for (int i = 1; i < p->count; i++)
             sum->ref[j] += p->parts[i].data.ref[j];
@@ -125,7 +134,7 @@ static int plan_sums(struct sums *s, const struct qt_case *c, int add,
 
     snprintf(line, sizeof line,
              "quantize %s of=dy g=%d m=%d k=%lld copies=rowwise in=%s dbias=%s",
-             c->type == QUERN_F16 ? "fp16" : "bf16", GROUPS, TOKENS,
+             c->type == QUERN_F16 ? "fp16" : "bf16", c->groups, TOKENS,
              (long long)c->m, c->type == QUERN_F16 ? "f16" : "bf16",
              add ? "add" : "1");
     code = qn_quantize_parse(gpu_context, line, &q);
@@ -155,7 +164,7 @@ static const char *open_sums(struct pile *p)
     s->args = need.args;
     s->args.in.stride = place.stride;
     s->args.in.bytes = p->parts[0].data.bytes[QT_A];
-    gpu_buffer_make(&s->dbias, (size_t)(GROUPS * c->m) * sizeof(float),
+    gpu_buffer_make(&s->dbias, (size_t)(c->groups * c->m) * sizeof(float),
                     GPU_GUARD);
     gpu_buffer_make(&s->workspace, need.workspace_bytes, GPU_GUARD);
     gpu_buffer_workspace(&s->workspace);
@@ -345,8 +354,8 @@ static const char *run_pile(struct pile *p, int replays, uint64_t *state)
 }
 
 static void run_choice(const struct gpu_variant *v,
-                       const struct gpu_choice *choice, int count, int replays,
-                       uint64_t *state)
+                       const struct gpu_choice *choice, int count, int groups,
+                       int replays, uint64_t *state)
 {
     struct pile *p = calloc(1, sizeof *p);
     int code = 0;
@@ -355,7 +364,7 @@ static void run_choice(const struct gpu_variant *v,
         gpu_lost("host memory ran out");
     p->count = count;
     for (int i = 0; i < count; i++) {
-        set_case(&p->parts[i].c, v, i, state);
+        set_case(&p->parts[i].c, v, i, groups, state);
         gpu_case_open(&p->parts[i], GPU_GUARD);
     }
     for (int i = 0; !code && i < count; i++) {
@@ -396,7 +405,8 @@ void gpu_queue(void)
             if (choices[j].kernel->kernel->microbatches <= 1)
                 continue;
             run_choice(&gpu_variants[i], &choices[j], 2 + turn % (PARTS - 1),
-                       replays, &state);
+                       FEW, replays, &state);
+            run_choice(&gpu_variants[i], &choices[j], 3, MORE, 1, &state);
             turn++;
         }
     }

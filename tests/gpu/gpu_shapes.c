@@ -32,6 +32,7 @@ static void begin(struct gpu_case *p, const struct gpu_variant *v,
     p->c.sizes_type = index / 3 % 2 ? QUERN_I64 : QUERN_I32;
     p->c.fill = fill_of(v, index);
     p->c.outside = index % 4 == 1;
+    p->c.unwritten = gpu_variant_alone();
     p->c.unread = p->c.epilogue->beta == QUERN_BETA_ANY;
     p->c.seed = seed_of(index);
 }
@@ -98,6 +99,32 @@ void gpu_tails(void)
             use_pointers(&p.c, j < 11 ? at : 0);
             qt_case_layout(&p.c, &qt_patterns[4]);
             gpu_case_run_all(&p, &gpu_variants[i], at);
+        }
+}
+
+/*
+** As many groups as a warp reads the sizes of at a time, and one more; with
+** --quick one of both, by the seed.
+*/
+void gpu_many(void)
+{
+    static const struct qt_pattern patterns[] = {
+        {"32 groups", 32, 0, {0}, 40},
+        {"33 groups", 33, 0, {0}, 40},
+    };
+    enum { PATTERNS = sizeof patterns / sizeof *patterns };
+
+    for (int i = 0; i < gpu_nvariants; i++)
+        for (int j = 0; j < PATTERNS; j++) {
+            struct gpu_case p;
+
+            if (gpu_variants[i].ragged == QUERN_AXIS_NONE ||
+                (gpu_options.quick && seed_of(i + j) % PATTERNS))
+                continue;
+            begin(&p, &gpu_variants[i], patterns[j].name, i + j);
+            gpu_variant_sides(&p.c, 72, 24, 0);
+            qt_case_layout(&p.c, &patterns[j]);
+            gpu_case_run_all(&p, &gpu_variants[i], i + j);
         }
 }
 

@@ -162,13 +162,19 @@ struct gpu_kernel *gpu_variant_kernel(const char *name)
     return NULL;
 }
 
+int gpu_variant_alone(void)
+{
+    return gpu_options.only && !strpbrk(gpu_options.only, "*?[");
+}
+
 /* May the variant's op be dequantized that way? A product as f16 is D and no
    more. */
 static int goes(const struct gpu_variant *v, int op, int strategy)
 {
     const struct qn_problem p = {.op = op, .d_type = v->d_type};
 
-    if (strategy == QUERN_DEQUANTIZE_F16 && v->epilogue != QN_STORE)
+    if (gpu_variant_alone() ||
+        (strategy == QUERN_DEQUANTIZE_F16 && v->epilogue != QN_STORE))
         return 0;
     return v->ops >> op & 1 && v->recipe &&
            !qn_dequantize_wrong(gpu_context, &p, v->recipe, strategy);

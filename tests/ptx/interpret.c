@@ -11,6 +11,9 @@
 
 #include "device/nvrtc.h"
 
+/* Multiprocessors: many tiles for each CTA; and bands of more than one row of
+   tiles, of which the model makes more with more CTAs. */
+enum { FEW = 4, MORE = 8 };
 enum { OUTPUT = 1 << 22, SECONDS = 300 };
 
 char interpret_folder[] = "/tmp/quern-ptx-XXXXXX";
@@ -50,12 +53,14 @@ void interpret_need_compiler(void)
         skip();
 }
 
+/* COUPLED: families */
 const char *interpret_families(const char *kernel, const char *products)
 {
     return strstr(kernel, "_gather_") ? "gather"
            : strstr(kernel, "_activate_") || strstr(kernel, "_gradient_")
                ? "activate"
            : strstr(kernel, "_mainloop")  ? "fuse"
+           : strstr(kernel, "_epilogue_") ? "epilogues"
            : strstr(kernel, "microbatch") ? "queue,torture,bad_sizes"
                                           : products;
 }
@@ -69,12 +74,12 @@ int interpret(const struct interpret *how, const char *command)
     int status;
 
     snprintf(text, sizeof text,
-             "%s%s PTX_DEVICE=%.4s PTX_SEED=%d PTX_%s='%s' "
+             "%s%s PTX_DEVICE=%.4s PTX_SEED=%d PTX_SMS=%d PTX_%s='%s' "
              "QUERN_CUDA=%s/../lib/fake_ptx.so "
              "QUERN_NVRTC=%s/../lib/fake_ptx.so QUERN_CACHE=%s/cache "
              "timeout %d %s/%s 2>&1",
              real ? "PTX_NVRTC=" : "", real ? real : "", how->device, how->seed,
-             how->variable ? how->variable : "NONE",
+             how->seed % 2 ? FEW : MORE, how->variable ? how->variable : "NONE",
              how->value ? how->value : "", programs, programs, interpret_folder,
              SECONDS, programs, command);
     pipe = popen(text, "r");

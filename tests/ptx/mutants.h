@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mutants.h: defects that are planted into templates, each a race, a hang or a
-   wrong sum on the device. */
+/*
+** mutants.h: defects that are planted into templates, each a race, a hang or a
+** wrong sum on the device. These are none, as they only take time: tiles of
+** empty groups where D is added to, slabs that each warp stores or that are all
+** past a group's end, rows of an activation past it, tiles that are taken for
+** such as do not fit FP16.
+*/
 #pragma once
 
 #define DENSE       "templates/sm90/gemm_dense.cu"
@@ -35,6 +40,10 @@
 #define SWAPPED     "templates/sm90/multiply_swapped.cu"
 #define HALVES      "templates/sm90/dequantizer_swapped.cu"
 #define TILES       "templates/sm90/narrow_tiles.cu"
+#define REGISTERS   "templates/sm90/multiply_registers.cu"
+#define HALF        "templates/sm90/dequantize_half.cu"
+#define NARROW      "templates/sm90/narrow.cu"
+#define MAINLOOP    "templates/sm90/quantize_mainloop.cu"
 
 struct mutant {
     const char *victim, *file, *from, *to;
@@ -70,6 +79,8 @@ static const struct mutant planted[] = {
     {K_STORE, SCHED, "w->base + from", "w->base + lane"},
     {K_STORE, SCHED, "i < lane", "i <= lane"},
     {M_PAIRS, BANDS, "number - b.first * across", "number"},
+    {M_TURNS, BANDS, "band * size", "band"},
+    {UNIFORM, BANDS, "strips - b.first < size", "0"},
     /* pairs of tiles, one above the other or abreast */
     {M_STACKS, SCHED, "rows % 2 * ((w->tile_columns + 1) / 2)", "0"},
     {M_STACKS, SCHED, "(w->tile_columns + 1) / 2", "w->tile_columns / 2"},
@@ -186,6 +197,9 @@ static const struct mutant planted[] = {
     {ROW_M, FACTORS, "\"t->start\"", "\"0\""},
     {ROW_M, FACTORS, "y < rows ? a[y] : 0;\n//$ end", "a[y];\n//$ end"},
     {ROW_M, FACTORS, "x < columns ? b[x + 1] : 0", "b[x + 1]"},
+    {TENSOR_K, FACTORS, "    if (t->length == 0)\n        return s;", ""},
+    {ROW_K, FACTORS, "t->length > 0 ? f->columns : 0", "f->columns"},
+    {ROW_K, FACTORS, "y < rows && columns > 0", "y < rows"},
     /* merged products */
     {MERGED, SCHED, "    w->ends = w->ends_next;", ""},
     {MERGED, SCHED, "w->steps += (length + TILE_K - 1) / TILE_K * TILE_K",
@@ -204,6 +218,9 @@ static const struct mutant planted[] = {
     {MERGED_BLOCK, COPY,
      "load_box_4d(to, maps->a_sf_tail, full, t->row, block, a.near",
      "load_box_4d(to, maps->a_sf_tail, full, t->row, block, b.near"},
+    {MERGED, SCHED, "if (lane == i) {\n            w->ends_next",
+     "if (lane == 0) {\n            w->ends_next"},
+    {MERGED, "templates/sm90/merged.cu", "error[4] = (unsigned int)i;", ";"},
     /* slabs that a warpgroup shares */
     {ROW_M, STORE, "        store_wait(0);\n    named_wait",
      "        (void)0;\n    named_wait"},
@@ -224,6 +241,9 @@ static const struct mutant planted[] = {
     {M_RUNS_SHORT, ACTIVATE, "i / run * 2 * run", "i / run * run"},
     {M_RUNS_SHORT, ACTIVATE, "$(interleave // 2)", "$(interleave)"},
     {M_RUNS, ACTIVATE, "slab * 2 * PART", "slab * PART"},
+    {M_ALTERNATING, ACTIVATE, "part[2 * i + 1]", "part[2 * i]"},
+    {M_ALTERNATING, ACTIVATE, "pairs and \"i % 2\"", "pairs and \"i / 2\""},
+    {M_ALTERNATING, ACTIVATE, "pairs and \", 1\"", "pairs and \", 0\""},
     /* positions */
     {M_RUNS, ACTIVATE, "first = 2 * x", "first = x"},
     {M_SINGLE, ACTIVATE, "            if (s->of->saved)", "            if (1)"},
@@ -232,9 +252,15 @@ static const struct mutant planted[] = {
     {M_HALVES, FINISH, "f->probability + t->start", "f->probability"},
     {M_HALVES, ACTIVATE, "block * 2 + $(low)", "block * 2"},
     {M_HALVES, FINISH, "f->alpha + t->group * f->step", "f->alpha"},
+    {M_HALVES, ACTIVATE, "    given.d = maps->p;\n", ""},
+    {M_HALVES, ACTIVATE, "    given.d_ragged = maps->p_ragged;\n", ""},
     /* slabs */
     {M_HALVES, STORE, "store_wait(SLABS - 1)", "store_wait(SLABS - 0)"},
     {M_HALVES, STORE, "slabs->slot * SLAB_BYTES", "0"},
+    {M_RUNS, STORE, "    copy_engine_fence();\n    __syncwarp();",
+     "    __syncwarp();"},
+    {M_RUNS, STORE, "    __syncwarp();\n    if (lane == 0)\n        store_slab",
+     "    if (lane == 0)\n        store_slab"},
     /* the two rings */
     {CODES_M, DEQUANTIZER, "barrier_wait(s->packed_full",
      "(void)(s->packed_full"},
@@ -277,6 +303,120 @@ static const struct mutant planted[] = {
      "lows_of(s, 0)"},
     {CODES_M_SWAPPED_EITHER, SWAPPED, "lows_of(s, rows.sequence)",
      "lows_of(s, 0)"},
+    {CODES_M_REGISTERS_F16, DEQUANTIZER, "scales->\" .. name ..",
+     "scales->a\" .."},
+    {CODES_M_REGISTERS_F16, DEQUANT, "low_f16(bases[1])", "low_f16(bases[0])"},
     /* tiles that come again */
     {CODES_M_SWAPPED_EITHER, TILES, "sequence % MARKS, 1", "0, 1"},
+    {CODES_M_SWAPPED_EITHER, NARROW, "w->stride - 1", "w->stride"},
+    {CODES_M_SWAPPED_EITHER, NARROW, "        queue_wait(", "        (void)("},
+    {CODES_M_SWAPPED_EITHER, SWAPPED, "t->as == AS_BF16", "0"},
+    {CODES_M_SWAPPED_EITHER, SWAPPED,
+     "            mma_wait(0);\n        }\n        packed_done(s, p, lane);",
+     "            mma_wait(0);\n        }"},
+    {CODES_M_SWAPPED_EITHER_MORE, SWAPPED, "rows->narrow && rows->of_a",
+     "rows->of_a"},
+    /* of few rows */
+    {CODES_M_SWAPPED_MORE, HALVES, "eighth + lane / 2", "eighth + lane / 4"},
+    {CODES_M_SWAPPED_MORE, HALVES, "row / 16 * 8", "row / 16 * 4"},
+    {CODES_M_SWAPPED_MORE, HALVES, "x, lane / 16, beyond", "x, 0, beyond"},
+    {CODES_M_SWAPPED_MORE, SWAPPED, "rows->of_a <= FEW)\n        multiply_few$",
+     "1)\n        multiply_few$"},
+    {CODES_M_SWAPPED_TILES, SCHED, "w->runs = __shfl_sync(~0u, w->runs, from);",
+     ""},
+    /* A in registers */
+    {CODES_M_REGISTERS, REGISTERS, "mma_wait(1);", ""},
+    {CODES_M_REGISTERS, REGISTERS, "        release_packed(",
+     "        (void)("},
+    {CODES_M_REGISTERS, REGISTERS, "    if (x > 0)\n        release(",
+     "    if (1)\n        release("},
+    {CODES_M_REGISTERS, REGISTERS, "        __syncwarp(); /* the",
+     "        /* the"},
+    {CODES_M_REGISTERS, REGISTERS, "copy_wait(SF_AHEAD - 1)",
+     "copy_wait(SF_AHEAD)"},
+    {CODES_M_REGISTERS, REGISTERS, "f->pair[i][1][2 * step],",
+     "f->pair[i][0][2 * step],"},
+    {CODES_M_REGISTERS, REGISTERS, "lane % 4 * 16 / ", "lane % 2 * 16 / "},
+    {CODES_M_REGISTERS, REGISTERS, "(j * MMA_N * TILE_K", "(0 * TILE_K"},
+    {CODES_M_REGISTERS, REGISTERS, "barrier_wait(s->full", "(void)(s->full"},
+    {CODES_M_REGISTERS, DEQUANTIZER, "pair[i], pair[8 + i]",
+     "pair[i], pair[9 + i]"},
+    {CODES_K_REGISTERS, REGISTERS, "lane % 4 ^ row", "lane % 2 ^ row"},
+    {CODES_M_REGISTERS, REGISTERS, "        barrier_wait(s->packed_full",
+     "        (void)(s->packed_full"},
+    /* B in registers, D turned */
+    {CODES_M_SWAPPED, HALF, "half * 8, word", "half * 4, word"},
+    {CODES_M_SWAPPED, HALF, "4 * half + i) ^ row % 8)", "4 * half + i))"},
+    {CODES_M_SWAPPED, HALF, "\" * 16 / \"", "\" * 8 / \""},
+    {CODES_M_SWAPPED_GLOBAL, HALF, "half * 4);", "0);"},
+    {CODES_M_SWAPPED_MIXED, HALF, "(2 * i + half)", "(2 * half + i)"},
+    {CODES_M_SWAPPED_MIXED, HALF, "        pairs_apart(", "        (void)("},
+    {CODES_M_SWAPPED, HALVES, "        __syncwarp(); /* the", "        /* the"},
+    {CODES_M_SWAPPED, SWAPPED, "mma_wait(1);", ""},
+    {CODES_M_SWAPPED, SWAPPED, "    release_packed(", "    (void)("},
+    {CODES_M_SWAPPED, SWAPPED, "    if (x > 0)\n        release(",
+     "    if (1)\n        release("},
+    {CODES_M_SWAPPED, SWAPPED, "        __syncwarp(); /* the",
+     "        /* the"},
+    {CODES_M_SWAPPED, SWAPPED, "copy_wait(SF_AHEAD - 1)",
+     "copy_wait(SF_AHEAD)"},
+    {CODES_M_SWAPPED, SWAPPED, "or \"half == 0\"", "or \"x == 0\""},
+    {CODES_M_SWAPPED, SWAPPED, "or \"half * TILE_K\"", "or \"0\""},
+    {CODES_M_SWAPPED_GLOBAL, SWAPPED, "rows, x + half * TILE_K", "rows, x"},
+    {CODES_M_SWAPPED, SWAPPED, "ring + STAGE_BYTES", "ring"},
+    {CODES_M_SWAPPED, SWAPPED, "by(\"raw\", \"x\")), 1);",
+     "by(\"raw\", \"x\")), 0);"},
+    {CODES_M_SWAPPED_GLOBAL, WORDS, "_WORD_K + i, row", "_WORD_K, row"},
+    {CODES_M_SWAPPED, COPY, "full, t, x + i * TILE_K, t->row",
+     "full, t, x, t->row"},
+    {CODES_M_SWAPPED, COPY, "\"SPAN * PACKED_BYTES\"", "\"PACKED_BYTES\""},
+    {CODES_M_SWAPPED, HALVES, "stage + step * STAGE_BYTES, row, half,",
+     "stage, row, half,"},
+    {CODES_M_SWAPPED_GLOBAL, HALVES, "x + step * TILE_K, row", "x, row"},
+    {CODES_M_SWAPPED_GLOBAL, SWAPPED, "lane / 16) * 16", "0) * 16"},
+    {CODES_M_SWAPPED, SWAPPED, "lane / 8) * 16", "lane / 16) * 16"},
+    {CODES_M_SWAPPED_GLOBAL, SWAPPED, "f->pair[2 * i + 1][2 * step],",
+     "f->pair[2 * i][2 * step],"},
+    {CODES_M_SWAPPED_GLOBAL, SWAPPED, "sum + i * (ROWS / 2)", "sum + i * ROWS"},
+    {CODES_M_SWAPPED, SWAPPED, "        barrier_wait(s->packed_full",
+     "        (void)(s->packed_full"},
+    {CODES_M_SWAPPED, SWAPPED, "t->column + warp_row", "t->column"},
+    {CODES_M_SWAPPED, DEQUANT, "part * COLUMNS, n\"", "0, n\""},
+    {CODES_M_SWAPPED, STORE, "threadIdx.x / 32 % 4 * SLAB_COLUMNS", "0"},
+    {CODES_M_SWAPPED_GLOBAL, STORE, "sum + i * (SLAB_ROWS / 2)", "sum"},
+    /* copied A, and tiles */
+    {CODES_M_MIXED, MULTIPLY, "previous_packed = p->stage;\n        pipeline",
+     "pipeline"},
+    {CODES_M_TILES, SCHED, "    scheduler_runs(w, lane);", "    w->runs = 0;"},
+    {CODES_M_TILES, WORDS, "i % 128 / 32 * 4", "i % 128 / 32"},
+    {CODES_M_TILES, WORDS, "and 512 or 4", "and 4 or 4"},
+    {CODES_M_TILES, QUEUE_CU, "t->runs = word[7]", "t->runs = 0"},
+    {CODES_K, WORDS, "t->start / ALIGNED", "0"},
+    {CODES_K, WORDS, "((int)t->length + ALIGNED - 1) / ALIGNED", "1"},
+    {CODES_K, PLACES, "p.column = g->first", "p.column = 0 * g->first"},
+    {CODES_K, COPY, "((int)t->start + x) / 2", "(int)t->start / 2 + x"},
+    {CODES_K_SCALE, FACTORS, "    if (t->length == 0)\n        return s;", ""},
+    {CODES_M_GLOBAL, FACTORS, "(s->a * s->b)", "s->a"},
+    {CODES_M_GLOBAL, FACTORS, "__ldg(f->b + t->group)", "__ldg(f->b)"},
+    /* A, quantized in the mainloop */
+    {BLOCK_M_MAINLOOP, MAINLOOP,
+     "barrier_wait(s->values_full + p->stage * 8, p->parity);", ""},
+    {BLOCK_M_MAINLOOP, MAINLOOP,
+     "barrier_wait(s->empty + q->stage * 8, q->parity ^ 1);", ""},
+    {BLOCK_M_MAINLOOP, MAINLOOP, "        copy_engine_fence();", "        "},
+    {BLOCK_M_MAINLOOP, MAINLOOP, "        __syncwarp();", "        "},
+    {BLOCK_M_MAINLOOP, MAINLOOP, "pipeline_next(p, VALUE_STAGES);", ""},
+    {BLOCK_M_MAINLOOP, BARRIERS, "inline and \"1 + WARPS\"", "inline and 1"},
+    {BLOCK_M_MAINLOOP, BARRIERS, "s->values_empty + i * 8, WARPS",
+     "s->values_empty + i * 8, 1"},
+    {BLOCK_M_MAINLOOP, COPY,
+     "barrier_wait(s->values_empty + q->stage * 8, q->parity ^ 1);", ""},
+    {BLOCK_M_MAINLOOP, COPY, "x + TILE_K / 2, row", "x, row"},
+    {BLOCK_M_MAINLOOP_PAIRS, COPY, "(CTAS - 1) * VALUE_ROWS *", "0 *"},
+    {BLOCK_M_MAINLOOP_PAIRS, COPY, "+ (int)cluster_rank() * VALUE_ROWS", "+ 0"},
+    {BLOCK_M_MAINLOOP_PAIRS, MAINLOOP, "(int)cluster_rank() * VALUE_ROWS", "0"},
+    {BLOCK_M_MAINLOOP_PAIRS, MAINLOOP, "s->full + q->stage * 8, made",
+     "s->full, made"},
+    {BLOCK_M_MAINLOOP_PAIRS, MAINLOOP, "sf + unit * UNIT * 4", "sf"},
+    {BLOCK_M_MAINLOOP, COPY, "(int)t->start + t->row$(mine)", "t->row$(mine)"},
 };

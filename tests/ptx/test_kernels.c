@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_kernels.c: kernels in the GPU suite, on the interpreter: each shipped
-** one for its GPU, and one of each form of Hopper's products.
+** one for its GPU, one of each form of Hopper's products, all that are epilogues
+** in launches of their own, and some of others' specs.
 */
 #include "cases.h"
 #include "share.h"
@@ -32,18 +33,19 @@ struct tally {
     int kernels, problems, wrong;
 };
 
-/* The families that run it; the number of the case seeds everything. */
-static void run_kernel(const struct qn_kernel *k, const char *families,
-                       int number, struct tally *tally)
+/* `kernel` are the suite's options that name it. The families that run it; the
+   number of the case seeds everything. */
+static void run_suite(const char *kernel, const char *arch,
+                      const char *families, int number, struct tally *tally)
 {
-    const struct interpret how = {device_of(k->arch), number, NULL, NULL};
+    const struct interpret how = {device_of(arch), number, NULL, NULL};
     const char *counts;
     char command[512];
     int passed = 0, status;
 
     snprintf(command, sizeof command,
-             "gpu_suite --only %s --family %s --quick --threads 1 --seed %d",
-             k->name, interpret_families(k->name, families), number);
+             "gpu_suite %s --family %s --quick --threads 1 --seed %d", kernel,
+             interpret_families(kernel, families), number);
     status = interpret(&how, command);
     counts = strstr(interpret_output, " passed, 0 failed");
     while (counts && counts > interpret_output && counts[-1] != '\n')
@@ -59,9 +61,17 @@ static void run_kernel(const struct qn_kernel *k, const char *families,
                 command, interpret_output);
 }
 
-static void finish(struct qg *gen, const struct tally *tally)
+static void run_kernel(const struct qn_kernel *k, const char *families,
+                       int number, struct tally *tally)
 {
-    qg_close(gen);
+    char only[256];
+
+    snprintf(only, sizeof only, "--only %s", k->name);
+    run_suite(only, k->arch, families, number, tally);
+}
+
+static void finish(const struct tally *tally)
+{
     print_message("  %d kernels, %d problems, each with a seed of its own, "
                   "%d kernels wrong\n",
                   tally->kernels, tally->problems, tally->wrong);
@@ -80,9 +90,29 @@ TEST(shipped)
     r = qg_registry(gen);
     for (int i = 0; i < r->nkernels; i++)
         if (r->kernels[i].shipped && share_has(++number))
-            run_kernel(&r->kernels[i], "torture,tails,bad_sizes", number,
+            run_kernel(&r->kernels[i], "torture,many,tails,bad_sizes", number,
                        &tally);
-    finish(gen, &tally);
+    qg_close(gen);
+    finish(&tally);
+    assert_true(number > 0);
+}
+
+TEST(epilogues)
+{
+    const struct quern_registry *r;
+    struct tally tally = {0};
+    struct qg *gen;
+    int number = 0;
+
+    interpret_need_compiler();
+    assert_int_equal(qg_open(NULL, 0, &gen), 0);
+    r = qg_registry(gen);
+    for (int i = 0; i < r->nkernels; i++)
+        if (r->kernels[i].op == QN_EPILOGUE &&
+            strcmp(r->kernels[i].arch, "host") && share_has(++number))
+            run_kernel(&r->kernels[i], "epilogues", number, &tally);
+    qg_close(gen);
+    finish(&tally);
     assert_true(number > 0);
 }
 
@@ -100,8 +130,42 @@ TEST(each_form)
         const struct qn_kernel *kernel = qt_form_take(r, i, forms);
 
         if (kernel && share_has(++forms))
-            run_kernel(kernel, "torture", forms, &tally);
+            run_kernel(kernel, "torture,many", forms, &tally);
     }
-    finish(gen, &tally);
+    qg_close(gen);
+    finish(&tally);
     assert_true(forms > 0);
+}
+
+/* Kernels of others' specs, unlike those of quern's: six bits with scales in
+   tiles, weights of four bits next to unquantized values, integers; and a tile
+   of five slabs, each of half the columns. */
+#define MIX  "--specs tests/host/specs --only quern_test_"
+#define TILE "--specs examples/own_tile --only quern_bf16_dgrad_tn_m_"
+static const char *const strangers[] = {
+    MIX "mx6_dgrad_tn_m_bf16_sm90a_"
+        "cooperative_tile128x256x64_cluster1x1_shared",
+    MIX "mx6_dgrad_tn_m_bf16_sm90a_"
+        "cooperative_tile64x256x64_cluster1x1_swapped",
+    MIX "mx6_wgrad_tn_k_bf16_sm90a_"
+        "cooperative_tile128x128x64_cluster1x1_registers",
+    MIX "w4_dgrad_tn_m_bf16_sm90a_"
+        "cooperative_tile64x256x64_cluster1x1_shared",
+    MIX "w4_dgrad_tn_m_f32_sm90a_"
+        "cooperative_tile64x256x64_cluster1x1_swapped",
+    MIX "int8_dgrad_tn_m_bf16_sm90a_"
+        "cooperative_tile128x128x128_cluster1x1",
+    TILE "bf16_sm90a_cooperative_tile128x160x64_cluster2x1",
+    TILE "f32_sm90a_pingpong_tile128x160x64_cluster1x2"};
+
+TEST(specs_of_others)
+{
+    struct tally tally = {0};
+
+    interpret_need_compiler();
+    for (int i = 0; i < (int)(sizeof strangers / sizeof *strangers); i++)
+        if (share_has(i + 1))
+            run_suite(strangers[i], "sm_90a", "torture,many,tails", i + 1,
+                      &tally);
+    finish(&tally);
 }

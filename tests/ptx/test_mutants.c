@@ -18,6 +18,9 @@
 
 enum { MUTANTS = sizeof planted / sizeof *planted, SEEDS = 3 };
 
+/* Those by which copies land late first, with many multiprocessors and few. */
+static const int seeds[SEEDS] = {2, 3, 1};
+
 /* `text` with the first `from` replaced; NULL if there is none. */
 static char *replaced(const char *text, const char *from, const char *to)
 {
@@ -97,15 +100,16 @@ static int is_seen(const struct mutant *m)
     const char *specs = specs_of(m);
     char command[1024];
 
-    for (int seed = 1; seed <= SEEDS; seed++) {
-        const struct interpret how = {"9.0", seed, "SOURCES", interpret_folder};
+    for (int i = 0; i < SEEDS; i++) {
+        const struct interpret how = {"9.0", seeds[i], "SOURCES",
+                                      interpret_folder};
 
         snprintf(command, sizeof command,
                  "gpu_suite --only quern_%s --family %s --stop "
                  "--threads 1 --seed %d%s%s",
                  m->victim,
                  interpret_families(m->victim, "torture,tails,bad_sizes,large"),
-                 seed, specs ? " --specs " : "", specs ? specs : "");
+                 seeds[i], specs ? " --specs " : "", specs ? specs : "");
         if (interpret(&how, command) != 1)
             continue;
         return strstr(interpret_output, "\n# ") &&

@@ -127,3 +127,48 @@
 #define MERGED_BLOCK                                                           \
     "fp8_block_wgrad_tn_k_bf16_sm90a_"                                         \
     "cooperative_tile128x128x128_cluster1x1_microbatches8"
+#define M_ALTERNATING                                                          \
+    "bf16_fprop_tn_m_bf16_activate_sm90a_"                                     \
+    "reglu_interleave1_cooperative_tile128x128x64_cluster1x1"
+#define CODES_M_REGISTERS_F16                                                  \
+    "mxfp8_dgrad_tn_m_bf16_sm90a_"                                             \
+    "cooperative_tile128x256x64_cluster1x1_registers_f16"
+#define CODES_M_SWAPPED_EITHER_MORE                                            \
+    "mxfp8_dgrad_tn_m_bf16_sm90a_"                                             \
+    "cooperative_tile96x256x64_cluster1x1_swapped_either"
+#define CODES_M_SWAPPED_MORE                                                   \
+    "nvfp4_dgrad_tn_m_f32_sm90a_"                                              \
+    "cooperative_tile96x256x64_cluster1x1_swapped"
+#define CODES_M_SWAPPED_TILES                                                  \
+    "test_mx6_dgrad_tn_m_bf16_sm90a_"                                          \
+    "cooperative_tile64x256x64_cluster1x1_swapped"
+#define CODES_K_REGISTERS                                                      \
+    "mxfp8_wgrad_tn_k_f32_sm90a_"                                              \
+    "cooperative_tile128x128x64_cluster1x1_registers"
+#define CODES_M_SWAPPED                                                        \
+    "mxfp8_dgrad_tn_m_bf16_sm90a_"                                             \
+    "cooperative_tile64x128x64_cluster1x1_swapped"
+#define CODES_M_SWAPPED_GLOBAL                                                 \
+    "nvfp4_dgrad_tn_m_f32_sm90a_"                                              \
+    "cooperative_tile32x256x64_cluster1x1_swapped"
+#define CODES_M_SWAPPED_MIXED                                                  \
+    "test_w4_dgrad_tn_m_f32_sm90a_"                                            \
+    "cooperative_tile64x256x64_cluster1x1_swapped"
+#define CODES_M_MIXED                                                          \
+    "test_w4_dgrad_tn_m_bf16_sm90a_"                                           \
+    "cooperative_tile64x256x64_cluster1x1_shared"
+#define CODES_M_TILES                                                          \
+    "test_mx6_dgrad_tn_m_bf16_sm90a_"                                          \
+    "cooperative_tile128x256x64_cluster1x1_shared"
+#define CODES_K                                                                \
+    "nvfp4_wgrad_tn_k_bf16_sm90a_"                                             \
+    "cooperative_tile128x128x64_cluster1x1_shared"
+#define CODES_K_SCALE                                                          \
+    "nvfp4_wgrad_tn_k_f32_scale_sm90a_"                                        \
+    "cooperative_tile128x128x64_cluster1x1_shared"
+#define BLOCK_M_MAINLOOP                                                       \
+    "fp8_block_dgrad_tn_m_bf16_sm90a_"                                         \
+    "cooperative_tile128x128x128_cluster1x1_mainloop"
+#define BLOCK_M_MAINLOOP_PAIRS                                                 \
+    "fp8_block_dgrad_tn_m_bf16_sm90a_"                                         \
+    "cooperative_tile128x256x128_cluster1x2_mainloop"

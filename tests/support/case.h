@@ -67,8 +67,10 @@ struct qt_case {
     const struct qt_epilogue *epilogue; /* NULL: the first of the table */
     int align;                          /* of the problem; 0: the usual */
     int dequantize;                     /* enum quern_dequantize */
-    int outside; /* 1: outside=zero, if the groups split D */
-    int unread;  /* 1: C is NaN where beta is 0 */
+    int outside;   /* 1: outside=zero, if the groups split D */
+    int unread;    /* 1: C is NaN where beta is 0 */
+    int unwritten; /* 1: scales of an empty group's own are NaN; passes that
+                      dequantize read them */
     int groups;
     int64_t m, n, k;
     int sizes_type;         /* QUERN_I32 or QUERN_I64 */

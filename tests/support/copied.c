@@ -129,6 +129,29 @@ static int quantize(struct maker *m, struct qn_tensor *copy)
     return code;
 }
 
+/* Scales that an empty group has for itself, where the groups' rows are
+   summed. */
+static void forget_empty(struct maker *m)
+{
+    const struct qt_case *c = m->c;
+    float *sf = m->data->sf[m->role], *global = m->data->global[m->role];
+    struct qn_geometry g;
+
+    if (c->ragged != QUERN_AXIS_K || !c->unwritten)
+        return;
+    qn_geometry_of(&m->problem, c->recipe, m->role, &g);
+    for (int i = 0; i < c->groups; i++) {
+        if (c->length[i])
+            continue;
+        if (global)
+            global[i] = NAN;
+        for (int64_t j = 0; j < g.sf.group_stride; j++)
+            if (g.sf.scaling->span != QN_SPAN_BLOCK &&
+                g.sf.scaling->type == QUERN_F32)
+                sf[i * g.sf.group_stride + j] = NAN;
+    }
+}
+
 /* All groups' rows as doubles, back to back. */
 static int decode(struct maker *m, const struct qn_tensor *copy)
 {
@@ -196,6 +219,7 @@ int qt_copies_make(const struct qt_case *c, struct qt_data *data, int role,
         copy.sf = data->sf[role];
         copy.global = data->global[role];
         failed = quantize(&m, &copy) || decode(&m, &copy);
+        forget_empty(&m);
     }
     qn_quantize_plan_free(m.plan);
     return failed ? -1 : 0;

@@ -9,8 +9,9 @@
 
 enum { TILES = 8 };
 
-const struct qn_recipe *qt_form_recipe(const struct quern_registry *registry,
-                                       const struct qn_kernel *kernel)
+/* The recipe of a kernel. NULL: the registry has none of that name. */
+static const struct qn_recipe *recipe_of(const struct quern_registry *registry,
+                                         const struct qn_kernel *kernel)
 {
     for (int i = 0; i < registry->nrecipes; i++)
         if (!strcmp(registry->recipes[i].name, kernel->recipe))
@@ -51,7 +52,7 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
            qn_tensormap_takes(a, QN_PARAM_gather) ==
                qn_tensormap_takes(b, QN_PARAM_gather) &&
            !memcmp(a->cluster, b->cluster, sizeof a->cluster) &&
-           same_scaling(qt_form_recipe(r, a), qt_form_recipe(r, b));
+           same_scaling(recipe_of(r, a), recipe_of(r, b));
 }
 
 const struct qn_kernel *qt_form_take(const struct quern_registry *registry,

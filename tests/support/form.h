@@ -7,10 +7,6 @@
 
 #include "registry.h"
 
-/* The recipe of a kernel. NULL: the registry has none of that name. */
-const struct qn_recipe *qt_form_recipe(const struct quern_registry *registry,
-                                       const struct qn_kernel *kernel);
-
 /* One kernel of each form, whose tile is another from form to form, which
    `turn` counts; NULL where kernel `i` is no product that sm_90a kernels
    compute, or not the first of its form. Copies are left out: their steps are
