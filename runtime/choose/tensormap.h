@@ -18,7 +18,7 @@ struct qn_map {
     int swizzle; /* CU_TENSOR_MAP_SWIZZLE_... */
 };
 
-/* How a map reaches the elements of one group.           COUPLED: map kinds */
+/* How a map reaches the elements of one group. */
 enum qn_map_kind {
     QN_MAP_PLAIN,   /* covers the buffer */
     QN_MAP_RAGGED,  /* cut to one group by its coordinates */

@@ -25,7 +25,7 @@ import time
 
 SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
 SPECS = os.path.join(os.path.dirname(__file__), "specs")
-APART = ("casts", "cublaslt", "fuse", "gather", "mlp", "moe", "replays", "step")  # families without products
+APART = ("casts", "cublaslt", "epilogues", "fuse", "gather", "mlp", "moe", "replays", "step")  # families without products
 STRANGE = "casts_strange"  # those of the recipes in SPECS
 MANY = ("casts", "mlp", "moe", STRANGE)  # lines that need more threads than others, and a part of which will do
 NO_END = 1e6  # seconds
