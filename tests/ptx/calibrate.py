@@ -27,7 +27,7 @@ FAKE = os.path.join(ROOT, "build/lib/fake_ptx.so")
 RESULTS = os.path.join(ROOT, "bench/results/h100_ptx.json")
 # Those run by families that compare something else than D, or of recipes that are not quern's own.
 OTHERS = ("_activate_", "_mainloop", "microbatches", "quern_test_")
-# Runs by what was found: sums that are exact in fp32, others, and FP8 products.
+# Runs by their kind and result: sums that are exact in fp32, others, and FP8 products.
 KINDS = tuple(f"{kind}_{found}" for kind in ("exact", "rounded", "fp8") for found in ("equal", "different"))
 
 
@@ -79,7 +79,7 @@ def share(kernels):
 
 
 def compare(kernel, made, expected):
-    """Counts of one kernel, and what is to be told of it. Its runs are right within tolerance: the suite saw to that."""
+    """Counts of one kernel, and lines about runs that differ. Its runs are right within tolerance: the suite saw to that."""
     counts = dict.fromkeys(KINDS, 0)
     told = []
     for (kind, digest, label), row in zip(made, expected):

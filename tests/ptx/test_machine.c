@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_machine.c: what other people's kernels are written with and ours are
-** not, and the sums of tensor cores: small kernels of which each leaves one
-** word, %r0 of thread 0.
+** test_machine.c: instructions and declarations of others' kernels that ours
+** have not, and the sums of tensor cores: small kernels of which each leaves
+** one word, %r0 of thread 0.
 */
 #define _GNU_SOURCE
 #include "cases.h"

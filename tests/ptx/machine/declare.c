@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* declare.c: what a kernel's text declares: registers, parameters, variables of
-   shared and global memory. */
+/* declare.c: the declarations of a kernel's text: registers, parameters,
+   variables of shared and global memory. */
 #include "build.h"
 
 #include <ctype.h>
@@ -102,7 +102,7 @@ struct variable {
     size_t count;        /* 0: [] */
 };
 
-/* `values`: what follows a =, or NULL. */
+/* `values`: the text after a =, or NULL. */
 static int read_variable(struct variable *v, char *at, char **values)
 {
     char *save, *word = strtok_r(at, " \t\n", &save), *many;

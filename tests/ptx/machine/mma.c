@@ -193,8 +193,8 @@ static int store_matrices(struct px_warp *w, const struct px_op *op,
     return PX_NEXT;
 }
 
-/* ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16: compilers and people differ in
-   the order of words. */
+/* ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16, with its words in any
+   order. */
 static int setup_matrices(struct px_build *b, int is_load)
 {
     static const char *const plain[] = {"sync",   "aligned",     "m8n8",

@@ -3,8 +3,9 @@
 ** sums.c: sums of Hopper's tensor cores, bit by bit as an H100 has them.
 **
 ** One step of wgmma (k of 16 or 32) adds its products and the accumulator as
-** fixed-point numbers: the greatest exponent of all sets the place, bits below
-** a certain one are cut off, and the sum is cut to what the accumulator keeps.
+** fixed-point numbers: the greatest exponent of all decides, bits too far
+** below it are cut off, and the sum is cut to the bits that the accumulator
+** keeps.
 ** An exponent of a product is the sum of both; digits are not shifted before.
 */
 #include "lanes.h"
@@ -66,7 +67,7 @@ static inline float cut(double x, int kept)
     return y;
 }
 
-/* What a row of A and some columns of B are, with their exponents. */
+/* A row of A and some columns of B, with their exponents. */
 struct terms {
     const float *a, *b;
     const int *ea, *eb;
