@@ -3,14 +3,14 @@
 """The interpreter of PTX against a GPU: the same runs of the GPU suite, kernel by kernel.
 
     python3 tests/ptx/calibrate.py measure FILE   on an H100: the digests of all runs, as JSON
-    python3 tests/ptx/calibrate.py                run them in the interpreter; status 1 if a digest of exact
-                                                  sums differs from bench/results/h100_ptx.json
+    python3 tests/ptx/calibrate.py                run them in the interpreter; status 1 if a digest
+                                                  differs from bench/results/h100_ptx.json
+    python3 tests/ptx/calibrate.py compare FILE   the same, and write the counts of each kernel as JSON
 
 Kernels are those of victims.h: one of each template and feature. Integers are small enough that every order of
-fp32 sums gives the same bits, so D must be equal to the byte. With other values, and in FP8 products, of whose sums
-Hopper's tensor cores keep fewer bits, both must be right within the suite's tolerance, and equal bytes are
-counted. Group sizes around the tiles with ragged tails, sides that fill no
-tile, and invalid sizes, of which the report must be the same. QUERN_SHARE=I/N takes every N-th kernel.
+fp32 sums gives the same bits; other values have the bits of Hopper's tensor cores, as machine/sums.c adds them, and
+so have FP8 products. D must be equal to the byte in all runs. Group sizes around the tiles with ragged tails, sides
+that fill no tile, and invalid sizes, of which the report must be the same. QUERN_SHARE=I/N takes every N-th kernel.
 """
 
 import concurrent.futures
@@ -27,6 +27,8 @@ FAKE = os.path.join(ROOT, "build/lib/fake_ptx.so")
 RESULTS = os.path.join(ROOT, "bench/results/h100_ptx.json")
 # Those run by families that compare something else than D, or of recipes that are not quern's own.
 OTHERS = ("_activate_", "_mainloop", "microbatches", "quern_test_")
+# Runs by their kind and result: sums that are exact in fp32, others, and FP8 products.
+KINDS = tuple(f"{kind}_{found}" for kind in ("exact", "rounded", "fp8") for found in ("equal", "different"))
 
 
 def victims():
@@ -76,34 +78,51 @@ def share(kernels):
     return kernels[index::count]
 
 
-def check():
+def compare(kernel, made, expected):
+    """Counts of one kernel, and lines about runs that differ. Its runs are right within tolerance: the suite saw to that."""
+    counts = dict.fromkeys(KINDS, 0)
+    told = []
+    for (kind, digest, label), row in zip(made, expected):
+        equal = digest == row.split()[1]
+        kind = "fp8" if kernel.startswith("quern_fp8_") else "exact" if kind == "integer" else "rounded"
+        counts[f"{kind}_{'equal' if equal else 'different'}"] += 1
+        if not equal:
+            told.append(f"{label}: bytes differ from the GPU's")
+    return counts, told
+
+
+def check(path=None):
     with open(RESULTS, encoding="utf-8") as file:
         expected = json.load(file)["kernels"]
     real = os.environ.get("QUERN_NVRTC")
     environment = {"QUERN_CUDA": FAKE, "QUERN_NVRTC": FAKE, **({"PTX_NVRTC": real} if real else {})}
     kernels = share(sorted(expected))
-    runs = run_all(kernels, environment, 1)
-    exact = others = same = wrong = 0
+    rows = {}
+    wrong = 0
     for kernel in kernels:
-        made, text = runs[kernel]
+        made, text = run(kernel, environment)
         if [row[0] for row in made] != [row.split()[0] for row in expected[kernel]]:
             wrong += 1
             print(f"{kernel}: other runs than on the GPU; {text}")
             continue
-        for (kind, digest, label), row in zip(made, expected[kernel]):
-            equal = digest == row.split()[1]
-            kind = "rounded" if kernel.startswith("quern_fp8_") else kind
-            others += kind != "integer"
-            same += kind != "integer" and equal
-            exact += kind == "integer"
-            if kind == "integer" and not equal:
-                wrong += 1
-                print(f"{label}: bytes differ from the GPU's")
-    print(f"{len(kernels)} kernels: {exact} runs of exact sums, {wrong} unlike the GPU's; "
-          f"{others} others, of which {same} are the same bytes")
+        rows[kernel], told = compare(kernel, made, expected[kernel])
+        wrong += len(told)
+        print("\n".join([f"{kernel}: {rows[kernel]}", *told]), flush=True)
+    total = {key: sum(row[key] for row in rows.values()) for key in KINDS}
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"gpu_results": os.path.basename(RESULTS), "commit": os.environ.get("QUERN_COMMIT", ""),
+                       "total": total, "kernels": rows}, file, indent=0)
+    print(f"{len(kernels)} kernels: {total}")
     print(f"{len(kernels) if not wrong else 0} passed, {wrong} failed, 0 skipped")
     return 1 if wrong else 0
 
 
+def main(words):
+    if words[:1] == ["measure"]:
+        return measure(words[1])
+    return check(words[1] if words[:1] == ["compare"] else None)
+
+
 if __name__ == "__main__":
-    sys.exit(measure(sys.argv[2]) if sys.argv[1:2] == ["measure"] else check())
+    sys.exit(main(sys.argv[1:]))

@@ -84,9 +84,15 @@ int px_async_land(void)
 int px_async_cta_end(struct px_warp *w)
 {
     for (int i = 0; i < npending; i++) {
-        const struct px_async *async = pending[i];
-        const int reads = async->store && async->stage;
+        struct px_async *async = pending[i];
+        int reads = async->store && async->stage;
 
+        if (px_machine.leaves && async->store && !reads &&
+            async->warp->cta == w->cta) {
+            if (async->land(async) == PX_FAULT)
+                return PX_FAULT;
+            reads = 1;
+        }
         if (async->warp->cta == w->cta && !reads &&
             (!async->tile || async->tile->to_cta == w->cta))
             return px_fault(async->warp, async->op, async->lane,

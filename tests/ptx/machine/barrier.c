@@ -247,7 +247,7 @@ static int mbarrier_arrive(struct px_warp *w, const struct px_op *op,
     return PX_NEXT;
 }
 
-/* try_wait.parity p, [at], parity: it may fail for no reason. */
+/* try_wait.parity p, [at], parity (, time): it may fail for no reason. */
 static int mbarrier_wait(struct px_warp *w, const struct px_op *op,
                          uint32_t mask)
 {
@@ -330,6 +330,7 @@ static const struct {
     {"mbarrier.expect_tx.relaxed.cta.shared::cta.b64", "rr", mbarrier_arrive, 0,
      't'},
     {"mbarrier.try_wait.parity.shared::cta.b64", "prr", mbarrier_wait, 0, 0},
+    {"mbarrier.try_wait.parity.shared::cta.b64", "prrr", mbarrier_wait, 0, 0},
     {"mbarrier.test_wait.parity.shared::cta.b64", "prr", mbarrier_wait, 0, 0},
 };
 

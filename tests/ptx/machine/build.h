@@ -32,7 +32,7 @@ struct px_build {
     int *parents; /* of scopes */
     int nscopes, room_scopes;
     int scope;
-    int room_ops, room_constants;
+    int room_ops, room_constants, room_variables;
     size_t room_args;
     /* of the current statement */
     const char *mnemonic;
@@ -53,7 +53,17 @@ int32_t px_build_place(struct px_build *b, int bytes);
 int32_t px_build_constant(struct px_build *b, uint64_t value, int wide);
 int32_t px_build_special(struct px_build *b, const char *name);
 
-/* operands.c: the operands of a statement, up to its end. */
+/* declare.c: the rest of a declaration. */
+int px_declare_registers(struct px_build *b, char *at);
+int px_declare_param(struct px_build *b, char *at);
+int px_declare_shared(struct px_build *b, char *at, int is_extern);
+int px_declare_variable(struct px_build *b, char *at);
+/* Before a kernel's text: shared memory that it declares. */
+void px_declare_ahead(struct px_build *b, const char *text);
+
+/* operands.c: a number; 0 if it is none. */
+int px_number(const char *word, uint64_t *value);
+/* The operands of a statement, up to its end. */
 int px_operands_read(struct px_build *b, char *text);
 
 /* opcodes.c: give the instruction its function and its arguments. */
@@ -62,13 +72,16 @@ int px_opcode(struct px_build *b);
 /* Give operand i of the statement to the instruction, as `type` says: 'r' 32
    bits, 'd' 64 bits, 'p' a predicate. PX_FAULT if it is none. */
 int px_give(struct px_build *b, int i, char type);
+/* An address, of 32 or 64 bits. */
+int px_give_address(struct px_build *b, int i);
 int px_bad(const struct px_build *b, const char *why);
 
 /* families.c: instructions whose name has parts; PX_NEXT if the name is not of
    the family, PX_EXIT if it is done. */
 typedef int px_setup(struct px_build *b);
 px_setup px_setup_memory, px_setup_convert, px_setup_compare, px_setup_move,
-    px_setup_async, px_setup_matrix, px_setup_warp, px_setup_barrier;
+    px_setup_async, px_setup_matrix, px_setup_warp, px_setup_barrier,
+    px_setup_map;
 
 /* A row of the table of plain instructions. */
 struct px_row {

@@ -8,7 +8,9 @@
 ** $PTX_LATE how late copies land: of 256 chances, how many are not taken (by
 ** the seed). $PTX_TRACE: print each launch with its time of a core, and
 ** what threads say to each other: barriers, copies, products. Events count
-** launches, a second each, so that no timing repeats one.
+** launches, a second each, so that no timing repeats one. $PTX_LEAVES: a CTA
+** may end before bulk stores have read its memory, as others' kernels do; the
+** instruction set does not say so.
 **
 ** To try tests with: $PTX_EDIT=FROM=>TO changes the PTX, $PTX_MISREAD names one
 ** of PX_MISREADINGS.
@@ -100,6 +102,7 @@ int cuInit(unsigned flags)
     px_machine.leader = seed;
     px_machine.misread = misreading(getenv("PTX_MISREAD"));
     px_machine.trace = getenv("PTX_TRACE") != NULL;
+    px_machine.leaves = getenv("PTX_LEAVES") != NULL;
     px_machine.most_steps = (uint64_t)setting("PTX_STEPS", 4000) * 1000000;
     return 0;
 }

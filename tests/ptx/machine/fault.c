@@ -17,7 +17,7 @@ void px_fault_place(char *text, size_t size, const struct px_warp *w,
 
     if (op->outer)
         snprintf(outer, sizeof outer, " (inlined at %d)", op->outer);
-    snprintf(text, size, "%s.cu:%d%s: %s: warp %d of CTA (%u,%u,%u)", name,
+    snprintf(text, size, "%.200s.cu:%d%s: %s: warp %d of CTA (%u,%u,%u)", name,
              op->line, outer, op->text, w->number, w->cta->id[0], w->cta->id[1],
              w->cta->id[2]);
 }

@@ -58,7 +58,7 @@ struct px_op {
     char is_traced;
 };
 
-enum { PX_MAX_PARAMS = 64, PX_MAX_VARIABLES = 8 };
+enum { PX_MAX_PARAMS = 64 };
 
 struct px_special {
     int which;
@@ -72,8 +72,8 @@ struct px_constant {
 };
 
 struct px_program {
-    char name[200];
-    char *text; /* the PTX, cut into pieces */
+    const char *name; /* in the text */
+    char *text;       /* the PTX, cut into pieces */
     struct px_op *ops;
     int nops;
     int32_t *args;
@@ -86,14 +86,16 @@ struct px_program {
         int offset, bytes;
     } params[PX_MAX_PARAMS];
     int nparams, param_bytes;
-    void *variables[PX_MAX_VARIABLES];
+    void **variables;
     int nvariables;
     int shared_bytes; /* from PX_SHARED_START on: static, then dynamic */
     size_t file_bytes;
     int32_t sink; /* a register that is only written */
     int max_threads, min_ctas;
-    int products; /* has wgmma */
-    int waits;    /* has griddepcontrol.wait */
+    uint32_t most_registers; /* that a setmaxnreg asks for: ptxas begins with
+                                no more */
+    int products;            /* has wgmma */
+    int waits;               /* has griddepcontrol.wait */
 };
 
 /* Special registers. */
@@ -253,6 +255,7 @@ struct px_machine {
     int misread;     /* of PX_MISREADINGS */
     int waits;       /* no global memory before griddepcontrol.wait */
     int trace;
+    int leaves;   /* a CTA may end before its stores have read its memory */
     int resident; /* CTAs that run at once */
     char fault[2000];
 };
@@ -264,6 +267,16 @@ static inline int px_misreads(int id)
 
 /* A warp's operand, by the argument's number. */
 #define PX_AT(w, type, i) ((type *)(void *)((w)->file + op->arg[i]))
+
+/* The address that px_give_address took, with its offset. */
+static inline uint64_t px_address(struct px_warp *w, const struct px_op *op,
+                                  int i, int lane)
+{
+    const uint64_t base =
+        op->wide ? PX_AT(w, uint64_t, i)[lane] : PX_AT(w, uint32_t, i)[lane];
+
+    return base + (uint64_t)op->offset;
+}
 
 static inline uint32_t px_random(uint32_t *state)
 {

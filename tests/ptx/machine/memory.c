@@ -155,15 +155,6 @@ unsigned char *px_memory_at(struct px_warp *w, const struct px_op *op,
 
 /* -------------------------------------------------------- loads and stores */
 
-static inline uint64_t address_of(struct px_warp *w, const struct px_op *op,
-                                  int arg, int lane)
-{
-    const uint64_t base = op->wide ? PX_AT(w, uint64_t, arg)[lane]
-                                   : PX_AT(w, uint32_t, arg)[lane];
-
-    return base + (uint64_t)op->offset;
-}
-
 /* op->sub: registers of 64 bits. */
 static int load(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
@@ -171,7 +162,7 @@ static int load(struct px_warp *w, const struct px_op *op, uint32_t mask)
 
     PX_EACH (mask) {
         const unsigned char *from = px_memory_at(
-            w, op, op->space, address_of(w, op, n, i), (unsigned)(n * size), i);
+            w, op, op->space, px_address(w, op, n, i), (unsigned)(n * size), i);
 
         if (!from)
             return PX_FAULT;
@@ -198,7 +189,7 @@ static int store(struct px_warp *w, const struct px_op *op, uint32_t mask)
     px_machine.clock++;
     PX_EACH (mask) {
         unsigned char *to = px_memory_at(
-            w, op, op->space, address_of(w, op, 0, i), (unsigned)(n * size), i);
+            w, op, op->space, px_address(w, op, 0, i), (unsigned)(n * size), i);
 
         if (!to)
             return PX_FAULT;
@@ -236,16 +227,6 @@ static int find_type(struct px_build *b, int *bits)
     return *bits ? PX_NEXT : px_bad(b, "its type is not known");
 }
 
-static int give_address(struct px_build *b, int i)
-{
-    const struct px_operand *operand = &b->operand[i];
-
-    if (i >= b->noperands)
-        return px_bad(b, "has no address");
-    b->op->wide = operand->kind == 'i' || operand->wide;
-    return px_give(b, i, b->op->wide ? 'd' : 'r');
-}
-
 static const char *const known_words[] = {
     "ld",          "st",       "shared",
     "global",      "param",    "nc",
@@ -256,7 +237,7 @@ static const char *const known_words[] = {
     "weak",        "L2::128B", "L2::cache_hint",
     "cs",          "cg",       "ca",
     "shared::cta", "v8",       "lu",
-    "wb"};
+    "wb",          "const"};
 
 static int is_known(const char *name)
 {
@@ -293,12 +274,12 @@ static int setup_load_store(struct px_build *b, int is_load)
     op->vector = (short)n;
     op->run = is_load ? load : store;
     op->sub = first->kind == 'r' ? first->wide : bits == 64;
-    if (!is_load && give_address(b, 0))
+    if (!is_load && px_give_address(b, 0))
         return PX_FAULT;
     for (int i = 0; i < n; i++)
         if (px_give(b, is_load ? i : i + 1, op->sub ? 'd' : 'r'))
             return PX_FAULT;
-    if (is_load && give_address(b, n))
+    if (is_load && px_give_address(b, n))
         return PX_FAULT;
     return PX_EXIT;
 }
@@ -358,7 +339,7 @@ static int atomic(struct px_warp *w, const struct px_op *op, uint32_t mask)
 
         if (!(mask >> i & 1))
             continue;
-        to = px_memory_at(w, op, op->space, address_of(w, op, at, i),
+        to = px_memory_at(w, op, op->space, px_address(w, op, at, i),
                           (unsigned)op->size, i);
         if (!to)
             return PX_FAULT;
@@ -399,7 +380,7 @@ static int setup_atomic(struct px_build *b, int gives)
     b->op->run = atomic;
     if (gives && px_give(b, 0, bits == 64 ? 'd' : 'r'))
         return PX_FAULT;
-    if (give_address(b, gives))
+    if (px_give_address(b, gives))
         return PX_FAULT;
     for (int i = gives + 1; i < b->noperands; i++)
         if (px_give(b, i, bits == 64 ? 'd' : 'r'))

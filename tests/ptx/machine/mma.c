@@ -143,7 +143,7 @@ static int load_matrices(struct px_warp *w, const struct px_op *op,
 
     (void)mask;
     for (int i = 0; i < 8 * n; i++) {
-        const uint32_t at = PX_AT(w, uint32_t, n)[i] + (uint32_t)op->offset;
+        const uint64_t at = px_address(w, op, n, i);
         const unsigned char *row = px_memory_at(w, op, 's', at, 16, i);
 
         if (!row)
@@ -182,7 +182,7 @@ static int store_matrices(struct px_warp *w, const struct px_op *op,
             all[r][op->sub ? y + 1 : x][op->sub ? x : y + 1] = word >> 16;
         }
     for (int i = 0; i < 8 * n; i++) {
-        const uint32_t at = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
+        const uint64_t at = px_address(w, op, 0, i);
         unsigned char *row = px_memory_at(w, op, 's', at, 16, i);
 
         if (!row)
@@ -193,29 +193,39 @@ static int store_matrices(struct px_warp *w, const struct px_op *op,
     return PX_NEXT;
 }
 
+/* ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16, with its words in any
+   order. */
 static int setup_matrices(struct px_build *b, int is_load)
 {
-    char name[80];
+    static const char *const plain[] = {"sync",   "aligned",     "m8n8",
+                                        "shared", "shared::cta", "b16"};
+    char name[80], *save, *word;
+    int n = 1, known = 1;
 
-    for (int n = 1; n <= 4; n *= 2)
-        for (int turned = 0; turned < 2; turned++) {
-            snprintf(name, sizeof name, "%s.sync.aligned.m8n8.x%d%s.shared.b16",
-                     is_load ? "ldmatrix" : "stmatrix", n,
-                     turned ? ".trans" : "");
-            if (strcmp(name, b->mnemonic))
-                continue;
-            if (b->noperands != n + 1)
-                return px_bad(b, "has another count of operands");
-            b->op->run = is_load ? load_matrices : store_matrices;
-            b->op->sub = (short)turned;
-            b->op->vector = (short)n;
-            b->op->meet = PX_MEET_ALL;
-            for (int i = 0; i < b->noperands; i++)
-                if (px_give(b, i, 'r'))
-                    return PX_FAULT;
-            return PX_EXIT;
-        }
-    return PX_NEXT;
+    snprintf(name, sizeof name, "%s", b->mnemonic + strlen("ldmatrix."));
+    for (word = strtok_r(name, ".", &save); word && known;
+         word = strtok_r(NULL, ".", &save)) {
+        known =
+            !strcmp(word, "trans") || (*word == 'x' && strchr("124", word[1]));
+        b->op->sub |= !strcmp(word, "trans");
+        if (*word == 'x')
+            n = atoi(word + 1);
+        for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+            known |= !strcmp(plain[i], word);
+    }
+    if (!known)
+        return PX_NEXT;
+    if (b->noperands != n + 1)
+        return px_bad(b, "has another count of operands");
+    b->op->run = is_load ? load_matrices : store_matrices;
+    b->op->vector = (short)n;
+    b->op->meet = PX_MEET_ALL;
+    if (!is_load && px_give_address(b, 0))
+        return PX_FAULT;
+    for (int i = 0; i < n; i++)
+        if (px_give(b, i + !is_load, 'r'))
+            return PX_FAULT;
+    return is_load && px_give_address(b, n) ? PX_FAULT : PX_EXIT;
 }
 
 /* mma.sync.aligned.m16n8k16.row.col.f32.A.B.f32 */
@@ -252,9 +262,9 @@ int px_setup_matrix(struct px_build *b)
 
     if (fill_tables())
         return PX_FAULT;
-    if (!strncmp(b->mnemonic, "ldmatrix", 8))
+    if (!strncmp(b->mnemonic, "ldmatrix.", 9))
         code = setup_matrices(b, 1);
-    else if (!strncmp(b->mnemonic, "stmatrix", 8))
+    else if (!strncmp(b->mnemonic, "stmatrix.", 9))
         code = setup_matrices(b, 0);
     else if (!strncmp(b->mnemonic, "mma.sync", 8))
         code = setup_product(b);

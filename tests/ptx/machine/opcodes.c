@@ -88,6 +88,16 @@ int px_give(struct px_build *b, int i, char type)
     return add_argument(b, operand->at);
 }
 
+int px_give_address(struct px_build *b, int i)
+{
+    const struct px_operand *operand = &b->operand[i];
+
+    if (i >= b->noperands)
+        return px_bad(b, "has no address");
+    b->op->wide = operand->kind == 'i' || operand->wide;
+    return px_give(b, i, b->op->wide ? 'd' : 'r');
+}
+
 static int use_row(struct px_build *b, const struct px_row *row)
 {
     int n = (int)strlen(row->types);
@@ -115,8 +125,9 @@ static int use_branch(struct px_build *b)
 int px_opcode(struct px_build *b)
 {
     static px_setup *const setups[] = {
-        px_setup_memory, px_setup_convert, px_setup_compare, px_setup_move,
-        px_setup_async,  px_setup_matrix,  px_setup_warp,    px_setup_barrier};
+        px_setup_memory, px_setup_convert, px_setup_compare,
+        px_setup_move,   px_setup_async,   px_setup_matrix,
+        px_setup_warp,   px_setup_barrier, px_setup_map};
     const struct px_row *row;
 
     if (!strcmp(b->mnemonic, "bra") || !strcmp(b->mnemonic, "bra.uni"))

@@ -10,7 +10,7 @@
 
 int px_bad(const struct px_build *b, const char *why)
 {
-    return px_fault_plain("%s.cu:%d: %s: %s", b->program->name, b->line,
+    return px_fault_plain("%.200s.cu:%d: %s: %s", b->program->name, b->line,
                           b->mnemonic, why);
 }
 
@@ -85,7 +85,7 @@ int32_t px_build_special(struct px_build *b, const char *name)
 }
 
 /* A number: 12, -3, 0xff, 0f3F800000, 0d.... */
-static int read_number(const char *word, uint64_t *value)
+int px_number(const char *word, uint64_t *value)
 {
     const char *digits = word + (*word == '-');
     char *end;
@@ -153,7 +153,7 @@ static int add_operand(struct px_build *b, char *word)
     out->not = *word == '!';
     word += *word == '!';
     b->noperands++;
-    if (read_number(word, &out->value)) {
+    if (px_number(word, &out->value)) {
         out->kind = 'i';
         return PX_NEXT;
     }
@@ -168,7 +168,7 @@ static int add_operand(struct px_build *b, char *word)
         out->kind = 'r';
         out->at = px_build_special(b, word);
         if (out->at < 0)
-            return px_fault_plain("%s.cu:%d: register %s is not known",
+            return px_fault_plain("%.200s.cu:%d: register %s is not known",
                                   b->program->name, b->line, word);
         return PX_NEXT;
     }

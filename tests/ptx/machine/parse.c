@@ -47,22 +47,7 @@ static char *end_of_line(char *at)
     return at + strcspn(at, "\n");
 }
 
-static int type_bytes(const char *type)
-{
-    int bits = atoi(type + strcspn(type, "0123456789"));
-
-    return bits / 8;
-}
-
 /* ------------------------------------------------------------------- names */
-
-static int add_name(struct px_build *b, struct px_name name)
-{
-    if (px_grow(&b->names, b->nnames, &b->room_names, sizeof *b->names))
-        return PX_FAULT;
-    b->names[b->nnames++] = name;
-    return PX_NEXT;
-}
 
 static int add_label(struct px_build *b, const char *name)
 {
@@ -90,93 +75,20 @@ static void close_scope(struct px_build *b)
     b->scope = b->parents[b->scope];
 }
 
-/* One register, or registers NAME<count>. */
-static int add_register(struct px_build *b, const char *type, char *name)
-{
-    char *many = strchr(name, '<');
-    struct px_name made = {.name = name, .scope = b->scope, .kind = 'r'};
-    int n = 1, lane;
-
-    if (many) {
-        *many = 0;
-        n = made.count = atoi(many + 1);
-    }
-    if (!strcmp(type, ".pred")) {
-        made.kind = 'p';
-        made.at = px_build_place(b, 4 * n);
-        return add_name(b, made);
-    }
-    lane = type_bytes(type);
-    made.wide = lane == 8;
-    if (lane > 8)
-        return px_fault_plain("registers of type %s are not known", type);
-    made.at = px_build_place(b, (made.wide ? 256 : 128) * n);
-    return add_name(b, made);
-}
-
-/* .reg .b32 a, b; */
-static int read_registers(struct px_build *b, char *at)
-{
-    char *save, *type = strtok_r(at, " \t\n", &save), *name;
-
-    while ((name = strtok_r(NULL, " \t\n,", &save)))
-        if (add_register(b, type, name))
-            return PX_FAULT;
-    return PX_NEXT;
-}
-
-/* .param .align 64 .b8 name[128] */
-static int read_param(struct px_build *b, char *at)
-{
-    struct px_program *program = b->program;
-    int align = 0, bytes = 0, count = 1, is_pointer = 0;
-    char *save, *word = strtok_r(at, " \t\n", &save), *name = NULL, *many;
-
-    for (; word; word = strtok_r(NULL, " \t\n", &save)) {
-        if (!strcmp(word, ".align"))
-            align = atoi(strtok_r(NULL, " \t\n", &save));
-        else if (!strcmp(word, ".ptr")) /* .align N of what it points to */
-            is_pointer = 1;
-        else if (*word == '.' && strcmp(word, ".param"))
-            bytes = type_bytes(word);
-        else if (*word != '.')
-            name = word;
-    }
-    if (is_pointer)
-        align = bytes;
-    if (!name || !bytes || program->nparams == PX_MAX_PARAMS)
-        return px_fault_plain("a parameter is not understood");
-    many = strchr(name, '[');
-    if (many) {
-        *many = 0;
-        count = atoi(many + 1);
-    }
-    if (!align)
-        align = bytes;
-    program->param_bytes = (program->param_bytes + align - 1) / align * align;
-    program->params[program->nparams].offset = program->param_bytes;
-    program->params[program->nparams++].bytes = bytes * count;
-    add_name(b, (struct px_name){.name = name,
-                                 .kind = 's',
-                                 .value = (uint64_t)program->param_bytes});
-    program->param_bytes += bytes * count;
-    return PX_NEXT;
-}
-
 /* .visible .entry name(params) directives { */
 static int read_entry(struct px_build *b)
 {
     char *name = skip(b->at), *open = strchr(name, '('), *close, *save, *param;
 
     close = open ? strchr(open, ')') : NULL;
-    if (!close || *b->program->name)
+    if (!close || b->program->name)
         return px_fault_plain("the text must have one kernel");
     *open = *close = 0;
-    snprintf(b->program->name, sizeof b->program->name, "%.*s",
-             (int)strcspn(name, " \t\n"), name);
+    name[strcspn(name, " \t\n")] = 0;
+    b->program->name = name;
     for (param = strtok_r(open + 1, ",", &save); param;
          param = strtok_r(NULL, ",", &save))
-        if (read_param(b, param))
+        if (px_declare_param(b, param))
             return PX_FAULT;
     b->at = close + 1;
     open = strchr(b->at, '{');
@@ -190,96 +102,6 @@ static int read_entry(struct px_build *b)
     b->program->min_ctas = param ? atoi(param + 13) : 1;
     b->at = open + 1;
     return PX_NEXT;
-}
-
-/* Shared variables; those with a size get their places first. */
-static int read_shared(struct px_build *b, char *at, int is_extern)
-{
-    struct px_program *program = b->program;
-    int align = 1, bytes = 1, count = 1;
-    char *save, *word = strtok_r(at, " \t\n", &save), *name = NULL, *many;
-
-    for (; word; word = strtok_r(NULL, " \t\n", &save)) {
-        if (!strcmp(word, ".align"))
-            align = atoi(strtok_r(NULL, " \t\n", &save));
-        else if (*word == '.')
-            bytes = type_bytes(word);
-        else
-            name = word;
-    }
-    many = name ? strchr(name, '[') : NULL;
-    if (many) {
-        *many = 0;
-        count = atoi(many + 1);
-    }
-    if (is_extern) /* its value is set at the end */
-        return add_name(
-            b, (struct px_name){.name = name, .kind = 's', .count = align});
-    program->shared_bytes = (program->shared_bytes + align - 1) / align * align;
-    add_name(b, (struct px_name){.name = name,
-                                 .kind = 's',
-                                 .value = PX_SHARED_START +
-                                          (uint64_t)program->shared_bytes});
-    program->shared_bytes += bytes * count;
-    return PX_NEXT;
-}
-
-/* .global .align 1 .u8 name; a variable of the module, zeros at first. */
-static int read_variable(struct px_build *b, char *at)
-{
-    struct px_program *program = b->program;
-    char *save, *word = strtok_r(at, " \t\n", &save), *name = NULL, *many;
-    size_t bytes = 1;
-    void *memory;
-
-    for (; word; word = strtok_r(NULL, " \t\n", &save)) {
-        if (!strcmp(word, ".align"))
-            strtok_r(NULL, " \t\n", &save);
-        else if (*word == '.')
-            bytes = (size_t)type_bytes(word);
-        else if (*word == '=')
-            return px_fault_plain("values of variables are not known");
-        else
-            name = word;
-    }
-    many = name ? strchr(name, '[') : NULL;
-    if (many) {
-        *many = 0;
-        bytes *= (size_t)atoi(many + 1);
-    }
-    if (!name || !bytes || program->nvariables == PX_MAX_VARIABLES)
-        return px_fault_plain("a variable is not understood");
-    memory = program->variables[program->nvariables] = calloc(1, bytes);
-    if (!memory || px_memory_add((uintptr_t)memory, bytes))
-        return px_fault_plain("out of memory");
-    program->nvariables++;
-    return add_name(b, (struct px_name){.name = name,
-                                        .kind = 's',
-                                        .value = (uintptr_t)memory});
-}
-
-/* Static shared memory that the text declares further down must be known where
-   the dynamic one is used. */
-static void prescan_shared(struct px_build *b, const char *text)
-{
-    int end = 0;
-
-    for (const char *at = text; (at = strstr(at, ".shared .align")); at++) {
-        int align = atoi(at + 14);
-        const char *type = strstr(at, ".b8"), *many = strchr(at, '[');
-
-        if (!type || !many || many > strchr(at, ';') || many[1] == ']')
-            continue;
-        end = (end + align - 1) / align * align + atoi(many + 1);
-    }
-    for (int i = 0; i < b->nnames; i++)
-        if (b->names[i].kind == 's' && b->names[i].count) {
-            int align = b->names[i].count;
-
-            b->names[i].value =
-                PX_SHARED_START + (uint64_t)((end + align - 1) / align * align);
-            b->names[i].count = 0;
-        }
 }
 
 /* --------------------------------------------------------------- statements */
@@ -315,7 +137,7 @@ static int read_directive(struct px_build *b, char *name)
     if (!strcmp(name, ".visible") || !strcmp(name, ".weak"))
         return PX_NEXT;
     if (!strcmp(name, ".entry")) {
-        prescan_shared(b, b->at);
+        px_declare_ahead(b, b->at);
         return read_entry(b);
     }
     if (!strcmp(name, ".section")) {
@@ -325,18 +147,19 @@ static int read_directive(struct px_build *b, char *name)
     }
     stop = strchr(b->at, ';');
     if (!strcmp(name, ".reg") || !strcmp(name, ".shared") ||
-        !strcmp(name, ".extern") || !strcmp(name, ".global")) {
+        !strcmp(name, ".extern") || !strcmp(name, ".global") ||
+        !strcmp(name, ".const")) {
         char *begin = b->at;
 
         if (!stop)
             return px_fault_plain("%s has no end", name);
         *stop = 0;
         b->at = stop + 1;
-        if (!strcmp(name, ".global"))
-            return read_variable(b, begin);
+        if (!strcmp(name, ".global") || !strcmp(name, ".const"))
+            return px_declare_variable(b, begin);
         return !strcmp(name, ".reg")
-                   ? read_registers(b, begin)
-                   : read_shared(b, begin, !strcmp(name, ".extern"));
+                   ? px_declare_registers(b, begin)
+                   : px_declare_shared(b, begin, !strcmp(name, ".extern"));
     }
     if (!strcmp(name, ".version") || !strcmp(name, ".target") ||
         !strcmp(name, ".address_size") || !strcmp(name, ".file")) {
@@ -404,6 +227,9 @@ static int read_instruction(struct px_build *b, char *text)
     b->op->arg = (const int32_t *)(uintptr_t)program->nargs; /* an index yet */
     if (px_operands_read(b, rest) || px_opcode(b))
         return PX_FAULT;
+    if (!strncmp(name, "setmaxnreg.", 11) &&
+        b->operand[0].value > program->most_registers)
+        program->most_registers = (uint32_t)b->operand[0].value;
     program->nops++;
     return PX_NEXT;
 }
@@ -480,7 +306,7 @@ static int finish(struct px_build *b)
 {
     struct px_program *program = b->program;
 
-    if (!*program->name || !program->nops)
+    if (!program->name || !program->nops)
         return px_fault_plain("the text has no kernel");
     for (int i = 0; i < program->nops; i++)
         program->ops[i].arg = program->args + (uintptr_t)program->ops[i].arg;
@@ -496,6 +322,7 @@ void px_program_free(struct px_program *program)
         px_memory_remove((uintptr_t)program->variables[i]);
         free(program->variables[i]);
     }
+    free(program->variables);
     free(program->ops);
     free(program->args);
     free(program->constants);

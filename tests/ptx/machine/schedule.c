@@ -286,6 +286,8 @@ static int start_warp(struct px_warp *w, struct px_cta *cta, int number)
     if (program->max_threads)
         w->registers = 65536u / (uint32_t)program->min_ctas /
                        (uint32_t)program->max_threads / 8 * 8;
+    if (w->registers > program->most_registers)
+        w->registers = program->most_registers;
     if (px_registers_take(w))
         return PX_FAULT;
     for (int k = 0; k < program->nspecial; k++)
@@ -429,7 +431,8 @@ static int fault_deadlock(const struct resident *r)
     const struct px_program *program = px_machine.launch->program;
     char *text = px_machine.fault;
     const size_t size = sizeof px_machine.fault;
-    size_t at = (size_t)snprintf(text, size, "%s.cu: deadlock", program->name);
+    size_t at =
+        (size_t)snprintf(text, size, "%.200s.cu: deadlock", program->name);
 
     for (int pc = 0; pc < program->nops && at < size; pc++) {
         const struct px_op *op = &program->ops[pc];

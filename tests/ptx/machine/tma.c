@@ -55,29 +55,56 @@ static uint64_t row_of(const struct px_tile *tile, const int *index, int *from,
     return address + (uint64_t)(x + *from) * map->element_bytes;
 }
 
-static void add_elements(unsigned char *to, const unsigned char *from,
-                         size_t bytes, int type)
+/* CU_TENSOR_MAP_DATA_TYPE_... */
+enum { U32 = 2, S32 = 3, F16 = 6, F32 = 7, BF16 = 9, F32_FTZ = 10 };
+
+static uint32_t add_words(uint32_t x, uint32_t y, int type)
 {
-    enum { F16 = 6, F32 = 7, BF16 = 9 }; /* CU_TENSOR_MAP_DATA_TYPE_... */
+    union {
+        uint32_t u;
+        float f;
+    } a = {x}, b = {y};
 
-    for (size_t i = 0; i < bytes; i += type == F32 ? 4 : 2) {
-        uint16_t x, y;
-        float a, b;
+    if (type == U32 || type == S32)
+        return x + y;
+    a.f += b.f;
+    return type == F32_FTZ && !(a.u & 0x7f800000) ? a.u & 0x80000000 : a.u;
+}
 
-        if (type == F32) {
-            memcpy(&a, to + i, 4);
-            memcpy(&b, from + i, 4);
-            a += b;
-            memcpy(to + i, &a, 4);
-            continue;
+static uint16_t add_halves(uint16_t x, uint16_t y, int type)
+{
+    return type == F16
+               ? px_half_of(px_float_of_half(x) + px_float_of_half(y))
+               : px_bf16_of((double)px_float_of_bf16(x) + px_float_of_bf16(y));
+}
+
+static int add_elements(struct px_async *async, unsigned char *to,
+                        const unsigned char *from, size_t bytes)
+{
+    const int type = async->tile->map.type;
+
+    if (type == F16 || type == BF16)
+        for (size_t i = 0; i < bytes; i += 2) {
+            uint16_t x, y;
+
+            memcpy(&x, to + i, 2);
+            memcpy(&y, from + i, 2);
+            x = add_halves(x, y, type);
+            memcpy(to + i, &x, 2);
         }
-        memcpy(&x, to + i, 2);
-        memcpy(&y, from + i, 2);
-        x = type == F16
-                ? px_half_of(px_float_of_half(x) + px_float_of_half(y))
-                : px_bf16_of((double)px_float_of_bf16(x) + px_float_of_bf16(y));
-        memcpy(to + i, &x, 2);
-    }
+    else if (type == U32 || type == S32 || type == F32 || type == F32_FTZ)
+        for (size_t i = 0; i < bytes; i += 4) {
+            uint32_t x, y;
+
+            memcpy(&x, to + i, 4);
+            memcpy(&y, from + i, 4);
+            x = add_words(x, y, type);
+            memcpy(to + i, &x, 4);
+        }
+    else
+        return px_fault(async->warp, async->op, async->lane,
+                        "sums of type %d are not known", type);
+    return PX_NEXT;
 }
 
 /* Between a row in linear order and the tensor. */
@@ -102,7 +129,7 @@ static int move_row(struct px_async *async, unsigned char *row,
     if (!async->store)
         memcpy(row + (size_t)from * size, global, bytes);
     else if (tile->adds && !px_misreads(PX_PLAIN_ADD))
-        add_elements(global, row + (size_t)from * size, bytes, tile->map.type);
+        return add_elements(async, global, row + (size_t)from * size, bytes);
     else
         memcpy(global, row + (size_t)from * size, bytes);
     return PX_NEXT;
@@ -377,32 +404,44 @@ static int copy_between(struct px_warp *w, const struct px_op *op,
     return PX_NEXT;
 }
 
+/* Take a word out of a name that has it. */
+static int take_word(char *name, const char *word)
+{
+    char *at = strstr(name, word);
+
+    if (at)
+        memmove(at, at + strlen(word), strlen(at + strlen(word)) + 1);
+    return at != NULL;
+}
+
 /* Names are a beginning, the rank, and an end. */
 static int setup_ranked(struct px_build *b, int rank)
 {
     struct px_op *op = b->op;
-    char load[120], store[100], add[100];
-    int n = 0;
+    char load[120], store[100], add[100], name[160];
+    int n = 0, hinted;
 
     snprintf(load, sizeof load,
-             "cp.async.bulk.tensor.%dd.shared::cluster.global.tile."
+             "cp.async.bulk.tensor.%dd.shared::cluster.global."
              "mbarrier::complete_tx::bytes",
              rank);
     snprintf(store, sizeof store,
-             "cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group",
-             rank);
+             "cp.async.bulk.tensor.%dd.global.shared::cta.bulk_group", rank);
     snprintf(add, sizeof add,
-             "cp.reduce.async.bulk.tensor.%dd.global.shared::cta.add.tile."
+             "cp.reduce.async.bulk.tensor.%dd.global.shared::cta.add."
              "bulk_group",
              rank);
+    snprintf(name, sizeof name, "%s", b->mnemonic);
+    take_word(name, ".tile");
+    hinted = take_word(name, ".L2::cache_hint");
     op->vector = (short)rank;
-    if (!strcmp(b->mnemonic, store) || !strcmp(b->mnemonic, add)) {
+    if (!strcmp(name, store) || !strcmp(name, add)) {
         op->run = store_tile;
-        op->sub = !strcmp(b->mnemonic, add);
+        op->sub = !strcmp(name, add);
         if (px_give(b, n++, 'd'))
             return PX_FAULT;
-    } else if (!strncmp(b->mnemonic, load, strlen(load))) {
-        const char *rest = b->mnemonic + strlen(load);
+    } else if (!strncmp(name, load, strlen(load))) {
+        const char *rest = name + strlen(load);
 
         op->sub = !strcmp(rest, ".multicast::cluster");
         if (*rest && !op->sub)
@@ -413,7 +452,7 @@ static int setup_ranked(struct px_build *b, int rank)
     } else {
         return PX_NEXT;
     }
-    while (n < b->noperands)
+    while (n < b->noperands - hinted)
         if (px_give(b, n++, 'r'))
             return PX_FAULT;
     if (op->offset)

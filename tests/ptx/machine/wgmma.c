@@ -118,26 +118,42 @@ static int gather(struct px_async *async, const struct operand *o,
     return PX_NEXT;
 }
 
-static void add_sums(struct px_async *async, const struct product *p,
-                     const float *sum, int accumulate)
+/* Register r of lane i: where it is in 16 rows. */
+static inline int place_of(const struct product *p, int r, int i)
 {
+    return (r / 2 % 2 * 8 + i / 4) * p->n + r / 4 * 8 + r % 2 + i % 4 * 2;
+}
+
+static void add_integers(struct px_async *async, const struct product *p,
+                         const float *a, const float *b, int accumulate)
+{
+    static float sum[16 * 256];
     struct px_warp *w = async->warp;
     const struct px_op *op = async->op;
 
+    px_mma_multiply(sum, a, b, 16, p->n, p->k);
     for (int r = 0; r < p->n / 2; r++) {
-        const int row = r / 2 % 2 * 8, column = r / 4 * 8 + r % 2;
-        float *f = PX_AT(w, float, r);
-        int32_t *s = PX_AT(w, int32_t, r);
+        int32_t *d = PX_AT(w, int32_t, r);
 
-        for (int i = 0; i < PX_LANES; i++) {
-            const float x = sum[(row + i / 4) * p->n + column + i % 4 * 2];
-
-            if (p->counts)
-                s[i] = (int32_t)x + (accumulate ? s[i] : 0);
-            else
-                f[i] = accumulate ? f[i] + x : x;
-        }
+        for (int i = 0; i < PX_LANES; i++)
+            d[i] = (int32_t)sum[place_of(p, r, i)] + (accumulate ? d[i] : 0);
     }
+}
+
+static void add_floats(struct px_async *async, const struct product *p,
+                       const float *a, const float *b, int accumulate)
+{
+    static float sum[16 * 256];
+    struct px_warp *w = async->warp;
+    const struct px_op *op = async->op;
+
+    for (int r = 0; r < p->n / 2; r++)
+        for (int i = 0; i < PX_LANES; i++)
+            sum[place_of(p, r, i)] = accumulate ? PX_AT(w, float, r)[i] : 0;
+    px_sums_add(sum, a, b, p->n, p->k, p->a_type, p->b_type);
+    for (int r = 0; r < p->n / 2; r++)
+        for (int i = 0; i < PX_LANES; i++)
+            PX_AT(w, float, r)[i] = sum[place_of(p, r, i)];
 }
 
 /* The shape in op->sub, and the descriptors as they were issued. */
@@ -167,9 +183,10 @@ static struct units a_units(const struct px_warp *w, const struct product *p)
 
 static int land_product(struct px_async *async)
 {
-    static float a[16 * 32], b[32 * 256], sum[16 * 256];
+    static float a[16 * 32], b[32 * 256];
     const struct product p = product_of(async);
     struct px_warp *w = async->warp;
+    const int accumulate = px_misreads(PX_OLD_SUM) || (int)async->word[4];
 
     if (p.in_registers)
         px_mma_rows(w, async->op->arg + p.n / 2, a, p.a_type);
@@ -178,8 +195,7 @@ static int land_product(struct px_async *async)
     if (gather(async, &p.b, units_of(&p.b, 0, p.n, p.k, p.b_type), p.b_type, b,
                1, p.n))
         return PX_FAULT;
-    px_mma_multiply(sum, a, b, 16, p.n, p.k);
-    add_sums(async, &p, sum, px_misreads(PX_OLD_SUM) || (int)async->word[4]);
+    (p.counts ? add_integers : add_floats)(async, &p, a, b, accumulate);
     w->mma_landed++;
     return PX_NEXT;
 }

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** test_machine.c: instructions and declarations of others' kernels that ours
+** have not, and the sums of tensor cores: small kernels of which each leaves
+** one word, %r0 of thread 0.
+*/
+#define _GNU_SOURCE
+#include "cases.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "device/driver.h"
+
+static const char begin[] =
+    ".version 8.6\n.target sm_90a\n.address_size 64\n"
+    ".extern .shared .align 1024 .b8 room[];\n%s\n"
+    ".visible .entry kernel(.param .u64 out, .param .align 64 .b8 map[128])\n"
+    ".maxntid 128, 1, 1\n{\n"
+    ".reg .b32 %%r<40>;\n.reg .f32 %%f<8>;\n.reg .b64 %%rd<16>;\n"
+    ".reg .pred %%p<4>;\n"
+    "ld.param.u64 %%rd0, [out];\nmov.u64 %%rd1, map;\n"
+    "cvta.param.u64 %%rd1, %%rd1;\nmov.u32 %%r1, room;\n"
+    "mov.u32 %%r2, %%tid.x;\nsetp.eq.u32 %%p0, %%r2, 0;\n%s\n"
+    "@%%p0 st.global.u32 [%%rd0], %%r0;\nret;\n}\n";
+
+struct kernel {
+    const char *declared, *body;
+    uint32_t expected;
+    int type; /* of the tensor map's elements: two rows of four words */
+    int rows; /* that its first dimension's neighbour has */
+};
+
+static struct qn_driver *driver;
+static char path[4096];
+
+static void open_driver(void)
+{
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 40);
+    struct cu_context *context;
+
+    assert_true(length > 0);
+    path[length] = 0;
+    strcpy(strrchr(path, '/'), "/../lib/fake_ptx.so");
+    assert_int_equal(qn_driver_open(path, &driver), 0);
+    assert_int_equal(driver->cuDevicePrimaryCtxRetain(&context, 0), 0);
+    assert_int_equal(driver->cuCtxPushCurrent_v2(context), 0);
+}
+
+/* Another start of the machine, with other variables. */
+static void start(const char *variable, const char *value)
+{
+    if (!driver)
+        open_driver();
+    setenv(variable, value, 1);
+    assert_int_equal(driver->cuInit(0), 0);
+}
+
+static void encode(struct cu_tensor_map *map, const struct kernel *k,
+                   uint64_t memory)
+{
+    const uint64_t dims[] = {4, (uint64_t)k->rows}, strides[] = {16};
+    const uint32_t box[] = {4, 2}, ones[] = {1, 1};
+
+    assert_int_equal(
+        driver->cuTensorMapEncodeTiled(map, k->type, 2, (void *)memory, dims,
+                                       strides, box, ones, 0, 0, 0, 0),
+        0);
+}
+
+/* The result of a launch; *out is the word. 16 words of memory follow it from
+   word 32 on: 100, 101, ...; the map is of them. */
+static int launch(const struct kernel *k, uint32_t *out)
+{
+    const struct cu_launch shape = {
+        .grid = {1, 1, 1}, .block = {128, 1, 1}, .shared_bytes = 4096};
+    struct cu_tensor_map map;
+    struct cu_library *library;
+    struct cu_kernel *kernel;
+    struct cu_function *function;
+    uint32_t words[80] = {0};
+    uint64_t memory;
+    void *params[] = {&memory, &map};
+    char text[8192];
+    int code;
+
+    for (uint32_t i = 0; i < 16; i++)
+        words[32 + i] = 100 + i;
+    snprintf(text, sizeof text, begin, k->declared, k->body);
+    code =
+        driver->cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+    if (code)
+        return code;
+    assert_int_equal(driver->cuLibraryGetKernel(&kernel, library, "kernel"), 0);
+    assert_int_equal(driver->cuKernelGetFunction(&function, kernel), 0);
+    assert_int_equal(driver->cuMemAlloc_v2(&memory, sizeof words), 0);
+    memcpy((void *)memory, words, sizeof words);
+    encode(&map, k, memory + 128);
+    code = driver->cuLaunchKernelEx(&shape, function, params, NULL);
+    memcpy(out, (void *)memory, sizeof *out);
+    driver->cuMemFree_v2(memory);
+    driver->cuLibraryUnload(library);
+    return code;
+}
+
+static void check(const struct kernel *k)
+{
+    const char *text = "";
+    uint32_t out = 0;
+    const int code = launch(k, &out);
+
+    if (code)
+        driver->cuGetErrorString(code, &text);
+    if (code || out != k->expected)
+        fail_msg("%d %s: 0x%08x, not 0x%08x:\n%s", code, text, out, k->expected,
+                 k->body);
+}
+
+/* ---------------------------------------------------------------- variables */
+
+/* Values, more variables than a few, and shared ones of the module. */
+TEST(variables)
+{
+    static const struct kernel rows[] = {
+        {".const .align 4 .u32 table[3] = {5, 7};\n"
+         ".global .align 1 .b8 a[1]; .global .align 1 .b8 b[1];\n"
+         ".global .align 1 .b8 c[1]; .global .align 1 .b8 d[1];\n"
+         ".global .align 1 .b8 e[1]; .global .align 1 .b8 f[1];\n"
+         ".global .align 1 .b8 g[1]; .global .align 1 .b8 h[1];\n"
+         ".global .align 8 .u64 last = 9;",
+         "mov.u64 %rd2, table;\nld.const.u32 %r3, [%rd2+4];\n"
+         "mov.u64 %rd3, last;\nld.global.u32 %r4, [%rd3];\n"
+         "ld.const.u32 %r5, [%rd2+8];\nadd.u32 %r0, %r3, %r4;\n"
+         "add.u32 %r0, %r0, %r5;",
+         16, 2, 2},
+        {".shared .align 4 .b8 first[40];",
+         "mov.u32 %r3, first;\nsub.u32 %r0, %r1, %r3;", 1024, 2, 2},
+    };
+
+    start("PTX_SEED", "1");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check(&rows[i]);
+}
+
+/* -------------------------------------------------------------- matrices */
+
+#define STORED                                                                 \
+    "and.b32 %r3, %r2, 7;\nshl.b32 %r3, %r3, 4;\nadd.u32 %r3, %r3, %r1;\n"     \
+    "cvt.u64.u32 %rd2, %r3;\n"
+#define ONE_WARP "setp.lt.u32 %p1, %r2, 32;\n@!%p1 bra end;\n"
+
+/* An address of 64 bits, words of a name in any order. */
+TEST(matrices)
+{
+    static const struct kernel rows[] = {
+        {"",
+         ONE_WARP STORED
+         "stmatrix.sync.aligned.x1.m8n8.shared.b16 [%rd2], {%r2};\n"
+         "bar.warp.sync -1;\nld.shared.u32 %r0, [%r1+20];\nend:",
+         5, 2, 2},
+        {"",
+         ONE_WARP STORED
+         "stmatrix.sync.aligned.m8n8.x1.shared::cta.b16 [%r3], {%r2};\n"
+         "bar.warp.sync -1;\n"
+         "ldmatrix.sync.aligned.x1.trans.m8n8.shared.b16 {%r4}, [%rd2];\n"
+         "mov.u32 %r0, %r4;\nend:",
+         4 << 16, 2, 2},
+    };
+
+    start("PTX_SEED", "1");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check(&rows[i]);
+}
+
+/* ------------------------------------------------------------- tensor maps */
+
+#define COPY_2D "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::"
+#define LOADED                                                                 \
+    "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 32;\n"           \
+    "@%p0 " COPY_2D "complete_tx::bytes.L2::cache_hint [%r1], "                \
+    "[%rd1, {%r6, %r7}], [%r5], %rd9;\n"                                       \
+    "again:\n"                                                                 \
+    "mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0, 1000;\n"          \
+    "@!%p2 bra again;\n"
+#define BARRIER                                                                \
+    "add.u32 %r5, %r1, 1024;\nmov.u32 %r6, 0;\nmov.u32 %r7, 0;\n"              \
+    "mov.u64 %rd9, 0;\n"                                                       \
+    "@%p0 mbarrier.init.shared::cta.b64 [%r5], 1;\nbar.sync 0;\n"
+
+/* Fields that a kernel changes: rows from two words on, and then only one. */
+TEST(maps)
+{
+#define CHANGED                                                                \
+    "add.u32 %r8, %r1, 2048;\ncvt.u64.u32 %rd3, %r8;\nmov.u32 %r10, 0;\n"      \
+    "move:\nadd.u32 %r11, %r8, %r10;\ncvt.u64.u32 %rd4, %r10;\n"               \
+    "add.u64 %rd4, %rd4, %rd1;\nld.u64 %rd5, [%rd4];\n"                        \
+    "st.shared.u64 [%r11], %rd5;\nadd.u32 %r10, %r10, 8;\n"                    \
+    "setp.lt.u32 %p1, %r10, 128;\n@%p1 bra move;\nbar.sync 0;\n"
+#define IN_MEMORY                                                              \
+    "add.u64 %rd1, %rd0, 192;\nbar.sync 0;\nsetp.lt.u32 %p1, %r2, 32;\n"       \
+    "@%p1 tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic."      \
+    "release.gpu.sync.aligned [%rd1], [%r8], 128;\nbar.sync 0;\n"              \
+    "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;\n"
+#define REPLACE "@%p0 tensormap.replace.tile."
+    static const struct kernel rows[] = {
+        {"", BARRIER LOADED "ld.shared.u32 %r0, [%r1+20];", 105, 2, 2},
+        {"",
+         BARRIER CHANGED "add.u64 %rd6, %rd0, 144;\n" REPLACE
+                         "global_address.shared::cta.b1024.b64 [%r8], %rd6;\n"
+                         "mov.u64 %rd7, 32;\n" REPLACE
+                         "global_stride.shared::cta.b1024.b64 [%rd3], 0, "
+                         "%rd7;\n" IN_MEMORY LOADED
+                         "ld.shared.u32 %r0, [%r1+20];",
+         113, 2, 2},
+        {"",
+         BARRIER CHANGED
+         "mov.u32 %r9, 1;\n" REPLACE
+         "global_dim.shared::cta.b1024.b32 [%rd3], 1, %r9;\n" IN_MEMORY LOADED
+         "ld.shared.u32 %r3, [%r1+20];\nld.shared.u32 %r4, [%r1+4];\n"
+         "shl.b32 %r3, %r3, 16;\nor.b32 %r0, %r3, %r4;",
+         101, 2, 2},
+    };
+
+    start("PTX_SEED", "1");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check(&rows[i]);
+}
+
+#define ADDED                                                                  \
+    BARRIER "shl.b32 %r3, %r2, 2;\nadd.u32 %r3, %r3, %r1;\n"                   \
+            "st.shared.u32 [%r3], %r4;\nfence.proxy.async.shared::cta;\n"      \
+            "bar.sync 0;\n@%p0 cp.reduce.async.bulk.tensor.2d.global."         \
+            "shared::cta.add.bulk_group [%rd1, {%r6, %r7}], [%r1];\n"          \
+            "@%p0 cp.async.bulk.commit_group;\n"
+#define READ_BACK                                                              \
+    "@%p0 cp.async.bulk.wait_group 0;\nld.global.u32 %r0, [%rd0+132];"
+
+/* Sums in the type of the map: words, and floats whose denormals are 0. */
+TEST(added)
+{
+    static const struct kernel rows[] = {
+        {"", "mov.u32 %r4, 7;\n" ADDED READ_BACK, 108, 2, 2},
+        {"", "mov.u32 %r4, 0x3f800000;\n" ADDED READ_BACK, 0x3f800000, 7, 2},
+        {"", "mov.u32 %r4, 100;\n" ADDED READ_BACK, 201, 7, 2},
+        {"", "mov.u32 %r4, 100;\n" ADDED READ_BACK, 0, 10, 2},
+    };
+
+    start("PTX_SEED", "1");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check(&rows[i]);
+}
+
+/* A CTA that ends before its store has read: refused, unless asked for. */
+TEST(leaves)
+{
+    static const struct kernel row = {
+        "", "mov.u32 %r4, 7;\n" ADDED "mov.u32 %r0, 1;", 1, 2, 2};
+    const char *text;
+    uint32_t out;
+    int code;
+
+    start("PTX_LATE", "256");
+    code = launch(&row, &out);
+    driver->cuGetErrorString(code, &text);
+    assert_int_equal(code, 719);
+    assert_non_null(strstr(text, "is in flight when its CTA ends"));
+    start("PTX_LEAVES", "1");
+    check(&row);
+    unsetenv("PTX_LEAVES");
+    unsetenv("PTX_LATE");
+    start("PTX_SEED", "1");
+}
+
+/* ptxas begins with no more registers than a setmaxnreg asks for. */
+TEST(registers)
+{
+    static const struct kernel row = {
+        "", "setmaxnreg.inc.sync.aligned.u32 248;\nmov.u32 %r0, 3;", 3, 2, 2};
+
+    start("PTX_SEED", "1");
+    check(&row);
+}
+
+/* -------------------------------------------------------------------- sums */
+
+/* Row 0 of A from registers, column 0 of B with words x and y in its first 16
+   bytes; 0 elsewhere. The sum of row 0 and column 0, added to 0. */
+#define PRODUCT(shape, a, x, y)                                                \
+    "shl.b32 %r3, %r2, 2;\nadd.u32 %r3, %r3, %r1;\nmov.u32 %r4, 0;\n"          \
+    "st.shared.u32 [%r3], %r4;\nbar.sync 0;\nmov.u32 %r4, " x ";\n"            \
+    "@%p0 st.shared.u32 [%r1], %r4;\nmov.u32 %r4, " y ";\n"                    \
+    "@%p0 st.shared.u32 [%r1+4], %r4;\nfence.proxy.async.shared::cta;\n"       \
+    "bar.sync 0;\nmov.u32 %r5, 0;\nmov.u32 %r6, " a ";\n"                      \
+    "setp.lt.u32 %p1, %r2, 2;\nselp.b32 %r5, %r6, 0, %p1;\n"                   \
+    "mov.u32 %r6, 0;\nshr.u32 %r7, %r1, 4;\nmov.u32 %r8, 0x80000;\n"           \
+    "or.b32 %r7, %r7, %r8;\nmov.u32 %r8, 16;\n"                                \
+    "mov.b64 %rd2, {%r7, %r8};\nsetp.ne.u32 %p2, %r6, 0;\n"                    \
+    "wgmma.fence.sync.aligned;\nwgmma.mma_async.sync.aligned.m64n8" shape      \
+    " {%f0, %f1, %f2, %f3}, {%r5, %r6, %r6, %r6}, %rd2, %p2, 1, 1"
+#define SUMMED                                                                 \
+    ";\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n"  \
+    "mov.b32 %r0, %f0;"
+
+TEST(sums)
+{
+#define E4M3(a, x, y, sum)                                                     \
+    {                                                                          \
+        "", PRODUCT("k32.f32.e4m3.e4m3", a, x, y) SUMMED, sum, 2, 2            \
+    }
+#define BF16(a, x, y, sum)                                                     \
+    {                                                                          \
+        "", PRODUCT("k16.f32.bf16.bf16", a, x, y) ", 0" SUMMED, sum, 2, 2      \
+    }
+    static const struct kernel rows[] = {
+        /* 1 + 2^-13 is kept, of 1 + 3 * 2^-14 only 1: each is cut */
+        E4M3("0x08080838", "0x00000438", "0", 0x3f800400),
+        E4M3("0x08080838", "0x02020238", "0", 0x3f800000),
+        /* 2 * 2^-24 is the last bit; 3 * 2^-26 are cut */
+        BF16("0x3f803f80", "0x33803f80", "0x00003380", 0x3f800001),
+        BF16("0x3f803f80", "0x32803f80", "0x32803280", 0x3f800000),
+        /* toward zero: 1 + 3 * 2^-25, negative as well */
+        BF16("0x3f803f80", "0x33c03f80", "0", 0x3f800000),
+        BF16("0x3f803f80", "0xb3c0bf80", "0", 0xbf800000),
+        BF16("0x3f803f80", "0x7f803f80", "0", 0x7f800000),
+    };
+
+    start("PTX_SEED", "1");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check(&rows[i]);
+}
