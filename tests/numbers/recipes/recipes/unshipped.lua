@@ -83,6 +83,14 @@ local function by_f16 (most)
   end
 end
 
+-- That of examples/specs.
+recipe "w4a16_int4" {
+  element = { x = bf16, w = u4 },
+  scale   = { x = "none",
+              w = blocked { type = bf16, per = { k = 128 }, zero = 8, rule = by_bf16(7) } },
+  d       = { bf16, f32 },
+}
+
 recipe "integers" {
   element = { x = u4, w = i4, dy = u8 },
   scale   = {
