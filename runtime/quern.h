@@ -84,13 +84,16 @@ enum quern_status { QUERN_ERRORS(QUERN_ENUM) QUERN_STATUS_COUNT };
     X(E2M3, "e2m3", 8, 6, 7.5, 0.125)                                          \
     X(E3M2, "e3m2", 8, 6, 28, 0.0625)                                          \
     X(E2M1, "e2m1", 4, 4, 6, 0.5)
+#define QUERN_INTEGER_TYPES(X) /* a recipe gives u4 and u8 their zero */       \
+    X(I4, "i4", 4, 4, 7, 1) X(U4, "u4", 4, 4, 15, 1) X(U8, "u8", 8, 8, 255, 1)
 #define QUERN_TYPES(X)                                                         \
     QUERN_WIDE_TYPES(X)                                                        \
     QUERN_NARROW_TYPES(X)                                                      \
     X(E8M0, "e8m0", 8, 8, 0x1p127, 0x1p-127)                                   \
     X(I8, "i8", 8, 8, 127, 1)                                                  \
     X(I32, "i32", 32, 32, 0, 0)                                                \
-    X(I64, "i64", 64, 64, 0, 0)
+    X(I64, "i64", 64, 64, 0, 0)                                                \
+    QUERN_INTEGER_TYPES(X)
 enum quern_type { QUERN_TYPE_NONE, QUERN_TYPES(QUERN_ENUM) QUERN_TYPE_COUNT };
 
 #define QUERN_BACKENDS(X)                                                      \

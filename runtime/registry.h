@@ -454,6 +454,7 @@ struct qn_scaling {
     int hadamard;              /* the columnwise tensor's values are
                                   transformed */
     int history;               /* slots of delayed scaling; 0: none */
+    int zero;                  /* the code that stands for 0, of u4 and u8 */
 };
 
 enum { QN_TENSORS = 3 }; /* x, w, dy: enum quern_of */

@@ -78,7 +78,7 @@ static int of_tile(int size, int pad)
    of which no padding is a part? */
 static int in_words(const struct qg_scale *s, int rows)
 {
-    return s->type != QUERN_F32 && s->block.span == QN_SPAN_BLOCK &&
+    return qg_types_of(s->type)->bits == 8 && s->block.span == QN_SPAN_BLOCK &&
            rows == 1 && s->block.per.k <= 32 &&
            strcmp(s->stored->order, "columns") != 0 &&
            128 / s->block.per.k % s->stored->pad.columns == 0 &&
@@ -105,6 +105,29 @@ static int sign_bits(const char *signs)
     return bits;
 }
 
+/* C's type of a stored scale. */
+static const char *code_of(const struct qg_scale *s)
+{
+    return s->type == QUERN_F32               ? "float"
+           : qg_types_of(s->type)->bits == 16 ? "unsigned short"
+                                              : "unsigned char";
+}
+
+/* `integer`, and `zero`: what follows a code in calls of from_TYPE, and a value
+   in those of to_TYPE. Integers without a sign know by it which code stands
+   for 0. */
+static void set_integers(lua_State *L, int type, const struct qg_scale *s)
+{
+    set_boolean(L, "integer",
+                type == QUERN_I8 || type == QUERN_I4 || type == QUERN_U4 ||
+                    type == QUERN_U8);
+    if (s && (type == QUERN_U4 || type == QUERN_U8))
+        lua_pushfstring(L, ", %d", s->zero);
+    else
+        lua_pushliteral(L, "");
+    lua_setfield(L, -2, "zero");
+}
+
 /*
 ** v.scale, v.a.scale, v.b.scale: how the tensor is scaled, false where it is
 ** not. An operand's also names the copy: rows of a columnwise tensor are
@@ -116,8 +139,10 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
     int rows = of == QN_W ? s->block.per.n : s->block.per.m;
     int lines = rows && strcmp(s->stored->order, "tiles") ? rows : 1;
 
-    lua_createtable(L, 0, 21);
+    lua_createtable(L, 0, 23);
     set_string(L, "type", qg_types_of(s->type)->name);
+    set_string(L, "code", code_of(s));
+    set_integer(L, "zero", s->zero);
     set_integer(L, "bytes", qg_types_of(s->type)->bits / 8);
     set_string(L, "span", qg_list_spans.words[s->block.span]);
     set_integer(L, "rows", rows);
@@ -157,8 +182,9 @@ static void set_operand(lua_State *L, const char *name, int type,
 {
     const struct qg_type *row = qg_types_of(type);
 
-    lua_createtable(L, 0, 7);
+    lua_createtable(L, 0, 9);
     set_string(L, "type", row->name);
+    set_integers(L, type, factor ? factor->scale : NULL);
     set_string(L, "major", major);
     set_string(L, "ragged", ragged);
     lua_pushinteger(L, row->bits);
@@ -225,12 +251,15 @@ static void describe_variant(struct qg *q, const struct qg_variant *v,
     kernel->nrules = v->kernels->nrules;
 }
 
-/* A type as templates see it: its name and its bits. */
-static void set_type(lua_State *L, const char *name, int id)
+/* A type as templates see it: its name and its bits. `scale` is that of the
+   tensor, or NULL. */
+static void set_type(lua_State *L, const char *name, int id,
+                     const struct qg_scale *scale)
 {
     const struct qg_type *row = qg_types_of(id);
 
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 4);
+    set_integers(L, id, scale);
     set_string(L, "type", row ? row->name : "copy");
     set_integer(L, "bits", row ? row->bits : 0);
     qg_frozen_wrap(L);
@@ -244,8 +273,8 @@ static void push_cast(lua_State *L, const struct qg_variant *v)
     set_string(L, "of", qg_list_ofs.words[v->of]);
     set_string(L, "ragged", v->of == QN_W ? "none" : "m");
     set_string(L, "form", v->form);
-    set_type(L, "input", input_of(v->input));
-    set_type(L, "element", scale->element);
+    set_type(L, "input", input_of(v->input), NULL);
+    set_type(L, "element", scale->element, scale);
     int copies = strcmp(v->op, "dprob") && strcmp(v->op, "sum_rows");
 
     if (scale->blocked && copies) /* others read none */
@@ -273,8 +302,8 @@ static void push_result(lua_State *L, const struct qg_variant *v)
     const struct qg_scale *scale = &v->recipe->scale[of];
 
     set_string(L, "of", qg_list_ofs.words[of]);
-    set_type(L, "input", v->d);
-    set_type(L, "element", scale->element);
+    set_type(L, "input", v->d, NULL);
+    set_type(L, "element", scale->element, scale);
     if (scale->blocked)
         set_scale(L, scale, of, NULL);
     else

@@ -149,7 +149,8 @@ struct qg_type {
 /* Types without scales; types that operands can have. */
 #define QG_WIDE QG_WORDS(QUERN_WIDE_TYPES(QG_WORD))
 #define QG_ELEMENTS                                                            \
-    QG_WORDS(QUERN_WIDE_TYPES(QG_WORD) QUERN_NARROW_TYPES(QG_WORD) " i8")
+    QG_WORDS(QUERN_WIDE_TYPES(QG_WORD) QUERN_NARROW_TYPES(                     \
+        QG_WORD) " i8" QUERN_INTEGER_TYPES(QG_WORD))
 
 void qg_types_build(struct qg *);
 int qg_types_check(lua_State *, int index); /* enum quern_type; 0: no type */

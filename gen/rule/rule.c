@@ -188,7 +188,13 @@ static const struct qg_node *stored(const struct call *c)
                  {QUERN_E8M0, QG_E8M0, "e8m0_up(amax * (1 / of.element.max))"},
                  {QUERN_E4M3, QG_E4M3,
                   "b, 1 / from_e4m3(b), b being "
-                  "to_e4m3(amax / of.element.max)"}};
+                  "to_e4m3(amax / of.element.max)"},
+                 {QUERN_BF16, QG_BF16,
+                  "b, min(1 / from_bf16(b), f32.max), b being "
+                  "to_bf16(amax / of.element.max)"},
+                 {QUERN_F16, QG_F16,
+                  "b, min(1 / from_f16(b), f32.max), b being "
+                  "to_f16(amax / of.element.max)"}};
     int type = c->is_global ? QUERN_F32 : c->scale->type, i = 0;
     const struct qg_node *node = qg_trace_at(c->q->L, -2);
 
@@ -215,6 +221,8 @@ const char *qg_rule_usual(const struct qg_scale *scale, int global)
         {QUERN_E8M0, "only the e8m0 scale",
          "e8m0_bits(e), of.global * frombits((254 - e) << 23)"},
         {QUERN_E4M3, "b, 1 / from_e4m3(b)", "b, of.global / from_e4m3(b)"},
+        {QUERN_BF16, "b, 1 / from_bf16(b)", "b, of.global / from_bf16(b)"},
+        {QUERN_F16, "b, 1 / from_f16(b)", "b, of.global / from_f16(b)"},
     };
     int i = 0;
 

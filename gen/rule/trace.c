@@ -15,8 +15,9 @@
 
 #define VALUE "value of a rule" /* as Lua's messages call it */
 
-const char *const qg_trace_kinds[QG_KINDS] = {"a float", "bits", "a choice",
-                                              "an e8m0 scale", "an e4m3 scale"};
+const char *const qg_trace_kinds[QG_KINDS] = {
+    "a float",       "bits",         "a choice",    "an e8m0 scale",
+    "an e4m3 scale", "a bf16 scale", "an f16 scale"};
 
 static const int operands_of[QG_OP_COUNT] = {
 #define QG_OP_OPERANDS(name, operands, c, cuda) operands,
@@ -118,6 +119,10 @@ static const char *hint(lua_State *L, int index, enum qg_kind wanted)
         return "; lt, le, eq, isinf and isnan give one";
     if (wanted == QG_E4M3)
         return "; to_e4m3(x) gives one";
+    if (wanted == QG_BF16)
+        return "; to_bf16(x) gives one";
+    if (wanted == QG_F16)
+        return "; to_f16(x) gives one";
     if (wanted == QG_BITS && node && node->kind == QG_FLOAT)
         return "; bits(x) gives them";
     if (wanted == QG_BITS && !node && lua_type(L, index) == LUA_TNUMBER)

@@ -3,13 +3,23 @@
 ** trace.h: the computation of a scale rule, as a graph.
 **
 ** Kinds of values: floats, the bits of floats, choices (the result of a
-** comparison), and scales as they are stored, in e8m0 or e4m3.
+** comparison), and scales as they are stored, in e8m0, e4m3,
+** bf16 or f16.
 */
 #pragma once
 
 #include "qg.h"
 
-enum qg_kind { QG_FLOAT, QG_BITS, QG_CHOICE, QG_E8M0, QG_E4M3, QG_KINDS };
+enum qg_kind {
+    QG_FLOAT,
+    QG_BITS,
+    QG_CHOICE,
+    QG_E8M0,
+    QG_E4M3,
+    QG_BF16,
+    QG_F16,
+    QG_KINDS
+};
 
 /* X(name, operands, text in C, text in CUDA C); $1 $2 $3 are the operands. */
 #define QG_OPS(X)                                                              \
@@ -38,6 +48,10 @@ enum qg_kind { QG_FLOAT, QG_BITS, QG_CHOICE, QG_E8M0, QG_E4M3, QG_KINDS };
     X(EQ, 2, "($1 == $2)", "($1 == $2)")                                       \
     X(TO_E4M3, 1, "to_e4m3($1)", "to_e4m3($1)")                                \
     X(FROM_E4M3, 1, "from_e4m3($1)", "from_e4m3($1)")                          \
+    X(TO_BF16, 1, "to_bf16($1)", "to_bf16($1)")                                \
+    X(FROM_BF16, 1, "from_bf16($1)", "from_bf16($1)")                          \
+    X(TO_F16, 1, "to_f16($1)", "to_f16($1)")                                   \
+    X(FROM_F16, 1, "from_f16($1)", "from_f16($1)")                             \
     X(SELECT, 3, "($1 ? $2 : $3)", "($1 ? $2 : $3)")
 
 enum qg_op {

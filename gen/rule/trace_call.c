@@ -250,19 +250,34 @@ static int call_e8m0_bits(lua_State *L)
         L, as_e8m0(L, qg_trace_operand(L, 1, QG_BITS, "e8m0_bits")));
 }
 
-/* The element type that scales of a second level leave to those of blocks. */
-static int call_to_e4m3(lua_State *L)
+/* A scale as it is stored in a float type of fewer bits than fp32. */
+static int to_stored(lua_State *L, enum qg_op op, enum qg_kind kind,
+                     const char *name)
 {
-    return qg_trace_push(L, unary(L, QG_OP_TO_E4M3, QG_E4M3,
-                                  qg_trace_operand(L, 1, QG_FLOAT, "to_e4m3")));
+    return qg_trace_push(
+        L, unary(L, op, kind, qg_trace_operand(L, 1, QG_FLOAT, name)));
 }
 
-static int call_from_e4m3(lua_State *L)
+/* The value that such a scale stands for. */
+static int from_stored(lua_State *L, enum qg_op op, enum qg_kind kind,
+                       const char *name)
 {
-    return qg_trace_push(L,
-                         unary(L, QG_OP_FROM_E4M3, QG_FLOAT,
-                               qg_trace_operand(L, 1, QG_E4M3, "from_e4m3")));
+    return qg_trace_push(
+        L, unary(L, op, QG_FLOAT, qg_trace_operand(L, 1, kind, name)));
 }
+
+#define STORED(NAME, word)                                                     \
+    static int call_to_##word(lua_State *L)                                    \
+    {                                                                          \
+        return to_stored(L, QG_OP_TO_##NAME, QG_##NAME, "to_" #word);          \
+    }                                                                          \
+    static int call_from_##word(lua_State *L)                                  \
+    {                                                                          \
+        return from_stored(L, QG_OP_FROM_##NAME, QG_##NAME, "from_" #word);    \
+    }
+STORED(E4M3, e4m3)
+STORED(BF16, bf16)
+STORED(F16, f16)
 
 /* Code 254 gives a denormal, 255 NaN; all others an exponent. */
 const struct qg_node *qg_trace_multiplier(lua_State *L,
@@ -300,6 +315,10 @@ static const struct {
     {"e8m0_bits", call_e8m0_bits, 1},
     {"to_e4m3", call_to_e4m3, 1},
     {"from_e4m3", call_from_e4m3, 1},
+    {"to_bf16", call_to_bf16, 1},
+    {"from_bf16", call_from_bf16, 1},
+    {"to_f16", call_to_f16, 1},
+    {"from_f16", call_from_f16, 1},
 };
 
 enum { CALLS = sizeof calls / sizeof *calls };

@@ -17,8 +17,9 @@ static const char *const texts[QG_OP_COUNT][2] = {
 #undef QG_OP_TEXT
 };
 
-static const char *const c_types[QG_KINDS] = {"float", "unsigned int", "int",
-                                              "unsigned int", "unsigned int"};
+static const char *const c_types[QG_KINDS] = {
+    "float",        "unsigned int", "int",         "unsigned int",
+    "unsigned int", "unsigned int", "unsigned int"};
 
 struct qg_printer {
     struct qg *q;

@@ -52,6 +52,22 @@ static float round_e4m3(float value)
     return copysignf(fminf(nearbyintf(magnitude / step) * step, 448), value);
 }
 
+/* The nearest number of `fraction` bits below the leading one, from 2^least on
+   as normal numbers; from `above` on infinity. */
+static float round_wide(float value, int fraction, int least, float above)
+{
+    float magnitude = fabsf(value), step, rounded;
+    int exponent;
+
+    if (!isfinite(value))
+        return value;
+    frexpf(magnitude, &exponent);
+    exponent = exponent - 1 > least ? exponent - 1 : least;
+    step = ldexpf(1, exponent - fraction);
+    rounded = nearbyintf(magnitude / step) * step;
+    return copysignf(rounded >= above ? INFINITY : rounded, value);
+}
+
 static unsigned int compute(const struct trial *t, const struct qg_node *node,
                             const unsigned int v[3])
 {
@@ -103,9 +119,13 @@ static unsigned int compute(const struct trial *t, const struct qg_node *node,
         return floats ? a == b : v[0] == v[1];
     case QG_OP_TO_E4M3:
         return bits_of(round_e4m3(a));
+    case QG_OP_TO_BF16:
+        return bits_of(round_wide(a, 7, -126, INFINITY));
+    case QG_OP_TO_F16:
+        return bits_of(round_wide(a, 10, -14, 65536));
     case QG_OP_SELECT:
         return v[0] ? v[1] : v[2];
-    default: /* BITS, FROMBITS, FROM_E4M3: another view of the same */
+    default: /* BITS, FROMBITS, FROM_E4M3 ..: another view of the same */
         return v[0];
     }
 }
@@ -180,15 +200,16 @@ static int check_typical(const struct subject *s, float amax, struct outcome o,
                          float outer)
 {
     const struct qg_type *type = qg_types_of(s->scale->element);
+    const double most = type->max - s->scale->zero;
     double largest = (double)amax * (double)o.factor;
     double product = (double)o.stored * (double)outer * (double)o.factor;
 
     if (o.stored == 0 && s->scale->type == QUERN_E4M3 &&
         (s->global || amax < 0x1p-6f))
         return 0;
-    if (!(largest > type->tiny / 2) || largest > 4 * type->max)
+    if (!(largest > type->tiny / 2) || largest > 4 * most)
         qg_diag_note(s->q, s->location, QG_E_RULE_RANGE, (double)amax, largest,
-                     type->name, type->tiny, type->max);
+                     type->name, type->tiny, most);
     else if (!(product > 0.75 && product < 1.5))
         qg_diag_note(s->q, s->location, QG_E_RULE_INVERSE, (double)amax,
                      (double)o.stored, (double)o.factor,

@@ -34,13 +34,15 @@ static const struct qg_fields delayed_set = {"blocked.delayed", delayed_fields,
                                              2, 0, 0};
 
 static const struct qg_field fields[] = {
-    {"type", QG_F_TYPE, 1, AT(type), "e8m0 e4m3 f32", NULL,
+    {"type", QG_F_TYPE, 1, AT(type), "e8m0 e4m3 bf16 f16 f32", NULL,
      "the type in which scales are stored"},
     {"per", QG_F_BLOCK, 1, AT(block), QG_WORDS(QN_SPANS(QG_WORD)), &per_set,
      "the block that shares a scale"},
     {"rule", QG_F_FUNCTION, 1, AT(rule), NULL, NULL,
      "the stored scale, and the values' factor, from the largest "
      "magnitude in a block"},
+    {"zero", QG_F_SIZE, 0, AT(zero), NULL, NULL,
+     "the code that stands for 0: of u4 and u8, which have no sign"},
     {"global", QG_F_FUNCTION, 0, AT(global), NULL, NULL,
      "the same for a second scale, of a whole group; the rule finds it as "
      "of.global"},

@@ -79,6 +79,16 @@ static int check_block(struct qg *q, struct qg_scale *scale, int of)
     return 1;
 }
 
+static int is_unsigned(int type)
+{
+    return type == QUERN_U4 || type == QUERN_U8;
+}
+
+static int is_integer(int type)
+{
+    return type == QUERN_I8 || type == QUERN_I4 || is_unsigned(type);
+}
+
 /* Checks of fields that need something that the scale lacks. */
 static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
 {
@@ -102,8 +112,23 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
          "'delayed' keeps one scale; write: per = \"tensor\""},
         {delayed && scale->type != QUERN_F32, "delayed",
          "'delayed' keeps an fp32 scale; write: type = f32"},
-        {!strcmp(scale->rounding, "stochastic") && scale->element == QUERN_I8,
-         "rounding", "i8 is rounded to nearest; write: rounding = \"nearest\""},
+        {!strcmp(scale->rounding, "stochastic") && is_integer(scale->element),
+         "rounding",
+         "integers are rounded to nearest; write: rounding = \"nearest\""},
+        {is_unsigned(scale->element) && !scale->zero, "zero",
+         "u4 and u8 have no sign, so one of their codes must stand for 0; "
+         "write, for the one in the middle: zero = 8, or 128 of u8"},
+        {scale->zero && !is_unsigned(scale->element), "zero",
+         "only u4 and u8 have a code for 0 of their own; leave 'zero' out"},
+        {scale->zero && (double)scale->zero >= qg_types_of(scale->element)->max,
+         "zero",
+         "'zero' must be a code below the largest one, which is 15 of u4 and "
+         "255 of u8"},
+        {is_unsigned(scale->element) && (!block || scale->type == QUERN_F32),
+         "type",
+         "values of u4 and u8 are multiplied by their scales before they are "
+         "summed; write: per = { k = ... } and type = bf16, f16, e8m0 or "
+         "e4m3"},
         {scale->hadamard && of == QN_W, "hadamard",
          "dgrad multiplies w's columnwise tensor with dy's rowwise tensor, "
          "which is not "

@@ -69,6 +69,7 @@ struct qg_scale {
     struct qg_sharing block;
     const char *storage, *rounding;
     int rule, global;     /* references to Lua functions, 0: none */
+    int zero;             /* the code that stands for 0 */
     const char *hadamard; /* 16 of + and -; NULL: none */
     struct {
         int history;

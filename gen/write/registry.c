@@ -71,7 +71,8 @@ static struct qn_scaling scaling(const struct qg_scale *s, int of)
         .global = s->global != 0,
         .stochastic = !strcmp(s->rounding, "stochastic"),
         .hadamard = s->hadamard != NULL,
-        .history = s->delayed.history};
+        .history = s->delayed.history,
+        .zero = s->zero};
     return out;
 }
 

@@ -29,9 +29,13 @@ static void bring_casts(lua_State *L, unsigned int uses)
         enum qg_op op;
         const char *file;
     } casts[] = {{QG_OP_FROM_E4M3, "cast/from_e4m3.c"},
-                 {QG_OP_TO_E4M3, "cast/to_e4m3.c"}};
+                 {QG_OP_TO_E4M3, "cast/to_e4m3.c"},
+                 {QG_OP_FROM_BF16, "cast/from_bf16.c"},
+                 {QG_OP_TO_BF16, "cast/to_bf16.c"},
+                 {QG_OP_FROM_F16, "cast/from_f16.c"},
+                 {QG_OP_TO_F16, "cast/to_f16.c"}};
 
-    for (int i = 0; i < 2; i++)
+    for (size_t i = 0; i < sizeof casts / sizeof *casts; i++)
         if (uses >> casts[i].op & 1) {
             lua_pushcfunction(L, qg_once);
             lua_pushstring(L, casts[i].file);

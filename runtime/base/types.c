@@ -80,6 +80,12 @@ int qn_type_bits(int type)
     return type >= 0 && type < QUERN_TYPE_COUNT ? bits[type] : 0;
 }
 
+int qn_type_is_integer(int type)
+{
+    return type == QUERN_I8 || type == QUERN_I4 || type == QUERN_U4 ||
+           type == QUERN_U8;
+}
+
 const char *qn_layout_name(int a_major, int b_major)
 {
     for (int i = 0; i < qn_layout_words.count; i++)

@@ -46,5 +46,6 @@ int qn_activation_operands(int activation);
 
 /* Bits of one element; 0 for a value outside the enum. */
 int qn_type_bits(int type);
+int qn_type_is_integer(int type); /* of 4 or 8 bits */
 
 #endif

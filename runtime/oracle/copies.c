@@ -172,6 +172,7 @@ int qn_copies_decode(const struct qn_job *job, int role,
     if (!code)
         qn_decode_begin(decode, &job->operands[role], &copy,
                         job->problem.groups, job->starts, job->sizes);
+    decode->multiplied = 1;
     return code;
 }
 

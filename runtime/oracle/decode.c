@@ -48,14 +48,23 @@ static int special(int type, unsigned magnitude, double *value)
     return 1;
 }
 
-double qn_decode_code(int type, unsigned code)
+static double decode_integer(int type, unsigned code, int zero)
+{
+    if (type == QUERN_I8)
+        return (signed char)code;
+    if (type == QUERN_I4)
+        return (int)(code ^ 8) - 8;
+    return (int)code - zero;
+}
+
+double qn_decode_code(int type, unsigned code, int zero)
 {
     struct format f = format_of(type);
     unsigned sign, magnitude, exponent, fraction;
     double value;
 
-    if (type == QUERN_I8)
-        return (signed char)code;
+    if (qn_type_is_integer(type))
+        return decode_integer(type, code, zero);
     if (type == QUERN_E8M0)
         return code == 0xff ? (double)NAN : ldexp(1, (int)code - 127);
     sign = code >> (f.exponent + f.fraction) & 1;
@@ -177,18 +186,36 @@ static double load_scale(const struct qn_decode *d, int64_t at)
 {
     int type = d->g.sf.scaling->type;
 
-    return type == QUERN_F32
-               ? (double)((const float *)d->sf)[at]
-               : qn_decode_code(type, ((const unsigned char *)d->sf)[at]);
+    return qn_element_known(type)
+               ? (double)qn_element_load(d->sf, type, (size_t)at)
+               : qn_decode_code(type, ((const unsigned char *)d->sf)[at], 0);
 }
 
 static double load_value(const struct qn_decode *d, int64_t at)
 {
+    const int zero = d->g.sf.scaling ? d->g.sf.scaling->zero : 0;
+
     if (qn_element_known(d->g.type))
         return (double)qn_element_load(d->data, d->g.type, (size_t)at);
     if (qn_type_bits(d->g.type) == 4)
-        return qn_decode_code(d->g.type, d->data[at / 2] >> at % 2 * 4 & 15);
-    return qn_decode_code(d->g.type, d->data[at]);
+        return qn_decode_code(d->g.type, d->data[at / 2] >> at % 2 * 4 & 15,
+                              zero);
+    return qn_decode_code(d->g.type, d->data[at], zero);
+}
+
+/* Scales in fp32, and those of more than a block, are factors of sums. */
+static int is_rounded(const struct qn_decode *d)
+{
+    const struct qn_scaling *s = d->g.sf.scaling;
+
+    return d->multiplied && s->span == QN_SPAN_BLOCK && s->type != QUERN_F32;
+}
+
+static double round_bf16(double value)
+{
+    const uint16_t code = qn_element_bf16((float)value);
+
+    return (double)qn_element_load(&code, QUERN_BF16, 0);
 }
 
 void qn_decode_row(const struct qn_decode *d, int group, int64_t row,
@@ -198,6 +225,7 @@ void qn_decode_row(const struct qn_decode *d, int group, int64_t row,
     int64_t block = s->span == QN_SPAN_BLOCK ? s->k : INT64_MAX;
     int64_t length = qn_decode_length(d, group), at = row * d->g.pitch;
     double global = s->global ? (double)d->global[group] : 1, scale = 0;
+    int rounded = is_rounded(d);
 
     if (d->g.inner_ragged)
         at += d->firsts[group] * TILE;
@@ -207,7 +235,10 @@ void qn_decode_row(const struct qn_decode *d, int group, int64_t row,
         at += d->starts[group] * d->g.pitch;
     for (int64_t k = 0; k < length; k++) {
         if (k % block == 0)
-            scale = load_scale(d, qn_decode_scale(d, group, row, k)) * global;
+            scale = load_scale(d, qn_decode_scale(d, group, row, k));
         out[k] = load_value(d, at + k) * scale;
+        if (rounded)
+            out[k] = round_bf16(out[k]);
+        out[k] *= global;
     }
 }

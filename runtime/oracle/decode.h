@@ -17,6 +17,8 @@ struct qn_decode {
     const float *global;
     const int64_t *starts, *sizes; /* of the groups of tokens: the caller's */
     int64_t firsts[QUERN_MAX_GROUPS]; /* runs of 128 tokens before each */
+    int multiplied; /* values times scales of blocks are those that a product
+                       sums: rounded to bf16. Set after qn_decode_begin */
 };
 
 /* `copy` holds addresses of the host; `starts` and `sizes` count tokens. */
@@ -32,10 +34,11 @@ int64_t qn_decode_length(const struct qn_decode *, int group);
 int64_t qn_decode_scale(const struct qn_decode *, int group, int64_t row,
                         int64_t k);
 
-/* A row of the group, scaled by its scales of both levels. */
+/* A row of the group, scaled by its scales of both levels. The first may be
+   rounded: see `multiplied`. */
 void qn_decode_row(const struct qn_decode *, int group, int64_t row,
                    double *out);
 
 /* The value of a code of `type` (enum quern_type), NaN and infinity included;
    bf16, f16 and f32 are no codes. */
-double qn_decode_code(int type, unsigned code);
+double qn_decode_code(int type, unsigned code, int zero);

@@ -22,7 +22,7 @@ static int is_factor(const struct qn_scaling *s)
 
 static int is_narrow_float(const struct qn_geometry *g)
 {
-    return g->type != QUERN_I8 && qn_type_bits(g->type) <= 8 &&
+    return !qn_type_is_integer(g->type) && qn_type_bits(g->type) <= 8 &&
            is_factor(g->sf.scaling);
 }
 
@@ -73,6 +73,7 @@ double qn_tolerance_format(int type)
         return 1e-5;
     case QUERN_E4M3:
     case QUERN_I8:
+    case QUERN_U8:
         return 1e-3;
     case QUERN_E5M2:
     case QUERN_E2M3:
@@ -89,6 +90,7 @@ float qn_tolerance_factor(int type, float most)
     const double largest = type == QUERN_E4M3   ? 448
                            : type == QUERN_E5M2 ? 57344
                            : type == QUERN_I8   ? 127
+                           : type == QUERN_U8   ? 127
                            : type == QUERN_E3M2 ? 28
                            : type == QUERN_E2M3 ? 7.5
                                                 : 6;

@@ -4,7 +4,8 @@
 
 kernels "factors" {
   op = "factors", of = "x", input = "f32", element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1,
-  i8 }, scale = { "none", "blocked" }, arch = { "sm_80", "sm_90a", "sm_100f", "sm_120a" },
+  i8, i4, u4, u8 }, scale = { "none", "blocked" },
+  arch = { "sm_80", "sm_90a", "sm_100f", "sm_120a" },
   template = "common/factors.cu",
   params = { "a_global", "b_global", "alpha", "beta", "scalar_step", "factors", "first_dims",
              "offsets", "sizes_bytes", "groups", "m", "align", "device_sizes", "flags", "noop" },

@@ -6,7 +6,7 @@
 
 local join = table.join
 
-local values = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
+local values = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8 }
 
 -- Parameters of all of them after their operands, and where the layout is a parameter, too.
 local sizes = { "first_dims", "offsets", "sizes_bytes" }

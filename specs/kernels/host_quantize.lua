@@ -1,7 +1,8 @@
 -- The oracle of every recipe, and the backend without a GPU. Input and form are parameters, so that
 -- the kernels of one tensor differ by nothing but their names, and are compiled once.
 
-local narrow = { e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
+local narrow = { e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8 }
+local every = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8 }
 local wide = { "bf16", "f16", "f32" }
 
 local copies = { "row", "row_stride", "row_sf", "row_global",
@@ -58,7 +59,7 @@ kernels "host_unquantized" {
 
 kernels "host_dprob" {
   op = "dprob", of = "dy", input = { "bf16", "f16", "f32" }, form = "backward",
-  element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }, scale = { "none", "blocked" },
+  element = every, scale = { "none", "blocked" },
   arch = "host", template = "host/dprob.c", params = join(values, { "dprob" }, shape, sizes),
 }
 
@@ -80,7 +81,7 @@ kernels "host_bias" {
 for op, sums in pairs { sum = { "dbias", "dbias_add", "partials" },
                         sum_rows = { "dprob", "row_partials" } } do
   kernels("host_" .. op) {
-    op = op, of = "dy", input = "f32", element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 },
+    op = op, of = "dy", input = "f32", element = every,
     scale = { "none", "blocked" }, arch = "host", template = "host/" .. op .. ".c",
     params = join(sums, shape, sizes),
   }

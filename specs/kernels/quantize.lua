@@ -1,7 +1,7 @@
 -- Casts on GPUs: tiles of 128 x 128 values, read once.
 
-local narrow = { e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
-local every = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8 }
+local narrow = { e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8 }
+local every = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8 }
 local wide = { "bf16", "f16", "f32" }
 local archs = { "sm_80", "sm_90a", "sm_100f", "sm_120a" }
 

@@ -19,7 +19,7 @@ local function stored (o) return o.bits == 6 and 8 or o.bits end
 local function grid (ops, ragged, more)
   kernels("sm80_scaled_" .. ragged) {
     op       = ops,
-    element  = { e4m3, e5m2, e2m3, e3m2, e2m1, i8, bf16 },
+    element  = { e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8, bf16 },
     scale    = { "none", "blocked" },
     layout   = "tn",
     ragged   = ragged,

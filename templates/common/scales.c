@@ -8,7 +8,6 @@
 /* The scale of element (row, k) of the group's $(name). */
 FN float scale_$(name)(const void *sf, const struct scale_place *p, long long row, long long k)
 {
-//$     local value = s.type == "f32" and "float" or "unsigned char"
 //$     if s.span == "block" then
     const long long i = p->row + row$(rows > 1 and " / " .. rows or "");
     const long long j = p->column + k / $(s.k);
@@ -22,10 +21,10 @@ FN float scale_$(name)(const void *sf, const struct scale_place *p, long long ro
         i / 128 * p->stride + j / 4 * 512 + i % 32 * 16 + i % 128 / 32 * 4 + j % 4;
 //$       end
 
-    return from_$(s.type)(((const $(value) *)sf)[p->base + at]);
+    return from_$(s.type)(((const $(s.code) *)sf)[p->base + at]);
 //$     else
     (void)row, (void)k;
-    return from_$(s.type)(((const $(value) *)sf)[p->base$(s.span == "row" and " + row" or "")]);
+    return from_$(s.type)(((const $(s.code) *)sf)[p->base$(s.span == "row" and " + row" or "")]);
 //$     end
 }
 

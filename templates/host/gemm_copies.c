@@ -23,7 +23,7 @@ enum {
 
 //$ include "quantize/shape.c"
 
-typedef $(scale.type == "f32" and "float" or "unsigned char") sf_element;
+typedef $(scale.code) sf_element;
 
 struct copy {
     unsigned char *data; /* null: not wanted */

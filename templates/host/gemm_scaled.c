@@ -212,6 +212,7 @@ FN term value_$(x)(const struct product *p, const struct stretch *t, long long r
 //$   elseif o.bits <= 8 then
     return p->$(x)_values[data[at]];
 //$   else
+    (void)p;
     return from_$(o.type)(data[at]);
 //$   end
 }
@@ -427,7 +428,7 @@ void $(name)(void *const *params, int worker, int workers)
 //$ for _, x in ipairs { "a", "b" } do
 //$   if all[x].bits <= 8 then
     for (unsigned code = 0; code < $(all[x].bits == 4 and 16 or 256); code++)
-        $(x)_values[code] = (term)from_$(all[x].type)(code);
+        $(x)_values[code] = (term)from_$(all[x].type)(code$(all[x].zero));
 //$   end
 //$ end
     for (int i = 0; i < count && worker == 0; i++)

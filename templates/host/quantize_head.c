@@ -53,7 +53,7 @@ enum {
 //$ if scale then
 //$ include "quantize/value.c"
 
-typedef $(scale.type == "f32" and "float" or "unsigned char") sf_element;
+typedef $(scale.code) sf_element;
 //$ else
 typedef void sf_element; /* there are none */
 //$ end

@@ -21,7 +21,7 @@ static void store(const struct work *w, const struct lines *lines, long long at,
     const struct philox random = philox(w->random[0], w->random[1] + (unsigned long long)at / 16);
     const unsigned code = to_$(element.type)_stochastic(x, random_byte(&random, (int)(at % 16)));
 //$ else
-    const unsigned code = to_$(element.type)(x);
+    const unsigned code = to_$(element.type)(x$(element.zero));
 //$ end
     unsigned char *data = lines->copy->data;
 

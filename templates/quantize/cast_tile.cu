@@ -68,7 +68,7 @@ FN void cast_rows($(shares)const struct coord *p, const struct copy *row, packed
 //$ if scale.stochastic then
             const unsigned codes = round_two(drawn_bytes(shared, p, r), a, b);
 //$ else
-            const unsigned codes = $(cast)(a, b);
+            const unsigned codes = $(cast)(a, b$(element.zero));
 //$ end
 //$ if direct then
             store_codes(to + step * i, codes, FULL ? stored > 0 : r < stored);
@@ -91,8 +91,8 @@ FN void cast_rows($(shares)const struct coord *p, const struct copy *row, packed
                 gather(words[0], i - 1, round_two(drawn_rows(&drawn[0], i - 1), before[0], c));
                 gather(words[1], i - 1, round_two(drawn_rows(&drawn[1], i - 1), before[1], d));
 //$ else
-                gather(words[0], i - 1, $(cast)(before[0], c));
-                gather(words[1], i - 1, $(cast)(before[1], d));
+                gather(words[0], i - 1, $(cast)(before[0], c$(element.zero)));
+                gather(words[1], i - 1, $(cast)(before[1], d$(element.zero)));
 //$ end
             }
 //$ end
@@ -131,7 +131,7 @@ FN void cast_line(unsigned words[WORDS], const float c[16], float factor$(random
 //$ if scale.stochastic then
         gather(words, r, round_two(drawn_rows(&drawn, r), lo, hi));
 //$ else
-        gather(words, r, to_$(element.type)_x2(lo, hi));
+        gather(words, r, to_$(element.type)_x2(lo, hi$(element.zero)));
 //$ end
     }
 }

@@ -73,11 +73,12 @@ FN void values_of(float x[8], const struct codes *c)
         pair_$(element.type)(c->word[i / 2] >> 16 * (i % 2), &x[2 * i], &x[2 * i + 1]);
 }
 //$ else
+//$ local word = bits == 4 and "c->word[0] >> 4 * i & 15" or "c->word[i / 4] >> 8 * (i % 4) & 255"
 FN void values_of(float x[8], const struct codes *c)
 {
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        x[i] = from_$(element.type)(c->word[i / 4] >> 8 * (i % 4) & 255);
+        x[i] = from_$(element.type)($(word)$(element.zero));
 }
 //$ end
 
@@ -106,9 +107,10 @@ FN struct eight multiplied(const struct codes *c, float sf$(second))
     return v;
 }
 
-//$ -- One product in bf16 has the bits of one in fp32 that is rounded to it; i8 has no such code.
-//$ local exact = input.type == "bf16" and scale.type ~= "f32" and arch ~= "sm_80"
-//$     and element.type ~= "i8"
+//$ -- One product in bf16 has the bits of one in fp32 that is rounded to it; integers have no such
+//$ -- code.
+//$ local exact = input.type == "bf16" and scale.bytes == 1 and arch ~= "sm_80"
+//$     and not element.integer
 //$ if exact then
 //$ once("dequantize/factor_" .. scale.type .. ".c")
 //$ once("dequantize/" .. element.type .. ".c")

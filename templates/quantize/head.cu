@@ -62,5 +62,5 @@ enum {
 //$ include "quantize/shape.c"
 
 //$ if scale then
-typedef $(scale.type == "f32" and "float" or "unsigned char") sf_element;
+typedef $(scale.code) sf_element;
 //$ end

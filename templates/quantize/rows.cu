@@ -164,7 +164,8 @@ FN void store_eight(unsigned char *to, const packed v[4], float factor)
 
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        codes[i] = to_$(element.type)_x2(mul_rn(lo_of(v[i]), factor), mul_rn(hi_of(v[i]), factor));
+        codes[i] = to_$(element.type)_x2(mul_rn(lo_of(v[i]), factor),
+                                         mul_rn(hi_of(v[i]), factor)$(element.zero));
 //$ if bits == 4 then
     *(unsigned *)to = codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24;
 //$ else

@@ -3,11 +3,11 @@
 //$ if scale.global then
 FN float value_of(unsigned code, float sf, float global)
 {
-    return mul_rn(mul_rn(from_$(element.type)(code), sf), global);
+    return mul_rn(mul_rn(from_$(element.type)(code$(element.zero)), sf), global);
 }
 //$ else
 FN float value_of(unsigned code, float sf)
 {
-    return mul_rn(from_$(element.type)(code), sf);
+    return mul_rn(from_$(element.type)(code$(element.zero)), sf);
 }
 //$ end

@@ -12,7 +12,7 @@ FN unsigned int multiply_f16x2(unsigned int x, unsigned int factor)
     return product;
 }
 
-//$ if a.type == "i8" or b.type == "i8" then
+//$ if a.integer or b.integer then
 FN unsigned int subtract_f16x2(unsigned int x, unsigned int y)
 {
     unsigned int difference;
@@ -84,6 +84,7 @@ FN void store_shared_half(unsigned int to, unsigned short half)
 //$ for _, x in ipairs { { "a", a }, { "b", b } } do
 //$   local name, o = x[1], x[2]
 //$   local type, f = o.type, formats[o.type]
+//$   local twice = function (x) return string.format("0x%08x", x << 16 | x) end
 //$   if o.scale then
 /* 4 codes of $(name), $(type), from a row of a stage: those of lane `q` of four in step `step`. */
 FN unsigned int load_codes_$(name)(unsigned int row, int step, int q)
@@ -102,15 +103,17 @@ FN void halves_$(name)(unsigned int *pair, unsigned int codes)
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-//$   if type == "i8" then
-        /* 1024 and an integer below that are the same bits; 128 too much makes all positive. */
-        const unsigned int byte = spread(codes ^ 0x80808080, i) >> 8;
-        pair[i] = subtract_f16x2(byte | 0x64006400, 0x64806480);
+//$   if o.integer then
+//$     -- the bits that make them positive, and the code that then stands for 0
+//$     local signs = { i8 = { "0x80808080", 128 }, i4 = { "0x08080808", 8 } }
+//$     local sign = signs[type] or { nil, o.scale.zero }
+        /* 1024 and an integer below that are the same bits; all are positive codes first. */
+        const unsigned int byte = spread(codes$(sign[1] and " ^ " .. sign[1] or ""), i) >> 8;
+        pair[i] = subtract_f16x2(byte | 0x64006400, $(twice(0x6400 + sign[2])));
 //$   elseif type == "e5m2" then
         pair[i] = spread(codes, i); /* its upper half, NaN and infinity too */
 //$   else
         const unsigned int byte = spread(codes, i);
-//$     local twice = function (x) return string.format("0x%08x", x << 16 | x) end
         const unsigned int sign = (byte & $(twice(f[1]))) $(f[2]);
         const unsigned int bits = (byte & $(twice(f[3]))) $(f[4]);
         pair[i] = multiply_f16x2(bits, $(twice(f[5]))) | sign;

@@ -271,14 +271,14 @@ TEST(test_square_tiles)
 TEST(test_scaled_specs)
 {
     static const char *const names[] = {
-        "test_mx6",        "test_int8",        "test_w4",     "test_blocks",
-        "test_mixed",      "test_row_pow2",    "test_turned", "test_w16",
-        "test_turned_row", "test_square_tiles"};
+        "test_mx6",        "test_int8",         "test_w4",      "test_blocks",
+        "test_mixed",      "test_row_pow2",     "test_turned",  "test_w16",
+        "test_turned_row", "test_square_tiles", "test_integers"};
     struct host_specs specs;
     struct qn_mlp mlp;
 
     host_specs_open(&specs, "tests/host/specs");
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
         for (int op = QUERN_FPROP; op <= QUERN_WGRAD; op++)
             for (int j = 0; j < 4 && (i != 2 || op != QUERN_WGRAD); j++) {
                 static const int patterns[] = {0, 4, 8, 10};
@@ -404,7 +404,8 @@ static unsigned one_of(int type)
 {
     unsigned code = 1;
 
-    while (qn_decode_code(type, code) < 1 || qn_decode_code(type, code) > 1)
+    while (qn_decode_code(type, code, 0) < 1 ||
+           qn_decode_code(type, code, 0) > 1)
         code++;
     return code;
 }
@@ -452,7 +453,7 @@ static void check_pairs(const struct qn_recipe *recipe)
 
         memset((char *)data.sf[QT_A] + (size_t)i * blocks, i, blocks);
         for (int j = 0; j < codes; j++)
-            if (!isnan(qn_decode_code(recipe->x, (unsigned)j)))
+            if (!isnan(qn_decode_code(recipe->x, (unsigned)j, 0)))
                 put_code(data.operand[QT_A], bits, i * c.k + j, (unsigned)j);
     }
     for (int j = 0; j < codes; j++)
@@ -460,8 +461,8 @@ static void check_pairs(const struct qn_recipe *recipe)
     host_multiply(&c, &data, 0, &out);
     for (int i = 0; i < 256; i++)
         for (int j = 0; j < codes; j++) {
-            double scale = qn_decode_code(s->type, (unsigned)i);
-            double code = qn_decode_code(recipe->x, (unsigned)j);
+            double scale = qn_decode_code(s->type, (unsigned)i, 0);
+            double code = qn_decode_code(recipe->x, (unsigned)j, 0);
             float wanted = qt_from_bf16(qt_bf16((float)(code * scale)));
             float got = ((float *)out.d)[i * codes + j];
 

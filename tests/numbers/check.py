@@ -331,18 +331,64 @@ def check_tensor(library, recipe, of):
     return count
 
 
+def check_every_value(library, recipe, of):
+    """Weights of every code under every scale of 16 bits: the fp32 product, rounded once.
+
+    A row has one scale, and the codes follow each other. A product's D has these values where it is
+    multiplied with ones on the diagonal, which takes only finite ones.
+    """
+    form = reference.RECIPES[recipe][of]
+    block = form.block[1]
+    scales = np.arange(1 << 16, dtype=np.uint16)
+    codes = np.tile(np.arange(16, dtype=np.uint8), (len(scales), block // 16))
+    with np.errstate(all="ignore"):
+        value = scales.view(reference.SIXTEEN[form.scale]).astype(np.float32)[:, None]
+        exact = reference.decode(form.element, codes) * value
+        expected = exact.astype(TYPES["bf16"])
+    finite = np.isfinite(expected.astype(np.float32)).all(axis=1)
+    check_values(library, f"dequantize {recipe} of=w g=1 m={len(scales)} k={block} copies=rowwise",
+                 {"rowwise": reference.pack(form.element, codes), "rowwise.sf": scales},
+                 "output", expected)
+    if "x" in reference.RECIPES[recipe]:  # which is quantized, too
+        return codes.size
+    identity = np.eye(block, dtype=TYPES["bf16"])
+    check_values(library, f"fprop {recipe} g=1 m={block} n={finite.sum()} k={block}",
+                 {"a": identity, "b": reference.pack(form.element, codes[finite]),
+                  "b.sf": scales[finite], "lengths": np.array([block], np.int32)},
+                 "d", expected[finite].T + expected.dtype.type(0))  # sums have no -0
+    return codes.size
+
+
+def check_values(library, line, inputs, output, expected):
+    plan = Plan(library, line, backend=HOST)
+    work = np.zeros(plan.operands["workspace"].bytes, np.uint8)
+    got = np.zeros(expected.shape, expected.dtype)
+    inputs = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+    plan.bind(workspace=work.ctypes.data, **{output: got.ctypes.data},
+              **{name: array.ctypes.data for name, array in inputs.items()})
+    plan.run(None)
+    plan.check(None)
+    plan.close()
+    same_numbers(line, got.astype(np.float32).ravel(), expected.astype(np.float32).ravel())
+
+
+SAID = {check_activation: ", activated", check_every_value: ", every code with every scale"}
+
+
 def main():
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = sys.argv[1] if len(sys.argv) > 1 else os.path.join(root, "build/lib/libquern.so")
     cache = tempfile.TemporaryDirectory()
     library = Library(path, specs=[os.path.join(root, "tests/numbers/recipes")], cache=cache.name)
-    tests = [(check_tensor, recipe, of) for recipe in reference.RECIPES for of in ("x", "w", "dy")]
+    tests = [(check_tensor, recipe, of)
+             for recipe, tensors in reference.RECIPES.items() for of in tensors]
+    tests += [(check_every_value, "w4a16_int4", "w"), (check_every_value, "integers", "w")]
     tests += [(check_activation, recipe, of) for recipe in ("mxfp8", "fp8_block", "fp8_tensor")
               for of in ("x", "dy")]
     failed = 0
     print(f"1..{len(tests)}")
     for number, (check, recipe, of) in enumerate(tests, 1):
-        name = f"{number} - {recipe} {of}" + (", activated" if check is check_activation else "")
+        name = f"{number} - {recipe} {of}" + SAID.get(check, "")
         try:
             print(f"ok {name}: {check(library, recipe, of)} cases")
         except Mismatch as error:

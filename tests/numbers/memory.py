@@ -50,7 +50,7 @@ def canaries(count):
 
 
 def item(recipe):
-    return np.dtype("<f4") if recipe.scale == "f32" else np.dtype("u1")
+    return np.dtype({"f32": "<f4", "bf16": "<u2", "f16": "<u2"}.get(recipe.scale, "u1"))
 
 
 def put(buffer, dtype, at, values):
@@ -87,8 +87,8 @@ class Scales:
         put(self.buffer, self.dtype, base + at, values)
 
 
-def padded(values, rows, columns):
-    out = np.zeros((rows, columns), values.dtype)
+def padded(values, rows, columns, fill=0):
+    out = np.full((rows, columns), fill, values.dtype)
     out[: values.shape[0], : values.shape[1]] = values
     return out
 
@@ -133,7 +133,8 @@ class Layout:
         if side == "column" and not self.weights:
             end = (first + ceil_to(self.sizes[g], 128)) * self.bits // 8
         packed = reference.pack(self.recipe.element, codes)
-        whole[lines, begin:end] = padded(packed, len(lines), end - begin)
+        zero = reference.ELEMENTS[self.recipe.element].zero * (17 if self.bits == 4 else 1)
+        whole[lines, begin:end] = padded(packed, len(lines), end - begin, zero)
 
     def get_values(self, side, data, g, count):
         lines, first = self.lines(side, g)

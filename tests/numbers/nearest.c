@@ -132,7 +132,8 @@ TEST(test_pairs)
         const char *name;
         int shift;
     } types[] = {{"e4m3", 8}, {"e5m2", 8},  {"e2m3", 8}, {"e3m2", 8},
-                 {"i8", 8},   {"bf16", 16}, {"f16", 16}, {"e2m1", 4}};
+                 {"i8", 8},   {"bf16", 16}, {"f16", 16}, {"e2m1", 4},
+                 {"i4", 4},   {"u4", 4},    {"u8", 8}};
     static uint32_t single[CHUNK];
 
     srand(1);
@@ -149,35 +150,65 @@ TEST(test_pairs)
     }
 }
 
-/* To nearest even from -127 to 127, where NaN is 0; every half between. */
-static uint32_t rounded_byte(float x)
-{
-    double v = x;
+/* Integers from `least` to `most`, whose codes are `zero` larger. */
+struct integers {
+    const char *name;
+    int bits, least, most, zero;
+};
 
-    if (isnan(x))
-        return 0;
-    v = v < -127 ? -127 : v > 127 ? 127 : v;
+/* To nearest even, where NaN is 0. */
+static uint32_t rounded(const struct integers *t, float x)
+{
+    double v = isnan(x) ? 0 : x;
+
+    v = v < t->least ? t->least : v > t->most ? t->most : v;
     v -= remainder(v, 1); /* remainder() goes to even at ties */
-    return (uint32_t)(int)v & 0xFF;
+    return (uint32_t)((int)v + t->zero) & ((1u << t->bits) - 1);
 }
 
-TEST(test_bytes)
+/* The first `count` of `in`, and every code back, where the one below all that
+   are made is a value, too. */
+static void check_integers(const struct integers *t, long count)
 {
-    long count = 0;
+    const int codes = 1 << t->bits;
 
-    for (int half = -300; half <= 300; half++)
-        count += put_around(in + count, half / 2.0);
-    for (uint32_t e = 0; e < 512; e++)
-        for (uint32_t k = 0; k < 8; k++)
-            in[count++] = float_from(e << 23 | k << 20 | k);
-    piece(NEAREST, "to_i8")(in, out, count);
+    piece_of(NEAREST, "to_", t->name, "")(in, out, count);
     for (long i = 0; i < count; i++)
-        assert_int_equal(out[i], rounded_byte(in[i]));
-    for (int i = 0; i < 256; i++)
+        assert_int_equal(out[i], rounded(t, in[i]));
+    for (int i = 0; i < codes; i++)
         out[i] = (uint32_t)i;
-    piece(NEAREST, "from_i8")(out, in, 256);
-    for (int i = 0; i < 256; i++)
-        assert_true(in[i] == (float)(int8_t)i);
+    piece_of(NEAREST, "from_", t->name, "")(out, in, codes);
+    for (int i = 0; i < codes; i++) {
+        const int value = i - t->zero;
+
+        assert_true(in[i] == (float)(t->least == -t->most && value > t->most
+                                         ? value - codes
+                                         : value));
+    }
+}
+
+/* Every half around their ranges, and others. */
+TEST(test_integers)
+{
+    static const struct integers types[] = {{"i8", 8, -127, 127, 0},
+                                            {"i4", 4, -7, 7, 0},
+                                            {"u4", 4, -8, 7, 8},
+                                            {"u8", 8, -77, 178, 77}};
+
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        long count = 0;
+
+        for (int half = -600; half <= 600; half++)
+            count += put_around(in + count, half / 2.0);
+        for (uint32_t e = 0; e < 512; e++)
+            for (uint32_t k = 0; k < 8; k++)
+                in[count++] = float_from(e << 23 | k << 20 | k);
+        check_integers(&types[t], count);
+    }
+}
+
+TEST(test_f32)
+{
     for (int i = 0; i < 512; i++) /* fp32 stays fp32 */
         in[i] = float_from((uint32_t)i << 23 | 0x155555);
     piece(NEAREST, "f32")(in, out, 512);

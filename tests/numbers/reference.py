@@ -24,10 +24,11 @@ SIGNS = np.array([1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1], F32
 
 @dataclasses.dataclass(frozen=True)
 class Element:
-    dtype: object  # of ml_dtypes; int8 is numpy's
+    dtype: object  # of ml_dtypes; integers are numpy's
     most: float
     nan: int  # the code that NaN becomes
     bits: int  # that a value takes in memory
+    zero: int = 0  # the code that stands for 0, of integers without a sign
 
 
 ELEMENTS = {
@@ -37,16 +38,23 @@ ELEMENTS = {
     "e3m2": Element(ml_dtypes.float6_e3m2fn, 28, 0x1F, 8),
     "e2m1": Element(ml_dtypes.float4_e2m1fn, 6, 0x7, 4),
     "i8": Element(np.int8, 127, 0, 8),
+    "i4": Element(np.int8, 7, 0, 4),
+    "u4": Element(np.uint8, 15, 8, 4, 8),
+    "u4_odd": Element(np.uint8, 15, 5, 4, 5),
+    "u8_odd": Element(np.uint8, 255, 77, 8, 77),
 }
 
 
 def cast(name, x):
     """fp32 to codes, to nearest even, saturating."""
     element, nan = ELEMENTS[name], np.isnan(x)
-    finite = np.clip(np.where(nan, F32(0), x), -F32(element.most), F32(element.most))
-    if name == "i8":
-        finite = np.rint(finite)
+    least = -element.zero if element.zero else -element.most
+    finite = np.clip(np.where(nan, F32(0), x), F32(least), F32(element.most - element.zero))
+    if name[0] in "iu":
+        finite = np.rint(finite) + element.zero
     codes = finite.astype(element.dtype).view(np.uint8)
+    if name == "i4":
+        codes = codes & 15
     return np.where(nan, np.uint8(element.nan), codes)
 
 
@@ -74,7 +82,10 @@ def cast_by_chance(name, x, random):
 
 
 def decode(name, codes):
-    return codes.astype(np.uint8).view(ELEMENTS[name].dtype).astype(F32)
+    if name == "i4":
+        codes = (codes ^ 8).astype(np.int8) - 8
+    values = codes.astype(np.uint8).view(ELEMENTS[name].dtype).astype(F32)
+    return values - F32(ELEMENTS[name].zero)
 
 
 def pack(name, codes):
@@ -82,7 +93,7 @@ def pack(name, codes):
     if ELEMENTS[name].bits == 8:
         return codes
     if codes.shape[1] % 2:
-        codes = np.pad(codes, ((0, 0), (0, 1)))
+        codes = np.pad(codes, ((0, 0), (0, 1)), constant_values=ELEMENTS[name].zero)
     return codes[:, 0::2] | codes[:, 1::2] << 4
 
 
@@ -161,6 +172,20 @@ def scale_mx(amax, element, ocp):
     return e, e8m0_multiplier(e)
 
 
+SIXTEEN = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
+
+
+def scale_16(amax, element, scale):
+    """A scale of 16 bits, as its bits, and its inverse."""
+    least = min(element.zero, element.most - element.zero) or element.most  # steps on both sides
+    wanted = np.asarray(amax, F32) * F32(1 / least)
+    if scale == "f16":
+        wanted = np.minimum(wanted, F32(65504))
+    stored = wanted.astype(SIXTEEN[scale])
+    factor = np.minimum(F32(1) / stored.astype(F32), FLT_MAX)
+    return stored.view(np.uint16), factor
+
+
 def outer_nv(amax):
     """The global scale: what is stored, and what block scales are multiplied by."""
     amax = np.asarray(amax, F32)
@@ -182,7 +207,7 @@ class Recipe:
     """How one tensor of a layer is quantized."""
 
     element: str
-    scale: str  # "f32", "e8m0", or "e4m3" below a second level
+    scale: str  # "f32", "bf16", "f16", "e8m0", or "e4m3" below a second level
     block: object  # (rows, length), "row", "group", "tensor"
     storage: str = "plain"  # of STORAGES
     pow2: bool = False
@@ -229,6 +254,12 @@ RECIPES = {
         "dy": Recipe("e4m3", "e8m0", (1, 128), "tiles"),
     },
     "int8": _alike(element="i8", scale="f32", block=(1, 64)),
+    "integers": {
+        "x": Recipe("u4_odd", "bf16", (32, 32), "tiles"),
+        "w": Recipe("i4", "f16", (1, 64)),
+        "dy": Recipe("u8_odd", "bf16", (1, 16), "mn"),
+    },
+    "w4a16_int4": {"w": Recipe("u4", "bf16", (1, 128))},
     "mxfp6": {
         "x": Recipe("e2m3", "e8m0", (1, 32), ocp=True),
         "w": Recipe("e2m3", "e8m0", (32, 32), ocp=True),
@@ -285,6 +316,8 @@ def rule(recipe, amax, whole, dtype):
     if recipe.scale == "e4m3":
         stored, outer = outer_nv(whole)
         return *scale_nv(amax, outer), stored
+    if recipe.scale in SIXTEEN:
+        return *scale_16(amax, element, recipe.scale), None
     return *scale_f32(amax, element, limit_of(recipe, dtype), recipe.pow2), None
 
 
@@ -336,6 +369,8 @@ def dequantize_group(recipe, codes, scales, outer=None):
         scales = np.ldexp(np.float64(1), scales.astype(np.int64) - 127).astype(F32)
     elif recipe.scale == "e4m3":
         scales = decode("e4m3", scales)
+    elif recipe.scale in SIXTEEN:
+        scales = scales.astype(np.uint16).view(SIXTEEN[recipe.scale]).astype(F32)
     value = decode(recipe.element, codes) * spread(scales, codes.shape, rows, length)
     return (value if outer is None else value * outer).astype(F32)
 

@@ -163,6 +163,7 @@ static int decode(struct maker *m, const struct qn_tensor *copy)
 
     qn_geometry_of(&m->problem, c->recipe, m->role, &g);
     qn_decode_begin(&decode, &g, copy, c->groups, c->start, c->length);
+    decode.multiplied = 1;
     for (int i = 0; i < c->groups; i++) {
         int64_t rows = m->role == QT_A ? qt_extent(c, QUERN_AXIS_M, i)
                                        : qt_extent(c, QUERN_AXIS_N, i);

@@ -3,24 +3,26 @@
 //$ include "begin.cu"
 
 //$ local narrow = { "e4m3", "e5m2", "e2m3", "e3m2", "e2m1" }
-//$ local all = { "e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "i8", "bf16", "f16" }
+//$ local all = { "e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "i8", "i4", "u4", "u8", "bf16", "f16" }
 //$ if part == "nearest" then
+//$   local zeros = { u4 = ", 8", u8 = ", 77" } -- the codes that stand for 0
 //$   for _, type in ipairs(all) do
+//$     local zero = zeros[type] or ""
 //$     once("cast/to_" .. type .. ".c")
 ENTRY each_to_$(type)(const float *x, unsigned *code, long count)
 {
-    EACH(i, count) code[i] = to_$(type)(x[i]);
+    EACH(i, count) code[i] = to_$(type)(x[i]$(zero));
 }
 
 ENTRY each_to_$(type)_x2(const float *x, unsigned *code, long count)
 {
-    EACH(i, count) code[i] = to_$(type)_x2(x[2 * i], x[2 * i + 1]);
+    EACH(i, count) code[i] = to_$(type)_x2(x[2 * i], x[2 * i + 1]$(zero));
 }
 
 //$     once("cast/from_" .. type .. ".c")
 ENTRY each_from_$(type)(const unsigned *code, float *x, long count)
 {
-    EACH(i, count) x[i] = from_$(type)(code[i]);
+    EACH(i, count) x[i] = from_$(type)(code[i]$(zero));
 }
 
 //$   end

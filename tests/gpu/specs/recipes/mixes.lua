@@ -86,4 +86,26 @@ recipe "mix_strange" {
   d       = { bf16 },
 }
 
+-- Integers around a code in the middle, with scales of 16 bits: with bf16, and on both sides.
+
+local function sixteen (most, zero, per, storage)
+  return blocked { type = f16, per = per, zero = zero, storage = storage, rule = function (amax)
+    local b = to_f16(min(amax * (1 / most), f16.max))
+    return b, min(1 / from_f16(b), f32.max)
+  end }
+end
+
+recipe "mix_16_u8" {
+  element = { x = bf16, w = u8, dy = bf16 },
+  scale   = { x = "none", dy = "none", w = sixteen(127, 128, { k = 64 }, "plain") },
+  d       = { bf16 },
+}
+
+recipe "mix_integers" {
+  element = { x = u8, w = i4, dy = u4 },
+  scale   = { x = sixteen(77, 77, { k = 16 }, "mn"), w = sixteen(7, nil, { k = 64, n = 64 }),
+              dy = sixteen(5, 5, { k = 32 }, "tiles") },
+  d       = { f32, bf16 },
+}
+
 -- SPDX-License-Identifier: Apache-2.0

@@ -73,4 +73,23 @@ recipe "test_w16" {
   d       = { f32, bf16 },
 }
 
+-- Integers of four and eight bits, of which some codes are around another one than 0; 16-bit scales.
+
+local function sixteen (most, storage)
+  return function (per, zero)
+    return blocked { type = f16, per = per, zero = zero, storage = storage,
+      rule = function (amax)
+        local b = to_f16(min(amax * (1 / most), f16.max))
+        return b, min(1 / from_f16(b), f32.max)
+      end }
+  end
+end
+
+recipe "test_integers" {
+  element = { x = u8, w = i4, dy = u4 },
+  scale   = { x = sixteen(77, "mn")({ k = 16 }, 77), w = sixteen(7, "plain")({ k = 64, n = 64 }),
+              dy = sixteen(5, "tiles")({ k = 32 }, 5) },
+  d       = { f32, bf16 },
+}
+
 -- SPDX-License-Identifier: Apache-2.0

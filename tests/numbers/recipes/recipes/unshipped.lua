@@ -1,5 +1,5 @@
 -- Recipes that are not shipped: MXFP8 and NVFP4 with scales as Blackwell's tensor cores read them,
--- int8, and six bits. There is no other file of them.
+-- int8, six bits, and integers under 16-bit scales. There is no other file of them.
 
 recipe "mxfp8_tiles" {
   element = { x = e4m3, w = e4m3, dy = e4m3 },
@@ -65,6 +65,41 @@ recipe "mxfp6" {
     dy = blocked { type = e8m0, per = { k = 32 }, rule = floored(4), rounding = "stochastic" },
   },
   d       = bf16,
+}
+
+-- Integers with and without a sign, under scales of 16 bits.
+
+local function by_bf16 (most)
+  return function (amax)
+    local b = to_bf16(amax * (1 / most))
+    return b, min(1 / from_bf16(b), f32.max)
+  end
+end
+
+local function by_f16 (most)
+  return function (amax)
+    local b = to_f16(min(amax * (1 / most), f16.max))
+    return b, min(1 / from_f16(b), f32.max)
+  end
+end
+
+-- That of examples/specs.
+recipe "w4a16_int4" {
+  element = { x = bf16, w = u4 },
+  scale   = { x = "none",
+              w = blocked { type = bf16, per = { k = 128 }, zero = 8, rule = by_bf16(7) } },
+  d       = { bf16, f32 },
+}
+
+recipe "integers" {
+  element = { x = u4, w = i4, dy = u8 },
+  scale   = {
+    x  = blocked { type = bf16, per = { k = 32, m = 32 }, zero = 5, storage = "tiles",
+                   rule = by_bf16(5) },
+    w  = blocked { type = f16, per = { k = 64 }, rule = by_f16(7) },
+    dy = blocked { type = bf16, per = { k = 16 }, zero = 77, storage = "mn", rule = by_bf16(77) },
+  },
+  d       = { bf16, f32 },
 }
 
 -- SPDX-License-Identifier: Apache-2.0
