@@ -147,8 +147,8 @@ def layers(recipe, keys="bias=1"):
                 c=case.dy, **state)
     yield "moe_forward", call
     _, saved = OPS.moe_forward(**call)
-    call = dict(numbers, dy=case.dy, x=case.x if recipe == "bf16" or "prob=x" in keys else none,
-                **columns, **{name: t for name, t in rows.items() if name.startswith("w1")},
+    call = dict(numbers, dy=case.dy, x=case.x, **columns,
+                **{name: t for name, t in rows.items() if name.startswith("w1")},
                 **extra, saved=saved, **state)
     yield "moe_backward", call
     pending = OPS.moe_backward(**call)[-1]
