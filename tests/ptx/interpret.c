@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "device/driver.h"
 #include "device/nvrtc.h"
 
 /* Multiprocessors: many tiles for each CTA; and bands of more than one row of
@@ -88,4 +89,21 @@ int interpret(const struct interpret *how, const char *command)
     interpret_output[length] = 0;
     status = pclose(pipe);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+struct qn_driver *interpret_start(const char *variable, const char *value)
+{
+    static struct qn_driver *driver;
+    struct cu_context *context;
+    char path[sizeof programs + 30];
+
+    if (!driver) {
+        snprintf(path, sizeof path, "%s/../lib/fake_ptx.so", programs);
+        assert_int_equal(qn_driver_open(path, &driver), 0);
+        assert_int_equal(driver->cuDevicePrimaryCtxRetain(&context, 0), 0);
+        assert_int_equal(driver->cuCtxPushCurrent_v2(context), 0);
+    }
+    setenv(variable, value, 1);
+    assert_int_equal(driver->cuInit(0), 0);
+    return driver;
 }

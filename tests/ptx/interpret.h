@@ -25,3 +25,7 @@ extern char interpret_folder[];
 extern char interpret_output[];
 /* Run build/bin/COMMAND; returns the exit status. */
 int interpret(const struct interpret *how, const char *command);
+
+/* The interpreter's driver in this process, started again with a variable. */
+struct qn_driver;
+struct qn_driver *interpret_start(const char *variable, const char *value);

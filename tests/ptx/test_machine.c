@@ -4,11 +4,10 @@
 ** have not, and the sums of tensor cores: small kernels of which each leaves
 ** one word, %r0 of thread 0.
 */
-#define _GNU_SOURCE
 #include "cases.h"
+#include "interpret.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #include "device/driver.h"
 
@@ -32,28 +31,11 @@ struct kernel {
 };
 
 static struct qn_driver *driver;
-static char path[4096];
-
-static void open_driver(void)
-{
-    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 40);
-    struct cu_context *context;
-
-    assert_true(length > 0);
-    path[length] = 0;
-    strcpy(strrchr(path, '/'), "/../lib/fake_ptx.so");
-    assert_int_equal(qn_driver_open(path, &driver), 0);
-    assert_int_equal(driver->cuDevicePrimaryCtxRetain(&context, 0), 0);
-    assert_int_equal(driver->cuCtxPushCurrent_v2(context), 0);
-}
 
 /* Another start of the machine, with other variables. */
 static void start(const char *variable, const char *value)
 {
-    if (!driver)
-        open_driver();
-    setenv(variable, value, 1);
-    assert_int_equal(driver->cuInit(0), 0);
+    driver = interpret_start(variable, value);
 }
 
 static void encode(struct cu_tensor_map *map, const struct kernel *k,

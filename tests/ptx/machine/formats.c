@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats.c: floats of 16 and 8 bits. */
+/* formats.c: floats of 16, 8, 6 and 4 bits. */
 #include "formats.h"
 
 #include <math.h>
@@ -41,6 +41,22 @@ float px_float_of_e5m2(uint8_t bits)
     if ((bits & 0x7f) == 0x7c)
         return bits & 0x80 ? -INFINITY : INFINITY;
     return (bits & 0x7f) > 0x7c ? NAN : decode(bits, 2, 15);
+}
+
+/* These have no codes but numbers. */
+float px_float_of_e3m2(uint8_t bits)
+{
+    return decode((uint8_t)((bits & 0x20) << 2 | (bits & 0x1f)), 2, 3);
+}
+
+float px_float_of_e2m3(uint8_t bits)
+{
+    return decode((uint8_t)((bits & 0x20) << 2 | (bits & 0x1f)), 3, 1);
+}
+
+float px_float_of_e2m1(uint8_t bits)
+{
+    return decode((uint8_t)((bits & 8) << 4 | (bits & 7)), 1, 1);
 }
 
 /* The nearest multiple of the format's last place, ties to even. */

@@ -233,7 +233,9 @@ struct px_launch {
     X(PX_OLD_SUM, "old_sum")           /* wgmma reads sums not wanted */       \
     X(PX_EARLY_PHASE, "early_phase")   /* a phase ends without bytes */        \
     X(PX_FIRST_COPIES, "first_copies") /* wait_group counts the oldest */      \
-    X(PX_PLAIN_ADD, "plain_add")       /* reduce is a store */
+    X(PX_PLAIN_ADD, "plain_add")       /* reduce is a store */                 \
+    X(PX_SCALE_ROWS, "scale_rows")     /* rows 8 to 15 have A's first lanes */ \
+    X(PX_SCALE_BYTES, "scale_bytes")   /* mma.sync: byte-id is ignored */
 enum {
 #define PX_ID(id, text) id,
     PX_MISREADINGS(PX_ID)
@@ -375,10 +377,14 @@ struct px_async *px_async_add(struct px_warp *w, const struct px_op *op,
 /* schedule.c: run a launch to its end. */
 int px_schedule_run(const struct px_launch *launch);
 
-/* formats.c: 16 and 8 bits as floats, and back. */
+/* formats.c: 16, 8, 6 and 4 bits as floats, and back; bits above those of the
+   type are not read. */
 float px_float_of_half(uint16_t bits);
 float px_float_of_e4m3(uint8_t bits);
 float px_float_of_e5m2(uint8_t bits);
+float px_float_of_e3m2(uint8_t bits);
+float px_float_of_e2m3(uint8_t bits);
+float px_float_of_e2m1(uint8_t bits);
 uint16_t px_half_of(double x);
 uint16_t px_bf16_of(double x);
 static inline float px_float_of_bf16(uint16_t bits)
@@ -390,7 +396,18 @@ static inline float px_float_of_bf16(uint16_t bits)
 
     return x.f;
 }
-enum { PX_F16, PX_BF16, PX_E4M3, PX_E5M2, PX_S8, PX_TF32 };
+enum {
+    PX_F16,
+    PX_BF16,
+    PX_E4M3,
+    PX_E5M2,
+    PX_S8,
+    PX_E3M2,   /* in a byte, below two bits of 0 */
+    PX_E2M3,   /* as that */
+    PX_E2M1,   /* in a byte, between two bits of 0 on each side */
+    PX_E2M1X2, /* two in a byte, the first in the lower half */
+    PX_TYPES
+};
 void px_mma_decode(float *to, const void *from, int count, int type);
 /* c[m][n] += a[m][k] * b[k][n], one step of k after the other */
 void px_mma_multiply(float *c, const float *a, const float *b, int m, int n,

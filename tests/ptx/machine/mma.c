@@ -3,6 +3,7 @@
 #include "build.h"
 #include "hazard.h"
 #include "lanes.h"
+#include "mma.h"
 #include "wgmma.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 
 static float *half_table;
-static float e4m3_table[256], e5m2_table[256];
+static float byte_table[PX_TYPES][256];
 
 static int fill_tables(void)
 {
@@ -22,8 +23,12 @@ static int fill_tables(void)
     for (int i = 0; i < 65536; i++)
         half_table[i] = px_float_of_half((uint16_t)i);
     for (int i = 0; i < 256; i++) {
-        e4m3_table[i] = px_float_of_e4m3((uint8_t)i);
-        e5m2_table[i] = px_float_of_e5m2((uint8_t)i);
+        byte_table[PX_E4M3][i] = px_float_of_e4m3((uint8_t)i);
+        byte_table[PX_E5M2][i] = px_float_of_e5m2((uint8_t)i);
+        byte_table[PX_S8][i] = (int8_t)i;
+        byte_table[PX_E3M2][i] = px_float_of_e3m2((uint8_t)i);
+        byte_table[PX_E2M3][i] = px_float_of_e2m3((uint8_t)i);
+        byte_table[PX_E2M1][i] = px_float_of_e2m1((uint8_t)(i >> 2));
     }
     return PX_NEXT;
 }
@@ -42,17 +47,13 @@ void px_mma_decode(float *to, const void *from, int count, int type)
         for (int i = 0; i < count; i++)
             to[i] = px_float_of_bf16(words[i]);
         break;
-    case PX_E4M3:
+    case PX_E2M1X2:
         for (int i = 0; i < count; i++)
-            to[i] = e4m3_table[bytes[i]];
-        break;
-    case PX_E5M2:
-        for (int i = 0; i < count; i++)
-            to[i] = e5m2_table[bytes[i]];
+            to[i] = px_float_of_e2m1(bytes[i / 2] >> i % 2 * 4);
         break;
     default:
         for (int i = 0; i < count; i++)
-            to[i] = (int8_t)bytes[i];
+            to[i] = byte_table[type][bytes[i]];
         break;
     }
 }
@@ -71,11 +72,17 @@ PX_FAST void px_mma_multiply(float *restrict c, const float *restrict a,
         }
 }
 
+/* Elements in a register. */
+static int per_word_of(int type)
+{
+    return type == PX_F16 || type == PX_BF16 ? 2 : type == PX_E2M1X2 ? 8 : 4;
+}
+
 /* The fragment of A in four registers: 16 rows of two times 16 bytes. */
 void px_mma_rows(const struct px_warp *w, const int32_t *arg, float *to,
                  int type)
 {
-    const int per_word = type == PX_F16 || type == PX_BF16 ? 2 : 4;
+    const int per_word = per_word_of(type);
     const int k = 8 * per_word;
 
     for (int r = 0; r < 4; r++) {
@@ -105,30 +112,45 @@ int px_mma_type(const char *name)
     return types_of(name);
 }
 
+/* That of B in two registers: two times 16 bytes of each of 8 columns. */
+void px_mma_columns(const struct px_warp *w, const int32_t *arg, float *to,
+                    int type)
+{
+    const int per_word = per_word_of(type);
+    float column[8];
+
+    for (int r = 0; r < 2; r++) {
+        const uint32_t *word = (const void *)(w->file + arg[r]);
+
+        for (int i = 0; i < PX_LANES; i++) {
+            px_mma_decode(column, &word[i], per_word, type);
+            for (int x = 0; x < per_word; x++)
+                to[((r * 4 + i % 4) * per_word + x) * 8 + i / 4] = column[x];
+        }
+    }
+}
+
+void px_mma_add(struct px_warp *w, const struct px_op *op, const float *sum)
+{
+    for (int r = 0; r < 4; r++) {
+        const float *c = PX_AT(w, float, 10 + r);
+        float *d = PX_AT(w, float, r);
+
+        for (int i = 0; i < PX_LANES; i++)
+            d[i] = c[i] + sum[(i / 4 + r / 2 * 8) * 8 + i % 4 * 2 + r % 2];
+    }
+}
+
 /* mma.sync m16n8: d, a, b, c; all lanes. */
 static int product(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
-    const int type = op->sub & 15, k = op->size;
-    const int per_word = k / 8;
-    float a[16 * 32], b[32 * 8], sum[16 * 8], column[4];
+    float a[16 * 32], b[32 * 8], sum[16 * 8];
 
     (void)mask;
-    if (fill_tables())
-        return PX_FAULT;
-    px_mma_rows(w, op->arg + 4, a, type);
-    for (int r = 0; r < 2; r++)
-        for (int i = 0; i < PX_LANES; i++) {
-            px_mma_decode(column, &PX_AT(w, uint32_t, 8 + r)[i], per_word,
-                          op->sub >> 4);
-            for (int x = 0; x < per_word; x++)
-                b[((r * 4 + i % 4) * per_word + x) * 8 + i / 4] = column[x];
-        }
-    px_mma_multiply(sum, a, b, 16, 8, k);
-    for (int r = 0; r < 4; r++)
-        for (int i = 0; i < PX_LANES; i++)
-            PX_AT(w, float, r)
-    [i] = PX_AT(w, float, 10 + r)[i] +
-          sum[(i / 4 + r / 2 * 8) * 8 + i % 4 * 2 + r % 2];
+    px_mma_rows(w, op->arg + 4, a, op->sub & 15);
+    px_mma_columns(w, op->arg + 8, b, op->sub >> 4);
+    px_mma_multiply(sum, a, b, 16, 8, op->size);
+    px_mma_add(w, op, sum);
     return PX_NEXT;
 }
 
@@ -266,6 +288,9 @@ int px_setup_matrix(struct px_build *b)
         code = setup_matrices(b, 1);
     else if (!strncmp(b->mnemonic, "stmatrix.", 9))
         code = setup_matrices(b, 0);
+    else if (strstr(b->mnemonic, ".kind::") &&
+             !strncmp(b->mnemonic, "mma.sync", 8))
+        code = px_setup_scaled(b);
     else if (!strncmp(b->mnemonic, "mma.sync", 8))
         code = setup_product(b);
     else if (!strncmp(b->mnemonic, "wgmma.", 6))
