@@ -117,7 +117,19 @@ enum {
     PX_CLUSTER_RANK,
     PX_CLUSTER_SIZE,
     PX_SMID,
-    PX_NSMID
+    PX_NSMID,
+    PX_CLUSTER_CTAID_X,
+    PX_CLUSTER_CTAID_Y,
+    PX_CLUSTER_CTAID_Z,
+    PX_CLUSTER_NCTAID_X,
+    PX_CLUSTER_NCTAID_Y,
+    PX_CLUSTER_NCTAID_Z,
+    PX_CLUSTERID_X,
+    PX_CLUSTERID_Y,
+    PX_CLUSTERID_Z,
+    PX_NCLUSTERID_X,
+    PX_NCLUSTERID_Y,
+    PX_NCLUSTERID_Z
 };
 
 /* Lanes of a warp that are at one instruction. */
