@@ -377,6 +377,10 @@ TEST(sums)
     {                                                                          \
         "", PRODUCT("k16.f32.bf16.bf16", a, x, y) ", 0" SUMMED, sum, 2, 2      \
     }
+#define TF32(a, x, y, sum)                                                     \
+    {                                                                          \
+        "", PRODUCT("k8.f32.tf32.tf32", a, x, y) SUMMED, sum, 2, 2             \
+    }
     static const struct kernel rows[] = {
         /* 1 + 2^-13 is kept, of 1 + 3 * 2^-14 only 1: each is cut */
         E4M3("0x08080838", "0x00000438", "0", 0x3f800400),
@@ -388,6 +392,8 @@ TEST(sums)
         BF16("0x3f803f80", "0x33c03f80", "0", 0x3f800000),
         BF16("0x3f803f80", "0xb3c0bf80", "0", 0xbf800000),
         BF16("0x3f803f80", "0x7f803f80", "0", 0x7f800000),
+        /* the low 13 bits of a word are not used: 1 + 2^-10, times 3 */
+        TF32("0x3f803fff", "0x40000000", "0x3f800000", 0x40403000),
     };
 
     start("PTX_SEED", "1");

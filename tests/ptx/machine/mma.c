@@ -50,6 +50,13 @@ void px_mma_decode(float *to, const void *from, int count, int type)
         for (int i = 0; i < count; i++)
             to[i] = e5m2_table[bytes[i]];
         break;
+    case PX_TF32: /* the low bits are not used */
+        for (int i = 0; i < count; i++) {
+            const uint32_t bits = ((const uint32_t *)from)[i] & ~0x1fffu;
+
+            memcpy(&to[i], &bits, 4);
+        }
+        break;
     default:
         for (int i = 0; i < count; i++)
             to[i] = (int8_t)bytes[i];
@@ -71,11 +78,16 @@ PX_FAST void px_mma_multiply(float *restrict c, const float *restrict a,
         }
 }
 
+int px_mma_per_word(int type)
+{
+    return type == PX_TF32 ? 1 : type == PX_F16 || type == PX_BF16 ? 2 : 4;
+}
+
 /* The fragment of A in four registers: 16 rows of two times 16 bytes. */
 void px_mma_rows(const struct px_warp *w, const int32_t *arg, float *to,
                  int type)
 {
-    const int per_word = type == PX_F16 || type == PX_BF16 ? 2 : 4;
+    const int per_word = px_mma_per_word(type);
     const int k = 8 * per_word;
 
     for (int r = 0; r < 4; r++) {
@@ -91,9 +103,10 @@ void px_mma_rows(const struct px_warp *w, const int32_t *arg, float *to,
 
 static int types_of(const char *name)
 {
-    static const char *const names[] = {"f16", "bf16", "e4m3", "e5m2", "s8"};
+    static const char *const names[] = {"f16",  "bf16", "e4m3",
+                                        "e5m2", "s8",   "tf32"};
 
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         if (!strncmp(name, names[i], strlen(names[i])) &&
             strchr(".", name[strlen(names[i])]))
             return i;
