@@ -31,6 +31,7 @@ struct kernel {
 };
 
 static struct qn_driver *driver;
+static int many; /* clusters of 2 x 2 CTAs, 3 x 2 of them, not one CTA */
 
 /* Another start of the machine, with other variables. */
 static void start(const char *variable, const char *value)
@@ -54,8 +55,13 @@ static void encode(struct cu_tensor_map *map, const struct kernel *k,
    word 32 on: 100, 101, ...; the map is of them. */
 static int launch(const struct kernel *k, uint32_t *out)
 {
-    const struct cu_launch shape = {
-        .grid = {1, 1, 1}, .block = {128, 1, 1}, .shared_bytes = 4096};
+    struct cu_attribute cluster = {.id = QN_CU_ATTRIBUTE_CLUSTER_DIMENSION,
+                                   .value.cluster = {2, 2, 1}};
+    const struct cu_launch shape = {.grid = {many ? 6 : 1, many ? 4 : 1, 1},
+                                    .block = {128, 1, 1},
+                                    .shared_bytes = 4096,
+                                    .attributes = &cluster,
+                                    .nattributes = many != 0};
     struct cu_tensor_map map;
     struct cu_library *library;
     struct cu_kernel *kernel;
@@ -160,7 +166,8 @@ TEST(matrices)
 #define LOADED                                                                 \
     "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 32;\n"           \
     "@%p0 " COPY_2D "complete_tx::bytes.L2::cache_hint [%r1], "                \
-    "[%rd1, {%r6, %r7}], [%r5], %rd9;\n"                                       \
+    "[%rd1, {%r6, %r7}], [%r5], %rd9;\n" WAITED
+#define WAITED                                                                 \
     "again:\n"                                                                 \
     "mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0, 1000;\n"          \
     "@!%p2 bra again;\n"
@@ -206,6 +213,65 @@ TEST(maps)
     start("PTX_SEED", "1");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         check(&rows[i]);
+}
+
+/* Bytes told before the arrival; an arrival of copies that the barrier did not
+   expect, which ends no phase by itself. */
+TEST(arrivals)
+{
+    static const struct kernel rows[] = {
+        {"",
+         BARRIER "@%p0 mbarrier.expect_tx.shared::cta.b64 [%r5], 32;\n"
+                 "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r5];\n"
+                 "@%p0 " COPY_2D "complete_tx::bytes [%r1], "
+                 "[%rd1, {%r6, %r7}], [%r5];\n" WAITED
+                 "ld.shared.u32 %r0, [%r1+20];",
+         105, 2, 2},
+        {"",
+         BARRIER "add.u64 %rd2, %rd0, 132;\n"
+                 "@%p0 cp.async.ca.shared.global.L2::128B [%r1], [%rd2], 4;\n"
+                 "@%p0 cp.async.mbarrier.arrive.shared::cta.b64 [%r5];\n"
+                 "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r5];\n" WAITED
+                 "bar.sync 0;\n"
+                 "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r5];\n"
+                 "more:\nmbarrier.try_wait.parity.shared::cta.b64 "
+                 "%p2, [%r5], 1;\n@!%p2 bra more;\n"
+                 "ld.shared.u32 %r0, [%r1];",
+         101, 2, 2},
+    };
+
+    start("PTX_SEED", "1");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check(&rows[i]);
+}
+
+/* Which CTA of which cluster, for CTA (5, 2) of a grid of 6 x 4. */
+TEST(places)
+{
+#define PLACE(x, y)                                                            \
+    "mov.u32 %r3, %ctaid.x;\nmov.u32 %r4, %ctaid.y;\n"                         \
+    "setp.eq.u32 %p1, %r3, 5;\nand.pred %p0, %p0, %p1;\n"                      \
+    "setp.eq.u32 %p1, %r4, 2;\nand.pred %p0, %p0, %p1;\n"                      \
+    "mov.u32 %r5, " x ";\nmov.u32 %r6, " y ";\nshl.b32 %r6, %r6, 4;\n"         \
+    "or.b32 %r0, %r5, %r6;"
+#define PLACES(name) PLACE("%" name ".x", "%" name ".y")
+#define MANY(name, sum)                                                        \
+    {                                                                          \
+        "", PLACES(name), sum, 2, 2                                            \
+    }
+    static const struct kernel rows[] = {
+        MANY("cluster_ctaid", 0x01),
+        MANY("cluster_nctaid", 0x22),
+        MANY("clusterid", 0x12),
+        MANY("nclusterid", 0x23),
+        {"", PLACE("%cluster_nctaid.z", "%clusterid.z"), 1, 2, 2},
+    };
+
+    start("PTX_SEED", "1");
+    many = 1;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check(&rows[i]);
+    many = 0;
 }
 
 #define ADDED                                                                  \
@@ -293,6 +359,10 @@ TEST(sums)
     {                                                                          \
         "", PRODUCT("k16.f32.bf16.bf16", a, x, y) ", 0" SUMMED, sum, 2, 2      \
     }
+#define TF32(a, x, y, sum)                                                     \
+    {                                                                          \
+        "", PRODUCT("k8.f32.tf32.tf32", a, x, y) SUMMED, sum, 2, 2             \
+    }
     static const struct kernel rows[] = {
         /* 1 + 2^-13 is kept, of 1 + 3 * 2^-14 only 1: each is cut */
         E4M3("0x08080838", "0x00000438", "0", 0x3f800400),
@@ -304,6 +374,8 @@ TEST(sums)
         BF16("0x3f803f80", "0x33c03f80", "0", 0x3f800000),
         BF16("0x3f803f80", "0xb3c0bf80", "0", 0xbf800000),
         BF16("0x3f803f80", "0x7f803f80", "0", 0x7f800000),
+        /* the low 13 bits of a word are not used: 1 + 2^-10, times 3 */
+        TF32("0x3f803fff", "0x40000000", "0x3f800000", 0x40403000),
     };
 
     start("PTX_SEED", "1");

@@ -201,15 +201,20 @@ static int land_arrival(struct px_async *async)
     return px_barrier_arrive(w, async->op, async->tile->barrier, async->lane);
 }
 
-/* cp.async.mbarrier.arrive.noinc [barrier]: each lane's comes by itself. */
+/* cp.async.mbarrier.arrive [barrier]: each lane's comes by itself; op->sub: the
+   barrier waits for it beyond those it expects. */
 static int copy_arrive(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     PX_EACH (mask) {
         struct px_async *async = px_async_add(w, op, i, land_arrival);
+        const uint32_t at = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
+        struct px_mbarrier *barrier = px_barrier_find(w, op, w->cta, at, i);
 
-        if (!async || !(async->tile = calloc(1, sizeof *async->tile)))
+        if (!barrier || !async ||
+            !(async->tile = calloc(1, sizeof *async->tile)))
             return PX_FAULT;
-        async->tile->barrier = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
+        barrier->pending += (uint32_t)op->sub;
+        async->tile->barrier = at;
         async->tile->to_cta = w->cta;
     }
     return PX_NEXT;
@@ -265,11 +270,14 @@ static const struct {
 } rows[] = {
     {"cp.async.ca.shared.global", "rdr", copy_async, 0},
     {"cp.async.ca.shared.global", "rdrr", copy_async, 0},
+    {"cp.async.ca.shared.global.L2::128B", "rdr", copy_async, 0},
+    {"cp.async.ca.shared.global.L2::128B", "rdrr", copy_async, 0},
     {"cp.async.cg.shared.global", "rdr", copy_async, 0},
     {"cp.async.cg.shared.global", "rdrr", copy_async, 0},
     {"cp.async.cg.shared.global.L2::128B", "rdr", copy_async, 0},
     {"cp.async.cg.shared.global.L2::128B", "rdrr", copy_async, 0},
     {"cp.async.mbarrier.arrive.noinc.shared::cta.b64", "r", copy_arrive, 0},
+    {"cp.async.mbarrier.arrive.shared::cta.b64", "r", copy_arrive, 1},
     {"cp.async.commit_group", "", copy_commit, 0},
     {"cp.async.wait_group", "r", copy_wait, 0},
     {"cp.async.wait_all", "", copy_wait, 1},

@@ -329,6 +329,7 @@ static const struct {
      'e'},
     {"mbarrier.expect_tx.relaxed.cta.shared::cta.b64", "rr", mbarrier_arrive, 0,
      't'},
+    {"mbarrier.expect_tx.shared::cta.b64", "rr", mbarrier_arrive, 0, 't'},
     {"mbarrier.try_wait.parity.shared::cta.b64", "prr", mbarrier_wait, 0, 0},
     {"mbarrier.try_wait.parity.shared::cta.b64", "prrr", mbarrier_wait, 0, 0},
     {"mbarrier.test_wait.parity.shared::cta.b64", "prr", mbarrier_wait, 0, 0},

@@ -117,7 +117,19 @@ enum {
     PX_CLUSTER_RANK,
     PX_CLUSTER_SIZE,
     PX_SMID,
-    PX_NSMID
+    PX_NSMID,
+    PX_CLUSTER_CTAID_X,
+    PX_CLUSTER_CTAID_Y,
+    PX_CLUSTER_CTAID_Z,
+    PX_CLUSTER_NCTAID_X,
+    PX_CLUSTER_NCTAID_Y,
+    PX_CLUSTER_NCTAID_Z,
+    PX_CLUSTERID_X,
+    PX_CLUSTERID_Y,
+    PX_CLUSTERID_Z,
+    PX_NCLUSTERID_X,
+    PX_NCLUSTERID_Y,
+    PX_NCLUSTERID_Z
 };
 
 /* Lanes of a warp that are at one instruction. */
@@ -402,6 +414,7 @@ enum {
     PX_E4M3,
     PX_E5M2,
     PX_S8,
+    PX_TF32,   /* fp32, of which products take the upper 19 bits */
     PX_E3M2,   /* in a byte, below two bits of 0 */
     PX_E2M3,   /* as that */
     PX_E2M1,   /* in a byte, between two bits of 0 on each side */

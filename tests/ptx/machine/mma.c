@@ -51,6 +51,13 @@ void px_mma_decode(float *to, const void *from, int count, int type)
         for (int i = 0; i < count; i++)
             to[i] = px_float_of_e2m1(bytes[i / 2] >> i % 2 * 4);
         break;
+    case PX_TF32: /* the low bits are not used */
+        for (int i = 0; i < count; i++) {
+            const uint32_t bits = ((const uint32_t *)from)[i] & ~0x1fffu;
+
+            memcpy(&to[i], &bits, 4);
+        }
+        break;
     default:
         for (int i = 0; i < count; i++)
             to[i] = byte_table[type][bytes[i]];
@@ -72,17 +79,26 @@ PX_FAST void px_mma_multiply(float *restrict c, const float *restrict a,
         }
 }
 
-/* Elements in a register. */
-static int per_word_of(int type)
+int px_mma_per_word(int type)
 {
-    return type == PX_F16 || type == PX_BF16 ? 2 : type == PX_E2M1X2 ? 8 : 4;
+    switch (type) {
+    case PX_TF32:
+        return 1;
+    case PX_F16:
+    case PX_BF16:
+        return 2;
+    case PX_E2M1X2:
+        return 8;
+    default:
+        return 4;
+    }
 }
 
 /* The fragment of A in four registers: 16 rows of two times 16 bytes. */
 void px_mma_rows(const struct px_warp *w, const int32_t *arg, float *to,
                  int type)
 {
-    const int per_word = per_word_of(type);
+    const int per_word = px_mma_per_word(type);
     const int k = 8 * per_word;
 
     for (int r = 0; r < 4; r++) {
@@ -98,9 +114,10 @@ void px_mma_rows(const struct px_warp *w, const int32_t *arg, float *to,
 
 static int types_of(const char *name)
 {
-    static const char *const names[] = {"f16", "bf16", "e4m3", "e5m2", "s8"};
+    static const char *const names[] = {"f16",  "bf16", "e4m3",
+                                        "e5m2", "s8",   "tf32"};
 
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         if (!strncmp(name, names[i], strlen(names[i])) &&
             strchr(".", name[strlen(names[i])]))
             return i;
@@ -116,7 +133,7 @@ int px_mma_type(const char *name)
 void px_mma_columns(const struct px_warp *w, const int32_t *arg, float *to,
                     int type)
 {
-    const int per_word = per_word_of(type);
+    const int per_word = px_mma_per_word(type);
     float column[8];
 
     for (int r = 0; r < 2; r++) {

@@ -65,6 +65,18 @@ static const struct {
     {"%cluster_nctarank", PX_CLUSTER_SIZE},
     {"%smid", PX_SMID},
     {"%nsmid", PX_NSMID},
+    {"%cluster_ctaid.x", PX_CLUSTER_CTAID_X},
+    {"%cluster_ctaid.y", PX_CLUSTER_CTAID_Y},
+    {"%cluster_ctaid.z", PX_CLUSTER_CTAID_Z},
+    {"%cluster_nctaid.x", PX_CLUSTER_NCTAID_X},
+    {"%cluster_nctaid.y", PX_CLUSTER_NCTAID_Y},
+    {"%cluster_nctaid.z", PX_CLUSTER_NCTAID_Z},
+    {"%clusterid.x", PX_CLUSTERID_X},
+    {"%clusterid.y", PX_CLUSTERID_Y},
+    {"%clusterid.z", PX_CLUSTERID_Z},
+    {"%nclusterid.x", PX_NCLUSTERID_X},
+    {"%nclusterid.y", PX_NCLUSTERID_Y},
+    {"%nclusterid.z", PX_NCLUSTERID_Z},
 };
 
 int32_t px_build_special(struct px_build *b, const char *name)

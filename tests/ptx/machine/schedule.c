@@ -234,7 +234,7 @@ static uint32_t special_value(const struct px_cta *cta, int which, int warp,
 {
     const struct px_launch *launch = px_machine.launch;
     const uint32_t thread = (uint32_t)(warp * PX_LANES + lane);
-    const uint32_t *block = launch->block;
+    const uint32_t *block = launch->block, *cluster = launch->cluster;
 
     switch (which) {
     case PX_TID_X:
@@ -263,6 +263,25 @@ static uint32_t special_value(const struct px_cta *cta, int which, int warp,
         return (uint32_t)cta->rank;
     case PX_CLUSTER_SIZE:
         return (uint32_t)cta->cluster->size;
+    case PX_CLUSTER_CTAID_X:
+    case PX_CLUSTER_CTAID_Y:
+    case PX_CLUSTER_CTAID_Z:
+        which -= PX_CLUSTER_CTAID_X;
+        return cta->id[which] % cluster[which];
+    case PX_CLUSTER_NCTAID_X:
+    case PX_CLUSTER_NCTAID_Y:
+    case PX_CLUSTER_NCTAID_Z:
+        return cluster[which - PX_CLUSTER_NCTAID_X];
+    case PX_CLUSTERID_X:
+    case PX_CLUSTERID_Y:
+    case PX_CLUSTERID_Z:
+        which -= PX_CLUSTERID_X;
+        return cta->id[which] / cluster[which];
+    case PX_NCLUSTERID_X:
+    case PX_NCLUSTERID_Y:
+    case PX_NCLUSTERID_Z:
+        which -= PX_NCLUSTERID_X;
+        return launch->grid[which] / cluster[which];
     default:
         return 0;
     }

@@ -70,7 +70,7 @@ struct units {
 static struct units units_of(const struct operand *o, int first, int rows,
                              int k, int type)
 {
-    const int per_unit = type == PX_F16 || type == PX_BF16 ? 8 : 16;
+    const int per_unit = 4 * px_mma_per_word(type);
 
     if (o->turned)
         return (struct units){first / per_unit, rows / per_unit, k, per_unit};

@@ -8,6 +8,7 @@ struct px_build;
 int px_setup_wgmma(struct px_build *b);
 /* Which type a name begins with; -1 for none. */
 int px_mma_type(const char *name);
+int px_mma_per_word(int type);
 /* The fragment of A in four registers as 16 rows of floats. */
 void px_mma_rows(const struct px_warp *w, const int32_t *arg, float *to,
                  int type);
