@@ -10,6 +10,7 @@
 #include "lua/base.h"
 #include "rule/rule.h"
 
+#include <fenv.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -268,14 +269,19 @@ static int try_all(const struct subject *s)
 int qg_trial_check(struct qg *q, const struct qg_scale *scale)
 {
     struct subject s = {.q = q, .scale = scale};
+    fenv_t mode;
+    int wrong = 0;
 
+    /* the mode of the caller may flush denormals: XLA's threads do */
+    fegetenv(&mode);
+    fesetenv(FE_DFL_ENV);
     s.location = qg_rule_location(q, scale, 0);
     s.global_place = qg_rule_location(q, scale, 1);
-    for (int i = 0; i < (scale->by_input ? QG_INPUTS : 1); i++) {
+    for (int i = 0; !wrong && i < (scale->by_input ? QG_INPUTS : 1); i++) {
         s.rule = &scale->rules[i];
         s.global = scale->global ? &scale->globals[i] : NULL;
-        if (try_all(&s))
-            return 1;
+        wrong = try_all(&s);
     }
-    return 0;
+    fesetenv(&mode);
+    return wrong;
 }

@@ -6,6 +6,8 @@
 */
 #include "host.h"
 
+#include "base/context.h"
+
 #include <stdint.h>
 
 enum { GROUPS = 2, ROWS = 70, MOST = 64 };
@@ -163,4 +165,17 @@ TEST(test_float_mode)
         release(&other);
         quern_plan_destroy(plan);
     }
+}
+
+/* Rules of specs are tried when a context opens, in the caller's thread. */
+TEST(test_float_mode_rules)
+{
+    const unsigned int before = mode();
+    struct host_specs specs;
+
+    set_mode(before | OTHER_MODE);
+    host_specs_open(&specs, "examples/specs");
+    set_mode(before);
+    assert_non_null(qn_context_recipe(host_ctx, "w4a16_int4"));
+    host_specs_close(&specs);
 }
