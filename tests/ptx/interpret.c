@@ -15,7 +15,7 @@
 /* Multiprocessors: many tiles for each CTA; and bands of more than one row of
    tiles, of which the model makes more with more CTAs. */
 enum { FEW = 4, MORE = 8 };
-enum { OUTPUT = 1 << 22, SECONDS = 300 };
+enum { OUTPUT = 1 << 22, SECONDS = 900 };
 
 char interpret_folder[] = "/tmp/quern-ptx-XXXXXX";
 char interpret_output[OUTPUT];
