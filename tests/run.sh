@@ -95,6 +95,8 @@ python=build/python/bin/python
 start() { # log, program, share
     local command=("$2")
     [[ $2 != *.py ]] || command=("$python" -B "$2")
+    # The GPU suite, which the other tests of test_ptx interpret, has no build with sanitizers.
+    [[ $2 != build/asan/bin/test_ptx ]] || command+=('*machine*')
     [ -z "$3" ] || command=(env "QUERN_SHARE=$3" "${command[@]}")
     run "$1" "$2${3:+ $3}" "${command[@]}"
 }
