@@ -70,7 +70,7 @@ static const char scaled_text[] =
 static void write_scaled(const struct scaled *s, int order, char *text,
                          size_t size)
 {
-    char name[160], kind[80] = "", scales[80] = "", shape[40];
+    char name[320], kind[80] = "", scales[80] = "", shape[40];
 
     snprintf(kind, sizeof kind, ".kind::%s", s->kind);
     snprintf(shape, sizeof shape, ".m16n8k%d.row.col", s->k);
