@@ -12,6 +12,7 @@ static const struct param_row {
     QN_PARAMS(PARAM_ROW)
 #undef PARAM_ROW
 };
+enum { PARAM_ROWS = sizeof param_rows / sizeof *param_rows };
 
 /* The field's rule has let only known names pass. */
 static int find_row(const char *name)
@@ -77,17 +78,24 @@ uint64_t qg_param_bits(const struct qg_kernels *k, const char *names)
     return bits;
 }
 
-/* The list that templates loop over, and the bytes that the runtime reads. */
+/* The list that templates loop over, which also says of each name whether it
+   is in the list; and the bytes that the runtime reads. */
 static void fill(struct qg *q, const struct qg_kernels *k, struct qg_params *p)
 {
     p->bytes = qg_mem_array(q, (size_t)k->params.count, 1);
     for (int i = 0; i < k->params.count; i++)
         if (!(p->left_out >> i & 1))
             p->bytes[p->count++] = (unsigned char)find_row(k->params.at[i]);
-    lua_createtable(q->L, p->count, 0);
+    lua_createtable(q->L, p->count, PARAM_ROWS);
+    for (int i = 0; i < PARAM_ROWS; i++) {
+        lua_pushboolean(q->L, 0);
+        lua_setfield(q->L, -2, param_rows[i].name);
+    }
     for (int i = 0; i < p->count; i++) {
         push(q->L, p->bytes[i], i, p->count);
         lua_rawseti(q->L, -2, i + 1);
+        lua_pushboolean(q->L, 1);
+        lua_setfield(q->L, -2, param_rows[p->bytes[i]].name);
     }
     qg_frozen_wrap(q->L);
     p->list = luaL_ref(q->L, LUA_REGISTRYINDEX);

@@ -8,26 +8,24 @@ void $(name)(void *const *params, int worker, int workers)
     const struct work w = {
         .worker = worker,
         .workers = workers,
-//$ local has = {}
-//$ for _, p in ipairs(params) do has[p.name] = true end
 //$ for _, field in ipairs { "input", "form", "in", "in_pointers", "gather", "topk", "saved",
 //$   "in_stride", "in_group_stride", "saved_stride", "probability", "bias", "dbias", "dbias_add",
 //$   "dprob", "partials", "row_partials", "activation", "interleave", "limit", "slope",
 //$   "shift", "history", "random", "out", "out_stride", "align" } do
-//$   if has[field] then
+//$   if params[field] then
         .$(field) = $(field),
 //$   end
 //$ end
         .all = { m, k, groups },
 //$ for _, copy in ipairs { "row", "column" } do
-//$   if has[copy] then
+//$   if params[copy] then
 //$   local scales = scale and "(sf_element *)" .. copy .. "_sf, " .. copy .. "_global" or "0, 0"
         .$(copy) = { $(copy), $(copy)_stride, $(scales),
-//$   local amax = has[copy .. "_amax"] and copy .. "_amax" or "0"
+//$   local amax = params[copy .. "_amax"] and copy .. "_amax" or "0"
                  $(amax) },
 //$   end
 //$ end
-//$ if has.scale then
+//$ if params.scale then
         .delayed = scale,
 //$ end
     };

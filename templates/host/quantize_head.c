@@ -1,8 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local across = scale and scale.k > 0 and scale.k or 128
 //$ local down = scale and scale.rows > 0 and scale.rows or 1
-//$ local has = {}
-//$ for _, p in ipairs(params) do has[p.name] = true end
 #define FN static inline __attribute__((unused))
 enum { IN_COPY, IN_BF16, IN_F16, IN_F32 }; /* types before the cast; COUPLED: types */
 enum { PLAIN, FORWARD, BACKWARD };         /* COUPLED: forms */
@@ -75,7 +73,7 @@ struct work {
 //$ if of == "w" then
     const void *const *in_pointers; /* each group's matrix, or null */
 //$ end
-//$ if has.gather then
+//$ if params.gather then
     const int *gather; /* null, or the pair of each row, whose token is the row to read */
     int topk;
 //$ end

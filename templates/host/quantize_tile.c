@@ -94,8 +94,6 @@ static float copied(const struct work *w, const struct group *g, int row, int f)
 }
 
 //$ end
-//$ local has = {}
-//$ for _, p in ipairs(params) do has[p.name] = true end
 /* The value to quantize at a row and a feature inside the group. */
 static float load(const struct work *w, const struct group *g, int row, int f)
 {
@@ -114,7 +112,7 @@ static float load(const struct work *w, const struct group *g, int row, int f)
         return load_in(w, w->in_pointers[g->number], row * w->in_stride + f);
     return load_in(w, w->in, g->number * w->in_group_stride + row * w->in_stride + f);
 //$ else
-//$ if has.gather then
+//$ if params.gather then
     if (w->gather)
         return load_in(w, w->in, w->gather[at] / w->topk * w->in_stride + f);
 //$ end

@@ -1,7 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local bytes = input.bits // 8
-//$ local has = {}
-//$ for _, p in ipairs(params) do has[p.name] = true end
 /*
 ** A tile's values into a stage, for all threads: 16 bytes at a time and without waiting, or where
 ** rows do not begin at multiples of that, one by one. Rows outside of the group are never read.
@@ -33,7 +31,7 @@ FN void copy_async(void *to, const void *from)
                  : : "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 
-//$ if has.gather then
+//$ if params.gather then
 /* A row of tokens. The threads of a row read all their rows' indices at once, one each. */
 FN void fetch_tokens(packed *stage, const struct source *s, const struct group *g,
                      const struct tile *t)
@@ -64,7 +62,7 @@ FN void fetch_tokens(packed *stage, const struct source *s, const struct group *
 //$ end
 FN void fetch(packed *stage, const struct source *s, const struct group *g, const struct tile *t)
 {
-//$ if has.gather then
+//$ if params.gather then
     if (s->gather) {
         fetch_tokens(stage, s, g, t);
         return;

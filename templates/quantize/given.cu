@@ -1,7 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local plain = form == "plain" and input.type ~= "copy"
-//$ local has = {}
-//$ for _, p in ipairs(params) do has[p.name] = true end
 //$ include "quantize/packed.cu"
 
 /* The source of values. */
@@ -12,7 +10,7 @@ struct source {
 //$ end
     long long in_stride;
     int paired; /* several neighbours can be read at once */
-//$ if has.gather then
+//$ if params.gather then
     const int *gather; /* null, or the pair of each row, whose token is the row to read */
     int topk;
 //$ end

@@ -1,6 +1,4 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local has = {}
-//$ for _, p in ipairs(params) do has[p.name] = true end
 source.all = all;
 //$ if input.type == "copy" then
 source.row = row;
@@ -9,16 +7,16 @@ source.row_sf = (const sf_element *)row_sf;
 source.row_global = row_global;
 //$ else
 source.in = in;
-//$ if has.in_pointers then
+//$ if params.in_pointers then
 source.pointers = in_pointers;
 //$ end
 source.in_stride = in_stride;
-//$ if has.gather then
+//$ if params.gather then
 source.gather = gather;
 source.topk = topk;
 //$ end
 //$ if form == "plain" then
-//$ local aligned = has.in_pointers and "" or " && (unsigned long long)in % 16 == 0"
+//$ local aligned = params.in_pointers and "" or " && (unsigned long long)in % 16 == 0"
 source.paired = in_stride % CHUNK == 0$(aligned);
 //$ else
 source.paired = k % 2 == 0 && in_stride % 2 == 0 &&
