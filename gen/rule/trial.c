@@ -38,24 +38,9 @@ static unsigned int bits_of(float value)
     return bits;
 }
 
-/* The nearest e4m3 number, saturated: a term of this kind stands for it. */
-static float round_e4m3(float value)
-{
-    float magnitude = fabsf(value), step;
-    int exponent;
-
-    if (isnan(value))
-        return value;
-    if (magnitude >= 448)
-        return copysignf(448, value);
-    frexpf(magnitude, &exponent);
-    step = ldexpf(1, (exponent > -5 ? exponent : -5) - 4);
-    return copysignf(fminf(nearbyintf(magnitude / step) * step, 448), value);
-}
-
 /* The nearest number of `fraction` bits below the leading one, from 2^least on
    as normal numbers; from `above` on infinity. */
-static float round_wide(float value, int fraction, int least, float above)
+static float round_to(float value, int fraction, int least, float above)
 {
     float magnitude = fabsf(value), step, rounded;
     int exponent;
@@ -67,6 +52,14 @@ static float round_wide(float value, int fraction, int least, float above)
     step = ldexpf(1, exponent - fraction);
     rounded = nearbyintf(magnitude / step) * step;
     return copysignf(rounded >= above ? INFINITY : rounded, value);
+}
+
+/* The nearest e4m3 number, saturated: a term of this kind stands for it. */
+static float round_e4m3(float value)
+{
+    const float rounded = round_to(value, 3, -6, INFINITY);
+
+    return isnan(value) ? value : copysignf(fminf(fabsf(rounded), 448), value);
 }
 
 static unsigned int compute(const struct trial *t, const struct qg_node *node,
@@ -121,9 +114,9 @@ static unsigned int compute(const struct trial *t, const struct qg_node *node,
     case QG_OP_TO_E4M3:
         return bits_of(round_e4m3(a));
     case QG_OP_TO_BF16:
-        return bits_of(round_wide(a, 7, -126, INFINITY));
+        return bits_of(round_to(a, 7, -126, INFINITY));
     case QG_OP_TO_F16:
-        return bits_of(round_wide(a, 10, -14, 65536));
+        return bits_of(round_to(a, 10, -14, 65536));
     case QG_OP_SELECT:
         return v[0] ? v[1] : v[2];
     default: /* BITS, FROMBITS, FROM_E4M3 ..: another view of the same */
