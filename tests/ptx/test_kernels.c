@@ -78,7 +78,8 @@ static void finish(const struct tally *tally)
     assert_int_equal(tally->wrong, 0);
 }
 
-TEST(shipped)
+static void run_each(int (*wanted)(const struct qn_kernel *),
+                     const char *families)
 {
     const struct quern_registry *r;
     struct tally tally = {0};
@@ -89,31 +90,31 @@ TEST(shipped)
     assert_int_equal(qg_open(NULL, 0, &gen), 0);
     r = qg_registry(gen);
     for (int i = 0; i < r->nkernels; i++)
-        if (r->kernels[i].shipped && share_has(++number))
-            run_kernel(&r->kernels[i], "torture,many,tails,bad_sizes", number,
-                       &tally);
+        if (wanted(&r->kernels[i]) && share_has(++number))
+            run_kernel(&r->kernels[i], families, number, &tally);
     qg_close(gen);
     finish(&tally);
     assert_true(number > 0);
 }
 
+static int is_shipped(const struct qn_kernel *k)
+{
+    return k->shipped;
+}
+
+static int is_epilogue(const struct qn_kernel *k)
+{
+    return k->op == QN_EPILOGUE && strcmp(k->arch, "host");
+}
+
+TEST(shipped)
+{
+    run_each(is_shipped, "torture,many,tails,bad_sizes");
+}
+
 TEST(epilogues)
 {
-    const struct quern_registry *r;
-    struct tally tally = {0};
-    struct qg *gen;
-    int number = 0;
-
-    interpret_need_compiler();
-    assert_int_equal(qg_open(NULL, 0, &gen), 0);
-    r = qg_registry(gen);
-    for (int i = 0; i < r->nkernels; i++)
-        if (r->kernels[i].op == QN_EPILOGUE &&
-            strcmp(r->kernels[i].arch, "host") && share_has(++number))
-            run_kernel(&r->kernels[i], "epilogues", number, &tally);
-    qg_close(gen);
-    finish(&tally);
-    assert_true(number > 0);
+    run_each(is_epilogue, "epilogues");
 }
 
 TEST(each_form)

@@ -104,6 +104,12 @@ static void check(const struct kernel *k)
                  k->body);
 }
 
+static void check_all(const struct kernel *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        check(&rows[i]);
+}
+
 /* ---------------------------------------------------------------- variables */
 
 /* Values, more variables than a few, and shared ones of the module. */
@@ -126,8 +132,7 @@ TEST(variables)
     };
 
     start("PTX_SEED", "1");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        check(&rows[i]);
+    check_all(rows, sizeof rows / sizeof *rows);
 }
 
 /* -------------------------------------------------------------- matrices */
@@ -156,8 +161,7 @@ TEST(matrices)
     };
 
     start("PTX_SEED", "1");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        check(&rows[i]);
+    check_all(rows, sizeof rows / sizeof *rows);
 }
 
 /* ------------------------------------------------------------- tensor maps */
@@ -211,8 +215,7 @@ TEST(maps)
     };
 
     start("PTX_SEED", "1");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        check(&rows[i]);
+    check_all(rows, sizeof rows / sizeof *rows);
 }
 
 /* Bytes told before the arrival; an arrival of copies that the barrier did not
@@ -241,8 +244,7 @@ TEST(arrivals)
     };
 
     start("PTX_SEED", "1");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        check(&rows[i]);
+    check_all(rows, sizeof rows / sizeof *rows);
 }
 
 /* Which CTA of which cluster, for CTA (5, 2) of a grid of 6 x 4. */
@@ -269,8 +271,7 @@ TEST(places)
 
     start("PTX_SEED", "1");
     many = 1;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        check(&rows[i]);
+    check_all(rows, sizeof rows / sizeof *rows);
     many = 0;
 }
 
@@ -294,8 +295,7 @@ TEST(added)
     };
 
     start("PTX_SEED", "1");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        check(&rows[i]);
+    check_all(rows, sizeof rows / sizeof *rows);
 }
 
 /* A CTA that ends before its store has read: refused, unless asked for. */
@@ -379,6 +379,5 @@ TEST(sums)
     };
 
     start("PTX_SEED", "1");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        check(&rows[i]);
+    check_all(rows, sizeof rows / sizeof *rows);
 }

@@ -82,28 +82,22 @@ static int add_elements(struct px_async *async, unsigned char *to,
                         const unsigned char *from, size_t bytes)
 {
     const int type = async->tile->map.type;
+    const size_t size = async->tile->map.element_bytes;
+    const int is_half = type == F16 || type == BF16;
 
-    if (type == F16 || type == BF16)
-        for (size_t i = 0; i < bytes; i += 2) {
-            uint16_t x, y;
-
-            memcpy(&x, to + i, 2);
-            memcpy(&y, from + i, 2);
-            x = add_halves(x, y, type);
-            memcpy(to + i, &x, 2);
-        }
-    else if (type == U32 || type == S32 || type == F32 || type == F32_FTZ)
-        for (size_t i = 0; i < bytes; i += 4) {
-            uint32_t x, y;
-
-            memcpy(&x, to + i, 4);
-            memcpy(&y, from + i, 4);
-            x = add_words(x, y, type);
-            memcpy(to + i, &x, 4);
-        }
-    else
+    if (!is_half && type != U32 && type != S32 && type != F32 &&
+        type != F32_FTZ)
         return px_fault(async->warp, async->op, async->lane,
                         "sums of type %d are not known", type);
+    for (size_t i = 0; i < bytes; i += size) {
+        uint32_t x = 0, y = 0;
+
+        memcpy(&x, to + i, size);
+        memcpy(&y, from + i, size);
+        x = is_half ? add_halves((uint16_t)x, (uint16_t)y, type)
+                    : add_words(x, y, type);
+        memcpy(to + i, &x, size);
+    }
     return PX_NEXT;
 }
 
