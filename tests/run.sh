@@ -54,6 +54,21 @@ digest() { # log, exit status
         }' "$1"
 }
 
+# Each test that failed, with what it printed before and after its line, and the
+# end of the log: a program that died says there why.
+failures() { # log
+    awk '/^ok |^not ok |^1\.\./ {
+             if (failed)
+                 printf "%s", lines
+             failed = /^not ok / && !/# *SKIP/
+             lines = failed ? lines : ""
+             if (!failed)
+                 next
+         }
+         { lines = lines $0 "\n" }' "$1" | head -n 200
+    tail -n 20 "$1"
+}
+
 # Run a job; its name and what went wrong go into LOG.shown, then what it
 # counted and the seconds that it took into LOG.counts.
 run() { # log, job, command
@@ -64,7 +79,7 @@ run() { # log, job, command
         printf '%s\n' "$job"
         counts=$(digest "$log" "$status")
         read -r _ bad _ <<<"$counts"
-        [ "$bad" = 0 ] || sed 's/^/    | /' "$log" | tail -n 60
+        [ "$bad" = 0 ] || failures "$log" | sed 's/^/    | /'
     } >"$log.shown" 2>&1
     echo "$counts $(tail -n 1 "$log.time")" >"$log.part"
     mv "$log.part" "$log.counts"
@@ -87,6 +102,8 @@ have_gpu() {
 # test kills; everything else must free what it took.
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
+# Memory that was never written holds this byte, not the zeros of a fresh page.
+export MALLOC_PERTURB_=165
 
 python=build/python/bin/python
 [ -x "$python" ] || python=python3

@@ -220,6 +220,7 @@ static inline struct fixture begin_with(const char *recipe, const char *more,
     test_expect(qn_mlp_plan(f.ctx, &mlp, &test_aot, &f.plan), QUERN_OK, "");
     f.memory = aligned_alloc(256, ROOMS * ROOM + 8 * ROOM);
     assert_non_null(f.memory);
+    memset(f.memory, 0, ROOMS * ROOM + 8 * ROOM);
     f.args = f.need.args;
     give(&f, &a->x), give(&f, &a->y), give(&f, &a->dy), give(&f, &a->dx);
     give(&f, &a->w1), give(&f, &a->w2), give(&f, &a->dw1), give(&f, &a->dw2);
@@ -238,7 +239,6 @@ static inline struct fixture begin_with(const char *recipe, const char *more,
     assert_in_range(f.need.saved_bytes, 1, 8 * ROOM);
     a->pending = room(&f);
     assert_in_range(f.need.pending_bytes, 1, ROOM);
-    memset(a->workspace, 0, f.need.workspace_bytes);
     test_cuda->trailed = FAKE_TRAILED;
     return f;
 }

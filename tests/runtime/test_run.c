@@ -205,7 +205,7 @@ TEST(refuses_bad_arguments)
     BREAK(args.d.offsets = a, "must be NULL or a's arrays");
     BREAK(args.workspace = NULL, "workspace is NULL: 256 zeroed bytes");
     BREAK(args.workspace = a + 4, "workspace is");
-    BREAK(args.d.data = args.a.data, "d overlaps a");
+    BREAK(args.a.data = args.d.data, "d overlaps a"); /* d is the longer one */
     BREAK(args.d.data = (char *)args.b.data + 1024, "d overlaps b");
     BREAK(args.workspace = args.d.data, "workspace overlaps d");
     BREAK(args.workspace = a, "workspace overlaps a");
