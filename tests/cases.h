@@ -20,6 +20,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "share.h"
+
 #ifndef TEST_SETUP
 #define TEST_SETUP    NULL
 #define TEST_TEARDOWN NULL
@@ -61,11 +63,17 @@ static inline void test_sort(void)
 static inline int test_run(const char *group, const char *pattern,
                            CMFixtureFunction setup, CMFixtureFunction teardown)
 {
+    int failed;
+
+    if (share_open())
+        return -1;
     test_sort();
     if (pattern)
         cmocka_set_test_filter(pattern);
-    return _cmocka_run_group_tests(group, test_cases, test_ncases, setup,
-                                   teardown);
+    failed = _cmocka_run_group_tests(group, test_cases, test_ncases, setup,
+                                     teardown);
+    share_print();
+    return failed;
 }
 
 #define TEST(name)                                                             \

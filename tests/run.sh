@@ -118,13 +118,13 @@ start() { # log, program, share
     run "$1" "$2${3:+ $3}" "${command[@]}"
 }
 
-# In how many shares a program is run: those whose cases take minutes compile or
-# interpret CUDA kernels, the same under sanitizers, where the programs
-# themselves are watched instead.
+# In how many shares a program's cases are run, if that takes minutes; `make test`
+# runs the first.
 shares_of() { # program
     case $1 in
-    */test_compile) echo 8 ;;
     */test_ptx) echo 24 ;;
+    */test_{compile,host}) echo 8 ;;
+    */test_{cli,api} | tests/numbers/check.py) echo 4 ;;
     *) echo 1 ;;
     esac
 }
@@ -135,28 +135,31 @@ programs() { # folder
 }
 
 jobs=()
-if [ "$part" = test ]; then
-    for program in $(programs build/bin); do
-        shares=$(shares_of "$program")
-        if [ "$shares" -gt 1 ]; then
-            jobs+=("$program 0/$shares")
-        else
-            jobs+=("$program")
-        fi
+add() { # program, shares, the first of them, the last one
+    local i
+    for ((i = $3; i <= $4; i++)); do
+        jobs+=("$1$([ "$2" = 1 ] || echo " $i/$2")")
     done
-    jobs+=(tests/numbers/check.py tests/report/check.py tests/docs/check.py tests/install/check.py)
+}
+
+if [ "$part" = test ]; then
+    for program in $(programs build/bin) tests/{numbers,report,docs,install}/check.py; do
+        add "$program" "$(shares_of "$program")" 0 0
+    done
 else
     for program in $(programs build/asan/bin); do
         shares=$(shares_of "$program")
-        if [ "$shares" = 1 ]; then
-            jobs+=("$program")
-            continue
-        fi
-        jobs+=("$program 0/$((16 * shares))")
-        for ((i = 1; i < shares; i++)); do
-            jobs+=("${program/asan\//} $i/$shares")
-        done
+        case $program in
+        # CUDA kernels are the same under sanitizers, which watch the programs alone.
+        */test_ptx | */test_compile)
+            add "$program" $((16 * shares)) 0 0
+            add "${program/asan\//}" "$shares" 1 $((shares - 1))
+            ;;
+        *) add "$program" 1 0 0 ;;
+        esac
     done
+    shares=$(shares_of tests/numbers/check.py)
+    add tests/numbers/check.py "$shares" 1 $((shares - 1))
 fi
 
 log_of() { # program, share

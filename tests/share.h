@@ -19,7 +19,7 @@
 __attribute__((weak)) struct {
     int index, count;
     int taken, cases;
-} share = {.count = 1};
+} share_state = {.count = 1};
 
 /* 0 if QUERN_SHARE is not set or is I/N with 0 <= I < N. */
 static inline int share_open(void)
@@ -29,8 +29,10 @@ static inline int share_open(void)
 
     if (!given)
         return 0;
-    if (sscanf(given, "%d/%d%n", &share.index, &share.count, &length) == 2 &&
-        !given[length] && share.index >= 0 && share.index < share.count)
+    if (sscanf(given, "%d/%d%n", &share_state.index, &share_state.count,
+               &length) == 2 &&
+        !given[length] && share_state.index >= 0 &&
+        share_state.index < share_state.count)
         return 0;
     fprintf(stderr, "QUERN_SHARE is '%s'; it must be I/N, I from 0 to N - 1\n",
             given);
@@ -39,25 +41,26 @@ static inline int share_open(void)
 
 static inline int share_count(int mine)
 {
-    share.cases++;
-    share.taken += mine;
+    share_state.cases++;
+    share_state.taken += mine;
     return mine;
 }
 
 /* Whether this process runs the case of that number in its list; asked once. */
 static inline int share_has(int number)
 {
-    return share_count(number % share.count == share.index);
+    return share_count(number % share_state.count == share_state.index);
 }
 
 /* The same for a case that is of the first share whatever its number. */
 static inline int share_has_first(void)
 {
-    return share_count(share.index == 0);
+    return share_count(share_state.index == 0);
 }
 
 /* The line from which tests/run.sh tells how many cases were left out. */
 static inline void share_print(void)
 {
-    printf("cases: %d of %d\n", share.taken, share.cases);
+    if (share_state.cases)
+        printf("cases: %d of %d\n", share_state.taken, share_state.cases);
 }

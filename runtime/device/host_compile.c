@@ -30,14 +30,14 @@
 extern char **environ;
 
 /* Sums are promised to the bit: nothing may be fused or reordered. */
-static const char *const options[] = {"-std=gnu11", "-O3", "-fPIC", "-shared",
+static const char *const options[] = {"-std=gnu11", "-O2", "-fPIC", "-shared",
                                       "-ffp-contract=off"};
 
 #define NOPTIONS ((int)(sizeof options / sizeof options[0]))
 
 const char *qn_host_options(void)
 {
-    return "-std=gnu11 -O3 -fPIC -shared -ffp-contract=off";
+    return "-std=gnu11 -O2 -fPIC -shared -ffp-contract=off";
 }
 
 /* One program name, never split into words or given to a shell. */

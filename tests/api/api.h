@@ -17,15 +17,16 @@ struct api_line {
     char text[256];
     struct qn_line line; /* read */
     int index;           /* among all */
+    int valid;           /* so far, those of other shares too */
 };
 
 /* The next valid one of every pattern and recipe, with so many groups, rows and
-   features; 0 at the end. Begin with zeros. */
+   features, that this process has a share of; 0 at the end. Begin with zeros. */
 int api_line_next(struct quern_context *ctx, int groups, int64_t rows,
                   int features, struct api_line *line);
 
-/* The number of lines that a loop over all saw: all patterns are in use. */
-void api_line_enough(int count);
+/* A loop saw all lines: all patterns are in use. */
+void api_line_enough(const struct api_line *line);
 
 /* --------------------------------------------------------------- expected.c */
 

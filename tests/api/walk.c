@@ -85,15 +85,16 @@ int api_line_next(struct quern_context *ctx, int groups, int64_t rows,
         spell(text, ctx->base->recipes[line->index % recipes].name, groups,
               rows, features, line->text, sizeof line->text);
         line->index++;
-        if (!qn_api_line(ctx, line->text, &line->line))
+        if (qn_api_line(ctx, line->text, &line->line))
+            assert_non_null(strchr(quern_errmsg(), ' '));
+        else if (share_has(line->valid++))
             return 1;
-        assert_non_null(strchr(quern_errmsg(), ' '));
     }
 }
 
-void api_line_enough(int count)
+void api_line_enough(const struct api_line *line)
 {
-    if (count < FEWEST)
-        fail_msg("only %d lines are valid", count);
-    print_message("  %d lines\n", count);
+    if (line->valid < FEWEST)
+        fail_msg("only %d lines are valid", line->valid);
+    print_message("  %d lines\n", line->valid);
 }

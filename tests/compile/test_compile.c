@@ -43,8 +43,6 @@ enum { EVERY = 71 };
 static int open_all(void **state)
 {
     (void)state;
-    if (share_open())
-        return -1;
     qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), 0, &compiler);
     if (!compiler) /* the runner shows the reason */
         print_message("skip: %s\n", qn_errmsg(NULL));
@@ -67,7 +65,6 @@ static int close_all(void **state)
     (void)state;
     qg_close(generator);
     qn_nvrtc_close(compiler);
-    share_print();
     return table_close(table);
 }
 
