@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MEASURED = 90 }; /* the GPUs that the model's figures are of */
+enum { MEASURED = 90 }; /* of which the model's figures are */
 
 #define GPU(name, word, major, minor) {word, major, minor},
 
@@ -39,6 +39,11 @@ int qn_evidence(const struct qn_kernel *kernel, int capability)
             return QUERN_EVIDENCE_RUN;
     return kernel->interpreted ? QUERN_EVIDENCE_INTERPRETED
                                : QUERN_EVIDENCE_COMPILED;
+}
+
+int qn_evidence_measured(int capability)
+{
+    return capability == MEASURED;
 }
 
 int qn_evidence_least(int evidence, const struct qn_kernel *kernel,
