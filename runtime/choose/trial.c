@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** trial.c: which kernels are tried on their first use, and what is known of
-** them.
+** trial.c: which kernels are tried on their first use, and the outcomes that
+** are known.
 **
 ** An outcome is an entry of the cache, so that the cache's rules hold: other
 ** users cannot have written it, and a damaged one is none. Its key is a sum
-** over the code, the GPU and the driver, and where it counts for a day only, that
-** day; its object is one line,
+** over the code, the GPU and the driver, and that day, where it counts for one
+** only; its object is one line,
 **
 **     WORD REASON
 **
@@ -234,9 +234,9 @@ static void keep(struct trial *t, const struct qn_trial_result *result)
         qn_cache_store(t->cache, days < 0 ? t->key : t->today, &item);
 }
 
-/* ---------------------------------------------------------------- one kernel */
+/* --------------------------------------------------------------- one kernel */
 
-/* Under the key's lock, by which other processes wait for the outcome. */
+/* With the key's lock, by which other processes wait for the outcome. */
 static void try_now(struct trial *t, struct qn_trial_result *result)
 {
     const struct qn_kernel *kernel = t->candidate->kernel;
@@ -261,7 +261,7 @@ static void try_now(struct trial *t, struct qn_trial_result *result)
     qn_cache_unlock(lock);
 }
 
-/* What is known, or with `make` found out. Needs ctx->trying. QUERN_OK with
+/* The outcome that is known, or with `make` found out. Needs ctx->trying. QUERN_OK with
    NULL: nothing is known. Errors of qn_jit_object. */
 static int find(struct qn_session *s, const struct qn_candidate *candidate,
                 int backend, int make, struct qn_trial_result **out)
@@ -302,7 +302,7 @@ static int is_plain(const struct qn_kernel *kernel)
     return 1;
 }
 
-/* ------------------------------------------------------------------- in line */
+/* ------------------------------------------------------------------ in line */
 
 static const char *print_fault(const struct qn_trial_result *result, char *text,
                                size_t size)
@@ -383,7 +383,7 @@ void qn_trial_tell(const struct qn_session *s, const struct qn_trial_line *line,
                        first->kernel->name, fault, serves->name);
 }
 
-/* -------------------------------------------------------------- explanations */
+/* ------------------------------------------------------------- explanations */
 
 /* The outcome, NONE where it is not known. */
 static int look(struct qn_session *s, const struct qn_candidate *candidate,
@@ -421,7 +421,7 @@ static int is_refused(struct qn_session *s, struct qn_choice *choice,
     return 1;
 }
 
-/* Behind all that may be used, but the spare if none may. */
+/* They follow all that may be used; the spare comes first if none may. */
 void qn_trial_mark(struct qn_session *s, struct qn_choice *list, int count)
 {
     int used = 0, spare = -1;

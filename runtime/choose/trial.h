@@ -71,7 +71,7 @@ void qn_trial_tell(const struct qn_session *session,
 void qn_trial_mark(struct qn_session *session, struct qn_choice *list,
                    int count);
 
-/* What is known of these kernels, and what the first use will do. */
+/* The outcomes of these kernels; else a line about the first use. */
 void qn_trial_why(struct qn_session *session, const struct qn_choice *list,
                   int count, struct qn_text *text);
 

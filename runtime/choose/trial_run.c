@@ -11,9 +11,9 @@
 ** The program runs it on two clusters, so that each CTA has several tiles, and
 ** on the whole GPU.
 **
-** The environment is made here: nothing of this process but the sockets of
-** CUDA's MPS goes into it, so that no variable meant for it, or changed since,
-** alters what is tried. The GPU is named by its UUID.
+** The environment is made here: of this process only the sockets of CUDA's MPS
+** go into it, so that no variable for another purpose, or changed since the
+** library was opened, alters the trial. The GPU is named by its UUID.
 */
 #define _GNU_SOURCE
 #include "choose/trial.h"
@@ -188,7 +188,7 @@ static void add_driver(struct setting *s, const struct qn_driver *driver)
     add(s, "LD_LIBRARY_PATH", folder);
 }
 
-/* This GPU alone, as number 0; by a driver that names none, all as here. */
+/* Only this GPU, as number 0; by a driver without UUIDs, all as here. */
 static void add_device(struct setting *s, struct qn_driver *driver, int ordinal)
 {
     unsigned char id[16], part[16];
@@ -254,7 +254,7 @@ static const char *find_line(const char *output, const char *word)
     return found;
 }
 
-/* The program says "ready" before the first launch: what fails before says
+/* The program says "ready" before the first launch: a failure before it says
    nothing about the kernel. */
 static void judge(const char *output, int late, double seconds,
                   struct qn_trial_result *result)

@@ -3,7 +3,7 @@
 ** trial.c: `quern .trial`, with which libquern tries a kernel on its first use
 ** (choose/trial.h).
 **
-**     quern .trial VERSION KERNEL SIZES GPU,CAPABILITY SECONDS PROBLEM [SPECS..]
+**     quern .trial VERSION KERNEL SIZES GPU,CAPABILITY SECONDS LINE [SPECS..]
 **
 ** Standard input is the kernel's code. Standard output is "ready" before the
 ** first launch, then one of "right", "wrong WHY", "failed WHY", "late", "unable
@@ -49,7 +49,7 @@ static void say(const char *word, const char *why)
         _exit(QN_EXIT_UNABLE);
 }
 
-/* What one trial is about. */
+/* One trial. */
 struct trial {
     const char *name, *line;
     int64_t sizes[QUERN_MAX_GROUPS];

@@ -27,7 +27,9 @@
 /* Compilers: NVRTC for GPUs, the system's compiler for the host. */
 struct maker {
     const char *(*options)(void);
-    int (*version)(struct quern_context *ctx, char *text, size_t size);
+    /* QN_REJECTED: it is too old for the kernel, of which nothing is kept */
+    int (*version)(struct quern_context *ctx, const struct qn_kernel *kernel,
+                   char *text, size_t size);
     int (*compile)(struct quern_context *ctx, const char *folder,
                    const struct qn_kernel *kernel, const char *source,
                    struct qn_compiled *out);
@@ -35,14 +37,25 @@ struct maker {
 };
 
 /* Opening NVRTC takes the time here: 0.1 s at first. */
-static int nvrtc_version(struct quern_context *ctx, char *text, size_t size)
+static int nvrtc_version(struct quern_context *ctx,
+                         const struct qn_kernel *kernel, char *text,
+                         size_t size)
 {
     struct qn_nvrtc *nvrtc;
     int code = qn_nvrtc_of(ctx, &nvrtc);
 
-    if (!code)
-        snprintf(text, size, "%s", qn_nvrtc_version(nvrtc));
-    return code;
+    if (code)
+        return code;
+    snprintf(text, size, "%s", qn_nvrtc_version(nvrtc));
+    return qn_nvrtc_serves(nvrtc, kernel->name, kernel->arch) ? QN_REJECTED
+                                                              : QUERN_OK;
+}
+
+static int host_version(struct quern_context *ctx,
+                        const struct qn_kernel *kernel, char *text, size_t size)
+{
+    (void)kernel;
+    return qn_host_version(ctx, text, size);
 }
 
 /* Spills and serialized wgmma get a code of their own. NVRTC makes no files. */
@@ -63,7 +76,7 @@ static const struct maker gpu_maker = {qn_nvrtc_options, nvrtc_version,
                                        nvrtc_compile, 0};
 
 /* A library that is loaded into this process must be our own work. */
-static const struct maker host_maker = {qn_host_options, qn_host_version,
+static const struct maker host_maker = {qn_host_options, host_version,
                                         qn_host_compile, 1};
 
 /* One compilation and where it is kept. */
@@ -201,12 +214,13 @@ static int take(struct job *job, struct qn_cache_object *object)
 /* There is no index: find the entry, or make it under its lock. */
 static int find_or_make(struct job *job, struct qn_cache_object *object)
 {
-    int code = job->maker->version(job->ctx, job->version, sizeof job->version);
+    int code = job->maker->version(job->ctx, job->candidate->kernel,
+                                   job->version, sizeof job->version);
     int lock;
 
-    if (code)
+    if (code && code != QN_REJECTED)
         qn_error_add("  %s needs it", job->candidate->kernel->name);
-    else
+    if (!code)
         code = make_key(job);
     if (code)
         return code;

@@ -45,7 +45,7 @@ static int set_signals(posix_spawnattr_t *attributes)
     return error;
 }
 
-/* A caller may have closed 0 to 2, so that new files get these numbers. */
+/* A caller may have closed 0 to 2, and new files take their place. */
 enum { FIRST_FREE = 3 };
 
 static int set_files(posix_spawn_file_actions_t *actions, int input, int output)
@@ -90,7 +90,8 @@ static int is_over(const char *text, size_t length)
            (length == 2 || text[length - 3] == '\n');
 }
 
-/* To a dot or the end: 0; 1: the time is up. What does not fit is dropped. */
+/* To a dot or the end: 0; 1: the time is up. The rest of a long text is
+   dropped. */
 static int read_all(int from, double end, char *output, size_t size)
 {
     struct pollfd wait = {.fd = from, .events = POLLIN};

@@ -13,13 +13,13 @@ struct qn_helper {
 };
 
 /*
-** Run it, and keep what it writes to its standard output, cut at `size`, up to
-** a line with nothing but a dot or to its end. Its error output is lost, its
-** signals are as by default and none is blocked. It has ended when this
-** returns; no handler of this process changes, and a caller that takes over
-** all children, or ignores SIGCHLD, does no harm.
+** Run it, and keep its standard output, cut at `size`, up to a line with nothing
+** but a dot or to its end. Its error output is lost, its signals are as by
+** default and none is blocked. It has ended when this returns; no handler of
+** this process changes, and a caller that waits for all children, or ignores
+** SIGCHLD, does no harm.
 **
-** 0, or the error number of what could not be made; `*late` is 1 if it was
+** 0, or the error number if it could not be started; `*late` is 1 if it was
 ** killed.
 */
 int qn_helper_run(const struct qn_helper *helper, char *output, size_t size,

@@ -35,6 +35,7 @@ struct nvrtc_program;
 struct qn_nvrtc {
     void *library;
     char version[32];
+    int number; /* 12090 for 12.9 */
 #define FIELD(name, arguments) int(*name) arguments;
     FUNCTIONS(FIELD)
 #undef FIELD
@@ -117,6 +118,7 @@ static int read_version(struct qn_nvrtc *nvrtc)
     load_builtins(nvrtc, major, minor);
     snprintf(nvrtc->version, sizeof nvrtc->version, "nvrtc %d.%d", major,
              minor);
+    nvrtc->number = 1000 * major + 10 * minor;
     return QUERN_OK;
 }
 
@@ -166,6 +168,54 @@ void qn_nvrtc_close(struct qn_nvrtc *nvrtc)
 const char *qn_nvrtc_version(const struct qn_nvrtc *nvrtc)
 {
     return nvrtc->version;
+}
+
+/* ----------------------------------------------------------------- versions */
+
+/* Families of architectures ("f") have names since this version. */
+enum { NAMES_FAMILIES = 12090 };
+
+/* The first version for kernels of an architecture. Those of one Blackwell chip
+   are written with block-scaled forms (.block16, .block32) that PTX has since
+   CUDA 12.9. */
+static int needed_for(const char *arch)
+{
+    static const struct {
+        const char *arch;
+        int version;
+    } rows[] = {{"sm_100a", 12090}, {"sm_103", 12090}, {"sm_121", 12090},
+                {"sm_100", 12080},  {"sm_101", 12080}, {"sm_120", 12080}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!strncmp(arch, rows[i].arch, strlen(rows[i].arch)))
+            return rows[i].version;
+    return 12000;
+}
+
+int qn_nvrtc_serves(const struct qn_nvrtc *nvrtc, const char *name,
+                    const char *arch)
+{
+    const int needed = needed_for(arch);
+
+    if (nvrtc->number >= needed)
+        return QUERN_OK;
+    return qn_error_set(QUERN_ECOMPILE,
+                        "%s is not used: %s needs NVRTC %d.%d or later, and "
+                        "this is %s",
+                        name, arch, needed / 1000, needed % 1000 / 10,
+                        nvrtc->version);
+}
+
+/* A compiler that has no name for a family makes code for its first chip, which
+   runs on all of it. */
+static void print_target(const struct qn_nvrtc *nvrtc, const char *target,
+                         char *text, size_t size)
+{
+    const size_t length = strlen(target);
+    const int family = length && target[length - 1] == 'f';
+
+    snprintf(text, size, "--gpu-architecture=%.*s",
+             (int)length - (family && nvrtc->number < NAMES_FAMILIES), target);
 }
 
 /* --------------------------------------------------------------- compiling */
@@ -253,8 +303,7 @@ static int compile(struct qn_nvrtc *nvrtc, const char *name, const char *source,
     int failed, code;
 
     snprintf(file, sizeof file, "%s.cu", name);
-    snprintf(architecture, sizeof architecture, "--gpu-architecture=%s",
-             target);
+    print_target(nvrtc, target, architecture, sizeof architecture);
     if (nvrtc->nvrtcCreateProgram(program, source, file, 0, NULL, NULL))
         return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc takes no program", name);
     failed = nvrtc->nvrtcCompileProgram(*program, 3, arguments);
@@ -275,6 +324,11 @@ int qn_nvrtc_compile(struct qn_nvrtc *nvrtc, const char *name,
     int code;
 
     memset(out, 0, sizeof *out);
+    code = qn_nvrtc_serves(nvrtc, name, arch);
+    if (code) {
+        out->log = calloc(1, 1);
+        return out->log ? code : qn_error_memory();
+    }
     code = compile(nvrtc, name, source, arch, &program, out);
     if (!code)
         code = read_cubin(nvrtc, program, name, out);

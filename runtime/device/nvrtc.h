@@ -28,6 +28,11 @@ void qn_nvrtc_close(struct qn_nvrtc *nvrtc);
 /* "nvrtc 13.0"; lives as long as the handle. */
 const char *qn_nvrtc_version(const struct qn_nvrtc *nvrtc);
 
+/* Can it compile for `arch`, as all kernels for that are written? QUERN_ECOMPILE
+   names both versions; `name` is the kernel's. */
+int qn_nvrtc_serves(const struct qn_nvrtc *nvrtc, const char *name,
+                    const char *arch);
+
 /* The options of every compile except the architecture, in one line. */
 const char *qn_nvrtc_options(void);
 

@@ -37,8 +37,8 @@ static double worse(double a, double b)
     return isnan(a) || a > b ? a : b;
 }
 
-/* Add a row's squares to its group's: the difference, and the reference. Returns
-   the row's own error. */
+/* Add a row's squares to its group's: the difference, and the reference.
+   Returns the row's own error. */
 static double add_row(const struct qn_job *job, const void *row,
                       const double *reference, int64_t n, double own[2])
 {
@@ -56,8 +56,8 @@ static double add_row(const struct qn_job *job, const void *row,
     return distance(difference, norm);
 }
 
-/* The error over all sampled rows; a NaN makes it NaN. The largest of a row, and
-   the group with the largest error of its own. */
+/* The error over all sampled rows; a NaN makes it NaN. The largest of a row,
+   and the group with the largest error of its own. */
 static int compare(const struct qn_job *job, const struct qn_sample *s,
                    const double *reference, double *error, double *most,
                    int *group)

@@ -17,6 +17,7 @@
 #include "product/backend.h"
 #include "product/frame.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -309,28 +310,40 @@ static int load_one(struct qn_session *s, const struct qn_choice *choice,
                                 module);
 }
 
+/* Of several kernels that cannot be used the log has the best, and the one in
+   its place. */
+static void tell_rejected(const struct qn_session *s, const char *reason,
+                          const char *serves)
+{
+    if (*reason)
+        qn_context_log(s->ctx, QUERN_LOG_INFO, "%.*s; %s serves instead",
+                       (int)strcspn(reason, "\n"), reason, serves);
+}
+
 /* The best choice that can be loaded, or else the one that trials left. */
 static int load_best(struct qn_session *s, const struct qn_choice *list,
                      int count, struct qn_module **module)
 {
     struct qn_trial_line line = {0};
+    char rejected[300] = ""; /* by the compiler */
     int code = QN_REJECTED;
 
     for (int i = 0; i < count && list[i].fits && code == QN_REJECTED; i++) {
         const int failed = line.failed;
 
         code = load_one(s, &list[i], &line, module);
-        if (code == QN_REJECTED && line.failed == failed)
-            qn_context_log(s->ctx, QUERN_LOG_INFO, "%s", qn_error_text());
+        if (code == QN_REJECTED && line.failed == failed && !*rejected)
+            snprintf(rejected, sizeof rejected, "%s", qn_error_text());
     }
     if (code == QN_REJECTED && line.spare)
         code = qn_module_get(s->ctx, line.spare, s->demand.backend, module);
-    if (!code)
+    if (!code) {
+        tell_rejected(s, rejected, (*module)->kernel->name);
         qn_trial_tell(s, &line, (*module)->kernel);
-    else if (line.failed)
+    } else if (code == QN_REJECTED) {
         qn_context_log(s->ctx, QUERN_LOG_INFO, "%s", qn_error_text());
-    if (code == QN_REJECTED)
         code = line.failed ? QUERN_ENOKERNEL : QUERN_ECOMPILE;
+    }
     return code;
 }
 

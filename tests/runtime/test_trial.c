@@ -71,7 +71,7 @@ static const struct quern_registry registry = {
 
 /* ------------------------------------------------------------------ support */
 
-/* What the script does for each kernel. */
+/* A script, by its commands for each kernel. */
 static void write_checker(const char *n_best, const char *n_next,
                           const char *p_best, const char *p_next)
 {
@@ -234,7 +234,7 @@ TEST(trial_without_processes)
     expect("n_best", "n_best\n", "tried n_best");
 }
 
-/* Of mma.sync: wrong never runs; late is the last resort. */
+/* A kernel of mma.sync that was wrong never runs; one that was late may. */
 TEST(trial_last_resort)
 {
     struct quern_context *ctx;
