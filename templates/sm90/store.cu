@@ -113,7 +113,7 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
                        t->column + i % ROW_SLABS * SLAB_COLUMNS, row + i / ROW_SLABS * 64$(cut));
 }
 //$ else
-//$ if dequantize == "swapped" then
+//$ if turned then
 /* One warp stores its columns of a tile, 16 rows at a time. */
 FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
                    const struct maps *maps, int row, int rows, int lane)

@@ -1,0 +1,108 @@
+-- 16-bit products on Blackwell's tensor cores, for the operands of sm90_gemm.lua. sm_100f's kernels
+-- run on GPUs of 10.0 and 10.3.
+
+-- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B. If C is
+-- fetched, each slab has a barrier, too.
+local function slab_memory (v)
+  return 1 * KiB + 4 * v.slabs * (16 * v.d_box[1] * v.d.bytes + (v.addend == "fetch" and 8 or 0)) + 512
+end
+local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes end
+
+-- A box of an operand: k-major, all rows at once; mn-major, 64 of them for each step of k.
+local function box (o, rows, v)
+  if o.major == "k" then return { v.tile.k, rows } end
+  return { 64, v.tile.k }
+end
+
+-- The path of C: fp32 sums in L2, others in registers.
+local function addend ()
+  return derive "addend" (function (v)
+    if v.epilogue == "store" or v.epilogue == "alpha" or v.epilogue == "activate" then
+      return "none"
+    end
+    return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
+  end)
+end
+
+local function common ()
+  return
+  derive "cluster" (function () return { 1, 1 } end),
+  derive "schedule" (function () return "overlapped" end), -- stores behind products
+  derive "gather" (function () return "none" end),
+  derive "quantize" (function () return "pass" end),
+  derive "dequantize" (function () return "none" end),
+  derive "microbatches" (function () return 1 end),
+  derive "factors" (function (v) return v.epilogue == "alpha" and "alpha" or "none" end),
+  derive "rolled" (function () return true end), -- see sm90_gemm.lua
+  derive "scheduler_rolled" (function () return true end),
+  derive "whole" (function () return false end),
+  derive "bytes" (function (v) return v.a.bytes end),
+  derive "store" (function () return "warps" end),
+
+  -- The tensor cores take 128 rows and 16 to 256 columns: where rows of D are in groups they are
+  -- the latter, so that a group's last tile has no more than it needs.
+  derive "turned" (function (v) return v.ragged == "m" end),
+
+  -- Warps that copy, multiply, check sizes; and four that store.
+  derive "threads" (function () return 8 * 32 end),
+
+  -- Each of the 4 warps stores D through slabs of 16 rows: all columns that it has of D, or 128
+  -- bytes.
+  derive "d_box" (function (v) return { v.turned and 32 or 128 // v.d.bytes, 16 } end),
+  derive "d_swizzle" (function (v) return v.d_box[1] * v.d.bytes end),
+  derive "slabs" (function () return 4 end),
+  derive "stages" (function (v) return (227 * KiB - slab_memory(v)) // stage_memory(v) end),
+  derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
+
+  -- The longest first, so that the last tiles are short.
+  derive "longest_first" (function (v) return v.ragged ~= "none" and 1 or 0 end),
+
+  derive "a_box" (function (v) return box(v.a, v.tile.m, v) end),
+  derive "b_box" (function (v) return box(v.b, v.tile.n, v) end),
+
+  requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+
+  reject "a row of a stage has 128 bytes, 64 values of k"
+    (function (v) return v.tile.k ~= 64 end),
+  reject "the tensor cores take 128 rows at a time, and 64 to 256 columns, in 64s"
+    (function (v)
+      local lines, spots = v.tile.m, v.tile.n
+      if v.turned then lines, spots = spots, lines end
+      return lines ~= 128 or spots < 64 or spots > 256 or spots % 64 ~= 0
+    end),
+  reject "the memory for two tiles' sums is taken in powers of two"
+    (function (v) return v.turned and v.tile.m == 192 or not v.turned and v.tile.n == 192 end),
+  reject "fewer than 3 stages cannot hide the latency of TMA"
+    (function (v) return v.stages < 3 end)
+end
+
+local join = table.join
+local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
+                "noop" }
+local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
+
+local function ragged_m ()
+  return
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "k % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  addend(), common()
+end
+
+-- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
+kernels "sm100_gemm_m" {
+  op       = { "fprop", "dgrad" },
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn" },
+  ragged   = "m",
+  arch     = "sm_100f",
+  template = "sm100/gemm_dense.cu",
+  params   = join(rows, sizes),
+
+  axis "tile" { {64, 128, 64}, {128, 128, 64}, {256, 128, 64} },
+
+  ragged_m()
+}
+
+-- SPDX-License-Identifier: Apache-2.0
