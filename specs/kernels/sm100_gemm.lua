@@ -24,14 +24,15 @@ local function addend ()
   end)
 end
 
-local function common ()
+local function common (merges)
   return
   derive "cluster" (function () return { 1, 1 } end),
   derive "schedule" (function () return "overlapped" end), -- stores behind products
   derive "gather" (function () return "none" end),
   derive "quantize" (function () return "pass" end),
   derive "dequantize" (function () return "none" end),
-  derive "microbatches" (function () return 1 end),
+  merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
+         or derive "microbatches" (function () return 1 end),
   derive "factors" (function (v) return v.epilogue == "alpha" and "alpha" or "none" end),
   derive "rolled" (function () return true end), -- see sm90_gemm.lua
   derive "scheduler_rolled" (function () return true end),
@@ -40,8 +41,9 @@ local function common ()
   derive "store" (function () return "warps" end),
 
   -- The tensor cores take 128 rows and 16 to 256 columns: where rows of D are in groups they are
-  -- the latter, so that a group's last tile has no more than it needs.
-  derive "turned" (function (v) return v.ragged == "m" end),
+  -- the latter, so that a group's last tile has no more than it needs. An activation may need two
+  -- columns of D, which one thread has where they are columns.
+  derive "turned" (function (v) return v.ragged == "m" and v.epilogue ~= "activate" end),
 
   -- Warps that copy, multiply, check sizes; and four that store.
   derive "threads" (function () return 8 * 32 end),
@@ -58,7 +60,10 @@ local function common ()
   derive "longest_first" (function (v) return v.ragged ~= "none" and 1 or 0 end),
 
   derive "a_box" (function (v) return box(v.a, v.tile.m, v) end),
-  derive "b_box" (function (v) return box(v.b, v.tile.n, v) end),
+  derive "b_box" (function (v)
+    local halves = v.epilogue == "activate" and v.operands == "halves"
+    return box(v.b, v.tile.n // (halves and 2 or 1), v)
+  end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
 
@@ -76,11 +81,7 @@ local function common ()
     (function (v) return v.stages < 3 end)
 end
 
-local join = table.join
-local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
-                "noop" }
-local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
-
+-- All that kernels with rows in groups have alike.
 local function ragged_m ()
   return
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
@@ -89,20 +90,137 @@ local function ragged_m ()
   addend(), common()
 end
 
--- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
-kernels "sm100_gemm_m" {
-  op       = { "fprop", "dgrad" },
+-- The same of k.
+local function ragged_k (merges)
+  return
+  requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  addend(),
+  without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
+  common(merges)
+end
+
+local join = table.join
+local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
+                "noop" }
+local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
+local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
+local scalars = { "alpha", "beta", "scalar_step" }
+local turned = { {64, 128, 64}, {128, 128, 64}, {256, 128, 64} }
+local plain = { {128, 128, 64}, {128, 256, 64} }
+
+-- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each. Then the same times a
+-- factor for each group, and with C.
+for epilogue, more in pairs { store = {}, alpha = { "alpha", "scalar_step" },
+                              scale = join(added, scalars) } do
+  kernels("sm100_gemm_m_" .. epilogue) {
+    op       = { "fprop", "dgrad" },
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = { "tn", "nn" },
+    ragged   = "m",
+    epilogue = epilogue,
+    arch     = "sm_100f",
+    template = "sm100/gemm_dense.cu",
+    params   = join(rows, more, sizes),
+
+    axis "tile" (turned),
+    ragged_m()
+  }
+end
+
+-- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm.lua.
+kernels "sm100_gemm_m_activate" {
+  op       = "fprop",
   element  = { bf16, f16 },
   scale    = "none",
-  layout   = { "tn", "nn" },
+  layout   = "tn",
   ragged   = "m",
+  epilogue = "activate",
   arch     = "sm_100f",
   template = "sm100/gemm_dense.cu",
-  params   = join(rows, sizes),
+  params   = join(rows, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
+                          "probability", "limit", "slope", "shift" }, sizes),
 
-  axis "tile" { {64, 128, 64}, {128, 128, 64}, {256, 128, 64} },
+  axis "activation" (join({ "none" }, activations.gated, activations.plain)),
+  axis "interleave" { 0, 1, 8, 32 },
+  axis "tile"       (plain),
 
+  derive "operands" (function (v)
+    for _, one in ipairs(join({ "none" }, activations.plain)) do
+      if v.activation == one then return "one" end
+    end
+    return v.interleave == 0 and "halves" or "runs"
+  end),
+  reject "nothing alternates: there is one operand"
+    (function (v) return v.operands == "one" and v.interleave > 0 end),
+  reject "a thread has pairs of columns in fragments of 8: runs of both operands are neither"
+    (function (v) return v.interleave ~= 1 and v.interleave % 8 ~= 0 end),
+  without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end),
   ragged_m()
+}
+
+-- dw = dyᵀ x: k in groups, one matrix D for each.
+local tokens = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
+                 "d_pointers" }
+
+for name, one in pairs { add   = { { "store", "add" }, added },
+                         scale = { "scale", join(added, scalars) } } do
+  kernels("sm100_gemm_k_" .. name) {
+    op       = "wgrad",
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = "nt",
+    ragged   = "k",
+    epilogue = one[1],
+    arch     = "sm_100f",
+    template = "sm100/gemm_dense.cu",
+    params   = join(tokens, one[2], sizes),
+
+    axis "tile" (plain),
+    ragged_k()
+  }
+
+  -- The same products of several microbatches that waited, as one: their tokens are one long k.
+  kernels("sm100_gemm_k_parts_" .. name) {
+    op       = "wgrad",
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = "nt",
+    ragged   = "k",
+    epilogue = one[1],
+    arch     = "sm_100f",
+    template = "sm100/gemm_dense.cu",
+    params   = join({ "a_tail_map", "b_tail_map", "d_map", "d_pointer_map", "microbatch_maps",
+                      "microbatches", "microbatch_count", "d_pointers", "groups", "m", "n", "band",
+                      "error", "noop" }, one[2]),
+
+    axis "microbatches" { 8 },
+    axis "tile" (plain),
+    ragged_k "merges"
+  }
+end
+
+-- A uniform batch: no axis is ragged.
+kernels "sm100_gemm_none" {
+  op       = { "fprop", "dgrad", "wgrad" },
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn", "nt", "tt" },
+  ragged   = "none",
+  epilogue = "scale",
+  arch     = "sm_100f",
+  template = "sm100/gemm_dense.cu",
+  params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
+                  { "groups", "m", "n", "k", "band", "noop" }),
+
+  axis "tile" (plain),
+
+  requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  addend(), common()
 }
 
 -- SPDX-License-Identifier: Apache-2.0
