@@ -81,7 +81,7 @@ int px_bad(const struct px_build *b, const char *why);
 typedef int px_setup(struct px_build *b);
 px_setup px_setup_memory, px_setup_convert, px_setup_compare, px_setup_move,
     px_setup_async, px_setup_matrix, px_setup_warp, px_setup_barrier,
-    px_setup_map;
+    px_setup_map, px_setup_tensor;
 
 /* A row of the table of plain instructions. */
 struct px_row {

@@ -125,9 +125,9 @@ static int use_branch(struct px_build *b)
 int px_opcode(struct px_build *b)
 {
     static px_setup *const setups[] = {
-        px_setup_memory, px_setup_convert, px_setup_compare,
-        px_setup_move,   px_setup_async,   px_setup_matrix,
-        px_setup_warp,   px_setup_barrier, px_setup_map};
+        px_setup_memory, px_setup_convert, px_setup_compare, px_setup_move,
+        px_setup_async,  px_setup_matrix,  px_setup_warp,    px_setup_barrier,
+        px_setup_map,    px_setup_tensor};
     const struct px_row *row;
 
     if (!strcmp(b->mnemonic, "bra") || !strcmp(b->mnemonic, "bra.uni"))

@@ -189,9 +189,9 @@ static int find_guard(struct px_build *b, char *name)
 /* Does the instruction concern other threads? */
 static int is_traced(const char *name)
 {
-    static const char *const begins[] = {"mbarrier.", "cp.",   "wgmma.",
-                                         "bar",       "fence", "setmaxnreg.",
-                                         "mma.",      "red.",  "atom."};
+    static const char *const begins[] = {
+        "mbarrier.",   "cp.",  "wgmma.", "bar",   "fence",
+        "setmaxnreg.", "mma.", "red.",   "atom.", "tcgen05."};
 
     for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
         if (!strncmp(name, begins[i], strlen(begins[i])))

@@ -47,7 +47,7 @@ int px_registers_take(struct px_warp *w)
         memset(w->file, 0xff, program->file_bytes);
         fill_constants(w->file);
     }
-    return program->products ? px_hazard_warp(w) : PX_NEXT;
+    return program->products || program->tensor ? px_hazard_warp(w) : PX_NEXT;
 }
 
 void px_registers_give(struct px_warp *w)

@@ -361,7 +361,7 @@ static int store_tile(struct px_warp *w, const struct px_op *op, uint32_t mask)
         tile->to_cta = w->cta;
         tile->adds = op->sub;
         if (check_shared(w, op, i, tile) ||
-            px_hazard_issued(w, op, i, tile->shared, tile->bytes))
+            px_hazard_issued(w, op, i, w->cta, tile->shared, tile->bytes))
             return PX_FAULT;
     }
     return PX_NEXT;
@@ -391,8 +391,8 @@ static int copy_between(struct px_warp *w, const struct px_op *op,
             return px_fault(w, op, i, "its barrier is in another CTA");
         if (to % 16 || tile->global % 16 || tile->bytes % 16)
             return px_fault(w, op, i, "no multiple of 16 bytes");
-        if (!op->sub &&
-            px_hazard_issued(w, op, i, (uint32_t)tile->global, tile->bytes))
+        if (!op->sub && px_hazard_issued(w, op, i, w->cta,
+                                         (uint32_t)tile->global, tile->bytes))
             return PX_FAULT;
     }
     return PX_NEXT;
