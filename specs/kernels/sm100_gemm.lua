@@ -4,7 +4,8 @@
 -- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B. If C is
 -- fetched, each slab has a barrier, too.
 local function slab_memory (v)
-  return 1 * KiB + 4 * v.slabs * (16 * v.d_box[1] * v.d.bytes + (v.addend == "fetch" and 8 or 0)) + 512
+  local barrier = v.addend == "fetch" and 8 or 0
+  return 1 * KiB + (v.threads // 32 - 4) * v.slabs * (16 * v.d_swizzle + barrier) + 512
 end
 local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes end
 
@@ -20,6 +21,7 @@ local function addend ()
     if v.epilogue == "store" or v.epilogue == "alpha" or v.epilogue == "activate" then
       return "none"
     end
+    if v.epilogue == "gradient" then return "fetch" end -- P, as C would be
     return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
   end)
 end
@@ -43,12 +45,15 @@ local function common (merges)
   -- The tensor cores take 128 rows and 16 to 256 columns: where rows of D are in groups they are
   -- the latter, so that a group's last tile has no more than it needs. An activation may need two
   -- columns of D, which one thread has where they are columns.
-  derive "turned" (function (v) return v.ragged == "m" and v.epilogue ~= "activate" end),
+  derive "turned" (function (v)
+    return v.ragged == "m" and v.epilogue ~= "activate" and v.epilogue ~= "gradient"
+  end),
 
-  -- Warps that copy, multiply, check sizes; and four that store.
-  derive "threads" (function () return 8 * 32 end),
+  -- Warps that copy, multiply, check sizes; and four that store, or eight, of which two at a time
+  -- sum columns of D.
+  derive "threads" (function (v) return (v.epilogue == "gradient" and 12 or 8) * 32 end),
 
-  -- Each of the 4 warps stores D through slabs of 16 rows: all columns that it has of D, or 128
+  -- Each of those warps stores D through slabs of 16 rows: all columns that it has of D, or 128
   -- bytes.
   derive "d_box" (function (v) return { v.turned and 32 or 128 // v.d.bytes, 16 } end),
   derive "d_swizzle" (function (v) return v.d_box[1] * v.d.bytes end),
@@ -99,6 +104,16 @@ local function ragged_k (merges)
   addend(),
   without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
   common(merges)
+end
+
+-- Activations of two columns; constants that only one activation has.
+local function fragments ()
+  return
+  reject "a thread has pairs of columns in fragments of 8: runs of both operands are neither"
+    (function (v) return v.interleave ~= 1 and v.interleave % 8 ~= 0 end)
+end
+local function constants ()
+  return without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end)
 end
 
 local join = table.join
@@ -155,11 +170,35 @@ kernels "sm100_gemm_m_activate" {
   end),
   reject "nothing alternates: there is one operand"
     (function (v) return v.operands == "one" and v.interleave > 0 end),
-  reject "a thread has pairs of columns in fragments of 8: runs of both operands are neither"
-    (function (v) return v.interleave ~= 1 and v.interleave % 8 ~= 0 end),
-  without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end),
+  fragments(), constants(),
   ragged_m()
 }
+
+-- dp from dh = dy w, where h = activation(p) times a factor for each row: see sm90_gemm.lua.
+local gradients = {
+  one    = { join(activations.plain), { 0 } },
+  halves = { join(activations.gated), { 0 } },
+  runs   = { join(activations.gated), { 1, 8, 32 } },
+}
+
+for operands, axes in pairs(gradients) do
+  kernels("sm100_gemm_m_gradient_" .. operands) {
+    op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
+    epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f", template = "sm100/gemm_dense.cu",
+    params = join(rows, { "p_map", "alpha", "scalar_step", "probability", "partials",
+                          "row_partials", "limit", "slope", "shift" }, sizes),
+
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "tile" (plain),
+    derive "operands" (function () return operands end),
+
+    operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
+                         or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+    fragments(), constants(),
+    ragged_m()
+  }
+end
 
 -- dw = dyᵀ x: k in groups, one matrix D for each.
 local tokens = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",

@@ -25,7 +25,7 @@ ROWS = 64,        /* 16 of which, in a row, a warp has sums of at a time */
 COLUMNS = TILE_N,
 SUMS = ROWS * COLUMNS / 128, /* in each of its threads */
 //$ end
-WARPS = 4, /* that store */
+WARPS = $(threads // 32 - 4), /* that store */
 SLAB_COLUMNS = $(d_box[1]),
 SLAB_ROWS = 16,
 SLAB_BYTES = SLAB_ROWS * SLAB_COLUMNS * $(d.bytes), /* one warp's store */

@@ -4,7 +4,7 @@ struct memory {
     unsigned int ring; /* stages: A_BYTES of A, and after them B_BYTES of B */
     unsigned int slabs, full, empty;
 //$ if addend == "fetch" then
-    unsigned int arrived; /* of C, a barrier for each slab */
+    unsigned int arrived; /* of what D takes the place of, a barrier for each slab */
 //$ end
     unsigned int posted, read, queue;
     unsigned int sums_full, sums_empty; /* two of each: see sm100/sums.cu */

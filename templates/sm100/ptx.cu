@@ -34,7 +34,7 @@ FN void tensor_commit(unsigned int barrier)
 }
 
 //$ -- columns of a load: all of a line's, or the rows of D that are stored from one load
-//$ local columns = turned and 64 or tile.n
+//$ local columns = (turned or epilogue == "gradient") and 64 or tile.n
 //$ local count = columns // 2
 //$ local function comma (i) return i < count and "," or "" end
 /*

@@ -1,10 +1,15 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-struct slabs slabs = { s.slabs + (warp - 4) * SLABS * SLAB_BYTES, 0 };
+//$ local place = epilogue == "gradient" and "(warp % 4 * 2 + half)" or "(warp - 4)"
+//$ if epilogue == "gradient" then
+const int half = warp / 4 - 1; /* of 32 rows, which two warps have */
+//$ else
 float sum[SUMS];
+//$ end
+struct slabs slabs = { s.slabs + $(place) * SLABS * SLAB_BYTES, 0 };
 //$ if addend == "read" then
 struct raw_slab added[AHEAD + 1];
 //$ elseif addend == "fetch" then
-slabs.arrived = s.arrived + (warp - 4) * SLABS * 8;
+slabs.arrived = s.arrived + $(place) * SLABS * 8;
 //$ end
 
 while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
@@ -27,6 +32,14 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
             sums_release(&s, number, lane);
         //$ include("sm90/after_tile.body.cu", { row = "row" })
     }
+//$ elseif epilogue == "gradient" then
+    const int line = warp % 4 * 32 + half * 16, row = t.row + line;
+    const unsigned int sum = here + (line << 16);
+
+    //$ include("sm90/before_tile.body.cu", { row = "row" })
+    sums_wait_full(&s, number);
+    //$ include("sm90/after_tile.body.cu", { row = "row" })
+    sums_release(&s, number, lane);
 //$ else
 #pragma unroll 1
     for (int half = 0; half < 2; half++) {
