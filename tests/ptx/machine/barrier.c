@@ -164,6 +164,13 @@ struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
     return NULL;
 }
 
+int px_barrier_is_own(const struct px_cta *cta, uint32_t address)
+{
+    const uint32_t rank = address >> PX_RANK_SHIFT;
+
+    return !rank || rank == (uint32_t)cta->rank + PX_FIRST_RANK;
+}
+
 static void settle(struct px_mbarrier *barrier)
 {
     if (barrier->pending || (barrier->bytes && !px_misreads(PX_EARLY_PHASE)))
@@ -184,9 +191,10 @@ static int mbarrier_init(struct px_warp *w, const struct px_op *op,
                          uint32_t mask)
 {
     PX_EACH (mask) {
-        const uint32_t at = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
-        struct px_cta *cta = w->cta;
-        unsigned char *memory = px_memory_shared(w, op, at, 8, i, NULL);
+        const uint32_t given = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
+        const uint32_t at = given & ((1u << PX_RANK_SHIFT) - 1);
+        struct px_cta *cta;
+        unsigned char *memory = px_memory_shared(w, op, given, 8, i, &cta);
         int k = 0;
 
         if (!memory)
@@ -273,6 +281,8 @@ static int mbarrier_wait(struct px_warp *w, const struct px_op *op,
 
         if (!barrier)
             return PX_FAULT;
+        if (!px_barrier_is_own(w->cta, at))
+            return px_fault(w, op, i, "the barrier is another CTA's");
         if (PX_AT(w, uint32_t, 2)[i] > 1)
             return px_fault(w, op, i, "parity %u", PX_AT(w, uint32_t, 2)[i]);
         if ((barrier->phase & 1) !=

@@ -58,6 +58,7 @@ struct px_op {
     char meet;
     char branch;
     char is_product; /* wgmma */
+    char is_pair;    /* a copy with .cta_group::2 */
     char is_traced;
 };
 
@@ -72,6 +73,7 @@ struct px_constant {
     uint64_t value;
     int32_t at;
     int wide;
+    int shared; /* an address of shared memory */
 };
 
 struct px_program {
@@ -263,7 +265,13 @@ struct px_launch {
     X(PX_FIRST_COPIES, "first_copies") /* wait_group counts the oldest */      \
     X(PX_PLAIN_ADD, "plain_add")       /* reduce is a store */                 \
     X(PX_SCALE_ROWS, "scale_rows")     /* rows 8 to 15 have A's first lanes */ \
-    X(PX_SCALE_BYTES, "scale_bytes")   /* mma.sync: byte-id is ignored */
+    X(PX_SCALE_BYTES, "scale_bytes")   /* byte-id is ignored */                \
+    X(PX_SCALE_TYPE, "scale_type")     /* tcgen05: the other type */           \
+    X(PX_SCALE_SIDES, "scale_sides")   /* scales of A for B */                 \
+    X(PX_ONE_PART, "one_part")         /* tcgen05.cp to 32 lanes only */       \
+    X(PX_PAIR_COLUMNS, "pair_columns") /* halves of B exchanged */             \
+    X(PX_PAIR_ROWS, "pair_rows")       /* rows of D in turns */                \
+    X(PX_PAIR_BARRIER, "pair_barrier") /* .cta_group::2 counts on the own */
 enum {
 #define PX_ID(id, text) id,
     PX_MISREADINGS(PX_ID)
@@ -339,8 +347,9 @@ void px_program_free(struct px_program *program);
 
 /* opcodes.c */
 struct px_operand {
-    char kind; /* 'r'egister, 'i'mmediate, 'p'redicate, 'l'abel, 's'ymbol */
-    char wide; /* of a register */
+    char kind;   /* 'r'egister, 'i'mmediate, 'p'redicate, 'l'abel, 's'ymbol */
+    char wide;   /* of a register */
+    char shared; /* a symbol of shared memory */
     char not ;
     int32_t at;
     uint64_t value;
@@ -375,6 +384,8 @@ void px_barrier_recheck(struct px_cta *cta);
 struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
                                     struct px_cta *cta, uint32_t address,
                                     int lane);
+/* Does a shared address name this CTA, or none? */
+int px_barrier_is_own(const struct px_cta *cta, uint32_t address);
 void px_barrier_complete(struct px_mbarrier *barrier, int64_t bytes);
 /* One arrival of a thread; of a commit, with what its warp had heard. */
 int px_barrier_arrive(struct px_warp *w, const struct px_op *op,

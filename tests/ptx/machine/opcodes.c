@@ -74,6 +74,8 @@ int px_give(struct px_build *b, int i, char type)
         return px_bad(b, "too few operands");
     if (operand->kind == '_')
         return add_argument(b, operand->at);
+    if (operand->shared)
+        return add_argument(b, px_build_shared(b, operand->value, type == 'd'));
     if (operand->kind == 'i')
         return add_argument(
             b, px_build_constant(

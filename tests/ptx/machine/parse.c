@@ -219,9 +219,14 @@ static int read_instruction(struct px_build *b, char *text)
         if (find_guard(b, text + 1))
             return PX_FAULT;
     }
-    rest = name + strcspn(name, " \t\n");
-    if (*rest)
+    rest = name + strcspn(name, " \t\n{");
+    if (*rest == '{') { /* without a space: the name moves to make one */
+        memmove(name - 1, name, (size_t)(rest - name));
+        name--;
+        rest[-1] = 0;
+    } else if (*rest) {
         *rest++ = 0;
+    }
     b->mnemonic = b->op->text = name;
     b->op->is_traced = (char)is_traced(name);
     b->op->arg = (const int32_t *)(uintptr_t)program->nargs; /* an index yet */

@@ -128,9 +128,6 @@ static int deallocate(struct px_warp *w, const struct px_op *op, uint32_t mask)
         if (t->allocation[i].first != first ||
             t->allocation[i].columns != columns)
             continue;
-        if (t->allocation[i].warp != w->number)
-            return px_fault(w, op, 0, "warp %d had allocated these columns",
-                            t->allocation[i].warp);
         memset(t->taken + first, 0, columns);
         t->allocation[i] = t->allocation[--t->nallocations];
         px_machine.events++;
@@ -190,11 +187,13 @@ void px_tensor_count(struct px_warp *w, int lane)
 }
 
 struct px_cta *px_tensor_cta(struct px_warp *w, const struct px_op *op,
-                             int lane, int half)
+                             int lane, int ctas, int half)
 {
     struct px_cluster *cluster = w->cta->cluster;
-    const int rank = (w->cta->rank & ~1) | half;
+    const int rank = w->cta->rank + half;
 
+    if (ctas == 1)
+        return w->cta;
     if (w->cta->rank & 1) {
         px_fault(w, op, lane, "the odd CTA of a pair issues it");
         return NULL;
@@ -355,7 +354,7 @@ static int setup_plain(struct px_build *b)
 
 int px_setup_tensor(struct px_build *b)
 {
-    static const char product[] = "tcgen05.mma.";
+    static const char product[] = "tcgen05.mma.", copy[] = "tcgen05.cp.";
     char name[200];
     int code;
 
@@ -369,6 +368,8 @@ int px_setup_tensor(struct px_build *b)
         return PX_FAULT;
     if (!strncmp(name, product, sizeof product - 1))
         return px_setup_tensor_product(b, name + sizeof product - 1);
+    if (!strncmp(name, copy, sizeof copy - 1))
+        return px_setup_tensor_copy(b, name + sizeof copy - 1);
     for (size_t i = 0; i < sizeof grouped / sizeof *grouped; i++)
         if (!strcmp(name, grouped[i].name)) {
             b->op->run = grouped[i].run;

@@ -6,11 +6,12 @@
 #pragma once
 
 #include "machine.h"
+#include "matrix.h"
 #include "order.h"
 
 enum { PX_ROWS = 128, PX_COLUMNS = 512, PX_PARTS = 4, PX_ALLOCATIONS = 16 };
 
-/* Whose access of a column was the last, by px_order_count. */
+/* The last access of a column, by px_order_count. */
 struct px_access {
     uint32_t count, number; /* 0: none */
 };
@@ -31,9 +32,9 @@ struct px_tmem {
 /* What a warp does with it. */
 struct px_tensor {
     uint64_t issued[PX_LANES], landed[PX_LANES]; /* products, copies, commits */
-    uint32_t products;       /* and copies, of all lanes: their numbers */
-    uint32_t open[PX_LANES]; /* the first without a commit; 0: none */
-    uint32_t accesses;       /* loads and stores: their numbers */
+    uint32_t products;              /* and copies, of all lanes: the last */
+    uint32_t open[PX_LANES];        /* the first without a commit; 0: none */
+    uint32_t accesses;              /* loads and stores: the last */
     uint32_t open_load, open_store; /* the first without a wait; 0: none */
     struct px_known known;
 };
@@ -49,8 +50,9 @@ static inline uint32_t px_row_of(uint32_t address)
 }
 
 struct px_build;
-/* tcgen05_mma.c, tmem.c: the rest of a name. */
+/* tcgen05_mma.c, tcgen05_copy.c, tmem.c: the rest of a name. */
 int px_setup_tensor_product(struct px_build *b, const char *rest);
+int px_setup_tensor_copy(struct px_build *b, const char *rest);
 int px_setup_tensor_access(struct px_build *b, const char *rest, int stores);
 
 /* tmem.c: memory for a CTA and for a warp; PX_FAULT without. */
@@ -77,6 +79,9 @@ struct px_async *px_tensor_issue(struct px_warp *w, const struct px_op *op,
                                  size_t work_bytes);
 /* One more product or copy, whose number is then in px_tensor. */
 void px_tensor_count(struct px_warp *w, int lane);
-/* The CTA of a pair with this rank; NULL after a fault. */
+/* The own CTA, or one of the pair whose even CTA it is; NULL after a fault. */
 struct px_cta *px_tensor_cta(struct px_warp *w, const struct px_op *op,
-                             int lane, int half);
+                             int lane, int ctas, int half);
+/* tcgen05_mma.c: a matrix by its descriptor, of the type that it has. */
+int px_tensor_matrix(struct px_warp *w, const struct px_op *op, int lane,
+                     uint64_t bits, struct px_matrix *out);

@@ -62,7 +62,7 @@ static int check_taken(struct px_warp *w, const struct px_op *op, int lane,
     return PX_NEXT;
 }
 
-/* Whose count it is, for a message. */
+/* The message names the other warp. */
 static int fault_early(struct px_warp *w, const struct px_op *op, int lane,
                        struct px_access by, uint32_t column)
 {
@@ -173,6 +173,8 @@ static const struct shape {
 
 static void place_of(int shape, int r, int i, uint32_t *row, uint32_t *column)
 {
+    if (px_misreads(PX_FRAGMENT) && shape != SHAPE_32X32 && (r ^ r >> 1) & 1)
+        r ^= 3;
     switch (shape) {
     case SHAPE_32X32:
         *row = (uint32_t)i;
