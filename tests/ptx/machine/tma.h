@@ -26,7 +26,8 @@ struct px_tile {
     uint64_t global; /* of copies without a map */
     uint32_t bytes;
     struct px_cta *to_cta; /* whose shared memory */
-    uint32_t barrier;      /* in that CTA */
+    uint32_t barrier;      /* in this CTA: */
+    struct px_cta *barrier_cta;
     int adds;
     unsigned char *data; /* of a store that has been read */
 };
