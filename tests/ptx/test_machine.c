@@ -275,6 +275,90 @@ TEST(places)
     many = 0;
 }
 
+/* A copy by the odd CTA of a pair that counts on the even one's barrier, whose
+   address differs in a bit; its cluster's CTAs 2 and 3 do nothing. */
+TEST(pair_copies)
+{
+#define PAIR                                                                   \
+    "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;\n"             \
+    "mov.u32 %r8, %cluster_ctarank;\nsetp.eq.u32 %p1, %r8, 0;\n"               \
+    "and.pred %p1, %p1, %p0;\nsetp.eq.u32 %p2, %r8, 1;\n"                      \
+    "and.pred %p2, %p2, %p0;\n" BARRIER                                        \
+    "@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 32;\n"           \
+    "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"         \
+    "and.b32 %r9, %r5, 0xfeffffff;\n"                                          \
+    "@%p2 cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global."        \
+    "mbarrier::complete_tx::bytes [%r1], [%rd1, {%r6, %r7}], [%r9];\n"         \
+    "setp.ne.u32 %p3, %r8, 0;\n@%p3 bra waited;\n" WAITED                      \
+    "waited:\nbarrier.cluster.arrive.aligned;\n"                               \
+    "barrier.cluster.wait.aligned;\nsetp.eq.u32 %p2, %r8, 1;\nand.pred %p0, "  \
+    "%p0, %p2;\n"                                                              \
+    "ld.shared.u32 %r0, [%r1+20];"
+    static const struct kernel row = {"", PAIR, 105, 2, 2};
+    const char *text;
+    uint32_t out;
+
+    start("PTX_SEED", "1");
+    many = 1;
+    check(&row);
+    start("PTX_MISREAD", "pair_barrier");
+    driver->cuGetErrorString(launch(&row, &out), &text);
+    assert_non_null(strstr(text, "deadlock"));
+    unsetenv("PTX_MISREAD");
+    start("PTX_SEED", "1");
+    many = 0;
+}
+
+/* Warps that end after they have arrived count once; lanes of a warp wait one
+   after the other. */
+TEST(cluster_waits)
+{
+    static const struct kernel row = {
+        "",
+        "barrier.cluster.arrive.aligned;\nsetp.ge.u32 %p1, %r2, 64;\n"
+        "@%p1 bra end;\nmov.u32 %r3, %laneid;\nsetp.lt.u32 %p2, %r3, 7;\n"
+        "@%p2 bra low;\nbarrier.cluster.wait.acquire;\nbra both;\nlow:\n"
+        "barrier.cluster.wait.acquire;\nboth:\nbar.sync 1, 64;\n"
+        "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+        "mov.u32 %r0, 3;\nend:",
+        3, 2, 2};
+
+    for (int seed = 1; seed < 5; seed++) {
+        const char text[] = {(char)('0' + seed), 0};
+
+        start("PTX_SEED", text);
+        many = 1;
+        check(&row);
+        many = 0;
+    }
+    start("PTX_SEED", "1");
+}
+
+/* Two floats in a register of 64 bits, arrivals with a count and a scope. */
+TEST(of_sm_100)
+{
+    static const struct kernel rows[] = {
+        {"",
+         "mov.b32 %f0, 0f40000000;\nmov.b32 %f1, 0f40400000;\n"
+         "mov.b64 %rd2, {%f0, %f1};\nmul.f32x2 %rd3, %rd2, %rd2;\n"
+         "fma.rn.f32x2 %rd3, %rd3, %rd2, %rd2;\n"
+         "add.f32x2 %rd3, %rd3, %rd2;\nmov.b64 {%f2, %f3}, %rd3;\n"
+         "add.f32 %f2, %f2, %f3;\ncvt.rzi.u32.f32 %r0, %f2;",
+         12 + 33, 2, 2},
+        {"",
+         "add.u32 %r5, %r1, 1024;\nmov.u32 %r6, 2;\n"
+         "@%p0 mbarrier.init.shared::cta.b64 [%r5], 5;\nbar.sync 0;\n"
+         "@%p0 mbarrier.arrive.release.cta.shared::cta.b64 _, [%r5];\n"
+         "@%p0 mbarrier.arrive.release.cta.shared::cta.b64 _, [%r5], %r6;\n"
+         "@%p0 mbarrier.arrive.shared::cluster.b64 _, [%r5], %r6;\n" WAITED
+         "mov.u32 %r0, 4;",
+         4, 2, 2},
+    };
+
+    start("PTX_SEED", "1");
+    check_all(rows, sizeof rows / sizeof *rows);
+}
+
 #define ADDED                                                                  \
     BARRIER "shl.b32 %r3, %r2, 2;\nadd.u32 %r3, %r3, %r1;\n"                   \
             "st.shared.u32 [%r3], %r4;\nfence.proxy.async.shared::cta;\n"      \
