@@ -11,7 +11,8 @@
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
 **              without tensor maps) SYNC times as many, of codes UNPACKED or,
 **              taken as they are, SYNC by their bytes, and SYNC_STEP for each
-**              step of k; FP8 half as many, two-level sums `promotions` times;
+**              step of k; codes of 8 bits half as many, of 4 bits a quarter;
+**              two-level sums `promotions` times;
 **              where codes are dequantized, that time if it is more
 **              (model_dequantize.c)
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes, of a lone CTA
@@ -248,7 +249,7 @@ static double math_cycles(const struct qn_demand *demand,
     else if (qn_model_dequantizes(kernel))
         math = larger(math, qn_model_dequantize_cycles(kernel, rows, k, math));
     else if (b < 2)
-        math /= 2;
+        math *= larger(a, b) / 2;
     math = larger(math, qn_fuse_tile(kernel, k));
     return promotes(demand, kernel) ? math * promotion_of(demand, kernel)
                                     : math;

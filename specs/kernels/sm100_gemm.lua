@@ -31,6 +31,8 @@ local function common (merges)
   derive "cluster" (function () return { 1, 1 } end),
   derive "schedule" (function () return "overlapped" end), -- stores behind products
   derive "gather" (function () return "none" end),
+  derive "a_runs" (function () return false end),
+  derive "scales" (function () return "none" end),
   derive "quantize" (function () return "pass" end),
   derive "dequantize" (function () return "none" end),
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"

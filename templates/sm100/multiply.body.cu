@@ -5,7 +5,7 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
 
     if (elect_lane()) {
         sums_wait_empty(&s, number);
-        multiply_tile(sums_of(sums, number), &s, &p, &t, $(k_length));
+        multiply_tile(sums_of(sums, number),$(scales == "native" and " sums," or "") &s, &p, &t, $(k_length));
         sums_post(&s, number);
     }
     __syncwarp();

@@ -33,6 +33,13 @@ FN void tensor_commit(unsigned int barrier)
                  : : "r"(barrier) : "memory");
 }
 
+//$ if scales == "native" then
+FN void store_shared_word(unsigned int to, unsigned int word)
+{
+    asm volatile("st.shared.b32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
+}
+
+//$ end
 //$ -- columns of a load: all of a line's, or the rows of D that are stored from one load
 //$ local columns = (turned or epilogue == "gradient") and 64 or tile.n
 //$ local count = columns // 2

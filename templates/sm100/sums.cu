@@ -4,7 +4,15 @@
 ** has half n % 2. A barrier of each half tells that its sums are full, another that they may be
 ** overwritten: a phase of each ends with every second tile.
 */
+//$ if scales == "native" then
+enum {
+    SUMS_WORDS = $(tensor_words), /* of a line: of sums, and of scales after them */
+    LINE_SCALES = 2 * SPOTS,
+    SPOT_SCALES = LINE_SCALES + 4 * WORDS
+};
+//$ else
 enum { SUMS_WORDS = 2 * SPOTS }; /* of a line */
+//$ end
 
 /* Where a tile's sums are. */
 FN unsigned int sums_of(unsigned int sums, unsigned int sequence)

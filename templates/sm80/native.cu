@@ -56,41 +56,8 @@ FN void mma_scaled(float *sum, const unsigned int *a, const unsigned int *b, uns
                    "h"((short)columns));
 }
 
-//$ for _, x in ipairs { { "a", a }, { "b", b } } do
-//$   local name, s = x[1], x[2].scale
-//$   local lines = s.lines > 1 and "(s->row + row) / " .. s.lines or "s->row + row"
-//$   local step = s.order == "columns" and " * s->scales.stride" or ""
-/*
-** The scales of row `row` of the tile's $(name) for four blocks from `block` on, a multiple of 4; 0
-** where there is none, below `blocks`.
-*/
-FN unsigned int scales_$(name)(const struct source *s, int row, int block, int blocks)
-{
-    const long long i = s->scales.row + $(lines), j = s->scales.column + block;
-//$   if s.order == "rows" then
-    const long long at = i * s->scales.stride + j;
-//$   elseif s.order == "columns" then
-    const long long at = j * s->scales.stride + i;
-//$   else
-    /* tiles of 128 x 4 */
-    const long long at = i / 128 * s->scales.stride + j / 4 * 512 + i % 32 * 16 + i % 128 / 32 * 4;
-//$   end
-    const unsigned char *from = (const unsigned char *)s->sf + s->scales.base + at;
-    const int there = row < s->rows ? blocks - block : 0;
-    unsigned int word = 0;
+//$ include "common/four_scales.cu"
 
-//$   if s.order ~= "columns" then
-    if (there >= 4 && (unsigned long long)from % 4 == 0)
-        return __ldg((const unsigned int *)from);
-//$   end
-#pragma unroll
-    for (int b = 0; b < 4; b++)
-        if (b < there)
-            word |= (unsigned int)__ldg(from + b$(step)) << 8 * b;
-    return word;
-}
-
-//$ end
 /* The scales of this thread's row of a stage, of A or of B, on their way; `blocks` have scales. */
 FN void fetch_scales(unsigned int words[WORDS], const struct source *a, const struct source *b,
                      int stage, int blocks)
@@ -100,9 +67,11 @@ FN void fetch_scales(unsigned int words[WORDS], const struct source *a, const st
 #pragma unroll
     for (int i = 0; i < WORDS; i++)
         if (line < TILE_M)
-            words[i] = scales_a(a, line, first + 4 * i, blocks);
+            words[i] = four_scales_a(a->sf, &a->scales, a->row + line, first + 4 * i,
+                                     line < a->rows ? blocks : 0);
         else if (line < LINES)
-            words[i] = scales_b(b, line - TILE_M, first + 4 * i, blocks);
+            words[i] = four_scales_b(b->sf, &b->scales, b->row + line - TILE_M, first + 4 * i,
+                                     line - TILE_M < b->rows ? blocks : 0);
 }
 
 /* And into the stage, behind its codes. */
