@@ -50,7 +50,7 @@ static double value_of(const struct tensor_type *t, unsigned code)
     return code >> (t->bits - 1) & 1 ? -size : size;
 }
 
-/* Of a middling size, for sums that cancel little. */
+/* Middling sizes, for sums that cancel little. */
 static uint16_t random_code(const struct tensor_type *t, uint64_t *state)
 {
     const int near = t->exponent > 3 ? 4 : 1 << t->exponent;
@@ -100,8 +100,8 @@ static void fill(const struct tensor_product *p)
 
 /* ------------------------------------------------------------------ layouts */
 
-/* Where the 16 bytes of element (row, k) are, of `rows`. Swizzled k-major rows
-   hold all of k. */
+/* The 16 bytes that hold element (row, k) of `rows`. Swizzled k-major rows have
+   all of k. */
 static uint32_t unit_of(struct tensor_layout l, const struct tensor_type *t,
                         int rows, int row, int k)
 {
@@ -274,9 +274,9 @@ void tensor_write(const struct tensor_product *p, char *text, size_t size)
     text[n] = 0;
 }
 
-/* 0 with the words of D, or an error's code. */
-static int launch(const char *text, const struct tensor_job *job, int ctas,
-                  float *out)
+/* 0 with the result, or an error's code. */
+static int launch(const char *text, const void *in_bytes, size_t bytes,
+                  int ctas, void *out, size_t results)
 {
     struct cu_attribute cluster = {.id = QN_CU_ATTRIBUTE_CLUSTER_DIMENSION,
                                    .value.cluster = {(unsigned)ctas, 1, 1}};
@@ -285,8 +285,6 @@ static int launch(const char *text, const struct tensor_job *job, int ctas,
                                     .shared_bytes = 200 << 10,
                                     .attributes = &cluster,
                                     .nattributes = ctas > 1};
-    const size_t bytes = sizeof *job + 2 * IMAGE;
-    const size_t results = (size_t)ctas * 128 * job->columns * 4;
     struct cu_library *library;
     struct cu_kernel *kernel;
     struct cu_function *function;
@@ -301,13 +299,18 @@ static int launch(const char *text, const struct tensor_job *job, int ctas,
     assert_int_equal(driver->cuKernelGetFunction(&function, kernel), 0);
     assert_int_equal(driver->cuMemAlloc_v2(&in, bytes), 0);
     assert_int_equal(driver->cuMemAlloc_v2(&to, results), 0);
-    memcpy((void *)in, job, bytes);
+    memcpy((void *)in, in_bytes, bytes);
     code = driver->cuLaunchKernelEx(&shape, function, params, NULL);
     memcpy(out, (void *)to, results);
     driver->cuMemFree_v2(in);
     driver->cuMemFree_v2(to);
     driver->cuLibraryUnload(library);
     return code;
+}
+
+int tensor_launch(const char *text, void *out, size_t bytes)
+{
+    return launch(text, "", 1, 1, out, bytes);
 }
 
 static int is_sum(const struct tensor_product *p, int i, int j, float d)
@@ -337,7 +340,8 @@ int tensor_run(const struct tensor_product *p, const char *text,
 
     fill(p);
     job = job_of(p);
-    code = launch(text, job, p->ctas, d);
+    code = launch(text, job, sizeof *job + 2 * IMAGE, p->ctas, d,
+                  (size_t)(p->ctas * 128 * p->n) * sizeof *d);
     *why = "";
     if (code)
         driver->cuGetErrorString(code, why);

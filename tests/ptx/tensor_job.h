@@ -41,6 +41,10 @@ void tensor_write(const struct tensor_product *p, char *text, size_t size);
 int tensor_run(const struct tensor_product *p, const char *text,
                const char **why);
 
+/* Runs a kernel of one CTA that takes two pointers and writes to the second; 0
+   or the driver's error. */
+int tensor_launch(const char *text, void *out, size_t bytes);
+
 /* Another start of the machine, with other variables. */
 void tensor_start(const char *variable, const char *value);
 

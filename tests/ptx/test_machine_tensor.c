@@ -114,3 +114,59 @@ TEST(tensor_misread)
     unsetenv("PTX_MISREAD");
     tensor_start("PTX_SEED", "1");
 }
+
+/* Threads store 8 columns of their lane; both halves of 16 lanes are loaded in
+   another shape: sums of a fragment as wgmma has them. */
+static const char shapes[] =
+    ".version 8.8\n.target sm_100a\n.address_size 64\n"
+    ".extern .shared .align 1024 .b8 room[];\n"
+    ".visible .entry kernel(.param .u64 in, .param .u64 out)\n"
+    ".maxntid 128, 1, 1\n{\n"
+    ".reg .b32 %r<24>;\n.reg .b64 %rd<4>;\n.reg .pred %p<4>;\n"
+    "ld.param.u64 %rd1, [out];\nmov.u32 %r0, %tid.x;\nmov.u32 %r1, room;\n"
+    "setp.lt.u32 %p1, %r0, 32;\n@%p1 tcgen05.alloc.cta_group::1.sync.aligned."
+    "shared::cta.b32 [%r1], 32;\ntcgen05.fence::before_thread_sync;\n"
+    "bar.sync 0;\ntcgen05.fence::after_thread_sync;\n"
+    "ld.shared.u32 %r2, [%r1];\nshl.b32 %r3, %r0, 3;\n"
+    "add.u32 %r4, %r3, 1;\nadd.u32 %r5, %r3, 2;\nadd.u32 %r6, %r3, 3;\n"
+    "add.u32 %r7, %r3, 4;\nadd.u32 %r8, %r3, 5;\nadd.u32 %r9, %r3, 6;\n"
+    "add.u32 %r10, %r3, 7;\n"
+    "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r2], {%r3, %r4, %r5, %r6, %r7, "
+    "%r8, %r9, %r10};\ntcgen05.wait::st.sync.aligned;\n"
+    "add.u32 %r11, %r2, 1048576;\n"
+    "tcgen05.ld.sync.aligned.16x256b.x1.b32 {%r12, %r13, %r14, %r15}, [%r2];\n"
+    "tcgen05.ld.sync.aligned.16x128b.x2.b32{%r16, %r17, %r18, %r19}, [%r11];\n"
+    "tcgen05.wait::ld.sync.aligned;\nmul.wide.u32 %rd2, %r0, 32;\n"
+    "add.u64 %rd1, %rd1, %rd2;\n"
+    "st.global.v4.u32 [%rd1], {%r12, %r13, %r14, %r15};\n"
+    "st.global.v4.u32 [%rd1+16], {%r16, %r17, %r18, %r19};\nbar.sync 0;\n"
+    "@%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32;\nret;\n}\n";
+
+static int wrong_shapes(void)
+{
+    uint32_t out[128 * 8];
+    int wrong = 0;
+
+    assert_int_equal(tensor_launch(shapes, out, sizeof out), 0);
+    for (int t = 0; t < 128; t++)
+        for (int r = 0; r < 4; r++) {
+            const int row = t / 32 * 32 + t % 32 / 4, column = t % 4;
+
+            wrong += out[8 * t + r] !=
+                     (uint32_t)(8 * (row + r / 2 * 8) + 2 * column + r % 2);
+            wrong +=
+                out[8 * t + 4 + r] !=
+                (uint32_t)(8 * (16 + row + r % 2 * 8) + column + r / 2 * 4);
+        }
+    return wrong;
+}
+
+TEST(tensor_shapes)
+{
+    tensor_start("PTX_SEED", "1");
+    assert_int_equal(wrong_shapes(), 0);
+    tensor_start("PTX_MISREAD", "fragment");
+    assert_int_not_equal(wrong_shapes(), 0);
+    unsetenv("PTX_MISREAD");
+    tensor_start("PTX_SEED", "1");
+}

@@ -105,7 +105,7 @@ static int cluster_arrive(struct px_warp *w, const struct px_op *op,
 {
     struct px_cluster *cluster = w->cta->cluster;
 
-    if (w->cluster_ticket)
+    if (w->cluster_ticket > cluster->generation)
         return px_fault(w, op, first_lane(mask), "arrives twice");
     if (px_order_arrive(w, &cluster->heard, NULL))
         return PX_FAULT;
@@ -115,6 +115,7 @@ static int cluster_arrive(struct px_warp *w, const struct px_op *op,
     return PX_YIELD;
 }
 
+/* Without .aligned (op->sub) lanes may come one after the other. */
 static int cluster_wait(struct px_warp *w, const struct px_op *op,
                         uint32_t mask)
 {
@@ -123,7 +124,8 @@ static int cluster_wait(struct px_warp *w, const struct px_op *op,
     if (w->cta->cluster->generation < w->cluster_ticket)
         return PX_WAIT;
     px_order_pass(w, &w->cta->cluster->heard);
-    w->cluster_ticket = 0;
+    if (!op->sub)
+        w->cluster_ticket = 0;
     return PX_YIELD;
 }
 
@@ -346,12 +348,18 @@ static const struct {
     {"barrier.cluster.arrive.aligned", "", cluster_arrive, PX_MEET_ALL, 0},
     {"barrier.cluster.wait.acquire.aligned", "", cluster_wait, PX_MEET_ALL, 0},
     {"barrier.cluster.wait.aligned", "", cluster_wait, PX_MEET_ALL, 0},
+    {"barrier.cluster.wait.acquire", "", cluster_wait, 0, 'n'},
     {"mapa.shared::cluster.u32", "rrr", map_address, 0, 0},
     {"mbarrier.init.shared::cta.b64", "rr", mbarrier_init, 0, 0},
     {"mbarrier.inval.shared::cta.b64", "r", mbarrier_end, 0, 0},
     {"mbarrier.arrive.shared::cta.b64", "rr", mbarrier_arrive, 0, 'a'},
+    {"mbarrier.arrive.release.cta.shared::cta.b64", "rr", mbarrier_arrive, 0,
+     'a'},
+    {"mbarrier.arrive.release.cta.shared::cta.b64", "rrr", mbarrier_arrive, 0,
+     'a'},
     {"mbarrier.arrive.shared::cta.b64", "rrr", mbarrier_arrive, 0, 'a'},
     {"mbarrier.arrive.shared::cluster.b64", "rr", mbarrier_arrive, 0, 'a'},
+    {"mbarrier.arrive.shared::cluster.b64", "rrr", mbarrier_arrive, 0, 'a'},
     {"mbarrier.arrive.release.cta.shared::cluster.b64", "rr", mbarrier_arrive,
      0, 'a'},
     {"mbarrier.arrive.expect_tx.shared::cta.b64", "rrr", mbarrier_arrive, 0,

@@ -131,6 +131,8 @@ static int end_lanes(struct px_warp *w, const struct px_op *op, uint32_t mask)
         return px_fault(w, op, 0, "the warp ends before its wgmma");
     w->cta->live_warps--;
     w->cta->cluster->live_warps--;
+    if (w->cluster_ticket > w->cta->cluster->generation)
+        w->cta->cluster->arrived--;
     px_machine.events++;
     px_barrier_recheck(w->cta);
     if (!w->cta->live_warps)

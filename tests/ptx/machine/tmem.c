@@ -56,9 +56,9 @@ static int check_taken(struct px_warp *w, const struct px_op *op, int lane,
     for (uint32_t i = column; i < column + columns; i++)
         if (i >= PX_COLUMNS || !cta->tmem->taken[i])
             return px_fault(w, op, lane,
-                            "columns %u to %u of tensor memory: column %u is "
-                            "not allocated",
-                            column, column + columns - 1, i);
+                            "columns %u to %u of tensor memory: column %u of "
+                            "CTA rank %d is not allocated",
+                            column, column + columns - 1, i, cta->rank);
     return PX_NEXT;
 }
 
