@@ -42,8 +42,9 @@ static void start(const char *variable, const char *value)
 static void encode(struct cu_tensor_map *map, const struct kernel *k,
                    uint64_t memory)
 {
-    const uint64_t dims[] = {4, (uint64_t)k->rows}, strides[] = {16};
-    const uint32_t box[] = {4, 2}, ones[] = {1, 1};
+    const uint32_t row = k->type == 13 ? 32 : 4; /* 13: elements of 4 bits */
+    const uint64_t dims[] = {row, (uint64_t)k->rows}, strides[] = {16};
+    const uint32_t box[] = {row, 2}, ones[] = {1, 1};
 
     assert_int_equal(
         driver->cuTensorMapEncodeTiled(map, k->type, 2, (void *)memory, dims,
@@ -197,6 +198,10 @@ TEST(maps)
 #define REPLACE "@%p0 tensormap.replace.tile."
     static const struct kernel rows[] = {
         {"", BARRIER LOADED "ld.shared.u32 %r0, [%r1+20];", 105, 2, 2},
+        {"", BARRIER LOADED "ld.shared.u32 %r0, [%r1+20];", 105, 13, 2},
+        {"",
+         BARRIER "mov.u32 %r6, -32;\n" LOADED "ld.shared.u32 %r0, [%r1+20];", 0,
+         13, 2},
         {"",
          BARRIER CHANGED "add.u64 %rd6, %rd0, 144;\n" REPLACE
                          "global_address.shared::cta.b1024.b64 [%r8], %rd6;\n"

@@ -183,6 +183,24 @@ TEST(tensor_memory)
         check_refused(rows[i].p, rows[i].from, rows[i].to, rows[i].why);
 }
 
+/* Lanes of D that a product leaves alone: of the first one 0 and 5. */
+TEST(tensor_lanes)
+{
+    static const char masked[] =
+        "mov.u32 %r38, 0x21;\nmov.u32 %r39, 0;\n"
+        "tcgen05.mma.cta_group::1.kind::f16 [%r13], %rd2, %rd3, %r2, "
+        "{%r38, %r39, %r39, %r39}, %p3;\n";
+    char text[16384];
+    const char *why;
+
+    tensor_start("PTX_SEED", "1");
+    tensor_write(&plain, text, sizeof text);
+    edit(text, sizeof text, PRODUCT, masked);
+    assert_int_equal(tensor_run(&plain, text, &why), 2 * plain.n);
+    edit(text, sizeof text, "0x21", "0");
+    assert_int_equal(tensor_run(&plain, text, &why), 0);
+}
+
 /* Waits and fences, whatever the order of events: NULL: none is missing. */
 TEST(tensor_order)
 {

@@ -291,6 +291,8 @@ static int read_map(struct px_warp *w, const struct px_op *op, int lane,
     for (int i = 0; i < op->vector; i++)
         tile->at[i] = PX_AT(w, int32_t, map_arg + 1 + i)[lane];
     tile->bytes = box_bytes(&tile->map);
+    if (tile->map.halves)
+        tile->at[0] >>= 1;
     if ((int64_t)tile->at[0] * tile->map.element_bytes % 16)
         return px_fault(w, op, lane, "column %d is no multiple of 16 bytes",
                         tile->at[0]);
