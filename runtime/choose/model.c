@@ -9,8 +9,10 @@
 **              pair along m turns to be along n where one is left over
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
-**              without tensor maps) SYNC times as many, and SYNC_STEP for each
-**              step of k; FP8 half as many, two-level sums `promotions` times;
+**              without tensor maps) SYNC times as many, of codes UNPACKED or,
+**              taken as they are, SYNC by their bytes, and SYNC_STEP for each
+**              step of k; codes of 8 bits half as many, of 4 bits a quarter;
+**              two-level sums `promotions` times;
 **              where codes are dequantized, that time if it is more
 **              (model_dequantize.c)
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes, of a lone CTA
@@ -225,6 +227,15 @@ static double promotion_of(const struct qn_demand *demand,
     return demand->problem->ragged == QUERN_AXIS_K ? all->summed : all->times;
 }
 
+/* The math of mma.sync on values of so many bytes: those that it multiplies as
+   they are take time by their bytes. */
+static double sync_times(const struct qn_kernel *kernel, double a, double b)
+{
+    if (kernel->dequantize && !strcmp(kernel->dequantize, "none"))
+        return SYNC * larger(a, b) / 2;
+    return a < 2 || b < 2 ? UNPACKED : SYNC;
+}
+
 /* Products of a tile of so many rows and k steps. */
 static double math_cycles(const struct qn_demand *demand,
                           const struct qn_kernel *kernel, double rows, double k)
@@ -233,12 +244,12 @@ static double math_cycles(const struct qn_demand *demand,
     double math = rows * larger(kernel->tile[1], 1) * k / QN_FMA_PER_CYCLE;
 
     if (!uses_maps(kernel))
-        math = math * (a < 2 || b < 2 ? UNPACKED : SYNC) +
+        math = math * sync_times(kernel, a, b) +
                SYNC_STEP * k / larger(kernel->tile[2], 1);
     else if (qn_model_dequantizes(kernel))
         math = larger(math, qn_model_dequantize_cycles(kernel, rows, k, math));
     else if (b < 2)
-        math /= 2;
+        math *= larger(a, b) / 2;
     math = larger(math, qn_fuse_tile(kernel, k));
     return promotes(demand, kernel) ? math * promotion_of(demand, kernel)
                                     : math;
