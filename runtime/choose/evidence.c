@@ -9,6 +9,7 @@
 #include "choose/evidence.h"
 #include "base/text.h"
 #include "base/types.h"
+#include "choose/model.h"
 #include "choose/select.h"
 #include "device/driver.h"
 
@@ -99,7 +100,14 @@ void qn_evidence_why(int evidence, int capability, struct qn_text *text)
         return;
     qn_text_add(text, "evidence %s: %s%d\n", qn_evidence_name(evidence),
                 means[evidence], capability);
-    if (capability != MEASURED)
+    if (capability == MEASURED)
+        return;
+    if (qn_model_reported(capability / 10))
+        qn_text_add(text,
+                    "the speed of sm_%d is reported by others, not measured; "
+                    "quern tune replaces these figures\n",
+                    capability);
+    else
         qn_text_add(text,
                     "the speed of sm_%d was not measured: all figures but its "
                     "multiprocessors are an H200's\n",

@@ -293,9 +293,12 @@ static int find(struct qn_session *s, const struct qn_candidate *candidate,
     return QUERN_OK;
 }
 
-/* Kernels of mma.sync have no tensor maps: the last resort. */
+/* The last resort: mma.sync, without tensor maps, of 16-bit values. Codes that
+   it takes with their scales are as new as all that is tried here. */
 static int is_plain(const struct qn_kernel *kernel)
 {
+    if (kernel->dequantize && !strcmp(kernel->dequantize, "none"))
+        return 0;
     for (int i = 0; i < QN_MAPS; i++)
         if (qn_tensormap_takes(kernel, qn_tensormap_params[i].param))
             return 0;

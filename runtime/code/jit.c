@@ -27,9 +27,7 @@
 /* Compilers: NVRTC for GPUs, the system's compiler for the host. */
 struct maker {
     const char *(*options)(void);
-    /* QN_REJECTED: it is too old for the kernel, of which nothing is kept */
-    int (*version)(struct quern_context *ctx, const struct qn_kernel *kernel,
-                   char *text, size_t size);
+    int (*version)(struct quern_context *ctx, char *text, size_t size);
     int (*compile)(struct quern_context *ctx, const char *folder,
                    const struct qn_kernel *kernel, const char *source,
                    struct qn_compiled *out);
@@ -37,25 +35,14 @@ struct maker {
 };
 
 /* Opening NVRTC takes the time here: 0.1 s at first. */
-static int nvrtc_version(struct quern_context *ctx,
-                         const struct qn_kernel *kernel, char *text,
-                         size_t size)
+static int nvrtc_version(struct quern_context *ctx, char *text, size_t size)
 {
     struct qn_nvrtc *nvrtc;
     int code = qn_nvrtc_of(ctx, &nvrtc);
 
-    if (code)
-        return code;
-    snprintf(text, size, "%s", qn_nvrtc_version(nvrtc));
-    return qn_nvrtc_serves(nvrtc, kernel->name, kernel->arch) ? QN_REJECTED
-                                                              : QUERN_OK;
-}
-
-static int host_version(struct quern_context *ctx,
-                        const struct qn_kernel *kernel, char *text, size_t size)
-{
-    (void)kernel;
-    return qn_host_version(ctx, text, size);
+    if (!code)
+        snprintf(text, size, "%s", qn_nvrtc_version(nvrtc));
+    return code;
 }
 
 /* Spills and serialized wgmma get a code of their own. NVRTC makes no files. */
@@ -76,7 +63,7 @@ static const struct maker gpu_maker = {qn_nvrtc_options, nvrtc_version,
                                        nvrtc_compile, 0};
 
 /* A library that is loaded into this process must be our own work. */
-static const struct maker host_maker = {qn_host_options, host_version,
+static const struct maker host_maker = {qn_host_options, qn_host_version,
                                         qn_host_compile, 1};
 
 /* One compilation and where it is kept. */
@@ -167,7 +154,7 @@ static void keep(struct job *job, const char *source,
 static int make(struct job *job, struct qn_cache_object *object)
 {
     const struct qn_kernel *kernel = job->candidate->kernel;
-    struct qn_compiled made = {NULL, 0, NULL, 0};
+    struct qn_compiled made = {0};
     double start = seconds();
     char *source;
     int code = qn_generator_source(job->ctx, kernel, &source);
@@ -178,7 +165,7 @@ static int make(struct job *job, struct qn_cache_object *object)
             job->ctx,
             qn_cache_work(job->cache, folder, sizeof folder) ? folder : NULL,
             kernel, source, &made);
-    if (!code || code == QN_REJECTED)
+    if ((!code || code == QN_REJECTED) && !made.old)
         keep(job, source, &made);
     if (!code) {
         qn_context_log(job->ctx, QUERN_LOG_INFO, "compiled %s in %.2f s",
@@ -214,13 +201,12 @@ static int take(struct job *job, struct qn_cache_object *object)
 /* There is no index: find the entry, or make it under its lock. */
 static int find_or_make(struct job *job, struct qn_cache_object *object)
 {
-    int code = job->maker->version(job->ctx, job->candidate->kernel,
-                                   job->version, sizeof job->version);
+    int code = job->maker->version(job->ctx, job->version, sizeof job->version);
     int lock;
 
-    if (code && code != QN_REJECTED)
+    if (code)
         qn_error_add("  %s needs it", job->candidate->kernel->name);
-    if (!code)
+    else
         code = make_key(job);
     if (code)
         return code;

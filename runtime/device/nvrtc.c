@@ -175,34 +175,45 @@ const char *qn_nvrtc_version(const struct qn_nvrtc *nvrtc)
 /* Families of architectures ("f") have names since this version. */
 enum { NAMES_FAMILIES = 12090 };
 
-/* The first version for kernels of an architecture. Those of one Blackwell chip
-   are written with block-scaled forms (.block16, .block32) that PTX has since
-   CUDA 12.9. */
-static int needed_for(const char *arch)
+/* The first version for a kernel: Blackwell's tensor cores of 10.x are written
+   for the family and with block-scaled forms (.block16, .block32) that PTX has
+   since CUDA 12.9. */
+static int needed_for(const char *arch, const char *source)
 {
     static const struct {
         const char *arch;
         int version;
-    } rows[] = {{"sm_100a", 12090}, {"sm_103", 12090}, {"sm_121", 12090},
-                {"sm_100", 12080},  {"sm_101", 12080}, {"sm_120", 12080}};
+    } rows[] = {{"sm_103", 12090},
+                {"sm_121", 12090},
+                {"sm_10", 12080},
+                {"sm_11", 12080},
+                {"sm_12", 12080}};
 
+    if (strstr(source, "tcgen05"))
+        return 12090;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!strncmp(arch, rows[i].arch, strlen(rows[i].arch)))
             return rows[i].version;
     return 12000;
 }
 
-int qn_nvrtc_serves(const struct qn_nvrtc *nvrtc, const char *name,
-                    const char *arch)
+/* Another kernel may serve, and this one once the compiler is newer. */
+static int check_version(const struct qn_nvrtc *nvrtc, const char *name,
+                         const char *arch, const char *source,
+                         struct qn_compiled *out)
 {
-    const int needed = needed_for(arch);
+    const int needed = needed_for(arch, source);
 
     if (nvrtc->number >= needed)
         return QUERN_OK;
+    out->rejected = out->old = 1;
+    out->log = calloc(1, 1);
+    if (!out->log)
+        return qn_error_memory();
     return qn_error_set(QUERN_ECOMPILE,
-                        "%s is not used: %s needs NVRTC %d.%d or later, and "
+                        "%s is not used: it needs NVRTC %d.%d or later, and "
                         "this is %s",
-                        name, arch, needed / 1000, needed % 1000 / 10,
+                        name, needed / 1000, needed % 1000 / 10,
                         nvrtc->version);
 }
 
@@ -324,12 +335,9 @@ int qn_nvrtc_compile(struct qn_nvrtc *nvrtc, const char *name,
     int code;
 
     memset(out, 0, sizeof *out);
-    code = qn_nvrtc_serves(nvrtc, name, arch);
-    if (code) {
-        out->log = calloc(1, 1);
-        return out->log ? code : qn_error_memory();
-    }
-    code = compile(nvrtc, name, source, arch, &program, out);
+    code = check_version(nvrtc, name, arch, source, out);
+    if (!code)
+        code = compile(nvrtc, name, source, arch, &program, out);
     if (!code)
         code = read_cubin(nvrtc, program, name, out);
     if (!code)
@@ -359,7 +367,7 @@ int qn_nvrtc_ptx(struct qn_nvrtc *nvrtc, const char *name, const char *source,
                  const char *arch, char **ptx)
 {
     struct nvrtc_program *program = NULL;
-    struct qn_compiled out = {NULL, 0, NULL, 0};
+    struct qn_compiled out = {0};
     char target[64];
     int code;
 

@@ -14,7 +14,8 @@ struct qn_compiled {
     void *object;
     size_t bytes;
     char *log;    /* never NULL after a compile, even a failed one */
-    int rejected; /* compiled, but it spills or its wgmma are serialized */
+    int rejected; /* compiled, but it spills or its wgmma are serialized; or: */
+    int old;      /* the kernel needs a newer compiler; nothing was compiled */
 };
 
 /* Open the library: `path` if not NULL, else the paths that the README names.
@@ -27,11 +28,6 @@ void qn_nvrtc_close(struct qn_nvrtc *nvrtc);
 
 /* "nvrtc 13.0"; lives as long as the handle. */
 const char *qn_nvrtc_version(const struct qn_nvrtc *nvrtc);
-
-/* Can it compile for `arch`, as all kernels for that are written? QUERN_ECOMPILE
-   names both versions; `name` is the kernel's. */
-int qn_nvrtc_serves(const struct qn_nvrtc *nvrtc, const char *name,
-                    const char *arch);
 
 /* The options of every compile except the architecture, in one line. */
 const char *qn_nvrtc_options(void);

@@ -105,6 +105,24 @@ TEST(trial_of_nothing)
         expect(rows[i].command, rows[i].says);
 }
 
+/* Drivers that give no GPU, or one that another process has for itself. */
+TEST(trial_without_gpu)
+{
+    static const char trial[] =
+        "$quern .trial " QUERN_VERSION " " KERNEL " 37,0,64,65,1,129 0,100 9 "
+        "'fprop bf16 g=6 m=512 n=144 k=208' 2>/dev/null </dev/null";
+    char text[1024];
+
+    snprintf(text, sizeof text, "QUERN_CUDA=/none %s", trial);
+    expect(text, "unable no CUDA driver: ");
+    snprintf(text, sizeof text,
+             "FAKE_CUDA_EXCLUSIVE=1 FAKE_DEVICE=10.0 "
+             "QUERN_CUDA=${fake%%fake_ptx.so}fake_cuda.so %s",
+             trial);
+    expect(text, "unable cuDevicePrimaryCtxRetain: some error (CUDA error 46)\n"
+                 ".\n");
+}
+
 /* A library that tries, by a program that a script stands before: CUDA's
    variables do not pass, and the interpreter needs its own. */
 #define LIBRARY(edit)                                                          \

@@ -463,11 +463,11 @@ static const struct {
     {"13.0", "k_next", ""},
     {"12.9", "k_next", ""},
     {"12.8", "k_family",
-     "k_next is not used: sm_100a needs NVRTC 12.9 or later, and this is nvrtc "
+     "k_next is not used: it needs NVRTC 12.9 or later, and this is nvrtc "
      "12.8; k_family serves instead\n"},
     {"12.6", NULL,
-     "k_family is not used: sm_100f needs NVRTC 12.8 or later, and this is "
-     "nvrtc 12.6"},
+     "k_family is not used: it needs NVRTC 12.8 or later, and this is nvrtc "
+     "12.6"},
 };
 
 TEST(compiler_is_too_old)
