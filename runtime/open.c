@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/guess.h"
 #include "base/text.h"
+#include "choose/trial.h"
 #include "code/cache.h"
 #include "code/generator.h"
 #include "code/module.h"
@@ -167,6 +168,8 @@ static int copy_options(struct quern_context *ctx,
     int code = choose_level(ctx, options->log_level);
 
     if (!code)
+        code = qn_trial_open(ctx);
+    if (!code)
         code = check_layout(options->registry, QUERN_EINVAL,
                             "options.registry, made by quern build,");
     if (code)
@@ -298,6 +301,8 @@ int qn_open(const struct quern_open_options *options,
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_cond_init(&ctx->changed, NULL);
     pthread_mutex_init(&ctx->generator.lock, NULL);
+    pthread_mutex_init(&ctx->trying, NULL);
+    ctx->trial_seconds = QN_TRIAL_SECONDS;
     code = qn_tune_store_open(ctx, options ? options->tune : NULL);
     if (!code)
         code = read_environment(ctx);
@@ -329,6 +334,7 @@ void qn_close(struct quern_context *ctx)
     if (!ctx || !qn_context_here(ctx))
         return;
     qn_module_close_all(ctx);
+    qn_trial_close(ctx);
     qn_driver_close(ctx->driver);
     qn_nvrtc_close(ctx->compiler);
     qn_cublaslt_close(ctx->products);
@@ -346,6 +352,7 @@ void qn_close(struct quern_context *ctx)
 #define RELEASE(field, variable) free(ctx->field);
     QN_ENVIRONMENT(RELEASE)
 #undef RELEASE
+    pthread_mutex_destroy(&ctx->trying);
     pthread_mutex_destroy(&ctx->generator.lock);
     pthread_cond_destroy(&ctx->changed);
     pthread_mutex_destroy(&ctx->lock);

@@ -162,8 +162,9 @@ struct quern_open_options {
 ** needed until the first plan that uses it. The environment is read only here,
 ** and not by set-user-id programs: QUERN_CACHE, QUERN_TUNE, QUERN_KERNELS,
 ** QUERN_LOG (error, info or debug), QUERN_THREADS (of the host backend, 1 to
-** 256), the paths QUERN_CUDA, QUERN_NVRTC, QUERN_GEN, QUERN_CUBLASLT and
-** QUERN_CC (a C compiler), and CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR.
+** 256), QUERN_TRUST, the paths QUERN_CUDA, QUERN_NVRTC, QUERN_GEN,
+** QUERN_CHECKER, QUERN_CUBLASLT and QUERN_CC (a C compiler), and CUDA_HOME,
+** XDG_CACHE_HOME, HOME, TMPDIR.
 **
 ** A child of fork() must open the library again. The parent's contexts and
 ** plans are refused there (QUERN_EINVAL), but may be destroyed.

@@ -19,6 +19,7 @@ struct qn_cublaslt;
 struct qn_driver;
 struct qn_module;
 struct qn_nvrtc;
+struct qn_trial_result;
 struct qn_tune_book;
 struct qn_api_recent;
 struct quern_plan;
@@ -32,6 +33,8 @@ struct quern_plan;
     X(archive, "QUERN_KERNELS")                                                \
     X(gen, "QUERN_GEN")                                                        \
     X(cc, "QUERN_CC")                                                          \
+    X(checker, "QUERN_CHECKER")                                                \
+    X(trust_wanted, "QUERN_TRUST")                                             \
     X(threads, "QUERN_THREADS")                                                \
     X(log_wanted, "QUERN_LOG")                                                 \
     X(cuda_home, "CUDA_HOME")                                                  \
@@ -68,7 +71,9 @@ struct quern_context {
     void (*log)(void *user, int level, const char *line);
     void *log_user;
     int log_level;
-    void *library; /* that `archive` names; NULL: none is open */
+    int trust;            /* the least evidence that needs no trial */
+    double trial_seconds; /* that a kernel has */
+    void *library;        /* that `archive` names; NULL: none is open */
     const struct quern_registry *linked; /* options' registry, or the library's,
                                             or NULL */
     const struct quern_registry *base;   /* built in, or of the user's specs */
@@ -99,6 +104,9 @@ struct quern_context {
     struct qn_module *modules;     /* lock */
     struct quern_plan *plans;      /* lock: of quern_plan_get */
     struct qn_api_recent *recent;  /* lock: their lines, as last written */
+
+    pthread_mutex_t trying;         /* one trial at a time */
+    struct qn_trial_result *trials; /* trying: see choose/trial.h */
 
     char *tune_list; /* the options', else the environment's, else NULL */
     pthread_mutex_t books_lock;

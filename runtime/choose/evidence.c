@@ -9,13 +9,14 @@
 #include "choose/evidence.h"
 #include "base/text.h"
 #include "base/types.h"
+#include "choose/model.h"
 #include "choose/select.h"
 #include "device/driver.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MEASURED = 90 }; /* the GPUs that the model's figures are of */
+enum { MEASURED = 90 }; /* of which the model's figures are */
 
 #define GPU(name, word, major, minor) {word, major, minor},
 
@@ -39,6 +40,11 @@ int qn_evidence(const struct qn_kernel *kernel, int capability)
             return QUERN_EVIDENCE_RUN;
     return kernel->interpreted ? QUERN_EVIDENCE_INTERPRETED
                                : QUERN_EVIDENCE_COMPILED;
+}
+
+int qn_evidence_measured(int capability)
+{
+    return capability == MEASURED;
 }
 
 int qn_evidence_least(int evidence, const struct qn_kernel *kernel,
@@ -94,7 +100,14 @@ void qn_evidence_why(int evidence, int capability, struct qn_text *text)
         return;
     qn_text_add(text, "evidence %s: %s%d\n", qn_evidence_name(evidence),
                 means[evidence], capability);
-    if (capability != MEASURED)
+    if (capability == MEASURED)
+        return;
+    if (qn_model_reported(capability / 10))
+        qn_text_add(text,
+                    "the speed of sm_%d is reported by others, not measured; "
+                    "quern tune replaces these figures\n",
+                    capability);
+    else
         qn_text_add(text,
                     "the speed of sm_%d was not measured: all figures but its "
                     "multiprocessors are an H200's\n",

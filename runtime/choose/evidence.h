@@ -10,6 +10,10 @@ struct qn_text;
    for 9.0; RUN of the host's, which tests run. */
 int qn_evidence(const struct qn_kernel *kernel, int capability);
 
+/* Did the whole suite run on GPUs of that compute capability, and are the
+   model's figures theirs? A kernel without `run` is one of many there. */
+int qn_evidence_measured(int capability);
+
 /* The lesser of both; a kernel may be NULL. */
 int qn_evidence_least(int evidence, const struct qn_kernel *kernel,
                       int capability);

@@ -9,10 +9,13 @@
 **              pair along m turns to be along n where one is left over
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
-**              without tensor maps) SYNC times as many, and SYNC_STEP for each
-**              step of k; FP8 half as many, two-level sums `promotions` times;
+**              without tensor maps) SYNC times as many, of codes UNPACKED or,
+**              taken as they are, SYNC by their bytes, and SYNC_STEP for each
+**              step of k; codes of 8 bits half as many, of 4 bits a quarter;
+**              two-level sums `promotions` times;
 **              where codes are dequantized, that time if it is more
-**              (model_dequantize.c)
+**              (model_dequantize.c); on GPUs that were not measured here by
+**              others' rates (model_reported.c)
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes, of a lone CTA
 **              TOGETHER of them, / this CTA's part of L2's rate, or PORT
 **              * max(1, k / DRIFT): CTAs fall out of step, and after so many
@@ -22,7 +25,8 @@
 **              and 1.5 more where the pitch is no multiple of 32 bytes
 **     store  = tile_m * tile_n * bytes of D / STORE rate, `arrivals` times as
 **              long where C is added; pingpong hides it after the other
-**              warpgroup's math, unless that has no tile
+**              warpgroup's math, unless that has no tile; "overlapped" after
+**              the next tile's
 **              with an activation at least its time, tile_m * tile_n / ACTIVATE
 **              or, backward, / GRADIENT
 **              (of fewer rows where its tiles often are, and then groups of
@@ -46,6 +50,7 @@
 #include "base/types.h"
 #include "choose/select.h"
 #include "choose/tensormap.h"
+#include "device/driver.h"
 #include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
 
@@ -225,20 +230,63 @@ static double promotion_of(const struct qn_demand *demand,
     return demand->problem->ragged == QUERN_AXIS_K ? all->summed : all->times;
 }
 
+/* The math of mma.sync on values of so many bytes: those that it multiplies as
+   they are take time by their bytes. */
+static double sync_times(const struct qn_kernel *kernel, double a, double b)
+{
+    if (kernel->dequantize && !strcmp(kernel->dequantize, "none"))
+        return SYNC * larger(a, b) / 2;
+    return a < 2 || b < 2 ? UNPACKED : SYNC;
+}
+
+/* The rates that hold for the kernel, or NULL: those that were measured. */
+static const struct qn_model_reported *
+reported_of(const struct qn_demand *demand, const struct qn_kernel *kernel)
+{
+    const struct qn_model_reported *r =
+        demand->device ? qn_model_reported(demand->device->major) : NULL;
+
+    return r && (r->sync || uses_maps(kernel)) ? r : NULL;
+}
+
+/* The same math by rates of others: `math` is that of BF16 on Hopper. Codes
+   that mma.sync takes as 16 bits cost as much more as there. */
+static double reported_cycles(const struct qn_model_reported *r,
+                              const struct qn_kernel *kernel, double math,
+                              double rows, double k, double bytes)
+{
+    const double reads =
+        (rows + larger(kernel->tile[1], 1)) * k * bytes / larger(r->shared, 1);
+    double times = bytes / 2, share = r->shares[bytes < 1 ? 2 : bytes < 2];
+
+    if (bytes < 2 && !uses_maps(kernel) &&
+        !(kernel->dequantize && !strcmp(kernel->dequantize, "none"))) {
+        times = UNPACKED / SYNC;
+        share = r->shares[0];
+    }
+    math *= QN_FMA_PER_CYCLE / r->products * times / share;
+    return r->shared > 0 ? larger(math, reads) : math;
+}
+
 /* Products of a tile of so many rows and k steps. */
 static double math_cycles(const struct qn_demand *demand,
                           const struct qn_kernel *kernel, double rows, double k)
 {
     double a = qn_fuse_bytes(kernel), b = qn_type_bits(kernel->b.type) / 8.0;
     double math = rows * larger(kernel->tile[1], 1) * k / QN_FMA_PER_CYCLE;
+    const struct qn_model_reported *r = reported_of(demand, kernel);
 
-    if (!uses_maps(kernel))
-        math = math * (a < 2 || b < 2 ? UNPACKED : SYNC) +
+    if (r)
+        math = reported_cycles(r, kernel, math, rows, k, larger(a, b)) +
+               (uses_maps(kernel) ? 0
+                                  : SYNC_STEP * k / larger(kernel->tile[2], 1));
+    else if (!uses_maps(kernel))
+        math = math * sync_times(kernel, a, b) +
                SYNC_STEP * k / larger(kernel->tile[2], 1);
     else if (qn_model_dequantizes(kernel))
         math = larger(math, qn_model_dequantize_cycles(kernel, rows, k, math));
     else if (b < 2)
-        math /= 2;
+        math *= larger(a, b) / 2;
     math = larger(math, qn_fuse_tile(kernel, k));
     return promotes(demand, kernel) ? math * promotion_of(demand, kernel)
                                     : math;
@@ -257,7 +305,9 @@ static double copy_cycles(const struct qn_demand *demand,
         (rows * a / larger(kernel->cluster[1], 1) +
          larger(kernel->tile[1], 1) * b / larger(kernel->cluster[0], 1)) *
         k;
-    double cycles = larger(bytes / PORT, bytes * (lone ? TOGETHER : 1) * ctas *
+    const struct qn_model_reported *r = reported_of(demand, kernel);
+    const double port = r && r->port > 0 ? r->port : PORT;
+    double cycles = larger(bytes / port, bytes * (lone ? TOGETHER : 1) * ctas *
                                              larger(1, k / DRIFT) /
                                              qn_model_l2(demand->device));
 
@@ -287,15 +337,18 @@ static void estimate_tile(const struct qn_demand *demand,
 {
     const double rows = larger(qn_model_dequantize_rows(kernel, m), 1);
     const int lone = kernel->cluster[0] * kernel->cluster[1] <= 1;
+    const struct qn_model_reported *r = reported_of(demand, kernel);
 
     f->math = math_cycles(demand, kernel, rows, k);
     f->copy = copy_cycles(demand, kernel, rows, k, smaller(f->tiles, ctas));
     f->store = store_cycles(demand, kernel, rows);
-    if (!strcmp(kernel->schedule, "pingpong") && f->tiles > ctas)
+    if ((!strcmp(kernel->schedule, "pingpong") ||
+         !strcmp(kernel->schedule, "overlapped")) &&
+        f->tiles > ctas)
         f->store = larger(0, f->store - f->math);
     f->tile_cycles =
         beside(f->math, f->copy, EXPOSED, 4) * (lone ? 1 : MEETING) + f->store +
-        START_CYCLES;
+        (r && r->start > 0 ? r->start : START_CYCLES);
 }
 
 /* Bytes that are read more than once. CTAs visit bands of rows of a group,
@@ -339,6 +392,7 @@ void qn_model_estimate(const struct qn_demand *demand,
     int cluster = kernel->cluster[0] * kernel->cluster[1];
     double sms = demand->sms - (cluster > 1 ? demand->sms % cluster : 0);
     int microbatches = qn_select_microbatches(p, kernel);
+    const struct qn_model_reported *r = reported_of(demand, kernel);
     int launches =
         ((p->microbatches > 1 ? p->microbatches : 1) + microbatches - 1) /
         microbatches;
@@ -363,6 +417,8 @@ void qn_model_estimate(const struct qn_demand *demand,
     f->again = reread(demand, kernel, lengths, (int)sms, f->tiles);
     f->memory_cycles = (moved_bytes(demand, kernel) + f->again) /
                        qn_model_memory(demand->device);
+    if (r && p->ragged == QUERN_AXIS_M && lengths[0] <= r->small)
+        f->memory_cycles /= r->small_memory;
     f->cycles = launches * launch_cycles(p, kernel, f->waves * f->tile_cycles,
                                          f->memory_cycles);
     qn_fuse_estimate(demand, kernel, f);

@@ -18,6 +18,21 @@ void qn_model_estimate(const struct qn_demand *demand,
                        const struct qn_kernel *kernel,
                        struct qn_figures *figures);
 
+/* model_reported.c: rates that others report for GPUs of a major version; NULL:
+   there are none, and the model takes an H200's. */
+struct qn_model_reported {
+    int major, sync;  /* 1: of mma.sync, too */
+    double products;  /* of BF16, in a cycle of a multiprocessor */
+    double shares[3]; /* of these, of twice and of four times as many, that
+                         kernels reach: of 16, 8 and 4 bits */
+    double port;      /* bytes a cycle into one; 0, here and below: as usual */
+    double shared;    /* bytes a cycle that its tensor cores read */
+    double start;     /* cycles before a tile's first product */
+    double small;     /* groups of so many rows get only so much of */
+    double small_memory; /* the memory's rate */
+};
+const struct qn_model_reported *qn_model_reported(int major);
+
 /* model_cast.c: the chip, as its driver tells; NULL: an H200. */
 
 /* Bytes that its memory moves in a cycle of the highest clock, and that rate if

@@ -24,8 +24,10 @@ int qn_select_microbatches(const struct qn_problem *p,
    tiles of k follow each other: without scales all kernels agree, and with them
    those whose codes become bf16 in a pass or in shared memory. Codes in
    registers have another order inside 64 values of k; mma.sync multiplies FP8
-   codes as bf16, wgmma as FP8. The first number is the order of the kernels
-   that are fastest where tokens are many. COUPLED: sums */
+   codes as bf16, or blocks of them with their scales, which Blackwell's other products
+   also take, wgmma as FP8. The first
+   number is the order of the kernels that are fastest where tokens are many.
+   COUPLED: sums */
 int qn_select_sums(const struct qn_kernel *kernel)
 {
     const char *where = kernel->dequantize ? kernel->dequantize : "";
@@ -34,10 +36,11 @@ int qn_select_sums(const struct qn_kernel *kernel)
         return 0;
     if (!strcmp(where, "registers") || !strcmp(where, "swapped"))
         return 1;
-    return !*kernel->schedule && (qn_tensormap_takes(kernel, QN_PARAM_a_sf) ||
-                                  qn_tensormap_takes(kernel, QN_PARAM_b_sf))
-               ? 2
-               : 0;
+    if ((*kernel->schedule && strcmp(kernel->schedule, "overlapped") != 0) ||
+        (!qn_tensormap_takes(kernel, QN_PARAM_a_sf) &&
+         !qn_tensormap_takes(kernel, QN_PARAM_b_sf)))
+        return 0;
+    return !strcmp(where, "none") ? 2 : 3;
 }
 
 /* The variant except the type of D and the epilogue. */

@@ -439,3 +439,6 @@ extern const struct qn_column qn_report_against_columns[];
    while in which files are written. */
 void qn_signal_hold(sigset_t *before);
 void qn_signal_release(const sigset_t *before);
+
+/* trial.c: a command for libquern, which tries kernels with it; not in --help. */
+int qn_trial_serve(int argc, char **argv);

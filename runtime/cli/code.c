@@ -424,7 +424,7 @@ static void print(const struct qn_options *opt, const struct code *code)
 
 int qn_code_show(const struct qn_options *opt, struct quern_context *ctx)
 {
-    struct code code = {NULL, {NULL, 0, NULL, 0}, NULL, NULL};
+    struct code code = {NULL, {0}, NULL, NULL};
     int status = choose(opt, ctx, &code.candidate);
     int error;
 

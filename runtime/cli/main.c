@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "choose/trial.h"
 #include "cli.h"
 #include "problem/field.h"
 
@@ -42,6 +43,8 @@ static void print_environment(void)
         {"QUERN_CACHE_SIZE", "bytes that they may have, as 500M (default 4G)"},
         {"QUERN_TUNE", "folders with files of measured winners"},
         {"QUERN_LOG", "error, info or debug: the log that -v prints"},
+        {"QUERN_TRUST", "compiled, interpreted or run: evidence without trial"},
+        {"QUERN_CHECKER", "the program that tries kernels: a quern"},
         {"QUERN_THREADS", "threads of the host backend, 1 to 256"},
         {"QUERN_CUDA", "the CUDA driver's library"},
         {"QUERN_NVRTC", "the library NVRTC, 12 or later"},
@@ -228,6 +231,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     atexit(close_output);
+    if (argc > 1 && strcmp(argv[1], QN_TRIAL_COMMAND) == 0)
+        return qn_trial_serve(argc, argv);
     if (argc < 2) {
         print_help();
         return QN_EXIT_USAGE;

@@ -154,7 +154,7 @@ static void keep(struct job *job, const char *source,
 static int make(struct job *job, struct qn_cache_object *object)
 {
     const struct qn_kernel *kernel = job->candidate->kernel;
-    struct qn_compiled made = {NULL, 0, NULL, 0};
+    struct qn_compiled made = {0};
     double start = seconds();
     char *source;
     int code = qn_generator_source(job->ctx, kernel, &source);
@@ -165,7 +165,7 @@ static int make(struct job *job, struct qn_cache_object *object)
             job->ctx,
             qn_cache_work(job->cache, folder, sizeof folder) ? folder : NULL,
             kernel, source, &made);
-    if (!code || code == QN_REJECTED)
+    if ((!code || code == QN_REJECTED) && !made.old)
         keep(job, source, &made);
     if (!code) {
         qn_context_log(job->ctx, QUERN_LOG_INFO, "compiled %s in %.2f s",

@@ -8,7 +8,8 @@ struct qn_cache_object;
 struct qn_candidate;
 struct quern_context;
 
-/* A code of our own: compiled, but not fit for use; take the next best. */
+/* A code of our own: compiled, but not fit for use, or beyond the compiler that
+   is there; take the next best. */
 #define QN_REJECTED QUERN_STATUS_COUNT
 
 /* The same from the cache only, which compiles nothing: `*found` is 0 if it has

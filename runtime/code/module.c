@@ -181,8 +181,7 @@ int qn_module_get(struct quern_context *ctx,
         return load_new(ctx, candidate, *out);
     if (module->rejected)
         return qn_error_set(QN_REJECTED,
-                            "%s was compiled before and is not "
-                            "fit for use",
+                            "%s is not used, as before in this process",
                             module->kernel->name);
     return QUERN_OK;
 }

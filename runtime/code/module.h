@@ -14,7 +14,7 @@ struct qn_module {
     const struct qn_kernel *kernel;
     int backend;  /* HOST, JIT or AOT */
     int loading;  /* another thread is at it; nothing else is set */
-    int rejected; /* compiled, not fit for use; nothing else is set */
+    int rejected; /* not fit for use, or not compiled; nothing else is set */
     struct cu_library *library;
     struct cu_kernel *handle;
     qn_host_function *function;

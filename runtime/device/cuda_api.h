@@ -185,4 +185,6 @@ enum { QN_CU_OOB_FILL_NONE = 0 }; /* zeros */
 #define QN_CU_OPTIONAL(X)                                                      \
     X(cuFuncLoad, (struct cu_function * function))                             \
     X(cuCtxGetId, (struct cu_context * context, unsigned long long *id))       \
-    X(cuDriverGetVersion, (int *version))
+    X(cuDriverGetVersion, (int *version))                                      \
+    X(cuDeviceGetUuid, (unsigned char id[16], int device))                     \
+    X(cuDeviceGetUuid_v2, (unsigned char id[16], int device))

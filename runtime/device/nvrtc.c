@@ -35,6 +35,7 @@ struct nvrtc_program;
 struct qn_nvrtc {
     void *library;
     char version[32];
+    int number; /* 12090 for 12.9 */
 #define FIELD(name, arguments) int(*name) arguments;
     FUNCTIONS(FIELD)
 #undef FIELD
@@ -117,6 +118,7 @@ static int read_version(struct qn_nvrtc *nvrtc)
     load_builtins(nvrtc, major, minor);
     snprintf(nvrtc->version, sizeof nvrtc->version, "nvrtc %d.%d", major,
              minor);
+    nvrtc->number = 1000 * major + 10 * minor;
     return QUERN_OK;
 }
 
@@ -166,6 +168,65 @@ void qn_nvrtc_close(struct qn_nvrtc *nvrtc)
 const char *qn_nvrtc_version(const struct qn_nvrtc *nvrtc)
 {
     return nvrtc->version;
+}
+
+/* ----------------------------------------------------------------- versions */
+
+/* Families of architectures ("f") have names since this version. */
+enum { NAMES_FAMILIES = 12090 };
+
+/* The first version for a kernel: Blackwell's tensor cores of 10.x are written
+   for the family and with block-scaled forms (.block16, .block32) that PTX has
+   since CUDA 12.9. */
+static int needed_for(const char *arch, const char *source)
+{
+    static const struct {
+        const char *arch;
+        int version;
+    } rows[] = {{"sm_103", 12090},
+                {"sm_121", 12090},
+                {"sm_10", 12080},
+                {"sm_11", 12080},
+                {"sm_12", 12080}};
+
+    if (strstr(source, "tcgen05"))
+        return 12090;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!strncmp(arch, rows[i].arch, strlen(rows[i].arch)))
+            return rows[i].version;
+    return 12000;
+}
+
+/* Another kernel may serve, and this one once the compiler is newer. */
+static int check_version(const struct qn_nvrtc *nvrtc, const char *name,
+                         const char *arch, const char *source,
+                         struct qn_compiled *out)
+{
+    const int needed = needed_for(arch, source);
+
+    if (nvrtc->number >= needed)
+        return QUERN_OK;
+    out->rejected = out->old = 1;
+    out->log = calloc(1, 1);
+    if (!out->log)
+        return qn_error_memory();
+    return qn_error_set(QUERN_ECOMPILE,
+                        "%s is not used: it needs NVRTC %d.%d or later, and "
+                        "this is %s",
+                        name, needed / 1000, needed % 1000 / 10,
+                        nvrtc->version);
+}
+
+/* A compiler that has no name for a family makes code for its first chip, which
+   runs on all of it. */
+static void print_target(const struct qn_nvrtc *nvrtc, const char *target,
+                         char *text, size_t size)
+{
+    const size_t length = strlen(target);
+    const int family = length && target[length - 1] == 'f';
+
+    snprintf(text, size, "--gpu-architecture=%.*s",
+             (int)length - (family && nvrtc->number < NAMES_FAMILIES), target);
 }
 
 /* --------------------------------------------------------------- compiling */
@@ -253,8 +314,7 @@ static int compile(struct qn_nvrtc *nvrtc, const char *name, const char *source,
     int failed, code;
 
     snprintf(file, sizeof file, "%s.cu", name);
-    snprintf(architecture, sizeof architecture, "--gpu-architecture=%s",
-             target);
+    print_target(nvrtc, target, architecture, sizeof architecture);
     if (nvrtc->nvrtcCreateProgram(program, source, file, 0, NULL, NULL))
         return qn_error_set(QUERN_ECOMPILE, "%s: nvrtc takes no program", name);
     failed = nvrtc->nvrtcCompileProgram(*program, 3, arguments);
@@ -275,7 +335,9 @@ int qn_nvrtc_compile(struct qn_nvrtc *nvrtc, const char *name,
     int code;
 
     memset(out, 0, sizeof *out);
-    code = compile(nvrtc, name, source, arch, &program, out);
+    code = check_version(nvrtc, name, arch, source, out);
+    if (!code)
+        code = compile(nvrtc, name, source, arch, &program, out);
     if (!code)
         code = read_cubin(nvrtc, program, name, out);
     if (!code)
@@ -305,7 +367,7 @@ int qn_nvrtc_ptx(struct qn_nvrtc *nvrtc, const char *name, const char *source,
                  const char *arch, char **ptx)
 {
     struct nvrtc_program *program = NULL;
-    struct qn_compiled out = {NULL, 0, NULL, 0};
+    struct qn_compiled out = {0};
     char target[64];
     int code;
 

@@ -14,7 +14,8 @@ struct qn_compiled {
     void *object;
     size_t bytes;
     char *log;    /* never NULL after a compile, even a failed one */
-    int rejected; /* compiled, but it spills or its wgmma are serialized */
+    int rejected; /* compiled, but it spills or its wgmma are serialized; or: */
+    int old;      /* the kernel needs a newer compiler; nothing was compiled */
 };
 
 /* Open the library: `path` if not NULL, else the paths that the README names.

@@ -310,6 +310,7 @@ static int plan(struct qn_job *job, const struct qn_options *opt, int backend,
 {
     const struct qn_plan_options options = {.backend = backend,
                                             .kernel = kernel,
+                                            .sms = opt->sms,
                                             .streams =
                                                 streams_of(opt, backend)};
     int code = qn_describe(job->ctx, &job->problem, &job->need, &job->recipe);

@@ -31,6 +31,7 @@ struct qn_options {
     int against; /* the same, to compare with; AUTO: none */
     int streams; /* of the one that is cublaslt; 0: as the library has it */
     int jobs;
+    int sms;        /* that a plan may use; 0: all */
     int interprets; /* the backend is ptx */
     int trace;
     int check;

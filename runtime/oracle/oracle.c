@@ -31,10 +31,36 @@ static double distance(double difference, double norm)
     return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
 }
 
-/* The error over all sampled rows; a NaN makes it NaN. And the group with the
-   largest error of its own. */
+/* The larger, where a NaN is larger than all. */
+static double worse(double a, double b)
+{
+    return isnan(a) || a > b ? a : b;
+}
+
+/* Add a row's squares to its group's: the difference, and the reference.
+   Returns the row's own error. */
+static double add_row(const struct qn_job *job, const void *row,
+                      const double *reference, int64_t n, double own[2])
+{
+    double difference = 0, norm = 0;
+
+    for (int64_t j = 0; j < n; j++) {
+        const double gap =
+            (double)qn_element_load(row, job->problem.d_type, (size_t)j) -
+            reference[j];
+        difference += gap * gap;
+        norm += reference[j] * reference[j];
+    }
+    own[0] += difference;
+    own[1] += norm;
+    return distance(difference, norm);
+}
+
+/* The error over all sampled rows; a NaN makes it NaN. The largest of a row,
+   and the group with the largest error of its own. */
 static int compare(const struct qn_job *job, const struct qn_sample *s,
-                   const double *reference, double *error, int *group)
+                   const double *reference, double *error, double *most,
+                   int *group)
 {
     const size_t bytes = element_bytes(job);
     double difference = 0, norm = 0, worst = -1, own[2] = {0, 0};
@@ -48,14 +74,8 @@ static int compare(const struct qn_job *job, const struct qn_sample *s,
 
         code = qn_memory_read(&job->memory[s->role], (size_t)at * bytes, row,
                               (size_t)n * bytes);
-        for (int64_t j = 0; j < n && !code; j++) {
-            const double want = reference[r->at + j];
-            const double gap =
-                (double)qn_element_load(row, job->problem.d_type, (size_t)j) -
-                want;
-            own[0] += gap * gap;
-            own[1] += want * want;
-        }
+        if (!code)
+            *most = worse(add_row(job, row, reference + r->at, n, own), *most);
         if (i + 1 < s->count && r[1].group == r->group)
             continue;
         if (!isnan(worst) && !(distance(own[0], own[1]) <= worst)) {
@@ -124,7 +144,7 @@ static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
         code = oracle == QN_ORACLE_HOST ? qn_sample_host(job, &s, reference)
                                         : qn_sample_float64(job, &s, reference);
     if (!code)
-        code = compare(job, &s, reference, &error, &group);
+        code = compare(job, &s, reference, &error, &verdict->row, &group);
     if (!isnan(verdict->error) && !(error <= verdict->error)) {
         verdict->error = error; /* a NaN stays */
         verdict->group = group;

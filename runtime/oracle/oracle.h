@@ -13,6 +13,7 @@ enum qn_oracle {
 struct qn_verdict {
     const char *oracle; /* "host backend", "float64" */
     double error;       /* |d - reference| / |reference|; NaN never passes */
+    double row;         /* the largest of a single row */
     double tolerance;
     int64_t rows;  /* compared: rows of D inside a group */
     int guards;    /* nothing was written around any buffer */

@@ -6,6 +6,7 @@
 #include "base/types.h"
 #include "choose/host_sizes.h"
 #include "choose/session.h"
+#include "choose/trial.h"
 #include "code/jit.h"
 #include "code/module.h"
 #include "problem/gather_rules.h"
@@ -16,6 +17,7 @@
 #include "product/backend.h"
 #include "product/frame.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -284,27 +286,65 @@ int qn_plan_fit_total(const struct qn_plan *plan, int64_t total,
 
 /* ---------------------------------------------------------------- choosing */
 
-/* The best choice that can be loaded; one that spills gives way to the next. */
+/* The first that is not known to be of no use on this GPU; loads nothing. */
+static int outline_best(struct qn_session *s, struct qn_choice *list, int count,
+                        struct qn_module **module)
+{
+    qn_trial_mark(s, list, count);
+    s->figures = list[0].figures;
+    s->found = (struct qn_module){.kernel = list[0].candidate->kernel,
+                                  .backend = s->demand.backend};
+    *module = &s->found;
+    return QUERN_OK;
+}
+
+/* QN_REJECTED: it spills, or was seen to be of no use on this GPU. */
+static int load_one(struct qn_session *s, const struct qn_choice *choice,
+                    struct qn_trial_line *line, struct qn_module **module)
+{
+    int code = qn_trial_next(s, line, choice->candidate, s->demand.backend);
+
+    s->figures = choice->figures;
+    return code ? code
+                : qn_module_get(s->ctx, choice->candidate, s->demand.backend,
+                                module);
+}
+
+/* Of several kernels that cannot be used the log has the best, and the one in
+   its place. */
+static void tell_rejected(const struct qn_session *s, const char *reason,
+                          const char *serves)
+{
+    if (*reason)
+        qn_context_log(s->ctx, QUERN_LOG_INFO, "%.*s; %s serves instead",
+                       (int)strcspn(reason, "\n"), reason, serves);
+}
+
+/* The best choice that can be loaded, or else the one that trials left. */
 static int load_best(struct qn_session *s, const struct qn_choice *list,
                      int count, struct qn_module **module)
 {
+    struct qn_trial_line line = {0};
+    char rejected[300] = ""; /* by the compiler */
     int code = QN_REJECTED;
 
-    s->figures = list[0].figures;
-    if (s->outline) {
-        s->found = (struct qn_module){.kernel = list[0].candidate->kernel,
-                                      .backend = s->demand.backend};
-        *module = &s->found;
-        return QUERN_OK;
-    }
     for (int i = 0; i < count && list[i].fits && code == QN_REJECTED; i++) {
-        code =
-            qn_module_get(s->ctx, list[i].candidate, s->demand.backend, module);
-        s->figures = list[i].figures;
-        if (code == QN_REJECTED)
-            qn_context_log(s->ctx, QUERN_LOG_INFO, "%s", qn_error_text());
+        const int failed = line.failed;
+
+        code = load_one(s, &list[i], &line, module);
+        if (code == QN_REJECTED && line.failed == failed && !*rejected)
+            snprintf(rejected, sizeof rejected, "%s", qn_error_text());
     }
-    return code == QN_REJECTED ? QUERN_ECOMPILE : code;
+    if (code == QN_REJECTED && line.spare)
+        code = qn_module_get(s->ctx, line.spare, s->demand.backend, module);
+    if (!code) {
+        tell_rejected(s, rejected, (*module)->kernel->name);
+        qn_trial_tell(s, &line, (*module)->kernel);
+    } else if (code == QN_REJECTED) {
+        qn_context_log(s->ctx, QUERN_LOG_INFO, "%s", qn_error_text());
+        code = line.failed ? QUERN_ENOKERNEL : QUERN_ECOMPILE;
+    }
+    return code;
 }
 
 /* The plan of one backend. */
@@ -322,7 +362,8 @@ static int choose_from(struct qn_session *s, int backend,
     if (!code && (count == 0 || !list[0].fits))
         code = qn_select_none(s->ctx, &s->demand, list, count);
     else if (!code)
-        code = load_best(s, list, count, module);
+        code = s->outline ? outline_best(s, list, count, module)
+                          : load_best(s, list, count, module);
     free(list);
     return code;
 }

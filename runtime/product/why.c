@@ -11,6 +11,7 @@
 #include "choose/evidence.h"
 #include "choose/model.h"
 #include "choose/session.h"
+#include "choose/trial.h"
 #include "problem/fuse_rules.h"
 #include "problem/problem.h"
 #include "product/frame.h"
@@ -264,6 +265,8 @@ static int list_for(struct qn_session *s, int backend, struct qn_choice **list,
     code = qn_tuned_prefer(s, *list, *count);
     if (code)
         free(*list);
+    else
+        qn_trial_mark(s, *list, *count);
     return code;
 }
 
@@ -418,6 +421,7 @@ static int explain(struct qn_session *s, struct qn_why_facts *facts,
         tell_title(s, plan, facts, text);
         add_outside(s, text);
         add_plan(s, plan, &strategy, text);
+        qn_trial_why(s, list, count, text);
         qn_tuned_why(s, strategy.tuned, text);
         if (!strategy.asked || !plan)
             add_candidates(s, list, count, plan, text);

@@ -5,6 +5,7 @@
 #include "tune/tune.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "choose/trial.h"
 #include "code/cache.h"
 #include "code/module.h"
 #include "product/plan.h"
@@ -22,14 +23,19 @@ static struct qn_tune_runner *next_waiting(struct qn_tune_job *job)
     return &job->runners[job->next++];
 }
 
-/* Into this context and, with its CUDA context current, onto the GPU. */
+/* Into this context and, with its CUDA context current, onto the GPU, after a
+   trial if it never ran on such a GPU. */
 static int load(struct qn_tune_job *job, const struct qn_tune_runner *runner)
 {
+    struct qn_trial_line line = {0};
     struct qn_driver_scope scope;
     struct qn_module *module;
     int code = qn_driver_enter(job->session.driver, job->session.scope.context,
                                &scope);
 
+    if (!code)
+        code = qn_trial_next(&job->session, &line, runner->candidate,
+                             runner->backend);
     if (!code)
         code = qn_module_get(job->ctx, runner->candidate, runner->backend,
                              &module);

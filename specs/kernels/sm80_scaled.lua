@@ -29,6 +29,7 @@ local function grid (ops, ragged, more)
     params   = table.join(params, more),
 
     axis "tile" { {64, 128, 64} },
+    derive "scales" (function () return "expanded" end), -- "native": see sm120_scaled.lua
 
     -- 2 x 2 warps.
     derive "threads" (function () return 4 * 32 end),

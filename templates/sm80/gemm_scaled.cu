@@ -6,6 +6,7 @@
 //$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
 //$ local function factors(o) return o.scale and (not of_block(o) or o.scale.global) end
 //$ local function stored(o) return o.bits == 6 and 8 or o.bits end -- bits; six have a byte, too
+//$ local native = scales == "native" -- the tensor cores take codes and scales as they are
 //$ local all = { { "a", a, "m" }, { "b", b, "n" } }
 /*
 ** d = alpha * a * b^T + beta * c for each group, of quantized tensors.
@@ -17,6 +18,8 @@
 //$ for _, x in ipairs(all) do
 //$   if not x[2].scale then
 **   $(x[1])  holds plain values
+//$   elseif native then
+**   $(x[1])  has a scale in $(x[2].scale.type) for $(x[2].scale.k) values of k, which the product takes
 //$   elseif dequantizes(x[2]) then
 **   $(x[1])  is dequantized: value * scale, rounded to bf16, is summed
 //$   elseif weighs(x[2]) then
@@ -26,8 +29,13 @@
 //$   end
 //$ end
 **
+//$ if native then
+** For sm_120a, whose tensor cores multiply codes with their scales and sum in fp32. Rows are copied
+** 16 bytes at a time: a copy's rows start there.
+//$ else
 ** For every GPU since sm_80: codes become $(dequantized) in registers, which holds each of them,
 ** and the tensor cores sum in fp32. Rows are copied 16 bytes at a time: a copy's rows start there.
+//$ end
 //$ if ragged == "k" then
 ** A group's tokens begin at a multiple of 128, after the groups before it, and are zeros up to the
 ** next, or their transform.
@@ -51,7 +59,12 @@ enum {
     A_PITCH = A_ROW + 16,
     B_PITCH = B_ROW + 16,
     A_BYTES = TILE_M * A_PITCH,
+//$ if native then
+    CODE_BYTES = A_BYTES + TILE_N * B_PITCH,
+    STAGE_BYTES = CODE_BYTES + (TILE_M + TILE_N) * TILE_K / $(a.scale.k) /* with a byte a scale */
+//$ else
     STAGE_BYTES = A_BYTES + TILE_N * B_PITCH
+//$ end
 };
 
 //$ include "sm80/ptx.cu"
@@ -72,7 +85,7 @@ enum {
 
 //$ include "sm80/store.cu"
 
-//$ include "sm80/dequantize.cu"
+//$ if not native then include "sm80/dequantize.cu" end
 
 /* An operand as one tile of D needs it. */
 struct source {
@@ -101,9 +114,15 @@ FN void copy_stage(const struct source *s, unsigned int to, int tile_rows, int r
     for (int i = 0; i < tile_rows * chunks / THREADS; i++) {
         const int number = i * THREADS + threadIdx.x;
         const int row = number / chunks, byte = number % chunks * 16;
+//$ if native then
+        const int left = row < s->rows && done + byte < s->bytes ? s->bytes - done - byte : 0;
+        copy_async(to + row * (row_bytes + 16) + byte,
+                   s->first + (left ? row * s->stride + done + byte : 0), left < 16 ? left : 16);
+//$ else
         const int there = row < s->rows && done + byte < s->bytes;
         copy_async(to + row * (row_bytes + 16) + byte,
                    s->first + (there ? row * s->stride + done + byte : 0), there ? 16 : 0);
+//$ end
     }
 }
 
@@ -147,6 +166,9 @@ FN void copy_both(const struct source *a, const struct source *b, unsigned int t
 //$ end
 }
 
+//$ if native then
+//$   include "sm80/native.cu"
+//$ else
 //$ local part = 0
 //$ local function gcd(x, y) while y > 0 do x, y = y, x % y end return x end
 //$ for _, x in ipairs(all) do
@@ -297,6 +319,7 @@ FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
 //$ end
 }
 
+//$ end
 //$ local scaled_a, scaled_b = factors(a), factors(b)
 //$ local function own(o) return o.scale and not of_block(o) end
 //$ if scaled_a or scaled_b then
@@ -409,6 +432,8 @@ $(name)(
             $(name == "a" and "rows" or "n - t.column"),
 //$   if ragged == "k" then
             length * $(stored(o)) / 8,
+//$   elseif native then
+            $(o.bits == 4 and "(int)((k + 1ll) / 2)" or "k"),
 //$   elseif o.scale then
             (int)($(name)_stride * $(stored(o)) / 8),
 //$   else
@@ -425,7 +450,8 @@ $(name)(
 //$ end
 
         if (length > 0) {
-            multiply_tile(sum, &a_source, &b_source, length, warp_row, warp_column);
+//$ local values = native and (ragged == "k" and ", (int)t.length" or ", k") or ""
+            multiply_tile(sum, &a_source, &b_source, length$(values), warp_row, warp_column);
 //$ if scaled_a or scaled_b then
 //$   local a_all = a.scale and a.scale.global and "a_global[t.group]" or "1"
 //$   local b_all = b.scale and b.scale.global and "b_global[t.group]" or "1"

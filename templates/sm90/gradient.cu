@@ -3,6 +3,8 @@
 //$ local copies = epilogue == "gradient_copies"
 //$ local pairs, run = two and interleave == 1, interleave // 8
 //$ local slabs_of = two and "two slabs" or "a slab"
+//$ -- Sums in the tensor cores' own memory: warps n and n + 4 of those that store have 32 rows
+//$ local apart = arch ~= "sm_90a"
 /*
 ** From dh = alpha * sum, the gradient of an activation's result, those of its input:
 //$ if two then
@@ -325,7 +327,11 @@ FN void keep_rows(float total[2], const struct finish *s, const struct tile *t,
 /* One more row of a column of D, of each operand, into its sum. */
 FN void add_row(float sum[OPERANDS], const unsigned int slab[OPERANDS], int i)
 {
+//$ if apart then
+    const int odd = threadIdx.x / 128 - 1, column = odd * 32 + threadIdx.x % 32;
+//$ else
     const int odd = threadIdx.x / 32 % 2, column = threadIdx.x % 64;
+//$ end
     const int of_warp = (i / 16 - odd) * SLABS * SLAB_BYTES; /* the other one's, or this warp's */
     const int at = of_warp + i % 16 * 128 + (column / 8 ^ i % 8) * 16 + column % 8 * 2;
 
@@ -361,7 +367,9 @@ FN void keep_columns(const unsigned int slab[OPERANDS], const struct follow *f,
 #pragma unroll
     for (int j = 0; j < OPERANDS; j++) {
 //$ local width = halves and ", f->columns" or ""
-        const int x = column_of(c->column, j$(width)) + (int)threadIdx.x % 64;
+//$ local mine = apart and "(int)(threadIdx.x / 128 - 1) * 32 + (int)threadIdx.x % 32"
+//$                     or "(int)threadIdx.x % 64"
+        const int x = column_of(c->column, j$(width)) + $(mine);
 
         if (x < width && strip < strips)
             f->partials[(long long)strip * width + x] = sum[j];
@@ -373,7 +381,11 @@ FN void keep_columns(const unsigned int slab[OPERANDS], const struct follow *f,
 /* The data that two warps read of each other's slabs is there, or no longer needed. */
 FN void meet(void)
 {
+//$ if apart then
+    named_wait(4 + (int)threadIdx.x / 32 % 4, 64);
+//$ else
     named_wait(4 + (int)(threadIdx.x - 128) / 64, 64);
+//$ end
 }
 
 //$ if copies then
@@ -428,6 +440,7 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
                      column_of(t->column, $(next)), slabs->first + i * SLAB_BYTES, row, rows, lane);
 }
 //$ else
+//$ if not apart then
 /* The sums of the next chunk come to the front. */
 FN void next_sums(float sum[SUMS])
 {
@@ -436,6 +449,7 @@ FN void next_sums(float sum[SUMS])
         sum[i] = sum[i + SLAB_COLUMNS / 2];
 }
 
+//$ end
 /* One chunk, the `number`-th of the warp's, whose sums are the first ones. */
 FN void store_chunk(const float *sum, struct slabs *slabs, const struct tile *t,
                     const struct maps *maps, const struct finish *s, const struct chunk *c,
@@ -473,6 +487,29 @@ FN void store_chunk(const float *sum, struct slabs *slabs, const struct tile *t,
     }
 }
 
+//$ if apart then
+/* One warp's rows of a tile, whose sums begin at `sums`: a chunk's are loaded at a time. A slab is
+   fetched into again one chunk later than it could be: the wait is never for the newest stores. */
+FN void store_tile(unsigned int sums, struct slabs *slabs, const struct tile *t,
+                   const struct maps *maps, const struct finish *s, int row, int rows, int lane)
+{
+    int number = 0;
+
+#pragma unroll 1
+    for (int i = 0; i < CHUNKS; i++) {
+        const struct chunk c = { row, t->column + i * SLAB_COLUMNS };
+        float sum[SLAB_COLUMNS / 2];
+
+        if (!is_chunk(&c, s->of->columns, rows))
+            break;
+        tensor_load(sum, sums + i * SLAB_COLUMNS);
+        tensor_wait(sum, SLAB_COLUMNS / 2);
+        store_chunk(sum, slabs, t, maps, s, &c, s->probability, number++, row, rows, lane);
+    }
+    if (s->of->partials)
+        meet();
+}
+//$ else
 /*
 ** One warp's rows of a tile. A slab is fetched into again one chunk later than it could be, so
 ** that the wait is never for the newest stores. A loop, and the sums move: as many chunks in a row
@@ -502,4 +539,5 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
     if (s->of->partials)
         meet();
 }
+//$ end
 //$ end

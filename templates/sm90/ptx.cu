@@ -219,7 +219,6 @@ FN void store_shared_words(unsigned int to, unsigned int first, unsigned int sec
 }
 
 //$ end
-//$ local turned = dequantize == "swapped"
 //$ if d.bytes == 2 and not turned then
 /* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8. */
 FN void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
@@ -268,7 +267,6 @@ FN void load_shared_x4(unsigned int from, unsigned int word[4])
                  : "r"(from) : "memory");
 }
 
-//$ if dequantize ~= "none" or copies then
 FN unsigned int load_shared_word(unsigned int from)
 {
     unsigned int word;
@@ -276,7 +274,6 @@ FN unsigned int load_shared_word(unsigned int from)
     return word;
 }
 
-//$ end
 //$ local either = dequantize ~= "none" and wide == "either"
 //$ if either then
 /* Only where `wanted`: without a branch, after which the compiler would not know that a warp is

@@ -58,6 +58,20 @@ struct raw_slab {
     unsigned int word[SLAB_WORDS];
 };
 
+//$ if turned then
+/* Zeros outside. A word has one element: a thread's neighbours are in different rows. */
+FN void read_slab(struct raw_slab *c, const struct scale *s, int row, int column, int rows,
+                  int lane)
+{
+#pragma unroll
+    for (int i = 0; i < SLAB_WORDS; i++) {
+        const int y = row + i / 4 % 2 * 8 + lane % 4 * 2 + i % 2;
+        const int x = column + i / 8 * 16 + i / 2 % 2 * 8 + lane / 4;
+        const int inside = s->c && y < rows && x < s->columns;
+        c->word[i] = inside ? ((const $(({ f32 = "unsigned int" })[d.type] or element) *)s->c)[y * s->stride + x] : 0;
+    }
+}
+//$ else
 /* Zeros outside. */
 FN void read_slab(struct raw_slab *c, const struct scale *s, int row, int column, int rows,
                   int lane)
@@ -76,27 +90,35 @@ FN void read_slab(struct raw_slab *c, const struct scale *s, int row, int column
 //$ end
     }
 }
+//$ end
 
 /* The i-th element that this thread holds. */
 FN float element_of(const struct raw_slab *c, int i)
 {
 //$ if d.type == "f32" then
     return __uint_as_float(c->word[i]);
+//$ elseif turned and d.type == "bf16" then
+    return __uint_as_float(c->word[i] << 16);
 //$ elseif d.type == "bf16" then
     return __uint_as_float(i % 2 ? c->word[i / 2] & 0xffff0000u : c->word[i / 2] << 16);
 //$ else
+//$ local half = turned and "c->word[i]" or "(c->word[i / 2] >> i % 2 * 16)"
     float wide;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"((unsigned short)(c->word[i / 2] >> i % 2 * 16)));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"((unsigned short)$(half)));
     return wide;
 //$ end
 }
 
 //$ local with = epilogue == "scale" and ", const struct scale *s" or ""
+//$ local at = turned and "i / 8 * (ROWS / 2) + i % 8" or "i"
 FN void scale_slab(float *sum, const struct raw_slab *c$(with))
 {
 #pragma unroll
     for (int i = 0; i < SLAB_COLUMNS / 2; i++)
-//$ if epilogue == "scale" then
+//$ if turned then
+        sum[$(at)] =
+            __fadd_rn(__fmul_rn(s->alpha, sum[$(at)]), __fmul_rn(s->beta, element_of(c, i)));
+//$ elseif epilogue == "scale" then
         sum[i] = __fadd_rn(__fmul_rn(s->alpha, sum[i]), __fmul_rn(s->beta, element_of(c, i)));
 //$ else
         sum[i] += element_of(c, i);

@@ -24,7 +24,7 @@
 //$ -- where scales of a group are, or its copies
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local kept = epilogue == "copies" or back
-//$ local runs = kept or dequantize ~= "none" and a_runs
+//$ local runs = kept or a_runs
 struct scheduler {
 //$ if microbatches > 1 then
     const struct microbatches *microbatches;

@@ -45,8 +45,13 @@ FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 {
 #pragma unroll
     for (int i = 0; i < AHEAD; i++)
+//$ if turned then
+        read_slab(&c[i], scale, row + i * SLAB_ROWS,
+                  t->column + threadIdx.x / 32 % 4 * SLAB_COLUMNS, rows, lane);
+//$ else
         read_slab(&c[i], scale, row + i / ROW_SLABS * 64,
                   t->column + i % ROW_SLABS * SLAB_COLUMNS, rows, lane);
+//$ end
 }
 
 //$ end
@@ -113,17 +118,31 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
                        t->column + i % ROW_SLABS * SLAB_COLUMNS, row + i / ROW_SLABS * 64$(cut));
 }
 //$ else
-//$ if dequantize == "swapped" then
+//$ if turned then
 /* One warp stores its columns of a tile, 16 rows at a time. */
+//$ local with_c = addend == "read" and " const struct scale *scale,\n" ..
+//$                "                   struct raw_slab c[AHEAD + 1]," or ""
 FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
-                   const struct maps *maps, int row, int rows, int lane)
+                   const struct maps *maps,$(with_c) int row, int rows, int lane)
 {
     const int x = t->column + threadIdx.x / 32 % 4 * SLAB_COLUMNS;
 
 #pragma unroll
     for (int i = 0; i < ROWS / SLAB_ROWS; i++)
+//$ if addend == "read" then
+        if (row + i * SLAB_ROWS < rows) {
+            float *part = sum + i * (SLAB_ROWS / 2);
+
+            if (i + AHEAD < ROWS / SLAB_ROWS)
+                read_slab(&c[(i + AHEAD) % (AHEAD + 1)], scale, row + (i + AHEAD) * SLAB_ROWS, x,
+                          rows, lane);
+            scale_slab(part, &c[i % (AHEAD + 1)], scale);
+            put_slab(slabs, maps, part, t, x, row + i * SLAB_ROWS$(cut), lane);
+        }
+//$ else
         if (row + i * SLAB_ROWS < rows)
             put_slab(slabs, maps, sum + i * (SLAB_ROWS / 2), t, x, row + i * SLAB_ROWS$(cut), lane);
+//$ end
 }
 //$ else
 /* One warp stores its rows of a tile, a slab at a time. */

@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local row_bytes = tile.n // 8 * 2
+//$ local row_bytes = d_box[1] * 2
 FN unsigned int pack(float lo, float hi)
 {
     unsigned int packed;

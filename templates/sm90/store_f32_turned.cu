@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local row_bytes = tile.n // 8 * 4
+//$ local row_bytes = d_box[1] * 4
 /*
 ** One warp's 16 rows x SLAB_COLUMNS as fp32 into a slab of 16 swizzled rows of $(row_bytes) bytes.
 ** Its threads hold columns of D as rows: sums of 16 begin ROWS / 2 after those of others.

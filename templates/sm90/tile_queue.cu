@@ -15,7 +15,7 @@ FN void queue_post(const struct memory *s, unsigned int *sequence, const struct 
     barrier_wait(s->read + at * 8, parity ^ 1);
     store_shared_x4(slot, t->group, t->start, t->length, t->row);
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
-//$ local runs = epilogue == "copies" or back or dequantize ~= "none" and a_runs
+//$ local runs = epilogue == "copies" or back or a_runs
 //$ local beside = cluster.m > 1 and "t->beside" or runs and "t->runs" or "0"
     store_shared_x4(slot + 16, t->column, p->stage << 1 | p->parity, is_tile, $(beside));
 //$ if ragged == "k" then
@@ -62,7 +62,7 @@ FN int queue_read(const struct memory *s, unsigned int *sequence, struct tile *t
     t->length = word[2];
     t->row = (int)word[3];
     t->column = (int)word[4];
-//$ if epilogue == "copies" or back or dequantize ~= "none" and a_runs then
+//$ if epilogue == "copies" or back or a_runs then
     t->runs = word[7];
 //$ end
     p->stage = uniform((int)(word[5] >> 1));

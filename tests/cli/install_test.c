@@ -54,7 +54,8 @@ static void check_device(const char *device, const char *kernel)
     must(device,
          test_shell("cd / && env -i LD_LIBRARY_PATH=%s" PREFIX "/lib "
                     "QUERN_CACHE= QUERN_GEN=/none QUERN_NVRTC=/none "
-                    "FAKE_DEVICE=%s QUERN_CUDA='%s/../lib/fake_cuda.so' "
+                    "QUERN_TRUST=compiled FAKE_DEVICE=%s "
+                    "QUERN_CUDA='%s/../lib/fake_cuda.so' "
                     "%s/c_aot 2>&1",
                     folder, device, test_own_folder(), folder));
     if (!strstr(test_output, kernel))

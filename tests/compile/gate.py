@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compile gate over every kernel, in as many processes as there are cores.
 
-    tests/compile/gate.py [--jobs N] [--commit TEXT] FILE
+    tests/compile/gate.py [--jobs N] [--arch LIST] [--commit TEXT] FILE
 
 Each process is build/bin/test_compile with its share of the kernels (QUERN_SHARE); QUERN_COMPILE_EVERY=N takes every
 N-th of the unshipped ones, without it all are compiled. Their rows become one FILE as test_compile writes
-it, ordered by kernel, with the commit added. Prints the count, the sum, the slowest ten and every kernel that breaks
-a rule; status 1 if one does, or if a process fails or leaves no rows. Needs libnvrtc; plain Python is enough.
+it, ordered by kernel, with the commit added. With --arch, as sm_100f,sm_120a, only the kernels for these are compiled.
+Prints the count, the sum, the slowest ten and every kernel that breaks a rule; status 1 if one does, or if a process fails or leaves no rows. Needs libnvrtc; plain Python is enough.
 """
 import argparse
 import json
@@ -20,9 +20,10 @@ GATE = os.path.join(os.path.dirname(__file__), "../../build/bin/test_compile")
 KERNEL, REGISTERS, _, SECONDS, BROKEN = range(5)  # of a row
 
 
-def start(share, jobs, folder):
+def start(share, jobs, folder, arch):
     """A process with share `share` of `jobs`, its rows in folder/SHARE.json and its words in folder/SHARE.log."""
-    environment = {"QUERN_COMPILE_EVERY": "1", **os.environ, "QUERN_SHARE": f"{share}/{jobs}",
+    only = {"QUERN_COMPILE_ARCH": arch} if arch else {}
+    environment = {"QUERN_COMPILE_EVERY": "1", **os.environ, "QUERN_SHARE": f"{share}/{jobs}", **only,
                    "QUERN_COMPILE_JSON": f"{folder}/{share}.json"}
     with open(f"{folder}/{share}.log", "w") as log:
         return subprocess.Popen([GATE], stdout=log, stderr=log, env=environment)
@@ -81,12 +82,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--arch", default="")
     parser.add_argument("--commit", default=None)
     args = parser.parse_args()
     if args.jobs < 1:
         parser.error(f"--jobs is {args.jobs}; it must be at least 1")
     with tempfile.TemporaryDirectory() as folder:
-        tables, failed = collect([start(share, args.jobs, folder) for share in range(args.jobs)], folder)
+        tables, failed = collect([start(share, args.jobs, folder, args.arch) for share in range(args.jobs)], folder)
     if not tables:
         return 1
     table = merge(tables, head_commit() if args.commit is None else args.commit)

@@ -45,6 +45,7 @@ void log_open(void)
     *strrchr(program, '/') = 0;
     snprintf(path, sizeof path, "%s/../lib/fake_cuda.so", program);
     setenv("QUERN_CUDA", path, 1);
+    setenv("QUERN_TRUST", "compiled", 1); /* nothing computes here */
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         fail_msg("%s", dlerror());

@@ -75,7 +75,7 @@ int interpret(const struct interpret *how, const char *command)
 
     snprintf(text, sizeof text,
              "%s%s PTX_DEVICE=%.4s PTX_SEED=%d PTX_SMS=%d PTX_%s='%s' "
-             "QUERN_CUDA=%s/../lib/fake_ptx.so "
+             "QUERN_TRUST=compiled QUERN_CUDA=%s/../lib/fake_ptx.so "
              "QUERN_NVRTC=%s/../lib/fake_ptx.so QUERN_CACHE=%s/cache "
              "timeout %d %s/%s 2>&1",
              real ? "PTX_NVRTC=" : "", real ? real : "", how->device, how->seed,

@@ -8,55 +8,61 @@
 
 /* X(devices, line) */
 #define PTX_LINES(X)                                                           \
-    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 alpha=any beta=any")           \
-    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 beta=1")                       \
-    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 d=f32")                        \
-    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 bias=1")                       \
-    X("9.0 8.0",                                                               \
+    X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=128 alpha=any beta=any")      \
+    X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=128 beta=1")                  \
+    X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=128 d=f32")                   \
+    X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=128 bias=1")                  \
+    X("10.0 9.0 8.0",                                                          \
       "fprop bf16" ROWS "n=256 k=128 activation=swiglu bias=1 prob=1 saved=1") \
-    X("9.0 8.0",                                                               \
+    X("10.0 9.0 8.0",                                                          \
       "fprop bf16" ROWS "n=256 k=128 activation=clamped_swiglu interleave=32") \
-    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 activation=squared_relu")      \
-    X("9.0 8.0", "fprop bf16" ROWS                                             \
-                 "n=272 k=72 activation=swiglu interleave=1 bias=1 prob=1 "    \
-                 "saved=1")                                                    \
+    X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=128 activation=squared_relu") \
+    X("10.0 9.0 8.0",                                                          \
+      "fprop bf16" ROWS                                                        \
+      "n=272 k=72 activation=swiglu interleave=1 bias=1 prob=1 "               \
+      "saved=1")                                                               \
     X("9.0", "fprop bf16" ROWS                                                 \
              "n=256 k=72 activation=geglu interleave=1 d=f32 saved=1")         \
-    X("9.0 8.0",                                                               \
+    X("10.0 9.0 8.0",                                                          \
       "fprop fp16" ROWS "n=136 k=72 activation=gelu bias=1 prob=1 saved=1")    \
-    X("9.0 8.0", "fprop bf16" ROWS "n=136 k=72 activation=gelu_tanh saved=1")  \
-    X("9.0 8.0",                                                               \
+    X("10.0 9.0 8.0",                                                          \
+      "fprop bf16" ROWS "n=136 k=72 activation=gelu_tanh saved=1")             \
+    X("10.0 9.0 8.0",                                                          \
       "fprop fp16" ROWS "n=256 k=128 activation=geglu interleave=8")           \
-    X("9.0 8.0", "fprop fp16" ROWS "n=256 k=128 activation=situ")              \
-    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 pointers=b")                   \
-    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 sizes=host")                   \
-    X("9.0 8.0", "fprop bf16 g=3 m=128 n=300 k=128 split=skew ragged=n")       \
-    X("9.0 8.0", "fprop bf16 g=2 m=128 n=256 k=128 ragged=none pointers=abd")  \
-    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 layout=nn")                    \
-    X("9.0 8.0", "fprop bf16 g=3 m=301 n=250 k=130 split=skew align=2")        \
-    X("9.0 8.0", "fprop bf16" ROWS "n=256 k=128 outside=zero")                 \
-    X("9.0 8.0",                                                               \
+    X("10.0 9.0 8.0", "fprop fp16" ROWS "n=256 k=128 activation=situ")         \
+    X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=128 pointers=b")              \
+    X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=128 sizes=host")              \
+    X("10.0 9.0 8.0", "fprop bf16 g=3 m=128 n=300 k=128 split=skew ragged=n")  \
+    X("10.0 9.0 8.0",                                                          \
+      "fprop bf16 g=2 m=128 n=256 k=128 ragged=none pointers=abd")             \
+    X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=128 layout=nn")               \
+    X("10.0 9.0 8.0", "fprop bf16 g=3 m=301 n=250 k=130 split=skew align=2")   \
+    X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=128 outside=zero")            \
+    X("10.0 9.0 8.0",                                                          \
       "dgrad bf16" ROWS "n=256 k=128 activation=swiglu prob=1 dprob=1 "        \
       "outside=zero")                                                          \
-    X("9.0 8.0", "dgrad bf16" ROWS                                             \
-                 "n=256 k=128 activation=swiglu prob=1 dbias=1 dprob=1")       \
-    X("9.0 8.0",                                                               \
+    X("10.0 9.0 8.0", "dgrad bf16" ROWS                                        \
+                      "n=256 k=128 activation=swiglu prob=1 dbias=1 dprob=1")  \
+    X("10.0 9.0 8.0",                                                          \
       "dgrad fp16" ROWS "n=256 k=128 activation=reglu interleave=8")           \
-    X("9.0 8.0", "dgrad bf16" ROWS                                             \
-                 "n=136 k=72 activation=swiglu interleave=1 prob=1 dbias=1 "   \
-                 "dprob=1")                                                    \
-    X("9.0 8.0",                                                               \
+    X("10.0 9.0 8.0",                                                          \
+      "dgrad bf16" ROWS                                                        \
+      "n=136 k=72 activation=swiglu interleave=1 prob=1 dbias=1 "              \
+      "dprob=1")                                                               \
+    X("10.0 9.0 8.0",                                                          \
       "dgrad fp16" ROWS "n=136 k=72 activation=gelu prob=1 dbias=1 dprob=1")   \
-    X("9.0 8.0",                                                               \
+    X("10.0 9.0 8.0",                                                          \
       "dgrad bf16" ROWS "n=136 k=72 activation=silu prob=1 dprob=1")           \
-    X("9.0 8.0", "dgrad bf16" ROWS "n=136 k=72 activation=relu dbias=1")       \
-    X("9.0 8.0", "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1")   \
-    X("9.0 8.0",                                                               \
+    X("10.0 9.0 8.0", "dgrad bf16" ROWS "n=136 k=72 activation=relu dbias=1")  \
+    X("10.0 9.0 8.0",                                                          \
+      "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1")              \
+    X("10.0 9.0 8.0",                                                          \
       "wgrad bf16 g=3 m=256 n=128 k=300 split=skew alpha=any beta=any")        \
-    X("9.0 8.0",                                                               \
+    X("10.0 9.0 8.0",                                                          \
       "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 pointers=d")   \
-    X("9.0 8.0", "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 "   \
-                 "microbatches=4")                                             \
+    X("10.0 9.0 8.0",                                                          \
+      "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 "              \
+      "microbatches=4")                                                        \
     X("9.0", "fprop bf16" ROWS "n=256 k=136" GATHERED)                         \
     X("9.0", "fprop fp16" ROWS "n=256 k=136 alpha=any" GATHERED)               \
     X("9.0", "fprop bf16" ROWS "n=256 k=136 activation=swiglu prob=1 "         \
@@ -103,6 +109,15 @@
     X("9.0 8.0", "wgrad nvfp4 g=3 m=256 n=256 k=300 split=skew")               \
     X("9.0 8.0", "fprop nvfp4 g=3 m=20 n=256 k=256 split=skew")                \
     X("9.0 8.0", "fprop mxfp4 g=3 m=20 n=256 k=256 split=skew")                \
+    X("12.0", "fprop mxfp8" ROWS "n=264 k=544")                                \
+    X("12.0", "dgrad mxfp8" ROWS "n=264 k=160 d=f32 outside=zero")             \
+    X("12.0", "wgrad mxfp8 g=3 m=256 n=136 k=300 split=skew d=f32 beta=1")     \
+    X("12.0", "fprop mxfp4" ROWS "n=264 k=544")                                \
+    X("12.0", "dgrad mxfp4" ROWS "n=264 k=160 d=f32 outside=zero")             \
+    X("12.0", "wgrad mxfp4 g=3 m=256 n=136 k=300 split=skew d=f32 beta=1")     \
+    X("12.0", "fprop nvfp4" ROWS "n=264 k=544")                                \
+    X("12.0", "dgrad nvfp4" ROWS "n=264 k=160 d=f32 outside=zero")             \
+    X("12.0", "wgrad nvfp4 g=3 m=256 n=136 k=300 split=skew d=f32 beta=1")     \
     X("9.0 8.0", "quantize fp8_block of=x" ROWS "k=256 in=f32")                \
     X("9.0 8.0", "quantize fp8_block of=dy" ROWS "k=256 activation=swiglu")    \
     X("9.0 8.0", "quantize fp8_block of=w g=2 m=256 k=256")                    \

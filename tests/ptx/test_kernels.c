@@ -139,8 +139,8 @@ TEST(each_form)
 }
 
 /* Kernels of others' specs, unlike those of quern's: six bits with scales in
-   tiles, weights of four bits next to unquantized values, integers; and a tile
-   of five slabs, each of half the columns. */
+   tiles, squares, weights of four bits next to unquantized values, integers;
+   and a tile of five slabs, each of half the columns. */
 #define MIX  "--specs tests/host/specs --only quern_test_"
 #define TILE "--specs examples/own_tile --only quern_bf16_dgrad_tn_m_"
 static const char *const strangers[] = {
@@ -157,7 +157,11 @@ static const char *const strangers[] = {
     MIX "int8_dgrad_tn_m_bf16_sm90a_"
         "cooperative_tile128x128x128_cluster1x1",
     TILE "bf16_sm90a_cooperative_tile128x160x64_cluster2x1",
-    TILE "f32_sm90a_pingpong_tile128x160x64_cluster1x2"};
+    TILE "f32_sm90a_pingpong_tile128x160x64_cluster1x2",
+    MIX "mx6_fprop_tn_m_bf16_scale_sm120a_native_tile128x128x128",
+    MIX "mx6_wgrad_tn_k_f32_scale_sm120a_native_tile64x128x128",
+    MIX "square_tiles_fprop_tn_m_f32_scale_sm120a_native_tile128x128x128",
+    MIX "square_plain_dgrad_tn_m_bf16_scale_sm120a_native_tile64x128x128"};
 
 TEST(specs_of_others)
 {
@@ -166,7 +170,8 @@ TEST(specs_of_others)
     interpret_need_compiler();
     for (int i = 0; i < (int)(sizeof strangers / sizeof *strangers); i++)
         if (share_has(i + 1))
-            run_suite(strangers[i], "sm_90a", "torture,many,tails", i + 1,
-                      &tally);
+            run_suite(strangers[i],
+                      strstr(strangers[i], "sm120a") ? "sm_120a" : "sm_90a",
+                      "torture,many,tails", i + 1, &tally);
     finish(&tally);
 }

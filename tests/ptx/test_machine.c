@@ -42,8 +42,9 @@ static void start(const char *variable, const char *value)
 static void encode(struct cu_tensor_map *map, const struct kernel *k,
                    uint64_t memory)
 {
-    const uint64_t dims[] = {4, (uint64_t)k->rows}, strides[] = {16};
-    const uint32_t box[] = {4, 2}, ones[] = {1, 1};
+    const uint32_t row = k->type == 13 ? 32 : 4; /* 13: elements of 4 bits */
+    const uint64_t dims[] = {row, (uint64_t)k->rows}, strides[] = {16};
+    const uint32_t box[] = {row, 2}, ones[] = {1, 1};
 
     assert_int_equal(
         driver->cuTensorMapEncodeTiled(map, k->type, 2, (void *)memory, dims,
@@ -197,6 +198,10 @@ TEST(maps)
 #define REPLACE "@%p0 tensormap.replace.tile."
     static const struct kernel rows[] = {
         {"", BARRIER LOADED "ld.shared.u32 %r0, [%r1+20];", 105, 2, 2},
+        {"", BARRIER LOADED "ld.shared.u32 %r0, [%r1+20];", 105, 13, 2},
+        {"",
+         BARRIER "mov.u32 %r6, -32;\n" LOADED "ld.shared.u32 %r0, [%r1+20];", 0,
+         13, 2},
         {"",
          BARRIER CHANGED "add.u64 %rd6, %rd0, 144;\n" REPLACE
                          "global_address.shared::cta.b1024.b64 [%r8], %rd6;\n"
@@ -273,6 +278,90 @@ TEST(places)
     many = 1;
     check_all(rows, sizeof rows / sizeof *rows);
     many = 0;
+}
+
+/* A copy by the odd CTA of a pair that counts on the even one's barrier, whose
+   address differs in a bit; its cluster's CTAs 2 and 3 do nothing. */
+TEST(pair_copies)
+{
+#define PAIR                                                                   \
+    "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;\n"             \
+    "mov.u32 %r8, %cluster_ctarank;\nsetp.eq.u32 %p1, %r8, 0;\n"               \
+    "and.pred %p1, %p1, %p0;\nsetp.eq.u32 %p2, %r8, 1;\n"                      \
+    "and.pred %p2, %p2, %p0;\n" BARRIER                                        \
+    "@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 32;\n"           \
+    "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"         \
+    "and.b32 %r9, %r5, 0xfeffffff;\n"                                          \
+    "@%p2 cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global."        \
+    "mbarrier::complete_tx::bytes [%r1], [%rd1, {%r6, %r7}], [%r9];\n"         \
+    "setp.ne.u32 %p3, %r8, 0;\n@%p3 bra waited;\n" WAITED                      \
+    "waited:\nbarrier.cluster.arrive.aligned;\n"                               \
+    "barrier.cluster.wait.aligned;\nsetp.eq.u32 %p2, %r8, 1;\nand.pred %p0, "  \
+    "%p0, %p2;\n"                                                              \
+    "ld.shared.u32 %r0, [%r1+20];"
+    static const struct kernel row = {"", PAIR, 105, 2, 2};
+    const char *text;
+    uint32_t out;
+
+    start("PTX_SEED", "1");
+    many = 1;
+    check(&row);
+    start("PTX_MISREAD", "pair_barrier");
+    driver->cuGetErrorString(launch(&row, &out), &text);
+    assert_non_null(strstr(text, "deadlock"));
+    unsetenv("PTX_MISREAD");
+    start("PTX_SEED", "1");
+    many = 0;
+}
+
+/* Warps that end after they have arrived count once; lanes of a warp wait one
+   after the other. */
+TEST(cluster_waits)
+{
+    static const struct kernel row = {
+        "",
+        "barrier.cluster.arrive.aligned;\nsetp.ge.u32 %p1, %r2, 64;\n"
+        "@%p1 bra end;\nmov.u32 %r3, %laneid;\nsetp.lt.u32 %p2, %r3, 7;\n"
+        "@%p2 bra low;\nbarrier.cluster.wait.acquire;\nbra both;\nlow:\n"
+        "barrier.cluster.wait.acquire;\nboth:\nbar.sync 1, 64;\n"
+        "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+        "mov.u32 %r0, 3;\nend:",
+        3, 2, 2};
+
+    for (int seed = 1; seed < 5; seed++) {
+        const char text[] = {(char)('0' + seed), 0};
+
+        start("PTX_SEED", text);
+        many = 1;
+        check(&row);
+        many = 0;
+    }
+    start("PTX_SEED", "1");
+}
+
+/* Two floats in a register of 64 bits, arrivals with a count and a scope. */
+TEST(of_sm_100)
+{
+    static const struct kernel rows[] = {
+        {"",
+         "mov.b32 %f0, 0f40000000;\nmov.b32 %f1, 0f40400000;\n"
+         "mov.b64 %rd2, {%f0, %f1};\nmul.f32x2 %rd3, %rd2, %rd2;\n"
+         "fma.rn.f32x2 %rd3, %rd3, %rd2, %rd2;\n"
+         "add.f32x2 %rd3, %rd3, %rd2;\nmov.b64 {%f2, %f3}, %rd3;\n"
+         "add.f32 %f2, %f2, %f3;\ncvt.rzi.u32.f32 %r0, %f2;",
+         12 + 33, 2, 2},
+        {"",
+         "add.u32 %r5, %r1, 1024;\nmov.u32 %r6, 2;\n"
+         "@%p0 mbarrier.init.shared::cta.b64 [%r5], 5;\nbar.sync 0;\n"
+         "@%p0 mbarrier.arrive.release.cta.shared::cta.b64 _, [%r5];\n"
+         "@%p0 mbarrier.arrive.release.cta.shared::cta.b64 _, [%r5], %r6;\n"
+         "@%p0 mbarrier.arrive.shared::cluster.b64 _, [%r5], %r6;\n" WAITED
+         "mov.u32 %r0, 4;",
+         4, 2, 2},
+    };
+
+    start("PTX_SEED", "1");
+    check_all(rows, sizeof rows / sizeof *rows);
 }
 
 #define ADDED                                                                  \

@@ -11,7 +11,8 @@
 **     FAKE_CUDA_TIMES=k_small=120,k_large=80/100,k_large@8=70,k_next=fail
 **
 ** $FAKE_CUDA_JITTER: each launch takes up to so many permille more or less, and
-** one in 16 three times as long.
+** one in 16 three times as long. $FAKE_CUDA_EXCLUSIVE: another process has the
+** GPU.
 */
 #include "fake_cuda/driver.h"
 
@@ -189,6 +190,8 @@ int cuDevicePrimaryCtxRetain(struct cu_context **context, int device)
     ENTER();
     if (device < 0 || device >= fake_state.devices)
         return 101; /* CUDA_ERROR_INVALID_DEVICE */
+    if (getenv("FAKE_CUDA_EXCLUSIVE"))
+        return 46; /* CUDA_ERROR_DEVICE_UNAVAILABLE */
     fake_add(&fake_state.primaries, 1);
     *context = primary(device);
     return 0;

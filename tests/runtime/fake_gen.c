@@ -125,7 +125,9 @@ int qg_source(struct qg *qg, const char *kernel, const char **text,
         snprintf(qg->text, sizeof qg->text, "%s", spec_source);
     else
         snprintf(qg->text, sizeof qg->text, "source of %s%s", kernel,
-                 !strcmp(kernel, "k_spills") ? " SPILLS" : "");
+                 !strcmp(kernel, "k_spills") ? " SPILLS"
+                 : !strcmp(kernel, "k_next") ? " tcgen05"
+                                             : "");
     *text = qg->text;
     *length = strlen(qg->text);
     return 0;

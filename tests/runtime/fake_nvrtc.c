@@ -6,7 +6,7 @@
 **     ERROR   does not compile           SPILLS   spills registers
 **
 ** $FAKE_NVRTC_DELAY is a pause in milliseconds, $FAKE_NVRTC_VERSION the minor
-** version, $FAKE_NVRTC_FAIL the name of a function that fails,
+** version (or both, as 12.8), $FAKE_NVRTC_FAIL the name of a function that fails,
 ** $FAKE_NVRTC_REFUSE the name, or a part, of a kernel that does not compile.
 */
 #include "fake.h"
@@ -17,6 +17,8 @@
 struct program {
     char name[256], source[4096], log[512];
 };
+
+static int number; /* of the version: 12090 for 12.9 */
 
 /* Fail if the test asks for it. */
 static int fails(const char *name)
@@ -35,6 +37,9 @@ int nvrtcVersion(int *major, int *minor)
     fake_log("nvrtc", "open", "");
     *major = 13;
     *minor = version ? atoi(version) : 0;
+    if (version && strchr(version, '.'))
+        sscanf(version, "%d.%d", major, minor);
+    number = 1000 * *major + 10 * *minor;
     return fails(__func__);
 }
 
@@ -73,6 +78,25 @@ static void pause_for(long milliseconds)
     nanosleep(&pause, NULL);
 }
 
+/* Which names of architectures the version has. */
+static int knows(const char *option)
+{
+    static const struct {
+        const char *name;
+        int since;
+    } names[] = {{"sm_90a", 12000},
+                 {"compute_90a", 12000},
+                 {"sm_100", 12080},
+                 {"sm_100a", 12080},
+                 {"sm_100f", 12090}};
+    const char *name = strchr(option, '=');
+
+    for (size_t i = 0; name && i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(name + 1, names[i].name))
+            return number >= names[i].since;
+    return 0;
+}
+
 FAKE_API int nvrtcCompileProgram(struct program *program, int noptions,
                                  const char *const *options);
 int nvrtcCompileProgram(struct program *program, int noptions,
@@ -86,8 +110,7 @@ int nvrtcCompileProgram(struct program *program, int noptions,
     if (delay)
         pause_for(atol(delay));
     for (int i = 0; i < noptions; i++)
-        arch |= !strcmp(options[i], "--gpu-architecture=sm_90a") ||
-                !strcmp(options[i], "--gpu-architecture=compute_90a");
+        arch |= knows(options[i]);
     if (!arch || strstr(program->source, "ERROR") ||
         (refuse && strstr(program->name, refuse)) || fails(__func__)) {
         strcpy(program->log, "line 1: the test's compile error\n");

@@ -180,6 +180,7 @@ static const struct qn_recipe test_recipes[] = {
         GPU_KERNEL("k_spills", "sm_90a", 256, 256, 1, 1, 200000),              \
         GPU_KERNEL("k_hungry", "sm_90a", 256, 512, 1, 1, 300000),              \
         GPU_KERNEL("k_next", "sm_100a", 128, 256, 1, 1, 200000),               \
+        GPU_KERNEL("k_family", "sm_100f", 128, 128, 1, 1, 100000),             \
         HOST_KERNEL("k_host", "bf16", QUERN_FPROP, QUERN_AXIS_M,               \
                     QUERN_MAJOR_K, QUERN_MAJOR_K, QUERN_BF16, function),       \
         HOST_KERNEL("k_host_wgrad", "mixed", QUERN_WGRAD, QUERN_AXIS_K,        \

@@ -56,7 +56,8 @@ int test_setup(void **state)
         "QUERN_TUNE",       "FAKE_GEN_KEY",
         "FAKE_GEN_FAIL",    "QUERN_THREADS",
         "QUERN_CC",         "QUERN_CACHE_SIZE",
-        "QUERN_LOG",        "TMPDIR"};
+        "QUERN_LOG",        "TMPDIR",
+        "QUERN_CHECKER"};
 
     (void)state;
     snprintf(test_folder, sizeof test_folder, "/tmp/quern-test-XXXXXX");
@@ -64,6 +65,7 @@ int test_setup(void **state)
     snprintf(test_cache, sizeof test_cache, "%s/cache", test_folder);
     snprintf(test_log, sizeof test_log, "%s/log", test_folder);
     setenv("QUERN_CACHE", test_cache, 1);
+    setenv("QUERN_TRUST", "compiled", 1);
     setenv("FAKE_LOG", test_log, 1);
     for (size_t i = 0; i < sizeof cleared / sizeof cleared[0]; i++)
         unsetenv(cleared[i]);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -131,4 +132,24 @@ FAKE_API int __wrap_nanosleep(const struct timespec *pause,
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
 {
     return test_system.no_waiting ? 0 : __real_nanosleep(pause, left);
+}
+
+/* As where no process can be made. */
+int __real_posix_spawn(pid_t *child, const char *path,
+                       const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *attributes,
+                       char *const *arguments, char *const *variables);
+FAKE_API int __wrap_posix_spawn(pid_t *child, const char *path,
+                                const posix_spawn_file_actions_t *actions,
+                                const posix_spawnattr_t *attributes,
+                                char *const *arguments, char *const *variables);
+int __wrap_posix_spawn(pid_t *child, const char *path,
+                       const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *attributes,
+                       char *const *arguments, char *const *variables)
+{
+    return test_system.no_spawn
+               ? test_system.no_spawn
+               : __real_posix_spawn(child, path, actions, attributes, arguments,
+                                    variables);
 }

@@ -98,8 +98,9 @@ struct test_system {
     int fail_at, error; /* the n-th one fails */
     int kill_at;        /* the process ends at the n-th one */
     int full, space;    /* so many bytes may still be written */
-    int no_locks;       /* armed or not, like the next two */
+    int no_locks;       /* armed or not, like the next three */
     int no_waiting;     /* sleeping takes no time */
+    int no_spawn;       /* starting a program is this error */
     long long clock;    /* seconds that it is fast */
 };
 extern struct test_system test_system;

@@ -456,6 +456,63 @@ TEST(logs_what_is_wanted)
     qn_close(ctx);
 }
 
+/* k_next is of one chip, k_family of all like it. */
+static const struct {
+    const char *version, *kernel, *says;
+} compilers[] = {
+    {"13.0", "k_next", ""},
+    {"12.9", "k_next", ""},
+    {"12.8", "k_family",
+     "k_next is not used: it needs NVRTC 12.9 or later, and this is nvrtc "
+     "12.8; k_family serves instead\n"},
+    {"12.6", NULL,
+     "k_family is not used: it needs NVRTC 12.8 or later, and this is nvrtc "
+     "12.6"},
+};
+
+TEST(compiler_is_too_old)
+{
+    for (size_t i = 0; i < sizeof compilers / sizeof compilers[0]; i++) {
+        struct quern_context *ctx;
+        struct qn_problem p;
+        struct qn_plan *plan;
+
+        *test_messages = 0;
+        setenv("FAKE_NVRTC_VERSION", compilers[i].version, 1);
+        test_cuda->major = 10;
+        ctx = test_open();
+        p = test_problem(ctx, PROBLEM);
+        if (compilers[i].kernel) {
+            test_expect_choice(ctx, PROBLEM, NULL, compilers[i].kernel,
+                               QUERN_BACKEND_JIT, 132);
+            assert_non_null(strstr(test_messages, compilers[i].says));
+        } else {
+            test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ECOMPILE,
+                        compilers[i].says);
+        }
+        qn_close(ctx);
+        test_wipe();
+    }
+    assert_int_equal(test_count("nvrtc compile"), 3);
+}
+
+/* The cache has nothing of a compiler that was too old. */
+TEST(compiler_becomes_newer)
+{
+    struct quern_context *ctx;
+
+    setenv("FAKE_NVRTC_VERSION", "12.8", 1);
+    test_cuda->major = 10;
+    ctx = test_open();
+    test_expect_choice(ctx, PROBLEM, NULL, "k_family", QUERN_BACKEND_JIT, 132);
+    test_expect_choice(ctx, PROBLEM, NULL, "k_family", QUERN_BACKEND_JIT, 132);
+    qn_close(ctx);
+    setenv("FAKE_NVRTC_VERSION", "12.9", 1);
+    ctx = test_open();
+    test_expect_choice(ctx, PROBLEM, NULL, "k_next", QUERN_BACKEND_JIT, 132);
+    qn_close(ctx);
+}
+
 TEST(explains)
 {
     static const char *const parts[] = {

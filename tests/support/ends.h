@@ -29,6 +29,8 @@ struct qt_block {
     int64_t lines, pitch;
     size_t bytes; /* of codes in a line */
     unsigned char *codes, *scale;
+    int exact; /* sums are scaled, not values: the largest scale of one that is
+                  small enough gives a number */
 };
 
 /* The scales of A or B, which the case's fprop or dgrad multiplies values

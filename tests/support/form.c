@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* form.c: kernels of Hopper's products, by their form. */
+/* form.c: kernels of Hopper's and Blackwell's products, by their form. */
 #include "support/form.h"
 
 #include <string.h>
@@ -62,7 +62,9 @@ const struct qn_kernel *qt_form_take(const struct quern_registry *registry,
                            *tiles[TILES];
     int count = 0;
 
-    if (strncmp(of->template_path, "sm90/gemm", 9) || of->epilogue >= QN_COPIES)
+    if ((strncmp(of->template_path, "sm90/gemm", 9) &&
+         strncmp(of->template_path, "sm100/gemm", 10)) ||
+        of->epilogue >= QN_COPIES)
         return NULL;
     for (int j = 0; j < i; j++)
         if (same_form(registry, of, &all[j]))

@@ -15,6 +15,7 @@ void px_async_clear(void)
 {
     for (int i = 0; i < npending; i++) {
         free(pending[i]->tile);
+        free(pending[i]->work);
         free(pending[i]);
     }
     npending = 0;
@@ -44,12 +45,15 @@ struct px_async *px_async_add(struct px_warp *w, const struct px_op *op,
     return made;
 }
 
-/* Products of a warp end in order, and once its warpgroup has issued them. */
+/* Products of a warp or of a thread end in order, of a warpgroup once all
+   its warps have issued them. */
 static int can_land(const struct px_async *async)
 {
     const struct px_warp *w = async->warp;
     const struct px_warp *first = w - w->number % 4;
 
+    if (async->queue)
+        return async->order == *async->queue + 1;
     if (!async->order)
         return 1;
     for (int i = 0; i < 4; i++)
@@ -76,7 +80,10 @@ int px_async_land(void)
         return code == PX_WAIT ? PX_NEXT : code;
     px_fault_trace(async->warp, async->op, 1u << async->lane, ": is done");
     pending[at] = pending[--npending];
+    if (async->queue)
+        ++*async->queue;
     free(async->tile);
+    free(async->work);
     free(async);
     return PX_NEXT;
 }
@@ -198,7 +205,8 @@ static int land_arrival(struct px_async *async)
             w->copies[kept++] = *copy;
     }
     w->ncopies = kept;
-    return px_barrier_arrive(w, async->op, async->tile->barrier, async->lane);
+    return px_barrier_arrive(w, async->op, async->tile->barrier, async->lane,
+                             NULL);
 }
 
 /* cp.async.mbarrier.arrive [barrier]: each lane's comes by itself; op->sub: the

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* barrier.c: barriers of a CTA, of a cluster, and in shared memory. */
 #include "build.h"
+#include "order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ static inline int first_lane(uint32_t mask)
 
 static void complete(struct px_barrier *barrier)
 {
+    px_order_complete(&barrier->heard);
     barrier->arrived = barrier->expected = 0;
     barrier->generation++;
     px_machine.events++;
@@ -28,6 +30,8 @@ static int arrive(struct px_warp *w, const struct px_op *op, int lane,
                         threads, barrier->expected);
     if (threads % PX_LANES)
         return px_fault(w, op, lane, "%u threads are no whole warps", threads);
+    if (px_order_arrive(w, &barrier->heard, NULL))
+        return PX_FAULT;
     barrier->expected = threads;
     barrier->arrived += PX_LANES;
     if (threads && barrier->arrived > threads)
@@ -69,6 +73,7 @@ static int bar_sync(struct px_warp *w, const struct px_op *op, uint32_t mask)
     }
     if (barrier->generation < part->ticket)
         return PX_WAIT;
+    px_order_pass(w, &barrier->heard);
     part->ticket = 0;
     return PX_YIELD;
 }
@@ -89,6 +94,7 @@ static void recheck_cluster(struct px_cluster *cluster)
 {
     if (!cluster->arrived || cluster->arrived < (uint32_t)cluster->live_warps)
         return;
+    px_order_complete(&cluster->heard);
     cluster->arrived = 0;
     cluster->generation++;
     px_machine.events++;
@@ -99,14 +105,17 @@ static int cluster_arrive(struct px_warp *w, const struct px_op *op,
 {
     struct px_cluster *cluster = w->cta->cluster;
 
-    if (w->cluster_ticket)
+    if (w->cluster_ticket > cluster->generation)
         return px_fault(w, op, first_lane(mask), "arrives twice");
+    if (px_order_arrive(w, &cluster->heard, NULL))
+        return PX_FAULT;
     w->cluster_ticket = cluster->generation + 1;
     cluster->arrived++;
     recheck_cluster(cluster);
     return PX_YIELD;
 }
 
+/* Without .aligned (op->sub) lanes may come one after the other. */
 static int cluster_wait(struct px_warp *w, const struct px_op *op,
                         uint32_t mask)
 {
@@ -114,7 +123,9 @@ static int cluster_wait(struct px_warp *w, const struct px_op *op,
         return px_fault(w, op, first_lane(mask), "waits without an arrival");
     if (w->cta->cluster->generation < w->cluster_ticket)
         return PX_WAIT;
-    w->cluster_ticket = 0;
+    px_order_pass(w, &w->cta->cluster->heard);
+    if (!op->sub)
+        w->cluster_ticket = 0;
     return PX_YIELD;
 }
 
@@ -155,10 +166,18 @@ struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
     return NULL;
 }
 
+int px_barrier_is_own(const struct px_cta *cta, uint32_t address)
+{
+    const uint32_t rank = address >> PX_RANK_SHIFT;
+
+    return !rank || rank == (uint32_t)cta->rank + PX_FIRST_RANK;
+}
+
 static void settle(struct px_mbarrier *barrier)
 {
     if (barrier->pending || (barrier->bytes && !px_misreads(PX_EARLY_PHASE)))
         return;
+    px_order_complete(&barrier->heard);
     barrier->pending = barrier->expected;
     barrier->phase++;
     px_machine.events++;
@@ -174,9 +193,10 @@ static int mbarrier_init(struct px_warp *w, const struct px_op *op,
                          uint32_t mask)
 {
     PX_EACH (mask) {
-        const uint32_t at = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
-        struct px_cta *cta = w->cta;
-        unsigned char *memory = px_memory_shared(w, op, at, 8, i, NULL);
+        const uint32_t given = PX_AT(w, uint32_t, 0)[i] + (uint32_t)op->offset;
+        const uint32_t at = given & ((1u << PX_RANK_SHIFT) - 1);
+        struct px_cta *cta;
+        unsigned char *memory = px_memory_shared(w, op, given, 8, i, &cta);
         int k = 0;
 
         if (!memory)
@@ -189,6 +209,7 @@ static int mbarrier_init(struct px_warp *w, const struct px_op *op,
             return px_fault(w, op, i, "more than %d barriers", k);
         if (k == cta->nmbarriers)
             cta->nmbarriers++;
+        px_order_end(&cta->mbarrier[k].heard);
         cta->mbarrier[k] =
             (struct px_mbarrier){.address = at,
                                  .expected = PX_AT(w, uint32_t, 1)[i],
@@ -200,7 +221,8 @@ static int mbarrier_init(struct px_warp *w, const struct px_op *op,
 
 /* Arrive at lane i's barrier, after it expects so many more bytes. */
 static int arrive_at(struct px_warp *w, const struct px_op *op, uint64_t at,
-                     int i, uint32_t count, uint32_t bytes)
+                     int i, uint32_t count, uint32_t bytes,
+                     const uint32_t *heard)
 {
     struct px_cta *owner;
     struct px_mbarrier *barrier;
@@ -213,6 +235,8 @@ static int arrive_at(struct px_warp *w, const struct px_op *op, uint64_t at,
     if (barrier->pending < count)
         return px_fault(w, op, i, "%u arrivals at a barrier that waits for %u",
                         count, barrier->pending);
+    if (px_order_arrive(w, &barrier->heard, heard))
+        return PX_FAULT;
     barrier->bytes += bytes;
     barrier->pending -= count;
     settle(barrier);
@@ -220,9 +244,9 @@ static int arrive_at(struct px_warp *w, const struct px_op *op, uint64_t at,
 }
 
 int px_barrier_arrive(struct px_warp *w, const struct px_op *op,
-                      uint64_t address, int lane)
+                      uint64_t address, int lane, const uint32_t *heard)
 {
-    return arrive_at(w, op, address, lane, 1, 0);
+    return arrive_at(w, op, address, lane, 1, 0, heard);
 }
 
 /* op->sub: 'a'rrive, 'e'xpect and arrive, 't'ell the bytes */
@@ -241,7 +265,7 @@ static int mbarrier_arrive(struct px_warp *w, const struct px_op *op,
                       op->sub == 't' ? 0
                       : counted      ? last
                                      : 1,
-                      op->sub == 'a' ? 0 : last))
+                      op->sub == 'a' ? 0 : last, NULL))
             return PX_FAULT;
     }
     return PX_NEXT;
@@ -259,11 +283,15 @@ static int mbarrier_wait(struct px_warp *w, const struct px_op *op,
 
         if (!barrier)
             return PX_FAULT;
+        if (!px_barrier_is_own(w->cta, at))
+            return px_fault(w, op, i, "the barrier is another CTA's");
         if (PX_AT(w, uint32_t, 2)[i] > 1)
             return px_fault(w, op, i, "parity %u", PX_AT(w, uint32_t, 2)[i]);
         if ((barrier->phase & 1) !=
             (PX_AT(w, uint32_t, 2)[i] ^ px_misreads(PX_PARITY)))
             done |= 1u << i;
+        if (done >> i & 1)
+            px_order_pass(w, &barrier->heard);
     }
     if (!done && px_random(&w->random) % 8)
         return PX_WAIT;
@@ -280,7 +308,8 @@ static int map_address(struct px_warp *w, const struct px_op *op, uint32_t mask)
         if (rank >= (uint32_t)w->cta->cluster->size)
             return px_fault(w, op, i, "the cluster has no rank %u", rank);
         PX_AT(w, uint32_t, 0)
-        [i] = (rank + 1) << PX_RANK_SHIFT | (at & ((1u << PX_RANK_SHIFT) - 1));
+        [i] = (rank + PX_FIRST_RANK) << PX_RANK_SHIFT |
+              (at & ((1u << PX_RANK_SHIFT) - 1));
     }
     return PX_NEXT;
 }
@@ -295,7 +324,9 @@ static int mbarrier_end(struct px_warp *w, const struct px_op *op,
 
         if (!barrier)
             return PX_FAULT;
+        px_order_end(&barrier->heard);
         *barrier = w->cta->mbarrier[--w->cta->nmbarriers];
+        memset(&w->cta->mbarrier[w->cta->nmbarriers], 0, sizeof *barrier);
     }
     return PX_NEXT;
 }
@@ -317,12 +348,18 @@ static const struct {
     {"barrier.cluster.arrive.aligned", "", cluster_arrive, PX_MEET_ALL, 0},
     {"barrier.cluster.wait.acquire.aligned", "", cluster_wait, PX_MEET_ALL, 0},
     {"barrier.cluster.wait.aligned", "", cluster_wait, PX_MEET_ALL, 0},
+    {"barrier.cluster.wait.acquire", "", cluster_wait, 0, 'n'},
     {"mapa.shared::cluster.u32", "rrr", map_address, 0, 0},
     {"mbarrier.init.shared::cta.b64", "rr", mbarrier_init, 0, 0},
     {"mbarrier.inval.shared::cta.b64", "r", mbarrier_end, 0, 0},
     {"mbarrier.arrive.shared::cta.b64", "rr", mbarrier_arrive, 0, 'a'},
+    {"mbarrier.arrive.release.cta.shared::cta.b64", "rr", mbarrier_arrive, 0,
+     'a'},
+    {"mbarrier.arrive.release.cta.shared::cta.b64", "rrr", mbarrier_arrive, 0,
+     'a'},
     {"mbarrier.arrive.shared::cta.b64", "rrr", mbarrier_arrive, 0, 'a'},
     {"mbarrier.arrive.shared::cluster.b64", "rr", mbarrier_arrive, 0, 'a'},
+    {"mbarrier.arrive.shared::cluster.b64", "rrr", mbarrier_arrive, 0, 'a'},
     {"mbarrier.arrive.release.cta.shared::cluster.b64", "rr", mbarrier_arrive,
      0, 'a'},
     {"mbarrier.arrive.expect_tx.shared::cta.b64", "rrr", mbarrier_arrive, 0,

@@ -11,6 +11,7 @@ struct px_name {
     int scope;
     char kind; /* 'r'egister, 'p'redicate, 's'ymbol */
     char wide;
+    char shared; /* a symbol of shared memory */
     int32_t at;
     int count;      /* of registers NAME0, NAME1, ...; 0: one of that name */
     uint64_t value; /* of a symbol */
@@ -51,6 +52,8 @@ int32_t px_build_place(struct px_build *b, int bytes);
 /* The offset of a value in all lanes; wide: 0 32 bits, 1 64 bits, 2 a
    predicate. */
 int32_t px_build_constant(struct px_build *b, uint64_t value, int wide);
+/* As that, of an address of shared memory. */
+int32_t px_build_shared(struct px_build *b, uint64_t value, int wide);
 int32_t px_build_special(struct px_build *b, const char *name);
 
 /* declare.c: the rest of a declaration. */
@@ -81,7 +84,7 @@ int px_bad(const struct px_build *b, const char *why);
 typedef int px_setup(struct px_build *b);
 px_setup px_setup_memory, px_setup_convert, px_setup_compare, px_setup_move,
     px_setup_async, px_setup_matrix, px_setup_warp, px_setup_barrier,
-    px_setup_map;
+    px_setup_map, px_setup_tensor;
 
 /* A row of the table of plain instructions. */
 struct px_row {

@@ -142,10 +142,12 @@ int px_declare_shared(struct px_build *b, char *at, int is_extern)
     align = (int)v.align;
     if (is_extern)
         return add_name(
-            b, (struct px_name){.name = v.name, .kind = 's', .count = align});
+            b, (struct px_name){
+                   .name = v.name, .kind = 's', .shared = 1, .count = align});
     program->shared_bytes = (program->shared_bytes + align - 1) / align * align;
     add_name(b, (struct px_name){.name = v.name,
                                  .kind = 's',
+                                 .shared = 1,
                                  .value = PX_SHARED_START +
                                           (uint64_t)program->shared_bytes});
     program->shared_bytes += (int)(v.bytes * v.count);

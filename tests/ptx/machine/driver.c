@@ -399,11 +399,14 @@ int cuLaunchKernelEx(const struct cu_launch *launch,
 
 /* -------------------------------------------------------------- tensor maps */
 
+/* Two of 4 bits are one element here. */
+enum { TYPE_16U4_ALIGN8B = 13 };
+
 static int element_bytes(int type)
 {
-    static const int bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+    static const int bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 1};
 
-    return type >= 0 && type < 13 ? bytes[type] : 0;
+    return type >= 0 && type <= TYPE_16U4_ALIGN8B ? bytes[type] : 0;
 }
 
 int cuTensorMapEncodeTiled(struct cu_tensor_map *map, int type, uint32_t rank,
@@ -432,11 +435,18 @@ int cuTensorMapEncodeTiled(struct cu_tensor_map *map, int type, uint32_t rank,
             return INVALID;
         made.dims[i] = (uint32_t)(dims[i] > PX_ALL ? PX_ALL : dims[i]);
         made.box[i] = (uint16_t)box[i];
+        if (!i && type == TYPE_16U4_ALIGN8B) {
+            if (dims[0] % 32 || box[0] % 2)
+                return INVALID;
+            made.halves = 1;
+            made.dims[0] /= 2;
+            made.box[0] /= 2;
+        }
         if (i)
             made.strides[i - 1] = strides[i - 1];
     }
-    if (box[0] * made.element_bytes % 16 ||
-        (swizzle && box[0] * made.element_bytes > spans[swizzle]))
+    if (made.box[0] * made.element_bytes % 16 ||
+        (swizzle && made.box[0] * made.element_bytes > (int)spans[swizzle]))
         return INVALID;
     memcpy(map, &made, sizeof made);
     return 0;

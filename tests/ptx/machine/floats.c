@@ -174,7 +174,34 @@ PAIR(min_bf16x2, bf16_or_nan(lesser(B(a), B(b))))
 PAIR(max_bf16x2, bf16_or_nan(greater(B(a), B(b))))
 PAIR(max_xorsign_bf16x2, xorsign(a, b))
 
+/* Two floats in 64 bits. */
+#define FLOATS(x) ((const float *)(const void *)(x))
+#define TWO_FLOATS(name, value)                                                \
+    static int name(struct px_warp *w, const struct px_op *op, uint32_t mask)  \
+    {                                                                          \
+        PX_EACH (mask) {                                                       \
+            const float *x = FLOATS(PX_AT(w, uint64_t, 1) + i);                \
+            const float *y = FLOATS(PX_AT(w, uint64_t, 2) + i);                \
+            const float *z = FLOATS(PX_AT(w, uint64_t, op->nargs - 1) + i);    \
+            float out[2];                                                      \
+                                                                               \
+            (void)z;                                                           \
+            for (int k = 0; k < 2; k++)                                        \
+                out[k] = value;                                                \
+            memcpy(PX_AT(w, uint64_t, 0) + i, out, sizeof out);                \
+        }                                                                      \
+        return PX_NEXT;                                                        \
+    }
+TWO_FLOATS(add_f32x2, x[k] + y[k])
+TWO_FLOATS(mul_f32x2, x[k] * y[k])
+TWO_FLOATS(fma_f32x2, fmaf(x[k], y[k], z[k]))
+
 const struct px_row px_rows_pair[] = {
+    {"add.f32x2", "ddd", add_f32x2, 0},
+    {"add.rn.f32x2", "ddd", add_f32x2, 0},
+    {"mul.f32x2", "ddd", mul_f32x2, 0},
+    {"mul.rn.f32x2", "ddd", mul_f32x2, 0},
+    {"fma.rn.f32x2", "dddd", fma_f32x2, 0},
     {"add.u16x2", "rrr", add_u16x2, 0},
     {"min.u16x2", "rrr", min_u16x2, 0},
     {"max.u16x2", "rrr", max_u16x2, 0},

@@ -51,9 +51,9 @@ void px_hazard_copied(struct px_cta *cta, uint32_t at, uint32_t bytes)
    its own does, or one of the writer's, of whose end a lane of the same warp
    hears where all meet. */
 static int is_fenced(const struct px_warp *w, int lane,
-                     const struct px_unit *unit)
+                     const struct px_cta *cta, const struct px_unit *unit)
 {
-    const struct px_warp *writer = &w->cta->warps[unit->warp];
+    const struct px_warp *writer = &cta->warps[unit->warp];
     const uint64_t fence = writer->fenced[unit->lane];
 
     return (writer != w || unit->lane == lane)
@@ -63,14 +63,12 @@ static int is_fenced(const struct px_warp *w, int lane,
 }
 
 int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
-                     uint32_t at, uint32_t bytes)
+                     const struct px_cta *cta, uint32_t at, uint32_t bytes)
 {
-    const struct px_cta *cta = w->cta;
-
     for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++) {
         const struct px_unit *unit = &cta->units[i];
 
-        if (unit->warp == BY_COPY || is_fenced(w, lane, unit))
+        if (unit->warp == BY_COPY || is_fenced(w, lane, cta, unit))
             continue;
         return px_fault(w, op, lane,
                         "reads shared address %u, which lane %d of warp %d "
@@ -111,9 +109,10 @@ int px_hazard_warp(struct px_warp *w)
 {
     const size_t count = px_machine.launch->program->file_bytes / GRAIN + 1;
 
-    w->sums = calloc(3 * count, sizeof *w->sums);
+    w->sums = calloc(4 * count, sizeof *w->sums);
     w->reads = w->sums + count;
     w->used = w->reads + count;
+    w->loads = w->used + count;
     return w->sums ? PX_NEXT : px_fault_plain("out of memory");
 }
 
@@ -153,7 +152,23 @@ int px_hazard_registers(struct px_warp *w, const struct px_op *op)
         if (!i && w->reads[at] > w->mma_known)
             return px_fault(w, op, 0,
                             "writes a register that a wgmma still reads");
+        if (w->loads[at] > w->waits)
+            return px_fault(w, op, 0,
+                            "operand %d is of a tcgen05.ld before its "
+                            "tcgen05.wait::ld",
+                            i);
         w->used[at] = w->fences + 1;
     }
     return PX_NEXT;
+}
+
+void px_hazard_loaded(struct px_warp *w, const struct px_op *op, int registers)
+{
+    for (int i = 0; i < registers; i++)
+        w->loads[op->arg[i] / GRAIN] = w->waits + 1;
+}
+
+void px_hazard_waited(struct px_warp *w)
+{
+    w->waits++;
 }

@@ -13,10 +13,10 @@ void px_hazard_written(struct px_warp *w, const unsigned char *at,
                        uint32_t bytes, int lane);
 /* A copy landed in shared memory. */
 void px_hazard_copied(struct px_cta *cta, uint32_t at, uint32_t bytes);
-/* A copy or a product that will read own shared memory is issued: writes
+/* A copy or a product that will read a CTA's shared memory is issued: writes
    before must have been fenced, by the writer or by this thread. */
 int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
-                     uint32_t at, uint32_t bytes);
+                     const struct px_cta *cta, uint32_t at, uint32_t bytes);
 /* It reads now: no write came since it was issued. */
 int px_hazard_read(const struct px_async *async, const struct px_cta *cta,
                    uint32_t at, uint32_t bytes);
@@ -31,3 +31,6 @@ void px_hazard_begin(struct px_warp *w);
 int px_hazard_product(struct px_warp *w, const struct px_op *op, int sums,
                       int reads);
 int px_hazard_registers(struct px_warp *w, const struct px_op *op);
+/* tcgen05.ld: its first registers may be used after tcgen05.wait::ld. */
+void px_hazard_loaded(struct px_warp *w, const struct px_op *op, int registers);
+void px_hazard_waited(struct px_warp *w);

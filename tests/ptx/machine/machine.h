@@ -19,7 +19,10 @@ enum { PX_LANES = 32, PX_BARRIERS = 16, PX_MBARRIERS = 128, PX_RANKS = 16 };
 #define PX_SHARED ((uint64_t)0x10 << 32)
 #define PX_PARAM  ((uint64_t)0x11 << 32)
 /* Shared memory of a kernel begins here, after the bytes of the hardware. */
-enum { PX_SHARED_START = 1024, PX_RANK_SHIFT = 24 };
+enum { PX_SHARED_START = 1024 };
+/* Above an address: a CTA's rank of its cluster, from this number on, so that
+   pairs differ in one bit; 0: the own CTA. */
+enum { PX_RANK_SHIFT = 24, PX_FIRST_RANK = 2 };
 
 struct px_warp;
 
@@ -55,6 +58,7 @@ struct px_op {
     char meet;
     char branch;
     char is_product; /* wgmma */
+    char is_pair;    /* a copy with .cta_group::2 */
     char is_traced;
 };
 
@@ -69,6 +73,7 @@ struct px_constant {
     uint64_t value;
     int32_t at;
     int wide;
+    int shared; /* an address of shared memory */
 };
 
 struct px_program {
@@ -95,6 +100,7 @@ struct px_program {
     uint32_t most_registers; /* that a setmaxnreg asks for: ptxas begins with
                                 no more */
     int products;            /* has wgmma */
+    int tensor;              /* has tcgen05: of one CTA 1, of a pair 2 */
     int waits;               /* has griddepcontrol.wait */
 };
 
@@ -173,8 +179,11 @@ struct px_warp {
     uint64_t mma_known;     /* that were waited for */
     uint32_t *sums, *reads; /* by register: the last product's number */
     uint32_t *used;         /* by register: fences before its last other use */
-    uint32_t fences;        /* wgmma.fence */
-    uint32_t registers;     /* of a thread; setmaxnreg */
+    uint32_t *loads; /* by register: tcgen05.wait::ld up to its last load */
+    uint32_t waits;  /* tcgen05.wait::ld */
+    struct px_tensor *tensor; /* with tcgen05; tensor.h */
+    uint32_t fences;          /* wgmma.fence */
+    uint32_t registers;       /* of a thread; setmaxnreg */
     uint64_t fenced[PX_LANES];
     uint64_t met;             /* when its lanes were last at one instruction */
     uint64_t known[PX_LANES]; /* fenced, as of then */
@@ -183,7 +192,13 @@ struct px_warp {
     int apart; /* so many choices more of parts are random */
 };
 
+/* What those who wait at a barrier hear; order.h. */
+struct px_heard {
+    uint32_t n, *arrived, *complete;
+};
+
 struct px_mbarrier {
+    struct px_heard heard;
     uint32_t address;
     uint32_t expected, pending;
     int64_t bytes; /* that have not arrived */
@@ -191,6 +206,7 @@ struct px_mbarrier {
 };
 
 struct px_barrier {
+    struct px_heard heard;
     uint32_t arrived, expected;
     uint64_t generation;
 };
@@ -208,11 +224,13 @@ struct px_cta {
     int nmbarriers;
     struct px_unit *units;    /* of shared memory; hazard.c */
     struct px_issued *issued; /* by warpgroup; wgmma.c */
+    struct px_tmem *tmem;     /* tensor.h */
     uint32_t registers;       /* that setmaxnreg may take */
 };
 
 struct px_cluster {
     int live_warps, size;
+    struct px_heard heard;
     uint32_t arrived;
     uint64_t generation;
     struct px_cta cta[PX_RANKS];
@@ -247,7 +265,13 @@ struct px_launch {
     X(PX_FIRST_COPIES, "first_copies") /* wait_group counts the oldest */      \
     X(PX_PLAIN_ADD, "plain_add")       /* reduce is a store */                 \
     X(PX_SCALE_ROWS, "scale_rows")     /* rows 8 to 15 have A's first lanes */ \
-    X(PX_SCALE_BYTES, "scale_bytes")   /* mma.sync: byte-id is ignored */
+    X(PX_SCALE_BYTES, "scale_bytes")   /* byte-id is ignored */                \
+    X(PX_SCALE_TYPE, "scale_type")     /* tcgen05: the other type */           \
+    X(PX_SCALE_SIDES, "scale_sides")   /* scales of A for B */                 \
+    X(PX_ONE_PART, "one_part")         /* tcgen05.cp to 32 lanes only */       \
+    X(PX_PAIR_COLUMNS, "pair_columns") /* halves of B exchanged */             \
+    X(PX_PAIR_ROWS, "pair_rows")       /* rows of D in turns */                \
+    X(PX_PAIR_BARRIER, "pair_barrier") /* .cta_group::2 counts on the own */
 enum {
 #define PX_ID(id, text) id,
     PX_MISREADINGS(PX_ID)
@@ -323,8 +347,9 @@ void px_program_free(struct px_program *program);
 
 /* opcodes.c */
 struct px_operand {
-    char kind; /* 'r'egister, 'i'mmediate, 'p'redicate, 'l'abel, 's'ymbol */
-    char wide; /* of a register */
+    char kind;   /* 'r'egister, 'i'mmediate, 'p'redicate, 'l'abel, 's'ymbol */
+    char wide;   /* of a register */
+    char shared; /* a symbol of shared memory */
     char not ;
     int32_t at;
     uint64_t value;
@@ -359,10 +384,12 @@ void px_barrier_recheck(struct px_cta *cta);
 struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
                                     struct px_cta *cta, uint32_t address,
                                     int lane);
+/* Does a shared address name this CTA, or none? */
+int px_barrier_is_own(const struct px_cta *cta, uint32_t address);
 void px_barrier_complete(struct px_mbarrier *barrier, int64_t bytes);
-/* One arrival of a thread. */
+/* One arrival of a thread; of a commit, with what its warp had heard. */
 int px_barrier_arrive(struct px_warp *w, const struct px_op *op,
-                      uint64_t address, int lane);
+                      uint64_t address, int lane, const uint32_t *heard);
 
 /* async.c: copies and products in flight. */
 void px_async_clear(void);
@@ -377,10 +404,12 @@ struct px_async {
     int lane, stage;
     uint32_t group;                 /* of bulk stores */
     char store;                     /* counts in bulk groups */
-    uint64_t order;                 /* of products of a warp */
+    uint64_t order;                 /* of products of a warp or a queue */
     uint64_t when;                  /* by the machine's clock */
     int (*land)(struct px_async *); /* PX_NEXT when done, PX_WAIT: once more */
     struct px_tile *tile;
+    uint64_t *queue; /* of a thread of tcgen05: how many have landed */
+    void *work;      /* freed with it */
     uint32_t word[8];
 };
 struct px_async *px_async_add(struct px_warp *w, const struct px_op *op,

@@ -93,14 +93,15 @@ unsigned char *px_memory_shared(struct px_warp *w, const struct px_op *op,
     struct px_cta *cta = w->cta;
 
     if (rank) {
-        if ((int)rank > cta->cluster->size) {
+        if (rank < PX_FIRST_RANK ||
+            (int)rank - PX_FIRST_RANK >= cta->cluster->size) {
             px_fault(w, op, lane,
                      "shared address 0x%x is of no CTA of the "
                      "cluster",
                      (unsigned)address);
             return NULL;
         }
-        cta = &w->cta->cluster->cta[rank - 1];
+        cta = &w->cta->cluster->cta[rank - PX_FIRST_RANK];
     }
     if (at < PX_SHARED_START || at + size > cta->shared_bytes) {
         px_fault(w, op, lane,
@@ -109,7 +110,8 @@ unsigned char *px_memory_shared(struct px_warp *w, const struct px_op *op,
         return NULL;
     }
     if (cta != w->cta && !cta->live_warps) {
-        px_fault(w, op, lane, "the CTA of rank %u has ended", rank - 1);
+        px_fault(w, op, lane, "the CTA of rank %u has ended",
+                 rank - PX_FIRST_RANK);
         return NULL;
     }
     if (owner)

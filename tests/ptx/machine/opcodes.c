@@ -74,6 +74,8 @@ int px_give(struct px_build *b, int i, char type)
         return px_bad(b, "too few operands");
     if (operand->kind == '_')
         return add_argument(b, operand->at);
+    if (operand->shared)
+        return add_argument(b, px_build_shared(b, operand->value, type == 'd'));
     if (operand->kind == 'i')
         return add_argument(
             b, px_build_constant(
@@ -125,9 +127,9 @@ static int use_branch(struct px_build *b)
 int px_opcode(struct px_build *b)
 {
     static px_setup *const setups[] = {
-        px_setup_memory, px_setup_convert, px_setup_compare,
-        px_setup_move,   px_setup_async,   px_setup_matrix,
-        px_setup_warp,   px_setup_barrier, px_setup_map};
+        px_setup_memory, px_setup_convert, px_setup_compare, px_setup_move,
+        px_setup_async,  px_setup_matrix,  px_setup_warp,    px_setup_barrier,
+        px_setup_map,    px_setup_tensor};
     const struct px_row *row;
 
     if (!strcmp(b->mnemonic, "bra") || !strcmp(b->mnemonic, "bra.uni"))

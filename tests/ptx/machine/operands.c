@@ -24,23 +24,35 @@ int32_t px_build_place(struct px_build *b, int bytes)
     return (int32_t)at;
 }
 
-int32_t px_build_constant(struct px_build *b, uint64_t value, int wide)
+static int32_t add_constant(struct px_build *b, struct px_constant x)
 {
     struct px_program *program = b->program;
     static const int bytes[] = {128, 256, 4};
 
-    if (wide != 1)
-        value &= PX_ALL;
+    if (x.wide != 1)
+        x.value &= PX_ALL;
     for (int i = program->nconstants - 1; i >= 0; i--)
-        if (program->constants[i].value == value &&
-            program->constants[i].wide == wide)
+        if (program->constants[i].value == x.value &&
+            program->constants[i].wide == x.wide &&
+            program->constants[i].shared == x.shared)
             return program->constants[i].at;
     if (px_grow(&program->constants, program->nconstants, &b->room_constants,
                 sizeof *program->constants))
         return program->sink;
-    program->constants[program->nconstants] =
-        (struct px_constant){value, px_build_place(b, bytes[wide]), wide};
-    return program->constants[program->nconstants++].at;
+    x.at = px_build_place(b, bytes[x.wide]);
+    program->constants[program->nconstants++] = x;
+    return x.at;
+}
+
+int32_t px_build_constant(struct px_build *b, uint64_t value, int wide)
+{
+    return add_constant(b, (struct px_constant){.value = value, .wide = wide});
+}
+
+int32_t px_build_shared(struct px_build *b, uint64_t value, int wide)
+{
+    return add_constant(
+        b, (struct px_constant){.value = value, .wide = wide, .shared = 1});
 }
 
 static const struct {
@@ -143,6 +155,7 @@ static int find_name(const struct px_build *b, const char *word,
         }
         out->kind = name->kind == 's' ? 'i' : name->kind;
         out->wide = name->wide;
+        out->shared = name->shared;
         out->value = name->value;
         out->at = name->at + number * (name->kind == 'p' ? 4
                                        : name->wide      ? 256

@@ -189,9 +189,9 @@ static int find_guard(struct px_build *b, char *name)
 /* Does the instruction concern other threads? */
 static int is_traced(const char *name)
 {
-    static const char *const begins[] = {"mbarrier.", "cp.",   "wgmma.",
-                                         "bar",       "fence", "setmaxnreg.",
-                                         "mma.",      "red.",  "atom."};
+    static const char *const begins[] = {
+        "mbarrier.",   "cp.",  "wgmma.", "bar",   "fence",
+        "setmaxnreg.", "mma.", "red.",   "atom.", "tcgen05."};
 
     for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
         if (!strncmp(name, begins[i], strlen(begins[i])))
@@ -219,9 +219,14 @@ static int read_instruction(struct px_build *b, char *text)
         if (find_guard(b, text + 1))
             return PX_FAULT;
     }
-    rest = name + strcspn(name, " \t\n");
-    if (*rest)
+    rest = name + strcspn(name, " \t\n{");
+    if (*rest == '{') { /* without a space: the name moves to make one */
+        memmove(name - 1, name, (size_t)(rest - name));
+        name--;
+        rest[-1] = 0;
+    } else if (*rest) {
         *rest++ = 0;
+    }
     b->mnemonic = b->op->text = name;
     b->op->is_traced = (char)is_traced(name);
     b->op->arg = (const int32_t *)(uintptr_t)program->nargs; /* an index yet */

@@ -31,6 +31,22 @@ static void fill_constants(unsigned char *file)
     }
 }
 
+/* Addresses of shared memory name their CTA in kernels for pairs, which reach
+   the other CTA of the pair by a bit of them. */
+static void fill_shared(const struct px_warp *w)
+{
+    const uint32_t rank = (uint32_t)w->cta->rank + PX_FIRST_RANK;
+
+    for (int k = 0; k < owner->nconstants; k++) {
+        const struct px_constant *constant = &owner->constants[k];
+        const uint64_t value = constant->value | rank << PX_RANK_SHIFT;
+        const size_t size = constant->wide == 1 ? 8 : 4;
+
+        for (size_t i = 0; constant->shared && i < PX_LANES; i++)
+            memcpy(w->file + constant->at + i * size, &value, size);
+    }
+}
+
 int px_registers_take(struct px_warp *w)
 {
     const struct px_program *program = px_machine.launch->program;
@@ -47,7 +63,9 @@ int px_registers_take(struct px_warp *w)
         memset(w->file, 0xff, program->file_bytes);
         fill_constants(w->file);
     }
-    return program->products ? px_hazard_warp(w) : PX_NEXT;
+    if (program->tensor == 2)
+        fill_shared(w);
+    return program->products || program->tensor ? px_hazard_warp(w) : PX_NEXT;
 }
 
 void px_registers_give(struct px_warp *w)

@@ -9,6 +9,7 @@
 */
 #include "build.h"
 #include "hazard.h"
+#include "tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,10 +131,12 @@ static int end_lanes(struct px_warp *w, const struct px_op *op, uint32_t mask)
         return px_fault(w, op, 0, "the warp ends before its wgmma");
     w->cta->live_warps--;
     w->cta->cluster->live_warps--;
+    if (w->cluster_ticket > w->cta->cluster->generation)
+        w->cta->cluster->arrived--;
     px_machine.events++;
     px_barrier_recheck(w->cta);
     if (!w->cta->live_warps)
-        return px_async_cta_end(w);
+        return px_async_cta_end(w) || px_tmem_check_end(w) ? PX_FAULT : PX_NEXT;
     return PX_NEXT;
 }
 
@@ -307,7 +310,7 @@ static int start_warp(struct px_warp *w, struct px_cta *cta, int number)
                        (uint32_t)program->max_threads / 8 * 8;
     if (w->registers > program->most_registers)
         w->registers = program->most_registers;
-    if (px_registers_take(w))
+    if (px_registers_take(w) || (program->tensor && px_tmem_warp(w)))
         return PX_FAULT;
     for (int k = 0; k < program->nspecial; k++)
         for (int i = 0; i < PX_LANES; i++) {
@@ -342,7 +345,7 @@ static int start_cta(struct px_cta *cta, struct px_cluster *cluster, int rank,
     if (!cta->shared || !cta->warps)
         return px_fault_plain("out of memory");
     memset(cta->shared, 0xff, cta->shared_bytes);
-    if (px_hazard_cta(cta))
+    if (px_hazard_cta(cta) || (launch->program->tensor && px_tmem_cta(cta)))
         return PX_FAULT;
     for (int i = 0; i < cta->nwarps; i++) {
         if (start_warp(&cta->warps[i], cta, i))
@@ -360,13 +363,20 @@ static void end_cluster(struct px_cluster *cluster)
 
         for (int k = 0; cta->warps && k < cta->nwarps; k++) {
             px_registers_give(&cta->warps[k]);
+            px_tmem_warp_end(&cta->warps[k]);
             free(cta->warps[k].copies);
         }
         free(cta->warps);
         free(cta->shared);
         free(cta->units);
         free(cta->issued);
+        px_tmem_cta_end(cta);
+        for (int k = 0; k < PX_BARRIERS; k++)
+            px_order_end(&cta->barrier[k].heard);
+        for (int k = 0; k < PX_MBARRIERS; k++)
+            px_order_end(&cta->mbarrier[k].heard);
     }
+    px_order_end(&cluster->heard);
     free(cluster);
 }
 

@@ -206,7 +206,7 @@ static int land_load(struct px_async *async)
     if (code)
         return code;
     return complete(async, px_misreads(PX_OWN_BARRIER) ? async->warp->cta
-                                                       : tile->to_cta);
+                                                       : tile->barrier_cta);
 }
 
 /* First shared memory is read, then global memory is written. */
@@ -291,6 +291,8 @@ static int read_map(struct px_warp *w, const struct px_op *op, int lane,
     for (int i = 0; i < op->vector; i++)
         tile->at[i] = PX_AT(w, int32_t, map_arg + 1 + i)[lane];
     tile->bytes = box_bytes(&tile->map);
+    if (tile->map.halves)
+        tile->at[0] >>= 1;
     if ((int64_t)tile->at[0] * tile->map.element_bytes % 16)
         return px_fault(w, op, lane, "column %d is no multiple of 16 bytes",
                         tile->at[0]);
@@ -306,6 +308,30 @@ static int check_shared(struct px_warp *w, const struct px_op *op, int lane,
     return PX_NEXT;
 }
 
+/* At the same address in the CTA that has the box; .cta_group::2: in that of its
+   pair which the address names. */
+static int find_barrier(struct px_warp *w, const struct px_op *op, int lane,
+                        uint32_t address, struct px_tile *tile)
+{
+    const int named = (int)(address >> PX_RANK_SHIFT) - PX_FIRST_RANK;
+    const int own = w->cta->rank, to = tile->to_cta->rank;
+
+    tile->barrier_cta = tile->to_cta;
+    if (op->is_pair && !px_misreads(PX_PAIR_BARRIER)) {
+        const int rank = (to & ~1) | ((named < 0 ? own : named) & 1);
+
+        if (named >= 0 && (named ^ own) >> 1)
+            return px_fault(w, op, lane,
+                            "its barrier is in CTA rank %d, of "
+                            "another pair",
+                            named);
+        tile->barrier_cta = &w->cta->cluster->cta[rank];
+    }
+    return px_barrier_find(w, op, tile->barrier_cta, tile->barrier, lane)
+               ? PX_NEXT
+               : PX_FAULT;
+}
+
 /* [to], [map, {x, ..}], [barrier] (, ranks) */
 static int load_tile(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
@@ -318,7 +344,8 @@ static int load_tile(struct px_warp *w, const struct px_op *op, uint32_t mask)
         uint32_t ranks = op->sub ? PX_AT(w, uint32_t, op->nargs - 1)[i] : 0;
         struct px_cta *own = w->cta;
 
-        if (!op->sub && (to >> PX_RANK_SHIFT || barrier >> PX_RANK_SHIFT))
+        if (!op->sub && (!px_barrier_is_own(own, to) ||
+                         (!op->is_pair && !px_barrier_is_own(own, barrier))))
             return px_fault(w, op, i, "goes to another CTA");
         if (!op->sub)
             ranks = 1u << own->rank;
@@ -337,9 +364,8 @@ static int load_tile(struct px_warp *w, const struct px_op *op, uint32_t mask)
             tile->shared = to & local;
             tile->barrier = barrier & local;
             tile->to_cta = &own->cluster->cta[k];
-            if (check_shared(w, op, i, tile))
-                return PX_FAULT;
-            if (!px_barrier_find(w, op, tile->to_cta, tile->barrier, i))
+            if (find_barrier(w, op, i, barrier, tile) ||
+                check_shared(w, op, i, tile))
                 return PX_FAULT;
         }
     }
@@ -358,10 +384,13 @@ static int store_tile(struct px_warp *w, const struct px_op *op, uint32_t mask)
         async->store = 1;
         async->group = w->bulk_group[i];
         tile->shared = PX_AT(w, uint32_t, op->nargs - 1)[i];
+        if (!px_barrier_is_own(w->cta, tile->shared))
+            return px_fault(w, op, i, "is of another CTA's memory");
+        tile->shared &= (1u << PX_RANK_SHIFT) - 1;
         tile->to_cta = w->cta;
         tile->adds = op->sub;
         if (check_shared(w, op, i, tile) ||
-            px_hazard_issued(w, op, i, tile->shared, tile->bytes))
+            px_hazard_issued(w, op, i, w->cta, tile->shared, tile->bytes))
             return PX_FAULT;
     }
     return PX_NEXT;
@@ -384,15 +413,15 @@ static int copy_between(struct px_warp *w, const struct px_op *op,
         if (!px_memory_shared(w, op, to, tile->bytes, i, &tile->to_cta))
             return PX_FAULT;
         tile->shared = to & local;
-        tile->global =
-            op->sub ? PX_AT(w, uint64_t, 1)[i] : PX_AT(w, uint32_t, 1)[i];
+        tile->global = op->sub ? PX_AT(w, uint64_t, 1)[i]
+                               : PX_AT(w, uint32_t, 1)[i] & local;
         tile->barrier = PX_AT(w, uint32_t, 3)[i] & local;
         if (to >> PX_RANK_SHIFT != PX_AT(w, uint32_t, 3)[i] >> PX_RANK_SHIFT)
             return px_fault(w, op, i, "its barrier is in another CTA");
         if (to % 16 || tile->global % 16 || tile->bytes % 16)
             return px_fault(w, op, i, "no multiple of 16 bytes");
-        if (!op->sub &&
-            px_hazard_issued(w, op, i, (uint32_t)tile->global, tile->bytes))
+        if (!op->sub && px_hazard_issued(w, op, i, w->cta,
+                                         (uint32_t)tile->global, tile->bytes))
             return PX_FAULT;
     }
     return PX_NEXT;
@@ -428,6 +457,7 @@ static int setup_ranked(struct px_build *b, int rank)
     snprintf(name, sizeof name, "%s", b->mnemonic);
     take_word(name, ".tile");
     hinted = take_word(name, ".L2::cache_hint");
+    op->is_pair = (char)take_word(name, ".cta_group::2");
     op->vector = (short)rank;
     if (!strcmp(name, store) || !strcmp(name, add)) {
         op->run = store_tile;

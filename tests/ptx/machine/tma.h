@@ -14,7 +14,8 @@ struct px_map {
     uint32_t dims[PX_MAX_RANK];
     uint16_t box[PX_MAX_RANK];
     uint8_t rank, type, swizzle, element_bytes;
-    uint8_t pad[46];
+    uint8_t halves; /* coordinates count elements of 4 bits */
+    uint8_t pad[45];
 };
 _Static_assert(sizeof(struct px_map) == 128, "a tensor map has 128 bytes");
 #define PX_MAP_SIGNATURE 0x70616d726f736e65ull
@@ -26,7 +27,8 @@ struct px_tile {
     uint64_t global; /* of copies without a map */
     uint32_t bytes;
     struct px_cta *to_cta; /* whose shared memory */
-    uint32_t barrier;      /* in that CTA */
+    uint32_t barrier;      /* in this CTA: */
+    struct px_cta *barrier_cta;
     int adds;
     unsigned char *data; /* of a store that has been read */
 };

@@ -123,6 +123,16 @@ static inline uint64_t mask_of(uint32_t length)
     return length < 64 ? ((uint64_t)1 << length) - 1 : UINT64_MAX;
 }
 
+/* Bits of a from `at` on, with the sign of the highest. */
+static inline int32_t field_of(int32_t a, uint32_t at, uint32_t length)
+{
+    const uint32_t from = at & 255, bits = length & 255;
+    const uint32_t above = bits < 32 ? 32 - bits : 0;
+    const int32_t low = a >> (from < 32 ? from : 31);
+
+    return bits ? (int32_t)((uint32_t)low << above) >> above : 0;
+}
+
 static inline uint64_t inserted(uint64_t a, uint64_t b, uint32_t at,
                                 uint32_t length)
 {
@@ -156,6 +166,7 @@ PX_THREE(shf_l_wrap, uint32_t, uint32_t, uint32_t, uint32_t,
 PX_THREE(prmt_32, uint32_t, uint32_t, uint32_t, uint32_t, permuted(a, b, c))
 PX_THREE(bfe_u32, uint32_t, uint32_t, uint32_t, uint32_t,
          (b & 255) < 32 ? a >> (b & 255) & mask_of(c & 255) : 0)
+PX_THREE(bfe_s32, int32_t, uint32_t, uint32_t, int32_t, field_of(a, b, c))
 PX_FOUR(bfi_32, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t,
         inserted(a, b, c, e))
 PX_FOUR(bfi_64, uint64_t, uint64_t, uint64_t, uint32_t, uint32_t,
@@ -290,6 +301,7 @@ const struct px_row px_rows_integer[] = {
     {"shf.l.wrap.b32", "rrrr", shf_l_wrap, 0},
     {"prmt.b32", "rrrr", prmt_32, 0},
     {"bfe.u32", "rrrr", bfe_u32, 0},
+    {"bfe.s32", "rrrr", bfe_s32, 0},
     {"bfi.b32", "rrrrr", bfi_32, 0},
     {"bfi.b64", "dddrr", bfi_64, 0},
     {"lop3.b32", "rrrrr", lop3, 0},

@@ -282,6 +282,7 @@ const struct px_row px_rows_control[] = {
     {"exit", "", end, 0},
     {"trap", "", trap, 0},
     {"createpolicy.fractional.L2::evict_last.b64", "dr", nothing, 0},
+    {"createpolicy.fractional.L2::evict_first.b64", "dr", nothing, 0},
     {"nanosleep.u32", "r", yield, 0},
     {"membar.gl", "", nothing, 0},
     {"membar.cta", "", nothing, 0},

@@ -5,118 +5,24 @@
 */
 #include "build.h"
 #include "hazard.h"
+#include "matrix.h"
 #include "wgmma.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* An operand in shared memory. */
-struct operand {
-    uint32_t start, leading, stride; /* bytes */
-    int swizzle;                     /* as tensor maps have it */
-    int turned;                      /* mn-major */
-};
-
-static struct operand operand_of(uint64_t bits, int turned)
+static struct px_matrix operand_of(uint64_t bits, int turned, int type)
 {
     static const int swizzles[] = {0, 3, 2, 1};
 
-    if (px_misreads(PX_NOT_TURNED))
-        turned = 0;
-    if (px_misreads(PX_STRIDES))
-        bits = (bits & ~0x3fff3fff0000ull) | (bits >> 16 & 0x3fff0000) |
-               (bits & 0x3fff0000) << 16;
-    return (struct operand){.start = (uint32_t)(bits & 0x3fff) << 4,
-                            .leading = (uint32_t)(bits >> 16 & 0x3fff) << 4,
-                            .stride = (uint32_t)(bits >> 32 & 0x3fff) << 4,
-                            .swizzle = swizzles[bits >> 62],
-                            .turned = turned};
-}
-
-/* 16 bytes of the operand: rows x of mn, units y of 16 bytes of k; turned:
-   units x of 16 bytes of mn, rows y of k. */
-static uint32_t unit_at(const struct operand *o, int x, int y)
-{
-    static const int units[] = {1, 2, 4, 8}; /* in a swizzled row */
-    const int wide = units[o->swizzle];
-    uint32_t at = o->start;
-
-    if (!o->swizzle) /* 8 rows of 16 bytes; the next in k, the next in mn */
-        at += o->turned ? (uint32_t)(y / 8) * o->leading +
-                              (uint32_t)x * o->stride + (uint32_t)(y % 8) * 16
-                        : (uint32_t)(x / 8) * o->stride +
-                              (uint32_t)y * o->leading + (uint32_t)(x % 8) * 16;
-    else if (o->turned)
-        at +=
-            (uint32_t)(x / wide) * o->leading + (uint32_t)(y / 8) * o->stride +
-            (uint32_t)(y % 8) * 16 * (uint32_t)wide + (uint32_t)(x % wide) * 16;
-    else
-        at += (uint32_t)(x / 8) * o->stride +
-              (uint32_t)(x % 8) * 16 * (uint32_t)wide + (uint32_t)y * 16;
-    return px_swizzled(at, o->swizzle);
+    return px_matrix_of(bits, swizzles[bits >> 62], turned, type);
 }
 
 struct product {
     int n, k, a_type, b_type, counts, in_registers;
-    struct operand a, b;
+    struct px_matrix a, b;
 };
-
-/* The operand's units of 16 bytes: `rows` of mn from `first` on. */
-struct units {
-    int x, nx, ny, per_unit; /* the first, how many in each direction */
-};
-
-static struct units units_of(const struct operand *o, int first, int rows,
-                             int k, int type)
-{
-    const int per_unit = 4 * px_mma_per_word(type);
-
-    if (o->turned)
-        return (struct units){first / per_unit, rows / per_unit, k, per_unit};
-    return (struct units){first, rows, k / per_unit, per_unit};
-}
-
-/* All writes to the operand must be known to the tensor cores. */
-static int check_issued(struct px_warp *w, const struct px_op *op,
-                        const struct operand *o, struct units u)
-{
-    for (int x = 0; x < u.nx; x++)
-        for (int y = 0; y < u.ny; y++) {
-            const uint32_t at = unit_at(o, u.x + x, y);
-
-            if (at < PX_SHARED_START || at + 16 > w->cta->shared_bytes)
-                return px_fault(w, op, 0, "an operand at shared address %u",
-                                at);
-            if (px_hazard_issued(w, op, 0, at, 16))
-                return PX_FAULT;
-        }
-    return PX_NEXT;
-}
-
-/* As floats at [row * row_step + k * k_step]. */
-static int gather(struct px_async *async, const struct operand *o,
-                  struct units u, int type, float *to, int row_step, int k_step)
-{
-    const struct px_cta *cta = async->warp->cta;
-    const int n = u.per_unit;
-    float unit[16];
-
-    for (int x = 0; x < u.nx; x++)
-        for (int y = 0; y < u.ny; y++) {
-            const uint32_t at = unit_at(o, u.x + x, y);
-
-            if (px_hazard_read(async, cta, at, 16))
-                return PX_FAULT;
-            px_mma_decode(unit, cta->shared + at, n, type);
-            for (int i = 0; i < n; i++)
-                if (o->turned)
-                    to[(x * n + i) * row_step + y * k_step] = unit[i];
-                else
-                    to[x * row_step + (y * n + i) * k_step] = unit[i];
-        }
-    return PX_NEXT;
-}
 
 /* Register r of lane i: where it is in 16 rows. */
 static inline int place_of(const struct product *p, int r, int i)
@@ -168,17 +74,19 @@ static struct product product_of(const struct px_async *async)
                         .in_registers = op->sub >> 6 & 1,
                         .counts = op->sub >> 9 & 1};
 
-    p.a = operand_of((uint64_t)word[1] << 32 | word[0], op->sub >> 7 & 1);
-    p.b = operand_of((uint64_t)word[3] << 32 | word[2], op->sub >> 8 & 1);
+    p.a = operand_of((uint64_t)word[1] << 32 | word[0], op->sub >> 7 & 1,
+                     p.a_type);
+    p.b = operand_of((uint64_t)word[3] << 32 | word[2], op->sub >> 8 & 1,
+                     p.b_type);
     return p;
 }
 
 /* This warp's rows of A. */
-static struct units a_units(const struct px_warp *w, const struct product *p)
+static struct px_units a_units(const struct px_warp *w, const struct product *p)
 {
     const int part = px_misreads(PX_ALL_ROWS) ? 0 : w->number % 4;
 
-    return units_of(&p->a, part * 16, 16, p->k, p->a_type);
+    return px_matrix_units(&p->a, part * 16, 16, p->k);
 }
 
 static int land_product(struct px_async *async)
@@ -190,10 +98,10 @@ static int land_product(struct px_async *async)
 
     if (p.in_registers)
         px_mma_rows(w, async->op->arg + p.n / 2, a, p.a_type);
-    else if (gather(async, &p.a, a_units(w, &p), p.a_type, a, p.k, 1))
+    else if (px_matrix_gather(async, w->cta, &p.a, a_units(w, &p), a, p.k, 1))
         return PX_FAULT;
-    if (gather(async, &p.b, units_of(&p.b, 0, p.n, p.k, p.b_type), p.b_type, b,
-               1, p.n))
+    if (px_matrix_gather(async, w->cta, &p.b,
+                         px_matrix_units(&p.b, 0, p.n, p.k), b, 1, p.n))
         return PX_FAULT;
     (p.counts ? add_integers : add_floats)(async, &p, a, b, accumulate);
     w->mma_landed++;
@@ -257,9 +165,10 @@ static int issue(struct px_warp *w, const struct px_op *op, uint32_t mask)
     if (px_hazard_product(w, op, at, registers ? 4 : 0) ||
         check_group(w, op, async))
         return PX_FAULT;
-    if (!registers && check_issued(w, op, &p.a, a_units(w, &p)))
+    if (!registers && px_matrix_issued(w, op, 0, w->cta, &p.a, a_units(w, &p)))
         return PX_FAULT;
-    return check_issued(w, op, &p.b, units_of(&p.b, 0, p.n, p.k, p.b_type));
+    return px_matrix_issued(w, op, 0, w->cta, &p.b,
+                            px_matrix_units(&p.b, 0, p.n, p.k));
 }
 
 static int commit(struct px_warp *w, const struct px_op *op, uint32_t mask)

@@ -1,0 +1,267 @@
+-- 16-bit products on Blackwell's tensor cores, for the operands of sm90_gemm.lua. sm_100f's kernels
+-- run on GPUs of 10.0 and 10.3.
+
+-- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B. If C is
+-- fetched, each slab has a barrier, too.
+local function slab_memory (v)
+  local barrier = v.addend == "fetch" and 8 or 0
+  return 1 * KiB + (v.threads // 32 - 4) * v.slabs * (16 * v.d_swizzle + barrier) + 512
+end
+local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes end
+
+-- A box of an operand: k-major, all rows at once; mn-major, 64 of them for each step of k.
+local function box (o, rows, v)
+  if o.major == "k" then return { v.tile.k, rows } end
+  return { 64, v.tile.k }
+end
+
+-- The path of C: fp32 sums in L2, others in registers.
+local function addend ()
+  return derive "addend" (function (v)
+    if v.epilogue == "store" or v.epilogue == "alpha" or v.epilogue == "activate" then
+      return "none"
+    end
+    if v.epilogue == "gradient" then return "fetch" end -- P, as C would be
+    return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
+  end)
+end
+
+local function common (merges)
+  return
+  derive "cluster" (function () return { 1, 1 } end),
+  derive "schedule" (function () return "overlapped" end), -- stores behind products
+  derive "gather" (function () return "none" end),
+  derive "a_runs" (function () return false end),
+  derive "scales" (function () return "none" end),
+  derive "quantize" (function () return "pass" end),
+  derive "dequantize" (function () return "none" end),
+  merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
+         or derive "microbatches" (function () return 1 end),
+  derive "factors" (function (v) return v.epilogue == "alpha" and "alpha" or "none" end),
+  derive "rolled" (function () return true end), -- see sm90_gemm.lua
+  derive "scheduler_rolled" (function () return true end),
+  derive "whole" (function () return false end),
+  derive "bytes" (function (v) return v.a.bytes end),
+  derive "store" (function () return "warps" end),
+
+  -- The tensor cores take 128 rows and 16 to 256 columns: where rows of D are in groups they are
+  -- the latter, so that a group's last tile has no more than it needs. An activation may need two
+  -- columns of D, which one thread has where they are columns.
+  derive "turned" (function (v)
+    return v.ragged == "m" and v.epilogue ~= "activate" and v.epilogue ~= "gradient"
+  end),
+
+  -- Warps that copy, multiply, check sizes; and four that store, or eight, of which two at a time
+  -- sum columns of D.
+  derive "threads" (function (v) return (v.epilogue == "gradient" and 12 or 8) * 32 end),
+
+  -- Each of those warps stores D through slabs of 16 rows: all columns that it has of D, or 128
+  -- bytes.
+  derive "d_box" (function (v) return { v.turned and 32 or 128 // v.d.bytes, 16 } end),
+  derive "d_swizzle" (function (v) return v.d_box[1] * v.d.bytes end),
+  derive "slabs" (function () return 4 end),
+  derive "stages" (function (v) return (227 * KiB - slab_memory(v)) // stage_memory(v) end),
+  derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
+
+  -- The longest first, so that the last tiles are short.
+  derive "longest_first" (function (v) return v.ragged ~= "none" and 1 or 0 end),
+
+  derive "a_box" (function (v) return box(v.a, v.tile.m, v) end),
+  derive "b_box" (function (v)
+    local halves = v.epilogue == "activate" and v.operands == "halves"
+    return box(v.b, v.tile.n // (halves and 2 or 1), v)
+  end),
+
+  requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+
+  reject "a row of a stage has 128 bytes, 64 values of k"
+    (function (v) return v.tile.k ~= 64 end),
+  reject "the tensor cores take 128 rows at a time, and 64 to 256 columns, in 64s"
+    (function (v)
+      local lines, spots = v.tile.m, v.tile.n
+      if v.turned then lines, spots = spots, lines end
+      return lines ~= 128 or spots < 64 or spots > 256 or spots % 64 ~= 0
+    end),
+  reject "the memory for two tiles' sums is taken in powers of two"
+    (function (v) return v.turned and v.tile.m == 192 or not v.turned and v.tile.n == 192 end),
+  reject "fewer than 3 stages cannot hide the latency of TMA"
+    (function (v) return v.stages < 3 end)
+end
+
+-- All that kernels with rows in groups have alike.
+local function ragged_m ()
+  return
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "k % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  addend(), common()
+end
+
+-- The same of k.
+local function ragged_k (merges)
+  return
+  requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  addend(),
+  without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
+  common(merges)
+end
+
+-- Activations of two columns; constants that only one activation has.
+local function fragments ()
+  return
+  reject "a thread has pairs of columns in fragments of 8: runs of both operands are neither"
+    (function (v) return v.interleave ~= 1 and v.interleave % 8 ~= 0 end)
+end
+local function constants ()
+  return without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end)
+end
+
+local join = table.join
+local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
+                "noop" }
+local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
+local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
+local scalars = { "alpha", "beta", "scalar_step" }
+local turned = { {64, 128, 64}, {128, 128, 64}, {256, 128, 64} }
+local plain = { {128, 128, 64}, {128, 256, 64} }
+
+-- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each. Then the same times a
+-- factor for each group, and with C.
+for epilogue, more in pairs { store = {}, alpha = { "alpha", "scalar_step" },
+                              scale = join(added, scalars) } do
+  kernels("sm100_gemm_m_" .. epilogue) {
+    op       = { "fprop", "dgrad" },
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = { "tn", "nn" },
+    ragged   = "m",
+    epilogue = epilogue,
+    arch     = "sm_100f",
+    template = "sm100/gemm_dense.cu",
+    params   = join(rows, more, sizes),
+
+    axis "tile" (turned),
+    ragged_m()
+  }
+end
+
+-- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm.lua.
+kernels "sm100_gemm_m_activate" {
+  op       = "fprop",
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = "tn",
+  ragged   = "m",
+  epilogue = "activate",
+  arch     = "sm_100f",
+  template = "sm100/gemm_dense.cu",
+  params   = join(rows, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
+                          "probability", "limit", "slope", "shift" }, sizes),
+
+  axis "activation" (join({ "none" }, activations.gated, activations.plain)),
+  axis "interleave" { 0, 1, 8, 32 },
+  axis "tile"       (plain),
+
+  derive "operands" (function (v)
+    for _, one in ipairs(join({ "none" }, activations.plain)) do
+      if v.activation == one then return "one" end
+    end
+    return v.interleave == 0 and "halves" or "runs"
+  end),
+  reject "nothing alternates: there is one operand"
+    (function (v) return v.operands == "one" and v.interleave > 0 end),
+  fragments(), constants(),
+  ragged_m()
+}
+
+-- dp from dh = dy w, where h = activation(p) times a factor for each row: see sm90_gemm.lua.
+local gradients = {
+  one    = { join(activations.plain), { 0 } },
+  halves = { join(activations.gated), { 0 } },
+  runs   = { join(activations.gated), { 1, 8, 32 } },
+}
+
+for operands, axes in pairs(gradients) do
+  kernels("sm100_gemm_m_gradient_" .. operands) {
+    op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
+    epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f", template = "sm100/gemm_dense.cu",
+    params = join(rows, { "p_map", "alpha", "scalar_step", "probability", "partials",
+                          "row_partials", "limit", "slope", "shift" }, sizes),
+
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "tile" (plain),
+    derive "operands" (function () return operands end),
+
+    operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
+                         or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+    fragments(), constants(),
+    ragged_m()
+  }
+end
+
+-- dw = dyᵀ x: k in groups, one matrix D for each.
+local tokens = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
+                 "d_pointers" }
+
+for name, one in pairs { add   = { { "store", "add" }, added },
+                         scale = { "scale", join(added, scalars) } } do
+  kernels("sm100_gemm_k_" .. name) {
+    op       = "wgrad",
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = "nt",
+    ragged   = "k",
+    epilogue = one[1],
+    arch     = "sm_100f",
+    template = "sm100/gemm_dense.cu",
+    params   = join(tokens, one[2], sizes),
+
+    axis "tile" (plain),
+    ragged_k()
+  }
+
+  -- The same products of several microbatches that waited, as one: their tokens are one long k.
+  kernels("sm100_gemm_k_parts_" .. name) {
+    op       = "wgrad",
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = "nt",
+    ragged   = "k",
+    epilogue = one[1],
+    arch     = "sm_100f",
+    template = "sm100/gemm_dense.cu",
+    params   = join({ "a_tail_map", "b_tail_map", "d_map", "d_pointer_map", "microbatch_maps",
+                      "microbatches", "microbatch_count", "d_pointers", "groups", "m", "n", "band",
+                      "error", "noop" }, one[2]),
+
+    axis "microbatches" { 8 },
+    axis "tile" (plain),
+    ragged_k "merges"
+  }
+end
+
+-- A uniform batch: no axis is ragged.
+kernels "sm100_gemm_none" {
+  op       = { "fprop", "dgrad", "wgrad" },
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn", "nt", "tt" },
+  ragged   = "none",
+  epilogue = "scale",
+  arch     = "sm_100f",
+  template = "sm100/gemm_dense.cu",
+  params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
+                  { "groups", "m", "n", "k", "band", "noop" }),
+
+  axis "tile" (plain),
+
+  requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
+  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  addend(), common()
+}
+
+-- SPDX-License-Identifier: Apache-2.0

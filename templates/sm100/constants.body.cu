@@ -1,0 +1,54 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ local step_of = { k = 32, mn = 16 * 128 }
+//$ local native = scales == "native" -- the tensor cores take codes and scales as they are
+THREADS = $(threads),
+TILE_M = $(tile.m),
+TILE_N = $(tile.n),
+TILE_K = $(tile.k),
+CTAS = 1, /* of a cluster */
+STAGES = $(stages),
+//$ if native then
+ROW_BYTES = 128,
+A_BYTES = TILE_M * ROW_BYTES,
+B_BYTES = TILE_N * ROW_BYTES,
+//$ else
+MMA_K = $(32 // bytes),
+A_BYTES = TILE_M * TILE_K * $(bytes),
+B_BYTES = TILE_N * TILE_K * $(bytes),
+//$ end
+STAGE_BYTES = A_BYTES + B_BYTES,
+A_STEP = $(step_of[a.major]), /* bytes from MMA_K steps of k to the next */
+B_STEP = $(step_of[b.major]),
+//$ if turned then
+LINES = TILE_N, /* of the tensor cores: columns of D */
+SPOTS = TILE_M, /* in each line: rows of D */
+ROWS = 64,      /* of D, of which a warp has sums at a time */
+COLUMNS = 32,
+SUMS = ROWS * COLUMNS / 32, /* in each of its threads */
+//$ else
+LINES = TILE_M,   /* of the tensor cores: rows of D */
+SPOTS = TILE_N,   /* in each line: columns of D */
+ROWS = 64,        /* 16 of which, in a row, a warp has sums of at a time */
+COLUMNS = TILE_N,
+SUMS = ROWS * COLUMNS / 128, /* in each of its threads */
+//$ end
+WARPS = $(native and 4 or threads // 32 - 4), /* that store */
+//$ if native then
+SCALERS = 4,  /* warps that fetch scales */
+BLOCK = $(a.scale.k), /* codes with one scale */
+WORDS = TILE_K / BLOCK / 4, /* of four scales, that a row of a stage has */
+SF_BYTES = 2 * WORDS * 512, /* of a stage: 128 lines, and 128 spots */
+//$ end
+SLAB_COLUMNS = $(d_box[1]),
+SLAB_ROWS = 16,
+SLAB_BYTES = SLAB_ROWS * SLAB_COLUMNS * $(d.bytes), /* one warp's store */
+SLABS = $(slabs), /* of each */
+ALL_SLABS_BYTES = WARPS * SLABS * SLAB_BYTES,
+ROW_SLABS = COLUMNS / SLAB_COLUMNS,
+QUEUE = 4, /* tiles announced at a time */
+SLOT_BYTES = $(ragged == "k" and 48 or 32),
+//$ if microbatches > 1 then
+MICROBATCHES = $(microbatches),
+//$ end
+TURNS = 1, /* each reader takes all tiles */
+RAGGED_ROW = 1 << 30

@@ -1,0 +1,99 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ local k_length = ragged == "k" and "k_length(&t)" or "k"
+//$ local d_rows = ragged == "m" and "(int)t.length" or "m"
+/*
+//$ include "sm90/about_product.body.cu"
+//$ if ragged == "m" then
+** Rows of d outside every group are not written.
+//$ end
+**
+** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
+** (struct scheduler). Its first warp copies tiles of A and B into a ring of STAGES stages, four
+** bring their scales, one thread of the second has the tensor cores multiply them, and four warps
+** store the sums, while the next tile is multiplied.
+//$ if turned then
+** The tensor cores' 128 lines are columns of D: rows of D, of which a group's last tile may have
+** few, are what each line has as many of as needed.
+//$ end
+*/
+enum {
+    //$ include "sm100/constants.body.cu"
+};
+
+//$ include "sm90/ptx.cu"
+
+//$ include "sm100/ptx.cu"
+
+//$ include "common/sizes.c"
+
+//$ include("common/check_sizes.cu", { rolled = scheduler_rolled })
+
+//$ include "sm90/scheduler.cu"
+
+//$ include("sm90/store_" .. (d.bytes == 4 and "f32" or "16bit") .. (turned and "_turned" or "") .. ".cu")
+
+//$ if factors ~= "none" then
+//$ include "sm90/factors.cu"
+
+//$ end
+//$ include "sm100/memory.cu"
+
+//$ include "sm90/ring.cu"
+
+//$ include "sm90/copy.cu"
+
+//$ include "sm100/sums.cu"
+
+//$ include "common/scale_place.c"
+
+//$ include "common/four_scales.cu"
+
+//$ include "sm100/scales.cu"
+
+//$ include "sm100/multiply_scaled.cu"
+
+//$ if addend == "read" then
+//$ include "sm90/scale.cu"
+
+//$ end
+//$ include "sm90/store.cu"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+$(name)(
+    //$ include "common/params.cu"
+)
+{
+    const struct memory s = memory_layout();
+    unsigned int sums;
+    struct maps maps;
+//$ if factors ~= "none" then
+    struct factors factors;
+//$ end
+    struct scales scales;
+    //$ include "sm90/setup.body.cu"
+//$ for _, p in ipairs(params) do
+//$   if p.kind == "global" and factors == "global" then
+    factors.$(p.member) = $(p.name);
+//$   elseif p.kind == "sf" then
+    scales.$(p.member) = $(p.name);
+//$   end
+//$ end
+    scales.k = k;
+    //$ include "sm90/epilogue.body.cu"
+    //$ include "sm90/scheduler_setup.body.cu"
+
+    //$ include "sm100/start.body.cu"
+
+    if (warp == 0) {
+        //$ include "sm90/produce.body.cu"
+    } else if (warp == 1) {
+        //$ include "sm100/multiply.body.cu"
+    } else if (warp >= 8) {
+        while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))
+            scale_tile(&s, &p, &t, &scales, $(d_rows), n, $(k_length), lane);
+    } else if (warp >= 4) {
+        //$ include "sm100/store.body.cu"
+    //$ include "sm90/check.body.cu"
+    }
+    //$ include "sm100/end.body.cu"
+}

@@ -1,0 +1,73 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+/* Shared memory, as 32-bit addresses. */
+struct memory {
+    unsigned int ring; /* stages: A_BYTES of A, and after them B_BYTES of B */
+    unsigned int slabs, full, empty;
+//$ if addend == "fetch" then
+    unsigned int arrived; /* of what D takes the place of, a barrier for each slab */
+//$ end
+    unsigned int posted, read, queue;
+    unsigned int sums_full, sums_empty; /* two of each: see sm100/sums.cu */
+    unsigned int sums; /* a word: where they are */
+//$ if scales == "native" then
+    unsigned int sf, sf_full; /* the scales of each stage, SF_BYTES; a barrier each */
+//$ end
+};
+
+FN struct memory memory_layout(void)
+{
+    extern __shared__ unsigned char dynamic[];
+    struct memory s;
+
+    s.ring = (shared_address(dynamic) + 1023) & ~1023u; /* swizzling repeats every 1024 bytes */
+//$ if scales == "native" then
+    s.sf = s.ring + STAGES * STAGE_BYTES;
+    s.slabs = s.sf + STAGES * SF_BYTES;
+//$ else
+    s.slabs = s.ring + STAGES * STAGE_BYTES;
+//$ end
+    s.full = s.slabs + ALL_SLABS_BYTES;
+    s.empty = s.full + STAGES * 8;
+//$ if addend == "fetch" then
+    s.arrived = s.empty + STAGES * 8;
+    s.posted = s.arrived + WARPS * SLABS * 8;
+//$ else
+    s.posted = s.empty + STAGES * 8;
+//$ end
+    s.read = s.posted + QUEUE * 8;
+    s.sums_full = s.read + QUEUE * 8;
+    s.sums_empty = s.sums_full + 2 * 8;
+//$ if scales == "native" then
+    s.sf_full = s.sums_empty + 2 * 8;
+    s.queue = (s.sf_full + STAGES * 8 + 15) & ~15u; /* its slots are read 16 bytes at a time */
+//$ else
+    s.queue = (s.sums_empty + 2 * 8 + 15) & ~15u; /* its slots are read 16 bytes at a time */
+//$ end
+    s.sums = s.queue + QUEUE * SLOT_BYTES;
+    return s;
+}
+
+/* How many arrivals end a phase of each barrier. By one thread. */
+FN void barriers_make(const struct memory *s)
+{
+    for (int i = 0; i < STAGES; i++) {
+        barrier_init(s->full + i * 8, 1);
+        barrier_init(s->empty + i * 8, 1);
+//$ if scales == "native" then
+        barrier_init(s->sf_full + i * 8, SCALERS);
+//$ end
+    }
+    for (int i = 0; i < QUEUE; i++) {
+        barrier_init(s->posted + i * 8, 1);
+        barrier_init(s->read + i * 8, 1 + WARPS$(scales == "native" and " + SCALERS" or ""));
+    }
+    for (int i = 0; i < 2; i++) {
+        barrier_init(s->sums_full + i * 8, 1);
+        barrier_init(s->sums_empty + i * 8, WARPS);
+    }
+//$ if addend == "fetch" then
+    for (int i = 0; i < WARPS * SLABS; i++)
+        barrier_init(s->arrived + i * 8, 1);
+//$ end
+    barrier_init_fence();
+}

@@ -1,0 +1,12 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ local k_length = ragged == "k" and "k_length(&t)" or "k"
+while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
+    const unsigned int number = sequence - 1;
+
+    if (elect_lane()) {
+        sums_wait_empty(&s, number);
+        multiply_tile(sums_of(sums, number),$(scales == "native" and " sums," or "") &s, &p, &t, $(k_length));
+        sums_post(&s, number);
+    }
+    __syncwarp();
+}

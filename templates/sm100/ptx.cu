@@ -1,0 +1,75 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+/*
+** Blackwell's tensor cores: one thread issues products of operands in shared memory, and sums are
+** in memory of their own, 128 lines of 512 words. An address there has the line in its upper half.
+*/
+
+/* Take `words` words of each line, a power of two from 32, and write where they are to shared
+   memory. By one warp, which also gives them back. */
+#define tensor_take(to, words)                                                                     \
+    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;\n"             \
+                 "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"                      \
+                 : : "r"(to), "n"(0 + (words)) : "memory")
+#define tensor_give_back(sums, words)                                                              \
+    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;"                           \
+                 : : "r"(sums), "n"(0 + (words)) : "memory")
+
+/* Around barriers between threads: what the tensor cores' memory was used for before the first is
+   done before what it is used for after the second. */
+FN void tensor_before_barrier(void)
+{
+    asm volatile("tcgen05.fence::before_thread_sync;" : : : "memory");
+}
+
+FN void tensor_after_barrier(void)
+{
+    asm volatile("tcgen05.fence::after_thread_sync;" : : : "memory");
+}
+
+/* Arrive on a barrier once all products that this thread has issued so far are done. */
+FN void tensor_commit(unsigned int barrier)
+{
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];"
+                 : : "r"(barrier) : "memory");
+}
+
+//$ if scales == "native" then
+FN void store_shared_word(unsigned int to, unsigned int word)
+{
+    asm volatile("st.shared.b32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
+}
+
+//$ end
+//$ -- columns of a load: all of a line's, or the rows of D that are stored from one load
+//$ local columns = (turned or epilogue == "gradient") and 64 or tile.n
+//$ local count = columns // 2
+//$ local function comma (i) return i < count and "," or "" end
+/*
+** 16 lines x $(columns) words, from `at` on. Thread t of the warp gets, for each 8 words j,
+**   sum[4j + 0, 1]  line t / 4,      words 8j + 2 (t % 4) + 0, 1
+**   sum[4j + 2, 3]  the same 8 lines below
+** A warp reaches 32 lines, from 32 (warp % 4) on. The sums are there after tensor_wait.
+*/
+FN void tensor_load(float *sum, unsigned int at)
+{
+    asm volatile("tcgen05.ld.sync.aligned.16x256b.x$(columns // 8).b32 {\n"
+//$ for i = 0, count - 1, 4 do
+                 "%$(i), %$(i + 1), %$(i + 2), %$(i + 3)$(comma(i + 4))\n"
+//$ end
+                 "}, [%$(count)];"
+                 :
+//$ for i = 0, count - 1, 4 do
+                   "=f"(sum[$(i)]), "=f"(sum[$(i + 1)]),
+                   "=f"(sum[$(i + 2)]), "=f"(sum[$(i + 3)])$(comma(i + 4))
+//$ end
+                 : "r"(at) : "memory");
+}
+
+/* Wait for the warp's loads, of `count` sums altogether, which nothing reads before. */
+FN void tensor_wait(float *sum, int count)
+{
+    asm volatile("tcgen05.wait::ld.sync.aligned;" : : : "memory");
+#pragma unroll
+    for (int i = 0; i < count; i++)
+        asm volatile("" : "+f"(sum[i]) : : "memory");
+}

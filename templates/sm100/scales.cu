@@ -1,0 +1,89 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+/*
+** Scales of blocks, however they are stored, to tiles of 128 rows x 4 next to a stage: SCALERS warps
+** fetch them, a line and a spot for each thread, from the tile's first row on. What is no row of the
+** group, and no block of its k, has scales of 0: whatever is there, the padding of tiles or the
+** scales of other groups, is not read.
+*/
+struct scales {
+//$ for _, p in ipairs(params) do
+//$   if p.kind == "sf" then
+    $(p.member_declaration);
+//$   end
+//$ end
+    int k; /* of a rowwise tensor */
+};
+
+/* Where a thread's row has its scales. */
+struct scale_row {
+    const void *sf;
+    struct scale_place place;
+    long long row; /* of the group */
+    int blocks;    /* with a scale */
+};
+
+FN struct scale_group group_of(const struct scales *s, const struct tile *t)
+{
+//$ local runs = ragged == "k" and "t->start / ALIGNED" or a_runs and "t->runs" or "0"
+    const struct scale_group g = { t->group, t->start, t->length, $(runs), s->k };
+    return g;
+}
+
+//$ local length = ragged == "k" and "(int)t->length" or "s->k"
+//$ for _, x in ipairs { { "a", "m", "row", "M" }, { "b", "n", "column", "N" } } do
+//$   local name, first = x[1], x[3]
+/* That of row `line` of the tile's $(name), which has `rows` in the group. */
+FN struct scale_row scale_row_$(name)(const struct scales *s, const struct tile *t, int line, int rows)
+{
+    const struct scale_group g = group_of(s, t);
+    const int length = $(length), row = t->$(first) + line;
+    const struct scale_row r = {
+        s->$(name), place_$(name)(&g, rows, s->$(name)_stride, s->$(name)_group_stride), row,
+        line < TILE_$(x[4]) && row < rows ? length / BLOCK + (length % BLOCK > 0) : 0
+    };
+
+    return r;
+}
+
+FN void fetch_$(name)(unsigned int words[WORDS], const struct scale_row *r, int block)
+{
+#pragma unroll
+    for (int i = 0; i < WORDS; i++)
+        words[i] = four_scales_$(name)(r->sf, &r->place, r->row, block + 4 * i, r->blocks);
+}
+
+//$ end
+/* A row's words of a stage, to where its tiles have them. */
+FN void put_scales(unsigned int tiles, int line, const unsigned int words[WORDS])
+{
+#pragma unroll
+    for (int i = 0; i < WORDS; i++)
+        store_shared_word(tiles + 512 * i + line % 32 * 16 + line / 32 * 4, words[i]);
+}
+
+/* All steps of one tile. A step's scales are on their way before its stage is free. */
+FN void scale_tile(const struct memory *s, struct pipeline *p, const struct tile *t,
+                   const struct scales *scales, int rows, int columns, int k, int lane)
+{
+    const int line = threadIdx.x % 128;
+    const struct scale_row a = scale_row_a(scales, t, line, rows);
+    const struct scale_row b = scale_row_b(scales, t, line, columns);
+//$ local lines, spots = turned and "b" or "a", turned and "a" or "b"
+
+#pragma unroll 1
+    for (int x = 0; x < k; x += TILE_K) {
+        const unsigned int sf = s->sf + p->stage * SF_BYTES;
+        unsigned int lines[WORDS], spots[WORDS];
+
+        fetch_$(lines)(lines, &$(lines), x / BLOCK);
+        fetch_$(spots)(spots, &$(spots), x / BLOCK);
+        barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
+        put_scales(sf, line, lines);
+        put_scales(sf + 512 * WORDS, line, spots);
+        copy_engine_fence();
+        __syncwarp();
+        if (lane == 0)
+            barrier_arrive(s->sf_full + p->stage * 8);
+        pipeline_next(p, STAGES);
+    }
+}

@@ -1,0 +1,7 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+if (warp == 1)
+    tensor_take(s.sums, SUMS_WORDS);
+tensor_before_barrier();
+__syncthreads();
+tensor_after_barrier();
+sums = load_shared_word(s.sums);

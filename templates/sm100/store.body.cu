@@ -1,0 +1,59 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ local place = epilogue == "gradient" and "(warp % 4 * 2 + half)" or "(warp - 4)"
+//$ if epilogue == "gradient" then
+const int half = warp / 4 - 1; /* of 32 rows, which two warps have */
+//$ else
+float sum[SUMS];
+//$ end
+struct slabs slabs = { s.slabs + $(place) * SLABS * SLAB_BYTES, 0 };
+//$ if addend == "read" then
+struct raw_slab added[AHEAD + 1];
+//$ elseif addend == "fetch" then
+slabs.arrived = s.arrived + $(place) * SLABS * 8;
+//$ end
+
+while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
+    const unsigned int number = sequence - 1, here = sums_of(sums, number);
+    //$ include "sm90/scales_of_tile.body.cu"
+
+//$ if turned then
+//$ local d_rows = ragged == "m" and "(int)t.length" or "m"
+    const int left = $(d_rows) - t.row, end = left < TILE_M ? left : TILE_M;
+
+#pragma unroll 1
+    for (int i = 0; i < end; i += ROWS) {
+        const int row = t.row + i;
+
+        //$ include("sm90/before_tile.body.cu", { row = "row" })
+        if (i == 0)
+            sums_wait_full(&s, number);
+        load_sums(sum, here, i, warp);
+        if (i + ROWS >= end)
+            sums_release(&s, number, lane);
+        //$ include("sm90/after_tile.body.cu", { row = "row" })
+    }
+//$ elseif epilogue == "gradient" then
+    const int line = warp % 4 * 32 + half * 16, row = t.row + line;
+    const unsigned int sum = here + (line << 16);
+
+    //$ include("sm90/before_tile.body.cu", { row = "row" })
+    sums_wait_full(&s, number);
+    //$ include("sm90/after_tile.body.cu", { row = "row" })
+    sums_release(&s, number, lane);
+//$ else
+#pragma unroll 1
+    for (int half = 0; half < 2; half++) {
+        const int row = t.row + warp % 4 * 32 + half * 16;
+
+        //$ include("sm90/before_tile.body.cu", { row = "row" })
+        if (half == 0)
+            sums_wait_full(&s, number);
+        load_sums(sum, here, half, warp);
+        if (half == 1)
+            sums_release(&s, number, lane);
+        //$ include("sm90/after_tile.body.cu", { row = "row" })
+    }
+//$ end
+}
+if (lane == 0)
+    store_wait(0);

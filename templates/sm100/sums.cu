@@ -1,0 +1,67 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+/*
+** Sums of two tiles: one tile is stored while the next one is multiplied. The n-th tile of a CTA
+** has half n % 2. A barrier of each half tells that its sums are full, another that they may be
+** overwritten: a phase of each ends with every second tile.
+*/
+//$ if scales == "native" then
+enum {
+    SUMS_WORDS = $(tensor_words), /* of a line: of sums, and of scales after them */
+    LINE_SCALES = 2 * SPOTS,
+    SPOT_SCALES = LINE_SCALES + 4 * WORDS
+};
+//$ else
+enum { SUMS_WORDS = 2 * SPOTS }; /* of a line */
+//$ end
+
+/* Where a tile's sums are. */
+FN unsigned int sums_of(unsigned int sums, unsigned int sequence)
+{
+    return sums + sequence % 2 * SPOTS;
+}
+
+/* By the thread that multiplies: wait until the tile's half is free, and tell that it is full. */
+FN void sums_wait_empty(const struct memory *s, unsigned int sequence)
+{
+    barrier_wait(s->sums_empty + sequence % 2 * 8, sequence / 2 % 2 ^ 1);
+    tensor_after_barrier();
+}
+
+FN void sums_post(const struct memory *s, unsigned int sequence)
+{
+    tensor_commit(s->sums_full + sequence % 2 * 8);
+}
+
+/* By the warps that store: wait until the tile's half is full, and tell that it is free. */
+FN void sums_wait_full(const struct memory *s, unsigned int sequence)
+{
+    barrier_wait(s->sums_full + sequence % 2 * 8, sequence / 2 % 2);
+    tensor_after_barrier();
+}
+
+FN void sums_release(const struct memory *s, unsigned int sequence, int lane)
+{
+    tensor_before_barrier();
+    __syncwarp();
+    if (lane == 0)
+        barrier_arrive(s->sums_empty + sequence % 2 * 8);
+}
+
+//$ if turned then
+/* The part of a tile's sums whose rows of D begin at `row` of the tile: 32 columns of ROWS rows, 16
+   columns after 16 others. */
+FN void load_sums(float sum[SUMS], unsigned int sums, int row, int warp)
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        tensor_load(sum + i * (ROWS / 2), sums + (warp % 4 * 32 + i * 16 << 16) + row);
+    tensor_wait(sum, SUMS);
+}
+//$ elseif epilogue ~= "gradient" then
+/* One half of a warp's 32 rows. */
+FN void load_sums(float sum[SUMS], unsigned int sums, int half, int warp)
+{
+    tensor_load(sum, sums + (warp % 4 * 32 + half * 16 << 16));
+    tensor_wait(sum, SUMS);
+}
+//$ end
