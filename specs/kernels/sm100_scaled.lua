@@ -1,19 +1,17 @@
 -- Products of values with a scale for each block on Blackwell's tensor cores, which take codes and
 -- scales as they are. Paths are chosen by a recipe's fields, never by its name.
 
--- Bytes of a row of a stage; a code's bits there: six have a byte, too; words of four scales that a
--- row of a stage has.
+-- Bytes of a row of a stage; words of four scales that it has.
 local ROW = 128
-local function bits (o) return o.bits == 4 and 4 or 8 end
 local function words (v) return v.tile.k // (4 * v.a.scale.k) end
 
 -- The kind of product, or nil where there is none.
 local function kind (v)
   local a, b = v.a.scale, v.b.scale
-  if a.type ~= b.type or a.k ~= b.k or bits(v.a) ~= bits(v.b) then return nil end
-  if a.type == "e4m3" then return bits(v.a) == 4 and a.k == 16 and "mxf4nvf4" or nil end
+  if a.type ~= b.type or a.k ~= b.k or v.a.bits ~= v.b.bits then return nil end
+  if a.type == "e4m3" then return v.a.bits == 4 and a.k == 16 and "mxf4nvf4" or nil end
   if a.type ~= "e8m0" or a.k ~= 32 then return nil end
-  return bits(v.a) == 4 and "mxf4" or "mxf8f6f4"
+  return v.a.bits == 4 and "mxf4" or "mxf8f6f4"
 end
 
 -- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B, and of
@@ -74,8 +72,8 @@ local function common ()
   reject "tensor cores take e8m0 scales of 32 values, and e4m3 ones of 16 values of e2m1"
     (function (v) return v.kind == "none" end),
   reject "a row of a stage has 128 bytes"
-    (function (v) return v.tile.k * bits(v.a) ~= 8 * ROW end),
-  reject "the tensor cores take 128 rows at a time; their memory has room for two tiles' sums of 64 or 128 columns, and scales"
+    (function (v) return v.tile.k * v.a.bits ~= 8 * ROW end),
+  reject "of 128 rows the tensor cores have room for two tiles' sums of 64 or 128 columns, and scales"
     (function (v)
       local lines, spots = v.tile.m, v.tile.n
       if v.turned then lines, spots = spots, lines end
@@ -83,7 +81,8 @@ local function common ()
     end)
 end
 
-local element = { e4m3, e5m2, e2m3, e3m2, e2m1 }
+-- Six bits would have to be packed, not one in a byte.
+local element = { e4m3, e5m2, e2m1 }
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
                 "noop" }
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local forms = {
-//$   mxf8f6f4 = { "block32", 1, 1, { e4m3 = 0, e5m2 = 1, e2m3 = 3, e3m2 = 4 } },
+//$   mxf8f6f4 = { "block32", 1, 1, { e4m3 = 0, e5m2 = 1 } },
 //$   mxf4     = { "block32", 2, 1, { e2m1 = 1 } },
 //$   mxf4nvf4 = { "block16", 4, 0, { e2m1 = 1 } },
 //$ }
