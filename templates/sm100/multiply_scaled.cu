@@ -64,17 +64,10 @@ FN void copy_scales(unsigned int to, unsigned int from)
                  : : "r"(to), "r"(mma_operand(from)), "n"(VERSION | SCALES_OF_8) : "memory");
 }
 
-/* The shape of a tile's products: $(turned and "rows of D" or "columns of D") are the spots. */
+/* The shape of a tile's products. */
 FN unsigned int shape_of(const struct tile *t)
 {
-//$ if turned then
-    const int left = (int)t->length - t->row, rows = left < TILE_M ? left : TILE_M;
-
-    return SHAPE | (unsigned int)(rows + 15) / 16 << 18; /* in eights */
-//$ else
-    (void)t;
-    return SHAPE | SPOTS >> 3 << 17;
-//$ end
+    return SHAPE | (unsigned int)spots_of(t) >> 3 << 17;
 }
 
 /*
