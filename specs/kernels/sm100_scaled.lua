@@ -82,7 +82,7 @@ local function blocks ()
 
   -- Words of the tensor cores' memory: two tiles' sums, and a stage's scales.
   derive "tensor_words" (function (v)
-    return (v.turned and v.tile.m or v.tile.n) <= 64 and 256 or 512
+    return (v.ragged == "m" and v.tile.m or v.tile.n) <= 64 and 256 or 512
   end),
 
   without "a_global" (function (v) return not v.a.scale.global end),
