@@ -168,6 +168,8 @@ for name, of in pairs(kinds) do
         return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
       end),
       without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
+      reject "C with so many columns' sums leaves too few registers: some would spill"
+        (function (v) return v.addend == "read" and v.tile.n == 256 end),
 
       requires "k <= 2147352576" "steps of k are counted in 32 bits",
       requires "groups * (m / 128 + 1) * (n / 64 + 1) < 2147483648" "tiles are counted in 31 bits",
