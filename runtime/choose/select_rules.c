@@ -24,10 +24,9 @@ int qn_select_microbatches(const struct qn_problem *p,
    tiles of k follow each other: without scales all kernels agree, and with them
    those whose codes become bf16 in a pass or in shared memory. Codes in
    registers have another order inside 64 values of k; mma.sync multiplies FP8
-   codes as bf16, or blocks of them with their scales, which Blackwell's other products
-   also take, wgmma as FP8. The first
-   number is the order of the kernels that are fastest where tokens are many.
-   COUPLED: sums */
+   codes as bf16, wgmma as FP8; Blackwell's products scale sums of blocks. The
+   first number is the order of the kernels that are fastest where tokens are
+   many. COUPLED: sums */
 int qn_select_sums(const struct qn_kernel *kernel)
 {
     const char *where = kernel->dequantize ? kernel->dequantize : "";

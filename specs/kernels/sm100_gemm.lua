@@ -7,7 +7,9 @@ local function slab_memory (v)
   local barrier = v.addend == "fetch" and 8 or 0
   return 1 * KiB + (v.threads // 32 - 4) * v.slabs * (16 * v.d_swizzle + barrier) + 512
 end
-local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k * v.a.bytes end
+local function stage_memory (v)
+  return (v.tile.m // v.cluster.n + v.tile.n) * v.tile.k * v.a.bytes
+end
 
 -- A box of an operand: k-major, all rows at once; mn-major, 64 of them for each step of k.
 local function box (o, rows, v)
@@ -28,7 +30,8 @@ end
 
 local function common (merges)
   return
-  derive "cluster" (function () return { 1, 1 } end),
+  -- Two CTAs of a cluster whose tensor cores multiply together: each reads half of A.
+  derive "pair" (function (v) return v.cluster.n > 1 end),
   derive "schedule" (function () return "overlapped" end), -- stores behind products
   derive "gather" (function () return "none" end),
   derive "a_runs" (function () return false end),
@@ -66,7 +69,7 @@ local function common (merges)
   -- The longest first, so that the last tiles are short.
   derive "longest_first" (function (v) return v.ragged ~= "none" and 1 or 0 end),
 
-  derive "a_box" (function (v) return box(v.a, v.tile.m, v) end),
+  derive "a_box" (function (v) return box(v.a, v.tile.m // v.cluster.n, v) end),
   derive "b_box" (function (v)
     local halves = v.epilogue == "activate" and v.operands == "halves"
     return box(v.b, v.tile.n // (halves and 2 or 1), v)
@@ -118,6 +121,8 @@ local function constants ()
   return without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end)
 end
 
+local function alone () return derive "cluster" (function () return { 1, 1 } end) end
+
 local join = table.join
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
                 "noop" }
@@ -131,20 +136,23 @@ local plain = { {128, 128, 64}, {128, 256, 64} }
 -- factor for each group, and with C.
 for epilogue, more in pairs { store = {}, alpha = { "alpha", "scalar_step" },
                               scale = join(added, scalars) } do
-  kernels("sm100_gemm_m_" .. epilogue) {
-    op       = { "fprop", "dgrad" },
-    element  = { bf16, f16 },
-    scale    = "none",
-    layout   = { "tn", "nn" },
-    ragged   = "m",
-    epilogue = epilogue,
-    arch     = "sm_100f",
-    template = "sm100/gemm_dense.cu",
-    params   = join(rows, more, sizes),
+  for _, pair in ipairs { false, true } do
+    kernels("sm100_gemm_m_" .. epilogue .. (pair and "_pair" or "")) {
+      op       = { "fprop", "dgrad" },
+      element  = { bf16, f16 },
+      scale    = "none",
+      layout   = { "tn", "nn" },
+      ragged   = "m",
+      epilogue = epilogue,
+      arch     = "sm_100f",
+      template = "sm100/gemm_dense.cu",
+      params   = join(rows, more, sizes),
 
-    axis "tile" (turned),
-    ragged_m()
-  }
+      axis "tile" (pair and { {256, 128, 64} } or turned),
+      pair and axis "cluster" { {1, 2} } or alone(),
+      ragged_m()
+    }
+  end
 end
 
 -- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm.lua.
@@ -162,7 +170,7 @@ kernels "sm100_gemm_m_activate" {
 
   axis "activation" (join({ "none" }, activations.gated, activations.plain)),
   axis "interleave" { 0, 1, 8, 32 },
-  axis "tile"       (plain),
+  axis "tile"       (plain), alone(),
 
   derive "operands" (function (v)
     for _, one in ipairs(join({ "none" }, activations.plain)) do
@@ -192,7 +200,7 @@ for operands, axes in pairs(gradients) do
 
     axis "activation" (axes[1]),
     axis "interleave" (axes[2]),
-    axis "tile" (plain),
+    axis "tile" (plain), alone(),
     derive "operands" (function () return operands end),
 
     operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
@@ -219,7 +227,7 @@ for name, one in pairs { add   = { { "store", "add" }, added },
     template = "sm100/gemm_dense.cu",
     params   = join(tokens, one[2], sizes),
 
-    axis "tile" (plain),
+    axis "tile" (plain), alone(),
     ragged_k()
   }
 
@@ -238,7 +246,7 @@ for name, one in pairs { add   = { { "store", "add" }, added },
                       "error", "noop" }, one[2]),
 
     axis "microbatches" { 8 },
-    axis "tile" (plain),
+    axis "tile" (plain), alone(),
     ragged_k "merges"
   }
 end
@@ -256,7 +264,7 @@ kernels "sm100_gemm_none" {
   params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
                   { "groups", "m", "n", "k", "band", "noop" }),
 
-  axis "tile" (plain),
+  axis "tile" (plain), alone(),
 
   requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",

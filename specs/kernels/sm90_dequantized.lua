@@ -57,6 +57,7 @@ local function common (wide)
   derive "scheduler_rolled" (function () return true end), -- see sm90_gemm.lua
   derive "rolled" (function () return false end),
   derive "whole" (function () return false end),
+  derive "pair" (function () return false end),
   derive "turned" (function (v) return v.dequantize == "swapped" end),
   derive "quantize" (function () return "pass" end),
   derive "gather" (function () return "none" end),

@@ -51,6 +51,7 @@ local function common (merges, rows)
   derive "rolled" (function (v) return v.ragged ~= "none" and v.microbatches == 1 end),
   derive "scheduler_rolled" (function (v) return v.rolled end), -- the first of these
   derive "whole" (function () return false end),
+  derive "pair" (function () return false end),
   derive "turned" (function () return false end),
   derive "a_runs" (function () return false end),
   derive "bytes" (function (v) return v.a.bytes end),

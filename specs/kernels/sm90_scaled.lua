@@ -72,6 +72,7 @@ local function common (merges, quantizes)
     return v.promote > 0 and columns ~= 192 and math.min(columns, 128) or columns
   end),
   -- Is a warpgroup's part of a step one product? Then its further data are laid out before.
+  derive "pair" (function () return false end),
   derive "turned" (function () return false end),
   derive "a_runs" (function () return false end),
   derive "whole" (function (v)

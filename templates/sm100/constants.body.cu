@@ -5,7 +5,7 @@ THREADS = $(threads),
 TILE_M = $(tile.m),
 TILE_N = $(tile.n),
 TILE_K = $(tile.k),
-CTAS = 1, /* of a cluster */
+CTAS = $(pair and 2 or 1), /* of a cluster */
 STAGES = $(stages),
 //$ if native then
 ROW_BYTES = 128,
@@ -13,14 +13,14 @@ A_BYTES = TILE_M * ROW_BYTES,
 B_BYTES = TILE_N * ROW_BYTES,
 //$ else
 MMA_K = $(32 // bytes),
-A_BYTES = TILE_M * TILE_K * $(bytes),
+A_BYTES = TILE_M$(pair and " / CTAS" or "") * TILE_K * $(bytes),
 B_BYTES = TILE_N * TILE_K * $(bytes),
 //$ end
 STAGE_BYTES = A_BYTES + B_BYTES,
 A_STEP = $(step_of[a.major]), /* bytes from MMA_K steps of k to the next */
 B_STEP = $(step_of[b.major]),
 //$ if turned then
-LINES = TILE_N, /* of the tensor cores: columns of D */
+LINES = TILE_N, /* of the tensor cores$(pair and ", in each CTA" or ""): columns of D */
 SPOTS = TILE_M, /* in each line: rows of D */
 ROWS = 64,      /* of D, of which a warp has sums at a time */
 COLUMNS = 32,

@@ -10,6 +10,10 @@
 ** (struct scheduler). Its first warp copies tiles of A and B into a ring of STAGES stages, one
 ** thread of the second has the tensor cores multiply them, and four warps store the sums, while the
 ** next tile is multiplied.
+//$ if pair then
+** Two CTAs side by side along n are a pair: each has its columns of B and half of the rows of A, the
+** first one's thread multiplies all of it for both, and each stores its own columns of D.
+//$ end
 //$ if turned then
 ** The tensor cores' 128 lines are columns of D: rows of D, of which a group's last tile may have
 ** few, are what each line has as many of as needed.
@@ -45,9 +49,9 @@ enum {
 
 //$ include "sm90/ring.cu"
 
-//$ include "sm90/copy.cu"
-
 //$ include "sm100/sums.cu"
+
+//$ include "sm90/copy.cu"
 
 //$ include "sm100/multiply.cu"
 
@@ -69,6 +73,14 @@ $(name)(
     struct factors factors;
 //$ end
     //$ include "sm90/setup.body.cu"
+//$ for _, p in ipairs(params) do
+//$   if p.kind == "sf" then
+    factors.$(p.member) = $(p.name);
+//$   end
+//$ end
+//$ if factors == "row" then
+    factors.columns = n;
+//$ end
     //$ include "sm90/epilogue.body.cu"
     //$ include "sm90/scheduler_setup.body.cu"
 

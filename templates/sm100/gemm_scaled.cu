@@ -40,9 +40,9 @@ enum {
 
 //$ include "sm90/ring.cu"
 
-//$ include "sm90/copy.cu"
-
 //$ include "sm100/sums.cu"
+
+//$ include "sm90/copy.cu"
 
 //$ include "common/scale_place.c"
 

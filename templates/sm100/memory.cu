@@ -3,6 +3,9 @@
 struct memory {
     unsigned int ring; /* stages: A_BYTES of A, and after them B_BYTES of B */
     unsigned int slabs, full, empty;
+//$ if pair then
+    unsigned int both_full; /* full, in the first CTA of the pair: for the copies of both */
+//$ end
 //$ if addend == "fetch" then
     unsigned int arrived; /* of what D takes the place of, a barrier for each slab */
 //$ end
@@ -28,6 +31,9 @@ FN struct memory memory_layout(void)
 //$ end
     s.full = s.slabs + ALL_SLABS_BYTES;
     s.empty = s.full + STAGES * 8;
+//$ if pair then
+    s.both_full = first_of_pair(s.full);
+//$ end
 //$ if addend == "fetch" then
     s.arrived = s.empty + STAGES * 8;
     s.posted = s.arrived + WARPS * SLABS * 8;
@@ -63,7 +69,7 @@ FN void barriers_make(const struct memory *s)
     }
     for (int i = 0; i < 2; i++) {
         barrier_init(s->sums_full + i * 8, 1);
-        barrier_init(s->sums_empty + i * 8, WARPS);
+        barrier_init(s->sums_empty + i * 8, CTAS * WARPS);
     }
 //$ if addend == "fetch" then
     for (int i = 0; i < WARPS * SLABS; i++)

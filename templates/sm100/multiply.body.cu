@@ -3,7 +3,7 @@
 while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
     const unsigned int number = sequence - 1;
 
-    if (elect_lane()) {
+    if ($(pair and "cluster_rank() == 0 && " or "")elect_lane()) {
         sums_wait_empty(&s, number);
         multiply_tile(sums_of(sums, number),$(scales == "native" and " sums," or "") &s, &p, &t, $(k_length));
         sums_post(&s, number);

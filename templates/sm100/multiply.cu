@@ -1,5 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local types = { f16 = 0, bf16 = 1 }
+//$ local types = { f16 = 0, bf16 = 1, e4m3 = 0, e5m2 = 1 }
+//$ local kind = bytes == 2 and "f16" or "f8f6f4"
 //$ local mn = { k = 0, mn = 1 }
 //$ local lines, spots = a, b
 //$ if turned then
@@ -18,7 +19,7 @@ enum {
     VERSION = 1 << 14,           /* always */
     SWIZZLE_128 = 1 << 30,
     CHUNK_BYTES = TILE_K * 128,
-    SHAPE = $(string.format("0x%x", shape)) | LINES >> 4 << 24 /* types, majors, lines */
+    SHAPE = $(string.format("0x%x", shape)) | $(pair and "CTAS * " or "")LINES >> 4 << 24 /* types, majors, lines */
 };
 
 /* The low word of an operand. Addresses count 16 bytes, in 14 bits. */
@@ -37,24 +38,17 @@ FN void mma(unsigned int sums, unsigned int lines, unsigned int spots, unsigned 
                  "mov.b64 a, {%1, %5};\n"
                  "mov.b64 b, {%2, %5};\n"
                  "setp.ne.b32 p, %4, 0;\n"
-                 "tcgen05.mma.cta_group::1.kind::f16 [%0], a, b, %3, p;\n"
+                 "tcgen05.mma.cta_group::$(pair and 2 or 1).kind::$(kind) [%0], a, b, %3, p;\n"
                  "}"
                  : : "r"(sums), "r"(lines), "r"(spots), "r"(shape), "r"(accumulate),
                      "n"(SWIZZLE_128 | VERSION | ROWS_OF_8)
                  : "memory");
 }
 
-/* The shape of a tile's products: $(turned and "rows of D" or "columns of D") are the spots. */
+/* The shape of a tile's products. */
 FN unsigned int shape_of(const struct tile *t)
 {
-//$ if turned and ragged == "m" then
-    const int left = (int)t->length - t->row, rows = left < TILE_M ? left : TILE_M;
-
-    return SHAPE | (unsigned int)(rows + 15) / 16 << 18; /* in eights */
-//$ else
-    (void)t;
-    return SHAPE | SPOTS >> 3 << 17;
-//$ end
+    return SHAPE | (unsigned int)spots_of(t) >> 3 << 17;
 }
 
 /*

@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local forms = {
-//$   mxf8f6f4 = { "block32", 1, 1, { e4m3 = 0, e5m2 = 1, e2m3 = 3, e3m2 = 4 } },
+//$   mxf8f6f4 = { "block32", 1, 1, { e4m3 = 0, e5m2 = 1 } },
 //$   mxf4     = { "block32", 2, 1, { e2m1 = 1 } },
 //$   mxf4nvf4 = { "block16", 4, 0, { e2m1 = 1 } },
 //$ }
@@ -64,17 +64,10 @@ FN void copy_scales(unsigned int to, unsigned int from)
                  : : "r"(to), "r"(mma_operand(from)), "n"(VERSION | SCALES_OF_8) : "memory");
 }
 
-/* The shape of a tile's products: $(turned and "rows of D" or "columns of D") are the spots. */
+/* The shape of a tile's products. */
 FN unsigned int shape_of(const struct tile *t)
 {
-//$ if turned then
-    const int left = (int)t->length - t->row, rows = left < TILE_M ? left : TILE_M;
-
-    return SHAPE | (unsigned int)(rows + 15) / 16 << 18; /* in eights */
-//$ else
-    (void)t;
-    return SHAPE | SPOTS >> 3 << 17;
-//$ end
+    return SHAPE | (unsigned int)spots_of(t) >> 3 << 17;
 }
 
 /*

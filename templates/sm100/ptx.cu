@@ -7,11 +7,11 @@
 /* Take `words` words of each line, a power of two from 32, and write where they are to shared
    memory. By one warp, which also gives them back. */
 #define tensor_take(to, words)                                                                     \
-    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;\n"             \
-                 "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"                      \
+    asm volatile("tcgen05.alloc.cta_group::$(pair and 2 or 1).sync.aligned.shared::cta.b32 [%0], %1;\n"             \
+                 "tcgen05.relinquish_alloc_permit.cta_group::$(pair and 2 or 1).sync.aligned;"                      \
                  : : "r"(to), "n"(0 + (words)) : "memory")
 #define tensor_give_back(sums, words)                                                              \
-    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;"                           \
+    asm volatile("tcgen05.dealloc.cta_group::$(pair and 2 or 1).sync.aligned.b32 %0, %1;"                           \
                  : : "r"(sums), "n"(0 + (words)) : "memory")
 
 /* Around barriers between threads: what the tensor cores' memory was used for before the first is
@@ -26,11 +26,17 @@ FN void tensor_after_barrier(void)
     asm volatile("tcgen05.fence::after_thread_sync;" : : : "memory");
 }
 
-/* Arrive on a barrier once all products that this thread has issued so far are done. */
+/* Arrive on a barrier$(pair and ", in both CTAs of the pair," or "") once all products that this thread has issued so far are done. */
 FN void tensor_commit(unsigned int barrier)
 {
+//$ if pair then
+    asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster"
+                 ".multicast::cluster.b64 [%0], %1;"
+                 : : "r"(barrier), "h"((unsigned short)3) : "memory");
+//$ else
     asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];"
                  : : "r"(barrier) : "memory");
+//$ end
 }
 
 //$ if scales == "native" then
@@ -39,6 +45,35 @@ FN void store_shared_word(unsigned int to, unsigned int word)
     asm volatile("st.shared.b32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
 }
 
+//$ end
+//$ if pair then
+/* The address of a barrier in the first CTA of the pair. */
+FN unsigned int first_of_pair(unsigned int address)
+{
+    unsigned int mapped;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(mapped) : "r"(address));
+    return mapped;
+}
+
+//$ for dimensions = 2, 4 do
+//$ local names = { "x", "y", "z", "w" }
+//$ local given, places, values = "", "", ""
+//$ for i = 1, dimensions do
+//$   given = given .. (i > 1 and ", " or "") .. "int " .. names[i]
+//$   places = places .. (i > 1 and ", " or "") .. "%" .. i + 2
+//$   values = values .. ", \"r\"(" .. names[i] .. ")"
+//$ end
+/* A box into this CTA's shared memory; its bytes count on a barrier of either CTA. */
+FN void load_box_$(dimensions)d_pair(unsigned int to, const tensor_map *map, unsigned int barrier,
+                    $(given))
+{
+    asm volatile("cp.async.bulk.tensor.$(dimensions)d.shared::cluster.global.tile"
+                 ".mbarrier::complete_tx::bytes.cta_group::2 [%0], [%1, {$(places)}], [%2];"
+                 : : "r"(to), "l"(map), "r"(barrier)$(values)
+                 : "memory");
+}
+
+//$ end
 //$ end
 //$ -- columns of a load: all of a line's, or the rows of D that are stored from one load
 //$ local columns = (turned or epilogue == "gradient") and 64 or tile.n

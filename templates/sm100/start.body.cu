@@ -2,6 +2,6 @@
 if (warp == 1)
     tensor_take(s.sums, SUMS_WORDS);
 tensor_before_barrier();
-__syncthreads();
+$(pair and "cluster_sync" or "__syncthreads")();
 tensor_after_barrier();
 sums = load_shared_word(s.sums);

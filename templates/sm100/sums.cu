@@ -14,6 +14,20 @@ enum {
 enum { SUMS_WORDS = 2 * SPOTS }; /* of a line */
 //$ end
 
+//$ local step = pair and 32 or 16 -- that the tensor cores count them in
+/* Words of each line that a tile needs: $(turned and "its rows" or "columns") of D. */
+FN int spots_of(const struct tile *t)
+{
+//$ if turned then
+    const int left = (int)t->length - t->row, rows = left < TILE_M ? left : TILE_M;
+
+    return (rows + $(step - 1)) / $(step) * $(step);
+//$ else
+    (void)t;
+    return SPOTS;
+//$ end
+}
+
 /* Where a tile's sums are. */
 FN unsigned int sums_of(unsigned int sums, unsigned int sequence)
 {
@@ -44,7 +58,11 @@ FN void sums_release(const struct memory *s, unsigned int sequence, int lane)
     tensor_before_barrier();
     __syncwarp();
     if (lane == 0)
+//$ if pair then
+        barrier_arrive_at(s->sums_empty + sequence % 2 * 8, 0);
+//$ else
         barrier_arrive(s->sums_empty + sequence % 2 * 8);
+//$ end
 }
 
 //$ if turned then

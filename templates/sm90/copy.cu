@@ -69,8 +69,8 @@ FN struct reach reach_tail(const void *base, const void *buffer, u64 pitch, u64 
 //$ local tile_mn = name == "a" and tile.m or tile.n
 //$ local part = shared and tile_mn // (cluster.m * cluster.n) or tile_mn
 //$ local by_address = pointers and name == "b"
-//$ local cast = shared and "_multicast" or ""
-//$ local ctas = shared and ", (1 << CTAS) - 1" or ""
+//$ local cast = pair and "_pair" or shared and "_multicast" or ""
+//$ local ctas = not pair and shared and ", (1 << CTAS) - 1" or ""
 //$ local half = shared and turning and "_half" or ""
 //$ if half ~= "" then
 /* The same, but half of it, into both CTAs of the cluster: the other CTA loads the other half. */
@@ -88,10 +88,12 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ end
 //$ if shared and name == "b" and apart then
     mn += (int)cluster_rank() * half;
+//$ elseif pair and shared then
+    mn += (int)cluster_rank() * (spots_of(t) / 2);
 //$ elseif shared then
     mn += (int)cluster_rank() * $(part);
 //$ end
-//$ if shared then
+//$ if shared and not pair then
     to += cluster_rank() * $(part) * TILE_K * $(o.bytes);
 //$ end
 //$ -- the rows of one box, and how many boxes make a stage
@@ -220,7 +222,7 @@ FN void load_tile(const struct memory *s, struct pipeline *p, const struct tile 
 #pragma unroll 1
 //$ end
     for (int x = 0; x < k; x += $(swapped and "SPAN * " or "")TILE_K) {
-        const unsigned int full = s->$(ring[1])full + p->stage * 8;
+        const unsigned int full = s->$(pair and "both_" or ring[1])full + p->stage * 8;
         const unsigned int stage = s->$(ring[2]) + p->stage * $(loaded_at);
 
 //$ if inline then
@@ -231,7 +233,12 @@ FN void load_tile(const struct memory *s, struct pipeline *p, const struct tile 
         pipeline_next(q, VALUE_STAGES);
 //$ end
         barrier_wait(s->$(ring[1])empty + p->stage * 8, p->parity ^ 1);
+//$ if pair then
+        if (cluster_rank() == 0)
+            barrier_expect(s->full + p->stage * 8, CTAS * $(loaded));
+//$ else
         barrier_expect(full, $(loaded));
+//$ end
 //$ if turning then
         if (t->beside) {
             load_a_half(maps, stage, full, t, x, t->row);

@@ -112,6 +112,8 @@ FN void scale_sums(float sum[SUMS], const struct group_scale *s)
     for (int i = 0; i < SUMS; i++)
         sum[i] = $(factors == "global" and "sum[i] * (s->a * s->b)" or "sum[i] * s->a * s->b");
 }
+//$ elseif factors == "row" and turned then
+//$ include "sm100/factors_turned.cu"
 //$ elseif factors == "row" then
 
 //$ local follows = epilogue == "activate" or epilogue == "copies"

@@ -19,6 +19,12 @@
     "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 --kernel "       \
     "quern_bf16_wgrad_nt_k_f32_add_sm90a_cooperative_tile128x128x64_"          \
     "cluster1x1"
+#define BF16_100                                                               \
+    "fprop bf16 g=3 m=600 n=512 k=128 split=skew --kernel "                    \
+    "quern_bf16_fprop_tn_m_bf16_sm100f_tile256x128x64"
+#define TURNED_100                                                             \
+    "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 --kernel "       \
+    "quern_bf16_wgrad_nt_k_f32_add_sm100f_tile128x128x64"
 #define SEVERAL "quantize nvfp4 of=x g=3 m=200 k=256 split=skew" /* launches */
 
 /* X(device, line, variable, its value) */
@@ -67,4 +73,24 @@
     X("9.0", ADDED, MISREAD, "plain_add")                                      \
     X("8.0", BF16_80, MISREAD, "fragment")                                     \
     X("8.0", BF16_80, MISREAD, "matrix")                                       \
-    X("8.0", BF16_80, MISREAD, "first_copies")
+    X("8.0", BF16_80, MISREAD, "first_copies")                                 \
+    X("10.0", BF16_100, EDIT, "tcgen05.wait::ld.sync.aligned;=>")              \
+    X("10.0", BF16_100, EDIT, "tcgen05.fence::after_thread_sync;=>")           \
+    X("10.0", BF16_100, EDIT, "tcgen05.fence::before_thread_sync;=>")          \
+    X("10.0", BF16_100, EDIT,                                                  \
+      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64"  \
+      "=>mbarrier.arrive.shared::cta.b64 _,")                                  \
+    X("10.0", BF16_100, EDIT,                                                  \
+      "tcgen05.dealloc.cta_group::1.sync.aligned.b32=>// ")                    \
+    X("10.0", BF16_100, EDIT, "fence.proxy.async.shared::cta;=>")              \
+    X("10.0", BF16_100, EDIT, "@!done bra wait;=>")                            \
+    X("10.0", BF16_100, MISREAD, "swizzle")                                    \
+    X("10.0", BF16_100, MISREAD, "strides")                                    \
+    X("10.0", BF16_100, MISREAD, "rows")                                       \
+    X("10.0", BF16_100, MISREAD, "old_sum")                                    \
+    X("10.0", BF16_100, MISREAD, "fragment")                                   \
+    X("10.0", BF16_100, MISREAD, "parity")                                     \
+    X("10.0", BF16_100, MISREAD, "early_phase")                                \
+    X("10.0", TURNED_100, MISREAD, "turned")                                   \
+    X("10.0", TURNED_100, MISREAD, "outside")                                  \
+    X("10.0", TURNED_100, MISREAD, "strides")

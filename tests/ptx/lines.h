@@ -109,15 +109,18 @@
     X("9.0 8.0", "wgrad nvfp4 g=3 m=256 n=256 k=300 split=skew")               \
     X("9.0 8.0", "fprop nvfp4 g=3 m=20 n=256 k=256 split=skew")                \
     X("9.0 8.0", "fprop mxfp4 g=3 m=20 n=256 k=256 split=skew")                \
-    X("12.0", "fprop mxfp8" ROWS "n=264 k=544")                                \
-    X("12.0", "dgrad mxfp8" ROWS "n=264 k=160 d=f32 outside=zero")             \
-    X("12.0", "wgrad mxfp8 g=3 m=256 n=136 k=300 split=skew d=f32 beta=1")     \
-    X("12.0", "fprop mxfp4" ROWS "n=264 k=544")                                \
-    X("12.0", "dgrad mxfp4" ROWS "n=264 k=160 d=f32 outside=zero")             \
-    X("12.0", "wgrad mxfp4 g=3 m=256 n=136 k=300 split=skew d=f32 beta=1")     \
-    X("12.0", "fprop nvfp4" ROWS "n=264 k=544")                                \
-    X("12.0", "dgrad nvfp4" ROWS "n=264 k=160 d=f32 outside=zero")             \
-    X("12.0", "wgrad nvfp4 g=3 m=256 n=136 k=300 split=skew d=f32 beta=1")     \
+    X("10.0 12.0", "fprop mxfp8" ROWS "n=264 k=544")                           \
+    X("10.0 12.0", "dgrad mxfp8" ROWS "n=264 k=160 d=f32 outside=zero")        \
+    X("10.0 12.0",                                                             \
+      "wgrad mxfp8 g=3 m=256 n=136 k=300 split=skew d=f32 beta=1")             \
+    X("10.0 12.0", "fprop mxfp4" ROWS "n=264 k=544")                           \
+    X("10.0 12.0", "dgrad mxfp4" ROWS "n=264 k=160 d=f32 outside=zero")        \
+    X("10.0 12.0",                                                             \
+      "wgrad mxfp4 g=3 m=256 n=136 k=300 split=skew d=f32 beta=1")             \
+    X("10.0 12.0", "fprop nvfp4" ROWS "n=264 k=544")                           \
+    X("10.0 12.0", "dgrad nvfp4" ROWS "n=264 k=160 d=f32 outside=zero")        \
+    X("10.0 12.0",                                                             \
+      "wgrad nvfp4 g=3 m=256 n=136 k=300 split=skew d=f32 beta=1")             \
     X("9.0 8.0", "quantize fp8_block of=x" ROWS "k=256 in=f32")                \
     X("9.0 8.0", "quantize fp8_block of=dy" ROWS "k=256 activation=swiglu")    \
     X("9.0 8.0", "quantize fp8_block of=w g=2 m=256 k=256")                    \

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* What the kernel reads; descriptors are of an image at address 0. */
+/* The kernel's input; descriptors are of an image at address 0. */
 struct tensor_job {
     uint64_t a, b;           /* descriptors */
     uint32_t instruction;    /* descriptor */

@@ -161,7 +161,18 @@ static const char *const strangers[] = {
     MIX "mx6_fprop_tn_m_bf16_scale_sm120a_native_tile128x128x128",
     MIX "mx6_wgrad_tn_k_f32_scale_sm120a_native_tile64x128x128",
     MIX "square_tiles_fprop_tn_m_f32_scale_sm120a_native_tile128x128x128",
-    MIX "square_plain_dgrad_tn_m_bf16_scale_sm120a_native_tile64x128x128"};
+    MIX "square_plain_dgrad_tn_m_bf16_scale_sm120a_native_tile64x128x128",
+    MIX "square_tiles_dgrad_tn_m_bf16_sm100f_tile64x128x128",
+    MIX "square_tiles_wgrad_tn_k_f32_sm100f_tile128x64x128",
+    MIX "square_plain_fprop_tn_m_bf16_sm100f_tile128x128x128"};
+
+/* The architecture that is part of a name. */
+static const char *arch_of(const char *name)
+{
+    return strstr(name, "sm120a")   ? "sm_120a"
+           : strstr(name, "sm100f") ? "sm_100f"
+                                    : "sm_90a";
+}
 
 TEST(specs_of_others)
 {
@@ -170,8 +181,7 @@ TEST(specs_of_others)
     interpret_need_compiler();
     for (int i = 0; i < (int)(sizeof strangers / sizeof *strangers); i++)
         if (share_has(i + 1))
-            run_suite(strangers[i],
-                      strstr(strangers[i], "sm120a") ? "sm_120a" : "sm_90a",
-                      "torture,many,tails", i + 1, &tally);
+            run_suite(strangers[i], arch_of(strangers[i]), "torture,many,tails",
+                      i + 1, &tally);
     finish(&tally);
 }

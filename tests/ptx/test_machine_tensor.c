@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_machine_tensor.c: products of tcgen05: each layout, kind and type, of one
-** CTA and of a pair, and that misreadings of the ISA make them wrong.
+** test_machine_tensor.c: products of tcgen05: each layout, kind and type, of
+** one CTA and of a pair, and that misreadings of the ISA make them wrong.
 */
 #include "cases.h"
 #include "tensor_job.h"

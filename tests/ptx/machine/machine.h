@@ -192,7 +192,7 @@ struct px_warp {
     int apart; /* so many choices more of parts are random */
 };
 
-/* What those who wait at a barrier hear; order.h. */
+/* Those who wait at a barrier hear this; order.h. */
 struct px_heard {
     uint32_t n, *arrived, *complete;
 };
@@ -387,7 +387,7 @@ struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
 /* Does a shared address name this CTA, or none? */
 int px_barrier_is_own(const struct px_cta *cta, uint32_t address);
 void px_barrier_complete(struct px_mbarrier *barrier, int64_t bytes);
-/* One arrival of a thread; of a commit, with what its warp had heard. */
+/* One arrival of a thread; of a commit, with all that its warp had heard. */
 int px_barrier_arrive(struct px_warp *w, const struct px_op *op,
                       uint64_t address, int lane, const uint32_t *heard);
 

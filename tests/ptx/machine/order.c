@@ -86,7 +86,7 @@ int px_order_arrive(const struct px_warp *w, struct px_heard *heard,
     return PX_NEXT;
 }
 
-/* What was heard stays: a barrier's later phases come after. */
+/* All that was heard stays: a barrier's later phases come after. */
 void px_order_complete(struct px_heard *heard)
 {
     join(heard->complete, heard->arrived, heard->n);

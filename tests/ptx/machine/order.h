@@ -4,8 +4,8 @@
 ** barriers between warps, in programs that have tcgen05.
 **
 ** Each warp of a cluster has two counts: of its own loads and stores, and of
-** the products and copies that it issued, which end by themselves. What a warp
-** knows of them it hears at barriers, and may rely on after its
+** the products and copies that it issued, which end by themselves. It hears of
+** others' at barriers, and may rely on that after its
 ** tcgen05.fence::after_thread_sync.
 */
 #pragma once
@@ -30,7 +30,8 @@ void px_order_tell(struct px_warp *w, int which, uint32_t number);
 void px_order_fence(struct px_warp *w);
 /* May the warp rely on the end of an access? */
 int px_order_is_ready(const struct px_warp *w, uint32_t count, uint32_t number);
-/* What the warp has heard, and that its products up to a number have ended. */
+/* A copy of all that the warp has heard, and that its products up to one have
+   ended. */
 size_t px_order_bytes(const struct px_warp *w);
 void px_order_copy(const struct px_warp *w, uint32_t *to, uint32_t products);
 

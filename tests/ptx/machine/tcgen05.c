@@ -25,7 +25,7 @@ static int wait_stores(struct px_warp *w, const struct px_op *op, uint32_t mask)
     return PX_NEXT;
 }
 
-/* What others hear at a barrier: what the warp has waited for by now. */
+/* Others hear at a barrier of accesses that the warp has waited for by now. */
 static int fence_before(struct px_warp *w, const struct px_op *op,
                         uint32_t mask)
 {
@@ -209,7 +209,7 @@ struct px_cta *px_tensor_cta(struct px_warp *w, const struct px_op *op,
     return &cluster->cta[rank];
 }
 
-/* What comes with a commit: whose barriers, and what its warp had heard. */
+/* A commit has barriers, and all that its warp had heard. */
 struct commit {
     uint32_t barrier, ranks; /* in these CTAs of the cluster */
     uint32_t heard[];

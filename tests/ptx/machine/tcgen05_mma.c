@@ -3,8 +3,9 @@
 ** tcgen05_mma.c: products of one thread, of shared memory's operands, into
 ** tensor memory; of one CTA or of a pair.
 **
-** From the PTX ISA 9.2, 9.7.16: both descriptors are in Tables 40 to 44, what
-** its figures show (where a row of D and of scales is) is from CUTLASS' layouts.
+** From the PTX ISA 9.2, 9.7.16: both descriptors are in Tables 40 to 44. Its
+** figures have the lanes of D and of scales, which are taken from CUTLASS'
+** layouts.
 ** A product adds plain fp32 sums, as mma.sync does here.
 */
 #include "build.h"

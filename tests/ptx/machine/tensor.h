@@ -29,7 +29,7 @@ struct px_tmem {
     int nallocations, is_relinquished;
 };
 
-/* What a warp does with it. */
+/* A warp's use of it. */
 struct px_tensor {
     uint64_t issued[PX_LANES], landed[PX_LANES]; /* products, copies, commits */
     uint32_t products;              /* and copies, of all lanes: the last */
@@ -39,7 +39,7 @@ struct px_tensor {
     struct px_known known;
 };
 
-/* A place in tensor memory, as addresses have it. */
+/* Column and lane of an address. */
 static inline uint32_t px_column_of(uint32_t address)
 {
     return address & 0xffff;

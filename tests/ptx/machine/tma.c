@@ -308,8 +308,8 @@ static int check_shared(struct px_warp *w, const struct px_op *op, int lane,
     return PX_NEXT;
 }
 
-/* At the same address in the CTA that has the box; .cta_group::2: in that of its
-   pair which the address names. */
+/* At the same address in the CTA that has the box; .cta_group::2: in the CTA of
+   its pair that the address names. */
 static int find_barrier(struct px_warp *w, const struct px_op *op, int lane,
                         uint32_t address, struct px_tile *tile)
 {
