@@ -8,6 +8,8 @@
 */
 #pragma once
 
+#define BLACKWELL(file) "templates/sm100/" file
+
 #define DENSE       "templates/sm90/gemm_dense.cu"
 #define DEQUANT     "templates/sm90/gemm_dequant.cu"
 #define SCALED      "templates/sm90/gemm_scaled.cu"
@@ -419,4 +421,32 @@ static const struct mutant planted[] = {
      "s->full, made"},
     {BLOCK_M_MAINLOOP_PAIRS, MAINLOOP, "sf + unit * UNIT * 4", "sf"},
     {BLOCK_M_MAINLOOP, COPY, "(int)t->start + t->row$(mine)", "t->row$(mine)"},
+    /* Blackwell's tensor cores */
+    {LINES_M, BLACKWELL("multiply.cu"),
+     "barrier_wait(s->full + p->stage * 8, p->parity);", ""},
+    {LINES_M, BLACKWELL("multiply.cu"), "tensor_commit(s->empty",
+     "barrier_arrive(s->empty"},
+    {LINES_M, BLACKWELL("multiply.cu"), "x > 0 || step > 0", "step > 0"},
+    {LINES_K, BLACKWELL("multiply.cu"), "CHUNK_BYTES >> 4 << 16", "0"},
+    {LINES_K, BLACKWELL("multiply.cu"), "mn[spots.major]", "0"},
+    {LINES_M, BLACKWELL("sums.cu"), "tensor_commit(s->sums_full",
+     "barrier_arrive(s->sums_full"},
+    {LINES_M, BLACKWELL("sums.cu"),
+     "barrier_wait(s->sums_empty + sequence % 2 * 8, sequence / 2 % 2 ^ 1);",
+     ""},
+    {LINES_M, BLACKWELL("sums.cu"), "sequence / 2 % 2 ^ 1", "sequence / 2 % 2"},
+    {LINES_M, BLACKWELL("sums.cu"), "sums + sequence % 2 * SPOTS", "sums"},
+    {LINES_M, BLACKWELL("sums.cu"), "+ i * 16 << 16", "<< 16"},
+    {LINES_M, BLACKWELL("sums.cu"), " / $(step) * $(step)", ""},
+    {LINES_M, BLACKWELL("ptx.cu"), "tcgen05.wait::ld.sync.aligned;", ""},
+    {LINES_M, BLACKWELL("store.body.cu"), "if (i + ROWS >= end)",
+     "if (i == 0)"},
+    {LINES_M, BLACKWELL("start.body.cu"), "SUMS_WORDS", "SPOTS"},
+    {LINES_M_PAIR, BLACKWELL("memory.cu"), "CTAS * WARPS", "WARPS"},
+    {LINES_M_PAIR, BLACKWELL("memory.cu"), "first_of_pair(s.full)", "s.full"},
+    {LINES_M_PAIR, BLACKWELL("sums.cu"), "sequence % 2 * 8, 0)",
+     "sequence % 2 * 8, cluster_rank())"},
+    {LINES_M_PAIR, COPY, "cluster_rank() * (spots_of(t) / 2)", "0"},
+    {LINES_M_PAIR, BLACKWELL("end.body.cu"),
+     "$(pair and \"cluster_sync\" or \"__syncthreads\")", "__syncthreads"},
 };

@@ -172,3 +172,12 @@
 #define BLOCK_M_MAINLOOP_PAIRS                                                 \
     "fp8_block_dgrad_tn_m_bf16_sm90a_"                                         \
     "cooperative_tile128x256x128_cluster1x2_mainloop"
+#define LINES_M                                                                \
+    "bf16_dgrad_nn_m_bf16_sm100f_"                                             \
+    "tile128x128x64"
+#define LINES_M_PAIR                                                           \
+    "bf16_dgrad_nn_m_bf16_sm100f_"                                             \
+    "tile256x128x64_cluster1x2"
+#define LINES_K                                                                \
+    "bf16_wgrad_nt_k_f32_add_sm100f_"                                          \
+    "tile128x128x64"
