@@ -4,7 +4,22 @@
 ** has half n % 2. A barrier of each half tells that its sums are full, another that they may be
 ** overwritten: a phase of each ends with every second tile.
 */
-enum { SUMS_WORDS = 2 * SPOTS }; /* of a line */
+enum { SUMS_WORDS = 2 * SPOTS }; /* of a line: a power of two */
+
+/* Take the memory, and write where it is to shared memory; give it back. By one warp. */
+FN void sums_take(unsigned int to)
+{
+    asm volatile("tcgen05.alloc.cta_group::$(pair and 2 or 1).sync.aligned.shared::cta.b32"
+                 " [%0], %1;\n"
+                 "tcgen05.relinquish_alloc_permit.cta_group::$(pair and 2 or 1).sync.aligned;"
+                 : : "r"(to), "n"(0 + SUMS_WORDS) : "memory");
+}
+
+FN void sums_give_back(unsigned int sums)
+{
+    asm volatile("tcgen05.dealloc.cta_group::$(pair and 2 or 1).sync.aligned.b32 %0, %1;"
+                 : : "r"(sums), "n"(0 + SUMS_WORDS) : "memory");
+}
 
 //$ local step = pair and 32 or 16 -- that the tensor cores count them in
 /* Words of each line that a tile needs: $(turned and "its rows" or "columns") of D. */

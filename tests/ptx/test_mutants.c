@@ -94,11 +94,6 @@ static void write_broken(const struct mutant *m, const char *path)
     qg_close(gen);
 }
 
-static const char *device_of(const struct mutant *m)
-{
-    return strstr(m->victim, "_sm100f_") ? "10.0" : "9.0";
-}
-
 /* It must fail for what it does, not for want of a compiler or of time. */
 static int is_seen(const struct mutant *m)
 {
@@ -106,8 +101,9 @@ static int is_seen(const struct mutant *m)
     char command[1024];
 
     for (int i = 0; i < SEEDS; i++) {
-        const struct interpret how = {device_of(m), seeds[i], "SOURCES",
-                                      interpret_folder};
+        const struct interpret how = {strstr(m->victim, "_sm100f_") ? "10.0"
+                                                                    : "9.0",
+                                      seeds[i], "SOURCES", interpret_folder};
 
         snprintf(command, sizeof command,
                  "gpu_suite --only quern_%s --family %s --stop "
