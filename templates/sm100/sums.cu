@@ -35,7 +35,7 @@ FN int spots_of(const struct tile *t)
 //$ end
 }
 
-/* Where a tile's sums are. */
+/* The address of a tile's sums. */
 FN unsigned int sums_of(unsigned int sums, unsigned int sequence)
 {
     return sums + sequence % 2 * SPOTS;
