@@ -25,7 +25,7 @@ static const struct qn_model_reported all[] = {
      .port = 62,
      .shared = 128,
      .start = 1500,
-     .small = 128,
+     .small = 129,
      .small_memory = 0.55},
     {.major = 12, .sync = 1, .products = 512, .shares = {0.92, 0.92, 0.94}},
 };

@@ -136,10 +136,21 @@ static struct quern_context *open_trial(void)
 
 static const struct qn_plan_options aot = {.backend = QUERN_BACKEND_AOT};
 
+/* Files that this process has open. */
+static int count_open(void)
+{
+    int count = 0;
+
+    for (int file = 0; file < 256; file++)
+        count += fcntl(file, F_GETFD) >= 0;
+    return count;
+}
+
 /* The kernel of a plan of a new context, the kernels that were tried for it,
    and a part of the log ("": it is empty). */
 static void expect(const char *kernel, const char *tried, const char *log)
 {
+    const int files = count_open();
     struct quern_context *ctx = open_trial();
 
     forget_tried();
@@ -148,6 +159,7 @@ static void expect(const char *kernel, const char *tried, const char *log)
     if (*log ? !strstr(test_messages, log) : *test_messages != 0)
         fail_msg("log: %s\nlacks: %s", test_messages, log);
     qn_close(ctx);
+    assert_int_equal(count_open(), files);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD); /* no child is left */
 }
