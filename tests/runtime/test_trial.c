@@ -180,6 +180,8 @@ TEST(trial_right)
 {
     write_checker(RIGHT, WRONG, WRONG, WRONG);
     expect_twice("n_best", "n_best\n", "tried n_best on this GPU", 1);
+    assert_int_equal(test_count_files("entries"), 1);
+    assert_int_equal(test_verify(), 0); /* an entry as any other */
 }
 
 TEST(trial_wrong)
