@@ -565,6 +565,33 @@ TEST(trial_without_memory)
     }
 }
 
+/* --------------------------------------------------------------------- tune */
+
+/* The tuner measures no kernel that is not right. */
+TEST(trial_of_tuner)
+{
+    static const struct qn_tune_options options = {.backend =
+                                                       QUERN_BACKEND_AOT};
+    struct quern_tune_result r;
+    struct quern_context *ctx;
+    struct qn_problem p;
+    int seen = 0;
+
+    write_checker(WRONG, RIGHT, RIGHT, RIGHT);
+    setenv("FAKE_CUDA_TIMES", "n_best=50,n_next=80,p_best=200,p_next=300", 1);
+    ctx = open_trial();
+    p = test_problem(ctx, "fprop bf16 g=4 m=8192 n=1024 k=256");
+    test_expect(qn_tune(ctx, &p, &options, &r), QUERN_OK, "");
+    assert_string_equal(r.kernel, "n_next");
+    for (int i = 0; i < r.count; i++)
+        seen += !strcmp(r.candidates[i].kernel, "n_best") &&
+                strstr(r.candidates[i].reason,
+                       "tried on this GPU, wrong: error 1 in a row") != NULL;
+    assert_true(seen);
+    qn_free(r.candidates);
+    qn_close(ctx);
+}
+
 /* ---------------------------------------------------------------------- why */
 
 static void expect_why(struct quern_context *ctx, const char *part)
