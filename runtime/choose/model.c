@@ -417,7 +417,7 @@ void qn_model_estimate(const struct qn_demand *demand,
     f->again = reread(demand, kernel, lengths, (int)sms, f->tiles);
     f->memory_cycles = (moved_bytes(demand, kernel) + f->again) /
                        qn_model_memory(demand->device);
-    if (r && p->ragged == QUERN_AXIS_M && lengths[0] <= r->small)
+    if (r && p->ragged == QUERN_AXIS_M && lengths[0] < r->small)
         f->memory_cycles /= r->small_memory;
     f->cycles = launches * launch_cycles(p, kernel, f->waves * f->tile_cycles,
                                          f->memory_cycles);

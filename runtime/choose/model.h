@@ -28,7 +28,7 @@ struct qn_model_reported {
     double port;      /* bytes a cycle into one; 0, here and below: as usual */
     double shared;    /* bytes a cycle that its tensor cores read */
     double start;     /* cycles before a tile's first product */
-    double small;     /* groups of so many rows get only so much of */
+    double small;     /* groups of fewer rows get only so much of */
     double small_memory; /* the memory's rate */
 };
 const struct qn_model_reported *qn_model_reported(int major);

@@ -2,8 +2,8 @@
 /*
 ** model_reported.c: rates of GPUs that were never measured here.
 **
-** They are shares of peaks that others reached, rounded, and say which kernel is
-** likely to be faster, no more:
+** They are shares of peaks that others reached, rounded, and say which kernel
+** is likely to be faster, no more:
 **
 **     10.x  4096 products of BF16 in a cycle of a multiprocessor, twice as many
 **           of FP8, four times of FP4. B200: BF16 4096^3 1540 TFLOP/s, FP8 m
@@ -25,7 +25,7 @@ static const struct qn_model_reported all[] = {
      .port = 62,
      .shared = 128,
      .start = 1500,
-     .small = 128,
+     .small = 129,
      .small_memory = 0.55},
     {.major = 12, .sync = 1, .products = 512, .shares = {0.92, 0.92, 0.94}},
 };

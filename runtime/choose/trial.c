@@ -236,7 +236,7 @@ static void keep(struct trial *t, const struct qn_trial_result *result)
 
 /* --------------------------------------------------------------- one kernel */
 
-/* With the key's lock, by which other processes wait for the outcome. */
+/* Other processes wait for the outcome at the key's lock. */
 static void try_now(struct trial *t, struct qn_trial_result *result)
 {
     const struct qn_kernel *kernel = t->candidate->kernel;
@@ -261,8 +261,8 @@ static void try_now(struct trial *t, struct qn_trial_result *result)
     qn_cache_unlock(lock);
 }
 
-/* The outcome that is known, or with `make` found out. Needs ctx->trying. QUERN_OK with
-   NULL: nothing is known. Errors of qn_jit_object. */
+/* The outcome that is known, or with `make` found out. Needs ctx->trying.
+   QUERN_OK with NULL: nothing is known. Errors of qn_jit_object. */
 static int find(struct qn_session *s, const struct qn_candidate *candidate,
                 int backend, int make, struct qn_trial_result **out)
 {

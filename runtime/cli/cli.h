@@ -440,5 +440,6 @@ extern const struct qn_column qn_report_against_columns[];
 void qn_signal_hold(sigset_t *before);
 void qn_signal_release(const sigset_t *before);
 
-/* trial.c: a command for libquern, which tries kernels with it; not in --help. */
+/* trial.c: a command for libquern, which tries kernels with it; --help has it
+   not. */
 int qn_trial_serve(int argc, char **argv);

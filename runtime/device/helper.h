@@ -13,8 +13,8 @@ struct qn_helper {
 };
 
 /*
-** Run it, and keep its standard output, cut at `size`, up to a line with nothing
-** but a dot or to its end. Its error output is lost, its signals are as by
+** Run it, and keep its standard output, cut at `size`, up to its end or to a
+** line that is a dot. Its error output is lost, its signals are as by
 ** default and none is blocked. It has ended when this returns; no handler of
 ** this process changes, and a caller that waits for all children, or ignores
 ** SIGCHLD, does no harm.

@@ -310,8 +310,8 @@ static int load_one(struct qn_session *s, const struct qn_choice *choice,
                                 module);
 }
 
-/* Of several kernels that cannot be used the log has the best, and the one in
-   its place. */
+/* One line of the log for all kernels that the compiler leaves out: the best,
+   and the one that serves. */
 static void tell_rejected(const struct qn_session *s, const char *reason,
                           const char *serves)
 {

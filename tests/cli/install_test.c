@@ -51,13 +51,12 @@ static int link_examples(const char *compiler, const char *language,
 /* Run it as it would run on a GPU of that compute capability. */
 static void check_device(const char *device, const char *kernel)
 {
-    must(device,
-         test_shell("cd / && env -i LD_LIBRARY_PATH=%s" PREFIX "/lib "
-                    "QUERN_CACHE= QUERN_GEN=/none QUERN_NVRTC=/none "
-                    "QUERN_TRUST=compiled FAKE_DEVICE=%s "
-                    "QUERN_CUDA='%s/../lib/fake_cuda.so' "
-                    "%s/c_aot 2>&1",
-                    folder, device, test_own_folder(), folder));
+    must(device, test_shell("cd / && env -i LD_LIBRARY_PATH=%s" PREFIX "/lib "
+                            "QUERN_CACHE= QUERN_GEN=/none QUERN_NVRTC=/none "
+                            "QUERN_TRUST=compiled FAKE_DEVICE=%s "
+                            "QUERN_CUDA='%s/../lib/fake_cuda.so' "
+                            "%s/c_aot 2>&1",
+                            folder, device, test_own_folder(), folder));
     if (!strstr(test_output, kernel))
         fail_msg("compute capability %s: not %s but %s", device, kernel,
                  test_output);

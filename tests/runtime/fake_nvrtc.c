@@ -6,8 +6,9 @@
 **     ERROR   does not compile           SPILLS   spills registers
 **
 ** $FAKE_NVRTC_DELAY is a pause in milliseconds, $FAKE_NVRTC_VERSION the minor
-** version (or both, as 12.8), $FAKE_NVRTC_FAIL the name of a function that fails,
-** $FAKE_NVRTC_REFUSE the name, or a part, of a kernel that does not compile.
+** version (or both, as 12.8), $FAKE_NVRTC_FAIL the name of a function that
+** fails, $FAKE_NVRTC_REFUSE the name, or a part, of a kernel that does not
+** compile.
 */
 #include "fake.h"
 

@@ -38,13 +38,12 @@ static const struct qn_kernel codes =
 static const struct qn_kernel unpacked =
     PRODUCT("sm_120a", "group", QUERN_E4M3, 64, 128, "", "", plain_params);
 
-/* TFLOP/s at the chip's highest clock. */
-static double rate_of(struct quern_context *ctx, const struct qn_kernel *kernel,
-                      const char *chip, int mhz, const char *line)
+static double cycles_of(struct quern_context *ctx,
+                        const struct qn_kernel *kernel, const char *chip,
+                        const struct qn_problem *p)
 {
-    const struct qn_problem p = test_problem(ctx, line);
-    struct qn_demand demand = {.problem = &p,
-                               .recipe = qn_context_recipe(ctx, p.recipe),
+    struct qn_demand demand = {.problem = p,
+                               .recipe = qn_context_recipe(ctx, p->recipe),
                                .backend = QUERN_BACKEND_JIT};
     struct qn_device device;
     struct qn_figures f = {0};
@@ -53,7 +52,17 @@ static double rate_of(struct quern_context *ctx, const struct qn_kernel *kernel,
     demand.device = &device;
     demand.sms = device.sms;
     qn_model_estimate(&demand, kernel, &f);
-    return 2.0 * (double)p.m * (double)p.n * (double)p.k / f.cycles * mhz / 1e6;
+    return f.cycles;
+}
+
+/* TFLOP/s at the chip's highest clock. */
+static double rate_of(struct quern_context *ctx, const struct qn_kernel *kernel,
+                      const char *chip, int mhz, const char *line)
+{
+    const struct qn_problem p = test_problem(ctx, line);
+
+    return 2.0 * (double)p.m * (double)p.n * (double)p.k /
+           cycles_of(ctx, kernel, chip, &p) * mhz / 1e6;
 }
 
 static void expect_near(double rate, double reported)
@@ -93,6 +102,27 @@ TEST(reported_order)
     /* mma.sync on 10.x is no figure of others: an H200's, as on one */
     assert_true(rate_of(ctx, &plain, "B200", 1980, few) >
                 rate_of(ctx, &plain, "H200", 1980, few));
+    qn_close(ctx);
+}
+
+/* No rows at all, and few of them, where memory has a lower rate. */
+TEST(reported_of_few_rows)
+{
+    struct quern_context *ctx = test_open();
+    const char *lines[] = {"fprop bf16 g=8 m=0 n=4096 k=4096",
+                           "fprop group g=8 m=0 n=4096 k=4096"};
+    const struct qn_kernel *kernels[] = {&native, &codes};
+    const char *chips[] = {"B200", "RTX PRO 6000"};
+
+    for (int i = 0; i < 2; i++) {
+        const struct qn_problem p = test_problem(ctx, lines[i]);
+
+        assert_true(cycles_of(ctx, kernels[i], chips[i], &p) < 1e6);
+    }
+    assert_true(rate_of(ctx, &native, "B200", 1850,
+                        "fprop bf16 g=64 m=8192 n=4096 k=4096") <
+                0.7 * rate_of(ctx, &native, "B200", 1850,
+                              "fprop bf16 g=32 m=8192 n=4096 k=4096"));
     qn_close(ctx);
 }
 

@@ -136,10 +136,21 @@ static struct quern_context *open_trial(void)
 
 static const struct qn_plan_options aot = {.backend = QUERN_BACKEND_AOT};
 
+/* Files that this process has open. */
+static int count_open(void)
+{
+    int count = 0;
+
+    for (int file = 0; file < 256; file++)
+        count += fcntl(file, F_GETFD) >= 0;
+    return count;
+}
+
 /* The kernel of a plan of a new context, the kernels that were tried for it,
    and a part of the log ("": it is empty). */
 static void expect(const char *kernel, const char *tried, const char *log)
 {
+    const int files = count_open();
     struct quern_context *ctx = open_trial();
 
     forget_tried();
@@ -148,6 +159,7 @@ static void expect(const char *kernel, const char *tried, const char *log)
     if (*log ? !strstr(test_messages, log) : *test_messages != 0)
         fail_msg("log: %s\nlacks: %s", test_messages, log);
     qn_close(ctx);
+    assert_int_equal(count_open(), files);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD); /* no child is left */
 }
@@ -168,6 +180,8 @@ TEST(trial_right)
 {
     write_checker(RIGHT, WRONG, WRONG, WRONG);
     expect_twice("n_best", "n_best\n", "tried n_best on this GPU", 1);
+    assert_int_equal(test_count_files("entries"), 1);
+    assert_int_equal(test_verify(), 0); /* an entry as any other */
 }
 
 TEST(trial_wrong)
@@ -549,6 +563,33 @@ TEST(trial_without_memory)
         qn_close(ctx);
         assert_true(n < 500);
     }
+}
+
+/* --------------------------------------------------------------------- tune */
+
+/* The tuner measures no kernel that is not right. */
+TEST(trial_of_tuner)
+{
+    static const struct qn_tune_options options = {.backend =
+                                                       QUERN_BACKEND_AOT};
+    struct quern_tune_result r;
+    struct quern_context *ctx;
+    struct qn_problem p;
+    int seen = 0;
+
+    write_checker(WRONG, RIGHT, RIGHT, RIGHT);
+    setenv("FAKE_CUDA_TIMES", "n_best=50,n_next=80,p_best=200,p_next=300", 1);
+    ctx = open_trial();
+    p = test_problem(ctx, "fprop bf16 g=4 m=8192 n=1024 k=256");
+    test_expect(qn_tune(ctx, &p, &options, &r), QUERN_OK, "");
+    assert_string_equal(r.kernel, "n_next");
+    for (int i = 0; i < r.count; i++)
+        seen += !strcmp(r.candidates[i].kernel, "n_best") &&
+                strstr(r.candidates[i].reason,
+                       "tried on this GPU, wrong: error 1 in a row") != NULL;
+    assert_true(seen);
+    qn_free(r.candidates);
+    qn_close(ctx);
 }
 
 /* ---------------------------------------------------------------------- why */
