@@ -6,10 +6,10 @@
 ** kernel's tile along the ragged axis, so that tiles are whole, begin anywhere,
 ** end early or are not there, and rows after the last group that must stay as
 ** they are. The other axes have two tiles and a part of one; k has two steps
-** more than the kernel has stages, so that its ring turns. At most 5e8 products,
-** for tiles of 4-bit codes, half a second of one core.
-** The program runs it on two clusters, so that each CTA has several tiles, and
-** on the whole GPU.
+** more than the kernel has stages, so that its ring turns. That is at most 5e8
+** products, for tiles of 4-bit codes: half a second of one core. The program
+** runs it on two clusters, so that each CTA has several tiles, and on the whole
+** GPU.
 **
 ** The environment is made here: of this process only the sockets of CUDA's MPS
 ** go into it, so that no variable for another purpose, or changed since the

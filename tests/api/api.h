@@ -21,7 +21,7 @@ struct api_line {
 };
 
 /* The next valid one of every pattern and recipe, with so many groups, rows and
-   features, that this process has a share of; 0 at the end. Begin with zeros. */
+   features, that is in this process' share; 0 at the end. Begin with zeros. */
 int api_line_next(struct quern_context *ctx, int groups, int64_t rows,
                   int features, struct api_line *line);
 
