@@ -147,7 +147,8 @@ struct quern_open_options {
                            writable one */
     const char *tune;  /* folders with files of quern_tune, as `cache`; default
                            $QUERN_TUNE */
-    void (*log)(void *user, int level, const char *line); /* from any thread */
+    /* From any thread, and while locks are held: it calls nothing of quern. */
+    void (*log)(void *user, int level, const char *line);
     void *log_user;
 };
 
