@@ -1,6 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 tensor_before_barrier();
-$(pair and "cluster_sync" or "__syncthreads")();$(pair and " /* no CTA leaves while another may still read its memory or arrive */" or "")
+//$ if pair then
+/* No CTA leaves while the other one may still read its memory or arrive on its barriers. */
+//$ end
+$(pair and "cluster_sync" or "__syncthreads")();
 tensor_after_barrier();
 if (warp == 1)
-    tensor_give_back(sums, SUMS_WORDS);
+    sums_give_back(sums);

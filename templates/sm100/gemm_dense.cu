@@ -1,5 +1,4 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local k_length = ragged == "k" and "k_length(&t)" or "k"
 /*
 //$ include "sm90/about_product.body.cu"
 //$ if ragged == "m" then
@@ -11,8 +10,8 @@
 ** thread of the second has the tensor cores multiply them, and four warps store the sums, while the
 ** next tile is multiplied.
 //$ if pair then
-** Two CTAs side by side along n are a pair: each has its columns of B and half of the rows of A, the
-** first one's thread multiplies all of it for both, and each stores its own columns of D.
+** Two CTAs side by side along n are a pair: each has its columns of B and half of the rows of A,
+** the first one's thread multiplies all of it for both, and each stores its own columns of D.
 //$ end
 //$ if turned then
 ** The tensor cores' 128 lines are columns of D: rows of D, of which a group's last tile may have
@@ -39,7 +38,8 @@ enum {
 //$ end
 //$ include "sm90/scheduler.cu"
 
-//$ include("sm90/store_" .. (d.bytes == 4 and "f32" or "16bit") .. (turned and "_turned" or "") .. ".cu")
+//$ local form = (d.bytes == 4 and "f32" or "16bit") .. (turned and "_turned" or "")
+//$ include("sm90/store_" .. form .. ".cu")
 
 //$ if factors ~= "none" then
 //$ include "sm90/factors.cu"

@@ -7,7 +7,7 @@ struct memory {
     unsigned int both_full; /* full, in the first CTA of the pair: for the copies of both */
 //$ end
 //$ if addend == "fetch" then
-    unsigned int arrived; /* of what D takes the place of, a barrier for each slab */
+    unsigned int arrived; /* of P, a barrier for each slab */
 //$ end
     unsigned int posted, read, queue;
     unsigned int sums_full, sums_empty; /* two of each: see sm100/sums.cu */

@@ -9,17 +9,21 @@
 //$ local shape = 1 << 4 | types[lines.type] << 7 | types[spots.type] << 10
 //$ shape = shape | mn[lines.major] << 15 | mn[spots.major] << 16
 //$ local at = { lines = turned and "A_BYTES" or "0", spots = turned and "0" or "A_BYTES" }
-//$ local step = { lines = turned and "B_STEP" or "A_STEP", spots = turned and "A_STEP" or "B_STEP" }
+//$ local step = { lines = "A_STEP", spots = "B_STEP" }
+//$ if turned then
+//$   step = { lines = "B_STEP", spots = "A_STEP" }
+//$ end
+//$ local high = pair and "CTAS * LINES" or "LINES"
 /*
-** Operands in shared memory, in swizzled rows of 128 bytes. k-major: a row for each row of the tile.
-** mn-major: chunks of 64 rows of the tile, each with a row for each step of k.
+** Operands in shared memory, in swizzled rows of 128 bytes. k-major: a row for each row of the
+** tile. mn-major: chunks of 64 rows of the tile, each with a row for each step of k.
 */
 enum {
     ROWS_OF_8 = 1024 >> 4,       /* high word of an operand: bytes from 8 rows to the next */
     VERSION = 1 << 14,           /* always */
     SWIZZLE_128 = 1 << 30,
     CHUNK_BYTES = TILE_K * 128,
-    SHAPE = $(string.format("0x%x", shape)) | $(pair and "CTAS * " or "")LINES >> 4 << 24 /* types, majors, lines */
+    SHAPE = $(string.format("0x%x", shape)) | ($(high)) >> 4 << 24 /* types, majors, lines */
 };
 
 /* The low word of an operand. Addresses count 16 bytes, in 14 bits. */
@@ -52,8 +56,8 @@ FN unsigned int shape_of(const struct tile *t)
 }
 
 /*
-** sums = a * b over all of k, at least one step; stages are free again when their products are done.
-** By one thread.
+** sums = a * b over all of k, at least one step; stages are free again when their products are
+** done. By one thread.
 */
 FN void multiply_tile(unsigned int sums, const struct memory *s, struct pipeline *p,
                       const struct tile *t, int k)

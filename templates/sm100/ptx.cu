@@ -4,16 +4,6 @@
 ** in memory of their own, 128 lines of 512 words. An address there has the line in its upper half.
 */
 
-/* Take `words` words of each line, a power of two from 32, and write where they are to shared
-   memory. By one warp, which also gives them back. */
-#define tensor_take(to, words)                                                                     \
-    asm volatile("tcgen05.alloc.cta_group::$(pair and 2 or 1).sync.aligned.shared::cta.b32 [%0], %1;\n"             \
-                 "tcgen05.relinquish_alloc_permit.cta_group::$(pair and 2 or 1).sync.aligned;"                      \
-                 : : "r"(to), "n"(0 + (words)) : "memory")
-#define tensor_give_back(sums, words)                                                              \
-    asm volatile("tcgen05.dealloc.cta_group::$(pair and 2 or 1).sync.aligned.b32 %0, %1;"                           \
-                 : : "r"(sums), "n"(0 + (words)) : "memory")
-
 /* Around barriers between threads: what the tensor cores' memory was used for before the first is
    done before what it is used for after the second. */
 FN void tensor_before_barrier(void)
@@ -26,7 +16,12 @@ FN void tensor_after_barrier(void)
     asm volatile("tcgen05.fence::after_thread_sync;" : : : "memory");
 }
 
-/* Arrive on a barrier$(pair and ", in both CTAs of the pair," or "") once all products that this thread has issued so far are done. */
+//$ if pair then
+/* Arrive on a barrier, in both CTAs of the pair, once all products that this thread has issued so
+   far are done. */
+//$ else
+/* Arrive on a barrier once all products that this thread has issued so far are done. */
+//$ end
 FN void tensor_commit(unsigned int barrier)
 {
 //$ if pair then

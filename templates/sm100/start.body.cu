@@ -1,6 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 if (warp == 1)
-    tensor_take(s.sums, SUMS_WORDS);
+    sums_take(s.sums);
 tensor_before_barrier();
 $(pair and "cluster_sync" or "__syncthreads")();
 tensor_after_barrier();

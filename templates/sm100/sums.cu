@@ -11,8 +11,23 @@ enum {
     SPOT_SCALES = LINE_SCALES + 4 * WORDS
 };
 //$ else
-enum { SUMS_WORDS = 2 * SPOTS }; /* of a line */
+enum { SUMS_WORDS = 2 * SPOTS }; /* of a line: a power of two */
 //$ end
+
+/* Take the memory, and write where it is to shared memory; give it back. By one warp. */
+FN void sums_take(unsigned int to)
+{
+    asm volatile("tcgen05.alloc.cta_group::$(pair and 2 or 1).sync.aligned.shared::cta.b32"
+                 " [%0], %1;\n"
+                 "tcgen05.relinquish_alloc_permit.cta_group::$(pair and 2 or 1).sync.aligned;"
+                 : : "r"(to), "n"(0 + SUMS_WORDS) : "memory");
+}
+
+FN void sums_give_back(unsigned int sums)
+{
+    asm volatile("tcgen05.dealloc.cta_group::$(pair and 2 or 1).sync.aligned.b32 %0, %1;"
+                 : : "r"(sums), "n"(0 + SUMS_WORDS) : "memory");
+}
 
 //$ local step = pair and 32 or 16 -- that the tensor cores count them in
 /* Words of each line that a tile needs: $(turned and "its rows" or "columns") of D. */
@@ -28,7 +43,7 @@ FN int spots_of(const struct tile *t)
 //$ end
 }
 
-/* Where a tile's sums are. */
+/* The address of a tile's sums. */
 FN unsigned int sums_of(unsigned int sums, unsigned int sequence)
 {
     return sums + sequence % 2 * SPOTS;

@@ -59,6 +59,7 @@ struct raw_slab {
 };
 
 //$ if turned then
+//$ local raw = d.bytes == 4 and "unsigned int" or element
 /* Zeros outside. A word has one element: a thread's neighbours are in different rows. */
 FN void read_slab(struct raw_slab *c, const struct scale *s, int row, int column, int rows,
                   int lane)
@@ -68,7 +69,7 @@ FN void read_slab(struct raw_slab *c, const struct scale *s, int row, int column
         const int y = row + i / 4 % 2 * 8 + lane % 4 * 2 + i % 2;
         const int x = column + i / 8 * 16 + i / 2 % 2 * 8 + lane / 4;
         const int inside = s->c && y < rows && x < s->columns;
-        c->word[i] = inside ? ((const $(({ f32 = "unsigned int" })[d.type] or element) *)s->c)[y * s->stride + x] : 0;
+        c->word[i] = inside ? *(const $(raw) *)(s->c + y * s->stride + x) : 0;
     }
 }
 //$ else
@@ -110,14 +111,15 @@ FN float element_of(const struct raw_slab *c, int i)
 }
 
 //$ local with = epilogue == "scale" and ", const struct scale *s" or ""
-//$ local at = turned and "i / 8 * (ROWS / 2) + i % 8" or "i"
 FN void scale_slab(float *sum, const struct raw_slab *c$(with))
 {
 #pragma unroll
     for (int i = 0; i < SLAB_COLUMNS / 2; i++)
 //$ if turned then
-        sum[$(at)] =
-            __fadd_rn(__fmul_rn(s->alpha, sum[$(at)]), __fmul_rn(s->beta, element_of(c, i)));
+    {
+        float *at = sum + i / 8 * (ROWS / 2) + i % 8;
+        *at = __fadd_rn(__fmul_rn(s->alpha, *at), __fmul_rn(s->beta, element_of(c, i)));
+    }
 //$ elseif epilogue == "scale" then
         sum[i] = __fadd_rn(__fmul_rn(s->alpha, sum[i]), __fmul_rn(s->beta, element_of(c, i)));
 //$ else

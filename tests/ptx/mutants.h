@@ -34,6 +34,7 @@
 #define BARRIERS    "templates/sm90/barriers.cu"
 #define ACTIVATE    "templates/sm90/activate.cu"
 #define FINISH      "templates/sm90/finish.cu"
+#define GRADIENT    "templates/sm90/gradient.cu"
 #define DEQUANTIZER "templates/sm90/dequantizer.cu"
 #define WORDS       "templates/sm90/scale_words.cu"
 #define PLACES      "templates/common/scale_place.c"
@@ -44,6 +45,14 @@
 #define HALF        "templates/sm90/dequantize_half.cu"
 #define NARROW      "templates/sm90/narrow.cu"
 #define MAINLOOP    "templates/sm90/quantize_mainloop.cu"
+#define B_SUMS      "templates/sm100/sums.cu"
+#define B_MULTIPLY  "templates/sm100/multiply.cu"
+#define B_LOOP      "templates/sm100/multiply.body.cu"
+#define B_STORE     "templates/sm100/store.body.cu"
+#define B_PTX       "templates/sm100/ptx.cu"
+#define B_MEMORY    "templates/sm100/memory.cu"
+#define B_START     "templates/sm100/start.body.cu"
+#define B_END       "templates/sm100/end.body.cu"
 
 struct mutant {
     const char *victim, *file, *from, *to;
@@ -419,4 +428,58 @@ static const struct mutant planted[] = {
      "s->full, made"},
     {BLOCK_M_MAINLOOP_PAIRS, MAINLOOP, "sf + unit * UNIT * 4", "sf"},
     {BLOCK_M_MAINLOOP, COPY, "(int)t->start + t->row$(mine)", "t->row$(mine)"},
+    /* Blackwell: sums in the tensor cores' memory */
+    {B_M, B_SUMS, "    barrier_wait(s->sums_empty + sequence % 2 * 8,",
+     "    (void)(s->sums_empty + sequence % 2 * 8,"},
+    {B_M, B_SUMS, "sequence / 2 % 2 ^ 1", "sequence / 2 % 2"},
+    {B_M, B_SUMS, "    barrier_wait(s->sums_full + sequence % 2 * 8,",
+     "    (void)(s->sums_full + sequence % 2 * 8,"},
+    {B_M, B_SUMS, "sums + sequence % 2 * SPOTS", "sums"},
+    {B_M, B_SUMS, "    tensor_before_barrier();\n    __syncwarp();",
+     "    __syncwarp();"},
+    {B_M, B_SUMS, "sequence / 2 % 2);\n    tensor_after_barrier();",
+     "sequence / 2 % 2);"},
+    {B_M, B_SUMS, "warp % 4 * 32 + i * 16", "warp % 4 * 32 + i * 8"},
+    {B_M, B_SUMS, "i * 16 << 16) + row", "i * 16 << 16)"},
+    {B_M, B_SUMS, "rows + $(step - 1)", "rows"},
+    {B_M, B_PTX, "tcgen05.wait::ld.sync.aligned;", ""},
+    {B_M, B_STORE, "        if (i + ROWS >= end)\n", ""},
+    {B_M, B_STORE, "i + ROWS >= end", "i == 0"},
+    {B_M, B_MEMORY, "CTAS * WARPS", "1"},
+    {B_M, B_MULTIPLY, "1024 >> 4", "512 >> 4"},
+    {B_M, B_MULTIPLY, "VERSION = 1 << 14", "VERSION = 0"},
+    {B_M, B_MULTIPLY, "x > 0 || step > 0", "1"},
+    {B_M, B_MULTIPLY, "lines + step * $(step.lines) / 16", "lines"},
+    {B_M, B_MULTIPLY, "barrier_wait(s->full + p->stage * 8, p->parity);", ""},
+    {B_M, B_MULTIPLY, "        tensor_commit(s->empty + p->stage * 8);", ""},
+    {B_M, B_LOOP, "sums_post(&s, number);",
+     "barrier_arrive(s.sums_full + number % 2 * 8);"},
+    {B_M, B_SUMS, "SUMS_WORDS = 2 * SPOTS", "SUMS_WORDS = 32"},
+    {B_M_SCALE, B_MULTIPLY, "CHUNK_BYTES = TILE_K * 128",
+     "CHUNK_BYTES = TILE_K * 64"},
+    {B_M_SCALE, SCALE, "i / 4 % 2 * 8 + lane % 4 * 2",
+     "i / 4 % 2 * 8 + lane % 4"},
+    {B_M_SCALE, SCALE, "i / 8 * (ROWS / 2)", "i / 8 * 8"},
+    {B_M_SCALE, STORE, "row + i * SLAB_ROWS,\n                  t->column",
+     "row,\n                  t->column"},
+    {B_K, B_STORE, "        if (half == 1)\n", ""},
+    {B_K, B_STORE, "warp % 4 * 32 + half * 16;\n", "warp % 4 * 32;\n"},
+    {B_K, B_MULTIPLY, "mn[spots.major] << 16", "0"},
+    {B_M_GRADIENT, GRADIENT, "threadIdx.x / 128 - 1, column",
+     "threadIdx.x / 32 % 2, column"},
+    {B_M_GRADIENT, GRADIENT, "4 + (int)threadIdx.x / 32 % 4, 64", "4, 64"},
+    {B_M_GRADIENT, GRADIENT, "tensor_load(sum, sums + i * SLAB_COLUMNS)",
+     "tensor_load(sum, sums)"},
+    /* pairs of CTAs */
+    {B_M_PAIR, B_MEMORY, "CTAS * WARPS", "WARPS"},
+    {B_M_PAIR, B_SUMS, "barrier_arrive_at(s->sums_empty + sequence % 2 * 8, 0)",
+     "barrier_arrive(s->sums_empty + sequence % 2 * 8)"},
+    {B_M_PAIR, B_MULTIPLY, "CTAS * LINES", "LINES"},
+    {B_M_PAIR, B_LOOP, "cluster_rank() == 0 && ", ""},
+    {B_M_PAIR, COPY, "CTAS * $(loaded)", "$(loaded)"},
+    {B_M_PAIR, COPY, "(spots_of(t) / 2)", "(TILE_M / 2)"},
+    {B_M_PAIR, B_MEMORY, "first_of_pair(s.full)", "s.full"},
+    {B_M_PAIR, B_PTX, "(unsigned short)3", "(unsigned short)1"},
+    {B_M_PAIR, B_START, "pair and \"cluster_sync\" or ", ""},
+    {B_M_PAIR, B_END, "pair and \"cluster_sync\" or ", ""},
 };

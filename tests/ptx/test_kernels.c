@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** test_kernels.c: kernels in the GPU suite, on the interpreter: each shipped
-** one for its GPU, one of each form of Hopper's products, all epilogues in
-** launches of their own, and some of others' specs.
+** one for its GPU, one of each form of Hopper's and Blackwell's products, all
+** epilogues in launches of their own, and some of others' specs.
 */
 #include "cases.h"
 #include "share.h"

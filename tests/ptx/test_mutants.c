@@ -101,8 +101,9 @@ static int is_seen(const struct mutant *m)
     char command[1024];
 
     for (int i = 0; i < SEEDS; i++) {
-        const struct interpret how = {"9.0", seeds[i], "SOURCES",
-                                      interpret_folder};
+        const struct interpret how = {strstr(m->victim, "_sm100f_") ? "10.0"
+                                                                    : "9.0",
+                                      seeds[i], "SOURCES", interpret_folder};
 
         snprintf(command, sizeof command,
                  "gpu_suite --only quern_%s --family %s --stop "

@@ -7,9 +7,16 @@
 ** columns are shared out, not its rows; of an activation: its operands are
 ** halves. RUNS: they are interleaved. TALL: rows' scales come in two boxes.
 ** GLOBAL: a second level of scales. SHORT: half of the threads have a row of A.
-** SWAPPED: rows of B as the tensor cores' rows.
+** SWAPPED: rows of B as the tensor cores' rows. B_: for Blackwell.
 */
 #pragma once
+
+#define B_M       "bf16_fprop_tn_m_bf16_sm100f_tile128x128x64"
+#define B_M_SCALE "bf16_dgrad_nn_m_bf16_scale_sm100f_tile128x128x64"
+#define B_M_PAIR  "bf16_fprop_tn_m_bf16_sm100f_tile256x128x64_cluster1x2"
+#define B_M_GRADIENT                                                           \
+    "bf16_dgrad_nn_m_bf16_gradient_sm100f_swiglu_interleave0_tile128x256x64"
+#define B_K "bf16_wgrad_nt_k_f32_add_sm100f_tile128x128x64"
 
 #define M_TURNS "bf16_dgrad_nn_m_bf16_sm90a_pingpong_tile128x128x64_cluster1x1"
 #define M_PAIRS                                                                \
