@@ -27,7 +27,7 @@ local function common (scales)
   derive "scales" (function () return scales end),
   derive "cluster" (function () return { 1, 1 } end),
   derive "pair" (function () return false end),
-  derive "schedule" (function () return "overlapped" end), -- stores behind products
+  derive "schedule" (function () return "overlapped" end), -- stores during products
   derive "gather" (function () return "none" end),
   derive "quantize" (function () return "pass" end),
   derive "dequantize" (function () return "none" end),
@@ -111,7 +111,7 @@ local function whole ()
   common "none"
 end
 
--- Of each kind of scales; six bits would have to be packed, not one in a byte.
+-- Kernels for each kind of scales; six bits would have to be packed, not one in a byte.
 local kinds = {
   blocks = { rules = blocks, element = { e4m3, e5m2, e2m1 }, scale = "block",
              template = "sm100/gemm_scaled.cu",

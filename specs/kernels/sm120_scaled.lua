@@ -41,7 +41,7 @@ local function grid (ops, ragged, more)
     derive "dequantized" (function () return "none" end),
     derive "dequantize"  (function () return "none" end),
 
-    -- 2 x 4 warps. What each adds up has 32 columns: one word of scales of B in each lane, and
+    -- 2 x 4 warps. The sums of each have 32 columns: one word of scales of B in each lane, and
     -- one of A for 32 rows.
     derive "threads" (function () return 8 * 32 end),
     derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 4 } end),

@@ -4,8 +4,8 @@
 //$   local lines = s.lines > 1 and "row / " .. s.lines or "row"
 //$   local step = s.order == "columns" and " * p->stride" or ""
 /*
-** The scales of row `row` of a group's $(name) for four blocks of k from `block` on, a multiple of 4: a
-** byte each, 0 where there is none. Blocks below `blocks` have one.
+** The scales of row `row` of a group's $(name) for four blocks of k from `block` on, a multiple of
+** 4: a byte each, 0 where there is none. Blocks below `blocks` have one.
 */
 FN unsigned int four_scales_$(name)(const void *sf, const struct scale_place *p, long long row,
                               int block, int blocks)

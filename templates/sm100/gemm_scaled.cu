@@ -9,7 +9,7 @@
 **
 ** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
 ** (struct scheduler). Its first warp copies tiles of A and B into a ring of STAGES stages, four
-** bring their scales, one thread of the second has the tensor cores multiply them, and four warps
+** load their scales, one thread of the second has the tensor cores multiply them, and four warps
 ** store the sums, while the next tile is multiplied.
 //$ if turned then
 ** The tensor cores' 128 lines are columns of D: rows of D, of which a group's last tile may have
@@ -30,7 +30,8 @@ enum {
 
 //$ include "sm90/scheduler.cu"
 
-//$ include("sm90/store_" .. (d.bytes == 4 and "f32" or "16bit") .. (turned and "_turned" or "") .. ".cu")
+//$ local store = (d.bytes == 4 and "f32" or "16bit") .. (turned and "_turned" or "")
+//$ include("sm90/store_" .. store .. ".cu")
 
 //$ if factors ~= "none" then
 //$ include "sm90/factors.cu"

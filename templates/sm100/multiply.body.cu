@@ -5,7 +5,8 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
 
     if ($(pair and "cluster_rank() == 0 && " or "")elect_lane()) {
         sums_wait_empty(&s, number);
-        multiply_tile(sums_of(sums, number),$(scales == "native" and " sums," or "") &s, &p, &t, $(k_length));
+//$ local where = "sums_of(sums, number)" .. (scales == "native" and ", sums" or "")
+        multiply_tile($(where), &s, &p, &t, $(k_length));
         sums_post(&s, number);
     }
     __syncwarp();

@@ -1,9 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** Scales of blocks, however they are stored, to tiles of 128 rows x 4 next to a stage: SCALERS warps
-** fetch them, a line and a spot for each thread, from the tile's first row on. What is no row of the
-** group, and no block of its k, has scales of 0: whatever is there, the padding of tiles or the
-** scales of other groups, is not read.
+** Scales of blocks, however they are stored, to tiles of 128 rows x 4 next to a stage: SCALERS
+** warps fetch them, a line and a spot for each thread, from the tile's first row on. Rows after the
+** group's, and blocks after its k, have scales of 0 there: the padding of tiles and the scales of
+** other groups are not read.
 */
 struct scales {
 //$ for _, p in ipairs(params) do
@@ -14,7 +14,7 @@ struct scales {
     int k; /* of a rowwise tensor */
 };
 
-/* Where a thread's row has its scales. */
+/* The scales of a thread's row. */
 struct scale_row {
     const void *sf;
     struct scale_place place;
@@ -33,7 +33,8 @@ FN struct scale_group group_of(const struct scales *s, const struct tile *t)
 //$ for _, x in ipairs { { "a", "m", "row", "M" }, { "b", "n", "column", "N" } } do
 //$   local name, first = x[1], x[3]
 /* That of row `line` of the tile's $(name), which has `rows` in the group. */
-FN struct scale_row scale_row_$(name)(const struct scales *s, const struct tile *t, int line, int rows)
+FN struct scale_row scale_row_$(name)(const struct scales *s, const struct tile *t, int line,
+                                int rows)
 {
     const struct scale_group g = group_of(s, t);
     const int length = $(length), row = t->$(first) + line;

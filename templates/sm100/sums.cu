@@ -11,7 +11,7 @@ enum {
     SPOT_SCALES = LINE_SCALES + 4 * WORDS
 };
 //$ else
-enum { SUMS_WORDS = 2 * SPOTS }; /* of a line */
+enum { SUMS_WORDS = 2 * SPOTS }; /* of a line: a power of two */
 //$ end
 
 /* Take the memory, and write where it is to shared memory; give it back. By one warp. */

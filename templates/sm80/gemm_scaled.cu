@@ -19,7 +19,8 @@
 //$   if not x[2].scale then
 **   $(x[1])  holds plain values
 //$   elseif native then
-**   $(x[1])  has a scale in $(x[2].scale.type) for $(x[2].scale.k) values of k, which the product takes
+//$     local scale = x[2].scale
+**   $(x[1])  has a scale in $(scale.type) for $(scale.k) values of k, which the product takes
 //$   elseif dequantizes(x[2]) then
 **   $(x[1])  is dequantized: value * scale, rounded to bf16, is summed
 //$   elseif weighs(x[2]) then

@@ -1,8 +1,8 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** The products of codes and their scales as the tensor cores take both. A product takes 32 bytes of
-** each row, and a word of scales. Of four lanes with scales, which a product then selects, lane i
-** has those of
+** each row, and a word of scales. It selects lanes with scales among four of them; lane i has
+** those of
 **   A   rows i / 4 of each 8, 8 (i % 4) below    16 rows of lanes 0 and 1, then of 2 and 3
 **   B   columns i / 4 of each 8, 8 (i % 4) on    8 columns of each lane
 ** so that one word in each lane serves 32 rows or columns.
@@ -74,7 +74,7 @@ FN void fetch_scales(unsigned int words[WORDS], const struct source *a, const st
                                      line - TILE_M < b->rows ? blocks : 0);
 }
 
-/* And into the stage, behind its codes. */
+/* Store them into the stage, after its codes. */
 FN void put_scales(unsigned int stage, const unsigned int words[WORDS])
 {
 #pragma unroll
