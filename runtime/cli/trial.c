@@ -92,15 +92,18 @@ static int read_arguments(int argc, char **argv, struct trial *t)
            sscanf(argv[5], "%d,%d", &t->ordinal, &t->capability) == 2;
 }
 
-/* All of standard input. */
+/* All of standard input, and a zero after it, as text ends. */
 static void *read_code(size_t *bytes)
 {
-    char *code = malloc(MOST_CODE);
+    char *code = malloc(MOST_CODE + 1);
     ssize_t got;
 
-    for (*bytes = 0; code && *bytes < MOST_CODE; *bytes += (size_t)got)
-        if ((got = read(STDIN_FILENO, code + *bytes, MOST_CODE - *bytes)) <= 0)
-            break;
+    *bytes = 0;
+    if (!code)
+        return NULL;
+    while ((got = read(STDIN_FILENO, code + *bytes, MOST_CODE - *bytes)) > 0)
+        *bytes += (size_t)got;
+    code[*bytes] = 0;
     return code;
 }
 
