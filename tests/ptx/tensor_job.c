@@ -75,6 +75,14 @@ static double scale_of(const struct tensor_product *p, unsigned code)
                       : ldexp(1, (int)code - 127);
 }
 
+/* A as its image has it. */
+static struct tensor_layout a_layout(const struct tensor_product *p)
+{
+    const struct tensor_layout none = {0, p->a.turned};
+
+    return p->a.swizzle == TENSOR_MEMORY ? none : p->a;
+}
+
 /* Codes of a step of k. */
 static int step_of(const struct tensor_product *p)
 {
@@ -201,7 +209,8 @@ static void put_operands(const struct tensor_product *p, uint8_t *image,
 
     for (int k = 0; k < p->k; k++) {
         for (int i = 0; i < 128; i++)
-            put(image, p->a, p->a_type, 128, i, k, matrix.a[128 * rank + i][k]);
+            put(image, a_layout(p), p->a_type, 128, i, k,
+                matrix.a[128 * rank + i][k]);
         for (int j = 0; j < n; j++)
             put(image + b_at, p->b, p->b_type, n, j, k,
                 matrix.b[n * rank + j][k]);
@@ -212,7 +221,7 @@ static struct tensor_job *job_of(const struct tensor_product *p)
 {
     const int n = p->n / p->ctas, step = step_of(p);
     const int tiles = p->k / step * p->blocks / 4, tiles_n = (p->n + 127) / 128;
-    const uint32_t b_at = bytes_of(p->a, p->a_type, 128, p->k);
+    const uint32_t b_at = bytes_of(a_layout(p), p->a_type, 128, p->k);
     const uint32_t scales = b_at + bytes_of(p->b, p->b_type, n, p->k);
     const uint32_t bytes = scales + (uint32_t)(tiles * (1 + tiles_n) * 512);
     struct tensor_job *job = calloc(1, sizeof *job + 2 * IMAGE);
@@ -220,13 +229,13 @@ static struct tensor_job *job_of(const struct tensor_product *p)
     assert_non_null(job);
     assert_true(bytes <= IMAGE);
     *job = (struct tensor_job){
-        .a = descriptor(p->a, p->a_type, 128, 0) ^ tensor_defect.a,
+        .a = descriptor(a_layout(p), p->a_type, 128, 0) ^ tensor_defect.a,
         .b = descriptor(p->b, p->b_type, n, b_at),
         .instruction = instruction_of(p) ^ tensor_defect.instruction,
         .steps = (uint32_t)(p->k / step),
         .words = bytes / 4,
         .columns = (uint32_t)p->n,
-        .a_step = between(p->a, p->a_type, 128, step),
+        .a_step = between(a_layout(p), p->a_type, 128, step),
         .b_step = between(p->b, p->b_type, n, step),
         .tiles = (uint32_t)(tiles * (1 + tiles_n)),
         .blocks = (uint32_t)p->blocks,
@@ -250,7 +259,10 @@ void tensor_write(const struct tensor_product *p, char *text, size_t size)
 {
     char product[2000];
     size_t n = 0;
+    const int in_tensor = p->a.swizzle == TENSOR_MEMORY;
     const char *const parts[] = {TENSOR_BEGIN TENSOR_COPY,
+                                 in_tensor ? TENSOR_A : "",
+                                 TENSOR_ISSUER,
                                  p->blocks ? TENSOR_SCALES : "",
                                  TENSOR_STEP,
                                  product,
@@ -260,7 +272,7 @@ void tensor_write(const struct tensor_product *p, char *text, size_t size)
                                  TENSOR_LOAD TENSOR_END};
 
     snprintf(product, sizeof product, p->blocks ? TENSOR_SCALED : TENSOR_PLAIN,
-             p->kind);
+             p->kind, in_tensor ? "[%r40]" : "%rd2");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         for (const char *at = parts[i]; *at; at++) {
             if (at > parts[i] && at[-1] == '.' && *at == 'G') {

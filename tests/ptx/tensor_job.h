@@ -8,9 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An operand in shared memory. */
+/* An operand in shared memory, or A in tensor memory. */
+enum { TENSOR_MEMORY = -1 };
 struct tensor_layout {
-    int swizzle; /* bytes of a row: 128, 64, 32; 0: none */
+    int swizzle; /* bytes of a row: 128, 64, 32; 0: none; TENSOR_MEMORY */
     int turned;  /* mn-major */
 };
 

@@ -20,6 +20,10 @@
     {                                                                          \
         128, 1                                                                 \
     }
+#define IN_TENSOR                                                              \
+    {                                                                          \
+        TENSOR_MEMORY, 0                                                       \
+    }
 #define MX8    "kind::mxf8f6f4.block_scale.block32"
 #define MX8_1X "kind::mxf8f6f4.block_scale.scale_vec::1X"
 #define MX4    "kind::mxf4.block_scale.block32"
@@ -63,6 +67,11 @@ static const struct tensor_product products[] = {
     {NV4, PACKED, ROWS_128, ROWS_128, 1, 48, 256, 4, 1, 0},
     {NV4_4X, PACKED, ROWS_128, ROWS_128, 2, 192, 256, 4, 0, 0},
     {NV4, PACKED, {0, 0}, {32, 0}, 2, 224, 64, 4, 1, 0},
+    {"kind::f16", BF16, IN_TENSOR, TURN_128, 1, 128, 64, 0, 0, 0},
+    {"kind::f8f6f4", &tensor_e4m3, &tensor_e5m2, IN_TENSOR, ROWS_128, 2, 64,
+     128, 0, 0, 0},
+    {MX8, E4M3, IN_TENSOR, ROWS_128, 1, 64, 128, 1, 0, 0},
+    {NV4, PACKED, IN_TENSOR, ROWS_128, 2, 64, 256, 4, 1, 0},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** tcgen05_mma.c: products of one thread, of shared memory's operands, into
-** tensor memory; of one CTA or of a pair.
+** tcgen05_mma.c: products of one thread, of shared memory's operands, A also of
+** tensor memory, into tensor memory; of one CTA or of a pair.
 **
 ** From the PTX ISA 9.2, 9.7.16: both descriptors are in Tables 40 to 44. Its
 ** figures have the lanes of D and of scales, which are taken from CUTLASS'
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_K = 64, MOST_N = 256, NONE = -1 };
+enum { MOST_K = 64, MOST_N = 256, NONE = -1, A_COLUMNS = 8 };
 
 /* Types by their number in an instruction descriptor. */
 static const struct kind {
@@ -40,8 +40,9 @@ struct product {
     int ctas, n, accumulate;
     float sign;
     struct px_matrix a, b;
-    uint32_t column; /* of D */
-    int blocks;      /* of k, with a scale each; 0: none */
+    int a_in_tensor;           /* in tensor memory, 32 bytes of a row */
+    uint32_t a_column, column; /* of D */
+    int blocks;                /* of k, with a scale each; 0: none */
     int e4m3_scales;
     struct scale {
         uint32_t column, columns;
@@ -180,6 +181,23 @@ static struct px_units b_units(const struct product *p)
 
 /* ------------------------------------------------------------------ landing */
 
+/* Rows of A of one CTA: lanes, or units of shared memory. */
+static int gather_a(struct px_async *async, const struct product *p,
+                    const struct px_cta *cta, float *a)
+{
+    if (!p->a_in_tensor)
+        return px_matrix_gather(async, cta, &p->a, a_units(p), a, p->kind->k,
+                                1);
+    for (int i = 0; i < PX_ROWS; i++) {
+        uint32_t row[A_COLUMNS];
+
+        for (uint32_t j = 0; j < A_COLUMNS; j++)
+            row[j] = cta->tmem->word[p->a_column + j][i];
+        px_mma_decode(a + i * p->kind->k, row, p->kind->k, p->a.type);
+    }
+    return PX_NEXT;
+}
+
 /* Rows of A of one CTA, and its columns of B. */
 static int gather(struct px_async *async, const struct product *p, int half,
                   float *a, float *b)
@@ -190,7 +208,7 @@ static int gather(struct px_async *async, const struct product *p, int half,
     if (!cta->live_warps)
         return px_fault(w, async->op, async->lane,
                         "a CTA of the pair has ended");
-    if (px_matrix_gather(async, cta, &p->a, a_units(p), a, p->kind->k, 1))
+    if (gather_a(async, p, cta, a))
         return PX_FAULT;
     if (px_misreads(PX_PAIR_COLUMNS))
         half = p->ctas - 1 - half;
@@ -312,8 +330,32 @@ static int land_product(struct px_async *async)
 
 /* ------------------------------------------------------------------ issuing */
 
-/* In op->sub: the kind, and how many operands disable lanes. */
+/* In op->sub: the kind, and how many operands disable lanes; op->space 't': A
+   is in tensor memory. */
 enum { A = 1, B = 2, INSTRUCTION = 3, KIND = 15, MASKS = 4 };
+
+static int read_a(struct px_warp *w, const struct px_op *op, int lane,
+                  struct product *p)
+{
+    const int type = p->a.type;
+    uint32_t at;
+
+    p->a_in_tensor = op->space == 't';
+    if (!p->a_in_tensor)
+        return px_tensor_matrix(w, op, lane, PX_AT(w, uint64_t, A)[lane],
+                                &p->a);
+    at = PX_AT(w, uint32_t, A)[lane];
+    p->a_column = px_column_of(at);
+    if (px_row_of(at))
+        return px_fault(w, op, lane, "A begins in lane %u", px_row_of(at));
+    if (p->a.turned)
+        return px_fault(w, op, lane, "A in tensor memory is k-major");
+    if (type == PX_E2M1 || type == PX_E2M3 || type == PX_E3M2)
+        return px_fault(w, op, lane,
+                        "A in tensor memory with bytes that have 4 or 6 bits "
+                        "is not known here");
+    return PX_NEXT;
+}
 
 static int read_product(struct px_warp *w, const struct px_op *op, int lane,
                         struct product *p)
@@ -335,11 +377,30 @@ static int read_product(struct px_warp *w, const struct px_op *op, int lane,
     if (read_instruction(w, op, lane, bits, p) ||
         (p->blocks && read_scales(w, op, lane, bits, p)))
         return PX_FAULT;
-    return px_tensor_matrix(w, op, lane, PX_AT(w, uint64_t, A)[lane], &p->a) ||
-                   px_tensor_matrix(w, op, lane, PX_AT(w, uint64_t, B)[lane],
-                                    &p->b)
-               ? PX_FAULT
-               : PX_NEXT;
+    if (read_a(w, op, lane, p))
+        return PX_FAULT;
+    return px_tensor_matrix(w, op, lane, PX_AT(w, uint64_t, B)[lane], &p->b);
+}
+
+/* A in tensor memory, and scales. */
+static int check_tensor_operands(struct px_warp *w, const struct px_op *op,
+                                 int lane, const struct product *p,
+                                 struct px_cta *cta)
+{
+    if (p->a_in_tensor) {
+        if (px_tmem_will_read(w, op, lane, cta, p->a_column, A_COLUMNS, "A"))
+            return PX_FAULT;
+        px_tmem_used(w, cta, p->a_column, A_COLUMNS);
+    }
+    for (int k = 0; p->blocks && k < 2; k++) {
+        const struct scale *s = &p->scale[k];
+
+        if (px_tmem_will_read(w, op, lane, cta, s->column, s->columns,
+                              "scales"))
+            return PX_FAULT;
+        px_tmem_used(w, cta, s->column, s->columns);
+    }
+    return PX_NEXT;
 }
 
 /* Both CTAs' operands and sums. */
@@ -351,13 +412,12 @@ static int check_product(struct px_warp *w, const struct px_op *op, int lane,
         struct px_cta *cta = px_tensor_cta(w, op, lane, p->ctas, i);
         const uint32_t n = (uint32_t)p->n;
 
-        if (!cta || px_matrix_issued(w, op, lane, cta, &p->a, a_units(p)) ||
-            px_matrix_issued(w, op, lane, cta, &p->b, b_units(p)))
+        if (!cta ||
+            (!p->a_in_tensor &&
+             px_matrix_issued(w, op, lane, cta, &p->a, a_units(p))) ||
+            px_matrix_issued(w, op, lane, cta, &p->b, b_units(p)) ||
+            check_tensor_operands(w, op, lane, p, cta))
             return PX_FAULT;
-        for (int k = 0; p->blocks && k < 2; k++)
-            if (px_tmem_will_read(w, op, lane, cta, p->scale[k].column,
-                                  p->scale[k].columns, "scales"))
-                return PX_FAULT;
         if (p->accumulate && px_tmem_will_read(w, op, lane, cta, p->column, n,
                                                "a sum to be added to"))
             return PX_FAULT;
@@ -411,7 +471,7 @@ static int blocks_of(const struct kind *kind, const char *end)
     return NONE;
 }
 
-/* kind::f16 [d], a, b, instruction (, {lanes}), p
+/* kind::f16 [d], a or [a], b, instruction (, {lanes}), p
    kind::mxf4.block_scale.block32 [d], a, b, instruction, [scales of A],
    [of B], p */
 int px_setup_tensor_product(struct px_build *b, const char *rest)
@@ -432,8 +492,11 @@ int px_setup_tensor_product(struct px_build *b, const char *rest)
     b->op->run = issue;
     b->op->sub = (short)(kind | masks << MASKS);
     b->op->vector = (short)blocks;
+    if (b->operand[A].kind == 'r' && !b->operand[A].wide)
+        b->op->space = 't';
     for (int i = 0; i < b->noperands - 1; i++)
-        if (px_give(b, i, i == A || i == B ? 'd' : 'r'))
+        if (px_give(b, i,
+                    i == B || (i == A && b->op->space != 't') ? 'd' : 'r'))
             return PX_FAULT;
     return px_give(b, b->noperands - 1, 'p') ? PX_FAULT : PX_EXIT;
 }
