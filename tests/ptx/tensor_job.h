@@ -32,6 +32,7 @@ struct tensor_product {
     int blocks; /* of a step, with a scale each; 0: none */
     int e4m3;   /* the type of scales */
     int negate; /* A */
+    int is_64;  /* rows of A and D, not 128 */
 };
 
 /* The kernel's text; each time with another count of registers loaded. */

@@ -38,6 +38,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 struct product {
     const struct kind *kind;
     int ctas, n, accumulate;
+    int rows; /* of a CTA: 128, or 64 as 16 of each part of the lanes */
     float sign;
     struct px_matrix a, b;
     int a_in_tensor;           /* in tensor memory, 32 bytes of a row */
@@ -91,20 +92,26 @@ static int fault_instruction(struct px_warp *w, const struct px_op *op,
 }
 
 static int check_shape(struct px_warp *w, const struct px_op *op, int lane,
-                       uint32_t bits, const struct product *p)
+                       uint32_t bits, struct product *p)
 {
     const int m = (int)(bits >> 24 & 31) << 4;
-    const int step = p->ctas == 2 ? 32 : 16;
+    const int is_64 = p->ctas == 1 && m == 64;
+    const int of_bytes = p->kind->k == 32; /* 16 columns of mn-major B a unit */
+    const int step = p->kind->scaled                       ? 16
+                     : p->ctas == 2                        ? 32
+                     : is_64 && !(p->b.turned && of_bytes) ? 8
+                                                           : 16;
 
-    if (m != 128 * p->ctas)
+    p->rows = is_64 ? 64 : PX_ROWS;
+    if (m != p->rows * p->ctas)
         return px_fault(w, op, lane,
-                        "instruction descriptor 0x%08x: m = %d; only %d is "
+                        "instruction descriptor 0x%08x: m = %d; only %d%s is "
                         "known here",
-                        bits, m, 128 * p->ctas);
-    if (p->n < 16 || p->n > MOST_N || p->n % (p->kind->scaled ? 16 : step))
+                        bits, m, 128 * p->ctas, p->ctas == 1 ? " or 64" : "");
+    if (p->n < step || p->n > MOST_N || p->n % step)
         return px_fault(w, op, lane,
                         "instruction descriptor 0x%08x: n = %d is no multiple "
-                        "of %d from 16 to 256",
+                        "of %d up to 256",
                         bits, p->n, step);
     return PX_NEXT;
 }
@@ -171,7 +178,7 @@ static int read_scales(struct px_warp *w, const struct px_op *op, int lane,
 /* A step of k as the halves of a pair have it: rows of A, columns of B. */
 static struct px_units a_units(const struct product *p)
 {
-    return px_matrix_units(&p->a, 0, PX_ROWS, p->kind->k);
+    return px_matrix_units(&p->a, 0, p->rows, p->kind->k);
 }
 
 static struct px_units b_units(const struct product *p)
@@ -280,14 +287,15 @@ static void add_to(struct px_cta *cta, const struct product *p,
     for (int j = 0; j < p->n; j++) {
         uint32_t *column = cta->tmem->word[p->column + (uint32_t)j];
 
-        for (int i = 0; i < PX_ROWS; i++) {
+        for (int i = 0; i < p->rows; i++) {
+            const int lane = p->rows == 64 ? i / 16 * 32 + i % 16 : i;
             float d;
 
-            if (p->disabled[i / 32] >> i % 32 & 1)
+            if (p->disabled[lane / 32] >> lane % 32 & 1)
                 continue;
-            memcpy(&d, &column[i], sizeof d);
+            memcpy(&d, &column[lane], sizeof d);
             d = p->sign * sum[i * p->n + j] + (p->accumulate ? d : 0);
-            memcpy(&column[i], &d, sizeof d);
+            memcpy(&column[lane], &d, sizeof d);
         }
     }
 }
@@ -320,7 +328,7 @@ static int land_product(struct px_async *async)
         struct px_cta *cta = &w->cta->cluster->cta[w->cta->rank + i];
 
         if (!p->blocks)
-            px_mma_multiply(sum, a[i], b, PX_ROWS, p->n, p->kind->k);
+            px_mma_multiply(sum, a[i], b, p->rows, p->n, p->kind->k);
         else if (multiply_scaled(async, p, cta, a[i], b, sum))
             return PX_FAULT;
         add_to(cta, p, sum);
@@ -350,6 +358,9 @@ static int read_a(struct px_warp *w, const struct px_op *op, int lane,
         return px_fault(w, op, lane, "A begins in lane %u", px_row_of(at));
     if (p->a.turned)
         return px_fault(w, op, lane, "A in tensor memory is k-major");
+    if (p->rows != PX_ROWS)
+        return px_fault(w, op, lane,
+                        "A of 64 rows in tensor memory is not known here");
     if (type == PX_E2M1 || type == PX_E2M3 || type == PX_E3M2)
         return px_fault(w, op, lane,
                         "A in tensor memory with bytes that have 4 or 6 bits "
