@@ -144,7 +144,7 @@ static const char shapes[] =
     "add.u32 %r4, %r3, 1;\nadd.u32 %r5, %r3, 2;\nadd.u32 %r6, %r3, 3;\n"
     "add.u32 %r7, %r3, 4;\nadd.u32 %r8, %r3, 5;\nadd.u32 %r9, %r3, 6;\n"
     "add.u32 %r10, %r3, 7;\n"
-    "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r2], {%r3, %r4, %r5, %r6, %r7, "
+    "tcgen05.st.sync.aligned.32x32b.x8.b32[%r2], {%r3, %r4, %r5, %r6, %r7, "
     "%r8, %r9, %r10};\ntcgen05.wait::st.sync.aligned;\n"
     "add.u32 %r11, %r2, 1048576;\n"
     "tcgen05.ld.sync.aligned.16x256b.x1.b32 {%r12, %r13, %r14, %r15}, [%r2];\n"
