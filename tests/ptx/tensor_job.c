@@ -75,6 +75,20 @@ static double scale_of(const struct tensor_product *p, unsigned code)
                       : ldexp(1, (int)code - 127);
 }
 
+/* A as its image has it. */
+static struct tensor_layout a_layout(const struct tensor_product *p)
+{
+    const struct tensor_layout none = {0, p->a.turned};
+
+    return p->a.swizzle == TENSOR_MEMORY ? none : p->a;
+}
+
+/* Rows of A in a CTA. */
+static int rows_of(const struct tensor_product *p)
+{
+    return p->is_64 ? 64 : 128;
+}
+
 /* Codes of a step of k. */
 static int step_of(const struct tensor_product *p)
 {
@@ -177,7 +191,7 @@ static uint32_t instruction_of(const struct tensor_product *p)
            (uint32_t)p->a_type->number << 7 |
            (uint32_t)p->b_type->number << 10 | (uint32_t)p->negate << 13 |
            (uint32_t)p->a.turned << 15 | (uint32_t)p->b.turned << 16 |
-           (uint32_t)p->n << 14 | (uint32_t)(8 * p->ctas) << 24;
+           (uint32_t)p->n << 14 | (uint32_t)(rows_of(p) / 16 * p->ctas) << 24;
 }
 
 /* Tiles of 128 rows and four blocks: A's by k, then B's by k and by row. */
@@ -200,8 +214,9 @@ static void put_operands(const struct tensor_product *p, uint8_t *image,
     const int n = p->n / p->ctas;
 
     for (int k = 0; k < p->k; k++) {
-        for (int i = 0; i < 128; i++)
-            put(image, p->a, p->a_type, 128, i, k, matrix.a[128 * rank + i][k]);
+        for (int i = 0; i < rows_of(p); i++)
+            put(image, a_layout(p), p->a_type, rows_of(p), i, k,
+                matrix.a[128 * rank + i][k]);
         for (int j = 0; j < n; j++)
             put(image + b_at, p->b, p->b_type, n, j, k,
                 matrix.b[n * rank + j][k]);
@@ -212,7 +227,7 @@ static struct tensor_job *job_of(const struct tensor_product *p)
 {
     const int n = p->n / p->ctas, step = step_of(p);
     const int tiles = p->k / step * p->blocks / 4, tiles_n = (p->n + 127) / 128;
-    const uint32_t b_at = bytes_of(p->a, p->a_type, 128, p->k);
+    const uint32_t b_at = bytes_of(a_layout(p), p->a_type, rows_of(p), p->k);
     const uint32_t scales = b_at + bytes_of(p->b, p->b_type, n, p->k);
     const uint32_t bytes = scales + (uint32_t)(tiles * (1 + tiles_n) * 512);
     struct tensor_job *job = calloc(1, sizeof *job + 2 * IMAGE);
@@ -220,13 +235,14 @@ static struct tensor_job *job_of(const struct tensor_product *p)
     assert_non_null(job);
     assert_true(bytes <= IMAGE);
     *job = (struct tensor_job){
-        .a = descriptor(p->a, p->a_type, 128, 0) ^ tensor_defect.a,
+        .a =
+            descriptor(a_layout(p), p->a_type, rows_of(p), 0) ^ tensor_defect.a,
         .b = descriptor(p->b, p->b_type, n, b_at),
         .instruction = instruction_of(p) ^ tensor_defect.instruction,
         .steps = (uint32_t)(p->k / step),
         .words = bytes / 4,
         .columns = (uint32_t)p->n,
-        .a_step = between(p->a, p->a_type, 128, step),
+        .a_step = between(a_layout(p), p->a_type, rows_of(p), step),
         .b_step = between(p->b, p->b_type, n, step),
         .tiles = (uint32_t)(tiles * (1 + tiles_n)),
         .blocks = (uint32_t)p->blocks,
@@ -250,7 +266,10 @@ void tensor_write(const struct tensor_product *p, char *text, size_t size)
 {
     char product[2000];
     size_t n = 0;
+    const int in_tensor = p->a.swizzle == TENSOR_MEMORY;
     const char *const parts[] = {TENSOR_BEGIN TENSOR_COPY,
+                                 in_tensor ? TENSOR_A : "",
+                                 TENSOR_ISSUER,
                                  p->blocks ? TENSOR_SCALES : "",
                                  TENSOR_STEP,
                                  product,
@@ -260,7 +279,7 @@ void tensor_write(const struct tensor_product *p, char *text, size_t size)
                                  TENSOR_LOAD TENSOR_END};
 
     snprintf(product, sizeof product, p->blocks ? TENSOR_SCALED : TENSOR_PLAIN,
-             p->kind);
+             p->kind, in_tensor ? "[%r40]" : "%rd2");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         for (const char *at = parts[i]; *at; at++) {
             if (at > parts[i] && at[-1] == '.' && *at == 'G') {
@@ -331,6 +350,15 @@ static int is_sum(const struct tensor_product *p, int i, int j, float d)
     return fabs(d - sum) <= ldexp(size, -18);
 }
 
+/* 64 rows are 16 of each part of the lanes, whose others stay as they were. */
+static int is_right(const struct tensor_product *p, int lane, int j, float d)
+{
+    if (!p->is_64)
+        return is_sum(p, lane, j, d);
+    return lane % 32 < 16 ? is_sum(p, lane / 32 * 16 + lane % 32, j, d)
+                          : isnan(d);
+}
+
 int tensor_run(const struct tensor_product *p, const char *text,
                const char **why)
 {
@@ -347,7 +375,7 @@ int tensor_run(const struct tensor_product *p, const char *text,
         driver->cuGetErrorString(code, why);
     for (int i = 0; i < 128 * p->ctas; i++)
         for (int j = 0; j < p->n; j++)
-            wrong += code || !is_sum(p, i, j, d[i * p->n + j]);
+            wrong += code || !is_right(p, i, j, d[i * p->n + j]);
     free(job);
     return wrong;
 }

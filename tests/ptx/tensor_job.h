@@ -8,9 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An operand in shared memory. */
+/* An operand in shared memory, or A in tensor memory. */
+enum { TENSOR_MEMORY = -1 };
 struct tensor_layout {
-    int swizzle; /* bytes of a row: 128, 64, 32; 0: none */
+    int swizzle; /* bytes of a row: 128, 64, 32; 0: none; TENSOR_MEMORY */
     int turned;  /* mn-major */
 };
 
@@ -31,6 +32,7 @@ struct tensor_product {
     int blocks; /* of a step, with a scale each; 0: none */
     int e4m3;   /* the type of scales */
     int negate; /* A */
+    int is_64;  /* rows of A and D, not 128 */
 };
 
 /* The kernel's text; each time with another count of registers loaded. */

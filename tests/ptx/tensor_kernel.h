@@ -59,7 +59,21 @@ struct tensor_job {
     "ld.shared.u32 %r13, [%r1];\n"                                             \
     "and.b32 %r22, %r1, 0xffffff;\nadd.u32 %r22, %r22, 1024;\n"                \
     "shr.u32 %r22, %r22, 4;\ncvt.u64.u32 %rd6, %r22;\n"                        \
-    "add.u64 %rd2, %rd2, %rd6;\nadd.u64 %rd3, %rd3, %rd6;\n"                   \
+    "add.u64 %rd2, %rd2, %rd6;\nadd.u64 %rd3, %rd3, %rd6;\n"
+/* Each thread's row of A to columns 448 and later, 8 for each step. */
+#define TENSOR_A                                                               \
+    "mul.wide.u32 %rd11, %r0, 16;\nadd.u64 %rd11, %rd11, %rd5;\n"              \
+    "mov.u32 %r14, 0;\nadd.u32 %r40, %r13, 448;\n"                             \
+    "fill:\nld.global.v4.u32 {%d0, %d1, %d2, %d3}, [%rd11+64];\n"              \
+    "ld.global.v4.u32 {%d4, %d5, %d6, %d7}, [%rd11+2112];\n"                   \
+    "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r40], {%d0, %d1, %d2, %d3, %d4, " \
+    "%d5, %d6, %d7};\nadd.u64 %rd11, %rd11, 4096;\n"                           \
+    "add.u32 %r40, %r40, 8;\nadd.u32 %r14, %r14, 1;\n"                         \
+    "setp.lt.u32 %p6, %r14, %r3;\n@%p6 bra fill;\n"                            \
+    "tcgen05.wait::st.sync.aligned;\ntcgen05.fence::before_thread_sync;\n"     \
+    "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"         \
+    "tcgen05.fence::after_thread_sync;\n"
+#define TENSOR_ISSUER                                                          \
     "setp.ne.u32 %p3, %r20, 0;\nnot.pred %p5, %p0;\n"                          \
     "or.pred %p5, %p5, %p3;\n@%p5 bra issued;\n"
 /* Tiles of scales to columns 256 and later. */
@@ -72,8 +86,10 @@ struct tensor_job {
     "shl.b32 %r32, %r30, 2;\nadd.u32 %r32, %r32, %r13;\n"                      \
     "add.u32 %r32, %r32, 256;\ntcgen05.cp.G.32x128b.warpx4 [%r32], %rd9;\n"    \
     "add.u32 %r30, %r30, 1;\nbra tile;\ntiled:\n"
-#define TENSOR_STEP  "mov.u32 %r14, 0;\nstep:\nsetp.ne.u32 %p3, %r14, 0;\n"
-#define TENSOR_PLAIN "tcgen05.mma.G.%s [%%r13], %%rd2, %%rd3, %%r2, %%p3;\n"
+#define TENSOR_STEP                                                            \
+    "mov.u32 %r14, 0;\nadd.u32 %r40, %r13, 448;\n"                             \
+    "step:\nsetp.ne.u32 %p3, %r14, 0;\n"
+#define TENSOR_PLAIN "tcgen05.mma.G.%s [%%r13], %s, %%rd3, %%r2, %%p3;\n"
 #define TENSOR_SCALED                                                          \
     "mul.lo.u32 %%r33, %%r14, %%r25;\nand.b32 %%r34, %%r33, 3;\n"              \
     "shl.b32 %%r35, %%r34, 29;\nshl.b32 %%r36, %%r34, 4;\n"                    \
@@ -82,12 +98,12 @@ struct tensor_job {
     "add.u32 %%r34, %%r34, %%r13;\nadd.u32 %%r34, %%r34, 256;\n"               \
     "mul.lo.u32 %%r35, %%r33, %%r28;\nadd.u32 %%r35, %%r35, %%r13;\n"          \
     "add.u32 %%r35, %%r35, %%r27;\n"                                           \
-    "tcgen05.mma.G.%s [%%r13], %%rd2, %%rd3, %%r37, [%%r34], [%%r35], "        \
+    "tcgen05.mma.G.%s [%%r13], %s, %%rd3, %%r37, [%%r34], [%%r35], "           \
     "%%p3;\n"
 #define TENSOR_NEXT                                                            \
     "cvt.u64.u32 %rd7, %r6;\nadd.u64 %rd2, %rd2, %rd7;\n"                      \
     "cvt.u64.u32 %rd7, %r7;\nadd.u64 %rd3, %rd3, %rd7;\n"                      \
-    "add.u32 %r14, %r14, 1;\n"                                                 \
+    "add.u32 %r14, %r14, 1;\nadd.u32 %r40, %r40, 8;\n"                         \
     "setp.lt.u32 %p4, %r14, %r3;\n@%p4 bra step;\n"
 #define TENSOR_COMMIT                                                          \
     "tcgen05.commit.G.mbarrier::arrive::one.shared::cluster.b64 [%r8];\n"

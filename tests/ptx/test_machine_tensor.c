@@ -20,6 +20,10 @@
     {                                                                          \
         128, 1                                                                 \
     }
+#define IN_TENSOR                                                              \
+    {                                                                          \
+        TENSOR_MEMORY, 0                                                       \
+    }
 #define MX8    "kind::mxf8f6f4.block_scale.block32"
 #define MX8_1X "kind::mxf8f6f4.block_scale.scale_vec::1X"
 #define MX4    "kind::mxf4.block_scale.block32"
@@ -28,19 +32,19 @@
 #define NV4_4X "kind::mxf4nvf4.block_scale.scale_vec::4X"
 
 static const struct tensor_product products[] = {
-    {"kind::f16", BF16, ROWS_128, ROWS_128, 1, 256, 64, 0, 0, 0},
-    {"kind::f16", BF16, TURN_128, TURN_128, 1, 128, 64, 0, 0, 0},
-    {"kind::f16", F16, {64, 0}, {64, 0}, 1, 64, 32, 0, 0, 0},
-    {"kind::f16", BF16, {32, 0}, {32, 0}, 1, 48, 16, 0, 0, 1},
-    {"kind::f16", F16, {0, 0}, {0, 0}, 1, 16, 64, 0, 0, 0},
-    {"kind::f16", BF16, {0, 1}, {0, 1}, 1, 128, 64, 0, 0, 0},
-    {"kind::f16", BF16, {64, 1}, {32, 0}, 1, 32, 16, 0, 0, 0},
-    {"kind::f16", F16, ROWS_128, TURN_128, 1, 192, 64, 0, 0, 0},
-    {"kind::f16", BF16, ROWS_128, ROWS_128, 2, 256, 64, 0, 0, 0},
-    {"kind::f16", F16, TURN_128, {64, 0}, 2, 64, 32, 0, 0, 1},
-    {"kind::f8f6f4", E4M3, ROWS_128, ROWS_128, 1, 128, 128, 0, 0, 0},
+    {"kind::f16", BF16, ROWS_128, ROWS_128, 1, 256, 64, 0, 0, 0, 0},
+    {"kind::f16", BF16, TURN_128, TURN_128, 1, 128, 64, 0, 0, 0, 0},
+    {"kind::f16", F16, {64, 0}, {64, 0}, 1, 64, 32, 0, 0, 0, 0},
+    {"kind::f16", BF16, {32, 0}, {32, 0}, 1, 48, 16, 0, 0, 1, 0},
+    {"kind::f16", F16, {0, 0}, {0, 0}, 1, 16, 64, 0, 0, 0, 0},
+    {"kind::f16", BF16, {0, 1}, {0, 1}, 1, 128, 64, 0, 0, 0, 0},
+    {"kind::f16", BF16, {64, 1}, {32, 0}, 1, 32, 16, 0, 0, 0, 0},
+    {"kind::f16", F16, ROWS_128, TURN_128, 1, 192, 64, 0, 0, 0, 0},
+    {"kind::f16", BF16, ROWS_128, ROWS_128, 2, 256, 64, 0, 0, 0, 0},
+    {"kind::f16", F16, TURN_128, {64, 0}, 2, 64, 32, 0, 0, 1, 0},
+    {"kind::f8f6f4", E4M3, ROWS_128, ROWS_128, 1, 128, 128, 0, 0, 0, 0},
     {"kind::f8f6f4", &tensor_e5m2, &tensor_e4m3, TURN_128, TURN_128, 1, 128, 64,
-     0, 0, 0},
+     0, 0, 0, 0},
     {"kind::f8f6f4",
      &tensor_e2m3,
      &tensor_e3m2,
@@ -51,18 +55,27 @@ static const struct tensor_product products[] = {
      64,
      0,
      0,
+     0,
      0},
     {"kind::f8f6f4", &tensor_e2m1, &tensor_e5m2, ROWS_128, ROWS_128, 2, 96, 128,
-     0, 0, 0},
-    {MX8, E4M3, ROWS_128, ROWS_128, 1, 240, 128, 1, 0, 0},
+     0, 0, 0, 0},
+    {MX8, E4M3, ROWS_128, ROWS_128, 1, 240, 128, 1, 0, 0, 0},
     {MX8_1X, &tensor_e5m2, &tensor_e2m1, TURN_128, ROWS_128, 1, 64, 128, 1, 0,
-     0},
-    {MX8, E4M3, ROWS_128, ROWS_128, 2, 256, 128, 1, 0, 0},
-    {MX4, PACKED, ROWS_128, ROWS_128, 1, 128, 256, 2, 0, 0},
-    {MX4_2X, PACKED, {64, 0}, {64, 0}, 2, 64, 128, 2, 0, 0},
-    {NV4, PACKED, ROWS_128, ROWS_128, 1, 48, 256, 4, 1, 0},
-    {NV4_4X, PACKED, ROWS_128, ROWS_128, 2, 192, 256, 4, 0, 0},
-    {NV4, PACKED, {0, 0}, {32, 0}, 2, 224, 64, 4, 1, 0},
+     0, 0},
+    {MX8, E4M3, ROWS_128, ROWS_128, 2, 256, 128, 1, 0, 0, 0},
+    {MX4, PACKED, ROWS_128, ROWS_128, 1, 128, 256, 2, 0, 0, 0},
+    {MX4_2X, PACKED, {64, 0}, {64, 0}, 2, 64, 128, 2, 0, 0, 0},
+    {NV4, PACKED, ROWS_128, ROWS_128, 1, 48, 256, 4, 1, 0, 0},
+    {NV4_4X, PACKED, ROWS_128, ROWS_128, 2, 192, 256, 4, 0, 0, 0},
+    {NV4, PACKED, {0, 0}, {32, 0}, 2, 224, 64, 4, 1, 0, 0},
+    {"kind::f16", BF16, IN_TENSOR, TURN_128, 1, 128, 64, 0, 0, 0, 0},
+    {"kind::f8f6f4", &tensor_e4m3, &tensor_e5m2, IN_TENSOR, ROWS_128, 2, 64,
+     128, 0, 0, 0, 0},
+    {MX8, E4M3, IN_TENSOR, ROWS_128, 1, 64, 128, 1, 0, 0, 0},
+    {NV4, PACKED, IN_TENSOR, ROWS_128, 2, 64, 256, 4, 1, 0, 0},
+    {"kind::f16", BF16, ROWS_128, ROWS_128, 1, 8, 64, 0, 0, 0, 1},
+    {"kind::f16", F16, TURN_128, TURN_128, 1, 256, 64, 0, 0, 1, 1},
+    {"kind::f8f6f4", E4M3, {64, 1}, {64, 1}, 1, 64, 64, 0, 0, 0, 1},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 
@@ -131,7 +144,7 @@ static const char shapes[] =
     "add.u32 %r4, %r3, 1;\nadd.u32 %r5, %r3, 2;\nadd.u32 %r6, %r3, 3;\n"
     "add.u32 %r7, %r3, 4;\nadd.u32 %r8, %r3, 5;\nadd.u32 %r9, %r3, 6;\n"
     "add.u32 %r10, %r3, 7;\n"
-    "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r2], {%r3, %r4, %r5, %r6, %r7, "
+    "tcgen05.st.sync.aligned.32x32b.x8.b32[%r2], {%r3, %r4, %r5, %r6, %r7, "
     "%r8, %r9, %r10};\ntcgen05.wait::st.sync.aligned;\n"
     "add.u32 %r11, %r2, 1048576;\n"
     "tcgen05.ld.sync.aligned.16x256b.x1.b32 {%r12, %r13, %r14, %r15}, [%r2];\n"

@@ -20,6 +20,7 @@ static const struct tensor_product
              64,
              0,
              0,
+             0,
              0},
     scaled = {"kind::mxf8f6f4.block_scale.block32",
               &tensor_e4m3,
@@ -30,6 +31,7 @@ static const struct tensor_product
               64,
               128,
               1,
+              0,
               0,
               0},
     packed = {"kind::mxf4nvf4.block_scale.block16",
@@ -42,6 +44,7 @@ static const struct tensor_product
               256,
               4,
               1,
+              0,
               0},
     pair = {"kind::f16",
             &tensor_bf16,
@@ -51,6 +54,7 @@ static const struct tensor_product
             2,
             64,
             64,
+            0,
             0,
             0,
             0};
@@ -72,6 +76,32 @@ static void edit(char *text, size_t size, const char *from, const char *to)
     snprintf(text + n, size - n, "%s", rest);
     free(copy);
 }
+
+static const struct tensor_product in_tensor = {"kind::f16",
+                                                &tensor_bf16,
+                                                &tensor_bf16,
+                                                {TENSOR_MEMORY, 0},
+                                                {128, 0},
+                                                1,
+                                                32,
+                                                64,
+                                                0,
+                                                0,
+                                                0,
+                                                0};
+
+static const struct tensor_product turned_64 = {"kind::f8f6f4",
+                                                &tensor_e4m3,
+                                                &tensor_e4m3,
+                                                {64, 1},
+                                                {64, 1},
+                                                1,
+                                                64,
+                                                64,
+                                                0,
+                                                0,
+                                                0,
+                                                1};
 
 static void check_refused(const struct tensor_product *p, const char *from,
                           const char *to, const char *expected)
@@ -109,12 +139,15 @@ TEST(tensor_descriptors)
         {&plain, {.instruction = 1u << 8}, "that the kind has not"},
         {&scaled, {.instruction = 2u << 10}, "that the kind has not"},
         {&plain, {.instruction = 1u << 4}, "only fp32 is known"},
-        {&plain, {.instruction = 12u << 24}, "m = 64; only 128"},
+        {&plain, {.instruction = 10u << 24}, "m = 32; only 128 or 64"},
+        {&in_tensor, {.instruction = 12u << 24}, "A of 64 rows in tensor"},
         {&pair, {.instruction = 24u << 24}, "m = 128; only 256"},
         {&plain, {.instruction = 1u << 17}, "n = 136 is no multiple of 16"},
         {&plain, {.instruction = 16u << 17}, "n = 0 is no multiple"},
+        {&turned_64, {.instruction = 1u << 17}, "n = 72 is no multiple of 16"},
         {&pair, {.instruction = 2u << 17}, "n = 80 is no multiple of 32"},
         {&packed, {.instruction = 1u << 15}, "4 bits are k-major"},
+        {&in_tensor, {.instruction = 1u << 15}, "A in tensor memory is k-m"},
         {&packed, {.instruction = 1u << 29}, "there is no scale id 1 of A"},
         {&packed, {.instruction = 2u << 4}, "there is no scale id 2 of B"},
         {&scaled, {.instruction = 1u << 23}, "e4m3 scales are of blocks of 16"},
@@ -133,6 +166,10 @@ TEST(tensor_descriptors)
 #define COMMIT                                                                 \
     "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 "   \
     "[%r8];\n"
+#define A_COLUMN(n) "add.u32 %r40, %r13, " n ";\nstep:"
+#define STORE_A                                                                \
+    "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r40+-8], {%d0};\n"                \
+    "tcgen05.wait::st.sync.aligned;\n"
 #define ALLOC "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1]"
 #define RELINQUISH                                                             \
     "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
@@ -174,6 +211,15 @@ TEST(tensor_memory)
         {&plain, "kind::f16", "kind::f17", "is not known"},
         {&scaled, "32x128b.warpx4", "128x128b", "lane 32 has others"},
         {&scaled, "@%p6 bra tiled", "bra tiled", "scales, was never written"},
+        {&in_tensor, A_COLUMN("448"), A_COLUMN("440"), "A, was never written"},
+        {&in_tensor, A_COLUMN("448"), A_COLUMN("505"), "is not allocated"},
+        {&in_tensor, A_COLUMN("448"), A_COLUMN("1048576"),
+         "A begins in lane 16"},
+        {&in_tensor, "tcgen05.wait::st.sync.aligned;\n", "",
+         "loads or stores it"},
+        {&in_tensor, WAITED AFTER, WAITED STORE_A AFTER,
+         "issued a product or a copy that uses it"},
+        {&in_tensor, WAITED AFTER, WAITED AFTER STORE_A, NULL},
         {&pair, "setp.ne.u32 %p3, %r20, 0", "setp.ne.u32 %p3, %r20, 1",
          "the odd CTA of a pair"},
     };
@@ -208,8 +254,8 @@ TEST(tensor_order)
         const char *from, *to, *why;
     } rows[] = {
         {"tcgen05.wait::ld.sync.aligned;\n", "", "before its tcgen05.wait::ld"},
-        {WAITED, "", "issued a product or a copy to it"},
-        {WAITED AFTER, WAITED, "issued a product or a copy to it"},
+        {WAITED, "", "issued a product or a copy that uses it"},
+        {WAITED AFTER, WAITED, "issued a product or a copy that uses it"},
         {"setp.ne.u32 %p3, %r14, 0", "setp.ge.u32 %p3, %r14, 0",
          "a sum to be added to, was never written"},
         {"fence.proxy.async.shared::cta;\n", "", "without a fence.proxy.async"},

@@ -219,8 +219,8 @@ static int read_instruction(struct px_build *b, char *text)
         if (find_guard(b, text + 1))
             return PX_FAULT;
     }
-    rest = name + strcspn(name, " \t\n{");
-    if (*rest == '{') { /* without a space: the name moves to make one */
+    rest = name + strcspn(name, " \t\n{[");
+    if (*rest && strchr("{[", *rest)) { /* the name moves to make a space */
         memmove(name - 1, name, (size_t)(rest - name));
         name--;
         rest[-1] = 0;

@@ -109,6 +109,7 @@ static int allocate(struct px_warp *w, const struct px_op *op, uint32_t mask)
     memset(t->taken + first, 1, columns);
     memset(t->word[first], 0xff, columns * sizeof *t->word);
     memset(t->written[first], 0, columns * sizeof *t->written);
+    memset(t->used + first, 0, columns * sizeof *t->used);
     memset(t->read + first * (uint32_t)w->cta->nwarps, 0,
            columns * (size_t)w->cta->nwarps * sizeof *t->read);
     px_machine.clock++;

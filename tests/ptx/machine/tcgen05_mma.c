@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** tcgen05_mma.c: products of one thread, of shared memory's operands, into
-** tensor memory; of one CTA or of a pair.
+** tcgen05_mma.c: products of one thread, of shared memory's operands, A also of
+** tensor memory, into tensor memory; of one CTA or of a pair.
 **
 ** From the PTX ISA 9.2, 9.7.16: both descriptors are in Tables 40 to 44. Its
 ** figures have the lanes of D and of scales, which are taken from CUTLASS'
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_K = 64, MOST_N = 256, NONE = -1 };
+enum { MOST_K = 64, MOST_N = 256, NONE = -1, A_COLUMNS = 8 };
 
 /* Types by their number in an instruction descriptor. */
 static const struct kind {
@@ -38,10 +38,12 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 struct product {
     const struct kind *kind;
     int ctas, n, accumulate;
+    int rows; /* of a CTA: 128, or 64 as 16 of each part of the lanes */
     float sign;
     struct px_matrix a, b;
-    uint32_t column; /* of D */
-    int blocks;      /* of k, with a scale each; 0: none */
+    int a_in_tensor;           /* in tensor memory, 32 bytes of a row */
+    uint32_t a_column, column; /* of D */
+    int blocks;                /* of k, with a scale each; 0: none */
     int e4m3_scales;
     struct scale {
         uint32_t column, columns;
@@ -90,20 +92,26 @@ static int fault_instruction(struct px_warp *w, const struct px_op *op,
 }
 
 static int check_shape(struct px_warp *w, const struct px_op *op, int lane,
-                       uint32_t bits, const struct product *p)
+                       uint32_t bits, struct product *p)
 {
     const int m = (int)(bits >> 24 & 31) << 4;
-    const int step = p->ctas == 2 ? 32 : 16;
+    const int is_64 = p->ctas == 1 && m == 64;
+    const int of_bytes = p->kind->k == 32; /* 16 columns of mn-major B a unit */
+    const int step = p->kind->scaled                       ? 16
+                     : p->ctas == 2                        ? 32
+                     : is_64 && !(p->b.turned && of_bytes) ? 8
+                                                           : 16;
 
-    if (m != 128 * p->ctas)
+    p->rows = is_64 ? 64 : PX_ROWS;
+    if (m != p->rows * p->ctas)
         return px_fault(w, op, lane,
-                        "instruction descriptor 0x%08x: m = %d; only %d is "
+                        "instruction descriptor 0x%08x: m = %d; only %d%s is "
                         "known here",
-                        bits, m, 128 * p->ctas);
-    if (p->n < 16 || p->n > MOST_N || p->n % (p->kind->scaled ? 16 : step))
+                        bits, m, 128 * p->ctas, p->ctas == 1 ? " or 64" : "");
+    if (p->n < step || p->n > MOST_N || p->n % step)
         return px_fault(w, op, lane,
                         "instruction descriptor 0x%08x: n = %d is no multiple "
-                        "of %d from 16 to 256",
+                        "of %d up to 256",
                         bits, p->n, step);
     return PX_NEXT;
 }
@@ -170,7 +178,7 @@ static int read_scales(struct px_warp *w, const struct px_op *op, int lane,
 /* A step of k as the halves of a pair have it: rows of A, columns of B. */
 static struct px_units a_units(const struct product *p)
 {
-    return px_matrix_units(&p->a, 0, PX_ROWS, p->kind->k);
+    return px_matrix_units(&p->a, 0, p->rows, p->kind->k);
 }
 
 static struct px_units b_units(const struct product *p)
@@ -179,6 +187,23 @@ static struct px_units b_units(const struct product *p)
 }
 
 /* ------------------------------------------------------------------ landing */
+
+/* Rows of A of one CTA: lanes, or units of shared memory. */
+static int gather_a(struct px_async *async, const struct product *p,
+                    const struct px_cta *cta, float *a)
+{
+    if (!p->a_in_tensor)
+        return px_matrix_gather(async, cta, &p->a, a_units(p), a, p->kind->k,
+                                1);
+    for (int i = 0; i < PX_ROWS; i++) {
+        uint32_t row[A_COLUMNS];
+
+        for (uint32_t j = 0; j < A_COLUMNS; j++)
+            row[j] = cta->tmem->word[p->a_column + j][i];
+        px_mma_decode(a + i * p->kind->k, row, p->kind->k, p->a.type);
+    }
+    return PX_NEXT;
+}
 
 /* Rows of A of one CTA, and its columns of B. */
 static int gather(struct px_async *async, const struct product *p, int half,
@@ -190,7 +215,7 @@ static int gather(struct px_async *async, const struct product *p, int half,
     if (!cta->live_warps)
         return px_fault(w, async->op, async->lane,
                         "a CTA of the pair has ended");
-    if (px_matrix_gather(async, cta, &p->a, a_units(p), a, p->kind->k, 1))
+    if (gather_a(async, p, cta, a))
         return PX_FAULT;
     if (px_misreads(PX_PAIR_COLUMNS))
         half = p->ctas - 1 - half;
@@ -262,14 +287,15 @@ static void add_to(struct px_cta *cta, const struct product *p,
     for (int j = 0; j < p->n; j++) {
         uint32_t *column = cta->tmem->word[p->column + (uint32_t)j];
 
-        for (int i = 0; i < PX_ROWS; i++) {
+        for (int i = 0; i < p->rows; i++) {
+            const int lane = p->rows == 64 ? i / 16 * 32 + i % 16 : i;
             float d;
 
-            if (p->disabled[i / 32] >> i % 32 & 1)
+            if (p->disabled[lane / 32] >> lane % 32 & 1)
                 continue;
-            memcpy(&d, &column[i], sizeof d);
+            memcpy(&d, &column[lane], sizeof d);
             d = p->sign * sum[i * p->n + j] + (p->accumulate ? d : 0);
-            memcpy(&column[i], &d, sizeof d);
+            memcpy(&column[lane], &d, sizeof d);
         }
     }
 }
@@ -302,7 +328,7 @@ static int land_product(struct px_async *async)
         struct px_cta *cta = &w->cta->cluster->cta[w->cta->rank + i];
 
         if (!p->blocks)
-            px_mma_multiply(sum, a[i], b, PX_ROWS, p->n, p->kind->k);
+            px_mma_multiply(sum, a[i], b, p->rows, p->n, p->kind->k);
         else if (multiply_scaled(async, p, cta, a[i], b, sum))
             return PX_FAULT;
         add_to(cta, p, sum);
@@ -312,8 +338,35 @@ static int land_product(struct px_async *async)
 
 /* ------------------------------------------------------------------ issuing */
 
-/* In op->sub: the kind, and how many operands disable lanes. */
+/* In op->sub: the kind, and how many operands disable lanes; op->space 't': A
+   is in tensor memory. */
 enum { A = 1, B = 2, INSTRUCTION = 3, KIND = 15, MASKS = 4 };
+
+static int read_a(struct px_warp *w, const struct px_op *op, int lane,
+                  struct product *p)
+{
+    const int type = p->a.type;
+    uint32_t at;
+
+    p->a_in_tensor = op->space == 't';
+    if (!p->a_in_tensor)
+        return px_tensor_matrix(w, op, lane, PX_AT(w, uint64_t, A)[lane],
+                                &p->a);
+    at = PX_AT(w, uint32_t, A)[lane];
+    p->a_column = px_column_of(at);
+    if (px_row_of(at))
+        return px_fault(w, op, lane, "A begins in lane %u", px_row_of(at));
+    if (p->a.turned)
+        return px_fault(w, op, lane, "A in tensor memory is k-major");
+    if (p->rows != PX_ROWS)
+        return px_fault(w, op, lane,
+                        "A of 64 rows in tensor memory is not known here");
+    if (type == PX_E2M1 || type == PX_E2M3 || type == PX_E3M2)
+        return px_fault(w, op, lane,
+                        "A in tensor memory with bytes that have 4 or 6 bits "
+                        "is not known here");
+    return PX_NEXT;
+}
 
 static int read_product(struct px_warp *w, const struct px_op *op, int lane,
                         struct product *p)
@@ -335,11 +388,30 @@ static int read_product(struct px_warp *w, const struct px_op *op, int lane,
     if (read_instruction(w, op, lane, bits, p) ||
         (p->blocks && read_scales(w, op, lane, bits, p)))
         return PX_FAULT;
-    return px_tensor_matrix(w, op, lane, PX_AT(w, uint64_t, A)[lane], &p->a) ||
-                   px_tensor_matrix(w, op, lane, PX_AT(w, uint64_t, B)[lane],
-                                    &p->b)
-               ? PX_FAULT
-               : PX_NEXT;
+    if (read_a(w, op, lane, p))
+        return PX_FAULT;
+    return px_tensor_matrix(w, op, lane, PX_AT(w, uint64_t, B)[lane], &p->b);
+}
+
+/* A in tensor memory, and scales. */
+static int check_tensor_operands(struct px_warp *w, const struct px_op *op,
+                                 int lane, const struct product *p,
+                                 struct px_cta *cta)
+{
+    if (p->a_in_tensor) {
+        if (px_tmem_will_read(w, op, lane, cta, p->a_column, A_COLUMNS, "A"))
+            return PX_FAULT;
+        px_tmem_used(w, cta, p->a_column, A_COLUMNS);
+    }
+    for (int k = 0; p->blocks && k < 2; k++) {
+        const struct scale *s = &p->scale[k];
+
+        if (px_tmem_will_read(w, op, lane, cta, s->column, s->columns,
+                              "scales"))
+            return PX_FAULT;
+        px_tmem_used(w, cta, s->column, s->columns);
+    }
+    return PX_NEXT;
 }
 
 /* Both CTAs' operands and sums. */
@@ -351,13 +423,12 @@ static int check_product(struct px_warp *w, const struct px_op *op, int lane,
         struct px_cta *cta = px_tensor_cta(w, op, lane, p->ctas, i);
         const uint32_t n = (uint32_t)p->n;
 
-        if (!cta || px_matrix_issued(w, op, lane, cta, &p->a, a_units(p)) ||
-            px_matrix_issued(w, op, lane, cta, &p->b, b_units(p)))
+        if (!cta ||
+            (!p->a_in_tensor &&
+             px_matrix_issued(w, op, lane, cta, &p->a, a_units(p))) ||
+            px_matrix_issued(w, op, lane, cta, &p->b, b_units(p)) ||
+            check_tensor_operands(w, op, lane, p, cta))
             return PX_FAULT;
-        for (int k = 0; p->blocks && k < 2; k++)
-            if (px_tmem_will_read(w, op, lane, cta, p->scale[k].column,
-                                  p->scale[k].columns, "scales"))
-                return PX_FAULT;
         if (p->accumulate && px_tmem_will_read(w, op, lane, cta, p->column, n,
                                                "a sum to be added to"))
             return PX_FAULT;
@@ -411,7 +482,7 @@ static int blocks_of(const struct kind *kind, const char *end)
     return NONE;
 }
 
-/* kind::f16 [d], a, b, instruction (, {lanes}), p
+/* kind::f16 [d], a or [a], b, instruction (, {lanes}), p
    kind::mxf4.block_scale.block32 [d], a, b, instruction, [scales of A],
    [of B], p */
 int px_setup_tensor_product(struct px_build *b, const char *rest)
@@ -432,8 +503,11 @@ int px_setup_tensor_product(struct px_build *b, const char *rest)
     b->op->run = issue;
     b->op->sub = (short)(kind | masks << MASKS);
     b->op->vector = (short)blocks;
+    if (b->operand[A].kind == 'r' && !b->operand[A].wide)
+        b->op->space = 't';
     for (int i = 0; i < b->noperands - 1; i++)
-        if (px_give(b, i, i == A || i == B ? 'd' : 'r'))
+        if (px_give(b, i,
+                    i == B || (i == A && b->op->space != 't') ? 'd' : 'r'))
             return PX_FAULT;
     return px_give(b, b->noperands - 1, 'p') ? PX_FAULT : PX_EXIT;
 }

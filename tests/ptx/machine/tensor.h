@@ -20,7 +20,8 @@ struct px_access {
 struct px_tmem {
     uint32_t word[PX_COLUMNS][PX_ROWS];
     struct px_access written[PX_COLUMNS][PX_PARTS]; /* since the allocation */
-    struct px_access *read; /* [PX_COLUMNS][warps of the CTA] */
+    struct px_access *read;            /* [PX_COLUMNS][warps of the CTA] */
+    struct px_access used[PX_COLUMNS]; /* by a product, as A or scales */
     uint8_t taken[PX_COLUMNS];
     struct {
         uint32_t first, columns;
@@ -71,6 +72,9 @@ int px_tmem_will_write(struct px_warp *w, const struct px_op *op, int lane,
 int px_tmem_will_read(struct px_warp *w, const struct px_op *op, int lane,
                       struct px_cta *cta, uint32_t column, uint32_t columns,
                       const char *what);
+/* It will read them until it has ended: A or scales. */
+void px_tmem_used(struct px_warp *w, struct px_cta *cta, uint32_t column,
+                  uint32_t columns);
 
 /* tcgen05.c: a product, a copy or a commit of a thread, in the order of its
    issue, with zeroed bytes as its work. */

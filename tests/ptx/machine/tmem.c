@@ -70,12 +70,13 @@ static int fault_early(struct px_warp *w, const struct px_op *op, int lane,
     const uint32_t rank = by.count / 2 / (uint32_t)w->cta->nwarps;
 
     if (by.count % 2 == PX_ISSUED)
-        return px_fault(w, op, lane,
-                        "column %u of tensor memory: warp %u of CTA rank %u "
-                        "issued a product or a copy to it; of its end this "
-                        "warp does not know (commit, a wait for its barrier, "
-                        "tcgen05.fence::after_thread_sync)",
-                        column, warp, rank);
+        return px_fault(
+            w, op, lane,
+            "column %u of tensor memory: warp %u of CTA rank %u "
+            "issued a product or a copy that uses it; of its end this "
+            "warp does not know (commit, a wait for its barrier, "
+            "tcgen05.fence::after_thread_sync)",
+            column, warp, rank);
     return px_fault(w, op, lane,
                     "column %u of tensor memory: warp %u of CTA rank %u loads "
                     "or stores it; of its end this warp does not know "
@@ -134,6 +135,14 @@ int px_tmem_will_read(struct px_warp *w, const struct px_op *op, int lane,
     return PX_NEXT;
 }
 
+void px_tmem_used(struct px_warp *w, struct px_cta *cta, uint32_t column,
+                  uint32_t columns)
+{
+    for (uint32_t i = column; i < column + columns; i++)
+        cta->tmem->used[i] = (struct px_access){px_order_count(w, PX_ISSUED),
+                                                w->tensor->products};
+}
+
 int px_tmem_will_write(struct px_warp *w, const struct px_op *op, int lane,
                        struct px_cta *cta, uint32_t column, uint32_t columns)
 {
@@ -152,6 +161,8 @@ int px_tmem_will_write(struct px_warp *w, const struct px_op *op, int lane,
                 return fault_early(w, op, lane, *read, i);
             read->number = 0;
         }
+        if (!is_before(w, t->used[i], lane))
+            return fault_early(w, op, lane, t->used[i], i);
         for (int part = 0; part < PX_PARTS; part++) {
             if (!is_before(w, t->written[i][part], lane))
                 return fault_early(w, op, lane, t->written[i][part], i);
@@ -278,6 +289,8 @@ static int check_store(struct px_warp *w, const struct px_op *op,
 
     if (!is_over(w, by))
         return fault_early(w, op, 0, by, column);
+    if (!is_over(w, t->used[column]))
+        return fault_early(w, op, 0, t->used[column], column);
     for (int k = part; k < w->cta->nwarps; k += PX_PARTS) {
         const struct px_access read =
             t->read[column * (uint32_t)w->cta->nwarps + (uint32_t)k];
