@@ -4,8 +4,9 @@
 # counted:
 #     tests/run.sh        `make test`: each program, plainly; where cases take
 #                         minutes, a share of them (tests/share.h)
-#     tests/run.sh rest   `make test-all`: the other shares, and each program
-#                         under ASan and UBSan
+#     tests/run.sh rest   `make test-all`: the other shares, of test_ptx up to
+#                         the half, and each program under ASan and UBSan
+#     tests/run.sh ptx    `make test-ptx`: the other half of test_ptx
 # Skips are listed with their reasons, which the tests print as "skip: ...", and
 # cases that are left out are counted. At the end there is a table of the time
 # of each part; the status is 1 if anything failed.
@@ -14,8 +15,8 @@ cd "$(dirname "$0")/.." || exit
 
 part=${1:-test}
 case $part in
-test | rest) ;;
-*) echo "usage: tests/run.sh [rest]" >&2; exit 2 ;;
+test | rest | ptx) ;;
+*) echo "usage: tests/run.sh [rest|ptx]" >&2; exit 2 ;;
 esac
 
 passed=0
@@ -31,7 +32,7 @@ digest() { # log, exit status
         /^left out: /     { show($0); next }
         /^cases: / && $2 < $4 {
             show($2 " of " $4 " cases" \
-                (part == "test" ? "; make test-all runs the others" : ""))
+                (part == "test" ? "; make test-all runs others" : ""))
             next
         }
         /^(not )?ok .*# *SKIP/  { skip++; show("skipped: " reason " " $0); next }
@@ -123,8 +124,8 @@ start() { # log, program, share
 shares_of() { # program
     case $1 in
     */test_ptx) echo 24 ;;
-    */test_{compile,host}) echo 8 ;;
-    */test_{cli,api} | tests/numbers/check.py) echo 4 ;;
+    */test_compile | */test_host) echo 8 ;;
+    */test_cli | */test_api | tests/numbers/check.py) echo 4 ;;
     *) echo 1 ;;
     esac
 }
@@ -146,6 +147,9 @@ if [ "$part" = test ]; then
     for program in $(programs build/bin) tests/{numbers,report,docs,install}/check.py; do
         add "$program" "$(shares_of "$program")" 0 0
     done
+elif [ "$part" = ptx ]; then
+    shares=$(shares_of build/bin/test_ptx)
+    add build/bin/test_ptx "$shares" $((shares / 2)) $((shares - 1))
 else
     for program in $(programs build/asan/bin); do
         shares=$(shares_of "$program")
@@ -153,7 +157,9 @@ else
         # CUDA kernels are the same under sanitizers, which watch the programs alone.
         */test_ptx | */test_compile)
             add "$program" $((16 * shares)) 0 0
-            add "${program/asan\//}" "$shares" 1 $((shares - 1))
+            last=$((shares - 1))
+            [[ $program != */test_ptx ]] || last=$((shares / 2 - 1)) # half an hour
+            add "${program/asan\//}" "$shares" 1 "$last"
             ;;
         *) add "$program" 1 0 0 ;;
         esac
@@ -200,7 +206,7 @@ show_ended
 for log in "${!unseen[@]}"; do
     show "$log"
 done
-if [ "$part" = rest ] || [ ! -x build/bin/gpu_suite ]; then
+if [ "$part" != test ] || [ ! -x build/bin/gpu_suite ]; then
     :
 elif have_gpu; then
     run build/log/gpu_suite.txt build/bin/gpu_suite build/bin/gpu_suite

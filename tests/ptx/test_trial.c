@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "cases.h"
 #include "interpret.h"
+#include "share.h"
 
 #include <stdio.h>
 #include <sys/wait.h>
@@ -71,6 +72,8 @@ TEST(trial_of_codes)
          "ready\n"},
     };
 
+    if (!share_has_first())
+        return;
     interpret_need_compiler();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         expect(rows[i].command, rows[i].says);
@@ -100,6 +103,8 @@ TEST(trial_of_nothing)
         {"$quern .trial; echo; $quern .trial 1 2 3", "unable "},
     };
 
+    if (!share_has_first())
+        return;
     interpret_need_compiler();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         expect(rows[i].command, rows[i].says);
@@ -133,6 +138,8 @@ TEST(trial_without_gpu)
 
 TEST(trial_by_library)
 {
+    if (!share_has_first())
+        return;
     interpret_need_compiler();
     assert_int_equal(shell(LIBRARY("")), 0);
     assert_non_null(strstr(output, "tried " KERNEL " on this GPU for the first "
