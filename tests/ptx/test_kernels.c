@@ -117,8 +117,8 @@ TEST(epilogues)
     run_each(is_epilogue, "epilogues");
 }
 
-/* Blackwell's activations take 20 seconds each, their gradients two minutes: one
-   form in four, and in sixteen, is run. Lines (lines.h) have the others. */
+/* Blackwell's activations take 20 seconds each, their gradients two minutes:
+   one form in four, and in sixteen, is run. Lines (lines.h) have the others. */
 static int one_in(const struct qn_kernel *k)
 {
     return strcmp(k->arch, "sm_100f")   ? 1
