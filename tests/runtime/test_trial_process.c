@@ -147,6 +147,7 @@ TEST(trial_signals)
 /* The files that a caller has closed are not taken for the program's. */
 TEST(trial_without_standard_files)
 {
+    struct quern_context *ctx;
     int saved[3];
 
     write_checker(RIGHT, RIGHT, RIGHT, RIGHT);
@@ -154,11 +155,13 @@ TEST(trial_without_standard_files)
         saved[i] = fcntl(i, F_DUPFD_CLOEXEC, 10);
         close(i);
     }
-    test_expect_choice(open_trial(), P, &aot, "n_best", QUERN_BACKEND_AOT, 148);
+    ctx = open_trial();
+    test_expect_choice(ctx, P, &aot, "n_best", QUERN_BACKEND_AOT, 148);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(dup2(saved[i], i), i);
         close(saved[i]);
     }
+    qn_close(ctx);
 }
 
 /* -------------------------------------------------------------------- crowd */
