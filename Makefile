@@ -4,7 +4,7 @@
 #   make         the libraries and the program build/bin/quern
 #   make demo    two real layers from tokens, forward and backward, checked on this machine
 #                (RECIPE=mxfp8 chooses another recipe than fp8_block)
-#   make test      each test program; where cases take minutes, a share of them (7 minutes)
+#   make test      each test program; where cases take minutes, a share of them (8 minutes)
 #   make test-all  the other shares, and each program under ASan and UBSan (40 minutes more)
 #   make test-ptx  the half of the interpreted kernels that test-all leaves out (20 minutes)
 #   make test-torch  quern.torch on the CPU, with PyPI's torch (531 MB, fetched once into build/torch)
