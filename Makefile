@@ -5,8 +5,7 @@
 #   make demo    two real layers from tokens, forward and backward, checked on this machine
 #                (RECIPE=mxfp8 chooses another recipe than fp8_block)
 #   make test      each test program; where cases take minutes, a share of them (8 minutes)
-#   make test-all  the other shares, and each program under ASan and UBSan (40 minutes more)
-#   make test-ptx  the half of the interpreted kernels that test-all leaves out (20 minutes)
+#   make test-all  the other shares, and each program under ASan and UBSan (an hour more)
 #   make test-torch  quern.torch on the CPU, with PyPI's torch (531 MB, fetched once into build/torch)
 #   make test-jax  quern.jax on the CPU, with PyPI's jax (160 MB, fetched once into build/jax)
 #   make wheel   build/wheel/quern-*.whl; `pip install .` installs one (docs/install.md)
@@ -32,7 +31,7 @@ BUILD = $(MAKE) --no-print-directory -C build $(if $(findstring \
     jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 SUBMAKE = +@$(BUILD)
 
-.PHONY: all demo test test-all test-ptx test-torch test-jax wheel test-wheel test-cross golden tsan fuzz check format \
+.PHONY: all demo test test-all test-torch test-jax wheel test-wheel test-cross golden tsan fuzz check format \
     clean report install uninstall hooks tools generate
 
 all: generate
@@ -42,11 +41,6 @@ all: generate
 demo: all
 	@.ci/install nvrtc
 	@build/bin/quern demo $(RECIPE)
-
-test-ptx: all
-	@.ci/install test nvrtc
-	$(SUBMAKE) config=release test_ptx gpu_suite
-	@tests/run.sh ptx
 
 test: generate
 	@.ci/install test nvrtc python plots

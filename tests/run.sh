@@ -5,8 +5,8 @@
 #     tests/run.sh        `make test`: each program, plainly; where cases take
 #                         minutes, a share of them (tests/share.h)
 #     tests/run.sh rest   `make test-all`: the other shares, of test_ptx up to
-#                         the half, and each program under ASan and UBSan
-#     tests/run.sh ptx    `make test-ptx`: the other half of test_ptx
+#                         PTX_LAST_SHARE if that is set, and each program under
+#                         ASan and UBSan
 # Skips are listed with their reasons, which the tests print as "skip: ...", and
 # cases that are left out are counted. At the end there is a table of the time
 # of each part; the status is 1 if anything failed.
@@ -15,8 +15,8 @@ cd "$(dirname "$0")/.." || exit
 
 part=${1:-test}
 case $part in
-test | rest | ptx) ;;
-*) echo "usage: tests/run.sh [rest|ptx]" >&2; exit 2 ;;
+test | rest) ;;
+*) echo "usage: tests/run.sh [rest]" >&2; exit 2 ;;
 esac
 
 passed=0
@@ -147,9 +147,6 @@ if [ "$part" = test ]; then
     for program in $(programs build/bin) tests/{numbers,report,docs,install}/check.py; do
         add "$program" "$(shares_of "$program")" 0 0
     done
-elif [ "$part" = ptx ]; then
-    shares=$(shares_of build/bin/test_ptx)
-    add build/bin/test_ptx "$shares" $((shares / 2)) $((shares - 1))
 else
     for program in $(programs build/asan/bin); do
         shares=$(shares_of "$program")
@@ -158,7 +155,7 @@ else
         */test_ptx | */test_compile)
             add "$program" $((16 * shares)) 0 0
             last=$((shares - 1))
-            [[ $program != */test_ptx ]] || last=$((shares / 2 - 1)) # half an hour
+            [[ $program != */test_ptx ]] || last=${PTX_LAST_SHARE:-$last}
             add "${program/asan\//}" "$shares" 1 "$last"
             ;;
         *) add "$program" 1 0 0 ;;
