@@ -14,6 +14,7 @@
 */
 #define _GNU_SOURCE
 #include "choose/trial.h"
+#include "base/clock.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/guess.h"
@@ -241,22 +242,19 @@ static void try_now(struct trial *t, struct qn_trial_result *result)
 {
     const struct qn_kernel *kernel = t->candidate->kernel;
     const int lock = qn_cache_lock(t->cache, t->key);
-    struct timespec start, now;
+    double start;
 
     if (load(t, result)) {
         qn_cache_unlock(lock);
         return;
     }
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    start = qn_clock_seconds();
     qn_trial_run(t->session, kernel, t->code, t->bytes, result);
-    clock_gettime(CLOCK_MONOTONIC, &now);
     if (result->verdict == QN_TRIAL_RIGHT)
         qn_context_log(t->session->ctx, QUERN_LOG_INFO,
                        "tried %s on this GPU for the first time: right, in "
                        "%.1f s",
-                       kernel->name,
-                       (double)(now.tv_sec - start.tv_sec) +
-                           1e-9 * (double)(now.tv_nsec - start.tv_nsec));
+                       kernel->name, qn_clock_seconds() - start);
     keep(t, result);
     qn_cache_unlock(lock);
 }

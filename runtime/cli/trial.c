@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "choose/trial.h"
 #include "cli.h"
@@ -232,22 +233,14 @@ static void prepare(void)
     syscall(SYS_close_range, 3u, ~0u, 0u);
 }
 
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Until the child has ended or its time is up. 1: it has ended. */
 static int wait_for(pid_t child, double seconds, int *status)
 {
     const struct timespec pause = {0, 2000000};
-    const double end = seconds_now() + seconds;
+    const double end = qn_clock_seconds() + seconds;
 
     while (!waitpid(child, status, WNOHANG)) {
-        if (seconds_now() > end)
+        if (qn_clock_seconds() > end)
             return 0;
         nanosleep(&pause, NULL);
     }

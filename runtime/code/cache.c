@@ -8,6 +8,7 @@
 */
 #define _GNU_SOURCE
 #include "code/cache.h"
+#include "base/clock.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -279,12 +280,7 @@ void qn_cache_wait_until(double end)
 /* Is this thread's own time up? */
 static int is_late(void)
 {
-    struct timespec now;
-
-    if (!(wait_end > 0))
-        return 0;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec > wait_end;
+    return wait_end > 0 && qn_clock_seconds() > wait_end;
 }
 
 /* Polled rather than waited for: a process stopped with a lock in

@@ -9,6 +9,7 @@
 */
 #define _GNU_SOURCE
 #include "code/jit.h"
+#include "base/clock.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -22,7 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Compilers: NVRTC for GPUs, the system's compiler for the host. */
 struct maker {
@@ -123,14 +123,6 @@ static int load(struct job *job, int repair, struct qn_cache_object *object)
     return qn_cache_load(job->cache, job->key, repair, job->maker->own, object);
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* A kernel that is not fit for use is kept without its object, so that the
    next process need not find out again. */
 static void keep(struct job *job, const char *source,
@@ -155,7 +147,7 @@ static int make(struct job *job, struct qn_cache_object *object)
 {
     const struct qn_kernel *kernel = job->candidate->kernel;
     struct qn_compiled made = {0};
-    double start = seconds();
+    double start = qn_clock_seconds();
     char *source;
     int code = qn_generator_source(job->ctx, kernel, &source);
     char folder[PATH_MAX];
@@ -169,7 +161,7 @@ static int make(struct job *job, struct qn_cache_object *object)
         keep(job, source, &made);
     if (!code) {
         qn_context_log(job->ctx, QUERN_LOG_INFO, "compiled %s in %.2f s",
-                       kernel->name, seconds() - start);
+                       kernel->name, qn_clock_seconds() - start);
         object->data = made.object;
         object->bytes = made.bytes;
         made.object = NULL;

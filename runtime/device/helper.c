@@ -8,6 +8,7 @@
 */
 #define _GNU_SOURCE
 #include "device/helper.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,16 +18,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* Signals as a new session has them. */
 static int set_signals(posix_spawnattr_t *attributes)
@@ -100,7 +92,7 @@ static int read_all(int from, double end, char *output, size_t size)
 
     output[0] = 0;
     while (!is_over(output, length)) {
-        const double left = end - seconds_now();
+        const double left = end - qn_clock_seconds();
         const int full = length + 1 >= size;
         ssize_t got;
 
@@ -139,7 +131,7 @@ static void end(pid_t child, int descriptor)
 int qn_helper_run(const struct qn_helper *h, char *output, size_t size,
                   int *late)
 {
-    const double until = seconds_now() + h->seconds;
+    const double until = qn_clock_seconds() + h->seconds;
     int ends[2], files[2], error;
     pid_t child;
 

@@ -2,6 +2,7 @@
 /* tune.c: measure which kernel is fastest for a problem, and keep the
    result. */
 #include "tune/tune.h"
+#include "base/clock.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define SECONDS    20.0 /* unless the options say other */
 #define CLOCK_FROM 5.0  /* seconds to spend: opening NVML takes one */
@@ -324,7 +324,7 @@ static int is_known(struct qn_tune_job *job)
 
 static void begin(struct qn_tune_job *job)
 {
-    job->start = qn_tune_now();
+    job->start = qn_clock_seconds();
     if (!(job->options.seconds > 0))
         job->options.seconds = SECONDS;
     job->deadline = job->start + job->options.seconds;

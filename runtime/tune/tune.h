@@ -85,9 +85,6 @@ int qn_tune_measure(struct quern_context *ctx, const struct qn_problem *problem,
                     const struct qn_tune_options *options, int unless_known,
                     struct quern_tune_result *result);
 
-/* Monotonic seconds. */
-double qn_tune_now(void);
-
 /* Is time up, or did the caller say stop? */
 int qn_tune_over(const struct qn_tune_job *job);
 

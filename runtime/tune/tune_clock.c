@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune_clock.c: the time that a measurement has, and who leaves the race. */
 #include "tune/tune.h"
+#include "base/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
-
-double qn_tune_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 int qn_tune_over(const struct qn_tune_job *job)
 {
-    return job->stopped || qn_tune_now() > job->deadline;
+    return job->stopped || qn_clock_seconds() > job->deadline;
 }
 
 void qn_tune_out(struct qn_tune_runner *runner, const char *format, ...)

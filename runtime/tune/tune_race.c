@@ -20,6 +20,7 @@
 ** still being compiled, others that ran ENOUGH times wait, but for the best.
 */
 #include "tune/tune.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "device/nvml.h"
@@ -421,7 +422,7 @@ static int run_round(struct qn_tune_job *job, struct qn_tune_runner **order,
 static void tell(struct qn_tune_job *job, int compiling)
 {
     struct quern_tune_progress progress = {.elapsed =
-                                               qn_tune_now() - job->start,
+                                               qn_clock_seconds() - job->start,
                                            .candidates = job->count,
                                            .compiling = compiling,
                                            .rounds = job->rounds};
