@@ -147,14 +147,6 @@ static double tiles_along(double length, double tile, int cluster, int ragged)
     return cluster > 1 ? length * cluster : length;
 }
 
-static int uses_maps(const struct qn_kernel *kernel)
-{
-    for (int i = 0; i < QN_MAPS; i++)
-        if (qn_tensormap_takes(kernel, qn_tensormap_params[i].param))
-            return 1;
-    return 0;
-}
-
 /* The time of two things at once that each take so many cycles, of which
    `exposed` of the smaller is not hidden where both are equal, and less where
    they are not. */
@@ -215,7 +207,7 @@ static double lines_of(const struct qn_demand *demand, int role)
 static int promotes(const struct qn_demand *demand,
                     const struct qn_kernel *kernel)
 {
-    return demand->recipe->promote && uses_maps(kernel) &&
+    return demand->recipe->promote && qn_tensormap_any(kernel) &&
            !qn_model_dequantizes(kernel);
 }
 
@@ -234,7 +226,7 @@ static double promotion_of(const struct qn_demand *demand,
    they are take time by their bytes. */
 static double sync_times(const struct qn_kernel *kernel, double a, double b)
 {
-    if (kernel->dequantize && !strcmp(kernel->dequantize, "none"))
+    if (qn_select_takes_codes(kernel))
         return SYNC * larger(a, b) / 2;
     return a < 2 || b < 2 ? UNPACKED : SYNC;
 }
@@ -246,7 +238,7 @@ reported_of(const struct qn_demand *demand, const struct qn_kernel *kernel)
     const struct qn_model_reported *r =
         demand->device ? qn_model_reported(demand->device->major) : NULL;
 
-    return r && (r->sync || uses_maps(kernel)) ? r : NULL;
+    return r && (r->sync || qn_tensormap_any(kernel)) ? r : NULL;
 }
 
 /* The same math by rates of others: `math` is that of BF16 on Hopper. Codes
@@ -259,8 +251,8 @@ static double reported_cycles(const struct qn_model_reported *r,
         (rows + larger(kernel->tile[1], 1)) * k * bytes / larger(r->shared, 1);
     double times = bytes / 2, share = r->shares[bytes < 1 ? 2 : bytes < 2];
 
-    if (bytes < 2 && !uses_maps(kernel) &&
-        !(kernel->dequantize && !strcmp(kernel->dequantize, "none"))) {
+    if (bytes < 2 && !qn_tensormap_any(kernel) &&
+        !qn_select_takes_codes(kernel)) {
         times = UNPACKED / SYNC;
         share = r->shares[0];
     }
@@ -278,9 +270,10 @@ static double math_cycles(const struct qn_demand *demand,
 
     if (r)
         math = reported_cycles(r, kernel, math, rows, k, larger(a, b)) +
-               (uses_maps(kernel) ? 0
-                                  : SYNC_STEP * k / larger(kernel->tile[2], 1));
-    else if (!uses_maps(kernel))
+               (qn_tensormap_any(kernel)
+                    ? 0
+                    : SYNC_STEP * k / larger(kernel->tile[2], 1));
+    else if (!qn_tensormap_any(kernel))
         math = math * sync_times(kernel, a, b) +
                SYNC_STEP * k / larger(kernel->tile[2], 1);
     else if (qn_model_dequantizes(kernel))

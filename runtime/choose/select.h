@@ -52,6 +52,10 @@ int qn_select_requires(const struct qn_problem *problem,
                        const struct qn_kernel *kernel, char *reason,
                        size_t size);
 
+/* 1 if the tensor cores take values as they are, with their scales if they have
+   some: nothing is dequantized first. */
+int qn_select_takes_codes(const struct qn_kernel *kernel);
+
 /* The order in which the kernel adds along k: kernels of a variant with the
    same number give the same bits (docs/layers.md). */
 int qn_select_sums(const struct qn_kernel *kernel);

@@ -20,6 +20,11 @@ int qn_select_microbatches(const struct qn_problem *p,
     return microbatches < wanted ? microbatches : wanted;
 }
 
+int qn_select_takes_codes(const struct qn_kernel *kernel)
+{
+    return kernel->dequantize && !strcmp(kernel->dequantize, "none");
+}
+
 /* Tensor cores add 16 values of k at a time, whatever instruction asks, and
    tiles of k follow each other: without scales all kernels agree, and with them
    those whose codes become bf16 in a pass or in shared memory. Codes in
@@ -39,7 +44,7 @@ int qn_select_sums(const struct qn_kernel *kernel)
         (!qn_tensormap_takes(kernel, QN_PARAM_a_sf) &&
          !qn_tensormap_takes(kernel, QN_PARAM_b_sf)))
         return 0;
-    return !strcmp(where, "none") ? 2 : 3;
+    return qn_select_takes_codes(kernel) ? 2 : 3;
 }
 
 /* The variant except the type of D and the epilogue. */

@@ -93,6 +93,14 @@ int qn_tensormap_takes(const struct qn_kernel *kernel, int param)
     return 0;
 }
 
+int qn_tensormap_any(const struct qn_kernel *kernel)
+{
+    for (int i = 0; i < QN_MAPS; i++)
+        if (qn_tensormap_takes(kernel, qn_tensormap_params[i].param))
+            return 1;
+    return 0;
+}
+
 int qn_tensormap_needs(const struct qn_kernel *kernel, int map)
 {
     return qn_tensormap_takes(kernel, map) ||

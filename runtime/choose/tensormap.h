@@ -47,6 +47,9 @@ const struct qn_operand *qn_tensormap_operand(const struct qn_kernel *kernel,
 /* 1 if the kernel declares the parameter (enum qn_param), a map or not. */
 int qn_tensormap_takes(const struct qn_kernel *kernel, int param);
 
+/* 1 if it declares any map. */
+int qn_tensormap_any(const struct qn_kernel *kernel);
+
 /* 1 if a launch needs the map: as a parameter, or of each part. */
 int qn_tensormap_needs(const struct qn_kernel *kernel, int map);
 

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "base/types.h"
 #include "choose/evidence.h"
+#include "choose/select.h"
 #include "choose/session.h"
 #include "choose/tensormap.h"
 #include "code/cache.h"
@@ -295,12 +296,7 @@ static int find(struct qn_session *s, const struct qn_candidate *candidate,
    it takes with their scales are as new as all that is tried here. */
 static int is_plain(const struct qn_kernel *kernel)
 {
-    if (kernel->dequantize && !strcmp(kernel->dequantize, "none"))
-        return 0;
-    for (int i = 0; i < QN_MAPS; i++)
-        if (qn_tensormap_takes(kernel, qn_tensormap_params[i].param))
-            return 0;
-    return 1;
+    return !qn_select_takes_codes(kernel) && !qn_tensormap_any(kernel);
 }
 
 /* ------------------------------------------------------------------ in line */
