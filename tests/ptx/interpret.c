@@ -90,9 +90,10 @@ int interpret(const struct interpret *how, const char *command)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+static struct qn_driver *driver; /* started */
+
 struct qn_driver *interpret_start(const char *variable, const char *value)
 {
-    static struct qn_driver *driver;
     struct cu_context *context;
     char path[sizeof programs + 30];
 
@@ -105,4 +106,22 @@ struct qn_driver *interpret_start(const char *variable, const char *value)
     setenv(variable, value, 1);
     assert_int_equal(driver->cuInit(0), 0);
     return driver;
+}
+
+int interpret_launch(const char *text, const struct cu_launch *shape,
+                     void **params)
+{
+    struct cu_library *library;
+    struct cu_kernel *kernel;
+    struct cu_function *function;
+    int code =
+        driver->cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+
+    if (code)
+        return code;
+    assert_int_equal(driver->cuLibraryGetKernel(&kernel, library, "kernel"), 0);
+    assert_int_equal(driver->cuKernelGetFunction(&function, kernel), 0);
+    code = driver->cuLaunchKernelEx(shape, function, params, NULL);
+    driver->cuLibraryUnload(library);
+    return code;
 }

@@ -29,3 +29,7 @@ int interpret(const struct interpret *how, const char *command);
 /* The interpreter's driver in this process, started again with a variable. */
 struct qn_driver;
 struct qn_driver *interpret_start(const char *variable, const char *value);
+/* Load PTX and run its kernel, named "kernel", there. 0, or an error's code. */
+struct cu_launch;
+int interpret_launch(const char *text, const struct cu_launch *shape,
+                     void **params);

@@ -304,26 +304,17 @@ static int launch(const char *text, const void *in_bytes, size_t bytes,
                                     .shared_bytes = 200 << 10,
                                     .attributes = &cluster,
                                     .nattributes = ctas > 1};
-    struct cu_library *library;
-    struct cu_kernel *kernel;
-    struct cu_function *function;
     uint64_t in, to;
     void *params[] = {&in, &to};
-    int code =
-        driver->cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+    int code;
 
-    if (code)
-        return code;
-    assert_int_equal(driver->cuLibraryGetKernel(&kernel, library, "kernel"), 0);
-    assert_int_equal(driver->cuKernelGetFunction(&function, kernel), 0);
     assert_int_equal(driver->cuMemAlloc_v2(&in, bytes), 0);
     assert_int_equal(driver->cuMemAlloc_v2(&to, results), 0);
     memcpy((void *)in, in_bytes, bytes);
-    code = driver->cuLaunchKernelEx(&shape, function, params, NULL);
+    code = interpret_launch(text, &shape, params);
     memcpy(out, (void *)to, results);
     driver->cuMemFree_v2(in);
     driver->cuMemFree_v2(to);
-    driver->cuLibraryUnload(library);
     return code;
 }
 

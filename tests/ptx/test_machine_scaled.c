@@ -91,25 +91,16 @@ static void write_scaled(const struct scaled *s, int order, char *text,
 static int launch_scaled(const char *text, struct lane lanes[32])
 {
     const struct cu_launch shape = {.grid = {1, 1, 1}, .block = {32, 1, 1}};
-    struct cu_library *library;
-    struct cu_kernel *kernel;
-    struct cu_function *function;
     const size_t bytes = 32 * sizeof *lanes;
     uint64_t memory;
     void *params[] = {&memory};
-    int code =
-        driver->cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+    int code;
 
-    if (code)
-        return code;
-    assert_int_equal(driver->cuLibraryGetKernel(&kernel, library, "kernel"), 0);
-    assert_int_equal(driver->cuKernelGetFunction(&function, kernel), 0);
     assert_int_equal(driver->cuMemAlloc_v2(&memory, bytes), 0);
     memcpy((void *)memory, lanes, bytes);
-    code = driver->cuLaunchKernelEx(&shape, function, params, NULL);
+    code = interpret_launch(text, &shape, params);
     memcpy(lanes, (void *)memory, bytes);
     driver->cuMemFree_v2(memory);
-    driver->cuLibraryUnload(library);
     return code;
 }
 

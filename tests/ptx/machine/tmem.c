@@ -241,22 +241,34 @@ static uint32_t columns_of(const struct px_op *op)
     return (uint32_t)(op->vector / s->registers * s->columns);
 }
 
+/* The column and the row where the warp's next access begins, from the operand
+   `arg`. Columns that are not taken are a fault. */
+static int begin_access(struct px_warp *w, const struct px_op *op, int arg,
+                        uint32_t *first, int *row)
+{
+    uint32_t address = 0;
+
+    if (address_of(w, op, arg, &address))
+        return PX_FAULT;
+    *first = px_column_of(address);
+    *row = first_row(w, op, address);
+    if (*row < 0 || check_taken(w, op, 0, w->cta, *first, columns_of(op)))
+        return PX_FAULT;
+    w->tensor->accesses++;
+    return PX_NEXT;
+}
+
 /* tcgen05.ld.sync.aligned.32x32b.x8.b32 {..}, [address] */
 static int load(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     struct px_tensor *own = w->tensor;
     struct px_tmem *t = w->cta->tmem;
-    uint32_t address, first;
-    int row;
+    uint32_t first = 0;
+    int row = 0;
 
     (void)mask;
-    if (address_of(w, op, op->vector, &address))
+    if (begin_access(w, op, op->vector, &first, &row))
         return PX_FAULT;
-    first = px_column_of(address);
-    row = first_row(w, op, address);
-    if (row < 0 || check_taken(w, op, 0, w->cta, first, columns_of(op)))
-        return PX_FAULT;
-    own->accesses++;
     own->open_load = own->open_load ? own->open_load : own->accesses;
     for (uint32_t i = first; i < first + columns_of(op); i++) {
         const struct px_access by = t->written[i][row / 32];
@@ -306,17 +318,12 @@ static int store(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     struct px_tensor *own = w->tensor;
     struct px_tmem *t = w->cta->tmem;
-    uint32_t address, first;
-    int row;
+    uint32_t first = 0;
+    int row = 0;
 
     (void)mask;
-    if (address_of(w, op, 0, &address))
+    if (begin_access(w, op, 0, &first, &row))
         return PX_FAULT;
-    first = px_column_of(address);
-    row = first_row(w, op, address);
-    if (row < 0 || check_taken(w, op, 0, w->cta, first, columns_of(op)))
-        return PX_FAULT;
-    own->accesses++;
     for (uint32_t i = first; i < first + columns_of(op); i++) {
         if (check_store(w, op, i, row / 32))
             return PX_FAULT;
