@@ -22,6 +22,7 @@ esac
 passed=0
 failed=0
 skipped=0
+broken=() # what was shown of the jobs with failures
 
 # Print a program's failures and skips; leave "passed failed skipped" in $counts.
 digest() { # log, exit status
@@ -92,6 +93,7 @@ show() { # log
     cat "$1.shown"
     read -r p f s seconds <"$1.counts" || echo "    $1: ended early"
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    [ "$f" = 0 ] || broken+=("$1.shown")
     rows+=("$seconds $p $f $s $(head -n 1 "$1.shown")")
 }
 
@@ -227,5 +229,9 @@ printf '\n%8s %10s %7s %7s %8s\n' seconds processors passed failed skipped
         processors += $2 + $3
     }
     END { printf "%8s %10.1f %26s\n", "", processors, "in all" }'
+# How each failed job began, once more: a log of CI may be cut to its end.
+for shown in "${broken[@]}"; do
+    head -n 8 "$shown" | cut -c 1-160
+done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
