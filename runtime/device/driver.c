@@ -107,9 +107,11 @@ void qn_driver_close(struct qn_driver *driver)
 {
     if (!driver)
         return;
-    for (int i = 0; i < QN_MAX_DEVICES; i++)
+    for (int i = 0; i < QN_MAX_DEVICES; i++) {
+        free(driver->devices[i]);
         if (driver->primary[i])
             driver->cuDevicePrimaryCtxRelease_v2(i);
+    }
     if (driver->library)
         dlclose(driver->library);
     pthread_mutex_destroy(&driver->lock);
@@ -183,7 +185,8 @@ void qn_driver_leave(struct qn_driver *driver, struct qn_driver_scope *scope)
     scope->pushed = 0;
 }
 
-int qn_driver_device(struct qn_driver *driver, struct qn_device *device)
+/* Ask the driver, which takes about a millisecond for the clocks. */
+static int ask_device(struct qn_driver *driver, struct qn_device *device)
 {
     int clock = 0, memory_clock = 0, bits = 0;
     const struct {
@@ -199,13 +202,9 @@ int qn_driver_device(struct qn_driver *driver, struct qn_device *device)
         {QN_CU_MEMORY_CLOCK_RATE, &memory_clock},
         {QN_CU_MEMORY_BUS_WIDTH, &bits},
     };
-    int code;
-
-    memset(device, 0, sizeof *device);
-    code = QN_CU(driver, cuCtxGetDevice, &device->ordinal);
-    if (!code)
-        code = QN_CU(driver, cuDeviceGetName, device->name,
+    int code = QN_CU(driver, cuDeviceGetName, device->name,
                      (int)sizeof device->name, device->ordinal);
+
     for (size_t i = 0; !code && i < sizeof wanted / sizeof wanted[0]; i++)
         code = QN_CU(driver, cuDeviceGetAttribute, wanted[i].value,
                      wanted[i].attribute, device->ordinal);
@@ -213,6 +212,43 @@ int qn_driver_device(struct qn_driver *driver, struct qn_device *device)
     if (clock > 0)
         device->memory_rate = 2.0 * memory_clock * bits / 8 / clock;
     qn_chip_complete(device);
+    return code;
+}
+
+/* With the driver's lock. */
+static int keep_device(struct qn_driver *driver, int ordinal)
+{
+    struct qn_device *device = calloc(1, sizeof *device);
+    int code;
+
+    if (!device)
+        return qn_error_memory();
+    device->ordinal = ordinal;
+    code = ask_device(driver, device);
+    if (code)
+        free(device);
+    else
+        driver->devices[ordinal] = device;
+    return code;
+}
+
+int qn_driver_device(struct qn_driver *driver, struct qn_device *device)
+{
+    int ordinal, code = QN_CU(driver, cuCtxGetDevice, &ordinal);
+
+    memset(device, 0, sizeof *device);
+    if (code)
+        return code;
+    if (ordinal < 0 || ordinal >= QN_MAX_DEVICES)
+        return qn_error_set(QUERN_EINVAL,
+                            "the context is of GPU %d: 0 to %d is expected",
+                            ordinal, QN_MAX_DEVICES - 1);
+    pthread_mutex_lock(&driver->lock);
+    if (!driver->devices[ordinal])
+        code = keep_device(driver, ordinal);
+    if (!code)
+        *device = *driver->devices[ordinal];
+    pthread_mutex_unlock(&driver->lock);
     return code;
 }
 

@@ -12,17 +12,6 @@ struct quern_context;
 
 enum { QN_MAX_DEVICES = 64 };
 
-struct qn_driver {
-    void *library;
-    pthread_mutex_t lock;                       /* guards `primary` */
-    struct cu_context *primary[QN_MAX_DEVICES]; /* retained when first needed */
-    int dependents; /* launches may be dependent, also in graphs */
-#define QN_DRIVER_FIELD(name, arguments) int(*name) arguments;
-    QN_CU_FUNCTIONS(QN_DRIVER_FIELD)
-    QN_CU_OPTIONAL(QN_DRIVER_FIELD)
-#undef QN_DRIVER_FIELD
-};
-
 /* Properties of the machine that the choice of a kernel needs. */
 struct qn_device {
     int present; /* 0: figures of a chip.h, for people without that GPU */
@@ -33,6 +22,18 @@ struct qn_device {
     int shared_bytes; /* the most that a block may have */
     int l2_bytes;
     double memory_rate; /* bytes in a cycle, at the highest of both clocks */
+};
+
+struct qn_driver {
+    void *library;
+    pthread_mutex_t lock; /* guards the next two, got when first needed */
+    struct cu_context *primary[QN_MAX_DEVICES];
+    struct qn_device *devices[QN_MAX_DEVICES];
+    int dependents; /* launches may be dependent, also in graphs */
+#define QN_DRIVER_FIELD(name, arguments) int(*name) arguments;
+    QN_CU_FUNCTIONS(QN_DRIVER_FIELD)
+    QN_CU_OPTIONAL(QN_DRIVER_FIELD)
+#undef QN_DRIVER_FIELD
 };
 
 /* A CUDA context made current for a while. */

@@ -125,7 +125,7 @@ static int check_data(const char *name, const struct qn_tensor *tensor,
     if (bytes > 0 && !tensor->data)
         return qn_error_set(QUERN_EINVAL, "%s is NULL%s", name,
                             g->grouped ? ", and its pointers are, too" : "");
-    if ((uintptr_t)tensor->data % (uintptr_t)alignment)
+    if ((uintptr_t)tensor->data & (uintptr_t)(alignment - 1))
         return qn_error_set(QUERN_EINVAL,
                             "%s is %p: it must be a multiple of %d", name,
                             tensor->data, alignment);

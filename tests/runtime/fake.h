@@ -63,6 +63,7 @@ struct fake_cuda {
        all that follow */
     int fail_at, fail_code, lost;
     int calls;          /* made since the test set it to 0 */
+    int attributes;     /* calls among them that ask for one of the device */
     const char *failed; /* the first call that was made to fail */
     int process;        /* that called cuInit; in another one nothing works */
     /* what must be balanced */

@@ -131,6 +131,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     (void)device;
     ENTER();
+    fake_state.attributes++;
     switch (attribute) {
     case QN_CU_MULTIPROCESSOR_COUNT:
         *value = fake_state.sms;

@@ -473,7 +473,9 @@ TEST(says_what_scales)
     ctx = test_open_with(&registry);
     expect_refusal(ctx, "fprop in_blocks g=2 m=8 n=16 k=16",
                    "of blocks, fp32, only on Hopper, this GPU is sm_100");
+    qn_close(ctx);
     test_cuda->major = 9;
+    ctx = test_open_with(&registry);
     expect_refusal(ctx, "fprop in_tiles g=2 m=8 n=16 k=32",
                    "of blocks, e8m0, only on Blackwell and later GPUs, this "
                    "GPU is sm_90");

@@ -140,7 +140,9 @@ TEST(says_why_nothing_serves)
         QUERN_ENOKERNEL, QUERN_ENOKERNEL,
         "it keeps dy as f32 and w as bf16, and operands without a scale are of "
         "one type on both sides");
+    qn_close(ctx);
     test_cuda->major = 8;
+    ctx = test_open();
     p = test_problem(ctx, PROBLEM);
     test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_ENOKERNEL,
                 "made for sm_90a, not for sm_80");
@@ -235,18 +237,34 @@ TEST(takes_the_closest_architecture)
     struct qn_problem p;
     struct qn_plan *plan;
 
-    ctx = open_kernels("fat", fat, 4);
-    p = test_problem(ctx, PROBLEM);
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         test_cuda->major = devices[i].major;
         test_cuda->minor = devices[i].minor;
+        ctx = open_kernels("fat", fat, 4);
+        p = test_problem(ctx, PROBLEM);
         if (devices[i].kernel)
             test_expect_choice(ctx, PROBLEM, &test_aot, devices[i].kernel,
                                QUERN_BACKEND_AOT, 132);
         else
             test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                         "k_120: made for sm_120a, not for sm_");
+        qn_close(ctx);
     }
+}
+
+/* The GPU's figures are asked for once: its clocks take the driver long. */
+TEST(asks_once_for_the_device)
+{
+    struct quern_context *ctx = test_open();
+    int calls[2];
+
+    for (int i = 0; i < 2; i++) {
+        test_cuda->attributes = 0;
+        qn_plan_free(test_plan(ctx, PROBLEM, NULL));
+        calls[i] = test_cuda->attributes;
+    }
+    assert_true(calls[0] > 0);
+    assert_int_equal(calls[1], 0);
     qn_close(ctx);
 }
 
@@ -375,15 +393,17 @@ TEST(refuses_captures)
     test_expect(qn_plan(ctx, &p, NULL, &plan), QUERN_OK, "");
     qn_plan_free(plan);
     qn_close(ctx);
-    ctx = test_open();
-    test_cuda->calls = 0;
     test_cuda->fail_code = 900;
-    for (test_cuda->fail_at = 1;; test_cuda->fail_at++) {
+    for (int at = 1;; at++) {
         int code;
 
+        test_cuda->fail_at = 0;
+        ctx = test_open();
+        test_cuda->fail_at = at;
         test_cuda->calls = 0;
         test_cuda->failed = NULL;
         code = qn_plan(ctx, &p, NULL, &plan);
+        qn_close(ctx);
         assert_int_not_equal(code, QUERN_OK);
         if (!strcmp(test_cuda->failed, "cuLibraryLoadData")) {
             assert_int_equal(code, QUERN_ECAPTURE);
@@ -391,7 +411,6 @@ TEST(refuses_captures)
         }
     }
     test_cuda->fail_at = 0;
-    qn_close(ctx);
 }
 
 /* The thread's own context is used, and stays current. */
