@@ -17,7 +17,8 @@ import sys
 import report
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PAGES = ("README.md", "docs/performance.md", "docs/verification.md", "docs/kernels-ladder.md")
+PAGES = ("README.md", "docs/performance.md", "docs/verification.md", "docs/kernels-ladder.md",
+         "docs/jax.md", "docs/pytorch-parallel.md")
 MARK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 GPUS = ("h100", "h200")
 PEERS = ("torch_grouped_mm", "torch_scaled_grouped_mm", "cublas_loop", "torch_bf16",
@@ -58,22 +59,24 @@ def mean(name, op, peers):
 
 
 HEADLINES = (
-    ("bf16", "BF16 fprop, dgrad, wgrad", "torch or cuBLAS, the faster", ("fprop", "dgrad", "wgrad"), PEERS),
+    ("bf16", "BF16 fprop, dgrad, wgrad", "faster of torch and cuBLAS", ("fprop", "dgrad", "wgrad"), PEERS),
     ("deepgemm", "FP8 fprop, dgrad, wgrad into fp32", "DeepGEMM, padded",
      ("fp8_block fprop", "fp8_block dgrad", "fp8_block accumulate"), ("deepgemm",)),
-    ("mlp", "MLP, forward + backward: BF16, FP8", "torch's best, compiled",
+    ("mlp", "MLP, both passes: BF16, FP8", "torch's best, compiled",
      ("bf16 both", "fp8_block both"), PEERS))
 
 
 def headlines(up):
-    """With links below, for the table's rows are short."""
-    rows, links = [], ""
+    """A column for each GPU; the files below, for the table's rows are short."""
+    rows, names = [], []
     for what, title, against, ops, peers in HEADLINES:
-        for gpu, name in files(what):
-            rows.append([title, against, gpu.upper(), ", ".join(mean(name, op, peers) for op in ops),
-                         f"[{name}]"])
-            links += f"[{name}]: {up}bench/results/{name}.json\n"
-    return markdown(["operation", "compared with", "GPU", "times as fast", "file"], rows) + "\n" + links
+        measured = dict(files(what))
+        names += measured.values()
+        rows.append([title, against] + [
+            ", ".join(mean(measured[gpu], op, peers) for op in ops) if gpu in measured else "–"
+            for gpu in GPUS])
+    return markdown(["times as fast as", "", *map(str.upper, GPUS)], rows) + (
+        f"\nFiles in [bench/results]({up}bench/results): {', '.join(names)}.\n")
 
 
 def speed_on(name, ops, peers):
@@ -157,11 +160,41 @@ def merged(up):
 
 def host(up):
     """Time of calls on the host."""
-    rows = [[f"`{row['problem']}`", f"{row['run_us']:.2f}", f"{row['bare_us']:.2f}",
+    rows = [[gpu.upper(), f"`{row['problem']}`", f"{row['run_us']:.2f}", f"{row['bare_us']:.2f}",
              f"{row['ratio']:.2f}", f"{row['warm_ms']:.2f}", f"{row['cold_ms']:.0f}"]
-            for row in load("h200_overhead") if "run_us" in row]
-    return markdown(["line", "`quern_run`, µs", "the driver's launch, µs", "ratio",
+            for gpu, name in files("overhead") for row in load(name) if "run_us" in row]
+    return markdown(["GPU", "line", "`quern_run`, µs", "the driver's launch, µs", "ratio",
                      "plan, warm cache, ms", "plan, cold cache, ms"], rows)
+
+
+def ragged_dot(up):
+    """quern.jax, XLA and quern.torch: milliseconds, and the host's microseconds of a call."""
+    rows = []
+    for gpu, name in files("jax_ragged_dot"):
+        for shape, found in load(name)["results"].items():
+            whose = dict.fromkeys(key.rsplit(", ", 1)[0] for key in found)
+            for who in whose:
+                cells = [found.get(f"{who}, {phase}") for phase in ("forward", "both")]
+                rows.append([gpu.upper(), shape, who] + [
+                    f"{cell['ms']:.2f} ({cell['host_us']:.0f})" if cell else "–" for cell in cells])
+    return markdown(["GPU", "shape", "", "forward, ms (host, µs)", "both, ms (host, µs)"], rows)
+
+
+def expert_parallel(up):
+    """Milliseconds of a layer whose experts are on several GPUs."""
+    rows = []
+    for gpu, name in files("expert_parallel"):
+        results = load(name)
+        found = {}
+        for row in results["rows"]:
+            found.setdefault((row["shape"], row["who"]), {})[row["phase"]] = row
+        for (shape, who), phases in found.items():
+            best = found.get((shape, "torch"), phases)["both"]["ms"]
+            rows.append([f"{results['ranks']} {gpu.upper()}", shape, who,
+                         *(f"{phases[phase]['ms']:.2f}" for phase in ("forward", "both")),
+                         "–" if who.startswith(("exchange", "local")) else
+                         f"{best / phases['both']['ms']:.2f}"])
+    return markdown(["GPUs", "shape", "", "forward, ms", "both, ms", "times as fast as torch"], rows)
 
 
 def modules(up):

@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A layer whose experts are spread over GPUs, forward and backward: ExpertParallelMoE and torch's composition.
+
+    torchrun --nproc-per-node 2 bench/expert_parallel.py [--recipes bf16,fp8_block] [--shapes 'qwen3*,olmoe']
+             [--tokens N] [--rounds N] [--budget SECONDS] [--json FILE] [--commit HASH]
+
+Every rank has as many tokens and experts. torch sorts the pairs by expert, exchanges their rows by
+all_to_all_single with sizes that the host reads, as Megatron and torchtitan do, multiplies by
+torch._grouped_mm, and sums by a compiled kernel; its backward pass is autograd's. `local` is quern's
+layer of one rank's experts on as many tokens, without an exchange, and `exchange` the all_to_all_single
+of the bytes of quern's forward and backward passes. Times are medians over rounds in which all take
+turns, of the slowest rank. y, dx and dw are compared before: 1 - 2 xy / (xx + yy); and y, dx and dw
+of quern with those of one process that has all tokens and experts, bit by bit. Runs on the CPU
+if there is no GPU, with --tokens, to try the program.
+"""
+
+import argparse
+import fnmatch
+import json
+import os
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as collectives
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
+
+import quern.torch as qt  # noqa: E402
+
+SHAPES = [  # name, tokens of a rank, hidden, ffn, experts of all ranks, choices
+    ("qwen3_30b", 8192, 2048, 768, 128, 8), ("olmoe", 8192, 2048, 1024, 64, 8),
+    ("mixtral", 8192, 4096, 14336, 8, 2), ("fine", 8192, 2048, 256, 128, 8)]
+HAS_GPU = torch.cuda.is_available()
+
+
+class Layer:
+    """All ranks' tokens and weights, the same on each, and those of this rank."""
+
+    def __init__(self, shape, rank, ranks, device):
+        self.name, self.tokens, self.hidden, self.ffn, self.experts, self.topk = shape
+        self.rank, self.ranks, self.device = rank, ranks, device
+        self.own = self.experts // ranks
+        torch.manual_seed(1)
+        make = dict(device=device, dtype=torch.bfloat16)
+        rows = self.tokens * ranks
+        self.all_x, self.all_dy = (torch.randn(rows, self.hidden, **make) for _ in range(2))
+        self.all_w1 = torch.randn(self.experts, 2 * self.ffn, self.hidden, **make) * self.hidden**-0.5
+        self.all_w2 = torch.randn(self.experts, self.hidden, self.ffn, **make) * self.ffn**-0.5
+        values, index = torch.randn(rows, self.experts, device=device).topk(self.topk, -1)
+        self.all_probs, self.all_index = values.softmax(-1), index.to(torch.int32)
+        here, mine = slice(rank * self.tokens, (rank + 1) * self.tokens), self.mine()
+        self.x, self.dy = self.all_x[here].clone(), self.all_dy[here].clone()
+        self.probs, self.index = self.all_probs[here].clone(), self.all_index[here].clone()
+        self.w1, self.w2 = self.all_w1[mine].clone(), self.all_w2[mine].clone()
+        self.here = here
+
+    def mine(self):
+        return slice(self.rank * self.own, (self.rank + 1) * self.own)
+
+    def pairs_to_a_rank(self):
+        """The most that any rank sends to another."""
+        to = (self.all_index // self.own).view(self.ranks, -1)
+        return max(int((to == rank).sum(1).max()) for rank in range(self.ranks))
+
+
+class Timed:
+    """Its parameters and a step."""
+
+    def __init__(self, layer):
+        self.layer = layer
+        self.x = layer.x.clone().requires_grad_()
+        self.probs = layer.probs.clone().requires_grad_()
+
+    def both(self):
+        for t in (self.x, self.probs, *self.weights()):
+            t.grad = None
+        y = self.forward()
+        y.backward(self.layer.dy)
+        return y
+
+    def results(self):
+        y, (w1, w2) = self.both().detach(), self.weights()
+        return {"y": y, "dx": self.x.grad, "dw1": w1.grad, "dw2": w2.grad}
+
+
+class Quern(Timed):
+
+    def __init__(self, layer, recipe, overlap):
+        super().__init__(layer)
+        self.name = f"quern {recipe}" + (" overlapped" if overlap else "")
+        # Room for a twentieth more pairs than there are, as a user who knows his routing would give.
+        self.capacity = min(layer.pairs_to_a_rank() * 21 // 20, layer.tokens * layer.topk)
+        self.module = qt.ExpertParallelMoE(
+            layer.own, layer.hidden, layer.ffn, capacity=self.capacity, token_capacity=layer.tokens,
+            recipe=recipe, overlap_wgrad=overlap, params_dtype=torch.bfloat16, device=layer.device)
+        with torch.no_grad():
+            self.module.w1.copy_(layer.w1)
+            self.module.w2.copy_(layer.w2)
+
+    def weights(self):
+        return self.module.w1, self.module.w2
+
+    def forward(self):
+        return self.module(self.x, self.layer.index, self.probs)
+
+    def exchanged(self):
+        """Rows of x's type that this rank sends to others: forward and backward."""
+        others = self.layer.ranks - 1
+        return others * (self.layer.tokens + self.capacity), others * (self.layer.tokens + self.capacity)
+
+
+class Local(Timed):
+    """This rank's experts on as many pairs, all of its own tokens."""
+
+    def __init__(self, layer, recipe):
+        super().__init__(layer)
+        self.name, self.recipe = f"local {recipe}", recipe
+        self.index = layer.index % layer.own
+        self.w1, self.w2 = (w.clone().requires_grad_() for w in (layer.w1, layer.w2))
+
+    def weights(self):
+        return self.w1, self.w2
+
+    def forward(self):
+        return qt.moe(self.x, self.index, self.probs, self.w1, self.w2, recipe=self.recipe)
+
+
+def gated(pre, prob):
+    a, b = pre.float().chunk(2, -1)
+    return (a * torch.sigmoid(a) * b * prob[:, None]).to(pre.dtype)
+
+
+def add_rows(rows, inverse, topk):
+    return rows[inverse].view(-1, topk, rows.shape[1]).float().sum(1).to(rows.dtype)
+
+
+def ends_of(sorted_experts, count):
+    return torch.searchsorted(sorted_experts, torch.arange(1, count + 1, device=sorted_experts.device,
+                                                           dtype=sorted_experts.dtype)).to(torch.int32)
+
+
+def inverse_of(order):
+    inverse = torch.empty_like(order)
+    inverse[order] = torch.arange(len(order), device=order.device)
+    return inverse
+
+
+class Torch(Timed):
+    name = "torch"
+
+    def __init__(self, layer):
+        super().__init__(layer)
+        self.w1, self.w2 = (w.clone().requires_grad_() for w in (layer.w1, layer.w2))
+        compiled = torch.compile if HAS_GPU else (lambda f: f)
+        self.gated, self.add_rows = compiled(gated), compiled(add_rows)
+
+    def weights(self):
+        return self.w1, self.w2
+
+    def exchange(self, t, to, of):
+        return collectives.all_to_all_single_autograd(t, to, of, dist.group.WORLD)
+
+    def forward(self):
+        l = self.layer
+        flat = l.index.flatten()
+        order = flat.argsort(stable=True)
+        counts = torch.bincount(flat, minlength=l.experts)
+        theirs = torch.empty_like(counts)
+        dist.all_to_all_single(theirs, counts)
+        sent = counts.view(l.ranks, -1).sum(1).tolist()  # waits for the GPU
+        received = theirs.view(l.ranks, -1).sum(1).tolist()
+        rows = self.exchange(self.x[order // l.topk], received, sent)
+        prob = self.exchange(self.probs.flatten()[order], received, sent)
+        experts = torch.arange(l.own, device=l.device).repeat(l.ranks).repeat_interleave(
+            theirs, output_size=sum(received))
+        by_expert = experts.argsort(stable=True)
+        ends = ends_of(experts[by_expert], l.own)
+        pre = torch._grouped_mm(rows[by_expert], self.w1.transpose(-2, -1), offs=ends)
+        y = torch._grouped_mm(self.gated(pre, prob[by_expert]), self.w2.transpose(-2, -1), offs=ends)
+        y = self.exchange(y[inverse_of(by_expert)], sent, received)
+        return self.add_rows(y, inverse_of(order), l.topk)
+
+
+class Exchange:
+    """The bytes of a module's exchanges and nothing else."""
+
+    def __init__(self, quern):
+        self.layer, self.name = quern.layer, "exchange of " + quern.name
+        rows = max(quern.capacity, self.layer.tokens) * self.layer.ranks
+        self.counts = quern.capacity * self.layer.ranks, self.layer.tokens * self.layer.ranks
+        self.to = torch.zeros(rows, self.layer.hidden, dtype=torch.bfloat16, device=self.layer.device)
+        self.of = torch.zeros_like(self.to)
+
+    def forward(self):
+        for count in self.counts:
+            dist.all_to_all_single(self.to[:count], self.of[:count])
+
+    def both(self):
+        self.forward()
+        self.forward()
+
+
+def distance(a, b):
+    a, b = a.double(), b.double()
+    return float(1 - 2 * (a * b).sum() / ((a * a).sum() + (b * b).sum()))
+
+
+def whole(layer, recipe):
+    """What one process with all tokens and experts computes, this rank's part."""
+    x, w1, w2 = (t.clone().requires_grad_() for t in (layer.all_x, layer.all_w1, layer.all_w2))
+    y = qt.moe(x, layer.all_index, layer.all_probs, w1, w2, recipe=recipe)
+    y.backward(layer.all_dy)
+    return {"y": y.detach()[layer.here], "dx": x.grad[layer.here], "dw1": w1.grad[layer.mine()],
+            "dw2": w2.grad[layer.mine()]}
+
+
+def synchronize():
+    if HAS_GPU:
+        torch.cuda.synchronize()
+
+
+def once(call, inner):
+    """Milliseconds of a call on the slowest rank."""
+    synchronize()
+    dist.barrier()
+    begin = time.perf_counter()
+    for _ in range(inner):
+        call()
+    synchronize()
+    ms = torch.tensor((time.perf_counter() - begin) / inner * 1e3,
+                      device="cuda" if HAS_GPU else "cpu")
+    dist.all_reduce(ms, dist.ReduceOp.MAX)
+    return ms.item()
+
+
+def take_turns(calls, rounds, inner=4):
+    times = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+        call()
+    for turn in range(rounds):
+        names = list(calls)
+        for name in names[turn % len(names):] + names[:turn % len(names)]:
+            times[name].append(once(calls[name], inner))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def measure(layer, options):
+    found, equal = [], {}
+    for recipe in options.recipes.split(","):
+        found += [Quern(layer, recipe, False), Quern(layer, recipe, True), Local(layer, recipe)]
+        for one in found[-3:-1]:
+            expected = whole(layer, recipe)
+            equal[one.name] = [name for name, t in one.results().items()
+                               if torch.equal(t, expected[name])]
+            one.module.check()
+            del expected
+    found.append(Torch(layer))
+    first, errors = found[0].results(), found[-1].results()
+    errors = {name: distance(first[name], t) for name, t in errors.items()}
+    found.append(Exchange(found[0]))
+    calls = {(one.name, phase): getattr(one, phase) for one in found
+             for phase in ("forward", "both")}
+    rows = []
+    for (name, phase), ms in take_turns(calls, options.rounds).items():
+        rows.append({"shape": layer.name, "who": name, "phase": phase, "ms": ms})
+        if name in equal:
+            rows[-1]["bits_of_one_process"] = equal[name]
+        if name == "torch":
+            rows[-1]["distance_from_quern"] = errors
+        if name.startswith("exchange"):
+            sent = sum(found[0].exchanged()[:2 if phase == "both" else 1]) * layer.hidden * 2
+            rows[-1].update(sent_bytes=sent, gbytes_per_s=sent / ms / 1e6)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--recipes", default="bf16,fp8_block")
+    parser.add_argument("--shapes", default="*")
+    parser.add_argument("--tokens", type=int)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--budget", type=float, default=300)
+    parser.add_argument("--json")
+    parser.add_argument("--commit", default="")
+    options = parser.parse_args()
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    device = torch.device("cuda", rank) if HAS_GPU else torch.device("cpu")
+    if HAS_GPU:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if HAS_GPU else "gloo", device_id=device if HAS_GPU else None)
+    start, rows = time.time(), []
+    for shape in SHAPES:
+        if not any(fnmatch.fnmatch(shape[0], glob) for glob in options.shapes.split(",")):
+            continue
+        late = torch.tensor(time.time() - start > options.budget, dtype=torch.int32, device=device)
+        dist.all_reduce(late, dist.ReduceOp.MAX)
+        if late.item():
+            break
+        if options.tokens:
+            shape = shape[:1] + (options.tokens,) + shape[2:]
+        found = measure(Layer(shape, rank, ranks, device), options)
+        rows += found
+        if rank == 0:
+            for row in found:
+                print(" ".join(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
+                               for key, value in row.items()), flush=True)
+            if options.json:
+                with open(options.json, "w", encoding="utf-8") as file:
+                    json.dump({"gpu": torch.cuda.get_device_name() if HAS_GPU else "none",
+                               "ranks": ranks, "torch": torch.__version__,
+                               "commit": options.commit, "rows": rows}, file, indent=1)
+        if HAS_GPU:
+            torch.cuda.empty_cache()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
