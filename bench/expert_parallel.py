@@ -211,7 +211,7 @@ def distance(a, b):
 
 
 def whole(layer, recipe):
-    """What one process with all tokens and experts computes, this rank's part."""
+    """This rank's part of the results of one process that has all tokens and experts."""
     x, w1, w2 = (t.clone().requires_grad_() for t in (layer.all_x, layer.all_w1, layer.all_w2))
     y = qt.moe(x, layer.all_index, layer.all_probs, w1, w2, recipe=recipe)
     y.backward(layer.all_dy)
