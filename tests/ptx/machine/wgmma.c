@@ -24,10 +24,10 @@ struct product {
     struct px_matrix a, b;
 };
 
-/* Register r of lane i: where it is in 16 rows. */
-static inline int place_of(const struct product *p, int r, int i)
+/* Register r of lane 0: where it is in 16 rows. Four lanes have a row. */
+static inline int place_of(const struct product *p, int r)
 {
-    return (r / 2 % 2 * 8 + i / 4) * p->n + r / 4 * 8 + r % 2 + i % 4 * 2;
+    return r / 2 % 2 * 8 * p->n + r / 4 * 8 + r % 2;
 }
 
 static void add_integers(struct px_async *async, const struct product *p,
@@ -40,9 +40,11 @@ static void add_integers(struct px_async *async, const struct product *p,
     px_mma_multiply(sum, a, b, 16, p->n, p->k);
     for (int r = 0; r < p->n / 2; r++) {
         int32_t *d = PX_AT(w, int32_t, r);
+        const float *from = sum + place_of(p, r);
 
         for (int i = 0; i < PX_LANES; i++)
-            d[i] = (int32_t)sum[place_of(p, r, i)] + (accumulate ? d[i] : 0);
+            d[i] = (int32_t)from[i / 4 * p->n + i % 4 * 2] +
+                   (accumulate ? d[i] : 0);
     }
 }
 
@@ -53,13 +55,23 @@ static void add_floats(struct px_async *async, const struct product *p,
     struct px_warp *w = async->warp;
     const struct px_op *op = async->op;
 
-    for (int r = 0; r < p->n / 2; r++)
+    if (!accumulate)
+        memset(sum, 0, (size_t)(16 * p->n) * sizeof *sum);
+    for (int r = 0; accumulate && r < p->n / 2; r++) {
+        const float *d = PX_AT(w, float, r);
+        float *to = sum + place_of(p, r);
+
         for (int i = 0; i < PX_LANES; i++)
-            sum[place_of(p, r, i)] = accumulate ? PX_AT(w, float, r)[i] : 0;
+            to[i / 4 * p->n + i % 4 * 2] = d[i];
+    }
     px_sums_add(sum, a, b, p->n, p->k, p->a_type, p->b_type);
-    for (int r = 0; r < p->n / 2; r++)
+    for (int r = 0; r < p->n / 2; r++) {
+        const float *from = sum + place_of(p, r);
+        float *d = PX_AT(w, float, r);
+
         for (int i = 0; i < PX_LANES; i++)
-            PX_AT(w, float, r)[i] = sum[place_of(p, r, i)];
+            d[i] = from[i / 4 * p->n + i % 4 * 2];
+    }
 }
 
 /* The shape in op->sub, and the descriptors as they were issued. */
