@@ -176,11 +176,10 @@ struct px_warp {
     uint64_t mma_issued, mma_landed;
     uint64_t mma_group[64]; /* issued until the end of batch i % 64 */
     uint64_t mma_groups;
-    uint64_t mma_known;     /* that were waited for */
-    uint32_t *sums, *reads; /* by register: the last product's number */
-    uint32_t *used;         /* by register: fences before its last other use */
-    uint32_t *loads; /* by register: tcgen05.wait::ld up to its last load */
-    uint32_t waits;  /* tcgen05.wait::ld */
+    uint64_t mma_known;       /* that were waited for */
+    struct px_register *uses; /* of registers; hazard.c */
+    uint32_t waits;           /* tcgen05.wait::ld */
+    int is_loading;           /* after a tcgen05.ld, before its wait */
     struct px_tensor *tensor; /* with tcgen05; tensor.h */
     uint32_t fences;          /* wgmma.fence */
     uint32_t registers;       /* of a thread; setmaxnreg */

@@ -159,7 +159,7 @@ static int step(struct px_warp *w, int *code)
         part->state = PX_APART_YET;
         return 1;
     }
-    if (w->used && px_hazard_registers(w, op)) {
+    if (w->uses && px_hazard_registers(w, op)) {
         *code = PX_FAULT;
         return 1;
     }
