@@ -199,7 +199,7 @@ static int wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
         return px_fault(w, op, 0, "waits for %u batches", most);
     if (w->mma_groups > most &&
         w->mma_landed < w->mma_group[(w->mma_groups - most - 1) % 64])
-        return PX_WAIT;
+        return px_wait_for(w, &w->mma_landed);
     if (w->mma_groups > most)
         w->mma_known = w->mma_group[(w->mma_groups - most - 1) % 64];
     return PX_NEXT;
