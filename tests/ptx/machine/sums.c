@@ -73,8 +73,7 @@ static inline float cut(double x, int kept)
 struct terms {
     const float *a, *b;
     const int *ea, *eb;
-    int k, step;    /* between rows of B */
-    int are_finite; /* all values of A and B */
+    int k, step; /* between rows of B */
     struct width width;
 };
 
@@ -156,21 +155,17 @@ ALL_COLUMNS int add_narrow(float *c, const struct terms *t, int at)
     return 1;
 }
 
-/* Add to one column; 0 if a value is not finite, and nothing is done. */
-static int add_wide(float *c, const struct terms *t, int at)
+/* Any exponents, of one column. */
+static void add_wide(float *c, const struct terms *t, int at)
 {
     int e = exponent_of(*c, -126);
     double sum, scale;
-    float plain = *c;
 
     for (int s = 0; s < t->k; s++) {
         const int other = t->ea[s] + t->eb[s * t->step + at];
 
         e = other > e ? other : e;
-        plain += t->a[s] * t->b[s * t->step + at];
     }
-    if (plain - plain != 0)
-        return 0;
     e = (e < LEAST ? LEAST : e) - t->width.terms;
     scale = power_of(-e);
     sum = (int32_t)(*c * scale);
@@ -180,13 +175,25 @@ static int add_wide(float *c, const struct terms *t, int at)
         sum += (int32_t)(y * scale);
     }
     *c = cut(sum * power_of(e), t->width.kept);
-    return 1;
 }
 
-static void add_plainly(float *c, const struct terms *t, int at)
+/* Plainly where that is not finite. */
+ALL_COLUMNS void add_any(float *c, const struct terms *t, int at)
 {
-    for (int s = 0; s < t->k; s++)
-        *c += t->a[s] * t->b[s * t->step + at];
+    floats sum;
+
+    memcpy(&sum, c, sizeof sum);
+    for (int s = 0; s < t->k; s++) {
+        floats b;
+
+        memcpy(&b, t->b + s * t->step + at, sizeof b);
+        sum += t->a[s] * b;
+    }
+    for (int x = 0; x < COLUMNS; x++)
+        if (sum[x] - sum[x] != 0)
+            c[x] = sum[x];
+        else
+            add_wide(c + x, t, at + x);
 }
 
 /* Exponents of `count` values; are all finite? */
@@ -204,21 +211,27 @@ ALL_COLUMNS int find_exponents(int *to, const float *from, int count, int least)
 PX_FAST void px_sums_add(float *c, const float *a, const float *b, int n, int k,
                          int a_type, int b_type)
 {
-    static int ea[16 * 32], eb[32 * 256];
-    struct terms t = {
-        .b = b, .eb = eb, .k = k, .step = n, .width = width_of(a_type)};
+    static int ea[32], eb[32 * 256];
+    struct terms t = {.b = b,
+                      .ea = ea,
+                      .eb = eb,
+                      .k = k,
+                      .step = n,
+                      .width = width_of(a_type)};
+    uint8_t are_finite[256 / COLUMNS];
 
-    t.are_finite = find_exponents(ea, a, 16 * k, least_of(a_type)) &
-                   find_exponents(eb, b, k * n, least_of(b_type));
+    memset(are_finite, 1, sizeof are_finite);
+    for (int i = 0; i < k * n; i += COLUMNS)
+        are_finite[i % n / COLUMNS] &=
+            (uint8_t)find_exponents(eb + i, b + i, COLUMNS, least_of(b_type));
     for (int row = 0; row < 16; row++, c += n) {
+        const int is_finite =
+            find_exponents(ea, a + row * k, k, least_of(a_type));
+
         t.a = a + row * k;
-        t.ea = ea + row * k;
-        for (int at = 0; at < n; at += COLUMNS) {
-            if (t.are_finite && add_narrow(c + at, &t, at))
-                continue;
-            for (int x = at; x < at + COLUMNS; x++)
-                if (!add_wide(c + x, &t, x))
-                    add_plainly(c + x, &t, x);
-        }
+        for (int at = 0; at < n; at += COLUMNS)
+            if (!is_finite || !are_finite[at / COLUMNS] ||
+                !add_narrow(c + at, &t, at))
+                add_any(c + at, &t, at);
     }
 }
