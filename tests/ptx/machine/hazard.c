@@ -9,25 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNIT = 16, BY_COPY = 0xffff };
-
-/* Who wrote 16 bytes of shared memory last, and when. */
-struct px_unit {
-    uint64_t when;
-    uint16_t warp;
-    uint8_t lane;
-};
-
 int px_hazard_cta(struct px_cta *cta)
 {
-    cta->units = calloc(cta->shared_bytes / UNIT + 1, sizeof *cta->units);
+    cta->units = calloc(cta->shared_bytes / PX_UNIT + 1, sizeof *cta->units);
     return cta->units ? PX_NEXT : px_fault_plain("out of memory");
 }
 
 static void note(struct px_cta *cta, uint32_t at, uint32_t bytes, int warp,
                  int lane)
 {
-    for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++)
+    for (uint32_t i = at / PX_UNIT; i <= (at + bytes - 1) / PX_UNIT; i++)
         cta->units[i] =
             (struct px_unit){px_machine.clock, (uint16_t)warp, (uint8_t)lane};
 }
@@ -44,7 +35,7 @@ void px_hazard_written(struct px_warp *w, const unsigned char *at,
 void px_hazard_copied(struct px_cta *cta, uint32_t at, uint32_t bytes)
 {
     px_machine.clock++;
-    note(cta, at, bytes, BY_COPY, 0);
+    note(cta, at, bytes, PX_BY_COPY, 0);
 }
 
 /* Does the lane know that a write is visible to the async proxy? A fence of
@@ -65,16 +56,16 @@ static int is_fenced(const struct px_warp *w, int lane,
 int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
                      const struct px_cta *cta, uint32_t at, uint32_t bytes)
 {
-    for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++) {
+    for (uint32_t i = at / PX_UNIT; i <= (at + bytes - 1) / PX_UNIT; i++) {
         const struct px_unit *unit = &cta->units[i];
 
-        if (unit->warp == BY_COPY || is_fenced(w, lane, cta, unit))
+        if (unit->warp == PX_BY_COPY || is_fenced(w, lane, cta, unit))
             continue;
         return px_fault(w, op, lane,
                         "reads shared address %u, which lane %d of warp %d "
                         "wrote, without a fence.proxy.async since that this "
                         "lane knows of",
-                        i * UNIT, unit->lane, unit->warp);
+                        i * PX_UNIT, unit->lane, unit->warp);
     }
     return PX_NEXT;
 }
@@ -82,13 +73,14 @@ int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
 int px_hazard_read(const struct px_async *async, const struct px_cta *cta,
                    uint32_t at, uint32_t bytes)
 {
-    for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++)
+    for (uint32_t i = at / PX_UNIT; i <= (at + bytes - 1) / PX_UNIT; i++)
         if (cta->units[i].when > async->when)
-            return px_fault(
-                async->warp, async->op, async->lane,
-                "shared address %u was overwritten by %s before "
-                "this had read it",
-                i * UNIT, cta->units[i].warp == BY_COPY ? "a copy" : "a warp");
+            return px_fault(async->warp, async->op, async->lane,
+                            "shared address %u was overwritten by %s before "
+                            "this had read it",
+                            i * PX_UNIT,
+                            cta->units[i].warp == PX_BY_COPY ? "a copy"
+                                                             : "a warp");
     return PX_NEXT;
 }
 

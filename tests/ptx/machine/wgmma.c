@@ -48,6 +48,25 @@ static void add_integers(struct px_async *async, const struct product *p,
     }
 }
 
+/* Two registers are eight columns of eight rows; four lanes have a row. */
+static void put_rows(float *to, int step, const float *d, const float *e)
+{
+    for (int row = 0; row < 8; row++, to += step, d += 4, e += 4)
+        for (int i = 0; i < 4; i++) {
+            to[2 * i] = d[i];
+            to[2 * i + 1] = e[i];
+        }
+}
+
+static void take_rows(const float *from, int step, float *d, float *e)
+{
+    for (int row = 0; row < 8; row++, from += step, d += 4, e += 4)
+        for (int i = 0; i < 4; i++) {
+            d[i] = from[2 * i];
+            e[i] = from[2 * i + 1];
+        }
+}
+
 static void add_floats(struct px_async *async, const struct product *p,
                        const float *a, const float *b, int accumulate)
 {
@@ -57,21 +76,13 @@ static void add_floats(struct px_async *async, const struct product *p,
 
     if (!accumulate)
         memset(sum, 0, (size_t)(16 * p->n) * sizeof *sum);
-    for (int r = 0; accumulate && r < p->n / 2; r++) {
-        const float *d = PX_AT(w, float, r);
-        float *to = sum + place_of(p, r);
-
-        for (int i = 0; i < PX_LANES; i++)
-            to[i / 4 * p->n + i % 4 * 2] = d[i];
-    }
+    for (int r = 0; accumulate && r < p->n / 2; r += 2)
+        put_rows(sum + place_of(p, r), p->n, PX_AT(w, float, r),
+                 PX_AT(w, float, r + 1));
     px_sums_add(sum, a, b, p->n, p->k, p->a_type, p->b_type);
-    for (int r = 0; r < p->n / 2; r++) {
-        const float *from = sum + place_of(p, r);
-        float *d = PX_AT(w, float, r);
-
-        for (int i = 0; i < PX_LANES; i++)
-            d[i] = from[i / 4 * p->n + i % 4 * 2];
-    }
+    for (int r = 0; r < p->n / 2; r += 2)
+        take_rows(sum + place_of(p, r), p->n, PX_AT(w, float, r),
+                  PX_AT(w, float, r + 1));
 }
 
 /* The shape in op->sub, and the descriptors as they were issued. */
