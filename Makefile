@@ -5,7 +5,7 @@
 #   make demo    two real layers from tokens, forward and backward, checked on this machine
 #                (RECIPE=mxfp8 chooses another recipe than fp8_block)
 #   make test      each test program; where cases take minutes, a share of them (8 minutes)
-#   make test-all  the other shares, and each program under ASan and UBSan (an hour more)
+#   make test-all  the other shares, and each program under ASan and UBSan (40 minutes more)
 #   make test-torch  quern.torch on the CPU, with PyPI's torch (531 MB, fetched once into build/torch)
 #   make test-jax  quern.jax on the CPU, with PyPI's jax (160 MB, fetched once into build/jax)
 #   make wheel   build/wheel/quern-*.whl; `pip install .` installs one (docs/install.md)

@@ -8,7 +8,9 @@
 **     }
 **
 ** A test's name is FILE:NAME, as in "sums.c:adds_up". A program that defines
-** TEST_SETUP and TEST_TEARDOWN before has them run around each test.
+** TEST_SETUP and TEST_TEARDOWN before has them run around each test. TEST_ONCE
+** instead of TEST: without a list of cases, and too long to run again in each
+** share (share.h), so in the first only.
 */
 #pragma once
 
@@ -32,6 +34,7 @@ enum { TEST_MOST = 512 };
 /* One list in each program, in the order of files and of their tests. */
 __attribute__((weak)) struct CMUnitTest test_cases[TEST_MOST];
 __attribute__((weak)) size_t test_ncases;
+__attribute__((weak)) char test_once; /* its address marks those */
 
 static inline void test_add(struct CMUnitTest test)
 {
@@ -59,6 +62,21 @@ static inline void test_sort(void)
         }
 }
 
+/* Those of the first share only, by their mark, which goes. */
+static inline void test_leave_out(void)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < test_ncases; i++) {
+        const int once = test_cases[i].initial_state == &test_once;
+
+        test_cases[kept] = test_cases[i];
+        test_cases[kept].initial_state = NULL;
+        kept += !once || share_is_first();
+    }
+    test_ncases = kept;
+}
+
 /* Run the tests whose names match `pattern`, all if NULL. How many failed. */
 static inline int test_run(const char *group, const char *pattern,
                            CMFixtureFunction setup, CMFixtureFunction teardown)
@@ -68,6 +86,7 @@ static inline int test_run(const char *group, const char *pattern,
     if (share_open())
         return -1;
     test_sort();
+    test_leave_out();
     if (pattern)
         cmocka_set_test_filter(pattern);
     failed = _cmocka_run_group_tests(group, test_cases, test_ncases, setup,
@@ -76,14 +95,16 @@ static inline int test_run(const char *group, const char *pattern,
     return failed;
 }
 
-#define TEST(name)                                                             \
+#define TEST_MARKED(name, mark)                                                \
     static void name(void **);                                                 \
     __attribute__((constructor)) static void name##_add(void)                  \
     {                                                                          \
         test_add((struct CMUnitTest){__FILE__ ":" #name, name, TEST_SETUP,     \
-                                     TEST_TEARDOWN, NULL});                    \
+                                     TEST_TEARDOWN, mark});                    \
     }                                                                          \
     static void name(void **state __attribute__((unused)))
+#define TEST(name)      TEST_MARKED(name, NULL)
+#define TEST_ONCE(name) TEST_MARKED(name, &test_once)
 
 /* The program's main; an argument is a pattern of tests' names. */
 #define TEST_MAIN(group, setup, teardown)                                      \

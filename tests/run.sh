@@ -4,9 +4,8 @@
 # counted:
 #     tests/run.sh        `make test`: each program, plainly; where cases take
 #                         minutes, a share of them (tests/share.h)
-#     tests/run.sh rest   `make test-all`: the other shares, of test_ptx up to
-#                         PTX_LAST_SHARE if that is set, and each program under
-#                         ASan and UBSan
+#     tests/run.sh rest   `make test-all`: the other shares, and each program
+#                         under ASan and UBSan
 # Skips are listed with their reasons, which the tests print as "skip: ...", and
 # cases that are left out are counted. At the end there is a table of the time
 # of each part; the status is 1 if anything failed.
@@ -156,9 +155,7 @@ else
         # CUDA kernels are the same under sanitizers, which watch the programs alone.
         */test_ptx | */test_compile)
             add "$program" $((16 * shares)) 0 0
-            last=$((shares - 1))
-            [[ $program != */test_ptx ]] || last=${PTX_LAST_SHARE:-$last}
-            add "${program/asan\//}" "$shares" 1 "$last"
+            add "${program/asan\//}" "$shares" 1 $((shares - 1))
             ;;
         *) add "$program" 1 0 0 ;;
         esac

@@ -52,10 +52,15 @@ static inline int share_has(int number)
     return share_count(number % share_state.count == share_state.index);
 }
 
+static inline int share_is_first(void)
+{
+    return share_state.index == 0;
+}
+
 /* The same for a case that is of the first share whatever its number. */
 static inline int share_has_first(void)
 {
-    return share_count(share_state.index == 0);
+    return share_count(share_is_first());
 }
 
 /* The line from which tests/run.sh tells how many cases were left out. */

@@ -37,23 +37,23 @@ static int step_of(const struct qn_kernel *k)
 }
 
 /* The i-th problem of a kernel: whole runs of columns, other sides and other
-   arguments each time. */
+   arguments each time. Many groups have few tiles each. */
 static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
                        int i, char *line, size_t size)
 {
     static const char *const sums[] = {"", " dbias=1 dprob=1", " dbias=add",
                                        " dprob=1"}; /* odd ones have prob=1 */
     static const int columns[] = {1, 9, 33, 16, 5}, steps[] = {72, 264, 8, 520};
-    const int step = step_of(k);
+    const int step = step_of(k), many = groups > 100;
     const int one = !strcmp(k->activation, "none");
     const int back = k->epilogue >= QN_GRADIENT;
     size_t used = (size_t)snprintf(
         line, size, "%s %s g=%lld m=%lld n=%d k=%d d=%s layout=%s%s%s",
         back ? "dgrad" : "fprop", k->recipe, (long long)groups, (long long)m,
-        step * (step < 256     ? columns[i % 5]
-                : groups > 100 ? 1
-                               : 1 + i % 3),
-        steps[i % 4], qn_type_name(k->d.type),
+        step * (many         ? 1 + i % 2 * (step < 256)
+                : step < 256 ? columns[i % 5]
+                             : 1 + i % 3),
+        many ? 72 : steps[i % 4], qn_type_name(k->d.type),
         qn_layout_name(k->a.major, k->b.major),
         back                ? sums[i % 4]
         : i % 3 == 1 || one ? " bias=1"

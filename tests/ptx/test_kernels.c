@@ -117,21 +117,11 @@ TEST(epilogues)
     run_each(is_epilogue, "epilogues");
 }
 
-/* Blackwell's activations take 20 seconds each, their gradients two minutes:
-   one form in four, and in sixteen, is run. Lines (lines.h) have the others. */
-static int one_in(const struct qn_kernel *k)
-{
-    return strcmp(k->arch, "sm_100f")   ? 1
-           : k->epilogue == QN_GRADIENT ? 16
-           : k->epilogue == QN_ACTIVATE ? 4
-                                        : 1;
-}
-
 TEST(each_form)
 {
     const struct quern_registry *r;
     struct tally tally = {0};
-    int forms = 0, seen = 0;
+    int forms = 0;
     struct qg *gen;
 
     interpret_need_compiler();
@@ -140,8 +130,6 @@ TEST(each_form)
     for (int i = 0; i < r->nkernels; i++) {
         const struct qn_kernel *kernel = qt_form_take(r, i, forms);
 
-        if (kernel && seen++ % one_in(kernel))
-            continue;
         if (kernel && share_has(++forms))
             run_kernel(kernel, "torture,many", forms, &tally);
     }

@@ -104,7 +104,7 @@ static void check_all(const struct kernel *rows, size_t count)
 /* ---------------------------------------------------------------- variables */
 
 /* Values, more variables than a few, and shared ones of the module. */
-TEST(variables)
+TEST_ONCE(variables)
 {
     static const struct kernel rows[] = {
         {".const .align 4 .u32 table[3] = {5, 7};\n"
@@ -134,7 +134,7 @@ TEST(variables)
 #define ONE_WARP "setp.lt.u32 %p1, %r2, 32;\n@!%p1 bra end;\n"
 
 /* An address of 64 bits, words of a name in any order. */
-TEST(matrices)
+TEST_ONCE(matrices)
 {
     static const struct kernel rows[] = {
         {"",
@@ -172,7 +172,7 @@ TEST(matrices)
     "@%p0 mbarrier.init.shared::cta.b64 [%r5], 1;\nbar.sync 0;\n"
 
 /* Fields that a kernel changes: rows from two words on, and then only one. */
-TEST(maps)
+TEST_ONCE(maps)
 {
 #define CHANGED                                                                \
     "add.u32 %r8, %r1, 2048;\ncvt.u64.u32 %rd3, %r8;\nmov.u32 %r10, 0;\n"      \
@@ -215,7 +215,7 @@ TEST(maps)
 
 /* Bytes told before the arrival; an arrival of copies that the barrier did not
    expect, which ends no phase by itself. */
-TEST(arrivals)
+TEST_ONCE(arrivals)
 {
     static const struct kernel rows[] = {
         {"",
@@ -243,7 +243,7 @@ TEST(arrivals)
 }
 
 /* Which CTA of which cluster, for CTA (5, 2) of a grid of 6 x 4. */
-TEST(places)
+TEST_ONCE(places)
 {
 #define PLACE(x, y)                                                            \
     "mov.u32 %r3, %ctaid.x;\nmov.u32 %r4, %ctaid.y;\n"                         \
@@ -272,7 +272,7 @@ TEST(places)
 
 /* A copy by the odd CTA of a pair that counts on the even one's barrier, whose
    address differs in a bit; its cluster's CTAs 2 and 3 do nothing. */
-TEST(pair_copies)
+TEST_ONCE(pair_copies)
 {
 #define PAIR                                                                   \
     "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;\n"             \
@@ -306,7 +306,7 @@ TEST(pair_copies)
 
 /* Warps that end after they have arrived count once; lanes of a warp wait one
    after the other. */
-TEST(cluster_waits)
+TEST_ONCE(cluster_waits)
 {
     static const struct kernel row = {
         "",
@@ -330,7 +330,7 @@ TEST(cluster_waits)
 }
 
 /* Two floats in a register of 64 bits, arrivals with a count and a scope. */
-TEST(of_sm_100)
+TEST_ONCE(of_sm_100)
 {
     static const struct kernel rows[] = {
         {"",
@@ -364,7 +364,7 @@ TEST(of_sm_100)
     "@%p0 cp.async.bulk.wait_group 0;\nld.global.u32 %r0, [%rd0+132];"
 
 /* Sums in the type of the map: words, and floats whose denormals are 0. */
-TEST(added)
+TEST_ONCE(added)
 {
     static const struct kernel rows[] = {
         {"", "mov.u32 %r4, 7;\n" ADDED READ_BACK, 108, 2, 2},
@@ -378,7 +378,7 @@ TEST(added)
 }
 
 /* A CTA that ends before its store has read: refused, unless asked for. */
-TEST(leaves)
+TEST_ONCE(leaves)
 {
     static const struct kernel row = {
         "", "mov.u32 %r4, 7;\n" ADDED "mov.u32 %r0, 1;", 1, 2, 2};
@@ -399,7 +399,7 @@ TEST(leaves)
 }
 
 /* ptxas begins with no more registers than a setmaxnreg asks for. */
-TEST(registers)
+TEST_ONCE(registers)
 {
     static const struct kernel row = {
         "", "setmaxnreg.inc.sync.aligned.u32 248;\nmov.u32 %r0, 3;", 3, 2, 2};
@@ -428,7 +428,7 @@ TEST(registers)
     ";\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n"  \
     "mov.b32 %r0, %f0;"
 
-TEST(sums)
+TEST_ONCE(sums)
 {
 #define E4M3(a, x, y, sum)                                                     \
     {                                                                          \

@@ -285,14 +285,14 @@ static int wrong_products(void)
     return wrong;
 }
 
-TEST(scaled)
+TEST_ONCE(scaled)
 {
     start("PTX_SEED", "1");
     assert_int_equal(wrong_products(), 0);
 }
 
 /* All products with scales, and those that select a byte other than 0. */
-TEST(scaled_misread)
+TEST_ONCE(scaled_misread)
 {
     start("PTX_MISREAD", "scale_rows");
     assert_int_equal(wrong_products(), 128 + 2 * 32 + 2 * 8);
@@ -321,7 +321,7 @@ static void check_refused(const struct scaled *s, uint32_t bits,
 }
 
 /* Selectors and bits that the ISA leaves undefined; names that it has not. */
-TEST(scaled_refused)
+TEST_ONCE(scaled_refused)
 {
 #define E4M3_BY &elements[0], &elements[0]
 #define E2M1_BY &elements[4], &elements[4]

@@ -87,7 +87,7 @@ static int wrong_in(const struct tensor_product *p, const char **why)
     return tensor_run(p, text, why);
 }
 
-TEST(tensor_products)
+TEST_ONCE(tensor_products)
 {
     static const char *const seeds[] = {"1", "2", "3", "4"};
 
@@ -104,7 +104,7 @@ TEST(tensor_products)
 }
 
 /* Each makes a product wrong that uses what it misreads. */
-TEST(tensor_misread)
+TEST_ONCE(tensor_misread)
 {
     static const struct {
         const char *name;
@@ -174,7 +174,7 @@ static int wrong_shapes(void)
     return wrong;
 }
 
-TEST(tensor_shapes)
+TEST_ONCE(tensor_shapes)
 {
     tensor_start("PTX_SEED", "1");
     assert_int_equal(wrong_shapes(), 0);

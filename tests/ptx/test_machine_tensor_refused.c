@@ -120,7 +120,7 @@ static void check_refused(const struct tensor_product *p, const char *from,
 }
 
 /* Bits of descriptors. */
-TEST(tensor_descriptors)
+TEST_ONCE(tensor_descriptors)
 {
     static const struct {
         const struct tensor_product *p;
@@ -187,7 +187,7 @@ TEST(tensor_descriptors)
                    "[%r8], 1;\n@!%p2 bra once;\n"
 
 /* Allocations, addresses and names. */
-TEST(tensor_memory)
+TEST_ONCE(tensor_memory)
 {
     static const struct {
         const struct tensor_product *p;
@@ -230,7 +230,7 @@ TEST(tensor_memory)
 }
 
 /* Lanes of D that a product leaves alone: of the first one 0 and 5. */
-TEST(tensor_lanes)
+TEST_ONCE(tensor_lanes)
 {
     static const char masked[] =
         "mov.u32 %r38, 0x21;\nmov.u32 %r39, 0;\n"
@@ -248,7 +248,7 @@ TEST(tensor_lanes)
 }
 
 /* Waits and fences, whatever the order of events: NULL: none is missing. */
-TEST(tensor_order)
+TEST_ONCE(tensor_order)
 {
     static const struct {
         const char *from, *to, *why;

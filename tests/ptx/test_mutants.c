@@ -50,7 +50,7 @@ static const char *specs_of(const struct mutant *m)
 }
 
 /* The generator with the defect. */
-static struct qg *open_broken(const struct mutant *m)
+static struct qg *open_with(const struct mutant *m)
 {
     const char *const dirs[] = {specs_of(m)};
     struct qg_file *files = calloc((size_t)qg_embedded_count, sizeof *files);
@@ -75,23 +75,35 @@ static struct qg *open_broken(const struct mutant *m)
     return gen;
 }
 
-/* The kernel's text as the interpreter's compiler takes it. */
-static void write_broken(const struct mutant *m, const char *path)
+/* The victim's text. */
+static const char *text_of(struct qg *gen, const struct mutant *m)
 {
-    struct qg *gen = open_broken(m);
     char name[200];
     const char *text;
     size_t length;
-    FILE *file;
 
     snprintf(name, sizeof name, "quern_%s", m->victim);
     if (qg_source(gen, name, &text, &length))
         fail_msg("%s", qg_diagnostics(gen));
-    file = fopen(path, "w");
+    return text;
+}
+
+/* The victim's text as the interpreter's compiler takes it; 0 if the defect is
+   not in it. */
+static int write_broken(const struct mutant *m, const char *path)
+{
+    const struct mutant none = {m->victim, m->file, m->from, m->from};
+    struct qg *gen = open_with(m), *right = open_with(&none);
+    const char *text = text_of(gen, m);
+    const int differs = strcmp(text, text_of(right, m)) != 0;
+    FILE *file = fopen(path, "w");
+
     assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, length, file), length);
+    assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
     qg_close(gen);
+    qg_close(right);
+    return differs;
 }
 
 /* It must fail for what it does, not for want of a compiler or of time. */
@@ -133,8 +145,11 @@ TEST(mutants)
         ran++;
         snprintf(path, sizeof path, "%s/quern_%s.cu", interpret_folder,
                  m->victim);
-        write_broken(m, path);
-        if (!is_seen(m)) {
+        if (!write_broken(m, path)) {
+            missed++;
+            print_error("%s has \"%s\", but %s has not\n", m->file, m->from,
+                        m->victim);
+        } else if (!is_seen(m)) {
             missed++;
             print_error("not seen: %s with \"%s\" for \"%s\" in %s:\n%s\n",
                         m->file, m->to, m->from, m->victim, interpret_output);

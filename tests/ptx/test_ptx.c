@@ -116,7 +116,7 @@ TEST(defects)
 }
 
 /* Each step of another kind, with a line of the kernel's file. */
-TEST(trace)
+TEST_ONCE(trace)
 {
     static const char *const parts[] = {
         "ptx: quern_bf16_fprop_tn_m_bf16_sm90a_cooperative_",

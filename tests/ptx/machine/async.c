@@ -76,6 +76,7 @@ int px_async_land(void)
     async = pending[at];
     code = async->land(async);
     px_machine.events++;
+    async->warp->stores += (uint64_t)async->store;
     if (code != PX_NEXT)
         return code == PX_WAIT ? PX_NEXT : code;
     px_fault_trace(async->warp, async->op, 1u << async->lane, ": is done");
@@ -267,7 +268,7 @@ static int bulk_wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     PX_EACH (mask)
         if (px_async_bulk(w, i, PX_AT(w, uint32_t, 0)[i], op->sub))
-            return PX_WAIT;
+            return px_wait_for(w, &w->stores);
     return PX_NEXT;
 }
 

@@ -72,7 +72,7 @@ static int bar_sync(struct px_warp *w, const struct px_op *op, uint32_t mask)
             return PX_FAULT;
     }
     if (barrier->generation < part->ticket)
-        return PX_WAIT;
+        return px_wait_for(w, &barrier->generation);
     px_order_pass(w, &barrier->heard);
     part->ticket = 0;
     return PX_YIELD;
@@ -122,7 +122,7 @@ static int cluster_wait(struct px_warp *w, const struct px_op *op,
     if (!w->cluster_ticket)
         return px_fault(w, op, first_lane(mask), "waits without an arrival");
     if (w->cta->cluster->generation < w->cluster_ticket)
-        return PX_WAIT;
+        return px_wait_for(w, &w->cta->cluster->generation);
     px_order_pass(w, &w->cta->cluster->heard);
     if (!op->sub)
         w->cluster_ticket = 0;
@@ -146,24 +146,29 @@ void px_barrier_recheck(struct px_cta *cta)
 /* A barrier's 8 bytes, so that a write over them is seen. */
 static const uint64_t signature = 0x6261727269657221;
 
+/* Of the barrier at an address, from 1 on; 0: there is none. */
+static int number_at(const struct px_cta *cta, uint32_t at)
+{
+    return at % 8 || at >= cta->shared_bytes ? 0 : cta->mbarrier_at[at / 8];
+}
+
 struct px_mbarrier *px_barrier_find(struct px_warp *w, const struct px_op *op,
                                     struct px_cta *cta, uint32_t address,
                                     int lane)
 {
     const uint32_t at = address & ((1u << PX_RANK_SHIFT) - 1);
+    const int number = number_at(cta, at);
 
-    for (int i = 0; i < cta->nmbarriers; i++) {
-        if (cta->mbarrier[i].address != at)
-            continue;
-        if (memcmp(cta->shared + at, &signature, sizeof signature)) {
-            px_fault(w, op, lane, "the barrier at %u was overwritten", at);
-            return NULL;
-        }
-        return &cta->mbarrier[i];
+    if (!number) {
+        px_fault(w, op, lane, "there is no barrier at %u of CTA rank %d", at,
+                 cta->rank);
+        return NULL;
     }
-    px_fault(w, op, lane, "there is no barrier at %u of CTA rank %d", at,
-             cta->rank);
-    return NULL;
+    if (memcmp(cta->shared + at, &signature, sizeof signature)) {
+        px_fault(w, op, lane, "the barrier at %u was overwritten", at);
+        return NULL;
+    }
+    return &cta->mbarrier[number - 1];
 }
 
 int px_barrier_is_own(const struct px_cta *cta, uint32_t address)
@@ -180,6 +185,7 @@ static void settle(struct px_mbarrier *barrier)
     px_order_complete(&barrier->heard);
     barrier->pending = barrier->expected;
     barrier->phase++;
+    barrier->changes++;
     px_machine.events++;
 }
 
@@ -187,6 +193,30 @@ void px_barrier_complete(struct px_mbarrier *barrier, int64_t bytes)
 {
     barrier->bytes -= bytes;
     settle(barrier);
+}
+
+/* Another barrier, or none; those who wait look again. */
+static void reset(struct px_mbarrier *barrier, uint32_t address, uint32_t count)
+{
+    const uint64_t changes = barrier->changes + 1;
+
+    px_order_end(&barrier->heard);
+    *barrier = (struct px_mbarrier){.address = address,
+                                    .expected = count,
+                                    .pending = count,
+                                    .changes = changes};
+}
+
+/* The barrier at an address, or a free one; NULL if there are too many. */
+static struct px_mbarrier *take(struct px_cta *cta, uint32_t at)
+{
+    int number = number_at(cta, at);
+
+    for (int k = 0; k < PX_MBARRIERS && !number; k++)
+        if (!cta->mbarrier[k].address)
+            number = k + 1;
+    cta->mbarrier_at[at / 8] = (uint8_t)number;
+    return number ? &cta->mbarrier[number - 1] : NULL;
 }
 
 static int mbarrier_init(struct px_warp *w, const struct px_op *op,
@@ -197,23 +227,16 @@ static int mbarrier_init(struct px_warp *w, const struct px_op *op,
         const uint32_t at = given & ((1u << PX_RANK_SHIFT) - 1);
         struct px_cta *cta;
         unsigned char *memory = px_memory_shared(w, op, given, 8, i, &cta);
-        int k = 0;
+        struct px_mbarrier *barrier;
 
         if (!memory)
             return PX_FAULT;
         if (at % 8)
             return px_fault(w, op, i, "address %u is no multiple of 8", at);
-        while (k < cta->nmbarriers && cta->mbarrier[k].address != at)
-            k++;
-        if (k == PX_MBARRIERS)
-            return px_fault(w, op, i, "more than %d barriers", k);
-        if (k == cta->nmbarriers)
-            cta->nmbarriers++;
-        px_order_end(&cta->mbarrier[k].heard);
-        cta->mbarrier[k] =
-            (struct px_mbarrier){.address = at,
-                                 .expected = PX_AT(w, uint32_t, 1)[i],
-                                 .pending = PX_AT(w, uint32_t, 1)[i]};
+        barrier = take(cta, at);
+        if (!barrier)
+            return px_fault(w, op, i, "more than %d barriers", PX_MBARRIERS);
+        reset(barrier, at, PX_AT(w, uint32_t, 1)[i]);
         memcpy(memory, &signature, sizeof signature);
     }
     return PX_NEXT;
@@ -271,30 +294,67 @@ static int mbarrier_arrive(struct px_warp *w, const struct px_op *op,
     return PX_NEXT;
 }
 
-/* try_wait.parity p, [at], parity (, time): it may fail for no reason. */
+/* The barrier of lane i, if that may wait for it. */
+static struct px_mbarrier *waited_for(struct px_warp *w, const struct px_op *op,
+                                      uint32_t at, uint32_t parity, int i)
+{
+    struct px_mbarrier *barrier = px_barrier_find(w, op, w->cta, at, i);
+
+    if (!barrier)
+        return NULL;
+    if (!px_barrier_is_own(w->cta, at)) {
+        px_fault(w, op, i, "the barrier is another CTA's");
+        return NULL;
+    }
+    if (parity > 1) {
+        px_fault(w, op, i, "parity %u", parity);
+        return NULL;
+    }
+    return barrier;
+}
+
+/* Those of the lanes that wait as the first of them does. */
+static uint32_t alike(struct px_warp *w, const struct px_op *op, uint32_t lanes)
+{
+    const uint32_t *at = PX_AT(w, uint32_t, 1), *parity = PX_AT(w, uint32_t, 2);
+    const int first = first_lane(lanes);
+    uint32_t out = 0;
+
+    for (int i = 0; i < PX_LANES; i++)
+        out |= (uint32_t)(at[i] == at[first] && parity[i] == parity[first])
+               << i;
+    return out & lanes;
+}
+
+/* try_wait.parity p, [at], parity (, time): half of those that find nothing
+   fail, the others wait until there is a change. */
 static int mbarrier_wait(struct px_warp *w, const struct px_op *op,
                          uint32_t mask)
 {
-    uint32_t *p = PX_AT(w, uint32_t, 0), done = 0;
+    uint32_t *p = PX_AT(w, uint32_t, 0), done = 0, rest = mask;
+    struct px_part *part = &w->part[w->current];
+    struct px_mbarrier *barrier = NULL;
+    int barriers = 0;
 
-    PX_EACH (mask) {
+    while (rest) {
+        const int i = first_lane(rest);
         const uint32_t at = PX_AT(w, uint32_t, 1)[i] + (uint32_t)op->offset;
-        struct px_mbarrier *barrier = px_barrier_find(w, op, w->cta, at, i);
+        const uint32_t parity = PX_AT(w, uint32_t, 2)[i];
+        const uint32_t lanes = alike(w, op, rest);
 
+        barrier = waited_for(w, op, at, parity, i);
         if (!barrier)
             return PX_FAULT;
-        if (!px_barrier_is_own(w->cta, at))
-            return px_fault(w, op, i, "the barrier is another CTA's");
-        if (PX_AT(w, uint32_t, 2)[i] > 1)
-            return px_fault(w, op, i, "parity %u", PX_AT(w, uint32_t, 2)[i]);
-        if ((barrier->phase & 1) !=
-            (PX_AT(w, uint32_t, 2)[i] ^ px_misreads(PX_PARITY)))
-            done |= 1u << i;
-        if (done >> i & 1)
+        if ((barrier->phase & 1) != (parity ^ px_misreads(PX_PARITY))) {
+            done |= lanes;
             px_order_pass(w, &barrier->heard);
+        }
+        rest &= ~lanes;
+        barriers++;
     }
-    if (!done && px_random(&w->random) % 8)
-        return PX_WAIT;
+    if (!done && !part->is_hasty && px_random(&w->random) % 2)
+        return barriers == 1 ? px_wait_for(w, &barrier->changes) : PX_WAIT;
+    part->is_hasty = 0;
     *p = (*p & ~mask) | done;
     return done == mask ? PX_NEXT : PX_YIELD;
 }
@@ -324,9 +384,8 @@ static int mbarrier_end(struct px_warp *w, const struct px_op *op,
 
         if (!barrier)
             return PX_FAULT;
-        px_order_end(&barrier->heard);
-        *barrier = w->cta->mbarrier[--w->cta->nmbarriers];
-        memset(&w->cta->mbarrier[w->cta->nmbarriers], 0, sizeof *barrier);
+        w->cta->mbarrier_at[barrier->address / 8] = 0;
+        reset(barrier, 0, 0);
     }
     return PX_NEXT;
 }

@@ -9,25 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNIT = 16, BY_COPY = 0xffff };
-
-/* Who wrote 16 bytes of shared memory last, and when. */
-struct px_unit {
-    uint64_t when;
-    uint16_t warp;
-    uint8_t lane;
-};
-
 int px_hazard_cta(struct px_cta *cta)
 {
-    cta->units = calloc(cta->shared_bytes / UNIT + 1, sizeof *cta->units);
+    cta->units = calloc(cta->shared_bytes / PX_UNIT + 1, sizeof *cta->units);
     return cta->units ? PX_NEXT : px_fault_plain("out of memory");
 }
 
 static void note(struct px_cta *cta, uint32_t at, uint32_t bytes, int warp,
                  int lane)
 {
-    for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++)
+    for (uint32_t i = at / PX_UNIT; i <= (at + bytes - 1) / PX_UNIT; i++)
         cta->units[i] =
             (struct px_unit){px_machine.clock, (uint16_t)warp, (uint8_t)lane};
 }
@@ -44,7 +35,7 @@ void px_hazard_written(struct px_warp *w, const unsigned char *at,
 void px_hazard_copied(struct px_cta *cta, uint32_t at, uint32_t bytes)
 {
     px_machine.clock++;
-    note(cta, at, bytes, BY_COPY, 0);
+    note(cta, at, bytes, PX_BY_COPY, 0);
 }
 
 /* Does the lane know that a write is visible to the async proxy? A fence of
@@ -65,16 +56,16 @@ static int is_fenced(const struct px_warp *w, int lane,
 int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
                      const struct px_cta *cta, uint32_t at, uint32_t bytes)
 {
-    for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++) {
+    for (uint32_t i = at / PX_UNIT; i <= (at + bytes - 1) / PX_UNIT; i++) {
         const struct px_unit *unit = &cta->units[i];
 
-        if (unit->warp == BY_COPY || is_fenced(w, lane, cta, unit))
+        if (unit->warp == PX_BY_COPY || is_fenced(w, lane, cta, unit))
             continue;
         return px_fault(w, op, lane,
                         "reads shared address %u, which lane %d of warp %d "
                         "wrote, without a fence.proxy.async since that this "
                         "lane knows of",
-                        i * UNIT, unit->lane, unit->warp);
+                        i * PX_UNIT, unit->lane, unit->warp);
     }
     return PX_NEXT;
 }
@@ -82,13 +73,14 @@ int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
 int px_hazard_read(const struct px_async *async, const struct px_cta *cta,
                    uint32_t at, uint32_t bytes)
 {
-    for (uint32_t i = at / UNIT; i <= (at + bytes - 1) / UNIT; i++)
+    for (uint32_t i = at / PX_UNIT; i <= (at + bytes - 1) / PX_UNIT; i++)
         if (cta->units[i].when > async->when)
-            return px_fault(
-                async->warp, async->op, async->lane,
-                "shared address %u was overwritten by %s before "
-                "this had read it",
-                i * UNIT, cta->units[i].warp == BY_COPY ? "a copy" : "a warp");
+            return px_fault(async->warp, async->op, async->lane,
+                            "shared address %u was overwritten by %s before "
+                            "this had read it",
+                            i * PX_UNIT,
+                            cta->units[i].warp == PX_BY_COPY ? "a copy"
+                                                             : "a warp");
     return PX_NEXT;
 }
 
@@ -105,15 +97,23 @@ int px_hazard_fence(struct px_warp *w, const struct px_op *op, uint32_t mask)
 
 enum { GRAIN = 64 }; /* a register begins at a multiple of it */
 
+struct px_register {
+    uint32_t sums, reads; /* the last product's number */
+    uint32_t used;        /* fences before its last other use */
+    uint32_t loads;       /* tcgen05.wait::ld up to its last load */
+};
+
+static inline struct px_register *use_of(const struct px_warp *w,
+                                         const struct px_op *op, int i)
+{
+    return &w->uses[(uint32_t)op->arg[i] / GRAIN];
+}
+
 int px_hazard_warp(struct px_warp *w)
 {
-    const size_t count = px_machine.launch->program->file_bytes / GRAIN + 1;
-
-    w->sums = calloc(4 * count, sizeof *w->sums);
-    w->reads = w->sums + count;
-    w->used = w->reads + count;
-    w->loads = w->used + count;
-    return w->sums ? PX_NEXT : px_fault_plain("out of memory");
+    w->uses = calloc(px_machine.launch->program->file_bytes / GRAIN + 1,
+                     sizeof *w->uses);
+    return w->uses ? PX_NEXT : px_fault_plain("out of memory");
 }
 
 void px_hazard_begin(struct px_warp *w)
@@ -127,13 +127,35 @@ int px_hazard_product(struct px_warp *w, const struct px_op *op, int sums,
     if (!w->fences)
         return px_fault(w, op, 0, "no wgmma.fence came before it");
     for (int i = 0; i < sums + reads; i++)
-        if (w->used[op->arg[i] / GRAIN] > w->fences)
+        if (use_of(w, op, i)->used > w->fences)
             return px_fault(
                 w, op, 0, "operand %d was used without a wgmma.fence since", i);
     for (int i = 0; i < sums; i++)
-        w->sums[op->arg[i] / GRAIN] = (uint32_t)w->mma_issued;
+        use_of(w, op, i)->sums = (uint32_t)w->mma_issued;
     for (int i = sums; i < sums + reads; i++)
-        w->reads[op->arg[i] / GRAIN] = (uint32_t)w->mma_issued;
+        use_of(w, op, i)->reads = (uint32_t)w->mma_issued;
+    return PX_NEXT;
+}
+
+static int check_registers(struct px_warp *w, const struct px_op *op)
+{
+    for (int i = 0; i < op->nargs; i++) {
+        const struct px_register *use = use_of(w, op, i);
+
+        if (use->sums > w->mma_known)
+            return px_fault(w, op, 0,
+                            "operand %d is a sum of a wgmma that was not "
+                            "waited for",
+                            i);
+        if (!i && use->reads > w->mma_known)
+            return px_fault(w, op, 0,
+                            "writes a register that a wgmma still reads");
+        if (use->loads > w->waits)
+            return px_fault(w, op, 0,
+                            "operand %d is of a tcgen05.ld before its "
+                            "tcgen05.wait::ld",
+                            i);
+    }
     return PX_NEXT;
 }
 
@@ -141,34 +163,24 @@ int px_hazard_registers(struct px_warp *w, const struct px_op *op)
 {
     if (op->is_product)
         return PX_NEXT;
-    for (int i = 0; i < op->nargs; i++) {
-        const int at = op->arg[i] / GRAIN;
-
-        if (w->sums[at] > w->mma_known)
-            return px_fault(w, op, 0,
-                            "operand %d is a sum of a wgmma that was not "
-                            "waited for",
-                            i);
-        if (!i && w->reads[at] > w->mma_known)
-            return px_fault(w, op, 0,
-                            "writes a register that a wgmma still reads");
-        if (w->loads[at] > w->waits)
-            return px_fault(w, op, 0,
-                            "operand %d is of a tcgen05.ld before its "
-                            "tcgen05.wait::ld",
-                            i);
-        w->used[at] = w->fences + 1;
-    }
+    if ((w->is_loading || w->mma_issued > w->mma_known) &&
+        check_registers(w, op))
+        return PX_FAULT;
+    if (px_machine.launch->program->products)
+        for (int i = 0; i < op->nargs; i++)
+            use_of(w, op, i)->used = w->fences + 1;
     return PX_NEXT;
 }
 
 void px_hazard_loaded(struct px_warp *w, const struct px_op *op, int registers)
 {
+    w->is_loading = 1;
     for (int i = 0; i < registers; i++)
-        w->loads[op->arg[i] / GRAIN] = w->waits + 1;
+        use_of(w, op, i)->loads = w->waits + 1;
 }
 
 void px_hazard_waited(struct px_warp *w)
 {
+    w->is_loading = 0;
     w->waits++;
 }

@@ -4,6 +4,15 @@
 
 #include "machine.h"
 
+enum { PX_UNIT = 16, PX_BY_COPY = 0xffff };
+
+/* Who wrote 16 bytes of shared memory last, and when. */
+struct px_unit {
+    uint64_t when;
+    uint16_t warp;
+    uint8_t lane;
+};
+
 /* Memory for the records of a CTA and of a warp; PX_FAULT without. */
 int px_hazard_cta(struct px_cta *cta);
 int px_hazard_warp(struct px_warp *w);
@@ -20,6 +29,22 @@ int px_hazard_issued(struct px_warp *w, const struct px_op *op, int lane,
 /* It reads now: no write came since it was issued. */
 int px_hazard_read(const struct px_async *async, const struct px_cta *cta,
                    uint32_t at, uint32_t bytes);
+/* As those of 16 bytes that begin at a multiple of 16. */
+static inline int px_hazard_unit_issued(struct px_warp *w,
+                                        const struct px_op *op, int lane,
+                                        const struct px_cta *cta, uint32_t at)
+{
+    return cta->units[at / PX_UNIT].warp == PX_BY_COPY
+               ? PX_NEXT
+               : px_hazard_issued(w, op, lane, cta, at, PX_UNIT);
+}
+static inline int px_hazard_unit_read(const struct px_async *async,
+                                      const struct px_cta *cta, uint32_t at)
+{
+    return cta->units[at / PX_UNIT].when <= async->when
+               ? PX_NEXT
+               : px_hazard_read(async, cta, at, PX_UNIT);
+}
 /* fence.proxy.async */
 int px_hazard_fence(struct px_warp *w, const struct px_op *op, uint32_t mask);
 

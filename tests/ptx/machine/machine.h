@@ -30,7 +30,7 @@ struct px_warp;
 enum {
     PX_NEXT,  /* go on */
     PX_JUMP,  /* the part's pc is set */
-    PX_WAIT,  /* try this one again after something has happened */
+    PX_WAIT,  /* try this one again once its count (px_wait_for) changes */
     PX_YIELD, /* go on, but let others run */
     PX_EXIT,  /* these lanes end */
     PX_FAULT  /* px_fault has the reason */
@@ -142,9 +142,11 @@ enum {
 struct px_part {
     int pc;
     uint32_t mask;
-    int state;       /* PX_RUN, ... */
-    uint64_t stamp;  /* of the event before which it began to wait */
-    uint64_t ticket; /* of the barrier that it has arrived at; 0: none */
+    int state;             /* PX_RUN, ... */
+    const uint64_t *wakes; /* what it waits for changes this count */
+    uint64_t stamp;        /* the count when it began to wait */
+    uint64_t ticket;       /* of the barrier that it has arrived at; 0: none */
+    int is_hasty;          /* a wait that may fail does */
 };
 enum { PX_RUN, PX_BLOCKED, PX_APART_YET };
 
@@ -173,14 +175,14 @@ struct px_warp {
     int ncopies, room;
     uint32_t copy_group[PX_LANES]; /* batches that are committed */
     uint32_t bulk_group[PX_LANES];
+    uint64_t stores; /* that a bulk group counts: steps of their landing */
     uint64_t mma_issued, mma_landed;
     uint64_t mma_group[64]; /* issued until the end of batch i % 64 */
     uint64_t mma_groups;
-    uint64_t mma_known;     /* that were waited for */
-    uint32_t *sums, *reads; /* by register: the last product's number */
-    uint32_t *used;         /* by register: fences before its last other use */
-    uint32_t *loads; /* by register: tcgen05.wait::ld up to its last load */
-    uint32_t waits;  /* tcgen05.wait::ld */
+    uint64_t mma_known;       /* that were waited for */
+    struct px_register *uses; /* of registers; hazard.c */
+    uint32_t waits;           /* tcgen05.wait::ld */
+    int is_loading;           /* after a tcgen05.ld, before its wait */
     struct px_tensor *tensor; /* with tcgen05; tensor.h */
     uint32_t fences;          /* wgmma.fence */
     uint32_t registers;       /* of a thread; setmaxnreg */
@@ -203,6 +205,7 @@ struct px_mbarrier {
     uint32_t expected, pending;
     int64_t bytes; /* that have not arrived */
     uint32_t phase;
+    uint64_t changes; /* phases, of all barriers that were here */
 };
 
 struct px_barrier {
@@ -220,8 +223,8 @@ struct px_cta {
     struct px_warp *warps;
     int nwarps, live_warps;
     struct px_barrier barrier[PX_BARRIERS];
-    struct px_mbarrier mbarrier[PX_MBARRIERS];
-    int nmbarriers;
+    struct px_mbarrier mbarrier[PX_MBARRIERS]; /* free: address 0 */
+    uint8_t *mbarrier_at;     /* by its address / 8: its number from 1 on */
     struct px_unit *units;    /* of shared memory; hazard.c */
     struct px_issued *issued; /* by warpgroup; wgmma.c */
     struct px_tmem *tmem;     /* tensor.h */
@@ -301,6 +304,14 @@ extern struct px_machine px_machine;
 static inline int px_misreads(int id)
 {
     return px_machine.misread == id;
+}
+
+/* The current part waits for something that changes this count, instead of any
+   event. */
+static inline int px_wait_for(struct px_warp *w, const uint64_t *count)
+{
+    w->part[w->current].wakes = count;
+    return PX_WAIT;
 }
 
 /* A warp's operand, by the argument's number. */

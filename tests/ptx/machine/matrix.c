@@ -19,25 +19,26 @@ struct px_matrix px_matrix_of(uint64_t bits, int swizzle, int turned, int type)
                               .type = type};
 }
 
-uint32_t px_matrix_unit(const struct px_matrix *m, int x, int y)
+static inline uint32_t unit_at(const struct px_matrix *m, int row, int column)
 {
-    static const int units[] = {1, 2, 4, 8}; /* in a swizzled row */
-    const int wide = units[m->swizzle];
+    const uint32_t x = (uint32_t)row, y = (uint32_t)column;
+    const int wide = m->swizzle; /* so many times two units in a row */
     uint32_t at = m->start;
 
-    if (!m->swizzle) /* 8 rows of 16 bytes; the next in k, the next in mn */
-        at += m->turned ? (uint32_t)(y / 8) * m->leading +
-                              (uint32_t)x * m->stride + (uint32_t)(y % 8) * 16
-                        : (uint32_t)(x / 8) * m->stride +
-                              (uint32_t)y * m->leading + (uint32_t)(x % 8) * 16;
+    if (!wide) /* 8 rows of 16 bytes; the next in k, the next in mn */
+        at += m->turned ? y / 8 * m->leading + x * m->stride + y % 8 * 16
+                        : x / 8 * m->stride + y * m->leading + x % 8 * 16;
     else if (m->turned)
-        at +=
-            (uint32_t)(x / wide) * m->leading + (uint32_t)(y / 8) * m->stride +
-            (uint32_t)(y % 8) * 16 * (uint32_t)wide + (uint32_t)(x % wide) * 16;
+        at += (x >> wide) * m->leading + y / 8 * m->stride +
+              (y % 8 * 16 << wide) + (x & ((1u << wide) - 1)) * 16;
     else
-        at += (uint32_t)(x / 8) * m->stride +
-              (uint32_t)(x % 8) * 16 * (uint32_t)wide + (uint32_t)y * 16;
-    return px_swizzled(at, m->swizzle);
+        at += x / 8 * m->stride + (x % 8 * 16 << wide) + y * 16;
+    return px_swizzled(at, wide);
+}
+
+uint32_t px_matrix_unit(const struct px_matrix *m, int x, int y)
+{
+    return unit_at(m, x, y);
 }
 
 struct px_units px_matrix_units(const struct px_matrix *m, int first, int rows,
@@ -57,12 +58,12 @@ int px_matrix_issued(struct px_warp *w, const struct px_op *op, int lane,
 {
     for (int x = 0; x < u.nx; x++)
         for (int y = 0; y < u.ny; y++) {
-            const uint32_t at = px_matrix_unit(m, u.x + x, y);
+            const uint32_t at = unit_at(m, u.x + x, y);
 
             if (at < PX_SHARED_START || at + 16 > cta->shared_bytes)
                 return px_fault(w, op, lane, "an operand at shared address %u",
                                 at);
-            if (px_hazard_issued(w, op, lane, cta, at, 16))
+            if (px_hazard_unit_issued(w, op, lane, cta, at))
                 return PX_FAULT;
         }
     return PX_NEXT;
@@ -90,25 +91,32 @@ static void decode(const struct px_matrix *m, float *to,
     }
 }
 
+/* The elements of a unit are `step` floats apart. */
+static inline void spread(float *to, const float *unit, int count, int step)
+{
+    for (int i = 0; i < count; i++)
+        to[i * step] = unit[i];
+}
+
 int px_matrix_gather(struct px_async *async, const struct px_cta *cta,
                      const struct px_matrix *m, struct px_units u, float *to,
                      int row_step, int k_step)
 {
-    const int n = u.per_unit;
+    const int n = u.per_unit, step = m->turned ? row_step : k_step;
+    const int x_step = row_step * (m->turned ? n : 1);
+    const int y_step = k_step * (m->turned ? 1 : n);
     float unit[32];
 
-    for (int x = 0; x < u.nx; x++)
-        for (int y = 0; y < u.ny; y++) {
-            const uint32_t at = px_matrix_unit(m, u.x + x, y);
+    for (int y = 0; y < u.ny; y++)
+        for (int x = 0; x < u.nx; x++) {
+            const uint32_t at = unit_at(m, u.x + x, y);
+            float *first = to + x * x_step + y * y_step;
 
-            if (px_hazard_read(async, cta, at, 16))
+            if (px_hazard_unit_read(async, cta, at))
                 return PX_FAULT;
-            decode(m, unit, cta->shared + at, n);
-            for (int i = 0; i < n; i++)
-                if (m->turned)
-                    to[(x * n + i) * row_step + y * k_step] = unit[i];
-                else
-                    to[x * row_step + (y * n + i) * k_step] = unit[i];
+            decode(m, step == 1 ? first : unit, cta->shared + at, n);
+            if (step != 1)
+                spread(first, unit, n, step);
         }
     return PX_NEXT;
 }

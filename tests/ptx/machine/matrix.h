@@ -4,6 +4,17 @@
 
 #include "machine.h"
 
+/* CU_TENSOR_MAP_SWIZZLE_...: bits of 16 bytes that are exchanged. */
+static inline uint32_t px_swizzled(uint32_t address, int swizzle)
+{
+    static const uint32_t bits[] = {0, 0x10, 0x30, 0x70};
+
+    if (px_misreads(PX_NO_SWIZZLE))
+        return address;
+    return address ^
+           (address >> (px_misreads(PX_LOW_SWIZZLE) ? 2 : 3) & bits[swizzle]);
+}
+
 struct px_matrix {
     uint32_t start, leading, stride; /* bytes */
     int swizzle;                     /* as tensor maps have it */

@@ -65,17 +65,28 @@ void px_mma_decode(float *to, const void *from, int count, int type)
     }
 }
 
+enum { COLUMNS = 8 };
+typedef float floats __attribute__((vector_size(4 * COLUMNS)));
+
+/* There are whole pieces of four rows and of so many columns. */
 PX_FAST void px_mma_multiply(float *restrict c, const float *restrict a,
                              const float *restrict b, int m, int n, int k)
 {
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j += 8) {
-            float sum[8] = {0};
+    for (int i = 0; i < m; i += 4, a += 4 * k, c += 4 * n)
+        for (int j = 0; j < n; j += COLUMNS) {
+            floats p = {0}, q = {0}, r = {0}, s = {0}, x;
 
-            for (int s = 0; s < k; s++)
-                for (int x = 0; x < 8; x++)
-                    sum[x] += a[i * k + s] * b[s * n + j + x];
-            memcpy(c + i * n + j, sum, sizeof sum);
+            for (int at = 0; at < k; at++) {
+                memcpy(&x, b + at * n + j, sizeof x);
+                p += a[at] * x;
+                q += a[k + at] * x;
+                r += a[2 * k + at] * x;
+                s += a[3 * k + at] * x;
+            }
+            memcpy(c + j, &p, sizeof p);
+            memcpy(c + n + j, &q, sizeof q);
+            memcpy(c + 2 * n + j, &r, sizeof r);
+            memcpy(c + 3 * n + j, &s, sizeof s);
         }
 }
 

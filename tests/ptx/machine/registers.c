@@ -70,7 +70,7 @@ int px_registers_take(struct px_warp *w)
 
 void px_registers_give(struct px_warp *w)
 {
-    free(w->sums); /* and the arrays behind it */
+    free(w->uses);
     if (!w->file)
         return;
     if (px_grow(&spare, nspare, &room, sizeof *spare))

@@ -39,7 +39,7 @@ static void merge_all(struct px_warp *w)
 static int can_run(const struct px_part *part)
 {
     return part->state == PX_RUN ||
-           (part->state == PX_BLOCKED && part->stamp != px_machine.events);
+           (part->state == PX_BLOCKED && part->stamp != *part->wakes);
 }
 
 /* The part to run: the lowest pc of those that can; -1 if none. */
@@ -159,7 +159,7 @@ static int step(struct px_warp *w, int *code)
         part->state = PX_APART_YET;
         return 1;
     }
-    if (w->used && px_hazard_registers(w, op)) {
+    if (w->uses && px_hazard_registers(w, op)) {
         *code = PX_FAULT;
         return 1;
     }
@@ -167,8 +167,9 @@ static int step(struct px_warp *w, int *code)
         w->met = ++px_machine.clock;
         memcpy(w->known, w->fenced, sizeof w->known);
     }
+    part->wakes = &px_machine.events;
     *code = op->run(w, op, mask);
-    if (*code != PX_WAIT)
+    if (px_machine.trace && *code != PX_WAIT)
         px_fault_trace(w, op, mask, "");
     switch (*code) {
     case PX_NEXT:
@@ -179,7 +180,8 @@ static int step(struct px_warp *w, int *code)
         return 1;
     case PX_WAIT:
         part->state = PX_BLOCKED;
-        part->stamp = px_machine.events;
+        part->stamp = *part->wakes;
+        part->is_hasty = 0;
         return 1;
     case PX_EXIT:
         *code = end_lanes(w, op, mask);
@@ -230,6 +232,8 @@ struct resident {
     struct px_warp **warps; /* of all of them */
     int nwarps;
     uint64_t next, count; /* clusters of the grid */
+    uint64_t stuck;       /* at this event all waited */
+    int hurries;          /* so often since */
 };
 
 static uint32_t special_value(const struct px_cta *cta, int which, int warp,
@@ -340,9 +344,10 @@ static int start_cta(struct px_cta *cta, struct px_cluster *cluster, int rank,
                         launch->dynamic_bytes + 127;
     cta->shared_bytes &= ~127u;
     cta->shared = malloc(cta->shared_bytes);
+    cta->mbarrier_at = calloc(cta->shared_bytes / 8, 1);
     cta->nwarps = (int)((threads + PX_LANES - 1) / PX_LANES);
     cta->warps = calloc((size_t)cta->nwarps, sizeof *cta->warps);
-    if (!cta->shared || !cta->warps)
+    if (!cta->shared || !cta->mbarrier_at || !cta->warps)
         return px_fault_plain("out of memory");
     memset(cta->shared, 0xff, cta->shared_bytes);
     if (px_hazard_cta(cta) || (launch->program->tensor && px_tmem_cta(cta)))
@@ -369,6 +374,7 @@ static void end_cluster(struct px_cluster *cluster)
         free(cta->warps);
         free(cta->shared);
         free(cta->units);
+        free(cta->mbarrier_at);
         free(cta->issued);
         px_tmem_cta_end(cta);
         for (int k = 0; k < PX_BARRIERS; k++)
@@ -479,8 +485,29 @@ static int fault_deadlock(const struct resident *r)
     return PX_FAULT;
 }
 
+/* All wait. Some may look at several barriers in turn, so waits that may fail
+   for no reason do so a few times, unless something happens. PX_WAIT if that
+   was in vain. */
+static int hurry(struct resident *r)
+{
+    enum { HURRIES = 4 };
+
+    if (r->stuck != px_machine.events)
+        r->hurries = 0;
+    r->stuck = px_machine.events;
+    if (r->hurries++ == HURRIES)
+        return PX_WAIT;
+    for (int i = 0; i < r->nwarps; i++)
+        for (int k = 0; k < r->warps[i]->parts; k++)
+            if (r->warps[i]->part[k].state == PX_BLOCKED) {
+                r->warps[i]->part[k].state = PX_RUN;
+                r->warps[i]->part[k].is_hasty = 1;
+            }
+    return PX_NEXT;
+}
+
 /* One warp, for a while; or a copy that lands. */
-static int turn(const struct resident *r)
+static int turn(struct resident *r)
 {
     const uint32_t chance = px_random(&px_machine.random);
     int at = (int)(px_random(&px_machine.random) % (uint32_t)r->nwarps);
@@ -496,6 +523,8 @@ static int turn(const struct resident *r)
             return run_warp(r->warps[at], 8 << (chance >> 8) % 8);
     if (px_async_pending())
         code = px_async_land();
+    if (code == PX_WAIT)
+        code = hurry(r);
     return code == PX_WAIT ? fault_deadlock(r) : code;
 }
 

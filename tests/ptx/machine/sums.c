@@ -15,6 +15,8 @@
 #include <string.h>
 
 enum { NOTHING = -1000, LEAST = -300, COLUMNS = 8 };
+/* Exponents less than it are of normal floats, with either sign. */
+enum { NARROW = 100 };
 
 struct width {
     int terms; /* bits after the point of the greatest exponent */
@@ -75,71 +77,161 @@ struct terms {
     struct width width;
 };
 
-/* Add to `n` columns; 0 if a value is not finite, and nothing is done. */
-static inline __attribute__((always_inline)) int
-add_columns(float *c, const struct terms *t, int at, int n)
+/* Values of all columns at once. */
+typedef int32_t ints __attribute__((vector_size(4 * COLUMNS)));
+typedef float floats __attribute__((vector_size(4 * COLUMNS)));
+typedef int64_t longs __attribute__((vector_size(8 * COLUMNS)));
+typedef double doubles __attribute__((vector_size(8 * COLUMNS)));
+
+#define ALL_COLUMNS static inline __attribute__((always_inline))
+
+ALL_COLUMNS void take_greater(ints *e, const struct terms *t, int s, int at)
 {
-    double sum[COLUMNS], scale[COLUMNS];
-    float plain[COLUMNS];
-    int e[COLUMNS], finite = 1;
+    ints other, more;
 
-    for (int x = 0; x < n; x++) {
-        e[x] = exponent_of(c[at + x], -126);
-        plain[x] = c[at + x];
+    memcpy(&other, t->eb + s * t->step + at, sizeof other);
+    other += t->ea[s];
+    more = other > *e;
+    *e = (other & more) | (*e & ~more);
+}
+
+/* The greatest exponents; of even and odd terms, to wait less. */
+ALL_COLUMNS void find_greatest(ints *to, const float *c, const struct terms *t,
+                               int at)
+{
+    ints even, odd, more;
+
+    for (int x = 0; x < COLUMNS; x++)
+        even[x] = exponent_of(c[x], -126);
+    odd = even;
+    for (int s = 0; s < t->k; s += 2) {
+        take_greater(&even, t, s, at);
+        take_greater(&odd, t, s + 1, at);
     }
-    for (int s = 0; s < t->k; s++)
-        for (int x = 0; x < n; x++) {
-            const int other = t->ea[s] + t->eb[s * t->step + at + x];
+    more = odd > even;
+    *to = (odd & more) | (even & ~more);
+}
 
-            e[x] = other > e[x] ? other : e[x];
-            plain[x] += t->a[s] * t->b[s * t->step + at + x];
-        }
-    for (int x = 0; x < n; x++)
-        finite &= plain[x] - plain[x] == 0;
-    if (!finite)
+/* Where powers of two are floats; 0 if they are not, and nothing is done. A
+   term is less than 2^27, so half of them add up in 32 bits. Of a double that
+   becomes a normal float, bits that are not kept are cut off. */
+ALL_COLUMNS int add_narrow(float *c, const struct terms *t, int at)
+{
+    const int64_t cut_off = ((int64_t)1 << (52 - t->width.kept)) - 1;
+    ints even = {0}, odd = {0};
+    doubles all;
+    floats d;
+    ints e, is_narrow;
+    int all_are = -1;
+    floats scale;
+    longs power;
+
+    find_greatest(&e, c, t, at);
+    e = (e & (e >= LEAST)) - t->width.terms; /* where all is 0, any */
+    is_narrow = (e < NARROW) & (e > -NARROW);
+    for (int x = 0; x < COLUMNS; x++)
+        all_are &= is_narrow[x];
+    if (!all_are)
         return 0;
-    for (int x = 0; x < n; x++) {
-        e[x] = (e[x] < LEAST ? LEAST : e[x]) - t->width.terms;
-        scale[x] = power_of(-e[x]);
-        sum[x] = (int32_t)(c[at + x] * scale[x]);
-    }
-    for (int s = 0; s < t->k; s++)
-        for (int x = 0; x < n; x++) {
-            const double y = t->a[s] * t->b[s * t->step + at + x];
+    scale = (floats)((127 - e) << 23);
+    power = (__builtin_convertvector(e, longs) + 1023) << 52;
+    for (int s = 0; s < t->k; s += 2) {
+        const float *b = t->b + s * t->step + at;
+        floats x, y;
 
-            sum[x] += (int32_t)(y * scale[x]);
-        }
-    for (int x = 0; x < n; x++)
-        c[at + x] = cut(sum[x] * power_of(e[x]), t->width.kept);
+        memcpy(&x, b, sizeof x);
+        memcpy(&y, b + t->step, sizeof y);
+        even += __builtin_convertvector(t->a[s] * x * scale, ints);
+        odd += __builtin_convertvector(t->a[s + 1] * y * scale, ints);
+    }
+    memcpy(&d, c, sizeof d);
+    even += __builtin_convertvector(d * scale, ints);
+    all = (__builtin_convertvector(even, doubles) +
+           __builtin_convertvector(odd, doubles)) *
+          (doubles)power;
+    all = (doubles)((longs)all & ~cut_off);
+    d = __builtin_convertvector(all, floats);
+    memcpy(c, &d, sizeof d);
     return 1;
 }
 
-static void add_plainly(float *c, const struct terms *t, int at)
+/* Any exponents, of one column. */
+static void add_wide(float *c, const struct terms *t, int at)
 {
-    for (int s = 0; s < t->k; s++)
-        c[at] += t->a[s] * t->b[s * t->step + at];
+    int e = exponent_of(*c, -126);
+    double sum, scale;
+
+    for (int s = 0; s < t->k; s++) {
+        const int other = t->ea[s] + t->eb[s * t->step + at];
+
+        e = other > e ? other : e;
+    }
+    e = (e < LEAST ? LEAST : e) - t->width.terms;
+    scale = power_of(-e);
+    sum = (int32_t)(*c * scale);
+    for (int s = 0; s < t->k; s++) {
+        const double y = t->a[s] * t->b[s * t->step + at];
+
+        sum += (int32_t)(y * scale);
+    }
+    *c = cut(sum * power_of(e), t->width.kept);
+}
+
+/* Plainly where that is not finite. */
+ALL_COLUMNS void add_any(float *c, const struct terms *t, int at)
+{
+    floats sum;
+
+    memcpy(&sum, c, sizeof sum);
+    for (int s = 0; s < t->k; s++) {
+        floats b;
+
+        memcpy(&b, t->b + s * t->step + at, sizeof b);
+        sum += t->a[s] * b;
+    }
+    for (int x = 0; x < COLUMNS; x++)
+        if (sum[x] - sum[x] != 0)
+            c[x] = sum[x];
+        else
+            add_wide(c + x, t, at + x);
+}
+
+/* Exponents of `count` values; are all finite? */
+ALL_COLUMNS int find_exponents(int *to, const float *from, int count, int least)
+{
+    int finite = 1;
+
+    for (int i = 0; i < count; i++) {
+        to[i] = exponent_of(from[i], least);
+        finite &= to[i] < 128;
+    }
+    return finite;
 }
 
 PX_FAST void px_sums_add(float *c, const float *a, const float *b, int n, int k,
                          int a_type, int b_type)
 {
-    static int ea[16 * 32], eb[32 * 256];
-    struct terms t = {
-        .b = b, .eb = eb, .k = k, .step = n, .width = width_of(a_type)};
+    static int ea[32], eb[32 * 256];
+    struct terms t = {.b = b,
+                      .ea = ea,
+                      .eb = eb,
+                      .k = k,
+                      .step = n,
+                      .width = width_of(a_type)};
+    uint8_t are_finite[256 / COLUMNS];
 
-    for (int i = 0; i < 16 * k; i++)
-        ea[i] = exponent_of(a[i], least_of(a_type));
-    for (int i = 0; i < k * n; i++)
-        eb[i] = exponent_of(b[i], least_of(b_type));
+    memset(are_finite, 1, sizeof are_finite);
+    for (int i = 0; i < k * n; i += COLUMNS)
+        are_finite[i % n / COLUMNS] &=
+            (uint8_t)find_exponents(eb + i, b + i, COLUMNS, least_of(b_type));
     for (int row = 0; row < 16; row++, c += n) {
+        const int is_finite =
+            find_exponents(ea, a + row * k, k, least_of(a_type));
+
         t.a = a + row * k;
-        t.ea = ea + row * k;
-        for (int at = 0; at < n; at += COLUMNS) {
-            if (add_columns(c, &t, at, COLUMNS))
-                continue;
-            for (int x = 0; x < COLUMNS; x++)
-                if (!add_columns(c, &t, at + x, 1))
-                    add_plainly(c, &t, at + x);
-        }
+        for (int at = 0; at < n; at += COLUMNS)
+            if (!is_finite || !are_finite[at / COLUMNS] ||
+                !add_narrow(c + at, &t, at))
+                add_any(c + at, &t, at);
     }
 }

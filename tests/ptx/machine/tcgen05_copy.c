@@ -59,8 +59,8 @@ static int land(struct px_async *async)
                             "a CTA of the pair has ended");
         for (int row = 0; row < c->shape->rows; row++)
             for (int y = 0; y < c->shape->units; y++)
-                if (px_hazard_read(async, cta, px_matrix_unit(&c->from, row, y),
-                                   16))
+                if (px_hazard_unit_read(async, cta,
+                                        px_matrix_unit(&c->from, row, y)))
                     return PX_FAULT;
         move(cta, c);
     }

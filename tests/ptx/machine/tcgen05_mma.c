@@ -281,23 +281,34 @@ static int multiply_scaled(struct px_async *async, const struct product *p,
     return PX_NEXT;
 }
 
+enum { TOGETHER = 8 }; /* columns, of which there are whole pieces */
+
+/* A row's sums to so many columns. */
+static inline void add_row(uint32_t (*column)[PX_ROWS], int lane,
+                           const struct product *p, const float *sum)
+{
+    const float sign = p->sign;
+    float d[TOGETHER] = {0};
+
+    for (int j = 0; p->accumulate && j < TOGETHER; j++)
+        memcpy(&d[j], &column[j][lane], sizeof *d);
+    for (int j = 0; j < TOGETHER; j++)
+        d[j] += sign * sum[j];
+    for (int j = 0; j < TOGETHER; j++)
+        memcpy(&column[j][lane], &d[j], sizeof *d);
+}
+
 static void add_to(struct px_cta *cta, const struct product *p,
                    const float *sum)
 {
-    for (int j = 0; j < p->n; j++) {
-        uint32_t *column = cta->tmem->word[p->column + (uint32_t)j];
-
+    for (int j = 0; j < p->n; j += TOGETHER)
         for (int i = 0; i < p->rows; i++) {
             const int lane = p->rows == 64 ? i / 16 * 32 + i % 16 : i;
-            float d;
 
-            if (p->disabled[lane / 32] >> lane % 32 & 1)
-                continue;
-            memcpy(&d, &column[lane], sizeof d);
-            d = p->sign * sum[i * p->n + j] + (p->accumulate ? d : 0);
-            memcpy(&column[lane], &d, sizeof d);
+            if (!(p->disabled[lane / 32] >> lane % 32 & 1))
+                add_row(&cta->tmem->word[p->column + (uint32_t)j], lane, p,
+                        sum + i * p->n + j);
         }
-    }
 }
 
 /* Rows of both halves in turns. */

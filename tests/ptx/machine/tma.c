@@ -2,22 +2,12 @@
 /* tma.c: the copy engine: boxes of tensors between global and shared memory. */
 #include "build.h"
 #include "hazard.h"
+#include "matrix.h"
 #include "tma.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* CU_TENSOR_MAP_SWIZZLE_...: bits of 16 bytes that are exchanged. */
-uint32_t px_swizzled(uint32_t address, int swizzle)
-{
-    static const uint32_t bits[] = {0, 0x10, 0x30, 0x70};
-
-    if (px_misreads(PX_NO_SWIZZLE))
-        return address;
-    return address ^
-           (address >> (px_misreads(PX_LOW_SWIZZLE) ? 2 : 3) & bits[swizzle]);
-}
 
 static uint32_t box_bytes(const struct px_map *map)
 {

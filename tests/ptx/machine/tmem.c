@@ -99,38 +99,56 @@ static int is_over(const struct px_warp *w, struct px_access by)
     return px_order_is_ready(w, by.count, by.number);
 }
 
-/* Those of one warp's products and copies that come in order need no more. */
-static int is_before(const struct px_warp *w, struct px_access by, int lane)
+/* The first product or copy of the warp without a commit that another thread
+   issued. */
+static uint32_t first_of_others(const struct px_warp *w, int lane)
 {
     const struct px_tensor *t = w->tensor;
+    uint32_t first = UINT32_MAX;
 
+    for (int i = 0; i < PX_LANES; i++)
+        if (i != lane && t->open[i] && t->open[i] < first)
+            first = t->open[i];
+    return first;
+}
+
+/* Those of one warp's products and copies that come in order need no more;
+   `others` is the first of other threads. */
+static int is_before(const struct px_warp *w, struct px_access by,
+                     uint32_t others)
+{
     if (is_over(w, by))
         return 1;
-    if (by.count != px_order_count(w, PX_ISSUED))
-        return 0;
-    for (int i = 0; i < PX_LANES; i++) /* another thread's */
-        if (i != lane && t->open[i] && t->open[i] <= by.number)
-            return 0;
-    return 1;
+    return by.count == px_order_count(w, PX_ISSUED) && by.number < others;
+}
+
+static int is_same(struct px_access a, struct px_access b)
+{
+    return a.count == b.count && a.number == b.number;
 }
 
 int px_tmem_will_read(struct px_warp *w, const struct px_op *op, int lane,
                       struct px_cta *cta, uint32_t column, uint32_t columns,
                       const char *what)
 {
+    const uint32_t others = first_of_others(w, lane);
     struct px_tmem *t = cta->tmem;
+    struct px_access known = {0}; /* most columns were written together */
 
     if (check_taken(w, op, lane, cta, column, columns))
         return PX_FAULT;
     for (uint32_t i = column; i < column + columns; i++)
         for (int part = 0; part < PX_PARTS; part++) {
-            if (!t->written[i][part].number)
+            const struct px_access by = t->written[i][part];
+
+            if (!by.number)
                 return px_fault(w, op, lane,
                                 "column %u of tensor memory, %s, was never "
                                 "written in lanes %d to %d",
                                 i, what, 32 * part, 32 * part + 31);
-            if (!is_before(w, t->written[i][part], lane))
-                return fault_early(w, op, lane, t->written[i][part], i);
+            if (!is_same(by, known) && !is_before(w, by, others))
+                return fault_early(w, op, lane, by, i);
+            known = by;
         }
     return PX_NEXT;
 }
@@ -143,29 +161,42 @@ void px_tmem_used(struct px_warp *w, struct px_cta *cta, uint32_t column,
                                                 w->tensor->products};
 }
 
+/* All warps' loads of a column, which then count no more. */
+static int check_loads(struct px_warp *w, const struct px_op *op, int lane,
+                       struct px_cta *cta, uint32_t column)
+{
+    struct px_access *read = &cta->tmem->read[column * (uint32_t)cta->nwarps];
+
+    for (int k = 0; k < cta->nwarps; k++) {
+        if (!is_over(w, read[k]))
+            return fault_early(w, op, lane, read[k], column);
+        read[k].number = 0;
+    }
+    return PX_NEXT;
+}
+
 int px_tmem_will_write(struct px_warp *w, const struct px_op *op, int lane,
                        struct px_cta *cta, uint32_t column, uint32_t columns)
 {
+    const uint32_t others = first_of_others(w, lane);
     const struct px_access by = {px_order_count(w, PX_ISSUED),
                                  w->tensor->products};
     struct px_tmem *t = cta->tmem;
+    struct px_access known = {0}; /* most columns were written together */
 
     if (check_taken(w, op, lane, cta, column, columns))
         return PX_FAULT;
     for (uint32_t i = column; i < column + columns; i++) {
-        for (int k = 0; k < cta->nwarps; k++) {
-            struct px_access *read =
-                &t->read[i * (uint32_t)cta->nwarps + (uint32_t)k];
-
-            if (!is_over(w, *read))
-                return fault_early(w, op, lane, *read, i);
-            read->number = 0;
-        }
-        if (!is_before(w, t->used[i], lane))
+        if (check_loads(w, op, lane, cta, i))
+            return PX_FAULT;
+        if (t->used[i].number && !is_before(w, t->used[i], others))
             return fault_early(w, op, lane, t->used[i], i);
         for (int part = 0; part < PX_PARTS; part++) {
-            if (!is_before(w, t->written[i][part], lane))
-                return fault_early(w, op, lane, t->written[i][part], i);
+            const struct px_access last = t->written[i][part];
+
+            if (!is_same(last, known) && !is_before(w, last, others))
+                return fault_early(w, op, lane, last, i);
+            known = last;
             t->written[i][part] = by;
         }
     }

@@ -24,10 +24,10 @@ struct product {
     struct px_matrix a, b;
 };
 
-/* Register r of lane i: where it is in 16 rows. */
-static inline int place_of(const struct product *p, int r, int i)
+/* Register r of lane 0: where it is in 16 rows. Four lanes have a row. */
+static inline int place_of(const struct product *p, int r)
 {
-    return (r / 2 % 2 * 8 + i / 4) * p->n + r / 4 * 8 + r % 2 + i % 4 * 2;
+    return r / 2 % 2 * 8 * p->n + r / 4 * 8 + r % 2;
 }
 
 static void add_integers(struct px_async *async, const struct product *p,
@@ -40,10 +40,31 @@ static void add_integers(struct px_async *async, const struct product *p,
     px_mma_multiply(sum, a, b, 16, p->n, p->k);
     for (int r = 0; r < p->n / 2; r++) {
         int32_t *d = PX_AT(w, int32_t, r);
+        const float *from = sum + place_of(p, r);
 
         for (int i = 0; i < PX_LANES; i++)
-            d[i] = (int32_t)sum[place_of(p, r, i)] + (accumulate ? d[i] : 0);
+            d[i] = (int32_t)from[i / 4 * p->n + i % 4 * 2] +
+                   (accumulate ? d[i] : 0);
     }
+}
+
+/* Two registers are eight columns of eight rows; four lanes have a row. */
+static void put_rows(float *to, int step, const float *d, const float *e)
+{
+    for (int row = 0; row < 8; row++, to += step, d += 4, e += 4)
+        for (int i = 0; i < 4; i++) {
+            to[2 * i] = d[i];
+            to[2 * i + 1] = e[i];
+        }
+}
+
+static void take_rows(const float *from, int step, float *d, float *e)
+{
+    for (int row = 0; row < 8; row++, from += step, d += 4, e += 4)
+        for (int i = 0; i < 4; i++) {
+            d[i] = from[2 * i];
+            e[i] = from[2 * i + 1];
+        }
 }
 
 static void add_floats(struct px_async *async, const struct product *p,
@@ -53,13 +74,15 @@ static void add_floats(struct px_async *async, const struct product *p,
     struct px_warp *w = async->warp;
     const struct px_op *op = async->op;
 
-    for (int r = 0; r < p->n / 2; r++)
-        for (int i = 0; i < PX_LANES; i++)
-            sum[place_of(p, r, i)] = accumulate ? PX_AT(w, float, r)[i] : 0;
+    if (!accumulate)
+        memset(sum, 0, (size_t)(16 * p->n) * sizeof *sum);
+    for (int r = 0; accumulate && r < p->n / 2; r += 2)
+        put_rows(sum + place_of(p, r), p->n, PX_AT(w, float, r),
+                 PX_AT(w, float, r + 1));
     px_sums_add(sum, a, b, p->n, p->k, p->a_type, p->b_type);
-    for (int r = 0; r < p->n / 2; r++)
-        for (int i = 0; i < PX_LANES; i++)
-            PX_AT(w, float, r)[i] = sum[place_of(p, r, i)];
+    for (int r = 0; r < p->n / 2; r += 2)
+        take_rows(sum + place_of(p, r), p->n, PX_AT(w, float, r),
+                  PX_AT(w, float, r + 1));
 }
 
 /* The shape in op->sub, and the descriptors as they were issued. */
@@ -187,7 +210,7 @@ static int wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
         return px_fault(w, op, 0, "waits for %u batches", most);
     if (w->mma_groups > most &&
         w->mma_landed < w->mma_group[(w->mma_groups - most - 1) % 64])
-        return PX_WAIT;
+        return px_wait_for(w, &w->mma_landed);
     if (w->mma_groups > most)
         w->mma_known = w->mma_group[(w->mma_groups - most - 1) % 64];
     return PX_NEXT;

@@ -15,4 +15,3 @@ void px_mma_rows(const struct px_warp *w, const int32_t *arg, float *to,
 /* sums.c: c[16][n] += a[16][k] * b[k][n], as an H100 does it in one step. */
 void px_sums_add(float *c, const float *a, const float *b, int n, int k,
                  int a_type, int b_type);
-uint32_t px_swizzled(uint32_t address, int swizzle);
