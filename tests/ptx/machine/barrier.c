@@ -146,7 +146,7 @@ void px_barrier_recheck(struct px_cta *cta)
 /* A barrier's 8 bytes, so that a write over them is seen. */
 static const uint64_t signature = 0x6261727269657221;
 
-/* Of the barrier at an address, from 1 on; 0: there is none. */
+/* A barrier's number by its address, from 1 on; 0: there is none. */
 static int number_at(const struct px_cta *cta, uint32_t at)
 {
     return at % 8 || at >= cta->shared_bytes ? 0 : cta->mbarrier_at[at / 8];

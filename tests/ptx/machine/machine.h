@@ -143,7 +143,7 @@ struct px_part {
     int pc;
     uint32_t mask;
     int state;             /* PX_RUN, ... */
-    const uint64_t *wakes; /* what it waits for changes this count */
+    const uint64_t *wakes; /* it waits until this count changes */
     uint64_t stamp;        /* the count when it began to wait */
     uint64_t ticket;       /* of the barrier that it has arrived at; 0: none */
     int is_hasty;          /* a wait that may fail does */
@@ -383,8 +383,8 @@ unsigned char *px_memory_global(struct px_warp *w, const struct px_op *op,
 int px_memory_add(uint64_t base, size_t bytes);
 int px_memory_remove(uint64_t base);
 
-/* registers.c: a warp's file with constants, other registers poisoned; it goes
-   back to the next warp, or is freed with the program. PX_FAULT. */
+/* registers.c: a warp's file with constants and special registers, the others
+   poisoned; the next warp gets it, or it ends with the program. PX_FAULT. */
 int px_registers_take(struct px_warp *w);
 void px_registers_give(struct px_warp *w);
 void px_registers_clear(void);

@@ -91,7 +91,7 @@ static void decode(const struct px_matrix *m, float *to,
     }
 }
 
-/* The elements of a unit are `step` floats apart. */
+/* The elements of a unit with `step` floats from one to the next. */
 static inline void spread(float *to, const float *unit, int count, int step)
 {
     for (int i = 0; i < count; i++)

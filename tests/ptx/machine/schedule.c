@@ -236,64 +236,6 @@ struct resident {
     int hurries;          /* so often since */
 };
 
-static uint32_t special_value(const struct px_cta *cta, int which, int warp,
-                              int lane)
-{
-    const struct px_launch *launch = px_machine.launch;
-    const uint32_t thread = (uint32_t)(warp * PX_LANES + lane);
-    const uint32_t *block = launch->block, *cluster = launch->cluster;
-
-    switch (which) {
-    case PX_TID_X:
-        return thread % block[0];
-    case PX_TID_Y:
-        return thread / block[0] % block[1];
-    case PX_TID_Z:
-        return thread / block[0] / block[1];
-    case PX_NTID_X:
-    case PX_NTID_Y:
-    case PX_NTID_Z:
-        return block[which - PX_NTID_X];
-    case PX_CTAID_X:
-    case PX_CTAID_Y:
-    case PX_CTAID_Z:
-        return cta->id[which - PX_CTAID_X];
-    case PX_NCTAID_X:
-    case PX_NCTAID_Y:
-    case PX_NCTAID_Z:
-        return launch->grid[which - PX_NCTAID_X];
-    case PX_LANEID:
-        return (uint32_t)lane;
-    case PX_WARPID:
-        return (uint32_t)warp;
-    case PX_CLUSTER_RANK:
-        return (uint32_t)cta->rank;
-    case PX_CLUSTER_SIZE:
-        return (uint32_t)cta->cluster->size;
-    case PX_CLUSTER_CTAID_X:
-    case PX_CLUSTER_CTAID_Y:
-    case PX_CLUSTER_CTAID_Z:
-        which -= PX_CLUSTER_CTAID_X;
-        return cta->id[which] % cluster[which];
-    case PX_CLUSTER_NCTAID_X:
-    case PX_CLUSTER_NCTAID_Y:
-    case PX_CLUSTER_NCTAID_Z:
-        return cluster[which - PX_CLUSTER_NCTAID_X];
-    case PX_CLUSTERID_X:
-    case PX_CLUSTERID_Y:
-    case PX_CLUSTERID_Z:
-        which -= PX_CLUSTERID_X;
-        return cta->id[which] / cluster[which];
-    case PX_NCLUSTERID_X:
-    case PX_NCLUSTERID_Y:
-    case PX_NCLUSTERID_Z:
-        which -= PX_NCLUSTERID_X;
-        return launch->grid[which] / cluster[which];
-    default:
-        return 0;
-    }
-}
-
 static int start_warp(struct px_warp *w, struct px_cta *cta, int number)
 {
     const struct px_program *program = px_machine.launch->program;
@@ -314,16 +256,9 @@ static int start_warp(struct px_warp *w, struct px_cta *cta, int number)
                        (uint32_t)program->max_threads / 8 * 8;
     if (w->registers > program->most_registers)
         w->registers = program->most_registers;
-    if (px_registers_take(w) || (program->tensor && px_tmem_warp(w)))
-        return PX_FAULT;
-    for (int k = 0; k < program->nspecial; k++)
-        for (int i = 0; i < PX_LANES; i++) {
-            const uint32_t x =
-                special_value(cta, program->special[k].which, number, i);
-
-            memcpy(w->file + program->special[k].at + 4 * i, &x, 4);
-        }
-    return PX_NEXT;
+    return px_registers_take(w) || (program->tensor && px_tmem_warp(w))
+               ? PX_FAULT
+               : PX_NEXT;
 }
 
 static int start_cta(struct px_cta *cta, struct px_cluster *cluster, int rank,
@@ -486,16 +421,13 @@ static int fault_deadlock(const struct resident *r)
 }
 
 /* All wait. Some may look at several barriers in turn, so waits that may fail
-   for no reason do so a few times, unless something happens. PX_WAIT if that
-   was in vain. */
+   do so four times, unless something happens. PX_WAIT if that was in vain. */
 static int hurry(struct resident *r)
 {
-    enum { HURRIES = 4 };
-
     if (r->stuck != px_machine.events)
         r->hurries = 0;
     r->stuck = px_machine.events;
-    if (r->hurries++ == HURRIES)
+    if (r->hurries++ == 4)
         return PX_WAIT;
     for (int i = 0; i < r->nwarps; i++)
         for (int k = 0; k < r->warps[i]->parts; k++)

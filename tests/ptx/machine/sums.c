@@ -112,9 +112,9 @@ ALL_COLUMNS void find_greatest(ints *to, const float *c, const struct terms *t,
     *to = (odd & more) | (even & ~more);
 }
 
-/* Where powers of two are floats; 0 if they are not, and nothing is done. A
-   term is less than 2^27, so half of them add up in 32 bits. Of a double that
-   becomes a normal float, bits that are not kept are cut off. */
+/* Exponents whose powers of two are floats; 0 if they are not, and nothing is
+   done. A term is less than 2^27, so half of them add up in 32 bits. Bits of a
+   double that are not kept are cut off before it becomes a normal float. */
 ALL_COLUMNS int add_narrow(float *c, const struct terms *t, int at)
 {
     const int64_t cut_off = ((int64_t)1 << (52 - t->width.kept)) - 1;
