@@ -174,12 +174,16 @@ begin("quern_jax", "SharedLib", "quern_jax", "lib", "")
 archive "quern_oracle"
   files { "runtime/oracle/*.c", "runtime/oracle/*.h" }
 
+-- Checkpoints in safetensors files, as operands and back.
+archive "quern_pack"
+  files { "runtime/pack/*.c", "runtime/pack/*.h" }
+
 -- libquern.so comes after the static library, so that of its symbols only qn_registry_builtin is
 -- taken: the program has code of its own, and shares the kernels.
 program("quern_cli", "quern")
   files { "runtime/cli/*.c", "runtime/cli/*.h" }
   includedirs { "runtime/cli" }
-  links { "quern_gen", "quern_oracle", "quern_static", "quern" }
+  links { "quern_gen", "quern_pack", "quern_oracle", "quern_static", "quern" }
   linkoptions { "-Wl,--exclude-libs,libquern_static.a" }
   links(LIBRARY)
   links { "cjson" }
