@@ -211,7 +211,7 @@ end
 
 test("cli", { "quern_oracle" })
 test "gen"
-test("fuzz", { "quern_oracle" })
+test("fuzz", { "quern_pack", "quern_oracle" })
 filter "fuzz" -- libFuzzer has a main of its own
 buildoptions { "-DFUZZ_LIBFUZZER" }
 linkoptions { "-fsanitize=fuzzer", "-rdynamic" }
@@ -233,6 +233,9 @@ for _, name in ipairs { "support", "memory", "system" } do
   files { "tests/runtime/" .. name .. ".c" }
 end
 linkoptions(SYSTEM)
+test("pack", { "quern_pack", "quern_oracle" })
+files { "tests/runtime/memory.c" }
+linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc" }
 test("gpu", { "tests_support", "quern_oracle" }, "gpu_suite")
 test("ptx", { "tests_support" })
 files { "build/gen/embedded.c" }
