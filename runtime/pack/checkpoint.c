@@ -124,8 +124,8 @@ static int is_folder(const char *path)
     return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* A small text, which may be behind a link as hubs have them; NULL and errno,
-   0 if the file is too large. */
+/* A small text, perhaps of a link as hubs have them; NULL and errno, 0 if the
+   file is too large. */
 static char *read_text(const char *path, size_t most, size_t *bytes)
 {
     FILE *file = fopen(path, "re");

@@ -24,7 +24,7 @@ struct qn_format {
               const struct qn_checkpoint_tensor *);
     /* Plan all layers; most call qn_expert_plan. */
     int (*plan)(struct qn_pack *);
-    /* Of one weight called "NAME": its piece, with shapes and types checked. */
+    /* The piece of the weight called "NAME", with shapes and types checked. */
     int (*piece)(struct qn_pack *, const char *name, struct qn_format_piece *);
 };
 
@@ -38,8 +38,8 @@ extern const struct qn_format *const qn_format_all[];
 int qn_format_find(const struct qn_checkpoint *, const char *name,
                    const struct qn_format **);
 
-/* The tensor "NAME.PART", of that type and shape: any of ndim axes where that is
-   NULL, and of any axes where ndim is -1. */
+/* The tensor "NAME.PART", of that type and shape: any of ndim axes where shape
+   is NULL, and of any axes where ndim is -1. */
 int qn_format_tensor(const struct qn_pack *, const char *name, const char *part,
                      int type, int ndim, const int64_t *shape,
                      struct qn_checkpoint_tensor **tensor);

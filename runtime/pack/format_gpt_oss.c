@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format_gpt_oss.c: MXFP4 as gpt-oss has it, all experts of a layer in a tensor:
-   "gate_up_proj_blocks" uint8 [experts, 2 ffn, hidden/32, 16], the even value in
-   the lower half of a byte, "_scales" e8m0 uint8 [experts, 2 ffn, hidden/32] and
-   "_bias"; "down_proj_" alike. Rows of gate and up alternate, and stay so. */
+/* format_gpt_oss.c: MXFP4 as gpt-oss has it, all experts of a layer in one
+   tensor: "gate_up_proj_blocks" uint8 [experts, 2 ffn, hidden/32, 16], the even
+   value in the lower half of a byte, "_scales" e8m0 uint8 [experts, 2 ffn,
+   hidden/32] and "_bias" bf16 [experts, 2 ffn]; "down_proj_" alike. Rows of
+   gate and up alternate, and stay so. */
 #include "pack/format.h"
 
 #include "base/error.h"

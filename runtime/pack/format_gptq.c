@@ -18,7 +18,7 @@ static int is(const struct qn_checkpoint *c,
            scales->t->ndim == 2 && t->t->shape[1] == scales->t->shape[1];
 }
 
-/* What must be so that zero points and order need no memory. */
+/* The rules by which zero points and order need no memory. */
 static int check(struct qn_pack *pack, const char *name,
                  const struct qn_format_piece *p, int64_t groups, int zero)
 {

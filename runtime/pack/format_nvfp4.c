@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format_nvfp4.c: NVFP4 as NVIDIA's ModelOpt writes it: "weight" uint8 [n, k/2],
-   the even value in the lower half of a byte, "weight_scale" e4m3 [n, k/16] and
-   "weight_scale_2" fp32, one for the weight. A value is their product. */
+/* format_nvfp4.c: NVFP4 as NVIDIA's ModelOpt writes it: "weight" uint8
+   [n, k/2], the even value in the lower half of a byte, "weight_scale" e4m3
+   [n, k/16] and "weight_scale_2" fp32, one for the weight. A value is the
+   product of the three. */
 #include "pack/format.h"
 
 enum { BLOCK = 16 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack_header.h: what a packed file says of itself. */
+/* pack_header.h: how a packed file describes itself. */
 #pragma once
 
 #include "pack/pack.h"

@@ -77,30 +77,67 @@ static int move_rows(const struct qn_pack_part *part, unsigned char *source,
     return 1;
 }
 
-/* One by one; `columns` has the addresses of both sides' columns. */
+enum { BLOCK = 16 }; /* rows: words of a cache line in transposed tensors */
+
+/* Elements of up to BLOCK rows whose addresses are in `rows`, as those of all
+   columns are in `columns`: the source's, the target's, and so on. */
+static inline __attribute__((always_inline)) void
+move_block(const struct qn_pack_part *part, unsigned char *source,
+           unsigned char *target, const int64_t *rows, int count,
+           const int64_t *columns, int from, int to, int back)
+{
+    for (int64_t j = 0; j < part->columns; j++)
+        for (int i = 0; i < count; i++) {
+            const int64_t s = rows[2 * i] + columns[2 * j];
+            const int64_t t = rows[2 * i + 1] + columns[2 * j + 1];
+
+            if (back)
+                put(source, s, from,
+                    (get(target, t, to) ^ part->flip) >> (to - from));
+            else
+                put(target, t, to,
+                    get(source, s, from) << (to - from) ^ part->flip);
+        }
+}
+
+/* The widths as constants. */
+static void move_any(const struct qn_pack_part *part, unsigned char *source,
+                     unsigned char *target, const int64_t *rows, int count,
+                     const int64_t *columns, int back)
+{
+#define MOVE(from, to)                                                         \
+    (back                                                                      \
+         ? move_block(part, source, target, rows, count, columns, from, to, 1) \
+         : move_block(part, source, target, rows, count, columns, from, to,    \
+                      0))
+    if (part->widened)
+        MOVE(16, 32);
+    else if (part->bits == 4)
+        MOVE(4, 4);
+    else if (part->bits == 8)
+        MOVE(8, 8);
+    else if (part->bits == 16)
+        MOVE(16, 16);
+    else
+        MOVE(32, 32);
+#undef MOVE
+}
+
 static void move_elements(const struct qn_pack_part *part,
                           unsigned char *source, unsigned char *target,
                           int back, const int64_t *columns)
 {
-    const int from = part->widened ? 16 : part->bits, to = part->bits;
+    int64_t rows[2 * BLOCK];
 
-    for (int64_t i = 0; i < part->rows; i++) {
-        const int64_t s = address(&part->source.rows, i);
-        const int64_t t = part->target_at + address(&part->target.rows, i);
+    for (int64_t first = 0; first < part->rows; first += BLOCK) {
+        int count = 0;
 
-        for (int64_t j = 0; j < part->columns; j++) {
-            const int64_t at = s + columns[2 * j],
-                          there = t + columns[2 * j + 1];
-            uint32_t value;
-
-            if (back) {
-                value = get(target, there, to) ^ part->flip;
-                put(source, at, from, value >> (to - from));
-            } else {
-                value = get(source, at, from) << (to - from);
-                put(target, there, to, value ^ part->flip);
-            }
+        for (; count < BLOCK && first + count < part->rows; count++) {
+            rows[2 * count] = address(&part->source.rows, first + count);
+            rows[2 * count + 1] =
+                part->target_at + address(&part->target.rows, first + count);
         }
+        move_any(part, source, target, rows, count, columns, back);
     }
 }
 

@@ -94,10 +94,11 @@ static int check_outputs(const struct undo *u)
                             u->packed.label, u->packed.count, u->pack.noutputs);
     for (int i = 0; i < u->pack.noutputs; i++)
         if (!packed_of(u, &u->pack.outputs[i]))
-            return qn_error_set(QUERN_EINVAL,
-                                "%s: tensor '%s': it is missing, or not what "
-                                "the file's headers tell",
-                                u->packed.label, u->pack.outputs[i].name);
+            return qn_error_set(
+                QUERN_EINVAL,
+                "%s: tensor '%s': it is missing, or differs from "
+                "the file's headers",
+                u->packed.label, u->pack.outputs[i].name);
     return QUERN_OK;
 }
 

@@ -83,7 +83,7 @@ static int read_table(struct qn_weight *op, const struct quern_operand *table,
     return code;
 }
 
-/* Where line and block are among an expert's scales. */
+/* The address of a line and a block among an expert's scales. */
 static void lay_out(struct qn_weight *op, const struct qn_scaling *scaling)
 {
     const struct qn_pack_output *sf = &op->pack->outputs[op->scales];

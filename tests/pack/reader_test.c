@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 /* A tensor of 4 bytes, and of the next 4. */
-#define A       "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}"
-#define B       "\"b\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[4,8]}"
+#define A "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}"
+#define B "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}"
+
 #define T(text) "{\"t\":" text "}"
 #define U8(shape, offsets)                                                     \
     T("{\"dtype\":\"U8\",\"shape\":" shape ",\"data_offsets\":" offsets "}")

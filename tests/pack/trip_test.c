@@ -45,8 +45,8 @@ static void write_rows(const char *name, const struct row *rows, int count)
         qn_text_add(&header,
                     "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
                     "\"data_offsets\":[%d,%d]}",
-                    header.length > 1 ? "," : "", rows[i].name, rows[i].type, rows[i].shape,
-                    at, at + rows[i].bytes);
+                    header.length > 1 ? "," : "", rows[i].name, rows[i].type,
+                    rows[i].shape, at, at + rows[i].bytes);
         at += rows[i].bytes;
     }
     qn_text_add(&header, "}");

@@ -2,7 +2,7 @@
 """Experts of checkpoints in few bits: docs/checkpoints.md.
 
 The program `quern pack` does all of the work, so that files that others wrote are parsed by one
-reader, in a process of its own. Here are the way of tensors there and back, and modules.
+reader, in a process of its own. This file passes tensors to it and has the modules.
 """
 
 import json
@@ -65,10 +65,12 @@ class _File:
                 self.tensors = json.loads(file.read(length))
                 about = json.loads(self.tensors.pop("__metadata__")["quern"])
                 self.layers = {layer["name"]: layer for layer in about["layers"]}
-            except (ValueError, KeyError, TypeError, AttributeError):
+                end = max(t["data_offsets"][1] for t in self.tensors.values())
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError):
                 raise ValueError(f"{self.path} was not written by quern pack") from None
-            self.first = 8 + length
-            self.bytes = size
+            if 8 + length + end != size:
+                raise ValueError(f"{self.path} is truncated")
+            self.first, self.bytes = 8 + length, size
             self.memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def tensor(self, name):
