@@ -85,12 +85,13 @@ static void report(const struct qn_options *opt, const struct qn_pack *pack)
     qn_table_json(object);
 }
 
-/* The layer of an operand, or else the tensor. */
-static void step(void *progress, const char *name)
+/* Tens of thousands of lines are no progress to read. */
+static void step(void *user, int total, const char *name)
 {
-    const struct qn_progress *p = progress;
+    struct qn_progress *progress = user;
 
-    if (p->terminal)
+    progress->total = total;
+    if (progress->terminal)
         qn_progress_step(progress, name);
 }
 

@@ -94,8 +94,8 @@ struct qn_pack {
     uint64_t bytes; /* of all outputs */
 };
 
-/* Told of each output before it is written; may be NULL. */
-typedef void qn_pack_step(void *user, const char *name);
+/* Told of each of `total` outputs before it is written; may be NULL. */
+typedef void qn_pack_step(void *user, int total, const char *name);
 
 /* Plan the checkpoint, which lives longer. Reads headers only. QUERN_EINVAL:
    qn_error_text names file, tensor and rule. Call qn_pack_free in any case. */

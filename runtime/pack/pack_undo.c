@@ -211,7 +211,7 @@ static int write_all(struct undo *u, qn_pack_step *step, void *user)
         const struct qn_pack_output *output = &u->pack.outputs[i];
 
         if (step)
-            step(user, output->name);
+            step(user, u->pack.noutputs, output->name);
         code = output->header   ? QUERN_OK
                : output->copied ? take_copy(u, output)
                                 : take_matrices(u, output);

@@ -92,7 +92,7 @@ int qn_pack_write(const struct qn_pack *pack, const char *path,
     free(header);
     for (int i = 0; i < pack->noutputs && !code; i++) {
         if (step)
-            step(user, pack->outputs[i].name);
+            step(user, pack->noutputs, pack->outputs[i].name);
         code = put_output(pack, &out, &pack->outputs[i]);
     }
     if (!code)

@@ -243,6 +243,18 @@ def test_layers_compute(tmp_path, name):
         assert torch.equal(moved(x, indices, probs), y)
 
 
+def test_formula_is_that_of_transformers(tmp_path):
+    need("transformers")
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+    values = checkpoints.gpt_oss(tmp_path / "model", files=1)
+    tensors = load_file(tmp_path / "model" / "model-00001-of-00001.safetensors")
+    for layer, (w1, w2, _, _) in values.items():
+        for part, w in (("gate_up_proj", w1), ("down_proj", w2)):
+            theirs = convert_moe_packed_tensors(tensors[f"{layer}.{part}_blocks"],
+                                                tensors[f"{layer}.{part}_scales"])
+            assert torch.equal(theirs.double(), w.transpose(1, 2))
+
+
 def test_transformers_model_generates_the_same(tmp_path):
     transformers = need("transformers")
     config = transformers.GptOssConfig(
