@@ -203,12 +203,9 @@ static double load_value(const struct qn_decode *d, int64_t at)
     return qn_decode_code(d->g.type, d->data[at], zero);
 }
 
-/* Scales in fp32, and those of more than a block, are factors of sums. */
 static int is_rounded(const struct qn_decode *d)
 {
-    const struct qn_scaling *s = d->g.sf.scaling;
-
-    return d->multiplied && s->span == QN_SPAN_BLOCK && s->type != QUERN_F32;
+    return d->multiplied && d->g.sf.of_values;
 }
 
 static double round_bf16(double value)

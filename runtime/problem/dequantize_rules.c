@@ -48,7 +48,7 @@ static const char *wrong_operand(const struct qn_problem *p,
                    : "operands without scales are multiplied directly, and "
                      "must "
                      "be bf16";
-    if (s->span != QN_SPAN_BLOCK || s->type == QUERN_F32)
+    if (!qn_scale_of_values(p, recipe, role, s))
         return "scales in fp32, or of more than a block, are factors of sums, "
                "not of values";
     return NULL;

@@ -52,6 +52,18 @@ const struct qn_scaling *qn_scale_source(const struct qn_problem *p,
     return &recipe->scaling[q->of];
 }
 
+/* COUPLED: of values */
+int qn_scale_of_values(const struct qn_problem *p,
+                       const struct qn_recipe *recipe, int role,
+                       const struct qn_scaling *s)
+{
+    struct qn_quantization q;
+    int other = role == QN_ROLE_A ? QN_ROLE_B : QN_ROLE_A;
+
+    return s && (!qn_scale_source(p, recipe, other, &q) ||
+                 (s->span == QN_SPAN_BLOCK && s->type != QUERN_F32));
+}
+
 int qn_scale_any(const struct qn_problem *p, const struct qn_recipe *recipe)
 {
     struct qn_quantization q;
@@ -101,6 +113,7 @@ void qn_scale_of(const struct qn_problem *p, const struct qn_recipe *recipe,
     if (!s->scaling)
         return;
     s->copy = q.copies;
+    s->of_values = qn_scale_of_values(p, recipe, role, s->scaling);
     switch (s->scaling->span) {
     case QN_SPAN_BLOCK:
         lay_out(&q, s);

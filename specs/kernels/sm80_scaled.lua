@@ -9,7 +9,7 @@ local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stri
                  "noop" }
 
 local function dequantizes (o)
-  return o.scale and o.scale.span == "block" and o.scale.type ~= "f32"
+  return o.scale and o.scale.of_values
 end
 
 -- Bits that a value takes in memory: six have a byte, too.

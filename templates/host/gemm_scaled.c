@@ -39,9 +39,9 @@
 //$ end
 //$ -- A scale's factor depends on the values that share it and on its storage.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end
-//$ local function dequantizes(o) return of_block(o) and o.scale.type ~= "f32" end
-//$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
-//$ local function factors(o) return o.scale and not of_block(o) end
+//$ local function dequantizes(o) return o.scale and o.scale.of_values end
+//$ local function weighs(o) return of_block(o) and not o.scale.of_values end
+//$ local function factors(o) return o.scale and not of_block(o) and not o.scale.of_values end
 //$ local function gcd(x, y) while y > 0 do x, y = y, x % y end return x end
 //$ local integers = a.type == "i8" and b.type == "i8" and not dequantizes(a) and not dequantizes(b)
 //$ local chunk = integers and promote == 0 and 131072 or promote
@@ -50,7 +50,7 @@
 //$ end
 //$ local run = chunk > 0 and gcd(chunk, 128) or 128
 //$ local all = { a = a, b = b }
-//$ local function of_whole(o) return o.scale and (o.scale.global or not of_block(o)) end
+//$ local function of_whole(o) return factors(o) or o.scale and o.scale.global end
 //$ local apart = of_whole(a) or of_whole(b)
 //$ for _, x in ipairs { "a", "b" } do
 //$   if not all[x].scale then
@@ -225,7 +225,8 @@ FN void load_run_$(x)(const struct product *p, const struct stretch *t, term *ou
     float scale = 0;
 
     for (int i = 0; i < steps; i++) {
-        if (i == 0 || (k + i) % $(s.k) == 0)
+//$ local next = s.span == "block" and " || (k + i) % " .. s.k .. " == 0" or ""
+        if (i == 0$(next))
             scale = scale_$(x)(t->$(x).sf, &t->$(x).scales, row, k + i);
         out[i * apart] = from_bf16(to_bf16(mul_rn(value_$(x)(p, t, row, k + i), scale)));
     }

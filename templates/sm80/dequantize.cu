@@ -125,9 +125,9 @@ FN void halves_$(name)(unsigned int *pair, unsigned int codes)
     }
 }
 
-//$   local block = o.scale.span == "block"
-//$   if block and o.scale.type ~= "f32" then
-/* Each times the scale of their block. */
+//$   if o.scale.of_values then
+//$     local of = o.scale.span == "block" and "their block" or "their " .. o.scale.span
+/* Each times the scale of $(of). */
 FN void dequantize_scaled_$(name)(unsigned int *pair, unsigned int codes, float scale)
 {
     halves_$(name)(pair, codes);

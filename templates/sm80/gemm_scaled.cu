@@ -2,9 +2,10 @@
 //$ local many = { [true] = "groups, ", [false] = "" }
 //$ -- A scale's factor depends on the values that share it and on its storage.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end
-//$ local function dequantizes(o) return of_block(o) and o.scale.type ~= "f32" end
-//$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
-//$ local function factors(o) return o.scale and (not of_block(o) or o.scale.global) end
+//$ local function dequantizes(o) return o.scale and o.scale.of_values end
+//$ local function weighs(o) return of_block(o) and not o.scale.of_values end
+//$ local function own(o) return o.scale and not of_block(o) and not o.scale.of_values end
+//$ local function factors(o) return own(o) or o.scale and o.scale.global end
 //$ local function stored(o) return o.bits == 6 and 8 or o.bits end -- bits; six have a byte, too
 //$ local native = scales == "native" -- the tensor cores take codes and scales as they are
 //$ local all = { { "a", a, "m" }, { "b", b, "n" } }
@@ -322,7 +323,6 @@ FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
 
 //$ end
 //$ local scaled_a, scaled_b = factors(a), factors(b)
-//$ local function own(o) return o.scale and not of_block(o) end
 //$ if scaled_a or scaled_b then
 /* The factors of whole sums. */
 //$ local alls = (own(a) and "" or ", float a_all") .. (own(b) and "" or ", float b_all")

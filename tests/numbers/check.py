@@ -382,7 +382,8 @@ def main():
     library = Library(path, specs=[os.path.join(root, "tests/numbers/recipes")], cache=cache.name)
     tests = [(check_tensor, recipe, of)
              for recipe, tensors in reference.RECIPES.items() for of in tensors]
-    tests += [(check_every_value, "w4a16_int4", "w"), (check_every_value, "integers", "w")]
+    tests += [(check_every_value, recipe, "w")
+              for recipe in ("w4a16_int4", "w4a16_around_8", "integers")]
     tests += [(check_activation, recipe, of) for recipe in ("mxfp8", "fp8_block", "fp8_tensor")
               for of in ("x", "dy")]
     failed = 0
