@@ -177,8 +177,7 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
    operand without any, all are of values. COUPLED: of values */
 static int of_values(const struct qg_scale *s, const struct qg_scale *other)
 {
-    return !other ||
-           (s->block.span == QN_SPAN_BLOCK && s->type != QUERN_F32);
+    return !other || (s->block.span == QN_SPAN_BLOCK && s->type != QUERN_F32);
 }
 
 /*

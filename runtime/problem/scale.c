@@ -5,7 +5,8 @@
 **
 ** A product reads copies that qn_quantize_run made, each k-major for it: of
 ** x or dy a rowwise tensor, of w the row or the columnwise tensor, and where
-** tokens are summed two columnwise tensors. So only quantize.c defines a
+** tokens are summed two columnwise tensors. A w that has no columnwise tensor is
+** read across by dgrad: it is not k-major there. So only quantize.c defines a
 ** quantized tensor; this file names the quantization and derives strides from
 ** it.
 **                                             COUPLED: scales
@@ -33,22 +34,23 @@ const struct qn_scaling *qn_scale_source(const struct qn_problem *p,
                                          int role, struct qn_quantization *q)
 {
     int64_t lines = role == QN_ROLE_A ? p->m : p->n;
-    int column;
+    int across; /* sums go along its columns */
 
     if (role > QN_ROLE_B)
         return qn_result_source(p, recipe, role, q);
     qn_quantize_clear(q);
-    column = sources[p->op][role].copy == QUERN_COLUMNWISE;
+    across = sources[p->op][role].copy == QUERN_COLUMNWISE;
     q->of = sources[p->op][role].of;
     if (recipe->scaling[q->of].type == QUERN_TYPE_NONE)
         return NULL;
     strcpy(q->recipe, p->recipe);
     q->work = QUERN_QUANTIZE;
     q->type = QUERN_BF16;
-    q->copies = sources[p->op][role].copy;
+    q->copies = recipe->scaling[q->of].packed ? QUERN_ROWWISE
+                                              : sources[p->op][role].copy;
     q->groups = p->groups;
-    q->m = column ? p->k : lines;
-    q->k = column ? lines : p->k;
+    q->m = across ? p->k : lines;
+    q->k = across ? lines : p->k;
     return &recipe->scaling[q->of];
 }
 

@@ -6,8 +6,11 @@ local function rule (amax)
 end
 
 recipe "w4a16_int4" {
-  element = { x = bf16, w = i4 },
-  scale   = { x = "none", w = blocked { type = f16, per = { k = 128 }, rule = rule } },
+  element = { x = bf16, w = i4, dy = bf16 },
+  scale   = {
+    x = "none", dy = "none",
+    w = blocked { type = f16, per = { k = 128 }, copies = "rowwise", rule = rule },
+  },
   accum   = f32,
   d       = { bf16, f32 },
 }

@@ -8,8 +8,11 @@ local function rule (amax, of)
 end
 
 recipe "w8a16_fp8_block" {
-  element = { x = bf16, w = e4m3 },
-  scale   = { x = "none", w = blocked { type = f32, per = { k = 128, n = 128 }, rule = rule } },
+  element = { x = bf16, w = e4m3, dy = bf16 },
+  scale   = {
+    x = "none", dy = "none",
+    w = blocked { type = f32, per = { k = 128, n = 128 }, copies = "rowwise", rule = rule },
+  },
   accum   = f32,
   d       = { bf16, f32 },
 }
