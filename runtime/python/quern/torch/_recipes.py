@@ -22,6 +22,7 @@ class Scaling(typing.NamedTuple):
     is_random: tuple
     type: typing.Any  # of values that are not scaled
     slots: int  # delayed scaling: amax values that each history keeps; else 0
+    is_packed: bool  # dgrad, too, reads the rowwise tensor of w, which has no gradient
 
 
 @torch.compiler.assume_constant_result
@@ -38,7 +39,7 @@ def _find_scaling(recipe):
         raise TypeError(f"recipe is {type(recipe).__name__}: a name such as 'bf16' is expected")
     fprop = quern.describe(f"fprop {recipe} g=1 m=128 n=128 k=128")
     try:
-        dgrad = quern.describe(f"dgrad {recipe} g=1 m=128 n=128 k=128")
+        dgrad = quern.describe(f"dgrad {recipe} g=1 m=128 n=128 k=256")
     except quern.Error:  # a recipe for serving
         dgrad = {}
     counts = arrays("a", fprop), arrays("b", fprop), arrays("a", dgrad)
@@ -47,8 +48,9 @@ def _find_scaling(recipe):
     operands = fprop["a"], fprop["b"], dgrad.get("a")
     plain = [DTYPES[o.type] for o in operands if o and o.type in DTYPES]
     slots = [cast["history"].shape[0].base for cast in casts if "history" in cast]
+    is_packed = counts[1] > 1 and "b" in dgrad and dgrad["b"].shape[1].base == 256  # its k
     return Scaling(*counts, tuple("random" in cast for cast in casts), plain[0] if plain else None,
-                   slots[0] if slots else 0)
+                   slots[0] if slots else 0, is_packed)
 
 
 @torch.compiler.assume_constant_result
