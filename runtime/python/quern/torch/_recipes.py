@@ -48,7 +48,7 @@ def _find_scaling(recipe):
     operands = fprop["a"], fprop["b"], dgrad.get("a")
     plain = [DTYPES[o.type] for o in operands if o and o.type in DTYPES]
     slots = [cast["history"].shape[0].base for cast in casts if "history" in cast]
-    is_packed = counts[1] > 1 and "b" in dgrad and dgrad["b"].shape[1].base == 256  # its k
+    is_packed = counts[1] > 1 and "b" in dgrad and dgrad["b"].shape[1].base == 256  # fprop's n
     return Scaling(*counts, tuple("random" in cast for cast in casts), plain[0] if plain else None,
                    slots[0] if slots else 0, is_packed)
 
