@@ -235,7 +235,7 @@ end
 linkoptions(SYSTEM)
 test("pack", { "quern_pack", "quern_oracle" })
 files { "tests/runtime/memory.c" }
-linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc" }
+linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=open" }
 test("gpu", { "tests_support", "quern_oracle" }, "gpu_suite")
 test("ptx", { "tests_support" })
 files { "build/gen/embedded.c" }

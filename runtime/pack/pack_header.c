@@ -71,12 +71,44 @@ static void add_tensor(cJSON *header, const struct qn_pack_output *output)
     cJSON_AddItemToObject(header, output->name, row);
 }
 
+/* cJSON leaves out what memory has no room for. */
+static int is_whole(const struct qn_pack *pack, const char *header,
+                    size_t bytes)
+{
+    struct qn_safetensors read;
+    char *copy = malloc(bytes + 1);
+    int whole;
+
+    if (!copy)
+        return 0;
+    memcpy(copy, header, bytes + 1);
+    whole = !qn_safetensors_parse(&read, "", copy, bytes, pack->bytes) &&
+            read.count == pack->noutputs;
+    qn_safetensors_close(&read);
+    return whole;
+}
+
+/* A text in blanks up to a multiple of 64 bytes with its length. */
+static char *padded(const char *text, size_t *bytes)
+{
+    const size_t length = strlen(text);
+    char *header;
+
+    *bytes = (8 + length + 63) / 64 * 64 - 8;
+    header = malloc(*bytes + 1);
+    if (!header)
+        return NULL;
+    memset(header, ' ', *bytes);
+    memcpy(header, text, length);
+    header[*bytes] = 0;
+    return header;
+}
+
 int qn_pack_header(const struct qn_pack *pack, char **header, size_t *bytes)
 {
     cJSON *json = cJSON_CreateObject();
     const int made = json && add_metadata(json, pack);
     char *text = NULL;
-    size_t length;
 
     *header = NULL;
     for (int i = 0; made && i < pack->noutputs; i++)
@@ -84,18 +116,10 @@ int qn_pack_header(const struct qn_pack *pack, char **header, size_t *bytes)
     if (made)
         text = cJSON_PrintUnformatted(json);
     cJSON_Delete(json);
-    if (!text)
-        return qn_error_memory();
-    length = strlen(text);
-    *bytes = (8 + length + 63) / 64 * 64 - 8;
-    *header = malloc(*bytes + 1);
-    if (*header) {
-        memset(*header, ' ', *bytes);
-        memcpy(*header, text, length);
-        (*header)[*bytes] = 0;
-    }
+    if (text)
+        *header = padded(text, bytes);
     cJSON_free(text);
-    if (!*header)
+    if (!*header || !is_whole(pack, *header, *bytes))
         return qn_error_memory();
     return *bytes <= QN_SAFETENSORS_HEADER
                ? QUERN_OK

@@ -200,6 +200,12 @@ int qn_weight_put(const struct qn_weight *op, int64_t first,
     };
     int code;
 
+    if ((op->global >= 0) != (piece->global != NULL))
+        return qn_checkpoint_wrong(
+            op->pack->checkpoint, piece->codes,
+            "recipe %s has %s second level of scales, and %s has %s",
+            op->pack->recipe, op->global >= 0 ? "a" : "no",
+            op->pack->format->title, piece->global ? "one" : "none");
     if (first % lines)
         return qn_checkpoint_wrong(
             op->pack->checkpoint, piece->scales,

@@ -8,6 +8,7 @@
 #include "pack/safetensors_write.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A tensor of 4 bytes, and of the next 4. */
@@ -172,8 +173,9 @@ TEST(reads_stay_in_the_file)
 }
 
 /* A file appears as a whole, never over another one. */
-TEST(files_are_written_as_a_whole)
+static void write_files(int named)
 {
+    struct stat st;
     struct qn_safetensors_out out;
     size_t count;
     char *bytes;
@@ -182,8 +184,11 @@ TEST(files_are_written_as_a_whole)
                      QUERN_OK);
     assert_int_equal(qn_safetensors_write(&out, 1, "xy", 2), QUERN_OK);
     assert_int_equal(access(pack_path("f"), F_OK), -1);
+    assert_int_equal(pack_count("."), named);
     assert_int_equal(qn_safetensors_publish(&out), QUERN_OK);
     qn_safetensors_discard(&out);
+    assert_int_equal(stat(pack_path("f"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0640);
     bytes = pack_read("f", &count);
     assert_int_equal(count, 15);
     assert_memory_equal(bytes, "\4\0\0\0\0\0\0\0{}  \0xy", 15);
@@ -197,4 +202,16 @@ TEST(files_are_written_as_a_whole)
                      QUERN_EINVAL);
     qn_safetensors_discard(&out);
     assert_int_equal(pack_count("."), 1);
+}
+
+TEST(files_are_written_as_a_whole)
+{
+    const mode_t mask = umask(027);
+
+    write_files(0);
+    assert_int_equal(unlink(pack_path("f")), 0);
+    pack_named_only = 1;
+    write_files(1);
+    pack_named_only = 0;
+    umask(mask);
 }

@@ -25,5 +25,8 @@ char *pack_read(const char *name, size_t *count);
    How many there were since the last call. */
 int test_fail_allocation(int n);
 
+/* 1: the file system has no files without names. */
+extern int pack_named_only;
+
 int pack_folder_make(void **state);
 int pack_folder_remove(void **state);

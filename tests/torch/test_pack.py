@@ -112,6 +112,21 @@ def test_gptq_versions(tmp_path, version):
         assert torch.equal(dequantized(found[layer], "w1"), values[0].float().double())
 
 
+def test_another_recipe(tmp_path):
+    """Of FP8 on both sides, whose scales are padded."""
+    expected = checkpoints.deepseek(tmp_path / "model", hidden=384)
+    found = qt.pack(tmp_path / "model", tmp_path / "packed", recipe="fp8_block")
+    for layer, values in expected.items():
+        assert found[layer].recipe == "fp8_block"
+        for part, value in zip(("w1", "w2"), values):
+            assert torch.equal(dequantized(found[layer], part), value.float().double())
+    assert_round_trip(tmp_path, tmp_path / "model", tmp_path / "packed")
+    with pytest.raises(ValueError, match="recipe 'fp8_blok' is unknown"):
+        qt.pack(tmp_path / "model", recipe="fp8_blok")
+    with pytest.raises(ValueError, match="and recipe mxfp8 has w = e4m3 with a scale of type e8m0"):
+        qt.pack(tmp_path / "model", recipe="mxfp8")
+
+
 # Checkpoints that have no exact form, and the sentence that names the rule.
 REFUSED = {
     "zeros of awq": (lambda m: checkpoints.awq(m, zero=None),
@@ -208,12 +223,13 @@ def test_packed_files_are_checked(tmp_path):
 def reference(values, x, indices, probs, activation):
     """A layer in float64, whose activation takes pre [tokens, 2 ffn]."""
     w1, w2, b1, b2 = values
-    y = torch.zeros(x.shape, dtype=torch.float64)
-    for token in range(len(x)):
-        for expert, prob in zip(indices[token], probs[token].double()):
-            pre = w1[expert] @ x[token].double() + (0 if b1 is None else b1[expert])
-            y[token] += prob * (w2[expert] @ activation(pre) + (0 if b2 is None else b2[expert]))
-    return y
+
+    def mlp(token, expert):
+        pre = w1[expert] @ token.double() + (0 if b1 is None else b1[expert])
+        return w2[expert] @ activation(pre) + (0 if b2 is None else b2[expert])
+
+    return torch.stack([sum(p * mlp(token, e) for e, p in zip(chosen, weights.double()))
+                        for token, chosen, weights in zip(x, indices, probs)])
 
 
 def swiglu(pre):
@@ -290,3 +306,19 @@ def test_transformers_model_generates_the_same(tmp_path):
     for mine, theirs, certain in zip(again, tokens, sure):
         differ = (mine != theirs).nonzero()
         assert not len(differ) or not certain[differ[0] - 1]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_gradients_pass_through(tmp_path, name):
+    expected = FORMATS[name](tmp_path / "model")
+    layer, module = next(iter(qt.pack(tmp_path / "model").items()))
+    scale = 2.0 ** round(float(torch.log2(expected[layer][0].abs().mean())))
+    x = (torch.randn(9, module.hidden) / scale / 16).to(torch.bfloat16).requires_grad_()
+    indices = torch.stack([torch.randperm(module.experts)[:2] for _ in range(9)])
+    probs, dy = torch.rand(9, 2, requires_grad=True), torch.randn(9, module.hidden)
+    exact_x, exact_probs = (t.detach().double().requires_grad_() for t in (x, probs))
+    reference(expected[layer], exact_x, indices, exact_probs,
+              clamped if name == "gpt-oss" else swiglu).backward(dy.double())
+    module(x, indices, probs).backward(dy.to(torch.bfloat16))
+    for found, exact in ((x.grad, exact_x.grad), (probs.grad, exact_probs.grad)):
+        assert (found.double() - exact).norm() <= 2**-6 * exact.norm()
