@@ -5,10 +5,13 @@ byte for byte after undo. The last tests load packed experts into a model of tra
 import filecmp
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
-from peers import need
+from conftest import ROOT
+from peers import FOLDER, need
 
 import quern.torch as qt
 
@@ -322,3 +325,12 @@ def test_gradients_pass_through(tmp_path, name):
     module(x, indices, probs).backward(dy.to(torch.bfloat16))
     for found, exact in ((x.grad, exact_x.grad), (probs.grad, exact_probs.grad)):
         assert (found.double() - exact).norm() <= 2**-6 * exact.norm()
+
+
+def test_example():
+    paths = os.pathsep.join([os.path.join(ROOT, "runtime", "python"), FOLDER])
+    program = os.path.join(ROOT, "examples", "torch_checkpoint.py")
+    text = subprocess.run([sys.executable, program], check=True, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": paths}).stdout
+    assert "the same bytes again: yes" in text
+    assert float(text.split("in BF16: ")[1].split()[0]) < 2**-6
