@@ -10,7 +10,7 @@ import sys
 
 import pytest
 import torch
-from conftest import ROOT
+from conftest import DEVICE, ROOT
 from peers import FOLDER, need
 
 import quern.torch as qt
@@ -24,6 +24,10 @@ from safetensors.torch import load_file, safe_open, save_file  # noqa: E402
 @pytest.fixture(autouse=True)
 def seed():
     torch.manual_seed(1)
+
+
+def pack(*args, **more):
+    return {name: module.to(DEVICE) for name, module in qt.pack(*args, **more).items()}
 
 
 def dequantized(module, name):
@@ -43,7 +47,7 @@ def assert_round_trip(tmp_path, model, packed):
 def test_values_and_round_trip(tmp_path, name, files):
     model, packed = tmp_path / "model", tmp_path / "packed.safetensors"
     expected = FORMATS[name](model, files=files, layers=2)
-    found = qt.pack(model, packed)
+    found = pack(model, packed)
     assert found.keys() == expected.keys()
     for layer, values in expected.items():
         # one product of fp32, of values that fp32 holds: exact but for its one rounding
@@ -59,7 +63,7 @@ def test_values_and_round_trip(tmp_path, name, files):
 def test_operands_are_those_of_describe(tmp_path):
     import quern
     FORMATS["gpt-oss"](tmp_path / "model", experts=3, hidden=96, ffn=160)
-    qt.pack(tmp_path / "model", tmp_path / "packed")
+    pack(tmp_path / "model", tmp_path / "packed")
     line = "mlp w4a16_mxfp4 g=3 m=8 hidden=96 ffn=160 grad=0 bias=1 activation=clamped_swiglu"
     table = quern.describe(line + " interleave=1")
     with safe_open(tmp_path / "packed", "pt") as file:
@@ -77,7 +81,7 @@ def test_operands_are_those_of_describe(tmp_path):
 
 def test_other_tensors_stay(tmp_path):
     FORMATS["nvfp4"](tmp_path / "model", layers=2)
-    found = qt.pack(tmp_path / "model", tmp_path / "packed", experts_of="*.layers.1.*")
+    found = pack(tmp_path / "model", tmp_path / "packed", experts_of="*.layers.1.*")
     assert list(found) == ["model.layers.1.mlp.experts"]
     before = load_file(tmp_path / "model" / "model-00001-of-00001.safetensors")
     after = load_file(tmp_path / "packed")
@@ -97,20 +101,20 @@ def test_tensors_in_memory(tmp_path):
         if name.endswith(".safetensors"):
             tensors |= load_file(tmp_path / "model" / name)
     config = json.loads((tmp_path / "model" / "config.json").read_text())
-    found = qt.pack(tensors, config=dict(config, swiglu_limit=5.5))
+    found = pack(tensors, config=dict(config, swiglu_limit=5.5))
     for layer, values in expected.items():
         assert torch.equal(dequantized(found[layer], "w2"), values[1])
         assert found[layer].options["limit"] == 5.5
     with pytest.raises(ValueError, match="config.json says 4, 64, 96"):
-        qt.pack(tensors, config=dict(config, num_local_experts=4))
+        pack(tensors, config=dict(config, num_local_experts=4))
     with pytest.raises(TypeError, match="tensors: 'x' is int: a tensor"):
-        qt.pack({"x": 1})
+        pack({"x": 1})
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_gptq_versions(tmp_path, version):
     expected = checkpoints.gptq(tmp_path / "model", version=version)
-    found = qt.pack(tmp_path / "model")
+    found = pack(tmp_path / "model")
     for layer, values in expected.items():
         assert torch.equal(dequantized(found[layer], "w1"), values[0].float().double())
 
@@ -118,16 +122,16 @@ def test_gptq_versions(tmp_path, version):
 def test_another_recipe(tmp_path):
     """Of FP8 on both sides, whose scales are padded."""
     expected = checkpoints.deepseek(tmp_path / "model", hidden=384)
-    found = qt.pack(tmp_path / "model", tmp_path / "packed", recipe="fp8_block")
+    found = pack(tmp_path / "model", tmp_path / "packed", recipe="fp8_block")
     for layer, values in expected.items():
         assert found[layer].recipe == "fp8_block"
         for part, value in zip(("w1", "w2"), values):
             assert torch.equal(dequantized(found[layer], part), value.float().double())
     assert_round_trip(tmp_path, tmp_path / "model", tmp_path / "packed")
     with pytest.raises(ValueError, match="recipe 'fp8_blok' is unknown"):
-        qt.pack(tmp_path / "model", recipe="fp8_blok")
+        pack(tmp_path / "model", recipe="fp8_blok")
     with pytest.raises(ValueError, match="and recipe mxfp8 has w = e4m3 with a scale of type e8m0"):
-        qt.pack(tmp_path / "model", recipe="mxfp8")
+        pack(tmp_path / "model", recipe="mxfp8")
 
 
 # Checkpoints that have no exact form, and the sentence that names the rule.
@@ -151,7 +155,7 @@ def test_refused(tmp_path, name):
     make, sentence = REFUSED[name]
     make(tmp_path / "model")
     with pytest.raises(ValueError, match=sentence):
-        qt.pack(tmp_path / "model", tmp_path / "packed")
+        pack(tmp_path / "model", tmp_path / "packed")
     assert os.listdir(tmp_path) == ["model"]
 
 
@@ -190,7 +194,7 @@ def test_changed(tmp_path, name):
         tensors[full] = change(tensors[full]).contiguous() if callable(change) else change
     save_file(tensors, path)
     with pytest.raises(ValueError, match=sentence):
-        qt.pack(tmp_path / "model", tmp_path / "packed")
+        pack(tmp_path / "model", tmp_path / "packed")
     assert os.listdir(tmp_path) == ["model"]
 
 
@@ -199,18 +203,18 @@ def test_files_are_complete(tmp_path):
     os.rename(tmp_path / "model" / "model-00002-of-00003.safetensors", tmp_path / "elsewhere")
     with pytest.raises(ValueError, match=r"has it in 'model-00002-of-00003.safetensors', which is "
                                          "missing"):
-        qt.pack(tmp_path / "model")
+        pack(tmp_path / "model")
     whole = (tmp_path / "elsewhere").read_bytes()
     (tmp_path / "model" / "model-00002-of-00003.safetensors").write_bytes(whole[:-1])
     with pytest.raises(ValueError, match="it ends after the file's end: the file is truncated"):
-        qt.pack(tmp_path / "model")
+        pack(tmp_path / "model")
 
 
 def test_packed_files_are_checked(tmp_path):
     FORMATS["awq"](tmp_path / "model")
-    qt.pack(tmp_path / "model", tmp_path / "packed")
+    pack(tmp_path / "model", tmp_path / "packed")
     with pytest.raises(ValueError, match="packed: it cannot be written: File exists"):
-        qt.pack(tmp_path / "model", tmp_path / "packed")
+        pack(tmp_path / "model", tmp_path / "packed")
     whole = (tmp_path / "packed").read_bytes()
     for length in (0, 7, 100, len(whole) - 1):
         (tmp_path / "short").write_bytes(whole[:length])
@@ -251,7 +255,7 @@ def test_layers_compute(tmp_path, name):
     x, probs = torch.randn(9, next(iter(expected.values()))[1].shape[1]), torch.rand(9, 2)
     scale = 2.0 ** round(float(torch.log2(next(iter(expected.values()))[0].abs().mean())))
     x = (x / scale / 16).to(torch.bfloat16)  # so that the activation is neither 0 nor clamped
-    for layer, module in qt.pack(tmp_path / "model").items():
+    for layer, module in pack(tmp_path / "model").items():
         indices = torch.stack([torch.randperm(module.experts)[:2] for _ in range(9)])
         y = module(x, indices, probs)
         exact = reference(expected[layer], x, indices, probs,
@@ -271,7 +275,7 @@ def test_formula_is_that_of_transformers(tmp_path):
         for part, w in (("gate_up_proj", w1), ("down_proj", w2)):
             theirs = convert_moe_packed_tensors(tensors[f"{layer}.{part}_blocks"],
                                                 tensors[f"{layer}.{part}_scales"])
-            assert torch.equal(theirs.double(), w.transpose(1, 2))
+            assert torch.equal(theirs.double().cpu(), w.transpose(1, 2).cpu())
 
 
 def test_transformers_model_generates_the_same(tmp_path):
@@ -295,8 +299,8 @@ def test_transformers_model_generates_the_same(tmp_path):
         ids = torch.randint(3, 64, (2, 12))
         tokens = model.generate(ids, max_new_tokens=8, do_sample=False)
         logits = model(tokens).logits
-        qt.pack(tmp_path / "model", tmp_path / "packed")
-        made = qt.load_packed(tmp_path / "packed", into=model)
+        pack(tmp_path / "model", tmp_path / "packed")
+        made = qt.load_packed(tmp_path / "packed", into=model, device=DEVICE)
         assert model.get_submodule(list(made)[1]) is made[list(made)[1]]
         found, again = model(tokens).logits, model.generate(ids, max_new_tokens=8, do_sample=False)
     error = (found - logits).abs().max()
@@ -314,7 +318,7 @@ def test_transformers_model_generates_the_same(tmp_path):
 @pytest.mark.parametrize("name", FORMATS)
 def test_gradients_pass_through(tmp_path, name):
     expected = FORMATS[name](tmp_path / "model")
-    layer, module = next(iter(qt.pack(tmp_path / "model").items()))
+    layer, module = next(iter(pack(tmp_path / "model").items()))
     scale = 2.0 ** round(float(torch.log2(expected[layer][0].abs().mean())))
     x = (torch.randn(9, module.hidden) / scale / 16).to(torch.bfloat16).requires_grad_()
     indices = torch.stack([torch.randperm(module.experts)[:2] for _ in range(9)])
