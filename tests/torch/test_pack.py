@@ -120,7 +120,7 @@ def test_gptq_versions(tmp_path, version):
 
 
 def test_another_recipe(tmp_path):
-    """Of FP8 on both sides, whose scales are padded."""
+    """FP8 on both sides, with padded scales."""
     expected = checkpoints.deepseek(tmp_path / "model", hidden=384)
     found = pack(tmp_path / "model", tmp_path / "packed", recipe="fp8_block")
     for layer, values in expected.items():
