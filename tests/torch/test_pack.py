@@ -225,6 +225,9 @@ def test_packed_files_are_checked(tmp_path):
     with pytest.raises(ValueError, match="was not written by quern pack"):
         qt.load_packed(tmp_path / "model" / "model-00001-of-00001.safetensors")
     assert not (tmp_path / "again").exists()
+    layer = next(iter(qt.load_packed(tmp_path / "packed").values()))
+    layer.w1_sf.zero_()
+    assert not layer.w1_sf.any() and (tmp_path / "packed").read_bytes() == whole
 
 
 def reference(values, x, indices, probs, activation):

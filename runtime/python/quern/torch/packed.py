@@ -12,7 +12,6 @@ import os
 import struct
 import subprocess
 import tempfile
-import warnings
 
 import torch
 
@@ -27,6 +26,7 @@ _TYPES = {"U8": torch.uint8, "I8": torch.int8, "I32": torch.int32, "I64": torch.
           "F8_E5M2": torch.float8_e5m2, "F64": torch.float64}
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 _LONGEST = 100000000  # bytes of a header
+_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # files may be larger than memory
 
 
 # ---------------------------------------------------------------------------------- files
@@ -71,10 +71,12 @@ class _File:
             if 8 + length + end != size:
                 raise ValueError(f"{self.path} is truncated")
             self.first, self.bytes = 8 + length, size
-            self.memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            # private: who writes a tensor gets pages of his own, and the file stays
+            self.memory = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE | _NORESERVE,
+                                    mmap.PROT_READ | mmap.PROT_WRITE)
 
     def tensor(self, name):
-        """A tensor that must not be written; None if the file has none of that name."""
+        """A tensor in the mapped file; None if the file has none of that name."""
         if name not in self.tensors:
             return None
         t = self.tensors[name]
@@ -85,10 +87,8 @@ class _File:
             raise ValueError(f"{self.path}: tensor {name!r} is not inside the file")
         if not count:
             return torch.empty(shape, dtype=dtype, device="cpu")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The given buffer is not writable")
-            flat = torch.frombuffer(self.memory, dtype=torch.uint8, count=end - begin,
-                                    offset=self.first + begin)
+        flat = torch.frombuffer(self.memory, dtype=torch.uint8, count=end - begin,
+                                offset=self.first + begin)
         return (flat if begin + self.first & 15 == 0 else flat.clone()).view(dtype).reshape(shape)
 
 
@@ -165,7 +165,7 @@ def load_packed(path, *, into=None, device=None):
     """The experts of a file of quern pack: {layer: PackedExperts}.
 
         into    a model whose modules of these names are replaced by them
-        device  where tensors go; None: they stay in the file, mapped to memory
+        device  where tensors go; None: they stay in the file, mapped to memory, privately
     """
     file = _File(path)
     made = {name: PackedExperts(file, layer) for name, layer in file.layers.items()}
