@@ -66,6 +66,19 @@ int pack_count(const char *name)
     return count;
 }
 
+void pack_remove(const char *name)
+{
+    const int at = open(pack_path(name), O_RDONLY | O_DIRECTORY);
+    DIR *files = fdopendir(at);
+
+    assert_non_null(files);
+    for (struct dirent *entry; (entry = readdir(files));)
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+            assert_int_equal(unlinkat(at, entry->d_name, 0), 0);
+    closedir(files);
+    assert_int_equal(rmdir(pack_path(name)), 0);
+}
+
 void pack_bytes(const char *name, const void *bytes, size_t count)
 {
     FILE *file = fopen(pack_path(name), "wb");

@@ -12,6 +12,9 @@ const char *pack_path(const char *name);
 /* Files in the test's folder, or in one below it. */
 int pack_count(const char *folder);
 
+/* Remove a folder in the test's, with its files. */
+void pack_remove(const char *folder);
+
 /* Write a file: the header's length, the header, and so many bytes 1, 2, 3. */
 void pack_file(const char *name, const char *header, size_t data_bytes);
 
