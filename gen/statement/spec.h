@@ -68,7 +68,7 @@ struct qg_scale {
     int blocked, type;
     struct qg_sharing block;
     const char *storage, *rounding;
-    const char *copies; /* "both", "rowwise": dgrad reads that one, too */
+    const char *copies;   /* "both", "rowwise": dgrad reads that one, too */
     int rule, global;     /* references to Lua functions, 0: none */
     int zero;             /* the code that stands for 0 */
     const char *hadamard; /* 16 of + and -; NULL: none */

@@ -64,8 +64,8 @@ static int last_of(const struct qn_session *s, const struct qn_choice *inside)
                                                        : QUERN_DEQUANTIZE_PASS;
 }
 
-/* Does it make 16 bits of codes: next to its products, or, as mma.sync needs it,
-   before each? */
+/* Does it make 16 bits of codes: next to its products, or, as mma.sync needs
+   it, before each? */
 static int converts(const struct qn_kernel *kernel)
 {
     return qn_model_dequantizes(kernel) ||

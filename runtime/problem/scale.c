@@ -5,10 +5,10 @@
 **
 ** A product reads copies that qn_quantize_run made, each k-major for it: of
 ** x or dy a rowwise tensor, of w the row or the columnwise tensor, and where
-** tokens are summed two columnwise tensors. A w that has no columnwise tensor is
-** read across by dgrad: it is not k-major there. So only quantize.c defines a
-** quantized tensor; this file names the quantization and derives strides from
-** it.
+** tokens are summed two columnwise tensors. dgrad reads a w that has no
+** columnwise tensor across its rows: it is not k-major there. So only
+** quantize.c defines a quantized tensor; this file names the quantization and
+** derives strides from it.
 **                                             COUPLED: scales
 */
 #include "problem/scale.h"

@@ -10,8 +10,8 @@ struct qn_scales {
     const struct qn_scaling *scaling; /* NULL: values as they are */
     int copy;                         /* enum quern_copies */
     int of_values; /* not factors of sums: see qn_scale_of_values */
-    int64_t stride, group_stride;     /* as QN_PARAMS defines them */
-    int64_t rows, lines;              /* the extent of an _sf_map; 0: no map */
+    int64_t stride, group_stride; /* as QN_PARAMS defines them */
+    int64_t rows, lines;          /* the extent of an _sf_map; 0: no map */
 };
 
 /* The quantization that makes operand `role` of the problem: A, B, or D and T

@@ -1,6 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ once "dequantize/integers.c"
-/* Eight codes, of which `zero` stands for 0, times a scale of at most 16 digits: code i and code i + 1 make a pair. */
+/* Eight codes, `zero` is that of 0, times a scale of at most 16 digits: code i and code i + 1 make
+   a pair. */
 FN void dequantize_u4(unsigned pair[4], unsigned codes, float factor, unsigned zero)
 {
     pairs_of_codes(pair, codes);

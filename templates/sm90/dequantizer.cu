@@ -49,9 +49,10 @@ FN void dequantize_row_$(name)(unsigned int codes, unsigned int to, int row,
     for (int i = 0; i < $(words); i += 2)
         codes_apart(word + i);
 //$ end
+//$ local at = "i * " .. each .. " / " .. o.scale.k
 #pragma unroll
     for (int i = 0; i < $(words); i++)
-        dequantize_$(kind)(pair + $(each // 2) * i, word[i], factor[i * $(each) / $(o.scale.k)]$(o.zero));
+        dequantize_$(kind)(pair + $(each // 2) * i, word[i], factor[$(at)]$(o.zero));
 #pragma unroll
     for (int i = 0; i < 8; i++)
 //$ if not in_order then

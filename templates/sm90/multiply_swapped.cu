@@ -467,7 +467,8 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
     struct rows rows;
 //$ local apiece = in_word == 2 and " * 0x2222 + " or " * 0x0101 + "
 //$ local among = b.scale.k < 64 and "lane % 4 * 16 / " .. b.scale.k .. apiece or ""
-//$ among = either and "lane % 4 * 16 / 32 * 0x1010 + 0x0404" or among .. (in_word == 2 and "0x1010" or "0x4040")
+//$ among = among .. (in_word == 2 and "0x1010" or "0x4040")
+//$ if either then among = "lane % 4 * 16 / 32 * 0x1010 + 0x0404" end
     rows.digits = $(among);
     rows.row = first_row + warp_row + lane / 4;
 //$ if either then

@@ -86,11 +86,12 @@ FN struct line line_$(name)(const struct scales *s, const struct tile *t, int ro
     const int skip = (int)((u64)first & 3);
 //$ if ragged == "k" then
     const int blocks = ((int)t->length + ALIGNED - 1) / ALIGNED * (ALIGNED / $(s.k));
+//$ elseif bytes > 1 then
+    const int blocks = (s->k + $(s.k - 1)) / $(s.k) * $(bytes); /* in bytes */
 //$ else
     const int blocks = (s->k + $(s.k - 1)) / $(s.k);
 //$ end
-//$ local length = bytes > 1 and "blocks * " .. bytes or "blocks"
-    const struct line line = { first - skip, row < rows ? skip + $(length) : 0, skip };
+    const struct line line = { first - skip, row < rows ? skip + blocks : 0, skip };
 
     return line;
 }
@@ -138,8 +139,11 @@ FN unsigned int word_$(name)(const struct memory *s, unsigned int bits, int x, i
 /* The scales of TILE_K steps from `x` on, the first in the lowest byte. */
 FN unsigned int scales_$(name)(const struct memory *s, unsigned int bits, int x, int row)
 {
-//$ local own = each > 1 and " >> x / " .. s.k .. " % " .. each .. " * " .. 8 * bytes or ""
-    return word_$(name)(s, bits, x, row)$(own);
+//$ if each == 4 then
+    return word_$(name)(s, bits, x, row) >> x / $(s.k) % 4 * 8;
+//$ else
+    return word_$(name)(s, bits, x, row)$(each == 2 and " >> x / " .. s.k .. " % 2 * 16" or "");
+//$ end
 }
 //$ end
 
