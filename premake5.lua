@@ -174,12 +174,16 @@ begin("quern_jax", "SharedLib", "quern_jax", "lib", "")
 archive "quern_oracle"
   files { "runtime/oracle/*.c", "runtime/oracle/*.h" }
 
+-- Checkpoints in safetensors files, as operands and back.
+archive "quern_pack"
+  files { "runtime/pack/*.c", "runtime/pack/*.h" }
+
 -- libquern.so comes after the static library, so that of its symbols only qn_registry_builtin is
 -- taken: the program has code of its own, and shares the kernels.
 program("quern_cli", "quern")
   files { "runtime/cli/*.c", "runtime/cli/*.h" }
   includedirs { "runtime/cli" }
-  links { "quern_gen", "quern_oracle", "quern_static", "quern" }
+  links { "quern_gen", "quern_pack", "quern_oracle", "quern_static", "quern" }
   linkoptions { "-Wl,--exclude-libs,libquern_static.a" }
   links(LIBRARY)
   links { "cjson" }
@@ -207,7 +211,7 @@ end
 
 test("cli", { "quern_oracle" })
 test "gen"
-test("fuzz", { "quern_oracle" })
+test("fuzz", { "quern_pack", "quern_oracle" })
 filter "fuzz" -- libFuzzer has a main of its own
 buildoptions { "-DFUZZ_LIBFUZZER" }
 linkoptions { "-fsanitize=fuzzer", "-rdynamic" }
@@ -229,6 +233,9 @@ for _, name in ipairs { "support", "memory", "system" } do
   files { "tests/runtime/" .. name .. ".c" }
 end
 linkoptions(SYSTEM)
+test("pack", { "quern_pack", "quern_oracle" })
+files { "tests/runtime/memory.c" }
+linkoptions { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=open" }
 test("gpu", { "tests_support", "quern_oracle" }, "gpu_suite")
 test("ptx", { "tests_support" })
 files { "build/gen/embedded.c" }

@@ -10,7 +10,7 @@ function quoted(text) { # between single quotes
 
 # "auto, host, jit, aot or cublaslt" in a text, as words; "" if there is no such list.
 function listed(text) {
-    if (!match(text, /[a-z0-9]+(, [a-z0-9]+)* or [a-z0-9]+/))
+    if (!match(text, /[a-z0-9][a-z0-9-]*(, [a-z0-9-]+)* or [a-z0-9-]+/))
         return ""
     text = substr(text, RSTART, RLENGTH)
     gsub(/,| or/, "", text)
@@ -48,6 +48,9 @@ function listed(text) {
     option = ""
     next
 }
+
+# "Usage: quern COMMAND [OPTION...] FILE..."
+command && /^Usage: .*FILE/ { files[command] = 1 }
 
 command && /^ +--?[a-zA-Z?].*  / || command && /^ +--[a-z0-9]+$/ {
     head = $0
@@ -117,7 +120,12 @@ function bash(    i, j, o, words, key) {
         }
         print "        " names[i] ") words='" substr(words, 2) "' ;;"
     }
-    print "        esac\n    else"
+    print "        esac"
+    for (i = 1; i <= count; i++)
+        if (files[names[i]])
+            print "    elif [ \"${COMP_WORDS[1]}\" = " names[i] " ]; then\n        compopt -o filenames" \
+                "\n        COMPREPLY=($(compgen -f -- \"$word\"))\n        return"
+    print "    else"
     print "        words='" works " " recipes keys "'\n    fi"
     print "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))"
     print "    case ${COMPREPLY[0]-} in *=) compopt -o nospace ;; esac"
@@ -154,10 +162,10 @@ function zsh(    i, j, o, what) {
         for (j = 1; j <= options[names[i]]; j++) {
             o = names[i] SUBSEP j
             what = takes[o] == "" ? "" : ":" takes[o] ":" (choices(o) != "" ? "(" choices(o) ")" \
-                : takes[o] ~ /DIR|FILE/ ? "_files" : " ")
+                : takes[o] ~ /DIR|FILE|PATH/ ? "_files" : " ")
             print "            '*--" long[o] (takes[o] ? "=" : "") "[" bracketed(about[o]) "]" what "' \\"
         }
-        print "            '*:word:_quern_words' ;;"
+        print "            '*:word:" (files[names[i]] ? "_files" : "_quern_words") "' ;;"
     }
     print "    esac\n}\n_quern_words() {"
     print "    compadd -- " works " " recipes
@@ -174,11 +182,14 @@ function fish(    i, j, o) {
             o = names[i] SUBSEP j
             print "complete -c quern -n '__fish_seen_subcommand_from " names[i] "'" \
                 (letter[o] ? " -s " letter[o] : "") " -l " long[o] \
-                (takes[o] == "" ? "" : takes[o] ~ /DIR|FILE/ ? " -r -F" \
+                (takes[o] == "" ? "" : takes[o] ~ /DIR|FILE|PATH/ ? " -r -F" \
                 : " -x" (choices(o) != "" ? " -a '" choices(o) "'" : "")) \
                 " -d '" quoted(about[o]) "'"
         }
     }
+    for (i = 1; i <= count; i++)
+        if (files[names[i]])
+            print "complete -c quern -n '__fish_seen_subcommand_from " names[i] "' -F"
     print "complete -c quern -n 'not __fish_use_subcommand' -a '" works " " recipes keys "'"
 }
 

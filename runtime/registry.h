@@ -455,6 +455,7 @@ struct qn_scaling {
                                   transformed */
     int history;               /* slots of delayed scaling; 0: none */
     int zero;                  /* the code that stands for 0, of u4 and u8 */
+    int packed; /* of w: no columnwise tensor; dgrad reads the rowwise one */
 };
 
 enum { QN_TENSORS = 3 }; /* x, w, dy: enum quern_of */

@@ -36,21 +36,26 @@ static int takes(const struct qg_kernels *k, const struct qg_factor *f)
    scales is for scaled products: "none" then is for one operand next to another
    that has some, and reads as a rowwise tensor does; there is no columnwise
    tensor of it. Operands with scales are k-major, and split among the groups as
-   the copies are. */
+   the copies are; a w that has one tensor for both products is not k-major in
+   dgrad, and has no gradient. */
 int qg_match_product(struct qg_variant *v)
 {
     const struct qg_kernels *k = v->kernels;
     int tokens = !strcmp(v->op, "wgrad");
+    int packed = qg_recipe_packed(&v->recipe->scale[QN_W]);
+    const char *b = "k";
 
     qg_recipe_factors(v->recipe, v->op, &v->a, &v->b);
     if ((k->recipe && strcmp(k->recipe, v->recipe->name)) || !takes(k, &v->a) ||
         !takes(k, &v->b))
         return 0;
     if (!v->a.scale && !v->b.scale)
-        return v->a.element == v->b.element && k->scale.count == 1;
+        return !packed && v->a.element == v->b.element && k->scale.count == 1;
     if (tokens && (!v->a.scale || !v->b.scale))
         return 0;
-    return !strcmp(v->layout->a, "k") && !strcmp(v->layout->b, "k") &&
+    if (packed && !strcmp(v->op, "dgrad"))
+        b = "mn";
+    return !strcmp(v->layout->a, "k") && !strcmp(v->layout->b, b) &&
            !strcmp(v->ragged->name, tokens ? "k" : "m");
 }
 

@@ -132,14 +132,15 @@ static void set_integers(lua_State *L, int type, const struct qg_scale *s)
 ** v.scale, v.a.scale, v.b.scale: how the tensor is scaled, false where it is
 ** not. An operand's also names the copy: rows of a columnwise tensor are
 ** features, and its k counts rows of the tensor, as the product does.
+** `of_values`: each value is multiplied before it is summed; else the sums are.
 */
 static void set_scale(lua_State *L, const struct qg_scale *s, int of,
-                      const char *copy)
+                      const char *copy, int of_values)
 {
     int rows = of == QN_W ? s->block.per.n : s->block.per.m;
     int lines = rows && strcmp(s->stored->order, "tiles") ? rows : 1;
 
-    lua_createtable(L, 0, 23);
+    lua_createtable(L, 0, 24);
     set_string(L, "type", qg_types_of(s->type)->name);
     set_string(L, "code", code_of(s));
     set_integer(L, "zero", s->zero);
@@ -158,6 +159,7 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
     set_boolean(L, "words", in_words(s, rows));
     set_boolean(L, "powers", by_powers(s));
     set_boolean(L, "by_input", s->by_input);
+    set_boolean(L, "of_values", of_values);
     set_boolean(L, "global", s->global != 0);
     set_boolean(L, "delayed", s->delayed.history != 0);
     set_integer(L, "history", s->delayed.history);
@@ -171,6 +173,13 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
     lua_setfield(L, -2, "scale");
 }
 
+/* Scales in fp32, or of more than a block, can be factors of sums. Next to an
+   operand without any, all are of values. COUPLED: of values */
+static int of_values(const struct qg_scale *s, const struct qg_scale *other)
+{
+    return !other || (s->block.span == QN_SPAN_BLOCK && s->type != QUERN_F32);
+}
+
 /*
 ** v.a, v.b, v.d. Types of less than eight bits have no bytes: asking for them
 ** is an error, not a fraction. D, and tensors without scales, have the scale
@@ -178,7 +187,8 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
 */
 static void set_operand(lua_State *L, const char *name, int type,
                         const char *major, const char *ragged,
-                        const struct qg_factor *factor)
+                        const struct qg_factor *factor,
+                        const struct qg_factor *other)
 {
     const struct qg_type *row = qg_types_of(type);
 
@@ -194,7 +204,8 @@ static void set_operand(lua_State *L, const char *name, int type,
         lua_setfield(L, -2, "bytes");
     }
     if (factor && factor->scale)
-        set_scale(L, factor->scale, factor->of, factor->copy);
+        set_scale(L, factor->scale, factor->of, factor->copy,
+                  of_values(factor->scale, other->scale));
     else
         set_boolean(L, "scale", 0);
     qg_frozen_wrap(L);
@@ -278,7 +289,7 @@ static void push_cast(lua_State *L, const struct qg_variant *v)
     int copies = strcmp(v->op, "dprob") && strcmp(v->op, "sum_rows");
 
     if (scale->blocked && copies) /* others read none */
-        set_scale(L, scale, v->of, NULL);
+        set_scale(L, scale, v->of, NULL, 0);
     else
         set_boolean(L, "scale", 0);
 }
@@ -305,7 +316,7 @@ static void push_result(lua_State *L, const struct qg_variant *v)
     set_type(L, "input", v->d, NULL);
     set_type(L, "element", scale->element, scale);
     if (scale->blocked)
-        set_scale(L, scale, of, NULL);
+        set_scale(L, scale, of, NULL, 0);
     else
         set_boolean(L, "scale", 0);
 }
@@ -327,9 +338,11 @@ static void push_values(lua_State *L, const struct qg_variant *v,
     set_string(L, "ragged", v->ragged->name);
     set_string(L, "epilogue", v->epilogue);
     set_integer(L, "promote", v->recipe->promote);
-    set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a, &v->a);
-    set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b, &v->b);
-    set_operand(L, "d", kernel->d.type, "mn", v->ragged->d, NULL);
+    set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a, &v->a,
+                &v->b);
+    set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b, &v->b,
+                &v->a);
+    set_operand(L, "d", kernel->d.type, "mn", v->ragged->d, NULL, NULL);
     if (has_copies(v))
         push_result(L, v);
 }

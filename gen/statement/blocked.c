@@ -48,6 +48,9 @@ static const struct qg_field fields[] = {
      "of.global"},
     {"storage", QG_F_NAME, 0, AT(storage), NULL, NULL,
      "a storage statement's name (default \"plain\")"},
+    {"copies", QG_F_NAME, 0, AT(copies), "both rowwise", NULL,
+     "of w: \"rowwise\" if dgrad, too, reads the rowwise tensor (default "
+     "\"both\": its columnwise tensor)"},
     {"rounding", QG_F_NAME, 0, AT(rounding), "nearest stochastic", NULL,
      "how values are rounded (default \"nearest\")"},
     {"hadamard", QG_F_SIGNS, 0, AT(hadamard), NULL, NULL,
@@ -70,6 +73,7 @@ int qg_blocked_take(struct qg *q, struct qg_word *word)
     scale->location = word->location;
     scale->word = word;
     scale->storage = "plain";
+    scale->copies = "both";
     scale->rounding = "nearest";
     scale->delayed.amax = "max";
     scale->blocked = 1;

@@ -79,6 +79,11 @@ static int check_block(struct qg *q, struct qg_scale *scale, int of)
     return 1;
 }
 
+int qg_recipe_packed(const struct qg_scale *scale)
+{
+    return scale->blocked && !strcmp(scale->copies, "rowwise");
+}
+
 static int is_unsigned(int type)
 {
     return type == QUERN_U4 || type == QUERN_U8;
@@ -89,8 +94,21 @@ static int is_integer(int type)
     return type == QUERN_I8 || type == QUERN_I4 || is_unsigned(type);
 }
 
-/* Checks of fields that need something that the scale lacks. */
-static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
+/* Does every product multiply the tensor with one without scales, so that its
+   own are never factors of sums? COUPLED: of values */
+static int is_alone(const struct qg_recipe *recipe, int of)
+{
+    int others = 0;
+
+    for (int i = 0; i < QN_TENSORS; i++)
+        others |= i != of && recipe->scale[i].blocked;
+    return !others;
+}
+
+/* Checks of fields that need something that the scale lacks. `alone`: it is
+   the only scaled tensor. */
+static int check_parts(struct qg *q, const struct qg_scale *scale, int of,
+                       int alone)
 {
     int block = scale->block.span == QN_SPAN_BLOCK;
     int delayed = scale->delayed.history != 0;
@@ -124,11 +142,19 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of)
          "zero",
          "'zero' must be a code below the largest one, which is 15 of u4 and "
          "255 of u8"},
-        {is_unsigned(scale->element) && (!block || scale->type == QUERN_F32),
+        {is_unsigned(scale->element) && !alone &&
+             (!block || scale->type == QUERN_F32),
          "type",
-         "values of u4 and u8 are multiplied by their scales before they are "
-         "summed; write: per = { k = ... } and type = bf16, f16, e8m0 or "
-         "e4m3"},
+         "next to a tensor with scales values of u4 and u8 are multiplied by "
+         "theirs before they are summed; write: per = { k = ... } and type = "
+         "bf16, f16, e8m0 or e4m3"},
+        {qg_recipe_packed(scale) && of != QN_W, "copies",
+         "only w is read by fprop and dgrad, so only w may have one tensor for "
+         "both; leave 'copies' out"},
+        {qg_recipe_packed(scale) && !alone, "copies",
+         "dgrad reads w's rowwise tensor across its scales, which then "
+         "multiply values, next to a dy without scales; write \"none\" for x "
+         "and dy, or leave 'copies' out"},
         {scale->hadamard && of == QN_W, "hadamard",
          "dgrad multiplies w's columnwise tensor with dy's rowwise tensor, "
          "which is not "
@@ -182,7 +208,8 @@ static int check_scales(struct qg *q, struct qg_recipe *recipe)
 
         scale->element = elements[of];
         if (scale->blocked && scale->rule)
-            errors += check_block(q, scale, of) || check_parts(q, scale, of);
+            errors += check_block(q, scale, of) ||
+                      check_parts(q, scale, of, is_alone(recipe, of));
     }
     return errors || check_pair(q, recipe);
 }
@@ -257,7 +284,8 @@ static struct qg_factor factor(const struct qg_recipe *recipe, int of,
                               scale->blocked ? scale : NULL};
 }
 
-/* Copies are k-major for the product that reads them. COUPLED: copies */
+/* Copies are k-major for the product that reads them, except w's rowwise tensor
+   in dgrad where it is the only one. COUPLED: copies */
 void qg_recipe_factors(const struct qg_recipe *recipe, const char *op,
                        struct qg_factor *a, struct qg_factor *b)
 {
@@ -266,7 +294,8 @@ void qg_recipe_factors(const struct qg_recipe *recipe, const char *op,
         *b = factor(recipe, QN_W, "row");
     } else if (!strcmp(op, "dgrad")) {
         *a = factor(recipe, QN_DY, "row");
-        *b = factor(recipe, QN_W, "column");
+        *b = factor(recipe, QN_W,
+                    qg_recipe_packed(&recipe->scale[QN_W]) ? "row" : "column");
     } else {
         *a = factor(recipe, QN_DY, "column");
         *b = factor(recipe, QN_X, "column");

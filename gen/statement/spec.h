@@ -68,6 +68,7 @@ struct qg_scale {
     int blocked, type;
     struct qg_sharing block;
     const char *storage, *rounding;
+    const char *copies;   /* "both", "rowwise": dgrad reads that one, too */
     int rule, global;     /* references to Lua functions, 0: none */
     int zero;             /* the code that stands for 0 */
     const char *hadamard; /* 16 of + and -; NULL: none */
@@ -182,6 +183,9 @@ struct qg_factor {
     int element;                  /* enum quern_type */
     const struct qg_scale *scale; /* NULL: values as they are */
 };
+
+/* Is there only a rowwise tensor of w, which dgrad reads, too? */
+int qg_recipe_packed(const struct qg_scale *);
 
 /* A and B of one of a recipe's products. */
 void qg_recipe_factors(const struct qg_recipe *, const char *op,

@@ -72,7 +72,8 @@ static struct qn_scaling scaling(const struct qg_scale *s, int of)
         .stochastic = !strcmp(s->rounding, "stochastic"),
         .hadamard = s->hadamard != NULL,
         .history = s->delayed.history,
-        .zero = s->zero};
+        .zero = s->zero,
+        .packed = qg_recipe_packed(s)};
     return out;
 }
 

@@ -27,6 +27,7 @@
 #include "base/types.h"
 #include "choose/model.h"
 #include "choose/session.h"
+#include "choose/tensormap.h"
 
 #include <string.h>
 
@@ -63,6 +64,14 @@ static int last_of(const struct qn_session *s, const struct qn_choice *inside)
                                                        : QUERN_DEQUANTIZE_PASS;
 }
 
+/* Does it make 16 bits of codes: next to its products, or, as mma.sync needs
+   it, before each? */
+static int converts(const struct qn_kernel *kernel)
+{
+    return qn_model_dequantizes(kernel) ||
+           (!qn_tensormap_any(kernel) && !qn_select_takes_codes(kernel));
+}
+
 /* Compare the kernel that would dequantize with those that would not have
    to. */
 static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
@@ -72,7 +81,7 @@ static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
     double least;
     int found = qn_select_best(s->ctx, &s->demand, &inside);
 
-    if (found <= 0 || (!qn_model_dequantizes(inside.candidate->kernel) &&
+    if (found <= 0 || (!converts(inside.candidate->kernel) &&
                        qn_dequantize_dequantizes(s->problem, s->demand.recipe)))
         return found < 0 ? QUERN_ENOMEM : QUERN_OK;
     least = inside.figures.waves * inside.figures.tile_cycles;

@@ -57,6 +57,9 @@ enum {
     QN_KEY_FORWARD,
     QN_KEY_TRACE,
     QN_KEY_GPU,
+    QN_KEY_FORMAT,
+    QN_KEY_EXPERTS,
+    QN_KEY_UNDO,
     QN_KEY_END
 };
 
@@ -125,7 +128,7 @@ struct qn_command {
 
 extern const struct qn_command qn_cmd_recipes, qn_cmd_list, qn_cmd_why,
     qn_cmd_emit, qn_cmd_build, qn_cmd_run, qn_cmd_bench, qn_cmd_describe,
-    qn_cmd_cache, qn_cmd_demo, qn_cmd_tune;
+    qn_cmd_cache, qn_cmd_demo, qn_cmd_tune, qn_cmd_pack;
 
 /* The parser after every command's argp; `input` is a struct qn_options. */
 error_t qn_options_parse(int key, char *text, struct argp_state *state);

@@ -15,7 +15,7 @@
 static const struct qn_command *const commands[] = {
     &qn_cmd_recipes, &qn_cmd_list,     &qn_cmd_why,   &qn_cmd_emit,
     &qn_cmd_build,   &qn_cmd_run,      &qn_cmd_bench, &qn_cmd_tune,
-    &qn_cmd_cache,   &qn_cmd_describe, &qn_cmd_demo,
+    &qn_cmd_cache,   &qn_cmd_describe, &qn_cmd_pack,  &qn_cmd_demo,
 };
 enum { NCOMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -147,6 +147,12 @@ static error_t parse_what(int key, char *text, struct argp_state *state)
     case QN_KEY_RECIPES:
         options->recipes = text;
         return 0;
+    case QN_KEY_FORMAT:
+        options->format = text;
+        return 0;
+    case QN_KEY_EXPERTS:
+        options->experts_of = text;
+        return 0;
     case QN_KEY_AGAINST:
         options->against = parse_against(text, state);
         return 0;
@@ -243,6 +249,9 @@ error_t qn_options_parse(int key, char *text, struct argp_state *state)
         return 0;
     case QN_KEY_RANKS:
         options->ranks = (int)parse_between(text, 1, 4096, "--ranks", state);
+        return 0;
+    case QN_KEY_UNDO:
+        options->undo = 1;
         return 0;
     case QN_KEY_FORWARD:
         options->forward = 1;

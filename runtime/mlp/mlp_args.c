@@ -213,8 +213,8 @@ static int is_tokens(const struct qn_mlp_args *args,
            (args->gather_dy && given == &args->dy);
 }
 
-/* Which of these phases need it; if there is no backward, none needs
-   columnwise tensors. */
+/* Which of these phases need it; if there is no backward, or it reads packed
+   weights, none needs columnwise tensors. */
 static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
                      int phases)
 {
@@ -222,12 +222,15 @@ static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
     const int again =
         plan->mlp.recompute && row->again && scaled == (row->kind == COPY);
 
+    const int copy = row->kind == COPY, first = row->scaled & FORWARD;
+    const int packed = copy && qn_mlp_packed(plan->recipe);
+
+    if ((plan->mlp.forward_only && copy && !first) || (packed && !first))
+        return 0;
     if (plan->mlp.forward_only)
-        phases &= row->kind == COPY && !(row->scaled & FORWARD)
-                      ? 0
-                      : WEIGHTS | FORWARD;
-    return phases &
-           ((scaled ? row->scaled : row->plain) | (again ? BACKWARD : 0));
+        phases &= WEIGHTS | FORWARD;
+    return phases & ((scaled ? row->scaled : row->plain) |
+                     (again || packed ? BACKWARD : 0));
 }
 
 /* No tensor of weights is wanted, so the values are not read. */

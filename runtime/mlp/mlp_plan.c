@@ -61,7 +61,7 @@ static int plan_fused(struct qn_mlp_plan *plan, const struct qn_session *s)
     struct qn_problem p;
     int code;
 
-    if (!qn_mlp_fused(&plan->mlp, plan->recipe, &p))
+    if (!qn_mlp_fused(plan->ctx, &plan->mlp, plan->recipe, &p))
         return QUERN_OK;
     code = plan_one(s, &p, &plan->launches[QN_MLP_PRE].product);
     plan->fused = !code;
@@ -76,9 +76,9 @@ static int plan_back(struct qn_mlp_plan *plan, const struct qn_session *s)
     struct qn_problem p, plain;
     int code;
 
-    if (!qn_mlp_back(&plan->mlp, plan->recipe, &p))
+    if (!qn_mlp_back(plan->ctx, &plan->mlp, plan->recipe, &p))
         return QUERN_OK;
-    qn_mlp_product(&plan->mlp, plan->recipe, QN_MLP_DH, &plain);
+    qn_mlp_product(plan->ctx, &plan->mlp, plan->recipe, QN_MLP_DH, &plain);
     code = qn_gradient_compare(s, &p, &plain, &plan->compared);
     if (code || (!plan->compared.better && !s->options.same_sums))
         return code;
@@ -162,7 +162,7 @@ static int plan_step(struct qn_mlp_plan *plan, const struct qn_session *s,
     if (code || is_fused(plan, index) || is_added(plan, index)) {
         /* failed, or done */
     } else if (index >= QN_MLP_PRE) {
-        qn_mlp_product(&plan->mlp, plan->recipe, index, &p);
+        qn_mlp_product(plan->ctx, &plan->mlp, plan->recipe, index, &p);
         code = plan_product(plan, s, &p, index);
     } else if (qn_mlp_cast(plan->ctx, &plan->mlp, plan->recipe, index, &q)) {
         code = qn_quantize_plan_inner(s, &q, &s->options, &launch->cast);
@@ -314,7 +314,7 @@ static void explain_fused(const struct qn_mlp_plan *plan, struct qn_text *text)
     if (plan->fused)
         explain_launch(plan, QN_MLP_PRE, "pre = x w1^T and h = activation(pre)",
                        text);
-    else if (qn_mlp_fused(&plan->mlp, plan->recipe, &p))
+    else if (qn_mlp_fused(plan->ctx, &plan->mlp, plan->recipe, &p))
         add_line("h in a launch after pre: no kernel serves", &p, text);
     else
         qn_text_add(text, "  h in a launch after pre: its scales are known "
@@ -327,7 +327,7 @@ static void explain_back(const struct qn_mlp_plan *plan, struct qn_text *text)
     const struct qn_gradient_figures *f = &plan->compared;
     struct qn_problem p;
 
-    if (!qn_mlp_back(&plan->mlp, plan->recipe, &p)) {
+    if (!qn_mlp_back(plan->ctx, &plan->mlp, plan->recipe, &p)) {
         qn_text_add(text, "  dpre in a launch after dh: its scales are known "
                           "only when all of it is\n");
         return;

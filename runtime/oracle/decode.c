@@ -98,10 +98,17 @@ void qn_decode_begin(struct qn_decode *d, const struct qn_geometry *g,
     }
 }
 
+/* B of a dgrad that reads the rowwise tensor: a row of B is a column there. */
+static int is_across(const struct qn_decode *d)
+{
+    return d->g.role == QN_ROLE_B && d->g.outer == QUERN_AXIS_K;
+}
+
 int64_t qn_decode_length(const struct qn_decode *d, int group)
 {
-    return d->g.inner_ragged ? qn_quantize_round_up(d->sizes[group], TILE)
-                             : d->g.columns;
+    return is_across(d)        ? d->g.rows
+           : d->g.inner_ragged ? qn_quantize_round_up(d->sizes[group], TILE)
+                               : d->g.columns;
 }
 
 /* Element (i, j) of a matrix with lines of stride `stride`. */
@@ -203,12 +210,9 @@ static double load_value(const struct qn_decode *d, int64_t at)
     return qn_decode_code(d->g.type, d->data[at], zero);
 }
 
-/* Scales in fp32, and those of more than a block, are factors of sums. */
 static int is_rounded(const struct qn_decode *d)
 {
-    const struct qn_scaling *s = d->g.sf.scaling;
-
-    return d->multiplied && s->span == QN_SPAN_BLOCK && s->type != QUERN_F32;
+    return d->multiplied && d->g.sf.of_values;
 }
 
 static double round_bf16(double value)
@@ -216,6 +220,22 @@ static double round_bf16(double value)
     const uint16_t code = qn_element_bf16((float)value);
 
     return (double)qn_element_load(&code, QUERN_BF16, 0);
+}
+
+static void decode_column(const struct qn_decode *d, int group, int64_t column,
+                          double *out)
+{
+    const struct qn_scaling *s = d->g.sf.scaling;
+    const double global = s->global ? (double)d->global[group] : 1;
+
+    for (int64_t i = 0; i < d->g.rows; i++) {
+        const int64_t row = group * d->g.rows + i;
+        const double scale =
+            load_scale(d, qn_decode_scale(d, group, i, column));
+        const double value = load_value(d, row * d->g.pitch + column) * scale;
+
+        out[i] = (is_rounded(d) ? round_bf16(value) : value) * global;
+    }
 }
 
 void qn_decode_row(const struct qn_decode *d, int group, int64_t row,
@@ -227,6 +247,10 @@ void qn_decode_row(const struct qn_decode *d, int group, int64_t row,
     double global = s->global ? (double)d->global[group] : 1, scale = 0;
     int rounded = is_rounded(d);
 
+    if (is_across(d)) {
+        decode_column(d, group, row, out);
+        return;
+    }
     if (d->g.inner_ragged)
         at += d->firsts[group] * TILE;
     else if (d->g.grouped)

@@ -50,7 +50,8 @@ struct qn_options {
     const char *recipes; /* names with commas; NULL: the default */
     int64_t tokens;      /* 0: the default */
     int ranks;           /* 0: 1 */
-    int forward, dry_run;
+    int forward, dry_run, undo;
+    const char *format, *experts_of; /* of a checkpoint; NULL: the default */
     uint64_t seed;
     const struct argp_option *known; /* the command's */
     uint64_t given;                  /* which of them were */

@@ -13,17 +13,12 @@
 #include "base/types.h"
 #include "problem/geometry.h"
 
-/* A scale that tensor cores do not see: those of blocks that are no fp32 are
+/* Scales that tensor cores do not see are factors of sums: others are
    multiplied into the values, which are dequantized to bf16 then. */
-static int is_factor(const struct qn_scaling *s)
-{
-    return s && (s->span != QN_SPAN_BLOCK || s->type == QUERN_F32);
-}
-
 static int is_narrow_float(const struct qn_geometry *g)
 {
     return !qn_type_is_integer(g->type) && qn_type_bits(g->type) <= 8 &&
-           is_factor(g->sf.scaling);
+           g->sf.scaling && !g->sf.of_values;
 }
 
 /* FP8 tensor cores take operands that are narrow on both sides, or become

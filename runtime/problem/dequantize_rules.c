@@ -48,7 +48,7 @@ static const char *wrong_operand(const struct qn_problem *p,
                    : "operands without scales are multiplied directly, and "
                      "must "
                      "be bf16";
-    if (s->span != QN_SPAN_BLOCK || s->type == QUERN_F32)
+    if (!qn_scale_of_values(p, recipe, role, s))
         return "scales in fp32, or of more than a block, are factors of sums, "
                "not of values";
     return NULL;
@@ -179,17 +179,16 @@ int64_t qn_dequantize_total(const struct qn_problem *p,
     return qn_quantize_tiles(&q) * 128;
 }
 
-/* A rowwise tensor stays k-major; the values of a columnwise tensor have the
-   layout of before they were quantized. */
+/* The values of a rowwise tensor are where it is; those of a columnwise tensor
+   have the layout of before they were quantized. */
 static int major_of(const struct qn_problem *p, const struct qn_recipe *recipe,
                     int role)
 {
     struct qn_quantization q;
 
-    return qn_dequantize_cast(p, recipe, role, &q) &&
-                   q.copies == QUERN_COLUMNWISE
-               ? QUERN_MAJOR_MN
-               : QUERN_MAJOR_K;
+    if (qn_dequantize_cast(p, recipe, role, &q) && q.copies == QUERN_COLUMNWISE)
+        return QUERN_MAJOR_MN;
+    return role == QN_ROLE_A ? p->a_major : p->b_major;
 }
 
 void qn_dequantize_product(struct quern_context *ctx,

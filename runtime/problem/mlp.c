@@ -149,6 +149,11 @@ static void set_bias(const struct qn_mlp *mlp, int tensor,
         mlp->probability && (tensor == QUERN_MLP_DPRE || tensor == QN_MLP_B2);
 }
 
+int qn_mlp_packed(const struct qn_recipe *recipe)
+{
+    return recipe->scaling[QN_W].packed;
+}
+
 /* Forward reads rowwise tensors only. */
 static int copies_of(const struct qn_mlp *mlp, int scaled)
 {
@@ -170,6 +175,8 @@ static int copies_at(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
     if (tensor == QN_MLP_X_LATER)
         return QUERN_COLUMNWISE;
     if (tensor == QUERN_MLP_X && qn_mlp_later(mlp, recipe))
+        return QUERN_ROWWISE;
+    if (tensors[tensor].of == QN_W && qn_mlp_packed(recipe))
         return QUERN_ROWWISE;
     return copies_of(mlp, tensor < QUERN_MLP_TENSORS &&
                               qn_mlp_scaled(recipe, tensor));
@@ -203,11 +210,27 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
     return acts || scaled || of_bias;
 }
 
-void qn_mlp_product(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
-                    int product, struct qn_problem *p)
+/* Gradients of packed weights are those of their values, next to which nothing
+   has scales. */
+static const struct qn_recipe *multiplying(const struct quern_context *ctx,
+                                           const struct qn_recipe *recipe,
+                                           int product)
 {
+    const struct qn_recipe *plain = qn_dequantize_plain(ctx);
+
+    return products[product].op == QUERN_WGRAD && qn_mlp_packed(recipe) && plain
+               ? plain
+               : recipe;
+}
+
+const struct qn_recipe *qn_mlp_product(const struct quern_context *ctx,
+                                       const struct qn_mlp *mlp,
+                                       const struct qn_recipe *recipe,
+                                       int product, struct qn_problem *p)
+{
+    recipe = multiplying(ctx, recipe, product);
     memset(p, 0, sizeof *p);
-    strcpy(p->recipe, mlp->recipe);
+    strcpy(p->recipe, recipe->name);
     p->op = products[product].op;
     p->m = length_of(mlp, products[product].m);
     p->n = length_of(mlp, products[product].n);
@@ -226,6 +249,7 @@ void qn_mlp_product(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
         p->pointers = mlp->pointers & QUERN_MLP_W ? QUERN_POINTERS_B : 0;
     p->probability = p->bias && product == QN_MLP_Y && mlp->probability;
     qn_problem_defaults(p, recipe);
+    return recipe;
 }
 
 /* The product makes `tensor`, or its copies, by the layer's activation; 0: the
@@ -242,20 +266,20 @@ static int activate(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
     return !qn_result_wrong(p, recipe) && !qn_result_apart(p, recipe);
 }
 
-int qn_mlp_fused(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
-                 struct qn_problem *p)
+int qn_mlp_fused(const struct quern_context *ctx, const struct qn_mlp *mlp,
+                 const struct qn_recipe *recipe, struct qn_problem *p)
 {
-    qn_mlp_product(mlp, recipe, QN_MLP_PRE, p);
+    qn_mlp_product(ctx, mlp, recipe, QN_MLP_PRE, p);
     p->saved = !mlp->forward_only;
     return activate(mlp, recipe, QUERN_MLP_H, p);
 }
 
-int qn_mlp_back(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
-                struct qn_problem *p)
+int qn_mlp_back(const struct quern_context *ctx, const struct qn_mlp *mlp,
+                const struct qn_recipe *recipe, struct qn_problem *p)
 {
     struct qn_quantization q = {.of = QN_DY};
 
-    qn_mlp_product(mlp, recipe, QN_MLP_DH, p);
+    qn_mlp_product(ctx, mlp, recipe, QN_MLP_DH, p);
     set_bias(mlp, QUERN_MLP_DPRE, &q);
     p->dbias = q.dbias;
     p->dprob = q.dprob;
@@ -346,7 +370,7 @@ static int check_steps(struct quern_context *ctx, const struct qn_mlp *mlp,
         if (!qn_mlp_has(mlp, step->phase))
             continue;
         if (step->index >= QN_MLP_PRE) {
-            qn_mlp_product(mlp, recipe, step->index, &p);
+            qn_mlp_product(ctx, mlp, recipe, step->index, &p);
             code = qn_problem_check(ctx, &p, NULL);
         } else if (qn_mlp_cast(ctx, mlp, recipe, step->index, &q)) {
             code = qn_quantize_check(ctx, &q, NULL);

@@ -97,6 +97,9 @@ int qn_mlp_refuse(const struct qn_mlp *mlp, int phase);
 /* Does the recipe scale the tensor (enum quern_mlp_tensor)? */
 int qn_mlp_scaled(const struct qn_recipe *recipe, int tensor);
 
+/* Have weights only their rowwise tensors, which backward reads, too? */
+int qn_mlp_packed(const struct qn_recipe *recipe);
+
 /* Does backward make x's columnwise tensor? Not if the recipe rounds by chance,
    or scales by values of steps before. */
 int qn_mlp_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe);
@@ -107,21 +110,23 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
                 const struct qn_recipe *recipe, int tensor,
                 struct qn_quantization *q);
 
-/* A product, and which tensors it multiplies. */
-void qn_mlp_product(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
-                    int product, struct qn_problem *problem);
+/* A product, and which tensors it multiplies. Returns its recipe. */
+const struct qn_recipe *qn_mlp_product(const struct quern_context *ctx,
+                                       const struct qn_mlp *mlp,
+                                       const struct qn_recipe *recipe,
+                                       int product, struct qn_problem *problem);
 int qn_mlp_operand(int product, int role);
 
 /* The product of pre that makes h, or its copies, in the same launch; 0: the
    recipe's scales are known only when all of h is, and no product makes it. */
-int qn_mlp_fused(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
-                 struct qn_problem *problem);
+int qn_mlp_fused(const struct quern_context *ctx, const struct qn_mlp *mlp,
+                 const struct qn_recipe *recipe, struct qn_problem *problem);
 
 /* The product of dh that goes back through the activation in the same launch,
    and makes dpre, or its copies; 0: the recipe's scales are known only when all
    of dpre is. */
-int qn_mlp_back(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
-                struct qn_problem *problem);
+int qn_mlp_back(const struct quern_context *ctx, const struct qn_mlp *mlp,
+                const struct qn_recipe *recipe, struct qn_problem *problem);
 
 /* The first words of a line of this kind, "mlp" or "moe", and what follows from
    its recipe; `*text` is at the keys then. QUERN_EINVAL. */

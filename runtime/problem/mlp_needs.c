@@ -51,10 +51,10 @@ static int find_scratch(struct quern_context *ctx, const struct qn_mlp *mlp,
     int code = QUERN_OK;
 
     for (int product = QN_MLP_PRE; product < end; product++) {
-        qn_mlp_product(mlp, recipe, product, &p);
-        add_scratch(ctx, &p, recipe, scratch);
+        of = qn_mlp_product(ctx, mlp, recipe, product, &p);
+        add_scratch(ctx, &p, of, scratch);
     }
-    if (mlp->forward_only || !qn_mlp_back(mlp, recipe, &p))
+    if (mlp->forward_only || !qn_mlp_back(ctx, mlp, recipe, &p))
         return QUERN_OK;
     if (p.copies) /* in one launch, or none of this */
         p.dequantize = QUERN_DEQUANTIZE_MAINLOOP;

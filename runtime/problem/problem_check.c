@@ -58,15 +58,22 @@ static int check_copies(const struct qn_problem *p,
     struct qn_problem usual = {.op = p->op};
     struct qn_quantization q;
 
+    if (p->op == QUERN_WGRAD && recipe->scaling[QN_W].packed)
+        return qn_error_set(QUERN_EINVAL,
+                            "wgrad: recipe %s keeps w as it was packed (copies "
+                            "= \"rowwise\"), which is not trained; a gradient "
+                            "of its values is wgrad bf16",
+                            recipe->name);
     if (!qn_scale_any(p, recipe))
         return QUERN_OK;
     qn_problem_defaults(&usual, recipe);
     if (p->a_major != usual.a_major || p->b_major != usual.b_major)
         return qn_error_set(QUERN_EINVAL,
-                            "layout=%s: quantized tensors of recipe %s are "
-                            "k-major, layout=tn is expected",
+                            "layout=%s: %s reads quantized tensors of recipe "
+                            "%s as layout=%s",
                             qn_layout_name(p->a_major, p->b_major),
-                            recipe->name);
+                            qn_op_name(p->op), recipe->name,
+                            qn_layout_name(usual.a_major, usual.b_major));
     if (p->ragged != usual.ragged)
         return qn_error_set(QUERN_EINVAL,
                             "ragged=%s: quantized tensors of recipe %s are "

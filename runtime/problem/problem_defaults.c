@@ -16,6 +16,9 @@ void qn_problem_defaults(struct qn_problem *p, const struct qn_recipe *recipe)
     p->a_major = defaults[p->op].a_major;
     p->b_major = defaults[p->op].b_major;
     p->ragged = defaults[p->op].ragged;
-    if (recipe && qn_scale_any(p, recipe))
-        p->a_major = p->b_major = QUERN_MAJOR_K;
+    if (!recipe || !qn_scale_any(p, recipe))
+        return;
+    p->a_major = QUERN_MAJOR_K;
+    if (p->op != QUERN_DGRAD || !recipe->scaling[QN_W].packed)
+        p->b_major = QUERN_MAJOR_K;
 }

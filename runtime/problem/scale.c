@@ -5,9 +5,10 @@
 **
 ** A product reads copies that qn_quantize_run made, each k-major for it: of
 ** x or dy a rowwise tensor, of w the row or the columnwise tensor, and where
-** tokens are summed two columnwise tensors. So only quantize.c defines a
-** quantized tensor; this file names the quantization and derives strides from
-** it.
+** tokens are summed two columnwise tensors. dgrad reads a w that has no
+** columnwise tensor across its rows: it is not k-major there. So only
+** quantize.c defines a quantized tensor; this file names the quantization and
+** derives strides from it.
 **                                             COUPLED: scales
 */
 #include "problem/scale.h"
@@ -33,23 +34,36 @@ const struct qn_scaling *qn_scale_source(const struct qn_problem *p,
                                          int role, struct qn_quantization *q)
 {
     int64_t lines = role == QN_ROLE_A ? p->m : p->n;
-    int column;
+    int across; /* sums go along its columns */
 
     if (role > QN_ROLE_B)
         return qn_result_source(p, recipe, role, q);
     qn_quantize_clear(q);
-    column = sources[p->op][role].copy == QUERN_COLUMNWISE;
+    across = sources[p->op][role].copy == QUERN_COLUMNWISE;
     q->of = sources[p->op][role].of;
     if (recipe->scaling[q->of].type == QUERN_TYPE_NONE)
         return NULL;
     strcpy(q->recipe, p->recipe);
     q->work = QUERN_QUANTIZE;
     q->type = QUERN_BF16;
-    q->copies = sources[p->op][role].copy;
+    q->copies = recipe->scaling[q->of].packed ? QUERN_ROWWISE
+                                              : sources[p->op][role].copy;
     q->groups = p->groups;
-    q->m = column ? p->k : lines;
-    q->k = column ? lines : p->k;
+    q->m = across ? p->k : lines;
+    q->k = across ? lines : p->k;
     return &recipe->scaling[q->of];
+}
+
+/* COUPLED: of values */
+int qn_scale_of_values(const struct qn_problem *p,
+                       const struct qn_recipe *recipe, int role,
+                       const struct qn_scaling *s)
+{
+    struct qn_quantization q;
+    int other = role == QN_ROLE_A ? QN_ROLE_B : QN_ROLE_A;
+
+    return s && (!qn_scale_source(p, recipe, other, &q) ||
+                 (s->span == QN_SPAN_BLOCK && s->type != QUERN_F32));
 }
 
 int qn_scale_any(const struct qn_problem *p, const struct qn_recipe *recipe)
@@ -101,6 +115,7 @@ void qn_scale_of(const struct qn_problem *p, const struct qn_recipe *recipe,
     if (!s->scaling)
         return;
     s->copy = q.copies;
+    s->of_values = qn_scale_of_values(p, recipe, role, s->scaling);
     switch (s->scaling->span) {
     case QN_SPAN_BLOCK:
         lay_out(&q, s);

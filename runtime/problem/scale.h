@@ -9,8 +9,9 @@
 struct qn_scales {
     const struct qn_scaling *scaling; /* NULL: values as they are */
     int copy;                         /* enum quern_copies */
-    int64_t stride, group_stride;     /* as QN_PARAMS defines them */
-    int64_t rows, lines;              /* the extent of an _sf_map; 0: no map */
+    int of_values; /* not factors of sums: see qn_scale_of_values */
+    int64_t stride, group_stride; /* as QN_PARAMS defines them */
+    int64_t rows, lines;          /* the extent of an _sf_map; 0: no map */
 };
 
 /* The quantization that makes operand `role` of the problem: A, B, or D and T
@@ -20,6 +21,12 @@ struct qn_scales {
 const struct qn_scaling *qn_scale_source(const struct qn_problem *problem,
                                          const struct qn_recipe *recipe,
                                          int role, struct qn_quantization *q);
+
+/* Is each value of the operand, which has such scales, multiplied by its own
+   before it is summed? Else scales are factors of sums. */
+int qn_scale_of_values(const struct qn_problem *problem,
+                       const struct qn_recipe *recipe, int role,
+                       const struct qn_scaling *scaling);
 
 /* Is A or B of the problem scaled? */
 int qn_scale_any(const struct qn_problem *problem,

@@ -37,7 +37,7 @@
         BIASES SIZES STATE LIMITS
 #define MLP_BACKWARD                                                           \
     MLP ", Tensor dy, Tensor? x" W1_W2 READ("w1_columnwise")                   \
-        READ("w2_columnwise") READ("w1_rowwise") BIASES                        \
+        READ("w2_columnwise") READ("w1_rowwise") READ("w2_rowwise") BIASES     \
         ", Tensor(a!) saved" SIZES STATE LIMITS
 #define MLP_WGRAD                                                              \
     MLP ", Tensor? dy, Tensor? x, Tensor saved, Tensor pending" SIZES STATE
@@ -48,7 +48,7 @@
         BIASES ", Tensor? c" STATE LIMITS
 #define MOE_BACKWARD                                                           \
     MOE ", Tensor dy, Tensor? x" W1_W2 READ("w1_columnwise")                   \
-        READ("w2_columnwise") READ("w1_rowwise") BIASES                        \
+        READ("w2_columnwise") READ("w1_rowwise") READ("w2_rowwise") BIASES     \
         ", Tensor(a!) saved" STATE LIMITS
 #define MOE_WGRAD   MOE ", Tensor saved, Tensor pending" STATE
 #define MLP_WEIGHTS MLP ", Tensor w1, Tensor w2" STATE

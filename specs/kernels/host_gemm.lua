@@ -91,7 +91,7 @@ kernels "host_gemm_scaled" {
   op       = { "fprop", "dgrad", "wgrad" },
   element  = values,
   scale    = { "none", "blocked" },
-  layout   = "tn",
+  layout   = { "tn", "nn" }, -- nn: w's rowwise tensor in dgrad
   ragged   = { "m", "k" },
   epilogue = "scale",
   arch     = "host",
@@ -124,7 +124,7 @@ kernels "host_gemm_scaled_gradient" {
   op       = "dgrad",
   element  = values,
   scale    = { "none", "blocked" },
-  layout   = "tn",
+  layout   = { "tn", "nn" },
   ragged   = "m",
   epilogue = "gradient",
   d        = { bf16, f16, f32 },

@@ -9,7 +9,7 @@ local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stri
                  "noop" }
 
 local function dequantizes (o)
-  return o.scale and o.scale.span == "block" and o.scale.type ~= "f32"
+  return o.scale and o.scale.of_values
 end
 
 -- Bits that a value takes in memory: six have a byte, too.
@@ -21,7 +21,7 @@ local function grid (ops, ragged, more)
     op       = ops,
     element  = { e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8, bf16 },
     scale    = { "none", "blocked" },
-    layout   = "tn",
+    layout   = ragged == "m" and { "tn", "nn" } or "tn", -- nn: w's rowwise tensor in dgrad
     ragged   = ragged,
     epilogue = "scale",
     arch     = { "sm_80", "sm_90a", "sm_100f", "sm_120a" },
@@ -45,7 +45,8 @@ local function grid (ops, ragged, more)
     derive "stages" (function () return 3 end),
     derive "smem"   (function (v)
       return v.stages * (v.tile.m * (v.tile.k * stored(v.a) // 8 + 16) +
-                         v.tile.n * (v.tile.k * stored(v.b) // 8 + 16))
+                         (v.b.major == "mn" and v.tile.k * (v.tile.n * stored(v.b) // 8 + 16)
+                          or v.tile.n * (v.tile.k * stored(v.b) // 8 + 16)))
     end),
     derive "ctas"   (function () return 2 end),
     without "a_global" (function (v) return not v.a.scale or not v.a.scale.global end),

@@ -10,7 +10,7 @@ local function row_bytes (o) return o.bits == 4 and 32 or o.bits == 16 and 128 o
 -- more than it needs. Counted by stages, a power of two, so that nothing is divided.
 local function word_slots (o, span)
   if not o.scale then return 0 end
-  local k = 4 * o.scale.k
+  local k = 4 // o.scale.bytes * o.scale.k
   local words = (AHEAD * 64 + k - 1) // k + (span * 64 + k - 1) // k + 1
   if span == 1 then return words end
   local slots = 4
@@ -161,7 +161,14 @@ local function common (wide)
   reject "scales in fp32 are factors of sums, not of values"
     (function (v)
       local a, b = v.a.scale, v.b.scale
-      return a and a.type == "f32" or b and b.type == "f32" or false
+      return a and not a.of_values or b and not b.of_values or false
+    end),
+  reject "only weights next to values as they are may be integers or have scales of 16 or 32 bits"
+    (function (v)
+      local a, b = v.a, v.b
+      local plain = not a.integer and not b.integer and (not a.scale or a.scale.bytes == 1)
+                    and (not b.scale or b.scale.bytes == 1)
+      return not plain and a.scale ~= false
     end),
   reject "scales stored column by column would be read a byte at a time"
     (function (v)
@@ -209,6 +216,24 @@ local function ragged_m (wide)
   common(wide)
 end
 
+-- Weights next to values as they are.
+local function of_weights ()
+  return
+  reject "codes of floats times scales of as many digits have no instructions of their own"
+    (function (v)
+      local s = v.b.scale
+      return s and not v.b.integer
+             and (s.type == "f16" or s.type == "f32" and v.b.type ~= "e4m3") or false
+    end),
+  reject "scales of 64 steps of k are four bytes at most, of blocks, and row by row"
+    (function (v)
+      local s = v.b.scale
+      return s and (s.span ~= "block" or s.bytes > 1 and (s.bytes * 64 > 4 * s.k
+                                                          or s.order ~= "rows")) or false
+    end),
+  ragged_m()
+end
+
 local function ragged_k ()
   return
   requires "k <= 2147352576" "steps of k are counted in 32 bits",
@@ -217,6 +242,7 @@ local function ragged_k ()
 end
 
 local element = { e4m3, e5m2, e2m3, e3m2, e2m1, bf16 }
+local weights = table.join(element, { i4, u4 }) -- next to which tokens have no scales
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
                 "noop" }
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
@@ -232,7 +258,7 @@ local join = table.join
 local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
 
 kernels "sm90_dequantized_m" {
-  op = { "fprop", "dgrad" }, element = element, scale = { "none", "block" }, layout = "tn",
+  op = { "fprop", "dgrad" }, element = weights, scale = { "none", "block" }, layout = "tn",
   ragged = "m", arch = "sm_90a", template = "sm90/gemm_dequant.cu", params = join(rows, sf, sizes),
 
   axis "schedule" { "cooperative" },
@@ -241,11 +267,11 @@ kernels "sm90_dequantized_m" {
   axis "cluster"  { {1, 1} },
   axis "dequantize"   { "shared", "registers", "swapped" },
   derive "addend" (function () return "none" end),
-  ragged_m()
+  of_weights()
 }
 
 kernels "sm90_dequantized_m_scale" {
-  op = { "fprop", "dgrad" }, element = element, scale = { "none", "block" }, layout = "tn",
+  op = { "fprop", "dgrad" }, element = weights, scale = { "none", "block" }, layout = "tn",
   ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_dequant.cu",
   params = join(rows, sf, added, scalars, sizes),
 
@@ -254,7 +280,7 @@ kernels "sm90_dequantized_m_scale" {
   axis "cluster"  { {1, 1} },
   axis "dequantize"   { "shared", "registers" },
   derive "addend" (function () return "read" end),
-  ragged_m()
+  of_weights()
 }
 
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.

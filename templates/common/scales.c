@@ -5,9 +5,15 @@
 //$   local name, o, s = x[1], x[2], x[2].scale
 //$   if s then
 //$     local rows = s.lines
+//$     local across = o.major == "mn"
 /* The scale of element (row, k) of the group's $(name). */
 FN float scale_$(name)(const void *sf, const struct scale_place *p, long long row, long long k)
 {
+//$     if across then
+    const long long line = k;
+
+    k = row, row = line; /* of the rowwise tensor, which is read across */
+//$     end
 //$     if s.span == "block" then
     const long long i = p->row + row$(rows > 1 and " / " .. rows or "");
     const long long j = p->column + k / $(s.k);

@@ -2,12 +2,15 @@
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies" -- of what would be d
+//$ local across = b.major == "mn" -- b's rows are steps of k
+//$ local matrix = across and "[k, n]" or "[n, k]"
+//$ local contiguous = across and "k and n" or "k"
 /*
 //$ if follows then
 ** p = alpha * a * b^T + bias, d = activation(p) * probability for each group, on the host, of
 ** quantized tensors.
 **
-**   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
+**   a  $(a.type) [m, k], b $(b.type) $(matrix), contiguous along $(contiguous)
 **   d  $(d.type) [m, n], or [m, n / 2] where an activation takes two operands; p [m, n], or null
 //$ if copies then
 **      d is quantized: the rowwise tensor, and the columnwise tensor or null, are **      stored
@@ -17,7 +20,7 @@
 ** d = alpha * a * b^T * probability * activation'(p) for each group, on the host, of quantized
 ** tensors.
 **
-**   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
+**   a  $(a.type) [m, k], b $(b.type) $(matrix), contiguous along $(contiguous)
 **   d  $(d.type) [m, 2 n], or [m, n] where the activation takes one operand; p the same
 //$ if copies then
 **      d is quantized: the rowwise tensor, and the columnwise tensor or null, are **      stored
@@ -26,7 +29,7 @@
 //$ else
 ** d = alpha * a * b^T + beta * c for each group, on the host, of quantized tensors.
 **
-**   a  $(a.type) [m, k], b $(b.type) [n, k], contiguous along k
+**   a  $(a.type) [m, k], b $(b.type) $(matrix), contiguous along $(contiguous)
 **   d  $(d.type) [m, n], contiguous along n; c the same, or null for none
 **
 //$ end
@@ -39,9 +42,9 @@
 //$ end
 //$ -- A scale's factor depends on the values that share it and on its storage.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end
-//$ local function dequantizes(o) return of_block(o) and o.scale.type ~= "f32" end
-//$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
-//$ local function factors(o) return o.scale and not of_block(o) end
+//$ local function dequantizes(o) return o.scale and o.scale.of_values end
+//$ local function weighs(o) return of_block(o) and not o.scale.of_values end
+//$ local function factors(o) return o.scale and not of_block(o) and not o.scale.of_values end
 //$ local function gcd(x, y) while y > 0 do x, y = y, x % y end return x end
 //$ local integers = a.type == "i8" and b.type == "i8" and not dequantizes(a) and not dequantizes(b)
 //$ local chunk = integers and promote == 0 and 131072 or promote
@@ -50,7 +53,7 @@
 //$ end
 //$ local run = chunk > 0 and gcd(chunk, 128) or 128
 //$ local all = { a = a, b = b }
-//$ local function of_whole(o) return o.scale and (o.scale.global or not of_block(o)) end
+//$ local function of_whole(o) return factors(o) or o.scale and o.scale.global end
 //$ local apart = of_whole(a) or of_whole(b)
 //$ for _, x in ipairs { "a", "b" } do
 //$   if not all[x].scale then
@@ -204,7 +207,9 @@ FN int row_of_b(const struct product *p, int place)
 /* Element (row, k). */
 FN term value_$(x)(const struct product *p, const struct stretch *t, long long row, long long k)
 {
-    const long long at = t->$(x).first + row * t->$(x).stride + k;
+//$   local line, column = "row", "k"
+//$   if o.major == "mn" then line, column = column, line end
+    const long long at = t->$(x).first + $(line) * t->$(x).stride + $(column);
     const $(x)_element *const data = t->$(x).data;
 
 //$   if o.bits == 4 then
@@ -225,7 +230,9 @@ FN void load_run_$(x)(const struct product *p, const struct stretch *t, term *ou
     float scale = 0;
 
     for (int i = 0; i < steps; i++) {
-        if (i == 0 || (k + i) % $(s.k) == 0)
+//$ local along = s.span == "block" and s.k
+//$ if o.major == "mn" then along = s.lines end -- of steps of k
+        if (i == 0$(along and " || (k + i) % " .. along .. " == 0" or ""))
             scale = scale_$(x)(t->$(x).sf, &t->$(x).scales, row, k + i);
         out[i * apart] = from_bf16(to_bf16(mul_rn(value_$(x)(p, t, row, k + i), scale)));
     }

@@ -47,6 +47,30 @@ FN unsigned int load_shared_half(unsigned int from)
 }
 
 //$ end
+//$ local across = b.major == "mn"
+//$ if across then
+FN unsigned int load_shared_byte(unsigned int from)
+{
+    unsigned int byte;
+
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(byte) : "r"(from) : "memory");
+    return byte;
+}
+
+/* The values of two f16, each times its scale, to bf16. */
+FN unsigned int scale_each(unsigned int pair, float first, float second)
+{
+    float low, high;
+    unsigned int word;
+
+    asm("cvt.f32.f16 %0, %1;" : "=f"(low) : "h"((unsigned short)pair));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(high) : "h"((unsigned short)(pair >> 16)));
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
+        : "=r"(word) : "f"(__fmul_rn(high, second)), "f"(__fmul_rn(low, first)));
+    return word;
+}
+
+//$ end
 /* The values of two f16, each times a scale, to bf16. */
 FN unsigned int scale_pair(unsigned int pair, float scale)
 {
@@ -86,6 +110,24 @@ FN void store_shared_half(unsigned int to, unsigned short half)
 //$   local type, f = o.type, formats[o.type]
 //$   local twice = function (x) return string.format("0x%08x", x << 16 | x) end
 //$   if o.scale then
+//$   if o.major == "mn" then
+/* 4 codes of b, $(type), from as many rows of a stage: those of lane `q` of four in step `step`. */
+FN unsigned int load_codes_b(unsigned int stage, int column, int step, int q)
+{
+    const unsigned int from =
+        stage + (16 * step + 4 * q) * B_PITCH + column$(o.bits == 4 and " / 2" or "");
+    unsigned int codes = 0;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+//$     if o.bits == 4 then
+        codes |= (load_shared_byte(from + i * B_PITCH) >> column % 2 * 4 & 15) << 8 * i;
+//$     else
+        codes |= load_shared_byte(from + i * B_PITCH) << 8 * i;
+//$     end
+    return codes;
+}
+//$   else
 /* 4 codes of $(name), $(type), from a row of a stage: those of lane `q` of four in step `step`. */
 FN unsigned int load_codes_$(name)(unsigned int row, int step, int q)
 {
@@ -97,6 +139,7 @@ FN unsigned int load_codes_$(name)(unsigned int row, int step, int q)
     return load_shared(row + 16 * step + 4 * q);
 //$   end
 }
+//$   end
 
 /* As f16: each of its values is one. */
 FN void halves_$(name)(unsigned int *pair, unsigned int codes)
@@ -125,9 +168,19 @@ FN void halves_$(name)(unsigned int *pair, unsigned int codes)
     }
 }
 
-//$   local block = o.scale.span == "block"
-//$   if block and o.scale.type ~= "f32" then
-/* Each times the scale of their block. */
+//$   if o.scale.of_values then
+//$     local of = o.scale.span == "block" and "their block" or "their " .. o.scale.span
+//$     if o.major == "mn" and o.scale.lines < 4 then
+/* Each times its own scale. */
+FN void dequantize_each_b(unsigned int *pair, unsigned int codes, const float *scale)
+{
+    halves_b(pair, codes);
+    pair[0] = scale_each(pair[0], scale[0], scale[1]);
+    pair[1] = scale_each(pair[1], scale[2], scale[3]);
+}
+
+//$     end
+/* Each times the scale of $(of). */
 FN void dequantize_scaled_$(name)(unsigned int *pair, unsigned int codes, float scale)
 {
     halves_$(name)(pair, codes);

@@ -2,17 +2,20 @@
 //$ local many = { [true] = "groups, ", [false] = "" }
 //$ -- A scale's factor depends on the values that share it and on its storage.
 //$ local function of_block(o) return o.scale and o.scale.span == "block" end
-//$ local function dequantizes(o) return of_block(o) and o.scale.type ~= "f32" end
-//$ local function weighs(o) return of_block(o) and o.scale.type == "f32" end
-//$ local function factors(o) return o.scale and (not of_block(o) or o.scale.global) end
+//$ local function dequantizes(o) return o.scale and o.scale.of_values end
+//$ local function weighs(o) return of_block(o) and not o.scale.of_values end
+//$ local function own(o) return o.scale and not of_block(o) and not o.scale.of_values end
+//$ local function factors(o) return own(o) or o.scale and o.scale.global end
 //$ local function stored(o) return o.bits == 6 and 8 or o.bits end -- bits; six have a byte, too
+//$ local across = b.major == "mn" -- b's rows are steps of k
 //$ local native = scales == "native" -- the tensor cores take codes and scales as they are
 //$ local all = { { "a", a, "m" }, { "b", b, "n" } }
 /*
 ** d = alpha * a * b^T + beta * c for each group, of quantized tensors.
 **
 **   a     [$(ragged == "k" and "m, tokens" or "m, k")]  $(a.type)
-**   b     [$(many[b.ragged == "none"])$(ragged == "k" and "n, tokens" or "n, k")]  $(b.type)
+//$ local turned = across and "k, n" or ragged == "k" and "n, tokens" or "n, k"
+**   b     [$(many[b.ragged == "none"])$(turned)]  $(b.type)
 **   d, c  [$(many[d.ragged == "none"])m, n]  $(d.type); c may be d, and is not read where beta is 0
 **
 //$ for _, x in ipairs(all) do
@@ -56,7 +59,7 @@ enum {
     ALIGNED = 128, /* a group's tokens begin at multiples of it in columnwise tensors */
     /* Bytes of a row in a stage. With 16 more, 8 rows are in different banks. */
     A_ROW = TILE_K * $(stored(a)) / 8,
-    B_ROW = TILE_K * $(stored(b)) / 8,
+    B_ROW = $(across and "TILE_N" or "TILE_K") * $(stored(b)) / 8,
     A_PITCH = A_ROW + 16,
     B_PITCH = B_ROW + 16,
     A_BYTES = TILE_M * A_PITCH,
@@ -64,7 +67,7 @@ enum {
     CODE_BYTES = A_BYTES + TILE_N * B_PITCH,
     STAGE_BYTES = CODE_BYTES + (TILE_M + TILE_N) * TILE_K / $(a.scale.k) /* with a byte a scale */
 //$ else
-    STAGE_BYTES = A_BYTES + TILE_N * B_PITCH
+    STAGE_BYTES = A_BYTES + $(across and "TILE_K" or "TILE_N") * B_PITCH
 //$ end
 };
 
@@ -96,6 +99,9 @@ struct source {
     const void *sf;
     struct scale_place scales;
     int row; /* of the tile's first row among the group's */
+//$ if across then
+    int steps; /* of b: its rows, which are steps of k */
+//$ end
 };
 
 /* The ring, and between two tiles the warps' slabs. */
@@ -154,12 +160,31 @@ FN void copy_values(const struct source *s, unsigned int to, int tile_rows, int 
 }
 
 //$ end
+//$ if across then
+/* The same of rows that are steps of k, from `step` on. */
+FN void copy_across(const struct source *s, unsigned int to, int step)
+{
+    const int chunks = B_ROW / 16;
+
+#pragma unroll
+    for (int i = 0; i < TILE_K * chunks / THREADS; i++) {
+        const int number = i * THREADS + threadIdx.x;
+        const int row = number / chunks, byte = number % chunks * 16;
+        const int there = step + row < s->steps && byte < s->bytes;
+        copy_async(to + row * B_PITCH + byte,
+                   s->first + (there ? (step + row) * s->stride + byte : 0), there ? 16 : 0);
+    }
+}
+
+//$ end
 FN void copy_both(const struct source *a, const struct source *b, unsigned int to, int stage)
 {
 //$ for _, x in ipairs(all) do
 //$   local up, lines = x[1]:upper(), x[1] == "a" and "TILE_M" or "TILE_N"
 //$   local at = x[1] == "a" and "to" or "to + A_BYTES"
-//$   if x[2].scale then
+//$   if x[1] == "b" and across then
+    copy_across(b, $(at), stage * TILE_K);
+//$   elseif x[2].scale then
     copy_stage($(x[1]), $(at), $(lines), $(up)_ROW, stage * $(up)_ROW);
 //$   else
     copy_values($(x[1]), $(at), $(lines), stage * $(up)_ROW);
@@ -262,7 +287,17 @@ FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], $(first)unsigned in
     for (int j = 0; j < WARP_N / 8; j++) {
         const int at = column + 8 * j + r;
         unsigned int y[2];
-//$ if dequantizes(b) then
+//$ if across and b.scale.lines < 4 then
+        float scale[4];
+
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            scale[i] = block_b(b, at, k + 4 * q + i, length);
+        dequantize_each_b(y, load_codes_b(stage + A_BYTES, at, step, q), scale);
+//$ elseif across then
+        dequantize_scaled_b(y, load_codes_b(stage + A_BYTES, at, step, q),
+                            block_b(b, at, k + 4 * q, length));
+//$ elseif dequantizes(b) then
         dequantize_scaled_b(y, load_codes_b(stage + A_BYTES + at * B_PITCH, step, q),
                             block_b(b, at, k + 4 * q, length));
 //$ elseif b.scale then
@@ -322,7 +357,6 @@ FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
 
 //$ end
 //$ local scaled_a, scaled_b = factors(a), factors(b)
-//$ local function own(o) return o.scale and not of_block(o) end
 //$ if scaled_a or scaled_b then
 /* The factors of whole sums. */
 //$ local alls = (own(a) and "" or ", float a_all") .. (own(b) and "" or ", float b_all")
@@ -426,12 +460,16 @@ $(name)(
 //$   local at = name == "a" and "row" or "t.column"
 //$   local begin = ragged == "k" and " + before * ALIGNED" or ""
 //$   local matrix = o.ragged == "none" and "t.group * " .. name .. "_group_stride + " or ""
+//$   local turned = across and name == "b"
+//$   local pitch = turned and "" or " * " .. name .. "_stride"
         const struct source $(name)_source = {
             (const element *)$(name) +
-                ($(matrix)$(at) * $(name)_stride$(begin)) * $(stored(o)) / 8,
+                ($(matrix)$(at)$(pitch)$(begin)) * $(stored(o)) / 8,
             $(name)_stride * $(stored(o)) / 8,
             $(name == "a" and "rows" or "n - t.column"),
-//$   if ragged == "k" then
+//$   if turned then
+            (int)((b_stride - t.column) * $(stored(o)) / 8),
+//$   elseif ragged == "k" then
             length * $(stored(o)) / 8,
 //$   elseif native then
             $(o.bits == 4 and "(int)((k + 1ll) / 2)" or "k"),
@@ -446,7 +484,10 @@ $(name)(
 //$   else
             { 0, 0, 0, 0 },
 //$   end
-            $(name == "a" and "t.row" or "t.column")
+            $(name == "a" and "t.row" or "t.column")$(turned and "," or "")
+//$   if turned then
+            length
+//$   end
         };
 //$ end
 

@@ -15,7 +15,8 @@
 //$ once "dequantize/permute.c"
 //$ once "dequantize/unit_f16.c"
 //$ elseif o.scale then
-//$ once("dequantize/" .. o.type .. (apart and o.bits == 4 and "_apart" or "") .. ".c")
+//$ local wide = o.scale.type == "f32" and "_wide" or ""
+//$ once("dequantize/" .. o.type .. (apart and o.bits == 4 and "_apart" or "") .. wide .. ".c")
 //$ once("dequantize/factor_" .. o.scale.type .. ".c")
 //$ if swapped and o.scale.type == "e8m0" then
 //$ once("dequantize/twice_e8m0" .. (apart and o.bits == 4 and "_apart" or "") .. ".c")

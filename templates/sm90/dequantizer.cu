@@ -15,6 +15,7 @@
 //$ local each = 32 // stored -- codes in a word
 //$ local upper = name:upper()
 //$ local kind = o.type .. (apart and stored == 4 and "_apart" or "") .. (f16 and "_f16" or "")
+//$ if o.scale and o.scale.type == "f32" then kind = kind .. "_wide" end
 /*
 ** Row `row` of the tile's $(upper): `codes` is where the packed rows begin, `to` the dequantized
 ** ones. 16 bytes of a row of $(8 * stored) are where the copy engine's swizzle puts them, so that
@@ -38,16 +39,20 @@ FN void dequantize_row_$(name)(unsigned int codes, unsigned int to, int row,
 //$ if f16 then
         factor[i] = twice_f16(permute(scales, 0, i * 0x0101 + 0x4040), low);
 //$ else
-        factor[i] = factor_$(o.scale.type)(scales >> 8 * i & 255);
+//$ local bytes = o.scale.bytes
+//$ local own = bytes == 4 and "scales" or bytes == 2 and "scales >> 16 * i & 0xffff"
+//$             or "scales >> 8 * i & 255"
+        factor[i] = factor_$(o.scale.type)($(own));
 //$ end
 //$ if apart and stored == 8 then
 #pragma unroll
     for (int i = 0; i < $(words); i += 2)
         codes_apart(word + i);
 //$ end
+//$ local at = "i * " .. each .. " / " .. o.scale.k
 #pragma unroll
     for (int i = 0; i < $(words); i++)
-        dequantize_$(kind)(pair + $(each // 2) * i, word[i], factor[i * $(each) / $(o.scale.k)]);
+        dequantize_$(kind)(pair + $(each // 2) * i, word[i], factor[$(at)]$(o.zero));
 #pragma unroll
     for (int i = 0; i < 8; i++)
 //$ if not in_order then

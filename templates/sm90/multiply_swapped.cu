@@ -6,7 +6,8 @@
 //$ local words = stored // 2 -- of 16 codes
 //$ local each = 32 // stored -- codes in a word
 //$ local row_bytes = 8 * stored
-//$ local kind = b.type .. (apart and "_apart" or "")
+//$ local kind = b.type .. (apart and "_apart" or "") .. (b.scale.type == "f32" and "_wide" or "")
+//$ local in_word = 4 // b.scale.bytes -- scales
 //$ local near = apart and "e8m0_apart" or "e8m0"
 //$ -- of codes of 8 bits four scales at once are a test more than each time one
 //$ local early = b.scale.type == "e8m0" and apart
@@ -120,7 +121,7 @@ FN void narrow_zeros(const struct memory *s, const struct raw *raw, const struct
 
 //$ end
 //$ -- of scales: does each step need another word, each stage, or not even each stage?
-//$ local word_k, stage_k = 4 * b.scale.k, span * tile.k
+//$ local word_k, stage_k = in_word * b.scale.k, span * tile.k
 FN void load_scales(struct raw *raw, const struct memory *s, const struct rows *rows, int x)
 {
 //$ if early then
@@ -188,14 +189,24 @@ FN void dequantize_raw(struct fragment *f, const struct raw *raw, const struct r
                        $(word_k > stage_k and "int x, " or "")int half)
 {
 //$ local from = word_k > stage_k and "(x + half * TILE_K)" or "half * TILE_K"
+//$ if in_word > 1 then
 //$ local next = either and "0x1010" or "0x0101" -- digits; of either they are upper bytes
+//$ if in_word == 2 then next = "0x2222" end
     const unsigned int digits =
-        rows->digits + (unsigned int)($(from) / $(b.scale.k) % 4) * $(next);
+        rows->digits + (unsigned int)($(from) / $(b.scale.k) % $(in_word)) * $(next);
     unsigned int scale[HELD]; /* in both halves */
 
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         scale[i] = permute(raw->scales[i], 0, digits)$(either and " >> 8" or "");
+//$ else
+    const unsigned int *const scale = raw->scales;
+
+//$ if word_k > stage_k then
+    (void)x;
+//$ end
+    (void)rows, (void)half;
+//$ end
 //$ if b.scale.type == "e8m0" then
 //$ if early then
     if (!raw->beyond) {
@@ -217,6 +228,7 @@ FN void dequantize_raw(struct fragment *f, const struct raw *raw, const struct r
     }
 //$ end
 //$ local low = lowered > 0 and b.scale.type == "e4m3"
+//$ local mask = in_word == 4 and " & 255" or in_word == 2 and " & 0xffff" or ""
 #pragma unroll
     for (int i = 0; i < HELD; i++)
 #pragma unroll
@@ -226,7 +238,7 @@ FN void dequantize_raw(struct fragment *f, const struct raw *raw, const struct r
                            twice_e4m3_apart(scale[i] & 255));
 //$ else
             dequantize_$(kind)(f->pair[i] + $(each // 2) * j, raw->word[i][j],
-                     factor_$(b.scale.type)(scale[i] & 255));
+                     factor_$(b.scale.type)(scale[i]$(mask))$(b.zero));
 //$ end
 }
 
@@ -453,8 +465,10 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
     struct fragment even, odd;
     struct raw raw;
     struct rows rows;
-//$ local among = b.scale.k < 64 and "lane % 4 * 16 / " .. b.scale.k .. " * 0x0101 + " or ""
-//$ among = either and "lane % 4 * 16 / 32 * 0x1010 + 0x0404" or among .. "0x4040"
+//$ local apiece = in_word == 2 and " * 0x2222 + " or " * 0x0101 + "
+//$ local among = b.scale.k < 64 and "lane % 4 * 16 / " .. b.scale.k .. apiece or ""
+//$ among = among .. (in_word == 2 and "0x1010" or "0x4040")
+//$ if either then among = "lane % 4 * 16 / 32 * 0x1010 + 0x0404" end
     rows.digits = $(among);
     rows.row = first_row + warp_row + lane / 4;
 //$ if either then

@@ -1,6 +1,10 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
+//$ local widest = b.scale and b.scale.bytes or 1 -- a's never have more
+//$ local some = widest == 1 and "four" or widest == 2 and "two" or "one"
+//$ -- Bytes of a scale, and scales in a word: more than one byte only where rows are in order.
+//$ local function size_of(s) return s.bytes, 4 // s.bytes end
 /*
-** Scales of blocks for the warps that dequantize: four of a row in a word, by copies that do not
+** Scales of blocks for the warps that dequantize: $(some) of a row in a word, by copies that do not
 ** hold a thread up, SF_AHEAD steps of k before they are needed. A thread that dequantizes whole
 ** rows fetches and reads their scales itself, so nothing waits for anybody.
 **
@@ -14,7 +18,8 @@ enum {
 //$ for _, x in ipairs(all) do
 //$ local name, o = x[1], x[2]
 //$ if o.scale then
-    $(name:upper())_WORD_K = 4 * $(o.scale.k), /* steps of k that a word of scales is for */
+//$ local bytes, each = size_of(o.scale)
+    $(name:upper())_WORD_K = $(each) * $(o.scale.k), /* steps of k that a word of scales is for */
     $(name:upper())_SLOTS = $(word_slots[name == "a" and 1 or 2]), /* words of a row in flight */
     $(name:upper())_WORDS = $(name == "a" and "0" or word_slots[1] .. " * TILE_M * 4"), /* where */
 //$ end
@@ -61,6 +66,9 @@ FN void fetch_word(unsigned int to, const struct line *l, int word, int step)
 //$ if o.scale then
 //$ local s, upper = o.scale, name:upper()
 //$ local rows = s.lines
+//$ local bytes, each = size_of(s)
+//$ local sized = bytes > 1 and function (n) return "(" .. n .. ") * " .. bytes end
+//$               or function (n) return n end
 /* The line of a row of $(upper), counted in the group, which has `rows` of them. */
 FN struct line line_$(name)(const struct scales *s, const struct tile *t, int row, int rows)
 {
@@ -69,7 +77,7 @@ FN struct line line_$(name)(const struct scales *s, const struct tile *t, int ro
         place_$(name)(&g, rows, s->$(name)_stride, s->$(name)_group_stride);
     const long long i = p.row + row$(rows > 1 and " / " .. rows or "");
 //$ if s.order == "rows" then
-    const unsigned char *first = s->$(name) + p.base + i * p.stride + p.column;
+    const unsigned char *first = s->$(name) + $(sized("p.base + i * p.stride + p.column"));
 //$ else
     /* tiles of 128 x 4 */
     const unsigned char *first =
@@ -78,6 +86,8 @@ FN struct line line_$(name)(const struct scales *s, const struct tile *t, int ro
     const int skip = (int)((u64)first & 3);
 //$ if ragged == "k" then
     const int blocks = ((int)t->length + ALIGNED - 1) / ALIGNED * (ALIGNED / $(s.k));
+//$ elseif bytes > 1 then
+    const int blocks = (s->k + $(s.k - 1)) / $(s.k) * $(bytes); /* in bytes */
 //$ else
     const int blocks = (s->k + $(s.k - 1)) / $(s.k);
 //$ end
@@ -98,7 +108,7 @@ FN void fetch_$(name)(const struct memory *s, const struct line *l, int word, in
 }
 
 //$ if dequantize == "swapped" then
-//$ local words = span * tile.k // (4 * s.k) -- that a stage needs
+//$ local words = span * tile.k // (each * s.k) -- that a stage needs
 /* All words but the first for the stage that begins at `x`, which the one before needs. */
 FN void fetch_next_$(name)(const struct memory *s, const struct line *l, int x, int row)
 {
@@ -114,7 +124,8 @@ FN void fetch_next_$(name)(const struct memory *s, const struct line *l, int x, 
 }
 
 //$ end
-/* The four scales that step `x` has its own among; `bits` is 8 times the line's skip, of 32. */
+//$ local some = each == 4 and "four scales" or each == 2 and "two scales" or "scale"
+/* The $(some) that step `x` has its own among; `bits` is 8 times the line's skip, of 32. */
 FN unsigned int word_$(name)(const struct memory *s, unsigned int bits, int x, int row)
 {
     const int word = x / $(upper)_WORD_K;
@@ -128,7 +139,11 @@ FN unsigned int word_$(name)(const struct memory *s, unsigned int bits, int x, i
 /* The scales of TILE_K steps from `x` on, the first in the lowest byte. */
 FN unsigned int scales_$(name)(const struct memory *s, unsigned int bits, int x, int row)
 {
+//$ if each == 4 then
     return word_$(name)(s, bits, x, row) >> x / $(s.k) % 4 * 8;
+//$ else
+    return word_$(name)(s, bits, x, row)$(each == 2 and " >> x / " .. s.k .. " % 2 * 16" or "");
+//$ end
 }
 //$ end
 

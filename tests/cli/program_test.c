@@ -347,6 +347,7 @@ static const struct {
     {"cache where", 0, "folder"},
     {"cache verfy", 2, "did you mean 'verify'?"},
     {"demo --help", 0, "OLMoE"},
+    {"pack --help", 0, "--undo writes the"},
 };
 
 TEST(test_commands)

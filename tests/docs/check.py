@@ -7,6 +7,7 @@ programs compile, and the README keeps to its size.
     python3 tests/docs/check.py links    links, tables and sizes only, as `make check` runs it
 """
 
+import json
 import os
 import re
 import shlex
@@ -199,6 +200,22 @@ def my_specs(folder):
         assert block.strip() in read(example), f"{example} is not the recipe of the pages"
 
 
+def checkpoint(folder):
+    """The smallest model of docs/checkpoints.md: one expert, all zeros."""
+    name, tensors, at = "model.layers.0.mlp.experts.", {}, 0
+    for part, rows in (("gate_up_proj", 64), ("down_proj", 32)):
+        for end, dtype, shape, size in (("_blocks", "U8", [1, rows, 1, 16], 16 * rows),
+                                        ("_scales", "U8", [1, rows, 1], rows),
+                                        ("_bias", "BF16", [1, rows], 2 * rows)):
+            tensors[name + part + end] = {"dtype": dtype, "shape": shape,
+                                          "data_offsets": [at, at + size]}
+            at += size
+    header = json.dumps(tensors).encode()
+    os.makedirs(os.path.join(folder, "gpt-oss-20b"))
+    with open(os.path.join(folder, "gpt-oss-20b/model.safetensors"), "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header + bytes(at))
+
+
 def check_commands():
     """Each command of the pages succeeds, with lengths cut and on the host; tuning and a NAME of a
     reader's choice need a GPU, so only the lines of those commands are tried."""
@@ -215,6 +232,7 @@ def check_commands():
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         my_specs(folder)
+        checkpoint(folder)
         for command, page in found.items():
             got = run([QUERN, *command], cwd=folder, env={**os.environ, "QUERN_CACHE": folder})
             if got.returncode != 0:

@@ -54,6 +54,7 @@ void fuzz_sizes(const char *text, size_t length);
 void fuzz_routes(const char *text, size_t length);
 void fuzz_config(const char *text, size_t length);
 void fuzz_cache(const char *text, size_t length);
+void fuzz_checkpoint(const char *text, size_t length);
 
 /* A folder of this process's own, removed at its end. */
 const char *fuzz_folder(void);

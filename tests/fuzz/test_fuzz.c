@@ -195,6 +195,22 @@ static const char *const cache_words[] = {
     " ",
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     NULL};
+static const char *const checkpoint_words[] = {"{",          "}",
+                                               "[",          "]",
+                                               ",",          ":",
+                                               "\"dtype\"",  "\"shape\"",
+                                               "\"U8\"",     "\"F8_E4M3\"",
+                                               "\"F32\"",    "\"I32\"",
+                                               "\"F16\"",    "\"data_offsets\"",
+                                               ".experts.",  ".gate_proj.",
+                                               ".up_proj.",  ".down_proj.",
+                                               "_blocks",    "_scales",
+                                               "weight",     "qweight",
+                                               "scales",     "qzeros",
+                                               "128",        "16",
+                                               "0",          "1e18",
+                                               "4294967296", "__metadata__",
+                                               NULL};
 
 const struct fuzz_target fuzz_targets[] = {
     {"spec", fuzz_spec, 1000, spec_words},
@@ -208,6 +224,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"routes", fuzz_routes, 8000, list_words},
     {"config", fuzz_config, 8000, config_words},
     {"cache", fuzz_cache, 1500, cache_words},
+    {"checkpoint", fuzz_checkpoint, 3000, checkpoint_words},
     {NULL, NULL, 0, NULL},
 };
 

@@ -176,6 +176,6 @@ TEST(test_float_mode_rules)
     set_mode(before | OTHER_MODE);
     host_specs_open(&specs, "examples/specs");
     set_mode(before);
-    assert_non_null(qn_context_recipe(host_ctx, "w4a16_int4"));
+    assert_non_null(qn_context_recipe(host_ctx, "mxfp6"));
     host_specs_close(&specs);
 }

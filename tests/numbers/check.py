@@ -356,6 +356,13 @@ def check_every_value(library, recipe, of):
                  {"a": identity, "b": reference.pack(form.element, codes[finite]),
                   "b.sf": scales[finite], "lengths": np.array([block], np.int32)},
                  "d", expected[finite].T + expected.dtype.type(0))  # sums have no -0
+    if recipe in PACKED:
+        rows = finite.sum() // block * block  # a whole matrix for each group
+        groups, values = rows // block, expected[finite][:rows]
+        check_values(library, f"dgrad {recipe} g={groups} m={rows} n={block} k={block}",
+                     {"a": np.tile(identity, (groups, 1)), "lengths": np.full(groups, block, "i4"),
+                      "b": reference.pack(form.element, codes[finite][:rows]),
+                      "b.sf": scales[finite][:rows]}, "d", values + values.dtype.type(0))
     return codes.size
 
 
@@ -372,6 +379,7 @@ def check_values(library, line, inputs, output, expected):
     same_numbers(line, got.astype(np.float32).ravel(), expected.astype(np.float32).ravel())
 
 
+PACKED = ("w4a16_int4",)  # of the recipes above: dgrad reads the rowwise tensor of w, too
 SAID = {check_activation: ", activated", check_every_value: ", every code with every scale"}
 
 
@@ -382,7 +390,8 @@ def main():
     library = Library(path, specs=[os.path.join(root, "tests/numbers/recipes")], cache=cache.name)
     tests = [(check_tensor, recipe, of)
              for recipe, tensors in reference.RECIPES.items() for of in tensors]
-    tests += [(check_every_value, "w4a16_int4", "w"), (check_every_value, "integers", "w")]
+    tests += [(check_every_value, recipe, "w")
+              for recipe in ("w4a16_int4", "w4a16_around_8", "integers")]
     tests += [(check_activation, recipe, of) for recipe in ("mxfp8", "fp8_block", "fp8_tensor")
               for of in ("x", "dy")]
     failed = 0

@@ -111,6 +111,120 @@ TEST(test_dequantize_every_pair)
           0x1p-9);
 }
 
+/* The product that is rounded to fp32 and then to bf16; -1: NaN. */
+static int rounded(double code, double scale)
+{
+    const float product = (float)(code * scale);
+    int exponent;
+    double unit;
+
+    if (isnan(product))
+        return -1;
+    if (isinf(product) || product == 0)
+        return (int)(bits_from(product) >> 16);
+    frexp((double)product, &exponent);
+    unit = ldexp(1, exponent - 8 < -133 ? -133 : exponent - 8);
+    return (int)(bits_from((float)(rint((double)product / unit) * unit)) >> 16);
+}
+
+static double wide_scale(const char *type, uint32_t bits)
+{
+    return !strcmp(type, "f32") ? (double)float_from(bits)
+           : !strcmp(type, "bf16")
+               ? (double)float_from(bits << 16)
+               : format_value(format_named("f16"), (int)(bits & 0x7fff)) *
+                     (bits >> 15 ? -1 : 1);
+}
+
+/* A scale's bits: all of 16, or of fp32 as many that are drawn. f16 that is no
+   number is left to the device's test. */
+static uint32_t wide_bits(const char *type, int i)
+{
+    if (!strcmp(type, "f32"))
+        return (uint32_t)i * 2654435761u;
+    return !strcmp(type, "f16") && (i & 0x7c00) == 0x7c00 ? 0 : (uint32_t)i;
+}
+
+/* Zero has no sign that a sum would keep. */
+static void check_integer(const char *name, unsigned got, int value,
+                          double scale, uint32_t bits)
+{
+    const int right = rounded(value, scale);
+
+    if (right < 0 ? (got & 0x7fff) > 0x7f80
+                  : got == (unsigned)right ||
+                        ((right & 0x7fff) == 0 && (got & 0x7fff) == 0))
+        return;
+    fail_msg("%s: value %d, scale %08x: %04x instead of %04x", name, value,
+             (unsigned)bits, got, (unsigned)right);
+}
+
+/* Each triple of a code, a scale and a code that stands for 0: two words have
+   all codes, at other positions for the next scale. */
+static void check_integers(const char *type, int apart, int zero)
+{
+    enum { WIDE = 65536 };
+    static uint32_t in[2 * WIDE][3], out[2 * WIDE][8];
+    char name[64];
+
+    snprintf(name, sizeof name, "integers%s_%s", apart ? "_apart" : "", type);
+    for (int i = 0; i < 2 * WIDE; i++) {
+        in[i][0] = 0;
+        for (int j = 0; j < 8; j++)
+            in[i][0] |= (uint32_t)((8 * i + j + i / 2) & 15) << 4 * j;
+        in[i][1] = wide_bits(type, i / 2);
+        in[i][2] = (uint32_t)zero;
+    }
+    piece(DEQUANTIZE, name)(in, out, 2L * WIDE);
+    for (int i = 0; i < 2 * WIDE; i++) {
+        const double scale = wide_scale(type, in[i][1]);
+
+        for (int j = 0; j < 8; j++) {
+            const int code = (int)(in[i][0] >> 4 * place_of(j, apart) & 15);
+            const unsigned signs = out[i][j / 2] >> j % 2 * 16 & 0xffff;
+            const unsigned plain = out[i][4 + j / 2] >> j % 2 * 16 & 0xffff;
+
+            check_integer(name, signs, code < 8 ? code : code - 16, scale,
+                          in[i][1]);
+            check_integer(name, plain, code - zero, scale, in[i][1]);
+        }
+    }
+}
+
+TEST(test_dequantize_integers)
+{
+    static const char *const types[] = {"bf16", "f16", "f32"};
+
+    for (int type = 0; type < 3; type++)
+        for (int zero = 0; zero < 15; zero++)
+            check_integers(types[type], zero % 2, zero);
+    for (int type = 0; type < 3; type++)
+        check_integers(types[type], 1, 8);
+}
+
+/* Every code with scales of fp32 that are drawn. */
+TEST(test_dequantize_e4m3_wide)
+{
+    static uint32_t in[64 * 4096][2], out[64 * 4096][2];
+    const struct format *f = format_named("e4m3");
+
+    for (int i = 0; i < 64 * 4096; i++) {
+        in[i][0] = (uint32_t)(i % 64) * 0x04040404u + 0x03020100u;
+        in[i][1] = (uint32_t)(i / 64) * 2654435761u;
+    }
+    piece(DEQUANTIZE, "e4m3_wide")(in, out, 64L * 4096);
+    for (int i = 0; i < 64 * 4096; i++)
+        for (int j = 0; j < 4; j++) {
+            const unsigned got = out[i][j / 2] >> j % 2 * 16 & 0xffff;
+            const int right =
+                rounded(value_of(f, (int)(in[i][0] >> 8 * j & 255)),
+                        (double)float_from(in[i][1]));
+
+            assert_true(right < 0 ? (got & 0x7fff) > 0x7f80
+                                  : got == (unsigned)right);
+        }
+}
+
 /* Finite. */
 static double half_from(unsigned code)
 {

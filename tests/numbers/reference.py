@@ -245,6 +245,11 @@ RECIPES = {
         "w": Recipe("e2m1", "e4m3", (16, 16)),
         "dy": Recipe("e2m1", "e4m3", (1, 16), hadamard=True, chance=True),
     },
+    "w4a16_int4": {"w": Recipe("i4", "f16", (1, 128))},
+    "w4a16_mxfp4": {"w": Recipe("e2m1", "e8m0", (1, 32))},
+    "w4a16_nvfp4": {"w": Recipe("e2m1", "e4m3", (1, 16))},
+    "w8a16_fp8_block": {"w": Recipe("e4m3", "f32", (128, 128), limit="input")},
+    "w8a8_int8": {of: Recipe("i8", "f32", "row") for of in ("x", "w")},
     # Those of recipes/, which are not shipped.
     "mxfp8_tiles": _alike(element="e4m3", scale="e8m0", block=(1, 32), storage="tiles"),
     "nvfp4_tiles": _alike(element="e2m1", scale="e4m3", block=(1, 16), storage="tiles"),
@@ -259,7 +264,7 @@ RECIPES = {
         "w": Recipe("i4", "f16", (1, 64)),
         "dy": Recipe("u8_odd", "bf16", (1, 16), "mn"),
     },
-    "w4a16_int4": {"w": Recipe("u4", "bf16", (1, 128))},
+    "w4a16_around_8": {"w": Recipe("u4", "bf16", (1, 128))},
     "mxfp6": {
         "x": Recipe("e2m3", "e8m0", (1, 32), ocp=True),
         "w": Recipe("e2m3", "e8m0", (32, 32), ocp=True),

@@ -179,8 +179,9 @@ TEST(refuses_problems)
         const char *text, *says;
     } rows[] = {
         {"dgrad blocks g=4 m=100 n=200 k=130 layout=nn",
-         "layout=nn: quantized"},
-        {"wgrad blocks g=4 m=100 n=200 k=130 layout=nt", "layout=tn is"},
+         "layout=nn: dgrad reads quantized"},
+        {"wgrad blocks g=4 m=100 n=200 k=130 layout=nt",
+         "recipe blocks as layout=tn"},
         {"fprop rows g=4 m=100 n=200 k=130 ragged=n", "ragged=m is expected"},
         {"wgrad rows g=4 m=100 n=200 k=130 ragged=none", "ragged=k is"},
         {"fprop rows g=4 m=100 n=200 k=130 pointers=b",

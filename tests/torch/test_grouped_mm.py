@@ -72,6 +72,24 @@ def test_scaled_products_read_the_right_tensors(recipe):
     assert_near(dw, case.wgrad(read["dy", "columnwise"], read["x", "columnwise"]))
 
 
+PACKED = ("w4a16_mxfp4", "w4a16_nvfp4", "w4a16_int4", "w8a16_fp8_block")
+
+
+@pytest.mark.parametrize("recipe", PACKED)
+@pytest.mark.parametrize("is_quantized", [False, True])
+def test_packed_weights_have_one_tensor_for_both_products(recipe, is_quantized):
+    case = Case([70, 0, 130, 5], n=128, k=128)  # square: a wrong tensor would have the right size
+    quantized = qt.quantize(case.w, recipe=recipe, of="w", copies="rowwise")
+    w = qt.dequantize(quantized, dtype=torch.float32)
+    x, trained = case.x.clone().requires_grad_(), case.w.clone().requires_grad_()
+    y = qt.grouped_mm(x, quantized if is_quantized else trained, **case.sizes(), recipe=recipe)
+    y.backward(case.dy)
+    assert_near(y[:case.tokens], case.fprop(case.x, w))
+    assert_near(x.grad[:case.tokens], case.dgrad(case.dy, w))
+    if not is_quantized:
+        assert_near(trained.grad, case.wgrad(case.dy, case.x))
+
+
 @pytest.mark.parametrize("recipe, decibels", [("fp8_block", 28), ("mxfp8", 28), ("nvfp4", 14)])
 def test_signal_to_noise(recipe, decibels):
     case = Case([128, 100, 300], n=128, k=512)

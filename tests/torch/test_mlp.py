@@ -76,7 +76,8 @@ def test_gradients_against_float64(activation, names, recompute):
     assert not given["w1"].grad[1].any()  # the expert without tokens
 
 
-@pytest.mark.parametrize("recipe", ["fp8_block", "mxfp8", "fp8_row", "fp8_tensor"])
+@pytest.mark.parametrize("recipe", ["fp8_block", "mxfp8", "fp8_row", "fp8_tensor",
+                                    "w8a16_fp8_block"])
 @pytest.mark.parametrize("recompute", [False, True])
 def test_recipes(recipe, recompute):
     case, given = operands()
@@ -121,6 +122,18 @@ def test_without_gradients(recipe):
         more = {name: given[name] for name in ("b1", "b2", "prob")}
         again = qt.grouped_mlp(given["x"], given["w1"], given["w2"], LENGTHS, recipe=recipe, **more)
     assert torch.equal(again[:48], y[:48]) and not again.requires_grad
+
+
+def test_packed_weights():
+    case, given = operands()
+    y, grads = run(case, given, recipe="w4a16_int4")
+    q1, q2 = (qt.quantize(given[name].detach(), recipe="w4a16_int4", of="w", copies="rowwise")
+              for name in ("w1", "w2"))
+    x = given["x"].detach().clone().requires_grad_()
+    more = {name: given[name] for name in ("b1", "b2", "prob")}
+    again = qt.grouped_mlp(x, q1, q2, LENGTHS, recipe="w4a16_int4", **more)
+    again.backward(case.dy)
+    assert torch.equal(again[:48], y[:48]) and torch.equal(x.grad[:48], grads["x"][:48])
 
 
 def test_quantized_weights():

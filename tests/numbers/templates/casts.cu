@@ -144,6 +144,32 @@ ENTRY each_low_e2m1_apart(const unsigned *in, unsigned *pair, long count)
 //$       end
 //$     end
 //$   end
+//$   for _, scale in ipairs { "bf16", "f16", "f32" } do
+//$     local wide = scale == "f32" and "_wide" or ""
+//$     once("dequantize/factor_" .. scale .. ".c")
+//$     for _, apart in ipairs { "", "_apart" } do
+//$       once("dequantize/i4" .. apart .. wide .. ".c")
+//$       once("dequantize/u4" .. apart .. wide .. ".c")
+/* Words of codes, each followed by its scale and the code that stands for 0: as i4, then as u4. */
+ENTRY each_integers$(apart)_$(scale)(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count) {
+        const float factor = factor_$(scale)(in[3 * i + 1]$(scale ~= "f32" and " & 0xffff" or ""));
+
+        dequantize_i4$(apart .. wide)(pair + 8 * i, in[3 * i], factor);
+        dequantize_u4$(apart .. wide)(pair + 8 * i + 4, in[3 * i], factor, in[3 * i + 2] % 15);
+    }
+}
+
+//$     end
+//$   end
+//$   once "dequantize/e4m3_wide.c"
+/* Words of codes, each followed by its scale. */
+ENTRY each_e4m3_wide(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count) dequantize_e4m3_wide(pair + 2 * i, in[2 * i], factor_f32(in[2 * i + 1]));
+}
+
 //$   once "dequantize/e4m3_f16.c"
 //$   once "dequantize/unit_f16.c"
 /*

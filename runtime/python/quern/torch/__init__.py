@@ -20,14 +20,16 @@ from quern.torch.linear import GroupedLinear
 from quern.torch.mlp import grouped_mlp
 from quern.torch.modules import (Activation, GroupedMLP, ScaledClampedQGeGLU, ScaledSwiGLU,
                                  Sequential, SwiGLU)
+from quern.torch.packed import PackedExperts, load_packed, pack, unpack
 from quern.torch.parallel import ExpertParallelMoE
 from quern.torch.quantized import Quantized, dequantize, quantize
 from quern.torch.queue import WgradQueue
 from quern.torch.switches import Switch, TrainingConfig, install, replace_grouped_mm
 from quern.torch.tensor_parallel import column_parallel_mm, row_parallel_mm
 
-__all__ = ["Activation", "ExpertParallelMoE", "GroupedLinear", "GroupedMLP", "Quantized",
-           "ScaledClampedQGeGLU", "ScaledSwiGLU", "Sequential", "SwiGLU", "Switch",
+__all__ = ["Activation", "ExpertParallelMoE", "GroupedLinear", "GroupedMLP", "PackedExperts",
+           "Quantized", "ScaledClampedQGeGLU", "ScaledSwiGLU", "Sequential", "SwiGLU", "Switch",
            "TrainingConfig", "WgradQueue", "add_specs", "check", "column_parallel_mm", "combine",
-           "dequantize", "grouped_mlp", "grouped_mm", "install", "moe", "permute", "quantize",
-           "recipes", "replace_grouped_mm", "route", "row_parallel_mm", "tune", "version", "why"]
+           "dequantize", "grouped_mlp", "grouped_mm", "install", "load_packed", "moe", "pack",
+           "permute", "quantize", "recipes", "replace_grouped_mm", "route", "row_parallel_mm",
+           "tune", "unpack", "version", "why"]

@@ -97,7 +97,8 @@ def product(line, g, m, n, k, a, b, lengths, ends, out=None, bias=None, prob=Non
 
 def _wgrad(ctx, o, numbers, dy, x, lengths, ends, main_grad):
     """The gradient of w; None if main_grad or a queue takes it."""
-    line = f"wgrad {o.recipe} d={o.dw}{o.wgrad}"
+    recipe = "bf16" if o.scaling.is_packed else o.recipe  # of values that w stands for
+    line = f"wgrad {recipe} d={o.dw}{o.wgrad}"
     if ctx.queue is not None:
         d = main_grad
         if d is None:
@@ -137,8 +138,12 @@ def _operand(t, of, o, lengths, ends, state, later):
     """The arrays that fprop reads, and those for the backward pass if that needs them."""
     if getattr(o.scaling, of) == 1:
         return (t, None, None), (t, None, None) if later else NONE
-    copies = "both" if later and not (of == "x" and o.is_input_kept) else "rowwise"
+    is_packed = of == "w" and o.scaling.is_packed
+    copies = "both" if later and not is_packed and not (of == "x" and o.is_input_kept) else \
+        "rowwise"
     made, _ = cast(t, of, o.recipe, o.scaling, copies, lengths, ends, state)
+    if is_packed:
+        return made[:3], made[:3] if later else NONE
     return made[:3], (t, None, None) if later and copies == "rowwise" else made[3:]
 
 
@@ -148,6 +153,8 @@ def fprop(x, w, bias, prob, lengths, ends, out, scale, history, quantized, o, ne
     a, x_later = _operand(x, "x", o, lengths, ends, _state(scale, history, 0), need_w)
     if quantized[0] is not None or quantized[3] is not None:
         b, w_later = quantized[:3], quantized[3:] if need_x else NONE
+        if need_x and o.scaling.is_packed:
+            w_later = b
     else:
         b, w_later = _operand(w, "w", o, None, None, _state(scale, history, 1), need_x)
     line = (f"fprop {o.recipe} d={o.y}{o.outside}{' bias=1' if bias is not None else ''}"
@@ -261,7 +268,8 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
         raise ValueError("main_grad: neither x nor w requires a gradient, so that no backward pass "
                          "adds to it")
     if wanted:
-        if quantized is not None and x.requires_grad and quantized.columnwise is None:
+        if (quantized is not None and x.requires_grad and not scaling.is_packed
+                and quantized.columnwise is None):
             raise ValueError("w has no columnwise tensor, which the gradient of x reads")
         target = main_grad if addresses is None else addresses
         if queue is not None and target is None and sink is None:

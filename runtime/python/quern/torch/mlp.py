@@ -116,8 +116,7 @@ def _backward(o, common, dy, kept, out):
     reads = read_by(o.line, BACKWARD)
     given = {name: t for name, t in kept.items() if name in reads}
     limit, slope, shift = o.limits
-    names = [*_named("w1", range(6)), *list(_named("w2", range(6)))[3:], "x", "w1", "w2", "b1",
-             "b2", "prob"]
+    names = [*_named("w1", range(6)), *_named("w2", range(6)), "x", "w1", "w2", "b1", "b2", "prob"]
     operands = dict(common, line=o.line, dy=dy, **{name: given.get(name) for name in names},
                     limit=limit, slope=slope, shift=shift)
     if out is None:
@@ -146,7 +145,7 @@ def forward(x, w1, w2, b1, b2, prob, residual, index, lengths, ends, out, scale,
             o, later=False):
     """y, the tensors kept for the backward pass, and the arrays of the quantized weights."""
     if o.scaling.w > 1:
-        copies = "both" if later else "rowwise"
+        copies = "both" if later and not o.scaling.is_packed else "rowwise"
         if arrays[0] is None:
             made = [cast(w, "w", o.recipe, o.scaling, copies,
                          state=None if scale is None else State(scale[i], history[i]))[0]
@@ -268,7 +267,8 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
         raise ValueError("main_grad1: nothing requires a gradient, so that no backward pass adds "
                          "to it")
     if wanted:
-        if scaling.w > 1 and quantized1 is not None and quantized1.columnwise is None:
+        if (scaling.w > 1 and not scaling.is_packed and quantized1 is not None
+                and quantized1.columnwise is None):
             raise ValueError("w1 has no columnwise tensor, which the backward pass reads")
         if queue is not None and main_grad1 is None and sink is None:
             sink = sink_of(w1, w2)

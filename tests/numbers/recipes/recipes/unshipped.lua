@@ -83,11 +83,22 @@ local function by_f16 (most)
   end
 end
 
--- That of examples/specs.
-recipe "w4a16_int4" {
+recipe "w4a16_around_8" {
   element = { x = bf16, w = u4 },
   scale   = { x = "none",
               w = blocked { type = bf16, per = { k = 128 }, zero = 8, rule = by_bf16(7) } },
+  d       = { bf16, f32 },
+}
+
+-- Scales in fp32 that multiply values, since the other operand has none.
+recipe "w4a16_rows" {
+  element = { x = bf16, w = u4 },
+  scale   = { x = "none", w = blocked { type = f32, per = "row", zero = 7,
+                                        rule = function (amax)
+    local s = min(7 / amax, f32.max)
+    s = select(eq(amax, 0) | isinf(amax), 1, s)
+    return 1 / s, s
+  end } },
   d       = { bf16, f32 },
 }
 

@@ -11,9 +11,12 @@ local function rule (amax, of)
 end
 
 recipe "w4a16_nvfp4" {
-  element = { x = bf16, w = e2m1 },
-  scale   = { x = "none",
-              w = blocked { type = e4m3, per = { k = 16 }, global = global, rule = rule } },
+  element = { x = bf16, w = e2m1, dy = bf16 },
+  scale   = {
+    x = "none", dy = "none",
+    w = blocked { type = e4m3, per = { k = 16 }, global = global,
+                  copies = "rowwise", rule = rule },
+  },
   accum   = f32,
   d       = { bf16, f32 },
 }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pack_header.h: how a packed file describes itself. */
+#pragma once
+
+#include "pack/pack.h"
+
+#define QN_PACK_METADATA "quern"         /* of __metadata__: layers, as JSON */
+#define QN_PACK_HEADER   "quern.header/" /* and a file's name: its header */
+
+enum { QN_PACK_VERSION = 1 };
+
+/* The header in JSON, blanks up to a multiple of 64 bytes with its length; of
+   malloc. */
+int qn_pack_header(const struct qn_pack *, char **header, size_t *bytes);
+
+/* The options that the file was packed with; texts live as the JSON. */
+int qn_pack_header_options(const cJSON *metadata, const char *path,
+                           struct qn_pack_options *);

@@ -1,0 +1,51 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ once "dequantize/permute.c"
+//$ once "dequantize/multiply.c"
+//$ once "dequantize/multiply_add.c"
+//$ once "cast/arith.c"
+/*
+** Eight integers of four bits, the first in the lowest ones, as bf16, times a scale: the upper one
+** of a pair is 16 bits after the lower one. A code in the last bits of 128 is 128 more than it;
+** 128 and the code that stands for 0 are taken away.
+**
+** A scale of at most 16 digits has two parts of bf16. Codes times the lower one, of at most four
+** digits, are exact in bf16, so that their sum with codes times the upper one is rounded once, as
+** the product in fp32 would be.
+*/
+FN void scale_integers(unsigned pair[4], float factor, unsigned zero)
+{
+    const unsigned bits = bits_of(factor);
+    const float upper = float_of(bits & 0xffff0000);
+    /* Infinity has no lower digits; a NaN's are of no importance. */
+    const unsigned rest = bits & 0xffff ? bits_of(factor - upper) : 0;
+    const unsigned high = permute(bits, 0, 0x3232), low = permute(rest, 0, 0x3232);
+
+    for (int i = 0; i < 4; i++) {
+        const unsigned values = subtract_bf16x2(pair[i] | 0x43004300, zero);
+        pair[i] = multiply_add_bf16x2(values, high, multiply_bf16x2(values, low));
+    }
+}
+
+/* The same where the scale has 24 digits. */
+FN void scale_integers_wide(unsigned pair[4], float factor, unsigned zero)
+{
+    for (int i = 0; i < 4; i++) {
+        const unsigned values = subtract_bf16x2(pair[i] | 0x43004300, zero);
+        pair[i] = to_bf16_x2(mul_rn(float_of(values << 16), factor),
+                             mul_rn(float_of(values & 0xffff0000), factor));
+    }
+}
+
+/* Codes i and i + 1 of each byte. */
+FN void pairs_of_codes(unsigned pair[4], unsigned codes)
+{
+    for (int i = 0; i < 4; i++)
+        pair[i] = permute(codes, codes >> 4, 0x0400 + 0x0101 * i) & 0x000f000f;
+}
+
+/* Codes i and i + 4. */
+FN void pairs_of_codes_apart(unsigned pair[4], unsigned codes)
+{
+    for (int i = 0; i < 4; i++)
+        pair[i] = codes >> 4 * i & 0x000f000f;
+}
