@@ -80,7 +80,7 @@ static const struct {
     {"describe dgrad fp8_block g=8 m=64 n=32 k=40", 0, "[8, 32, 40]"},
     {"describe wgrad nvfp4 g=2 m=64 n=32 k=40", 0, "a.global"},
     {"describe wgrad mxfp8 g=2 m=64 n=32 k=40 layout=nt", 2,
-     "layout=tn is expected"},
+     "of recipe mxfp8 as layout=tn"},
     {"run --help", 0, "Example:"},
     {"run fprop bf16 g=3 m=50 n=40 k=64 --backend hots", 2,
      "did you mean 'host'?"},
