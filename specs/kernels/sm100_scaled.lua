@@ -17,9 +17,22 @@ local function kind (v)
   return v.a.bits == 4 and "mxf4" or "mxf8f6f4"
 end
 
--- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B, and of
--- scales of 128 lines and as many spots.
-local function slab_memory (v) return 1 * KiB + 4 * v.slabs * 16 * v.d_swizzle + 512 end
+-- Does something follow the product that takes more than one column, or goes back through it?
+local function makes_copies (v) return v.epilogue == "copies" end
+local function follows (v) return v.epilogue == "activate" or makes_copies(v) end
+local function goes_back (v) return v.epilogue == "gradient" end
+
+-- See sm100_gemm.lua.
+local function turned (v) return v.ragged == "m" and not follows(v) and not goes_back(v) end
+
+-- Bytes of shared memory: alignment and barriers aside, the slabs, each with a barrier if P is
+-- fetched, and columnwise tensors on their way, of 32 rows for each warp that stores; one stage of
+-- A and B, and of scales of 128 lines and as many spots.
+local function slab_memory (v)
+  local slab = 16 * v.d_swizzle + (goes_back(v) and 8 or 0)
+  local copies = makes_copies(v) and 4 * 128 * (32 + 4) or 0
+  return 1 * KiB + (goes_back(v) and 8 or 4) * v.slabs * slab + copies + 512
+end
 local function stage_memory (v) return (v.tile.m + v.tile.n) * ROW + 2 * words(v) * 512 end
 
 local function common (scales)
@@ -36,7 +49,7 @@ local function common (scales)
   derive "scheduler_rolled" (function () return true end),
   derive "whole" (function () return false end),
   derive "store" (function () return "warps" end),
-  derive "turned" (function (v) return v.ragged == "m" end), -- see sm100_gemm.lua
+  derive "turned" (turned),
 
   -- Scales of a rowwise tensor that begin anew with each group: where, follows from the groups
   -- before.
@@ -45,10 +58,17 @@ local function common (scales)
     return scales == "native" and v.ragged == "m" and (s.apart or s.rows > 1)
   end),
 
-  -- Warps that copy, multiply, check sizes; four that store; four that fetch scales.
-  derive "threads" (function () return (scales == "native" and 12 or 8) * 32 end),
+  -- Warps that copy, multiply, check sizes; four that store, or eight, of which two at a time sum
+  -- columns of D; four that fetch scales.
+  derive "threads" (function (v)
+    return (4 + (goes_back(v) and 8 or 4) + (scales == "native" and 4 or 0)) * 32
+  end),
 
-  derive "d_box" (function (v) return { v.turned and 32 or 128 // v.d.bytes, 16 } end),
+  -- Rows of D, of copies as of the values that come before them: 64 codes are as many bytes as 32
+  -- values of P.
+  derive "d_box" (function (v)
+    return { (v.turned or makes_copies(v)) and 32 or 128 // v.d.bytes, 16 }
+  end),
   derive "d_swizzle" (function (v) return v.d_box[1] * v.d.bytes end),
   derive "slabs" (function () return 4 end),
   derive "stages" (function (v) return (227 * KiB - slab_memory(v)) // stage_memory(v) end),
@@ -58,7 +78,9 @@ local function common (scales)
   derive "longest_first" (function () return 1 end),
 
   derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
-  derive "b_box" (function (v) return { v.tile.k, v.tile.n } end),
+  derive "b_box" (function (v)
+    return { v.tile.k, follows(v) and v.operands == "halves" and v.tile.n // 2 or v.tile.n }
+  end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
 
@@ -82,7 +104,7 @@ local function blocks ()
 
   -- Words of the tensor cores' memory: two tiles' sums, and a stage's scales.
   derive "tensor_words" (function (v)
-    return (v.ragged == "m" and v.tile.m or v.tile.n) <= 64 and 256 or 512
+    return (turned(v) and v.tile.m or v.tile.n) <= 64 and 256 or 512
   end),
 
   without "a_global" (function (v) return not v.a.scale.global end),
@@ -118,11 +140,13 @@ local kinds = {
              sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
                     "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" },
              rows = { {64, 128, 128}, {128, 128, 128}, {64, 128, 256}, {128, 128, 256} },
+             flat = { {128, 128, 128}, {128, 128, 256} },
              tokens = { {128, 64, 128}, {128, 128, 128}, {128, 64, 256}, {128, 128, 256} } },
   whole  = { rules = whole, element = { e4m3, e5m2 }, scale = { "tensor", "group", "row" },
              template = "sm100/gemm_dense.cu",
              sf = { "a_sf", "a_sf_group_stride", "b_sf", "b_sf_group_stride" },
              rows = { {64, 128, 128}, {128, 128, 128}, {256, 128, 128} },
+             flat = { {128, 256, 128} },
              tokens = { {128, 128, 128}, {128, 256, 128} } },
 }
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
@@ -149,6 +173,89 @@ for name, of in pairs(kinds) do
       of.rules()
     }
   end
+end
+
+-- y = activation(x wᵀ + bias), times a number for each row, and dp from dh = dy w, where
+-- h = activation(p) times a factor for each row: see sm90_gemm.lua.
+local function constants ()
+  return without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end)
+end
+local function fragments ()
+  return
+  reject "a thread has pairs of columns in fragments of 8: runs of both operands are neither"
+    (function (v) return v.interleave ~= 1 and v.interleave % 8 ~= 0 end)
+end
+local function ragged_m (of)
+  return
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  constants(), fragments(), of.rules()
+end
+local through = { "alpha", "scalar_step", "probability", "limit", "slope", "shift" }
+local forward = join({ "p_map", "p_ragged_map", "bias", "saved" }, through)
+local backward = join({ "p_map", "partials", "row_partials" }, through)
+local operands = {
+  one    = { join(activations.plain), { 0 } },
+  halves = { join(activations.gated), { 0 } },
+  runs   = { join(activations.gated), { 1, 8, 32 } },
+}
+
+for name, of in pairs(kinds) do
+  for operand, axes in pairs(operands) do
+    kernels("sm100_" .. name .. "_m_activate_" .. operand) {
+      op = "fprop", element = of.element, scale = of.scale, layout = "tn", ragged = "m",
+      epilogue = "activate", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
+      params = join(rows, of.sf, forward, sizes),
+
+      axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
+      axis "interleave" (axes[2]),
+      axis "tile" (of.flat),
+      derive "operands" (function () return operand end),
+      derive "addend" (function () return "none" end),
+      ragged_m(of)
+    }
+
+    kernels("sm100_" .. name .. "_m_gradient_" .. operand) {
+      op = "dgrad", element = of.element, scale = of.scale, layout = "tn", ragged = "m",
+      epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
+      params = join(rows, of.sf, backward, sizes),
+
+      axis "activation" (axes[1]),
+      axis "interleave" (axes[2]),
+      axis "tile" (of.flat),
+      derive "operands" (function () return operand end),
+      derive "addend" (function () return "fetch" end), -- P, as C would be
+
+      operand == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
+                          or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+      ragged_m(of)
+    }
+  end
+end
+
+-- The same of fprop, and the results become copies of an x, as the next product takes it: blocks of
+-- 32 are a part of a tile's row, or of a column's rows that one warp has.
+for operand, axes in pairs(operands) do
+  kernels("sm100_blocks_m_copies_" .. operand) {
+    op = "fprop", element = { e4m3, e5m2 }, scale = "block", layout = "tn", ragged = "m",
+    epilogue = "copies", d = { bf16, f16 }, arch = "sm_100f", template = kinds.blocks.template,
+    params = join(rows, kinds.blocks.sf, forward,
+                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+
+    axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
+    axis "interleave" (axes[2]),
+    axis "tile" { {128, 128, 128} },
+    derive "operands" (function () return operand end),
+    derive "addend" (function () return "none" end),
+
+    operand == "one" and requires "n % 128 == 0" "results must be whole blocks of 128"
+                     or requires "n % 256 == 0" "results must be whole blocks of 128",
+    reject "scales of the result must be those of a row's 32 results each"
+      (function (v) return v.a.scale.rows ~= 1 or v.a.scale.k ~= 32 end),
+    reject "the copies' values must be rounded to nearest, as they are"
+      (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
+    ragged_m(kinds.blocks)
+  }
 end
 
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.

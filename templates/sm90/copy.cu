@@ -114,7 +114,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ end
 //$ if boxes ~= 1 then
 #pragma unroll
-    for (int i = 0; i < $(boxes); i++, mn += $(next_row), to += $(rows) * TILE_K * $(o.bytes))
+    for (int i = 0; i < $(boxes); i++, mn += $(next_row), to += $(rows) * TILE_K $(packed and "/ 2" or "* " .. o.bytes))
 //$ end
 //$ if o.ragged == "k" and o.major == "k" then
 //$ local token = packed and "((int)t->start + x) / 2" or "(int)t->start + x"
