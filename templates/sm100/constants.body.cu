@@ -34,6 +34,9 @@ COLUMNS = TILE_N,
 SUMS = $(part) / 128, /* in each of its threads */
 //$ end
 WARPS = $(threads // 32 - (native and 8 or 4)), /* that store */
+//$ if gather ~= "none" then
+GATHER_THREADS = 64, /* that copy rows of A */
+//$ end
 //$ if native then
 SCALERS = 4,  /* warps that fetch scales */
 BLOCK = $(a.scale.k), /* codes with one scale */

@@ -67,7 +67,7 @@ FN struct memory memory_layout(void)
 FN void barriers_make(const struct memory *s)
 {
     for (int i = 0; i < STAGES; i++) {
-        barrier_init(s->full + i * 8, 1);
+        barrier_init(s->full + i * 8, 1$(gather ~= "none" and " + GATHER_THREADS" or ""));
         barrier_init(s->empty + i * 8, 1);
 //$ if scales == "native" then
         barrier_init(s->sf_full + i * 8, SCALERS);
@@ -75,7 +75,9 @@ FN void barriers_make(const struct memory *s)
     }
     for (int i = 0; i < QUEUE; i++) {
         barrier_init(s->posted + i * 8, 1);
-        barrier_init(s->read + i * 8, 1 + WARPS$(scales == "native" and " + SCALERS" or ""));
+//$ local more = scales == "native" and " + SCALERS"
+//$ more = more or gather ~= "none" and " + GATHER_THREADS / 32" or ""
+        barrier_init(s->read + i * 8, 1 + WARPS$(more));
     }
     for (int i = 0; i < 2; i++) {
         barrier_init(s->sums_full + i * 8, 1);

@@ -40,7 +40,20 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
     sums_wait_full(&s, number);
     //$ include("sm90/after_tile.body.cu", { row = "row" })
     sums_release(&s, number, lane);
-//$ elseif epilogue == "copies" then
+//$ elseif epilogue ~= "copies" then
+#pragma unroll 1
+    for (int half = 0; half < 2; half++) {
+        const int row = t.row + warp % 4 * 32 + half * 16;
+
+        //$ include("sm90/before_tile.body.cu", { row = "row" })
+        if (half == 0)
+            sums_wait_full(&s, number);
+        load_sums(sum, here, half, warp);
+        if (half == 1)
+            sums_release(&s, number, lane);
+        //$ include("sm90/after_tile.body.cu", { row = "row" })
+    }
+//$ else
     const int first = t.row + warp % 4 * 32, rows = (int)t.length;
     const int x = t.column$(operands == "one" and "" or " / 2");
     struct packed packed[2];
@@ -61,19 +74,6 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
     }
     if (follow.copies.column)
         store_column_copy(packed, &t, &follow.copies, x, first, lane);
-//$ else
-#pragma unroll 1
-    for (int half = 0; half < 2; half++) {
-        const int row = t.row + warp % 4 * 32 + half * 16;
-
-        //$ include("sm90/before_tile.body.cu", { row = "row" })
-        if (half == 0)
-            sums_wait_full(&s, number);
-        load_sums(sum, here, half, warp);
-        if (half == 1)
-            sums_release(&s, number, lane);
-        //$ include("sm90/after_tile.body.cu", { row = "row" })
-    }
 //$ end
 }
 if (lane == 0)

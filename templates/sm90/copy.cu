@@ -151,7 +151,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or loaded
 //$ local inline = quantize == "mainloop"
 //$ local given = cluster.n > 1 and " + (CTAS - 1) * VALUE_ROWS * (TILE_K + 4)" or ""
-//$ loaded = inline and "B_BYTES" .. given or loaded
+//$ loaded = inline and "B_BYTES" .. given or gather ~= "none" and "B_BYTES" or loaded
 //$ local swapped = dequantize == "swapped"
 //$ loaded = swapped and "SPAN * PACKED_BYTES" or loaded
 //$ -- the ring that copies go into, and where B is in it
@@ -255,7 +255,7 @@ FN void load_tile(const struct memory *s, struct pipeline *p, const struct tile 
             load_b(maps, to + A_PACKED, full, t, x + i * TILE_K, t->column);
         }
 //$ else
-//$ if not inline then
+//$ if not inline and gather == "none" then
         load_a(maps, stage, full, t, x, t->row);
 //$ end
         load_b(maps, stage + $(ring[4]), full, t, x, t->column$(apart and " / 2" or ""));
