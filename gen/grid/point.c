@@ -139,7 +139,7 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
     int rows = of == QN_W ? s->block.per.n : s->block.per.m;
     int lines = rows && strcmp(s->stored->order, "tiles") ? rows : 1;
 
-    lua_createtable(L, 0, 23);
+    lua_createtable(L, 0, 24);
     set_string(L, "type", qg_types_of(s->type)->name);
     set_string(L, "code", code_of(s));
     set_integer(L, "zero", s->zero);
@@ -157,6 +157,7 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
     set_boolean(L, "apart", !strcmp(s->stored->groups, "apart"));
     set_boolean(L, "words", in_words(s, rows));
     set_boolean(L, "powers", by_powers(s));
+    set_boolean(L, "stored_powers", s->stored_powers);
     set_boolean(L, "by_input", s->by_input);
     set_boolean(L, "global", s->global != 0);
     set_boolean(L, "delayed", s->delayed.history != 0);

@@ -5,13 +5,17 @@
 -- Bytes of a row of a stage; words of four scales of blocks that it has.
 local ROW = 128
 local function words (v)
-  return v.scales == "native" and v.tile.k // (4 * v.a.scale.k) or 0
+  return v.scales == "native" and math.max(v.tile.k // (4 * v.a.scale.k), 1) or 0
 end
 
 -- The kind of product with scales of blocks, or nil where there is none.
 local function kind (v)
   local a, b = v.a.scale, v.b.scale
   if a.type ~= b.type or a.k ~= b.k or v.a.bits ~= v.b.bits then return nil end
+  if a.type == "f32" then -- a byte each, repeated for blocks of 32
+    return v.a.bits == 8 and a.k == 128 and a.stored_powers and b.stored_powers
+           and "mxf8f6f4" or nil
+  end
   if a.type == "e4m3" then return v.a.bits == 4 and a.k == 16 and "mxf4nvf4" or nil end
   if a.type ~= "e8m0" or a.k ~= 32 then return nil end
   return v.a.bits == 4 and "mxf4" or "mxf8f6f4"
@@ -110,7 +114,7 @@ local function blocks ()
   without "a_global" (function (v) return not v.a.scale.global end),
   without "b_global" (function (v) return not v.b.scale.global end),
 
-  reject "tensor cores take e8m0 scales of 32 values, and e4m3 ones of 16 values of e2m1"
+  reject "tensor cores take powers of two for 32 values, or more, and e4m3 scales for 16 of e2m1"
     (function (v) return v.kind == "none" end),
   reject "next to two tiles' sums of 256 columns there is no room for scales"
     (function (v) return v.tile.m * v.tile.n > 128 * 128 end),

@@ -39,7 +39,11 @@ GATHER_THREADS = 64, /* that copy rows of A */
 //$ end
 //$ if native then
 SCALERS = 4,  /* warps that fetch scales */
-BLOCK = $(a.scale.k), /* codes with one scale */
+//$ local block = a.scale.type == "f32" and 32 or a.scale.k
+BLOCK = $(block), /* codes with one scale, for the tensor cores */
+//$ if a.scale.k > block then
+GIVEN = $(a.scale.k), /* codes with one scale, as it is stored */
+//$ end
 WORDS = TILE_K / BLOCK / 4, /* of four scales, that a row of a stage has */
 SF_BYTES = 2 * WORDS * 512, /* of a stage: 128 lines, and 128 spots */
 //$ end

@@ -31,6 +31,7 @@ FN struct scale_group group_of(const struct stored *s, const struct tile *t)
 
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local apart = follows and operands == "halves" -- two parts of B in a tile
+//$ local given = a.scale.type == "f32" and "GIVEN" or "BLOCK" -- of a stored scale
 //$ local length = ragged == "k" and "(int)t->length" or "s->k"
 //$ for _, x in ipairs { { "a", "m", "row", "M" }, { "b", "n", "column", "N" } } do
 //$   local name, first = x[1], x[3]
@@ -47,7 +48,7 @@ FN struct scale_row scale_row_$(name)(const struct stored *s, const struct tile 
 //$ end
     const struct scale_row r = {
         s->$(name), place_$(name)(&g, rows, s->$(name)_stride, s->$(name)_group_stride), row,
-        line < TILE_$(x[4]) && row < rows ? length / BLOCK + (length % BLOCK > 0) : 0
+        line < TILE_$(x[4]) && row < rows ? length / $(given) + (length % $(given) > 0) : 0
     };
 
     return r;
@@ -83,8 +84,8 @@ FN void scale_tile(const struct memory *s, struct pipeline *p, const struct tile
         const unsigned int sf = s->sf + p->stage * SF_BYTES;
         unsigned int lines[WORDS], spots[WORDS];
 
-        fetch_$(lines)(lines, &$(lines), x / BLOCK);
-        fetch_$(spots)(spots, &$(spots), x / BLOCK);
+        fetch_$(lines)(lines, &$(lines), x / $(given));
+        fetch_$(spots)(spots, &$(spots), x / $(given));
         barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
         put_scales(sf, line, lines);
         put_scales(sf + 512 * WORDS, line, spots);
