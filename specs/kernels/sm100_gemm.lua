@@ -48,9 +48,9 @@ local function common (merges)
 
   -- The tensor cores take 128 rows and 16 to 256 columns: where rows of D are in groups they are
   -- the latter, so that a group's last tile has no more than it needs. An activation may need two
-  -- columns of D, which one thread has where they are columns.
+  -- columns of D, which one thread has where they are columns. Pairs share rows of D.
   derive "turned" (function (v)
-    return v.ragged == "m" and v.epilogue ~= "activate" and v.epilogue ~= "gradient"
+    return v.pair or v.ragged == "m" and v.epilogue ~= "activate" and v.epilogue ~= "gradient"
   end),
 
   -- Warps that copy, multiply, check sizes; and four that store, or eight, of which two at a time
@@ -120,9 +120,9 @@ local function constants ()
   return without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end)
 end
 
-local function in_order () return derive "gather" (function () return "none" end) end
-
 local function alone () return derive "cluster" (function () return { 1, 1 } end) end
+local function clusters (pair) return pair and axis "cluster" { {1, 2} } or alone() end
+local function in_order () return derive "gather" (function () return "none" end) end
 
 local join = table.join
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
@@ -131,7 +131,7 @@ local maps = { "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
 local turned = { {64, 128, 64}, {128, 128, 64}, {256, 128, 64} }
-local plain = { {128, 128, 64}, {128, 256, 64} }
+local plain, paired = { {128, 128, 64}, {128, 256, 64} }, { {256, 128, 64} }
 
 -- Rows of A in order, or gathered through indices, with which single CTAs write their own memory.
 local rows = { { name = "gemm_m", params = join({ "a_map" }, maps), gather = in_order,
@@ -158,8 +158,7 @@ for epilogue, more in pairs { store = {}, alpha = { "alpha", "scalar_step" },
         params   = join(of.params, more, sizes),
 
         of.gather(),
-        axis "tile" (pair and { {256, 128, 64} } or turned),
-        pair and axis "cluster" { {1, 2} } or alone(),
+        axis "tile" (pair and paired or turned), clusters(pair),
         ragged_m()
       }
     end
@@ -233,20 +232,22 @@ local tokens = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_p
 
 for name, one in pairs { add   = { { "store", "add" }, added },
                          scale = { "scale", join(added, scalars) } } do
-  kernels("sm100_gemm_k_" .. name) {
-    op       = "wgrad",
-    element  = { bf16, f16 },
-    scale    = "none",
-    layout   = "nt",
-    ragged   = "k",
-    epilogue = one[1],
-    arch     = "sm_100f",
-    template = "sm100/gemm_dense.cu",
-    params   = join(tokens, one[2], sizes),
-
-    in_order(), axis "tile" (plain), alone(),
-    ragged_k()
-  }
+  for _, pair in ipairs { false, true } do
+    kernels("sm100_gemm_k_" .. name .. (pair and "_pair" or "")) {
+      op       = "wgrad",
+      element  = { bf16, f16 },
+      scale    = "none",
+      layout   = "nt",
+      ragged   = "k",
+      epilogue = one[1],
+      arch     = "sm_100f",
+      template = "sm100/gemm_dense.cu",
+      params   = join(tokens, one[2], sizes),
+  
+      in_order(), axis "tile" (pair and paired or plain), clusters(pair),
+      ragged_k()
+    }
+  end
 
   -- The same products of several microbatches that waited, as one: their tokens are one long k.
   kernels("sm100_gemm_k_parts_" .. name) {
@@ -269,24 +270,26 @@ for name, one in pairs { add   = { { "store", "add" }, added },
 end
 
 -- A uniform batch: no axis is ragged.
-kernels "sm100_gemm_none" {
-  op       = { "fprop", "dgrad", "wgrad" },
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = { "tn", "nn", "nt", "tt" },
-  ragged   = "none",
-  epilogue = "scale",
-  arch     = "sm_100f",
-  template = "sm100/gemm_dense.cu",
-  params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
-                  { "groups", "m", "n", "k", "band", "noop" }),
+for _, pair in ipairs { false, true } do
+  kernels("sm100_gemm_none" .. (pair and "_pair" or "")) {
+    op       = { "fprop", "dgrad", "wgrad" },
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = { "tn", "nn", "nt", "tt" },
+    ragged   = "none",
+    epilogue = "scale",
+    arch     = "sm_100f",
+    template = "sm100/gemm_dense.cu",
+    params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
+                    { "groups", "m", "n", "k", "band", "noop" }),
 
-  in_order(), axis "tile" (plain), alone(),
+    in_order(), axis "tile" (pair and paired or plain), clusters(pair),
 
-  requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
-  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  addend(), common()
-}
+    requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
+    requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+    requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+    addend(), common()
+  }
+end
 
 -- SPDX-License-Identifier: Apache-2.0

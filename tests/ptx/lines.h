@@ -63,15 +63,17 @@
     X("10.0 9.0 8.0",                                                          \
       "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 "              \
       "microbatches=4")                                                        \
-    X("9.0", "fprop bf16" ROWS "n=256 k=136" GATHERED)                         \
+    X("10.0 9.0", "fprop bf16" ROWS "n=256 k=136" GATHERED)                    \
     X("9.0", "fprop fp16" ROWS "n=256 k=136 alpha=any" GATHERED)               \
     X("9.0", "fprop bf16" ROWS "n=256 k=136 activation=swiglu prob=1 "         \
              "saved=1" GATHERED)                                               \
-    X("9.0", "dgrad bf16" ROWS "n=256 k=136 activation=swiglu prob=1 dprob=1 " \
-             "pointers=b" GATHERED)                                            \
-    X("9.0 8.0", "fprop fp8_block" ROWS "n=256 k=256")                         \
+    X("10.0 9.0",                                                              \
+      "dgrad bf16" ROWS "n=256 k=136 activation=swiglu prob=1 dprob=1 "        \
+      "pointers=b" GATHERED)                                                   \
+    X("10.0 9.0 8.0", "fprop fp8_block" ROWS "n=256 k=256")                    \
     X("9.0 8.0", "dgrad fp8_block" ROWS "n=256 k=256")                         \
-    X("9.0 8.0", "wgrad fp8_block g=3 m=256 n=256 k=384 split=128,128,128")    \
+    X("10.0 9.0 8.0",                                                          \
+      "wgrad fp8_block g=3 m=256 n=256 k=384 split=128,128,128")               \
     X("9.0 8.0",                                                               \
       "fprop fp8_block" ROWS "n=256 k=256 activation=swiglu copies=both")      \
     X("9.0", "fprop fp8_block" ROWS                                            \

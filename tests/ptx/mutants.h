@@ -55,6 +55,8 @@
 #define B_END       "templates/sm100/end.body.cu"
 #define B_SCALES    "templates/sm100/scales.cu"
 #define COPIES      "templates/sm90/copies.cu"
+#define GATHER      "templates/sm90/gather.cu"
+#define FOUR        "templates/common/four_scales.cu"
 
 struct mutant {
     const char *victim, *file, *from, *to;
@@ -477,20 +479,22 @@ static const struct mutant planted[] = {
     /* results as codes of blocks of 32 */
     {B_M_COPIES, B_SCALES, "rows / 2 - TILE_N / 2", "0"},
     {B_M_COPIES, COPIES, "(lane & 28) | i", "lane"},
-    {B_M_COPIES, COPIES, "i == lane % BLOCKS", "i == 0"},
     {B_M_COPIES, COPIES, "j / 2 % 4 ^ lane / 8", "j / 2 % 4"},
-    {B_M_COPIES, COPIES, "x / BLOCK + lane % 4", "x / BLOCK"},
     {B_M_COPIES, COPIES, "    copy_engine_fence();\n", ""},
-    {B_M_COPIES, COPIES, "store_wait(SLABS - 1)", "store_wait(SLABS)"},
     {B_M_COPIES, COPIES, "magnitudes_of(packed[1].row[0][j])", "0"},
-    {B_M_COPIES, COPIES, "* (PAIRS / 8);", "* 2;"},
-    {B_M_COPIES, COPIES, "row / BLOCK, (sf_element)", "0, (sf_element)"},
     {B_M_COPIES, COPIES, "(half ^ lane / 2) % 2", "half"},
     {B_M_COPIES, COPIES, "x, row, lane);\n    __syncwarp();\n#pragma unroll",
      "x, row, lane);\n#pragma unroll"},
     {B_M_COPIES, COPIES, "half, lane);\n    __syncwarp();", "half, lane);"},
     {B_M_COPIES, COPIES, "t->runs * 128 + row", "t->start + row"},
-    {B_M_COPIES, B_MEMORY, "s.turned + TURNED_BYTES", "s.turned"},
+    /* fp32 scales as bytes of exponents */
+    {B_M_BLOCK, FOUR, " * 0x01010101u", ""},
+    {B_M_BLOCK, B_SCALES, "and \"GIVEN\" or", "and \"BLOCK\" or"},
+    /* rows that warps gather */
+    {B_M_GATHER, B_MULTIPLY, "        copy_engine_fence(); /*", "        /*"},
+    {B_M_GATHER, GATHER, "lane % 8 ^ line % 8", "lane % 8"},
+    {B_M_GATHER, GATHER, "p->parity ^ 1", "p->parity"},
+    {B_M_GATHER, B_MEMORY, "\" + GATHER_THREADS\"", "\"\""},
     /* pairs of CTAs */
     {B_M_PAIR, B_MEMORY, "CTAS * WARPS", "WARPS"},
     {B_M_PAIR, B_SUMS, "barrier_arrive_at(s->sums_empty + sequence % 2 * 8, 0)",
