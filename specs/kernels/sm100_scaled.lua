@@ -27,7 +27,9 @@ local function follows (v) return v.epilogue == "activate" or makes_copies(v) en
 local function goes_back (v) return v.epilogue == "gradient" end
 
 -- See sm100_gemm.lua.
-local function turned (v) return v.ragged == "m" and not follows(v) and not goes_back(v) end
+local function turned (v)
+  return v.cluster.n > 1 or v.ragged == "m" and not follows(v) and not goes_back(v)
+end
 
 -- Bytes of shared memory: alignment and barriers aside, the slabs, each with a barrier if P is
 -- fetched, and columnwise tensors on their way, of 32 rows for each warp that stores; one stage of
@@ -37,13 +39,14 @@ local function slab_memory (v)
   local copies = makes_copies(v) and 4 * 128 * (32 + 4) or 0
   return 1 * KiB + (goes_back(v) and 8 or 4) * v.slabs * slab + copies + 512
 end
-local function stage_memory (v) return (v.tile.m + v.tile.n) * ROW + 2 * words(v) * 512 end
+local function stage_memory (v)
+  return (v.tile.m // v.cluster.n + v.tile.n) * ROW + 2 * words(v) * 512
+end
 
 local function common (scales)
   return
   derive "scales" (function () return scales end),
-  derive "cluster" (function () return { 1, 1 } end),
-  derive "pair" (function () return false end),
+  derive "pair" (function (v) return v.cluster.n > 1 end), -- two CTAs multiply together
   derive "schedule" (function () return "overlapped" end), -- stores during products
   derive "gather" (function () return "none" end),
   derive "quantize" (function () return "pass" end),
@@ -81,7 +84,7 @@ local function common (scales)
   -- The longest first, so that the last tiles are short.
   derive "longest_first" (function () return 1 end),
 
-  derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
+  derive "a_box" (function (v) return { v.tile.k, v.tile.m // v.cluster.n } end),
   derive "b_box" (function (v)
     return { v.tile.k, follows(v) and v.operands == "halves" and v.tile.n // 2 or v.tile.n }
   end),
@@ -143,12 +146,14 @@ local kinds = {
              template = "sm100/gemm_scaled.cu",
              sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
                     "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" },
+             pairs = { false },
              rows = { {64, 128, 128}, {128, 128, 128}, {64, 128, 256}, {128, 128, 256} },
              flat = { {128, 128, 128}, {128, 128, 256} },
              tokens = { {128, 64, 128}, {128, 128, 128}, {128, 64, 256}, {128, 128, 256} } },
   whole  = { rules = whole, element = { e4m3, e5m2 }, scale = { "tensor", "group", "row" },
              template = "sm100/gemm_dense.cu",
              sf = { "a_sf", "a_sf_group_stride", "b_sf", "b_sf_group_stride" },
+             pairs = { false, true }, paired = { {256, 128, 128} },
              rows = { {64, 128, 128}, {128, 128, 128}, {256, 128, 128} },
              flat = { {128, 256, 128} },
              tokens = { {128, 128, 128}, {128, 256, 128} } },
@@ -158,24 +163,28 @@ local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
 local join = table.join
+local function alone () return derive "cluster" (function () return { 1, 1 } end) end
+local function clusters (pair) return pair and axis "cluster" { {1, 2} } or alone() end
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
 local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
 
 for name, of in pairs(kinds) do
   for epilogue, more in pairs { store = {}, scale = join(added, scalars) } do
-    kernels("sm100_" .. name .. "_m_" .. epilogue) {
-      op = { "fprop", "dgrad" }, element = of.element, scale = of.scale, layout = "tn",
-      ragged = "m", epilogue = epilogue, arch = "sm_100f", template = of.template,
-      params = join(rows, of.sf, more, sizes),
+    for _, pair in ipairs(of.pairs) do
+      kernels("sm100_" .. name .. "_m_" .. epilogue .. (pair and "_pair" or "")) {
+        op = { "fprop", "dgrad" }, element = of.element, scale = of.scale, layout = "tn",
+        ragged = "m", epilogue = epilogue, arch = "sm_100f", template = of.template,
+        params = join(rows, of.sf, more, sizes),
 
-      axis "tile" (of.rows),
-      derive "addend" (function () return epilogue == "store" and "none" or "read" end),
+        axis "tile" (pair and of.paired or of.rows), clusters(pair),
+        derive "addend" (function () return epilogue == "store" and "none" or "read" end),
 
-      requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
-      requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-      of.rules()
-    }
+        requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+        requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+        of.rules()
+      }
+    end
   end
 end
 
@@ -213,7 +222,7 @@ for name, of in pairs(kinds) do
 
       axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
       axis "interleave" (axes[2]),
-      axis "tile" (of.flat),
+      axis "tile" (of.flat), alone(),
       derive "operands" (function () return operand end),
       derive "addend" (function () return "none" end),
       ragged_m(of)
@@ -226,7 +235,7 @@ for name, of in pairs(kinds) do
 
       axis "activation" (axes[1]),
       axis "interleave" (axes[2]),
-      axis "tile" (of.flat),
+      axis "tile" (of.flat), alone(),
       derive "operands" (function () return operand end),
       derive "addend" (function () return "fetch" end), -- P, as C would be
 
@@ -248,7 +257,7 @@ for operand, axes in pairs(operands) do
 
     axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
     axis "interleave" (axes[2]),
-    axis "tile" { {128, 128, 128} },
+    axis "tile" { {128, 128, 128} }, alone(),
     derive "operands" (function () return operand end),
     derive "addend" (function () return "none" end),
 
@@ -268,24 +277,26 @@ local tokens = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
 for name, of in pairs(kinds) do
   for epilogue, one in pairs { add   = { { "store", "add" }, added },
                                scale = { "scale", join(added, scalars) } } do
-    kernels("sm100_" .. name .. "_k_" .. epilogue) {
-      op = "wgrad", element = of.element, scale = of.scale, layout = "tn", ragged = "k",
-      epilogue = one[1], arch = "sm_100f", template = of.template,
-      params = join(tokens, of.sf, one[2], sizes),
+    for _, pair in ipairs(of.pairs) do
+      kernels("sm100_" .. name .. "_k_" .. epilogue .. (pair and "_pair" or "")) {
+        op = "wgrad", element = of.element, scale = of.scale, layout = "tn", ragged = "k",
+        epilogue = one[1], arch = "sm_100f", template = of.template,
+        params = join(tokens, of.sf, one[2], sizes),
 
-      axis "tile" (of.tokens),
-      derive "addend" (function (v)
-        if v.epilogue == "store" then return "none" end
-        return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
-      end),
-      without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
-      reject "C with so many columns' sums leaves too few registers: some would spill"
-        (function (v) return v.addend == "read" and v.tile.n == 256 end),
+        axis "tile" (pair and of.paired or of.tokens), clusters(pair),
+        derive "addend" (function (v)
+          if v.epilogue == "store" then return "none" end
+          return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
+        end),
+        without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
+        reject "C with so many columns' sums leaves too few registers: some would spill"
+          (function (v) return v.addend == "read" and v.tile.n == 256 end),
 
-      requires "k <= 2147352576" "steps of k are counted in 32 bits",
-      requires "groups * (m / 128 + 1) * (n / 64 + 1) < 2147483648" "tiles are counted in 31 bits",
-      of.rules()
-    }
+        requires "k <= 2147352576" "steps of k are counted in 32 bits",
+        requires "groups * (m / 128 + 1) * (n / 64 + 1) < 2147483648" "tiles are counted in 31 bits",
+        of.rules()
+      }
+    end
   end
 end
 

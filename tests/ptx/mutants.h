@@ -505,6 +505,7 @@ static const struct mutant planted[] = {
     {B_M_PAIR, COPY, "(spots_of(t) / 2)", "(TILE_M / 2)"},
     {B_M_PAIR, B_MEMORY, "first_of_pair(s.full)", "s.full"},
     {B_M_PAIR, B_PTX, "(unsigned short)3", "(unsigned short)1"},
+    {B_K_PAIR, B_SUMS, "turned and ragged == \"m\"", "turned"},
     {B_M_PAIR, B_START, "pair and \"cluster_sync\" or ", ""},
     {B_M_PAIR, B_END, "pair and \"cluster_sync\" or ", ""},
 };
