@@ -243,7 +243,7 @@ for name, one in pairs { add   = { { "store", "add" }, added },
       arch     = "sm_100f",
       template = "sm100/gemm_dense.cu",
       params   = join(tokens, one[2], sizes),
-  
+
       in_order(), axis "tile" (pair and paired or plain), clusters(pair),
       ragged_k()
     }

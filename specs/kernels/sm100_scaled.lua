@@ -293,7 +293,8 @@ for name, of in pairs(kinds) do
           (function (v) return v.addend == "read" and v.tile.n == 256 end),
 
         requires "k <= 2147352576" "steps of k are counted in 32 bits",
-        requires "groups * (m / 128 + 1) * (n / 64 + 1) < 2147483648" "tiles are counted in 31 bits",
+        requires "groups * (m / 128 + 1) * (n / 64 + 1) < 2147483648"
+                 "tiles are counted in 31 bits",
         of.rules()
       }
     end

@@ -10,8 +10,8 @@
 **   columnwise tensor  a scale for a column's BLOCK rows, those of one warp, after the group's last
 **                one zeros, transposed
 **
-** A thread holds results of two rows of each 16, `row` + lane / 4 and 8 below, packed in pairs: pair
-** j of a row has columns 8 j + 2 (lane % 4) and the next one, as sums have.
+** A thread holds results of two rows of each 16, `row` + lane / 4 and 8 below, packed in pairs:
+** pair j of a row has columns 8 j + 2 (lane % 4) and the next one, as sums have.
 //$ else
 ** reads them. They are 128 rows x 128 columns, one block of scales of either copy.
 **
@@ -115,6 +115,7 @@ FN void find_results(struct packed *packed, float sum[SUMS], const struct tile *
 /* ------------------------------------------------------------------ rowwise tensor */
 
 //$ local first, count = small and "first + " or "", small and "BLOCK_PAIRS" or "PAIRS"
+//$ local chunk = small and "j / 2 % 4 ^ lane / 8" or "j / 2 ^ lane / 4"
 //$ local begin, end_ = small and "first" or "0", small and "first + SLAB_PAIRS" or "PAIRS"
 //$ if small then
 /* The largest magnitudes of the thread's two rows in a block, which has a row's pairs from `first`
@@ -232,7 +233,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
         const unsigned int two = codes_of(packed->row[0][j + 1], packed->row[1][j + 1], factor);
         const unsigned int kept = odd ? two : one;
         const unsigned int got = __shfl_xor_sync(~0u, odd ? one : two, 1);
-        const unsigned int at = line + ($(small and "j / 2 % 4 ^ lane / 8" or "j / 2 ^ lane / 4")) * 16;
+        const unsigned int at = line + ($(chunk)) * 16;
 
         store_shared_word(at, __byte_perm(kept, got, upper));
         store_shared_word(at + 8 * $(across), __byte_perm(kept, got, lower));
@@ -326,6 +327,7 @@ FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 
 //$ end
 //$ -- bytes of a line, and which 16 of them are these rows
+//$ local even = "odd ? odd_column : even_column"
 //$ local line, who = small and 32 or 64, small and "warp" or "warpgroup"
 //$ local chunk = small and "(half ^ lane / 2) % 2" or "(threadIdx.x / 32 ^ lane) % 4"
 /*
@@ -362,7 +364,7 @@ FN void turn_columns(const struct packed *packed, unsigned int turned, unsigned 
         const unsigned int got = __shfl_xor_sync(~0u, low ? rows : below, 8);
         const unsigned int to = at + j * 8 * $(line);
 
-        store_shared_word(to + odd * $(line), __byte_perm(kept, got, odd ? odd_column : even_column));
+        store_shared_word(to + odd * $(line), __byte_perm(kept, got, $(even)));
         store_shared_word(to + $(line) - odd * $(line),
                           __byte_perm(kept, got, odd ? even_column : odd_column));
     }
@@ -390,8 +392,8 @@ FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
 }
 
 //$ if small then
-/* A warp's 16 rows, from `row` on, and results from column x on: the rowwise tensor, whose scales of
-   rows after the group's are 0. */
+/* A warp's 16 rows, from `row` on, and results from column x on: the rowwise tensor, whose scales
+   of rows after the group's are 0. */
 FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const struct tile *t,
                        const struct maps *maps, const struct copies *c, int x, int row,
                        int rows, int lane)

@@ -102,7 +102,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ -- two separate operands of an activation have a box each
 //$ local next_row = name == "b" and apart and "half" or rows
 //$ local packed = o.bits == 4 and o.major == "k" -- two values in a byte
-//$ local along = packed and "x / 2" or "x"
+//$ local along, as_bytes = packed and "x / 2" or "x", packed and "/ 2" or "* " .. o.bytes
 //$ local at = o.major == "k" and along .. ", mn" or "mn, x"
 //$ local pad = boxes == 1 and "" or "    "
 //$ local plain = microbatches > 1 and "&maps->plain->part[maps->part]." .. name or "maps->" .. name
@@ -114,7 +114,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ end
 //$ if boxes ~= 1 then
 #pragma unroll
-    for (int i = 0; i < $(boxes); i++, mn += $(next_row), to += $(rows) * TILE_K $(packed and "/ 2" or "* " .. o.bytes))
+    for (int i = 0; i < $(boxes); i++, mn += $(next_row), to += $(rows) * TILE_K $(as_bytes))
 //$ end
 //$ if o.ragged == "k" and o.major == "k" then
 //$ local token = packed and "((int)t->start + x) / 2" or "(int)t->start + x"

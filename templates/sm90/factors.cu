@@ -140,6 +140,7 @@ FN void factors_prefetch(const struct factors *f, const struct tile *t, int row,
 
 //$ -- gradients load a part of a row's sums at a time
 //$ local parts = epilogue == "gradient" and arch == "sm_100f"
+//$ local from = parts and "column" or apart and "t->column / 2" or "t->column"
 //$ local across = parts and "SUMS / (ROWS / 16)" or "COLUMNS / 8"
 //$ if parts then
 /* The warp's rows of D begin at `row` of the group's `rows`, and the sums' columns at `column`. */
@@ -173,7 +174,7 @@ FN void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *
     }
 #pragma unroll
     for (int j = 0; j < $(across); j++) {
-        const int x = $(parts and "" or "t->")column$(apart and " / 2" or "") + 8 * j + lane % 4 * 2;
+        const int x = $(from) + 8 * j + lane % 4 * 2;
 //$ if apart then
         if (j == COLUMNS / 16) { /* the rest is of B's second half */
             b += (f->columns - COLUMNS) / 2;

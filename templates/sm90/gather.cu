@@ -3,13 +3,13 @@
 //$ local halves = follows and operands == "halves" -- two parts of B in a tile
 //$ local column = halves and "t->column / 2" or "t->column"
 //$ local two = arch == "sm_100f" -- warps that do nothing else
-//$ local step = two and 8 or 16
+//$ local step, all = two and 8 or 16, two and "8 * 128" or "16 * 128"
 /*
 //$ if two then
-** A's rows, each from anywhere: row r of all groups is row gather[r] / topk of a [tokens, k]. Threads
-** of two warps copy 16 bytes of every eighth row of a tile, to where the copy engine would have put
-** them. Addresses are found once a tile. Rows past the group's end are zeros, as are those whose
-** index is out of range.
+** A's rows, each from anywhere: row r of all groups is row gather[r] / topk of a [tokens, k]. Two
+** warps' threads copy 16 bytes of every eighth row of a tile, to where the copy engine would have
+** put them. Addresses are found once a tile. Rows past the group's end are zeros, as are those
+** whose index is out of range.
 //$ else
 ** A's rows, each from anywhere: row r of all groups is row gather[r] / topk of a [tokens, k]. All
 ** threads of the first warpgroup copy 16 bytes of every sixteenth row of a tile, to where the copy
@@ -78,7 +78,7 @@ FN void gather_load(const struct gather *g, unsigned int stage, unsigned int ful
 
 #pragma unroll
     for (int i = 0; i < ROWS_EACH; i++)
-        copy_chunk(to + i * $(step) * 128, wanted >> i & 1 ? from + (u64)g->row[i] * g->pitch : g->a,
+        copy_chunk(to + i * $(all), wanted >> i & 1 ? from + (u64)g->row[i] * g->pitch : g->a,
                    wanted >> i << 4 & 16);
     barrier_arrive_copied(full);
 }

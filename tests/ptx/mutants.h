@@ -485,7 +485,6 @@ static const struct mutant planted[] = {
     {B_M_COPIES, COPIES, "(half ^ lane / 2) % 2", "half"},
     {B_M_COPIES, COPIES, "x, row, lane);\n    __syncwarp();\n#pragma unroll",
      "x, row, lane);\n#pragma unroll"},
-    {B_M_COPIES, COPIES, "half, lane);\n    __syncwarp();", "half, lane);"},
     {B_M_COPIES, COPIES, "t->runs * 128 + row", "t->start + row"},
     /* fp32 scales as bytes of exponents */
     {B_M_BLOCK, FOUR, " * 0x01010101u", ""},

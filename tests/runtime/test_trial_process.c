@@ -157,7 +157,8 @@ TEST(trial_without_standard_files)
     }
     ctx = open_trial();
     test_expect_choice(ctx, P, &aot, "n_best", QUERN_BACKEND_AOT, 148);
-    qn_close(ctx); /* before the others come back: it has files of these numbers */
+    qn_close(
+        ctx); /* before the others come back: it has files of these numbers */
     for (int i = 0; i < 3; i++) {
         assert_int_equal(dup2(saved[i], i), i);
         close(saved[i]);
