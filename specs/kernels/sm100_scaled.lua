@@ -149,6 +149,7 @@ local kinds = {
              pairs = { false },
              rows = { {64, 128, 128}, {128, 128, 128}, {64, 128, 256}, {128, 128, 256} },
              flat = { {128, 128, 128}, {128, 128, 256} },
+             one = { {128, 128, 128}, {128, 128, 256} },
              tokens = { {128, 64, 128}, {128, 128, 128}, {128, 64, 256}, {128, 128, 256} } },
   whole  = { rules = whole, element = { e4m3, e5m2 }, scale = { "tensor", "group", "row" },
              template = "sm100/gemm_dense.cu",
@@ -156,6 +157,7 @@ local kinds = {
              pairs = { false, true }, paired = { {256, 128, 128} },
              rows = { {64, 128, 128}, {128, 128, 128}, {256, 128, 128} },
              flat = { {128, 256, 128} },
+             one = { {128, 128, 128} }, -- results of 256 columns: some would spill
              tokens = { {128, 128, 128}, {128, 256, 128} } },
 }
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
@@ -222,7 +224,7 @@ for name, of in pairs(kinds) do
 
       axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
       axis "interleave" (axes[2]),
-      axis "tile" (of.flat), alone(),
+      axis "tile" (operand == "one" and of.one or of.flat), alone(),
       derive "operands" (function () return operand end),
       derive "addend" (function () return "none" end),
       ragged_m(of)

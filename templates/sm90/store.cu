@@ -136,7 +136,7 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
             if (i + AHEAD < ROWS / SLAB_ROWS)
                 read_slab(&c[(i + AHEAD) % (AHEAD + 1)], scale, row + (i + AHEAD) * SLAB_ROWS, x,
                           rows, lane);
-            scale_slab(part, &c[i % (AHEAD + 1)], scale);
+            scale_slab(part, &c[i % (AHEAD + 1)]$(epilogue == "scale" and ", scale" or ""));
             put_slab(slabs, maps, part, t, x, row + i * SLAB_ROWS$(cut), lane);
         }
 //$ else
