@@ -376,6 +376,8 @@ static void finish_recipe(struct qg *q, struct qg_recipe *recipe)
         if (scale->blocked)
             failed = find_storage(q, scale) || qg_rule_trace_all(q, scale) ||
                      qg_trial_check(q, scale);
+        if (scale->blocked && !failed)
+            scale->stored_powers = qg_trial_powers(scale);
     }
 }
 

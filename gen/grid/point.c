@@ -158,6 +158,7 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
     set_boolean(L, "apart", !strcmp(s->stored->groups, "apart"));
     set_boolean(L, "words", in_words(s, rows));
     set_boolean(L, "powers", by_powers(s));
+    set_boolean(L, "stored_powers", s->stored_powers);
     set_boolean(L, "by_input", s->by_input);
     set_boolean(L, "of_values", of_values);
     set_boolean(L, "global", s->global != 0);

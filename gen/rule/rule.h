@@ -15,3 +15,5 @@ struct qg_location qg_rule_location(struct qg *, const struct qg_scale *,
 const char *qg_rule_usual(const struct qg_scale *, int global);
 /* Do they make sense of ordinary values? Returns 0, or 1 and noted. */
 int qg_trial_check(struct qg *, const struct qg_scale *);
+/* Is each scale that they store a power of two, from 2^-127 to 2^127? */
+int qg_trial_powers(const struct qg_scale *);

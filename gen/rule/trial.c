@@ -278,3 +278,34 @@ int qg_trial_check(struct qg *q, const struct qg_scale *scale)
     fesetenv(&mode);
     return wrong;
 }
+
+/* Magnitudes all over fp32's range, most of them no powers of two. */
+static int stores_powers(const struct qg_rule_trace *rule)
+{
+    static const float parts[] = {1,    1 + 0x1p-23f, 1.1f, 1.25f, 1.5f,
+                                  1.6f, 1.75f,        1.8f, 1.9f,  1.99f};
+
+    for (int e = -149; e < 128; e++)
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            const float stored = run(rule, ldexpf(parts[i], e), 1).stored;
+            int power;
+
+            if (!(stored > 0) || frexpf(stored, &power) != 0.5f ||
+                power < -126 || power > 128)
+                return 0;
+        }
+    return 1;
+}
+
+int qg_trial_powers(const struct qg_scale *scale)
+{
+    fenv_t mode;
+    int powers = !scale->global && !scale->delayed.history;
+
+    fegetenv(&mode);
+    fesetenv(FE_DFL_ENV);
+    for (int i = 0; powers && i < (scale->by_input ? QG_INPUTS : 1); i++)
+        powers = stores_powers(&scale->rules[i]);
+    fesetenv(&mode);
+    return powers;
+}

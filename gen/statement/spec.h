@@ -82,7 +82,8 @@ struct qg_scale {
     int by_role; /* given only for this tensor */
     int element; /* enum quern_type */
     struct qg_rule_trace rules[QG_INPUTS], globals[QG_INPUTS];
-    int by_input; /* rules differ by the type of the input */
+    int by_input;      /* rules differ by the type of the input */
+    int stored_powers; /* stored scales are powers of two that e8m0 has */
 };
 
 struct qg_recipe {

@@ -33,7 +33,6 @@ local function common (merges)
   -- Two CTAs of a cluster whose tensor cores multiply together: each reads half of A.
   derive "pair" (function (v) return v.cluster.n > 1 end),
   derive "schedule" (function () return "overlapped" end), -- stores behind products
-  derive "gather" (function () return "none" end),
   derive "a_runs" (function () return false end),
   derive "scales" (function () return "none" end),
   derive "quantize" (function () return "pass" end),
@@ -49,9 +48,9 @@ local function common (merges)
 
   -- The tensor cores take 128 rows and 16 to 256 columns: where rows of D are in groups they are
   -- the latter, so that a group's last tile has no more than it needs. An activation may need two
-  -- columns of D, which one thread has where they are columns.
+  -- columns of D, which one thread has where they are columns. Pairs share rows of D.
   derive "turned" (function (v)
-    return v.ragged == "m" and v.epilogue ~= "activate" and v.epilogue ~= "gradient"
+    return v.pair or v.ragged == "m" and v.epilogue ~= "activate" and v.epilogue ~= "gradient"
   end),
 
   -- Warps that copy, multiply, check sizes; and four that store, or eight, of which two at a time
@@ -122,67 +121,81 @@ local function constants ()
 end
 
 local function alone () return derive "cluster" (function () return { 1, 1 } end) end
+local function clusters (pair) return pair and axis "cluster" { {1, 2} } or alone() end
+local function in_order () return derive "gather" (function () return "none" end) end
 
 local join = table.join
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
                 "noop" }
-local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
+local maps = { "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
 local turned = { {64, 128, 64}, {128, 128, 64}, {256, 128, 64} }
-local plain = { {128, 128, 64}, {128, 256, 64} }
+local plain, paired = { {128, 128, 64}, {128, 256, 64} }, { {256, 128, 64} }
+
+-- Rows of A in order, or gathered through indices, with which single CTAs write their own memory.
+local rows = { { name = "gemm_m", params = join({ "a_map" }, maps), gather = in_order,
+                 pairs = { false, true }, plain = plain },
+               { name = "gather_m", pairs = { false }, plain = { {128, 256, 64} },
+                 params = join({ "a", "a_stride", "gather", "topk", "tokens" }, maps),
+                 gather = function () return axis "gather" { "gather_a" } end } }
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each. Then the same times a
 -- factor for each group, and with C.
 for epilogue, more in pairs { store = {}, alpha = { "alpha", "scalar_step" },
                               scale = join(added, scalars) } do
-  for _, pair in ipairs { false, true } do
-    kernels("sm100_gemm_m_" .. epilogue .. (pair and "_pair" or "")) {
-      op       = { "fprop", "dgrad" },
-      element  = { bf16, f16 },
-      scale    = "none",
-      layout   = { "tn", "nn" },
-      ragged   = "m",
-      epilogue = epilogue,
-      arch     = "sm_100f",
-      template = "sm100/gemm_dense.cu",
-      params   = join(rows, more, sizes),
+  for _, of in ipairs(rows) do
+    for _, pair in ipairs(of.pairs) do
+      kernels("sm100_" .. of.name .. "_" .. epilogue .. (pair and "_pair" or "")) {
+        op       = { "fprop", "dgrad" },
+        element  = { bf16, f16 },
+        scale    = "none",
+        layout   = { "tn", "nn" },
+        ragged   = "m",
+        epilogue = epilogue,
+        arch     = "sm_100f",
+        template = "sm100/gemm_dense.cu",
+        params   = join(of.params, more, sizes),
 
-      axis "tile" (pair and { {256, 128, 64} } or turned),
-      pair and axis "cluster" { {1, 2} } or alone(),
-      ragged_m()
-    }
+        of.gather(),
+        axis "tile" (pair and paired or turned), clusters(pair),
+        ragged_m()
+      }
+    end
   end
 end
 
 -- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm.lua.
-kernels "sm100_gemm_m_activate" {
-  op       = "fprop",
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = "tn",
-  ragged   = "m",
-  epilogue = "activate",
-  arch     = "sm_100f",
-  template = "sm100/gemm_dense.cu",
-  params   = join(rows, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
-                          "probability", "limit", "slope", "shift" }, sizes),
+for _, of in ipairs(rows) do
+  kernels("sm100_" .. of.name .. "_activate") {
+    op       = "fprop",
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = "tn",
+    ragged   = "m",
+    epilogue = "activate",
+    arch     = "sm_100f",
+    template = "sm100/gemm_dense.cu",
+    params   = join(of.params, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
+                            "probability", "limit", "slope", "shift" }, sizes),
 
-  axis "activation" (join({ "none" }, activations.gated, activations.plain)),
-  axis "interleave" { 0, 1, 8, 32 },
-  axis "tile"       (plain), alone(),
+    axis "activation" (join({ "none" }, activations.gated, activations.plain)),
+    axis "interleave" { 0, 1, 8, 32 },
+    of.gather(),
+    axis "tile"       (of.plain), alone(),
 
-  derive "operands" (function (v)
-    for _, one in ipairs(join({ "none" }, activations.plain)) do
-      if v.activation == one then return "one" end
-    end
-    return v.interleave == 0 and "halves" or "runs"
-  end),
-  reject "nothing alternates: there is one operand"
-    (function (v) return v.operands == "one" and v.interleave > 0 end),
-  fragments(), constants(),
-  ragged_m()
-}
+    derive "operands" (function (v)
+      for _, one in ipairs(join({ "none" }, activations.plain)) do
+        if v.activation == one then return "one" end
+      end
+      return v.interleave == 0 and "halves" or "runs"
+    end),
+    reject "nothing alternates: there is one operand"
+      (function (v) return v.operands == "one" and v.interleave > 0 end),
+    fragments(), constants(),
+    ragged_m()
+  }
+end
 
 -- dp from dh = dy w, where h = activation(p) times a factor for each row: see sm90_gemm.lua.
 local gradients = {
@@ -192,22 +205,25 @@ local gradients = {
 }
 
 for operands, axes in pairs(gradients) do
-  kernels("sm100_gemm_m_gradient_" .. operands) {
-    op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
-    epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f", template = "sm100/gemm_dense.cu",
-    params = join(rows, { "p_map", "alpha", "scalar_step", "probability", "partials",
-                          "row_partials", "limit", "slope", "shift" }, sizes),
+  for _, of in ipairs(rows) do
+    kernels("sm100_" .. of.name .. "_gradient_" .. operands) {
+      op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
+      epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f", template = "sm100/gemm_dense.cu",
+      params = join(of.params, { "p_map", "alpha", "scalar_step", "probability", "partials",
+                            "row_partials", "limit", "slope", "shift" }, sizes),
 
-    axis "activation" (axes[1]),
-    axis "interleave" (axes[2]),
-    axis "tile" (plain), alone(),
-    derive "operands" (function () return operands end),
+      axis "activation" (axes[1]),
+      axis "interleave" (axes[2]),
+      of.gather(),
+      axis "tile" (of.plain), alone(),
+      derive "operands" (function () return operands end),
 
-    operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
-                         or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
-    fragments(), constants(),
-    ragged_m()
-  }
+      operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
+                           or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+      fragments(), constants(),
+      ragged_m()
+    }
+  end
 end
 
 -- dw = dyᵀ x: k in groups, one matrix D for each.
@@ -216,20 +232,22 @@ local tokens = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_p
 
 for name, one in pairs { add   = { { "store", "add" }, added },
                          scale = { "scale", join(added, scalars) } } do
-  kernels("sm100_gemm_k_" .. name) {
-    op       = "wgrad",
-    element  = { bf16, f16 },
-    scale    = "none",
-    layout   = "nt",
-    ragged   = "k",
-    epilogue = one[1],
-    arch     = "sm_100f",
-    template = "sm100/gemm_dense.cu",
-    params   = join(tokens, one[2], sizes),
+  for _, pair in ipairs { false, true } do
+    kernels("sm100_gemm_k_" .. name .. (pair and "_pair" or "")) {
+      op       = "wgrad",
+      element  = { bf16, f16 },
+      scale    = "none",
+      layout   = "nt",
+      ragged   = "k",
+      epilogue = one[1],
+      arch     = "sm_100f",
+      template = "sm100/gemm_dense.cu",
+      params   = join(tokens, one[2], sizes),
 
-    axis "tile" (plain), alone(),
-    ragged_k()
-  }
+      in_order(), axis "tile" (pair and paired or plain), clusters(pair),
+      ragged_k()
+    }
+  end
 
   -- The same products of several microbatches that waited, as one: their tokens are one long k.
   kernels("sm100_gemm_k_parts_" .. name) {
@@ -246,30 +264,32 @@ for name, one in pairs { add   = { { "store", "add" }, added },
                       "error", "noop" }, one[2]),
 
     axis "microbatches" { 8 },
-    axis "tile" (plain), alone(),
+    in_order(), axis "tile" (plain), alone(),
     ragged_k "merges"
   }
 end
 
 -- A uniform batch: no axis is ragged.
-kernels "sm100_gemm_none" {
-  op       = { "fprop", "dgrad", "wgrad" },
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = { "tn", "nn", "nt", "tt" },
-  ragged   = "none",
-  epilogue = "scale",
-  arch     = "sm_100f",
-  template = "sm100/gemm_dense.cu",
-  params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
-                  { "groups", "m", "n", "k", "band", "noop" }),
+for _, pair in ipairs { false, true } do
+  kernels("sm100_gemm_none" .. (pair and "_pair" or "")) {
+    op       = { "fprop", "dgrad", "wgrad" },
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = { "tn", "nn", "nt", "tt" },
+    ragged   = "none",
+    epilogue = "scale",
+    arch     = "sm_100f",
+    template = "sm100/gemm_dense.cu",
+    params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
+                    { "groups", "m", "n", "k", "band", "noop" }),
 
-  axis "tile" (plain), alone(),
+    in_order(), axis "tile" (pair and paired or plain), clusters(pair),
 
-  requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
-  requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
-  addend(), common()
-}
+    requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
+    requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+    requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+    addend(), common()
+  }
+end
 
 -- SPDX-License-Identifier: Apache-2.0

@@ -5,28 +5,48 @@
 -- Bytes of a row of a stage; words of four scales of blocks that it has.
 local ROW = 128
 local function words (v)
-  return v.scales == "native" and v.tile.k // (4 * v.a.scale.k) or 0
+  return v.scales == "native" and math.max(v.tile.k // (4 * v.a.scale.k), 1) or 0
 end
 
 -- The kind of product with scales of blocks, or nil where there is none.
 local function kind (v)
   local a, b = v.a.scale, v.b.scale
   if a.type ~= b.type or a.k ~= b.k or v.a.bits ~= v.b.bits then return nil end
+  if a.type == "f32" then -- a byte each, repeated for blocks of 32
+    return v.a.bits == 8 and a.k == 128 and a.stored_powers and b.stored_powers
+           and "mxf8f6f4" or nil
+  end
   if a.type == "e4m3" then return v.a.bits == 4 and a.k == 16 and "mxf4nvf4" or nil end
   if a.type ~= "e8m0" or a.k ~= 32 then return nil end
   return v.a.bits == 4 and "mxf4" or "mxf8f6f4"
 end
 
--- Bytes of shared memory: alignment and barriers aside, the slabs; one stage of A and B, and of
--- scales of 128 lines and as many spots.
-local function slab_memory (v) return 1 * KiB + 4 * v.slabs * 16 * v.d_swizzle + 512 end
-local function stage_memory (v) return (v.tile.m + v.tile.n) * ROW + 2 * words(v) * 512 end
+-- Does something follow the product that takes more than one column, or goes back through it?
+local function makes_copies (v) return v.epilogue == "copies" end
+local function follows (v) return v.epilogue == "activate" or makes_copies(v) end
+local function goes_back (v) return v.epilogue == "gradient" end
+
+-- See sm100_gemm.lua.
+local function turned (v)
+  return v.cluster.n > 1 or v.ragged == "m" and not follows(v) and not goes_back(v)
+end
+
+-- Bytes of shared memory: alignment and barriers aside, the slabs, each with a barrier if P is
+-- fetched, and columnwise tensors on their way, of 32 rows for each warp that stores; one stage of
+-- A and B, and of scales of 128 lines and as many spots.
+local function slab_memory (v)
+  local slab = 16 * v.d_swizzle + (goes_back(v) and 8 or 0)
+  local copies = makes_copies(v) and 4 * 128 * (32 + 4) or 0
+  return 1 * KiB + (goes_back(v) and 8 or 4) * v.slabs * slab + copies + 512
+end
+local function stage_memory (v)
+  return (v.tile.m // v.cluster.n + v.tile.n) * ROW + 2 * words(v) * 512
+end
 
 local function common (scales)
   return
   derive "scales" (function () return scales end),
-  derive "cluster" (function () return { 1, 1 } end),
-  derive "pair" (function () return false end),
+  derive "pair" (function (v) return v.cluster.n > 1 end), -- two CTAs multiply together
   derive "schedule" (function () return "overlapped" end), -- stores during products
   derive "gather" (function () return "none" end),
   derive "quantize" (function () return "pass" end),
@@ -36,7 +56,7 @@ local function common (scales)
   derive "scheduler_rolled" (function () return true end),
   derive "whole" (function () return false end),
   derive "store" (function () return "warps" end),
-  derive "turned" (function (v) return v.ragged == "m" end), -- see sm100_gemm.lua
+  derive "turned" (turned),
 
   -- Scales of a rowwise tensor that begin anew with each group: where, follows from the groups
   -- before.
@@ -45,10 +65,17 @@ local function common (scales)
     return scales == "native" and v.ragged == "m" and (s.apart or s.rows > 1)
   end),
 
-  -- Warps that copy, multiply, check sizes; four that store; four that fetch scales.
-  derive "threads" (function () return (scales == "native" and 12 or 8) * 32 end),
+  -- Warps that copy, multiply, check sizes; four that store, or eight, of which two at a time sum
+  -- columns of D; four that fetch scales.
+  derive "threads" (function (v)
+    return (4 + (goes_back(v) and 8 or 4) + (scales == "native" and 4 or 0)) * 32
+  end),
 
-  derive "d_box" (function (v) return { v.turned and 32 or 128 // v.d.bytes, 16 } end),
+  -- Rows of D, of copies as of the values that come before them: 64 codes are as many bytes as 32
+  -- values of P.
+  derive "d_box" (function (v)
+    return { (v.turned or makes_copies(v)) and 32 or 128 // v.d.bytes, 16 }
+  end),
   derive "d_swizzle" (function (v) return v.d_box[1] * v.d.bytes end),
   derive "slabs" (function () return 4 end),
   derive "stages" (function (v) return (227 * KiB - slab_memory(v)) // stage_memory(v) end),
@@ -57,8 +84,10 @@ local function common (scales)
   -- The longest first, so that the last tiles are short.
   derive "longest_first" (function () return 1 end),
 
-  derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
-  derive "b_box" (function (v) return { v.tile.k, v.tile.n } end),
+  derive "a_box" (function (v) return { v.tile.k, v.tile.m // v.cluster.n } end),
+  derive "b_box" (function (v)
+    return { v.tile.k, follows(v) and v.operands == "halves" and v.tile.n // 2 or v.tile.n }
+  end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
 
@@ -82,13 +111,13 @@ local function blocks ()
 
   -- Words of the tensor cores' memory: two tiles' sums, and a stage's scales.
   derive "tensor_words" (function (v)
-    return (v.ragged == "m" and v.tile.m or v.tile.n) <= 64 and 256 or 512
+    return (turned(v) and v.tile.m or v.tile.n) <= 64 and 256 or 512
   end),
 
   without "a_global" (function (v) return not v.a.scale.global end),
   without "b_global" (function (v) return not v.b.scale.global end),
 
-  reject "tensor cores take e8m0 scales of 32 values, and e4m3 ones of 16 values of e2m1"
+  reject "tensor cores take powers of two for 32 values, or more, and e4m3 scales for 16 of e2m1"
     (function (v) return v.kind == "none" end),
   reject "next to two tiles' sums of 256 columns there is no room for scales"
     (function (v) return v.tile.m * v.tile.n > 128 * 128 end),
@@ -117,12 +146,18 @@ local kinds = {
              template = "sm100/gemm_scaled.cu",
              sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
                     "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" },
+             pairs = { false },
              rows = { {64, 128, 128}, {128, 128, 128}, {64, 128, 256}, {128, 128, 256} },
+             flat = { {128, 128, 128}, {128, 128, 256} },
+             one = { {128, 128, 128}, {128, 128, 256} },
              tokens = { {128, 64, 128}, {128, 128, 128}, {128, 64, 256}, {128, 128, 256} } },
   whole  = { rules = whole, element = { e4m3, e5m2 }, scale = { "tensor", "group", "row" },
              template = "sm100/gemm_dense.cu",
              sf = { "a_sf", "a_sf_group_stride", "b_sf", "b_sf_group_stride" },
+             pairs = { false, true }, paired = { {256, 128, 128} },
              rows = { {64, 128, 128}, {128, 128, 128}, {256, 128, 128} },
+             flat = { {128, 256, 128} },
+             one = { {128, 128, 128} }, -- results of 256 columns: some would spill
              tokens = { {128, 128, 128}, {128, 256, 128} } },
 }
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
@@ -130,25 +165,112 @@ local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
 local join = table.join
+local function alone () return derive "cluster" (function () return { 1, 1 } end) end
+local function clusters (pair) return pair and axis "cluster" { {1, 2} } or alone() end
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
 local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
 
 for name, of in pairs(kinds) do
   for epilogue, more in pairs { store = {}, scale = join(added, scalars) } do
-    kernels("sm100_" .. name .. "_m_" .. epilogue) {
-      op = { "fprop", "dgrad" }, element = of.element, scale = of.scale, layout = "tn",
-      ragged = "m", epilogue = epilogue, arch = "sm_100f", template = of.template,
-      params = join(rows, of.sf, more, sizes),
+    for _, pair in ipairs(of.pairs) do
+      kernels("sm100_" .. name .. "_m_" .. epilogue .. (pair and "_pair" or "")) {
+        op = { "fprop", "dgrad" }, element = of.element, scale = of.scale, layout = "tn",
+        ragged = "m", epilogue = epilogue, arch = "sm_100f", template = of.template,
+        params = join(rows, of.sf, more, sizes),
 
-      axis "tile" (of.rows),
-      derive "addend" (function () return epilogue == "store" and "none" or "read" end),
+        axis "tile" (pair and of.paired or of.rows), clusters(pair),
+        derive "addend" (function () return epilogue == "store" and "none" or "read" end),
 
-      requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
-      requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-      of.rules()
+        requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+        requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+        of.rules()
+      }
+    end
+  end
+end
+
+-- y = activation(x wᵀ + bias), times a number for each row, and dp from dh = dy w, where
+-- h = activation(p) times a factor for each row: see sm90_gemm.lua.
+local function constants ()
+  return without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end)
+end
+local function fragments ()
+  return
+  reject "a thread has pairs of columns in fragments of 8: runs of both operands are neither"
+    (function (v) return v.interleave ~= 1 and v.interleave % 8 ~= 0 end)
+end
+local function ragged_m (of)
+  return
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  constants(), fragments(), of.rules()
+end
+local through = { "alpha", "scalar_step", "probability", "limit", "slope", "shift" }
+local forward = join({ "p_map", "p_ragged_map", "bias", "saved" }, through)
+local backward = join({ "p_map", "partials", "row_partials" }, through)
+local operands = {
+  one    = { join(activations.plain), { 0 } },
+  halves = { join(activations.gated), { 0 } },
+  runs   = { join(activations.gated), { 1, 8, 32 } },
+}
+
+for name, of in pairs(kinds) do
+  for operand, axes in pairs(operands) do
+    kernels("sm100_" .. name .. "_m_activate_" .. operand) {
+      op = "fprop", element = of.element, scale = of.scale, layout = "tn", ragged = "m",
+      epilogue = "activate", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
+      params = join(rows, of.sf, forward, sizes),
+
+      axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
+      axis "interleave" (axes[2]),
+      axis "tile" (operand == "one" and of.one or of.flat), alone(),
+      derive "operands" (function () return operand end),
+      derive "addend" (function () return "none" end),
+      ragged_m(of)
+    }
+
+    kernels("sm100_" .. name .. "_m_gradient_" .. operand) {
+      op = "dgrad", element = of.element, scale = of.scale, layout = "tn", ragged = "m",
+      epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
+      params = join(rows, of.sf, backward, sizes),
+
+      axis "activation" (axes[1]),
+      axis "interleave" (axes[2]),
+      axis "tile" (of.flat), alone(),
+      derive "operands" (function () return operand end),
+      derive "addend" (function () return "fetch" end), -- P, as C would be
+
+      operand == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
+                          or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+      ragged_m(of)
     }
   end
+end
+
+-- The same of fprop, and the results become copies of an x, as the next product takes it: blocks of
+-- 32 are a part of a tile's row, or of a column's rows that one warp has.
+for operand, axes in pairs(operands) do
+  kernels("sm100_blocks_m_copies_" .. operand) {
+    op = "fprop", element = { e4m3, e5m2 }, scale = "block", layout = "tn", ragged = "m",
+    epilogue = "copies", d = { bf16, f16 }, arch = "sm_100f", template = kinds.blocks.template,
+    params = join(rows, kinds.blocks.sf, forward,
+                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+
+    axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
+    axis "interleave" (axes[2]),
+    axis "tile" { {128, 128, 128} }, alone(),
+    derive "operands" (function () return operand end),
+    derive "addend" (function () return "none" end),
+
+    operand == "one" and requires "n % 128 == 0" "results must be whole blocks of 128"
+                     or requires "n % 256 == 0" "results must be whole blocks of 128",
+    reject "scales of the result must be those of a row's 32 results each"
+      (function (v) return v.a.scale.rows ~= 1 or v.a.scale.k ~= 32 end),
+    reject "the copies' values must be rounded to nearest, as they are"
+      (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
+    ragged_m(kinds.blocks)
+  }
 end
 
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
@@ -157,24 +279,27 @@ local tokens = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
 for name, of in pairs(kinds) do
   for epilogue, one in pairs { add   = { { "store", "add" }, added },
                                scale = { "scale", join(added, scalars) } } do
-    kernels("sm100_" .. name .. "_k_" .. epilogue) {
-      op = "wgrad", element = of.element, scale = of.scale, layout = "tn", ragged = "k",
-      epilogue = one[1], arch = "sm_100f", template = of.template,
-      params = join(tokens, of.sf, one[2], sizes),
+    for _, pair in ipairs(of.pairs) do
+      kernels("sm100_" .. name .. "_k_" .. epilogue .. (pair and "_pair" or "")) {
+        op = "wgrad", element = of.element, scale = of.scale, layout = "tn", ragged = "k",
+        epilogue = one[1], arch = "sm_100f", template = of.template,
+        params = join(tokens, of.sf, one[2], sizes),
 
-      axis "tile" (of.tokens),
-      derive "addend" (function (v)
-        if v.epilogue == "store" then return "none" end
-        return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
-      end),
-      without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
-      reject "C with so many columns' sums leaves too few registers: some would spill"
-        (function (v) return v.addend == "read" and v.tile.n == 256 end),
+        axis "tile" (pair and of.paired or of.tokens), clusters(pair),
+        derive "addend" (function (v)
+          if v.epilogue == "store" then return "none" end
+          return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
+        end),
+        without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
+        reject "C with so many columns' sums leaves too few registers: some would spill"
+          (function (v) return v.addend == "read" and v.tile.n == 256 end),
 
-      requires "k <= 2147352576" "steps of k are counted in 32 bits",
-      requires "groups * (m / 128 + 1) * (n / 64 + 1) < 2147483648" "tiles are counted in 31 bits",
-      of.rules()
-    }
+        requires "k <= 2147352576" "steps of k are counted in 32 bits",
+        requires "groups * (m / 128 + 1) * (n / 64 + 1) < 2147483648"
+                 "tiles are counted in 31 bits",
+        of.rules()
+      }
+    end
   end
 end
 

@@ -30,12 +30,20 @@ LINES = TILE_M,   /* of the tensor cores: rows of D */
 SPOTS = TILE_N,   /* in each line: columns of D */
 ROWS = 64,        /* 16 of which, in a row, a warp has sums of at a time */
 COLUMNS = TILE_N,
-SUMS = ROWS * COLUMNS / 128, /* in each of its threads */
+//$ local part = epilogue == "gradient" and "ROWS * 128 / " .. d.bytes or "ROWS * COLUMNS"
+SUMS = $(part) / 128, /* in each of its threads */
 //$ end
-WARPS = $(native and 4 or threads // 32 - 4), /* that store */
+WARPS = $(threads // 32 - (native and 8 or 4)), /* that store */
+//$ if gather ~= "none" then
+GATHER_THREADS = 64, /* that copy rows of A */
+//$ end
 //$ if native then
 SCALERS = 4,  /* warps that fetch scales */
-BLOCK = $(a.scale.k), /* codes with one scale */
+//$ local block = a.scale.type == "f32" and 32 or a.scale.k
+BLOCK = $(block), /* codes with one scale, for the tensor cores */
+//$ if a.scale.k > block then
+GIVEN = $(a.scale.k), /* codes with one scale, as it is stored */
+//$ end
 WORDS = TILE_K / BLOCK / 4, /* of four scales, that a row of a stage has */
 SF_BYTES = 2 * WORDS * 512, /* of a stage: 128 lines, and 128 spots */
 //$ end
@@ -45,6 +53,11 @@ SLAB_BYTES = SLAB_ROWS * SLAB_COLUMNS * $(d.bytes), /* one warp's store */
 SLABS = $(slabs), /* of each */
 ALL_SLABS_BYTES = WARPS * SLABS * SLAB_BYTES,
 ROW_SLABS = COLUMNS / SLAB_COLUMNS,
+//$ if epilogue == "copies" then
+RESULTS = $(operands == "one" and tile.n or tile.n // 2), /* of a row in a tile */
+TURNED_BYTES = WARPS * RESULTS * 32, /* a tile's columnwise tensor, of each warp's rows */
+COLUMNS_BYTES = WARPS * RESULTS * 4, /* the columns' factors, for each warp */
+//$ end
 QUEUE = 4, /* tiles announced at a time */
 SLOT_BYTES = $(ragged == "k" and 48 or 32),
 //$ if microbatches > 1 then

@@ -9,6 +9,9 @@
 ** (struct scheduler). Its first warp copies tiles of A and B into a ring of STAGES stages, one
 ** thread of the second has the tensor cores multiply them, and four warps store the sums, while the
 ** next tile is multiplied.
+//$ if gather ~= "none" then
+** A's rows come one by one, by two more warps: see sm90/gather.cu.
+//$ end
 //$ if pair then
 ** Two CTAs side by side along n are a pair: each has its columns of B and half of the rows of A,
 ** the first one's thread multiplies all of it for both, and each stores its own columns of D.
@@ -53,6 +56,10 @@ enum {
 
 //$ include "sm90/copy.cu"
 
+//$ if gather ~= "none" then
+//$ include "sm90/gather.cu"
+
+//$ end
 //$ include "sm100/multiply.cu"
 
 //$ if addend == "read" then
@@ -81,6 +88,9 @@ $(name)(
 //$ if factors == "row" then
     factors.columns = n;
 //$ end
+//$ if gather ~= "none" then
+    //$ include "sm90/gather_setup.body.cu"
+//$ end
     //$ include "sm90/epilogue.body.cu"
     //$ include "sm90/scheduler_setup.body.cu"
 
@@ -92,7 +102,15 @@ $(name)(
         //$ include "sm100/multiply.body.cu"
     } else if (warp >= 4) {
         //$ include "sm100/store.body.cu"
+//$ if gather ~= "none" then
+    } else {
+        while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))
+            gather_tile(&g, &s, &p, &t, warp - 2, lane);
+        if (warp == 2 && blockIdx.x == 0)
+            check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
+//$ else
     //$ include "sm90/check.body.cu"
+//$ end
     }
     //$ include "sm100/end.body.cu"
 }

@@ -70,7 +70,7 @@ $(name)(
 //$ if factors ~= "none" then
     struct factors factors;
 //$ end
-    struct scales scales;
+    struct stored scales;
     //$ include "sm90/setup.body.cu"
 //$ for _, p in ipairs(params) do
 //$   if p.kind == "global" and factors == "global" then
@@ -89,7 +89,7 @@ $(name)(
         //$ include "sm90/produce.body.cu"
     } else if (warp == 1) {
         //$ include "sm100/multiply.body.cu"
-    } else if (warp >= 8) {
+    } else if (warp >= $(threads // 32 - 4)) {
         while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))
             scale_tile(&s, &p, &t, &scales, $(d_rows), n, $(k_length), lane);
     } else if (warp >= 4) {

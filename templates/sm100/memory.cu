@@ -1,4 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
+//$ local copies = epilogue == "copies"
 /* Shared memory, as 32-bit addresses. */
 struct memory {
     unsigned int ring; /* stages: A_BYTES of A, and after them B_BYTES of B */
@@ -15,6 +16,9 @@ struct memory {
 //$ if scales == "native" then
     unsigned int sf, sf_full; /* the scales of each stage, SF_BYTES; a barrier each */
 //$ end
+//$ if copies then
+    unsigned int turned, columns; /* of the columnwise tensor: see sm90/copies.cu */
+//$ end
 };
 
 FN struct memory memory_layout(void)
@@ -29,7 +33,13 @@ FN struct memory memory_layout(void)
 //$ else
     s.slabs = s.ring + STAGES * STAGE_BYTES;
 //$ end
+//$ if copies then
+    s.turned = s.slabs + ALL_SLABS_BYTES;
+    s.columns = s.turned + TURNED_BYTES;
+    s.full = s.columns + COLUMNS_BYTES;
+//$ else
     s.full = s.slabs + ALL_SLABS_BYTES;
+//$ end
     s.empty = s.full + STAGES * 8;
 //$ if pair then
     s.both_full = first_of_pair(s.full);
@@ -57,7 +67,7 @@ FN struct memory memory_layout(void)
 FN void barriers_make(const struct memory *s)
 {
     for (int i = 0; i < STAGES; i++) {
-        barrier_init(s->full + i * 8, 1);
+        barrier_init(s->full + i * 8, 1$(gather ~= "none" and " + GATHER_THREADS" or ""));
         barrier_init(s->empty + i * 8, 1);
 //$ if scales == "native" then
         barrier_init(s->sf_full + i * 8, SCALERS);
@@ -65,7 +75,9 @@ FN void barriers_make(const struct memory *s)
     }
     for (int i = 0; i < QUEUE; i++) {
         barrier_init(s->posted + i * 8, 1);
-        barrier_init(s->read + i * 8, 1 + WARPS$(scales == "native" and " + SCALERS" or ""));
+//$ local more = scales == "native" and " + SCALERS"
+//$ more = more or gather ~= "none" and " + GATHER_THREADS / 32" or ""
+        barrier_init(s->read + i * 8, 1 + WARPS$(more));
     }
     for (int i = 0; i < 2; i++) {
         barrier_init(s->sums_full + i * 8, 1);

@@ -71,6 +71,9 @@ FN void multiply_tile(unsigned int sums, const struct memory *s, struct pipeline
         const unsigned int spots = mma_operand(stage + $(at.spots));
 
         barrier_wait(s->full + p->stage * 8, p->parity);
+//$ if gather ~= "none" then
+        copy_engine_fence(); /* threads wrote A */
+//$ end
         tensor_after_barrier();
 #pragma unroll
         for (int step = 0; step < TILE_K / MMA_K; step++)

@@ -34,7 +34,7 @@ FN void tensor_commit(unsigned int barrier)
 //$ end
 }
 
-//$ if scales == "native" then
+//$ if scales == "native" and epilogue ~= "copies" then -- where sm90/ptx.cu has none
 FN void store_shared_word(unsigned int to, unsigned int word)
 {
     asm volatile("st.shared.b32 [%0], %1;" : : "r"(to), "r"(word) : "memory");

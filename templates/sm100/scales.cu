@@ -5,7 +5,7 @@
 ** group's, and blocks after its k, have scales of 0 there: the padding of tiles and the scales of
 ** other groups are not read.
 */
-struct scales {
+struct stored {
 //$ for _, p in ipairs(params) do
 //$   if p.kind == "sf" then
     $(p.member_declaration);
@@ -22,25 +22,33 @@ struct scale_row {
     int blocks;    /* with a scale */
 };
 
-FN struct scale_group group_of(const struct scales *s, const struct tile *t)
+FN struct scale_group group_of(const struct stored *s, const struct tile *t)
 {
 //$ local runs = ragged == "k" and "t->start / ALIGNED" or a_runs and "t->runs" or "0"
     const struct scale_group g = { t->group, t->start, t->length, $(runs), s->k };
     return g;
 }
 
+//$ local follows = epilogue == "activate" or epilogue == "copies"
+//$ local apart = follows and operands == "halves" -- two parts of B in a tile
+//$ local given = a.scale.type == "f32" and "GIVEN" or "BLOCK" -- of a stored scale
 //$ local length = ragged == "k" and "(int)t->length" or "s->k"
 //$ for _, x in ipairs { { "a", "m", "row", "M" }, { "b", "n", "column", "N" } } do
 //$   local name, first = x[1], x[3]
 /* That of row `line` of the tile's $(name), which has `rows` in the group. */
-FN struct scale_row scale_row_$(name)(const struct scales *s, const struct tile *t, int line,
+FN struct scale_row scale_row_$(name)(const struct stored *s, const struct tile *t, int line,
                                 int rows)
 {
     const struct scale_group g = group_of(s, t);
+//$ if name == "b" and apart then
+    const int row = t->column / 2 + line + (line < TILE_N / 2 ? 0 : rows / 2 - TILE_N / 2);
+    const int length = $(length);
+//$ else
     const int length = $(length), row = t->$(first) + line;
+//$ end
     const struct scale_row r = {
         s->$(name), place_$(name)(&g, rows, s->$(name)_stride, s->$(name)_group_stride), row,
-        line < TILE_$(x[4]) && row < rows ? length / BLOCK + (length % BLOCK > 0) : 0
+        line < TILE_$(x[4]) && row < rows ? length / $(given) + (length % $(given) > 0) : 0
     };
 
     return r;
@@ -64,7 +72,7 @@ FN void put_scales(unsigned int tiles, int line, const unsigned int words[WORDS]
 
 /* All steps of one tile. A step's scales are on their way before its stage is free. */
 FN void scale_tile(const struct memory *s, struct pipeline *p, const struct tile *t,
-                   const struct scales *scales, int rows, int columns, int k, int lane)
+                   const struct stored *scales, int rows, int columns, int k, int lane)
 {
     const int line = threadIdx.x % 128;
     const struct scale_row a = scale_row_a(scales, t, line, rows);
@@ -76,8 +84,8 @@ FN void scale_tile(const struct memory *s, struct pipeline *p, const struct tile
         const unsigned int sf = s->sf + p->stage * SF_BYTES;
         unsigned int lines[WORDS], spots[WORDS];
 
-        fetch_$(lines)(lines, &$(lines), x / BLOCK);
-        fetch_$(spots)(spots, &$(spots), x / BLOCK);
+        fetch_$(lines)(lines, &$(lines), x / $(given));
+        fetch_$(spots)(spots, &$(spots), x / $(given));
         barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
         put_scales(sf, line, lines);
         put_scales(sf + 512 * WORDS, line, spots);

@@ -40,7 +40,7 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
     sums_wait_full(&s, number);
     //$ include("sm90/after_tile.body.cu", { row = "row" })
     sums_release(&s, number, lane);
-//$ else
+//$ elseif epilogue ~= "copies" then
 #pragma unroll 1
     for (int half = 0; half < 2; half++) {
         const int row = t.row + warp % 4 * 32 + half * 16;
@@ -53,6 +53,27 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
             sums_release(&s, number, lane);
         //$ include("sm90/after_tile.body.cu", { row = "row" })
     }
+//$ else
+    const int first = t.row + warp % 4 * 32, rows = (int)t.length;
+    const int x = t.column$(operands == "one" and "" or " / 2");
+    struct packed packed[2];
+
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int row = first + half * 16;
+
+        //$ include("sm90/before_tile.body.cu", { row = "row" })
+        if (half == 0)
+            sums_wait_full(&s, number);
+        load_sums(sum, here, half, warp);
+        if (half == 1)
+            sums_release(&s, number, lane);
+//$ local through = activation ~= "none" and "&slabs, &maps, " or ""
+        find_results(&packed[half], sum, &t, $(through)&finish, row, rows, lane);
+        store_row_copy(&packed[half], &slabs, &t, &maps, &follow.copies, x, row, rows, lane);
+    }
+    if (follow.copies.column)
+        store_column_copy(packed, &t, &follow.copies, x, first, lane);
 //$ end
 }
 if (lane == 0)

@@ -33,7 +33,7 @@ FN void sums_give_back(unsigned int sums)
 /* Words of each line that a tile needs: $(turned and "its rows" or "columns") of D. */
 FN int spots_of(const struct tile *t)
 {
-//$ if turned then
+//$ if turned and ragged == "m" then
     const int left = (int)t->length - t->row, rows = left < TILE_M ? left : TILE_M;
 
     return (rows + $(step - 1)) / $(step) * $(step);

@@ -5,7 +5,10 @@
 //$    epilogue == "gradient_copies" then
 //$   extra = " &finish,"
 //$ end
-//$ if factors == "row" then
+//$ local inside = epilogue == "gradient" and arch == "sm_100f" -- sums are loaded there
+//$ if inside and factors ~= "none" then
+//$   extra = extra .. (factors == "row" and " &factors," or " &group_scale,")
+//$ elseif factors == "row" then
 scale_sums(sum, &factors, &t, $(row), $(d_rows), lane);
 //$ elseif factors ~= "none" and factors ~= "squares" and factors ~= "lines" then
 scale_sums(sum, &group_scale);

@@ -1,6 +1,18 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
+//$ -- Blackwell: blocks of 32 values; a warp has 32 rows, 16 at a time, and meets no other one
+//$ local small = arch ~= "sm_90a"
 /*
 ** A tile's results as the tensors that quantize makes of them: rounded to $(d.type) first, as it
+//$ if small then
+** reads them. A warp has 32 rows of them.
+**
+**   rowwise tensor     a scale for each BLOCK results of a row
+**   columnwise tensor  a scale for a column's BLOCK rows, those of one warp, after the group's last
+**                one zeros, transposed
+**
+** A thread holds results of two rows of each 16, `row` + lane / 4 and 8 below, packed in pairs:
+** pair j of a row has columns 8 j + 2 (lane % 4) and the next one, as sums have.
+//$ else
 ** reads them. They are 128 rows x 128 columns, one block of scales of either copy.
 **
 **   rowwise tensor     a scale for a row's 128 results: a warp has 16 rows of them
@@ -9,6 +21,7 @@
 **
 ** A thread holds results of two rows, `row` + lane / 4 and 8 below, packed in pairs: pair j of a
 ** row has columns 8 j + 2 (lane % 4) and the next one, as sums have.
+//$ end
 */
 //$ local back = epilogue == "gradient_copies"
 //$ if activation == "none" then
@@ -19,7 +32,16 @@
 /* From a block's largest magnitude: the stored scale, and the values' factor. */
 //$ rule "scale"
 
+//$ if small then
+enum {
+    PAIRS = RESULTS / 8,
+    BLOCKS = RESULTS / BLOCK, /* of a row */
+    BLOCK_PAIRS = BLOCK / 8,
+    SLAB_PAIRS = SLAB_BYTES / SLAB_ROWS / 8 /* of codes */
+};
+//$ else
 enum { BLOCK = 128, PAIRS = BLOCK / 8 };
+//$ end
 
 struct packed {
     unsigned int row[2][PAIRS];
@@ -92,17 +114,27 @@ FN void find_results(struct packed *packed, float sum[SUMS], const struct tile *
 //$ end
 /* ------------------------------------------------------------------ rowwise tensor */
 
+//$ local first, count = small and "first + " or "", small and "BLOCK_PAIRS" or "PAIRS"
+//$ local chunk = small and "j / 2 % 4 ^ lane / 8" or "j / 2 ^ lane / 4"
+//$ local begin, end_ = small and "first" or "0", small and "first + SLAB_PAIRS" or "PAIRS"
+//$ if small then
+/* The largest magnitudes of the thread's two rows in a block, which has a row's pairs from `first`
+   on. */
+FN void largest_of_rows(const struct packed *packed, int first, float most[2])
+{
+//$ else
 /* The largest magnitudes of the thread's two rows. */
 FN void largest_of_rows(const struct packed *packed, float most[2])
 {
+//$ end
     unsigned int of_row[2], both;
 
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        of_row[i] = magnitudes_of(packed->row[i][0]);
+        of_row[i] = magnitudes_of(packed->row[i][$(begin)]);
 #pragma unroll
-        for (int j = 1; j < PAIRS; j++)
-            of_row[i] = larger_pair(of_row[i], magnitudes_of(packed->row[i][j]));
+        for (int j = 1; j < $(count); j++)
+            of_row[i] = larger_pair(of_row[i], magnitudes_of(packed->row[i][$(first)j]));
     }
     both = larger_pair(__byte_perm(of_row[0], of_row[1], 0x5410),
                        __byte_perm(of_row[0], of_row[1], 0x7632));
@@ -112,7 +144,45 @@ FN void largest_of_rows(const struct packed *packed, float most[2])
     most[1] = fmaxf(hi_of(both), 0);
 }
 
-//$ if back then
+//$ if small then
+/* The factors of a warp's 16 rows from `row` on, whose scales are stored: each lane finds those of
+   one block of two rows. */
+FN void find_row_factors(float factor[2][BLOCKS], const struct packed *packed,
+                         const struct tile *t, const struct copies *c, int x, int row, int lane)
+{
+    const struct group g = { t->group, t->start, (int)t->length, (int)t->runs };
+    const struct scales s = row_scales(&g, &c->all);
+    float most[2] = { 0, 0 };
+
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        float of_block[2];
+
+        largest_of_rows(packed, i * BLOCK_PAIRS, of_block);
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+            most[j] = i == lane % BLOCKS ? of_block[j] : most[j];
+    }
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        unsigned int sf;
+        const float own = scale_of(most[j], &sf);
+
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++)
+            factor[j][i] = __shfl_sync(~0u, own, (lane & 28) | i);
+        if (lane % 4 < BLOCKS)
+            store_sf(c->row_sf, &s, row + lane / 4 + 8 * j, x / BLOCK + lane % 4, (sf_element)sf);
+    }
+}
+
+/* Rows of the rowwise tensor through a slab, from column x on: a row's pairs from `first` on. */
+FN void put_codes(const struct packed *packed, const float of_block[2][BLOCKS],
+                  struct slabs *slabs, const struct tile *t, const struct maps *maps, int first,
+                  int x, int row, int rows, int lane)
+{
+    const unsigned int slab = slabs->first + slabs->slot * SLAB_BYTES;
+//$ elseif back then
 /* A warp's rows of the rowwise tensor, and their scales, from column x on; nothing reads the
    slab. */
 FN void store_row_copy(const struct packed *packed, unsigned int slab, const struct tile *t,
@@ -127,9 +197,11 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
 {
     const unsigned int slab = slabs->first + slabs->slot * SLAB_BYTES;
 //$ end
-    const unsigned int line = slab + lane / 4 * 128 + lane % 2 * 8 + lane % 4 / 2 * 4;
+//$ local across = small and 64 or 128 -- bytes of a row
+    const unsigned int line = slab + lane / 4 * $(across) + lane % 2 * 8 + lane % 4 / 2 * 4;
     const int odd = lane % 2; /* two lanes exchange halves */
     const unsigned int upper = odd ? 0x1054 : 0x5410, lower = odd ? 0x3276 : 0x7632;
+//$ if not small then
     float *const sf = c->row_sf + x / BLOCK * c->row_stride + t->start + row + lane / 4;
     float most[2], factor[4], stored[2];
 
@@ -140,22 +212,31 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
         sf[0] = stored[0];
     if (lane % 4 == 0 && row + lane / 4 + 8 < rows)
         sf[8] = stored[1];
+//$ end
 //$ if not back then
+//$ if small then
+
+//$ end
     slabs->slot = (slabs->slot + 1) % SLABS;
     if (lane == 0)
         store_wait(SLABS - 1);
 //$ end
     __syncwarp();
 #pragma unroll
-    for (int j = 0; j < PAIRS; j += 2) {
+    for (int j = $(begin); j < $(end_); j += 2) {
+//$ if small then
+        const int block = j / BLOCK_PAIRS;
+        const float factor[4] = { of_block[0][block], of_block[0][block], of_block[1][block],
+                                  of_block[1][block] };
+//$ end
         const unsigned int one = codes_of(packed->row[0][j], packed->row[1][j], factor);
         const unsigned int two = codes_of(packed->row[0][j + 1], packed->row[1][j + 1], factor);
         const unsigned int kept = odd ? two : one;
         const unsigned int got = __shfl_xor_sync(~0u, odd ? one : two, 1);
-        const unsigned int at = line + (j / 2 ^ lane / 4) * 16;
+        const unsigned int at = line + ($(chunk)) * 16;
 
         store_shared_word(at, __byte_perm(kept, got, upper));
-        store_shared_word(at + 8 * 128, __byte_perm(kept, got, lower));
+        store_shared_word(at + 8 * $(across), __byte_perm(kept, got, lower));
     }
     copy_engine_fence();
     __syncwarp();
@@ -165,6 +246,25 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
 
 /* --------------------------------------------------------------- columnwise tensor */
 
+//$ if small then
+/* A warp's largest magnitudes of each column and their factors, which go to `columns`, and whose
+   scales are stored: lanes exchange halves. */
+FN void share_factors(const struct packed packed[2], unsigned int columns, const struct tile *t,
+                      const struct copies *c, int x, int row, int lane)
+{
+    const struct group g = { t->group, t->start, (int)t->length, (int)t->runs };
+    const struct scales s = column_scales(&g, &c->all);
+    const int place = (lane / 16 * 4 + lane / 8 % 2 * 2 + lane / 4 % 2) * (PAIRS / 8);
+    unsigned int most[PAIRS];
+
+#pragma unroll
+    for (int j = 0; j < PAIRS; j++) {
+        const unsigned int upper =
+            larger_pair(magnitudes_of(packed[0].row[0][j]), magnitudes_of(packed[0].row[1][j]));
+        most[j] = larger_pair(larger_pair(magnitudes_of(packed[1].row[0][j]),
+                                          magnitudes_of(packed[1].row[1][j])), upper);
+    }
+//$ else
 /* A warp's largest magnitudes of each column, for all warps: lanes exchange halves. */
 FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
 {
@@ -174,6 +274,7 @@ FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
 #pragma unroll
     for (int j = 0; j < PAIRS; j++)
         most[j] = larger_pair(magnitudes_of(packed->row[0][j]), magnitudes_of(packed->row[1][j]));
+//$ end
 #pragma unroll
     for (int mask = 16, left = PAIRS / 2; mask >= 4; mask /= 2, left /= 2) {
         const int upper = lane & mask;
@@ -186,6 +287,22 @@ FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
             most[j] = larger_pair(kept, __shfl_xor_sync(~0u, given, mask));
         }
     }
+//$ if small then
+#pragma unroll
+    for (int j = 0; j < PAIRS / 8; j++) {
+        const int column = ((place + j) * 4 + lane % 4) * 2;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            unsigned int sf;
+            const float all = fmaxf(i ? hi_of(most[j]) : lo_of(most[j]), 0);
+
+            store_shared_word(columns + (column + i) * 4, bits_of(scale_of(all, &sf)));
+            store_sf(c->column_sf, &s, x + column + i, row / BLOCK, (sf_element)sf);
+        }
+    }
+}
+
+//$ else
 #pragma unroll
     for (int j = 0; j < 2; j++)
         store_shared_word(maxima + threadIdx.x / 32 % 8 * 256 + ((place + j) * 4 + lane % 4) * 4,
@@ -208,18 +325,23 @@ FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
         sf[column] = stored;
 }
 
+//$ end
+//$ -- bytes of a line, and which 16 of them are these rows
+//$ local even = "odd ? odd_column : even_column"
+//$ local line, who = small and 32 or 64, small and "warp" or "warpgroup"
+//$ local chunk = small and "(half ^ lane / 2) % 2" or "(threadIdx.x / 32 ^ lane) % 4"
 /*
-** A warp's rows turn: a line of 64 bytes for each column has the warpgroup's rows. Lanes of
+** A warp's rows turn: a line of $(line) bytes for each column has the $(who)'s rows. Lanes of
 ** neighbouring rows, then of pairs of these, exchange halves of their words, until each has 4
 ** rows of a column in a word.
 */
 FN void turn_columns(const struct packed *packed, unsigned int turned, unsigned int columns,
-                     int lane)
+                     $(small and "int half, " or "")int lane)
 {
-    const int odd = lane / 4 % 2, low = lane / 8 % 2, chunk = (threadIdx.x / 32 ^ lane) % 4;
+    const int odd = lane / 4 % 2, low = lane / 8 % 2, chunk = $(chunk);
     const unsigned int upper = odd ? 0x1504 : 0x5140, lower = odd ? 0x3726 : 0x7362;
     const unsigned int even_column = low ? 0x1054 : 0x5410, odd_column = low ? 0x3276 : 0x7632;
-    const unsigned int at = turned + odd * 8 * 64 + lane % 4 * 2 * 64 + chunk * 16 +
+    const unsigned int at = turned + odd * 8 * $(line) + lane % 4 * 2 * $(line) + chunk * 16 +
                             (2 * low + lane / 16) * 4;
 
 #pragma unroll
@@ -240,30 +362,69 @@ FN void turn_columns(const struct packed *packed, unsigned int turned, unsigned 
         const unsigned int below = __byte_perm(own, other, lower); /* and those 8 rows on */
         const unsigned int kept = low ? below : rows;
         const unsigned int got = __shfl_xor_sync(~0u, low ? rows : below, 8);
-        const unsigned int to = at + j * 8 * 64;
+        const unsigned int to = at + j * 8 * $(line);
 
-        store_shared_word(to + odd * 64, __byte_perm(kept, got, odd ? odd_column : even_column));
-        store_shared_word(to + 64 - odd * 64,
+        store_shared_word(to + odd * $(line), __byte_perm(kept, got, $(even)));
+        store_shared_word(to + $(line) - odd * $(line),
                           __byte_perm(kept, got, odd ? even_column : odd_column));
     }
 }
 
-/* The warpgroup's lines to memory, 16 bytes at a time. */
+/* The $(who)'s lines to memory, 16 bytes at a time. */
 FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
 {
+//$ if small then
+    const int line = threadIdx.x % 32 / 2, chunk = threadIdx.x % 2;
+//$ else
     const int line = threadIdx.x % BLOCK / 4, chunk = threadIdx.x % 4;
+//$ end
+//$ local step, turn = small and 16 or 32, small and "line / 4 % 2" or "line / 2 % 4"
 
     to += line * stride + chunk * 16;
 #pragma unroll
-    for (int i = 0; i < BLOCK; i += 32) {
+    for (int i = 0; i < $(small and "RESULTS" or "BLOCK"); i += $(step)) {
         unsigned int word[4];
 
-        load_shared_x4(turned + (i + line) * 64 + (chunk ^ line / 2 % 4) * 16, word);
+        load_shared_x4(turned + (i + line) * $(line) + (chunk ^ $(turn)) * 16, word);
         *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
-        to += 32 * stride;
+        to += $(step) * stride;
     }
 }
 
+//$ if small then
+/* A warp's 16 rows, from `row` on, and results from column x on: the rowwise tensor, whose scales
+   of rows after the group's are 0. */
+FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const struct tile *t,
+                       const struct maps *maps, const struct copies *c, int x, int row,
+                       int rows, int lane)
+{
+    float factor[2][BLOCKS];
+
+    find_row_factors(factor, packed, t, c, x, row, lane);
+    if (row < rows)
+#pragma unroll
+        for (int i = 0; i < PAIRS; i += SLAB_PAIRS)
+            put_codes(packed, factor, slabs, t, maps, i, x + 8 * i, row, rows, lane);
+}
+
+/* The same of all 32 rows: the columnwise tensor, zeros after the group's rows. */
+FN void store_column_copy(const struct packed packed[2], const struct tile *t,
+                          const struct copies *c, int x, int row, int lane)
+{
+    const int warp = threadIdx.x / 32 % 4;
+    const unsigned int columns = c->memory->columns + warp * (COLUMNS_BYTES / WARPS);
+    const unsigned int turned = c->memory->turned + warp * (TURNED_BYTES / WARPS);
+
+    share_factors(packed, columns, t, c, x, row, lane);
+    __syncwarp();
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+        turn_columns(&packed[half], turned, columns, half, lane);
+    __syncwarp();
+    store_lines(turned, c->column + x * c->column_stride + (long long)t->runs * 128 + row,
+                c->column_stride);
+}
+//$ else
 /*
 ** A warp reads the values that the others share before it comes to the next block's barrier for
 ** all: so only the maxima, which are written before that, have two buffers.
@@ -294,7 +455,8 @@ FN void store_copies(const struct packed *packed, struct slabs *slabs, const str
     store_lines(turned, c->column + x * c->column_stride + first + warpgroup * 64,
                 c->column_stride);
 }
-//$ if not back then
+//$ end
+//$ if not back and not small then
 
 /* One warp's rows of a tile, whose first result is in column t->column / OPERANDS. */
 FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,

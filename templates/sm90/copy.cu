@@ -102,7 +102,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ -- two separate operands of an activation have a box each
 //$ local next_row = name == "b" and apart and "half" or rows
 //$ local packed = o.bits == 4 and o.major == "k" -- two values in a byte
-//$ local along = packed and "x / 2" or "x"
+//$ local along, as_bytes = packed and "x / 2" or "x", packed and "/ 2" or "* " .. o.bytes
 //$ local at = o.major == "k" and along .. ", mn" or "mn, x"
 //$ local pad = boxes == 1 and "" or "    "
 //$ local plain = microbatches > 1 and "&maps->plain->part[maps->part]." .. name or "maps->" .. name
@@ -114,7 +114,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ end
 //$ if boxes ~= 1 then
 #pragma unroll
-    for (int i = 0; i < $(boxes); i++, mn += $(next_row), to += $(rows) * TILE_K * $(o.bytes))
+    for (int i = 0; i < $(boxes); i++, mn += $(next_row), to += $(rows) * TILE_K $(as_bytes))
 //$ end
 //$ if o.ragged == "k" and o.major == "k" then
 //$ local token = packed and "((int)t->start + x) / 2" or "(int)t->start + x"
@@ -151,7 +151,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or loaded
 //$ local inline = quantize == "mainloop"
 //$ local given = cluster.n > 1 and " + (CTAS - 1) * VALUE_ROWS * (TILE_K + 4)" or ""
-//$ loaded = inline and "B_BYTES" .. given or loaded
+//$ loaded = inline and "B_BYTES" .. given or gather ~= "none" and "B_BYTES" or loaded
 //$ local swapped = dequantize == "swapped"
 //$ loaded = swapped and "SPAN * PACKED_BYTES" or loaded
 //$ -- the ring that copies go into, and where B is in it
@@ -255,7 +255,7 @@ FN void load_tile(const struct memory *s, struct pipeline *p, const struct tile 
             load_b(maps, to + A_PACKED, full, t, x + i * TILE_K, t->column);
         }
 //$ else
-//$ if not inline then
+//$ if not inline and gather == "none" then
         load_a(maps, stage, full, t, x, t->row);
 //$ end
         load_b(maps, stage + $(ring[4]), full, t, x, t->column$(apart and " / 2" or ""));

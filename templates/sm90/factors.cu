@@ -138,10 +138,21 @@ FN void factors_prefetch(const struct factors *f, const struct tile *t, int row,
         prefetch(a + y);
 }
 
+//$ -- gradients load a part of a row's sums at a time
+//$ local parts = epilogue == "gradient" and arch == "sm_100f"
+//$ local from = parts and "column" or apart and "t->column / 2" or "t->column"
+//$ local across = parts and "SUMS / (ROWS / 16)" or "COLUMNS / 8"
+//$ if parts then
+/* The warp's rows of D begin at `row` of the group's `rows`, and the sums' columns at `column`. */
+FN void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *t, int column,
+                   int row, int rows, int lane)
+{
+//$ else
 /* The warp's rows of D begin at `row` of the group's `rows`. */
 FN void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *t, int row,
                    int rows, int lane)
 {
+//$ end
     const float *a = f->a + $(a_first), *b = f->b + t->group * f->b_group_stride;
 //$ if ragged == "k" then
     /* An empty group's scales may be unwritten. */
@@ -162,8 +173,8 @@ FN void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *
 //$ end
     }
 #pragma unroll
-    for (int j = 0; j < COLUMNS / 8; j++) {
-        const int x = t->column$(apart and " / 2" or "") + 8 * j + lane % 4 * 2;
+    for (int j = 0; j < $(across); j++) {
+        const int x = $(from) + 8 * j + lane % 4 * 2;
 //$ if apart then
         if (j == COLUMNS / 16) { /* the rest is of B's second half */
             b += (f->columns - COLUMNS) / 2;

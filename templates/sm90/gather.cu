@@ -2,16 +2,27 @@
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local halves = follows and operands == "halves" -- two parts of B in a tile
 //$ local column = halves and "t->column / 2" or "t->column"
+//$ local two = arch == "sm_100f" -- warps that do nothing else
+//$ local step, all = two and 8 or 16, two and "8 * 128" or "16 * 128"
 /*
+//$ if two then
+** A's rows, each from anywhere: row r of all groups is row gather[r] / topk of a [tokens, k]. Two
+** warps' threads copy 16 bytes of every eighth row of a tile, to where the copy engine would have
+** put them. Addresses are found once a tile. Rows past the group's end are zeros, as are those
+** whose index is out of range.
+//$ else
 ** A's rows, each from anywhere: row r of all groups is row gather[r] / topk of a [tokens, k]. All
 ** threads of the first warpgroup copy 16 bytes of every sixteenth row of a tile, to where the copy
 ** engine would have put them (one row to a box takes it twice the time of the products,
 ** bench/notes: gather). Addresses are found once a tile. Rows past the group's end are zeros, as
 ** are those whose index is out of range.
+//$ end
 */
 enum {
+//$ if not two then
     GATHER_THREADS = 128,
-    ROWS_EACH = TILE_M / 16, /* of a tile, that a thread has a part of */
+//$ end
+    ROWS_EACH = TILE_M / $(step), /* of a tile, that a thread has a part of */
     CHUNK = 16 / $(a.bytes) /* elements that it copies of each */
 };
 
@@ -45,7 +56,7 @@ FN void gather_find(struct gather *g, const struct tile *t, int warp, int lane)
     g->found = 0;
 #pragma unroll
     for (int i = 0; i < ROWS_EACH; i++) {
-        const int y = t->row + i * 16 + warp * 4 + lane / 8;
+        const int y = t->row + i * $(step) + warp * 4 + lane / 8;
         const int row = y < (int)t->length ? gather_row(g, t->start + y) : -1;
 
         g->row[i] = row < 0 ? 0 : row;
@@ -67,11 +78,25 @@ FN void gather_load(const struct gather *g, unsigned int stage, unsigned int ful
 
 #pragma unroll
     for (int i = 0; i < ROWS_EACH; i++)
-        copy_chunk(to + i * 16 * 128, wanted >> i & 1 ? from + (u64)g->row[i] * g->pitch : g->a,
+        copy_chunk(to + i * $(all), wanted >> i & 1 ? from + (u64)g->row[i] * g->pitch : g->a,
                    wanted >> i << 4 & 16);
     barrier_arrive_copied(full);
 }
 
+//$ if two then
+/* Fill stages with one tile's rows of A, of which this warp copies a part. By all lanes. */
+FN void gather_tile(struct gather *g, const struct memory *s, struct pipeline *p,
+                    const struct tile *t, int warp, int lane)
+{
+    gather_find(g, t, warp, lane);
+#pragma unroll 1
+    for (int x = 0; x < g->k; x += TILE_K) {
+        barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
+        gather_load(g, s->ring + p->stage * STAGE_BYTES, s->full + p->stage * 8, x, warp, lane);
+        pipeline_next(p, STAGES);
+    }
+}
+//$ else
 /* Fill stages with one tile's rows of A, of which this warp copies a part; the warp that `leads`
    also loads B. By all lanes. */
 FN void gather_tile(struct gather *g, const struct memory *s, struct pipeline *p,
@@ -100,3 +125,4 @@ FN void gather_tile(struct gather *g, const struct memory *s, struct pipeline *p
         pipeline_next(p, STAGES);
     }
 }
+//$ end

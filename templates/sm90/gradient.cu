@@ -488,10 +488,13 @@ FN void store_chunk(const float *sum, struct slabs *slabs, const struct tile *t,
 }
 
 //$ if apart then
+//$ local scaled = factors == "row" and "const struct factors *factors, "
+//$                or factors ~= "none" and "const struct group_scale *scale, " or ""
 /* One warp's rows of a tile, whose sums begin at `sums`: a chunk's are loaded at a time. A slab is
    fetched into again one chunk later than it could be: the wait is never for the newest stores. */
 FN void store_tile(unsigned int sums, struct slabs *slabs, const struct tile *t,
-                   const struct maps *maps, const struct finish *s, int row, int rows, int lane)
+                   const struct maps *maps, const struct finish *s, $(scaled)int row,
+                   int rows, int lane)
 {
     int number = 0;
 
@@ -504,6 +507,11 @@ FN void store_tile(unsigned int sums, struct slabs *slabs, const struct tile *t,
             break;
         tensor_load(sum, sums + i * SLAB_COLUMNS);
         tensor_wait(sum, SLAB_COLUMNS / 2);
+//$ if factors == "row" then
+        scale_sums(sum, factors, t, c.column, row, rows, lane);
+//$ elseif factors ~= "none" then
+        scale_sums(sum, scale);
+//$ end
         store_chunk(sum, slabs, t, maps, s, &c, s->probability, number++, row, rows, lane);
     }
     if (s->of->partials)

@@ -19,7 +19,7 @@ while (uniformly(scheduler_next(&w, &t, lane))) {
 }
 //$ else
 while (uniformly(scheduler_next(&w, &t, lane))) {
-//$ if gather ~= "none" then
+//$ if gather ~= "none" and arch == "sm_90a" then
     if (elect_lane())
         queue_post(&s, &sequence, &t, &p, 1);
     __syncwarp();

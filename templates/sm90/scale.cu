@@ -118,7 +118,11 @@ FN void scale_slab(float *sum, const struct raw_slab *c$(with))
 //$ if turned then
     {
         float *at = sum + i / 8 * (ROWS / 2) + i % 8;
+//$ if epilogue == "scale" then
         *at = __fadd_rn(__fmul_rn(s->alpha, *at), __fmul_rn(s->beta, element_of(c, i)));
+//$ else
+        *at += element_of(c, i);
+//$ end
     }
 //$ elseif epilogue == "scale" then
         sum[i] = __fadd_rn(__fmul_rn(s->alpha, sum[i]), __fmul_rn(s->beta, element_of(c, i)));

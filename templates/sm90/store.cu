@@ -4,7 +4,7 @@ struct slabs {
     unsigned int first;
     int slot;
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
-//$ if epilogue == "copies" or epilogue == "gradient_copies" then
+//$ if (epilogue == "copies" or epilogue == "gradient_copies") and arch == "sm_90a" then
     unsigned int side; /* of MAXIMA_BYTES: the half that this tile has */
 //$ end
 //$ if addend == "fetch" then
@@ -136,7 +136,7 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
             if (i + AHEAD < ROWS / SLAB_ROWS)
                 read_slab(&c[(i + AHEAD) % (AHEAD + 1)], scale, row + (i + AHEAD) * SLAB_ROWS, x,
                           rows, lane);
-            scale_slab(part, &c[i % (AHEAD + 1)], scale);
+            scale_slab(part, &c[i % (AHEAD + 1)]$(epilogue == "scale" and ", scale" or ""));
             put_slab(slabs, maps, part, t, x, row + i * SLAB_ROWS$(cut), lane);
         }
 //$ else

@@ -410,3 +410,26 @@ TEST(rule_conditions_keep_their_meaning)
         free(text);
     }
 }
+
+/* Tensor cores that take powers of two serve recipes whose rules store nothing
+   else: no rule of another one may seem to. */
+TEST(rule_stores_powers)
+{
+    const struct quern_registry *r;
+    int powers = 0, any = 0;
+    struct qg *q;
+
+    assert_int_equal(qg_open(NULL, 0, &q), 0);
+    r = qg_registry(q);
+    for (int i = 0; i < r->nkernels; i++) {
+        const struct qn_kernel *k = &r->kernels[i];
+
+        if (strcmp(k->template_path, "sm100/gemm_scaled.cu") != 0)
+            continue;
+        powers += !strcmp(k->recipe, "fp8_block");
+        any += !strcmp(k->recipe, "fp8_block_any");
+    }
+    assert_true(powers > 0);
+    assert_int_equal(any, 0);
+    qg_close(q);
+}

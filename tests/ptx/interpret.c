@@ -57,7 +57,8 @@ void interpret_need_compiler(void)
 const char *interpret_families(const char *kernel, const char *products)
 {
     return strstr(kernel, "_gather_") ? "gather"
-           : strstr(kernel, "_activate_") || strstr(kernel, "_gradient_")
+           : strstr(kernel, "_activate_") || strstr(kernel, "_gradient_") ||
+                   strstr(kernel, "_copies_")
                ? "activate"
            : strstr(kernel, "_mainloop")  ? "fuse"
            : strstr(kernel, "_epilogue_") ? "epilogues"

@@ -63,15 +63,17 @@
     X("10.0 9.0 8.0",                                                          \
       "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 "              \
       "microbatches=4")                                                        \
-    X("9.0", "fprop bf16" ROWS "n=256 k=136" GATHERED)                         \
+    X("10.0 9.0", "fprop bf16" ROWS "n=256 k=136" GATHERED)                    \
     X("9.0", "fprop fp16" ROWS "n=256 k=136 alpha=any" GATHERED)               \
     X("9.0", "fprop bf16" ROWS "n=256 k=136 activation=swiglu prob=1 "         \
              "saved=1" GATHERED)                                               \
-    X("9.0", "dgrad bf16" ROWS "n=256 k=136 activation=swiglu prob=1 dprob=1 " \
-             "pointers=b" GATHERED)                                            \
-    X("9.0 8.0", "fprop fp8_block" ROWS "n=256 k=256")                         \
+    X("10.0 9.0",                                                              \
+      "dgrad bf16" ROWS "n=256 k=136 activation=swiglu prob=1 dprob=1 "        \
+      "pointers=b" GATHERED)                                                   \
+    X("10.0 9.0 8.0", "fprop fp8_block" ROWS "n=256 k=256")                    \
     X("9.0 8.0", "dgrad fp8_block" ROWS "n=256 k=256")                         \
-    X("9.0 8.0", "wgrad fp8_block g=3 m=256 n=256 k=384 split=128,128,128")    \
+    X("10.0 9.0 8.0",                                                          \
+      "wgrad fp8_block g=3 m=256 n=256 k=384 split=128,128,128")               \
     X("9.0 8.0",                                                               \
       "fprop fp8_block" ROWS "n=256 k=256 activation=swiglu copies=both")      \
     X("9.0", "fprop fp8_block" ROWS                                            \
@@ -116,6 +118,14 @@
     X("10.0 12.0", "dgrad mxfp8" ROWS "n=264 k=160 d=f32 outside=zero")        \
     X("10.0 12.0",                                                             \
       "wgrad mxfp8 g=3 m=256 n=136 k=300 split=skew d=f32 beta=1")             \
+    X("10.0", "fprop mxfp8" ROWS "n=256 k=160 activation=swiglu bias=1 "       \
+              "prob=1 saved=1 copies=both")                                    \
+    X("10.0", "fprop mxfp8" ROWS                                               \
+              "n=256 k=32 activation=gelu interleave=0 copies=rowwise")        \
+    X("10.0", "dgrad mxfp8" ROWS                                               \
+              "n=128 k=160 activation=swiglu interleave=8 prob=1 dprob=1")     \
+    X("10.0", "dgrad nvfp4" ROWS "n=128 k=160 activation=silu dbias=1")        \
+    X("10.0", "fprop fp8_row" ROWS "n=256 k=144 activation=swiglu")            \
     X("10.0 12.0", "fprop mxfp4" ROWS "n=264 k=544")                           \
     X("10.0 12.0", "dgrad mxfp4" ROWS "n=264 k=160 d=f32 outside=zero")        \
     X("10.0 12.0",                                                             \

@@ -53,6 +53,10 @@
 #define B_MEMORY    "templates/sm100/memory.cu"
 #define B_START     "templates/sm100/start.body.cu"
 #define B_END       "templates/sm100/end.body.cu"
+#define B_SCALES    "templates/sm100/scales.cu"
+#define COPIES      "templates/sm90/copies.cu"
+#define GATHER      "templates/sm90/gather.cu"
+#define FOUR        "templates/common/four_scales.cu"
 
 struct mutant {
     const char *victim, *file, *from, *to;
@@ -474,6 +478,26 @@ static const struct mutant planted[] = {
     {B_M_GRADIENT, GRADIENT, "4 + (int)threadIdx.x / 32 % 4, 64", "4, 64"},
     {B_M_GRADIENT, GRADIENT, "tensor_load(sum, sums + i * SLAB_COLUMNS)",
      "tensor_load(sum, sums)"},
+    {B_M_ROW_GRADIENT, GRADIENT, "scale_sums(sum, factors, t, c.column",
+     "scale_sums(sum, factors, t, t->column"},
+    /* results as codes of blocks of 32 */
+    {B_M_COPIES, B_SCALES, "rows / 2 - TILE_N / 2", "0"},
+    {B_M_COPIES, COPIES, "(lane & 28) | i", "lane"},
+    {B_M_COPIES, COPIES, "j / 2 % 4 ^ lane / 8", "j / 2 % 4"},
+    {B_M_COPIES, COPIES, "    copy_engine_fence();\n", ""},
+    {B_M_COPIES, COPIES, "magnitudes_of(packed[1].row[0][j])", "0"},
+    {B_M_COPIES, COPIES, "(half ^ lane / 2) % 2", "half"},
+    {B_M_COPIES, COPIES, "x, row, lane);\n    __syncwarp();\n#pragma unroll",
+     "x, row, lane);\n#pragma unroll"},
+    {B_M_COPIES, COPIES, "t->runs * 128 + row", "t->start + row"},
+    /* fp32 scales as bytes of exponents */
+    {B_M_BLOCK, FOUR, " * 0x01010101u", ""},
+    {B_M_BLOCK, B_SCALES, "and \"GIVEN\" or", "and \"BLOCK\" or"},
+    /* rows that warps gather */
+    {B_M_GATHER, B_MULTIPLY, "        copy_engine_fence(); /*", "        /*"},
+    {B_M_GATHER, GATHER, "lane % 8 ^ line % 8", "lane % 8"},
+    {B_M_GATHER, GATHER, "p->parity ^ 1", "p->parity"},
+    {B_M_GATHER, B_MEMORY, "\" + GATHER_THREADS\"", "\"\""},
     /* pairs of CTAs */
     {B_M_PAIR, B_MEMORY, "CTAS * WARPS", "WARPS"},
     {B_M_PAIR, B_SUMS, "barrier_arrive_at(s->sums_empty + sequence % 2 * 8, 0)",
@@ -484,6 +508,7 @@ static const struct mutant planted[] = {
     {B_M_PAIR, COPY, "(spots_of(t) / 2)", "(TILE_M / 2)"},
     {B_M_PAIR, B_MEMORY, "first_of_pair(s.full)", "s.full"},
     {B_M_PAIR, B_PTX, "(unsigned short)3", "(unsigned short)1"},
+    {B_K_PAIR, B_SUMS, "turned and ragged == \"m\"", "turned"},
     {B_M_PAIR, B_START, "pair and \"cluster_sync\" or ", ""},
     {B_M_PAIR, B_END, "pair and \"cluster_sync\" or ", ""},
 };
