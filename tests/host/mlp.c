@@ -85,10 +85,13 @@ static void try_line(const char *text, const int64_t *sizes)
     qn_layer_free(&two);
 }
 
+/* The i-th recipe with gradients; NULL past the last. */
 static const struct qn_recipe *recipe_at(int i)
 {
-    return i < qn_registry_builtin.nrecipes ? &qn_registry_builtin.recipes[i]
-                                            : NULL;
+    for (int j = 0; j < qn_registry_builtin.nrecipes; j++)
+        if (qn_registry_builtin.recipes[j].dy != QUERN_TYPE_NONE && i-- == 0)
+            return &qn_registry_builtin.recipes[j];
+    return NULL;
 }
 
 /* The i-th type that the recipe's products have, around and around. */
@@ -115,7 +118,8 @@ TEST(test_mlp_right)
     for (int r = 0; (recipe = recipe_at(r)); r++)
         for (int i = 1; i < QUERN_ACTIVATION_COUNT; i++) {
             int n = r + i, delayed = recipe->scaling[0].history > 0;
-            int type = recipe->scaled ? type_at(recipe, n) : recipe->x;
+            const int kept = recipe->scaling[QN_X].type == QUERN_TYPE_NONE;
+            int type = kept ? recipe->x : type_at(recipe, n);
 
             if (delayed && i > 2)
                 continue; /* clears 6 histories of 1024 slots each time */

@@ -120,9 +120,10 @@ static const struct quern_operand *operand(const struct api *a, int arg)
 
 static const char *recipe_at(int i)
 {
-    return i < qn_registry_builtin.nrecipes
-               ? qn_registry_builtin.recipes[i].name
-               : NULL;
+    for (int j = 0; j < qn_registry_builtin.nrecipes; j++)
+        if (qn_registry_builtin.recipes[j].dy != QUERN_TYPE_NONE && i-- == 0)
+            return qn_registry_builtin.recipes[j].name;
+    return NULL;
 }
 
 /* -------------------------------------------------------------- addresses */
