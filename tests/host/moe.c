@@ -77,6 +77,8 @@ TEST(test_moe_right)
             const struct qn_recipe *recipe = &all->recipes[r];
             const int topk = 1 + turn % 3;
 
+            if (recipe->dy == QUERN_TYPE_NONE)
+                continue; /* for serving */
             if (recipe->scaling[0].history > 0 && i > 0)
                 continue; /* clears histories of 1024 slots each time */
             snprintf(text, sizeof text,
@@ -176,7 +178,8 @@ TEST(test_moe_gathered_casts)
     static const char *const rest[] = {"80", "64 in=f32", "128 in=f16"};
 
     for (int r = 0; r < all->nrecipes; r++)
-        if (all->recipes[r].scaling[0].type != QUERN_TYPE_NONE)
+        if (all->recipes[r].scaling[0].type != QUERN_TYPE_NONE &&
+            all->recipes[r].dy != QUERN_TYPE_NONE)
             gather_or_move(all->recipes[r].name, rest[r % 3]);
 }
 
