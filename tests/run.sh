@@ -124,16 +124,17 @@ start() { # log, program, share
 # runs the first.
 shares_of() { # program
     case $1 in
-    */test_ptx) echo 24 ;;
-    */test_compile | */test_host) echo 8 ;;
-    */test_cli | */test_api | tests/numbers/check.py) echo 4 ;;
+    */test_ptx) echo 32 ;;
+    */test_host) echo 12 ;;
+    */test_compile | */test_cli) echo 8 ;;
+    */test_api | tests/numbers/check.py) echo 4 ;;
     *) echo 1 ;;
     esac
 }
 
 # The longest first, so that no core is idle in the end.
 programs() { # folder
-    printf '%s\n' "$1"/test_{ptx,cli,host,compile,runtime,api} "$1"/test_* | awk '!seen[$0]++'
+    printf '%s\n' "$1"/test_{cli,compile,gen,ptx,launches,host,runtime,api} "$1"/test_* | awk '!seen[$0]++'
 }
 
 jobs=()

@@ -64,6 +64,14 @@ int qg_match_output(const struct qg_variant *v)
     return !v->kernels->d.count || has_type(&v->kernels->d, v->d);
 }
 
+/* Neither tokens nor weights have scales: plans take the epilogue of sums from
+   such a recipe, whatever theirs is. */
+static int is_plain(const struct qg_recipe *r)
+{
+    return !r->scale[QN_X].blocked && !r->scale[QN_W].blocked &&
+           !r->scale[QN_DY].blocked;
+}
+
 /* Does the op exist for such scales, and does the template take the type?
    Tensors without scales can be an activation's result, and be summed. */
 int qg_match_cast(const struct qg_variant *v)
@@ -77,7 +85,7 @@ int qg_match_cast(const struct qg_variant *v)
         (k->recipe && strcmp(k->recipe, v->recipe->name)))
         return 0;
     if (!scale->blocked)
-        return 1;
+        return strcmp(v->op, "epilogue") || is_plain(v->recipe);
     if (!strcmp(v->op, "amax"))
         return spans && !scale->delayed.history;
     return strcmp(v->op, "history") || scale->delayed.history;

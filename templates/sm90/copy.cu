@@ -102,7 +102,8 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ -- two separate operands of an activation have a box each
 //$ local next_row = name == "b" and apart and "half" or rows
 //$ local packed = o.bits == 4 and o.major == "k" -- two values in a byte
-//$ local along, as_bytes = packed and "x / 2" or "x", packed and "/ 2" or "* " .. o.bytes
+//$ local along = packed and "x / 2" or "x"
+//$ local as_bytes = packed and "/ 2" or "* " .. o.bits // 8
 //$ local at = o.major == "k" and along .. ", mn" or "mn, x"
 //$ local pad = boxes == 1 and "" or "    "
 //$ local plain = microbatches > 1 and "&maps->plain->part[maps->part]." .. name or "maps->" .. name
