@@ -116,7 +116,7 @@ def mlps(recipe, keys="bias=1 prob=1"):
     _, saved = OPS.mlp_forward(**call)
     x = none if scaled else case.x
     call = dict(numbers, dy=case.dy, x=x, **weights, **extra, saved=saved, **sizes, **limits,
-                **{n: t for n, t in made.items() if n not in names[6:9]})
+                **{**made, **dict.fromkeys(names[6:9])})  # w2_rowwise is for packed weights
     yield "mlp_backward", call
     yield "mlp_backward_", dict(call, saved=saved.clone(), dx=torch.zeros(29, 64).bfloat16())
     pending = OPS.mlp_backward(**call)[-1]
@@ -148,7 +148,7 @@ def layers(recipe, keys="bias=1"):
     yield "moe_forward", call
     _, saved = OPS.moe_forward(**call)
     call = dict(numbers, dy=case.dy, x=case.x, **columns,
-                **{name: t for name, t in rows.items() if name.startswith("w1")},
+                **{name: t if name.startswith("w1") else none for name, t in rows.items()},
                 **extra, saved=saved, **state)
     yield "moe_backward", call
     pending = OPS.moe_backward(**call)[-1]
