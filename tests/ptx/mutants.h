@@ -309,7 +309,7 @@ static const struct mutant planted[] = {
     {CODES_M, WORDS, ">> x / $(s.k) % 4 * 8", ""},
     {CODES_M, WORDS, "word % $(upper)_SLOTS", "word % 2"},
     {CODES_M, WORDS, "row < rows ? skip + blocks : 0", "skip + blocks"},
-    {CODES_M, WORDS, "s->k + $(s.k - 1)", "s->k"},
+    {CODES_M, WORDS, "(s->k + $(s.k - 1)) / $(s.k);", "s->k / $(s.k);"},
     {CODES_M_GLOBAL, WORDS, "\" / \" .. rows", "\" / 8\""},
     {CODES_M, PLACES, "\"g->start\"", "\"0\""},
     {CODES_M, PLACES, "g->number * group_stride", "group_stride"},
