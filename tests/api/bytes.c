@@ -178,6 +178,7 @@ static void compare(struct quern_context *ctx, const struct api_line *line,
                     int turn)
 {
     struct qn_line other = line->line;
+    const int64_t *all = qn_api_rows(&other);
     const int form = turn % API_FORMS, kind = line->line.kind;
     const int type = turn / API_FORMS % 2 ? QUERN_I64 : QUERN_I32;
     const int64_t *lengths = shapes[turn / 2 % SHAPES];
@@ -190,10 +191,10 @@ static void compare(struct quern_context *ctx, const struct api_line *line,
            twin.run.bytes[QUERN_ARG_WORKSPACE]);
     api_run_sizes(&mine, lengths, form, type);
     api_run_sizes(&twin.run, lengths, form, type);
-    if (!qn_api_has_mlp(kind) && qn_api_rows(&other) && turn % 5 < 2)
+    if (!qn_api_has_mlp(kind) && all && turn % 5 < 2)
         mine.args.rows = turn % 5 ? 56 : 67;
-    if (mine.args.host_sizes) /* all rows are theirs */
-        mine.args.rows = -1;
+    if (mine.args.host_sizes || (all && mine.args.rows > *all))
+        mine.args.rows = -1; /* all rows are theirs, or there are fewer */
     give(&twin, line->line, mine.args.rows);
     if (qn_api_rows(&other) && kind != QN_LINE_MOE)
         give_sizes(&twin, &line->line);

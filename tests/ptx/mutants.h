@@ -125,7 +125,8 @@ static const struct mutant planted[] = {
      "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group",
      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group"},
     {K_READ, SCALE, "sum[i] += element_of(c, i)", "(void)sum"},
-    {K_READ, STORE, "c[i % (AHEAD + 1)]$", "c[(i + 1) % (AHEAD + 1)]$"},
+    {K_READ, STORE, "\n        scale_slab(part, &c[i % (AHEAD + 1)]",
+     "\n        scale_slab(part, &c[(i + 1) % (AHEAD + 1)]"},
     /* C, fetched */
     {K_FETCH, FETCH, "    store_wait(0);", ""},
     {K_FETCH, FETCH, "                store_wait(1);", ""},
