@@ -68,8 +68,8 @@ static void same_otherwise(const struct qt_case *c, int strategy)
     assert_int_equal(qt_data_make(c, &data), 0);
     host_multiply(c, &data, 2, &inside);
     other.dequantize = strategy;
-    if (epilogue->alpha && (c->recipe->scaling[QN_X].global ||
-                            c->recipe->scaling[QN_W].global)) {
+    if (epilogue->alpha &&
+        (c->recipe->scaling[QN_X].global || c->recipe->scaling[QN_W].global)) {
         host_case_right(&other);
     } else {
         host_multiply(&other, &data, 2, &ahead);
