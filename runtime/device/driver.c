@@ -107,11 +107,9 @@ void qn_driver_close(struct qn_driver *driver)
 {
     if (!driver)
         return;
-    for (int i = 0; i < QN_MAX_DEVICES; i++) {
-        free(driver->devices[i]);
+    for (int i = 0; i < QN_MAX_DEVICES; i++)
         if (driver->primary[i])
             driver->cuDevicePrimaryCtxRelease_v2(i);
-    }
     if (driver->library)
         dlclose(driver->library);
     pthread_mutex_destroy(&driver->lock);
@@ -215,25 +213,9 @@ static int ask_device(struct qn_driver *driver, struct qn_device *device)
     return code;
 }
 
-/* With the driver's lock. */
-static int keep_device(struct qn_driver *driver, int ordinal)
-{
-    struct qn_device *device = calloc(1, sizeof *device);
-    int code;
-
-    if (!device)
-        return qn_error_memory();
-    device->ordinal = ordinal;
-    code = ask_device(driver, device);
-    if (code)
-        free(device);
-    else
-        driver->devices[ordinal] = device;
-    return code;
-}
-
 int qn_driver_device(struct qn_driver *driver, struct qn_device *device)
 {
+    struct qn_device *known;
     int ordinal, code = QN_CU(driver, cuCtxGetDevice, &ordinal);
 
     memset(device, 0, sizeof *device);
@@ -244,10 +226,12 @@ int qn_driver_device(struct qn_driver *driver, struct qn_device *device)
                             "the context is of GPU %d: 0 to %d is expected",
                             ordinal, QN_MAX_DEVICES - 1);
     pthread_mutex_lock(&driver->lock);
-    if (!driver->devices[ordinal])
-        code = keep_device(driver, ordinal);
+    known = &driver->devices[ordinal];
+    known->ordinal = ordinal;
+    if (!known->present)
+        code = ask_device(driver, known);
     if (!code)
-        *device = *driver->devices[ordinal];
+        *device = *known;
     pthread_mutex_unlock(&driver->lock);
     return code;
 }

@@ -28,7 +28,7 @@ struct qn_driver {
     void *library;
     pthread_mutex_t lock; /* guards the next two, got when first needed */
     struct cu_context *primary[QN_MAX_DEVICES];
-    struct qn_device *devices[QN_MAX_DEVICES];
+    struct qn_device devices[QN_MAX_DEVICES];
     int dependents; /* launches may be dependent, also in graphs */
 #define QN_DRIVER_FIELD(name, arguments) int(*name) arguments;
     QN_CU_FUNCTIONS(QN_DRIVER_FIELD)
