@@ -153,8 +153,10 @@ static int check_scales(const struct quern_operand *o,
 
 /* Rules of every operand, by its row of the table. */
 static int check(const struct quern_operand *o, const struct quern_buffer *b,
-                 int kind, int used, int64_t rows)
+                 int kind, int phases, int64_t rows)
 {
+    const int used = (o->read | o->written) & phases;
+
     if (b->pointers && !o->pointers)
         return qn_error_set(QUERN_EINVAL,
                             "%s.pointers is not NULL: this plan takes it in "
@@ -388,36 +390,6 @@ static int phases_of(const struct quern_plan *plan,
                                                  : QN_MLP_WGRAD);
 }
 
-/* Nothing is said of it, so there is nothing to check or to give. */
-static int is_absent(const struct quern_buffer *b)
-{
-    return !((uintptr_t)b->data | (uintptr_t)b->pointers | (uint64_t)b->stride |
-             (uint64_t)b->group_stride);
-}
-
-/* Operand i of the table, which has its rules. */
-static int give_operand(const struct quern_plan *plan,
-                        const struct quern_args *args, int i, int phases,
-                        int64_t rows, union qn_given *given)
-{
-    const struct quern_operand *o = &plan->operands[i];
-    const struct quern_buffer *b = &args->of[o->arg];
-    const struct qn_slot *slot = plan->slots[i];
-    const int used = (o->read | o->written) & phases;
-    const int64_t all = rows < 0 ? plan->rows : rows;
-    int code;
-
-    if ((!slot || slot->form == QN_SLOT_ARRAY) && is_absent(b) &&
-        !(used & ~o->optional))
-        return QUERN_OK;
-    code = check(o, b, plan->line.kind, used, all);
-    if (!code && slot)
-        code = check_scales(o, slot, args, used, all);
-    if (!code && slot)
-        code = give(plan, slot, o, b, rows, given);
-    return code;
-}
-
 int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
                  union qn_given *given)
 {
@@ -444,8 +416,19 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
         given->mlp.rows = rows;
     if (plan->line.kind == QN_LINE_ROUTE && rows >= 0)
         given->route.tokens = rows;
-    for (int i = 0; i < plan->count && !code; i++)
-        code = give_operand(plan, args, i, phases, rows, given);
+    for (int i = 0; i < plan->count && !code; i++) {
+        const struct quern_operand *o = &plan->operands[i];
+        const struct quern_buffer *b = &args->of[o->arg];
+        const struct qn_slot *slot = plan->slots[i];
+
+        code =
+            check(o, b, plan->line.kind, phases, rows < 0 ? plan->rows : rows);
+        if (!code && slot)
+            code = check_scales(o, slot, args, (o->read | o->written) & phases,
+                                rows < 0 ? plan->rows : rows);
+        if (!code && slot)
+            code = give(plan, slot, o, b, rows, given);
+    }
     if (!code && qn_api_has_mlp(plan->line.kind))
         code = check_gradients(args);
     if (!code)

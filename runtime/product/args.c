@@ -33,17 +33,14 @@ const void *qn_args_lengths(const struct qn_tensor *tensor,
 int qn_args_has(const struct qn_plan *plan, const struct qn_args *args,
                 int role)
 {
-    if (role == QN_ROLE_B || role == QN_ROLE_D)
-        return 1;
-    if (role == QN_ROLE_C)
-        return plan->problem.beta == QUERN_BETA_ANY;
-    if (role == QN_ROLE_A)
-        return !plan->problem.quantize || args->a.data ||
-               qn_fuse_strategy(plan->kernel) != QUERN_QUANTIZE_MAINLOOP;
     if (role == QN_ROLE_P && qn_geometry_backward(&plan->problem))
         return 1;
-    return qn_args_tensor(args, role)->data &&
-           qn_geometry_has(&plan->problem, role);
+    if (role == QN_ROLE_P || role == QN_ROLE_T)
+        return qn_geometry_has(&plan->problem, role) &&
+               qn_args_tensor(args, role)->data;
+    if (role == QN_ROLE_A && plan->problem.quantize && !args->a.data)
+        return qn_fuse_strategy(plan->kernel) != QUERN_QUANTIZE_MAINLOOP;
+    return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
 }
 
 int qn_args_sizes(const struct qn_plan *plan, const struct qn_args *args)
