@@ -64,16 +64,9 @@ int qg_match_output(const struct qg_variant *v)
     return !v->kernels->d.count || has_type(&v->kernels->d, v->d);
 }
 
-/* Neither tokens nor weights have scales: plans take the epilogue of sums from
-   such a recipe, whatever theirs is. */
-static int is_plain(const struct qg_recipe *r)
-{
-    return !r->scale[QN_X].blocked && !r->scale[QN_W].blocked &&
-           !r->scale[QN_DY].blocked;
-}
-
 /* Does the op exist for such scales, and does the template take the type?
-   Tensors without scales can be an activation's result, and be summed. */
+   Tensors without scales can be an activation's result, and be summed. Plans
+   take the epilogue of sums from a recipe without any, whatever theirs is. */
 int qg_match_cast(const struct qg_variant *v)
 {
     const struct qg_kernels *k = v->kernels;
@@ -85,7 +78,7 @@ int qg_match_cast(const struct qg_variant *v)
         (k->recipe && strcmp(k->recipe, v->recipe->name)))
         return 0;
     if (!scale->blocked)
-        return strcmp(v->op, "epilogue") || is_plain(v->recipe);
+        return strcmp(v->op, "epilogue") || qg_recipe_alone(v->recipe, v->of);
     if (!strcmp(v->op, "amax"))
         return spans && !scale->delayed.history;
     return strcmp(v->op, "history") || scale->delayed.history;

@@ -94,9 +94,8 @@ static int is_integer(int type)
     return type == QUERN_I8 || type == QUERN_I4 || is_unsigned(type);
 }
 
-/* Does every product multiply the tensor with one without scales, so that its
-   own are never factors of sums? COUPLED: of values */
-static int is_alone(const struct qg_recipe *recipe, int of)
+/* COUPLED: of values */
+int qg_recipe_alone(const struct qg_recipe *recipe, int of)
 {
     int others = 0;
 
@@ -209,7 +208,7 @@ static int check_scales(struct qg *q, struct qg_recipe *recipe)
         scale->element = elements[of];
         if (scale->blocked && scale->rule)
             errors += check_block(q, scale, of) ||
-                      check_parts(q, scale, of, is_alone(recipe, of));
+                      check_parts(q, scale, of, qg_recipe_alone(recipe, of));
     }
     return errors || check_pair(q, recipe);
 }

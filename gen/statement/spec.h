@@ -188,6 +188,10 @@ struct qg_factor {
 /* Is there only a rowwise tensor of w, which dgrad reads, too? */
 int qg_recipe_packed(const struct qg_scale *);
 
+/* Has no other tensor scales? Every product then multiplies this one with one
+   without any, so that its own are never factors of sums. */
+int qg_recipe_alone(const struct qg_recipe *, int of);
+
 /* A and B of one of a recipe's products. */
 void qg_recipe_factors(const struct qg_recipe *, const char *op,
                        struct qg_factor *a, struct qg_factor *b);
