@@ -7,6 +7,7 @@
 #include "cli.h"
 #include "pack/format.h"
 #include "pack/pack.h"
+#include "pack/pack_header.h"
 
 static const struct argp_option options[] = {
     {"to", 'o', "PATH", 0,
@@ -46,12 +47,7 @@ static cJSON *layers_of(const struct qn_pack *pack)
         cJSON *row = cJSON_CreateObject();
 
         cJSON_AddStringToObject(row, "layer", layer->name);
-        cJSON_AddStringToObject(row, "recipe", layer->recipe);
-        cJSON_AddNumberToObject(row, "experts", layer->experts);
-        cJSON_AddNumberToObject(row, "hidden", (double)layer->hidden);
-        cJSON_AddNumberToObject(row, "ffn", (double)layer->ffn);
-        cJSON_AddStringToObject(row, "activation", layer->activation);
-        cJSON_AddNumberToObject(row, "interleave", layer->interleave);
+        qn_pack_add_sizes(row, layer);
         cJSON_AddNumberToObject(row, "bytes", (double)layer->bytes);
         cJSON_AddItemToArray(rows, row);
     }

@@ -203,8 +203,7 @@ static int plan_layer(struct qn_pack *pack, int i, const struct name *first)
 {
     const struct qn_checkpoint *c = pack->checkpoint;
     char *layer = strndup(c->tensors[i].t->name, (size_t)first->length);
-    const struct plan plan = {pack, layer, roles[first->naming], 0};
-    struct plan counted = plan;
+    struct plan plan = {pack, layer, roles[first->naming], 0};
     int code = layer ? QUERN_OK : qn_error_memory();
 
     for (; !code && i < c->count; i++) {
@@ -220,11 +219,11 @@ static int plan_layer(struct qn_pack *pack, int i, const struct name *first)
             code = qn_checkpoint_wrong(c, &c->tensors[i],
                                        "a layer has at most %d experts",
                                        QUERN_MAX_GROUPS);
-        if (name.expert >= counted.experts)
-            counted.experts = name.expert + 1;
+        if (name.expert >= plan.experts)
+            plan.experts = name.expert + 1;
     }
     if (!code && qn_expert_wanted(pack, layer))
-        code = put_layer(&counted);
+        code = put_layer(&plan);
     free(layer);
     return code;
 }

@@ -8,6 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+void qn_pack_add_sizes(cJSON *row, const struct qn_pack_layer *layer)
+{
+    cJSON_AddStringToObject(row, "recipe", layer->recipe);
+    cJSON_AddNumberToObject(row, "experts", layer->experts);
+    cJSON_AddNumberToObject(row, "hidden", (double)layer->hidden);
+    cJSON_AddNumberToObject(row, "ffn", (double)layer->ffn);
+    cJSON_AddStringToObject(row, "activation", layer->activation);
+    cJSON_AddNumberToObject(row, "interleave", layer->interleave);
+}
+
 /* A layer as loaders read it. COUPLED: packed layers */
 static void add_layer(cJSON *layers, const struct qn_pack *pack,
                       const struct qn_pack_layer *layer)
@@ -17,12 +27,7 @@ static void add_layer(cJSON *layers, const struct qn_pack *pack,
     const double limit = pack->checkpoint->limit;
 
     cJSON_AddStringToObject(row, "name", layer->name);
-    cJSON_AddStringToObject(row, "recipe", layer->recipe);
-    cJSON_AddNumberToObject(row, "experts", layer->experts);
-    cJSON_AddNumberToObject(row, "hidden", (double)layer->hidden);
-    cJSON_AddNumberToObject(row, "ffn", (double)layer->ffn);
-    cJSON_AddStringToObject(row, "activation", layer->activation);
-    cJSON_AddNumberToObject(row, "interleave", layer->interleave);
+    qn_pack_add_sizes(row, layer);
     if (clamped) {
         cJSON_AddNumberToObject(row, "limit", limit > 0 ? limit : 7);
         cJSON_AddNumberToObject(row, "slope", 1.702);

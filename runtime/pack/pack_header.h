@@ -13,6 +13,9 @@ enum { QN_PACK_VERSION = 1 };
    malloc. */
 int qn_pack_header(const struct qn_pack *, char **header, size_t *bytes);
 
+/* A layer's recipe, sizes and activation. */
+void qn_pack_add_sizes(cJSON *row, const struct qn_pack_layer *);
+
 /* The options that the file was packed with; texts live as the JSON. */
 int qn_pack_header_options(const cJSON *metadata, const char *path,
                            struct qn_pack_options *);
