@@ -31,6 +31,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
 
 import quern.torch as qt  # noqa: E402
+from layer import add_rows, distance, ends_of, gated, inverse_of  # noqa: E402
 
 SHAPES = [  # name, tokens of a rank, hidden, ffn, experts of all ranks, choices
     ("qwen3_30b", 8192, 2048, 768, 128, 8), ("olmoe", 8192, 2048, 1024, 64, 8),
@@ -130,26 +131,6 @@ class Local(Timed):
         return qt.moe(self.x, self.index, self.probs, self.w1, self.w2, recipe=self.recipe)
 
 
-def gated(pre, prob):
-    a, b = pre.float().chunk(2, -1)
-    return (a * torch.sigmoid(a) * b * prob[:, None]).to(pre.dtype)
-
-
-def add_rows(rows, inverse, topk):
-    return rows[inverse].view(-1, topk, rows.shape[1]).float().sum(1).to(rows.dtype)
-
-
-def ends_of(sorted_experts, count):
-    return torch.searchsorted(sorted_experts, torch.arange(1, count + 1, device=sorted_experts.device,
-                                                           dtype=sorted_experts.dtype)).to(torch.int32)
-
-
-def inverse_of(order):
-    inverse = torch.empty_like(order)
-    inverse[order] = torch.arange(len(order), device=order.device)
-    return inverse
-
-
 class Torch(Timed):
     name = "torch"
 
@@ -183,7 +164,7 @@ class Torch(Timed):
         pre = torch._grouped_mm(rows[by_expert], self.w1.transpose(-2, -1), offs=ends)
         y = torch._grouped_mm(self.gated(pre, prob[by_expert]), self.w2.transpose(-2, -1), offs=ends)
         y = self.exchange(y[inverse_of(by_expert)], sent, received)
-        return self.add_rows(y, inverse_of(order), l.topk)
+        return self.add_rows(y, inverse_of(order).view(l.tokens, l.topk))
 
 
 class Exchange:
@@ -203,11 +184,6 @@ class Exchange:
     def both(self):
         self.forward()
         self.forward()
-
-
-def distance(a, b):
-    a, b = a.double(), b.double()
-    return float(1 - 2 * (a * b).sum() / ((a * a).sum() + (b * b).sum()))
 
 
 def whole(layer, recipe):

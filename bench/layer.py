@@ -98,6 +98,18 @@ def add_rows(rows, inverse):
     return rows[inverse].float().sum(1).to(rows.dtype)
 
 
+def ends_of(experts, count):
+    """The end of each expert's pairs, which are sorted."""
+    return torch.searchsorted(experts, torch.arange(1, count + 1, device=experts.device,
+                                                    dtype=experts.dtype)).to(torch.int32)
+
+
+def inverse_of(order):
+    inverse = torch.empty_like(order)
+    inverse[order] = torch.arange(len(order), device=order.device)
+    return inverse
+
+
 class Torch:
     name = "torch"
 
@@ -112,15 +124,12 @@ class Torch:
         l, t = self.l, self.leaves
         flat = l.index.flatten()
         order = flat.argsort(stable=True)
-        inverse = torch.empty_like(order)
-        inverse[order] = torch.arange(len(order), device="cuda")
-        ends = torch.searchsorted(flat[order], torch.arange(1, l.experts + 1, device="cuda",
-                                                            dtype=torch.int32)).to(torch.int32)
+        ends = ends_of(flat[order], l.experts)
         rows = t["x"][order // l.topk]
         pre = torch._grouped_mm(rows, t["w1"].transpose(-2, -1), offs=ends)
         h = self.gated(pre, t["prob"].flatten()[order])
         y = torch._grouped_mm(h, t["w2"].transpose(-2, -1), offs=ends)
-        return self.add_rows(y, inverse.view(l.tokens, l.topk))
+        return self.add_rows(y, inverse_of(order).view(l.tokens, l.topk))
 
     def both(self):
         for t in self.leaves.values():
