@@ -128,21 +128,18 @@ program "quern_boot"
 local RUNTIME = { "base", "device", "problem", "code", "tuned", "choose", "quantize", "route", "product",
   "cublaslt", "mlp", "queue", "layer", "tune", "api" }
 
-local function fast_archive (name)
-  archive(name)
+archive "quern_static"
   filter "release or aarch64" -- elsewhere -O1 is enough, and half of the time
   buildoptions { "-O3" }
   filter {}
-end
-
-fast_archive "quern_static"
   files { "runtime/*.c", "runtime/*.h" }
   for _, folder in ipairs(RUNTIME) do
     files { "runtime/" .. folder .. "/*.c", "runtime/" .. folder .. "/*.h" }
   end
 
--- The descriptions of all kernels, and those that the host runs: nine tenths of the library.
-fast_archive "quern_kernels"
+-- The descriptions of all kernels, and those that the host runs: nine tenths of the library. As
+-- runtime/device/host_compile.c, with -O2: their vectors are written out, so -O3 only takes twice as long.
+archive "quern_kernels"
   files { "build/gen/registry.c", "build/gen/host/*.c" }
 
 -- libquern.a, for users that link it statically, has the members of both archives.
