@@ -92,7 +92,7 @@ static int give_tensor(const struct quern_operand *o,
     if (rows >= 0)
         for (int i = 0; i < t->ndim; i++)
             t->shape[i] = quern_extent(&o->shape[i], rows);
-    if (!o->strided) {
+    if (!b->stride && !b->group_stride) {
         if (rows >= 0)
             t->bytes = (size_t)quern_extent(&o->bytes, rows);
         if (rows >= 0 && t->stride)
@@ -151,9 +151,11 @@ static int check_scales(const struct quern_operand *o,
                         qn_api_name(whole));
 }
 
-/* Rules of every operand, by its row of the table. */
-static int check(const struct quern_operand *o, const struct quern_buffer *b,
-                 int kind, int phases, int64_t rows)
+/* Rules of an operand that is not simply packed in one buffer, by its row of
+   the table. */
+static int check_rules(const struct quern_operand *o,
+                       const struct quern_buffer *b, int kind, int phases,
+                       int64_t rows)
 {
     const int used = (o->read | o->written) & phases;
 
@@ -182,13 +184,23 @@ static int check(const struct quern_operand *o, const struct quern_buffer *b,
     return check_strides(o, b, kind);
 }
 
+static int check(const struct quern_operand *o, const struct quern_buffer *b,
+                 int kind, int phases, int64_t rows)
+{
+    if (b->data && !b->pointers && !b->stride && !b->group_stride &&
+        !((uintptr_t)b->data & (o->alignment - 1)))
+        return QUERN_OK;
+    return check_rules(o, b, kind, phases, rows);
+}
+
 /* Nothing that the plan would ignore. Usually there is none: one pass without
-   branches says so. */
+   branches, unrolled since every run makes it, says so. */
 static int check_unknown(const struct quern_plan *plan,
                          const struct quern_args *args)
 {
     uintptr_t any = 0;
 
+#pragma GCC unroll 16
     for (int i = 0; i < QUERN_ARGS_COUNT; i++)
         any |= ((uintptr_t)args->of[i].data | (uintptr_t)args->of[i].pointers) &
                plan->unknown[i];

@@ -6,13 +6,14 @@
 
 #include <stdint.h>
 
-/* Unsigned differences cannot overflow. */
+/* Unsigned differences cannot overflow: that from the higher address to the
+   lower is larger than any region. */
 int qn_region_meets(const struct qn_region *a, const struct qn_region *b)
 {
-    uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
+    const uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
 
-    return x && y && a->bytes && b->bytes &&
-           (x < y ? y - x < a->bytes : x - y < b->bytes);
+    return (y - x < a->bytes || x - y < b->bytes) && x && y && a->bytes &&
+           b->bytes;
 }
 
 /* Two names of one address, with the same content. */
@@ -28,8 +29,8 @@ int qn_region_check(const struct qn_region *list, int count)
         if (!list[i].written || !list[i].data)
             continue;
         for (int j = 0; j < count; j++)
-            if (j != i && !are_same(&list[i], &list[j]) &&
-                qn_region_meets(&list[i], &list[j]))
+            if (j != i && qn_region_meets(&list[i], &list[j]) &&
+                !are_same(&list[i], &list[j]))
                 return qn_error_set(QUERN_EINVAL, "%s overlaps %s",
                                     list[i].name, list[j].name);
     }

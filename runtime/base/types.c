@@ -72,13 +72,8 @@ int qn_activation_operands(int activation)
                : 1;
 }
 
-int qn_type_bits(int type)
-{
 #define BITS(name, word, stored, ...) stored,
-    static const int bits[] = {0, QUERN_TYPES(BITS)};
-
-    return type >= 0 && type < QUERN_TYPE_COUNT ? bits[type] : 0;
-}
+const unsigned char qn_type_bits_of[QUERN_TYPE_COUNT] = {0, QUERN_TYPES(BITS)};
 
 int qn_type_is_integer(int type)
 {

@@ -5,6 +5,8 @@
 #ifndef QUERN_BASE_TYPES_H
 #define QUERN_BASE_TYPES_H
 
+#include "quern.h"
+
 struct qn_words {
     const char *const *names; /* NULL after the last */
     int count;
@@ -45,7 +47,11 @@ int qn_layout_find(const char *name, int *a_major, int *b_major);
 int qn_activation_operands(int activation);
 
 /* Bits of one element; 0 for a value outside the enum. */
-int qn_type_bits(int type);
+extern const unsigned char qn_type_bits_of[QUERN_TYPE_COUNT];
+static inline int qn_type_bits(int type)
+{
+    return type >= 0 && type < QUERN_TYPE_COUNT ? qn_type_bits_of[type] : 0;
+}
 int qn_type_is_integer(int type); /* of 4 or 8 bits */
 
 #endif

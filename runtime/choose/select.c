@@ -95,7 +95,7 @@ static int check_maps(const struct qn_demand *demand,
 {
     for (int i = 0; i < QN_MAPS; i++) {
         const struct qn_map_param *param = &qn_tensormap_params[i];
-        struct qn_geometry g;
+        struct qn_geometry g, numbers;
         struct qn_map map;
 
         if (!qn_tensormap_needs(kernel, param->param))
@@ -108,9 +108,10 @@ static int check_maps(const struct qn_demand *demand,
             return 0;
         }
         qn_geometry_of(demand->problem, demand->recipe, param->role, &g);
-        qn_tensormap_geometry(&g, param->kind, &g);
-        if (!qn_tensormap_build(&g, qn_tensormap_operand(kernel, param),
-                                param->kind, 0, 0, &map, reason, size))
+        if (!qn_tensormap_build(
+                qn_tensormap_geometry(&g, param->kind, &numbers),
+                qn_tensormap_operand(kernel, param), param->kind, 0, 0, &map,
+                reason, size))
             return 0;
     }
     return 1;

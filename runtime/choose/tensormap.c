@@ -267,14 +267,16 @@ static int build_scales(const struct qn_geometry *g,
     return 1;
 }
 
-void qn_tensormap_geometry(const struct qn_geometry *operand, int kind,
-                           struct qn_geometry *g)
+const struct qn_geometry *
+qn_tensormap_geometry(const struct qn_geometry *operand, int kind,
+                      struct qn_geometry *numbers)
 {
-    *g = *operand;
     if (kind != QN_MAP_NUMBERS)
-        return;
-    g->type = QUERN_BF16;
-    g->pitch = g->columns;
+        return operand;
+    *numbers = *operand;
+    numbers->type = QUERN_BF16;
+    numbers->pitch = numbers->columns;
+    return numbers;
 }
 
 int qn_tensormap_build(const struct qn_geometry *g,

@@ -53,9 +53,11 @@ int qn_tensormap_any(const struct qn_kernel *kernel);
 /* 1 if a launch needs the map: as a parameter, or of each part. */
 int qn_tensormap_needs(const struct qn_kernel *kernel, int map);
 
-/* The extent of an operand in its map: its values are in rows of their own. */
-void qn_tensormap_geometry(const struct qn_geometry *operand, int kind,
-                           struct qn_geometry *geometry);
+/* The extent of an operand in its map: the operand's, or, of values in rows of
+   their own, one made in `numbers`. */
+const struct qn_geometry *
+qn_tensormap_geometry(const struct qn_geometry *operand, int kind,
+                      struct qn_geometry *numbers);
 
 /* Lay out the map for rows with `stride` elements and groups with
    `group_stride` between their starts; 0 for those of the geometry. Returns 1,

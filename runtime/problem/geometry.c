@@ -34,8 +34,8 @@ int qn_geometry_has(const struct qn_problem *p, int role)
                                : 1;
 }
 
-int64_t qn_geometry_bytes(const struct qn_geometry *g, int64_t stride,
-                          int64_t group_stride)
+int64_t qn_geometry_spread(const struct qn_geometry *g, int64_t stride,
+                           int64_t group_stride)
 {
     int64_t bits, groups;
 

@@ -44,6 +44,7 @@ struct qn_geometry {
     int64_t rows;     /* of one group if grouped, else of all */
     int64_t columns;
     int64_t pitch; /* elements from one row to the next where none is given */
+    int64_t bytes; /* from the first to the last without any gaps; or -1 */
     struct qn_scales sf;
 };
 
@@ -54,5 +55,12 @@ void qn_geometry_of(const struct qn_problem *problem,
 /* Bytes from the first element to the last when rows have a stride of `stride`
    elements, 0 for packed ones, and groups `group_stride`, 0 for one after the
    other. 0 if there are no elements, -1 if 64 bits do not hold them. */
-int64_t qn_geometry_bytes(const struct qn_geometry *geometry, int64_t stride,
-                          int64_t group_stride);
+int64_t qn_geometry_spread(const struct qn_geometry *geometry, int64_t stride,
+                           int64_t group_stride);
+static inline int64_t qn_geometry_bytes(const struct qn_geometry *geometry,
+                                        int64_t stride, int64_t group_stride)
+{
+    return (!stride || stride == geometry->pitch) && !group_stride
+               ? geometry->bytes
+               : qn_geometry_spread(geometry, stride, group_stride);
+}

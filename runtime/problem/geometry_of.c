@@ -62,4 +62,5 @@ void qn_geometry_of(const struct qn_problem *p, const struct qn_recipe *recipe,
     g->pitch = g->columns;
     qn_scale_columns(p, recipe, role, &g->columns, &g->pitch);
     qn_scale_of(p, recipe, role, &g->sf);
+    g->bytes = qn_geometry_spread(g, 0, 0);
 }

@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* args.c: the arguments of a run, as its plan sees them. */
 #include "product/args.h"
-#include "problem/fuse_rules.h"
-#include "product/plan.h"
 
 const char *const qn_args_names[QN_ROLES] = {"a", "b",   "c",
                                              "d", "pre", "d_columnwise"};
-
-int64_t qn_args_stride(const struct qn_tensor *tensor,
-                       const struct qn_geometry *g)
-{
-    return tensor->stride ? tensor->stride : g->pitch;
-}
 
 int64_t qn_args_group_stride(const struct qn_tensor *tensor,
                              const struct qn_geometry *g)
@@ -22,25 +14,6 @@ int64_t qn_args_group_stride(const struct qn_tensor *tensor,
     return tensor->group_stride && g->groups > 1
                ? tensor->group_stride
                : qn_args_stride(tensor, g) * g->rows;
-}
-
-const void *qn_args_lengths(const struct qn_tensor *tensor,
-                            const struct qn_geometry *g)
-{
-    return g->inner_ragged ? tensor->last_dims : tensor->first_dims;
-}
-
-int qn_args_has(const struct qn_plan *plan, const struct qn_args *args,
-                int role)
-{
-    if (role == QN_ROLE_P && qn_geometry_backward(&plan->problem))
-        return 1;
-    if (role == QN_ROLE_P || role == QN_ROLE_T)
-        return qn_geometry_has(&plan->problem, role) &&
-               qn_args_tensor(args, role)->data;
-    if (role == QN_ROLE_A && plan->problem.quantize && !args->a.data)
-        return qn_fuse_strategy(plan->kernel) != QUERN_QUANTIZE_MAINLOOP;
-    return role != QN_ROLE_C || plan->problem.beta == QUERN_BETA_ANY;
 }
 
 int qn_args_sizes(const struct qn_plan *plan, const struct qn_args *args)

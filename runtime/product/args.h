@@ -3,10 +3,9 @@
 #pragma once
 
 #include "problem/geometry.h"
+#include "product/plan.h"
 
 #include <stddef.h>
-
-struct qn_plan;
 
 /* How callers name the operands, by enum qn_role. */
 extern const char *const qn_args_names[QN_ROLES];
@@ -28,8 +27,11 @@ static inline const struct qn_tensor *qn_args_tensor(const struct qn_args *args,
 
 /* Elements from one row to the next, and from one group's matrix to the next:
    as given, or of packed ones. No group axis: 0. */
-int64_t qn_args_stride(const struct qn_tensor *tensor,
-                       const struct qn_geometry *geometry);
+static inline int64_t qn_args_stride(const struct qn_tensor *tensor,
+                                     const struct qn_geometry *geometry)
+{
+    return tensor->stride ? tensor->stride : geometry->pitch;
+}
 int64_t qn_args_group_stride(const struct qn_tensor *tensor,
                              const struct qn_geometry *geometry);
 
@@ -38,8 +40,11 @@ int64_t qn_args_group_stride(const struct qn_tensor *tensor,
 int qn_args_sizes(const struct qn_plan *plan, const struct qn_args *args);
 
 /* The lengths among its arrays: of its first axis, or of its last. */
-const void *qn_args_lengths(const struct qn_tensor *tensor,
-                            const struct qn_geometry *geometry);
+static inline const void *qn_args_lengths(const struct qn_tensor *tensor,
+                                          const struct qn_geometry *geometry)
+{
+    return geometry->inner_ragged ? tensor->last_dims : tensor->first_dims;
+}
 
 /* The groups' sizes as the caller gives them, on the host or the device. */
 void qn_args_given(const struct qn_plan *plan, const struct qn_args *args,
@@ -50,8 +55,13 @@ int qn_args_check(const struct qn_plan *plan, const struct qn_args *args);
 
 /* Does the run have the operand? C is one only where it is read from memory of
    its own, P where the caller wants it. */
-int qn_args_has(const struct qn_plan *plan, const struct qn_args *args,
-                int role);
+static inline int qn_args_has(const struct qn_plan *plan,
+                              const struct qn_args *args, int role)
+{
+    return plan->has[role] == QN_HAS_ALWAYS ||
+           (plan->has[role] == QN_HAS_IF_GIVEN &&
+            qn_args_tensor(args, role)->data);
+}
 
 /* The bytes of an operand (enum qn_role) from the first to the last; none if
    empty, or not in one buffer. */

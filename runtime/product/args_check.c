@@ -139,10 +139,13 @@ static int check_place(const struct qn_plan *plan, int role,
     const struct qn_geometry *g = &plan->operands[role];
     int mapped = plan->mapped[role];
     const char *name = qn_args_names[role];
-    int code = check_stride(name, tensor, g, mapped);
+    int code = QUERN_OK;
 
-    if (!code)
-        code = check_group_stride(name, tensor, g, mapped);
+    if (tensor->stride || tensor->group_stride) {
+        code = check_stride(name, tensor, g, mapped);
+        if (!code)
+            code = check_group_stride(name, tensor, g, mapped);
+    }
     if (!code)
         code = tensor->pointers
                    ? check_pointers(plan, role, tensor)

@@ -9,6 +9,7 @@
 #include "choose/trial.h"
 #include "code/jit.h"
 #include "code/module.h"
+#include "problem/fuse_rules.h"
 #include "problem/gather_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
@@ -76,15 +77,16 @@ static void fill_maps(struct qn_plan *plan)
     for (int i = 0; i < QN_MAPS; i++) {
         const struct qn_map_param *param = &qn_tensormap_params[i];
         struct qn_plan_map *map = &plan->maps[plan->nmaps];
-        struct qn_geometry g;
+        struct qn_geometry numbers;
 
         if (!qn_tensormap_needs(kernel, param->param))
             continue;
         map->param = param;
-        qn_tensormap_geometry(&plan->operands[param->role], param->kind, &g);
         plan->nmaps += qn_tensormap_build(
-            &g, qn_tensormap_operand(kernel, param), param->kind, 0, 0,
-            &map->map, reason, sizeof reason);
+            qn_tensormap_geometry(&plan->operands[param->role], param->kind,
+                                  &numbers),
+            qn_tensormap_operand(kernel, param), param->kind, 0, 0, &map->map,
+            reason, sizeof reason);
         plan->mapped[param->role] |= param->kind != QN_MAP_NUMBERS;
     }
 }
@@ -138,6 +140,29 @@ static int prepare_launch(struct qn_plan *plan, const struct qn_module *module,
     return code;
 }
 
+/* C only where it is read from memory of its own. */
+static unsigned char has(const struct qn_plan *plan, int role)
+{
+    const struct qn_problem *p = &plan->problem;
+    const int inside =
+        p->quantize && plan->kernel &&
+        qn_fuse_strategy(plan->kernel) == QUERN_QUANTIZE_MAINLOOP;
+
+    switch (role) {
+    case QN_ROLE_A: /* made in the mainloop, written for who wants it */
+        return inside ? QN_HAS_IF_GIVEN : QN_HAS_ALWAYS;
+    case QN_ROLE_C:
+        return p->beta == QUERN_BETA_ANY ? QN_HAS_ALWAYS : QN_HAS_NEVER;
+    case QN_ROLE_P:
+    case QN_ROLE_T:
+        return !qn_geometry_has(p, role)                      ? QN_HAS_NEVER
+               : role == QN_ROLE_P && qn_geometry_backward(p) ? QN_HAS_ALWAYS
+                                                              : QN_HAS_IF_GIVEN;
+    default:
+        return QN_HAS_ALWAYS;
+    }
+}
+
 /* All that follows from problem and machine on any backend. */
 static void fill(struct qn_plan *plan, const struct qn_session *s, int strategy)
 {
@@ -157,6 +182,8 @@ static void fill(struct qn_plan *plan, const struct qn_session *s, int strategy)
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         qn_geometry_of(s->problem, s->demand.recipe, role,
                        &plan->operands[role]);
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        plan->has[role] = has(plan, role);
     fill_values(plan);
 }
 
@@ -176,10 +203,11 @@ static int prepare(struct qn_plan *plan, struct qn_session *s,
 {
     int code = QUERN_OK;
 
+    if (module)
+        plan->kernel = module->kernel;
     fill(plan, s, QUERN_DEQUANTIZE_MAINLOOP);
     if (!module)
         return prepare_products(plan, s);
-    plan->kernel = module->kernel;
     plan->figures = s->figures;
     plan->backend = module->backend;
     plan->function = module->function;

@@ -19,6 +19,9 @@ struct qn_session;
 struct quern_context;
 
 /* A map that the kernel takes, for rows without gaps. */
+/* Does a run have the operand? */
+enum qn_has { QN_HAS_NEVER, QN_HAS_IF_GIVEN, QN_HAS_ALWAYS };
+
 struct qn_plan_map {
     const struct qn_map_param *param;
     struct qn_map map;
@@ -38,6 +41,7 @@ struct qn_plan {
     int tuned;                             /* measured to be the fastest */
     int workers;                           /* CTAs, or threads of the host */
     struct qn_geometry operands[QN_ROLES]; /* by enum qn_role */
+    unsigned char has[QN_ROLES];           /* enum qn_has */
     int mapped[QN_ROLES];                  /* the kernel has a map of it */
     int takes_pointers[QN_ROLES];          /* and its matrices' addresses */
     int microbatches; /* products that a launch merges, at least 1 */

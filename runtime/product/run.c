@@ -51,24 +51,25 @@ static int point_map(const struct qn_plan *plan, const struct qn_args *args,
 {
     const struct qn_map_param *param = map->param;
     const struct qn_tensor *tensor = map_tensor(args, param);
-    const struct qn_geometry *operand = &plan->operands[param->role];
     int64_t stride, group_stride;
     void *address = map_address(args, param);
-    struct qn_geometry g;
+    const struct qn_geometry *g;
+    struct qn_geometry numbers;
     struct qn_map again;
     char reason[256];
 
-    qn_tensormap_geometry(operand, param->kind, &g);
-    stride = qn_args_stride(tensor, &g);
-    group_stride = qn_args_group_stride(tensor, &g);
     if (param->kind == QN_MAP_POINTER && !tensor->pointers)
         return QUERN_OK; /* nothing reads it */
+    g = qn_tensormap_geometry(&plan->operands[param->role], param->kind,
+                              &numbers);
+    stride = qn_args_stride(tensor, g);
+    group_stride = qn_args_group_stride(tensor, g);
     /* strides of unwanted arrays mean nothing either */
-    if (!tensor->data && !tensor->pointers)
+    if ((!tensor->data && !tensor->pointers) ||
+        (stride == g->pitch &&
+         (!g->grouped || group_stride == stride * g->rows)))
         return QN_CU(plan->driver, cuTensorMapReplaceAddress, out, address);
-    if (stride == g.pitch && (!g.grouped || group_stride == stride * g.rows))
-        return QN_CU(plan->driver, cuTensorMapReplaceAddress, out, address);
-    if (!qn_tensormap_build(&g, qn_tensormap_operand(plan->kernel, param),
+    if (!qn_tensormap_build(g, qn_tensormap_operand(plan->kernel, param),
                             param->kind, stride, group_stride, &again, reason,
                             sizeof reason))
         return qn_error_set(QUERN_EINVAL, "%c.stride is %lld: %s",
