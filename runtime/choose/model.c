@@ -3,7 +3,8 @@
 ** model.c: the time of a kernel for a problem, in cycles of the GPU's highest
 ** clock.
 **
-**     groups have the same length; a group's end wastes half a tile:
+**     groups have the same length, of fewer tokens than groups one each has
+**     one, and others are not visited; a group's end wastes half a tile:
 **     tiles  = G * max(1, L/tile_m + 1/2) * ceil(n / tile_n)      L = m / G
 **              columns rounded up to whole clusters; rows are not, since a
 **              pair along m turns to be along n where one is left over
@@ -375,8 +376,9 @@ static double reread(const struct qn_demand *demand,
            LOST * larger(0, copied - a - b) * part_a;
 }
 
-void qn_model_estimate(const struct qn_demand *demand,
-                       const struct qn_kernel *kernel, struct qn_figures *f)
+/* All groups have rows, or none does, which costs as much as one row. */
+static void estimate(const struct qn_demand *demand,
+                     const struct qn_kernel *kernel, struct qn_figures *f)
 {
     const struct qn_problem *p = demand->problem;
     double lengths[] = {(double)p->m, (double)p->n, (double)p->k};
@@ -415,4 +417,16 @@ void qn_model_estimate(const struct qn_demand *demand,
     f->cycles = launches * launch_cycles(p, kernel, f->waves * f->tile_cycles,
                                          f->memory_cycles);
     qn_fuse_estimate(demand, kernel, f);
+}
+
+void qn_model_estimate(const struct qn_demand *demand,
+                       const struct qn_kernel *kernel, struct qn_figures *f)
+{
+    struct qn_problem problem = *demand->problem;
+    struct qn_demand filled = *demand;
+
+    if (problem.ragged == QUERN_AXIS_M && problem.m < problem.groups)
+        problem.groups = problem.m > 0 ? (int)problem.m : 1;
+    filled.problem = &problem;
+    estimate(&filled, kernel, f);
 }

@@ -105,6 +105,21 @@ TEST(reported_order)
     qn_close(ctx);
 }
 
+/* Groups without rows cost nothing. */
+TEST(reported_of_fewer_rows_than_groups)
+{
+    struct quern_context *ctx = test_open();
+    const struct qn_problem many =
+                                test_problem(ctx, "fprop bf16 g=64 m=3 n=4096 "
+                                                  "k=4096"),
+                            three = test_problem(ctx, "fprop bf16 g=3 m=3 "
+                                                      "n=4096 k=4096");
+
+    assert_true(cycles_of(ctx, &native, "B200", &many) ==
+                cycles_of(ctx, &native, "B200", &three));
+    qn_close(ctx);
+}
+
 /* No rows at all, and few of them, where memory has a lower rate. */
 TEST(reported_of_few_rows)
 {
