@@ -354,10 +354,15 @@ static int tune_all(const struct qn_options *opt, struct quern_context *ctx,
                     cJSON *rows)
 {
     struct qn_texts texts;
-    int status = qn_source_texts(opt, &texts);
+    int status = qn_source_texts(opt, &texts), one = status;
 
-    for (int i = 0; !status && i < texts.count; i++)
-        status = tune_problem(opt, ctx, texts.all[i], rows);
+    if (status)
+        return status;
+    /* one that cannot be tuned does not lose the others, unless none can */
+    for (int i = 0; i < texts.count && one != QN_EXIT_UNABLE; i++) {
+        one = tune_problem(opt, ctx, texts.all[i], rows);
+        status = status ? status : one;
+    }
     return status;
 }
 

@@ -144,6 +144,20 @@ static void expect_tuned(const char *folder, const char *tune,
         fail_msg("quern %s lacks '%s': %s", command, says, test_output);
 }
 
+/* A problem that cannot be tuned does not lose those after it. */
+TEST(test_tune_goes_on)
+{
+    char folder[] = "/tmp/quern-tuned-XXXXXX";
+
+    assert_non_null(mkdtemp(folder));
+    expect_tuned(folder, "",
+                 "tune 'quantize mxfp8 of=x g=3 m=200 k=96' '" TUNED
+                 "' --store a 2>&1; test $? = 2",
+                 "nothing to tune");
+    assert_non_null(strstr(test_output, FAST));
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
 /* Measured, told, kept, listed, merged, and skipped once its kernel changes. */
 TEST(test_tune_keeps_a_winner)
 {
