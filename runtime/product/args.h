@@ -10,9 +10,9 @@
 /* How callers name the operands, by enum qn_role. */
 extern const char *const qn_args_names[QN_ROLES];
 
-/* By enum qn_role. Every run comes here a dozen times. */
-static inline const struct qn_tensor *qn_args_tensor(const struct qn_args *args,
-                                                     int role)
+/* Where struct qn_args has an operand, by enum qn_role. Every run comes here a
+   dozen times. */
+static inline size_t qn_args_place(int role)
 {
     static const size_t places[QN_ROLES] = {
         [QN_ROLE_A] = offsetof(struct qn_args, a),
@@ -22,7 +22,12 @@ static inline const struct qn_tensor *qn_args_tensor(const struct qn_args *args,
         [QN_ROLE_P] = offsetof(struct qn_args, p),
         [QN_ROLE_T] = offsetof(struct qn_args, t)};
 
-    return (const void *)((const char *)args + places[role]);
+    return places[role];
+}
+static inline const struct qn_tensor *qn_args_tensor(const struct qn_args *args,
+                                                     int role)
+{
+    return (const void *)((const char *)args + qn_args_place(role));
 }
 
 /* Elements from one row to the next, and from one group's matrix to the next:

@@ -18,6 +18,7 @@
 #include "product/backend.h"
 #include "product/frame.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,22 @@ static void fill_values(struct qn_plan *plan)
     v->b_sf_group_stride = b->group_stride;
 }
 
+/* Where a run has the address of a map: those moved to any address count from
+   the workspace. */
+static size_t address_of(const struct qn_plan_map *map)
+{
+    switch (map->param->kind) {
+    case QN_MAP_POINTER:
+    case QN_MAP_TAIL:
+    case QN_MAP_SF_TAIL:
+        return offsetof(struct qn_args, workspace);
+    case QN_MAP_SCALES:
+        return map->tensor + offsetof(struct qn_tensor, sf);
+    default:
+        return map->tensor + offsetof(struct qn_tensor, data);
+    }
+}
+
 /* Selection has refused operands without a map, so `reason` is not checked. */
 static void fill_maps(struct qn_plan *plan)
 {
@@ -78,15 +95,20 @@ static void fill_maps(struct qn_plan *plan)
         const struct qn_map_param *param = &qn_tensormap_params[i];
         struct qn_plan_map *map = &plan->maps[plan->nmaps];
         struct qn_geometry numbers;
+        const struct qn_geometry *g = qn_tensormap_geometry(
+            &plan->operands[param->role], param->kind, &numbers);
 
         if (!qn_tensormap_needs(kernel, param->param))
             continue;
         map->param = param;
+        map->pitch = g->pitch;
+        map->tensor = param->kind == QN_MAP_NUMBERS
+                          ? offsetof(struct qn_args, in)
+                          : qn_args_place(param->role);
+        map->address = address_of(map);
         plan->nmaps += qn_tensormap_build(
-            qn_tensormap_geometry(&plan->operands[param->role], param->kind,
-                                  &numbers),
-            qn_tensormap_operand(kernel, param), param->kind, 0, 0, &map->map,
-            reason, sizeof reason);
+            g, qn_tensormap_operand(kernel, param), param->kind, 0, 0,
+            &map->map, reason, sizeof reason);
         plan->mapped[param->role] |= param->kind != QN_MAP_NUMBERS;
     }
 }

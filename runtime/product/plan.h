@@ -18,13 +18,15 @@ struct qn_driver;
 struct qn_session;
 struct quern_context;
 
-/* A map that the kernel takes, for rows without gaps. */
 /* Does a run have the operand? */
 enum qn_has { QN_HAS_NEVER, QN_HAS_IF_GIVEN, QN_HAS_ALWAYS };
 
+/* A map that the kernel takes, for rows without gaps. */
 struct qn_plan_map {
     const struct qn_map_param *param;
     struct qn_map map;
+    int64_t pitch;          /* elements from one row to the next */
+    size_t tensor, address; /* of a run: where struct qn_args has them */
 };
 
 struct qn_plan {

@@ -21,60 +21,47 @@
 
 /* ------------------------------------------------------------------ values */
 
-/* The tensor of a map. */
-static const struct qn_tensor *map_tensor(const struct qn_args *args,
-                                          const struct qn_map_param *param)
+/* A map anew, for rows with gaps or matrices with room between them. */
+static int spread_map(const struct qn_plan *plan,
+                      const struct qn_map_param *param,
+                      const struct qn_tensor *tensor, void *address,
+                      struct cu_tensor_map *out)
 {
-    return param->kind == QN_MAP_NUMBERS ? &args->in
-                                         : qn_args_tensor(args, param->role);
-}
-
-/*
-** The base address of a map. Those moved to any address count from the
-** workspace. An empty operand and one of many matrices have no address, which
-** no map takes: any will do.
-*/
-static void *map_address(const struct qn_args *args,
-                         const struct qn_map_param *param)
-{
-    const struct qn_tensor *tensor = map_tensor(args, param);
-    void *data = param->kind == QN_MAP_SCALES ? tensor->sf : tensor->data;
-    int anywhere = param->kind == QN_MAP_POINTER ||
-                   param->kind == QN_MAP_TAIL || param->kind == QN_MAP_SF_TAIL;
-
-    return data && !anywhere ? data : args->workspace;
-}
-
-/* The plan's map with this run's address; anew for rows with gaps. */
-static int point_map(const struct qn_plan *plan, const struct qn_args *args,
-                     const struct qn_plan_map *map, struct cu_tensor_map *out)
-{
-    const struct qn_map_param *param = map->param;
-    const struct qn_tensor *tensor = map_tensor(args, param);
-    int64_t stride, group_stride;
-    void *address = map_address(args, param);
-    const struct qn_geometry *g;
     struct qn_geometry numbers;
+    const struct qn_geometry *g = qn_tensormap_geometry(
+        &plan->operands[param->role], param->kind, &numbers);
+    const int64_t stride = qn_args_stride(tensor, g);
     struct qn_map again;
     char reason[256];
 
-    if (param->kind == QN_MAP_POINTER && !tensor->pointers)
-        return QUERN_OK; /* nothing reads it */
-    g = qn_tensormap_geometry(&plan->operands[param->role], param->kind,
-                              &numbers);
-    stride = qn_args_stride(tensor, g);
-    group_stride = qn_args_group_stride(tensor, g);
-    /* strides of unwanted arrays mean nothing either */
-    if ((!tensor->data && !tensor->pointers) ||
-        (stride == g->pitch &&
-         (!g->grouped || group_stride == stride * g->rows)))
-        return QN_CU(plan->driver, cuTensorMapReplaceAddress, out, address);
-    if (!qn_tensormap_build(g, qn_tensormap_operand(plan->kernel, param),
-                            param->kind, stride, group_stride, &again, reason,
-                            sizeof reason))
+    if (!qn_tensormap_build(
+            g, qn_tensormap_operand(plan->kernel, param), param->kind, stride,
+            qn_args_group_stride(tensor, g), &again, reason, sizeof reason))
         return qn_error_set(QUERN_EINVAL, "%c.stride is %lld: %s",
                             QN_LETTERS[param->role], (long long)stride, reason);
     return qn_tensormap_encode(plan->driver, &again, address, out);
+}
+
+/*
+** The plan's map with this run's address. An empty operand and one of many
+** matrices have no address, which no map takes: any will do. Strides of arrays
+** that are not wanted mean nothing.
+*/
+static int point_map(const struct qn_plan *plan, const struct qn_args *args,
+                     const struct qn_plan_map *map, struct cu_tensor_map *out)
+{
+    const struct qn_tensor *tensor =
+        (const void *)((const char *)args + map->tensor);
+    void *given = *(void *const *)((const char *)args + map->address);
+    void *address = given ? given : args->workspace;
+    const int packed = (!tensor->stride || tensor->stride == map->pitch) &&
+                       !tensor->group_stride;
+
+    if (map->param->kind == QN_MAP_POINTER && !tensor->pointers)
+        return QUERN_OK; /* nothing reads it */
+    if (packed || (!tensor->data && !tensor->pointers))
+        return QN_CU(plan->driver, cuTensorMapReplaceAddress, out, address);
+    return spread_map(plan, map->param, tensor, address, out);
 }
 
 static int point_maps(const struct qn_plan *plan, const struct qn_args *args,
