@@ -86,6 +86,11 @@ static void see_all(struct quern_context *ctx, struct arches *a,
         see(ctx, a, ctx->kernels[list.at[i]].kernel, fused, o);
 }
 
+static int same_kernels(const struct qn_problem *a, const struct qn_problem *b)
+{
+    return a->op == b->op && !strcmp(a->recipe, b->recipe);
+}
+
 int qn_epilogue_apart(struct quern_context *ctx, const struct qn_problem *p,
                       const struct qn_recipe *recipe)
 {
@@ -98,8 +103,10 @@ int qn_epilogue_apart(struct quern_context *ctx, const struct qn_problem *p,
     find_others(ctx, p, recipe, &o);
     qn_dequantize_first(ctx, p, recipe, p->dequantize, &fused);
     see_all(ctx, &a, &fused, &fused, &o);
-    see_all(ctx, &a, &o.narrow, &fused, &o);
-    if (o.has_wide)
+    if (!same_kernels(&o.narrow, &fused))
+        see_all(ctx, &a, &o.narrow, &fused, &o);
+    if (o.has_wide && !same_kernels(&o.wide, &fused) &&
+        !same_kernels(&o.wide, &o.narrow))
         see_all(ctx, &a, &o.wide, &fused, &o);
     for (int i = 0; i < a.count; i++)
         if (a.apart[i] && !a.fused[i])

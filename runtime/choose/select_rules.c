@@ -65,16 +65,18 @@ static int takes_rows(const struct qn_problem *p,
     return p->gather ? gathers : !gathers || !strcmp(kernel->arch, "host");
 }
 
+/* The rules that leave out most kernels come first. */
 int qn_select_variant(const struct qn_problem *p,
                       const struct qn_kernel *kernel)
 {
-    return qn_select_product(p, kernel) && kernel->d.type == p->d_type &&
+    return kernel->d.type == p->d_type &&
+           qn_problem_takes(p, kernel->epilogue, kernel->activation,
+                            kernel->interleave) &&
+           qn_select_product(p, kernel) &&
            qn_fuse_serves(p->quantize, kernel->quantize) &&
            takes_rows(p, kernel) &&
            qn_tensormap_takes(kernel, QN_PARAM_bases) ==
-               (p->dequantize == QUERN_DEQUANTIZE_F16) &&
-           qn_problem_takes(p, kernel->epilogue, kernel->activation,
-                            kernel->interleave);
+               (p->dequantize == QUERN_DEQUANTIZE_F16);
 }
 
 int qn_select_arch(const char *arch, const struct qn_device *device)
