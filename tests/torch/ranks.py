@@ -267,9 +267,9 @@ def expect(kind, words, function, *args, **more):
     return f"no error: {words!r} is expected"
 
 
-def small(group=None, **options):
-    module = qt.ExpertParallelMoE(2, 32, 16, capacity=4, group=group, params_dtype=torch.bfloat16,
-                                  device="cpu", **options)
+def small(group=None, capacity=4, **options):
+    module = qt.ExpertParallelMoE(2, 32, 16, capacity=capacity, group=group,
+                                  params_dtype=torch.bfloat16, device="cpu", **options)
     return module, torch.zeros(6, 32, dtype=torch.bfloat16), torch.ones(6, 1)
 
 
@@ -285,15 +285,15 @@ def errors(rank, ranks):
         RuntimeError, "capacity is 4 pairs: rank 1 has 5 for rank 2; the first that does not fit "
         "is of expert 5", module, x, many, probs)}
     told["index"] = expect(
-        RuntimeError, f"rank 1: token 3, k 0: index is 99: at most {module.total} is expected",
+        RuntimeError, f"rank 1: token 3, k 0: index is 99: at most {module.total - 1} is expected",
         module, x, large, probs)
     once = small(token_capacity=2)[0]
     few = indices.clone()
     if rank == 2:  # three tokens and four pairs for rank 1
         few = torch.tensor([[2, 3], [2, -1], [3, -1], [0, 1], [-1, -1], [-1, -1]])
     told["token capacity"] = expect(
-        RuntimeError, "token_capacity is 2 tokens: rank 2 has 3 for rank 1; the first that does "
-        "not fit is of expert 3", once, x, few, torch.ones(few.shape))
+        RuntimeError, "token_capacity is 2 tokens: rank 2 has 3 for rank 1", once, x, few,
+        torch.ones(few.shape))
     told["afterwards"] = "" if module(x, indices, probs).shape == x.shape else "no result"
     told["recipe"] = expect(ValueError, "recipe of rank 2 is not that of rank 0: on rank", small,
                             recipe="mxfp8" if rank == 2 else "bf16")

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import quern.torch as qt
 import ranks
-from quern.torch._exchange import Flight
+from quern.torch._exchange import Ranks
 
 pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="its processes use the CPU")
 PROGRAM = os.path.join(ROOT, "tests", "torch", "ranks.py")
@@ -158,26 +158,58 @@ class _NoReads(TorchDispatchMode):
 @pytest.mark.parametrize("token_capacity", [None, 4])
 def test_the_host_reads_no_tensor(group, monkeypatch, token_capacity):
     module, x, probs = ranks.small(overlap_wgrad=True, token_capacity=token_capacity)
-    indices = torch.tensor([[0], [1], [1], [0], [1], [99]])
+    indices = torch.tensor([[0], [1], [1], [0], [1], [1]])
     monkeypatch.setattr(module, "check", lambda: None)  # a GPU is not asked, either
     with _NoReads():
         y = module(x, indices, probs)
         y.backward(torch.ones_like(y))
     monkeypatch.undo()
-    with pytest.raises(RuntimeError, match="rank 0: token 5, k 0: index is 99: at most 2"):
+    with pytest.raises(RuntimeError, match="capacity is 4 pairs: rank 0 has 6 for rank 0; the first "
+                                           "that does not fit is of expert 1"):
         module.check()
     module.check()  # told once
-    assert module.w1.grad is not None and not y[5].any()
+    assert module.w1.grad is not None and not y[4:].any()
+
+
+class _Count(TorchDispatchMode):
+    """Operators that are no views."""
+    VIEWS = ("view", "slice", "expand", "select", "detach", "unsqueeze", "split")
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = str(function).split(".")[1]
+        self.found += [] if name in self.VIEWS else [str(function)]
+        return function(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("token_capacity, most", [(None, (29, 16)), (6, (33, 17)), (5, (55, 17))])
+def test_few_operators(group, monkeypatch, token_capacity, most):
+    """The host's time is that of operators: of each pass, with room for more pairs than there are."""
+    module, x, probs = ranks.small(capacity=7, token_capacity=token_capacity)
+    indices = torch.tensor([[0], [1], [1], [0], [-1], [-1]])
+    monkeypatch.setattr(module, "check", lambda: None)
+    x, probs = x.requires_grad_(), probs.requires_grad_()
+    for _ in range(2):
+        with _Count() as forward:
+            y = module(x, indices, probs)
+        dy = torch.ones_like(y)
+        with _Count() as backward:
+            y.backward(dy)
+    found = [count.found for count in (forward, backward)]
+    assert all(len(names) <= n for names, n in zip(found, most)), (list(map(len, found)), found)
 
 
 def test_what_runs_while_rows_are_sent(group, monkeypatch):
-    """Between the start of a flight and the wait for it, in both passes."""
+    """Between the start of an exchange and the wait for it, in both passes."""
     module, x, probs = ranks.small(overlap_wgrad=True)
     x, indices, probs, events = x[:4].clone(), torch.arange(4)[:, None] % 2, probs[:4], []
     scale = torch.ones(32, dtype=torch.bfloat16, requires_grad=True)
-    for name in ("send", "wait"):
-        method = getattr(Flight, name)
-        monkeypatch.setattr(Flight, name, lambda *args, name=name, method=method: (
+    for name in ("swap", "wait"):
+        method = getattr(Ranks, name)
+        monkeypatch.setattr(Ranks, name, lambda *args, name=name, method=method: (
             events.append(name), method(*args))[1])
     module.register_wgrad_accumulation_and_reduce_hooks(lambda: events.append("wgrad"))
 
@@ -188,10 +220,11 @@ def test_what_runs_while_rows_are_sent(group, monkeypatch):
         return y
 
     y = module(x, indices, probs, shared=shared)
-    assert events == ["send", "shared", "wait", "send", "wait"]
+    head, rows = ["swap", "wait"], ["swap", "wait"]
+    assert events == [head[0], rows[0], "shared", head[1], rows[1], "swap", "wait"]
     events.clear()
     y.backward(torch.ones_like(y))
-    assert events == ["send", "wait", "send", "its gradient", "wgrad", "wait"]
+    assert events == ["swap", "wait", "swap", "swap", "its gradient", "wgrad", "wait"]
     assert scale.grad is not None and module.w1.grad is not None
 
 

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One call's exchanges between the ranks, forward and backward:
+
+    x -> send -> receive -> the experts -> give_back -> y
+
+Each is an autograd function, so that whatever runs between send and receive has its backward pass
+between those of the gradients. send passes no rows, but a tensor without elements that keeps their
+order; rows are in the Trip.
+"""
+
+import torch
+
+from quern.torch._ops import ops
+from quern.torch.layer import move
+
+
+class Trip:
+    """The plan and the buffers of a call.
+
+        slots    int32 [tokens, topk]: the row of each pair in the blocks of pairs, -1 for none
+        tokens   int32 [tokens, ..]: the rows of each token in the blocks of tokens, where a token
+                 is sent to a rank once; None: it is sent for each of its pairs
+        places   int32 [tokens, topk], with tokens: the row of each pair's token in the blocks that
+                 the pair's rank receives
+        sources  int32 [rows], with tokens: where each received pair has its token
+    """
+
+    def __init__(self, layer, slots, tokens, places, starts):
+        self.layer, self.slots, self.tokens, self.places = layer, slots, tokens, places
+        self.starts, self.sources, self.index = starts, None, None
+        self.rows, self.head, self.works = None, None, ()
+
+    def start(self, t, rows, room=0):
+        """Start to exchange rows; wait() makes them valid."""
+        received, work = self.layer.ranks.swap(t, rows, room)
+        self.works += (work,)
+        return received
+
+    def wait(self, count=None):
+        """For the oldest exchanges, or all."""
+        works, self.works = self.works[:count], self.works[len(self.works[:count]):]
+        self.layer.ranks.wait(*works)
+
+    def take(self):
+        """The rows that were received, which the trip no longer keeps."""
+        rows, self.rows = self.rows, None
+        return rows
+
+    def to_blocks(self, t, probs=None):
+        """Tokens in the blocks that are sent."""
+        return move(ops.permute, "permute", t,
+                    self.slots if self.tokens is None else self.tokens, probs)
+
+
+class _Send(torch.autograd.Function):
+
+    @staticmethod
+    def forward(ctx, x, probs, trip):
+        layer = trip.layer
+        ctx.trip, ctx.is_there = trip, layer.prob == "h"
+        if layer.prob == "x":
+            ctx.save_for_backward(x, probs)
+        trip.head = trip.start(layer.head_of(trip, probs), layer.ranks.ranks)
+        blocks = trip.to_blocks(x, probs if layer.prob == "x" else None)
+        trip.rows = trip.start(blocks, layer.sent_rows)
+        return x.new_empty(0)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, _):
+        trip, need = ctx.trip, ctx.needs_input_grad
+        x, probs = ctx.saved_tensors or (None, None)
+        if trip.layer.overlap_wgrad:
+            trip.layer.run_wgrad()
+        trip.wait()
+        drows, dprobs = trip.take()
+        dx = move(ops.combine, "combine", drows, trip.slots, probs) if need[0] else None
+        if not need[1]:
+            dprobs = None
+        elif ctx.is_there:
+            dprobs = move(ops.combine, "combine", dprobs.view(-1, 1), trip.slots.view(-1, 1))
+            dprobs = dprobs.view(trip.slots.shape)
+        elif probs is not None:
+            dprobs = move(ops.permute_dprob, "permute", x, trip.slots, probs, drows)
+        return dx, dprobs, None
+
+
+class _Receive(torch.autograd.Function):
+    """The rows of the experts' pairs, and their probabilities if prob is "h"."""
+
+    @staticmethod
+    def forward(ctx, order, trip):
+        ctx.trip, ctx.order = trip, order
+        trip.wait(1)
+        probs = trip.layer.read_head(trip)
+        trip.wait()
+        rows = trip.take()
+        return rows if trip.sources is None else rows.index_select(0, trip.sources), probs
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, drows, dprobs):
+        trip, count, room = ctx.trip, ctx.trip.layer.rows, ctx.trip.slots.numel()
+        trip.rows = trip.start(drows.contiguous(), count, room), \
+            trip.start(dprobs.contiguous(), count, room) if trip.layer.prob == "h" else None
+        return ctx.order, None
+
+
+class _GiveBack(torch.autograd.Function):
+    """The results of pairs, added up on the rank of their token."""
+
+    @staticmethod
+    def forward(ctx, y, probs, residual, trip):
+        ctx.trip = trip
+        rows = trip.start(y, trip.layer.rows, trip.slots.numel())
+        trip.wait()
+        if probs is not None:
+            ctx.save_for_backward(rows, probs)
+        return move(ops.combine, "combine", rows, trip.slots, probs, residual=residual)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        trip, dprobs, d = ctx.trip, None, dy.contiguous()
+        if ctx.saved_tensors:
+            rows, probs = ctx.saved_tensors
+            drows, dprobs = move(ops.combine_backward, "permute", d, trip.slots, probs, rows)
+        else:
+            drows = trip.to_blocks(d)
+        drows = trip.start(drows, trip.layer.sent_rows)
+        trip.wait()
+        if trip.sources is not None:
+            drows = drows.index_select(0, trip.sources)
+        return drows, dprobs, dy if ctx.needs_input_grad[2] else None, None
+
+
+def send(x, probs, trip):
+    """Start to send the tokens of x and the probabilities."""
+    if torch.is_grad_enabled() and not x.requires_grad:
+        x = x.detach().requires_grad_()  # other ranks may need theirs
+    return _Send.apply(x, probs, trip)
+
+
+receive, give_back = _Receive.apply, _GiveBack.apply
