@@ -122,10 +122,24 @@ def test_bad_arguments(group):
             (ValueError, "token_capacity: prob is 'y', .* 'h' is expected",
              {"token_capacity": 4, "prob": "y"}),
             (ValueError, "prob is 'z': 'x', 'h' or 'y' is expected", {"prob": "z"}),
+            (ValueError, "chunks is 0: a number from 1 is expected", {"chunks": 0}),
+            (ValueError, "dispatch is 'fp8': 'values' or 'quantized'", {"dispatch": "fp8"}),
+            *((ValueError, f"dispatch='quantized': {words}", {"dispatch": "quantized", **more})
+              for words, more in (
+                  ("recipe is bf16: one of fp8_block, mxfp8 is expected", {}),
+                  ("params_dtype is torch.float16", {"recipe": "mxfp8",
+                                                     "params_dtype": torch.float16}),
+                  ("prob is 'x'", {"recipe": "mxfp8", "prob": "x"}),
+                  ("hidden is 32: a multiple of 128 is expected", {"recipe": "mxfp8"}))),
             (TypeError, "outside: ExpertParallelMoE sorts the rows itself", {"outside": "zero"}),
             (ValueError, "overlap_wgrad: ", {"overlap_wgrad": True, "delay_wgrad_compute": True})):
         with pytest.raises(kind, match=words):
             qt.ExpertParallelMoE(2, 32, 16, **{"capacity": 4, **more})
+    with pytest.raises(ValueError, match="dispatch='quantized': capacity is 65: a multiple of 64 is "
+                                         "expected for hidden = 256"):
+        qt.ExpertParallelMoE(2, 256, 16, capacity=65, recipe="mxfp8", dispatch="quantized")
+    with pytest.raises(ValueError, match="the ranks have 1025 experts: at most 1024 are expected"):
+        qt.ExpertParallelMoE(1025, 8, 8, capacity=4)
 
 
 def test_bad_arguments_of_products(group):
@@ -185,7 +199,7 @@ class _Count(TorchDispatchMode):
         return function(*args, **kwargs or {})
 
 
-@pytest.mark.parametrize("token_capacity, most", [(None, (29, 16)), (6, (33, 17)), (5, (55, 17))])
+@pytest.mark.parametrize("token_capacity, most", [(None, (30, 16)), (6, (34, 17)), (5, (56, 17))])
 def test_few_operators(group, monkeypatch, token_capacity, most):
     """The host's time is that of operators: of each pass, with room for more pairs than there are."""
     module, x, probs = ranks.small(capacity=7, token_capacity=token_capacity)
@@ -226,6 +240,32 @@ def test_what_runs_while_rows_are_sent(group, monkeypatch):
     y.backward(torch.ones_like(y))
     assert events == ["swap", "wait", "swap", "swap", "its gradient", "wgrad", "wait"]
     assert scale.grad is not None and module.w1.grad is not None
+
+
+def test_chunks_overlap(group, monkeypatch):
+    """The tokens of the second chunk are sent before the first one's experts, in both passes."""
+    module, x, probs = ranks.small(chunks=2)
+    indices, events = torch.arange(6)[:, None] % 2, []
+    for name in ("swap", "wait"):
+        method = getattr(Ranks, name)
+        monkeypatch.setattr(Ranks, name, lambda *args, name=name, method=method: (
+            events.append(name), method(*args))[1])
+
+    class Moe(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name = str(function).split(".")[1]
+            events.extend([name] if name.startswith("moe") else [])
+            return function(*args, **kwargs or {})
+
+    chunk = ["wait", "wait", "moe_forward", "swap"]
+    with Moe():
+        y = module(x.clone().requires_grad_(), indices, probs)
+    assert events == ["swap"] * 4 + chunk + chunk + ["wait", "wait"]
+    events.clear()
+    with Moe():
+        y.backward(torch.ones_like(y))
+    chunk = ["wait", "moe_backward", "moe_wgrad", "swap", "swap"]
+    assert events == ["swap", "swap"] + chunk + chunk + ["wait", "wait"]
 
 
 def test_autocast_and_no_grad(group):

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """One call's exchanges between the ranks, forward and backward:
 
-    x -> send -> receive -> the experts -> give_back -> y
+    x -> send -> receive -> the experts -> give_back -> add_up -> y
 
-Each is an autograd function, so that whatever runs between send and receive has its backward pass
-between those of the gradients. send passes no rows, but a tensor without elements that keeps their
-order; rows are in the Trip.
+Each is an autograd function, so that whatever runs between a start and its wait has its backward
+pass between those of the gradients. send and give_back pass no rows, but a tensor without elements
+that keeps their order; rows are in the Trip.
 """
 
 import torch
 
-from quern.torch._ops import ops
+from quern.torch._ops import WORDS, ops
 from quern.torch.layer import move
+from quern.torch.quantized import NONE, cast
+
+SCALED = 128  # features that are quantized together, in whole blocks of scales
 
 
 class Trip:
@@ -51,6 +54,24 @@ class Trip:
         return move(ops.permute, "permute", t,
                     self.slots if self.tokens is None else self.tokens, probs)
 
+    def start_quantized(self, blocks):
+        """Start to exchange tokens as codes and scales. A block of scales is a row of its own: so
+        codes and scales of a rank's tokens follow each other, whatever the storage."""
+        layer = self.layer
+        x = blocks[:layer.sent_rows].view(-1, SCALED)
+        codes, scales = cast(x, "x", layer.recipe, layer._scaling, "rowwise", layer._quantized_rows)[
+            0][:2]
+        return self.start(codes, len(codes)), self.start(scales.view(-1), scales.numel())
+
+    def dequantized(self, codes, scales):
+        layer = self.layer
+        dtype = layer.token_dtype()
+        line = f"dequantize {layer.recipe} of=x out={WORDS[dtype]} copies=rowwise"
+        scales = scales.view(1, -1) if scales.dtype == torch.float32 else scales
+        x = ops.dequantize(line, 1, len(codes) // SCALED, SCALED, codes, scales, *NONE, None,
+                           layer._quantized_rows, None)
+        return x.view(layer.sent_rows, -1)
+
 
 class _Send(torch.autograd.Function):
 
@@ -62,7 +83,8 @@ class _Send(torch.autograd.Function):
             ctx.save_for_backward(x, probs)
         trip.head = trip.start(layer.head_of(trip, probs), layer.ranks.ranks)
         blocks = trip.to_blocks(x, probs if layer.prob == "x" else None)
-        trip.rows = trip.start(blocks, layer.sent_rows)
+        trip.rows = trip.start(blocks, layer.sent_rows) if layer.dispatch == "values" else \
+            trip.start_quantized(blocks)
         return x.new_empty(0)
 
     @staticmethod
@@ -95,6 +117,8 @@ class _Receive(torch.autograd.Function):
         probs = trip.layer.read_head(trip)
         trip.wait()
         rows = trip.take()
+        if trip.layer.dispatch == "quantized":
+            rows = trip.dequantized(*rows)
         return rows if trip.sources is None else rows.index_select(0, trip.sources), probs
 
     @staticmethod
@@ -107,13 +131,29 @@ class _Receive(torch.autograd.Function):
 
 
 class _GiveBack(torch.autograd.Function):
-    """The results of pairs, added up on the rank of their token."""
 
     @staticmethod
-    def forward(ctx, y, probs, residual, trip):
+    def forward(ctx, y, trip):
         ctx.trip = trip
-        rows = trip.start(y, trip.layer.rows, trip.slots.numel())
+        trip.rows = trip.start(y, trip.layer.rows, trip.slots.numel())
+        return y.new_empty(0)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, _):
+        trip = ctx.trip
         trip.wait()
+        drows = trip.take()
+        return drows if trip.sources is None else drows.index_select(0, trip.sources), None
+
+
+class _AddUp(torch.autograd.Function):
+
+    @staticmethod
+    def forward(ctx, order, probs, residual, trip):
+        ctx.trip, ctx.order = trip, order
+        trip.wait()
+        rows = trip.take()
         if probs is not None:
             ctx.save_for_backward(rows, probs)
         return move(ops.combine, "combine", rows, trip.slots, probs, residual=residual)
@@ -127,11 +167,8 @@ class _GiveBack(torch.autograd.Function):
             drows, dprobs = move(ops.combine_backward, "permute", d, trip.slots, probs, rows)
         else:
             drows = trip.to_blocks(d)
-        drows = trip.start(drows, trip.layer.sent_rows)
-        trip.wait()
-        if trip.sources is not None:
-            drows = drows.index_select(0, trip.sources)
-        return drows, dprobs, dy if ctx.needs_input_grad[2] else None, None
+        trip.rows = trip.start(drows, trip.layer.sent_rows)
+        return ctx.order, dprobs, dy if ctx.needs_input_grad[2] else None, None
 
 
 def send(x, probs, trip):
@@ -141,4 +178,4 @@ def send(x, probs, trip):
     return _Send.apply(x, probs, trip)
 
 
-receive, give_back = _Receive.apply, _GiveBack.apply
+receive, give_back, add_up = _Receive.apply, _GiveBack.apply, _AddUp.apply

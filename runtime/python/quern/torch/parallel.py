@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ExpertParallelMoE: a layer whose experts are spread over the ranks of a process group."""
 
+import math
 import zlib
 
 import torch
@@ -11,7 +12,7 @@ from quern.torch._exchange import Ranks
 from quern.torch._module import default_device
 from quern.torch._ops import ops
 from quern.torch._tools import check
-from quern.torch._trip import Trip, give_back, receive, send
+from quern.torch._trip import SCALED, Trip, add_up, give_back, receive, send
 from quern.torch.functions import autocast, f32
 from quern.torch.layer import check_indices, move, route_line
 from quern.torch.mlp import Route
@@ -20,6 +21,7 @@ from quern.torch.modules import GroupedMLP
 _FAR = 2**30  # more than there are pairs
 _NOTED = 2**20  # a noted error is its excess times this, and the number of its expert plus 1
 _TOPK = 32  # the most choices of a token
+QUANTIZED = ("fp8_block", "mxfp8")  # recipes with scales within a token, powers of two
 _EXPERTS = 1024  # the most experts of a route
 
 
@@ -28,16 +30,27 @@ def _padded(t, more, choices=0, value=0):
     return F.pad(t, (0, choices, 0, more), value=value) if t is not None and more + choices else t
 
 
+def _split(t, sizes):
+    """Parts of so many tokens; of None None."""
+    if t is None or len(sizes) == 1:
+        return [t] * len(sizes)
+    return t.split(sizes)
+
+
 class ExpertParallelMoE(GroupedMLP):
     """quern.torch.moe with some of the experts on each rank of a process group.
 
         num_experts   those of this rank, from 1, any number on each: the first rank has the first
         hidden, ffn   of each expert
-        capacity      pairs of a token and an expert that a rank may send to another in one call. A
-                      rank sends and receives ranks * capacity rows, however many are used
-        token_capacity  tokens that a rank may send to another in one call, at most capacity: each
+        capacity      pairs of a token and an expert that a rank may send to another in one chunk.
+                      A rank sends and receives ranks * capacity rows, however many are used
+        token_capacity  tokens that a rank may send to another in one chunk, at most capacity: each
                       is sent once to a rank, for all experts that it chose there. Only with
                       prob="h"; default None: it is sent for each pair
+        chunks        a call's tokens are sent in so many parts, of which one is sent while the
+                      experts multiply the one before
+        dispatch      "values", or "quantized": tokens are sent as codes and scales of the recipe,
+                      one of QUANTIZED
         group         default all ranks. Every rank makes the module at the same time
         prob          "x", "h" or "y", as in moe
         overlap_wgrad compute the weight gradients while the gradients of tokens are sent
@@ -53,7 +66,7 @@ class ExpertParallelMoE(GroupedMLP):
     """
 
     def __init__(self, num_experts, hidden, ffn, *, capacity, token_capacity=None, group=None,
-                 prob="h", overlap_wgrad=False, **options):
+                 prob="h", overlap_wgrad=False, chunks=1, dispatch="values", **options):
         if type(capacity) is not int or capacity < 1:
             raise ValueError(f"capacity is {capacity!r}: a number from 1 is expected")
         if token_capacity is not None and (type(token_capacity) is not int or
@@ -65,6 +78,10 @@ class ExpertParallelMoE(GroupedMLP):
         if token_capacity is not None and prob != "h":
             raise ValueError(f"token_capacity: prob is {prob!r}, which makes a token's pairs "
                              "differ: 'h' is expected")
+        if type(chunks) is not int or chunks < 1:
+            raise ValueError(f"chunks is {chunks!r}: a number from 1 is expected")
+        if dispatch not in ("values", "quantized"):
+            raise ValueError(f"dispatch is {dispatch!r}: 'values' or 'quantized' is expected")
         if "outside" in options:
             raise TypeError("outside: ExpertParallelMoE sorts the rows itself")
         ranks = Ranks(group)
@@ -76,8 +93,11 @@ class ExpertParallelMoE(GroupedMLP):
         super().__init__(num_experts, hidden, ffn, **options)
         self.capacity, self.group, self.prob = capacity, group, prob
         self.overlap_wgrad, self.token_capacity = overlap_wgrad, token_capacity
+        self.chunks, self.dispatch = chunks, dispatch
         self.ranks, self.rows, self._error = ranks, ranks.ranks * capacity, ""
         self.sent_rows = ranks.ranks * (token_capacity or capacity)
+        if dispatch == "quantized":
+            self._check_quantized()
         device = default_device(None) if self.w1.is_meta else self.w1.device
         counts = self._agree(device)
         self.first, self.total = sum(counts[:ranks.rank]), sum(counts)
@@ -86,6 +106,27 @@ class ExpertParallelMoE(GroupedMLP):
                              f"{_EXPERTS} are expected")
         for name, t in self._tables(counts).items():
             self.register_buffer(name, t.to(device), persistent=False)
+
+    def _check_quantized(self):
+        """Whether tokens that were quantized, sent and quantized again have the same values, and
+        whether a block's scales end with it."""
+        if self.recipe not in QUANTIZED:
+            raise ValueError(f"dispatch='quantized': recipe is {self.recipe}: one of "
+                             f"{', '.join(QUANTIZED)} is expected, whose scales are powers of two")
+        if self.token_dtype() == torch.float16:
+            raise ValueError("dispatch='quantized': params_dtype is torch.float16, which lacks "
+                             "small values of the recipe: bfloat16 or float32 is expected")
+        if self.prob == "x":
+            raise ValueError("dispatch='quantized': prob is 'x', which multiplies the tokens: 'h' "
+                             "or 'y' is expected")
+        if self.hidden % SCALED:
+            raise ValueError(f"dispatch='quantized': hidden is {self.hidden}: a multiple of "
+                             f"{SCALED} is expected")
+        name = "capacity" if self.token_capacity is None else "token_capacity"
+        step = SCALED**2 // math.gcd(SCALED**2, self.hidden)
+        if getattr(self, name) % step:
+            raise ValueError(f"dispatch='quantized': {name} is {getattr(self, name)}: a multiple "
+                             f"of {step} is expected for hidden = {self.hidden}")
 
     def _tables(self, counts):
         """Constants of _plan and read_head, and the errors that were noted."""
@@ -99,6 +140,8 @@ class ExpertParallelMoE(GroupedMLP):
                 "_base": torch.stack([number * capacity, -far], 1).view(-1),
                 "_seats": torch.arange(capacity, dtype=torch.int32).repeat(ranks, 1),
                 "_noted": torch.zeros(2 * ranks, dtype=torch.int64)}
+        if self.dispatch == "quantized":
+            made["_quantized_rows"] = torch.tensor([self.sent_rows * self.hidden // SCALED])
         if tokens is not None:
             made["_homes"] = torch.arange(tokens, dtype=torch.int32)[:, None] + number * tokens
             made["_places"] = torch.arange(tokens, dtype=torch.int32)[:, None] + \
@@ -114,7 +157,7 @@ class ExpertParallelMoE(GroupedMLP):
         """The number of experts of each rank. ValueError if the ranks differ in something else."""
         mine = {name: getattr(self, name) for name in (
             "num_experts", "hidden", "ffn", "capacity", "token_capacity", "recipe", "activation",
-            "interleave", "limits", "prob")}
+            "interleave", "limits", "prob", "chunks", "dispatch")}
         mine.update(params_dtype=self.w1.dtype, bias=hasattr(self, "b1"))
         numbers = [value if type(value) is int else zlib.crc32(repr(value).encode())
                    for value in mine.values()]
@@ -149,21 +192,38 @@ class ExpertParallelMoE(GroupedMLP):
         if shared is not None and residual is not None:
             raise ValueError("residual, shared: at most one of them is expected")
         flat, probs = self._checked(x, indices, probs)
-        tokens, topk = indices.shape
-        # permute and combine have a row for each pair: here it is a row of the blocks.
-        choices = max(topk, min(-(-self.rows // max(tokens, 1)), _TOPK)) - topk
-        more = max(-(-self.rows // (topk + choices)) - tokens, 0)
-        flat, probs = _padded(flat, more), _padded(probs, more, choices)
-        residual = self._residual(x, residual, more)
-        trip = self._plan(_padded(indices, more, choices, -1))
-        order = send(flat, None if self.prob == "y" else probs, trip)
+        residual = self._residual(x, residual)
+        each = -(-len(flat) // self.chunks)
+        sizes = [max(min(each, len(flat) - i * each), 0) for i in range(self.chunks)]
+        sent = [self._sent(*part) for part in zip(*(_split(t, sizes)
+                                                    for t in (flat, indices.contiguous(),
+                                                              probs)))]
         if shared is not None:
-            residual = self._residual(x, shared(x), more)
-        rows, received = receive(order, trip)
-        y = self._experts(rows, received, trip.index, is_first_microbatch)
-        y = give_back(y, probs if self.prob == "y" else None, residual, trip)
-        y = y[:tokens] if more else y
+            residual = self._residual(x, shared(x))
+        residuals = _split(residual, sizes)
+        results = []
+        for order, trip, _, _ in sent:
+            rows, received = receive(order, trip)
+            y = self._experts(rows, received, trip.index, is_first_microbatch)
+            results.append(give_back(y, trip))
+        y = [self._added_up(*parts) for parts in zip(results, sent, residuals, sizes)]
+        y = y[0] if len(y) == 1 else torch.cat(y)
         return y if y.shape == x.shape else y.reshape(x.shape)
+
+    def _sent(self, x, indices, probs):
+        """Start to send tokens: what receive reads, the Trip, and what _added_up reads."""
+        (tokens, topk), rows = indices.shape, self.rows
+        # permute and combine have a row for each pair: here it is a row of the blocks.
+        choices = max(topk, min(-(-rows // max(tokens, 1)), _TOPK)) - topk
+        more = max(-(-rows // (topk + choices)) - tokens, 0)
+        x, probs = _padded(x, more), _padded(probs, more, choices)
+        trip = self._plan(_padded(indices, more, choices, -1))
+        return send(x, None if self.prob == "y" else probs, trip), trip, probs, more
+
+    def _added_up(self, order, sent, residual, tokens):
+        _, trip, probs, more = sent
+        y = add_up(order, probs if self.prob == "y" else None, _padded(residual, more), trip)
+        return y[:tokens] if more else y
 
     def _checked(self, x, indices, probs):
         """x [tokens, hidden], and probs in fp32."""
@@ -171,8 +231,8 @@ class ExpertParallelMoE(GroupedMLP):
         x, = autocast(self._scaling, x)
         _checks.values("x", x, max(x.dim(), 2) if isinstance(x, torch.Tensor) else 2)
         if is_autocast:
-            x = x.to(self._dtype())
-        _checks.values("x", x, x.dim(), self._dtype())
+            x = x.to(self.token_dtype())
+        _checks.values("x", x, x.dim(), self.token_dtype())
         _checks.on_device("x", x, self.w1)
         if x.shape[-1] != self.hidden:
             raise ValueError(f"x has the shape {list(x.shape)}: its last axis is expected to have "
@@ -182,16 +242,16 @@ class ExpertParallelMoE(GroupedMLP):
         flat = x if x.dim() == 2 else x.reshape(-1, self.hidden)
         return flat.contiguous(), f32("probs", probs, tuple(indices.shape), x)
 
-    def _residual(self, x, residual, more):
-        """[tokens, hidden], with so many more tokens."""
+    def _residual(self, x, residual):
+        """[tokens, hidden]."""
         if residual is None:
             return None
         _checks.shaped("residual", residual, x.shape, x)
-        _checks.values("residual", residual, x.dim(), self._dtype())
+        _checks.values("residual", residual, x.dim(), self.token_dtype())
         residual = residual if residual.dim() == 2 else residual.reshape(-1, self.hidden)
-        return _padded(residual.contiguous(), more)
+        return residual.contiguous()
 
-    def _dtype(self):
+    def token_dtype(self):
         """The type of tokens that are sent."""
         return self._scaling.type or self.w1.dtype
 
