@@ -63,7 +63,7 @@ def cases():
                for ranks, recipe, more in (
                    (3, "fp8_block", dict(route="dropped")), (4, "fp8_block", dict(once=True)),
                    (2, "mxfp8", dict(dtype=torch.float32, once=True)),
-                   (4, "mxfp8", dict(chunks=2, prob="y", residual=True)))),
+                   (4, "mxfp8", dict(chunks=2, residual=True)))),
              (2, dict(shared=True, overlap_wgrad=True, prob="y", topk=3))]
     return {f"{ranks} ranks " + " ".join(f"{k}={v}" for k, v in options.items()): (ranks, options)
             for ranks, options in made}
@@ -144,11 +144,15 @@ def run_case(ranks, options, group):
     dy = torch.randn(many, hidden).to(dtype)
     indices = draw(route, many // factor, topk, ranks, kind).repeat(factor, 1)
     y, grads = alone(given, indices, dy, prob, o | more)
-    if is_quantized:  # all bits are those of the values that were sent; y's and dx's also of x
-        codes = qt.quantize(given["x"], [many], recipe=o["recipe"], copies="rowwise")
+    if is_quantized:  # all bits are those of the values that were sent; y's and dx's also of others
         first = y, grads["x"], grads["probs"]
-        y, grads = alone(given | {"x": qt.dequantize(codes, [many])}, indices, dy, prob, o | more)
+        sent = {of: qt.dequantize(qt.quantize(t, [many], recipe=o["recipe"], of=of,
+                                              copies="rowwise"), [many])
+                for of, t in (("x", given["x"]), ("dy", dy))}
+        y, grads = alone(given | {"x": sent["x"]}, indices, sent["dy"], prob, o | more)
         assert all(map(same, first, (y, grads["x"], grads["probs"]))), "values twice quantized"
+        if has_residual:
+            grads["residual"] = dy
     here = slice(sum(tokens[:rank]), sum(tokens[:rank + 1]))
     window = slice(module.first, module.first + experts[rank])
     names = [name for name in ("w1", "w2", "b1", "b2") if name in given]

@@ -129,7 +129,8 @@ def test_bad_arguments(group):
                   ("recipe is bf16: one of fp8_block, mxfp8 is expected", {}),
                   ("params_dtype is torch.float16", {"recipe": "mxfp8",
                                                      "params_dtype": torch.float16}),
-                  ("prob is 'x'", {"recipe": "mxfp8", "prob": "x"}),
+                  ("prob='h' without bias", {"recipe": "mxfp8", "prob": "y"}),
+                  ("prob='h' without bias", {"recipe": "mxfp8", "bias": True}),
                   ("hidden is 32: a multiple of 128 is expected", {"recipe": "mxfp8"}))),
             (TypeError, "outside: ExpertParallelMoE sorts the rows itself", {"outside": "zero"}),
             (ValueError, "overlap_wgrad: ", {"overlap_wgrad": True, "delay_wgrad_compute": True})):

@@ -95,18 +95,19 @@ def test_the_host_does_not_wait(group, once):
 @pytest.mark.parametrize("recipe", ["fp8_block", "mxfp8"])
 @pytest.mark.parametrize("more", [dict(capacity=640), dict(capacity=640, token_capacity=256)])
 def test_tokens_that_are_sent_quantized(group, recipe, more):
-    """y, dx and dprob have the bits of moe; all have those of moe of the tokens that are sent."""
+    """y, dx and dprob have the bits of moe; all have those of moe of the values that are sent."""
     module, (x, indices, probs), dy = make(recipe=recipe, dispatch="quantized", **more)
     weights, sizes = (module.w1, module.w2), [TOKENS]
-    codes = qt.quantize(x.detach(), sizes, recipe=recipe, copies="rowwise")
-    sent = qt.dequantize(codes, sizes).requires_grad_()
+    sent, dsent = (qt.dequantize(qt.quantize(t, sizes, recipe=recipe, of=of, copies="rowwise"),
+                                 sizes) for of, t in (("x", x.detach()), ("dy", dy)))
+    sent.requires_grad_()
 
     def alone(x, indices, probs):
         return qt.moe(x, indices, probs, *weights, recipe=recipe)
 
     found = step(module, (x, indices, probs), weights, dy)
-    for arguments, count in (((x, indices, probs), 3), ((sent, indices, probs), 5)):
-        expected = step(alone, arguments, weights, dy)
+    for arguments, d, count in (((x, indices, probs), dy, 3), ((sent, indices, probs), dsent, 5)):
+        expected = step(alone, arguments, weights, d)
         for name, a, b in list(zip(("y", "dx", "dprob", "dw1", "dw2"), found, expected))[:count]:
             assert torch.equal(a, b), name
     module.check()

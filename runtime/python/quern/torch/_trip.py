@@ -54,23 +54,31 @@ class Trip:
         return move(ops.permute, "permute", t,
                     self.slots if self.tokens is None else self.tokens, probs)
 
-    def start_quantized(self, blocks):
-        """Start to exchange tokens as codes and scales. A block of scales is a row of its own: so
-        codes and scales of a rank's tokens follow each other, whatever the storage."""
+    def start_tokens(self, blocks, of):
+        """Start to exchange tokens, x or dy: values, or codes and scales. A block of scales is a
+        row of its own there: so those of a rank's tokens follow each other, whatever the storage.
+        """
         layer = self.layer
-        x = blocks[:layer.sent_rows].view(-1, SCALED)
-        codes, scales = cast(x, "x", layer.recipe, layer._scaling, "rowwise", layer._quantized_rows)[
-            0][:2]
-        return self.start(codes, len(codes)), self.start(scales.view(-1), scales.numel())
+        if layer.dispatch == "values":
+            self.rows = self.start(blocks, layer.sent_rows)
+            return
+        rows = blocks if len(blocks) == layer.sent_rows else blocks[:layer.sent_rows]
+        codes, scales = cast(rows.view(-1, SCALED), of, layer.recipe, layer._scaling, "rowwise",
+                             layer._quantized_rows)[0][:2]
+        scales = scales.view(-1)
+        self.rows = self.start(codes, len(codes)), self.start(scales, len(scales))
 
-    def dequantized(self, codes, scales):
-        layer = self.layer
-        dtype = layer.token_dtype()
-        line = f"dequantize {layer.recipe} of=x out={WORDS[dtype]} copies=rowwise"
-        scales = scales.view(1, -1) if scales.dtype == torch.float32 else scales
-        x = ops.dequantize(line, 1, len(codes) // SCALED, SCALED, codes, scales, *NONE, None,
-                           layer._quantized_rows, None)
-        return x.view(layer.sent_rows, -1)
+    def take_tokens(self, of):
+        """The tokens of pairs, or of blocks, as values."""
+        layer, rows = self.layer, self.take()
+        if layer.dispatch == "quantized":
+            codes, scales = rows
+            line = f"dequantize {layer.recipe} of={of} out={WORDS[layer.token_dtype()]} "
+            rows = ops.dequantize(
+                line + "copies=rowwise", 1, len(codes) // SCALED, SCALED, codes,
+                scales.view(1, -1) if scales.dtype == torch.float32 else scales, *NONE, None,
+                layer._quantized_rows, None).view(layer.sent_rows, -1)
+        return rows if self.sources is None else rows.index_select(0, self.sources)
 
 
 class _Send(torch.autograd.Function):
@@ -83,8 +91,7 @@ class _Send(torch.autograd.Function):
             ctx.save_for_backward(x, probs)
         trip.head = trip.start(layer.head_of(trip, probs), layer.ranks.ranks)
         blocks = trip.to_blocks(x, probs if layer.prob == "x" else None)
-        trip.rows = trip.start(blocks, layer.sent_rows) if layer.dispatch == "values" else \
-            trip.start_quantized(blocks)
+        trip.start_tokens(blocks, "x")
         return x.new_empty(0)
 
     @staticmethod
@@ -116,10 +123,7 @@ class _Receive(torch.autograd.Function):
         trip.wait(1)
         probs = trip.layer.read_head(trip)
         trip.wait()
-        rows = trip.take()
-        if trip.layer.dispatch == "quantized":
-            rows = trip.dequantized(*rows)
-        return rows if trip.sources is None else rows.index_select(0, trip.sources), probs
+        return trip.take_tokens("x"), probs
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -141,10 +145,8 @@ class _GiveBack(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, _):
-        trip = ctx.trip
-        trip.wait()
-        drows = trip.take()
-        return drows if trip.sources is None else drows.index_select(0, trip.sources), None
+        ctx.trip.wait()
+        return ctx.trip.take_tokens("dy"), None
 
 
 class _AddUp(torch.autograd.Function):
@@ -167,7 +169,7 @@ class _AddUp(torch.autograd.Function):
             drows, dprobs = move(ops.combine_backward, "permute", d, trip.slots, probs, rows)
         else:
             drows = trip.to_blocks(d)
-        trip.rows = trip.start(drows, trip.layer.sent_rows)
+        trip.start_tokens(drows, "dy")
         return ctx.order, dprobs, dy if ctx.needs_input_grad[2] else None, None
 
 

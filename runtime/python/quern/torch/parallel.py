@@ -49,8 +49,8 @@ class ExpertParallelMoE(GroupedMLP):
                       prob="h"; default None: it is sent for each pair
         chunks        a call's tokens are sent in so many parts, of which one is sent while the
                       experts multiply the one before
-        dispatch      "values", or "quantized": tokens are sent as codes and scales of the recipe,
-                      one of QUANTIZED
+        dispatch      "values", or "quantized": tokens and the gradients of results are sent as
+                      codes and scales of the recipe, one of QUANTIZED; only with prob="h"
         group         default all ranks. Every rank makes the module at the same time
         prob          "x", "h" or "y", as in moe
         overlap_wgrad compute the weight gradients while the gradients of tokens are sent
@@ -116,9 +116,9 @@ class ExpertParallelMoE(GroupedMLP):
         if self.token_dtype() == torch.float16:
             raise ValueError("dispatch='quantized': params_dtype is torch.float16, which lacks "
                              "small values of the recipe: bfloat16 or float32 is expected")
-        if self.prob == "x":
-            raise ValueError("dispatch='quantized': prob is 'x', which multiplies the tokens: 'h' "
-                             "or 'y' is expected")
+        if self.prob != "h" or hasattr(self, "b1"):
+            raise ValueError("dispatch='quantized': prob='h' without bias is expected, so that "
+                             "nothing else reads the tokens or their gradients")
         if self.hidden % SCALED:
             raise ValueError(f"dispatch='quantized': hidden is {self.hidden}: a multiple of "
                              f"{SCALED} is expected")
