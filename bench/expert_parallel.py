@@ -243,18 +243,22 @@ def take_turns(calls, rounds, inner=4):
             for name, found in times.items()}
 
 
-def captured(call):
-    """A call as a CUDA graph, to be replayed."""
+def captured(call, name, pool):
+    """A call as a CUDA graph, to be replayed; None, after a message, if it cannot be one."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(2):
-            call()  # makes the plans
+        call()
+        call()  # makes the plans
     torch.cuda.current_stream().wait_stream(side)
     synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        call()
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            call()
+    except RuntimeError as error:
+        print(f"{name}: no graph: {error}", file=sys.stderr)
+        return None
     return graph.replay
 
 
@@ -288,8 +292,10 @@ def measure(layer, options):
     calls = {(one.name, phase): getattr(one, phase) for one in found
              for phase in ("forward", "both")}
     if options.graph and HAS_GPU:
-        calls |= {(one.name + " graph", phase): captured(getattr(one, phase)) for one in found
-                  if one.name != "torch" for phase in ("forward", "both")}
+        pool = torch.cuda.graph_pool_handle()
+        graphs = {(name + " graph", phase): captured(call, name, pool)
+                  for (name, phase), call in calls.items() if name != "torch"}
+        calls |= {name: replay for name, replay in graphs.items() if replay}
     rows = []
     for (name, phase), (ms, host_us) in take_turns(calls, options.rounds).items():
         rows.append({"shape": layer.name, "who": name, "phase": phase, "ms": ms,

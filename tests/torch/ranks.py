@@ -56,6 +56,7 @@ def cases():
                (("bf16", "even"), ("bf16", "dropped"), ("mxfp8", "even"), ("fp8_block", "one"))),
              (1, dict(once=True, route="twice")), (3, dict(once=True, route="none")),
              (4, dict(once=True, route="few", capacity=3)),
+             (3, dict(once=True, route="few", capacity=8, topk=3, factor=2, recipe="mxfp8")),
              (3, dict(chunks=2)), (4, dict(chunks=3, once=True, topk=3, recipe="mxfp8")),
              (2, dict(chunks=2, prob="y", residual=True, topk=3, route="dropped")),
              (3, dict(chunks=3, shared=True, overlap_wgrad=True, prob="x")),

@@ -186,6 +186,24 @@ def test_the_host_reads_no_tensor(group, monkeypatch, token_capacity):
     assert module.w1.grad is not None and not y[4:].any()
 
 
+def test_tokens_that_do_not_fit_add_nothing(group, monkeypatch):
+    """As on a GPU, where the call raises nothing: y and all gradients are those of the others."""
+    module, _, _ = ranks.small(capacity=12, token_capacity=3)
+    torch.manual_seed(1)
+    x, probs = torch.randn(6, 32).bfloat16(), torch.rand(6, 2)
+    indices = torch.tensor([[0, 1], [2, -1], [1, 0], [1, 1], [0, 2], [1, 0]])
+    monkeypatch.setattr(module, "check", lambda: None)
+    few, found = indices.clone(), []
+    few[4:] = 2
+    for given in (indices, few):
+        leaf = x.clone().requires_grad_()
+        y = module(leaf, given, probs)
+        module.zero_grad()
+        y.backward(torch.ones_like(y))
+        found.append((y.detach(), leaf.grad, module.w1.grad, module.w2.grad))
+    assert all(map(torch.equal, *found)) and found[0][0][3].any() and not found[0][0][4:].any()
+
+
 class _Count(TorchDispatchMode):
     """Operators that are no views."""
     VIEWS = ("view", "slice", "expand", "select", "detach", "unsqueeze", "split")
@@ -200,7 +218,7 @@ class _Count(TorchDispatchMode):
         return function(*args, **kwargs or {})
 
 
-@pytest.mark.parametrize("token_capacity, most", [(None, (30, 16)), (6, (34, 17)), (5, (56, 17))])
+@pytest.mark.parametrize("token_capacity, most", [(None, (30, 16)), (6, (36, 17)), (5, (60, 17))])
 def test_few_operators(group, monkeypatch, token_capacity, most):
     """The host's time is that of operators: of each pass, with room for more pairs than there are."""
     module, x, probs = ranks.small(capacity=7, token_capacity=token_capacity)

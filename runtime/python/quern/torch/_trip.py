@@ -3,9 +3,9 @@
 
     x -> send -> receive -> the experts -> give_back -> add_up -> y
 
-Each is an autograd function, so that whatever runs between a start and its wait has its backward
-pass between those of the gradients. send and give_back pass no rows, but a tensor without elements
-that keeps their order; rows are in the Trip.
+Each is an autograd function, so that operations between the start of an exchange and the wait for it
+have their backward pass between those of the gradients. send and give_back return no rows, but a
+tensor without elements that keeps their order; rows are in the Trip.
 """
 
 import torch
@@ -20,17 +20,18 @@ SCALED = 128  # features that are quantized together, in whole blocks of scales
 class Trip:
     """The plan and the buffers of a call.
 
-        slots    int32 [tokens, topk]: the row of each pair in the blocks of pairs, -1 for none
+        slots    int32 [tokens, topk]: the row of each pair in the blocks of pairs, -1 for none;
+                 all_slots has those of tokens that do not fit, too
         tokens   int32 [tokens, ..]: the rows of each token in the blocks of tokens, where a token
                  is sent to a rank once; None: it is sent for each of its pairs
-        places   int32 [tokens, topk], with tokens: the row of each pair's token in the blocks that
+        homes    int32 [tokens, topk], with tokens: the row of each pair's token in the blocks that
                  the pair's rank receives
-        sources  int32 [rows], with tokens: where each received pair has its token
+        sources  int32 [rows], with tokens: the row of each received pair's token
     """
 
-    def __init__(self, layer, slots, tokens, places, starts):
-        self.layer, self.slots, self.tokens, self.places = layer, slots, tokens, places
-        self.starts, self.sources, self.index = starts, None, None
+    def __init__(self, layer, slots, starts):
+        self.layer, self.starts, self.slots, self.all_slots = layer, starts, slots, slots
+        self.tokens = self.homes = self.sources = self.index = None
         self.rows, self.head, self.works = None, None, ()
 
     def start(self, t, rows, room=0):
@@ -55,9 +56,8 @@ class Trip:
                     self.slots if self.tokens is None else self.tokens, probs)
 
     def start_tokens(self, blocks, of):
-        """Start to exchange tokens, x or dy: values, or codes and scales. A block of scales is a
-        row of its own there: so those of a rank's tokens follow each other, whatever the storage.
-        """
+        """Start to exchange tokens, x or dy: values, or codes and scales. SCALED features are a row
+        there, so that in any storage the scales of a rank's tokens follow each other."""
         layer = self.layer
         if layer.dispatch == "values":
             self.rows = self.start(blocks, layer.sent_rows)

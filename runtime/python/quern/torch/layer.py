@@ -81,7 +81,7 @@ def route(indices, experts, *, first=0, total=None):
 
 
 def route_line(indices, experts, first=0, total=None):
-    """A route's line, and its numbers."""
+    """A route's line, and the values of its keys."""
     line = f"route index={'i64' if indices.dtype == torch.int64 else 'i32'} first={first}"
     line += "" if total is None else f" experts={total}"
     return line, experts, *indices.shape

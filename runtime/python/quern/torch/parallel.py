@@ -144,7 +144,7 @@ class ExpertParallelMoE(GroupedMLP):
             made["_quantized_rows"] = torch.tensor([self.sent_rows * self.hidden // SCALED])
         if tokens is not None:
             made["_homes"] = torch.arange(tokens, dtype=torch.int32)[:, None] + number * tokens
-            made["_places"] = torch.arange(tokens, dtype=torch.int32)[:, None] + \
+            made["_arrivals"] = torch.arange(tokens, dtype=torch.int32)[:, None] + \
                 self.ranks.rank * tokens
             made["_noted_tokens"] = torch.zeros(ranks, dtype=torch.int32)
         return made
@@ -211,7 +211,7 @@ class ExpertParallelMoE(GroupedMLP):
         return y if y.shape == x.shape else y.reshape(x.shape)
 
     def _sent(self, x, indices, probs):
-        """Start to send tokens: what receive reads, the Trip, and what _added_up reads."""
+        """Start to send tokens: the arguments of receive, then those of _added_up."""
         (tokens, topk), rows = indices.shape, self.rows
         # permute and combine have a row for each pair: here it is a row of the blocks.
         choices = max(topk, min(-(-rows // max(tokens, 1)), _TOPK)) - topk
@@ -288,20 +288,20 @@ class ExpertParallelMoE(GroupedMLP):
                       out=self._noted)
         span = torch.bucketize(inverse, bounds, right=True)
         slots = (self._base - begins).take(span).add_(inverse).clamp_(min=-1)
-        tokens = at = None
+        trip = Trip(self, slots, starts)
         if self.token_capacity is not None:
-            slots, tokens, at = self._tokens(indices, slots)
+            trip.slots, trip.tokens, trip.homes = self._tokens(slots)
         if indices.device.type == "cpu":
             self.check()
-        return Trip(self, slots, tokens, at, starts)
+        return trip
 
-    def _tokens(self, indices, slots):
-        """Where tokens and each pair's token are in the blocks of tokens: as in x if x is no longer
-        than a block, else only those that have pairs there, and slots without those that do not
-        fit."""
+    def _tokens(self, slots):
+        """slots, tokens and homes of a Trip. A block has the tokens of x in their order, if it has
+        room for all; else those that have pairs there. A pair whose token does not fit leaves
+        slots, and its home is -1, which the rank of its expert reads."""
         capacity, ranks, (count, topk) = self.token_capacity, self.ranks.ranks, slots.shape
         if count <= capacity and ranks <= _TOPK:
-            tokens, at = self._homes, self._places
+            tokens, at = self._homes, self._arrivals
             if count < capacity:
                 tokens, at = tokens[:count], at[:count]
                 tokens = _padded(tokens, 0, -(-self.sent_rows // count) - ranks, -1)
@@ -311,23 +311,26 @@ class ExpertParallelMoE(GroupedMLP):
         number = has.scatter_(0, to.t(), True).cumsum(1, dtype=torch.int32)  # of tokens, from 1
         torch.maximum(self._noted_tokens, number[1:, -1], out=self._noted_tokens)
         at = number.gather(0, to.t()).t().contiguous()
-        slots = slots.where(at <= capacity, -1)
+        fits = at <= capacity
+        slots = slots.where(fits, -1)
         # Some pairs of a token have one row: permute writes it as often.
         tokens = torch.add(at, to, alpha=capacity).sub_(capacity + 1).to(torch.int32)
-        return slots, tokens.where(slots >= 0, -1), at + (self.ranks.rank * capacity - 1)
+        homes = (at + (self.ranks.rank * capacity - 1)).where(fits, -1)
+        return slots, tokens.where(slots >= 0, -1), homes
 
     def head_of(self, trip, probs):
-        """What is sent before the tokens, f32 [ranks, ..]: this rank's starts of experts, then for
-        each row of the block its probability and the row of its token, where it needs them."""
+        """Sent before the tokens, f32 [ranks, ..]: this rank's starts of experts, then for each
+        row of the block its probability and the row of its token, if the rank of the experts needs
+        them."""
         starts = trip.starts.view(torch.float32).expand(self.ranks.ranks, -1)
         values = [probs] if self.prob == "h" else []
-        if trip.places is not None:
-            values.append(trip.places.view(torch.float32))
+        if trip.homes is not None:
+            values.append(trip.homes.view(torch.float32))
         if not values:
             return starts.contiguous()
         count = len(values)
         values = torch.stack(values, 2) if count > 1 else values[0]
-        moved = move(ops.permute, "permute", values.view(-1, count), trip.slots.view(-1, 1))
+        moved = move(ops.permute, "permute", values.view(-1, count), trip.all_slots.view(-1, 1))
         moved = moved if len(moved) == self.rows else moved[:self.rows]
         return torch.cat([starts, moved.view(self.ranks.ranks, -1)], 1)
 
@@ -338,13 +341,15 @@ class ExpertParallelMoE(GroupedMLP):
         head, trip.head = trip.head, None
         numbers, last = head.view(torch.int32), self.first + self.num_experts
         ends = numbers[:, self.first + 1:last + 1] - numbers[:, self.first:self.first + 1]
-        trip.index = torch.searchsorted(ends, self._seats, right=True, out_int32=True).view(-1, 1)
-        if trip.places is not None:
-            sources = numbers[:, self.total + 1 + (self.prob == "h")::2]
-            trip.sources = sources.clamp(0, self.sent_rows - 1).view(-1)
+        index = torch.searchsorted(ends, self._seats, right=True, out_int32=True)
+        if trip.homes is not None:
+            homes = numbers[:, self.total + 1 + (self.prob == "h")::2]
+            index.masked_fill_(homes < 0, self.num_experts)
+            trip.sources = homes.clamp(0, self.sent_rows - 1).view(-1)
+        trip.index = index.view(-1, 1)
         if self.prob != "h":
             return None
-        step = 1 if trip.places is None else 2
+        step = 1 if trip.homes is None else 2
         return head[:, self.total + 1::step].reshape(-1, 1)
 
     # ---------------------------------------------------------------------------------- errors
