@@ -3,8 +3,8 @@
 
     x -> send -> receive -> the experts -> give_back -> add_up -> y
 
-Each is an autograd function, so that operations between the start of an exchange and the wait for it
-have their backward pass between those of the gradients. send and give_back return no rows, but a
+Each is an autograd function, so that operations between the start of an exchange and the wait for
+it have their backward pass between those of the gradients. send and give_back return no rows, but a
 tensor without elements that keeps their order; rows are in the Trip.
 """
 
@@ -26,7 +26,7 @@ class Trip:
                  is sent to a rank once; None: it is sent for each of its pairs
         homes    int32 [tokens, topk], with tokens: the row of each pair's token in the blocks that
                  the pair's rank receives
-        sources  int32 [rows], with tokens: the row of each received pair's token
+        sources  int64 [rows], with tokens: the row of each received pair's token
     """
 
     def __init__(self, layer, slots, starts):
@@ -78,7 +78,7 @@ class Trip:
                 line + "copies=rowwise", 1, len(codes) // SCALED, SCALED, codes,
                 scales.view(1, -1) if scales.dtype == torch.float32 else scales, *NONE, None,
                 layer._quantized_rows, None).view(layer.sent_rows, -1)
-        return rows if self.sources is None else rows.index_select(0, self.sources)
+        return rows if self.sources is None else rows[self.sources]
 
 
 class _Send(torch.autograd.Function):

@@ -345,7 +345,7 @@ class ExpertParallelMoE(GroupedMLP):
         if trip.homes is not None:
             homes = numbers[:, self.total + 1 + (self.prob == "h")::2]
             index.masked_fill_(homes < 0, self.num_experts)
-            trip.sources = homes.clamp(0, self.sent_rows - 1).view(-1)
+            trip.sources = homes.clamp(0, self.sent_rows - 1).long().view(-1)
         trip.index = index.view(-1, 1)
         if self.prob != "h":
             return None
