@@ -4,7 +4,7 @@
 
     torchrun --nproc-per-node 2 bench/expert_parallel.py [--recipes bf16,fp8_block] [--shapes 'qwen3*,olmoe']
              [--tokens N] [--rounds N] [--budget SECONDS] [--graph] [--chunks 1,2] [--quantized]
-             [--alone] [--json FILE] [--commit HASH]
+             [--no-torch] [--json FILE] [--commit HASH]
 
 Every rank has as many tokens and experts. torch sorts the pairs by expert, exchanges their rows by
 all_to_all_single with sizes that the host reads, as Megatron and torchtitan do, multiplies by
@@ -17,7 +17,7 @@ differ where chunks are added up, and may where tokens are sent quantized.
 
 --graph also times quern's, the local and the exchange's calls as CUDA graphs, host_us is the host's
 time for an eager call, which does not wait for the GPU. --chunks also overlaps parts of the tokens,
---quantized also sends codes and scales, --alone leaves torch out. Runs on the CPU if there is no
+--quantized also sends codes and scales, --no-torch leaves torch out. Runs on the CPU if there is no
 GPU, with --tokens, to try the program.
 """
 
@@ -285,7 +285,7 @@ def measure(layer, options):
     first = found[0].results()
     found += [Local(layer, recipe) for recipe in options.recipes.split(",")]
     errors = None
-    if not options.alone:
+    if not options.no_torch:
         found.append(Torch(layer))
         errors = {name: distance(first[name], t) for name, t in found[-1].results().items()}
     found.append(Exchange(found[0]))
@@ -320,7 +320,7 @@ def main():
     parser.add_argument("--graph", action="store_true")
     parser.add_argument("--chunks", default="1")
     parser.add_argument("--quantized", action="store_true")
-    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--json")
     parser.add_argument("--commit", default="")
     options = parser.parse_args()

@@ -57,7 +57,9 @@ def cases():
              (1, dict(once=True, route="twice")), (3, dict(once=True, route="none")),
              (4, dict(once=True, route="few", capacity=3)),
              (3, dict(once=True, route="few", capacity=8, topk=3, factor=2, recipe="mxfp8")),
-             (3, dict(chunks=2)), (4, dict(chunks=3, once=True, topk=3, recipe="mxfp8")),
+             (3, dict(chunks=2)),
+             (2, dict(chunks=2, recipe="fp8_block", is_first_microbatch=True)),
+             (4, dict(chunks=3, once=True, topk=3, recipe="mxfp8")),
              (2, dict(chunks=2, prob="y", residual=True, topk=3, route="dropped")),
              (3, dict(chunks=3, shared=True, overlap_wgrad=True, prob="x")),
              *((ranks, dict(dispatch="quantized", recipe=recipe, hidden=128, capacity=128, **more))
@@ -122,6 +124,8 @@ def alone(given, indices, dy, prob, options):
 def run_case(ranks, options, group):
     rank, o = dist.get_rank(group), DEFAULTS | options
     more = {"shared": shared} if o.pop("shared", False) else {}
+    if "is_first_microbatch" in o:
+        more["is_first_microbatch"] = o.pop("is_first_microbatch")
     experts, tokens = EXPERTS[ranks], [n * o["factor"] for n in TOKENS[ranks]]
     route, topk, prob, factor = o.pop("route"), o.pop("topk"), o.pop("prob"), o.pop("factor")
     dtype, kind, has_residual = o.pop("dtype"), o.pop("kind"), o.pop("residual")

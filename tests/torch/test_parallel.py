@@ -123,6 +123,8 @@ def test_bad_arguments(group):
              {"token_capacity": 4, "prob": "y"}),
             (ValueError, "prob is 'z': 'x', 'h' or 'y' is expected", {"prob": "z"}),
             (ValueError, "chunks is 0: a number from 1 is expected", {"chunks": 0}),
+            (ValueError, "chunks is 2: recipe fp8_tensor_delayed has delayed scaling",
+             {"chunks": 2, "recipe": "fp8_tensor_delayed"}),
             (ValueError, "dispatch is 'fp8': 'values' or 'quantized'", {"dispatch": "fp8"}),
             *((ValueError, f"dispatch='quantized': {words}", {"dispatch": "quantized", **more})
               for words, more in (

@@ -48,7 +48,8 @@ class ExpertParallelMoE(GroupedMLP):
                       is sent once to a rank, for all experts that it chose there. Only with
                       prob="h"; default None: it is sent for each pair
         chunks        a call's tokens are sent in so many parts, of which one is sent while the
-                      experts multiply the one before
+                      experts multiply the one before. Each casts the weights, unless forward has
+                      is_first_microbatch
         dispatch      "values", or "quantized": tokens and the gradients of results are sent as
                       codes and scales of the recipe, one of QUANTIZED; only with prob="h"
         group         default all ranks. Every rank makes the module at the same time
@@ -94,6 +95,9 @@ class ExpertParallelMoE(GroupedMLP):
         self.capacity, self.group, self.prob = capacity, group, prob
         self.overlap_wgrad, self.token_capacity = overlap_wgrad, token_capacity
         self.chunks, self.dispatch = chunks, dispatch
+        if chunks > 1 and self._scaling.slots:
+            raise ValueError(f"chunks is {chunks}: recipe {self.recipe} has delayed scaling, whose "
+                             "scales are chosen once in a call: 1 is expected")
         self.ranks, self.rows, self._error = ranks, ranks.ranks * capacity, ""
         self.sent_rows = ranks.ranks * (token_capacity or capacity)
         if dispatch == "quantized":
@@ -204,6 +208,8 @@ class ExpertParallelMoE(GroupedMLP):
         results = []
         for order, trip, _, _ in sent:
             rows, received = receive(order, trip)
+            if results and is_first_microbatch is not None:
+                is_first_microbatch = False
             y = self._experts(rows, received, trip.index, is_first_microbatch)
             results.append(give_back(y, trip))
         y = [self._added_up(*parts) for parts in zip(results, sent, residuals, sizes)]
