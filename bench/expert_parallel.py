@@ -3,7 +3,8 @@
 """A layer whose experts are spread over GPUs, forward and backward: ExpertParallelMoE and torch's composition.
 
     torchrun --nproc-per-node 2 bench/expert_parallel.py [--recipes bf16,fp8_block] [--shapes 'qwen3*,olmoe']
-             [--tokens N] [--rounds N] [--budget SECONDS] [--json FILE] [--commit HASH]
+             [--tokens N] [--rounds N] [--budget SECONDS] [--graph] [--chunks 1,2] [--quantized]
+             [--no-torch] [--json FILE] [--commit HASH]
 
 Every rank has as many tokens and experts. torch sorts the pairs by expert, exchanges their rows by
 all_to_all_single with sizes that the host reads, as Megatron and torchtitan do, multiplies by
@@ -11,8 +12,13 @@ torch._grouped_mm, and sums by a compiled kernel; its backward pass is autograd'
 layer of one rank's experts on as many tokens, without an exchange, and `exchange` the all_to_all_single
 of the bytes of quern's forward and backward passes. Times are medians over rounds in which all take
 turns, of the slowest rank. y, dx and dw are compared before: 1 - 2 xy / (xx + yy); and y, dx and dw
-of quern with those of one process that has all tokens and experts, bit by bit. Runs on the CPU
-if there is no GPU, with --tokens, to try the program.
+of quern with those of one process that has all tokens and experts, bit by bit. Those of dw1 and dw2
+differ where chunks are added up, and may where tokens are sent quantized.
+
+--graph also times quern's, the local and the exchange's calls as CUDA graphs, host_us is the host's
+time for an eager call, which does not wait for the GPU. --chunks also overlaps parts of the tokens,
+--quantized also sends codes and scales, --no-torch leaves torch out. Runs on the CPU if there is no
+GPU, with --tokens, to try the program.
 """
 
 import argparse
@@ -63,10 +69,11 @@ class Layer:
     def mine(self):
         return slice(self.rank * self.own, (self.rank + 1) * self.own)
 
-    def pairs_to_a_rank(self):
-        """The most that any rank sends to another."""
-        to = (self.all_index // self.own).view(self.ranks, -1)
-        return max(int((to == rank).sum(1).max()) for rank in range(self.ranks))
+    def pairs_to_a_rank(self, tokens):
+        """The most that any rank sends to another, of so many of its tokens at a time."""
+        to = (self.all_index // self.own).view(self.ranks, self.tokens, self.topk)
+        return max(int((part == rank).sum((1, 2)).max()) for part in to.split(tokens, 1)
+                   for rank in range(self.ranks))
 
 
 class Timed:
@@ -91,14 +98,18 @@ class Timed:
 
 class Quern(Timed):
 
-    def __init__(self, layer, recipe, overlap):
+    def __init__(self, layer, recipe, overlap=False, chunks=1, dispatch="values"):
         super().__init__(layer)
-        self.name = f"quern {recipe}" + (" overlapped" if overlap else "")
+        self.name = f"quern {recipe}" + " overlapped" * overlap
+        self.name += f" {chunks} chunks" * (chunks > 1) + " sent quantized" * (dispatch != "values")
         # Room for a twentieth more pairs than there are, as a user who knows his routing would give.
-        self.capacity = min(layer.pairs_to_a_rank() * 21 // 20, layer.tokens * layer.topk)
+        self.chunks, self.tokens = chunks, -(-layer.tokens // chunks)
+        pairs = layer.pairs_to_a_rank(self.tokens) * 21 // 20
+        self.capacity = min(max(pairs, self.tokens), self.tokens * layer.topk)
         self.module = qt.ExpertParallelMoE(
-            layer.own, layer.hidden, layer.ffn, capacity=self.capacity, token_capacity=layer.tokens,
-            recipe=recipe, overlap_wgrad=overlap, params_dtype=torch.bfloat16, device=layer.device)
+            layer.own, layer.hidden, layer.ffn, capacity=self.capacity, token_capacity=self.tokens,
+            recipe=recipe, overlap_wgrad=overlap, chunks=chunks, dispatch=dispatch,
+            params_dtype=torch.bfloat16, device=layer.device)
         with torch.no_grad():
             self.module.w1.copy_(layer.w1)
             self.module.w2.copy_(layer.w2)
@@ -110,9 +121,8 @@ class Quern(Timed):
         return self.module(self.x, self.layer.index, self.probs)
 
     def exchanged(self):
-        """Rows of x's type that this rank sends to others: forward and backward."""
-        others = self.layer.ranks - 1
-        return others * (self.layer.tokens + self.capacity), others * (self.layer.tokens + self.capacity)
+        """Rows of x's type that this rank sends to others: forward, and as many backward."""
+        return (self.layer.ranks - 1) * self.chunks * (self.tokens + self.capacity)
 
 
 class Local(Timed):
@@ -172,8 +182,9 @@ class Exchange:
 
     def __init__(self, quern):
         self.layer, self.name = quern.layer, "exchange of " + quern.name
-        rows = max(quern.capacity, self.layer.tokens) * self.layer.ranks
-        self.counts = quern.capacity * self.layer.ranks, self.layer.tokens * self.layer.ranks
+        self.counts = [count * quern.chunks * self.layer.ranks
+                       for count in (quern.capacity, quern.tokens)]
+        rows = max(self.counts)
         self.to = torch.zeros(rows, self.layer.hidden, dtype=torch.bfloat16, device=self.layer.device)
         self.of = torch.zeros_like(self.to)
 
@@ -200,18 +211,23 @@ def synchronize():
         torch.cuda.synchronize()
 
 
+def most_of_ranks(value):
+    value = torch.tensor(value, device="cuda" if HAS_GPU else "cpu")
+    dist.all_reduce(value, dist.ReduceOp.MAX)
+    return value.item()
+
+
 def once(call, inner):
-    """Milliseconds of a call on the slowest rank."""
+    """Milliseconds of a call, and microseconds of the host for it, on the slowest rank."""
     synchronize()
     dist.barrier()
     begin = time.perf_counter()
     for _ in range(inner):
         call()
+    host = time.perf_counter() - begin
     synchronize()
-    ms = torch.tensor((time.perf_counter() - begin) / inner * 1e3,
-                      device="cuda" if HAS_GPU else "cpu")
-    dist.all_reduce(ms, dist.ReduceOp.MAX)
-    return ms.item()
+    whole = time.perf_counter() - begin
+    return most_of_ranks(whole / inner * 1e3), most_of_ranks(host / inner * 1e6)
 
 
 def take_turns(calls, rounds, inner=4):
@@ -223,34 +239,73 @@ def take_turns(calls, rounds, inner=4):
         names = list(calls)
         for name in names[turn % len(names):] + names[:turn % len(names)]:
             times[name].append(once(calls[name], inner))
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: [statistics.median(values) for values in zip(*found)]
+            for name, found in times.items()}
+
+
+def captured(call, name, pool):
+    """A call as a CUDA graph, to be replayed; None, after a message, if it cannot be one."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        call()
+        call()  # makes the plans
+    torch.cuda.current_stream().wait_stream(side)
+    synchronize()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            call()
+    except RuntimeError as error:
+        print(f"{name}: no graph: {error}", file=sys.stderr)
+        return None
+    return graph.replay
+
+
+def layers_of(layer, options):
+    """The layers of quern that are compared, of each recipe."""
+    for recipe in options.recipes.split(","):
+        for chunks in map(int, options.chunks.split(",")):
+            yield Quern(layer, recipe, chunks=chunks)
+        yield Quern(layer, recipe, overlap=True)
+        if options.quantized and recipe in ("fp8_block", "mxfp8"):
+            yield Quern(layer, recipe, dispatch="quantized")
 
 
 def measure(layer, options):
-    found, equal = [], {}
+    found, equal = list(layers_of(layer, options)), {}
     for recipe in options.recipes.split(","):
-        found += [Quern(layer, recipe, False), Quern(layer, recipe, True), Local(layer, recipe)]
-        for one in found[-3:-1]:
-            expected = whole(layer, recipe)
-            equal[one.name] = [name for name, t in one.results().items()
-                               if torch.equal(t, expected[name])]
-            one.module.check()
-            del expected
-    found.append(Torch(layer))
-    first, errors = found[0].results(), found[-1].results()
-    errors = {name: distance(first[name], t) for name, t in errors.items()}
+        expected = whole(layer, recipe)
+        for one in found:
+            if one.module.recipe == recipe:
+                equal[one.name] = [name for name, t in one.results().items()
+                                   if torch.equal(t, expected[name])]
+                one.module.check()
+        del expected
+    first = found[0].results()
+    found += [Local(layer, recipe) for recipe in options.recipes.split(",")]
+    errors = None
+    if not options.no_torch:
+        found.append(Torch(layer))
+        errors = {name: distance(first[name], t) for name, t in found[-1].results().items()}
     found.append(Exchange(found[0]))
     calls = {(one.name, phase): getattr(one, phase) for one in found
              for phase in ("forward", "both")}
+    if options.graph and HAS_GPU:
+        pool = torch.cuda.graph_pool_handle()
+        graphs = {(name + " graph", phase): captured(call, name, pool)
+                  for (name, phase), call in calls.items() if name != "torch"}
+        calls |= {name: replay for name, replay in graphs.items() if replay}
     rows = []
-    for (name, phase), ms in take_turns(calls, options.rounds).items():
-        rows.append({"shape": layer.name, "who": name, "phase": phase, "ms": ms})
+    for (name, phase), (ms, host_us) in take_turns(calls, options.rounds).items():
+        rows.append({"shape": layer.name, "who": name, "phase": phase, "ms": ms,
+                     "host_us": host_us})
         if name in equal:
             rows[-1]["bits_of_one_process"] = equal[name]
         if name == "torch":
             rows[-1]["distance_from_quern"] = errors
         if name.startswith("exchange"):
-            sent = sum(found[0].exchanged()[:2 if phase == "both" else 1]) * layer.hidden * 2
+            sent = found[0].exchanged() * (2 if phase == "both" else 1) * layer.hidden * 2
             rows[-1].update(sent_bytes=sent, gbytes_per_s=sent / ms / 1e6)
     return rows
 
@@ -262,6 +317,10 @@ def main():
     parser.add_argument("--tokens", type=int)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--budget", type=float, default=300)
+    parser.add_argument("--graph", action="store_true")
+    parser.add_argument("--chunks", default="1")
+    parser.add_argument("--quantized", action="store_true")
+    parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--json")
     parser.add_argument("--commit", default="")
     options = parser.parse_args()

@@ -99,6 +99,8 @@
       "")                                                                      \
     X(route, FORWARD, ROUTE ", Tensor index",                                  \
       "Tensor lengths, Tensor inverse")                                        \
+    X(route_starts, FORWARD, ROUTE ", Tensor index",                           \
+      "Tensor starts, Tensor inverse")                                         \
     X(permute, FORWARD, MOVE ", Tensor? prob", "Tensor output")                \
     X(permute_dprob, FORWARD, MOVE ", Tensor prob, Tensor rows",               \
       "Tensor dprob")                                                          \

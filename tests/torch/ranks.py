@@ -56,6 +56,17 @@ def cases():
                (("bf16", "even"), ("bf16", "dropped"), ("mxfp8", "even"), ("fp8_block", "one"))),
              (1, dict(once=True, route="twice")), (3, dict(once=True, route="none")),
              (4, dict(once=True, route="few", capacity=3)),
+             (3, dict(once=True, route="few", capacity=8, topk=3, factor=2, recipe="mxfp8")),
+             (3, dict(chunks=2)),
+             (2, dict(chunks=2, recipe="fp8_block", is_first_microbatch=True)),
+             (4, dict(chunks=3, once=True, topk=3, recipe="mxfp8")),
+             (2, dict(chunks=2, prob="y", residual=True, topk=3, route="dropped")),
+             (3, dict(chunks=3, shared=True, overlap_wgrad=True, prob="x")),
+             *((ranks, dict(dispatch="quantized", recipe=recipe, hidden=128, capacity=128, **more))
+               for ranks, recipe, more in (
+                   (3, "fp8_block", dict(route="dropped")), (4, "fp8_block", dict(once=True)),
+                   (2, "mxfp8", dict(dtype=torch.float32, once=True)),
+                   (4, "mxfp8", dict(chunks=2, residual=True)))),
              (2, dict(shared=True, overlap_wgrad=True, prob="y", topk=3))]
     return {f"{ranks} ranks " + " ".join(f"{k}={v}" for k, v in options.items()): (ranks, options)
             for ranks, options in made}
@@ -113,28 +124,40 @@ def alone(given, indices, dy, prob, options):
 def run_case(ranks, options, group):
     rank, o = dist.get_rank(group), DEFAULTS | options
     more = {"shared": shared} if o.pop("shared", False) else {}
+    if "is_first_microbatch" in o:
+        more["is_first_microbatch"] = o.pop("is_first_microbatch")
     experts, tokens = EXPERTS[ranks], [n * o["factor"] for n in TOKENS[ranks]]
     route, topk, prob, factor = o.pop("route"), o.pop("topk"), o.pop("prob"), o.pop("factor")
     dtype, kind, has_residual = o.pop("dtype"), o.pop("kind"), o.pop("residual")
+    hidden, is_quantized = o.pop("hidden", HIDDEN), o.get("dispatch") == "quantized"
     capacity = o.pop("capacity", max(tokens) * topk)
     if o.pop("once", False):
-        o["token_capacity"] = min(capacity, max(tokens))
+        o["token_capacity"] = capacity if is_quantized else min(capacity, max(tokens))
     if o.get("wgrad_queue"):
         o["wgrad_queue"] = qt.WgradQueue()
-    module = qt.ExpertParallelMoE(experts[rank], HIDDEN, FFN, capacity=capacity, group=group,
+    module = qt.ExpertParallelMoE(experts[rank], hidden, FFN, capacity=capacity, group=group,
                                   prob=prob, params_dtype=dtype, device="cpu", **o)
     torch.manual_seed(7)  # the same on all ranks
     total, many = sum(experts), sum(tokens)
     wide = module.w1.shape[1]
-    given = {"x": torch.randn(many, HIDDEN).to(dtype), "probs": torch.rand(many, topk),
-             "residual": torch.randn(many, HIDDEN).to(dtype) if has_residual else None,
-             "w1": torch.randn(total, wide, HIDDEN).mul(0.2).to(dtype),
-             "w2": torch.randn(total, HIDDEN, FFN).mul(0.2).to(dtype)}
+    given = {"x": torch.randn(many, hidden).to(dtype), "probs": torch.rand(many, topk),
+             "residual": torch.randn(many, hidden).to(dtype) if has_residual else None,
+             "w1": torch.randn(total, wide, hidden).mul(0.2).to(dtype),
+             "w2": torch.randn(total, hidden, FFN).mul(0.2).to(dtype)}
     if o.get("bias"):
-        given.update(b1=torch.randn(total, wide).to(dtype), b2=torch.randn(total, HIDDEN).to(dtype))
-    dy = torch.randn(many, HIDDEN).to(dtype)
+        given.update(b1=torch.randn(total, wide).to(dtype), b2=torch.randn(total, hidden).to(dtype))
+    dy = torch.randn(many, hidden).to(dtype)
     indices = draw(route, many // factor, topk, ranks, kind).repeat(factor, 1)
     y, grads = alone(given, indices, dy, prob, o | more)
+    if is_quantized:  # all bits are those of the values that were sent; y's and dx's also of others
+        first = y, grads["x"], grads["probs"]
+        sent = {of: qt.dequantize(qt.quantize(t, [many], recipe=o["recipe"], of=of,
+                                              copies="rowwise"), [many])
+                for of, t in (("x", given["x"]), ("dy", dy))}
+        y, grads = alone(given | {"x": sent["x"]}, indices, sent["dy"], prob, o | more)
+        assert all(map(same, first, (y, grads["x"], grads["probs"]))), "values twice quantized"
+        if has_residual:
+            grads["residual"] = dy
     here = slice(sum(tokens[:rank]), sum(tokens[:rank + 1]))
     window = slice(module.first, module.first + experts[rank])
     names = [name for name in ("w1", "w2", "b1", "b2") if name in given]
@@ -158,7 +181,12 @@ def run_case(ranks, options, group):
     for name in names:
         p = getattr(module, name)
         grad = p.main_grad.to(dtype) if is_fused else p.grad
-        assert same(grad, grads[name][window]), f"gradient of {name}"
+        expected = grads[name][window]
+        if o.get("chunks"):  # sums of parts
+            error = (grad.double() - expected.double()).abs().max()
+            assert error <= 2**-6 * expected.abs().max(), f"gradient of {name}: {error}"
+        else:
+            assert same(grad, expected), f"gradient of {name}"
 
 
 def stack(group):
@@ -267,9 +295,9 @@ def expect(kind, words, function, *args, **more):
     return f"no error: {words!r} is expected"
 
 
-def small(group=None, **options):
-    module = qt.ExpertParallelMoE(2, 32, 16, capacity=4, group=group, params_dtype=torch.bfloat16,
-                                  device="cpu", **options)
+def small(group=None, capacity=4, **options):
+    module = qt.ExpertParallelMoE(2, 32, 16, capacity=capacity, group=group,
+                                  params_dtype=torch.bfloat16, device="cpu", **options)
     return module, torch.zeros(6, 32, dtype=torch.bfloat16), torch.ones(6, 1)
 
 
@@ -285,15 +313,15 @@ def errors(rank, ranks):
         RuntimeError, "capacity is 4 pairs: rank 1 has 5 for rank 2; the first that does not fit "
         "is of expert 5", module, x, many, probs)}
     told["index"] = expect(
-        RuntimeError, f"rank 1: token 3, k 0: index is 99: at most {module.total} is expected",
+        RuntimeError, f"rank 1: token 3, k 0: index is 99: at most {module.total - 1} is expected",
         module, x, large, probs)
     once = small(token_capacity=2)[0]
     few = indices.clone()
     if rank == 2:  # three tokens and four pairs for rank 1
         few = torch.tensor([[2, 3], [2, -1], [3, -1], [0, 1], [-1, -1], [-1, -1]])
     told["token capacity"] = expect(
-        RuntimeError, "token_capacity is 2 tokens: rank 2 has 3 for rank 1; the first that does "
-        "not fit is of expert 3", once, x, few, torch.ones(few.shape))
+        RuntimeError, "token_capacity is 2 tokens: rank 2 has 3 for rank 1", once, x, few,
+        torch.ones(few.shape))
     told["afterwards"] = "" if module(x, indices, probs).shape == x.shape else "no result"
     told["recipe"] = expect(ValueError, "recipe of rank 2 is not that of rank 0: on rank", small,
                             recipe="mxfp8" if rank == 2 else "bf16")

@@ -184,6 +184,7 @@ def others(recipe):
                             torch.zeros(3, 48, 80))
     index = torch.tensor([[0, 2], [1, 0], [2, 1]])
     yield "route", ("route index=i64", 3, 3, 2, index)
+    yield "route_starts", ("route index=i64", 3, 3, 2, index)
     inverse, prob = OPS.route("route index=i64", 3, 3, 2, index)[1], torch.rand(3, 2)
     tokens, rows = torch.randn(3, 16).bfloat16(), torch.randn(6, 16).bfloat16()
     at = (3, 2, 16)

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import quern.torch as qt
 import ranks
-from quern.torch._exchange import Flight
+from quern.torch._exchange import Ranks
 
 pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="its processes use the CPU")
 PROGRAM = os.path.join(ROOT, "tests", "torch", "ranks.py")
@@ -122,10 +122,27 @@ def test_bad_arguments(group):
             (ValueError, "token_capacity: prob is 'y', .* 'h' is expected",
              {"token_capacity": 4, "prob": "y"}),
             (ValueError, "prob is 'z': 'x', 'h' or 'y' is expected", {"prob": "z"}),
+            (ValueError, "chunks is 0: a number from 1 is expected", {"chunks": 0}),
+            (ValueError, "chunks is 2: recipe fp8_tensor_delayed has delayed scaling",
+             {"chunks": 2, "recipe": "fp8_tensor_delayed"}),
+            (ValueError, "dispatch is 'fp8': 'values' or 'quantized'", {"dispatch": "fp8"}),
+            *((ValueError, f"dispatch='quantized': {words}", {"dispatch": "quantized", **more})
+              for words, more in (
+                  ("recipe is bf16: one of fp8_block, mxfp8 is expected", {}),
+                  ("params_dtype is torch.float16", {"recipe": "mxfp8",
+                                                     "params_dtype": torch.float16}),
+                  ("prob='h' without bias", {"recipe": "mxfp8", "prob": "y"}),
+                  ("prob='h' without bias", {"recipe": "mxfp8", "bias": True}),
+                  ("hidden is 32: a multiple of 128 is expected", {"recipe": "mxfp8"}))),
             (TypeError, "outside: ExpertParallelMoE sorts the rows itself", {"outside": "zero"}),
             (ValueError, "overlap_wgrad: ", {"overlap_wgrad": True, "delay_wgrad_compute": True})):
         with pytest.raises(kind, match=words):
             qt.ExpertParallelMoE(2, 32, 16, **{"capacity": 4, **more})
+    with pytest.raises(ValueError, match="dispatch='quantized': capacity is 65: a multiple of 64 "
+                                         "is expected for hidden = 256"):
+        qt.ExpertParallelMoE(2, 256, 16, capacity=65, recipe="mxfp8", dispatch="quantized")
+    with pytest.raises(ValueError, match="the ranks have 1025 experts: at most 1024 are expected"):
+        qt.ExpertParallelMoE(1025, 8, 8, capacity=4)
 
 
 def test_bad_arguments_of_products(group):
@@ -158,26 +175,76 @@ class _NoReads(TorchDispatchMode):
 @pytest.mark.parametrize("token_capacity", [None, 4])
 def test_the_host_reads_no_tensor(group, monkeypatch, token_capacity):
     module, x, probs = ranks.small(overlap_wgrad=True, token_capacity=token_capacity)
-    indices = torch.tensor([[0], [1], [1], [0], [1], [99]])
+    indices = torch.tensor([[0], [1], [1], [0], [1], [1]])
     monkeypatch.setattr(module, "check", lambda: None)  # a GPU is not asked, either
     with _NoReads():
         y = module(x, indices, probs)
         y.backward(torch.ones_like(y))
     monkeypatch.undo()
-    with pytest.raises(RuntimeError, match="rank 0: token 5, k 0: index is 99: at most 2"):
+    with pytest.raises(RuntimeError, match="capacity is 4 pairs: rank 0 has 6 for rank 0; the "
+                                           "first that does not fit is of expert 1"):
         module.check()
     module.check()  # told once
-    assert module.w1.grad is not None and not y[5].any()
+    assert module.w1.grad is not None and not y[4:].any()
+
+
+def test_tokens_that_do_not_fit_add_nothing(group, monkeypatch):
+    """As on a GPU, where the call raises nothing: y and all gradients are those of the others."""
+    module, _, _ = ranks.small(capacity=12, token_capacity=3)
+    torch.manual_seed(1)
+    x, probs = torch.randn(6, 32).bfloat16(), torch.rand(6, 2)
+    indices = torch.tensor([[0, 1], [2, -1], [1, 0], [1, 1], [0, 2], [1, 0]])
+    monkeypatch.setattr(module, "check", lambda: None)
+    few, found = indices.clone(), []
+    few[4:] = 2
+    for given in (indices, few):
+        leaf = x.clone().requires_grad_()
+        y = module(leaf, given, probs)
+        module.zero_grad()
+        y.backward(torch.ones_like(y))
+        found.append((y.detach(), leaf.grad, module.w1.grad, module.w2.grad))
+    assert all(map(torch.equal, *found)) and found[0][0][3].any() and not found[0][0][4:].any()
+
+
+class _Count(TorchDispatchMode):
+    """Operators that are no views."""
+    VIEWS = ("view", "slice", "expand", "select", "detach", "unsqueeze", "split")
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = str(function).split(".")[1]
+        self.found += [] if name in self.VIEWS else [str(function)]
+        return function(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("token_capacity, most", [(None, (30, 16)), (6, (37, 17)), (5, (61, 17))])
+def test_few_operators(group, monkeypatch, token_capacity, most):
+    """The host's time is that of operators. There is room for more pairs than the rank has."""
+    module, x, probs = ranks.small(capacity=7, token_capacity=token_capacity)
+    indices = torch.tensor([[0], [1], [1], [0], [-1], [-1]])
+    monkeypatch.setattr(module, "check", lambda: None)
+    x, probs = x.requires_grad_(), probs.requires_grad_()
+    for _ in range(2):
+        with _Count() as forward:
+            y = module(x, indices, probs)
+        dy = torch.ones_like(y)
+        with _Count() as backward:
+            y.backward(dy)
+    found = [count.found for count in (forward, backward)]
+    assert all(len(names) <= n for names, n in zip(found, most)), (list(map(len, found)), found)
 
 
 def test_what_runs_while_rows_are_sent(group, monkeypatch):
-    """Between the start of a flight and the wait for it, in both passes."""
+    """Between the start of an exchange and the wait for it, in both passes."""
     module, x, probs = ranks.small(overlap_wgrad=True)
     x, indices, probs, events = x[:4].clone(), torch.arange(4)[:, None] % 2, probs[:4], []
     scale = torch.ones(32, dtype=torch.bfloat16, requires_grad=True)
-    for name in ("send", "wait"):
-        method = getattr(Flight, name)
-        monkeypatch.setattr(Flight, name, lambda *args, name=name, method=method: (
+    for name in ("swap", "wait"):
+        method = getattr(Ranks, name)
+        monkeypatch.setattr(Ranks, name, lambda *args, name=name, method=method: (
             events.append(name), method(*args))[1])
     module.register_wgrad_accumulation_and_reduce_hooks(lambda: events.append("wgrad"))
 
@@ -188,11 +255,38 @@ def test_what_runs_while_rows_are_sent(group, monkeypatch):
         return y
 
     y = module(x, indices, probs, shared=shared)
-    assert events == ["send", "shared", "wait", "send", "wait"]
+    head, rows = ["swap", "wait"], ["swap", "wait"]
+    assert events == [head[0], rows[0], "shared", head[1], rows[1], "swap", "wait"]
     events.clear()
     y.backward(torch.ones_like(y))
-    assert events == ["send", "wait", "send", "its gradient", "wgrad", "wait"]
+    assert events == ["swap", "wait", "swap", "swap", "its gradient", "wgrad", "wait"]
     assert scale.grad is not None and module.w1.grad is not None
+
+
+def test_chunks_overlap(group, monkeypatch):
+    """The tokens of the second chunk are sent before the first one's experts, in both passes."""
+    module, x, probs = ranks.small(chunks=2)
+    indices, events = torch.arange(6)[:, None] % 2, []
+    for name in ("swap", "wait"):
+        method = getattr(Ranks, name)
+        monkeypatch.setattr(Ranks, name, lambda *args, name=name, method=method: (
+            events.append(name), method(*args))[1])
+
+    class Moe(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name = str(function).split(".")[1]
+            events.extend([name] if name.startswith("moe") else [])
+            return function(*args, **kwargs or {})
+
+    chunk = ["wait", "wait", "moe_forward", "swap"]
+    with Moe():
+        y = module(x.clone().requires_grad_(), indices, probs)
+    assert events == ["swap"] * 4 + chunk + chunk + ["wait", "wait"]
+    events.clear()
+    with Moe():
+        y.backward(torch.ones_like(y))
+    chunk = ["wait", "moe_backward", "moe_wgrad", "swap", "swap"]
+    assert events == ["swap", "swap"] + chunk + chunk + ["wait", "wait"]
 
 
 def test_autocast_and_no_grad(group):

@@ -59,9 +59,13 @@ def test_bits_of_moe(group, recipe, prob, once):
     module.check()
 
 
-@pytest.mark.parametrize("recipe", ["bf16", "mxfp8"])
-def test_a_graph_with_other_indices_before_each_replay(group, recipe):
-    module, arguments, dy = make(recipe=recipe)
+@pytest.mark.parametrize("recipe, more", [
+    ("bf16", {}), ("mxfp8", {}), ("bf16", dict(token_capacity=TOKENS)),
+    ("bf16", dict(token_capacity=TOKENS - 1, capacity=TOKENS * TOPK)),
+    ("fp8_block", dict(dispatch="quantized", capacity=640, token_capacity=256)),
+    ("bf16", dict(chunks=2, token_capacity=TOKENS // 2))])
+def test_a_graph_with_other_indices_before_each_replay(group, recipe, more):
+    module, arguments, dy = make(recipe=recipe, **more)
     weights = module.w1, module.w2
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -86,6 +90,36 @@ def test_the_host_does_not_wait(group, once):
         module(*arguments).backward(dy)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("recipe", ["fp8_block", "mxfp8"])
+@pytest.mark.parametrize("more", [dict(capacity=640), dict(capacity=640, token_capacity=256)])
+def test_tokens_that_are_sent_quantized(group, recipe, more):
+    """y, dx and dprob have the bits of moe; all have those of moe of the values that are sent."""
+    module, (x, indices, probs), dy = make(recipe=recipe, dispatch="quantized", **more)
+    weights, sizes = (module.w1, module.w2), [TOKENS]
+    sent, dsent = (qt.dequantize(qt.quantize(t, sizes, recipe=recipe, of=of, copies="rowwise"),
+                                 sizes) for of, t in (("x", x.detach()), ("dy", dy)))
+    sent.requires_grad_()
+
+    def alone(x, indices, probs):
+        return qt.moe(x, indices, probs, *weights, recipe=recipe)
+
+    found = step(module, (x, indices, probs), weights, dy)
+    for arguments, d, count in (((x, indices, probs), dy, 3), ((sent, indices, probs), dsent, 5)):
+        expected = step(alone, arguments, weights, d)
+        for name, a, b in list(zip(("y", "dx", "dprob", "dw1", "dw2"), found, expected))[:count]:
+            assert torch.equal(a, b), name
+    module.check()
+
+
+def test_an_index_that_is_no_expert(group):
+    module, (x, indices, probs), _ = make()
+    indices[5, 1] = EXPERTS + 1
+    module(x, indices, probs)
+    with pytest.raises(RuntimeError, match="rank 0: token 5, k 1: index is 7"):
+        module.check()
+    module.check()
 
 
 def test_pairs_beyond_the_capacity(group):

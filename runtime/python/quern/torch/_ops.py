@@ -15,8 +15,8 @@ DTYPES = {word: dtype for dtype, word in WORDS.items()} | {"i32": torch.int32, "
 NAMES = ("product", "product_", "defer_product", "quantize", "quantize_", "dbias", "rescale_",
          "dequantize", "mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "mlp_wgrad",
          "mlp_wgrad_", "defer_mlp", "mlp_weights", "mlp_weights_", "moe_forward", "moe_backward",
-         "moe_wgrad", "moe_wgrad_", "defer_moe", "route", "permute", "permute_dprob", "combine",
-         "combine_backward")
+         "moe_wgrad", "moe_wgrad_", "defer_moe", "route", "route_starts", "permute",
+         "permute_dprob", "combine", "combine_backward")
 _PHASES = {"forward": 0, "backward": 1, "wgrad": 2, "weights": 3}
 
 

@@ -9,7 +9,8 @@ from quern.torch.functions import f32
 from quern.torch.mlp import Route, mlp_linear
 
 
-def _move(operator, work, values, inverse, prob=None, rows=None, residual=None):
+def move(operator, work, values, inverse, prob=None, rows=None, residual=None):
+    """An operator's permute or combine line, of contiguous tensors that were checked."""
     m, topk = inverse.shape
     line = f"{work} in={WORDS[values.dtype]}" + " prob=1" * (prob is not None)
     line += " dprob=1" * (rows is not None) + " residual=1" * (residual is not None)
@@ -23,7 +24,7 @@ class _Permute(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, inverse, prob):
         ctx.save_for_backward(inverse, *(() if prob is None else (x, prob)))
-        return _move(ops.permute, "permute", x, inverse, prob)
+        return move(ops.permute, "permute", x, inverse, prob)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -31,9 +32,9 @@ class _Permute(torch.autograd.Function):
         inverse, x, prob = (*ctx.saved_tensors, None, None)[:3]
         drows, dx, dprob = drows.contiguous(), None, None
         if ctx.needs_input_grad[0]:
-            dx = _move(ops.combine, "combine", drows, inverse, prob)
+            dx = move(ops.combine, "combine", drows, inverse, prob)
         if ctx.needs_input_grad[2]:
-            dprob = _move(ops.permute_dprob, "permute", x, inverse, prob, drows)
+            dprob = move(ops.permute_dprob, "permute", x, inverse, prob, drows)
         return dx, None, dprob
 
 
@@ -42,7 +43,7 @@ class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, inverse, prob, residual):
         ctx.save_for_backward(inverse, *(() if prob is None else (rows, prob)))
-        return _move(ops.combine, "combine", rows, inverse, prob, residual=residual)
+        return move(ops.combine, "combine", rows, inverse, prob, residual=residual)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -50,9 +51,9 @@ class _Combine(torch.autograd.Function):
         inverse, rows, prob = (*ctx.saved_tensors, None, None)[:3]
         d, dprob = dy.contiguous(), None
         if prob is None:
-            drows = _move(ops.permute, "permute", d, inverse)
+            drows = move(ops.permute, "permute", d, inverse)
         else:
-            drows, dprob = _move(ops.combine_backward, "permute", d, inverse, prob, rows)
+            drows, dprob = move(ops.combine_backward, "permute", d, inverse, prob, rows)
         need = ctx.needs_input_grad
         return (drows if need[0] else None, None, dprob if need[2] else None,
                 dy if need[3] else None)
@@ -76,10 +77,14 @@ def route(indices, experts, *, first=0, total=None):
     itself: a dropped pair. A larger index is an error, which quern.torch.check reports on a GPU.
     """
     check_indices(indices)
-    m, topk = indices.shape
+    return ops.route(*route_line(indices, experts, first, total), indices.contiguous())
+
+
+def route_line(indices, experts, first=0, total=None):
+    """A route's line, and the values of its keys."""
     line = f"route index={'i64' if indices.dtype == torch.int64 else 'i32'} first={first}"
     line += "" if total is None else f" experts={total}"
-    return ops.route(line=line, g=experts, m=m, topk=topk, index=indices.contiguous())
+    return line, experts, *indices.shape
 
 
 def _check(name, values, inverse, prob, rows):

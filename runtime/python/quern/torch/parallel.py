@@ -1,27 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """ExpertParallelMoE: a layer whose experts are spread over the ranks of a process group."""
 
+import math
 import zlib
 
 import torch
 import torch.nn.functional as F
 
 from quern.torch import _checks, _compile
-from quern.torch._exchange import Exchange, Flight
+from quern.torch._exchange import Ranks
 from quern.torch._module import default_device
-from quern.torch._once import added, copied, places, returned, to_blocks
+from quern.torch._ops import ops
+from quern.torch._tools import check
+from quern.torch._trip import SCALED, Trip, add_up, give_back, receive, send
 from quern.torch.functions import autocast, f32
-from quern.torch.layer import check_indices, combine, move_each, permute, route
+from quern.torch.layer import check_indices, move, route_line
 from quern.torch.mlp import Route
 from quern.torch.modules import GroupedMLP
 
-_HEAD = 4  # integers before the indices that a rank sends to another: its error, see _head
-_TOO_MANY, _TOO_MANY_TOKENS, _TOO_LARGE = 1, 2, 3
+_FAR = 2**30  # more than there are pairs
+_NOTED = 2**20  # a noted error is its excess times this, and the number of its expert plus 1
+_TOPK = 32  # the most choices of a token
+QUANTIZED = ("fp8_block", "mxfp8")  # recipes with scales within a token, powers of two
+_EXPERTS = 1024  # the most experts of a route
 
 
-def _padded(t, more, value=0):
-    """With so many more tokens."""
-    return t if t is None or not more else F.pad(t, (0, 0, 0, more), value=value)
+def _padded(t, more, choices=0, value=0):
+    """With so many more tokens, and choices."""
+    return F.pad(t, (0, choices, 0, more), value=value) if t is not None and more + choices else t
+
+
+def _split(t, sizes):
+    """Parts of so many tokens; of None None."""
+    if t is None or len(sizes) == 1:
+        return [t] * len(sizes)
+    return t.split(sizes)
 
 
 class ExpertParallelMoE(GroupedMLP):
@@ -29,11 +42,16 @@ class ExpertParallelMoE(GroupedMLP):
 
         num_experts   those of this rank, from 1, any number on each: the first rank has the first
         hidden, ffn   of each expert
-        capacity      pairs of a token and an expert that a rank may send to another in one call. A
-                      rank sends and receives ranks * capacity rows, however many are used
-        token_capacity  tokens that a rank may send to another in one call, at most capacity: each
+        capacity      pairs of a token and an expert that a rank may send to another in one chunk.
+                      A rank sends and receives ranks * capacity rows, however many are used
+        token_capacity  tokens that a rank may send to another in one chunk, at most capacity: each
                       is sent once to a rank, for all experts that it chose there. Only with
                       prob="h"; default None: it is sent for each pair
+        chunks        a call's tokens are sent in so many parts, of which one is sent while the
+                      experts multiply the one before. Each casts the weights, unless forward has
+                      is_first_microbatch
+        dispatch      "values", or "quantized": tokens and the gradients of results are sent as
+                      codes and scales of the recipe, one of QUANTIZED; only with prob="h"
         group         default all ranks. Every rank makes the module at the same time
         prob          "x", "h" or "y", as in moe
         overlap_wgrad compute the weight gradients while the gradients of tokens are sent
@@ -49,7 +67,7 @@ class ExpertParallelMoE(GroupedMLP):
     """
 
     def __init__(self, num_experts, hidden, ffn, *, capacity, token_capacity=None, group=None,
-                 prob="h", overlap_wgrad=False, **options):
+                 prob="h", overlap_wgrad=False, chunks=1, dispatch="values", **options):
         if type(capacity) is not int or capacity < 1:
             raise ValueError(f"capacity is {capacity!r}: a number from 1 is expected")
         if token_capacity is not None and (type(token_capacity) is not int or
@@ -61,9 +79,13 @@ class ExpertParallelMoE(GroupedMLP):
         if token_capacity is not None and prob != "h":
             raise ValueError(f"token_capacity: prob is {prob!r}, which makes a token's pairs "
                              "differ: 'h' is expected")
+        if type(chunks) is not int or chunks < 1:
+            raise ValueError(f"chunks is {chunks!r}: a number from 1 is expected")
+        if dispatch not in ("values", "quantized"):
+            raise ValueError(f"dispatch is {dispatch!r}: 'values' or 'quantized' is expected")
         if "outside" in options:
             raise TypeError("outside: ExpertParallelMoE sorts the rows itself")
-        exchange = Exchange(group, capacity)
+        ranks = Ranks(group)
         if overlap_wgrad:
             if options.get("delay_wgrad_compute"):
                 raise ValueError("overlap_wgrad: the weight gradients cannot also wait for "
@@ -72,14 +94,64 @@ class ExpertParallelMoE(GroupedMLP):
         super().__init__(num_experts, hidden, ffn, **options)
         self.capacity, self.group, self.prob = capacity, group, prob
         self.overlap_wgrad, self.token_capacity = overlap_wgrad, token_capacity
-        self._exchange = exchange
+        self.chunks, self.dispatch = chunks, dispatch
+        if chunks > 1 and self._scaling.slots:
+            raise ValueError(f"chunks is {chunks}: recipe {self.recipe} has delayed scaling, whose "
+                             "scales are chosen once in a call: 1 is expected")
+        self.ranks, self.rows, self._error = ranks, ranks.ranks * capacity, ""
+        self.sent_rows = ranks.ranks * (token_capacity or capacity)
+        if dispatch == "quantized":
+            self._check_quantized()
         device = default_device(None) if self.w1.is_meta else self.w1.device
         counts = self._agree(device)
-        self.first, self.total = sum(counts[:self._exchange.rank]), sum(counts)
-        self.register_buffer("_ends", torch.tensor(counts, device=device).cumsum(0),
-                             persistent=False)
-        self.register_buffer("_errors", torch.zeros(len(counts), _HEAD, dtype=torch.int32,
-                                                    device=device), persistent=False)
+        self.first, self.total = sum(counts[:ranks.rank]), sum(counts)
+        if self.total > _EXPERTS:
+            raise ValueError(f"num_experts: the ranks have {self.total} experts: at most "
+                             f"{_EXPERTS} are expected")
+        for name, t in self._tables(counts).items():
+            self.register_buffer(name, t.to(device), persistent=False)
+
+    def _check_quantized(self):
+        """Whether tokens that were quantized, sent and quantized again have the same values, and
+        whether a block's scales end with it."""
+        if self.recipe not in QUANTIZED:
+            raise ValueError(f"dispatch='quantized': recipe is {self.recipe}: one of "
+                             f"{', '.join(QUANTIZED)} is expected, whose scales are powers of two")
+        if self.token_dtype() == torch.float16:
+            raise ValueError("dispatch='quantized': params_dtype is torch.float16, which lacks "
+                             "small values of the recipe: bfloat16 or float32 is expected")
+        if self.prob != "h" or hasattr(self, "b1"):
+            raise ValueError("dispatch='quantized': prob='h' without bias is expected, so that "
+                             "nothing else reads the tokens or their gradients")
+        if self.hidden % SCALED:
+            raise ValueError(f"dispatch='quantized': hidden is {self.hidden}: a multiple of "
+                             f"{SCALED} is expected")
+        name = "capacity" if self.token_capacity is None else "token_capacity"
+        step = SCALED**2 // math.gcd(SCALED**2, self.hidden)
+        if getattr(self, name) % step:
+            raise ValueError(f"dispatch='quantized': {name} is {getattr(self, name)}: a multiple "
+                             f"of {step} is expected for hidden = {self.hidden}")
+
+    def _tables(self, counts):
+        """Constants of _plan and read_head, and the errors that were noted."""
+        ranks, capacity, tokens = self.ranks.ranks, self.capacity, self.token_capacity
+        number = torch.arange(ranks, dtype=torch.int32)
+        first = F.pad(torch.tensor(counts, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
+        twice, far = (torch.tensor(n, dtype=torch.int32).expand(ranks) for n in (capacity, _FAR))
+        made = {"_edges": torch.cat([first[:-1].repeat_interleave(2),
+                                     first[1:].repeat_interleave(2)]),
+                "_room": torch.stack([twice, far], 1).view(-1),
+                "_base": torch.stack([number * capacity, -far], 1).view(-1),
+                "_seats": torch.arange(capacity, dtype=torch.int32).repeat(ranks, 1),
+                "_noted": torch.zeros(2 * ranks, dtype=torch.int64)}
+        if self.dispatch == "quantized":
+            made["_quantized_rows"] = torch.tensor([self.sent_rows * self.hidden // SCALED])
+        if tokens is not None:
+            made["_homes"] = torch.arange(tokens, dtype=torch.int32)[:, None] + number * tokens
+            made["_arrivals"] = torch.arange(tokens, dtype=torch.int32)[:, None] + \
+                self.ranks.rank * tokens
+            made["_noted_tokens"] = torch.zeros(ranks, dtype=torch.int32)
+        return made
 
     def __getstate__(self):
         raise TypeError("the process group is of this process: an ExpertParallelMoE cannot be "
@@ -89,16 +161,16 @@ class ExpertParallelMoE(GroupedMLP):
         """The number of experts of each rank. ValueError if the ranks differ in something else."""
         mine = {name: getattr(self, name) for name in (
             "num_experts", "hidden", "ffn", "capacity", "token_capacity", "recipe", "activation",
-            "interleave", "limits", "prob")}
+            "interleave", "limits", "prob", "chunks", "dispatch")}
         mine.update(params_dtype=self.w1.dtype, bias=hasattr(self, "b1"))
         numbers = [value if type(value) is int else zlib.crc32(repr(value).encode())
                    for value in mine.values()]
-        every = self._exchange.gather(torch.tensor(numbers, device=device)).tolist()
+        every = self.ranks.gather(torch.tensor(numbers, device=device)).tolist()
         for rank, theirs in enumerate(every):
             for name, one, other in zip(mine, every[0], theirs):
                 if one != other and name != "num_experts":
                     raise ValueError(f"{name} of rank {rank} is not that of rank 0: on rank "
-                                     f"{self._exchange.rank} it is {mine[name]!r}")
+                                     f"{self.ranks.rank} it is {mine[name]!r}")
         return [numbers[0] for numbers in every]
 
     # ------------------------------------------------------------------------------------ forward
@@ -124,29 +196,40 @@ class ExpertParallelMoE(GroupedMLP):
         if shared is not None and residual is not None:
             raise ValueError("residual, shared: at most one of them is expected")
         flat, probs = self._checked(x, indices, probs)
-        tokens, topk = indices.shape
-        # permute and combine have a row for each pair: here it is a row of the blocks.
-        more = max(-(-self._exchange.rows // topk) - tokens, 0)
-        flat, probs = _padded(flat, more), _padded(probs, more)
-        residual = self._residual(x, residual, more)
-        slots, index, firsts, sources = self._send_indices(_padded(indices, more, -1))
-        is_once, at_home = firsts is not None, probs if self.prob != "h" else None
-        rows = to_blocks(flat, slots, firsts) if is_once else \
-            permute(flat, slots, at_home if self.prob == "x" else None)
-        exchange, few = self._exchange, self._exchange.ranks * (self.token_capacity or 0)
-        there = Flight(exchange, exchange.rows, self._overlapped if self.overlap_wgrad else None,
-                       there=few)
-        sent = there.start(rows, move_each(probs, slots) if at_home is None else None)
+        residual = self._residual(x, residual)
+        each = -(-len(flat) // self.chunks)
+        sizes = [max(min(each, len(flat) - i * each), 0) for i in range(self.chunks)]
+        sent = [self._sent(*part) for part in zip(*(_split(t, sizes)
+                                                    for t in (flat, indices.contiguous(),
+                                                              probs)))]
         if shared is not None:
-            residual = self._residual(x, shared(x), more)
-        rows, sent = there.finish(*sent)
-        y = self._experts(copied(rows, sources) if is_once else rows, sent, index,
-                          is_first_microbatch)
-        back = Flight(exchange, slots.numel(), back=few)
-        y, _ = back.finish(*back.start(returned(y, sources) if is_once else y))
-        y = added(y, slots, firsts, residual) if is_once else \
-            combine(y, slots, at_home if self.prob == "y" else None, residual)
-        return y[:tokens].reshape(x.shape)
+            residual = self._residual(x, shared(x))
+        residuals = _split(residual, sizes)
+        results = []
+        for order, trip, _, _ in sent:
+            rows, received = receive(order, trip)
+            if results and is_first_microbatch is not None:
+                is_first_microbatch = False
+            y = self._experts(rows, received, trip.index, is_first_microbatch)
+            results.append(give_back(y, trip))
+        y = [self._added_up(*parts) for parts in zip(results, sent, residuals, sizes)]
+        y = y[0] if len(y) == 1 else torch.cat(y)
+        return y if y.shape == x.shape else y.reshape(x.shape)
+
+    def _sent(self, x, indices, probs):
+        """Start to send tokens: the arguments of receive, then those of _added_up."""
+        (tokens, topk), rows = indices.shape, self.rows
+        # permute and combine have a row for each pair: here it is a row of the blocks.
+        choices = max(topk, min(-(-rows // max(tokens, 1)), _TOPK)) - topk
+        more = max(-(-rows // (topk + choices)) - tokens, 0)
+        x, probs = _padded(x, more), _padded(probs, more, choices)
+        trip = self._plan(_padded(indices, more, choices, -1))
+        return send(x, None if self.prob == "y" else probs, trip), trip, probs, more
+
+    def _added_up(self, order, sent, residual, tokens):
+        _, trip, probs, more = sent
+        y = add_up(order, probs if self.prob == "y" else None, _padded(residual, more), trip)
+        return y[:tokens] if more else y
 
     def _checked(self, x, indices, probs):
         """x [tokens, hidden], and probs in fp32."""
@@ -154,35 +237,38 @@ class ExpertParallelMoE(GroupedMLP):
         x, = autocast(self._scaling, x)
         _checks.values("x", x, max(x.dim(), 2) if isinstance(x, torch.Tensor) else 2)
         if is_autocast:
-            x = x.to(self._dtype())
-        _checks.values("x", x, x.dim(), self._dtype())
+            x = x.to(self.token_dtype())
+        _checks.values("x", x, x.dim(), self.token_dtype())
         _checks.on_device("x", x, self.w1)
         if x.shape[-1] != self.hidden:
             raise ValueError(f"x has the shape {list(x.shape)}: its last axis is expected to have "
                              f"hidden = {self.hidden} elements")
         check_indices(indices)
         _checks.shaped("indices", indices, (x.shape[:-1].numel(), indices.shape[1]), x)
-        return x.reshape(-1, self.hidden), f32("probs", probs, tuple(indices.shape), x)
+        flat = x if x.dim() == 2 else x.reshape(-1, self.hidden)
+        return flat.contiguous(), f32("probs", probs, tuple(indices.shape), x)
 
-    def _residual(self, x, residual, more):
-        """[tokens, hidden], with so many more tokens."""
+    def _residual(self, x, residual):
+        """[tokens, hidden]."""
         if residual is None:
             return None
         _checks.shaped("residual", residual, x.shape, x)
-        _checks.values("residual", residual, x.dim(), self._dtype())
-        return _padded(residual.reshape(-1, self.hidden), more)
+        _checks.values("residual", residual, x.dim(), self.token_dtype())
+        residual = residual if residual.dim() == 2 else residual.reshape(-1, self.hidden)
+        return residual.contiguous()
 
-    def _dtype(self):
+    def token_dtype(self):
         """The type of tokens that are sent."""
         return self._scaling.type or self.w1.dtype
 
     def _experts(self, rows, probs, index, is_first_microbatch):
-        """This rank's experts: a result for each row that was received."""
-        words = f" prob={'none' if probs is None else 'h'} first={self.first} experts={self.total}"
-        return self._run(rows, None if probs is None else probs[:, None], is_first_microbatch,
-                         route=Route(index[:, None], None, words))
+        """This rank's experts: a result for each row that was received. index: the expert of each,
+        from 0 for the first one here; num_experts: none."""
+        words = f" prob={'none' if probs is None else 'h'} first=0"
+        return self._run(rows, probs, is_first_microbatch, route=Route(index, None, words))
 
-    def _overlapped(self):
+    def run_wgrad(self):
+        """The weight gradients of the oldest backward pass."""
         if len(self._later):  # no, if weights are frozen
             self.backward_dw()
 
@@ -191,80 +277,122 @@ class ExpertParallelMoE(GroupedMLP):
 
     # --------------------------------------------------------------------- which pair goes where
 
-    def _send_indices(self, indices):
-        """slots of pairs [tokens, topk], and the expert of each row that is received, -1 for none;
-        with token_capacity firsts and sources, else None twice (_once.py)."""
-        exchange, capacity, tokens = self._exchange, self.capacity, self.token_capacity
-        is_pair = (indices >= 0) & (indices < self.total)
-        to = torch.bucketize(indices, self._ends, right=True).to(torch.int32)
-        to = to.where(is_pair, -1)
-        sizes, row = route(to, exchange.ranks)
-        starts = (sizes.cumsum(0) - sizes)[to.clamp(min=0)]
-        place = row - starts
-        fits = is_pair & (place < capacity)
-        heads, firsts, sent = [(_TOO_MANY, sizes, is_pair & ~fits)], None, [indices]
-        if tokens is not None:
-            firsts, source, has_room, many = places(to, exchange.ranks, tokens)
-            heads.append((_TOO_MANY_TOKENS, many, is_pair & ~has_room))
-            fits &= has_room
-            sent.append(source)
-        slots = (to * capacity + place).where(fits, -1).to(torch.int32)
-        to_slots = slots.where(fits, exchange.rows).reshape(-1).long()
-        blocks = [self._head(indices, to, heads).expand(exchange.ranks, -1)]
-        for values in sent:
-            block = indices.new_full((exchange.rows + 1,), -1, dtype=torch.int32)
-            block.scatter_(0, to_slots, values.reshape(-1).to(torch.int32))
-            blocks.append(block[:-1].view(exchange.ranks, capacity))
-        received, work = exchange.send(torch.cat(blocks, 1), exchange.ranks)
-        exchange.wait(work)
-        self._note(received[:, :_HEAD])
-        index, source = received[:, _HEAD:_HEAD + capacity], received[:, _HEAD + capacity:]
-        if tokens is None:
-            return slots, index.reshape(-1), None, None
-        first = torch.arange(exchange.ranks, device=index.device)[:, None] * tokens
-        return slots, index.reshape(-1), firsts, (source.clamp(min=0) + first).reshape(-1)
-
-    def _head(self, indices, to, heads):
-        """The first error of this rank's indices, int32 [_HEAD]: a code, 0 for none, and three
-        integers that check prints. heads: a code, the sizes that are too large and the pairs that
-        do not fit."""
-        topk = indices.shape[1]
-        indices, to = indices.reshape(-1), to.reshape(-1)
-        found = torch.zeros(_HEAD, dtype=torch.int64, device=indices.device)
-        for code, sizes, is_over in heads:
-            over = is_over.reshape(-1).int().argmax(0, keepdim=True)
-            rank = to[over].clamp(min=0)  # not sizes[a tensor of no axis], which waits
-            many = torch.cat([torch.full_like(over, code), rank, sizes[rank], indices[over]])
-            found = torch.where(is_over.any(), many, found)
-        is_large = indices > self.total
-        large = is_large.int().argmax(0, keepdim=True)
-        huge = torch.cat([torch.full_like(large, _TOO_LARGE), large // topk, large % topk,
-                          indices[large]])
-        return torch.where(is_large.any(), huge, found).clamp(max=2**31 - 1).to(torch.int32)
-
-    def _note(self, heads):
-        """On the CPU all ranks raise an error of any; a GPU keeps the first ones for check()."""
-        self._errors.copy_(torch.where((self._errors == 0).all(), heads, self._errors))
-        if heads.device.type == "cpu":
+    def _plan(self, indices):
+        """A Trip: pairs in the order of experts, tokens and choices, in a block for each rank."""
+        try:
+            starts, inverse = ops.route_starts(*route_line(indices, self.total), indices)
+        except RuntimeError as error:
+            if indices.device.type != "cpu":
+                raise
+            self._error = f"rank {self.ranks.rank}: {error}"
             self.check()
+        begins, ends = starts.index_select(0, self._edges).chunk(2)
+        reach = begins + self._room  # of each block: its end, and infinity
+        bounds = torch.minimum(reach, ends)
+        expert = torch.bucketize(reach, starts, right=True)
+        torch.maximum(self._noted, torch.add(expert, ends - bounds, alpha=_NOTED),
+                      out=self._noted)
+        span = torch.bucketize(inverse, bounds, right=True)
+        slots = (self._base - begins).take(span).add_(inverse).clamp_(min=-1)
+        trip = Trip(self, slots, starts)
+        if self.token_capacity is not None:
+            trip.slots, trip.tokens, trip.homes = self._tokens(slots)
+        if indices.device.type == "cpu":
+            self.check()
+        return trip
+
+    def _tokens(self, slots):
+        """slots, tokens and homes of a Trip. A block has the tokens of x in their order, if it has
+        room for all; else those that have pairs there. A pair whose token does not fit leaves
+        slots, and its home is -1, which the rank of its expert reads."""
+        capacity, ranks, (count, topk) = self.token_capacity, self.ranks.ranks, slots.shape
+        if count <= capacity and ranks <= _TOPK:
+            tokens, at = self._homes, self._arrivals
+            if count < capacity:
+                tokens, at = tokens[:count], at[:count]
+                tokens = _padded(tokens, 0, -(-self.sent_rows // count) - ranks, -1)
+            return slots, tokens, at.expand(count, topk)
+        to = (slots // self.capacity + 1).long()  # 0: none
+        has = torch.zeros(ranks + 1, count, dtype=torch.bool, device=slots.device)
+        number = has.scatter_(0, to.t(), True).cumsum(1, dtype=torch.int32)  # of tokens, from 1
+        torch.maximum(self._noted_tokens, number[1:, -1], out=self._noted_tokens)
+        at = number.gather(0, to.t()).t().contiguous()
+        fits = at <= capacity
+        slots = slots.where(fits, -1)
+        # Some pairs of a token have one row: permute writes it as often.
+        tokens = torch.add(at, to, alpha=capacity).sub_(capacity + 1).to(torch.int32)
+        homes = (at + (self.ranks.rank * capacity - 1)).where(fits, -1)
+        return slots, tokens.where(slots >= 0, -1), homes
+
+    def head_of(self, trip, probs):
+        """Sent before the tokens, f32 [ranks, ..]: this rank's starts of experts, then for each
+        row of the block its probability and the row of its token, if the rank of the experts needs
+        them."""
+        starts = trip.starts.view(torch.float32).expand(self.ranks.ranks, -1)
+        values = [probs] if self.prob == "h" else []
+        if trip.homes is not None:
+            values.append(trip.homes.view(torch.float32))
+        if not values:
+            return starts.contiguous()
+        count = len(values)
+        values = torch.stack(values, 2) if count > 1 else values[0]
+        moved = move(ops.permute, "permute", values.view(-1, count), trip.all_slots.view(-1, 1))
+        moved = moved if len(moved) == self.rows else moved[:self.rows]
+        return torch.cat([starts, moved.view(self.ranks.ranks, -1)], 1)
+
+    def read_head(self, trip):
+        """Set index and sources of a trip, whose head was received. Returns the probabilities of
+        received rows, or None. Rows that no pair has are of the expert after the last one, and
+        everything else about them is undefined."""
+        head, trip.head = trip.head, None
+        numbers, last = head.view(torch.int32), self.first + self.num_experts
+        ends = numbers[:, self.first + 1:last + 1] - numbers[:, self.first:self.first + 1]
+        index = torch.searchsorted(ends, self._seats, right=True, out_int32=True)
+        if trip.homes is not None:
+            homes = numbers[:, self.total + 1 + (self.prob == "h")::2]
+            index.masked_fill_(homes < 0, self.num_experts)
+            trip.sources = homes.clamp(0, self.sent_rows - 1).long().view(-1)
+        trip.index = index.view(-1, 1)
+        if self.prob != "h":
+            return None
+        step = 1 if trip.homes is None else 2
+        return head[:, self.total + 1::step].reshape(-1, 1)
+
+    # ---------------------------------------------------------------------------------- errors
 
     def check(self):
         """Wait for the device, then RuntimeError with the first error of the indices of any rank
-        since the last check."""
-        errors = self._errors.tolist()
-        self._errors.zero_()
-        for rank, (code, a, b, c) in enumerate(errors):
-            if code == _TOO_LARGE:
-                raise RuntimeError(f"rank {rank}: token {a}, k {b}: index is {c}: at most "
-                                   f"{self.total} is expected")
-            if code == _TOO_MANY:
-                raise RuntimeError(
-                    f"capacity is {self.capacity} pairs: rank {rank} has {b} for rank {a}; the "
-                    f"first that does not fit is of expert {c}")
-            if code == _TOO_MANY_TOKENS:
-                raise RuntimeError(
-                    f"token_capacity is {self.token_capacity} tokens: rank {rank} has {b} for rank "
-                    f"{a}; the first that does not fit is of expert {c}")
+        since the last check. All ranks call it."""
+        found = self._found()
+        for error in [found] if self.ranks.ranks == 1 else self.ranks.sentences(
+                found, self._noted.device):
+            if error:
+                raise RuntimeError(error)
+
+    def _found(self):
+        """The error of this rank's indices, or ""."""
+        error, self._error, rank = self._error, "", self.ranks.rank
+        if self._noted.device.type != "cpu":
+            try:
+                check(self._noted.device)
+            except RuntimeError as told:
+                error = f"rank {rank}: {told}"
+        noted = self._noted.tolist()
+        if max(noted) >= _NOTED:
+            self._noted.zero_()
+        for to, value in enumerate(noted[::2]):
+            if value >= _NOTED and not error:
+                error = (f"capacity is {self.capacity} pairs: rank {rank} has "
+                         f"{self.capacity + value // _NOTED} for rank {to}; the first that does "
+                         f"not fit is of expert {value % _NOTED - 1}")
+        many = [] if self.token_capacity is None else self._noted_tokens.tolist()
+        for to, count in enumerate(many):
+            if count > self.token_capacity and not error:
+                error = (f"token_capacity is {self.token_capacity} tokens: rank {rank} has {count} "
+                         f"for rank {to}")
+        if max(many, default=0):
+            self._noted_tokens.zero_()
+        return error
 
     def extra_repr(self):
         return (f"{super().extra_repr()}, capacity={self.capacity}, experts {self.first} to "
