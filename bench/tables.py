@@ -189,12 +189,17 @@ def expert_parallel(up):
         for row in results["rows"]:
             found.setdefault((row["shape"], row["who"]), {})[row["phase"]] = row
         for (shape, who), phases in found.items():
+            if who.endswith(" graph"):
+                continue
             best = found.get((shape, "torch"), phases)["both"]["ms"]
-            rows.append([f"{results['ranks']} {gpu.upper()}", shape, who,
-                         *(f"{phases[phase]['ms']:.2f}" for phase in ("forward", "both")),
+            cells = [f"{run[phase]['ms']:.2f}" if phase in run else "–"
+                     for run in (phases, found.get((shape, who + " graph"), {}))
+                     for phase in ("forward", "both")]
+            rows.append([f"{results['ranks']} {gpu.upper()}", shape, who, *cells,
                          "–" if who.startswith(("exchange", "local")) else
                          f"{best / phases['both']['ms']:.2f}"])
-    return markdown(["GPUs", "shape", "", "forward, ms", "both, ms", "times as fast as torch"], rows)
+    return markdown(["GPUs", "shape", "", "forward, ms", "both, ms", "forward, graph", "both, graph",
+                     "times as fast as torch, both"], rows)
 
 
 def modules(up):
