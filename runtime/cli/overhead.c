@@ -271,7 +271,7 @@ static int add_problem(const struct qn_options *opt, struct quern_context *ctx,
     }
     if (!status)
         add_row(rows, &job, &times);
-    qn_job_free(&job);
+    qn_call_free(&job.call);
     return status;
 }
 

@@ -163,8 +163,7 @@ void qn_subject_free(struct qn_subject *s)
 
 int qn_subject_measure(struct qn_subject *s, int runs, struct qn_job_time *time)
 {
-    return s->kind == QN_LINE_PRODUCT ? qn_job_measure(&s->of.job, runs, time)
-                                      : qn_call_measure(call_of(s), runs, time);
+    return qn_call_measure(call_of(s), runs, time);
 }
 
 /* The oracle of a GPU is the host backend, whose own is arithmetic here. */

@@ -207,7 +207,7 @@ static int try_both(struct trial *t)
                 say("ready", "");
             right = compare(&job);
         }
-        qn_job_free(&job);
+        qn_call_free(&job.call);
     }
     return right;
 }

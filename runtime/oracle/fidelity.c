@@ -261,7 +261,7 @@ static int fill(void *trip, const struct quern_operand *o, void *to,
     return QUERN_OK;
 }
 
-/* One direction; the way back begins with tensors of the way there. */
+/* One direction; the inverse begins with the tensors that the cast made. */
 static int go(struct trip *t, struct qn_call *call, int work)
 {
     const struct qn_call_data data = {

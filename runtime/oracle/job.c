@@ -306,11 +306,6 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
     return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
 }
 
-void qn_job_free(struct qn_job *job)
-{
-    qn_call_free(&job->call);
-}
-
 int qn_job_fresh(struct qn_job *job)
 {
     int code;

@@ -6,7 +6,7 @@
 #include "problem/geometry.h"
 #include "product/plan.h"
 
-/* All zero is a job that was not begun; qn_job_free takes any. */
+/* All zero is a job that was not begun; qn_call_free(&job->call) takes any. */
 struct qn_job {
     struct qn_call call;
     struct qn_problem problem;
@@ -35,13 +35,12 @@ int qn_job_begin(struct qn_job *, const struct qn_options *,
    `opt->against`; D and workspace are its own. `job` must live longer. */
 int qn_job_beside(struct qn_job *, const struct qn_job *job,
                   const struct qn_options *opt);
-void qn_job_free(struct qn_job *);
 
 /* The operand of a role: enum quern_arg. Its scale factors, and those of the
    second level, follow it. */
 int qn_job_arg(int role);
 
-/* The library's plan behind quern.h's, for figures that this does not tell. */
+/* The library's own plan, for figures that quern.h does not tell. */
 const struct qn_plan *qn_job_plan(const struct qn_job *);
 
 /* One run and its check on a D as it was before any, if D is added to;
@@ -62,12 +61,9 @@ int64_t qn_job_element(const struct qn_job *, int role, int group, int64_t x,
 /* Is A or B a quantized tensor? */
 int qn_job_scaled(const struct qn_job *);
 
-/* Run `runs` times (0: as many as fit into about a second). */
-int qn_job_measure(struct qn_job *, int runs, struct qn_job_time *);
-
-/* Run `count` jobs so many times each, at most QN_JOB_MOST of them, a few
-   launches of one and then of the next, so that clock and heat are the same
-   for all. */
+/* Run `count` jobs, at most QN_JOB_MOST of them, `runs` times each (0: as many
+   as fit into about a second): a few launches of one and then of the next, so
+   that clock and heat are the same for all. */
 enum { QN_JOB_MOST = 2 };
 int qn_job_compare(struct qn_job *const *, int count, int runs,
                    struct qn_job_time *);

@@ -78,11 +78,6 @@ int qn_job_compare(struct qn_job *const *jobs, int count, int runs,
     return code;
 }
 
-int qn_job_measure(struct qn_job *job, int runs, struct qn_job_time *time)
-{
-    return qn_job_compare(&job, 1, runs, time);
-}
-
 double qn_job_flops(const struct qn_job *job)
 {
     const struct qn_problem *p = &job->problem;

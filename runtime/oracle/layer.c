@@ -58,7 +58,7 @@ static void fill_floats(const struct qn_layer *l, int arg, float *to,
                     : (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
 }
 
-/* Of those that are read, `number` tells values apart. */
+/* Operands that runs read; a number makes the values of each differ. */
 static int fill(void *layer, const struct quern_operand *o, void *to,
                 size_t bytes)
 {

@@ -149,6 +149,6 @@ int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         code = qn_call_guards(&job->call, &verdict->guards);
     verdict->passed &= !code && !verdict->differ && verdict->guards;
     qn_call_free(&second);
-    qn_job_free(&first);
+    qn_call_free(&first.call);
     return code;
 }

@@ -143,7 +143,7 @@ static void run_one(int number, int i)
     if (*text)
         snprintf(work.result[number][i], sizeof work.result[number][i],
                  "%s, %s, %s: %s", line, pattern->name, k->name, text);
-    qn_job_free(&job);
+    qn_call_free(&job.call);
 }
 
 static void run_any(int i, void *unused)
@@ -267,7 +267,7 @@ static void copy_one(int r, int i)
                  "%s, %s, %s: %s", line, pattern->name,
                  job.call.info.kernel ? job.call.info.kernel : "no kernel",
                  text);
-    qn_job_free(&job);
+    qn_call_free(&job.call);
 }
 
 static void copy_any(int i, void *unused)

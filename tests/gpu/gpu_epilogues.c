@@ -126,7 +126,7 @@ static void discard(struct run *r)
 {
     for (int i = 0; i < 4; i++)
         free(r->bytes[i]);
-    qn_job_free(&r->job);
+    qn_call_free(&r->job.call);
 }
 
 /* "" or the first difference. */

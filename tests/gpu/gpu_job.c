@@ -160,7 +160,7 @@ static void run_one(int number, int i)
     if (bad)
         snprintf(work.result[number][i], sizeof work.result[number][i],
                  "%.200s, %s, %s: %.250s", line, pattern->name, k->name, bad);
-    qn_job_free(&job);
+    qn_call_free(&job.call);
 }
 
 /* All but the last problem of each kernel. */

@@ -184,5 +184,5 @@ TEST(test_pointers_judged)
     assert_false(verdict.passed);
     qn_oracle_print(&verdict, text, sizeof text);
     assert_non_null(strstr(text, ", the largest in group 2"));
-    qn_job_free(&job);
+    qn_call_free(&job.call);
 }
