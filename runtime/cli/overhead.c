@@ -167,7 +167,9 @@ struct launch {
 
 static int run_library(struct launch *l)
 {
-    return qn_call_queue(&l->job->call);
+    const struct qn_call *call = &l->job->call;
+
+    return quern_run(call->plan, &call->args, NULL);
 }
 
 static int run_bare(struct launch *l)
