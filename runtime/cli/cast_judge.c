@@ -19,14 +19,14 @@ static int compare_host(struct qn_cast *c, const struct qn_options *opt,
 {
     struct qn_cast host = {0};
     int code = QUERN_OK;
-    int status = qn_cast_begin_host(&host, opt, c->ctx, &c->q);
+    int status = qn_cast_begin_host(&host, opt, c->call.ctx, &c->q);
 
     v->oracle = "host backend";
     if (!status)
-        code = qn_cast_run(&host);
+        code = qn_call_run(&host.call);
     if (!status && !code)
         code = qn_cast_compare(c, &host, &v->error, v->where, sizeof v->where);
-    qn_cast_free(&host);
+    qn_call_free(&host.call);
     if (code)
         return qn_message_code(opt, code, quern_errmsg());
     return status;
@@ -35,18 +35,19 @@ static int compare_host(struct qn_cast *c, const struct qn_options *opt,
 /* Values without scales are compared directly: 1 - 2xy / (xx + yy). */
 static double distance(const struct qn_cast *c)
 {
-    const struct qn_tensor *row = &c->need.args.row;
-    const int64_t stride = row->stride ? row->stride : c->q.k;
+    const struct quern_operand *row =
+        qn_call_operand(&c->call, QUERN_ARG_ROWWISE);
+    const int64_t stride = quern_extent(&row->pitch, c->q.m);
     double gap = 0, sum = 0;
 
     for (int64_t i = 0; i < c->rows; i++)
         for (int64_t k = 0; k < c->q.k; k++) {
             const double x =
-                (double)qn_element_load(c->memory[QN_CAST_IN].data, c->q.type,
-                                        (size_t)(i * c->q.k + k));
+                (double)qn_element_load(c->call.memory[QUERN_ARG_INPUT].data,
+                                        c->q.type, (size_t)(i * c->q.k + k));
             const double y =
-                (double)qn_element_load(c->memory[QN_CAST_ROW].data, row->type,
-                                        (size_t)(i * stride + k));
+                (double)qn_element_load(c->call.memory[QUERN_ARG_ROWWISE].data,
+                                        row->type, (size_t)(i * stride + k));
 
             gap += (x - y) * (x - y);
             sum += x * x + y * y;
@@ -59,12 +60,13 @@ static int compare_copy(const struct qn_cast *c, int copy,
                         struct qn_subject_verdict *v)
 {
     enum { LINES = 4096 };
-    const struct qn_recipe *recipe = qn_context_recipe(c->ctx, c->q.recipe);
+    const struct qn_recipe *recipe =
+        qn_context_recipe(c->call.ctx, c->q.recipe);
+    const struct qn_tensor tensor = qn_cast_copy(c, copy);
     struct qn_fidelity f = {.q = c->q,
                             .recipe = recipe,
-                            .numbers = c->memory[QN_CAST_IN].data,
-                            .copy = copy == QUERN_ROWWISE ? &c->args.row
-                                                          : &c->args.column,
+                            .numbers = c->call.memory[QUERN_ARG_INPUT].data,
+                            .copy = &tensor,
                             .sizes = c->sizes};
     int64_t starts[QUERN_MAX_GROUPS], first = 0;
     double tolerance, error;
@@ -74,7 +76,7 @@ static int compare_copy(const struct qn_cast *c, int copy,
         starts[i] = first;
     f.starts = starts;
     f.q.copies = copy;
-    code = qn_fidelity_tolerance(c->ctx, &f, 1, &tolerance);
+    code = qn_fidelity_tolerance(c->call.ctx, &f, 1, &tolerance);
     if (!code)
         code = qn_fidelity_judge(&f, tolerance, LINES, &error, &held);
     if (code)
@@ -93,19 +95,20 @@ static int compare_numbers(const struct qn_cast *c,
                            const struct qn_options *opt,
                            struct qn_subject_verdict *v)
 {
+    const struct qn_memory *rowwise = &c->call.memory[QUERN_ARG_ROWWISE];
+    const struct qn_memory *columnwise = &c->call.memory[QUERN_ARG_COLUMNWISE];
     int code = QUERN_OK;
 
     v->oracle = "the values before";
-    if (!c->need.args.row.sf_bytes && !c->need.args.column.sf_bytes) {
+    if (!rowwise[1].bytes && !columnwise[1].bytes) {
         v->tolerance = qn_tolerance_format(c->q.type);
-        if (!c->need.args.row.bytes) /* sums are all that is asked for */
+        if (!rowwise->bytes) /* sums are all that is asked for */
             return QN_EXIT_OK;
         v->error = distance(c);
     }
     for (int copy = QUERN_ROWWISE; copy <= QUERN_COLUMNWISE && !code; copy *= 2)
         if (c->q.copies & copy &&
-            (copy == QUERN_ROWWISE ? c->need.args.row : c->need.args.column)
-                .sf_bytes)
+            (copy == QUERN_ROWWISE ? rowwise : columnwise)[1].bytes)
             code = compare_copy(c, copy, v);
     return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
 }
@@ -127,16 +130,16 @@ int qn_cast_error(const struct qn_options *opt, struct quern_context *ctx,
         status = qn_message_code(opt, code, quern_errmsg());
     if (!status)
         status = qn_cast_begin_host(&cast, opt, ctx, &q);
-    if (!status && qn_cast_run(&cast))
+    if (!status && qn_call_run(&cast.call))
         status = QN_EXIT_UNABLE;
     if (!status)
         status = compare_numbers(&cast, opt, &verdict);
     *error = verdict.error;
-    qn_cast_free(&cast);
+    qn_call_free(&cast.call);
     return status != QN_EXIT_OK;
 }
 
-/* A sum of `count` products that may be added to one of a part's floats. */
+/* A sum of `count` products that may be added to one of an operand's floats. */
 struct sum {
     double value, size;
     int64_t count;
@@ -149,18 +152,18 @@ static void add(struct sum *sum, double x)
     sum->count++;
 }
 
-/* The float at `at` of the part, next to its sum in float64. */
-static int is_sum(const struct qn_cast *c, int part, int64_t at,
+/* The float at `at` of an operand, next to its sum in float64. */
+static int is_sum(const struct qn_cast *c, int arg, int64_t at,
                   const struct sum *sum)
 {
-    const double got = ((const float *)(void *)c->memory[part].data)[at];
+    const double got = ((const float *)(void *)c->call.memory[arg].data)[at];
 
     return fabs(got - sum->value) <= (double)sum->count * ldexp(sum->size, -24);
 }
 
-static struct sum sum_before(const struct qn_cast *c, int part, int64_t at)
+static struct sum sum_before(const struct qn_cast *c, int arg, int64_t at)
 {
-    const float *before = c->host[part]; /* where it is added to */
+    const float *before = c->call.host[arg]; /* where it is added to */
     struct sum sum = {.count = 1};
 
     if (before)
@@ -171,7 +174,7 @@ static struct sum sum_before(const struct qn_cast *c, int part, int64_t at)
 
 static double input(const struct qn_cast *c, int64_t row, int64_t feature)
 {
-    return qn_element_load(c->memory[QN_CAST_IN].data, c->q.type,
+    return qn_element_load(c->call.memory[QUERN_ARG_INPUT].data, c->q.type,
                            (size_t)(row * c->q.k + feature));
 }
 
@@ -179,24 +182,24 @@ static double input(const struct qn_cast *c, int64_t row, int64_t feature)
 static int is_dbias(const struct qn_cast *c, int64_t first, int group,
                     int64_t feature)
 {
-    const float *weight = c->host[QN_CAST_PROBABILITY];
+    const float *weight = c->call.host[QUERN_ARG_PROB];
     const int64_t at = group * c->q.k + feature;
-    struct sum sum = sum_before(c, QN_CAST_DBIAS, at);
+    struct sum sum = sum_before(c, QUERN_ARG_DBIAS, at);
 
     for (int64_t row = first; row < first + c->sizes[group]; row++)
         add(&sum, input(c, row, feature) * (weight ? weight[row] : 1));
-    return is_sum(c, QN_CAST_DBIAS, at, &sum);
+    return is_sum(c, QUERN_ARG_DBIAS, at, &sum);
 }
 
 /* dprob of a row: its features times the bias of its group. */
 static int is_dprob(const struct qn_cast *c, int64_t row, int group)
 {
-    const float *bias = c->host[QN_CAST_BIAS];
-    struct sum sum = sum_before(c, QN_CAST_DPROB, row);
+    const float *bias = c->call.host[QUERN_ARG_BIAS];
+    struct sum sum = sum_before(c, QUERN_ARG_DPROB, row);
 
     for (int64_t j = 0; j < c->q.k; j++)
         add(&sum, input(c, row, j) * bias[group * c->q.k + j]);
-    return is_sum(c, QN_CAST_DPROB, row, &sum);
+    return is_sum(c, QUERN_ARG_DPROB, row, &sum);
 }
 
 /* Says in v->where which sum is wrong, if one is. */
@@ -240,10 +243,10 @@ int qn_cast_judge(struct qn_cast *c, const struct qn_options *opt,
     int code, status, guards = 1;
 
     memset(v, 0, sizeof *v);
-    code = qn_cast_guards(c, &guards);
+    code = qn_call_guards(&c->call, &guards);
     if (code)
         return qn_message_code(opt, code, quern_errmsg());
-    if (c->gpu)
+    if (c->call.gpu)
         status = compare_host(c, opt, v);
     else if (c->q.work == QUERN_QUANTIZE && !c->q.activation) {
         status = compare_numbers(c, opt, v);

@@ -403,12 +403,12 @@ double qn_archive_bytes(const char *folder, const char *file);
 /*
 ** Add a row for each problem to `rows`, in seconds:
 **
-**   open   qn_open
-**   cold   qn_plan of an empty cache: generator and compiler are opened;
+**   open   quern_open
+**   cold   quern_plan_create of an empty cache: generator and compiler open;
 **          cold_cpu is the same in time of a core, for machines that are busy
-**   warm   qn_plan of a new context, from the cache
-**   again  qn_plan of a context that has planned it before
-**   run    qn_run
+**   warm   quern_plan_create of a new context, from the cache
+**   again  quern_plan_create of a context that has planned it before
+**   run    quern_run
 **   bare   cuLaunchKernelEx only, with the same parameters
 **
 ** If there are several, a last row has the time until all are planned, cold,

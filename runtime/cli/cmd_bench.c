@@ -47,7 +47,7 @@ static int compare(const struct qn_options *opt, const struct qn_subject *s,
         qn_report_against(row, &times[0], &other, &times[1]);
         cJSON_AddItemToArray(rows, row);
     }
-    qn_job_free(&other);
+    qn_call_free(&other.call);
     return status;
 }
 

@@ -104,7 +104,8 @@ static int lay_out(const struct layer *layer, const char *recipe, int host,
 /* Once on the host, which takes seconds. */
 static int measure(struct qn_moe_job *j, struct qn_job_time *time)
 {
-    return j->gpu ? qn_moe_job_measure(j, 0, time) : qn_moe_job_once(j, time);
+    return j->call.gpu ? qn_call_measure(&j->call, 0, time)
+                       : qn_call_once(&j->call, time);
 }
 
 /* A status; QN_EXIT_FAILED if the result is wrong. */

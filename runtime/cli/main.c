@@ -21,7 +21,7 @@ enum { NCOMMANDS = sizeof commands / sizeof commands[0] };
 
 /* A kind of line, with its fields. */
 static void print_line(const char *title, const char *words,
-                       const struct qn_line *line)
+                       const struct qn_fields *line)
 {
     char fields[1024], text[1200];
 

@@ -159,8 +159,6 @@ static int time_plans(const struct subject *subject, struct times *times)
 /* The same launch by the library and by the driver only. */
 struct launch {
     struct qn_job *job;
-    struct quern_plan *plan;
-    struct quern_args args;
     struct qn_values values;
     void *params[QN_PARAM_COUNT];
     struct cu_launch config;
@@ -169,49 +167,14 @@ struct launch {
 
 static int run_library(struct launch *l)
 {
-    return quern_run(l->plan, &l->args, NULL);
-}
+    const struct qn_call *call = &l->job->call;
 
-/* One of the job's arguments, as quern_run takes it. */
-static void give_slot(const struct qn_slot *slot, const struct qn_args *job,
-                      struct quern_buffer *to)
-{
-    const void *at = (const char *)job + slot->at[QN_LINE_PRODUCT];
-    const struct qn_tensor *t = at;
-
-    if (slot->form == QN_SLOT_ARRAY)
-        memcpy(&to->data, at, sizeof to->data);
-    else if (slot->form != QN_SLOT_TENSOR)
-        to->data = slot->form == QN_SLOT_SF ? t->sf : t->global;
-    else {
-        to->data = t->data;
-        to->pointers = t->pointers;
-    }
-}
-
-static void give(const struct quern_plan *plan, const struct qn_args *job,
-                 struct quern_args *args)
-{
-    const struct qn_tensor *const tensors[] = {&job->a, &job->b};
-
-    *args = (struct quern_args)QUERN_ARGS_INIT;
-    args->scalars = job->scalars;
-    for (int i = 0; i < plan->count; i++)
-        if (plan->slots[i])
-            give_slot(plan->slots[i], job, &args->of[plan->operands[i].arg]);
-    for (int i = 0; i < 2; i++) {
-        const struct qn_tensor *t = tensors[i];
-        const void *lengths = t->first_dims ? t->first_dims : t->last_dims;
-
-        if (lengths)
-            args->of[QUERN_ARG_LENGTHS] = (struct quern_buffer){
-                .data = (void *)lengths, .type = t->sizes_type};
-    }
+    return quern_run(call->plan, &call->args, NULL);
 }
 
 static int run_bare(struct launch *l)
 {
-    const struct qn_plan *plan = l->job->plan;
+    const struct qn_plan *plan = qn_job_plan(l->job);
 
     return QN_CU(plan->driver, cuLaunchKernelEx, &l->config,
                  plan->kernel_function, l->params, NULL);
@@ -221,7 +184,7 @@ static int run_bare(struct launch *l)
 static int time_launches(struct launch *l, int (*run)(struct launch *),
                          double *seconds)
 {
-    struct qn_gpu *gpu = l->job->gpu;
+    struct qn_gpu *gpu = l->job->call.gpu;
     const double start = qn_clock_seconds();
     int code = QUERN_OK;
 
@@ -232,22 +195,17 @@ static int time_launches(struct launch *l, int (*run)(struct launch *),
 }
 
 /* In turn, so that both meet the same machine. */
-static int time_runs(const struct subject *subject, struct qn_job *job,
-                     struct times *times)
+static int time_runs(struct qn_job *job, struct times *times)
 {
-    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+    const struct qn_plan *plan = qn_job_plan(job);
     double library[ROUNDS], bare[ROUNDS];
     struct launch l = {
-        .job = job, .config = job->plan->launch, .cluster = job->plan->cluster};
-    int code = qn_run_prepare(job->plan, &job->args, &l.values, l.params);
+        .job = job, .config = plan->launch, .cluster = plan->cluster};
+    union qn_given given;
+    int code = qn_api_given(job->call.plan, &job->call.args, &given);
 
-    options.backend = QUERN_BACKEND_JIT;
-    options.kernel = job->info.kernel;
     if (!code)
-        code =
-            quern_plan_create(job->plan->ctx, subject->line, &options, &l.plan);
-    if (!code)
-        give(l.plan, &job->args, &l.args);
+        code = qn_run_prepare(plan, &given.product, &l.values, l.params);
     if (l.config.nattributes)
         l.config.attributes = &l.cluster;
     for (int i = 0; i < ROUNDS && !code; i++) {
@@ -256,8 +214,7 @@ static int time_runs(const struct subject *subject, struct qn_job *job,
             code = time_launches(&l, run_bare, &bare[i]);
     }
     if (!code)
-        code = qn_job_check(job);
-    quern_plan_destroy(l.plan);
+        code = qn_call_check(&job->call);
     if (code)
         return code;
     qn_timing_sort(library, ROUNDS);
@@ -277,8 +234,8 @@ static void add_row(cJSON *rows, const struct qn_job *job,
 
     qn_problem_print(&job->problem, text, sizeof text);
     cJSON_AddStringToObject(row, "problem", text);
-    cJSON_AddStringToObject(row, "kernel", job->info.kernel);
-    cJSON_AddStringToObject(row, "device", job->gpu->device.name);
+    cJSON_AddStringToObject(row, "kernel", job->call.info.kernel);
+    cJSON_AddStringToObject(row, "device", job->call.gpu->device.name);
     cJSON_AddNumberToObject(row, "open_ms", times->open * 1e3);
     cJSON_AddNumberToObject(row, "cold_ms", times->cold * 1e3);
     cJSON_AddNumberToObject(row, "cold_cpu_ms", times->cpu * 1e3);
@@ -311,12 +268,12 @@ static int add_problem(const struct qn_options *opt, struct quern_context *ctx,
     jit.backend = QUERN_BACKEND_JIT;
     status = qn_job_begin(&job, &jit, ctx, problem, NULL);
     if (!status) {
-        code = time_runs(&subject, &job, &times);
+        code = time_runs(&job, &times);
         status = code ? qn_message_code(opt, code, quern_errmsg()) : 0;
     }
     if (!status)
         add_row(rows, &job, &times);
-    qn_job_free(&job);
+    qn_call_free(&job.call);
     return status;
 }
 

@@ -58,8 +58,8 @@ void qn_report_against(cJSON *row, const struct qn_job_time *time,
     const double seconds = other_time->seconds;
 
     cJSON_AddStringToObject(row, "against",
-                            qn_backend_name(other->info.backend));
-    cJSON_AddStringToObject(row, "against_kernel", other->info.kernel);
+                            qn_backend_name(other->call.info.backend));
+    cJSON_AddStringToObject(row, "against_kernel", other->call.info.kernel);
     cJSON_AddNumberToObject(row, "against_ms", seconds * 1e3);
     cJSON_AddNumberToObject(row, "against_ms_least", other_time->least * 1e3);
     if (seconds > 0)

@@ -11,7 +11,6 @@
 
 #include "api/api.h"
 #include "base/types.h"
-#include "mlp/mlp_plan.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"
 #include "problem/sizes.h"
@@ -135,36 +134,36 @@ int qn_subject_begin(struct qn_subject *s, const struct qn_options *opt,
                                     : begin_layer(s, opt, text);
 }
 
+/* The line's plan, memory and arguments. */
+static struct qn_call *call_of(struct qn_subject *s)
+{
+    switch (s->kind) {
+    case QN_LINE_CAST:
+        return &s->of.cast.call;
+    case QN_LINE_MLP:
+        return &s->of.layer.call;
+    case QN_LINE_MOE:
+        return &s->of.moe.call;
+    case QN_LINE_ROUTE:
+        return &s->of.route.call;
+    default:
+        return &s->of.job.call;
+    }
+}
+
 void qn_subject_free(struct qn_subject *s)
 {
-    if (s->kind == QN_LINE_CAST)
-        qn_cast_free(&s->of.cast);
-    else if (s->kind == QN_LINE_MLP)
-        qn_layer_free(&s->of.layer);
-    else if (s->kind == QN_LINE_MOE)
+    if (s->kind == QN_LINE_MOE)
         qn_moe_job_free(&s->of.moe);
-    else if (s->kind == QN_LINE_ROUTE)
-        qn_route_job_free(&s->of.route);
     else
-        qn_job_free(&s->of.job);
+        qn_call_free(call_of(s));
 }
 
 /* --------------------------------------------------------------------- run */
 
 int qn_subject_measure(struct qn_subject *s, int runs, struct qn_job_time *time)
 {
-    switch (s->kind) {
-    case QN_LINE_CAST:
-        return qn_cast_measure(&s->of.cast, runs, time);
-    case QN_LINE_MLP:
-        return qn_layer_measure(&s->of.layer, runs, time);
-    case QN_LINE_MOE:
-        return qn_moe_job_measure(&s->of.moe, runs, time);
-    case QN_LINE_ROUTE:
-        return qn_route_job_measure(&s->of.route, runs, time);
-    default:
-        return qn_job_measure(&s->of.job, runs, time);
-    }
+    return qn_call_measure(call_of(s), runs, time);
 }
 
 /* The oracle of a GPU is the host backend, whose own is arithmetic here. */
@@ -172,7 +171,7 @@ static int judge_product(struct qn_job *job, struct qn_subject_verdict *v)
 {
     struct qn_verdict verdict;
     const int code = qn_oracle_judge(
-        job, job->gpu ? QN_ORACLE_HOST : QN_ORACLE_FLOAT64, 0, &verdict);
+        job, job->call.gpu ? QN_ORACLE_HOST : QN_ORACLE_FLOAT64, 0, &verdict);
 
     if (code)
         return code;
@@ -225,7 +224,7 @@ static int judge_route(struct qn_route_job *j, const struct qn_options *opt,
                                          !verdict.differ && verdict.guards};
     snprintf(v->text, sizeof v->text, "%s: %.0f %s differ from %s%s%s",
              v->passed ? "passed" : "FAILED", v->error,
-             j->gpu ? "bytes" : "values", v->oracle, verdict.where,
+             j->call.gpu ? "bytes" : "values", v->oracle, verdict.where,
              verdict.guards ? "" : "; bytes around a buffer were written");
     return code;
 }
@@ -236,11 +235,7 @@ static int check_first(struct qn_subject *s, const struct qn_options *opt,
                        struct qn_layer_verdict *layer,
                        struct qn_subject_verdict *v)
 {
-    int code = s->kind == QN_LINE_CAST    ? qn_cast_run(&s->of.cast)
-               : s->kind == QN_LINE_MLP   ? qn_layer_run(&s->of.layer)
-               : s->kind == QN_LINE_MOE   ? qn_moe_job_run(&s->of.moe)
-               : s->kind == QN_LINE_ROUTE ? qn_route_job_run(&s->of.route)
-                                          : QUERN_OK;
+    int code = s->kind == QN_LINE_PRODUCT ? QUERN_OK : qn_call_run(call_of(s));
 
     if (!code && opt->check && s->kind == QN_LINE_ROUTE)
         code = judge_route(&s->of.route, opt, v);
@@ -278,8 +273,8 @@ static void find_product(const struct qn_job *job, struct facts *f)
     const int bits = qn_type_bits(job->operands[QN_ROLE_A].type);
 
     qn_problem_print(&job->problem, f->line, sizeof f->line);
-    f->gpu = job->gpu;
-    f->info = job->info;
+    f->gpu = job->call.gpu;
+    f->info = job->call.info;
     f->axis = job->problem.ragged == QUERN_AXIS_NONE
                   ? "m"
                   : qn_axis_name(job->problem.ragged);
@@ -296,8 +291,8 @@ static void find_product(const struct qn_job *job, struct facts *f)
 static void find_cast(const struct qn_cast *c, struct facts *f)
 {
     qn_quantize_print(&c->q, f->line, sizeof f->line);
-    f->gpu = c->gpu;
-    f->info = c->info;
+    f->gpu = c->call.gpu;
+    f->info = c->call.info;
     f->bytes = qn_cast_bytes(c);
     if (f->gpu && f->gpu->peak_bytes > 0)
         f->least = f->bytes / f->gpu->peak_bytes;
@@ -306,8 +301,8 @@ static void find_cast(const struct qn_cast *c, struct facts *f)
 static void find_layer(const struct qn_layer *l, struct facts *f)
 {
     qn_mlp_print(&l->mlp, f->line, sizeof f->line);
-    f->gpu = l->gpu;
-    qn_mlp_plan_info(l->plan, &f->info);
+    f->gpu = l->call.gpu;
+    f->info = l->call.info;
     f->info.kernel = l->mlp.forward_only ? "forward" : "forward and backward";
     f->axis = "tokens";
     f->recipe = l->mlp.recipe;
@@ -321,8 +316,8 @@ static void find_layer(const struct qn_layer *l, struct facts *f)
 static void find_moe(const struct qn_moe_job *j, struct facts *f)
 {
     qn_moe_print(&j->moe, f->line, sizeof f->line);
-    f->gpu = j->gpu;
-    f->info = j->info;
+    f->gpu = j->call.gpu;
+    f->info = j->call.info;
     f->info.kernel =
         j->moe.mlp.forward_only ? "forward" : "forward and backward";
     f->axis = "rows";
@@ -336,8 +331,8 @@ static void find_moe(const struct qn_moe_job *j, struct facts *f)
 static void find_route(const struct qn_route_job *j, struct facts *f)
 {
     qn_route_print(&j->route, f->line, sizeof f->line);
-    f->gpu = j->gpu;
-    f->info = j->info;
+    f->gpu = j->call.gpu;
+    f->info = j->call.info;
     f->bytes = qn_route_job_bytes(j);
     if (f->gpu && f->gpu->peak_bytes > 0)
         f->least = f->bytes / f->gpu->peak_bytes;

@@ -156,7 +156,7 @@ static int begin(struct trial *t, struct qn_job *job)
                             p.groups);
     if (!code && qn_job_begin(job, &t->opt, t->ctx, &p, t->sizes) != QN_EXIT_OK)
         code = QUERN_ECUDA;
-    if (!code && strcmp(job->info.kernel, t->name) != 0)
+    if (!code && strcmp(job->call.info.kernel, t->name) != 0)
         code = qn_error_set(QUERN_ENOKERNEL, "the problem's plan is another");
     return code;
 }
@@ -166,10 +166,10 @@ static int compare(struct qn_job *job)
 {
     struct qn_verdict verdict;
     char text[400];
-    int code = qn_job_run(job);
+    int code = qn_call_queue(&job->call);
 
     if (!code)
-        code = qn_job_check(job);
+        code = qn_call_check(&job->call);
     if (!code)
         code = qn_oracle_judge(job, QN_ORACLE_HOST, 0, &verdict);
     if (code) {
@@ -207,7 +207,7 @@ static int try_both(struct trial *t)
                 say("ready", "");
             right = compare(&job);
         }
-        qn_job_free(&job);
+        qn_call_free(&job.call);
     }
     return right;
 }

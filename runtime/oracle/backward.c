@@ -9,35 +9,22 @@
 #include "base/element.h"
 #include "base/error.h"
 #include "problem/geometry.h"
-#include "problem/gradient_rules.h"
-
-int qn_backward_fill(struct qn_job *job)
-{
-    const struct qn_problem *p = &job->problem;
-    int code = QUERN_OK;
-
-    if (p->dbias)
-        code = qn_memory_new(&job->dbias, job->gpu, qn_gradient_dbias(p));
-    if (!code && p->dbias)
-        code = qn_memory_clear(&job->dbias, 0);
-    if (!code && p->dprob)
-        code =
-            qn_memory_new(&job->dprob, job->gpu, (size_t)p->m * sizeof(float));
-    return code;
-}
 
 int qn_backward_begin(struct qn_job *job)
 {
-    const size_t count = job->dbias.bytes / sizeof(float);
+    const size_t count =
+        job->call.memory[QUERN_ARG_DBIAS].bytes / sizeof(float);
     float *before = malloc((count + 1) * sizeof *before);
     int code = before ? QUERN_OK : qn_error_memory();
 
     for (size_t i = 0; before && i < count; i++)
         before[i] = QN_BACK_BEFORE;
     if (!code && count)
-        code = qn_memory_write(&job->dbias, 0, before, job->dbias.bytes);
-    if (!code && job->dprob.bytes)
-        code = qn_memory_clear(&job->dprob, QN_MEMORY_POISON);
+        code = qn_memory_write(&job->call.memory[QUERN_ARG_DBIAS], 0, before,
+                               job->call.memory[QUERN_ARG_DBIAS].bytes);
+    if (!code && job->call.memory[QUERN_ARG_DPROB].bytes)
+        code = qn_memory_clear(&job->call.memory[QUERN_ARG_DPROB],
+                               QN_MEMORY_POISON);
     free(before);
     return code;
 }
@@ -64,16 +51,17 @@ static float sum_column(const struct qn_job *job, const void *d, int group,
 
 static int judge_dbias(const struct qn_job *job, int *alike)
 {
-    const struct qn_memory *memory = &job->memory[QN_ROLE_D];
+    const struct qn_memory *memory = &job->call.memory[QUERN_ARG_D];
     const int64_t columns = job->operands[QN_ROLE_D].columns;
     void *d = malloc(memory->bytes + 1);
-    float *found = malloc(job->dbias.bytes + 1);
+    float *found = malloc(job->call.memory[QUERN_ARG_DBIAS].bytes + 1);
     int code = d && found ? QUERN_OK : qn_error_memory();
 
     if (!code)
         code = qn_memory_read(memory, 0, d, memory->bytes);
     if (!code)
-        code = qn_memory_read(&job->dbias, 0, found, job->dbias.bytes);
+        code = qn_memory_read(&job->call.memory[QUERN_ARG_DBIAS], 0, found,
+                              job->call.memory[QUERN_ARG_DBIAS].bytes);
     for (int g = 0; g < job->problem.groups && !code; g++)
         for (int64_t j = 0; j < columns; j++)
             *alike &= found[g * columns + j] == sum_column(job, d, g, j);
@@ -98,14 +86,15 @@ static int judge_dprob(const struct qn_job *job, const struct qn_sample *s,
                        int *alike, double *error)
 {
     double *reference = malloc((size_t)(s->count + 1) * 2 * sizeof *reference);
-    float *found = malloc(job->dprob.bytes + 1);
+    float *found = malloc(job->call.memory[QUERN_ARG_DPROB].bytes + 1);
     double gaps = 0, norm = 0;
     int code = reference && found ? QUERN_OK : qn_error_memory();
 
     if (!code)
         code = qn_sample_dprob(job, s, reference, reference + s->count);
     if (!code)
-        code = qn_memory_read(&job->dprob, 0, found, job->dprob.bytes);
+        code = qn_memory_read(&job->call.memory[QUERN_ARG_DPROB], 0, found,
+                              job->call.memory[QUERN_ARG_DPROB].bytes);
     for (int64_t i = 0; i < s->count && !code; i++) {
         const struct qn_sample_row *r = &s->rows[i];
         const double gap =

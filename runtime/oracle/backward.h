@@ -8,11 +8,8 @@
 /* Every element of dbias before the judged run. */
 #define QN_BACK_BEFORE 1.5f
 
-/* Room for those that the problem has. Codes of the library. */
-int qn_backward_fill(struct qn_job *);
-
 /* Before the run that is judged: dbias holds values that it may be added to,
-   dprob poison. */
+   dprob poison. Codes of the library. */
 int qn_backward_begin(struct qn_job *);
 
 /* After it: `*alike` stays if dbias is, to the bit, the sums of D's rows, 32 of

@@ -15,135 +15,77 @@
 #include "problem/geometry.h"
 #include "problem/quantize.h"
 #include "problem/scale.h"
-#include "quantize/quantize_plan.h"
 #include "oracle/fidelity.h"
 #include "oracle/tolerance.h"
 
-/* Buffers of one quantization other than the job's own. */
+int qn_copies_state(const struct quern_operand *o, const float factors[2],
+                    uint64_t seed, void *to, size_t bytes)
+{
+    switch (o->arg) {
+    case QUERN_ARG_SCALE:
+        memcpy(to, factors, bytes);
+        return QUERN_OK;
+    case QUERN_ARG_HISTORY:
+        memset(to, 0, bytes);
+        return QUERN_OK;
+    case QUERN_ARG_RANDOM:
+        memcpy(to, (uint64_t[]){seed, 0}, bytes);
+        return QUERN_OK;
+    default:
+        return QN_CALL_POISON;
+    }
+}
+
+/* The values of one quantization. */
 struct maker {
-    struct qn_job *job;
-    struct qn_quantization q;
-    struct qn_quantize_description need;
-    struct qn_quantize_plan *plan;
-    struct qn_memory in, workspace, random, scale, history;
+    uint64_t seed;
+    float scale, factors[2];
 };
 
-/* A buffer with `bytes` from `from`, or with zeros. */
-static int fill(struct qn_memory *m, struct qn_gpu *gpu, const void *from,
+static int fill(void *maker, const struct quern_operand *o, void *to,
                 size_t bytes)
 {
-    int code = bytes ? qn_memory_new(m, gpu, bytes) : QUERN_OK;
+    const struct maker *m = maker;
 
-    if (code || !bytes)
-        return code;
-    return from ? qn_memory_write(m, 0, from, bytes) : qn_memory_clear(m, 0);
+    if (o->arg != QUERN_ARG_INPUT)
+        return qn_copies_state(o, m->factors, m->seed, to, bytes);
+    return qn_random_fill(to, o->type, bytes / 2, m->seed, m->scale)
+               ? QUERN_EINVAL
+               : QUERN_OK;
 }
 
-static int fill_numbers(struct maker *m, uint64_t seed, float scale)
-{
-    const size_t bytes = m->need.args.in.bytes;
-    void *numbers = malloc(bytes + 1);
-    int code = numbers ? QUERN_OK : qn_error_memory();
-
-    if (!code)
-        qn_random_fill(numbers, m->q.type, bytes / 2, seed, scale);
-    if (!code)
-        code = fill(&m->in, m->job->gpu, numbers, bytes);
-    free(numbers);
-    return code;
-}
-
-/* Delayed scaling has a factor of calls before and an empty history. */
-static int make_inputs(struct maker *m, uint64_t seed, float scale)
-{
-    const float factor = qn_tolerance_factor(
-        qn_quantize_element(&m->q, m->job->recipe), 4 * scale);
-    const float factors[] = {factor, 1 / factor};
-    const uint64_t random[] = {seed, 0};
-    struct qn_gpu *gpu = m->job->gpu;
-    int code = fill_numbers(m, seed, scale);
-
-    if (!code)
-        code = qn_memory_new(&m->workspace, gpu, m->need.workspace_bytes);
-    if (!code)
-        code = qn_memory_workspace(&m->workspace);
-    if (!code)
-        code =
-            fill(&m->random, gpu, random, m->need.random ? sizeof random : 0);
-    if (!code)
-        code =
-            fill(&m->scale, gpu, factors, m->need.history ? sizeof factors : 0);
-    if (!code)
-        code = fill(&m->history, gpu, NULL,
-                    (size_t)m->need.history * sizeof(float));
-    return code;
-}
-
-int qn_copies_room(struct qn_job *job, int role, const struct qn_tensor *copy)
-{
-    int code = qn_memory_new(&job->memory[role], job->gpu, copy->bytes);
-
-    if (!code)
-        code = qn_memory_new(&job->sf[role], job->gpu, copy->sf_bytes);
-    if (!code && copy->global_bytes)
-        code = qn_memory_new(&job->global[role], job->gpu, copy->global_bytes);
-    return code;
-}
-
-static int quantize(struct maker *m, int role)
-{
-    struct qn_quantize_args args = m->need.args;
-    struct qn_tensor *copy =
-        m->q.copies == QUERN_ROWWISE ? &args.row : &args.column;
-    struct qn_job *job = m->job;
-    int code = qn_copies_room(job, role, copy);
-
-    if (code)
-        return code;
-    args.in.data = m->in.data;
-    args.workspace = m->workspace.data;
-    args.random = (const void *)m->random.data;
-    args.scale = (void *)m->scale.data;
-    args.history = (void *)m->history.data;
-    if (m->q.of != QN_W)
-        args.first_dims = job->sizes_memory.data;
-    args.sizes_type = QUERN_I64;
-    copy->data = job->memory[role].data;
-    copy->sf = job->sf[role].data;
-    copy->global = job->global[role].data;
-    code = qn_quantize_run(m->plan, &args, NULL);
-    return code ? code : qn_quantize_run_check(m->plan, &args, NULL);
-}
-
-/* Kernels of casts of a job on a GPU may be compiled for it. */
-static int plan(struct maker *m)
-{
-    const struct qn_plan_options options = {
-        .backend = m->job->gpu ? QUERN_BACKEND_AUTO : QUERN_BACKEND_HOST};
-    int code = qn_quantize_needs(m->job->ctx, &m->q, &m->need);
-
-    return code ? code
-                : qn_quantize_plan(m->job->ctx, &m->q, &options, &m->plan);
-}
-
+/* Kernels of casts of a job on a GPU may be compiled for it. Delayed scaling
+   has a factor of calls before. */
 int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
 {
-    struct maker m = {.job = job};
-    struct qn_memory *all[] = {&m.in, &m.workspace, &m.random, &m.scale,
-                               &m.history};
-    int code;
+    struct maker m = {.seed = seed, .scale = scale};
+    const struct qn_call_data data = {.sizes = job->sizes,
+                                      .groups = job->problem.groups,
+                                      .fill = fill,
+                                      .user = &m};
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+    struct qn_line line = {.kind = QN_LINE_CAST};
+    struct qn_call call = {.rows = 0};
+    int copy, code;
 
     job->made[role].seed = seed;
     job->made[role].scale = scale;
-    qn_scale_source(&job->problem, job->recipe, role, &m.q);
-    code = plan(&m);
+    qn_scale_source(&job->problem, job->recipe, role, &line.of.cast);
+    m.factors[0] = qn_tolerance_factor(
+        qn_quantize_element(&line.of.cast, job->recipe), 4 * scale);
+    m.factors[1] = 1 / m.factors[0];
+    copy = line.of.cast.copies == QUERN_ROWWISE ? QUERN_ARG_ROWWISE
+                                                : QUERN_ARG_COLUMNWISE;
+    for (int i = 0; i < 3; i++)
+        qn_call_lend(&call, copy + i, &job->call, qn_job_arg(role) + i);
+    if (!job->call.gpu)
+        options.backend = QUERN_BACKEND_HOST;
+    code = qn_call_plan(&call, job->call.ctx, &line, &options);
     if (!code)
-        code = make_inputs(&m, seed, scale);
+        code = qn_call_make(&call, &data);
     if (!code)
-        code = quantize(&m, role);
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        qn_memory_free(all[i]);
-    qn_quantize_plan_free(m.plan);
+        code = qn_call_run(&call);
+    qn_call_free(&call);
     return code;
 }
 
@@ -159,13 +101,14 @@ static int read_back(const struct qn_memory *memory, void **out)
 int qn_copies_decode(const struct qn_job *job, int role,
                      struct qn_decode *decode, void *memory[3])
 {
+    const struct qn_memory *from = &job->call.memory[qn_job_arg(role)];
     struct qn_tensor copy = {0};
-    int code = read_back(&job->memory[role], &memory[0]);
+    int code = read_back(&from[0], &memory[0]);
 
     if (!code)
-        code = read_back(&job->sf[role], &memory[1]);
-    if (!code && job->global[role].bytes)
-        code = read_back(&job->global[role], &memory[2]);
+        code = read_back(&from[1], &memory[1]);
+    if (!code && from[2].bytes)
+        code = read_back(&from[2], &memory[2]);
     copy.data = memory[0];
     copy.sf = memory[1];
     copy.global = memory[2];
@@ -193,7 +136,7 @@ static int numbers_of(const struct qn_job *job, int role,
     if (!*numbers)
         return qn_error_memory();
     if (role == QN_ROLE_A && job->problem.quantize)
-        memcpy(*numbers, job->numbers, count * 2);
+        memcpy(*numbers, job->call.host[QUERN_ARG_INPUT], count * 2);
     else
         qn_random_fill(*numbers, q->type, count, job->made[role].seed,
                        job->made[role].scale);
@@ -221,7 +164,7 @@ int qn_copies_judge(const struct qn_job *job, int role, int64_t most, int *held)
     if (!code)
         code = qn_copies_decode(job, role, &decode, memory);
     if (!code)
-        code = qn_fidelity_tolerance(job->ctx, &f, scale, &tolerance);
+        code = qn_fidelity_tolerance(job->call.ctx, &f, scale, &tolerance);
     copy.data = memory[0];
     copy.sf = memory[1];
     copy.global = memory[2];

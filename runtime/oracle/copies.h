@@ -5,12 +5,13 @@
 #include "oracle/decode.h"
 #include "oracle/job.h"
 
-/* Room for a copy and its scales, in the job's buffers of operand `role`. */
-int qn_copies_room(struct qn_job *, int role, const struct qn_tensor *copy);
+/* The contents of a cast's state before a run: a factor and its inverse, an
+   empty history, a seed. QN_CALL_POISON: it is no state. */
+int qn_copies_state(const struct quern_operand *, const float factors[2],
+                    uint64_t seed, void *to, size_t bytes);
 
-/* Random values of deviation `scale`, quantized by the job's backend into
-   its buffers of operand `role`. The job's sizes are in their memory
-   already. Codes of the library. */
+/* Random values of deviation `scale`, quantized by the job's backend into its
+   operand `role`. Codes of the library. */
 int qn_copies_make(struct qn_job *, int role, uint64_t seed, float scale);
 
 /* The operand's values, for the oracle; qn_copies_free frees `memory`. Codes of

@@ -13,7 +13,7 @@
 #include "base/types.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"
-#include "quantize/quantize_plan.h"
+#include "oracle/copies.h"
 #include "oracle/tolerance.h"
 
 /* ------------------------------------------------------------------- lines */
@@ -233,111 +233,52 @@ int qn_fidelity_judge(const struct qn_fidelity *f, double tolerance,
 /* --------------------------------------------------------------- tolerance */
 
 /* A cast and its inverse, both by the host. */
-enum {
-    IN,
-    ROW,
-    ROW_SF,
-    ROW_GLOBAL,
-    COLUMN,
-    COLUMN_SF,
-    COLUMN_GLOBAL,
-    OUT,
-    WORKSPACE,
-    HISTORY,
-    BUFFERS
-};
-
 struct trip {
+    struct quern_context *ctx;
     struct qn_quantization q;
     int64_t sizes[QUERN_MAX_GROUPS];
-    char *buffers[BUFFERS];
+    const void *numbers; /* NULL: random ones of this deviation */
+    float deviation;
+    struct qn_call there, back;
 };
 
-/* Buffers as large as described, of zeros; those that are there stay. */
-static int make_buffers(struct trip *t,
-                        const struct qn_quantize_description *need)
+static int fill(void *trip, const struct quern_operand *o, void *to,
+                size_t bytes)
 {
-    const struct qn_quantize_args *a = &need->args;
-    const size_t bytes[BUFFERS] = {a->in.bytes,
-                                   a->row.bytes,
-                                   a->row.sf_bytes,
-                                   a->row.global_bytes,
-                                   a->column.bytes,
-                                   a->column.sf_bytes,
-                                   a->column.global_bytes,
-                                   a->out.bytes,
-                                   need->workspace_bytes,
-                                   (size_t)need->history * sizeof(float)};
+    const struct trip *t = trip;
+    const struct qn_recipe *recipe = qn_context_recipe(t->ctx, t->q.recipe);
+    const float factor = qn_tolerance_factor(qn_quantize_element(&t->q, recipe),
+                                             4 * t->deviation);
 
-    for (int i = 0; i < BUFFERS; i++)
-        if (bytes[i] && !t->buffers[i]) {
-            const size_t whole = (bytes[i] + 255) / 256 * 256;
-
-            t->buffers[i] = aligned_alloc(256, whole);
-            if (!t->buffers[i])
-                return qn_error_memory();
-            memset(t->buffers[i], 0, whole);
-        }
+    if (o->arg != QUERN_ARG_INPUT)
+        return qn_copies_state(o, (float[]){factor, 1 / factor}, 1, to, bytes);
+    if (t->numbers)
+        memcpy(to, t->numbers, bytes);
+    else if (qn_random_fill(to, o->type,
+                            bytes * 8 / (size_t)qn_type_bits(o->type), 1,
+                            t->deviation))
+        return QUERN_EINVAL;
     return QUERN_OK;
 }
 
-static void point(struct trip *t, struct qn_quantize_description *need,
-                  float *scale, const uint64_t *random)
+/* One direction; the inverse begins with the tensors that the cast made. */
+static int go(struct trip *t, struct qn_call *call, int work)
 {
-    struct qn_quantize_args *a = &need->args;
+    const struct qn_call_data data = {
+        .sizes = t->sizes, .groups = t->q.groups, .fill = fill, .user = t};
+    struct quern_plan_options host = QUERN_PLAN_OPTIONS_INIT;
+    struct qn_line line = {.kind = QN_LINE_CAST, .of.cast = t->q};
+    int code;
 
-    a->in.data = a->in.ndim ? t->buffers[IN] : NULL;
-    a->row.data = a->row.ndim ? t->buffers[ROW] : NULL;
-    a->row.sf = t->buffers[ROW_SF];
-    a->row.global = t->buffers[ROW_GLOBAL];
-    a->column.data = a->column.ndim ? t->buffers[COLUMN] : NULL;
-    a->column.sf = t->buffers[COLUMN_SF];
-    a->column.global = t->buffers[COLUMN_GLOBAL];
-    a->out.data = a->out.ndim ? t->buffers[OUT] : NULL;
-    a->workspace = t->buffers[WORKSPACE];
-    a->sizes_type = QUERN_I64;
-    if (t->q.of != QN_W)
-        a->first_dims = t->sizes;
-    if (need->random)
-        a->random = random;
-    if (need->history && t->q.work == QUERN_QUANTIZE) {
-        a->scale = scale;
-        a->history = (float *)(void *)t->buffers[HISTORY];
-    }
-}
-
-/* One direction. */
-static int go(struct trip *t, struct quern_context *ctx, const void *numbers,
-              float deviation)
-{
-    static const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
-    float scale[2];
-    const uint64_t random[] = {1, 0};
-    struct qn_quantize_plan *plan = NULL;
-    struct qn_quantize_description need;
-    int code = qn_quantize_needs(ctx, &t->q, &need);
-
+    host.backend = QUERN_BACKEND_HOST;
+    line.of.cast.work = work;
+    for (int arg = QUERN_ARG_ROWWISE; arg <= QUERN_ARG_COLUMNWISE_GLOBAL; arg++)
+        if (call == &t->back)
+            qn_call_lend(call, arg, &t->there, arg);
+    code = qn_call_plan(call, t->ctx, &line, &host);
     if (!code)
-        code = qn_quantize_plan(ctx, &t->q, &host, &plan);
-    if (!code)
-        code = make_buffers(t, &need);
-    if (!code && t->q.work == QUERN_QUANTIZE && numbers)
-        memcpy(t->buffers[IN], numbers, need.args.in.bytes);
-    else if (!code && t->q.work == QUERN_QUANTIZE)
-        qn_random_fill(t->buffers[IN], t->q.type,
-                       need.args.in.bytes * 8 / (size_t)qn_type_bits(t->q.type),
-                       1, deviation);
-    if (!code) {
-        const struct qn_recipe *recipe = qn_context_recipe(ctx, t->q.recipe);
-
-        scale[0] = qn_tolerance_factor(qn_quantize_element(&t->q, recipe),
-                                       4 * deviation);
-        scale[1] = 1 / scale[0];
-        point(t, &need, scale, random);
-        code = qn_quantize_run(plan, &need.args, NULL);
-    }
-    qn_quantize_plan_free(plan);
-    return code;
+        code = qn_call_make(call, &data);
+    return code ? code : qn_call_run(call);
 }
 
 /* Values of one feature: transformed values are transformed back along a
@@ -346,6 +287,8 @@ static struct energy lost(const struct trip *t, int hadamard, int64_t first,
                           int64_t rows, int64_t feature)
 {
     const struct qn_quantization *q = &t->q;
+    const void *in = t->there.memory[QUERN_ARG_INPUT].data;
+    const void *out = t->back.memory[QUERN_ARG_OUTPUT].data;
     struct energy sum = {0, 0, 0}, e;
     double x[RUN], y[RUN];
 
@@ -357,8 +300,8 @@ static struct energy lost(const struct trip *t, int hadamard, int64_t first,
         for (int i = 0; i < count; i++) {
             const size_t from = (size_t)((first + at + i) * q->k + feature);
 
-            x[i] = (double)qn_element_load(t->buffers[IN], q->type, from);
-            y[i] = (double)qn_element_load(t->buffers[OUT], q->type, from);
+            x[i] = (double)qn_element_load(in, q->type, from);
+            y[i] = (double)qn_element_load(out, q->type, from);
             x[i] = hadamard ? fabs(x[i]) : x[i];
         }
         if (hadamard)
@@ -420,20 +363,20 @@ int qn_fidelity_tolerance(struct quern_context *ctx,
 {
     const struct qn_recipe *r = f->recipe;
     const int types[] = {r->x, r->w, r->dy};
-    struct trip t = {.q = f->q};
+    struct trip t = {.ctx = ctx, .deviation = scale};
     double loss = 0;
     int code;
 
     *tolerance = qn_tolerance_format(types[f->q.of]);
-    code = go(&t, ctx, set_out(&t, f) ? f->numbers : NULL, scale);
-    t.q.work = QUERN_DEQUANTIZE;
+    t.numbers = set_out(&t, f) ? f->numbers : NULL;
+    code = go(&t, &t.there, QUERN_QUANTIZE);
     if (!code)
-        code = go(&t, ctx, NULL, scale);
+        code = go(&t, &t.back, QUERN_DEQUANTIZE);
     if (!code)
         loss = loss_of(&t, f->q.copies == QUERN_COLUMNWISE &&
                                r->scaling[f->q.of].hadamard);
-    for (int i = 0; i < BUFFERS; i++)
-        free(t.buffers[i]);
+    qn_call_free(&t.back);
+    qn_call_free(&t.there);
     if (1.25 * loss > *tolerance) /* chance leaves a little between two draws */
         *tolerance = fmin(1.25 * loss, MOST_LOSS);
     /* without a compiler for the host's casts only the format tells */

@@ -5,7 +5,6 @@
 #include "oracle/gathered.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/random.h"
 #include "problem/gather_rules.h"
@@ -19,39 +18,23 @@ static int ascending(const void *left, const void *right)
 
 /* As from a route: each pair once, where there are enough, ascending in each
    group; and past the groups' rows indices of no row. */
-static void draw(const struct qn_job *job, uint64_t seed)
+void qn_gathered_draw(const struct qn_job *job, uint64_t seed, int *to)
 {
     const struct qn_problem *p = &job->problem;
     const uint64_t pairs = (uint64_t)(p->tokens * qn_gather_topk(p));
 
     for (int64_t i = 0; i < p->m; i++)
-        job->pairs[i] = (int)((uint64_t)i % pairs);
+        to[i] = (int)((uint64_t)i % pairs);
     for (int64_t i = p->m - 1; i > 0; i--) {
         const int64_t j = (int64_t)(qn_random_next(&seed) % (uint64_t)(i + 1));
-        const int pair = job->pairs[i];
+        const int pair = to[i];
 
-        job->pairs[i] = job->pairs[j];
-        job->pairs[j] = pair;
+        to[i] = to[j];
+        to[j] = pair;
     }
     for (int g = 0; g < p->groups; g++)
-        qsort(job->pairs + job->starts[g], (size_t)job->sizes[g],
-              sizeof *job->pairs, ascending);
+        qsort(to + job->starts[g], (size_t)job->sizes[g], sizeof *to,
+              ascending);
     for (int64_t i = job->rows; i < p->m; i++)
-        job->pairs[i] = i % 2 ? -1 : INT32_MAX;
-}
-
-int qn_gathered_fill(struct qn_job *job, uint64_t seed)
-{
-    const size_t bytes = (size_t)job->problem.m * sizeof *job->pairs;
-    int code;
-
-    if (!job->problem.gather)
-        return QUERN_OK;
-    job->pairs = malloc(bytes + 1);
-    if (!job->pairs)
-        return QUERN_ENOMEM;
-    draw(job, seed ^ 0x6A7E);
-    code = qn_memory_new(&job->pairs_memory, job->gpu, bytes);
-    return code ? code
-                : qn_memory_write(&job->pairs_memory, 0, job->pairs, bytes);
+        to[i] = i % 2 ? -1 : INT32_MAX;
 }

@@ -4,6 +4,5 @@
 
 #include "oracle/job.h"
 
-/* Rows of A for all rows of the groups, in random order, and the buffer that
-   runs read them from. Nothing if rows are read in order. */
-int qn_gathered_fill(struct qn_job *, uint64_t seed);
+/* Rows of A for all rows of the groups, in random order: [m]. */
+void qn_gathered_draw(const struct qn_job *, uint64_t seed, int *pairs);

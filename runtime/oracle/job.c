@@ -11,17 +11,12 @@
 #include "base/context.h"
 #include "base/random.h"
 #include "base/types.h"
-#include "choose/describe_all.h"
 #include "problem/gather_rules.h"
 #include "problem/geometry.h"
 #include "problem/sizes.h"
-#include "product/args.h"
-#include "oracle/backward.h"
-#include "oracle/buffer.h"
 #include "oracle/copies.h"
 #include "oracle/gathered.h"
 #include "oracle/made.h"
-#include "oracle/timing.h"
 #include "oracle/twice.h"
 
 /* Without a ragged axis all groups have the problem's own sizes. */
@@ -82,8 +77,9 @@ int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
     int64_t column = g->outer == first ? y : x;
 
     if (g->gathered)
-        row =
-            job->pairs[job->starts[group] + x] / qn_gather_topk(&job->problem);
+        row = ((const int *)
+                   job->call.host[QUERN_ARG_GATHER])[job->starts[group] + x] /
+              qn_gather_topk(&job->problem);
     else if (g->grouped)
         row += group * g->rows;
     else if (g->inner_ragged)
@@ -93,127 +89,25 @@ int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
     return row * g->columns + column;
 }
 
-/* Does the operand hold values before a run? */
-static int is_read(const struct qn_job *job, int role)
+int qn_job_arg(int role)
 {
-    return role <= QN_ROLE_B ||
-           (role == QN_ROLE_C && job->problem.beta == QUERN_BETA_ANY) ||
-           (role == QN_ROLE_D && job->problem.beta == QUERN_BETA_ONE) ||
-           (role == QN_ROLE_P && qn_geometry_backward(&job->problem));
+    static const int args[QN_ROLES] = {
+        [QN_ROLE_A] = QUERN_ARG_A,   [QN_ROLE_B] = QUERN_ARG_B,
+        [QN_ROLE_C] = QUERN_ARG_C,   [QN_ROLE_D] = QUERN_ARG_D,
+        [QN_ROLE_P] = QUERN_ARG_PRE, [QN_ROLE_T] = QUERN_ARG_D_COLUMNWISE};
+
+    return args[role];
 }
 
-static const struct qn_tensor *need_of(const struct qn_job *job, int role)
+const struct qn_plan *qn_job_plan(const struct qn_job *job)
 {
-    return qn_args_tensor(&job->need.args, role);
+    return job->call.plan->of.product;
 }
 
 int qn_job_scaled(const struct qn_job *job)
 {
     return job->operands[QN_ROLE_A].sf.scaling ||
            job->operands[QN_ROLE_B].sf.scaling;
-}
-
-/* Random values for one operand: a host copy, and the buffer to run on. One
-   that is not read keeps its poison, to show elements that no kernel wrote. */
-static int fill_operand(struct qn_job *job, int role, uint64_t seed,
-                        float scale)
-{
-    const struct qn_tensor *tensor = need_of(job, role);
-    struct qn_memory *memory = &job->memory[role];
-    int code;
-
-    if (role == QN_ROLE_A && job->problem.quantize)
-        return qn_made_fill(job, seed, scale);
-    if (job->operands[role].sf.scaling && role <= QN_ROLE_B)
-        return qn_copies_make(job, role, seed, scale);
-    if (job->operands[role].sf.scaling)
-        return qn_copies_room(job, role, tensor);
-    code = qn_memory_new(memory, job->gpu, tensor->bytes);
-    if (code || !is_read(job, role))
-        return code;
-    job->host[role] = malloc(tensor->bytes ? tensor->bytes : 1);
-    if (!job->host[role])
-        return QUERN_ENOMEM;
-    if (qn_random_fill(job->host[role], tensor->type,
-                       tensor->bytes * 8 / (size_t)qn_type_bits(tensor->type),
-                       seed, scale))
-        return QUERN_EINVAL;
-    return qn_memory_write(memory, 0, job->host[role], tensor->bytes);
-}
-
-/* A buffer with a copy of `from`. */
-static int fill_memory(struct qn_job *job, struct qn_memory *memory,
-                       const void *from, size_t bytes)
-{
-    int code = qn_memory_new(memory, job->gpu, bytes);
-
-    return code ? code : qn_memory_write(memory, 0, from, bytes);
-}
-
-/* The addresses of an operand's matrices, where the problem asks for them. */
-static int fill_pointers(struct qn_job *job, int role)
-{
-    const struct qn_geometry *g = &job->operands[role];
-    const size_t bytes =
-        (size_t)(g->rows * g->columns) * (size_t)qn_type_bits(g->type) / 8;
-    void *pointers[QUERN_MAX_GROUPS];
-
-    if (!(job->problem.pointers >> role & 1))
-        return QUERN_OK;
-    for (int i = 0; i < job->problem.groups; i++)
-        pointers[i] = job->memory[role].data + (size_t)i * bytes;
-    return fill_memory(job, &job->pointers[role], pointers,
-                       (size_t)job->problem.groups * sizeof *pointers);
-}
-
-/* From 0.5 to 1.5, another one for each group. */
-static int fill_factors(struct qn_job *job, uint64_t seed)
-{
-    for (int i = 0; i < 2; i++)
-        for (int g = 0; g < job->problem.groups; g++)
-            job->factors[i][g] =
-                0.5f + (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
-    return fill_memory(job, &job->factors_memory, job->factors,
-                       sizeof job->factors);
-}
-
-/* Random values, and a buffer with a copy of them. */
-static int fill_array(struct qn_job *job, int64_t count, uint64_t seed,
-                      float **numbers, struct qn_memory *memory)
-{
-    *numbers = malloc((size_t)(count + 1) * sizeof **numbers);
-    if (!*numbers)
-        return QUERN_ENOMEM;
-    if (qn_random_fill(*numbers, QUERN_F32, (size_t)count, seed, 1))
-        return QUERN_EINVAL;
-    return fill_memory(job, memory, *numbers, (size_t)count * sizeof **numbers);
-}
-
-/* The bias and the rows' factors. */
-static int fill_epilogue(struct qn_job *job, uint64_t seed)
-{
-    const struct qn_problem *p = &job->problem;
-    int code = QUERN_OK;
-
-    if (p->bias)
-        code = fill_array(job, p->groups * p->n, seed ^ 0xB1A5, &job->bias,
-                          &job->bias_memory);
-    if (!code && p->probability)
-        code = fill_array(job, p->m, seed ^ 0x960B, &job->probability,
-                          &job->probability_memory);
-    if (!code)
-        code = qn_twice_fill(job, seed);
-    if (!code)
-        code = qn_gathered_fill(job, seed);
-    return code ? code : qn_backward_fill(job);
-}
-
-static int fill_workspace(struct qn_job *job)
-{
-    int code =
-        qn_memory_new(&job->workspace, job->gpu, job->info.workspace_bytes);
-
-    return code ? code : qn_memory_workspace(&job->workspace);
 }
 
 /* The longest sum. */
@@ -228,69 +122,108 @@ static int64_t depth(const struct qn_job *job)
     return most;
 }
 
-/* All buffers. B is small, so that D is of the order of 1 for any k. */
-static int fill_all(struct qn_job *job, uint64_t seed)
+/* B is small, so that D is of the order of 1 for any k. */
+static float scale_of(const struct qn_job *job, int role)
 {
-    const float small = 1 / sqrtf((float)depth(job));
-    int code = fill_memory(job, &job->sizes_memory, job->sizes,
-                           (size_t)job->problem.groups * sizeof *job->sizes);
-
-    for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
-        if (need_of(job, role)->ndim)
-            code = fill_operand(job, role, 4 * seed + (uint64_t)role,
-                                role == QN_ROLE_B ? small : 1);
-    for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
-        code = fill_pointers(job, role);
-    if (!code)
-        code = fill_factors(job, seed);
-    if (!code)
-        code = fill_epilogue(job, seed);
-    if (!code)
-        code = fill_workspace(job);
-    return code;
+    return role == QN_ROLE_B ? 1 / sqrtf((float)depth(job)) : 1;
 }
 
-/* One array for the sizes, in the field of the axis that it belongs to. */
-static void point_sizes(struct qn_job *job)
+static uint64_t seed_of(const struct qn_job *job, int role)
 {
-    struct qn_tensor *tensors[QN_ROLES] = {
-        [QN_ROLE_A] = &job->args.a, &job->args.b, &job->args.c, &job->args.d};
+    return 4 * job->seed + (uint64_t)role;
+}
 
-    for (int role = QN_ROLE_A; role <= QN_ROLE_D; role++) {
-        tensors[role]->sizes_type = QUERN_I64;
-        if (job->operands[role].grouped || job->operands[role].gathered ||
-            role == QN_ROLE_C || (role == QN_ROLE_D && !job->problem.gather))
-            continue;
-        if (job->operands[role].inner_ragged)
-            tensors[role]->last_dims = job->sizes_memory.data;
-        else
-            tensors[role]->first_dims = job->sizes_memory.data;
+/* From 0.5 to 1.5, another one for each group. */
+static void draw_factors(struct qn_job *job)
+{
+    uint64_t seed = job->seed;
+
+    for (int i = 0; i < 2; i++)
+        for (int g = 0; g < job->problem.groups; g++)
+            job->factors[i][g] =
+                0.5f + (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
+}
+
+/* ---------------------------------------------------------------- contents */
+
+static int draw(const struct quern_operand *o, void *to, size_t bytes,
+                uint64_t seed, float scale)
+{
+    const size_t count = bytes * 8 / (size_t)qn_type_bits(o->type);
+
+    return qn_random_fill(to, o->type, count, seed, scale) ? QUERN_EINVAL
+                                                           : QUERN_OK;
+}
+
+/* Scaled ones are made of other values. One that is not read keeps its poison,
+   to show elements that no kernel wrote. */
+static int fill_role(const struct qn_job *job, int role,
+                     const struct quern_operand *o, void *to, size_t bytes)
+{
+    if (!o->read || job->operands[role].sf.scaling)
+        return QN_CALL_POISON;
+    return draw(o, to, bytes, seed_of(job, role), scale_of(job, role));
+}
+
+/* Arrays next to the operands. */
+static int fill_other(const struct qn_job *job, const struct quern_operand *o,
+                      void *to, size_t bytes)
+{
+    switch (o->arg) {
+    case QUERN_ARG_INPUT:
+        return draw(o, to, bytes, seed_of(job, QN_ROLE_A), 1);
+    case QUERN_ARG_ALPHA:
+    case QUERN_ARG_BETA:
+        memcpy(to, job->factors[o->arg == QUERN_ARG_BETA], bytes);
+        return QUERN_OK;
+    case QUERN_ARG_BIAS:
+        return draw(o, to, bytes, job->seed ^ 0xB1A5, 1);
+    case QUERN_ARG_PROB:
+        return draw(o, to, bytes, job->seed ^ 0x960B, 1);
+    case QUERN_ARG_GATHER:
+        qn_gathered_draw(job, job->seed ^ 0x6A7E, to);
+        return QUERN_OK;
+    case QUERN_ARG_DBIAS:
+        memset(to, 0, bytes);
+        return QUERN_OK;
+    default:
+        return qn_copies_state(o, qn_twice_factors, job->seed, to, bytes);
     }
 }
 
-/* The arguments of qn_run: those of the description, and the addresses. */
-static int point(struct qn_job *job)
+static int fill(void *user, const struct quern_operand *o, void *to,
+                size_t bytes)
+{
+    const struct qn_job *job = user;
+
+    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
+        if (qn_job_arg(role) == o->arg)
+            return fill_role(job, role, o, to, bytes);
+    return fill_other(job, o, to, bytes);
+}
+
+/* All buffers, and the arguments of runs. */
+static int make(struct qn_job *job)
 {
     const struct qn_problem *p = &job->problem;
-    struct qn_args *args = &job->args;
-    struct qn_tensor *all[QN_ROLES] = {&args->a, &args->b, &args->c,
-                                       &args->d, &args->p, &args->t};
+    const struct qn_call_data data = {
+        .sizes = job->sizes,
+        .groups = p->groups,
+        .on_host = p->sizes || job->call.info.backend == QUERN_BACKEND_CUBLASLT,
+        .pointers = 1,
+        .fill = fill,
+        .user = job};
     int code;
 
-    *args = job->need.args;
-    code = qn_buffer_point(job);
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
-        if (!(p->pointers >> role & 1))
-            continue;
-        all[role]->data = NULL;
-        all[role]->pointers = (void *const *)(void *)job->pointers[role].data;
-    }
-    args->scalars = p->groups;
+    job->call.args.scalars = p->groups;
+    code = qn_call_make(&job->call, &data);
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B && !code; role++)
+        if (job->operands[role].sf.scaling &&
+            !job->call.lent[qn_job_arg(role)] &&
+            !(role == QN_ROLE_A && p->quantize))
+            code = qn_copies_make(job, role, seed_of(job, role),
+                                  scale_of(job, role));
     qn_made_hide(job);
-    if (job->info.backend != QUERN_BACKEND_CUBLASLT && !p->sizes)
-        point_sizes(job);
-    else if (p->ragged != QUERN_AXIS_NONE)
-        args->host_sizes = job->sizes;
     return code;
 }
 
@@ -305,26 +238,23 @@ static int streams_of(const struct qn_options *opt, int backend)
 }
 
 /* Plan, and open the GPU if the plan is for one. */
-static int plan(struct qn_job *job, const struct qn_options *opt, int backend,
-                const char *kernel)
+static int plan(struct qn_job *job, struct quern_context *ctx,
+                const struct qn_options *opt, int backend, const char *kernel)
 {
-    const struct qn_plan_options options = {.backend = backend,
-                                            .kernel = kernel,
-                                            .sms = opt->sms,
-                                            .streams =
-                                                streams_of(opt, backend)};
-    int code = qn_describe(job->ctx, &job->problem, &job->need, &job->recipe);
+    const struct qn_line line = {.kind = QN_LINE_PRODUCT,
+                                 .of.product = job->problem};
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+    int code;
 
+    options.backend = backend;
+    options.kernel = kernel;
+    options.sms = opt->sms;
+    options.streams = streams_of(opt, backend);
+    code = qn_call_plan(&job->call, ctx, &line, &options);
+    job->recipe = qn_context_recipe(ctx, job->problem.recipe);
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
         qn_geometry_of(&job->problem, job->recipe, role, &job->operands[role]);
-    if (!code)
-        code = qn_plan(job->ctx, &job->problem, &options, &job->plan);
-    if (code)
-        return code;
-    qn_plan_info(job->plan, &job->info);
-    if (job->info.backend == QUERN_BACKEND_HOST)
-        return QUERN_OK;
-    return qn_gpu_open(job->ctx, &job->gpu);
+    return code;
 }
 
 int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
@@ -333,29 +263,25 @@ int qn_job_begin(struct qn_job *job, const struct qn_options *opt,
 {
     int code, status;
 
-    *job = (struct qn_job){.ctx = ctx, .problem = *problem};
+    *job = (struct qn_job){.problem = *problem, .seed = opt->seed};
     status = draw_sizes(job, opt, sizes);
     if (status)
         return status;
-    code = plan(job, opt, opt->backend, opt->kernel);
+    draw_factors(job);
+    code = plan(job, ctx, opt, opt->backend, opt->kernel);
     if (!code)
-        code = fill_all(job, opt->seed);
-    if (!code)
-        code = point(job);
+        code = make(job);
     if (code)
         return qn_message_code(opt, code,
-                               code == QUERN_ENOMEM ? NULL : qn_errmsg(ctx));
+                               code == QUERN_ENOMEM ? NULL : quern_errmsg());
     return QN_EXIT_OK;
 }
 
-/* As it was before any run. */
-static int reset_d(struct qn_job *job)
+/* The result, and the workspace. */
+static int is_own(int arg)
 {
-    struct qn_memory *d = &job->memory[QN_ROLE_D];
-
-    return job->host[QN_ROLE_D]
-               ? qn_memory_write(d, 0, job->host[QN_ROLE_D], d->bytes)
-               : QUERN_OK;
+    return (arg >= QUERN_ARG_D && arg <= QUERN_ARG_D_GLOBAL) ||
+           arg == QUERN_ARG_WORKSPACE || arg == QUERN_ARG_LENGTHS;
 }
 
 int qn_job_beside(struct qn_job *other, const struct qn_job *job,
@@ -363,76 +289,29 @@ int qn_job_beside(struct qn_job *other, const struct qn_job *job,
 {
     int code;
 
-    *other = (struct qn_job){
-        .ctx = job->ctx,
-        .problem = job->problem,
-        .rows = job->rows,
-        .borrowed = 1,
-        .bias = job->bias,
-        .probability = job->probability,
-        .pairs = job->pairs,
-        .numbers = job->numbers,
-    };
-    memcpy(other->sizes, job->sizes, sizeof other->sizes);
-    memcpy(other->starts, job->starts, sizeof other->starts);
-    memcpy(other->factors, job->factors, sizeof other->factors);
-    memcpy(other->made, job->made, sizeof other->made);
-    memcpy(other->host, job->host, sizeof other->host);
-    qn_buffer_borrow(other, job);
-    code = plan(other, opt, opt->against, NULL);
-    if (!code && !other->gpu != !job->gpu)
+    *other = *job;
+    memset(&other->call, 0, sizeof other->call);
+    for (int arg = 0; arg < QUERN_ARGS_COUNT; arg++)
+        if (!is_own(arg))
+            qn_call_lend(&other->call, arg, &job->call, arg);
+    code = plan(other, job->call.ctx, opt, opt->against, NULL);
+    if (!code && !other->call.gpu != !job->call.gpu)
         return qn_message_fail(opt, QN_EXIT_USAGE,
                                "--against: one of %s and %s computes on the "
                                "host, the other on a GPU",
-                               qn_backend_name(job->info.backend),
-                               qn_backend_name(other->info.backend));
+                               qn_backend_name(job->call.info.backend),
+                               qn_backend_name(other->call.info.backend));
     if (!code)
-        code = qn_copies_room(other, QN_ROLE_D, &other->need.args.d);
-    if (!code)
-        code = reset_d(other);
-    if (!code)
-        code = fill_pointers(other, QN_ROLE_D);
-    if (!code)
-        code = fill_workspace(other);
-    if (!code)
-        code = point(other);
-    return code ? qn_message_code(opt, code, qn_errmsg(job->ctx)) : QN_EXIT_OK;
-}
-
-void qn_job_free(struct qn_job *job)
-{
-    for (int role = QN_ROLE_A; role < QN_ROLES && !job->borrowed; role++)
-        free(job->host[role]);
-    if (!job->borrowed) {
-        free(job->bias);
-        free(job->probability);
-        free(job->pairs);
-        free(job->numbers);
-    }
-    qn_buffer_free(job);
-    qn_gpu_close(job->gpu);
-    qn_plan_free(job->plan);
-    memset(job, 0, sizeof *job);
-}
-
-int qn_job_run(struct qn_job *job)
-{
-    return qn_run(job->plan, &job->args, NULL);
-}
-
-int qn_job_check(struct qn_job *job)
-{
-    return qn_check(job->plan, &job->args, NULL);
+        code = make(other);
+    return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
 }
 
 int qn_job_fresh(struct qn_job *job)
 {
     int code;
 
-    if (!job->host[QN_ROLE_D])
+    if (!job->call.host[QUERN_ARG_D])
         return QUERN_OK;
-    code = reset_d(job);
-    if (!code)
-        code = qn_job_run(job);
-    return code ? code : qn_job_check(job);
+    code = qn_call_put(&job->call, QUERN_ARG_D);
+    return code ? code : qn_call_run(&job->call);
 }

@@ -2,52 +2,26 @@
 /* job.h: a problem with data, ready to run: shared by run, bench and demo. */
 #pragma once
 
-#include "oracle/message.h"
-#include "base/context.h"
+#include "oracle/call.h"
 #include "problem/geometry.h"
 #include "product/plan.h"
-#include "oracle/gpu.h"
-#include "oracle/memory.h"
-#include "oracle/timing.h"
 
-/* All zero is a job that was not begun; qn_job_free takes any. */
+/* All zero is a job that was not begun; qn_call_free(&job->call) takes any. */
 struct qn_job {
-    struct quern_context *ctx; /* the caller's */
+    struct qn_call call;
     struct qn_problem problem;
-    struct qn_description need;
-    struct qn_plan *plan;
-    struct quern_plan_info info;
-    struct qn_gpu *gpu;               /* NULL: the host backend */
+    const struct qn_recipe *recipe;
+    uint64_t seed;
     int64_t sizes[QUERN_MAX_GROUPS];  /* along the ragged axis; without one,
                                         along m */
     int64_t starts[QUERN_MAX_GROUPS]; /* and where the groups begin */
     int64_t rows;                     /* sum of the sizes */
     struct qn_geometry operands[QN_ROLES];
-    /* by enum qn_role: the operands' content before a run (NULL for a D that
-       is not read: it holds poison), and the buffers that runs use */
-    void *host[QN_ROLES];
-    struct qn_memory memory[QN_ROLES];
-    const struct qn_recipe *recipe;
-    struct qn_memory sf[QN_ROLES], global[QN_ROLES]; /* of scaled A and B */
     struct {
         uint64_t seed;
         float scale;
-    } made[2]; /* of the values that these were quantized from */
+    } made[2]; /* of the values that a scaled A and B were quantized from */
     float factors[2][QUERN_MAX_GROUPS]; /* alphas, betas: one of each a group */
-    struct qn_memory pointers[QN_ROLES]; /* addresses of the matrices */
-    struct qn_memory sizes_memory, factors_memory, workspace;
-    float *bias, *probability; /* [G, n], [m]; NULL where there is none */
-    struct qn_memory bias_memory, probability_memory;
-    int *pairs; /* [rows of all groups] with gather=, or NULL */
-    struct qn_memory pairs_memory;
-    struct qn_memory dbias, dprob;           /* where a run makes them */
-    struct qn_memory scale, history, random; /* where copies of D need them */
-    void *numbers; /* of which runs make A, and the columnwise tensor next to
-                      it */
-    struct qn_memory in, column, column_sf, column_global;
-    int borrowed; /* all but D, its pointers and the workspace are another
-                     job's */
-    struct qn_args args;
 };
 
 /* Draw or read the group sizes, plan, and fill the operands with random data
@@ -61,11 +35,13 @@ int qn_job_begin(struct qn_job *, const struct qn_options *,
    `opt->against`; D and workspace are its own. `job` must live longer. */
 int qn_job_beside(struct qn_job *, const struct qn_job *job,
                   const struct qn_options *opt);
-void qn_job_free(struct qn_job *);
 
-/* qn_run; then wait, and qn_check. Codes of the library. */
-int qn_job_run(struct qn_job *);
-int qn_job_check(struct qn_job *);
+/* The operand of a role: enum quern_arg. Its scale factors, and those of the
+   second level, follow it. */
+int qn_job_arg(int role);
+
+/* The library's own plan, for figures that quern.h does not tell. */
+const struct qn_plan *qn_job_plan(const struct qn_job *);
 
 /* One run and its check on a D as it was before any, if D is added to;
    nothing if the last run left the same as any run. */
@@ -85,12 +61,9 @@ int64_t qn_job_element(const struct qn_job *, int role, int group, int64_t x,
 /* Is A or B a quantized tensor? */
 int qn_job_scaled(const struct qn_job *);
 
-/* Run `runs` times (0: as many as fit into about a second). */
-int qn_job_measure(struct qn_job *, int runs, struct qn_job_time *);
-
-/* Run `count` jobs so many times each, at most QN_JOB_MOST of them, a few
-   launches of one and then of the next, so that clock and heat are the same
-   for all. */
+/* Run `count` jobs, at most QN_JOB_MOST of them, `runs` times each (0: as many
+   as fit into about a second): a few launches of one and then of the next, so
+   that clock and heat are the same for all. */
 enum { QN_JOB_MOST = 2 };
 int qn_job_compare(struct qn_job *const *, int count, int runs,
                    struct qn_job_time *);

@@ -9,19 +9,18 @@
 
 #include "base/types.h"
 #include "oracle/timing.h"
-#include "product/args.h"
 
 enum { MOST_RUNS = QN_TIMING_MOST, BATCH = QN_TIMING_BATCH };
 
-static int run_timed(void *job)
+static int run_timed(void *call)
 {
-    return qn_job_run(job);
+    return qn_call_queue(call);
 }
 
 static int time_runs(struct qn_job *job, double *seconds, int count,
                      struct qn_gpu_load *load)
 {
-    const struct qn_timed timed = {run_timed, job, job->gpu};
+    const struct qn_timed timed = {run_timed, &job->call, job->call.gpu};
 
     return qn_timing_runs(&timed, seconds, count, load);
 }
@@ -73,15 +72,10 @@ int qn_job_compare(struct qn_job *const *jobs, int count, int runs,
     if (!code)
         code = take_turns(jobs, count, seconds, runs, times);
     for (int i = 0; i < count && !code; i++) {
-        code = qn_job_check(jobs[i]);
+        code = qn_call_check(&jobs[i]->call);
         qn_timing_sum(seconds[i], runs, &times[i]);
     }
     return code;
-}
-
-int qn_job_measure(struct qn_job *job, int runs, struct qn_job_time *time)
-{
-    return qn_job_compare(&job, 1, runs, time);
 }
 
 double qn_job_flops(const struct qn_job *job)
@@ -127,7 +121,7 @@ double qn_job_bytes(const struct qn_job *job)
             bytes += parts / (double)g->groups *
                      (rows / (double)(g->rows + !g->rows)) *
                      (columns / (double)(g->columns + !g->columns)) *
-                     (double)qn_args_tensor(&job->need.args, role)->sf_bytes;
+                     (double)job->call.memory[qn_job_arg(role) + 1].bytes;
     }
     return bytes;
 }

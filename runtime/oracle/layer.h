@@ -5,55 +5,18 @@
 #ifndef QN_LAYER_H
 #define QN_LAYER_H
 
-#include "oracle/message.h"
-#include "oracle/gpu.h"
-#include "oracle/job.h"
-#include "oracle/memory.h"
+#include "oracle/call.h"
 
-/* Buffers of a run. */
-enum qn_layer_part {
-    QN_LAYER_X,
-    QN_LAYER_DY,
-    QN_LAYER_W1,
-    QN_LAYER_W2,
-    QN_LAYER_SIZES,
-    QN_LAYER_PROBABILITY,
-    QN_LAYER_RANDOM,
-    QN_LAYER_B1,
-    QN_LAYER_B2,
-    QN_LAYER_SCALE, /* from here on they are written, too */
-    QN_LAYER_HISTORY,
-    QN_LAYER_DW1,
-    QN_LAYER_DW2,
-    QN_LAYER_DB1,
-    QN_LAYER_DB2,
-    QN_LAYER_Y,
-    QN_LAYER_DX,
-    QN_LAYER_DPROB,
-    QN_LAYER_COPIES, /* of w1 and w2: data, sf and global of each */
-    QN_LAYER_SAVED = QN_LAYER_COPIES + 12,
-    QN_LAYER_PENDING,
-    QN_LAYER_WORKSPACE,
-    QN_LAYER_PARTS
-};
-
-/* All zero is one that was not begun; qn_layer_free takes any. */
+/* All zero is one that was not begun; qn_call_free(&l->call) takes any. */
 struct qn_layer {
-    struct quern_context *ctx; /* the caller's */
+    struct qn_call call;
     const struct qn_recipe *recipe;
     struct qn_mlp mlp;
-    struct qn_mlp_description need;
-    struct qn_mlp_plan *plan;
-    struct qn_gpu *gpu; /* NULL: the host backend */
+    uint64_t seed;
     int64_t sizes[QUERN_MAX_GROUPS];
     int64_t starts[QUERN_MAX_GROUPS];
-    int64_t rows;               /* of all groups */
-    int64_t pitch;              /* elements from row to row: x, y, dy, dx */
-    void *host[QN_LAYER_PARTS]; /* before a run, packed; NULL: poison */
-    size_t bytes[QN_LAYER_PARTS];
-    struct qn_memory memory[QN_LAYER_PARTS];
-    struct qn_memory pointers[QN_LAYER_PARTS]; /* addresses of the matrices */
-    struct qn_mlp_args args;
+    int64_t rows;  /* of all groups */
+    int64_t pitch; /* elements from row to row: x, y, dy, dx */
 };
 
 /*
@@ -64,20 +27,6 @@ struct qn_layer {
 int qn_layer_begin(struct qn_layer *, const struct qn_options *,
                    struct quern_context *, const struct qn_mlp *, int backend,
                    const int64_t *sizes, int64_t gap);
-void qn_layer_free(struct qn_layer *);
-
-/* All buffers as before a run. Codes of the library. */
-int qn_layer_reset(struct qn_layer *);
-
-/* Weights, forward and backward, once; wait; qn_mlp_run_check. */
-int qn_layer_run(struct qn_layer *);
-
-/* How long forward and backward take together; the median of `runs` (0: about
-   a second's). */
-int qn_layer_measure(struct qn_layer *, int runs, struct qn_job_time *);
-
-/* The same of one run, after the weights and before any other. */
-int qn_layer_once(struct qn_layer *, struct qn_job_time *);
 
 /* Products of all phases. */
 double qn_layer_flops(const struct qn_layer *);

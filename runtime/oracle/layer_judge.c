@@ -17,11 +17,11 @@
 enum { Y, DX, DPROB, DW1, DW2, DB1, DB2, RESULTS };
 static const struct {
     const char *name;
-    int part;
+    int arg;
 } results[RESULTS] = {
-    {"y", QN_LAYER_Y},     {"dx", QN_LAYER_DX},   {"dprob", QN_LAYER_DPROB},
-    {"dw1", QN_LAYER_DW1}, {"dw2", QN_LAYER_DW2}, {"db1", QN_LAYER_DB1},
-    {"db2", QN_LAYER_DB2},
+    {"y", QUERN_ARG_Y},     {"dx", QUERN_ARG_DX},   {"dprob", QUERN_ARG_DPROB},
+    {"dw1", QUERN_ARG_DW1}, {"dw2", QUERN_ARG_DW2}, {"db1", QUERN_ARG_DB1},
+    {"db2", QUERN_ARG_DB2},
 };
 
 /* Lines of dw that are compared of each group. */
@@ -45,8 +45,8 @@ static int compare_sums(struct judge *j, int result, size_t at, size_t count,
                         int type, const double *want, double least)
 {
     const size_t bytes = (size_t)qn_type_bits(type) / 8;
-    int code = qn_memory_read(&j->l->memory[results[result].part], at * bytes,
-                              j->line, count * bytes);
+    int code = qn_memory_read(&j->l->call.memory[results[result].arg],
+                              at * bytes, j->line, count * bytes);
 
     for (size_t i = 0; i < count && !code; i++) {
         const double got = (double)qn_element_load(j->line, type, i);
@@ -115,7 +115,7 @@ static void begin_lines(struct judge *j, int result, int group)
 {
     const struct qn_layer *l = j->l;
     const int64_t columns = columns_of(j, result);
-    const void *before = l->host[results[result].part];
+    const void *before = l->call.host[results[result].arg];
 
     for (int64_t i = 0; i < count_lines(j, result); i++) {
         const int64_t first =
@@ -169,7 +169,7 @@ static int64_t bias_length(const struct judge *j, int result)
 static void begin_bias(struct judge *j, int result, int group)
 {
     const int64_t count = bias_length(j, result);
-    const float *before = j->l->host[results[result].part];
+    const float *before = j->l->call.host[results[result].arg];
 
     for (int64_t i = 0; i < count; i++)
         j->dw[result][i] = before ? (double)before[group * count + i] : 0;
@@ -301,7 +301,7 @@ static int look_outside(const struct qn_layer *l, int *untouched)
 
     *untouched = 1;
     for (int i = Y; i <= DPROB && !code; i++) {
-        const struct qn_memory *m = &l->memory[results[i].part];
+        const struct qn_memory *m = &l->call.memory[results[i].arg];
         const size_t pitch = row_pitch(l, i), used = row_bytes(l, i);
         const int is_zero = l->mlp.outside && i != DPROB;
         unsigned char *data = malloc(m->bytes + 1);
@@ -313,21 +313,6 @@ static int look_outside(const struct qn_layer *l, int *untouched)
                     data[k] ==
                     (is_zero && k % pitch < used ? 0 : QN_MEMORY_POISON);
         free(data);
-    }
-    return code;
-}
-
-static int look_at_guards(const struct qn_layer *l, int *guards)
-{
-    int code = QUERN_OK;
-
-    *guards = 1;
-    for (int part = 0; part < QN_LAYER_PARTS && !code; part++) {
-        int intact = 1;
-
-        if (l->memory[part].base)
-            code = qn_memory_guards(&l->memory[part], &intact);
-        *guards &= intact;
     }
     return code;
 }
@@ -442,16 +427,16 @@ int qn_layer_judge(struct qn_layer *l, int64_t most, struct qn_layer_verdict *v)
 {
     const struct qn_layer_numbers in = {
         .mlp = &l->mlp,
-        .x = l->host[QN_LAYER_X],
-        .dy = l->host[QN_LAYER_DY],
-        .w1 = l->host[QN_LAYER_W1],
-        .w2 = l->host[QN_LAYER_W2],
-        .probability = l->host[QN_LAYER_PROBABILITY],
-        .b1 = l->host[QN_LAYER_B1],
-        .b2 = l->host[QN_LAYER_B2],
-        .limit = l->args.limit,
-        .slope = l->args.slope,
-        .shift = l->args.shift,
+        .x = l->call.host[QUERN_ARG_X],
+        .dy = l->call.host[QUERN_ARG_DY],
+        .w1 = l->call.host[QUERN_ARG_W1],
+        .w2 = l->call.host[QUERN_ARG_W2],
+        .probability = l->call.host[QUERN_ARG_PROB],
+        .b1 = l->call.host[QUERN_ARG_B1],
+        .b2 = l->call.host[QUERN_ARG_B2],
+        .limit = l->call.args.limit,
+        .slope = l->call.args.slope,
+        .shift = l->call.args.shift,
     };
     struct judge j = {.l = l};
     double losses = 1;
@@ -459,13 +444,13 @@ int qn_layer_judge(struct qn_layer *l, int64_t most, struct qn_layer_verdict *v)
 
     memset(v, 0, sizeof *v);
     if (!code)
-        code = qn_layer_losses(l->ctx, l->recipe, &l->mlp, &losses);
+        code = qn_layer_losses(l->call.ctx, l->recipe, &l->mlp, &losses);
     if (!code)
         code = judge_groups(&j, most);
     if (!code)
         code = look_outside(l, &v->untouched);
     if (!code)
-        code = look_at_guards(l, &v->guards);
+        code = qn_call_guards(&l->call, &v->guards);
     if (!code)
         conclude(&j, losses, v);
     free(j.line);
@@ -482,7 +467,7 @@ static int same(const struct qn_layer *a, const struct qn_layer *b, int result,
     const size_t pitch = row_pitch(a, result), other = row_pitch(b, result);
 
     if (result > DX || pitch == other)
-        return !memcmp(x, y, a->memory[results[result].part].bytes);
+        return !memcmp(x, y, a->call.memory[results[result].arg].bytes);
     for (size_t i = 0; i < (size_t)a->mlp.m; i++)
         if (memcmp(x + i * pitch, y + i * other, row_bytes(a, result)) != 0)
             return 0;
@@ -496,8 +481,8 @@ int qn_layer_compare(const struct qn_layer *a, const struct qn_layer *b,
 
     *where = NULL;
     for (int i = 0; i < RESULTS && !code && !*where; i++) {
-        const struct qn_memory *p = &a->memory[results[i].part];
-        const struct qn_memory *q = &b->memory[results[i].part];
+        const struct qn_memory *p = &a->call.memory[results[i].arg];
+        const struct qn_memory *q = &b->call.memory[results[i].arg];
         char *x = malloc(p->bytes + 1), *y = malloc(q->bytes + 1);
 
         code = x && y ? qn_memory_read(p, 0, x, p->bytes) : qn_error_memory();

@@ -4,21 +4,6 @@
 
 #include "oracle/job.h"
 
-/* The outputs of a run. */
-enum {
-    QN_MADE_ROW,
-    QN_MADE_ROW_SF,
-    QN_MADE_ROW_GLOBAL,
-    QN_MADE_COLUMN,
-    QN_MADE_COLUMN_SF,
-    QN_MADE_COLUMN_GLOBAL,
-    QN_MADE_BUFFERS
-};
-
-/* Random values of deviation `scale`, and room for the rowwise and the
-   columnwise tensor. Codes of the library. */
-int qn_made_fill(struct qn_job *, uint64_t seed, float scale);
-
 /* Leave the columnwise tensor out of the job's arguments where the product
    quantizes in its mainloop, which makes none. */
 void qn_made_hide(struct qn_job *);

@@ -6,12 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/context.h"
-#include "base/error.h"
 #include "base/random.h"
 #include "base/types.h"
-#include "oracle/timing.h"
 #include "oracle/tolerance.h"
 #include "problem/sizes.h"
 
@@ -27,7 +24,7 @@ int qn_moe_job_group(const struct qn_moe_job *j, int64_t pair)
     const int64_t group = j->index[pair] - j->moe.first;
 
     return group >= 0 && group < j->moe.mlp.groups &&
-                   pair < j->tokens * j->moe.topk
+                   pair < j->call.args.rows * j->moe.topk
                ? (int)group
                : -1;
 }
@@ -37,7 +34,7 @@ int64_t qn_moe_job_sizes(const struct qn_moe_job *j, int64_t *sizes)
     int64_t rows = 0;
 
     memset(sizes, 0, (size_t)j->moe.mlp.groups * sizeof *sizes);
-    for (int64_t i = 0; i < j->tokens * j->moe.topk; i++) {
+    for (int64_t i = 0; i < j->call.args.rows * j->moe.topk; i++) {
         const int group = qn_moe_job_group(j, i);
 
         if (group >= 0)
@@ -109,16 +106,24 @@ static int draw(struct qn_moe_job *j, const struct qn_options *opt,
     return j->index ? QN_EXIT_OK : qn_message_code(opt, QUERN_ENOMEM, NULL);
 }
 
-/* ------------------------------------------------------------------ buffers */
+/* ---------------------------------------------------------------- contents */
 
-/* Set before a run; the others are poison then. */
+/* Is it set before a run? The others are poison then. */
 static int has_contents(const struct quern_operand *o)
 {
-    if (o->arg == QUERN_ARG_SAVED || o->arg == QUERN_ARG_PENDING ||
-        (o->arg >= QUERN_ARG_W1_ROWWISE &&
-         o->arg <= QUERN_ARG_W2_COLUMNWISE_GLOBAL))
-        return 0;
-    return o->read || o->zero_bytes;
+    return o->read && o->arg != QUERN_ARG_SAVED &&
+           o->arg != QUERN_ARG_PENDING &&
+           (o->arg < QUERN_ARG_W1_ROWWISE ||
+            o->arg > QUERN_ARG_W2_COLUMNWISE_GLOBAL);
+}
+
+static void put_index(const struct qn_moe_job *j, void *to)
+{
+    for (int64_t i = 0; i < pairs_of(j); i++)
+        if (j->moe.index == QUERN_I64)
+            ((int64_t *)to)[i] = j->index[i];
+        else
+            ((int32_t *)to)[i] = (int32_t)j->index[i];
 }
 
 static float factor_of(const struct qn_recipe *recipe)
@@ -142,199 +147,77 @@ static void fill_numbers(const struct qn_moe_job *j, int arg, float *to,
 }
 
 /* Values that a layer has: every result is about 1. */
-static int fill(const struct qn_moe_job *j, const struct quern_operand *o,
-                size_t bytes, uint64_t seed)
+static int fill(void *job, const struct quern_operand *o, void *to,
+                size_t bytes)
 {
+    const struct qn_moe_job *j = job;
     const struct qn_mlp *mlp = &j->moe.mlp;
     const double inputs =
         o->arg == QUERN_ARG_W1   ? (double)mlp->hidden
         : o->arg == QUERN_ARG_W2 ? (double)mlp->ffn
         : o->ndim == 2 && o->type == QUERN_F32 && o->arg != QUERN_ARG_X ? 4
                                                                         : 1;
-    void *to = j->host[o->arg];
+    const uint64_t seed = 64 * j->seed + (uint64_t)o->arg;
 
+    if (!has_contents(o))
+        return QN_CALL_POISON;
     switch (o->arg) {
     case QUERN_ARG_INDEX:
-        return 0;
-    case QUERN_ARG_WORKSPACE:
-    case QUERN_ARG_ERRORS:
-        qn_memory_begin(to, bytes);
-        return 0;
+        put_index(j, to);
+        return QUERN_OK;
     case QUERN_ARG_RANDOM:
         for (size_t i = 0; i < bytes / 8; i++)
             ((uint64_t *)to)[i] = i % 2 ? 0 : seed + i;
-        return 0;
+        return QUERN_OK;
     case QUERN_ARG_PROB:
     case QUERN_ARG_SCALE:
     case QUERN_ARG_HISTORY:
         fill_numbers(j, o->arg, to, bytes / sizeof(float), seed);
-        return 0;
+        return QUERN_OK;
     default:
         return qn_random_fill(to, o->type,
                               bytes * 8 / (size_t)qn_type_bits(o->type), seed,
-                              (float)(1 / sqrt(inputs)));
+                              (float)(1 / sqrt(inputs)))
+                   ? QUERN_EINVAL
+                   : QUERN_OK;
     }
-}
-
-static int make_one(struct qn_moe_job *j, const struct quern_operand *o,
-                    uint64_t seed)
-{
-    const size_t bytes = (size_t)quern_extent(&o->bytes, j->moe.mlp.m);
-    struct qn_memory *m = &j->memory[o->arg];
-    int code = qn_memory_new(m, j->gpu, bytes);
-
-    if (code || !bytes)
-        return code;
-    j->args.of[o->arg].data = m->data;
-    if (!has_contents(o))
-        return code;
-    j->host[o->arg] = malloc(bytes);
-    if (!j->host[o->arg])
-        return qn_error_memory();
-    if (fill(j, o, bytes, 64 * seed + (uint64_t)o->arg))
-        return qn_error_set(QUERN_EINVAL, "%s: no values to draw", o->name);
-    return o->arg == QUERN_ARG_INDEX
-               ? qn_moe_job_route(j)
-               : qn_memory_write(m, 0, j->host[o->arg], bytes);
 }
 
 int qn_moe_job_route(struct qn_moe_job *j)
 {
-    void *to = j->host[QUERN_ARG_INDEX];
-    const size_t pairs = (size_t)pairs_of(j);
-
-    for (size_t i = 0; i < pairs; i++)
-        if (j->moe.index == QUERN_I64)
-            ((int64_t *)to)[i] = j->index[i];
-        else
-            ((int32_t *)to)[i] = (int32_t)j->index[i];
-    return pairs ? qn_memory_write(&j->memory[QUERN_ARG_INDEX], 0, to,
-                                   j->memory[QUERN_ARG_INDEX].bytes)
-                 : QUERN_OK;
-}
-
-int qn_moe_job_reset(struct qn_moe_job *j)
-{
-    int count, code = QUERN_OK;
-    const struct quern_operand *o = quern_plan_operands(j->plan, &count);
-
-    for (int i = 0; i < count && !code; i++) {
-        struct qn_memory *m = &j->memory[o[i].arg];
-
-        if (!m->base || !o[i].written)
-            continue;
-        code = j->host[o[i].arg]
-                   ? qn_memory_write(m, 0, j->host[o[i].arg], m->bytes)
-                   : qn_memory_clear(m, QN_MEMORY_POISON);
-    }
-    return code;
+    put_index(j, j->call.host[QUERN_ARG_INDEX]);
+    return qn_call_put(&j->call, QUERN_ARG_INDEX);
 }
 
 /* ------------------------------------------------------------------- begin */
-
-static int plan(struct qn_moe_job *j, const struct qn_options *opt, int backend)
-{
-    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
-    char line[512];
-    int code;
-
-    options.backend = backend;
-    options.kernel = opt->kernel;
-    options.streams = opt->streams;
-    qn_moe_print(&j->moe, line, sizeof line);
-    code = quern_plan_create(j->ctx, line, &options, &j->plan);
-    if (!code)
-        code = quern_plan_info(j->plan, &j->info);
-    if (code || j->info.backend == QUERN_BACKEND_HOST)
-        return code;
-    return qn_gpu_open(j->ctx, &j->gpu);
-}
 
 int qn_moe_job_begin(struct qn_moe_job *j, const struct qn_options *opt,
                      struct quern_context *ctx, const struct qn_moe *moe,
                      int backend, const int64_t *sizes)
 {
-    const struct quern_args empty = QUERN_ARGS_INIT;
-    const struct quern_operand *o;
-    int count, code, status;
+    const struct quern_plan_options options = qn_call_options(opt, backend);
+    const struct qn_call_data data = {.fill = fill, .user = j};
+    struct qn_line line = {.kind = QN_LINE_MOE, .of.moe = *moe};
+    int code, status;
 
-    memset(j, 0, sizeof *j);
-    j->ctx = ctx;
-    j->moe = *moe;
-    j->moe.mlp.pointers = 0; /* all matrices in one buffer */
-    j->tokens = moe->mlp.m;
-    j->args = empty;
+    line.of.moe.mlp.pointers = 0; /* all matrices in one buffer */
+    *j = (struct qn_moe_job){.moe = line.of.moe, .seed = opt->seed};
     j->recipe = qn_context_recipe(ctx, moe->mlp.recipe);
     status = draw(j, opt, sizes);
     if (status)
         return status;
-    code = plan(j, opt, backend);
-    o = quern_plan_operands(j->plan, &count);
-    for (int i = 0; i < count && !code; i++)
-        code = make_one(j, &o[i], opt->seed);
+    code = qn_call_plan(&j->call, ctx, &line, &options);
+    j->call.args.rows = moe->mlp.m;
+    if (!code)
+        code = qn_call_make(&j->call, &data);
     return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;
 }
 
 void qn_moe_job_free(struct qn_moe_job *j)
 {
-    for (int i = 0; i < QUERN_ARGS_COUNT; i++) {
-        free(j->host[i]);
-        qn_memory_free(&j->memory[i]);
-    }
+    qn_call_free(&j->call);
     free(j->index);
-    qn_gpu_close(j->gpu);
-    quern_plan_destroy(j->plan);
-    memset(j, 0, sizeof *j);
-}
-
-/* --------------------------------------------------------------------- run */
-
-static int run_phase(struct qn_moe_job *j, int phase)
-{
-    j->args.rows = j->tokens;
-    j->args.phase = phase;
-    return quern_run(j->plan, &j->args, NULL);
-}
-
-static int queue(void *job)
-{
-    struct qn_moe_job *j = job;
-    const int code = run_phase(j, QUERN_PHASE_FORWARD);
-
-    return code || j->moe.mlp.forward_only ? code
-                                           : run_phase(j, QUERN_PHASE_BACKWARD);
-}
-
-int qn_moe_job_run(struct qn_moe_job *j)
-{
-    int code = run_phase(j, QUERN_PHASE_WEIGHTS);
-
-    if (!code)
-        code = queue(j);
-    return code ? code : quern_check(j->plan, &j->args, NULL);
-}
-
-int qn_moe_job_measure(struct qn_moe_job *j, int runs, struct qn_job_time *time)
-{
-    const struct qn_timed timed = {queue, j, j->gpu};
-    int code = run_phase(j, QUERN_PHASE_WEIGHTS);
-
-    if (!code)
-        code = qn_timing_measure(&timed, runs, time);
-    return code ? code : quern_check(j->plan, &j->args, NULL);
-}
-
-int qn_moe_job_once(struct qn_moe_job *j, struct qn_job_time *time)
-{
-    const struct qn_timed timed = {queue, j, j->gpu};
-    int code = run_phase(j, QUERN_PHASE_WEIGHTS);
-
-    memset(time, 0, sizeof *time);
-    if (!code)
-        code = qn_timing_runs(&timed, &time->seconds, 1, &time->load);
-    time->least = time->seconds;
-    time->runs = 1;
-    return code ? code : quern_check(j->plan, &j->args, NULL);
+    j->index = NULL;
 }
 
 double qn_moe_job_flops(const struct qn_moe_job *j)

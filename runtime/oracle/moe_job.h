@@ -11,16 +11,11 @@
 
 /* All zero is one that was not begun; qn_moe_job_free takes any. */
 struct qn_moe_job {
-    struct quern_context *ctx; /* the caller's */
+    struct qn_call call; /* args.rows: the tokens of a run */
     const struct qn_recipe *recipe;
     struct qn_moe moe;
-    struct quern_plan *plan;
-    struct quern_plan_info info;
-    struct qn_gpu *gpu;           /* NULL: the host backend */
-    int64_t tokens, *index;       /* of a run; the experts of all pairs */
-    void *host[QUERN_ARGS_COUNT]; /* before a run; NULL: poison */
-    struct qn_memory memory[QUERN_ARGS_COUNT];
-    struct quern_args args;
+    uint64_t seed;
+    int64_t *index; /* the experts of all pairs */
 };
 
 /*
@@ -35,16 +30,6 @@ void qn_moe_job_free(struct qn_moe_job *);
 
 /* Give the indices in job->index to the next run. Codes of the library. */
 int qn_moe_job_route(struct qn_moe_job *);
-
-/* All results and buffers as before a run. Codes of the library. */
-int qn_moe_job_reset(struct qn_moe_job *);
-
-/* Weights, forward and backward, once; wait; quern_check. */
-int qn_moe_job_run(struct qn_moe_job *);
-
-/* Forward and backward: the median of `runs`, as qn_layer_measure, or one. */
-int qn_moe_job_measure(struct qn_moe_job *, int runs, struct qn_job_time *);
-int qn_moe_job_once(struct qn_moe_job *, struct qn_job_time *);
 
 /* Products of all phases. */
 double qn_moe_job_flops(const struct qn_moe_job *);

@@ -41,7 +41,7 @@ static size_t element(const struct judge *v)
 
 static const char *before(const struct judge *v, int arg, int64_t token)
 {
-    const char *at = v->j->host[arg];
+    const char *at = v->j->call.host[arg];
 
     return at ? at + (size_t)(token * v->mlp.hidden) * element(v) : NULL;
 }
@@ -51,7 +51,7 @@ static const char *before(const struct judge *v, int arg, int64_t token)
 static void compute(struct judge *v, int64_t pair, int group)
 {
     const int64_t token = pair / v->j->moe.topk;
-    const float *prob = v->j->host[QUERN_ARG_PROB];
+    const float *prob = v->j->call.host[QUERN_ARG_PROB];
     const int weights = v->j->moe.mlp.probability;
 
     v->factor = prob ? prob[pair] : 1;
@@ -176,7 +176,7 @@ static int begin_lines(const struct judge *v, int result, struct lines *l)
 /* The values before, or nothing. */
 static void add_before(const struct judge *v, const struct lines *l, int group)
 {
-    const void *old = v->j->host[results[l->result].arg];
+    const void *old = v->j->call.host[results[l->result].arg];
 
     for (int64_t i = 0; i < l->count && old; i++)
         for (int64_t k = 0; k < l->columns; k++)
@@ -204,7 +204,7 @@ static void add_pair(const struct judge *v, const struct lines *l)
 
 static int judge_group(struct judge *v, int group)
 {
-    const int64_t pairs = v->j->tokens * v->j->moe.topk;
+    const int64_t pairs = v->j->call.args.rows * v->j->moe.topk;
     struct lines lines[RESULTS - DW1];
     const int count = v->mlp.bias ? 4 : 2;
     int code = QUERN_OK;
@@ -275,7 +275,7 @@ static int begin(struct judge *v)
     if (!v->want || !v->x)
         code = qn_error_memory();
     for (int i = 0; i < RESULTS && !code; i++) {
-        const struct qn_memory *m = &v->j->memory[results[i].arg];
+        const struct qn_memory *m = &v->j->call.memory[results[i].arg];
 
         if (!m->bytes)
             continue;
@@ -290,11 +290,11 @@ static int begin(struct judge *v)
 static int look_outside(const struct judge *v)
 {
     for (int i = Y; i <= DPROB; i++) {
-        const size_t bytes = v->j->memory[results[i].arg].bytes,
+        const size_t bytes = v->j->call.memory[results[i].arg].bytes,
                      each = i == DPROB ? (size_t)v->j->moe.topk * sizeof(float)
                                        : (size_t)v->mlp.hidden * element(v);
 
-        for (size_t k = (size_t)v->j->tokens * each; k < bytes; k++)
+        for (size_t k = (size_t)v->j->call.args.rows * each; k < bytes; k++)
             if ((unsigned char)v->got[i][k] != QN_MEMORY_POISON)
                 return 0;
     }
@@ -309,8 +309,8 @@ static int look_at_guards(const struct judge *v, int *guards)
     for (int i = 0; i < QUERN_ARGS_COUNT && !code; i++) {
         int intact = 1;
 
-        if (v->j->memory[i].base)
-            code = qn_memory_guards(&v->j->memory[i], &intact);
+        if (v->j->call.memory[i].base)
+            code = qn_memory_guards(&v->j->call.memory[i], &intact);
         *guards &= intact;
     }
     return code;
@@ -349,7 +349,7 @@ static void conclude(const struct judge *v, double losses,
 
 static void judge_tokens(struct judge *v, int64_t most)
 {
-    const int64_t tokens = v->j->tokens;
+    const int64_t tokens = v->j->call.args.rows;
     const int64_t step = tokens > most ? tokens / most : 1;
 
     for (int64_t token = 0; token < tokens; token += step)
@@ -365,17 +365,17 @@ int qn_moe_job_judge(struct qn_moe_job *j, int64_t most,
 
     qn_moe_mlp(&j->moe, &v.mlp);
     v.in = (struct qn_layer_numbers){.mlp = &v.mlp,
-                                     .w1 = j->host[QUERN_ARG_W1],
-                                     .w2 = j->host[QUERN_ARG_W2],
-                                     .b1 = j->host[QUERN_ARG_B1],
-                                     .b2 = j->host[QUERN_ARG_B2],
-                                     .limit = j->args.limit,
-                                     .slope = j->args.slope,
-                                     .shift = j->args.shift};
+                                     .w1 = j->call.host[QUERN_ARG_W1],
+                                     .w2 = j->call.host[QUERN_ARG_W2],
+                                     .b1 = j->call.host[QUERN_ARG_B1],
+                                     .b2 = j->call.host[QUERN_ARG_B2],
+                                     .limit = j->call.args.limit,
+                                     .slope = j->call.args.slope,
+                                     .shift = j->call.args.shift};
     memset(out, 0, sizeof *out);
     code = begin(&v);
     if (!code)
-        code = qn_layer_losses(j->ctx, j->recipe, &v.mlp, &losses);
+        code = qn_layer_losses(j->call.ctx, j->recipe, &v.mlp, &losses);
     if (!code)
         judge_tokens(&v, most);
     if (!code && !v.mlp.forward_only)
@@ -401,11 +401,11 @@ int qn_moe_job_compare(const struct qn_moe_job *a, const struct qn_moe_job *b,
 
     *where = NULL;
     for (int i = 0; i < RESULTS && !code && !*where; i++) {
-        const struct qn_memory *x = &a->memory[results[i].arg];
+        const struct qn_memory *x = &a->call.memory[results[i].arg];
         int same = 1;
 
         if (x->bytes)
-            code = qn_memory_same(x, &b->memory[results[i].arg], &same);
+            code = qn_memory_same(x, &b->call.memory[results[i].arg], &same);
         if (!same)
             *where = results[i].name;
     }

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "oracle/backward.h"
-#include "oracle/buffer.h"
 #include "oracle/copies.h"
 #include "base/element.h"
 #include "base/error.h"
@@ -72,8 +71,8 @@ static int compare(const struct qn_job *job, const struct qn_sample *s,
         const int64_t n = qn_job_columns(job, s->role, r->group);
         const int64_t at = qn_job_element(job, s->role, r->group, r->row, 0);
 
-        code = qn_memory_read(&job->memory[s->role], (size_t)at * bytes, row,
-                              (size_t)n * bytes);
+        code = qn_memory_read(&job->call.memory[qn_job_arg(s->role)],
+                              (size_t)at * bytes, row, (size_t)n * bytes);
         if (!code)
             *most = worse(add_row(job, row, reference + r->at, n, own), *most);
         if (i + 1 < s->count && r[1].group == r->group)
@@ -96,9 +95,10 @@ static int compare(const struct qn_job *job, const struct qn_sample *s,
 static int look_at(const struct qn_job *job, int role, size_t start,
                    size_t count, int *untouched)
 {
-    const unsigned char *before = job->host[role];
+    const unsigned char *before = job->call.host[qn_job_arg(role)];
     unsigned char *data = malloc(count + 1);
-    int code = data ? qn_memory_read(&job->memory[role], start, data, count)
+    int code = data ? qn_memory_read(&job->call.memory[qn_job_arg(role)], start,
+                                     data, count)
                     : qn_error_memory();
 
     for (size_t i = 0; i < count && !code; i++)
@@ -175,12 +175,12 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
     const int sums = qn_geometry_backward(p) || p->dbias;
     int code;
 
-    planned.dequantize = job->plan->problem.dequantize;
+    planned.dequantize = qn_job_plan(job)->problem.dequantize;
     if (p->copies)
         return qn_twice_judge(job, oracle, most, verdict);
     code = sums ? qn_backward_begin(job) : QUERN_OK;
-    if (!code && sums && !job->host[QN_ROLE_D])
-        code = qn_job_run(job);
+    if (!code && sums && !job->call.host[QUERN_ARG_D])
+        code = qn_call_queue(&job->call);
     if (!code)
         code = qn_job_fresh(job);
     /* the host backend takes no single rows of these */
@@ -206,7 +206,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
             code = look_outside(job, role, &verdict->untouched);
     }
     if (!code)
-        code = qn_buffer_guards(job, &verdict->guards);
+        code = qn_call_guards(&job->call, &verdict->guards);
     verdict->passed = !code && verdict->error <= verdict->tolerance &&
                       verdict->guards && verdict->untouched &&
                       verdict->copies && verdict->sums && verdict->held;

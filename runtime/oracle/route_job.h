@@ -6,23 +6,15 @@
 #ifndef QN_ROUTE_JOB_H
 #define QN_ROUTE_JOB_H
 
-#include "oracle/gpu.h"
-#include "oracle/memory.h"
-#include "oracle/message.h"
-#include "oracle/timing.h"
+#include "oracle/call.h"
 #include "problem/route.h"
 
-/* All zero is one that was not begun; qn_route_job_free takes any. */
+/* All zero is one that was not begun; qn_call_free(&j->call) takes any. */
 struct qn_route_job {
-    struct quern_context *ctx; /* the caller's */
+    struct qn_call call;
     struct qn_route route;
-    struct quern_plan *plan;
-    struct quern_plan_info info;
-    struct qn_gpu *gpu;           /* NULL: the host backend */
-    int64_t rows;                 /* pairs that have a row */
-    void *host[QUERN_ARGS_COUNT]; /* before a run; NULL: poison */
-    struct qn_memory memory[QUERN_ARGS_COUNT];
-    struct quern_args args;
+    uint64_t seed;
+    int64_t rows; /* pairs that have a row */
 };
 
 /* Draw experts, or rows of pairs, of which one in eight has none; and values;
@@ -30,11 +22,6 @@ struct qn_route_job {
 int qn_route_job_begin(struct qn_route_job *, const struct qn_options *,
                        struct quern_context *, const struct qn_route *,
                        int backend);
-void qn_route_job_free(struct qn_route_job *);
-
-/* One run; wait; quern_check. Codes of the library. */
-int qn_route_job_run(struct qn_route_job *);
-int qn_route_job_measure(struct qn_route_job *, int runs, struct qn_job_time *);
 
 /* Bytes that must be moved at least, once each. */
 double qn_route_job_bytes(const struct qn_route_job *);

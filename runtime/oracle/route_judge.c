@@ -18,13 +18,13 @@ static int compare_one(const struct qn_route_job *a,
                        const struct qn_route_job *b, int arg,
                        struct qn_route_verdict *v)
 {
-    const size_t bytes = a->memory[arg].bytes;
+    const size_t bytes = a->call.memory[arg].bytes;
     unsigned char *x = malloc(bytes + 1), *y = malloc(bytes + 1);
-    int code = x && y ? qn_memory_read(&a->memory[arg], 0, x, bytes)
+    int code = x && y ? qn_memory_read(&a->call.memory[arg], 0, x, bytes)
                       : qn_error_memory();
 
     if (!code)
-        code = qn_memory_read(&b->memory[arg], 0, y, bytes);
+        code = qn_memory_read(&b->call.memory[arg], 0, y, bytes);
     for (size_t i = 0; i < bytes && !code; i++)
         if (x[i] != y[i] && v->differ++ == 0)
             snprintf(v->where, sizeof v->where,
@@ -43,14 +43,15 @@ static int compare_host(const struct qn_route_job *j,
     int code = QUERN_OK;
 
     v->oracle = "the host backend";
-    if (qn_route_job_begin(&host, opt, j->ctx, &j->route, QUERN_BACKEND_HOST))
+    if (qn_route_job_begin(&host, opt, j->call.ctx, &j->route,
+                           QUERN_BACKEND_HOST))
         code = qn_error_set(QUERN_EINVAL, "the host backend has no such run");
     if (!code)
-        code = qn_route_job_run(&host);
+        code = qn_call_run(&host.call);
     for (int arg = 0; arg < QUERN_ARGS_COUNT && !code; arg++)
         if (arg != QUERN_ARG_WORKSPACE)
             code = compare_one(j, &host, arg, v);
-    qn_route_job_free(&host);
+    qn_call_free(&host.call);
     return code;
 }
 
@@ -65,7 +66,7 @@ static void note(struct qn_route_verdict *v, int fine, int arg, int64_t at)
 
 static const int *array(const struct qn_route_job *j, int arg)
 {
-    return (const int *)(const void *)j->memory[arg].data;
+    return (const int *)(const void *)j->call.memory[arg].data;
 }
 
 /* An int of an array. */
@@ -77,7 +78,7 @@ static void expect(const struct qn_route_job *j, int arg, int64_t at,
 
 static int64_t expert_of(const struct qn_route_job *j, int64_t pair)
 {
-    const void *index = j->host[QUERN_ARG_INDEX];
+    const void *index = j->call.host[QUERN_ARG_INDEX];
 
     return j->route.index == QUERN_I64 ? ((const int64_t *)index)[pair]
                                        : ((const int32_t *)index)[pair];
@@ -115,7 +116,7 @@ static void judge_route(const struct qn_route_job *j,
 static double value(const struct qn_route_job *j, int arg, int64_t row,
                     int64_t f)
 {
-    return qn_element_load(j->memory[arg].data, j->route.type,
+    return qn_element_load(j->call.memory[arg].data, j->route.type,
                            (size_t)(row * j->route.k + f));
 }
 
@@ -134,7 +135,7 @@ static void expect_value(const struct qn_route_job *j, int64_t row, int64_t f,
 
 static double weight_of(const struct qn_route_job *j, int64_t pair)
 {
-    const float *prob = j->host[QUERN_ARG_PROB];
+    const float *prob = j->call.host[QUERN_ARG_PROB];
 
     return prob ? (double)prob[pair] : 1;
 }
@@ -144,7 +145,7 @@ static void judge_dprob(const struct qn_route_job *j, int64_t pair, int row,
                         struct qn_route_verdict *v)
 {
     const float *dprob =
-        (const float *)(const void *)j->memory[QUERN_ARG_DPROB].data;
+        (const float *)(const void *)j->call.memory[QUERN_ARG_DPROB].data;
     double sum = 0, size = 0;
 
     for (int64_t f = 0; f < j->route.k && row >= 0; f++) {
@@ -224,13 +225,13 @@ int qn_route_job_judge(struct qn_route_job *j, const struct qn_options *opt,
     for (int arg = 0; arg < QUERN_ARGS_COUNT && !code; arg++) {
         int fine = 1;
 
-        if (j->memory[arg].base)
-            code = qn_memory_guards(&j->memory[arg], &fine);
+        if (j->call.memory[arg].base)
+            code = qn_memory_guards(&j->call.memory[arg], &fine);
         v->guards &= fine;
     }
     if (code)
         return code;
-    if (j->gpu)
+    if (j->call.gpu)
         return compare_host(j, opt, v);
     judge_host(j, v);
     return code;

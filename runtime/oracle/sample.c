@@ -175,19 +175,11 @@ static float c_value(const struct part *p, int64_t i, int64_t j)
         job->problem.beta == QUERN_BETA_ANY ? QN_ROLE_C : QN_ROLE_D;
     const int64_t at = qn_job_element(job, role, p->group, p->rows[i].row, j);
 
-    return qn_element_load(job->host[role], job->problem.d_type, (size_t)at);
+    return qn_element_load(job->call.host[qn_job_arg(role)],
+                           job->problem.d_type, (size_t)at);
 }
 
 /* -------------------------------------------------------- the host backend */
-
-/* The operands of a part: A and C gathered row by row, B where it is. */
-struct small {
-    struct qn_problem problem;
-    struct qn_args args;
-    struct qn_plan *plan;
-    int64_t k;
-    unsigned char workspace[QN_WORKSPACE_BYTES] __attribute__((aligned(64)));
-};
 
 /* The same elements in the order [rows, k]. */
 static void *gather_a(const struct part *p)
@@ -202,7 +194,7 @@ static void *gather_a(const struct part *p)
             (size_t)qn_job_element(job, QN_ROLE_A, p->group, p->rows[i].row, 0);
         for (int64_t k = 0; k < p->k; k++)
             qn_element_store(a, type, (size_t)(i * p->k + k),
-                             qn_element_load(job->host[QN_ROLE_A], type,
+                             qn_element_load(job->call.host[QUERN_ARG_A], type,
                                              from + (size_t)k * step));
     }
     return a;
@@ -221,15 +213,13 @@ static void *gather_c(const struct part *p)
 }
 
 /* One group whose k is ragged, so that it may be 0; rows as they come. */
-static void set_small_problem(const struct part *p, struct small *s)
+static void set_small(const struct part *p, struct qn_problem *problem)
 {
-    struct qn_problem *problem = &s->problem;
-
     *problem = p->job->problem;
     problem->groups = 1;
     problem->m = p->count;
     problem->n = p->n;
-    problem->k = s->k = p->k;
+    problem->k = p->k;
     problem->ragged = QUERN_AXIS_K;
     problem->a_major = QUERN_MAJOR_K;
     problem->alignment = 2;
@@ -239,51 +229,49 @@ static void set_small_problem(const struct part *p, struct small *s)
     problem->split[0] = '\0';
 }
 
-/* B stays where it is, in rows of all groups. */
-static void set_small_args(const struct part *p, struct small *s, void *a,
-                           void *d)
+/* A and C gathered row by row; B stays where it is, in rows of all groups. */
+static void point_small(const struct part *p, void *a, void *d,
+                        struct quern_args *args)
 {
     const struct qn_job *job = p->job;
     const struct qn_geometry *g = &job->operands[QN_ROLE_B];
     const size_t at = (size_t)qn_job_element(job, QN_ROLE_B, p->group, 0, 0);
-    struct qn_args *args = &s->args;
 
-    args->a.data = a;
-    args->a.last_dims = &s->k;
-    args->a.sizes_type = QUERN_I64;
-    args->b.data =
-        (char *)job->host[QN_ROLE_B] + at * (size_t)qn_type_bits(g->type) / 8;
-    args->b.stride = g->columns;
-    args->b.bytes = SIZE_MAX;
-    args->c.data = args->d.data = d;
-    if (job->problem.beta != QUERN_BETA_ANY)
-        args->c.data = NULL;
-    args->alpha = job->problem.alpha ? &job->factors[0][p->group] : NULL;
-    args->beta =
-        job->problem.beta == QUERN_BETA_ANY ? &job->factors[1][p->group] : NULL;
-    args->workspace = s->workspace;
+    args->of[QUERN_ARG_A].data = a;
+    args->of[QUERN_ARG_LENGTHS].data = (void *)&p->k;
+    args->of[QUERN_ARG_LENGTHS].type = QUERN_I64;
+    args->of[QUERN_ARG_B].data = (char *)job->call.host[QUERN_ARG_B] +
+                                 at * (size_t)qn_type_bits(g->type) / 8;
+    args->of[QUERN_ARG_B].stride = g->columns;
+    args->of[QUERN_ARG_D].data = d;
+    if (job->problem.beta == QUERN_BETA_ANY)
+        args->of[QUERN_ARG_C].data = d;
+    if (job->problem.alpha)
+        args->of[QUERN_ARG_ALPHA].data = (void *)&job->factors[0][p->group];
+    if (job->problem.beta == QUERN_BETA_ANY)
+        args->of[QUERN_ARG_BETA].data = (void *)&job->factors[1][p->group];
 }
 
 /* D comes out in place of C. */
 static int run_small(const struct part *p, void *a, void *d)
 {
-    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
-    struct small s = {.k = 0};
-    struct qn_description need;
+    _Alignas(64) unsigned char workspace[QN_WORKSPACE_BYTES] = {0};
+    struct quern_plan_options host = QUERN_PLAN_OPTIONS_INIT;
+    struct qn_line line = {.kind = QN_LINE_PRODUCT};
+    struct qn_call call = {.rows = 0};
     int code;
 
-    set_small_problem(p, &s);
-    code = qn_problem_describe(p->job->ctx, &s.problem, &need);
-    if (!code)
-        code = qn_plan(p->job->ctx, &s.problem, &host, &s.plan);
+    host.backend = QUERN_BACKEND_HOST;
+    set_small(p, &line.of.product);
+    code = qn_call_plan(&call, p->job->call.ctx, &line, &host);
     if (!code) {
-        s.args = need.args;
-        set_small_args(p, &s, a, d);
-        code = qn_run(s.plan, &s.args, NULL);
+        point_small(p, a, d, &call.args);
+        call.args.of[QUERN_ARG_WORKSPACE].data = workspace;
+        code = quern_run(call.plan, &call.args, NULL);
     }
     if (!code)
-        code = qn_check(s.plan, &s.args, NULL);
-    qn_plan_free(s.plan);
+        code = quern_check(call.plan, &call.args, NULL);
+    qn_call_free(&call);
     return code;
 }
 
@@ -325,8 +313,9 @@ static void load_run(const struct part *p, int role, int64_t row, double *out)
         return;
     }
     for (int64_t k = 0; k < p->k; k++)
-        out[k] = qn_element_load(job->host[role], job->operands[role].type,
-                                 at + (size_t)k * step);
+        out[k] =
+            qn_element_load(job->call.host[qn_job_arg(role)],
+                            job->operands[role].type, at + (size_t)k * step);
 }
 
 /* Four sums, because one would wait for itself at every step. */
@@ -347,22 +336,21 @@ static double dot(const double *a, const double *b, int64_t count)
 static double probability_of(const struct part *p, int64_t i)
 {
     const struct qn_job *job = p->job;
+    const float *all = job->call.host[QUERN_ARG_PROB];
 
-    return job->probability
-               ? (double)
-                     job->probability[job->starts[p->group] + p->rows[i].row]
-               : 1;
+    return all ? (double)all[job->starts[p->group] + p->rows[i].row] : 1;
 }
 
 /* alpha * sum + bias, or + beta * C */
 static double finish(const struct part *p, double sum, int64_t i, int64_t j)
 {
     const struct qn_problem *problem = &p->job->problem;
+    const float *bias = p->job->call.host[QUERN_ARG_BIAS];
 
     if (problem->alpha)
         sum *= (double)p->job->factors[0][p->group];
     if (problem->bias)
-        sum += (double)p->job->bias[p->group * problem->n + j] *
+        sum += (double)bias[p->group * problem->n + j] *
                (problem->activation ? 1 : probability_of(p, i));
     if (problem->beta == QUERN_BETA_ONE)
         sum += (double)c_value(p, i, j);
@@ -390,7 +378,7 @@ static double given(const struct part *p, int64_t i, int64_t result, int second)
     if (qn_geometry_halves(problem))
         column = result / run * 2 * run + result % run + second * run;
     return (double)qn_element_load(
-        job->host[QN_ROLE_P], problem->d_type,
+        job->call.host[QUERN_ARG_PRE], problem->d_type,
         (size_t)qn_job_element(job, QN_ROLE_P, p->group, p->rows[i].row,
                                column));
 }
@@ -400,9 +388,9 @@ static double went_back(const struct part *p, double dh, int64_t i, int64_t j)
 {
     const struct qn_job *job = p->job;
     const struct qn_problem *problem = &job->problem;
-    const struct qn_layer_numbers constants = {.limit = job->args.limit,
-                                               .slope = job->args.slope,
-                                               .shift = job->args.shift};
+    const struct qn_layer_numbers constants = {.limit = job->call.args.limit,
+                                               .slope = job->call.args.slope,
+                                               .shift = job->call.args.shift};
     const int64_t run = problem->interleave ? problem->interleave : problem->n;
     const int64_t result = p->sums ? j : result_of(problem, j);
     const double a = given(p, i, result, 0), b = given(p, i, result, 1);
@@ -440,9 +428,9 @@ static int columns_of(const struct part *p, int64_t j, int64_t columns[2])
 static double activated(const struct part *p, const double x[2], int64_t i)
 {
     const struct qn_job *job = p->job;
-    const struct qn_layer_numbers constants = {.limit = job->args.limit,
-                                               .slope = job->args.slope,
-                                               .shift = job->args.shift};
+    const struct qn_layer_numbers constants = {.limit = job->call.args.limit,
+                                               .slope = job->call.args.slope,
+                                               .shift = job->call.args.shift};
 
     if (p->role != QN_ROLE_D || !job->problem.activation)
         return x[0];

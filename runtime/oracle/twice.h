@@ -4,8 +4,9 @@
 
 #include "oracle/oracle.h"
 
-/* Allocate the buffers of a cast of the result. Codes of the library. */
-int qn_twice_fill(struct qn_job *, uint64_t seed);
+/* Delayed scaling with a factor that saturates nothing and is not 1, and its
+   inverse. */
+extern const float qn_twice_factors[2];
 
 /* The same product without quantized results is run next to the job's and
    judged as any is; its D, quantized on the host, must be the job's tensors

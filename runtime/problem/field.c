@@ -187,7 +187,7 @@ static int lacks(const struct qn_field *f, int first)
 }
 
 /* Both kinds of misspelling: of the key, or of the equals sign. */
-static int unknown_key(const struct qn_line *line, const char *word,
+static int unknown_key(const struct qn_fields *line, const char *word,
                        int has_value)
 {
     struct qn_guess guess = {.word = word};
@@ -209,7 +209,7 @@ static int unknown_key(const struct qn_line *line, const char *word,
 }
 
 /* KEY=VALUE; `given` has a bit for each key that came before. */
-static int parse_pair(const struct qn_line *line, char *word, uint64_t *given,
+static int parse_pair(const struct qn_fields *line, char *word, uint64_t *given,
                       void *target)
 {
     char *equals = strchr(word, '=');
@@ -236,7 +236,7 @@ static int parse_pair(const struct qn_line *line, char *word, uint64_t *given,
     return f->kind->set(f, target, equals + 1);
 }
 
-int qn_field_parse(const struct qn_line *line, int first, const char *at,
+int qn_field_parse(const struct qn_fields *line, int first, const char *at,
                    void *target)
 {
     char word[QN_LONGEST_WORD];
@@ -261,7 +261,7 @@ int qn_field_parse(const struct qn_line *line, int first, const char *at,
     return QUERN_OK;
 }
 
-int qn_field_print(const struct qn_line *line, int first, const char *word,
+int qn_field_print(const struct qn_fields *line, int first, const char *word,
                    const void *target, const void *usual, const char *recipe,
                    char *buffer, size_t size)
 {
@@ -289,7 +289,7 @@ int qn_field_print(const struct qn_line *line, int first, const char *word,
     return (int)used;
 }
 
-int qn_field_check(const struct qn_line *line, const void *target)
+int qn_field_check(const struct qn_fields *line, const void *target)
 {
     for (int i = 0; i < line->count; i++) {
         const struct qn_field *f = &line->fields[i];
@@ -307,7 +307,7 @@ int qn_field_check(const struct qn_line *line, const void *target)
     return QUERN_OK;
 }
 
-int qn_field_same(const struct qn_line *line, const void *x, const void *y)
+int qn_field_same(const struct qn_fields *line, const void *x, const void *y)
 {
     for (int i = 0; i < line->count; i++) {
         const struct qn_field *f = &line->fields[i];
@@ -335,7 +335,7 @@ static size_t print_usage(const struct qn_field *f, char *text, size_t size)
     return used;
 }
 
-const char *qn_field_usage(const struct qn_line *line, char *buffer,
+const char *qn_field_usage(const struct qn_fields *line, char *buffer,
                            size_t size)
 {
     size_t used = 0;

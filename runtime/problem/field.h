@@ -58,14 +58,15 @@ struct qn_field {
 /* A word of one of the lists of types.h. */
 #define QN_FIELD_WORD(list) .kind = &qn_field_word, .words = &qn_##list##_words
 
-struct qn_line {
+/* The fields of one kind of line. */
+struct qn_fields {
     const struct qn_field *fields;
     int count;
     const char *whose; /* in messages: "the values that ..." */
 };
 
 /* Fields of each kind of line: lines.c. */
-extern const struct qn_line qn_line_product, qn_line_cast, qn_line_mlp,
+extern const struct qn_fields qn_line_product, qn_line_cast, qn_line_mlp,
     qn_line_route, qn_line_moe;
 
 #define QN_LINE(rows, whose)                                                   \
@@ -79,24 +80,24 @@ int qn_field_next(const char **at, char word[QN_LONGEST_WORD]);
 
 /* The rest of a line with that first word: KEY=VALUE words in any order, none
    twice. QUERN_EINVAL names the word and the nearest right one. */
-int qn_field_parse(const struct qn_line *line, int first, const char *at,
+int qn_field_parse(const struct qn_fields *line, int first, const char *at,
                    void *target);
 
 /* The line as text, without values that are as in `usual`; returns the length
    it needs. `recipe` has 32 bytes. */
-int qn_field_print(const struct qn_line *line, int first, const char *word,
+int qn_field_print(const struct qn_fields *line, int first, const char *word,
                    const void *target, const void *usual, const char *recipe,
                    char *buffer, size_t size);
 
 /* QUERN_EINVAL names the first field whose value is no word of its list, or no
    text. */
-int qn_field_check(const struct qn_line *line, const void *target);
+int qn_field_check(const struct qn_fields *line, const void *target);
 
 /* Are all fields but those that vary the same? */
-int qn_field_same(const struct qn_line *line, const void *x, const void *y);
+int qn_field_same(const struct qn_fields *line, const void *x, const void *y);
 
 /* "g=G m=M [d=TYPE] ..": returns `buffer`. */
-const char *qn_field_usage(const struct qn_line *line, char *buffer,
+const char *qn_field_usage(const struct qn_fields *line, char *buffer,
                            size_t size);
 
 /* A word of a list; else the nearest one is named. The first word of a line has

@@ -175,7 +175,7 @@ static const struct qn_field product[] = {
     {SPLIT},
 };
 
-const struct qn_line qn_line_product = QN_LINE(product, "quern.h gives it");
+const struct qn_fields qn_line_product = QN_LINE(product, "quern.h gives it");
 
 #undef AT
 
@@ -229,7 +229,7 @@ static const struct qn_field cast[] = {
     {SPLIT, MOST},
 };
 
-const struct qn_line qn_line_cast = QN_LINE(cast, "quern.h gives it");
+const struct qn_fields qn_line_cast = QN_LINE(cast, "quern.h gives it");
 
 #undef AT
 
@@ -263,7 +263,7 @@ static const struct qn_field mlp[] = {
     TRAINING, {SIZES},     {OUTSIDE}, {SPLIT},
 };
 
-const struct qn_line qn_line_mlp = QN_LINE(mlp, "an MLP can have");
+const struct qn_fields qn_line_mlp = QN_LINE(mlp, "an MLP can have");
 
 #undef AT
 
@@ -292,7 +292,7 @@ static const struct qn_field moe[] = {
     {SPLIT},
 };
 
-const struct qn_line qn_line_moe = QN_LINE(moe, "an MLP can have");
+const struct qn_fields qn_line_moe = QN_LINE(moe, "an MLP can have");
 
 #undef AT
 
@@ -318,4 +318,4 @@ static const struct qn_field route[] = {
      .usage = "i32|i64", .expected = "i32 or i64 is expected", ONLY(ROUTE)},
 };
 
-const struct qn_line qn_line_route = QN_LINE(route, "quern.h gives it");
+const struct qn_fields qn_line_route = QN_LINE(route, "quern.h gives it");

@@ -56,7 +56,7 @@ int qn_problem_recipe(struct quern_context *ctx, const char **at,
     return QUERN_OK;
 }
 
-int qn_problem_begin(struct quern_context *ctx, const struct qn_line *line,
+int qn_problem_begin(struct quern_context *ctx, const struct qn_fields *line,
                      const void *target, const struct qn_recipe **recipe)
 {
     const char *name = target;

@@ -10,7 +10,7 @@
 #include "internal.h"
 
 struct quern_context;
-struct qn_line;
+struct qn_fields;
 
 /* The alignment of every operand and of the workspace, in bytes, unless the
    problem says less: required by TMA. */
@@ -34,7 +34,7 @@ int qn_problem_check(struct quern_context *ctx,
 /* For a structure that begins with the recipe's name and may come from a
    program rather than from text: the rules of its fields, and its recipe.
    QUERN_EINVAL names the field and the rule. */
-int qn_problem_begin(struct quern_context *ctx, const struct qn_line *line,
+int qn_problem_begin(struct quern_context *ctx, const struct qn_fields *line,
                      const void *target, const struct qn_recipe **recipe);
 
 /* The next word as the name of a recipe; `before` is the word that it follows.

@@ -210,7 +210,7 @@ static const struct qn_field fields[] = {
     {"dequantize", AT(dequantize), QN_FIELD_WORD(dequantize)},
 };
 
-static const struct qn_line winner = QN_LINE(fields, NULL);
+static const struct qn_fields winner = QN_LINE(fields, NULL);
 
 /* Only the spelling that a search will compare with is taken. */
 static int read_problem(struct reader *r, const char *text,

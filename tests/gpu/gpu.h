@@ -216,9 +216,9 @@ struct gpu_case {
 /* One run's output side: two at once need two. */
 struct gpu_run {
     struct gpu_buffer d, d_pointers, workspace;
-    struct qn_plan *plan;
+    struct quern_plan *plan;
     struct gpu_kernel *kernel; /* that the plan chose */
-    struct qn_args args;
+    struct quern_args args;
     void *stream;
     char label[400]; /* case and kernel, for messages */
 };
@@ -231,7 +231,7 @@ void gpu_case_close(struct gpu_case *);
 /* The bytes on the host that a part is a copy of. */
 const void *gpu_case_source(const struct gpu_case *, int part);
 
-/* Plan `choice` for the case. Returns qn_plan's code; gpu_run_close also
+/* Plan `choice` for the case. Returns its code; gpu_run_close also
    after a failure. */
 int gpu_run_open(struct gpu_run *, const struct gpu_case *,
                  const struct gpu_choice *choice, int sms);

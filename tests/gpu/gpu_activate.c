@@ -79,16 +79,17 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
    as one run left them and as the next one does. */
 static const char *repeat(struct qn_job *job)
 {
-    const struct qn_memory *const written[] = {&job->memory[QN_ROLE_D],
-                                               &job->memory[QN_ROLE_P],
-                                               &job->memory[QN_ROLE_T],
-                                               &job->sf[QN_ROLE_D],
-                                               &job->sf[QN_ROLE_T],
-                                               &job->global[QN_ROLE_D],
-                                               &job->global[QN_ROLE_T],
-                                               &job->history,
-                                               &job->dprob,
-                                               &job->dbias};
+    const struct qn_memory *const written[] = {
+        &job->call.memory[QUERN_ARG_D],
+        &job->call.memory[QUERN_ARG_PRE],
+        &job->call.memory[QUERN_ARG_D_COLUMNWISE],
+        &job->call.memory[QUERN_ARG_D_SF],
+        &job->call.memory[QUERN_ARG_D_COLUMNWISE_SF],
+        &job->call.memory[QUERN_ARG_D_GLOBAL],
+        &job->call.memory[QUERN_ARG_D_COLUMNWISE_GLOBAL],
+        &job->call.memory[QUERN_ARG_HISTORY],
+        &job->call.memory[QUERN_ARG_DPROB],
+        &job->call.memory[QUERN_ARG_DBIAS]};
     const int count = job->problem.dbias == QUERN_DBIAS_ADD ? 9 : 10;
     const char *bad = NULL;
 
@@ -104,7 +105,7 @@ static void judge(struct qn_job *job, char *text, size_t size)
     struct qn_verdict verdict;
     const char *bad = NULL;
 
-    if (qn_job_run(job) || qn_job_check(job) ||
+    if (qn_call_queue(&job->call) || qn_call_check(&job->call) ||
         qn_oracle_judge(job, QN_ORACLE_FLOAT64, ROWS, &verdict))
         bad = qn_errmsg(gpu_context);
     else if (!verdict.passed)
@@ -142,7 +143,7 @@ static void run_one(int number, int i)
     if (*text)
         snprintf(work.result[number][i], sizeof work.result[number][i],
                  "%s, %s, %s: %s", line, pattern->name, k->name, text);
-    qn_job_free(&job);
+    qn_call_free(&job.call);
 }
 
 static void run_any(int i, void *unused)
@@ -264,8 +265,9 @@ static void copy_one(int r, int i)
     if (*text)
         snprintf(behind.result[r][i], sizeof behind.result[r][i],
                  "%s, %s, %s: %s", line, pattern->name,
-                 job.info.kernel ? job.info.kernel : "no kernel", text);
-    qn_job_free(&job);
+                 job.call.info.kernel ? job.call.info.kernel : "no kernel",
+                 text);
+    qn_call_free(&job.call);
 }
 
 static void copy_any(int i, void *unused)

@@ -19,15 +19,15 @@ static const char *bad_size_told(struct gpu_run *r, const struct gpu_case *p,
     bad = gpu_run_guarded(r, p);
     if (bad)
         return bad;
-    code = qn_check(r->plan, &r->args, r->stream);
+    code = quern_check(r->plan, &r->args, r->stream);
     snprintf(group, sizeof group, "group %d", bad_size->group);
     if (code != QUERN_ESIZES)
-        return gpu_text("qn_check returned %d, not ESIZES", code);
+        return gpu_text("quern_check returned %d, not ESIZES", code);
     if (!strstr(qn_errmsg(gpu_context), group))
         return gpu_text("expected %s in '%s'", group, qn_errmsg(gpu_context));
     gpu_run_digest(r, p, qn_errmsg(gpu_context),
                    strlen(qn_errmsg(gpu_context)));
-    if (qn_check(r->plan, &r->args, r->stream))
+    if (quern_check(r->plan, &r->args, r->stream))
         return "the report was not cleared";
     return NULL;
 }

@@ -8,6 +8,13 @@
 
 #include "gpu.h"
 
+static struct qn_call *call_of(struct gpu_call *c)
+{
+    return c->kind == GPU_PRODUCT ? &c->job.call
+           : c->kind == GPU_CAST  ? &c->cast.call
+                                  : &c->layer.call;
+}
+
 /* 0, or a code; the message tells. */
 static int begin(struct gpu_call *c, const char *line)
 {
@@ -50,94 +57,62 @@ static int add_part(struct gpu_call *c, struct qn_memory *memory)
     return qn_memory_read(memory, 0, part->before, memory->bytes);
 }
 
-/* A product's; if it makes A, A's too. */
-static int add_product(struct gpu_call *c)
+/* All that runs write, but for scratch memory. */
+static int add_parts(struct gpu_call *c, struct qn_call *call)
 {
-    struct qn_job *job = &c->job;
-    struct qn_memory *const all[] = {&job->memory[QN_ROLE_D],
-                                     &job->memory[QN_ROLE_P],
-                                     &job->memory[QN_ROLE_T],
-                                     &job->sf[QN_ROLE_D],
-                                     &job->sf[QN_ROLE_T],
-                                     &job->global[QN_ROLE_D],
-                                     &job->global[QN_ROLE_T],
-                                     &job->history,
-                                     &job->dbias,
-                                     &job->dprob,
-                                     &job->column,
-                                     &job->column_sf,
-                                     &job->column_global,
-                                     &job->memory[QN_ROLE_A],
-                                     &job->sf[QN_ROLE_A],
-                                     &job->global[QN_ROLE_A]};
-    const int count = sizeof all / sizeof *all;
-    int code = QUERN_OK;
+    int count, code = QUERN_OK;
+    const struct quern_operand *o = quern_plan_operands(call->plan, &count);
 
-    for (int i = 0; i < count - (job->problem.quantize ? 0 : 3) && !code; i++)
-        code = add_part(c, all[i]);
-    c->sizes = job->problem.sizes ? NULL : &job->sizes_memory;
-    c->lengths = job->sizes;
-    c->groups = job->problem.groups;
-    c->rows = qn_geometry_length(&job->problem, job->problem.ragged);
-    job->args.noop = (const int *)(const void *)c->noop.data;
-    if (!code && job->problem.microbatches > 1)
-        code = qn_queue(gpu_context, GPU_CALL_QUEUED, &c->queue);
+    for (int i = 0; i < count && !code; i++)
+        if (o[i].written && o[i].arg != QUERN_ARG_WORKSPACE &&
+            o[i].arg != QUERN_ARG_SAVED && o[i].arg != QUERN_ARG_PENDING)
+            code = add_part(c, &call->memory[o[i].arg]);
+    if (call->memory[QUERN_ARG_LENGTHS].base)
+        c->sizes = &call->memory[QUERN_ARG_LENGTHS];
+    c->rows = call->rows;
     return code;
 }
 
-static int add_cast(struct gpu_call *c)
+/* Some runs go through a queue. */
+static int add_queue(struct gpu_call *c)
 {
-    struct qn_cast *cast = &c->cast;
-    int code = QUERN_OK;
+    const int queued = c->kind == GPU_MLP ? c->later == GPU_QUEUED
+                       : c->kind == GPU_PRODUCT
+                           ? c->job.problem.microbatches > 1
+                           : 0;
 
-    for (int i = QN_CAST_SCALE; i < QN_CAST_PARTS && !code; i++)
-        code = add_part(c, &cast->memory[i]);
-    c->sizes = cast->q.sizes || !cast->memory[QN_CAST_SIZES].bytes
-                   ? NULL
-                   : &cast->memory[QN_CAST_SIZES];
-    c->lengths = cast->sizes;
-    c->groups = cast->q.groups;
-    c->rows = cast->q.m;
-    cast->args.noop = (const int *)(const void *)c->noop.data;
-    return code;
+    return queued ? quern_queue_create(gpu_context, GPU_CALL_QUEUED, &c->queue)
+                  : QUERN_OK;
 }
 
-static int add_mlp(struct gpu_call *c)
+static void find_groups(struct gpu_call *c)
 {
-    struct qn_layer *l = &c->layer;
-    int code = QUERN_OK;
-
-    for (int i = QN_LAYER_SCALE; i < QN_LAYER_SAVED && !code; i++)
-        code = add_part(c, &l->memory[i]);
-    c->sizes = l->mlp.sizes ? NULL : &l->memory[QN_LAYER_SIZES];
-    c->lengths = l->sizes;
-    c->groups = l->mlp.groups;
-    c->rows = l->mlp.m;
-    if (!code && c->later == GPU_QUEUED)
-        code = qn_queue(gpu_context, GPU_CALL_QUEUED, &c->queue);
-    return code;
+    c->lengths = c->kind == GPU_PRODUCT ? c->job.sizes
+                 : c->kind == GPU_CAST  ? c->cast.sizes
+                                        : c->layer.sizes;
+    c->groups = c->kind == GPU_PRODUCT ? c->job.problem.groups
+                : c->kind == GPU_CAST  ? c->cast.q.groups
+                                       : c->layer.mlp.groups;
 }
 
 /* With the list of outputs, and a flag that says to run. */
 int gpu_call_open(struct gpu_call *c, const char *line, int later)
 {
     int code = begin(c, line);
+    struct qn_call *call = call_of(c);
 
     c->later = later;
     if (code)
         return code;
-    code = qn_memory_new(&c->noop,
-                         c->kind == GPU_PRODUCT ? c->job.gpu
-                         : c->kind == GPU_CAST  ? c->cast.gpu
-                                                : c->layer.gpu,
-                         sizeof(int));
+    find_groups(c);
+    code = qn_memory_new(&c->noop, call->gpu, sizeof(int));
     if (!code)
         code = qn_memory_clear(&c->noop, 0);
-    if (code)
-        return code;
-    return c->kind == GPU_PRODUCT ? add_product(c)
-           : c->kind == GPU_CAST  ? add_cast(c)
-                                  : add_mlp(c);
+    if (qn_call_operand(call, QUERN_ARG_NOOP))
+        call->args.of[QUERN_ARG_NOOP].data = c->noop.data;
+    if (!code)
+        code = add_parts(c, call);
+    return code ? code : add_queue(c);
 }
 
 void gpu_call_close(struct gpu_call *c)
@@ -145,64 +120,60 @@ void gpu_call_close(struct gpu_call *c)
     for (int i = 0; i < c->count; i++)
         free(c->parts[i].before);
     qn_memory_free(&c->noop);
-    qn_queue_free(c->queue);
-    qn_job_free(&c->job);
-    qn_cast_free(&c->cast);
-    qn_layer_free(&c->layer);
+    quern_queue_destroy(c->queue);
+    qn_call_free(call_of(c));
 }
 
-/* The same product so many times, merged where kernels do that. */
-static int run_queued(struct gpu_call *c, void *stream)
+/* The same product so many times, merged where kernels do that; or gradients
+   of weights. */
+static int run_queued(struct gpu_call *c, int count, void *stream)
 {
+    const struct qn_call *call = call_of(c);
     int code = QUERN_OK;
 
-    for (int i = 0; i < GPU_CALL_QUEUED && !code; i++)
-        code = qn_queue_put(c->queue, c->job.plan, &c->job.args, 0);
+    for (int i = 0; i < count && !code; i++)
+        code = quern_queue_put(c->queue, call->plan, &call->args, 0);
     if (!code)
-        code = qn_queue_flush(c->queue, 0, 0, stream);
+        code = quern_queue_flush(c->queue, 0, 0, stream);
     if (code)
-        qn_queue_drop(c->queue, QUERN_ALL_LAYERS);
+        quern_queue_drop(c->queue, QUERN_ALL_LAYERS);
     return code;
 }
 
 /* Weights, forward and backward. */
 static int run_mlp(struct gpu_call *c, void *stream)
 {
-    const struct qn_layer *l = &c->layer;
-    struct qn_mlp_args args = l->args;
-    int code = qn_mlp_weights(l->plan, &args, stream);
+    static const int phases[] = {QUERN_PHASE_WEIGHTS, QUERN_PHASE_FORWARD,
+                                 QUERN_PHASE_BACKWARD, QUERN_PHASE_WGRAD};
+    const struct qn_call *call = &c->layer.call;
+    const int count = c->later == GPU_LATER ? 4 : 3;
+    int code = QUERN_OK;
 
-    if (!code)
-        code = qn_mlp_forward(l->plan, &args, stream);
-    if (c->later)
-        args.dw1.data = args.dw2.data = NULL;
-    if (!code)
-        code = qn_mlp_backward(l->plan, &args, stream);
-    if (!code && c->later == GPU_LATER)
-        code = qn_mlp_wgrad(l->plan, &l->args, stream);
-    if (!code && c->queue)
-        code = qn_mlp_put(l->plan, &l->args, c->queue, 0);
-    if (!code && c->queue)
-        code = qn_queue_flush(c->queue, 0, 0, stream);
-    return code;
+    for (int i = 0; i < count && !code; i++) {
+        struct quern_args args = call->args;
+
+        args.phase = phases[i];
+        if (c->later && args.phase == QUERN_PHASE_BACKWARD)
+            args.of[QUERN_ARG_DW1].data = args.of[QUERN_ARG_DW2].data = NULL;
+        code = quern_run(call->plan, &args, stream);
+    }
+    return code || !c->queue ? code : run_queued(c, 1, stream);
 }
 
 int gpu_call_run(struct gpu_call *c, void *stream)
 {
+    const struct qn_call *call = call_of(c);
+
     if (c->kind == GPU_MLP)
         return run_mlp(c, stream);
-    if (c->kind == GPU_CAST)
-        return qn_quantize_run(c->cast.plan, &c->cast.args, stream);
     if (c->queue)
-        return run_queued(c, stream);
-    return qn_run(c->job.plan, &c->job.args, stream);
+        return run_queued(c, GPU_CALL_QUEUED, stream);
+    return quern_run(call->plan, &call->args, stream);
 }
 
 int gpu_call_check(struct gpu_call *c, void *stream)
 {
-    if (c->kind == GPU_MLP)
-        return qn_mlp_run_check(c->layer.plan, &c->layer.args, stream);
-    if (c->kind == GPU_CAST)
-        return qn_quantize_run_check(c->cast.plan, &c->cast.args, stream);
-    return qn_check(c->job.plan, &c->job.args, stream);
+    const struct qn_call *call = call_of(c);
+
+    return quern_check(call->plan, &call->args, stream);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "oracle/cast.h"
+#include "oracle/job.h"
 #include "oracle/layer.h"
 
 enum { GPU_CALL_PARTS = 40, GPU_CALL_QUEUED = 4 };
@@ -26,7 +27,7 @@ struct gpu_call {
     struct qn_job job;
     struct qn_cast cast;
     struct qn_layer layer;
-    struct qn_queue *queue; /* of a product with parts, or GPU_QUEUED */
+    struct quern_queue *queue; /* of a product with parts, or GPU_QUEUED */
     struct gpu_call_part parts[GPU_CALL_PARTS];
     int count;
     size_t most;             /* bytes of a part */
@@ -34,7 +35,7 @@ struct gpu_call {
     int64_t *lengths;        /* the host's */
     int groups;
     int64_t rows;          /* of all groups, at most */
-    struct qn_memory noop; /* args.noop, 0; an MLP does not read it */
+    struct qn_memory noop; /* 0; an MLP does not read it */
 };
 
 /* Plan the line of a problem, a quantization or an MLP, and make buffers; all

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu_case.c: one problem on the device, one kernel's run of it. */
 #include "gpu.h"
+#include "api/api.h"
 #include "product/plan.h"
 
 #include <stdarg.h>
@@ -100,14 +101,14 @@ void gpu_case_close(struct gpu_case *p)
 
 /* The problem goes in as text, so that the text is what a failure prints. */
 static int make_plan(struct gpu_run *r, const struct qt_case *given,
-                     const struct gpu_choice *choice, int sms,
-                     struct qn_description *need)
+                     const struct gpu_choice *choice, int sms)
 {
-    struct qn_plan_options options = {.backend = QUERN_BACKEND_JIT, .sms = sms};
-    struct qn_problem problem;
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
     struct qt_case c = *given;
     char line[256];
-    int code;
+
+    options.backend = QUERN_BACKEND_JIT;
+    options.sms = sms;
 
     c.op = choice->op;
     c.dequantize = choice->dequantize;
@@ -118,12 +119,7 @@ static int make_plan(struct gpu_run *r, const struct qt_case *given,
     snprintf(r->label, sizeof r->label, "%s (%s, %s, form %d, %s, sms=%d): %s",
              c.what, line, qt_case_epilogue(&c)->name, c.form,
              c.sizes_type == QUERN_I64 ? "i64" : "i32", sms, choice->label);
-    code = qn_problem_parse(gpu_context, line, &problem);
-    if (!code)
-        code = qn_problem_describe(gpu_context, &problem, need);
-    if (!code)
-        code = qn_plan(gpu_context, &problem, &options, &r->plan);
-    return code;
+    return quern_plan_create(gpu_context, line, &options, &r->plan);
 }
 
 /* As the library takes it; NULL for an array that is not there. */
@@ -150,21 +146,21 @@ static void set_args(struct gpu_run *r, const struct gpu_case *p)
         .beta = address(&parts[GPU_BETA]),
         .workspace = address(&r->workspace)};
 
-    qt_args_set(&p->c, &p->data, &at, &r->args);
+    qt_args_give(&p->c, &p->data, &at, &r->args);
 }
 
 int gpu_run_open(struct gpu_run *r, const struct gpu_case *p,
                  const struct gpu_choice *choice, int sms)
 {
-    struct qn_description need;
     struct quern_plan_info info;
     int code;
 
     memset(r, 0, sizeof *r);
-    code = make_plan(r, &p->c, choice, sms, &need);
+    code = make_plan(r, &p->c, choice, sms);
+    if (!code)
+        code = quern_plan_info(r->plan, &info);
     if (code)
         return code;
-    qn_plan_info(r->plan, &info);
     r->kernel = gpu_variant_kernel(info.kernel);
     if (!r->kernel)
         gpu_lost("the plan has a kernel that is not for this GPU");
@@ -173,9 +169,8 @@ int gpu_run_open(struct gpu_run *r, const struct gpu_case *p,
     gpu_buffer_make(&r->d_pointers, (size_t)p->c.groups * sizeof(void *),
                     GPU_GUARD);
     gpu_buffer_upload(&r->d_pointers, pointers_of(p, QT_D, r->d.data));
-    gpu_buffer_make(&r->workspace, need.workspace_bytes, GPU_GUARD);
+    gpu_buffer_make(&r->workspace, info.workspace_bytes, GPU_GUARD);
     gpu_buffer_workspace(&r->workspace);
-    r->args = need.args;
     set_args(r, p);
     return QUERN_OK;
 }
@@ -187,7 +182,7 @@ void gpu_run_close(struct gpu_run *r)
     gpu_buffer_free(&r->workspace);
     if (r->stream)
         gpu_must(cu.stream_destroy(r->stream), "ending a stream");
-    qn_plan_free(r->plan);
+    quern_plan_destroy(r->plan);
     memset(r, 0, sizeof *r);
 }
 
@@ -204,8 +199,8 @@ void gpu_run_reset(struct gpu_run *r, const struct gpu_case *p)
 const char *gpu_run_start(struct gpu_run *r, const struct gpu_case *p)
 {
     gpu_run_reset(r, p);
-    if (qn_run(r->plan, &r->args, r->stream))
-        return gpu_text("qn_run: %s", qn_errmsg(gpu_context));
+    if (quern_run(r->plan, &r->args, r->stream))
+        return gpu_text("quern_run: %s", qn_errmsg(gpu_context));
     return NULL;
 }
 
@@ -249,7 +244,8 @@ static const char *compare(const struct gpu_run *r, const struct gpu_case *p)
         gpu_lost("host memory ran out");
     gpu_buffer_download(&r->d, d);
     gpu_run_digest(r, p, d, r->d.bytes);
-    c.dequantize = r->plan->problem.dequantize; /* what the model chose */
+    c.dequantize =
+        r->plan->of.product->problem.dequantize; /* what the model chose */
     good = qt_compare(&c, &p->data, d, &verdict);
     free(d);
     return good ? NULL : gpu_text("%s", verdict.text);
@@ -260,8 +256,8 @@ const char *gpu_run_finish(struct gpu_run *r, const struct gpu_case *p)
     const char *bad;
 
     gpu_wait(r->stream, r->label);
-    if (qn_check(r->plan, &r->args, r->stream))
-        return gpu_text("qn_check: %s", qn_errmsg(gpu_context));
+    if (quern_check(r->plan, &r->args, r->stream))
+        return gpu_text("quern_check: %s", qn_errmsg(gpu_context));
     bad = gpu_run_guarded(r, p);
     return bad ? bad : compare(r, p);
 }
@@ -273,8 +269,8 @@ void gpu_run_unopened(const struct gpu_run *r, int code)
     if (code == QUERN_ENOKERNEL)
         gpu_refused();
     else
-        gpu_record(
-            gpu_text("%s: qn_plan: %s", r->label, qn_errmsg(gpu_context)));
+        gpu_record(gpu_text("%s: quern_plan_create: %s", r->label,
+                            qn_errmsg(gpu_context)));
 }
 
 void gpu_run_record(const struct gpu_run *r, const char *bad)

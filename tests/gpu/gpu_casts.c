@@ -90,8 +90,8 @@ static void make_special(struct qn_cast *c)
 {
     const int type = c->q.type;
     const size_t count =
-        c->memory[QN_CAST_IN].bytes * 8 / (size_t)qn_type_bits(type);
-    void *data = c->host[QN_CAST_IN];
+        c->call.memory[QUERN_ARG_INPUT].bytes * 8 / (size_t)qn_type_bits(type);
+    void *data = c->call.host[QUERN_ARG_INPUT];
 
     for (size_t i = 0; data && i + 16 <= count; i += 16) {
         const size_t kind = i / 16 * 7 % 23;
@@ -102,8 +102,8 @@ static void make_special(struct qn_cast *c)
             set_special(data, type, i + kind % 16, specials[kind]);
     }
     if (data)
-        qn_memory_write(&c->memory[QN_CAST_IN], 0, data,
-                        c->memory[QN_CAST_IN].bytes);
+        qn_memory_write(&c->call.memory[QUERN_ARG_INPUT], 0, data,
+                        c->call.memory[QUERN_ARG_INPUT].bytes);
 }
 
 /* ------------------------------------------------------------------- lines */
@@ -130,11 +130,11 @@ static void compare(struct line *line, struct qn_cast *gpu,
     int intact = 1;
 
     for (int i = 0; i < 1 + line->special; i++)
-        if (qn_cast_run(gpu) || qn_cast_run(host)) {
-            fail(line, "qn_quantize_run: ", qn_errmsg(gpu_context));
+        if (qn_call_run(&gpu->call) || qn_call_run(&host->call)) {
+            fail(line, "quern_run: ", qn_errmsg(gpu_context));
             return;
         }
-    if (qn_cast_guards(gpu, &intact) ||
+    if (qn_call_guards(&gpu->call, &intact) ||
         qn_cast_compare(gpu, host, &bytes, where, sizeof where))
         fail(line, "the buffers cannot be read", "");
     else if (!intact)
@@ -165,8 +165,8 @@ static void run_line(struct line *line)
         }
         compare(line, &gpu, &host);
     }
-    qn_cast_free(&gpu);
-    qn_cast_free(&host);
+    qn_call_free(&gpu.call);
+    qn_call_free(&host.call);
 }
 
 /* ------------------------------------------------------------------- lists */
@@ -302,17 +302,17 @@ static const char *bad_size(struct qn_cast *c, int group, int64_t length)
     char expected[32];
     int intact = 1, code;
 
-    if (qn_memory_write(&c->memory[QN_CAST_SIZES], (size_t)group * 8, &length,
-                        sizeof length))
+    if (qn_memory_write(&c->call.memory[QUERN_ARG_LENGTHS], (size_t)group * 8,
+                        &length, sizeof length))
         return "sizes cannot be written";
-    code = qn_cast_run(c);
+    code = qn_call_run(&c->call);
     snprintf(expected, sizeof expected, "group %d", group);
     if (code != QUERN_ESIZES)
-        return gpu_text("qn_quantize_run_check returned %d, not ESIZES", code);
+        return gpu_text("quern_check returned %d, not ESIZES", code);
     if (!strstr(qn_errmsg(gpu_context), expected))
         return gpu_text("expected %s in '%s'", expected,
                         qn_errmsg(gpu_context));
-    if (qn_cast_guards(c, &intact) || !intact)
+    if (qn_call_guards(&c->call, &intact) || !intact)
         return "a guard was written";
     return NULL;
 }
@@ -339,10 +339,10 @@ static void run_lies(const char *recipe)
         gpu_record(bad ? gpu_text("%s, group %d of %lld rows: %s", text, i,
                                   (long long)lengths[i], bad)
                        : NULL);
-        qn_memory_write(&c.memory[QN_CAST_SIZES], 0, c.sizes,
+        qn_memory_write(&c.call.memory[QUERN_ARG_LENGTHS], 0, c.sizes,
                         (size_t)q.groups * 8);
     }
-    qn_cast_free(&c);
+    qn_call_free(&c.call);
 }
 
 /* ---------------------------------------------------------------- pointers */
@@ -358,13 +358,13 @@ static int take_apart(struct qn_cast *c, struct apart *a)
 {
     const int groups = c->q.groups;
     const size_t element = (size_t)qn_type_bits(c->q.type) / 8;
-    const size_t bytes = c->memory[QN_CAST_IN].bytes / (size_t)groups;
+    const size_t bytes = c->call.memory[QUERN_ARG_INPUT].bytes / (size_t)groups;
     const size_t slot = (bytes + element + 255) / 256 * 256;
-    const char *from = c->host[QN_CAST_IN];
-    int code = qn_memory_new(&a->matrices, c->gpu, slot * (size_t)groups);
+    const char *from = c->call.host[QUERN_ARG_INPUT];
+    int code = qn_memory_new(&a->matrices, c->call.gpu, slot * (size_t)groups);
 
     if (!code)
-        code = qn_memory_new(&a->addresses, c->gpu,
+        code = qn_memory_new(&a->addresses, c->call.gpu,
                              (size_t)groups * sizeof(void *));
     for (int g = 0; !code && g < groups; g++) {
         const size_t at =
@@ -377,8 +377,9 @@ static int take_apart(struct qn_cast *c, struct apart *a)
             code = qn_memory_write(&a->addresses, (size_t)g * sizeof address,
                                    &address, sizeof address);
     }
-    c->args.in.data = NULL;
-    c->args.in.pointers = (void *const *)(void *)a->addresses.data;
+    c->call.args.of[QUERN_ARG_INPUT].data = NULL;
+    c->call.args.of[QUERN_ARG_INPUT].pointers =
+        (void *const *)(void *)a->addresses.data;
     return code;
 }
 
@@ -405,8 +406,8 @@ static void run_pointers(const char *recipe, const char *type,
     gpu_record(*line.result ? gpu_text("by pointers: %s", line.result) : NULL);
     qn_memory_free(&apart.matrices);
     qn_memory_free(&apart.addresses);
-    qn_cast_free(&gpu);
-    qn_cast_free(&host);
+    qn_call_free(&gpu.call);
+    qn_call_free(&host.call);
 }
 
 /* --only names kernels of products. */

@@ -34,16 +34,17 @@ struct run {
 
 static const struct qn_memory *result(const struct run *r, int i)
 {
-    const struct qn_memory *const all[] = {&r->job.memory[QN_ROLE_D],
-                                           &r->job.memory[QN_ROLE_P],
-                                           &r->job.dbias, &r->job.dprob};
+    const struct qn_memory *const all[] = {
+        &r->job.call.memory[QUERN_ARG_D], &r->job.call.memory[QUERN_ARG_PRE],
+        &r->job.call.memory[QUERN_ARG_DBIAS],
+        &r->job.call.memory[QUERN_ARG_DPROB]};
 
     return all[i];
 }
 
 static int put_integers(struct qn_job *job, int role)
 {
-    struct qn_memory *memory = &job->memory[role];
+    struct qn_memory *memory = &job->call.memory[qn_job_arg(role)];
     const int bf16 = job->operands[role].type == QUERN_BF16;
     unsigned short *to = malloc(memory->bytes + 1);
     uint64_t state = 7 + (uint64_t)role;
@@ -63,30 +64,31 @@ static int put_integers(struct qn_job *job, int role)
 }
 
 /* Rows of D or P further apart, with values in all of it. */
-static int spread(struct qn_job *job, int role, struct qn_tensor *t, int gap)
+static int spread(struct qn_job *job, int arg, int gap)
 {
-    struct qn_memory *memory = &job->memory[role];
+    const struct quern_operand *o = qn_call_operand(&job->call, arg);
+    struct quern_buffer *b = &job->call.args.of[arg];
+    struct qn_memory *memory = &job->call.memory[arg];
     size_t bytes;
     void *values;
     int code;
 
-    if (!memory->base)
+    if (!o)
         return QUERN_OK;
-    t->stride = t->shape[1] + gap;
-    bytes = (size_t)(t->stride * ROWS * qn_type_bits(t->type) / 8);
+    b->stride = o->shape[1].base + gap;
+    bytes = (size_t)(b->stride * ROWS * qn_type_bits(o->type) / 8);
     values = malloc(bytes);
     if (!values ||
-        qn_random_fill(values, t->type, (size_t)(t->stride * ROWS), 11, 1)) {
+        qn_random_fill(values, o->type, (size_t)(b->stride * ROWS), 11, 1)) {
         free(values);
         return QUERN_ENOMEM;
     }
     qn_memory_free(memory);
-    code = qn_memory_new(memory, job->gpu, bytes);
+    code = qn_memory_new(memory, job->call.gpu, bytes);
     if (!code)
         code = qn_memory_write(memory, 0, values, bytes);
     free(values);
-    t->data = memory->data;
-    t->bytes = bytes;
+    b->data = memory->data;
     return code;
 }
 
@@ -100,13 +102,12 @@ static int run(struct run *r, int backend, const struct qn_problem *p, int gap)
     if (qn_job_begin(job, &options, gpu_context, p, lengths))
         return QUERN_EINVAL;
     if (put_integers(job, QN_ROLE_A) || put_integers(job, QN_ROLE_B) ||
-        spread(job, QN_ROLE_D, &job->args.d, gap) ||
-        spread(job, QN_ROLE_P, &job->args.p, gap))
+        spread(job, QUERN_ARG_D, gap) || spread(job, QUERN_ARG_PRE, gap))
         return QUERN_EINVAL;
     for (int i = 2; i < 4 && !code; i++)
         if (result(r, i)->base)
             code = qn_memory_clear((struct qn_memory *)result(r, i), 0);
-    if (code || qn_job_run(job) || qn_job_check(job))
+    if (code || qn_call_queue(&job->call) || qn_call_check(&job->call))
         return QUERN_EINVAL;
     for (int i = 0; i < 4 && !code; i++) {
         const struct qn_memory *memory = result(r, i);
@@ -125,7 +126,7 @@ static void discard(struct run *r)
 {
     for (int i = 0; i < 4; i++)
         free(r->bytes[i]);
-    qn_job_free(&r->job);
+    qn_call_free(&r->job.call);
 }
 
 /* "" or the first difference. */

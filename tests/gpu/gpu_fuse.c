@@ -36,13 +36,13 @@ static void write_line(const struct qn_kernel *k, const struct qt_case *c,
 /* The outputs, as before any run. */
 static int forget(struct qn_job *job)
 {
-    struct qn_memory *all[] = {&job->memory[QN_ROLE_A], &job->sf[QN_ROLE_A],
-                               &job->memory[QN_ROLE_D], &job->column,
-                               &job->column_sf};
+    static const int all[] = {QUERN_ARG_A, QUERN_ARG_A_SF, QUERN_ARG_D,
+                              QUERN_ARG_A_COLUMNWISE,
+                              QUERN_ARG_A_COLUMNWISE_SF};
     int code = QUERN_OK;
 
     for (size_t i = 0; i < sizeof all / sizeof *all && !code; i++)
-        code = qn_memory_clear(all[i], QN_MEMORY_POISON);
+        code = qn_memory_clear(&job->call.memory[all[i]], QN_MEMORY_POISON);
     return code;
 }
 
@@ -73,7 +73,7 @@ static int put_specials(struct qn_job *job)
                                               0x0001, 0x7f7f, 0x8000};
     enum { COUNT = sizeof specials / sizeof *specials };
     const int64_t k = job->problem.k;
-    unsigned short *numbers = job->numbers;
+    unsigned short *numbers = job->call.host[QUERN_ARG_INPUT];
 
     for (int64_t i = 0; i < job->problem.m; i++)
         for (int64_t x = 0; x < k; x++)
@@ -81,17 +81,26 @@ static int put_specials(struct qn_job *job)
                 numbers[i * k + x] = specials[i / 3 % COUNT];
             else if (i % 3 == 1 && (x + i) % 97 == 0)
                 numbers[i * k + x] = specials[(i / 3 + x) % COUNT];
-    return qn_memory_write(&job->in, 0, numbers, job->in.bytes);
+    return qn_memory_write(&job->call.memory[QUERN_ARG_INPUT], 0, numbers,
+                           job->call.memory[QUERN_ARG_INPUT].bytes);
 }
 
-/* D's bytes as a run leaves them. */
-static const char *run_for_d(struct qn_job *job, const struct qn_plan *plan,
-                             const struct qn_args *args, char *d)
+/* D's bytes as a run leaves them. Without `room` A has no address, though the
+   table of quern.h has it. */
+static const char *run_for_d(struct qn_job *job, const struct quern_plan *plan,
+                             int room, char *d)
 {
-    struct qn_memory *memory = &job->memory[QN_ROLE_D];
+    const struct qn_call *call = &job->call;
+    struct qn_memory *memory = &job->call.memory[QUERN_ARG_D];
+    union qn_given given;
 
-    if (qn_memory_clear(memory, QN_MEMORY_POISON) || qn_run(plan, args, NULL) ||
-        qn_check(plan, args, NULL) ||
+    if (qn_memory_clear(memory, QN_MEMORY_POISON) ||
+        qn_api_given(plan, &call->args, &given))
+        return qn_errmsg(gpu_context);
+    if (!room)
+        given.product.a.data = NULL;
+    if (qn_run(plan->of.product, &given.product, NULL) ||
+        quern_check(plan, &call->args, NULL) ||
         qn_memory_read(memory, 0, d, memory->bytes))
         return qn_errmsg(gpu_context);
     return NULL;
@@ -101,29 +110,30 @@ static const char *run_for_d(struct qn_job *job, const struct qn_plan *plan,
    for a tensor that nothing writes. */
 static const char *compare(struct qn_job *job, const struct qn_kernel *k)
 {
-    const struct qn_plan_options options = {.backend = QUERN_BACKEND_JIT,
-                                            .kernel = twin_of(k)};
-    const size_t bytes = job->memory[QN_ROLE_D].bytes;
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+    const size_t bytes = job->call.memory[QUERN_ARG_D].bytes;
     char *inside = malloc(bytes + 1), *apart = malloc(bytes + 1);
-    struct qn_args bare = job->args;
-    struct qn_plan *plan = NULL;
+    struct quern_plan *plan = NULL;
     const char *bad = NULL;
+    char line[512];
 
-    bare.a.data = NULL;
+    options.backend = QUERN_BACKEND_JIT;
+    options.kernel = twin_of(k);
+    qn_problem_print(&job->problem, line, sizeof line);
     if (!inside || !apart)
         bad = "memory ran out";
     else if (!options.kernel)
         bad = "there is no such kernel that finds A quantized";
     else if (put_specials(job) || forget(job) ||
-             qn_plan(gpu_context, &job->problem, &options, &plan))
+             quern_plan_create(gpu_context, line, &options, &plan))
         bad = qn_errmsg(gpu_context);
     if (!bad)
-        bad = run_for_d(job, job->plan, &bare, inside);
+        bad = run_for_d(job, job->call.plan, 0, inside);
     if (!bad)
-        bad = run_for_d(job, plan, &job->args, apart);
+        bad = run_for_d(job, plan, 1, apart);
     if (!bad && memcmp(inside, apart, bytes) != 0)
         bad = "two launches give other bytes";
-    qn_plan_free(plan);
+    quern_plan_destroy(plan);
     free(inside);
     free(apart);
     return bad;
@@ -133,17 +143,19 @@ static const char *compare(struct qn_job *job, const struct qn_kernel *k)
    before. */
 static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
 {
-    struct qn_args args = job->args;
+    static const int column[] = {QUERN_ARG_A_COLUMNWISE,
+                                 QUERN_ARG_A_COLUMNWISE_SF};
+    struct quern_args args = job->call.args;
     int alike = 1;
 
-    args.column.data = job->column.data;
-    args.column.sf = job->column_sf.data;
-    if (forget(job) || qn_run(job->plan, &args, NULL) || qn_job_check(job) ||
-        qn_made_columns(job, &alike))
+    for (int i = 0; i < 2; i++)
+        args.of[column[i]].data = job->call.memory[column[i]].data;
+    if (forget(job) || quern_run(job->call.plan, &args, NULL) ||
+        qn_call_check(&job->call) || qn_made_columns(job, &alike))
         return qn_errmsg(gpu_context);
     if (!alike)
         return "the columnwise tensor is not what the host quantizes to";
-    return forget(job) || qn_job_run(job)
+    return forget(job) || qn_call_queue(&job->call)
                ? qn_errmsg(gpu_context)
                : gpu_job_judge(job, "without a columnwise tensor", text, size);
 }
@@ -151,7 +163,7 @@ static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
 static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
                               char *text, size_t size)
 {
-    const char *bad = gpu_job_repeat(job, &job->memory[QN_ROLE_D]);
+    const char *bad = gpu_job_repeat(job, &job->call.memory[QUERN_ARG_D]);
 
     if (!bad)
         bad = gpu_job_resize(job, forget, text, size);

@@ -46,36 +46,40 @@ static void write_line(const struct qn_kernel *k, const struct qt_case *c,
 /* The outputs, as before any run: with saved=1 the pre-activation is one. */
 static int forget(struct qn_job *job)
 {
-    const int code = qn_memory_clear(&job->memory[QN_ROLE_D], QN_MEMORY_POISON);
+    const int code =
+        qn_memory_clear(&job->call.memory[QUERN_ARG_D], QN_MEMORY_POISON);
 
     return code || !job->problem.saved
                ? code
-               : qn_memory_clear(&job->memory[QN_ROLE_P], QN_MEMORY_POISON);
+               : qn_memory_clear(&job->call.memory[QUERN_ARG_PRE],
+                                 QN_MEMORY_POISON);
 }
 
 /* Indices of no row are reported and read nothing; then runs are as before. */
 static const char *bad_index(struct qn_job *job, char *text, size_t size)
 {
     static const int wrong[] = {-1, INT32_MAX, INT32_MIN};
+    const int *pairs = job->call.host[QUERN_ARG_GATHER];
 
     if (!job->rows)
         return NULL;
     for (int i = 0; i < 3; i++) {
         const int64_t at = job->rows - 1;
 
-        if (qn_memory_write(&job->pairs_memory, (size_t)at * sizeof(int),
-                            &wrong[i], sizeof(int)) ||
-            qn_job_run(job))
+        if (qn_memory_write(&job->call.memory[QUERN_ARG_GATHER],
+                            (size_t)at * sizeof(int), &wrong[i], sizeof(int)) ||
+            qn_call_queue(&job->call))
             return qn_errmsg(gpu_context);
         snprintf(text, size, "gather[%lld] is %d: it names none", (long long)at,
                  wrong[i]);
-        if (qn_job_check(job) != QUERN_ESIZES)
+        if (qn_call_check(&job->call) != QUERN_ESIZES)
             return "an index of no row was not reported";
         if (strncmp(qn_errmsg(gpu_context), text, strlen(text)) != 0)
             return qn_errmsg(gpu_context);
-        if (qn_memory_write(&job->pairs_memory, (size_t)at * sizeof(int),
-                            &job->pairs[at], sizeof(int)) ||
-            forget(job) || qn_job_run(job))
+        if (qn_memory_write(&job->call.memory[QUERN_ARG_GATHER],
+                            (size_t)at * sizeof(int), &pairs[at],
+                            sizeof(int)) ||
+            forget(job) || qn_call_queue(&job->call))
             return qn_errmsg(gpu_context);
     }
     return gpu_job_judge(job, "after bad indices", text, size);
@@ -84,7 +88,7 @@ static const char *bad_index(struct qn_job *job, char *text, size_t size)
 static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
                               char *text, size_t size)
 {
-    const char *bad = gpu_job_repeat(job, &job->memory[QN_ROLE_D]);
+    const char *bad = gpu_job_repeat(job, &job->call.memory[QUERN_ARG_D]);
 
     (void)k;
     if (!bad)

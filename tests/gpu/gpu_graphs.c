@@ -62,11 +62,11 @@ static void *end_capture(void *stream, int code)
     return executable;
 }
 
-/* One qn_run in a graph; NULL if it refused to be captured. */
+/* One quern_run in a graph; NULL if it refused to be captured. */
 static void *capture(struct gpu_run *r)
 {
     gpu_must(cu.capture_begin(r->stream, GPU_CAPTURE_RELAXED), "a capture");
-    return end_capture(r->stream, qn_run(r->plan, &r->args, r->stream));
+    return end_capture(r->stream, quern_run(r->plan, &r->args, r->stream));
 }
 
 static void upload_async(const struct gpu_buffer *b, const void *from,
@@ -128,7 +128,7 @@ static const char *check_replay(struct gpu_run *r, struct gpu_case *p,
         return gpu_run_finish(r, p);
     }
     gpu_wait(r->stream, r->label);
-    if (qn_check(r->plan, &r->args, r->stream) != QUERN_ESIZES)
+    if (quern_check(r->plan, &r->args, r->stream) != QUERN_ESIZES)
         return "a negative length in a replay was not reported";
     return gpu_run_guarded(r, p);
 }
@@ -233,7 +233,7 @@ static void *capture_pair(struct pair *p)
     for (int i = 0; i < 4 && !code; i++) {
         struct gpu_run *r = &p->runs[order[i]];
 
-        code = qn_run(r->plan, &r->args, streams[i % 2]);
+        code = quern_run(r->plan, &r->args, streams[i % 2]);
     }
     gpu_must(cu.event_record(events[1], streams[1]), "a join");
     gpu_must(cu.stream_wait(streams[0], events[1], 0), "a join");
@@ -254,8 +254,8 @@ static const char *check_eager(struct gpu_run *r, struct gpu_case *p)
     bad = gpu_run_finish(r, p);
     gpu_buffer_download(&r->d, of[0]);
     upload_async(&r->d, p->data.operand[QT_D], r->stream);
-    if (!bad && qn_run(r->plan, &r->args, r->stream))
-        bad = gpu_text("qn_run: %s", qn_errmsg(gpu_context));
+    if (!bad && quern_run(r->plan, &r->args, r->stream))
+        bad = gpu_text("quern_run: %s", qn_errmsg(gpu_context));
     if (!bad)
         bad = gpu_run_finish(r, p);
     gpu_buffer_download(&r->d, of[1]);
@@ -376,24 +376,23 @@ static void replay_layouts(void)
 static const char *plan_again(struct gpu_run *r, const struct gpu_case *p,
                               const char *word)
 {
-    const struct qn_plan_options options = {.backend = QUERN_BACKEND_JIT};
-    struct qn_description need;
-    struct qn_problem problem;
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+    struct quern_plan_info info;
     char line[280];
 
+    options.backend = QUERN_BACKEND_JIT;
     qt_case_text(&p->c, line, 256);
     strcat(line, word);
-    qn_plan_free(r->plan);
+    quern_plan_destroy(r->plan);
     r->plan = NULL;
     gpu_buffer_free(&r->workspace);
-    if (qn_problem_parse(gpu_context, line, &problem) ||
-        qn_problem_describe(gpu_context, &problem, &need) ||
-        qn_plan(gpu_context, &problem, &options, &r->plan))
+    if (quern_plan_create(gpu_context, line, &options, &r->plan) ||
+        quern_plan_info(r->plan, &info))
         return gpu_text("%s: %s", line, qn_errmsg(gpu_context));
-    gpu_buffer_make(&r->workspace, need.workspace_bytes, GPU_GUARD);
+    gpu_buffer_make(&r->workspace, info.workspace_bytes, GPU_GUARD);
     gpu_buffer_workspace(&r->workspace);
     gpu_must(cu.synchronize(), "zeroing"); /* the stream does not wait */
-    r->args.workspace = (void *)(uintptr_t)r->workspace.data;
+    r->args.of[QUERN_ARG_WORKSPACE].data = (void *)(uintptr_t)r->workspace.data;
     return NULL;
 }
 
@@ -404,8 +403,7 @@ static const char *run_host_sizes(struct gpu_run *r, struct gpu_case *p)
     const char *bad = plan_again(r, p, " sizes=host");
     void *executable;
 
-    r->args.a.first_dims = r->args.b.first_dims = r->args.d.first_dims = NULL;
-    r->args.a.last_dims = r->args.b.last_dims = r->args.d.last_dims = NULL;
+    r->args.of[QUERN_ARG_LENGTHS].data = NULL;
     r->args.host_sizes = p->c.length;
     for (int i = 4; i < 6 && !bad; i++) {
         draw_sizes(&p->c, i, &state);

@@ -19,8 +19,9 @@ const char *gpu_job_repeat(struct qn_job *job, const struct qn_memory *memory)
 
     if (!before || !after)
         bad = "memory ran out";
-    else if (qn_memory_read(memory, 0, before, bytes) || qn_job_run(job) ||
-             qn_job_check(job) || qn_memory_read(memory, 0, after, bytes))
+    else if (qn_memory_read(memory, 0, before, bytes) ||
+             qn_call_queue(&job->call) || qn_call_check(&job->call) ||
+             qn_memory_read(memory, 0, after, bytes))
         bad = qn_errmsg(gpu_context);
     else if (memcmp(before, after, bytes) != 0)
         bad = "another run gives other bytes";
@@ -35,7 +36,7 @@ const char *gpu_job_judge(struct qn_job *job, const char *when, char *text,
     struct qn_verdict verdict;
     size_t used = (size_t)snprintf(text, size, "%s: ", when);
 
-    if (qn_job_check(job) ||
+    if (qn_call_check(&job->call) ||
         qn_oracle_judge(job, QN_ORACLE_FLOAT64, JUDGED, &verdict))
         return qn_errmsg(gpu_context);
     if (verdict.passed)
@@ -59,7 +60,9 @@ static int turn_sizes(struct qn_job *job)
         row += job->sizes[g];
     }
     job->rows = row;
-    return qn_memory_write(&job->sizes_memory, 0, job->sizes,
+    if (job->problem.sizes)
+        return QUERN_OK; /* runs read the list itself */
+    return qn_memory_write(&job->call.memory[QUERN_ARG_LENGTHS], 0, job->sizes,
                            (size_t)groups * sizeof *job->sizes);
 }
 
@@ -68,12 +71,13 @@ const char *gpu_job_bad_size(struct qn_job *job, int (*forget)(struct qn_job *),
 {
     const int64_t wrong = -5;
 
-    if (qn_memory_write(&job->sizes_memory, 0, &wrong, sizeof wrong) ||
-        qn_job_run(job))
+    if (qn_memory_write(&job->call.memory[QUERN_ARG_LENGTHS], 0, &wrong,
+                        sizeof wrong) ||
+        qn_call_queue(&job->call))
         return qn_errmsg(gpu_context);
-    if (qn_job_check(job) != QUERN_ESIZES)
+    if (qn_call_check(&job->call) != QUERN_ESIZES)
         return "a negative length was not reported";
-    if (turn_sizes(job) || forget(job) || qn_job_run(job))
+    if (turn_sizes(job) || forget(job) || qn_call_queue(&job->call))
         return qn_errmsg(gpu_context);
     return gpu_job_judge(job, "after bad sizes", text, size);
 }
@@ -81,7 +85,7 @@ const char *gpu_job_bad_size(struct qn_job *job, int (*forget)(struct qn_job *),
 const char *gpu_job_resize(struct qn_job *job, int (*forget)(struct qn_job *),
                            char *text, size_t size)
 {
-    if (turn_sizes(job) || forget(job) || qn_job_run(job))
+    if (turn_sizes(job) || forget(job) || qn_call_queue(&job->call))
         return qn_errmsg(gpu_context);
     return gpu_job_judge(job, "other sizes", text, size);
 }
@@ -94,7 +98,7 @@ const char *gpu_job_replay(struct qn_job *job, int (*forget)(struct qn_job *),
 
     gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
     gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
-    if (qn_run(job->plan, &job->args, stream))
+    if (quern_run(job->call.plan, &job->call.args, stream))
         bad = qn_errmsg(gpu_context);
     gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
     gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
@@ -145,7 +149,7 @@ static void run_one(int number, int i)
     f->line(k, &c, turn, line, sizeof line);
     if (qn_problem_parse(gpu_context, line, &problem) ||
         qn_job_begin(&job, &options, gpu_context, &problem, c.length) ||
-        qn_job_run(&job))
+        qn_call_queue(&job.call))
         bad = qn_errmsg(gpu_context);
     else
         bad = gpu_job_judge(&job, "the first run", text, sizeof text);
@@ -156,7 +160,7 @@ static void run_one(int number, int i)
     if (bad)
         snprintf(work.result[number][i], sizeof work.result[number][i],
                  "%.200s, %s, %s: %.250s", line, pattern->name, k->name, bad);
-    qn_job_free(&job);
+    qn_call_free(&job.call);
 }
 
 /* All but the last problem of each kernel. */

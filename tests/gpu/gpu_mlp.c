@@ -78,7 +78,7 @@ static void compare(struct line *line, const struct qn_layer *a,
 
 static void run(struct line *line, struct qn_layer *l)
 {
-    if (!*line->result && (qn_layer_reset(l) || qn_layer_run(l)))
+    if (!*line->result && (qn_call_reset(&l->call) || qn_call_run(&l->call)))
         fail(line, qn_errmsg(gpu_context), "");
 }
 
@@ -100,8 +100,14 @@ static int set_sizes(struct qn_layer *l, int replay, uint64_t *state)
         l->rows += l->sizes[i];
         left -= l->sizes[i];
     }
-    return qn_memory_write(&l->memory[QN_LAYER_SIZES], 0, l->sizes,
-                           l->memory[QN_LAYER_SIZES].bytes);
+    return qn_memory_write(&l->call.memory[QUERN_ARG_LENGTHS], 0, l->sizes,
+                           l->call.memory[QUERN_ARG_LENGTHS].bytes);
+}
+
+static int run_phase(struct qn_layer *l, int phase, void *stream)
+{
+    l->call.args.phase = phase;
+    return quern_run(l->call.plan, &l->call.args, stream);
 }
 
 /* Forward and backward in a graph; NULL if they refused to be captured. */
@@ -111,9 +117,9 @@ static void *capture(struct qn_layer *l, void *stream)
     int code;
 
     gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
-    code = qn_mlp_forward(l->plan, &l->args, stream);
+    code = run_phase(l, QUERN_PHASE_FORWARD, stream);
     if (!code)
-        code = qn_mlp_backward(l->plan, &l->args, stream);
+        code = run_phase(l, QUERN_PHASE_BACKWARD, stream);
     gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
     if (code)
         return NULL;
@@ -137,12 +143,12 @@ static void replay_all(struct line *line, struct qn_layer *l,
         int code = set_sizes(l, i, &one);
 
         code = code ? code : set_sizes(eager, i, &two);
-        code = code ? code : qn_layer_reset(l);
-        code = code ? code : qn_mlp_weights(l->plan, &l->args, NULL);
+        code = code ? code : qn_call_reset(&l->call);
+        code = code ? code : run_phase(l, QUERN_PHASE_WEIGHTS, NULL);
         gpu_must(cu.synchronize(), "new sizes");
         gpu_must(cu.graph_launch(executable, stream), "a replay");
         gpu_wait(stream, line->text);
-        if (code || qn_mlp_run_check(l->plan, &l->args, stream))
+        if (code || quern_check(l->call.plan, &l->call.args, stream))
             fail(line, "in a replay: ", qn_errmsg(gpu_context));
         run(line, eager);
         compare(line, l, eager, " differs between a replay and a run");
@@ -194,8 +200,8 @@ static void run_line(struct line *line)
     compare(line, &one, &two, " differs from run to run");
     if (line->graph && !*line->result)
         replay_all(line, &one, &two);
-    qn_layer_free(&two);
-    qn_layer_free(&one);
+    qn_call_free(&two.call);
+    qn_call_free(&one.call);
 }
 
 static void add(const char *text, const struct qt_pattern *pattern, int graph)

@@ -104,9 +104,9 @@ static void compare(struct line *line, const struct qn_moe_job *a,
 static void run(struct line *line, struct qn_moe_job *j)
 {
     if (!*line->result)
-        must(line, qn_moe_job_reset(j), "");
+        must(line, qn_call_reset(&j->call), "");
     if (!*line->result)
-        must(line, qn_moe_job_run(j), "");
+        must(line, qn_call_run(&j->call), "");
 }
 
 static void run_layer(struct line *line)
@@ -136,11 +136,11 @@ static int queue(struct qn_moe_job *j, void *stream)
 {
     int code;
 
-    j->args.rows = j->tokens;
-    j->args.phase = QUERN_PHASE_FORWARD;
-    code = quern_run(j->plan, &j->args, stream);
-    j->args.phase = QUERN_PHASE_BACKWARD;
-    return code ? code : quern_run(j->plan, &j->args, stream);
+    j->call.args.rows = j->call.args.rows;
+    j->call.args.phase = QUERN_PHASE_FORWARD;
+    code = quern_run(j->call.plan, &j->call.args, stream);
+    j->call.args.phase = QUERN_PHASE_BACKWARD;
+    return code ? code : quern_run(j->call.plan, &j->call.args, stream);
 }
 
 /* Forward and backward in a graph; NULL if they refused to be captured. */
@@ -181,16 +181,17 @@ static void replay(struct line *line, struct qn_moe_job *j,
 
     change(j, turn);
     change(eager, turn);
-    must(line, qn_moe_job_reset(j), "");
+    must(line, qn_call_reset(&j->call), "");
     must(line, qn_moe_job_route(j), "");
     must(line, qn_moe_job_route(eager), "");
-    j->args.phase = QUERN_PHASE_WEIGHTS;
-    must(line, quern_run(j->plan, &j->args, NULL), "");
+    j->call.args.phase = QUERN_PHASE_WEIGHTS;
+    must(line, quern_run(j->call.plan, &j->call.args, NULL), "");
     gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
     gpu_must(cu.synchronize(), "new routes");
     gpu_must(cu.graph_launch(executable, stream), "a replay");
     gpu_wait(stream, line->text);
-    must(line, quern_check(j->plan, &j->args, (struct CUstream_st *)stream),
+    must(line,
+         quern_check(j->call.plan, &j->call.args, (struct CUstream_st *)stream),
          "in a replay: ");
     gpu_must(cu.stream_destroy(stream), "freeing a stream");
     run(line, eager);
@@ -230,7 +231,7 @@ static int64_t origin_of(int64_t token)
 
 static size_t bytes_of(const struct qn_moe_job *j, int arg)
 {
-    return j->memory[arg].bytes / (size_t)j->moe.mlp.m;
+    return j->call.memory[arg].bytes / (size_t)j->moe.mlp.m;
 }
 
 /* Tokens of the batch, in another order. */
@@ -243,15 +244,16 @@ static void take_tokens(struct line *line, const struct qn_moe_job *all,
         for (int k = 0; k < 3; k++) {
             const size_t bytes = bytes_of(all, read[k]);
 
-            memcpy((char *)few->host[read[k]] + (size_t)i * bytes,
-                   (const char *)all->host[read[k]] +
+            memcpy((char *)few->call.host[read[k]] + (size_t)i * bytes,
+                   (const char *)all->call.host[read[k]] +
                        (size_t)origin_of(i) * bytes,
                    bytes);
         }
     for (int k = 0; k < 3; k++)
         must(line,
-             qn_memory_write(&few->memory[read[k]], 0, few->host[read[k]],
-                             few->memory[read[k]].bytes),
+             qn_memory_write(&few->call.memory[read[k]], 0,
+                             few->call.host[read[k]],
+                             few->call.memory[read[k]].bytes),
              "");
     for (int64_t i = 0; i < few->moe.mlp.m * few->moe.topk; i++)
         few->index[i] =
@@ -272,11 +274,11 @@ static void same_tokens(struct line *line, const struct qn_moe_job *all,
             const size_t bytes = bytes_of(all, made[k]);
 
             must(line,
-                 qn_memory_read(&few->memory[made[k]], (size_t)i * bytes, one,
-                                bytes),
+                 qn_memory_read(&few->call.memory[made[k]], (size_t)i * bytes,
+                                one, bytes),
                  "");
             must(line,
-                 qn_memory_read(&all->memory[made[k]],
+                 qn_memory_read(&all->call.memory[made[k]],
                                 (size_t)origin_of(i) * bytes, other, bytes),
                  "");
             if (memcmp(one, other, bytes) == 0)
@@ -313,24 +315,16 @@ static void run_invariant(struct line *line)
 
 /* ------------------------------------------------- routes and moves, alone */
 
-/* A line on a backend, in its memory. */
-struct alone {
-    struct quern_plan *plan;
-    struct quern_args args;
-    struct qn_gpu *gpu;
-    struct qn_memory memory[QUERN_ARGS_COUNT];
-};
-
 /* Experts around those of the rank, rows in an odd order; else values. */
-static void fill(const struct quern_operand *o, char *to, size_t bytes)
+static int fill(void *unused, const struct quern_operand *o, void *to,
+                size_t bytes)
 {
     uint64_t seed = (uint64_t)o->arg + 7;
     const size_t width = o->type == QUERN_I64 ? 8 : 4;
 
+    (void)unused;
     memset(to, 0x3c, bytes);
-    if (o->arg == QUERN_ARG_WORKSPACE) {
-        qn_memory_begin(to, bytes);
-    } else if (o->read && (o->type == QUERN_I32 || o->type == QUERN_I64)) {
+    if (o->read && (o->type == QUERN_I32 || o->type == QUERN_I64)) {
         for (size_t i = 0; i < bytes / width; i++) {
             const int64_t value =
                 o->arg == QUERN_ARG_INDEX
@@ -338,88 +332,60 @@ static void fill(const struct quern_operand *o, char *to, size_t bytes)
                 : i % 5 == 1 ? -1
                              : (int64_t)(i * 13 % (bytes / width));
 
-            memcpy(to + i * width, &value, width);
+            memcpy((char *)to + i * width, &value, width);
         }
     } else if (o->read) {
         qn_random_fill(to, o->type, bytes / (o->type == QUERN_F32 ? 4 : 2),
                        seed, 1);
     }
+    return QUERN_OK;
 }
 
-static void begin_alone(struct line *line, struct alone *a, int backend)
+/* A line on a backend, in its memory. */
+static void begin_alone(struct line *line, struct qn_call *a, int backend)
 {
-    const struct quern_args empty = QUERN_ARGS_INIT;
+    static const struct qn_call_data data = {.fill = fill};
     struct quern_plan_options o = QUERN_PLAN_OPTIONS_INIT;
-    const struct quern_operand *table;
-    int count = 0;
+    struct qn_line read;
 
-    memset(a, 0, sizeof *a);
-    a->args = empty;
     o.backend = backend;
-    must(line, quern_plan_create(gpu_context, line->text, &o, &a->plan), "");
-    if (!*line->result && backend != QUERN_BACKEND_HOST)
-        must(line, qn_gpu_open(gpu_context, &a->gpu), "");
-    table = quern_plan_operands(a->plan, &count);
-    for (int i = 0; i < count && !*line->result; i++) {
-        struct qn_memory *m = &a->memory[table[i].arg];
-        const size_t bytes =
-            (size_t)quern_extent(&table[i].bytes, a->plan->rows);
-        char *values = malloc(bytes + 1);
-
-        if (!values)
-            gpu_lost("memory");
-        fill(&table[i], values, bytes);
-        must(line, qn_memory_new(m, a->gpu, bytes), "");
-        must(line, qn_memory_write(m, 0, values, bytes), "");
-        a->args.of[table[i].arg].data = m->data;
-        free(values);
-    }
+    must(line, qn_api_line(gpu_context, line->text, &read), "");
     if (!*line->result)
-        must(line, quern_run(a->plan, &a->args, NULL), "");
-    if (!*line->result && a->memory[QUERN_ARG_WORKSPACE].base)
-        must(line, quern_check(a->plan, &a->args, NULL), "");
+        must(line, qn_call_plan(a, gpu_context, &read, &o), "");
+    if (!*line->result)
+        must(line, qn_call_make(a, &data), "");
+    if (!*line->result)
+        must(line, qn_call_run(a), "");
 }
 
-static void compare_alone(struct line *line, const struct alone *a,
-                          const struct alone *b)
+static void compare_alone(struct line *line, const struct qn_call *a,
+                          const struct qn_call *b)
 {
     for (int i = 0; i < QUERN_ARGS_COUNT && !*line->result; i++) {
-        const size_t bytes = a->memory[i].bytes;
-        char *one = malloc(bytes + 1), *two = malloc(bytes + 1);
-        int intact = 1;
+        int intact = 1, same = 1;
 
-        if (!one || !two)
-            gpu_lost("memory");
-        if (bytes && i != QUERN_ARG_WORKSPACE) {
-            must(line, qn_memory_read(&a->memory[i], 0, one, bytes), "");
-            must(line, qn_memory_read(&b->memory[i], 0, two, bytes), "");
-            must(line, qn_memory_guards(&a->memory[i], &intact), "");
-            if (memcmp(one, two, bytes) != 0)
-                fail(line, qn_api_name(i), " differs from the host's");
-            if (!intact)
-                fail(line, qn_api_name(i), ": bytes around it were written");
-        }
-        free(one);
-        free(two);
+        if (!a->memory[i].bytes || i == QUERN_ARG_WORKSPACE)
+            continue;
+        must(line, qn_memory_same(&a->memory[i], &b->memory[i], &same), "");
+        must(line, qn_memory_guards(&a->memory[i], &intact), "");
+        if (!same)
+            fail(line, qn_api_name(i), " differs from the host's");
+        if (!intact)
+            fail(line, qn_api_name(i), ": bytes around it were written");
     }
 }
 
 static void run_alone(struct line *line)
 {
-    struct alone device, host;
+    struct qn_call device = {.rows = 0}, host = {.rows = 0};
 
     begin_alone(line, &device, QUERN_BACKEND_JIT);
-    if (!*line->result) {
+    if (!*line->result)
         begin_alone(line, &host, QUERN_BACKEND_HOST);
+    if (!*line->result)
         compare_alone(line, &device, &host);
-        for (int i = 0; i < QUERN_ARGS_COUNT; i++)
-            qn_memory_free(&host.memory[i]);
-        quern_plan_destroy(host.plan);
-    }
-    for (int i = 0; i < QUERN_ARGS_COUNT; i++)
-        qn_memory_free(&device.memory[i]);
-    qn_gpu_close(device.gpu);
-    quern_plan_destroy(device.plan);
+    qn_call_free(&host);
+    qn_call_free(&device);
 }
 
 /* ------------------------------------------------------------------- lines */

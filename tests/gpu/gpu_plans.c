@@ -39,18 +39,17 @@ static void line_of(const struct qn_kernel *k, char *line, size_t size)
 static void compile_one(int i, void *user)
 {
     struct compile *work = user;
-    struct qn_plan_options options = {.backend = QUERN_BACKEND_JIT,
-                                      .kernel = gpu_kernels[i].kernel->name};
-    struct qn_problem problem;
-    struct qn_plan *plan = NULL;
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+    struct quern_plan *plan = NULL;
     char line[256];
 
+    options.backend = QUERN_BACKEND_JIT;
+    options.kernel = gpu_kernels[i].kernel->name;
     line_of(gpu_kernels[i].kernel, line, sizeof line);
-    if (qn_problem_parse(gpu_context, line, &problem) ||
-        qn_plan(gpu_context, &problem, &options, &plan))
+    if (quern_plan_create(gpu_context, line, &options, &plan))
         snprintf(work->failure[i], sizeof work->failure[i], "%s",
                  qn_errmsg(gpu_context));
-    qn_plan_free(plan);
+    quern_plan_destroy(plan);
 }
 
 /* Each kernel once, on all cores; later plans find it loaded. One that is not
@@ -189,8 +188,8 @@ static const char *run_both(struct gpu_run r[2], const struct gpu_case p[2])
         for (int i = 0; i < 2; i++)
             gpu_run_reset(&r[i], &p[i]);
         for (int i = 0; i < 2 && !bad; i++)
-            if (qn_run(r[i].plan, &r[i].args, r[i].stream))
-                bad = gpu_text("qn_run: %s", qn_errmsg(gpu_context));
+            if (quern_run(r[i].plan, &r[i].args, r[i].stream))
+                bad = gpu_text("quern_run: %s", qn_errmsg(gpu_context));
         for (int i = 0; i < 2; i++) {
             const char *other = gpu_run_finish(&r[i], &p[i]);
 
@@ -246,7 +245,7 @@ static const char *with_sms(const struct gpu_case *p, struct gpu_run *r,
     struct quern_plan_info info;
     const char *bad;
 
-    qn_plan_info(r->plan, &info);
+    quern_plan_info(r->plan, &info);
     if (info.sms < 1 || info.sms > (sms > least ? sms : least))
         return gpu_text("asked for %d multiprocessors, the plan takes %d", sms,
                         info.sms);

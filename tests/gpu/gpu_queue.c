@@ -19,8 +19,8 @@ enum { FEW = 6, MORE = 35, TOKENS = 384, PARTS = QUERN_MAX_MICROBATCHES };
 
 /* dbias of all dy: overwritten by the first, to which the others are added. */
 struct sums {
-    struct qn_quantize_plan *gpu[2], *host[2];
-    struct qn_quantize_args args; /* all but addresses */
+    struct quern_plan *gpu[2], *host[2];
+    int64_t stride; /* of dy's rows */
     struct gpu_buffer dbias, workspace;
     void *host_workspace;
     float *expected;
@@ -32,7 +32,7 @@ struct pile {
     struct sums sums;
     struct gpu_case parts[PARTS];
     struct gpu_run runs[PARTS]; /* [0] has D; the others their arguments */
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     int count;
 };
 
@@ -123,57 +123,51 @@ static void draw(struct pile *p, uint64_t *state)
 
 /* ---------------------------------------------------------- bias gradients */
 
-static int plan_sums(struct sums *s, const struct qt_case *c, int add,
-                     struct qn_quantize_description *need)
+static int plan_sums(struct sums *s, const struct qt_case *c, int add)
 {
-    const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST},
-                                 gpu = {.backend = QUERN_BACKEND_JIT};
-    struct qn_quantization q;
+    struct quern_plan_options host = QUERN_PLAN_OPTIONS_INIT, gpu = host;
     char line[160];
     int code;
+
+    host.backend = QUERN_BACKEND_HOST;
+    gpu.backend = QUERN_BACKEND_JIT;
 
     snprintf(line, sizeof line,
              "quantize %s of=dy g=%d m=%d k=%lld copies=rowwise in=%s dbias=%s",
              c->type == QUERN_F16 ? "fp16" : "bf16", c->groups, TOKENS,
              (long long)c->m, c->type == QUERN_F16 ? "f16" : "bf16",
              add ? "add" : "1");
-    code = qn_quantize_parse(gpu_context, line, &q);
-    if (!code)
-        code = qn_quantize_needs(gpu_context, &q, need);
-    if (!code)
-        code = qn_quantize_plan(gpu_context, &q, &gpu, &s->gpu[add]);
-    if (!code)
-        code = qn_quantize_plan(gpu_context, &q, &host, &s->host[add]);
-    return code;
+    code = quern_plan_create(gpu_context, line, &gpu, &s->gpu[add]);
+    return code ? code
+                : quern_plan_create(gpu_context, line, &host, &s->host[add]);
 }
 
 /* NULL, or why there are none. */
 static const char *open_sums(struct pile *p)
 {
     const struct qt_case *c = &p->parts[0].c;
-    struct qn_quantize_description need;
+    struct quern_plan_info info;
     struct sums *s = &p->sums;
     struct qt_place place;
 
     p->has_sums = !c->recipe && c->a_major == QUERN_MAJOR_MN;
     if (!p->has_sums)
         return NULL;
-    if (plan_sums(s, c, 0, &need) || plan_sums(s, c, 1, &need))
+    if (plan_sums(s, c, 0) || plan_sums(s, c, 1) ||
+        quern_plan_info(s->gpu[1], &info))
         return gpu_text("dbias: %s", qn_errmsg(gpu_context));
     qt_place_of(c, QT_A, &place);
-    s->args = need.args;
-    s->args.in.stride = place.stride;
-    s->args.in.bytes = p->parts[0].data.bytes[QT_A];
+    s->stride = place.stride;
     gpu_buffer_make(&s->dbias, (size_t)(c->groups * c->m) * sizeof(float),
                     GPU_GUARD);
-    gpu_buffer_make(&s->workspace, need.workspace_bytes, GPU_GUARD);
+    gpu_buffer_make(&s->workspace, info.workspace_bytes, GPU_GUARD);
     gpu_buffer_workspace(&s->workspace);
     s->expected = malloc(s->dbias.bytes);
     s->host_workspace =
-        aligned_alloc(64, (need.workspace_bytes + 63) / 64 * 64);
+        aligned_alloc(64, (info.workspace_bytes + 63) / 64 * 64);
     if (!s->expected || !s->host_workspace)
         gpu_lost("host memory ran out");
-    memset(s->host_workspace, 0, need.workspace_bytes);
+    memset(s->host_workspace, 0, info.workspace_bytes);
     return NULL;
 }
 
@@ -182,8 +176,8 @@ static void close_sums(struct pile *p)
     struct sums *s = &p->sums;
 
     for (int i = 0; i < 2; i++) {
-        qn_quantize_plan_free(s->gpu[i]);
-        qn_quantize_plan_free(s->host[i]);
+        quern_plan_destroy(s->gpu[i]);
+        quern_plan_destroy(s->host[i]);
     }
     gpu_buffer_free(&s->dbias);
     gpu_buffer_free(&s->workspace);
@@ -191,17 +185,31 @@ static void close_sums(struct pile *p)
     free(s->host_workspace);
 }
 
+/* The arguments of product i's sums. */
+static struct quern_args args_of(const struct pile *p, int i, void *dy,
+                                 void *lengths, void *dbias, void *workspace)
+{
+    struct quern_args args = QUERN_ARGS_INIT;
+
+    args.of[QUERN_ARG_INPUT].data = dy;
+    args.of[QUERN_ARG_INPUT].stride = p->sums.stride;
+    args.of[QUERN_ARG_LENGTHS].data = lengths;
+    args.of[QUERN_ARG_LENGTHS].type = p->parts[i].c.sizes_type;
+    args.of[QUERN_ARG_DBIAS].data = dbias;
+    args.of[QUERN_ARG_WORKSPACE].data = workspace;
+    return args;
+}
+
 static int put_sums(struct pile *p, int i)
 {
     const struct gpu_buffer *parts = p->parts[i].parts;
-    struct qn_quantize_args args = p->sums.args;
+    const struct quern_args args =
+        args_of(p, i, (void *)(uintptr_t)parts[GPU_A].data,
+                (void *)(uintptr_t)parts[GPU_FIRST].data,
+                (void *)(uintptr_t)p->sums.dbias.data,
+                (void *)(uintptr_t)p->sums.workspace.data);
 
-    args.in.data = (void *)(uintptr_t)parts[GPU_A].data;
-    args.first_dims = (const void *)(uintptr_t)parts[GPU_FIRST].data;
-    args.sizes_type = p->parts[i].c.sizes_type;
-    args.dbias = (float *)(uintptr_t)p->sums.dbias.data;
-    args.workspace = (void *)(uintptr_t)p->sums.workspace.data;
-    return qn_queue_put_dbias(p->queue, p->sums.gpu[i > 0], &args, 3);
+    return quern_queue_put(p->queue, p->sums.gpu[i > 0], &args, 3);
 }
 
 /* The host's, of the same dy and sizes, one after the other. */
@@ -215,14 +223,12 @@ static const char *check_sums(struct pile *p)
         gpu_lost("host memory ran out");
     bad = bad ? bad : gpu_buffer_guarded(&s->workspace, "its workspace");
     for (int i = 0; i < p->count && !bad; i++) {
-        struct qn_quantize_args args = s->args;
+        const struct qt_data *data = &p->parts[i].data;
+        const struct quern_args args =
+            args_of(p, i, data->operand[QT_A], data->first, s->expected,
+                    s->host_workspace);
 
-        args.in.data = p->parts[i].data.operand[QT_A];
-        args.first_dims = p->parts[i].data.first;
-        args.sizes_type = p->parts[i].c.sizes_type;
-        args.dbias = s->expected;
-        args.workspace = s->host_workspace;
-        if (qn_quantize_run(s->host[i > 0], &args, NULL))
+        if (quern_run(s->host[i > 0], &args, NULL))
             bad = gpu_text("dbias: %s", qn_errmsg(gpu_context));
     }
     gpu_buffer_download(&s->dbias, seen);
@@ -240,7 +246,7 @@ static const char *put(struct pile *p)
     int code = QUERN_OK;
 
     for (int i = 0; i < p->count && !code; i++) {
-        code = qn_queue_put(p->queue, p->runs[i].plan, &p->runs[i].args, 3);
+        code = quern_queue_put(p->queue, p->runs[i].plan, &p->runs[i].args, 3);
         if (!code && p->has_sums)
             code = put_sums(p, i);
         if (code)
@@ -260,6 +266,7 @@ static const char *check_all(struct pile *p)
 /* Product i adds to the D of the first. */
 static int open_run(struct pile *p, int i, const struct gpu_choice *choice)
 {
+    static const int shared[] = {QUERN_ARG_D, QUERN_ARG_WORKSPACE};
     const struct gpu_choice any = {"the model's", NULL, QUERN_WGRAD, 0};
     struct gpu_case *part = &p->parts[i];
     struct gpu_run *r = &p->runs[i];
@@ -270,8 +277,8 @@ static int open_run(struct pile *p, int i, const struct gpu_choice *choice)
         return gpu_run_open(r, part, choice, 0);
     adds.c.epilogue = &qt_epilogues[1];
     code = gpu_run_open(r, &adds, &any, 0);
-    r->args.d = p->runs[0].args.d;
-    r->args.workspace = p->runs[0].args.workspace;
+    for (int k = 0; k < 2; k++)
+        r->args.of[shared[k]] = p->runs[0].args.of[shared[k]];
     return code;
 }
 
@@ -284,7 +291,7 @@ static void *capture(struct pile *p, const char **bad)
     if (*bad)
         return NULL;
     gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
-    if (qn_queue_flush(p->queue, 3, 0, stream))
+    if (quern_queue_flush(p->queue, 3, 0, stream))
         *bad = gpu_text("in a capture: %s", qn_errmsg(gpu_context));
     gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
     if (*bad)
@@ -309,10 +316,10 @@ static const char *blame(struct pile *p)
     bad = put(p);
     if (bad)
         return bad;
-    if (qn_queue_flush(p->queue, 3, 0, p->runs[0].stream))
+    if (quern_queue_flush(p->queue, 3, 0, p->runs[0].stream))
         return gpu_text("flush: %s", qn_errmsg(gpu_context));
     gpu_wait(p->runs[0].stream, p->runs[0].label);
-    code = qn_check(p->runs[0].plan, &p->runs[0].args, p->runs[0].stream);
+    code = quern_check(p->runs[0].plan, &p->runs[0].args, p->runs[0].stream);
     snprintf(product, sizeof product, "product %d of", last);
     if (code == QUERN_ESIZES && strstr(qn_errmsg(gpu_context), product))
         return NULL;
@@ -329,7 +336,7 @@ static const char *run_pile(struct pile *p, int replays, uint64_t *state)
     draw(p, state);
     gpu_run_reset(&p->runs[0], &p->parts[0]);
     bad = put(p);
-    if (!bad && qn_queue_flush(p->queue, 3, 0, stream))
+    if (!bad && quern_queue_flush(p->queue, 3, 0, stream))
         bad = gpu_text("flush: %s", qn_errmsg(gpu_context));
     if (!bad)
         bad = check_all(p);
@@ -360,7 +367,7 @@ static void run_choice(const struct gpu_variant *v,
     struct pile *p = calloc(1, sizeof *p);
     int code = 0;
 
-    if (!p || qn_queue(gpu_context, 2 * PARTS, &p->queue))
+    if (!p || quern_queue_create(gpu_context, 2 * PARTS, &p->queue))
         gpu_lost("host memory ran out");
     p->count = count;
     for (int i = 0; i < count; i++) {
@@ -378,7 +385,7 @@ static void run_choice(const struct gpu_variant *v,
         gpu_run_record(&p->runs[0], bad ? bad : run_pile(p, replays, state));
     }
     close_sums(p);
-    qn_queue_free(p->queue);
+    quern_queue_destroy(p->queue);
     for (int i = 0; i < count; i++) {
         gpu_run_close(&p->runs[i]);
         gpu_case_close(&p->parts[i]);

@@ -99,7 +99,7 @@ static void draw_sizes(struct twins *t, enum phase phase, int i)
 static void prepare(struct twins *t, struct gpu_call *c, enum phase phase,
                     int compared, void *stream)
 {
-    const struct qn_memory *in = &c->cast.memory[QN_CAST_IN];
+    const struct qn_memory *in = &c->cast.call.memory[QUERN_ARG_INPUT];
     const int flag = phase == SKIPPED ? 3 : 0;
 
     if (c->sizes)
@@ -114,7 +114,7 @@ static void prepare(struct twins *t, struct gpu_call *c, enum phase phase,
                                stream),
                  "zeros");
     else if (c->kind == GPU_CAST && in->bytes)
-        upload(in, c->cast.host[QN_CAST_IN], stream);
+        upload(in, c->cast.call.host[QUERN_ARG_INPUT], stream);
 }
 
 /* The graph of a call; NULL if it refused. */

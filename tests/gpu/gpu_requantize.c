@@ -6,6 +6,7 @@
    of one graph, in the same workspace. */
 #include "gpu.h"
 
+#include "api/api.h"
 #include "product/frame.h"
 #include "base/types.h"
 #include "problem/dequantize_rules.h"
@@ -82,7 +83,7 @@ struct copy {
 
 static void copy_of(const struct pair *t, int role, struct copy *copy)
 {
-    const struct qn_problem *p = &t->fp8.plan->problem;
+    const struct qn_problem *p = &t->fp8.plan->of.product->problem;
     const struct qn_recipe *recipe = t->p.c.recipe;
     struct qn_tensor tensor = {.ndim = 0};
     int column, matrices;
@@ -196,7 +197,8 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
     int64_t line, block, step, first, last;
 
     if (t->strategy == QUERN_DEQUANTIZE_FP8 &&
-        !qn_requantize_does(&t->fp8.plan->problem, t->p.c.recipe, role))
+        !qn_requantize_does(&t->fp8.plan->of.product->problem, t->p.c.recipe,
+                            role))
         return 0;
     copy_of(t, role, &copy);
     if (!find_area(t, &copy, state, &a))
@@ -258,7 +260,7 @@ static void *run_once(struct pair *t, struct gpu_run *r, const char **bad)
 /* Did the last run multiply what was tried, and nothing else? By two flags. */
 static const char *check_flags(const struct pair *t, int fits)
 {
-    const struct qn_plan *plan = t->fp8.plan;
+    const struct qn_plan *plan = t->fp8.plan->of.product;
     struct gpu_buffer flags = t->fp8.workspace;
     struct qn_dequantize_space space;
     unsigned int value[2];
@@ -362,7 +364,7 @@ static void make_graph(struct pair *t)
     int code;
 
     gpu_must(cu.capture_begin(t->fp8.stream, GPU_CAPTURE_RELAXED), "a capture");
-    code = qn_run(t->fp8.plan, &t->fp8.args, t->fp8.stream);
+    code = quern_run(t->fp8.plan, &t->fp8.args, t->fp8.stream);
     gpu_must(cu.capture_end(t->fp8.stream, &graph), "the end of a capture");
     gpu_must(code, "a captured run");
     gpu_must(cu.graph_instantiate(&t->graph, graph, 0), "a graph");

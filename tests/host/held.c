@@ -18,12 +18,16 @@ struct made {
     struct qn_cast cast;
     struct qn_fidelity f;
     int64_t starts[GROUPS];
+    struct qn_tensor copy;
+    size_t bytes, sf_bytes;
     double tolerance;
 };
 
 static void make(struct made *m, const char *recipe, const char *of,
                  const char *copy)
 {
+    const int kind = *copy == 'r' ? QUERN_ROWWISE : QUERN_COLUMNWISE;
+    const int arg = *copy == 'r' ? QUERN_ARG_ROWWISE : QUERN_ARG_COLUMNWISE;
     struct qn_quantization q;
     char text[128];
 
@@ -33,13 +37,16 @@ static void make(struct made *m, const char *recipe, const char *of,
              *of == 'w' ? "" : " split=130,0,60");
     assert_int_equal(qn_quantize_parse(host_ctx, text, &q), QUERN_OK);
     assert_int_equal(qn_cast_begin_host(&m->cast, &options, host_ctx, &q), 0);
-    assert_int_equal(qn_cast_run(&m->cast), QUERN_OK);
+    assert_int_equal(qn_call_run(&m->cast.call), QUERN_OK);
     m->starts[1] = m->starts[2] = m->cast.sizes[0];
+    m->copy = qn_cast_copy(&m->cast, kind);
+    m->bytes = m->cast.call.memory[arg].bytes;
+    m->sf_bytes = m->cast.call.memory[arg + 1].bytes;
     m->f = (struct qn_fidelity){.q = q,
                                 .recipe = qn_context_recipe(host_ctx, recipe),
-                                .numbers = m->cast.memory[QN_CAST_IN].data,
-                                .copy = *copy == 'r' ? &m->cast.args.row
-                                                     : &m->cast.args.column,
+                                .numbers =
+                                    m->cast.call.memory[QUERN_ARG_INPUT].data,
+                                .copy = &m->copy,
                                 .starts = m->starts,
                                 .sizes = m->cast.sizes};
     assert_int_equal(qn_fidelity_tolerance(host_ctx, &m->f, 1, &m->tolerance),
@@ -80,17 +87,17 @@ static void judge(const char *recipe, const char *of, const char *copy)
     make(&m, recipe, of, copy);
     if (!held(&m))
         fail_msg("%s of=%s copies=%s: a right copy fails", recipe, of, copy);
-    disturb(&m, m.f.copy->data, m.f.copy->bytes, 16);
+    disturb(&m, m.copy.data, m.bytes, 16);
     /* swapped scales, and one wrong scale */
-    if (m.f.copy->sf_bytes > 64) {
+    if (m.sf_bytes > 64) {
         if (*of != 'w') /* neighbours in squares are nearly alike */
-            disturb(&m, m.f.copy->sf, m.f.copy->sf_bytes, 4);
-        memset(m.f.copy->sf, 0, 4);
+            disturb(&m, m.copy.sf, m.sf_bytes, 4);
+        memset(m.copy.sf, 0, 4);
         if (held(&m))
             fail_msg("%s of=%s copies=%s: a wrong scale passes", recipe, of,
                      copy);
     }
-    qn_cast_free(&m.cast);
+    qn_call_free(&m.cast.call);
 }
 
 TEST(test_fidelity)
@@ -113,7 +120,7 @@ TEST(test_fidelity_of_padding)
 
     make(&m, "mxfp8", "x", "columnwise");
     assert_true(held(&m));
-    ((unsigned char *)m.f.copy->data)[131] = 0x38;
+    ((unsigned char *)m.copy.data)[131] = 0x38;
     assert_false(held(&m));
-    qn_cast_free(&m.cast);
+    qn_call_free(&m.cast.call);
 }

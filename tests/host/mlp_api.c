@@ -14,44 +14,13 @@
 
 static const struct qn_options options = {.command = "test_host", .seed = 7};
 
-/* An MLP with data, and the same through quern.h. */
+/* An MLP with data, and a plan and arguments to change. */
 struct api {
     char text[256];
     struct qn_layer l;
     struct quern_plan *plan;
     struct quern_args args;
 };
-
-/* The layer's arguments, by operands. */
-static void point(struct api *a)
-{
-    const struct quern_args begin = QUERN_ARGS_INIT;
-    const struct qn_mlp_args *from = &a->l.args;
-    int count;
-    const struct quern_operand *o = quern_plan_operands(a->plan, &count);
-
-    a->args = begin;
-    a->args.of[QUERN_ARG_LENGTHS].data = (void *)from->first_dims;
-    a->args.of[QUERN_ARG_LENGTHS].type = from->sizes_type;
-    for (int i = 0; i < count; i++)
-        for (int j = 0; j < qn_api_slot_count; j++) {
-            const struct qn_slot *s = &qn_api_slots[j];
-            const char *at = (const char *)from + s->at[QN_LINE_MLP];
-            const struct qn_tensor *t = (const void *)at;
-            struct quern_buffer *to = &a->args.of[s->arg];
-
-            if (s->arg != o[i].arg || s->at[QN_LINE_MLP] < 0)
-                continue;
-            if (s->form == QN_SLOT_TENSOR)
-                to->pointers = t->pointers;
-            if (s->form == QN_SLOT_ARRAY)
-                memcpy(&to->data, at, sizeof to->data);
-            else
-                to->data = s->form == QN_SLOT_TENSOR ? t->data
-                           : s->form == QN_SLOT_SF   ? t->sf
-                                                     : t->global;
-        }
-}
 
 static void begin(struct api *a, const char *recipe, const char *rest)
 {
@@ -66,13 +35,13 @@ static void begin(struct api *a, const char *recipe, const char *rest)
                        NULL, 0) ||
         quern_plan_create(host_ctx, a->text, &host, &a->plan))
         fail_msg("%s: %s", a->text, quern_errmsg());
-    point(a);
+    a->args = a->l.call.args;
 }
 
 static void end(struct api *a)
 {
     quern_plan_destroy(a->plan);
-    qn_layer_free(&a->l);
+    qn_call_free(&a->l.call);
 }
 
 static void run(struct api *a, int phase)
@@ -129,12 +98,8 @@ static const char *recipe_at(int i)
 /* -------------------------------------------------------------- addresses */
 
 enum { MATRICES = 4 }; /* operands; each of four groups */
-static const struct {
-    int arg, part;
-} given[MATRICES] = {{QUERN_ARG_W1, QN_LAYER_W1},
-                     {QUERN_ARG_W2, QN_LAYER_W2},
-                     {QUERN_ARG_DW1, QN_LAYER_DW1},
-                     {QUERN_ARG_DW2, QN_LAYER_DW2}};
+static const int given[MATRICES] = {QUERN_ARG_W1, QUERN_ARG_W2, QUERN_ARG_DW1,
+                                    QUERN_ARG_DW2};
 
 /* Each in memory of its own, the last group first. */
 struct matrices {
@@ -143,7 +108,7 @@ struct matrices {
 
 static size_t matrix_bytes(const struct api *a, int i)
 {
-    return a->l.memory[given[i].part].bytes / 4;
+    return a->l.call.memory[given[i]].bytes / 4;
 }
 
 static void scatter(struct api *a, struct matrices *m)
@@ -155,10 +120,10 @@ static void scatter(struct api *a, struct matrices *m)
             m->at[i][g] = aligned_alloc(16, (bytes + 15) / 16 * 16);
             assert_non_null(m->at[i][g]);
             memcpy(m->at[i][g],
-                   a->l.memory[given[i].part].data + (size_t)g * bytes, bytes);
+                   a->l.call.memory[given[i]].data + (size_t)g * bytes, bytes);
         }
-        a->args.of[given[i].arg].data = NULL;
-        a->args.of[given[i].arg].pointers = m->at[i];
+        a->args.of[given[i]].data = NULL;
+        a->args.of[given[i]].pointers = m->at[i];
     }
 }
 
@@ -169,7 +134,7 @@ static void gather(struct api *a, struct matrices *m)
         for (int g = 0; g < 4; g++) {
             const size_t bytes = matrix_bytes(a, i);
 
-            memcpy(a->l.memory[given[i].part].data + (size_t)g * bytes,
+            memcpy(a->l.call.memory[given[i]].data + (size_t)g * bytes,
                    m->at[i][g], bytes);
             memset(m->at[i][g], QN_MEMORY_POISON, bytes);
         }
@@ -234,7 +199,6 @@ TEST(test_mlp_pointers_refused)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         void *matrices[4] = {NULL};
         char rest[128], says[64];
-        struct qn_tensor *t;
         struct quern_queue *queue;
         struct api a;
 
@@ -242,7 +206,7 @@ TEST(test_mlp_pointers_refused)
                  rows[i].word);
         begin(&a, rows[i].recipe, rest);
         for (int j = 0; j < MATRICES; j++)
-            assert_int_equal(operand(&a, given[j].arg)->pointers,
+            assert_int_equal(operand(&a, given[j])->pointers,
                              !strcmp(rows[i].word, j < 2 ? "w" : "dw"));
         a.args.of[rows[i].arg].data = NULL;
         a.args.of[rows[i].arg].pointers = matrices;
@@ -254,13 +218,8 @@ TEST(test_mlp_pointers_refused)
             assert_int_equal(quern_queue_put(queue, a.plan, &a.args, 0),
                              QUERN_EINVAL);
         quern_queue_destroy(queue);
-        t = rows[i].arg == QUERN_ARG_W1    ? &a.l.args.w1
-            : rows[i].arg == QUERN_ARG_W2  ? &a.l.args.w2
-            : rows[i].arg == QUERN_ARG_DW1 ? &a.l.args.dw1
-                                           : &a.l.args.dw2;
-        t->data = NULL;
-        t->pointers = matrices;
-        assert_int_equal(qn_layer_run(&a.l), QUERN_EINVAL);
+        a.l.call.args.of[rows[i].arg] = a.args.of[rows[i].arg];
+        assert_int_equal(qn_call_run(&a.l.call), QUERN_EINVAL);
         assert_non_null(strstr(qn_errmsg(host_ctx), says));
         end(&a);
     }
@@ -313,7 +272,7 @@ TEST(test_mlp_forward_only)
     for (int r = 0; (recipe = recipe_at(r)); r++) {
         struct api whole, a;
         struct qn_layer_verdict v;
-        const struct qn_memory *y = &a.l.memory[QN_LAYER_Y];
+        const struct qn_memory *y = &a.l.call.memory[QUERN_ARG_Y];
 
         begin(&whole, recipe,
               "m=150 hidden=64 ffn=40 prob=1 bias=1 split=skew");
@@ -326,22 +285,23 @@ TEST(test_mlp_forward_only)
                         bytes_of(&whole, QUERN_ARG_SAVED));
         for (int i = 0; i < QN_MLP_LAUNCHES; i++)
             if (i >= QN_MLP_DH || i == QUERN_MLP_DY || i == QUERN_MLP_DPRE)
-                assert_true(!a.l.plan->launches[i].product &&
-                            !a.l.plan->launches[i].cast);
+                assert_true(!a.plan->of.mlp->launches[i].product &&
+                            !a.plan->of.mlp->launches[i].cast);
         run_to_backward(&whole);
         if (a.args.of[QUERN_ARG_W1_ROWWISE].data)
             run(&a, QUERN_PHASE_WEIGHTS);
         run(&a, QUERN_PHASE_FORWARD);
-        if (memcmp(y->data, whole.l.memory[QN_LAYER_Y].data, y->bytes) != 0)
+        if (memcmp(y->data, whole.l.call.memory[QUERN_ARG_Y].data, y->bytes) !=
+            0)
             fail_msg("%s: y differs from a whole MLP's", recipe);
         refuse(&a, QUERN_PHASE_BACKWARD, "backward is not possible: grad=0");
         refuse(&a, QUERN_PHASE_WGRAD, "wgrad is not possible: grad=0");
-        if (qn_layer_run(&a.l) || qn_layer_judge(&a.l, 1 << 20, &v))
+        if (qn_call_run(&a.l.call) || qn_layer_judge(&a.l, 1 << 20, &v))
             fail_msg("%s: %s", a.text, qn_errmsg(host_ctx));
         assert_true(v.passed);
-        assert_int_equal(qn_mlp_wgrad(a.l.plan, &a.l.args, NULL), QUERN_EINVAL);
-        a.l.args.saved = a.l.args.workspace;
-        assert_int_equal(qn_layer_run(&a.l), QUERN_EINVAL);
+        a.l.call.args.of[QUERN_ARG_SAVED].data =
+            a.l.call.memory[QUERN_ARG_WORKSPACE].data;
+        assert_int_equal(qn_call_run(&a.l.call), QUERN_EINVAL);
         assert_non_null(strstr(qn_errmsg(host_ctx), "saved is not NULL"));
         end(&whole);
         end(&a);
@@ -371,30 +331,36 @@ static void move(const struct api *from, struct api *to, char *memory[3])
     }
 }
 
+enum { RESULTS = 7 };
+static const int made[RESULTS] = {QUERN_ARG_DW1,  QUERN_ARG_DW2, QUERN_ARG_DB1,
+                                  QUERN_ARG_DB2,  QUERN_ARG_Y,   QUERN_ARG_DX,
+                                  QUERN_ARG_DPROB};
+
 /* Other results than before, to see that they are made again. */
 static void forget(struct api *a)
 {
-    for (int part = QN_LAYER_DW1; part < QN_LAYER_COPIES; part++)
-        qn_memory_clear(&a->l.memory[part], QN_MEMORY_POISON);
+    for (int i = 0; i < RESULTS; i++)
+        qn_memory_clear(&a->l.call.memory[made[i]], QN_MEMORY_POISON);
 }
 
 /* Results of `a` as they are now. */
-static void keep(const struct api *a, char *results[QN_LAYER_PARTS])
+static void keep(const struct api *a, char *results[RESULTS])
 {
-    for (int part = QN_LAYER_DW1; part < QN_LAYER_COPIES; part++) {
-        results[part] = malloc(a->l.memory[part].bytes + 1);
-        assert_non_null(results[part]);
-        memcpy(results[part], a->l.memory[part].data, a->l.memory[part].bytes);
+    for (int i = 0; i < RESULTS; i++) {
+        results[i] = malloc(a->l.call.memory[made[i]].bytes + 1);
+        assert_non_null(results[i]);
+        memcpy(results[i], a->l.call.memory[made[i]].data,
+               a->l.call.memory[made[i]].bytes);
     }
 }
 
-static void compare(const struct api *a, char *const results[QN_LAYER_PARTS],
+static void compare(const struct api *a, char *const results[RESULTS],
                     const char *what)
 {
-    for (int part = QN_LAYER_DW1; part < QN_LAYER_COPIES; part++)
-        if (memcmp(results[part], a->l.memory[part].data,
-                   a->l.memory[part].bytes) != 0)
-            fail_msg("%s: part %d differs, %s", a->text, part, what);
+    for (int i = 0; i < RESULTS; i++)
+        if (memcmp(results[i], a->l.call.memory[made[i]].data,
+                   a->l.call.memory[made[i]].bytes) != 0)
+            fail_msg("%s: %s differs, %s", a->text, qn_api_name(made[i]), what);
 }
 
 /* A plan for 300 rows runs 150 of them: the bits of a plan for these. */
@@ -405,7 +371,7 @@ TEST(test_mlp_rows)
 
     for (int r = 0; (recipe = recipe_at(r)); r++)
         for (int i = 0; i < 3; i++) {
-            char rest[2][128], *memory[3], *results[QN_LAYER_PARTS];
+            char rest[2][128], *memory[3], *results[RESULTS];
             struct quern_queue *queue;
             struct api exact, large;
 
@@ -425,8 +391,10 @@ TEST(test_mlp_rows)
             move(&exact, &large, memory);
             run_to_backward(&large);
             compare(&exact, results, "of a plan for more rows");
-            qn_memory_clear(&exact.l.memory[QN_LAYER_DW1], QN_MEMORY_POISON);
-            qn_memory_clear(&exact.l.memory[QN_LAYER_DW2], QN_MEMORY_POISON);
+            qn_memory_clear(&exact.l.call.memory[QUERN_ARG_DW1],
+                            QN_MEMORY_POISON);
+            qn_memory_clear(&exact.l.call.memory[QUERN_ARG_DW2],
+                            QN_MEMORY_POISON);
             assert_int_equal(quern_queue_create(host_ctx, 4, &queue), 0);
             if (i == 2) {
                 run(&large, QUERN_PHASE_WGRAD);
@@ -439,8 +407,8 @@ TEST(test_mlp_rows)
             large.args.rows = 301;
             refuse(&large, QUERN_PHASE_FORWARD, "args.rows is 301");
             quern_queue_destroy(queue);
-            for (int part = QN_LAYER_DW1; part < QN_LAYER_COPIES; part++)
-                free(results[part]);
+            for (int k = 0; k < RESULTS; k++)
+                free(results[k]);
             for (int part = 0; part < 3; part++)
                 free(memory[part]);
             end(&exact);

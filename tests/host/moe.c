@@ -27,7 +27,7 @@ static void begin(struct qn_moe_job *j, const char *text)
 
 static void run(struct qn_moe_job *j, const char *text)
 {
-    if (qn_moe_job_run(j))
+    if (qn_call_run(&j->call))
         fail_msg("%s: %s", text, quern_errmsg());
 }
 
@@ -54,7 +54,7 @@ static void try_route(struct qn_moe_job *j, const char *text, enum qt_route how)
 {
     qt_route_draw(j, how);
     assert_int_equal(qn_moe_job_route(j), QUERN_OK);
-    assert_int_equal(qn_moe_job_reset(j), QUERN_OK);
+    assert_int_equal(qn_call_reset(&j->call), QUERN_OK);
     run(j, text);
     check(j, text, qt_routes[how]);
 }
@@ -148,7 +148,7 @@ static void begin_ones(struct qn_moe_job *j, const char *recipe,
              recipe, rest, weights_of);
     begin(j, text);
     for (int i = 0; i < 140 * 3 && strcmp(weights_of, "none") != 0; i++)
-        ((float *)(void *)j->memory[QUERN_ARG_PROB].data)[i] = 1;
+        ((float *)(void *)j->call.memory[QUERN_ARG_PROB].data)[i] = 1;
     run(j, text);
 }
 
@@ -162,9 +162,9 @@ static void gather_or_move(const char *recipe, const char *rest)
     for (int i = 0; i < 2; i++) {
         begin_ones(&rows, recipe, i ? "x" : "y", rest);
         for (int k = 0; k < 4; k++)
-            if (memcmp(tokens.memory[results[k]].data,
-                       rows.memory[results[k]].data,
-                       rows.memory[results[k]].bytes) != 0)
+            if (memcmp(tokens.call.memory[results[k]].data,
+                       rows.call.memory[results[k]].data,
+                       rows.call.memory[results[k]].bytes) != 0)
                 fail_msg("%s %s: %s differs from that of prob=%s", recipe, rest,
                          qn_api_name(results[k]), i ? "x" : "y");
         qn_moe_job_free(&rows);
@@ -202,10 +202,10 @@ static void same_token(const struct qn_moe_job *a, int64_t at,
                        const struct qn_moe_job *b, int64_t other, int arg,
                        const char *text)
 {
-    const size_t bytes = a->memory[arg].bytes / (size_t)a->moe.mlp.m;
+    const size_t bytes = a->call.memory[arg].bytes / (size_t)a->moe.mlp.m;
 
-    if (memcmp(a->memory[arg].data + (size_t)at * bytes,
-               b->memory[arg].data + (size_t)other * bytes, bytes) != 0)
+    if (memcmp(a->call.memory[arg].data + (size_t)at * bytes,
+               b->call.memory[arg].data + (size_t)other * bytes, bytes) != 0)
         fail_msg("%s: %s of token %lld differs with other tokens", text,
                  qn_api_name(arg), (long long)at);
 }
@@ -213,10 +213,10 @@ static void same_token(const struct qn_moe_job *a, int64_t at,
 static void copy_token(const struct qn_moe_job *a, int64_t at,
                        struct qn_moe_job *b, int64_t to, int arg)
 {
-    const size_t bytes = a->memory[arg].bytes / (size_t)a->moe.mlp.m;
+    const size_t bytes = a->call.memory[arg].bytes / (size_t)a->moe.mlp.m;
 
-    memcpy(b->memory[arg].data + (size_t)to * bytes,
-           a->memory[arg].data + (size_t)at * bytes, bytes);
+    memcpy(b->call.memory[arg].data + (size_t)to * bytes,
+           a->call.memory[arg].data + (size_t)at * bytes, bytes);
 }
 
 /* Some tokens of one batch in a batch of another size, in another order, with
@@ -275,9 +275,10 @@ TEST(test_moe_ranks)
         memcpy(half.index, all.index, 60 * sizeof *half.index);
         assert_int_equal(qn_moe_job_route(&half), 0);
         for (int arg = QUERN_ARG_W1; arg <= QUERN_ARG_W2; arg++)
-            memcpy(half.memory[arg].data,
-                   all.memory[arg].data + (size_t)rank * half.memory[arg].bytes,
-                   half.memory[arg].bytes);
+            memcpy(half.call.memory[arg].data,
+                   all.call.memory[arg].data +
+                       (size_t)rank * half.call.memory[arg].bytes,
+                   half.call.memory[arg].bytes);
         run(&half, halves[rank]);
         for (int token = 0; token < 60; token++)
             if (all.index[token] / 4 == rank)
@@ -292,7 +293,7 @@ TEST(test_moe_ranks)
 
 static int64_t bytes_of(const struct qn_moe_job *j, int arg)
 {
-    return (int64_t)j->memory[arg].bytes;
+    return (int64_t)j->call.memory[arg].bytes;
 }
 
 /* Forward keeps no rows of x: maps, pre, and h for the gradient of w2. It
@@ -312,11 +313,11 @@ TEST(test_moe_keeps_no_rows)
         if ((bytes_of(&j, QUERN_ARG_SAVED) < rows * hidden) != (i < 5))
             fail_msg("%s: %lld bytes are saved", text,
                      (long long)bytes_of(&j, QUERN_ARG_SAVED));
-        j.args.rows = j.tokens;
-        j.args.phase = QUERN_PHASE_BACKWARD;
-        j.args.of[QUERN_ARG_X].data = NULL;
-        assert_int_equal(quern_run(j.plan, &j.args, NULL) == QUERN_EINVAL,
-                         i < 5);
+        j.call.args.rows = j.call.args.rows;
+        j.call.args.phase = QUERN_PHASE_BACKWARD;
+        j.call.args.of[QUERN_ARG_X].data = NULL;
+        assert_int_equal(
+            quern_run(j.call.plan, &j.call.args, NULL) == QUERN_EINVAL, i < 5);
         qn_moe_job_free(&j);
     }
 }
@@ -331,33 +332,34 @@ static void postpone(const char *text, int queued)
     begin(&now, text);
     begin(&later, text);
     run(&now, text);
-    args = later.args;
-    args.rows = later.tokens;
+    args = later.call.args;
+    args.rows = later.call.args.rows;
     for (int phase = 3; phase >= 0; phase -= phase == 3 ? 3 : 4) {
         args.phase = phase;
-        assert_int_equal(quern_run(later.plan, &args, NULL), QUERN_OK);
+        assert_int_equal(quern_run(later.call.plan, &args, NULL), QUERN_OK);
     }
     args.phase = QUERN_PHASE_BACKWARD;
     args.of[QUERN_ARG_DW1].data = args.of[QUERN_ARG_DW2].data = NULL;
-    assert_int_equal(quern_run(later.plan, &args, NULL), QUERN_OK);
-    qn_memory_clear(&later.memory[QUERN_ARG_X], 0xff);
-    qn_memory_clear(&later.memory[QUERN_ARG_DY], 0xff);
-    args = later.args;
-    args.rows = later.tokens;
+    assert_int_equal(quern_run(later.call.plan, &args, NULL), QUERN_OK);
+    qn_memory_clear(&later.call.memory[QUERN_ARG_X], 0xff);
+    qn_memory_clear(&later.call.memory[QUERN_ARG_DY], 0xff);
+    args = later.call.args;
+    args.rows = later.call.args.rows;
     args.phase = QUERN_PHASE_WGRAD;
     if (queued) {
         assert_int_equal(quern_queue_create(host_ctx, 4, &queue), QUERN_OK);
-        assert_int_equal(quern_queue_put(queue, later.plan, &args, 0),
+        assert_int_equal(quern_queue_put(queue, later.call.plan, &args, 0),
                          QUERN_OK);
         assert_int_equal(quern_queue_count(queue, 0), 2);
         assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
         quern_queue_destroy(queue);
     } else {
-        assert_int_equal(quern_run(later.plan, &args, NULL), QUERN_OK);
+        assert_int_equal(quern_run(later.call.plan, &args, NULL), QUERN_OK);
     }
     for (int arg = QUERN_ARG_DW1; arg <= QUERN_ARG_DW2; arg++)
-        assert_memory_equal(now.memory[arg].data, later.memory[arg].data,
-                            now.memory[arg].bytes);
+        assert_memory_equal(now.call.memory[arg].data,
+                            later.call.memory[arg].data,
+                            now.call.memory[arg].bytes);
     qn_moe_job_free(&now);
     qn_moe_job_free(&later);
 }
@@ -387,15 +389,15 @@ TEST(test_moe_without_dx)
                  weights[i]);
         begin(&with, text);
         begin(&without, text);
-        without.args.of[QUERN_ARG_DX].data = NULL;
+        without.call.args.of[QUERN_ARG_DX].data = NULL;
         run(&with, text);
         run(&without, text);
-        assert_memory_equal(with.memory[QUERN_ARG_DPROB].data,
-                            without.memory[QUERN_ARG_DPROB].data,
-                            with.memory[QUERN_ARG_DPROB].bytes);
-        for (size_t k = 0; k < without.memory[QUERN_ARG_DX].bytes; k++)
+        assert_memory_equal(with.call.memory[QUERN_ARG_DPROB].data,
+                            without.call.memory[QUERN_ARG_DPROB].data,
+                            with.call.memory[QUERN_ARG_DPROB].bytes);
+        for (size_t k = 0; k < without.call.memory[QUERN_ARG_DX].bytes; k++)
             assert_int_equal(
-                (unsigned char)without.memory[QUERN_ARG_DX].data[k],
+                (unsigned char)without.call.memory[QUERN_ARG_DX].data[k],
                 QN_MEMORY_POISON);
         qn_moe_job_free(&with);
         qn_moe_job_free(&without);
@@ -414,14 +416,16 @@ TEST(test_moe_in_place)
     run(&j, text);
     for (int i = 0; i < 50; i++)
         memcpy(apart + (ptrdiff_t)72 * i,
-               other.memory[QUERN_ARG_C].data + (ptrdiff_t)128 * i, 128);
-    other.args.of[QUERN_ARG_Y].data = other.args.of[QUERN_ARG_C].data = apart;
-    other.args.of[QUERN_ARG_Y].stride = other.args.of[QUERN_ARG_C].stride = 72;
+               other.call.memory[QUERN_ARG_C].data + (ptrdiff_t)128 * i, 128);
+    other.call.args.of[QUERN_ARG_Y].data =
+        other.call.args.of[QUERN_ARG_C].data = apart;
+    other.call.args.of[QUERN_ARG_Y].stride =
+        other.call.args.of[QUERN_ARG_C].stride = 72;
     run(&other, text);
     for (int i = 0; i < 50; i++)
-        assert_memory_equal(apart + (ptrdiff_t)72 * i,
-                            j.memory[QUERN_ARG_Y].data + (ptrdiff_t)128 * i,
-                            128);
+        assert_memory_equal(
+            apart + (ptrdiff_t)72 * i,
+            j.call.memory[QUERN_ARG_Y].data + (ptrdiff_t)128 * i, 128);
     qn_moe_job_free(&j);
     qn_moe_job_free(&other);
 }
@@ -438,12 +442,12 @@ TEST(test_moe_bad_index)
     j.index[77] = 5;
     j.index[78] = INT64_MAX;
     assert_int_equal(qn_moe_job_route(&j), QUERN_OK);
-    assert_int_equal(qn_moe_job_run(&j), QUERN_ESIZES);
+    assert_int_equal(qn_call_run(&j.call), QUERN_ESIZES);
     assert_string_equal(quern_errmsg(),
                         "token 38, k 1: index is 5: at most 3 is expected, or "
                         "4 of a dropped one");
     check(&j, text, "with bad indices");
-    assert_int_equal(quern_check(j.plan, &j.args, NULL), QUERN_OK);
+    assert_int_equal(quern_check(j.call.plan, &j.call.args, NULL), QUERN_OK);
     qn_moe_job_free(&j);
 }
 
@@ -493,10 +497,10 @@ TEST(test_moe_refused_arguments)
 
     begin(&j, text);
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
-        args = j.args;
+        args = j.call.args;
         args.phase = missing[i].phase;
         args.of[missing[i].arg].data = NULL;
-        assert_int_equal(quern_run(j.plan, &args, NULL), QUERN_EINVAL);
+        assert_int_equal(quern_run(j.call.plan, &args, NULL), QUERN_EINVAL);
         if (!strstr(quern_errmsg(), missing[i].text))
             fail_msg("%s: %s", missing[i].text, quern_errmsg());
     }
@@ -505,16 +509,16 @@ TEST(test_moe_refused_arguments)
                                             "lengths is not NULL",
                                             "args.rows is 51", "y overlaps x"};
 
-        args = j.args;
+        args = j.call.args;
         if (i == 0)
             args.host_sizes = sizes;
         else if (i == 1)
-            args.of[QUERN_ARG_LENGTHS].data = j.memory[QUERN_ARG_X].data;
+            args.of[QUERN_ARG_LENGTHS].data = j.call.memory[QUERN_ARG_X].data;
         else if (i == 2)
             args.rows = 51;
         else
-            args.of[QUERN_ARG_Y].data = j.memory[QUERN_ARG_X].data + 128;
-        assert_int_equal(quern_run(j.plan, &args, NULL), QUERN_EINVAL);
+            args.of[QUERN_ARG_Y].data = j.call.memory[QUERN_ARG_X].data + 128;
+        assert_int_equal(quern_run(j.call.plan, &args, NULL), QUERN_EINVAL);
         if (!strstr(quern_errmsg(), texts[i]))
             fail_msg("%s: %s", texts[i], quern_errmsg());
     }

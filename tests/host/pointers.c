@@ -174,15 +174,15 @@ TEST(test_pointers_judged)
         0);
     assert_int_equal(qn_job_begin(&job, &options, host_ctx, &problem, sizes),
                      0);
-    assert_int_equal(qn_job_run(&job), 0);
+    assert_int_equal(qn_call_queue(&job.call), 0);
     assert_int_equal(qn_oracle_judge(&job, QN_ORACLE_FLOAT64, 60, &verdict), 0);
     assert_true(verdict.passed);
-    matrices = (void **)(void *)job.pointers[QN_ROLE_B].data;
+    matrices = (void **)(void *)job.call.pointers[QUERN_ARG_B].data;
     matrices[2] = matrices[3];
-    assert_int_equal(qn_job_run(&job), 0);
+    assert_int_equal(qn_call_queue(&job.call), 0);
     assert_int_equal(qn_oracle_judge(&job, QN_ORACLE_FLOAT64, 60, &verdict), 0);
     assert_false(verdict.passed);
     qn_oracle_print(&verdict, text, sizeof text);
     assert_non_null(strstr(text, ", the largest in group 2"));
-    qn_job_free(&job);
+    qn_call_free(&job.call);
 }

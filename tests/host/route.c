@@ -371,13 +371,13 @@ static void judge_changed(const char *text, const int *results)
     assert_int_equal(qn_route_job_begin(&job, &options, host_ctx, &route,
                                         QUERN_BACKEND_HOST),
                      0);
-    assert_int_equal(qn_route_job_run(&job), QUERN_OK);
+    assert_int_equal(qn_call_run(&job.call), QUERN_OK);
     assert_int_equal(qn_route_job_judge(&job, &options, &verdict), QUERN_OK);
     if (verdict.differ || !verdict.guards || *verdict.where)
         fail_msg("%s: %.0f values differ%s", text, verdict.differ,
                  verdict.where);
     for (; *results >= 0; results++) {
-        char *at = job.memory[*results].data + 1;
+        char *at = job.call.memory[*results].data + 1;
 
         *at ^= 0x41;
         assert_int_equal(qn_route_job_judge(&job, &options, &verdict),
@@ -387,11 +387,11 @@ static void judge_changed(const char *text, const int *results)
                      verdict.where);
         *at ^= 0x41;
     }
-    job.memory[QUERN_ARG_INVERSE].data[-1] ^= 1;
+    job.call.memory[QUERN_ARG_INVERSE].data[-1] ^= 1;
     assert_int_equal(qn_route_job_judge(&job, &options, &verdict), QUERN_OK);
     assert_false(verdict.guards);
-    job.memory[QUERN_ARG_INVERSE].data[-1] ^= 1;
-    qn_route_job_free(&job);
+    job.call.memory[QUERN_ARG_INVERSE].data[-1] ^= 1;
+    qn_call_free(&job.call);
 }
 
 TEST(test_route_verdict)

@@ -333,3 +333,53 @@ void qt_args_set(const struct qt_case *c, const struct qt_data *data,
     args->scalars = data->scalars;
     args->workspace = at->workspace;
 }
+
+/* An operand, and its scales, which follow it. */
+static void give_operand(const struct qt_case *c, int role,
+                         const struct qt_addresses *at, struct quern_buffer *b)
+{
+    struct qt_place p;
+
+    qt_place_of(c, role, &p);
+    if (qt_scaled(c, role)) {
+        b[0].data = at->operand[role];
+        b[1].data = at->sf[role];
+        b[2].data = at->global[role];
+        return;
+    }
+    b->stride = p.stride;
+    if (p.grouped && c->pointers[role]) {
+        b->pointers = at->pointers[role];
+        return;
+    }
+    b->data = at->operand[role];
+    if (p.grouped && c->gap[role])
+        b->group_stride = p.pitch;
+}
+
+void qt_args_give(const struct qt_case *c, const struct qt_data *data,
+                  const struct qt_addresses *at, struct quern_args *args)
+{
+    const struct quern_args empty = QUERN_ARGS_INIT;
+    const struct qt_epilogue *e = qt_case_epilogue(c);
+    const struct quern_buffer none = {.data = NULL},
+                              first = {.data = (void *)at->first,
+                                       .type = c->sizes_type},
+                              offsets = {.data = (void *)at->offsets,
+                                         .type = c->sizes_type};
+
+    *args = empty;
+    give_operand(c, QT_A, at, &args->of[QUERN_ARG_A]);
+    give_operand(c, QT_B, at, &args->of[QUERN_ARG_B]);
+    give_operand(c, QT_D, at, &args->of[QUERN_ARG_D]);
+    if (e->beta == QUERN_BETA_ANY)
+        give_operand(c, e->apart ? QT_C : QT_D, at, &args->of[QUERN_ARG_C]);
+    args->of[QUERN_ARG_LENGTHS] = c->ragged == QUERN_AXIS_NONE ? none : first;
+    args->of[QUERN_ARG_STARTS] = c->ragged == QUERN_AXIS_NONE ? none : offsets;
+    if (e->alpha)
+        args->of[QUERN_ARG_ALPHA].data = (void *)at->alpha;
+    if (e->beta == QUERN_BETA_ANY)
+        args->of[QUERN_ARG_BETA].data = (void *)at->beta;
+    args->scalars = data->scalars;
+    args->of[QUERN_ARG_WORKSPACE].data = at->workspace;
+}

@@ -218,6 +218,10 @@ struct qt_addresses {
 void qt_args_set(const struct qt_case *, const struct qt_data *,
                  const struct qt_addresses *, struct qn_args *args);
 
+/* The same for quern_run. */
+void qt_args_give(const struct qt_case *, const struct qt_data *,
+                  const struct qt_addresses *, struct quern_args *args);
+
 /* The addresses of the matrices of an operand whose buffer is at `data`. */
 void qt_pointers_write(const struct qt_case *, int role, void *data,
                        void **pointers);

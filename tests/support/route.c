@@ -13,7 +13,7 @@ void qt_route_draw(struct qn_moe_job *job, enum qt_route how)
     const int experts = job->moe.experts ? job->moe.experts : first + groups;
     const int64_t m = job->moe.mlp.m;
 
-    job->tokens = how == QT_DROPPED ? m * 2 / 3 : m;
+    job->call.args.rows = how == QT_DROPPED ? m * 2 / 3 : m;
     for (int64_t i = 0; i < m * topk && how != QT_SPREAD; i++) {
         const int64_t any = (i * 5 + i / 7) % experts;
 
