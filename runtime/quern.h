@@ -89,11 +89,11 @@ enum quern_status { QUERN_ERRORS(QUERN_ENUM) QUERN_STATUS_COUNT };
 #define QUERN_TYPES(X)                                                         \
     QUERN_WIDE_TYPES(X)                                                        \
     QUERN_NARROW_TYPES(X)                                                      \
-    X(E8M0, "e8m0", 8, 8, 0x1p127, 0x1p-127)                                   \
-    X(I8, "i8", 8, 8, 127, 1)                                                  \
-    X(I32, "i32", 32, 32, 0, 0)                                                \
-    X(I64, "i64", 64, 64, 0, 0)                                                \
-    QUERN_INTEGER_TYPES(X)
+    X(E8M0, "e8m0", 8, 8, 0x1p127, 0x1p-127) X(I8, "i8", 8, 8, 127, 1)         \
+    X(I32, "i32", 32, 32, 0, 0) X(I64, "i64", 64, 64, 0, 0)                    \
+    QUERN_INTEGER_TYPES(X) /* next: a scale, in the upper half its zero */     \
+    X(F16_ZERO, "f16_zero", 32, 32, 0, 0)                                      \
+    X(BF16_ZERO, "bf16_zero", 32, 32, 0, 0)
 enum quern_type { QUERN_TYPE_NONE, QUERN_TYPES(QUERN_ENUM) QUERN_TYPE_COUNT };
 
 #define QUERN_BACKENDS(X)                                                      \

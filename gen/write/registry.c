@@ -52,6 +52,14 @@ static const char *print_scale(struct qg *q, const struct qg_recipe *r)
                : text;
 }
 
+/* The type of a stored scale, with its zero point if it has one. */
+static int stored_type(const struct qg_scale *s)
+{
+    if (s->zero != QG_STORED)
+        return s->type;
+    return s->type == QUERN_F16 ? QUERN_F16_ZERO : QUERN_BF16_ZERO;
+}
+
 /* The fields of a scale that the runtime uses. */
 static struct qn_scaling scaling(const struct qg_scale *s, int of)
 {
@@ -60,7 +68,7 @@ static struct qn_scaling scaling(const struct qg_scale *s, int of)
     if (!s->blocked)
         return out;
     out = (struct qn_scaling){
-        .type = s->type,
+        .type = stored_type(s),
         .span = s->block.span,
         .rows = block_rows(s, of),
         .k = s->block.per.k,
@@ -72,7 +80,7 @@ static struct qn_scaling scaling(const struct qg_scale *s, int of)
         .stochastic = !strcmp(s->rounding, "stochastic"),
         .hadamard = s->hadamard != NULL,
         .history = s->delayed.history,
-        .zero = s->zero,
+        .zero = s->zero == QG_STORED ? 0 : s->zero,
         .packed = qg_recipe_packed(s)};
     return out;
 }

@@ -12,12 +12,19 @@ struct qn_format_piece {
     uint64_t codes_bytes, scales_bytes; /* 0: all of the tensor */
     struct qn_pack_layout code, scale;
     unsigned flip;
+    struct qn_checkpoint_tensor *zeros; /* to be stored, or NULL */
+    struct qn_pack_layout zero;
+    unsigned zero_add; /* what zero points are more than their codes */
 };
 
 struct qn_format {
     const char *name;
     const char *title;  /* for people */
     const char *recipe; /* the operands' */
+    const char *zeros;  /* the part with zero points, or NULL; those that differ
+                           need the recipe `stored` */
+    const char *stored;
+    int less; /* elements are so much less than zero points, at first */
     const char *codes;  /* the end of the name of a tensor with codes */
     /* Has the tensor, whose name ends so, codes of this format? */
     int (*is)(const struct qn_checkpoint *,
@@ -55,6 +62,17 @@ qn_format_sibling(const struct qn_checkpoint *,
 int qn_format_integers(struct qn_pack *, const char *name,
                        struct qn_format_piece *, int64_t *groups);
 
+/* Zero points of four bits, one for each scale of the piece, which are stored,
+   or must be the recipe's. */
+int qn_format_zeros(struct qn_pack *, struct qn_format_piece *,
+                    struct qn_checkpoint_tensor *zeros,
+                    struct qn_pack_layout layout);
+
+/* The recipe for the checkpoint's values where none is named: one with zero
+   points if some are not 8. */
+int qn_format_recipe(const struct qn_checkpoint *, const struct qn_format *,
+                     const char **recipe);
+
 /* A matrix row after row, `pitch` elements each. */
 struct qn_pack_layout qn_format_rows(int64_t pitch);
 
@@ -88,7 +106,8 @@ int qn_weight_fits(const struct qn_pack *, const struct qn_checkpoint_tensor *,
                    unsigned types, int scale_type, int64_t block_rows,
                    int64_t block_k);
 
-/* The code of 0 in the recipe's weights, before `*flip` turns its bits. */
+/* The code of 0 in the recipe's weights, before `*flip` turns its bits; -1: each
+   block has its own. */
 int qn_weight_zero(const struct qn_pack *, unsigned *flip);
 
 /* expert.c: formats with three tensors for each expert. */

@@ -93,8 +93,8 @@ static int put_bias(struct qn_pack *pack, const char *layer, const char *name,
         .target = qn_format_rows(1),
         .rows = 1,
         .columns = w->experts * w->rows,
-        .bits = 32,
-        .widened = 1,
+        .bits = 16,
+        .target_bits = 32,
     };
     struct qn_pack_output *output;
     char bias[64];

@@ -85,8 +85,28 @@ int qn_pack_check_zeros(struct qn_pack *pack,
                          .value = code,
                          .holds = is_value,
                          .rule = "a zero point is not the %lld that the recipe "
-                                 "has for all; recipes store no zero points, "
-                                 "so these weights have no exact form"});
+                                 "has for all; --recipe names one that stores "
+                                 "them, such as w4a16_int4_zeros"});
+}
+
+static int is_less(const struct qn_pack_check *check, uint64_t index,
+                   uint32_t element)
+{
+    (void)index;
+    return element < (uint32_t)check->value;
+}
+
+int qn_pack_check_more_zeros(struct qn_pack *pack,
+                             const struct qn_checkpoint_tensor *tensor)
+{
+    return add(pack, (struct qn_pack_check){
+                         .tensor = tensor,
+                         .bits = 4,
+                         .value = 15,
+                         .holds = is_less,
+                         .rule = "a zero point is one more than its element, "
+                                 "and 16 is no code: readers of this format "
+                                 "take it for 16 or for 0"});
 }
 
 static int is_ordered(const struct qn_pack_check *check, uint64_t index,

@@ -76,6 +76,7 @@ enum {
 //$ once "cast/arith.c"
 //$ for _, x in ipairs(all) do
 //$   if x[2].scale then once("cast/from_" .. x[2].scale.type .. ".c") end
+//$   if x[2].scale and x[2].scale.zeros then once("dequantize/zero_" .. x[2].type .. ".c") end
 //$ end
 //$ include "common/sizes.c"
 
@@ -213,8 +214,9 @@ FN float factor_$(name)(const struct source *s, int row, int k)
 }
 
 //$   if dequantizes(o) then
+//$     local word = o.scale.zeros and "unsigned int" or "float"
 /* The scale of 4 codes from `k` on in row `row` of the tile's $(name). */
-FN float block_$(name)(const struct source *s, int row, int k, int length)
+FN $(word) block_$(name)(const struct source *s, int row, int k, int length)
 {
     return row < s->rows && k < length ? scale_$(name)(s->sf, &s->scales, s->row + row, k) : 0;
 }
@@ -288,7 +290,7 @@ FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], $(first)unsigned in
         const int at = column + 8 * j + r;
         unsigned int y[2];
 //$ if across and b.scale.lines < 4 then
-        float scale[4];
+        $(b.scale.zeros and "unsigned int" or "float") scale[4];
 
 #pragma unroll
         for (int i = 0; i < 4; i++)

@@ -50,6 +50,8 @@ def canaries(count):
 
 
 def item(recipe):
+    if recipe.zeros:
+        return np.dtype("<u4")
     return np.dtype({"f32": "<f4", "bf16": "<u2", "f16": "<u2"}.get(recipe.scale, "u1"))
 
 
@@ -215,6 +217,10 @@ def quantize_group(layout, side, copy, g, part, dtype, random, delayed):
         lines, first = layout.lines(side, g)
         chosen = reference.random_bytes(random, lines, layout.pitch(side), first, matrix.shape[1])
     codes, scales, outer = reference.quantize_group(recipe, matrix, dtype, chosen, delayed)
+    if recipe.zeros:  # zeros up to a row's end have its last block's code
+        more = layout.pitch(side) - codes.shape[1]
+        codes = np.concatenate([codes, np.repeat(scales[:, -1:] >> 16, more, 1)], 1, dtype=np.uint8,
+                               casting="unsafe")
     layout.put_values(side, copy.data, g, codes)
     layout.put_scales(side, copy.sf, g, scales)
     if outer is not None:

@@ -120,9 +120,11 @@ def gptq(folder, experts=2, hidden=256, ffn=128, group=128, zero=8, version=1, o
     def matrix(rows, k, shared):
         codes = torch.randint(16, (k, rows))
         scales = (torch.rand(k // group, rows) / 10).half()
-        zeros = torch.full((k // group, rows), zero)
+        zeros = torch.full((k // group, rows), zero) if zero is not None else \
+            torch.randint(2 - version, 16, (k // group, rows))
         index = torch.arange(k) // group if order is None else order(k)
-        w = (codes - 8) * scales.double().repeat_interleave(group, 0)
+        spread = torch.Tensor.repeat_interleave
+        w = (codes - spread(zeros, group, 0)) * spread(scales.double(), group, 0)
         stored = zeros - 1 if version == 1 else zeros
         return {"qweight": words(codes, 0), "qzeros": words(stored, 1), "scales": scales,
                 "g_idx": index.int()}, w.T

@@ -72,7 +72,8 @@ def test_scaled_products_read_the_right_tensors(recipe):
     assert_near(dw, case.wgrad(read["dy", "columnwise"], read["x", "columnwise"]))
 
 
-PACKED = ("w4a16_mxfp4", "w4a16_nvfp4", "w4a16_int4", "w8a16_fp8_block")
+PACKED = ("w4a16_mxfp4", "w4a16_nvfp4", "w4a16_int4", "w4a16_int4_zeros",
+          "w8a16_fp8_block")
 
 
 @pytest.mark.parametrize("recipe", PACKED)

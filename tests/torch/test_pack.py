@@ -119,6 +119,30 @@ def test_gptq_versions(tmp_path, version):
         assert torch.equal(dequantized(found[layer], "w1"), values[0].float().double())
 
 
+@pytest.mark.parametrize("kind, more", [("awq", {}), ("gptq", {"version": 1}),
+                                        ("gptq", {"version": 2})])
+def test_zero_points(tmp_path, kind, more):
+    """Those that are not 8 are stored, and come back."""
+    expected = FORMATS[kind](tmp_path / "model", zero=None, layers=2, files=3, **more)
+    found = pack(tmp_path / "model", tmp_path / "packed")
+    for layer, values in expected.items():
+        assert found[layer].recipe == "w4a16_int4_zeros"
+        for part, value in zip(("w1", "w2"), values):
+            assert torch.equal(dequantized(found[layer], part), value.float().double())
+    assert_round_trip(tmp_path, tmp_path / "model", tmp_path / "packed")
+    with pytest.raises(ValueError, match="--recipe names one that stores them"):
+        pack(tmp_path / "model", recipe="w4a16_int4")
+
+
+def test_zero_points_of_8_by_name(tmp_path):
+    expected = checkpoints.gptq(tmp_path / "model", hidden=128, ffn=384)
+    found = pack(tmp_path / "model", tmp_path / "packed", recipe="w4a16_int4_zeros")
+    for layer, values in expected.items():
+        assert torch.equal(dequantized(found[layer], "w1"), values[0].float().double())
+        assert (found[layer].w2_sf >> 16 == 8).all()
+    assert_round_trip(tmp_path, tmp_path / "model", tmp_path / "packed")
+
+
 def test_another_recipe(tmp_path):
     """FP8 on both sides, with padded scales."""
     expected = checkpoints.deepseek(tmp_path / "model", hidden=384)
@@ -136,10 +160,8 @@ def test_another_recipe(tmp_path):
 
 # Checkpoints that have no exact form, and the sentence that names the rule.
 REFUSED = {
-    "zeros of awq": (lambda m: checkpoints.awq(m, zero=None),
-                     r"gate_proj.qzeros': a zero point is not the 8 that the recipe has for all"),
-    "zeros of gptq": (lambda m: checkpoints.gptq(m, zero=7),
-                      r"gate_proj.qzeros': a zero point is not the 7 .* element 0 is 6"),
+    "zeros of gptq": (lambda m: checkpoints.gptq(m, zero=16),
+                      r"gate_proj.qzeros': a zero point is one more .* element 0 is 15"),
     "order of gptq": (lambda m: checkpoints.gptq(m, order=lambda k: torch.arange(k) % 2),
                       r"g_idx': input feature i must have the scale i / 128; .* element 1 is 1"),
     "groups of gptq": (lambda m: checkpoints.gptq(m, group=32),
