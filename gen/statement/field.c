@@ -366,12 +366,12 @@ static int read_function(struct reader *r, void *out)
 }
 
 static int (*const readers[QG_F_COUNT])(struct reader *, void *) = {
-    [QG_F_NAME] = read_name,   [QG_F_NAMES] = read_names,
-    [QG_F_PATH] = read_path,   [QG_F_TYPE] = read_type,
-    [QG_F_TYPES] = read_types, [QG_F_SIZE] = read_size,
-    [QG_F_SCALE] = read_scale, [QG_F_SCALES] = read_scales,
-    [QG_F_BLOCK] = read_block, [QG_F_EVERY] = read_every,
-    [QG_F_CODE] = read_code,   [QG_F_SIGNS] = read_signs,
+    [QG_F_NAME] = read_name,         [QG_F_NAMES] = read_names,
+    [QG_F_PATH] = read_path,         [QG_F_TYPE] = read_type,
+    [QG_F_TYPES] = read_types,       [QG_F_SIZE] = read_size,
+    [QG_F_SCALE] = read_scale,       [QG_F_SCALES] = read_scales,
+    [QG_F_BLOCK] = read_block,       [QG_F_EVERY] = read_every,
+    [QG_F_CODE] = read_code,         [QG_F_SIGNS] = read_signs,
     [QG_F_FUNCTION] = read_function, [QG_F_TABLE] = read_table,
 };
 

@@ -25,7 +25,7 @@ struct qn_format {
                            need the recipe `stored` */
     const char *stored;
     int less; /* elements are so much less than zero points, at first */
-    const char *codes;  /* the end of the name of a tensor with codes */
+    const char *codes; /* the end of the name of a tensor with codes */
     /* Has the tensor, whose name ends so, codes of this format? */
     int (*is)(const struct qn_checkpoint *,
               const struct qn_checkpoint_tensor *);
@@ -35,8 +35,9 @@ struct qn_format {
     int (*piece)(struct qn_pack *, const char *name, struct qn_format_piece *);
 };
 
-extern const struct qn_format qn_format_gpt_oss, qn_format_deepseek,
-    qn_format_nvfp4, qn_format_gptq, qn_format_awq;
+extern const struct qn_format qn_format_gpt_oss, qn_format_gpt_oss_original,
+    qn_format_deepseek, qn_format_nvfp4, qn_format_gptq, qn_format_awq,
+    qn_format_compressed;
 
 /* format.c: NULL after the last. */
 extern const struct qn_format *const qn_format_all[];
@@ -62,11 +63,18 @@ qn_format_sibling(const struct qn_checkpoint *,
 int qn_format_integers(struct qn_pack *, const char *name,
                        struct qn_format_piece *, int64_t *groups);
 
+/* Do `groups` scales of each row fit the codes and the recipe? */
+int qn_format_fit(struct qn_pack *, const struct qn_format_piece *,
+                  int64_t groups);
+
 /* Zero points of four bits, one for each scale of the piece, which are stored,
    or must be the recipe's. */
 int qn_format_zeros(struct qn_pack *, struct qn_format_piece *,
                     struct qn_checkpoint_tensor *zeros,
                     struct qn_pack_layout layout);
+
+/* The same where there are none: all of them are 8. */
+int qn_format_no_zeros(struct qn_pack *, struct qn_format_piece *);
 
 /* The recipe for the checkpoint's values where none is named: one with zero
    points if some are not 8. */

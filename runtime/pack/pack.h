@@ -135,6 +135,8 @@ int qn_pack_check_more_zeros(struct qn_pack *,
                              const struct qn_checkpoint_tensor *);
 int qn_pack_check_order(struct qn_pack *, const struct qn_checkpoint_tensor *,
                         int64_t group);
+int qn_pack_check_shape(struct qn_pack *, const struct qn_checkpoint_tensor *,
+                        int64_t rows, int64_t columns);
 int qn_pack_check_nothing(struct qn_pack *,
                           const struct qn_checkpoint_tensor *);
 int qn_pack_check_same(struct qn_pack *, const struct qn_checkpoint_tensor *,

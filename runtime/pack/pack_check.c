@@ -129,6 +129,30 @@ int qn_pack_check_order(struct qn_pack *pack,
                                  "are not supported"});
 }
 
+/* Two integers in words; those of 64 bits have two each. */
+static int is_shape(const struct qn_pack_check *check, uint64_t index,
+                    uint32_t element)
+{
+    const unsigned each = check->tensor->t->type == QN_ST_I64 ? 2 : 1;
+    const uint64_t value = (uint64_t)check->value;
+
+    return element == (index % each        ? 0
+                       : index / each == 0 ? (uint32_t)(value >> 32)
+                                           : (uint32_t)value);
+}
+
+int qn_pack_check_shape(struct qn_pack *pack,
+                        const struct qn_checkpoint_tensor *tensor, int64_t rows,
+                        int64_t columns)
+{
+    return add(pack, (struct qn_pack_check){
+                         .tensor = tensor,
+                         .bits = 32,
+                         .value = rows << 32 | columns,
+                         .holds = is_shape,
+                         .rule = "it must be the shape of the codes"});
+}
+
 int qn_pack_check_nothing(struct qn_pack *pack,
                           const struct qn_checkpoint_tensor *tensor)
 {

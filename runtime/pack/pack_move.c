@@ -61,8 +61,8 @@ static int move_rows(const struct qn_pack_part *part, unsigned char *source,
     const int64_t bits = part->bits;
 
     if (!is_plain(&part->source.columns) || !is_plain(&part->target.columns) ||
-        part->flip || part->add || part->target_bits || part->columns * bits % 8 ||
-        part->source.rows.outer * bits % 8 ||
+        part->flip || part->add || part->target_bits ||
+        part->columns * bits % 8 || part->source.rows.outer * bits % 8 ||
         part->target.rows.outer * bits % 8 || part->target_at * bits % 8 ||
         part->source.rows.unit != 1 || part->target.rows.unit != 1)
         return 0;

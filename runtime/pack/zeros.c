@@ -31,6 +31,20 @@ int qn_format_zeros(struct qn_pack *pack, struct qn_format_piece *p,
     return less ? qn_pack_check_more_zeros(pack, zeros) : QUERN_OK;
 }
 
+int qn_format_no_zeros(struct qn_pack *pack, struct qn_format_piece *p)
+{
+    const int zero = qn_weight_zero(pack, &p->flip);
+
+    if (zero == MIDDLE)
+        return QUERN_OK;
+    return qn_checkpoint_wrong(
+        pack->checkpoint, p->codes,
+        "without zero points the code of 0 is 8, and "
+        "recipe %s %s; --recipe names another one, such "
+        "as w4a16_int4",
+        pack->recipe, zero < 0 ? "stores zero points" : "has another one");
+}
+
 /* Are all of them the code in the middle? */
 static int are_same(const struct qn_checkpoint *c,
                     const struct qn_checkpoint_tensor *zeros, int code,

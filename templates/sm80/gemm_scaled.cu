@@ -285,16 +285,29 @@ FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], $(first)unsigned in
         x[i / 2][i % 2] = pair[0];
         x[i / 2][2 + i % 2] = pair[1];
     }
+//$ local each = across and b.scale.lines < 4 -- step of k has its own scales
+//$ local whole = each and b.scale.span == "block" and b.scale.k % tile.n == 0
+//$ local scale = each and (b.scale.zeros and "unsigned int" or "float") or ""
+//$ if whole then
+    /* A block has all columns of the tile. */
+    $(scale) scale[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        scale[i] = block_b(b, 0, k + 4 * q + i, length);
+//$ end
 #pragma unroll
     for (int j = 0; j < WARP_N / 8; j++) {
         const int at = column + 8 * j + r;
         unsigned int y[2];
-//$ if across and b.scale.lines < 4 then
-        $(b.scale.zeros and "unsigned int" or "float") scale[4];
+//$ if each then
+//$   if not whole then
+        $(scale) scale[4];
 
 #pragma unroll
         for (int i = 0; i < 4; i++)
             scale[i] = block_b(b, at, k + 4 * q + i, length);
+//$   end
         dequantize_each_b(y, load_codes_b(stage + A_BYTES, at, step, q), scale);
 //$ elseif across then
         dequantize_scaled_b(y, load_codes_b(stage + A_BYTES, at, step, q),

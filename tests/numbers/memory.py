@@ -219,9 +219,10 @@ def quantize_group(layout, side, copy, g, part, dtype, random, delayed):
     codes, scales, outer = reference.quantize_group(recipe, matrix, dtype, chosen, delayed)
     if recipe.zeros:  # zeros up to a row's end have its last block's code
         more = layout.pitch(side) - codes.shape[1]
-        codes = np.concatenate([codes, np.repeat(scales[:, -1:] >> 16, more, 1)], 1, dtype=np.uint8,
-                               casting="unsafe")
-    layout.put_values(side, copy.data, g, codes)
+        ends = np.repeat((scales[:, -1:] >> 16).astype(np.uint8), more, 1)
+        layout.put_values(side, copy.data, g, np.concatenate([codes, ends], 1))
+    else:
+        layout.put_values(side, copy.data, g, codes)
     layout.put_scales(side, copy.sf, g, scales)
     if outer is not None:
         put(copy.outer, np.dtype("<f4"), g, outer)

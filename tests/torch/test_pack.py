@@ -120,7 +120,7 @@ def test_gptq_versions(tmp_path, version):
 
 
 @pytest.mark.parametrize("kind, more", [("awq", {}), ("gptq", {"version": 1}),
-                                        ("gptq", {"version": 2})])
+                                        ("gptq", {"version": 2}), ("compressed-tensors", {})])
 def test_zero_points(tmp_path, kind, more):
     """Those that are not 8 are stored, and come back."""
     expected = FORMATS[kind](tmp_path / "model", zero=None, layers=2, files=3, **more)
@@ -167,6 +167,10 @@ REFUSED = {
     "groups of gptq": (lambda m: checkpoints.gptq(m, group=32),
                        r"scales': a scale of type f16 is for 1 x 32 values of GPTQ, and recipe "
                        r"w4a16_int4 has .* for 1 x 128; --recipe names another"),
+    "shape of compressed-tensors": (lambda m: checkpoints.compressed(m, shape=torch.int16),
+                                    r"weight_shape': it is I16 \[2\]; I64 \[2\] is expected"),
+    "order of compressed-tensors": (lambda m: checkpoints.compressed(
+        m, order=lambda k: torch.arange(k) % 2), r"weight_g_idx': input feature i must have the"),
     "blocks of deepseek": (lambda m: checkpoints.deepseek(m, ffn=192),
                            r"the up projection begins after 192 rows, and 128 rows share a scale"),
 }
@@ -198,6 +202,8 @@ CHANGED = {
                     lambda t: (t.float() * float("nan")).to(t.dtype), r"a scale is NaN"),
     "globals differ": ("nvfp4", "1.up_proj.weight_scale_2", lambda t: t * 2,
                        r"it is not that of '.*1.gate_proj.weight_scale_2'; the gate's and the up "),
+    "shape": ("compressed-tensors", "1.up_proj.weight_shape", lambda t: t + 1,
+              r"weight_shape': it must be the shape of the codes: element 0 is 129"),
     "bias": ("gptq", "0.up_proj.bias", torch.ones(128), r"a bias of such experts must be zero"),
     "name taken": ("awq", "w1", torch.ones(1), r"'model.layers.0.mlp.experts.w1': an operand"),
 }
@@ -284,7 +290,7 @@ def test_layers_compute(tmp_path, name):
         indices = torch.stack([torch.randperm(module.experts)[:2] for _ in range(9)])
         y = module(x, indices, probs)
         exact = reference(expected[layer], x, indices, probs,
-                          clamped if name == "gpt-oss" else swiglu)
+                          clamped if name.startswith("gpt-oss") else swiglu)
         assert y.dtype == torch.bfloat16
         assert (y.double() - exact).norm() <= 2**-6 * exact.norm()
         moved = module.to(torch.float64)  # types of operands stay
@@ -350,7 +356,7 @@ def test_gradients_pass_through(tmp_path, name):
     probs, dy = torch.rand(9, 2, requires_grad=True), torch.randn(9, module.hidden)
     exact_x, exact_probs = (t.detach().double().requires_grad_() for t in (x, probs))
     reference(expected[layer], exact_x, indices, exact_probs,
-              clamped if name == "gpt-oss" else swiglu).backward(dy.double())
+              clamped if name.startswith("gpt-oss") else swiglu).backward(dy.double())
     module(x, indices, probs).backward(dy.to(torch.bfloat16))
     for found, exact in ((x.grad, exact_x.grad), (probs.grad, exact_probs.grad)):
         assert (found.double() - exact).norm() <= 2**-6 * exact.norm()
