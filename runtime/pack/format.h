@@ -67,20 +67,6 @@ int qn_format_integers(struct qn_pack *, const char *name,
 int qn_format_fit(struct qn_pack *, const struct qn_format_piece *,
                   int64_t groups);
 
-/* Zero points of four bits, one for each scale of the piece, which are stored,
-   or must be the recipe's. */
-int qn_format_zeros(struct qn_pack *, struct qn_format_piece *,
-                    struct qn_checkpoint_tensor *zeros,
-                    struct qn_pack_layout layout);
-
-/* The same where there are none: all of them are 8. */
-int qn_format_no_zeros(struct qn_pack *, struct qn_format_piece *);
-
-/* The recipe for the checkpoint's values where none is named: one with zero
-   points if some are not 8. */
-int qn_format_recipe(const struct qn_checkpoint *, const struct qn_format *,
-                     const char **recipe);
-
 /* A matrix row after row, `pitch` elements each. */
 struct qn_pack_layout qn_format_rows(int64_t pitch);
 
@@ -114,9 +100,25 @@ int qn_weight_fits(const struct qn_pack *, const struct qn_checkpoint_tensor *,
                    unsigned types, int scale_type, int64_t block_rows,
                    int64_t block_k);
 
-/* The code of 0 in the recipe's weights, before `*flip` turns its bits; -1: each
-   block has its own. */
+/* The code of 0 in the recipe's weights, before `*flip` turns its bits; -1:
+   each block has its own. */
 int qn_weight_zero(const struct qn_pack *, unsigned *flip);
+
+/* -------------------------------------------------------------------- zeros */
+
+/* zeros.c: zero points of four bits, one for each scale of the piece, which are
+   stored, or must be the recipe's. */
+int qn_zeros_add(struct qn_pack *, struct qn_format_piece *,
+                 struct qn_checkpoint_tensor *zeros,
+                 struct qn_pack_layout layout);
+
+/* The same where there are none: all of them are 8. */
+int qn_zeros_none(struct qn_pack *, struct qn_format_piece *);
+
+/* The recipe for the checkpoint's values where none is named: one with zero
+   points if some are not 8. */
+int qn_zeros_recipe(const struct qn_checkpoint *, const struct qn_format *,
+                    const char **recipe);
 
 /* expert.c: formats with three tensors for each expert. */
 int qn_expert_plan(struct qn_pack *);

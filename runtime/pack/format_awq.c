@@ -42,7 +42,7 @@ static int piece(struct qn_pack *pack, const char *name,
     if (!code)
         code =
             qn_format_tensor(pack, name, "qzeros", QN_ST_I32, 2, words, &zeros);
-    return code ? code : qn_format_zeros(pack, p, zeros, p->code);
+    return code ? code : qn_zeros_add(pack, p, zeros, p->code);
 }
 
 const struct qn_format qn_format_awq = {

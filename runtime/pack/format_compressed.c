@@ -65,10 +65,10 @@ static int add_zeros(struct qn_pack *pack, const char *name,
 
     if (!qn_format_sibling(pack->checkpoint, p->codes, "weight_packed",
                            "weight_zero_point"))
-        return qn_format_no_zeros(pack, p);
+        return qn_zeros_none(pack, p);
     code = qn_format_tensor(pack, name, "weight_zero_point", QN_ST_I32, 2,
                             words, &zeros);
-    return code ? code : qn_format_zeros(pack, p, zeros, layout);
+    return code ? code : qn_zeros_add(pack, p, zeros, layout);
 }
 
 static int add_order(struct qn_pack *pack, const char *name,

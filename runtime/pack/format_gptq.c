@@ -28,7 +28,7 @@ static int add_zeros(struct qn_pack *pack, const char *name,
         qn_format_tensor(pack, name, "qzeros", QN_ST_I32, 2, words, &zeros);
 
     if (!code)
-        code = qn_format_zeros(pack, p, zeros, p->scale);
+        code = qn_zeros_add(pack, p, zeros, p->scale);
     if (code ||
         !qn_format_sibling(pack->checkpoint, p->codes, "qweight", "g_idx"))
         return code;

@@ -193,7 +193,7 @@ int qn_pack_plan(struct qn_pack *pack, struct quern_context *ctx,
     code = qn_format_find(checkpoint, options->format, &pack->format);
     pack->recipe = options->recipe;
     if (!code && !pack->recipe)
-        code = qn_format_recipe(checkpoint, pack->format, &pack->recipe);
+        code = qn_zeros_recipe(checkpoint, pack->format, &pack->recipe);
     if (code)
         return code;
     if ((code = pack->format->plan(pack)))

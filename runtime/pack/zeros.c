@@ -16,9 +16,9 @@ static int less_of(const struct qn_checkpoint *c,
     return c->zeros_as_they_are ? 0 : format->less;
 }
 
-int qn_format_zeros(struct qn_pack *pack, struct qn_format_piece *p,
-                    struct qn_checkpoint_tensor *zeros,
-                    struct qn_pack_layout layout)
+int qn_zeros_add(struct qn_pack *pack, struct qn_format_piece *p,
+                 struct qn_checkpoint_tensor *zeros,
+                 struct qn_pack_layout layout)
 {
     const int less = less_of(pack->checkpoint, pack->format);
     const int zero = qn_weight_zero(pack, &p->flip);
@@ -31,7 +31,7 @@ int qn_format_zeros(struct qn_pack *pack, struct qn_format_piece *p,
     return less ? qn_pack_check_more_zeros(pack, zeros) : QUERN_OK;
 }
 
-int qn_format_no_zeros(struct qn_pack *pack, struct qn_format_piece *p)
+int qn_zeros_none(struct qn_pack *pack, struct qn_format_piece *p)
 {
     const int zero = qn_weight_zero(pack, &p->flip);
 
@@ -64,8 +64,8 @@ static int are_same(const struct qn_checkpoint *c,
     return error;
 }
 
-int qn_format_recipe(const struct qn_checkpoint *c,
-                     const struct qn_format *format, const char **recipe)
+int qn_zeros_recipe(const struct qn_checkpoint *c,
+                    const struct qn_format *format, const char **recipe)
 {
     const int code = MIDDLE - less_of(c, format);
     unsigned char *chunk = format->zeros ? malloc(CHUNK) : NULL;

@@ -138,7 +138,8 @@ $(name)(
 
         //$ include "quantize/group.body.cu"
 //$ if input.type == "copy" then
-        const struct source source = { row + (long long)g.number * m * row_stride * $(element.bits) / 8,
+        const long long before = (long long)g.number * m * row_stride;
+        const struct source source = { row + before * $(element.bits) / 8,
                                        (const sf_element *)row_sf, row_scales(&g, &all),
                                        row_stride };
 //$ else
