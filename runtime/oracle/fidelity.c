@@ -78,7 +78,7 @@ void qn_fidelity_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
                                   [QN_DY] = {QUERN_DGRAD, QUERN_WGRAD}};
     const struct qn_quantization *q = &f->q;
     const int column = q->copies == QUERN_COLUMNWISE;
-    struct qn_recipe both = *f->recipe; /* also if dgrad reads the row copy */
+    struct qn_recipe both = *f->recipe; /* also if dgrad reads rowwise */
     struct qn_problem p = {.op = ops[q->of][column], .groups = q->groups};
     const int tokens_k = p.op == QUERN_WGRAD;
     const int role =

@@ -14,7 +14,7 @@ struct qn_format_piece {
     unsigned flip;
     struct qn_checkpoint_tensor *zeros; /* to be stored, or NULL */
     struct qn_pack_layout zero;
-    unsigned zero_add; /* what zero points are more than their codes */
+    unsigned zero_add; /* zero points are so much more than codes */
 };
 
 struct qn_format {

@@ -37,7 +37,7 @@ struct qn_pack_part {
     int bits;          /* of an element: 4, 8, 16, 32 */
     int target_bits;   /* of the target's; 0: as many */
     unsigned flip;     /* bits that change */
-    unsigned add;      /* what the target has more */
+    unsigned add;      /* to the source, for the target */
 };
 
 /* A tensor of the new file. */
