@@ -86,6 +86,9 @@ enum quern_status { QUERN_ERRORS(QUERN_ENUM) QUERN_STATUS_COUNT };
     X(E2M1, "e2m1", 4, 4, 6, 0.5)
 #define QUERN_INTEGER_TYPES(X) /* a recipe gives u4 and u8 their zero */       \
     X(I4, "i4", 4, 4, 7, 1) X(U4, "u4", 4, 4, 15, 1) X(U8, "u8", 8, 8, 255, 1)
+#define QUERN_ZERO_TYPES(X) /* words: a scale, and its zero from bit 16 on */  \
+    X(F16_ZERO, "f16_zero", 32, 32, 0, 0)                                      \
+    X(BF16_ZERO, "bf16_zero", 32, 32, 0, 0)
 #define QUERN_TYPES(X)                                                         \
     QUERN_WIDE_TYPES(X)                                                        \
     QUERN_NARROW_TYPES(X)                                                      \
@@ -93,7 +96,7 @@ enum quern_status { QUERN_ERRORS(QUERN_ENUM) QUERN_STATUS_COUNT };
     X(I8, "i8", 8, 8, 127, 1)                                                  \
     X(I32, "i32", 32, 32, 0, 0)                                                \
     X(I64, "i64", 64, 64, 0, 0)                                                \
-    QUERN_INTEGER_TYPES(X)
+    QUERN_INTEGER_TYPES(X) QUERN_ZERO_TYPES(X)
 enum quern_type { QUERN_TYPE_NONE, QUERN_TYPES(QUERN_ENUM) QUERN_TYPE_COUNT };
 
 #define QUERN_BACKENDS(X)                                                      \
@@ -268,8 +271,7 @@ struct quern_operand {
     int type;     /* enum quern_type */
     int ndim;     /* 0: bytes of workspace, saved, pending */
     struct quern_extent shape[QUERN_MAX_DIMS];
-    struct quern_extent pitch; /* elements from row to row if stride is 0; 0 for
-                                  arrays without rows */
+    struct quern_extent pitch; /* elements between rows if stride is 0 */
     struct quern_extent bytes; /* with that pitch */
     size_t alignment;          /* of the address, in bytes */
     size_t zero_bytes; /* the first ones, that must be zero before the first
@@ -342,8 +344,7 @@ QUERN_API int quern_describe(struct quern_context *ctx, const char *line,
 
 /* A plan's choices. QUERN_EINVAL. */
 struct quern_plan_info {
-    const char *kernel;     /* "" of an MLP; cublaslt: version and choice; lives
-                               as the context */
+    const char *kernel;     /* lives as the context; "" of an MLP */
     int backend;            /* enum quern_backend, never AUTO */
     int sms;                /* CTAs launched, or host threads */
     size_t workspace_bytes; /* of each run */
@@ -523,8 +524,7 @@ enum quern_l2 { QUERN_L2S(QUERN_ENUM) QUERN_L2_COUNT };
 struct quern_tune_candidate {
     const char *kernel; /* lives as the context */
     int band;           /* strips of tiles visited together; 0: the default */
-    int dequantize;     /* 2: by a pass, 3: a pass to FP8, 4: mainloop to f16;
-                           0: the kernel itself */
+    int dequantize;     /* 0: the kernel; 2: a pass, 3: to FP8, 4: to f16 */
     int rounds;         /* number of rounds with it */
     double seconds;     /* median; 0: not measured */
     char reason[256];   /* why it was dropped, or how much slower it was */

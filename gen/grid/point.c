@@ -108,20 +108,23 @@ static int sign_bits(const char *signs)
 /* C's type of a stored scale. */
 static const char *code_of(const struct qg_scale *s)
 {
-    return s->type == QUERN_F32               ? "float"
+    return s->zero == QG_STORED               ? "unsigned int"
+           : s->type == QUERN_F32             ? "float"
            : qg_types_of(s->type)->bits == 16 ? "unsigned short"
                                               : "unsigned char";
 }
 
 /* `integer`, and `zero`: what follows a code in calls of from_TYPE, and a value
    in those of to_TYPE. Integers without a sign know by it which code stands
-   for 0. */
+   for 0: a constant, or a variable of that name. */
 static void set_integers(lua_State *L, int type, const struct qg_scale *s)
 {
     set_boolean(L, "integer",
                 type == QUERN_I8 || type == QUERN_I4 || type == QUERN_U4 ||
                     type == QUERN_U8);
-    if (s && (type == QUERN_U4 || type == QUERN_U8))
+    if (s && s->zero == QG_STORED)
+        lua_pushliteral(L, ", zero");
+    else if (s && (type == QUERN_U4 || type == QUERN_U8))
         lua_pushfstring(L, ", %d", s->zero);
     else
         lua_pushliteral(L, "");
@@ -139,12 +142,14 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
 {
     int rows = of == QN_W ? s->block.per.n : s->block.per.m;
     int lines = rows && strcmp(s->stored->order, "tiles") ? rows : 1;
+    int stored = s->zero == QG_STORED;
 
-    lua_createtable(L, 0, 24);
+    lua_createtable(L, 0, 25);
     set_string(L, "type", qg_types_of(s->type)->name);
     set_string(L, "code", code_of(s));
-    set_integer(L, "zero", s->zero);
-    set_integer(L, "bytes", qg_types_of(s->type)->bits / 8);
+    set_integer(L, "zero", stored ? 0 : s->zero);
+    set_boolean(L, "zeros", stored); /* in the upper half of a word */
+    set_integer(L, "bytes", stored ? 4 : qg_types_of(s->type)->bits / 8);
     set_string(L, "span", qg_list_spans.words[s->block.span]);
     set_integer(L, "rows", rows);
     set_integer(L, "lines", lines); /* that share a line of stored scales */

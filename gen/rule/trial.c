@@ -194,7 +194,7 @@ static int check_typical(const struct subject *s, float amax, struct outcome o,
                          float outer)
 {
     const struct qg_type *type = qg_types_of(s->scale->element);
-    const double most = type->max - s->scale->zero;
+    const double most = type->max - (s->scale->zero > 0 ? s->scale->zero : 0);
     double largest = (double)amax * (double)o.factor;
     double product = (double)o.stored * (double)outer * (double)o.factor;
 

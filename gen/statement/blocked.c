@@ -41,8 +41,9 @@ static const struct qg_field fields[] = {
     {"rule", QG_F_FUNCTION, 1, AT(rule), NULL, NULL,
      "the stored scale, and the values' factor, from the largest "
      "magnitude in a block"},
-    {"zero", QG_F_SIZE, 0, AT(zero), NULL, NULL,
-     "the code that stands for 0: of u4 and u8, which have no sign"},
+    {"zero", QG_F_CODE, 0, AT(zero), "stored", NULL,
+     "the code that stands for 0: of u4 and u8, which have no sign; "
+     "\"stored\": each block's own, next to its scale"},
     {"global", QG_F_FUNCTION, 0, AT(global), NULL, NULL,
      "the same for a second scale, of a whole group; the rule finds it as "
      "of.global"},

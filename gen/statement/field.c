@@ -32,6 +32,7 @@ const char *const qg_field_kinds[QG_F_COUNT] = {
     [QG_F_BLOCK] = "a table such as { k = 32 }, or \"row\", \"group\", "
                    "\"tensor\"",
     [QG_F_EVERY] = "a whole number, or \"never\"",
+    [QG_F_CODE] = "a whole number, or \"stored\"",
     [QG_F_SIGNS] = "16 of + and - as a text",
     [QG_F_FUNCTION] = "a function",
     [QG_F_TABLE] = "a table of fields",
@@ -107,7 +108,8 @@ static int check_allowed(struct reader *r, const char *word)
                  qg_nearest_hint(&nearest,
                                  r->field->kind == QG_F_BLOCK
                                      ? "it is a table such as { k = 32 }, or: "
-                                 : r->field->kind == QG_F_EVERY
+                                 : r->field->kind == QG_F_EVERY ||
+                                         r->field->kind == QG_F_CODE
                                      ? "it is a whole number, or: "
                                      : "it can be: ",
                                  r->field->allowed));
@@ -328,6 +330,16 @@ static int read_every(struct reader *r, void *out)
     return check_allowed(r, lua_tostring(r->q->L, -1));
 }
 
+/* The word in `allowed` stands for QG_STORED. */
+static int read_code(struct reader *r, void *out)
+{
+    const int errors = read_every(r, out);
+
+    if (!*(int *)out)
+        *(int *)out = QG_STORED;
+    return errors;
+}
+
 static int read_signs(struct reader *r, void *out)
 {
     const char *text;
@@ -354,13 +366,13 @@ static int read_function(struct reader *r, void *out)
 }
 
 static int (*const readers[QG_F_COUNT])(struct reader *, void *) = {
-    [QG_F_NAME] = read_name,   [QG_F_NAMES] = read_names,
-    [QG_F_PATH] = read_path,   [QG_F_TYPE] = read_type,
-    [QG_F_TYPES] = read_types, [QG_F_SIZE] = read_size,
-    [QG_F_SCALE] = read_scale, [QG_F_SCALES] = read_scales,
-    [QG_F_BLOCK] = read_block, [QG_F_EVERY] = read_every,
-    [QG_F_SIGNS] = read_signs, [QG_F_FUNCTION] = read_function,
-    [QG_F_TABLE] = read_table,
+    [QG_F_NAME] = read_name,         [QG_F_NAMES] = read_names,
+    [QG_F_PATH] = read_path,         [QG_F_TYPE] = read_type,
+    [QG_F_TYPES] = read_types,       [QG_F_SIZE] = read_size,
+    [QG_F_SCALE] = read_scale,       [QG_F_SCALES] = read_scales,
+    [QG_F_BLOCK] = read_block,       [QG_F_EVERY] = read_every,
+    [QG_F_CODE] = read_code,         [QG_F_SIGNS] = read_signs,
+    [QG_F_FUNCTION] = read_function, [QG_F_TABLE] = read_table,
 };
 
 /* The field's name as people write it: "element.x". */

@@ -15,6 +15,7 @@ enum qg_field_kind {
     QG_F_SCALES,   /* the same for each tensor; one or a table by tensor */
     QG_F_BLOCK,    /* struct qg_sharing; a table of sizes or a text */
     QG_F_EVERY,    /* int, 1 .. 65536, or the text in `allowed`: 0 */
+    QG_F_CODE,     /* the same; the text: QG_STORED */
     QG_F_SIGNS,    /* const char *; 16 of + and - */
     QG_F_FUNCTION, /* int, reference */
     QG_F_TABLE,    /* the struct that `sub` describes, in place */

@@ -111,6 +111,7 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of,
 {
     int block = scale->block.span == QN_SPAN_BLOCK;
     int delayed = scale->delayed.history != 0;
+    int stored = scale->zero == QG_STORED;
     const struct {
         int wrong;
         const char *field, *text;
@@ -147,6 +148,19 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of,
          "next to a tensor with scales values of u4 and u8 are multiplied by "
          "theirs before they are summed; write: per = { k = ... } and type = "
          "bf16, f16, e8m0 or e4m3"},
+        {stored && scale->type != QUERN_F16 && scale->type != QUERN_BF16,
+         "type",
+         "a zero point is the other half of a word with a scale of 16 bits; "
+         "write: type = f16, or bf16"},
+        {stored && (!block || scale->block.per.n > 1 || scale->global ||
+                    strcmp(scale->storage, "plain") != 0),
+         "zero",
+         "zero points are stored for blocks of one row, row by row; write: per "
+         "= { k = ... }, without 'global' and 'storage'"},
+        {stored && !qg_recipe_packed(scale), "zero",
+         "zero points are stored for weights that dgrad, too, reads row by "
+         "row, next to x and dy without scales; write: copies = \"rowwise\", "
+         "or a code for all, such as zero = 8"},
         {qg_recipe_packed(scale) && of != QN_W, "copies",
          "only w is read by fprop and dgrad, so only w may have one tensor for "
          "both; leave 'copies' out"},

@@ -62,6 +62,8 @@ struct qg_rule_trace {
 #define QG_IN(name, ...) QG_IN_##name,
 enum qg_input_type { QUERN_WIDE_TYPES(QG_IN) QG_IN_COPY, QG_INPUTS };
 
+enum { QG_STORED = -1 }; /* a zero point next to each scale */
+
 /* The scales of one of a layer's tensors; kind 0 stands for none. */
 struct qg_scale {
     struct qg_location location;
@@ -70,7 +72,7 @@ struct qg_scale {
     const char *storage, *rounding;
     const char *copies;   /* "both", "rowwise": dgrad reads that one, too */
     int rule, global;     /* references to Lua functions, 0: none */
-    int zero;             /* the code that stands for 0 */
+    int zero;             /* the code that stands for 0, or QG_STORED */
     const char *hadamard; /* 16 of + and -; NULL: none */
     struct {
         int history;

@@ -22,6 +22,14 @@ static int block_rows(const struct qg_scale *scale, int of)
     return of == QN_W ? scale->block.per.n : scale->block.per.m;
 }
 
+/* The type of a stored scale, with its zero point if it has one. */
+static int stored_type(const struct qg_scale *s)
+{
+    if (s->zero != QG_STORED)
+        return s->type;
+    return s->type == QUERN_F16 ? QUERN_F16_ZERO : QUERN_BF16_ZERO;
+}
+
 /* "e8m0 per 1x32": rows by values along k; those above a second level too. */
 static const char *print_one(struct qg *q, const struct qg_scale *scale, int of)
 {
@@ -29,7 +37,7 @@ static const char *print_one(struct qg *q, const struct qg_scale *scale, int of)
 
     if (!scale->blocked)
         return "none";
-    type = qg_types_of(scale->type)->name;
+    type = qg_types_of(stored_type(scale))->name;
     if (scale->block.span != QN_SPAN_BLOCK)
         return qg_mem_print(q, "%s per %s%s", type,
                             qg_list_spans.words[scale->block.span],
@@ -60,7 +68,7 @@ static struct qn_scaling scaling(const struct qg_scale *s, int of)
     if (!s->blocked)
         return out;
     out = (struct qn_scaling){
-        .type = s->type,
+        .type = stored_type(s),
         .span = s->block.span,
         .rows = block_rows(s, of),
         .k = s->block.per.k,
@@ -72,7 +80,7 @@ static struct qn_scaling scaling(const struct qg_scale *s, int of)
         .stochastic = !strcmp(s->rounding, "stochastic"),
         .hadamard = s->hadamard != NULL,
         .history = s->delayed.history,
-        .zero = s->zero,
+        .zero = s->zero == QG_STORED ? 0 : s->zero,
         .packed = qg_recipe_packed(s)};
     return out;
 }

@@ -15,7 +15,9 @@ static const struct argp_option options[] = {
      "exist",
      0},
     {"format", QN_KEY_FORMAT, "NAME", 0,
-     "auto, gpt-oss, deepseek, nvfp4, gptq or awq (default auto)", 0},
+     "auto, gpt-oss, gpt-oss-original, deepseek, nvfp4, gptq, awq or "
+     "compressed-tensors (default auto)",
+     0},
     {"experts-of", QN_KEY_EXPERTS, "PATTERN", 0,
      "Only layers with such names, e.g. 'model.layers.1.*'; others stay as "
      "they "
@@ -196,10 +198,11 @@ const struct qn_command qn_cmd_pack = {
     .arguments = "MODEL_DIR|FILE...",
     .summary = "Turn the experts of a checkpoint into operands, and back",
     .help = "Reads safetensors files of gpt-oss, DeepSeek-V3, ModelOpt's "
-            "NVFP4, GPTQ or AWQ. The new file has w1, w2, their scales and "
-            "biases for each layer, as `quern describe` tells them, and all "
-            "other tensors. No bit is lost: --undo writes the same files "
-            "again. Nothing is written unless all of it can be. Examples:\n"
+            "NVFP4, GPTQ, AWQ or compressed-tensors. The new file has w1, w2, "
+            "their scales and biases for each layer, as `quern describe` tells "
+            "them, and all other tensors. No bit is lost: --undo writes the "
+            "same files again. Nothing is written unless all of it can be. "
+            "Examples:\n"
             "  quern pack gpt-oss-20b --to gpt-oss-20b.quern.safetensors\n"
             "  quern pack --undo gpt-oss-20b.quern.safetensors --to again",
     .options = options,

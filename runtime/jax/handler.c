@@ -126,6 +126,8 @@ static int type_of(int type)
     case QUERN_F32:
         return QN_FFI_F32;
     case QUERN_I32:
+    case QUERN_F16_ZERO:
+    case QUERN_BF16_ZERO:
         return QN_FFI_S32;
     case QUERN_I64:
         return QN_FFI_S64;

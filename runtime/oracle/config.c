@@ -95,12 +95,14 @@ static const struct {
     {"relu2", "squared_relu", 0},
 };
 
+static const char activation_keys[] =
+    "hidden_act hidden_activation mlp_hidden_act";
+
 static int read_activation(const cJSON *object, struct qn_config *config,
                            char *why, size_t size)
 {
-    static const char keys[] = "hidden_act hidden_activation mlp_hidden_act";
     char key[40];
-    const char *name = cJSON_GetStringValue(find(object, keys, key));
+    const char *name = cJSON_GetStringValue(find(object, activation_keys, key));
 
     if (!name)
         return refuse(why, size, "hidden_act is missing, or no string");
@@ -116,15 +118,26 @@ static int read_activation(const cJSON *object, struct qn_config *config,
                   key, name);
 }
 
-/* gpt-oss clamps the gate, interleaves it, and adds biases. */
-static void read_family(const cJSON *object, struct qn_config *config)
+/* The file next to gpt-oss's first weights names neither a type nor an
+   activation, but the limit of its own. */
+static int is_gpt_oss(const cJSON *object)
 {
     const char *type = cJSON_GetStringValue(
         cJSON_GetObjectItemCaseSensitive(object, "model_type"));
+    char key[40];
 
-    if (!type || strcmp(type, "gpt_oss") != 0)
-        return;
+    if (type)
+        return !strcmp(type, "gpt_oss");
+    return !find(object, activation_keys, key) &&
+           cJSON_IsNumber(
+               cJSON_GetObjectItemCaseSensitive(object, "swiglu_limit"));
+}
+
+/* gpt-oss clamps the gate, interleaves it, and adds biases. */
+static void be_gpt_oss(struct qn_config *config)
+{
     config->activation = "clamped_swiglu";
+    config->gated = 1;
     config->interleave = 1;
     config->bias = 1;
 }
@@ -155,11 +168,12 @@ static int read_layers(const cJSON *root, struct qn_config *config, char *why,
                      size) ||
         !read_number(object, "moe_intermediate_size intermediate_size", LONGEST,
                      &config->ffn, why, size) ||
-        !read_activation(object, config, why, size))
+        (!is_gpt_oss(object) && !read_activation(object, config, why, size)))
         return 0;
     config->experts = (int)count;
     config->choices = (int)choices;
-    read_family(object, config);
+    if (is_gpt_oss(object))
+        be_gpt_oss(config);
     return 1;
 }
 

@@ -189,19 +189,37 @@ int64_t qn_decode_scale(const struct qn_decode *d, int group, int64_t row,
 
 /* ------------------------------------------------------------------ values */
 
+/* The type of scales with zero points is that of the lower half of a word. */
+static int half_of(int type)
+{
+    return type == QUERN_F16_ZERO    ? QUERN_F16
+           : type == QUERN_BF16_ZERO ? QUERN_BF16
+                                     : QUERN_TYPE_NONE;
+}
+
 static double load_scale(const struct qn_decode *d, int64_t at)
 {
     int type = d->g.sf.scaling->type;
 
+    if (half_of(type))
+        return (double)qn_element_load(d->sf, half_of(type), 2 * (size_t)at);
     return qn_element_known(type)
                ? (double)qn_element_load(d->sf, type, (size_t)at)
                : qn_decode_code(type, ((const unsigned char *)d->sf)[at], 0);
 }
 
-static double load_value(const struct qn_decode *d, int64_t at)
+/* The code of 0 in the block whose scale is at `at`: as many bits as codes have
+   from a word's upper half. */
+static int load_zero(const struct qn_decode *d, int64_t at)
 {
-    const int zero = d->g.sf.scaling ? d->g.sf.scaling->zero : 0;
+    if (!half_of(d->g.sf.scaling->type))
+        return d->g.sf.scaling->zero;
+    return ((const uint16_t *)d->sf)[2 * at + 1] &
+           ((1 << qn_type_bits(d->g.type)) - 1);
+}
 
+static double load_value(const struct qn_decode *d, int64_t at, int zero)
+{
     if (qn_element_known(d->g.type))
         return (double)qn_element_load(d->data, d->g.type, (size_t)at);
     if (qn_type_bits(d->g.type) == 4)
@@ -230,9 +248,10 @@ static void decode_column(const struct qn_decode *d, int group, int64_t column,
 
     for (int64_t i = 0; i < d->g.rows; i++) {
         const int64_t row = group * d->g.rows + i;
-        const double scale =
-            load_scale(d, qn_decode_scale(d, group, i, column));
-        const double value = load_value(d, row * d->g.pitch + column) * scale;
+        const int64_t at = qn_decode_scale(d, group, i, column);
+        const double value =
+            load_value(d, row * d->g.pitch + column, load_zero(d, at)) *
+            load_scale(d, at);
 
         out[i] = (is_rounded(d) ? round_bf16(value) : value) * global;
     }
@@ -245,7 +264,7 @@ void qn_decode_row(const struct qn_decode *d, int group, int64_t row,
     int64_t block = s->span == QN_SPAN_BLOCK ? s->k : INT64_MAX;
     int64_t length = qn_decode_length(d, group), at = row * d->g.pitch;
     double global = s->global ? (double)d->global[group] : 1, scale = 0;
-    int rounded = is_rounded(d);
+    int rounded = is_rounded(d), zero = 0;
 
     if (is_across(d)) {
         decode_column(d, group, row, out);
@@ -258,9 +277,13 @@ void qn_decode_row(const struct qn_decode *d, int group, int64_t row,
     else
         at += d->starts[group] * d->g.pitch;
     for (int64_t k = 0; k < length; k++) {
-        if (k % block == 0)
-            scale = load_scale(d, qn_decode_scale(d, group, row, k));
-        out[k] = load_value(d, at + k) * scale;
+        if (k % block == 0) {
+            const int64_t shared = qn_decode_scale(d, group, row, k);
+
+            scale = load_scale(d, shared);
+            zero = load_zero(d, shared);
+        }
+        out[k] = load_value(d, at + k, zero) * scale;
         if (rounded)
             out[k] = round_bf16(out[k]);
         out[k] *= global;

@@ -78,6 +78,7 @@ void qn_fidelity_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
                                   [QN_DY] = {QUERN_DGRAD, QUERN_WGRAD}};
     const struct qn_quantization *q = &f->q;
     const int column = q->copies == QUERN_COLUMNWISE;
+    struct qn_recipe both = *f->recipe; /* also if dgrad reads rowwise */
     struct qn_problem p = {.op = ops[q->of][column], .groups = q->groups};
     const int tokens_k = p.op == QUERN_WGRAD;
     const int role =
@@ -88,7 +89,10 @@ void qn_fidelity_geometry(const struct qn_fidelity *f, struct qn_geometry *g)
     p.m = p.n = column ? q->k : q->m;
     p.k = column ? q->m : q->k;
     p.d_type = f->recipe->default_d;
-    qn_geometry_of(&p, f->recipe, role, g);
+    both.scaling[QN_W].packed = 0;
+    qn_geometry_of(&p, &both, role, g);
+    if (g->sf.scaling)
+        g->sf.scaling = &f->recipe->scaling[q->of];
 }
 
 static int64_t lines_of(const struct judge *j, int group)

@@ -10,8 +10,10 @@
 #include <string.h>
 
 const struct qn_format *const qn_format_all[] = {
-    &qn_format_gpt_oss, &qn_format_deepseek, &qn_format_nvfp4,
-    &qn_format_gptq,    &qn_format_awq,      NULL,
+    &qn_format_gpt_oss,    &qn_format_gpt_oss_original,
+    &qn_format_deepseek,   &qn_format_nvfp4,
+    &qn_format_gptq,       &qn_format_awq,
+    &qn_format_compressed, NULL,
 };
 
 /* Does the name end so? */
@@ -153,6 +155,23 @@ qn_format_sibling(const struct qn_checkpoint *c,
     return found;
 }
 
+int qn_format_fit(struct qn_pack *pack, const struct qn_format_piece *p,
+                  int64_t groups)
+{
+    const int f16 = p->scales->t->type == QN_ST_F16;
+    int code;
+
+    if (!groups || p->k % groups || p->rows % 8)
+        return qn_checkpoint_wrong(pack->checkpoint, p->scales,
+                                   "%lld groups do not divide k = %lld, or 8 "
+                                   "do not divide n = %lld",
+                                   (long long)groups, (long long)p->k,
+                                   (long long)p->rows);
+    code = qn_weight_fits(pack, p->scales, 1U << QUERN_I4 | 1U << QUERN_U4,
+                          f16 ? QUERN_F16 : QUERN_BF16, 1, p->k / groups);
+    return code ? code : qn_pack_check_numbers(pack, p->scales);
+}
+
 int qn_format_integers(struct qn_pack *pack, const char *name,
                        struct qn_format_piece *p, int64_t *groups)
 {
@@ -170,18 +189,9 @@ int qn_format_integers(struct qn_pack *pack, const char *name,
     code = qn_format_tensor(pack, name, "scales", type, 2, shape, &p->scales);
     if (code)
         return code;
-    if (!*groups || p->k % *groups || p->rows % 8)
-        return qn_checkpoint_wrong(pack->checkpoint, p->scales,
-                                   "%lld groups do not divide k = %lld, or 8 "
-                                   "do not divide n = %lld",
-                                   (long long)*groups, (long long)p->k,
-                                   (long long)p->rows);
     p->scale = (struct qn_pack_layout){.rows = {1, 1, 0, NULL},
                                        .columns = {1, p->rows, 0, NULL}};
-    code = qn_weight_fits(pack, p->scales, 1U << QUERN_I4 | 1U << QUERN_U4,
-                          type == QN_ST_F16 ? QUERN_F16 : QUERN_BF16, 1,
-                          p->k / *groups);
-    return code ? code : qn_pack_check_numbers(pack, p->scales);
+    return qn_format_fit(pack, p, *groups);
 }
 
 struct qn_pack_layout qn_format_rows(int64_t pitch)

@@ -12,13 +12,20 @@ struct qn_format_piece {
     uint64_t codes_bytes, scales_bytes; /* 0: all of the tensor */
     struct qn_pack_layout code, scale;
     unsigned flip;
+    struct qn_checkpoint_tensor *zeros; /* to be stored, or NULL */
+    struct qn_pack_layout zero;
+    unsigned zero_add; /* zero points are so much more than codes */
 };
 
 struct qn_format {
     const char *name;
     const char *title;  /* for people */
     const char *recipe; /* the operands' */
-    const char *codes;  /* the end of the name of a tensor with codes */
+    const char *zeros;  /* the part with zero points, or NULL; those that differ
+                           need the recipe `stored` */
+    const char *stored;
+    int less; /* elements are so much less than zero points, at first */
+    const char *codes; /* the end of the name of a tensor with codes */
     /* Has the tensor, whose name ends so, codes of this format? */
     int (*is)(const struct qn_checkpoint *,
               const struct qn_checkpoint_tensor *);
@@ -28,8 +35,9 @@ struct qn_format {
     int (*piece)(struct qn_pack *, const char *name, struct qn_format_piece *);
 };
 
-extern const struct qn_format qn_format_gpt_oss, qn_format_deepseek,
-    qn_format_nvfp4, qn_format_gptq, qn_format_awq;
+extern const struct qn_format qn_format_gpt_oss, qn_format_gpt_oss_original,
+    qn_format_deepseek, qn_format_nvfp4, qn_format_gptq, qn_format_awq,
+    qn_format_compressed;
 
 /* format.c: NULL after the last. */
 extern const struct qn_format *const qn_format_all[];
@@ -54,6 +62,10 @@ qn_format_sibling(const struct qn_checkpoint *,
    other fields of the piece are set. */
 int qn_format_integers(struct qn_pack *, const char *name,
                        struct qn_format_piece *, int64_t *groups);
+
+/* Do `groups` scales of each row fit the codes and the recipe? */
+int qn_format_fit(struct qn_pack *, const struct qn_format_piece *,
+                  int64_t groups);
 
 /* A matrix row after row, `pitch` elements each. */
 struct qn_pack_layout qn_format_rows(int64_t pitch);
@@ -88,8 +100,25 @@ int qn_weight_fits(const struct qn_pack *, const struct qn_checkpoint_tensor *,
                    unsigned types, int scale_type, int64_t block_rows,
                    int64_t block_k);
 
-/* The code of 0 in the recipe's weights, before `*flip` turns its bits. */
+/* The code of 0 in the recipe's weights, before `*flip` turns its bits; -1:
+   each block has its own. */
 int qn_weight_zero(const struct qn_pack *, unsigned *flip);
+
+/* -------------------------------------------------------------------- zeros */
+
+/* zeros.c: zero points of four bits, one for each scale of the piece, which are
+   stored, or must be the recipe's. */
+int qn_zeros_add(struct qn_pack *, struct qn_format_piece *,
+                 struct qn_checkpoint_tensor *zeros,
+                 struct qn_pack_layout layout);
+
+/* The same where there are none: all of them are 8. */
+int qn_zeros_none(struct qn_pack *, struct qn_format_piece *);
+
+/* The recipe for the checkpoint's values where none is named: one with zero
+   points if some are not 8. */
+int qn_zeros_recipe(const struct qn_checkpoint *, const struct qn_format *,
+                    const char **recipe);
 
 /* expert.c: formats with three tensors for each expert. */
 int qn_expert_plan(struct qn_pack *);

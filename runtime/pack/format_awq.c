@@ -24,7 +24,6 @@ static int is(const struct qn_checkpoint *c,
 static int piece(struct qn_pack *pack, const char *name,
                  struct qn_format_piece *p)
 {
-    const int zero = qn_weight_zero(pack, &p->flip);
     struct qn_checkpoint_tensor *zeros;
     int64_t words[2];
     int code =
@@ -43,13 +42,15 @@ static int piece(struct qn_pack *pack, const char *name,
     if (!code)
         code =
             qn_format_tensor(pack, name, "qzeros", QN_ST_I32, 2, words, &zeros);
-    return code ? code : qn_pack_check_zeros(pack, zeros, zero);
+    return code ? code : qn_zeros_add(pack, p, zeros, p->code);
 }
 
 const struct qn_format qn_format_awq = {
     .name = "awq",
     .title = "AWQ",
     .recipe = "w4a16_int4",
+    .zeros = "qzeros",
+    .stored = "w4a16_int4_zeros",
     .codes = "qweight",
     .is = is,
     .plan = qn_expert_plan,

@@ -3,7 +3,8 @@
    tensor: "gate_up_proj_blocks" uint8 [experts, 2 ffn, hidden/32, 16], the even
    value in the lower half of a byte, "_scales" e8m0 uint8 [experts, 2 ffn,
    hidden/32] and "_bias" bf16 [experts, 2 ffn]; "down_proj_" alike. Rows of
-   gate and up alternate, and stay so. */
+   gate and up alternate, and stay so. The folder original/ of the model has the
+   same tensors by other names. */
 #include "pack/format.h"
 
 #include "base/error.h"
@@ -15,7 +16,20 @@
 
 enum { BLOCK = 32 };
 
-static const char codes[] = ".gate_up_proj_blocks";
+/* How a layer's tensors are called: the two weights, and their parts. */
+struct names {
+    const char *w1, *w2, *blocks, *scales;
+};
+
+static const struct names usual = {"gate_up_proj", "down_proj", "_blocks",
+                                   "_scales"};
+static const struct names original = {"mlp1", "mlp2", "_weight.blocks",
+                                      "_weight.scales"};
+
+static const struct names *names_of(const struct qn_pack *pack)
+{
+    return pack->format == &qn_format_gpt_oss ? &usual : &original;
+}
 
 static int is(const struct qn_checkpoint *c,
               const struct qn_checkpoint_tensor *t)
@@ -37,7 +51,7 @@ static int read_weight(struct qn_pack *pack, const char *layer,
     const int64_t *shape;
     int code;
 
-    snprintf(part, sizeof part, "%s_blocks", name);
+    snprintf(part, sizeof part, "%s%s", name, names_of(pack)->blocks);
     code = qn_format_tensor(pack, layer, part, QN_ST_U8, 4, NULL, &w->blocks);
     if (code)
         return code;
@@ -50,7 +64,7 @@ static int read_weight(struct qn_pack *pack, const char *layer,
     w->experts = shape[0];
     w->rows = shape[1];
     w->k = BLOCK * shape[2];
-    snprintf(part, sizeof part, "%s_scales", name);
+    snprintf(part, sizeof part, "%s%s", name, names_of(pack)->scales);
     code = qn_format_tensor(pack, layer, part, QN_ST_U8, 3, shape, &w->scales);
     if (!code)
         code = qn_weight_fits(pack, w->scales, 1U << QUERN_E2M1, QUERN_E8M0, 1,
@@ -93,8 +107,8 @@ static int put_bias(struct qn_pack *pack, const char *layer, const char *name,
         .target = qn_format_rows(1),
         .rows = 1,
         .columns = w->experts * w->rows,
-        .bits = 32,
-        .widened = 1,
+        .bits = 16,
+        .target_bits = 32,
     };
     struct qn_pack_output *output;
     char bias[64];
@@ -119,11 +133,12 @@ static int put_bias(struct qn_pack *pack, const char *layer, const char *name,
 
 static int put_layer(struct qn_pack *pack, const char *layer)
 {
+    const struct names *names = names_of(pack);
     struct weight w1, w2;
-    int code = read_weight(pack, layer, "gate_up_proj", &w1);
+    int code = read_weight(pack, layer, names->w1, &w1);
 
     if (!code)
-        code = read_weight(pack, layer, "down_proj", &w2);
+        code = read_weight(pack, layer, names->w2, &w2);
     if (code)
         return code;
     if (w1.rows % 2 || w2.experts != w1.experts || w2.rows != w1.k ||
@@ -143,15 +158,16 @@ static int put_layer(struct qn_pack *pack, const char *layer)
     pack->layers[pack->nlayers - 1].bias = 1;
     code = put_weight(pack, layer, "w1", &w1);
     if (!code)
-        code = put_bias(pack, layer, "gate_up_proj", ".b1", &w1);
+        code = put_bias(pack, layer, names->w1, ".b1", &w1);
     if (!code)
         code = put_weight(pack, layer, "w2", &w2);
-    return code ? code : put_bias(pack, layer, "down_proj", ".b2", &w2);
+    return code ? code : put_bias(pack, layer, names->w2, ".b2", &w2);
 }
 
 static int plan(struct qn_pack *pack)
 {
     const struct qn_checkpoint *c = pack->checkpoint;
+    const char *codes = pack->format->codes;
     int code = QUERN_OK;
 
     for (int i = 0; i < c->count && !code; i++) {
@@ -176,7 +192,16 @@ const struct qn_format qn_format_gpt_oss = {
     .name = "gpt-oss",
     .title = "MXFP4 (gpt-oss)",
     .recipe = "w4a16_mxfp4",
-    .codes = codes,
+    .codes = ".gate_up_proj_blocks",
+    .is = is,
+    .plan = plan,
+};
+
+const struct qn_format qn_format_gpt_oss_original = {
+    .name = "gpt-oss-original",
+    .title = "MXFP4 (gpt-oss, original)",
+    .recipe = "w4a16_mxfp4",
+    .codes = ".mlp1_weight.blocks",
     .is = is,
     .plan = plan,
 };

@@ -18,18 +18,17 @@ static int is(const struct qn_checkpoint *c,
            scales->t->ndim == 2 && t->t->shape[1] == scales->t->shape[1];
 }
 
-/* The rules by which zero points and order need no memory. */
-static int check(struct qn_pack *pack, const char *name,
-                 const struct qn_format_piece *p, int64_t groups, int zero)
+/* Zero points, and the rule by which the order needs no memory. */
+static int add_zeros(struct qn_pack *pack, const char *name,
+                     struct qn_format_piece *p, int64_t groups)
 {
     const int64_t words[] = {groups, p->rows / WORD}, each[] = {p->k};
-    const int stored = pack->checkpoint->zeros_as_they_are ? zero : zero - 1;
     struct qn_checkpoint_tensor *zeros, *order;
     int code =
         qn_format_tensor(pack, name, "qzeros", QN_ST_I32, 2, words, &zeros);
 
     if (!code)
-        code = qn_pack_check_zeros(pack, zeros, stored);
+        code = qn_zeros_add(pack, p, zeros, p->scale);
     if (code ||
         !qn_format_sibling(pack->checkpoint, p->codes, "qweight", "g_idx"))
         return code;
@@ -42,7 +41,6 @@ static int check(struct qn_pack *pack, const char *name,
 static int piece(struct qn_pack *pack, const char *name,
                  struct qn_format_piece *p)
 {
-    const int zero = qn_weight_zero(pack, &p->flip);
     int64_t groups;
     int code =
         qn_format_tensor(pack, name, "qweight", QN_ST_I32, 2, NULL, &p->codes);
@@ -53,7 +51,7 @@ static int piece(struct qn_pack *pack, const char *name,
     p->rows = p->codes->t->shape[1];
     code = qn_format_integers(pack, name, p, &groups);
     if (!code)
-        code = check(pack, name, p, groups, zero);
+        code = add_zeros(pack, name, p, groups);
     p->code = (struct qn_pack_layout){
         .rows = {1, WORD, 0, NULL},
         .columns = {WORD, WORD * p->rows, 1, NULL},
@@ -65,6 +63,9 @@ const struct qn_format qn_format_gptq = {
     .name = "gptq",
     .title = "GPTQ",
     .recipe = "w4a16_int4",
+    .zeros = "qzeros",
+    .stored = "w4a16_int4_zeros",
+    .less = 1,
     .codes = "qweight",
     .is = is,
     .plan = qn_expert_plan,

@@ -35,8 +35,9 @@ struct qn_pack_part {
     int64_t rows, columns;
     int64_t target_at; /* elements before the target's first */
     int bits;          /* of an element: 4, 8, 16, 32 */
+    int target_bits;   /* of the target's; 0: as many */
     unsigned flip;     /* bits that change */
-    int widened;       /* 1: bf16 in the source, f32 in the target */
+    unsigned add;      /* to the source, for the target */
 };
 
 /* A tensor of the new file. */
@@ -78,6 +79,7 @@ struct qn_pack_options {
     const char *format;     /* NULL or "auto": the one that the tensors have */
     const char *experts_of; /* a pattern of layers' names; NULL: all */
     const char *recipe;     /* NULL: the format's */
+    int zeros_as_they_are;  /* as of the checkpoint, for undo */
 };
 
 struct qn_pack {
@@ -129,8 +131,12 @@ int qn_pack_check_numbers(struct qn_pack *,
 int qn_pack_check_e8m0(struct qn_pack *, const struct qn_checkpoint_tensor *);
 int qn_pack_check_zeros(struct qn_pack *, const struct qn_checkpoint_tensor *,
                         int code);
+int qn_pack_check_more_zeros(struct qn_pack *,
+                             const struct qn_checkpoint_tensor *);
 int qn_pack_check_order(struct qn_pack *, const struct qn_checkpoint_tensor *,
                         int64_t group);
+int qn_pack_check_shape(struct qn_pack *, const struct qn_checkpoint_tensor *,
+                        int64_t rows, int64_t columns);
 int qn_pack_check_nothing(struct qn_pack *,
                           const struct qn_checkpoint_tensor *);
 int qn_pack_check_same(struct qn_pack *, const struct qn_checkpoint_tensor *,

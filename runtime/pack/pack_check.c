@@ -85,8 +85,28 @@ int qn_pack_check_zeros(struct qn_pack *pack,
                          .value = code,
                          .holds = is_value,
                          .rule = "a zero point is not the %lld that the recipe "
-                                 "has for all; recipes store no zero points, "
-                                 "so these weights have no exact form"});
+                                 "has for all; --recipe names one that stores "
+                                 "them, such as w4a16_int4_zeros"});
+}
+
+static int is_less(const struct qn_pack_check *check, uint64_t index,
+                   uint32_t element)
+{
+    (void)index;
+    return element < (uint32_t)check->value;
+}
+
+int qn_pack_check_more_zeros(struct qn_pack *pack,
+                             const struct qn_checkpoint_tensor *tensor)
+{
+    return add(pack, (struct qn_pack_check){
+                         .tensor = tensor,
+                         .bits = 4,
+                         .value = 15,
+                         .holds = is_less,
+                         .rule = "a zero point is one more than its element, "
+                                 "and 16 is no code: readers of this format "
+                                 "take it for 16 or for 0"});
 }
 
 static int is_ordered(const struct qn_pack_check *check, uint64_t index,
@@ -107,6 +127,30 @@ int qn_pack_check_order(struct qn_pack *pack,
                          .rule = "input feature i must have the scale i / "
                                  "%lld; features in another order (desc_act) "
                                  "are not supported"});
+}
+
+/* Two integers in words; those of 64 bits have two each. */
+static int is_shape(const struct qn_pack_check *check, uint64_t index,
+                    uint32_t element)
+{
+    const unsigned each = check->tensor->t->type == QN_ST_I64 ? 2 : 1;
+    const uint64_t value = (uint64_t)check->value;
+
+    return element == (index % each        ? 0
+                       : index / each == 0 ? (uint32_t)(value >> 32)
+                                           : (uint32_t)value);
+}
+
+int qn_pack_check_shape(struct qn_pack *pack,
+                        const struct qn_checkpoint_tensor *tensor, int64_t rows,
+                        int64_t columns)
+{
+    return add(pack, (struct qn_pack_check){
+                         .tensor = tensor,
+                         .bits = 32,
+                         .value = rows << 32 | columns,
+                         .holds = is_shape,
+                         .rule = "it must be the shape of the codes"});
 }
 
 int qn_pack_check_nothing(struct qn_pack *pack,

@@ -46,6 +46,8 @@ static int add_metadata(cJSON *header, const struct qn_pack *pack)
     cJSON_AddNumberToObject(about, "version", QN_PACK_VERSION);
     cJSON_AddStringToObject(about, "format", pack->format->name);
     cJSON_AddStringToObject(about, "recipe", pack->recipe);
+    if (pack->checkpoint->zeros_as_they_are)
+        cJSON_AddTrueToObject(about, "zeros_as_they_are");
     if (pack->experts_of)
         cJSON_AddStringToObject(about, "experts_of", pack->experts_of);
     layers = cJSON_AddArrayToObject(about, "layers");
@@ -147,6 +149,8 @@ int qn_pack_header_options(const cJSON *metadata, const char *path,
             cJSON_GetObjectItemCaseSensitive(metadata, "recipe")),
         .experts_of = cJSON_GetStringValue(
             cJSON_GetObjectItemCaseSensitive(metadata, "experts_of")),
+        .zeros_as_they_are = cJSON_IsTrue(
+            cJSON_GetObjectItemCaseSensitive(metadata, "zeros_as_they_are")),
     };
     if (!cJSON_IsNumber(version) || version->valuedouble != QN_PACK_VERSION ||
         !options->format || !options->recipe)

@@ -41,7 +41,7 @@ static inline void put(unsigned char *to, int64_t at, int bits, uint32_t value)
 
     if (bits == 4) {
         p = to + (at >> 1);
-        *p = (unsigned char)((*p & ~(15 << shift)) | value << shift);
+        *p = (unsigned char)((*p & ~(15 << shift)) | (value & 15) << shift);
         return;
     }
     for (int i = 0; i < bits / 8; i++)
@@ -61,8 +61,8 @@ static int move_rows(const struct qn_pack_part *part, unsigned char *source,
     const int64_t bits = part->bits;
 
     if (!is_plain(&part->source.columns) || !is_plain(&part->target.columns) ||
-        part->flip || part->widened || part->columns * bits % 8 ||
-        part->source.rows.outer * bits % 8 ||
+        part->flip || part->add || part->target_bits ||
+        part->columns * bits % 8 || part->source.rows.outer * bits % 8 ||
         part->target.rows.outer * bits % 8 || part->target_at * bits % 8 ||
         part->source.rows.unit != 1 || part->target.rows.unit != 1)
         return 0;
@@ -84,7 +84,7 @@ enum { BLOCK = 16 }; /* rows: words of a cache line in transposed tensors */
 static inline __attribute__((always_inline)) void
 move_block(const struct qn_pack_part *part, unsigned char *source,
            unsigned char *target, const int64_t *rows, int count,
-           const int64_t *columns, int from, int to, int back)
+           const int64_t *columns, int from, int to, int shift, int back)
 {
     for (int64_t j = 0; j < part->columns; j++)
         for (int i = 0; i < count; i++) {
@@ -93,10 +93,10 @@ move_block(const struct qn_pack_part *part, unsigned char *source,
 
             if (back)
                 put(source, s, from,
-                    (get(target, t, to) ^ part->flip) >> (to - from));
+                    ((get(target, t, to) - part->add) ^ part->flip) >> shift);
             else
                 put(target, t, to,
-                    get(source, s, from) << (to - from) ^ part->flip);
+                    (get(source, s, from) << shift ^ part->flip) + part->add);
         }
 }
 
@@ -105,21 +105,23 @@ static void move_any(const struct qn_pack_part *part, unsigned char *source,
                      unsigned char *target, const int64_t *rows, int count,
                      const int64_t *columns, int back)
 {
-#define MOVE(from, to)                                                         \
-    (back                                                                      \
-         ? move_block(part, source, target, rows, count, columns, from, to, 1) \
-         : move_block(part, source, target, rows, count, columns, from, to,    \
-                      0))
-    if (part->widened)
-        MOVE(16, 32);
+#define MOVE(from, to, shift)                                                  \
+    (back ? move_block(part, source, target, rows, count, columns, from, to,   \
+                       shift, 1)                                               \
+          : move_block(part, source, target, rows, count, columns, from, to,   \
+                       shift, 0))
+    if (part->target_bits == 32) /* bf16 is the upper half of f32 */
+        MOVE(16, 32, 16);
+    else if (part->target_bits == 16) /* zero points */
+        MOVE(4, 16, 0);
     else if (part->bits == 4)
-        MOVE(4, 4);
+        MOVE(4, 4, 0);
     else if (part->bits == 8)
-        MOVE(8, 8);
+        MOVE(8, 8, 0);
     else if (part->bits == 16)
-        MOVE(16, 16);
+        MOVE(16, 16, 0);
     else
-        MOVE(32, 32);
+        MOVE(32, 32, 0);
 #undef MOVE
 }
 

@@ -191,9 +191,11 @@ int qn_pack_plan(struct qn_pack *pack, struct quern_context *ctx,
             return qn_error_set(QUERN_EINVAL, "%s: it is packed already",
                                 checkpoint->files[i].label);
     code = qn_format_find(checkpoint, options->format, &pack->format);
+    pack->recipe = options->recipe;
+    if (!code && !pack->recipe)
+        code = qn_zeros_recipe(checkpoint, pack->format, &pack->recipe);
     if (code)
         return code;
-    pack->recipe = options->recipe ? options->recipe : pack->format->recipe;
     if ((code = pack->format->plan(pack)))
         return code;
     if (!pack->nlayers)

@@ -115,6 +115,7 @@ static int plan(struct undo *u, struct quern_context *ctx, const char *path)
     code = qn_pack_header_options(u->metadata, path, &options);
     if (!code)
         code = read_headers(u);
+    u->checkpoint.zeros_as_they_are = options.zeros_as_they_are;
     if (!code)
         code = qn_pack_plan(&u->pack, ctx, &u->checkpoint, &options);
     return code ? code : check_outputs(u);

@@ -32,9 +32,25 @@ static int file_type(int type)
         return QN_ST_BF16;
     case QUERN_E4M3:
         return QN_ST_F8_E4M3;
+    case QUERN_F16_ZERO:
+    case QUERN_BF16_ZERO:
+        return QN_ST_I32;
     default:
         return QN_ST_U8;
     }
+}
+
+/* The type of a scale that may have a zero point after it. */
+static int type_of_scale(const struct qn_scaling *s)
+{
+    return s->type == QUERN_F16_ZERO    ? QUERN_F16
+           : s->type == QUERN_BF16_ZERO ? QUERN_BF16
+                                        : s->type;
+}
+
+static int stores_zeros(const struct qn_scaling *s)
+{
+    return s->type != type_of_scale(s);
 }
 
 /* Values of less than a byte become bytes. */
@@ -83,12 +99,14 @@ static int read_table(struct qn_weight *op, const struct quern_operand *table,
     return code;
 }
 
-/* The address of a line and a block among an expert's scales. */
+/* The address of a line and a block among an expert's scales; with zero points
+   each is the first of two halves. */
 static void lay_out(struct qn_weight *op, const struct qn_scaling *scaling)
 {
     const struct qn_pack_output *sf = &op->pack->outputs[op->scales];
-    const struct qn_pack_axis one = {1, 1, 0, NULL};
-    const struct qn_pack_axis pitch = {1, sf->shape[2], 0, NULL};
+    const int each = stores_zeros(scaling) ? 2 : 1;
+    const struct qn_pack_axis one = {1, each, 0, NULL};
+    const struct qn_pack_axis pitch = {1, each * sf->shape[2], 0, NULL};
     const int columns = scaling->order == QN_ORDER_COLUMNS;
 
     op->scale.rows = columns ? one : pitch;
@@ -115,7 +133,7 @@ int qn_weight_add(struct qn_weight *op, struct qn_pack *pack, const char *layer,
     code = quern_describe(pack->ctx, line, &table, &count);
     if (code)
         return code;
-    op->scale_bits = qn_type_bits(s->type);
+    op->scale_bits = qn_type_bits(type_of_scale(s));
     op->block_rows = s->rows;
     op->block_k = s->k;
     code = read_table(op, table, count);
@@ -136,7 +154,7 @@ int qn_weight_fits(const struct qn_pack *pack,
         return qn_error_set(QUERN_EINVAL,
                             "recipe '%s' is unknown; quern recipes lists all",
                             pack->recipe);
-    if (types >> type & 1 && s->type == scale_type &&
+    if (types >> type & 1 && type_of_scale(s) == scale_type &&
         s->span == QN_SPAN_BLOCK && s->rows == block_rows && s->k == block_k &&
         !s->apart && s->order != QN_ORDER_TILES)
         return QUERN_OK;
@@ -156,7 +174,7 @@ int qn_weight_zero(const struct qn_pack *pack, unsigned *flip)
     const struct qn_scaling *s = weights_of(pack, &type);
 
     *flip = type == QUERN_I4 ? 8 : 0; /* the sign of two's complement */
-    return type == QUERN_I4 || !s ? 8 : s->zero;
+    return type == QUERN_I4 || !s ? 8 : stores_zeros(s) ? -1 : s->zero;
 }
 
 int qn_weight_put(const struct qn_weight *op, int64_t first,
@@ -189,6 +207,18 @@ int qn_weight_put(const struct qn_weight *op, int64_t first,
         .target_at = first / lines * op->scale.rows.outer,
         .bits = op->scale_bits,
     };
+    const struct qn_pack_part zeros = {
+        .from = piece->zeros,
+        .bytes = piece->zeros ? piece->zeros->t->bytes : 0,
+        .source = piece->zero,
+        .target = op->scale,
+        .rows = scales.rows,
+        .columns = scales.columns,
+        .target_at = scales.target_at + 1,
+        .bits = 4,
+        .target_bits = 16,
+        .add = piece->zero_add,
+    };
     const struct qn_pack_part global = {
         .from = piece->global,
         .bytes = sizeof(float),
@@ -215,6 +245,8 @@ int qn_weight_put(const struct qn_weight *op, int64_t first,
     code = qn_pack_part(&outputs[op->codes], &codes);
     if (!code)
         code = qn_pack_part(&outputs[op->scales], &scales);
+    if (!code && piece->zeros)
+        code = qn_pack_part(&outputs[op->scales], &zeros);
     if (!code && op->global >= 0)
         code = qn_pack_part(&outputs[op->global], &global);
     return code;

@@ -69,6 +69,8 @@ static int torch_type(int type)
     case QUERN_F32:
         return qn_abi.aoti_torch_dtype_float32();
     case QUERN_I32:
+    case QUERN_F16_ZERO:
+    case QUERN_BF16_ZERO:
         return qn_abi.aoti_torch_dtype_int32();
     case QUERN_I64:
         return qn_abi.aoti_torch_dtype_int64();

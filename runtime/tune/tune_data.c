@@ -147,12 +147,14 @@ static unsigned char code_of(int type, uint64_t bits)
     return (unsigned char)bits;
 }
 
-/* A block of values of the type; small fp32 ones for scales. */
+/* A block of values of the type; small ones for scales. Zero points are any. */
 static void fill_block(void *block, size_t bytes, int type, uint64_t seed,
                        float scale)
 {
     unsigned char *codes = block;
 
+    if (type == QUERN_F16_ZERO || type == QUERN_BF16_ZERO)
+        type = type == QUERN_F16_ZERO ? QUERN_F16 : QUERN_BF16;
     if (!qn_random_fill(block, type, bytes * 8 / (size_t)qn_type_bits(type),
                         seed, scale))
         return;

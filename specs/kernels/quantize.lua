@@ -67,6 +67,8 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
           without "scale history" (function (v) return not v.scale.delayed end),
           without "random" (function (v) return not v.scale.stochastic end),
           without (values) (function (v) return v.input.type == "copy" end),
+          reject "zero points come from a block's least value, too"
+            (function (v) return v.scale.zeros end),
           common(),
         }
 
@@ -96,6 +98,20 @@ kernels "cast_rows" {
   derive "ctas" (function () return 1 end),
   reject "only rows with one scale are read twice" (function (v) return v.scale.span ~= "row" end),
   reject "stochastic rounding draws values for tiles" (function (v) return v.scale.stochastic end),
+}
+
+-- With a zero point next to each scale.
+kernels "cast_zeros" {
+  op = "quantize", of = "w", input = join(wide, { "copy" }), form = "plain", element = { u4, u8 },
+  scale = "blocked", arch = archs, template = "quantize/zeros.cu",
+  params = join(inputs.plain, { "in_pointers", "row", "row_stride", "row_sf", "column",
+                                "column_stride", "column_sf" }, shape),
+  without "in in_stride in_pointers" (function (v) return v.input.type == "copy" end),
+  derive "threads" (function () return 256 end),
+  derive "band" (function () return 16 end),
+  derive "ctas" (function () return 4 end),
+  reject "other casts are for scales without zero points"
+    (function (v) return not v.scale.zeros end),
 }
 
 for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do

@@ -6,8 +6,10 @@
 //$   if s then
 //$     local rows = s.lines
 //$     local across = o.major == "mn"
-/* The scale of element (row, k) of the group's $(name). */
-FN float scale_$(name)(const void *sf, const struct scale_place *p, long long row, long long k)
+//$     local what, type = "scale", "float"
+//$     if s.zeros then what, type = "scale, with its zero point,", "unsigned int" end
+/* The $(what) of element (row, k) of the group's $(name). */
+FN $(type) scale_$(name)(const void *sf, const struct scale_place *p, long long row, long long k)
 {
 //$     if across then
     const long long line = k;
@@ -27,7 +29,11 @@ FN float scale_$(name)(const void *sf, const struct scale_place *p, long long ro
         i / 128 * p->stride + j / 4 * 512 + i % 32 * 16 + i % 128 / 32 * 4 + j % 4;
 //$       end
 
+//$       if s.zeros then
+    return ((const $(s.code) *)sf)[p->base + at];
+//$       else
     return from_$(s.type)(((const $(s.code) *)sf)[p->base + at]);
+//$       end
 //$     else
     (void)row, (void)k;
     return from_$(s.type)(((const $(s.code) *)sf)[p->base$(s.span == "row" and " + row" or "")]);

@@ -25,7 +25,11 @@ static float value(const struct work *w, const struct group *g, const struct cop
 
     (void)w, (void)g;
 //$ local global = scale.global and ", copy->global ? copy->global[g->number] : 1" or ""
+//$ if scale.zeros then
+    return value_of(code, copy->sf[sf]);
+//$ else
     return value_of(code, from_$(scale.type)(copy->sf[sf])$(global));
+//$ end
 }
 
 static void store_out(const struct work *w, long long at, float x)

@@ -119,6 +119,7 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 //$   once("cast/from_" .. o.type .. ".c")
 //$   if o.scale then
 //$     once("cast/from_" .. o.scale.type .. ".c")
+//$     if o.scale.zeros then once("dequantize/zero_" .. o.type .. ".c") end
 //$   end
 //$ end
 //$ if dequantizes(a) or dequantizes(b) then
@@ -227,14 +228,23 @@ FN void load_run_$(x)(const struct product *p, const struct stretch *t, term *ou
                    long long row, long long k, int steps)
 {
 //$   if dequantizes(o) then
-    float scale = 0;
+    float scale = 0$(s.zeros and ", zero = 0" or "");
 
     for (int i = 0; i < steps; i++) {
 //$ local along = s.span == "block" and s.k
 //$ if o.major == "mn" then along = s.lines end -- of steps of k
         if (i == 0$(along and " || (k + i) % " .. along .. " == 0" or ""))
+//$ if s.zeros then
+        {
+            const unsigned word = scale_$(x)(t->$(x).sf, &t->$(x).scales, row, k + i);
+            scale = from_$(s.type)(word);
+            zero = (float)zero_$(o.type)(word);
+        }
+        out[i * apart] = from_bf16(to_bf16(mul_rn(value_$(x)(p, t, row, k + i) - zero, scale)));
+//$ else
             scale = scale_$(x)(t->$(x).sf, &t->$(x).scales, row, k + i);
         out[i * apart] = from_bf16(to_bf16(mul_rn(value_$(x)(p, t, row, k + i), scale)));
+//$ end
     }
 //$   else
     for (int i = 0; i < steps; i++)
@@ -435,7 +445,8 @@ void $(name)(void *const *params, int worker, int workers)
 //$ for _, x in ipairs { "a", "b" } do
 //$   if all[x].bits <= 8 then
     for (unsigned code = 0; code < $(all[x].bits == 4 and 16 or 256); code++)
-        $(x)_values[code] = (term)from_$(all[x].type)(code$(all[x].zero));
+//$     local zero = all[x].scale and all[x].scale.zeros and ", 0" or all[x].zero
+        $(x)_values[code] = (term)from_$(all[x].type)(code$(zero));
 //$   end
 //$ end
     for (int i = 0; i < count && worker == 0; i++)

@@ -1,4 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
+//$ local zero = scale.zeros and ", int zero" or ""
 //$ local across, down = scale.k > 0 and scale.k or 128, scale.rows > 0 and scale.rows or 1
 /*
 ** A tile of one copy, as lines of 128 values. The same code makes both tensors: lines are rows
@@ -15,7 +16,7 @@ struct lines {
 };
 
 /* Value `at` of the copy, counted from its first one. */
-static void store(const struct work *w, const struct lines *lines, long long at, float x)
+static void store(const struct work *w, const struct lines *lines, long long at, float x$(zero))
 {
 //$ if scale.stochastic then
     const struct philox random = philox(w->random[0], w->random[1] + (unsigned long long)at / 16);
@@ -41,6 +42,28 @@ static void store(const struct work *w, const struct lines *lines, long long at,
 //$ if scale.span == "block" then
 //$ include "quantize/store_sf.c"
 
+//$ if scale.zeros then
+//$ include "quantize/span.c"
+
+/* The factor of block (i, j), and its zero point. */
+static float scale_block(const struct work *w, const struct lines *lines, int i, int j,
+                         float tile[TILE][TILE], int *zero)
+{
+    struct span span = { 0, 0 };
+    unsigned int sf;
+    float factor;
+
+    for (int at = j * ACROSS; at < (j + 1) * ACROSS; at++)
+        widen(&span, tile[i][at]);
+    (void)w;
+//$ local input = scale.by_input and "w->input, " or ""
+    factor = scale_of($(input)add_rn(span.below, span.above), &sf);
+    *zero = zero_point(&span, factor);
+    store_sf(lines->copy->sf, lines->scales, lines->line + i, lines->value / ACROSS + j,
+             sf | (unsigned int)*zero << 16);
+    return factor;
+}
+//$ else
 /* The factor of block (i, j). */
 static float scale_block(const struct work *w, const struct lines *lines, int i, int j,
                          float tile[TILE][TILE]$(scale.global and ", float global" or ""))
@@ -61,6 +84,7 @@ static float scale_block(const struct work *w, const struct lines *lines, int i,
                  lines->value / ACROSS + j, (sf_element)sf);
     return factor;
 }
+//$ end
 //$ else
 /* The factor of a line, from the maxima found before; its scale is stored with its first tile. */
 static float scale_line(const struct work *w, const struct group *g, const struct lines *lines,
@@ -94,6 +118,9 @@ static void quantize_lines(const struct work *w, const struct group *g, const st
 {
 //$ if scale.span == "block" then
     float factor[TILE / DOWN][TILE / ACROSS];
+//$ if scale.zeros then
+    int zero[TILE / DOWN][TILE / ACROSS];
+//$ end
 //$ if scale.global then
     float stored;
     const float global = global_of(float_of(lines->copy->amax[g->number]), &stored);
@@ -105,7 +132,11 @@ static void quantize_lines(const struct work *w, const struct group *g, const st
 //$ end
     for (int i = 0; i < TILE / DOWN; i++)
         for (int j = 0; j < TILE / ACROSS; j++)
+//$ if scale.zeros then
+            factor[i][j] = scale_block(w, lines, i, j, tile, &zero[i][j]);
+//$ else
             factor[i][j] = scale_block(w, lines, i, j, tile$(scale.global and ", global" or ""));
+//$ end
 //$ end
     for (int line = 0; line < TILE && line < lines->count; line++) {
 //$ if scale.span ~= "block" then
@@ -113,7 +144,9 @@ static void quantize_lines(const struct work *w, const struct group *g, const st
 //$ end
         for (int i = 0; i < TILE && i < lines->end; i++)
             store(w, lines, lines->at + line * lines->copy->stride + i,
-//$ if scale.span == "block" then
+//$ if scale.zeros then
+                  mul_rn(tile[line][i], factor[line][i / ACROSS]), zero[line][i / ACROSS]);
+//$ elseif scale.span == "block" then
                   mul_rn(tile[line][i], factor[line / DOWN][i / ACROSS]));
 //$ else
                   mul_rn(tile[line][i], factor));

@@ -1,4 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
+//$ local most = scale.zeros and "the distance of a block's least and largest value"
+//$              or "a block's largest magnitude"
 //$ local sf = scale.type == "f32" and "float" or "unsigned int"
 //$ if scale.global then
 /* From a group's largest magnitude: the stored scale, and the argument of the blocks' rule. */
@@ -7,7 +9,7 @@
 //$ end
 //$ if scale.by_input then
 //$ for _, input in ipairs { "bf16", "f16", "f32" } do
-/* From a block's largest magnitude in $(input). */
+/* From $(most) in $(input). */
 //$ rule("scale", input)
 
 //$ end
@@ -19,6 +21,6 @@ FN float scale_of(int input, float amax, $(sf) *sf)
                              : scale_of_f32(amax, sf);
 }
 //$ else
-/* From a block's largest magnitude: the stored scale, and the values' factor. */
+/* From $(most): the stored scale, and the values' factor. */
 //$ rule "scale"
 //$ end

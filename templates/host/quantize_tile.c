@@ -90,7 +90,11 @@ static float copied(const struct work *w, const struct group *g, int row, int f)
 //$ end
 //$ local global = scale.global and ", w->row.global[g->number]" or ""
 
+//$   if scale.zeros then
+    return value_of(code, w->row.sf[sf]);
+//$   else
     return value_of(code, from_$(scale.type)(w->row.sf[sf])$(global));
+//$   end
 }
 
 //$ end

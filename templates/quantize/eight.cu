@@ -74,7 +74,8 @@ FN void values_of(float x[8], const struct codes *c)
 }
 //$ else
 //$ local word = bits == 4 and "c->word[0] >> 4 * i & 15" or "c->word[i / 4] >> 8 * (i % 4) & 255"
-FN void values_of(float x[8], const struct codes *c)
+//$ local zero = scale.zeros and ", int zero" or ""
+FN void values_of(float x[8], const struct codes *c$(zero))
 {
 #pragma unroll
     for (int i = 0; i < 8; i++)
@@ -84,12 +85,23 @@ FN void values_of(float x[8], const struct codes *c)
 
 //$ local second = scale.global and ", float global" or ""
 /* One rounding for each factor, and one to the stored type. */
+//$ if scale.zeros then
+//$ once("dequantize/zero_" .. element.type .. ".c")
+FN struct eight multiplied(const struct codes *c, unsigned word)
+{
+    const float sf = from_$(scale.type)(word);
+    struct eight v;
+    float x[8];
+
+    values_of(x, c, zero_$(element.type)(word));
+//$ else
 FN struct eight multiplied(const struct codes *c, float sf$(second))
 {
     struct eight v;
     float x[8];
 
     values_of(x, c);
+//$ end
 #pragma unroll
     for (int i = 0; i < 8; i++)
 //$ if scale.global then
@@ -152,7 +164,9 @@ FN struct eight scaled(const struct codes *c, sf_element sf$(level))
 //$ elseif exact then
     return dequantized(c, sf);
 //$ end
-//$ if scale.global or not exact then
+//$ if scale.zeros then
+    return multiplied(c, sf);
+//$ elseif scale.global or not exact then
     return multiplied(c, from_$(scale.type)(sf)$(scale.global and ", global.value" or ""));
 //$ end
 }

@@ -141,9 +141,17 @@ FN unsigned int load_codes_$(name)(unsigned int row, int step, int q)
 }
 //$   end
 
+//$   local zeros = o.scale.zeros
+//$   if zeros then
+/* As f16, less the zero points of the first two codes and of the others: each is one. */
+FN void halves_$(name)(unsigned int *pair, unsigned int codes, unsigned int first,
+                       unsigned int last)
+{
+//$   else
 /* As f16: each of its values is one. */
 FN void halves_$(name)(unsigned int *pair, unsigned int codes)
 {
+//$   end
 #pragma unroll
     for (int i = 0; i < 2; i++) {
 //$   if o.integer then
@@ -152,7 +160,8 @@ FN void halves_$(name)(unsigned int *pair, unsigned int codes)
 //$     local sign = signs[type] or { nil, o.scale.zero }
         /* 1024 and an integer below that are the same bits; all are positive codes first. */
         const unsigned int byte = spread(codes$(sign[1] and " ^ " .. sign[1] or ""), i) >> 8;
-        pair[i] = subtract_f16x2(byte | 0x64006400, $(twice(0x6400 + sign[2])));
+//$     local zero = zeros and "0x64006400 + (i ? last : first)" or twice(0x6400 + sign[2])
+        pair[i] = subtract_f16x2(byte | 0x64006400, $(zero));
 //$   elseif type == "e5m2" then
         pair[i] = spread(codes, i); /* its upper half, NaN and infinity too */
 //$   else
@@ -171,19 +180,44 @@ FN void halves_$(name)(unsigned int *pair, unsigned int codes)
 //$   if o.scale.of_values then
 //$     local of = o.scale.span == "block" and "their block" or "their " .. o.scale.span
 //$     if o.major == "mn" and o.scale.lines < 4 then
+//$       if zeros then
+/* Each less its own zero point, and times its own scale. */
+FN void dequantize_each_b(unsigned int *pair, unsigned int codes, const unsigned int *word)
+{
+    float scale[4];
+    unsigned int zero[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        scale[i] = from_$(o.scale.type)(word[i]);
+        zero[i] = zero_$(type)(word[i]);
+    }
+    halves_b(pair, codes, zero[0] | zero[1] << 16, zero[2] | zero[3] << 16);
+//$       else
 /* Each times its own scale. */
 FN void dequantize_each_b(unsigned int *pair, unsigned int codes, const float *scale)
 {
     halves_b(pair, codes);
+//$       end
     pair[0] = scale_each(pair[0], scale[0], scale[1]);
     pair[1] = scale_each(pair[1], scale[2], scale[3]);
 }
 
 //$     end
+//$     if zeros then
+/* Each less the zero point of $(of), and times its scale. */
+FN void dequantize_scaled_$(name)(unsigned int *pair, unsigned int codes, unsigned int word)
+{
+    const float scale = from_$(o.scale.type)(word);
+    const unsigned int zero = zero_$(type)(word) * 0x10001;
+
+    halves_$(name)(pair, codes, zero, zero);
+//$     else
 /* Each times the scale of $(of). */
 FN void dequantize_scaled_$(name)(unsigned int *pair, unsigned int codes, float scale)
 {
     halves_$(name)(pair, codes);
+//$     end
     pair[0] = scale_pair(pair[0], scale);
     pair[1] = scale_pair(pair[1], scale);
 }

@@ -76,6 +76,7 @@ enum {
 //$ once "cast/arith.c"
 //$ for _, x in ipairs(all) do
 //$   if x[2].scale then once("cast/from_" .. x[2].scale.type .. ".c") end
+//$   if x[2].scale and x[2].scale.zeros then once("dequantize/zero_" .. x[2].type .. ".c") end
 //$ end
 //$ include "common/sizes.c"
 
@@ -213,8 +214,9 @@ FN float factor_$(name)(const struct source *s, int row, int k)
 }
 
 //$   if dequantizes(o) then
+//$     local word = o.scale.zeros and "unsigned int" or "float"
 /* The scale of 4 codes from `k` on in row `row` of the tile's $(name). */
-FN float block_$(name)(const struct source *s, int row, int k, int length)
+FN $(word) block_$(name)(const struct source *s, int row, int k, int length)
 {
     return row < s->rows && k < length ? scale_$(name)(s->sf, &s->scales, s->row + row, k) : 0;
 }
@@ -283,16 +285,29 @@ FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], $(first)unsigned in
         x[i / 2][i % 2] = pair[0];
         x[i / 2][2 + i % 2] = pair[1];
     }
+//$ local each = across and b.scale.lines < 4 -- step of k has its own scales
+//$ local whole = each and b.scale.span == "block" and b.scale.k % tile.n == 0
+//$ local scale = each and (b.scale.zeros and "unsigned int" or "float") or ""
+//$ if whole then
+    /* A block has all columns of the tile. */
+    $(scale) scale[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        scale[i] = block_b(b, 0, k + 4 * q + i, length);
+//$ end
 #pragma unroll
     for (int j = 0; j < WARP_N / 8; j++) {
         const int at = column + 8 * j + r;
         unsigned int y[2];
-//$ if across and b.scale.lines < 4 then
-        float scale[4];
+//$ if each then
+//$   if not whole then
+        $(scale) scale[4];
 
 #pragma unroll
         for (int i = 0; i < 4; i++)
             scale[i] = block_b(b, at, k + 4 * q + i, length);
+//$   end
         dequantize_each_b(y, load_codes_b(stage + A_BYTES, at, step, q), scale);
 //$ elseif across then
         dequantize_scaled_b(y, load_codes_b(stage + A_BYTES, at, step, q),

@@ -18,6 +18,7 @@
 //$ local wide = o.scale.type == "f32" and "_wide" or ""
 //$ once("dequantize/" .. o.type .. (apart and o.bits == 4 and "_apart" or "") .. wide .. ".c")
 //$ once("dequantize/factor_" .. o.scale.type .. ".c")
+//$ if o.scale.zeros then once("dequantize/zero_" .. o.type .. ".c") end
 //$ if swapped and o.scale.type == "e8m0" then
 //$ once("dequantize/twice_e8m0" .. (apart and o.bits == 4 and "_apart" or "") .. ".c")
 //$ elseif dequantize ~= "none" and lowered > 0 and o.bits == 4 then

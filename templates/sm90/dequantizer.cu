@@ -44,6 +44,9 @@ FN void dequantize_row_$(name)(unsigned int codes, unsigned int to, int row,
 //$             or "scales >> 8 * i & 255"
         factor[i] = factor_$(o.scale.type)($(own));
 //$ end
+//$ if o.scale.zeros then
+    const unsigned int zero = zero_$(o.type)(scales);
+//$ end
 //$ if apart and stored == 8 then
 #pragma unroll
     for (int i = 0; i < $(words); i += 2)

@@ -228,6 +228,7 @@ FN void dequantize_raw(struct fragment *f, const struct raw *raw, const struct r
     }
 //$ end
 //$ local low = lowered > 0 and b.scale.type == "e4m3"
+//$ local zero = b.scale.zeros and ", zero_" .. b.type .. "(scale[i])" or b.zero
 //$ local mask = in_word == 4 and " & 255" or in_word == 2 and " & 0xffff" or ""
 #pragma unroll
     for (int i = 0; i < HELD; i++)
@@ -238,7 +239,7 @@ FN void dequantize_raw(struct fragment *f, const struct raw *raw, const struct r
                            twice_e4m3_apart(scale[i] & 255));
 //$ else
             dequantize_$(kind)(f->pair[i] + $(each // 2) * j, raw->word[i][j],
-                     factor_$(b.scale.type)(scale[i]$(mask))$(b.zero));
+                     factor_$(b.scale.type)(scale[i]$(mask))$(zero));
 //$ end
 }
 

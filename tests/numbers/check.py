@@ -343,8 +343,11 @@ def check_every_value(library, recipe, of):
     codes = np.tile(np.arange(16, dtype=np.uint8), (len(scales), block // 16))
     with np.errstate(all="ignore"):
         value = scales.view(reference.SIXTEEN[form.scale]).astype(np.float32)[:, None]
-        exact = reference.decode(form.element, codes) * value
+        zeros = np.arange(len(scales), dtype=np.uint32) * 7 % 16 if form.zeros else scales * 0
+        exact = (reference.decode(form.element, codes) - zeros[:, None].astype(np.float32)) * value
         expected = exact.astype(TYPES["bf16"])
+    if form.zeros:
+        scales = scales | zeros << 16
     finite = np.isfinite(expected.astype(np.float32)).all(axis=1)
     check_values(library, f"dequantize {recipe} of=w g=1 m={len(scales)} k={block} copies=rowwise",
                  {"rowwise": reference.pack(form.element, codes), "rowwise.sf": scales},
@@ -379,7 +382,7 @@ def check_values(library, line, inputs, output, expected):
     same_numbers(line, got.astype(np.float32).ravel(), expected.astype(np.float32).ravel())
 
 
-PACKED = ("w4a16_int4",)  # of the recipes above: dgrad reads the rowwise tensor of w, too
+PACKED = ("w4a16_int4", "w4a16_int4_zeros")  # of the recipes above: dgrad reads the rowwise tensor of w, too
 SAID = {check_activation: ", activated", check_every_value: ", every code with every scale"}
 
 
@@ -391,7 +394,7 @@ def main():
     tests = [(check_tensor, recipe, of)
              for recipe, tensors in reference.RECIPES.items() for of in tensors]
     tests += [(check_every_value, recipe, "w")
-              for recipe in ("w4a16_int4", "w4a16_around_8", "integers")]
+              for recipe in ("w4a16_int4", "w4a16_int4_zeros", "w4a16_around_8", "integers")]
     tests += [(check_activation, recipe, of) for recipe in ("mxfp8", "fp8_block", "fp8_tensor")
               for of in ("x", "dy")]
     failed = 0

@@ -50,6 +50,8 @@ def canaries(count):
 
 
 def item(recipe):
+    if recipe.zeros:
+        return np.dtype("<u4")
     return np.dtype({"f32": "<f4", "bf16": "<u2", "f16": "<u2"}.get(recipe.scale, "u1"))
 
 
@@ -215,7 +217,12 @@ def quantize_group(layout, side, copy, g, part, dtype, random, delayed):
         lines, first = layout.lines(side, g)
         chosen = reference.random_bytes(random, lines, layout.pitch(side), first, matrix.shape[1])
     codes, scales, outer = reference.quantize_group(recipe, matrix, dtype, chosen, delayed)
-    layout.put_values(side, copy.data, g, codes)
+    if recipe.zeros:  # zeros up to a row's end have its last block's code
+        more = layout.pitch(side) - codes.shape[1]
+        ends = np.repeat((scales[:, -1:] >> 16).astype(np.uint8), more, 1)
+        layout.put_values(side, copy.data, g, np.concatenate([codes, ends], 1))
+    else:
+        layout.put_values(side, copy.data, g, codes)
     layout.put_scales(side, copy.sf, g, scales)
     if outer is not None:
         put(copy.outer, np.dtype("<f4"), g, outer)

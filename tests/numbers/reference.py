@@ -40,6 +40,7 @@ ELEMENTS = {
     "i8": Element(np.int8, 127, 0, 8),
     "i4": Element(np.int8, 7, 0, 4),
     "u4": Element(np.uint8, 15, 8, 4, 8),
+    "u4_stored": Element(np.uint8, 15, 0, 4),  # each block's zero point is next to its scale
     "u4_odd": Element(np.uint8, 15, 5, 4, 5),
     "u8_odd": Element(np.uint8, 255, 77, 8, 77),
 }
@@ -214,6 +215,7 @@ class Recipe:
     ocp: bool = False
     limit: str = "f32"  # an infinite scale becomes fp32's largest number, or the input type's
     hadamard: bool = False  # for the columnwise tensor
+    zeros: bool = False  # zero points in the upper half of words with scales
     chance: bool = False
 
 
@@ -246,6 +248,7 @@ RECIPES = {
         "dy": Recipe("e2m1", "e4m3", (1, 16), hadamard=True, chance=True),
     },
     "w4a16_int4": {"w": Recipe("i4", "f16", (1, 128))},
+    "w4a16_int4_zeros": {"w": Recipe("u4_stored", "f16", (1, 128), zeros=True)},
     "w4a16_mxfp4": {"w": Recipe("e2m1", "e8m0", (1, 32))},
     "w4a16_nvfp4": {"w": Recipe("e2m1", "e4m3", (1, 16))},
     "w8a16_fp8_block": {"w": Recipe("e4m3", "f32", (128, 128), limit="input")},
@@ -326,6 +329,17 @@ def rule(recipe, amax, whole, dtype):
     return *scale_f32(amax, element, limit_of(recipe, dtype), recipe.pow2), None
 
 
+def quantize_with_zeros(recipe, x):
+    """Codes, and words of scales and zero points: 0 and the values of a block fill the codes."""
+    below, above = (block_amax(np.where(side, x, F32(0)), *recipe.block) for side in (x < 0, x > 0))
+    scales, factor = scale_16(below + above, ELEMENTS[recipe.element], recipe.scale)
+    zeros = np.rint(np.minimum(below * factor, F32(15)))
+    zero = spread(zeros, x.shape, *recipe.block)
+    scaled = np.where(np.isnan(x), F32(0), x) * spread(factor, x.shape, *recipe.block)
+    codes = np.rint(np.clip(scaled, -zero, 15 - zero)) + zero
+    return codes.astype(np.uint8), scales | zeros.astype(np.uint32) << 16
+
+
 def quantize_group(recipe, x, dtype, random=None, delayed=None):
     """One group's matrix, blocks along its columns: codes, scales by block, second-level scale.
 
@@ -333,6 +347,8 @@ def quantize_group(recipe, x, dtype, random=None, delayed=None):
     the factor of delayed scaling.
     """
     rows, length = block_of(recipe, x.shape)
+    if recipe.zeros:
+        return *quantize_with_zeros(recipe, x), None
     if delayed is None:
         amax = block_amax(x, rows, length)
         scales, factor, outer = rule(recipe, amax, amax_of(x), dtype)
@@ -370,13 +386,16 @@ def turn(recipe, x):
 def dequantize_group(recipe, codes, scales, outer=None):
     """One group's matrix of codes, its scales by block. One rounding for each factor."""
     rows, length = block_of(recipe, codes.shape)
+    codes = decode(recipe.element, codes)
+    if recipe.zeros:
+        codes = codes - spread((scales >> 16).astype(F32), codes.shape, rows, length)
     if recipe.scale == "e8m0":
         scales = np.ldexp(np.float64(1), scales.astype(np.int64) - 127).astype(F32)
     elif recipe.scale == "e4m3":
         scales = decode("e4m3", scales)
     elif recipe.scale in SIXTEEN:
         scales = scales.astype(np.uint16).view(SIXTEEN[recipe.scale]).astype(F32)
-    value = decode(recipe.element, codes) * spread(scales, codes.shape, rows, length)
+    value = codes * spread(scales, codes.shape, rows, length)
     return (value if outer is None else value * outer).astype(F32)
 
 

@@ -100,6 +100,8 @@
     X("9.0 8.0", "dgrad mxfp8" ROWS "n=256 k=256")                             \
     X("9.0", "fprop w4a16_int4" ROWS "n=256 k=200")                            \
     X("9.0 8.0", "dgrad w4a16_int4" ROWS "n=200 k=136")                        \
+    X("9.0 8.0", "fprop w4a16_int4_zeros" ROWS "n=256 k=200")                  \
+    X("9.0 8.0", "dgrad w4a16_int4_zeros" ROWS "n=200 k=136")                  \
     X("9.0", "fprop w8a16_fp8_block" ROWS "n=256 k=200 d=f32")                 \
     X("9.0 8.0", "wgrad mxfp8 g=3 m=256 n=256 k=300 split=skew")               \
     X("9.0", "fprop mxfp8" ROWS "n=256 k=256 dequantize=mainloop")             \

@@ -9,7 +9,7 @@ import json
 import os
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 E2M1 = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6],
                     dtype=torch.float64)
@@ -120,9 +120,11 @@ def gptq(folder, experts=2, hidden=256, ffn=128, group=128, zero=8, version=1, o
     def matrix(rows, k, shared):
         codes = torch.randint(16, (k, rows))
         scales = (torch.rand(k // group, rows) / 10).half()
-        zeros = torch.full((k // group, rows), zero)
+        zeros = torch.full((k // group, rows), zero) if zero is not None else \
+            torch.randint(2 - version, 16, (k // group, rows))
         index = torch.arange(k) // group if order is None else order(k)
-        w = (codes - 8) * scales.double().repeat_interleave(group, 0)
+        spread = torch.Tensor.repeat_interleave
+        w = (codes - spread(zeros, group, 0)) * spread(scales.double(), group, 0)
         stored = zeros - 1 if version == 1 else zeros
         return {"qweight": words(codes, 0), "qzeros": words(stored, 1), "scales": scales,
                 "g_idx": index.int()}, w.T
@@ -146,4 +148,49 @@ def awq(folder, experts=2, hidden=256, ffn=128, group=128, zero=8, **more):
     return by_expert(folder, matrix, experts, hidden, ffn, **more)
 
 
-FORMATS = {"gpt-oss": gpt_oss, "deepseek": deepseek, "nvfp4": nvfp4, "gptq": gptq, "awq": awq}
+def compressed(folder, experts=2, hidden=256, ffn=128, group=128, zero=8, shape=torch.int64,
+               order=None, **more):
+    """compressed-tensors, pack-quantized: codes and zero points are 8 more than they mean."""
+    def matrix(rows, k, shared):
+        codes = torch.randint(16, (rows, k))
+        scales = (torch.rand(rows, k // group) / 10).half()
+        zeros = torch.full((rows, k // group), 8) if zero == 8 else \
+            torch.randint(16, (rows, k // group))
+        spread = torch.Tensor.repeat_interleave
+        w = (codes - spread(zeros, group, 1)) * spread(scales.double(), group, 1)
+        tensors = {"weight_packed": words(codes, 1), "weight_scale": scales,
+                   "weight_shape": torch.tensor([rows, k], dtype=shape)}
+        if zero != 8:
+            tensors["weight_zero_point"] = words(zeros, 0)
+        if order is not None:
+            tensors["weight_g_idx"] = order(k).int()
+        return tensors, w
+
+    return by_expert(folder, matrix, experts, hidden, ffn, **more)
+
+
+def gpt_oss_original(folder, experts=3, hidden=64, ffn=96, layers=2, files=2):
+    """The same tensors as gpt_oss's by the names of its folder original/."""
+    values = gpt_oss(folder, experts, hidden, ffn, layers, files)
+    for name in os.listdir(folder):
+        if not name.endswith(".safetensors"):
+            continue
+        path = os.path.join(folder, name)
+        save_file({original(key): t for key, t in load_file(path).items()}, path)
+    os.remove(os.path.join(folder, "model.safetensors.index.json"))
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(dict(num_experts=experts, experts_per_token=2, hidden_size=hidden,
+                       intermediate_size=ffn, swiglu_limit=7.0), file)
+    return {original(name): value for name, value in values.items()}
+
+
+def original(name):
+    for before, after in (("model.layers.", "block."), (".mlp.experts", ".mlp"),
+                          ("gate_up_proj", "mlp1"), ("down_proj", "mlp2"),
+                          ("_blocks", "_weight.blocks"), ("_scales", "_weight.scales")):
+        name = name.replace(before, after)
+    return name
+
+
+FORMATS = {"gpt-oss": gpt_oss, "gpt-oss-original": gpt_oss_original, "deepseek": deepseek,
+           "nvfp4": nvfp4, "gptq": gptq, "awq": awq, "compressed-tensors": compressed}

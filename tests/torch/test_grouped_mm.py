@@ -72,7 +72,8 @@ def test_scaled_products_read_the_right_tensors(recipe):
     assert_near(dw, case.wgrad(read["dy", "columnwise"], read["x", "columnwise"]))
 
 
-PACKED = ("w4a16_mxfp4", "w4a16_nvfp4", "w4a16_int4", "w8a16_fp8_block")
+PACKED = ("w4a16_mxfp4", "w4a16_nvfp4", "w4a16_int4", "w4a16_int4_zeros",
+          "w8a16_fp8_block")
 
 
 @pytest.mark.parametrize("recipe", PACKED)
@@ -80,7 +81,8 @@ PACKED = ("w4a16_mxfp4", "w4a16_nvfp4", "w4a16_int4", "w8a16_fp8_block")
 def test_packed_weights_have_one_tensor_for_both_products(recipe, is_quantized):
     case = Case([70, 0, 130, 5], n=128, k=128)  # square: a wrong tensor would have the right size
     quantized = qt.quantize(case.w, recipe=recipe, of="w", copies="rowwise")
-    w = qt.dequantize(quantized, dtype=torch.float32)
+    exact = torch.float32 if recipe == "w4a16_nvfp4" else torch.bfloat16  # in two levels, or one
+    w = qt.dequantize(quantized, dtype=exact).float()
     x, trained = case.x.clone().requires_grad_(), case.w.clone().requires_grad_()
     y = qt.grouped_mm(x, quantized if is_quantized else trained, **case.sizes(), recipe=recipe)
     y.backward(case.dy)

@@ -119,6 +119,30 @@ def test_gptq_versions(tmp_path, version):
         assert torch.equal(dequantized(found[layer], "w1"), values[0].float().double())
 
 
+@pytest.mark.parametrize("kind, more", [("awq", {}), ("gptq", {"version": 1}),
+                                        ("gptq", {"version": 2}), ("compressed-tensors", {})])
+def test_zero_points(tmp_path, kind, more):
+    """Those that are not 8 are stored, and come back."""
+    expected = FORMATS[kind](tmp_path / "model", zero=None, layers=2, files=3, **more)
+    found = pack(tmp_path / "model", tmp_path / "packed")
+    for layer, values in expected.items():
+        assert found[layer].recipe == "w4a16_int4_zeros"
+        for part, value in zip(("w1", "w2"), values):
+            assert torch.equal(dequantized(found[layer], part), value.float().double())
+    assert_round_trip(tmp_path, tmp_path / "model", tmp_path / "packed")
+    with pytest.raises(ValueError, match="--recipe names one that stores them"):
+        pack(tmp_path / "model", recipe="w4a16_int4")
+
+
+def test_zero_points_of_8_by_name(tmp_path):
+    expected = checkpoints.gptq(tmp_path / "model", hidden=128, ffn=384)
+    found = pack(tmp_path / "model", tmp_path / "packed", recipe="w4a16_int4_zeros")
+    for layer, values in expected.items():
+        assert torch.equal(dequantized(found[layer], "w1"), values[0].float().double())
+        assert (found[layer].w2_sf >> 16 == 8).all()
+    assert_round_trip(tmp_path, tmp_path / "model", tmp_path / "packed")
+
+
 def test_another_recipe(tmp_path):
     """FP8 on both sides, with padded scales."""
     expected = checkpoints.deepseek(tmp_path / "model", hidden=384)
@@ -136,15 +160,17 @@ def test_another_recipe(tmp_path):
 
 # Checkpoints that have no exact form, and the sentence that names the rule.
 REFUSED = {
-    "zeros of awq": (lambda m: checkpoints.awq(m, zero=None),
-                     r"gate_proj.qzeros': a zero point is not the 8 that the recipe has for all"),
-    "zeros of gptq": (lambda m: checkpoints.gptq(m, zero=7),
-                      r"gate_proj.qzeros': a zero point is not the 7 .* element 0 is 6"),
+    "zeros of gptq": (lambda m: checkpoints.gptq(m, zero=16),
+                      r"gate_proj.qzeros': a zero point is one more .* element 0 is 15"),
     "order of gptq": (lambda m: checkpoints.gptq(m, order=lambda k: torch.arange(k) % 2),
                       r"g_idx': input feature i must have the scale i / 128; .* element 1 is 1"),
     "groups of gptq": (lambda m: checkpoints.gptq(m, group=32),
                        r"scales': a scale of type f16 is for 1 x 32 values of GPTQ, and recipe "
                        r"w4a16_int4 has .* for 1 x 128; --recipe names another"),
+    "shape of compressed-tensors": (lambda m: checkpoints.compressed(m, shape=torch.int16),
+                                    r"weight_shape': it is I16 \[2\]; I64 \[2\] is expected"),
+    "order of compressed-tensors": (lambda m: checkpoints.compressed(
+        m, order=lambda k: torch.arange(k) % 2), r"weight_g_idx': input feature i must have the"),
     "blocks of deepseek": (lambda m: checkpoints.deepseek(m, ffn=192),
                            r"the up projection begins after 192 rows, and 128 rows share a scale"),
 }
@@ -176,6 +202,8 @@ CHANGED = {
                     lambda t: (t.float() * float("nan")).to(t.dtype), r"a scale is NaN"),
     "globals differ": ("nvfp4", "1.up_proj.weight_scale_2", lambda t: t * 2,
                        r"it is not that of '.*1.gate_proj.weight_scale_2'; the gate's and the up "),
+    "shape": ("compressed-tensors", "1.up_proj.weight_shape", lambda t: t + 1,
+              r"weight_shape': it must be the shape of the codes: element 0 is 129"),
     "bias": ("gptq", "0.up_proj.bias", torch.ones(128), r"a bias of such experts must be zero"),
     "name taken": ("awq", "w1", torch.ones(1), r"'model.layers.0.mlp.experts.w1': an operand"),
 }
@@ -262,7 +290,7 @@ def test_layers_compute(tmp_path, name):
         indices = torch.stack([torch.randperm(module.experts)[:2] for _ in range(9)])
         y = module(x, indices, probs)
         exact = reference(expected[layer], x, indices, probs,
-                          clamped if name == "gpt-oss" else swiglu)
+                          clamped if name.startswith("gpt-oss") else swiglu)
         assert y.dtype == torch.bfloat16
         assert (y.double() - exact).norm() <= 2**-6 * exact.norm()
         moved = module.to(torch.float64)  # types of operands stay
@@ -328,7 +356,7 @@ def test_gradients_pass_through(tmp_path, name):
     probs, dy = torch.rand(9, 2, requires_grad=True), torch.randn(9, module.hidden)
     exact_x, exact_probs = (t.detach().double().requires_grad_() for t in (x, probs))
     reference(expected[layer], exact_x, indices, exact_probs,
-              clamped if name == "gpt-oss" else swiglu).backward(dy.double())
+              clamped if name.startswith("gpt-oss") else swiglu).backward(dy.double())
     module(x, indices, probs).backward(dy.to(torch.bfloat16))
     for found, exact in ((x.grad, exact_x.grad), (probs.grad, exact_probs.grad)):
         assert (found.double() - exact).norm() <= 2**-6 * exact.norm()

@@ -17,7 +17,7 @@ from quern.abi import Error, Extent
 
 _BACKENDS = ("auto", "host", "jit", "aot", "cublaslt")  # QUERN_BACKENDS
 _TYPES = ("", "bf16", "f16", "f32", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "e8m0", "i8", "i32",
-          "i64", "i4", "u4", "u8")  # QUERN_TYPES
+          "i64", "i4", "u4", "u8", "f16_zero", "bf16_zero")  # QUERN_TYPES
 # QUERN_ACTIVATIONS of two operands and of one, which tests/docs compares
 GATED = ("swiglu", "clamped_swiglu", "situ", "geglu", "reglu")
 PLAIN = ("squared_relu", "relu", "silu", "gelu", "gelu_tanh")

@@ -147,17 +147,21 @@ ENTRY each_low_e2m1_apart(const unsigned *in, unsigned *pair, long count)
 //$   for _, scale in ipairs { "bf16", "f16", "f32" } do
 //$     local wide = scale == "f32" and "_wide" or ""
 //$     once("dequantize/factor_" .. scale .. ".c")
+//$     local stored = scale ~= "f32"
+//$     if stored then once "dequantize/zero_u4.c" end
+//$     local zero = stored and "zero_u4(in[3 * i + 1])" or "in[3 * i + 2] % 15"
 //$     for _, apart in ipairs { "", "_apart" } do
 //$       once("dequantize/i4" .. apart .. wide .. ".c")
 //$       once("dequantize/u4" .. apart .. wide .. ".c")
-/* Words of codes, each followed by its scale and the code that stands for 0: as i4, then as u4. */
+/* Words of codes, each followed by its scale and the code that stands for 0, which a scale of 16
+   bits has in the upper half of its word: as i4, then as u4. */
 ENTRY each_integers$(apart)_$(scale)(const unsigned *in, unsigned *pair, long count)
 {
     EACH(i, count) {
-        const float factor = factor_$(scale)(in[3 * i + 1]$(scale ~= "f32" and " & 0xffff" or ""));
+        const float factor = factor_$(scale)(in[3 * i + 1]);
 
         dequantize_i4$(apart .. wide)(pair + 8 * i, in[3 * i], factor);
-        dequantize_u4$(apart .. wide)(pair + 8 * i + 4, in[3 * i], factor, in[3 * i + 2] % 15);
+        dequantize_u4$(apart .. wide)(pair + 8 * i + 4, in[3 * i], factor, $(zero));
     }
 }
 

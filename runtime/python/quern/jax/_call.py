@@ -12,7 +12,7 @@ import quern
 
 WORDS = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 DTYPES = {word: np.dtype(jax.numpy.dtype(name)) for name, word in WORDS.items()}
-DTYPES |= {"i32": np.dtype("int32")}
+DTYPES |= {word: np.dtype("int32") for word in ("i32", "f16_zero", "bf16_zero")}
 TARGET = "quern"
 EVENTS = ("plans", "runs", "captured", "live")  # enum qn_site_event
 

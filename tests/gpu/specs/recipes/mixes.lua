@@ -108,4 +108,17 @@ recipe "mix_integers" {
   d       = { f32, bf16 },
 }
 
+-- Zero points next to scales.
+
+recipe "mix_16_zeros" {
+  element = { x = bf16, w = u8, dy = bf16 },
+  scale   = { x = "none", dy = "none",
+              w = blocked { type = bf16, zero = "stored", per = { k = 32 }, copies = "rowwise",
+                            rule = function (span)
+    local b = to_bf16(span * (1 / 255))
+    return b, min(1 / from_bf16(b), f32.max)
+  end } },
+  d       = { bf16, f32 },
+}
+
 -- SPDX-License-Identifier: Apache-2.0
