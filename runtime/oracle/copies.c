@@ -25,7 +25,7 @@ struct maker {
     struct qn_quantization q;
     struct qn_quantize_description need;
     struct qn_quantize_plan *plan;
-    struct qn_memory in, workspace, random, scale, history;
+    struct qn_memory in, workspace, random, scale, history, tokens;
 };
 
 /* A buffer with `bytes` from `from`, or with zeros. */
@@ -76,6 +76,8 @@ static int make_inputs(struct maker *m, uint64_t seed, float scale)
     if (!code)
         code = fill(&m->history, gpu, NULL,
                     (size_t)m->need.history * sizeof(float));
+    if (!code)
+        code = fill(&m->tokens, gpu, &m->job->problem.tokens, sizeof(int64_t));
     return code;
 }
 
@@ -106,7 +108,8 @@ static int quantize(struct maker *m, int role)
     args.scale = (void *)m->scale.data;
     args.history = (void *)m->history.data;
     if (m->q.of != QN_W)
-        args.first_dims = job->sizes_memory.data;
+        args.first_dims = job->operands[role].gathered ? m->tokens.data
+                                                       : job->sizes_memory.data;
     args.sizes_type = QUERN_I64;
     copy->data = job->memory[role].data;
     copy->sf = job->sf[role].data;
@@ -129,8 +132,8 @@ static int plan(struct maker *m)
 int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
 {
     struct maker m = {.job = job};
-    struct qn_memory *all[] = {&m.in, &m.workspace, &m.random, &m.scale,
-                               &m.history};
+    struct qn_memory *all[] = {&m.in,    &m.workspace, &m.random,
+                               &m.scale, &m.history,   &m.tokens};
     int code;
 
     job->made[role].seed = seed;
@@ -156,6 +159,9 @@ static int read_back(const struct qn_memory *memory, void **out)
                 : qn_error_memory();
 }
 
+/* Rows that are gathered are one group, from here on. */
+static const int64_t no_rows = 0;
+
 int qn_copies_decode(const struct qn_job *job, int role,
                      struct qn_decode *decode, void *memory[3])
 {
@@ -169,7 +175,10 @@ int qn_copies_decode(const struct qn_job *job, int role,
     copy.data = memory[0];
     copy.sf = memory[1];
     copy.global = memory[2];
-    if (!code)
+    if (!code && job->operands[role].gathered)
+        qn_decode_begin(decode, &job->operands[role], &copy, 1, &no_rows,
+                        &job->problem.tokens);
+    else if (!code)
         qn_decode_begin(decode, &job->operands[role], &copy,
                         job->problem.groups, job->starts, job->sizes);
     decode->multiplied = 1;
@@ -216,6 +225,10 @@ int qn_copies_judge(const struct qn_job *job, int role, int64_t most, int *held)
 
     if (!qn_scale_source(&job->problem, job->recipe, role, &f.q))
         return QUERN_OK;
+    if (job->operands[role].gathered) {
+        f.starts = &no_rows;
+        f.sizes = &job->problem.tokens;
+    }
     code = numbers_of(job, role, &f.q, &numbers);
     f.numbers = numbers;
     if (!code)
