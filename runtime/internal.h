@@ -365,6 +365,8 @@ struct qn_mlp {
     int outside;      /* enum quern_outside, of y and dx */
     int x_later;      /* 1: backward makes x's columnwise tensor, if that has
                         forward's bytes: of a layer, whose x is there then */
+    int tokens;       /* enum quern_tokens: of a layer, whose x is there */
+    int topk;         /* of it: x has m / topk tokens then */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;        /* tokens over all groups, 0 to 2^30 */
     int64_t hidden;   /* features of x and y */
@@ -420,8 +422,12 @@ struct qn_mlp_args {
     struct qn_tensor residual; /* [m, hidden]; rows, x to dx, probability and
                                   dprob are of tokens then */
     const int *gather_x, *gather_dy; /* as qn_quantize_args.gather: only where
-                                        a layer lets casts read tokens */
+                                        a layer lets casts, or pre's product,
+                                        read tokens */
     int topk;
+    struct qn_tensor tokens; /* x for that product, which does not scale it; x
+                                has rows for wgrad */
+    const int *count;        /* [1] tokens, for a cast of them */
     void *errors; /* QN_WORKSPACE_BYTES, as the workspace's, that note bad
                      indices in their place; or NULL */
 };

@@ -76,6 +76,13 @@ enum quern_outside { QUERN_OUTSIDES(QUERN_ENUM) QUERN_OUTSIDE_COUNT };
 #define QUERN_GATHERS(X) X(GATHER_NONE, "none") X(GATHER_A, "a")
 enum quern_gather { QUERN_GATHERS(QUERN_ENUM) QUERN_GATHER_COUNT };
 
+/* Whether a layer's first product reads tokens of x through indices. */
+#define QUERN_TOKENS(X)                                                        \
+    X(TOKENS_AUTO, "auto") /* where it was measured to pay */                  \
+    X(TOKENS_NONE, "none") /* x is permuted */                                 \
+    X(TOKENS_X, "x")       /* if a kernel can */
+enum quern_tokens { QUERN_TOKENS(QUERN_ENUM) QUERN_TOKENS_COUNT };
+
 /* How block-scaled operands are dequantized for the tensor cores. */
 #define QUERN_DEQUANTIZES(X)                                                   \
     X(DEQUANTIZE_AUTO, "auto")         /* measured, else the model's choice */ \

@@ -23,7 +23,7 @@ int qn_words_find(const struct qn_words *words, const char *name, int *value);
     X(type) X(op) X(product) X(of) X(axis) X(major) X(alpha) X(beta) X(flag)   \
     X(backend) X(evidence) X(sizes) X(dequantize) X(strategy) X(work)          \
     X(copies) X(activation) X(grad) X(dbias) X(mlp_pointers) X(l2)             \
-    X(epilogue) X(outside) X(routing) X(weighting) X(gather)
+    X(epilogue) X(outside) X(routing) X(weighting) X(gather) X(tokens)
 /* clang-format on */
 #define QN_WORDS_DECLARE(what)                                                 \
     extern const struct qn_words qn_##what##_words;                            \

@@ -22,15 +22,34 @@ void qn_moe_plan_free(struct qn_moe_plan *plan)
     free(plan);
 }
 
+/* Does forward read tokens of x through indices, by a cast or a product? */
+static int reads_tokens(const struct qn_moe_plan *plan)
+{
+    return plan->mlp->gathers ||
+           qn_moe_gathers(&plan->moe, plan->recipe, QUERN_MLP_X);
+}
+
 /* Does a run move tokens to rows, or numbers of pairs? */
 static int permutes(const struct qn_moe_plan *plan)
 {
     const struct qn_moe *moe = &plan->moe;
 
-    return moe->mlp.probability == QUERN_WEIGHTS_H ||
-           !qn_moe_gathers(moe, plan->recipe, QUERN_MLP_X) ||
+    return moe->mlp.probability == QUERN_WEIGHTS_H || !reads_tokens(plan) ||
            (!moe->mlp.forward_only &&
-            !qn_moe_gathers(moe, plan->recipe, QUERN_MLP_DY));
+            (!qn_moe_gathers(moe, plan->recipe, QUERN_MLP_DY) ||
+             qn_moe_keeps(moe, plan->recipe, QUERN_MLP_X)));
+}
+
+/* The MLP's plan may need less than any would. */
+static void shrink_scratch(struct qn_moe_plan *plan)
+{
+    const size_t maps = plan->maps->need.workspace_bytes;
+    const size_t mlp = plan->mlp->need.workspace_bytes;
+    struct qn_moe_space space;
+
+    plan->scratch = mlp > maps ? mlp : maps;
+    qn_moe_space_fill(&plan->moe, plan->recipe, plan->scratch, &space);
+    plan->need.workspace_bytes = space.workspace;
 }
 
 static int plan_parts(struct qn_moe_plan *plan, struct qn_session *s)
@@ -44,22 +63,23 @@ static int plan_parts(struct qn_moe_plan *plan, struct qn_session *s)
     struct qn_session ordered = *s;
     struct qn_route route;
     struct qn_mlp mlp;
-    int code = QUERN_OK;
+    int code;
 
+    qn_moe_mlp(&plan->moe, &mlp);
+    ordered.options.same_sums = ordered.demand.same_sums =
+        qn_moe_within(plan->recipe);
+    code = qn_mlp_plan_inner(&ordered, &mlp, &plan->mlp);
+    if (code)
+        return code;
+    plan->mlp->layer = 1;
     for (int i = 0; i < 3 && !code; i++) {
         if (moves[i].work == QUERN_PERMUTE && !permutes(plan))
             continue;
         qn_moe_route(&plan->moe, moves[i].work, &route);
         code = qn_route_plan_session(s, &route, moves[i].plan);
     }
-    if (code)
-        return code;
-    qn_moe_mlp(&plan->moe, &mlp);
-    ordered.options.same_sums = ordered.demand.same_sums =
-        qn_moe_within(plan->recipe);
-    code = qn_mlp_plan_inner(&ordered, &mlp, &plan->mlp);
     if (!code)
-        plan->mlp->layer = 1;
+        shrink_scratch(plan);
     return code;
 }
 
@@ -145,19 +165,20 @@ static void explain_move(const struct qn_route_plan *plan, const char *what,
     qn_route_explain(plan, "    ", text);
 }
 
-/* Tokens to rows, of x or dy, unless casts read tokens. */
+/* Tokens to rows, of x or dy, unless casts or products read tokens. */
 static void explain_rows(const struct qn_moe_plan *plan, int tensor,
                          struct qn_text *text)
 {
     const char *name = tensor == QUERN_MLP_X ? "x" : "dy";
     const int weighted = plan->moe.mlp.probability == QUERN_WEIGHTS_H;
+    const int product = tensor == QUERN_MLP_X && plan->mlp->gathers;
     char what[32];
 
-    if (qn_moe_gathers(&plan->moe, plan->recipe, tensor)) {
+    if (product || qn_moe_gathers(&plan->moe, plan->recipe, tensor)) {
         if (weighted)
             explain_move(plan->permute, "prob to rows", text);
-        qn_text_add(text, "  %s stays in tokens, which its cast gathers\n",
-                    name);
+        qn_text_add(text, "  %s stays in tokens, which %s gathers\n", name,
+                    product ? "the product of pre" : "its cast");
         return;
     }
     snprintf(what, sizeof what, weighted ? "%s and prob to rows" : "%s to rows",

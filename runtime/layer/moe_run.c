@@ -8,6 +8,7 @@
 #include "device/driver.h"
 #include "layer/moe_plan.h"
 #include "mlp/mlp_plan.h"
+#include "problem/problem.h"
 #include "product/plan.h"
 #include "route/route_plan.h"
 
@@ -25,6 +26,11 @@ struct run {
 };
 
 /* ------------------------------------------------------------------ memory */
+
+static const struct qn_plan *product_of(const struct qn_moe_plan *plan)
+{
+    return plan->mlp->launches[QN_MLP_Y].product;
+}
 
 /* NULL: there is none, or no token. */
 static void *slot(const struct run *run, int which)
@@ -56,6 +62,22 @@ static struct qn_tensor rows_at(const struct run *run, int which)
     return t;
 }
 
+/* x where the product of pre can read it: copied there (copy_tokens) if it is
+   not aligned. */
+static struct qn_tensor tokens_of(const struct run *run)
+{
+    struct qn_tensor t = run->args->x;
+    const int64_t stride = t.stride ? t.stride : t.shape[1];
+    const size_t bytes = (size_t)stride * (size_t)qn_type_bits(t.type) / 8;
+
+    if (!product_of(run->plan)->driver ||
+        (bytes | (uintptr_t)t.data) % QN_ALIGNMENT == 0)
+        return t;
+    t.data = slot(run, QN_MOE_MOVED);
+    t.stride = t.shape[1];
+    return t;
+}
+
 static int is_weighted(const struct run *run, int weights)
 {
     return run->moe.mlp.probability == weights;
@@ -79,11 +101,16 @@ static void set_rows(struct run *run)
     struct qn_mlp_args *a = &run->rows;
     const int forward = run->phase == QN_MLP_FORWARD;
 
-    a->gather_x = gather_of(run, QUERN_MLP_X);
+    a->gather_x = run->mlp->gathers ? slot(run, QN_MOE_GATHER)
+                                    : gather_of(run, QUERN_MLP_X);
     a->gather_dy = gather_of(run, QUERN_MLP_DY);
     a->topk = run->moe.topk;
-    if (!a->gather_x)
+    if (!a->gather_x || (!forward && !gather_of(run, QUERN_MLP_X)))
         a->x = rows_at(run, forward ? QN_MOE_MOVED : QN_MOE_X);
+    if (run->mlp->gathers) {
+        a->tokens = tokens_of(run);
+        a->count = slot(run, QN_MOE_COUNT);
+    }
     if (!a->gather_dy)
         a->dy = rows_at(run, QN_MOE_DY);
     a->y = rows_at(run, QN_MOE_Y);
@@ -269,14 +296,59 @@ static int move_probabilities(const struct run *run)
                         : QUERN_OK;
 }
 
+/* Tokens to where a kernel can copy 16 bytes from. */
+static int copy_tokens(const struct run *run)
+{
+    const struct qn_tensor *x = &run->args->x, *to = &run->rows.tokens;
+    const struct qn_plan *product = product_of(run->plan);
+    const size_t element = (size_t)qn_type_bits(x->type) / 8;
+    const size_t width = (size_t)x->shape[1] * element;
+    const struct cu_copy rows = {
+        .from = {.memory = QN_CU_MEMORY_DEVICE,
+                 .device = (uintptr_t)x->data,
+                 .pitch = x->stride ? (size_t)x->stride * element : width},
+        .to = {.memory = QN_CU_MEMORY_DEVICE,
+               .device = (uintptr_t)to->data,
+               .pitch = width},
+        .width = width,
+        .height = (size_t)run->moe.mlp.m};
+
+    if (to->data == x->data || !run->moe.mlp.m)
+        return QUERN_OK;
+    return QN_CU(product->driver, cuMemcpy2DAsync_v2, &rows, run->stream);
+}
+
+/* The number of tokens, to where a cast reads it. */
+static int put_count(const struct run *run)
+{
+    const struct qn_plan *product = product_of(run->plan);
+    const int count = (int)run->moe.mlp.m;
+    int *const to = slot(run, QN_MOE_COUNT);
+
+    if (!product->driver) {
+        *to = count;
+        return QUERN_OK;
+    }
+    return QN_CU(product->driver, cuMemsetD32Async, (uint64_t)(uintptr_t)to,
+                 (unsigned)count, 1, run->stream);
+}
+
+/* Tokens as the product of pre reads them, or as its cast does. */
+static int prepare_tokens(const struct run *run)
+{
+    if (!run->mlp->gathers)
+        return QUERN_OK;
+    return run->rows.count ? put_count(run) : copy_tokens(run);
+}
+
 static int move_x(const struct run *run, int to)
 {
+    const int forward = run->phase == QN_MLP_FORWARD;
     struct qn_route_args args = {.in = run->args->x, .out = rows_at(run, to)};
 
-    if (run->rows.gather_x)
-        return run->phase == QN_MLP_FORWARD ? move_probabilities(run)
-                                            : QUERN_OK;
-    if (run->phase == QN_MLP_FORWARD)
+    if (gather_of(run, QUERN_MLP_X) || (forward && run->mlp->gathers))
+        return forward ? move_probabilities(run) : QUERN_OK;
+    if (forward)
         move_numbers(run, (float *)run->args->probability, QN_MOE_PROB, &args);
     return args.out.data ? move(run, QUERN_PERMUTE, QUERN_WEIGHTS_X, &args)
                          : QUERN_OK;
@@ -297,6 +369,8 @@ static int forward(const struct run *run)
                                  .residual = run->args->residual};
     int code = find_maps(run);
 
+    if (!code)
+        code = prepare_tokens(run);
     if (!code)
         code = move_x(run, QN_MOE_MOVED);
     if (!code)
@@ -349,6 +423,8 @@ static int backward(const struct run *run)
 
     if (!code)
         code = move_x(run, QN_MOE_X);
+    if (!code && run->moe.mlp.recompute && !run->rows.count)
+        code = prepare_tokens(run);
     if (!code)
         code = run_mlp(run);
     if (!code)
@@ -362,11 +438,6 @@ static int launch(const struct run *run)
     return run->phase == QN_MLP_FORWARD    ? forward(run)
            : run->phase == QN_MLP_BACKWARD ? backward(run)
                                            : run_mlp(run);
-}
-
-static const struct qn_plan *product_of(const struct qn_moe_plan *plan)
-{
-    return plan->mlp->launches[QN_MLP_Y].product;
 }
 
 int qn_moe_run(const struct qn_moe_plan *plan, const struct qn_mlp_args *args,

@@ -55,6 +55,39 @@ static int plan_one(const struct qn_session *s, const struct qn_problem *p,
                          out);
 }
 
+/* Rows from anywhere cost a product on compute capability 9.0 less than a
+   permute does up to so many columns (bench/notes: gather). */
+enum { WIDEST = 4096 };
+
+/* Make the product of pre one that reads tokens? The host's shows what GPUs
+   do. */
+static int wants_tokens(const struct qn_mlp_plan *plan,
+                        const struct qn_session *s, struct qn_problem *p)
+{
+    const int pays = p->n <= WIDEST &&
+                     (!qn_session_gpu(s) || qn_session_capability(s) == 90);
+
+    return (pays || plan->mlp.tokens == QUERN_TOKENS_X) &&
+           qn_mlp_gather(&plan->mlp, plan->recipe, p);
+}
+
+/* A product of one launch, whose x has tokens if that pays and a kernel reads
+   them. */
+static int plan_either(struct qn_mlp_plan *plan, const struct qn_session *s,
+                       const struct qn_problem *p, int product)
+{
+    struct qn_plan **out = &plan->launches[product].product;
+    struct qn_problem tokens = *p;
+    int code = QUERN_ENOKERNEL;
+
+    if (product == QN_MLP_PRE && wants_tokens(plan, s, &tokens))
+        code = plan_one(s, &tokens, out);
+    plan->gathers |= !code;
+    return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE
+               ? plan_one(s, p, out)
+               : code;
+}
+
 /* pre and h at once, where a kernel does that. */
 static int plan_fused(struct qn_mlp_plan *plan, const struct qn_session *s)
 {
@@ -63,7 +96,7 @@ static int plan_fused(struct qn_mlp_plan *plan, const struct qn_session *s)
 
     if (!qn_mlp_fused(plan->ctx, &plan->mlp, plan->recipe, &p))
         return QUERN_OK;
-    code = plan_one(s, &p, &plan->launches[QN_MLP_PRE].product);
+    code = plan_either(plan, s, &p, QN_MLP_PRE);
     plan->fused = !code;
     return code == QUERN_ENOKERNEL ? QUERN_OK : code;
 }
@@ -115,7 +148,7 @@ static int plan_product(struct qn_mlp_plan *plan, const struct qn_session *s,
 {
     const struct qn_problem plain = without_bias(p);
     struct qn_plan **out = &plan->launches[product].product, *other;
-    int code = plan_one(s, p, out);
+    int code = plan_either(plan, s, p, product);
     struct qn_problem dequantized = *p;
 
     if (code != QUERN_ENOKERNEL || !p->bias)
@@ -152,7 +185,8 @@ static int plan_step(struct qn_mlp_plan *plan, const struct qn_session *s,
     struct qn_problem p;
     int code = QUERN_OK;
 
-    if (qn_mlp_again(step) || !qn_mlp_has(&plan->mlp, step->phase))
+    if (qn_mlp_again(step) || !qn_mlp_has(&plan->mlp, step->phase) ||
+        launch->product)
         return QUERN_OK; /* there it is, or not at all */
     launch->work = index < QN_MLP_PRE ? QN_WORK_QUANTIZE_A : QN_WORK_PRODUCT;
     if (index == QN_MLP_PRE)
@@ -165,6 +199,8 @@ static int plan_step(struct qn_mlp_plan *plan, const struct qn_session *s,
         qn_mlp_product(plan->ctx, &plan->mlp, plan->recipe, index, &p);
         code = plan_product(plan, s, &p, index);
     } else if (qn_mlp_cast(plan->ctx, &plan->mlp, plan->recipe, index, &q)) {
+        if (index == QUERN_MLP_X && plan->gathers)
+            qn_mlp_tokens(&plan->mlp, &q);
         code = qn_quantize_plan_inner(s, &q, &s->options, &launch->cast);
     }
     if (code)
@@ -209,13 +245,16 @@ static void depend(struct qn_mlp_plan *plan)
     }
 }
 
-/* Forward-only runs whose kernel makes h from pre write no pre. */
-static void drop_pre(struct qn_mlp_plan *plan)
+/* Forward-only runs whose kernel makes h from pre write no pre, and a product
+   that gathers needs each token once. */
+static void shrink_space(struct qn_mlp_plan *plan)
 {
     plan->space.without_pre = plan->mlp.forward_only && plan->fused;
+    plan->space.of_tokens = plan->gathers;
     qn_mlp_space_fill(plan->ctx, &plan->mlp, plan->recipe, &plan->need.args,
                       &plan->space);
     plan->need.workspace_bytes = plan->space.workspace;
+    plan->need.saved_bytes = plan->space.saved;
 }
 
 int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
@@ -253,13 +292,15 @@ int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
     plan->mlp = *mlp;
     code =
         qn_mlp_describe(s->ctx, mlp, &plan->need, &plan->space, &plan->recipe);
+    if (!code) /* before the cast of x, which depends on it */
+        code = plan_step(plan, s, qn_mlp_first());
     for (int i = 0; i < QN_MLP_STEPS && !code; i++)
         code = plan_step(plan, qn_mlp_steps[i].phase == QN_MLP_WGRAD ? &any : s,
                          &qn_mlp_steps[i]);
     if (!code && qn_session_dependents(s, mlp->m))
         depend(plan);
     if (!code)
-        drop_pre(plan);
+        shrink_space(plan);
     if (code)
         qn_mlp_plan_free(plan);
     else

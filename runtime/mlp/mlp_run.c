@@ -150,12 +150,15 @@ static int run_cast(const struct run *run, int index)
 {
     const struct qn_quantize_plan *plan = run->plan->launches[index].cast;
     const int tensor = index == QN_MLP_X_LATER ? QUERN_MLP_X : index;
+    const int tokens = index == QUERN_MLP_X && run->plan->gathers;
+    const struct qn_mlp *mlp = &run->plan->mlp;
     struct qn_quantize_plan room;
     struct qn_quantize_args a;
     int code = QUERN_OK;
 
     if (plan->q.of != QN_W)
-        code = qn_quantize_fit(plan, run->plan->mlp.m, &room, &plan);
+        code = qn_quantize_fit(plan, tokens ? mlp->m / mlp->topk : mlp->m,
+                               &room, &plan);
     if (code)
         return code;
     a = plan->need.args;
@@ -167,6 +170,10 @@ static int run_cast(const struct run *run, int index)
     if (plan->q.of == QN_W && !a.row.data && !a.column.data)
         return QUERN_OK;
     find_rest(run, tensor, plan, &a);
+    if (tokens) {
+        a.first_dims = run->args->count;
+        a.gather = NULL;
+    }
     return qn_quantize_launch(plan, &a, run->stream);
 }
 
@@ -231,6 +238,18 @@ static void set_activation(const struct run *run, int tensor, struct qn_args *a)
     a->shift = run->args->shift;
 }
 
+/* x of the product of pre: tokens through indices, so that D has the sizes. */
+static void set_tokens(const struct run *run, const struct qn_plan *plan,
+                       struct qn_args *a)
+{
+    if (plan->operands[QN_ROLE_A].sf.scaling)
+        find_operand(run, QN_MLP_PRE, QN_ROLE_A, &a->a);
+    else
+        a->a = run->args->tokens;
+    a->gather = run->args->gather_x;
+    set_sizes(run->args, &plan->operands[QN_ROLE_D], &a->d);
+}
+
 /* The step that makes h of pre; pre is kept if backward will read it, as is h's
    columnwise tensor. */
 static void set_epilogue(const struct run *run, struct qn_args *a)
@@ -264,9 +283,13 @@ static int set_product(const struct run *run, int product, struct qn_args *a)
     find_result(run, product, &a->d);
     if (!a->d.data && !a->d.pointers)
         return 0;
-    find_operand(run, product, QN_ROLE_A, &a->a);
     find_operand(run, product, QN_ROLE_B, &a->b);
-    set_sizes(run->args, &plan->operands[QN_ROLE_A], &a->a);
+    if (plan->problem.gather) {
+        set_tokens(run, plan, a);
+    } else {
+        find_operand(run, product, QN_ROLE_A, &a->a);
+        set_sizes(run->args, &plan->operands[QN_ROLE_A], &a->a);
+    }
     if (product == QN_MLP_PRE && run->plan->fused)
         set_epilogue(run, a);
     if (product == QN_MLP_DH && run->plan->back)
@@ -282,13 +305,15 @@ static int set_product(const struct run *run, int product, struct qn_args *a)
 static int run_product(const struct run *run, int product)
 {
     const struct qn_plan *plan = run->plan->launches[product].product;
+    const int64_t tokens =
+        plan->problem.gather ? run->plan->mlp.m / run->plan->mlp.topk : 0;
     struct qn_plan room;
     struct qn_args a;
     int code;
 
     if (!set_product(run, product, &a))
         return QUERN_OK;
-    code = qn_plan_fit_total(plan, run->plan->mlp.m, &room, &plan);
+    code = qn_plan_fit_total(plan, run->plan->mlp.m, tokens, &room, &plan);
     return code ? code : qn_run_checked(plan, &a, run->stream);
 }
 

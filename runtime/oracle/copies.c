@@ -59,10 +59,12 @@ static int fill(void *maker, const struct quern_operand *o, void *to,
 int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
 {
     struct maker m = {.seed = seed, .scale = scale};
-    const struct qn_call_data data = {.sizes = job->sizes,
-                                      .groups = job->problem.groups,
-                                      .fill = fill,
-                                      .user = &m};
+    const int gathered = job->operands[role].gathered;
+    const struct qn_call_data data = {
+        .sizes = gathered ? &job->problem.tokens : job->sizes,
+        .groups = gathered ? 1 : job->problem.groups,
+        .fill = fill,
+        .user = &m};
     struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
     struct qn_line line = {.kind = QN_LINE_CAST};
     struct qn_call call = {.rows = 0};
@@ -98,6 +100,9 @@ static int read_back(const struct qn_memory *memory, void **out)
                 : qn_error_memory();
 }
 
+/* Rows that are gathered are one group, from here on. */
+static const int64_t no_rows = 0;
+
 int qn_copies_decode(const struct qn_job *job, int role,
                      struct qn_decode *decode, void *memory[3])
 {
@@ -112,7 +117,10 @@ int qn_copies_decode(const struct qn_job *job, int role,
     copy.data = memory[0];
     copy.sf = memory[1];
     copy.global = memory[2];
-    if (!code)
+    if (!code && job->operands[role].gathered)
+        qn_decode_begin(decode, &job->operands[role], &copy, 1, &no_rows,
+                        &job->problem.tokens);
+    else if (!code)
         qn_decode_begin(decode, &job->operands[role], &copy,
                         job->problem.groups, job->starts, job->sizes);
     decode->multiplied = 1;
@@ -159,6 +167,10 @@ int qn_copies_judge(const struct qn_job *job, int role, int64_t most, int *held)
 
     if (!qn_scale_source(&job->problem, job->recipe, role, &f.q))
         return QUERN_OK;
+    if (job->operands[role].gathered) {
+        f.starts = &no_rows;
+        f.sizes = &job->problem.tokens;
+    }
     code = numbers_of(job, role, &f.q, &numbers);
     f.numbers = numbers;
     if (!code)

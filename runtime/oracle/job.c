@@ -68,6 +68,13 @@ int64_t qn_job_columns(const struct qn_job *job, int role, int group)
     return g->inner_ragged ? job->sizes[group] : g->columns;
 }
 
+int64_t qn_job_token(const struct qn_job *job, int group, int64_t row)
+{
+    const int *pairs = job->call.host[QUERN_ARG_GATHER];
+
+    return pairs[job->starts[group] + row] / qn_gather_topk(&job->problem);
+}
+
 int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
                        int64_t y)
 {
@@ -77,9 +84,7 @@ int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
     int64_t column = g->outer == first ? y : x;
 
     if (g->gathered)
-        row = ((const int *)
-                   job->call.host[QUERN_ARG_GATHER])[job->starts[group] + x] /
-              qn_gather_topk(&job->problem);
+        row = qn_job_token(job, group, x);
     else if (g->grouped)
         row += group * g->rows;
     else if (g->inner_ragged)

@@ -308,6 +308,11 @@ static void load_run(const struct part *p, int role, int64_t row, double *out)
     const size_t at = (size_t)qn_job_element(job, role, p->group, row, 0);
     const size_t step = step_of(job, role);
 
+    if (job->operands[role].sf.scaling && job->operands[role].gathered) {
+        qn_decode_row(&p->decode[role], 0, qn_job_token(job, p->group, row),
+                      out);
+        return;
+    }
     if (job->operands[role].sf.scaling) {
         qn_decode_row(&p->decode[role], p->group, row, out);
         return;

@@ -97,6 +97,8 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
     else if (qn_geometry_backward(p) && strategy != QUERN_DEQUANTIZE_PASS)
         why = "activation: both products of dgrad with an activation would "
               "write partial sums";
+    else if (p->gather)
+        why = "gather: rows that are gathered are multiplied as codes";
     else if (p->copies)
         why = "copies: a product of dequantized operands does not quantize its "
               "result";

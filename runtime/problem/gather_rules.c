@@ -8,7 +8,16 @@
 #include "problem/geometry.h"
 #include "problem/problem.h"
 #include "problem/route.h"
-#include "problem/scale.h"
+
+int qn_gather_scales(const struct qn_scaling *s)
+{
+    const int rows =
+        s->span == QN_SPAN_ROW || (s->span == QN_SPAN_BLOCK && s->rows == 1 &&
+                                   s->order != QN_ORDER_TILES);
+
+    return s->type == QUERN_TYPE_NONE ||
+           (rows && s->type == QUERN_F32 && !s->global && !s->apart);
+}
 
 int qn_gather_topk(const struct qn_problem *p)
 {
@@ -50,10 +59,11 @@ int qn_gather_problem(const struct qn_problem *p,
                             "gather=%s: fprop or dgrad with ragged=m and a "
                             "k-major a (layout=tn or nn) is expected",
                             qn_gather_name(p->gather));
-    if (qn_scale_any(p, recipe))
+    if (!qn_gather_scales(
+            &recipe->scaling[p->op == QUERN_FPROP ? QN_X : QN_DY]))
         return qn_error_set(QUERN_EINVAL,
-                            "gather=%s: recipe %s scales its tensors; only "
-                            "unscaled rows are gathered",
+                            "gather=%s: recipe %s has no f32 scales for each "
+                            "row by itself, as rows that are gathered need",
                             qn_gather_name(p->gather), recipe->name);
     return check_rows(p);
 }

@@ -288,6 +288,9 @@ static const struct qn_field moe[] = {
                  "activations or results"},
     {"residual", OWN(residual), QN_FIELD_WORD(flag),
      .expected = "0 or 1 is expected"},
+    {"gather", OWN(gather), QN_FIELD_WORD(tokens),
+     .expected = "auto, none or x is expected; x lets the first product read "
+                 "tokens of x through indices, none permutes them"},
     TRAINING,
     {SPLIT},
 };

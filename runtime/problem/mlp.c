@@ -8,6 +8,7 @@
 #include "base/types.h"
 #include "problem/dequantize_rules.h"
 #include "problem/field.h"
+#include "problem/gather_rules.h"
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
@@ -49,6 +50,15 @@ int qn_mlp_again(const struct qn_mlp_step *step)
 {
     return step->phase == QN_MLP_BACKWARD &&
            (step->index == QN_MLP_ADD_B1 || step->index == QN_MLP_PRE);
+}
+
+const struct qn_mlp_step *qn_mlp_first(void)
+{
+    const struct qn_mlp_step *step = qn_mlp_steps;
+
+    while (step->index != QN_MLP_PRE)
+        step++;
+    return step;
 }
 
 /* Lengths of an MLP. */
@@ -210,6 +220,12 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
     return acts || scaled || of_bias;
 }
 
+void qn_mlp_tokens(const struct qn_mlp *mlp, struct qn_quantization *q)
+{
+    q->groups = 1;
+    q->m = mlp->m / mlp->topk;
+}
+
 /* Gradients of packed weights are those of their values, next to which nothing
    has scales. */
 static const struct qn_recipe *multiplying(const struct quern_context *ctx,
@@ -272,6 +288,23 @@ int qn_mlp_fused(const struct quern_context *ctx, const struct qn_mlp *mlp,
     qn_mlp_product(ctx, mlp, recipe, QN_MLP_PRE, p);
     p->saved = !mlp->forward_only;
     return activate(mlp, recipe, QUERN_MLP_H, p);
+}
+
+int qn_mlp_gather(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                  struct qn_problem *p)
+{
+    const int scaled = qn_mlp_scaled(recipe, QUERN_MLP_X);
+
+    if (mlp->tokens == QUERN_TOKENS_NONE || mlp->topk < 1 ||
+        mlp->m < mlp->topk || !qn_gather_scales(&recipe->scaling[QN_X]) ||
+        (scaled && !mlp->forward_only && !qn_mlp_later(mlp, recipe)))
+        return 0;
+    if (scaled)
+        p->dequantize = QUERN_DEQUANTIZE_MAINLOOP;
+    p->gather = QUERN_GATHER_A;
+    p->topk = mlp->topk;
+    p->tokens = mlp->m / mlp->topk;
+    return 1;
 }
 
 int qn_mlp_back(const struct quern_context *ctx, const struct qn_mlp *mlp,

@@ -61,6 +61,7 @@ struct qn_mlp_space {
     size_t saved, pending, workspace; /* bytes */
     size_t sizes;    /* where in the workspace those from the host are */
     int without_pre; /* 1: no launch writes pre */
+    int of_tokens;   /* 1: x's rowwise tensor has tokens, not rows */
 };
 
 enum qn_mlp_phase {
@@ -79,6 +80,9 @@ struct qn_mlp_step {
 };
 enum { QN_MLP_STEPS = 18 };
 extern const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS];
+
+/* The step of the product of pre, in forward. */
+const struct qn_mlp_step *qn_mlp_first(void);
 
 /* Is it one of backward that forward has, too: only with recompute, by the
    same plan, so that pre has the same bytes? */
@@ -110,6 +114,10 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
                 const struct qn_recipe *recipe, int tensor,
                 struct qn_quantization *q);
 
+/* The cast of x becomes one of tokens, in order. */
+void qn_mlp_tokens(const struct qn_mlp *mlp,
+                   struct qn_quantization *quantization);
+
 /* A product, and which tensors it multiplies. Returns its recipe. */
 const struct qn_recipe *qn_mlp_product(const struct quern_context *ctx,
                                        const struct qn_mlp *mlp,
@@ -121,6 +129,11 @@ int qn_mlp_operand(int product, int role);
    recipe's scales are known only when all of h is, and no product makes it. */
 int qn_mlp_fused(const struct quern_context *ctx, const struct qn_mlp *mlp,
                  const struct qn_recipe *recipe, struct qn_problem *problem);
+
+/* Make it, or the plain product of pre, one that reads tokens of x through
+   indices; 0: that x has rows only, or the recipe scales rows together. */
+int qn_mlp_gather(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
+                  struct qn_problem *problem);
 
 /* The product of dh that goes back through the activation in the same launch,
    and makes dpre, or its copies; 0: the recipe's scales are known only when all

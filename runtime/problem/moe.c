@@ -22,6 +22,8 @@ void qn_moe_mlp(const struct qn_moe *moe, struct qn_mlp *mlp)
     mlp->sizes = QUERN_SIZES_DEVICE;
     mlp->outside = QUERN_OUTSIDE_KEEP;
     mlp->x_later = moe->mlp.probability != QUERN_WEIGHTS_X;
+    mlp->tokens = mlp->x_later ? moe->gather : QUERN_TOKENS_NONE;
+    mlp->topk = moe->topk;
 }
 
 void qn_moe_route(const struct qn_moe *moe, int work, struct qn_route *route)
@@ -57,6 +59,16 @@ int qn_moe_gathers(const struct qn_moe *moe, const struct qn_recipe *recipe,
                                        !moe->mlp.bias && !moe->mlp.forward_only;
 }
 
+int qn_moe_tokens(const struct qn_moe *moe, const struct qn_recipe *recipe)
+{
+    struct qn_problem p;
+    struct qn_mlp mlp;
+
+    qn_moe_mlp(moe, &mlp);
+    mlp.m = mlp.topk; /* runs may have no tokens at all */
+    return qn_mlp_gather(&mlp, recipe, &p);
+}
+
 int qn_moe_within(const struct qn_recipe *recipe)
 {
     for (int of = QN_X; of <= QN_DY; of += QN_DY - QN_X) {
@@ -80,6 +92,11 @@ int qn_moe_check(struct quern_context *ctx, const struct qn_moe *moe,
     struct qn_mlp mlp;
     int code = qn_field_check(&qn_line_moe, moe);
 
+    if (!code && moe->gather == QUERN_TOKENS_X &&
+        moe->mlp.probability == QUERN_WEIGHTS_X)
+        code = qn_error_set(QUERN_EINVAL,
+                            "gather=x cannot be combined with prob=x: rows of "
+                            "x are tokens times probabilities");
     if (code)
         return code;
     qn_moe_route(moe, QUERN_ROUTE, &route);
@@ -138,8 +155,13 @@ static size_t bytes_of(const struct qn_moe *moe, const struct qn_recipe *recipe,
         return pairs * sizeof(int);
     case QN_MOE_GATHER:
         return qn_moe_gathers(moe, recipe, QUERN_MLP_X) ||
-                       qn_moe_gathers(moe, recipe, QUERN_MLP_DY)
+                       qn_moe_gathers(moe, recipe, QUERN_MLP_DY) ||
+                       qn_moe_tokens(moe, recipe)
                    ? pairs * sizeof(int)
+                   : 0;
+    case QN_MOE_COUNT:
+        return qn_mlp_scaled(recipe, QUERN_MLP_X) && qn_moe_tokens(moe, recipe)
+                   ? sizeof(int)
                    : 0;
     case QN_MOE_Y: /* dprob reads them */
         return grad && weights == QUERN_WEIGHTS_Y ? rows : 0;
@@ -163,14 +185,22 @@ void qn_moe_space_fill(const struct qn_moe *moe, const struct qn_recipe *recipe,
         [QN_MOE_LENGTHS] = QN_MLP_SAVED,   [QN_MOE_INVERSE] = QN_MLP_SAVED,
         [QN_MOE_GATHER] = QN_MLP_SAVED,    [QN_MOE_Y] = QN_MLP_SAVED,
         [QN_MOE_DY] = QN_MLP_PENDING,      [QN_MOE_X] = QN_MLP_PENDING,
-        [QN_MOE_MOVED] = QN_MLP_WORKSPACE, [QN_MOE_PROB] = QN_MLP_WORKSPACE,
-        [QN_MOE_DPROB] = QN_MLP_WORKSPACE};
+        [QN_MOE_COUNT] = QN_MLP_WORKSPACE, [QN_MOE_MOVED] = QN_MLP_WORKSPACE,
+        [QN_MOE_PROB] = QN_MLP_WORKSPACE,  [QN_MOE_DPROB] = QN_MLP_WORKSPACE};
+
+    const int only_forward =
+        moe->mlp.forward_only ||
+        (!moe->mlp.recompute && !qn_mlp_scaled(recipe, QUERN_MLP_X) &&
+         !qn_mlp_scaled(recipe, QUERN_MLP_DY));
 
     *s = (struct qn_moe_space){.scratch = scratch, .workspace = scratch};
     for (int i = 0; i < QN_MOE_SLOTS; i++) {
         struct qn_moe_slice *slot = &s->slots[i];
 
-        slot->buffer = moe->mlp.forward_only ? QN_MLP_WORKSPACE : buffers[i];
+        slot->buffer =
+            moe->mlp.forward_only || (i == QN_MOE_GATHER && only_forward)
+                ? QN_MLP_WORKSPACE
+                : buffers[i];
         slot->bytes = bytes_of(moe, recipe, i);
         if (slot->bytes)
             slot->at =

@@ -14,6 +14,7 @@ struct qn_moe {
                           of enum quern_weighting, and sizes are the route's */
     int topk, experts, first, index; /* as in struct qn_route */
     int residual;                    /* 1: args.residual is added to y */
+    int gather;                      /* enum quern_tokens */
 };
 
 /* Memory of a run: what a layer has besides its MLP. Rows are [m * topk,
@@ -21,7 +22,8 @@ struct qn_moe {
 enum qn_moe_slot {
     QN_MOE_LENGTHS, /* [G] */
     QN_MOE_INVERSE, /* [m, topk] */
-    QN_MOE_GATHER,  /* [m * topk], if casts read tokens */
+    QN_MOE_GATHER,  /* [m * topk], if a cast or a product reads tokens */
+    QN_MOE_COUNT,   /* [1] tokens, if these may be cast in order */
     QN_MOE_Y,       /* the experts' results; mostly in the place of MOVED */
     QN_MOE_DY,      /* rows of dy; mostly there, too */
     QN_MOE_X,       /* rows of x for the gradients */
@@ -66,6 +68,9 @@ int qn_moe_keeps(const struct qn_moe *moe, const struct qn_recipe *recipe,
    rows of it? Its rows must be scaled, and copies of tokens. */
 int qn_moe_gathers(const struct qn_moe *moe, const struct qn_recipe *recipe,
                    int tensor);
+
+/* May the product of pre read tokens of x through indices? */
+int qn_moe_tokens(const struct qn_moe *moe, const struct qn_recipe *recipe);
 
 /* Does the recipe scale a token by itself, and without chance? Then results of
    a token do not depend on others: docs/layers.md. */

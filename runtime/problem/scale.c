@@ -49,6 +49,10 @@ const struct qn_scaling *qn_scale_source(const struct qn_problem *p,
     q->copies = recipe->scaling[q->of].packed ? QUERN_ROWWISE
                                               : sources[p->op][role].copy;
     q->groups = p->groups;
+    if (p->gather == QUERN_GATHER_A && role == QN_ROLE_A) {
+        q->groups = 1; /* all of its rows, in order */
+        lines = p->tokens;
+    }
     q->m = across ? p->k : lines;
     q->k = across ? lines : p->k;
     return &recipe->scaling[q->of];

@@ -285,7 +285,7 @@ static int64_t given_total(const struct qn_plan *plan,
 }
 
 /* The plan for a smaller total. */
-static int shrink(struct qn_plan *plan, int64_t total)
+static int shrink(struct qn_plan *plan, int64_t total, int64_t tokens)
 {
     struct qn_problem *p = &plan->problem;
     int64_t *lengths[] = {NULL, &p->m, &p->n, &p->k};
@@ -294,6 +294,7 @@ static int shrink(struct qn_plan *plan, int64_t total)
     int code;
 
     *lengths[p->ragged] = total;
+    p->tokens = tokens;
     code = qn_describe_valid(plan->ctx, p, plan->recipe, &plan->need);
     if (code)
         return code;
@@ -318,10 +319,11 @@ int qn_plan_fit(const struct qn_plan *plan, const struct qn_args *args,
 {
     int64_t most = qn_geometry_length(&plan->problem, plan->problem.ragged);
 
-    return qn_plan_fit_total(plan, given_total(plan, args, most), room, fitted);
+    return qn_plan_fit_total(plan, given_total(plan, args, most),
+                             plan->problem.tokens, room, fitted);
 }
 
-int qn_plan_fit_total(const struct qn_plan *plan, int64_t total,
+int qn_plan_fit_total(const struct qn_plan *plan, int64_t total, int64_t tokens,
                       struct qn_plan *room, const struct qn_plan **fitted)
 {
     int64_t most = qn_geometry_length(&plan->problem, plan->problem.ragged);
@@ -331,7 +333,7 @@ int qn_plan_fit_total(const struct qn_plan *plan, int64_t total,
         return QUERN_OK;
     *room = *plan;
     *fitted = room;
-    return shrink(room, total);
+    return shrink(room, total, tokens);
 }
 
 /* ---------------------------------------------------------------- choosing */

@@ -72,8 +72,9 @@ struct qn_plan {
 int qn_plan_fit(const struct qn_plan *plan, const struct qn_args *args,
                 struct qn_plan *room, const struct qn_plan **fitted);
 
-/* The same for a total along the ragged axis. */
-int qn_plan_fit_total(const struct qn_plan *plan, int64_t total,
+/* The same for a total along the ragged axis; of a product that gathers, for
+   `tokens` rows of A. */
+int qn_plan_fit_total(const struct qn_plan *plan, int64_t total, int64_t tokens,
                       struct qn_plan *room, const struct qn_plan **fitted);
 
 /* The launch arguments of a kernel's run: `values`, and in `params` the

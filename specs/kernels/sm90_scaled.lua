@@ -17,7 +17,8 @@ local function sf_rows (v)
 end
 local function sf_memory (v)
   local boxes = (v.tile.m + 127) // 128
-  if v.quantize == "mainloop" then return v.tile.m * 4 end -- they are not copied
+  local boxes_of_rows = v.quantize ~= "mainloop" and v.gather == "none"
+  if not boxes_of_rows and v.factors == "squares" then return v.tile.m * 4 end
   if v.factors == "squares" then return (boxes * sf_rows(v) * 4 + 127) // 128 * 128 end
   return v.factors == "lines" and (v.tile.m + v.tile.n) * 4 or 0
 end
@@ -40,8 +41,10 @@ local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k + sf_mem
 -- Does something follow the product that takes more than one column?
 local function follows (v) return v.epilogue == "activate" or v.epilogue == "copies" end
 
-local function common (merges, quantizes)
+local function common (merges, quantizes, gathers)
   return
+  gathers and requires "k % 16 == 0" "rows of tokens are copied 16 bytes at a time"
+          or derive "gather" (function () return "none" end),
   not quantizes and derive "quantize" (function () return "pass" end)
                or requires "k % 8 == 0" "rows of the quantized operand are read 16 bytes at a time",
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
@@ -57,7 +60,6 @@ local function common (merges, quantizes)
     return v.scheduler_rolled and v.factors ~= "lines" and not follows(v)
   end),
   derive "bytes" (function (v) return v.a.bytes end),
-  derive "gather" (function () return "none" end),
 
   -- A warpgroup with two-level accumulation has 64 x 128 sums in the tensor cores and as many as
   -- 128 x 128 or 64 x 256 next to them: rows as wide as the tile if an activation takes operands
@@ -106,7 +108,7 @@ local function common (merges, quantizes)
   end),
   derive "longest_first" (function (v) return v.ragged == "k" and 1 or 0 end),
   derive "registers" (function (v)
-    if v.microbatches > 1 or v.quantize ~= "pass" then return { 72, 216 } end
+    if v.microbatches > 1 or v.quantize ~= "pass" or v.gather ~= "none" then return { 72, 216 } end
     return v.schedule == "pingpong" and v.tile.n == 192 and { 40, 232 } or { 56, 224 }
   end),
 
@@ -183,11 +185,11 @@ local function exact ()
   common()
 end
 
-local function ragged_m (kind, quantizes)
+local function ragged_m (kind, quantizes, gathers)
   return
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  (kind == "int8" and exact or common)(nil, quantizes)
+  (kind == "int8" and exact or common)(nil, quantizes, gathers)
 end
 
 -- Activations of two columns.
@@ -198,14 +200,14 @@ local function whole_fragments ()
 end
 
 -- Results that are quantized.
-local function makes_copies ()
+local function makes_copies (gathers)
   return
   whole_fragments(),
   reject "scales of the result must be in one matrix, with one for each row and 128 results"
     (function (v) return v.a.scale.apart or v.a.scale.rows ~= 1 or v.a.scale.k ~= 128 end),
   reject "the copies' values must be rounded to nearest, as they are"
     (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
-  ragged_m()
+  ragged_m(nil, nil, gathers)
 end
 
 local function ragged_k (kind)
@@ -360,6 +362,54 @@ for operands, axes in pairs(results) do
     two and requires "n % 256 == 0" "results must be whole blocks of 128"
         or requires "n % 128 == 0" "results must be whole blocks of 128",
     constants(), makes_copies()
+  }
+end
+
+-- First products of a layer, with tokens through indices: see sm90_gather_m. A token's codes and
+-- scales are made once, whatever number of rows are it.
+local tokens = { "a", "a_stride", "gather", "topk", "tokens", "b_map", "b_pointer_map", "d_map",
+                 "d_ragged_map" }
+local token_sf = {
+  row    = { "a_sf", "b_sf", "b_sf_group_stride" },
+  square = { "a_sf", "a_sf_stride", "b_sf", "b_sf_stride", "b_sf_group_stride" },
+}
+
+for _, kind in ipairs { "row", "square" } do
+  kernels("sm90_gather_" .. kind .. "_m") {
+    op = "fprop", element = floats, scale = kind == "row" and "row" or "block", layout = "tn",
+    ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    params = join(tokens, { "b_pointers" }, token_sf[kind], sizes),
+
+    axis "gather"   { "gather_a" },
+    axis "schedule" { "cooperative" },
+    axis "tile"     { {64, 256, 128}, {128, 256, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "addend" (function () return "none" end),
+    ragged_m(kind, nil, "gathers")
+  }
+end
+
+for operands, axes in pairs(results) do
+  local two = operands ~= "one"
+
+  kernels("sm90_gather_m_copies_" .. operands) {
+    op = "fprop", element = floats, scale = "block", layout = "tn", ragged = "m",
+    epilogue = "copies", arch = "sm_90a", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
+    params = join(tokens, { "p_map", "p_ragged_map", "b_pointers" }, token_sf.square, finish,
+                  copies, sizes),
+
+    axis "gather"   { "gather_a" },
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "schedule" { "cooperative" },
+    axis "tile"     { two and {128, 256, 128} or {128, 128, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "operands" (function () return operands end),
+    derive "addend" (function () return "none" end),
+
+    two and requires "n % 256 == 0" "results must be whole blocks of 128"
+        or requires "n % 128 == 0" "results must be whole blocks of 128",
+    constants(), makes_copies("gathers")
   }
 end
 

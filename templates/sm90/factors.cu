@@ -14,7 +14,8 @@
 //$ elseif factors == "row" then
 ** One for each row of A and each row of B.
 //$ elseif factors == "squares" then
-//$ local come = quantize == "mainloop" and "are made" or "the copy engine brings"
+//$ local come = quantize == "mainloop" and "are made" or gather ~= "none" and "threads copy"
+//$              or "the copy engine brings"
 ** One for each row of A and TILE_K steps of k, which $(come) along with A; one for
 ** 128 rows of B and TILE_K steps of k, read a step ahead.
 //$ elseif factors == "lines" then
@@ -23,6 +24,15 @@
 */
 //$ if quantize == "mainloop" then
 enum { SF_BYTES = TILE_M * 4 };
+
+//$ elseif gather ~= "none" and factors == "squares" then
+enum {
+    SF_BYTES = TILE_M * 4,
+//$ if whole then
+    AHEAD = 32, /* steps of k that B's scales are read for at a time */
+    SCALES_BYTES = 16, /* of each: see scales_ahead */
+//$ end
+};
 
 //$ elseif factors == "squares" then
 enum {
@@ -47,6 +57,10 @@ struct factors {
 //$ end
 //$ if factors == "row" or factors == "squares" then
     int columns; /* of D */
+//$ if factors == "row" and gather ~= "none" then
+    const int *pairs; /* of the groups' rows: as in struct gather */
+    int topk, tokens;
+//$ end
 //$ elseif factors == "alpha" then
     const float *alpha;
     int step; /* from one group's to the next's: 0 or 1 */
@@ -118,12 +132,17 @@ FN void scale_sums(float sum[SUMS], const struct group_scale *s)
 
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local apart = follows and operands == "halves" -- two parts of B in a tile
+//$ local gathers = gather ~= "none"
 //$ local a_first = a.ragged == "m" and "t->start" or "t->group * f->a_group_stride"
 /* Prefetch the scales while the tile is multiplied. */
 FN void factors_prefetch(const struct factors *f, const struct tile *t, int row, int rows,
                          int lane)
 {
+//$ if gathers then
+    const float *b = f->b + t->group * f->b_group_stride;
+//$ else
     const float *a = f->a + $(a_first), *b = f->b + t->group * f->b_group_stride;
+//$ end
 //$ if apart then
     const int part = lane % 16 * 32 / (COLUMNS / 2); /* 0: of b's first half */
     const int x = t->column / 2 + lane % 16 * 32 + part * (f->columns - COLUMNS) / 2;
@@ -134,9 +153,24 @@ FN void factors_prefetch(const struct factors *f, const struct tile *t, int row,
 
     if (lane % 16 * 32 < COLUMNS && x < f->columns)
         prefetch(b + x);
+//$ if gathers then
+    if (lane % 16 == 0 && lane / 16 * 64 < ROWS && y < rows)
+        prefetch(f->pairs + t->start + y);
+//$ else
     if (lane % 16 == 0 && lane / 16 * 64 < ROWS && y < rows)
         prefetch(a + y);
+//$ end
 }
+
+//$ if gathers then
+/* The scale of row `row` of all groups. */
+FN float factor_of(const struct factors *f, unsigned int row)
+{
+    const int pair = __ldg(f->pairs + row), token = pair / f->topk;
+
+    return pair >= 0 && token < f->tokens ? f->a[token] : 0;
+}
+//$ end
 
 //$ -- gradients load a part of a row's sums at a time
 //$ local parts = epilogue == "gradient" and arch == "sm_100f"
@@ -153,7 +187,11 @@ FN void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *
                    int rows, int lane)
 {
 //$ end
+//$ if gathers then
+    const float *const b = f->b + t->group * f->b_group_stride;
+//$ else
     const float *a = f->a + $(a_first), *b = f->b + t->group * f->b_group_stride;
+//$ end
 //$ if ragged == "k" then
     /* An empty group's scales may be unwritten. */
     const int columns = t->length > 0 ? f->columns : 0;
@@ -168,6 +206,8 @@ FN void scale_sums(float sum[SUMS], const struct factors *f, const struct tile *
         const int y = row + i / 2 * 64 + i % 2 * 8;
 //$ if ragged == "k" then
         of_row[i] = y < rows && columns > 0 ? a[y] : 0;
+//$ elseif gathers then
+        of_row[i] = y < rows ? factor_of(f, t->start + y) : 0;
 //$ else
         of_row[i] = y < rows ? a[y] : 0;
 //$ end

@@ -3,6 +3,7 @@
 //$ local halves = follows and operands == "halves" -- two parts of B in a tile
 //$ local column = halves and "t->column / 2" or "t->column"
 //$ local two = arch == "sm_100f" -- warps that do nothing else
+//$ local blocks = factors == "squares" -- a scale for each row and TILE_K steps of k
 //$ local step, all = two and 8 or 16, two and "8 * 128" or "16 * 128"
 /*
 //$ if two then
@@ -35,6 +36,10 @@ struct gather {
     unsigned int *error;
     unsigned int row[ROWS_EACH]; /* of A, for the tile's */
     unsigned int found;          /* bit i: there is a row[i] */
+//$ if blocks then
+    const float *sf;             /* A's scales of the first block */
+    unsigned int sf_stride;      /* from one block's to the next's */
+//$ end
 };
 
 /* The row of A for row `row` of all groups; -1 and a record if there is none. */
@@ -67,9 +72,17 @@ FN void gather_find(struct gather *g, const struct tile *t, int warp, int lane)
 /*
 ** Copy this thread's parts of a stage, TILE_K steps of k from `x`: chunk c of row r becomes chunk
 ** c ^ r % 8. The barrier counts an arrival once all have landed. Columns past k become zeros.
+//$ if blocks then
+** Each row's scale of these steps goes to `sf`: the threads that share rows have one each.
+//$ end
 */
+//$ if blocks then
+FN void gather_load(const struct gather *g, unsigned int stage, unsigned int sf,
+                    unsigned int full, int x, int warp, int lane)
+//$ else
 FN void gather_load(const struct gather *g, unsigned int stage, unsigned int full, int x,
                     int warp, int lane)
+//$ end
 {
     const int line = warp * 4 + lane / 8, column = x + lane % 8 * CHUNK;
     const unsigned int to = stage + line * 128 + (lane % 8 ^ line % 8) * 16;
@@ -78,8 +91,23 @@ FN void gather_load(const struct gather *g, unsigned int stage, unsigned int ful
 
 #pragma unroll
     for (int i = 0; i < ROWS_EACH; i++)
+//$ if blocks then
+        copy_chunk(to + i * $(all), from + (u64)g->row[i] * g->pitch, wanted >> i << 4 & 16);
+//$ else
         copy_chunk(to + i * $(all), wanted >> i & 1 ? from + (u64)g->row[i] * g->pitch : g->a,
                    wanted >> i << 4 & 16);
+//$ end
+//$ if blocks then
+    const int own = lane % 8;
+    unsigned int row = g->row[0];
+
+#pragma unroll
+    for (int i = 1; i < ROWS_EACH; i++)
+        row = own == i ? g->row[i] : row;
+    if (own < ROWS_EACH)
+        copy_word(sf + (own * $(step) + line) * 4, g->sf + (u64)(x / TILE_K) * g->sf_stride + row,
+                  (int)(g->found >> own & 1) * 4);
+//$ end
     barrier_arrive_copied(full);
 }
 
@@ -121,7 +149,8 @@ FN void gather_tile(struct gather *g, const struct memory *s, struct pipeline *p
 //$ end
         }
         __syncwarp();
-        gather_load(g, stage, full, x, warp, lane);
+//$ local sf = blocks and " s->sf + p->stage * SF_BYTES," or ""
+        gather_load(g, stage,$(sf) full, x, warp, lane);
         pipeline_next(p, STAGES);
     }
 }

@@ -7,3 +7,7 @@ g.error = error;
 g.a = (const char *)a;
 g.pitch = (unsigned int)(a_stride * $(a.bytes));
 g.k = k;
+//$ if factors == "squares" then
+g.sf = a_sf;
+g.sf_stride = (unsigned int)a_sf_stride;
+//$ end

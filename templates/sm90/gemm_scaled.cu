@@ -46,6 +46,9 @@ enum {
 //$ if quantize == "mainloop" then
 //$ include "sm90/quantize_mainloop.cu"
 
+//$ elseif gather ~= "none" then
+//$ include "sm90/gather.cu"
+
 //$ end
 //$ local mainloop = whole and "promote_whole" or promote > 0 and "promote" or "multiply"
 //$ include("sm90/" .. mainloop .. ".cu")
@@ -80,6 +83,14 @@ $(name)(
 //$ if factors == "row" or factors == "squares" then
     factors.columns = n;
 //$ end
+//$ if gather ~= "none" then
+//$ if factors == "row" then
+    factors.pairs = gather;
+    factors.topk = topk;
+    factors.tokens = tokens;
+//$ end
+    //$ include "sm90/gather_setup.body.cu"
+//$ end
     //$ include "sm90/epilogue.body.cu"
     //$ include "sm90/scheduler_setup.body.cu"
 
@@ -95,6 +106,8 @@ $(name)(
         int unit = warp - 1;
         while (uniformly(warp > 0 && queue_read(&s, &sequence, &t, &p, lane)))
             quantize_tile(&s, &q, &p, &unit, (int)t.length - t.row, k, lane);
+//$ elseif gather ~= "none" then
+        //$ include "sm90/gather.body.cu"
 //$ end
     } else {
         //$ include "sm90/sums.body.cu"

@@ -23,7 +23,8 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
     const unsigned int b_first = uniform(mma_operand(s->ring + A_BYTES + first_column * TILE_K));
     float part[MMA_N / 2];
 //$ if of_blocks then
-//$ local before = factors == "squares" and quantize ~= "mainloop" and " + (t->start & 3)" or ""
+//$ local boxes = quantize ~= "mainloop" and gather == "none"
+//$ local before = factors == "squares" and boxes and " + (t->start & 3)" or ""
     const int sf_row = first_row + threadIdx.x / 32 % 4 * 16 + lane / 4$(before);
     float of_row[ROWS / 32]$(lots > 1 and "[" .. lots .. "]" or ""), of_row_next[ROWS / 32];
 //$ if factors == "squares" then
@@ -93,6 +94,10 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
         for (int i = 0; i < PIECES; i++) {
             const int block = i / ABREAST, piece = i % ABREAST;
 
+//$ if gather ~= "none" then
+            if (i == 0)
+                copy_engine_fence(); /* threads wrote A */
+//$ end
             mma_begin();
 #pragma unroll
             for (int step = 0; step < TILE_K / MMA_K; step++)

@@ -66,7 +66,8 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
     const unsigned int b_first = uniform(mma_operand(s->ring + A_BYTES + first_column * TILE_K));
 //$ if scaled then
     const int warp = threadIdx.x / 32, steps = (k + TILE_K - 1) / TILE_K;
-    const int sf_row = first_row + warp % 4 * 16 + lane / 4 + (t->start & 3);
+//$ local before = gather == "none" and " + (t->start & 3)" or ""
+    const int sf_row = first_row + warp % 4 * 16 + lane / 4$(before);
     const unsigned int sf = s->sf + sf_row * 4;
     const unsigned int table =
         uniform(s->sf + STAGES * SF_BYTES + (warp - 4) * AHEAD * SCALES_BYTES);
@@ -98,6 +99,9 @@ FN void multiply_tile(float sum[SUMS], const struct memory *s, struct pipeline *
         barrier_wait(s->full + now * 8, p->parity);
 //$ if scaled then
         factors_of_rows(of_row, sf + now * SF_BYTES);
+//$ end
+//$ if gather ~= "none" then
+        copy_engine_fence(); /* threads wrote A */
 //$ end
         mma_begin();
 #pragma unroll

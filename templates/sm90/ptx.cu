@@ -303,6 +303,15 @@ FN void copy_chunk(unsigned int to, const void *from, int bytes)
                  : : "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
+//$ if factors == "squares" then
+/* A word of which only `bytes` are read, the others become zero; it lands some time later. */
+FN void copy_word(unsigned int to, const void *from, int bytes)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 : : "r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+//$ end
 /* Arrive once all that this thread has copied so far has landed. */
 FN void barrier_arrive_copied(unsigned int barrier)
 {

@@ -16,12 +16,16 @@ static int gathers(const struct qn_kernel *k)
     return k->op <= QUERN_WGRAD && qn_tensormap_takes(k, QN_PARAM_gather);
 }
 
-/* The i-th problem of a kernel, other sides each time. */
+/* The i-th problem of a kernel, other sides each time; of codes, k is whole
+   pieces of 16 bytes, and results that become copies are whole blocks. */
 static void write_line(const struct qn_kernel *k, const struct qt_case *c,
                        int i, char *line, size_t size)
 {
-    static const int columns[] = {64, 320, 128, 576},
-                     steps[] = {520, 8, 1288, 72, 1024};
+    static const int columns[][4] = {{64, 320, 128, 576}, {256, 512, 768, 256}},
+                     steps[][5] = {{520, 8, 1288, 72, 1024},
+                                   {528, 16, 1296, 80, 1024}};
+    const int codes = qn_tensormap_takes(k, QN_PARAM_a_sf);
+    const int copies = k->epilogue == QN_COPIES;
     const int topk = 1 + i % 8,
               none = !k->activation || !strcmp(k->activation, "none");
     const int any = k->epilogue == QN_SCALE || k->epilogue == QN_ALPHA;
@@ -29,6 +33,12 @@ static void write_line(const struct qn_kernel *k, const struct qt_case *c,
 
     if (k->epilogue == QN_ACTIVATE && none)
         snprintf(more, sizeof more, " bias=1");
+    else if (copies && none)
+        snprintf(more, sizeof more, " copies=both");
+    else if (copies)
+        snprintf(more, sizeof more,
+                 " activation=%s interleave=%d prob=1 bias=1 saved=1 copies=%s",
+                 k->activation, k->interleave, i % 2 ? "rowwise" : "both");
     else if (k->epilogue >= QN_ACTIVATE)
         snprintf(more, sizeof more, " activation=%s interleave=%d prob=1 %s",
                  k->activation, k->interleave,
@@ -37,22 +47,27 @@ static void write_line(const struct qn_kernel *k, const struct qt_case *c,
              "%s %s g=%d m=%lld n=%d k=%d d=%s layout=%s%s%s%s gather=a "
              "tokens=%lld topk=%d",
              qn_op_name(k->op), k->recipe, c->groups, (long long)c->m,
-             columns[i % 4], steps[i % 5], qn_type_name(k->d.type),
-             qn_layout_name(k->a.major, k->b.major), any ? " alpha=any" : "",
+             columns[copies][i % 4], steps[codes][i % 5],
+             qn_type_name(k->d.type), qn_layout_name(k->a.major, k->b.major),
+             any ? " alpha=any" : "",
              k->epilogue == QN_SCALE ? " beta=any" : "", more,
              (long long)(c->m / topk + 1), topk);
 }
 
-/* The outputs, as before any run: with saved=1 the pre-activation is one. */
+/* The outputs, as before any run: with saved=1 the pre-activation is one, and
+   copies have scales. */
 static int forget(struct qn_job *job)
 {
-    const int code =
-        qn_memory_clear(&job->call.memory[QUERN_ARG_D], QN_MEMORY_POISON);
+    static const int all[] = {QUERN_ARG_D, QUERN_ARG_D_SF, QUERN_ARG_PRE,
+                              QUERN_ARG_D_COLUMNWISE,
+                              QUERN_ARG_D_COLUMNWISE_SF};
+    int code = QUERN_OK;
 
-    return code || !job->problem.saved
-               ? code
-               : qn_memory_clear(&job->call.memory[QUERN_ARG_PRE],
-                                 QN_MEMORY_POISON);
+    for (int i = 0; i < 5 && !code; i++)
+        if (job->call.memory[all[i]].base &&
+            (all[i] != QUERN_ARG_PRE || job->problem.saved))
+            code = qn_memory_clear(&job->call.memory[all[i]], QN_MEMORY_POISON);
+    return code;
 }
 
 /* Indices of no row are reported and read nothing; then runs are as before. */

@@ -3,6 +3,7 @@
 ** gpu_moe.c: layers from unpermuted tokens: every recipe over routes that are
 ** made to break them, against a chain in double, the same bytes at each run;
 ** graphs whose routes change between replays; tokens that depend on no others;
+** products that gather tokens, whose bytes are those of permuted ones;
 ** and routes and moves alone, byte for byte against the host.
 */
 #include "gpu.h"
@@ -24,7 +25,8 @@ enum {
     DRAWS = QT_LAST,
     GRAPH = DRAWS,
     INVARIANT,
-    ALONE /* a line about routes */
+    TOKENS, /* that a product gathers, or that are permuted */
+    ALONE   /* a line about routes */
 };
 
 struct line {
@@ -130,13 +132,53 @@ static void run_layer(struct line *line)
     qn_moe_job_free(&one);
 }
 
+/* The same x where no kernel can copy 16 bytes from. */
+static void move_x(struct line *line, struct qn_moe_job *j,
+                   struct qn_memory *odd)
+{
+    const struct qn_memory *x = &j->call.memory[QUERN_ARG_X];
+
+    must(line, qn_memory_new(odd, x->gpu, x->bytes + 2), "");
+    if (*line->result)
+        return;
+    must(line, qn_memory_write(odd, 2, j->call.host[QUERN_ARG_X], x->bytes),
+         "");
+    j->call.args.of[QUERN_ARG_X].data = odd->data + 2;
+}
+
+static void run_tokens(struct line *line)
+{
+    struct qn_moe_job one = {0}, two = {0};
+    struct qn_memory odd = {0};
+    char text[2][300];
+
+    snprintf(text[0], sizeof text[0], "%s gather=x", line->text);
+    snprintf(text[1], sizeof text[1], "%s gather=none", line->text);
+    if (begin(line, &one, text[0], QUERN_BACKEND_JIT) &&
+        begin(line, &two, text[1], QUERN_BACKEND_JIT)) {
+        const int64_t m = one.moe.mlp.m;
+
+        for (int i = 0; i < 4; i++) { /* all, at odd addresses, half, none */
+            if (i == 1)
+                move_x(line, &one, &odd);
+            one.call.args.rows = two.call.args.rows =
+                i < 2 ? m : m / 2 * (3 - i);
+            run(line, &one);
+            run(line, &two);
+            compare(line, &one, &two, " differs with permuted tokens");
+        }
+    }
+    qn_memory_free(&odd);
+    qn_moe_job_free(&two);
+    qn_moe_job_free(&one);
+}
+
 /* ------------------------------------------------------------------ graphs */
 
 static int queue(struct qn_moe_job *j, void *stream)
 {
     int code;
 
-    j->call.args.rows = j->call.args.rows;
     j->call.args.phase = QUERN_PHASE_FORWARD;
     code = quern_run(j->call.plan, &j->call.args, stream);
     j->call.args.phase = QUERN_PHASE_BACKWARD;
@@ -447,6 +489,23 @@ static void add_invariant(void)
         }
 }
 
+static void add_tokens(void)
+{
+    static const char *const lines[] = {
+        "moe bf16 g=5 m=44 topk=3 hidden=264 ffn=96 recompute=1",
+        "moe bf16 g=65 m=129 topk=2 hidden=256 ffn=128 prob=y bias=1",
+        "moe fp16 g=3 m=64 topk=4 hidden=192 ffn=64 grad=0 prob=none",
+        "moe fp8_block g=5 m=43 topk=3 hidden=272 ffn=128 bias=1",
+        "moe fp8_block g=3 m=300 topk=2 hidden=256 ffn=96 recompute=1 prob=y",
+        "moe fp8_block g=65 m=65 topk=8 hidden=384 ffn=256 grad=0",
+        "moe fp8_row g=5 m=43 topk=3 hidden=272 ffn=96 recompute=1",
+        "moe fp8_row g=3 m=1 topk=2 hidden=256 ffn=128 grad=0 prob=none",
+    };
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        add(TOKENS, lines[i]);
+}
+
 static void add_alone(void)
 {
     static const char *const lines[] = {
@@ -481,6 +540,8 @@ static void run_one(int i, void *unused)
         run_alone(line);
     else if (line->draw == INVARIANT)
         run_invariant(line);
+    else if (line->draw == TOKENS)
+        run_tokens(line);
     else if (line->draw == GRAPH)
         run_graph(line);
     else
@@ -495,6 +556,7 @@ void gpu_moe(void)
 
     add_alone();
     add_invariant();
+    add_tokens();
     for (int r = 0; r < registry->nrecipes; r++)
         add_recipe(registry->recipes[r].name, r);
     gpu_spread(work.count, run_one, NULL);

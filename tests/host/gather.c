@@ -141,8 +141,13 @@ TEST(test_gather_refused)
         {LINE "gather=a tokens=70 layout=tt", "gather=a: fprop or dgrad with"},
         {"wgrad bf16 g=5 m=40 n=40 k=72 gather=a tokens=70",
          "gather=a: fprop or dgrad with"},
-        {"fprop fp8_block g=5 m=300 n=128 k=128 gather=a tokens=70",
-         "gather=a: recipe fp8_block scales its tensors"},
+        {"fprop mxfp8 g=5 m=300 n=128 k=128 gather=a tokens=70",
+         "gather=a: recipe mxfp8 has no f32 scales for each row by itself"},
+        {"fprop fp8_tensor g=5 m=300 n=128 k=128 gather=a tokens=70",
+         "gather=a: recipe fp8_tensor has no f32 scales for each row"},
+        {"fprop fp8_block g=5 m=300 n=128 k=128 gather=a tokens=70 "
+         "dequantize=pass",
+         "dequantize=pass: "},
     };
 #undef LINE
     host_refuses(lines, sizeof lines / sizeof lines[0]);

@@ -9,6 +9,8 @@
 #include "api/api.h"
 #include "base/random.h"
 #include "base/types.h"
+#include "layer/moe_plan.h"
+#include "mlp/mlp_plan.h"
 #include "oracle/moe_job.h"
 #include "support/route.h"
 
@@ -183,6 +185,75 @@ TEST(test_moe_gathered_casts)
             gather_or_move(all->recipes[r].name, rest[r % 3]);
 }
 
+/* The first product reads tokens through indices, or rows: the same bytes. */
+static void same_of_tokens(const char *rest)
+{
+    static const int all[] = {QUERN_ARG_Y, QUERN_ARG_DX, QUERN_ARG_DPROB,
+                              QUERN_ARG_DW1, QUERN_ARG_DW2};
+    struct qn_moe_job tokens, rows;
+    char text[2][256];
+
+    for (int i = 0; i < 2; i++)
+        snprintf(text[i], sizeof text[i], "moe %s gather=%s", rest,
+                 i ? "none" : "x");
+    begin(&tokens, text[0]);
+    begin(&rows, text[1]);
+    assert_int_equal(tokens.call.plan->of.moe->mlp->gathers,
+                     tokens.call.args.rows > 0);
+    assert_int_equal(rows.call.plan->of.moe->mlp->gathers, 0);
+    run(&tokens, text[0]);
+    run(&rows, text[1]);
+    for (int i = 0; i < 5; i++)
+        if (memcmp(tokens.call.memory[all[i]].data,
+                   rows.call.memory[all[i]].data,
+                   rows.call.memory[all[i]].bytes) != 0)
+            fail_msg("%s: %s differs with permuted tokens", rest,
+                     qn_api_name(all[i]));
+    qn_moe_job_free(&rows);
+    qn_moe_job_free(&tokens);
+}
+
+TEST(test_moe_gathered_product)
+{
+    same_of_tokens("bf16 g=5 m=70 topk=3 hidden=80 ffn=48 experts=6");
+    same_of_tokens("bf16 g=5 m=70 topk=3 hidden=80 ffn=48 prob=y recompute=1");
+    same_of_tokens("fp16 g=4 m=33 topk=1 hidden=64 ffn=40 bias=1 prob=none");
+    same_of_tokens("fp16 g=4 m=65 topk=2 hidden=72 ffn=40 bias=1 recompute=1 "
+                   "activation=gelu");
+    same_of_tokens("bf16 g=3 m=1 topk=2 hidden=64 ffn=32 grad=0");
+    same_of_tokens("bf16 g=3 m=0 topk=2 hidden=64 ffn=32");
+}
+
+/* A plan whose kernel writes no pre needs no memory for it. */
+TEST(test_moe_workspace)
+{
+    const char *text = "moe bf16 g=4 m=64 topk=4 hidden=64 ffn=96 grad=0";
+    struct qn_mlp_description need;
+    struct quern_plan_info info;
+    struct qn_moe_job j;
+
+    begin(&j, text);
+    assert_int_equal(qn_moe_needs(host_ctx, &j.moe, &need), QUERN_OK);
+    assert_int_equal(quern_plan_info(j.call.plan, &info), QUERN_OK);
+    assert_int_equal(need.workspace_bytes - info.workspace_bytes,
+                     64 * 4 * (2 * 96) * 2);
+    run(&j, text);
+    check(&j, text, "drawn");
+    qn_moe_job_free(&j);
+}
+
+TEST(test_moe_gather_refused)
+{
+    static const char *const lines[][2] = {
+        {"moe bf16 g=3 m=9 topk=2 hidden=64 ffn=32 gather=a",
+         "gather=a: auto, none or x is expected"},
+        {"moe bf16 g=3 m=9 topk=2 hidden=64 ffn=32 gather=x prob=x",
+         "gather=x cannot be combined with prob=x"},
+    };
+
+    host_refuses(lines, sizeof lines / sizeof lines[0]);
+}
+
 /* -------------------------------------------------- dependence on a batch */
 
 /* Recipes that scale within a token, without chance. */
@@ -313,7 +384,6 @@ TEST(test_moe_keeps_no_rows)
         if ((bytes_of(&j, QUERN_ARG_SAVED) < rows * hidden) != (i < 5))
             fail_msg("%s: %lld bytes are saved", text,
                      (long long)bytes_of(&j, QUERN_ARG_SAVED));
-        j.call.args.rows = j.call.args.rows;
         j.call.args.phase = QUERN_PHASE_BACKWARD;
         j.call.args.of[QUERN_ARG_X].data = NULL;
         assert_int_equal(
