@@ -56,15 +56,17 @@ static int plan_one(const struct qn_session *s, const struct qn_problem *p,
 }
 
 /* Rows from anywhere cost a product on compute capability 9.0 less than a
-   permute does up to so many columns (bench/notes: gather). */
-enum { WIDEST = 4096 };
+   permute, or a cast of each row, does up to so many columns (bench/notes:
+   layer-gather). */
+enum { WIDEST = 512, WIDEST_SCALED = 4096 };
 
 /* Make the product of pre one that reads tokens? The host's shows what GPUs
    do. */
 static int wants_tokens(const struct qn_mlp_plan *plan,
                         const struct qn_session *s, struct qn_problem *p)
 {
-    const int pays = p->n <= WIDEST &&
+    const int widest = plan->recipe->scaled ? WIDEST_SCALED : WIDEST;
+    const int pays = p->n <= widest &&
                      (!qn_session_gpu(s) || qn_session_capability(s) == 90);
 
     return (pays || plan->mlp.tokens == QUERN_TOKENS_X) &&
