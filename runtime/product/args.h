@@ -10,8 +10,8 @@
 /* How callers name the operands, by enum qn_role. */
 extern const char *const qn_args_names[QN_ROLES];
 
-/* Where struct qn_args has an operand, by enum qn_role. Every run comes here a
-   dozen times. */
+/* The place of an operand in struct qn_args, by enum qn_role. Every run comes
+   here a dozen times. */
 static inline size_t qn_args_place(int role)
 {
     static const size_t places[QN_ROLES] = {

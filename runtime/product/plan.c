@@ -68,8 +68,8 @@ static void fill_values(struct qn_plan *plan)
     v->b_sf_group_stride = b->group_stride;
 }
 
-/* Where a run has the address of a map: those moved to any address count from
-   the workspace. */
+/* The place of a map's address in a run's arguments: maps moved to any address
+   count from the workspace. */
 static size_t address_of(const struct qn_plan_map *map)
 {
     switch (map->param->kind) {
