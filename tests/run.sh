@@ -125,8 +125,8 @@ start() { # log, program, share
 shares_of() { # program
     case $1 in
     */test_ptx) echo 32 ;;
-    */test_host) echo 12 ;;
-    */test_compile | */test_cli) echo 8 ;;
+    */test_cli | */test_host) echo 16 ;;
+    */test_compile) echo 12 ;;
     */test_api | tests/numbers/check.py) echo 4 ;;
     *) echo 1 ;;
     esac

@@ -41,10 +41,15 @@ static int plan(struct need *need, int64_t rows)
     return need->code == QUERN_ENOMEM ? need->code : QUERN_OK;
 }
 
-/* For mean lengths of the groups from 0 to the line's, one or a sixteenth
-   apart: of 1,500 others, on each of 12 lines, none took another kernel. The
-   totals are multiples of the groups, and one less; last come all rows. A route
-   has one kernel for all. */
+static int64_t next(int64_t length)
+{
+    return length < 64 ? 1 : length / 16;
+}
+
+/* For fewer rows than groups, and mean lengths of the groups up to the line's,
+   each one or a sixteenth apart: of 1,500 others, on each of 12 lines, none took
+   another kernel. The totals are multiples of the groups, and one less; last
+   come all rows. A route has one kernel for all. */
 static int plan_all(struct need *need)
 {
     int64_t *rows = qn_api_rows(&need->line);
@@ -57,10 +62,12 @@ static int plan_all(struct need *need)
 
     if (need->line.kind == QN_LINE_ROUTE)
         return plan(need, most);
-    for (int64_t mean = 0; rows && !code && mean * groups < most;
-         mean += mean < 64 ? 1 : mean / 16) {
-        if (mean)
-            code = plan(need, mean * groups);
+    for (int64_t few = 1; rows && !code && few < groups && few < most;
+         few += next(few))
+        code = plan(need, few);
+    for (int64_t mean = 1; rows && !code && mean * groups < most;
+         mean += next(mean)) {
+        code = plan(need, mean * groups);
         if (!code && mean * groups + groups - 1 < most)
             code = plan(need, mean * groups + groups - 1);
     }

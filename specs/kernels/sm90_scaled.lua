@@ -409,6 +409,8 @@ for operands, axes in pairs(results) do
 
     two and requires "n % 256 == 0" "results must be whole blocks of 128"
         or requires "n % 128 == 0" "results must be whole blocks of 128",
+    reject "situ and the addresses of rows need more registers than there are: some would spill"
+      (function (v) return v.activation == "situ" end),
     constants(), makes_copies("gathers")
   }
 end

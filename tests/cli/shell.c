@@ -8,7 +8,7 @@
 
 #include "test_cli.h"
 
-char test_output[1 << 22];
+char test_output[1 << 23];
 
 const char *test_own_folder(void)
 {

@@ -12,4 +12,4 @@ const char *test_own_folder(void);
 
 /* The exit status of a shell's command; its output is in test_output. */
 int test_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
-extern char test_output[1 << 22];
+extern char test_output[1 << 23];
