@@ -47,9 +47,9 @@ static int64_t next(int64_t length)
 }
 
 /* For fewer rows than groups, and mean lengths of the groups up to the line's,
-   each one or a sixteenth apart: of 1,500 others, on each of 12 lines, none took
-   another kernel. The totals are multiples of the groups, and one less; last
-   come all rows. A route has one kernel for all. */
+   each one or a sixteenth apart: of 1,500 others, on each of 12 lines, none
+   took another kernel. The totals are multiples of the groups, and one less;
+   last come all rows. A route has one kernel for all. */
 static int plan_all(struct need *need)
 {
     int64_t *rows = qn_api_rows(&need->line);
