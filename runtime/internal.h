@@ -476,8 +476,6 @@ int qn_mlp_wgrad(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                  void *stream);
 int qn_mlp_put(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                struct qn_queue *queue, int layer);
-int qn_mlp_run_check(const struct qn_mlp_plan *plan,
-                     const struct qn_mlp_args *args, void *stream);
 
 /* Each step with its kernel and the model's figures; as qn_why. */
 int qn_mlp_why(struct quern_context *ctx, const struct qn_mlp *mlp,

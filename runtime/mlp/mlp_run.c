@@ -157,7 +157,7 @@ static int run_cast(const struct run *run, int index)
     int code = QUERN_OK;
 
     if (plan->q.of != QN_W)
-        code = qn_quantize_fit(plan, tokens ? mlp->m / mlp->topk : mlp->m,
+        code = qn_quantize_fit(plan, tokens ? qn_mlp_token_count(mlp) : mlp->m,
                                &room, &plan);
     if (code)
         return code;
@@ -306,7 +306,7 @@ static int run_product(const struct run *run, int product)
 {
     const struct qn_plan *plan = run->plan->launches[product].product;
     const int64_t tokens =
-        plan->problem.gather ? run->plan->mlp.m / run->plan->mlp.topk : 0;
+        plan->problem.gather ? qn_mlp_token_count(&run->plan->mlp) : 0;
     struct qn_plan room;
     struct qn_args a;
     int code;
@@ -432,25 +432,6 @@ int qn_mlp_wgrad(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                  void *stream)
 {
     return run_phases(plan, args, stream, QN_MLP_WGRAD, QN_MLP_WGRAD);
-}
-
-int qn_mlp_run_check(const struct qn_mlp_plan *plan,
-                     const struct qn_mlp_args *args, void *stream)
-{
-    struct qn_tensor sizes = {.type = QUERN_TYPE_NONE};
-    const struct qn_plan *product;
-    int code;
-
-    if (!plan || !args || !args->workspace)
-        return qn_error_null("plan", plan, "args", args, "workspace");
-    product = plan->launches[QN_MLP_PRE].product;
-    code = qn_context_process(product->ctx, "plan");
-    if (code)
-        return code;
-    sizes.first_dims = args->first_dims;
-    sizes.offsets = args->offsets;
-    return qn_check_record(product->driver, product->context, args->workspace,
-                           &sizes, "quern_check", stream);
 }
 
 int qn_mlp_product_args(const struct qn_mlp_plan *plan,

@@ -223,7 +223,7 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
 void qn_mlp_tokens(const struct qn_mlp *mlp, struct qn_quantization *q)
 {
     q->groups = 1;
-    q->m = mlp->m / mlp->topk;
+    q->m = qn_mlp_token_count(mlp);
 }
 
 /* Gradients of packed weights are those of their values, next to which nothing
@@ -303,7 +303,7 @@ int qn_mlp_gather(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
         p->dequantize = QUERN_DEQUANTIZE_MAINLOOP;
     p->gather = QUERN_GATHER_A;
     p->topk = mlp->topk;
-    p->tokens = mlp->m / mlp->topk;
+    p->tokens = qn_mlp_token_count(mlp);
     return 1;
 }
 

@@ -114,6 +114,12 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
                 const struct qn_recipe *recipe, int tensor,
                 struct qn_quantization *q);
 
+/* Tokens of a layer, each of which is topk of the MLP's. */
+static inline int64_t qn_mlp_token_count(const struct qn_mlp *mlp)
+{
+    return mlp->m / mlp->topk;
+}
+
 /* The cast of x becomes one of tokens, in order. */
 void qn_mlp_tokens(const struct qn_mlp *mlp,
                    struct qn_quantization *quantization);

@@ -187,20 +187,18 @@ void qn_moe_space_fill(const struct qn_moe *moe, const struct qn_recipe *recipe,
         [QN_MOE_DY] = QN_MLP_PENDING,      [QN_MOE_X] = QN_MLP_PENDING,
         [QN_MOE_COUNT] = QN_MLP_WORKSPACE, [QN_MOE_MOVED] = QN_MLP_WORKSPACE,
         [QN_MOE_PROB] = QN_MLP_WORKSPACE,  [QN_MOE_DPROB] = QN_MLP_WORKSPACE};
-
-    const int only_forward =
-        moe->mlp.forward_only ||
-        (!moe->mlp.recompute && !qn_mlp_scaled(recipe, QUERN_MLP_X) &&
-         !qn_mlp_scaled(recipe, QUERN_MLP_DY));
+    /* backward reads the indices again */
+    const int again = moe->mlp.recompute ||
+                      qn_mlp_scaled(recipe, QUERN_MLP_X) ||
+                      qn_mlp_scaled(recipe, QUERN_MLP_DY);
 
     *s = (struct qn_moe_space){.scratch = scratch, .workspace = scratch};
     for (int i = 0; i < QN_MOE_SLOTS; i++) {
         struct qn_moe_slice *slot = &s->slots[i];
 
-        slot->buffer =
-            moe->mlp.forward_only || (i == QN_MOE_GATHER && only_forward)
-                ? QN_MLP_WORKSPACE
-                : buffers[i];
+        slot->buffer = moe->mlp.forward_only || (i == QN_MOE_GATHER && !again)
+                           ? QN_MLP_WORKSPACE
+                           : buffers[i];
         slot->bytes = bytes_of(moe, recipe, i);
         if (slot->bytes)
             slot->at =
