@@ -172,21 +172,25 @@ int qn_format_fit(struct qn_pack *pack, const struct qn_format_piece *p,
     return code ? code : qn_pack_check_numbers(pack, p->scales);
 }
 
+int qn_format_scales(struct qn_pack *pack, const char *name, const char *part,
+                     int axis, struct qn_format_piece *p, int64_t *groups)
+{
+    const struct qn_checkpoint_tensor *there = qn_format_sibling(
+        pack->checkpoint, p->codes, pack->format->codes, part);
+    const int type =
+        there && there->t->type == QN_ST_BF16 ? QN_ST_BF16 : QN_ST_F16;
+    int64_t shape[2] = {p->rows, p->rows};
+
+    *groups = there && there->t->ndim > axis ? there->t->shape[axis] : 0;
+    shape[axis] = *groups;
+    return qn_format_tensor(pack, name, part, type, 2, shape, &p->scales);
+}
+
 int qn_format_integers(struct qn_pack *pack, const char *name,
                        struct qn_format_piece *p, int64_t *groups)
 {
-    const struct qn_checkpoint_tensor *there = NULL;
-    struct qn_text whole = {0};
-    int64_t shape[2] = {0, p->rows};
-    int code, type;
+    const int code = qn_format_scales(pack, name, "scales", 0, p, groups);
 
-    qn_text_add(&whole, "%s.scales", name);
-    if (!whole.failed)
-        there = qn_checkpoint_find(pack->checkpoint, whole.data);
-    qn_text_free(&whole);
-    type = there && there->t->type == QN_ST_BF16 ? QN_ST_BF16 : QN_ST_F16;
-    *groups = shape[0] = there && there->t->ndim ? there->t->shape[0] : 0;
-    code = qn_format_tensor(pack, name, "scales", type, 2, shape, &p->scales);
     if (code)
         return code;
     p->scale = (struct qn_pack_layout){.rows = {1, 1, 0, NULL},

@@ -63,6 +63,11 @@ qn_format_sibling(const struct qn_checkpoint *,
 int qn_format_integers(struct qn_pack *, const char *name,
                        struct qn_format_piece *, int64_t *groups);
 
+/* Scales of 16 bits, whose groups are along the axis; how many is theirs to
+   say. */
+int qn_format_scales(struct qn_pack *, const char *name, const char *part,
+                     int axis, struct qn_format_piece *, int64_t *groups);
+
 /* Do `groups` scales of each row fit the codes and the recipe? */
 int qn_format_fit(struct qn_pack *, const struct qn_format_piece *,
                   int64_t groups);

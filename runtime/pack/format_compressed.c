@@ -35,18 +35,10 @@ static int check_shape(struct qn_pack *pack, const char *name,
 static int add_scales(struct qn_pack *pack, const char *name,
                       struct qn_format_piece *p, int64_t *groups)
 {
-    const struct qn_checkpoint_tensor *there = qn_format_sibling(
-        pack->checkpoint, p->codes, "weight_packed", "weight_scale");
-    int64_t shape[2] = {p->rows,
-                        there && there->t->ndim == 2 ? there->t->shape[1] : 0};
-    const int type =
-        there && there->t->type == QN_ST_BF16 ? QN_ST_BF16 : QN_ST_F16;
-    int code = qn_format_tensor(pack, name, "weight_scale", type, 2, shape,
-                                &p->scales);
+    const int code = qn_format_scales(pack, name, "weight_scale", 1, p, groups);
 
     if (code)
         return code;
-    *groups = shape[1];
     p->scale = qn_format_rows(*groups);
     return qn_format_fit(pack, p, *groups);
 }
