@@ -309,7 +309,7 @@ static void find_layer(const struct qn_layer *l, struct facts *f)
     f->sizes = l->sizes;
     f->groups = l->mlp.groups;
     f->rows = l->rows;
-    f->flops = qn_layer_flops(l);
+    f->flops = qn_layer_flops(&l->mlp, l->rows);
 }
 
 /* Rows of each expert are counted. */

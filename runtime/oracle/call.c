@@ -309,6 +309,20 @@ int qn_call_run(struct qn_call *c)
     return code ? code : qn_call_check(c);
 }
 
+int qn_call_line(struct qn_call *c, struct quern_context *ctx,
+                 const struct qn_line *line, int backend,
+                 const struct qn_call_data *data)
+{
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+    int code;
+
+    options.backend = backend;
+    code = qn_call_plan(c, ctx, line, &options);
+    if (!code)
+        code = qn_call_make(c, data);
+    return code ? code : qn_call_run(c);
+}
+
 static int queue(void *call)
 {
     return qn_call_queue(call);

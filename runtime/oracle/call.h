@@ -77,6 +77,11 @@ int qn_call_queue(struct qn_call *);
 int qn_call_run(struct qn_call *);
 int qn_call_check(const struct qn_call *);
 
+/* Plan a line for the backend, make its memory, and run it. */
+int qn_call_line(struct qn_call *, struct quern_context *,
+                 const struct qn_line *, int backend,
+                 const struct qn_call_data *);
+
 /* How long qn_call_queue takes: the median of `runs` (0: about a second's), or
    one run, of an MLP after its weights and before any other. */
 int qn_call_measure(struct qn_call *, int runs, struct qn_job_time *);

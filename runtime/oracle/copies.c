@@ -65,7 +65,6 @@ int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
         .groups = gathered ? 1 : job->problem.groups,
         .fill = fill,
         .user = &m};
-    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
     struct qn_line line = {.kind = QN_LINE_CAST};
     struct qn_call call = {.rows = 0};
     int copy, code;
@@ -80,13 +79,9 @@ int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
                                                 : QUERN_ARG_COLUMNWISE;
     for (int i = 0; i < 3; i++)
         qn_call_lend(&call, copy + i, &job->call, qn_job_arg(role) + i);
-    if (!job->call.gpu)
-        options.backend = QUERN_BACKEND_HOST;
-    code = qn_call_plan(&call, job->call.ctx, &line, &options);
-    if (!code)
-        code = qn_call_make(&call, &data);
-    if (!code)
-        code = qn_call_run(&call);
+    code = qn_call_line(&call, job->call.ctx, &line,
+                        job->call.gpu ? QUERN_BACKEND_AUTO : QUERN_BACKEND_HOST,
+                        &data);
     qn_call_free(&call);
     return code;
 }

@@ -270,19 +270,13 @@ static int go(struct trip *t, struct qn_call *call, int work)
 {
     const struct qn_call_data data = {
         .sizes = t->sizes, .groups = t->q.groups, .fill = fill, .user = t};
-    struct quern_plan_options host = QUERN_PLAN_OPTIONS_INIT;
     struct qn_line line = {.kind = QN_LINE_CAST, .of.cast = t->q};
-    int code;
 
-    host.backend = QUERN_BACKEND_HOST;
     line.of.cast.work = work;
     for (int arg = QUERN_ARG_ROWWISE; arg <= QUERN_ARG_COLUMNWISE_GLOBAL; arg++)
         if (call == &t->back)
             qn_call_lend(call, arg, &t->there, arg);
-    code = qn_call_plan(call, t->ctx, &line, &host);
-    if (!code)
-        code = qn_call_make(call, &data);
-    return code ? code : qn_call_run(call);
+    return qn_call_line(call, t->ctx, &line, QUERN_BACKEND_HOST, &data);
 }
 
 /* Values of one feature: transformed values are transformed back along a

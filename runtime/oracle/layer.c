@@ -44,11 +44,10 @@ static float factor_of(const struct qn_recipe *recipe)
                        qn_tolerance_factor(recipe->dy, 8)));
 }
 
-static void fill_floats(const struct qn_layer *l, int arg, float *to,
-                        size_t count)
+void qn_layer_floats(const struct qn_recipe *recipe, int arg, uint64_t seed,
+                     float *to, size_t count)
 {
-    const float factor = factor_of(l->recipe);
-    uint64_t seed = 64 * l->seed;
+    const float factor = factor_of(recipe);
 
     for (size_t i = 0; i < count; i++)
         to[i] = arg == QUERN_ARG_HISTORY ? 0
@@ -77,7 +76,8 @@ static int fill(void *layer, const struct quern_operand *o, void *to,
     case QUERN_ARG_PROB:
     case QUERN_ARG_SCALE:
     case QUERN_ARG_HISTORY:
-        fill_floats(l, o->arg, to, bytes / sizeof(float));
+        qn_layer_floats(l->recipe, o->arg, 64 * l->seed, to,
+                        bytes / sizeof(float));
         return QUERN_OK;
     case QUERN_ARG_RANDOM:
         for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
@@ -137,10 +137,10 @@ int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
 }
 
 /* Each product is made forward, and for both gradients if there are any. */
-double qn_layer_flops(const struct qn_layer *l)
+double qn_layer_flops(const struct qn_mlp *mlp, int64_t rows)
 {
-    const double p = (double)qn_mlp_operands(&l->mlp);
-    const double sides = (double)l->mlp.hidden * (p + (double)l->mlp.ffn);
+    const double p = (double)qn_mlp_operands(mlp);
+    const double sides = (double)mlp->hidden * (p + (double)mlp->ffn);
 
-    return (l->mlp.forward_only ? 1 : 3) * 2 * (double)l->rows * sides;
+    return (mlp->forward_only ? 1 : 3) * 2 * (double)rows * sides;
 }

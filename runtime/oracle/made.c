@@ -64,33 +64,24 @@ static int quantize(struct qn_job *job, struct qn_call *made)
                                       .groups = job->problem.groups,
                                       .fill = fill,
                                       .user = job};
-    struct quern_plan_options host = QUERN_PLAN_OPTIONS_INIT;
     struct qn_line line = {.kind = QN_LINE_CAST};
     struct qn_quantization *q = &line.of.cast;
-    int code;
 
-    host.backend = QUERN_BACKEND_HOST;
     qn_scale_source(&job->problem, job->recipe, QN_ROLE_A, q);
     q->copies = QUERN_ROWWISE | QUERN_COLUMNWISE;
     q->dbias = qn_fuse_sums(&job->problem) ? job->problem.dbias : 0;
-    code = qn_call_plan(made, job->call.ctx, &line, &host);
-    if (!code)
-        code = qn_call_make(made, &data);
-    return code ? code : qn_call_run(made);
+    return qn_call_line(made, job->call.ctx, &line, QUERN_BACKEND_HOST, &data);
 }
 
 /* Does the buffer hold just these bytes? */
 static int compare(struct qn_memory *memory, const struct qn_memory *want,
                    int *alike)
 {
-    void *bytes = malloc(memory->bytes + 1);
-    int code = bytes ? qn_memory_read(memory, 0, bytes, memory->bytes)
-                     : qn_error_memory();
+    int same = 0, code = QUERN_OK;
 
-    if (!code)
-        *alike &= memory->bytes == want->bytes &&
-                  !memcmp(bytes, want->data, memory->bytes);
-    free(bytes);
+    if (memory->bytes == want->bytes)
+        code = qn_memory_same(memory, want, &same);
+    *alike &= same;
     return code;
 }
 

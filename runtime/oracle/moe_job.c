@@ -9,7 +9,6 @@
 #include "base/context.h"
 #include "base/random.h"
 #include "base/types.h"
-#include "oracle/tolerance.h"
 #include "problem/sizes.h"
 
 /* ------------------------------------------------------------------ routes */
@@ -126,26 +125,6 @@ static void put_index(const struct qn_moe_job *j, void *to)
             ((int32_t *)to)[i] = (int32_t)j->index[i];
 }
 
-static float factor_of(const struct qn_recipe *recipe)
-{
-    return fminf(qn_tolerance_factor(recipe->x, 8),
-                 fminf(qn_tolerance_factor(recipe->w, 8),
-                       qn_tolerance_factor(recipe->dy, 8)));
-}
-
-/* Numbers that are drawn, some of them 0; or those of scaling. */
-static void fill_numbers(const struct qn_moe_job *j, int arg, float *to,
-                         size_t count, uint64_t seed)
-{
-    const float factor = factor_of(j->recipe);
-
-    for (size_t i = 0; i < count; i++)
-        to[i] = arg == QUERN_ARG_SCALE     ? (i % 2 ? 1 / factor : factor)
-                : arg == QUERN_ARG_HISTORY ? 0
-                : i % 7 == 3               ? 0
-                             : (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
-}
-
 /* Values that a layer has: every result is about 1. */
 static int fill(void *job, const struct quern_operand *o, void *to,
                 size_t bytes)
@@ -172,7 +151,7 @@ static int fill(void *job, const struct quern_operand *o, void *to,
     case QUERN_ARG_PROB:
     case QUERN_ARG_SCALE:
     case QUERN_ARG_HISTORY:
-        fill_numbers(j, o->arg, to, bytes / sizeof(float), seed);
+        qn_layer_floats(j->recipe, o->arg, seed, to, bytes / sizeof(float));
         return QUERN_OK;
     default:
         return qn_random_fill(to, o->type,
@@ -222,11 +201,7 @@ void qn_moe_job_free(struct qn_moe_job *j)
 
 double qn_moe_job_flops(const struct qn_moe_job *j)
 {
-    const struct qn_mlp *mlp = &j->moe.mlp;
-    const double sides =
-        (double)mlp->hidden * (double)(qn_mlp_operands(mlp) + mlp->ffn);
     int64_t sizes[QUERN_MAX_GROUPS];
 
-    return (mlp->forward_only ? 1 : 3) * 2 *
-           (double)qn_moe_job_sizes(j, sizes) * sides;
+    return qn_layer_flops(&j->moe.mlp, qn_moe_job_sizes(j, sizes));
 }

@@ -8,7 +8,6 @@
 #include "oracle/backward.h"
 #include "oracle/copies.h"
 #include "product/frame.h"
-#include "base/error.h"
 #include "problem/geometry.h"
 #include "problem/result_rules.h"
 
@@ -39,29 +38,21 @@ static int quantize(const struct qn_job *job, const struct qn_memory *d,
                                       .groups = job->problem.groups,
                                       .fill = fill,
                                       .user = &step};
-    struct quern_plan_options host = QUERN_PLAN_OPTIONS_INIT;
     struct qn_line line = {.kind = QN_LINE_CAST};
-    int code;
 
-    host.backend = QUERN_BACKEND_HOST;
     qn_result_cast(&job->problem, job->recipe, &line.of.cast);
-    code = qn_call_plan(second, job->call.ctx, &line, &host);
-    if (!code)
-        code = qn_call_make(second, &data);
-    return code ? code : qn_call_run(second);
+    return qn_call_line(second, job->call.ctx, &line, QUERN_BACKEND_HOST,
+                        &data);
 }
 
 /* Is a buffer of the job byte for byte the other one? */
 static int compare(const struct qn_memory *memory,
                    const struct qn_memory *other, int *differ)
 {
-    char *data = malloc(memory->bytes + 1);
-    int code = data ? qn_memory_read(memory, 0, data, memory->bytes)
-                    : qn_error_memory();
+    int same;
+    const int code = qn_memory_same(memory, other, &same);
 
-    if (!code)
-        *differ |= memcmp(data, other->data, memory->bytes) != 0;
-    free(data);
+    *differ |= !same && !code;
     return code;
 }
 

@@ -443,6 +443,12 @@ static void add(int how, const char *text)
     line->draw = how;
 }
 
+static void add_all(int how, const char *const *lines, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        add(how, lines[i]);
+}
+
 /* The keys that a line may have, in turns. */
 static void add_recipe(const char *recipe, int r)
 {
@@ -502,8 +508,7 @@ static void add_tokens(void)
         "moe fp8_row g=3 m=1 topk=2 hidden=256 ffn=128 grad=0 prob=none",
     };
 
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        add(TOKENS, lines[i]);
+    add_all(TOKENS, lines, sizeof lines / sizeof lines[0]);
 }
 
 static void add_alone(void)
@@ -524,8 +529,7 @@ static void add_alone(void)
         "combine m=100000 topk=1 k=1 in=f32",
     };
 
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        add(ALONE, lines[i]);
+    add_all(ALONE, lines, sizeof lines / sizeof lines[0]);
 }
 
 static void run_one(int i, void *unused)
