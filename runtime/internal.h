@@ -183,10 +183,12 @@ void qn_free(void *memory);
 /* --------------------------------------------------------------------- run */
 
 /*
-** As quern_run: checks, then queues on `stream`; neither allocates nor
-** synchronizes nor reads device memory. The ragged operands may have fewer rows
-** than the problem. The sizes are the arrays of a; or of b, or of d, if a has
-** none; the other ragged operands may repeat them. ragged=none takes none.
+** Queues on `stream`; neither allocates nor synchronizes nor reads device
+** memory. The caller has checked the arguments by the line's table of operands,
+** as quern_run does; strides, sizes from the host, overlaps and what only a
+** backend or a kernel forbids are checked here. The ragged operands may have
+** fewer rows than the problem. The sizes are the arrays of a; or of b, or of d,
+** if a has none; the other ragged operands may repeat them.
 ** host_sizes are read and checked before the call returns. With outside=zero
 ** rows (of ragged=n columns) of d and p outside the groups become zeros.
 ** QUERN_EINVAL, QUERN_ECAPTURE, QUERN_ECUDA.

@@ -69,6 +69,10 @@ int qn_cublaslt_check(const struct qn_plan *plan, const struct qn_args *args)
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_D && !code; role++)
         code = check_tensor(qn_args_names[role], qn_args_tensor(args, role));
+    if (!code && args->noop)
+        code = qn_error_set(
+            QUERN_EINVAL,
+            "noop is not NULL: the cublaslt backend does not support it");
     if (code)
         return code;
     if (p->ragged == QUERN_AXIS_NONE)

@@ -55,7 +55,8 @@ static inline const void *qn_args_lengths(const struct qn_tensor *tensor,
 void qn_args_given(const struct qn_plan *plan, const struct qn_args *args,
                    const void **lengths, const void **offsets, int *type);
 
-/* All rules of qn_run. QUERN_EINVAL names argument and rule. */
+/* The rules of qn_run that a line's table of operands does not say.
+   QUERN_EINVAL names argument and rule. */
 int qn_args_check(const struct qn_plan *plan, const struct qn_args *args);
 
 /* Does the run have the operand? C is one only where it is read from memory of
@@ -75,8 +76,3 @@ struct qn_region qn_args_region(const struct qn_plan *plan,
 
 /* QUERN_EINVAL names two arguments that share a byte which is written. */
 int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args);
-
-/* The plan for these arguments, as by qn_plan_fit, once all rules of qn_run
-   are obeyed. */
-int qn_args_admit(const struct qn_plan *plan, const struct qn_args *args,
-                  struct qn_plan *room, const struct qn_plan **fitted);

@@ -65,7 +65,7 @@ int qn_epilogue_why(const struct qn_session *session, struct qn_text *text);
    its kernel, or none yet where dequantized operands follow. */
 int qn_fuse_plan(struct qn_plan *plan, const struct qn_session *session);
 
-/* The rules of qn_run on the quantized tensor and its source. QUERN_EINVAL. */
+/* The rules of kernels on the values that a run quantizes. QUERN_EINVAL. */
 int qn_fuse_check(const struct qn_plan *plan, const struct qn_args *args);
 
 /* Launch the cast of A, and the sums of A that no cast makes, in the plan's
@@ -115,10 +115,6 @@ int qn_requantize_launch(struct qn_driver *driver, const struct qn_step *step,
 
 /* A plan in a session of a problem that wants copies. Errors of qn_plan. */
 int qn_result_make(struct qn_session *session, struct qn_plan **plan);
-
-/* The rules of qn_run on the cast's arguments besides quantized tensors;
-   without a cast, none of it is taken. QUERN_EINVAL. */
-int qn_result_check(const struct qn_plan *plan, const struct qn_args *args);
 
 /* D as high-precision values in the workspace, with as many rows as the run
    has; and the arguments of the cast that reads it, but for its sizes. */

@@ -59,36 +59,11 @@ static int check_reads(const struct qn_plan *plan, const struct qn_tensor *in)
     return QUERN_OK;
 }
 
-/* Arguments that only such problems have. */
-static int check_none(const struct qn_args *args)
-{
-    if (!args->in.data && !args->column.data)
-        return QUERN_OK;
-    return qn_error_set(QUERN_EINVAL,
-                        "%s is not NULL: the problem does not say "
-                        "quantize=, a is there already",
-                        args->in.data ? "input" : "a_columnwise");
-}
-
 int qn_fuse_check(const struct qn_plan *plan, const struct qn_args *args)
 {
-    const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_QUANTIZE_A);
-    const struct qn_quantize_plan *fitted;
-    struct qn_quantize_plan room;
-    struct qn_quantize_args made;
-    int code;
-
-    if (!launch)
-        return check_none(args);
-    code = check_reads(plan, &args->in);
-    if (!code)
-        code = qn_quantize_fit(launch->cast, plan->problem.m, &room, &fitted);
-    if (code)
-        return code;
-    find_args(plan, fitted, args, &made);
-    qn_args_given(plan, args, &made.first_dims, &made.offsets,
-                  &made.sizes_type);
-    return qn_quantize_args_given(fitted, &made);
+    return qn_launch_find(plan, QN_WORK_QUANTIZE_A)
+               ? check_reads(plan, &args->in)
+               : QUERN_OK;
 }
 
 /* A product in whose mainloop A is quantized needs no cast of it, but for a

@@ -44,40 +44,6 @@ void qn_result_args(const struct qn_plan *plan,
     out->workspace = place(args, plan->cast);
 }
 
-/* Arguments that only casts take. */
-static int check_none(const struct qn_args *args)
-{
-    const char *given = args->scale     ? "scale"
-                        : args->history ? "history"
-                        : args->random  ? "random"
-                                        : NULL;
-
-    return given ? qn_error_set(QUERN_EINVAL,
-                                "%s is not NULL: only copies of a result have "
-                                "one, where the recipe needs it",
-                                given)
-                 : QUERN_OK;
-}
-
-int qn_result_check(const struct qn_plan *plan, const struct qn_args *args)
-{
-    const struct qn_launch *launch = qn_launch_find(plan, QN_WORK_QUANTIZE_D);
-    const struct qn_quantize_plan *fitted;
-    struct qn_quantize_plan room;
-    struct qn_quantize_args cast;
-    int code;
-
-    if (!launch)
-        return check_none(args);
-    code = qn_quantize_fit(launch->cast, plan->problem.m, &room, &fitted);
-    if (code)
-        return code;
-    qn_result_args(plan, fitted, args, &cast);
-    qn_args_given(plan, args, &cast.first_dims, &cast.offsets,
-                  &cast.sizes_type);
-    return qn_quantize_args(fitted, &cast);
-}
-
 void qn_result_product_args(const struct qn_frame *frame, struct qn_args *args)
 {
     qn_result_numbers(frame->plan, frame->args, &args->d);

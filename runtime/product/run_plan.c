@@ -11,8 +11,12 @@ int qn_run(const struct qn_plan *plan, const struct qn_args *args, void *stream)
 {
     const struct qn_plan *fitted;
     struct qn_plan room;
-    int code = qn_args_admit(plan, args, &room, &fitted);
+    int code = qn_context_process(plan->ctx, "plan");
 
+    if (!code)
+        code = qn_plan_fit(plan, args, &room, &fitted);
+    if (!code)
+        code = qn_args_check(fitted, args);
     return code ? code : qn_run_checked(fitted, args, stream);
 }
 

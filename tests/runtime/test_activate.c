@@ -306,24 +306,9 @@ TEST(refuses_copies)
     struct fixture f = begin(COPIES);
     const struct qn_args good = f.args;
 
-    BREAK(f.args.d.type = QUERN_BF16, "d.type is bf16, the plan's is e4m3");
-    BREAK(f.args.d.sf = NULL, "d.sf is NULL: 160 bytes are needed");
-    BREAK(f.args.d.sf_bytes = 8, "d.sf_bytes is 8");
-    BREAK(f.args.d.stride = 256, "d.stride is 256: a quantized tensor has 0");
-    BREAK(f.args.t.sf = NULL, "d_columnwise.sf is NULL: 512 bytes are needed");
-    BREAK(f.args.t.shape[1] = 64,
-          "d_columnwise.shape[1] is 64, the plan's is 128");
-    BREAK(f.args.t.bytes = 100, "d_columnwise.bytes is 100");
-    BREAK(f.args.t.data = f.memory + 11 * ROOM + 8, "d_columnwise is 0x");
     BREAK(f.args.t.data = f.args.d.data, "overlaps");
     BREAK(f.args.d.sf = f.args.a.sf, "overlaps");
     BREAK(f.args.t.sf = f.args.p.data, "overlaps");
-    end(&f);
-    f = begin(BLOCK);
-    BREAK((f.args = f.need.args, f.args.t.data = f.memory,
-           f.args.probability = (float *)(void *)f.memory,
-           f.args.workspace = f.memory),
-          "d_columnwise is not NULL: the problem does not say copies=both");
     end(&f);
 }
 
@@ -332,17 +317,6 @@ TEST(refuses)
     struct fixture f = begin(SWIGLU);
     const struct qn_args good = f.args;
 
-    BREAK(f.args.bias = NULL, "bias is NULL: the problem says bias=1");
-    BREAK(f.args.bias++, "bias is 0x");
-    BREAK(f.args.probability = NULL, "prob is NULL: the problem says prob=1");
-    BREAK(f.args.probability =
-              (float *)(void *)((char *)f.memory + 5 * ROOM + 2),
-          "must be a multiple of 4");
-    BREAK(f.args.d.shape[1] = 64, "d.shape[1] is 64, the plan's is 32");
-    BREAK(f.args.p.shape[1] = 32, "pre.shape[1] is 32, the plan's is 64");
-    BREAK(f.args.p.type = QUERN_F32, "pre.type is f32, the plan's is bf16");
-    BREAK(f.args.p.bytes = 8, "pre.bytes is 8: its rows span 5120 bytes");
-    BREAK(f.args.p.data = f.memory + 3 * ROOM + 8, "pre is 0x");
     BREAK(f.args.p.stride = 60, "pre.stride is 60: 0 (packed) or 64 to");
     BREAK(f.args.p.data = f.args.d.data, "overlap");
     BREAK(f.args.p.data = f.args.a.data, "overlap");
@@ -350,17 +324,6 @@ TEST(refuses)
     BREAK(f.args.d.data = (void *)(uintptr_t)f.args.probability, "overlap");
     f.args = good;
     test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    end(&f);
-    f = begin("fprop bf16 g=3 m=40 n=64 k=32");
-    BREAK((f.args = f.need.args, f.args.bias = good.bias,
-           f.args.workspace = f.memory),
-          "bias is not NULL: the problem says bias=0");
-    BREAK((f.args = f.need.args, f.args.probability = good.probability,
-           f.args.workspace = f.memory),
-          "prob is not NULL: the problem says prob=0");
-    BREAK((f.args = f.need.args, f.args.p.data = f.memory,
-           f.args.workspace = f.memory),
-          "pre is not NULL: the problem says saved=0");
     end(&f);
 }
 

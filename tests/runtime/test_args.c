@@ -429,36 +429,11 @@ TEST(passes_ragged_n)
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(args, f.args, change, qn_run(f.plan, &args, NULL), part)
 
-TEST(refuses_pointers)
-{
-    struct fixture f = begin(WGRAD_TEXT, NULL);
-    void *const *array = place(&f, 5);
-    struct qn_args args;
-
-    BREAK(args.d.pointers = array, "d.pointers and d are both given");
-    BREAK((args.d.data = NULL,
-           args.d.pointers = (void *)((char *)place(&f, 5) + 4)),
-          "d.pointers is");
-    BREAK((args.a.data = NULL, args.a.pointers = array),
-          "a.pointers is not NULL: a has the ragged axis");
-    BREAK(args.d.data = NULL, "d is NULL, and its pointers are, too");
-    BREAK((args.d.data = NULL, args.d.pointers = array,
-           args.d.group_stride = 1536),
-          "d.group_stride is 1536: d.pointers has the address");
-    end(&f);
-    f = begin("fprop bf16 g=3 m=16 n=24 k=64 d=f32 ragged=none", NULL);
-    BREAK((args.b.data = NULL, args.b.pointers = place(&f, 5)),
-          "b.pointers is not NULL: kernel f_none takes b in one buffer");
-    end(&f);
-}
-
 TEST(refuses_group_strides)
 {
     struct fixture f = begin(WGRAD_TEXT, NULL);
     struct qn_args args;
 
-    BREAK(args.a.group_stride = 6400,
-          "a.group_stride is 6400: a has no group axis");
     BREAK(args.d.group_stride = 1532, "matrices of 64 x 24 overlap");
     BREAK(args.d.group_stride = -1536, "matrices of 64 x 24 overlap");
     BREAK(args.d.group_stride = 20, "matrices of 64 x 24 overlap");
@@ -466,77 +441,19 @@ TEST(refuses_group_strides)
           "matrices of 64 x 24 overlap");
     BREAK(args.d.group_stride = 1538, "d.group_stride is 1538 elements of f32: "
                                       "matrices must start at multiples");
-    BREAK(args.d.group_stride = 1540,
-          "d.bytes is 18432: its rows span 18464 bytes");
     BREAK(args.d.group_stride = INT64_MAX / 2, "must start at multiples");
-    BREAK(args.d.group_stride = INT64_MAX / 8 * 4, "its rows span -1 bytes");
     assert_int_equal(test_cuda->launches, 0);
     end(&f);
 }
 
-TEST(refuses_sizes)
+TEST(refuses_scalars)
 {
-    struct fixture f = begin(WGRAD_TEXT, NULL);
+    struct fixture f = begin(WGRAD_TEXT " alpha=any beta=any", NULL);
     struct qn_args args;
 
-    BREAK(args.a.first_dims = NULL, "lengths, starts and ends are NULL");
-    BREAK(args.d.first_dims = args.a.first_dims, "d is not ragged");
-    BREAK(args.d.last_dims = args.a.first_dims,
-          "d is not ragged along its last axis");
-    BREAK(args.b.first_dims = args.a.data, "must be NULL or a's arrays");
-    BREAK(args.b.last_dims = args.a.first_dims,
-          "b is not ragged along its last axis");
-    end(&f);
-    f = begin("fprop bf16 g=3 m=16 n=24 k=64 d=f32 ragged=none", NULL);
-    BREAK(args.a.first_dims = place(&f, 5), "a is not ragged");
-    BREAK(args.b.offsets = place(&f, 5), "b is not ragged");
-    BREAK(args.d.last_dims = place(&f, 5),
-          "d is not ragged along its last axis");
-    end(&f);
-    f = begin("fprop bf16 g=3 m=16 n=100 k=24 d=f32 ragged=n layout=nn", NULL);
-    BREAK(args.b.last_dims = NULL, "lengths, starts and ends are NULL");
-    BREAK((args.b.first_dims = args.b.last_dims, args.b.last_dims = NULL),
-          "lengths, starts and ends are NULL");
-    BREAK(args.b.first_dims = args.b.last_dims,
-          "b is ragged along its last axis, give last_dims");
-    BREAK(args.d.first_dims = args.b.last_dims,
-          "d is ragged along its last axis, give last_dims");
-    BREAK(args.d.last_dims = args.a.data,
-          "d.last_dims and d.offsets must be NULL or b's arrays");
-    BREAK(args.d.offsets = args.b.last_dims, "must be NULL or b's arrays");
-    end(&f);
-}
-
-TEST(refuses_factors)
-{
-    struct fixture f = begin(WGRAD_TEXT, NULL);
-    struct qn_args args;
-
-    BREAK(args.alpha = place(&f, 5),
-          "alpha is not NULL: the problem says alpha=1");
-    BREAK(args.beta = place(&f, 5),
-          "beta is not NULL: the problem says beta=0");
-    BREAK(args.c.data = place(&f, 2), "c is not NULL: the problem says beta=0");
-    BREAK(args.c.pointers = place(&f, 2),
-          "c.pointers is not NULL: the problem says beta=0");
     BREAK(args.scalars = 2, "scalars is 2: 0 or 1 (one for all groups) or 3");
     BREAK(args.scalars = -1, "scalars is -1");
-    end(&f);
-    f = begin(WGRAD_TEXT " beta=1", NULL);
-    BREAK(args.beta = place(&f, 5),
-          "beta is not NULL: the problem says beta=1");
-    BREAK(args.c.data = args.d.data,
-          "c is not NULL: the problem says beta=1, where C is D");
-    end(&f);
-    f = begin(WGRAD_TEXT " alpha=any beta=any", NULL);
-    BREAK(args.alpha = NULL, "alpha is NULL: the problem says alpha=any");
-    BREAK(args.beta = NULL, "beta is NULL: the problem says beta=any");
-    BREAK(args.alpha = (void *)((char *)place(&f, 5) + 2), "alpha is");
-    BREAK(args.c.data = NULL, "c is NULL, and its pointers are, too");
-    BREAK(args.c.type = QUERN_BF16, "c.type is bf16, the plan's is f32");
-    BREAK(args.c.shape[1] = 63, "c.shape[1] is 63, the plan's is 64");
     BREAK(args.c.stride = 20, "c.stride is 20");
-    BREAK(args.c.first_dims = place(&f, 5), "c is not ragged");
     end(&f);
 }
 

@@ -219,9 +219,7 @@ TEST(refuses_sizes_on_the_device)
     BREAK(r.args.b.pointers = (void *const *)test_workspace,
           "b.pointers is not NULL: the cublaslt backend reads nothing on the "
           "device; it takes b");
-    BREAK(r.args.alpha = exact_alphas, "alpha is not NULL: the problem says");
     BREAK(r.args.workspace = r.args.a.data, "workspace overlaps a");
-    BREAK(r.args.workspace = NULL, "workspace is NULL: 33555200 zeroed bytes");
     BREAK(r.args.b.stride = 6, "b.stride is 6");
 #undef BREAK
     qn_plan_free(plan);

@@ -330,14 +330,10 @@ static void refuses_numbers(struct fixture f, const char *kernel)
 
     snprintf(rows, sizeof rows,
              "%s reads rows at multiples of 16 bytes, a multiple of 8", kernel);
-    BREAK(f.args.in.data = NULL, "input is NULL");
     BREAK(f.args.in.data = f.memory + ROOM + 8, "input is 0x");
-    BREAK(f.args.in.type = QUERN_F16, "input.type is f16, the plan's is bf16");
     BREAK((f.args.in.stride = 1036, f.args.in.bytes = ROOM), rows);
-    BREAK(f.args.a.sf = NULL, "a.sf is NULL");
     BREAK(f.args.in.data = f.args.a.data, "overlap");
     BREAK(f.args.d.data = f.args.in.data, "overlap");
-    BREAK(f.args.column.sf = NULL, "a_columnwise.sf is NULL");
     BREAK(f.args.a.data = f.args.d.data, "overlap");
 }
 
@@ -365,8 +361,6 @@ TEST(casts_before)
     assert_string_equal(test_cuda->trail[1].kernel, "plain");
     assert_int_equal(value(0, 4), (uintptr_t)&noop);
     assert_int_equal(value(1, 3), (uintptr_t)&noop);
-    f.args.a.data = NULL;
-    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL, "a is NULL");
     end(&f);
 }
 
@@ -383,10 +377,7 @@ TEST(fits)
         p.m = 9;
         test_expect(qn_problem_describe(f.ctx, &p, &need), QUERN_OK, "");
         f.args.a.shape[0] = 9;
-        test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL, "shape[0]");
         f.args.d.shape[0] = 9;
-        test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
-                    "input.shape[0] is 40, the plan's is 9");
         f.args.in.shape[0] = 9;
         f.args.column.shape[1] = need.args.column.shape[1];
         test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
@@ -399,12 +390,6 @@ TEST(refuses)
     struct fixture f = begin(INLINE);
     const struct qn_args good = f.args;
 
-    BREAK(f.args.in.shape[1] = 8, "input.shape[1] is 8, the plan's is 1032");
-    BREAK(f.args.in.bytes = 8, "input.bytes is 8: its rows span 82560 bytes");
-    BREAK(f.args.in.stride = 8, "input.stride is 8: 0 (packed) or 1032 to");
-    BREAK(f.args.column.sf_bytes = 4,
-          "a_columnwise.sf_bytes is 4: the scales take");
-    BREAK(f.args.column.stride = 512, "a_columnwise.stride is 512");
     BREAK(f.args.column.data = f.args.a.data, "overlap");
     BREAK(f.args.column.data = f.args.in.data, "overlap");
     BREAK(f.args.column.data = f.args.d.data, "overlap");
@@ -413,15 +398,6 @@ TEST(refuses)
     BREAK(f.args.in.data = f.args.workspace, "overlap");
     f.args = good;
     test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
-    end(&f);
-    f = begin(SIDES);
-    f.args.in.data = f.memory + ROOM;
-    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
-                "input is not NULL: the problem does not say quantize=");
-    f.args.in.data = NULL;
-    f.args.column.data = f.memory + 9 * ROOM;
-    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_EINVAL,
-                "a_columnwise is not NULL: the problem does not say quantize=");
     end(&f);
 }
 

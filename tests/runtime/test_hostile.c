@@ -90,8 +90,6 @@ TEST(refuses_null)
     NULLED(qn_why(NULL, &a.p, NULL, &a.text), "ctx");
     NULLED(qn_why(a.ctx, NULL, NULL, &a.text), "problem");
     NULLED(qn_why(a.ctx, &a.p, NULL, NULL), "text");
-    NULLED(qn_run(NULL, &a.args, NULL), "plan");
-    NULLED(qn_run(a.plan, NULL, NULL), "args");
     NULLED(qn_check(NULL, &a.args, NULL), "plan");
     NULLED(qn_check(a.plan, NULL, NULL), "args");
     NULLED(qn_quantize_parse(NULL, CAST, &a.q), "ctx");
@@ -462,38 +460,6 @@ TEST(refuses_shared_casts)
     test_expect(qn_quantize_plan(a.ctx, &a.q, NULL, &a.cast), QUERN_OK, "");
     CAST_REFUSED((void)0, "columnwise is not NULL: this quantization has "
                           "none");
-    free_all(&a);
-}
-
-/* One thing at a time that a caller changed after qn_problem_describe. */
-TEST(refuses_other_descriptions)
-{
-    struct all a;
-
-    make_all(&a);
-    REFUSED(args.a.type = 99, "a.type is ?");
-    REFUSED(args.a.ndim = 0, "a.ndim is 0, the plan's is 2");
-    REFUSED(args.a.ndim = 5, "a.ndim is 5");
-    REFUSED(args.b.ndim = -1, "b.ndim is -1");
-    REFUSED(args.d.shape[0] = -1, "d.shape[0] is -1");
-    REFUSED(args.d.shape[1] = INT64_MAX, "d.shape[1] is 9223372036854775807");
-    REFUSED(args.a.stride = -256, "a.stride is -256");
-    REFUSED(args.a.stride = INT64_MIN, "a.stride is -9223372036854775808");
-    REFUSED(args.b.group_stride = INT64_MIN, "b.group_stride is -922");
-    REFUSED(args.b.group_stride = INT64_MAX, "b.");
-    REFUSED(args.b.group_stride = INT64_C(1) << 60, "b.bytes is 2097152: its "
-                                                    "rows span");
-    REFUSED(args.a.sizes_type = QUERN_F32, "a.sizes_type is f32");
-    REFUSED(args.a.sizes_type = -5, "a.sizes_type is ?");
-    REFUSED(args.a.first_dims = (char *)args.workspace + 1, "lengths is");
-    REFUSED(args.a.data = (char *)args.a.data + 2, "a is");
-    REFUSED(args.workspace = NULL, "workspace is NULL: 256 zeroed bytes");
-    REFUSED(args.workspace = (char *)args.workspace + 8, "workspace is");
-    REFUSED(args.scalars = -1, "scalars is -1");
-    REFUSED(args.alpha = (float *)args.workspace, "alpha is not NULL");
-    REFUSED(args.d.bytes = 0, "d.bytes is 0");
-    REFUSED(args.d.bytes--, "d.bytes is 1023999");
-    REFUSED(args.host_sizes = (int64_t *)args.workspace, "host_sizes is not");
     free_all(&a);
 }
 

@@ -181,37 +181,15 @@ TEST(refuses_bad_arguments)
 
 #define BREAK(change, part)                                                    \
     TEST_BROKEN(args, good, change, qn_run(plan, &args, NULL), part)
-    BREAK(args.a.type = QUERN_F16, "a.type is f16, the plan's is bf16");
-    BREAK(args.d.ndim = 3, "d.ndim is 3, the plan's is 2");
-    BREAK(args.b.shape[2] = 255, "b.shape[2] is 255, the plan's is 256");
-    BREAK(args.a.data = NULL, "a is NULL");
-    BREAK(args.b.data = NULL, "b is NULL");
-    BREAK(args.d.data = NULL, "d is NULL");
-    BREAK(args.a.data = a + 8, "it must be a multiple of 16");
-    BREAK(args.a.bytes--, "a.bytes is 511999: its rows span 512000 bytes");
     BREAK(args.a.stride = 255, "a.stride is 255: 0 (packed) or 256");
     BREAK(args.a.stride = -1, "a.stride is -1");
     BREAK(args.a.stride = 260, "must start at multiples of 16 bytes");
-    BREAK(args.a.stride = 264, "a.bytes is 512000: its rows span");
     BREAK(args.a.stride = INT64_MAX, "a.stride is 9223372036854775807");
-    BREAK(args.a.sf = a, "a.sf is not NULL: recipe bf16 has no scale");
-    BREAK(args.a.first_dims = NULL, "lengths, starts and ends are NULL");
-    BREAK(args.a.first_dims = a + 2, "i32 must start at multiples of 4");
-    BREAK(args.a.offsets = a + 1, "starts is");
-    BREAK(args.a.sizes_type = QUERN_F32, "a.sizes_type is f32");
-    BREAK(args.a.last_dims = a, "a.last_dims is not NULL: a is not ragged");
-    BREAK(args.b.first_dims = a, "b is not ragged");
-    BREAK(args.d.first_dims = a, "must be NULL or a's arrays");
-    BREAK(args.d.offsets = a, "must be NULL or a's arrays");
-    BREAK(args.workspace = NULL, "workspace is NULL: 256 zeroed bytes");
-    BREAK(args.workspace = a + 4, "workspace is");
     BREAK(args.a.data = args.d.data, "d overlaps a"); /* d is the longer one */
     BREAK(args.d.data = (char *)args.b.data + 1024, "d overlaps b");
     BREAK(args.workspace = args.d.data, "workspace overlaps d");
     BREAK(args.workspace = a, "workspace overlaps a");
 #undef BREAK
-    test_expect(qn_run(NULL, &good, NULL), QUERN_EINVAL, "plan is NULL");
-    test_expect(qn_run(plan, NULL, NULL), QUERN_EINVAL, "args is NULL");
     assert_int_equal(test_cuda->launches, 0);
     qn_plan_free(plan);
     test_args_free(&good);
