@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** mlp_args.c: the rules that the arguments of a phase must keep. Nothing is
-** read but the arguments themselves. Steps find nothing to refuse after it: a
-** phase is queued as a whole or not at all.
+** mlp_args.c: the rules on the arguments of a phase that a line's table of
+** operands (quern_plan_operands) does not say; it has been obeyed. Steps find
+** nothing to refuse after it: a phase is queued as a whole or not at all.
 */
 #include "mlp/mlp_plan.h"
 #include "base/error.h"
@@ -66,18 +66,6 @@ static const struct row {
 #undef AT
 };
 
-/* Bytes that rows span, at strides of at most INT32_MAX elements. */
-static size_t span_of(const struct row *row, const struct qn_tensor *given,
-                      const struct qn_tensor *need)
-{
-    const int64_t tokens = need->shape[0], columns = need->shape[1];
-
-    if (!row->tokens || given->stride <= columns || !tokens)
-        return need->bytes;
-    return (size_t)(((tokens - 1) * given->stride + columns) *
-                    qn_type_bits(need->type) / 8);
-}
-
 /* The word of pointers= that lets the matrices be given by their addresses; 0:
    there is none. */
 static int word_of(const struct row *row)
@@ -87,116 +75,30 @@ static int word_of(const struct row *row)
     return row->written ? QUERN_MLP_DW : QUERN_MLP_W;
 }
 
-static int check_pointers(const struct qn_mlp_plan *plan, const struct row *row,
-                          const struct qn_tensor *given)
-{
-    const int word = word_of(row);
-
-    if (!given->pointers || word & plan->mlp.pointers)
-        return QUERN_OK;
-    if (!word)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s is not NULL: all groups are in %s",
-                            row->pointers, row->name);
-    return qn_error_set(QUERN_EINVAL,
-                        "%s is not NULL: the MLP takes it in one buffer; give "
-                        "%s, or write pointers=%s",
-                        row->pointers, row->name, qn_mlp_pointers_name(word));
-}
-
-/* As described: rows and matrices one after the other; or rows with gaps, each
-   of which begins where any kernel can copy it from. */
+/* Rows with gaps begin where any kernel can copy them from. */
 static int check_stride(const struct row *row, const struct qn_tensor *given,
                         const struct qn_tensor *need)
 {
-    const int64_t stride = given->stride, columns = need->shape[1];
-    const int bits = qn_type_bits(need->type);
+    const int64_t stride = given->stride;
 
-    if (given->group_stride || (!row->tokens && stride != need->stride))
-        return qn_error_set(QUERN_EINVAL,
-                            "%s: stride %lld and no group_stride are expected, "
-                            "as described",
-                            row->name, (long long)need->stride);
-    if (!row->tokens || !stride || stride == columns)
-        return QUERN_OK;
-    if (qn_problem_stride(row->name, stride, columns))
-        return QUERN_EINVAL;
-    if (stride * bits % (8 * QN_ALIGNMENT))
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.stride is %lld elements of %s: rows that are "
-                            "not packed must start at multiples of %d bytes",
-                            row->name, (long long)stride,
-                            qn_type_name(need->type), QN_ALIGNMENT);
-    return QUERN_OK;
-}
-
-static int check_place(const struct row *row, const struct qn_tensor *given,
-                       const struct qn_tensor *need)
-{
-    const char *name = row->name;
-    size_t bytes;
-    int code = check_stride(row, given, need);
-
-    if (code)
-        return code;
-    if (given->pointers)
-        return qn_problem_pointers(name, given);
-    bytes = span_of(row, given, need);
-    if (given->bytes < bytes)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.bytes is %zu: its rows span %zu bytes", name,
-                            given->bytes, bytes);
-    if (bytes && !given->data)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL", name);
-    if ((uintptr_t)given->data % QN_ALIGNMENT)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s is %p: it must be a multiple of %d", name,
-                            given->data, QN_ALIGNMENT);
-    return QUERN_OK;
-}
-
-/* A step would not take them, and it is not for steps to find out. */
-static int check_sizes(const struct row *row, const struct qn_tensor *given)
-{
-    const char *field = given->first_dims  ? "first_dims"
-                        : given->last_dims ? "last_dims"
-                        : given->offsets   ? "offsets"
-                                           : NULL;
-
-    if (!field)
+    if (!row->tokens || stride == need->shape[1] ||
+        stride * qn_type_bits(need->type) % (8 * QN_ALIGNMENT) == 0)
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL,
-                        "%s.%s is not NULL: groups' sizes are "
-                        "args.first_dims, args.offsets or args.host_sizes",
-                        row->name, field);
+                        "%s.stride is %lld elements of %s: rows that are not "
+                        "packed must start at multiples of %d bytes",
+                        row->name, (long long)stride, qn_type_name(need->type),
+                        QN_ALIGNMENT);
 }
 
-/* Values have none. */
-static int check_scales(const struct row *row, const struct qn_tensor *given,
-                        const struct qn_tensor *need)
-{
-    if (row->kind == COPY)
-        return qn_quantize_check_sf(row->name, given, need);
-    if (!given->sf && !given->global)
-        return QUERN_OK;
-    return qn_error_set(
-        QUERN_EINVAL,
-        "%s.%s is not NULL: unquantized tensors have no scale factors",
-        row->name, given->sf ? "sf" : "global");
-}
-
+/* A tensor that the table leaves to the caller may be needed with others. */
 static int check_tensor(const struct row *row, const struct qn_tensor *given,
                         const struct qn_tensor *need)
 {
-    int code = qn_problem_shape(row->name, given, need);
-
-    if (!code)
-        code = check_place(row, given, need);
-    if (!code)
-        code = check_sizes(row, given);
-    if (!code)
-        code = check_scales(row, given, need);
-    return code;
+    if (need->bytes && !given->data && !given->pointers)
+        return qn_error_set(QUERN_EINVAL, "%s is NULL: the plan needs it",
+                            row->name);
+    return check_stride(row, given, need);
 }
 
 static const struct qn_tensor *tensor_at(const struct qn_mlp_args *args,
@@ -261,105 +163,8 @@ static int check_tensors(const struct qn_mlp_plan *plan,
             is_tokens(args, given) ||
             (row->optional & bit && !given->data && !given->pointers))
             continue;
-        code = check_pointers(plan, row, given);
-        if (!code)
-            code = check_tensor(row, given, tensor_at(&plan->need.args, row));
+        code = check_tensor(row, given, tensor_at(&plan->need.args, row));
     }
-    return code;
-}
-
-/* ------------------------------------------------------------ other arrays */
-
-/* Given where it is wanted; else it is not looked at. */
-static int check_array(const char *name, const void *array, int wanted,
-                       size_t alignment, const char *why)
-{
-    if (!wanted)
-        return QUERN_OK;
-    if (!array)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL: %s", name, why);
-    if ((uintptr_t)array % alignment)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s is %p: it must be a multiple of %zu", name,
-                            array, alignment);
-    return QUERN_OK;
-}
-
-/* Arrays that the MLP does not have, in any phase. */
-static int check_none(const struct qn_mlp_plan *plan,
-                      const struct qn_mlp_args *args)
-{
-    const int bias = plan->mlp.bias, grad = !plan->mlp.forward_only;
-    const struct {
-        const char *name;
-        const void *array;
-        int wanted;
-        const char *word;
-    } arrays[] = {{"b1", args->b1, bias, "bias"},
-                  {"b2", args->b2, bias, "bias"},
-                  {"db1", args->db1, bias, "bias"},
-                  {"db2", args->db2, bias, "bias"},
-                  {"db1", args->db1, grad, "grad"},
-                  {"db2", args->db2, grad, "grad"},
-                  {"dprob", args->dprob, grad, "grad"},
-                  {"saved", args->saved, grad, "grad"},
-                  {"pending", args->pending, grad, "grad"}};
-
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        if (arrays[i].array && !arrays[i].wanted)
-            return qn_error_set(QUERN_EINVAL,
-                                "%s is not NULL: the problem says %s=0",
-                                arrays[i].name, arrays[i].word);
-    return QUERN_OK;
-}
-
-static int check_arrays(const struct qn_mlp_plan *plan,
-                        const struct qn_mlp_args *args, int phase)
-{
-    const struct qn_mlp_description *need = &plan->need;
-    int tokens = phase == QN_MLP_FORWARD || phase == QN_MLP_BACKWARD;
-    int casts = phase != QN_MLP_WGRAD;
-    int weighs_b2 = tokens && plan->mlp.probability;
-    int rows_scaled = weighs_b2 && plan->mlp.m > 0;
-    int bias = tokens && plan->mlp.bias, back = phase == QN_MLP_BACKWARD;
-    const struct {
-        const char *name;
-        const void *array;
-        int wanted;
-        size_t alignment;
-        const char *why;
-    } arrays[] = {
-        {"workspace", args->workspace, 1, QN_ALIGNMENT,
-         "zeroed bytes are needed"},
-        {"saved", args->saved, phase >= QN_MLP_FORWARD && need->saved_bytes,
-         QN_ALIGNMENT, "forward leaves it for backward and wgrad"},
-        {"pending", args->pending,
-         phase > QN_MLP_FORWARD && need->pending_bytes, QN_ALIGNMENT,
-         "backward leaves it for wgrad"},
-        {"prob", args->probability, rows_scaled, sizeof(float),
-         "the problem says prob=1"},
-        {"dprob", args->dprob, rows_scaled && back, sizeof(float),
-         "the problem says prob=1"},
-        {"b1", args->b1, bias && (!back || plan->mlp.recompute),
-         2 * sizeof(float), "the problem says bias=1"},
-        {"b2", args->b2, bias && (!back || weighs_b2), 2 * sizeof(float),
-         "the problem says bias=1"},
-        {"db1", args->db1, bias && back, sizeof(float),
-         "the problem says bias=1"},
-        {"db2", args->db2, bias && back, sizeof(float),
-         "the problem says bias=1"},
-        {"scale", args->scale, casts && need->history, sizeof(float),
-         "the recipe's scaling is delayed"},
-        {"history", args->history, casts && need->history, sizeof(float),
-         "the recipe's scaling is delayed"},
-        {"random", args->random, casts && need->random, sizeof(uint64_t),
-         "the recipe rounds by chance"},
-    };
-    int code = check_none(plan, args);
-
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && !code; i++)
-        code = check_array(arrays[i].name, arrays[i].array, arrays[i].wanted,
-                           arrays[i].alignment, arrays[i].why);
     return code;
 }
 
@@ -401,7 +206,7 @@ static void list_tensor(const struct qn_mlp_plan *plan,
         (size_t)plan->mlp.groups * sizeof *given->pointers, 0);
     if (!given->data)
         return;
-    add(l, -1, row->name, given->data, span_of(row, given, need), written);
+    add(l, -1, row->name, given->data, given->bytes, written);
     if (plan->layer && row->tokens && l->count > first)
         l->at[l->count - 1].alike = 1 + row->tensor;
     if (row->kind != COPY)
@@ -517,23 +322,6 @@ static int check_wanted(const struct qn_mlp_args *args, int first)
                                       "to compute");
 }
 
-static int check_phase(const struct qn_mlp_plan *plan,
-                       const struct qn_mlp_args *args, int phase)
-{
-    int code = check_arrays(plan, args, phase);
-
-    if (!code)
-        code = check_tensors(plan, args, phase);
-    if (!code && phase != QN_MLP_WEIGHTS && args->host_sizes)
-        code = qn_host_size_rows(args->host_sizes, plan->mlp.sizes,
-                                 plan->mlp.groups, plan->mlp.m,
-                                 args->first_dims, args->offsets);
-    else if (!code && phase != QN_MLP_WEIGHTS)
-        code = qn_quantize_check_sizes(args->first_dims, args->offsets,
-                                       args->sizes_type);
-    return code;
-}
-
 int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                 int first, int last)
 {
@@ -542,9 +330,12 @@ int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
     if (!code)
         code = check_wanted(args, first);
     for (int phase = first; phase <= last && !code; phase++) {
-        code = check_phase(plan, args, phase);
+        code = check_tensors(plan, args, phase);
         phases |= 1 << phase;
     }
+    if (!code && first != QN_MLP_WEIGHTS && args->host_sizes)
+        code = qn_host_size_rows(args->host_sizes, plan->mlp.sizes,
+                                 plan->mlp.groups, plan->mlp.m);
     return code ? code : check_overlap(plan, args, phases);
 }
 

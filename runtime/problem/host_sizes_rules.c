@@ -65,14 +65,9 @@ int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
     return QUERN_OK;
 }
 
-int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m,
-                      const void *lengths, const void *offsets)
+int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m)
 {
     if (qn_host_size_word(sizes))
         return QUERN_EINVAL;
-    if (lengths || offsets)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s is not NULL: host_sizes are given",
-                            lengths ? "lengths" : "starts");
     return qn_host_size_check(host, groups, "m", m);
 }

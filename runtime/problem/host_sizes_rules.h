@@ -25,6 +25,5 @@ int qn_host_size_check(const int64_t *sizes, int groups, const char *axis,
                        int64_t total);
 
 /* The same of a cast or an MLP of `m` rows, which say by `sizes` that they take
-   them: instead of all arrays. */
-int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m,
-                      const void *lengths, const void *offsets);
+   them. */
+int qn_host_size_rows(const int64_t *host, int sizes, int groups, int64_t m);

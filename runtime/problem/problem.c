@@ -92,22 +92,6 @@ int qn_problem_stride(const char *tensor, int64_t stride, int64_t least)
                         tensor, (long long)stride, (long long)least, INT32_MAX);
 }
 
-int qn_problem_pointers(const char *tensor, const struct qn_tensor *given)
-{
-    if (given->data)
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.pointers and %s are both given: one of them "
-                            "says where it is",
-                            tensor, tensor);
-    if ((uintptr_t)given->pointers % sizeof(void *))
-        return qn_error_set(QUERN_EINVAL,
-                            "%s.pointers is %p: addresses must start at "
-                            "multiples of %zu",
-                            tensor, (const void *)given->pointers,
-                            sizeof(void *));
-    return QUERN_OK;
-}
-
 int qn_problem_alignment(const struct qn_problem *p, int type)
 {
     int element = qn_type_bits(type) / 8;
@@ -153,22 +137,4 @@ int qn_problem_takes(const struct qn_problem *p, int epilogue,
     default:
         return epilogue == QN_SCALE;
     }
-}
-
-int qn_problem_shape(const char *name, const struct qn_tensor *given,
-                     const struct qn_tensor *need)
-{
-    if (given->type != need->type)
-        return qn_error_set(QUERN_EINVAL, "%s.type is %s, the plan's is %s",
-                            name, qn_type_name(given->type),
-                            qn_type_name(need->type));
-    if (given->ndim != need->ndim)
-        return qn_error_set(QUERN_EINVAL, "%s.ndim is %d, the plan's is %d",
-                            name, given->ndim, need->ndim);
-    for (int i = 0; i < need->ndim; i++)
-        if (given->shape[i] != need->shape[i])
-            return qn_error_set(
-                QUERN_EINVAL, "%s.shape[%d] is %lld, the plan's is %lld", name,
-                i, (long long)given->shape[i], (long long)need->shape[i]);
-    return QUERN_OK;
 }

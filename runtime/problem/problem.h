@@ -47,9 +47,6 @@ int qn_problem_recipe(struct quern_context *ctx, const char **at,
    apart. */
 int qn_problem_stride(const char *tensor, int64_t stride, int64_t least);
 
-/* Addresses of matrices, which take the place of data. QUERN_EINVAL. */
-int qn_problem_pointers(const char *tensor, const struct qn_tensor *given);
-
 /* Does a kernel of that epilogue (enum qn_epilogue), and of that activation,
    serve the problem's use of the product? */
 int qn_problem_takes(const struct qn_problem *problem, int epilogue,
@@ -70,10 +67,6 @@ int qn_problem_no_recipe(struct quern_context *ctx, const char *name);
    those who do not. */
 int qn_problem_gradient(const struct qn_recipe *recipe, const char *given,
                         const char *instead);
-
-/* The type and the shape that a plan was made for. QUERN_EINVAL. */
-int qn_problem_shape(const char *name, const struct qn_tensor *given,
-                     const struct qn_tensor *need);
 
 /* split.c: the syntax of split=, which plans ignore. */
 

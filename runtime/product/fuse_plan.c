@@ -60,9 +60,7 @@ int qn_fuse_plan(struct qn_plan *plan, const struct qn_session *s)
         code = add_sums(plan, s, &options);
     if (!code)
         code = qn_quantize_plan_inner(s, &q, &options, &cast);
-    if (!code) {
-        cast->names = QN_CAST_OF_A;
+    if (!code)
         qn_launch_add(plan, QN_WORK_QUANTIZE_A)->cast = cast;
-    }
     return code;
 }

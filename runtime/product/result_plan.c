@@ -57,10 +57,8 @@ static int add_cast(struct qn_plan *plan, const struct qn_session *s)
     code = qn_quantize_plan_inner(s, &q, &options, &cast);
     if (code)
         qn_error_add("  in the cast of the product's result");
-    else {
-        cast->names = QN_CAST_OF_D;
+    else
         qn_launch_add(plan, QN_WORK_QUANTIZE_D)->cast = cast;
-    }
     return code;
 }
 

@@ -25,12 +25,8 @@ struct qn_quantize_step {
 
 enum { QN_QUANTIZE_STEPS = 4 };
 
-/* The owner of a cast's tensors, for their names in messages. */
-enum qn_quantize_names { QN_CAST_OWN, QN_CAST_OF_A, QN_CAST_OF_D };
-
 struct qn_quantize_plan {
     struct quern_context *ctx;
-    enum qn_quantize_names names;
     struct qn_quantization q;
     struct qn_quantize_description need;
     const struct qn_recipe *recipe;
@@ -47,25 +43,14 @@ struct qn_quantize_plan {
 /* The least evidence of its kernels, of enum quern_evidence. */
 int qn_quantize_evidence(const struct qn_quantize_plan *plan);
 
-/* Are the sizes of ragged groups given, of a type they can have and aligned to
-   it? QUERN_EINVAL. */
-int qn_quantize_check_sizes(const void *first_dims, const void *offsets,
-                            int sizes_type);
-
-/* Are a copy's scales given, of both levels, as `need` describes them? `name`
-   is the tensor's. QUERN_EINVAL. */
-int qn_quantize_check_sf(const char *name, const struct qn_tensor *given,
-                         const struct qn_tensor *need);
-
 /* The plan for a run of `m` rows, which may be fewer: itself, or a copy
    of it in `room`, which owns nothing. */
 int qn_quantize_fit(const struct qn_quantize_plan *plan, int64_t m,
                     struct qn_quantize_plan *room,
                     const struct qn_quantize_plan **fitted);
 
-/* All rules of qn_quantize_run. QUERN_EINVAL names argument and rule. */
-int qn_quantize_args_given(const struct qn_quantize_plan *plan,
-                           const struct qn_quantize_args *args);
+/* The rules of qn_quantize_run that a line's table of operands does not say.
+   QUERN_EINVAL names argument and rule. */
 int qn_quantize_args(const struct qn_quantize_plan *plan,
                      const struct qn_quantize_args *args);
 
