@@ -69,18 +69,13 @@ int qn_cublaslt_check(const struct qn_plan *plan, const struct qn_args *args)
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_D && !code; role++)
         code = check_tensor(qn_args_names[role], qn_args_tensor(args, role));
-    if (!code && args->noop)
-        code = qn_error_set(
-            QUERN_EINVAL,
-            "noop is not NULL: the cublaslt backend does not support it");
     if (code)
         return code;
+    if (args->noop)
+        return qn_error_set(QUERN_EINVAL, "noop is not NULL: the cublaslt "
+                                          "backend does not support it");
     if (p->ragged == QUERN_AXIS_NONE)
-        return args->host_sizes
-                   ? qn_error_set(QUERN_EINVAL, "host_sizes is not NULL: no "
-                                                "axis of the problem is "
-                                                "ragged")
-                   : QUERN_OK;
+        return QUERN_OK;
     if (!args->host_sizes)
         return qn_error_set(QUERN_EINVAL,
                             "host_sizes is NULL: the cublaslt backend needs "
