@@ -147,6 +147,25 @@ def test_vmap_is_one_launch(recipe):
             assert same(a[i], b)
 
 
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+@pytest.mark.parametrize("recipe", ["w4a16_mxfp4", "w8a8_int8"])
+def test_packed_weights(recipe, layout):
+    given, dy = arrays(layout=layout)
+    values, copies = [given[w] for w in ("w1", "w2")], "columnwise" if layout == "kn" else "rowwise"
+    packed = [qj.grouped_quantize(w, recipe, of="w", copies=copies) for w in values]
+
+    def mlp(x, *w):
+        return qj.grouped_mlp(x, *w, jnp.array(LENGTHS), recipe=recipe, layout=layout)
+
+    assert same(mlp(given["x"], *packed), mlp(given["x"], *values))
+    if recipe == "w8a8_int8":
+        with pytest.raises(ValueError, match="recipe w8a8_int8 has no dy: it is for inference"):
+            jax.vjp(lambda x: mlp(x, *packed), given["x"])
+        return
+    dx = [jax.vjp(lambda x: mlp(x, *w), given["x"])[1](dy)[0] for w in (packed, values)]
+    assert same(*dx) and np.asarray(dx[0], np.float32).any()
+
+
 @pytest.mark.parametrize("change, error, sentence", [
     (dict(activation="mish"), ValueError, "activation is 'mish': one of 'swiglu'"),
     (dict(layout="nm"), ValueError, "layout is 'nm'"),

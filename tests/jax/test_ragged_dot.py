@@ -77,6 +77,48 @@ def test_every_recipe_is_served_or_refused(case):
                 dot(case.x, case.w, case.sizes)
 
 
+PACKED = ["w4a16_int4", "w4a16_int4_zeros", "w4a16_mxfp4", "w4a16_nvfp4", "w8a16_fp8_block"]
+
+
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+@pytest.mark.parametrize("recipe", PACKED)
+def test_packed_weights(case, recipe, layout):
+    """One tensor of w for the product and for the gradient of x, whose values are those of
+    dequantize; the gradient of values is that of a product of bf16."""
+    w = case.w if layout == "kn" else jnp.swapaxes(case.w, 1, 2)
+    copies = "columnwise" if layout == "kn" else "rowwise"
+    packed = qj.grouped_quantize(w, recipe, of="w", copies=copies)
+    dot = functools.partial(qj.ragged_dot, layout=layout)
+    y, back = jax.vjp(lambda x: dot(x, packed, case.sizes), case.x)
+    values, back_of_values = jax.vjp(lambda x, w: dot(x, w, case.sizes, recipe=recipe), case.x, w)
+    dx, dw = back_of_values(case.dy)
+    assert same(y, values)
+    assert same(back(case.dy)[0], dx)
+    whole = qj.dequantize(packed, copies=copies, dtype=jnp.float32)
+    plain, back = jax.vjp(lambda x, w: dot(x, w, case.sizes), case.x, whole.astype(jnp.bfloat16))
+    assert_near(y, plain, 2**-7)  # nvfp4's values have more digits than bf16
+    assert_near(dx, back(case.dy)[0], 2**-7)
+    assert same(dw, back(case.dy)[1])
+
+
+def test_layout(case):
+    w = jnp.swapaxes(case.w, 1, 2)
+    assert same(qj.ragged_dot(case.x, w, case.sizes, layout="nk"),
+                qj.ragged_dot(case.x, case.w, case.sizes))
+    with pytest.raises(ValueError, match="layout is 'mk': one of 'kn', 'nk'"):
+        qj.ragged_dot(case.x, w, case.sizes, layout="mk")
+    with pytest.raises(ValueError, match="64 columns of lhs|48 columns of lhs"):
+        qj.ragged_dot(case.x, case.w, case.sizes, layout="nk")
+
+
+def test_recipes_for_inference(case):
+    for w in case.w, qj.grouped_quantize(case.w, "w8a8_int8", of="w"):
+        dot = functools.partial(qj.ragged_dot, recipe="w8a8_int8")
+        assert_near_in_norm(dot(case.x, w, case.sizes), case.y(), 0.06)
+        with pytest.raises(ValueError, match="recipe w8a8_int8 has no dy: it is for inference"):
+            jax.vjp(lambda x: dot(x, w, case.sizes), case.x)
+
+
 def test_f32_operands_of_a_recipe():
     case = Case([10, 0, 33, 5], n=48, k=64, dtype=jnp.float32)
     dot = functools.partial(qj.ragged_dot, recipe="mxfp8")

@@ -13,11 +13,13 @@ from quern.jax.scaling import check_state, no_state, vary_with
 
 def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=None,
                group_offset=None, out_sharding=None, *, recipe=None, outside="zero", key=None,
-               quantized=None, state=None):
+               quantized=None, state=None, layout="kn"):
     """jax.lax.ragged_dot: [m, k], [g, k, n] to [m, n], whose rows i of group e are
     lhs[i] @ rhs[e].
 
-        rhs           values, or a Quantized of them, which has no gradient
+        rhs           values, or a Quantized of them, which has no gradient. Of recipes that pack
+                      weights (w4a16_.., w8a16_..) the gradient of lhs reads the same tensor as the
+                      product, columnwise or in the layout nk rowwise
         quantized     a Quantized of rhs, so that its values are not quantized again; they have
                       their gradient
         group_sizes   [g] integers; with group_offset the sizes of all groups, of which rhs has
@@ -28,15 +30,17 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
         key           jax.random's, of recipes that round at random
         state         of scaling_state(recipe, 3), for recipes with delayed scaling. Its gradient is
                       no derivative but the state after this call: use each state once
+        layout        "nk": rhs is [g, n, k], as checkpoints and packed weights have it
 
     float32 needs a recipe: NotImplementedError, as for a precision other than the default.
     """
     if out_sharding is not None:
         raise NotImplementedError("out_sharding: call quern.jax inside of jax.shard_map")
     _checks.precision(precision)
+    _checks.word("layout", layout, ("kn", "nk"))
     return linear(lhs, rhs, group_sizes, ("lhs", "rhs", "group_sizes"), recipe=recipe,
                   out_dtype=preferred_element_type, group_offset=group_offset, outside=outside,
-                  key=key, quantized=quantized, state=state)
+                  key=key, quantized=quantized, state=state, layout=layout)
 
 
 def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None, bias=None,
@@ -57,8 +61,8 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
         _checks.values(names[0], x, 2, scaling.type)
     if w is not None:
         w = _checks.values(names[1], w, 3, scaling.type if scaling.w == 1 else None)
-    read = "columnwise" if layout == "kn" else "rowwise"
-    like = _like(names[1], w, quantized, recipe, read)
+    copies = products.copies_of(layout, scaling)
+    like = _like(names[1], w, quantized, recipe, copies[0])
     g, k, n = like.shape if layout == "kn" else (like.shape[i] for i in (0, 2, 1))
     if x.shape[1] != k:
         raise ValueError(f"{names[0]} has the shape {list(x.shape)} and {names[1]} "
@@ -69,8 +73,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
     sizes = sizes_of(names[2], sizes, g, group_offset)
     if bias is not None:
         bias = _checks.f32("bias", bias, (g, n))
-    arrays = None if quantized is None else tuple(quantized.arrays(copy) for copy in (
-        ("columnwise", "rowwise") if layout == "kn" else ("rowwise", "columnwise")))
+    arrays = None if quantized is None else tuple(map(quantized.arrays, copies))
     x, w, arrays, bias, sizes, state = vary_with(state, x, w, arrays, bias, sizes)
     if scaling.is_plain:
         p = products.Product(recipe, WORDS[out.name], products.X,

@@ -111,7 +111,8 @@ def _forward(spec, sizes, names, is_kept):
             given["random"], own = _bits(given["random"])
         for i, name in enumerate(("w1", "w2"), 2):
             if name in given and spec.scaling.w > 1:
-                copies = "both" if is_kept else "columnwise" if spec.layout == "kn" else "rowwise"
+                copies = "both" if is_kept and not spec.scaling.is_packed else \
+                    "columnwise" if spec.layout == "kn" else "rowwise"
                 state = ScalingState(given["scale"][i], given["history"][i]) \
                     if spec.scaling.slots else None
                 made = products.quantize(given.pop(name), "w", spec, copies, {},
@@ -122,7 +123,7 @@ def _forward(spec, sizes, names, is_kept):
                 given |= _of_copies(made, name, spec.layout, spec.scaling.w)
             elif name in given:
                 given[name] = _as_read(given[name], spec.layout)
-        line = _line(spec, sizes, rows, "" if is_kept else " grad=0")
+        line = _line(spec, sizes, rows, "" if is_kept or not spec.scaling.dy else " grad=0")
         reads = read_by(spec.line, FORWARD)
         operands = _operands(spec, sizes, given, reads)
         one = quern.describe(
@@ -223,6 +224,8 @@ def _run_forward(spec, values, more, sizes, is_kept):
 
 
 def _mlp_forward(spec, values, more, sizes):
+    if not spec.scaling.dy:
+        raise ValueError(f"recipe {spec.recipe} has no dy: it is for inference")
     y, kept = _run_forward(spec, values, more, sizes, True)
     names = {"x": products.RESIDUALS[0], "saved": RESIDUAL}
     kept = {name: checkpoint_name(a, names.get(name, products.RESIDUALS[1]))
@@ -309,6 +312,7 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
     line += "".join(f" {key}={value}" for key, value in (
         ("interleave", interleave), ("prob", where), ("bias", int(b1 is not None)),
         ("recompute", int(recompute)), ("outside", outside)) if value)
+    line += "" if scaling.dy else " grad=0"
     more, sizes = {}, {}
     if route is None:
         sizes = sizes_of("group_sizes", group_sizes, g, group_offset)

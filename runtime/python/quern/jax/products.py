@@ -40,13 +40,18 @@ class Spec(typing.NamedTuple):
     @property
     def copies(self):
         """The tensors of w that fprop and dgrad read."""
-        names = "columnwise", "rowwise"
-        return names if self.layout == "kn" else names[::-1]
+        return copies_of(self.layout, self.scaling)
 
     @property
     def what(self):
         """The subject of errors."""
         return f"recipe {self.recipe}"
+
+
+def copies_of(layout, scaling):
+    """The tensors of w that fprop and dgrad read."""
+    names = ("columnwise", "rowwise") if layout == "kn" else ("rowwise", "columnwise")
+    return (names[0], names[0]) if scaling.is_packed else names
 
 
 def word_of(array):
@@ -248,7 +253,8 @@ def _forward(spec, sizes, is_kept):
         if scaling.w == 1:
             more = [jnp.swapaxes(more[0], 1, 2) if spec.layout == "kn" else more[0]]
         elif not spec.is_w_quantized:
-            made = quantize(more[0], "w", spec, "both" if keep_w else spec.copies[0], {},
+            is_both = keep_w and not scaling.is_packed
+            made = quantize(more[0], "w", spec, "both" if is_both else spec.copies[0], {},
                             seed=seeds[1], state=state[1])
             histories[1] = made.get("history")
             more = _pick(made, spec.copies[0], scaling.w)
@@ -288,8 +294,9 @@ def _backward(spec, sizes):
         if scaling.dy > 1:
             made = quantize(dy, "dy", spec, "both" if need_w else "rowwise", sizes, batch, seed,
                             spec.has_bias, state[2])
-        is_w_nk = scaling.w == 1 and spec.layout == "nk"
-        line = f"dgrad {spec.recipe} d={spec.dx}{spec.outside}{'' if is_w_nk else ' layout=tn'} " \
+        is_fprop_w = scaling.is_packed or scaling.w == 1 and spec.layout == "nk"
+        line = f"dgrad {spec.recipe} d={spec.dx}{spec.outside}" \
+            f"{'' if is_fprop_w else ' layout=tn'} " \
             + _numbers(sizes, rows, spec.k, spec.n)
         operands = dict(sizes, **_operand("a", _pick(made, "rowwise", scaling.dy)),
                         **_operand("b", more[:scaling.w]))
@@ -320,7 +327,8 @@ def _wgrad(spec, sizes, rows, x, dy, added=None):
     is_turned = spec.layout == "kn" and not is_swapped
     a, b, m, n = (x, dy, spec.k, spec.n) if is_swapped else (dy, x, spec.n, spec.k)
     beta = "" if added is None or is_turned else " beta=1"
-    line = f"wgrad {spec.recipe} d={spec.dw}{beta} {_numbers(sizes, m, n, rows)}"
+    recipe = "bf16" if spec.scaling.is_packed else spec.recipe  # of values that w stands for
+    line = f"wgrad {recipe} d={spec.dw}{beta} {_numbers(sizes, m, n, rows)}"
     operands = dict(sizes, **_operand("a", a), **_operand("b", b), d=added if beta else None)
     dw = call(line, rows, operands, ("d",))["d"]
     if not is_turned:
@@ -348,6 +356,8 @@ def _fprop(spec, x, w, quantized, bias, bits, sizes, state, is_kept):
 
 
 def _scaled_forward(spec, x, w, quantized, bias, bits, sizes, state):
+    if spec.scaling.dy == 0:
+        raise ValueError(f"recipe {spec.recipe} has no dy: it is for inference")
     y, *later = _fprop(spec, x, w, quantized, bias, bits, sizes, state, True)
     if state is not None:
         state = state._replace(history=later.pop())
@@ -363,8 +373,6 @@ def _scaled_forward(spec, x, w, quantized, bias, bits, sizes, state):
 
 def _scaled_backward(spec, kept, dy):
     x, w, bits, sizes, state = kept
-    if spec.scaling.dy == 0:
-        raise ValueError(f"recipe {spec.recipe} has no dy: it is for inference")
     if spec.scaling.dy == 1:
         dy = dy.astype(spec.scaling.type)
     dx, *more = once(spec.what, _backward(spec, tuple(sizes)), *sizes.values(), dy, *w, *x,
