@@ -75,7 +75,7 @@ test-torch: generate
 
 test-jax: generate
 	@.ci/install jax
-	$(SUBMAKE) config=release quern quern_gen quern_jax
+	$(SUBMAKE) config=release quern quern_cli quern_gen quern_jax
 	@build/jax/venv/bin/python -m pytest -q -p no:cacheprovider tests/jax $(JAX_TESTS)
 
 wheel: all

@@ -13,6 +13,7 @@ docs/pytorch.md describes all of it.
 """
 
 from quern import add_specs, recipes, tune, version, why
+from quern.packed import unpack
 from quern.torch._tools import check
 from quern.torch.functions import grouped_mm
 from quern.torch.layer import combine, moe, permute, route
@@ -20,7 +21,7 @@ from quern.torch.linear import GroupedLinear
 from quern.torch.mlp import grouped_mlp
 from quern.torch.modules import (Activation, GroupedMLP, ScaledClampedQGeGLU, ScaledSwiGLU,
                                  Sequential, SwiGLU)
-from quern.torch.packed import PackedExperts, load_packed, pack, unpack
+from quern.torch.packed import PackedExperts, load_packed, pack
 from quern.torch.parallel import ExpertParallelMoE
 from quern.torch.quantized import Quantized, dequantize, quantize
 from quern.torch.queue import WgradQueue

@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experts of checkpoints in few bits: docs/checkpoints.md.
-
-The program `quern pack` does all of the work, so that files that others wrote are parsed by one
-reader, in a process of its own. This file passes tensors to it and has the modules.
-"""
+"""Experts of checkpoints in few bits: docs/checkpoints.md."""
 
 import json
 import math
-import mmap
 import os
 import struct
-import subprocess
 import tempfile
 
 import torch
 
-import quern
+from quern.packed import File, pack_files
 from quern.torch.layer import moe
 from quern.torch.mlp import grouped_mlp
 from quern.torch.quantized import Quantized
@@ -25,8 +19,6 @@ _TYPES = {"U8": torch.uint8, "I8": torch.int8, "I32": torch.int32, "I64": torch.
           "F32": torch.float32, "BOOL": torch.bool, "I16": torch.int16,
           "F8_E5M2": torch.float8_e5m2, "F64": torch.float64}
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
-_LONGEST = 100000000  # bytes of a header
-_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # files may be larger than memory
 
 
 # ---------------------------------------------------------------------------------- files
@@ -51,45 +43,18 @@ def _write(path, tensors):
             file.write(memoryview(raw.numpy()))
 
 
-class _File:
-    """A packed file's tensors, which stay in the file until they are read."""
-
-    def __init__(self, path):
-        self.path = os.fspath(path)
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            length = struct.unpack("<Q", file.read(8))[0] if size >= 8 else _LONGEST + 1
-            if length > min(_LONGEST, size - 8):
-                raise ValueError(f"{self.path} is no safetensors file, or truncated")
-            try:
-                self.tensors = json.loads(file.read(length))
-                about = json.loads(self.tensors.pop("__metadata__")["quern"])
-                self.layers = {layer["name"]: layer for layer in about["layers"]}
-                end = max(t["data_offsets"][1] for t in self.tensors.values())
-            except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-                raise ValueError(f"{self.path} was not written by quern pack") from None
-            if 8 + length + end != size:
-                raise ValueError(f"{self.path} is truncated")
-            self.first, self.bytes = 8 + length, size
-            # private: who writes a tensor gets pages of his own, and the file stays
-            self.memory = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE | _NORESERVE,
-                                    mmap.PROT_READ | mmap.PROT_WRITE)
-
-    def tensor(self, name):
-        """A tensor in the mapped file; None if the file has none of that name."""
-        if name not in self.tensors:
-            return None
-        t = self.tensors[name]
-        dtype, shape, (begin, end) = _TYPES[t["dtype"]], t["shape"], t["data_offsets"]
-        count = math.prod(shape)
-        if min((begin, *shape)) < 0 or end - begin != count * dtype.itemsize or \
-                self.first + end > self.bytes:
-            raise ValueError(f"{self.path}: tensor {name!r} is not inside the file")
-        if not count:
-            return torch.empty(shape, dtype=dtype, device="cpu")
-        flat = torch.frombuffer(self.memory, dtype=torch.uint8, count=end - begin,
-                                offset=self.first + begin)
-        return (flat if begin + self.first & 15 == 0 else flat.clone()).view(dtype).reshape(shape)
+def _tensor(file, name):
+    """A tensor in the mapped file; None if the file has none of that name."""
+    found = file.find(name)
+    if found is None:
+        return None
+    kind, shape, begin = found
+    dtype, count = _TYPES[kind], math.prod(shape)
+    if not count:
+        return torch.empty(shape, dtype=dtype, device="cpu")
+    flat = torch.frombuffer(file.memory, dtype=torch.uint8, count=count * dtype.itemsize,
+                            offset=begin)
+    return (flat if begin & 15 == 0 else flat.clone()).view(dtype).reshape(shape)
 
 
 # ---------------------------------------------------------------------------------- modules
@@ -109,19 +74,17 @@ class PackedExperts(torch.nn.Module):
 
     def __init__(self, file, layer):
         super().__init__()
-        # COUPLED: packed layers
         self.recipe, self.activation = layer["recipe"], layer["activation"]
+        self.options = file.options(layer)
         self.experts, self.hidden, self.ffn = layer["experts"], layer["hidden"], layer["ffn"]
-        self.options = {key: layer[key] for key in ("interleave", "limit", "slope", "shift")
-                        if key in layer}
         for weight in ("w1", "w2"):
             for part in ("", ".sf", ".global"):
-                t = file.tensor(f"{layer['name']}.{weight}{part}")
+                t = _tensor(file, f"{layer['name']}.{weight}{part}")
                 if t is not None and t.itemsize == 1:
                     t = t.view(torch.uint8).reshape(-1)
                 self.register_buffer(weight + (part or ".codes").replace(".", "_"), t)
         for bias in ("b1", "b2"):
-            self.register_buffer(bias, file.tensor(f"{layer['name']}.{bias}"))
+            self.register_buffer(bias, _tensor(file, f"{layer['name']}.{bias}"))
         if self.w1_codes is None or self.w2_codes is None:
             raise ValueError(f"{file.path}: tensor {layer['name']}.w1 or w2 is missing")
 
@@ -167,7 +130,7 @@ def load_packed(path, *, into=None, device=None):
         into    a model whose modules of these names are replaced by them
         device  where tensors go; None: they stay in the file, mapped to memory, privately
     """
-    file = _File(path)
+    file = File(path)
     made = {name: PackedExperts(file, layer) for name, layer in file.layers.items()}
     for name, module in made.items():
         module.eval()
@@ -179,25 +142,6 @@ def load_packed(path, *, into=None, device=None):
 
 
 # ---------------------------------------------------------------------------------- pack
-
-
-def _run(*arguments):
-    """The program; its error as ours."""
-    specs = [word for folder in quern.specs for word in ("--specs", folder)]
-    done = subprocess.run([quern.find("../bin/quern"), "pack", "--json", *arguments, *specs],
-                          capture_output=True, text=True, check=False)
-    if done.returncode:
-        try:
-            message = json.loads(done.stderr.splitlines()[-1])["error"]
-        except (ValueError, KeyError, IndexError):
-            message = done.stderr.strip() or f"quern pack ended with {done.returncode}"
-        raise ValueError(message)
-    return json.loads(done.stdout)
-
-
-def _words(**options):
-    return [word for key, value in options.items() if value is not None
-            for word in (f"--{key.replace('_', '-')}", os.fspath(value))]
 
 
 def pack(source, to=None, *, format=None, experts_of=None, recipe=None, config=None):
@@ -224,13 +168,7 @@ def pack(source, to=None, *, format=None, experts_of=None, recipe=None, config=N
         elif config is not None:
             raise ValueError("config: files have their own config.json")
         else:
-            files = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+            files = source
         path = to or os.path.join(folder, "packed.safetensors")
-        _run(*map(os.fspath, files), *_words(to=path, format=format, experts_of=experts_of,
-                                             recipe=recipe))
+        pack_files(files, path, format=format, experts_of=experts_of, recipe=recipe)
         return load_packed(path)
-
-
-def unpack(path, folder):
-    """Write the files again from which quern pack made one, byte for byte, into a folder."""
-    _run("--undo", os.fspath(path), "--to", os.fspath(folder))

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packed experts: a checkpoint as gpt-oss has it, its layers against those of values, and its bytes
+again."""
+
+import functools
+import json
+import struct
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from conftest import assert_near, same
+
+import quern.jax as qj
+
+EXPERTS, HIDDEN, FFN, TOKENS, TOPK = 4, 64, 32, 37, 2
+LAYER = "model.layers.0.mlp.experts"
+WORDS = {"uint8": "U8", "bfloat16": "BF16"}
+
+
+def write(path, tensors):
+    """A safetensors file: https://github.com/huggingface/safetensors#format."""
+    header, at = {}, 0
+    for name, a in tensors.items():
+        header[name] = {"dtype": WORDS[a.dtype.name], "shape": list(a.shape),
+                        "data_offsets": [at, at + a.nbytes]}
+        at += a.nbytes
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text +
+                     b"".join(np.ascontiguousarray(a).tobytes() for a in tensors.values()))
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Two e2m1 values in a byte, a power of two for 32 of them; gate and up in turns."""
+    random, tensors = np.random.default_rng(5), {}
+    for name, rows, k in (("gate_up_proj", 2 * FFN, HIDDEN), ("down_proj", HIDDEN, FFN)):
+        tensors[f"{LAYER}.{name}_blocks"] = random.integers(
+            256, size=(EXPERTS, rows, k // 32, 16), dtype=np.uint8)
+        tensors[f"{LAYER}.{name}_scales"] = random.integers(
+            120, 124, size=(EXPERTS, rows, k // 32), dtype=np.uint8)
+        tensors[f"{LAYER}.{name}_bias"] = np.asarray(
+            jnp.asarray(random.normal(size=(EXPERTS, rows)), jnp.bfloat16))
+    write(tmp_path / "model.safetensors", tensors)
+    return tmp_path / "model.safetensors"
+
+
+def tokens(seed=3):
+    keys = jax.random.split(jax.random.key(seed), 3)
+    indices = jnp.argsort(jax.random.uniform(keys[1], (TOKENS, EXPERTS)), 1)[:, :TOPK]
+    return (jax.random.normal(keys[0], (TOKENS, HIDDEN), jnp.bfloat16), indices.astype(jnp.int32),
+            jax.random.uniform(keys[2], (TOKENS, TOPK)))
+
+
+def test_layer_and_round_trip(model, tmp_path):
+    experts = qj.pack(model, tmp_path / "packed")[LAYER]
+    x, indices, probs = tokens()
+    dy = jax.random.normal(jax.random.key(9), x.shape, x.dtype)
+    y, back = jax.vjp(lambda x, probs: jax.jit(experts)(x, indices, probs), x, probs)
+    w1, w2 = (qj.dequantize(w, dtype=jnp.bfloat16) for w in (experts.w1, experts.w2))
+    plain, back_of_plain = jax.vjp(lambda x, probs: qj.moe(
+        x, indices, probs, w1, w2, b1=experts.b1, b2=experts.b2, layout="nk",
+        activation=experts.activation, **dict(experts.options)), x, probs)
+    for found, expected in zip((y, *back(dy)), (plain, *back_of_plain(dy))):
+        assert np.asarray(expected, np.float32).any()
+        assert_near(found, expected, 2**-7)
+    qj.unpack(tmp_path / "packed", tmp_path / "again")
+    assert (tmp_path / "again" / model.name).read_bytes() == model.read_bytes()
+
+
+def test_loaded_and_as_an_argument(model, tmp_path):
+    """A pytree: an argument of a jitted function, and rows that are sorted already."""
+    made = qj.pack(model, tmp_path / "packed")[LAYER]
+    loaded = qj.load_packed(tmp_path / "packed", device=jax.devices()[-1])[LAYER]
+    assert loaded.w1.rowwise.devices() == {jax.devices()[-1]}
+    assert jax.tree.structure(made) == jax.tree.structure(loaded)
+    assert all(map(same, jax.tree.leaves(made), jax.tree.leaves(loaded)))
+    x, sizes = tokens()[0], jnp.array([10, 0, 20, 7], jnp.int32)
+    found = jax.jit(lambda e, x: e.grouped_mlp(x, sizes))(made, x.astype(jnp.float32))
+    assert found.dtype == jnp.float32
+    w1, w2 = (qj.dequantize(w, dtype=jnp.bfloat16) for w in (made.w1, made.w2))
+    assert_near(found, qj.grouped_mlp(x, w1, w2, sizes, b1=made.b1, b2=made.b2, layout="nk",
+                                      activation=made.activation, **dict(made.options)), 2**-7)
+
+
+def test_bad_files(model, tmp_path):
+    bad = functools.partial(pytest.raises, ValueError)
+    with bad(match="was not written by quern pack"):
+        qj.load_packed(model)
+    qj.pack(model, tmp_path / "packed")
+    whole = (tmp_path / "packed").read_bytes()
+    (tmp_path / "short").write_bytes(whole[:-1])
+    with bad(match="is truncated"):
+        qj.load_packed(tmp_path / "short")
+    (tmp_path / "empty").write_bytes(b"")
+    with bad(match="is no safetensors file, or truncated"):
+        qj.load_packed(tmp_path / "empty")
+    with bad(match="format"):
+        qj.pack(model, tmp_path / "other", format="awk")
+    (tmp_path / "model.safetensors").write_bytes(model.read_bytes()[:-5])
+    with bad(match="model.safetensors.*truncated"):
+        qj.pack(model, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
