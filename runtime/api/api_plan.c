@@ -70,6 +70,15 @@ static int make(struct quern_plan *plan, const struct quern_plan_options *o)
     }
 }
 
+/* The tensor of A that a kernel makes in its mainloop, for who wants it. */
+static int is_made_inside(const struct quern_plan *plan, int arg)
+{
+    return plan->line.kind == QN_LINE_PRODUCT &&
+           plan->of.product->has[QN_ROLE_A] == QN_HAS_IF_GIVEN &&
+           (arg == QUERN_ARG_A || arg == QUERN_ARG_A_SF ||
+            arg == QUERN_ARG_A_GLOBAL);
+}
+
 /* The plan's own workspace takes the place of the upper bound. */
 static int finish(struct quern_plan *plan)
 {
@@ -90,6 +99,8 @@ static int finish(struct quern_plan *plan)
         if (o->arg == QUERN_ARG_WORKSPACE)
             o->bytes =
                 (struct quern_extent){(int64_t)info.workspace_bytes, 0, 0, 1};
+        if (is_made_inside(plan, o->arg))
+            o->optional = o->written;
     }
     return code;
 }

@@ -85,22 +85,17 @@ static int put_specials(struct qn_job *job)
                            job->call.memory[QUERN_ARG_INPUT].bytes);
 }
 
-/* D's bytes as a run leaves them. Without `room` A has no address, though the
-   table of quern.h has it. */
+/* D's bytes as a run leaves them. Without `room` A has no address. */
 static const char *run_for_d(struct qn_job *job, const struct quern_plan *plan,
                              int room, char *d)
 {
-    const struct qn_call *call = &job->call;
     struct qn_memory *memory = &job->call.memory[QUERN_ARG_D];
-    union qn_given given;
+    struct quern_args args = job->call.args;
 
+    for (int arg = QUERN_ARG_A; arg <= QUERN_ARG_A_GLOBAL && !room; arg++)
+        args.of[arg].data = NULL;
     if (qn_memory_clear(memory, QN_MEMORY_POISON) ||
-        qn_api_given(plan, &call->args, &given))
-        return qn_errmsg(gpu_context);
-    if (!room)
-        given.product.a.data = NULL;
-    if (qn_run(plan->of.product, &given.product, NULL) ||
-        quern_check(plan, &call->args, NULL) ||
+        quern_run(plan, &args, NULL) || quern_check(plan, &args, NULL) ||
         qn_memory_read(memory, 0, d, memory->bytes))
         return qn_errmsg(gpu_context);
     return NULL;

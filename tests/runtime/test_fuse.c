@@ -348,6 +348,34 @@ TEST(refuses_in_mainloop)
     end(&f);
 }
 
+/* The table of such a plan says so. */
+TEST(leaves_room_for_a_to_the_caller)
+{
+    static const char *const lines[] = {INLINE, SHORT};
+    struct fixture f = begin(INLINE);
+    struct quern_plan_options options = QUERN_PLAN_OPTIONS_INIT;
+
+    options.backend = QUERN_BACKEND_AOT;
+    for (int i = 0; i < 2; i++) { /* by one kernel, and by a cast before */
+        const struct quern_operand *table;
+        struct quern_plan *plan;
+        int count, parts = 0;
+
+        test_expect(quern_plan_create(f.ctx, lines[i], &options, &plan),
+                    QUERN_OK, "");
+        table = quern_plan_operands(plan, &count);
+        for (int j = 0; j < count; j++)
+            if (!strcmp(table[j].name, "a") || !strcmp(table[j].name, "a.sf")) {
+                assert_int_equal(table[j].written, 1);
+                assert_int_equal(table[j].optional, i == 0);
+                parts++;
+            }
+        assert_int_equal(parts, 2);
+        quern_plan_destroy(plan);
+    }
+    end(&f);
+}
+
 /* If no kernel quantizes: two launches with the same sizes and noop. */
 TEST(casts_before)
 {
