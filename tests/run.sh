@@ -134,7 +134,7 @@ shares_of() { # program
 
 # The longest first, so that no core is idle in the end.
 programs() { # folder
-    printf '%s\n' "$1"/test_{cli,compile,gen,ptx,launches,host,runtime,api} "$1"/test_* | awk '!seen[$0]++'
+    printf '%s\n' "$1"/test_{cli,compile,gen,ptx,api,host,launches,runtime} "$1"/test_* | awk '!seen[$0]++'
 }
 
 jobs=()
