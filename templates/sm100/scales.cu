@@ -1,9 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Scales of blocks, however they are stored, to tiles of 128 rows x 4 next to a stage: SCALERS
-** warps fetch them, a line and a spot for each thread, from the tile's first row on. Rows after the
-** group's, and blocks after its k, have scales of 0 there: the padding of tiles and the scales of
-** other groups are not read.
+** warps fetch them, a line and a spot of each tile for each thread, from the first row on. Rows
+** after the group's, and blocks after its k, have scales of 0 there: the padding of tiles and the
+** scales of other groups are not read.
 */
 struct stored {
 //$ for _, p in ipairs(params) do
@@ -75,24 +75,36 @@ FN void scale_tile(const struct memory *s, struct pipeline *p, const struct tile
                    const struct stored *scales, int rows, int columns, int k, int lane)
 {
     const int line = threadIdx.x % 128;
-    const struct scale_row a = scale_row_a(scales, t, line, rows);
-    const struct scale_row b = scale_row_b(scales, t, line, columns);
 //$ local lines, spots = turned and "b" or "a", turned and "a" or "b"
+//$ local lengths = { a = "rows", b = "columns" }
+    const struct scale_row of_line = scale_row_$(lines)(scales, t, line, $(lengths[lines]));
+    struct scale_row of_spots[SPOT_TILES];
 
+#pragma unroll
+    for (int i = 0; i < SPOT_TILES; i++)
+        of_spots[i] = scale_row_$(spots)(scales, t, line + 128 * i, $(lengths[spots]));
 #pragma unroll 1
     for (int x = 0; x < k; x += TILE_K) {
         const unsigned int sf = s->sf + p->stage * SF_BYTES;
-        unsigned int lines[WORDS], spots[WORDS];
+        unsigned int lines[WORDS], spots[SPOT_TILES][WORDS];
 
-        fetch_$(lines)(lines, &$(lines), x / $(given));
-        fetch_$(spots)(spots, &$(spots), x / $(given));
+        fetch_$(lines)(lines, &of_line, x / $(given));
+#pragma unroll
+        for (int i = 0; i < SPOT_TILES; i++)
+            fetch_$(spots)(spots[i], &of_spots[i], x / $(given));
         barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
         put_scales(sf, line, lines);
-        put_scales(sf + 512 * WORDS, line, spots);
+#pragma unroll
+        for (int i = 0; i < SPOT_TILES; i++)
+            put_scales(sf + 512 * WORDS * (1 + i), line, spots[i]);
         copy_engine_fence();
         __syncwarp();
         if (lane == 0)
+//$ if pair then
+            barrier_arrive_at(s->sf_full + p->stage * 8, 0);
+//$ else
             barrier_arrive(s->sf_full + p->stage * 8);
+//$ end
         pipeline_next(p, STAGES);
     }
 }
