@@ -23,7 +23,7 @@ enum {
     SCALES_OF_8 = 128 >> 4,       /* the same of scales, without a swizzle */
     VERSION = 1 << 14,            /* always */
     SWIZZLE_128 = 1 << 30,
-    SHAPE = $(string.format("0x%x", shape)) | ($(high)) >> 4 << 24, /* types, of scales too; lines */
+    SHAPE = $(string.format("0x%x", shape)) | ($(high)) >> 4 << 24, /* types, scales', too; lines */
     STEPS = 4,                    /* products in a stage */
     STEP_SCALES = $(step_scales), /* of a row, in one */
     LINE_BYTE = 1 << 29,          /* the first of them in its word, in a shape */
@@ -95,6 +95,7 @@ FN void multiply_tile(unsigned int to, unsigned int sums, const struct memory *s
 #pragma unroll
         for (int word = 0; word < WORDS; word++) {
             copy_scales(sums + LINE_SCALES + 4 * word, sf + 512 * word);
+#pragma unroll
             for (int tile = 0; tile < SPOT_TILES; tile++)
                 copy_scales(sums + SPOT_SCALES + SPOT_WORD * word + 4 * tile,
                             sf + 512 * (WORDS + WORDS * tile + word));
