@@ -33,14 +33,15 @@ end
 
 -- Bytes of shared memory: alignment and barriers aside, the slabs, each with a barrier if P is
 -- fetched, and columnwise tensors on their way, of 32 rows for each warp that stores; one stage of
--- A and B, and of scales of 128 lines and as many spots.
+-- A and B, and of scales of 128 lines and of tiles of 128 spots.
 local function slab_memory (v)
   local slab = 16 * v.d_swizzle + (goes_back(v) and 8 or 0)
   local copies = makes_copies(v) and 4 * 128 * (32 + 4) or 0
   return 1 * KiB + (goes_back(v) and 8 or 4) * v.slabs * slab + copies + 512
 end
 local function stage_memory (v)
-  return (v.tile.m // v.cluster.n + v.tile.n) * ROW + 2 * words(v) * 512
+  local spots = turned(v) and v.tile.m or v.tile.n
+  return (v.tile.m // v.cluster.n + v.tile.n) * ROW + (1 + (spots + 127) // 128) * words(v) * 512
 end
 
 local function common (scales)
@@ -93,11 +94,12 @@ local function common (scales)
 
   reject "a row of a stage has 128 bytes"
     (function (v) return v.tile.k * v.a.bits ~= 8 * ROW end),
-  reject "the tensor cores take 128 rows at a time, and 64, 128 or 256 columns"
+  reject "the tensor cores take 128 rows at a time, and 64, 128 or 256 columns, or 192 with scales"
     (function (v)
       local lines, spots = v.tile.m, v.tile.n
       if v.turned then lines, spots = spots, lines end
       return lines ~= 128 or spots ~= 64 and spots ~= 128 and spots ~= 256
+             and (spots ~= 192 or scales ~= "native")
     end)
 end
 
@@ -120,7 +122,7 @@ local function blocks ()
   reject "tensor cores take powers of two for 32 values, or more, and e4m3 scales for 16 of e2m1"
     (function (v) return v.kind == "none" end),
   reject "next to two tiles' sums of 256 columns there is no room for scales"
-    (function (v) return v.tile.m * v.tile.n > 128 * 128 end),
+    (function (v) return v.tile.m * v.tile.n > 128 * 192 end),
   common "native"
 end
 
@@ -146,7 +148,9 @@ local kinds = {
              template = "sm100/gemm_scaled.cu",
              sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
                     "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" },
-             pairs = { false },
+             pairs = { false, true },
+             pair_rows = { {128, 128, 128}, {192, 128, 128}, {128, 128, 256}, {192, 128, 256} },
+             pair_tokens = { {192, 128, 128}, {192, 128, 256} },
              rows = { {64, 128, 128}, {128, 128, 128}, {64, 128, 256}, {128, 128, 256} },
              flat = { {128, 128, 128}, {128, 128, 256} },
              one = { {128, 128, 128}, {128, 128, 256} },
@@ -154,7 +158,8 @@ local kinds = {
   whole  = { rules = whole, element = { e4m3, e5m2 }, scale = { "tensor", "group", "row" },
              template = "sm100/gemm_dense.cu",
              sf = { "a_sf", "a_sf_group_stride", "b_sf", "b_sf_group_stride" },
-             pairs = { false, true }, paired = { {256, 128, 128} },
+             pairs = { false, true },
+             pair_rows = { {256, 128, 128} }, pair_tokens = { {256, 128, 128} },
              rows = { {64, 128, 128}, {128, 128, 128}, {256, 128, 128} },
              flat = { {128, 256, 128} },
              one = { {128, 128, 128} }, -- results of 256 columns: some would spill
@@ -179,7 +184,7 @@ for name, of in pairs(kinds) do
         ragged = "m", epilogue = epilogue, arch = "sm_100f", template = of.template,
         params = join(rows, of.sf, more, sizes),
 
-        axis "tile" (pair and of.paired or of.rows), clusters(pair),
+        axis "tile" (pair and of.pair_rows or of.rows), clusters(pair),
         derive "addend" (function () return epilogue == "store" and "none" or "read" end),
 
         requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
@@ -285,7 +290,7 @@ for name, of in pairs(kinds) do
         epilogue = one[1], arch = "sm_100f", template = of.template,
         params = join(tokens, of.sf, one[2], sizes),
 
-        axis "tile" (pair and of.paired or of.tokens), clusters(pair),
+        axis "tile" (pair and of.pair_tokens or of.tokens), clusters(pair),
         derive "addend" (function (v)
           if v.epilogue == "store" then return "none" end
           return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"

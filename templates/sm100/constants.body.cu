@@ -9,7 +9,7 @@ CTAS = $(pair and 2 or 1), /* of a cluster */
 STAGES = $(stages),
 //$ if native then
 ROW_BYTES = 128,
-A_BYTES = TILE_M * ROW_BYTES,
+A_BYTES = TILE_M$(pair and " / CTAS" or "") * ROW_BYTES,
 B_BYTES = TILE_N * ROW_BYTES,
 //$ else
 MMA_K = $(32 // bytes),
@@ -39,13 +39,16 @@ GATHER_THREADS = 64, /* that copy rows of A */
 //$ end
 //$ if native then
 SCALERS = 4,  /* warps that fetch scales */
+SF_AHEAD = 4, /* steps whose scales are on their way at a time */
 //$ local block = a.scale.type == "f32" and 32 or a.scale.k
 BLOCK = $(block), /* codes with one scale, for the tensor cores */
 //$ if a.scale.k > block then
 GIVEN = $(a.scale.k), /* codes with one scale, as it is stored */
 //$ end
+STEP_BLOCKS = TILE_K / $(a.scale.k), /* of a row, with a stored scale */
 WORDS = TILE_K / BLOCK / 4, /* of four scales, that a row of a stage has */
-SF_BYTES = 2 * WORDS * 512, /* of a stage: 128 lines, and 128 spots */
+SPOT_TILES = (SPOTS + 127) / 128, /* of 128 spots */
+SF_BYTES = (1 + SPOT_TILES) * WORDS * 512, /* of a stage: of 128 lines, and of all spots */
 //$ end
 SLAB_COLUMNS = $(d_box[1]),
 SLAB_ROWS = 16,

@@ -70,7 +70,7 @@ FN void barriers_make(const struct memory *s)
         barrier_init(s->full + i * 8, 1$(gather ~= "none" and " + GATHER_THREADS" or ""));
         barrier_init(s->empty + i * 8, 1);
 //$ if scales == "native" then
-        barrier_init(s->sf_full + i * 8, SCALERS);
+        barrier_init(s->sf_full + i * 8, CTAS * SCALERS);
 //$ end
     }
     for (int i = 0; i < QUEUE; i++) {

@@ -10,6 +10,8 @@
 //$   lines, spots = b, a
 //$ end
 //$ local shape = types[lines.type] << 7 | types[spots.type] << 10 | power << 23
+//$ local high = pair and "CTAS * LINES" or "LINES"
+//$ local group = pair and 2 or 1
 //$ local at = { lines = turned and "A_BYTES" or "0", spots = turned and "0" or "A_BYTES" }
 /*
 ** Operands in shared memory, in swizzled rows of 128 bytes, one for each row of the tile; scales in
@@ -21,7 +23,7 @@ enum {
     SCALES_OF_8 = 128 >> 4,       /* the same of scales, without a swizzle */
     VERSION = 1 << 14,            /* always */
     SWIZZLE_128 = 1 << 30,
-    SHAPE = $(string.format("0x%x", shape)) | LINES >> 4 << 24, /* types, of scales too; lines */
+    SHAPE = $(string.format("0x%x", shape)) | ($(high)) >> 4 << 24, /* types, scales', too; lines */
     STEPS = 4,                    /* products in a stage */
     STEP_SCALES = $(step_scales), /* of a row, in one */
     LINE_BYTE = 1 << 29,          /* the first of them in its word, in a shape */
@@ -45,7 +47,7 @@ FN void mma(unsigned int sums, unsigned int lines, unsigned int spots, unsigned 
                  "mov.b64 a, {%1, %7};\n"
                  "mov.b64 b, {%2, %7};\n"
                  "setp.ne.b32 p, %6, 0;\n"
-                 "tcgen05.mma.cta_group::1.kind::$(kind).block_scale.$(block)"
+                 "tcgen05.mma.cta_group::$(group).kind::$(kind).block_scale.$(block)"
                  " [%0], a, b, %3, [%4], [%5], p;\n"
                  "}"
                  : : "r"(sums), "r"(lines), "r"(spots), "r"(shape), "r"(line_scales),
@@ -59,7 +61,7 @@ FN void copy_scales(unsigned int to, unsigned int from)
     asm volatile("{\n"
                  ".reg .b64 a;\n"
                  "mov.b64 a, {%1, %2};\n"
-                 "tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], a;\n"
+                 "tcgen05.cp.cta_group::$(group).32x128b.warpx4 [%0], a;\n"
                  "}"
                  : : "r"(to), "r"(mma_operand(from)), "n"(VERSION | SCALES_OF_8) : "memory");
 }
@@ -93,14 +95,18 @@ FN void multiply_tile(unsigned int to, unsigned int sums, const struct memory *s
 #pragma unroll
         for (int word = 0; word < WORDS; word++) {
             copy_scales(sums + LINE_SCALES + 4 * word, sf + 512 * word);
-            copy_scales(sums + SPOT_SCALES + 4 * word, sf + 512 * (WORDS + word));
+#pragma unroll
+            for (int tile = 0; tile < SPOT_TILES; tile++)
+                copy_scales(sums + SPOT_SCALES + SPOT_WORD * word + 4 * tile,
+                            sf + 512 * (WORDS + WORDS * tile + word));
         }
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             const int word = step * STEP_SCALES / 4, byte = step * STEP_SCALES % 4;
 
             mma(to, lines + step * 2, spots + step * 2, shape | byte * (LINE_BYTE | SPOT_BYTE),
-                sums + LINE_SCALES + 4 * word, sums + SPOT_SCALES + 4 * word, x > 0 || step > 0);
+                sums + LINE_SCALES + 4 * word, sums + SPOT_SCALES + SPOT_WORD * word,
+                x > 0 || step > 0);
         }
         tensor_commit(s->empty + p->stage * 8);
         pipeline_next(p, STAGES);

@@ -1,9 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 ** Scales of blocks, however they are stored, to tiles of 128 rows x 4 next to a stage: SCALERS
-** warps fetch them, a line and a spot for each thread, from the tile's first row on. Rows after the
-** group's, and blocks after its k, have scales of 0 there: the padding of tiles and the scales of
-** other groups are not read.
+** warps fetch them, a line and a spot of each tile for each thread, from the first row on. Rows
+** after the group's, and blocks after its k, have scales of 0 there: the padding of tiles and the
+** scales of other groups are not read.
 */
 struct stored {
 //$ for _, p in ipairs(params) do
@@ -70,29 +70,70 @@ FN void put_scales(unsigned int tiles, int line, const unsigned int words[WORDS]
         store_shared_word(tiles + 512 * i + line % 32 * 16 + line / 32 * 4, words[i]);
 }
 
-/* All steps of one tile. A step's scales are on their way before its stage is free. */
+//$ local lines, spots = turned and "b" or "a", turned and "a" or "b"
+//$ local lengths = { a = "rows", b = "columns" }
+/* The rows of a thread, and its words of a step. */
+struct scale_rows {
+    struct scale_row line, spots[SPOT_TILES];
+};
+
+struct step_words {
+    unsigned int line[WORDS], spots[SPOT_TILES][WORDS];
+};
+
+FN void fetch_step(struct step_words *w, const struct scale_rows *r, int step)
+{
+    fetch_$(lines)(w->line, &r->line, step * STEP_BLOCKS);
+#pragma unroll
+    for (int i = 0; i < SPOT_TILES; i++)
+        fetch_$(spots)(w->spots[i], &r->spots[i], step * STEP_BLOCKS);
+}
+
+/* To a stage, once that is free. */
+FN void put_step(const struct memory *s, const struct pipeline *p, int line,
+                 const struct step_words *w, int lane)
+{
+    const unsigned int sf = s->sf + p->stage * SF_BYTES;
+
+    barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
+    put_scales(sf, line, w->line);
+#pragma unroll
+    for (int i = 0; i < SPOT_TILES; i++)
+        put_scales(sf + 512 * WORDS * (1 + i), line, w->spots[i]);
+    copy_engine_fence();
+    __syncwarp();
+    if (lane == 0)
+//$ if pair then
+        barrier_arrive_at(s->sf_full + p->stage * 8, 0);
+//$ else
+        barrier_arrive(s->sf_full + p->stage * 8);
+//$ end
+}
+
+/* All steps of one tile. After the last one nothing is read. */
 FN void scale_tile(const struct memory *s, struct pipeline *p, const struct tile *t,
                    const struct stored *scales, int rows, int columns, int k, int lane)
 {
-    const int line = threadIdx.x % 128;
-    const struct scale_row a = scale_row_a(scales, t, line, rows);
-    const struct scale_row b = scale_row_b(scales, t, line, columns);
-//$ local lines, spots = turned and "b" or "a", turned and "a" or "b"
+    const int line = threadIdx.x % 128, steps = k / TILE_K + (k % TILE_K > 0);
+    struct step_words ahead[SF_AHEAD];
+    struct scale_rows r;
 
+    r.line = scale_row_$(lines)(scales, t, line, $(lengths[lines]));
+#pragma unroll
+    for (int i = 0; i < SPOT_TILES; i++)
+        r.spots[i] = scale_row_$(spots)(scales, t, line + 128 * i, $(lengths[spots]));
+#pragma unroll
+    for (int i = 0; i < SF_AHEAD; i++)
+        fetch_step(&ahead[i], &r, i);
 #pragma unroll 1
-    for (int x = 0; x < k; x += TILE_K) {
-        const unsigned int sf = s->sf + p->stage * SF_BYTES;
-        unsigned int lines[WORDS], spots[WORDS];
-
-        fetch_$(lines)(lines, &$(lines), x / $(given));
-        fetch_$(spots)(spots, &$(spots), x / $(given));
-        barrier_wait(s->empty + p->stage * 8, p->parity ^ 1);
-        put_scales(sf, line, lines);
-        put_scales(sf + 512 * WORDS, line, spots);
-        copy_engine_fence();
-        __syncwarp();
-        if (lane == 0)
-            barrier_arrive(s->sf_full + p->stage * 8);
-        pipeline_next(p, STAGES);
+    for (int step = 0; step < steps; step += SF_AHEAD) {
+#pragma unroll
+        for (int i = 0; i < SF_AHEAD; i++) {
+            if (step + i < steps) {
+                put_step(s, p, line, &ahead[i], lane);
+                fetch_step(&ahead[i], &r, step + i + SF_AHEAD);
+                pipeline_next(p, STAGES);
+            }
+        }
     }
 }

@@ -8,7 +8,8 @@
 enum {
     SUMS_WORDS = $(tensor_words), /* of a line: of sums, and of scales after them */
     LINE_SCALES = 2 * SPOTS,
-    SPOT_SCALES = LINE_SCALES + 4 * WORDS
+    SPOT_SCALES = LINE_SCALES + 4 * WORDS,
+    SPOT_WORD = 4 * SPOT_TILES /* from a word of all spots to the next */
 };
 //$ else
 enum { SUMS_WORDS = 2 * SPOTS }; /* of a line: a power of two */

@@ -54,6 +54,8 @@
 #define B_START     "templates/sm100/start.body.cu"
 #define B_END       "templates/sm100/end.body.cu"
 #define B_SCALES    "templates/sm100/scales.cu"
+#define B_SCALED    "templates/sm100/multiply_scaled.cu"
+#define B_CONSTANTS "templates/sm100/constants.body.cu"
 #define COPIES      "templates/sm90/copies.cu"
 #define GATHER      "templates/sm90/gather.cu"
 #define FOUR        "templates/common/four_scales.cu"
@@ -512,4 +514,21 @@ static const struct mutant planted[] = {
     {B_K_PAIR, B_SUMS, "turned and ragged == \"m\"", "turned"},
     {B_M_PAIR, B_START, "pair and \"cluster_sync\" or ", ""},
     {B_M_PAIR, B_END, "pair and \"cluster_sync\" or ", ""},
+    /* pairs that multiply with scales */
+    {B_M_MX_PAIR, B_MEMORY, "CTAS * SCALERS", "SCALERS"},
+    {B_M_MX_PAIR, B_SCALES, "p->stage * 8, 0)", "p->stage * 8, 1)"},
+    {B_M_MX_PAIR, B_SCALES, "line + 128 * i", "line"},
+    {B_M_MX_PAIR, B_SCALES, "512 * WORDS * (1 + i)", "512 * WORDS"},
+    {B_M_MX_PAIR, B_SCALES, "    copy_engine_fence();\n", ""},
+    {B_M_MX_PAIR, B_SCALES, "k % TILE_K > 0", "0"},
+    {B_M_MX_PAIR, B_SCALES, "step + i + SF_AHEAD", "step + i + 1"},
+    {B_M_MX_PAIR, B_SCALES, "barrier_wait(s->empty + p->stage",
+     "(void)(s->empty + p->stage"},
+    {B_M_MX_PAIR, B_SCALED, "barrier_wait(s->sf_full + p->stage",
+     "(void)(s->sf_full + p->stage"},
+    {B_M_MX_PAIR, B_SCALED, "CTAS * LINES", "LINES"},
+    {B_M_MX_PAIR, B_SCALED, "word + 4 * tile", "word"},
+    {B_K_NV_PAIR, B_SCALED, "WORDS + WORDS * tile", "WORDS + tile"},
+    {B_K_NV_PAIR, B_SUMS, "SPOT_WORD = 4 * SPOT_TILES", "SPOT_WORD = 4"},
+    {B_K_NV_PAIR, B_CONSTANTS, "(SPOTS + 127) / 128", "SPOTS / 128"},
 };

@@ -20,10 +20,12 @@
     "mxfp8_fprop_tn_m_bf16_copies_sm100f_swiglu_interleave0_tile128x128x128"
 #define B_M_ROW_GRADIENT                                                       \
     "fp8_row_dgrad_tn_m_bf16_gradient_sm100f_gelu_interleave0_tile128x256x128"
-#define B_M_BLOCK  "fp8_block_fprop_tn_m_bf16_sm100f_tile128x128x128"
-#define B_M_GATHER "bf16_fprop_tn_m_bf16_sm100f_gather_a_tile128x128x64"
-#define B_K_PAIR   "bf16_wgrad_nt_k_f32_add_sm100f_tile256x128x64_cluster1x2"
-#define B_K        "bf16_wgrad_nt_k_f32_add_sm100f_tile128x128x64"
+#define B_M_BLOCK   "fp8_block_fprop_tn_m_bf16_sm100f_tile128x128x128"
+#define B_M_GATHER  "bf16_fprop_tn_m_bf16_sm100f_gather_a_tile128x128x64"
+#define B_M_MX_PAIR "mxfp8_fprop_tn_m_bf16_sm100f_tile192x128x128_cluster1x2"
+#define B_K_NV_PAIR "nvfp4_wgrad_tn_k_f32_add_sm100f_tile192x128x256_cluster1x2"
+#define B_K_PAIR    "bf16_wgrad_nt_k_f32_add_sm100f_tile256x128x64_cluster1x2"
+#define B_K         "bf16_wgrad_nt_k_f32_add_sm100f_tile128x128x64"
 
 #define M_TURNS "bf16_dgrad_nn_m_bf16_sm90a_pingpong_tile128x128x64_cluster1x1"
 #define M_PAIRS                                                                \
