@@ -111,7 +111,8 @@ FN void find_columns(const packed *v, float most[2][PARTS])
 
 //$ end
 //$ if scale.as then
-/* No scale is further below the largest of 128 values of k than e4m3 reaches. By all. COUPLED: as */
+/* No row's scale is further below the largest of 128 values of k than e4m3 reaches. By all threads.
+   COUPLED: as */
 FN void keep_near(struct shared *shared, const struct coord *p, float most[BLOCKS])
 {
     const int line = ROWS * p->part + p->lane;
