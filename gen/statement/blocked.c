@@ -53,8 +53,8 @@ static const struct qg_field fields[] = {
      "of w: \"rowwise\" if dgrad, too, reads the rowwise tensor (default "
      "\"both\": its columnwise tensor)"},
     {"as", QG_F_TYPE, 0, AT(as), "e4m3", NULL,
-     "of w in e2m1: e4m3 holds each value, relative to the largest scale "
-     "within 128 values of k; casts see to that"},
+     "of w in e2m1: e4m3 if it is to hold each value, relative to the "
+     "largest scale within 128 values of k, which casts see to"},
     {"rounding", QG_F_NAME, 0, AT(rounding), "nearest stochastic", NULL,
      "how values are rounded (default \"nearest\")"},
     {"hadamard", QG_F_SIGNS, 0, AT(hadamard), NULL, NULL,

@@ -179,10 +179,9 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of,
          "multiply values, next to a dy without scales; write \"none\" for x "
          "and dy, or leave 'copies' out"},
         {scale->as && !is_rebased(scale, of), "as",
-         "values are stored so that another type holds them, too, for w in "
-         "e2m1 with one rowwise tensor; write: type = e8m0, per = { k = 32 } "
-         "and copies = \"rowwise\", with no other fields than a rule, or "
-         "leave 'as' out"},
+         "'as' keeps scales of w near each other, of e2m1 with a rowwise "
+         "tensor only; write: type = e8m0, per = { k = 32 }, copies = "
+         "\"rowwise\" and a rule, and no more, or leave 'as' out"},
         {scale->hadamard && of == QN_W, "hadamard",
          "dgrad multiplies w's columnwise tensor with dy's rowwise tensor, "
          "which is not "

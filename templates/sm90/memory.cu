@@ -8,11 +8,13 @@
 struct memory {
     unsigned int ring; /* stages: A_BYTES of A, and after them B_BYTES of B */
     unsigned int slabs, full, empty;
+//$ if packs then
+    unsigned int packed; /* stages as they are copied, each an A and after it a B */
+//$ end
 //$ if dequantize ~= "none" then
     unsigned int words;  /* WORDS_BYTES of scales */
 //$ end
 //$ if packs then
-    unsigned int packed; /* stages as they are copied, each an A and after it a B */
     unsigned int packed_full, packed_empty;
 //$ end
 //$ if of_blocks then

@@ -33,8 +33,8 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ name = name .. (type ~= wide and type == "f16" and "_f16" or "")
 //$ local types = "f32." .. type .. "." .. type
 //$ local tail = bytes == 2 and ", 0" or "" -- not transposed
-//$ local neighbours, on = bytes == 2 and "two" or "four", bytes == 2 and 8 or 16
-/* From registers: $(neighbours) neighbours in k of a row; of the row 8 below; the same $(on) on. */
+//$ local two, on = bytes == 2 and "two" or "four", bytes == 2 and "8" or "16"
+/* From registers: $(two) neighbours in k of a row; of the row 8 below; the same $(on) steps on. */
 FN void $(name)(float *sum, unsigned int a0, unsigned int a1, unsigned int a2, unsigned int a3,
                 unsigned int b, int accumulate)
 {
