@@ -54,8 +54,8 @@ evidence "interpreted" {
   "quern_bf16_fprop_tn_m_f32_scale_sm80_tile64x64x32",
   "quern_bf16_fprop_tn_none_bf16_scale_sm100f_tile256x128x64_cluster1x2",
   "quern_bf16_outside_x_f32_sm100f", "quern_bf16_outside_x_f32_sm120a",
-  "quern_bf16_outside_x_f32_sm80", "quern_bf16_sum_dy_f32_sm100f", "quern_bf16_sum_dy_f32_sm120a",
-  "quern_bf16_sum_dy_f32_sm80", "quern_bf16_sum_rows_dy_f32_sm100f",
+  "quern_bf16_outside_x_f32_sm80", "quern_bf16_outside_x_f32_sm90a", "quern_bf16_sum_dy_f32_sm100f",
+  "quern_bf16_sum_dy_f32_sm120a", "quern_bf16_sum_dy_f32_sm80", "quern_bf16_sum_rows_dy_f32_sm100f",
   "quern_bf16_sum_rows_dy_f32_sm120a", "quern_bf16_sum_rows_dy_f32_sm80",
   "quern_bf16_wgrad_nn_k_bf16_scale_sm100f_tile128x128x32",
   "quern_bf16_wgrad_nn_k_bf16_scale_sm120a_tile128x128x32",
@@ -140,6 +140,16 @@ evidence "interpreted" {
   "quern_mxfp8_quantize_x_bf16_sm100f", "quern_mxfp8_wgrad_tn_k_f32_scale_sm120a_native_*",
   "quern_nvfp4_fprop_tn_m_bf16_scale_sm120a_native_*",
   "quern_nvfp4_wgrad_tn_k_f32_scale_sm120a_native_*",
+  "quern_w4a8_mxfp4_fprop_tn_m_bf16_scale_sm100f_tile64x128x64",
+  "quern_w4a8_mxfp4_fprop_tn_m_bf16_scale_sm120a_tile64x128x64",
+  "quern_w4a8_mxfp4_fprop_tn_m_bf16_scale_sm80_tile64x128x64",
+  "quern_w4a8_mxfp4_fprop_tn_m_bf16_scale_sm90a_tile64x128x64",
+  "quern_w4a8_mxfp4_fprop_tn_m_bf16_sm90a_*",
+  "quern_w4a8_mxfp4_fprop_tn_m_f32_scale_sm100f_tile64x128x64",
+  "quern_w4a8_mxfp4_fprop_tn_m_f32_scale_sm120a_tile64x128x64",
+  "quern_w4a8_mxfp4_fprop_tn_m_f32_scale_sm80_tile64x128x64",
+  "quern_w4a8_mxfp4_fprop_tn_m_f32_scale_sm90a_tile64x128x64",
+  "quern_w4a8_mxfp4_fprop_tn_m_f32_sm90a_*",
 }
 
 -- SPDX-License-Identifier: Apache-2.0
