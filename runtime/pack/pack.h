@@ -67,7 +67,7 @@ struct qn_pack_check {
     const struct qn_checkpoint_tensor *tensor;
     const struct qn_checkpoint_tensor *other;
     const struct qn_checkpoint_tensor *codes; /* of MXFP4, 32 for a scale */
-    int bits; /* of an element */
+    int bits;                                 /* of an element */
     int64_t value;
     int (*holds)(const struct qn_pack_check *, uint64_t index,
                  uint32_t element);
@@ -149,7 +149,7 @@ int qn_pack_check_rebased(struct qn_pack *,
                           const struct qn_checkpoint_tensor *codes);
 
 /* rebased.c: try it. */
-int qn_pack_try_rebased(const struct qn_pack *, const struct qn_pack_check *);
+int qn_rebased_try(const struct qn_pack *, const struct qn_pack_check *);
 
 /* pack_move.c: all elements of a part, or back. */
 int qn_pack_move(const struct qn_pack_part *, unsigned char *source,

@@ -250,7 +250,7 @@ static int try_check(const struct qn_pack *pack,
     if (check->other)
         return try_same(pack, check);
     if (check->codes)
-        return qn_pack_try_rebased(pack, check);
+        return qn_rebased_try(pack, check);
     for (uint64_t at = 0; at < bytes && !code; at += CHUNK) {
         const uint64_t left = bytes - at, count = left < CHUNK ? left : CHUNK;
 

@@ -68,8 +68,8 @@ static int try_four(const struct qn_pack *pack,
     return code;
 }
 
-int qn_pack_try_rebased(const struct qn_pack *pack,
-                        const struct qn_pack_check *check)
+int qn_rebased_try(const struct qn_pack *pack,
+                   const struct qn_pack_check *check)
 {
     const uint64_t bytes = check->tensor->t->bytes;
     const uint64_t blocks = (uint64_t)check->value;

@@ -43,7 +43,7 @@ FN struct magnitudes rebase_any(unsigned distance)
     return magnitudes_of(REBASED - (int)distance);
 }
 
-/* What sums of such values lack. */
+/* The factor of sums of such values. */
 FN float rebase_factor(unsigned base)
 {
     return mul_rn(from_e8m0(base), 0x1p-6f);

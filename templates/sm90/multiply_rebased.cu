@@ -7,7 +7,7 @@
 ** as they have to be: the tensor cores keep few bits of their sums. While one step's products are
 ** in flight the next one's values are made.
 **
-** Of each block of 32 steps of k the tensor cores want from lane l the four from 4 (l % 4) on, and
+** The tensor cores want from lane l the four from 4 (l % 4) on of each block of 32 steps of k, and
 ** the four that are 16 after them: two bytes each.
 */
 enum {
@@ -17,7 +17,7 @@ enum {
     B_ROW = TILE_K / 2    /* bytes */
 };
 
-/* A thread's share of B for TILE_K steps of k, and what each row's sums lack. */
+/* A thread's share of B for TILE_K steps of k, and each row's factor of sums. */
 struct fragment {
     unsigned int word[HELD][BLOCKS][2];
     float factor[HELD];

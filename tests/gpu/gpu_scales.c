@@ -54,7 +54,7 @@ static int dequantizes(const struct gpu_choice *choice, const char *how)
     return k && k->dequantize && !strcmp(k->dequantize, how);
 }
 
-/* An end is too far from the scales beside it for a kernel that multiplies
+/* An end is too far from the scales next to it for a kernel that multiplies
    codes relative to the largest one: then something is NaN. */
 static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
                        int role)

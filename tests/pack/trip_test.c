@@ -281,7 +281,8 @@ static const struct {
     {{255, 120, 120, 120, 120}, 0x80, "a scale is 255"},
     {{254, 120, 120, 120, 120}, 0x00, NULL},
     {{105, 120, 120, 120, 1}, 0x7a, NULL},
-    {{120, 105, 120, 120, 120}, 0x13,
+    {{120, 105, 120, 120, 120},
+     0x13,
      "expert 0, row 159, block 1: its scale is 105 and another one within 128 "
      "values of k is 120, and recipe w4a8_mxfp4 multiplies e4m3, which holds "
      "each value only down to 106"},

@@ -43,7 +43,7 @@ static float row_factor(int fill, uint64_t *state)
     return fill == QT_EXTREME ? factors[qt_random_below(state, 5)] : 1;
 }
 
-/* Of weights that FP8 holds, too, blocks of odd rows are at all distances. */
+/* Blocks in odd rows of weights that FP8 holds, too, have all distances. */
 static float block_factor(const struct maker *m, int64_t row, int64_t block)
 {
     const struct qn_scaling *s = &m->c->recipe->scaling[QN_W];
