@@ -463,6 +463,8 @@ struct qn_scaling {
     int history;               /* slots of delayed scaling; 0: none */
     int zero;                  /* the code that stands for 0, of u4 and u8 */
     int packed; /* of w: no columnwise tensor; dgrad reads the rowwise one */
+    int as;     /* enum quern_type that holds values of w, too, relative to the
+                   largest scale within 128 values of k; 0: none must */
 };
 
 enum { QN_TENSORS = 3 }; /* x, w, dy: enum quern_of */

@@ -144,7 +144,7 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
     int lines = rows && strcmp(s->stored->order, "tiles") ? rows : 1;
     int stored = s->zero == QG_STORED;
 
-    lua_createtable(L, 0, 25);
+    lua_createtable(L, 0, 26);
     set_string(L, "type", qg_types_of(s->type)->name);
     set_string(L, "code", code_of(s));
     set_integer(L, "zero", stored ? 0 : s->zero);
@@ -171,6 +171,10 @@ static void set_scale(lua_State *L, const struct qg_scale *s, int of,
     set_integer(L, "history", s->delayed.history);
     set_boolean(L, "latest", !strcmp(s->delayed.amax, "latest"));
     set_boolean(L, "stochastic", !strcmp(s->rounding, "stochastic"));
+    if (s->as)
+        set_string(L, "as", qg_types_of(s->as)->name);
+    else
+        set_boolean(L, "as", 0);
     set_boolean(L, "hadamard", s->hadamard != NULL);
     set_integer(L, "signs", sign_bits(s->hadamard));
     if (copy)

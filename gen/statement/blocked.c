@@ -52,6 +52,9 @@ static const struct qg_field fields[] = {
     {"copies", QG_F_NAME, 0, AT(copies), "both rowwise", NULL,
      "of w: \"rowwise\" if dgrad, too, reads the rowwise tensor (default "
      "\"both\": its columnwise tensor)"},
+    {"as", QG_F_TYPE, 0, AT(as), "e4m3", NULL,
+     "of w in e2m1: e4m3 if it is to hold each value, relative to the "
+     "largest scale within 128 values of k, which casts see to"},
     {"rounding", QG_F_NAME, 0, AT(rounding), "nearest stochastic", NULL,
      "how values are rounded (default \"nearest\")"},
     {"hadamard", QG_F_SIGNS, 0, AT(hadamard), NULL, NULL,

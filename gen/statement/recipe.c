@@ -104,10 +104,20 @@ int qg_recipe_alone(const struct qg_recipe *recipe, int of)
     return !others;
 }
 
+/* Does `as` stand where kernels know what it asks for? COUPLED: as */
+static int is_rebased(const struct qg_scale *scale, int of)
+{
+    return of == QN_W && scale->element == QUERN_E2M1 &&
+           scale->type == QUERN_E8M0 && scale->block.span == QN_SPAN_BLOCK &&
+           scale->block.per.k == 32 && scale->block.per.n == 1 &&
+           !scale->global && !strcmp(scale->storage, "plain") &&
+           !strcmp(scale->rounding, "nearest") && qg_recipe_packed(scale);
+}
+
 /* Checks of fields that need something that the scale lacks. `alone`: it is
-   the only scaled tensor. */
+   the only scaled tensor; `serves`: the recipe has no gradients. */
 static int check_parts(struct qg *q, const struct qg_scale *scale, int of,
-                       int alone)
+                       int alone, int serves)
 {
     int block = scale->block.span == QN_SPAN_BLOCK;
     int delayed = scale->delayed.history != 0;
@@ -157,17 +167,21 @@ static int check_parts(struct qg *q, const struct qg_scale *scale, int of,
          "zero",
          "zero points are stored for blocks of one row, row by row; write: per "
          "= { k = ... }, without 'global' and 'storage'"},
-        {stored && !qg_recipe_packed(scale), "zero",
+        {stored && !(qg_recipe_packed(scale) && alone), "zero",
          "zero points are stored for weights that dgrad, too, reads row by "
          "row, next to x and dy without scales; write: copies = \"rowwise\", "
          "or a code for all, such as zero = 8"},
         {qg_recipe_packed(scale) && of != QN_W, "copies",
          "only w is read by fprop and dgrad, so only w may have one tensor for "
          "both; leave 'copies' out"},
-        {qg_recipe_packed(scale) && !alone, "copies",
+        {qg_recipe_packed(scale) && !alone && !serves, "copies",
          "dgrad reads w's rowwise tensor across its scales, which then "
          "multiply values, next to a dy without scales; write \"none\" for x "
          "and dy, or leave 'copies' out"},
+        {scale->as && !is_rebased(scale, of), "as",
+         "'as' keeps scales of w near each other, of e2m1 with a rowwise "
+         "tensor only; write: type = e8m0, per = { k = 32 }, copies = "
+         "\"rowwise\" and a rule, and no more, or leave 'as' out"},
         {scale->hadamard && of == QN_W, "hadamard",
          "dgrad multiplies w's columnwise tensor with dy's rowwise tensor, "
          "which is not "
@@ -222,7 +236,8 @@ static int check_scales(struct qg *q, struct qg_recipe *recipe)
         scale->element = elements[of];
         if (scale->blocked && scale->rule)
             errors += check_block(q, scale, of) ||
-                      check_parts(q, scale, of, qg_recipe_alone(recipe, of));
+                      check_parts(q, scale, of, qg_recipe_alone(recipe, of),
+                                  !recipe->element.dy);
     }
     return errors || check_pair(q, recipe);
 }

@@ -72,6 +72,7 @@ struct qg_scale {
     const char *storage, *rounding;
     const char *copies;   /* "both", "rowwise": dgrad reads that one, too */
     int rule, global;     /* references to Lua functions, 0: none */
+    int as;               /* enum quern_type that holds values, 0: any */
     int zero;             /* the code that stands for 0, or QG_STORED */
     const char *hadamard; /* 16 of + and -; NULL: none */
     struct {

@@ -81,7 +81,8 @@ static struct qn_scaling scaling(const struct qg_scale *s, int of)
         .hadamard = s->hadamard != NULL,
         .history = s->delayed.history,
         .zero = s->zero == QG_STORED ? 0 : s->zero,
-        .packed = qg_recipe_packed(s)};
+        .packed = qg_recipe_packed(s),
+        .as = s->as};
     return out;
 }
 

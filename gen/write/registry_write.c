@@ -51,7 +51,7 @@ static void put_scaling(struct writer *w, const struct qn_scaling *s)
     const int values[] = {s->span,       s->rows,        s->k,       s->order,
                           s->pad_rows,   s->pad_columns, s->apart,   s->global,
                           s->stochastic, s->hadamard,    s->history, s->zero,
-                          s->packed};
+                          s->packed,     s->as};
 
     qg_text_print(w->q, w->out, "         {%s", type_name(s->type));
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)

@@ -14,11 +14,12 @@
 #include "problem/geometry.h"
 
 /* Scales that tensor cores do not see are factors of sums: others are
-   multiplied into the values, which are dequantized to bf16 then. */
+   multiplied into the values, which are dequantized to bf16 then, or to the FP8
+   that holds them. */
 static int is_narrow_float(const struct qn_geometry *g)
 {
     return !qn_type_is_integer(g->type) && qn_type_bits(g->type) <= 8 &&
-           g->sf.scaling && !g->sf.of_values;
+           g->sf.scaling && (!g->sf.of_values || g->sf.scaling->as);
 }
 
 /* FP8 tensor cores take operands that are narrow on both sides, or become

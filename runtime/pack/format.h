@@ -105,6 +105,9 @@ int qn_weight_fits(const struct qn_pack *, const struct qn_checkpoint_tensor *,
                    unsigned types, int scale_type, int64_t block_rows,
                    int64_t block_k);
 
+/* Must another type hold the values of the recipe's weights, too? */
+int qn_weight_rebased(const struct qn_pack *);
+
 /* The code of 0 in the recipe's weights, before `*flip` turns its bits; -1:
    each block has its own. */
 int qn_weight_zero(const struct qn_pack *, unsigned *flip);

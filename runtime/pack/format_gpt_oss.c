@@ -69,7 +69,11 @@ static int read_weight(struct qn_pack *pack, const char *layer,
     if (!code)
         code = qn_weight_fits(pack, w->scales, 1U << QUERN_E2M1, QUERN_E8M0, 1,
                               BLOCK);
-    return code ? code : qn_pack_check_e8m0(pack, w->scales);
+    if (!code)
+        code = qn_pack_check_e8m0(pack, w->scales);
+    if (!code && qn_weight_rebased(pack))
+        code = qn_pack_check_rebased(pack, w->scales, w->blocks);
+    return code;
 }
 
 static int put_weight(struct qn_pack *pack, const char *layer, const char *name,

@@ -66,7 +66,8 @@ struct qn_pack_layer {
 struct qn_pack_check {
     const struct qn_checkpoint_tensor *tensor;
     const struct qn_checkpoint_tensor *other;
-    int bits; /* of an element */
+    const struct qn_checkpoint_tensor *codes; /* of MXFP4, 32 for a scale */
+    int bits;                                 /* of an element */
     int64_t value;
     int (*holds)(const struct qn_pack_check *, uint64_t index,
                  uint32_t element);
@@ -141,6 +142,14 @@ int qn_pack_check_nothing(struct qn_pack *,
                           const struct qn_checkpoint_tensor *);
 int qn_pack_check_same(struct qn_pack *, const struct qn_checkpoint_tensor *,
                        const struct qn_checkpoint_tensor *other);
+
+/* `scales` [experts, rows, k/32] and codes of MXFP4. */
+int qn_pack_check_rebased(struct qn_pack *,
+                          const struct qn_checkpoint_tensor *scales,
+                          const struct qn_checkpoint_tensor *codes);
+
+/* rebased.c: try it. */
+int qn_rebased_try(const struct qn_pack *, const struct qn_pack_check *);
 
 /* pack_move.c: all elements of a part, or back. */
 int qn_pack_move(const struct qn_pack_part *, unsigned char *source,

@@ -175,6 +175,15 @@ int qn_pack_check_same(struct qn_pack *pack,
                                  "equal: an operand has one for each expert"});
 }
 
+int qn_pack_check_rebased(struct qn_pack *pack,
+                          const struct qn_checkpoint_tensor *scales,
+                          const struct qn_checkpoint_tensor *codes)
+{
+    return add(pack, (struct qn_pack_check){.tensor = scales,
+                                            .codes = codes,
+                                            .value = scales->t->shape[2]});
+}
+
 static uint32_t element_of(const unsigned char *bytes, uint64_t i, int bits)
 {
     uint32_t value = 0;
@@ -240,6 +249,8 @@ static int try_check(const struct qn_pack *pack,
 
     if (check->other)
         return try_same(pack, check);
+    if (check->codes)
+        return qn_rebased_try(pack, check);
     for (uint64_t at = 0; at < bytes && !code; at += CHUNK) {
         const uint64_t left = bytes - at, count = left < CHUNK ? left : CHUNK;
 

@@ -168,6 +168,14 @@ int qn_weight_fits(const struct qn_pack *pack,
         qn_type_name(s->type), s->rows, s->k);
 }
 
+int qn_weight_rebased(const struct qn_pack *pack)
+{
+    int type;
+    const struct qn_scaling *s = weights_of(pack, &type);
+
+    return s && s->as;
+}
+
 int qn_weight_zero(const struct qn_pack *pack, unsigned *flip)
 {
     int type;

@@ -76,6 +76,13 @@ static float scale_block(const struct work *w, const struct lines *lines, int i,
         const unsigned int found = amax_of(tile[line] + j * ACROSS, ACROSS);
         amax = found > amax ? found : amax;
     }
+//$ if scale.as then
+    /* None is further below the largest of 128 values of k than e4m3 reaches. COUPLED: as */
+    const float least = mul_rn(float_of(amax_of(tile[i], TILE)), 0x1p-14f);
+
+    if (lines->copy == &w->row && bits_of(least) > amax)
+        amax = bits_of(least);
+//$ end
     (void)w;
 //$ local input, global = scale.by_input and "w->input, " or "", scale.global and ", global" or ""
     factor = scale_of($(input)float_of(amax)$(global), &sf);

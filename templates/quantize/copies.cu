@@ -38,6 +38,8 @@ struct shared {
 //$ if scale.span == "block" and wide > 32 then
     float row_most[2][TILE_M];    /* of 64 features each */
     float column_most[4][TILE_N]; /* of 32 rows each */
+//$ elseif scale.as then
+    float row_most[2][TILE_M]; /* of 64 features each */
 //$ end
 };
 

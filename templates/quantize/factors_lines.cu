@@ -110,6 +110,26 @@ FN void find_columns(const packed *v, float most[2][PARTS])
 }
 
 //$ end
+//$ if scale.as then
+/* No row's scale is further below the largest of 128 values of k than e4m3 reaches. By all threads.
+   COUPLED: as */
+FN void keep_near(struct shared *shared, const struct coord *p, float most[BLOCKS])
+{
+    const int line = ROWS * p->part + p->lane;
+    float all = 0;
+
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+        all = larger(all, most[i]);
+    shared->row_most[p->half][line] = all;
+    __syncthreads();
+    all = larger(shared->row_most[0][line], shared->row_most[1][line]);
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+        most[i] = larger(most[i], mul_rn(all, 0x1p-14f));
+}
+
+//$ end
 //$ local turned = not (scale.hadamard and wide <= 32)
 //$ local columns = turned and "const struct copy *column, struct factors *f, " or ""
 FN void find_factors(struct shared *shared, const struct coord *p, $(where)const struct copy *row,
@@ -122,6 +142,9 @@ FN void find_factors(struct shared *shared, const struct coord *p, $(where)const
     find_columns(v, of_columns); /* with those of rows, whether both are wanted or not */
 //$ end
     largest_of_row(v - p->lane, p->lane, of_row);
+//$ if scale.as then
+    keep_near(shared, p, of_row);
+//$ end
 //$ if not (scale.hadamard and wide <= 32) then
 //$ if wide > 32 then
     if (column->data) {

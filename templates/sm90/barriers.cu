@@ -2,17 +2,18 @@
 /* How many arrivals end a phase of each. By one thread. */
 //$ local inline = quantize == "mainloop"
 //$ local gathers = gather ~= "none"
+//$ local packs = dequantize ~= "none" and dequantize ~= "rebased"
 //$ local makers = gathers and "1 + GATHER_THREADS" -- of a stage
-//$ makers = makers or dequantize ~= "none" and 4 or inline and "1 + WARPS" or 1 -- of a stage
+//$ makers = makers or packs and 4 or inline and "1 + WARPS" or 1 -- of a stage
 //$ local multiply = schedule == "cooperative" and 8 or 4
-//$ local between = dequantize ~= "none" and 4 or (inline or gathers) and 3 or 0
+//$ local between = packs and 4 or (inline or gathers) and 3 or 0
 FN void barriers_make(const struct memory *s)
 {
     for (int i = 0; i < STAGES; i++) {
         barrier_init(s->full + i * 8, $(makers));
         barrier_init(s->empty + i * 8, $(multiply) * CTAS);
     }
-//$ if dequantize ~= "none" then
+//$ if packs then
     for (int i = 0; i < PACKED_STAGES; i++) {
         barrier_init(s->packed_full + i * 8, 1);
         barrier_init(s->packed_empty + i * 8, $(packed_readers));

@@ -147,7 +147,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ end
 //$ end
 //$ local of_blocks = factors == "squares" or factors == "lines"
-//$ local wide = dequantize ~= "none"
+//$ local wide = dequantize ~= "none" and dequantize ~= "rebased"
 //$ local loaded = wide and "PACKED_BYTES" or "STAGE_BYTES"
 //$ loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or loaded
 //$ local inline = quantize == "mainloop"

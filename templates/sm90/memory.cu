@@ -1,5 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local of_blocks = factors == "squares" or factors == "lines"
+//$ local packs = dequantize ~= "none" and dequantize ~= "rebased" -- into a ring of their own
 //$ local inline = quantize == "mainloop"
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
@@ -7,9 +8,13 @@
 struct memory {
     unsigned int ring; /* stages: A_BYTES of A, and after them B_BYTES of B */
     unsigned int slabs, full, empty;
-//$ if dequantize ~= "none" then
+//$ if packs then
     unsigned int packed; /* stages as they are copied, each an A and after it a B */
+//$ end
+//$ if dequantize ~= "none" then
     unsigned int words;  /* WORDS_BYTES of scales */
+//$ end
+//$ if packs then
     unsigned int packed_full, packed_empty;
 //$ end
 //$ if of_blocks then
@@ -34,7 +39,7 @@ FN struct memory memory_layout(void)
     struct memory s;
 
     s.ring = (shared_address(dynamic) + 1023) & ~1023u; /* swizzling repeats every 1024 bytes */
-    s.slabs = s.ring + STAGES * $(dequantize ~= "none" and "SPAN * " or "")STAGE_BYTES;
+    s.slabs = s.ring + STAGES * $(packs and "SPAN * " or "")STAGE_BYTES;
 //$ if copies then
     s.turned = s.slabs + ALL_SLABS_BYTES;
     s.maxima = s.turned + TURNED_BYTES;
@@ -52,7 +57,10 @@ FN struct memory memory_layout(void)
     s.full = s.values_empty + VALUE_STAGES * 8;
 //$ elseif of_blocks then
     s.full = s.sf + STAGES * SF_BYTES$(whole and " + 8 * AHEAD * SCALES_BYTES" or "");
-//$ elseif dequantize ~= "none" then
+//$ elseif dequantize == "rebased" then
+    s.words = s.slabs + ALL_SLABS_BYTES;
+    s.full = s.words + WORDS_BYTES;
+//$ elseif packs then
     s.packed = s.slabs + ALL_SLABS_BYTES;
     s.words = s.packed + PACKED_STAGES * SPAN * PACKED_BYTES;
     s.packed_full = s.words + WORDS_BYTES;

@@ -14,7 +14,7 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
     const int row = t.row + part * ROWS + warp % 4 * 16;
 
 //$ else
-    const int row = t.row$(dequantize == "swapped" and "" or " + warp % 4 * 16");
+    const int row = t.row$(turned and "" or " + warp % 4 * 16");
 
     t.column += part * COLUMNS;
 //$ end

@@ -199,6 +199,8 @@ FN void load_matrix_x4(unsigned int from, unsigned int word[4])
                  : "r"(from) : "memory");
 }
 
+//$ end
+//$ if back or dequantize == "rebased" then
 FN unsigned int load_shared_half(unsigned int from)
 {
     unsigned short half;
@@ -206,6 +208,8 @@ FN unsigned int load_shared_half(unsigned int from)
     return half;
 }
 
+//$ end
+//$ if back then
 FN void load_shared_words(unsigned int from, unsigned int *first, unsigned int *second)
 {
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"

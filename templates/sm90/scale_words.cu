@@ -17,7 +17,7 @@ enum {
     SF_AHEAD = $(ahead),
 //$ for _, x in ipairs(all) do
 //$ local name, o = x[1], x[2]
-//$ if o.scale then
+//$ if o.scale and o.scale.of_values then
 //$ local bytes, each = size_of(o.scale)
     $(name:upper())_WORD_K = $(each) * $(o.scale.k), /* steps of k that a word of scales is for */
     $(name:upper())_SLOTS = $(word_slots[name == "a" and 1 or 2]), /* words of a row in flight */
@@ -29,7 +29,7 @@ enum {
 /* The scales, as the caller gave them. */
 struct scales {
 //$ for _, x in ipairs(all) do
-//$ if x[2].scale then
+//$ if x[2].scale and x[2].scale.of_values then
     const unsigned char *$(x[1]);
     long long $(x[1])_stride, $(x[1])_group_stride;
 //$ end
@@ -63,7 +63,7 @@ FN void fetch_word(unsigned int to, const struct line *l, int word, int step)
 
 //$ for _, x in ipairs(all) do
 //$ local name, o, lines = x[1], x[2], x[3]
-//$ if o.scale then
+//$ if o.scale and o.scale.of_values then
 //$ local s, upper = o.scale, name:upper()
 //$ local rows = s.lines
 //$ local bytes, each = size_of(s)

@@ -16,13 +16,13 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ local types = a.type == "i8" and "s32.s8.s8" or "f32." .. a.type .. "." .. b.type
 //$ types = dequantize ~= "none" and "f32." .. wide .. "." .. wide or types
 //$ local r = a.type == "i8" and "r" or "f"
-//$ if dequantize == "swapped" then
+//$ if turned then
 /*
 ** Swapped: the 64 rows are B's, and they come from registers; the columns are A's rows, which are
 ** in shared memory. A thread holds D transposed.
 */
 //$ end
-//$ if dequantize == "registers" or dequantize == "swapped" then
+//$ if dequantize == "registers" or turned then
 //$ -- of swapped ones also products of fewer columns, and as f16
 //$ local swapped = dequantize == "swapped"
 //$ for _, columns in ipairs(swapped and few > 0 and { mma_n, few } or { mma_n }) do
@@ -32,7 +32,9 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ local name = columns == mma_n and "mma" or "mma_few"
 //$ name = name .. (type ~= wide and type == "f16" and "_f16" or "")
 //$ local types = "f32." .. type .. "." .. type
-/* From registers: two neighbours in k of a row; of the row 8 below; the same 8 steps on. */
+//$ local tail = bytes == 2 and ", 0" or "" -- not transposed
+//$ local two, on = bytes == 2 and "two" or "four", bytes == 2 and "8" or "16"
+/* From registers: $(two) neighbours in k of a row; of the row 8 below; the same $(on) steps on. */
 FN void $(name)(float *sum, unsigned int a0, unsigned int a1, unsigned int a2, unsigned int a3,
                 unsigned int b, int accumulate)
 {
@@ -41,11 +43,11 @@ FN void $(name)(float *sum, unsigned int a0, unsigned int a1, unsigned int a2, u
                  ".reg .b64 b;\n"
                  "mov.b64 b, {%$(count + 4), %$(count + 6)};\n"
                  "setp.ne.b32 p, %$(count + 5), 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n$(columns)k16.$(types) {\n"
+                 "wgmma.mma_async.sync.aligned.m64n$(columns)k$(32 // bytes).$(types) {\n"
 //$ for i = 0, count - 1, 4 do
                  "%$(i), %$(i + 1), %$(i + 2), %$(i + 3)$(comma(i + 4))\n"
 //$ end
-                 "}, {%$(count), %$(count + 1), %$(count + 2), %$(count + 3)}, b, p, 1, 1, 0;\n"
+                 "}, {%$(count), %$(count + 1), %$(count + 2), %$(count + 3)}, b, p, 1, 1$(tail);\n"
                  "}"
                  :
 //$ for i = 0, count - 1, 4 do

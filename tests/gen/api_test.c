@@ -71,7 +71,7 @@ TEST(field_rows)
     }
     assert_int_equal(nested, 3);
     assert_int_equal(entries, 5);
-    assert_int_equal(rows, 67);
+    assert_int_equal(rows, 68);
     assert_int_equal(qg_field_row(-1, &row), 0);
 }
 

@@ -47,9 +47,19 @@ static void *run_scaled(struct gpu_run *r, struct gpu_case *p,
     return d;
 }
 
+static int dequantizes(const struct gpu_choice *choice, const char *how)
+{
+    const struct qn_kernel *k = choice->kernel ? choice->kernel->kernel : NULL;
+
+    return k && k->dequantize && !strcmp(k->dequantize, how);
+}
+
+/* An end is too far from the scales next to it for a kernel that multiplies
+   codes relative to the largest one: then something is NaN. */
 static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
                        int role)
 {
+    const int rebased = dequantizes(choice, "rebased");
     const int type = qt_ends_scaling(&p->c, role)->type;
     const char *bad = NULL;
     void *before, *without;
@@ -64,8 +74,7 @@ static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
         return;
     }
     qt_ends_find(&p->c, &p->data, role, &b);
-    b.exact = choice->kernel && choice->kernel->kernel->dequantize &&
-              !strcmp(choice->kernel->kernel->dequantize, "none");
+    b.exact = dequantizes(choice, "none");
     before = gpu_run_result(&r, p, &bad);
     without = run_without(&r, p, &b, &bad);
     for (int i = 0; i < qt_nends; i++)
@@ -73,7 +82,8 @@ static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
             void *after = run_scaled(&r, p, &b, qt_ends[i].code, &bad);
 
             if (!bad && !qt_ends_right(&p->c, &b, before, after, without,
-                                       qt_ends[i].outcome, text, sizeof text))
+                                       rebased ? QT_IS_NAN : qt_ends[i].outcome,
+                                       text, sizeof text))
                 bad = text;
             free(after);
         }

@@ -65,6 +65,7 @@ def test_recipes(case, recipe):
 
 def test_every_recipe_is_served_or_refused(case):
     weights = {"w4a16_int4": 0.15, "w4a16_int4_zeros": 0.15, "w4a16_mxfp4": 0.15, "w4a16_nvfp4": 0.15,
+               "w4a8_mxfp4": 0.15,
                "w8a16_fp8_block": 0.06, "w8a8_int8": 0.06}
     known = {"bf16": 2**-8, "fp8_block_any": 0.06, "mxfp8_ocp": 0.06, **weights, **RECIPES}
     for recipe in quern.recipes():

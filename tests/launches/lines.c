@@ -101,6 +101,8 @@ const char *const launch_lines[] = {
     "fprop nvfp4" SIZES " dequantize=pass alpha=any",
     "fprop nvfp4" SIZES " dequantize=fp8",
     "fprop nvfp4" SIZES " dequantize=f16",
+    "fprop w4a8_mxfp4" SIZES,
+    "fprop w4a8_mxfp4" SIZES " alpha=any | offsets device=8.0",
     "wgrad nvfp4" SIZES " d=f32 beta=1 dequantize=mainloop",
     "fprop mxfp4" SIZES " dequantize=fp8 | strides",
     /* casts */

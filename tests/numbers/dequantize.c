@@ -393,6 +393,66 @@ TEST(test_dequantize_encode_again)
     }
 }
 
+/* Eight codes under scale `in[2]` of four: exactly, by e4m3 and the factor, or
+   NaN where there is no such e4m3. */
+static void check_rebased(const uint32_t in[3], const uint32_t out[6])
+{
+    const int scale = (int)(in[1] >> 8 * in[2] & 255);
+    const float factor = float_from(out[4]);
+    int most = 0, least = 255;
+
+    for (int i = 0; i < 4; i++) {
+        const int one = (int)(in[1] >> 8 * i & 255);
+
+        most = one > most ? one : most;
+        least = one < least ? one : least;
+    }
+    assert_int_equal(out[5], most - least >= 12);
+    assert_true(out[0] == out[2] && out[1] == out[3]);
+    if (most == 255) {
+        assert_true(isnan(factor));
+        return;
+    }
+    for (int j = 0; j < 8; j++) {
+        const int code = (int)(in[0] >> 4 * j & 15);
+        const int again = (int)(out[j / 4] >> j % 4 * 8 & 255);
+        const double value =
+            ldexp(value_of(format_named("e2m1"), code), scale - 127);
+        const double got =
+            value_of(format_named("e4m3"), again) * (double)factor;
+        const int fits =
+            scale >= most - 14 || fmod(ldexp(value, 133 - most), 0x1p-9) == 0;
+
+        if (fits ? got != value || signbit(got) != signbit(value) : !isnan(got))
+            fail_msg("code %x under %d of %08x: %02x", (unsigned)code, scale,
+                     (unsigned)in[1], (unsigned)again);
+    }
+}
+
+/* Every code at every position, with every scale, at each place among others
+   whose largest is every one. */
+TEST(test_dequantize_rebase)
+{
+    static uint32_t in[16 * SCALES][3], out[16 * SCALES][6];
+    const struct format *narrow = format_named("e2m1");
+
+    for (uint32_t most = 0; most < SCALES; most++) {
+        for (uint32_t i = 0; i < 16 * SCALES; i++) {
+            const uint32_t scale = i / 16, place = (i + most) % 4;
+
+            in[i][0] = 0;
+            for (int j = 0; j < 8; j++)
+                in[i][0] |= (uint32_t)code_at(narrow, (int)i % 16, j) << 4 * j;
+            in[i][1] = (most * 0x01010101u & ~(255u << 8 * place)) |
+                       scale << 8 * place;
+            in[i][2] = place;
+        }
+        piece(DEQUANTIZE, "rebase_e2m1")(in, out, 16L * SCALES);
+        for (int i = 0; i < 16 * SCALES; i++)
+            check_rebased(in[i], out[i]);
+    }
+}
+
 /* The largest is 2^6 of the scale that it gets, 6 becomes 384 of 448; 2^14
    below it 0.5 is the least denormal. Further down only larger ones are. */
 TEST(test_dequantize_again_ends)

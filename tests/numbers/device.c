@@ -187,6 +187,7 @@ static const struct signature pieces[] = {
     {DEQUANTIZE, "integers_apart_f32", 3, 8, 0},
     {DEQUANTIZE, "e4m3_wide", 2, 2, 0},
     {DEQUANTIZE, "sampled_f16", 2, 7, 0},
+    {DEQUANTIZE, "rebase_e2m1", 3, 6, 0},
     {DEQUANTIZE, "twice_e4m3", 2, 2, 0},
     {DEQUANTIZE, "twice_e5m2", 2, 2, 0},
     {DEQUANTIZE, "twice_e2m3", 2, 2, 0},

@@ -212,6 +212,8 @@ def quantize(name, of, x, sizes, dtype, nbytes, random=(0, 0), delayed=None):
 def quantize_group(layout, side, copy, g, part, dtype, random, delayed):
     recipe = layout.recipe
     matrix = part if side == "row" else reference.turn(recipe, part)
+    if side == "column":
+        recipe = dataclasses.replace(recipe, near=False)
     chosen = None
     if recipe.chance:
         lines, first = layout.lines(side, g)

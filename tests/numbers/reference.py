@@ -217,6 +217,7 @@ class Recipe:
     hadamard: bool = False  # for the columnwise tensor
     zeros: bool = False  # zero points in the upper half of words with scales
     chance: bool = False
+    near: bool = False  # no scale of the rowwise tensor is below 2^-14 of the largest of 128 values'
 
 
 def _alike(**fields):
@@ -250,6 +251,8 @@ RECIPES = {
     "w4a16_int4": {"w": Recipe("i4", "f16", (1, 128))},
     "w4a16_int4_zeros": {"w": Recipe("u4_stored", "f16", (1, 128), zeros=True)},
     "w4a16_mxfp4": {"w": Recipe("e2m1", "e8m0", (1, 32))},
+    "w4a8_mxfp4": {"x": Recipe("e4m3", "f32", "row"),
+                   "w": Recipe("e2m1", "e8m0", (1, 32), near=True)},
     "w4a16_nvfp4": {"w": Recipe("e2m1", "e4m3", (1, 16))},
     "w8a16_fp8_block": {"w": Recipe("e4m3", "f32", (128, 128), limit="input")},
     "w8a8_int8": {of: Recipe("i8", "f32", "row") for of in ("x", "w")},
@@ -351,6 +354,9 @@ def quantize_group(recipe, x, dtype, random=None, delayed=None):
         return *quantize_with_zeros(recipe, x), None
     if delayed is None:
         amax = block_amax(x, rows, length)
+        if recipe.near:
+            most = spread(block_amax(x, 1, 128), amax.shape, 1, 128 // length)
+            amax = np.maximum(amax, most * F32(2.0**-14))
         scales, factor, outer = rule(recipe, amax, amax_of(x), dtype)
     else:
         factor = np.full((-(-x.shape[0] // rows), -(-x.shape[1] // length)), delayed, F32)

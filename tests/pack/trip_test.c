@@ -244,6 +244,83 @@ TEST(scales_of_nan_are_refused)
     quern_close(ctx);
 }
 
+/* One expert with hidden = ffn = 160: five blocks, and the first four share a
+   power of two. Writes `scales` over the last row of w2, and its codes. */
+static void write_rebased(const unsigned char scales[5], int codes)
+{
+    static const struct row rows[] = {
+        {LAYER "down_proj_bias", "BF16", "1,160", 320},
+        {LAYER "gate_up_proj_blocks", "U8", "1,320,5,16", 25600},
+        {LAYER "gate_up_proj_scales", "U8", "1,320,5", 1600},
+        {LAYER "gate_up_proj_bias", "BF16", "1,320", 640},
+        {LAYER "down_proj_blocks", "U8", "1,160,5,16", 12800},
+        {LAYER "down_proj_scales", "U8", "1,160,5", 800},
+    };
+    size_t count;
+    char *bytes;
+
+    write_rows("a.safetensors", rows, 6);
+    bytes = pack_read("a.safetensors", &count);
+    memset(bytes + count - 800, 120, 800);
+    memset(bytes + count - 800 - 12800 - 640 - 1600, 120, 1600);
+    memcpy(bytes + count - 5, scales, 5);
+    memset(bytes + count - 800 - 5 * 16, codes, 5 * 16);
+    pack_bytes("a.safetensors", bytes, count);
+    free(bytes);
+}
+
+/* Two codes of each byte, 2^14 and further below the largest of four scales;
+   the fifth block has others. */
+static const struct {
+    unsigned char scales[5];
+    int codes;
+    const char *says;
+} far[] = {
+    {{120, 106, 120, 120, 1}, 0x11, NULL},
+    {{1, 120, 120, 120, 120}, 0x80, NULL},
+    {{255, 120, 120, 120, 120}, 0x80, "a scale is 255"},
+    {{254, 120, 120, 120, 120}, 0x00, NULL},
+    {{105, 120, 120, 120, 1}, 0x7a, NULL},
+    {{120, 105, 120, 120, 120},
+     0x13,
+     "expert 0, row 159, block 1: its scale is 105 and another one within 128 "
+     "values of k is 120, and recipe w4a8_mxfp4 multiplies e4m3, which holds "
+     "each value only down to 106"},
+    {{120, 120, 120, 104, 120}, 0x6c, NULL},
+    {{120, 120, 120, 104, 120}, 0x62, "row 159, block 3: its scale is 104"},
+    {{103, 120, 120, 120, 120}, 0xee, NULL},
+    {{103, 120, 120, 120, 120}, 0xe7, "row 159, block 0: its scale is 103"},
+    {{120, 102, 120, 120, 120}, 0x06, "row 159, block 1: its scale is 102"},
+};
+
+TEST(blocks_too_far_for_e4m3_are_refused)
+{
+    const struct qn_pack_options rebased = {.recipe = "w4a8_mxfp4"};
+    struct quern_context *ctx = open_library();
+
+    for (size_t i = 0; i < sizeof far / sizeof far[0]; i++) {
+        int code;
+
+        write_rebased(far[i].scales, far[i].codes);
+        code = pack(ctx, "a.safetensors", NULL, &rebased, "p");
+        if (code != (far[i].says ? QUERN_EINVAL : QUERN_OK) ||
+            (code && !strstr(qn_error_text(), far[i].says)))
+            fail_msg("%zu: %d, %s", i, code, qn_error_text());
+        if (code) {
+            assert_int_equal(pack_count("."), 1);
+            assert_int_equal(pack(ctx, "a.safetensors", NULL, &usual, "p"),
+                             strstr(far[i].says, "255") ? QUERN_EINVAL
+                                                        : QUERN_OK);
+        } else {
+            assert_int_equal(undo(ctx, "p", "again"), QUERN_OK);
+            assert_same("a.safetensors", "again/a.safetensors");
+            pack_remove("again");
+        }
+        unlink(pack_path("p"));
+    }
+    quern_close(ctx);
+}
+
 /* A packed file that someone changed; each text is as long as before. */
 static const struct {
     const char *from, *to, *says;

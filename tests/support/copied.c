@@ -43,6 +43,16 @@ static float row_factor(int fill, uint64_t *state)
     return fill == QT_EXTREME ? factors[qt_random_below(state, 5)] : 1;
 }
 
+/* Blocks in odd rows of weights that FP8 holds, too, have all distances. */
+static float block_factor(const struct maker *m, int64_t row, int64_t block)
+{
+    const struct qn_scaling *s = &m->c->recipe->scaling[QN_W];
+
+    return m->q.of == QN_W && s->as && m->c->fill != QT_INTEGER && row % 2
+               ? ldexpf(1, -(int)((row * 5 + block * 7) % 18))
+               : 1;
+}
+
 /* Rows `begin` to `end` of values, each by itself. */
 static void draw_rows(const struct maker *m, int64_t begin, int64_t end,
                       uint64_t *state)
@@ -54,7 +64,8 @@ static void draw_rows(const struct maker *m, int64_t begin, int64_t end,
 
         for (int64_t i = 0; i < m->q.k; i++)
             numbers[row * m->q.k + i] =
-                qt_bf16(factor * qt_draw(state, m->c->fill));
+                qt_bf16(factor * block_factor(m, row, i / 32) *
+                        qt_draw(state, m->c->fill));
     }
 }
 

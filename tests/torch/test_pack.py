@@ -79,6 +79,26 @@ def test_operands_are_those_of_describe(tmp_path):
         "shift": 1}
 
 
+def test_weights_next_to_fp8(tmp_path):
+    """The same bytes for a recipe whose activations are FP8; a block that FP8 cannot hold is named."""
+    expected = checkpoints.gpt_oss(tmp_path / "model", hidden=256, ffn=160, layers=1, files=1)
+    (layer, values), = expected.items()
+    found = pack(tmp_path / "model", tmp_path / "packed", recipe="w4a8_mxfp4")[layer]
+    wide = pack(tmp_path / "model")[layer]
+    assert torch.equal(dequantized(found, "w1"), values[0])
+    assert_round_trip(tmp_path, tmp_path / "model", tmp_path / "packed")
+    x = torch.randn(40, 256, dtype=torch.bfloat16, device=DEVICE)
+    routes = torch.randint(3, (40, 2), device=DEVICE), torch.rand(40, 2, device=DEVICE)
+    y, reference = (experts(x, *routes).double() for experts in (found, wide))
+    assert (y - reference).norm() < 0.06 * reference.norm()  # of three bits in x and in h
+    path = tmp_path / "model" / "model-00001-of-00001.safetensors"
+    tensors = load_file(path)
+    tensors[f"{layer}.down_proj_scales"][1, 7, 2] = 90
+    save_file(tensors, path)
+    with pytest.raises(ValueError, match=r"down_proj_scales': expert 1, row 7, block 2: its scale is 90"):
+        pack(tmp_path / "model", recipe="w4a8_mxfp4")
+
+
 def test_other_tensors_stay(tmp_path):
     FORMATS["nvfp4"](tmp_path / "model", layers=2)
     found = pack(tmp_path / "model", tmp_path / "packed", experts_of="*.layers.1.*")

@@ -243,6 +243,28 @@ ENTRY each_requantize_e2m1(const unsigned *in, unsigned *out, long count)
     }
 }
 
+//$   once "dequantize/rebase_e2m1.c"
+/*
+** A word of codes, the scales of 128 values, and which of these is its own: words of e4m3 as near
+** scales make them, unless one is far; as any do; the bits of the factor of their sums; whether one
+** is far.
+*/
+ENTRY each_rebase_e2m1(const unsigned *in, unsigned *out, long count)
+{
+    EACH(i, count) {
+        const unsigned base = rebase_base(in[3 * i + 1]);
+        const unsigned all = rebase_distances(in[3 * i + 1], base);
+        const unsigned distance = all >> 8 * in[3 * i + 2] & 255, far = rebase_far(all);
+        const struct magnitudes any = rebase_any(distance);
+        const struct magnitudes m = far ? any : rebase_near(distance);
+
+        requantize_e2m1(out + 6 * i, in[3 * i], &m);
+        requantize_e2m1(out + 6 * i + 2, in[3 * i], &any);
+        out[6 * i + 4] = bits_of(rebase_factor(base));
+        out[6 * i + 5] = far != 0;
+    }
+}
+
 //$   once "dequantize/apart.c"
 /* Eight bytes, and eight halves of words, with those that are 4 apart side by side. */
 ENTRY each_codes_apart(const unsigned *in, unsigned *out, long count)
