@@ -54,6 +54,7 @@
 #define B_START     "templates/sm100/start.body.cu"
 #define B_END       "templates/sm100/end.body.cu"
 #define B_SCALES    "templates/sm100/scales.cu"
+#define B_BACK      "templates/sm100/store_gradient_copies.cu"
 #define COPIES      "templates/sm90/copies.cu"
 #define GATHER      "templates/sm90/gather.cu"
 #define FOUR        "templates/common/four_scales.cu"
@@ -491,6 +492,22 @@ static const struct mutant planted[] = {
     {B_M_COPIES, COPIES, "x, row, lane);\n    __syncwarp();\n#pragma unroll",
      "x, row, lane);\n#pragma unroll"},
     {B_M_COPIES, COPIES, "t->runs * 128 + row", "t->start + row"},
+    /* gradients as such codes: two warps have a block's rows */
+    {B_M_DY_COPIES, B_BACK, "    meet();\n    most =", "    most ="},
+    {B_M_DY_COPIES, B_BACK, "(1 - half) * 32 + lane", "half * 32 + lane"},
+    {B_M_DY_COPIES, B_BACK, "    meet();\n    store_lines", "    store_lines"},
+    {B_M_DY_COPIES, B_BACK, "        meet(); /* codes take the slabs */\n", ""},
+    {B_M_DY_COPIES, B_BACK, "is_row[j % 2] ? word[j] : 0", "word[j]"},
+    {B_M_DY_COPIES, B_BACK, "i + lane / 16 ^ lane % 8", "i + lane / 16"},
+    {B_M_DY_COPIES, B_BACK, "tensor_load(sum, sums + 8 * i)",
+     "tensor_load(sum, sums)"},
+    {B_M_DY_COPIES, B_BACK, "x - RESULTS", "x"},
+    {B_M_DY_COPIES, B_BACK, "row & -BLOCK, lane", "row, lane"},
+    {B_M_DY_COPIES, B_BACK, "        if (is_pair)\n            fill",
+     "        fill"},
+    {B_M_DY_COPIES, B_BACK, "(begin + CHUNKS * OPERANDS) % (2 * SLABS)",
+     "begin"},
+    {B_M_DY_COPIES, COPIES, "(part * (PAIRS / 2) + j / 2)", "j / 2"},
     /* fp32 scales as bytes of exponents */
     {B_M_BLOCK, FOUR, " * 0x01010101u", ""},
     {B_M_BLOCK, B_SCALES, "and \"GIVEN\" or", "and \"BLOCK\" or"},
