@@ -49,7 +49,7 @@ FN void share_factors(const struct packed *packed, unsigned int maxima, unsigned
     }
 }
 
-/* The columnwise tensor's part of it. What two warps share is read before they meet again. */
+/* The columnwise tensor's part of it. Two warps read each other's values before they meet again. */
 FN void store_columns(const struct packed *packed, const struct tile *t, const struct copies *c,
                       int x, int row, int lane)
 {
