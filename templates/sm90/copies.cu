@@ -357,7 +357,8 @@ FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 //$ end
 //$ -- bytes of a line, and which 16 of them are these rows
 //$ local even = "odd ? odd_column : even_column"
-//$ local line, who = small and 32 or 64, small and (back and "two warps'" or "warp's") or "warpgroup's"
+//$ local line, who = small and 32 or 64, small and "warp's" or "warpgroup's"
+//$ if small and back then who = "two warps'" end
 //$ local chunk = small and "(half ^ lane / 2) % 2" or "(threadIdx.x / 32 ^ lane) % 4"
 /*
 ** A warp's rows turn: a line of $(line) bytes for each column has the $(who) rows. Lanes of
