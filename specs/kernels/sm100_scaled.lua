@@ -24,7 +24,8 @@ end
 -- Does something follow the product that takes more than one column, or goes back through it?
 local function makes_copies (v) return v.epilogue == "copies" end
 local function follows (v) return v.epilogue == "activate" or makes_copies(v) end
-local function goes_back (v) return v.epilogue == "gradient" end
+local function returns_copies (v) return v.epilogue == "gradient_copies" end
+local function goes_back (v) return v.epilogue == "gradient" or returns_copies(v) end
 
 -- See sm100_gemm.lua.
 local function turned (v)
@@ -32,11 +33,13 @@ local function turned (v)
 end
 
 -- Bytes of shared memory: alignment and barriers aside, the slabs, each with a barrier if P is
--- fetched, and columnwise tensors on their way, of 32 rows for each warp that stores; one stage of
--- A and B, and of scales of 128 lines and of tiles of 128 spots.
+-- fetched, and columnwise tensors on their way, of 32 rows for each warp that stores, or each two
+-- of gradients, 64 columns at a time; one stage of A and B, and of scales of 128 lines and of tiles
+-- of 128 spots.
 local function slab_memory (v)
   local slab = 16 * v.d_swizzle + (goes_back(v) and 8 or 0)
-  local copies = makes_copies(v) and 4 * 128 * (32 + 4) or 0
+  local copies = makes_copies(v) and 4 * 128 * (32 + 4)
+                 or returns_copies(v) and 4 * 64 * (32 + 2 * (2 + 4)) or 0
   return 1 * KiB + (goes_back(v) and 8 or 4) * v.slabs * slab + copies + 512
 end
 local function stage_memory (v)
@@ -253,6 +256,15 @@ for name, of in pairs(kinds) do
   end
 end
 
+local function copied (of)
+  return
+  reject "scales of the result must be those of a row's 32 results each"
+    (function (v) return v.a.scale.rows ~= 1 or v.a.scale.k ~= 32 end),
+  reject "the copies' values must be rounded to nearest, as they are"
+    (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
+  ragged_m(of)
+end
+
 -- The same of fprop, and the results become copies of an x, as the next product takes it: blocks of
 -- 32 are a part of a tile's row, or of a column's rows that one warp has.
 for operand, axes in pairs(operands) do
@@ -270,11 +282,29 @@ for operand, axes in pairs(operands) do
 
     operand == "one" and requires "n % 128 == 0" "results must be whole blocks of 128"
                      or requires "n % 256 == 0" "results must be whole blocks of 128",
-    reject "scales of the result must be those of a row's 32 results each"
-      (function (v) return v.a.scale.rows ~= 1 or v.a.scale.k ~= 32 end),
-    reject "the copies' values must be rounded to nearest, as they are"
-      (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
-    ragged_m(kinds.blocks)
+    copied(kinds.blocks)
+  }
+end
+
+-- And dp as copies of a dy: two warps have a column's 32 rows.
+for operand, axes in pairs(operands) do
+  kernels("sm100_blocks_m_dy_copies_" .. operand) {
+    op = "dgrad", element = { e4m3, e5m2 }, scale = "block", layout = "tn", ragged = "m",
+    epilogue = "gradient_copies", d = { bf16, f16 }, arch = "sm_100f",
+    template = kinds.blocks.template,
+    params = join(rows, kinds.blocks.sf, backward,
+                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "tile" { {128, 128, 128} }, alone(),
+    derive "operands" (function () return operand end),
+    derive "addend" (function () return "fetch" end), -- P, as C would be
+
+    requires "n % 128 == 0" "results must be whole blocks of 128",
+    reject "an activation with constants needs more registers than there are: some would spill"
+      (function (v) return v.activation == "clamped_swiglu" and v.interleave ~= 1 end),
+    copied(kinds.blocks)
   }
 end
 

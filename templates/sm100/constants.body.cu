@@ -30,7 +30,8 @@ LINES = TILE_M,   /* of the tensor cores: rows of D */
 SPOTS = TILE_N,   /* in each line: columns of D */
 ROWS = 64,        /* 16 of which, in a row, a warp has sums of at a time */
 COLUMNS = TILE_N,
-//$ local part = epilogue == "gradient" and "ROWS * 128 / " .. d.bytes or "ROWS * COLUMNS"
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
+//$ local part = back and "ROWS * 128 / " .. d.bytes or "ROWS * COLUMNS"
 SUMS = $(part) / 128, /* in each of its threads */
 //$ end
 WARPS = $(threads // 32 - (native and 8 or 4)), /* that store */
@@ -59,6 +60,11 @@ ROW_SLABS = COLUMNS / SLAB_COLUMNS,
 //$ if epilogue == "copies" then
 RESULTS = $(operands == "one" and tile.n or tile.n // 2), /* of a row in a tile */
 TURNED_BYTES = WARPS * RESULTS * 32, /* a tile's columnwise tensor, of each warp's rows */
+COLUMNS_BYTES = WARPS * RESULTS * 4, /* the columns' factors, for each warp */
+//$ elseif epilogue == "gradient_copies" then
+RESULTS = 64, /* of a row in a block: a slab's columns of D */
+TURNED_BYTES = WARPS / 2 * RESULTS * 32, /* a block's columnwise tensor, of each two warps' rows */
+MAXIMA_BYTES = WARPS * 32 * 4, /* of each warp's columns */
 COLUMNS_BYTES = WARPS * RESULTS * 4, /* the columns' factors, for each warp */
 //$ end
 QUEUE = 4, /* tiles announced at a time */

@@ -1,5 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local copies = epilogue == "copies"
+//$ local back = epilogue == "gradient_copies"
+//$ local copies = epilogue == "copies" or back
 /* Shared memory, as 32-bit addresses. */
 struct memory {
     unsigned int ring; /* stages: A_BYTES of A, and after them B_BYTES of B */
@@ -18,6 +19,9 @@ struct memory {
 //$ end
 //$ if copies then
     unsigned int turned, columns; /* of the columnwise tensor: see sm90/copies.cu */
+//$ if back then
+    unsigned int maxima; /* of columns, of each warp: see sm100/store_gradient_copies.cu */
+//$ end
 //$ end
 };
 
@@ -35,7 +39,12 @@ FN struct memory memory_layout(void)
 //$ end
 //$ if copies then
     s.turned = s.slabs + ALL_SLABS_BYTES;
+//$ if back then
+    s.maxima = s.turned + TURNED_BYTES;
+    s.columns = s.maxima + MAXIMA_BYTES;
+//$ else
     s.columns = s.turned + TURNED_BYTES;
+//$ end
     s.full = s.columns + COLUMNS_BYTES;
 //$ else
     s.full = s.slabs + ALL_SLABS_BYTES;

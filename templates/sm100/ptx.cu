@@ -34,7 +34,9 @@ FN void tensor_commit(unsigned int barrier)
 //$ end
 }
 
-//$ if scales == "native" and epilogue ~= "copies" then -- where sm90/ptx.cu has none
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
+//$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
+//$ if scales == "native" and not copies then -- where sm90/ptx.cu has none
 FN void store_shared_word(unsigned int to, unsigned int word)
 {
     asm volatile("st.shared.b32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
@@ -71,7 +73,7 @@ FN void load_box_$(dimensions)d_pair(unsigned int to, const tensor_map *map, uns
 //$ end
 //$ end
 //$ -- columns of a load: all of a line's, or the rows of D that are stored from one load
-//$ local columns = (turned or epilogue == "gradient") and 64 or tile.n
+//$ local columns = epilogue == "gradient_copies" and 32 or (turned or back) and 64 or tile.n
 //$ local count = columns // 2
 //$ local function comma (i) return i < count and "," or "" end
 /*

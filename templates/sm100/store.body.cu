@@ -1,6 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local place = epilogue == "gradient" and "(warp % 4 * 2 + half)" or "(warp - 4)"
-//$ if epilogue == "gradient" then
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
+//$ local place = back and "(warp % 4 * 2 + half)" or "(warp - 4)"
+//$ if back then
 const int half = warp / 4 - 1; /* of 32 rows, which two warps have */
 //$ else
 float sum[SUMS];
@@ -32,7 +33,7 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
             sums_release(&s, number, lane);
         //$ include("sm90/after_tile.body.cu", { row = "row" })
     }
-//$ elseif epilogue == "gradient" then
+//$ elseif back then
     const int line = warp % 4 * 32 + half * 16, row = t.row + line;
     const unsigned int sum = here + (line << 16);
 

@@ -91,7 +91,7 @@ FN void load_sums(float sum[SUMS], unsigned int sums, int row, int warp)
         tensor_load(sum + i * (ROWS / 2), sums + (warp % 4 * 32 + i * 16 << 16) + row);
     tensor_wait(sum, SUMS);
 }
-//$ elseif epilogue ~= "gradient" then
+//$ elseif epilogue ~= "gradient" and epilogue ~= "gradient_copies" then
 /* One half of a warp's 32 rows. */
 FN void load_sums(float sum[SUMS], unsigned int sums, int half, int warp)
 {

@@ -5,7 +5,8 @@
 //$    epilogue == "gradient_copies" then
 //$   extra = " &finish,"
 //$ end
-//$ local inside = epilogue == "gradient" and arch == "sm_100f" -- sums are loaded there
+//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
+//$ local inside = back and arch == "sm_100f" -- sums are loaded there
 //$ if inside and factors ~= "none" then
 //$   extra = extra .. (factors == "row" and " &factors," or " &group_scale,")
 //$ elseif factors == "row" then

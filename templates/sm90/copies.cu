@@ -1,13 +1,17 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ -- Blackwell: blocks of 32 values; a warp has 32 rows, 16 at a time, and meets no other one
+//$ -- Blackwell: blocks of 32 values; a warp has 32 rows, 16 at a time, and meets no other one, or,
+//$ -- of gradients, 16 of the 32 rows that two warps have
 //$ local small = arch ~= "sm_90a"
+//$ local back = epilogue == "gradient_copies"
 /*
 ** A tile's results as the tensors that quantize makes of them: rounded to $(d.type) first, as it
 //$ if small then
-** reads them. A warp has 32 rows of them.
+//$ local of = back and "those of two warps" or "those of one warp"
+//$ local who = back and "Two warps have 32 rows" or "A warp has 32 rows"
+** reads them. $(who) of them.
 **
 **   rowwise tensor     a scale for each BLOCK results of a row
-**   columnwise tensor  a scale for a column's BLOCK rows, those of one warp, after the group's last
+**   columnwise tensor  a scale for a column's BLOCK rows, $(of), after the group's last
 **                one zeros, transposed
 **
 ** A thread holds results of two rows of each 16, `row` + lane / 4 and 8 below, packed in pairs:
@@ -23,9 +27,6 @@
 ** row has columns 8 j + 2 (lane % 4) and the next one, as sums have.
 //$ end
 */
-//$ local back = epilogue == "gradient_copies"
-//$ if activation == "none" then
-//$ end
 //$ once "cast/arith.c"
 //$ once("cast/from_" .. d.type .. ".c")
 //$ once("cast/to_" .. a.type .. ".c")
@@ -36,8 +37,10 @@
 enum {
     PAIRS = RESULTS / 8,
     BLOCKS = RESULTS / BLOCK, /* of a row */
-    BLOCK_PAIRS = BLOCK / 8,
+    BLOCK_PAIRS = BLOCK / 8$(back and "" or ",")
+//$ if not back then
     SLAB_PAIRS = SLAB_BYTES / SLAB_ROWS / 8 /* of codes */
+//$ end
 };
 //$ else
 enum { BLOCK = 128, PAIRS = BLOCK / 8 };
@@ -115,8 +118,11 @@ FN void find_results(struct packed *packed, float sum[SUMS], const struct tile *
 /* ------------------------------------------------------------------ rowwise tensor */
 
 //$ local first, count = small and "first + " or "", small and "BLOCK_PAIRS" or "PAIRS"
-//$ local chunk = small and "j / 2 % 4 ^ lane / 8" or "j / 2 ^ lane / 4"
+//$ local chunk = small and not back and "j / 2 % 4 ^ lane / 8" or "j / 2 ^ lane / 4"
 //$ local begin, end_ = small and "first" or "0", small and "first + SLAB_PAIRS" or "PAIRS"
+//$ if small and back then
+//$   chunk, end_ = "(part * (PAIRS / 2) + j / 2) ^ lane / 4", "PAIRS"
+//$ end
 //$ if small then
 /* The largest magnitudes of the thread's two rows in a block, which has a row's pairs from `first`
    on. */
@@ -176,12 +182,19 @@ FN void find_row_factors(float factor[2][BLOCKS], const struct packed *packed,
     }
 }
 
+//$ if back then
+/* A warp's rows of the rowwise tensor to part 0 or 1 of a slab's, for the copy engine. */
+FN void put_codes(const struct packed *packed, const float of_block[2][BLOCKS], unsigned int slab,
+                  int part, int lane)
+{
+//$ else
 /* Rows of the rowwise tensor through a slab, from column x on: a row's pairs from `first` on. */
 FN void put_codes(const struct packed *packed, const float of_block[2][BLOCKS],
                   struct slabs *slabs, const struct tile *t, const struct maps *maps, int first,
                   int x, int row, int rows, int lane)
 {
     const unsigned int slab = slabs->first + slabs->slot * SLAB_BYTES;
+//$ end
 //$ elseif back then
 /* A warp's rows of the rowwise tensor, and their scales, from column x on; nothing reads the
    slab. */
@@ -197,7 +210,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
 {
     const unsigned int slab = slabs->first + slabs->slot * SLAB_BYTES;
 //$ end
-//$ local across = small and 64 or 128 -- bytes of a row
+//$ local across = small and not back and 64 or 128 -- bytes of a row
     const unsigned int line = slab + lane / 4 * $(across) + lane % 2 * 8 + lane % 4 / 2 * 4;
     const int odd = lane % 2; /* two lanes exchange halves */
     const unsigned int upper = odd ? 0x1054 : 0x5410, lower = odd ? 0x3276 : 0x7632;
@@ -223,7 +236,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
 //$ end
     __syncwarp();
 #pragma unroll
-    for (int j = $(begin); j < $(end_); j += 2) {
+    for (int j = $(small and back and "0" or begin); j < $(end_); j += 2) {
 //$ if small then
         const int block = j / BLOCK_PAIRS;
         const float factor[4] = { of_block[0][block], of_block[0][block], of_block[1][block],
@@ -240,13 +253,25 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
     }
     copy_engine_fence();
     __syncwarp();
+//$ if not small or not back then
     if (lane == 0)
         store_slab(maps, slab, t, x, row, rows);
+//$ end
 }
 
 /* --------------------------------------------------------------- columnwise tensor */
 
-//$ if small then
+//$ if small and back then
+/* The largest magnitudes of two columns of a warp's 16 rows: lanes exchange halves, and each has
+   the pair of columns that its bits count, the highest first. */
+FN unsigned int largest_of_columns(const struct packed *packed, int lane)
+{
+    unsigned int most[PAIRS];
+
+#pragma unroll
+    for (int j = 0; j < PAIRS; j++)
+        most[j] = larger_pair(magnitudes_of(packed->row[0][j]), magnitudes_of(packed->row[1][j]));
+//$ elseif small then
 /* A warp's largest magnitudes of each column and their factors, which go to `columns`, and whose
    scales are stored: lanes exchange halves. */
 FN void share_factors(const struct packed packed[2], unsigned int columns, const struct tile *t,
@@ -287,7 +312,11 @@ FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
             most[j] = larger_pair(kept, __shfl_xor_sync(~0u, given, mask));
         }
     }
-//$ if small then
+//$ if small and back then
+    return most[0];
+}
+
+//$ elseif small then
 #pragma unroll
     for (int j = 0; j < PAIRS / 8; j++) {
         const int column = ((place + j) * 4 + lane % 4) * 2;
@@ -328,10 +357,11 @@ FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 //$ end
 //$ -- bytes of a line, and which 16 of them are these rows
 //$ local even = "odd ? odd_column : even_column"
-//$ local line, who = small and 32 or 64, small and "warp" or "warpgroup"
+//$ local line, who = small and 32 or 64, small and "warp's" or "warpgroup's"
+//$ if small and back then who = "two warps'" end
 //$ local chunk = small and "(half ^ lane / 2) % 2" or "(threadIdx.x / 32 ^ lane) % 4"
 /*
-** A warp's rows turn: a line of $(line) bytes for each column has the $(who)'s rows. Lanes of
+** A warp's rows turn: a line of $(line) bytes for each column has the $(who) rows. Lanes of
 ** neighbouring rows, then of pairs of these, exchange halves of their words, until each has 4
 ** rows of a column in a word.
 */
@@ -370,7 +400,7 @@ FN void turn_columns(const struct packed *packed, unsigned int turned, unsigned 
     }
 }
 
-/* The $(who)'s lines to memory, 16 bytes at a time. */
+/* The $(who) lines to memory, 16 bytes at a time$(small and back and ": half of them" or ""). */
 FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
 {
 //$ if small then
@@ -378,11 +408,12 @@ FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
 //$ else
     const int line = threadIdx.x % BLOCK / 4, chunk = threadIdx.x % 4;
 //$ end
+//$ local count = small and (back and "RESULTS / 2" or "RESULTS") or "BLOCK"
 //$ local step, turn = small and 16 or 32, small and "line / 4 % 2" or "line / 2 % 4"
 
     to += line * stride + chunk * 16;
 #pragma unroll
-    for (int i = 0; i < $(small and "RESULTS" or "BLOCK"); i += $(step)) {
+    for (int i = 0; i < $(count); i += $(step)) {
         unsigned int word[4];
 
         load_shared_x4(turned + (i + line) * $(line) + (chunk ^ $(turn)) * 16, word);
@@ -391,7 +422,7 @@ FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
     }
 }
 
-//$ if small then
+//$ if small and not back then
 /* A warp's 16 rows, from `row` on, and results from column x on: the rowwise tensor, whose scales
    of rows after the group's are 0. */
 FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const struct tile *t,
@@ -424,7 +455,7 @@ FN void store_column_copy(const struct packed packed[2], const struct tile *t,
     store_lines(turned, c->column + x * c->column_stride + (long long)t->runs * 128 + row,
                 c->column_stride);
 }
-//$ else
+//$ elseif not small then
 /*
 ** A warp reads the values that the others share before it comes to the next block's barrier for
 ** all: so only the maxima, which are written before that, have two buffers.

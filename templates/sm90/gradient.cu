@@ -1,10 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local two, halves = operands ~= "one", operands == "halves"
-//$ local copies = epilogue == "gradient_copies"
 //$ local pairs, run = two and interleave == 1, interleave // 8
 //$ local slabs_of = two and "two slabs" or "a slab"
 //$ -- Sums in the tensor cores' own memory: warps n and n + 4 of those that store have 32 rows
 //$ local apart = arch ~= "sm_90a"
+//$ local copies = epilogue == "gradient_copies"
+//$ local kept = copies and not apart -- in registers
 /*
 ** From dh = alpha * sum, the gradient of an activation's result, those of its input:
 //$ if two then
@@ -20,8 +21,12 @@
 ** to tile, as do those of C in sm90/fetch.cu. Fetches and stores must agree: two warps whose 32
 ** rows share partial sums of dbias take the same chunks.
 //$ if copies then
+//$   if kept then
 ** Quantized tensors of D, made in registers, go back: see sm90/copies.cu. D itself is in the slabs
 ** only where its rows are summed.
+//$   else
+** Quantized tensors of D, as it is in the slabs, go back: see sm90/copies.cu.
+//$   end
 //$ end
 */
 //$ once("activation/" .. activation .. ".c")
@@ -32,6 +37,9 @@ enum {
     CHUNKS = ROWS / 64 * ROW_SLABS,
     CHUNKS_AHEAD = SLABS / OPERANDS,
     FRAGMENTS = SLAB_COLUMNS / 8, /* of a slab: 8 columns of 16 rows each */
+//$ if copies and apart then
+    PART = FRAGMENTS / 2, /* whose sums are loaded at a time: few registers are left */
+//$ end
 //$ if operands == "runs" and not pairs then
     RUN = $(run), /* fragments of one operand before those of the other */
 //$ end
@@ -177,7 +185,7 @@ FN void differentiate(float *a, float *b, float dh, float probability, float *to
     *b = mul_rn(weighted, d.b);
 }
 
-//$ if copies and pairs then
+//$ if kept and pairs then
 /* Keep a chunk's D, as it is in the slabs of the warp, of the group's rows. */
 FN void keep_chunk(struct packed *packed, const unsigned int slab[OPERANDS], const int is_row[2],
                    int lane)
@@ -195,7 +203,7 @@ FN void keep_chunk(struct packed *packed, const unsigned int slab[OPERANDS], con
     }
 }
 
-//$ elseif copies then
+//$ elseif kept then
 /* Keep operand j of two neighbours of one row of a fragment, in which of the blocks they are. */
 FN void keep_pair(struct packed packed[OPERANDS], int fragment, int j, int half,
                   unsigned int pair)
@@ -210,7 +218,7 @@ FN void keep_pair(struct packed packed[OPERANDS], int fragment, int j, int half,
 }
 
 //$ end
-//$ if copies then
+//$ if kept then
 /* A chunk's P becomes D, from fragment `first` on, zeros after the group's last row. */
 FN void fill_chunk(struct packed packed[OPERANDS], int before,
                    const unsigned int slab[OPERANDS], const float *sum,
@@ -220,22 +228,33 @@ FN void fill_chunk(struct packed packed[OPERANDS], int before,
     const int is_row[2] = { c->row + lane / 4 < rows, c->row + lane / 4 + 8 < rows };
     const float *const weight = s->probability;
 //$ else
+//$ if copies then
+/* PART fragments of a chunk's P, from `from` on, become D; `total` are the thread's sums for dprob,
+   of two rows. */
+FN void fill_chunk(const unsigned int slab[OPERANDS], int from, const float *sum,
+                   const struct finish *s,
+//$ else
 /* A chunk's P becomes D; `total` are the thread's sums for dprob, of two rows. */
 FN void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const struct finish *s,
+//$ end
                    $(halves and "" or "const struct chunk *c, ")const float weight[2],
                    float total[2], int lane)
 {
 //$ end
     const unsigned int first = slab[0], second = slab[OPERANDS - 1];
+//$ local from, count = "", "FRAGMENTS"
+//$ if copies and apart then
+//$   from, count = "from + ", "PART"
+//$ end
 
 //$ if pairs then
 #pragma unroll
-    for (int j = 0; j < FRAGMENTS; j += 2) {
+    for (int j = 0; j < $(count); j += 2) {
         unsigned int at[4], one[4], two[4];
 
 #pragma unroll
         for (int i = 0; i < 4; i++) { /* rows 0 and 8 of fragment j, then of the next one */
-            at[i] = pairs_at(first, second, j + i / 2, lane) + i % 2 * 8 * 128;
+            at[i] = pairs_at(first, second, $(from)j + i / 2, lane) + i % 2 * 8 * 128;
             load_shared_words(at[i], &one[i], &two[i]);
         }
 #pragma unroll
@@ -248,22 +267,22 @@ FN void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const st
 
             differentiate(&a_lo, &b_lo, __fmul_rn(s->alpha, dh[0]), probability, &of_row$(by[1]));
             differentiate(&a_hi, &b_hi, __fmul_rn(s->alpha, dh[1]), probability, &of_row$(by[1]));
-            if (c->column + 8 * (j + i / 2) < s->of->columns)
+            if (c->column + 8 * ($(from)j + i / 2) < s->of->columns)
                 total[i % 2] = of_row;
             store_shared_words(at[i], pack(a_lo, b_lo), pack(a_hi, b_hi));
         }
     }
-//$ if copies then
+//$ if kept then
     keep_chunk(&packed[before / FRAGMENTS], slab, is_row, lane);
 //$ end
 }
 //$ else
 #pragma unroll
-    for (int j = 0; j < FRAGMENTS; j += 2) {
-        const unsigned int at = fragment_at(first, second, j + lane / 16, 0, lane);
+    for (int j = 0; j < $(count); j += 2) {
+        const unsigned int at = fragment_at(first, second, $(from)j + lane / 16, 0, lane);
         unsigned int a[4], b[4] = { 0 };
 //$ if two then
-        const unsigned int beside = fragment_at(first, second, j + lane / 16, 1, lane);
+        const unsigned int beside = fragment_at(first, second, $(from)j + lane / 16, 1, lane);
 
         load_matrix_x4(beside, b);
 //$ end
@@ -280,19 +299,19 @@ FN void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const st
 //$ if operands == "halves" then
             total[i % 2] = of_row;
 //$ else
-            if (c->column + 8 * (j + i / 2) < s->of->columns)
+            if (c->column + 8 * ($(from)j + i / 2) < s->of->columns)
                 total[i % 2] = of_row;
 //$ end
             a[i] = pack(a_lo, a_hi);
             b[i] = pack(b_lo, b_hi);
-//$ if copies then
+//$ if kept then
             keep_pair(packed, before + j + i / 2, 0, i % 2, is_row[i % 2] ? a[i] : 0);
 //$ if two then
             keep_pair(packed, before + j + i / 2, 1, i % 2, is_row[i % 2] ? b[i] : 0);
 //$ end
 //$ end
         }
-//$ if copies then
+//$ if kept then
         if (!s->of->partials)
             continue;
 //$ end
@@ -388,7 +407,9 @@ FN void meet(void)
 //$ end
 }
 
-//$ if copies then
+//$ if copies and apart then
+//$ include "sm100/store_gradient_copies.cu"
+//$ elseif copies then
 /* One warp's rows of a tile: those that are not in the group are zeros of the columnwise tensor. */
 FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
                    const struct maps *maps, const struct finish *s, int row, int rows, int lane)

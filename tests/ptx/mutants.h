@@ -56,6 +56,7 @@
 #define B_SCALES    "templates/sm100/scales.cu"
 #define B_SCALED    "templates/sm100/multiply_scaled.cu"
 #define B_CONSTANTS "templates/sm100/constants.body.cu"
+#define B_BACK      "templates/sm100/store_gradient_copies.cu"
 #define COPIES      "templates/sm90/copies.cu"
 #define GATHER      "templates/sm90/gather.cu"
 #define FOUR        "templates/common/four_scales.cu"
@@ -493,6 +494,9 @@ static const struct mutant planted[] = {
     {B_M_COPIES, COPIES, "x, row, lane);\n    __syncwarp();\n#pragma unroll",
      "x, row, lane);\n#pragma unroll"},
     {B_M_COPIES, COPIES, "t->runs * 128 + row", "t->start + row"},
+    /* gradients as such codes: two warps have a block's rows */
+    {B_M_DY_COPIES, B_BACK, "(1 - half) * 32 + lane", "half * 32 + lane"},
+    {B_M_DY_COPIES, B_BACK, "x - RESULTS", "x"},
     /* fp32 scales as bytes of exponents */
     {B_M_BLOCK, FOUR, " * 0x01010101u", ""},
     {B_M_BLOCK, B_SCALES, "and \"GIVEN\" or", "and \"BLOCK\" or"},
