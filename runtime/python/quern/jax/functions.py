@@ -17,7 +17,7 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
     """jax.lax.ragged_dot: [m, k], [g, k, n] to [m, n], whose rows i of group e are
     lhs[i] @ rhs[e].
 
-        rhs           values, or a Quantized of them, which has no gradient. Of recipes that pack
+        rhs           values, or a Quantized of them, which has no gradient. If the recipe packs
                       weights (w4a16_.., w8a16_..) the gradient of lhs reads the same tensor as the
                       product, columnwise or in the layout nk rowwise
         quantized     a Quantized of rhs, so that its values are not quantized again; they have
