@@ -324,6 +324,10 @@ def test_quantized_weights():
         with pytest.raises(ValueError, match="w has no rowwise tensor"):
             qt.grouped_mm(case.x, column, case.lengths, recipe=recipe)
         assert_near(qt.dequantize(q), case.w.double(), 2**-3)
+    for recipe in ("w8a8_int8", "w4a8_mxfp4"):
+        row = qt.quantize(case.w, recipe=recipe, of="w", copies="rowwise")
+        with pytest.raises(ValueError, match=f"recipe {recipe} has no dy: it is for inference"):
+            qt.grouped_mm(case.x.clone().requires_grad_(), row, case.lengths, recipe=recipe)
 
 
 def test_main_grad_without_a_backward_pass():

@@ -270,7 +270,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
     if wanted:
         if (quantized is not None and x.requires_grad and not scaling.is_packed
                 and quantized.columnwise is None):
-            raise ValueError("w has no columnwise tensor, which the gradient of x reads")
+            raise ValueError(why_no_gradient("w", recipe, scaling))
         target = main_grad if addresses is None else addresses
         if queue is not None and target is None and sink is None:
             sink = sink_of(w)
@@ -279,6 +279,13 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
     else:
         y = fprop(flat, w, bias, prob, lengths, ends, out, scale, history, arrays, options)[0]
     return y if x.dim() == 2 else y.reshape(*rows, n)
+
+
+def why_no_gradient(name, recipe, scaling):
+    """The error for a Quantized without its columnwise tensor."""
+    if not scaling.dy:
+        return f"recipe {recipe} has no dy: it is for inference, under torch.no_grad()"
+    return f"{name} has no columnwise tensor, which the gradient of x reads"
 
 
 def autocast(scaling, x, *others):

@@ -10,7 +10,8 @@ from quern import GATED, PLAIN
 from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
-from quern.torch.functions import _written, autocast, check_quantized, f32, sink_of
+from quern.torch.functions import (_written, autocast, check_quantized, f32, sink_of,
+                                   why_no_gradient)
 from quern.torch.quantized import NONE, Quantized, State, cast
 
 FORWARD, BACKWARD, WGRAD = 0, 1, 2
@@ -269,7 +270,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     if wanted:
         if (scaling.w > 1 and not scaling.is_packed and quantized1 is not None
                 and quantized1.columnwise is None):
-            raise ValueError("w1 has no columnwise tensor, which the backward pass reads")
+            raise ValueError(why_no_gradient("w1", recipe, scaling))
         if queue is not None and main_grad1 is None and sink is None:
             sink = sink_of(w1, w2)
         y = _GroupedMLP.apply(flat, w1, w2, b1, b2, prob, residual, index, lengths, ends, out,
