@@ -5,12 +5,6 @@
 
 #include "internal.h"
 
-static inline int qn_sizes_valid(int type)
-{
-    type &= ~QN_SIZES_ENDS;
-    return type == QUERN_I32 || type == QUERN_I64;
-}
-
 /* Bytes of an entry. */
 static inline size_t qn_sizes_entry(int type)
 {

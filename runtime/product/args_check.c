@@ -6,14 +6,11 @@
 #include "product/args.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/sizes_type.h"
 #include "base/types.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
 #include "product/backend.h"
 #include "product/frame.h"
-#include "product/plan.h"
-#include "quantize/quantize_plan.h"
 
 /* ---------------------------------------------------------------- operands */
 

@@ -43,16 +43,12 @@ static void speak_for(struct qn_plan *plan, const struct qn_plan *product)
    products if there are two. */
 static void take_operands(struct qn_plan *plan, const struct qn_plan *product)
 {
-    const int first = !plan->kernel;
-
     for (int role = QN_ROLE_A; role < QN_ROLES; role++) {
         if (plan->operands[role].sf.scaling !=
                 product->operands[role].sf.scaling ||
             (plan->sums && role > QN_ROLE_B))
             continue;
         plan->mapped[role] |= product->mapped[role];
-        plan->takes_pointers[role] = product->takes_pointers[role] &&
-                                     (first || plan->takes_pointers[role]);
     }
 }
 

@@ -237,9 +237,6 @@ static int prepare(struct qn_plan *plan, struct qn_session *s,
     if (qn_tensormap_takes(plan->kernel, QN_PARAM_bases))
         plan->values.bases = MODEL_ADDRESS;
     fill_maps(plan);
-    for (int role = QN_ROLE_A; role < QN_ROLES; role++)
-        plan->takes_pointers[role] =
-            qn_select_pointers(&plan->problem, plan->kernel, role);
     if (module->backend != QUERN_BACKEND_HOST) {
         plan->driver = s->driver;
         plan->context = s->scope.context;

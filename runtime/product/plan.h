@@ -45,7 +45,6 @@ struct qn_plan {
     struct qn_geometry operands[QN_ROLES]; /* by enum qn_role */
     unsigned char has[QN_ROLES];           /* enum qn_has */
     int mapped[QN_ROLES];                  /* the kernel has a map of it */
-    int takes_pointers[QN_ROLES];          /* and its matrices' addresses */
     int microbatches; /* products that a launch merges, at least 1 */
     struct qn_plan_map maps[QN_MAPS];
     int nmaps;

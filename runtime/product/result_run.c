@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* result_run.c: the arguments and the launch of the cast that quantizes a
    product's result. Nothing here allocates. */
-#include "base/error.h"
 #include "product/args.h"
 #include "product/frame.h"
 #include "product/plan.h"

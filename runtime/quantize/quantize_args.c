@@ -7,9 +7,7 @@
 #include "base/error.h"
 #include "base/region.h"
 #include "base/sizes_type.h"
-#include "base/types.h"
 #include "problem/host_sizes_rules.h"
-#include "problem/problem.h"
 
 enum { DATA, SF, GLOBAL, FIELDS };
 enum { TENSORS = 5, OTHERS = 13 };
