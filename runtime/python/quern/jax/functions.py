@@ -6,7 +6,7 @@ from jax import lax
 
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
-from quern.jax._recipes import recipe_of, scaling_of
+from quern.jax._recipes import check_gradients, recipe_of, scaling_of
 from quern.jax.quantized import Quantized, check_quantized, seeds
 from quern.jax.scaling import check_state, no_state, vary_with
 
@@ -96,8 +96,7 @@ def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offs
                                   "directly; others need a recipe")
     scaling = scaling_of(recipe)
     no_state(recipe)
-    if scaling.dy == 0:
-        raise ValueError(f"recipe {recipe} has no dy: it is for inference")
+    check_gradients(recipe, scaling)
     _checks.values(names[0], x, 2, scaling.type if scaling.x == 1 else None)
     dy = _checks.values(names[1], dy, 2, scaling.type if scaling.dy == 1 else None)
     if x.shape[0] != dy.shape[0]:

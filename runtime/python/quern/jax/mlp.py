@@ -13,7 +13,7 @@ from quern import GATED, PLAIN
 from quern.jax import _checks, products
 from quern.jax._batch import Window, batched
 from quern.jax._call import WORDS, call
-from quern.jax._recipes import Scaling, recipe_of, scaling_of
+from quern.jax._recipes import Scaling, check_gradients, recipe_of, scaling_of
 from quern.jax.functions import sizes_of
 from quern.jax.quantized import Quantized, check_quantized, seeds
 from quern.jax.scaling import ScalingState, check_state, put, vary_with
@@ -112,7 +112,7 @@ def _forward(spec, sizes, names, is_kept):
         for i, name in enumerate(("w1", "w2"), 2):
             if name in given and spec.scaling.w > 1:
                 copies = "both" if is_kept and not spec.scaling.is_packed else \
-                    "columnwise" if spec.layout == "kn" else "rowwise"
+                    products.copies_of(spec.layout, spec.scaling)[0]
                 state = ScalingState(given["scale"][i], given["history"][i]) \
                     if spec.scaling.slots else None
                 made = products.quantize(given.pop(name), "w", spec, copies, {},
@@ -224,8 +224,7 @@ def _run_forward(spec, values, more, sizes, is_kept):
 
 
 def _mlp_forward(spec, values, more, sizes):
-    if not spec.scaling.dy:
-        raise ValueError(f"recipe {spec.recipe} has no dy: it is for inference")
+    check_gradients(spec.recipe, spec.scaling)
     y, kept = _run_forward(spec, values, more, sizes, True)
     names = {"x": products.RESIDUALS[0], "saved": RESIDUAL}
     kept = {name: checkpoint_name(a, names.get(name, products.RESIDUALS[1]))

@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 import quern
 from quern.jax._batch import batched
 from quern.jax._call import WORDS, call
-from quern.jax._recipes import Scaling
+from quern.jax._recipes import Scaling, check_gradients
 from quern.jax.scaling import ScalingState, put
 
 RESIDUALS = ("quern_x", "quern_w")  # names of residuals, for policies of jax.checkpoint
@@ -356,8 +356,7 @@ def _fprop(spec, x, w, quantized, bias, bits, sizes, state, is_kept):
 
 
 def _scaled_forward(spec, x, w, quantized, bias, bits, sizes, state):
-    if spec.scaling.dy == 0:
-        raise ValueError(f"recipe {spec.recipe} has no dy: it is for inference")
+    check_gradients(spec.recipe, spec.scaling)
     y, *later = _fprop(spec, x, w, quantized, bias, bits, sizes, state, True)
     if state is not None:
         state = state._replace(history=later.pop())

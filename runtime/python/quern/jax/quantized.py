@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from quern.jax import _checks, products
 from quern.jax._batch import batched
 from quern.jax._call import WORDS, call
-from quern.jax._recipes import OF, scaling_of
+from quern.jax._recipes import scaling_of
 from quern.jax.scaling import ScalingState, check_state, vary_with
+from quern.scaling import OF
 
 COPIES = ("rowwise", "columnwise", "both")
 _ARRAYS = ("rowwise", "rowwise_sf", "rowwise_global", "columnwise", "columnwise_sf",

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from quern.jax import _checks
 from quern.jax._call import axes_of, call, vary_alike
-from quern.jax._recipes import OF, scaling_of
+from quern.jax._recipes import scaling_of
+from quern.scaling import OF
 
 KINDS = {3: (0, 1, 2), 6: (0, 0, 1, 1, 2, 2)}  # which of x, w, dy each tensor is
 

@@ -7,9 +7,10 @@ import weakref
 
 import torch
 
+from quern.scaling import OF
 from quern.torch import _checks
 from quern.torch._ops import ops
-from quern.torch._recipes import OF, scaling_of
+from quern.torch._recipes import scaling_of
 from quern.torch.functions import add_grad
 from quern.torch.quantized import Quantized, State, cast, refresh
 from quern.torch.queue import Later

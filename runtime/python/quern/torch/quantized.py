@@ -5,9 +5,10 @@ import typing
 
 import torch
 
+from quern.scaling import OF
 from quern.torch import _checks
 from quern.torch._ops import WORDS, ops
-from quern.torch._recipes import OF, scaling_of
+from quern.torch._recipes import scaling_of
 
 NONE = (None, None, None)
 

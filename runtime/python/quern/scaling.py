@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts about a recipe, from the library's tables; quern.torch and quern.jax have the types."""
+
+import functools
+import typing
+
+import quern
+
+OF = ("x", "w", "dy")
+_PLAIN = ("bf16", "f16", "f32")
+
+
+class Scaling(typing.NamedTuple):
+    """How many arrays activations, weights and gradients are (1: values, 2: and scale factors,
+    3: and those of the second level; dy 0: the recipe has no gradients)."""
+    x: int
+    w: int
+    dy: int
+    is_random: tuple  # whether the rounding of each of them is
+    type: typing.Any  # of values that are not scaled; here as lines spell it, or None
+    slots: int  # delayed scaling: largest magnitudes that a history keeps; else 0
+    is_packed: bool  # dgrad, too, reads the rowwise tensor of w, whose gradient is of its values
+
+
+def describe(op, recipe, k=256):
+    """The operands of a product; of a recipe without that op none."""
+    try:
+        return quern.describe(f"{op} {recipe} g=1 m=128 n=128 k={k}")
+    except quern.Error:
+        return {}
+
+
+@functools.lru_cache(maxsize=None)
+def scaling_of(recipe):
+    def arrays(operand, table):
+        return (operand in table) + (operand + ".sf" in table) + (operand + ".global" in table)
+
+    if not isinstance(recipe, str):
+        raise TypeError(f"recipe is {type(recipe).__name__}: a name such as 'bf16' is expected")
+    fprop = quern.describe(f"fprop {recipe} g=1 m=128 n=128 k=128")
+    dgrad = describe("dgrad", recipe)
+    counts = arrays("a", fprop), arrays("b", fprop), arrays("a", dgrad)
+    casts = [quern.describe(f"quantize {recipe} of={of} g=1 m=128 k=128") if count > 1 else {}
+             for of, count in zip(OF, counts)]
+    operands = fprop["a"], fprop["b"], dgrad.get("a")
+    plain = [o.type for o in operands if o and o.type in _PLAIN]
+    slots = [cast["history"].shape[0].base for cast in casts if "history" in cast]
+    is_packed = counts[1] > 1 and "b" in dgrad and dgrad["b"].shape[1].base == 256  # fprop's n
+    return Scaling(*counts, tuple("random" in cast for cast in casts), plain[0] if plain else None,
+                   slots[0] if slots else 0, is_packed)
