@@ -46,6 +46,20 @@ FN unsigned int load_codes(const struct rows *r, unsigned int stage, int i, int 
     return permute(load_shared_half(at), load_shared_half(at + 8), 0x5410);
 }
 
+/* A step's values, by distances that may be far if `any`. */
+FN void rebase_codes(struct fragment *f, const struct rows *r, unsigned int stage,
+                     const unsigned int distances[HELD], int any)
+{
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+#pragma unroll
+        for (int j = 0; j < BLOCKS; j++) {
+            const unsigned int distance = distances[i] >> 8 * j & 255;
+            const struct magnitudes m = any ? rebase_any(distance) : rebase_near(distance);
+            requantize_$(b.type)(f->word[i][j], load_codes(r, stage, i, j), &m);
+        }
+}
+
 /* The values of the step at `x`, whose stage is there. */
 FN void rebase_fragment(struct fragment *f, const struct memory *s, const struct rows *r,
                         unsigned int stage, int x)
@@ -61,23 +75,10 @@ FN void rebase_fragment(struct fragment *f, const struct memory *s, const struct
         far |= rebase_far(distances[i]);
         f->factor[i] = rebase_factor(base);
     }
-    if (__any_sync(~0u, far)) {
-#pragma unroll
-        for (int i = 0; i < HELD; i++)
-#pragma unroll
-            for (int j = 0; j < BLOCKS; j++) {
-                const struct magnitudes m = rebase_any(distances[i] >> 8 * j & 255);
-                requantize_$(b.type)(f->word[i][j], load_codes(r, stage, i, j), &m);
-            }
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < HELD; i++)
-#pragma unroll
-        for (int j = 0; j < BLOCKS; j++) {
-            const struct magnitudes m = rebase_near(distances[i] >> 8 * j & 255);
-            requantize_$(b.type)(f->word[i][j], load_codes(r, stage, i, j), &m);
-        }
+    if (__any_sync(~0u, far))
+        rebase_codes(f, r, stage, distances, 1);
+    else
+        rebase_codes(f, r, stage, distances, 0);
 }
 
 /* The products of one step of k, where A is at `a`. */
