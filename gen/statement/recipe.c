@@ -104,7 +104,7 @@ int qg_recipe_alone(const struct qg_recipe *recipe, int of)
     return !others;
 }
 
-/* Does `as` stand where kernels know what it asks for? COUPLED: as */
+/* Do kernels know a scale with the field `as`? COUPLED: as */
 static int is_rebased(const struct qg_scale *scale, int of)
 {
     return of == QN_W && scale->element == QUERN_E2M1 &&
