@@ -74,7 +74,7 @@ static void run_choice(struct gpu_case *p, const struct gpu_choice *choice,
         return;
     }
     qt_ends_find(&p->c, &p->data, role, &b);
-    b.exact = dequantizes(choice, "none");
+    b.exact |= dequantizes(choice, "none");
     before = gpu_run_result(&r, p, &bad);
     without = run_without(&r, p, &b, &bad);
     for (int i = 0; i < qt_nends; i++)

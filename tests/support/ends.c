@@ -45,14 +45,19 @@ void qt_ends_find(const struct qt_case *c, const struct qt_data *data, int role,
     const int bits = qn_type_bits(types[tensor_of(c, role)]);
     const int stored = bits == 4 ? 4 : 8; /* six have a byte */
     const int64_t row = role == QT_A ? c->start[0] + ROW : ROW;
-    const int64_t wide =
-        qn_quantize_round_up(qn_quantize_ceil_div(c->k, s->k), s->pad_columns);
+    const int across = role == QT_B && c->b_major == QUERN_MAJOR_MN;
+    const int64_t length = across ? c->n : c->k; /* of a line */
+    const int64_t wide = qn_quantize_round_up(
+        qn_quantize_ceil_div(length, s->k), s->pad_columns);
 
     *b = (struct qt_block){.role = role,
                            .row = row / s->rows * s->rows,
                            .lines = s->rows,
-                           .pitch = (c->k * stored / 8 + 15) / 16 * 16,
-                           .bytes = (size_t)(s->k * stored / 8)};
+                           .pitch = (length * stored / 8 + 15) / 16 * 16,
+                           .bytes = (size_t)(s->k * stored / 8),
+                           .exact = across};
+    b->column = across ? BLOCK * (int64_t)s->k : b->row;
+    b->columns = across ? s->k : b->lines;
     b->codes = (unsigned char *)data->operand[role] + b->row * b->pitch +
                BLOCK * (int64_t)b->bytes;
     b->scale = (unsigned char *)data->sf[role] + row / s->rows * wide + BLOCK;
@@ -80,7 +85,7 @@ static int counts(const struct qt_case *c, const struct qt_block *b, int64_t i)
     if (b->role == QT_A)
         return row == b->row;
     return row >= c->start[0] && row < c->start[0] + c->length[0] &&
-           column >= b->row && column < b->row + b->lines;
+           column >= b->column && column < b->column + b->columns;
 }
 
 /* May the block's part of an element, with the largest scale, be a number? Its

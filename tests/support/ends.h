@@ -27,10 +27,12 @@ struct qt_block {
     int role;    /* QT_A or QT_B */
     int64_t row; /* of the operand, the first of the block: in group 0 */
     int64_t lines, pitch;
-    size_t bytes; /* of codes in a line */
+    int64_t column, columns; /* of D, for a block of B */
+    size_t bytes;            /* of codes in a line */
     unsigned char *codes, *scale;
-    int exact; /* sums are scaled, not values: the largest scale of one that is
-                  small enough gives a number */
+    int exact; /* sums are scaled, not values, or the block has one value for an
+                  element of D: the largest scale of one that is small enough
+                  gives a number */
 };
 
 /* The scales of A or B, which the case's fprop or dgrad multiplies values
