@@ -504,7 +504,8 @@ struct qn_kernel {
     const char *schedule;   /* "cooperative", "pingpong", "" */
     const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
     const char *dequantize; /* where codes become bf16: "shared", "registers";
-                               "swapped": registers, and D turned */
+                               "swapped": registers, and D turned; "weights":
+                               the same next to A as it is copied */
     const char *becomes;    /* their type when dequantized: "bf16", "f16" with
                                QN_PARAM_bases, or "either", by tiles */
     const char *quantize; /* "mainloop": the mainloop quantizes A; "pass", "" or

@@ -39,17 +39,24 @@
 #define CONTENDED        0.75
 #define MORE             4.0
 #define FEW              64.0
+#define FEW_OF_MANY      128.0
+#define ALONG            530.0
+#define ALONG_ROW        4.1
+#define ACROSS           600.0
+#define ACROSS_ROW       5.5
 #define UNEVEN           1.5
 
 /* The memory that they write to. */
-enum strategy { NOWHERE, SHARED, REGISTERS, SWAPPED };
+enum strategy { NOWHERE, SHARED, REGISTERS, SWAPPED, WEIGHTS };
 
 static enum strategy strategy_of(const struct qn_kernel *kernel)
 {
-    static const char *const names[] = {
-        [SHARED] = "shared", [REGISTERS] = "registers", [SWAPPED] = "swapped"};
+    static const char *const names[] = {[SHARED] = "shared",
+                                        [REGISTERS] = "registers",
+                                        [SWAPPED] = "swapped",
+                                        [WEIGHTS] = "weights"};
 
-    for (int strategy = SHARED; strategy <= SWAPPED && kernel->dequantize;
+    for (int strategy = SHARED; strategy <= WEIGHTS && kernel->dequantize;
          strategy++)
         if (!strcmp(kernel->dequantize, names[strategy]))
             return (enum strategy)strategy;
@@ -100,28 +107,43 @@ static struct share share_of(const struct qn_operand *o, enum strategy strategy,
     return s;
 }
 
-/* May its tiles hold more rows than those that it has fewer products for? */
-static int has_few(const struct qn_kernel *kernel)
+/* The rows that it has fewer products for; 0: its tiles hold no more. */
+static double few_of(const struct qn_kernel *kernel)
 {
-    return strategy_of(kernel) == SWAPPED && kernel->tile[0] > FEW;
+    enum strategy strategy = strategy_of(kernel);
+    double few = strategy == SWAPPED   ? FEW
+                 : strategy == WEIGHTS ? FEW_OF_MANY
+                                       : 0;
+
+    return kernel->tile[0] > few ? few : 0;
 }
 
 double qn_model_dequantize_rows(const struct qn_kernel *kernel, double length)
 {
-    double most = UNEVEN * length, share = (most - FEW) / larger(length, 1);
+    double few = few_of(kernel);
+    double share = (UNEVEN * length - few) / larger(length, 1);
 
-    if (!has_few(kernel) || share >= 1)
+    if (few == 0 || share >= 1)
         return kernel->tile[0];
-    return FEW + (kernel->tile[0] - FEW) * larger(share, 0);
+    return few + (kernel->tile[0] - few) * larger(share, 0);
 }
 
 int qn_model_dequantize_whole(const struct qn_kernel *kernel, double length)
 {
-    return has_few(kernel) && UNEVEN * length <= kernel->tile[0];
+    return few_of(kernel) > 0 && UNEVEN * length <= kernel->tile[0];
 }
 
-double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
-                                  double k, double math)
+static double weights_cycles(const struct qn_kernel *kernel, double rows,
+                             double k)
+{
+    int along = kernel->b.major == QUERN_MAJOR_K;
+    double step = along ? ALONG : ACROSS, row = along ? ALONG_ROW : ACROSS_ROW;
+
+    return (step + row * larger(rows, FEW_OF_MANY)) * k / 64;
+}
+
+static double others_cycles(const struct qn_kernel *kernel, double rows,
+                            double k, double math)
 {
     enum strategy strategy = strategy_of(kernel);
     int f16 = is_f16(kernel);
@@ -134,7 +156,7 @@ double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
 
     double four = m * a.four + n * b.four;
 
-    if (has_few(kernel))
+    if (few_of(kernel) > 0)
         eight += MORE * (m - FEW);
     if (eight > 0)
         eight = (BEGIN + eight) * k / 64 + CONTENDED * math;
@@ -142,4 +164,12 @@ double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
         four += BUSY;
     return larger(larger(bytes / SHARED_PER_CYCLE, four) * k / 64, eight) +
            (strategy == REGISTERS ? FIRST : 0);
+}
+
+double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
+                                  double k, double math)
+{
+    return strategy_of(kernel) == WEIGHTS
+               ? weights_cycles(kernel, rows, k)
+               : others_cycles(kernel, rows, k, math);
 }

@@ -2,6 +2,7 @@
 //$ once "dequantize/permute.c"
 //$ once "dequantize/multiply.c"
 //$ once "dequantize/multiply_add.c"
+//$ once "cast/to_bf16.c"
 //$ once "cast/arith.c"
 /*
 ** Eight integers of four bits, the first in the lowest ones, as bf16, times a scale: the upper one
@@ -12,28 +13,74 @@
 ** digits, are exact in bf16, so that their sum with codes times the upper one is rounded once, as
 ** the product in fp32 would be.
 */
-FN void scale_integers(unsigned pair[4], float factor, unsigned zero)
+struct integer_scale {
+    unsigned high, low; /* both parts, twice in a word */
+    float factor;
+    unsigned zero; /* 128 and the code that stands for 0, likewise */
+};
+
+FN struct integer_scale integer_scale(float factor, unsigned zero)
 {
     const unsigned bits = bits_of(factor);
     const float upper = float_of(bits & 0xffff0000);
     /* Infinity has no lower digits; a NaN's are of no importance. */
     const unsigned rest = bits & 0xffff ? bits_of(factor - upper) : 0;
-    const unsigned high = permute(bits, 0, 0x3232), low = permute(rest, 0, 0x3232);
+    const struct integer_scale s = { permute(bits, 0, 0x3232), permute(rest, 0, 0x3232), factor,
+                                     zero };
+    return s;
+}
 
-    for (int i = 0; i < 4; i++) {
-        const unsigned values = subtract_bf16x2(pair[i] | 0x43004300, zero);
-        pair[i] = multiply_add_bf16x2(values, high, multiply_bf16x2(values, low));
-    }
+/* Two codes in the last bits of 128. */
+FN unsigned scale_integer(unsigned pair, const struct integer_scale *s)
+{
+    const unsigned values = subtract_bf16x2(pair, s->zero);
+
+    return multiply_add_bf16x2(values, s->high, multiply_bf16x2(values, s->low));
+}
+
+FN void scale_integers(unsigned pair[4], float factor, unsigned zero)
+{
+    const struct integer_scale s = integer_scale(factor, zero);
+
+    for (int i = 0; i < 4; i++)
+        pair[i] = scale_integer(pair[i] | 0x43004300, &s);
 }
 
 /* The same where the scale has 24 digits. */
+FN unsigned scale_integer_wide(unsigned pair, const struct integer_scale *s)
+{
+    const unsigned values = subtract_bf16x2(pair, s->zero);
+
+    return to_bf16_x2(mul_rn(float_of(values << 16), s->factor),
+                      mul_rn(float_of(values & 0xffff0000), s->factor));
+}
+
 FN void scale_integers_wide(unsigned pair[4], float factor, unsigned zero)
 {
-    for (int i = 0; i < 4; i++) {
-        const unsigned values = subtract_bf16x2(pair[i] | 0x43004300, zero);
-        pair[i] = to_bf16_x2(mul_rn(float_of(values << 16), factor),
-                             mul_rn(float_of(values & 0xffff0000), factor));
-    }
+    const struct integer_scale s = integer_scale(factor, zero);
+
+    for (int i = 0; i < 4; i++)
+        pair[i] = scale_integer_wide(pair[i] | 0x43004300, &s);
+}
+
+/* A word's lowest codes of both halves; bits that `flip` has are then turned over. */
+FN unsigned pair_of_word(unsigned codes, unsigned flip)
+{
+//$ if arch == "host" then
+    return (codes & 0x000f000f) ^ flip;
+//$ else
+    unsigned pair; /* one instruction, which the compiler makes two of */
+
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
+        : "=r"(pair) : "r"(codes), "r"(0x000f000f), "r"(flip));
+    return pair;
+//$ end
+}
+
+/* The two codes of a byte, likewise. */
+FN unsigned pair_of_byte(unsigned codes, unsigned flip)
+{
+    return pair_of_word(codes * 0x1001, flip);
 }
 
 /* Codes i and i + 1 of each byte. */

@@ -2,7 +2,7 @@
 /* How many arrivals end a phase of each. By one thread. */
 //$ local inline = quantize == "mainloop"
 //$ local gathers = gather ~= "none"
-//$ local packs = dequantize ~= "none" and dequantize ~= "rebased"
+//$ local packs = dequantize ~= "none" and dequantize ~= "rebased" and dequantize ~= "weights"
 //$ local makers = gathers and "1 + GATHER_THREADS" -- of a stage
 //$ makers = makers or packs and 4 or inline and "1 + WARPS" or 1 -- of a stage
 //$ local multiply = schedule == "cooperative" and 8 or 4

@@ -97,14 +97,15 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
     to += cluster_rank() * $(part) * TILE_K * $(o.bytes);
 //$ end
 //$ -- the rows of one box, and how many boxes make a stage
-//$ local rows = o.major == "mn" and 64 or (name == "a" and a_box or b_box)[2]
+//$ local rows = o.major == "mn" and (o.bits == 4 and b_box[1] or 64)
+//$              or (name == "a" and a_box or b_box)[2]
 //$ local boxes = part // rows
 //$ -- two separate operands of an activation have a box each
 //$ local next_row = name == "b" and apart and "half" or rows
 //$ local packed = o.bits == 4 and o.major == "k" -- two values in a byte
 //$ local along = packed and "x / 2" or "x"
 //$ local as_bytes = packed and "/ 2" or "* " .. o.bits // 8
-//$ local at = o.major == "k" and along .. ", mn" or "mn, x"
+//$ local at = o.major == "k" and along .. ", mn" or (o.bits == 4 and "mn / 2, x" or "mn, x")
 //$ local pad = boxes == 1 and "" or "    "
 //$ local plain = microbatches > 1 and "&maps->plain->part[maps->part]." .. name or "maps->" .. name
 //$ if microbatches > 1 and o.major == "mn" then
@@ -147,7 +148,7 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ end
 //$ end
 //$ local of_blocks = factors == "squares" or factors == "lines"
-//$ local wide = dequantize ~= "none" and dequantize ~= "rebased"
+//$ local wide = dequantize ~= "none" and dequantize ~= "rebased" and dequantize ~= "weights"
 //$ local loaded = wide and "PACKED_BYTES" or "STAGE_BYTES"
 //$ loaded = of_blocks and "STAGE_BYTES + SF_LOADED" or loaded
 //$ local inline = quantize == "mainloop"

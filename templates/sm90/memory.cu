@@ -1,6 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local of_blocks = factors == "squares" or factors == "lines"
-//$ local packs = dequantize ~= "none" and dequantize ~= "rebased" -- into a ring of their own
+//$ local held = dequantize == "rebased" or dequantize == "weights" -- in registers only
+//$ local packs = dequantize ~= "none" and not held -- into a ring of their own
 //$ local inline = quantize == "mainloop"
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
@@ -57,7 +58,7 @@ FN struct memory memory_layout(void)
     s.full = s.values_empty + VALUE_STAGES * 8;
 //$ elseif of_blocks then
     s.full = s.sf + STAGES * SF_BYTES$(whole and " + 8 * AHEAD * SCALES_BYTES" or "");
-//$ elseif dequantize == "rebased" then
+//$ elseif held then
     s.words = s.slabs + ALL_SLABS_BYTES;
     s.full = s.words + WORDS_BYTES;
 //$ elseif packs then

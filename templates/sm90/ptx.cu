@@ -200,7 +200,17 @@ FN void load_matrix_x4(unsigned int from, unsigned int word[4])
 }
 
 //$ end
-//$ if back or dequantize == "rebased" then
+//$ local four = dequantize == "weights" and b.bits == 4
+//$ if four then
+FN unsigned int load_shared_byte(unsigned int from)
+{
+    unsigned int byte;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(byte) : "r"(from) : "memory");
+    return byte;
+}
+
+//$ end
+//$ if back or dequantize == "rebased" or dequantize == "weights" and not four then
 FN unsigned int load_shared_half(unsigned int from)
 {
     unsigned short half;
@@ -209,13 +219,15 @@ FN unsigned int load_shared_half(unsigned int from)
 }
 
 //$ end
-//$ if back then
+//$ if back or four and b.major == "mn" then
 FN void load_shared_words(unsigned int from, unsigned int *first, unsigned int *second)
 {
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
                  : "=r"(*first), "=r"(*second) : "r"(from) : "memory");
 }
 
+//$ end
+//$ if back then
 FN void store_shared_words(unsigned int to, unsigned int first, unsigned int second)
 {
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};"
@@ -292,7 +304,8 @@ FN void store_shared_byte(unsigned int to, unsigned int byte, unsigned int wante
 }
 
 //$ end
-//$ if copies or quantize == "mainloop" or either then
+//$ local neighbours = dequantize == "weights" and b.major == "mn" and d.bytes == 2
+//$ if copies or quantize == "mainloop" or either or neighbours then
 FN void store_shared_word(unsigned int to, unsigned int word)
 {
     asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(word) : "memory");

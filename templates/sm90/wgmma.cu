@@ -24,7 +24,7 @@ enum { ROWS_OF_8 = 1024 >> 4, SWIZZLE_128 = 1 << 30 }; /* high word of an operan
 //$ end
 //$ if dequantize == "registers" or turned then
 //$ -- of swapped ones also products of fewer columns, and as f16
-//$ local swapped = dequantize == "swapped"
+//$ local swapped = dequantize == "swapped" or dequantize == "weights"
 //$ for _, columns in ipairs(swapped and few > 0 and { mma_n, few } or { mma_n }) do
 //$ for _, type in ipairs(swapped and wide == "either" and { "bf16", "f16" } or { wide }) do
 //$ local count = columns // 2
@@ -109,7 +109,7 @@ FN void mma_finish($(number) *sum, int count)
     for (int i = 0; i < count; i++)
         asm volatile("" : "+$(r)"(sum[i]) : : "memory");
 }
-//$ if dequantize == "swapped" and lowered > 0 then
+//$ if (dequantize == "swapped" or dequantize == "weights") and lowered > 0 then
 
 /* The factor that the operands' values lack: a power of two, so nothing is rounded. */
 FN void mma_raise(float *sum, int count)

@@ -109,6 +109,12 @@ TEST(test_dequantize_every_pair)
     check_all(format_named("e2m1"), 1, 128);
     check(format_named("e2m1"), "low_e2m1_apart", "e4m3", 1, SCALES - 1,
           0x1p-9);
+    check(format_named("e2m1"), "dequantize_e2m1_byte_e8m0", "e8m0", 0,
+          SCALES - 1, 1);
+    check(format_named("e2m1"), "dequantize_e2m1_byte_e4m3", "e4m3", 0,
+          SCALES - 1, 1);
+    check(format_named("e2m1"), "twice_e2m1_byte", "e8m0", 0, 128, 1);
+    check(format_named("e2m1"), "low_e2m1_byte", "e4m3", 0, SCALES - 1, 0x1p-9);
 }
 
 /* The product that is rounded to fp32 and then to bf16; -1: NaN. */
@@ -162,14 +168,15 @@ static void check_integer(const char *name, unsigned got, int value,
 /* Each triple of a code, a scale and a code that stands for 0, in a word with
    the scale if that has 16 bits: two words have all codes, at other positions
    for the next scale. Bits after such a zero point mean nothing. */
-static void check_integers(const char *type, int apart, int zero)
+static void check_integers(const char *type, const char *form, int zero)
 {
     enum { WIDE = 65536 };
     static uint32_t in[2 * WIDE][3], out[2 * WIDE][8];
     const int stored = strcmp(type, "f32") != 0;
+    const int apart = !strcmp(form, "_apart");
     char name[64];
 
-    snprintf(name, sizeof name, "integers%s_%s", apart ? "_apart" : "", type);
+    snprintf(name, sizeof name, "integers%s_%s", form, type);
     for (int i = 0; i < 2 * WIDE; i++) {
         in[i][0] = 0;
         for (int j = 0; j < 8; j++)
@@ -199,12 +206,14 @@ static void check_integers(const char *type, int apart, int zero)
 TEST(test_dequantize_integers)
 {
     static const char *const types[] = {"bf16", "f16", "f32"};
+    static const char *const forms[] = {"", "_apart", "_byte"};
 
     for (int type = 0; type < 3; type++)
         for (int zero = 0; zero < 15 + (type < 2); zero++)
-            check_integers(types[type], zero % 2, zero);
+            check_integers(types[type], forms[zero % 3], zero);
     for (int type = 0; type < 3; type++)
-        check_integers(types[type], 1, 8);
+        for (int form = 0; form < 3; form++)
+            check_integers(types[type], forms[form], 8);
 }
 
 /* Every code with scales of fp32 that are drawn. */

@@ -144,6 +144,35 @@ ENTRY each_low_e2m1_apart(const unsigned *in, unsigned *pair, long count)
 //$       end
 //$     end
 //$   end
+//$   once "dequantize/e2m1_byte.c"
+//$   for _, scale in ipairs { "e8m0", "e4m3" } do
+/* The same byte by byte. */
+ENTRY each_dequantize_e2m1_byte_$(scale)(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count)
+        for (int j = 0; j < 4; j++)
+            pair[4 * i + j] = dequantize_e2m1_byte(in[2 * i] >> 8 * j & 255,
+                                                   factor_$(scale)(in[2 * i + 1]));
+}
+
+/* By the short form, of scales that have one, or that are 2^9 too small. */
+//$     local which = scale == "e8m0" and "twice" or "low"
+ENTRY each_$(which)_e2m1_byte(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count)
+        for (int j = 0; j < 4; j++)
+//$     if scale == "e8m0" then
+            pair[4 * i + j] = dequantize_e2m1_byte_twice(
+                in[2 * i] >> 8 * j & 255,
+                twice_e8m0_apart(0x10001 * (in[2 * i + 1] < MOST_E8M0_APART ? in[2 * i + 1]
+                                                                           : MOST_E8M0_APART)));
+//$     else
+            pair[4 * i + j] = dequantize_e2m1_byte_twice(in[2 * i] >> 8 * j & 255,
+                                                         twice_e4m3_apart(in[2 * i + 1]));
+//$     end
+}
+
+//$   end
 //$   for _, scale in ipairs { "bf16", "f16", "f32" } do
 //$     local wide = scale == "f32" and "_wide" or ""
 //$     once("dequantize/factor_" .. scale .. ".c")
@@ -166,6 +195,21 @@ ENTRY each_integers$(apart)_$(scale)(const unsigned *in, unsigned *pair, long co
 }
 
 //$     end
+//$     once("dequantize/i4_byte" .. wide .. ".c")
+//$     once("dequantize/u4_byte" .. wide .. ".c")
+/* The same byte by byte. */
+ENTRY each_integers_byte_$(scale)(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count)
+        for (int j = 0; j < 4; j++) {
+            const float factor = factor_$(scale)(in[3 * i + 1]);
+            const unsigned codes = in[3 * i] >> 8 * j & 255;
+
+            pair[8 * i + j] = dequantize_i4_byte$(wide)(codes, scale_of_i4(factor));
+            pair[8 * i + 4 + j] = dequantize_u4_byte$(wide)(codes, scale_of_u4(factor, $(zero)));
+        }
+}
+
 //$   end
 //$   once "dequantize/e4m3_wide.c"
 /* Words of codes, each followed by its scale. */

@@ -1,0 +1,128 @@
+-- Products of packed weights with tokens as they are on Hopper's tensor cores: codes become bf16 in
+-- registers, the weights are the tensor cores' rows. One tensor serves fprop, whose k goes along
+-- its rows, and dgrad, whose k goes across them. Paths are chosen by a recipe's fields.
+
+local AHEAD = 8 -- steps of 64 k for which scales are on their way
+
+local function along (v) return v.b.major == "k" end
+
+-- Words of scales that a row has on its way, and those that a step needs: a power of two, so that
+-- nothing is divided. Across, each step's rows have one.
+local function word_slots (v)
+  if not v.b.scale then return 0 end
+  local k, slots = along(v) and 4 // v.b.scale.bytes * v.b.scale.k or 64, 4
+  while slots < (v.ahead * 64 + k - 1) // k + (along(v) and 2 or 1) do slots = 2 * slots end
+  return slots
+end
+
+local function slab_row (v) return v.tile.n // 8 * v.d.bytes end
+
+-- Bytes of shared memory: alignment, tile queue and barriers aside, slabs and scales; one stage.
+local function fixed_memory (v)
+  return 2 * KiB + 8 * v.slabs * 16 * slab_row(v) + v.word_rows * v.word_slots[2] * 4
+end
+local function stage_memory (v)
+  return 2 * v.tile.m * v.tile.k + v.tile.n * v.tile.k * (v.b.bits == 4 and 4 or 8) // 8
+end
+
+-- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
+kernels "sm90_weights_m" {
+  op = { "fprop", "dgrad" }, element = { bf16, e4m3, e5m2, e2m3, e3m2, e2m1, i4, u4 },
+  scale = { "none", "block" }, layout = { "tn", "nn" }, ragged = "m", arch = "sm_90a",
+  template = "sm90/gemm_weights.cu",
+  params = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "b_sf",
+             "b_sf_stride", "b_sf_group_stride", "b_global", "first_dims", "offsets",
+             "sizes_bytes", "groups", "m", "n", "k", "band", "error", "noop" },
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {256, 128, 64} },
+  axis "cluster"  { {1, 1} },
+  derive "addend" (function () return "none" end),
+  derive "microbatches" (function () return 1 end),
+  derive "scheduler_rolled" (function () return true end), -- see sm90_gemm.lua
+  derive "rolled" (function () return false end),
+  derive "whole" (function () return false end),
+  derive "pair" (function () return false end),
+  derive "turned" (function () return true end),
+  derive "quantize" (function () return "pass" end),
+  derive "gather" (function () return "none" end),
+  derive "dequantize" (function () return "weights" end),
+  derive "becomes" (function () return "bf16" end),
+  derive "wide" (function () return "bf16" end),
+  derive "factors" (function (v)
+    return v.b.scale and v.b.scale.global and "global" or "none"
+  end),
+  -- Powers of two that sums lack, where something multiplies them anyway: scales of bf16 are too
+  -- small for codes that stand for values 2^126 too small, times a scale of e4m3.
+  derive "lowered" (function (v)
+    local s = v.b.scale
+    return s and v.factors == "global" and v.b.bits == 4 and s.type == "e4m3" and 9 or 0
+  end),
+  derive "a_runs" (function () return false end),
+  derive "b_strategy" (function () return "registers" end),
+  derive "bytes" (function () return 2 end),
+  derive "span" (function () return 1 end),
+  derive "ahead" (function (v) return along(v) and AHEAD or AHEAD - 1 end),
+  derive "word_slots" (function (v) return { 0, word_slots(v) } end),
+  -- Rows that have scales on their way: across, each warp fetches all rows of a step.
+  derive "word_rows" (function (v) return along(v) and v.tile.n or 8 * v.tile.k end),
+  -- Bytes of a row of codes in a stage.
+  derive "packed_row" (function (v)
+    return (v.b.bits == 4 and 1 or 2) * (along(v) and v.tile.k or v.tile.n) // 2
+  end),
+
+  derive "split" (function () return "n" end),
+  derive "threads" (function () return 3 * 128 end),
+  derive "mma_n" (function (v) return v.tile.m end),
+  -- A tile often has fewer tokens than it may: products of half of them for those.
+  derive "few" (function (v) return v.tile.m // 2 end),
+  derive "registers" (function () return { 40, 232 } end),
+  derive "store" (function () return "warps" end),
+  derive "slabs" (function () return 2 end),
+  derive "stages" (function (v)
+    return math.min((227 * KiB - fixed_memory(v)) // stage_memory(v), 12)
+  end),
+  derive "smem" (function (v) return fixed_memory(v) + v.stages * stage_memory(v) end),
+  derive "longest_first" (function () return 1 end), -- a tile's time is proportional to its tokens
+
+  derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
+  derive "b_box" (function (v)
+    return along(v) and { v.tile.k, v.tile.n } or { v.tile.n, v.tile.k }
+  end),
+  derive "d_box" (function (v) return { slab_row(v) // v.d.bytes, 16 } end),
+  derive "d_swizzle" (function (v) return slab_row(v) end),
+  derive "a_swizzle" (function () return 128 end),
+  derive "b_swizzle" (function (v) return v.packed_row end),
+
+  requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "(m / 128 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  without "b_global" (function (v) return v.factors ~= "global" end),
+  reject "tokens must be bf16 without scales, and weights codes with them"
+    (function (v) return v.a.scale ~= false or v.a.type ~= "bf16" or not v.b.scale end),
+  reject "scales in fp32 are factors of sums, not of values"
+    (function (v) return not v.b.scale.of_values end),
+  reject "codes of floats times scales of as many digits have no instructions of their own"
+    (function (v)
+      local s = v.b.scale
+      return not v.b.integer
+             and (s.type == "f16" or s.type == "f32" and v.b.type ~= "e4m3") or false
+    end),
+  reject "across rows two steps of k share a byte of codes of four bits with scales row by row"
+    (function (v)
+      local s = v.b.scale
+      return not along(v) and (v.b.bits ~= 4 or s.lines > 1 or s.type == "f32") or false
+    end),
+  reject "scales are of blocks, row by row, of 16 k at least, and four bytes at most for 64 k"
+    (function (v)
+      local s = v.b.scale
+      return s.span ~= "block" or s.order ~= "rows" or s.k % 16 ~= 0 or s.bytes * 64 > 4 * s.k
+    end),
+  reject "a tile has 128 columns, 128 to 256 rows, and 64 values of k"
+    (function (v)
+      local m = v.tile.m
+      return m % 32 ~= 0 or m < 128 or m > 256 or v.tile.n ~= 128 or v.tile.k ~= 64
+    end),
+}
+
+-- SPDX-License-Identifier: Apache-2.0

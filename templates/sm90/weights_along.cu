@@ -1,0 +1,153 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ local four = b.bits == 4
+//$ local s = b.scale
+//$ local word_k = 4 // s.bytes * s.k -- steps of k that a word of scales is for
+//$ local blocks = math.max(tile.k // s.k, 1) -- scales of a row's step
+//$ local kind = b.type .. (four and "_byte" or "")
+//$ local wide = s.type == "f32"
+//$ -- Codes times powers of two, or scales of few digits: bf16 holds such a scale.
+//$ local twice = b.type == "e2m1" and (s.type == "e8m0" or lowered > 0)
+//$ local care = b.type == "e2m1" and s.type == "e8m0" -- as bf16 has none of the largest ones
+/*
+** Weights whose rows go along k: for each 16 steps of k the tensor cores want from lane l the two
+** from 2 (l % 4) on, and the two that are 8 after them, of row l / 4 and of the row 8 below.
+*/
+//$ once("dequantize/" .. kind .. (wide and "_wide" or "") .. ".c")
+//$ once("dequantize/factor_" .. s.type .. ".c")
+//$ if s.zeros then once("dequantize/zero_" .. b.type .. ".c") end
+//$ if care then once "dequantize/twice_e8m0_apart.c" end
+//$ if twice and lowered > 0 then once "dequantize/twice_e4m3_apart.c" end
+//$ if not four then once "dequantize/permute.c" end
+enum { LINES = COLUMNS / 4, HELD = LINES / 8 }; /* rows of B: in a warp, in a thread */
+
+/* The position of the first of a thread's rows: in a stage, among the scales; its lines. */
+struct rows {
+    unsigned int codes, digits; /* without, and only the swizzle */
+    int row;
+    struct line line; /* of the lane's row, whose scales it asks for */
+    int line_row;
+    unsigned int skips;        /* a byte of each line's bits before its first scale */
+    unsigned int scales[HELD]; /* a word for each row */
+//$ if care then
+    int beyond; /* may one of the warp's need care? */
+//$ end
+};
+
+/* Ask for the scales that are needed SF_AHEAD steps after `x`; a lane for each line. */
+FN void fetch_ahead(const struct memory *s, struct rows *r, int x, int lane)
+{
+    if (lane < LINES)
+        fetch_next_b(s, &r->line, x + SF_AHEAD * TILE_K, r->line_row);
+    copy_commit();
+}
+
+/* Before the first step. `columns` are D's, all of them. */
+FN void rows_begin(struct rows *r, const struct memory *s, const struct scales *scales,
+                   const struct tile *t, int first_row, int columns, int lane)
+{
+    const int warp_row = threadIdx.x / 32 % 4 * LINES;
+
+    r->line = line_b(scales, t, t->column + warp_row + lane % LINES, columns);
+    r->line_row = first_row + warp_row + lane % LINES;
+    r->row = first_row + warp_row + lane / 4;
+    r->codes = r->row * B_ROW + lane % 4$(four and "" or " * 2");
+    r->digits = lane / $(four and 16 or 8) * 16;
+    r->skips = 0;
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        r->skips |= (unsigned int)__shfl_sync(~0u, r->line.skip, 8 * i + lane / 4) << (8 * i + 3);
+    if (lane < LINES)
+        fetch_b(s, &r->line, 0, r->line_row);
+}
+
+//$ if word_k > tile.k then
+/* The scales of the step at `x`, if the steps before had others. */
+//$ else
+/* The scales of the step at `x`. */
+//$ end
+FN void load_scales(struct rows *r, const struct memory *s, int x)
+{
+//$ if word_k > tile.k then
+    if (x % B_WORD_K != 0)
+        return;
+//$ end
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        r->scales[i] = word_b(s, r->skips >> 8 * i, x, r->row + 8 * i);
+//$ if care then
+    unsigned int beyond = 0;
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        beyond |= beyond_e8m0_apart(r->scales[i]);
+    r->beyond = __ballot_sync(~0u, beyond) != 0;
+//$ end
+}
+
+//$ local each = s.k < tile.k and s.k or tile.k -- steps of k with one scale
+//$ -- the scale of block j of the step at x, in the lowest bits of a word
+//$ local function code_at()
+//$   local shift = word_k > tile.k and "(x / " .. s.k .. " + j) % " .. 4 // s.bytes or "j"
+//$   if s.bytes == 4 then return "r->scales[i]" end
+//$   return "r->scales[i] >> " .. 8 * s.bytes .. " * (" .. shift .. ")"
+//$ end
+//$ local mask = s.bytes == 1 and " & 255" or s.bytes == 2 and not s.zeros and " & 0xffff" or ""
+//$ local factor = "factor_" .. s.type .. "(code" .. (s.zeros and " & 0xffff" or "") .. ")"
+//$ local zero = s.zeros and ", zero_" .. b.type .. "(code)" or b.zero
+//$ for _, form in ipairs(care and { "near", "any" } or { "all" }) do
+//$ local name = form == "all" and "dequantize_block" or "dequantize_block_" .. form
+//$ local by = wide and "_wide" or (form == "near" or twice and form == "all") and "_twice" or ""
+//$ local which = form == "near" and ", which is no large one" or ""
+/* The values of the thread's row i, those of scale j of its step at `x`$(which). */
+FN void $(name)(struct fragment *f, const struct rows *r, unsigned int stage, int x, int i, int j)
+{
+    const unsigned int code = ($(code_at()))$(mask);
+//$ if wide or by == "" then
+    const $(four and b.integer and "struct integer_scale" or "float") scale =
+        $(four and b.integer and "scale_of_" .. b.type .. "(" .. factor .. zero .. ")" or factor);
+//$ elseif care then
+    const unsigned int scale = twice_e8m0_apart(code * 0x10001);
+//$ else
+    const unsigned int scale = twice_e4m3_apart(code);
+//$ end
+
+    const unsigned int row = stage + r->codes + i * 8 * B_ROW;
+
+    (void)x;
+#pragma unroll
+    for (int y = j * $(each); y < (j + 1) * $(each); y += 16) {
+//$ if four then
+        const unsigned int from = row + (y / 32 * 16 ^ r->digits) + y % 32 / 2;
+
+        f->pair[i][y / 8] = dequantize_$(kind)$(by)(load_shared_byte(from), scale);
+        f->pair[i][y / 8 + 1] = dequantize_$(kind)$(by)(load_shared_byte(from + 4), scale);
+//$ else
+        const unsigned int from = row + (y ^ r->digits);
+
+        dequantize_$(kind)$(wide and "_wide" or "")(
+            f->pair[i] + y / 8, permute(load_shared_half(from), load_shared_half(from + 8), 0x5410),
+            scale);
+//$ end
+    }
+}
+
+//$ end
+/* All values of the step at `x`, whose stage of B is at `stage`. */
+FN void dequantize_step(struct fragment *f, const struct rows *r, unsigned int stage, int x)
+{
+//$ if care then
+    if (r->beyond) {
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+#pragma unroll
+            for (int j = 0; j < $(blocks); j++)
+                dequantize_block_any(f, r, stage, x, i, j);
+        return;
+    }
+//$ end
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+#pragma unroll
+        for (int j = 0; j < $(blocks); j++)
+            dequantize_block$(care and "_near" or "")(f, r, stage, x, i, j);
+}
+
