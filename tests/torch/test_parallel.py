@@ -54,8 +54,9 @@ def test_bits_of_one_process(told, name):
     passed(told, name, ranks.cases()[name][0])
 
 
-def test_layers_checkpointed_and_in_microbatches(told):
-    passed(told, "stack", 4)
+@pytest.mark.parametrize("name", ["stack", "stack symmetric"])
+def test_layers_checkpointed_and_in_microbatches(told, name):
+    passed(told, name, 4)
 
 
 @pytest.mark.parametrize("name", ranks.tensor_cases())
