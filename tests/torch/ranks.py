@@ -52,6 +52,7 @@ SYMMETRIC = [
     (3, dict(once=True, shared=True, overlap_wgrad=True)),
     (4, dict(chunks=3, once=True, topk=3, recipe="mxfp8")),
     (3, dict(chunks=3, shared=True, overlap_wgrad=True, prob="x")),
+    (2, dict(dispatch="quantized", recipe="fp8_row", once=True, factor=20)),
     (3, dict(dispatch="quantized", recipe="fp8_block", hidden=128, capacity=128, route="dropped")),
     (4, dict(dispatch="quantized", recipe="mxfp8", hidden=128, capacity=128, once=True, chunks=2,
              dtype=torch.float32))]
@@ -106,6 +107,8 @@ def cases():
              (4, dict(chunks=3, once=True, topk=3, recipe="mxfp8")),
              (2, dict(chunks=2, prob="y", residual=True, topk=3, route="dropped")),
              (3, dict(chunks=3, shared=True, overlap_wgrad=True, prob="x")),
+             (3, dict(dispatch="quantized", recipe="fp8_row", factor=20, topk=3, once=True)),
+             (4, dict(dispatch="quantized", recipe="fp8_row", route="dropped")),
              *((ranks, dict(dispatch="quantized", recipe=recipe, hidden=128, capacity=128, **more))
                for ranks, recipe, more in (
                    (3, "fp8_block", dict(route="dropped")), (4, "fp8_block", dict(once=True)),
@@ -412,7 +415,7 @@ def cuda_cases():
              dict(chunks=3, shared=True, overlap_wgrad=True, prob="x"),
              dict(shared=True, overlap_wgrad=True, once=True, recipe="mxfp8")]
     made += [dict(dispatch="quantized", recipe=recipe, capacity=640, once=True, factor=10)
-             for recipe in ("fp8_block", "mxfp8")]
+             for recipe in ("fp8_row", "fp8_block", "mxfp8")]
     made = [dict(exchange=exchange, **options) for exchange in ("all_to_all", "symmetric")
             for options in made]
     return {" ".join(f"{k}={v}" for k, v in options.items()): options for options in made}

@@ -129,12 +129,18 @@ def test_bad_arguments(group):
             (ValueError, "dispatch is 'fp8': 'values' or 'quantized'", {"dispatch": "fp8"}),
             *((ValueError, f"dispatch='quantized': {words}", {"dispatch": "quantized", **more})
               for words, more in (
-                  ("recipe is bf16: one of fp8_block, mxfp8 is expected", {}),
-                  ("params_dtype is torch.float16", {"recipe": "mxfp8",
-                                                     "params_dtype": torch.float16}),
+                  ("recipe is bf16: one of fp8_row, fp8_block, mxfp8 is expected", {}),
+                  ("params_dtype is torch.float16, .* bfloat16 or float32 is expected",
+                   {"recipe": "mxfp8", "params_dtype": torch.float16}),
+                  ("params_dtype is torch.float32, .* bfloat16 is expected",
+                   {"recipe": "fp8_row", "params_dtype": torch.float32}),
                   ("prob='h' without bias", {"recipe": "mxfp8", "prob": "y"}),
                   ("prob='h' without bias", {"recipe": "mxfp8", "bias": True}),
                   ("hidden is 32: a multiple of 128 is expected", {"recipe": "mxfp8"}))),
+            (ValueError, "exchange is 'nccl': 'all_to_all' or 'symmetric' is expected",
+             {"exchange": "nccl"}),
+            (ValueError, "exchange='symmetric': the parameters are on the device cpu",
+             {"exchange": "symmetric"}),
             (TypeError, "outside: ExpertParallelMoE sorts the rows itself", {"outside": "zero"}),
             (ValueError, "overlap_wgrad: ", {"overlap_wgrad": True, "delay_wgrad_compute": True})):
         with pytest.raises(kind, match=words):
@@ -142,6 +148,9 @@ def test_bad_arguments(group):
     with pytest.raises(ValueError, match="dispatch='quantized': capacity is 65: a multiple of 64 "
                                          "is expected for hidden = 256"):
         qt.ExpertParallelMoE(2, 256, 16, capacity=65, recipe="mxfp8", dispatch="quantized")
+    with pytest.raises(ValueError, match="hidden is 40: a multiple of 16 is expected"):
+        qt.ExpertParallelMoE(2, 40, 16, capacity=4, recipe="fp8_row", dispatch="quantized",
+                             params_dtype=torch.bfloat16)
     with pytest.raises(ValueError, match="the ranks have 1025 experts: at most 1024 are expected"):
         qt.ExpertParallelMoE(1025, 8, 8, capacity=4)
 
@@ -311,3 +320,22 @@ def test_compiled_code_calls_it(group):
         with pytest.warns(UserWarning, match=f"here: torch.distributed sums the {what}"):
             y = torch.compile(function, backend="eager")(x, w, [1, 3])
         assert torch.equal(y, qt.grouped_mm(x, w, [1, 3]))
+
+
+@pytest.mark.parametrize("of", ["x", "dy"])
+def test_quantizing_again_gives_the_same_codes(of):
+    """Of rows with every largest value of bfloat16 from 2^-100 on, and smaller values of all sizes;
+    so tokens of fp8_row may be sent as codes and scales."""
+    largest = torch.arange(0x0d80, 0x7f80, dtype=torch.int16).view(torch.bfloat16)[:, None]
+    torch.manual_seed(5)
+    part = torch.randn(len(largest), 47) * 2.0**-torch.randint(0, 24, (47,))
+    rows = torch.cat([largest, (largest * part.clamp(-1, 1)).bfloat16()], 1)
+    rows[::2] *= -1
+    rows[::97] = 0
+    sizes = [len(rows)]
+    first = qt.quantize(rows, sizes, recipe="fp8_row", of=of, copies="rowwise")
+    values = qt.dequantize(first, sizes)
+    again = qt.quantize(values, sizes, recipe="fp8_row", of=of, copies="rowwise")
+    assert values.dtype == torch.bfloat16 and not torch.equal(values, rows)
+    assert ranks.same(first.rowwise, again.rowwise)
+    assert ranks.same(first.rowwise_sf, again.rowwise_sf)

@@ -102,7 +102,7 @@ def test_the_host_does_not_wait(group, once, exchange):
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("recipe", ["fp8_block", "mxfp8"])
+@pytest.mark.parametrize("recipe", ["fp8_row", "fp8_block", "mxfp8"])
 @pytest.mark.parametrize("more", [dict(capacity=640), dict(capacity=640, token_capacity=256)])
 def test_tokens_that_are_sent_quantized(group, recipe, more):
     """y, dx and dprob have the bits of moe; all have those of moe of the values that are sent."""

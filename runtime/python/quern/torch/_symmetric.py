@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from quern.torch._ops import ops
-from quern.torch._trip import SCALED, Trip
+from quern.torch._trip import Trip
 from quern.torch.layer import move
 
 _ALIGN = 256  # bytes: where a region begins
@@ -75,7 +75,7 @@ class Peers:
                                                     (layer.token_capacity is not None))
         tokens = layer.sent_rows * layer.hidden
         sent = {"tokens": tokens * size} if layer.dispatch == "values" else \
-            {"codes": tokens, "scales": tokens // SCALED * 4}
+            {"codes": tokens, "scales": tokens // layer.scaled * 4}
         results = layer.rows * layer.hidden * size
         self.head, self.device, at = width, device, 0
         self.at, sizes = [], {"head": ranks * width * 4, "dprobs": layer.rows * 4, **sent,
@@ -237,9 +237,9 @@ class SymmetricTrip(Trip):
             rows = rows[:layer.sent_rows]
             rows = rows.clone() if self.sources is None else rows[self.sources]
         else:
-            codes, scales = (self._rows(self.me, name, *self.sent[name])[:layer.ranks.ranks].view(-1)
+            codes, scales = (self._rows(self.me, name, *self.sent[name])[:layer.ranks.ranks]
                              for name in ("codes", "scales"))
-            rows = self.dequantized(codes, scales, of)
+            rows = self.dequantized(codes.view(-1), scales.view(-1), of)
             rows = rows if self.sources is None else rows[self.sources]
         self.leave()
         return rows

@@ -14,9 +14,6 @@ from quern.torch._ops import WORDS, ops
 from quern.torch.layer import move
 from quern.torch.quantized import NONE, cast
 
-SCALED = 128  # features that are quantized together, in whole blocks of scales
-
-
 class Trip:
     """The plan and the buffers of a call, which collectives exchange.
 
@@ -100,21 +97,21 @@ class Trip:
                     self.slots if self.tokens is None else self.tokens, probs)
 
     def quantized(self, blocks, of):
-        """Codes and scales of the blocks of tokens. SCALED features are a row there, so that in any
-        storage the scales of a rank's tokens follow each other."""
+        """Codes and scales of the blocks of tokens. `scaled` features of the layer are a row there,
+        so that in any storage the scales of a rank's tokens follow each other."""
         layer = self.layer
         rows = blocks if len(blocks) == layer.sent_rows else blocks[:layer.sent_rows]
-        codes, scales = cast(rows.view(-1, SCALED), of, layer.recipe, layer._scaling, "rowwise",
+        codes, scales = cast(rows.view(-1, layer.scaled), of, layer.recipe, layer._scaling, "rowwise",
                              layer._quantized_rows)[0][:2]
         return codes, scales.view(-1)
 
     def dequantized(self, codes, scales, of):
-        layer = self.layer
+        layer, count = self.layer, self.layer.scaled
         line = f"dequantize {layer.recipe} of={of} out={WORDS[layer.token_dtype()]} "
-        return ops.dequantize(
-            line + "copies=rowwise", 1, len(codes) // SCALED, SCALED, codes,
-            scales.view(1, -1) if scales.dtype == torch.float32 else scales, *NONE, None,
-            layer._quantized_rows, None).view(layer.sent_rows, -1)
+        if layer.recipe == "fp8_block":
+            scales = scales.view(1, -1)
+        return ops.dequantize(line + "copies=rowwise", 1, len(codes) // count, count, codes, scales,
+                              *NONE, None, layer._quantized_rows, None).view(layer.sent_rows, -1)
 
 
 class _Send(torch.autograd.Function):

@@ -13,7 +13,7 @@ from quern.torch._module import default_device
 from quern.torch._ops import ops
 from quern.torch._symmetric import Peers, SymmetricTrip
 from quern.torch._tools import check
-from quern.torch._trip import SCALED, Trip, add_up, give_back, receive, send
+from quern.torch._trip import Trip, add_up, give_back, receive, send
 from quern.torch.functions import autocast, f32
 from quern.torch.layer import check_indices, move, route_line
 from quern.torch.mlp import Route
@@ -22,7 +22,8 @@ from quern.torch.modules import GroupedMLP
 _FAR = 2**30  # more than there are pairs
 _NOTED = 2**20  # a noted error is its excess times this, and the number of its expert plus 1
 _TOPK = 32  # the most choices of a token
-QUANTIZED = ("fp8_block", "mxfp8")  # recipes with scales within a token, powers of two
+SCALED = 128  # features that are quantized together, in whole blocks of scales
+QUANTIZED = ("fp8_row", "fp8_block", "mxfp8")  # recipes with scales of one token
 _EXPERTS = 1024  # the most experts of a route
 
 
@@ -119,22 +120,28 @@ class ExpertParallelMoE(GroupedMLP):
         self.peers = Peers(self, device) if exchange == "symmetric" else None
 
     def _check_quantized(self):
-        """Whether tokens that were quantized, sent and quantized again have the same values, and
-        whether a block's scales end with it."""
+        """Whether tokens that were quantized, sent and quantized again have the same codes and
+        scales, and whether a block's scales end with it."""
         if self.recipe not in QUANTIZED:
             raise ValueError(f"dispatch='quantized': recipe is {self.recipe}: one of "
-                             f"{', '.join(QUANTIZED)} is expected, whose scales are powers of two")
-        if self.token_dtype() == torch.float16:
-            raise ValueError("dispatch='quantized': params_dtype is torch.float16, which lacks "
-                             "small values of the recipe: bfloat16 or float32 is expected")
+                             f"{', '.join(QUANTIZED)} is expected, which quantize what is "
+                             "dequantized as before")
+        # The scale of fp8_row is the largest value's, which only bfloat16's rounding gives again.
+        is_row = self.recipe == "fp8_row"
+        if self.token_dtype() not in (torch.bfloat16,) + (torch.float32,) * (not is_row):
+            raise ValueError(f"dispatch='quantized': params_dtype is {self.token_dtype()}, whose "
+                             f"dequantized values {self.recipe} would quantize otherwise: bfloat16"
+                             f"{'' if is_row else ' or float32'} is expected")
         if self.prob != "h" or hasattr(self, "b1"):
             raise ValueError("dispatch='quantized': prob='h' without bias is expected, so that "
                              "nothing else reads the tokens or their gradients")
-        if self.hidden % SCALED:
+        self.scaled, step = (self.hidden, 1) if is_row else \
+            (SCALED, SCALED**2 // math.gcd(SCALED**2, self.hidden))
+        multiple = 16 if is_row else SCALED
+        if self.hidden % multiple:
             raise ValueError(f"dispatch='quantized': hidden is {self.hidden}: a multiple of "
-                             f"{SCALED} is expected")
+                             f"{multiple} is expected")
         name = "capacity" if self.token_capacity is None else "token_capacity"
-        step = SCALED**2 // math.gcd(SCALED**2, self.hidden)
         if getattr(self, name) % step:
             raise ValueError(f"dispatch='quantized': {name} is {getattr(self, name)}: a multiple "
                              f"of {step} is expected for hidden = {self.hidden}")
@@ -152,7 +159,7 @@ class ExpertParallelMoE(GroupedMLP):
                 "_seats": torch.arange(capacity, dtype=torch.int32).repeat(ranks, 1),
                 "_noted": torch.zeros(2 * ranks, dtype=torch.int64)}
         if self.dispatch == "quantized":
-            made["_quantized_rows"] = torch.tensor([self.sent_rows * self.hidden // SCALED])
+            made["_quantized_rows"] = torch.tensor([self.sent_rows * self.hidden // self.scaled])
         if self.exchange == "symmetric":
             made["_numbers"] = number.view(-1, 1, 1)
             made["_first_rows"] = made["_numbers"] * (tokens or capacity)
