@@ -130,9 +130,9 @@ def test_bad_arguments(group):
             *((ValueError, f"dispatch='quantized': {words}", {"dispatch": "quantized", **more})
               for words, more in (
                   ("recipe is bf16: one of fp8_row, fp8_block, mxfp8 is expected", {}),
-                  ("params_dtype is torch.float16, .* bfloat16 or float32 is expected",
+                  ("tokens are float16, .* bfloat16 or float32 is expected",
                    {"recipe": "mxfp8", "params_dtype": torch.float16}),
-                  ("params_dtype is torch.float32, .* bfloat16 is expected",
+                  ("tokens are float32, .*: bfloat16 is expected",
                    {"recipe": "fp8_row", "params_dtype": torch.float32}),
                   ("prob='h' without bias", {"recipe": "mxfp8", "prob": "y"}),
                   ("prob='h' without bias", {"recipe": "mxfp8", "bias": True}),

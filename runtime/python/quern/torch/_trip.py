@@ -101,8 +101,8 @@ class Trip:
         so that in any storage the scales of a rank's tokens follow each other."""
         layer = self.layer
         rows = blocks if len(blocks) == layer.sent_rows else blocks[:layer.sent_rows]
-        codes, scales = cast(rows.view(-1, layer.scaled), of, layer.recipe, layer._scaling, "rowwise",
-                             layer._quantized_rows)[0][:2]
+        codes, scales = cast(rows.view(-1, layer.scaled), of, layer.recipe, layer._scaling,
+                             "rowwise", layer._quantized_rows)[0][:2]
         return codes, scales.view(-1)
 
     def dequantized(self, codes, scales, of):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """ExpertParallelMoE: a layer whose experts are spread over the ranks of a process group."""
 
-import math
 import zlib
 
 import torch
 import torch.nn.functional as F
 
+from quern.scaling import sent_features
 from quern.torch import _checks, _compile
 from quern.torch._exchange import Ranks
 from quern.torch._module import default_device
@@ -22,8 +22,6 @@ from quern.torch.modules import GroupedMLP
 _FAR = 2**30  # more than there are pairs
 _NOTED = 2**20  # a noted error is its excess times this, and the number of its expert plus 1
 _TOPK = 32  # the most choices of a token
-SCALED = 128  # features that are quantized together, in whole blocks of scales
-QUANTIZED = ("fp8_row", "fp8_block", "mxfp8")  # recipes with scales of one token
 _EXPERTS = 1024  # the most experts of a route
 
 
@@ -53,7 +51,7 @@ class ExpertParallelMoE(GroupedMLP):
                       experts multiply the one before. Each casts the weights, unless forward has
                       is_first_microbatch
         dispatch      "values", or "quantized": tokens and the gradients of results are sent as
-                      codes and scales of the recipe, one of QUANTIZED; only with prob="h"
+                      codes and scales of the recipe, one of quern.scaling.SENT; only with prob="h"
         exchange      "all_to_all", or "symmetric": each rank writes its rows into memory that it
                       maps of the other ranks' GPUs, and only those rows that pairs have
         group         default all ranks. Every rank makes the module at the same time
@@ -108,7 +106,12 @@ class ExpertParallelMoE(GroupedMLP):
         self.ranks, self.rows, self._error = ranks, ranks.ranks * capacity, ""
         self.sent_rows = ranks.ranks * (token_capacity or capacity)
         if dispatch == "quantized":
-            self._check_quantized()
+            if prob != "h" or hasattr(self, "b1"):
+                raise ValueError("dispatch='quantized': prob='h' without bias is expected, so that "
+                                 "nothing else reads the tokens or their gradients")
+            name = "capacity" if token_capacity is None else "token_capacity"
+            self.scaled = sent_features(self.recipe, str(self.token_dtype())[6:], hidden, name,
+                                        getattr(self, name))
         device = default_device(None) if self.w1.is_meta else self.w1.device
         counts = self._agree(device)
         self.first, self.total = sum(counts[:ranks.rank]), sum(counts)
@@ -118,33 +121,6 @@ class ExpertParallelMoE(GroupedMLP):
         for name, t in self._tables(counts).items():
             self.register_buffer(name, t.to(device), persistent=False)
         self.peers = Peers(self, device) if exchange == "symmetric" else None
-
-    def _check_quantized(self):
-        """Whether tokens that were quantized, sent and quantized again have the same codes and
-        scales, and whether a block's scales end with it."""
-        if self.recipe not in QUANTIZED:
-            raise ValueError(f"dispatch='quantized': recipe is {self.recipe}: one of "
-                             f"{', '.join(QUANTIZED)} is expected, which quantize what is "
-                             "dequantized as before")
-        # The scale of fp8_row is the largest value's, which only bfloat16's rounding gives again.
-        is_row = self.recipe == "fp8_row"
-        if self.token_dtype() not in (torch.bfloat16,) + (torch.float32,) * (not is_row):
-            raise ValueError(f"dispatch='quantized': params_dtype is {self.token_dtype()}, whose "
-                             f"dequantized values {self.recipe} would quantize otherwise: bfloat16"
-                             f"{'' if is_row else ' or float32'} is expected")
-        if self.prob != "h" or hasattr(self, "b1"):
-            raise ValueError("dispatch='quantized': prob='h' without bias is expected, so that "
-                             "nothing else reads the tokens or their gradients")
-        self.scaled, step = (self.hidden, 1) if is_row else \
-            (SCALED, SCALED**2 // math.gcd(SCALED**2, self.hidden))
-        multiple = 16 if is_row else SCALED
-        if self.hidden % multiple:
-            raise ValueError(f"dispatch='quantized': hidden is {self.hidden}: a multiple of "
-                             f"{multiple} is expected")
-        name = "capacity" if self.token_capacity is None else "token_capacity"
-        if getattr(self, name) % step:
-            raise ValueError(f"dispatch='quantized': {name} is {getattr(self, name)}: a multiple "
-                             f"of {step} is expected for hidden = {self.hidden}")
 
     def _tables(self, counts):
         """Constants of _plan and read_head, and the errors that were noted."""
