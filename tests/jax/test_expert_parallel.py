@@ -69,7 +69,8 @@ def moe(x, probs, w1, w2, indices, **more):
 
 
 CASES = [
-    dict(route="one"), dict(route="none", token_capacity=10), dict(route="dropped", check_vma=False),
+    dict(route="one"), dict(route="none", token_capacity=10),
+    dict(route="dropped", check_vma=False),
     dict(recipe="mxfp8", dtype=jnp.float32, residual=True), dict(prob="x", residual=True),
     dict(prob="y", route="dropped"), dict(token_capacity=10, recipe="mxfp8", route="dropped"),
     dict(token_capacity=12, capacity=30, residual=True, check_vma=False),

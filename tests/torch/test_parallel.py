@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import quern.torch as qt
 import ranks
+from quern.torch import _symmetric
 from quern.torch._exchange import Ranks
 
 pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="its processes use the CPU")
@@ -182,9 +183,27 @@ class _NoReads(TorchDispatchMode):
         return function(*args, **kwargs or {})
 
 
+@pytest.fixture
+def own_memory(monkeypatch):
+    """Symmetric memory of one rank; a list of its barriers and of what the test adds."""
+    events = []
+
+    class Own(_symmetric.Memory):
+        def make(self, ranks, count, device):
+            return [torch.full((count,), 0xff, dtype=torch.uint8)]
+
+        def barrier(self):
+            events.append("barrier")
+
+    monkeypatch.setattr(_symmetric, "Memory", Own)
+    return events
+
+
+@pytest.mark.parametrize("exchange", ["all_to_all", "symmetric"])
 @pytest.mark.parametrize("token_capacity", [None, 4])
-def test_the_host_reads_no_tensor(group, monkeypatch, token_capacity):
-    module, x, probs = ranks.small(overlap_wgrad=True, token_capacity=token_capacity)
+def test_the_host_reads_no_tensor(group, monkeypatch, own_memory, token_capacity, exchange):
+    module, x, probs = ranks.small(overlap_wgrad=True, token_capacity=token_capacity,
+                                   exchange=exchange)
     indices = torch.tensor([[0], [1], [1], [0], [1], [1]])
     monkeypatch.setattr(module, "check", lambda: None)  # a GPU is not asked, either
     with _NoReads():
@@ -230,10 +249,12 @@ class _Count(TorchDispatchMode):
         return function(*args, **kwargs or {})
 
 
-@pytest.mark.parametrize("token_capacity, most", [(None, (30, 16)), (6, (37, 17)), (5, (61, 17))])
-def test_few_operators(group, monkeypatch, token_capacity, most):
+@pytest.mark.parametrize("exchange, token_capacity, most", [
+    ("all_to_all", None, (30, 16)), ("all_to_all", 6, (37, 17)), ("all_to_all", 5, (61, 17)),
+    ("symmetric", None, (36, 15)), ("symmetric", 6, (44, 15)), ("symmetric", 5, (66, 15))])
+def test_few_operators(group, monkeypatch, own_memory, exchange, token_capacity, most):
     """The host's time is that of operators. There is room for more pairs than the rank has."""
-    module, x, probs = ranks.small(capacity=7, token_capacity=token_capacity)
+    module, x, probs = ranks.small(capacity=7, token_capacity=token_capacity, exchange=exchange)
     indices = torch.tensor([[0], [1], [1], [0], [-1], [-1]])
     monkeypatch.setattr(module, "check", lambda: None)
     x, probs = x.requires_grad_(), probs.requires_grad_()
@@ -297,6 +318,43 @@ def test_chunks_overlap(group, monkeypatch):
         y.backward(torch.ones_like(y))
     chunk = ["wait", "moe_backward", "moe_wgrad", "swap", "swap"]
     assert events == ["swap", "swap"] + chunk + chunk + ["wait", "wait"]
+
+
+def test_barriers(group, monkeypatch, own_memory):
+    """One before the tokens of a pass are written, and one after each exchange; rows are written
+    between them."""
+    module, x, probs = ranks.small(capacity=6, exchange="symmetric")
+
+    class Puts(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name = str(function).split(".")[1]
+            own_memory.extend([name] if name in ("permute_", "moe_forward", "moe_backward") else [])
+            return function(*args, **kwargs or {})
+
+    with Puts():
+        y = module(x.clone().requires_grad_(), torch.arange(6)[:, None] % 2, probs)
+    tokens, results = ["barrier", "permute_", "barrier"], ["permute_", "barrier"]
+    assert own_memory == [*tokens, "moe_forward", *results]
+    own_memory.clear()
+    with Puts():
+        y.backward(torch.ones_like(y))
+    assert own_memory == [*tokens, "moe_backward", *results]
+
+
+def test_layers_share_symmetric_memory(group, own_memory):
+    """And none is called while the tokens of another one are under way."""
+    one, x, probs = ranks.small(capacity=6, exchange="symmetric")
+    other = ranks.small(capacity=6, exchange="symmetric")[0]
+    indices = torch.arange(6)[:, None] % 2
+    assert one.peers.memory is other.peers.memory
+    large = ranks.small(exchange="symmetric", capacity=20)[0]
+    assert large.peers.memory is not one.peers.memory
+    y = one(x, indices, probs) + other(x, indices, probs)
+    for module in (one, other):
+        with pytest.raises(RuntimeError, match="rows of another call of a layer of this group are "
+                                               "under way: call no such layer in `shared`"):
+            one(x, indices, probs, shared=lambda x: module(x, indices, probs))
+    assert torch.equal(y, one(x, indices, probs, shared=lambda x: large(x, indices, probs)) * 2)
 
 
 def test_autocast_and_no_grad(group):
