@@ -398,7 +398,13 @@ def tell(made, groups, rank):
                 told[name] = ""
             except Exception:
                 told[name] = traceback.format_exc()
+            leave(told, rank)  # of a process that is stopped
     return told
+
+
+def leave(told, rank):
+    with open(os.path.join(sys.argv[4], f"{rank}.json"), "w") as file:
+        json.dump(told, file)
 
 
 symmetric_stack = functools.partial(stack, exchange="symmetric")
@@ -538,8 +544,7 @@ def main():
     dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank,
                             world_size=ranks, timeout=PATIENCE, **more)
     told = globals()[program](rank, ranks)
-    with open(os.path.join(folder, f"{rank}.json"), "w") as file:
-        json.dump(told, file)
+    leave(told, rank)
     sys.stderr.flush()
     os._exit(0)  # gloo may throw where it destroys a group without some of its ranks
 
