@@ -42,6 +42,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
 
 import quern.torch as qt  # noqa: E402
+from quern.scaling import SENT  # noqa: E402
 from layer import add_rows, distance, ends_of, gated, inverse_of  # noqa: E402
 
 SHAPES = [  # name, tokens of a rank, hidden, ffn, experts of all ranks, choices
@@ -307,7 +308,7 @@ def layers_of(layer, options):
         for chunks in map(int, options.chunks.split(",")):
             yield Quern(layer, recipe, chunks=chunks, exchange=exchange)
         yield Quern(layer, recipe, overlap=True, exchange=exchange)
-        if options.quantized and recipe in ("fp8_block", "mxfp8"):
+        if options.quantized and recipe in SENT:
             yield Quern(layer, recipe, dispatch="quantized", exchange=exchange)
 
 
