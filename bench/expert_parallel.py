@@ -9,8 +9,8 @@
 Every rank has as many tokens and experts. torch sorts the pairs by expert, exchanges their rows by
 all_to_all_single with sizes that the host reads, as Megatron and torchtitan do, multiplies by
 torch._grouped_mm, and sums by a compiled kernel; its backward pass is autograd's. `local` is quern's
-layer of one rank's experts on as many tokens, without an exchange, and `exchange` what quern's forward
-and backward passes send, alone: its `sent_bytes` go to other GPUs, at `link_share` of the rate of
+layer of one rank's experts on as many tokens, without an exchange, and `exchange` the rows of quern's
+forward and backward passes without anything else: its `sent_bytes` go to other GPUs, at `link_share` of the rate of
 NVLINK. `hidden` of quern's rows is the share of that time that does not add to `local`. Times are medians over rounds in which all take
 turns, of the slowest rank. y, dx and dw are compared before: 1 - 2 xy / (xx + yy); and y, dx and dw
 of quern with those of one process that has all tokens and experts, bit by bit. Those of dw1 and dw2
@@ -313,7 +313,7 @@ def layers_of(layer, options):
 
 
 def exchanges_of(found):
-    """What the first layer of each exchange sends, alone: {exchange: ..}."""
+    """Only the rows that the first layer of each exchange sends: {exchange: ..}."""
     made = {}
     for one in found:
         kind = one.module.exchange

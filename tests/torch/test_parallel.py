@@ -185,7 +185,7 @@ class _NoReads(TorchDispatchMode):
 
 @pytest.fixture
 def own_memory(monkeypatch):
-    """Symmetric memory of one rank; a list of its barriers and of what the test adds."""
+    """Symmetric memory of one rank: a list of its barriers, to which tests add."""
     events = []
 
     class Own(_symmetric.Memory):
@@ -351,8 +351,8 @@ def test_layers_share_symmetric_memory(group, own_memory):
     assert large.peers.memory is not one.peers.memory
     y = one(x, indices, probs) + other(x, indices, probs)
     for module in (one, other):
-        with pytest.raises(RuntimeError, match="rows of another call of a layer of this group are "
-                                               "under way: call no such layer in `shared`"):
+        with pytest.raises(RuntimeError, match="the memory has rows of another layer's call "
+                                               "that has not ended: call no such layer in"):
             one(x, indices, probs, shared=lambda x: module(x, indices, probs))
     assert torch.equal(y, one(x, indices, probs, shared=lambda x: large(x, indices, probs)) * 2)
 
@@ -382,8 +382,8 @@ def test_compiled_code_calls_it(group):
 
 @pytest.mark.parametrize("of", ["x", "dy"])
 def test_quantizing_again_gives_the_same_codes(of):
-    """Of rows with every largest value of bfloat16 from 2^-100 on, and smaller values of all sizes;
-    so tokens of fp8_row may be sent as codes and scales."""
+    """Rows with every largest value of bfloat16 from 2^-100 on, and smaller values of all sizes, so
+    that tokens of fp8_row may be sent as codes and scales."""
     largest = torch.arange(0x0d80, 0x7f80, dtype=torch.int16).view(torch.bfloat16)[:, None]
     torch.manual_seed(5)
     part = torch.randn(len(largest), 47) * 2.0**-torch.randint(0, 24, (47,))

@@ -60,7 +60,7 @@ def sent_features(recipe, dtype, hidden, name, capacity):
     with it."""
     if recipe not in SENT:
         raise ValueError(f"dispatch='quantized': recipe is {recipe}: one of {', '.join(SENT)} is "
-                         "expected, which quantize what is dequantized as before")
+                         "expected, which quantize dequantized values as before")
     # The scale of fp8_row is the largest value's, which only bfloat16's rounding gives again.
     is_row = recipe == "fp8_row"
     types = ("bfloat16",) if is_row else ("bfloat16", "float32")

@@ -19,7 +19,7 @@ from quern.scaling import sent_features
 _TOPK = 32  # the most choices of a token
 
 
-class Way(typing.NamedTuple):
+class Spread(typing.NamedTuple):
     """How tokens are sent over a mesh's axis, in blocks of so many rows for each device."""
     axis: typing.Any
     devices: int
@@ -47,9 +47,9 @@ class Plan(typing.NamedTuple):
 # ------------------------------------------------------------------------------------- exchanges
 
 
-def _swap(rows, way):
+def _swap(rows, spread):
     """Block r goes to device r, and block r of the result is its."""
-    return lax.all_to_all(rows, way.axis, 0, 0, tiled=True)
+    return lax.all_to_all(rows, spread.axis, 0, 0, tiled=True)
 
 
 def _pads(at, rows):
@@ -76,18 +76,18 @@ def _from_blocks(rows, at, prob=None, residual=None):
                    _pad(residual, tokens))[:m]
 
 
-def _sent(x, plan, way, of):
+def _sent(x, plan, spread, of):
     """The tokens of received pairs, x or dy."""
     at = plan.slots if plan.tokens is None else plan.tokens
-    blocks = _to_blocks(x, at, way.devices * way.tokens)
-    if way.recipe is None:
-        got = _swap(blocks, way)
+    blocks = _to_blocks(x, at, spread.devices * spread.tokens)
+    if spread.recipe is None:
+        got = _swap(blocks, spread)
     else:
-        flat = blocks.reshape(-1, way.scaled)
+        flat = blocks.reshape(-1, spread.scaled)
         sizes = jnp.full(1, len(flat), jnp.int32)
-        made = grouped_quantize(flat, way.recipe, sizes, of=of, copies="rowwise")
+        made = grouped_quantize(flat, spread.recipe, sizes, of=of, copies="rowwise")
         codes, scales = (  # 4 bytes of scales for a row; the arrays have some more memory
-            a.at[:count].set(_swap(a[:count].reshape(way.devices, -1), way).reshape(-1))
+            a.at[:count].set(_swap(a[:count].reshape(spread.devices, -1), spread).reshape(-1))
             for a, count in zip(made.arrays("rowwise"), (flat.size, 4 * len(flat))))
         made = dataclasses.replace(made, rowwise=codes, rowwise_sf=scales)
         got = dequantize(made, sizes).reshape(blocks.shape)
@@ -95,32 +95,32 @@ def _sent(x, plan, way, of):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _dispatch(x, plan, way):
+def _dispatch(x, plan, spread):
     """The tokens of received pairs. Their gradients return one by one."""
-    return _sent(x, plan, way, "x")
+    return _sent(x, plan, spread, "x")
 
 
-def _dispatch_forward(x, plan, way):
-    return _dispatch(x, plan, way), plan
+def _dispatch_forward(x, plan, spread):
+    return _dispatch(x, plan, spread), plan
 
 
-def _dispatch_backward(way, plan, drows):
-    return _from_blocks(_swap(drows, way), plan.slots), None
+def _dispatch_backward(spread, plan, drows):
+    return _from_blocks(_swap(drows, spread), plan.slots), None
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _give_back(y, residual, plan, way):
+def _give_back(y, residual, plan, spread):
     """The sums of the results of each token's pairs. Their gradient is sent as tokens are."""
-    return _from_blocks(_swap(y, way), plan.slots, None, residual)
+    return _from_blocks(_swap(y, spread), plan.slots, None, residual)
 
 
-def _give_back_forward(y, residual, plan, way):
-    return _give_back(y, residual, plan, way), (plan, None if residual is None else ())
+def _give_back_forward(y, residual, plan, spread):
+    return _give_back(y, residual, plan, spread), (plan, None if residual is None else ())
 
 
-def _give_back_backward(way, kept, dy):
+def _give_back_backward(spread, kept, dy):
     plan, has_residual = kept
-    return _sent(dy, plan, way, "dy"), None if has_residual is None else dy, None
+    return _sent(dy, plan, spread, "dy"), None if has_residual is None else dy, None
 
 
 _dispatch.defvjp(_dispatch_forward, _dispatch_backward)
@@ -130,26 +130,26 @@ _give_back.defvjp(_give_back_forward, _give_back_backward)
 # ------------------------------------------------------------------------------------- the plan
 
 
-def _plan(indices, local, way):
+def _plan(indices, local, spread):
     """A Plan, and the number of this device's pairs that do not fit."""
-    total, rows = local * way.devices, way.devices * way.pairs
+    total, rows = local * spread.devices, spread.devices * spread.pairs
     to = jnp.where((indices >= 0) & (indices < total), indices // local, -1).astype(jnp.int32)
-    sizes, order = route(to, way.devices)
-    number = order - (jnp.cumsum(sizes) - sizes)[jnp.clip(to, 0, way.devices - 1)]
-    fits = (order >= 0) & (number < way.pairs)
+    sizes, order = route(to, spread.devices)
+    number = order - (jnp.cumsum(sizes) - sizes)[jnp.clip(to, 0, spread.devices - 1)]
+    fits = (order >= 0) & (number < spread.pairs)
     tokens = homes = None
-    if way.tokens != way.pairs:
-        device = jnp.arange(way.devices, dtype=jnp.int32)
+    if spread.tokens != spread.pairs:
+        device = jnp.arange(spread.devices, dtype=jnp.int32)
         has = (to[:, :, None] == device).any(1)
         place = jnp.cumsum(has, 0, dtype=jnp.int32) - 1
-        tokens = jnp.where(has & (place < way.tokens), place + device * way.tokens, -1)
-        at = jnp.take_along_axis(place, jnp.clip(to, 0, way.devices - 1), 1)
-        homes = at + lax.axis_index(way.axis).astype(jnp.int32) * way.tokens
-        fits &= at < way.tokens
-    slots = jnp.where(fits, number + to * way.pairs, -1).astype(jnp.int32)
+        tokens = jnp.where(has & (place < spread.tokens), place + device * spread.tokens, -1)
+        at = jnp.take_along_axis(place, jnp.clip(to, 0, spread.devices - 1), 1)
+        homes = at + lax.axis_index(spread.axis).astype(jnp.int32) * spread.tokens
+        fits &= at < spread.tokens
+    slots = jnp.where(fits, number + to * spread.pairs, -1).astype(jnp.int32)
     lost = ((order >= 0) & ~fits | (indices > total)).sum(dtype=jnp.int32)
     experts, sources = (None if a is None else _swap(jnp.full(rows, -1, jnp.int32).at[
-        jnp.where(fits, slots, rows)].set(a.astype(jnp.int32), mode="drop"), way)
+        jnp.where(fits, slots, rows)].set(a.astype(jnp.int32), mode="drop"), spread)
         for a in (indices, homes))
     if sources is not None:
         sources = jnp.maximum(sources, 0)
@@ -182,8 +182,8 @@ def expert_parallel_moe(x, indices, probs, w1, w2, *, axis_name, capacity=None,
     them, if the recipe scales each token by itself, and so have each expert's weight gradients,
     without chunks and quantized dispatch.
     """
-    x, probs, way, recipe = _checked(x, indices, probs, w1, w2, axis_name, capacity,
-                                     token_capacity, prob, chunks, dispatch, recipe, more)
+    x, probs, spread, recipe = _checked(x, indices, probs, w1, w2, axis_name, capacity,
+                                        token_capacity, prob, chunks, dispatch, recipe, more)
     flat, local = x.reshape(-1, x.shape[-1]), w1.shape[0]
     if residual is not None:
         residual = _checks.values("residual", residual, None, x.dtype)
@@ -192,39 +192,39 @@ def expert_parallel_moe(x, indices, probs, w1, w2, *, axis_name, capacity=None,
         more |= _quantized_once(w1, w2, recipe, more)
     flat, indices, probs, residual = vary_alike(
         (flat, _checks.numbers("indices", indices), probs, residual))
-    more |= dict(recipe=recipe, first=lax.axis_index(way.axis) * local,
-                 experts=local * way.devices)
+    more |= dict(recipe=recipe, first=lax.axis_index(spread.axis) * local,
+                 experts=local * spread.devices)
     each = max(-(-len(flat) // chunks), 1)
     cut = [None if a is None else [a[i:i + each] for i in range(0, max(len(flat), 1), each)]
            for a in (flat, indices, probs, residual)]
     parts = [[None if a is None else a[i] for a in cut] for i in range(len(cut[0]))]
-    plans = [_plan(part[1], local, way) for part in parts]
-    sent = [_rows(part, plan, way, prob) for part, (plan, _) in zip(parts, plans)]
+    plans = [_plan(part[1], local, spread) for part in parts]
+    sent = [_rows(part, plan, spread, prob) for part, (plan, _) in zip(parts, plans)]
     made = [moe(rows, plan.experts[:, None], factor, w1, w2, **more)
             for (rows, factor), (plan, _) in zip(sent, plans)]
     y = jnp.concatenate([
-        _give_back(y, part[3], plan, way) if prob != "y" else
-        _from_blocks(_swap(y, way), plan.slots, part[2], part[3])
+        _give_back(y, part[3], plan, spread) if prob != "y" else
+        _from_blocks(_swap(y, spread), plan.slots, part[2], part[3])
         for y, part, (plan, _) in zip(made, parts, plans)]).reshape(x.shape)
     return (y, sum(lost for _, lost in plans)) if is_counted else y
 
 
-def _rows(part, plan, way, prob):
+def _rows(part, plan, spread, prob):
     """The tokens of received pairs, and their probabilities if the experts multiply by them."""
     x, _, probs, _ = part
-    count = way.devices * way.pairs
+    count = spread.devices * spread.pairs
     if prob == "x":
-        return _swap(_to_blocks(x, plan.slots, count, probs), way), None
-    rows = _dispatch(x, plan, way)
+        return _swap(_to_blocks(x, plan.slots, count, probs), spread), None
+    rows = _dispatch(x, plan, spread)
     if prob == "y" or probs is None:
         return rows, None
     blocks = _to_blocks(probs.reshape(-1, 1), plan.slots.reshape(-1, 1), count)
-    return rows, _swap(blocks, way)
+    return rows, _swap(blocks, spread)
 
 
 def _checked(x, indices, probs, w1, w2, axis_name, capacity, token_capacity, prob, chunks, dispatch,
              recipe, more):
-    """x, probs in fp32, a Way and the recipe."""
+    """x, probs in fp32, a Spread and the recipe."""
     _checks.word("prob", prob, ("x", "h", "y"))
     _checks.word("dispatch", dispatch, ("values", "quantized"))
     for name in ("first", "experts", "group_sizes", "group_offset", "outside"):
@@ -266,7 +266,7 @@ def _checked(x, indices, probs, w1, w2, axis_name, capacity, token_capacity, pro
                              "nothing else reads the tokens or their gradients")
         name = "capacity" if token_capacity is None else "token_capacity"
         scaled = sent_features(recipe, x.dtype.name, hidden, name, sent)
-    return x, probs, Way(axis_name, devices, pairs, sent, recipe if scaled else None,
+    return x, probs, Spread(axis_name, devices, pairs, sent, recipe if scaled else None,
                          scaled), recipe
 
 

@@ -13,7 +13,7 @@ from quern.torch._trip import Trip
 from quern.torch.layer import move
 
 _ALIGN = 256  # bytes: where a region begins
-_MORE = 8  # memory after the last region: this part of the results, for shapes alone
+_MORE = 8  # memory after the last region: this part of the results, only for shapes
 
 
 class Memory:
@@ -51,7 +51,7 @@ class Memory:
                 f"'all_to_all' serves all others: {error}") from error
 
     def barrier(self):
-        """On the current stream: what any rank wrote before is there for all ranks after it. A rank
+        """On the current stream: all ranks see after it the rows that any rank wrote before. A rank
         that waits for longer than the group's timeout ends with an error of CUDA."""
         self.handle.barrier(0, self.patience)
 
@@ -109,14 +109,14 @@ class Peers:
 class SymmetricTrip(Trip):
     """A call's exchanges through Peers. Each rank writes the rows that pairs have, and no others.
 
-    A barrier before the tokens of a pass are written says that all ranks have read what was there,
-    results of earlier passes, too; one after each exchange, that its rows are there.
+    A barrier before the tokens of a pass are written says that all ranks have read the rows of
+    earlier passes, results too; one after each exchange, that its rows are there.
     """
 
     def __init__(self, layer, slots, starts):
         super().__init__(layer, slots, starts)
         self.peers, self.memory, self.me = layer.peers, layer.peers.memory, layer.ranks.rank
-        self.others = [(self.me + i) % layer.ranks.ranks for i in range(1, layer.ranks.ranks + 1)]
+        self.ranks = [(self.me + i) % layer.ranks.ranks for i in range(1, layer.ranks.ranks + 1)]
         self.is_begun, self.event, self.held = False, None, []
         self.maps = self.used = None
         self.sent = {}  # type and elements of each rank's block of codes and of scales
@@ -131,8 +131,9 @@ class SymmetricTrip(Trip):
         for trip in self.memory.trips:
             if trip.layer is not self.layer or trip.chunk == self.chunk:
                 raise RuntimeError(
-                    "exchange='symmetric': rows of another call of a layer of this group are under "
-                    "way: call no such layer in `shared`, or give one exchange='all_to_all'")
+                    "exchange='symmetric': the memory has rows of another layer's call that has "
+                    "not ended: call no such layer in `shared`, or give one "
+                    "exchange='all_to_all'")
         self.memory.trips.add(self)
         with self._there():
             self.memory.barrier()
@@ -140,8 +141,8 @@ class SymmetricTrip(Trip):
 
     @contextlib.contextmanager
     def _there(self, *held):
-        """What runs in it follows what was launched until now, on a stream of its own if something
-        else runs meanwhile. held: tensors that it reads."""
+        """Launches in it follow all that came before, on a stream of their own if something else
+        runs meanwhile, and read the tensors `held`."""
         stream = self.peers.stream() if self.is_apart else None
         if stream is None:
             yield
@@ -165,14 +166,14 @@ class SymmetricTrip(Trip):
             self.event, self.held = None, []
 
     def leave(self):
-        """Nothing of this call's is read in the memory after what was launched until now."""
+        """Later launches read no rows of this call in the memory."""
         self._wait()
         self.memory.trips.discard(self)
 
     def send_head(self, head):
         self._begin()
         with self._there(head):
-            for rank in self.others:
+            for rank in self.ranks:
                 self._rows(rank, "head", torch.float32, self.peers.head)[self.me].copy_(head[rank])
 
     def take_head(self):
@@ -197,7 +198,7 @@ class SymmetricTrip(Trip):
         maps, block = self._maps(), self.layer.sent_rows // self.layer.ranks.ranks
         topk = maps.shape[2]
         with self._there(t, probs, maps):
-            for rank in self.others:
+            for rank in self.ranks:
                 to = self._rows(rank, "tokens", t.dtype, t.shape[1], self.me * block)
                 each = len(to) // topk  # permute has as many rows as it could write
                 for i in range(0, len(t), each):
@@ -210,7 +211,7 @@ class SymmetricTrip(Trip):
         t = t.view(self.layer.ranks.ranks, -1)
         self.sent[name] = t.dtype, t.shape[1]
         with self._there(t):
-            for rank in self.others:
+            for rank in self.ranks:
                 to = self._rows(rank, name, t.dtype, t.shape[1], self.me)[0]
                 to.copy_(t[rank])
 
@@ -252,7 +253,7 @@ class SymmetricTrip(Trip):
             self.used = torch.where(index < layer.num_experts, layer._seats, -1)[:, :, None]
         self.memory.trips.add(self)
         with self._there(rows, dprobs, self.used):
-            for rank in self.others:
+            for rank in self.ranks:
                 to = self._rows(rank, "results", rows.dtype, layer.hidden, self.me * block)[:block]
                 part = rows[rank * block:(rank + 1) * block]
                 move(ops.permute_, "permute", part, self.used[rank], output=to)

@@ -87,7 +87,7 @@ class Trip:
         self.layer.ranks.wait(*works)
 
     def _take(self):
-        """What was received, which the trip no longer keeps."""
+        """The rows that were received, which the trip no longer keeps."""
         rows, self.rows = self.rows, None
         return rows
 
