@@ -266,15 +266,15 @@ def _checked(x, indices, probs, w1, w2, axis_name, capacity, token_capacity, pro
                              "nothing else reads the tokens or their gradients")
         name = "capacity" if token_capacity is None else "token_capacity"
         scaled = sent_features(recipe, x.dtype.name, hidden, name, sent)
-    return x, probs, Spread(axis_name, devices, pairs, sent, recipe if scaled else None,
-                         scaled), recipe
+    recipe_sent = recipe if scaled else None
+    return x, probs, Spread(axis_name, devices, pairs, sent, recipe_sent, scaled), recipe
 
 
 def _quantized_once(w1, w2, recipe, more):
     """Arguments of moe, so that no chunk quantizes the weights."""
     scaling = scaling_of(recipe)
-    if isinstance(w1, Quantized) or scaling.w == 1 or scaling.is_random[1] or scaling.is_packed \
-            or more.get("quantized") is not None:
+    if isinstance(w1, Quantized) or scaling.w == 1 or not scaling.dy or scaling.is_random[1] or \
+            scaling.is_packed or more.get("quantized") is not None:
         return {}
     return {"quantized": tuple(grouped_quantize(lax.stop_gradient(w), recipe, of="w")
                                for w in (w1, w2))}
