@@ -180,10 +180,10 @@ def ragged_dot(up):
     return markdown(["GPU", "shape", "", "forward, ms (host, µs)", "both, ms (host, µs)"], rows)
 
 
-def expert_parallel(up):
+def expert_parallel(up, what="expert_parallel"):
     """Milliseconds of a layer whose experts are on several GPUs."""
     rows = []
-    for gpu, name in files("expert_parallel"):
+    for gpu, name in files(what):
         results = load(name)
         found = {}
         for row in results["rows"]:
@@ -203,6 +203,10 @@ def expert_parallel(up):
                          f"{last['gbytes_per_s']:.0f}" if "gbytes_per_s" in last else "–"])
     return markdown(["GPUs", "shape", "", "forward, ms", "both, ms", "forward, graph", "both, graph",
                      "times as fast as torch, both", "hidden, both, graph", "GB/s to others"], rows)
+
+
+def expert_parallel_symmetric(up):
+    return expert_parallel(up, "expert_parallel_symmetric")
 
 
 def modules(up):
