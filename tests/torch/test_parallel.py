@@ -341,6 +341,12 @@ def test_barriers(group, monkeypatch, own_memory):
     assert own_memory == [*tokens, "moe_backward", *results]
 
 
+def test_memory_that_cannot_be_mapped(group):
+    with pytest.raises(RuntimeError, match="exchange='symmetric': rank 0 of 1 cannot map the "
+                                           "memory .* exchange='all_to_all' serves all others: "):
+        _symmetric.Memory(Ranks(None), 64, torch.device("cuda", 0))
+
+
 def test_layers_share_symmetric_memory(group, own_memory):
     """And none is called while the tokens of another one are under way."""
     one, x, probs = ranks.small(capacity=6, exchange="symmetric")

@@ -33,10 +33,10 @@ class Memory:
                              "whose memory other ranks cannot map: a GPU, or exchange="
                              "'all_to_all' is expected")
         group = ranks.group or dist.group.WORLD
-        options = getattr(group._get_backend(device), "options", None)
-        patience = getattr(options, "_timeout", dist.default_pg_timeout)
-        self.patience = int(patience.total_seconds() * 1000)
         try:
+            options = getattr(group._get_backend(device), "options", None)
+            patience = getattr(options, "_timeout", dist.default_pg_timeout)
+            self.patience = int(patience.total_seconds() * 1000)
             import torch.distributed._symmetric_memory as symmetric
             # Not by symmetric.empty, whose pool may give another part of a block on each rank.
             self.mine = symmetric._SymmetricMemory.empty_strided_p2p((count,), (1,), torch.uint8,
