@@ -4,13 +4,14 @@
 
     torchrun --nproc-per-node 2 bench/expert_parallel.py [--recipes bf16,fp8_block] [--shapes 'qwen3*,olmoe']
              [--tokens N] [--rounds N] [--budget SECONDS] [--graph] [--chunks 1,2] [--quantized]
-             [--no-torch] [--json FILE] [--commit HASH]
+             [--exchange all_to_all,symmetric] [--no-torch] [--json FILE] [--commit HASH]
 
 Every rank has as many tokens and experts. torch sorts the pairs by expert, exchanges their rows by
 all_to_all_single with sizes that the host reads, as Megatron and torchtitan do, multiplies by
 torch._grouped_mm, and sums by a compiled kernel; its backward pass is autograd's. `local` is quern's
-layer of one rank's experts on as many tokens, without an exchange, and `exchange` the all_to_all_single
-of the bytes of quern's forward and backward passes. Times are medians over rounds in which all take
+layer of one rank's experts on as many tokens, without an exchange, and `exchange` the rows of quern's
+forward and backward passes without anything else: its `sent_bytes` go to other GPUs, at `link_share` of the rate of
+NVLINK. `hidden` of quern's rows is the share of that time that does not add to `local`. Times are medians over rounds in which all take
 turns, of the slowest rank. y, dx and dw are compared before: 1 - 2 xy / (xx + yy); and y, dx and dw
 of quern with those of one process that has all tokens and experts, bit by bit. Those of dw1 and dw2
 differ where chunks are added up, and may where tokens are sent quantized.
@@ -23,11 +24,15 @@ GPU, with --tokens, to try the program.
 
 import argparse
 import fnmatch
+import itertools
 import json
 import os
 import statistics
 import sys
 import time
+
+os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # no NVLink multicast
+os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
 
 import torch
 import torch.distributed as dist
@@ -37,11 +42,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
 
 import quern.torch as qt  # noqa: E402
+from quern.scaling import SENT  # noqa: E402
 from layer import add_rows, distance, ends_of, gated, inverse_of  # noqa: E402
 
 SHAPES = [  # name, tokens of a rank, hidden, ffn, experts of all ranks, choices
     ("qwen3_30b", 8192, 2048, 768, 128, 8), ("olmoe", 8192, 2048, 1024, 64, 8),
     ("mixtral", 8192, 4096, 14336, 8, 2), ("fine", 8192, 2048, 256, 128, 8)]
+NVLINK = 450e9  # bytes a second in one direction, of an H100 or H200 by its data sheet
 HAS_GPU = torch.cuda.is_available()
 
 
@@ -98,9 +105,11 @@ class Timed:
 
 class Quern(Timed):
 
-    def __init__(self, layer, recipe, overlap=False, chunks=1, dispatch="values"):
+    def __init__(self, layer, recipe, overlap=False, chunks=1, dispatch="values",
+                 exchange="all_to_all"):
         super().__init__(layer)
-        self.name = f"quern {recipe}" + " overlapped" * overlap
+        self.name = f"quern {recipe}" + " symmetric" * (exchange == "symmetric")
+        self.name += " overlapped" * overlap
         self.name += f" {chunks} chunks" * (chunks > 1) + " sent quantized" * (dispatch != "values")
         # Room for a twentieth more pairs than there are, as a user who knows his routing would give.
         self.chunks, self.tokens = chunks, -(-layer.tokens // chunks)
@@ -108,7 +117,7 @@ class Quern(Timed):
         self.capacity = min(max(pairs, self.tokens), self.tokens * layer.topk)
         self.module = qt.ExpertParallelMoE(
             layer.own, layer.hidden, layer.ffn, capacity=self.capacity, token_capacity=self.tokens,
-            recipe=recipe, overlap_wgrad=overlap, chunks=chunks, dispatch=dispatch,
+            recipe=recipe, overlap_wgrad=overlap, chunks=chunks, dispatch=dispatch, exchange=exchange,
             params_dtype=torch.bfloat16, device=layer.device)
         with torch.no_grad():
             self.module.w1.copy_(layer.w1)
@@ -120,9 +129,6 @@ class Quern(Timed):
     def forward(self):
         return self.module(self.x, self.layer.index, self.probs)
 
-    def exchanged(self):
-        """Rows of x's type that this rank sends to others: forward, and as many backward."""
-        return (self.layer.ranks - 1) * self.chunks * (self.tokens + self.capacity)
 
 
 class Local(Timed):
@@ -178,7 +184,7 @@ class Torch(Timed):
 
 
 class Exchange:
-    """The bytes of a module's exchanges and nothing else."""
+    """The bytes of a module's exchanges by collectives, and nothing else."""
 
     def __init__(self, quern):
         self.layer, self.name = quern.layer, "exchange of " + quern.name
@@ -195,6 +201,39 @@ class Exchange:
     def both(self):
         self.forward()
         self.forward()
+
+    def sent_rows(self):
+        """Rows of x's type that this rank sends to others: forward, and as many backward."""
+        return sum(self.counts) * (self.layer.ranks - 1) // self.layer.ranks
+
+
+class SymmetricExchange:
+    """The rows that a module's exchanges write into other ranks' memory, and nothing else."""
+
+    def __init__(self, quern):
+        self.layer, self.module = quern.layer, quern.module
+        self.name = "exchange of " + quern.name
+        with torch.no_grad():
+            self.trip = self.module._sent(0, False, self.layer.x, self.layer.index,
+                                          self.layer.probs)[1]
+        self.module.read_head(self.trip, self.trip.take_head())
+        self.trip.take_tokens("x")
+        self.y = torch.zeros(self.module.rows, self.layer.hidden, dtype=torch.bfloat16,
+                             device=self.layer.device)
+        self.forward()
+
+    def forward(self):
+        self.trip.send_tokens(self.layer.x, None, "x")
+        self.trip.send_rows(self.y)
+        self.trip.leave()
+
+    def both(self):
+        self.forward()
+        self.forward()
+
+    def sent_rows(self):
+        others = [rank for rank in range(self.layer.ranks) if rank != self.layer.rank]
+        return sum(int((map[others] >= 0).sum()) for map in (self.trip._maps(), self.trip.used))
 
 
 def whole(layer, recipe):
@@ -264,12 +303,35 @@ def captured(call, name, pool):
 
 def layers_of(layer, options):
     """The layers of quern that are compared, of each recipe."""
-    for recipe in options.recipes.split(","):
+    for recipe, exchange in itertools.product(options.recipes.split(","),
+                                              options.exchange.split(",")):
         for chunks in map(int, options.chunks.split(",")):
-            yield Quern(layer, recipe, chunks=chunks)
-        yield Quern(layer, recipe, overlap=True)
-        if options.quantized and recipe in ("fp8_block", "mxfp8"):
-            yield Quern(layer, recipe, dispatch="quantized")
+            yield Quern(layer, recipe, chunks=chunks, exchange=exchange)
+        yield Quern(layer, recipe, overlap=True, exchange=exchange)
+        if options.quantized and recipe in SENT:
+            yield Quern(layer, recipe, dispatch="quantized", exchange=exchange)
+
+
+def exchanges_of(found):
+    """Only the rows that the first layer of each exchange sends: {exchange: ..}."""
+    made = {}
+    for one in found:
+        kind = one.module.exchange
+        if kind not in made:
+            made[kind] = (Exchange if kind == "all_to_all" else SymmetricExchange)(one)
+    return made
+
+
+def add_hidden(rows, pairs):
+    """To rows of quern the share of the exchange's time that does not add to the local layer's."""
+    ms = {(row["who"], row["phase"]): row["ms"] for row in rows}
+    for row in rows:
+        name, is_graph = row["who"].removesuffix(" graph"), row["who"].endswith(" graph")
+        if name in pairs:
+            local, exchange = (ms.get((who + " graph" * is_graph, row["phase"]))
+                               for who in pairs[name])
+            if local and exchange:
+                row["hidden"] = 1 - (row["ms"] - local) / exchange
 
 
 def measure(layer, options):
@@ -288,7 +350,8 @@ def measure(layer, options):
     if not options.no_torch:
         found.append(Torch(layer))
         errors = {name: distance(first[name], t) for name, t in found[-1].results().items()}
-    found.append(Exchange(found[0]))
+    exchanges = exchanges_of([one for one in found if isinstance(one, Quern)])
+    found += exchanges.values()
     calls = {(one.name, phase): getattr(one, phase) for one in found
              for phase in ("forward", "both")}
     if options.graph and HAS_GPU:
@@ -304,9 +367,14 @@ def measure(layer, options):
             rows[-1]["bits_of_one_process"] = equal[name]
         if name == "torch":
             rows[-1]["distance_from_quern"] = errors
-        if name.startswith("exchange"):
-            sent = found[0].exchanged() * (2 if phase == "both" else 1) * layer.hidden * 2
-            rows[-1].update(sent_bytes=sent, gbytes_per_s=sent / ms / 1e6)
+        for one in exchanges.values():
+            if name in (one.name, one.name + " graph"):
+                sent = one.sent_rows() * (2 if phase == "both" else 1) * layer.hidden * 2
+                rows[-1].update(sent_bytes=sent, gbytes_per_s=sent / ms / 1e6,
+                                link_share=sent / ms * 1e3 / NVLINK)
+    add_hidden(rows, {one.name: (f"local {one.module.recipe}", exchanges[one.module.exchange].name)
+                      for one in found
+                      if isinstance(one, Quern) and one.module.dispatch == "values"})
     return rows
 
 
@@ -320,6 +388,7 @@ def main():
     parser.add_argument("--graph", action="store_true")
     parser.add_argument("--chunks", default="1")
     parser.add_argument("--quantized", action="store_true")
+    parser.add_argument("--exchange", default="all_to_all")
     parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--json")
     parser.add_argument("--commit", default="")

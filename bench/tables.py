@@ -180,10 +180,10 @@ def ragged_dot(up):
     return markdown(["GPU", "shape", "", "forward, ms (host, µs)", "both, ms (host, µs)"], rows)
 
 
-def expert_parallel(up):
+def expert_parallel(up, what="expert_parallel"):
     """Milliseconds of a layer whose experts are on several GPUs."""
     rows = []
-    for gpu, name in files("expert_parallel"):
+    for gpu, name in files(what):
         results = load(name)
         found = {}
         for row in results["rows"]:
@@ -195,11 +195,18 @@ def expert_parallel(up):
             cells = [f"{run[phase]['ms']:.2f}" if phase in run else "–"
                      for run in (phases, found.get((shape, who + " graph"), {}))
                      for phase in ("forward", "both")]
+            last = found.get((shape, who + " graph"), phases).get("both", {})
             rows.append([f"{results['ranks']} {gpu.upper()}", shape, who, *cells,
                          "–" if who.startswith(("exchange", "local")) else
-                         f"{best / phases['both']['ms']:.2f}"])
+                         f"{best / phases['both']['ms']:.2f}",
+                         f"{last['hidden']:.2f}" if "hidden" in last else "–",
+                         f"{last['gbytes_per_s']:.0f}" if "gbytes_per_s" in last else "–"])
     return markdown(["GPUs", "shape", "", "forward, ms", "both, ms", "forward, graph", "both, graph",
-                     "times as fast as torch, both"], rows)
+                     "times as fast as torch, both", "hidden, both, graph", "GB/s to others"], rows)
+
+
+def expert_parallel_symmetric(up):
+    return expert_parallel(up, "expert_parallel_symmetric")
 
 
 def modules(up):

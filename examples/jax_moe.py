@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expert parallelism of a layer whose tokens choose several experts, with the bits of one device:
-pairs of a token and an expert go to the expert's device in blocks of a fixed length, and the
+"""Expert parallelism of a layer whose tokens choose several experts, with the bits of one device.
+A token goes once to each device that has some of its experts, in blocks of a fixed length; the
 results come back and are added up at home, in the order of the token's choices.
 
     python examples/jax_moe.py
@@ -19,31 +19,6 @@ import quern.jax as qj
 TOPK = 3
 
 
-def layer(x, indices, probs, w1, w2, **more):
-    (tokens, topk), local = indices.shape, w1.shape[0]
-    devices = EXPERTS // local
-    room = tokens * topk  # of each block: enough for all pairs of a device
-    there = jnp.where((indices >= 0) & (indices < EXPERTS), indices // local, -1)
-    sizes, row = qj.route(there, devices)
-    slot = row + (there * room - (jnp.cumsum(sizes) - sizes)[there])
-    slot = jnp.where(there < 0, -1, slot).astype(jnp.int32)
-
-    def padded(a, value=0):  # to as many tokens as the blocks have rows for
-        return jnp.pad(a, ((0, (devices - 1) * tokens), (0, 0)), constant_values=value)
-
-    def send(rows):
-        return lax.all_to_all(rows, "ep", 0, 0, tiled=True)
-
-    slot = padded(slot, -1)
-    rows = send(qj.permute(padded(x), slot))
-    prob = send(qj.permute(padded(probs).reshape(-1, 1), slot.reshape(-1, 1)))
-    expert = jnp.full(devices * room, -1, jnp.int32).at[
-        jnp.where(slot < 0, devices * room, slot)].set(padded(indices), mode="drop")
-    y = qj.moe(rows, send(expert)[:, None], prob, w1, w2, experts=EXPERTS,
-               first=lax.axis_index("ep") * local, **more)
-    return qj.combine(send(y), slot)[:tokens]
-
-
 def compare(check_vma=True, **more):
     """Forward and backward, next to one device."""
     devices = jax.devices()
@@ -55,8 +30,13 @@ def compare(check_vma=True, **more):
     probs, indices = lax.top_k(jax.random.uniform(keys[4], (TOKENS, EXPERTS)), TOPK)
     indices = indices.at[::5, 1].set(EXPERTS)  # dropped pairs
     mesh = Mesh(np.array(devices), ("ep",))
-    sharded = jax.shard_map(lambda *a: layer(*a, **more), mesh=mesh, in_specs=(SHARDED,) * 5,
-                            out_specs=SHARDED, check_vma=check_vma)
+
+    def layer(*arguments):  # of this device's tokens and experts
+        return qj.expert_parallel_moe(*arguments, axis_name="ep",
+                                      token_capacity=TOKENS // len(devices), **more)
+
+    sharded = jax.shard_map(layer, mesh=mesh, in_specs=(SHARDED,) * 5, out_specs=SHARDED,
+                            check_vma=check_vma)
 
     def both(function):
         def run(x, probs, w1, w2):

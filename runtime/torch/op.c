@@ -102,6 +102,7 @@
     X(route_starts, FORWARD, ROUTE ", Tensor index",                           \
       "Tensor starts, Tensor inverse")                                         \
     X(permute, FORWARD, MOVE ", Tensor? prob", "Tensor output")                \
+    X(permute_, FORWARD, MOVE ", Tensor? prob, Tensor(a!) output", "")         \
     X(permute_dprob, FORWARD, MOVE ", Tensor prob, Tensor rows",               \
       "Tensor dprob")                                                          \
     X(combine, FORWARD, MOVE ", Tensor? prob, Tensor? c", "Tensor output")     \

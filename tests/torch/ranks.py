@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program of each process of test_parallel.py, by torch.distributed on the CPU:
+"""The program of each process of test_parallel.py, by torch.distributed on the CPU, and of
+test_parallel_cuda.py with QUERN_TORCH_DEVICE=cuda, a GPU for each:
 
     python tests/torch/ranks.py PROGRAM RANK RANKS FOLDER
 
@@ -15,6 +16,8 @@ import time
 import traceback
 
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # no NVLink multicast
+os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
 
@@ -23,14 +26,56 @@ import torch.distributed as dist  # noqa: E402
 import torch.utils.checkpoint  # noqa: E402
 
 import quern.torch as qt  # noqa: E402
+from quern.torch import _symmetric  # noqa: E402
 
 PATIENCE = datetime.timedelta(seconds=200)  # a rank may wait for cases of the others
-HIDDEN, FFN = 96, 40
+DEVICE = os.environ.get("QUERN_TORCH_DEVICE", "cpu")
+HIDDEN, FFN = (96, 40) if DEVICE == "cpu" else (256, 128)
 EXPERTS = {1: [4], 2: [3, 1], 3: [1, 3, 2], 4: [2, 1, 3, 1]}  # of each rank
 TOKENS = {1: [9], 2: [7, 0], 3: [5, 0, 11], 4: [6, 13, 0, 1]}
 ROUTES = ("even", "one", "last", "none", "dropped", "twice", "own")
 DEFAULTS = dict(route="even", topk=2, prob="h", recipe="bf16", factor=1, dtype=torch.bfloat16,
                 residual=False, kind=torch.int64)
+
+
+SYMMETRIC = [
+    *((ranks, dict(route=route, once=once)) for ranks, route, once in (
+        (1, "even", False), (2, "even", True), (2, "dropped", False), (3, "none", True),
+        (3, "one", False), (4, "even", False), (4, "twice", True), (4, "dropped", True))),
+    (2, dict(topk=4, factor=19)), (4, dict(capacity=100, route="one", recipe="fp8_block")),
+    (3, dict(prob="x", topk=3, residual=True, route="dropped")),
+    (3, dict(prob="y", topk=3, residual=True)),
+    (2, dict(bias=True, recompute=True, kind=torch.int32)),
+    (4, dict(capacity=3, route="few", topk=3, prob="y", residual=True)),
+    (4, dict(once=True, route="few", capacity=3)),
+    (3, dict(once=True, route="few", capacity=8, topk=3, factor=2, recipe="mxfp8")),
+    (3, dict(once=True, shared=True, overlap_wgrad=True)),
+    (4, dict(chunks=3, once=True, topk=3, recipe="mxfp8")),
+    (3, dict(chunks=3, shared=True, overlap_wgrad=True, prob="x")),
+    (2, dict(dispatch="quantized", recipe="fp8_row", once=True, factor=20)),
+    (3, dict(dispatch="quantized", recipe="fp8_block", hidden=128, capacity=128, route="dropped")),
+    (4, dict(dispatch="quantized", recipe="mxfp8", hidden=128, capacity=128, once=True, chunks=2,
+             dtype=torch.float32))]
+
+
+class SharedFiles(_symmetric.Memory):
+    """A mock of symmetric memory, for processes on a CPU: files that all of them map."""
+    folder = "."
+    made = {}  # of each group: how many
+
+    def make(self, ranks, count, device):
+        self.group = ranks.group
+        names = tuple(dist.get_process_group_ranks(self.group or dist.group.WORLD))
+        self.made[names] = self.made.get(names, 0) + 1
+        path = "-".join(map(str, (f"{self.folder}/memory", *names, self.made[names])))
+        views = [torch.from_file(f"{path}.{rank}", shared=True, size=count, dtype=torch.uint8)
+                 for rank in range(ranks.ranks)]
+        views[ranks.rank].fill_(0xff)  # NaN
+        self.barrier()
+        return views
+
+    def barrier(self):
+        dist.barrier(self.group)
 
 
 def cases():
@@ -62,12 +107,15 @@ def cases():
              (4, dict(chunks=3, once=True, topk=3, recipe="mxfp8")),
              (2, dict(chunks=2, prob="y", residual=True, topk=3, route="dropped")),
              (3, dict(chunks=3, shared=True, overlap_wgrad=True, prob="x")),
+             (3, dict(dispatch="quantized", recipe="fp8_row", factor=20, topk=3, once=True)),
+             (4, dict(dispatch="quantized", recipe="fp8_row", route="dropped")),
              *((ranks, dict(dispatch="quantized", recipe=recipe, hidden=128, capacity=128, **more))
                for ranks, recipe, more in (
                    (3, "fp8_block", dict(route="dropped")), (4, "fp8_block", dict(once=True)),
                    (2, "mxfp8", dict(dtype=torch.float32, once=True)),
                    (4, "mxfp8", dict(chunks=2, residual=True)))),
-             (2, dict(shared=True, overlap_wgrad=True, prob="y", topk=3))]
+             (2, dict(shared=True, overlap_wgrad=True, prob="y", topk=3)),
+             *((ranks, dict(exchange="symmetric", **more)) for ranks, more in SYMMETRIC)]
     return {f"{ranks} ranks " + " ".join(f"{k}={v}" for k, v in options.items()): (ranks, options)
             for ranks, options in made}
 
@@ -136,7 +184,7 @@ def run_case(ranks, options, group):
     if o.get("wgrad_queue"):
         o["wgrad_queue"] = qt.WgradQueue()
     module = qt.ExpertParallelMoE(experts[rank], hidden, FFN, capacity=capacity, group=group,
-                                  prob=prob, params_dtype=dtype, device="cpu", **o)
+                                  prob=prob, params_dtype=dtype, device=DEVICE, **o)
     torch.manual_seed(7)  # the same on all ranks
     total, many = sum(experts), sum(tokens)
     wide = module.w1.shape[1]
@@ -189,14 +237,15 @@ def run_case(ranks, options, group):
             assert same(grad, expected), f"gradient of {name}"
 
 
-def stack(group):
+def stack(group, exchange="all_to_all"):
     """Two layers, of which the first is checkpointed, and two microbatches in flight; the gradients
     of weights add up in main_grad. They are those of one process after each backward pass."""
     rank, ranks, rows, topk = dist.get_rank(group), dist.get_world_size(group), 10, 2
     here, mine = slice(rank * rows, (rank + 1) * rows), slice(2 * rank, 2 * rank + 2)
-    layers = [qt.ExpertParallelMoE(2, HIDDEN, FFN, capacity=rows * topk, group=group, device="cpu",
-                                   params_dtype=torch.bfloat16, fuse_wgrad_accumulation=True,
-                                   overlap_wgrad=i == 0) for i in range(2)]
+    layers = [qt.ExpertParallelMoE(2, HIDDEN, FFN, capacity=rows * topk, group=group,
+                                   device=DEVICE, params_dtype=torch.bfloat16, exchange=exchange,
+                                   fuse_wgrad_accumulation=True, overlap_wgrad=i == 0)
+              for i in range(2)]
     torch.manual_seed(9)
     weights = [torch.randn(2 * ranks, *p.shape[1:]).mul(0.3).bfloat16().requires_grad_()
                for layer in layers for p in (layer.w1, layer.w2)]
@@ -297,7 +346,7 @@ def expect(kind, words, function, *args, **more):
 
 def small(group=None, capacity=4, **options):
     module = qt.ExpertParallelMoE(2, 32, 16, capacity=capacity, group=group,
-                                  params_dtype=torch.bfloat16, device="cpu", **options)
+                                  params_dtype=torch.bfloat16, device=DEVICE, **options)
     return module, torch.zeros(6, 32, dtype=torch.bfloat16), torch.ones(6, 1)
 
 
@@ -336,14 +385,129 @@ def parallel(rank, ranks):
     made = [(name, n, functools.partial(run, n, options)) for run, table in
             ((run_case, cases()), (run_tensor, tensor_cases()))
             for name, (n, options) in table.items()]
-    for name, n, run in [*made, ("stack", 4, stack)]:
+    made += [("stack", 4, stack), ("stack symmetric", 4, symmetric_stack)]
+    return told | tell(made, groups, rank)
+
+
+def tell(made, groups, rank):
+    told = {}
+    for name, n, run in made:
         if rank < n:
             try:
                 run(groups[n])
                 told[name] = ""
             except Exception:
                 told[name] = traceback.format_exc()
+            leave(told, rank)  # of a process that is stopped
     return told
+
+
+def leave(told, rank):
+    with open(os.path.join(sys.argv[4], f"{rank}.json"), "w") as file:
+        json.dump(told, file)
+
+
+symmetric_stack = functools.partial(stack, exchange="symmetric")
+
+
+def cuda_cases():
+    """name: options."""
+    made = [dict(route=route) for route in ROUTES]
+    made += [dict(once=True, topk=3), dict(once=True, route="dropped", factor=20),
+             dict(route="few", capacity=40, topk=3, factor=2), dict(factor=50, topk=4),
+             dict(recipe="fp8_block", factor=20), dict(recipe="mxfp8", once=True, factor=20),
+             dict(prob="x", topk=3, residual=True), dict(prob="y", topk=3, residual=True),
+             dict(chunks=2, once=True, topk=3, factor=10),
+             dict(chunks=3, shared=True, overlap_wgrad=True, prob="x"),
+             dict(shared=True, overlap_wgrad=True, once=True, recipe="mxfp8")]
+    made += [dict(dispatch="quantized", recipe=recipe, capacity=640, once=True, factor=10)
+             for recipe in ("fp8_row", "fp8_block", "mxfp8")]
+    made = [dict(exchange=exchange, **options) for exchange in ("all_to_all", "symmetric")
+            for options in made]
+    return {" ".join(f"{k}={v}" for k, v in options.items()): options for options in made}
+
+
+def several(rank, ranks):
+    groups = {ranks: dist.group.WORLD}
+    made = [(name, ranks, functools.partial(run_case, ranks, options))
+            for name, options in cuda_cases().items()]
+    made += [("stack", ranks, stack), ("stack symmetric", ranks, symmetric_stack)]
+    made += [(f"graph {exchange} {name}", ranks, functools.partial(graph, exchange, more))
+             for exchange in ("all_to_all", "symmetric") for name, more in GRAPHS.items()]
+    return tell(made, groups, rank)
+
+
+GRAPHS = {"pairs": {}, "tokens": dict(token_capacity=200),
+          "chunks": dict(token_capacity=100, chunks=2, overlap_wgrad=True),
+          "quantized": dict(token_capacity=256, dispatch="quantized", recipe="fp8_block")}
+
+
+def graph(exchange, more, group):
+    """Both passes as a CUDA graph, with other indices before each replay; the host never waits."""
+    tokens, topk, ranks = 200, 3, dist.get_world_size(group)
+    module = qt.ExpertParallelMoE(4, HIDDEN, FFN, capacity=640, device=DEVICE, exchange=exchange,
+                                  params_dtype=torch.bfloat16, **more)
+    torch.manual_seed(dist.get_rank(group))
+    x, dy = (torch.randn(tokens, HIDDEN).bfloat16() for _ in range(2))
+    x, probs = x.requires_grad_(), torch.rand(tokens, topk).requires_grad_()
+    indices = torch.rand(tokens, 4 * ranks).argsort(1)[:, :topk].contiguous()
+
+    def step():
+        y = module(x, indices, probs)
+        if module.overlap_wgrad:
+            module.zero_grad()
+            y.backward(dy)
+            return [y.detach(), x.grad, probs.grad, module.w1.grad, module.w2.grad]
+        return [y.detach(), *torch.autograd.grad(y, (x, probs, module.w1, module.w2), dy)]
+
+    def fresh():
+        x.grad = probs.grad = None
+        return [t.clone() for t in step()]
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        fresh()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        fresh()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    x.grad = probs.grad = None
+    module.zero_grad()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured, capture_error_mode="thread_local"):
+        results = step()
+    for seed in range(4):
+        indices.copy_(torch.rand(indices.shape[0], 4 * ranks).argsort(1)[:, :topk])
+        if seed == 3:
+            indices.fill_(-1)
+        captured.replay()
+        found = [t.clone() for t in results]
+        assert all(map(same, found, fresh())), f"replay {seed}"
+    module.check()
+
+
+def stalls(rank, ranks):
+    """Rank 1 does not call the layer, whose group has a timeout of 5 s."""
+    module, x, probs = small(exchange="symmetric")
+    indices = torch.arange(6)[:, None] % module.total
+    module(x, indices, probs)  # makes plans
+    torch.cuda.synchronize()
+    module = small(dist.new_group(timeout=datetime.timedelta(seconds=5)), exchange="symmetric")[0]
+    if rank == 1:
+        time.sleep(12)
+        return {}
+    start = time.monotonic()
+
+    def wait():
+        module(x, indices, probs)
+        torch.cuda.synchronize()
+
+    told = {"stalls": expect(RuntimeError, "CUDA error", wait)}
+    seconds = time.monotonic() - start
+    return told | {"seconds": "" if 4 < seconds < 12 else f"{seconds} s"}
 
 
 def faults(rank, ranks):
@@ -370,11 +534,17 @@ def faults(rank, ranks):
 def main():
     program, rank, ranks, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank,
-                            world_size=ranks, timeout=PATIENCE)
+    more, backend = {}, "gloo"
+    if DEVICE == "cpu":
+        SharedFiles.folder, _symmetric.Memory = folder, SharedFiles
+    else:
+        torch.cuda.set_device(rank)
+        torch.set_default_device(f"cuda:{rank}")
+        more, backend = {"device_id": torch.device("cuda", rank)}, "nccl"
+    dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank,
+                            world_size=ranks, timeout=PATIENCE, **more)
     told = globals()[program](rank, ranks)
-    with open(os.path.join(folder, f"{rank}.json"), "w") as file:
-        json.dump(told, file)
+    leave(told, rank)
     sys.stderr.flush()
     os._exit(0)  # gloo may throw where it destroys a group without some of its ranks
 

@@ -189,6 +189,7 @@ def others(recipe):
     tokens, rows = torch.randn(3, 16).bfloat16(), torch.randn(6, 16).bfloat16()
     at = (3, 2, 16)
     yield "permute", ("permute prob=1", *at, tokens, inverse, prob)
+    yield "permute_", ("permute prob=1", *at, tokens, inverse, prob, torch.zeros_like(rows))
     yield "permute_dprob", ("permute prob=1 dprob=1", *at, tokens, inverse, prob, rows)
     yield "combine", ("combine prob=1 residual=1", *at, rows, inverse, prob, tokens)
     yield "combine_backward", ("permute prob=1 dprob=1", *at, tokens, inverse, prob, rows)

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import quern.torch as qt
 import ranks
+from quern.torch import _symmetric
 from quern.torch._exchange import Ranks
 
 pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="its processes use the CPU")
@@ -54,8 +55,9 @@ def test_bits_of_one_process(told, name):
     passed(told, name, ranks.cases()[name][0])
 
 
-def test_layers_checkpointed_and_in_microbatches(told):
-    passed(told, "stack", 4)
+@pytest.mark.parametrize("name", ["stack", "stack symmetric"])
+def test_layers_checkpointed_and_in_microbatches(told, name):
+    passed(told, name, 4)
 
 
 @pytest.mark.parametrize("name", ranks.tensor_cases())
@@ -128,12 +130,18 @@ def test_bad_arguments(group):
             (ValueError, "dispatch is 'fp8': 'values' or 'quantized'", {"dispatch": "fp8"}),
             *((ValueError, f"dispatch='quantized': {words}", {"dispatch": "quantized", **more})
               for words, more in (
-                  ("recipe is bf16: one of fp8_block, mxfp8 is expected", {}),
-                  ("params_dtype is torch.float16", {"recipe": "mxfp8",
-                                                     "params_dtype": torch.float16}),
+                  ("recipe is bf16: one of fp8_row, fp8_block, mxfp8 is expected", {}),
+                  ("tokens are float16, .* bfloat16 or float32 is expected",
+                   {"recipe": "mxfp8", "params_dtype": torch.float16}),
+                  ("tokens are float32, .*: bfloat16 is expected",
+                   {"recipe": "fp8_row", "params_dtype": torch.float32}),
                   ("prob='h' without bias", {"recipe": "mxfp8", "prob": "y"}),
                   ("prob='h' without bias", {"recipe": "mxfp8", "bias": True}),
                   ("hidden is 32: a multiple of 128 is expected", {"recipe": "mxfp8"}))),
+            (ValueError, "exchange is 'nccl': 'all_to_all' or 'symmetric' is expected",
+             {"exchange": "nccl"}),
+            (ValueError, "exchange='symmetric': the parameters are on the device cpu",
+             {"exchange": "symmetric"}),
             (TypeError, "outside: ExpertParallelMoE sorts the rows itself", {"outside": "zero"}),
             (ValueError, "overlap_wgrad: ", {"overlap_wgrad": True, "delay_wgrad_compute": True})):
         with pytest.raises(kind, match=words):
@@ -141,6 +149,9 @@ def test_bad_arguments(group):
     with pytest.raises(ValueError, match="dispatch='quantized': capacity is 65: a multiple of 64 "
                                          "is expected for hidden = 256"):
         qt.ExpertParallelMoE(2, 256, 16, capacity=65, recipe="mxfp8", dispatch="quantized")
+    with pytest.raises(ValueError, match="hidden is 40: a multiple of 16 is expected"):
+        qt.ExpertParallelMoE(2, 40, 16, capacity=4, recipe="fp8_row", dispatch="quantized",
+                             params_dtype=torch.bfloat16)
     with pytest.raises(ValueError, match="the ranks have 1025 experts: at most 1024 are expected"):
         qt.ExpertParallelMoE(1025, 8, 8, capacity=4)
 
@@ -172,9 +183,27 @@ class _NoReads(TorchDispatchMode):
         return function(*args, **kwargs or {})
 
 
+@pytest.fixture
+def own_memory(monkeypatch):
+    """Symmetric memory of one rank: a list of its barriers, to which tests add."""
+    events = []
+
+    class Own(_symmetric.Memory):
+        def make(self, ranks, count, device):
+            return [torch.full((count,), 0xff, dtype=torch.uint8)]
+
+        def barrier(self):
+            events.append("barrier")
+
+    monkeypatch.setattr(_symmetric, "Memory", Own)
+    return events
+
+
+@pytest.mark.parametrize("exchange", ["all_to_all", "symmetric"])
 @pytest.mark.parametrize("token_capacity", [None, 4])
-def test_the_host_reads_no_tensor(group, monkeypatch, token_capacity):
-    module, x, probs = ranks.small(overlap_wgrad=True, token_capacity=token_capacity)
+def test_the_host_reads_no_tensor(group, monkeypatch, own_memory, token_capacity, exchange):
+    module, x, probs = ranks.small(overlap_wgrad=True, token_capacity=token_capacity,
+                                   exchange=exchange)
     indices = torch.tensor([[0], [1], [1], [0], [1], [1]])
     monkeypatch.setattr(module, "check", lambda: None)  # a GPU is not asked, either
     with _NoReads():
@@ -220,10 +249,12 @@ class _Count(TorchDispatchMode):
         return function(*args, **kwargs or {})
 
 
-@pytest.mark.parametrize("token_capacity, most", [(None, (30, 16)), (6, (37, 17)), (5, (61, 17))])
-def test_few_operators(group, monkeypatch, token_capacity, most):
+@pytest.mark.parametrize("exchange, token_capacity, most", [
+    ("all_to_all", None, (30, 16)), ("all_to_all", 6, (37, 17)), ("all_to_all", 5, (61, 17)),
+    ("symmetric", None, (36, 15)), ("symmetric", 6, (44, 15)), ("symmetric", 5, (66, 15))])
+def test_few_operators(group, monkeypatch, own_memory, exchange, token_capacity, most):
     """The host's time is that of operators. There is room for more pairs than the rank has."""
-    module, x, probs = ranks.small(capacity=7, token_capacity=token_capacity)
+    module, x, probs = ranks.small(capacity=7, token_capacity=token_capacity, exchange=exchange)
     indices = torch.tensor([[0], [1], [1], [0], [-1], [-1]])
     monkeypatch.setattr(module, "check", lambda: None)
     x, probs = x.requires_grad_(), probs.requires_grad_()
@@ -289,6 +320,49 @@ def test_chunks_overlap(group, monkeypatch):
     assert events == ["swap", "swap"] + chunk + chunk + ["wait", "wait"]
 
 
+def test_barriers(group, monkeypatch, own_memory):
+    """One before the tokens of a pass are written, and one after each exchange; rows are written
+    between them."""
+    module, x, probs = ranks.small(capacity=6, exchange="symmetric")
+
+    class Puts(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name = str(function).split(".")[1]
+            own_memory.extend([name] if name in ("permute_", "moe_forward", "moe_backward") else [])
+            return function(*args, **kwargs or {})
+
+    with Puts():
+        y = module(x.clone().requires_grad_(), torch.arange(6)[:, None] % 2, probs)
+    tokens, results = ["barrier", "permute_", "barrier"], ["permute_", "barrier"]
+    assert own_memory == [*tokens, "moe_forward", *results]
+    own_memory.clear()
+    with Puts():
+        y.backward(torch.ones_like(y))
+    assert own_memory == [*tokens, "moe_backward", *results]
+
+
+def test_memory_that_cannot_be_mapped(group):
+    with pytest.raises(RuntimeError, match="exchange='symmetric': rank 0 of 1 cannot map the "
+                                           "memory .* exchange='all_to_all' serves all others: "):
+        _symmetric.Memory(Ranks(None), 64, torch.device("cuda", 0))
+
+
+def test_layers_share_symmetric_memory(group, own_memory):
+    """And none is called while the tokens of another one are under way."""
+    one, x, probs = ranks.small(capacity=6, exchange="symmetric")
+    other = ranks.small(capacity=6, exchange="symmetric")[0]
+    indices = torch.arange(6)[:, None] % 2
+    assert one.peers.memory is other.peers.memory
+    large = ranks.small(exchange="symmetric", capacity=20)[0]
+    assert large.peers.memory is not one.peers.memory
+    y = one(x, indices, probs) + other(x, indices, probs)
+    for module in (one, other):
+        with pytest.raises(RuntimeError, match="the memory has rows of another layer's call "
+                                               "that has not ended: call no such layer in"):
+            one(x, indices, probs, shared=lambda x: module(x, indices, probs))
+    assert torch.equal(y, one(x, indices, probs, shared=lambda x: large(x, indices, probs)) * 2)
+
+
 def test_autocast_and_no_grad(group):
     module, x, probs = ranks.small(recipe="mxfp8")
     x, indices, probs = torch.randn(2, 2, 32), torch.arange(4)[:, None] % 2, probs[:4]
@@ -310,3 +384,22 @@ def test_compiled_code_calls_it(group):
         with pytest.warns(UserWarning, match=f"here: torch.distributed sums the {what}"):
             y = torch.compile(function, backend="eager")(x, w, [1, 3])
         assert torch.equal(y, qt.grouped_mm(x, w, [1, 3]))
+
+
+@pytest.mark.parametrize("of", ["x", "dy"])
+def test_quantizing_again_gives_the_same_codes(of):
+    """Rows with every largest value of bfloat16 from 2^-100 on, and smaller values of all sizes, so
+    that tokens of fp8_row may be sent as codes and scales."""
+    largest = torch.arange(0x0d80, 0x7f80, dtype=torch.int16).view(torch.bfloat16)[:, None]
+    torch.manual_seed(5)
+    part = torch.randn(len(largest), 47) * 2.0**-torch.randint(0, 24, (47,))
+    rows = torch.cat([largest, (largest * part.clamp(-1, 1)).bfloat16()], 1)
+    rows[::2] *= -1
+    rows[::97] = 0
+    sizes = [len(rows)]
+    first = qt.quantize(rows, sizes, recipe="fp8_row", of=of, copies="rowwise")
+    values = qt.dequantize(first, sizes)
+    again = qt.quantize(values, sizes, recipe="fp8_row", of=of, copies="rowwise")
+    assert values.dtype == torch.bfloat16 and not torch.equal(values, rows)
+    assert ranks.same(first.rowwise, again.rowwise)
+    assert ranks.same(first.rowwise_sf, again.rowwise_sf)

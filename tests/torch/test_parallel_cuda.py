@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ExpertParallelMoE on one GPU: one rank through NCCL, in a graph, without a wait of the host.
-QUERN_TORCH_DEVICE=cuda runs it; test_parallel.py has more ranks, on the CPU."""
+"""ExpertParallelMoE on GPUs: one rank through NCCL and symmetric memory, in a graph, without a wait
+of the host; and a rank for each GPU, up to 4, if there are several. QUERN_TORCH_DEVICE=cuda runs
+it; test_parallel.py has more ranks, on the CPU."""
 
 import pytest
 import torch
 from conftest import DEVICE
+from test_parallel import passed, run
 
 import quern.torch as qt
+import ranks
 
 pytestmark = pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU: QUERN_TORCH_DEVICE=cuda")
 EXPERTS, HIDDEN, FFN, TOKENS, TOPK = 6, 256, 128, 200, 3
+GPUS = min(torch.cuda.device_count(), 4)
+several = pytest.mark.skipif(GPUS < 2, reason="needs 2 GPUs")
+BOTH = ["all_to_all", "symmetric"]
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +50,11 @@ def step(layer, arguments, weights, dy):
     return y.detach(), *torch.autograd.grad(y, (arguments[0], arguments[2], *weights), dy)
 
 
+@pytest.mark.parametrize("exchange", BOTH)
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block", "mxfp8"])
 @pytest.mark.parametrize("prob, once", [("x", None), ("h", None), ("h", TOKENS), ("y", None)])
-def test_bits_of_moe(group, recipe, prob, once):
-    module, arguments, dy = make(recipe=recipe, prob=prob, token_capacity=once)
+def test_bits_of_moe(group, recipe, prob, once, exchange):
+    module, arguments, dy = make(recipe=recipe, prob=prob, token_capacity=once, exchange=exchange)
     weights = module.w1, module.w2
 
     def alone(x, indices, probs):
@@ -63,7 +70,9 @@ def test_bits_of_moe(group, recipe, prob, once):
     ("bf16", {}), ("mxfp8", {}), ("bf16", dict(token_capacity=TOKENS)),
     ("bf16", dict(token_capacity=TOKENS - 1, capacity=TOKENS * TOPK)),
     ("fp8_block", dict(dispatch="quantized", capacity=640, token_capacity=256)),
-    ("bf16", dict(chunks=2, token_capacity=TOKENS // 2))])
+    ("bf16", dict(chunks=2, token_capacity=TOKENS // 2)),
+    ("bf16", dict(exchange="symmetric")),
+    ("bf16", dict(exchange="symmetric", chunks=2, token_capacity=TOKENS // 2))])
 def test_a_graph_with_other_indices_before_each_replay(group, recipe, more):
     module, arguments, dy = make(recipe=recipe, **more)
     weights = module.w1, module.w2
@@ -81,9 +90,10 @@ def test_a_graph_with_other_indices_before_each_replay(group, recipe, more):
         assert all(map(torch.equal, results, step(module, arguments, weights, dy))), seed
 
 
+@pytest.mark.parametrize("exchange", BOTH)
 @pytest.mark.parametrize("once", [None, TOKENS])
-def test_the_host_does_not_wait(group, once):
-    module, arguments, dy = make(overlap_wgrad=True, token_capacity=once)
+def test_the_host_does_not_wait(group, once, exchange):
+    module, arguments, dy = make(overlap_wgrad=True, token_capacity=once, exchange=exchange)
     module(*arguments).backward(dy)  # makes the plans
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -92,7 +102,7 @@ def test_the_host_does_not_wait(group, once):
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("recipe", ["fp8_block", "mxfp8"])
+@pytest.mark.parametrize("recipe", ["fp8_row", "fp8_block", "mxfp8"])
 @pytest.mark.parametrize("more", [dict(capacity=640), dict(capacity=640, token_capacity=256)])
 def test_tokens_that_are_sent_quantized(group, recipe, more):
     """y, dx and dprob have the bits of moe; all have those of moe of the values that are sent."""
@@ -130,3 +140,33 @@ def test_pairs_beyond_the_capacity(group):
                                            "rank 0; the first that does not fit is of expert 0"):
         module.check()
     module.check()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    return run("several", GPUS, tmp_path_factory.mktemp("ranks"))
+
+
+@several
+@pytest.mark.parametrize("name", ranks.cuda_cases())
+def test_bits_of_one_process(told, name):
+    passed(told, name, GPUS)
+
+
+@several
+@pytest.mark.parametrize("name", ["stack", "stack symmetric"])
+def test_layers_checkpointed_and_in_microbatches(told, name):
+    passed(told, name, GPUS)
+
+
+@several
+@pytest.mark.parametrize("exchange", BOTH)
+@pytest.mark.parametrize("name", ranks.GRAPHS)
+def test_graphs_of_ranks(told, exchange, name):
+    passed(told, f"graph {exchange} {name}", GPUS)
+
+
+@several
+def test_a_rank_that_stalls(tmp_path):
+    told = run("stalls", 2, tmp_path)
+    assert told[0] == {"stalls": "", "seconds": ""}

@@ -2,12 +2,15 @@
 """Facts about a recipe, from the library's tables; quern.torch and quern.jax have the types."""
 
 import functools
+import math
 import typing
 
 import quern
 
 OF = ("x", "w", "dy")
 _PLAIN = ("bf16", "f16", "f32")
+SENT = ("fp8_row", "fp8_block", "mxfp8")  # recipes whose tokens may be sent as codes and scales
+SCALED = 128  # features of a token that are quantized together there, in whole blocks of scales
 
 
 class Scaling(typing.NamedTuple):
@@ -48,3 +51,28 @@ def scaling_of(recipe):
     is_packed = counts[1] > 1 and "b" in dgrad and dgrad["b"].shape[1].base == 256  # fprop's n
     return Scaling(*counts, tuple("random" in cast for cast in casts), plain[0] if plain else None,
                    slots[0] if slots else 0, is_packed)
+
+
+def sent_features(recipe, dtype, hidden, name, capacity):
+    """How many features are quantized as one row of tokens that are sent as codes and scales, in
+    blocks of `capacity` tokens, which the argument `name` says. ValueError unless the tokens that
+    are dequantized and quantized again have the same codes and scales, and a block's scales end
+    with it."""
+    if recipe not in SENT:
+        raise ValueError(f"dispatch='quantized': recipe is {recipe}: one of {', '.join(SENT)} is "
+                         "expected, which quantize dequantized values as before")
+    # The scale of fp8_row is the largest value's, which only bfloat16's rounding gives again.
+    is_row = recipe == "fp8_row"
+    types = ("bfloat16",) if is_row else ("bfloat16", "float32")
+    if dtype not in types:
+        raise ValueError(f"dispatch='quantized': tokens are {dtype}, which {recipe} would not "
+                         f"quantize again as before: {' or '.join(types)} is expected")
+    multiple = 16 if is_row else SCALED
+    if hidden % multiple:
+        raise ValueError(f"dispatch='quantized': hidden is {hidden}: a multiple of {multiple} is "
+                         "expected")
+    step = 1 if is_row else SCALED**2 // math.gcd(SCALED**2, hidden)
+    if capacity % step:
+        raise ValueError(f"dispatch='quantized': {name} is {capacity}: a multiple of {step} is "
+                         f"expected for hidden = {hidden}")
+    return hidden if is_row else SCALED

@@ -19,13 +19,14 @@ from quern.jax.general import ragged_dot_general
 from quern.jax.layer import combine, moe, permute, route
 from quern.jax.mlp import grouped_mlp
 from quern.jax.packed import PackedExperts, load_packed, pack
+from quern.jax.parallel import expert_parallel_moe
 from quern.jax.quantized import Quantized, dequantize, grouped_quantize
 from quern.jax.scaling import ScalingState, rescale, scaling_state
 from quern.jax.switches import replace_ragged_dot
 from quern.packed import unpack
 
 __all__ = ["GroupedTensor", "PackedExperts", "Quantized", "ScalingState", "add_specs", "combine",
-           "dequantize", "grouped_dense", "grouped_gemm", "grouped_mlp", "grouped_quantize",
-           "load_packed", "moe", "pack", "permute", "ragged_dot", "ragged_dot_general", "recipes",
-           "replace_ragged_dot", "rescale", "route", "scaling_state", "tune", "unpack", "version",
-           "wgrad", "why"]
+           "dequantize", "expert_parallel_moe", "grouped_dense", "grouped_gemm", "grouped_mlp",
+           "grouped_quantize", "load_packed", "moe", "pack", "permute", "ragged_dot",
+           "ragged_dot_general", "recipes", "replace_ragged_dot", "rescale", "route",
+           "scaling_state", "tune", "unpack", "version", "wgrad", "why"]

@@ -17,7 +17,7 @@ NAMES = ("product", "product_", "defer_product", "quantize", "quantize_", "dbias
          "dequantize", "mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "mlp_wgrad",
          "mlp_wgrad_", "defer_mlp", "mlp_weights", "mlp_weights_", "moe_forward", "moe_backward",
          "moe_wgrad", "moe_wgrad_", "defer_moe", "route", "route_starts", "permute",
-         "permute_dprob", "combine", "combine_backward")
+         "permute_", "permute_dprob", "combine", "combine_backward")
 _PHASES = {"forward": 0, "backward": 1, "wgrad": 2, "weights": 3}
 
 

@@ -14,11 +14,8 @@ from quern.torch._ops import WORDS, ops
 from quern.torch.layer import move
 from quern.torch.quantized import NONE, cast
 
-SCALED = 128  # features that are quantized together, in whole blocks of scales
-
-
 class Trip:
-    """The plan and the buffers of a call.
+    """The plan and the buffers of a call, which collectives exchange.
 
         slots    int32 [tokens, topk]: the row of each pair in the blocks of pairs, -1 for none;
                  all_slots has those of tokens that do not fit, too
@@ -27,25 +24,69 @@ class Trip:
         homes    int32 [tokens, topk], with tokens: the row of each pair's token in the blocks that
                  the pair's rank receives
         sources  int64 [rows], with tokens: the row of each received pair's token
+        index    int32 [rows, 1]: the expert of each received row; num_experts of this rank: none
     """
 
     def __init__(self, layer, slots, starts):
         self.layer, self.starts, self.slots, self.all_slots = layer, starts, slots, slots
         self.tokens = self.homes = self.sources = self.index = None
+        self.chunk, self.is_apart = 0, False  # is_apart: something runs while rows are sent
         self.rows, self.head, self.works = None, None, ()
 
-    def start(self, t, rows, room=0):
-        """Start to exchange rows; wait() makes them valid."""
+    # Each send starts an exchange, and each take waits for the oldest one.
+
+    def send_head(self, head):
+        self.head = self._start(head, self.layer.ranks.ranks)
+
+    def take_head(self):
+        self._wait(1)
+        head, self.head = self.head, None
+        return head
+
+    def send_tokens(self, t, probs, of, results=None):
+        """Tokens, x or dy, times probs: values, or codes and scales. Returns dprobs of results that
+        were given back."""
+        layer, dprobs = self.layer, None
+        if results is None:
+            blocks = self.to_blocks(t, probs)
+        else:
+            blocks, dprobs = move(ops.combine_backward, "permute", t, self.slots, probs, results)
+        if layer.dispatch == "values":
+            self.rows = self._start(blocks, layer.sent_rows)
+        else:
+            self.rows = [self._start(t, len(t)) for t in self.quantized(blocks, of)]
+        return dprobs
+
+    def take_tokens(self, of):
+        """The tokens of pairs, as values."""
+        self._wait()
+        rows = self._take()
+        rows = rows if self.layer.dispatch == "values" else self.dequantized(*rows, of)
+        return rows if self.sources is None else rows[self.sources]
+
+    def send_rows(self, rows, dprobs=None):
+        """Results of received rows, or the gradients of rows and of their probabilities."""
+        count, room = self.layer.rows, self.slots.numel()
+        self.rows = [None if t is None else self._start(t, count, room) for t in (rows, dprobs)]
+
+    def take_rows(self, is_kept=False):
+        """The rows of slots, and dprobs or None. is_kept: they are read after the next exchange,
+        too."""
+        self._wait()
+        return self._take()
+
+    def _start(self, t, rows, room=0):
+        """Start to exchange rows; _wait() makes them valid."""
         received, work = self.layer.ranks.swap(t, rows, room)
         self.works += (work,)
         return received
 
-    def wait(self, count=None):
+    def _wait(self, count=None):
         """For the oldest exchanges, or all."""
         works, self.works = self.works[:count], self.works[len(self.works[:count]):]
         self.layer.ranks.wait(*works)
 
-    def take(self):
+    def _take(self):
         """The rows that were received, which the trip no longer keeps."""
         rows, self.rows = self.rows, None
         return rows
@@ -55,30 +96,22 @@ class Trip:
         return move(ops.permute, "permute", t,
                     self.slots if self.tokens is None else self.tokens, probs)
 
-    def start_tokens(self, blocks, of):
-        """Start to exchange tokens, x or dy: values, or codes and scales. SCALED features are a row
-        there, so that in any storage the scales of a rank's tokens follow each other."""
+    def quantized(self, blocks, of):
+        """Codes and scales of the blocks of tokens. `scaled` features of the layer are a row there,
+        so that in any storage the scales of a rank's tokens follow each other."""
         layer = self.layer
-        if layer.dispatch == "values":
-            self.rows = self.start(blocks, layer.sent_rows)
-            return
         rows = blocks if len(blocks) == layer.sent_rows else blocks[:layer.sent_rows]
-        codes, scales = cast(rows.view(-1, SCALED), of, layer.recipe, layer._scaling, "rowwise",
-                             layer._quantized_rows)[0][:2]
-        scales = scales.view(-1)
-        self.rows = self.start(codes, len(codes)), self.start(scales, len(scales))
+        codes, scales = cast(rows.view(-1, layer.scaled), of, layer.recipe, layer._scaling,
+                             "rowwise", layer._quantized_rows)[0][:2]
+        return codes, scales.view(-1)
 
-    def take_tokens(self, of):
-        """The tokens of pairs, or of blocks, as values."""
-        layer, rows = self.layer, self.take()
-        if layer.dispatch == "quantized":
-            codes, scales = rows
-            line = f"dequantize {layer.recipe} of={of} out={WORDS[layer.token_dtype()]} "
-            rows = ops.dequantize(
-                line + "copies=rowwise", 1, len(codes) // SCALED, SCALED, codes,
-                scales.view(1, -1) if scales.dtype == torch.float32 else scales, *NONE, None,
-                layer._quantized_rows, None).view(layer.sent_rows, -1)
-        return rows if self.sources is None else rows[self.sources]
+    def dequantized(self, codes, scales, of):
+        layer, count = self.layer, self.layer.scaled
+        line = f"dequantize {layer.recipe} of={of} out={WORDS[layer.token_dtype()]} "
+        if layer.recipe == "fp8_block":
+            scales = scales.view(1, -1)
+        return ops.dequantize(line + "copies=rowwise", 1, len(codes) // count, count, codes, scales,
+                              *NONE, None, layer._quantized_rows, None).view(layer.sent_rows, -1)
 
 
 class _Send(torch.autograd.Function):
@@ -89,9 +122,8 @@ class _Send(torch.autograd.Function):
         ctx.trip, ctx.is_there = trip, layer.prob == "h"
         if layer.prob == "x":
             ctx.save_for_backward(x, probs)
-        trip.head = trip.start(layer.head_of(trip, probs), layer.ranks.ranks)
-        blocks = trip.to_blocks(x, probs if layer.prob == "x" else None)
-        trip.start_tokens(blocks, "x")
+        trip.send_head(layer.head_of(trip, probs))
+        trip.send_tokens(x, probs if layer.prob == "x" else None, "x")
         return x.new_empty(0)
 
     @staticmethod
@@ -101,8 +133,7 @@ class _Send(torch.autograd.Function):
         x, probs = ctx.saved_tensors or (None, None)
         if trip.layer.overlap_wgrad:
             trip.layer.run_wgrad()
-        trip.wait()
-        drows, dprobs = trip.take()
+        drows, dprobs = trip.take_rows()
         dx = move(ops.combine, "combine", drows, trip.slots, probs) if need[0] else None
         if not need[1]:
             dprobs = None
@@ -120,17 +151,14 @@ class _Receive(torch.autograd.Function):
     @staticmethod
     def forward(ctx, order, trip):
         ctx.trip, ctx.order = trip, order
-        trip.wait(1)
-        probs = trip.layer.read_head(trip)
-        trip.wait()
+        probs = trip.layer.read_head(trip, trip.take_head())
         return trip.take_tokens("x"), probs
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, drows, dprobs):
-        trip, count, room = ctx.trip, ctx.trip.layer.rows, ctx.trip.slots.numel()
-        trip.rows = trip.start(drows.contiguous(), count, room), \
-            trip.start(dprobs.contiguous(), count, room) if trip.layer.prob == "h" else None
+        ctx.trip.send_rows(drows.contiguous(),
+                           dprobs.contiguous() if ctx.trip.layer.prob == "h" else None)
         return ctx.order, None
 
 
@@ -139,13 +167,12 @@ class _GiveBack(torch.autograd.Function):
     @staticmethod
     def forward(ctx, y, trip):
         ctx.trip = trip
-        trip.rows = trip.start(y, trip.layer.rows, trip.slots.numel())
+        trip.send_rows(y)
         return y.new_empty(0)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, _):
-        ctx.trip.wait()
         return ctx.trip.take_tokens("dy"), None
 
 
@@ -154,8 +181,7 @@ class _AddUp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, order, probs, residual, trip):
         ctx.trip, ctx.order = trip, order
-        trip.wait()
-        rows = trip.take()
+        rows, _ = trip.take_rows(is_kept=probs is not None)
         if probs is not None:
             ctx.save_for_backward(rows, probs)
         return move(ops.combine, "combine", rows, trip.slots, probs, residual=residual)
@@ -163,13 +189,8 @@ class _AddUp(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
-        trip, dprobs, d = ctx.trip, None, dy.contiguous()
-        if ctx.saved_tensors:
-            rows, probs = ctx.saved_tensors
-            drows, dprobs = move(ops.combine_backward, "permute", d, trip.slots, probs, rows)
-        else:
-            drows = trip.to_blocks(d)
-        trip.start_tokens(drows, "dy")
+        rows, probs = ctx.saved_tensors or (None, None)
+        dprobs = ctx.trip.send_tokens(dy.contiguous(), probs, "dy", rows)
         return ctx.order, dprobs, dy if ctx.needs_input_grad[2] else None, None
 
 

@@ -9,12 +9,16 @@ from quern.torch.functions import f32
 from quern.torch.mlp import Route, mlp_linear
 
 
-def move(operator, work, values, inverse, prob=None, rows=None, residual=None):
-    """An operator's permute or combine line, of contiguous tensors that were checked."""
+def move(operator, work, values, inverse, prob=None, rows=None, residual=None, **more):
+    """An operator's permute or combine line, of contiguous tensors that were checked; more: the
+    output of permute_."""
     m, topk = inverse.shape
     line = f"{work} in={WORDS[values.dtype]}" + " prob=1" * (prob is not None)
     line += " dprob=1" * (rows is not None) + " residual=1" * (residual is not None)
-    more = {"rows": rows} if rows is not None else {"c": residual} if work == "combine" else {}
+    if rows is not None:
+        more["rows"] = rows
+    elif work == "combine":
+        more["c"] = residual
     return operator(line=line, m=m, topk=topk, k=values.shape[1], input=values, inverse=inverse,
                     prob=prob, **more)
 

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """ExpertParallelMoE: a layer whose experts are spread over the ranks of a process group."""
 
-import math
 import zlib
 
 import torch
 import torch.nn.functional as F
 
+from quern.scaling import sent_features
 from quern.torch import _checks, _compile
 from quern.torch._exchange import Ranks
 from quern.torch._module import default_device
 from quern.torch._ops import ops
+from quern.torch._symmetric import Peers, SymmetricTrip
 from quern.torch._tools import check
-from quern.torch._trip import SCALED, Trip, add_up, give_back, receive, send
+from quern.torch._trip import Trip, add_up, give_back, receive, send
 from quern.torch.functions import autocast, f32
 from quern.torch.layer import check_indices, move, route_line
 from quern.torch.mlp import Route
@@ -21,7 +22,6 @@ from quern.torch.modules import GroupedMLP
 _FAR = 2**30  # more than there are pairs
 _NOTED = 2**20  # a noted error is its excess times this, and the number of its expert plus 1
 _TOPK = 32  # the most choices of a token
-QUANTIZED = ("fp8_block", "mxfp8")  # recipes with scales within a token, powers of two
 _EXPERTS = 1024  # the most experts of a route
 
 
@@ -51,7 +51,9 @@ class ExpertParallelMoE(GroupedMLP):
                       experts multiply the one before. Each casts the weights, unless forward has
                       is_first_microbatch
         dispatch      "values", or "quantized": tokens and the gradients of results are sent as
-                      codes and scales of the recipe, one of QUANTIZED; only with prob="h"
+                      codes and scales of the recipe, one of quern.scaling.SENT; only with prob="h"
+        exchange      "all_to_all", or "symmetric": each rank writes its rows into memory that it
+                      maps of the other ranks' GPUs, and only those rows that pairs have
         group         default all ranks. Every rank makes the module at the same time
         prob          "x", "h" or "y", as in moe
         overlap_wgrad compute the weight gradients while the gradients of tokens are sent
@@ -67,7 +69,8 @@ class ExpertParallelMoE(GroupedMLP):
     """
 
     def __init__(self, num_experts, hidden, ffn, *, capacity, token_capacity=None, group=None,
-                 prob="h", overlap_wgrad=False, chunks=1, dispatch="values", **options):
+                 prob="h", overlap_wgrad=False, chunks=1, dispatch="values",
+                 exchange="all_to_all", **options):
         if type(capacity) is not int or capacity < 1:
             raise ValueError(f"capacity is {capacity!r}: a number from 1 is expected")
         if token_capacity is not None and (type(token_capacity) is not int or
@@ -83,6 +86,8 @@ class ExpertParallelMoE(GroupedMLP):
             raise ValueError(f"chunks is {chunks!r}: a number from 1 is expected")
         if dispatch not in ("values", "quantized"):
             raise ValueError(f"dispatch is {dispatch!r}: 'values' or 'quantized' is expected")
+        if exchange not in ("all_to_all", "symmetric"):
+            raise ValueError(f"exchange is {exchange!r}: 'all_to_all' or 'symmetric' is expected")
         if "outside" in options:
             raise TypeError("outside: ExpertParallelMoE sorts the rows itself")
         ranks = Ranks(group)
@@ -94,14 +99,19 @@ class ExpertParallelMoE(GroupedMLP):
         super().__init__(num_experts, hidden, ffn, **options)
         self.capacity, self.group, self.prob = capacity, group, prob
         self.overlap_wgrad, self.token_capacity = overlap_wgrad, token_capacity
-        self.chunks, self.dispatch = chunks, dispatch
+        self.chunks, self.dispatch, self.exchange = chunks, dispatch, exchange
         if chunks > 1 and self._scaling.slots:
             raise ValueError(f"chunks is {chunks}: recipe {self.recipe} has delayed scaling, whose "
                              "scales are chosen once in a call: 1 is expected")
         self.ranks, self.rows, self._error = ranks, ranks.ranks * capacity, ""
         self.sent_rows = ranks.ranks * (token_capacity or capacity)
         if dispatch == "quantized":
-            self._check_quantized()
+            if prob != "h" or hasattr(self, "b1"):
+                raise ValueError("dispatch='quantized': prob='h' without bias is expected, so that "
+                                 "nothing else reads the tokens or their gradients")
+            name = "capacity" if token_capacity is None else "token_capacity"
+            self.scaled = sent_features(self.recipe, str(self.token_dtype())[6:], hidden, name,
+                                        getattr(self, name))
         device = default_device(None) if self.w1.is_meta else self.w1.device
         counts = self._agree(device)
         self.first, self.total = sum(counts[:ranks.rank]), sum(counts)
@@ -110,27 +120,7 @@ class ExpertParallelMoE(GroupedMLP):
                              f"{_EXPERTS} are expected")
         for name, t in self._tables(counts).items():
             self.register_buffer(name, t.to(device), persistent=False)
-
-    def _check_quantized(self):
-        """Whether tokens that were quantized, sent and quantized again have the same values, and
-        whether a block's scales end with it."""
-        if self.recipe not in QUANTIZED:
-            raise ValueError(f"dispatch='quantized': recipe is {self.recipe}: one of "
-                             f"{', '.join(QUANTIZED)} is expected, whose scales are powers of two")
-        if self.token_dtype() == torch.float16:
-            raise ValueError("dispatch='quantized': params_dtype is torch.float16, which lacks "
-                             "small values of the recipe: bfloat16 or float32 is expected")
-        if self.prob != "h" or hasattr(self, "b1"):
-            raise ValueError("dispatch='quantized': prob='h' without bias is expected, so that "
-                             "nothing else reads the tokens or their gradients")
-        if self.hidden % SCALED:
-            raise ValueError(f"dispatch='quantized': hidden is {self.hidden}: a multiple of "
-                             f"{SCALED} is expected")
-        name = "capacity" if self.token_capacity is None else "token_capacity"
-        step = SCALED**2 // math.gcd(SCALED**2, self.hidden)
-        if getattr(self, name) % step:
-            raise ValueError(f"dispatch='quantized': {name} is {getattr(self, name)}: a multiple "
-                             f"of {step} is expected for hidden = {self.hidden}")
+        self.peers = Peers(self, device) if exchange == "symmetric" else None
 
     def _tables(self, counts):
         """Constants of _plan and read_head, and the errors that were noted."""
@@ -145,7 +135,10 @@ class ExpertParallelMoE(GroupedMLP):
                 "_seats": torch.arange(capacity, dtype=torch.int32).repeat(ranks, 1),
                 "_noted": torch.zeros(2 * ranks, dtype=torch.int64)}
         if self.dispatch == "quantized":
-            made["_quantized_rows"] = torch.tensor([self.sent_rows * self.hidden // SCALED])
+            made["_quantized_rows"] = torch.tensor([self.sent_rows * self.hidden // self.scaled])
+        if self.exchange == "symmetric":
+            made["_numbers"] = number.view(-1, 1, 1)
+            made["_first_rows"] = made["_numbers"] * (tokens or capacity)
         if tokens is not None:
             made["_homes"] = torch.arange(tokens, dtype=torch.int32)[:, None] + number * tokens
             made["_arrivals"] = torch.arange(tokens, dtype=torch.int32)[:, None] + \
@@ -161,7 +154,7 @@ class ExpertParallelMoE(GroupedMLP):
         """The number of experts of each rank. ValueError if the ranks differ in something else."""
         mine = {name: getattr(self, name) for name in (
             "num_experts", "hidden", "ffn", "capacity", "token_capacity", "recipe", "activation",
-            "interleave", "limits", "prob", "chunks", "dispatch")}
+            "interleave", "limits", "prob", "chunks", "dispatch", "exchange")}
         mine.update(params_dtype=self.w1.dtype, bias=hasattr(self, "b1"))
         numbers = [value if type(value) is int else zlib.crc32(repr(value).encode())
                    for value in mine.values()]
@@ -199,9 +192,10 @@ class ExpertParallelMoE(GroupedMLP):
         residual = self._residual(x, residual)
         each = -(-len(flat) // self.chunks)
         sizes = [max(min(each, len(flat) - i * each), 0) for i in range(self.chunks)]
-        sent = [self._sent(*part) for part in zip(*(_split(t, sizes)
-                                                    for t in (flat, indices.contiguous(),
-                                                              probs)))]
+        is_apart = self.chunks > 1 or self.overlap_wgrad or shared is not None
+        sent = [self._sent(i, is_apart, *part)
+                for i, part in enumerate(zip(*(_split(t, sizes)
+                                               for t in (flat, indices.contiguous(), probs))))]
         if shared is not None:
             residual = self._residual(x, shared(x))
         residuals = _split(residual, sizes)
@@ -216,7 +210,7 @@ class ExpertParallelMoE(GroupedMLP):
         y = y[0] if len(y) == 1 else torch.cat(y)
         return y if y.shape == x.shape else y.reshape(x.shape)
 
-    def _sent(self, x, indices, probs):
+    def _sent(self, chunk, is_apart, x, indices, probs):
         """Start to send tokens: the arguments of receive, then those of _added_up."""
         (tokens, topk), rows = indices.shape, self.rows
         # permute and combine have a row for each pair: here it is a row of the blocks.
@@ -224,6 +218,7 @@ class ExpertParallelMoE(GroupedMLP):
         more = max(-(-rows // (topk + choices)) - tokens, 0)
         x, probs = _padded(x, more), _padded(probs, more, choices)
         trip = self._plan(_padded(indices, more, choices, -1))
+        trip.chunk, trip.is_apart = chunk, is_apart
         return send(x, None if self.prob == "y" else probs, trip), trip, probs, more
 
     def _added_up(self, order, sent, residual, tokens):
@@ -294,19 +289,23 @@ class ExpertParallelMoE(GroupedMLP):
                       out=self._noted)
         span = torch.bucketize(inverse, bounds, right=True)
         slots = (self._base - begins).take(span).add_(inverse).clamp_(min=-1)
-        trip = Trip(self, slots, starts)
+        trip = (Trip if self.peers is None else SymmetricTrip)(self, slots, starts)
         if self.token_capacity is not None:
             trip.slots, trip.tokens, trip.homes = self._tokens(slots)
         if indices.device.type == "cpu":
             self.check()
         return trip
 
+    def has_all_tokens(self, count):
+        """Whether blocks of tokens have room for all of a rank."""
+        return count <= self.token_capacity and self.ranks.ranks <= _TOPK
+
     def _tokens(self, slots):
         """slots, tokens and homes of a Trip. A block has the tokens of x in their order, if it has
         room for all; else those that have pairs there. A pair whose token does not fit leaves
         slots, and its home is -1, which the rank of its expert reads."""
         capacity, ranks, (count, topk) = self.token_capacity, self.ranks.ranks, slots.shape
-        if count <= capacity and ranks <= _TOPK:
+        if self.has_all_tokens(count):
             tokens, at = self._homes, self._arrivals
             if count < capacity:
                 tokens, at = tokens[:count], at[:count]
@@ -340,11 +339,10 @@ class ExpertParallelMoE(GroupedMLP):
         moved = moved if len(moved) == self.rows else moved[:self.rows]
         return torch.cat([starts, moved.view(self.ranks.ranks, -1)], 1)
 
-    def read_head(self, trip):
+    def read_head(self, trip, head):
         """Set index and sources of a trip, whose head was received. Returns the probabilities of
         received rows, or None. Rows that no pair has are of the expert after the last one, and
         everything else about them is undefined."""
-        head, trip.head = trip.head, None
         numbers, last = head.view(torch.int32), self.first + self.num_experts
         ends = numbers[:, self.first + 1:last + 1] - numbers[:, self.first:self.first + 1]
         index = torch.searchsorted(ends, self._seats, right=True, out_int32=True)
