@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "choose/evidence.h"
 #include "choose/session.h"
+#include "problem/host_sizes_rules.h"
+#include "problem/problem.h"
 #include "product/frame.h"
 #include "product/outside.h"
 #include "product/plan.h"
@@ -247,10 +249,30 @@ static void depend(struct qn_mlp_plan *plan)
     }
 }
 
-/* Forward-only runs whose kernel makes h from pre write no pre, and a product
-   that gathers needs each token once. */
+/* The most of the workspace that a step uses, before the tensors there. */
+static size_t scratch_of(const struct qn_mlp_plan *plan)
+{
+    size_t most = QN_WORKSPACE_BYTES;
+
+    qn_space_add(&most,
+                 qn_host_size_bytes(plan->mlp.sizes, plan->mlp.groups, 1));
+    for (int i = 0; i < QN_MLP_LAUNCHES; i++) {
+        const struct qn_launch *launch = &plan->launches[i];
+        const size_t bytes = launch->product
+                                 ? launch->product->need.workspace_bytes
+                             : launch->cast ? launch->cast->need.workspace_bytes
+                                            : 0;
+
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* A description has room for any steps. Forward-only runs whose kernel makes h
+   from pre write no pre, and a product that gathers needs each token once. */
 static void shrink_space(struct qn_mlp_plan *plan)
 {
+    plan->space.scratch = scratch_of(plan);
     plan->space.without_pre = plan->mlp.forward_only && plan->fused;
     plan->space.of_tokens = plan->gathers;
     qn_mlp_space_fill(plan->ctx, &plan->mlp, plan->recipe, &plan->need.args,

@@ -311,14 +311,12 @@ size_t qn_dequantize_end(struct quern_context *ctx, const struct qn_problem *p,
 
 /* ------------------------------------------------------------------- model */
 
-#define INSIDE 2.5 /* of the cycles of the products, only by sizes */
 #define MOVED                                                                  \
     1600.0                   /* bytes in a cycle, four of five of them written;
                                this and CHECKED on an H200 */
 #define LAUNCHES     15000.0 /* cycles of three more, first and last tiles */
 #define CHECKED      1500.0  /* bytes in a cycle, of scales */
 #define LAUNCHES_F16 14000.0 /* of two more, one of which does nothing */
-#define SMS          132     /* where no GPU is asked */
 
 /* Codes, their scales, and the dequantized values. */
 static double moved_bytes(const struct qn_problem *p,
@@ -359,13 +357,8 @@ struct qn_dequantize_cost qn_dequantize_cost_of(const struct qn_problem *p,
 int qn_dequantize_may(struct quern_context *ctx, const struct qn_problem *p,
                       const struct qn_recipe *recipe, int strategy)
 {
-    double math =
-        (double)p->m * (double)p->n * (double)p->k / (QN_FMA_PER_CYCLE * SMS);
-
     if (p->dequantize != QUERN_DEQUANTIZE_AUTO)
         return p->dequantize == strategy;
     return strategy != QUERN_DEQUANTIZE_FP8 && /* narrow sums: only if asked */
-           !qn_dequantize_wrong(ctx, p, recipe, strategy) &&
-           math + qn_dequantize_cost_of(p, recipe, strategy, 1).moving <
-               INSIDE * math;
+           !qn_dequantize_wrong(ctx, p, recipe, strategy);
 }

@@ -54,9 +54,10 @@ int qn_dequantize_check(struct quern_context *ctx,
                         const struct qn_problem *problem,
                         const struct qn_recipe *recipe);
 
-/* May a plan of the problem use that strategy? Only by its sizes and the
-   recipe, so that descriptions need no GPU: whether it does the GPU's
-   kernels decide. */
+/* May a plan of the problem use that strategy? Only by the problem and the
+   recipe, so that descriptions need no GPU: whether it does the GPU's kernels
+   decide. Some of these are so slow that a pass pays for one row of each group
+   (bench/notes: layer-mxfp8). */
 int qn_dequantize_may(struct quern_context *ctx,
                       const struct qn_problem *problem,
                       const struct qn_recipe *recipe, int strategy);
