@@ -97,8 +97,9 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
     else if (qn_geometry_backward(p) && strategy != QUERN_DEQUANTIZE_PASS)
         why = "activation: both products of dgrad with an activation would "
               "write partial sums";
-    else if (p->gather)
-        why = "gather: rows that are gathered are multiplied as codes";
+    else if (p->gather && p->dequantize != QUERN_DEQUANTIZE_PASS)
+        why = "gather: rows that are gathered are multiplied as codes, or in "
+              "bf16 with dequantize=pass";
     else if (p->copies)
         why = "copies: a product of dequantized operands does not quantize its "
               "result";
@@ -261,7 +262,8 @@ static size_t bytes_of(const struct qn_problem *p,
 
     if (!qn_dequantize_cast(p, recipe, role, &q))
         return 0;
-    rows = q.of == QN_W ? q.groups * q.m : qn_dequantize_total(p, recipe);
+    rows = q.of == QN_W || p->gather ? q.groups * q.m
+                                     : qn_dequantize_total(p, recipe);
     return (size_t)rows * (size_t)q.k * 2;
 }
 
@@ -285,6 +287,7 @@ void qn_dequantize_lay_out(const struct qn_problem *p,
         qn_space_add(&at, has_factors ? 2 * groups * sizeof(float) : 0);
     space->sizes =
         qn_space_add(&at, has_sizes ? (2 * groups + 1) * sizeof(int) : 0);
+    space->count = qn_space_add(&at, p->gather ? sizeof(int) : 0);
     space->flags =
         qn_space_add(&at, has_flags ? QN_FLAGS * sizeof(unsigned) : 0);
     coded = lay_out_codes(p, recipe, blocks, at, space);

@@ -23,6 +23,7 @@ struct qn_dequantize_space {
                           product's partial sums */
     size_t factors;    /* fp32 [2][G]: alpha and beta */
     size_t sizes;      /* int32 [2 G + 1]: lengths and offsets of tokens */
+    size_t count;      /* int32: tokens, of which a product gathers rows */
     size_t flags;      /* of the product that is tried, and of that in bf16: do
                           nothing where it is not 0; then QN_F16_BASES */
     size_t operand[2]; /* A and B, where they are scaled */
