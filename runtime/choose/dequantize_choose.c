@@ -3,8 +3,9 @@
 ** dequantize_choose.c: do the operands of a product become bf16 before it?
 **
 ** A kernel that dequantizes in its mainloop is held up by the warps that do it;
-** the model of kernels knows by how much (model_dequantize.c). Launches before it read all codes and scales, write two bytes for each value,
-** and leave a plain product:
+** the model of kernels knows by how much (model_dequantize.c). Launches before
+** it read all codes and scales, write two bytes for each value, and leave a
+** plain product:
 **
 **     pass   = product + bytes / MOVED + LAUNCHES     (MOVED, CHECKED: of an
 **              H200's memory; others' rates are in proportion)

@@ -33,8 +33,8 @@ static int is_back(const struct qn_problem *p)
 }
 
 /* Cycles of the product with its launches before, without tokens; 0: nothing
-   serves, or memory ran out. `pass`: the order of sums is that of plain
-   products, whatever number of rows there is. */
+   serves, or memory ran out. *plain: the order of sums is that of plain
+   products, for any count of rows. */
 static double rows_cycles(const struct qn_session *s,
                           const struct qn_problem *p, int *plain)
 {
@@ -78,7 +78,7 @@ static double tokens_cycles(const struct qn_session *s,
                   : cycles * LOSES;
 }
 
-/* What the cast of rows costs more than that of tokens. */
+/* Cycles that the cast of rows takes more than that of tokens. */
 static double written_cycles(const struct qn_session *s,
                              const struct qn_recipe *recipe,
                              const struct qn_problem *p)
@@ -98,7 +98,7 @@ static double written_cycles(const struct qn_session *s,
                       : rows;
 }
 
-/* Is it so by the measured rule? -1: that does not say. */
+/* By the measured rule; -1: it says nothing of this product. */
 static int by_columns(const struct qn_session *s,
                       const struct qn_recipe *recipe,
                       const struct qn_problem *rows,
@@ -106,7 +106,8 @@ static int by_columns(const struct qn_session *s,
 {
     const int fits = rows->n <= (recipe->scaled ? WIDEST_SCALED : WIDEST);
 
-    if (!qn_session_gpu(s)) /* shows what GPUs do, and expands no weights */
+    if (!qn_session_gpu(s)) /* as GPUs do, but no weights
+                                become bf16 */
         return fits && tokens->dequantize != QUERN_DEQUANTIZE_PASS;
     if (qn_session_capability(s) != 90)
         return 0;

@@ -365,8 +365,8 @@ for operands, axes in pairs(results) do
   }
 end
 
--- Products of a layer that read tokens of x or dy through indices: see sm90_gather_m. A token's codes
--- and scales are made once, whatever number of rows are it.
+-- Products of a layer that read tokens of x or dy through indices: see sm90_gather_m. A token's
+-- codes and scales are made once, for all of its rows.
 local tokens = { "a", "a_stride", "gather", "topk", "tokens", "b_map", "b_pointer_map", "d_map",
                  "d_ragged_map" }
 local token_sf = {
@@ -376,8 +376,8 @@ local token_sf = {
 
 for _, kind in ipairs { "row", "square" } do
   kernels("sm90_gather_" .. kind .. "_m") {
-    op = { "fprop", "dgrad" }, element = floats, scale = kind == "row" and "row" or "block", layout = "tn",
-    ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    op = { "fprop", "dgrad" }, element = floats, scale = kind == "row" and "row" or "block",
+    layout = "tn", ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
     params = join(tokens, { "b_pointers" }, token_sf[kind], sizes),
 
     axis "gather"   { "gather_a" },
