@@ -367,7 +367,9 @@ struct qn_mlp {
     int outside;      /* enum quern_outside, of y and dx */
     int x_later;      /* 1: backward makes x's columnwise tensor, if that has
                         forward's bytes: of a layer, whose x is there then */
-    int tokens;       /* enum quern_tokens: of a layer, whose x is there */
+    int dy_later;     /* 1: rows of dy are tokens of a layer */
+    int tokens;       /* enum quern_tokens: of a layer, whose x and dy are
+                         there */
     int topk;         /* of it: x has m / topk tokens then */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m;        /* tokens over all groups, 0 to 2^30 */

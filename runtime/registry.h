@@ -78,9 +78,10 @@ enum quern_gather { QUERN_GATHERS(QUERN_ENUM) QUERN_GATHER_COUNT };
 
 /* Whether a layer's first product reads tokens of x through indices. */
 #define QUERN_TOKENS(X)                                                        \
-    X(TOKENS_AUTO, "auto") /* where it was measured to pay */                  \
+    X(TOKENS_AUTO, "auto") /* where it was measured to pay, or should */       \
     X(TOKENS_NONE, "none") /* x is permuted */                                 \
-    X(TOKENS_X, "x")       /* if a kernel can */
+    X(TOKENS_X, "x")       /* if a kernel can */                               \
+    X(TOKENS_ALL, "all")   /* and of dy, too */
 enum quern_tokens { QUERN_TOKENS(QUERN_ENUM) QUERN_TOKENS_COUNT };
 
 /* How block-scaled operands are dequantized for the tensor cores. */

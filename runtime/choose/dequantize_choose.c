@@ -3,10 +3,9 @@
 ** dequantize_choose.c: do the operands of a product become bf16 before it?
 **
 ** A kernel that dequantizes in its mainloop is held up by the warps that do it;
-** the model of kernels knows by how much (model_dequantize.c). A choice by
-** sizes takes INSIDE times the products' time (bench/notes: dequantize).
-** Launches before it read all codes and scales, write two bytes for each value,
-** and leave a plain product:
+** the model of kernels knows by how much (model_dequantize.c). Launches before
+** it read all codes and scales, write two bytes for each value, and leave a
+** plain product:
 **
 **     pass   = product + bytes / MOVED + LAUNCHES     (MOVED, CHECKED: of an
 **              H200's memory; others' rates are in proportion)
@@ -17,9 +16,9 @@
 ** FP8 is never chosen here: its tensor cores sum about 13 bits, and accuracy is
 ** the problem's choice, not that of a model or a file.
 **
-** So it is worth its while where many rows meet each weight. Only sizes decide
-** whether it could be, with the products of a whole chip instead of tiles: a
-** description has the largest workspace.
+** So it is worth its while where many rows meet each weight, or where mma.sync
+** is all that dequantizes. A description, which knows no GPU, has the largest
+** workspace of all that could be.
 */
 #include "choose/dequantize_choose.h"
 #include "base/context.h"
@@ -55,13 +54,38 @@ static int judge_strategy(const struct qn_session *s, int strategy,
     return 1;
 }
 
-/* The last strategy that may take the place of a kernel which dequantizes: with
-   one order of sums a pass, if that is the order of plain products. */
-static int last_of(const struct qn_session *s, const struct qn_choice *inside)
+/* Is a pass the order of sums for all counts of rows, in place of kernels with
+   another? It must pay for the fewest that all groups have. -1: an error. */
+static int pays_always(const struct qn_session *s,
+                       const struct qn_choice *inside)
 {
-    return !s->demand.same_sums                        ? QUERN_DEQUANTIZE_F16
-           : qn_select_sums(inside->candidate->kernel) ? QUERN_DEQUANTIZE_AUTO
-                                                       : QUERN_DEQUANTIZE_PASS;
+    struct qn_problem few = *s->problem;
+    struct qn_session other = *s;
+    struct qn_dequantize_cost cost;
+    struct qn_choice best;
+    int found;
+
+    if (!s->demand.same_sums || !qn_select_sums(inside->candidate->kernel) ||
+        few.ragged != QUERN_AXIS_M)
+        return 0;
+    few.m = few.groups;
+    other.problem = other.demand.problem = &few;
+    found = qn_select_best(s->ctx, &other.demand, &best);
+    if (found > 0)
+        found = judge_strategy(&other, QUERN_DEQUANTIZE_PASS, &cost);
+    return found > 0 ? cost.cycles < best.figures.cycles : found;
+}
+
+/* The last strategy that may take the place of a kernel which dequantizes: with
+   one order of sums a pass, if that is the order of plain products, or if no
+   kernel's is taken. */
+static int last_of(const struct qn_session *s, const struct qn_choice *inside,
+                   int always)
+{
+    return !s->demand.same_sums ? QUERN_DEQUANTIZE_F16
+           : always || !qn_select_sums(inside->candidate->kernel)
+               ? QUERN_DEQUANTIZE_PASS
+               : QUERN_DEQUANTIZE_MAINLOOP;
 }
 
 /* Does it make 16 bits of codes: next to its products, or, as mma.sync needs
@@ -80,6 +104,7 @@ static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
     struct qn_choice inside;
     double least;
     int found = qn_select_best(s->ctx, &s->demand, &inside);
+    int always;
 
     if (found <= 0 || (!converts(inside.candidate->kernel) &&
                        qn_dequantize_dequantizes(s->problem, s->demand.recipe)))
@@ -91,13 +116,17 @@ static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
     if (least < inside.figures.memory_cycles)
         least = inside.figures.memory_cycles;
     cost[QUERN_DEQUANTIZE_MAINLOOP].cycles = least;
-    for (int strategy = QUERN_DEQUANTIZE_PASS; strategy <= last_of(s, &inside);
-         strategy++) {
+    always = pays_always(s, &inside);
+    if (always < 0)
+        return QUERN_ENOMEM;
+    choice->fixed = always;
+    for (int strategy = QUERN_DEQUANTIZE_PASS;
+         strategy <= last_of(s, &inside, always); strategy++) {
         found = judge_strategy(s, strategy, &cost[strategy]);
         if (found < 0)
             return QUERN_ENOMEM;
         choice->judged |= found;
-        if (!found || cost[strategy].cycles >= least)
+        if (!found || (!always && cost[strategy].cycles >= least))
             continue;
         choice->strategy = strategy;
         least = cost[strategy].cycles;
@@ -111,7 +140,7 @@ static int prefer(struct qn_session *s, struct qn_dequantize_choice *choice)
     int code = qn_tuned_look(s);
     int strategy = s->tuned.known ? (int)s->tuned.found.line.dequantize : 0;
 
-    choice->tuned = choice->cost[strategy].cycles > 0;
+    choice->tuned = !choice->fixed && choice->cost[strategy].cycles > 0;
     if (choice->tuned)
         choice->strategy = strategy;
     return code;

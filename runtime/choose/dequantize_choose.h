@@ -14,6 +14,7 @@ struct qn_dequantize_choice {
     int tuned;    /* it was measured to be the fastest */
     int asked;    /* the problem leaves no choice */
     int judged;   /* the figures are of kernels that fit */
+    int fixed;    /* by the order of sums, for all counts of rows */
     struct qn_dequantize_cost cost[QUERN_DEQUANTIZE_F16 + 1]; /* by strategy */
 };
 

@@ -12,7 +12,9 @@
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
 **              without tensor maps) SYNC times as many, of codes UNPACKED or,
 **              taken as they are, SYNC by their bytes, and SYNC_STEP for each
-**              step of k; codes of 8 bits half as many, of 4 bits a quarter;
+**              step of k; ACROSS for each code of B whose rows are steps of k,
+**              and OWN where it has a scale that few others share; codes of 8
+**              bits half as many, of 4 bits a quarter;
 **              two-level sums `promotions` times;
 **              where codes are dequantized, that time if it is more
 **              (model_dequantize.c); on GPUs that were not measured here by
@@ -60,6 +62,8 @@
 #define UNPACKED        4.0     /* mma.sync on unpacked values: its math */
 #define SYNC            1.5     /* mma.sync: its math */
 #define SYNC_STEP       340.0   /* cycles of a step of k there */
+#define ACROSS          0.68    /* of a code that is a byte to load */
+#define OWN             1.9     /* of one whose scale is, from memory */
 #define PORT            64.0    /* bytes into one multiprocessor, by design */
 #define TOGETHER        0.63    /* bytes of a lone CTA that leave L2 */
 #define STORE_PER_CYCLE 24.0    /* bytes out of one multiprocessor */
@@ -232,6 +236,23 @@ static double sync_times(const struct qn_kernel *kernel, double a, double b)
     return a < 2 || b < 2 ? UNPACKED : SYNC;
 }
 
+/* Steps of k of mma.sync. Codes in rows that are steps of k are loaded one by
+   one, and so are scales, if not all columns of a tile have one (bench/notes:
+   layer-mxfp8). */
+static double sync_steps(const struct qn_demand *demand,
+                         const struct qn_kernel *kernel, double k)
+{
+    const struct qn_scaling *s = &demand->recipe->scaling[QN_W];
+    const double codes = larger(kernel->tile[1], 1) * k;
+    double cycles = SYNC_STEP * k / larger(kernel->tile[2], 1);
+
+    if (kernel->b.major != QUERN_MAJOR_MN || qn_type_bits(kernel->b.type) > 8)
+        return cycles;
+    if (s->rows < 4 && s->k % (int)larger(kernel->tile[1], 1))
+        cycles += OWN * codes;
+    return cycles + ACROSS * codes;
+}
+
 /* The rates that hold for the kernel, or NULL: those that were measured. */
 static const struct qn_model_reported *
 reported_of(const struct qn_demand *demand, const struct qn_kernel *kernel)
@@ -271,12 +292,9 @@ static double math_cycles(const struct qn_demand *demand,
 
     if (r)
         math = reported_cycles(r, kernel, math, rows, k, larger(a, b)) +
-               (qn_tensormap_any(kernel)
-                    ? 0
-                    : SYNC_STEP * k / larger(kernel->tile[2], 1));
+               (qn_tensormap_any(kernel) ? 0 : sync_steps(demand, kernel, k));
     else if (!qn_tensormap_any(kernel))
-        math = math * sync_times(kernel, a, b) +
-               SYNC_STEP * k / larger(kernel->tile[2], 1);
+        math = math * sync_times(kernel, a, b) + sync_steps(demand, kernel, k);
     else if (qn_model_dequantizes(kernel))
         math = larger(math, qn_model_dequantize_cycles(kernel, rows, k, math));
     else if (b < 2)

@@ -171,14 +171,17 @@ static void explain_rows(const struct qn_moe_plan *plan, int tensor,
 {
     const char *name = tensor == QUERN_MLP_X ? "x" : "dy";
     const int weighted = plan->moe.mlp.probability == QUERN_WEIGHTS_H;
-    const int product = tensor == QUERN_MLP_X && plan->mlp->gathers;
+    const int product =
+        tensor == QUERN_MLP_X ? plan->mlp->gathers : plan->mlp->gathers_dy;
     char what[32];
 
     if (product || qn_moe_gathers(&plan->moe, plan->recipe, tensor)) {
         if (weighted)
             explain_move(plan->permute, "prob to rows", text);
         qn_text_add(text, "  %s stays in tokens, which %s gathers\n", name,
-                    product ? "the product of pre" : "its cast");
+                    !product                ? "its cast"
+                    : tensor == QUERN_MLP_X ? "the product of pre"
+                                            : "the product of dh");
         return;
     }
     snprintf(what, sizeof what, weighted ? "%s and prob to rows" : "%s to rows",

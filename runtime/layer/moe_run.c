@@ -107,10 +107,9 @@ static void set_rows(struct run *run)
     a->topk = run->moe.topk;
     if (!a->gather_x || (!forward && !gather_of(run, QUERN_MLP_X)))
         a->x = rows_at(run, forward ? QN_MOE_MOVED : QN_MOE_X);
-    if (run->mlp->gathers) {
+    if (run->mlp->gathers)
         a->tokens = tokens_of(run);
-        a->count = slot(run, QN_MOE_COUNT);
-    }
+    a->count = slot(run, QN_MOE_COUNT);
     if (!a->gather_dy)
         a->dy = rows_at(run, QN_MOE_DY);
     a->y = rows_at(run, QN_MOE_Y);
@@ -333,12 +332,18 @@ static int put_count(const struct run *run)
                  (unsigned)count, 1, run->stream);
 }
 
-/* Tokens as the product of pre reads them, or as its cast does. */
+/* Tokens as the product of pre reads them, or as its cast or dy's does. */
 static int prepare_tokens(const struct run *run)
 {
-    if (!run->mlp->gathers)
-        return QUERN_OK;
-    return run->rows.count ? put_count(run) : copy_tokens(run);
+    const int forward = run->phase == QN_MLP_FORWARD;
+    const int scaled = qn_mlp_scaled(run->plan->recipe, QUERN_MLP_X);
+    int code = QUERN_OK;
+
+    if (run->mlp->gathers && !scaled && (forward || run->moe.mlp.recompute))
+        code = copy_tokens(run);
+    if (!code && (forward ? run->mlp->gathers && scaled : run->mlp->gathers_dy))
+        code = put_count(run);
+    return code;
 }
 
 static int move_x(const struct run *run, int to)
@@ -423,7 +428,7 @@ static int backward(const struct run *run)
 
     if (!code)
         code = move_x(run, QN_MOE_X);
-    if (!code && run->moe.mlp.recompute && !run->rows.count)
+    if (!code)
         code = prepare_tokens(run);
     if (!code)
         code = run_mlp(run);

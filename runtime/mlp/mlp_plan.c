@@ -3,11 +3,14 @@
 ** mlp_plan.c: a plan for each step of a grouped MLP.
 */
 #include "mlp/mlp_plan.h"
+#include "mlp/mlp_tokens.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "choose/evidence.h"
 #include "choose/session.h"
+#include "problem/host_sizes_rules.h"
+#include "problem/problem.h"
 #include "product/frame.h"
 #include "product/outside.h"
 #include "product/plan.h"
@@ -55,36 +58,20 @@ static int plan_one(const struct qn_session *s, const struct qn_problem *p,
                          out);
 }
 
-/* Rows from anywhere cost a product on compute capability 9.0 less than a
-   permute, or a cast of each row, does up to so many columns (bench/notes:
-   layer-gather). */
-enum { WIDEST = 512, WIDEST_SCALED = 4096 };
-
-/* Make the product of pre one that reads tokens? The host's shows what GPUs
-   do. */
-static int wants_tokens(const struct qn_mlp_plan *plan,
-                        const struct qn_session *s, struct qn_problem *p)
-{
-    const int widest = plan->recipe->scaled ? WIDEST_SCALED : WIDEST;
-    const int pays = p->n <= widest &&
-                     (!qn_session_gpu(s) || qn_session_capability(s) == 90);
-
-    return (pays || plan->mlp.tokens == QUERN_TOKENS_X) &&
-           qn_mlp_gather(&plan->mlp, plan->recipe, p);
-}
-
-/* A product of one launch, whose x has tokens if that pays and a kernel reads
-   them. */
+/* A product of one launch, whose x or dy has tokens if that pays and a kernel
+   reads them. */
 static int plan_either(struct qn_mlp_plan *plan, const struct qn_session *s,
                        const struct qn_problem *p, int product)
 {
     struct qn_plan **out = &plan->launches[product].product;
-    struct qn_problem tokens = *p;
+    struct qn_problem tokens;
     int code = QUERN_ENOKERNEL;
 
-    if (product == QN_MLP_PRE && wants_tokens(plan, s, &tokens))
+    if ((product == QN_MLP_PRE || product == QN_MLP_DH) &&
+        qn_mlp_tokens_wanted(s, &plan->mlp, plan->recipe, p, &tokens))
         code = plan_one(s, &tokens, out);
-    plan->gathers |= !code;
+    if (!code)
+        *(product == QN_MLP_PRE ? &plan->gathers : &plan->gathers_dy) = 1;
     return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE
                ? plan_one(s, p, out)
                : code;
@@ -117,7 +104,7 @@ static int plan_back(struct qn_mlp_plan *plan, const struct qn_session *s)
     code = qn_gradient_compare(s, &p, &plain, &plan->compared);
     if (code || (!plan->compared.better && !s->options.same_sums))
         return code;
-    code = plan_one(s, &p, &plan->launches[QN_MLP_DH].product);
+    code = plan_either(plan, s, &p, QN_MLP_DH);
     plan->back = !code;
     return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE ? QUERN_OK : code;
 }
@@ -155,7 +142,7 @@ static int plan_product(struct qn_mlp_plan *plan, const struct qn_session *s,
 
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
-    code = plan_one(s, &plain, out);
+    code = plan_either(plan, s, &plain, product);
     if (code || s->options.same_sums ||
         (*out)->problem.dequantize != QUERN_DEQUANTIZE_PASS)
         return code;
@@ -200,8 +187,10 @@ static int plan_step(struct qn_mlp_plan *plan, const struct qn_session *s,
     } else if (index >= QN_MLP_PRE) {
         qn_mlp_product(plan->ctx, &plan->mlp, plan->recipe, index, &p);
         code = plan_product(plan, s, &p, index);
-    } else if (qn_mlp_cast(plan->ctx, &plan->mlp, plan->recipe, index, &q)) {
-        if (index == QUERN_MLP_X && plan->gathers)
+    } else if ((index != QN_MLP_DY_LATER || plan->gathers_dy) &&
+               qn_mlp_cast(plan->ctx, &plan->mlp, plan->recipe, index, &q)) {
+        if ((index == QUERN_MLP_X && plan->gathers) ||
+            (index == QUERN_MLP_DY && plan->gathers_dy))
             qn_mlp_tokens(&plan->mlp, &q);
         code = qn_quantize_plan_inner(s, &q, &s->options, &launch->cast);
     }
@@ -247,12 +236,33 @@ static void depend(struct qn_mlp_plan *plan)
     }
 }
 
-/* Forward-only runs whose kernel makes h from pre write no pre, and a product
-   that gathers needs each token once. */
+/* The most of the workspace that a step uses, before the tensors there. */
+static size_t scratch_of(const struct qn_mlp_plan *plan)
+{
+    size_t most = QN_WORKSPACE_BYTES;
+
+    qn_space_add(&most,
+                 qn_host_size_bytes(plan->mlp.sizes, plan->mlp.groups, 1));
+    for (int i = 0; i < QN_MLP_LAUNCHES; i++) {
+        const struct qn_launch *launch = &plan->launches[i];
+        const size_t bytes = launch->product
+                                 ? launch->product->need.workspace_bytes
+                             : launch->cast ? launch->cast->need.workspace_bytes
+                                            : 0;
+
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* A description has room for any steps. Forward-only runs whose kernel makes h
+   from pre write no pre, and a product that gathers needs each token once. */
 static void shrink_space(struct qn_mlp_plan *plan)
 {
+    plan->space.scratch = scratch_of(plan);
     plan->space.without_pre = plan->mlp.forward_only && plan->fused;
     plan->space.of_tokens = plan->gathers;
+    plan->space.dy_of_tokens = plan->gathers_dy;
     qn_mlp_space_fill(plan->ctx, &plan->mlp, plan->recipe, &plan->need.args,
                       &plan->space);
     plan->need.workspace_bytes = plan->space.workspace;
@@ -294,8 +304,10 @@ int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
     plan->mlp = *mlp;
     code =
         qn_mlp_describe(s->ctx, mlp, &plan->need, &plan->space, &plan->recipe);
-    if (!code) /* before the cast of x, which depends on it */
-        code = plan_step(plan, s, qn_mlp_first());
+    if (!code) /* before the casts of x and dy, which depend on them */
+        code = plan_step(plan, s, qn_mlp_step_of(QN_MLP_PRE));
+    if (!code)
+        code = plan_step(plan, s, qn_mlp_step_of(QN_MLP_DH));
     for (int i = 0; i < QN_MLP_STEPS && !code; i++)
         code = plan_step(plan, qn_mlp_steps[i].phase == QN_MLP_WGRAD ? &any : s,
                          &qn_mlp_steps[i]);

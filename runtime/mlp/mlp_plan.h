@@ -24,9 +24,10 @@ struct qn_mlp_plan {
     struct qn_launch launches[QN_MLP_LAUNCHES]; /* of casts and products, run
                                                    in the order of steps;
                                                    neither: nothing to do */
-    int fused;   /* the product of pre makes h, too, so no cast does */
-    int back;    /* and that of dh dpre, db1 and dprob */
-    int gathers; /* the product of pre reads tokens of x through indices */
+    int fused;      /* the product of pre makes h, too, so no cast does */
+    int back;       /* and that of dh dpre, db1 and dprob */
+    int gathers;    /* the product of pre reads tokens of x through indices */
+    int gathers_dy; /* and that of dh tokens of dy */
     struct qn_gradient_figures compared; /* both strategies to make dpre */
     int layer; /* part of a layer, whose route has not run when arguments are
                   checked: each group may have rows, and y may take the place

@@ -149,8 +149,11 @@ static void find_rest(const struct run *run, int tensor,
 static int run_cast(const struct run *run, int index)
 {
     const struct qn_quantize_plan *plan = run->plan->launches[index].cast;
-    const int tensor = index == QN_MLP_X_LATER ? QUERN_MLP_X : index;
-    const int tokens = index == QUERN_MLP_X && run->plan->gathers;
+    const int tensor = index == QN_MLP_X_LATER    ? QUERN_MLP_X
+                       : index == QN_MLP_DY_LATER ? QUERN_MLP_DY
+                                                  : index;
+    const int tokens = (index == QUERN_MLP_X && run->plan->gathers) ||
+                       (index == QUERN_MLP_DY && run->plan->gathers_dy);
     const struct qn_mlp *mlp = &run->plan->mlp;
     struct qn_quantize_plan room;
     struct qn_quantize_args a;
@@ -238,15 +241,17 @@ static void set_activation(const struct run *run, int tensor, struct qn_args *a)
     a->shift = run->args->shift;
 }
 
-/* x of the product of pre: tokens through indices, so that D has the sizes. */
-static void set_tokens(const struct run *run, const struct qn_plan *plan,
-                       struct qn_args *a)
+/* x of the product of pre, or dy of dh's: tokens through indices, so that D has
+   the sizes. */
+static void set_tokens(const struct run *run, int product,
+                       const struct qn_plan *plan, struct qn_args *a)
 {
     if (plan->operands[QN_ROLE_A].sf.scaling)
-        find_operand(run, QN_MLP_PRE, QN_ROLE_A, &a->a);
+        find_operand(run, product, QN_ROLE_A, &a->a);
     else
         a->a = run->args->tokens;
-    a->gather = run->args->gather_x;
+    a->gather =
+        product == QN_MLP_PRE ? run->args->gather_x : run->args->gather_dy;
     set_sizes(run->args, &plan->operands[QN_ROLE_D], &a->d);
 }
 
@@ -285,7 +290,7 @@ static int set_product(const struct run *run, int product, struct qn_args *a)
         return 0;
     find_operand(run, product, QN_ROLE_B, &a->b);
     if (plan->problem.gather) {
-        set_tokens(run, plan, a);
+        set_tokens(run, product, plan, a);
     } else {
         find_operand(run, product, QN_ROLE_A, &a->a);
         set_sizes(run->args, &plan->operands[QN_ROLE_A], &a->a);

@@ -97,8 +97,9 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
     else if (qn_geometry_backward(p) && strategy != QUERN_DEQUANTIZE_PASS)
         why = "activation: both products of dgrad with an activation would "
               "write partial sums";
-    else if (p->gather)
-        why = "gather: rows that are gathered are multiplied as codes";
+    else if (p->gather && p->dequantize != QUERN_DEQUANTIZE_PASS)
+        why = "gather: rows that are gathered are multiplied as codes, or in "
+              "bf16 with dequantize=pass";
     else if (p->copies)
         why = "copies: a product of dequantized operands does not quantize its "
               "result";
@@ -261,7 +262,8 @@ static size_t bytes_of(const struct qn_problem *p,
 
     if (!qn_dequantize_cast(p, recipe, role, &q))
         return 0;
-    rows = q.of == QN_W ? q.groups * q.m : qn_dequantize_total(p, recipe);
+    rows = q.of == QN_W || p->gather ? q.groups * q.m
+                                     : qn_dequantize_total(p, recipe);
     return (size_t)rows * (size_t)q.k * 2;
 }
 
@@ -285,6 +287,7 @@ void qn_dequantize_lay_out(const struct qn_problem *p,
         qn_space_add(&at, has_factors ? 2 * groups * sizeof(float) : 0);
     space->sizes =
         qn_space_add(&at, has_sizes ? (2 * groups + 1) * sizeof(int) : 0);
+    space->count = qn_space_add(&at, p->gather ? sizeof(int) : 0);
     space->flags =
         qn_space_add(&at, has_flags ? QN_FLAGS * sizeof(unsigned) : 0);
     coded = lay_out_codes(p, recipe, blocks, at, space);
@@ -311,14 +314,12 @@ size_t qn_dequantize_end(struct quern_context *ctx, const struct qn_problem *p,
 
 /* ------------------------------------------------------------------- model */
 
-#define INSIDE 2.5 /* of the cycles of the products, only by sizes */
 #define MOVED                                                                  \
     1600.0                   /* bytes in a cycle, four of five of them written;
                                this and CHECKED on an H200 */
 #define LAUNCHES     15000.0 /* cycles of three more, first and last tiles */
 #define CHECKED      1500.0  /* bytes in a cycle, of scales */
 #define LAUNCHES_F16 14000.0 /* of two more, one of which does nothing */
-#define SMS          132     /* where no GPU is asked */
 
 /* Codes, their scales, and the dequantized values. */
 static double moved_bytes(const struct qn_problem *p,
@@ -359,13 +360,8 @@ struct qn_dequantize_cost qn_dequantize_cost_of(const struct qn_problem *p,
 int qn_dequantize_may(struct quern_context *ctx, const struct qn_problem *p,
                       const struct qn_recipe *recipe, int strategy)
 {
-    double math =
-        (double)p->m * (double)p->n * (double)p->k / (QN_FMA_PER_CYCLE * SMS);
-
     if (p->dequantize != QUERN_DEQUANTIZE_AUTO)
         return p->dequantize == strategy;
     return strategy != QUERN_DEQUANTIZE_FP8 && /* narrow sums: only if asked */
-           !qn_dequantize_wrong(ctx, p, recipe, strategy) &&
-           math + qn_dequantize_cost_of(p, recipe, strategy, 1).moving <
-               INSIDE * math;
+           !qn_dequantize_wrong(ctx, p, recipe, strategy);
 }

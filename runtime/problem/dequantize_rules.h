@@ -23,6 +23,7 @@ struct qn_dequantize_space {
                           product's partial sums */
     size_t factors;    /* fp32 [2][G]: alpha and beta */
     size_t sizes;      /* int32 [2 G + 1]: lengths and offsets of tokens */
+    size_t count;      /* int32: tokens, of which a product gathers rows */
     size_t flags;      /* of the product that is tried, and of that in bf16: do
                           nothing where it is not 0; then QN_F16_BASES */
     size_t operand[2]; /* A and B, where they are scaled */
@@ -54,9 +55,10 @@ int qn_dequantize_check(struct quern_context *ctx,
                         const struct qn_problem *problem,
                         const struct qn_recipe *recipe);
 
-/* May a plan of the problem use that strategy? Only by its sizes and the
-   recipe, so that descriptions need no GPU: whether it does the GPU's
-   kernels decide. */
+/* May a plan of the problem use that strategy? Only by the problem and the
+   recipe, so that descriptions need no GPU: whether it does the GPU's kernels
+   decide. Some of these are so slow that a pass pays for one row of each group
+   (bench/notes: layer-mxfp8). */
 int qn_dequantize_may(struct quern_context *ctx,
                       const struct qn_problem *problem,
                       const struct qn_recipe *recipe, int strategy);

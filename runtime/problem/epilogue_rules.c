@@ -57,17 +57,13 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
            !qn_dequantize_wrong(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
 }
 
-/* The product has the first part, with any strategy, with room for the partial
-   sums of dbias and dprob; then come its sums. */
-size_t qn_epilogue_lay_out(struct quern_context *ctx,
-                           const struct qn_problem *p,
-                           const struct qn_recipe *recipe, size_t *sums)
+/* The product has the first part, with room for the partial sums of dbias and
+   dprob; then come its sums. */
+size_t qn_epilogue_lay_out(const struct qn_problem *p, size_t product,
+                           size_t *sums)
 {
-    struct qn_problem product;
-    size_t end;
+    size_t end = product;
 
-    qn_epilogue_product(p, recipe, &product);
-    end = qn_workspace_bytes(ctx, &product, recipe);
     qn_space_add(&end, qn_gradient_end(p));
     *sums = qn_space_add(&end, qn_epilogue_sums(p));
     return end;
@@ -81,11 +77,14 @@ size_t qn_epilogue_sums(const struct qn_problem *p)
 size_t qn_epilogue_end(struct quern_context *ctx, const struct qn_problem *p,
                        const struct qn_recipe *recipe)
 {
-    struct qn_problem dequantized;
+    struct qn_problem product, dequantized;
     size_t end = 0, sums, other;
 
-    if (qn_epilogue_has_sums(ctx, p, recipe))
-        end = qn_epilogue_lay_out(ctx, p, recipe, &sums);
+    if (qn_epilogue_has_sums(ctx, p, recipe)) {
+        qn_epilogue_product(p, recipe, &product);
+        end = qn_epilogue_lay_out(p, qn_workspace_bytes(ctx, &product, recipe),
+                                  &sums);
+    }
     if (!qn_epilogue_dequantized(ctx, p, recipe, &dequantized))
         return end;
     other = qn_workspace_bytes(ctx, &dequantized, recipe);

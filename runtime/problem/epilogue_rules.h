@@ -34,12 +34,11 @@ int qn_epilogue_dequantized(struct quern_context *ctx,
                             const struct qn_recipe *recipe,
                             struct qn_problem *dequantized);
 
-/* Bytes of its sums; their position in the workspace, of which this returns the
-   end. */
+/* Bytes of its sums; their position in the workspace, of which the product uses
+   so many bytes, and this returns the end. */
 size_t qn_epilogue_sums(const struct qn_problem *problem);
-size_t qn_epilogue_lay_out(struct quern_context *ctx,
-                           const struct qn_problem *problem,
-                           const struct qn_recipe *recipe, size_t *sums);
+size_t qn_epilogue_lay_out(const struct qn_problem *problem, size_t product,
+                           size_t *sums);
 
 /* The end of the workspace of all such plans. */
 size_t qn_epilogue_end(struct quern_context *ctx,

@@ -19,6 +19,11 @@ int qn_gather_scales(const struct qn_scaling *s)
            (rows && s->type == QUERN_F32 && !s->global && !s->apart);
 }
 
+int qn_gather_values(const struct qn_scaling *s)
+{
+    return s->span == QN_SPAN_BLOCK && s->rows == 1 && !s->global;
+}
+
 int qn_gather_topk(const struct qn_problem *p)
 {
     return p->topk > 1 ? p->topk : 1;
@@ -47,6 +52,8 @@ static int check_rows(const struct qn_problem *p)
 int qn_gather_problem(const struct qn_problem *p,
                       const struct qn_recipe *recipe)
 {
+    const struct qn_scaling *a;
+
     if (!p->gather && (p->tokens || p->topk))
         return qn_error_set(QUERN_EINVAL,
                             "%s needs gather=a: rows of a are read in order",
@@ -59,11 +66,18 @@ int qn_gather_problem(const struct qn_problem *p,
                             "gather=%s: fprop or dgrad with ragged=m and a "
                             "k-major a (layout=tn or nn) is expected",
                             qn_gather_name(p->gather));
-    if (!qn_gather_scales(
-            &recipe->scaling[p->op == QUERN_FPROP ? QN_X : QN_DY]))
+    a = &recipe->scaling[p->op == QUERN_FPROP ? QN_X : QN_DY];
+    if (!qn_gather_scales(a) && !qn_gather_values(a))
         return qn_error_set(QUERN_EINVAL,
-                            "gather=%s: recipe %s has no f32 scales for each "
-                            "row by itself, as rows that are gathered need",
+                            "gather=%s: recipe %s scales several rows "
+                            "together, and rows that are gathered need scales "
+                            "of their own",
+                            qn_gather_name(p->gather), recipe->name);
+    if (!qn_gather_scales(a) && p->dequantize != QUERN_DEQUANTIZE_PASS)
+        return qn_error_set(QUERN_EINVAL,
+                            "gather=%s: recipe %s has no f32 scales, whose "
+                            "rows are gathered as codes; dequantize=pass is "
+                            "expected, after which they are bf16",
                             qn_gather_name(p->gather), recipe->name);
     return check_rows(p);
 }

@@ -289,8 +289,9 @@ static const struct qn_field moe[] = {
     {"residual", OWN(residual), QN_FIELD_WORD(flag),
      .expected = "0 or 1 is expected"},
     {"gather", OWN(gather), QN_FIELD_WORD(tokens),
-     .expected = "auto, none or x is expected; x lets the first product read "
-                 "tokens of x through indices, none permutes them"},
+     .expected = "auto, none, x or all is expected; x lets the first product "
+                 "read tokens of x through indices, all also that of dh those "
+                 "of dy, none permutes them"},
     TRAINING,
     {SPLIT},
 };

@@ -37,6 +37,7 @@ const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS] = {
     {QN_MLP_BACKWARD, QN_MLP_PRE, "pre again"},
     {QN_MLP_BACKWARD, QN_MLP_ADD_B1, "pre + b1 again"},
     {QN_MLP_BACKWARD, QUERN_MLP_DY, "dy"},
+    {QN_MLP_BACKWARD, QN_MLP_DY_LATER, "dy, for dw2"},
     {QN_MLP_BACKWARD, QN_MLP_DH, "dh = dy w2"},
     {QN_MLP_BACKWARD, QUERN_MLP_DPRE, "dpre, from dh and pre"},
     {QN_MLP_BACKWARD, QN_MLP_B2, "db2 and its part of dprob, from dy"},
@@ -52,11 +53,11 @@ int qn_mlp_again(const struct qn_mlp_step *step)
            (step->index == QN_MLP_ADD_B1 || step->index == QN_MLP_PRE);
 }
 
-const struct qn_mlp_step *qn_mlp_first(void)
+const struct qn_mlp_step *qn_mlp_step_of(int index)
 {
     const struct qn_mlp_step *step = qn_mlp_steps;
 
-    while (step->index != QN_MLP_PRE)
+    while (step->index != index)
         step++;
     return step;
 }
@@ -78,6 +79,7 @@ static const struct {
     [QN_MLP_ADD_B1] = {QN_X, TOKENS, OPERANDS},
     [QN_MLP_ADD_B2] = {QN_X, TOKENS, HIDDEN},
     [QN_MLP_X_LATER] = {QN_X, TOKENS, HIDDEN},
+    [QN_MLP_DY_LATER] = {QN_DY, TOKENS, HIDDEN},
 };
 
 static const struct {
@@ -178,11 +180,19 @@ int qn_mlp_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
            !s->history && !s->stochastic;
 }
 
+int qn_mlp_dy_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
+{
+    const struct qn_scaling *s = &recipe->scaling[QN_DY];
+
+    return mlp->dy_later && !mlp->forward_only && !mlp->bias &&
+           s->type != QUERN_TYPE_NONE && !s->history && !s->stochastic;
+}
+
 /* x's tensors are made together, or one in each phase. */
 static int copies_at(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                      int tensor)
 {
-    if (tensor == QN_MLP_X_LATER)
+    if (tensor == QN_MLP_X_LATER || tensor == QN_MLP_DY_LATER)
         return QUERN_COLUMNWISE;
     if (tensor == QUERN_MLP_X && qn_mlp_later(mlp, recipe))
         return QUERN_ROWWISE;
@@ -197,11 +207,13 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
                 struct qn_quantization *q)
 {
     int acts = tensor == QUERN_MLP_H || tensor == QUERN_MLP_DPRE;
-    int later = tensor == QN_MLP_X_LATER;
+    int later = tensor == QN_MLP_X_LATER || tensor == QN_MLP_DY_LATER;
     int of_bias = tensor >= QUERN_MLP_TENSORS && !later;
     int scaled = !of_bias && qn_mlp_scaled(recipe, tensor);
 
-    if ((of_bias && !mlp->bias) || (later && !qn_mlp_later(mlp, recipe)) ||
+    if ((of_bias && !mlp->bias) ||
+        (tensor == QN_MLP_X_LATER && !qn_mlp_later(mlp, recipe)) ||
+        (tensor == QN_MLP_DY_LATER && !qn_mlp_dy_later(mlp, recipe)) ||
         (mlp->forward_only && tensors[tensor].of == QN_DY))
         return 0;
     memset(q, 0, sizeof *q);
@@ -222,6 +234,7 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
 
 void qn_mlp_tokens(const struct qn_mlp *mlp, struct qn_quantization *q)
 {
+    q->copies = QUERN_ROWWISE;
     q->groups = 1;
     q->m = qn_mlp_token_count(mlp);
 }
@@ -293,14 +306,21 @@ int qn_mlp_fused(const struct quern_context *ctx, const struct qn_mlp *mlp,
 int qn_mlp_gather(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                   struct qn_problem *p)
 {
-    const int scaled = qn_mlp_scaled(recipe, QUERN_MLP_X);
+    const int back = p->op == QUERN_DGRAD;
+    const struct qn_scaling *s = &recipe->scaling[back ? QN_DY : QN_X];
+    const int scaled = s->type != QUERN_TYPE_NONE, codes = qn_gather_scales(s);
 
     if (mlp->tokens == QUERN_TOKENS_NONE || mlp->topk < 1 ||
-        mlp->m < mlp->topk || !qn_gather_scales(&recipe->scaling[QN_X]) ||
-        (scaled && !mlp->forward_only && !qn_mlp_later(mlp, recipe)))
+        mlp->m < mlp->topk ||
+        (!codes && (!qn_gather_values(s) || p->copies || p->bias)))
+        return 0;
+    if (back ? !qn_mlp_dy_later(mlp, recipe)
+             : !mlp->x_later ||
+                   (scaled && !mlp->forward_only && !qn_mlp_later(mlp, recipe)))
         return 0;
     if (scaled)
-        p->dequantize = QUERN_DEQUANTIZE_MAINLOOP;
+        p->dequantize =
+            codes ? QUERN_DEQUANTIZE_MAINLOOP : QUERN_DEQUANTIZE_PASS;
     p->gather = QUERN_GATHER_A;
     p->topk = mlp->topk;
     p->tokens = qn_mlp_token_count(mlp);

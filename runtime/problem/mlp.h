@@ -16,12 +16,14 @@ struct quern_context;
 
 /* Launches of casts: those of tensors (enum quern_mlp_tensor), then b2's
    gradient from dy, and with a probability that one's; biases that the product
-   before does not add; and x's columnwise tensor, in backward. */
+   before does not add; x's columnwise tensor, in backward; and dy's, if the
+   rowwise one has tokens. */
 enum {
     QN_MLP_B2 = QUERN_MLP_TENSORS,
     QN_MLP_ADD_B1,
     QN_MLP_ADD_B2,
     QN_MLP_X_LATER,
+    QN_MLP_DY_LATER,
     QN_MLP_CASTS
 };
 
@@ -61,7 +63,8 @@ struct qn_mlp_space {
     size_t saved, pending, workspace; /* bytes */
     size_t sizes;    /* where in the workspace those from the host are */
     int without_pre; /* 1: no launch writes pre */
-    int of_tokens;   /* 1: x's rowwise tensor has tokens, not rows */
+    int of_tokens, dy_of_tokens; /* 1: x's or dy's rowwise tensor has tokens,
+                                    not rows */
 };
 
 enum qn_mlp_phase {
@@ -78,11 +81,11 @@ struct qn_mlp_step {
     int index; /* of a launch */
     const char *name;
 };
-enum { QN_MLP_STEPS = 18 };
+enum { QN_MLP_STEPS = 19 };
 extern const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS];
 
-/* The step of the product of pre, in forward. */
-const struct qn_mlp_step *qn_mlp_first(void);
+/* The step of a launch: the first, if two are it. */
+const struct qn_mlp_step *qn_mlp_step_of(int index);
 
 /* Is it one of backward that forward has, too: only with recompute, by the
    same plan, so that pre has the same bytes? */
@@ -108,6 +111,9 @@ int qn_mlp_packed(const struct qn_recipe *recipe);
    or scales by values of steps before. */
 int qn_mlp_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe);
 
+/* May dy's columnwise tensor be made apart from its rowwise one? */
+int qn_mlp_dy_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe);
+
 /* The cast that makes a tensor's copies, or one of the others; 0: there is
    none. */
 int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
@@ -120,7 +126,7 @@ static inline int64_t qn_mlp_token_count(const struct qn_mlp *mlp)
     return mlp->m / mlp->topk;
 }
 
-/* The cast of x becomes one of tokens, in order. */
+/* The cast of x or dy becomes a rowwise one of tokens, in order. */
 void qn_mlp_tokens(const struct qn_mlp *mlp,
                    struct qn_quantization *quantization);
 
@@ -136,8 +142,9 @@ int qn_mlp_operand(int product, int role);
 int qn_mlp_fused(const struct quern_context *ctx, const struct qn_mlp *mlp,
                  const struct qn_recipe *recipe, struct qn_problem *problem);
 
-/* Make it, or the plain product of pre, one that reads tokens of x through
-   indices; 0: that x has rows only, or the recipe scales rows together. */
+/* Make it, or the plain product of pre or of dh, or dh's below, one that reads
+   tokens of x or dy through indices; 0: there are rows only, or the recipe
+   scales rows together. */
 int qn_mlp_gather(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
                   struct qn_problem *problem);
 

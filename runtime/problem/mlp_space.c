@@ -115,13 +115,14 @@ static void describe_slots(const struct quern_context *ctx,
     for (int t = 0; t < QUERN_MLP_TENSORS; t++) {
         if (!qn_mlp_cast(ctx, mlp, recipe, t, &q) || q.of == QN_W)
             continue;
-        if (t == QUERN_MLP_X && s->of_tokens)
-            qn_mlp_tokens(mlp, &q);
-        qn_quantize_copy(&q, recipe, QUERN_ROWWISE,
-                         &s->places[QN_MLP_ROW + t].need);
         if (q.copies & QUERN_COLUMNWISE)
             qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE,
                              &s->places[QN_MLP_COLUMN + t].need);
+        if ((t == QUERN_MLP_X && s->of_tokens) ||
+            (t == QUERN_MLP_DY && s->dy_of_tokens))
+            qn_mlp_tokens(mlp, &q);
+        qn_quantize_copy(&q, recipe, QUERN_ROWWISE,
+                         &s->places[QN_MLP_ROW + t].need);
     }
     if (qn_mlp_cast(ctx, mlp, recipe, QN_MLP_X_LATER, &q))
         qn_quantize_copy(&q, recipe, QUERN_COLUMNWISE,

@@ -22,7 +22,8 @@ void qn_moe_mlp(const struct qn_moe *moe, struct qn_mlp *mlp)
     mlp->sizes = QUERN_SIZES_DEVICE;
     mlp->outside = QUERN_OUTSIDE_KEEP;
     mlp->x_later = moe->mlp.probability != QUERN_WEIGHTS_X;
-    mlp->tokens = mlp->x_later ? moe->gather : QUERN_TOKENS_NONE;
+    mlp->dy_later = moe->mlp.probability != QUERN_WEIGHTS_Y;
+    mlp->tokens = moe->gather;
     mlp->topk = moe->topk;
 }
 
@@ -59,9 +60,11 @@ int qn_moe_gathers(const struct qn_moe *moe, const struct qn_recipe *recipe,
                                        !moe->mlp.bias && !moe->mlp.forward_only;
 }
 
-int qn_moe_tokens(const struct qn_moe *moe, const struct qn_recipe *recipe)
+int qn_moe_tokens(const struct qn_moe *moe, const struct qn_recipe *recipe,
+                  int tensor)
 {
-    struct qn_problem p;
+    struct qn_problem p = {.op = tensor == QUERN_MLP_X ? QUERN_FPROP
+                                                       : QUERN_DGRAD};
     struct qn_mlp mlp;
 
     qn_moe_mlp(moe, &mlp);
@@ -92,11 +95,12 @@ int qn_moe_check(struct quern_context *ctx, const struct qn_moe *moe,
     struct qn_mlp mlp;
     int code = qn_field_check(&qn_line_moe, moe);
 
-    if (!code && moe->gather == QUERN_TOKENS_X &&
+    if (!code && moe->gather >= QUERN_TOKENS_X &&
         moe->mlp.probability == QUERN_WEIGHTS_X)
         code = qn_error_set(QUERN_EINVAL,
-                            "gather=x cannot be combined with prob=x: rows of "
-                            "x are tokens times probabilities");
+                            "gather=%s cannot be combined with prob=x: rows of "
+                            "x are tokens times probabilities",
+                            qn_tokens_name(moe->gather));
     if (code)
         return code;
     qn_moe_route(moe, QUERN_ROUTE, &route);
@@ -156,11 +160,13 @@ static size_t bytes_of(const struct qn_moe *moe, const struct qn_recipe *recipe,
     case QN_MOE_GATHER:
         return qn_moe_gathers(moe, recipe, QUERN_MLP_X) ||
                        qn_moe_gathers(moe, recipe, QUERN_MLP_DY) ||
-                       qn_moe_tokens(moe, recipe)
+                       qn_moe_tokens(moe, recipe, QUERN_MLP_X)
                    ? pairs * sizeof(int)
                    : 0;
     case QN_MOE_COUNT:
-        return qn_mlp_scaled(recipe, QUERN_MLP_X) && qn_moe_tokens(moe, recipe)
+        return (qn_mlp_scaled(recipe, QUERN_MLP_X) &&
+                qn_moe_tokens(moe, recipe, QUERN_MLP_X)) ||
+                       qn_moe_tokens(moe, recipe, QUERN_MLP_DY)
                    ? sizeof(int)
                    : 0;
     case QN_MOE_Y: /* dprob reads them */

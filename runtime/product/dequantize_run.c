@@ -3,6 +3,7 @@
    or requantize them to FP8, or check whether f16 holds them. Flags on the
    device then skip the product that does not fit. Nothing here allocates. */
 #include "base/sizes_type.h"
+#include "device/driver.h"
 #include "problem/dequantize_rules.h"
 #include "problem/quantize.h"
 #include "problem/requantize_rules.h"
@@ -201,10 +202,46 @@ int qn_dequantize_to_fp8(struct qn_frame *f, const struct qn_launch *launch)
     return qn_requantize_launch(f->plan->driver, &launch->step, &e, f->stream);
 }
 
+/* The number of tokens, to where a cast of all of them reads it. */
+static int put_count(const struct qn_frame *f, const int **count)
+{
+    const struct qn_plan *plan = f->plan;
+    const int tokens = (int)plan->problem.tokens;
+    int *const to = qn_frame_at(f, f->space.count);
+
+    *count = to;
+    if (plan->driver)
+        return QN_CU(plan->driver, cuMemsetD32Async, (uint64_t)(uintptr_t)to,
+                     (unsigned)tokens, 1, f->stream);
+    *to = tokens;
+    return QUERN_OK;
+}
+
+/* Sizes of the tensor's groups: of tokens that a product gathers one, of all of
+   them. */
+static int set_groups(const struct qn_frame *f, struct qn_expansion *e)
+{
+    const int *count;
+    int code;
+
+    e->first_dims = f->lengths;
+    e->offsets = f->offsets;
+    e->sizes_bytes = qn_frame_sizes(f);
+    e->align = qn_dequantize_align(&f->plan->problem, f->plan->recipe);
+    if (!f->plan->problem.gather)
+        return QUERN_OK;
+    code = put_count(f, &count);
+    e->first_dims = count;
+    e->offsets = NULL;
+    e->sizes_bytes = sizeof *count;
+    return code;
+}
+
 int qn_dequantize_to_bf16(struct qn_frame *f, const struct qn_launch *launch)
 {
     const int role = launch->role;
     struct qn_quantization q;
+    int code = QUERN_OK;
     struct qn_expansion e = {.q = &q,
                              .copy = qn_args_tensor(f->args, role),
                              .out = qn_frame_at(f, f->space.operand[role]),
@@ -212,13 +249,9 @@ int qn_dequantize_to_bf16(struct qn_frame *f, const struct qn_launch *launch)
                              .error = f->args->workspace};
 
     qn_dequantize_cast(&f->plan->problem, f->plan->recipe, role, &q);
-    if (q.of != QN_W) {
-        e.first_dims = f->lengths;
-        e.offsets = f->offsets;
-        e.sizes_bytes = qn_frame_sizes(f);
-        e.align = qn_dequantize_align(&f->plan->problem, f->plan->recipe);
-    }
-    return qn_quantize_unpack(launch->cast, &e, f->stream);
+    if (q.of != QN_W)
+        code = set_groups(f, &e);
+    return code ? code : qn_quantize_unpack(launch->cast, &e, f->stream);
 }
 
 /* ----------------------------------------------------------------- product */
@@ -246,7 +279,8 @@ static void set_dequantized(const struct qn_frame *f,
     *t = *qn_args_tensor(&product->need.args, role);
     t->data = qn_frame_at(f, f->space.operand[role]);
     if (!g->grouped)
-        t->shape[g->inner_ragged] = qn_dequantize_total(p, f->plan->recipe);
+        t->shape[g->inner_ragged] =
+            g->gathered ? p->tokens : qn_dequantize_total(p, f->plan->recipe);
 }
 
 /* In FP8, or the caller's. The groups begin where the caller's do. */
@@ -266,8 +300,8 @@ static void set_requantized(const struct qn_frame *f, int role,
     t->sizes_type = QUERN_I32;
 }
 
-/* Only A has the groups' sizes: int32 lengths and offsets of its own, or those
-   of the caller. */
+/* Only A has the groups' sizes, or D where A's rows are gathered: int32 lengths
+   and offsets of its own, or those of the caller. */
 static void set_sizes(const struct qn_frame *f, const int *own, int inner,
                       struct qn_tensor *a)
 {
@@ -308,7 +342,8 @@ void qn_dequantize_args(const struct qn_frame *f,
     for (int i = 0; i < 3; i++)
         own[i]->first_dims = own[i]->last_dims = own[i]->offsets = NULL;
     set_sizes(f, narrow ? NULL : sizes_of(f),
-              product->operands[QN_ROLE_A].inner_ragged, &a->a);
+              product->operands[QN_ROLE_A].inner_ragged,
+              product->problem.gather ? &a->d : &a->a);
     if (!narrow)
         set_factors(f, a);
     a->host_sizes = NULL;

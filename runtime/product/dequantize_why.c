@@ -76,18 +76,6 @@ static void add_wrong(struct qn_session *s, struct qn_text *text)
         qn_text_add(text, "not as f16: %s\n", why);
 }
 
-/* Only sizes may have decided. */
-static int is_small(struct qn_session *s)
-{
-    const struct qn_problem *p = s->problem;
-    const struct qn_recipe *recipe = s->demand.recipe;
-
-    return p->dequantize == QUERN_DEQUANTIZE_AUTO && !s->demand.kernel &&
-           s->demand.backend != QUERN_BACKEND_HOST &&
-           !qn_dequantize_wrong(s->ctx, p, recipe, QUERN_DEQUANTIZE_PASS) &&
-           !qn_dequantize_end(s->ctx, p, recipe);
-}
-
 void qn_dequantize_why(struct qn_session *s,
                        const struct qn_dequantize_choice *choice,
                        struct qn_text *text)
@@ -98,10 +86,6 @@ void qn_dequantize_why(struct qn_session *s,
     else if (choice->asked)
         qn_text_add(text, "dequantize=%s, as the problem says\n",
                     qn_dequantize_name(choice->strategy));
-    else if (is_small(s))
-        qn_text_add(text,
-                    "dequantize=mainloop: too few rows meet each weight to "
-                    "dequantize them in launches of their own\n\n");
     if (choice->strategy == QUERN_DEQUANTIZE_MAINLOOP)
         qn_text_add(text, choice->judged ? "\n" : "");
     else if (s->demand.backend == QUERN_BACKEND_HOST &&

@@ -27,6 +27,8 @@ static int add_product(struct qn_plan *plan, const struct qn_session *s)
     }
     plan->problem.dequantize = product->problem.dequantize;
     plan->blocks = product->blocks;
+    plan->need.workspace_bytes = qn_epilogue_lay_out(
+        s->problem, product->need.workspace_bytes, &plan->sums);
     qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
     return QUERN_OK;
 }
@@ -72,11 +74,8 @@ static int add_epilogue(struct qn_plan *plan, struct qn_session *s)
 
 static int add_all(struct qn_plan *plan, struct qn_session *s)
 {
-    int code;
+    int code = add_product(plan, s);
 
-    plan->need.workspace_bytes =
-        qn_epilogue_lay_out(s->ctx, s->problem, s->demand.recipe, &plan->sums);
-    code = add_product(plan, s);
     if (!code)
         code = add_epilogue(plan, s);
     if (!code)

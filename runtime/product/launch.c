@@ -116,6 +116,14 @@ static void depend_product(struct qn_plan *product, enum qn_before before)
                          !product->problem.copies;
 }
 
+/* Its cast comes after the number of tokens, which is no kernel. */
+static int counts_first(const struct qn_plan *plan,
+                        const struct qn_launch *launch)
+{
+    return plan->problem.gather && launch->work == QN_WORK_DEQUANTIZE &&
+           launch->role == QN_ROLE_A;
+}
+
 enum qn_before qn_launch_depend(struct qn_plan *plan, enum qn_before before)
 {
     if (is_foreign(plan))
@@ -123,12 +131,14 @@ enum qn_before qn_launch_depend(struct qn_plan *plan, enum qn_before before)
     for (int i = 0; i < plan->nlaunches; i++) {
         struct qn_launch *launch = &plan->launches[i];
         const int is_product = launch->work == QN_WORK_PRODUCT;
+        const int follows =
+            before != QN_BEFORE_NOTHING && !counts_first(plan, launch);
 
         if (is_product)
             depend_product(launch->product ? launch->product : plan, before);
-        else if (before != QN_BEFORE_NOTHING && launch->cast)
+        else if (follows && launch->cast)
             qn_quantize_depend(launch->cast, launch->index);
-        else if (before != QN_BEFORE_NOTHING)
+        else if (follows)
             launch->step.dependent = 1;
         before = is_product ? QN_BEFORE_PRODUCT : QN_BEFORE_CAST;
     }

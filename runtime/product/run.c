@@ -371,6 +371,7 @@ static int multiply(struct qn_frame *f, const struct qn_plan *plan,
 /* With operands, or a D, in the workspace. */
 static int multiply_other(struct qn_frame *f, const struct qn_launch *launch)
 {
+    const struct qn_problem *p = &f->plan->problem;
     struct qn_args args = *f->args;
     const struct qn_plan *fitted;
     struct qn_plan room;
@@ -382,7 +383,9 @@ static int multiply_other(struct qn_frame *f, const struct qn_launch *launch)
         qn_epilogue_args(f, &args);
     if (launch->operands)
         qn_dequantize_args(f, launch, &args);
-    code = qn_plan_fit(launch->product, &args, &room, &fitted);
+    code = p->gather ? qn_plan_fit_total(launch->product, p->m, p->tokens,
+                                         &room, &fitted)
+                     : qn_plan_fit(launch->product, &args, &room, &fitted);
     return code ? code : multiply(f, fitted, &args);
 }
 

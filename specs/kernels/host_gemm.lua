@@ -26,6 +26,17 @@ local function tiles (microbatches)
   derive "microbatches" (function () return microbatches end)
 end
 
+-- Rows of A by indices: where each has fp32 scales of its own, as on GPUs.
+local pairs_of = { "gather", "topk", "tokens" }
+local function gathers ()
+  return
+  without "gather topk tokens" (function (v)
+    local s = v.a.scale
+    local own = s and (s.span == "row" or s.span == "block" and s.rows == 1 and s.order ~= "tiles")
+    return v.ragged ~= "m" or not own or s.type ~= "f32" or s.global or s.apart
+  end)
+end
+
 local function any_activation ()
   return
   derive "activation" (function () return "any" end),
@@ -99,9 +110,9 @@ kernels "host_gemm_scaled" {
   params   = join({ "a", "b", "c", "d", "c_pointers", "d_pointers",
                     "a_stride", "b_stride", "c_stride", "d_stride",
                     "b_group_stride", "c_group_stride", "d_group_stride" }, scales,
-                  { "alpha", "beta", "scalar_step" }, sizes, rest),
+                  { "alpha", "beta", "scalar_step" }, sizes, pairs_of, rest),
 
-  tiles(8)
+  gathers(), tiles(8)
 }
 
 local scaled = join({ "a", "b", "d", "a_stride", "b_stride", "d_stride", "b_group_stride" }, scales)
@@ -115,9 +126,9 @@ kernels "host_gemm_scaled_activate" {
   epilogue = "activate",
   arch     = "host",
   template = "host/gemm_scaled.c",
-  params   = join(scaled, follow, sizes, rest),
+  params   = join(scaled, follow, sizes, pairs_of, rest),
 
-  any_activation()
+  gathers(), any_activation()
 }
 
 kernels "host_gemm_scaled_gradient" {
@@ -130,9 +141,9 @@ kernels "host_gemm_scaled_gradient" {
   d        = { bf16, f16, f32 },
   arch     = "host",
   template = "host/gemm_scaled.c",
-  params   = join(scaled, back, sizes, rest),
+  params   = join(scaled, back, sizes, pairs_of, rest),
 
-  any_activation()
+  gathers(), any_activation()
 }
 
 -- And the result as copies of an x. A scale must need no more than a tile of 128 x 128 of it.
@@ -158,9 +169,9 @@ kernels "host_gemm_scaled_copies" {
   epilogue = "copies",
   arch     = "host",
   template = "host/gemm_scaled.c",
-  params   = join(scaled, copies, follow, sizes, rest),
+  params   = join(scaled, copies, follow, sizes, pairs_of, rest),
 
-  copied "x"
+  gathers(), copied "x"
 }
 
 -- And going back as copies of a dy.
@@ -174,9 +185,9 @@ kernels "host_gemm_gradient_copies" {
   d        = { bf16, f16, f32 },
   arch     = "host",
   template = "host/gemm_scaled.c",
-  params   = join(scaled, copies, back, sizes, rest),
+  params   = join(scaled, copies, back, sizes, pairs_of, rest),
 
-  copied "dy"
+  gathers(), copied "dy"
 }
 
 -- SPDX-License-Identifier: Apache-2.0

@@ -365,8 +365,8 @@ for operands, axes in pairs(results) do
   }
 end
 
--- First products of a layer, with tokens through indices: see sm90_gather_m. A token's codes and
--- scales are made once, whatever number of rows are it.
+-- Products of a layer that read tokens of x or dy through indices: see sm90_gather_m. A token's
+-- codes and scales are made once, for all of its rows.
 local tokens = { "a", "a_stride", "gather", "topk", "tokens", "b_map", "b_pointer_map", "d_map",
                  "d_ragged_map" }
 local token_sf = {
@@ -376,8 +376,8 @@ local token_sf = {
 
 for _, kind in ipairs { "row", "square" } do
   kernels("sm90_gather_" .. kind .. "_m") {
-    op = "fprop", element = floats, scale = kind == "row" and "row" or "block", layout = "tn",
-    ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    op = { "fprop", "dgrad" }, element = floats, scale = kind == "row" and "row" or "block",
+    layout = "tn", ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
     params = join(tokens, { "b_pointers" }, token_sf[kind], sizes),
 
     axis "gather"   { "gather_a" },
@@ -432,6 +432,24 @@ for operands, axes in pairs(gradients) do
 
     requires "n % 128 == 0" "results must be whole blocks of 128",
     constants(), makes_copies()
+  }
+
+  kernels("sm90_gather_m_dy_copies_" .. operands) {
+    op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m", arch = "sm_90a",
+    epilogue = "gradient_copies", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
+    params = join(tokens, { "p_map", "b_pointers" }, token_sf.square, back, copies, sizes),
+
+    axis "gather"   { "gather_a" },
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "schedule" { "cooperative" },
+    axis "tile"     { {128, 128, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "operands" (function () return operands end),
+    derive "addend" (function () return "fetch" end),
+
+    requires "n % 128 == 0" "results must be whole blocks of 128",
+    constants(), makes_copies("gathers")
   }
 end
 

@@ -3,6 +3,7 @@
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies" -- of what would be d
 //$ local across = b.major == "mn" -- b's rows are steps of k
+//$ local gathers = params.gather
 //$ local matrix = across and "[k, n]" or "[n, k]"
 //$ local contiguous = across and "k and n" or "k"
 /*
@@ -114,6 +115,10 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 
 //$ include "common/merged.c"
 
+//$ if gathers then
+//$ include "host/gather.c"
+
+//$ end
 //$ once "cast/arith.c"
 //$ for _, o in ipairs { a, b } do
 //$   once("cast/from_" .. o.type .. ".c")
@@ -164,6 +169,9 @@ struct operand {
 struct stretch {
     int k;
     struct operand a, b;
+//$ if gathers then
+    struct rows rows; /* of a */
+//$ end
 };
 
 /* One group's product. */
@@ -253,12 +261,31 @@ FN void load_run_$(x)(const struct product *p, const struct stretch *t, term *ou
 }
 
 //$ end
+//$ if gathers then
+/* The row of a for row `row` of the group; -1: there is none. */
+FN int row_of_a(const struct stretch *t, int row)
+{
+    return t->rows.pairs ? row_at(&t->rows, row) : row;
+}
+
+//$ end
 /* Rows of a, a run of k each, one after the other; rows that are missing are zero. */
 static void pack_a(term packed[BLOCK_M][TILE_K], const struct product *p,
                    const struct stretch *t, int m, long long k, int rows, int steps)
 {
+//$ if gathers then
+    for (int r = 0; r < rows; r++) {
+        const int row = row_of_a(t, m + r);
+
+        if (row >= 0)
+            load_run_a(p, t, packed[r], 1, row, k, steps);
+        for (int i = 0; row < 0 && i < steps; i++)
+            packed[r][i] = 0;
+    }
+//$ else
     for (int r = 0; r < rows; r++)
         load_run_a(p, t, packed[r], 1, m + r, k, steps);
+//$ end
     for (int r = rows; r % TILE_M; r++)
         for (int i = 0; i < steps; i++)
             packed[r][i] = 0;
@@ -292,8 +319,16 @@ static void promote(struct sums *s, const struct product *p, const struct stretc
     float a[BLOCK_M], b[BLOCK_N];
 
     (void)p, (void)t, (void)k;
+//$ if gathers and weighs(a) then
+    for (int r = 0; r < s->rows; r++) {
+        const int row = row_of_a(t, s->m + r);
+
+        a[r] = row < 0 ? 0 : scale_a(t->a.sf, &t->a.scales, row, k - 1);
+    }
+//$ else
     for (int r = 0; r < s->rows; r++)
         a[r] = $(weighs(a) and "scale_a(t->a.sf, &t->a.scales, s->m + r, k - 1)" or "1");
+//$ end
     for (int j = 0; j < s->columns; j++)
 //$ local row = follows and "row_of_b(p, s->n + j)" or "s->n + j"
         b[j] = $(weighs(b) and "scale_b(t->b.sf, &t->b.scales, " .. row .. ", k - 1)" or "1");
@@ -317,7 +352,10 @@ static void weigh(struct sums *s, const struct product *p, const struct stretch 
         b[j] = t->b.global;
 //$ end
     for (int r = 0; r < s->rows; r++) {
-//$ if factors(a) then
+//$ if factors(a) and gathers then
+        const int row = row_of_a(t, s->m + r);
+        const float a = t->k && row >= 0 ? scale_a(t->a.sf, &t->a.scales, row, 0) : 1;
+//$ elseif factors(a) then
         const float a = t->k ? scale_a(t->a.sf, &t->a.scales, s->m + r, 0) : 1;
 //$ else
         const float a = t->a.global;
@@ -437,6 +475,9 @@ void $(name)(void *const *params, int worker, int workers)
     };
 //$ end
     long long next = 0;
+//$ if gathers then
+    const struct scale_group all_tokens = { .length = tokens, .k = k }; /* of a, in order */
+//$ end
 //$ for _, x in ipairs { "a", "b" } do
     term $(x)_values[256];
 //$ end
@@ -500,6 +541,9 @@ void $(name)(void *const *params, int worker, int workers)
 //$ else
             t->k = k;
 //$ end
+//$ if gathers then
+            t->rows = (struct rows){ gather ? gather + g[j].start : 0, topk, tokens };
+//$ end
             p.k += t->k;
 //$ for _, x in ipairs { "a", "b" } do
 //$   local o = all[x]
@@ -507,6 +551,8 @@ void $(name)(void *const *params, int worker, int workers)
                 .data = of->$(x),
 //$   if ragged == "k" then
                 .first = g[j].first * ALIGNED,
+//$   elseif x == "a" and gathers then
+                .first = gather ? 0 : g[j].start * a_stride,
 //$   elseif x == "a" then
                 .first = g[j].start * a_stride,
 //$   else
@@ -516,7 +562,10 @@ void $(name)(void *const *params, int worker, int workers)
                 .sf = of->$(x)_sf,
                 .global = $(o.scale and o.scale.global and "of->" .. x .. "_global[i]" or "1"),
             };
-//$   if o.scale then
+//$   if x == "a" and gathers then
+            t->a.scales = place_a(gather ? &all_tokens : &g[j], m, of->a_sf_stride,
+                                  a_sf_group_stride);
+//$   elseif o.scale then
             t->$(x).scales = place_$(x)(&g[j], $(x == "a" and "m" or "n"), of->$(x)_sf_stride,
                                    $(x)_sf_group_stride);
 //$   end
@@ -525,6 +574,10 @@ void $(name)(void *const *params, int worker, int workers)
 //$ if copies then
         result.g = (struct group){ i, (unsigned int)start, p.m, (int)g[0].first };
         p.result = &result;
+//$ end
+//$ if gathers then
+        if (worker == 0 && gather)
+            check_rows(&p.stretch[0].rows, (unsigned int)g[0].start, p.m, error);
 //$ end
         multiply_group(&p, &next, worker, workers);
     }

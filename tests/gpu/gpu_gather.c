@@ -25,7 +25,8 @@ static void write_line(const struct qn_kernel *k, const struct qt_case *c,
                      steps[][5] = {{520, 8, 1288, 72, 1024},
                                    {528, 16, 1296, 80, 1024}};
     const int codes = qn_tensormap_takes(k, QN_PARAM_a_sf);
-    const int copies = k->epilogue == QN_COPIES;
+    const int back = k->epilogue == QN_GRADIENT_COPIES,
+              copies = back || k->epilogue == QN_COPIES;
     const int topk = 1 + i % 8,
               none = !k->activation || !strcmp(k->activation, "none");
     const int any = k->epilogue == QN_SCALE || k->epilogue == QN_ALPHA;
@@ -37,8 +38,10 @@ static void write_line(const struct qn_kernel *k, const struct qt_case *c,
         snprintf(more, sizeof more, " copies=both");
     else if (copies)
         snprintf(more, sizeof more,
-                 " activation=%s interleave=%d prob=1 bias=1 saved=1 copies=%s",
-                 k->activation, k->interleave, i % 2 ? "rowwise" : "both");
+                 " activation=%s interleave=%d prob=1 %s copies=%s",
+                 k->activation, k->interleave,
+                 back ? "dprob=1 dbias=1" : "bias=1 saved=1",
+                 i % 2 ? "rowwise" : "both");
     else if (k->epilogue >= QN_ACTIVATE)
         snprintf(more, sizeof more, " activation=%s interleave=%d prob=1 %s",
                  k->activation, k->interleave,

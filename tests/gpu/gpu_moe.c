@@ -152,7 +152,7 @@ static void run_tokens(struct line *line)
     struct qn_memory odd = {0};
     char text[2][300];
 
-    snprintf(text[0], sizeof text[0], "%s gather=x", line->text);
+    snprintf(text[0], sizeof text[0], "%s gather=all", line->text);
     snprintf(text[1], sizeof text[1], "%s gather=none", line->text);
     if (begin(line, &one, text[0], QUERN_BACKEND_JIT) &&
         begin(line, &two, text[1], QUERN_BACKEND_JIT)) {
@@ -506,6 +506,9 @@ static void add_tokens(void)
         "moe fp8_block g=65 m=65 topk=8 hidden=384 ffn=256 grad=0",
         "moe fp8_row g=5 m=43 topk=3 hidden=272 ffn=96 recompute=1",
         "moe fp8_row g=3 m=1 topk=2 hidden=256 ffn=128 grad=0 prob=none",
+        "moe fp8_block g=5 m=65 topk=3 hidden=272 ffn=128 experts=6",
+        "moe mxfp8 g=5 m=43 topk=3 hidden=288 ffn=128 recompute=1",
+        "moe mxfp4 g=65 m=129 topk=2 hidden=256 ffn=96",
     };
 
     add_all(TOKENS, lines, sizeof lines / sizeof lines[0]);

@@ -142,9 +142,13 @@ TEST(test_gather_refused)
         {"wgrad bf16 g=5 m=40 n=40 k=72 gather=a tokens=70",
          "gather=a: fprop or dgrad with"},
         {"fprop mxfp8 g=5 m=300 n=128 k=128 gather=a tokens=70",
-         "gather=a: recipe mxfp8 has no f32 scales for each row by itself"},
+         "gather=a: recipe mxfp8 has no f32 scales, whose rows are gathered "
+         "as codes; dequantize=pass is expected"},
+        {"fprop nvfp4 g=5 m=300 n=128 k=128 gather=a tokens=70 "
+         "dequantize=pass",
+         "gather=a: recipe nvfp4 scales several rows together"},
         {"fprop fp8_tensor g=5 m=300 n=128 k=128 gather=a tokens=70",
-         "gather=a: recipe fp8_tensor has no f32 scales for each row"},
+         "gather=a: recipe fp8_tensor scales several rows together"},
         {"fprop fp8_block g=5 m=300 n=128 k=128 gather=a tokens=70 "
          "dequantize=pass",
          "dequantize=pass: "},

@@ -185,49 +185,6 @@ TEST(test_moe_gathered_casts)
             gather_or_move(all->recipes[r].name, rest[r % 3]);
 }
 
-/* The first product reads tokens through indices, or rows: the same bytes. */
-static void same_of_tokens(const char *rest)
-{
-    static const int all[] = {QUERN_ARG_Y, QUERN_ARG_DX, QUERN_ARG_DPROB,
-                              QUERN_ARG_DW1, QUERN_ARG_DW2};
-    struct qn_moe_job tokens, rows;
-    char text[2][256];
-
-    for (int i = 0; i < 2; i++)
-        snprintf(text[i], sizeof text[i], "moe %s gather=%s", rest,
-                 i ? "none" : "x");
-    begin(&tokens, text[0]);
-    begin(&rows, text[1]);
-    assert_int_equal(tokens.call.plan->of.moe->mlp->gathers,
-                     tokens.call.args.rows > 0);
-    assert_int_equal(rows.call.plan->of.moe->mlp->gathers, 0);
-    run(&tokens, text[0]);
-    run(&rows, text[1]);
-    for (int i = 0; i < 5; i++) {
-        int same;
-
-        assert_int_equal(qn_memory_same(&tokens.call.memory[all[i]],
-                                        &rows.call.memory[all[i]], &same),
-                         QUERN_OK);
-        if (!same)
-            fail_msg("%s: %s differs with permuted tokens", rest,
-                     qn_api_name(all[i]));
-    }
-    qn_moe_job_free(&rows);
-    qn_moe_job_free(&tokens);
-}
-
-TEST(test_moe_gathered_product)
-{
-    same_of_tokens("bf16 g=5 m=70 topk=3 hidden=80 ffn=48 experts=6");
-    same_of_tokens("bf16 g=5 m=70 topk=3 hidden=80 ffn=48 prob=y recompute=1");
-    same_of_tokens("fp16 g=4 m=33 topk=1 hidden=64 ffn=40 bias=1 prob=none");
-    same_of_tokens("fp16 g=4 m=65 topk=2 hidden=72 ffn=40 bias=1 recompute=1 "
-                   "activation=gelu");
-    same_of_tokens("bf16 g=3 m=1 topk=2 hidden=64 ffn=32 grad=0");
-    same_of_tokens("bf16 g=3 m=0 topk=2 hidden=64 ffn=32");
-}
-
 /* A plan whose kernel writes no pre needs no memory for it. */
 TEST(test_moe_workspace)
 {
@@ -244,18 +201,6 @@ TEST(test_moe_workspace)
     run(&j, text);
     check(&j, text, "drawn");
     qn_moe_job_free(&j);
-}
-
-TEST(test_moe_gather_refused)
-{
-    static const char *const lines[][2] = {
-        {"moe bf16 g=3 m=9 topk=2 hidden=64 ffn=32 gather=a",
-         "gather=a: auto, none or x is expected"},
-        {"moe bf16 g=3 m=9 topk=2 hidden=64 ffn=32 gather=x prob=x",
-         "gather=x cannot be combined with prob=x"},
-    };
-
-    host_refuses(lines, sizeof lines / sizeof lines[0]);
 }
 
 /* -------------------------------------------------- dependence on a batch */

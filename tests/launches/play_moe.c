@@ -186,3 +186,56 @@ TEST(gradients_of_weights_have_any_order)
     log_end();
     log_forget();
 }
+
+/* Products of pre and dh that read tokens, and the strategies of dh and dx. */
+TEST(layers_read_tokens_where_it_pays)
+{
+    static const struct {
+        const char *recipe, *more;
+        int64_t m;
+        int x, dy, strategy;
+    } rows[] = {
+        {"bf16", "", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_block", "", 8192, 1, 1, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_row", "", 8192, 1, 1, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_block", " prob=y", 8192, 1, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_block", " gather=none", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"mxfp8", "", 8192, 1, 1, QUERN_DEQUANTIZE_PASS},
+        {"mxfp4", "", 8192, 1, 1, QUERN_DEQUANTIZE_PASS},
+        {"mxfp8", " bias=1", 8192, 1, 0, QUERN_DEQUANTIZE_PASS},
+        {"mxfp8", "", 16, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"mxfp8", " gather=all", 16, 1, 1, QUERN_DEQUANTIZE_PASS},
+        {"nvfp4", "", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        /* for any number of tokens, as mma.sync adds in another order */
+        {"w4a16_mxfp4", "", 1, 0, 0, QUERN_DEQUANTIZE_PASS},
+        {"w4a16_mxfp4", "", 8192, 0, 0, QUERN_DEQUANTIZE_PASS},
+    };
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT};
+    struct quern_context *ctx = device_use(0);
+
+    log_begin(device_registry(), stderr, 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct qn_moe_plan *layer;
+        const struct qn_mlp_plan *plan;
+        struct qn_moe moe;
+        char line[160];
+        int at, strategy;
+
+        snprintf(line, sizeof line,
+                 "moe %s g=128 m=%lld topk=8 hidden=2048 ffn=768%s",
+                 rows[i].recipe, (long long)rows[i].m, rows[i].more);
+        assert_int_equal(qn_moe_parse(ctx, line, &moe), QUERN_OK);
+        assert_int_equal(qn_moe_plan(ctx, &moe, &options, &layer), QUERN_OK);
+        plan = layer->mlp;
+        strategy = plan->launches[QN_MLP_DH].product->problem.dequantize;
+        at = plan->gathers == rows[i].x && plan->gathers_dy == rows[i].dy &&
+             strategy == rows[i].strategy;
+        if (!at)
+            fail_msg("%s: %d, %d, %d", line, plan->gathers, plan->gathers_dy,
+                     strategy);
+        assert_int_equal(!!plan->launches[QN_MLP_DY_LATER].cast, rows[i].dy);
+        qn_moe_plan_free(layer);
+    }
+    log_end();
+    log_forget();
+}

@@ -209,6 +209,7 @@ static inline struct fixture begin_with(const char *recipe, const char *more,
 {
     struct fixture f = {.used = 0};
     struct qn_mlp_args *a = &f.args;
+    struct quern_plan_info info;
     struct qn_mlp mlp;
     char text[128];
 
@@ -234,7 +235,9 @@ static inline struct fixture begin_with(const char *recipe, const char *more,
     a->db1 = mlp.bias ? room(&f) : NULL;
     a->db2 = mlp.bias ? room(&f) : NULL;
     a->workspace = room(&f);
-    assert_in_range(f.need.workspace_bytes, 256, ROOM);
+    qn_mlp_plan_info(f.plan, &info);
+    assert_in_range(info.workspace_bytes, 256, ROOM);
+    assert_true(info.workspace_bytes <= f.need.workspace_bytes);
     a->saved = f.memory + ROOMS * ROOM;
     assert_in_range(f.need.saved_bytes, 1, 8 * ROOM);
     a->pending = room(&f);

@@ -180,8 +180,6 @@ TEST(only_what_is_open)
     assert_int_equal(
         tune(ctx, "fprop bf16 g=2 m=4096 n=2048 k=2048").dequantize,
         QUERN_DEQUANTIZE_AUTO);
-    assert_int_equal(tune(ctx, "fprop blocks g=2 m=8 n=1024 k=1024").dequantize,
-                     QUERN_DEQUANTIZE_AUTO);
     qn_close(ctx);
 }
 
