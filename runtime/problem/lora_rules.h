@@ -5,8 +5,8 @@
 **     t = lora_scale * A D^T              D [rank, k] of each group
 **     D = alpha * (A B^T + t U^T)         U [n, rank] of each group
 **
-** A launch of its own makes t, rounded once to A's type. Of fprop D is lora_a
-** and U lora_b; of dgrad D is lora_b and U lora_a, both as they are in memory.
+** A launch of its own makes t, rounded once to A's type. In fprop D is lora_a
+** and U lora_b; in dgrad D is lora_b and U lora_a, both as they are in memory.
 */
 #pragma once
 

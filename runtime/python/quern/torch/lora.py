@@ -76,6 +76,15 @@ def _check(x, a, b, shape, scaling, recipe):
         raise ValueError(f"lora: the rank is {rank}: 1 to 256 is expected")
 
 
+def _autocast(x, *adapters):
+    """Under autocast they have the type of x."""
+    for i, t in enumerate(adapters):
+        _checks.values(f"lora[{i}]", t, 3)
+    if not isinstance(x, torch.Tensor) or not torch.is_autocast_enabled(x.device.type):
+        return adapters
+    return [t.to(x.dtype) for t in adapters]
+
+
 def _scale_of(scaling, like):
     """fp32 [1] on the device, or None for 1."""
     if isinstance(scaling, torch.Tensor):
@@ -102,7 +111,8 @@ def adapted_mm(x, w, lora, lora_scaling, sizes, *, offs, recipe, bias, prob, out
         raise TypeError("lora: a pair of tensors (a, b) is expected")
     w, quantized = (None, w) if isinstance(w, Quantized) else (w, None)
     scaling = scaling_of(recipe)
-    x, w, a, b = f.autocast(scaling._replace(w=1), x, w, *lora)
+    x, w = f.autocast(scaling, x, w)
+    a, b = _autocast(x, *lora)
     f._check_operands(x, w, quantized, recipe, scaling, None)
     like = w if quantized is None else quantized
     (groups, n, k), rows = like.shape, x.shape[:-1]
