@@ -247,8 +247,7 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(INVERSE, "inverse") /* [m, topk] the row of each pair; -1: none */     \
     ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */        \
     ARG(ERRORS, "errors")   /* of a layer, in place of the workspace's */      \
-    ARG(LORA_A, "lora_a")   /* with lora=: [G, rank, features of x] */         \
-    ARG(LORA_B, "lora_b")   /* [G, features of y, rank] */                     \
+    ARG(LORA_A, "lora_a") ARG(LORA_B, "lora_b") /* adapters of lora= */        \
     ARG(LORA_T, "lora_t")   /* [m, rank] lora_scale * x A^T; dgrad: dy B */    \
     ARG(LORA_SCALE, "lora_scale") /* fp32 [1], 1 if it is not given */
 /* clang-format on */

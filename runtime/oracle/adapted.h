@@ -8,7 +8,8 @@
 int qn_adapted_fill(const struct qn_job *, const struct quern_operand *,
                     void *to, size_t bytes);
 
-/* The expected row of lora_t, from the `k` values of a group's row of A: [rank]. */
+/* The expected row of lora_t, from the `k` values of a group's row of A:
+   [rank]. */
 void qn_adapted_expect(const struct qn_job *, int group, const double *a,
                        int64_t k, double *t);
 

@@ -465,8 +465,8 @@ static void load_b(const struct part *p, int64_t column, double *b)
         qn_adapted_column(p->job, p->group, column, b + p->k);
 }
 
-/* A sampled row of A, and after it the row of lora_t as it was made, whose error
-   is noted. */
+/* A sampled row of A, and after it the row of lora_t as it was made, whose
+   error is noted. */
 static int load_a(const struct part *p, int64_t row, double *a)
 {
     double expected[256], *const t = a + p->k;

@@ -7,8 +7,8 @@
 ** own makes D of that, P, and the sums for dbias and dprob: the bytes of a
 ** kernel that fuses the epilogue and has the same sums. Operands that may be
 ** dequantized can be multiplied by a kernel of bf16 instead, which fuses it. If
-** the recipe writes no fp32, the sums are those of dequantized operands. Adapters
-** have a product of their own, which adds to the sums.
+** the recipe writes no fp32, the sums are those of dequantized operands.
+** Adapters have a product of their own, which adds to the sums.
 */
 #pragma once
 

@@ -65,7 +65,9 @@ int qn_epilogue_why(const struct qn_session *session, struct qn_text *text);
    without. Errors of qn_plan. */
 int qn_lora_make(struct qn_session *session, struct qn_plan **plan);
 
-/* Append the product that adds to the sums of the plan's own. */
+/* Append the product that makes lora_t, or the one that adds to the sums of the
+   plan's own. */
+int qn_lora_add_down(struct qn_plan *plan, const struct qn_session *session);
 int qn_lora_add_up(struct qn_plan *plan, const struct qn_session *session);
 
 /* The arguments of one of the two products. */

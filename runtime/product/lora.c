@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
-** lora.c: the launches of a product's adapters. One makes lora_t of the tokens;
-** then the product goes on along k with that, or, if no kernel does so, leaves
-** sums in fp32 that a third one adds to.
-*/
+/* lora.c: the two products with a product's adapters. */
 #include "problem/lora_rules.h"
 #include "base/error.h"
 #include "choose/session.h"
@@ -45,44 +41,12 @@ int qn_lora_add_up(struct qn_plan *plan, const struct qn_session *s)
     return add(plan, s, &up, QN_WORK_UP, "of the adapters");
 }
 
-/* The last launch becomes the first, but for the one that loads sizes. */
-static void move_last(struct qn_plan *plan)
+int qn_lora_add_down(struct qn_plan *plan, const struct qn_session *s)
 {
-    const int last = plan->nlaunches - 1;
-    const int to = plan->launches[0].work == QN_WORK_SIZES;
-    const struct qn_launch moved = plan->launches[last];
-
-    memmove(&plan->launches[to + 1], &plan->launches[to],
-            (size_t)(last - to) * sizeof moved);
-    plan->launches[to] = moved;
-}
-
-/* The plan speaks for the product, which is therefore made first. */
-static int add_all(struct qn_plan *plan, struct qn_session *s)
-{
-    struct qn_plan *product;
     struct qn_problem down;
-    int code =
-        qn_plan_inner(s, s->problem, &s->options, qn_epilogue_make, &product);
 
-    if (code)
-        return code;
-    plan->problem.dequantize = product->problem.dequantize;
-    plan->blocks = product->blocks;
-    plan->need.workspace_bytes = product->need.workspace_bytes;
-    qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
     qn_lora_down(s->ctx, s->problem, &down);
-    code = add(plan, s, &down, QN_WORK_DOWN, "that makes lora_t");
-    if (!code)
-        move_last(plan);
-    return code;
-}
-
-int qn_lora_make(struct qn_session *s, struct qn_plan **plan)
-{
-    return s->problem->lora
-               ? qn_plan_several(s, s->problem->dequantize, add_all, plan)
-               : qn_epilogue_make(s, plan);
+    return add(plan, s, &down, QN_WORK_DOWN, "that makes lora_t");
 }
 
 /* ----------------------------------------------------------------- running */

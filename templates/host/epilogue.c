@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
-** The code below a product that stops at its sums, on the host: d = in + bias * probability in fp32,
-** each number rounded once. There is no activation.
+** The code below a product that stops at its sums, on the host: d = in + bias * probability in
+** fp32, each element rounded once. There is no activation.
 **
 **   in   [m, k]  alpha * a * b^T in fp32
 **   out  [m, k]  rows outside of every group are not written

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu_lora.c: products that go on along k with low-rank adapters: D and lora_t
-   against float64; runs again, replays after the sizes have changed, and invalid
-   sizes. */
+   against float64; runs again, replays after the sizes have changed, and
+   invalid sizes. */
 #include "gpu.h"
 
 #include <stdio.h>
