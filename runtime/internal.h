@@ -48,10 +48,14 @@ struct qn_args {
     float *dbias, *dprob;      /* [G, columns], [m] only with dbias=, .. */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     const int *gather;         /* [m] indices, with gather= */
-    const float *alpha, *beta; /* only with =any; beta 0: C is not read */
-    int scalars;               /* in alpha, beta: groups; 0 or 1: one for all */
-    float *scale, *history;    /* delayed scaling, with copies= */
-    const uint64_t *random;    /* stochastic rounding, with copies= */
+    struct qn_tensor lora_a, lora_b; /* only with lora=: [G, rank, features of
+                                        x], [G, features of y, rank] */
+    struct qn_tensor lora_t;         /* [m, rank], made by the run */
+    const float *lora_scale;         /* [1], or NULL for 1 */
+    const float *alpha, *beta;       /* only with =any; beta 0: C is not read */
+    int scalars;            /* in alpha, beta: groups; 0 or 1: one for all */
+    float *scale, *history; /* delayed scaling, with copies= */
+    const uint64_t *random; /* stochastic rounding, with copies= */
     const int *noop; /* on the device, or NULL: skip this run if *noop != 0 */
     void *workspace; /* one per concurrent run; the caller zeroes the
                         first QN_WORKSPACE_BYTES once */
@@ -98,6 +102,7 @@ struct qn_problem {
     int gather;       /* enum quern_gather: of fprop and dgrad */
     int topk;         /* index args.gather[i] is row gather[i] / topk; 0: 1 */
     int64_t tokens;   /* rows of the operand that is gathered */
+    int lora;         /* rank of adapters next to B: 1 to 256; 0: none */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k;  /* at least 1; the ragged one 0 to 2^30 */
     char split[256];  /* how tools draw group sizes; ignored by plans */

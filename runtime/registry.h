@@ -313,7 +313,12 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(pair_numbers, "float *", "[m, topk] moved with the rows, or null")       \
     X(row_numbers, "float *", "[m * topk] the same in their order, or null")   \
     X(counters, "unsigned int *",                                              \
-      "[chunks][groups + 1] of a route, in the workspace")
+      "[chunks][groups + 1] of a route, in the workspace")                     \
+    X(extra_a_map, QN_MAP(extra_a), "[m, extra_k], more columns of A")         \
+    X(extra_b_map, QN_MAP(extra_b), "more steps of k of B")                    \
+    X(extra_a, "const void *", "[m, extra_k], more columns of A")              \
+    X(extra_b, "const void *", "[groups] matrices, more steps of k of B")      \
+    X(extra_k, "int", "steps of k that follow those of A and B")
 
 enum qn_param {
 #define QN_PARAM_ENUM(name, type, meaning) QN_PARAM_##name,

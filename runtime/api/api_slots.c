@@ -95,6 +95,10 @@ const struct qn_slot qn_api_slots[] = {
     ARRAY(B2, NONE, NONE, M(b2)),
     ARRAY(DB1, NONE, NONE, M(db1)),
     ARRAY(DB2, NONE, NONE, M(db2)),
+    TENSOR(LORA_A, P(lora_a), NONE, NONE),
+    TENSOR(LORA_B, P(lora_b), NONE, NONE),
+    TENSOR(LORA_T, P(lora_t), NONE, NONE),
+    ARRAY(LORA_SCALE, P(lora_scale), NONE, NONE),
     ARRAY(SAVED, NONE, NONE, M(saved)),
     ARRAY(PENDING, NONE, NONE, M(pending)),
 };

@@ -99,7 +99,8 @@ static int set_tensor(const struct qn_needs_of *n, const struct qn_slot *slot,
         o->alignment = t->alignment;
         o->strided = !scaled &&
                      (!qn_api_has_mlp(n->line->kind) || t->ndim == 2) &&
-                     o->arg != QUERN_ARG_ROWWISE;
+                     o->arg != QUERN_ARG_ROWWISE &&
+                     (o->arg < QUERN_ARG_LORA_A || o->arg > QUERN_ARG_LORA_T);
         o->tiled = scales.tiled;
         return 1;
     }

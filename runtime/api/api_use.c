@@ -103,6 +103,10 @@ static void use_factors(const struct qn_problem *p, struct quern_operand *o)
         o->read = p->gather ? ONLY : 0;
         array(o, QUERN_I32, p->m, 0);
         break;
+    case QUERN_ARG_LORA_SCALE:
+        o->read = o->optional = p->lora ? ONLY : 0;
+        array(o, QUERN_F32, 1, 0);
+        break;
     default: /* probabilities */
         o->read = p->probability ? ONLY : 0;
         array(o, QUERN_F32, p->m, 0);
@@ -137,7 +141,12 @@ static void use_tensor(const struct qn_problem *p, struct quern_operand *o)
             write_only(o, 0);
         break;
     case QUERN_ARG_INPUT:
+    case QUERN_ARG_LORA_A:
+    case QUERN_ARG_LORA_B:
         read_only(o);
+        break;
+    case QUERN_ARG_LORA_T:
+        write_only(o, 1);
         break;
     default: /* columnwise tensors */
         write_only(o, 0);
@@ -154,6 +163,7 @@ static void use_product(const struct qn_needs_of *n, struct quern_operand *o)
     case QUERN_ARG_BIAS:
     case QUERN_ARG_PROB:
     case QUERN_ARG_GATHER:
+    case QUERN_ARG_LORA_SCALE:
         use_factors(p, o);
         break;
     case QUERN_ARG_DBIAS:

@@ -100,6 +100,8 @@ int qn_epilogue_apart(struct quern_context *ctx, const struct qn_problem *p,
 
     if (!qn_epilogue_has(p) || p->copies)
         return 0;
+    if (p->lora) /* no kernel for the host fuses them */
+        return 1;
     find_others(ctx, p, recipe, &o);
     qn_dequantize_first(ctx, p, recipe, p->dequantize, &fused);
     see_all(ctx, &a, &fused, &fused, &o);
@@ -167,6 +169,10 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
     int served, code = QUERN_OK;
 
     memset(c, 0, sizeof *c);
+    if (p->lora && s->demand.backend == QUERN_BACKEND_HOST) {
+        c->apart = qn_epilogue_has_sums(s->ctx, p, recipe);
+        return QUERN_OK;
+    }
     if (s->demand.backend == QUERN_BACKEND_HOST ||
         s->demand.backend == QUERN_BACKEND_CUBLASLT ||
         !qn_epilogue_apart(s->ctx, p, recipe))

@@ -108,10 +108,10 @@ static int check_maps(const struct qn_demand *demand,
             return 0;
         }
         qn_geometry_of(demand->problem, demand->recipe, param->role, &g);
-        if (!qn_tensormap_build(
-                qn_tensormap_geometry(&g, param->kind, &numbers),
-                qn_tensormap_operand(kernel, param), param->kind, 0, 0, &map,
-                reason, size))
+        if (!qn_tensormap_build(qn_tensormap_geometry(demand->problem, &g,
+                                                      param->kind, &numbers),
+                                qn_tensormap_operand(kernel, param),
+                                param->kind, 0, 0, &map, reason, size))
             return 0;
     }
     return 1;

@@ -75,6 +75,7 @@ int qn_select_variant(const struct qn_problem *p,
            qn_select_product(p, kernel) &&
            qn_fuse_serves(p->quantize, kernel->quantize) &&
            takes_rows(p, kernel) &&
+           qn_tensormap_takes(kernel, QN_PARAM_extra_k) == (p->lora > 0) &&
            qn_tensormap_takes(kernel, QN_PARAM_bases) ==
                (p->dequantize == QUERN_DEQUANTIZE_F16);
 }

@@ -75,6 +75,8 @@ const struct qn_map_param qn_tensormap_params[QN_MAPS] = {
     {QN_PARAM_a_sf_map, QN_ROLE_A, QN_MAP_SCALES},
     {QN_PARAM_b_sf_map, QN_ROLE_B, QN_MAP_SCALES},
     {QN_PARAM_in_map, QN_ROLE_A, QN_MAP_NUMBERS},
+    {QN_PARAM_extra_a_map, QN_ROLE_A, QN_MAP_EXTRA},
+    {QN_PARAM_extra_b_map, QN_ROLE_B, QN_MAP_EXTRA},
 };
 
 const struct qn_operand *qn_tensormap_operand(const struct qn_kernel *kernel,
@@ -268,15 +270,21 @@ static int build_scales(const struct qn_geometry *g,
 }
 
 const struct qn_geometry *
-qn_tensormap_geometry(const struct qn_geometry *operand, int kind,
-                      struct qn_geometry *numbers)
+qn_tensormap_geometry(const struct qn_problem *p,
+                      const struct qn_geometry *operand, int kind,
+                      struct qn_geometry *other)
 {
-    if (kind != QN_MAP_NUMBERS)
+    if (kind != QN_MAP_NUMBERS && kind != QN_MAP_EXTRA)
         return operand;
-    *numbers = *operand;
-    numbers->type = QUERN_BF16;
-    numbers->pitch = numbers->columns;
-    return numbers;
+    *other = *operand;
+    if (kind == QN_MAP_NUMBERS)
+        other->type = QUERN_BF16;
+    else if (other->inner == QUERN_AXIS_K)
+        other->columns = p->lora;
+    else
+        other->rows = p->lora;
+    other->pitch = other->columns;
+    return other;
 }
 
 int qn_tensormap_build(const struct qn_geometry *g,

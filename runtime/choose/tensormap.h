@@ -26,7 +26,8 @@ enum qn_map_kind {
     QN_MAP_SCALES,  /* covers the operand's scales */
     QN_MAP_TAIL,    /* moved by coordinates to where a group's rows end */
     QN_MAP_SF_TAIL, /* the same for its scales */
-    QN_MAP_NUMBERS  /* covers the values that the operand is quantized from */
+    QN_MAP_NUMBERS, /* covers the values that the operand is quantized from */
+    QN_MAP_EXTRA    /* covers its part of the steps of k that follow its own */
 };
 
 /* A parameter that is a map. */
@@ -37,7 +38,7 @@ struct qn_map_param {
 };
 
 /* All of them, QN_MAPS in number. */
-#define QN_MAPS 17
+#define QN_MAPS 19
 extern const struct qn_map_param qn_tensormap_params[QN_MAPS];
 
 /* The kernel's operand that a map is for; P is stored as D is. */
@@ -54,10 +55,11 @@ int qn_tensormap_any(const struct qn_kernel *kernel);
 int qn_tensormap_needs(const struct qn_kernel *kernel, int map);
 
 /* The extent of an operand in its map: the operand's, or, of values in rows of
-   their own, one made in `numbers`. */
+   their own and of extra steps of k, one made in `other`. */
 const struct qn_geometry *
-qn_tensormap_geometry(const struct qn_geometry *operand, int kind,
-                      struct qn_geometry *numbers);
+qn_tensormap_geometry(const struct qn_problem *problem,
+                      const struct qn_geometry *operand, int kind,
+                      struct qn_geometry *other);
 
 /* Lay out the map for rows with `stride` elements and groups with
    `group_stride` between their starts; 0 for those of the geometry. Returns 1,

@@ -46,7 +46,7 @@ struct qn_values {
     struct cu_tensor_map a_map, a_ragged_map, b_map, b_ragged_map,
         b_pointer_map, d_map, d_ragged_map, d_pointer_map, p_map, p_ragged_map,
         a_tail_map, b_tail_map, a_sf_tail_map, b_sf_tail_map, a_sf_map,
-        b_sf_map, in_map;
+        b_sf_map, in_map, extra_a_map, extra_b_map;
     const void *a, *b, *c;
     void *d;
     const void *const *a_pointers, *const *b_pointers, *const *c_pointers;
@@ -91,6 +91,9 @@ struct qn_values {
     const void *rows;
     long long rows_stride;
     float *pair_numbers, *row_numbers;
+    /* of products with adapters */
+    const void *extra_a, *extra_b;
+    int extra_k;
     /* of merged launches; the fields below are copied only for those */
     int microbatch_count;
     struct qn_microbatches microbatches;

@@ -140,6 +140,11 @@ static int check_problem(const struct qn_problem *p,
                             "backend cublaslt reads rows in order, the problem "
                             "says gather=%s",
                             qn_gather_name(p->gather));
+    if (p->lora)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "backend cublaslt multiplies no adapters, the "
+                            "problem says lora=%d",
+                            p->lora);
     if (p->outside)
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt writes no zeros outside the "

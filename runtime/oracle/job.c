@@ -14,6 +14,7 @@
 #include "problem/gather_rules.h"
 #include "problem/geometry.h"
 #include "problem/sizes.h"
+#include "oracle/adapted.h"
 #include "oracle/copies.h"
 #include "oracle/gathered.h"
 #include "oracle/made.h"
@@ -183,6 +184,10 @@ static int fill_other(const struct qn_job *job, const struct quern_operand *o,
         return QUERN_OK;
     case QUERN_ARG_BIAS:
         return draw(o, to, bytes, job->seed ^ 0xB1A5, 1);
+    case QUERN_ARG_LORA_A:
+    case QUERN_ARG_LORA_B:
+    case QUERN_ARG_LORA_SCALE:
+        return qn_adapted_fill(job, o, to, bytes);
     case QUERN_ARG_PROB:
         return draw(o, to, bytes, job->seed ^ 0x960B, 1);
     case QUERN_ARG_GATHER:

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oracle/adapted.h"
 #include "oracle/backward.h"
 #include "oracle/copies.h"
 #include "base/element.h"
@@ -133,7 +134,7 @@ static int look_outside(const struct qn_job *job, int role, int *untouched)
 static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
                       int64_t most, struct qn_verdict *verdict)
 {
-    double *reference = NULL, error = 0;
+    double *reference = NULL, error = 0, missed[2] = {0, 0};
     struct qn_sample s;
     int group = 0, code = qn_sample_take(job, role, most, &s);
 
@@ -141,8 +142,9 @@ static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
         !(reference = malloc((size_t)(s.elements + 1) * sizeof *reference)))
         code = qn_error_memory();
     if (!code)
-        code = oracle == QN_ORACLE_HOST ? qn_sample_host(job, &s, reference)
-                                        : qn_sample_float64(job, &s, reference);
+        code = oracle == QN_ORACLE_HOST
+                   ? qn_sample_host(job, &s, reference)
+                   : qn_sample_float64(job, &s, missed, reference);
     if (!code)
         code = compare(job, &s, reference, &error, &verdict->row, &group);
     if (!isnan(verdict->error) && !(error <= verdict->error)) {
@@ -150,6 +152,10 @@ static int judge_rows(struct qn_job *job, int role, enum qn_oracle oracle,
         verdict->group = group;
     }
     verdict->rows = s.count;
+    if (job->problem.lora && role == QN_ROLE_D)
+        verdict->adapted =
+            distance(missed[0], missed[1]) <=
+            (job->operands[QN_ROLE_A].type == QUERN_F16 ? 6e-4 : 4e-3);
     if (!code && qn_geometry_backward(&job->problem))
         code = qn_backward_judge(job, &s, &verdict->sums, &verdict->error);
     free(reference);
@@ -184,7 +190,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
     if (!code)
         code = qn_job_fresh(job);
     /* the host backend takes no single rows of these */
-    if (qn_job_scaled(job) || p->bias || p->activation)
+    if (qn_job_scaled(job) || p->bias || p->activation || p->lora)
         oracle = QN_ORACLE_FLOAT64;
     *verdict = (struct qn_verdict){
         .oracle = oracle == QN_ORACLE_HOST ? "host backend" : "float64",
@@ -193,6 +199,7 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         .copies = 1,
         .sums = 1,
         .held = 1,
+        .adapted = 1,
     };
     if (!code && p->quantize) /* D's reference reads the rowwise tensor */
         code = qn_made_judge(job, &verdict->copies);
@@ -205,11 +212,14 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
         if (!code)
             code = look_outside(job, role, &verdict->untouched);
     }
+    if (!code && p->lora)
+        code = qn_adapted_outside(job, &verdict->untouched);
     if (!code)
         code = qn_call_guards(&job->call, &verdict->guards);
     verdict->passed = !code && verdict->error <= verdict->tolerance &&
                       verdict->guards && verdict->untouched &&
-                      verdict->copies && verdict->sums && verdict->held;
+                      verdict->copies && verdict->sums && verdict->held &&
+                      verdict->adapted;
     return code;
 }
 
@@ -222,7 +232,7 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
                  verdict->group);
     snprintf(
         text, size,
-        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s%s%s%s%s",
+        "%s: error %.2e (at most %.0e) against %s on %lld rows%s%s%s%s%s%s%s%s",
         verdict->passed ? "passed" : "FAILED", verdict->error,
         verdict->tolerance, verdict->oracle, (long long)verdict->rows, group,
         verdict->guards ? "" : "; bytes around a buffer were written",
@@ -238,5 +248,6 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
         verdict->held
             ? ""
             : "; a copy, read as qn_problem_describe lays it out, is not "
-              "the quantized values");
+              "the quantized values",
+        verdict->adapted ? "" : "; lora_t is not the tokens times an adapter");
 }

@@ -22,6 +22,7 @@ struct qn_verdict {
     int copies;    /* those that the run made are the host's, to the byte */
     int held;      /* A and B are the values that they were quantized from */
     int sums;      /* dbias is that of D's rows, to the bit */
+    int adapted;   /* lora_t is the tokens times an adapter */
     int group;     /* whose rows are furthest away */
     int passed;
 };

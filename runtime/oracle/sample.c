@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oracle/adapted.h"
 #include "oracle/copies.h"
 #include "base/element.h"
 #include "base/error.h"
@@ -132,6 +133,8 @@ struct part {
     int group;
     int role;                       /* whose rows */
     int64_t n, k;                   /* n: their columns */
+    int64_t depth;                  /* k, and the adapters' rank */
+    double *missed;                 /* squares of lora_t: errors, values */
     const struct qn_decode *decode; /* of A and B, where these are copies */
     int sums;                       /* dprob is wanted, a value for each row, */
     const struct qn_sample_row *sampled; /* of which this is the first, and */
@@ -454,6 +457,33 @@ static void add_term(const struct part *p, int64_t i, double term,
     p->squares[row] += term * term;
 }
 
+/* A column of B, and after it that of the adapters. */
+static void load_b(const struct part *p, int64_t column, double *b)
+{
+    load_run(p, QN_ROLE_B, column, b);
+    if (p->depth > p->k)
+        qn_adapted_column(p->job, p->group, column, b + p->k);
+}
+
+/* A sampled row of A, and after it the row of lora_t as it was made, whose
+   error is noted. */
+static int load_a(const struct part *p, int64_t row, double *a)
+{
+    double expected[256], *const t = a + p->k;
+    int code;
+
+    load_run(p, QN_ROLE_A, row, a);
+    if (p->depth == p->k)
+        return QUERN_OK;
+    qn_adapted_expect(p->job, p->group, a, p->k, expected);
+    code = qn_adapted_made(p->job, p->group, row, t);
+    for (int64_t r = 0; r < p->depth - p->k && !code; r++) {
+        p->missed[0] += (t[r] - expected[r]) * (t[r] - expected[r]);
+        p->missed[1] += expected[r] * expected[r];
+    }
+    return code;
+}
+
 /* Column j of all rows; `b` has room for two rows of B. */
 static void refer_column(const struct part *p, int64_t j, const double *a,
                          double *b, double *reference)
@@ -462,13 +492,13 @@ static void refer_column(const struct part *p, int64_t j, const double *a,
     const int count = columns_of(p, j, columns);
 
     for (int c = 0; c < count; c++)
-        load_run(p, QN_ROLE_B, columns[c], b + c * p->k);
+        load_b(p, columns[c], b + c * p->depth);
     for (int64_t i = 0; i < p->count; i++) {
         double x[2] = {0};
 
         for (int c = 0; c < count; c++)
-            x[c] =
-                finish(p, dot(a + i * p->k, b + c * p->k, p->k), i, columns[c]);
+            x[c] = finish(p, dot(a + i * p->depth, b + c * p->depth, p->depth),
+                          i, columns[c]);
         if (!qn_geometry_backward(&p->job->problem))
             reference[p->rows[i].at + j] = activated(p, x, i);
         else if (!p->sums)
@@ -481,12 +511,12 @@ static void refer_column(const struct part *p, int64_t j, const double *a,
 /* Column by column, so that B is read once. */
 static int refer_part(const struct part *p, double *reference)
 {
-    double *a = malloc((size_t)(p->count * p->k) * sizeof *a + 1);
-    double *b = malloc((size_t)p->k * 2 * sizeof *b + 1);
+    double *a = malloc((size_t)(p->count * p->depth) * sizeof *a + 1);
+    double *b = malloc((size_t)p->depth * 2 * sizeof *b + 1);
     int code = a && b ? QUERN_OK : qn_error_memory();
 
     for (int64_t i = 0; !code && i < p->count; i++)
-        load_run(p, QN_ROLE_A, p->rows[i].row, a + i * p->k);
+        code = load_a(p, p->rows[i].row, a + i * p->depth);
     for (int64_t j = 0; !code && j < p->n; j++)
         refer_column(p, j, a, b, reference);
     free(a);
@@ -496,7 +526,7 @@ static int refer_part(const struct part *p, double *reference)
 
 /* Nothing is shared with any kernel. */
 static int refer(const struct qn_job *job, const struct qn_sample *s,
-                 double *squares, double *reference)
+                 double *squares, double *missed, double *reference)
 {
     struct qn_decode decode[2];
     void *memory[2][3] = {{NULL}};
@@ -515,6 +545,8 @@ static int refer(const struct qn_job *job, const struct qn_sample *s,
             p.n = job->problem.n;
         if (job->operands[QN_ROLE_A].sf.scaling)
             p.k = qn_decode_length(&decode[QN_ROLE_A], p.group);
+        p.depth = p.k + job->problem.lora;
+        p.missed = missed;
         code = refer_part(&p, reference);
     }
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
@@ -523,9 +555,9 @@ static int refer(const struct qn_job *job, const struct qn_sample *s,
 }
 
 int qn_sample_float64(const struct qn_job *job, const struct qn_sample *s,
-                      double *reference)
+                      double missed[2], double *reference)
 {
-    return refer(job, s, NULL, reference);
+    return refer(job, s, NULL, missed, reference);
 }
 
 int qn_sample_dprob(const struct qn_job *job, const struct qn_sample *s,
@@ -533,5 +565,5 @@ int qn_sample_dprob(const struct qn_job *job, const struct qn_sample *s,
 {
     memset(reference, 0, (size_t)s->count * sizeof *reference);
     memset(squares, 0, (size_t)s->count * sizeof *squares);
-    return refer(job, s, squares, reference);
+    return refer(job, s, squares, NULL, reference);
 }

@@ -24,12 +24,13 @@ int qn_sample_take(const struct qn_job *, int role, int64_t most,
                    struct qn_sample *);
 
 /* Compute the expected rows, `sample->elements` values back to back: by the
-   host backend (without bias and activation), or in double. Codes of the
-   library. */
+   host backend (without bias, activation and adapters), or in double; with
+   adapters from the run's lora_t, whose squared errors and values are added to
+   `missed`. Codes of the library. */
 int qn_sample_host(const struct qn_job *, const struct qn_sample *,
                    double *reference);
 int qn_sample_float64(const struct qn_job *, const struct qn_sample *,
-                      double *reference);
+                      double missed[2], double *reference);
 
 /* The same of dprob, one number for each of these rows of D, and the sum of
    the squares of the terms that it is a sum of. */

@@ -4,6 +4,7 @@
 #include "base/context.h"
 #include "problem/fuse_rules.h"
 #include "problem/geometry.h"
+#include "problem/lora_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
@@ -36,6 +37,24 @@ static void describe_operand(const struct qn_problem *problem,
     tensor->alignment = (size_t)qn_problem_alignment(problem, g.type);
 }
 
+/* Adapters and lora_t. */
+static void describe_lora(struct quern_context *ctx,
+                          const struct qn_problem *problem,
+                          struct qn_args *args)
+{
+    struct qn_tensor *const a = &args->lora_a, *const b = &args->lora_b;
+    const int forward = problem->op == QUERN_FPROP;
+    const struct qn_recipe *plain;
+    struct qn_problem down, up;
+
+    qn_lora_down(ctx, problem, &down);
+    qn_lora_up(ctx, problem, &up);
+    plain = qn_context_recipe(ctx, down.recipe);
+    describe_operand(&down, plain, QN_ROLE_D, &args->lora_t);
+    describe_operand(&down, plain, QN_ROLE_B, forward ? a : b);
+    describe_operand(&up, plain, QN_ROLE_B, forward ? b : a);
+}
+
 /* Arguments for copies of the result, besides the tensors. */
 static void describe_result(const struct qn_problem *p,
                             const struct qn_recipe *recipe,
@@ -63,6 +82,8 @@ int qn_describe_valid(struct quern_context *ctx,
         describe_operand(problem, recipe, QN_ROLE_P, &description->args.p);
     if (qn_geometry_has(problem, QN_ROLE_T))
         describe_operand(problem, recipe, QN_ROLE_T, &description->args.t);
+    if (problem->lora)
+        describe_lora(ctx, problem, &description->args);
     description->args.limit = 7;
     description->args.slope = 1.702f;
     description->args.shift = 1;

@@ -10,7 +10,7 @@
 
 int qn_epilogue_has(const struct qn_problem *p)
 {
-    return p->bias || p->activation;
+    return p->bias || p->activation || p->lora;
 }
 
 static int writes_f32(const struct qn_recipe *recipe)
@@ -28,6 +28,7 @@ void qn_epilogue_product(const struct qn_problem *p,
     product->dbias = QUERN_NO_DBIAS;
     product->dprob = 0;
     product->copies = 0;
+    product->lora = 0;
     product->d_type = QUERN_F32;
     if (!writes_f32(recipe))
         product->dequantize = QUERN_DEQUANTIZE_PASS;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** epilogue_rules.h: a bias or an activation that no kernel fuses with its
-** product.
+** epilogue_rules.h: a bias, an activation or adapters that no kernel fuses with
+** their product.
 **
 ** The product leaves alpha * A * B in fp32 in the workspace. A launch of its
 ** own makes D of that, P, and the sums for dbias and dprob: the bytes of a
 ** kernel that fuses the epilogue and has the same sums. Operands that may be
 ** dequantized can be multiplied by a kernel of bf16 instead, which fuses it. If
 ** the recipe writes no fp32, the sums are those of dequantized operands.
+** Adapters have a product of their own, which adds to the sums.
 */
 #pragma once
 
@@ -15,7 +16,7 @@
 
 struct quern_context;
 
-/* Has the problem a bias or an activation? */
+/* Has the problem a bias, an activation or adapters? */
 int qn_epilogue_has(const struct qn_problem *problem);
 
 /* May its product leave sums in fp32? */

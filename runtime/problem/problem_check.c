@@ -12,6 +12,7 @@
 #include "problem/gather_rules.h"
 #include "problem/geometry.h"
 #include "problem/host_sizes_rules.h"
+#include "problem/lora_rules.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
 
@@ -310,6 +311,8 @@ int qn_problem_check(struct quern_context *ctx,
         code = qn_fuse_problem(problem, recipe);
     if (!code)
         code = qn_gather_problem(problem, recipe);
+    if (!code)
+        code = qn_lora_problem(ctx, problem, recipe);
     if (!code)
         code = check_d_type(problem, recipe);
     if (!code)

@@ -55,7 +55,7 @@ static int check_c_overlap(const struct qn_plan *plan,
 /* Scales that the rowwise and the columnwise tensor of a result may have; then
    those that a run makes of `in`. */
 enum { SF = 1, GLOBAL, MADE_SF, MADE_GLOBAL };
-enum { FIELDS = 4, OTHERS = 19 }; /* of an operand; of a run besides */
+enum { FIELDS = 4, OTHERS = 23 }; /* of an operand; of a run besides */
 
 /* List the arrays; one that is NULL or has no bytes is left out, as most of it
    is in most runs, and every run comes here. */
@@ -177,6 +177,18 @@ static int check_matrices(const struct qn_plan *plan,
                               l->count);
 }
 
+/* Adapters, and lora_t with as many rows as the run has. */
+static void add_lora(const struct qn_plan *plan, const struct qn_args *args,
+                     struct list *l)
+{
+    const struct qn_args *need = &plan->need.args;
+
+    add(l, "lora_a", args->lora_a.data, need->lora_a.bytes, 0);
+    add(l, "lora_b", args->lora_b.data, need->lora_b.bytes, 0);
+    add(l, "lora_t", args->lora_t.data, need->lora_t.bytes, 1);
+    add(l, "lora_scale", args->lora_scale, sizeof *args->lora_scale, 0);
+}
+
 int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args)
 {
     const size_t factors =
@@ -215,6 +227,8 @@ int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args)
     add(&l, "a_columnwise.global", column->data ? column->global : NULL,
         least(column->global_bytes, need->global_bytes), 1);
     share(&l, "a_columnwise.global", made && !made->hadamard, MADE_GLOBAL);
+    if (p->lora)
+        add_lora(plan, args, &l);
     for (int role = QN_ROLE_A; role < QN_ROLES; role++)
         if (qn_args_has(plan, args, role))
             list_operand(plan, args, role, role == from, &l);

@@ -76,6 +76,8 @@ static int add_all(struct qn_plan *plan, struct qn_session *s)
 {
     int code = add_product(plan, s);
 
+    if (!code && s->problem->lora)
+        code = qn_lora_add_up(plan, s);
     if (!code)
         code = add_epilogue(plan, s);
     if (!code)
@@ -119,9 +121,11 @@ int qn_epilogue_make(struct qn_session *s, struct qn_plan **out)
 
 static const char *name_of(const struct qn_problem *p)
 {
-    return !p->activation ? "the bias"
-           : p->bias      ? "the bias and the activation"
-                          : "the activation";
+    return p->lora && p->bias ? "the adapters and the bias"
+           : p->lora          ? "the adapters"
+           : !p->activation   ? "the bias"
+           : p->bias          ? "the bias and the activation"
+                              : "the activation";
 }
 
 int qn_epilogue_why(const struct qn_session *s, struct qn_text *text)
@@ -131,6 +135,13 @@ int qn_epilogue_why(const struct qn_session *s, struct qn_text *text)
 
     if (code || (c.apart <= 0 && c.dequantize <= 0))
         return code;
+    if (s->demand.backend == QUERN_BACKEND_HOST) {
+        qn_text_add(text,
+                    "no kernel for the host fuses %s with the product: a "
+                    "launch after the products makes D of their sums\n\n",
+                    name_of(s->problem));
+        return code;
+    }
     qn_text_add(text,
                 "no kernel fuses %s with the product: ", name_of(s->problem));
     if (qn_epilogue_dequantizes(&c)) {

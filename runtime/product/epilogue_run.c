@@ -50,6 +50,9 @@ int qn_epilogue_run(struct qn_frame *f, const struct qn_launch *launch)
     v->in_stride = p.n;
     v->d = args.d.data;
     v->d_stride = qn_args_stride(&args.d, &of->operands[QN_ROLE_D]);
+    v->out = args.d.data;
+    v->out_stride = v->d_stride;
+    v->input = p.d_type;
     v->saved = args.p.data;
     v->saved_stride =
         args.p.data ? qn_args_stride(&args.p, &plan->operands[QN_ROLE_P]) : 0;

@@ -59,6 +59,21 @@ int qn_epilogue_run(struct qn_frame *frame, const struct qn_launch *launch);
    launch used instead. */
 int qn_epilogue_why(const struct qn_session *session, struct qn_text *text);
 
+/* lora: the launches of adapters. */
+
+/* A plan in a session of a problem that wants no copies, with adapters or
+   without. Errors of qn_plan. */
+int qn_lora_make(struct qn_session *session, struct qn_plan **plan);
+
+/* Append the product that makes lora_t, or the one that adds to the sums of the
+   plan's own. */
+int qn_lora_add_down(struct qn_plan *plan, const struct qn_session *session);
+int qn_lora_add_up(struct qn_plan *plan, const struct qn_session *session);
+
+/* The arguments of one of the two products. */
+void qn_lora_args(const struct qn_frame *frame, const struct qn_launch *launch,
+                  struct qn_args *args);
+
 /* fuse: the launches before a product that quantizes an operand. */
 
 /* Append the launches that quantize A before the product, to a plan that has

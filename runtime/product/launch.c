@@ -130,7 +130,7 @@ enum qn_before qn_launch_depend(struct qn_plan *plan, enum qn_before before)
         return QN_BEFORE_NOTHING;
     for (int i = 0; i < plan->nlaunches; i++) {
         struct qn_launch *launch = &plan->launches[i];
-        const int is_product = launch->work == QN_WORK_PRODUCT;
+        const int is_product = qn_launch_multiplies(launch);
         const int follows =
             before != QN_BEFORE_NOTHING && !counts_first(plan, launch);
 

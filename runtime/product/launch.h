@@ -24,7 +24,9 @@ enum qn_work {
     QN_WORK_DEQUANTIZE, /* an operand to bf16 */
     QN_WORK_QUANTIZE_A, /* from args.in */
     QN_WORK_SUM_A,      /* dbias of args.in, if no cast reads it */
+    QN_WORK_DOWN,       /* lora_t, of A and one adapter */
     QN_WORK_PRODUCT,
+    QN_WORK_UP,         /* lora_t and the other one, added to the sums */
     QN_WORK_EPILOGUE,   /* D, from the product's sums in the workspace */
     QN_WORK_SUM,        /* dbias or dprob, from the product's partial sums */
     QN_WORK_QUANTIZE_D, /* rowwise and columnwise */
@@ -59,8 +61,16 @@ struct qn_launch {
 };
 
 /* At most: sizes, preparation, two operands to FP8 and two to bf16, a product
-   of each, an epilogue, two sums, A, its sums, D, and zeros in D and P. */
-enum { QN_LAUNCHES = 16 };
+   of each, an epilogue, two sums, A, its sums, D, zeros in D and P, and two of
+   adapters. */
+enum { QN_LAUNCHES = 18 };
+
+/* Is it a product, of the operands or of adapters? */
+static inline int qn_launch_multiplies(const struct qn_launch *launch)
+{
+    return launch->work == QN_WORK_DOWN || launch->work == QN_WORK_PRODUCT ||
+           launch->work == QN_WORK_UP;
+}
 
 /* The first launch with that purpose, or NULL. */
 const struct qn_launch *qn_launch_find(const struct qn_plan *plan, int work);

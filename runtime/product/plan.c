@@ -11,6 +11,7 @@
 #include "code/module.h"
 #include "problem/fuse_rules.h"
 #include "problem/gather_rules.h"
+#include "problem/lora_rules.h"
 #include "problem/problem.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
@@ -60,12 +61,28 @@ static void fill_values(struct qn_plan *plan)
     v->k = (int)p->k;
     v->tokens = (int)p->tokens;
     v->topk = qn_gather_topk(p);
+    v->extra_k = p->lora;
     v->activation = p->activation;
     v->interleave = p->interleave;
     v->a_sf_stride = a->stride;
     v->b_sf_stride = b->stride;
     v->a_sf_group_stride = a->group_stride;
     v->b_sf_group_stride = b->group_stride;
+}
+
+/* The place of a map's tensor in a run's arguments. */
+static size_t tensor_of(const struct qn_plan *plan,
+                        const struct qn_map_param *param)
+{
+    switch (param->kind) {
+    case QN_MAP_NUMBERS:
+        return offsetof(struct qn_args, in);
+    case QN_MAP_EXTRA:
+        return param->role == QN_ROLE_A ? offsetof(struct qn_args, lora_t)
+                                        : qn_lora_up_place(&plan->problem);
+    default:
+        return qn_args_place(param->role);
+    }
 }
 
 /* The place of a map's address in a run's arguments: maps moved to any address
@@ -95,21 +112,21 @@ static void fill_maps(struct qn_plan *plan)
         const struct qn_map_param *param = &qn_tensormap_params[i];
         struct qn_plan_map *map = &plan->maps[plan->nmaps];
         struct qn_geometry numbers;
-        const struct qn_geometry *g = qn_tensormap_geometry(
-            &plan->operands[param->role], param->kind, &numbers);
+        const struct qn_geometry *g =
+            qn_tensormap_geometry(&plan->problem, &plan->operands[param->role],
+                                  param->kind, &numbers);
 
         if (!qn_tensormap_needs(kernel, param->param))
             continue;
         map->param = param;
         map->pitch = g->pitch;
-        map->tensor = param->kind == QN_MAP_NUMBERS
-                          ? offsetof(struct qn_args, in)
-                          : qn_args_place(param->role);
+        map->tensor = tensor_of(plan, param);
         map->address = address_of(map);
         plan->nmaps += qn_tensormap_build(
             g, qn_tensormap_operand(kernel, param), param->kind, 0, 0,
             &map->map, reason, sizeof reason);
-        plan->mapped[param->role] |= param->kind != QN_MAP_NUMBERS;
+        plan->mapped[param->role] |=
+            param->kind != QN_MAP_NUMBERS && param->kind != QN_MAP_EXTRA;
     }
 }
 

@@ -24,10 +24,10 @@ int qn_plan_session(struct qn_session *s, struct qn_plan **plan)
     if (code)
         return code;
     if (s->problem->outside && s->demand.backend != QUERN_BACKEND_CUBLASLT)
-        code = qn_outside_make(s, qn_epilogue_make, plan);
+        code = qn_outside_make(s, qn_lora_make, plan);
     else
         code = s->problem->copies ? qn_result_make(s, plan)
-                                  : qn_epilogue_make(s, plan);
+                                  : qn_lora_make(s, plan);
     if (!code && qn_session_dependents(
                      s, qn_geometry_length(s->problem, s->problem->ragged)))
         qn_launch_depend(*plan, QN_BEFORE_NOTHING);
@@ -68,10 +68,12 @@ int qn_plan_launch_evidence(const struct qn_plan *plan,
     int cast =
         launch->cast ? qn_quantize_evidence(launch->cast) : QUERN_EVIDENCE_RUN;
 
-    if (launch->work != QN_WORK_PRODUCT)
+    if (!qn_launch_multiplies(launch))
         return qn_evidence_least(cast, launch->step.kernel, plan->capability);
-    if (launch->product)
+    if (launch->product && launch->product->nlaunches)
         return qn_plan_evidence(launch->product);
+    if (launch->product)
+        plan = launch->product;
     return plan->kernel ? qn_evidence(plan->kernel, plan->capability)
                         : QUERN_EVIDENCE_NONE;
 }

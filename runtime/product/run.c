@@ -11,6 +11,7 @@
 #include "base/sizes_type.h"
 #include "choose/host_sizes.h"
 #include "device/driver.h"
+#include "problem/lora_rules.h"
 #include "product/args.h"
 #include "product/backend.h"
 #include "product/frame.h"
@@ -29,7 +30,7 @@ static int spread_map(const struct qn_plan *plan,
 {
     struct qn_geometry numbers;
     const struct qn_geometry *g = qn_tensormap_geometry(
-        &plan->operands[param->role], param->kind, &numbers);
+        &plan->problem, &plan->operands[param->role], param->kind, &numbers);
     const int64_t stride = qn_args_stride(tensor, g);
     struct qn_map again;
     char reason[256];
@@ -108,6 +109,8 @@ static void set_operands(const struct qn_plan *plan, const struct qn_args *args,
     v->column = args->t.data;
     v->column_stride = g[QN_ROLE_T].pitch;
     v->column_sf = args->t.sf;
+    v->extra_a = args->lora_t.data;
+    v->extra_b = qn_lora_up_of(&plan->problem, args)->data;
     v->saved_stride =
         args->p.data ? qn_args_stride(&args->p, &g[QN_ROLE_P]) : 0;
     v->a_stride = qn_args_stride(&args->a, &g[QN_ROLE_A]);
@@ -321,6 +324,10 @@ int qn_run_prepare(const struct qn_plan *plan, const struct qn_args *args,
         code = qn_error_set(QUERN_EINVAL,
                             "copies: one launch is measured, this run is a "
                             "product and a cast; measure it without copies");
+    if (!code && plan->problem.lora && plan->nlaunches)
+        code = qn_error_set(QUERN_EINVAL,
+                            "lora: one launch is measured, this run is "
+                            "several; measure it without adapters");
     if (!code && plan->sums)
         code = qn_error_set(QUERN_EINVAL,
                             "bias, activation: one launch is measured, this "
@@ -383,9 +390,12 @@ static int multiply_other(struct qn_frame *f, const struct qn_launch *launch)
         qn_epilogue_args(f, &args);
     if (launch->operands)
         qn_dequantize_args(f, launch, &args);
-    code = p->gather ? qn_plan_fit_total(launch->product, p->m, p->tokens,
-                                         &room, &fitted)
-                     : qn_plan_fit(launch->product, &args, &room, &fitted);
+    if (launch->work != QN_WORK_PRODUCT)
+        qn_lora_args(f, launch, &args);
+    code = p->gather && launch->work != QN_WORK_UP
+               ? qn_plan_fit_total(launch->product, p->m, p->tokens, &room,
+                                   &fitted)
+               : qn_plan_fit(launch->product, &args, &room, &fitted);
     return code ? code : multiply(f, fitted, &args);
 }
 
@@ -409,7 +419,9 @@ static int run_all(struct qn_frame *f)
         [QN_WORK_DEQUANTIZE] = qn_dequantize_to_bf16,
         [QN_WORK_QUANTIZE_A] = qn_fuse_quantize,
         [QN_WORK_SUM_A] = qn_fuse_sum,
+        [QN_WORK_DOWN] = multiply_other,
         [QN_WORK_PRODUCT] = run_product,
+        [QN_WORK_UP] = multiply_other,
         [QN_WORK_EPILOGUE] = qn_epilogue_run,
         [QN_WORK_SUM] = qn_gradient_sum,
         [QN_WORK_QUANTIZE_D] = qn_result_quantize,

@@ -75,6 +75,8 @@ static const char *const purposes[QN_WORKS] = {
     [QN_WORK_PREPARE] = "factors, sizes and flags for the next launches",
     [QN_WORK_RANGE] = "range check for f16",
     [QN_WORK_REQUANTIZE] = "requantize to FP8: ",
+    [QN_WORK_DOWN] = "lora_t, of the tokens",
+    [QN_WORK_UP] = "adapters, added to the product's sums",
     [QN_WORK_EPILOGUE] = "epilogue of the product's sums",
     [QN_WORK_SUM] = "sums of the product's partial sums",
     [QN_WORK_OUTSIDE] = "zeros outside the groups: "};
@@ -115,7 +117,7 @@ void qn_why_launch(const struct qn_plan *plan, const struct qn_launch *launch,
         qn_text_add(text, "%s\n", condition_of(launch));
     if (launch->work == QN_WORK_PRODUCT && product && product->nlaunches)
         add_list(product, indent, text);
-    else if (launch->work == QN_WORK_PRODUCT)
+    else if (qn_launch_multiplies(launch))
         add_product(product ? product : plan, indent, text);
     else if (launch->work == QN_WORK_SUM || launch->work == QN_WORK_EPILOGUE ||
              launch->work == QN_WORK_OUTSIDE)
@@ -353,7 +355,10 @@ static void add_candidates(struct qn_session *s, const struct qn_choice *list,
     else if (!plan)
         add_none(s, list, count, text);
     if (!own && count && list[0].fits)
-        qn_text_add(text, "kernels that would dequantize in the mainloop\n");
+        qn_text_add(text, "%s\n",
+                    s->problem->lora
+                        ? "kernels that go on along k with the adapters"
+                        : "kernels that would dequantize in the mainloop");
     add_choices(text, list, count, s->tuned.kernel, !own);
     add_excluded(text, list, count);
     add_rejected(text, s->ctx->base, s->problem);

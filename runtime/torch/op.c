@@ -67,6 +67,9 @@
 #define OPS(X)                                                                 \
     X(product, FORWARD, OPERANDS, "Tensor d")                                  \
     X(product_, FORWARD, OPERANDS ", Tensor(a!) d", "")                        \
+    X(product_lora, FORWARD,                                                   \
+      OPERANDS ", Tensor lora_a, Tensor lora_b, Tensor? lora_scale",           \
+      "Tensor d, Tensor lora_t")                                               \
     X(defer_product, FORWARD, QUEUE OPERANDS ", Tensor(a!) d", "")             \
     X(quantize, FORWARD, INPUT STATE ", Tensor? prob",                         \
       MADE("rowwise") ", " MADE("columnwise") ", Tensor dbias")                \

@@ -87,4 +87,12 @@ for op, sums in pairs { sum = { "dbias", "dbias_add", "partials" },
   }
 end
 
+-- The code below a product that stops at its sums: there, only one with adapters does.
+kernels "host_epilogue" {
+  op = "epilogue", of = "x", input = { "bf16", "f16", "f32" }, form = "forward",
+  element = bf16, scale = "none", arch = "host", template = "host/epilogue.c",
+  params = join({ "in", "in_stride", "input", "out", "out_stride", "bias", "probability" }, shape,
+                sizes),
+}
+
 -- SPDX-License-Identifier: Apache-2.0

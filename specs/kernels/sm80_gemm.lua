@@ -26,17 +26,17 @@ end
 
 -- Kernels for one ragged axis on one architecture. sm_80's also run on sm_86 and sm_89, sm_100f's
 -- on GPUs of 10.0 and 10.3.
-local function grid(arch, ragged, ops)
-  kernels("sm80_gemm_" .. ragged .. "_" .. arch) {
+local function grid(arch, ragged, ops, extra)
+  kernels("sm80_gemm_" .. ragged .. (extra and "_lora_" or "_") .. arch) {
     op       = ops,
     element  = { bf16, f16 },
     scale    = "none",
-    layout   = { "tn", "nn", "nt", "tt" },
+    layout   = extra and { "tn", "nn" } or { "tn", "nn", "nt", "tt" },
     ragged   = ragged,
     epilogue = "scale",
     arch     = arch,
     template = "sm80/gemm.cu",
-    params   = params(ragged),
+    params   = extra and table.join(params(ragged), extra) or params(ragged),
 
     axis "tile" { {128, 128, 32}, {64, 64, 32} },
 
@@ -63,6 +63,7 @@ local function grid(arch, ragged, ops)
       end),
     reject "128 x 128 serves it: only along m and k are groups often this small"
       (function (v) return v.tile.m < 128 and v.ragged ~= "m" and v.ragged ~= "k" end),
+    extra and axis "extra" { "lora" } or derive "extra" (function () return "none" end),
   }
 end
 
@@ -71,6 +72,11 @@ for _, arch in ipairs { "sm_80", "sm_90a", "sm_100f", "sm_120a" } do
   grid(arch, "n", { "fprop", "dgrad" })
   grid(arch, "k", { "wgrad" })
   grid(arch, "none", { "fprop", "dgrad", "wgrad" })
+end
+
+-- Low-rank adapters as more steps of k, for GPUs with no better tensor cores for 16 bits.
+for _, arch in ipairs { "sm_80", "sm_120a" } do
+  grid(arch, "m", { "fprop", "dgrad" }, { "extra_a", "extra_b", "extra_k" })
 end
 
 -- SPDX-License-Identifier: Apache-2.0

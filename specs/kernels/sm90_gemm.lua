@@ -477,4 +477,26 @@ kernels "sm90_gemm_none" {
   addend(), common()
 }
 
+-- y = x wᵀ and dx = dy w with low-rank adapters, as more steps of k: t Bᵀ or t A, where t is a
+-- product of its own.
+kernels "sm90_gemm_m_lora" {
+  op       = { "fprop", "dgrad" },
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn" },
+  ragged   = "m",
+  arch     = "sm_90a",
+  template = "sm90/gemm_dense.cu",
+  params   = join(in_order.maps, { "extra_a_map", "extra_b_map", "b_pointers" }, sizes,
+                  { "extra_k" }),
+
+  axis "extra"    { "lora" },
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1}, {2, 1} },
+
+  requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  ragged_m()
+}
+
 -- SPDX-License-Identifier: Apache-2.0

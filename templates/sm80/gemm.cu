@@ -188,6 +188,9 @@ $(name)(
 //$ end
         if (steps > 0)
             multiply_tile(sum, &a_source, &b_source, steps, warp_row, warp_column);
+//$ if params.extra_k then
+        //$ include "sm80/extra.body.cu"
+//$ end
 //$ for _, x in ipairs { "d", "c" } do
 //$ if d.ragged == "none" then
         target.$(x) =

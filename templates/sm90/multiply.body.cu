@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local k_length = ragged == "k" and "k_length(&t)" or "k"
+//$ local k_length = ragged == "k" and "k_length(&t)" or params.extra_k and "all_k" or "k"
 //$ if schedule == "cooperative" then
 //$ if dequantize ~= "none" and wide == "either" then
 for (; tile_read(&s, &sequence, &t, &p, lane);

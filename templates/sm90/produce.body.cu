@@ -29,6 +29,9 @@ while (uniformly(scheduler_next(&w, &t, lane))) {
         queue_post(&s, &sequence, &t, &p, 1);
 //$ local numbers = quantize == "mainloop" and " &q," or ""
         load_tile(&s, &p,$(numbers) &t, &maps, $(k_length));
+//$ if params.extra_k then
+        load_extra(&s, &p, &t, &maps, extra_k);
+//$ end
     }
     __syncwarp();
 //$ end

@@ -343,6 +343,7 @@ void gpu_activate(void);
 void gpu_epilogues(void);
 void gpu_fuse(void);
 void gpu_gather(void);
+void gpu_lora(void);
 void gpu_mlp(void);
 void gpu_moe(void);
 void gpu_step(void);

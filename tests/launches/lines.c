@@ -108,6 +108,13 @@ const char *const launch_lines[] = {
     "fprop w4a8_mxfp4" SIZES " alpha=any | offsets device=8.0",
     "wgrad nvfp4" SIZES " d=f32 beta=1 dequantize=mainloop",
     "fprop mxfp4" SIZES " dequantize=fp8 | strides",
+    /* adapters */
+    FPROP " lora=16",
+    FPROP " lora=5 bias=1 alpha=any | fewer",
+    DGRAD " lora=256 d=f32 | offsets device=8.0",
+    DGRAD GATHER " lora=64 outside=zero",
+    "fprop w4a16_mxfp4" SIZES " lora=16 sizes=host dequantize=pass",
+    "dgrad w4a16_int4" SIZES " lora=16 | gaps i64 fewer",
     /* casts */
     "quantize fp8_block of=x g=4 m=1000 k=512",
     "quantize fp8_block of=x g=4 m=1000 k=512 | gaps i64",

@@ -57,6 +57,7 @@ void interpret_need_compiler(void)
 const char *interpret_families(const char *kernel, const char *products)
 {
     return strstr(kernel, "_gather_") ? "gather"
+           : strstr(kernel, "_lora")  ? "lora"
            : strstr(kernel, "_activate_") || strstr(kernel, "_gradient_") ||
                    strstr(kernel, "_copies_")
                ? "activate"

@@ -70,6 +70,9 @@
     X("10.0 9.0",                                                              \
       "dgrad bf16" ROWS "n=256 k=136 activation=swiglu prob=1 dprob=1 "        \
       "pointers=b" GATHERED)                                                   \
+    X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=136 lora=16 bias=1")          \
+    X("9.0 8.0", "fprop fp16" ROWS "n=72 k=72 lora=72")                        \
+    X("9.0 8.0", "dgrad bf16" ROWS "n=256 k=136 lora=8 outside=zero d=f32")    \
     X("10.0 9.0 8.0", "fprop fp8_block" ROWS "n=256 k=256")                    \
     X("9.0 8.0", "dgrad fp8_block" ROWS "n=256 k=256")                         \
     X("10.0 9.0 8.0",                                                          \

@@ -248,6 +248,9 @@ TEST(refuses_to_be_mixed)
     p = test_problem(ctx, "wgrad mixed g=2 m=8 n=8 k=8");
     test_expect(qn_plan(ctx, &p, &test_options, &plan), QUERN_ENOKERNEL,
                 "backend cublaslt has no product f32 x f16 -> f32");
+    p = test_problem(ctx, "fprop bf16 g=8 m=8 n=8 k=8 lora=8");
+    test_expect(qn_plan(ctx, &p, &test_options, &plan), QUERN_ENOKERNEL,
+                "backend cublaslt multiplies no adapters");
     p = test_problem(ctx, "fprop bf16 g=8 m=8 n=8 k=8 outside=zero");
     test_expect(qn_plan(ctx, &p, &test_options, &plan), QUERN_ENOKERNEL,
                 "backend cublaslt writes no zeros outside the groups");

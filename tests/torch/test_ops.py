@@ -179,6 +179,10 @@ def others(recipe):
                         scale, history, torch.zeros(1, dtype=torch.int32), *arrays)
     yield "product", ("fprop bf16 bias=1 prob=1", 3, 29, 48, 80, case.x, None, None, case.w, None,
                       None, lengths, None, torch.randn(3, 48), torch.rand(29))
+    yield "product_lora", ("fprop bf16 lora=8 outside=zero", 3, 20, 48, 80, case.x[:20], None, None,
+                           case.w, None, None, torch.tensor([9, 0, 11]), None, None, None,
+                           torch.randn(3, 8, 80).bfloat16(), torch.randn(3, 48, 8).bfloat16(),
+                           torch.ones(1))
     yield "defer_product", (QUEUE._handle, 0, "wgrad bf16 d=f32 beta=1", 3, 48, 80, 29, case.dy,
                             None, None, case.x, None, None, lengths, None, None, None,
                             torch.zeros(3, 48, 80))

@@ -167,8 +167,9 @@ def fprop(x, w, bias, prob, lengths, ends, out, scale, history, quantized, o, ne
 # --------------------------------------------------------------------------------- users' functions
 
 
-def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=None, out_dtype=None,
-               outside=None, out=None, dgrad_out=None, main_grad=None, queue=None, layer=0):
+def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=None, lora=None,
+               lora_scaling=1.0, out_dtype=None, outside=None, out=None, dgrad_out=None,
+               main_grad=None, queue=None, layer=0):
     """Multiply the tokens of each expert by its weights:
         y[i] = x[i] @ w[e].T + bias[e] * prob[i]  for each i of expert e.
 
@@ -180,6 +181,9 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
                    CPU tensor is checked and copied to the device; RuntimeError in a CUDA capture
         recipe     how values are cast before they are multiplied: bf16, fp8_block, mxfp8, ...
         bias       [experts, n] of any float type; prob [tokens] multiplies its rows
+        lora       (a, b): adapters [experts, rank, k] and [experts, n, rank] of up to 256 ranks, of
+                   x's type, next to w in 16 bits or packed: lora_scaling * x[i] @ a[e].T @ b[e].T
+                   is added to y. lora_scaling is a number, or float32 [1] on the device
         out_dtype  of y; default that of out, or of x
         outside    "zero": rows after the last expert's are zeros in y and in the gradient of x
         out, dgrad_out  contiguous [tokens, n] and [tokens, k]: y and the gradient of x are written
@@ -189,13 +193,18 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
         queue      a WgradQueue that takes the gradient of w, as work of this layer: it reaches
                    main_grad, or else w.grad, when the queue is flushed
 
-    Differentiable in x, w, bias and prob, once; compiles with fullgraph=True unless sizes are on
+    Differentiable in x, w, bias, prob, a and b, once; compiles with fullgraph=True unless sizes are on
     the host or there is a queue. Rows after the last expert's are not read; those of y and of the
     gradient of x are not written, and thus undefined without out, dgrad_out or outside.
 
     TypeError and ValueError name the argument and the rule; RuntimeError has the library's
     sentence. Nothing is launched then.
     """
+    if lora is not None:
+        from quern.torch.lora import adapted_mm
+        _refuse("lora", out=out, dgrad_out=dgrad_out, main_grad=main_grad, queue=queue)
+        return adapted_mm(x, w, lora, lora_scaling, sizes, offs=offs, recipe=recipe, bias=bias,
+                          prob=prob, out_dtype=out_dtype, outside=outside)
     if (bias is prob is out_dtype is outside is out is dgrad_out is main_grad is queue is None
             and not torch.compiler.is_compiling()):
         y = _plain(x, w, sizes, offs, recipe)
@@ -204,6 +213,12 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
     return grouped_linear(x, w, None, sizes, offs=offs, recipe=recipe, bias=bias, prob=prob,
                           out_dtype=out_dtype, outside=outside, out=out, dgrad_out=dgrad_out,
                           main_grad=main_grad, queue=queue, layer=layer)
+
+
+def _refuse(name, **others):
+    for other, value in others.items():
+        if value is not None:
+            raise ValueError(f"{name} cannot be combined with {other}")
 
 
 def _plain(x, w, sizes, offs, recipe):

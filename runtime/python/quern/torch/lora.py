@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""grouped_mm with low-rank adapters next to weights in 16 bits or packed ones."""
+
+import torch
+
+from quern.torch import _checks, _compile
+from quern.torch import functions as f
+from quern.torch._ops import WORDS, ops
+from quern.torch._recipes import scaling_of
+from quern.torch.quantized import Quantized
+
+
+class _AdaptedMM(torch.autograd.Function):
+    """t = scaling * x aᵀ and y = x wᵀ + t bᵀ in two launches; t is kept for the gradient of b."""
+
+    @staticmethod
+    def forward(ctx, x, a, b, w, bias, prob, scale, lengths, ends, w0, w1, w2, options):
+        need = ctx.needs_input_grad[:6]
+        quantized = (w0, w1, w2, None, None, None)
+        weights, later = (quantized[:3],) * 2 if w is None else f._operand(
+            w, "w", options, None, None, None, need[0])
+        y, t = _product("fprop", options.y, x, options.n, options.k, weights, a, b, scale, lengths,
+                        ends, options, bias, prob)
+        ctx.save_for_backward(x if need[1] or need[3] else None, a, b, t if need[2] else None,
+                              *(later if need[0] else f.NONE), scale, lengths, ends, prob,
+                              bias if need[5] else None)
+        ctx.need, ctx.options = need, options
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x, a, b, t, w0, w1, w2, scale, lengths, ends, prob, bias = ctx.saved_tensors
+        need_x, need_a, need_b, need_w, need_bias, need_prob = ctx.need
+        o, dx, dt = ctx.options, None, None
+        dy = _checks.aligned(dy.to(o.scaling.type), False)
+        m, g, rank = dy.shape[0], a.shape[0], a.shape[1]
+        recipe = "bf16" if o.scaling.is_packed else o.recipe
+
+        def wgrad(rows, columns, left, right):
+            return f.product(f"wgrad {recipe} d={WORDS[a.dtype]}", g, rows, columns, m,
+                             (left, None, None), (right, None, None), lengths, ends)
+
+        if need_x:
+            dx, dt = _product("dgrad", o.dx, dy, o.k, o.n, (w0, w1, w2), a, b, scale, lengths, ends,
+                              o)
+        elif need_a:
+            dt = f.product(f"dgrad {recipe} d={WORDS[a.dtype]}", g, m, rank, o.n, (dy, None, None),
+                           (b, None, None), lengths, ends)
+            dt = dt if scale is None else dt * scale.to(dt.dtype)
+        return (dx, wgrad(rank, o.k, dt, x) if need_a else None,
+                wgrad(o.n, rank, dy, t) if need_b else None,
+                wgrad(o.n, o.k, dy, x) if need_w else None,
+                f._dbias(dy, g, lengths, ends, prob) if need_bias else None,
+                f._dprob(dy, bias, lengths, ends) if need_prob else None) + (None,) * 7
+
+
+def _product(op, d, tokens, n, k, w, a, b, scale, lengths, ends, o, bias=None, prob=None):
+    """D, and lora_t."""
+    line = (f"{op} {o.recipe} d={d} lora={a.shape[1]}{o.outside}"
+            f"{'' if bias is None else ' bias=1'}{'' if prob is None else ' prob=1'}")
+    return ops.product_lora(line, a.shape[0], tokens.shape[0], n, k, tokens, None, None, *w,
+                            lengths, ends, bias, prob, a, b, scale)
+
+
+def _check(x, a, b, shape, scaling, recipe):
+    if scaling.x != 1 or not (scaling.w == 1 or scaling.is_packed):
+        raise ValueError(f"lora: recipe {recipe} quantizes x, or w next to a columnwise tensor; "
+                         "weights in 16 bits or packed ones are expected")
+    groups, n, k = shape
+    rank = a.shape[1] if isinstance(a, torch.Tensor) and a.dim() == 3 else 0
+    for name, t, expected in (("lora[0]", a, (groups, rank, k)), ("lora[1]", b, (groups, n, rank))):
+        _checks.values(name, t, 3, scaling.type)
+        _checks.shaped(name, t, expected, x)
+    if not 1 <= rank <= 256:
+        raise ValueError(f"lora: the rank is {rank}: 1 to 256 is expected")
+
+
+def _autocast(x, *adapters):
+    """Under autocast they have the type of x."""
+    for i, t in enumerate(adapters):
+        _checks.values(f"lora[{i}]", t, 3)
+    if not isinstance(x, torch.Tensor) or not torch.is_autocast_enabled(x.device.type):
+        return adapters
+    return [t.to(x.dtype) for t in adapters]
+
+
+def _scale_of(scaling, like):
+    """fp32 [1] on the device, or None for 1."""
+    if isinstance(scaling, torch.Tensor):
+        if scaling.dtype != torch.float32:
+            raise TypeError(f"lora_scaling is {scaling.dtype}: torch.float32 is expected")
+        _checks.shaped("lora_scaling", scaling, (1,), like)
+        return scaling
+    if not isinstance(scaling, (int, float)):
+        raise TypeError(f"lora_scaling is {type(scaling).__name__}: a number or a tensor is "
+                        "expected")
+    return None if scaling == 1 else torch.full((1,), scaling, dtype=torch.float32,
+                                                device=like.device)
+
+
+def adapted_mm(x, w, lora, lora_scaling, sizes, *, offs, recipe, bias, prob, out_dtype, outside):
+    """grouped_mm with adapters."""
+    if torch.compiler.is_compiling():
+        reason = _compile.why_eager(x, sizes, offs)
+        if reason is not None:
+            return _compile.in_eager(reason, adapted_mm, x, w, lora, lora_scaling, sizes, offs=offs,
+                                     recipe=recipe, bias=bias, prob=prob, out_dtype=out_dtype,
+                                     outside=outside)
+    if not isinstance(lora, (list, tuple)) or len(lora) != 2:
+        raise TypeError("lora: a pair of tensors (a, b) is expected")
+    w, quantized = (None, w) if isinstance(w, Quantized) else (w, None)
+    scaling = scaling_of(recipe)
+    x, w = f.autocast(scaling, x, w)
+    a, b = _autocast(x, *lora)
+    f._check_operands(x, w, quantized, recipe, scaling, None)
+    like = w if quantized is None else quantized
+    (groups, n, k), rows = like.shape, x.shape[:-1]
+    _check(x, a, b, like.shape, scaling, recipe)
+    flat = _checks.aligned(x if x.dim() == 2 else x.reshape(-1, k), False)
+    a, b = _checks.aligned(a, False), _checks.aligned(b, False)
+    w = w if w is None else _checks.aligned(w, scaling.w == 1)
+    lengths, ends = _checks.sizes_of(x, None if torch.compiler.is_compiling() else flat.shape[0],
+                                     groups, sizes, offs)
+    y_type = out_dtype or x.dtype
+    _checks.dtype_of("out_dtype", y_type)
+    bias, prob = f._check_bias(flat, bias, prob, groups, n)
+    _checks.results(flat, n, y_type, None, None, outside)
+    options = f.Options(recipe, scaling, WORDS[y_type], WORDS[x.dtype], WORDS[x.dtype], k, n,
+                        "" if outside is None else " outside=zero")
+    scale = _scale_of(lora_scaling, flat)
+    if quantized is not None and scaling.is_packed and not scaling.dy and x.requires_grad:
+        raise ValueError(f.why_no_gradient("w", recipe, scaling))
+    weights = (None,) * 3 if quantized is None else quantized[:3]
+    y = _AdaptedMM.apply(flat, a, b, w, bias, prob, scale, lengths, ends, *weights, options)
+    return y if x.dim() == 2 else y.reshape(*rows, n)

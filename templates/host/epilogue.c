@@ -1,0 +1,44 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+/*
+** The code below a product that stops at its sums, on the host: d = in + bias * probability in
+** fp32, each element rounded once. There is no activation.
+**
+**   in   [m, k]  alpha * a * b^T in fp32
+**   out  [m, k]  rows outside of every group are not written
+*/
+//$ include "host/quantize_head.c"
+
+static void store_out(const struct work *w, long long i, float x)
+{
+    switch (w->input) {
+    case IN_BF16:
+        ((unsigned short *)w->out)[i] = (unsigned short)to_bf16(x);
+        break;
+    case IN_F16:
+        ((unsigned short *)w->out)[i] = (unsigned short)to_f16(x);
+        break;
+    default:
+        ((float *)w->out)[i] = x;
+    }
+}
+
+static void finish_row(const struct work *w, const struct group *g, long long row)
+{
+    const float *in = (const float *)w->in + row * w->in_stride;
+    const float *bias = w->bias ? w->bias + (long long)g->number * w->all.k : 0;
+    const float weight = w->probability ? w->probability[row] : 1;
+
+    for (int f = 0; f < w->all.k; f++)
+        store_out(w, row * w->out_stride + f,
+                  bias ? add_rn(in[f], mul_rn(bias[f], weight)) : in[f]);
+}
+
+/* One group's rows. `next` counts those of all groups. */
+static void do_group(const struct work *w, const struct group *g, long long *next)
+{
+    for (int row = 0; row < g->length; row++)
+        if ((*next)++ % w->workers == w->worker)
+            finish_row(w, g, row_of(w, g, row));
+}
+
+//$ include "host/quantize_entry.c"
