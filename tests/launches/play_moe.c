@@ -206,8 +206,9 @@ TEST(layers_read_tokens_where_it_pays)
         {"mxfp8", "", 16, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
         {"mxfp8", " gather=all", 16, 1, 1, QUERN_DEQUANTIZE_PASS},
         {"nvfp4", "", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
-        /* for any number of tokens, as mma.sync adds in another order */
-        {"w4a16_mxfp4", "", 1, 0, 0, QUERN_DEQUANTIZE_PASS},
+        {"w4a16_mxfp4", "", 1, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        /* mma.sync would add in another order */
+        {"w8a16_fp8_block", "", 1, 0, 0, QUERN_DEQUANTIZE_PASS},
         {"w4a16_mxfp4", "", 8192, 0, 0, QUERN_DEQUANTIZE_PASS},
     };
     const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT};
