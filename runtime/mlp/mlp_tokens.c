@@ -3,12 +3,13 @@
 ** mlp_tokens.c: do products of a layer read tokens through indices?
 **
 ** Then their rows are not made: casts and dequantize passes have each token
-** once. The kernels lose some time to rows from anywhere, LOSES of codes and
-** LOSES_VALUES of bf16 (bench/notes: layer-gather). For x of codes or without
+** once. The kernels lose some time to rows from anywhere, LOSES of bf16
+** (bench/notes: layer-gather). Codes of dy keep rows: to read tokens gained
+** nothing (bench/notes: layer-mxfp8). For x of codes or without
 ** scales the number of columns decides, as was measured. Else:
 **
 **     rows    = product of rows, with its pass if that is taken
-**     tokens  = product * LOSES, with a pass of tokens
+**     tokens  = product * LOSES and a pass of tokens
 **     written = the codes that a cast writes less, by the rate of casts; of dy
 **               less one more launch, which reads dy again
 **
@@ -24,8 +25,7 @@
 #include "problem/quantize.h"
 
 enum { WIDEST = 512, WIDEST_SCALED = 4096 }; /* columns */
-#define LOSES        1.05
-#define LOSES_VALUES 1.08
+#define LOSES 1.08
 
 static int is_back(const struct qn_problem *p)
 {
@@ -60,7 +60,6 @@ static double tokens_cycles(const struct qn_session *s,
                             const struct qn_recipe *recipe,
                             const struct qn_problem *p)
 {
-    const int values = p->dequantize == QUERN_DEQUANTIZE_PASS;
     struct qn_problem product;
     struct qn_session inner;
     double cycles = 0;
@@ -71,11 +70,10 @@ static double tokens_cycles(const struct qn_session *s,
         qn_select_cycles(s->ctx, &inner.demand, &product, &served, &cycles) ||
         !served)
         return 0;
-    return values ? cycles * LOSES_VALUES +
-                        qn_dequantize_cost_of(p, recipe, QUERN_DEQUANTIZE_PASS,
-                                              qn_model_memory_share(&s->device))
-                            .moving
-                  : cycles * LOSES;
+    return cycles * LOSES +
+           qn_dequantize_cost_of(p, recipe, QUERN_DEQUANTIZE_PASS,
+                                 qn_model_memory_share(&s->device))
+               .moving;
 }
 
 /* Cycles that the cast of rows takes more than that of tokens. */
@@ -104,15 +102,15 @@ static int by_columns(const struct qn_session *s,
                       const struct qn_problem *rows,
                       const struct qn_problem *tokens)
 {
-    const int fits = rows->n <= (recipe->scaled ? WIDEST_SCALED : WIDEST);
+    const int fits = !is_back(rows) &&
+                     rows->n <= (recipe->scaled ? WIDEST_SCALED : WIDEST);
 
     if (!qn_session_gpu(s)) /* as GPUs do, but no weights
                                 become bf16 */
         return fits && tokens->dequantize != QUERN_DEQUANTIZE_PASS;
     if (qn_session_capability(s) != 90)
         return 0;
-    return is_back(rows) || tokens->dequantize == QUERN_DEQUANTIZE_PASS ? -1
-                                                                        : fits;
+    return tokens->dequantize == QUERN_DEQUANTIZE_PASS ? -1 : fits;
 }
 
 int qn_mlp_tokens_wanted(const struct qn_session *s, const struct qn_mlp *mlp,

@@ -196,9 +196,10 @@ TEST(layers_read_tokens_where_it_pays)
         int x, dy, strategy;
     } rows[] = {
         {"bf16", "", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
-        {"fp8_block", "", 8192, 1, 1, QUERN_DEQUANTIZE_MAINLOOP},
-        {"fp8_row", "", 8192, 1, 1, QUERN_DEQUANTIZE_MAINLOOP},
-        {"fp8_block", " prob=y", 8192, 1, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_block", "", 8192, 1, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_row", "", 8192, 1, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_block", " gather=all", 8192, 1, 1, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_row", " gather=all", 8192, 1, 1, QUERN_DEQUANTIZE_MAINLOOP},
         {"fp8_block", " gather=none", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
         {"mxfp8", "", 8192, 1, 1, QUERN_DEQUANTIZE_PASS},
         {"mxfp4", "", 8192, 1, 1, QUERN_DEQUANTIZE_PASS},
