@@ -102,8 +102,8 @@ static int by_columns(const struct qn_session *s,
                       const struct qn_problem *rows,
                       const struct qn_problem *tokens)
 {
-    const int fits = !is_back(rows) &&
-                     rows->n <= (recipe->scaled ? WIDEST_SCALED : WIDEST);
+    const int fits =
+        !is_back(rows) && rows->n <= (recipe->scaled ? WIDEST_SCALED : WIDEST);
 
     if (!qn_session_gpu(s)) /* as GPUs do, but no weights
                                 become bf16 */
