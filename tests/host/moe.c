@@ -4,21 +4,20 @@
 ** every recipe against a chain in double over routes that have broken kernels,
 ** tokens that depend on no others, phases, arguments.
 */
-#include "host.h"
+#include "host_moe.h"
 
 #include "api/api.h"
 #include "base/random.h"
 #include "base/types.h"
 #include "layer/moe_plan.h"
 #include "mlp/mlp_plan.h"
-#include "oracle/moe_job.h"
 #include "support/route.h"
 
 #include <stdio.h>
 
 static const struct qn_options options = {.command = "test_host", .seed = 11};
 
-static void begin(struct qn_moe_job *j, const char *text)
+void host_moe_begin(struct qn_moe_job *j, const char *text)
 {
     struct qn_moe moe;
 
@@ -27,7 +26,7 @@ static void begin(struct qn_moe_job *j, const char *text)
         fail_msg("%s: %s", text, quern_errmsg());
 }
 
-static void run(struct qn_moe_job *j, const char *text)
+void host_moe_run(struct qn_moe_job *j, const char *text)
 {
     if (qn_call_run(&j->call))
         fail_msg("%s: %s", text, quern_errmsg());
@@ -57,7 +56,7 @@ static void try_route(struct qn_moe_job *j, const char *text, enum qt_route how)
     qt_route_draw(j, how);
     assert_int_equal(qn_moe_job_route(j), QUERN_OK);
     assert_int_equal(qn_call_reset(&j->call), QUERN_OK);
-    run(j, text);
+    host_moe_run(j, text);
     check(j, text, qt_routes[how]);
 }
 
@@ -93,7 +92,7 @@ TEST(test_moe_right)
                      turn % 2, turn / 2 % 2, turn % 3 ? "i32" : "i64",
                      turn % 4 == 1 ? 9 : 4, turn % 4 == 1 ? 3 : 0,
                      turn % 5 == 2, turn % 7 == 3, interleaves[turn % 3]);
-            begin(&j, text);
+            host_moe_begin(&j, text);
             try_route(&j, text, QT_SPREAD);
             try_route(&j, text, (enum qt_route)(1 + turn % (QT_ROUTES - 1)));
             qn_moe_job_free(&j);
@@ -115,7 +114,7 @@ TEST(test_moe_routes)
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct qn_moe_job j;
 
-        begin(&j, lines[i]);
+        host_moe_begin(&j, lines[i]);
         for (int how = 0; how < QT_ROUTES; how++)
             try_route(&j, lines[i], (enum qt_route)how);
         qn_moe_job_free(&j);
@@ -128,8 +127,8 @@ TEST(test_moe_empty)
     const char *text = "moe bf16 g=4 m=0 topk=2 hidden=64 ffn=32 bias=1";
     struct qn_moe_job j;
 
-    begin(&j, text);
-    run(&j, text);
+    host_moe_begin(&j, text);
+    host_moe_run(&j, text);
     check(&j, text, "of no tokens");
     qn_moe_job_free(&j);
 }
@@ -148,10 +147,10 @@ static void begin_ones(struct qn_moe_job *j, const char *recipe,
     snprintf(text, sizeof text,
              "moe %s g=5 m=140 topk=3 hidden=%s ffn=48 experts=6 prob=%s",
              recipe, rest, weights_of);
-    begin(j, text);
+    host_moe_begin(j, text);
     for (int i = 0; i < 140 * 3 && strcmp(weights_of, "none") != 0; i++)
         ((float *)(void *)j->call.memory[QUERN_ARG_PROB].data)[i] = 1;
-    run(j, text);
+    host_moe_run(j, text);
 }
 
 /* Casts read tokens through indices, but rows where these are not tokens' own
@@ -193,12 +192,12 @@ TEST(test_moe_workspace)
     struct quern_plan_info info;
     struct qn_moe_job j;
 
-    begin(&j, text);
+    host_moe_begin(&j, text);
     assert_int_equal(qn_moe_needs(host_ctx, &j.moe, &need), QUERN_OK);
     assert_int_equal(quern_plan_info(j.call.plan, &info), QUERN_OK);
     assert_int_equal(need.workspace_bytes - info.workspace_bytes,
                      64 * 4 * (2 * 96) * 2);
-    run(&j, text);
+    host_moe_run(&j, text);
     check(&j, text, "drawn");
     qn_moe_job_free(&j);
 }
@@ -253,13 +252,13 @@ static void move_tokens(const char *recipe, const char *rest, int m)
         snprintf(text[i], sizeof text[i],
                  "moe %s g=8 m=%d topk=2 hidden=128 ffn=64 %s", recipe,
                  i ? m : 150, rest);
-    begin(&all, text[0]);
-    begin(&few, text[1]);
+    host_moe_begin(&all, text[0]);
+    host_moe_begin(&few, text[1]);
     for (int i = 0; i < m; i++)
         for (int k = 0; k < 4; k++)
             copy_token(&all, (i * 7 + 3) % 150, &few, i, read[k]);
-    run(&all, text[0]);
-    run(&few, text[1]);
+    host_moe_run(&all, text[0]);
+    host_moe_run(&few, text[1]);
     for (int i = 0; i < m; i++)
         for (int k = 0; k < 3; k++)
             same_token(&few, i, &all, (i * 7 + 3) % 150, made[k], text[1]);
@@ -288,10 +287,10 @@ TEST(test_moe_ranks)
     const char *whole = "moe bf16 g=8 m=60 topk=1 hidden=64 ffn=32";
     struct qn_moe_job all, half;
 
-    begin(&all, whole);
-    run(&all, whole);
+    host_moe_begin(&all, whole);
+    host_moe_run(&all, whole);
     for (int rank = 0; rank < 2; rank++) {
-        begin(&half, halves[rank]);
+        host_moe_begin(&half, halves[rank]);
         memcpy(half.index, all.index, 60 * sizeof *half.index);
         assert_int_equal(qn_moe_job_route(&half), 0);
         for (int arg = QUERN_ARG_W1; arg <= QUERN_ARG_W2; arg++)
@@ -299,7 +298,7 @@ TEST(test_moe_ranks)
                    all.call.memory[arg].data +
                        (size_t)rank * half.call.memory[arg].bytes,
                    half.call.memory[arg].bytes);
-        run(&half, halves[rank]);
+        host_moe_run(&half, halves[rank]);
         for (int token = 0; token < 60; token++)
             if (all.index[token] / 4 == rank)
                 same_token(&half, token, &all, token, QUERN_ARG_Y,
@@ -329,7 +328,7 @@ TEST(test_moe_keeps_no_rows)
     for (int i = 0; i < 6; i++) {
         snprintf(text, sizeof text, "moe %s g=2 m=64 topk=4 hidden=2048 ffn=32",
                  i < 5 ? recipes[i] : "fp8_tensor_delayed");
-        begin(&j, text);
+        host_moe_begin(&j, text);
         if ((bytes_of(&j, QUERN_ARG_SAVED) < rows * hidden) != (i < 5))
             fail_msg("%s: %lld bytes are saved", text,
                      (long long)bytes_of(&j, QUERN_ARG_SAVED));
@@ -348,9 +347,9 @@ static void postpone(const char *text, int queued)
     struct quern_queue *queue;
     struct quern_args args;
 
-    begin(&now, text);
-    begin(&later, text);
-    run(&now, text);
+    host_moe_begin(&now, text);
+    host_moe_begin(&later, text);
+    host_moe_run(&now, text);
     args = later.call.args;
     args.rows = later.call.args.rows;
     for (int phase = 3; phase >= 0; phase -= phase == 3 ? 3 : 4) {
@@ -406,11 +405,11 @@ TEST(test_moe_without_dx)
         snprintf(text, sizeof text,
                  "moe bf16 g=4 m=50 topk=2 hidden=64 ffn=32 prob=%s",
                  weights[i]);
-        begin(&with, text);
-        begin(&without, text);
+        host_moe_begin(&with, text);
+        host_moe_begin(&without, text);
         without.call.args.of[QUERN_ARG_DX].data = NULL;
-        run(&with, text);
-        run(&without, text);
+        host_moe_run(&with, text);
+        host_moe_run(&without, text);
         assert_memory_equal(with.call.memory[QUERN_ARG_DPROB].data,
                             without.call.memory[QUERN_ARG_DPROB].data,
                             with.call.memory[QUERN_ARG_DPROB].bytes);
@@ -430,9 +429,9 @@ TEST(test_moe_in_place)
     static uint16_t apart[50 * 72];
     struct qn_moe_job j, other;
 
-    begin(&j, text);
-    begin(&other, text);
-    run(&j, text);
+    host_moe_begin(&j, text);
+    host_moe_begin(&other, text);
+    host_moe_run(&j, text);
     for (int i = 0; i < 50; i++)
         memcpy(apart + (ptrdiff_t)72 * i,
                other.call.memory[QUERN_ARG_C].data + (ptrdiff_t)128 * i, 128);
@@ -440,7 +439,7 @@ TEST(test_moe_in_place)
         other.call.args.of[QUERN_ARG_C].data = apart;
     other.call.args.of[QUERN_ARG_Y].stride =
         other.call.args.of[QUERN_ARG_C].stride = 72;
-    run(&other, text);
+    host_moe_run(&other, text);
     for (int i = 0; i < 50; i++)
         assert_memory_equal(
             apart + (ptrdiff_t)72 * i,
@@ -457,7 +456,7 @@ TEST(test_moe_bad_index)
     const char *text = "moe bf16 g=4 m=50 topk=2 hidden=64 ffn=32 index=i64";
     struct qn_moe_job j;
 
-    begin(&j, text);
+    host_moe_begin(&j, text);
     j.index[77] = 5;
     j.index[78] = INT64_MAX;
     assert_int_equal(qn_moe_job_route(&j), QUERN_OK);
@@ -514,7 +513,7 @@ TEST(test_moe_refused_arguments)
     struct quern_args args;
     struct qn_moe_job j;
 
-    begin(&j, text);
+    host_moe_begin(&j, text);
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
         args = j.call.args;
         args.phase = missing[i].phase;

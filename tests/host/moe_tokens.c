@@ -3,31 +3,13 @@
 ** moe_tokens.c: layers whose products read tokens through indices, by the host
 ** backend: the bytes of permuted rows.
 */
-#include "host.h"
+#include "host_moe.h"
 
 #include "api/api.h"
 #include "layer/moe_plan.h"
 #include "mlp/mlp_plan.h"
-#include "oracle/moe_job.h"
 
 #include <stdio.h>
-
-static const struct qn_options options = {.command = "test_host", .seed = 11};
-
-static void begin(struct qn_moe_job *j, const char *text)
-{
-    struct qn_moe moe;
-
-    if (qn_moe_parse(host_ctx, text, &moe) ||
-        qn_moe_job_begin(j, &options, host_ctx, &moe, QUERN_BACKEND_HOST, NULL))
-        fail_msg("%s: %s", text, quern_errmsg());
-}
-
-static void run(struct qn_moe_job *j, const char *text)
-{
-    if (qn_call_run(&j->call))
-        fail_msg("%s: %s", text, quern_errmsg());
-}
 
 /* Products read tokens through indices, or rows: the same bytes. `dy`: that of
    dh, too. */
@@ -41,15 +23,15 @@ static void same_of_tokens(const char *rest, int dy)
     for (int i = 0; i < 2; i++)
         snprintf(text[i], sizeof text[i], "moe %s gather=%s", rest,
                  i ? "none" : "all");
-    begin(&tokens, text[0]);
-    begin(&rows, text[1]);
+    host_moe_begin(&tokens, text[0]);
+    host_moe_begin(&rows, text[1]);
     assert_int_equal(tokens.call.plan->of.moe->mlp->gathers,
                      tokens.call.args.rows > 0);
     assert_int_equal(tokens.call.plan->of.moe->mlp->gathers_dy, dy);
     assert_int_equal(rows.call.plan->of.moe->mlp->gathers, 0);
     assert_int_equal(rows.call.plan->of.moe->mlp->gathers_dy, 0);
-    run(&tokens, text[0]);
-    run(&rows, text[1]);
+    host_moe_run(&tokens, text[0]);
+    host_moe_run(&rows, text[1]);
     for (int i = 0; i < 5; i++) {
         int same;
 
