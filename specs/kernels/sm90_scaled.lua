@@ -415,42 +415,34 @@ for operands, axes in pairs(results) do
   }
 end
 
--- And dp as copies of a dy. Each operand makes a block of 128 columns of the product and of P.
+-- And dp as copies of a dy, whose rows may be tokens. Each operand makes a block of 128 columns of
+-- the product and of P.
+local function dy_copies (operands, axes, gathers)
+  local a, a_sf = backward, sf.square
+  if gathers then a, a_sf = join(tokens, { "p_map", "b_pointers" }), token_sf.square end
+  local grid = {
+    op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m", arch = "sm_90a",
+    epilogue = "gradient_copies", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
+    params = join(a, a_sf, back, copies, sizes),
+
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "schedule" { "cooperative" },
+    axis "tile"     { {128, 128, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "operands" (function () return operands end),
+    derive "addend" (function () return "fetch" end),
+
+    requires "n % 128 == 0" "results must be whole blocks of 128",
+    constants(), makes_copies(gathers)
+  }
+  if gathers then table.insert(grid, 1, axis "gather" { "gather_a" }) end
+  kernels((gathers and "sm90_gather" or "sm90_square") .. "_m_dy_copies_" .. operands)(grid)
+end
+
 for operands, axes in pairs(gradients) do
-  kernels("sm90_square_m_dy_copies_" .. operands) {
-    op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m", arch = "sm_90a",
-    epilogue = "gradient_copies", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
-    params = join(backward, sf.square, back, copies, sizes),
-
-    axis "activation" (axes[1]),
-    axis "interleave" (axes[2]),
-    axis "schedule" { "cooperative" },
-    axis "tile"     { {128, 128, 128} },
-    axis "cluster"  { {1, 1} },
-    derive "operands" (function () return operands end),
-    derive "addend" (function () return "fetch" end),
-
-    requires "n % 128 == 0" "results must be whole blocks of 128",
-    constants(), makes_copies()
-  }
-
-  kernels("sm90_gather_m_dy_copies_" .. operands) {
-    op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m", arch = "sm_90a",
-    epilogue = "gradient_copies", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
-    params = join(tokens, { "p_map", "b_pointers" }, token_sf.square, back, copies, sizes),
-
-    axis "gather"   { "gather_a" },
-    axis "activation" (axes[1]),
-    axis "interleave" (axes[2]),
-    axis "schedule" { "cooperative" },
-    axis "tile"     { {128, 128, 128} },
-    axis "cluster"  { {1, 1} },
-    derive "operands" (function () return operands end),
-    derive "addend" (function () return "fetch" end),
-
-    requires "n % 128 == 0" "results must be whole blocks of 128",
-    constants(), makes_copies("gathers")
-  }
+  dy_copies(operands, axes)
+  dy_copies(operands, axes, "gathers")
 end
 
 -- The same, which quantizes A in the mainloop and writes nothing except D: three warps that the
