@@ -40,9 +40,9 @@
 #define MORE             4.0
 #define FEW              64.0
 #define FEW_OF_MANY      128.0
-#define ALONG            530.0
+#define ALONG_STEP       530.0
 #define ALONG_ROW        4.1
-#define ACROSS           600.0
+#define ACROSS_STEP      600.0
 #define ACROSS_ROW       5.5
 #define UNEVEN           1.5
 
@@ -137,7 +137,8 @@ static double weights_cycles(const struct qn_kernel *kernel, double rows,
                              double k)
 {
     int along = kernel->b.major == QUERN_MAJOR_K;
-    double step = along ? ALONG : ACROSS, row = along ? ALONG_ROW : ACROSS_ROW;
+    double step = along ? ALONG_STEP : ACROSS_STEP,
+           row = along ? ALONG_ROW : ACROSS_ROW;
 
     return (step + row * larger(rows, FEW_OF_MANY)) * k / 64;
 }

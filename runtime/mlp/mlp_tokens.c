@@ -96,21 +96,24 @@ static double written_cycles(const struct qn_session *s,
                       : rows;
 }
 
-/* By the measured rule; -1: it says nothing of this product. */
-static int by_columns(const struct qn_session *s,
-                      const struct qn_recipe *recipe,
-                      const struct qn_problem *rows,
-                      const struct qn_problem *tokens)
+/* By the measured rule for products of codes, or of values as they are. */
+static int fits(const struct qn_session *s, const struct qn_recipe *recipe,
+                const struct qn_problem *rows)
 {
-    const int fits =
-        !is_back(rows) && rows->n <= (recipe->scaled ? WIDEST_SCALED : WIDEST);
+    return !is_back(rows) &&
+           rows->n <= (recipe->scaled ? WIDEST_SCALED : WIDEST) &&
+           (!qn_session_gpu(s) || qn_session_capability(s) == 90);
+}
 
-    if (!qn_session_gpu(s)) /* as GPUs do, but no weights
-                                become bf16 */
-        return fits && tokens->dequantize != QUERN_DEQUANTIZE_PASS;
-    if (qn_session_capability(s) != 90)
-        return 0;
-    return tokens->dequantize == QUERN_DEQUANTIZE_PASS ? -1 : fits;
+/* By the model, for products of bf16 after a pass. */
+static int pays(const struct qn_session *s, const struct qn_recipe *recipe,
+                double of_rows, const struct qn_problem *tokens)
+{
+    const double of_tokens =
+        qn_session_capability(s) == 90 ? tokens_cycles(s, recipe, tokens) : 0;
+
+    return of_rows > 0 && of_tokens > 0 &&
+           of_tokens < of_rows + written_cycles(s, recipe, tokens);
 }
 
 int qn_mlp_tokens_wanted(const struct qn_session *s, const struct qn_mlp *mlp,
@@ -120,22 +123,17 @@ int qn_mlp_tokens_wanted(const struct qn_session *s, const struct qn_mlp *mlp,
 {
     const int forced = mlp->tokens == QUERN_TOKENS_ALL ||
                        (mlp->tokens == QUERN_TOKENS_X && !is_back(rows));
-    double of_rows, of_tokens;
-    int plain, fits;
+    double of_rows;
+    int plain;
 
     *tokens = *rows;
     if (!qn_mlp_gather(mlp, recipe, tokens))
         return 0;
-    fits = by_columns(s, recipe, rows, tokens);
-    if (!qn_session_gpu(s) ||
-        (tokens->dequantize != QUERN_DEQUANTIZE_PASS && (forced || fits >= 0)))
-        return forced || fits;
+    if (tokens->dequantize != QUERN_DEQUANTIZE_PASS)
+        return forced || fits(s, recipe, rows);
+    if (!qn_session_gpu(s))
+        return forced; /* no weights become bf16 there */
     of_rows = rows_cycles(s, rows, &plain);
-    if (tokens->dequantize == QUERN_DEQUANTIZE_PASS && !plain)
-        return 0; /* the bits would be others */
-    if (forced || fits >= 0)
-        return forced || fits;
-    of_tokens = tokens_cycles(s, recipe, tokens);
-    return of_rows > 0 && of_tokens > 0 &&
-           of_tokens < of_rows + written_cycles(s, recipe, tokens);
+    return plain && /* the bits would be others */
+           (forced || pays(s, recipe, of_rows, tokens));
 }
