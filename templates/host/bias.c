@@ -9,19 +9,7 @@
 
 //$ include "host/quantize_tile.c"
 
-static void store_out(const struct work *w, long long i, float x)
-{
-    switch (w->input) {
-    case IN_BF16:
-        ((unsigned short *)w->out)[i] = (unsigned short)to_bf16(x);
-        break;
-    case IN_F16:
-        ((unsigned short *)w->out)[i] = (unsigned short)to_f16(x);
-        break;
-    default:
-        ((float *)w->out)[i] = x;
-    }
-}
+//$ include "host/store_out.c"
 
 static void add_bias(const struct work *w, const struct group *g, long long row)
 {

@@ -8,19 +8,7 @@
 */
 //$ include "host/quantize_head.c"
 
-static void store_out(const struct work *w, long long i, float x)
-{
-    switch (w->input) {
-    case IN_BF16:
-        ((unsigned short *)w->out)[i] = (unsigned short)to_bf16(x);
-        break;
-    case IN_F16:
-        ((unsigned short *)w->out)[i] = (unsigned short)to_f16(x);
-        break;
-    default:
-        ((float *)w->out)[i] = x;
-    }
-}
+//$ include "host/store_out.c"
 
 static void finish_row(const struct work *w, const struct group *g, long long row)
 {

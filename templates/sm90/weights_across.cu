@@ -20,7 +20,7 @@
 /* The factors of two rows' codes, as a pair. */
 struct factor {
 //$ if float then
-    unsigned int twice; /* 2^$(126 - lowered) too large */
+    unsigned int twice; /* bf16, of which codes may want one that is 2^$(126 - lowered) too large */
 //$ else
     struct integer_scale of; /* its words differ in both halves */
 //$ end
@@ -100,20 +100,17 @@ FN void load_scales(struct rows *r, const struct memory *s, int x)
     load_shared_words(slot(r, x), &first, &second);
     first = first >> r->scale[0].bits$(mask);
     second = second >> r->scale[1].bits$(mask);
+//$ local less = lowered > 0 and " * 0x1p" .. 126 - lowered .. "f" or ""
 //$ if care then
-    r->factor.twice = first | second << 16;
     r->beyond = __any_sync(~0u, beyond_e8m0_apart(first | second));
-    if (r->beyond)
-        r->factor.twice =
-            permute(bits_of(factor_e8m0(first)), bits_of(factor_e8m0(second)), 0x7632);
-    else
-        r->factor.twice = twice_e8m0_apart(r->factor.twice);
-//$ elseif float and lowered > 0 then
-    r->factor.twice = permute(bits_of(factor_$(s.type)(first) * 0x1p$(126 - lowered)f),
-                              bits_of(factor_$(s.type)(second) * 0x1p$(126 - lowered)f), 0x7632);
-//$ elseif float then
-    r->factor.twice = permute(bits_of(factor_$(s.type)(first)), bits_of(factor_$(s.type)(second)),
-                              0x7632);
+    if (!r->beyond) {
+        r->factor.twice = twice_e8m0_apart(first | second << 16);
+        return;
+    }
+//$ end
+//$ if float then
+    r->factor.twice = permute(bits_of(factor_$(s.type)(first)$(less)),
+                              bits_of(factor_$(s.type)(second)$(less)), 0x7632);
 //$ else
 //$ local bits = s.zeros and " & 0xffff" or ""
     const struct integer_scale one = integer_scale(factor_$(s.type)(first$(bits)), 0);
@@ -147,42 +144,49 @@ FN struct factor factor_from(const struct rows *r, int from)
     return f;
 }
 
-/* All values of the step at `x`, whose stage of B is at `stage`. */
-FN void dequantize_step(struct fragment *f, const struct rows *r, unsigned int stage, int x)
-{
-    (void)x;
-//$ local forms = care and { "any", "near" } or float and lowered == 0 and { "any" } or { "near" }
-//$ for _, form in ipairs(forms) do
-//$ local pad = care and form == "any" and "    " or ""
-//$ if pad ~= "" then
-    if (r->beyond) {
+//$ if float then
+/* All values of a step, whose stage of B is at `stage`, by factors that lack 2^126 if `any`. */
+FN void dequantize_rows(struct fragment *f, const struct rows *r, unsigned int stage, int any)
+//$ else
+/* All values of a step, whose stage of B is at `stage`. */
+FN void dequantize_rows(struct fragment *f, const struct rows *r, unsigned int stage)
 //$ end
+{
 #pragma unroll
-    $(pad)for (int y = 0; y < TILE_K / 8; y++) {
-        $(pad)const struct factor factor = factor_from(r, 4 * y + threadIdx.x % 4);
-        $(pad)const unsigned int from = stage + r->codes + y * 8 * B_ROW;
-        $(pad)const unsigned int codes =
-            $(pad)load_shared_byte(from) | load_shared_byte(from + B_ROW) << 16;
+    for (int y = 0; y < TILE_K / 8; y++) {
+        const struct factor factor = factor_from(r, 4 * y + threadIdx.x % 4);
+        const unsigned int from = stage + r->codes + y * 8 * B_ROW;
+        const unsigned int codes =
+            load_shared_byte(from) | load_shared_byte(from + B_ROW) << 16;
 
 //$ if float then
 #pragma unroll
-        $(pad)for (int i = 0; i < 2; i++) {
-            $(pad)unsigned int pair = bits_e2m1_apart(codes, i);
-//$ if form == "any" then
-            $(pad)pair = multiply_bf16x2(pair, 0x7e807e80);
-//$ end
-            $(pad)f->pair[i][y] = multiply_bf16x2(pair, factor.twice);
-        $(pad)}
+        for (int i = 0; i < 2; i++) {
+            const unsigned int pair = bits_e2m1_apart(codes, i);
+
+            f->pair[i][y] =
+                multiply_bf16x2(any ? multiply_bf16x2(pair, 0x7e807e80) : pair, factor.twice);
+        }
 //$ else
 //$ local flip = b.type == "i4" and "0x43084308" or "0x43004300"
         f->pair[0][y] = scale_integer(pair_of_word(codes, $(flip)), &factor.of);
         f->pair[1][y] = scale_integer(pair_of_word(codes >> 4, $(flip)), &factor.of);
 //$ end
-    $(pad)}
-//$ if pad ~= "" then
-        return;
     }
-//$ end
-//$ end
 }
 
+/* The same of the step at `x`. */
+FN void dequantize_step(struct fragment *f, const struct rows *r, unsigned int stage, int x)
+{
+    (void)x;
+//$ if care then
+    if (r->beyond)
+        dequantize_rows(f, r, stage, 1);
+    else
+        dequantize_rows(f, r, stage, 0);
+//$ elseif float then
+    dequantize_rows(f, r, stage, $(lowered > 0 and 0 or 1));
+//$ else
+    dequantize_rows(f, r, stage);
+//$ end
+}

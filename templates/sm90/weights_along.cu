@@ -100,7 +100,7 @@ FN void load_scales(struct rows *r, const struct memory *s, int x)
 /* The values of the thread's row i, those of scale j of its step at `x`$(which). */
 FN void $(name)(struct fragment *f, const struct rows *r, unsigned int stage, int x, int i, int j)
 {
-    const unsigned int code = ($(code_at()))$(mask);
+    const unsigned int code = $(mask == "" and code_at() or "(" .. code_at() .. ")" .. mask);
 //$ if wide or by == "" then
     const $(four and b.integer and "struct integer_scale" or "float") scale =
         $(four and b.integer and "scale_of_" .. b.type .. "(" .. factor .. zero .. ")" or factor);
@@ -109,7 +109,6 @@ FN void $(name)(struct fragment *f, const struct rows *r, unsigned int stage, in
 //$ else
     const unsigned int scale = twice_e4m3_apart(code);
 //$ end
-
     const unsigned int row = stage + r->codes + i * 8 * B_ROW;
 
     (void)x;
@@ -123,7 +122,7 @@ FN void $(name)(struct fragment *f, const struct rows *r, unsigned int stage, in
 //$ else
         const unsigned int from = row + (y ^ r->digits);
 
-        dequantize_$(kind)$(wide and "_wide" or "")(
+        dequantize_$(kind)$(by)(
             f->pair[i] + y / 8, permute(load_shared_half(from), load_shared_half(from + 8), 0x5410),
             scale);
 //$ end
@@ -150,4 +149,3 @@ FN void dequantize_step(struct fragment *f, const struct rows *r, unsigned int s
         for (int j = 0; j < $(blocks); j++)
             dequantize_block$(care and "_near" or "")(f, r, stage, x, i, j);
 }
-
