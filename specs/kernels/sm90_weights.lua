@@ -1,8 +1,10 @@
--- Products of packed weights with tokens as they are on Hopper's tensor cores: codes become bf16 in
--- registers, the weights are the tensor cores' rows. One tensor serves fprop, whose k goes along
--- its rows, and dgrad, whose k goes across them. Paths are chosen by a recipe's fields.
+-- Products of packed weights on Hopper's tensor cores, which take them from registers: the weights
+-- are the tensor cores' rows, the tokens are multiplied as they are copied. Next to tokens in bf16
+-- codes become bf16; next to FP8 those of four bits become e4m3, relative to a power of two for 128
+-- values of k. Paths are chosen by a recipe's fields.
 
 local AHEAD = 8 -- steps of 64 k for which scales are on their way
+local SLABS = 2
 
 local function along (v) return v.b.major == "k" end
 
@@ -19,24 +21,19 @@ local function slab_row (v) return v.tile.n // 8 * v.d.bytes end
 
 -- Bytes of shared memory: alignment, tile queue and barriers aside, slabs and scales; one stage.
 local function fixed_memory (v)
-  return 2 * KiB + 8 * v.slabs * 16 * slab_row(v) + v.word_rows * v.word_slots[2] * 4
+  return 2 * KiB + 8 * SLABS * 16 * slab_row(v) + v.word_rows * v.word_slots[2] * 4
 end
 local function stage_memory (v)
-  return 2 * v.tile.m * v.tile.k + v.tile.n * v.tile.k * (v.b.bits == 4 and 4 or 8) // 8
+  return v.bytes * v.tile.m * v.tile.k + v.tile.n * v.tile.k * (v.b.bits == 4 and 4 or 8) // 8
 end
 
--- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
-kernels "sm90_weights_m" {
-  op = { "fprop", "dgrad" }, element = { bf16, e4m3, e5m2, e2m3, e3m2, e2m1, i4, u4 },
-  scale = { "none", "block" }, layout = { "tn", "nn" }, ragged = "m", arch = "sm_90a",
-  template = "sm90/gemm_weights.cu",
-  params = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "b_sf",
-             "b_sf_stride", "b_sf_group_stride", "b_global", "first_dims", "offsets",
-             "sizes_bytes", "groups", "m", "n", "k", "band", "error", "noop" },
-
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {256, 128, 64} },
-  axis "cluster"  { {1, 1} },
+-- Stages, and as many as would do; the rest is the same for all.
+local function common (most)
+  return
+  derive "stages" (function (v)
+    return math.min((227 * KiB - fixed_memory(v)) // stage_memory(v), most)
+  end),
+  derive "smem" (function (v) return fixed_memory(v) + v.stages * stage_memory(v) end),
   derive "addend" (function () return "none" end),
   derive "microbatches" (function () return 1 end),
   derive "scheduler_rolled" (function () return true end), -- see sm90_gemm.lua
@@ -46,43 +43,14 @@ kernels "sm90_weights_m" {
   derive "turned" (function () return true end),
   derive "quantize" (function () return "pass" end),
   derive "gather" (function () return "none" end),
-  derive "dequantize" (function () return "weights" end),
-  derive "becomes" (function () return "bf16" end),
-  derive "wide" (function () return "bf16" end),
-  derive "factors" (function (v)
-    return v.b.scale and v.b.scale.global and "global" or "none"
-  end),
-  -- Powers of two that sums lack, where something multiplies them anyway: scales of bf16 are too
-  -- small for codes that stand for values 2^126 too small, times a scale of e4m3.
-  derive "lowered" (function (v)
-    local s = v.b.scale
-    return s and v.factors == "global" and v.b.bits == 4 and s.type == "e4m3" and 9 or 0
-  end),
   derive "a_runs" (function () return false end),
   derive "b_strategy" (function () return "registers" end),
-  derive "bytes" (function () return 2 end),
-  derive "span" (function () return 1 end),
-  derive "ahead" (function (v) return along(v) and AHEAD or AHEAD - 1 end),
-  derive "word_slots" (function (v) return { 0, word_slots(v) } end),
-  -- Rows that have scales on their way: across, each warp fetches all rows of a step.
-  derive "word_rows" (function (v) return along(v) and v.tile.n or 8 * v.tile.k end),
-  -- Bytes of a row of codes in a stage.
-  derive "packed_row" (function (v)
-    return (v.b.bits == 4 and 1 or 2) * (along(v) and v.tile.k or v.tile.n) // 2
-  end),
-
   derive "split" (function () return "n" end),
   derive "threads" (function () return 3 * 128 end),
   derive "mma_n" (function (v) return v.tile.m end),
-  -- A tile often has fewer tokens than it may: products of half of them for those.
-  derive "few" (function (v) return v.tile.m // 2 end),
   derive "registers" (function () return { 40, 232 } end),
   derive "store" (function () return "warps" end),
-  derive "slabs" (function () return 2 end),
-  derive "stages" (function (v)
-    return math.min((227 * KiB - fixed_memory(v)) // stage_memory(v), 12)
-  end),
-  derive "smem" (function (v) return fixed_memory(v) + v.stages * stage_memory(v) end),
+  derive "slabs" (function () return SLABS end),
   derive "longest_first" (function () return 1 end), -- a tile's time is proportional to its tokens
 
   derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
@@ -95,7 +63,48 @@ kernels "sm90_weights_m" {
   derive "b_swizzle" (function (v) return v.packed_row end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
-  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits"
+end
+
+-- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each. One tensor serves
+-- fprop, whose k goes along its rows, and dgrad, whose k goes across them.
+kernels "sm90_weights_m" {
+  op = { "fprop", "dgrad" }, element = { bf16, e4m3, e5m2, e2m3, e3m2, e2m1, i4, u4 },
+  scale = { "none", "block" }, layout = { "tn", "nn" }, ragged = "m", arch = "sm_90a",
+  template = "sm90/gemm_weights.cu",
+  params = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "b_sf",
+             "b_sf_stride", "b_sf_group_stride", "b_global", "first_dims", "offsets",
+             "sizes_bytes", "groups", "m", "n", "k", "band", "error", "noop" },
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {256, 128, 64} },
+  axis "cluster"  { {1, 1} },
+  derive "dequantize" (function () return "weights" end),
+  derive "becomes" (function () return "bf16" end),
+  derive "wide" (function () return "bf16" end),
+  derive "factors" (function (v)
+    return v.b.scale and v.b.scale.global and "global" or "none"
+  end),
+  -- Powers of two that sums lack, where something multiplies them anyway: scales of bf16 are too
+  -- small for codes that stand for values 2^126 too small, times a scale of e4m3.
+  derive "lowered" (function (v)
+    local s = v.b.scale
+    return s and v.factors == "global" and v.b.bits == 4 and s.type == "e4m3" and 9 or 0
+  end),
+  derive "bytes" (function () return 2 end),
+  derive "span" (function () return 1 end),
+  derive "ahead" (function (v) return along(v) and AHEAD or AHEAD - 1 end),
+  derive "word_slots" (function (v) return { 0, word_slots(v) } end),
+  -- Rows that have scales on their way: across, each warp fetches all rows of a step.
+  derive "word_rows" (function (v) return along(v) and v.tile.n or 8 * v.tile.k end),
+  -- Bytes of a row of codes in a stage.
+  derive "packed_row" (function (v)
+    return (v.b.bits == 4 and 1 or 2) * (along(v) and v.tile.k or v.tile.n) // 2
+  end),
+
+  -- A tile often has fewer tokens than it may: products of half of them for those.
+  derive "few" (function (v) return v.tile.m // 2 end),
+
   requires "(m / 128 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   without "b_global" (function (v) return v.factors ~= "global" end),
   reject "tokens must be bf16 without scales, and weights codes with them"
@@ -123,6 +132,43 @@ kernels "sm90_weights_m" {
       local m = v.tile.m
       return m % 32 ~= 0 or m < 128 or m > 256 or v.tile.n ~= 128 or v.tile.k ~= 64
     end),
+  common(12)
+}
+
+-- y = x wᵀ of weights of four bits and FP8.
+kernels "sm90_rebased_m" {
+  op = "fprop", element = { e4m3, e2m1 }, scale = { "row", "block" }, layout = "tn", ragged = "m",
+  arch = "sm_90a", template = "sm90/gemm_weights.cu",
+  params = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "a_sf",
+             "b_sf", "b_sf_stride", "b_sf_group_stride", "first_dims", "offsets", "sizes_bytes",
+             "groups", "m", "n", "k", "band", "error", "noop" },
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {32, 256, 128}, {64, 256, 128}, {128, 128, 128} },
+  axis "cluster"  { {1, 1} },
+  derive "dequantize" (function () return "rebased" end),
+  derive "wide" (function (v) return v.b.scale.as end),
+  derive "factors" (function () return "row" end),
+  derive "bytes" (function () return 1 end),
+  derive "ahead" (function () return AHEAD // 2 end), -- steps of 128 k
+  derive "word_slots" (function () return { 0, AHEAD } end), -- a word is a step's
+  derive "word_rows" (function (v) return v.tile.n end),
+  derive "packed_row" (function (v) return v.tile.k // 2 end),
+
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  reject "only where a recipe says so (as = e4m3) are blocks near enough to become e4m3"
+    (function (v) return not v.b.scale.as end),
+  reject "A must be e4m3 with an fp32 scale for each row, and sums promoted every 128 steps of k"
+    (function (v)
+      local a = v.a.scale
+      return v.a.type ~= "e4m3" or a.span ~= "row" or a.type ~= "f32" or v.promote ~= 128
+    end),
+  reject "a tile has 128 columns, or 256 if it has 64 rows at most, and 128 values of k"
+    (function (v)
+      local rows = v.tile.m % 8 == 0 and v.tile.m <= (v.tile.n == 256 and 64 or 128)
+      return not rows or v.tile.n ~= 128 and v.tile.n ~= 256 or v.tile.k ~= 128
+    end),
+  common(8)
 }
 
 -- SPDX-License-Identifier: Apache-2.0

@@ -1,7 +1,13 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
+//$ local rebased = dequantize == "rebased"
 /*
 //$ include "sm90/about_product.body.cu"
+//$ if rebased then
+** a and b are the stored codes: times their scales they are the values. Those of b become
+** $(b.scale.as), exactly, and a's scales, one for each row, multiply the sums.
+//$ else
 ** b is the stored codes: a code times the scale of its block, rounded to bf16, is multiplied.
+//$ end
 ** Rows of d outside every group are not written.
 **
 ** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
@@ -11,7 +17,7 @@
 */
 enum {
     //$ include "sm90/constants_tile.body.cu"
-    A_BYTES = TILE_M * TILE_K * 2,
+    A_BYTES = TILE_M * TILE_K$(bytes > 1 and " * " .. bytes or ""),
     B_ROW = $(packed_row), /* bytes */
     B_BYTES = $(b.major == "k" and "TILE_N" or "TILE_K") * B_ROW,
     STAGE_BYTES = A_BYTES + B_BYTES,
@@ -24,7 +30,11 @@ enum {
 //$ local type = d.bytes == 4 and "f32" or "16bit"
 //$ include("sm90/store_" .. type .. (b.major == "k" and "_turned" or "_neighbours") .. ".cu")
 
-//$ if factors ~= "none" then
+//$ if rebased then
+//$ include "sm90/factors_tokens.cu"
+
+//$ once("dequantize/rebase_" .. b.type .. ".c")
+//$ elseif factors ~= "none" then
 //$ include "sm90/factors.cu"
 
 //$ end
@@ -38,7 +48,7 @@ enum {
 
 //$ include "sm90/scale_words.cu"
 
-//$ include "sm90/multiply_weights.cu"
+//$ include("sm90/multiply_" .. dequantize .. ".cu")
 
 //$ include "sm90/store.cu"
 
@@ -52,7 +62,7 @@ $(name)(
     const struct memory s = memory_layout();
     struct maps maps;
 //$ if factors ~= "none" then
-    const struct factors factors = { b_global };
+    const struct factors factors = { $(rebased and "a_sf" or "b_global") };
 //$ end
     struct scales scales;
     //$ include "sm90/setup.body.cu"

@@ -13,8 +13,7 @@
 enum {
     LINES = COLUMNS / 4,  /* rows of B: in a warp, */
     HELD = LINES / 8,     /* in a thread */
-    BLOCKS = TILE_K / 32, /* of a row's step */
-    B_ROW = TILE_K / 2    /* bytes */
+    BLOCKS = TILE_K / 32  /* of a row's step */
 };
 
 /* A thread's share of B for TILE_K steps of k, and each row's factor of sums. */
