@@ -511,7 +511,8 @@ struct qn_kernel {
     const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
     const char *dequantize; /* where codes become bf16: "shared", "registers";
                                "swapped": registers, and D turned; "weights":
-                               the same next to A as it is copied */
+                               the same next to A as it is copied; "few": by
+                               mma.sync, for few rows of A */
     const char *becomes;    /* their type when dequantized: "bf16", "f16" with
                                QN_PARAM_bases, or "either", by tiles */
     const char *quantize; /* "mainloop": the mainloop quantizes A; "pass", "" or
@@ -522,7 +523,7 @@ struct qn_kernel {
     int threads;
     int microbatches;            /* that a launch may merge, at least
                                     1 */
-    int ctas;                    /* on a multiprocessor, of persistent casts */
+    int ctas;                    /* persistent ones, on a multiprocessor */
     int smem;                    /* bytes of dynamic shared memory */
     int shipped;                 /* named by specs/kernels/shipped.lua */
     const unsigned char *params; /* enum qn_param */

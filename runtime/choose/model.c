@@ -290,13 +290,16 @@ static double math_cycles(const struct qn_demand *demand,
     double math = rows * larger(kernel->tile[1], 1) * k / QN_FMA_PER_CYCLE;
     const struct qn_model_reported *r = reported_of(demand, kernel);
 
-    if (r)
+    if (qn_model_dequantizes(kernel) && !qn_tensormap_any(kernel))
+        math = qn_model_dequantize_cycles(demand, kernel, rows, k, math);
+    else if (r)
         math = reported_cycles(r, kernel, math, rows, k, larger(a, b)) +
                (qn_tensormap_any(kernel) ? 0 : sync_steps(demand, kernel, k));
     else if (!qn_tensormap_any(kernel))
         math = math * sync_times(kernel, a, b) + sync_steps(demand, kernel, k);
     else if (qn_model_dequantizes(kernel))
-        math = larger(math, qn_model_dequantize_cycles(kernel, rows, k, math));
+        math = larger(
+            math, qn_model_dequantize_cycles(demand, kernel, rows, k, math));
     else if (b < 2)
         math *= larger(a, b) / 2;
     math = larger(math, qn_fuse_tile(kernel, k));

@@ -62,7 +62,8 @@ int qn_model_dequantize_whole(const struct qn_kernel *kernel, double length);
 
 /* Cycles for k steps of a tile of so many rows, whose products take
    `math` without it. */
-double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
+double qn_model_dequantize_cycles(const struct qn_demand *demand,
+                                  const struct qn_kernel *kernel, double rows,
                                   double k, double math);
 
 /* A dgrad that goes back through an activation, compared with a plain

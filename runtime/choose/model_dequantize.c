@@ -17,10 +17,17 @@
 ** that may have more rows than FEW often do not: groups are taken as uneven, up
 ** to half as long again as the mean.            COUPLED: few
 **
-** Measured in bench/notes: dequantize.
+** Kernels for few tokens ("few") share a multiprocessor with others of their
+** kind, and its instructions are what there is too little of: for 64 steps a
+** tile takes ALONE, and for each row of B BY_CODE, and BY_TOKEN for each row
+** that it multiplies, half of its rows or all; INTEGERS or SIXTEENS times as
+** long where codes or scales are those.
+**
+** Measured in bench/notes: dequantize, packed-weights.
 */
 #include "choose/model.h"
 #include "base/types.h"
+#include "choose/select.h"
 #include "choose/tensormap.h"
 
 #include <string.h>
@@ -44,19 +51,25 @@
 #define ALONG_ROW        4.1
 #define ACROSS_STEP      600.0
 #define ACROSS_ROW       5.5
+#define ALONE            30.0
+#define BY_CODE          3.1
+#define BY_TOKEN         0.075
+#define INTEGERS         1.07 /* a scale of 16 digits is two of bf16 */
+#define SIXTEENS         1.2  /* a scale for each 16 codes */
 #define UNEVEN           1.5
 
 /* The memory that they write to. */
-enum strategy { NOWHERE, SHARED, REGISTERS, SWAPPED, WEIGHTS };
+enum strategy { NOWHERE, SHARED, REGISTERS, SWAPPED, WEIGHTS, FEW_TOKENS };
 
 static enum strategy strategy_of(const struct qn_kernel *kernel)
 {
     static const char *const names[] = {[SHARED] = "shared",
                                         [REGISTERS] = "registers",
                                         [SWAPPED] = "swapped",
-                                        [WEIGHTS] = "weights"};
+                                        [WEIGHTS] = "weights",
+                                        [FEW_TOKENS] = "few"};
 
-    for (int strategy = SHARED; strategy <= WEIGHTS && kernel->dequantize;
+    for (int strategy = SHARED; strategy <= FEW_TOKENS && kernel->dequantize;
          strategy++)
         if (!strcmp(kernel->dequantize, names[strategy]))
             return (enum strategy)strategy;
@@ -111,9 +124,10 @@ static struct share share_of(const struct qn_operand *o, enum strategy strategy,
 static double few_of(const struct qn_kernel *kernel)
 {
     enum strategy strategy = strategy_of(kernel);
-    double few = strategy == SWAPPED   ? FEW
-                 : strategy == WEIGHTS ? FEW_OF_MANY
-                                       : 0;
+    double few = strategy == SWAPPED      ? FEW
+                 : strategy == WEIGHTS    ? FEW_OF_MANY
+                 : strategy == FEW_TOKENS ? kernel->tile[0] / 2.0
+                                          : 0;
 
     return kernel->tile[0] > few ? few : 0;
 }
@@ -143,6 +157,22 @@ static double weights_cycles(const struct qn_kernel *kernel, double rows,
     return (step + row * larger(rows, FEW_OF_MANY)) * k / 64;
 }
 
+static double few_cycles(const struct qn_kernel *kernel,
+                         const struct qn_scaling *scaling, double rows,
+                         double k)
+{
+    const int bits = qn_type_bits(kernel->b.type);
+    double step =
+        ALONE + kernel->tile[1] *
+                    (BY_CODE + BY_TOKEN * larger(rows, kernel->tile[0] / 2.0));
+
+    if (bits == 4 && kernel->b.type != QUERN_E2M1)
+        step *= INTEGERS;
+    if (scaling->k < 32)
+        step *= SIXTEENS;
+    return step * k / 64;
+}
+
 static double others_cycles(const struct qn_kernel *kernel, double rows,
                             double k, double math)
 {
@@ -167,10 +197,16 @@ static double others_cycles(const struct qn_kernel *kernel, double rows,
            (strategy == REGISTERS ? FIRST : 0);
 }
 
-double qn_model_dequantize_cycles(const struct qn_kernel *kernel, double rows,
+double qn_model_dequantize_cycles(const struct qn_demand *demand,
+                                  const struct qn_kernel *kernel, double rows,
                                   double k, double math)
 {
-    return strategy_of(kernel) == WEIGHTS
-               ? weights_cycles(kernel, rows, k)
-               : others_cycles(kernel, rows, k, math);
+    switch (strategy_of(kernel)) {
+    case WEIGHTS:
+        return weights_cycles(kernel, rows, k);
+    case FEW_TOKENS:
+        return few_cycles(kernel, &demand->recipe->scaling[QN_W], rows, k);
+    default:
+        return others_cycles(kernel, rows, k, math);
+    }
 }

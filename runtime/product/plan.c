@@ -147,13 +147,13 @@ static int set_attributes(struct qn_plan *plan, int cluster)
     return code;
 }
 
-/* Persistent CTAs in one row: as many as there are multiprocessors. */
+/* Persistent CTAs in one row: as many as the multiprocessors have room for. */
 static int prepare_launch(struct qn_plan *plan, const struct qn_module *module,
                           const struct qn_session *s)
 {
     const struct qn_kernel *kernel = plan->kernel;
     int cluster = kernel->cluster[0] * kernel->cluster[1];
-    int sms = s->demand.sms;
+    int sms = s->demand.sms, ctas;
     int code = s->outline ? QUERN_OK
                           : QN_CU(plan->driver, cuKernelGetFunction,
                                   &plan->kernel_function, module->handle);
@@ -161,11 +161,12 @@ static int prepare_launch(struct qn_plan *plan, const struct qn_module *module,
     if (cluster < 1)
         cluster = 1;
     plan->workers = sms < cluster ? cluster : sms - sms % cluster;
-    plan->values.band = qn_tuned_band(
-        s, kernel, qn_select_band(&plan->problem, kernel, plan->workers));
+    ctas = plan->workers * (kernel->ctas > 1 ? kernel->ctas : 1);
+    plan->values.band =
+        qn_tuned_band(s, kernel, qn_select_band(&plan->problem, kernel, ctas));
     plan->tuned = s->tuned.kernel == kernel;
     plan->launch = (struct cu_launch){
-        .grid = {(unsigned)plan->workers, 1, 1},
+        .grid = {(unsigned)ctas, 1, 1},
         .block = {(unsigned)kernel->threads, 1, 1},
         .shared_bytes = (unsigned)kernel->smem,
         .nattributes = cluster > 1,

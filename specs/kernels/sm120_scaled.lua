@@ -45,6 +45,7 @@ local function grid (ops, ragged, more)
     -- one of A for 32 rows.
     derive "threads" (function () return 8 * 32 end),
     derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 4 } end),
+    derive "turned"  (function () return false end),
     derive "cluster" (function () return { 1, 1 } end),
 
     -- A CTA has the 99 KiB of shared memory that one may have there.

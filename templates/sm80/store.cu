@@ -83,6 +83,23 @@ FN struct run run_of(const struct target *t, int row, int column, int pass)
     return r;
 }
 
+//$ if turned then
+/* The sums of 16 rows of D into the warp's slab: those from the warp's row `row` on. */
+FN void fill_slab(float *slab, const float sum[WARP_N / 16][WARP_M / 8][4], int row)
+{
+    const int lane = threadIdx.x % 32;
+    float *to = slab + lane % 4 * 2 * SLAB_PITCH + lane / 4;
+
+#pragma unroll
+    for (int i = 0; i < WARP_N / 16; i++)
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                to[(8 * j + c % 2) * SLAB_PITCH + 16 * i + c / 2 * 8] = sum[i][row / 8 + j][c];
+}
+
+//$ else
 /* 16 rows of sums into the warp's slab. */
 FN void fill_slab(float *slab, const float sum[WARP_N / 8][4])
 {
@@ -96,9 +113,11 @@ FN void fill_slab(float *slab, const float sum[WARP_N / 8][4])
     }
 }
 
+//$ end
+//$ local sums = turned and "[WARP_N / 16][WARP_M / 8][4]" or "[WARP_M / 16][WARP_N / 8][4]"
 /* Store a warp's sums; `row` and `column` are its first ones in the tile. */
 FN void store_sums(const struct target *t, float *slab,
-                   const float sum[WARP_M / 16][WARP_N / 8][4], int row, int column)
+                   const float sum$(sums), int row, int column)
 {
 #pragma unroll
     for (int i = 0; i < WARP_M / 16; i++, row += 16) {
@@ -110,7 +129,7 @@ FN void store_sums(const struct target *t, float *slab,
                 const struct run r = run_of(t, row, column, pass);
                 load_run(x[pass], t->c + r.row * t->c_stride + r.column, r.count, t->whole);
             }
-        fill_slab(slab, sum[i]);
+        fill_slab(slab, $(turned and "sum, 16 * i" or "sum[i]"));
         __syncwarp();
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {

@@ -107,7 +107,7 @@ FN void fetch_$(name)(const struct memory *s, const struct line *l, int word, in
     fetch_word(slot_$(name)(s, word, row), l, word, $(s.order == "tiles" and 512 or 4));
 }
 
-//$ if dequantize == "swapped" or dequantize == "weights" then
+//$ if dequantize == "swapped" or dequantize == "weights" or dequantize == "few" then
 //$ local words = span * tile.k // (each * s.k) -- that a stage needs
 /* All words but the first for the stage that begins at `x`, which the one before needs. */
 FN void fetch_next_$(name)(const struct memory *s, const struct line *l, int x, int row)

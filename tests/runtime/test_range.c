@@ -7,6 +7,7 @@
 #include "dequantize_scene.h"
 #include "base/context.h"
 #include "choose/model.h"
+#include "choose/select.h"
 
 /* -------------------------------------------------------------------- order */
 
@@ -101,6 +102,8 @@ TEST(rows_are_counted)
                                .a.type = QUERN_E4M3,
                                .b.type = QUERN_E4M3,
                                .tile = {96, 256, 64}};
+    const struct qn_recipe recipe = {.scaling = {[QN_W] = {.k = 32}}};
+    const struct qn_demand demand = {.recipe = &recipe};
     double few, many, either;
 
     assert_true(qn_model_dequantize_rows(&kernel, 40) == 64);
@@ -108,15 +111,37 @@ TEST(rows_are_counted)
     assert_true(qn_model_dequantize_rows(&kernel, 128) == 96);
     assert_true(qn_model_dequantize_whole(&kernel, 64));
     assert_false(qn_model_dequantize_whole(&kernel, 65));
-    few = qn_model_dequantize_cycles(&kernel, 64, 64, 512);
-    many = qn_model_dequantize_cycles(&kernel, 96, 64, 768);
+    few = qn_model_dequantize_cycles(&demand, &kernel, 64, 64, 512);
+    many = qn_model_dequantize_cycles(&demand, &kernel, 96, 64, 768);
     assert_true(many > 1.2 * few && many < 1.5 * few);
     kernel.becomes = "either";
-    either = qn_model_dequantize_cycles(&kernel, 64, 64, 512);
+    either = qn_model_dequantize_cycles(&demand, &kernel, 64, 64, 512);
     assert_true(either < few);
     kernel.tile[0] = 64;
     assert_true(qn_model_dequantize_rows(&kernel, 128) == 64);
     assert_false(qn_model_dequantize_whole(&kernel, 32));
+}
+
+/* Kernels for few tokens multiply half of their rows or all: a value is worth
+   many tokens. */
+TEST(few_tokens_cost_little)
+{
+    struct qn_kernel kernel = {.dequantize = "few",
+                               .a.type = QUERN_BF16,
+                               .b.type = QUERN_E2M1,
+                               .tile = {16, 128, 256}};
+    struct qn_recipe recipe = {.scaling = {[QN_W] = {.k = 32}}};
+    const struct qn_demand demand = {.recipe = &recipe};
+    double few, many;
+
+    assert_true(qn_model_dequantize_rows(&kernel, 4) == 8);
+    assert_true(qn_model_dequantize_rows(&kernel, 16) == 16);
+    few = qn_model_dequantize_cycles(&demand, &kernel, 1, 64, 0);
+    assert_true(few == qn_model_dequantize_cycles(&demand, &kernel, 8, 64, 0));
+    many = qn_model_dequantize_cycles(&demand, &kernel, 16, 64, 0);
+    assert_true(many > 1.1 * few && many < 1.3 * few);
+    recipe.scaling[QN_W].k = 16;
+    assert_true(qn_model_dequantize_cycles(&demand, &kernel, 8, 64, 0) > few);
 }
 
 TEST(model_decides)

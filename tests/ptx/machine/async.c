@@ -285,6 +285,8 @@ static const struct {
     {"cp.async.cg.shared.global", "rdrr", copy_async, 0},
     {"cp.async.cg.shared.global.L2::128B", "rdr", copy_async, 0},
     {"cp.async.cg.shared.global.L2::128B", "rdrr", copy_async, 0},
+    {"cp.async.cg.shared.global.L2::256B", "rdr", copy_async, 0},
+    {"cp.async.cg.shared.global.L2::256B", "rdrr", copy_async, 0},
     {"cp.async.mbarrier.arrive.noinc.shared::cta.b64", "r", copy_arrive, 0},
     {"cp.async.mbarrier.arrive.shared::cta.b64", "r", copy_arrive, 1},
     {"cp.async.commit_group", "", copy_commit, 0},

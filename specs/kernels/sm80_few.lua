@@ -1,0 +1,98 @@
+-- Products of few tokens and packed weights with mma.sync, which leaves a multiprocessor all of its
+-- instructions: each code of the weights is turned into bf16 in registers, once, next to up to 64
+-- tokens. The rows of the weights are the tensor cores' rows.
+
+local SMEM = 99 * KiB -- that every GPU since sm_80 has
+
+local function word_k (v) return 4 // v.b.scale.bytes * v.b.scale.k end
+
+-- Words of scales that a row has on their way, and those that a stage needs: a power of two.
+local function word_slots (v)
+  if not v.b.scale then return 0 end
+  local slots = 4
+  while slots < (v.stages * v.tile.k + word_k(v) - 1) // word_k(v) + 2 do slots = 2 * slots end
+  return slots
+end
+
+local function stage_memory (v)
+  return v.tile.m * (v.tile.k * 2 + 32) + v.tile.n * v.tile.k * v.b.bits // 8
+end
+
+kernels "sm80_few_m" {
+  op       = "fprop",
+  element  = { bf16, e4m3, e2m1, i4, u4 },
+  scale    = { "none", "block" },
+  layout   = "tn",
+  ragged   = "m",
+  epilogue = "scale",
+  arch     = { "sm_80", "sm_90a", "sm_100f", "sm_120a" },
+  template = "sm80/gemm_few.cu",
+  params   = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stride", "b_group_stride",
+               "b_pointers", "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global", "alpha",
+               "beta", "scalar_step", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n",
+               "k", "band", "error", "noop" },
+
+  axis "tile" { {16, 64, 256}, {16, 128, 256}, {16, 64, 128}, {16, 128, 128}, {32, 128, 128},
+                {64, 128, 64} },
+  axis "dequantize" { "few" },
+  derive "becomes" (function () return "bf16" end),
+  derive "wide" (function () return "bf16" end),
+  derive "dequantized" (function () return "bf16" end),
+  derive "turned" (function () return true end),
+  derive "a_runs" (function () return false end),
+  derive "b_strategy" (function () return "registers" end),
+  derive "span" (function () return 1 end),
+
+  -- Warps side by side along n.
+  derive "threads" (function () return 4 * 32 end),
+  derive "warp"    (function (v) return { v.tile.m, v.tile.n // 4 } end),
+  derive "cluster" (function () return { 1, 1 } end),
+
+  -- CTAs on a multiprocessor, which hide each other's waits; stages that they have room for there.
+  derive "ctas" (function (v)
+    if v.b.bits == 8 then return 2 end
+    if v.tile.m > 16 then return 3 end
+    return (v.tile.n > 64 and 4 or 6) - (v.b.scale and v.b.scale.k < 32 and 1 or 0)
+  end),
+  derive "stages" (function (v)
+    local large = v.arch == "sm_90a" or v.arch == "sm_100f"
+    local room = large and 224 * KiB // v.ctas or SMEM
+    local scales = (v.b.bits == 4 and v.b.scale.k > 16 and 4 or 8) * KiB -- of them, at most
+    return math.min((room - scales) // stage_memory(v), 6)
+  end),
+  derive "ahead" (function (v) return v.stages - 1 end),
+  derive "word_slots" (function (v) return { 0, word_slots(v) } end),
+  derive "smem" (function (v)
+    return v.stages * stage_memory(v) + v.tile.n * v.word_slots[2] * 4
+  end),
+
+  -- Powers of two that sums lack, where something multiplies them anyway: see sm90_weights.lua.
+  derive "lowered" (function (v)
+    local s = v.b.scale
+    return s and s.global and v.b.bits == 4 and s.type == "e4m3" and 9 or 0
+  end),
+
+  requires "k <= 33554431" "rows of weights in a tile are addressed in 32 bits",
+  without "b_global" (function (v) return not v.b.scale or not v.b.scale.global end),
+  reject "tokens must be bf16 without scales, and weights codes with them"
+    (function (v) return v.a.scale ~= false or v.a.type ~= "bf16" or not v.b.scale end),
+  reject "scales must be factors of values, not of sums"
+    (function (v) return not v.b.scale.of_values end),
+  reject "scales are of blocks, row by row, of 16 k at least"
+    (function (v)
+      local s = v.b.scale
+      return s.span ~= "block" or s.order ~= "rows" or s.k % 16 ~= 0 or 128 % s.k ~= 0
+    end),
+  reject "a tile has 16 to 64 tokens, 64 or 128 rows of weights, and 64 to 256 values of k"
+    (function (v)
+      local m, n, k = v.tile.m, v.tile.n, v.tile.k
+      return m % 16 ~= 0 or m > 64 or n ~= 64 and n ~= 128 or k ~= 64 and k ~= 128 and k ~= 256
+    end),
+  reject "16 tokens and codes of four bits leave room for 256 values of k, codes of eight do not"
+    (function (v)
+      return v.b.bits == 8 and v.tile.k == 256
+             or v.b.bits == 4 and v.tile.m == 16 and v.tile.k < 256
+    end),
+}
+
+-- SPDX-License-Identifier: Apache-2.0

@@ -1,0 +1,388 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+//$ local four, s = b.bits == 4, b.scale
+/*
+** d = alpha * a * b^T + beta * c for each group: few tokens times packed weights.
+**
+**   a     [m, k]  $(a.type)
+**   b     [groups, n, k]  $(b.type), the stored codes: a code times the scale of its block,
+**         rounded to bf16, is multiplied
+**   d, c  [m, n]  $(d.type); c may be d, and is not read where beta is 0
+**
+** The groups divide the rows of d among them. Those of no group are not written. For every GPU
+** since sm_80: the rows of b are the tensor cores' rows, tokens their columns.
+**
+** Persistent CTAs take the tiles of d. All threads copy a, b and the scales into a ring of STAGES
+** stages, ahead of the products. A warp has WARP_N rows of b and all tokens of the tile, so that
+** each code is turned into a value once.
+*/
+enum {
+    THREADS = $(threads),
+    TILE_M = $(tile.m),
+    TILE_N = $(tile.n),
+    TILE_K = $(tile.k),
+    WARP_M = TILE_M,
+    WARP_N = $(warp[2]), /* rows of b, columns of d */
+    STAGES = $(stages),
+    /* Bytes of a row in a stage; of a with those that put four rows into different banks. */
+    A_ROW = TILE_K * 2,
+    B_ROW = TILE_K * $(b.bits) / 8,
+    A_PITCH = A_ROW + 32,
+    A_BYTES = TILE_M * A_PITCH,
+    STAGE_BYTES = A_BYTES + TILE_N * B_ROW
+};
+
+//$ include "sm80/ptx.cu"
+
+//$ include "common/sizes.c"
+
+//$ include("common/check_sizes.cu", { rolled = false })
+
+//$ include "common/scheduler.cu"
+
+//$ include "common/scale_place.c"
+
+//$ include(d.bytes == 4 and "sm80/words_f32.cu" or "sm80/words_16bit.cu")
+
+//$ include "sm80/store.cu"
+
+/* The ring, and between two tiles the warps' slabs; then the scales. */
+FN unsigned char *shared_memory(void)
+{
+    extern __shared__ __align__(128) unsigned char dynamic[];
+    return dynamic;
+}
+
+struct memory {
+    unsigned int ring, words; /* addresses: of the stages, of the scales */
+};
+
+typedef unsigned long long u64;
+
+FN unsigned int load_shared_word(unsigned int from)
+{
+    unsigned int word;
+
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
+    return word;
+}
+
+//$ if four then
+FN unsigned int load_shared_half(unsigned int from)
+{
+    unsigned short half;
+
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(from) : "memory");
+    return half;
+}
+
+//$ end
+#define copy_word copy_async_4
+
+/* The same as copy_async, of weights: L2 reads 256 bytes of a row at once, which the next stages
+   need. Pieces of 128 bytes of so many rows at a time leave memory at half of its rate. */
+FN void copy_weights(unsigned int to, const element *from, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;"
+                 : : "r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+//$ include "sm90/scale_words.cu"
+
+/* What one thread copies for each stage: 16 bytes of every so many rows of both operands. Rows of
+   tokens that are not there keep what was in their place: their sums are columns that nothing
+   stores. */
+enum {
+    A_CHUNKS = A_ROW / 16,
+    B_CHUNKS = B_ROW / 16,
+    A_PASS = THREADS / A_CHUNKS, /* rows that all threads copy together */
+    B_PASS = THREADS / B_CHUNKS,
+    B_PASSES = TILE_N / B_PASS
+};
+
+struct source {
+    const element *a, *b;         /* in the next stage: its bytes of a's first row, all of b's */
+    long long step;               /* from there to its bytes of its next row of a */
+    unsigned int place[B_PASSES]; /* of its bytes of b */
+    int tokens;                   /* of the tile, from its first row of a on */
+    int k;                        /* steps left, from the next stage on */
+    int aligned;                  /* tokens start at multiples of 16 bytes */
+};
+
+/* `a`, `b`: the tile's first elements; strides in bytes. Rows of b that are not there are the last
+   one again: nothing stores their sums. */
+FN void source_begin(struct source *s, const element *a, long long a_stride, int tokens,
+                     const element *b, long long b_stride, int columns, int k)
+{
+    const int line = threadIdx.x / A_CHUNKS;
+
+    s->aligned = ((size_t)a | (size_t)a_stride) % 16 == 0;
+    s->a = a + line * a_stride + threadIdx.x % A_CHUNKS * 16;
+    s->step = A_PASS * a_stride;
+    s->tokens = tokens - line;
+    s->b = b;
+#pragma unroll
+    for (int i = 0; i < B_PASSES; i++) {
+        const int row = i * B_PASS + threadIdx.x / B_CHUNKS;
+
+        s->place[i] = (unsigned int)((row < columns ? row : columns - 1) * b_stride) +
+                      threadIdx.x % B_CHUNKS * 16;
+    }
+    s->k = k;
+}
+
+/* Chunks of a row of b change places, so that those of one column of 8 rows are in different banks:
+   by these bits of their addresses. */
+FN unsigned int digits_of(int row)
+{
+    return row / (128 / B_ROW) % B_CHUNKS * 16;
+}
+
+FN int bytes_there(int bytes, int byte)
+{
+    const int left = bytes - byte;
+
+    return left < 0 ? 0 : left < 16 ? left : 16;
+}
+
+/* A stage with fewer than TILE_K steps, others of which are zeros, or tokens that start anywhere. */
+FN void copy_any(const struct source *s, unsigned int a, unsigned int b)
+{
+    const int steps = s->k < TILE_K ? s->k : TILE_K;
+    const int left_a = bytes_there(2 * steps, threadIdx.x % A_CHUNKS * 16);
+    const int left_b =
+        bytes_there($(four and "(steps + 1) / 2" or "steps"), threadIdx.x % B_CHUNKS * 16);
+    const element *from = s->a;
+
+#pragma unroll
+    for (int i = 0; i < B_PASSES; i++)
+        copy_weights(b + i * B_PASS * B_ROW, s->b + s->place[i], left_b);
+#pragma unroll 1
+    for (int i = 0; i < TILE_M && i < s->tokens; i += A_PASS, from += s->step) {
+        unsigned int word[4] = { 0 };
+
+        if (s->aligned) {
+            copy_async(a + i * A_PITCH, from, left_a);
+            continue;
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            if (2 * j < left_a)
+                word[j / 2] |= (unsigned int)((const unsigned short *)from)[j] << j % 2 * 16;
+        store_shared_x4(a + i * A_PITCH, word);
+    }
+}
+
+/* This thread's part of the stage at `stage`. */
+FN void copy_stage(struct source *s, unsigned int stage)
+{
+    const unsigned int a =
+        stage + threadIdx.x / A_CHUNKS * A_PITCH + threadIdx.x % A_CHUNKS * 16;
+    const unsigned int b = stage + A_BYTES + threadIdx.x / B_CHUNKS * B_ROW +
+                           (threadIdx.x % B_CHUNKS * 16 ^ digits_of(threadIdx.x / B_CHUNKS));
+
+    if (s->k >= TILE_K && s->aligned) {
+#pragma unroll
+        for (int i = 0; i < B_PASSES; i++)
+            copy_weights(b + i * B_PASS * B_ROW, s->b + s->place[i], 16);
+#pragma unroll
+        for (int i = 0; i < TILE_M; i += A_PASS)
+            if (i < s->tokens)
+                copy_async(a + i * A_PITCH, s->a + i / A_PASS * s->step, 16);
+    } else
+        copy_any(s, a, b);
+    s->a += A_ROW;
+    s->b += B_ROW;
+    s->k -= TILE_K;
+}
+
+enum { HELD = WARP_N / 8 }; /* rows of b of which a lane has codes */
+
+/* A lane's rows of b, and the row whose scales it copies. */
+struct rows {
+    int row;            /* the first one, of the tile's */
+    unsigned int codes; /* of its first codes in a stage, from the stage's first byte on */
+    unsigned int digits;
+    struct line line;
+    int line_row;
+    unsigned int skips[HELD]; /* bits of each row's first word before its first scale */
+};
+
+FN void rows_begin(struct rows *r, const struct scales *scales, const struct tile *t, int columns)
+{
+    const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * WARP_N;
+
+    r->row = first + lane / 4;
+    r->codes = A_BYTES + r->row * B_ROW + lane % 4 * $(four and 2 or 4);
+    r->digits = digits_of(r->row);
+    r->line_row = first + lane % WARP_N;
+    r->line = line_b(scales, t, t->column + r->line_row, columns);
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        r->skips[i] = 8 * __shfl_sync(~0u, r->line.skip, 8 * i + lane / 4);
+}
+
+/* Ask for stage `i`, its scales too. */
+FN void ask(const struct memory *s, struct source *source, const struct rows *r, int i)
+{
+    copy_stage(source, s->ring + i % STAGES * STAGE_BYTES);
+    if (threadIdx.x % 32 < WARP_N)
+        fetch_next_b(s, &r->line, i * TILE_K, r->line_row);
+}
+
+//$ include "sm80/dequantize_few.cu"
+
+/* Tokens 8 j .. 8 j + 7, as the tensor cores' columns, for the 16 steps of k that begin at `k`. */
+FN void load_tokens(unsigned int word[2], unsigned int stage, int j, int k)
+{
+    const int lane = threadIdx.x % 32;
+    unsigned int first, last;
+
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(first), "=r"(last)
+                 : "r"(stage + (8 * j + lane / 4) * A_PITCH + 2 * k + lane % 4 * 8) : "memory");
+//$ if four then
+    word[0] = permute(first, last, 0x5410);
+    word[1] = permute(first, last, 0x7632);
+//$ else
+    word[0] = first;
+    word[1] = last;
+//$ end
+}
+
+//$ local exact = b.type == "e2m1" and s.type == "e8m0"
+//$ local forms = exact and { "_near", "_any" } or { "" }
+//$ local counts = { tile.m // 2, tile.m }
+//$ for _, form in ipairs(forms) do
+//$ for _, count in ipairs(form == "_any" and { tile.m } or counts) do
+//$ local which = count < tile.m and ", of the tile's first " .. count .. " tokens" or ""
+/* The products of one stage$(which). */
+FN void multiply_$(count)$(form)(float sum[WARP_N / 16][TILE_M / 8][4], const struct held *h,
+                          unsigned int stage, const struct rows *r, int x)
+{
+//$ local rolled = form == "_any" and " 1" or ""
+#pragma unroll
+    for (int word = 0; word < WORDS; word++)
+#pragma unroll$(rolled)
+        for (int y = word * WORD_STEPS; y < (word + 1) * WORD_STEPS; y += 16) {
+            unsigned int weights[WARP_N / 16][4];
+
+#pragma unroll
+            for (int i = 0; i < HELD; i++)
+                dequantize_row$(form)(&weights[i / 2][i % 2], h, stage, r, i, word, x, y);
+#pragma unroll
+            for (int j = 0; j < $(count // 8); j++) {
+                unsigned int tokens[2];
+
+                load_tokens(tokens, stage, j, y);
+#pragma unroll
+                for (int i = 0; i < WARP_N / 16; i++)
+                    mma(sum[i][j], weights[i], tokens);
+            }
+        }
+}
+
+//$ end
+//$ end
+/* One stage, whose first step of k is `x`, for so many tokens. */
+FN void multiply_stage(float sum[WARP_N / 16][TILE_M / 8][4], const struct memory *s,
+                       unsigned int stage, const struct rows *r, int x, int tokens)
+{
+    struct held h;
+
+    load_scales(&h, s, r, x);
+//$ if exact then
+    if (h.beyond)
+        multiply_$(tile.m)_any(sum, &h, stage, r, x);
+    else
+//$ end
+    if (tokens <= $(counts[1]))
+        multiply_$(counts[1])$(forms[1])(sum, &h, stage, r, x);
+    else
+        multiply_$(tile.m)$(forms[1])(sum, &h, stage, r, x);
+}
+
+/* sum += (a * b) turned, over k steps of k, at least one. */
+FN void multiply_tile(float sum[WARP_N / 16][TILE_M / 8][4], const struct memory *s,
+                      struct source *source, const struct rows *r, int k, int tokens)
+{
+    const int stages = k / TILE_K + (k % TILE_K > 0);
+
+    if (threadIdx.x % 32 < WARP_N)
+        fetch_b(s, &r->line, 0, r->line_row);
+#pragma unroll 1
+    for (int i = 0; i < STAGES - 1; i++) {
+        if (i < stages)
+            ask(s, source, r, i);
+        copy_commit();
+    }
+#pragma unroll 1
+    for (int i = 0; i < stages; i++) {
+        copy_wait(STAGES - 2);
+        __syncthreads(); /* all have it, and nothing reads the one before any more */
+        if (i + STAGES - 1 < stages)
+            ask(s, source, r, i + STAGES - 1);
+        copy_commit();
+        multiply_stage(sum, s, s->ring + i % STAGES * STAGE_BYTES, r, i * TILE_K, tokens);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
+$(name)(
+    //$ include "common/params.cu"
+)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const unsigned int ring = shared_address(shared_memory());
+    const struct memory s = { ring, ring + STAGES * STAGE_BYTES };
+    const struct scales scales = { (const unsigned char *)b_sf, b_sf_stride, b_sf_group_stride, k };
+    float *slab = (float *)shared_memory() + warp * 16 * SLAB_PITCH;
+    struct scheduler w;
+    struct tile t;
+
+    //$ include "common/enter.body.cu"
+    if (n == 0)
+        return; /* D has no element, and a strip no tiles */
+    w.groups = groups;
+    w.band = (unsigned int)band;
+    w.first_dims = first_dims;
+    w.offsets = offsets;
+    w.sizes_bytes = sizes_bytes;
+    w.total = (unsigned int)m;
+    w.across = ((unsigned int)n + TILE_N - 1) / TILE_N;
+    scheduler_begin(&w, blockIdx.x, gridDim.x, lane);
+    while (scheduler_next(&w, &t, lane)) {
+        const int tokens = (int)t.length - t.row < TILE_M ? (int)t.length - t.row : TILE_M;
+        const long long row = t.start + (long long)t.row; /* the tile's first one in the buffers */
+        const element *weights =
+            b_pointers ? (const element *)b_pointers[t.group]
+                       : (const element *)b + t.group * b_group_stride * $(b.bits) / 8;
+        float sum[WARP_N / 16][TILE_M / 8][4] = { { { 0 } } };
+        struct source source;
+        struct target target;
+        struct rows rows;
+
+        source_begin(&source, (const element *)a + 2 * row * a_stride, 2 * a_stride, tokens,
+                     weights + t.column * b_stride * $(b.bits) / 8, b_stride * $(b.bits) / 8,
+                     n - t.column, k);
+        rows_begin(&rows, &scales, &t, n);
+        if (k > 0)
+            multiply_tile(sum, &s, &source, &rows, k, tokens);
+//$ if s.global or lowered > 0 then
+        finish_sums(sum, $(s.global and "b_global[t.group]" or "1"));
+//$ end
+        target.d = (output *)d + row * d_stride + t.column;
+        target.d_stride = d_stride;
+        target.c = (output *)c + row * c_stride + t.column;
+        target.c_stride = c_stride;
+        target.rows = tokens;
+        target.columns = n - t.column;
+        target.alpha = alpha ? alpha[t.group * scalar_step] : 1;
+        target.beta = !c ? 0 : beta ? beta[t.group * scalar_step] : 1;
+        target.whole = runs_aligned(&target);
+        __syncthreads(); /* nothing reads the ring any more: it becomes slabs */
+        store_sums(&target, slab, sum, 0, warp * WARP_N);
+        __syncthreads(); /* and a ring again */
+    }
+    if (blockIdx.x == gridDim.x - 1 && warp == 0) /* it has the fewest tiles */
+        check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
+}
