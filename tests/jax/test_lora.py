@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ragged_dot with low-rank adapters: y and the gradients of lhs, a, b and rhs against float64,
+"""ragged_dot and grouped_dense with low-rank adapters: y and the gradients of lhs, a, b and rhs against float64,
 through packed weights, too; vmap, jit, and arguments that are refused."""
 
 import jax
@@ -71,6 +71,29 @@ def test_gradients(recipe, layout, rank):
     near(db, turned([0.5 * (x @ p).T @ d for x, d, p in zip(xs, dys, a64)]), 2**-6)
     if dw:
         near(dw[0], turned([x.T @ d for x, d in zip(xs, dys)]))
+
+
+def test_dense_with_bias():
+    """As the product of merged weights, a's gradient of x in any shape, the bias' in fp32."""
+    case = Case([3, 0, 13], n=32, k=64, rows=16)
+    a, b = adapters(case, 8, "nk")
+    kernel, bias = case.w.swapaxes(1, 2), jax.random.normal(jax.random.key(1), (3, 32))
+
+    def dense(x, kernel, bias, a, b):
+        return qj.grouped_dense(x, kernel, case.sizes, ((2,), (2,)), bias, lora=(a, b))
+
+    y, back = jax.vjp(dense, case.x.reshape(4, 4, 64), kernel, bias, a, b)
+    dx, dw, dbias, da, db = back(case.dy.reshape(4, 4, 32))
+    xs, dys = case.parts(case.x), case.parts(case.dy)
+    a64, b64, w64 = (np.asarray(t, np.float64) for t in (a, b, kernel))
+    merged = [w + q @ p for w, p, q in zip(w64, a64, b64)]
+    near(y.reshape(16, 32), np.concatenate([x @ w.T + c for x, w, c in
+                                            zip(xs, merged, np.asarray(bias, np.float64))]))
+    near(dx.reshape(16, 64), np.concatenate([d @ w for d, w in zip(dys, merged)]))
+    near(dbias, np.stack([d.sum(0) for d in dys]), 1e-5)
+    near(dw, np.stack([d.T @ x for d, x in zip(dys, xs)]))
+    near(da, np.stack([(d @ q).T @ x for d, q, x in zip(dys, b64, xs)]), 2**-6)
+    near(db, np.stack([d.T @ (x @ p.T) for d, x, p in zip(dys, xs, a64)]), 2**-6)
 
 
 def test_vmap():

@@ -82,7 +82,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
         bias = _checks.f32("bias", bias, (g, n))
     arrays = None if quantized is None else tuple(map(quantized.arrays, copies))
     if lora is not None:
-        return adapted(x, w, arrays, lora, lora_scaling, sizes, (g, k, n), recipe=recipe,
+        return adapted(x, w, arrays, lora, lora_scaling, bias, sizes, (g, k, n), recipe=recipe,
                        scaling=scaling, out=out, layout=layout, outside=word)
     x, w, arrays, bias, sizes, state = vary_with(state, x, w, arrays, bias, sizes)
     if scaling.is_plain:
