@@ -58,7 +58,7 @@ INTEGER(PX_BINARY)
     X(mul_wide_s32, int64_t, int32_t, int32_t, (int64_t)a *b)                  \
     X(mul_wide_u32, uint64_t, uint32_t, uint32_t, (uint64_t)a *b)              \
     X(mul_wide_u16, uint32_t, uint32_t, uint32_t,                              \
-      (uint32_t)(uint16_t)a * (uint16_t)b)                                     \
+      (uint32_t)(uint16_t)a *(uint16_t)b)                                      \
     X(mul_wide_s16, int32_t, uint32_t, uint32_t, (int16_t)a *(int16_t)b)
 SHIFTED(PX_TWO)
 
