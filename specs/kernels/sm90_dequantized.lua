@@ -277,7 +277,7 @@ kernels "sm90_dequantized_m_lora" {
 
   axis "extra"    { "lora" },
   axis "schedule" { "cooperative" },
-  axis "tile"     { {32, 256, 64}, {64, 256, 64} },
+  axis "tile"     { {32, 256, 64}, {96, 256, 64} },
   axis "cluster"  { {1, 1} },
   axis "dequantize"   { "swapped" },
   derive "addend" (function () return "none" end),

@@ -156,7 +156,9 @@ $(name)(
         while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))$(extra and " {" or "")
             dequantize_tile(&s, &p, &q, &t, &scales$(ends), $(k_length), lane);
 //$ if extra then
+#pragma unroll 1
             for (int x = 0; x < extra_k; x += TILE_K)
+#pragma unroll 1
                 for (int part = 0; part < TILE_N; part += COLUMNS)
                     pass_extra(&s, &p, lane);
         }
