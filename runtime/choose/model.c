@@ -19,6 +19,7 @@
 **              where codes are dequantized, that time if it is more
 **              (model_dequantize.c); on GPUs that were not measured here by
 **              others' rates (model_reported.c)
+**              (k with whole steps for the rank of adapters)
 **     copy   = (tile_m/cluster_n + tile_n/cluster_m) * k * bytes, of a lone CTA
 **              TOGETHER of them, / this CTA's part of L2's rate, or PORT
 **              * max(1, k / DRIFT): CTAs fall out of step, and after so many
@@ -419,6 +420,7 @@ static void estimate(const struct qn_demand *demand,
     if (microbatches > 1)
         lengths[2] += microbatches * kernel->tile[2] / 2.0; /* each ends in a
                                                                step */
+    lengths[2] += whole(p->lora / larger(kernel->tile[2], 1)) * kernel->tile[2];
     f->tiles =
         p->groups *
         (qn_model_dequantize_whole(kernel, lengths[0])

@@ -28,10 +28,10 @@ int qn_select_takes_codes(const struct qn_kernel *kernel)
 /* Tensor cores add 16 values of k at a time, whatever instruction asks, and
    tiles of k follow each other: without scales all kernels agree, and with them
    those whose codes become bf16 in a pass, in shared memory or for few tokens.
-   Codes in other kernels' registers have another order inside 64 values of k; mma.sync multiplies FP8
-   codes as bf16, wgmma as FP8; Blackwell's products scale sums of blocks. The
-   first number is the order of the kernels that are fastest where tokens are
-   many. COUPLED: sums */
+   Codes in other kernels' registers have another order inside 64 values of k;
+   mma.sync multiplies FP8 codes as bf16, wgmma as FP8; Blackwell's products
+   scale sums of blocks. The first number is the order of the kernels that are
+   fastest where tokens are many. COUPLED: sums */
 int qn_select_sums(const struct qn_kernel *kernel)
 {
     const char *where = kernel->dequantize ? kernel->dequantize : "";

@@ -277,12 +277,11 @@ qn_tensormap_geometry(const struct qn_problem *p,
     if (kind != QN_MAP_NUMBERS && kind != QN_MAP_EXTRA)
         return operand;
     *other = *operand;
-    if (kind == QN_MAP_NUMBERS)
-        other->type = QUERN_BF16;
-    else if (other->inner == QUERN_AXIS_K)
-        other->columns = p->lora;
-    else
-        other->rows = p->lora;
+    if (kind == QN_MAP_NUMBERS || qn_type_bits(other->type) < 16)
+        other->type = QUERN_BF16; /* as there is none in f16 with codes */
+    if (kind == QN_MAP_EXTRA)
+        *(other->inner == QUERN_AXIS_K ? &other->columns : &other->rows) =
+            p->lora;
     other->pitch = other->columns;
     return other;
 }
@@ -308,11 +307,16 @@ int qn_tensormap_build(const struct qn_geometry *g,
     map->type = map_type(g->type);
     map->swizzle = map_swizzle(operand->swizzle);
     map->dims[0] = g->columns ? packed(g->columns, bits) : 1;
-    /* the kernel's type of D differs if it stores quantized tensors */
+    /* The kernel's type differs of D if it stores quantized tensors, and of
+       extra steps of k next to codes: these are 64 x 64 values. */
     map->box[0] = (uint32_t)packed(
         (int64_t)operand->box[0] * qn_type_bits(operand->type) / bits, bits);
     map->box[1] = (uint32_t)operand->box[1];
     map->box[2] = map->box[3] = 1;
+    if (kind == QN_MAP_EXTRA && qn_type_bits(operand->type) < bits) {
+        map->swizzle = QN_CU_SWIZZLE_128B;
+        map->box[0] = map->box[1] = 64;
+    }
     row = row ? row : 128; /* of no columns */
     if (kind == QN_MAP_RAGGED)
         fill_ragged(map, row / 8);

@@ -78,6 +78,9 @@
           WRITTEN("columnwise", "d", "e", "f"),                                \
       "")                                                                      \
     X(dbias, FORWARD, INPUT ", Tensor? prob", "Tensor dbias")                  \
+    X(activate, FORWARD, INPUT ", Tensor? prob" LIMITS, "Tensor rowwise")      \
+    X(activate_backward, FORWARD, INPUT ", Tensor pre, Tensor? prob" LIMITS,   \
+      "Tensor rowwise, Tensor dprob")                                          \
     X(rescale_, FORWARD, "str line, Tensor(a!) scale, Tensor(b!) history", "") \
     X(dequantize, FORWARD, CAST READ("rowwise") READ("columnwise") SIZES,      \
       "Tensor output")                                                         \

@@ -184,10 +184,6 @@ local function common (wide)
       return v.dequantize == "registers" and not v.a.scale
              or v.dequantize ~= "shared" and not v.b.scale
     end),
-  reject "half of fewer rows or columns is less than one product's"
-    (function (v)
-      return v.dequantize ~= "swapped" and (v.tile.m < 64 or v.tile.m == 64 and v.tile.n < 256)
-    end),
   reject "two fragments of B with sums of more rows leave too few registers: some would spill"
     (function (v) return v.dequantize == "swapped" and v.tile.m > 96 end),
   reject "a tile has 32, 64, 96, 128 or 256 rows, 128 or 256 columns, and 64 values of k"
@@ -195,10 +191,13 @@ local function common (wide)
       local rows = v.tile.m <= 128 and v.tile.m % 32 == 0 or v.tile.m == 256
       return not rows or v.tile.n ~= 128 and v.tile.n ~= 256 or v.tile.k ~= 64
     end),
-  reject "96 rows are no whole number of products"
-    (function (v) return v.dequantize ~= "swapped" and v.tile.m == 96 end),
-  reject "two warpgroups would dequantize the same 64 rows"
-    (function (v) return v.dequantize == "registers" and v.tile.m < 128 end),
+  reject "only swapped tiles have 32 or 96 rows, and 64 only those and shared ones of 256 columns"
+    (function (v)
+      local m = v.tile.m
+      return v.dequantize ~= "swapped" and (m == 32 or m == 96)
+             or m == 64 and (v.dequantize == "registers"
+                             or v.dequantize == "shared" and v.tile.n < 256)
+    end),
   reject "A with as many sums leaves too few registers to fetch C or for scales of e4m3"
     (function (v)
       local e4m3 = v.a.scale and v.a.scale.type == "e4m3"
@@ -267,6 +266,23 @@ kernels "sm90_dequantized_m" {
   axis "cluster"  { {1, 1} },
   axis "dequantize"   { "shared", "registers", "swapped" },
   derive "addend" (function () return "none" end),
+  of_weights()
+}
+
+-- The same with low-rank adapters, as more steps of k of 16-bit values: t Bᵀ.
+kernels "sm90_dequantized_m_lora" {
+  op = "fprop", element = { bf16, e2m1, i4, u4 }, scale = { "none", "block" }, layout = "tn",
+  ragged = "m", d = bf16, arch = "sm_90a", template = "sm90/gemm_dequant.cu",
+  params = join(rows, { "extra_a_map", "extra_b_map" }, sf, sizes, { "extra_k" }),
+
+  axis "extra"    { "lora" },
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {32, 256, 64}, {96, 256, 64} },
+  axis "cluster"  { {1, 1} },
+  axis "dequantize"   { "swapped" },
+  derive "addend" (function () return "none" end),
+  reject "tokens must be bf16 without scales, and weights codes with them"
+    (function (v) return v.a.scale ~= false or v.a.type ~= "bf16" or not v.b.scale end),
   of_weights()
 }
 

@@ -66,19 +66,9 @@ local function common (most)
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits"
 end
 
--- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each. One tensor serves
--- fprop, whose k goes along its rows, and dgrad, whose k goes across them.
-kernels "sm90_weights_m" {
-  op = { "fprop", "dgrad" }, element = { bf16, e4m3, e5m2, e2m3, e3m2, e2m1, i4, u4 },
-  scale = { "none", "block" }, layout = { "tn", "nn" }, ragged = "m", arch = "sm_90a",
-  template = "sm90/gemm_weights.cu",
-  params = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "b_sf",
-             "b_sf_stride", "b_sf_group_stride", "b_global", "first_dims", "offsets",
-             "sizes_bytes", "groups", "m", "n", "k", "band", "error", "noop" },
-
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {256, 128, 64} },
-  axis "cluster"  { {1, 1} },
+-- Weights as bf16, in registers.
+local function weights ()
+  return
   derive "dequantize" (function () return "weights" end),
   derive "becomes" (function () return "bf16" end),
   derive "wide" (function () return "bf16" end),
@@ -133,6 +123,38 @@ kernels "sm90_weights_m" {
       return m % 32 ~= 0 or m < 128 or m > 256 or v.tile.n ~= 128 or v.tile.k ~= 64
     end),
   common(12)
+end
+
+local maps = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map" }
+local given = { "b_pointers", "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global", "first_dims",
+                "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error", "noop" }
+local join = table.join
+
+-- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each. One tensor serves
+-- fprop, whose k goes along its rows, and dgrad, whose k goes across them.
+kernels "sm90_weights_m" {
+  op = { "fprop", "dgrad" }, element = { bf16, e4m3, e5m2, e2m3, e3m2, e2m1, i4, u4 },
+  scale = { "none", "block" }, layout = { "tn", "nn" }, ragged = "m", arch = "sm_90a",
+  template = "sm90/gemm_weights.cu", params = join(maps, given),
+
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {256, 128, 64} },
+  axis "cluster"  { {1, 1} },
+  weights()
+}
+
+-- The same with low-rank adapters, as more steps of k of 16-bit values: t Bᵀ or t A.
+kernels "sm90_weights_m_lora" {
+  op = { "fprop", "dgrad" }, element = { bf16, e2m1, i4, u4 }, scale = { "none", "block" },
+  layout = { "tn", "nn" }, ragged = "m", d = bf16, arch = "sm_90a",
+  template = "sm90/gemm_weights.cu",
+  params = join(maps, { "extra_a_map", "extra_b_map" }, given, { "extra_k" }),
+
+  axis "extra"    { "lora" },
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {256, 128, 64} },
+  axis "cluster"  { {1, 1} },
+  weights()
 }
 
 -- y = x wᵀ of weights of four bits and FP8.

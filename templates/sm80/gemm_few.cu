@@ -144,7 +144,7 @@ FN int bytes_there(int bytes, int byte)
     return left < 0 ? 0 : left < 16 ? left : 16;
 }
 
-/* A stage with fewer than TILE_K steps, others of which are zeros, or tokens that start anywhere. */
+/* A stage with fewer than TILE_K steps, the others zeros, or tokens that start anywhere. */
 FN void copy_any(const struct source *s, unsigned int a, unsigned int b)
 {
     const int steps = s->k < TILE_K ? s->k : TILE_K;

@@ -11,7 +11,8 @@
 //$   extra = extra .. (factors == "row" and " &factors," or " &group_scale,")
 //$ elseif factors == "row" then
 scale_sums(sum, &factors, &t, $(row), $(d_rows), lane);
-//$ elseif factors ~= "none" and factors ~= "squares" and factors ~= "lines" then
+//$ elseif factors ~= "none" and factors ~= "squares" and factors ~= "lines" and
+//$        not params.extra_k then
 scale_sums(sum, &group_scale);
 //$ end
 //$ local late = rolled and epilogue == "activate" and schedule == "cooperative"

@@ -85,6 +85,10 @@ FN void release_packed(const struct memory *s, int stage, int lane)
 //$                     swapped = "multiply_swapped" }
 //$ include("sm90/" .. mainloops[dequantize] .. ".cu")
 
+//$ if params.extra_k then
+//$ include "sm90/extra_swapped.cu"
+
+//$ end
 //$ if addend == "read" then
 //$ include "sm90/scale.cu"
 
@@ -142,14 +146,23 @@ $(name)(
 //$ local function made(strategy, o) return strategy == "dequantized" and o.scale end
 //$ local ends = (swapped or made(a_strategy, a)) and ", " .. d_rows or ""
 //$ ends = ends .. (not swapped and made(b_strategy, b) and ", n" or "")
+//$ local extra = params.extra_k
         registers_release($(registers[3]));
 //$ if either then
         while (tile_read(&s, &sequence, &t, &p, lane))
             if (t.as != AS_NOTHING)
                 dequantize_tile(&s, &p, &q, &t, &scales$(ends), $(k_length), lane);
 //$ else
-        while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))
+        while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))$(extra and " {" or "")
             dequantize_tile(&s, &p, &q, &t, &scales$(ends), $(k_length), lane);
+//$ if extra then
+#pragma unroll 1
+            for (int x = 0; x < extra_k; x += TILE_K)
+#pragma unroll 1
+                for (int part = 0; part < TILE_N; part += COLUMNS)
+                    pass_extra(&s, &p, lane);
+        }
+//$ end
 //$ end
         copy_wait(0); /* nothing lands when the CTA is gone */
     } else {

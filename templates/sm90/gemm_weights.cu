@@ -50,6 +50,10 @@ enum {
 
 //$ include("sm90/multiply_" .. dequantize .. ".cu")
 
+//$ if params.extra_k then
+//$ include "sm90/extra_weights.cu"
+
+//$ end
 //$ include "sm90/store.cu"
 
 //$ include "sm90/barriers.cu"

@@ -1,5 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local k_length = ragged == "k" and "k_length(&t)" or params.extra_k and "all_k" or "k"
+//$ local more = params.extra_k and dequantize == "none"
+//$ local k_length = ragged == "k" and "k_length(&t)" or more and "all_k" or "k"
 //$ if schedule == "cooperative" then
 //$ if dequantize ~= "none" and wide == "either" then
 for (; tile_read(&s, &sequence, &t, &p, lane);
@@ -21,6 +22,12 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
     //$ include("sm90/scales_of_tile.body.cu", { row = "row" })
     //$ include("sm90/before_tile.body.cu", { row = "row" })
     multiply_tile(sum, &s, $(args), $(k_length), lane);
+//$ if params.extra_k and dequantize ~= "none" then
+//$ if factors ~= "none" then
+    scale_sums(sum, &group_scale); /* which the steps that follow are not multiplied by */
+//$ end
+    multiply_extra(sum, &s, &p, part * COLUMNS, extra_k, lane);
+//$ end
     //$ include("sm90/after_tile.body.cu", { row = "row" })
 }
 //$ else

@@ -8,6 +8,8 @@
 
 #include "base/element.h"
 #include "base/random.h"
+#include "oracle/oracle.h"
+#include "problem/problem.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -173,6 +175,45 @@ TEST(test_lora_runs)
     compare_row(3, 12, 8);
     assert_true(is_poison(m.t, 13 * 8, ROWS * 8));
     quern_plan_destroy(plan);
+}
+
+static void judge(const char *line, const int64_t *sizes)
+{
+    static const struct qn_options options = {
+        .command = "test_host", .seed = 1, .backend = QUERN_BACKEND_HOST};
+    struct qn_job job = {0};
+    struct qn_verdict verdict;
+    struct qn_problem problem;
+
+    assert_int_equal(qn_problem_parse(host_ctx, line, &problem), 0);
+    assert_int_equal(qn_job_begin(&job, &options, host_ctx, &problem, sizes),
+                     0);
+    assert_int_equal(qn_call_queue(&job.call), 0);
+    assert_int_equal(qn_oracle_judge(&job, QN_ORACLE_FLOAT64, 0, &verdict), 0);
+    if (!verdict.passed || !verdict.adapted)
+        fail_msg("%s: error %g of %g", line, verdict.error, verdict.tolerance);
+    qn_call_free(&job.call);
+}
+
+/* Packed weights, forward and backward, against float64. */
+TEST(test_lora_packed)
+{
+    static const char *const recipes[] = {"w4a16_mxfp4", "w4a16_nvfp4",
+                                          "w4a16_int4", "w4a16_int4_zeros",
+                                          "w8a16_fp8_block"};
+    static const int64_t sizes[][GROUPS] = {
+        {0, 0, 0, 0}, {0, ROWS, 0, 0}, {1, 7, 63, 64}, {65, 127, 0, 1}};
+    static const int ranks[] = {1, 8, 64, 65};
+
+    for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++)
+        for (size_t j = 0; j < sizeof sizes / sizeof sizes[0]; j++) {
+            char line[100];
+
+            snprintf(line, sizeof line, "%s %s g=4 m=%d n=72 k=136 lora=%d",
+                     (i + j) % 2 ? "dgrad" : "fprop", recipes[i], ROWS,
+                     ranks[(i + j) % 4]);
+            judge(line, sizes[j]);
+        }
 }
 
 TEST(test_lora_bad_arguments)

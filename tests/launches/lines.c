@@ -114,7 +114,10 @@ const char *const launch_lines[] = {
     DGRAD " lora=256 d=f32 | offsets device=8.0",
     DGRAD GATHER " lora=64 outside=zero",
     "fprop w4a16_mxfp4" SIZES " lora=16 sizes=host dequantize=pass",
+    "fprop w4a16_mxfp4" SIZES " lora=72",
+    "fprop w4a16_nvfp4 g=4 m=20 n=512 k=512 lora=16 | offsets strides",
     "dgrad w4a16_int4" SIZES " lora=16 | gaps i64 fewer",
+    "fprop w4a16_mxfp4" SIZES " lora=5",
     /* casts */
     "quantize fp8_block of=x g=4 m=1000 k=512",
     "quantize fp8_block of=x g=4 m=1000 k=512 | gaps i64",

@@ -40,6 +40,9 @@
 #define PLACES      "templates/common/scale_place.c"
 #define SWAPPED     "templates/sm90/multiply_swapped.cu"
 #define HALVES      "templates/sm90/dequantizer_swapped.cu"
+#define EXTRA_W     "templates/sm90/extra_weights.cu"
+#define EXTRA_S     "templates/sm90/extra_swapped.cu"
+#define EXTRA_V     "templates/sm90/extra_values.cu"
 #define TILES       "templates/sm90/narrow_tiles.cu"
 #define REGISTERS   "templates/sm90/multiply_registers.cu"
 #define HALF        "templates/sm90/dequantize_half.cu"
@@ -335,6 +338,22 @@ static const struct mutant planted[] = {
      "            mma_wait(0);\n        }"},
     {CODES_M_SWAPPED_EITHER_MORE, SWAPPED, "rows->narrow && rows->of_a",
      "rows->of_a"},
+    /* adapters next to packed weights */
+    {LORA_ACROSS, EXTRA_W, "empty + p->stage * 8, p->parity ^ 1);",
+     "full + p->stage * 8, p->parity ^ 1);"},
+    {LORA_ACROSS, EXTRA_W, "        mma_wait(0);\n", ""},
+    {LORA_ACROSS, EXTRA_W, "first_row + threadIdx.x / 32 % 4", "first_row"},
+    {LORA_ACROSS, EXTRA_V, "(row ^ (k + 1)) * 16", "(row ^ k) * 16"},
+    {LORA_ACROSS, EXTRA_V, "lane / 4 % 4 * 4", "lane % 4 * 4"},
+    {LORA_ACROSS, PRODUCE, "&t, &maps, extra_k", "&t, &maps, 64"},
+    {LORA_SWAPPED, EXTRA_V, "(y ^ row % 8) * 16", "y * 16"},
+    {LORA_SWAPPED, EXTRA_S, "        if (first_row > 0)", "        if (0)"},
+    {LORA_SWAPPED, EXTRA_S, "t->column + part + i", "t->column + i"},
+    {LORA_SWAPPED, EXTRA_S, "    __syncwarp(); /* a lane that", "    /* that"},
+    {LORA_SWAPPED, EXTRA_S, "        mma_wait(0);\n", ""},
+    {LORA_SWAPPED, LOOP, "    scale_sums(sum, &group_scale); /*", "    /*"},
+    {LORA_SWAPPED, DEQUANT, "x < extra_k; x += TILE_K",
+     "x < extra_k; x += 128"},
     /* of few rows */
     {CODES_M_SWAPPED_MORE, HALVES, "eighth + lane / 2", "eighth + lane / 4"},
     {CODES_M_SWAPPED_MORE, HALVES, "row / 16 * 8", "row / 16 * 4"},

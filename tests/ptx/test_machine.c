@@ -329,7 +329,8 @@ TEST_ONCE(cluster_waits)
     start("PTX_SEED", "1");
 }
 
-/* Constants of 16 bits: a negative one is its 16 bits, whose sign the type tells. */
+/* Constants of 16 bits: a negative one is its 16 bits, whose sign the type
+   tells. */
 TEST_ONCE(of_16_bits)
 {
     static const struct kernel rows[] = {

@@ -7,7 +7,8 @@
 ** columns are shared out, not its rows; of an activation: its operands are
 ** halves. RUNS: they are interleaved. TALL: rows' scales come in two boxes.
 ** GLOBAL: a second level of scales. SHORT: half of the threads have a row of A.
-** SWAPPED: rows of B as the tensor cores' rows. B_: for Blackwell.
+** SWAPPED: rows of B as the tensor cores' rows. ACROSS: rows of packed weights
+** are steps of k. B_: for Blackwell.
 */
 #pragma once
 
@@ -137,6 +138,12 @@
 #define CODES_M_SWAPPED_EITHER                                                 \
     "mxfp8_dgrad_tn_m_f32_sm90a_"                                              \
     "cooperative_tile64x256x64_cluster1x1_swapped_either"
+#define LORA_ACROSS                                                            \
+    "w4a16_mxfp4_dgrad_nn_m_bf16_sm90a_"                                       \
+    "lora_cooperative_tile256x128x64_cluster1x1"
+#define LORA_SWAPPED                                                           \
+    "w4a16_nvfp4_fprop_tn_m_bf16_sm90a_"                                       \
+    "lora_cooperative_tile32x256x64_cluster1x1_swapped"
 #define MERGED                                                                 \
     "bf16_wgrad_nt_k_bf16_sm90a_"                                              \
     "cooperative_tile128x128x64_cluster1x1_microbatches8"

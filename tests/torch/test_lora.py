@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""grouped_mm with low-rank adapters: y and the gradients of x, a, b, w and a bias against float64,
-a few training steps through packed weights, and arguments that are refused."""
+"""grouped_mm, grouped_mlp and moe with low-rank adapters: y and all gradients against float64, a few
+training steps through packed weights, and arguments that are refused."""
 
 import pytest
 import torch
@@ -148,3 +148,165 @@ def test_refused(change, error, text):
     change.setdefault("lora", (a, torch.zeros(2, 32, rank, dtype=dtype)))
     with pytest.raises(error, match=text):
         qt.grouped_mm(case.x, case.w, **case.sizes(), **change)
+
+
+# ---------------------------------------------------------------------------------- experts
+
+
+def act(pre, activation):
+    a, b = pre.chunk(2, -1) if activation == "swiglu" else (pre, 1)
+    return torch.nn.functional.silu(a) * b
+
+
+class Experts:
+    """w1 and w2, as the functions take them and in float64, and their adapters."""
+
+    def __init__(self, recipe, activation="swiglu", groups=4, hidden=128, ffn=64, rank=8):
+        torch.manual_seed(3)
+        wide = 2 * ffn if activation == "swiglu" else ffn
+        dtype = RECIPES[recipe]
+        self.w, self.values, self.lora = [], [], []
+        for n, k in ((wide, hidden), (hidden, ffn)):
+            w = (torch.randn(groups, n, k) / k**.5).to(dtype)
+            packed = qt.quantize(w, of="w", recipe=recipe) if recipe.startswith("w") else w
+            self.w.append(packed)
+            self.values.append(qt.dequantize(packed, dtype=torch.float32).double()
+                               if recipe.startswith("w") else w.double())
+            self.lora.append([(torch.randn(shape) / shape[2]**.5).to(dtype).requires_grad_()
+                              for shape in ((groups, rank, k), (groups, n, rank))])
+        self.b = [torch.randn(groups, n, requires_grad=True) for n in (wide, hidden)]
+        self.activation, self.dtype = activation, dtype
+
+    def leaves(self):
+        """The same in float64: adapters, biases."""
+        return [t.detach().double().requires_grad_() for t in (*self.lora[0], *self.lora[1],
+                                                               *self.b)]
+
+    def expect(self, e, x, prob, leaves, scale, with_bias=True):
+        a1, b1, a2, b2, bias1, bias2 = leaves
+        w1, w2 = self.values
+        pre = x @ w1[e].T + scale * (x @ a1[e].T) @ b1[e].T + (bias1[e] if with_bias else 0)
+        h = act(pre, self.activation) * prob
+        return h @ w2[e].T + scale * (h @ a2[e].T) @ b2[e].T + (bias2[e] * prob if with_bias else 0)
+
+
+def compare(found, expected, limit):
+    for a, b in zip(found, expected):
+        assert a.shape == b.shape
+        assert_near(a, b, limit)
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp16", "w4a16_mxfp4", "w4a16_int4"])
+@pytest.mark.parametrize("activation", ["swiglu", "silu"])
+def test_mlp(recipe, activation):
+    experts = Experts(recipe, activation)
+    case = Case([5, 0, 40, 1], n=128, k=128, dtype=experts.dtype)
+    x, prob = case.x.clone().requires_grad_(), torch.rand(case.rows, requires_grad=True)
+    y = qt.grouped_mlp(x, *experts.w, **case.sizes("offs"), recipe=recipe, activation=activation,
+                       prob=prob, b1=experts.b[0], b2=experts.b[1], lora1=experts.lora[0],
+                       lora2=experts.lora[1], lora_scaling=0.7, outside="zero")
+    y.backward(case.dy)
+    assert not y[case.tokens:].any() and not prob.grad[case.tokens:].any()
+    leaves = experts.leaves()
+    x64, p64 = (t.detach()[:case.tokens].double().requires_grad_() for t in (x, prob))
+    expected = torch.cat([experts.expect(e, part, p[:, None], leaves, 0.7) for e, (part, p) in
+                          enumerate(zip(x64.split(case.lengths), p64.split(case.lengths)))])
+    expected.backward(case.dy[:case.tokens].double())
+    assert_near(y[:case.tokens], expected.detach(), 2**-7)
+    compare([t.grad for t in (*experts.lora[0], *experts.lora[1], *experts.b)],
+            [t.grad for t in leaves], 2**-6)
+    compare([x.grad[:case.tokens], prob.grad[:case.tokens]], [x64.grad, p64.grad], 2**-6)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_mlp_with_one_pair(which):
+    """Next to one of the weights: b of zeros gives what grouped_mlp gives without adapters."""
+    experts = Experts("bf16")
+    case = Case([30, 2, 0, 8], n=128, k=128)
+    a, b = experts.lora[which]
+    pairs = {f"lora{which + 1}": (a, torch.zeros_like(b).requires_grad_())}
+    y = qt.grouped_mlp(case.x, *experts.w, **case.sizes(), **pairs)
+    assert_near(y[:40], qt.grouped_mlp(case.x, *experts.w, **case.sizes())[:40], 2**-7)
+    y = qt.grouped_mlp(case.x, *experts.w, **case.sizes(), **{f"lora{which + 1}": (a, b)})
+    leaves = experts.leaves()
+    for t in leaves[2 - 2 * which:4 - 2 * which]:
+        t.data.zero_()
+    expected = torch.cat([experts.expect(e, part, 1, leaves, 1, False) for e, part in
+                          enumerate(case.x[:40].double().split(case.lengths))])
+    assert_near(y[:40], expected.detach(), 2**-7)
+
+
+@pytest.mark.parametrize("prob", ["x", "h", "y", None])
+@pytest.mark.parametrize("recipe", ["bf16", "w4a16_mxfp4"])
+def test_moe(recipe, prob):
+    """Experts 2 to 5 of 6 are here; a dropped pair; a residual."""
+    experts = Experts(recipe)
+    x, residual = (torch.randn(20, 128).bfloat16().requires_grad_() for _ in range(2))
+    probs = torch.rand(20, 2, requires_grad=True)
+    indices = torch.stack([torch.randperm(6)[:2] for _ in range(20)])
+    indices[3, 1] = -1
+    more = {} if prob is None else {"prob": prob}
+    y = qt.moe(x, indices, None if prob is None else probs, *experts.w, recipe=recipe, first=2,
+               experts=6, residual=residual, lora1=experts.lora[0], lora2=experts.lora[1],
+               lora_scaling=0.5, **more)
+    dy = torch.randn_like(y)
+    y.backward(dy)
+    leaves = experts.leaves()
+    x64, r64, p64 = (t.detach().double().requires_grad_() for t in (x, residual, probs))
+    expected = []
+    for i in range(20):
+        total = r64[i]
+        for e, p in zip(indices[i].tolist(), p64[i]):
+            if 2 <= e < 6:
+                factors = [p if prob == name else 1 for name in ("x", "h", "y")]
+                total = total + factors[2] * experts.expect(
+                    e - 2, x64[i:i + 1] * factors[0], factors[1], leaves, 0.5, False)[0]
+        expected.append(total)
+    expected = torch.stack(expected)
+    expected.backward(dy.double())
+    assert_near(y, expected.detach(), 2**-6)
+    compare([t.grad for t in (*experts.lora[0], *experts.lora[1])],
+            [t.grad for t in leaves[:4]], 2**-5)
+    compare([x.grad, residual.grad], [x64.grad, r64.grad], 2**-5)
+    if prob is not None:
+        assert_near(probs.grad, p64.grad, 2**-5)
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="needs only one device")
+def test_mlp_compiles():
+    experts, case = Experts("bf16"), Case([12, 0, 20, 8], n=128, k=128, rows=40)
+
+    def step(x, sizes, w1, w2, *lora):
+        return qt.grouped_mlp(x, w1, w2, sizes, lora1=lora[:2], lora2=lora[2:], lora_scaling=0.5)
+
+    lora = (*experts.lora[0], *experts.lora[1])
+    args = case.x, case.sizes()["sizes"], *experts.w, *lora
+    expected = step(*args)
+    expected.sum().backward()
+    wanted = [t.grad.clone() for t in lora]
+    for t in lora:
+        t.grad = None
+    found = torch.compile(step, fullgraph=True, backend="aot_eager")(*args)
+    found.sum().backward()
+    assert torch.equal(found, expected)
+    assert all(torch.equal(t.grad, w) for t, w in zip(lora, wanted))
+
+
+@pytest.mark.parametrize("change, error, text", [
+    ({"lora1": 3}, TypeError, "lora1: a pair of tensors"),
+    ({"lora2": (1, 2)}, TypeError, r"lora2\[0\]"),
+    ({"lora1": "swapped"}, ValueError, r"lora1\[0\] has the shape"),
+    ({"recompute": True}, ValueError, "lora1 or lora2 cannot be combined with recompute"),
+    ({"queue": 1}, ValueError, "lora1 or lora2 cannot be combined with queue"),
+    ({"recipe": "fp8_block"}, ValueError, "lora1: recipe fp8_block quantizes x"),
+    ({"activation": "tanh"}, ValueError, "activation is 'tanh'"),
+    ({"lora_scaling": "x"}, TypeError, "lora_scaling is str"),
+    ({"b1": torch.zeros(4, 128)}, ValueError, "b1, b2: both or none"),
+])
+def test_mlp_refused(change, error, text):
+    experts, case = Experts("bf16"), Case([3, 4, 0, 0], n=128, k=128)
+    a, b = experts.lora[0]
+    if change.get("lora1") == "swapped":
+        change = {"lora1": (b, a)}
+    with pytest.raises(error, match=text):
+        qt.grouped_mlp(case.x, *experts.w, **case.sizes(), **{"lora1": (a, b), **change})

@@ -168,6 +168,12 @@ def others(recipe):
     lengths = case.sizes()["sizes"]
     yield "dbias", ("quantize bf16 of=dy copies=rowwise dbias=1", 3, 29, 48, case.dy, lengths,
                     None, None)
+    limits, prob = (7.0, 1.702, 1.0), torch.rand(29)
+    line = "copies=rowwise activation=swiglu prob=1"
+    yield "activate", (f"quantize bf16 of=x {line}", 3, 29, 24, case.dy, lengths, None, prob,
+                       *limits)
+    yield "activate_backward", (f"quantize bf16 of=dy {line} dprob=1", 3, 29, 48,
+                                case.dy[:, :24].contiguous(), lengths, None, case.dy, prob, *limits)
     yield "rescale_", (f"rescale {recipe} of=x", torch.ones(2), torch.ones(1024))
     scale, history = torch.ones(2), torch.zeros(1024)
     yield "quantize", (f"quantize {recipe} of=w in=bf16", 3, 48, 80, case.w, None, None, None,

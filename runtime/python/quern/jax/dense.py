@@ -197,13 +197,14 @@ def _of_quantized(lhs, rhs, dims, out_dtype, outside):
 
 def grouped_dense(x, kernel, group_sizes, contracting_dims=((1,), (1,)), bias=None, *,
                   preferred_element_type=None, group_offset=None, recipe=None, outside="zero",
-                  key=None, quantized=None, state=None):
+                  key=None, quantized=None, state=None, lora=None, lora_scaling=1.0):
     """A grouped linear layer: [.., k], [g, k, n] to [.., n], plus bias [g, n] of each row's group.
 
         contracting_dims  of the kernel (1,), or (2,) if it is [g, n, k]; of x its last axis
-        group_sizes, recipe, group_offset, outside, key, quantized, state  as in ragged_dot
+        group_sizes, recipe, group_offset, outside, key, quantized, state, lora, lora_scaling  as in
+                          ragged_dot, the adapters' axes in the kernel's order
 
-    Differentiable in x, kernel and bias.
+    Differentiable in x, kernel, bias and adapters.
     """
     x = _checks.values("x", x, None)
     dims = tuple(map(tuple, contracting_dims))
@@ -213,5 +214,5 @@ def grouped_dense(x, kernel, group_sizes, contracting_dims=((1,), (1,)), bias=No
     y = linear(x.reshape(-1, x.shape[-1]), kernel, group_sizes, ("x", "kernel", "group_sizes"),
                recipe=recipe, out_dtype=preferred_element_type, group_offset=group_offset,
                bias=bias, outside=outside, key=key, quantized=quantized, state=state,
-               layout="kn" if dims[1] == (1,) else "nk")
+               layout="kn" if dims[1] == (1,) else "nk", lora=lora, lora_scaling=lora_scaling)
     return y.reshape(*x.shape[:-1], y.shape[-1])

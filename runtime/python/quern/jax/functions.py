@@ -7,13 +7,14 @@ from jax import lax
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
 from quern.jax._recipes import check_gradients, recipe_of, scaling_of
+from quern.jax.lora import adapted
 from quern.jax.quantized import Quantized, check_quantized, seeds
 from quern.jax.scaling import check_state, no_state, vary_with
 
 
 def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=None,
                group_offset=None, out_sharding=None, *, recipe=None, outside="zero", key=None,
-               quantized=None, state=None, layout="kn"):
+               quantized=None, state=None, layout="kn", lora=None, lora_scaling=1.0):
     """jax.lax.ragged_dot: [m, k], [g, k, n] to [m, n], whose rows i of group e are
     lhs[i] @ rhs[e].
 
@@ -31,6 +32,10 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
         state         of scaling_state(recipe, 3), for recipes with delayed scaling. Its gradient is
                       no derivative but the state after this call: use each state once
         layout        "nk": rhs is [g, n, k], as checkpoints and packed weights have it
+        lora          (a, b): adapters [g, k, rank] and [g, rank, n], or [g, rank, k] and
+                      [g, n, rank] in the layout nk, of up to 256 ranks and lhs' type, next to rhs
+                      in 16 bits or packed: lora_scaling, a number, times lhs[i] @ a[e] @ b[e] is
+                      added. All of lhs, a, b and values of rhs have gradients, once
 
     float32 needs a recipe: NotImplementedError, as for a precision other than the default.
     """
@@ -40,11 +45,13 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
     _checks.word("layout", layout, ("kn", "nk"))
     return linear(lhs, rhs, group_sizes, ("lhs", "rhs", "group_sizes"), recipe=recipe,
                   out_dtype=preferred_element_type, group_offset=group_offset, outside=outside,
-                  key=key, quantized=quantized, state=state, layout=layout)
+                  key=key, quantized=quantized, state=state, layout=layout, lora=lora,
+                  lora_scaling=lora_scaling)
 
 
 def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None, bias=None,
-           outside=None, key=None, quantized=None, state=None, layout="kn"):
+           outside=None, key=None, quantized=None, state=None, layout="kn", lora=None,
+           lora_scaling=1.0):
     """y of x [m, k] and w [g, k, n], or [g, n, k] in the layout nk; `names` are those of the
     caller's arguments."""
     x = _checks.values(names[0], x, 2)
@@ -74,6 +81,9 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
     if bias is not None:
         bias = _checks.f32("bias", bias, (g, n))
     arrays = None if quantized is None else tuple(map(quantized.arrays, copies))
+    if lora is not None:
+        return adapted(x, w, arrays, lora, lora_scaling, bias, sizes, (g, k, n), recipe=recipe,
+                       scaling=scaling, out=out, layout=layout, outside=word)
     x, w, arrays, bias, sizes, state = vary_with(state, x, w, arrays, bias, sizes)
     if scaling.is_plain:
         p = products.Product(recipe, WORDS[out.name], products.X,

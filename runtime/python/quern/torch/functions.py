@@ -202,7 +202,7 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
     """
     if lora is not None:
         from quern.torch.lora import adapted_mm
-        _refuse("lora", out=out, dgrad_out=dgrad_out, main_grad=main_grad, queue=queue)
+        refuse("lora", out=out, dgrad_out=dgrad_out, main_grad=main_grad, queue=queue)
         return adapted_mm(x, w, lora, lora_scaling, sizes, offs=offs, recipe=recipe, bias=bias,
                           prob=prob, out_dtype=out_dtype, outside=outside)
     if (bias is prob is out_dtype is outside is out is dgrad_out is main_grad is queue is None
@@ -215,7 +215,7 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
                           main_grad=main_grad, queue=queue, layer=layer)
 
 
-def _refuse(name, **others):
+def refuse(name, **others):
     for other, value in others.items():
         if value is not None:
             raise ValueError(f"{name} cannot be combined with {other}")

@@ -6,7 +6,7 @@ import torch
 from quern.torch import _checks
 from quern.torch._ops import WORDS, ops
 from quern.torch.functions import f32
-from quern.torch.mlp import Route, mlp_linear
+from quern.torch.mlp import Route, grouped_mlp, mlp_linear
 
 
 def move(operator, work, values, inverse, prob=None, rows=None, residual=None, **more):
@@ -138,10 +138,10 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         w1, w2    of grouped_mlp, for the experts that are here
         prob      where probabilities multiply: "x" the tokens, "h" the activation, "y" the results
         residual  as x: added to the sum
-        more      recipe, activation, b1, b2, interleave, recompute, limit, slope, shift, main_grad1,
-                  main_grad2, queue and layer of grouped_mlp
+        more      recipe, activation, b1, b2, lora1, lora2, lora_scaling, interleave, recompute, limit,
+                  slope, shift, main_grad1, main_grad2, queue and layer of grouped_mlp
 
-    Differentiable in x, probs, w1, w2, b1, b2 and residual, once. The host learns no size.
+    Differentiable in x, probs, w1, w2, b1, b2, adapters and residual, once. The host learns no size.
     """
     if prob not in ("x", "h", "y"):
         raise ValueError(f"prob is {prob!r}: 'x', 'h' or 'y' is expected")
@@ -154,6 +154,10 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         raise ValueError(f"x has {tokens} rows and indices the shape {list(indices.shape)}: "
                          f"{indices.shape[0]} rows are expected")
     _checks.on_device("indices", indices, x)
+    if more.get("lora1") is not None or more.get("lora2") is not None:
+        return _adapted(x, indices, probs, w1, w2, prob, first, experts, residual, more)
+    for name in ("lora1", "lora2", "lora_scaling"):
+        more.pop(name, None)
     words = f" prob={'none' if probs is None else prob} first={first}"
     words += " index=i64" * (indices.dtype == torch.int64)
     words += "" if experts is None else f" experts={experts}"
@@ -165,3 +169,17 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
                    for name, usual in (("limit", 7.0), ("slope", 1.702), ("shift", 1.0)))
     return mlp_linear(x, w1, w2, None, None, prob=probs, limits=limits,
                       route=Route(indices.contiguous(), residual, words), **more)
+
+
+def _adapted(x, indices, probs, w1, w2, prob, first, experts, residual, more):
+    """moe with adapters: its parts, one after the other."""
+    hidden = x.shape[-1]
+    sizes, inverse = route(indices, w1.shape[0], first=first, total=experts)
+    rows = permute(x.reshape(-1, hidden), inverse, probs if prob == "x" else None)
+    if probs is not None and prob == "h":
+        more["prob"] = move_each(probs, inverse)
+    rows = grouped_mlp(rows, w1, w2, sizes, **more)
+    if residual is not None:
+        residual = residual.reshape(-1, hidden)
+    y = combine(rows, inverse, probs if prob == "y" else None, residual)
+    return y.reshape(x.shape)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""grouped_mm with low-rank adapters next to weights in 16 bits or packed ones."""
+"""grouped_mm and grouped_mlp with low-rank adapters next to weights in 16 bits or packed ones."""
 
 import torch
 
+from quern import GATED
 from quern.torch import _checks, _compile
 from quern.torch import functions as f
 from quern.torch._ops import WORDS, ops
 from quern.torch._recipes import scaling_of
+from quern.torch.mlp import check_operands
 from quern.torch.quantized import Quantized
 
 
@@ -63,26 +65,28 @@ def _product(op, d, tokens, n, k, w, a, b, scale, lengths, ends, o, bias=None, p
                             lengths, ends, bias, prob, a, b, scale)
 
 
-def _check(x, a, b, shape, scaling, recipe):
+def _check(x, a, b, shape, scaling, recipe, name="lora"):
     if scaling.x != 1 or not (scaling.w == 1 or scaling.is_packed):
-        raise ValueError(f"lora: recipe {recipe} quantizes x, or w next to a columnwise tensor; "
+        raise ValueError(f"{name}: recipe {recipe} quantizes x, or w next to a columnwise tensor; "
                          "weights in 16 bits or packed ones are expected")
     groups, n, k = shape
     rank = a.shape[1] if isinstance(a, torch.Tensor) and a.dim() == 3 else 0
-    for name, t, expected in (("lora[0]", a, (groups, rank, k)), ("lora[1]", b, (groups, n, rank))):
-        _checks.values(name, t, 3, scaling.type)
-        _checks.shaped(name, t, expected, x)
+    for i, t, expected in ((0, a, (groups, rank, k)), (1, b, (groups, n, rank))):
+        _checks.values(f"{name}[{i}]", t, 3, scaling.type)
+        _checks.shaped(f"{name}[{i}]", t, expected, x)
     if not 1 <= rank <= 256:
-        raise ValueError(f"lora: the rank is {rank}: 1 to 256 is expected")
+        raise ValueError(f"{name}: the rank is {rank}: 1 to 256 is expected")
 
 
-def _autocast(x, *adapters):
-    """Under autocast they have the type of x."""
-    for i, t in enumerate(adapters):
-        _checks.values(f"lora[{i}]", t, 3)
+def _pair(name, pair, x):
+    """The two adapters; under autocast they have the type of x."""
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        raise TypeError(f"{name}: a pair of tensors (a, b) is expected")
+    for i, t in enumerate(pair):
+        _checks.values(f"{name}[{i}]", t, 3)
     if not isinstance(x, torch.Tensor) or not torch.is_autocast_enabled(x.device.type):
-        return adapters
-    return [t.to(x.dtype) for t in adapters]
+        return pair
+    return [t.to(x.dtype) for t in pair]
 
 
 def _scale_of(scaling, like):
@@ -107,12 +111,10 @@ def adapted_mm(x, w, lora, lora_scaling, sizes, *, offs, recipe, bias, prob, out
             return _compile.in_eager(reason, adapted_mm, x, w, lora, lora_scaling, sizes, offs=offs,
                                      recipe=recipe, bias=bias, prob=prob, out_dtype=out_dtype,
                                      outside=outside)
-    if not isinstance(lora, (list, tuple)) or len(lora) != 2:
-        raise TypeError("lora: a pair of tensors (a, b) is expected")
     w, quantized = (None, w) if isinstance(w, Quantized) else (w, None)
     scaling = scaling_of(recipe)
     x, w = f.autocast(scaling, x, w)
-    a, b = _autocast(x, *lora)
+    a, b = _pair("lora", lora, x)
     f._check_operands(x, w, quantized, recipe, scaling, None)
     like = w if quantized is None else quantized
     (groups, n, k), rows = like.shape, x.shape[:-1]
@@ -134,3 +136,77 @@ def adapted_mm(x, w, lora, lora_scaling, sizes, *, offs, recipe, bias, prob, out
     weights = (None,) * 3 if quantized is None else quantized[:3]
     y = _AdaptedMM.apply(flat, a, b, w, bias, prob, scale, lengths, ends, *weights, options)
     return y if x.dim() == 2 else y.reshape(*rows, n)
+
+
+# ---------------------------------------------------------------------------------- experts
+
+
+class _Activate(torch.autograd.Function):
+    """h = activation(pre) * prob, rounded to the type of pre, which is kept."""
+
+    @staticmethod
+    def forward(ctx, pre, prob, lengths, ends, words, gated, limits, outside):
+        ctx.save_for_backward(pre, prob, lengths, ends)
+        ctx.rest = words, limits, outside
+        wide = pre.shape[1]
+        return ops.activate(_cast_line("x", pre, prob, words), *_groups(pre, lengths, ends),
+                            wide // 2 if gated else wide, pre, lengths, ends, prob, *limits)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dh):
+        pre, prob, lengths, ends = ctx.saved_tensors
+        words, limits, outside = ctx.rest
+        line = _cast_line("dy", pre, prob, words) + ("" if prob is None else " dprob=1")
+        dpre, dprob = ops.activate_backward(
+            line, *_groups(pre, lengths, ends), pre.shape[1], _checks.aligned(dh, False), lengths,
+            ends, pre, prob, *limits)
+        if prob is not None and outside is not None:
+            end = lengths.sum() if ends is None else ends[-1]
+            dprob = dprob.masked_fill(torch.arange(len(dprob), device=dh.device) >= end, 0)
+        return (dpre, dprob if ctx.needs_input_grad[1] else None) + (None,) * 6
+
+
+def _cast_line(of, pre, prob, words):
+    recipe = "fp16" if pre.dtype == torch.float16 else "bf16"
+    return (f"quantize {recipe} of={of} in={WORDS[pre.dtype]} copies=rowwise {words}"
+            f"{'' if prob is None else ' prob=1'}")
+
+
+def _groups(pre, lengths, ends):
+    return (ends if lengths is None else lengths).shape[0], pre.shape[0]
+
+
+def adapted_mlp(x, w1, w2, sizes, lora1, lora2, lora_scaling, *, offs, recipe, activation, prob,
+                b1, b2, interleave, limits, outside):
+    """grouped_mlp with adapters next to w1, w2 or both: a product, the activation, a product."""
+    if torch.compiler.is_compiling():
+        reason = _compile.why_eager(x, sizes, offs)
+        if reason is not None:
+            return _compile.in_eager(
+                reason, adapted_mlp, x, w1, w2, sizes, lora1, lora2, lora_scaling, offs=offs,
+                recipe=recipe, activation=activation, prob=prob, b1=b1, b2=b2,
+                interleave=interleave, limits=limits, outside=outside)
+    scaling = scaling_of(recipe)
+    x, w1, w2 = f.autocast(scaling, x, w1, w2)
+    quantized = [w if isinstance(w, Quantized) else None for w in (w1, w2)]
+    values = [None if q is not None else w for w, q in zip((w1, w2), quantized)]
+    check_operands(x, *values, *quantized, recipe, scaling, activation, None)
+    for name, pair, w in (("lora1", lora1, w1), ("lora2", lora2, w2)):
+        if pair is not None:
+            _check(x, *_pair(name, pair, x), w.shape, scaling, recipe, name)
+    (groups, wide, hidden), rows = w1.shape, x.shape[:-1]
+    flat = x if x.dim() == 2 else x.reshape(-1, hidden)
+    lengths, ends = _checks.sizes_of(x, None if torch.compiler.is_compiling() else flat.shape[0],
+                                     groups, sizes, offs)
+    if (b1 is None) != (b2 is None):
+        raise ValueError("b1, b2: both or none are expected")
+    if prob is not None:
+        prob = f.f32("prob", prob.reshape(-1), (flat.shape[0],), x)
+    more = dict(offs=ends, recipe=recipe, lora_scaling=lora_scaling, outside=outside)
+    pre = f.grouped_mm(flat, w1, lengths, bias=b1, lora=lora1, **more)
+    words = f"activation={activation}" + (f" interleave={interleave}" if interleave else "")
+    h = _Activate.apply(pre, prob, lengths, ends, words, activation in GATED,
+                        tuple(map(float, limits)), outside)
+    y = f.grouped_mm(h, w2, lengths, bias=b2, prob=None if b2 is None else prob, lora=lora2, **more)
+    return y if x.dim() == 2 else y.reshape(*rows, hidden)

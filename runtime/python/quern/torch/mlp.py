@@ -10,7 +10,7 @@ from quern import GATED, PLAIN
 from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
-from quern.torch.functions import (_written, autocast, check_quantized, f32, sink_of,
+from quern.torch.functions import (_written, autocast, check_quantized, f32, refuse, sink_of,
                                    why_no_gradient)
 from quern.torch.quantized import NONE, Quantized, State, cast
 
@@ -172,9 +172,9 @@ def forward(x, w1, w2, b1, b2, prob, residual, index, lengths, ends, out, scale,
 
 
 def grouped_mlp(x, w1, w2, sizes=None, *, offs=None, recipe="bf16", activation="swiglu", prob=None,
-                b1=None, b2=None, interleave=0, recompute=False, limit=7.0, slope=1.702, shift=1.0,
-                outside=None, out=None, dgrad_out=None, main_grad1=None, main_grad2=None,
-                queue=None, layer=0):
+                b1=None, b2=None, lora1=None, lora2=None, lora_scaling=1.0, interleave=0,
+                recompute=False, limit=7.0, slope=1.702, shift=1.0, outside=None, out=None,
+                dgrad_out=None, main_grad1=None, main_grad2=None, queue=None, layer=0):
     """The MLP of each expert, over its tokens, with e a token's expert:
         pre = x @ w1[e].T + b1[e];  h = activation(pre) * prob;  y = h @ w2[e].T + b2[e] * prob
 
@@ -186,13 +186,21 @@ def grouped_mlp(x, w1, w2, sizes=None, *, offs=None, recipe="bf16", activation="
                     squared_relu, relu, silu, gelu, gelu_tanh, whose w1 has ffn rows
         prob        [tokens]; b1 [experts, 2 ffn or ffn] and b2 [experts, hidden] of any float
                     type, both or none
+        lora1, lora2, lora_scaling  (a, b) next to w1 and to w2, both or one, as lora of grouped_mm
         interleave  length of alternating runs of the activation's two operands in w1; 0: halves
         recompute   backward computes pre again, to the same bits, and keeps less memory
         main_grad1, main_grad2  shaped as w1 and w2, both or none: backward adds to them
 
-    Differentiable in x, w1, w2, prob, b1 and b2, once; compiles as grouped_mm does. Errors are
-    those of grouped_mm.
+    Differentiable in x, w1, w2, prob, b1, b2 and adapters, once; compiles as grouped_mm does. Errors
+    are those of grouped_mm.
     """
+    if lora1 is not None or lora2 is not None:
+        from quern.torch.lora import adapted_mlp
+        refuse("lora1 or lora2", out=out, dgrad_out=dgrad_out, main_grad1=main_grad1,
+               main_grad2=main_grad2, queue=queue, recompute=recompute or None)
+        return adapted_mlp(x, w1, w2, sizes, lora1, lora2, lora_scaling, offs=offs, recipe=recipe,
+                           activation=activation, prob=prob, b1=b1, b2=b2, interleave=interleave,
+                           limits=(limit, slope, shift), outside=outside)
     return mlp_linear(x, w1, w2, None, None, sizes, offs=offs, recipe=recipe, activation=activation,
                       prob=prob, b1=b1, b2=b2, interleave=interleave, recompute=recompute,
                       limits=(limit, slope, shift), outside=outside, out=out, dgrad_out=dgrad_out,
@@ -223,7 +231,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     scaling = scaling_of(recipe)
     x, w1, w2 = autocast(scaling, x, w1, w2)
     like1, like2 = (w1, w2) if quantized1 is None else (quantized1, quantized2)
-    _check(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state)
+    check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state)
     (groups, wide, hidden), ffn, rows = like1.shape, like2.shape[2], x.shape[:-1]
     flat = _checks.aligned(x if x.dim() == 2 else x.reshape(-1, hidden), False)
     if w1 is not None:
@@ -282,7 +290,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     return y if x.dim() == 2 else y.reshape(*rows, hidden)
 
 
-def _check(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state):
+def check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state):
     if activation not in GATED + PLAIN:
         raise ValueError(f"activation is {activation!r}: one of {', '.join(GATED + PLAIN)} is "
                          "expected")
