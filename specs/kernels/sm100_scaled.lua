@@ -269,14 +269,14 @@ end
 -- 32 are a part of a tile's row, or of a column's rows that one warp has.
 for operand, axes in pairs(operands) do
   kernels("sm100_blocks_m_copies_" .. operand) {
-    op = "fprop", element = { e4m3, e5m2 }, scale = "block", layout = "tn", ragged = "m",
+    op = "fprop", element = { e4m3, e5m2, e2m1 }, scale = "block", layout = "tn", ragged = "m",
     epilogue = "copies", d = { bf16, f16 }, arch = "sm_100f", template = kinds.blocks.template,
     params = join(rows, kinds.blocks.sf, forward,
                   { "row_sf", "column", "column_stride", "column_sf" }, sizes),
 
     axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
     axis "interleave" (axes[2]),
-    axis "tile" { {128, 128, 128} }, alone(),
+    axis "tile" (kinds.blocks.flat), alone(),
     derive "operands" (function () return operand end),
     derive "addend" (function () return "none" end),
 
@@ -289,7 +289,7 @@ end
 -- And dp as copies of a dy: two warps have a column's 32 rows.
 for operand, axes in pairs(operands) do
   kernels("sm100_blocks_m_dy_copies_" .. operand) {
-    op = "dgrad", element = { e4m3, e5m2 }, scale = "block", layout = "tn", ragged = "m",
+    op = "dgrad", element = { e4m3, e5m2, e2m1 }, scale = "block", layout = "tn", ragged = "m",
     epilogue = "gradient_copies", d = { bf16, f16 }, arch = "sm_100f",
     template = kinds.blocks.template,
     params = join(rows, kinds.blocks.sf, backward,
@@ -297,13 +297,11 @@ for operand, axes in pairs(operands) do
 
     axis "activation" (axes[1]),
     axis "interleave" (axes[2]),
-    axis "tile" { {128, 128, 128} }, alone(),
+    axis "tile" (kinds.blocks.flat), alone(),
     derive "operands" (function () return operand end),
     derive "addend" (function () return "fetch" end), -- P, as C would be
 
     requires "n % 128 == 0" "results must be whole blocks of 128",
-    reject "an activation with constants needs more registers than there are: some would spill"
-      (function (v) return v.activation == "clamped_swiglu" and v.interleave ~= 1 end),
     copied(kinds.blocks)
   }
 end

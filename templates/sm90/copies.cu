@@ -3,6 +3,8 @@
 //$ -- of gradients, 16 of the 32 rows that two warps have
 //$ local small = arch ~= "sm_90a"
 //$ local back = epilogue == "gradient_copies"
+//$ local halved = a.bits == 4 -- codes are half bytes
+//$ local half = halved and " / 2" or "" -- bytes of as many codes
 /*
 ** A tile's results as the tensors that quantize makes of them: rounded to $(d.type) first, as it
 //$ if small then
@@ -52,6 +54,10 @@ struct packed {
 
 //$ include "sm90/pairs.cu"
 
+//$ if halved then
+//$ include "sm100/half_bytes.cu"
+
+//$ end
 //$ if not back then
 /* A thread's sums become results; the pre-activation is stored if it is wanted. */
 //$ local to = activation ~= "none" and "struct slabs *slabs, const struct maps *maps, " or ""
@@ -211,9 +217,11 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
     const unsigned int slab = slabs->first + slabs->slot * SLAB_BYTES;
 //$ end
 //$ local across = small and not back and 64 or 128 -- bytes of a row
+//$ if not halved then
     const unsigned int line = slab + lane / 4 * $(across) + lane % 2 * 8 + lane % 4 / 2 * 4;
     const int odd = lane % 2; /* two lanes exchange halves */
     const unsigned int upper = odd ? 0x1054 : 0x5410, lower = odd ? 0x3276 : 0x7632;
+//$ end
 //$ if not small then
     float *const sf = c->row_sf + x / BLOCK * c->row_stride + t->start + row + lane / 4;
     float most[2], factor[4], stored[2];
@@ -227,7 +235,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
         sf[8] = stored[1];
 //$ end
 //$ if not back then
-//$ if small then
+//$ if small and not halved then
 
 //$ end
     slabs->slot = (slabs->slot + 1) % SLABS;
@@ -235,6 +243,9 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
         store_wait(SLABS - 1);
 //$ end
     __syncwarp();
+//$ if halved then
+    put_half_bytes(packed, of_block, slab, $(back and "0, part * 2" or "first, 0"), lane);
+//$ else
 #pragma unroll
     for (int j = $(small and back and "0" or begin); j < $(end_); j += 2) {
 //$ if small then
@@ -251,11 +262,12 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
         store_shared_word(at, __byte_perm(kept, got, upper));
         store_shared_word(at + 8 * $(across), __byte_perm(kept, got, lower));
     }
+//$ end
     copy_engine_fence();
     __syncwarp();
 //$ if not small or not back then
     if (lane == 0)
-        store_slab(maps, slab, t, x, row, rows);
+        store_slab(maps, slab, t, x$(half), row, rows);
 //$ end
 }
 
@@ -355,6 +367,7 @@ FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 }
 
 //$ end
+//$ if not halved then
 //$ -- bytes of a line, and which 16 of them are these rows
 //$ local even = "odd ? odd_column : even_column"
 //$ local line, who = small and 32 or 64, small and "warp's" or "warpgroup's"
@@ -422,6 +435,7 @@ FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
     }
 }
 
+//$ end
 //$ if small and not back then
 /* A warp's 16 rows, from `row` on, and results from column x on: the rowwise tensor, whose scales
    of rows after the group's are 0. */
@@ -452,8 +466,9 @@ FN void store_column_copy(const struct packed packed[2], const struct tile *t,
     for (int half = 0; half < 2; half++)
         turn_columns(&packed[half], turned, columns, half, lane);
     __syncwarp();
-    store_lines(turned, c->column + x * c->column_stride + (long long)t->runs * 128 + row,
-                c->column_stride);
+    store_lines(turned,
+                c->column + (x * c->column_stride + (long long)t->runs * 128 + row)$(half),
+                c->column_stride$(half));
 }
 //$ elseif not small then
 /*

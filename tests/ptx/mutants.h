@@ -57,6 +57,7 @@
 #define B_SCALED    "templates/sm100/multiply_scaled.cu"
 #define B_CONSTANTS "templates/sm100/constants.body.cu"
 #define B_BACK      "templates/sm100/store_gradient_copies.cu"
+#define B_HALF      "templates/sm100/half_bytes.cu"
 #define COPIES      "templates/sm90/copies.cu"
 #define GATHER      "templates/sm90/gather.cu"
 #define FOUR        "templates/common/four_scales.cu"
@@ -495,6 +496,12 @@ static const struct mutant planted[] = {
      "x, row, lane);\n#pragma unroll"},
     {B_M_COPIES, COPIES, "t->runs * 128 + row", "t->start + row"},
     /* gradients as such codes: two warps have a block's rows */
+    /* codes of half a byte */
+    {B_M_HALF_COPIES, COPIES, "t, x$(half), row", "t, x, row"},
+    {B_M_HALF_COPIES, B_HALF, "back and \"lane / 8\" or \"lane / 16\"",
+     "\"lane / 8\""},
+    {B_M_HALF_COPIES, B_HALF, "(half ^ low) * 8", "half * 8"},
+    {B_M_HALF_COPIES, B_HALF, "(below << 4 & highs)", "(below & highs)"},
     {B_M_DY_COPIES, B_BACK, "(1 - half) * 32 + lane", "half * 32 + lane"},
     {B_M_DY_COPIES, B_BACK, "x - RESULTS", "x"},
     /* fp32 scales as bytes of exponents */
