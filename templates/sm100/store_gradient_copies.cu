@@ -2,6 +2,7 @@
 //$ local chunk = operands == "halves" and "" or "c, "
 //$ local width = operands == "halves" and ", f->columns" or ""
 //$ local half = a.bits == 4 and " / 2" or "" -- bytes of as many codes
+//$ if a.scale.k == 32 then
 /*
 ** D in a slab, 16 rows of RESULTS columns, is a block of the quantized tensors, of which another
 ** warp has 16 rows more. A block's codes are half of a row of $(16 * a.bits) bytes, part 0 or 1.
@@ -68,6 +69,7 @@ FN void store_columns(const struct packed *packed, const struct tile *t, const s
                 c->column_stride$(half));
 }
 
+//$ end
 /* One chunk, whose sums begin at `sums`: P becomes D in the slabs, from their place `slot` on. */
 FN void fill_slabs(unsigned int sums, const struct slabs *slabs, unsigned int slot,
                    const struct tile *t, const struct finish *s, const struct chunk *c, int rows,
@@ -99,6 +101,9 @@ FN void fill_slabs(unsigned int sums, const struct slabs *slabs, unsigned int sl
     }
 }
 
+//$ if a.scale.k == 128 then
+//$ include "sm100/store_gradient_blocks.cu"
+//$ else
 /*
 ** One warp's rows of a tile, whose sums begin at `sums`. Codes are put where D was: of the tile's
 ** first chunk, or of their own if a chunk makes both parts.
@@ -143,3 +148,4 @@ FN void store_tile(unsigned int sums, struct slabs *slabs, const struct tile *t,
     if (is_pair)
         slabs->slot = (begin + CHUNKS * OPERANDS) % (2 * SLABS);
 }
+//$ end

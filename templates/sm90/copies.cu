@@ -1,7 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ -- Blackwell: blocks of 32 values; a warp has 32 rows, 16 at a time, and meets no other one, or,
-//$ -- of gradients, 16 of the 32 rows that two warps have
-//$ local small = arch ~= "sm_90a"
+//$ -- Blackwell, blocks of 32 values: a warp has 32 rows, 16 at a time, and meets no other one, or,
+//$ -- of gradients, 16 of the 32 rows that two warps have. Blocks of 128 values: two warpgroups
+//$ -- have 16 rows in turns there, and 64 in a row on Hopper.
+//$ local small, apart = a.scale.k == 32, arch ~= "sm_90a"
+//$ local side = apart and "GIVEN" or "BLOCK" -- of 128
 //$ local back = epilogue == "gradient_copies"
 //$ local halved = a.bits == 4 -- codes are half bytes
 //$ local half = halved and " / 2" or "" -- bytes of as many codes
@@ -44,6 +46,8 @@ enum {
     SLAB_PAIRS = SLAB_BYTES / SLAB_ROWS / 8 /* of codes */
 //$ end
 };
+//$ elseif apart then
+enum { PAIRS = GIVEN / 8 };
 //$ else
 enum { BLOCK = 128, PAIRS = BLOCK / 8 };
 //$ end
@@ -223,7 +227,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
     const unsigned int upper = odd ? 0x1054 : 0x5410, lower = odd ? 0x3276 : 0x7632;
 //$ end
 //$ if not small then
-    float *const sf = c->row_sf + x / BLOCK * c->row_stride + t->start + row + lane / 4;
+    float *const sf = c->row_sf + x / $(side) * c->row_stride + t->start + row + lane / 4;
     float most[2], factor[4], stored[2];
 
     largest_of_rows(packed, most);
@@ -353,7 +357,7 @@ FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
 /* A column's factor, for the warpgroup; each thread has one column. */
 FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 {
-    const int column = threadIdx.x % BLOCK;
+    const int column = threadIdx.x % $(side);
     unsigned int most = 0;
     float stored, factor;
 
@@ -419,12 +423,12 @@ FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
 //$ if small then
     const int line = threadIdx.x % 32 / 2, chunk = threadIdx.x % 2;
 //$ else
-    const int line = threadIdx.x % BLOCK / 4, chunk = threadIdx.x % 4;
+    const int line = threadIdx.x % $(side) / 4, chunk = threadIdx.x % 4;
 //$ end
-//$ local count = small and (back and "RESULTS / 2" or "RESULTS") or "BLOCK"
+//$ local count = small and (back and "RESULTS / 2" or "RESULTS") or side
 //$ local step, turn = small and 16 or 32, small and "line / 4 % 2" or "line / 2 % 4"
 
-    to += line * stride + chunk * 16;
+    to += line * stride + chunk * $(apart and not small and 32 or 16);
 #pragma unroll
     for (int i = 0; i < $(count); i += $(step)) {
         unsigned int word[4];
@@ -481,9 +485,9 @@ FN void store_copies(const struct packed *packed, struct slabs *slabs, const str
 {
     const int warpgroup = threadIdx.x / 128 - 1;
     const unsigned int columns = c->memory->columns + warpgroup * 512;
-    const unsigned int turned = c->memory->turned + warpgroup * BLOCK * 64;
+    const unsigned int turned = c->memory->turned + warpgroup * $(side) * 64;
     const unsigned int maxima = c->memory->maxima + slabs->side * 2048;
-    const long long first = (long long)t->runs * BLOCK + t->row; /* of the tile's rows in lines */
+    const long long first = (long long)t->runs * $(side) + t->row; /* of the tile's rows in lines */
 
     if (c->column)
         share_maxima(packed, maxima, lane);
@@ -494,11 +498,12 @@ FN void store_copies(const struct packed *packed, struct slabs *slabs, const str
     slabs->side ^= 1;
     named_wait(1, 256);
     share_factors(maxima, columns,
-                  warpgroup ? 0 : c->column_sf + first / BLOCK * c->results + x);
+                  warpgroup ? 0 : c->column_sf + first / $(side) * c->results + x);
     named_wait(2 + warpgroup, 128);
     turn_columns(packed, turned, columns, lane);
     named_wait(2 + warpgroup, 128);
-    store_lines(turned, c->column + x * c->column_stride + first + warpgroup * 64,
+//$ local rows = apart and 16 or 64 -- from the warpgroup before
+    store_lines(turned, c->column + x * c->column_stride + first + warpgroup * $(rows),
                 c->column_stride);
 }
 //$ end

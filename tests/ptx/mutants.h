@@ -58,6 +58,7 @@
 #define B_CONSTANTS "templates/sm100/constants.body.cu"
 #define B_BACK      "templates/sm100/store_gradient_copies.cu"
 #define B_HALF      "templates/sm100/half_bytes.cu"
+#define B_BLOCKS    "templates/sm100/store_gradient_blocks.cu"
 #define COPIES      "templates/sm90/copies.cu"
 #define GATHER      "templates/sm90/gather.cu"
 #define FOUR        "templates/common/four_scales.cu"
@@ -504,6 +505,10 @@ static const struct mutant planted[] = {
     {B_M_HALF_COPIES, B_HALF, "(below << 4 & highs)", "(below & highs)"},
     {B_M_DY_COPIES, B_BACK, "(1 - half) * 32 + lane", "half * 32 + lane"},
     {B_M_DY_COPIES, B_BACK, "x - RESULTS", "x"},
+    /* the same of 128 rows and columns: all eight warps have them */
+    {B_M_DY_BLOCKS, B_BLOCKS, "\"2 * i + j\"", "\"2 * j + i\""},
+    {B_M_DY_BLOCKS, COPIES, "apart and not small and 32 or 16", "16"},
+    {B_M_DY_BLOCKS, COPIES, "    named_wait(1, 256);\n", ""},
     /* fp32 scales as bytes of exponents */
     {B_M_BLOCK, FOUR, " * 0x01010101u", ""},
     {B_M_BLOCK, B_SCALES, "and \"GIVEN\" or", "and \"BLOCK\" or"},
