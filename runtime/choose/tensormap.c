@@ -185,6 +185,23 @@ static uint64_t packed(int64_t elements, int bits)
                     : (uint64_t)elements;
 }
 
+/* A box's first axis. A kernel whose D is a quantized tensor names its own type
+   of D, of 16 bits or more: codes are as many as their bytes would be. */
+static void fill_width(struct qn_map *map, int bits,
+                       const struct qn_operand *operand)
+{
+    int own = qn_type_bits(operand->type);
+    int64_t columns = operand->box[0], bytes = columns * own / 8;
+
+    if (bits < 8 && own > 8) {
+        map->box[0] = (uint32_t)packed(bytes, bits);
+        map->swizzle = map_swizzle(operand->swizzle * bits / 8);
+        return;
+    }
+    map->box[0] = (uint32_t)packed(columns * own / bits, bits);
+    map->swizzle = map_swizzle(operand->swizzle);
+}
+
 /* The letter of the operand comes first. */
 static int refuse(char *reason, size_t size, int role, const char *why)
 {
@@ -305,15 +322,12 @@ int qn_tensormap_build(const struct qn_geometry *g,
     if (!check_pitches(g, row, group, reason, size))
         return 0;
     map->type = map_type(g->type);
-    map->swizzle = map_swizzle(operand->swizzle);
     map->dims[0] = g->columns ? packed(g->columns, bits) : 1;
-    /* The kernel's type differs of D if it stores quantized tensors, and of
-       extra steps of k next to codes: these are 64 x 64 values. */
-    map->box[0] = (uint32_t)packed(
-        (int64_t)operand->box[0] * qn_type_bits(operand->type) / bits, bits);
+    fill_width(map, bits, operand);
     map->box[1] = (uint32_t)operand->box[1];
     map->box[2] = map->box[3] = 1;
     if (kind == QN_MAP_EXTRA && qn_type_bits(operand->type) < bits) {
+        /* extra steps of k next to codes */
         map->swizzle = QN_CU_SWIZZLE_128B;
         map->box[0] = map->box[1] = 64;
     }

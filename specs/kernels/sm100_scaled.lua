@@ -34,12 +34,13 @@ end
 
 -- Bytes of shared memory: alignment and barriers aside, the slabs, each with a barrier if P is
 -- fetched, and columnwise tensors on their way, of 32 rows for each warp that stores, or each two
--- of gradients, 64 columns at a time; one stage of A and B, and of scales of 128 lines and of tiles
--- of 128 spots.
+-- of gradients, 64 columns at a time, or a block of 128 x 128 of all; one stage of A and B, and of
+-- scales of 128 lines and of tiles of 128 spots.
 local function slab_memory (v)
   local slab = 16 * v.d_swizzle + (goes_back(v) and 8 or 0)
   local copies = makes_copies(v) and 4 * 128 * (32 + 4)
-                 or returns_copies(v) and 4 * 64 * (32 + 2 * (2 + 4)) or 0
+                 or returns_copies(v) and (v.a.scale.k == 128 and 128 * (128 + 2 * 8 * 2 + 2 * 4)
+                                           or 4 * 64 * (32 + 2 * (2 + 4))) or 0
   return 1 * KiB + (goes_back(v) and 8 or 4) * v.slabs * slab + copies + 512
 end
 local function stage_memory (v)
@@ -256,10 +257,14 @@ for name, of in pairs(kinds) do
   end
 end
 
-local function copied (of)
+local function copied (of, whole)
   return
-  reject "scales of the result must be those of a row's 32 results each"
-    (function (v) return v.a.scale.rows ~= 1 or v.a.scale.k ~= 32 end),
+  reject("scales of the result must be those of a row's 32 " .. (whole and "or 128 " or "")
+         .. "results each")
+    (function (v)
+      local s = v.a.scale
+      return s.rows ~= 1 or s.k ~= 32 and not (whole and s.k == 128)
+    end),
   reject "the copies' values must be rounded to nearest, as they are"
     (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
   ragged_m(of)
@@ -269,14 +274,14 @@ end
 -- 32 are a part of a tile's row, or of a column's rows that one warp has.
 for operand, axes in pairs(operands) do
   kernels("sm100_blocks_m_copies_" .. operand) {
-    op = "fprop", element = { e4m3, e5m2 }, scale = "block", layout = "tn", ragged = "m",
+    op = "fprop", element = { e4m3, e5m2, e2m1 }, scale = "block", layout = "tn", ragged = "m",
     epilogue = "copies", d = { bf16, f16 }, arch = "sm_100f", template = kinds.blocks.template,
     params = join(rows, kinds.blocks.sf, forward,
                   { "row_sf", "column", "column_stride", "column_sf" }, sizes),
 
     axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
     axis "interleave" (axes[2]),
-    axis "tile" { {128, 128, 128} }, alone(),
+    axis "tile" (kinds.blocks.flat), alone(),
     derive "operands" (function () return operand end),
     derive "addend" (function () return "none" end),
 
@@ -286,10 +291,11 @@ for operand, axes in pairs(operands) do
   }
 end
 
--- And dp as copies of a dy: two warps have a column's 32 rows.
+-- And dp as copies of a dy: two warps have a column's 32 rows, or all eight its 128, with 128
+-- columns of each operand.
 for operand, axes in pairs(operands) do
   kernels("sm100_blocks_m_dy_copies_" .. operand) {
-    op = "dgrad", element = { e4m3, e5m2 }, scale = "block", layout = "tn", ragged = "m",
+    op = "dgrad", element = { e4m3, e5m2, e2m1 }, scale = "block", layout = "tn", ragged = "m",
     epilogue = "gradient_copies", d = { bf16, f16 }, arch = "sm_100f",
     template = kinds.blocks.template,
     params = join(rows, kinds.blocks.sf, backward,
@@ -297,14 +303,12 @@ for operand, axes in pairs(operands) do
 
     axis "activation" (axes[1]),
     axis "interleave" (axes[2]),
-    axis "tile" { {128, 128, 128} }, alone(),
+    axis "tile" (kinds.blocks.flat), alone(),
     derive "operands" (function () return operand end),
     derive "addend" (function () return "fetch" end), -- P, as C would be
 
     requires "n % 128 == 0" "results must be whole blocks of 128",
-    reject "an activation with constants needs more registers than there are: some would spill"
-      (function (v) return v.activation == "clamped_swiglu" and v.interleave ~= 1 end),
-    copied(kinds.blocks)
+    copied(kinds.blocks, "whole")
   }
 end
 

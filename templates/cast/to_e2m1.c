@@ -6,7 +6,8 @@ FN unsigned to_e2m1(float x)
     return to_narrow(x, 6, 4, 1, 127);
 }
 
-//$ if arch == "sm_90a" then
+//$ local has_pairs = { sm_90a = true, sm_100f = true, sm_120a = true } -- of 16 bits each
+//$ if has_pairs[arch] then
 /* A pair of fp32, each times `scale`, to fp16: below 2^-13 these are whole multiples of 2^-24. */
 FN unsigned whole_numbers(float lo, float hi, float scale)
 {

@@ -2,7 +2,7 @@
 //$ local bits = element.bits == 4 and 4 or 8 -- in memory
 //$ local cast = "to_" .. element.type .. "_x2"
 //$ local power = scale.powers and input.bits == 16 -- 16 bits pack a product, too
-//$ if element.type == "e2m1" and power and arch == "sm_90a" then
+//$ if element.type == "e2m1" and power and arch ~= "sm_80" then
 //$   cast = cast .. "_of_f16"
 //$ end
 /*

@@ -59,11 +59,17 @@ ALL_SLABS_BYTES = WARPS * SLABS * SLAB_BYTES,
 ROW_SLABS = COLUMNS / SLAB_COLUMNS,
 //$ if epilogue == "copies" then
 RESULTS = $(operands == "one" and tile.n or tile.n // 2), /* of a row in a tile */
-TURNED_BYTES = WARPS * RESULTS * 32, /* a tile's columnwise tensor, of each warp's rows */
+LINE_BYTES = 32 * $(a.bits) / 8, /* of a column's codes, of 32 rows */
+TURNED_BYTES = WARPS * RESULTS * LINE_BYTES, /* a tile's columnwise tensor, of each warp's rows */
 COLUMNS_BYTES = WARPS * RESULTS * 4, /* the columns' factors, for each warp */
+//$ elseif epilogue == "gradient_copies" and a.scale.k == 128 then
+TURNED_BYTES = 128 * 128, /* a block's columnwise tensor */
+MAXIMA_BYTES = 2 * WARPS * 128 * 2, /* of each warp's columns, of two blocks */
+COLUMNS_BYTES = 2 * 128 * 4, /* the columns' factors, for each warpgroup */
 //$ elseif epilogue == "gradient_copies" then
 RESULTS = 64, /* of a row in a block: a slab's columns of D */
-TURNED_BYTES = WARPS / 2 * RESULTS * 32, /* a block's columnwise tensor, of each two warps' rows */
+LINE_BYTES = 32 * $(a.bits) / 8, /* of a column's codes, of 32 rows */
+TURNED_BYTES = WARPS / 2 * RESULTS * LINE_BYTES, /* a block's columnwise tensor, of two warps */
 MAXIMA_BYTES = WARPS * 32 * 4, /* of each warp's columns */
 COLUMNS_BYTES = WARPS * RESULTS * 4, /* the columns' factors, for each warp */
 //$ end

@@ -90,14 +90,26 @@ $(name)(
 
     //$ include "sm100/start.body.cu"
 
+//$ -- of a warpgroup that copies and multiplies, of one that loads scales, and of two that store
+//$ local registers = epilogue == "gradient_copies" and { 72, 104, 168 }
+//$ if registers then
+    if (warpgroup == 0)
+        registers_release($(registers[1]));
+//$ end
     if (warp == 0) {
         //$ include "sm90/produce.body.cu"
     } else if (warp == 1) {
         //$ include "sm100/multiply.body.cu"
     } else if (warp >= $(threads // 32 - 4)) {
+//$ if registers then
+        registers_release($(registers[2]));
+//$ end
         while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))
             scale_tile(&s, &p, &t, &scales, $(d_rows), n, $(k_length), lane);
     } else if (warp >= 4) {
+//$ if registers then
+        registers_take($(registers[3]));
+//$ end
         //$ include "sm100/store.body.cu"
     //$ include "sm90/check.body.cu"
     }

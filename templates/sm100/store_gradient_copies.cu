@@ -1,9 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local chunk = operands == "halves" and "" or "c, "
 //$ local width = operands == "halves" and ", f->columns" or ""
+//$ local half = a.bits == 4 and " / 2" or "" -- bytes of as many codes
+//$ if a.scale.k == 32 then
 /*
 ** D in a slab, 16 rows of RESULTS columns, is a block of the quantized tensors, of which another
-** warp has 16 rows more. A block's codes are half of a row of 128, part 0 or 1.
+** warp has 16 rows more. A block's codes are half of a row of $(16 * a.bits) bytes, part 0 or 1.
 */
 
 /* A slab's D, zeros after the group's last row. */
@@ -55,18 +57,19 @@ FN void store_columns(const struct packed *packed, const struct tile *t, const s
 {
     const int half = threadIdx.x / 128 - 1, strip = threadIdx.x / 32 % 4;
     const unsigned int columns = c->memory->columns + (2 * strip + half) * RESULTS * 4;
-    const unsigned int turned = c->memory->turned + strip * RESULTS * BLOCK;
+    const unsigned int turned = c->memory->turned + strip * RESULTS * LINE_BYTES;
     const long long line = x + half * (RESULTS / 2);
 
     share_factors(packed, c->memory->maxima + strip * 64 * 4, columns, t, c, x, row, half, lane);
     __syncwarp();
     turn_columns(packed, turned, columns, half, lane);
     meet();
-    store_lines(turned + half * (RESULTS / 2) * BLOCK,
-                c->column + line * c->column_stride + (long long)t->runs * 128 + row,
-                c->column_stride);
+    store_lines(turned + half * (RESULTS / 2) * LINE_BYTES,
+                c->column + (line * c->column_stride + (long long)t->runs * 128 + row)$(half),
+                c->column_stride$(half));
 }
 
+//$ end
 /* One chunk, whose sums begin at `sums`: P becomes D in the slabs, from their place `slot` on. */
 FN void fill_slabs(unsigned int sums, const struct slabs *slabs, unsigned int slot,
                    const struct tile *t, const struct finish *s, const struct chunk *c, int rows,
@@ -89,8 +92,8 @@ FN void fill_slabs(unsigned int sums, const struct slabs *slabs, unsigned int sl
         tensor_wait(sum, 4 * PART);
         fill_chunk(slab, i, sum, s, $(chunk)s->probability, total, lane);
     }
-    if (f->row_partials) /* no register is left to keep the lane in */
-        keep_rows(total, s, t, c, rows, afresh((int)threadIdx.x) % 32);
+    if (f->row_partials)
+        keep_rows(total, s, t, c, rows, lane);
     if (f->partials) {
         meet();
         keep_columns(slab, f, t, c, rows);
@@ -98,6 +101,9 @@ FN void fill_slabs(unsigned int sums, const struct slabs *slabs, unsigned int sl
     }
 }
 
+//$ if a.scale.k == 128 then
+//$ include "sm100/store_gradient_blocks.cu"
+//$ else
 /*
 ** One warp's rows of a tile, whose sums begin at `sums`. Codes are put where D was: of the tile's
 ** first chunk, or of their own if a chunk makes both parts.
@@ -134,7 +140,7 @@ FN void store_tile(unsigned int sums, struct slabs *slabs, const struct tile *t,
             find_row_factors(factor, &packed, t, &f->copies, x, row, lane);
             put_codes(&packed, factor, to, part, lane);
             if (lane == 0 && part == 1 && row < rows)
-                store_slab(maps, to, t, x - RESULTS, row, rows);
+                store_slab(maps, to, t, (x - RESULTS)$(half), row, rows);
             if (f->copies.column)
                 store_columns(&packed, t, &f->copies, x, row & -BLOCK, lane);
         }
@@ -142,3 +148,4 @@ FN void store_tile(unsigned int sums, struct slabs *slabs, const struct tile *t,
     if (is_pair)
         slabs->slot = (begin + CHUNKS * OPERANDS) % (2 * SLABS);
 }
+//$ end

@@ -1,8 +1,12 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ -- Blackwell: blocks of 32 values; a warp has 32 rows, 16 at a time, and meets no other one, or,
-//$ -- of gradients, 16 of the 32 rows that two warps have
-//$ local small = arch ~= "sm_90a"
+//$ -- Blackwell, blocks of 32 values: a warp has 32 rows, 16 at a time, and meets no other one, or,
+//$ -- of gradients, 16 of the 32 rows that two warps have. Blocks of 128 values: two warpgroups
+//$ -- have 16 rows in turns there, and 64 in a row on Hopper.
+//$ local small, apart = a.scale.k == 32, arch ~= "sm_90a"
+//$ local side = apart and "GIVEN" or "BLOCK" -- of 128
 //$ local back = epilogue == "gradient_copies"
+//$ local halved = a.bits == 4 -- codes are half bytes
+//$ local half = halved and " / 2" or "" -- bytes of as many codes
 /*
 ** A tile's results as the tensors that quantize makes of them: rounded to $(d.type) first, as it
 //$ if small then
@@ -42,6 +46,8 @@ enum {
     SLAB_PAIRS = SLAB_BYTES / SLAB_ROWS / 8 /* of codes */
 //$ end
 };
+//$ elseif apart then
+enum { PAIRS = GIVEN / 8 };
 //$ else
 enum { BLOCK = 128, PAIRS = BLOCK / 8 };
 //$ end
@@ -52,6 +58,10 @@ struct packed {
 
 //$ include "sm90/pairs.cu"
 
+//$ if halved then
+//$ include "sm100/half_bytes.cu"
+
+//$ end
 //$ if not back then
 /* A thread's sums become results; the pre-activation is stored if it is wanted. */
 //$ local to = activation ~= "none" and "struct slabs *slabs, const struct maps *maps, " or ""
@@ -211,11 +221,13 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
     const unsigned int slab = slabs->first + slabs->slot * SLAB_BYTES;
 //$ end
 //$ local across = small and not back and 64 or 128 -- bytes of a row
+//$ if not halved then
     const unsigned int line = slab + lane / 4 * $(across) + lane % 2 * 8 + lane % 4 / 2 * 4;
     const int odd = lane % 2; /* two lanes exchange halves */
     const unsigned int upper = odd ? 0x1054 : 0x5410, lower = odd ? 0x3276 : 0x7632;
+//$ end
 //$ if not small then
-    float *const sf = c->row_sf + x / BLOCK * c->row_stride + t->start + row + lane / 4;
+    float *const sf = c->row_sf + x / $(side) * c->row_stride + t->start + row + lane / 4;
     float most[2], factor[4], stored[2];
 
     largest_of_rows(packed, most);
@@ -227,7 +239,7 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
         sf[8] = stored[1];
 //$ end
 //$ if not back then
-//$ if small then
+//$ if small and not halved then
 
 //$ end
     slabs->slot = (slabs->slot + 1) % SLABS;
@@ -235,6 +247,9 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
         store_wait(SLABS - 1);
 //$ end
     __syncwarp();
+//$ if halved then
+    put_half_bytes(packed, of_block, slab, $(back and "0, part * 2" or "first, 0"), lane);
+//$ else
 #pragma unroll
     for (int j = $(small and back and "0" or begin); j < $(end_); j += 2) {
 //$ if small then
@@ -251,11 +266,12 @@ FN void store_row_copy(const struct packed *packed, struct slabs *slabs, const s
         store_shared_word(at, __byte_perm(kept, got, upper));
         store_shared_word(at + 8 * $(across), __byte_perm(kept, got, lower));
     }
+//$ end
     copy_engine_fence();
     __syncwarp();
 //$ if not small or not back then
     if (lane == 0)
-        store_slab(maps, slab, t, x, row, rows);
+        store_slab(maps, slab, t, x$(half), row, rows);
 //$ end
 }
 
@@ -341,7 +357,7 @@ FN void share_maxima(const struct packed *packed, unsigned int maxima, int lane)
 /* A column's factor, for the warpgroup; each thread has one column. */
 FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 {
-    const int column = threadIdx.x % BLOCK;
+    const int column = threadIdx.x % $(side);
     unsigned int most = 0;
     float stored, factor;
 
@@ -355,6 +371,7 @@ FN void share_factors(unsigned int maxima, unsigned int columns, float *sf)
 }
 
 //$ end
+//$ if not halved then
 //$ -- bytes of a line, and which 16 of them are these rows
 //$ local even = "odd ? odd_column : even_column"
 //$ local line, who = small and 32 or 64, small and "warp's" or "warpgroup's"
@@ -406,12 +423,12 @@ FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
 //$ if small then
     const int line = threadIdx.x % 32 / 2, chunk = threadIdx.x % 2;
 //$ else
-    const int line = threadIdx.x % BLOCK / 4, chunk = threadIdx.x % 4;
+    const int line = threadIdx.x % $(side) / 4, chunk = threadIdx.x % 4;
 //$ end
-//$ local count = small and (back and "RESULTS / 2" or "RESULTS") or "BLOCK"
+//$ local count = small and (back and "RESULTS / 2" or "RESULTS") or side
 //$ local step, turn = small and 16 or 32, small and "line / 4 % 2" or "line / 2 % 4"
 
-    to += line * stride + chunk * 16;
+    to += line * stride + chunk * $(apart and not small and 32 or 16);
 #pragma unroll
     for (int i = 0; i < $(count); i += $(step)) {
         unsigned int word[4];
@@ -422,6 +439,7 @@ FN void store_lines(unsigned int turned, unsigned char *to, long long stride)
     }
 }
 
+//$ end
 //$ if small and not back then
 /* A warp's 16 rows, from `row` on, and results from column x on: the rowwise tensor, whose scales
    of rows after the group's are 0. */
@@ -452,8 +470,9 @@ FN void store_column_copy(const struct packed packed[2], const struct tile *t,
     for (int half = 0; half < 2; half++)
         turn_columns(&packed[half], turned, columns, half, lane);
     __syncwarp();
-    store_lines(turned, c->column + x * c->column_stride + (long long)t->runs * 128 + row,
-                c->column_stride);
+    store_lines(turned,
+                c->column + (x * c->column_stride + (long long)t->runs * 128 + row)$(half),
+                c->column_stride$(half));
 }
 //$ elseif not small then
 /*
@@ -466,9 +485,9 @@ FN void store_copies(const struct packed *packed, struct slabs *slabs, const str
 {
     const int warpgroup = threadIdx.x / 128 - 1;
     const unsigned int columns = c->memory->columns + warpgroup * 512;
-    const unsigned int turned = c->memory->turned + warpgroup * BLOCK * 64;
+    const unsigned int turned = c->memory->turned + warpgroup * $(side) * 64;
     const unsigned int maxima = c->memory->maxima + slabs->side * 2048;
-    const long long first = (long long)t->runs * BLOCK + t->row; /* of the tile's rows in lines */
+    const long long first = (long long)t->runs * $(side) + t->row; /* of the tile's rows in lines */
 
     if (c->column)
         share_maxima(packed, maxima, lane);
@@ -479,11 +498,12 @@ FN void store_copies(const struct packed *packed, struct slabs *slabs, const str
     slabs->side ^= 1;
     named_wait(1, 256);
     share_factors(maxima, columns,
-                  warpgroup ? 0 : c->column_sf + first / BLOCK * c->results + x);
+                  warpgroup ? 0 : c->column_sf + first / $(side) * c->results + x);
     named_wait(2 + warpgroup, 128);
     turn_columns(packed, turned, columns, lane);
     named_wait(2 + warpgroup, 128);
-    store_lines(turned, c->column + x * c->column_stride + first + warpgroup * 64,
+//$ local rows = apart and 16 or 64 -- from the warpgroup before
+    store_lines(turned, c->column + x * c->column_stride + first + warpgroup * $(rows),
                 c->column_stride);
 }
 //$ end

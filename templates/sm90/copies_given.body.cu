@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local two = operands ~= "one"
 //$ local results = "n" .. (not two and "" or epilogue == "copies" and " / 2" or " * 2")
-//$ local small = arch ~= "sm_90a"
+//$ local small = a.scale.k == 32
 //$ if small then
 follow.copies.row_sf = (sf_element *)row_sf;
 //$ else

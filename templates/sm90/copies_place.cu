@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local small = arch ~= "sm_90a"
+//$ local small = a.scale.k == 32
 //$ if small then
 //$ include("quantize/storage.c", { scale = a.scale })
 

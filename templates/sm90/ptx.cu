@@ -227,7 +227,7 @@ FN void load_shared_words(unsigned int from, unsigned int *first, unsigned int *
 }
 
 //$ end
-//$ if back then
+//$ if back or epilogue == "copies" and a.bits == 4 then
 FN void store_shared_words(unsigned int to, unsigned int first, unsigned int second)
 {
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};"

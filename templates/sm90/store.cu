@@ -4,7 +4,7 @@ struct slabs {
     unsigned int first;
     int slot;
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
-//$ if (epilogue == "copies" or epilogue == "gradient_copies") and arch == "sm_90a" then
+//$ if (epilogue == "copies" or epilogue == "gradient_copies") and a.scale.k == 128 then
     unsigned int side; /* of MAXIMA_BYTES: the half that this tile has */
 //$ end
 //$ if addend == "fetch" then

@@ -136,6 +136,18 @@
               "dprob=1 dbias=1 copies=both")                                   \
     X("10.0",                                                                  \
       "dgrad mxfp8_ocp" ROWS "n=256 k=32 activation=gelu copies=rowwise")      \
+    X("10.0", "fprop mxfp4" ROWS "n=256 k=160 activation=swiglu bias=1 "       \
+              "prob=1 saved=1 copies=both")                                    \
+    X("10.0", "fprop mxfp4" ROWS "n=256 k=32 bias=1 copies=both")              \
+    X("10.0", "dgrad mxfp4" ROWS "n=128 k=288 activation=clamped_swiglu "      \
+              "interleave=32 prob=1 dprob=1 dbias=1 copies=both")              \
+    X("10.0", "dgrad mxfp4" ROWS "n=128 k=160 activation=geglu copies=both")   \
+    X("10.0", "dgrad fp8_block" ROWS "n=128 k=256 activation=swiglu prob=1 "   \
+              "dprob=1 dbias=1 copies=both")                                   \
+    X("10.0", "dgrad fp8_block" ROWS                                           \
+              "n=256 k=384 activation=geglu interleave=8 copies=both")         \
+    X("10.0",                                                                  \
+      "dgrad fp8_block" ROWS "n=256 k=128 activation=gelu copies=rowwise")     \
     X("10.0", "dgrad nvfp4" ROWS "n=128 k=160 activation=silu dbias=1")        \
     X("10.0", "fprop fp8_row" ROWS "n=256 k=144 activation=swiglu")            \
     X("10.0 12.0", "fprop mxfp4" ROWS "n=264 k=544")                           \

@@ -60,6 +60,8 @@
 #define B_SCALED    "templates/sm100/multiply_scaled.cu"
 #define B_CONSTANTS "templates/sm100/constants.body.cu"
 #define B_BACK      "templates/sm100/store_gradient_copies.cu"
+#define B_HALF      "templates/sm100/half_bytes.cu"
+#define B_BLOCKS    "templates/sm100/store_gradient_blocks.cu"
 #define COPIES      "templates/sm90/copies.cu"
 #define GATHER      "templates/sm90/gather.cu"
 #define FOUR        "templates/common/four_scales.cu"
@@ -514,8 +516,18 @@ static const struct mutant planted[] = {
      "x, row, lane);\n#pragma unroll"},
     {B_M_COPIES, COPIES, "t->runs * 128 + row", "t->start + row"},
     /* gradients as such codes: two warps have a block's rows */
+    /* codes of half a byte */
+    {B_M_HALF_COPIES, COPIES, "t, x$(half), row", "t, x, row"},
+    {B_M_HALF_COPIES, B_HALF, "back and \"lane / 8\" or \"lane / 16\"",
+     "\"lane / 8\""},
+    {B_M_HALF_COPIES, B_HALF, "(half ^ low) * 8", "half * 8"},
+    {B_M_HALF_COPIES, B_HALF, "(below << 4 & highs)", "(below & highs)"},
     {B_M_DY_COPIES, B_BACK, "(1 - half) * 32 + lane", "half * 32 + lane"},
     {B_M_DY_COPIES, B_BACK, "x - RESULTS", "x"},
+    /* the same of 128 rows and columns: all eight warps have them */
+    {B_M_DY_BLOCKS, B_BLOCKS, "\"2 * i + j\"", "\"2 * j + i\""},
+    {B_M_DY_BLOCKS, COPIES, "apart and not small and 32 or 16", "16"},
+    {B_M_DY_BLOCKS, COPIES, "    named_wait(1, 256);\n", ""},
     /* fp32 scales as bytes of exponents */
     {B_M_BLOCK, FOUR, " * 0x01010101u", ""},
     {B_M_BLOCK, B_SCALES, "and \"GIVEN\" or", "and \"BLOCK\" or"},

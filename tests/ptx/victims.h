@@ -22,6 +22,11 @@
 #define B_M_DY_COPIES                                                          \
     "mxfp8_dgrad_tn_m_bf16_gradient_copies_sm100f_swiglu_interleave0_"         \
     "tile128x128x128"
+#define B_M_HALF_COPIES                                                        \
+    "mxfp4_fprop_tn_m_bf16_copies_sm100f_swiglu_interleave0_tile128x128x256"
+#define B_M_DY_BLOCKS                                                          \
+    "fp8_block_dgrad_tn_m_bf16_gradient_copies_sm100f_geglu_interleave8_"      \
+    "tile128x128x128"
 #define B_M_ROW_GRADIENT                                                       \
     "fp8_row_dgrad_tn_m_bf16_gradient_sm100f_gelu_interleave0_tile128x256x128"
 #define B_M_BLOCK   "fp8_block_fprop_tn_m_bf16_sm100f_tile128x128x128"

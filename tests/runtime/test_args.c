@@ -4,6 +4,9 @@
 #include "test.h"
 
 #include "base/context.h"
+#include "choose/tensormap.h"
+#include "device/driver.h"
+#include "problem/geometry.h"
 #include "product/plan.h"
 
 /* Kernels of this file only, linked with code. */
@@ -316,6 +319,37 @@ TEST(passes_factors)
     run(&f);
     assert_ptr_equal(pointer(&f, P(c)), f.args.d.data);
     end(&f);
+}
+
+/* A kernel that stores 64 columns of 16 bits at a time stores 128 codes, of
+   half a byte, too. */
+TEST(maps_of_codes)
+{
+    static const struct {
+        int type, box, swizzle;
+    } codes[] = {{QUERN_BF16, 64, QN_CU_SWIZZLE_128B},
+                 {QUERN_E4M3, 128, QN_CU_SWIZZLE_128B},
+                 {QUERN_E2M1, 64, QN_CU_SWIZZLE_64B}};
+    const struct qn_operand d = {
+        .type = QUERN_BF16, .box = {64, 16}, .swizzle = 128};
+
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        const struct qn_geometry g = {.role = QN_ROLE_D,
+                                      .type = codes[i].type,
+                                      .groups = 1,
+                                      .rows = 300,
+                                      .columns = 256,
+                                      .pitch = 256};
+        struct qn_map map;
+        char why[100];
+
+        assert_true(qn_tensormap_build(&g, &d, QN_MAP_PLAIN, 0, 0, &map, why,
+                                       sizeof why));
+        assert_int_equal(map.box[0], codes[i].box);
+        assert_int_equal(map.box[1], 16);
+        assert_int_equal(map.swizzle, codes[i].swizzle);
+        assert_int_equal(map.dims[0], codes[i].type == QUERN_E2M1 ? 128 : 256);
+    }
 }
 
 /* Ragged maps of A and B, one for the addresses of D. */
