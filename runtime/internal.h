@@ -437,6 +437,10 @@ struct qn_mlp_args {
     struct qn_tensor tokens; /* x for that product, which does not scale it; x
                                 has rows for wgrad */
     const int *count;        /* [1] tokens, for a cast of them */
+    const uint64_t
+        *y_addresses; /* only of a layer with scatter=1: [m] addresses
+                                 of tokens of y, 0: none, and .. */
+    const uint64_t *dx_addresses; /* of dx, in place of these */
     void *errors; /* QN_WORKSPACE_BYTES, as the workspace's, that note bad
                      indices in their place; or NULL */
 };

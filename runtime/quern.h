@@ -226,8 +226,7 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     QUERN_SCALED(ARG, D_COLUMNWISE, "d_columnwise")                            \
     QUERN_SCALED(ARG, A_COLUMNWISE, "a_columnwise")                            \
     ARG(PRE, "pre") /* the pre-activation */                                   \
-    ARG(INPUT, "input")                                                        \
-    ARG(OUTPUT, "output")                                                      \
+    ARG(INPUT, "input") ARG(OUTPUT, "output")                                  \
     QUERN_SCALED(ARG, ROWWISE, "rowwise")                                      \
     QUERN_SCALED(ARG, COLUMNWISE, "columnwise")                                \
     ARG(X, "x") ARG(Y, "y") ARG(DY, "dy") ARG(DX, "dx")                        \
@@ -246,7 +245,8 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */        \
     ARG(ERRORS, "errors")   /* of a layer, in place of the workspace's */      \
     ARG(LORA_A, "lora_a") ARG(LORA_B, "lora_b") /* adapters of lora= */        \
-    ARG(LORA_T, "lora_t") ARG(LORA_SCALE, "lora_scale") /* fp32 [1] or none */
+    ARG(LORA_T, "lora_t") ARG(LORA_SCALE, "lora_scale") /* fp32 [1] or none */ \
+    ARG(Y_ADDRESSES, "y_addresses") ARG(DX_ADDRESSES, "dx_addresses")
 /* clang-format on */
 
 enum quern_arg {

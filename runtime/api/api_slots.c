@@ -99,6 +99,12 @@ const struct qn_slot qn_api_slots[] = {
     TENSOR(LORA_B, P(lora_b), NONE, NONE),
     TENSOR(LORA_T, P(lora_t), NONE, NONE),
     ARRAY(LORA_SCALE, P(lora_scale), NONE, NONE),
+    {QUERN_ARG_Y_ADDRESSES,
+     QN_SLOT_ARRAY,
+     {NONE, NONE, NONE, NONE, M(y_addresses)}},
+    {QUERN_ARG_DX_ADDRESSES,
+     QN_SLOT_ARRAY,
+     {NONE, NONE, NONE, NONE, M(dx_addresses)}},
     ARRAY(SAVED, NONE, NONE, M(saved)),
     ARRAY(PENDING, NONE, NONE, M(pending)),
 };

@@ -86,7 +86,8 @@ static int is_weighted(const struct run *run, int weights)
 /* dprob of tokens is made of rows of dx, too. */
 static int makes_dx(const struct run *run)
 {
-    return run->args->dx.data || is_weighted(run, QUERN_WEIGHTS_X);
+    return run->args->dx.data || run->args->dx_addresses ||
+           is_weighted(run, QUERN_WEIGHTS_X);
 }
 
 static void *after(void *buffer, size_t bytes)
@@ -371,6 +372,7 @@ static int forward(const struct run *run)
 {
     struct qn_route_args sums = {.in = rows_at(run, QN_MOE_Y),
                                  .out = run->args->y,
+                                 .addresses = run->args->y_addresses,
                                  .residual = run->args->residual};
     int code = find_maps(run);
 
@@ -402,10 +404,11 @@ static int move_dy(const struct run *run)
 static int move_dx(const struct run *run)
 {
     struct qn_route_args sums = {.in = rows_at(run, QN_MOE_MOVED),
-                                 .out = run->args->dx};
+                                 .out = run->args->dx,
+                                 .addresses = run->args->dx_addresses};
 
     move_numbers(run, run->args->dprob, QN_MOE_DPROB, &sums);
-    return sums.out.data || sums.numbers
+    return sums.out.data || sums.addresses || sums.numbers
                ? move(run, QUERN_COMBINE, QUERN_WEIGHTS_X, &sums)
                : QUERN_OK;
 }

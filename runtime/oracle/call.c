@@ -240,6 +240,9 @@ int qn_call_reset(struct qn_call *c)
     for (int i = 0; i < count && !code; i++)
         if (o[i].written && c->memory[o[i].arg].base)
             code = qn_call_put(c, o[i].arg);
+    for (int i = 0; i < QUERN_ARGS_COUNT && !code; i++)
+        if (c->memory[i].base && !qn_call_operand(c, i))
+            code = qn_memory_clear(&c->memory[i], QN_MEMORY_POISON);
     return code;
 }
 

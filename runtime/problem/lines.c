@@ -293,6 +293,9 @@ static const struct qn_field moe[] = {
      .expected = "auto, none, x or all is expected; x lets the first product "
                  "read tokens of x through indices, all also that of dh those "
                  "of dy, none permutes them"},
+    {"scatter", OWN(scatter), QN_FIELD_WORD(flag),
+     .expected =
+         "0 or 1 is expected; 1 writes tokens of y and dx to addresses"},
     TRAINING,
     {SPLIT},
 };

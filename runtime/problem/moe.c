@@ -101,6 +101,10 @@ int qn_moe_check(struct quern_context *ctx, const struct qn_moe *moe,
                             "gather=%s cannot be combined with prob=x: rows of "
                             "x are tokens times probabilities",
                             qn_tokens_name(moe->gather));
+    if (!code && moe->scatter && moe->residual)
+        code = qn_error_set(QUERN_EINVAL,
+                            "scatter=1 cannot be combined with residual=1: "
+                            "tokens without rows are not written");
     if (code)
         return code;
     qn_moe_route(moe, QUERN_ROUTE, &route);

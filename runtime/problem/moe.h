@@ -15,6 +15,7 @@ struct qn_moe {
     int topk, experts, first, index; /* as in struct qn_route */
     int residual;                    /* 1: args.residual is added to y */
     int gather;                      /* enum quern_tokens */
+    int scatter; /* 1: y and dx are at args.y_addresses and dx_addresses */
 };
 
 /* Memory of a run: what a layer has besides its MLP. Rows are [m * topk,

@@ -295,5 +295,7 @@ const char *const launch_patterns[] = {
     MOE("experts=9 first=2 grad=0"),
     MOE("prob=none dw=f32 beta=1 microbatches=2 | queue=3"),
     MOE("pointers=both interleave=32 | device=8.0"),
+    MOE("scatter=1"),
+    MOE("scatter=1 prob=x grad=0 | fewer"),
     NULL,
 };

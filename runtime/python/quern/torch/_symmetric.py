@@ -86,7 +86,17 @@ class Peers:
                 self.at[-1][name] = at
                 at += -(-count // _ALIGN) * _ALIGN
         self.memory = _memory(layer.ranks, at + results // _MORE, device)
+        self.addresses = [self._addresses(layer, at["results"], size * layer.hidden)
+                          for at in self.at]
         self._rows, self._stream = {}, None
+
+    def _addresses(self, layer, first, step):
+        """int64 [rows]: the address of the result of each row that this rank receives, in the
+        memory of the rank that it is from."""
+        blocks = [view.data_ptr() + first + layer.ranks.rank * layer.capacity * step
+                  for view in self.memory.views]
+        seats = torch.arange(layer.capacity, dtype=torch.int64) * step
+        return (torch.tensor(blocks, dtype=torch.int64)[:, None] + seats).view(-1).to(self.device)
 
     def rows(self, rank, name, chunk, dtype, width, first=0):
         """A region of a rank from a row on, and all memory after it: the caller knows its end."""
@@ -118,8 +128,12 @@ class SymmetricTrip(Trip):
         self.peers, self.memory, self.me = layer.peers, layer.peers.memory, layer.ranks.rank
         self.ranks = [(self.me + i) % layer.ranks.ranks for i in range(1, layer.ranks.ranks + 1)]
         self.is_begun, self.event, self.held = False, None, []
-        self.maps = self.used = None
+        self.maps = None
         self.sent = {}  # type and elements of each rank's block of codes and of scales
+
+    @property
+    def addresses(self):
+        return self.peers.addresses[self.chunk]
 
     def _rows(self, rank, name, dtype, width, first=0):
         return self.peers.rows(rank, name, self.chunk, dtype, width, first)
@@ -246,17 +260,8 @@ class SymmetricTrip(Trip):
         return rows
 
     def send_rows(self, rows, dprobs=None):
-        layer = self.layer
-        block = layer.capacity
-        if self.used is None:
-            index = self.index.view(-1, block)
-            self.used = torch.where(index < layer.num_experts, layer._seats, -1)[:, :, None]
+        """The layer wrote the rows to their addresses."""
         self.memory.trips.add(self)
-        with self._there(rows, dprobs, self.used):
-            for rank in self.ranks:
-                to = self._rows(rank, "results", rows.dtype, layer.hidden, self.me * block)[:block]
-                part = rows[rank * block:(rank + 1) * block]
-                move(ops.permute_, "permute", part, self.used[rank], output=to)
         if dprobs is not None:
             self._put_blocks("dprobs", dprobs)
         self._end()
