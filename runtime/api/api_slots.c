@@ -52,6 +52,8 @@ const struct qn_slot qn_api_slots[] = {
     {QUERN_ARG_INDEX, QN_SLOT_ARRAY, {NONE, NONE, NONE, R(index), M(index)}},
     {QUERN_ARG_GATHER, QN_SLOT_ARRAY, {P(gather), NONE, NONE, R(gather), NONE}},
     ROUTE(INVERSE, R(inverse)),
+    ARRAY(SCATTER, P(scatter), NONE, NONE),
+    ARRAY(D_ADDRESSES, P(addresses), NONE, NONE),
     ARRAY(NOOP, P(noop), C(noop), NONE),
     ARRAY(ALPHA, P(alpha), NONE, NONE),
     ARRAY(BETA, P(beta), NONE, NONE),

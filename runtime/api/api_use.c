@@ -100,6 +100,14 @@ static void use_factors(const struct qn_problem *p, struct quern_operand *o)
         o->read = p->gather ? ONLY : 0;
         array(o, QUERN_I32, p->m, 0);
         break;
+    case QUERN_ARG_SCATTER:
+        o->read = p->scatter ? ONLY : 0;
+        array(o, QUERN_I32, p->m, 0);
+        break;
+    case QUERN_ARG_D_ADDRESSES:
+        o->read = o->optional = p->scatter ? ONLY : 0;
+        array(o, QUERN_I64, p->m, 0);
+        break;
     case QUERN_ARG_LORA_SCALE:
         o->read = o->optional = p->lora ? ONLY : 0;
         array(o, QUERN_F32, 1, 0);
@@ -160,6 +168,8 @@ static void use_product(const struct qn_needs_of *n, struct quern_operand *o)
     case QUERN_ARG_BIAS:
     case QUERN_ARG_PROB:
     case QUERN_ARG_GATHER:
+    case QUERN_ARG_SCATTER:
+    case QUERN_ARG_D_ADDRESSES:
     case QUERN_ARG_LORA_SCALE:
         use_factors(p, o);
         break;

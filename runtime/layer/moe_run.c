@@ -106,6 +106,7 @@ static void set_rows(struct run *run)
                                     : gather_of(run, QUERN_MLP_X);
     a->gather_dy = gather_of(run, QUERN_MLP_DY);
     a->topk = run->moe.topk;
+    a->scatter = slot(run, QN_MOE_GATHER);
     if (!a->gather_x || (!forward && !gather_of(run, QUERN_MLP_X)))
         a->x = rows_at(run, forward ? QN_MOE_MOVED : QN_MOE_X);
     if (run->mlp->gathers)
@@ -382,7 +383,9 @@ static int forward(const struct run *run)
         code = move_x(run, QN_MOE_MOVED);
     if (!code)
         code = run_mlp(run);
-    return code ? code : move(run, QUERN_COMBINE, QUERN_WEIGHTS_Y, &sums);
+    return code || run->mlp->scatters_y
+               ? code
+               : move(run, QUERN_COMBINE, QUERN_WEIGHTS_Y, &sums);
 }
 
 /* Rows of dy; with probabilities of results also their gradients. */
@@ -407,6 +410,8 @@ static int move_dx(const struct run *run)
                                  .out = run->args->dx,
                                  .addresses = run->args->dx_addresses};
 
+    if (run->mlp->scatters_dx)
+        sums = (struct qn_route_args){.in = {.data = NULL}};
     move_numbers(run, run->args->dprob, QN_MOE_DPROB, &sums);
     return sums.out.data || sums.addresses || sums.numbers
                ? move(run, QUERN_COMBINE, QUERN_WEIGHTS_X, &sums)

@@ -207,7 +207,8 @@ static int make_one(struct qn_call *c, const struct qn_call_data *data,
 
     if (arg <= QUERN_ARG_ENDS && o->read)
         return make_sizes(c, data, arg);
-    if (arg == QUERN_ARG_NOOP) /* no run is to be skipped */
+    if (arg == QUERN_ARG_NOOP ||      /* no run is to be skipped */
+        arg == QUERN_ARG_D_ADDRESSES) /* D has its rows */
         return QUERN_OK;
     if (!c->lent[arg]) {
         code = qn_memory_new(&c->memory[arg], c->gpu, all_bytes(c, o));

@@ -163,6 +163,7 @@ static const struct qn_field product[] = {
     {WORD("gather", gather, gather)},
     {"tokens", AT(tokens), &qn_field_length, .usage = "ROWS"},
     {"topk", AT(topk), &qn_field_int, .usage = "K"},
+    {FLAG("scatter", scatter)},
     {"lora", AT(lora), &qn_field_int, .usage = "RANK"},
     {FLAG("bias", bias)},
     {ACTIVATION},

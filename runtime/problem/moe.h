@@ -23,7 +23,7 @@ struct qn_moe {
 enum qn_moe_slot {
     QN_MOE_LENGTHS, /* [G] */
     QN_MOE_INVERSE, /* [m, topk] */
-    QN_MOE_GATHER,  /* [m * topk], if a cast or a product reads tokens */
+    QN_MOE_GATHER,  /* [m * topk], if a launch finds tokens of rows */
     QN_MOE_COUNT,   /* [1] tokens, if these may be cast in order */
     QN_MOE_Y,       /* the experts' results; mostly in the place of MOVED */
     QN_MOE_DY,      /* rows of dy; mostly there, too */

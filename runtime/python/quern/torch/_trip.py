@@ -40,6 +40,11 @@ class Trip:
 
     # Each send starts an exchange, and each take waits for the oldest one.
 
+    def send(self, head, x, probs):
+        """The head, and x times probs."""
+        self.send_head(head)
+        self.send_tokens(x, probs, "x")
+
     def send_head(self, head):
         self.head = self._start(head, self.layer.ranks.ranks)
 
@@ -128,8 +133,7 @@ class _Send(torch.autograd.Function):
         ctx.trip, ctx.is_there = trip, layer.prob == "h"
         if layer.prob == "x":
             ctx.save_for_backward(x, probs)
-        trip.send_head(layer.head_of(trip, probs))
-        trip.send_tokens(x, probs if layer.prob == "x" else None, "x")
+        trip.send(layer.head_of(trip, probs), x, probs if layer.prob == "x" else None)
         return x.new_empty(0)
 
     @staticmethod
