@@ -17,7 +17,7 @@ static const char begin[] =
     ".visible .entry kernel(.param .u64 out, .param .align 64 .b8 map[128])\n"
     ".maxntid 128, 1, 1\n{\n"
     ".reg .b32 %%r<40>;\n.reg .f32 %%f<8>;\n.reg .b64 %%rd<16>;\n"
-    ".reg .pred %%p<4>;\n"
+    ".reg .pred %%p<4>;\n.reg .b16 %%rs<4>;\n"
     "ld.param.u64 %%rd0, [out];\nmov.u64 %%rd1, map;\n"
     "cvta.param.u64 %%rd1, %%rd1;\nmov.u32 %%r1, room;\n"
     "mov.u32 %%r2, %%tid.x;\nsetp.eq.u32 %%p0, %%r2, 0;\n%s\n"
@@ -327,6 +327,25 @@ TEST_ONCE(cluster_waits)
         many = 0;
     }
     start("PTX_SEED", "1");
+}
+
+/* Constants of 16 bits: a negative one is its 16 bits, whose sign the type tells. */
+TEST_ONCE(of_16_bits)
+{
+    static const struct kernel rows[] = {
+        {"", "mov.u16 %rs0, 3;\nmul.wide.u16 %r0, %rs0, -21845;", 3 * 43691, 2,
+         2},
+        {"", "mov.u16 %rs0, 3;\nmul.wide.s16 %r0, %rs0, -21845;",
+         (uint32_t)(3 * -21845), 2, 2},
+        {"",
+         "mov.u16 %rs0, 3;\nmax.u16 %rs1, %rs0, -2;\n"
+         "min.u16 %rs1, %rs1, -1;\nshr.u16 %rs1, %rs1, 1;\n"
+         "cvt.u32.u16 %r0, %rs1;",
+         0x7fff, 2, 2},
+    };
+
+    start("PTX_SEED", "1");
+    check_all(rows, sizeof rows / sizeof *rows);
 }
 
 /* Two floats in a register of 64 bits, arrivals with a count and a scope. */

@@ -27,8 +27,8 @@
     X(max_s64, int64_t, a > b ? a : b)                                         \
     X(min_u64, uint64_t, a < b ? a : b)                                        \
     X(max_u64, uint64_t, a > b ? a : b)                                        \
-    X(min_u16, uint32_t, a < b ? a : b)                                        \
-    X(max_u16, uint32_t, a > b ? a : b)                                        \
+    X(min_u16, uint32_t, (uint16_t)a < (uint16_t)b ? a : b)                    \
+    X(max_u16, uint32_t, (uint16_t)a > (uint16_t)b ? a : b)                    \
     X(min_s16, uint32_t, (int16_t)a < (int16_t)b ? a : b)                      \
     X(max_s16, uint32_t, (int16_t)a > (int16_t)b ? a : b)                      \
     X(mul_hi_s32, int32_t, (int32_t)((int64_t)a * b >> 32))                    \
@@ -39,7 +39,7 @@
     X(shr_u32, uint32_t, b < 32 ? a >> b : 0)                                  \
     X(shr_s32, int32_t, a >> (((uint32_t)b < 31) ? b : 31))                    \
     X(shl_16, uint32_t, b < 16 ? (uint16_t)(a << b) : 0)                       \
-    X(shr_u16, uint32_t, b < 16 ? a >> b : 0)                                  \
+    X(shr_u16, uint32_t, b < 16 ? (uint16_t)a >> b : 0)                        \
     X(shr_s16, uint32_t, (uint16_t)((int16_t)a >> (b < 15 ? b : 15)))          \
     X(div_u32, uint32_t, b ? a / b : PX_ALL)                                   \
     X(rem_u32, uint32_t, b ? a % b : a)                                        \
@@ -57,7 +57,8 @@ INTEGER(PX_BINARY)
     X(shr_s64, int64_t, int64_t, uint32_t, a >> (b < 63 ? b : 63))             \
     X(mul_wide_s32, int64_t, int32_t, int32_t, (int64_t)a *b)                  \
     X(mul_wide_u32, uint64_t, uint32_t, uint32_t, (uint64_t)a *b)              \
-    X(mul_wide_u16, uint32_t, uint32_t, uint32_t, a *b)                        \
+    X(mul_wide_u16, uint32_t, uint32_t, uint32_t,                              \
+      (uint32_t)(uint16_t)a * (uint16_t)b)                                     \
     X(mul_wide_s16, int32_t, uint32_t, uint32_t, (int16_t)a *(int16_t)b)
 SHIFTED(PX_TWO)
 
