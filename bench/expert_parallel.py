@@ -43,6 +43,8 @@ sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
 
 import quern.torch as qt  # noqa: E402
 from quern.scaling import SENT  # noqa: E402
+from quern.torch._ops import ops  # noqa: E402
+from quern.torch.layer import move  # noqa: E402
 from layer import add_rows, distance, ends_of, gated, inverse_of  # noqa: E402
 
 SHAPES = [  # name, tokens of a rank, hidden, ffn, experts of all ranks, choices
@@ -218,14 +220,25 @@ class SymmetricExchange:
                                           self.layer.probs)[1]
         self.module.read_head(self.trip, self.trip.take_head())
         self.trip.take_tokens("x")
+        self.blocks = [self.trip._rows(rank, "results", torch.bfloat16, self.layer.hidden,
+                                       self.layer.rank * self.module.capacity)
+                       for rank in range(self.layer.ranks)]
+        index = self.trip.index.view(self.layer.ranks, -1)
+        self.used = torch.where(index < self.module.num_experts, self.module._seats, -1)[:, :, None]
         self.y = torch.zeros(self.module.rows, self.layer.hidden, dtype=torch.bfloat16,
                              device=self.layer.device)
         self.forward()
 
     def forward(self):
         self.trip.send_tokens(self.layer.x, None, "x")
-        self.trip.send_rows(self.y)
+        self.put_results()
+        self.trip.send_rows(None)
         self.trip.leave()
+
+    def put_results(self):
+        """By launches of their own: the layer's products write them as they are made."""
+        for to, used, part in zip(self.blocks, self.used, self.y.split(self.module.capacity)):
+            move(ops.permute_, "permute", part, used, output=to[:len(part)])
 
     def both(self):
         self.forward()
@@ -233,7 +246,7 @@ class SymmetricExchange:
 
     def sent_rows(self):
         others = [rank for rank in range(self.layer.ranks) if rank != self.layer.rank]
-        return sum(int((map[others] >= 0).sum()) for map in (self.trip._maps(), self.trip.used))
+        return sum(int((map[others] >= 0).sum()) for map in (self.trip._maps(), self.used))
 
 
 def whole(layer, recipe):

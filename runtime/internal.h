@@ -48,6 +48,10 @@ struct qn_args {
     float *dbias, *dprob;      /* [G, columns], [m] only with dbias=, .. */
     float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
     const int *gather;         /* [m] indices, with gather= */
+    const int *scatter;        /* [m] with scatter=1: row i is row scatter[i]
+                                  of D, or is not written if there is none */
+    const uint64_t *addresses; /* [m] of these rows, 0: none, in place of D's;
+                                  or NULL */
     struct qn_tensor lora_a, lora_b; /* only with lora=: [G, rank, features of
                                         x], [G, features of y, rank] */
     struct qn_tensor lora_t;         /* [m, rank], made by the run */
@@ -102,6 +106,7 @@ struct qn_problem {
     int gather;       /* enum quern_gather: of fprop and dgrad */
     int topk;         /* index args.gather[i] is row gather[i] / topk; 0: 1 */
     int64_t tokens;   /* rows of the operand that is gathered */
+    int scatter;      /* 1: rows of D are written through args.scatter */
     int lora;         /* rank of adapters next to B: 1 to 256; 0: none */
     int groups;       /* 1 .. QUERN_MAX_GROUPS */
     int64_t m, n, k;  /* at least 1; the ragged one 0 to 2^30 */
@@ -376,11 +381,13 @@ struct qn_mlp {
     int tokens;       /* enum quern_tokens: of a layer, whose x and dy are
                          there */
     int topk;         /* of it: x has m / topk tokens then */
-    int groups;       /* 1 .. QUERN_MAX_GROUPS */
-    int64_t m;        /* tokens over all groups, 0 to 2^30 */
-    int64_t hidden;   /* features of x and y */
-    int64_t ffn;      /* of h; pre has P: 2 ffn, or ffn without a gate */
-    char split[256];  /* how tools draw group sizes; ignored by plans */
+    int scatter_y, scatter_dx; /* 1: of a layer whose tokens have addresses,
+                                  those of one row at most */
+    int groups;                /* 1 .. QUERN_MAX_GROUPS */
+    int64_t m;                 /* tokens over all groups, 0 to 2^30 */
+    int64_t hidden;            /* features of x and y */
+    int64_t ffn;     /* of h; pre has P: 2 ffn, or ffn without a gate */
+    char split[256]; /* how tools draw group sizes; ignored by plans */
 };
 
 /* As qn_problem_parse and qn_problem_print. With grad=0 only weights and
@@ -434,9 +441,15 @@ struct qn_mlp_args {
                                         a layer lets casts, or pre's product,
                                         read tokens */
     int topk;
+    const int *scatter;      /* [m] only where a layer lets products write rows
+                                at addresses: the token of each */
     struct qn_tensor tokens; /* x for that product, which does not scale it; x
                                 has rows for wgrad */
     const int *count;        /* [1] tokens, for a cast of them */
+    const uint64_t
+        *y_addresses; /* only of a layer with scatter=1: [m] addresses
+                                 of tokens of y, 0: none, and .. */
+    const uint64_t *dx_addresses; /* of dx, in place of these */
     void *errors; /* QN_WORKSPACE_BYTES, as the workspace's, that note bad
                      indices in their place; or NULL */
 };

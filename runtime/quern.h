@@ -214,8 +214,8 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(NOOP, "noop")           /* int32 [1]: skip the run if it is not 0 */   \
     ARG(ALPHA, "alpha")         /* fp32 [1] or [G]: see args.scalars */        \
     ARG(BETA, "beta")           /* as alpha */                                 \
-    ARG(BIAS, "bias") ARG(PROB, "prob")                                        \
-    ARG(DBIAS, "dbias") ARG(DPROB, "dprob")                                    \
+    ARG(BIAS, "bias") ARG(PROB, "prob") ARG(DBIAS, "dbias")                    \
+    ARG(DPROB, "dprob")                                                        \
     ARG(SCALE, "scale") /* delayed scaling: factor and inverse, 1 at first */  \
     ARG(HISTORY, "history") /* delayed scaling: amax values, 0 at first */     \
     ARG(RANDOM, "random")   /* stochastic rounding: seed and offset */         \
@@ -225,9 +225,7 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     QUERN_SCALED(ARG, D, "d")                                                  \
     QUERN_SCALED(ARG, D_COLUMNWISE, "d_columnwise")                            \
     QUERN_SCALED(ARG, A_COLUMNWISE, "a_columnwise")                            \
-    ARG(PRE, "pre") /* the pre-activation */                                   \
-    ARG(INPUT, "input")                                                        \
-    ARG(OUTPUT, "output")                                                      \
+    ARG(PRE, "pre") ARG(INPUT, "input") ARG(OUTPUT, "output")                  \
     QUERN_SCALED(ARG, ROWWISE, "rowwise")                                      \
     QUERN_SCALED(ARG, COLUMNWISE, "columnwise")                                \
     ARG(X, "x") ARG(Y, "y") ARG(DY, "dy") ARG(DX, "dx")                        \
@@ -246,7 +244,9 @@ QUERN_API void quern_free(void *memory); /* from the library; or NULL */
     ARG(ROWS, "rows")       /* [m * topk, k] in the order of experts */        \
     ARG(ERRORS, "errors")   /* of a layer, in place of the workspace's */      \
     ARG(LORA_A, "lora_a") ARG(LORA_B, "lora_b") /* adapters of lora= */        \
-    ARG(LORA_T, "lora_t") ARG(LORA_SCALE, "lora_scale") /* fp32 [1] or none */
+    ARG(LORA_T, "lora_t") ARG(LORA_SCALE, "lora_scale") /* fp32 [1] or none */ \
+    ARG(Y_ADDRESSES, "y_addresses") ARG(DX_ADDRESSES, "dx_addresses")          \
+    ARG(SCATTER, "scatter") ARG(D_ADDRESSES, "d_addresses")
 /* clang-format on */
 
 enum quern_arg {

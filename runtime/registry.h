@@ -310,6 +310,10 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(inverse, "int *", "[m, topk] its inverse, or null; -1: no row")          \
     X(rows, "const void *", "[m * topk, k] of dprob, or null")                 \
     X(rows_stride, "long long", "elements from one row to the next")           \
+    X(scatter, "const int *",                                                  \
+      "[m] the row of D that has each; or null: in order")                     \
+    X(addresses, "const unsigned long long *",                                 \
+      "[m] addresses of tokens, 0: none; or null: rows of out")                \
     X(pair_numbers, "float *", "[m, topk] moved with the rows, or null")       \
     X(row_numbers, "float *", "[m * topk] the same in their order, or null")   \
     X(counters, "unsigned int *",                                              \

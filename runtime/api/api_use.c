@@ -4,15 +4,12 @@
 ** are plain arrays. Lengths are in `base`: for the line's rows.
 */
 #include "api/api_use.h"
-#include "base/context.h"
 #include "mlp/mlp_plan.h"
 #include "problem/fuse_rules.h"
-#include "problem/gradient_rules.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"
-#include "problem/result_rules.h"
 
-enum { ONLY = 1 << QUERN_PHASE_FORWARD, TILE = 128 };
+enum { ONLY = 1 << QUERN_PHASE_FORWARD };
 
 static void read_only(struct quern_operand *o)
 {
@@ -103,6 +100,14 @@ static void use_factors(const struct qn_problem *p, struct quern_operand *o)
         o->read = p->gather ? ONLY : 0;
         array(o, QUERN_I32, p->m, 0);
         break;
+    case QUERN_ARG_SCATTER:
+        o->read = p->scatter ? ONLY : 0;
+        array(o, QUERN_I32, p->m, 0);
+        break;
+    case QUERN_ARG_D_ADDRESSES:
+        o->read = o->optional = p->scatter ? ONLY : 0;
+        array(o, QUERN_I64, p->m, 0);
+        break;
     case QUERN_ARG_LORA_SCALE:
         o->read = o->optional = p->lora ? ONLY : 0;
         array(o, QUERN_F32, 1, 0);
@@ -163,6 +168,8 @@ static void use_product(const struct qn_needs_of *n, struct quern_operand *o)
     case QUERN_ARG_BIAS:
     case QUERN_ARG_PROB:
     case QUERN_ARG_GATHER:
+    case QUERN_ARG_SCATTER:
+    case QUERN_ARG_D_ADDRESSES:
     case QUERN_ARG_LORA_SCALE:
         use_factors(p, o);
         break;
@@ -403,6 +410,12 @@ static int use_pairs(const struct qn_moe *moe, struct quern_operand *o)
         array(o, QUERN_I32, QN_WORKSPACE_BYTES / 4, 0);
         o->zero_bytes = QN_WORKSPACE_BYTES;
         return 1;
+    case QUERN_ARG_Y_ADDRESSES:
+    case QUERN_ARG_DX_ADDRESSES:
+        o->read = o->arg == QUERN_ARG_Y_ADDRESSES ? FORWARD : BACKWARD;
+        o->read = moe->scatter ? o->read : 0;
+        array(o, QUERN_I64, moe->mlp.m, 0);
+        return 1;
     default:
         return 0;
     }
@@ -428,6 +441,8 @@ static void use_moe(const struct qn_needs_of *n, struct quern_operand *o,
                                          : 1 << QUERN_PHASE_FORWARD;
         o->optional = 0;
     }
+    if (moe->scatter && (o->arg == QUERN_ARG_Y || o->arg == QUERN_ARG_DX))
+        o->read = o->written = 0;
     o->read &= qn_api_phases(n->line);
     o->written &= qn_api_phases(n->line);
 }
@@ -503,72 +518,7 @@ int qn_api_phases(const struct qn_line *line)
     return public_phases(all);
 }
 
-/* ----------------------------------------------------------------- scaling */
-
-static void find_weights(const struct qn_mlp *mlp, int arg,
-                         struct qn_quantization *q)
-{
-    const int first =
-        arg == QUERN_ARG_W1_ROWWISE || arg == QUERN_ARG_W1_COLUMNWISE;
-
-    q->of = QN_W;
-    q->groups = mlp->groups;
-    q->m = first ? qn_mlp_operands(mlp) : mlp->hidden;
-    q->k = first ? mlp->hidden : mlp->ffn;
-    q->copies = arg == QUERN_ARG_W1_ROWWISE || arg == QUERN_ARG_W2_ROWWISE
-                    ? QUERN_ROWWISE
-                    : QUERN_COLUMNWISE;
-}
-
-/* The quantization that a tensor is made by; `copies` names the one. */
-static const struct qn_scaling *source_of(const struct qn_needs_of *n, int arg,
-                                          struct qn_quantization *q)
-{
-    const struct qn_problem *p = &n->line->of.product;
-
-    switch (arg) {
-    case QUERN_ARG_A:
-        return qn_scale_source(p, n->recipe, QN_ROLE_A, q);
-    case QUERN_ARG_B:
-        return qn_scale_source(p, n->recipe, QN_ROLE_B, q);
-    case QUERN_ARG_D:
-        return qn_result_source(p, n->recipe, QN_ROLE_D, q);
-    case QUERN_ARG_D_COLUMNWISE:
-        return qn_result_source(p, n->recipe, QN_ROLE_T, q);
-    case QUERN_ARG_A_COLUMNWISE:
-        qn_fuse_quantization(p, n->recipe, q);
-        q->copies = QUERN_COLUMNWISE;
-        return qn_quantize_scaling(q, n->recipe);
-    case QUERN_ARG_ROWWISE:
-    case QUERN_ARG_COLUMNWISE:
-        *q = n->line->of.cast;
-        q->copies = arg == QUERN_ARG_ROWWISE ? QUERN_ROWWISE : QUERN_COLUMNWISE;
-        return qn_quantize_scaling(q, n->recipe);
-    case QUERN_ARG_W1_ROWWISE:
-    case QUERN_ARG_W1_COLUMNWISE:
-    case QUERN_ARG_W2_ROWWISE:
-    case QUERN_ARG_W2_COLUMNWISE:
-        find_weights(&n->line->of.mlp, arg, q);
-        return &n->recipe->scaling[QN_W];
-    default:
-        return NULL;
-    }
-}
-
-int qn_api_scaled(const struct qn_needs_of *n, int arg,
-                  struct qn_api_scales *scales)
-{
-    struct qn_quantization q;
-    const struct qn_scaling *s = source_of(n, arg, &q);
-
-    if (!s || s->type == QUERN_TYPE_NONE)
-        return 0;
-    scales->type = s->type;
-    scales->global = s->global != 0;
-    scales->tiled = q.of != QN_W && q.copies == QUERN_COLUMNWISE ? TILE : 0;
-    qn_quantize_scales(&q, s, q.copies, &scales->shape);
-    return 1;
-}
+/* --------------------------------------------------------------------- all */
 
 void qn_api_use(const struct qn_needs_of *n, const struct qn_slot *slot,
                 struct quern_operand *o)

@@ -61,8 +61,11 @@ static int takes_rows(const struct qn_problem *p,
                       const struct qn_kernel *kernel)
 {
     const int gathers = qn_tensormap_takes(kernel, QN_PARAM_gather);
+    const int scatters = qn_tensormap_takes(kernel, QN_PARAM_scatter);
 
-    return p->gather ? gathers : !gathers || !strcmp(kernel->arch, "host");
+    if (!strcmp(kernel->arch, "host"))
+        return gathers >= (p->gather > 0) && scatters >= p->scatter;
+    return gathers == (p->gather > 0) && scatters == p->scatter;
 }
 
 /* The rules that leave out most kernels come first. */

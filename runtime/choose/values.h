@@ -90,6 +90,8 @@ struct qn_values {
     unsigned int *counters;
     const void *rows;
     long long rows_stride;
+    const uint64_t *addresses;
+    const int *scatter;
     float *pair_numbers, *row_numbers;
     /* of products with adapters */
     const void *extra_a, *extra_b;

@@ -140,6 +140,10 @@ static int check_problem(const struct qn_problem *p,
                             "backend cublaslt reads rows in order, the problem "
                             "says gather=%s",
                             qn_gather_name(p->gather));
+    if (p->scatter)
+        return qn_error_set(QUERN_ENOKERNEL,
+                            "backend cublaslt writes rows in order, the "
+                            "problem says scatter=1");
     if (p->lora)
         return qn_error_set(QUERN_ENOKERNEL,
                             "backend cublaslt multiplies no adapters, the "

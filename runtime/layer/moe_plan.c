@@ -207,15 +207,23 @@ static void explain_after(const struct qn_moe_plan *plan, int phase,
                           struct qn_text *text)
 {
     const int weights = plan->moe.mlp.probability;
+    const int forward = phase == QN_MLP_FORWARD;
 
-    if (phase == QN_MLP_FORWARD)
-        explain_move(plan->combine, "rows to y", text);
-    if (phase != QN_MLP_BACKWARD)
+    if (!forward && phase != QN_MLP_BACKWARD)
         return;
-    explain_move(plan->combine,
-                 weights == QUERN_WEIGHTS_H ? "rows to dx and dprob"
-                                            : "rows to dx",
-                 text);
+    if (forward ? plan->mlp->scatters_y : plan->mlp->scatters_dx)
+        qn_text_add(text, "  the product of %s writes rows at addresses\n",
+                    forward ? "y" : "dx");
+    else
+        explain_move(plan->combine,
+                     forward                      ? "rows to y"
+                     : weights == QUERN_WEIGHTS_H ? "rows to dx and dprob"
+                                                  : "rows to dx",
+                     text);
+    if (forward)
+        return;
+    if (plan->mlp->scatters_dx && weights == QUERN_WEIGHTS_H)
+        explain_move(plan->combine, "dprob of rows to pairs", text);
     if (weights == QUERN_WEIGHTS_X)
         explain_move(plan->permute, "dprob, from x and rows of dx", text);
 }

@@ -86,7 +86,8 @@ static int is_weighted(const struct run *run, int weights)
 /* dprob of tokens is made of rows of dx, too. */
 static int makes_dx(const struct run *run)
 {
-    return run->args->dx.data || is_weighted(run, QUERN_WEIGHTS_X);
+    return run->args->dx.data || run->args->dx_addresses ||
+           is_weighted(run, QUERN_WEIGHTS_X);
 }
 
 static void *after(void *buffer, size_t bytes)
@@ -105,6 +106,7 @@ static void set_rows(struct run *run)
                                     : gather_of(run, QUERN_MLP_X);
     a->gather_dy = gather_of(run, QUERN_MLP_DY);
     a->topk = run->moe.topk;
+    a->scatter = slot(run, QN_MOE_GATHER);
     if (!a->gather_x || (!forward && !gather_of(run, QUERN_MLP_X)))
         a->x = rows_at(run, forward ? QN_MOE_MOVED : QN_MOE_X);
     if (run->mlp->gathers)
@@ -371,6 +373,7 @@ static int forward(const struct run *run)
 {
     struct qn_route_args sums = {.in = rows_at(run, QN_MOE_Y),
                                  .out = run->args->y,
+                                 .addresses = run->args->y_addresses,
                                  .residual = run->args->residual};
     int code = find_maps(run);
 
@@ -380,7 +383,9 @@ static int forward(const struct run *run)
         code = move_x(run, QN_MOE_MOVED);
     if (!code)
         code = run_mlp(run);
-    return code ? code : move(run, QUERN_COMBINE, QUERN_WEIGHTS_Y, &sums);
+    return code || run->mlp->scatters_y
+               ? code
+               : move(run, QUERN_COMBINE, QUERN_WEIGHTS_Y, &sums);
 }
 
 /* Rows of dy; with probabilities of results also their gradients. */
@@ -402,10 +407,13 @@ static int move_dy(const struct run *run)
 static int move_dx(const struct run *run)
 {
     struct qn_route_args sums = {.in = rows_at(run, QN_MOE_MOVED),
-                                 .out = run->args->dx};
+                                 .out = run->args->dx,
+                                 .addresses = run->args->dx_addresses};
 
+    if (run->mlp->scatters_dx)
+        sums = (struct qn_route_args){.in = {.data = NULL}};
     move_numbers(run, run->args->dprob, QN_MOE_DPROB, &sums);
-    return sums.out.data || sums.numbers
+    return sums.out.data || sums.addresses || sums.numbers
                ? move(run, QUERN_COMBINE, QUERN_WEIGHTS_X, &sums)
                : QUERN_OK;
 }

@@ -7,10 +7,12 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "choose/evidence.h"
 #include "choose/session.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
+#include "problem/scatter_rules.h"
 #include "product/frame.h"
 #include "product/outside.h"
 #include "product/plan.h"
@@ -58,8 +60,36 @@ static int plan_one(const struct qn_session *s, const struct qn_problem *p,
                          out);
 }
 
-/* A product of one launch, whose x or dy has tokens if that pays and a kernel
-   reads them. */
+/* Do kernels that write rows anywhere multiply as others do? Those of Hopper
+   write 16 bits, those of 10.x are mma.sync's. */
+static int has_scatter(const struct qn_session *s, const struct qn_problem *p)
+{
+    const int capability = qn_session_capability(s);
+
+    return !qn_session_gpu(s) ||
+           (capability / 10 != 10 &&
+            (capability != 90 || qn_type_bits(p->d_type) == 16));
+}
+
+/* The same product that reads tokens of x or dy, if that pays, or writes those
+   of y or dx, where a layer has these; 0: it does neither. */
+static int of_tokens(const struct qn_mlp_plan *plan, const struct qn_session *s,
+                     const struct qn_problem *p, int product,
+                     struct qn_problem *tokens)
+{
+    const struct qn_mlp *mlp = &plan->mlp;
+
+    if (product == QN_MLP_PRE || product == QN_MLP_DH)
+        return qn_mlp_tokens_wanted(s, mlp, plan->recipe, p, tokens);
+    *tokens = *p;
+    tokens->scatter = product == QN_MLP_Y    ? mlp->scatter_y
+                      : product == QN_MLP_DX ? mlp->scatter_dx
+                                             : 0;
+    return tokens->scatter && has_scatter(s, p) &&
+           qn_scatter_serves(p, plan->recipe);
+}
+
+/* A product of one launch, of tokens if a kernel does that. */
 static int plan_either(struct qn_mlp_plan *plan, const struct qn_session *s,
                        const struct qn_problem *p, int product)
 {
@@ -67,11 +97,13 @@ static int plan_either(struct qn_mlp_plan *plan, const struct qn_session *s,
     struct qn_problem tokens;
     int code = QUERN_ENOKERNEL;
 
-    if ((product == QN_MLP_PRE || product == QN_MLP_DH) &&
-        qn_mlp_tokens_wanted(s, &plan->mlp, plan->recipe, p, &tokens))
+    if (of_tokens(plan, s, p, product, &tokens))
         code = plan_one(s, &tokens, out);
     if (!code)
-        *(product == QN_MLP_PRE ? &plan->gathers : &plan->gathers_dy) = 1;
+        *(product == QN_MLP_PRE  ? &plan->gathers
+          : product == QN_MLP_DH ? &plan->gathers_dy
+          : product == QN_MLP_Y  ? &plan->scatters_y
+                                 : &plan->scatters_dx) = 1;
     return code == QUERN_ENOKERNEL || code == QUERN_ECOMPILE
                ? plan_one(s, p, out)
                : code;

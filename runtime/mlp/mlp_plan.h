@@ -28,6 +28,7 @@ struct qn_mlp_plan {
     int back;       /* and that of dh dpre, db1 and dprob */
     int gathers;    /* the product of pre reads tokens of x through indices */
     int gathers_dy; /* and that of dh tokens of dy */
+    int scatters_y, scatters_dx; /* products write rows at tokens' addresses */
     struct qn_gradient_figures compared; /* both strategies to make dpre */
     int layer; /* part of a layer, whose route has not run when arguments are
                   checked: each group may have rows, and y may take the place

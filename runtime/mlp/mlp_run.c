@@ -299,6 +299,11 @@ static int set_product(const struct run *run, int product, struct qn_args *a)
         set_epilogue(run, a);
     if (product == QN_MLP_DH && run->plan->back)
         set_back(run, a);
+    if (plan->problem.scatter) {
+        a->scatter = run->args->scatter;
+        a->addresses = product == QN_MLP_Y ? run->args->y_addresses
+                                           : run->args->dx_addresses;
+    }
     if (plan->problem.bias)
         a->bias = product == QN_MLP_PRE ? run->args->b1 : run->args->b2;
     if (plan->problem.probability)

@@ -207,7 +207,8 @@ static int make_one(struct qn_call *c, const struct qn_call_data *data,
 
     if (arg <= QUERN_ARG_ENDS && o->read)
         return make_sizes(c, data, arg);
-    if (arg == QUERN_ARG_NOOP) /* no run is to be skipped */
+    if (arg == QUERN_ARG_NOOP ||      /* no run is to be skipped */
+        arg == QUERN_ARG_D_ADDRESSES) /* D has its rows */
         return QUERN_OK;
     if (!c->lent[arg]) {
         code = qn_memory_new(&c->memory[arg], c->gpu, all_bytes(c, o));
@@ -240,6 +241,9 @@ int qn_call_reset(struct qn_call *c)
     for (int i = 0; i < count && !code; i++)
         if (o[i].written && c->memory[o[i].arg].base)
             code = qn_call_put(c, o[i].arg);
+    for (int i = 0; i < QUERN_ARGS_COUNT && !code; i++)
+        if (c->memory[i].base && !qn_call_operand(c, i))
+            code = qn_memory_clear(&c->memory[i], QN_MEMORY_POISON);
     return code;
 }
 

@@ -66,7 +66,8 @@ int qn_call_make(struct qn_call *, const struct qn_call_data *data);
 /* An operand's contents that its host memory has, or poison. */
 int qn_call_put(struct qn_call *, int arg);
 
-/* The same of all that runs write. */
+/* The same of all that runs write, of memory that is no operand, too: operands
+   have its addresses. */
 int qn_call_reset(struct qn_call *);
 void qn_call_free(struct qn_call *);
 

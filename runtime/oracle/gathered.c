@@ -16,6 +16,33 @@ static int ascending(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* The numbers below `count`, again and again, in an order that is drawn. */
+static void shuffle(int64_t m, uint64_t count, uint64_t seed, int *to)
+{
+    for (int64_t i = 0; i < m; i++)
+        to[i] = (int)((uint64_t)i % count);
+    for (int64_t i = m - 1; i > 0; i--) {
+        const int64_t j = (int64_t)(qn_random_next(&seed) % (uint64_t)(i + 1));
+        const int one = to[i];
+
+        to[i] = to[j];
+        to[j] = one;
+    }
+}
+
+/* Past the groups' rows indices of no row. */
+static void end(const struct qn_job *job, int *to)
+{
+    for (int64_t i = job->rows; i < job->problem.m; i++)
+        to[i] = i % 2 ? -1 : INT32_MAX;
+}
+
+void qn_gathered_scatter(const struct qn_job *job, uint64_t seed, int *rows)
+{
+    shuffle(job->problem.m, (uint64_t)job->problem.m, seed, rows);
+    end(job, rows);
+}
+
 /* As from a route: each pair once, where there are enough, ascending in each
    group; and past the groups' rows indices of no row. */
 void qn_gathered_draw(const struct qn_job *job, uint64_t seed, int *to)
@@ -23,18 +50,9 @@ void qn_gathered_draw(const struct qn_job *job, uint64_t seed, int *to)
     const struct qn_problem *p = &job->problem;
     const uint64_t pairs = (uint64_t)(p->tokens * qn_gather_topk(p));
 
-    for (int64_t i = 0; i < p->m; i++)
-        to[i] = (int)((uint64_t)i % pairs);
-    for (int64_t i = p->m - 1; i > 0; i--) {
-        const int64_t j = (int64_t)(qn_random_next(&seed) % (uint64_t)(i + 1));
-        const int pair = to[i];
-
-        to[i] = to[j];
-        to[j] = pair;
-    }
+    shuffle(p->m, pairs, seed, to);
     for (int g = 0; g < p->groups; g++)
         qsort(to + job->starts[g], (size_t)job->sizes[g], sizeof *to,
               ascending);
-    for (int64_t i = job->rows; i < p->m; i++)
-        to[i] = i % 2 ? -1 : INT32_MAX;
+    end(job, to);
 }

@@ -6,3 +6,6 @@
 
 /* Rows of A for all rows of the groups, in random order: [m]. */
 void qn_gathered_draw(const struct qn_job *, uint64_t seed, int *pairs);
+
+/* Rows of D for those of a product that scatters: each another one. */
+void qn_gathered_scatter(const struct qn_job *, uint64_t seed, int *rows);

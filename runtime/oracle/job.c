@@ -86,6 +86,9 @@ int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
 
     if (g->gathered)
         row = qn_job_token(job, group, x);
+    else if (job->problem.scatter && role == QN_ROLE_D)
+        row = ((const int *)
+                   job->call.host[QUERN_ARG_SCATTER])[job->starts[group] + x];
     else if (g->grouped)
         row += group * g->rows;
     else if (g->inner_ragged)
@@ -192,6 +195,9 @@ static int fill_other(const struct qn_job *job, const struct quern_operand *o,
         return draw(o, to, bytes, job->seed ^ 0x960B, 1);
     case QUERN_ARG_GATHER:
         qn_gathered_draw(job, job->seed ^ 0x6A7E, to);
+        return QUERN_OK;
+    case QUERN_ARG_SCATTER:
+        qn_gathered_scatter(job, job->seed ^ 0x5CA7, to);
         return QUERN_OK;
     case QUERN_ARG_DBIAS:
         memset(to, 0, bytes);

@@ -105,6 +105,60 @@ static int draw(struct qn_moe_job *j, const struct qn_options *opt,
     return j->index ? QN_EXIT_OK : qn_message_code(opt, QUERN_ENOMEM, NULL);
 }
 
+/* --------------------------------------------------------------- addresses */
+
+int64_t qn_moe_job_row(const struct qn_moe_job *j, int64_t token)
+{
+    const int64_t m = j->moe.mlp.m;
+
+    if (!j->moe.scatter)
+        return token;
+    for (int64_t k = 0; k < j->moe.topk && token % 5 != 3; k++)
+        if (qn_moe_job_group(j, token * j->moe.topk + k) >= 0)
+            return (token + m / 2) % m;
+    return -1;
+}
+
+/* Addresses of rows of the result in the order of qn_moe_job_row, if all
+   tokens have rows. */
+static void put_addresses(const struct qn_moe_job *j, int arg, uint64_t *to)
+{
+    const struct qn_mlp *mlp = &j->moe.mlp;
+    const size_t row =
+        (size_t)mlp->hidden * (size_t)qn_type_bits(mlp->type) / 8;
+    const char *first =
+        j->call
+            .memory[arg == QUERN_ARG_Y_ADDRESSES ? QUERN_ARG_Y : QUERN_ARG_DX]
+            .data;
+
+    for (int64_t i = 0; i < mlp->m; i++)
+        to[i] = i % 5 == 3
+                    ? 0
+                    : (uintptr_t)(first +
+                                  (size_t)((i + mlp->m / 2) % mlp->m) * row);
+}
+
+/* y and dx, which are no operands where their tokens have addresses. */
+static int make_results(struct qn_moe_job *j)
+{
+    static const int results[] = {QUERN_ARG_Y, QUERN_ARG_DX};
+    const struct qn_mlp *mlp = &j->moe.mlp;
+    const size_t bytes =
+        (size_t)(mlp->m * mlp->hidden) * (size_t)qn_type_bits(mlp->type) / 8;
+    int code = QUERN_OK;
+
+    for (int i = 0; i < 2 && j->moe.scatter && !code; i++) {
+        struct qn_memory *m = &j->call.memory[results[i]];
+
+        if (i && mlp->forward_only)
+            break;
+        code = qn_memory_new(m, j->call.gpu, bytes);
+        if (!code)
+            code = qn_memory_clear(m, QN_MEMORY_POISON);
+    }
+    return code;
+}
+
 /* ---------------------------------------------------------------- contents */
 
 /* Is it set before a run? The others are poison then. */
@@ -143,6 +197,10 @@ static int fill(void *job, const struct quern_operand *o, void *to,
     switch (o->arg) {
     case QUERN_ARG_INDEX:
         put_index(j, to);
+        return QUERN_OK;
+    case QUERN_ARG_Y_ADDRESSES:
+    case QUERN_ARG_DX_ADDRESSES:
+        put_addresses(j, o->arg, to);
         return QUERN_OK;
     case QUERN_ARG_RANDOM:
         for (size_t i = 0; i < bytes / 8; i++)
@@ -187,6 +245,8 @@ int qn_moe_job_begin(struct qn_moe_job *j, const struct qn_options *opt,
         return status;
     code = qn_call_plan(&j->call, ctx, &line, &options);
     j->call.args.rows = moe->mlp.m;
+    if (!code)
+        code = make_results(j);
     if (!code)
         code = qn_call_make(&j->call, &data);
     return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;

@@ -40,6 +40,10 @@ int64_t qn_moe_job_sizes(const struct qn_moe_job *, int64_t *sizes);
 /* The group of a pair; -1: it has no row. */
 int qn_moe_job_group(const struct qn_moe_job *, int64_t pair);
 
+/* The row of y and dx that a token has, -1 for none: its own, but with
+   scatter=1 another one, or none. */
+int64_t qn_moe_job_row(const struct qn_moe_job *, int64_t token);
+
 /* Compare a run with a chain in double: y, dx and dprob of at most `most`
    tokens, gradients of weights and biases of the smallest groups that have at
    most `most` rows together. Codes of the library. */

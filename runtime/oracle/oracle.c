@@ -110,6 +110,22 @@ static int look_at(const struct qn_job *job, int role, size_t start,
     return code;
 }
 
+/* Rows of D that no row of the product goes to. */
+static int look_between(const struct qn_job *job, size_t row, int *untouched)
+{
+    const int *scatter = job->call.host[QUERN_ARG_SCATTER];
+    char *written = calloc((size_t)job->problem.m + 1, 1);
+    int code = written ? QUERN_OK : qn_error_memory();
+
+    for (int64_t i = 0; i < job->rows && !code; i++)
+        written[scatter[i]] = 1;
+    for (int64_t i = 0; i < job->problem.m && !code; i++)
+        if (!written[i])
+            code = look_at(job, QN_ROLE_D, row * (size_t)i, row, untouched);
+    free(written);
+    return code;
+}
+
 /* Bytes of no group: rows past the last one, or the ends of all rows if
    groups split these. */
 static int look_outside(const struct qn_job *job, int role, int *untouched)
@@ -121,6 +137,8 @@ static int look_outside(const struct qn_job *job, int role, int *untouched)
 
     if (g->grouped)
         return QUERN_OK;
+    if (job->problem.scatter)
+        return look_between(job, row, untouched);
     if (!g->inner_ragged)
         return look_at(job, role, row * (size_t)job->rows,
                        row * (size_t)(g->rows - job->rows), untouched);

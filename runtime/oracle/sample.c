@@ -229,6 +229,7 @@ static void set_small(const struct part *p, struct qn_problem *problem)
     problem->pointers = problem->outside = 0;
     problem->gather = problem->topk = 0;
     problem->tokens = 0;
+    problem->scatter = 0;
     problem->split[0] = '\0';
 }
 

@@ -163,6 +163,7 @@ static const struct qn_field product[] = {
     {WORD("gather", gather, gather)},
     {"tokens", AT(tokens), &qn_field_length, .usage = "ROWS"},
     {"topk", AT(topk), &qn_field_int, .usage = "K"},
+    {FLAG("scatter", scatter)},
     {"lora", AT(lora), &qn_field_int, .usage = "RANK"},
     {FLAG("bias", bias)},
     {ACTIVATION},
@@ -293,6 +294,9 @@ static const struct qn_field moe[] = {
      .expected = "auto, none, x or all is expected; x lets the first product "
                  "read tokens of x through indices, all also that of dh those "
                  "of dy, none permutes them"},
+    {"scatter", OWN(scatter), QN_FIELD_WORD(flag),
+     .expected =
+         "0 or 1 is expected; 1 writes tokens of y and dx to addresses"},
     TRAINING,
     {SPLIT},
 };

@@ -14,6 +14,12 @@
 
 /* ------------------------------------------------------------------- parts */
 
+/* May products write tokens of y or dx, each of which is one row? */
+static int scatters(const struct qn_moe *moe)
+{
+    return moe->scatter && moe->topk == 1;
+}
+
 void qn_moe_mlp(const struct qn_moe *moe, struct qn_mlp *mlp)
 {
     *mlp = moe->mlp;
@@ -25,6 +31,8 @@ void qn_moe_mlp(const struct qn_moe *moe, struct qn_mlp *mlp)
     mlp->dy_later = moe->mlp.probability != QUERN_WEIGHTS_Y;
     mlp->tokens = moe->gather;
     mlp->topk = moe->topk;
+    mlp->scatter_y = scatters(moe) && moe->mlp.probability != QUERN_WEIGHTS_Y;
+    mlp->scatter_dx = scatters(moe) && moe->mlp.probability != QUERN_WEIGHTS_X;
 }
 
 void qn_moe_route(const struct qn_moe *moe, int work, struct qn_route *route)
@@ -101,6 +109,10 @@ int qn_moe_check(struct quern_context *ctx, const struct qn_moe *moe,
                             "gather=%s cannot be combined with prob=x: rows of "
                             "x are tokens times probabilities",
                             qn_tokens_name(moe->gather));
+    if (!code && moe->scatter && moe->residual)
+        code = qn_error_set(QUERN_EINVAL,
+                            "scatter=1 cannot be combined with residual=1: "
+                            "tokens without rows are not written");
     if (code)
         return code;
     qn_moe_route(moe, QUERN_ROUTE, &route);
@@ -160,7 +172,7 @@ static size_t bytes_of(const struct qn_moe *moe, const struct qn_recipe *recipe,
     case QN_MOE_GATHER:
         return qn_moe_gathers(moe, recipe, QUERN_MLP_X) ||
                        qn_moe_gathers(moe, recipe, QUERN_MLP_DY) ||
-                       qn_moe_tokens(moe, recipe, QUERN_MLP_X)
+                       qn_moe_tokens(moe, recipe, QUERN_MLP_X) || scatters(moe)
                    ? pairs * sizeof(int)
                    : 0;
     case QN_MOE_COUNT:
@@ -194,7 +206,7 @@ void qn_moe_space_fill(const struct qn_moe *moe, const struct qn_recipe *recipe,
         [QN_MOE_COUNT] = QN_MLP_WORKSPACE, [QN_MOE_MOVED] = QN_MLP_WORKSPACE,
         [QN_MOE_PROB] = QN_MLP_WORKSPACE,  [QN_MOE_DPROB] = QN_MLP_WORKSPACE};
     /* backward reads the indices again */
-    const int again = moe->mlp.recompute ||
+    const int again = moe->mlp.recompute || scatters(moe) ||
                       qn_mlp_scaled(recipe, QUERN_MLP_X) ||
                       qn_mlp_scaled(recipe, QUERN_MLP_DY);
 

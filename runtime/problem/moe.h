@@ -15,6 +15,7 @@ struct qn_moe {
     int topk, experts, first, index; /* as in struct qn_route */
     int residual;                    /* 1: args.residual is added to y */
     int gather;                      /* enum quern_tokens */
+    int scatter; /* 1: y and dx are at args.y_addresses and dx_addresses */
 };
 
 /* Memory of a run: what a layer has besides its MLP. Rows are [m * topk,
@@ -22,7 +23,7 @@ struct qn_moe {
 enum qn_moe_slot {
     QN_MOE_LENGTHS, /* [G] */
     QN_MOE_INVERSE, /* [m, topk] */
-    QN_MOE_GATHER,  /* [m * topk], if a cast or a product reads tokens */
+    QN_MOE_GATHER,  /* [m * topk], if a launch finds tokens of rows */
     QN_MOE_COUNT,   /* [1] tokens, if these may be cast in order */
     QN_MOE_Y,       /* the experts' results; mostly in the place of MOVED */
     QN_MOE_DY,      /* rows of dy; mostly there, too */

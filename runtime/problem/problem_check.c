@@ -15,6 +15,7 @@
 #include "problem/lora_rules.h"
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
+#include "problem/scatter_rules.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -311,6 +312,8 @@ int qn_problem_check(struct quern_context *ctx,
         code = qn_fuse_problem(problem, recipe);
     if (!code)
         code = qn_gather_problem(problem, recipe);
+    if (!code)
+        code = qn_scatter_problem(problem, recipe);
     if (!code)
         code = qn_lora_problem(ctx, problem, recipe);
     if (!code)

@@ -42,6 +42,9 @@ struct qn_route_args {
     const float *probability;  /* [m, topk] */
     float *dprob;              /* [m, topk] in . rows; 0 without a row */
     float *pairs, *numbers;    /* [m, topk], [m * topk]: also moved; or NULL */
+    const uint64_t *addresses; /* [m] of COMBINE, only in a layer: addresses of
+                                  tokens in place of `out`, 0: none; tokens
+                                  without rows are not written. Or NULL */
     void *workspace;           /* as in struct qn_args */
     void *errors;              /* notes bad indices instead; NULL: none */
     int64_t tokens;            /* tokens of this run, at most m */

@@ -211,6 +211,9 @@ int qn_args_overlap(const struct qn_plan *plan, const struct qn_args *args)
         (size_t)p->groups * (size_t)p->n * sizeof(float), 0);
     add(&l, "prob", args->probability, rows, 0);
     add(&l, "gather", args->gather, (size_t)p->m * sizeof *args->gather, 0);
+    add(&l, "scatter", args->scatter, (size_t)p->m * sizeof *args->scatter, 0);
+    add(&l, "d_addresses", args->addresses,
+        (size_t)p->m * sizeof *args->addresses, 0);
     add(&l, "dbias", args->dbias, qn_gradient_dbias(p), 1);
     add(&l, "dprob", args->dprob, rows, 1);
     add(&l, "scale", args->scale, 2 * sizeof(float), 0);

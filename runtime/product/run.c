@@ -166,6 +166,8 @@ static void set_values(const struct qn_plan *plan, const struct qn_args *args,
     v->slope = args->slope;
     v->shift = args->shift;
     v->gather = (int *)(uintptr_t)args->gather; /* read, of a route written */
+    v->scatter = args->scatter;
+    v->addresses = args->addresses;
     v->noop = args->noop;
     if (v->bases) /* a kernel that takes them is run after such flags */
         v->bases = (const unsigned *)(const void *)args->noop + QN_F16_BASES;

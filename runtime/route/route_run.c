@@ -55,6 +55,7 @@ static void set_moves(const struct qn_route *r,
     v->rows_stride = stride_of(&args->rows);
     v->probability = args->probability;
     v->dprob = args->dprob;
+    v->addresses = args->addresses;
     v->pair_numbers = args->pairs;
     v->row_numbers = args->numbers;
 }

@@ -97,8 +97,12 @@
     X(mlp_weights, WEIGHTS, MLP_WEIGHTS, ALL_MADE)                             \
     X(mlp_weights_, WEIGHTS, MLP_WEIGHTS ", Tensor? noop" ALL_WRITTEN, "")     \
     X(moe_forward, FORWARD, MOE_FORWARD, "Tensor y, Tensor saved")             \
+    X(moe_forward_, FORWARD, MOE_FORWARD ", Tensor y_addresses",               \
+      "Tensor saved")                                                          \
     X(moe_backward, BACKWARD, MOE_BACKWARD,                                    \
       "Tensor dx, Tensor dprob, Tensor db1, Tensor db2, Tensor pending")       \
+    X(moe_backward_, BACKWARD, MOE_BACKWARD ", Tensor dx_addresses",           \
+      "Tensor dprob, Tensor db1, Tensor db2, Tensor pending")                  \
     X(moe_wgrad, WGRAD, MOE_WGRAD, "Tensor dw1, Tensor dw2")                   \
     X(moe_wgrad_, WGRAD, MOE_WGRAD ", Tensor(a!) dw1, Tensor(b!) dw2", "")     \
     X(defer_moe, WGRAD, QUEUE MOE_WGRAD ", Tensor(a!) dw1, Tensor(b!) dw2",    \

@@ -55,7 +55,7 @@ kernels "host_gemm" {
   params   = join({ "a", "b", "c", "d", "a_pointers", "b_pointers", "c_pointers", "d_pointers",
                     "a_stride", "b_stride", "c_stride", "d_stride",
                     "a_group_stride", "b_group_stride", "c_group_stride", "d_group_stride",
-                    "alpha", "beta", "scalar_step" }, laid_out),
+                    "alpha", "beta", "scalar_step" }, laid_out, { "scatter", "addresses" }),
 
   tiles(8)
 }

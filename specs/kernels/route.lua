@@ -12,7 +12,8 @@ local works = {
   route_sort = { path = "sort.cu", params = order, ctas = 2 },
   permute = { path = "permute.cu", ctas = 4,
               params = table.join(moves, { "rows", "rows_stride", "dprob" }) },
-  combine = { path = "combine.cu", ctas = 4, params = table.join(moves, { "c", "c_stride" }) },
+  combine = { path = "combine.cu", ctas = 4,
+              params = table.join(moves, { "c", "c_stride", "addresses" }) },
 }
 
 for op, work in pairs(works) do

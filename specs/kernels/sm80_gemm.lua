@@ -26,17 +26,19 @@ end
 
 -- Kernels for one ragged axis on one architecture. sm_80's also run on sm_86 and sm_89, sm_100f's
 -- on GPUs of 10.0 and 10.3.
-local function grid(arch, ragged, ops, extra)
-  kernels("sm80_gemm_" .. ragged .. (extra and "_lora_" or "_") .. arch) {
+local function grid(arch, ragged, ops, extra, scatter)
+  local form = extra and "_lora_" or scatter and "_scatter_" or "_"
+
+  kernels("sm80_gemm_" .. ragged .. form .. arch) {
     op       = ops,
     element  = { bf16, f16 },
     scale    = "none",
-    layout   = extra and { "tn", "nn" } or { "tn", "nn", "nt", "tt" },
+    layout   = (extra or scatter) and { "tn", "nn" } or { "tn", "nn", "nt", "tt" },
     ragged   = ragged,
     epilogue = "scale",
     arch     = arch,
     template = "sm80/gemm.cu",
-    params   = extra and table.join(params(ragged), extra) or params(ragged),
+    params   = table.join(params(ragged), extra or scatter or {}),
 
     axis "tile" { {128, 128, 32}, {64, 64, 32} },
 
@@ -65,6 +67,8 @@ local function grid(arch, ragged, ops, extra)
     reject "128 x 128 serves it: only along m and k are groups often this small"
       (function (v) return v.tile.m < 128 and v.ragged ~= "m" and v.ragged ~= "k" end),
     extra and axis "extra" { "lora" } or derive "extra" (function () return "none" end),
+    scatter and axis "scatter" { "scatter_d" }
+             or derive "scatter" (function () return "none" end),
   }
 end
 
@@ -78,6 +82,11 @@ end
 -- Low-rank adapters as more steps of k, for GPUs with no better tensor cores for 16 bits.
 for _, arch in ipairs { "sm_80", "sm_120a" } do
   grid(arch, "m", { "fprop", "dgrad" }, { "extra_a", "extra_b", "extra_k" })
+end
+
+-- Rows of D anywhere, in other GPUs' memory, too.
+for _, arch in ipairs { "sm_80", "sm_90a", "sm_100f", "sm_120a" } do
+  grid(arch, "m", { "fprop", "dgrad" }, nil, { "scatter", "addresses" })
 end
 
 -- SPDX-License-Identifier: Apache-2.0

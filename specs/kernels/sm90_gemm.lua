@@ -499,4 +499,26 @@ kernels "sm90_gemm_m_lora" {
   ragged_m()
 }
 
+-- y = x wᵀ and dx = dy w with rows of D anywhere, in other GPUs' memory, too: stored by threads,
+-- 128 bytes of each row at a time.
+kernels "sm90_scatter_m" {
+  op       = { "fprop", "dgrad" },
+  element  = { bf16, f16 },
+  scale    = "none",
+  layout   = { "tn", "nn" },
+  ragged   = "m",
+  d        = { bf16, f16 },
+  arch     = "sm_90a",
+  template = "sm90/gemm_dense.cu",
+  params   = join({ "a_map", "b_map", "b_pointer_map", "b_pointers", "d", "d_stride", "scatter",
+                    "addresses" }, sizes),
+
+  axis "scatter"  { "scatter_d" },
+  axis "schedule" { "cooperative", "pingpong" },
+  axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
+  axis "cluster"  { {1, 1}, {1, 2} },
+
+  ragged_m()
+}
+
 -- SPDX-License-Identifier: Apache-2.0

@@ -108,6 +108,10 @@ struct product {
     d_element *d;
     long long c_row, d_row;
     const float *alpha, *beta; /* null for 1 */
+    const int *scatter; /* the row of all of D that has each, or null: in order */
+    const unsigned long long *addresses; /* of rows of D, 0: none; or null */
+    d_element *first; /* of all of D */
+    int all_rows;
 //$ end
     run_function *run;
 };
@@ -199,6 +203,20 @@ static void add_stretch(block_sums sum, const struct product *product, const str
     }
 }
 
+//$ if not follows and not back then
+/* Row `row` of the group in D; null: it is not written. */
+static d_element *row_of_d(const struct product *p, int row)
+{
+    const int to = p->scatter ? p->scatter[row] : row;
+
+    if (!p->scatter)
+        return p->d + row * p->d_row;
+    if (to < 0 || to >= p->all_rows)
+        return 0;
+    return p->addresses ? (d_element *)p->addresses[to] : p->first + to * p->d_row;
+}
+
+//$ end
 static void multiply_block(const struct product *p, int m, int n)
 {
     const int rows = p->m - m < BLOCK_M ? p->m - m : BLOCK_M;
@@ -224,11 +242,13 @@ static void multiply_block(const struct product *p, int m, int n)
             row[r][j] = sum[j / TILE_N][r][j % TILE_N];
     follow_block(&p->back, row[0], BLOCK_N, m, n, rows, columns);
 //$ else
-    for (int r = 0; r < rows; r++)
-        for (int j = 0; j < columns; j++)
-            p->d[(m + r) * p->d_row + n + j] =
-                finish(p, sum[j / TILE_N][r][j % TILE_N],
-                       p->c ? p->c + (m + r) * p->c_row + n + j : 0);
+    for (int r = 0; r < rows; r++) {
+        d_element *const d = row_of_d(p, m + r);
+
+        for (int j = 0; d && j < columns; j++)
+            d[n + j] = finish(p, sum[j / TILE_N][r][j % TILE_N],
+                              p->c ? p->c + (m + r) * p->c_row + n + j : 0);
+    }
 //$ end
 }
 
@@ -300,6 +320,10 @@ void $(name)(void *const *params, int worker, int workers)
             .d_row = d_stride,
             .alpha = alpha ? alpha + i * scalar_step : 0,
             .beta = beta ? beta + i * scalar_step : 0,
+            .scatter = scatter ? scatter + places[0].start : 0,
+            .addresses = addresses,
+            .first = d,
+            .all_rows = m,
 //$ end
             .stretches = count,
             .run = choose_run(),

@@ -14,7 +14,7 @@ void $(name)(void *const *params, int worker, int workers)
     //$ include "host/params.c"
     const struct moves w = { input, m, topk, k, inverse, probability, (const char *)in,
                              (const char *)rows, 0, (char *)out, in_stride, rows_stride, 0,
-                             out_stride };
+                             out_stride, 0 };
 
     for (int token = worker; token < m; token += workers)
         for (int pair = token * topk; pair < (token + 1) * topk; pair++) {

@@ -7,6 +7,8 @@
 **   probability  [m, topk]      its factor, or null
 **   c            [m, k]         the residual, or null; may be out
 **   out          [m, k]         sums, in the order of k, or null
+**   addresses    [m]            of tokens, in place of out, 0: none; or null. Tokens without rows
+**                               are not written there
 **   numbers      [m, topk], [m * topk]  of pairs and of rows: those of rows moved to their pairs,
 **                               0 without a row; or null
 **
@@ -26,7 +28,8 @@ $(name)(
     const int lane = threadIdx.x % 32, warps = gridDim.x * (THREADS / 32);
     const int warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     const struct moves w = { input, m, topk, k, inverse, probability, (const char *)in, 0,
-                             (const char *)c, (char *)out, in_stride, 0, c_stride, out_stride };
+                             (const char *)c, (char *)out, in_stride, 0, c_stride, out_stride,
+                             addresses };
 
     //$ include "common/wait.body.cu"
     if (row_numbers) {
@@ -36,7 +39,7 @@ $(name)(
             pair_numbers[pair] = row < 0 ? 0 : row_numbers[row];
         }
     }
-    if (!out)
+    if (!out && !addresses)
         return;
     if (input != IN_F32 && is_even(&w, in, in_stride)) {
         const int spans = (k - 1) / (EACH * 32) + 1;

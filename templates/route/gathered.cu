@@ -26,7 +26,9 @@ FN void gather_rows(const struct moves *w, int token, int f, int lane)
     const int pair = token * w->topk + (lane < w->topk ? lane : 0);
     const int own = lane < w->topk ? row_of(w, pair) : -1, there = f < w->k;
     const float weight = w->probability ? w->probability[pair] : 1;
+    const int has_rows = __any_sync(~0u, own >= 0);
     float sum[EACH] = { 0 }, x[EACH];
+    char *to;
 
     for (int first = 0; first < w->topk; first += AHEAD) {
         uint4 words[AHEAD];
@@ -53,5 +55,7 @@ FN void gather_rows(const struct moves *w, int token, int f, int lane)
         for (int i = 0; i < EACH; i++)
             sum[i] = add_rn(sum[i], x[i]);
     }
-    store(w->out + place_of(w, token, w->out_stride, f), w->type, EACH, sum);
+    to = target_of(w, token, f, has_rows);
+    if (to)
+        store(to, w->type, EACH, sum);
 }

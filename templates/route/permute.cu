@@ -29,7 +29,7 @@ $(name)(
     const int warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     const struct moves w = { input, m, topk, k, inverse, probability, (const char *)in,
                              (const char *)rows, 0, (char *)out, in_stride, rows_stride, 0,
-                             out_stride };
+                             out_stride, 0 };
 
     //$ include "common/wait.body.cu"
     if (row_numbers) {

@@ -16,6 +16,7 @@ struct moves {
     const char *in, *rows, *residual;
     char *out;
     long long in_stride, rows_stride, residual_stride, out_stride;
+    const unsigned long long *addresses; /* of tokens, in place of out; or null */
 };
 
 /* The row of a pair, never outside of the buffer; -1: none. */

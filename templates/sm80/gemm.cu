@@ -201,6 +201,13 @@ $(name)(
 //$ end
         target.$(x)_stride = $(x)_stride;
 //$ end
+//$ if params.scatter then
+        target.scatter = scatter ? scatter + row : 0;
+        target.addresses = addresses;
+        target.first = (output *)d + column;
+        target.all_rows = m;
+        target.column = (int)column;
+//$ end
         target.rows = rows;
         target.columns = columns;
         target.alpha = alpha ? alpha[t.group * scalar_step] : 1;

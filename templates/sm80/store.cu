@@ -18,7 +18,30 @@ struct target {
     int rows, columns; /* of D, from the tile's first element on */
     int whole;         /* runs start at multiples of 16 bytes */
     float alpha, beta;
+//$ if params.scatter then
+    const int *scatter; /* of the tile's rows: that of D which has each, or null: in order */
+    const unsigned long long *addresses; /* of all rows of D, 0: none; or null */
+    output *first; /* the tile's first column in the first row of all of D */
+    int all_rows, column;
+//$ end
 };
+
+//$ if params.scatter then
+/* Row `row` of the tile, from its first column on; null: it is not written. */
+FN output *row_of(const struct target *t, int row)
+{
+    const int to = row < t->rows && t->scatter ? t->scatter[row] : row;
+
+    if (!t->scatter)
+        return t->d + row * t->d_stride;
+    if (row >= t->rows || to < 0 || to >= t->all_rows)
+        return 0;
+    if (!t->addresses)
+        return t->first + to * t->d_stride;
+    return t->addresses[to] ? (output *)t->addresses[to] + t->column : 0;
+}
+
+//$ end
 
 /* All runs of D, and of C if it is read, start at multiples of 16 bytes. */
 FN int runs_aligned(const struct target *t)
@@ -139,7 +162,13 @@ FN void store_sums(const struct target *t, float *slab,
             for (int j = 0; j < RUN; j++)
                 x[pass][j] = __fadd_rn(__fmul_rn(t->alpha, from[j]),
                                        __fmul_rn(t->beta, x[pass][j]));
+//$ if params.scatter then
+            output *const to = row_of(t, r.row);
+
+            store_run(to + r.column, x[pass], to ? r.count : 0, t->whole);
+//$ else
             store_run(t->d + r.row * t->d_stride + r.column, x[pass], r.count, t->whole);
+//$ end
         }
         __syncwarp(); /* all have read the slab before it is filled again */
     }

@@ -1,5 +1,85 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /* The slabs of one math $(store == "warps" and "warp, filled in turns" or "warpgroup"). */
+//$ if params.scatter then
+struct slabs {
+    unsigned int first;
+    int slot;
+    char *d;
+    long long pitch; /* bytes from one row of D to the next */
+    const int *scatter;
+    const unsigned long long *addresses;
+    int rows, columns; /* of all of D */
+};
+
+/* Rows of D that a lane writes 16 bytes of: every fourth one of 16. */
+struct rows {
+    char *to[4]; /* null: none */
+};
+
+/* Row `row` of all groups in D, by its number there or the address that this has. */
+FN char *row_of(const struct slabs *s, unsigned int row)
+{
+    const int number = s->scatter ? __ldg(s->scatter + row) : (int)row;
+
+    if (number < 0 || number >= s->rows)
+        return 0;
+    return s->addresses ? (char *)__ldg(s->addresses + number) : s->d + number * s->pitch;
+}
+
+FN void find_rows(struct rows *r, const struct slabs *s, const struct tile *t, int row, int rows,
+                  int lane)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int y = row + i * 4 + lane / 8;
+
+        r->to[i] = y < rows ? row_of(s, t->start + y) : 0;
+    }
+}
+
+/*
+** One warp's sums through a slab to rows of D anywhere, 128 bytes of each. The slab that it fills
+** was read before the warp last met here.
+*/
+FN void put_slab(struct slabs *s, const struct rows *r, const float *part, int x, int lane)
+{
+    const unsigned int slab = s->first + s->slot * SLAB_BYTES;
+    const int column = x + lane % 8 * 8;
+
+    s->slot = (s->slot + 1) % SLABS;
+    fill_slab(slab, part, lane);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = i * 4 + lane / 8;
+        unsigned int word[4];
+
+        load_shared_x4(slab + row * 128 + (lane % 8 ^ row % 8) * 16, word);
+        if (r->to[i] && column < s->columns)
+            *(uint4 *)(r->to[i] + column * 2) = make_uint4(word[0], word[1], word[2], word[3]);
+    }
+}
+
+/* One warp stores its rows of a tile, a slab at a time. */
+FN void store_tile(float sum[SUMS], struct slabs *s, const struct tile *t, const struct maps *maps,
+                   int row, int rows, int lane)
+{
+    struct rows r;
+
+    (void)maps;
+#pragma unroll
+    for (int i = 0; i < ROWS / 64 * ROW_SLABS; i++) {
+        const int y = row + i / ROW_SLABS * 64;
+
+        if (y >= rows)
+            break;
+        if (i % ROW_SLABS == 0)
+            find_rows(&r, s, t, y, rows, lane);
+        put_slab(s, &r, sum + i * (SLAB_COLUMNS / 2), t->column + i % ROW_SLABS * SLAB_COLUMNS,
+                 lane);
+    }
+}
+//$ else
 struct slabs {
     unsigned int first;
     int slot;
@@ -172,5 +252,6 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs,
         put_slab(slabs, maps, part, t, x, y$(cut), lane);
     }
 }
+//$ end
 //$ end
 //$ end

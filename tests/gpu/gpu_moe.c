@@ -514,6 +514,23 @@ static void add_tokens(void)
     add_all(TOKENS, lines, sizeof lines / sizeof lines[0]);
 }
 
+/* Tokens of y and dx at addresses, for every kind of route. */
+static void add_scattered(void)
+{
+    static const char *const lines[] = {
+        "moe bf16 g=5 m=300 topk=1 hidden=264 ffn=96 scatter=1",
+        "moe bf16 g=65 m=129 topk=1 hidden=256 ffn=128 prob=none scatter=1",
+        "moe fp16 g=3 m=777 topk=1 hidden=1032 ffn=64 scatter=1 experts=5",
+        "moe bf16 g=4 m=130 topk=1 hidden=256 ffn=128 bias=1 scatter=1",
+        "moe bf16 g=4 m=130 topk=3 hidden=97 ffn=64 prob=y scatter=1",
+        "moe fp8_block g=5 m=129 topk=1 hidden=272 ffn=128 scatter=1",
+        "moe mxfp8 g=1 m=64 topk=1 hidden=256 ffn=64 grad=0 scatter=1",
+    };
+
+    for (int i = 0; i < DRAWS; i++)
+        add_all(i, lines, sizeof lines / sizeof lines[0]);
+}
+
 static void add_alone(void)
 {
     static const char *const lines[] = {
@@ -564,6 +581,7 @@ void gpu_moe(void)
     add_alone();
     add_invariant();
     add_tokens();
+    add_scattered();
     for (int r = 0; r < registry->nrecipes; r++)
         add_recipe(registry->recipes[r].name, r);
     gpu_spread(work.count, run_one, NULL);

@@ -113,6 +113,7 @@ void gpu_variant_list(const char *only)
 
         if (k->op > QUERN_WGRAD || k->epilogue >= QN_ACTIVATE ||
             qn_fuse_strategy(k) || qn_tensormap_takes(k, QN_PARAM_gather) ||
+            qn_tensormap_takes(k, QN_PARAM_scatter) ||
             qn_tensormap_takes(k, QN_PARAM_extra_k) || !gpu_variant_serves(k) ||
             (gpu_options.quick && !only && is_twin(gpu_variant_recipe(k))) ||
             (only && fnmatch(only, k->name, 0)))

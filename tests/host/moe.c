@@ -109,6 +109,13 @@ TEST(test_moe_routes)
         "moe mxfp8 g=65 m=9 topk=32 hidden=64 ffn=64 prob=x",
         "moe bf16 g=256 m=3 topk=8 hidden=16 ffn=8 recompute=1",
         "moe bf16 g=4 m=1 topk=3 hidden=16 ffn=8 grad=0 residual=1",
+        "moe bf16 g=3 m=65 topk=1 hidden=64 ffn=32 scatter=1",
+        "moe fp16 g=5 m=129 topk=1 hidden=72 ffn=32 scatter=1 prob=x experts=9",
+        "moe bf16 g=65 m=64 topk=1 hidden=48 ffn=24 scatter=1 bias=1 prob=none",
+        "moe bf16 g=4 m=7 topk=3 hidden=33 ffn=8 scatter=1 prob=y index=i64",
+        "moe fp8_block g=3 m=40 topk=1 hidden=128 ffn=64 scatter=1 experts=9",
+        "moe mxfp8 g=1 m=1 topk=1 hidden=64 ffn=64 scatter=1 grad=0",
+        "moe bf16 g=2 m=20 topk=1 hidden=64 ffn=32 scatter=1 recompute=1",
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
@@ -481,6 +488,10 @@ TEST(test_moe_refused)
          "m * topk is 16777218: at most 2^24"},
         {"moe bf16 g=8 m=4 topk=2 hidden=8 ffn=8 prob=1",
          "prob=1: none, x, h or y is expected"},
+        {"moe bf16 g=8 m=4 topk=1 hidden=8 ffn=8 scatter=1 residual=1",
+         "scatter=1 cannot be combined with residual=1"},
+        {"moe bf16 g=8 m=4 topk=1 hidden=8 ffn=8 scatter=2",
+         "scatter=2: 0 or 1 is expected"},
         {"moe bf16 g=8 m=4 topk=2 hidden=8 ffn=8 grad=0 recompute=1",
          "recompute=1 is about backward"},
         {"moe bf16 g=8 m=4 topk=2 hidden=8 ffn=8 sizes=host",

@@ -108,6 +108,11 @@ const char *const launch_lines[] = {
     "fprop w4a8_mxfp4" SIZES " alpha=any | offsets device=8.0",
     "wgrad nvfp4" SIZES " d=f32 beta=1 dequantize=mainloop",
     "fprop mxfp4" SIZES " dequantize=fp8 | strides",
+    /* rows of D anywhere */
+    FPROP " scatter=1",
+    DGRAD " scatter=1 d=f32 | gaps i64 fewer",
+    FPROP " scatter=1 align=2 sizes=host | device=8.0",
+    FPROP " scatter=1 | device=10.0",
     /* adapters */
     FPROP " lora=16",
     FPROP " lora=5 bias=1 alpha=any | fewer",
@@ -298,5 +303,10 @@ const char *const launch_patterns[] = {
     MOE("experts=9 first=2 grad=0"),
     MOE("prob=none dw=f32 beta=1 microbatches=2 | queue=3"),
     MOE("pointers=both interleave=32 | device=8.0"),
+    MOE("scatter=1"),
+    MOE("scatter=1 prob=x grad=0 | fewer"),
+    "moe R g=4 m=1000 topk=1 hidden=256 ffn=512 scatter=1",
+    "moe R g=4 m=1000 topk=1 hidden=256 ffn=512 scatter=1 prob=x bias=1 "
+    "| device=8.0",
     NULL,
 };

@@ -27,6 +27,13 @@ static void give_moe(struct play *play, const struct qn_moe *moe,
     args->dprob =
         play_floats(play, "dprob", weighted && !mlp.forward_only, pairs);
     args->errors = play_region(play, "errors", QN_WORKSPACE_BYTES);
+    if (!moe->scatter)
+        return;
+    args->y.data = args->dx.data = NULL;
+    args->y_addresses = play_region(play, "y_addresses", 8 * (size_t)mlp.m);
+    if (!mlp.forward_only)
+        args->dx_addresses =
+            play_region(play, "dx_addresses", 8 * (size_t)mlp.m);
 }
 
 static void run_moe_phase(struct play *play, const struct qn_moe_plan *plan,

@@ -153,6 +153,9 @@ static void give_more(struct play *play, const struct qn_problem *p,
     args->probability = play_floats(play, "probability", p->probability, p->m);
     args->dbias = play_floats(play, "dbias", p->dbias, columns);
     args->dprob = play_floats(play, "dprob", p->dprob, p->m);
+    args->scatter =
+        p->scatter ? play_region(play, "scatter", (size_t)p->m * sizeof(int))
+                   : NULL;
     args->gather = p->gather
                        ? play_region(play, "gather", (size_t)p->m * sizeof(int))
                        : NULL;

@@ -14,6 +14,10 @@
     "--kernel "                                                                \
     "quern_bf16_fprop_tn_m_bf16_sm90a_gather_a_cooperative_tile128x256x64_"    \
     "cluster1x1"
+#define SCATTER_90                                                             \
+    "fprop bf16 g=3 m=300 n=264 k=136 split=skew scatter=1 --kernel "          \
+    "quern_bf16_fprop_tn_m_bf16_sm90a_scatter_d_pingpong_tile128x128x64_"      \
+    "cluster1x1"
 #define TURNED "dgrad bf16 g=3 m=300 n=256 k=200 split=skew"
 #define ADDED                                                                  \
     "wgrad bf16 g=3 m=256 n=128 k=300 split=skew d=f32 beta=1 --kernel "       \
@@ -51,6 +55,7 @@
     X("9.0", GATHER_90, EDIT,                                                  \
       "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [=>"                     \
       "mbarrier.arrive.shared::cta.b64 _, [")                                  \
+    X("9.0", SCATTER_90, EDIT, "m8n8.x4.shared.b16=>m8n8.x4.trans.shared.b16") \
     X("8.0", BF16_80, EDIT, "cp.async.wait_group 1=>cp.async.wait_group 3")    \
     X("8.0", BF16_80, EDIT, "bar.sync \t0;=>bar.warp.sync -1;")                \
     X("8.0", BF16_80, EDIT, "m8n8.x4.trans.shared.b16=>m8n8.x4.shared.b16")    \

@@ -51,6 +51,8 @@ static int same_form(const struct quern_registry *r, const struct qn_kernel *a,
            !strcmp(a->dequantize, b->dequantize) &&
            qn_tensormap_takes(a, QN_PARAM_gather) ==
                qn_tensormap_takes(b, QN_PARAM_gather) &&
+           qn_tensormap_takes(a, QN_PARAM_scatter) ==
+               qn_tensormap_takes(b, QN_PARAM_scatter) &&
            qn_tensormap_takes(a, QN_PARAM_extra_k) ==
                qn_tensormap_takes(b, QN_PARAM_extra_k) &&
            !memcmp(a->cluster, b->cluster, sizeof a->cluster) &&

@@ -8,6 +8,7 @@ A program is a function of this file; each rank leaves FOLDER/RANK.json, {name: 
 """
 
 import datetime
+import faulthandler
 import functools
 import json
 import os
@@ -490,23 +491,34 @@ def graph(exchange, more, group):
 
 
 def stalls(rank, ranks):
-    """Rank 1 does not call the layer, whose group has a timeout of 5 s."""
-    module, x, probs = small(exchange="symmetric")
-    indices = torch.arange(6)[:, None] % module.total
-    module(x, indices, probs)  # makes plans
-    torch.cuda.synchronize()
-    module = small(dist.new_group(timeout=datetime.timedelta(seconds=5)), exchange="symmetric")[0]
-    if rank == 1:
-        time.sleep(12)
-        return {}
+    """Rank 1 does not call the layer, whose group has a timeout of 5 s. A rank that still waits 25 s
+    after the plans are made says where, and ends."""
     start = time.monotonic()
 
-    def wait():
+    def call():
         module(x, indices, probs)
-        torch.cuda.synchronize()
+        if DEVICE != "cpu":
+            torch.cuda.synchronize()
 
-    told = {"stalls": expect(RuntimeError, "CUDA error", wait)}
-    seconds = time.monotonic() - start
+    def note(what):
+        print(f"rank {rank}: {what} after {time.monotonic() - start:.1f} s", file=sys.stderr,
+              flush=True)
+
+    module, x, probs = small(exchange="symmetric")
+    indices = torch.arange(6)[:, None] % module.total
+    call()  # makes plans
+    note("plans")
+    faulthandler.dump_traceback_later(25, exit=True)
+    module = small(dist.new_group(timeout=datetime.timedelta(seconds=5)), exchange="symmetric")[0]
+    note("a group with a timeout")
+    if rank == 1:
+        while not os.path.exists(os.path.join(sys.argv[4], "0.json")):
+            time.sleep(0.1)
+        return {}
+    began = time.monotonic()
+    told = {"stalls": expect(RuntimeError, "CUDA error" if DEVICE != "cpu" else "imed out", call)}
+    seconds = time.monotonic() - began
+    note("the error")
     return told | {"seconds": "" if 4 < seconds < 12 else f"{seconds} s"}
 
 

@@ -29,7 +29,12 @@ def run(program, count, folder, exits=None):
         stderr=subprocess.PIPE, text=True) for rank in range(count)]
     told = []
     for rank, process in enumerate(processes):
-        error = process.communicate(timeout=300)[1]
+        try:
+            error = process.communicate(timeout=300)[1]
+        except subprocess.TimeoutExpired:
+            for each in processes:
+                each.kill()
+            pytest.fail(f"rank {rank} did not end: {process.communicate()[1]}")
         expected = (exits or {}).get(rank, 0)
         assert process.returncode == expected, f"rank {rank}: {error}"
         if expected:
@@ -75,6 +80,11 @@ def test_faults(tmp_path):
     for rank in (0, 2):
         assert told[rank] == {name: "" for name in ("late", "late, seconds", "ends",
                                                     "ends, seconds")}
+
+
+def test_a_rank_that_stalls(tmp_path):
+    told = run("stalls", 2, tmp_path)
+    assert told[0] == {"stalls": "", "seconds": ""}
 
 
 @pytest.fixture
@@ -251,7 +261,7 @@ class _Count(TorchDispatchMode):
 
 @pytest.mark.parametrize("exchange, token_capacity, most", [
     ("all_to_all", None, (30, 16)), ("all_to_all", 6, (37, 17)), ("all_to_all", 5, (61, 17)),
-    ("symmetric", None, (36, 15)), ("symmetric", 6, (44, 15)), ("symmetric", 5, (66, 15))])
+    ("symmetric", None, (33, 15)), ("symmetric", 6, (41, 15)), ("symmetric", 5, (63, 15))])
 def test_few_operators(group, monkeypatch, own_memory, exchange, token_capacity, most):
     """The host's time is that of operators. There is room for more pairs than the rank has."""
     module, x, probs = ranks.small(capacity=7, token_capacity=token_capacity, exchange=exchange)
@@ -322,23 +332,23 @@ def test_chunks_overlap(group, monkeypatch):
 
 def test_barriers(group, monkeypatch, own_memory):
     """One before the tokens of a pass are written, and one after each exchange; rows are written
-    between them."""
+    between them, results by the layer."""
     module, x, probs = ranks.small(capacity=6, exchange="symmetric")
 
     class Puts(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             name = str(function).split(".")[1]
-            own_memory.extend([name] if name in ("permute_", "moe_forward", "moe_backward") else [])
+            own_memory.extend([name] if name in ("permute_", "moe_forward_", "moe_backward_") else [])
             return function(*args, **kwargs or {})
 
     with Puts():
         y = module(x.clone().requires_grad_(), torch.arange(6)[:, None] % 2, probs)
-    tokens, results = ["barrier", "permute_", "barrier"], ["permute_", "barrier"]
-    assert own_memory == [*tokens, "moe_forward", *results]
+    tokens = ["barrier", "permute_", "barrier"]
+    assert own_memory == [*tokens, "moe_forward_", "barrier"]
     own_memory.clear()
     with Puts():
         y.backward(torch.ones_like(y))
-    assert own_memory == [*tokens, "moe_backward", *results]
+    assert own_memory == [*tokens, "moe_backward_", "barrier"]
 
 
 def test_memory_that_cannot_be_mapped(group):

@@ -3,7 +3,7 @@
 
 import ctypes
 
-ABI, ARGS = 4, 74  # QUERN_ABI, QUERN_ARGS_COUNT
+ABI, ARGS = 4, 78  # QUERN_ABI, QUERN_ARGS_COUNT
 AUTO, HOST, JIT = 0, 1, 2  # enum quern_backend
 EINVAL, ENOKERNEL = 1, 3  # enum quern_status
 FORWARD, BACKWARD, WGRAD, WEIGHTS = range(4)  # enum quern_phase

@@ -24,8 +24,13 @@ class Trip:
         homes    int32 [tokens, topk], with tokens: the row of each pair's token in the blocks that
                  the pair's rank receives
         sources  int64 [rows], with tokens: the row of each received pair's token
-        index    int32 [rows, 1]: the expert of each received row; num_experts of this rank: none
+        index    int32 [rows, 1]: the expert of each received row, from 0 for the first one of this
+                 rank; its num_experts: none
+        addresses  int64 [rows]: where the results of received rows, and their gradients, are
+                 written as they are made; None: send_rows sends them
     """
+
+    addresses = None
 
     def __init__(self, layer, slots, starts):
         self.layer, self.starts, self.slots, self.all_slots = layer, starts, slots, slots
@@ -34,6 +39,11 @@ class Trip:
         self.rows, self.head, self.works = None, None, ()
 
     # Each send starts an exchange, and each take waits for the oldest one.
+
+    def send(self, head, x, probs):
+        """The head, and x times probs."""
+        self.send_head(head)
+        self.send_tokens(x, probs, "x")
 
     def send_head(self, head):
         self.head = self._start(head, self.layer.ranks.ranks)
@@ -67,7 +77,8 @@ class Trip:
     def send_rows(self, rows, dprobs=None):
         """Results of received rows, or the gradients of rows and of their probabilities."""
         count, room = self.layer.rows, self.slots.numel()
-        self.rows = [None if t is None else self._start(t, count, room) for t in (rows, dprobs)]
+        self.rows = [None if t is None else self._start(t, count, room)
+                     for t in (rows.contiguous(), dprobs)]
 
     def take_rows(self, is_kept=False):
         """The rows of slots, and dprobs or None. is_kept: they are read after the next exchange,
@@ -122,8 +133,7 @@ class _Send(torch.autograd.Function):
         ctx.trip, ctx.is_there = trip, layer.prob == "h"
         if layer.prob == "x":
             ctx.save_for_backward(x, probs)
-        trip.send_head(layer.head_of(trip, probs))
-        trip.send_tokens(x, probs if layer.prob == "x" else None, "x")
+        trip.send(layer.head_of(trip, probs), x, probs if layer.prob == "x" else None)
         return x.new_empty(0)
 
     @staticmethod
@@ -157,7 +167,7 @@ class _Receive(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, drows, dprobs):
-        ctx.trip.send_rows(drows.contiguous(),
+        ctx.trip.send_rows(drows,
                            dprobs.contiguous() if ctx.trip.layer.prob == "h" else None)
         return ctx.order, None
 

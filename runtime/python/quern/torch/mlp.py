@@ -18,10 +18,12 @@ FORWARD, BACKWARD, WGRAD = 0, 1, 2
 
 
 class Route(typing.NamedTuple):
-    """A layer's tokens: their experts [tokens, topk], and what is added to the result."""
+    """A layer's tokens: their experts [tokens, topk], and a residual. addresses: int64 [tokens] of
+    the tokens of y and of dx, 0: none; y and dx then have no values."""
     index: torch.Tensor
     residual: torch.Tensor | None
     words: str  # of the line
+    addresses: torch.Tensor | None = None
 
 
 class Options(typing.NamedTuple):
@@ -44,14 +46,14 @@ class Options(typing.NamedTuple):
 class _GroupedMLP(torch.autograd.Function):
 
     @staticmethod
-    def forward(ctx, x, w1, w2, b1, b2, prob, residual, index, lengths, ends, out, dgrad_out,
-                main_grad1, main_grad2, scale, history, q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11, options, queue,
+    def forward(ctx, x, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends, out,
+                dgrad_out, main_grad1, main_grad2, scale, history, q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11, options, queue,
                 sink):
         need = ctx.needs_input_grad
         need_w = need[1] or need[2] or main_grad1 is not None
         given = (q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11)
-        y, saved, arrays = forward(x, w1, w2, b1, b2, prob, residual, index, lengths, ends, out,
-                                   scale, history, given, options, True)
+        y, saved, arrays = forward(x, w1, w2, b1, b2, prob, residual, index, addresses, lengths,
+                                   ends, out, scale, history, given, options, True)
         if out is not None:
             ctx.mark_dirty(y)
         kept = dict(x=x, w1=w1, w2=w2, b1=b1, b2=b2, prob=prob, lengths=lengths, ends=ends,
@@ -62,6 +64,7 @@ class _GroupedMLP(torch.autograd.Function):
         ctx.need, ctx.options, ctx.queue = (need[0], need_w, *need[3:6]), options, queue
         ctx.buffers = dgrad_out, main_grad1, main_grad2, scale, history
         ctx.sink, ctx.shapes, ctx.need_residual = sink, _shapes(x, index, options), need[6]
+        ctx.addresses = addresses
         return y
 
     @staticmethod
@@ -76,7 +79,7 @@ class _GroupedMLP(torch.autograd.Function):
                       history=history)
         if o.kind == "mlp":
             common.update(lengths=kept.get("lengths"), ends=kept.get("ends"))
-        dx, dprob, db1, db2, pending = _backward(o, common, dy, kept, dgrad_out)
+        dx, dprob, db1, db2, pending = _backward(o, common, dy, kept, dgrad_out, ctx.addresses)
         if need_prob and "outside=zero" in o.line:
             lengths, ends = common["lengths"], common["ends"]
             end = lengths.sum() if ends is None else ends[-1]
@@ -91,7 +94,7 @@ class _GroupedMLP(torch.autograd.Function):
             dw1, dw2 = _wgrad(ctx, o, operands, main_grad1, main_grad2)
         return (dx if need_x else None, dw1, dw2, db1 if need_b1 else None,
                 db2 if need_b2 else None, dprob if need_prob else None,
-                dy if ctx.need_residual else None) + (None,) * 24
+                dy if ctx.need_residual else None) + (None,) * 25
 
 
 def _shapes(x, index, o):
@@ -113,16 +116,23 @@ def _named(name, six):
     return dict(zip(names, six))
 
 
-def _backward(o, common, dy, kept, out):
+def _backward(o, common, dy, kept, out, addresses):
     reads = read_by(o.line, BACKWARD)
     given = {name: t for name, t in kept.items() if name in reads}
     limit, slope, shift = o.limits
     names = [*_named("w1", range(6)), *_named("w2", range(6)), "x", "w1", "w2", "b1", "b2", "prob"]
     operands = dict(common, line=o.line, dy=dy, **{name: given.get(name) for name in names},
                     limit=limit, slope=slope, shift=shift)
+    if addresses is not None:
+        return no_values(dy), *ops.moe_backward_(**operands, dx_addresses=addresses)
     if out is None:
         return getattr(ops, f"{o.kind}_backward")(**operands)
     return out, *ops.mlp_backward_(**operands, dx=out)
+
+
+def no_values(like):
+    """A tensor of the same shape, for autograd, whose values are elsewhere."""
+    return like.new_empty(1).expand(like.shape)
 
 
 def _wgrad(ctx, o, operands, main_grad1, main_grad2):
@@ -142,8 +152,8 @@ def _wgrad(ctx, o, operands, main_grad1, main_grad2):
     return None, None
 
 
-def forward(x, w1, w2, b1, b2, prob, residual, index, lengths, ends, out, scale, history, arrays,
-            o, later=False):
+def forward(x, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends, out, scale, history,
+            arrays, o, later=False):
     """y, the tensors kept for the backward pass, and the arrays of the quantized weights."""
     if o.scaling.w > 1:
         copies = "both" if later and not o.scaling.is_packed else "rowwise"
@@ -164,7 +174,9 @@ def forward(x, w1, w2, b1, b2, prob, residual, index, lengths, ends, out, scale,
         operands.update(index=index, c=residual)
     else:
         operands.update(lengths=lengths, ends=ends)
-    if out is None:
+    if addresses is not None:
+        y, saved = no_values(x), ops.moe_forward_(**operands, y_addresses=addresses)
+    elif out is None:
         y, saved = getattr(ops, f"{o.kind}_forward")(**operands)
     else:
         y, saved = out, ops.mlp_forward_(**operands, y=out)
@@ -257,7 +269,8 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
         _checks.buffer("main_grad2", main_grad2, like2.shape, x, (main_grad1.dtype,))
         dw = main_grad1.dtype
     kind = "mlp" if route is None else "moe"
-    index, residual = (None, None) if route is None else route[:2]
+    index, residual, addresses = (None, None, None) if route is None else \
+        (route.index, route.residual, route.addresses)
     if residual is not None:
         _checks.values("residual", residual, 2, x.dtype)
     line = f"{kind} {recipe} in={WORDS[x.dtype]} dw={WORDS[dw]} activation={activation}"
@@ -281,12 +294,12 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
             raise ValueError(why_no_gradient("w1", recipe, scaling))
         if queue is not None and main_grad1 is None and sink is None:
             sink = sink_of(w1, w2)
-        y = _GroupedMLP.apply(flat, w1, w2, b1, b2, prob, residual, index, lengths, ends, out,
-                              dgrad_out, main_grad1, main_grad2, scale, history, *arrays, options,
-                              queue, sink)
+        y = _GroupedMLP.apply(flat, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends,
+                              out, dgrad_out, main_grad1, main_grad2, scale, history, *arrays,
+                              options, queue, sink)
     else:
-        y = forward(flat, w1, w2, b1, b2, prob, residual, index, lengths, ends, out, scale, history,
-                    arrays, options)[0]
+        y = forward(flat, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends, out,
+                    scale, history, arrays, options)[0]
     return y if x.dim() == 2 else y.reshape(*rows, hidden)
 
 

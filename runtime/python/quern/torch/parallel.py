@@ -204,7 +204,7 @@ class ExpertParallelMoE(GroupedMLP):
             rows, received = receive(order, trip)
             if results and is_first_microbatch is not None:
                 is_first_microbatch = False
-            y = self._experts(rows, received, trip.index, is_first_microbatch)
+            y = self._experts(rows, received, trip, is_first_microbatch)
             results.append(give_back(y, trip))
         y = [self._added_up(*parts) for parts in zip(results, sent, residuals, sizes)]
         y = y[0] if len(y) == 1 else torch.cat(y)
@@ -256,11 +256,13 @@ class ExpertParallelMoE(GroupedMLP):
         """The type of tokens that are sent."""
         return self._scaling.type or self.w1.dtype
 
-    def _experts(self, rows, probs, index, is_first_microbatch):
-        """This rank's experts: a result for each row that was received. index: the expert of each,
-        from 0 for the first one here; num_experts: none."""
+    def _experts(self, rows, probs, trip, is_first_microbatch):
+        """This rank's experts: a result for each row that was received, or at the trip's
+        addresses."""
         words = f" prob={'none' if probs is None else 'h'} first=0"
-        return self._run(rows, probs, is_first_microbatch, route=Route(index, None, words))
+        words += "" if trip.addresses is None else " scatter=1"
+        return self._run(rows, probs, is_first_microbatch,
+                         route=Route(trip.index, None, words, trip.addresses))
 
     def run_wgrad(self):
         """The weight gradients of the oldest backward pass."""
