@@ -11,7 +11,7 @@
 //$ if exact then once "dequantize/twice_e8m0_apart.c" end
 //$ if low then once "dequantize/twice_e4m3_apart.c" end
 /*
-** The codes of a warp's rows as values. Of each 16 steps of k a lane has four neighbouring ones, of
+** The codes of a warp's rows as values. A lane has four neighbouring ones of each 16 steps of k, of
 ** row l / 4 and of each row that is a multiple of 8 below it. The tensor cores add the products of
 ** 16 steps in any order, so tokens take the same four.
 //$ if four then

@@ -88,9 +88,8 @@ FN void copy_weights(unsigned int to, const element *from, int bytes)
 
 //$ include "sm90/scale_words.cu"
 
-/* What one thread copies for each stage: 16 bytes of every so many rows of both operands. Rows of
-   tokens that are not there keep what was in their place: their sums are columns that nothing
-   stores. */
+/* A thread copies 16 bytes of every so many rows of both operands for each stage. Rows of tokens
+   that are not there keep earlier bytes: their sums are columns that nothing stores. */
 enum {
     A_CHUNKS = A_ROW / 16,
     B_CHUNKS = B_ROW / 16,
@@ -130,8 +129,8 @@ FN void source_begin(struct source *s, const element *a, long long a_stride, int
     s->k = k;
 }
 
-/* Chunks of a row of b change places, so that those of one column of 8 rows are in different banks:
-   by these bits of their addresses. */
+/* The bits that a row's chunks of b have turned over in their addresses, so that 8 rows of a column
+   are in different banks. */
 FN unsigned int digits_of(int row)
 {
     return row / (128 / B_ROW) % B_CHUNKS * 16;
