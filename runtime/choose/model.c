@@ -291,7 +291,7 @@ static double math_cycles(const struct qn_demand *demand,
     double math = rows * larger(kernel->tile[1], 1) * k / QN_FMA_PER_CYCLE;
     const struct qn_model_reported *r = reported_of(demand, kernel);
 
-    if (qn_model_dequantizes(kernel) && !qn_tensormap_any(kernel))
+    if (qn_model_few_tokens(kernel))
         math = qn_model_dequantize_cycles(demand, kernel, rows, k, math);
     else if (r)
         math = reported_cycles(r, kernel, math, rows, k, larger(a, b)) +

@@ -54,6 +54,9 @@ double qn_model_cast(const struct qn_device *device, double bytes,
 /* Is it one of them? */
 int qn_model_dequantizes(const struct qn_kernel *kernel);
 
+/* And one for few tokens, whose products are mma.sync's? */
+int qn_model_few_tokens(const struct qn_kernel *kernel);
+
 /* Rows of A that a tile multiplies in the mean, of groups of this length. */
 double qn_model_dequantize_rows(const struct qn_kernel *kernel, double length);
 

@@ -81,6 +81,11 @@ int qn_model_dequantizes(const struct qn_kernel *kernel)
     return strategy_of(kernel) != NOWHERE;
 }
 
+int qn_model_few_tokens(const struct qn_kernel *kernel)
+{
+    return strategy_of(kernel) == FEW_TOKENS;
+}
+
 static int is_f16(const struct qn_kernel *kernel)
 {
     return qn_tensormap_takes(kernel, QN_PARAM_bases) ||

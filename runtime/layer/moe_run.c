@@ -186,6 +186,7 @@ static void list_tokens(const struct run *run, struct list *l)
 {
     const struct qn_mlp_args *args = run->args;
     const size_t pairs = (size_t)(args->rows * run->moe.topk);
+    const size_t addresses = (size_t)args->rows * sizeof *args->y_addresses;
 
     add_tensor(l, "x", &args->x, 0);
     add(l, "prob", args->probability, pairs * sizeof(float), 0);
@@ -196,9 +197,11 @@ static void list_tokens(const struct run *run, struct list *l)
         l->at[l->count - 1].alike = 1;
         add_tensor(l, "y", &args->y, 1);
         l->at[l->count - 1].alike = 1;
+        add(l, "y_addresses", args->y_addresses, addresses, 0);
     } else {
         add_tensor(l, "dy", &args->dy, 0);
         add_tensor(l, "dx", &args->dx, 1);
+        add(l, "dx_addresses", args->dx_addresses, addresses, 0);
         add(l, "dprob", args->dprob, pairs * sizeof(float), 1);
     }
 }

@@ -287,13 +287,20 @@ static int names_both(const char *text)
     return begins_with_name(text, &length) || !text[length];
 }
 
+/* Would a run write wherever other values say? */
+static int has_addresses(const struct quern_operand *o)
+{
+    return o->arg == QUERN_ARG_Y_ADDRESSES ||
+           o->arg == QUERN_ARG_DX_ADDRESSES || o->arg == QUERN_ARG_D_ADDRESSES;
+}
+
 /* Does the phase use both, and may the first be where the second is? */
 static int can_move(const struct api_run *run, const struct quern_operand *to,
                     const struct quern_operand *from)
 {
     const int bit = 1 << run->args.phase;
 
-    return to != from && run->args.of[to->arg].data &&
+    return to != from && !has_addresses(to) && run->args.of[to->arg].data &&
            run->args.of[from->arg].data &&
            (to->read | to->written) & (from->read | from->written) & bit &&
            run->bytes[from->arg] >= run->bytes[to->arg] &&

@@ -51,7 +51,11 @@ static void fill(const struct quern_operand *o, unsigned char *to, size_t bytes)
         return;
     for (size_t i = 0; i + width <= bytes; i += width) {
         n = number(o->type, &seed);
-        if (o->arg == QUERN_ARG_NOOP || o->arg == QUERN_ARG_HISTORY)
+        if (o->arg == QUERN_ARG_NOOP || o->arg == QUERN_ARG_HISTORY ||
+            o->arg == QUERN_ARG_Y_ADDRESSES ||
+            o->arg == QUERN_ARG_DX_ADDRESSES ||
+            o->arg ==
+                QUERN_ARG_D_ADDRESSES) /* no address: nothing is written */
             n = 0;
         if (o->arg == QUERN_ARG_INDEX) /* the last is a dropped one's */
             n %= API_GROUPS + 1;
