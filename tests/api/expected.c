@@ -66,7 +66,8 @@ void *api_expected_place(union qn_given *args, int kind, int arg,
          ARRAY(BIAS, product.bias), ARRAY(PROB, product.probability),
          ARRAY(DBIAS, product.dbias), ARRAY(DPROB, product.dprob),
          ARRAY(SCALE, product.scale), ARRAY(HISTORY, product.history),
-         ARRAY(RANDOM, product.random)},
+         ARRAY(RANDOM, product.random), ARRAY(SCATTER, product.scatter),
+         ARRAY(D_ADDRESSES, product.addresses)},
         {ARRAY(WORKSPACE, cast.workspace), ARRAY(NOOP, cast.noop),
          ARRAY(BIAS, cast.bias), ARRAY(PROB, cast.probability),
          ARRAY(DBIAS, cast.dbias), ARRAY(DPROB, cast.dprob),
@@ -74,7 +75,9 @@ void *api_expected_place(union qn_given *args, int kind, int arg,
          ARRAY(RANDOM, cast.random)},
         [QN_LINE_MLP] = {ALL_MLP},
         [QN_LINE_MOE] = {ALL_MLP, ARRAY(INDEX, mlp.index),
-                         ARRAY(ERRORS, mlp.errors)}};
+                         ARRAY(ERRORS, mlp.errors),
+                         ARRAY(Y_ADDRESSES, mlp.y_addresses),
+                         ARRAY(DX_ADDRESSES, mlp.dx_addresses)}};
 #undef ALL_MLP
 #undef ARRAY
 
@@ -151,6 +154,10 @@ static int of_product(const struct qn_problem *p,
         return is(e, need->history, QUERN_F32, need->history, 0);
     case QUERN_ARG_RANDOM:
         return is(e, need->random, QUERN_I64, 2, 0);
+    case QUERN_ARG_SCATTER:
+        return is(e, p->scatter, QUERN_I32, p->m, 0);
+    case QUERN_ARG_D_ADDRESSES:
+        return is(e, p->scatter, QUERN_I64, p->m, 0);
     default:
         return 0;
     }
@@ -243,6 +250,11 @@ static int of_moe(const struct qn_moe *moe,
                   moe->topk);
     case QUERN_ARG_ERRORS:
         return is(e, 1, QUERN_I32, 64, 0);
+    case QUERN_ARG_Y_ADDRESSES:
+        return is(e, moe->scatter, QUERN_I64, moe->mlp.m, 0);
+    case QUERN_ARG_DX_ADDRESSES:
+        return is(e, moe->scatter && !moe->mlp.forward_only, QUERN_I64,
+                  moe->mlp.m, 0);
     default:
         return of_mlp(&moe->mlp, need, arg, e);
     }
@@ -293,8 +305,9 @@ int api_expected_find(const struct qn_line *line, const union qn_needs *needs,
         return sizes(line, arg, e);
     at = api_expected_place((union qn_given *)(void *)&copy, line->kind, arg,
                             &form);
-    if (!at)
-        return 0;
+    if (!at || (line->kind == QN_LINE_MOE && line->of.moe.scatter &&
+                (arg == QUERN_ARG_Y || arg == QUERN_ARG_DX)))
+        return 0; /* addresses take the place of y and dx */
     if (form != QN_SLOT_ARRAY)
         return of_tensor(at, form, e);
     return line->kind == QN_LINE_MOE
