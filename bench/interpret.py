@@ -24,7 +24,7 @@ FAKE = os.path.join(ROOT, "build/lib/fake_ptx.so")
 SEED = "3"  # of data and of the machine: every copy lands late
 DEVICES = {"sm_80": "8.0", "sm_90a": "9.0", "sm_100f": "10.0", "sm_120a": "12.0"}
 # Families of kernels that are more than a product.                             COUPLED: families
-FAMILIES = (("_gather_", "gather"), ("_lora", "lora"), ("_activate_", "activate"), ("_gradient_", "activate"), ("_copies_", "activate"),
+FAMILIES = (("_gather_", "gather"), ("_lora", "lora"), ("_scatter", "scatter"), ("_activate_", "activate"), ("_gradient_", "activate"), ("_copies_", "activate"),
             ("_epilogue_", "epilogues"),
             ("_mainloop", "fuse"), ("microbatch", "queue,torture,bad_sizes"), ("", "torture,many,tails,bad_sizes"))
 

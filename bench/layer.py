@@ -4,12 +4,14 @@
 SonicMoE where it can be imported, in one process, on one GPU.
 
     python3 bench/layer.py [--recipes bf16,fp8_block] [--shapes 'qwen3*,olmoe'] [--rounds N]
-                           [--budget SECONDS] [--alone] [--json FILE] [--commit HASH]
+                           [--budget SECONDS] [--alone] [--all-tiles] [--json FILE] [--commit HASH]
 
 All take the same tokens, weights, experts and probabilities; each finds its routing maps inside the
 clock. quern's quantized weights are made before it, as once for many microbatches; the cast of both
 weights is timed after it. torch sorts the pairs, gathers rows, multiplies by torch._grouped_mm and
-sums by a compiled kernel, its backward through autograd. --alone leaves the peers out. Times are
+sums by a compiled kernel, its backward through autograd. --alone leaves the peers out. SonicMoE
+tunes among the tiles that were fastest for it on an H100, which takes half a minute a shape, and
+with --all-tiles among all of its own, which takes minutes. Times are
 medians of eager calls in turn, in another order each round. Results are compared before: 1 - 2 xy /
 (xx + yy).
 """
@@ -151,8 +153,22 @@ class Torch:
 class Sonic(Torch):
     """Its gate and up rows alternate."""
     name = "sonic"
+    tiles = {"gemm_gated_tuned": {(128, 256, False)}, "gemm_dgated_tuned": {(128, 256, False)}}
 
-    def __init__(self, layer):
+    @classmethod
+    def narrow(cls):
+        """Tune among these tiles only, with two CTAs in a cluster."""
+        from quack import gemm_interface
+        for kind in (gemm_interface.gemm_tuned, gemm_interface.gemm_gated_tuned,
+                     gemm_interface.gemm_dgated_tuned):
+            tiles = cls.tiles.get(kind.fn.__name__, {(128, 256, False), (128, 192, True)})
+            found = [(c, c.kwargs["config"]) for c in kind.configs]
+            kind.configs = [c for c, k in found if k.device_capacity == 9 and k.cluster_m == 2 and
+                            not k.swap_ab and (k.tile_m, k.tile_n, k.pingpong) in tiles]
+
+    def __init__(self, layer, all_tiles):
+        if not all_tiles:
+            self.narrow()
         from sonicmoe import functional
         from sonicmoe.enums import ActivationType
         super().__init__(layer)
@@ -211,10 +227,11 @@ def take_turns(calls, rounds, inner=4):
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def contenders(layer, library, recipes, alone):
+def contenders(layer, library, recipes, options):
     """Everybody that can be made, with the time until its first results."""
     made = [(lambda recipe=recipe: Quern(layer, library, recipe)) for recipe in recipes]
-    made += [] if alone else [lambda: Torch(layer), lambda: Sonic(layer)]
+    made += [] if options.alone else [lambda: Torch(layer),
+                                      lambda: Sonic(layer, options.all_tiles)]
     for make in made:
         start = time.time()
         try:
@@ -229,7 +246,7 @@ def contenders(layer, library, recipes, alone):
 
 
 def measure(layer, library, options):
-    found = list(contenders(layer, library, options.recipes.split(","), options.alone))
+    found = list(contenders(layer, library, options.recipes.split(","), options))
     calls, right, rows = {}, found[0].results, []
     right = {name: t.clone() for name, t in right.items()}
     for one in found:
@@ -269,6 +286,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--budget", type=float, default=300)
     parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--all-tiles", action="store_true")
     parser.add_argument("--json")
     parser.add_argument("--commit", default="")
     options = parser.parse_args()

@@ -36,6 +36,7 @@ LAYERS = 8
 
 class Weights:
     """Codes of four bits and scales of both products, as checkpoints have them."""
+    BLOCKS = {"w4a16_mxfp4": 32, "w4a16_int4": 128}
 
     def __init__(self, recipe, experts, hidden, ffn):
         self.recipe, self.experts, self.hidden, self.ffn = recipe, experts, hidden, ffn
@@ -68,7 +69,7 @@ class Weights:
 
     @property
     def block(self):
-        return 32 if self.mxfp4 else 128
+        return self.BLOCKS[self.recipe]
 
 
 class Tokens:
@@ -325,6 +326,8 @@ def main():
             if time.time() - start > options.budget:
                 print("# no time is left")
                 break
+            if any(k % Weights.BLOCKS[recipe] for k in shape[1:3]):
+                continue  # Humming wants whole blocks
             weights = Weights(recipe, shape[3], shape[1], shape[2])
             try:
                 humming, begin = Humming(weights), time.time()

@@ -25,7 +25,7 @@ kernels "sm80_few_m" {
   layout   = "tn",
   ragged   = "m",
   epilogue = "scale",
-  arch     = { "sm_80", "sm_90a", "sm_100f", "sm_120a" },
+  arch     = { "sm_90a", "sm_100f", "sm_120a" }, -- sm_80 has no products of bf16x2
   template = "sm80/gemm_few.cu",
   params   = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stride", "b_group_stride",
                "b_pointers", "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global", "alpha",

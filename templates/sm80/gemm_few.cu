@@ -9,7 +9,7 @@
 **   d, c  [m, n]  $(d.type); c may be d, and is not read where beta is 0
 **
 ** The groups divide the rows of d among them. Those of no group are not written. For every GPU
-** since sm_80: the rows of b are the tensor cores' rows, tokens their columns.
+** since sm_90: the rows of b are the tensor cores' rows, tokens their columns.
 **
 ** Persistent CTAs take the tiles of d. All threads copy a, b and the scales into a ring of STAGES
 ** stages, ahead of the products. A warp has WARP_N rows of b and all tokens of the tile, so that

@@ -344,6 +344,7 @@ void gpu_epilogues(void);
 void gpu_fuse(void);
 void gpu_gather(void);
 void gpu_lora(void);
+void gpu_scatter(void);
 void gpu_mlp(void);
 void gpu_moe(void);
 void gpu_step(void);

@@ -65,6 +65,7 @@ static struct gpu_family families[] = {
     FAMILY(fuse, 1, "products that quantize A in their mainloop"),
     FAMILY(gather, 1, "products that read rows through indices"),
     FAMILY(lora, 1, "products that go on along k with adapters"),
+    FAMILY(scatter, 1, "products that write rows through indices"),
     FAMILY(mlp, 1,
            "the grouped MLP by either strategy, against a chain in double"),
     FAMILY(moe, 1, "layers from unpermuted tokens, over routes that change"),

@@ -56,8 +56,9 @@ void interpret_need_compiler(void)
 /* COUPLED: families */
 const char *interpret_families(const char *kernel, const char *products)
 {
-    return strstr(kernel, "_gather_") ? "gather"
-           : strstr(kernel, "_lora")  ? "lora"
+    return strstr(kernel, "_gather_")   ? "gather"
+           : strstr(kernel, "_lora")    ? "lora"
+           : strstr(kernel, "_scatter") ? "scatter"
            : strstr(kernel, "_activate_") || strstr(kernel, "_gradient_") ||
                    strstr(kernel, "_copies_")
                ? "activate"
