@@ -4,14 +4,16 @@
 SonicMoE where it can be imported, in one process, on one GPU.
 
     python3 bench/layer.py [--recipes bf16,fp8_block] [--shapes 'qwen3*,olmoe'] [--rounds N]
-                           [--budget SECONDS] [--alone] [--all-tiles] [--json FILE] [--commit HASH]
+                           [--budget SECONDS] [--alone] [--all-tiles] [--tune] [--json FILE]
+                           [--commit HASH]
 
 All take the same tokens, weights, experts and probabilities; each finds its routing maps inside the
 clock. quern's quantized weights are made before it, as once for many microbatches; the cast of both
 weights is timed after it. torch sorts the pairs, gathers rows, multiplies by torch._grouped_mm and
 sums by a compiled kernel, its backward through autograd. --alone leaves the peers out. SonicMoE
 tunes among the tiles that were fastest for it on an H100, which takes half a minute a shape, and
-with --all-tiles among all of its own, which takes minutes. Times are
+with --all-tiles among all of its own, which takes minutes. --tune lets quern take the winners of
+bench/tune, as an installed library does. Times are
 medians of eager calls in turn, in another order each round. Results are compared before: 1 - 2 xy /
 (xx + yy).
 """
@@ -287,11 +289,13 @@ def main():
     parser.add_argument("--budget", type=float, default=300)
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--all-tiles", action="store_true")
+    parser.add_argument("--tune", action="store_true")
     parser.add_argument("--json")
     parser.add_argument("--commit", default="")
     options = parser.parse_args()
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-    library = libquern.Library(os.path.join(root, "build/lib/libquern.so"))
+    library = libquern.Library(os.path.join(root, "build/lib/libquern.so"),
+                               tune=os.path.join(root, "bench/tune") if options.tune else "")
     start, rows = time.time(), []
     print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}")
     for shape in SHAPES:
@@ -306,7 +310,7 @@ def main():
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
-                       "commit": options.commit, "rows": rows}, file, indent=1)
+                       "commit": options.commit, "tuned": options.tune, "rows": rows}, file, indent=1)
 
 
 if __name__ == "__main__":

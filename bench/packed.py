@@ -11,7 +11,7 @@ quern's layer has its routing maps, both products, the activation and the sums o
 products only: its maps are made before the clock, the activation and the sums are compiled by
 torch. Both read the same codes and scales. A time is that of one layer of a CUDA graph of LAYERS
 layers, each with experts of its own choice, so that weights of few experts do not stay in L2;
-"products" has quern's MLP alone, on permuted rows, next to the same products of Humming. Results
+"products" are only quern's MLP, on permuted rows, and the same products of Humming. Results
 are compared before: 1 - 2 xy / (xx + yy).
 """
 

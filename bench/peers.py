@@ -3,7 +3,8 @@
 """BF16 products: quern and its alternatives, in one process, on one GPU.
 
     python3 bench/peers.py [--ops fprop,dgrad,wgrad,accumulate] [--shapes 'qwen3*,decode_up'] [--splits mild,skew] [--all [GLOB]]
-                           [--layers FILE] [--budget SECONDS] [--json FILE] [--commit HASH]
+                           [--layers FILE] [--budget SECONDS] [--tune] [--json FILE]
+                           [--commit HASH]
 
 Peers: torch._grouped_mm, a loop of cuBLAS products with the sizes known on the host, and one dense
 cuBLAS product of as many operations (the ceiling). `accumulate` is wgrad added to fp32, which of
@@ -334,13 +335,14 @@ def parser_of(about):
     parser.add_argument("--replay", type=float, default=0.02, help="seconds of one graph replay")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--library", default=LIBRARY)
+    parser.add_argument("--tune", action="store_true", help="let quern take the winners of bench/tune")
     parser.add_argument("--commit", default=os.environ.get("QUERN_COMMIT", ""))
     parser.add_argument("--json", help="write the results here")
     return parser
 
 
 def machine(options, library, watch):
-    return {"commit": options.commit, "date": time.strftime("%Y-%m-%d"),
+    return {"commit": options.commit, "tuned": options.tune, "date": time.strftime("%Y-%m-%d"),
             "gpu": torch.cuda.get_device_name(), "driver": watch.driver(),
             "cuda": torch.version.cuda, "torch": torch.__version__,
             "quern": library.version(), "seed": options.seed, "rounds": options.rounds}
@@ -368,7 +370,8 @@ def compare(options, program, cases, measure, show, finish=None):
     begin = time.monotonic()
     torch.manual_seed(options.seed)
     torch.zeros(1, device="cuda")  # makes the context that the library then uses
-    library = libquern.Library(options.library)
+    library = libquern.Library(options.library,
+                               tune=os.path.join(HERE, "tune") if options.tune else "")
     rng = random.Random(options.seed)
     lost.clear()
     with Watch() as watch:

@@ -226,6 +226,34 @@ def modules(up):
                      "torch, MB", "bf16, MB"], rows)
 
 
+def sonic(up):
+    """Both passes of a layer in milliseconds, SonicMoE's over quern's."""
+    rows = []
+    for gpu in ("h100", "h200"):
+        found = {}
+        for row in load(gpu + "_layer_sonic")["rows"]:
+            if row["phase"] == "both":
+                found.setdefault(row["shape"], {})[row["who"]] = row["ms"]
+        for shape, ms in found.items():
+            cells = [f"{ms[who]:.2f} ({ms['sonic'] / ms[who]:.2f} ×)"
+                     for who in ("quern bf16", "quern fp8_block", "torch")]
+            rows.append([gpu.upper(), shape, f"{ms['sonic']:.2f}", *cells])
+    return markdown(["GPU", "layer", "SonicMoE, ms", "bf16", "fp8_block", "torch"], rows)
+
+
+def packed_layers(up):
+    """Forward layers of packed weights in microseconds, Humming's and quern's BF16 over them."""
+    rows = []
+    for gpu in ("h100", "h200"):
+        for row in load(gpu + "_packed_layers")["rows"]:
+            if row["tokens"] in (1, 16, 256):
+                us = row["us"]
+                rows.append([gpu.upper(), row["shape"], f"`{row['recipe']}`", str(row["tokens"]),
+                             f"{us['quern']:.0f}", f"{us['humming'] / us['quern']:.2f} ×",
+                             f"{us['quern bf16'] / us['quern']:.2f} ×"])
+    return markdown(["GPU", "layer", "recipe", "tokens", "µs", "of Humming", "of BF16"], rows)
+
+
 def torch_host(up):
     """Microseconds of the host for calls of quern.torch and torch."""
     runs = [load(gpu + "_torch_host") for gpu in ("h100", "h200")]
