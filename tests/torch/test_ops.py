@@ -146,11 +146,15 @@ def layers(recipe, keys="bias=1"):
     call = dict(numbers, x=case.x, index=torch.arange(58).reshape(29, 2) % 4, **rows, **extra,
                 c=case.dy, **state)
     yield "moe_forward", call
+    nowhere = torch.zeros(29, dtype=torch.int64)
+    spread = line.replace("residual=1", "scatter=1")
+    yield "moe_forward_", dict(call, line=spread, c=none, y_addresses=nowhere)
     _, saved = OPS.moe_forward(**call)
     call = dict(numbers, dy=case.dy, x=case.x, **columns,
                 **{name: t if name.startswith("w1") else none for name, t in rows.items()},
                 **extra, saved=saved, **state)
     yield "moe_backward", call
+    yield "moe_backward_", dict(call, line=spread, dx_addresses=nowhere)
     pending = OPS.moe_backward(**call)[-1]
     call = dict(numbers, saved=saved, pending=pending, **state)
     yield "moe_wgrad", call
@@ -240,7 +244,7 @@ def test_fakes_have_the_real_shapes(recipe):
 
 # Bytes between the parts of `saved` are undefined, and the queue runs nothing: opcheck, which
 # compares results, skips those comparisons.
-PARTLY = {"moe_forward", "moe_backward", "defer_moe", "mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "defer_mlp",
+PARTLY = {"moe_forward", "moe_forward_", "moe_backward", "moe_backward_", "defer_moe", "mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "defer_mlp",
           "defer_product"}
 
 
