@@ -193,6 +193,7 @@ class Humming:
         """Its maps: pairs sorted by expert, each expert's filled up to whole blocks."""
         rows = tokens.count * tokens.topk
         self.tokens, self.maps = tokens, []
+        self.order = torch.arange(rows, device="cuda").view(tokens.count, tokens.topk)
         self.configs = {name: self.config(name, rows) for name in self.layers}
         for i in range(LAYERS):
             self.maps.append({name: self.map(tokens.index[i].flatten(), config["block_shape"][0])
@@ -230,13 +231,6 @@ class Humming:
     def __call__(self):
         for i in range(LAYERS):
             self.layer(i)
-
-    @property
-    def order(self):
-        t = self.tokens
-        if getattr(self, "ordered", None) is None or len(self.ordered) != t.count:
-            self.ordered = torch.arange(t.count * t.topk, device="cuda").view(t.count, t.topk)
-        return self.ordered
 
 
 def graph_of(call):

@@ -29,24 +29,8 @@ FN unsigned int spread(unsigned int word, int upper)
                  : (word << 8 & 0xff00) | (word & 0xff00) << 16;
 }
 
-FN unsigned int load_shared(unsigned int from)
-{
-    unsigned int word;
+//$ include("sm80/shared.cu", { halves = a.bits == 4 or b.bits == 4 })
 
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
-    return word;
-}
-
-//$ if a.bits == 4 or b.bits == 4 then
-FN unsigned int load_shared_half(unsigned int from)
-{
-    unsigned short half;
-
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(from) : "memory");
-    return half;
-}
-
-//$ end
 //$ local across = b.major == "mn"
 //$ if across then
 FN unsigned int load_shared_byte(unsigned int from)
@@ -136,7 +120,7 @@ FN unsigned int load_codes_$(name)(unsigned int row, int step, int q)
 
     return (codes & 15) | (codes & 0xf0) << 4 | (codes & 0xf00) << 8 | (codes & 0xf000) << 12;
 //$   else
-    return load_shared(row + 16 * step + 4 * q);
+    return load_shared_word(row + 16 * step + 4 * q);
 //$   end
 }
 //$   end

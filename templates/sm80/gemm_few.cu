@@ -58,28 +58,11 @@ struct memory {
 
 typedef unsigned long long u64;
 
-FN unsigned int load_shared_word(unsigned int from)
-{
-    unsigned int word;
+//$ include("sm80/shared.cu", { halves = four })
 
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
-    return word;
-}
-
-//$ if four then
-FN unsigned int load_shared_half(unsigned int from)
-{
-    unsigned short half;
-
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(from) : "memory");
-    return half;
-}
-
-//$ end
 #define copy_word copy_async_4
 
-/* The same as copy_async, of weights: L2 reads 256 bytes of a row at once, which the next stages
-   need. Pieces of 128 bytes of so many rows at a time leave memory at half of its rate. */
+/* The same as copy_async, of weights: L2 reads 256 bytes of a row at once, for later stages. */
 FN void copy_weights(unsigned int to, const element *from, int bytes)
 {
     asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;"

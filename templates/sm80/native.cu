@@ -21,13 +21,7 @@ enum {
     LINES = TILE_M + TILE_N       /* at most THREADS */
 };
 
-FN unsigned int load_shared_word(unsigned int from)
-{
-    unsigned int word;
-
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
-    return word;
-}
+//$ include("sm80/shared.cu", { halves = false })
 
 FN void store_shared_word(unsigned int to, unsigned int word)
 {

@@ -244,7 +244,8 @@ def test_fakes_have_the_real_shapes(recipe):
 
 # Bytes between the parts of `saved` are undefined, and the queue runs nothing: opcheck, which
 # compares results, skips those comparisons.
-PARTLY = {"moe_forward", "moe_forward_", "moe_backward", "moe_backward_", "defer_moe", "mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "defer_mlp",
+PARTLY = {"moe_forward", "moe_forward_", "moe_backward", "moe_backward_", "defer_moe",
+          "mlp_forward", "mlp_forward_", "mlp_backward", "mlp_backward_", "defer_mlp",
           "defer_product"}
 
 

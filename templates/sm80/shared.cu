@@ -1,0 +1,19 @@
+//$ -- SPDX-License-Identifier: Apache-2.0
+FN unsigned int load_shared_word(unsigned int from)
+{
+    unsigned int word;
+
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
+    return word;
+}
+
+//$ if halves then
+FN unsigned int load_shared_half(unsigned int from)
+{
+    unsigned short half;
+
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(from) : "memory");
+    return half;
+}
+
+//$ end
