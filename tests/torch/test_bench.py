@@ -114,7 +114,7 @@ def test_run(monkeypatch, tmp_path):
     monkeypatch.setattr(torch, "zeros", lambda *a, **k: None)
     monkeypatch.setattr(peers, "Watch", Watch)
     monkeypatch.setattr(peers, "machine", lambda *a: {})
-    monkeypatch.setattr(peers.libquern, "Library", lambda path: None)
+    monkeypatch.setattr(peers.libquern, "Library", lambda path, tune: None)
     out = tmp_path / "out.json"
     options = peers.parser_of("A program.").parse_args(["--json", str(out)])
     status = peers.compare(options, "a program", lambda: [([name], name) for name in ("bad", "good")],
