@@ -29,7 +29,7 @@ enum {
     QG_MAX_INCLUDES = 16,    /* templates inside each other */
     QG_MAX_NODES = 2000,     /* terms of a rule */
     QG_MAX_POINTS = 40960,   /* kernels and rejected points, all together, .. */
-    QG_RECIPE_POINTS = 2048, /* .. and for each recipe besides, a KiB each */
+    QG_RECIPE_POINTS = 2048, /* .. and for each recipe besides, 2 KiB each */
     QG_MAX_SPEC = 1 << 20,   /* bytes of a spec file */
     QG_MAX_STRING = 1 << 16, /* bytes of a Lua string */
     QG_MAX_OUTPUT = 1 << 22, /* bytes of a generated file */

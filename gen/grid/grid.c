@@ -391,7 +391,7 @@ static void begin(struct qg *q)
     qg_extend_apply(q);
     REVERSE(qg_shipped, q->shipped);
     /* a bound that was asked for is kept */
-    share = q->bound == QG_MAX_MEMORY ? (size_t)QG_RECIPE_POINTS << 10 : 0;
+    share = q->bound == QG_MAX_MEMORY ? (size_t)QG_RECIPE_POINTS << 11 : 0;
     q->most = QG_MAX_POINTS;
     for (struct qg_recipe *r = q->recipes; r; r = r->next) {
         /* grids are bounded, not how many recipes a user has: each comes with

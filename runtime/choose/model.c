@@ -6,8 +6,9 @@
 **     groups have the same length, of fewer tokens than groups one each has
 **     one, and others are not visited; a group's end wastes half a tile:
 **     tiles  = G * max(1, L/tile_m + 1/2) * ceil(n / tile_n)      L = m / G
-**              columns rounded up to whole clusters; rows are not, since a
-**              pair along m turns to be along n where one is left over
+**              columns rounded up to whole clusters; rows are where two CTAs
+**              multiply together, else a pair along m turns to be along n
+**              where one is left over
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
 **              without tensor maps) SYNC times as many, of codes UNPACKED or,
@@ -151,6 +152,12 @@ static double tiles_along(double length, double tile, int cluster, int ragged)
         tile *= cluster;
     length = ragged ? larger(1, length / tile + 0.5) : whole(length / tile);
     return cluster > 1 ? length * cluster : length;
+}
+
+/* CTAs one above the other that cannot be side by side. */
+static int stacked(const struct qn_kernel *kernel)
+{
+    return strcmp(kernel->schedule, "overlapped") ? 1 : kernel->cluster[0];
 }
 
 /* The time of two things at once that each take so many cycles, of which
@@ -421,13 +428,13 @@ static void estimate(const struct qn_demand *demand,
         lengths[2] += microbatches * kernel->tile[2] / 2.0; /* each ends in a
                                                                step */
     lengths[2] += whole(p->lora / larger(kernel->tile[2], 1)) * kernel->tile[2];
-    f->tiles =
-        p->groups *
-        (qn_model_dequantize_whole(kernel, lengths[0])
-             ? 1
-             : tiles_along(lengths[0], tile_m, 1, p->ragged == QUERN_AXIS_M)) *
-        tiles_along(lengths[1], tile_n, kernel->cluster[1],
-                    p->ragged == QUERN_AXIS_N);
+    f->tiles = p->groups *
+               (qn_model_dequantize_whole(kernel, lengths[0])
+                    ? 1
+                    : tiles_along(lengths[0], tile_m, stacked(kernel),
+                                  p->ragged == QUERN_AXIS_M)) *
+               tiles_along(lengths[1], tile_n, kernel->cluster[1],
+                           p->ragged == QUERN_AXIS_N);
     f->waves = whole(f->tiles / larger(sms, 1));
     estimate_tile(demand, kernel, lengths[0], lengths[2], larger(sms, 1), f);
     f->real = p->groups * lengths[0] * lengths[1] /

@@ -8,7 +8,7 @@ local function slab_memory (v)
   return 1 * KiB + (v.threads // 32 - 4) * v.slabs * (16 * v.d_swizzle + barrier) + 512
 end
 local function stage_memory (v)
-  return (v.tile.m // v.cluster.n + v.tile.n) * v.tile.k * v.a.bytes
+  return (v.tile.m // v.cluster.n + v.tile.n // v.cluster.m) * v.tile.k * v.a.bytes
 end
 
 -- A box of an operand: k-major, all rows at once; mn-major, 64 of them for each step of k.
@@ -30,8 +30,9 @@ end
 
 local function common (merges)
   return
-  -- Two CTAs of a cluster whose tensor cores multiply together: each reads half of A.
-  derive "pair" (function (v) return v.cluster.n > 1 end),
+  -- Two CTAs of a cluster whose tensor cores multiply together: side by side each reads half of A,
+  -- one above the other half of B.
+  derive "pair" (function (v) return v.cluster.m * v.cluster.n > 1 end),
   derive "schedule" (function () return "overlapped" end), -- stores behind products
   derive "a_runs" (function () return false end),
   derive "scales" (function () return "none" end),
@@ -48,9 +49,10 @@ local function common (merges)
 
   -- The tensor cores take 128 rows and 16 to 256 columns: where rows of D are in groups they are
   -- the latter, so that a group's last tile has no more than it needs. An activation may need two
-  -- columns of D, which one thread has where they are columns. Pairs share rows of D.
+  -- columns of D, which one thread has where they are columns. Pairs side by side share rows of D.
   derive "turned" (function (v)
-    return v.pair or v.ragged == "m" and v.epilogue ~= "activate" and v.epilogue ~= "gradient"
+    return v.cluster.n > 1
+           or v.ragged == "m" and v.epilogue ~= "activate" and v.epilogue ~= "gradient"
   end),
 
   -- Warps that copy, multiply, check sizes; and four that store, or eight, of which two at a time
@@ -71,7 +73,7 @@ local function common (merges)
   derive "a_box" (function (v) return box(v.a, v.tile.m // v.cluster.n, v) end),
   derive "b_box" (function (v)
     local halves = v.epilogue == "activate" and v.operands == "halves"
-    return box(v.b, v.tile.n // (halves and 2 or 1), v)
+    return box(v.b, v.tile.n // ((halves or v.cluster.m > 1) and 2 or 1), v)
   end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
@@ -122,6 +124,7 @@ end
 
 local function alone () return derive "cluster" (function () return { 1, 1 } end) end
 local function clusters (pair) return pair and axis "cluster" { {1, 2} } or alone() end
+local function above (pair) return pair and axis "cluster" { {2, 1} } or alone() end
 local function in_order () return derive "gather" (function () return "none" end) end
 
 local join = table.join
@@ -131,12 +134,13 @@ local maps = { "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
 local turned = { {64, 128, 64}, {128, 128, 64}, {256, 128, 64} }
-local plain, paired = { {128, 128, 64}, {128, 256, 64} }, { {256, 128, 64} }
+local plain, wide = { {128, 128, 64}, {128, 256, 64} }, { {128, 256, 64} }
+local paired = { {256, 128, 64} }
 
 -- Rows of A in order, or gathered through indices, with which single CTAs write their own memory.
 local rows = { { name = "gemm_m", params = join({ "a_map" }, maps), gather = in_order,
                  pairs = { false, true }, plain = plain },
-               { name = "gather_m", pairs = { false }, plain = { {128, 256, 64} },
+               { name = "gather_m", pairs = { false }, plain = wide,
                  params = join({ "a", "a_stride", "gather", "topk", "tokens" }, maps),
                  gather = function () return axis "gather" { "gather_a" } end } }
 
@@ -167,34 +171,36 @@ end
 
 -- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm.lua.
 for _, of in ipairs(rows) do
-  kernels("sm100_" .. of.name .. "_activate") {
-    op       = "fprop",
-    element  = { bf16, f16 },
-    scale    = "none",
-    layout   = "tn",
-    ragged   = "m",
-    epilogue = "activate",
-    arch     = "sm_100f",
-    template = "sm100/gemm_dense.cu",
-    params   = join(of.params, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
-                            "probability", "limit", "slope", "shift" }, sizes),
+  for _, pair in ipairs { false, true } do
+    kernels((pair and "pair_" or "sm100_") .. of.name .. "_activate") {
+      op       = "fprop",
+      element  = { bf16, f16 },
+      scale    = "none",
+      layout   = "tn",
+      ragged   = "m",
+      epilogue = "activate",
+      arch     = "sm_100f",
+      template = "sm100/gemm_dense.cu",
+      params   = join(of.params, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
+                                   "probability", "limit", "slope", "shift" }, sizes),
 
-    axis "activation" (join({ "none" }, activations.gated, activations.plain)),
-    axis "interleave" { 0, 1, 8, 32 },
-    of.gather(),
-    axis "tile"       (of.plain), alone(),
+      axis "activation" (join({ "none" }, activations.gated, activations.plain)),
+      axis "interleave" { 0, 1, 8, 32 },
+      of.gather(),
+      axis "tile"       (pair and wide or of.plain), above(pair),
 
-    derive "operands" (function (v)
-      for _, one in ipairs(join({ "none" }, activations.plain)) do
-        if v.activation == one then return "one" end
-      end
-      return v.interleave == 0 and "halves" or "runs"
-    end),
-    reject "nothing alternates: there is one operand"
-      (function (v) return v.operands == "one" and v.interleave > 0 end),
-    fragments(), constants(),
-    ragged_m()
-  }
+      derive "operands" (function (v)
+        for _, one in ipairs(join({ "none" }, activations.plain)) do
+          if v.activation == one then return "one" end
+        end
+        return v.interleave == 0 and "halves" or "runs"
+      end),
+      reject "nothing alternates: there is one operand"
+        (function (v) return v.operands == "one" and v.interleave > 0 end),
+      fragments(), constants(),
+      ragged_m()
+    }
+  end
 end
 
 -- dp from dh = dy w, where h = activation(p) times a factor for each row: see sm90_gemm.lua.
@@ -206,23 +212,27 @@ local gradients = {
 
 for operands, axes in pairs(gradients) do
   for _, of in ipairs(rows) do
-    kernels("sm100_" .. of.name .. "_gradient_" .. operands) {
-      op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
-      epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f", template = "sm100/gemm_dense.cu",
-      params = join(of.params, { "p_map", "alpha", "scalar_step", "probability", "partials",
-                            "row_partials", "limit", "slope", "shift" }, sizes),
+    for _, pair in ipairs { false, true } do
+      kernels((pair and "pair_" or "sm100_") .. of.name .. "_gradient_" .. operands) {
+        op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" },
+        ragged = "m", epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f",
+        template = "sm100/gemm_dense.cu",
+        params = join(of.params, { "p_map", "alpha", "scalar_step", "probability", "partials",
+                                   "row_partials", "limit", "slope", "shift" }, sizes),
 
-      axis "activation" (axes[1]),
-      axis "interleave" (axes[2]),
-      of.gather(),
-      axis "tile" (of.plain), alone(),
-      derive "operands" (function () return operands end),
+        axis "activation" (axes[1]),
+        axis "interleave" (axes[2]),
+        of.gather(),
+        axis "tile" (pair and wide or of.plain), above(pair),
+        derive "operands" (function () return operands end),
 
-      operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
-                           or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
-      fragments(), constants(),
-      ragged_m()
-    }
+        operands == "halves"
+          and requires "n % 64 == 0" "each half of D must be whole slabs"
+          or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+        fragments(), constants(),
+        ragged_m()
+      }
+    end
   end
 end
 

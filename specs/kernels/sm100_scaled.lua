@@ -45,13 +45,15 @@ local function slab_memory (v)
 end
 local function stage_memory (v)
   local spots = turned(v) and v.tile.m or v.tile.n
-  return (v.tile.m // v.cluster.n + v.tile.n) * ROW + (1 + (spots + 127) // 128) * words(v) * 512
+  return (v.tile.m // v.cluster.n + v.tile.n // v.cluster.m) * ROW
+         + (1 + (spots + 127) // 128) * words(v) * 512
 end
 
 local function common (scales)
   return
   derive "scales" (function () return scales end),
-  derive "pair" (function (v) return v.cluster.n > 1 end), -- two CTAs multiply together
+  -- Two CTAs multiply together: see sm100_gemm.lua.
+  derive "pair" (function (v) return v.cluster.m * v.cluster.n > 1 end),
   derive "schedule" (function () return "overlapped" end), -- stores during products
   derive "gather" (function () return "none" end),
   derive "quantize" (function () return "pass" end),
@@ -91,7 +93,8 @@ local function common (scales)
 
   derive "a_box" (function (v) return { v.tile.k, v.tile.m // v.cluster.n } end),
   derive "b_box" (function (v)
-    return { v.tile.k, follows(v) and v.operands == "halves" and v.tile.n // 2 or v.tile.n }
+    local halves = follows(v) and v.operands == "halves"
+    return { v.tile.k, v.tile.n // ((halves or v.cluster.m > 1) and 2 or 1) }
   end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
@@ -146,29 +149,30 @@ local function whole ()
   common "none"
 end
 
+-- Kernels for scales of blocks: of codes of one type or another, of which a row of a stage has `k`.
+local function of_blocks (element, k)
+  return { rules = blocks, element = element, scale = "block", template = "sm100/gemm_scaled.cu",
+           sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
+                  "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" },
+           pair_rows = { {128, 128, k}, {192, 128, k} }, pair_tokens = { {192, 128, k} },
+           rows = { {64, 128, k}, {128, 128, k} }, flat = { {128, 128, k} },
+           one = { {128, 128, k} }, tokens = { {128, 64, k}, {128, 128, k} } }
+end
+
 -- Kernels for each kind of scales; six bits would have to be packed, not one in a byte.
+local codes = { blocks8 = of_blocks({ e4m3, e5m2 }, 128), blocks4 = of_blocks({ e2m1 }, 256) }
 local kinds = {
-  blocks = { rules = blocks, element = { e4m3, e5m2, e2m1 }, scale = "block",
-             template = "sm100/gemm_scaled.cu",
-             sf = { "a_sf", "a_sf_stride", "a_sf_group_stride", "a_global",
-                    "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" },
-             pairs = { false, true },
-             pair_rows = { {128, 128, 128}, {192, 128, 128}, {128, 128, 256}, {192, 128, 256} },
-             pair_tokens = { {192, 128, 128}, {192, 128, 256} },
-             rows = { {64, 128, 128}, {128, 128, 128}, {64, 128, 256}, {128, 128, 256} },
-             flat = { {128, 128, 128}, {128, 128, 256} },
-             one = { {128, 128, 128}, {128, 128, 256} },
-             tokens = { {128, 64, 128}, {128, 128, 128}, {128, 64, 256}, {128, 128, 256} } },
-  whole  = { rules = whole, element = { e4m3, e5m2 }, scale = { "tensor", "group", "row" },
-             template = "sm100/gemm_dense.cu",
-             sf = { "a_sf", "a_sf_group_stride", "b_sf", "b_sf_group_stride" },
-             pairs = { false, true },
-             pair_rows = { {256, 128, 128} }, pair_tokens = { {256, 128, 128} },
-             rows = { {64, 128, 128}, {128, 128, 128}, {256, 128, 128} },
-             flat = { {128, 256, 128} },
-             one = { {128, 128, 128} }, -- results of 256 columns: some would spill
-             tokens = { {128, 128, 128}, {128, 256, 128} } },
+  blocks8 = codes.blocks8, blocks4 = codes.blocks4,
+  whole   = { rules = whole, element = { e4m3, e5m2 }, scale = { "tensor", "group", "row" },
+              template = "sm100/gemm_dense.cu",
+              sf = { "a_sf", "a_sf_group_stride", "b_sf", "b_sf_group_stride" },
+              pair_rows = { {256, 128, 128} }, pair_tokens = { {256, 128, 128} },
+              rows = { {64, 128, 128}, {128, 128, 128}, {256, 128, 128} },
+              flat = { {128, 256, 128} },
+              one = { {128, 128, 128} }, -- results of 256 columns: some would spill
+              tokens = { {128, 128, 128}, {128, 256, 128} } },
 }
+local pairs_too = { false, true }
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
                 "noop" }
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
@@ -176,13 +180,14 @@ local scalars = { "alpha", "beta", "scalar_step" }
 local join = table.join
 local function alone () return derive "cluster" (function () return { 1, 1 } end) end
 local function clusters (pair) return pair and axis "cluster" { {1, 2} } or alone() end
+local function above (pair) return pair and axis "cluster" { {2, 1} } or alone() end
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
 local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
 
 for name, of in pairs(kinds) do
   for epilogue, more in pairs { store = {}, scale = join(added, scalars) } do
-    for _, pair in ipairs(of.pairs) do
+    for _, pair in ipairs(pairs_too) do
       kernels("sm100_" .. name .. "_m_" .. epilogue .. (pair and "_pair" or "")) {
         op = { "fprop", "dgrad" }, element = of.element, scale = of.scale, layout = "tn",
         ragged = "m", epilogue = epilogue, arch = "sm_100f", template = of.template,
@@ -226,34 +231,39 @@ local operands = {
 
 for name, of in pairs(kinds) do
   for operand, axes in pairs(operands) do
-    kernels("sm100_" .. name .. "_m_activate_" .. operand) {
-      op = "fprop", element = of.element, scale = of.scale, layout = "tn", ragged = "m",
-      epilogue = "activate", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
-      params = join(rows, of.sf, forward, sizes),
+    for _, pair in ipairs(pairs_too) do
+      kernels((pair and "pair_" or "sm100_") .. name .. "_m_activate_" .. operand) {
+        op = "fprop", element = of.element, scale = of.scale, layout = "tn", ragged = "m",
+        epilogue = "activate", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
+        params = join(rows, of.sf, forward, sizes),
 
-      axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
-      axis "interleave" (axes[2]),
-      axis "tile" (operand == "one" and of.one or of.flat), alone(),
-      derive "operands" (function () return operand end),
-      derive "addend" (function () return "none" end),
-      ragged_m(of)
-    }
+        axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
+        axis "interleave" (axes[2]),
+        axis "tile" (operand == "one" and of.one or of.flat), above(pair),
+        derive "operands" (function () return operand end),
+        derive "addend" (function () return "none" end),
+        ragged_m(of)
+      }
+    end
 
-    kernels("sm100_" .. name .. "_m_gradient_" .. operand) {
-      op = "dgrad", element = of.element, scale = of.scale, layout = "tn", ragged = "m",
-      epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
-      params = join(rows, of.sf, backward, sizes),
+    for _, pair in ipairs(pairs_too) do
+      kernels((pair and "pair_" or "sm100_") .. name .. "_m_gradient_" .. operand) {
+        op = "dgrad", element = of.element, scale = of.scale, layout = "tn", ragged = "m",
+        epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
+        params = join(rows, of.sf, backward, sizes),
 
-      axis "activation" (axes[1]),
-      axis "interleave" (axes[2]),
-      axis "tile" (of.flat), alone(),
-      derive "operands" (function () return operand end),
-      derive "addend" (function () return "fetch" end), -- P, as C would be
+        axis "activation" (axes[1]),
+        axis "interleave" (axes[2]),
+        axis "tile" (of.flat), above(pair),
+        derive "operands" (function () return operand end),
+        derive "addend" (function () return "fetch" end), -- P, as C would be
 
-      operand == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
-                          or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
-      ragged_m(of)
-    }
+        operand == "halves"
+          and requires "n % 64 == 0" "each half of D must be whole slabs"
+          or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
+        ragged_m(of)
+      }
+    end
   end
 end
 
@@ -272,44 +282,52 @@ end
 
 -- The same of fprop, and the results become copies of an x, as the next product takes it: blocks of
 -- 32 are a part of a tile's row, or of a column's rows that one warp has.
-for operand, axes in pairs(operands) do
-  kernels("sm100_blocks_m_copies_" .. operand) {
-    op = "fprop", element = { e4m3, e5m2, e2m1 }, scale = "block", layout = "tn", ragged = "m",
-    epilogue = "copies", d = { bf16, f16 }, arch = "sm_100f", template = kinds.blocks.template,
-    params = join(rows, kinds.blocks.sf, forward,
-                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+for name, of in pairs(codes) do
+  for operand, axes in pairs(operands) do
+    for _, pair in ipairs(pairs_too) do
+      kernels((pair and "pair_" or "sm100_") .. name .. "_copies_" .. operand) {
+        op = "fprop", element = of.element, scale = "block", layout = "tn", ragged = "m",
+        epilogue = "copies", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
+        params = join(rows, of.sf, forward,
+                      { "row_sf", "column", "column_stride", "column_sf" }, sizes),
 
-    axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
-    axis "interleave" (axes[2]),
-    axis "tile" (kinds.blocks.flat), alone(),
-    derive "operands" (function () return operand end),
-    derive "addend" (function () return "none" end),
+        axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
+        axis "interleave" (axes[2]),
+        axis "tile" (of.flat), above(pair),
+        derive "operands" (function () return operand end),
+        derive "addend" (function () return "none" end),
 
-    operand == "one" and requires "n % 128 == 0" "results must be whole blocks of 128"
-                     or requires "n % 256 == 0" "results must be whole blocks of 128",
-    copied(kinds.blocks)
-  }
+        operand == "one" and requires "n % 128 == 0" "results must be whole blocks of 128"
+                         or requires "n % 256 == 0" "results must be whole blocks of 128",
+        copied(of)
+      }
+    end
+  end
 end
 
 -- And dp as copies of a dy: two warps have a column's 32 rows, or all eight its 128, with 128
 -- columns of each operand.
-for operand, axes in pairs(operands) do
-  kernels("sm100_blocks_m_dy_copies_" .. operand) {
-    op = "dgrad", element = { e4m3, e5m2, e2m1 }, scale = "block", layout = "tn", ragged = "m",
-    epilogue = "gradient_copies", d = { bf16, f16 }, arch = "sm_100f",
-    template = kinds.blocks.template,
-    params = join(rows, kinds.blocks.sf, backward,
-                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+for name, of in pairs(codes) do
+  for operand, axes in pairs(operands) do
+    for _, pair in ipairs(pairs_too) do
+      kernels((pair and "pair_" or "sm100_") .. name .. "_dy_copies_" .. operand) {
+        op = "dgrad", element = of.element, scale = "block", layout = "tn", ragged = "m",
+        epilogue = "gradient_copies", d = { bf16, f16 }, arch = "sm_100f",
+        template = of.template,
+        params = join(rows, of.sf, backward,
+                      { "row_sf", "column", "column_stride", "column_sf" }, sizes),
 
-    axis "activation" (axes[1]),
-    axis "interleave" (axes[2]),
-    axis "tile" (kinds.blocks.flat), alone(),
-    derive "operands" (function () return operand end),
-    derive "addend" (function () return "fetch" end), -- P, as C would be
+        axis "activation" (axes[1]),
+        axis "interleave" (axes[2]),
+        axis "tile" (of.flat), above(pair),
+        derive "operands" (function () return operand end),
+        derive "addend" (function () return "fetch" end), -- P, as C would be
 
-    requires "n % 128 == 0" "results must be whole blocks of 128",
-    copied(kinds.blocks, "whole")
-  }
+        requires "n % 128 == 0" "results must be whole blocks of 128",
+        copied(of, "whole")
+      }
+    end
+  end
 end
 
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
@@ -318,7 +336,7 @@ local tokens = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
 for name, of in pairs(kinds) do
   for epilogue, one in pairs { add   = { { "store", "add" }, added },
                                scale = { "scale", join(added, scalars) } } do
-    for _, pair in ipairs(of.pairs) do
+    for _, pair in ipairs(pairs_too) do
       kernels("sm100_" .. name .. "_k_" .. epilogue .. (pair and "_pair" or "")) {
         op = "wgrad", element = of.element, scale = of.scale, layout = "tn", ragged = "k",
         epilogue = one[1], arch = "sm_100f", template = of.template,

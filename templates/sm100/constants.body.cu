@@ -9,12 +9,12 @@ CTAS = $(pair and 2 or 1), /* of a cluster */
 STAGES = $(stages),
 //$ if native then
 ROW_BYTES = 128,
-A_BYTES = TILE_M$(pair and " / CTAS" or "") * ROW_BYTES,
-B_BYTES = TILE_N * ROW_BYTES,
+A_BYTES = TILE_M$(cluster.n > 1 and " / CTAS" or "") * ROW_BYTES,
+B_BYTES = TILE_N$(cluster.m > 1 and " / CTAS" or "") * ROW_BYTES,
 //$ else
 MMA_K = $(32 // bytes),
-A_BYTES = TILE_M$(pair and " / CTAS" or "") * TILE_K * $(bytes),
-B_BYTES = TILE_N * TILE_K * $(bytes),
+A_BYTES = TILE_M$(cluster.n > 1 and " / CTAS" or "") * TILE_K * $(bytes),
+B_BYTES = TILE_N$(cluster.m > 1 and " / CTAS" or "") * TILE_K * $(bytes),
 //$ end
 STAGE_BYTES = A_BYTES + B_BYTES,
 A_STEP = $(step_of[a.major]), /* bytes from MMA_K steps of k to the next */

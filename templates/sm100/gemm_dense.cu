@@ -12,9 +12,12 @@
 //$ if gather ~= "none" then
 ** A's rows come one by one, by two more warps: see sm90/gather.cu.
 //$ end
-//$ if pair then
+//$ if cluster.n > 1 then
 ** Two CTAs side by side along n are a pair: each has its columns of B and half of the rows of A,
 ** the first one's thread multiplies all of it for both, and each stores its own columns of D.
+//$ elseif cluster.m > 1 then
+** Two CTAs, one above the other, are a pair: each has its rows of A and half of the columns of B,
+** the first one's thread multiplies all of it for both, and each stores its own rows of D.
 //$ end
 //$ if turned then
 ** The tensor cores' 128 lines are columns of D: rows of D, of which a group's last tile may have

@@ -11,10 +11,14 @@
 ** (struct scheduler). Its first warp copies tiles of A and B into a ring of STAGES stages, four
 ** load their scales, one thread of the second has the tensor cores multiply them, and four warps
 ** store the sums, while the next tile is multiplied.
-//$ if pair then
+//$ if cluster.n > 1 then
 ** Two CTAs side by side along n are a pair: each has its columns of B with their scales, half of
 ** the rows of A and the scales of all; the first one's thread multiplies all of it for both, and
 ** each stores its own columns of D.
+//$ elseif cluster.m > 1 then
+** Two CTAs, one above the other, are a pair: each has its rows of A with their scales, half of the
+** columns of B and the scales of all; the first one's thread multiplies all of it for both, and
+** each stores its own rows of D.
 //$ end
 //$ if turned then
 ** The tensor cores' 128 lines are columns of D: rows of D, of which a group's last tile may have

@@ -76,7 +76,12 @@ FN struct memory memory_layout(void)
 FN void barriers_make(const struct memory *s)
 {
     for (int i = 0; i < STAGES; i++) {
+//$ if gather ~= "none" and pair then
+        /* The second CTA's tells that its rows of A are there, and the first one's has it told. */
+        barrier_init(s->full + i * 8, GATHER_THREADS + (cluster_rank() == 0 ? 2 : 0));
+//$ else
         barrier_init(s->full + i * 8, 1$(gather ~= "none" and " + GATHER_THREADS" or ""));
+//$ end
         barrier_init(s->empty + i * 8, 1);
 //$ if scales == "native" then
         barrier_init(s->sf_full + i * 8, CTAS * SCALERS);

@@ -8,6 +8,10 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
 //$ local where = "sums_of(sums, number)" .. (scales == "native" and ", sums" or "")
         multiply_tile($(where), &s, &p, &t, $(k_length));
         sums_post(&s, number);
+//$ if gather ~= "none" and pair then
+    } else if (cluster_rank() == 1 && elect_lane()) {
+        forward_tile(&s, &p, $(k_length));
+//$ end
     }
     __syncwarp();
 }

@@ -16,6 +16,13 @@ slabs.arrived = s.arrived + $(place) * SLABS * 8;
 while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
     const unsigned int number = sequence - 1, here = sums_of(sums, number);
     //$ include "sm90/scales_of_tile.body.cu"
+//$ if cluster.m > 1 then
+    if (uniformly(t.row >= (int)t.length)) { /* the CTA above has the group's last rows */
+        sums_wait_full(&s, number);
+        sums_release(&s, number, lane);
+        continue;
+    }
+//$ end
 
 //$ if turned then
 //$ local d_rows = ragged == "m" and "(int)t.length" or "m"

@@ -59,10 +59,10 @@ FN struct reach reach_tail(const void *base, const void *buffer, u64 pitch, u64 
 }
 
 //$ end
-//$ -- in a pair along m either operand is shared, each tile says which
-//$ local turning = cluster.m > 1
+//$ -- of two CTAs along m each tile says which operand is shared; pairs along m share B
+//$ local turning = cluster.m > 1 and not pair
 //$ local forms = { a = turning and { false, true } or { cluster.n > 1 },
-//$                 b = turning and { false, true } or { false } }
+//$                 b = turning and { false, true } or { cluster.m > 1 } }
 //$ for name, o in pairs((quantize == "mainloop" or gather ~= "none") and { b = b }
 //$                      or { a = a, b = b }) do
 //$ for _, shared in ipairs(forms[name]) do

@@ -25,6 +25,9 @@
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local kept = epilogue == "copies" or back
 //$ local runs = kept or a_runs
+//$ -- clusters along m: their tiles may stand side by side, those of a pair cannot
+//$ local turning = cluster.m > 1 and not pair
+//$ local above = cluster.m > 1 and pair
 struct scheduler {
 //$ if microbatches > 1 then
     const struct microbatches *microbatches;
@@ -84,7 +87,7 @@ struct tile {
 //$ if runs then
     unsigned int runs; /* of 128 rows in the groups before */
 //$ end
-//$ if cluster.m > 1 then
+//$ if turning then
     int beside; /* the cluster's other tile is next to this one, not above or below it */
 //$ end
 //$ if ragged ~= "none" then
@@ -95,13 +98,21 @@ struct tile {
 //$ include("common/scheduler_sizes.cu", { rolled = scheduler_rolled })
 
 //$ if ragged == "m" then
+//$ if above then
+/* Pairs of tiles of TILE_M rows, one above the other, in a group of this length. */
+FN unsigned int row_tiles(unsigned int length)
+{
+    return (length + CTAS * TILE_M - 1) / (CTAS * TILE_M);
+}
+//$ else
 /* Tiles of TILE_M rows, one above the other, in a group of this length. */
 FN unsigned int row_tiles(unsigned int length)
 {
     return (length + TILE_M - 1) / TILE_M;
 }
+//$ end
 
-//$ if cluster.m > 1 then
+//$ if turning then
 /* Pairs of tiles in so many rows of them: one above the other, but in an odd last row abreast. */
 FN unsigned int pairs_in(const struct scheduler *w, unsigned int rows)
 {
@@ -252,7 +263,7 @@ FN void scheduler_read(struct scheduler *w, int lane)
 //$ if longest_first == 1 then
     scheduler_sort(w, lane);
 //$ end
-//$ local tiles = cluster.m > 1 and "pairs_in(w, row_tiles(w->length))"
+//$ local tiles = turning and "pairs_in(w, row_tiles(w->length))"
 //$ tiles = tiles or "row_tiles(w->length) * w->tile_columns"
     w->tiles_end = warp_prefix_sum($(tiles), 0x7fffffffu, lane);
 //$ else
@@ -302,7 +313,7 @@ FN void scheduler_begin(struct scheduler *w, unsigned int first, unsigned int st
 
 //$ include "common/band.cu"
 
-//$ if cluster.m > 1 then
+//$ if turning then
 /*
 ** The place of a tile in its group, from its pair's number there: bands of strips two tiles high.
 ** An odd last row belongs to the last band, whose strips each give two columns, one after the
@@ -342,7 +353,7 @@ FN void scheduler_place(const struct scheduler *w, struct tile *t, unsigned int 
     const unsigned int column = band.number / band.strips;
     const unsigned int row = band.first + band.number - column * band.strips;
 
-    t->row = (int)(row * TILE_M);
+    t->row = (int)($(above and "(row * CTAS + cluster_rank())" or "row") * TILE_M);
 //$ if cluster.n > 1 then
     t->column = (int)((column * CTAS + cluster_rank()) * TILE_N);
 //$ else

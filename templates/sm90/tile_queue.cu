@@ -16,7 +16,7 @@ FN void queue_post(const struct memory *s, unsigned int *sequence, const struct 
     store_shared_x4(slot, t->group, t->start, t->length, t->row);
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
 //$ local runs = epilogue == "copies" or back or a_runs
-//$ local beside = cluster.m > 1 and "t->beside" or runs and "t->runs" or "0"
+//$ local beside = cluster.m > 1 and not pair and "t->beside" or runs and "t->runs" or "0"
     store_shared_x4(slot + 16, t->column, p->stage << 1 | p->parity, is_tile, $(beside));
 //$ if ragged == "k" then
     store_shared_x4(slot + 32, (unsigned int)(u64)t->matrix, (unsigned int)((u64)t->matrix >> 32),

@@ -3,18 +3,24 @@
 ** victims.h: kernels into which defects are planted. M and K say which axis is
 ** ragged, NONE that none is. TURNS: a warpgroup has tiles of its own. PAIRS:
 ** two CTAs share rows of A. STACKS: they share columns of B, but in a group's
-** odd last row of tiles, rows of A. HALVES of a scaled kernel: a tile's
-** columns are shared out, not its rows; of an activation: its operands are
-** halves. RUNS: they are interleaved. TALL: rows' scales come in two boxes.
-** GLOBAL: a second level of scales. SHORT: half of the threads have a row of A.
-** SWAPPED: rows of B as the tensor cores' rows. ACROSS: rows of packed weights
-** are steps of k. B_: for Blackwell.
+** odd last row of tiles, rows of A. ABOVE: they share columns of B in any row.
+** HALVES of a scaled kernel: a tile's columns are shared out, not its rows; of
+** an activation: its operands are halves. RUNS: they are interleaved. TALL:
+** rows' scales come in two boxes. GLOBAL: a second level of scales. SHORT: half
+** of the threads have a row of A. SWAPPED: rows of B as the tensor cores' rows.
+** ACROSS: rows of packed weights are steps of k. B_: for Blackwell.
 */
 #pragma once
 
 #define B_M       "bf16_fprop_tn_m_bf16_sm100f_tile128x128x64"
 #define B_M_SCALE "bf16_dgrad_nn_m_bf16_scale_sm100f_tile128x128x64"
 #define B_M_PAIR  "bf16_fprop_tn_m_bf16_sm100f_tile256x128x64_cluster1x2"
+#define B_M_ABOVE                                                              \
+    "bf16_fprop_tn_m_bf16_activate_sm100f_swiglu_interleave0_gather_a_"        \
+    "tile128x256x64_cluster2x1"
+#define B_M_MX_ABOVE                                                           \
+    "mxfp8_dgrad_tn_m_bf16_gradient_copies_sm100f_swiglu_interleave0_"         \
+    "tile128x128x128_cluster2x1"
 #define B_M_GRADIENT                                                           \
     "bf16_dgrad_nn_m_bf16_gradient_sm100f_swiglu_interleave0_tile128x256x64"
 #define B_M_COPIES                                                             \
