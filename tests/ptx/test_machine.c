@@ -126,6 +126,28 @@ TEST_ONCE(variables)
     check_all(rows, sizeof rows / sizeof *rows);
 }
 
+/* ---------------------------------------------------------------- addresses */
+
+/* A parameter that points into a space, spaces within brackets, as Triton
+   writes them. */
+TEST_ONCE(addresses)
+{
+    static const struct kernel rows[] = {
+        {"", "ld.global.u32 %r0, [ %rd0 + 140 ];", 103, 2, 2},
+        {"",
+         "add.u64 %rd2, %rd0, 128;\nadd.u32 %r3, %r1, 16;\n"
+         "@%p0 cp.async.cg.shared.global [ %r3 + 0 ], [ %rd2 + 0 ], 0x10;\n"
+         "cp.async.commit_group;\ncp.async.wait_group 0;\n"
+         "ld.shared.u32 %r0, [ %r3 + 8 ];",
+         102, 2, 2},
+    };
+
+    start("PTX_EDIT", ".param .u64 out=>.param .u64 .ptr .global .align 1 out");
+    check_all(rows, sizeof rows / sizeof *rows);
+    unsetenv("PTX_EDIT");
+    start("PTX_SEED", "1");
+}
+
 /* -------------------------------------------------------------- matrices */
 
 #define STORED                                                                 \
@@ -157,11 +179,13 @@ TEST_ONCE(matrices)
 
 /* ------------------------------------------------------------- tensor maps */
 
-#define COPY_2D "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::"
-#define LOADED                                                                 \
+#define COPY_2D(space)                                                         \
+    "cp.async.bulk.tensor.2d.shared::" space ".global.mbarrier::"
+#define LOADED_BY(space)                                                       \
     "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 32;\n"           \
-    "@%p0 " COPY_2D "complete_tx::bytes.L2::cache_hint [%r1], "                \
-    "[%rd1, {%r6, %r7}], [%r5], %rd9;\n" WAITED
+    "@%p0 " COPY_2D(space) "complete_tx::bytes.L2::cache_hint [%r1], "         \
+                           "[%rd1, {%r6, %r7}], [%r5], %rd9;\n" WAITED
+#define LOADED LOADED_BY("cluster")
 #define WAITED                                                                 \
     "again:\n"                                                                 \
     "mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0, 1000;\n"          \
@@ -189,6 +213,8 @@ TEST_ONCE(maps)
     static const struct kernel rows[] = {
         {"", BARRIER LOADED "ld.shared.u32 %r0, [%r1+20];", 105, 2, 2},
         {"", BARRIER LOADED "ld.shared.u32 %r0, [%r1+20];", 105, 13, 2},
+        {"", BARRIER LOADED_BY("cta") "ld.shared.u32 %r0, [%r1+20];", 105, 2,
+         2},
         {"",
          BARRIER "mov.u32 %r6, -32;\n" LOADED "ld.shared.u32 %r0, [%r1+20];", 0,
          13, 2},
@@ -219,11 +245,12 @@ TEST_ONCE(arrivals)
 {
     static const struct kernel rows[] = {
         {"",
-         BARRIER "@%p0 mbarrier.expect_tx.shared::cta.b64 [%r5], 32;\n"
-                 "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r5];\n"
-                 "@%p0 " COPY_2D "complete_tx::bytes [%r1], "
-                 "[%rd1, {%r6, %r7}], [%r5];\n" WAITED
-                 "ld.shared.u32 %r0, [%r1+20];",
+         BARRIER
+         "@%p0 mbarrier.expect_tx.shared::cta.b64 [%r5], 32;\n"
+         "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r5];\n"
+         "@%p0 " COPY_2D("cluster") "complete_tx::bytes [%r1], "
+                                    "[%rd1, {%r6, %r7}], [%r5];\n" WAITED
+                                    "ld.shared.u32 %r0, [%r1+20];",
          105, 2, 2},
         {"",
          BARRIER "add.u64 %rd2, %rd0, 132;\n"

@@ -291,13 +291,26 @@ TEST_ONCE(scaled)
     assert_int_equal(wrong_products(), 0);
 }
 
-/* All products with scales, and those that select a byte other than 0. */
+/* How many products each makes wrong: all with scales, those that select a byte
+   or a lane other than 0, those with several scales of a row. */
 TEST_ONCE(scaled_misread)
 {
-    start("PTX_MISREAD", "scale_rows");
-    assert_int_equal(wrong_products(), 128 + 2 * 32 + 2 * 8);
-    start("PTX_MISREAD", "scale_bytes");
-    assert_int_equal(wrong_products(), 128 - 8 + 2 * (32 - 8));
+    static const struct {
+        const char *name;
+        int wrong;
+    } rows[] = {
+        {"scale_rows", 128 + 2 * 32 + 2 * 8},
+        {"scale_type", 128 + 2 * 32 + 2 * 8},
+        {"scale_bytes", 128 - 8 + 2 * (32 - 8)},
+        {"scale_lanes", 128 - 16 + 2 * (32 - 4) + 2 * (8 - 1)},
+        {"scale_blocks", 2 * 32 + 2 * 8},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        start("PTX_MISREAD", rows[i].name);
+        if (wrong_products() != rows[i].wrong)
+            fail_msg("%s: not %d products wrong", rows[i].name, rows[i].wrong);
+    }
     unsetenv("PTX_MISREAD");
     start("PTX_SEED", "1");
 }

@@ -67,9 +67,9 @@ int px_declare_param(struct px_build *b, char *at)
     for (; word; word = strtok_r(NULL, " \t\n", &save)) {
         if (!strcmp(word, ".align"))
             align = atoi(strtok_r(NULL, " \t\n", &save));
-        else if (!strcmp(word, ".ptr")) /* .align N of what it points to */
+        else if (!strcmp(word, ".ptr")) /* .global .align N of what it names */
             is_pointer = 1;
-        else if (*word == '.' && strcmp(word, ".param"))
+        else if (*word == '.' && strcmp(word, ".param") && !is_pointer)
             bytes = type_bytes(word);
         else if (*word != '.')
             name = word;

@@ -269,7 +269,9 @@ struct px_launch {
     X(PX_PLAIN_ADD, "plain_add")       /* reduce is a store */                 \
     X(PX_SCALE_ROWS, "scale_rows")     /* rows 8 to 15 have A's first lanes */ \
     X(PX_SCALE_BYTES, "scale_bytes")   /* byte-id is ignored */                \
-    X(PX_SCALE_TYPE, "scale_type")     /* tcgen05: the other type */           \
+    X(PX_SCALE_LANES, "scale_lanes")   /* mma: thread-id is ignored */         \
+    X(PX_SCALE_BLOCKS, "scale_blocks") /* mma: a row's scales turned round */  \
+    X(PX_SCALE_TYPE, "scale_type")     /* the other type */                    \
     X(PX_SCALE_SIDES, "scale_sides")   /* scales of A for B */                 \
     X(PX_ONE_PART, "one_part")         /* tcgen05.cp to 32 lanes only */       \
     X(PX_PAIR_COLUMNS, "pair_columns") /* halves of B exchanged */             \

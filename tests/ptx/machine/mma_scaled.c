@@ -70,8 +70,9 @@ static int select_by(struct px_warp *w, const struct px_op *op, int i,
 static double scale_of(const struct px_op *op, uint32_t word, int byte)
 {
     const uint8_t code = (uint8_t)(word >> 8 * byte);
+    const int is_e4m3 = (op->sub & E4M3_SCALES) != 0;
 
-    if (op->sub & E4M3_SCALES) /* without a sign */
+    if (is_e4m3 != px_misreads(PX_SCALE_TYPE)) /* without a sign */
         return px_float_of_e4m3(code & 0x7f);
     return code == 255 ? NAN : ldexp(1, code - 127);
 }
@@ -95,14 +96,18 @@ static int read_scales(struct px_warp *w, const struct px_op *op,
         return PX_FAULT;
     if (px_misreads(PX_SCALE_BYTES))
         byte_a = byte_b = 0;
+    if (px_misreads(PX_SCALE_LANES))
+        lane_a = lane_b = 0;
     for (int v = 0; v < op->vector; v++) {
+        const int at = px_misreads(PX_SCALE_BLOCKS) ? op->vector - 1 - v : v;
+
         for (int row = 0; row < 16; row++)
             out->a[row][v] =
                 scale_of(op, a[row % 8 * 4 + lane_a * 2 + (row / 8 ^ other)],
-                         byte_a + v);
+                         byte_a + at);
         for (int column = 0; column < 8; column++)
             out->b[column][v] =
-                scale_of(op, b[column * 4 + lane_b], byte_b + v);
+                scale_of(op, b[column * 4 + lane_b], byte_b + at);
     }
     return PX_NEXT;
 }

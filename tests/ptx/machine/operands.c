@@ -201,15 +201,15 @@ static int add_operand(struct px_build *b, char *word)
     return PX_NEXT;
 }
 
-/* After [word: +12, +-4. */
+/* After [word: +12, +-4, also after a space. */
 static char *read_offset(struct px_build *b, char *at)
 {
-    char *end;
+    char *end, *plus = at + strspn(at, " \t\n");
     int64_t offset;
 
-    if (*at != '+')
+    if (*plus != '+')
         return at;
-    offset = strtoll(at + 1, &end, 0);
+    offset = strtoll(plus + 1, &end, 0);
     if (b->naddresses > 1 && offset)
         px_bad(b, "a second address with an offset is not known");
     if (b->naddresses == 1)

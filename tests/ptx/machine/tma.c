@@ -427,17 +427,33 @@ static int take_word(char *name, const char *word)
     return at != NULL;
 }
 
+/* The rest of a copy's name after a beginning with the rank, or NULL. A copy to
+   the own CTA may say so. */
+static const char *after_load(const char *name, int rank)
+{
+    static const char *const spaces[] = {"cluster", "cta"};
+    char load[120];
+
+    for (int i = 0; i < 2; i++) {
+        const int length = snprintf(load, sizeof load,
+                                    "cp.async.bulk.tensor.%dd.shared::%s."
+                                    "global.mbarrier::complete_tx::bytes",
+                                    rank, spaces[i]);
+
+        if (!strncmp(name, load, (size_t)length))
+            return name + length;
+    }
+    return NULL;
+}
+
 /* Names are a beginning, the rank, and an end. */
 static int setup_ranked(struct px_build *b, int rank)
 {
     struct px_op *op = b->op;
-    char load[120], store[100], add[100], name[160];
+    char store[100], add[100], name[160];
+    const char *rest;
     int n = 0, hinted;
 
-    snprintf(load, sizeof load,
-             "cp.async.bulk.tensor.%dd.shared::cluster.global."
-             "mbarrier::complete_tx::bytes",
-             rank);
     snprintf(store, sizeof store,
              "cp.async.bulk.tensor.%dd.global.shared::cta.bulk_group", rank);
     snprintf(add, sizeof add,
@@ -454,9 +470,7 @@ static int setup_ranked(struct px_build *b, int rank)
         op->sub = !strcmp(name, add);
         if (px_give(b, n++, 'd'))
             return PX_FAULT;
-    } else if (!strncmp(name, load, strlen(load))) {
-        const char *rest = name + strlen(load);
-
+    } else if ((rest = after_load(name, rank))) {
         op->sub = !strcmp(rest, ".multicast::cluster");
         if (*rest && !op->sub)
             return PX_NEXT;
