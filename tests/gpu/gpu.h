@@ -179,9 +179,6 @@ void gpu_must(int code, const char *what);
 /* Wait for a stream; a hung or crashed kernel ends the suite with `what`. */
 void gpu_wait(void *stream, const char *what);
 
-/* Seconds, from any point on. */
-double gpu_now(void);
-
 /* --------------------------------------------------- gpu_case: one problem */
 
 /* Device memory of a problem, shared by all kernels that run it. */
