@@ -53,8 +53,6 @@ const char *qg_name_make(struct qg *, const struct qg_variant *, const int *);
 /* A point of a variant: choice[i] is its i-th axis. NULL: all would fail. */
 struct qg_point *qg_point_make(struct qg *, const struct qg_variant *,
                                const int *choice);
-/* Set table[name] on top of the stack. */
-void qg_point_set(lua_State *, const char *name, const struct qg_value *);
 int qg_describe_variant(struct qg *, const struct qg_kernels *,
                         struct qn_kernel *);
 int qg_describe_fill(struct qg *, const struct qg_kernels *,

@@ -37,7 +37,9 @@ static void name_elements(lua_State *L, const char *name, int count)
         }
 }
 
-void qg_point_set(lua_State *L, const char *name, const struct qg_value *value)
+/* Set table[name] on top of the stack. */
+static void set_axis(lua_State *L, const char *name,
+                     const struct qg_value *value)
 {
     if (value->string) {
         lua_pushstring(L, value->string);
@@ -501,7 +503,7 @@ static int apply_items(struct qg *q, const struct qg_variant *v,
 
         if (item->kind == QG_AXIS) {
             lua_pushvalue(q->L, 1);
-            qg_point_set(q->L, item->name, &item->values[*choice++]);
+            set_axis(q->L, item->name, &item->values[*choice++]);
             lua_pop(q->L, 1);
         } else if (item->kind == QG_DERIVE) {
             result = derive(q, item);

@@ -15,7 +15,7 @@
 
 #define DEEPEST 8 /* folders in each other that are removed */
 
-int qn_file_trusted(const struct stat *st, enum qn_file_trust trust)
+static int is_trusted(const struct stat *st, enum qn_file_trust trust)
 {
     int ours =
         st->st_uid == geteuid() || (trust == QN_TRUST_ROOT && st->st_uid == 0);
@@ -39,7 +39,7 @@ static int open_with(int at, const char *name, int follow)
 
     if (folder < 0)
         return -1;
-    if (fstat(folder, &st) || !qn_file_trusted(&st, QN_TRUST_ROOT)) {
+    if (fstat(folder, &st) || !is_trusted(&st, QN_TRUST_ROOT)) {
         close(folder);
         errno = is_ours(&st) ? EMLINK : EPERM;
         return -1;
@@ -140,9 +140,8 @@ static int is_readable(int file, size_t limit, enum qn_file_trust trust,
 {
     struct stat st;
 
-    if (fstat(file, &st) || !S_ISREG(st.st_mode) ||
-        !qn_file_trusted(&st, trust) || st.st_size < 0 ||
-        (size_t)st.st_size > limit)
+    if (fstat(file, &st) || !S_ISREG(st.st_mode) || !is_trusted(&st, trust) ||
+        st.st_size < 0 || (size_t)st.st_size > limit)
         return 0;
     *bytes = (size_t)st.st_size;
     return 1;

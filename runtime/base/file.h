@@ -28,8 +28,6 @@ enum qn_file_trust {
     QN_TRUST_OWN   /* only we */
 };
 
-int qn_file_trusted(const struct stat *st, enum qn_file_trust trust);
-
 /* Open folder `name` in `at` (AT_FDCWD for a path), created 0700 if `create`;
    -1 if that fails or it is not trusted: then errno is EPERM if it is another
    user's, EMLINK if others may write to it. */

@@ -28,8 +28,9 @@ static const struct qn_candidate *find(const struct qn_session *s, int op,
     return NULL;
 }
 
-const struct qn_kernel *qn_step_find(const struct qn_session *s, int op, int of,
-                                     const char *recipe)
+/* That kernel, of any backend; NULL: there is none for the session's GPU. */
+static const struct qn_kernel *find_kernel(const struct qn_session *s, int op,
+                                           int of, const char *recipe)
 {
     const struct qn_candidate *found =
         find(s, op, of, recipe, QUERN_BACKEND_JIT);
@@ -47,7 +48,7 @@ int qn_step_compiles(const struct qn_session *s, int backend)
 static int none(const struct qn_session *s, int op, int of, const char *does,
                 const char *recipe, int backend)
 {
-    const struct qn_kernel *other = qn_step_find(s, op, of, recipe);
+    const struct qn_kernel *other = find_kernel(s, op, of, recipe);
     int code = qn_error_set(QUERN_ENOKERNEL,
                             "no kernel %s for recipe %s and backend %s", does,
                             recipe, qn_backend_name(backend));

@@ -27,10 +27,6 @@ int qn_step_compiles(const struct qn_session *session, int backend);
 int qn_step_load(struct qn_session *session, int op, int of, const char *does,
                  const char *recipe, int backend, struct qn_step *step);
 
-/* That kernel, of any backend; NULL: there is none for the session's GPU. */
-const struct qn_kernel *qn_step_find(const struct qn_session *session, int op,
-                                     int of, const char *recipe);
-
 /* Queue it, in the current context, with the values at these addresses (by enum
    qn_param). Neither allocates nor synchronizes. QUERN_ECUDA. */
 int qn_step_launch(struct qn_driver *driver, const struct qn_step *step,

@@ -76,7 +76,9 @@ void qn_trial_close(struct quern_context *ctx)
     }
 }
 
-int qn_trial_needed(const struct qn_session *s, const struct qn_kernel *kernel)
+/* Must the kernel be tried before the session's GPU runs it? No for a kernel
+   that the options name, and for evidence that QUERN_TRUST trusts. */
+static int is_needed(const struct qn_session *s, const struct qn_kernel *kernel)
 {
     const int capability = qn_session_capability(s);
 
@@ -335,7 +337,7 @@ int qn_trial_next(struct qn_session *s, struct qn_trial_line *line,
     const int plain = is_plain(kernel);
     int code;
 
-    if (!qn_trial_needed(s, kernel))
+    if (!is_needed(s, kernel))
         return QUERN_OK;
     if (line->failed >= MOST_FAILED && !plain) {
         line->failed++;
@@ -406,7 +408,7 @@ static int is_refused(struct qn_session *s, struct qn_choice *choice,
     char reason[200];
 
     *verdict = QN_TRIAL_NONE;
-    if (!choice->fits || !qn_trial_needed(s, kernel))
+    if (!choice->fits || !is_needed(s, kernel))
         return 0;
     *verdict =
         look(s, choice->candidate, s->demand.backend, reason, sizeof reason);
@@ -478,7 +480,7 @@ void qn_trial_why(struct qn_session *s, const struct qn_choice *list, int count,
         const struct qn_candidate *candidate = list[i].candidate;
         int verdict = QN_TRIAL_NONE;
 
-        if (qn_trial_needed(s, candidate->kernel))
+        if (is_needed(s, candidate->kernel))
             verdict =
                 look(s, candidate, s->demand.backend, reason, sizeof reason);
         if (verdict == QN_TRIAL_NONE)

@@ -38,11 +38,6 @@ struct qn_trial_result {
     char reason[200];  /* unless it is right */
 };
 
-/* Must the kernel be tried before the session's GPU runs it? No for a kernel
-   that the options name, and for evidence that QUERN_TRUST trusts. */
-int qn_trial_needed(const struct qn_session *session,
-                    const struct qn_kernel *kernel);
-
 /* The state of a choice among kernels, the best first; all zero at first. */
 struct qn_trial_line {
     int failed; /* kernels that were tried now and may not run */

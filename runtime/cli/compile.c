@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "code/jit.h"
-#include "oracle/clock.h"
 
 enum { MAX_JOBS = 64 };
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
-#include "oracle/clock.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "choose/values.h"
 #include "device/cuda_api.h"

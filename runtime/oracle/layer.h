@@ -58,11 +58,6 @@ struct qn_layer_verdict {
 */
 int qn_layer_judge(struct qn_layer *, int64_t most, struct qn_layer_verdict *);
 
-/* A tolerance of the mean over many values, for `values` of them that were
-   computed of `tokens` with `width` numbers each. */
-double qn_layer_widen(int64_t values, int64_t tokens, double width,
-                      double tolerance);
-
 /* Factor of the tolerance for what the recipe's casts lose. QUERN_EINVAL: they
    cut values. */
 int qn_layer_losses(struct quern_context *ctx, const struct qn_recipe *recipe,

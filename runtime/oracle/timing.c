@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "oracle/clock.h"
+#include "base/clock.h"
 #include "internal.h"
 
 enum { BATCH = QN_TIMING_BATCH };

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct qn_format *const qn_format_all[] = {
+/* NULL after the last. */
+static const struct qn_format *const formats[] = {
     &qn_format_gpt_oss,    &qn_format_gpt_oss_original,
     &qn_format_deepseek,   &qn_format_nvfp4,
     &qn_format_gptq,       &qn_format_awq,
@@ -42,9 +43,9 @@ static int unknown(const char *name)
     char nearest[64];
     int code;
 
-    for (int i = 0; qn_format_all[i]; i++) {
-        qn_guess_try(&guess, qn_format_all[i]->name);
-        qn_text_add(&list, ", %s", qn_format_all[i]->name);
+    for (int i = 0; formats[i]; i++) {
+        qn_guess_try(&guess, formats[i]->name);
+        qn_text_add(&list, ", %s", formats[i]->name);
     }
     code =
         qn_error_set(QUERN_EINVAL, "--format '%s' is unknown; known: auto%s%s",
@@ -70,18 +71,18 @@ static int find_only(const struct qn_checkpoint *c,
 {
     const struct qn_checkpoint_tensor *first = NULL;
 
-    for (int i = 0; qn_format_all[i]; i++) {
-        const struct qn_checkpoint_tensor *one = first_of(c, qn_format_all[i]);
+    for (int i = 0; formats[i]; i++) {
+        const struct qn_checkpoint_tensor *one = first_of(c, formats[i]);
 
         if (one && first)
             return qn_checkpoint_wrong(
                 c, one,
                 "it has the format %s, and '%s' has %s; choose one with "
                 "--format, or layers with --experts-of",
-                qn_format_all[i]->name, first->t->name, (*found)->name);
+                formats[i]->name, first->t->name, (*found)->name);
         if (one) {
             first = one;
-            *found = qn_format_all[i];
+            *found = formats[i];
         }
     }
     return first ? QUERN_OK : none(c, NULL);
@@ -92,9 +93,9 @@ int qn_format_find(const struct qn_checkpoint *c, const char *name,
 {
     if (!name || !strcmp(name, "auto"))
         return find_only(c, found);
-    for (int i = 0; qn_format_all[i]; i++)
-        if (!strcmp(qn_format_all[i]->name, name)) {
-            *found = qn_format_all[i];
+    for (int i = 0; formats[i]; i++)
+        if (!strcmp(formats[i]->name, name)) {
+            *found = formats[i];
             return first_of(c, *found) ? QUERN_OK : none(c, *found);
         }
     return unknown(name);

@@ -39,9 +39,6 @@ extern const struct qn_format qn_format_gpt_oss, qn_format_gpt_oss_original,
     qn_format_deepseek, qn_format_nvfp4, qn_format_gptq, qn_format_awq,
     qn_format_compressed;
 
-/* format.c: NULL after the last. */
-extern const struct qn_format *const qn_format_all[];
-
 /* The format of that name, NULL or "auto": the only one that a tensor has. */
 int qn_format_find(const struct qn_checkpoint *, const char *name,
                    const struct qn_format **);

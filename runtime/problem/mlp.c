@@ -180,7 +180,8 @@ int qn_mlp_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
            !s->history && !s->stochastic;
 }
 
-int qn_mlp_dy_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
+/* May dy's columnwise tensor be made apart from its rowwise one? */
+static int is_dy_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
 {
     const struct qn_scaling *s = &recipe->scaling[QN_DY];
 
@@ -213,7 +214,7 @@ int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,
 
     if ((of_bias && !mlp->bias) ||
         (tensor == QN_MLP_X_LATER && !qn_mlp_later(mlp, recipe)) ||
-        (tensor == QN_MLP_DY_LATER && !qn_mlp_dy_later(mlp, recipe)) ||
+        (tensor == QN_MLP_DY_LATER && !is_dy_later(mlp, recipe)) ||
         (mlp->forward_only && tensors[tensor].of == QN_DY))
         return 0;
     memset(q, 0, sizeof *q);
@@ -314,7 +315,7 @@ int qn_mlp_gather(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
         mlp->m < mlp->topk ||
         (!codes && (!qn_gather_values(s) || p->copies || p->bias)))
         return 0;
-    if (back ? !qn_mlp_dy_later(mlp, recipe)
+    if (back ? !is_dy_later(mlp, recipe)
              : !mlp->x_later ||
                    (scaled && !mlp->forward_only && !qn_mlp_later(mlp, recipe)))
         return 0;

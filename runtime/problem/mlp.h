@@ -111,9 +111,6 @@ int qn_mlp_packed(const struct qn_recipe *recipe);
    or scales by values of steps before. */
 int qn_mlp_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe);
 
-/* May dy's columnwise tensor be made apart from its rowwise one? */
-int qn_mlp_dy_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe);
-
 /* The cast that makes a tensor's copies, or one of the others; 0: there is
    none. */
 int qn_mlp_cast(const struct quern_context *ctx, const struct qn_mlp *mlp,

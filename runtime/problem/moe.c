@@ -68,8 +68,10 @@ int qn_moe_gathers(const struct qn_moe *moe, const struct qn_recipe *recipe,
                                        !moe->mlp.bias && !moe->mlp.forward_only;
 }
 
-int qn_moe_tokens(const struct qn_moe *moe, const struct qn_recipe *recipe,
-                  int tensor)
+/* May the product of pre read tokens of x through indices, or that of dh those
+   of dy? */
+static int gathers_product(const struct qn_moe *moe,
+                           const struct qn_recipe *recipe, int tensor)
 {
     struct qn_problem p = {.op = tensor == QUERN_MLP_X ? QUERN_FPROP
                                                        : QUERN_DGRAD};
@@ -172,13 +174,14 @@ static size_t bytes_of(const struct qn_moe *moe, const struct qn_recipe *recipe,
     case QN_MOE_GATHER:
         return qn_moe_gathers(moe, recipe, QUERN_MLP_X) ||
                        qn_moe_gathers(moe, recipe, QUERN_MLP_DY) ||
-                       qn_moe_tokens(moe, recipe, QUERN_MLP_X) || scatters(moe)
+                       gathers_product(moe, recipe, QUERN_MLP_X) ||
+                       scatters(moe)
                    ? pairs * sizeof(int)
                    : 0;
     case QN_MOE_COUNT:
         return (qn_mlp_scaled(recipe, QUERN_MLP_X) &&
-                qn_moe_tokens(moe, recipe, QUERN_MLP_X)) ||
-                       qn_moe_tokens(moe, recipe, QUERN_MLP_DY)
+                gathers_product(moe, recipe, QUERN_MLP_X)) ||
+                       gathers_product(moe, recipe, QUERN_MLP_DY)
                    ? sizeof(int)
                    : 0;
     case QN_MOE_Y: /* dprob reads them */

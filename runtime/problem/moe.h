@@ -70,11 +70,6 @@ int qn_moe_keeps(const struct qn_moe *moe, const struct qn_recipe *recipe,
 int qn_moe_gathers(const struct qn_moe *moe, const struct qn_recipe *recipe,
                    int tensor);
 
-/* May the product of pre read tokens of x through indices, or that of dh those
-   of dy? */
-int qn_moe_tokens(const struct qn_moe *moe, const struct qn_recipe *recipe,
-                  int tensor);
-
 /* Does the recipe scale a token by itself, and without chance? Then results of
    a token do not depend on others: docs/layers.md. */
 int qn_moe_within(const struct qn_recipe *recipe);

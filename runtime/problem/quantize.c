@@ -54,7 +54,7 @@ int qn_quantize_op(const struct qn_quantization *q)
 
 /* An activation of two operands halves the features, its gradient doubles
    them. */
-int64_t qn_quantize_in_columns(const struct qn_quantization *q)
+static int64_t in_columns(const struct qn_quantization *q)
 {
     if (qn_activation_operands(q->activation) == 1)
         return q->k;
@@ -403,7 +403,7 @@ static void describe_numbers(const struct qn_quantization *q,
                              struct qn_quantize_args *args)
 {
     int64_t groups = q->of == QN_W ? q->groups : 0;
-    int64_t columns = qn_quantize_in_columns(q);
+    int64_t columns = in_columns(q);
 
     if (q->work == QUERN_DEQUANTIZE || q->work == QUERN_BIAS)
         qn_quantize_shape(&args->out, q->type, groups, q->m, q->k, q->k);

@@ -41,9 +41,6 @@ int qn_quantize_needs_amax(const struct qn_quantization *q,
 /* Is there args.bias: to be added, or the factor of probabilities? */
 int qn_quantize_has_bias(const struct qn_quantization *q);
 
-/* Columns of args.in, for k columns of a result. */
-int64_t qn_quantize_in_columns(const struct qn_quantization *q);
-
 /* Values of the tensor, all groups together. */
 double qn_quantize_values(const struct qn_quantization *q);
 

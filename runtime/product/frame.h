@@ -131,14 +131,6 @@ int qn_requantize_launch(struct qn_driver *driver, const struct qn_step *step,
 /* A plan in a session of a problem that wants copies. Errors of qn_plan. */
 int qn_result_make(struct qn_session *session, struct qn_plan **plan);
 
-/* D as high-precision values in the workspace, with as many rows as the run
-   has; and the arguments of the cast that reads it, but for its sizes. */
-void qn_result_numbers(const struct qn_plan *plan, const struct qn_args *args,
-                       struct qn_tensor *numbers);
-void qn_result_args(const struct qn_plan *plan,
-                    const struct qn_quantize_plan *cast,
-                    const struct qn_args *args, struct qn_quantize_args *out);
-
 /* Turn the arguments of a run into those of its product. */
 void qn_result_product_args(const struct qn_frame *frame, struct qn_args *args);
 

@@ -116,11 +116,8 @@ int qn_plan_tune(struct qn_session *session);
    none that can be compiled here? A linked kernel may serve in another. */
 int qn_plan_given_up(int code);
 
-/* The least evidence of its kernels, of enum quern_evidence; and of those of
-   one launch, which are the plan's or its own. */
+/* The least evidence of its kernels, of enum quern_evidence. */
 int qn_plan_evidence(const struct qn_plan *plan);
-int qn_plan_launch_evidence(const struct qn_plan *plan,
-                            const struct qn_launch *launch);
 
 /* The name of the kernel or library, for people. */
 const char *qn_plan_name(const struct qn_plan *plan);

@@ -62,8 +62,10 @@ int qn_plan(struct quern_context *ctx, const struct qn_problem *problem,
     return qn_plan_make(ctx, problem, options, 0, plan);
 }
 
-int qn_plan_launch_evidence(const struct qn_plan *plan,
-                            const struct qn_launch *launch)
+/* The least evidence of one launch's kernels, which are the plan's or its
+   own. */
+static int launch_evidence(const struct qn_plan *plan,
+                           const struct qn_launch *launch)
 {
     int cast =
         launch->cast ? qn_quantize_evidence(launch->cast) : QUERN_EVIDENCE_RUN;
@@ -83,7 +85,7 @@ int qn_plan_evidence(const struct qn_plan *plan)
     int least = QUERN_EVIDENCE_RUN;
 
     for (int i = 0; i < plan->nlaunches; i++) {
-        const int own = qn_plan_launch_evidence(plan, &plan->launches[i]);
+        const int own = launch_evidence(plan, &plan->launches[i]);
 
         least = own < least ? own : least;
     }

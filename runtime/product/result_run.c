@@ -11,9 +11,10 @@ static void *place(const struct qn_args *args, size_t at)
     return (char *)args->workspace + at;
 }
 
-/* D unquantized, of as many rows; its sizes may be those of the run. */
-void qn_result_numbers(const struct qn_plan *plan, const struct qn_args *args,
-                       struct qn_tensor *t)
+/* D as high-precision values in the workspace, with as many rows as the run
+   has. */
+static void find_numbers(const struct qn_plan *plan, const struct qn_args *args,
+                         struct qn_tensor *t)
 {
     const struct qn_launch *last = qn_launch_find(plan, QN_WORK_EPILOGUE);
 
@@ -27,12 +28,13 @@ void qn_result_numbers(const struct qn_plan *plan, const struct qn_args *args,
     t->sizes_type = args->d.sizes_type;
 }
 
-void qn_result_args(const struct qn_plan *plan,
-                    const struct qn_quantize_plan *cast,
-                    const struct qn_args *args, struct qn_quantize_args *out)
+/* The arguments of the cast that reads D, but for its sizes. */
+static void cast_args(const struct qn_plan *plan,
+                      const struct qn_quantize_plan *cast,
+                      const struct qn_args *args, struct qn_quantize_args *out)
 {
     *out = cast->need.args;
-    qn_result_numbers(plan, args, &out->in);
+    find_numbers(plan, args, &out->in);
     out->row = args->d;
     if (plan->problem.copies & QUERN_COLUMNWISE)
         out->column = args->t;
@@ -45,7 +47,7 @@ void qn_result_args(const struct qn_plan *plan,
 
 void qn_result_product_args(const struct qn_frame *frame, struct qn_args *args)
 {
-    qn_result_numbers(frame->plan, frame->args, &args->d);
+    find_numbers(frame->plan, frame->args, &args->d);
     args->t = (struct qn_tensor){.data = NULL};
     args->scale = args->history = NULL;
     args->random = NULL;
@@ -61,7 +63,7 @@ int qn_result_quantize(struct qn_frame *frame, const struct qn_launch *launch)
 
     if (code)
         return code;
-    qn_result_args(plan, fitted, frame->args, &cast);
+    cast_args(plan, fitted, frame->args, &cast);
     cast.first_dims = frame->lengths;
     cast.offsets = frame->offsets;
     cast.sizes_type = frame->sizes_type;

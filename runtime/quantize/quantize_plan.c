@@ -38,8 +38,9 @@ static int rows_alone(const struct qn_quantization *q)
            !q->activation && !q->probability && !q->dbias;
 }
 
-int qn_quantize_serves(const struct qn_quantization *q, int op,
-                       const struct qn_kernel *kernel)
+/* Does the kernel do this op (enum qn_cast_op) of the quantization? */
+static int serves(const struct qn_quantization *q, int op,
+                  const struct qn_kernel *kernel)
 {
     int reads_f32 = op == QN_HISTORY || op == QN_SUM || op == QN_SUM_ROWS ||
                     op >= QN_OUTSIDE;
@@ -102,7 +103,7 @@ static const struct qn_candidate *find(const struct qn_session *s,
         const struct qn_candidate *candidate = &s->ctx->kernels[list.at[i]];
         const struct qn_kernel *kernel = candidate->kernel;
 
-        if (qn_quantize_serves(q, op, kernel) &&
+        if (serves(q, op, kernel) &&
             !misfit(kernel, q, backend, s->demand.device) &&
             (!best || is_better(kernel, best->kernel)))
             best = candidate;
@@ -150,7 +151,7 @@ static int no_kernel(const struct qn_session *s,
     for (int i = 0; i < s->ctx->nkernels; i++) {
         const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
 
-        if (qn_quantize_serves(q, op, kernel))
+        if (serves(q, op, kernel))
             qn_error_add(
                 "  %s: %s", kernel->name,
                 misfit(kernel, q, s->demand.backend, s->demand.device));
@@ -494,7 +495,7 @@ static void explain_op(const struct qn_session *s,
         const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
         const char *why;
 
-        if (!qn_quantize_serves(q, op, kernel))
+        if (!serves(q, op, kernel))
             continue;
         why = misfit(kernel, q, backend, s->demand.device);
         qn_text_add(text, "%s %s%s%s\n",

@@ -105,10 +105,6 @@ int qn_quantize_step_run(const struct qn_quantize_plan *plan, int step,
    unless memory is cleared between them, or it is of weights. */
 void qn_quantize_depend(struct qn_quantize_plan *plan, int step);
 
-/* Does the kernel do this op (enum qn_cast_op) of the quantization? */
-int qn_quantize_serves(const struct qn_quantization *q, int op,
-                       const struct qn_kernel *kernel);
-
 /* The kernel that makes the result on the session's machine. QUERN_ENOKERNEL */
 int qn_quantize_find(const struct qn_session *session,
                      const struct qn_quantization *q,

@@ -32,19 +32,7 @@ static float value(const struct work *w, const struct group *g, const struct cop
 //$ end
 }
 
-static void store_out(const struct work *w, long long at, float x)
-{
-    switch (w->input) {
-    case IN_BF16:
-        ((unsigned short *)w->out)[at] = (unsigned short)to_bf16(x);
-        break;
-    case IN_F16:
-        ((unsigned short *)w->out)[at] = (unsigned short)to_f16(x);
-        break;
-    default:
-        ((float *)w->out)[at] = x;
-    }
-}
+//$ include "host/store_out.c"
 
 /* Dequantize one row. */
 static void dequantize_row(const struct work *w, const struct group *g, int row)

@@ -2,23 +2,6 @@
 //$ -- a block is two chunks of one operand, or one of both
 //$ local runs = operands == "runs"
 //$ local width = operands == "halves" and ", f->columns" or ""
-/* A warp's 16 rows of a block, from D in two slabs, zeros after the group's last row. */
-FN void load_block(struct packed *packed, const unsigned int slab[2], int row, int rows, int lane)
-{
-    const int is_row[2] = { row + lane / 4 < rows, row + lane / 4 + 8 < rows };
-
-#pragma unroll
-    for (int i = 0; i < PAIRS; i += 2) {
-        const int chunk = i % FRAGMENTS + lane / 16;
-        unsigned int word[4];
-
-        load_matrix_x4(slab[i / FRAGMENTS] + lane % 16 * 128 + (chunk ^ lane % 8) * 16, word);
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            packed->row[j % 2][i + j / 2] = is_row[j % 2] ? word[j] : 0;
-    }
-}
-
 /*
 ** One warp's rows of a tile, whose sums begin at `sums`. D stays in the slabs, a block of 128 x 128
 ** for each operand, until its codes are put into the first of the block's.
@@ -27,6 +10,7 @@ FN void store_tile(unsigned int sums, struct slabs *slabs, const struct tile *t,
                    const struct maps *maps, const struct finish *s, int row, int rows, int lane)
 {
     const struct follow *const f = s->of;
+    const int is_row[2] = { row + lane / 4 < rows, row + lane / 4 + 8 < rows };
     const int is_pair = (row & -PAIR_ROWS) < rows;
     const unsigned int begin = slabs->slot;
 
@@ -46,7 +30,7 @@ FN void store_tile(unsigned int sums, struct slabs *slabs, const struct tile *t,
         for (int j = 0; j < 2; j++)
             slab[j] = slabs->first +
                       (begin + $(runs and "2 * i + j" or "j * OPERANDS + i")) % SLABS * SLAB_BYTES;
-        load_block(&packed, slab, row, rows, lane);
+        load_packed(&packed, slab, is_row, lane);
         store_copies(&packed, slabs, t, maps, &f->copies,
 //$ local at = runs and "t->column + i * SLAB_COLUMNS, 0" or "t->column, i" .. width
                      column_of($(at)), slab[0], row, rows, lane);

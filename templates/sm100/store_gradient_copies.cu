@@ -8,22 +8,6 @@
 ** warp has 16 rows more. A block's codes are half of a row of $(16 * a.bits) bytes, part 0 or 1.
 */
 
-/* A slab's D, zeros after the group's last row. */
-FN void load_block(struct packed *packed, unsigned int slab, int row, int rows, int lane)
-{
-    const int is_row[2] = { row + lane / 4 < rows, row + lane / 4 + 8 < rows };
-
-#pragma unroll
-    for (int i = 0; i < PAIRS; i += 2) {
-        unsigned int word[4];
-
-        load_matrix_x4(slab + lane % 16 * 128 + (i + lane / 16 ^ lane % 8) * 16, word);
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            packed->row[j % 2][i + j / 2] = is_row[j % 2] ? word[j] : 0;
-    }
-}
-
 /*
 ** The factors of a block's columns go to `columns`, after each warp has told the other one its
 ** largest magnitudes of them; the first of both stores their scales. `row` is both warps' first.
@@ -132,11 +116,13 @@ FN void store_tile(unsigned int sums, struct slabs *slabs, const struct tile *t,
             const unsigned int to = slabs->first + (begin + j) % SLABS * SLAB_BYTES;
             const int part = i % 2;
 //$ end
+            const unsigned int from = slabs->first + (slot + j) % SLABS * SLAB_BYTES;
+            const int is_row[2] = { row + lane / 4 < rows, row + lane / 4 + 8 < rows };
             const int x = column_of(c.column, j$(width));
             struct packed packed;
             float factor[2][BLOCKS];
 
-            load_block(&packed, slabs->first + (slot + j) % SLABS * SLAB_BYTES, row, rows, lane);
+            load_packed(&packed, &from, is_row, lane);
             find_row_factors(factor, &packed, t, &f->copies, x, row, lane);
             put_codes(&packed, factor, to, part, lane);
             if (lane == 0 && part == 1 && row < rows)

@@ -136,24 +136,8 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-//$ local across = ragged == "n" and "m" or "n"
-    //$ include "common/enter.body.cu"
-    if ($((ragged == "k" or ragged == "none") and "m == 0 || " or "")$(across) == 0)
-        return; /* D has no element, and a strip no tiles */
-    w.groups = groups;
-    w.band = (unsigned int)band;
-//$ if ragged ~= "none" then
-    w.first_dims = first_dims;
-    w.offsets = offsets;
-    w.sizes_bytes = sizes_bytes;
-    w.total = (unsigned int)$(ragged);
-//$ end
-//$ if ragged == "k" or ragged == "none" then
-    w.strips = ((unsigned int)m + TILE_M - 1) / TILE_M;
-//$ end
-    w.across = ((unsigned int)$(across) + TILE_$(across:upper()) - 1) / TILE_$(across:upper());
+    //$ include("sm80/schedule.body.cu", { total = "(unsigned int)" .. ragged })
 //$ local by_lane = ragged == "none" and "" or ", lane"
-    scheduler_begin(&w, blockIdx.x, gridDim.x$(by_lane));
     while (scheduler_next(&w, &t$(by_lane))) {
 //$ local length = { m = "m", n = "n", k = "k", [ragged] = "(int)t.length" }
 //$ local first = { m = "", n = "", [ragged] = "t.start + (long long)" }
@@ -191,32 +175,7 @@ $(name)(
 //$ if params.extra_k then
         //$ include "sm80/extra.body.cu"
 //$ end
-//$ for _, x in ipairs { "d", "c" } do
-//$ if d.ragged == "none" then
-        target.$(x) =
-            (output *)matrix_of($(x), $(x)_pointers, $(d.bytes) * $(x)_group_stride, t.group);
-        target.$(x) += row * $(x)_stride + column;
-//$ else
-        target.$(x) = (output *)$(x) + row * $(x)_stride + column;
-//$ end
-        target.$(x)_stride = $(x)_stride;
-//$ end
-//$ if params.scatter then
-        target.scatter = scatter ? scatter + row : 0;
-        target.addresses = addresses;
-        target.first = (output *)d + column;
-        target.all_rows = m;
-        target.column = (int)column;
-//$ end
-        target.rows = rows;
-        target.columns = columns;
-        target.alpha = alpha ? alpha[t.group * scalar_step] : 1;
-//$ local given = d.ragged == "none" and "c || c_pointers" or "c"
-        target.beta = !($(given)) ? 0 : beta ? beta[t.group * scalar_step] : 1;
-        target.whole = runs_aligned(&target);
-        __syncthreads(); /* nothing reads the ring any more: it becomes slabs */
-        store_sums(&target, slab, sum, warp_row, warp_column);
-        __syncthreads(); /* and a ring again */
+        //$ include("sm80/finish.body.cu", { row = "row", column = "column", columns = "columns" })
     }
 //$ if ragged ~= "none" then
     if (blockIdx.x == gridDim.x - 1 && warp == 0) /* it has the fewest tiles */

@@ -321,17 +321,7 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include "common/enter.body.cu"
-    if (n == 0)
-        return; /* D has no element, and a strip no tiles */
-    w.groups = groups;
-    w.band = (unsigned int)band;
-    w.first_dims = first_dims;
-    w.offsets = offsets;
-    w.sizes_bytes = sizes_bytes;
-    w.total = (unsigned int)m;
-    w.across = ((unsigned int)n + TILE_N - 1) / TILE_N;
-    scheduler_begin(&w, blockIdx.x, gridDim.x, lane);
+    //$ include("sm80/schedule.body.cu", { total = "(unsigned int)m" })
     while (scheduler_next(&w, &t, lane)) {
         const int tokens = (int)t.length - t.row < TILE_M ? (int)t.length - t.row : TILE_M;
         const long long row = t.start + (long long)t.row; /* the tile's first one in the buffers */

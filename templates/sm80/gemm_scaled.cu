@@ -439,20 +439,7 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include "common/enter.body.cu"
-    if ($(ragged == "k" and "m == 0 || " or "")n == 0)
-        return; /* D has no element, and a strip no tiles */
-    w.groups = groups;
-    w.band = (unsigned int)band;
-    w.first_dims = first_dims;
-    w.offsets = offsets;
-    w.sizes_bytes = sizes_bytes;
-    w.total = total;
-//$ if ragged == "k" then
-    w.strips = ((unsigned int)m + TILE_M - 1) / TILE_M;
-//$ end
-    w.across = ((unsigned int)n + TILE_N - 1) / TILE_N;
-    scheduler_begin(&w, blockIdx.x, gridDim.x, lane);
+    //$ include("sm80/schedule.body.cu", { total = "total" })
     while (scheduler_next(&w, &t, lane)) {
         const long long before = runs_before(&w, t.group, lane);
         const struct scale_group group = { t.group, t.start, t.length, before, k };
@@ -516,25 +503,8 @@ $(name)(
             finish_sums(sum, &a_source, &b_source, warp_row, warp_column$(alls));
 //$ end
         }
-//$ for _, x in ipairs { "d", "c" } do
-//$ if d.ragged == "none" then
-        target.$(x) =
-            (output *)matrix_of($(x), $(x)_pointers, $(d.bytes) * $(x)_group_stride, t.group);
-        target.$(x) += (long long)row * $(x)_stride + t.column;
-//$ else
-        target.$(x) = (output *)$(x) + row * $(x)_stride + t.column;
-//$ end
-        target.$(x)_stride = $(x)_stride;
-//$ end
-        target.rows = rows;
-        target.columns = n - t.column;
-        target.alpha = alpha ? alpha[t.group * scalar_step] : 1;
-//$ local given = d.ragged == "none" and "c || c_pointers" or "c"
-        target.beta = !($(given)) ? 0 : beta ? beta[t.group * scalar_step] : 1;
-        target.whole = runs_aligned(&target);
-        __syncthreads(); /* nothing reads the ring any more: it becomes slabs */
-        store_sums(&target, slab, sum, warp_row, warp_column);
-        __syncthreads(); /* and a ring again */
+        //$ local tile = { row = "(long long)row", column = "t.column", columns = "n - t.column" }
+        //$ include("sm80/finish.body.cu", tile)
     }
     if (blockIdx.x == gridDim.x - 1 && warp == 0) /* it has the fewest tiles */
         check_sizes(first_dims, offsets, sizes_bytes, groups, total, error, lane);

@@ -185,14 +185,13 @@ FN void differentiate(float *a, float *b, float dh, float probability, float *to
     *b = mul_rn(weighted, d.b);
 }
 
-//$ if kept and pairs then
-/* Keep a chunk's D, as it is in the slabs of the warp, of the group's rows. */
-FN void keep_chunk(struct packed *packed, const unsigned int slab[OPERANDS], const int is_row[2],
-                   int lane)
+//$ if copies and (apart or pairs) then
+/* D of a warp's 16 rows, as it is in slabs, FRAGMENTS pairs of a row in each; zeros for others. */
+FN void load_packed(struct packed *packed, const unsigned int *slab, const int is_row[2],
+                    int lane)
 {
-    __syncwarp();
 #pragma unroll
-    for (int i = 0; i < OPERANDS * FRAGMENTS; i += 2) {
+    for (int i = 0; i < PAIRS; i += 2) {
         const int chunk = i % FRAGMENTS + lane / 16;
         unsigned int word[4];
 
@@ -273,7 +272,8 @@ FN void fill_chunk(const unsigned int slab[OPERANDS], const float *sum, const st
         }
     }
 //$ if kept then
-    keep_chunk(&packed[before / FRAGMENTS], slab, is_row, lane);
+    __syncwarp();
+    load_packed(&packed[before / FRAGMENTS], slab, is_row, lane);
 //$ end
 }
 //$ else

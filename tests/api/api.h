@@ -68,8 +68,6 @@ void api_run_open(struct api_run *run, struct quern_context *ctx,
                   const char *line);
 void api_run_close(struct api_run *run);
 
-const struct quern_operand *api_run_operand(const struct api_run *run, int arg);
-
 /* Nothing around the operands was written. */
 void api_run_guarded(const struct api_run *run);
 

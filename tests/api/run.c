@@ -67,7 +67,8 @@ static void fill(const struct quern_operand *o, unsigned char *to, size_t bytes)
 
 /* ------------------------------------------------------------------ memory */
 
-const struct quern_operand *api_run_operand(const struct api_run *run, int arg)
+static const struct quern_operand *find_operand(const struct api_run *run,
+                                                int arg)
 {
     for (int i = 0; i < run->count; i++)
         if (run->table[i].arg == arg)
@@ -190,7 +191,7 @@ void api_run_sizes(struct api_run *run, const int64_t *lengths, int form,
     int64_t start = form == API_BOTH ? 1 : 0;
 
     memset(run->args.of, 0, 3 * sizeof run->args.of[0]);
-    if (!api_run_operand(run, QUERN_ARG_LENGTHS))
+    if (!find_operand(run, QUERN_ARG_LENGTHS))
         return;
     memcpy(run->host_sizes, lengths, sizeof run->host_sizes);
     if (strstr(run->text, " sizes=")) {

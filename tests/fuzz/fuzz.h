@@ -18,11 +18,6 @@ struct fuzz_target {
     const char *const *words;
 };
 
-/* One row for each parser of foreign input; ends with no name. */
-extern const struct fuzz_target fuzz_targets[];
-
-const struct fuzz_target *fuzz_find(const char *name);
-
 /* A rule of ours that did not hold: as a crash, so that a driver sees it. */
 #define FUZZ_HOLDS(rule)                                                       \
     do {                                                                       \

@@ -212,7 +212,8 @@ static const char *const checkpoint_words[] = {"{",          "}",
                                                "4294967296", "__metadata__",
                                                NULL};
 
-const struct fuzz_target fuzz_targets[] = {
+/* One row for each parser of foreign input; ends with no name. */
+static const struct fuzz_target targets[] = {
     {"spec", fuzz_spec, 1000, spec_words},
     {"template", fuzz_spec, 250, template_words},
     {"problem", fuzz_problem, 20000, line_words},
@@ -227,15 +228,6 @@ const struct fuzz_target fuzz_targets[] = {
     {"checkpoint", fuzz_checkpoint, 3000, checkpoint_words},
     {NULL, NULL, 0, NULL},
 };
-
-const struct fuzz_target *fuzz_find(const char *name)
-{
-    const struct fuzz_target *target = fuzz_targets;
-
-    while (target->name && strcmp(target->name, name) != 0)
-        target++;
-    return target->name ? target : NULL;
-}
 
 void fuzz_broken(const char *rule, const char *file, int line)
 {
@@ -291,12 +283,21 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 
 static const struct fuzz_target *target;
 
+static const struct fuzz_target *find_target(const char *name)
+{
+    const struct fuzz_target *one = targets;
+
+    while (one->name && strcmp(one->name, name) != 0)
+        one++;
+    return one->name ? one : NULL;
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     const char *name = getenv("FUZZ_TARGET");
 
     (void)argc, (void)argv;
-    target = name ? fuzz_find(name) : NULL;
+    target = name ? find_target(name) : NULL;
     if (!target) {
         fprintf(stderr, "FUZZ_TARGET names a folder of tests/fuzz/corpus\n");
         exit(2);
@@ -435,10 +436,10 @@ static void replay_and_damage(void **state)
 
 int main(int argc, char **argv)
 {
-    struct CMUnitTest tests[sizeof fuzz_targets / sizeof *fuzz_targets];
+    struct CMUnitTest tests[sizeof targets / sizeof *targets];
     size_t count = 0;
 
-    for (const struct fuzz_target *t = fuzz_targets; t->name; t++)
+    for (const struct fuzz_target *t = targets; t->name; t++)
         tests[count++] =
             (struct CMUnitTest){.name = t->name,
                                 .test_func = replay_and_damage,

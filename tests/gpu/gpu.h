@@ -111,9 +111,6 @@ const struct quern_registry *gpu_registry(void);
    of products: the others have a run without. */
 int gpu_variant_wants(const struct qn_recipe *);
 
-/* Is it compiled for this GPU? */
-int gpu_variant_serves(const struct qn_kernel *);
-
 /* All kernels of the registry for this GPU that `only` (may be NULL) matches,
    but those with an activation and those that quantize; into variants. */
 void gpu_variant_list(const char *only);
@@ -181,9 +178,6 @@ void gpu_must(int code, const char *what);
 
 /* Wait for a stream; a hung or crashed kernel ends the suite with `what`. */
 void gpu_wait(void *stream, const char *what);
-
-/* Seconds, from any point on. */
-double gpu_now(void);
 
 /* --------------------------------------------------- gpu_case: one problem */
 
@@ -294,9 +288,6 @@ const char *gpu_job_judge(struct qn_job *, const char *when, char *text,
                           size_t size);
 /* Other sizes on the device with the same workspace. */
 const char *gpu_job_resize(struct qn_job *, int (*forget)(struct qn_job *),
-                           char *text, size_t size);
-/* Captured once, replayed with sizes that changed since. */
-const char *gpu_job_replay(struct qn_job *, int (*forget)(struct qn_job *),
                            char *text, size_t size);
 /* Invalid sizes are reported, and do not affect the next run. */
 const char *gpu_job_bad_size(struct qn_job *, int (*forget)(struct qn_job *),

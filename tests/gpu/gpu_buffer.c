@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 /* A failed driver call is sticky: no later one would succeed. */
 static void lost(int code, const char *what)
 {
@@ -134,23 +136,16 @@ const char *gpu_buffer_guarded(const struct gpu_buffer *b, const char *name)
     return NULL;
 }
 
-double gpu_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Polls: a kernel that hangs must not hang the suite. */
 void gpu_wait(void *stream, const char *what)
 {
     const struct timespec nap = {0, 20000};
-    double end = gpu_now() + GPU_TIMEOUT * (gpu_options.sanitize ? 20 : 1);
+    double end =
+        qn_clock_seconds() + GPU_TIMEOUT * (gpu_options.sanitize ? 20 : 1);
     int code, tries = 0;
 
     while ((code = cu.stream_query(stream)) == GPU_NOT_READY) {
-        if (gpu_now() > end)
+        if (qn_clock_seconds() > end)
             gpu_lost(
                 gpu_text("%s: still running after %d s", what, GPU_TIMEOUT));
         if (++tries > 2000)

@@ -90,8 +90,9 @@ const char *gpu_job_resize(struct qn_job *job, int (*forget)(struct qn_job *),
     return gpu_job_judge(job, "other sizes", text, size);
 }
 
-const char *gpu_job_replay(struct qn_job *job, int (*forget)(struct qn_job *),
-                           char *text, size_t size)
+/* Captured once, replayed with sizes that changed since. */
+static const char *replay(struct qn_job *job, int (*forget)(struct qn_job *),
+                          char *text, size_t size)
 {
     void *stream, *graph, *executable;
     const char *bad = NULL;
@@ -154,7 +155,7 @@ static void run_one(int number, int i)
     else
         bad = gpu_job_judge(&job, "the first run", text, sizeof text);
     if (!bad && i == f->each - 1)
-        bad = gpu_job_replay(&job, f->forget, text, sizeof text);
+        bad = replay(&job, f->forget, text, sizeof text);
     else if (!bad)
         bad = f->go_through(&job, k, text, sizeof text);
     if (bad)

@@ -22,6 +22,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/clock.h"
 #include "base/context.h"
 #include "code/module.h"
 
@@ -161,7 +162,7 @@ static void add_machine(cJSON *root)
     cJSON_AddNumberToObject(root, "power_watts", watts);
     cJSON_AddNumberToObject(root, "seed", (double)gpu_options.seed);
     cJSON_AddBoolToObject(root, "quick", gpu_options.quick);
-    cJSON_AddNumberToObject(root, "seconds", gpu_now() - started);
+    cJSON_AddNumberToObject(root, "seconds", qn_clock_seconds() - started);
 }
 
 static void add_family(cJSON *list, const struct gpu_family *f)
@@ -242,7 +243,7 @@ static int finish(void)
     printf("# %s, driver %s, CUDA %d.%d, %d kernels of %d variants, %.0f s\n",
            gpu_device.name, gpu_device.driver, gpu_device.cuda / 1000,
            gpu_device.cuda % 1000 / 10, gpu_nkernels, gpu_nvariants,
-           gpu_now() - started);
+           qn_clock_seconds() - started);
     printf("%d passed, %d failed, %d skipped\n", sum.passed, sum.failed,
            sum.skipped);
     fflush(stdout);
@@ -251,7 +252,8 @@ static int finish(void)
 
 int gpu_late(void)
 {
-    return gpu_options.seconds > 0 && gpu_now() > begun + gpu_options.seconds;
+    return gpu_options.seconds > 0 &&
+           qn_clock_seconds() > begun + gpu_options.seconds;
 }
 
 void gpu_record_line(const char *text, int late, const char *result)
@@ -276,9 +278,9 @@ void gpu_lost(const char *text)
 static void run_family(struct gpu_family *f, int number)
 {
     current = f;
-    begun = gpu_now();
+    begun = qn_clock_seconds();
     f->run();
-    f->seconds = gpu_now() - begun;
+    f->seconds = qn_clock_seconds() - begun;
     printf("%s %d - %s: %s (%d of %d, %d refused, %.1f s)\n",
            f->counts.failed ? "not ok" : "ok", number, f->name, f->what,
            f->counts.passed, f->counts.passed + f->counts.failed,
@@ -473,7 +475,7 @@ int main(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     if (!gpu_options.commit)
         gpu_options.commit = "";
-    started = gpu_now();
+    started = qn_clock_seconds();
     setenv("QUERN_TRUST", "compiled", 1); /* the suite is the trial */
     missing = gpu_driver_open(&gpu_device);
     if (missing) {

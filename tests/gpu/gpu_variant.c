@@ -66,7 +66,8 @@ static int is_twin(const struct qn_recipe *recipe)
     return 0;
 }
 
-int gpu_variant_serves(const struct qn_kernel *k)
+/* Is it compiled for this GPU? */
+static int serves(const struct qn_kernel *k)
 {
     const struct qn_device device = {.major = gpu_device.major,
                                      .minor = gpu_device.minor};
@@ -114,7 +115,7 @@ void gpu_variant_list(const char *only)
         if (k->op > QUERN_WGRAD || k->epilogue >= QN_ACTIVATE ||
             qn_fuse_strategy(k) || qn_tensormap_takes(k, QN_PARAM_gather) ||
             qn_tensormap_takes(k, QN_PARAM_scatter) ||
-            qn_tensormap_takes(k, QN_PARAM_extra_k) || !gpu_variant_serves(k) ||
+            qn_tensormap_takes(k, QN_PARAM_extra_k) || !serves(k) ||
             (gpu_options.quick && !only && is_twin(gpu_variant_recipe(k))) ||
             (only && fnmatch(only, k->name, 0)))
             continue;
@@ -137,7 +138,7 @@ int gpu_variant_pick(int (*wanted)(const struct qn_kernel *), int every,
     for (int i = 0; i < registry->nkernels; i++) {
         const struct qn_kernel *k = &registry->kernels[i];
 
-        if (!wanted(k) || !gpu_variant_serves(k) ||
+        if (!wanted(k) || !serves(k) ||
             (gpu_options.only && fnmatch(gpu_options.only, k->name, 0)) ||
             (gpu_options.quick && seen++ % every))
             continue;

@@ -6,7 +6,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 #define PROBLEM "fprop bf16 g=4 m=600 n=256 k=64"
 
@@ -237,21 +238,13 @@ TEST(bands_run_too)
 
 /* ------------------------------------------------------------------- limits */
 
-static double seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 TEST(stops_when_time_is_up)
 {
     const struct qn_tune_options options = {.seconds = 0.5, .threads = 1},
                                  none = {.seconds = 0.01, .threads = 1};
     struct quern_context *ctx = test_open();
     struct quern_tune_result r;
-    double start = seconds();
+    double start = qn_clock_seconds();
 
     setenv("FAKE_NVRTC_DELAY", "700", 1);
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
@@ -263,7 +256,7 @@ TEST(stops_when_time_is_up)
     assert_true(r.rounds >= 2);
     expect_reason(&r, "k_cluster", "time was up before it was compiled");
     qn_free(r.candidates);
-    assert_true(seconds() - start < 6);
+    assert_true(qn_clock_seconds() - start < 6);
     test_expect_balance();
     test_expect_why(ctx, PROBLEM, "(time was up before that was certain)", 1);
     qn_close(ctx);
@@ -307,10 +300,10 @@ TEST(waits_for_others_until_time_is_up)
     count = hold_locks(locks, 64);
     assert_in_range(count, 2, 63);
     ctx = test_open();
-    start = seconds();
+    start = qn_clock_seconds();
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_EINVAL,
                 "time was up while another process compiled it");
-    assert_true(seconds() - start < 3);
+    assert_true(qn_clock_seconds() - start < 3);
     qn_free(r.candidates);
     while (count)
         close(locks[--count]);

@@ -214,8 +214,8 @@ void qt_place_of(const struct qt_case *c, int role, struct qt_place *p)
 
 /* By address they are in the order 0, 5, 10, ... modulo the groups, so that
    no two neighbours stay neighbours, and none is where its number says. */
-int64_t qt_place_matrix(const struct qt_case *c, const struct qt_place *p,
-                        int role, int group)
+static int64_t matrix_at(const struct qt_case *c, const struct qt_place *p,
+                         int role, int group)
 {
     int step = c->groups % 5 ? 5 : c->groups % 3 ? 3 : 7;
 
@@ -236,7 +236,7 @@ int64_t qt_place_at(const struct qt_case *c, const struct qt_place *p, int role,
         x += c->start[group];
     if (axes[1] == c->ragged && !p->grouped)
         y += c->start[group];
-    return qt_place_matrix(c, p, role, group) +
+    return matrix_at(c, p, role, group) +
            (p->swapped ? y * p->stride + x : x * p->stride + y);
 }
 
@@ -268,7 +268,7 @@ void qt_pointers_write(const struct qt_case *c, int role, void *data,
 
     qt_place_of(c, role, &p);
     for (int g = 0; g < c->groups; g++)
-        pointers[g] = (char *)data + qt_place_matrix(c, &p, role, g) * p.bytes;
+        pointers[g] = (char *)data + matrix_at(c, &p, role, g) * p.bytes;
 }
 
 /* One operand: its position, and the gaps in its rows and matrices. */

@@ -165,10 +165,6 @@ void qt_place_of(const struct qt_case *, int role, struct qt_place *);
 int64_t qt_place_at(const struct qt_case *, const struct qt_place *, int role,
                     int group, int64_t x, int64_t y);
 
-/* Offset of group g's matrix, in elements. */
-int64_t qt_place_matrix(const struct qt_case *, const struct qt_place *,
-                        int role, int group);
-
 /* 0, or -1 when memory ran out; `data` may be freed in both cases. */
 int qt_data_make(const struct qt_case *, struct qt_data *data);
 int qt_data_reference(const struct qt_case *, struct qt_data *data,

@@ -109,7 +109,8 @@ int px_async_cta_end(struct px_warp *w)
     return PX_NEXT;
 }
 
-uint64_t px_async_bulk(struct px_warp *w, int lane, uint32_t groups, int read)
+static uint64_t count_bulk(struct px_warp *w, int lane, uint32_t groups,
+                           int read)
 {
     uint64_t count = 0;
 
@@ -267,7 +268,7 @@ static int bulk_commit(struct px_warp *w, const struct px_op *op, uint32_t mask)
 static int bulk_wait(struct px_warp *w, const struct px_op *op, uint32_t mask)
 {
     PX_EACH (mask)
-        if (px_async_bulk(w, i, PX_AT(w, uint32_t, 0)[i], op->sub))
+        if (count_bulk(w, i, PX_AT(w, uint32_t, 0)[i], op->sub))
             return px_wait_for(w, &w->stores);
     return PX_NEXT;
 }

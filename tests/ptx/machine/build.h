@@ -54,7 +54,6 @@ int32_t px_build_place(struct px_build *b, int bytes);
 int32_t px_build_constant(struct px_build *b, uint64_t value, int wide);
 /* As that, of an address of shared memory. */
 int32_t px_build_shared(struct px_build *b, uint64_t value, int wide);
-int32_t px_build_special(struct px_build *b, const char *name);
 
 /* declare.c: the rest of a declaration. */
 int px_declare_registers(struct px_build *b, char *at);

@@ -8,8 +8,8 @@
 
 struct px_machine px_machine;
 
-void px_fault_place(char *text, size_t size, const struct px_warp *w,
-                    const struct px_op *op)
+static void print_place(char *text, size_t size, const struct px_warp *w,
+                        const struct px_op *op)
 {
     const char *name =
         px_machine.launch ? px_machine.launch->program->name : "";
@@ -29,7 +29,7 @@ void px_fault_trace(const struct px_warp *w, const struct px_op *op,
 
     if (!px_machine.trace || !op->is_traced)
         return;
-    px_fault_place(place, sizeof place, w, op);
+    print_place(place, sizeof place, w, op);
     fprintf(stderr, "ptx: %s, lanes %08x%s\n", place, mask, what);
 }
 
@@ -41,7 +41,7 @@ int px_fault(const struct px_warp *w, const struct px_op *op, int lane,
 
     if (*px_machine.fault)
         return PX_FAULT;
-    px_fault_place(place, sizeof place, w, op);
+    print_place(place, sizeof place, w, op);
     va_start(list, format);
     vsnprintf(what, sizeof what, format, list);
     va_end(list);

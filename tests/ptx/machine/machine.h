@@ -350,8 +350,6 @@ int px_fault_plain(const char *format, ...)
 /* With $PTX_TRACE: the warp did `op` with `mask`, or what it is about came. */
 void px_fault_trace(const struct px_warp *w, const struct px_op *op,
                     uint32_t mask, const char *what);
-void px_fault_place(char *text, size_t size, const struct px_warp *w,
-                    const struct px_op *op);
 
 /* parse.c: NULL with px_machine.fault if the text is not understood. Takes the
    text, which it frees with the program. */
@@ -409,8 +407,7 @@ void px_async_clear(void);
 int px_async_pending(void);
 int px_async_land(void); /* any one; PX_WAIT if none can; PX_FAULT */
 int px_async_cta_end(struct px_warp *w); /* PX_FAULT if some are in flight */
-uint64_t px_async_bulk(struct px_warp *w, int lane, uint32_t groups, int read);
-struct px_tile; /* tma.c */
+struct px_tile;                          /* tma.c */
 struct px_async {
     struct px_warp *warp;
     const struct px_op *op;

@@ -91,7 +91,7 @@ static const struct {
     {"%nclusterid.z", PX_NCLUSTERID_Z},
 };
 
-int32_t px_build_special(struct px_build *b, const char *name)
+static int32_t find_special(struct px_build *b, const char *name)
 {
     struct px_program *program = b->program;
 
@@ -191,7 +191,7 @@ static int add_operand(struct px_build *b, char *word)
     }
     if (*word == '%') {
         out->kind = 'r';
-        out->at = px_build_special(b, word);
+        out->at = find_special(b, word);
         if (out->at < 0)
             return px_fault_plain("%.200s.cu:%d: register %s is not known",
                                   b->program->name, b->line, word);
