@@ -134,30 +134,54 @@ static double bytes_of(const struct qn_problem *p,
     return bytes + (double)qn_geometry_bytes(&g, 0, 0);
 }
 
-/* The product, as its plan would choose. */
-static int look_product(const struct qn_session *s, double *cycles)
+/* A product, as its plan would choose; 0 cycles: no kernel serves. */
+static int look_product(const struct qn_session *s,
+                        const struct qn_problem *product, double *cycles)
 {
-    struct qn_problem product, first;
+    const struct qn_recipe *recipe = qn_context_recipe(s->ctx, product->recipe);
+    struct qn_problem first;
     struct qn_dequantize_choice strategy;
     struct qn_session one = *s;
     int served, code;
 
-    qn_epilogue_product(s->problem, s->demand.recipe, &product);
-    one.problem = one.demand.problem = &product;
+    *cycles = 0;
+    one.problem = one.demand.problem = product;
+    one.demand.recipe = recipe;
     code = qn_dequantize_choose(&one, &strategy);
     if (code ||
         (strategy.judged && strategy.cost[strategy.strategy].cycles > 0)) {
         *cycles = code ? 0 : strategy.cost[strategy.strategy].cycles;
         return code;
     }
-    qn_dequantize_first(s->ctx, &product, s->demand.recipe, strategy.strategy,
-                        &first);
+    qn_dequantize_first(s->ctx, product, recipe, strategy.strategy, &first);
     code = qn_select_cycles(s->ctx, &s->demand, &first, &served, cycles);
     if (served && strategy.strategy > QUERN_DEQUANTIZE_MAINLOOP)
         *cycles +=
-            qn_dequantize_cost_of(&product, s->demand.recipe, strategy.strategy,
+            qn_dequantize_cost_of(product, recipe, strategy.strategy,
                                   qn_model_memory_share(s->demand.device))
                 .moving;
+    return code;
+}
+
+int qn_epilogue_pays(const struct qn_session *s, const struct qn_problem *fused,
+                     const struct qn_problem *plain, double bytes, int launches,
+                     int *pays)
+{
+    double one, apart;
+    int code;
+
+    *pays = 1;
+    if (s->demand.same_sums || s->demand.kernel ||
+        s->demand.backend == QUERN_BACKEND_HOST ||
+        s->demand.backend == QUERN_BACKEND_CUBLASLT ||
+        fused->dequantize != QUERN_DEQUANTIZE_AUTO ||
+        !qn_context_recipe(s->ctx, fused->recipe)->scaling[QN_W].packed)
+        return QUERN_OK;
+    code = look_product(s, fused, &one);
+    if (!code)
+        code = look_product(s, plain, &apart);
+    *pays = code || one <= 0 || apart <= 0 ||
+            one < apart + qn_model_cast(&s->device, bytes, launches);
     return code;
 }
 
@@ -165,7 +189,7 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
 {
     const struct qn_problem *p = s->problem;
     const struct qn_recipe *recipe = s->demand.recipe;
-    struct qn_problem dequantized, wide;
+    struct qn_problem product, dequantized, wide;
     int served, code = QUERN_OK;
 
     memset(c, 0, sizeof *c);
@@ -178,8 +202,10 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
         !qn_epilogue_apart(s->ctx, p, recipe))
         return QUERN_OK;
     c->bytes = bytes_of(p, recipe);
-    if (qn_epilogue_has_sums(s->ctx, p, recipe))
-        code = look_product(s, &c->apart);
+    if (qn_epilogue_has_sums(s->ctx, p, recipe)) {
+        qn_epilogue_product(p, recipe, &product);
+        code = look_product(s, &product, &c->apart);
+    }
     if (c->apart > 0)
         c->apart += qn_model_cast(&s->device, c->bytes,
                                   1 + (p->dbias != 0) + (p->dprob != 0));
@@ -193,6 +219,20 @@ int qn_epilogue_choose(const struct qn_session *s, struct qn_epilogue_choice *c)
                                   qn_model_memory_share(s->demand.device))
                 .moving;
     return code;
+}
+
+int qn_epilogue_fuses(const struct qn_session *s, int *fuses)
+{
+    const struct qn_problem *p = s->problem;
+    const struct qn_recipe *recipe = s->demand.recipe;
+    struct qn_problem product;
+
+    *fuses = 1;
+    if (p->lora || !qn_epilogue_has_sums(s->ctx, p, recipe))
+        return QUERN_OK;
+    qn_epilogue_product(p, recipe, &product);
+    return qn_epilogue_pays(s, p, &product, bytes_of(p, recipe),
+                            1 + (p->dbias != 0) + (p->dprob != 0), fuses);
 }
 
 int qn_epilogue_dequantizes(const struct qn_epilogue_choice *c)

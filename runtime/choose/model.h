@@ -121,6 +121,18 @@ struct qn_epilogue_choice {
     double dequantize; /* of operands dequantized for a kernel that fuses */
 };
 
+/* Is `fused` to be one launch? It is not if the kernels of a plain product next
+   to packed weights, which may have another order of sums, take less time with
+   `launches` after them that move so many bytes. One order of sums for all
+   counts of rows has one launch always. QUERN_ENOMEM, QUERN_EINVAL. */
+int qn_epilogue_pays(const struct qn_session *session,
+                     const struct qn_problem *fused,
+                     const struct qn_problem *plain, double bytes, int launches,
+                     int *pays);
+
+/* The same for the session's problem and the epilogue of its sums in fp32. */
+int qn_epilogue_fuses(const struct qn_session *session, int *fuses);
+
 /* For a session's problem that no kernel serves. QUERN_ENOMEM, QUERN_EINVAL. */
 int qn_epilogue_choose(const struct qn_session *session,
                        struct qn_epilogue_choice *choice);

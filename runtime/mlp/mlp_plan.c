@@ -109,14 +109,50 @@ static int plan_either(struct qn_mlp_plan *plan, const struct qn_session *s,
                : code;
 }
 
+/* Bytes of a product's result, of which passes after it read and write some. */
+static double result_bytes(const struct qn_problem *p)
+{
+    return (double)p->m * (double)p->n * qn_type_bits(p->d_type) / 8;
+}
+
+/* The same product without its bias. */
+static struct qn_problem without_bias(const struct qn_problem *p)
+{
+    struct qn_problem plain = *p;
+
+    plain.bias = plain.probability = 0;
+    return plain;
+}
+
+/* Does making h in the launch of pre take less time than a pass for the bias
+   and one for the activation? */
+static int compare_fused(const struct qn_mlp_plan *plan,
+                         const struct qn_session *s, const struct qn_problem *p,
+                         int *pays)
+{
+    const double bytes = result_bytes(p); /* of pre, of which h is a part */
+    struct qn_problem plain;
+
+    qn_mlp_product(plan->ctx, &plan->mlp, plan->recipe, QN_MLP_PRE, &plain);
+    plain = without_bias(&plain);
+    return qn_epilogue_pays(s, p, &plain,
+                            (p->bias ? 2 : 0) * bytes + bytes +
+                                bytes / qn_activation_operands(p->activation),
+                            1 + p->bias, pays);
+}
+
 /* pre and h at once, where a kernel does that. */
 static int plan_fused(struct qn_mlp_plan *plan, const struct qn_session *s)
 {
     struct qn_problem p;
-    int code;
+    int pays, code;
 
     if (!qn_mlp_fused(plan->ctx, &plan->mlp, plan->recipe, &p))
         return QUERN_OK;
+    code = compare_fused(plan, s, &p, &pays);
+    plan->apart = !pays;
+    if (code || !pays)
+        return code;
     code = plan_either(plan, s, &p, QN_MLP_PRE);
     plan->fused = !code;
     return code == QUERN_ENOKERNEL ? QUERN_OK : code;
@@ -148,15 +184,6 @@ static int is_fused(const struct qn_mlp_plan *plan, int index)
            (plan->back && (index == QUERN_MLP_DPRE || index == QN_MLP_DH));
 }
 
-/* The same product without its bias. */
-static struct qn_problem without_bias(const struct qn_problem *p)
-{
-    struct qn_problem plain = *p;
-
-    plain.bias = plain.probability = 0;
-    return plain;
-}
-
 /*
 ** If no kernel adds the bias, one does without it, and a pass of its own
 ** follows; unless its operands become bf16 in a pass, so that the kernel of the
@@ -169,9 +196,14 @@ static int plan_product(struct qn_mlp_plan *plan, const struct qn_session *s,
 {
     const struct qn_problem plain = without_bias(p);
     struct qn_plan **out = &plan->launches[product].product, *other;
-    int code = plan_either(plan, s, p, product);
     struct qn_problem dequantized = *p;
+    int pays = 1, code = QUERN_OK;
 
+    if (p->bias)
+        code = qn_epilogue_pays(s, p, &plain, 2 * result_bytes(p), 1, &pays);
+    if (code)
+        return code;
+    code = pays ? plan_either(plan, s, p, product) : QUERN_ENOKERNEL;
     if (code != QUERN_ENOKERNEL || !p->bias)
         return code;
     code = plan_either(plan, s, &plain, product);
@@ -402,7 +434,9 @@ static void explain_fused(const struct qn_mlp_plan *plan, struct qn_text *text)
         explain_launch(plan, QN_MLP_PRE, "pre = x w1^T and h = activation(pre)",
                        text);
     else if (qn_mlp_fused(plan->ctx, &plan->mlp, plan->recipe, &p))
-        add_line("h in a launch after pre: no kernel serves", &p, text);
+        add_line(plan->apart ? "h in a launch after pre: one launch is slower"
+                             : "h in a launch after pre: no kernel serves",
+                 &p, text);
     else
         qn_text_add(text, "  h in a launch after pre: its scales are known "
                           "only when all of it is\n");

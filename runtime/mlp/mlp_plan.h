@@ -25,6 +25,7 @@ struct qn_mlp_plan {
                                                    in the order of steps;
                                                    neither: nothing to do */
     int fused;      /* the product of pre makes h, too, so no cast does */
+    int apart;      /* one would, but two launches take less time */
     int back;       /* and that of dh dpre, db1 and dprob */
     int gathers;    /* the product of pre reads tokens of x through indices */
     int gathers_dy; /* and that of dh tokens of dy */

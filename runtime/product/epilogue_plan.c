@@ -110,8 +110,18 @@ static int plan_unfused(struct qn_session *s, int code, struct qn_plan **out)
 int qn_epilogue_make(struct qn_session *s, struct qn_plan **out)
 {
     const int backend = s->demand.backend, tune_ms = s->options.tune_ms;
-    int code = qn_dequantize_make(s, out);
+    int fuses, code = qn_epilogue_fuses(s, &fuses);
 
+    if (code)
+        return code;
+    if (!fuses) {
+        code = plan_unfused(s, QUERN_ENOKERNEL, out);
+        if (!qn_plan_given_up(code))
+            return code;
+        s->demand.backend = backend;
+        s->options.tune_ms = tune_ms;
+    }
+    code = qn_dequantize_make(s, out);
     if (!qn_plan_given_up(code))
         return code;
     s->demand.backend = backend;
@@ -131,8 +141,10 @@ static const char *name_of(const struct qn_problem *p)
 int qn_epilogue_why(const struct qn_session *s, struct qn_text *text)
 {
     struct qn_epilogue_choice c;
-    int code = qn_epilogue_choose(s, &c);
+    int fuses, code = qn_epilogue_choose(s, &c);
 
+    if (!code)
+        code = qn_epilogue_fuses(s, &fuses);
     if (code || (c.apart <= 0 && c.dequantize <= 0))
         return code;
     if (s->demand.backend == QUERN_BACKEND_HOST) {
@@ -143,7 +155,9 @@ int qn_epilogue_why(const struct qn_session *s, struct qn_text *text)
         return code;
     }
     qn_text_add(text,
-                "no kernel fuses %s with the product: ", name_of(s->problem));
+                fuses ? "no kernel fuses %s with the product: "
+                      : "kernels that fuse %s with the product are slower: ",
+                name_of(s->problem));
     if (qn_epilogue_dequantizes(&c)) {
         qn_text_add(text,
                     "operands are dequantized for a kernel of bf16 that "

@@ -24,13 +24,14 @@ kernels "sm80_few_m" {
   scale    = { "none", "block" },
   layout   = "tn",
   ragged   = "m",
-  epilogue = "scale",
+  epilogue = { "scale", "activate" },
   arch     = { "sm_90a", "sm_100f", "sm_120a" }, -- sm_80 has no products of bf16x2
   template = "sm80/gemm_few.cu",
   params   = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stride", "b_group_stride",
                "b_pointers", "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global", "alpha",
                "beta", "scalar_step", "first_dims", "offsets", "sizes_bytes", "groups", "m", "n",
-               "k", "band", "error", "noop" },
+               "k", "band", "error", "noop", "bias", "saved", "saved_stride", "probability",
+               "activation", "interleave", "limit", "slope", "shift" },
 
   axis "tile" { {16, 64, 256}, {16, 128, 256}, {16, 64, 128}, {16, 128, 128}, {32, 128, 128},
                 {64, 128, 64} },
@@ -73,6 +74,15 @@ kernels "sm80_few_m" {
   end),
 
   requires "k <= 33554431" "rows of weights in a tile are addressed in 32 bits",
+  -- The activation and the interleaving of its operands are parameters: the rows of the weights are
+  -- copied in such an order that every tile has both operands of its results.
+  derive "activation" (function (v) return v.epilogue == "activate" and "any" or "none" end),
+  without "c c_stride beta" (function (v) return v.epilogue == "activate" end),
+  without "bias saved saved_stride probability activation interleave limit slope shift"
+    (function (v) return v.epilogue ~= "activate" end),
+  reject "fp32 results of a bias or an activation have a launch of their own"
+    (function (v) return v.epilogue == "activate" and v.d.bytes == 4 end),
+
   without "b_global" (function (v) return not v.b.scale or not v.b.scale.global end),
   reject "tokens must be bf16 without scales, and weights codes with them"
     (function (v) return v.a.scale ~= false or v.a.type ~= "bf16" or not v.b.scale end),

@@ -17,11 +17,15 @@ local function word_slots (v)
   return slots
 end
 
-local function slab_row (v) return v.tile.n // 8 * v.d.bytes end
+local function activates (v) return v.epilogue == "activate" end
+local function halves (v) return activates(v) and v.operands == "halves" end
+local function slab_row (v) return activates(v) and 16 or v.tile.n // 8 * v.d.bytes end
+local function slabs (v) return activates(v) and 4 or SLABS end -- of 32 rows of p, and of results
 
 -- Bytes of shared memory: alignment, tile queue and barriers aside, slabs and scales; one stage.
 local function fixed_memory (v)
-  return 2 * KiB + 8 * SLABS * 16 * slab_row(v) + v.word_rows * v.word_slots[2] * 4
+  local rows = activates(v) and 32 or 16
+  return 2 * KiB + 8 * slabs(v) * rows * slab_row(v) + v.word_rows * v.word_slots[2] * 4
 end
 local function stage_memory (v)
   return v.bytes * v.tile.m * v.tile.k + v.tile.n * v.tile.k * (v.b.bits == 4 and 4 or 8) // 8
@@ -48,17 +52,19 @@ local function common (most)
   derive "split" (function () return "n" end),
   derive "threads" (function () return 3 * 128 end),
   derive "mma_n" (function (v) return v.tile.m end),
-  derive "registers" (function () return { 40, 232 } end),
+  derive "registers" (function (v) return halves(v) and { 56, 224 } or { 40, 232 } end),
   derive "store" (function () return "warps" end),
-  derive "slabs" (function () return SLABS end),
+  derive "slabs" (slabs),
   derive "longest_first" (function () return 1 end), -- a tile's time is proportional to its tokens
 
   derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
   derive "b_box" (function (v)
-    return along(v) and { v.tile.k, v.tile.n } or { v.tile.n, v.tile.k }
+    return along(v) and { v.tile.k, v.tile.n // (halves(v) and 2 or 1) } or { v.tile.n, v.tile.k }
   end),
-  derive "d_box" (function (v) return { slab_row(v) // v.d.bytes, 16 } end),
-  derive "d_swizzle" (function (v) return slab_row(v) end),
+  derive "d_box" (function (v)
+    return { slab_row(v) // v.d.bytes, activates(v) and 32 or 16 }
+  end),
+  derive "d_swizzle" (function (v) return activates(v) and 0 or slab_row(v) end),
   derive "a_swizzle" (function () return 128 end),
   derive "b_swizzle" (function (v) return v.packed_row end),
 
@@ -140,6 +146,33 @@ kernels "sm90_weights_m" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {256, 128, 64} },
   axis "cluster"  { {1, 1} },
+  weights()
+}
+
+-- y = activation(x wᵀ + bias), times a number for each row: both operands of a result are sums of
+-- one thread, as the rows of B that its registers hold make them.
+kernels "sm90_weights_m_activate" {
+  op = "fprop", element = { bf16, e4m3, e2m1, i4, u4 }, scale = { "none", "block" }, layout = "tn",
+  ragged = "m", epilogue = "activate", arch = "sm_90a", template = "sm90/gemm_weights.cu",
+  params = join(maps, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
+                        "probability", "limit", "slope", "shift" }, given),
+
+  axis "activation" (join({ "none" }, activations.gated, activations.plain)),
+  axis "interleave" { 0, 1, 8, 32 },
+  axis "schedule" { "cooperative" },
+  axis "tile"     { {256, 128, 64} },
+  axis "cluster"  { {1, 1} },
+  derive "operands" (function (v)
+    for _, one in ipairs(join({ "none" }, activations.plain)) do
+      if v.activation == one then return "one" end
+    end
+    return v.interleave == 0 and "halves" or "runs"
+  end),
+  reject "nothing alternates: there is one operand"
+    (function (v) return v.operands == "one" and v.interleave > 0 end),
+  reject "fp32 results of a bias or an activation have a launch of their own"
+    (function (v) return v.d.bytes == 4 end),
+  without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end),
   weights()
 }
 

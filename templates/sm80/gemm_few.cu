@@ -1,12 +1,23 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local four, s = b.bits == 4, b.scale
+//$ local four, s, activates = b.bits == 4, b.scale, epilogue == "activate"
+//$ local from_b = activates and "s->b + (size_t)s->place[i] * 16" or "s->b + s->place[i]"
 /*
+//$ if activates then
+** p = alpha * a * b^T + bias for each group, and d = activation(p) times the row's probability; of
+** no activation d = alpha * a * b^T + bias * probability. Few tokens times packed weights.
+//$ else
 ** d = alpha * a * b^T + beta * c for each group: few tokens times packed weights.
+//$ end
 **
 **   a     [m, k]  $(a.type)
 **   b     [groups, n, k]  $(b.type), the stored codes: a code times the scale of its block,
 **         rounded to bf16, is multiplied
+//$ if activates then
+**   p     [m, n]  $(d.type); null: it is not written
+**   d     [m, n / 2], or with one operand [m, n]  $(d.type)
+//$ else
 **   d, c  [m, n]  $(d.type); c may be d, and is not read where beta is 0
+//$ end
 **
 ** The groups divide the rows of d among them. Those of no group are not written. For every GPU
 ** since sm_90: the rows of b are the tensor cores' rows, tokens their columns.
@@ -41,10 +52,15 @@ enum {
 
 //$ include "common/scale_place.c"
 
+//$ if activates then
+//$ include "sm80/activate.cu"
+
+//$ else
 //$ include(d.bytes == 4 and "sm80/words_f32.cu" or "sm80/words_16bit.cu")
 
 //$ include "sm80/store.cu"
 
+//$ end
 /* The ring, and between two tiles the warps' slabs; then the scales. */
 FN unsigned char *shared_memory(void)
 {
@@ -84,17 +100,24 @@ enum {
 struct source {
     const element *a, *b;         /* in the next stage: its bytes of a's first row, all of b's */
     long long step;               /* from there to its bytes of its next row of a */
-    unsigned int place[B_PASSES]; /* of its bytes of b */
+    unsigned int place[B_PASSES]; /* of its bytes of b$(activates and ", in units of 16" or "") */
     int tokens;                   /* of the tile, from its first row of a on */
     int k;                        /* steps left, from the next stage on */
     int aligned;                  /* tokens start at multiples of 16 bytes */
 };
 
+//$ if activates then
+/* `a`: the tile's first element, `b`: the group's; strides in bytes. */
+FN void source_begin(struct source *s, const element *a, long long a_stride, int tokens,
+                     const element *b, long long b_stride, const struct order *o, int k)
+{
+//$ else
 /* `a`, `b`: the tile's first elements; strides in bytes. Rows of b that are not there are the last
    one again: nothing stores their sums. */
 FN void source_begin(struct source *s, const element *a, long long a_stride, int tokens,
                      const element *b, long long b_stride, int columns, int k)
 {
+//$ end
     const int line = threadIdx.x / A_CHUNKS;
 
     s->aligned = ((size_t)a | (size_t)a_stride) % 16 == 0;
@@ -106,8 +129,13 @@ FN void source_begin(struct source *s, const element *a, long long a_stride, int
     for (int i = 0; i < B_PASSES; i++) {
         const int row = i * B_PASS + threadIdx.x / B_CHUNKS;
 
+//$ if activates then
+        s->place[i] = (unsigned int)(column_of_row(o, row) * (b_stride / 16)) +
+                      threadIdx.x % B_CHUNKS;
+//$ else
         s->place[i] = (unsigned int)((row < columns ? row : columns - 1) * b_stride) +
                       threadIdx.x % B_CHUNKS * 16;
+//$ end
     }
     s->k = k;
 }
@@ -137,7 +165,7 @@ FN void copy_any(const struct source *s, unsigned int a, unsigned int b)
 
 #pragma unroll
     for (int i = 0; i < B_PASSES; i++)
-        copy_weights(b + i * B_PASS * B_ROW, s->b + s->place[i], left_b);
+        copy_weights(b + i * B_PASS * B_ROW, $(from_b), left_b);
 #pragma unroll 1
     for (int i = 0; i < TILE_M && i < s->tokens; i += A_PASS, from += s->step) {
         unsigned int word[4] = { 0 };
@@ -165,7 +193,7 @@ FN void copy_stage(struct source *s, unsigned int stage)
     if (s->k >= TILE_K && s->aligned) {
 #pragma unroll
         for (int i = 0; i < B_PASSES; i++)
-            copy_weights(b + i * B_PASS * B_ROW, s->b + s->place[i], 16);
+            copy_weights(b + i * B_PASS * B_ROW, $(from_b), 16);
 #pragma unroll
         for (int i = 0; i < TILE_M; i += A_PASS)
             if (i < s->tokens)
@@ -189,15 +217,22 @@ struct rows {
     unsigned int skips[HELD]; /* bits of each row's first word before its first scale */
 };
 
+//$ if activates then
+FN void rows_begin(struct rows *r, const struct scales *scales, const struct tile *t,
+                   const struct order *o, int columns)
+{
+//$ else
 FN void rows_begin(struct rows *r, const struct scales *scales, const struct tile *t, int columns)
 {
+//$ end
     const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * WARP_N;
 
     r->row = first + lane / 4;
     r->codes = A_BYTES + r->row * B_ROW + lane % 4 * $(four and 2 or 4);
     r->digits = digits_of(r->row);
     r->line_row = first + lane % WARP_N;
-    r->line = line_b(scales, t, t->column + r->line_row, columns);
+//$ local of_row = activates and "column_of_row(o, r->line_row)" or "t->column + r->line_row"
+    r->line = line_b(scales, t, $(of_row), columns);
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         r->skips[i] = 8 * __shfl_sync(~0u, r->line.skip, 8 * i + lane / 4);
@@ -317,7 +352,7 @@ $(name)(
     const unsigned int ring = shared_address(shared_memory());
     const struct memory s = { ring, ring + STAGES * STAGE_BYTES };
     const struct scales scales = { (const unsigned char *)b_sf, b_sf_stride, b_sf_group_stride, k };
-    float *slab = (float *)shared_memory() + warp * 16 * SLAB_PITCH;
+    float *slab = (float *)shared_memory() + warp * $(activates and "TILE_M" or "16") * SLAB_PITCH;
     struct scheduler w;
     struct tile t;
 
@@ -329,6 +364,15 @@ $(name)(
             b_pointers ? (const element *)b_pointers[t.group]
                        : (const element *)b + t.group * b_group_stride * $(b.bits) / 8;
         float sum[WARP_N / 16][TILE_M / 8][4] = { { { 0 } } };
+//$ if activates then
+        const struct order rows_of_b = order_of(activation, interleave, t.column, n);
+        struct source source;
+        struct rows rows;
+
+        source_begin(&source, (const element *)a + 2 * row * a_stride, 2 * a_stride, tokens,
+                     weights, b_stride * $(b.bits) / 8, &rows_of_b, k);
+        rows_begin(&rows, &scales, &t, &rows_of_b, n);
+//$ else
         struct source source;
         struct target target;
         struct rows rows;
@@ -337,11 +381,22 @@ $(name)(
                      weights + t.column * b_stride * $(b.bits) / 8, b_stride * $(b.bits) / 8,
                      n - t.column, k);
         rows_begin(&rows, &scales, &t, n);
+//$ end
         if (k > 0)
             multiply_tile(sum, &s, &source, &rows, k, tokens);
 //$ if s.global or lowered > 0 then
         finish_sums(sum, $(s.global and "b_global[t.group]" or "1"));
 //$ end
+//$ if activates then
+        /* Made again: no register keeps it during the products. */
+        const struct order order = order_of(opaque(activation), interleave, t.column, n);
+        struct work work;
+
+        //$ include "sm80/activate_work.body.cu"
+        __syncthreads(); /* nothing reads the ring any more: it becomes slabs */
+        store_results(&work, &order, slab, sum, row, tokens);
+        __syncthreads(); /* and a ring again */
+//$ else
         target.d = (output *)d + row * d_stride + t.column;
         target.d_stride = d_stride;
         target.c = (output *)c + row * c_stride + t.column;
@@ -354,6 +409,7 @@ $(name)(
         __syncthreads(); /* nothing reads the ring any more: it becomes slabs */
         store_sums(&target, slab, sum, 0, warp * WARP_N);
         __syncthreads(); /* and a ring again */
+//$ end
     }
     if (blockIdx.x == gridDim.x - 1 && warp == 0) /* it has the fewest tiles */
         check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);

@@ -5,7 +5,7 @@
 A_STEP = $(step_of[a.major]), /* bytes from MMA_K steps of k to the next */
 B_STEP = $(step_of[b.major]),
 SLAB_COLUMNS = $(slab_columns),
-SLAB_ROWS = $(warps and 16 or 64),
+SLAB_ROWS = $(d_box[2]),
 SLAB_BYTES = SLAB_ROWS * SLAB_COLUMNS * $(d.bytes), /* one $(storer)'s store */
 SLABS = $(slabs), /* of each */
 ALL_SLABS_BYTES = $(warps and 8 or 2) * SLABS * SLAB_BYTES,

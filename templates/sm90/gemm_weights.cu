@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local rebased = dequantize == "rebased"
+//$ local rebased, activates = dequantize == "rebased", epilogue == "activate"
 /*
 //$ include "sm90/about_product.body.cu"
 //$ if rebased then
@@ -22,7 +22,7 @@ enum {
     B_BYTES = $(b.major == "k" and "TILE_N" or "TILE_K") * B_ROW,
     STAGE_BYTES = A_BYTES + B_BYTES,
     WORDS_BYTES = $(word_rows) * $(word_slots[2]) * 4, /* of scales */
-    //$ include("sm90/constants_store.body.cu", { slab_columns = tile.n // 8 })
+    //$ include("sm90/constants_store.body.cu", { slab_columns = d_box[1] })
 };
 
 //$ include "sm90/base.cu"
@@ -74,6 +74,9 @@ $(name)(
     scales.b_stride = b_sf_stride;
     scales.b_group_stride = b_sf_group_stride;
     scales.k = k;
+//$ if activates then
+    //$ include "sm90/epilogue.body.cu"
+//$ end
     //$ include "sm90/scheduler_setup.body.cu"
 
     //$ include "sm90/start.body.cu"

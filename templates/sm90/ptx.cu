@@ -304,7 +304,8 @@ FN void store_shared_byte(unsigned int to, unsigned int byte, unsigned int wante
 }
 
 //$ end
-//$ local neighbours = dequantize == "weights" and b.major == "mn" and d.bytes == 2
+//$ local pairs = epilogue == "activate" and operands == "runs" and interleave == 1
+//$ local neighbours = dequantize == "weights" and (b.major == "mn" and d.bytes == 2 or pairs)
 //$ if copies or quantize == "mainloop" or either or neighbours then
 FN void store_shared_word(unsigned int to, unsigned int word)
 {

@@ -136,13 +136,13 @@ FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 
 //$ end
 //$ local follows = epilogue == "activate" or epilogue == "copies"
-//$ local pairs = follows and operands == "runs" and interleave == 1
+//$ local pairs = follows and not turned and operands == "runs" and interleave == 1
 //$ if pairs then
 //$ include "sm90/store_alternating.cu"
 
 //$ end
 //$ local choice = pairs and epilogue == "activate" and ", int is_result" or ""
-//$ if addend ~= "fetch" and store == "warps" then
+//$ if addend ~= "fetch" and store == "warps" and not (follows and turned) then
 /* One warp's sums through a slab to D. */
 FN void put_slab(struct slabs *slabs, const struct maps *maps, const float *part,
                  const struct tile *t, int x, int y$(cut_by), int lane$(choice))
@@ -166,7 +166,9 @@ FN void put_slab(struct slabs *slabs, const struct maps *maps, const float *part
 }
 
 //$ end
-//$ if epilogue == "activate" or epilogue == "copies" then
+//$ if follows and turned then
+//$ include "sm90/activate_turned.cu"
+//$ elseif epilogue == "activate" or epilogue == "copies" then
 //$ include "sm90/activate.cu"
 //$ elseif back then
 //$ include "sm90/gradient.cu"

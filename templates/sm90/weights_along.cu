@@ -19,6 +19,39 @@
 //$ if twice and lowered > 0 then once "dequantize/twice_e4m3_apart.c" end
 //$ if not four then once "dequantize/permute.c" end
 enum { LINES = COLUMNS / 4, HELD = LINES / 8 }; /* rows of B: in a warp, in a thread */
+//$ local two = epilogue == "activate" and operands ~= "one"
+//$ if two then
+//$ local run = operands == "halves" and 64 or interleave
+/* A warp's rows of B make the first operands of 8 results, then the second ones: in a stage these
+   are APART rows away. */
+enum { APART = $(run) };
+
+/* The row of B in a stage that makes the first operand of the tile's result `i`. */
+FN int first_operand(int i)
+{
+    return $(run == 64 and "i" or "i / APART * 2 * APART + i % APART");
+}
+
+/* The column of p that the warp's row `line` makes, whose first result is `result`. */
+//$ if operands == "halves" then
+FN int column_of(int result, int line, int columns)
+//$ else
+FN int column_of(int result, int line)
+//$ end
+{
+    const int own = result + line % 8;
+
+//$ if operands == "halves" then
+    return own + line / 8 * (columns / 2);
+//$ elseif interleave == 1 then
+    return 2 * own + line / 8;
+//$ else
+    return own / APART * 2 * APART + own % APART + line / 8 * APART;
+//$ end
+}
+
+//$ end
+//$ local apart = two and "APART" or "8"
 
 /* The position of the first of a thread's rows: in a stage, among the scales; its lines. */
 struct rows {
@@ -47,11 +80,23 @@ FN void rows_begin(struct rows *r, const struct memory *s, const struct scales *
 {
     const int warp_row = threadIdx.x / 32 % 4 * LINES;
 
+//$ if two then
+    const int code_row = first_operand((first_row + warp_row) / 2 + lane / 4);
+
+//$ local of_halves = operands == "halves" and ", columns" or ""
+    r->line = line_b(scales, t, column_of((t->column + warp_row) / 2, lane % LINES$(of_halves)),
+                     columns);
+//$ else
     r->line = line_b(scales, t, t->column + warp_row + lane % LINES, columns);
+//$ end
     r->line_row = first_row + warp_row + lane % LINES;
     r->row = first_row + warp_row + lane / 4;
-    r->codes = r->row * B_ROW + lane % 4$(four and "" or " * 2");
+    r->codes = $(two and "code_row" or "r->row") * B_ROW + lane % 4$(four and "" or " * 2");
+//$ if two then
+    r->digits = code_row / (128 / B_ROW) % (B_ROW / 16) * 16;
+//$ else
     r->digits = lane / $(four and 16 or 8) * 16;
+//$ end
     r->skips = 0;
 #pragma unroll
     for (int i = 0; i < HELD; i++)
@@ -109,7 +154,7 @@ FN void $(name)(struct fragment *f, const struct rows *r, unsigned int stage, in
 //$ else
     const unsigned int scale = twice_e4m3_apart(code);
 //$ end
-    const unsigned int row = stage + r->codes + i * 8 * B_ROW;
+    const unsigned int row = stage + r->codes + i * $(apart) * B_ROW;
 
     (void)x;
 #pragma unroll

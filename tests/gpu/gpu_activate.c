@@ -22,8 +22,9 @@ static struct {
     char result[MOST_KERNELS][MOST_EACH][700]; /* "" if nothing is wrong */
 } work;
 
-/* Columns that the kernel takes are multiples of this. */
-static int step_of(const struct qn_kernel *k)
+/* Columns that the kernel takes, whose operands take turns so, are multiples of
+   this. */
+static int step_of(const struct qn_kernel *k, int interleave)
 {
     for (int i = 0; i < k->nrules; i++)
         if (!strcmp(k->rules[i].text, "n % 256 == 0") ||
@@ -31,9 +32,27 @@ static int step_of(const struct qn_kernel *k)
             return 256;
         else if (!strcmp(k->rules[i].text, "n % 64 == 0"))
             return 64;
+    if (!qn_tensormap_any(k)) /* rows of any length */
+        return interleave ? 2 * interleave : 6;
     if (k->epilogue >= QN_GRADIENT)
-        return k->interleave > 8 ? k->interleave : 8;
-    return k->interleave > 8 ? 2 * k->interleave : 16;
+        return interleave > 8 ? interleave : 8;
+    return interleave > 8 ? 2 * interleave : 16;
+}
+
+/* The activation of a kernel's i-th problem, and how its operands take turns:
+   a kernel of any has another one each time, and none. */
+static const char *activation_of(const struct qn_kernel *k, int i,
+                                 int *interleave)
+{
+    static const int runs[] = {0, 1, 8, 2, 32};
+    const int which = i % QUERN_ACTIVATION_COUNT;
+
+    *interleave = k->interleave;
+    if (strcmp(k->activation, "any") != 0)
+        return k->activation;
+    if (qn_activation_operands(which) > 1)
+        *interleave = runs[i % 5];
+    return qn_activation_name(which);
 }
 
 /* The i-th problem of a kernel: whole runs of columns, other sides and other
@@ -44,8 +63,10 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
     static const char *const sums[] = {"", " dbias=1 dprob=1", " dbias=add",
                                        " dprob=1"}; /* odd ones have prob=1 */
     static const int columns[] = {1, 9, 33, 16, 5}, steps[] = {72, 264, 8, 520};
-    const int step = step_of(k), many = groups > 100;
-    const int one = !strcmp(k->activation, "none");
+    int interleave;
+    const char *activation = activation_of(k, i, &interleave);
+    const int step = step_of(k, interleave), many = groups > 100;
+    const int one = !strcmp(activation, "none");
     const int back = k->epilogue >= QN_GRADIENT;
     size_t used = (size_t)snprintf(
         line, size, "%s %s g=%lld m=%lld n=%d k=%d d=%s layout=%s%s%s",
@@ -63,12 +84,11 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
     if (used < size && i % 2)
         used += (size_t)snprintf(line + used, size - used, " prob=1");
     if (!one && used < size)
-        used +=
-            (size_t)snprintf(line + used, size - used, " activation=%s%s",
-                             k->activation, i % 3 && !back ? " saved=1" : "");
-    if (k->interleave && used < size)
+        used += (size_t)snprintf(line + used, size - used, " activation=%s%s",
+                                 activation, i % 3 && !back ? " saved=1" : "");
+    if (interleave && used < size)
         used += (size_t)snprintf(line + used, size - used, " interleave=%d",
-                                 k->interleave);
+                                 interleave);
     if ((k->epilogue == QN_COPIES || k->epilogue == QN_GRADIENT_COPIES) &&
         used < size)
         snprintf(line + used, size - used, " copies=%s",

@@ -123,6 +123,19 @@ const char *const launch_lines[] = {
     "fprop w4a16_nvfp4 g=4 m=20 n=512 k=512 lora=16 | offsets strides",
     "dgrad w4a16_int4" SIZES " lora=16 | gaps i64 fewer",
     "fprop w4a16_mxfp4" SIZES " lora=5",
+    /* packed weights with a bias and an activation: for few tokens, for many,
+       and with sums that other kernels leave */
+    "fprop w4a16_mxfp4 g=4 m=20 n=512 k=512 bias=1 activation=clamped_swiglu "
+    "interleave=1 prob=1 saved=1 | offsets strides",
+    "fprop w4a16_nvfp4 g=4 m=20 n=264 k=512 bias=1 alpha=any | device=12.0",
+    "fprop w4a16_int4" SIZES " bias=1 activation=swiglu saved=1 | gaps i64 "
+    "fewer",
+    "fprop w4a16_int4 g=4 m=200 n=512 k=512 bias=1 prob=1",
+    "mlp w4a16_mxfp4 g=4 m=20 hidden=512 ffn=256 bias=1 "
+    "activation=clamped_swiglu interleave=1 prob=1",
+    "mlp w4a16_mxfp4 g=4 m=200 hidden=512 ffn=256 bias=1 grad=0",
+    "moe w4a16_mxfp4 g=4 m=10 topk=2 hidden=512 ffn=256 bias=1 "
+    "activation=clamped_swiglu interleave=1 grad=0 | device=10.0",
     /* casts */
     "quantize fp8_block of=x g=4 m=1000 k=512",
     "quantize fp8_block of=x g=4 m=1000 k=512 | gaps i64",

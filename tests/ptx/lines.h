@@ -109,6 +109,17 @@
     X("9.0 8.0", "fprop w4a16_int4_zeros" ROWS "n=256 k=200")                  \
     X("9.0 8.0", "dgrad w4a16_int4_zeros" ROWS "n=200 k=136")                  \
     X("9.0", "fprop w8a16_fp8_block" ROWS "n=256 k=200 d=f32")                 \
+    X("12.0 10.0 9.0",                                                         \
+      "fprop w4a16_mxfp4 g=3 m=20 n=272 k=200 split=skew "                     \
+      "activation=clamped_swiglu interleave=1 bias=1 prob=1 saved=1")          \
+    X("12.0 10.0 9.0",                                                         \
+      "fprop w4a16_nvfp4 g=3 m=70 n=200 k=72 split=skew bias=1 prob=1")        \
+    X("9.0", "fprop w4a16_int4 g=3 m=90 n=208 k=136 split=skew "               \
+             "activation=swiglu saved=1 alpha=any")                            \
+    X("9.0", "fprop w4a16_int4_zeros g=3 m=20 n=144 k=136 split=skew "         \
+             "activation=geglu interleave=2 bias=1 saved=1")                   \
+    X("9.0", "fprop w8a16_fp8_block g=3 m=20 n=136 k=136 split=skew "          \
+             "activation=gelu prob=1 bias=1 saved=1")                          \
     X("9.0 8.0", "wgrad mxfp8 g=3 m=256 n=256 k=300 split=skew")               \
     X("9.0", "fprop mxfp8" ROWS "n=256 k=256 dequantize=mainloop")             \
     X("9.0 8.0", "fprop mxfp8" ROWS "n=256 k=256 dequantize=pass")             \

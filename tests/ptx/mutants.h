@@ -8,63 +8,7 @@
 */
 #pragma once
 
-#define DENSE       "templates/sm90/gemm_dense.cu"
-#define DEQUANT     "templates/sm90/gemm_dequant.cu"
-#define SCALED      "templates/sm90/gemm_scaled.cu"
-#define PTX         "templates/sm90/ptx.cu"
-#define RING        "templates/sm90/ring.cu"
-#define TILE_C      "templates/sm90/constants_tile.body.cu"
-#define STORE_C     "templates/sm90/constants_store.body.cu"
-#define SUMS        "templates/sm90/sums.body.cu"
-#define LOOP        "templates/sm90/multiply.body.cu"
-#define SCHED       "templates/sm90/scheduler.cu"
-#define COPY        "templates/sm90/copy.cu"
-#define WHOLE       "templates/sm90/promote_whole.cu"
-#define PRODUCE     "templates/sm90/produce.body.cu"
-#define LAYOUT      "templates/sm90/memory.cu"
-#define MULTIPLY    "templates/sm90/multiply.cu"
-#define SCALE       "templates/sm90/scale.cu"
-#define STORE       "templates/sm90/store.cu"
-#define BANDS       "templates/common/band.cu"
-#define SIZES       "templates/common/scheduler_sizes.cu"
-#define FETCH       "templates/sm90/fetch.cu"
-#define QUEUE_CU    "templates/sm90/tile_queue.cu"
-#define PROMOTE     "templates/sm90/promote.cu"
-#define FACTORS     "templates/sm90/factors.cu"
-#define BARRIERS    "templates/sm90/barriers.cu"
-#define ACTIVATE    "templates/sm90/activate.cu"
-#define FINISH      "templates/sm90/finish.cu"
-#define GRADIENT    "templates/sm90/gradient.cu"
-#define DEQUANTIZER "templates/sm90/dequantizer.cu"
-#define WORDS       "templates/sm90/scale_words.cu"
-#define PLACES      "templates/common/scale_place.c"
-#define SWAPPED     "templates/sm90/multiply_swapped.cu"
-#define HALVES      "templates/sm90/dequantizer_swapped.cu"
-#define EXTRA_W     "templates/sm90/extra_weights.cu"
-#define EXTRA_S     "templates/sm90/extra_swapped.cu"
-#define EXTRA_V     "templates/sm90/extra_values.cu"
-#define TILES       "templates/sm90/narrow_tiles.cu"
-#define REGISTERS   "templates/sm90/multiply_registers.cu"
-#define HALF        "templates/sm90/dequantize_half.cu"
-#define NARROW      "templates/sm90/narrow.cu"
-#define MAINLOOP    "templates/sm90/quantize_mainloop.cu"
-#define B_SUMS      "templates/sm100/sums.cu"
-#define B_MULTIPLY  "templates/sm100/multiply.cu"
-#define B_LOOP      "templates/sm100/multiply.body.cu"
-#define B_STORE     "templates/sm100/store.body.cu"
-#define B_PTX       "templates/sm100/ptx.cu"
-#define B_MEMORY    "templates/sm100/memory.cu"
-#define B_START     "templates/sm100/start.body.cu"
-#define B_END       "templates/sm100/end.body.cu"
-#define B_SCALES    "templates/sm100/scales.cu"
-#define B_SCALED    "templates/sm100/multiply_scaled.cu"
-#define B_CONSTANTS "templates/sm100/constants.body.cu"
-#define B_BACK      "templates/sm100/store_gradient_copies.cu"
-#define B_HALF      "templates/sm100/half_bytes.cu"
-#define B_BLOCKS    "templates/sm100/store_gradient_blocks.cu"
-#define COPIES      "templates/sm90/copies.cu"
-#define GATHER      "templates/sm90/gather.cu"
-#define FOUR        "templates/common/four_scales.cu"
+#include "templates.h"
 
 struct mutant {
     const char *victim, *file, *from, *to;
@@ -364,6 +308,51 @@ static const struct mutant planted[] = {
      "1)\n        multiply_few$"},
     {CODES_M_SWAPPED_TILES, SCHED, "w->runs = __shfl_sync(~0u, w->runs, from);",
      ""},
+    /* a bias and an activation of few tokens */
+    {FEW_ACTIVATE, FEW_STORE, "row / 16 * 8 + row % 8", "row / 2"},
+    {FEW_ACTIVATE, FEW_STORE, "row / 8 % 2 * o->run", "o->run"},
+    {FEW_ACTIVATE, FEW_STORE, "result < o->results ? result : o->results - 1",
+     "result"},
+    {FEW_ACTIVATE, FEW_STORE, "o->two ? 16 : 8", "8"},
+    {FEW_ACTIVATE, FEW_STORE, "token += 32 / side", "token += 32"},
+    {FEW_ACTIVATE, FEW_STORE, "    __syncwarp();\n", ""},
+    {FEW_ACTIVATE, FEW_STORE, "mul_rn(w->alpha, ", "(1 * "},
+    {FEW_ACTIVATE, FEW_STORE, "probability + row", "probability + token"},
+    {FEW_ACTIVATE, FEW_STORE, "w->activation ? 1 : weight", "1"},
+    {FEW_ACTIVATE, FEW_STORE, "warp * side + number", "number"},
+    {FEW_ACTIVATE, FEW_WORK, "bias + (long long)t.group * n", "bias"},
+    {FEW_ACTIVATE, FEW_WORK, "order.results, 0, 1", "8, 0, 1"},
+    {FEW_ACTIVATE, FEW_CU, "column_of_row(o, r->line_row)",
+     "t->column + r->line_row"},
+    {FEW_ACTIVATE, FEW_CU, "\"TILE_M\" or \"16\"", "\"16\" or \"16\""},
+    {FEW_ACTIVATE, FEW_CU,
+     "        __syncthreads(); /* nothing reads the ring any more: it becomes "
+     "slabs */\n        store_results",
+     "        store_results"},
+    {FEW_ACTIVATE, EIGHTH, "w->saved_how", "w->d_how"},
+    /* and of many */
+    {WEIGHTS_RUNS, ALONG, "return 2 * own + line / 8", "return own"},
+    {WEIGHTS_RUNS, ALONG, "/ (128 / B_ROW) %", "/ 8 %"},
+    {WEIGHTS_RUNS, ALONG, "i * $(apart) * B_ROW", "i * 8 * B_ROW"},
+    {WEIGHTS_HALVES, ALONG, "line / 8 * (columns / 2)", "line / 8 * 64"},
+    {WEIGHTS_HALVES, ALONG, "operands == \"halves\" and 64",
+     "operands == \"halves\" and 8"},
+    {WEIGHTS_HALVES, TURNED, "first / 2 + maps->half", "first / 2 + 64"},
+    {WEIGHTS_HALVES, TURNED, "lane / 8 % 2 * SLAB_BYTES", "0 * SLAB_BYTES"},
+    {WEIGHTS_RUNS, TURNED, "lane / 16 * SLAB_BYTES", "0 * SLAB_BYTES"},
+    {WEIGHTS_RUNS, TURNED, "at.column[0] + 1", "at.column[0] + 8"},
+    {WEIGHTS_RUNS, TURNED, "store_wait($(two and 1 or 2));", "(void)0;"},
+    {WEIGHTS_BIAS, TURNED, "store_wait(0);", "(void)0;"},
+    {WEIGHTS_RUNS, TURNED, "                store_wait(2);",
+     "                (void)0;"},
+    {WEIGHTS_RUNS, TURNED, "__fmul_rn(alpha, part[i])", "(1 * part[i])"},
+    {WEIGHTS_RUNS, TURNED, "t->group * f->columns", "0 * f->columns"},
+    {WEIGHTS_BIAS, TURNED, "probability[i / 4 * 2 + i % 2]", "probability[0]"},
+    {WEIGHTS_RUNS, TURNED, "t->start + own", "own"},
+    {WEIGHTS_RUNS, TURNED, "operand[2]", "operand[1]"},
+    {WEIGHTS_BIAS, TURNED,
+     "        copy_engine_fence();\n        __syncwarp();",
+     "        __syncwarp();"},
     /* A in registers */
     {CODES_M_REGISTERS, REGISTERS, "mma_wait(1);", ""},
     {CODES_M_REGISTERS, REGISTERS, "        release_packed(",

@@ -42,6 +42,21 @@
 #define B_K_PAIR    "bf16_wgrad_nt_k_f32_add_sm100f_tile256x128x64_cluster1x2"
 #define B_K         "bf16_wgrad_nt_k_f32_add_sm100f_tile128x128x64"
 
+/* few tokens and packed weights */
+#define FEW_ACTIVATE                                                           \
+    "w4a16_mxfp4_fprop_tn_m_bf16_activate_sm90a_tile32x128x128_few"
+
+/* and many of both */
+#define WEIGHTS_RUNS                                                           \
+    "w4a16_mxfp4_fprop_tn_m_bf16_activate_sm90a_clamped_swiglu_interleave1_"   \
+    "cooperative_tile256x128x64_cluster1x1"
+#define WEIGHTS_HALVES                                                         \
+    "w4a16_mxfp4_fprop_tn_m_bf16_activate_sm90a_geglu_interleave0_"            \
+    "cooperative_tile256x128x64_cluster1x1"
+#define WEIGHTS_BIAS                                                           \
+    "w4a16_int4_fprop_tn_m_bf16_activate_sm90a_none_interleave0_"              \
+    "cooperative_tile256x128x64_cluster1x1"
+
 #define M_TURNS "bf16_dgrad_nn_m_bf16_sm90a_pingpong_tile128x128x64_cluster1x1"
 #define M_PAIRS                                                                \
     "bf16_dgrad_tn_m_f32_sm90a_"                                               \
