@@ -32,6 +32,7 @@ local function common (merges)
   return
   -- Two CTAs of a cluster whose tensor cores multiply together: each reads half of A.
   derive "pair" (function (v) return v.cluster.n > 1 end),
+  derive "accumulators" (function () return 2 end), -- tiles whose sums the tensor cores have
   derive "schedule" (function () return "overlapped" end), -- stores behind products
   derive "a_runs" (function () return false end),
   derive "scales" (function () return "none" end),
