@@ -33,6 +33,7 @@ local function common (merges)
   -- Two CTAs of a cluster whose tensor cores multiply together: side by side each reads half of A,
   -- one above the other half of B.
   derive "pair" (function (v) return v.cluster.m * v.cluster.n > 1 end),
+  derive "accumulators" (function () return 2 end), -- tiles whose sums the tensor cores have
   derive "schedule" (function () return "overlapped" end), -- stores behind products
   derive "a_runs" (function () return false end),
   derive "scales" (function () return "none" end),

@@ -27,21 +27,34 @@ local function follows (v) return v.epilogue == "activate" or makes_copies(v) en
 local function returns_copies (v) return v.epilogue == "gradient_copies" end
 local function goes_back (v) return v.epilogue == "gradient" or returns_copies(v) end
 
+-- Copies whose scales are for 128 x 128 results, which all eight warps that store have.
+local function squares (v)
+  return (makes_copies(v) or returns_copies(v)) and v.a.scale.k == 128
+end
+local function storers (v) return (goes_back(v) or squares(v)) and 8 or 4 end
+
+-- Tiles whose sums the tensor cores have: one is stored while the next is multiplied. A tile with a
+-- block of gated results is so wide that there is room for one next to the scales.
+local function accumulators (v)
+  return makes_copies(v) and squares(v) and v.tile.n == 256 and 1 or 2
+end
+
 -- See sm100_gemm.lua.
 local function turned (v)
   return v.cluster.n > 1 or v.ragged == "m" and not follows(v) and not goes_back(v)
 end
 
--- Bytes of shared memory: alignment and barriers aside, the slabs, each with a barrier if P is
--- fetched, and columnwise tensors on their way, of 32 rows for each warp that stores, or each two
--- of gradients, 64 columns at a time, or a block of 128 x 128 of all; one stage of A and B, and of
--- scales of 128 lines and of tiles of 128 spots.
+-- Bytes of shared memory: barriers and alignment aside, that of slabs, too, after stages with three
+-- tiles of scales, the slabs, each with a barrier if P is fetched, and columnwise tensors on their
+-- way, of 32 rows for each warp that stores, or each two of gradients, 64 columns at a time, or a
+-- block of 128 x 128 of all; one stage of A and B, and of scales of 128 lines and of tiles of 128
+-- spots.
 local function slab_memory (v)
   local slab = 16 * v.d_swizzle + (goes_back(v) and 8 or 0)
-  local copies = makes_copies(v) and 4 * 128 * (32 + 4)
-                 or returns_copies(v) and (v.a.scale.k == 128 and 128 * (128 + 2 * 8 * 2 + 2 * 4)
-                                           or 4 * 64 * (32 + 2 * (2 + 4))) or 0
-  return 1 * KiB + (goes_back(v) and 8 or 4) * v.slabs * slab + copies + 512
+  local copies = squares(v) and 128 * (128 + 2 * 8 * 2 + 2 * 4)
+                 or makes_copies(v) and 4 * 128 * (32 + 4)
+                 or returns_copies(v) and 4 * 64 * (32 + 2 * (2 + 4)) or 0
+  return (v.accumulators == 1 and 2 or 1) * KiB + storers(v) * v.slabs * slab + copies + 512
 end
 local function stage_memory (v)
   local spots = turned(v) and v.tile.m or v.tile.n
@@ -54,6 +67,7 @@ local function common (scales)
   derive "scales" (function () return scales end),
   -- Two CTAs multiply together: see sm100_gemm.lua.
   derive "pair" (function (v) return v.cluster.m * v.cluster.n > 1 end),
+  derive "accumulators" (accumulators),
   derive "schedule" (function () return "overlapped" end), -- stores during products
   derive "gather" (function () return "none" end),
   derive "quantize" (function () return "pass" end),
@@ -73,18 +87,18 @@ local function common (scales)
   end),
 
   -- Warps that copy, multiply, check sizes; four that store, or eight, of which two at a time sum
-  -- columns of D; four that fetch scales.
+  -- columns of D or all have a block of copies; four that fetch scales.
   derive "threads" (function (v)
-    return (4 + (goes_back(v) and 8 or 4) + (scales == "native" and 4 or 0)) * 32
+    return (4 + storers(v) + (scales == "native" and 4 or 0)) * 32
   end),
 
   -- Rows of D, of copies as of the values that come before them: 64 codes are as many bytes as 32
-  -- values of P.
+  -- values of P, and a block's 128 as 64.
   derive "d_box" (function (v)
-    return { (v.turned or makes_copies(v)) and 32 or 128 // v.d.bytes, 16 }
+    return { (v.turned or makes_copies(v) and not squares(v)) and 32 or 128 // v.d.bytes, 16 }
   end),
   derive "d_swizzle" (function (v) return v.d_box[1] * v.d.bytes end),
-  derive "slabs" (function () return 4 end),
+  derive "slabs" (function (v) return v.accumulators == 1 and 3 or 4 end), -- 3 leave a stage more
   derive "stages" (function (v) return (227 * KiB - slab_memory(v)) // stage_memory(v) end),
   derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
 
@@ -118,7 +132,7 @@ local function blocks ()
     return (v.a.scale.global or v.b.scale.global) and "global" or "none"
   end),
 
-  -- Words of the tensor cores' memory: two tiles' sums, and a stage's scales.
+  -- Words of the tensor cores' memory: the tiles' sums, and a stage's scales.
   derive "tensor_words" (function (v)
     return (turned(v) and v.tile.m or v.tile.n) <= 64 and 256 or 512
   end),
@@ -129,7 +143,7 @@ local function blocks ()
   reject "tensor cores take powers of two for 32 values, or more, and e4m3 scales for 16 of e2m1"
     (function (v) return v.kind == "none" end),
   reject "next to two tiles' sums of 256 columns there is no room for scales"
-    (function (v) return v.tile.m * v.tile.n > 128 * 192 end),
+    (function (v) return accumulators(v) == 2 and v.tile.m * v.tile.n > 128 * 192 end),
   common "native"
 end
 
@@ -156,6 +170,7 @@ local function of_blocks (element, k)
                   "b_sf", "b_sf_stride", "b_sf_group_stride", "b_global" },
            pair_rows = { {128, 128, k}, {192, 128, k} }, pair_tokens = { {192, 128, k} },
            rows = { {64, 128, k}, {128, 128, k} }, flat = { {128, 128, k} },
+           wide = k == 128 and { {128, 256, k} } or {}, -- of codes that blocks of 128 may have
            one = { {128, 128, k} }, tokens = { {128, 64, k}, {128, 128, k} } }
 end
 
@@ -267,21 +282,18 @@ for name, of in pairs(kinds) do
   end
 end
 
-local function copied (of, whole)
+local function copied (of)
   return
-  reject("scales of the result must be those of a row's 32 " .. (whole and "or 128 " or "")
-         .. "results each")
-    (function (v)
-      local s = v.a.scale
-      return s.rows ~= 1 or s.k ~= 32 and not (whole and s.k == 128)
-    end),
+  reject "scales of the result must be those of a row's 32 or 128 results each"
+    (function (v) return v.a.scale.rows ~= 1 or v.a.scale.k ~= 32 and v.a.scale.k ~= 128 end),
   reject "the copies' values must be rounded to nearest, as they are"
     (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
   ragged_m(of)
 end
 
 -- The same of fprop, and the results become copies of an x, as the next product takes it: blocks of
--- 32 are a part of a tile's row, or of a column's rows that one warp has.
+-- 32 are a part of a tile's row, or of a column's rows that one warp has, and one of 128 x 128 is a
+-- tile's results.
 for name, of in pairs(codes) do
   for operand, axes in pairs(operands) do
     for _, pair in ipairs(pairs_too) do
@@ -293,9 +305,12 @@ for name, of in pairs(codes) do
 
         axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
         axis "interleave" (axes[2]),
-        axis "tile" (of.flat), above(pair),
+        axis "tile" (operand == "one" and of.flat or join(of.flat, of.wide)), above(pair),
         derive "operands" (function () return operand end),
         derive "addend" (function () return "none" end),
+
+        reject "a tile's row must have the 128 results of a scale"
+          (function (v) return squares(v) and v.tile.n ~= (operand == "one" and 128 or 256) end),
 
         operand == "one" and requires "n % 128 == 0" "results must be whole blocks of 128"
                          or requires "n % 256 == 0" "results must be whole blocks of 128",
@@ -324,7 +339,7 @@ for name, of in pairs(codes) do
         derive "addend" (function () return "fetch" end), -- P, as C would be
 
         requires "n % 128 == 0" "results must be whole blocks of 128",
-        copied(of, "whole")
+        copied(of)
       }
     end
   end

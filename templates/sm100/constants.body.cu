@@ -57,15 +57,16 @@ SLAB_BYTES = SLAB_ROWS * SLAB_COLUMNS * $(d.bytes), /* one warp's store */
 SLABS = $(slabs), /* of each */
 ALL_SLABS_BYTES = WARPS * SLABS * SLAB_BYTES,
 ROW_SLABS = COLUMNS / SLAB_COLUMNS,
-//$ if epilogue == "copies" then
+//$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
+//$ if copies and a.scale.k == 128 then
+TURNED_BYTES = 128 * 128, /* a block's columnwise tensor */
+MAXIMA_BYTES = 2 * WARPS * 128 * 2, /* of each warp's columns, of two blocks */
+COLUMNS_BYTES = 2 * 128 * 4, /* the columns' factors, for each warpgroup */
+//$ elseif epilogue == "copies" then
 RESULTS = $(operands == "one" and tile.n or tile.n // 2), /* of a row in a tile */
 LINE_BYTES = 32 * $(a.bits) / 8, /* of a column's codes, of 32 rows */
 TURNED_BYTES = WARPS * RESULTS * LINE_BYTES, /* a tile's columnwise tensor, of each warp's rows */
 COLUMNS_BYTES = WARPS * RESULTS * 4, /* the columns' factors, for each warp */
-//$ elseif epilogue == "gradient_copies" and a.scale.k == 128 then
-TURNED_BYTES = 128 * 128, /* a block's columnwise tensor */
-MAXIMA_BYTES = 2 * WARPS * 128 * 2, /* of each warp's columns, of two blocks */
-COLUMNS_BYTES = 2 * 128 * 4, /* the columns' factors, for each warpgroup */
 //$ elseif epilogue == "gradient_copies" then
 RESULTS = 64, /* of a row in a block: a slab's columns of D */
 LINE_BYTES = 32 * $(a.bits) / 8, /* of a column's codes, of 32 rows */

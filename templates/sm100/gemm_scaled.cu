@@ -1,6 +1,8 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local k_length = ragged == "k" and "k_length(&t)" or "k"
 //$ local d_rows = ragged == "m" and "(int)t.length" or "m"
+//$ local squares = epilogue == "copies" and a.scale.k == 128
+//$ local who = squares and "eight warps" or "four warps"
 /*
 //$ include "sm90/about_product.body.cu"
 //$ if ragged == "m" then
@@ -9,7 +11,7 @@
 **
 ** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
 ** (struct scheduler). Its first warp copies tiles of A and B into a ring of STAGES stages, four
-** load their scales, one thread of the second has the tensor cores multiply them, and four warps
+** load their scales, one thread of the second has the tensor cores multiply them, and $(who)
 ** store the sums, while the next tile is multiplied.
 //$ if cluster.n > 1 then
 ** Two CTAs side by side along n are a pair: each has its columns of B with their scales, half of
@@ -96,6 +98,7 @@ $(name)(
 
 //$ -- of a warpgroup that copies and multiplies, of one that loads scales, and of two that store
 //$ local registers = epilogue == "gradient_copies" and { 72, 104, 168 }
+//$                   or squares and { 64, 80, 184 }
 //$ if registers then
     if (warpgroup == 0)
         registers_release($(registers[1]));

@@ -1,6 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local back = epilogue == "gradient_copies"
 //$ local copies = epilogue == "copies" or back
+//$ local maxima = back or copies and a.scale.k == 128
 /* Shared memory, as 32-bit addresses. */
 struct memory {
     unsigned int ring; /* stages: A_BYTES of A, and after them B_BYTES of B */
@@ -19,8 +20,9 @@ struct memory {
 //$ end
 //$ if copies then
     unsigned int turned, columns; /* of the columnwise tensor: see sm90/copies.cu */
-//$ if back then
-    unsigned int maxima; /* of columns, of each warp: see sm100/store_gradient_copies.cu */
+//$ if maxima then
+//$ local where = back and "sm100/store_gradient_copies.cu" or "sm90/copies.cu"
+    unsigned int maxima; /* of columns, of each warp: see $(where) */
 //$ end
 //$ end
 };
@@ -33,13 +35,17 @@ FN struct memory memory_layout(void)
     s.ring = (shared_address(dynamic) + 1023) & ~1023u; /* swizzling repeats every 1024 bytes */
 //$ if scales == "native" then
     s.sf = s.ring + STAGES * STAGE_BYTES;
+//$ if accumulators == 1 then
+    s.slabs = (s.sf + STAGES * SF_BYTES + 1023) & ~1023u; /* as swizzled as the ring */
+//$ else
     s.slabs = s.sf + STAGES * SF_BYTES;
+//$ end
 //$ else
     s.slabs = s.ring + STAGES * STAGE_BYTES;
 //$ end
 //$ if copies then
     s.turned = s.slabs + ALL_SLABS_BYTES;
-//$ if back then
+//$ if maxima then
     s.maxima = s.turned + TURNED_BYTES;
     s.columns = s.maxima + MAXIMA_BYTES;
 //$ else

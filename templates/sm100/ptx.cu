@@ -72,8 +72,10 @@ FN void load_box_$(dimensions)d_pair(unsigned int to, const tensor_map *map, uns
 
 //$ end
 //$ end
-//$ -- columns of a load: all of a line's, or the rows of D that are stored from one load
-//$ local columns = epilogue == "gradient_copies" and 32 or (turned or back) and 64 or tile.n
+//$ -- columns of a load: all of a line's, or few that need not be side by side in registers, or the
+//$ -- rows of D that are stored from one load
+//$ local few = turned or back or accumulators == 1
+//$ local columns = epilogue == "gradient_copies" and 32 or few and 64 or tile.n
 //$ local count = columns // 2
 //$ local function comma (i) return i < count and "," or "" end
 /*

@@ -1,9 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
-//$ local place = back and "(warp % 4 * 2 + half)" or "(warp - 4)"
-//$ if back then
+//$ local squares = epilogue == "copies" and a.scale.k == 128 -- all warps have a block of D
+//$ local place = (back or squares) and "(warp % 4 * 2 + half)" or "(warp - 4)"
+//$ if back or squares then
 const int half = warp / 4 - 1; /* of 32 rows, which two warps have */
-//$ else
+//$ end
+//$ if not back then
 float sum[SUMS];
 //$ end
 struct slabs slabs = { s.slabs + $(place) * SLABS * SLAB_BYTES, 0 };
@@ -61,6 +63,14 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
             sums_release(&s, number, lane);
         //$ include("sm90/after_tile.body.cu", { row = "row" })
     }
+//$ elseif squares then
+    const int row = t.row + warp % 4 * 32 + half * 16;
+
+    //$ include("sm90/before_tile.body.cu", { row = "row" })
+    sums_wait_full(&s, number);
+    load_sums(sum, here, half, warp);
+    sums_release(&s, number, lane);
+    //$ include("sm90/after_tile.body.cu", { row = "row" })
 //$ else
     const int first = t.row + warp % 4 * 32, rows = (int)t.length;
     const int x = t.column$(operands == "one" and "" or " / 2");

@@ -1,13 +1,22 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
+//$ local turn, phase = " + sequence % 2 * 8", "sequence / 2 % 2"
+//$ if accumulators == 1 then
+//$ turn, phase = "", "sequence % 2"
+/*
+** Sums of one tile: the next one is multiplied once they are in registers. A barrier tells that
+** they are full, another that they may be overwritten: a phase of each ends with every tile.
+*/
+//$ else
 /*
 ** Sums of two tiles: one tile is stored while the next one is multiplied. The n-th tile of a CTA
 ** has half n % 2. A barrier of each half tells that its sums are full, another that they may be
 ** overwritten: a phase of each ends with every second tile.
 */
+//$ end
 //$ if scales == "native" then
 enum {
     SUMS_WORDS = $(tensor_words), /* of a line: of sums, and of scales after them */
-    LINE_SCALES = 2 * SPOTS,
+    LINE_SCALES = $(accumulators == 2 and "2 * " or "")SPOTS,
     SPOT_SCALES = LINE_SCALES + 4 * WORDS,
     SPOT_WORD = 4 * SPOT_TILES /* from a word of all spots to the next */
 };
@@ -47,25 +56,33 @@ FN int spots_of(const struct tile *t)
 /* The address of a tile's sums. */
 FN unsigned int sums_of(unsigned int sums, unsigned int sequence)
 {
+//$ if accumulators == 2 then
     return sums + sequence % 2 * SPOTS;
+//$ else
+    (void)sequence;
+    return sums;
+//$ end
 }
 
 /* By the thread that multiplies: wait until the tile's half is free, and tell that it is full. */
 FN void sums_wait_empty(const struct memory *s, unsigned int sequence)
 {
-    barrier_wait(s->sums_empty + sequence % 2 * 8, sequence / 2 % 2 ^ 1);
+    barrier_wait(s->sums_empty$(turn), $(phase) ^ 1);
     tensor_after_barrier();
 }
 
 FN void sums_post(const struct memory *s, unsigned int sequence)
 {
-    tensor_commit(s->sums_full + sequence % 2 * 8);
+//$ if accumulators == 1 then
+    (void)sequence;
+//$ end
+    tensor_commit(s->sums_full$(turn));
 }
 
 /* By the warps that store: wait until the tile's half is full, and tell that it is free. */
 FN void sums_wait_full(const struct memory *s, unsigned int sequence)
 {
-    barrier_wait(s->sums_full + sequence % 2 * 8, sequence / 2 % 2);
+    barrier_wait(s->sums_full$(turn), $(phase));
     tensor_after_barrier();
 }
 
@@ -75,9 +92,9 @@ FN void sums_release(const struct memory *s, unsigned int sequence, int lane)
     __syncwarp();
     if (lane == 0)
 //$ if pair then
-        barrier_arrive_at(s->sums_empty + sequence % 2 * 8, 0);
+        barrier_arrive_at(s->sums_empty$(turn), 0);
 //$ else
-        barrier_arrive(s->sums_empty + sequence % 2 * 8);
+        barrier_arrive(s->sums_empty$(turn));
 //$ end
 }
 
@@ -95,7 +112,13 @@ FN void load_sums(float sum[SUMS], unsigned int sums, int row, int warp)
 /* One half of a warp's 32 rows. */
 FN void load_sums(float sum[SUMS], unsigned int sums, int half, int warp)
 {
+//$ if accumulators == 1 then
+#pragma unroll
+    for (int i = 0; i < SPOTS; i += 64)
+        tensor_load(sum + i / 2, sums + (warp % 4 * 32 + half * 16 << 16) + i);
+//$ else
     tensor_load(sum, sums + (warp % 4 * 32 + half * 16 << 16));
+//$ end
     tensor_wait(sum, SUMS);
 }
 //$ end

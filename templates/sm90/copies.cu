@@ -95,7 +95,9 @@ FN void find_results(struct packed *packed, float sum[SUMS], const struct tile *
 //$ local bias_rows = activation == "none" and ", 0" or ""
             finish_part(part + j * apart, s, first + j * beside, lane$(bias_rows));
 //$ if activation ~= "none" then
-            if (s->of->saved && row < rows)
+//$ local wanted = "s->of->saved && row < rows"
+//$ if apart and not small then wanted = "uniformly(" .. wanted .. ")" end -- else ptxas gives up
+            if ($(wanted))
                 put_slab(slabs, &given, part + j * apart, t, first + j * beside, row, rows, lane);
 //$ end
         }

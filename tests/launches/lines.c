@@ -85,6 +85,8 @@ const char *const launch_lines[] = {
     "dgrad fp8_block" BACK " interleave=1 prob=1 dbias=1 dprob=1 copies=both",
     "wgrad fp8_block" SIZES " d=f32 beta=1",
     "wgrad fp8_block" SIZES " d=f32 beta=1 microbatches=2 | queue=4",
+    "fprop fp8_block" SIZES
+    " activation=swiglu bias=1 prob=1 saved=1 copies=both | device=10.0",
     "fprop fp8_row" SIZES " alpha=any",
     "fprop fp8_tensor" SIZES " | offsets",
     "fprop fp8_tensor_delayed" SIZES " activation=swiglu copies=both",

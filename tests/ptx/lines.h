@@ -153,6 +153,13 @@
     X("10.0", "dgrad mxfp4" ROWS "n=128 k=288 activation=clamped_swiglu "      \
               "interleave=32 prob=1 dprob=1 dbias=1 copies=both")              \
     X("10.0", "dgrad mxfp4" ROWS "n=128 k=160 activation=geglu copies=both")   \
+    X("10.0", "fprop fp8_block" ROWS "n=256 k=384 activation=swiglu bias=1 "   \
+              "prob=1 saved=1 copies=both")                                    \
+    X("10.0", "fprop fp8_block" ROWS "n=512 k=136 activation=geglu "           \
+              "interleave=1 saved=1 copies=both")                              \
+    X("10.0", "fprop fp8_block" ROWS                                           \
+              "n=256 k=128 activation=situ interleave=32 copies=rowwise")      \
+    X("10.0", "fprop fp8_block" ROWS "n=128 k=200 bias=1 copies=both")         \
     X("10.0", "dgrad fp8_block" ROWS "n=128 k=256 activation=swiglu prob=1 "   \
               "dprob=1 dbias=1 copies=both")                                   \
     X("10.0", "dgrad fp8_block" ROWS                                           \

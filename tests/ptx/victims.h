@@ -35,6 +35,9 @@
     "tile128x128x128"
 #define B_M_ROW_GRADIENT                                                       \
     "fp8_row_dgrad_tn_m_bf16_gradient_sm100f_gelu_interleave0_tile128x256x128"
+#define B_M_BLOCKS                                                             \
+    "fp8_block_fprop_tn_m_bf16_copies_sm100f_swiglu_interleave0_"              \
+    "tile128x256x128"
 #define B_M_BLOCK   "fp8_block_fprop_tn_m_bf16_sm100f_tile128x128x128"
 #define B_M_GATHER  "bf16_fprop_tn_m_bf16_sm100f_gather_a_tile128x128x64"
 #define B_M_MX_PAIR "mxfp8_fprop_tn_m_bf16_sm100f_tile192x128x128_cluster1x2"
