@@ -50,10 +50,12 @@ kernels "sm80_few_m" {
   derive "cluster" (function () return { 1, 1 } end),
 
   -- CTAs on a multiprocessor, which hide each other's waits; stages that they have room for there.
+  -- Scales of 16 values, and activations next to six CTAs, need more registers.
   derive "ctas" (function (v)
     if v.b.bits == 8 then return 2 end
     if v.tile.m > 16 then return 3 end
-    return (v.tile.n > 64 and 4 or 6) - (v.b.scale and v.b.scale.k < 32 and 1 or 0)
+    if v.tile.n > 64 then return 4 - (v.b.scale and v.b.scale.k < 32 and 1 or 0) end
+    return 6 - ((v.b.scale and v.b.scale.k < 32 or v.epilogue == "activate") and 1 or 0)
   end),
   derive "stages" (function (v)
     local large = v.arch == "sm_90a" or v.arch == "sm_100f"

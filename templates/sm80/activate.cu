@@ -28,13 +28,6 @@ struct work {
 
 //$ include("quantize/epilogue_eight.cu", { type = type })
 
-/* The same number, of which the compiler knows nothing. */
-FN int opaque(int x)
-{
-    asm volatile("mov.u32 %0, %0;" : "+r"(x));
-    return x;
-}
-
 /* The results of a tile. */
 struct order {
     int first, results; /* the tile's first one; of all tiles */

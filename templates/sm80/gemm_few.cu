@@ -388,8 +388,7 @@ $(name)(
         finish_sums(sum, $(s.global and "b_global[t.group]" or "1"));
 //$ end
 //$ if activates then
-        /* Made again: no register keeps it during the products. */
-        const struct order order = order_of(opaque(activation), interleave, t.column, n);
+        const struct order order = order_of(activation, interleave, t.column, n);
         struct work work;
 
         //$ include "sm80/activate_work.body.cu"
