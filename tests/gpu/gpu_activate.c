@@ -22,17 +22,17 @@ static struct {
     char result[MOST_KERNELS][MOST_EACH][700]; /* "" if nothing is wrong */
 } work;
 
-/* Columns that the kernel takes, whose operands take turns so, are multiples of
-   this. */
-static int step_of(const struct qn_kernel *k, int interleave)
+/* Columns that the kernel takes in its i-th problem, whose operands take turns
+   so, are multiples of this. */
+static int step_of(const struct qn_kernel *k, int i, int interleave)
 {
-    for (int i = 0; i < k->nrules; i++)
-        if (!strcmp(k->rules[i].text, "n % 256 == 0") ||
-            !strcmp(k->rules[i].text, "n % 128 == 0"))
+    for (int j = 0; j < k->nrules; j++)
+        if (!strcmp(k->rules[j].text, "n % 256 == 0") ||
+            !strcmp(k->rules[j].text, "n % 128 == 0"))
             return 256;
-        else if (!strcmp(k->rules[i].text, "n % 64 == 0"))
+        else if (!strcmp(k->rules[j].text, "n % 64 == 0"))
             return 64;
-    if (!qn_tensormap_any(k)) /* rows of any length */
+    if (!qn_tensormap_any(k) && i / 2 % 2) /* rows of any length */
         return interleave ? 2 * interleave : 6;
     if (k->epilogue >= QN_GRADIENT)
         return interleave > 8 ? interleave : 8;
@@ -65,7 +65,7 @@ static void write_line(const struct qn_kernel *k, int64_t groups, int64_t m,
     static const int columns[] = {1, 9, 33, 16, 5}, steps[] = {72, 264, 8, 520};
     int interleave;
     const char *activation = activation_of(k, i, &interleave);
-    const int step = step_of(k, interleave), many = groups > 100;
+    const int step = step_of(k, i, interleave), many = groups > 100;
     const int one = !strcmp(activation, "none");
     const int back = k->epilogue >= QN_GRADIENT;
     size_t used = (size_t)snprintf(

@@ -321,7 +321,6 @@ static const struct mutant planted[] = {
     {FEW_ACTIVATE, FEW_STORE, "w->activation ? 1 : weight", "1"},
     {FEW_ACTIVATE, FEW_STORE, "warp * side + number", "number"},
     {FEW_ACTIVATE, FEW_WORK, "bias + (long long)t.group * n", "bias"},
-    {FEW_ACTIVATE, FEW_WORK, "order.results, 0, 1", "8, 0, 1"},
     {FEW_ACTIVATE, FEW_CU, "column_of_row(o, r->line_row)",
      "t->column + r->line_row"},
     {FEW_ACTIVATE, FEW_CU, "\"TILE_M\" or \"16\"", "\"16\" or \"16\""},
