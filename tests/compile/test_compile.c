@@ -3,10 +3,12 @@
 ** test_compile.c: every kernel that the specs express for a GPU, through NVRTC
 ** for its architecture. No GPU is needed.
 **
-** A kernel passes if it compiles from its text (no #include), does not
-** spill, has no serialized wgmma (C7510 to C7514), fits into registers and
-** shared memory, and if its entry symbol is its name in the registry. A point
-** of a grid that breaks a rule belongs into a `reject` of its spec.
+** A kernel passes if it compiles from its text (no #include), does not spill,
+** has no serialized wgmma (C7510 to C7514), fits into registers and shared
+** memory, and if its entry symbol is its name in the registry. A point of a
+** grid that breaks a rule belongs into a `reject` of its spec. Of kernels whose
+** texts differ by their names only the first is compiled; the others have its
+** figures, and 0 seconds.
 **
 ** Run: build/bin/test_compile      needs libnvrtc; else skipped
 **   QUERN_COMPILE_EVERY     N: of the kernels that are not shipped, every N-th
@@ -26,6 +28,7 @@
 #include "report.h"
 #include "share.h"
 #include "table.h"
+#include "twins.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -112,14 +115,29 @@ static const char *judge(const struct qn_compiled *compiled, int code,
     return judge_cubin(compiled, report, kernel);
 }
 
+/* A kernel whose twin was compiled; returns 1 if it keeps the rules of its own
+   launch. */
+static int take_twin(const struct qn_kernel *kernel,
+                     const struct report *report)
+{
+    const char *broken = report_broken(report, kernel->threads, kernel->smem);
+
+    table_add(table, kernel, report, 0, broken);
+    if (broken)
+        print_error("%s: %s: %s\n", kernel->spec, kernel->name, broken);
+    return !broken;
+}
+
 /* Compile one kernel; returns 1 if it keeps every rule, else says why not. */
 static int compile_one(const struct qn_kernel *kernel)
 {
     struct qn_compiled compiled;
     struct report report;
+    const struct report *twin;
     const char *source, *broken;
     /* of one core, the code that else uses the machine */
     double begin = now(CLOCK_PROCESS_CPUTIME_ID), seconds;
+    uint64_t number;
     size_t length;
     int code;
 
@@ -131,6 +149,10 @@ static int compile_one(const struct qn_kernel *kernel)
         print_error("%s: has an #include\n", kernel->name);
         return 0;
     }
+    number = twins_number(kernel, source);
+    twin = twins_find(number);
+    if (twin)
+        return take_twin(kernel, twin);
     code = qn_nvrtc_compile(compiler, kernel->name, source, kernel->arch,
                             &compiled);
     seconds = now(CLOCK_PROCESS_CPUTIME_ID) - begin;
@@ -142,8 +164,21 @@ static int compile_one(const struct qn_kernel *kernel)
     if (broken)
         print_error("%s: %s: %s\n%s\n", kernel->spec, kernel->name, broken,
                     compiled.log ? compiled.log : qn_errmsg(NULL));
+    else
+        twins_add(number, &report);
     qn_nvrtc_free(&compiled);
     return !broken;
+}
+
+/* The kernel's case: those of one text are of one share if all are compiled. */
+static int case_of(const struct qn_kernel *kernel, int number, int every)
+{
+    const char *source;
+    size_t length;
+
+    if (every > 1 || qg_source(generator, kernel->name, &source, &length))
+        return number / every;
+    return (int)(twins_number(kernel, source) >> 33);
 }
 
 /* Is it asked for? */
@@ -171,7 +206,7 @@ static void compile_all(int shipped, int every)
         if (strncmp(kernel->arch, "sm_", 3) || kernel->shipped != shipped ||
             !is_wanted(kernel))
             continue;
-        if (number++ % every || !share_has((number - 1) / every))
+        if (number++ % every || !share_has(case_of(kernel, number - 1, every)))
             continue;
         if (compile_one(kernel))
             good++;
@@ -427,6 +462,36 @@ TEST(names)
         for (int j = 0; j < i; j++)
             assert_string_not_equal(name, registry->kernels[j].name);
     }
+}
+
+static uint64_t number_of(const char *name)
+{
+    const struct qn_kernel *kernel = NULL;
+    const char *source;
+    size_t length;
+
+    for (int i = 0; i < registry->nkernels; i++)
+        if (!strcmp(registry->kernels[i].name, name))
+            kernel = &registry->kernels[i];
+    assert_non_null(kernel);
+    assert_int_equal(qg_source(generator, name, &source, &length), 0);
+    return twins_number(kernel, source);
+}
+
+/* fprop and dgrad of the same operands; another tile, another architecture. */
+TEST(same_texts)
+{
+    const uint64_t fprop =
+        number_of("quern_bf16_fprop_tn_m_bf16_sm100f_tile128x128x64");
+
+    assert_true(fprop ==
+                number_of("quern_bf16_dgrad_tn_m_bf16_sm100f_tile128x128x64"));
+    assert_true(fprop !=
+                number_of("quern_bf16_fprop_tn_m_bf16_sm100f_tile64x128x64"));
+    assert_true(number_of("quern_bf16_fprop_tn_m_bf16_scale_sm80_"
+                          "tile128x128x32") !=
+                number_of("quern_bf16_fprop_tn_m_bf16_scale_sm120a_"
+                          "tile128x128x32"));
 }
 
 TEST_MAIN("compile", open_all, close_all)
