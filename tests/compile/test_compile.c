@@ -6,9 +6,9 @@
 ** A kernel passes if it compiles from its text (no #include), does not spill,
 ** has no serialized wgmma (C7510 to C7514), fits into registers and shared
 ** memory, and if its entry symbol is its name in the registry. A point of a
-** grid that breaks a rule belongs into a `reject` of its spec. Of kernels whose
-** texts differ by their names only the first is compiled; the others have its
-** figures, and 0 seconds.
+** grid that breaks a rule belongs into a `reject` of its spec. Kernels
+** whose texts differ by their names only are compiled once: the others have the
+** first one's figures, and 0 seconds.
 **
 ** Run: build/bin/test_compile      needs libnvrtc; else skipped
 **   QUERN_COMPILE_EVERY     N: of the kernels that are not shipped, every N-th
