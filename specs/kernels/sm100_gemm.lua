@@ -124,8 +124,8 @@ local function constants ()
 end
 
 local function alone () return derive "cluster" (function () return { 1, 1 } end) end
-local function clusters (pair) return pair and axis "cluster" { {1, 2} } or alone() end
-local function above (pair) return pair and axis "cluster" { {2, 1} } or alone() end
+local function clusters (pair, of) return pair and axis "cluster" { of } or alone() end
+local BESIDE, ABOVE = { 1, 2 }, { 2, 1 } -- the CTAs of a pair
 local function in_order () return derive "gather" (function () return "none" end) end
 
 local join = table.join
@@ -163,7 +163,7 @@ for epilogue, more in pairs { store = {}, alpha = { "alpha", "scalar_step" },
         params   = join(of.params, more, sizes),
 
         of.gather(),
-        axis "tile" (pair and paired or turned), clusters(pair),
+        axis "tile" (pair and paired or turned), clusters(pair, BESIDE),
         ragged_m()
       }
     end
@@ -188,7 +188,7 @@ for _, of in ipairs(rows) do
       axis "activation" (join({ "none" }, activations.gated, activations.plain)),
       axis "interleave" { 0, 1, 8, 32 },
       of.gather(),
-      axis "tile"       (pair and wide or of.plain), above(pair),
+      axis "tile"       (pair and wide or of.plain), clusters(pair, ABOVE),
 
       derive "operands" (function (v)
         for _, one in ipairs(join({ "none" }, activations.plain)) do
@@ -224,7 +224,7 @@ for operands, axes in pairs(gradients) do
         axis "activation" (axes[1]),
         axis "interleave" (axes[2]),
         of.gather(),
-        axis "tile" (pair and wide or of.plain), above(pair),
+        axis "tile" (pair and wide or of.plain), clusters(pair, ABOVE),
         derive "operands" (function () return operands end),
 
         operands == "halves"
@@ -255,7 +255,7 @@ for name, one in pairs { add   = { { "store", "add" }, added },
       template = "sm100/gemm_dense.cu",
       params   = join(tokens, one[2], sizes),
 
-      in_order(), axis "tile" (pair and paired or plain), clusters(pair),
+      in_order(), axis "tile" (pair and paired or plain), clusters(pair, BESIDE),
       ragged_k()
     }
   end
@@ -294,7 +294,7 @@ for _, pair in ipairs { false, true } do
     params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
                     { "groups", "m", "n", "k", "band", "noop" }),
 
-    in_order(), axis "tile" (pair and paired or plain), clusters(pair),
+    in_order(), axis "tile" (pair and paired or plain), clusters(pair, BESIDE),
 
     requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
     requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",

@@ -193,9 +193,10 @@ local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k",
 local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
 local join = table.join
-local function alone () return derive "cluster" (function () return { 1, 1 } end) end
-local function clusters (pair) return pair and axis "cluster" { {1, 2} } or alone() end
-local function above (pair) return pair and axis "cluster" { {2, 1} } or alone() end
+local function clusters (pair, of)
+  return pair and axis "cluster" { of } or derive "cluster" (function () return { 1, 1 } end)
+end
+local BESIDE, ABOVE = { 1, 2 }, { 2, 1 } -- the CTAs of a pair
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
 local rows = { "a_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers" }
@@ -208,7 +209,7 @@ for name, of in pairs(kinds) do
         ragged = "m", epilogue = epilogue, arch = "sm_100f", template = of.template,
         params = join(rows, of.sf, more, sizes),
 
-        axis "tile" (pair and of.pair_rows or of.rows), clusters(pair),
+        axis "tile" (pair and of.pair_rows or of.rows), clusters(pair, BESIDE),
         derive "addend" (function () return epilogue == "store" and "none" or "read" end),
 
         requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
@@ -254,14 +255,12 @@ for name, of in pairs(kinds) do
 
         axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
         axis "interleave" (axes[2]),
-        axis "tile" (operand == "one" and of.one or of.flat), above(pair),
+        axis "tile" (operand == "one" and of.one or of.flat), clusters(pair, ABOVE),
         derive "operands" (function () return operand end),
         derive "addend" (function () return "none" end),
         ragged_m(of)
       }
-    end
 
-    for _, pair in ipairs(pairs_too) do
       kernels((pair and "pair_" or "sm100_") .. name .. "_m_gradient_" .. operand) {
         op = "dgrad", element = of.element, scale = of.scale, layout = "tn", ragged = "m",
         epilogue = "gradient", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
@@ -269,7 +268,7 @@ for name, of in pairs(kinds) do
 
         axis "activation" (axes[1]),
         axis "interleave" (axes[2]),
-        axis "tile" (of.flat), above(pair),
+        axis "tile" (of.flat), clusters(pair, ABOVE),
         derive "operands" (function () return operand end),
         derive "addend" (function () return "fetch" end), -- P, as C would be
 
@@ -305,7 +304,7 @@ for name, of in pairs(codes) do
 
         axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
         axis "interleave" (axes[2]),
-        axis "tile" (operand == "one" and of.flat or join(of.flat, of.wide)), above(pair),
+        axis "tile" (operand == "one" and of.flat or join(of.flat, of.wide)), clusters(pair, ABOVE),
         derive "operands" (function () return operand end),
         derive "addend" (function () return "none" end),
 
@@ -334,7 +333,7 @@ for name, of in pairs(codes) do
 
         axis "activation" (axes[1]),
         axis "interleave" (axes[2]),
-        axis "tile" (of.flat), above(pair),
+        axis "tile" (of.flat), clusters(pair, ABOVE),
         derive "operands" (function () return operand end),
         derive "addend" (function () return "fetch" end), -- P, as C would be
 
@@ -357,7 +356,7 @@ for name, of in pairs(kinds) do
         epilogue = one[1], arch = "sm_100f", template = of.template,
         params = join(tokens, of.sf, one[2], sizes),
 
-        axis "tile" (pair and of.pair_tokens or of.tokens), clusters(pair),
+        axis "tile" (pair and of.pair_tokens or of.tokens), clusters(pair, BESIDE),
         derive "addend" (function (v)
           if v.epilogue == "store" then return "none" end
           return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
