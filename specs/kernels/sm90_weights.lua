@@ -151,30 +151,30 @@ kernels "sm90_weights_m" {
 
 -- y = activation(x wᵀ + bias), times a number for each row: both operands of a result are sums of
 -- one thread, as the rows of B that its registers hold make them.
-kernels "sm90_weights_m_activate" {
-  op = "fprop", element = { bf16, e4m3, e2m1, i4, u4 }, scale = { "none", "block" }, layout = "tn",
-  ragged = "m", epilogue = "activate", arch = "sm_90a", template = "sm90/gemm_weights.cu",
-  params = join(maps, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
-                        "probability", "limit", "slope", "shift" }, given),
-
-  axis "activation" (join({ "none" }, activations.gated, activations.plain)),
-  axis "interleave" { 0, 1, 8, 32 },
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {256, 128, 64} },
-  axis "cluster"  { {1, 1} },
-  derive "operands" (function (v)
-    for _, one in ipairs(join({ "none" }, activations.plain)) do
-      if v.activation == one then return "one" end
-    end
-    return v.interleave == 0 and "halves" or "runs"
-  end),
-  reject "nothing alternates: there is one operand"
-    (function (v) return v.operands == "one" and v.interleave > 0 end),
-  reject "fp32 results of a bias or an activation have a launch of their own"
-    (function (v) return v.d.bytes == 4 end),
-  without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end),
-  weights()
+local operands = {
+  one    = { join({ "none" }, activations.plain), { 0 } },
+  halves = { join(activations.gated), { 0 } },
+  runs   = { join(activations.gated), { 1, 8, 32 } },
 }
+
+for operand, axes in pairs(operands) do
+  kernels("sm90_weights_m_activate_" .. operand) {
+    op = "fprop", element = { bf16, e4m3, e2m1, i4, u4 }, scale = { "none", "block" },
+    layout = "tn", ragged = "m", epilogue = "activate", d = { bf16, f16 }, arch = "sm_90a",
+    template = "sm90/gemm_weights.cu",
+    params = join(maps, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
+                          "probability", "limit", "slope", "shift" }, given),
+
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "schedule" { "cooperative" },
+    axis "tile"     { {256, 128, 64} },
+    axis "cluster"  { {1, 1} },
+    derive "operands" (function () return operand end),
+    without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end),
+    weights()
+  }
+end
 
 -- The same with low-rank adapters, as more steps of k of 16-bit values: t Bᵀ or t A.
 kernels "sm90_weights_m_lora" {
