@@ -15,7 +15,13 @@ local function word_slots (v)
 end
 
 local function stage_memory (v)
-  return v.tile.m * (v.tile.k * 2 + 32) + v.tile.n * v.tile.k * v.b.bits // 8
+  return v.tile.m * v.tile.k * 2 + v.tile.n * v.tile.k * v.b.bits // 8
+end
+
+-- Words of scales that are prepared for a stage, for a row of the weights.
+local function factor_words (v)
+  local s = v.b.scale
+  return s and math.max(v.tile.k // s.k, 1) * (s.zeros and 2 or 1) or 0
 end
 
 kernels "sm80_few_m" {
@@ -53,20 +59,21 @@ kernels "sm80_few_m" {
   -- Scales of 16 values, and activations next to six CTAs, need more registers.
   derive "ctas" (function (v)
     if v.b.bits == 8 then return 2 end
-    if v.tile.m > 16 then return 3 end
+    if v.tile.m > 16 then return v.tile.m > 32 and v.b.scale and v.b.scale.k < 32 and 2 or 3 end
     if v.tile.n > 64 then return 4 - (v.b.scale and v.b.scale.k < 32 and 1 or 0) end
     return 6 - ((v.b.scale and v.b.scale.k < 32 or v.epilogue == "activate") and 1 or 0)
   end),
   derive "stages" (function (v)
     local large = v.arch == "sm_90a" or v.arch == "sm_100f"
     local room = large and 224 * KiB // v.ctas or SMEM
-    local scales = (v.b.bits == 4 and v.b.scale.k > 16 and 4 or 8) * KiB -- of them, at most
+    local given = v.b.bits == 4 and v.b.scale.k > 16 and 8 or 16 -- words of a row, at most
+    local scales = v.tile.n * (given + factor_words(v)) * 4
     return math.min((room - scales) // stage_memory(v), 6)
   end),
   derive "ahead" (function (v) return v.stages - 1 end),
   derive "word_slots" (function (v) return { 0, word_slots(v) } end),
   derive "smem" (function (v)
-    return v.stages * stage_memory(v) + v.tile.n * v.word_slots[2] * 4
+    return v.stages * stage_memory(v) + v.tile.n * (v.word_slots[2] + factor_words(v)) * 4
   end),
 
   -- Powers of two that sums lack, where something multiplies them anyway: see sm90_weights.lua.
@@ -86,6 +93,8 @@ kernels "sm80_few_m" {
     (function (v) return v.epilogue == "activate" and v.d.bytes == 4 end),
 
   without "b_global" (function (v) return not v.b.scale or not v.b.scale.global end),
+  reject "copies go on during products: a ring has two stages at least"
+    (function (v) return v.stages < 2 end),
   reject "tokens must be bf16 without scales, and weights codes with them"
     (function (v) return v.a.scale ~= false or v.a.type ~= "bf16" or not v.b.scale end),
   reject "scales must be factors of values, not of sums"

@@ -29,7 +29,7 @@ FN unsigned int spread(unsigned int word, int upper)
                  : (word << 8 & 0xff00) | (word & 0xff00) << 16;
 }
 
-//$ include("sm80/shared.cu", { halves = a.bits == 4 or b.bits == 4 })
+//$ include("sm80/shared.cu", { halves = a.bits == 4 or b.bits == 4, bytes = false })
 
 //$ local across = b.major == "mn"
 //$ if across then

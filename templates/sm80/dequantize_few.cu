@@ -1,7 +1,11 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local four, s = b.bits == 4, b.scale
-//$ local word_k = 4 // s.bytes * s.k -- steps of k that a word of scales is for
-//$ local kind = b.type .. (four and "_apart" or "") .. (s.type == "f32" and "_wide" or "")
+//$ local each = 4 // s.bytes -- scales in a word, as the caller gave them
+//$ local blocks = math.max(tile.k // s.k, 1) -- scales of a row in a stage
+//$ local parts = s.zeros and 2 or 1 -- words of a prepared one
+//$ local wide = s.type == "f32"
+//$ local kind = b.type .. (four and "_byte" or "") .. (wide and "_wide" or "")
+//$ local integer = four and b.integer
 //$ local exact = b.type == "e2m1" and s.type == "e8m0" -- bf16 holds all but the largest scales
 //$ local low = lowered > 0
 //$ once("dequantize/" .. kind .. ".c")
@@ -10,101 +14,195 @@
 //$ if s.zeros then once("dequantize/zero_" .. b.type .. ".c") end
 //$ if exact then once "dequantize/twice_e8m0_apart.c" end
 //$ if low then once "dequantize/twice_e4m3_apart.c" end
+//$ local vector = math.min(blocks * parts, 4)
 /*
-** The codes of a warp's rows as values. A lane has four neighbouring ones of each 16 steps of k, of
-** row l / 4 and of each row that is a multiple of 8 below it. The tensor cores add the products of
-** 16 steps in any order, so tokens take the same four.
+** The codes of a warp's rows as values. A lane has rows l / 4 and each that is a multiple of 8
+** below it.
 //$ if four then
-** Two codes make a pair of bf16 where 16 bits are between them: the first and the third of the
-** four, the second and the fourth.
+** It has the two of 16 steps of k from 2 (l % 4) on, which are a byte, and the two that are 8 after
+** them.
+//$ else
+** It has the four of 16 steps of k from 4 (l % 4) on. The tensor cores add the products of 16 steps
+** in any order, so tokens take the same four.
 //$ end
+**
+** Scales are prepared for a stage, a lane for each row, and shared by the lanes that have its
+** codes: VECTOR words of a row together, those of the next row after them.
 */
-enum { WORDS = $(math.max(tile.k // word_k, 1)) }; /* of scales, that a stage needs of a row */
-enum { WORD_STEPS = TILE_K / WORDS };              /* of k, for which one of them is enough */
-
-/* The scales of a lane's rows for one stage. */
-struct held {
-    unsigned int scales[HELD][WORDS];
-//$ if exact then
-    int beyond; /* may one of the warp's need care? */
-//$ end
+enum {
+    HELD = WARP_N / 8, /* rows of b of which a lane has codes */
+    VECTOR = $(vector),
+    VECTORS = $(blocks * parts // vector),
+    VECTOR_K = TILE_K / VECTORS /* steps of k that a vector is for */
 };
 
-FN void load_scales(struct held *h, const struct memory *s, const struct rows *r, int x)
-{
-//$ if exact then
-    unsigned int beyond = 0;
+struct factors {
+    unsigned int word[HELD][VECTOR];
+};
 
-//$ end
-#pragma unroll
-    for (int i = 0; i < HELD; i++)
-#pragma unroll
-        for (int j = 0; j < WORDS; j++)
-            h->scales[i][j] = word_b(s, r->skips[i], x + j * B_WORD_K, r->row + 8 * i);
-//$ if exact then
-#pragma unroll
-    for (int i = 0; i < HELD; i++)
-#pragma unroll
-        for (int j = 0; j < WORDS; j++)
-            beyond |= beyond_e8m0_apart(h->scales[i][j]);
-    h->beyond = __ballot_sync(~0u, beyond) != 0;
-//$ end
+FN unsigned int factor_slot(const struct memory *s, int vector, int row)
+{
+    return s->factors + (vector * TILE_N + row) * VECTOR * 4;
 }
 
-//$ local mask = s.bytes == 1 and " & 255" or s.bytes == 2 and " & 0xffff" or ""
-/* The scale of row i at step y of the stage that begins at `x`, which is word j's, in the lowest
-   bits. */
-FN unsigned int scale_at(const struct held *h, int i, int j, int x, int y)
+//$ local list = vector == 4 and "%0, %1, %2, %3" or "%0, %1"
+/* Vector `vector` of a lane's rows. */
+FN void load_factors(struct factors *f, const struct memory *s, int row, int vector)
 {
-//$ if s.bytes == 4 then
-    (void)x, (void)y;
-    return h->scales[i][j];
-//$ elseif word_k > tile.k then
-    return h->scales[i][j] >> $(8 * s.bytes) * ((x + y) / $(s.k) % $(4 // s.bytes))$(mask);
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        const unsigned int from = factor_slot(s, vector, row + 8 * i);
+        unsigned int *word = f->word[i];
+
+//$ if vector == 1 then
+        word[0] = load_shared_word(from);
+//$ elseif vector == 2 then
+        asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                     : "=r"(word[0]), "=r"(word[1]) : "r"(from) : "memory");
 //$ else
-    (void)x;
-    return h->scales[i][j] >> $(8 * s.bytes) * (y / $(s.k) % $(4 // s.bytes))$(mask);
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                     : "r"(from) : "memory");
+//$ end
+    }
+}
+
+FN void store_factors(unsigned int to, const unsigned int word[VECTOR])
+{
+//$ if vector == 1 then
+    asm volatile("st.shared.b32 [%0], %1;" : : "r"(to), "r"(word[0]) : "memory");
+//$ elseif vector == 2 then
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};"
+                 : : "r"(to), "r"(word[0]), "r"(word[1]) : "memory");
+//$ else
+    store_shared_x4(to, word);
 //$ end
 }
 
-//$ local zero = s.zeros and ", zero_" .. b.type .. "(code)" or b.zero
 //$ local factor = "factor_" .. s.type .. "(code" .. (s.zeros and " & 0xffff" or "") .. ")"
+//$ local zero = s.zeros and ", zero_" .. b.type .. "(code)" or b.zero
+//$ if exact then
+/* The words of the scale whose code is the lowest bits of `code`; near: it is no large one. */
+FN void prepare(unsigned int *word, unsigned int code, int near)
+{
+    word[0] = near ? twice_e8m0_apart(permute(code, 0, 0x4040)) : bits_of(factor_e8m0(code & 255));
+}
+//$ else
+/* The words of the scale whose code is the lowest bits of `code`. */
+FN void prepare(unsigned int *word, unsigned int code)
+{
+//$ if s.bytes < 4 and not s.zeros then
+    code &= $(s.bytes == 1 and "255" or "0xffff");
+//$ end
+//$ if integer then
+    const struct integer_scale scale = scale_of_$(b.type)($(factor)$(zero));
+
+//$ if wide then
+    word[0] = bits_of(scale.factor);
+//$ else
+    word[0] = permute(scale.high, scale.low, 0x5410);
+//$ end
+//$ if s.zeros then
+    word[1] = scale.zero;
+//$ end
+//$ elseif low then
+    word[0] = twice_e4m3_apart(code);
+//$ else
+    word[0] = bits_of($(factor));
+//$ end
+}
+//$ end
+
+//$ local skewed = each * s.k > tile.k
+//$ local words = skewed and 1 or tile.k // (each * s.k)
+//$ if exact then
+/* Prepare the scales of the warp's rows for the stage that begins at `x`. Does one of them need
+   care? */
+FN int prepare_factors(const struct memory *s, const struct rows *r, int x)
+//$ else
+/* Prepare the scales of the warp's rows for the stage that begins at `x`. */
+FN void prepare_factors(const struct memory *s, const struct rows *r, int x)
+//$ end
+{
+    const int own = threadIdx.x % 32 < WARP_N;
+    unsigned int word[VECTORS][VECTOR], codes[$(words)] = { 0 };
+
+    if (own)
+#pragma unroll
+        for (int i = 0; i < $(words); i++)
+            codes[i] = word_b(s, 8 * r->line.skip, x + i * B_WORD_K, r->line_row);
+//$ if exact then
+    unsigned int all = 0;
+#pragma unroll
+    for (int i = 0; i < $(words); i++)
+        all |= beyond_e8m0_apart(codes[i]);
+    const int beyond = __ballot_sync(~0u, all) != 0;
+//$ end
+//$ local place = skewed and "(x / " .. s.k .. " + i) % " .. each or "i % " .. each
+//$ local shift = each == 1 and "" or " >> " .. 8 * s.bytes .. " * (" .. place .. ")"
+#pragma unroll
+    for (int i = 0; i < $(blocks); i++)
+        prepare(&word[i * $(parts) / VECTOR][i * $(parts) % VECTOR],
+                codes[i / $(math.max(blocks // words, 1))]$(shift)$(exact and ", !beyond" or ""));
+    if (own)
+#pragma unroll
+        for (int i = 0; i < VECTORS; i++)
+            store_factors(factor_slot(s, i, r->line_row), word[i]);
+    __syncwarp();
+//$ if exact then
+    return beyond;
+//$ end
+}
+
+//$ if integer then
+//$ local flip = b.type == "i4" and "0x43084308" or "0x43004300"
+/* The two codes of a byte in the last bits of 128. `nibbles` is 0x000f000f: as the compiler does
+   not know it, this is one instruction. */
+FN unsigned int pair_of_codes(unsigned int codes, unsigned int nibbles)
+{
+    unsigned int pair;
+
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
+        : "=r"(pair) : "r"(codes * 0x1001), "r"(nibbles), "r"($(flip)));
+    return pair;
+}
+
+//$ end
 //$ for _, form in ipairs(exact and { "near", "any" } or { "all" }) do
 //$ local name = form == "all" and "" or "_" .. form
-//$ local which = form == "near" and ", which is no large one" or ""
-/*
-** Row i's four values of the 16 steps from y on of the stage that begins at `x`: words 0 and 2.
-** Their scale is that of step y, in word j$(which).
-*/
-FN void dequantize_row$(name)(unsigned int *word, const struct held *h, unsigned int stage,
-                          const struct rows *r, int i, int j, int x, int y)
+//$ local twice = low or form == "near"
+/* Row i's values of the 16 steps from y on: words 0 and 2. `codes`: of its first ones. */
+FN void dequantize_row$(name)(unsigned int *value, const struct factors *f, unsigned int codes,
+                          const struct rows *r, int i, int y)
 {
-    const int byte = y * $(b.bits) / 8;
-    const unsigned int from = stage + r->codes + i * 8 * B_ROW + (byte / 16 * 16 ^ r->digits);
-//$ if form == "near" then
-//$ local place = word_k > tile.k and "(x + y) / " .. s.k .. " % 4" or "y / " .. s.k .. " % 4"
-    const unsigned int digits = 0x4040 + $(place) * 0x0101; /* twice, 16 bits apart */
-    const unsigned int twice =
-        twice_e8m0_apart(permute(h->scales[i][j], 0, digits));
-//$ else
-    const unsigned int code = scale_at(h, i, j, x, y);
-//$ end
-//$ if four then
-//$ local scale = low and "twice_e4m3_apart(code)" or form == "near" and "twice" or factor .. zero
-//$ local by = (low or form == "near") and "_twice" or ""
-    /* 16 bits between its two bytes */
-    const unsigned int codes = permute(load_shared_half(from + byte % 16), 0, 0x4140);
-    unsigned int pair[4]; /* the last two would be those of the bytes between */
+    const unsigned int byte = y * $(b.bits) / 8;
+    const unsigned int from = (codes ^ byte / 16 * 16) + byte % 16 + i * 8 * B_ROW;
+    const unsigned int *scale = &f->word[i][y % VECTOR_K / $(s.k) * $(parts)];
 
-    (void)x;
-    dequantize_$(kind)$(by)(pair, codes, $(scale));
+    (void)r;
+//$ if integer then
+//$ local zero = s.zeros and "scale[1]" or "scale_of_" .. b.type .. "(0.0f" .. b.zero .. ").zero"
+//$ if wide then
+    const struct integer_scale by = { 0, 0, float_of(*scale), $(zero) };
+//$ else
+    const struct integer_scale by = { permute(*scale, 0, 0x1010), permute(*scale, 0, 0x3232), 0,
+                                      $(zero) };
+//$ end
+
+//$ local scaled = "scale_integer" .. (wide and "_wide" or "")
+    value[0] = $(scaled)(pair_of_codes(load_shared_byte(from), r->nibbles), &by);
+    value[2] = $(scaled)(pair_of_codes(load_shared_byte(from + 4), r->nibbles), &by);
+//$ elseif four then
+//$ local by = twice and "*scale" or "float_of(*scale)"
+    value[0] = dequantize_$(kind)$(twice and "_twice" or "")(load_shared_byte(from), $(by));
+    value[2] = dequantize_$(kind)$(twice and "_twice" or "")(load_shared_byte(from + 4), $(by));
 //$ else
     unsigned int pair[2];
 
-    dequantize_$(kind)(pair, load_shared_word(from), $(factor)$(zero));
+    dequantize_$(kind)(pair, load_shared_word(from), float_of(*scale));
+    value[0] = pair[0];
+    value[2] = pair[1];
 //$ end
-    word[0] = pair[0];
-    word[2] = pair[1];
 }
 
 //$ end

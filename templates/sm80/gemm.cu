@@ -136,7 +136,8 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include("sm80/schedule.body.cu", { total = "(unsigned int)" .. ragged })
+    //$ local total = "(unsigned int)" .. ragged
+    //$ include("sm80/schedule.body.cu", { total = total, first = "blockIdx.x" })
 //$ local by_lane = ragged == "none" and "" or ", lane"
     while (scheduler_next(&w, &t$(by_lane))) {
 //$ local length = { m = "m", n = "n", k = "k", [ragged] = "(int)t.length" }

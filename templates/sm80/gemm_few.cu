@@ -34,11 +34,9 @@ enum {
     WARP_M = TILE_M,
     WARP_N = $(warp[2]), /* rows of b, columns of d */
     STAGES = $(stages),
-    /* Bytes of a row in a stage; of a with those that put four rows into different banks. */
-    A_ROW = TILE_K * 2,
+    A_ROW = TILE_K * 2, /* bytes in a stage */
     B_ROW = TILE_K * $(b.bits) / 8,
-    A_PITCH = A_ROW + 32,
-    A_BYTES = TILE_M * A_PITCH,
+    A_BYTES = TILE_M * A_ROW,
     STAGE_BYTES = A_BYTES + TILE_N * B_ROW
 };
 
@@ -61,20 +59,21 @@ enum {
 //$ include "sm80/store.cu"
 
 //$ end
-/* The ring, and between two tiles the warps' slabs; then the scales. */
+/* The ring, and between two tiles the warps' slabs; then the scales, as the caller gave them and
+   prepared for a stage. Rows of a stage begin at multiples of their size. */
 FN unsigned char *shared_memory(void)
 {
-    extern __shared__ __align__(128) unsigned char dynamic[];
+    extern __shared__ __align__(512) unsigned char dynamic[];
     return dynamic;
 }
 
 struct memory {
-    unsigned int ring, words; /* addresses: of the stages, of the scales */
+    unsigned int ring, words, factors; /* addresses */
 };
 
 typedef unsigned long long u64;
 
-//$ include("sm80/shared.cu", { halves = four })
+//$ include("sm80/shared.cu", { halves = false, bytes = four })
 
 #define copy_word copy_async_4
 
@@ -140,11 +139,16 @@ FN void source_begin(struct source *s, const element *a, long long a_stride, int
     s->k = k;
 }
 
-/* The bits that a row's chunks of b have turned over in their addresses, so that 8 rows of a column
-   are in different banks. */
+/* The bits that a row's chunks have turned over in their addresses, so that rows of a column are in
+   different banks: 8 of b, $(four and "8" or "4") of a. */
 FN unsigned int digits_of(int row)
 {
     return row / (128 / B_ROW) % B_CHUNKS * 16;
+}
+
+FN unsigned int digits_of_token(int row)
+{
+    return $(four and "row % 8 * 16" or "row % 4 * 32");
 }
 
 FN int bytes_there(int bytes, int byte)
@@ -168,25 +172,26 @@ FN void copy_any(const struct source *s, unsigned int a, unsigned int b)
         copy_weights(b + i * B_PASS * B_ROW, $(from_b), left_b);
 #pragma unroll 1
     for (int i = 0; i < TILE_M && i < s->tokens; i += A_PASS, from += s->step) {
+        const unsigned int to = (a ^ digits_of_token(i)) + i * A_ROW;
         unsigned int word[4] = { 0 };
 
         if (s->aligned) {
-            copy_async(a + i * A_PITCH, from, left_a);
+            copy_async(to, from, left_a);
             continue;
         }
 #pragma unroll
         for (int j = 0; j < 8; j++)
             if (2 * j < left_a)
                 word[j / 2] |= (unsigned int)((const unsigned short *)from)[j] << j % 2 * 16;
-        store_shared_x4(a + i * A_PITCH, word);
+        store_shared_x4(to, word);
     }
 }
 
 /* This thread's part of the stage at `stage`. */
 FN void copy_stage(struct source *s, unsigned int stage)
 {
-    const unsigned int a =
-        stage + threadIdx.x / A_CHUNKS * A_PITCH + threadIdx.x % A_CHUNKS * 16;
+    const unsigned int a = stage + threadIdx.x / A_CHUNKS * A_ROW +
+                           (threadIdx.x % A_CHUNKS * 16 ^ digits_of_token(threadIdx.x / A_CHUNKS));
     const unsigned int b = stage + A_BYTES + threadIdx.x / B_CHUNKS * B_ROW +
                            (threadIdx.x % B_CHUNKS * 16 ^ digits_of(threadIdx.x / B_CHUNKS));
 
@@ -197,7 +202,7 @@ FN void copy_stage(struct source *s, unsigned int stage)
 #pragma unroll
         for (int i = 0; i < TILE_M; i += A_PASS)
             if (i < s->tokens)
-                copy_async(a + i * A_PITCH, s->a + i / A_PASS * s->step, 16);
+                copy_async((a ^ digits_of_token(i)) + i * A_ROW, s->a + i / A_PASS * s->step, 16);
     } else
         copy_any(s, a, b);
     s->a += A_ROW;
@@ -205,16 +210,15 @@ FN void copy_stage(struct source *s, unsigned int stage)
     s->k -= TILE_K;
 }
 
-enum { HELD = WARP_N / 8 }; /* rows of b of which a lane has codes */
-
-/* A lane's rows of b, and the row whose scales it copies. */
+/* A lane's rows of b, and the row whose scales it copies and prepares. */
 struct rows {
-    int row;            /* the first one, of the tile's */
-    unsigned int codes; /* of its first codes in a stage, from the stage's first byte on */
-    unsigned int digits;
+    int row;                    /* the first one, of the tile's */
+    unsigned int codes, tokens; /* of its first ones in a stage, from the stage's first byte on */
     struct line line;
     int line_row;
-    unsigned int skips[HELD]; /* bits of each row's first word before its first scale */
+//$ if four and b.integer then
+    unsigned int nibbles; /* the lowest one of both halves of a word */
+//$ end
 };
 
 //$ if activates then
@@ -228,14 +232,18 @@ FN void rows_begin(struct rows *r, const struct scales *scales, const struct til
     const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * WARP_N;
 
     r->row = first + lane / 4;
-    r->codes = A_BYTES + r->row * B_ROW + lane % 4 * $(four and 2 or 4);
-    r->digits = digits_of(r->row);
+    r->codes = A_BYTES + (r->row * B_ROW ^ digits_of(r->row)) + lane % 4 * $(four and 1 or 4);
+//$ if four then
+    r->tokens = lane % 8 * A_ROW + (lane / 8 * 16 ^ digits_of_token(lane));
+//$ if b.integer then
+    r->nibbles = 0x000f000f | scales->k >> 31;
+//$ end
+//$ else
+    r->tokens = lane / 4 * A_ROW + (lane % 4 * 8 ^ digits_of_token(lane / 4));
+//$ end
     r->line_row = first + lane % WARP_N;
 //$ local of_row = activates and "column_of_row(o, r->line_row)" or "t->column + r->line_row"
     r->line = line_b(scales, t, $(of_row), columns);
-#pragma unroll
-    for (int i = 0; i < HELD; i++)
-        r->skips[i] = 8 * __shfl_sync(~0u, r->line.skip, 8 * i + lane / 4);
 }
 
 /* Ask for stage `i`, its scales too. */
@@ -248,74 +256,79 @@ FN void ask(const struct memory *s, struct source *source, const struct rows *r,
 
 //$ include "sm80/dequantize_few.cu"
 
-/* Tokens 8 j .. 8 j + 7, as the tensor cores' columns, for the 16 steps of k that begin at `k`. */
-FN void load_tokens(unsigned int word[2], unsigned int stage, int j, int k)
+/* Tokens 8 j .. 8 j + 7, as the tensor cores' columns, for the 32 steps of k that begin at `y`;
+   `tokens`: of the lane's first ones. */
+FN void load_tokens(unsigned int word[4], unsigned int tokens, int j, int y)
 {
-    const int lane = threadIdx.x % 32;
-    unsigned int first, last;
+    const unsigned int from = (tokens ^ 2 * y) + 8 * j * A_ROW;
 
-    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
-                 : "=r"(first), "=r"(last)
-                 : "r"(stage + (8 * j + lane / 4) * A_PITCH + 2 * k + lane % 4 * 8) : "memory");
 //$ if four then
-    word[0] = permute(first, last, 0x5410);
-    word[1] = permute(first, last, 0x7632);
+    load_matrix_x4(word, from);
 //$ else
-    word[0] = first;
-    word[1] = last;
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(word[0]), "=r"(word[1]) : "r"(from) : "memory");
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(word[2]), "=r"(word[3]) : "r"(from ^ 32) : "memory");
 //$ end
 }
 
-//$ local exact = b.type == "e2m1" and s.type == "e8m0"
+//$ local exact = b.type == "e2m1" and b.scale.type == "e8m0"
 //$ local forms = exact and { "_near", "_any" } or { "" }
 //$ local counts = { tile.m // 2, tile.m }
 //$ for _, form in ipairs(forms) do
 //$ for _, count in ipairs(form == "_any" and { tile.m } or counts) do
 //$ local which = count < tile.m and ", of the tile's first " .. count .. " tokens" or ""
-/* The products of one stage$(which). */
-FN void multiply_$(count)$(form)(float sum[WARP_N / 16][TILE_M / 8][4], const struct held *h,
-                          unsigned int stage, const struct rows *r, int x)
-{
 //$ local rolled = form == "_any" and " 1" or ""
-#pragma unroll
-    for (int word = 0; word < WORDS; word++)
+/* The products of a stage's first `steps` of k, at least one$(which). */
+FN void multiply_$(count)$(form)(float sum[WARP_N / 16][TILE_M / 8][4], const struct memory *s,
+                          unsigned int stage, const struct rows *r, int steps)
+{
 #pragma unroll$(rolled)
-        for (int y = word * WORD_STEPS; y < (word + 1) * WORD_STEPS; y += 16) {
-            unsigned int weights[WARP_N / 16][4];
+    for (int vector = 0; vector < VECTORS; vector++) {
+        struct factors factors;
+
+        if (vector > 0 && vector * VECTOR_K >= steps)
+            break;
+        load_factors(&factors, s, r->row, vector);
+#pragma unroll
+        for (int y = vector * VECTOR_K; y < (vector + 1) * VECTOR_K; y += 32) {
+            unsigned int weights[2][WARP_N / 16][4];
 
 #pragma unroll
-            for (int i = 0; i < HELD; i++)
-                dequantize_row$(form)(&weights[i / 2][i % 2], h, stage, r, i, word, x, y);
+            for (int i = 0; i < 2 * HELD; i++)
+                dequantize_row$(form)(&weights[i % 2][i / 4][i / 2 % 2], &factors,
+                                  stage + r->codes, r, i / 2, y + i % 2 * 16);
 #pragma unroll
             for (int j = 0; j < $(count // 8); j++) {
-                unsigned int tokens[2];
+                unsigned int tokens[4];
 
-                load_tokens(tokens, stage, j, y);
+                load_tokens(tokens, stage + r->tokens, j, y);
 #pragma unroll
-                for (int i = 0; i < WARP_N / 16; i++)
-                    mma(sum[i][j], weights[i], tokens);
+                for (int i = 0; i < WARP_N / 8; i++)
+                    mma(sum[i % (WARP_N / 16)][j], weights[i / (WARP_N / 16)][i % (WARP_N / 16)],
+                        tokens + i / (WARP_N / 16) * 2);
             }
         }
+    }
 }
 
 //$ end
 //$ end
-/* One stage, whose first step of k is `x`, for so many tokens. */
+/* One stage, whose first step of k is `x` of `k`, for so many tokens. */
 FN void multiply_stage(float sum[WARP_N / 16][TILE_M / 8][4], const struct memory *s,
-                       unsigned int stage, const struct rows *r, int x, int tokens)
+                       unsigned int stage, const struct rows *r, int x, int k, int tokens)
 {
-    struct held h;
-
-    load_scales(&h, s, r, x);
 //$ if exact then
-    if (h.beyond)
-        multiply_$(tile.m)_any(sum, &h, stage, r, x);
+    if (prepare_factors(s, r, x))
+        multiply_$(tile.m)_any(sum, s, stage, r, k - x);
     else
+//$ else
+    prepare_factors(s, r, x);
 //$ end
     if (tokens <= $(counts[1]))
-        multiply_$(counts[1])$(forms[1])(sum, &h, stage, r, x);
+        multiply_$(counts[1])$(forms[1])(sum, s, stage, r, k - x);
     else
-        multiply_$(tile.m)$(forms[1])(sum, &h, stage, r, x);
+        multiply_$(tile.m)$(forms[1])(sum, s, stage, r, k - x);
 }
 
 /* sum += (a * b) turned, over k steps of k, at least one. */
@@ -339,7 +352,7 @@ FN void multiply_tile(float sum[WARP_N / 16][TILE_M / 8][4], const struct memory
         if (i + STAGES - 1 < stages)
             ask(s, source, r, i + STAGES - 1);
         copy_commit();
-        multiply_stage(sum, s, s->ring + i % STAGES * STAGE_BYTES, r, i * TILE_K, tokens);
+        multiply_stage(sum, s, s->ring + i % STAGES * STAGE_BYTES, r, i * TILE_K, k, tokens);
     }
 }
 
@@ -350,13 +363,18 @@ $(name)(
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const unsigned int ring = shared_address(shared_memory());
-    const struct memory s = { ring, ring + STAGES * STAGE_BYTES };
+    const unsigned int words = ring + STAGES * STAGE_BYTES;
+    const struct memory s = { ring, words, words + TILE_N * B_SLOTS * 4 };
     const struct scales scales = { (const unsigned char *)b_sf, b_sf_stride, b_sf_group_stride, k };
     float *slab = (float *)shared_memory() + warp * $(activates and "TILE_M" or "16") * SLAB_PITCH;
     struct scheduler w;
     struct tile t;
 
-    //$ include("sm80/schedule.body.cu", { total = "(unsigned int)m" })
+    /* The GPU fills its small clusters of multiprocessors with the first CTAs: the last ones are
+       spread evenly, so these have the tiles that are left over. */
+    const unsigned int first = gridDim.x - 1 - blockIdx.x;
+
+    //$ include("sm80/schedule.body.cu", { total = "(unsigned int)m", first = "first" })
     while (scheduler_next(&w, &t, lane)) {
         const int tokens = (int)t.length - t.row < TILE_M ? (int)t.length - t.row : TILE_M;
         const long long row = t.start + (long long)t.row; /* the tile's first one in the buffers */
@@ -410,6 +428,6 @@ $(name)(
         __syncthreads(); /* and a ring again */
 //$ end
     }
-    if (blockIdx.x == gridDim.x - 1 && warp == 0) /* it has the fewest tiles */
+    if (blockIdx.x == 0 && warp == 0) /* it has the fewest tiles */
         check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
 }

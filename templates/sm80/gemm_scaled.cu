@@ -439,7 +439,7 @@ $(name)(
     struct scheduler w;
     struct tile t;
 
-    //$ include("sm80/schedule.body.cu", { total = "total" })
+    //$ include("sm80/schedule.body.cu", { total = "total", first = "blockIdx.x" })
     while (scheduler_next(&w, &t, lane)) {
         const long long before = runs_before(&w, t.group, lane);
         const struct scale_group group = { t.group, t.start, t.length, before, k };

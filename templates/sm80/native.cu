@@ -21,7 +21,7 @@ enum {
     LINES = TILE_M + TILE_N       /* at most THREADS */
 };
 
-//$ include("sm80/shared.cu", { halves = false })
+//$ include("sm80/shared.cu", { halves = false, bytes = false })
 
 FN void store_shared_word(unsigned int to, unsigned int word)
 {

@@ -1,5 +1,6 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ -- The beginning of a kernel with a tile scheduler w; total: the ragged axis, an expression.
+//$ -- The beginning of a kernel with a tile scheduler w; total: the ragged axis, an expression;
+//$ -- first: this CTA's first tile, likewise.
 //$ local across = ragged == "n" and "m" or "n"
 //$ include "common/enter.body.cu"
 if ($((ragged == "k" or ragged == "none") and "m == 0 || " or "")$(across) == 0)
@@ -16,4 +17,4 @@ w.total = $(total);
 w.strips = ((unsigned int)m + TILE_M - 1) / TILE_M;
 //$ end
 w.across = ((unsigned int)$(across) + TILE_$(across:upper()) - 1) / TILE_$(across:upper());
-scheduler_begin(&w, blockIdx.x, gridDim.x$(ragged == "none" and "" or ", lane"));
+scheduler_begin(&w, $(first), gridDim.x$(ragged == "none" and "" or ", lane"));

@@ -17,3 +17,13 @@ FN unsigned int load_shared_half(unsigned int from)
 }
 
 //$ end
+//$ if bytes then
+FN unsigned int load_shared_byte(unsigned int from)
+{
+    unsigned int byte;
+
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(byte) : "r"(from) : "memory");
+    return byte;
+}
+
+//$ end

@@ -62,6 +62,7 @@
 #define TURNED      "templates/sm90/activate_turned.cu"
 #define ALONG       "templates/sm90/weights_along.cu"
 #define FEW_CU      "templates/sm80/gemm_few.cu"
+#define FEW_VALUES  "templates/sm80/dequantize_few.cu"
 #define FEW_STORE   "templates/sm80/activate.cu"
 #define FEW_WORK    "templates/sm80/activate_work.body.cu"
 #define EIGHTH      "templates/quantize/epilogue_row.body.cu"

@@ -49,6 +49,10 @@
 #define FEW_ACTIVATE                                                           \
     "w4a16_mxfp4_fprop_tn_m_bf16_activate_sm90a_tile32x128x128_few"
 
+#define FEW_LONG "w4a16_mxfp4_fprop_tn_m_bf16_scale_sm90a_tile16x128x256_few"
+#define FEW_ZEROS                                                              \
+    "w4a16_int4_zeros_fprop_tn_m_bf16_scale_sm90a_tile16x64x256_few"
+
 /* and many of both */
 #define WEIGHTS_RUNS                                                           \
     "w4a16_mxfp4_fprop_tn_m_bf16_activate_sm90a_clamped_swiglu_interleave1_"   \
