@@ -107,10 +107,7 @@ $(name)(
         //$ include "sm100/store.body.cu"
 //$ if gather ~= "none" then
     } else {
-        while (uniformly(queue_read(&s, &sequence, &t, &p, lane)))
-            gather_tile(&g, &s, &p, &t, warp - 2, lane);
-        if (warp == 2 && blockIdx.x == 0)
-            check_sizes(first_dims, offsets, sizes_bytes, groups, (unsigned int)m, error, lane);
+        //$ include "sm100/gather.body.cu"
 //$ else
     //$ include "sm90/check.body.cu"
 //$ end

@@ -163,13 +163,7 @@ FN void factors_prefetch(const struct factors *f, const struct tile *t, int row,
 }
 
 //$ if gathers then
-/* The scale of row `row` of all groups. */
-FN float factor_of(const struct factors *f, unsigned int row)
-{
-    const int pair = __ldg(f->pairs + row), token = pair / f->topk;
-
-    return pair >= 0 && token < f->tokens ? f->a[token] : 0;
-}
+//$ include "sm90/factor_of_token.cu"
 //$ end
 
 //$ -- gradients load a part of a row's sums at a time

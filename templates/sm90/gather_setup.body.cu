@@ -1,4 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
+//$ if factors == "row" then
+factors.pairs = gather;
+factors.topk = topk;
+factors.tokens = tokens;
+//$ end
 struct gather g;
 g.pairs = gather;
 g.topk = topk;

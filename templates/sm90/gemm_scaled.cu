@@ -84,11 +84,6 @@ $(name)(
     factors.columns = n;
 //$ end
 //$ if gather ~= "none" then
-//$ if factors == "row" then
-    factors.pairs = gather;
-    factors.topk = topk;
-    factors.tokens = tokens;
-//$ end
     //$ include "sm90/gather_setup.body.cu"
 //$ end
     //$ include "sm90/epilogue.body.cu"

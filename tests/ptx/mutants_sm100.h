@@ -124,7 +124,7 @@ static const struct mutant planted_sm100[] = {
     {B_M_ABOVE, B_MEMORY, "cluster_rank() == 0 ? 2 : 0",
      "cluster_rank() == 0 ? 1 : 0"},
     {B_M_ABOVE, B_LOOP, "cluster_rank() == 1 && elect", "elect"},
-    {B_M_ABOVE, B_MULTIPLY, "barrier_arrive_at(s->full + p->stage * 8, 0)",
+    {B_M_ABOVE, B_FORWARD, "barrier_arrive_at(s->full + p->stage * 8, 0)",
      "barrier_arrive_at(s->full + p->stage * 8, 1)"},
     {B_M_ABOVE, B_CONSTANTS,
      "B_BYTES = TILE_N$(cluster.m > 1 and \" / CTAS\" "

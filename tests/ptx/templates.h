@@ -53,6 +53,7 @@
 #define B_SCALES    "templates/sm100/scales.cu"
 #define B_SCALED    "templates/sm100/multiply_scaled.cu"
 #define B_CONSTANTS "templates/sm100/constants.body.cu"
+#define B_FORWARD   "templates/sm100/forward.cu"
 #define B_BACK      "templates/sm100/store_gradient_copies.cu"
 #define B_HALF      "templates/sm100/half_bytes.cu"
 #define B_BLOCKS    "templates/sm100/store_gradient_blocks.cu"
