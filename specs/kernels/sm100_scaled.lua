@@ -62,14 +62,15 @@ local function stage_memory (v)
          + (1 + (spots + 127) // 128) * words(v) * 512
 end
 
-local function common (scales)
+local function common (scales, gathers)
   return
+  gathers and requires "k % 16 == 0" "rows of tokens are copied 16 bytes at a time"
+          or derive "gather" (function () return "none" end),
   derive "scales" (function () return scales end),
   -- Two CTAs multiply together: see sm100_gemm.lua.
   derive "pair" (function (v) return v.cluster.m * v.cluster.n > 1 end),
   derive "accumulators" (accumulators),
   derive "schedule" (function () return "overlapped" end), -- stores during products
-  derive "gather" (function () return "none" end),
   derive "quantize" (function () return "pass" end),
   derive "dequantize" (function () return "none" end),
   derive "microbatches" (function () return 1 end),
@@ -113,6 +114,11 @@ local function common (scales)
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
 
+  reject "rows of A that are gathered must have fp32 scales of their own, in one matrix"
+    (function (v)
+      local s = v.a.scale
+      return v.gather ~= "none" and (s.type ~= "f32" or s.rows > 1 or s.apart or s.global)
+    end),
   reject "a row of a stage has 128 bytes"
     (function (v) return v.tile.k * v.a.bits ~= 8 * ROW end),
   reject "the tensor cores take 128 rows at a time, and 64, 128 or 256 columns, or 192 with scales"
@@ -125,7 +131,7 @@ local function common (scales)
 end
 
 -- Scales of blocks, which the tensor cores take, and of a second level.
-local function blocks ()
+local function blocks (gathers)
   return
   derive "kind" (function (v) return kind(v) or "none" end),
   derive "factors" (function (v)
@@ -144,11 +150,11 @@ local function blocks ()
     (function (v) return v.kind == "none" end),
   reject "next to two tiles' sums of 256 columns there is no room for scales"
     (function (v) return accumulators(v) == 2 and v.tile.m * v.tile.n > 128 * 192 end),
-  common "native"
+  common("native", gathers)
 end
 
 -- Scales of rows, groups or tensors.
-local function whole ()
+local function whole (gathers)
   return
   derive "bytes" (function (v) return v.a.bytes end),
   derive "factors" (function (v) return v.a.scale.span == "row" and "row" or "group" end),
@@ -160,7 +166,7 @@ local function whole ()
       return span[a.span] ~= span[b.span] or a.type ~= "f32" or b.type ~= "f32"
              or a.global or b.global
     end),
-  common "none"
+  common("none", gathers)
 end
 
 -- Kernels for scales of blocks: of codes of one type or another, of which a row of a stage has `k`.
@@ -220,6 +226,32 @@ for name, of in pairs(kinds) do
   end
 end
 
+-- The same of tokens of x or dy, which warps read through indices: see sm90_scaled.lua.
+local token_rows = { "a", "a_stride", "gather", "topk", "tokens", "b_map", "b_pointer_map", "d_map",
+                     "d_ragged_map", "b_pointers" }
+
+local token_sf = {
+  row   = { "a_sf", "b_sf", "b_sf_group_stride" },
+  block = { "a_sf", "a_sf_stride", "a_global", "b_sf", "b_sf_stride", "b_sf_group_stride",
+            "b_global" },
+}
+
+for name, of in pairs { row = kinds.whole, block = kinds.blocks8 } do
+  kernels("sm100_gather_" .. name .. "_m") {
+    op = { "fprop", "dgrad" }, element = of.element, scale = name, layout = "tn", ragged = "m",
+    arch = "sm_100f", template = of.template,
+    params = join(token_rows, token_sf[name], sizes),
+
+    axis "gather" { "gather_a" },
+    axis "tile" (of.rows), clusters(),
+    derive "addend" (function () return "none" end),
+
+    requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
+    requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+    of.rules "gathers"
+  }
+end
+
 -- y = activation(x wᵀ + bias), times a number for each row, and dp from dh = dy w, where
 -- h = activation(p) times a factor for each row: see sm90_gemm.lua.
 local function constants ()
@@ -230,11 +262,11 @@ local function fragments ()
   reject "a thread has pairs of columns in fragments of 8: runs of both operands are neither"
     (function (v) return v.interleave ~= 1 and v.interleave % 8 ~= 0 end)
 end
-local function ragged_m (of)
+local function ragged_m (of, gathers)
   return
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  constants(), fragments(), of.rules()
+  constants(), fragments(), of.rules(gathers)
 end
 local through = { "alpha", "scalar_step", "probability", "limit", "slope", "shift" }
 local forward = join({ "p_map", "p_ragged_map", "bias", "saved" }, through)
@@ -281,65 +313,72 @@ for name, of in pairs(kinds) do
   end
 end
 
-local function copied (of)
+local function copied (of, gathers)
   return
   reject "scales of the result must be those of a row's 32 or 128 results each"
     (function (v) return v.a.scale.rows ~= 1 or v.a.scale.k ~= 32 and v.a.scale.k ~= 128 end),
   reject "the copies' values must be rounded to nearest, as they are"
     (function (v) return v.a.scale.stochastic or v.a.scale.hadamard end),
-  ragged_m(of)
+  ragged_m(of, gathers)
 end
 
 -- The same of fprop, and the results become copies of an x, as the next product takes it: blocks of
 -- 32 are a part of a tile's row, or of a column's rows that one warp has, and one of 128 x 128 is a
 -- tile's results.
-for name, of in pairs(codes) do
-  for operand, axes in pairs(operands) do
-    for _, pair in ipairs(pairs_too) do
-      kernels((pair and "pair_" or "sm100_") .. name .. "_copies_" .. operand) {
-        op = "fprop", element = of.element, scale = "block", layout = "tn", ragged = "m",
-        epilogue = "copies", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
-        params = join(rows, of.sf, forward,
-                      { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+local function copies (name, operand, pair, gathers)
+  local of, axes = codes[name], operands[operand]
+  return {
+    op = "fprop", element = of.element, scale = "block", layout = "tn", ragged = "m",
+    epilogue = "copies", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
+    params = join(gathers and token_rows or rows, gathers and token_sf.block or of.sf, forward,
+                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
 
-        axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
-        axis "interleave" (axes[2]),
-        axis "tile" (operand == "one" and of.flat or join(of.flat, of.wide)), clusters(pair, ABOVE),
-        derive "operands" (function () return operand end),
-        derive "addend" (function () return "none" end),
+    axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
+    axis "interleave" (axes[2]),
+    axis "tile" (operand == "one" and of.flat or join(of.flat, of.wide)), clusters(pair, ABOVE),
+    derive "operands" (function () return operand end),
+    derive "addend" (function () return "none" end),
 
-        reject "a tile's row must have the 128 results of a scale"
-          (function (v) return squares(v) and v.tile.n ~= (operand == "one" and 128 or 256) end),
+    reject "a tile's row must have the 128 results of a scale"
+      (function (v) return squares(v) and v.tile.n ~= (operand == "one" and 128 or 256) end),
 
-        operand == "one" and requires "n % 128 == 0" "results must be whole blocks of 128"
-                         or requires "n % 256 == 0" "results must be whole blocks of 128",
-        copied(of)
-      }
-    end
-  end
+    operand == "one" and requires "n % 128 == 0" "results must be whole blocks of 128"
+                     or requires "n % 256 == 0" "results must be whole blocks of 128",
+    copied(of, gathers)
+  }
 end
 
 -- And dp as copies of a dy: two warps have a column's 32 rows, or all eight its 128, with 128
 -- columns of each operand.
-for name, of in pairs(codes) do
-  for operand, axes in pairs(operands) do
+local function dy_copies (name, operand, pair, gathers)
+  local of, axes = codes[name], operands[operand]
+  return {
+    op = "dgrad", element = of.element, scale = "block", layout = "tn", ragged = "m",
+    epilogue = "gradient_copies", d = { bf16, f16 }, arch = "sm_100f", template = of.template,
+    params = join(gathers and token_rows or rows, gathers and token_sf.block or of.sf, backward,
+                  { "row_sf", "column", "column_stride", "column_sf" }, sizes),
+
+    axis "activation" (axes[1]),
+    axis "interleave" (axes[2]),
+    axis "tile" (of.flat), clusters(pair, ABOVE),
+    derive "operands" (function () return operand end),
+    derive "addend" (function () return "fetch" end), -- P, as C would be
+
+    requires "n % 128 == 0" "results must be whole blocks of 128",
+    copied(of, gathers)
+  }
+end
+
+for result, grid in pairs { copies = copies, dy_copies = dy_copies } do
+  for operand in pairs(operands) do
     for _, pair in ipairs(pairs_too) do
-      kernels((pair and "pair_" or "sm100_") .. name .. "_dy_copies_" .. operand) {
-        op = "dgrad", element = of.element, scale = "block", layout = "tn", ragged = "m",
-        epilogue = "gradient_copies", d = { bf16, f16 }, arch = "sm_100f",
-        template = of.template,
-        params = join(rows, of.sf, backward,
-                      { "row_sf", "column", "column_stride", "column_sf" }, sizes),
-
-        axis "activation" (axes[1]),
-        axis "interleave" (axes[2]),
-        axis "tile" (of.flat), clusters(pair, ABOVE),
-        derive "operands" (function () return operand end),
-        derive "addend" (function () return "fetch" end), -- P, as C would be
-
-        requires "n % 128 == 0" "results must be whole blocks of 128",
-        copied(of)
-      }
+      local first = pair and "pair_" or "sm100_"
+      for name in pairs(codes) do
+        kernels(first .. name .. "_" .. result .. "_" .. operand)(grid(name, operand, pair))
+      end
+      local gathered = grid("blocks8", operand, pair, "gathers")
+      table.insert(gathered, 3, axis "gather" { "gather_a" })
+      kernels(first .. "gather_" .. result .. "_" .. operand)(gathered)
     end
   end
 end

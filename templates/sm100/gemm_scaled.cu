@@ -13,6 +13,9 @@
 ** (struct scheduler). Its first warp copies tiles of A and B into a ring of STAGES stages, four
 ** load their scales, one thread of the second has the tensor cores multiply them, and $(who)
 ** store the sums, while the next tile is multiplied.
+//$ if gather ~= "none" then
+** A's rows come one by one, by two more warps: see sm90/gather.cu.
+//$ end
 //$ if cluster.n > 1 then
 ** Two CTAs side by side along n are a pair: each has its columns of B with their scales, half of
 ** the rows of A and the scales of all; the first one's thread multiplies all of it for both, and
@@ -56,6 +59,10 @@ enum {
 
 //$ include "sm90/copy.cu"
 
+//$ if gather ~= "none" then
+//$ include "sm90/gather.cu"
+
+//$ end
 //$ include "common/scale_place.c"
 
 //$ include "common/four_scales.cu"
@@ -91,6 +98,10 @@ $(name)(
 //$   end
 //$ end
     scales.k = k;
+//$ if gather ~= "none" then
+    //$ include "sm90/gather_setup.body.cu"
+    scales.gather = &g;
+//$ end
     //$ include "sm90/epilogue.body.cu"
     //$ include "sm90/scheduler_setup.body.cu"
 
@@ -98,7 +109,7 @@ $(name)(
 
 //$ -- of a warpgroup that copies and multiplies, of one that loads scales, and of two that store
 //$ local registers = epilogue == "gradient_copies" and { 72, 104, 168 }
-//$                   or squares and { 64, 80, 184 }
+//$                   or squares and (gather == "none" and { 64, 80, 184 } or { 72, 72, 184 })
 //$ if registers then
     if (warpgroup == 0)
         registers_release($(registers[1]));
@@ -118,7 +129,12 @@ $(name)(
         registers_take($(registers[3]));
 //$ end
         //$ include "sm100/store.body.cu"
+//$ if gather ~= "none" then
+    } else {
+        //$ include "sm100/gather.body.cu"
+//$ else
     //$ include "sm90/check.body.cu"
+//$ end
     }
     //$ include "sm100/end.body.cu"
 }

@@ -95,8 +95,8 @@ FN void barriers_make(const struct memory *s)
     }
     for (int i = 0; i < QUEUE; i++) {
         barrier_init(s->posted + i * 8, 1);
-//$ local more = scales == "native" and " + SCALERS"
-//$ more = more or gather ~= "none" and " + GATHER_THREADS / 32" or ""
+//$ local scalers = scales == "native" and " + SCALERS" or ""
+//$ local more = scalers .. (gather ~= "none" and " + GATHER_THREADS / 32" or "")
         barrier_init(s->read + i * 8, 1 + WARPS$(more));
     }
     for (int i = 0; i < 2; i++) {

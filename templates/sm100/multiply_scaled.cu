@@ -90,6 +90,9 @@ FN void multiply_tile(unsigned int to, unsigned int sums, const struct memory *s
         const unsigned int spots = mma_operand(stage + $(at.spots));
 
         barrier_wait(s->full + p->stage * 8, p->parity);
+//$ if gather ~= "none" then
+        copy_engine_fence(); /* threads wrote A */
+//$ end
         barrier_wait(s->sf_full + p->stage * 8, p->parity);
         tensor_after_barrier();
 #pragma unroll
@@ -112,3 +115,7 @@ FN void multiply_tile(unsigned int to, unsigned int sums, const struct memory *s
         pipeline_next(p, STAGES);
     }
 }
+//$ if gather ~= "none" and pair then
+
+//$ include "sm100/forward.cu"
+//$ end

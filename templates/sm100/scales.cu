@@ -12,6 +12,9 @@ struct stored {
 //$   end
 //$ end
     int k; /* of a rowwise tensor */
+//$ if gather ~= "none" then
+    const struct gather *gather; /* from a row to its token, whose scales are A's */
+//$ end
 };
 
 /* The scales of a thread's row. */
@@ -35,20 +38,29 @@ FN struct scale_group group_of(const struct stored *s, const struct tile *t)
 //$ local length = ragged == "k" and "(int)t->length" or "s->k"
 //$ for _, x in ipairs { { "a", "m", "row", "M" }, { "b", "n", "column", "N" } } do
 //$   local name, first = x[1], x[3]
+//$   local tokens = name == "a" and gather ~= "none" -- in place of rows
+//$   local is_row = tokens and "row >= 0" or "line < TILE_" .. x[4] .. " && row < rows"
+//$   local stride = tokens and "0" or "s->" .. name .. "_group_stride"
 /* That of row `line` of the tile's $(name), which has `rows` in the group. */
 FN struct scale_row scale_row_$(name)(const struct stored *s, const struct tile *t, int line,
                                 int rows)
 {
+//$ if tokens then
+    const struct scale_group g = { 0, 0, s->gather->tokens, 0, s->k }; /* all of them, in order */
+    const int length = s->k, is_row = line < TILE_M && t->row + line < rows;
+    const int row = is_row ? gather_row(s->gather, t->start + t->row + line) : -1;
+//$ else
     const struct scale_group g = group_of(s, t);
+//$ end
 //$ if name == "b" and apart then
     const int row = t->column / 2 + line + (line < TILE_N / 2 ? 0 : rows / 2 - TILE_N / 2);
     const int length = $(length);
-//$ else
+//$ elseif not tokens then
     const int length = $(length), row = t->$(first) + line;
 //$ end
     const struct scale_row r = {
-        s->$(name), place_$(name)(&g, rows, s->$(name)_stride, s->$(name)_group_stride), row,
-        line < TILE_$(x[4]) && row < rows ? length / $(given) + (length % $(given) > 0) : 0
+        s->$(name), place_$(name)(&g, rows, s->$(name)_stride, $(stride)), row,
+        $(is_row) ? length / $(given) + (length % $(given) > 0) : 0
     };
 
     return r;

@@ -70,6 +70,14 @@
     X("10.0 9.0",                                                              \
       "dgrad bf16" ROWS "n=256 k=136 activation=swiglu prob=1 dprob=1 "        \
       "pointers=b" GATHERED)                                                   \
+    X("10.0 9.0", "fprop fp8_row" ROWS "n=264 k=144 d=f32" GATHERED)           \
+    X("10.0 9.0", "dgrad fp8_block" ROWS "n=264 k=144" GATHERED)               \
+    X("10.0 9.0",                                                              \
+      "fprop fp8_block" ROWS "n=256 k=272 activation=swiglu prob=1 saved=1 "   \
+      "copies=both" GATHERED)                                                  \
+    X("10.0 9.0",                                                              \
+      "dgrad fp8_block" ROWS "n=256 k=144 activation=geglu interleave=8 "      \
+      "dbias=1 copies=rowwise" GATHERED)                                       \
     X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=136 lora=16 bias=1")          \
     X("9.0 8.0", "fprop fp16" ROWS "n=72 k=72 lora=72")                        \
     X("9.0 8.0", "dgrad bf16" ROWS "n=256 k=136 lora=8 outside=zero d=f32")    \
