@@ -142,6 +142,9 @@ const char *const launch_lines[] = {
     "mlp w4a16_mxfp4 g=4 m=200 hidden=512 ffn=256 bias=1 grad=0",
     "moe w4a16_mxfp4 g=4 m=10 topk=2 hidden=512 ffn=256 bias=1 "
     "activation=clamped_swiglu interleave=1 grad=0 | device=10.0",
+    "moe fp8_block g=4 m=1000 topk=2 hidden=256 ffn=512 | device=10.0",
+    "moe fp8_row g=4 m=1000 topk=2 hidden=256 ffn=512 gather=all "
+    "| device=10.0",
     /* casts */
     "quantize fp8_block of=x g=4 m=1000 k=512",
     "quantize fp8_block of=x g=4 m=1000 k=512 | gaps i64",

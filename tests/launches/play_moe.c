@@ -194,14 +194,40 @@ TEST(gradients_of_weights_have_any_order)
     log_forget();
 }
 
-/* Products of pre and dh that read tokens, and the strategies of dh and dx. */
+/* Products of pre and dh that read tokens, and the strategy of dh. */
+struct reads {
+    const char *recipe, *more;
+    int64_t m;
+    int x, dy, strategy;
+};
+
+static void read_tokens(struct quern_context *ctx, const struct reads *row)
+{
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT};
+    struct qn_moe_plan *layer;
+    const struct qn_mlp_plan *plan;
+    struct qn_moe moe;
+    char line[160];
+    int strategy;
+
+    snprintf(line, sizeof line,
+             "moe %s g=128 m=%lld topk=8 hidden=2048 ffn=768%s", row->recipe,
+             (long long)row->m, row->more);
+    assert_int_equal(qn_moe_parse(ctx, line, &moe), QUERN_OK);
+    assert_int_equal(qn_moe_plan(ctx, &moe, &options, &layer), QUERN_OK);
+    plan = layer->mlp;
+    strategy = plan->launches[QN_MLP_DH].product->problem.dequantize;
+    if (plan->gathers != row->x || plan->gathers_dy != row->dy ||
+        strategy != row->strategy)
+        fail_msg("%s: %d, %d, %d", line, plan->gathers, plan->gathers_dy,
+                 strategy);
+    assert_int_equal(!!plan->launches[QN_MLP_DY_LATER].cast, row->dy);
+    qn_moe_plan_free(layer);
+}
+
 TEST(layers_read_tokens_where_it_pays)
 {
-    static const struct {
-        const char *recipe, *more;
-        int64_t m;
-        int x, dy, strategy;
-    } rows[] = {
+    static const struct reads rows[] = {
         {"bf16", "", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
         {"fp8_block", "", 8192, 1, 0, QUERN_DEQUANTIZE_MAINLOOP},
         {"fp8_row", "", 8192, 1, 0, QUERN_DEQUANTIZE_MAINLOOP},
@@ -219,32 +245,25 @@ TEST(layers_read_tokens_where_it_pays)
         {"w8a16_fp8_block", "", 1, 0, 0, QUERN_DEQUANTIZE_PASS},
         {"w4a16_mxfp4", "", 8192, 0, 0, QUERN_DEQUANTIZE_PASS},
     };
-    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT};
+    static const struct reads blackwell[] = {
+        {"bf16", "", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_block", "", 8192, 1, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_row", "", 8192, 1, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_block", " gather=all", 8192, 1, 1, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_row", " gather=all", 8192, 1, 1, QUERN_DEQUANTIZE_MAINLOOP},
+        {"fp8_block", " gather=none", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        /* scales that are no powers of two: by mma.sync, which gathers none */
+        {"fp8_block_any", "", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
+        {"mxfp8", "", 8192, 0, 0, QUERN_DEQUANTIZE_MAINLOOP},
+    };
     struct quern_context *ctx = device_use(0);
 
     log_begin(device_registry(), stderr, 0);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct qn_moe_plan *layer;
-        const struct qn_mlp_plan *plan;
-        struct qn_moe moe;
-        char line[160];
-        int at, strategy;
-
-        snprintf(line, sizeof line,
-                 "moe %s g=128 m=%lld topk=8 hidden=2048 ffn=768%s",
-                 rows[i].recipe, (long long)rows[i].m, rows[i].more);
-        assert_int_equal(qn_moe_parse(ctx, line, &moe), QUERN_OK);
-        assert_int_equal(qn_moe_plan(ctx, &moe, &options, &layer), QUERN_OK);
-        plan = layer->mlp;
-        strategy = plan->launches[QN_MLP_DH].product->problem.dequantize;
-        at = plan->gathers == rows[i].x && plan->gathers_dy == rows[i].dy &&
-             strategy == rows[i].strategy;
-        if (!at)
-            fail_msg("%s: %d, %d, %d", line, plan->gathers, plan->gathers_dy,
-                     strategy);
-        assert_int_equal(!!plan->launches[QN_MLP_DY_LATER].cast, rows[i].dy);
-        qn_moe_plan_free(layer);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        read_tokens(ctx, &rows[i]);
+    ctx = device_use(3); /* of compute capability 10.0 */
+    for (size_t i = 0; i < sizeof blackwell / sizeof *blackwell; i++)
+        read_tokens(ctx, &blackwell[i]);
     log_end();
     log_forget();
 }
