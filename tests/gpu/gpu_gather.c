@@ -5,6 +5,7 @@
 #include "gpu.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/types.h"
@@ -73,8 +74,31 @@ static int forget(struct qn_job *job)
     return code;
 }
 
-/* Indices of no row are reported and read nothing; then runs are as before. */
-static const char *bad_index(struct qn_job *job, char *text, size_t size)
+/* The last row of D has no value but 0, of either sign. */
+static int last_row_is_zero(const struct qn_job *job)
+{
+    const struct qn_problem *p = &job->problem;
+    const size_t each = (size_t)qn_type_bits(p->d_type) / 8;
+    const size_t bytes = (size_t)p->n * each;
+    unsigned char *row = calloc(1, bytes);
+    int group = p->groups - 1, zero = row != NULL;
+    int64_t at;
+
+    while (group > 0 && job->sizes[group] == 0)
+        group--;
+    at = qn_job_element(job, QN_ROLE_D, group, job->sizes[group] - 1, 0);
+    zero = zero && !qn_memory_read(&job->call.memory[QUERN_ARG_D],
+                                   (size_t)at * each, row, bytes);
+    for (size_t i = 0; i < bytes && zero; i++)
+        zero = !(row[i] & (i % each == each - 1 ? 0x7f : 0xff));
+    free(row);
+    return zero;
+}
+
+/* Indices of no row are reported and read nothing: zeros stand for the row.
+   Then runs are as before. */
+static const char *bad_index(struct qn_job *job, const struct qn_kernel *k,
+                             char *text, size_t size)
 {
     static const int wrong[] = {-1, INT32_MAX, INT32_MIN};
     const int *pairs = job->call.host[QUERN_ARG_GATHER];
@@ -94,6 +118,8 @@ static const char *bad_index(struct qn_job *job, char *text, size_t size)
             return "an index of no row was not reported";
         if (strncmp(qn_errmsg(gpu_context), text, strlen(text)) != 0)
             return qn_errmsg(gpu_context);
+        if (k->epilogue == QN_STORE && !last_row_is_zero(job))
+            return "the row of D of an index of no row is not 0";
         if (qn_memory_write(&job->call.memory[QUERN_ARG_GATHER],
                             (size_t)at * sizeof(int), &pairs[at],
                             sizeof(int)) ||
@@ -108,9 +134,8 @@ static const char *go_through(struct qn_job *job, const struct qn_kernel *k,
 {
     const char *bad = gpu_job_repeat(job, &job->call.memory[QUERN_ARG_D]);
 
-    (void)k;
     if (!bad)
-        bad = bad_index(job, text, size);
+        bad = bad_index(job, k, text, size);
     if (!bad)
         bad = gpu_job_resize(job, forget, text, size);
     return bad ? bad : gpu_job_bad_size(job, forget, text, size);

@@ -118,6 +118,7 @@ static const struct mutant planted_sm100[] = {
     {B_M_BLOCK_GATHER, B_SCALES, "{ 0, 0, s->gather", "{ 0, 1, s->gather"},
     {B_M_BLOCK_GATHER, B_SCALES, "t->start + t->row + line) : -1",
      "t->row + line) : -1"},
+    {B_M_BLOCK_GATHER, B_SCALES, "\"row >= 0\"", "\"1\""},
     {B_M_BLOCK_GATHER, B_SCALES, "line < TILE_M && t->row + line < rows",
      "line < TILE_M"},
     {B_M_BLOCKS_GATHER, B_FORWARD, "barrier_wait(s->full + p->stage",
