@@ -7,8 +7,6 @@
 
 #include "base/element.h"
 #include "base/error.h"
-#include "base/random.h"
-#include "base/types.h"
 
 static const float scale = 0.75f;
 
@@ -35,11 +33,8 @@ int qn_adapted_fill(const struct qn_job *job, const struct quern_operand *o,
         *(float *)to = scale;
         return QUERN_OK;
     }
-    return qn_random_fill(to, o->type,
-                          bytes * 8 / (size_t)qn_type_bits(o->type), seed,
-                          1 / sqrtf((float)terms))
-               ? QUERN_EINVAL
-               : QUERN_OK;
+    return qn_call_draw(&job->call, o, to, bytes, seed,
+                        1 / sqrtf((float)terms));
 }
 
 static int type_of(const struct qn_job *job)

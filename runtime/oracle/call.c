@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "base/types.h"
 
 /* -------------------------------------------------------------------- plan */
@@ -146,6 +147,18 @@ int qn_call_put(struct qn_call *c, int arg)
                                from + (size_t)row * bytes, bytes);
     }
     return code;
+}
+
+int qn_call_draw(const struct qn_call *c, const struct quern_operand *o,
+                 void *to, size_t bytes, uint64_t seed, float scale)
+{
+    const size_t count = bytes * 8 / (size_t)qn_type_bits(o->type);
+    const int64_t columns =
+        c->alike || o->ndim < 2 ? 0 : quern_extent(&o->pitch, c->rows);
+
+    return qn_random_fill(to, o->type, count, (size_t)columns, seed, scale)
+               ? QUERN_EINVAL
+               : QUERN_OK;
 }
 
 /* Its contents in host memory; none stay if the answer is poison. */

@@ -19,6 +19,7 @@ struct qn_call {
     struct qn_gpu *gpu; /* NULL: the host backend */
     int64_t rows;       /* the line's, along its ragged axis */
     int phases;         /* bits of enum quern_phase that the line has */
+    int alike;          /* 1: qn_call_draw gives values of one magnitude */
     struct quern_args args;
     /* by enum quern_arg: contents before a run, without gaps between rows
        (NULL: poison), and the memory that runs use */
@@ -62,6 +63,11 @@ void qn_call_lend(struct qn_call *, int arg, const struct qn_call *from,
 /* Memory for all operands that are not lent, with the contents of `data`, and
    the arguments. A stride and scalars that args have already are kept. */
 int qn_call_make(struct qn_call *, const struct qn_call_data *data);
+
+/* For a fill: nearly normal values of that deviation, and in an operand with
+   rows the magnitudes of qn_random_fill. QUERN_EINVAL for a type without. */
+int qn_call_draw(const struct qn_call *, const struct quern_operand *, void *to,
+                 size_t bytes, uint64_t seed, float scale);
 
 /* An operand's contents that its host memory has, or poison. */
 int qn_call_put(struct qn_call *, int arg);

@@ -9,8 +9,8 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "base/types.h"
 #include "problem/quantize.h"
+#include "problem/scale.h"
 #include "problem/sizes.h"
 #include "oracle/tolerance.h"
 
@@ -32,11 +32,7 @@ static int fill_values(const struct qn_cast *c, const struct quern_operand *o,
                             : o->arg == QUERN_ARG_PRE ? 1
                                                       : 14;
 
-    return qn_random_fill(to, o->type,
-                          bytes * 8 / (size_t)qn_type_bits(o->type),
-                          8 * c->seed + number, 1)
-               ? QUERN_EINVAL
-               : QUERN_OK;
+    return qn_call_draw(&c->call, o, to, bytes, 8 * c->seed + number, 1);
 }
 
 static void fill_floats(const struct qn_cast *c, int arg, float *to,
@@ -163,6 +159,8 @@ int qn_cast_begin(struct qn_cast *c, const struct qn_options *opt,
         return status;
     line.of.cast = c->q;
     code = qn_call_plan(&c->call, ctx, &line, &options);
+    c->call.alike =
+        opt->alike || !qn_scale_blocks(qn_context_recipe(ctx, q->recipe));
     if (!code)
         code = qn_call_make(&c->call, &data);
     if (code)

@@ -38,6 +38,7 @@ int qn_copies_state(const struct quern_operand *o, const float factors[2],
 
 /* The values of one quantization. */
 struct maker {
+    struct qn_call call;
     uint64_t seed;
     float scale, factors[2];
 };
@@ -49,16 +50,15 @@ static int fill(void *maker, const struct quern_operand *o, void *to,
 
     if (o->arg != QUERN_ARG_INPUT)
         return qn_copies_state(o, m->factors, m->seed, to, bytes);
-    return qn_random_fill(to, o->type, bytes / 2, m->seed, m->scale)
-               ? QUERN_EINVAL
-               : QUERN_OK;
+    return qn_call_draw(&m->call, o, to, bytes, m->seed, m->scale);
 }
 
 /* Kernels of casts of a job on a GPU may be compiled for it. Delayed scaling
    has a factor of calls before. */
 int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
 {
-    struct maker m = {.seed = seed, .scale = scale};
+    struct maker m = {
+        .call.alike = job->call.alike, .seed = seed, .scale = scale};
     const int gathered = job->operands[role].gathered;
     const struct qn_call_data data = {
         .sizes = gathered ? &job->problem.tokens : job->sizes,
@@ -66,7 +66,6 @@ int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
         .fill = fill,
         .user = &m};
     struct qn_line line = {.kind = QN_LINE_CAST};
-    struct qn_call call = {.rows = 0};
     int copy, code;
 
     job->made[role].seed = seed;
@@ -78,11 +77,11 @@ int qn_copies_make(struct qn_job *job, int role, uint64_t seed, float scale)
     copy = line.of.cast.copies == QUERN_ROWWISE ? QUERN_ARG_ROWWISE
                                                 : QUERN_ARG_COLUMNWISE;
     for (int i = 0; i < 3; i++)
-        qn_call_lend(&call, copy + i, &job->call, qn_job_arg(role) + i);
-    code = qn_call_line(&call, job->call.ctx, &line,
+        qn_call_lend(&m.call, copy + i, &job->call, qn_job_arg(role) + i);
+    code = qn_call_line(&m.call, job->call.ctx, &line,
                         job->call.gpu ? QUERN_BACKEND_AUTO : QUERN_BACKEND_HOST,
                         &data);
-    qn_call_free(&call);
+    qn_call_free(&m.call);
     return code;
 }
 
@@ -141,7 +140,8 @@ static int numbers_of(const struct qn_job *job, int role,
     if (role == QN_ROLE_A && job->problem.quantize)
         memcpy(*numbers, job->call.host[QUERN_ARG_INPUT], count * 2);
     else
-        qn_random_fill(*numbers, q->type, count, job->made[role].seed,
+        qn_random_fill(*numbers, q->type, count,
+                       job->call.alike ? 0 : (size_t)q->k, job->made[role].seed,
                        job->made[role].scale);
     return QUERN_OK;
 }

@@ -9,10 +9,9 @@
 #include "base/context.h"
 #include "base/element.h"
 #include "base/error.h"
-#include "base/random.h"
-#include "base/types.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"
+#include "problem/scale.h"
 #include "oracle/copies.h"
 #include "oracle/tolerance.h"
 
@@ -172,14 +171,22 @@ static int64_t judge_lines(struct judge *j, int64_t most, struct energy *each,
     return count;
 }
 
-/* A line is compared with the average of lines, as all of its values
-   may be too small for a scale that it shares. */
+/* Do lines share scales? */
+static int shares(const struct qn_scaling *s)
+{
+    return s->span != QN_SPAN_ROW && (s->span != QN_SPAN_BLOCK || s->rows > 1);
+}
+
+/* A line that shares its scales is compared with the average of lines, as all
+   of its values may be too small for them. */
 static int conclude(const struct judge *j, const struct energy *each,
                     int64_t count, const struct energy *sum, double tolerance,
                     double *error)
 {
     enum { SLACK = 8 };
-    const double usual = count ? sum->before / (double)count : 0;
+    const double usual = count && shares(&j->f->recipe->scaling[j->f->q.of])
+                             ? sum->before / (double)count
+                             : 0;
     int held = j->padded;
 
     *error = sum->gap;
@@ -256,12 +263,9 @@ static int fill(void *trip, const struct quern_operand *o, void *to,
 
     if (o->arg != QUERN_ARG_INPUT)
         return qn_copies_state(o, (float[]){factor, 1 / factor}, 1, to, bytes);
-    if (t->numbers)
-        memcpy(to, t->numbers, bytes);
-    else if (qn_random_fill(to, o->type,
-                            bytes * 8 / (size_t)qn_type_bits(o->type), 1,
-                            t->deviation))
-        return QUERN_EINVAL;
+    if (!t->numbers)
+        return qn_call_draw(&t->there, o, to, bytes, 1, t->deviation);
+    memcpy(to, t->numbers, bytes);
     return QUERN_OK;
 }
 
@@ -361,7 +365,8 @@ int qn_fidelity_tolerance(struct quern_context *ctx,
 {
     const struct qn_recipe *r = f->recipe;
     const int types[] = {r->x, r->w, r->dy};
-    struct trip t = {.ctx = ctx, .deviation = scale};
+    struct trip t = {
+        .ctx = ctx, .deviation = scale, .there.alike = !qn_scale_blocks(r)};
     double loss = 0;
     int code;
 

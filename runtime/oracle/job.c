@@ -13,6 +13,7 @@
 #include "base/types.h"
 #include "problem/gather_rules.h"
 #include "problem/geometry.h"
+#include "problem/scale.h"
 #include "problem/sizes.h"
 #include "oracle/adapted.h"
 #include "oracle/copies.h"
@@ -155,15 +156,6 @@ static void draw_factors(struct qn_job *job)
 
 /* ---------------------------------------------------------------- contents */
 
-static int draw(const struct quern_operand *o, void *to, size_t bytes,
-                uint64_t seed, float scale)
-{
-    const size_t count = bytes * 8 / (size_t)qn_type_bits(o->type);
-
-    return qn_random_fill(to, o->type, count, seed, scale) ? QUERN_EINVAL
-                                                           : QUERN_OK;
-}
-
 /* Scaled ones are made of other values. One that is not read keeps its poison,
    to show elements that no kernel wrote. */
 static int fill_role(const struct qn_job *job, int role,
@@ -171,7 +163,8 @@ static int fill_role(const struct qn_job *job, int role,
 {
     if (!o->read || job->operands[role].sf.scaling)
         return QN_CALL_POISON;
-    return draw(o, to, bytes, seed_of(job, role), scale_of(job, role));
+    return qn_call_draw(&job->call, o, to, bytes, seed_of(job, role),
+                        scale_of(job, role));
 }
 
 /* Arrays next to the operands. */
@@ -180,19 +173,20 @@ static int fill_other(const struct qn_job *job, const struct quern_operand *o,
 {
     switch (o->arg) {
     case QUERN_ARG_INPUT:
-        return draw(o, to, bytes, seed_of(job, QN_ROLE_A), 1);
+        return qn_call_draw(&job->call, o, to, bytes, seed_of(job, QN_ROLE_A),
+                            1);
     case QUERN_ARG_ALPHA:
     case QUERN_ARG_BETA:
         memcpy(to, job->factors[o->arg == QUERN_ARG_BETA], bytes);
         return QUERN_OK;
     case QUERN_ARG_BIAS:
-        return draw(o, to, bytes, job->seed ^ 0xB1A5, 1);
+        return qn_call_draw(&job->call, o, to, bytes, job->seed ^ 0xB1A5, 1);
     case QUERN_ARG_LORA_A:
     case QUERN_ARG_LORA_B:
     case QUERN_ARG_LORA_SCALE:
         return qn_adapted_fill(job, o, to, bytes);
     case QUERN_ARG_PROB:
-        return draw(o, to, bytes, job->seed ^ 0x960B, 1);
+        return qn_call_draw(&job->call, o, to, bytes, job->seed ^ 0x960B, 1);
     case QUERN_ARG_GATHER:
         qn_gathered_draw(job, job->seed ^ 0x6A7E, to);
         return QUERN_OK;
@@ -268,6 +262,7 @@ static int plan(struct qn_job *job, struct quern_context *ctx,
     options.streams = streams_of(opt, backend);
     code = qn_call_plan(&job->call, ctx, &line, &options);
     job->recipe = qn_context_recipe(ctx, job->problem.recipe);
+    job->call.alike = opt->alike || !qn_scale_blocks(job->recipe);
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
         qn_geometry_of(&job->problem, job->recipe, role, &job->operands[role]);
     return code;

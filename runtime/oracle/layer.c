@@ -9,8 +9,8 @@
 
 #include "base/context.h"
 #include "base/random.h"
-#include "base/types.h"
 #include "problem/mlp.h"
+#include "problem/scale.h"
 #include "problem/sizes.h"
 #include "oracle/tolerance.h"
 
@@ -29,11 +29,8 @@ static int fill_values(const struct qn_layer *l, const struct quern_operand *o,
                           : o->arg >= QUERN_ARG_B1 ? 4 /* biases */
                                                    : 1;
 
-    return qn_random_fill(
-               to, o->type, bytes * 8 / (size_t)qn_type_bits(o->type),
-               64 * l->seed + (uint64_t)number, (float)(1 / sqrt(inputs)))
-               ? QUERN_EINVAL
-               : QUERN_OK;
+    return qn_call_draw(&l->call, o, to, bytes, 64 * l->seed + (uint64_t)number,
+                        (float)(1 / sqrt(inputs)));
 }
 
 /* A factor for tensors whose largest values had been 8. */
@@ -129,6 +126,7 @@ int qn_layer_begin(struct qn_layer *l, const struct qn_options *opt,
     if (status)
         return status;
     code = qn_call_plan(&l->call, ctx, &line, &options);
+    l->call.alike = opt->alike || !qn_scale_blocks(l->recipe);
     for (int i = 0; i < 4 && gap; i++)
         l->call.args.of[strided[i]].stride = l->pitch;
     if (!code)

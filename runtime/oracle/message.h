@@ -53,6 +53,8 @@ struct qn_options {
     int forward, dry_run, undo;
     const char *format, *experts_of; /* of a checkpoint; NULL: the default */
     uint64_t seed;
+    int alike; /* 1: values of one magnitude; else, of a recipe that scales
+                  blocks, those of qn_random_fill */
     const struct argp_option *known; /* the command's */
     uint64_t given;                  /* which of them were */
     char **words; /* arguments that are no options, NULL-terminated */

@@ -9,6 +9,7 @@
 #include "base/context.h"
 #include "base/random.h"
 #include "base/types.h"
+#include "problem/scale.h"
 #include "problem/sizes.h"
 
 /* ------------------------------------------------------------------ routes */
@@ -212,11 +213,8 @@ static int fill(void *job, const struct quern_operand *o, void *to,
         qn_layer_floats(j->recipe, o->arg, seed, to, bytes / sizeof(float));
         return QUERN_OK;
     default:
-        return qn_random_fill(to, o->type,
-                              bytes * 8 / (size_t)qn_type_bits(o->type), seed,
-                              (float)(1 / sqrt(inputs)))
-                   ? QUERN_EINVAL
-                   : QUERN_OK;
+        return qn_call_draw(&j->call, o, to, bytes, seed,
+                            (float)(1 / sqrt(inputs)));
     }
 }
 
@@ -244,6 +242,7 @@ int qn_moe_job_begin(struct qn_moe_job *j, const struct qn_options *opt,
     if (status)
         return status;
     code = qn_call_plan(&j->call, ctx, &line, &options);
+    j->call.alike = opt->alike || !qn_scale_blocks(j->recipe);
     j->call.args.rows = moe->mlp.m;
     if (!code)
         code = make_results(j);

@@ -3,7 +3,6 @@
 #include "oracle/route_job.h"
 
 #include "base/random.h"
-#include "base/types.h"
 
 static int64_t pairs_of(const struct qn_route_job *j)
 {
@@ -60,9 +59,8 @@ static int fill(void *job, const struct quern_operand *o, void *to,
         draw_index(j, to, seed);
     else if (o->arg == QUERN_ARG_INVERSE)
         draw_inverse(j, to, seed);
-    else if (qn_random_fill(to, o->type,
-                            bytes * 8 / (size_t)qn_type_bits(o->type), seed, 1))
-        return QUERN_EINVAL;
+    else
+        return qn_call_draw(&j->call, o, to, bytes, seed, 1);
     return QUERN_OK;
 }
 
@@ -77,6 +75,7 @@ int qn_route_job_begin(struct qn_route_job *j, const struct qn_options *opt,
 
     *j = (struct qn_route_job){.route = *route, .seed = opt->seed};
     code = qn_call_plan(&j->call, ctx, &line, &options);
+    j->call.alike = 1; /* nothing is scaled */
     if (!code)
         code = qn_call_make(&j->call, &data);
     return code ? qn_message_code(opt, code, quern_errmsg()) : QN_EXIT_OK;

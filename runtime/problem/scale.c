@@ -70,6 +70,16 @@ int qn_scale_of_values(const struct qn_problem *p,
                  (s->span == QN_SPAN_BLOCK && s->type != QUERN_F32));
 }
 
+int qn_scale_blocks(const struct qn_recipe *recipe)
+{
+    int blocks = 0;
+
+    for (int of = 0; of < QN_TENSORS && recipe; of++)
+        blocks |= recipe->scaling[of].type != QUERN_TYPE_NONE &&
+                  recipe->scaling[of].span == QN_SPAN_BLOCK;
+    return blocks;
+}
+
 int qn_scale_any(const struct qn_problem *p, const struct qn_recipe *recipe)
 {
     struct qn_quantization q;

@@ -32,6 +32,9 @@ int qn_scale_of_values(const struct qn_problem *problem,
 int qn_scale_any(const struct qn_problem *problem,
                  const struct qn_recipe *recipe);
 
+/* Does a tensor of the recipe have scales of blocks? The recipe may be NULL. */
+int qn_scale_blocks(const struct qn_recipe *recipe);
+
 /* The layout of the operand's scales; nothing for an operand without scales. */
 void qn_scale_of(const struct qn_problem *problem,
                  const struct qn_recipe *recipe, int role,

@@ -155,7 +155,7 @@ static void fill_block(void *block, size_t bytes, int type, uint64_t seed,
 
     if (type == QUERN_F16_ZERO || type == QUERN_BF16_ZERO)
         type = type == QUERN_F16_ZERO ? QUERN_F16 : QUERN_BF16;
-    if (!qn_random_fill(block, type, bytes * 8 / (size_t)qn_type_bits(type),
+    if (!qn_random_fill(block, type, bytes * 8 / (size_t)qn_type_bits(type), 0,
                         seed, scale))
         return;
     for (size_t i = 0; i < bytes; i++)

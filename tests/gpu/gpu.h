@@ -59,7 +59,7 @@ struct gpu_options {
     const char *cache;   /* as in struct quern_open_options */
     const char *specs;   /* a folder of them, or NULL */
     const char *digests; /* a file, or NULL */
-    int quick, list, sanitize, stop, random;
+    int quick, list, sanitize, stop, random, alike;
     double seconds; /* of a family; then it takes up no more lines; 0: never */
     uint64_t seed;
 };

@@ -79,7 +79,7 @@ static int spread(struct qn_job *job, int arg, int gap)
     bytes = (size_t)(b->stride * ROWS * qn_type_bits(o->type) / 8);
     values = malloc(bytes);
     if (!values ||
-        qn_random_fill(values, o->type, (size_t)(b->stride * ROWS), 11, 1)) {
+        qn_random_fill(values, o->type, (size_t)(b->stride * ROWS), 0, 11, 1)) {
         free(values);
         return QUERN_ENOMEM;
     }

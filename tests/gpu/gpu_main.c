@@ -308,6 +308,10 @@ static const struct argp_option option_table[] = {
      "add a line for each D and report of an invalid size: how values were "
      "drawn, a digest, the run",
      0},
+    {"alike", 'a', NULL, 0,
+     "quantized operands of products have one magnitude, as recorded digests "
+     "are of",
+     0},
     {"stop", 'x', NULL, 0, "end after the first failure", 0},
     {"threads", 't', "N", 0, "for compilers and comparisons (all cores)", 0},
     {"commit", 'c', "HASH", 0, "noted in the results ($QUERN_COMMIT)", 0},
@@ -375,6 +379,9 @@ static error_t take_option(int key, char *value, struct argp_state *state)
         break;
     case 'g':
         gpu_options.digests = value;
+        break;
+    case 'a':
+        gpu_options.alike = 1;
         break;
     case 'x':
         gpu_options.stop = 1;

@@ -377,7 +377,7 @@ static int fill(void *unused, const struct quern_operand *o, void *to,
             memcpy((char *)to + i * width, &value, width);
         }
     } else if (o->read) {
-        qn_random_fill(to, o->type, bytes / (o->type == QUERN_F32 ? 4 : 2),
+        qn_random_fill(to, o->type, bytes / (o->type == QUERN_F32 ? 4 : 2), 0,
                        seed, 1);
     }
     return QUERN_OK;

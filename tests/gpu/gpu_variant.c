@@ -232,6 +232,7 @@ void gpu_variant_case(const struct gpu_variant *v, struct qt_case *c)
     c->a_major = v->a_major;
     c->b_major = v->b_major;
     c->ragged = v->ragged;
+    c->alike = gpu_options.alike;
 }
 
 /* ORDER: the first two of qt_epilogues are those of QN_STORE and QN_ADD, those

@@ -37,7 +37,8 @@ static void draw(struct rows *r, int type, int features, int gap, uint64_t seed)
     r->features = features;
     r->stride = features + gap;
     assert_int_equal(
-        qn_random_fill(r->data, type, PAIRS * (size_t)r->stride, seed, 1), 0);
+        qn_random_fill(r->data, type, PAIRS * (size_t)r->stride, 0, seed, 1),
+        0);
 }
 
 /* Every third pair has no row; the others have them in an odd order. */

@@ -7,10 +7,11 @@
                                                   differs from bench/results/h100_ptx.json
     python3 tests/ptx/calibrate.py compare FILE   the same, and write the counts of each kernel as JSON
 
-Kernels are those of victims.h: one of each template and feature. Integers are small enough that every order of
-fp32 sums gives the same bits; other values have the bits of Hopper's tensor cores, as machine/sums.c adds them, and
-so have FP8 products. D must be equal to the byte in all runs. Group sizes around the tiles with ragged tails, sides
-that fill no tile, and invalid sizes, of which the report must be the same. QUERN_SHARE=I/N takes every N-th kernel.
+Quantized values have one magnitude (--alike), as when the H100 was measured. Kernels are those of victims.h: one of
+each template and feature. Integers are small enough that every order of fp32 sums gives the same bits; other
+values have the bits of Hopper's tensor cores, as machine/sums.c adds them, and so have FP8 products. D must be equal to
+the byte in all runs. Group sizes around the tiles with ragged tails, sides that fill no tile, and invalid sizes, of
+which the report must be the same. QUERN_SHARE=I/N takes every N-th kernel.
 """
 
 import concurrent.futures
@@ -43,7 +44,7 @@ def run(kernel, environment):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "digests")
         command = [SUITE, "--only", kernel, "--family", "torture,tails,bad_sizes", "--quick", "--threads", "1",
-                   "--digests", path]
+                   "--alike", "--digests", path]
         done = subprocess.run(command, env={**os.environ, **environment}, text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         lines = done.stdout.splitlines() or ["nothing was printed"]

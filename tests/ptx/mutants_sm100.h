@@ -101,6 +101,9 @@ static const struct mutant planted_sm100[] = {
     /* fp32 scales as bytes of exponents */
     {B_M_BLOCK, FOUR, " * 0x01010101u", ""},
     {B_M_BLOCK, B_SCALES, "and \"GIVEN\" or", "and \"BLOCK\" or"},
+    {B_M_BLOCK, B_SCALES, "row = t->$(first) + line",
+     "row = $(name == \"a\" and \"t->row\" or \"0\") + line"},
+    {B_M_BLOCKS, B_SCALES, "line + 128 * i", "line"},
     /* rows that warps gather */
     {B_M_GATHER, B_MULTIPLY, "        copy_engine_fence(); /*", "        /*"},
     {B_M_GATHER, GATHER, "lane % 8 ^ line % 8", "lane % 8"},

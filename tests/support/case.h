@@ -38,7 +38,8 @@ enum qt_form {
 ** Normal values test the rounding. Small integers make every product and every
 ** partial sum exact, so that a result must be right to the bit for any order of
 ** the sums. Extreme are normal ones whose rows are zero or are many powers of
-** two apart: for recipes with scales.
+** two apart: for recipes with scales. Values for scales of blocks are times
+** qn_random_factor in each group, small integers at least times 1/4.
 */
 enum qt_fill { QT_NORMAL, QT_INTEGER, QT_EXTREME };
 
@@ -76,6 +77,7 @@ struct qt_case {
     int sizes_type;         /* QUERN_I32 or QUERN_I64 */
     int form;               /* enum qt_form */
     int fill;               /* enum qt_fill */
+    int alike;              /* 1: blocks of quantized ones of one magnitude */
     int64_t pad[QT_ROLES];  /* elements between two rows */
     int64_t gap[QT_ROLES];  /* elements between two matrices */
     int pointers[QT_ROLES]; /* matrices in another order, by address */
@@ -115,7 +117,7 @@ struct qt_data {
     float alpha[QUERN_MAX_GROUPS], beta[QUERN_MAX_GROUPS];
     int scalars; /* of each: 1, or as many as groups */
     double *ref; /* for each element of D; NaN where none may be written */
-    double *sum; /* of magnitudes, the same; only of QT_EXTREME */
+    double *sum; /* of magnitudes, the same; NULL: one bound for all */
     /* of scaled operands, NULL otherwise */
     void *numbers[2]; /* bf16, before */
     void *sf[2], *global[2];

@@ -4,6 +4,7 @@
 #include "oracle/decode.h"
 #include "oracle/memory.h"
 #include "base/context.h"
+#include "base/random.h"
 #include "problem/geometry.h"
 #include "problem/scale.h"
 #include "quantize/quantize_plan.h"
@@ -43,17 +44,28 @@ static float row_factor(int fill, uint64_t *state)
     return fill == QT_EXTREME ? factors[qt_random_below(state, 5)] : 1;
 }
 
-/* Blocks in odd rows of weights that FP8 holds, too, have all distances. */
-static float block_factor(const struct maker *m, int64_t row, int64_t block)
+/* Blocks in odd rows of weights that FP8 holds, too, have all distances, and
+   those in even rows none. Integers times 1/4 are still exact in sums over
+   thousands of them. Without scales of blocks one magnitude is kept: small
+   values would only sink below the 13 bits that FP8 tensor cores sum in. */
+static float block_factor(const struct maker *m, int64_t begin, int64_t row,
+                          int64_t i)
 {
-    const struct qn_scaling *s = &m->c->recipe->scaling[QN_W];
+    const struct qt_case *c = m->c;
+    const int spread =
+        m->q.of == QN_W && c->recipe->scaling[QN_W].as && c->fill != QT_INTEGER;
+    float factor;
 
-    return m->q.of == QN_W && s->as && m->c->fill != QT_INTEGER && row % 2
-               ? ldexpf(1, -(int)((row * 5 + block * 7) % 18))
-               : 1;
+    if (spread)
+        return row % 2 ? ldexpf(1, -(int)((row * 5 + i / 32 * 7) % 18)) : 1;
+    if (c->alike || !qn_scale_blocks(c->recipe))
+        return 1;
+    factor = qn_random_factor(c->seed + (uint64_t)(m->role + 2 * begin),
+                              (uint64_t)(row - begin), (uint64_t)i);
+    return c->fill == QT_INTEGER ? fmaxf(factor / 2, 0.25f) : factor;
 }
 
-/* Rows `begin` to `end` of values, each by itself. */
+/* Rows `begin` to `end` of values, a group's. */
 static void draw_rows(const struct maker *m, int64_t begin, int64_t end,
                       uint64_t *state)
 {
@@ -64,7 +76,7 @@ static void draw_rows(const struct maker *m, int64_t begin, int64_t end,
 
         for (int64_t i = 0; i < m->q.k; i++)
             numbers[row * m->q.k + i] =
-                qt_bf16(factor * block_factor(m, row, i / 32) *
+                qt_bf16(factor * block_factor(m, begin, row, i) *
                         qt_draw(state, m->c->fill));
     }
 }
@@ -78,10 +90,12 @@ static int draw_numbers(const struct maker *m, uint64_t *state)
     m->data->numbers[m->role] = poison(m->need.args.in.bytes);
     if (!m->data->numbers[m->role])
         return -1;
-    if (m->q.of == QN_W)
-        draw_rows(m, 0, m->q.groups * m->q.m, state);
-    for (int g = 0; g < c->groups && m->q.of != QN_W; g++)
-        draw_rows(m, c->start[g], c->start[g] + c->length[g], state);
+    for (int g = 0; g < c->groups; g++) {
+        const int64_t begin = m->q.of == QN_W ? g * m->q.m : c->start[g];
+        const int64_t rows = m->q.of == QN_W ? m->q.m : c->length[g];
+
+        draw_rows(m, begin, begin + rows, state);
+    }
     return 0;
 }
 

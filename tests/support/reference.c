@@ -7,6 +7,7 @@
 */
 #include "support/case.h"
 #include "oracle/tolerance.h"
+#include "problem/scale.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -166,6 +167,15 @@ static void expect_zeros(const struct qt_place *d, struct qt_data *data)
     }
 }
 
+/* Are elements of D of many magnitudes, so that one bound fits no two? Those
+   of integers are few. */
+static int by_magnitude(const struct qt_case *c)
+{
+    const int blocks = !c->alike && qn_scale_blocks(c->recipe);
+
+    return c->fill == QT_EXTREME || (c->fill == QT_NORMAL && blocks);
+}
+
 int qt_data_reference(const struct qt_case *c, struct qt_data *data,
                       int threads)
 {
@@ -180,9 +190,9 @@ int qt_data_reference(const struct qt_case *c, struct qt_data *data,
     data->ref = malloc((size_t)d.elements * sizeof(double) + 1);
     free(data->sum);
     data->sum = NULL;
-    if (c->fill == QT_EXTREME)
+    if (by_magnitude(c))
         data->sum = malloc((size_t)d.elements * sizeof(double) + 1);
-    if (!data->ref || (c->fill == QT_EXTREME && !data->sum))
+    if (!data->ref || (by_magnitude(c) && !data->sum))
         return -1;
     memset(data->ref, QT_POISON, (size_t)d.elements * sizeof(double));
     if (c->outside && !d.grouped)
@@ -291,8 +301,10 @@ static int is_exact(const struct qt_case *c, const struct qt_data *data)
 /*
 ** The norm would hide a few wrong elements among many. The values have variance
 ** 1 (normal) or 24 (integer) and factors up to 3, so a sum is about sqrt(k),
-** and a wrong one is off by about that much. With extreme values each element
-** has its own bound.
+** and a wrong one is off by about that much; quantized integers are smaller,
+** and so are the errors of their sums. Extreme values, and others for scales of
+** blocks, have magnitudes far apart: each element has its own bound, by the sum
+** of its terms'.
 */
 static struct bounds find_bounds(const struct qt_case *c,
                                  const struct qt_data *data)
