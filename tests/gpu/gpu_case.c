@@ -232,6 +232,24 @@ void gpu_run_digest(const struct gpu_run *r, const struct gpu_case *p,
     fclose(file);
 }
 
+/* D without the gaps between rows and matrices. Returns its bytes. */
+static size_t close_gaps(const struct qt_case *c, unsigned char *d)
+{
+    size_t done = 0;
+    struct qt_place p;
+
+    qt_place_of(c, QT_D, &p);
+    for (int g = 0; g < (p.grouped ? c->groups : 1); g++)
+        for (int64_t row = 0; row < p.rows; row++) {
+            const int64_t at = g * p.pitch + row * p.stride;
+            const size_t bytes = (size_t)(p.columns * p.bytes);
+
+            memmove(d + done, d + at * p.bytes, bytes);
+            done += bytes;
+        }
+    return done;
+}
+
 /* All of D comes back: what must not be written is checked too. */
 static const char *compare(const struct gpu_run *r, const struct gpu_case *p)
 {
@@ -243,10 +261,10 @@ static const char *compare(const struct gpu_run *r, const struct gpu_case *p)
     if (!d)
         gpu_lost("host memory ran out");
     gpu_buffer_download(&r->d, d);
-    gpu_run_digest(r, p, d, r->d.bytes);
     c.dequantize =
         r->plan->of.product->problem.dequantize; /* what the model chose */
     good = qt_compare(&c, &p->data, d, &verdict);
+    gpu_run_digest(r, p, d, close_gaps(&c, d));
     free(d);
     return good ? NULL : gpu_text("%s", verdict.text);
 }

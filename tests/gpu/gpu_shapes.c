@@ -46,6 +46,16 @@ static void use_pointers(struct qt_case *c, int index)
     c->pointers[QT_A] = index % 6 == 5;
 }
 
+/* Gaps between rows and between matrices, of each operand in turns: of A and B
+   no kernel may read them, of C and D none may write them. */
+static void use_gaps(struct qt_case *c, int index)
+{
+    for (int role = 0; role < QT_ROLES; role++) {
+        c->pad[role] = 8 * ((index / 2 + role) % 3);
+        c->gap[role] = 64 * ((index / 3 + role) % 2);
+    }
+}
+
 /*
 ** Every pattern of group sizes, in each form and both types. The other sides go
 ** around the edges of the tiles: parts of one, several, a part after several.
@@ -68,6 +78,7 @@ void gpu_torture(void)
             begin(&p, &gpu_variants[i], pattern->name, i + j);
             gpu_variant_sides(&p.c, side[0], side[1], 8 * (j + 1));
             use_pointers(&p.c, j);
+            use_gaps(&p.c, j);
             qt_case_layout(&p.c, pattern);
             gpu_case_run_all(&p, &gpu_variants[i], j);
         }

@@ -52,6 +52,7 @@
 #define B_K         "bf16_wgrad_nt_k_f32_add_sm100f_tile128x128x64"
 
 /* few tokens and packed weights */
+#define FEW "w4a16_mxfp4_fprop_tn_m_bf16_scale_sm90a_tile32x128x128_few"
 #define FEW_ACTIVATE                                                           \
     "w4a16_mxfp4_fprop_tn_m_bf16_activate_sm90a_tile32x128x128_few"
 
