@@ -8,6 +8,7 @@
 
 #include "base/element.h"
 #include "base/error.h"
+#include "base/types.h"
 #include "problem/geometry.h"
 
 int qn_backward_begin(struct qn_job *job)
@@ -51,14 +52,16 @@ static float sum_column(const struct qn_job *job, const void *d, int group,
 
 static int judge_dbias(const struct qn_job *job, int *alike)
 {
-    const struct qn_memory *memory = &job->call.memory[QUERN_ARG_D];
-    const int64_t columns = job->operands[QN_ROLE_D].columns;
-    void *d = malloc(memory->bytes + 1);
+    const struct qn_geometry *all = &job->operands[QN_ROLE_D];
+    const int64_t columns = all->columns;
+    const size_t bytes = (size_t)(all->rows * columns) *
+                         (size_t)qn_type_bits(job->problem.d_type) / 8;
+    void *d = malloc(bytes + 1);
     float *found = malloc(job->call.memory[QUERN_ARG_DBIAS].bytes + 1);
     int code = d && found ? QUERN_OK : qn_error_memory();
 
     if (!code)
-        code = qn_memory_read(memory, 0, d, memory->bytes);
+        code = qn_job_read(job, QN_ROLE_D, 0, d, bytes);
     if (!code)
         code = qn_memory_read(&job->call.memory[QUERN_ARG_DBIAS], 0, found,
                               job->call.memory[QUERN_ARG_DBIAS].bytes);

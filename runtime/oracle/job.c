@@ -120,6 +120,28 @@ int qn_job_scaled(const struct qn_job *job)
            job->operands[QN_ROLE_B].sf.scaling;
 }
 
+int qn_job_read(const struct qn_job *job, int role, size_t start, void *to,
+                size_t bytes)
+{
+    const size_t element = (size_t)qn_type_bits(job->problem.d_type) / 8;
+    const struct qn_memory *memory = &job->call.memory[qn_job_arg(role)];
+    const size_t row = (size_t)job->operands[role].columns * element;
+    const size_t pitch =
+        (size_t)job->call.args.of[qn_job_arg(role)].stride * element;
+    int code = QUERN_OK;
+
+    if (!pitch)
+        return qn_memory_read(memory, start, to, bytes);
+    for (size_t done = 0, count; done < bytes && !code; done += count) {
+        const size_t at = (start + done) % row;
+
+        count = row - at < bytes - done ? row - at : bytes - done;
+        code = qn_memory_read(memory, (start + done) / row * pitch + at,
+                              (char *)to + done, count);
+    }
+    return code;
+}
+
 /* The longest sum. */
 static int64_t depth(const struct qn_job *job)
 {
@@ -247,6 +269,20 @@ static int streams_of(const struct qn_options *opt, int backend)
     return backend == QUERN_BACKEND_CUBLASLT || !other ? opt->streams : 0;
 }
 
+/* Rows of D and P that are further apart than they are long. */
+static void spread(struct qn_job *job, int gap)
+{
+    static const int args[] = {QUERN_ARG_D, QUERN_ARG_PRE};
+
+    for (int i = 0; i < 2 && gap && !job->problem.copies; i++) {
+        const struct quern_operand *o = qn_call_operand(&job->call, args[i]);
+
+        if (o && o->strided && o->ndim == 2)
+            job->call.args.of[args[i]].stride =
+                quern_extent(&o->shape[1], job->call.rows) + gap;
+    }
+}
+
 /* Plan, and open the GPU if the plan is for one. */
 static int plan(struct qn_job *job, struct quern_context *ctx,
                 const struct qn_options *opt, int backend, const char *kernel)
@@ -263,6 +299,8 @@ static int plan(struct qn_job *job, struct quern_context *ctx,
     code = qn_call_plan(&job->call, ctx, &line, &options);
     job->recipe = qn_context_recipe(ctx, job->problem.recipe);
     job->call.alike = opt->alike || !qn_scale_blocks(job->recipe);
+    if (!code)
+        spread(job, opt->gap);
     for (int role = QN_ROLE_A; role < QN_ROLES && !code; role++)
         qn_geometry_of(&job->problem, job->recipe, role, &job->operands[role]);
     return code;

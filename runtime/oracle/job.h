@@ -61,6 +61,11 @@ int64_t qn_job_token(const struct qn_job *, int group, int64_t row);
 int64_t qn_job_element(const struct qn_job *, int role, int group, int64_t x,
                        int64_t y);
 
+/* Read bytes of D or P after a run, counted from `start` as if rows had no gaps
+   between them. Codes of the library. */
+int qn_job_read(const struct qn_job *, int role, size_t start, void *to,
+                size_t bytes);
+
 /* Is A or B a quantized tensor? */
 int qn_job_scaled(const struct qn_job *);
 

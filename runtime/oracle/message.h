@@ -55,6 +55,8 @@ struct qn_options {
     uint64_t seed;
     int alike; /* 1: values of one magnitude; else, of a recipe that scales
                   blocks, those of qn_random_fill */
+    int gap;   /* elements between rows of a product's D and P, as far as they
+                have a stride; none if it has copies */
     const struct argp_option *known; /* the command's */
     uint64_t given;                  /* which of them were */
     char **words; /* arguments that are no options, NULL-terminated */

@@ -72,8 +72,8 @@ static int compare(const struct qn_job *job, const struct qn_sample *s,
         const int64_t n = qn_job_columns(job, s->role, r->group);
         const int64_t at = qn_job_element(job, s->role, r->group, r->row, 0);
 
-        code = qn_memory_read(&job->call.memory[qn_job_arg(s->role)],
-                              (size_t)at * bytes, row, (size_t)n * bytes);
+        code = qn_job_read(job, s->role, (size_t)at * bytes, row,
+                           (size_t)n * bytes);
         if (!code)
             *most = worse(add_row(job, row, reference + r->at, n, own), *most);
         if (i + 1 < s->count && r[1].group == r->group)
@@ -98,9 +98,8 @@ static int look_at(const struct qn_job *job, int role, size_t start,
 {
     const unsigned char *before = job->call.host[qn_job_arg(role)];
     unsigned char *data = malloc(count + 1);
-    int code = data ? qn_memory_read(&job->call.memory[qn_job_arg(role)], start,
-                                     data, count)
-                    : qn_error_memory();
+    int code =
+        data ? qn_job_read(job, role, start, data, count) : qn_error_memory();
 
     for (size_t i = 0; i < count && !code; i++)
         *untouched &= data[i] == (job->problem.outside ? 0
@@ -145,6 +144,28 @@ static int look_outside(const struct qn_job *job, int role, int *untouched)
     for (int64_t i = 0; i < g->rows && row > used && !code; i++)
         code =
             look_at(job, role, (size_t)i * row + used, row - used, untouched);
+    return code;
+}
+
+/* Bytes between rows of D or P. */
+static int look_at_gaps(const struct qn_job *job, int role, int *untouched)
+{
+    const struct qn_geometry *g = &job->operands[role];
+    const struct qn_memory *memory = &job->call.memory[qn_job_arg(role)];
+    const int64_t stride = job->call.args.of[qn_job_arg(role)].stride;
+    const size_t bytes = element_bytes(job);
+    const size_t count = stride ? (size_t)(stride - g->columns) * bytes : 0;
+    unsigned char *gap = malloc(count + 1);
+    int code = gap ? QUERN_OK : qn_error_memory();
+
+    for (int64_t row = 0; row + 1 < g->rows && count && !code; row++) {
+        const size_t at = (size_t)(row * stride + g->columns) * bytes;
+
+        code = qn_memory_read(memory, at, gap, count);
+        for (size_t i = 0; i < count && !code; i++)
+            *untouched &= gap[i] == QN_MEMORY_POISON;
+    }
+    free(gap);
     return code;
 }
 
@@ -229,6 +250,8 @@ int qn_oracle_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
             code = judge_rows(job, role, oracle, most, verdict);
         if (!code)
             code = look_outside(job, role, &verdict->untouched);
+        if (!code)
+            code = look_at_gaps(job, role, &verdict->untouched);
     }
     if (!code && p->lora)
         code = qn_adapted_outside(job, &verdict->untouched);
@@ -256,8 +279,8 @@ void qn_oracle_print(const struct qn_verdict *verdict, char *text, size_t size)
         verdict->guards ? "" : "; bytes around a buffer were written",
         verdict->untouched
             ? ""
-            : "; memory that belongs to no group was written, or with "
-              "outside=zero is not zero",
+            : "; memory that belongs to no group or is between rows was "
+              "written, or with outside=zero is not zero",
         verdict->differ ? "; the copies are others than of D in two steps" : "",
         verdict->sums ? ""
                       : "; dbias is not the sums of D, or dprob was "

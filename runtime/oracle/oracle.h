@@ -17,7 +17,7 @@ struct qn_verdict {
     double tolerance;
     int64_t rows;  /* compared: rows of D inside a group */
     int guards;    /* nothing was written around any buffer */
-    int untouched; /* nor rows outside every group */
+    int untouched; /* nor rows outside every group, nor between rows */
     int differ;    /* copies of D are others than those of it in two steps */
     int copies;    /* those that the run made are the host's, to the byte */
     int held;      /* A and B are the values that they were quantized from */

@@ -143,6 +143,7 @@ static void run_one(int number, int i)
     const struct qn_options options = {.command = "gpu_suite",
                                        .backend = QUERN_BACKEND_JIT,
                                        .kernel = k->name,
+                                       .gap = 8 * (i % 3),
                                        .seed = gpu_options.seed};
     const int turn = number * work.each + i;
     const struct qt_pattern *pattern = &qt_patterns[turn % qt_npatterns];
@@ -264,6 +265,7 @@ static void copy_one(int r, int i)
 {
     const struct qn_options options = {.command = "gpu_suite",
                                        .backend = QUERN_BACKEND_JIT,
+                                       .gap = 8 * (i % 3),
                                        .seed = gpu_options.seed};
     const struct qt_pattern *pattern =
         &qt_patterns[(r * behind.nlines + i + (int)gpu_options.seed) %

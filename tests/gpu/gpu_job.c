@@ -135,6 +135,7 @@ static void run_one(int number, int i)
     const struct qn_options options = {.command = "gpu_suite",
                                        .backend = QUERN_BACKEND_JIT,
                                        .kernel = k->name,
+                                       .gap = i % 2 * 8,
                                        .seed = gpu_options.seed};
     const int turn = number * f->each + i;
     const struct qt_pattern *pattern =

@@ -308,10 +308,12 @@ static const struct mutant planted[] = {
      "1)\n        multiply_few$"},
     {CODES_M_SWAPPED_TILES, SCHED, "w->runs = __shfl_sync(~0u, w->runs, from);",
      ""},
-    /* gaps between rows of D and C */
+    /* gaps between rows of D, C and P */
     {FEW, FEW_CU, "target.d_stride = d_stride;", "target.d_stride = n;"},
     {FEW, FEW_CU, "target.columns = n -", "target.columns = d_stride -"},
     {FEW, FEW_CU, "row * c_stride", "row * d_stride"},
+    {FEW_ACTIVATE, FEW_WORK, "_stride = d_stride", "_stride = order.results"},
+    {FEW_ACTIVATE, FEW_WORK, "_stride = saved_stride", "_stride = n"},
     /* a bias and an activation of few tokens */
     {FEW_ACTIVATE, FEW_STORE, "row / 16 * 8 + row % 8", "row / 2"},
     {FEW_ACTIVATE, FEW_STORE, "row / 8 % 2 * o->run", "o->run"},
