@@ -112,9 +112,12 @@ static int compare_sums(struct qn_job *job, struct qn_job *first, int *differ)
 int qn_twice_judge(struct qn_job *job, enum qn_oracle oracle, int64_t most,
                    struct qn_verdict *verdict)
 {
-    const struct qn_options options = {.command = "check",
-                                       .backend = job->call.info.backend,
-                                       .against = job->call.info.backend};
+    /* The library need not contain the kernel of D as values. */
+    const int backend = job->call.info.backend == QUERN_BACKEND_AOT
+                            ? QUERN_BACKEND_AUTO
+                            : job->call.info.backend;
+    const struct qn_options options = {
+        .command = "check", .backend = backend, .against = backend};
     const struct qn_plan *plan = qn_job_plan(job);
     struct qn_job like = *job, first = {.rows = 0};
     struct qn_call second = {.rows = 0};

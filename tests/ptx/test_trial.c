@@ -82,6 +82,27 @@ TEST(trial_of_codes)
     assert_non_null(strstr(output, "\n.\n"));
 }
 
+/* A result as copies is compared with that of another kernel, which a step of
+   its own quantizes. */
+#define COPIES                                                                 \
+    "quern_mxfp8_fprop_tn_m_bf16_copies_sm100f_swiglu_interleave0_"            \
+    "tile128x128x128"
+#define LINE "'fprop mxfp8 g=3 m=256 n=512 k=256 activation=swiglu copies=both'"
+#define COPIED(edit)                                                           \
+    "$quern run --ptx " LINE " --kernel " COPIES " > k.ptx; sed '" edit        \
+    "' k.ptx | $quern .trial " QUERN_VERSION " " COPIES                        \
+    " 37,129,1 0,100 60 " LINE " 2>/dev/null"
+
+TEST(trial_of_copies)
+{
+    if (!share_has_first())
+        return;
+    interpret_need_compiler();
+    expect(COPIED(""), "ready\nright\n.\n");
+    expect(COPIED("0,/st.global/{/st.global/d}"),
+           "ready\nwrong FAILED: error ");
+}
+
 TEST(trial_of_nothing)
 {
     static const struct {
