@@ -87,8 +87,7 @@ static int last_row_is_zero(const struct qn_job *job)
     while (group > 0 && job->sizes[group] == 0)
         group--;
     at = qn_job_element(job, QN_ROLE_D, group, job->sizes[group] - 1, 0);
-    zero = zero && !qn_memory_read(&job->call.memory[QUERN_ARG_D],
-                                   (size_t)at * each, row, bytes);
+    zero = zero && !qn_job_read(job, QN_ROLE_D, (size_t)at * each, row, bytes);
     for (size_t i = 0; i < bytes && zero; i++)
         zero = !(row[i] & (i % each == each - 1 ? 0x7f : 0xff));
     free(row);
