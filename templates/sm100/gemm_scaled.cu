@@ -109,7 +109,7 @@ $(name)(
 
 //$ -- of a warpgroup that copies and multiplies, of one that loads scales, and of two that store
 //$ local registers = epilogue == "gradient_copies" and { 72, 104, 168 }
-//$                   or squares and (gather == "none" and { 64, 80, 184 } or { 72, 72, 184 })
+//$                   or squares and (gather == "none" and { 64, 80, 184 } or { 80, 80, 176 })
 //$ if registers then
     if (warpgroup == 0)
         registers_release($(registers[1]));
