@@ -55,13 +55,17 @@ kernels "sm80_few_m" {
   derive "warp"    (function (v) return { v.tile.m, v.tile.n // 4 } end),
   derive "cluster" (function () return { 1, 1 } end),
 
-  -- CTAs on a multiprocessor, which hide each other's waits; stages that they have room for there.
-  -- Scales of 16 values, and activations next to six CTAs, need more registers.
+  -- CTAs on a multiprocessor, which hide each other's waits; stages that they have room for there,
+  -- on sm_120a one CTA has all of it. Scales of 16 values, activations next to six CTAs, and 64
+  -- tokens on sm_100f need more registers.
   derive "ctas" (function (v)
+    local small = v.b.scale and v.b.scale.k < 32
+    if v.arch == "sm_120a" then return 1 end
     if v.b.bits == 8 then return 2 end
-    if v.tile.m > 16 then return v.tile.m > 32 and v.b.scale and v.b.scale.k < 32 and 2 or 3 end
-    if v.tile.n > 64 then return 4 - (v.b.scale and v.b.scale.k < 32 and 1 or 0) end
-    return 6 - ((v.b.scale and v.b.scale.k < 32 or v.epilogue == "activate") and 1 or 0)
+    if v.tile.m > 32 and (small or v.arch == "sm_100f") then return 2 end
+    if v.tile.m > 16 then return 3 end
+    if v.tile.n > 64 then return small and 3 or 4 end
+    return (small or v.epilogue == "activate") and 5 or 6
   end),
   derive "stages" (function (v)
     local large = v.arch == "sm_90a" or v.arch == "sm_100f"
@@ -93,6 +97,8 @@ kernels "sm80_few_m" {
     (function (v) return v.epilogue == "activate" and v.d.bytes == 4 end),
 
   without "b_global" (function (v) return not v.b.scale or not v.b.scale.global end),
+  reject "fp32 results of 64 tokens would spill, but on Hopper"
+    (function (v) return v.arch ~= "sm_90a" and v.tile.m > 32 and v.d.bytes == 4 end),
   reject "copies go on during products: a ring has two stages at least"
     (function (v) return v.stages < 2 end),
   reject "tokens must be bf16 without scales, and weights codes with them"
