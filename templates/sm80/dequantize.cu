@@ -29,18 +29,10 @@ FN unsigned int spread(unsigned int word, int upper)
                  : (word << 8 & 0xff00) | (word & 0xff00) << 16;
 }
 
-//$ include("sm80/shared.cu", { halves = a.bits == 4 or b.bits == 4, bytes = false })
-
 //$ local across = b.major == "mn"
+//$ include("sm80/shared.cu", { halves = a.bits == 4 or b.bits == 4, bytes = across })
+
 //$ if across then
-FN unsigned int load_shared_byte(unsigned int from)
-{
-    unsigned int byte;
-
-    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(byte) : "r"(from) : "memory");
-    return byte;
-}
-
 /* The values of two f16, each times its scale, to bf16. */
 FN unsigned int scale_each(unsigned int pair, float first, float second)
 {
