@@ -68,8 +68,7 @@ kernels "sm80_few_m" {
     return (small or v.epilogue == "activate") and 5 or 6
   end),
   derive "stages" (function (v)
-    local large = v.arch == "sm_90a" or v.arch == "sm_100f"
-    local room = large and 224 * KiB // v.ctas or SMEM
+    local room = (v.arch == "sm_120a" and SMEM or 224 * KiB) // v.ctas
     local given = v.b.bits == 4 and v.b.scale.k > 16 and 8 or 16 -- words of a row, at most
     local scales = v.tile.n * (given + factor_words(v)) * 4
     return math.min((room - scales) // stage_memory(v), 6)

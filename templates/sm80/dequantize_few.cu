@@ -45,7 +45,6 @@ FN unsigned int factor_slot(const struct memory *s, int vector, int row)
     return s->factors + (vector * TILE_N + row) * VECTOR * 4;
 }
 
-//$ local list = vector == 4 and "%0, %1, %2, %3" or "%0, %1"
 /* Vector `vector` of a lane's rows. */
 FN void load_factors(struct factors *f, const struct memory *s, int row, int vector)
 {
