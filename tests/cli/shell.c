@@ -28,6 +28,14 @@ const char *test_own_folder(void)
     return quoted;
 }
 
+/* A sanitizer's report is a failure whatever the test expects. */
+static void check_sanitizers(const char *command)
+{
+    if (strstr(test_output, "Sanitizer") ||
+        strstr(test_output, ": runtime error: "))
+        fail_msg("%s\n%s", command, test_output);
+}
+
 int test_shell(const char *format, ...)
 {
     char command[4096];
@@ -45,5 +53,6 @@ int test_shell(const char *format, ...)
     length = fread(test_output, 1, sizeof test_output - 1, pipe);
     test_output[length] = '\0';
     status = pclose(pipe);
+    check_sanitizers(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
