@@ -106,6 +106,10 @@ export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
 # Memory that was never written holds this byte, not the zeros of a fresh page.
 export MALLOC_PERTURB_=165
+# With 32 random bits of addresses (vm.mmap_rnd_bits) GCC 12's AddressSanitizer finds its shadow taken
+# now and then, and a program dies as it starts. It runs at fixed addresses, where that is allowed.
+fixed=(setarch -R)
+"${fixed[@]}" true 2>/dev/null || fixed=()
 
 python=build/python/bin/python
 [ -x "$python" ] || python=python3
@@ -116,6 +120,7 @@ start() { # log, program, share
     [[ $2 != *.py ]] || command=("$python" -B "$2")
     # The GPU suite, which the other tests of test_ptx interpret, has no build with sanitizers.
     [[ $2 != build/asan/bin/test_ptx ]] || command+=('*machine*')
+    [[ $2 != build/asan/* ]] || command=("${fixed[@]}" "${command[@]}")
     [ -z "$3" ] || command=(env "QUERN_SHARE=$3" "${command[@]}")
     run "$1" "$2${3:+ $3}" "${command[@]}"
 }
