@@ -2,51 +2,60 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compile gate over every kernel, in as many processes as there are cores.
 
-    tests/compile/gate.py [--jobs N] [--arch LIST] [--commit TEXT] FILE
+    tests/compile/gate.py [--jobs N] [--shares N] [--keep FOLDER] [--arch LIST] [--commit TEXT] FILE
 
-Each process is build/bin/test_compile with its share of the kernels (QUERN_SHARE); QUERN_COMPILE_EVERY=N takes every
+Each process is build/bin/test_compile with a share of the kernels (QUERN_SHARE); QUERN_COMPILE_EVERY=N takes every
 N-th of the unshipped ones, without it all are compiled. Their rows become one FILE as test_compile writes
 it, ordered by kernel, with the commit added. With --arch, as sm_100f,sm_120a, only the kernels for these are compiled.
+There are as many shares as jobs, or --shares. A share whose kernels are all right stays in FOLDER: a gate that was
+stopped goes on from there, until the generator is another one.
 Prints the count, the sum, the slowest ten and every kernel that breaks a rule; status 1 if one does, or if a process fails or leaves no rows. Needs libnvrtc; plain Python is enough.
 """
 import argparse
+import concurrent.futures
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
-GATE = os.path.join(os.path.dirname(__file__), "../../build/bin/test_compile")
+BUILD = os.path.join(os.path.dirname(__file__), "../../build")
+GATE = f"{BUILD}/bin/test_compile"
 KERNEL, REGISTERS, _, SECONDS, BROKEN = range(5)  # of a row
 
 
-def start(share, jobs, folder, arch):
-    """A process with share `share` of `jobs`, its rows in folder/SHARE.json and its words in folder/SHARE.log."""
-    only = {"QUERN_COMPILE_ARCH": arch} if arch else {}
-    environment = {"QUERN_COMPILE_EVERY": "1", **os.environ, "QUERN_SHARE": f"{share}/{jobs}", **only,
-                   "QUERN_COMPILE_JSON": f"{folder}/{share}.json"}
-    with open(f"{folder}/{share}.log", "w") as log:
-        return subprocess.Popen([GATE], stdout=log, stderr=log, env=environment)
+def place(shares, arch):
+    """The begin of the names of files that hold rows: the kernels' and their choice's."""
+    choice = f"{os.environ.get('QUERN_COMPILE_EVERY', '1')} {arch} {shares}"
+    with open(f"{BUILD}/lib/libquern_gen.so", "rb") as generator:
+        return hashlib.sha256(generator.read() + choice.encode()).hexdigest()[:16]
 
 
-def collect(processes, folder):
-    """The tables of all shares and how many processes failed, whose words go to stderr."""
-    tables, failed = [], 0
-    for share, process in enumerate(processes):
-        status = process.wait()
-        try:
-            with open(f"{folder}/{share}.json") as file:
-                tables.append(json.load(file))
-        except (OSError, ValueError) as error:
-            status = status or 1
-            print(f"share {share}: no table: {error}", file=sys.stderr)
-        with open(f"{folder}/{share}.log") as log:
-            words = log.read()
-        if status:
-            failed += 1
-            lines = [line for line in words.splitlines() if not line.startswith("  ")]  # of kernels that are right
-            print(f"share {share}: status {status}", *lines[-40:], sep="\n    ", file=sys.stderr)
-    return tables, failed
+def compile_share(share, shares, begin, arch):
+    """The status and the table, or None, of one share, whose words go to stderr if it fails."""
+    path, part, log = (f"{begin}-{share}.{end}" for end in ("json", "part", "log"))
+    status = 0
+    if not os.path.exists(path):
+        only = {"QUERN_COMPILE_ARCH": arch} if arch else {}
+        environment = {"QUERN_COMPILE_EVERY": "1", **os.environ, "QUERN_SHARE": f"{share}/{shares}", **only,
+                       "QUERN_COMPILE_JSON": part}
+        with open(log, "w") as words:
+            status = subprocess.run([GATE], stdout=words, stderr=words, env=environment).returncode
+    table = None
+    try:
+        if not status and not os.path.exists(path):
+            os.replace(part, path)
+        with open(part if status else path) as file:
+            table = json.load(file)
+    except (OSError, ValueError) as error:
+        status = status or 1
+        print(f"share {share}: no table: {error}", file=sys.stderr)
+    if status:
+        with open(log) as file:
+            lines = [line for line in file.read().splitlines() if not line.startswith("  ")]  # of kernels that are right
+        print(f"share {share}: status {status}", *lines[-40:], sep="\n    ", file=sys.stderr)
+    return status, table
 
 
 def merge(tables, commit):
@@ -82,13 +91,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--shares", type=int)
+    parser.add_argument("--keep", metavar="FOLDER")
     parser.add_argument("--arch", default="")
     parser.add_argument("--commit", default=None)
     args = parser.parse_args()
-    if args.jobs < 1:
-        parser.error(f"--jobs is {args.jobs}; it must be at least 1")
-    with tempfile.TemporaryDirectory() as folder:
-        tables, failed = collect([start(share, args.jobs, folder, args.arch) for share in range(args.jobs)], folder)
+    shares = args.jobs if args.shares is None else args.shares
+    for name, count in (("jobs", args.jobs), ("shares", shares)):
+        if count < 1:
+            parser.error(f"--{name} is {count}; it must be at least 1")
+    with tempfile.TemporaryDirectory() as own, concurrent.futures.ThreadPoolExecutor(args.jobs) as threads:
+        folder = args.keep or own
+        os.makedirs(folder, exist_ok=True)
+        begin = f"{folder}/{place(shares, args.arch)}"
+        done = list(threads.map(lambda share: compile_share(share, shares, begin, args.arch), range(shares)))
+    tables = [table for _, table in done if table]
+    failed = sum(status != 0 for status, _ in done)
     if not tables:
         return 1
     table = merge(tables, head_commit() if args.commit is None else args.commit)
