@@ -71,6 +71,14 @@ static int has_scatter(const struct qn_session *s, const struct qn_problem *p)
             (capability != 90 || qn_type_bits(p->d_type) == 16));
 }
 
+/* The sums of codes on Hopper's tensor cores are others than mma.sync's. */
+static int is_alike(const struct qn_session *s, const struct qn_mlp_plan *plan,
+                    const struct qn_plan *scatters)
+{
+    return qn_session_capability(s) != 90 || !plan->recipe->scaled ||
+           qn_tensormap_any(scatters->kernel);
+}
+
 /* The same product that reads tokens of x or dy, if that pays, or writes those
    of y or dx, where a layer has these; 0: it does neither. */
 static int of_tokens(const struct qn_mlp_plan *plan, const struct qn_session *s,
@@ -99,6 +107,11 @@ static int plan_either(struct qn_mlp_plan *plan, const struct qn_session *s,
 
     if (of_tokens(plan, s, p, product, &tokens))
         code = plan_one(s, &tokens, out);
+    if (!code && tokens.scatter && !is_alike(s, plan, *out)) {
+        qn_plan_free(*out);
+        *out = NULL;
+        code = QUERN_ENOKERNEL;
+    }
     if (!code)
         *(product == QN_MLP_PRE  ? &plan->gathers
           : product == QN_MLP_DH ? &plan->gathers_dy

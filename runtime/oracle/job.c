@@ -77,6 +77,13 @@ int64_t qn_job_token(const struct qn_job *job, int group, int64_t row)
     return pairs[job->starts[group] + row] / qn_gather_topk(&job->problem);
 }
 
+int64_t qn_job_place(const struct qn_job *job, int64_t row)
+{
+    const int to = ((const int *)job->call.host[QUERN_ARG_SCATTER])[row];
+
+    return to >= 0 && to < job->problem.m ? to : -1;
+}
+
 int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
                        int64_t y)
 {
@@ -88,15 +95,14 @@ int64_t qn_job_element(const struct qn_job *job, int role, int group, int64_t x,
     if (g->gathered)
         row = qn_job_token(job, group, x);
     else if (job->problem.scatter && role == QN_ROLE_D)
-        row = ((const int *)
-                   job->call.host[QUERN_ARG_SCATTER])[job->starts[group] + x];
+        row = qn_job_place(job, job->starts[group] + x);
     else if (g->grouped)
         row += group * g->rows;
     else if (g->inner_ragged)
         column += job->starts[group];
     else
         row += job->starts[group];
-    return row * g->columns + column;
+    return row < 0 ? -1 : row * g->columns + column;
 }
 
 int qn_job_arg(int role)

@@ -56,8 +56,12 @@ int64_t qn_job_columns(const struct qn_job *, int role, int group);
 /* The row of A that is a group's, of a product that gathers. */
 int64_t qn_job_token(const struct qn_job *, int group, int64_t row);
 
-/* The element of a group in an operand's buffer: (m, k) of A, (n, k) of B,
-   (m, n) of C, D and P, counted inside the group. */
+/* The row of D that has a row of all groups, of a product that scatters; -1:
+   none. */
+int64_t qn_job_place(const struct qn_job *, int64_t row);
+
+/* The element of a group in an operand's buffer, -1 if it has no row there:
+   (m, k) of A, (n, k) of B, (m, n) of C, D and P, counted inside the group. */
 int64_t qn_job_element(const struct qn_job *, int role, int group, int64_t x,
                        int64_t y);
 

@@ -72,9 +72,10 @@ static int compare(const struct qn_job *job, const struct qn_sample *s,
         const int64_t n = qn_job_columns(job, s->role, r->group);
         const int64_t at = qn_job_element(job, s->role, r->group, r->row, 0);
 
-        code = qn_job_read(job, s->role, (size_t)at * bytes, row,
-                           (size_t)n * bytes);
-        if (!code)
+        if (at >= 0)
+            code = qn_job_read(job, s->role, (size_t)at * bytes, row,
+                               (size_t)n * bytes);
+        if (!code && at >= 0)
             *most = worse(add_row(job, row, reference + r->at, n, own), *most);
         if (i + 1 < s->count && r[1].group == r->group)
             continue;
@@ -112,12 +113,12 @@ static int look_at(const struct qn_job *job, int role, size_t start,
 /* Rows of D that no row of the product goes to. */
 static int look_between(const struct qn_job *job, size_t row, int *untouched)
 {
-    const int *scatter = job->call.host[QUERN_ARG_SCATTER];
     char *written = calloc((size_t)job->problem.m + 1, 1);
     int code = written ? QUERN_OK : qn_error_memory();
 
     for (int64_t i = 0; i < job->rows && !code; i++)
-        written[scatter[i]] = 1;
+        if (qn_job_place(job, i) >= 0)
+            written[qn_job_place(job, i)] = 1;
     for (int64_t i = 0; i < job->problem.m && !code; i++)
         if (!written[i])
             code = look_at(job, QN_ROLE_D, row * (size_t)i, row, untouched);

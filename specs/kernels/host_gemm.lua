@@ -110,7 +110,8 @@ kernels "host_gemm_scaled" {
   params   = join({ "a", "b", "c", "d", "c_pointers", "d_pointers",
                     "a_stride", "b_stride", "c_stride", "d_stride",
                     "b_group_stride", "c_group_stride", "d_group_stride" }, scales,
-                  { "alpha", "beta", "scalar_step" }, sizes, pairs_of, rest),
+                  { "alpha", "beta", "scalar_step" }, sizes, pairs_of, rest,
+                  { "scatter", "addresses" }),
 
   gathers(), tiles(8)
 }

@@ -12,23 +12,32 @@ local function dequantizes (o)
   return o.scale and o.scale.of_values
 end
 
+local function is_factor (o)
+  local s = o.scale
+  return s.type == "f32" and not s.global
+end
+
 -- Bits that a value takes in memory: six have a byte, too.
 local function stored (o) return o.bits == 6 and 8 or o.bits end
 
--- D has a matrix for each group where these split k, else B has.
-local function grid (ops, ragged, more)
-  kernels("sm80_scaled_" .. ragged) {
+-- D has a matrix for each group where these split k, else B has. Rows of D may be anywhere, in
+-- other GPUs' memory, too.
+local function grid (ops, ragged, more, scatter)
+  kernels("sm80_scaled_" .. ragged .. (scatter and "_scatter" or "")) {
     op       = ops,
-    element  = { e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8, bf16 },
-    scale    = { "none", "blocked" },
-    layout   = ragged == "m" and { "tn", "nn" } or "tn", -- nn: w's rowwise tensor in dgrad
+    element  = scatter and { e4m3, e5m2, i8 }
+               or { e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8, bf16 },
+    scale    = scatter and "blocked" or { "none", "blocked" },
+    layout   = ragged == "m" and not scatter and { "tn", "nn" } or "tn", -- nn: w's rowwise tensor
     ragged   = ragged,
     epilogue = "scale",
     arch     = { "sm_80", "sm_90a", "sm_100f", "sm_120a" },
     template = "sm80/gemm_scaled.cu",
-    params   = table.join(params, more),
+    params   = table.join(params, more, scatter or {}),
 
     axis "tile" { {64, 128, 64} },
+    scatter and axis "scatter" { "scatter_d" }
+             or derive "scatter" (function () return "none" end),
     derive "scales" (function () return "expanded" end), -- "native": see sm120_scaled.lua
 
     -- 2 x 2 warps.
@@ -52,10 +61,13 @@ local function grid (ops, ragged, more)
     derive "ctas"   (function () return 2 end),
     without "a_global" (function (v) return not v.a.scale or not v.a.scale.global end),
     without "b_global" (function (v) return not v.b.scale or not v.b.scale.global end),
+    reject "rows that go anywhere are of codes with scales in fp32, of one level"
+      (function (v) return scatter ~= nil and not (is_factor(v.a) and is_factor(v.b)) end),
   }
 end
 
 grid({ "fprop", "dgrad" }, "m", { "b_group_stride" })
+grid({ "fprop", "dgrad" }, "m", { "b_group_stride" }, { "scatter", "addresses" })
 grid("wgrad", "k", { "c_group_stride", "d_group_stride", "c_pointers", "d_pointers" })
 
 -- SPDX-License-Identifier: Apache-2.0

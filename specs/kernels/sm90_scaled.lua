@@ -41,10 +41,13 @@ local function stage_memory (v) return (v.tile.m + v.tile.n) * v.tile.k + sf_mem
 -- Does something follow the product that takes more than one column?
 local function follows (v) return v.epilogue == "activate" or v.epilogue == "copies" end
 
-local function common (merges, quantizes, gathers)
+local function common (merges, quantizes, gathers, scatters)
   return
   gathers and requires "k % 16 == 0" "rows of tokens are copied 16 bytes at a time"
           or derive "gather" (function () return "none" end),
+  scatters and reject "rows that go anywhere are stored 16 bytes at a time, of 16 bits"
+                 (function (v) return v.d.bytes ~= 2 end)
+           or derive "scatter" (function () return "none" end),
   not quantizes and derive "quantize" (function () return "pass" end)
                or requires "k % 8 == 0" "rows of the quantized operand are read 16 bytes at a time",
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
@@ -87,6 +90,7 @@ local function common (merges, quantizes, gathers)
   -- Warpgroups that store at the same time do so at once; else each warp through a few slabs.
   derive "store" (function (v)
     local whole = v.epilogue == "store" and v.d.bytes == 2 and v.quantize ~= "mainloop"
+                  and v.scatter == "none"
     return whole and v.schedule == "cooperative" and "warpgroup" or "warps"
   end),
   derive "slabs" (function (v)
@@ -172,7 +176,7 @@ local function common (merges, quantizes, gathers)
 end
 
 -- Sums of int8 are exact in 32 bits, so long as they fit, and need no promotion.
-local function exact ()
+local function exact (...)
   return
   requires "k <= 133120" "sums of as many products of int8 must fit into 32 bits",
   reject "sums of int8 are exact: there is nothing to promote"
@@ -182,14 +186,14 @@ local function exact ()
       local most = v.addend == "read" and 128 * 128 or 128 * 192
       return v.schedule == "pingpong" or v.tile.m * v.tile.n > most
     end),
-  common()
+  common(...)
 end
 
-local function ragged_m (kind, quantizes, gathers)
+local function ragged_m (kind, quantizes, gathers, scatters)
   return
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
-  (kind == "int8" and exact or common)(nil, quantizes, gathers)
+  (kind == "int8" and exact or common)(nil, quantizes, gathers, scatters)
 end
 
 -- Activations of two columns.
@@ -264,6 +268,25 @@ for _, kind in ipairs { "whole", "int8", "square" } do
     axis "cluster"  { {1, 1} },
     derive "addend" (function () return "read" end),
     ragged_m(kind)
+  }
+end
+
+-- The same with rows of D anywhere, in other GPUs' memory, too: see sm90_scatter_m.
+local anywhere = { "a_map", "b_map", "b_pointer_map", "b_pointers", "d", "d_stride", "scatter",
+                   "addresses" }
+
+for _, kind in ipairs { "whole", "int8", "square" } do
+  kernels("sm90_scatter_" .. kind .. "_m") {
+    op = { "fprop", "dgrad" }, element = element[kind], scale = spans[kind], layout = "tn",
+    ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    params = join(anywhere, sf[kind], sizes),
+
+    axis "scatter"  { "scatter_d" },
+    axis "schedule" { "cooperative" },
+    axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 256, 128} },
+    axis "cluster"  { {1, 1} },
+    derive "addend" (function () return "none" end),
+    ragged_m(kind, nil, nil, "scatters")
   }
 end
 

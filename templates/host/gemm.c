@@ -203,20 +203,6 @@ static void add_stretch(block_sums sum, const struct product *product, const str
     }
 }
 
-//$ if not follows and not back then
-/* Row `row` of the group in D; null: it is not written. */
-static d_element *row_of_d(const struct product *p, int row)
-{
-    const int to = p->scatter ? p->scatter[row] : row;
-
-    if (!p->scatter)
-        return p->d + row * p->d_row;
-    if (to < 0 || to >= p->all_rows)
-        return 0;
-    return p->addresses ? (d_element *)p->addresses[to] : p->first + to * p->d_row;
-}
-
-//$ end
 static void multiply_block(const struct product *p, int m, int n)
 {
     const int rows = p->m - m < BLOCK_M ? p->m - m : BLOCK_M;

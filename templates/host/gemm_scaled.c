@@ -195,6 +195,10 @@ struct product {
     d_element *d;
     long long c_row, d_row;
     const float *alpha, *beta; /* null for 1 */
+    const int *scatter; /* the row of all of D that has each, or null: in order */
+    const unsigned long long *addresses; /* of rows of D, 0: none; or null */
+    d_element *first; /* of all of D */
+    int all_rows;
 //$ end
     const term *a_values, *b_values; /* of each code */
     run_function *run;
@@ -382,10 +386,10 @@ static void store_block(const struct sums *s, const struct product *p)
         follow_row(&p->follow, s->$(sum)[r], s->m + r, s->n, s->columns);
 //$ else
         const long long row = s->m + r;
+        d_element *const d = row_of_d(p, s->m + r);
 
-        for (int j = 0; j < s->columns; j++)
-            p->d[row * p->d_row + s->n + j] =
-                finish(p, s->$(sum)[r][j], p->c ? p->c + row * p->c_row + s->n + j : 0);
+        for (int j = 0; d && j < s->columns; j++)
+            d[s->n + j] = finish(p, s->$(sum)[r][j], p->c ? p->c + row * p->c_row + s->n + j : 0);
 //$ end
     }
 //$ end
@@ -522,6 +526,10 @@ void $(name)(void *const *params, int worker, int workers)
             .d_row = d_stride,
             .alpha = alpha ? alpha + i * scalar_step : 0,
             .beta = beta ? beta + i * scalar_step : 0,
+            .scatter = scatter ? scatter + g[0].start : 0,
+            .addresses = addresses,
+            .first = d,
+            .all_rows = m,
 //$ end
             .stretches = count,
             .a_values = a_values,

@@ -13,9 +13,9 @@ target.$(x)_stride = $(x)_stride;
 //$ if params.scatter then
 target.scatter = scatter ? scatter + row : 0;
 target.addresses = addresses;
-target.first = (output *)d + column;
+target.first = (output *)d + $(column);
 target.all_rows = m;
-target.column = (int)column;
+target.column = (int)$(column);
 //$ end
 target.rows = rows;
 target.columns = $(columns);

@@ -45,6 +45,15 @@ const char *gpu_job_judge(struct qn_job *job, const char *when, char *text,
     return text;
 }
 
+/* Are the rows of A quantized with scales of their group, so that its sizes
+   stay? */
+static int keeps_sizes(const struct qn_job *job)
+{
+    const struct qn_scaling *s = job->operands[QN_ROLE_A].sf.scaling;
+
+    return s && (s->span == QN_SPAN_GROUP || s->span == QN_SPAN_TENSOR);
+}
+
 /* Other sizes on the device: those there are, one group further on. */
 static int turn_sizes(struct qn_job *job)
 {
@@ -52,6 +61,8 @@ static int turn_sizes(struct qn_job *job)
     const int64_t first = job->sizes[0];
     int64_t row = 0;
 
+    if (keeps_sizes(job))
+        return QUERN_OK;
     for (int g = 0; g + 1 < groups; g++)
         job->sizes[g] = job->sizes[g + 1];
     job->sizes[groups - 1] = first > 3 ? first - 3 : first;

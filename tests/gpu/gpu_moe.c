@@ -524,6 +524,7 @@ static void add_scattered(void)
         "moe bf16 g=4 m=130 topk=1 hidden=256 ffn=128 bias=1 scatter=1",
         "moe bf16 g=4 m=130 topk=3 hidden=97 ffn=64 prob=y scatter=1",
         "moe fp8_block g=5 m=129 topk=1 hidden=272 ffn=128 scatter=1",
+        "moe fp8_row g=3 m=300 topk=1 hidden=256 ffn=96 bias=1 scatter=1",
         "moe mxfp8 g=1 m=64 topk=1 hidden=256 ffn=64 grad=0 scatter=1",
     };
 

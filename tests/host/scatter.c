@@ -122,7 +122,10 @@ TEST(test_scatter_refused)
         {"fprop bf16 g=2 m=8 n=8 k=8 ragged=n scatter=1",
          "scatter=1: fprop or dgrad with ragged=m"},
         {"fprop mxfp8 g=2 m=8 n=128 k=128 scatter=1",
-         "scatter=1: recipe mxfp8 has scales"},
+         "scatter=1, recipe mxfp8: values without scales are expected, or "
+         "codes"},
+        {"dgrad w4a16_int4 g=2 m=8 n=128 k=128 scatter=1",
+         "scatter=1, recipe w4a16_int4: values without scales are expected"},
         {"fprop bf16 g=2 m=8 n=8 k=8 beta=1 scatter=1",
          "scatter=1 cannot be combined with beta="},
         {"fprop bf16 g=2 m=8 n=8 k=8 bias=1 scatter=1",

@@ -119,6 +119,10 @@ const char *const launch_lines[] = {
     DGRAD " scatter=1 d=f32 | gaps i64 fewer",
     FPROP " scatter=1 align=2 sizes=host | device=8.0",
     FPROP " scatter=1 | device=10.0",
+    "fprop fp8_row" SIZES " scatter=1 | fewer",
+    "dgrad fp8_block" SIZES " scatter=1",
+    "dgrad fp8_tensor" SIZES " scatter=1 d=f32 | gaps",
+    "fprop w8a8_int8" SIZES " scatter=1 | device=10.0",
     /* adapters */
     FPROP " lora=16",
     FPROP " lora=5 bias=1 alpha=any | fewer",

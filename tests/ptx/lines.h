@@ -215,4 +215,7 @@
     X("10.0 9.0 8.0", "fprop bf16" ROWS "n=264 k=136 scatter=1")               \
     X("9.0", "dgrad fp16" ROWS "n=136 k=72 scatter=1")                         \
     X("9.0 8.0", "moe bf16 g=3 m=70 topk=1 hidden=264 ffn=64 scatter=1")       \
+    X("10.0 9.0 8.0", "fprop fp8_row" ROWS "n=264 k=136 scatter=1")            \
+    X("9.0", "dgrad fp8_block" ROWS "n=136 k=256 scatter=1")                   \
+    X("9.0", "moe fp8_block g=3 m=70 topk=1 hidden=272 ffn=128 scatter=1")     \
     X("9.0", "moe fp8_block g=3 m=33 topk=2 hidden=256 ffn=128 prob=y")

@@ -300,6 +300,14 @@ static const struct mutant planted[] = {
     {LORA_SWAPPED, LOOP, "    scale_sums(sum, &group_scale); /*", "    /*"},
     {LORA_SWAPPED, DEQUANT, "x < extra_k; x += TILE_K",
      "x < extra_k; x += 128"},
+    /* rows of D anywhere */
+    {SCATTER, STORE, "number >= s->rows", "number > s->rows"},
+    {SCATTER, STORE, "row_of(s, t->start + y)", "row_of(s, y)"},
+    {SCATTER, STORE, "row + i * 4 + lane / 8", "row + i * 4"},
+    {SCATTER, STORE, "s->d + number * s->pitch", "s->d + row * s->pitch"},
+    {SCATTER, SUMS, "d_stride * 2", "n * 2"},
+    {SCATTER_SYNC, FINISH_SYNC, "scatter + row : 0", "scatter + t.row : 0"},
+    {SCATTER_SYNC, FINISH_SYNC, "(output *)d + $(column)", "(output *)d"},
     /* of few rows */
     {CODES_M_SWAPPED_MORE, HALVES, "eighth + lane / 2", "eighth + lane / 4"},
     {CODES_M_SWAPPED_MORE, HALVES, "row / 16 * 8", "row / 16 * 4"},

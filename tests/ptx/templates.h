@@ -28,6 +28,7 @@
 #define BARRIERS    "templates/sm90/barriers.cu"
 #define ACTIVATE    "templates/sm90/activate.cu"
 #define FINISH      "templates/sm90/finish.cu"
+#define FINISH_SYNC "templates/sm80/finish.body.cu"
 #define GRADIENT    "templates/sm90/gradient.cu"
 #define DEQUANTIZER "templates/sm90/dequantizer.cu"
 #define WORDS       "templates/sm90/scale_words.cu"

@@ -51,6 +51,13 @@
 #define B_K_PAIR    "bf16_wgrad_nt_k_f32_add_sm100f_tile256x128x64_cluster1x2"
 #define B_K         "bf16_wgrad_nt_k_f32_add_sm100f_tile128x128x64"
 
+/* rows of D anywhere */
+#define SCATTER                                                                \
+    "fp8_block_fprop_tn_m_bf16_sm90a_scatter_d_cooperative_"                   \
+    "tile128x256x128_cluster1x1"
+#define SCATTER_SYNC                                                           \
+    "fp8_row_fprop_tn_m_bf16_scale_sm90a_tile64x128x64_scatter_d"
+
 /* few tokens and packed weights */
 #define FEW "w4a16_mxfp4_fprop_tn_m_bf16_scale_sm90a_tile32x128x128_few"
 #define FEW_ACTIVATE                                                           \
