@@ -170,6 +170,27 @@ for epilogue, more in pairs { store = {}, alpha = { "alpha", "scalar_step" },
   end
 end
 
+-- y = x wᵀ and dx = dy w with low-rank adapters: see sm90_gemm.lua.
+for _, pair in ipairs { false, true } do
+  kernels("sm100_gemm_m_lora" .. (pair and "_pair" or "")) {
+    op       = { "fprop", "dgrad" },
+    element  = { bf16, f16 },
+    scale    = "none",
+    layout   = { "tn", "nn" },
+    ragged   = "m",
+    arch     = "sm_100f",
+    template = "sm100/gemm_dense.cu",
+    params   = join({ "a_map" }, maps, { "extra_a_map", "extra_b_map" }, sizes, { "extra_k" }),
+
+    axis "extra" { "lora" },
+    in_order(),
+    axis "tile" (pair and paired or { {128, 128, 64}, {256, 128, 64} }), clusters(pair, BESIDE),
+
+    requires "k <= 2147483136" "steps of k are counted in 32 bits",
+    ragged_m()
+  }
+end
+
 -- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm.lua.
 for _, of in ipairs(rows) do
   for _, pair in ipairs { false, true } do

@@ -59,6 +59,10 @@ enum {
 
 //$ include "sm90/copy.cu"
 
+//$ if params.extra_k then
+//$ include "sm90/extra.cu"
+
+//$ end
 //$ if gather ~= "none" then
 //$ include "sm90/gather.cu"
 
@@ -96,6 +100,9 @@ $(name)(
 //$ end
     //$ include "sm90/epilogue.body.cu"
     //$ include "sm90/scheduler_setup.body.cu"
+//$ if params.extra_k then
+    const int all_k = with_extra(k, extra_k);
+//$ end
 
     //$ include "sm100/start.body.cu"
 

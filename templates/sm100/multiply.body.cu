@@ -1,5 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local k_length = ragged == "k" and "k_length(&t)" or "k"
+//$ local k_length = ragged == "k" and "k_length(&t)" or params.extra_k and "all_k" or "k"
 while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
     const unsigned int number = sequence - 1;
 

@@ -79,11 +79,15 @@
       "dgrad fp8_block" ROWS "n=256 k=144 activation=geglu interleave=8 "      \
       "dbias=1 copies=rowwise" GATHERED)                                       \
     X("10.0 9.0 8.0", "fprop bf16" ROWS "n=256 k=136 lora=16 bias=1")          \
-    X("9.0 8.0", "fprop fp16" ROWS "n=72 k=72 lora=72")                        \
-    X("9.0 8.0", "dgrad bf16" ROWS "n=256 k=136 lora=8 outside=zero d=f32")    \
-    X("9.0 8.0", "fprop w4a16_mxfp4" ROWS "n=264 k=200 lora=72 sizes=host")    \
-    X("9.0 8.0", "fprop w4a16_nvfp4 g=3 m=20 n=256 k=200 split=skew lora=16")  \
-    X("9.0 8.0", "dgrad w4a16_int4" ROWS "n=200 k=136 lora=136")               \
+    X("10.0 9.0 8.0", "fprop fp16" ROWS "n=72 k=72 lora=72")                   \
+    X("10.0 9.0 8.0",                                                          \
+      "dgrad bf16" ROWS "n=256 k=136 lora=8 outside=zero d=f32")               \
+    X("10.0 9.0", "fprop bf16" ROWS "n=264 k=72 lora=100")                     \
+    X("10.0 9.0 8.0",                                                          \
+      "fprop w4a16_mxfp4" ROWS "n=264 k=200 lora=72 sizes=host")               \
+    X("10.0 9.0 8.0",                                                          \
+      "fprop w4a16_nvfp4 g=3 m=20 n=256 k=200 split=skew lora=16")             \
+    X("10.0 9.0 8.0", "dgrad w4a16_int4" ROWS "n=200 k=136 lora=136")          \
     X("10.0 9.0 8.0", "fprop fp8_block" ROWS "n=256 k=256")                    \
     X("9.0 8.0", "dgrad fp8_block" ROWS "n=256 k=256")                         \
     X("10.0 9.0 8.0",                                                          \

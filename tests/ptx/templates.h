@@ -35,6 +35,7 @@
 #define PLACES      "templates/common/scale_place.c"
 #define SWAPPED     "templates/sm90/multiply_swapped.cu"
 #define HALVES      "templates/sm90/dequantizer_swapped.cu"
+#define EXTRA       "templates/sm90/extra.cu"
 #define EXTRA_W     "templates/sm90/extra_weights.cu"
 #define EXTRA_S     "templates/sm90/extra_swapped.cu"
 #define EXTRA_V     "templates/sm90/extra_values.cu"

@@ -46,6 +46,9 @@
 #define B_M_BLOCKS_GATHER                                                      \
     "fp8_block_fprop_tn_m_bf16_copies_sm100f_swiglu_interleave0_gather_a_"     \
     "tile128x256x128_cluster2x1"
+#define B_M_LORA "fp16_dgrad_nn_m_f32_sm100f_lora_tile128x128x64"
+#define B_M_LORA_PAIR                                                          \
+    "bf16_fprop_tn_m_bf16_sm100f_lora_tile256x128x64_cluster1x2"
 #define B_M_MX_PAIR "mxfp8_fprop_tn_m_bf16_sm100f_tile192x128x128_cluster1x2"
 #define B_K_NV_PAIR "nvfp4_wgrad_tn_k_f32_add_sm100f_tile192x128x256_cluster1x2"
 #define B_K_PAIR    "bf16_wgrad_nt_k_f32_add_sm100f_tile256x128x64_cluster1x2"
