@@ -14,6 +14,7 @@ WORDS = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 DTYPES = {word: np.dtype(jax.numpy.dtype(name)) for name, word in WORDS.items()}
 DTYPES |= {word: np.dtype("int32") for word in ("i32", "f16_zero", "bf16_zero")}
 TARGET = "quern"
+LIMITS = ("limit", "slope", "shift")  # of clamped_swiglu
 EVENTS = ("plans", "runs", "captured", "live")  # enum qn_site_event
 
 
@@ -99,12 +100,12 @@ def struct_of(operand, rows, room=None):
     return jax.ShapeDtypeStruct([room or operand.bytes.at(rows)], np.uint8)
 
 
-def call(line, rows, operands, results, phase=0, room=None, scalars=None):
+def call(line, rows, operands, results, phase=0, room=None, limits=()):
     """Run a line on operands {name: array}; {name: array} of the results that are named.
 
         rows     of the line's ragged axis
         room     {name: bytes} of results that are bytes
-        scalars  {name: float} of clamped_swiglu
+        limits   of clamped_swiglu: limit, slope and shift
 
     An operand that is a result too is written in place, if XLA may.
     """
@@ -120,5 +121,5 @@ def call(line, rows, operands, results, phase=0, room=None, scalars=None):
                               for name in names if name in results})(
         *(vary(array, axes) for array in operands.values()),
         line=line, operands=" ".join(names), results=" ".join(results), rows=np.int64(rows),
-        phase=np.int64(phase), **{k: np.float32(v) for k, v in (scalars or {}).items()})
+        phase=np.int64(phase), **{k: np.float32(v) for k, v in zip(LIMITS, limits)})
     return dict(zip(results, (vary(array, axes) for array in arrays)))

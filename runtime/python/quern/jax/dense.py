@@ -12,7 +12,7 @@ from quern.jax import _checks, products
 from quern.jax._call import WORDS, call, vary_alike
 from quern.jax._recipes import recipe_of, scaling_of
 from quern.jax.functions import linear, ragged_wgrad, sizes_of
-from quern.jax.quantized import Quantized
+from quern.jax.quantized import Quantized, arrays_of
 from quern.jax.scaling import no_state
 
 
@@ -161,10 +161,7 @@ def _of_quantized(lhs, rhs, dims, out_dtype, outside):
         raise ValueError(f"contracting_dims are {dims}, of lhs as of={a.of} and rhs as of={b.of}: "
                          f"one of {', '.join(map(str, _LINES))} is expected")
     op, *copies = _LINES[a.of, b.of, dims]
-    arrays = [t.arrays(copy) for t, copy in zip((a, b), copies)]
-    for name, found, copy in zip(("lhs", "rhs"), arrays, copies):
-        if not found:
-            raise ValueError(f"{name} has no {copy} tensor, which the product reads")
+    arrays = [arrays_of(name, t, [copy])[0] for name, t, copy in zip(("lhs", "rhs"), (a, b), copies)]
     if lhs.first_dims is None:
         raise ValueError("lhs.first_dims: the rows of each group are expected")
     sizes = {"lengths": _checks.numbers("lhs.first_dims", lhs.first_dims)}

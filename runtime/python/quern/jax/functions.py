@@ -8,7 +8,7 @@ from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
 from quern.jax._recipes import check_gradients, recipe_of, scaling_of
 from quern.jax.lora import adapted
-from quern.jax.quantized import Quantized, check_quantized, seeds
+from quern.jax.quantized import Quantized, arrays_of, check_quantized, seeds
 from quern.jax.scaling import check_state, no_state, vary_with
 
 
@@ -69,7 +69,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
     if w is not None:
         w = _checks.values(names[1], w, 3, scaling.type if scaling.w == 1 else None)
     copies = products.copies_of(layout, scaling)
-    like = _like(names[1], w, quantized, recipe, copies[0])
+    like = _like(names[1], w, quantized, recipe)
     g, k, n = like.shape if layout == "kn" else (like.shape[i] for i in (0, 2, 1))
     if x.shape[1] != k:
         raise ValueError(f"{names[0]} has the shape {list(x.shape)} and {names[1]} "
@@ -80,7 +80,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
     sizes = sizes_of(names[2], sizes, g, group_offset)
     if bias is not None:
         bias = _checks.f32("bias", bias, (g, n))
-    arrays = None if quantized is None else tuple(map(quantized.arrays, copies))
+    arrays = None if quantized is None else arrays_of(names[1], quantized, copies)
     if lora is not None:
         return adapted(x, w, arrays, lora, lora_scaling, bias, sizes, (g, k, n), recipe=recipe,
                        scaling=scaling, out=out, layout=layout, outside=word)
@@ -145,13 +145,11 @@ def wgrad(x, dy, group_sizes, *, recipe=None, accumulate=None, preferred_element
                         group_offset=group_offset, key=key)
 
 
-def _like(name, w, quantized, recipe, read):
+def _like(name, w, quantized, recipe):
     """The weights or their Quantized: both have shape and dtype."""
     if quantized is None:
         return w
     check_quantized("quantized", quantized, recipe, "w")
-    if getattr(quantized, read) is None:
-        raise ValueError(f"{name} has no {read} tensor, which the product reads")
     if w is not None and (w.shape, w.dtype) != (quantized.shape, quantized.dtype):
         raise ValueError(f"quantized is of {quantized.dtype}{list(quantized.shape)}: {name} is "
                          f"{w.dtype}{list(w.shape)}")

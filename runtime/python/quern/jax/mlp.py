@@ -19,7 +19,6 @@ from quern.jax.quantized import Quantized, check_quantized, seeds
 from quern.jax.scaling import ScalingState, check_state, put, vary_with
 
 FORWARD, BACKWARD = 0, 1
-RESIDUAL = "quern_saved"
 _KINDS = {name: "rows" for name in ("x", "dy", "prob")} | \
     {name: "state" for name in ("scale", "history")} | {"c": "rows", "index": "index"} | \
     {name: "groups" for name in ("w1", "w2", "b1", "b2")}
@@ -42,7 +41,7 @@ class Spec(typing.NamedTuple):
     hidden: int
     ffn: int
     layout: str
-    limits: tuple  # limit, slope, shift
+    limits: tuple  # limit, slope, shift, or none
     has_dw: bool
     is_zero: bool  # outside of the groups
     window: Window | None = None  # of a layer's experts
@@ -136,7 +135,7 @@ def _forward(spec, sizes, names, is_kept):
                                         -(-whole // batch))
         results = ["y"] + ["saved"] * is_kept
         history = ["history"] * has_history
-        made = call(line, rows, operands, results + history, FORWARD, room, _scalars(spec))
+        made = call(line, rows, operands, results + history, FORWARD, room, spec.limits)
         return tuple([made[name] for name in results] + [given[name] for name in kept] +
                      [made[name] for name in history])
 
@@ -150,10 +149,6 @@ def _kept_weights(spec, names):
     if spec.scaling.w == 1 or "w1" not in names:
         return []
     return sorted(name for name in read_by(spec.line, BACKWARD) if name[:3] in ("w1_", "w2_"))
-
-
-def _scalars(spec):
-    return dict(zip(("limit", "slope", "shift"), spec.limits)) if spec.limits else None
 
 
 @functools.lru_cache(maxsize=None)
@@ -174,10 +169,9 @@ def _backward(spec, sizes, names):
         left = [o.name for o in quern.describe(line).values()
                 if o.name in ("saved", "pending") and o.written >> BACKWARD & 1]
         made = call(line, rows, operands, (*results, *left), BACKWARD,
-                    {"saved": given["saved"].shape[0]}, _scalars(spec))
+                    {"saved": given["saved"].shape[0]}, spec.limits)
         if spec.is_zero and "dprob" in made:
-            inside = products.group_of_rows(sizes, rows)[1]
-            made["dprob"] = jnp.where(inside, made["dprob"], 0)
+            made["dprob"] = products.zero_outside(made["dprob"], sizes)
         for name in ("dw1", "dw2"):
             if name in made:
                 made[name] = _as_read(made[name], spec.layout)
@@ -226,7 +220,7 @@ def _run_forward(spec, values, more, sizes, is_kept):
 def _mlp_forward(spec, values, more, sizes):
     check_gradients(spec.recipe, spec.scaling)
     y, kept = _run_forward(spec, values, more, sizes, True)
-    names = {"x": products.RESIDUALS[0], "saved": RESIDUAL}
+    names = {"x": products.RESIDUALS[0], "saved": products.SAVED}
     kept = {name: checkpoint_name(a, names.get(name, products.RESIDUALS[1]))
             for name, a in kept.items()}
     has = {name: a if name in ("b1", "b2", "prob") else None for name, a in values.items()}

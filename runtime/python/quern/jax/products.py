@@ -18,6 +18,7 @@ from quern.jax._recipes import Scaling, check_gradients
 from quern.jax.scaling import ScalingState, put
 
 RESIDUALS = ("quern_x", "quern_w")  # names of residuals, for policies of jax.checkpoint
+SAVED = "quern_saved"  # of those that a layer has between its first product and its last one
 ENDS = ("", ".sf", ".global")
 
 
@@ -183,6 +184,11 @@ def group_of_rows(sizes, rows):
     row = jnp.arange(rows, dtype=starts.dtype)
     index = jnp.clip(jnp.searchsorted(ends, row, side="right"), 0, starts.shape[0] - 1)
     return index, (row >= starts[index]) & (row < ends[index])
+
+
+def zero_outside(values, sizes):
+    """Values [m], zeros in rows outside of all groups."""
+    return jnp.where(group_of_rows(sizes, values.shape[0])[1], values, 0)
 
 
 # --------------------------------------------------------------------------- recipes with scales

@@ -52,6 +52,14 @@ def check_quantized(name, quantized, recipe, of):
                          f"of={of} of {recipe} is expected")
 
 
+def arrays_of(name, quantized, copies):
+    """The arrays of the tensors that a product and its gradient read; the latter may have none."""
+    arrays = tuple(map(quantized.arrays, copies))
+    if not arrays[0]:
+        raise ValueError(f"{name} has no {copies[0]} tensor, which the product reads")
+    return arrays
+
+
 def seeds(key, recipe, scaling, tensors=3):
     """Bits for each tensor that is rounded at random; None: none is."""
     if not any(scaling.is_random):
