@@ -6,11 +6,13 @@ import typing
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from quern.jax import _checks, products
 from quern.jax._batch import batched
 from quern.jax._call import WORDS, call, vary_alike
-from quern.jax._recipes import Scaling, check_gradients
+from quern.jax._recipes import Scaling, check_gradients, recipe_of
+from quern.jax.quantized import grouped_quantize
 
 
 class Spec(typing.NamedTuple):
@@ -19,6 +21,7 @@ class Spec(typing.NamedTuple):
     scaling: Scaling
     y: str
     dx: str
+    dw: str  # "": w has no gradient
     k: int
     n: int
     rank: int
@@ -88,24 +91,22 @@ def _multiply(spec, x, a, b, w, arrays, bias, sizes):
 def _keep(spec, x, a, b, w, arrays, bias, sizes):
     check_gradients(spec.recipe, spec.scaling)
     y, t = _forward(spec, x, a, b, w, arrays, bias, sizes)
-    return y, (x, a, b, t, w, arrays, sizes)
+    return y, (x, a, b, t, [w] if arrays is None else arrays[1], sizes)
 
 
 def _backward(spec, kept, dy):
-    x, a, b, t, w, arrays, sizes = kept
+    x, a, b, t, weights, sizes = kept
     dy = dy.astype(x.dtype)
-    given = [w] if arrays is None else arrays[1]
     dx, dt = products.once("lora", _product(spec, "dgrad", tuple(sizes)), *sizes.values(), dy, a, b,
-                           *given)
-    plain = products.Product("fp16" if x.dtype == jnp.float16 else "bf16", spec.dx, products.X_T,
-                             products.X_T)
+                           *weights)
 
-    def wgrad(left, right):
+    def wgrad(left, right, d=spec.dx):
         """[g, left's features, right's], in the order of the layout."""
         pair = (left, right) if spec.layout == "kn" else (right, left)
-        return products.multiply(plain, *pair, None, sizes)
+        p = products.Product(recipe_of(x.dtype), d, products.X_T, products.X_T)
+        return products.multiply(p, *pair, None, sizes)
 
-    return (dx, wgrad(x, dt), wgrad(t, dy), None if w is None else wgrad(x, dy), None,
+    return (dx, wgrad(x, dt), wgrad(t, dy), wgrad(x, dy, spec.dw) if spec.dw else None, None,
             products.sum_rows(dy, sizes) if spec.has_bias else None, None)
 
 
@@ -117,9 +118,12 @@ def adapted(x, w, arrays, lora, factor, bias, sizes, shape, *, recipe, scaling, 
     """y of checked arguments and a pair of adapters; shape is (g, k, n)."""
     a, b = _check(x, lora, factor, shape, x.dtype, recipe, scaling, layout)
     if arrays is None and scaling.w != 1:
-        raise TypeError(f"lora, recipe {recipe}: rhs is expected as a Quantized")
+        copies = products.copies_of(layout, scaling)
+        made = grouped_quantize(lax.stop_gradient(w), recipe, of="w", copies=copies[0])
+        arrays = tuple(map(made.arrays, copies))
     rank = a.shape[2 if layout == "kn" else 1]
     x, w, arrays, bias, sizes, a, b = vary_alike((x, w, arrays, bias, sizes, a, b))
-    spec = Spec(recipe, scaling, WORDS[out.name], WORDS[x.dtype.name], *shape[1:], rank,
-                float(factor), layout, outside, bias is not None)
+    spec = Spec(recipe, scaling, WORDS[out.name], WORDS[x.dtype.name],
+                "" if w is None else WORDS[w.dtype.name], *shape[1:], rank, float(factor), layout,
+                outside, bias is not None)
     return _multiply(spec, x, a, b, w, arrays, bias, sizes)
