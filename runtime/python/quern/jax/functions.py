@@ -7,7 +7,7 @@ from jax import lax
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
 from quern.jax._recipes import check_gradients, recipe_of, scaling_of
-from quern.jax.lora import adapted
+from quern.jax.lora import adapted, check
 from quern.jax.quantized import Quantized, arrays_of, check_quantized, seeds
 from quern.jax.scaling import check_state, no_state, vary_with
 
@@ -82,7 +82,8 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
         bias = _checks.f32("bias", bias, (g, n))
     arrays = None if quantized is None else arrays_of(names[1], quantized, copies)
     if lora is not None:
-        return adapted(x, w, arrays, lora, lora_scaling, bias, sizes, (g, k, n), recipe=recipe,
+        pair = check("lora", lora, lora_scaling, names, (g, k, n), recipe, scaling, layout)
+        return adapted(x, w, arrays, pair, lora_scaling, bias, sizes, (g, k, n), recipe=recipe,
                        scaling=scaling, out=out, layout=layout, outside=word)
     x, w, arrays, bias, sizes, state = vary_with(state, x, w, arrays, bias, sizes)
     if scaling.is_plain:

@@ -7,16 +7,18 @@ import typing
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
+from quern import GATED
 from quern.jax import _checks, products
 from quern.jax._batch import batched
 from quern.jax._call import WORDS, call, vary_alike
 from quern.jax._recipes import Scaling, check_gradients, recipe_of
-from quern.jax.quantized import grouped_quantize
+from quern.jax.quantized import arrays_of, grouped_quantize
 
 
 class Spec(typing.NamedTuple):
-    """A call's arguments that are no arrays; types as lines spell them."""
+    """A product's arguments that are no arrays; types as lines spell them."""
     recipe: str
     scaling: Scaling
     y: str
@@ -24,106 +26,213 @@ class Spec(typing.NamedTuple):
     dw: str  # "": w has no gradient
     k: int
     n: int
-    rank: int
+    rank: int  # 0: no adapters
     factor: float
     layout: str  # of w and the adapters: [g, k, n], [g, k, rank] and [g, rank, n], or nk
     outside: str  # a word of lines
     has_bias: bool
+    has_prob: bool
 
 
-def _check(x, lora, factor, shape, dtype, recipe, scaling, layout):
-    """The two adapters."""
+def check(name, pair, factor, names, shape, recipe, scaling, layout):
+    """The two adapters next to weights of a shape (g, k, n); names of x and w in errors."""
     if scaling.x != 1 or not (scaling.w == 1 or scaling.is_packed):
-        raise ValueError(f"lora: recipe {recipe} quantizes lhs, or rhs next to a columnwise tensor; "
-                         "rhs in 16 bits or packed is expected")
-    if not isinstance(lora, (list, tuple)) or len(lora) != 2:
-        raise TypeError("lora: a pair of arrays (a, b) is expected")
+        raise ValueError(f"{name}: recipe {recipe} quantizes {names[0]}, or {names[1]} next to a "
+                         f"columnwise tensor; {names[1]} in 16 bits or packed is expected")
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        raise TypeError(f"{name}: a pair of arrays (a, b) is expected")
     if type(factor) not in (int, float):
         raise TypeError(f"lora_scaling is {type(factor).__name__}: a number is expected")
-    a, b = (_checks.values(f"lora[{i}]", t, 3, dtype) for i, t in enumerate(lora))
+    a, b = (_checks.values(f"{name}[{i}]", t, 3, scaling.type) for i, t in enumerate(pair))
     g, k, n = shape
     rank = a.shape[2 if layout == "kn" else 1]
     if not 1 <= rank <= 256:
-        raise ValueError(f"lora: the rank is {rank}: 1 to 256 is expected")
+        raise ValueError(f"{name}: the rank is {rank}: 1 to 256 is expected")
     shapes = ((g, k, rank), (g, rank, n)) if layout == "kn" else ((g, rank, k), (g, n, rank))
     for i, (t, expected) in enumerate(zip((a, b), shapes)):
-        _checks.shaped(f"lora[{i}]", t, expected)
+        _checks.shaped(f"{name}[{i}]", t, expected)
     return a, b
+
+
+# --------------------------------------------------------------------------------- products
 
 
 @functools.lru_cache(maxsize=None)
 def _product(spec, op, sizes):
-    """D and lora_t of tokens, adapters, the arrays of w and, of fprop, the bias."""
-    (n, k), d = ((spec.n, spec.k), spec.y) if op == "fprop" else ((spec.k, spec.n), spec.dx)
+    """D, and with adapters lora_t, of tokens, adapters, the arrays of w and, of fprop, bias and
+    prob."""
+    is_fprop = op == "fprop"
+    (n, k), d = ((spec.n, spec.k), spec.y) if is_fprop else ((spec.k, spec.n), spec.dx)
     is_values, is_kn = spec.scaling.w == 1, spec.layout == "kn"
-    has_bias = spec.has_bias and op == "fprop"
-    layout = f" layout={'nn' if op == 'fprop' else 'tn'}" if is_values and is_kn else ""
+    pair = ["lora_a", "lora_b"] if spec.rank else []
+    w = ["b" + end for end in products.ENDS[:spec.scaling.w]]
+    more = ["bias"] * (spec.has_bias and is_fprop) + ["prob"] * (spec.has_prob and is_fprop)
+    names, results = ["a", *pair, *w, *more], ["d"] + ["lora_t"] * bool(pair)
+    words = f"{op} {spec.recipe} d={d}" + (f" lora={spec.rank}" if pair else "")
+    if is_values and is_kn:
+        words += f" layout={'nn' if is_fprop else 'tn'}"
+    words += spec.outside + "".join(f" {name}=1" for name in more)
 
-    def run(batch, sizes, x, a, b, *more):
-        w, bias = (more[:-1], more[-1]) if has_bias else (more, None)
+    def run(batch, sizes, *arrays):
+        given, m = dict(sizes, **dict(zip(names, arrays))), arrays[0].shape[0]
         if is_kn and not is_values:  # packed weights are in the order nk
-            a, b = jnp.swapaxes(a, 1, 2), jnp.swapaxes(b, 1, 2)
-        line = f"{op} {spec.recipe} d={d} lora={spec.rank}{layout}{spec.outside}" \
-            f"{' bias=1' if has_bias else ''} " \
-            f"g={products.groups_of(sizes)} m={x.shape[0]} n={n} k={k}"
-        scale = None if spec.factor == 1 else jnp.full((1,), spec.factor, jnp.float32)
-        operands = dict(sizes, a=x, lora_a=a, lora_b=b, lora_scale=scale, bias=bias,
-                        **{"b" + end: array for end, array in zip(products.ENDS, w)})
-        made = call(line, x.shape[0], operands, ("d", "lora_t"))
-        return made["d"], made["lora_t"]
+            given |= {name: jnp.swapaxes(given[name], 1, 2) for name in pair}
+        if pair and spec.factor != 1:
+            given["lora_scale"] = jnp.full((1,), spec.factor, jnp.float32)
+        line = f"{words} g={products.groups_of(sizes)} m={m} n={n} k={k}"
+        made = call(line, m, given, results)
+        return tuple(made[name] for name in results)
 
-    kinds = ["groups"] if is_values else ["flat"] * spec.scaling.w
-    kinds += ["groups"] * has_bias
-    return batched(run, sizes, ["rows", "groups", "groups", *kinds], ["rows", "rows"])
+    kinds = {"a": "rows", "prob": "rows"} | ({} if is_values else dict.fromkeys(w, "flat"))
+    return batched(run, sizes, [kinds.get(name, "groups") for name in names],
+                   ["rows"] * len(results))
 
 
-def _forward(spec, x, a, b, w, arrays, bias, sizes):
-    given = [*([w] if arrays is None else arrays[0]), *([bias] if spec.has_bias else [])]
-    return products.once("lora", _product(spec, "fprop", tuple(sizes)), *sizes.values(), x, a, b,
-                         *given)
+def _forward(spec, x, pair, w, arrays, bias, prob, sizes):
+    given = [*pair, *([w] if arrays is None else arrays[0]),
+             *(a for a in (bias, prob) if a is not None)]
+    return products.once("lora", _product(spec, "fprop", tuple(sizes)), *sizes.values(), x, *given)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _multiply(spec, x, a, b, w, arrays, bias, sizes):
-    return _forward(spec, x, a, b, w, arrays, bias, sizes)[0]
+def _multiply(spec, x, pair, w, arrays, bias, prob, sizes):
+    """y of x [m, k], no adapters or two, w or the arrays of a Quantized that fprop and dgrad read,
+    or both if w has a gradient, and bias [g, n], times prob [m]."""
+    return _forward(spec, x, pair, w, arrays, bias, prob, sizes)[0]
 
 
-def _keep(spec, x, a, b, w, arrays, bias, sizes):
+def _keep(spec, x, pair, w, arrays, bias, prob, sizes):
     check_gradients(spec.recipe, spec.scaling)
-    y, t = _forward(spec, x, a, b, w, arrays, bias, sizes)
-    return y, (x, a, b, t, [w] if arrays is None else arrays[1], sizes)
+    y, *t = _forward(spec, x, pair, w, arrays, bias, prob, sizes)
+    x = checkpoint_name(x, products.RESIDUALS[0]) if spec.rank or spec.dw else None
+    weights = [*pair, *([w] if arrays is None else arrays[1])]
+    weights = [checkpoint_name(a, products.RESIDUALS[1]) for a in weights]
+    t = [checkpoint_name(a, products.SAVED) for a in t]
+    return y, (x, t, weights, bias if spec.has_prob else None, prob, sizes)
 
 
 def _backward(spec, kept, dy):
-    x, a, b, t, weights, sizes = kept
-    dy = dy.astype(x.dtype)
-    dx, dt = products.once("lora", _product(spec, "dgrad", tuple(sizes)), *sizes.values(), dy, a, b,
-                           *weights)
+    x, t, weights, bias, prob, sizes = kept
+    dy = dy.astype(spec.scaling.type)
+    dx, *dt = products.once("lora", _product(spec, "dgrad", tuple(sizes)), *sizes.values(), dy,
+                            *weights)
+    recipe = recipe_of(dy.dtype)
 
     def wgrad(left, right, d=spec.dx):
         """[g, left's features, right's], in the order of the layout."""
         pair = (left, right) if spec.layout == "kn" else (right, left)
-        p = products.Product(recipe_of(x.dtype), d, products.X_T, products.X_T)
+        p = products.Product(recipe, d, products.X_T, products.X_T)
         return products.multiply(p, *pair, None, sizes)
 
-    return (dx, wgrad(x, dt), wgrad(t, dy), wgrad(x, dy, spec.dw) if spec.dw else None, None,
-            products.sum_rows(dy, sizes) if spec.has_bias else None, None)
+    dbias = dprob = None
+    if spec.has_prob:
+        dbias, dprob = products.sum_rows_times(dy, prob, sizes), _dprob(recipe, dy, bias, sizes)
+    elif spec.has_bias:
+        dbias = products.sum_rows(dy, sizes)
+    return (dx, (wgrad(x, dt[0]), wgrad(t[0], dy)) if spec.rank else (),
+            wgrad(x, dy, spec.dw) if spec.dw else None, None, dbias, dprob, None)
+
+
+def _dprob(recipe, dy, bias, sizes):
+    """dy times its expert's bias, as a product with the two halves of the bias's digits, which XLA
+    must not take for one conversion and back."""
+    kind = jnp.finfo(dy.dtype)
+    high = lax.reduce_precision(bias, kind.nexp, kind.nmant)
+    halves = jnp.stack([high, bias - high], 1).astype(dy.dtype)
+    p = products.Product(recipe, "f32", products.X, products.W_T, " outside=zero")
+    return products.multiply(p, dy, halves, None, sizes).sum(1)
 
 
 _multiply.defvjp(_keep, _backward)
 
 
-def adapted(x, w, arrays, lora, factor, bias, sizes, shape, *, recipe, scaling, out, layout,
-            outside):
-    """y of checked arguments and a pair of adapters; shape is (g, k, n)."""
-    a, b = _check(x, lora, factor, shape, x.dtype, recipe, scaling, layout)
+def adapted(x, w, arrays, pair, factor, bias, sizes, shape, *, recipe, scaling, out, layout,
+            outside, prob=None):
+    """y of checked arguments and a pair of adapters, or None; shape is (g, k, n). prob [m]
+    multiplies the bias."""
     if arrays is None and scaling.w != 1:
         copies = products.copies_of(layout, scaling)
         made = grouped_quantize(lax.stop_gradient(w), recipe, of="w", copies=copies[0])
         arrays = tuple(map(made.arrays, copies))
-    rank = a.shape[2 if layout == "kn" else 1]
-    x, w, arrays, bias, sizes, a, b = vary_alike((x, w, arrays, bias, sizes, a, b))
+    rank = 0 if pair is None else pair[0].shape[2 if layout == "kn" else 1]
+    given = x, pair or (), w, arrays, bias, prob, sizes
     spec = Spec(recipe, scaling, WORDS[out.name], WORDS[x.dtype.name],
                 "" if w is None else WORDS[w.dtype.name], *shape[1:], rank, float(factor), layout,
-                outside, bias is not None)
-    return _multiply(spec, x, a, b, w, arrays, bias, sizes)
+                outside, bias is not None, prob is not None)
+    return _multiply(spec, *vary_alike(given))
+
+
+# ---------------------------------------------------------------------------------- experts
+
+
+class Activation(typing.NamedTuple):
+    """An activation's arguments that are no arrays."""
+    words: str  # of lines
+    is_gated: bool
+    limits: tuple  # limit, slope, shift
+    is_zero: bool  # outside of the groups
+
+
+@functools.lru_cache(maxsize=None)
+def _cast(spec, of, sizes, has_prob):
+    """of="x": h of pre, and prob if there is one. of="dy": dpre, and dprob, of dh, pre and prob."""
+    names = ["input"] + ["pre"] * (of == "dy") + ["prob"] * has_prob
+    results = ["rowwise"] + ["dprob"] * (has_prob and of == "dy")
+
+    def run(batch, sizes, *arrays):
+        given, (m, wide) = dict(sizes, **dict(zip(names, arrays))), arrays[-1 - has_prob].shape
+        line = f"quantize {recipe_of(arrays[0].dtype)} of={of} " \
+            f"in={products.word_of(arrays[0])} copies=rowwise {spec.words}" \
+            f"{' prob=1' * has_prob}{' dprob=1' * ('dprob' in results)} " \
+            f"g={products.groups_of(sizes)} m={m} " \
+            f"k={wide // 2 if of == 'x' and spec.is_gated else wide}"
+        made = call(line, m, given, results, limits=spec.limits)
+        if "dprob" in made and spec.is_zero:
+            made["dprob"] = products.zero_outside(made["dprob"], sizes)
+        return tuple(made[name] for name in results)
+
+    return batched(run, sizes, ["rows"] * len(names), ["rows"] * len(results))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _activate(spec, pre, prob, sizes):
+    """h = activation(pre) * prob, rounded to the type of pre."""
+    return _activate_forward(spec, pre, prob, sizes)[0]
+
+
+def _activate_forward(spec, pre, prob, sizes):
+    pre = checkpoint_name(pre, products.SAVED)
+    more = [] if prob is None else [prob]
+    h = products.once("grouped_mlp", _cast(spec, "x", tuple(sizes), bool(more)), *sizes.values(),
+                      pre, *more)[0]
+    return h, (pre, more, sizes)
+
+
+def _activate_backward(spec, kept, dh):
+    pre, more, sizes = kept
+    dpre, *dprob = products.once("grouped_mlp", _cast(spec, "dy", tuple(sizes), bool(more)),
+                                 *sizes.values(), dh, pre, *more)
+    return dpre, dprob[0] if dprob else None, None
+
+
+_activate.defvjp(_activate_forward, _activate_backward)
+
+
+def adapted_mlp(x, w1, w2, quantized, sizes, pairs, factor, shapes, *, recipe, scaling, layout,
+                activation, interleave, limits, outside, prob, b1, b2):
+    """grouped_mlp of checked arguments but the adapters next to w1, w2 or both: a product, the
+    activation, a product; shapes are (g, k, n) of both. prob multiplies h and b2."""
+    pairs = [None if pair is None else
+             check(f"lora{i}", pair, factor, ("x", f"w{i}"), shape, recipe, scaling, layout)
+             for i, pair, shape in zip((1, 2), pairs, shapes)]
+    copies = products.copies_of(layout, scaling)
+    arrays = [None if q is None else arrays_of(name, q, copies)
+              for name, q in zip(("w1", "w2"), quantized or (None, None))]
+    more = dict(recipe=recipe, scaling=scaling, out=x.dtype, layout=layout,
+                outside="" if outside is None else " outside=zero")
+    pre = adapted(x, w1, arrays[0], pairs[0], factor, b1, sizes, shapes[0], **more)
+    words = f"activation={activation}" + (f" interleave={interleave}" if interleave else "")
+    spec = Activation(words, activation in GATED, limits, outside is not None)
+    h = _activate(spec, *vary_alike((pre, prob, sizes)))
+    return adapted(h, w2, arrays[1], pairs[1], factor, b2, sizes, shapes[1],
+                   prob=None if b2 is None else prob, **more)

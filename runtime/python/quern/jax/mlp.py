@@ -15,6 +15,7 @@ from quern.jax._batch import Window, batched
 from quern.jax._call import WORDS, call
 from quern.jax._recipes import Scaling, check_gradients, recipe_of, scaling_of
 from quern.jax.functions import sizes_of
+from quern.jax.lora import adapted_mlp
 from quern.jax.quantized import Quantized, check_quantized, seeds
 from quern.jax.scaling import ScalingState, check_state, put, vary_with
 
@@ -246,8 +247,9 @@ _mlp.defvjp(_mlp_forward, _mlp_backward)
 
 
 def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=None, b2=None,
-                interleave=0, recipe=None, recompute=False, layout="kn", limit=7.0, slope=1.702,
-                shift=1.0, group_offset=None, outside="zero", key=None, quantized=None, state=None):
+                lora1=None, lora2=None, lora_scaling=1.0, interleave=0, recipe=None,
+                recompute=False, layout="kn", limit=7.0, slope=1.702, shift=1.0, group_offset=None,
+                outside="zero", key=None, quantized=None, state=None):
     """The MLP of each expert, over its tokens, with e a token's expert:
         pre = x @ w1[e] + b1[e];  h = activation(pre) * prob;  y = h @ w2[e] + b2[e] * prob
 
@@ -258,24 +260,30 @@ def grouped_mlp(x, w1, w2, group_sizes, *, activation="swiglu", prob=None, b1=No
         activation   swiglu, clamped_swiglu (limit, slope, shift), situ, geglu, reglu, or
                      squared_relu, relu, silu, gelu, gelu_tanh, whose w1 has ffn features
         prob         [m]; b1 [g, 2 ffn or ffn] and b2 [g, hidden], both or none
+        lora1, lora2, lora_scaling  (a, b) next to w1 and to w2, both or one, as lora of ragged_dot:
+                     lora_scaling * x @ a1[e] @ b1[e] is added to pre, and of h to y. pre and h are
+                     then rounded to x's type; not with recompute
         interleave   length of alternating runs of the activation's two operands in w1; 0: halves
         recompute    backward computes pre again, to the same bits, and keeps less memory
         quantized    Quantized of w1 and w2, a pair, so that values are not quantized again
         state        of scaling_state(recipe, 6), for recipes with delayed scaling, as in ragged_dot
         group_sizes, recipe, group_offset, outside, key  as in ragged_dot
 
-    Differentiable once in x, w1, w2, prob, b1 and b2.
+    Differentiable once in x, w1, w2, prob, b1, b2 and adapters.
     """
     return mlp(x, w1, w2, group_sizes, None, activation=activation, prob=prob, b1=b1, b2=b2,
-               interleave=interleave, recipe=recipe, recompute=recompute, layout=layout,
-               limit=limit, slope=slope, shift=shift, group_offset=group_offset, outside=outside,
-               key=key, quantized=quantized, state=state)
+               lora1=lora1, lora2=lora2, lora_scaling=lora_scaling, interleave=interleave,
+               recipe=recipe, recompute=recompute, layout=layout, limit=limit, slope=slope,
+               shift=shift, group_offset=group_offset, outside=outside, key=key,
+               quantized=quantized, state=state)
 
 
 def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=None, b2=None,
-        interleave=0, recipe=None, recompute=False, layout="kn", limit=7.0, slope=1.702, shift=1.0,
-        group_offset=None, outside=None, key=None, quantized=None, state=None):
-    """grouped_mlp, or with a Route instead of group_sizes a layer, whose prob is [tokens, topk]."""
+        lora1=None, lora2=None, lora_scaling=1.0, interleave=0, recipe=None, recompute=False,
+        layout="kn", limit=7.0, slope=1.702, shift=1.0, group_offset=None, outside=None, key=None,
+        quantized=None, state=None):
+    """grouped_mlp, or with a Route instead of group_sizes a layer without adapters, whose prob is
+    [tokens, topk]."""
     x = _checks.values("x", x, 2)
     if isinstance(w1, Quantized) and isinstance(w2, Quantized):
         w1, w2, quantized = None, None, (w1, w2)
@@ -299,6 +307,16 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
     if prob is not None:
         values["prob"] = _checks.f32("prob", prob, x.shape[:1] if route is None else
                                      route.index.shape)
+    limits = (float(limit), float(slope), float(shift)) if activation == "clamped_swiglu" else ()
+    if lora1 is not None or lora2 is not None:
+        if recompute:
+            raise ValueError("lora1 or lora2 cannot be combined with recompute")
+        return adapted_mlp(
+            x, w1, w2, quantized, sizes_of("group_sizes", group_sizes, g, group_offset),
+            (lora1, lora2), lora_scaling, ((g, hidden, wide), (g, ffn, hidden)), recipe=recipe,
+            scaling=scaling, layout=layout, activation=activation, interleave=interleave,
+            limits=limits, outside=outside, prob=values.get("prob"), b1=values.get("b1"),
+            b2=values.get("b2"))
     line = f"{'mlp' if route is None else 'moe'} {recipe} in={WORDS[x.dtype.name]} " \
         f"dw={WORDS[dtype.name]} activation={activation}"
     where = int(prob is not None) if route is None else route.prob
@@ -324,7 +342,6 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
     values, more, sizes, state = vary_with(state, values, more, sizes)
     if state is not None:
         values |= state._asdict()
-    limits = (float(limit), float(slope), float(shift)) if activation == "clamped_swiglu" else ()
     spec = Spec(recipe, scaling, line, hidden, ffn, layout, limits, w1 is not None,
                 outside == "zero", None if route is None else route.window)
     return _mlp(spec, values, more, sizes)

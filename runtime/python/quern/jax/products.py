@@ -148,20 +148,21 @@ multiply.defvjp(lambda p, a, b, bias, sizes: (multiply(p, a, b, bias, sizes), (a
 
 
 @functools.lru_cache(maxsize=None)
-def _sum_rows(sizes):
-    def run(batch, sizes, u):
+def _sum_rows(sizes, has_prob):
+    def run(batch, sizes, u, *prob):
         recipe = "fp16" if u.dtype == jnp.float16 else "bf16"
-        line = f"quantize {recipe} of=dy in={word_of(u)} copies=rowwise dbias=1 " \
-            f"g={groups_of(sizes)} m={u.shape[0]} k={u.shape[1]}"
-        return (call(line, u.shape[0], dict(sizes, input=u), ("dbias",))["dbias"],)
+        line = f"quantize {recipe} of=dy in={word_of(u)} copies=rowwise dbias=1" \
+            f"{' prob=1' * has_prob} g={groups_of(sizes)} m={u.shape[0]} k={u.shape[1]}"
+        operands = dict(sizes, input=u, prob=prob[0] if prob else None)
+        return (call(line, u.shape[0], operands, ("dbias",))["dbias"],)
 
-    return batched(run, sizes, ["rows"], ["groups"])
+    return batched(run, sizes, ["rows"] * (1 + has_prob), ["groups"])
 
 
 @jax.custom_vjp
 def sum_rows(u, sizes):
     """f32 [g, n]: the sum of each group's rows."""
-    return _sum_rows(tuple(sizes))(*sizes.values(), u)[0]
+    return _sum_rows(tuple(sizes), False)(*sizes.values(), u)[0]
 
 
 def _sum_rows_backward(kept, d):
@@ -171,6 +172,11 @@ def _sum_rows_backward(kept, d):
 
 
 sum_rows.defvjp(lambda u, sizes: (sum_rows(u, sizes), (u, sizes)), _sum_rows_backward)
+
+
+def sum_rows_times(u, prob, sizes):
+    """The same of rows times prob [m], without a derivative."""
+    return once("prob", _sum_rows(tuple(sizes), True), *sizes.values(), u, prob)[0]
 
 
 def group_of_rows(sizes, rows):
