@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""grouped_mlp with low-rank adapters: y and all gradients against products of merged weights, through packed weights,
+"""grouped_mlp and moe with low-rank adapters: y and all gradients against products of merged weights, through packed weights,
 too; transformations, and arguments that are refused."""
 
 import functools
@@ -16,7 +16,7 @@ from test_mlp import activate
 
 import quern.jax as qj
 from quern import GATED
-from quern.jax import _call, products
+from quern.jax import _call, layer, products
 
 
 class Experts:
@@ -74,6 +74,28 @@ class Experts:
             parts.append(y + given["b2"][e] * prob if "b2" in given else y)
         rows = len(given["x"]) - ends[-1]
         return jnp.concatenate([*parts, jnp.zeros((rows, self.shapes[1][1]))])
+
+    def moe(self, indices, scale, given, **more):
+        w = {} if "w1" in given else dict(w1=self.w[0], w2=self.w[1])
+        given = dict(given, **w)
+        given.setdefault("probs", None)
+        return qj.moe(indices=indices, lora_scaling=scale, recipe=self.recipe, layout=self.layout,
+                      **given, **more)
+
+    def expect_moe(self, indices, scale, given, prob="h", first=0):
+        w = [self.merged(given.get(f"w{i + 1}", self.values[i]), given.get(f"lora{i + 1}"), scale)
+             for i in range(2)]
+        local = indices - first
+        here = (local >= 0) & (local < len(w[0]))
+        owner = jnp.where(here, local, 0)
+        factor = {where: given["probs"][..., None] if where == prob else 1 for where in "xhy"}
+        x = given["x"].astype(jnp.float32)[:, None] * factor["x"] * jnp.ones((TOPK, 1))
+        pre = jnp.einsum("tkh,tkhf->tkf", x, w[0][owner])
+        pre = pre + given["b1"][owner] if "b1" in given else pre
+        y = jnp.einsum("tkf,tkfh->tkh", activate("swiglu", pre) * factor["h"], w[1][owner])
+        y = y + given["b2"][owner] * factor["h"] if "b2" in given else y
+        y = jnp.where(here[..., None], y * factor["y"], 0).sum(1)
+        return given["residual"].astype(jnp.float32) + y
 
 
 def tokens_of(experts, lengths, rows, seed=9):
@@ -324,7 +346,7 @@ def test_no_second_derivative_of_experts():
     ({"b2": None}, ValueError, "b1, b2: both or none"),
     ({"x": jnp.zeros((48, 64))}, TypeError, "x is float32: bfloat16 is expected"),
 ])
-@pytest.mark.parametrize("name", ["grouped_mlp"])
+@pytest.mark.parametrize("name", ["grouped_mlp", "moe"])
 def test_experts_refused(name, change, error, text):
     experts, change = Experts(), dict(change)
     (a, b), wide = experts.pairs[0], jnp.zeros((4, 64, 257), jnp.bfloat16)
@@ -349,7 +371,124 @@ def test_missing_tensor_is_refused():
         qj.grouped_mlp(x, *w, jnp.array([48, 0, 0, 0]), lora1=pairs[0])
 
 
+# ----------------------------------------------------------------------------- from tokens
+
+
+TOKENS, TOPK, TOTAL = 20, 2, 6
+
+
+def tokens_and_choices(seed=5):
+    """x, residual, probs, dy; indices of six experts, one of which is dropped."""
+    keys = jax.random.split(jax.random.key(seed), 5)
+    x, residual, dy = (jax.random.normal(key, (TOKENS, 64), jnp.bfloat16) for key in keys[:3])
+    indices = jnp.argsort(jax.random.uniform(keys[3], (TOKENS, TOTAL)), 1)[:, :TOPK]
+    return dict(x=x, residual=residual, probs=jax.random.uniform(keys[4], (TOKENS, TOPK))), \
+        indices.astype(jnp.int32).at[3, 1].set(-1), dy
+
+
+@pytest.mark.parametrize("prob", ["x", "h", "y", None])
+@pytest.mark.parametrize("recipe", ["bf16", "w4a16_mxfp4"])
+def test_moe(recipe, prob):
+    """Experts 2 to 5 of 6 are here; a dropped pair; a residual; biases. Also if `first` is an
+    array."""
+    experts = Experts(recipe, "nk")
+    tokens, indices, dy = tokens_and_choices()
+    if prob is None:
+        del tokens["probs"]
+    given, more = experts.arguments(**tokens), {} if prob is None else {"prob": prob}
+    found = with_gradients(lambda given: experts.moe(indices, 0.5, given, first=2, experts=TOTAL,
+                                             **more), given, dy)
+    compare(found, with_gradients(lambda given: experts.expect_moe(indices, 0.5, given, prob, 2),
+                                  given, dy), 2**-5)
+    first = jax.jit(lambda first, total: experts.moe(indices, 0.5, given, first=first,
+                                             experts=total, **more))
+    assert same(first(jnp.int32(2), jnp.int32(TOTAL)), found[0])
+
+
+@pytest.mark.parametrize("index", [2, -1])
+def test_moe_of_one_expert_or_none(index):
+    """All pairs of one expert; no pair of any; no token, and more axes."""
+    experts, given = Experts(groups=TOTAL), tokens_and_choices()[0]
+    dy, indices = tokens_and_choices()[2], jnp.full((TOKENS, TOPK), index)
+    given = experts.arguments(**given)
+    found = with_gradients(functools.partial(experts.moe, indices, 1), given, dy)
+    compare(found, with_gradients(functools.partial(experts.expect_moe, indices, 1), given, dy),
+            2**-5)
+    shaped = given | {name: given[name].reshape(4, 5, -1) for name in ("x", "residual")}
+    assert same(experts.moe(indices, 1, shaped), found[0].reshape(4, 5, -1))
+    none = given | {name: given[name][:0] for name in ("x", "residual", "probs")}
+    y, grads = with_gradients(functools.partial(experts.moe, indices[:0], 1), none, dy[:0])
+    assert y.shape == (0, 64) and grads["x"].shape == (0, 64)
+    assert not any(np.asarray(a, np.float32).any() for a in jax.tree.leaves(grads))
+
+
+def test_moe_in_vmap_and_x64():
+    experts = Experts(groups=TOTAL)
+    cases = [tokens_and_choices(seed) for seed in (5, 6)]
+    indices, dy = jnp.stack([case[1] for case in cases]), cases[0][2]
+    more = experts.arguments()
+
+    def both(tokens, indices):
+        y, back = jax.vjp(lambda given: experts.moe(indices, 0.5, given), more | tokens)
+        return y, back(dy)[0]
+
+    one = jax.jit(both)
+    stacked = jax.tree.map(lambda *a: jnp.stack(a), *[case[0] for case in cases])
+    found = jax.jit(jax.vmap(both))(stacked, indices)
+    for i in range(2):
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(one(cases[i][0], indices[i]))):
+            assert same(a[i], b)
+    with jax.enable_x64(True):
+        long = indices[0].astype(jnp.int64)
+        assert long.dtype == jnp.int64
+        assert same(experts.moe(long, 0.5, more | cases[0][0]), found[0][0])
+
+
+@pytest.mark.parametrize("name", ["x", "probs"])
+def test_moe_with_a_policy(name):
+    """Under jax.checkpoint gradients have the same bits."""
+    experts = Experts(groups=TOTAL)
+    tokens, indices, dy = tokens_and_choices()
+    given = experts.arguments(**tokens)
+    names = jax.checkpoint_policies.save_only_these_names(*products.RESIDUALS, products.SAVED,
+                                                          layer.RESIDUAL)
+    plain = functools.partial(experts.moe, indices, 0.5)
+    y, grads = with_gradients(plain, given, dy)
+    for policy in (None, names):
+        z, others = with_gradients(jax.checkpoint(plain, policy=policy), given, dy)
+        assert same(y, z) and same(grads[name], others[name])
+        assert all(map(same, grads["lora1"], others["lora1"]))
+
+
 needs_devices = pytest.mark.skipif(len(jax.devices()) < 4, reason="needs 4 devices")
+
+
+@needs_devices
+@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("where", ["moe", "expert_parallel_moe"])
+def test_experts_on_several_devices(where, check_vma):
+    """Two experts, their weights and adapters on each of four devices."""
+    experts = Experts(groups=8)
+    (tokens, indices, dy), more = tokens_and_choices(), experts.arguments()
+    del tokens["residual"]
+    indices = jnp.where(indices > 2, indices + 2, indices)
+    everywhere, there = P(), P("d")
+
+    def part(tokens, more, indices):
+        if where == "moe":
+            y = experts.moe(indices, 0.5, tokens | more, first=2 * lax.axis_index("d"), experts=8)
+            return lax.psum(y.astype(jnp.float32), "d")
+        return qj.expert_parallel_moe(indices=indices, axis_name="d", lora_scaling=0.5, **tokens,
+                                      **more)
+
+    at = everywhere if where == "moe" else there
+    sharded = jax.shard_map(part, mesh=Mesh(np.array(jax.devices()[:4]), ("d",)),
+                            in_specs=(at, there, at), out_specs=at, check_vma=check_vma)
+    given = tokens | more
+    found = with_gradients(lambda given: sharded({n: given[n] for n in tokens},
+                                                 {n: given[n] for n in more}, indices), given, dy)
+    y, grads = with_gradients(functools.partial(experts.moe, indices, 0.5), given, dy)
+    compare((found[0].astype(y.dtype), found[1]), (y, grads), 2**-5)
 
 
 @needs_devices

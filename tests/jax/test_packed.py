@@ -70,6 +70,36 @@ def test_layer_and_round_trip(model, tmp_path):
     assert (tmp_path / "again" / model.name).read_bytes() == model.read_bytes()
 
 
+def test_adapters(model, tmp_path):
+    """Next to packed weights as next to their values, from tokens and from sorted rows."""
+    experts = qj.pack(model, tmp_path / "packed")[LAYER]
+    x, indices, probs = tokens()
+    dy = jax.random.normal(jax.random.key(9), x.shape, x.dtype)
+    keys = iter(jax.random.split(jax.random.key(4), 4))
+    pairs = [tuple(jax.random.normal(next(keys), (EXPERTS, *shape), jnp.bfloat16) / shape[1]**.5
+                   for shape in ((8, k), (n, 8))) for n, k in ((2 * FFN, HIDDEN), (HIDDEN, FFN))]
+    w1, w2 = (qj.dequantize(w, dtype=jnp.bfloat16) for w in (experts.w1, experts.w2))
+    more = dict(b1=experts.b1, b2=experts.b2, activation=experts.activation, layout="nk",
+                **dict(experts.options))
+
+    def packed(x, probs, *pairs):
+        return experts(x, indices, probs, lora1=pairs[0], lora2=pairs[1], lora_scaling=0.5)
+
+    def plain(x, probs, *pairs):
+        return qj.moe(x, indices, probs, w1, w2, lora1=pairs[0], lora2=pairs[1], lora_scaling=0.5,
+                      **more)
+
+    (y, back), (z, other) = (jax.vjp(jax.jit(f), x, probs, *pairs) for f in (packed, plain))
+    assert_near(y, z, 2**-7)
+    for a, b in zip(jax.tree.leaves(back(dy)), jax.tree.leaves(other(dy))):
+        assert np.asarray(b, np.float32).any()
+        assert_near(a, b, 2**-7)
+    sizes = jnp.array([10, 0, 20, 7], jnp.int32)
+    found = experts.grouped_mlp(x.astype(jnp.float32), sizes, lora2=pairs[1])
+    assert found.dtype == jnp.float32
+    assert_near(found, qj.grouped_mlp(x, w1, w2, sizes, lora2=pairs[1], **more), 2**-7)
+
+
 def test_loaded_and_as_an_argument(model, tmp_path):
     """A pytree: an argument of a jitted function, and rows that are sorted already."""
     made = qj.pack(model, tmp_path / "packed")[LAYER]

@@ -11,7 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from quern.jax import _checks, products
 from quern.jax._batch import MAX_GROUPS, MAX_PAIRS, Window, local, local_of_batch
 from quern.jax._call import WORDS, call, vary_alike
-from quern.jax.mlp import Route, mlp
+from quern.jax.mlp import Route, grouped_mlp, mlp
 from quern.jax.quantized import Quantized
 
 RESIDUAL = "quern_route"  # name of route's results, for policies of jax.checkpoint
@@ -201,6 +201,16 @@ def combine(rows, inverse, prob=None, residual=None):
 # --------------------------------------------------------------------------------------- the layer
 
 
+def _adapted(x, indices, window, probs, w1, w2, prob, residual, more):
+    """moe with adapters: its parts, one after the other."""
+    sizes, inverse = route(indices, window.groups, first=window.first, total=window.total)
+    rows = permute(x, inverse, probs if prob == "x" else None)
+    if probs is not None and prob == "h":  # in fp32, as a feature of tokens
+        more["prob"] = permute(probs.reshape(-1, 1), inverse.reshape(-1, 1)).reshape(-1)
+    y = grouped_mlp(rows, w1, w2, sizes, outside=None, **more)
+    return combine(y, inverse, probs if prob == "y" else None, residual)
+
+
 def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=None, **more):
     """A layer's experts, from tokens to tokens: the sum of the MLPs that each token chose.
 
@@ -210,10 +220,11 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         w1, w2    of grouped_mlp, for the experts that are here
         prob      where probabilities multiply: "x" the tokens, "h" the activation, "y" the results
         residual  as x: added to the sum
-        more      recipe, activation, b1, b2, interleave, recompute, layout, limit, slope, shift,
-                  key, quantized and state of grouped_mlp
+        more      recipe, activation, b1, b2, lora1, lora2, lora_scaling, interleave, recompute,
+                  layout, limit, slope, shift, key, quantized and state of grouped_mlp
 
-    Differentiable in x, probs, w1, w2, b1, b2 and residual, once. The host learns no size.
+    Differentiable in x, probs, w1, w2, b1, b2, adapters and residual, once. The host learns no
+    size.
     """
     _checks.word("prob", prob, ("x", "h", "y"))
     for name in ("group_sizes", "group_offset", "outside"):
@@ -231,6 +242,8 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
     if residual is not None:
         residual = _checks.values("residual", residual, None, x.dtype)
         residual = _checks.shaped("residual", residual, x.shape).reshape(flat.shape)
+    if more.get("lora1") is not None or more.get("lora2") is not None:
+        return _adapted(flat, indices, window, probs, w1, w2, prob, residual, more).reshape(x.shape)
     where = "none" if probs is None else prob
     return mlp(flat, w1, w2, None, Route(indices, residual, where, window), prob=probs,
                outside=None, **more).reshape(x.shape)
