@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/types.h"
 #include "choose/evidence.h"
+#include "choose/select.h"
 #include "choose/session.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/problem.h"
@@ -71,12 +72,11 @@ static int has_scatter(const struct qn_session *s, const struct qn_problem *p)
             (capability != 90 || qn_type_bits(p->d_type) == 16));
 }
 
-/* The sums of codes on Hopper's tensor cores are others than mma.sync's. */
-static int is_alike(const struct qn_session *s, const struct qn_mlp_plan *plan,
-                    const struct qn_plan *scatters)
+/* Has it the order of sums of Hopper's products there? */
+static int is_alike(const struct qn_session *s, const struct qn_plan *scatters)
 {
-    return qn_session_capability(s) != 90 || !plan->recipe->scaled ||
-           qn_tensormap_any(scatters->kernel);
+    return qn_session_capability(s) != 90 ||
+           qn_select_sums(scatters->kernel) == 0;
 }
 
 /* The same product that reads tokens of x or dy, if that pays, or writes those
@@ -107,7 +107,7 @@ static int plan_either(struct qn_mlp_plan *plan, const struct qn_session *s,
 
     if (of_tokens(plan, s, p, product, &tokens))
         code = plan_one(s, &tokens, out);
-    if (!code && tokens.scatter && !is_alike(s, plan, *out)) {
+    if (!code && tokens.scatter && !is_alike(s, *out)) {
         qn_plan_free(*out);
         *out = NULL;
         code = QUERN_ENOKERNEL;
