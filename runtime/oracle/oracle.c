@@ -116,9 +116,12 @@ static int look_between(const struct qn_job *job, size_t row, int *untouched)
     char *written = calloc((size_t)job->problem.m + 1, 1);
     int code = written ? QUERN_OK : qn_error_memory();
 
-    for (int64_t i = 0; i < job->rows && !code; i++)
-        if (qn_job_place(job, i) >= 0)
-            written[qn_job_place(job, i)] = 1;
+    for (int64_t i = 0; i < job->rows && !code; i++) {
+        const int64_t to = qn_job_place(job, i);
+
+        if (to >= 0)
+            written[to] = 1;
+    }
     for (int64_t i = 0; i < job->problem.m && !code; i++)
         if (!written[i])
             code = look_at(job, QN_ROLE_D, row * (size_t)i, row, untouched);
