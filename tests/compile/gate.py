@@ -34,20 +34,20 @@ def place(shares, arch):
 
 def compile_share(share, shares, begin, arch):
     """The status and the table, or None, of one share, whose words go to stderr if it fails."""
-    path, part, log = (f"{begin}-{share}.{end}" for end in ("json", "part", "log"))
-    status = 0
-    if not os.path.exists(path):
+    path, log = f"{begin}-{share}.json", f"{begin}-{share}.log"
+    is_kept, status, table = os.path.exists(path), 0, None
+    found = path if is_kept else path + ".part"
+    if not is_kept:
         only = {"QUERN_COMPILE_ARCH": arch} if arch else {}
         environment = {"QUERN_COMPILE_EVERY": "1", **os.environ, "QUERN_SHARE": f"{share}/{shares}", **only,
-                       "QUERN_COMPILE_JSON": part}
+                       "QUERN_COMPILE_JSON": found}
         with open(log, "w") as words:
             status = subprocess.run([GATE], stdout=words, stderr=words, env=environment).returncode
-    table = None
     try:
-        if not status and not os.path.exists(path):
-            os.replace(part, path)
-        with open(part if status else path) as file:
+        with open(found) as file:
             table = json.load(file)
+        if not status and not is_kept:
+            os.replace(found, path)
     except (OSError, ValueError) as error:
         status = status or 1
         print(f"share {share}: no table: {error}", file=sys.stderr)
