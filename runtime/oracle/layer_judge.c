@@ -281,10 +281,11 @@ static int same(const struct qn_layer *a, const struct qn_layer *b, int result,
 int qn_layer_compare(const struct qn_layer *a, const struct qn_layer *b,
                      const char **where)
 {
+    const int last = a->mlp.forward_only ? QN_TALLY_Y : QN_TALLY_RESULTS - 1;
     int code = QUERN_OK;
 
     *where = NULL;
-    for (int i = 0; i < QN_TALLY_RESULTS && !code && !*where; i++) {
+    for (int i = 0; i <= last && !code && !*where; i++) {
         const struct qn_memory *p = &a->call.memory[qn_tally_names[i].arg];
         const struct qn_memory *q = &b->call.memory[qn_tally_names[i].arg];
         char *x = malloc(p->bytes + 1), *y = malloc(q->bytes + 1);

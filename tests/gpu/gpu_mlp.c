@@ -110,7 +110,7 @@ static int run_phase(struct qn_layer *l, int phase, void *stream)
     return quern_run(l->call.plan, &l->call.args, stream);
 }
 
-/* Forward and backward in a graph; NULL if they refused to be captured. */
+/* Its phases in a graph; NULL if they refused to be captured. */
 static void *capture(struct qn_layer *l, void *stream)
 {
     void *graph, *executable;
@@ -118,7 +118,7 @@ static void *capture(struct qn_layer *l, void *stream)
 
     gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
     code = run_phase(l, QUERN_PHASE_FORWARD, stream);
-    if (!code)
+    if (!code && !l->mlp.forward_only)
         code = run_phase(l, QUERN_PHASE_BACKWARD, stream);
     gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
     if (code)
@@ -181,10 +181,10 @@ static void run_line(struct line *line)
         fail(line, qn_errmsg(gpu_context), "");
         return;
     }
-    mlp.recompute = line->again;
+    mlp.recompute = line->again && !mlp.forward_only;
     mlp.outside = mlp.groups % 2;
     other = mlp;
-    other.recompute = !line->again;
+    other.recompute = !line->again && !mlp.forward_only;
     gap = (mlp.hidden + 15) / 8 * 8 - mlp.hidden; /* to whole 16 bytes */
     if (qn_layer_begin(&one, &options, gpu_context, &mlp, QUERN_BACKEND_JIT,
                        sizes, 0) ||
@@ -218,29 +218,33 @@ static void add(const char *text, const struct qt_pattern *pattern, int graph)
 }
 
 /* Every activation, and what a line may say in turns. */
-static void add_activations(const char *recipe, int r)
+static void add_activations(const struct qn_recipe *recipe, int r)
 {
-    static const char *const turns[] = {
-        "",        " interleave=32 dw=f32 beta=1", " interleave=1",
-        " dw=f32", " pointers=both dw=f32 beta=1",
+    static const char *const turns[2][5] = {
+        {"", " interleave=32 dw=f32 beta=1", " interleave=1", " dw=f32",
+         " pointers=both dw=f32 beta=1"},
+        {" grad=0", " grad=0 interleave=32", " grad=0 interleave=1",
+         " grad=0 interleave=8", " grad=0 pointers=w"},
     };
+    const int forward = recipe->dy == QUERN_TYPE_NONE;
     char text[256];
 
     for (int i = 0; i < QUERN_ACTIVATION_COUNT - 1; i++) {
         snprintf(text, sizeof text,
                  "mlp %s g=5 m=%d hidden=256 ffn=%d activation=%s prob=%d "
                  "bias=%d split=skew%s",
-                 recipe, 700 + i, i % 3 ? 128 : 160, qn_activation_name(1 + i),
-                 (r + i) % 3 > 0, (r + i) % 5 > 0, turns[(r + i) % 5]);
+                 recipe->name, 700 + i, i % 3 ? 128 : 160,
+                 qn_activation_name(1 + i), (r + i) % 3 > 0, (r + i) % 5 > 0,
+                 turns[forward][(r + i) % 5]);
         add(text, NULL, i == 0);
     }
     snprintf(text, sizeof text,
-             "mlp %s g=3 m=333 hidden=97 ffn=41 split=mild prob=1 bias=1",
-             recipe);
+             "mlp %s g=3 m=333 hidden=97 ffn=41 split=mild prob=1 bias=1%s",
+             recipe->name, forward ? " grad=0" : "");
     add(text, NULL, 0); /* unaligned rows */
 }
 
-static void add_patterns(const char *recipe)
+static void add_patterns(const struct qn_recipe *recipe)
 {
     char text[256];
 
@@ -250,9 +254,10 @@ static void add_patterns(const char *recipe)
         qt_case_op(&c, QUERN_FPROP);
         qt_case_layout(&c, &qt_patterns[i]);
         snprintf(text, sizeof text,
-                 "mlp %s g=%d m=%lld hidden=%d ffn=%d prob=1 bias=%d", recipe,
-                 c.groups, (long long)c.m, c.groups > 100 ? 32 : 136,
-                 c.groups > 100 ? 16 : 72, i % 2);
+                 "mlp %s g=%d m=%lld hidden=%d ffn=%d prob=1 bias=%d%s",
+                 recipe->name, c.groups, (long long)c.m,
+                 c.groups > 100 ? 32 : 136, c.groups > 100 ? 16 : 72, i % 2,
+                 recipe->dy == QUERN_TYPE_NONE ? " grad=0" : "");
         add(text, &qt_patterns[i], 0);
     }
 }
@@ -274,9 +279,9 @@ void gpu_mlp(void)
     const struct quern_registry *registry = gpu_registry();
 
     for (int r = 0; r < registry->nrecipes; r++) {
-        add_activations(registry->recipes[r].name, r);
+        add_activations(&registry->recipes[r], r);
         if (!gpu_options.quick)
-            add_patterns(registry->recipes[r].name);
+            add_patterns(&registry->recipes[r]);
     }
     gpu_spread(work.count, run_one, NULL);
     for (int i = 0; i < work.count; i++)

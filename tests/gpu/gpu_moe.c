@@ -181,11 +181,13 @@ static int queue(struct qn_moe_job *j, void *stream)
 
     j->call.args.phase = QUERN_PHASE_FORWARD;
     code = quern_run(j->call.plan, &j->call.args, stream);
+    if (code || j->moe.mlp.forward_only)
+        return code;
     j->call.args.phase = QUERN_PHASE_BACKWARD;
-    return code ? code : quern_run(j->call.plan, &j->call.args, stream);
+    return quern_run(j->call.plan, &j->call.args, stream);
 }
 
-/* Forward and backward in a graph; NULL if they refused to be captured. */
+/* Its phases in a graph; NULL if they refused to be captured. */
 static void *capture(struct qn_moe_job *j, void *stream)
 {
     void *graph, *executable;
@@ -450,12 +452,14 @@ static void add_all(int how, const char *const *lines, size_t count)
 }
 
 /* The keys that a line may have, in turns. */
-static void add_recipe(const char *recipe, int r)
+static void add_recipe(const struct qn_recipe *recipe, int r)
 {
     enum { ACTIVATIONS = QUERN_ACTIVATION_COUNT - 1 }; /* all but none */
     static const char *const weights[] = {"h", "y", "x", "none"};
     static const char *const interleaves[] = {"", " interleave=32",
                                               " interleave=1"};
+    const int forward = recipe->dy == QUERN_TYPE_NONE;
+    const char *rest = forward ? " grad=0" : "";
     char text[256];
 
     for (int i = 0; i < 2 * DRAWS; i++) {
@@ -464,17 +468,18 @@ static void add_recipe(const char *recipe, int r)
         snprintf(text, sizeof text,
                  "moe %s g=%d m=%d topk=%d hidden=%d ffn=%d activation=%s "
                  "prob=%s bias=%d residual=%d index=%s recompute=%d experts=%d "
-                 "first=%d%s",
-                 recipe, i % 3 == 2 ? 65 : 5, i % 3 == 1 ? 129 : 300 + i,
+                 "first=%d%s%s",
+                 recipe->name, i % 3 == 2 ? 65 : 5, i % 3 == 1 ? 129 : 300 + i,
                  n % 4 == 3 ? 8 : 1 + n % 3, n % 5 == 4 ? 97 : 256,
                  n % 3 ? 128 : 96, qn_activation_name(1 + n % ACTIVATIONS),
                  weights[n % 4], n % 2, n / 2 % 2, n % 3 ? "i32" : "i64",
-                 n % 4 == 2, n % 4 == 1 ? 200 : 0, n % 4 == 1 ? 13 : 0,
-                 interleaves[n % 3]);
+                 n % 4 == 2 && !forward, n % 4 == 1 ? 200 : 0,
+                 n % 4 == 1 ? 13 : 0, interleaves[n % 3], rest);
         add(i % DRAWS, text);
     }
     snprintf(text, sizeof text,
-             "moe %s g=8 m=257 topk=2 hidden=256 ffn=128 bias=1", recipe);
+             "moe %s g=8 m=257 topk=2 hidden=256 ffn=128 bias=1%s",
+             recipe->name, rest);
     add(GRAPH, text);
 }
 
@@ -584,7 +589,7 @@ void gpu_moe(void)
     add_tokens();
     add_scattered();
     for (int r = 0; r < registry->nrecipes; r++)
-        add_recipe(registry->recipes[r].name, r);
+        add_recipe(&registry->recipes[r], r);
     gpu_spread(work.count, run_one, NULL);
     for (int i = 0; i < work.count; i++)
         gpu_record_line(work.lines[i].text, work.lines[i].late,
