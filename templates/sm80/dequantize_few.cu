@@ -80,13 +80,6 @@ FN void store_factors(unsigned int to, const unsigned int word[VECTOR])
 
 //$ local factor = "factor_" .. s.type .. "(code" .. (s.zeros and " & 0xffff" or "") .. ")"
 //$ local zero = s.zeros and ", zero_" .. b.type .. "(code)" or b.zero
-//$ if exact then
-/* The words of the scale whose code is the lowest bits of `code`; near: it is no large one. */
-FN void prepare(unsigned int *word, unsigned int code, int near)
-{
-    word[0] = near ? twice_e8m0_apart(permute(code, 0, 0x4040)) : bits_of(factor_e8m0(code & 255));
-}
-//$ else
 /* The words of the scale whose code is the lowest bits of `code`. */
 FN void prepare(unsigned int *word, unsigned int code)
 {
@@ -110,7 +103,6 @@ FN void prepare(unsigned int *word, unsigned int code)
     word[0] = bits_of($(factor));
 //$ end
 }
-//$ end
 
 //$ local skewed = each * s.k > tile.k
 //$ local words = skewed and 1 or tile.k // (each * s.k)
@@ -126,23 +118,38 @@ FN void prepare_factors(const struct memory *s, const struct rows *r, int x)
     const int own = threadIdx.x % 32 < WARP_N;
     unsigned int word[VECTORS][VECTOR], codes[$(words)] = { 0 };
 
-    if (own)
+    if (own) {
+        unsigned int near = load_shared_word(slot_b(s, x / B_WORD_K, r->line_row));
+
 #pragma unroll
-        for (int i = 0; i < $(words); i++)
-            codes[i] = word_b(s, 8 * r->line.skip, x + i * B_WORD_K, r->line_row);
+        for (int i = 0; i < $(words); i++) {
+            const unsigned int far =
+                load_shared_word(slot_b(s, x / B_WORD_K + 1 + i, r->line_row));
+
+            codes[i] = __funnelshift_r(near, far, 8 * r->line.skip);
+            near = far;
+        }
+    }
+//$ local code = "codes[" .. (words > 1 and "i / " .. each or "0") .. "]"
+//$ local place = skewed and "(x / " .. s.k .. " + i) % " .. each or "i % " .. each
+//$ local shift = each == 1 and "" or " >> " .. 8 * s.bytes .. " * (" .. place .. ")"
+//$ local near = skewed and "(" .. place .. ")" or place
 //$ if exact then
     unsigned int all = 0;
 #pragma unroll
     for (int i = 0; i < $(words); i++)
         all |= beyond_e8m0_apart(codes[i]);
     const int beyond = __ballot_sync(~0u, all) != 0;
+    if (!beyond) {
+#pragma unroll
+        for (int i = 0; i < $(blocks); i++)
+            word[i / VECTOR][i % VECTOR] =
+                twice_e8m0_apart(permute($(code), 0, 0x4040 + $(near) * 0x0101));
+    } else
 //$ end
-//$ local place = skewed and "(x / " .. s.k .. " + i) % " .. each or "i % " .. each
-//$ local shift = each == 1 and "" or " >> " .. 8 * s.bytes .. " * (" .. place .. ")"
 #pragma unroll
     for (int i = 0; i < $(blocks); i++)
-        prepare(&word[i * $(parts) / VECTOR][i * $(parts) % VECTOR],
-                codes[i / $(math.max(blocks // words, 1))]$(shift)$(exact and ", !beyond" or ""));
+        prepare(&word[i * $(parts) / VECTOR][i * $(parts) % VECTOR], $(code)$(shift));
     if (own)
 #pragma unroll
         for (int i = 0; i < VECTORS; i++)

@@ -112,7 +112,16 @@ FN void fetch_$(name)(const struct memory *s, const struct line *l, int word, in
 /* All words but the first for the stage that begins at `x`, which the one before needs. */
 FN void fetch_next_$(name)(const struct memory *s, const struct line *l, int x, int row)
 {
-//$ if words > 1 then
+//$ if words > 1 and dequantize == "few" then
+    const int word = x / $(upper)_WORD_K;
+
+    if (l->bytes >= 4 * (word + 1 + $(words))) /* they are whole */
+        for (int i = 1; i <= $(words); i++)
+            copy_word(slot_$(name)(s, word + i, row), l->first + 4 * (word + i), 4);
+    else
+        for (int i = 1; i <= $(words); i++)
+            fetch_$(name)(s, l, word + i, row);
+//$ elseif words > 1 then
     for (int i = 1; i <= $(words); i++)
         fetch_$(name)(s, l, x / $(upper)_WORD_K + i, row);
 //$ elseif words == 1 then

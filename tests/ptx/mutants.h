@@ -354,6 +354,8 @@ static const struct mutant planted[] = {
     {FEW_LONG, FEW_VALUES, "all |= beyond_e8m0_apart(codes[i])",
      "all = beyond_e8m0_apart(codes[i])"},
     {FEW_LONG, FEW_VALUES, "8 * r->line.skip", "0"},
+    {FEW_LONG, FEW_VALUES, "$(near) * 0x0101", "$(near) * 0x0100"},
+    {FEW_LONG, WORDS, "4 * (word + i), 4)", "4 * word, 4)"},
     {FEW_ZEROS, FEW_VALUES, "    __syncwarp();\n", ""},
     {FEW_ZEROS, FEW_VALUES, "word[1] = scale.zero;", "word[1] = 0x43084308;"},
     {FEW_ZEROS, FEW_VALUES, "permute(*scale, 0, 0x3232), 0,", "0, 0,"},
