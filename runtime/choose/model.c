@@ -10,6 +10,7 @@
 **              multiply together, else a pair along m turns to be along n
 **              where one is left over
 **     waves  = ceil(tiles / CTAs)           CTAs: a multiple of the cluster
+**              more for few tiles of few tokens (model_dequantize.c)
 **     math   = tile_m * tile_n * k / FMA per cycle; mma.sync (kernels
 **              without tensor maps) SYNC times as many, of codes UNPACKED or,
 **              taken as they are, SYNC by their bytes, and SYNC_STEP for each
@@ -435,7 +436,8 @@ static void estimate(const struct qn_demand *demand,
                                   p->ragged == QUERN_AXIS_M)) *
                tiles_along(lengths[1], tile_n, kernel->cluster[1],
                            p->ragged == QUERN_AXIS_N);
-    f->waves = whole(f->tiles / larger(sms, 1));
+    f->waves =
+        qn_model_dequantize_waves(kernel, whole(f->tiles / larger(sms, 1)));
     estimate_tile(demand, kernel, lengths[0], lengths[2], larger(sms, 1), f);
     f->real = p->groups * lengths[0] * lengths[1] /
               (larger(f->tiles, 1) * tile_m * tile_n);

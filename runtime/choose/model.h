@@ -60,6 +60,10 @@ int qn_model_few_tokens(const struct qn_kernel *kernel);
 /* Rows of A that a tile multiplies in the mean, of groups of this length. */
 double qn_model_dequantize_rows(const struct qn_kernel *kernel, double length);
 
+/* So many waves as time: more where CTAs that share a multiprocessor have few
+   tiles, or unequal numbers of them. */
+double qn_model_dequantize_waves(const struct qn_kernel *kernel, double waves);
+
 /* Is such a group one tile, however uneven they are? */
 int qn_model_dequantize_whole(const struct qn_kernel *kernel, double length);
 

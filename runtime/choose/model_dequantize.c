@@ -21,7 +21,9 @@
 ** kind, and its instructions are what there is too little of: for 64 steps a
 ** tile takes ALONE, and for each row of B BY_CODE, and BY_TOKEN for each row
 ** that it multiplies, half of its rows or all; INTEGERS or SIXTEENS times as
-** long where codes or scales are those.
+** long where codes or scales are those. Tiles without enough others next to
+** them take LONE times as long: those of a launch that has few, and the last
+** ones of others, where CTAs have had the same number of tiles.
 **
 ** Measured in bench/notes: dequantize, packed-weights.
 */
@@ -30,6 +32,7 @@
 #include "choose/select.h"
 #include "choose/tensormap.h"
 
+#include <math.h>
 #include <string.h>
 
 #define SHARED_PER_CYCLE 128.0
@@ -56,6 +59,7 @@
 #define BY_TOKEN         0.075
 #define INTEGERS         1.07 /* a scale of 16 digits is two of bf16 */
 #define SIXTEENS         1.2  /* a scale for each 16 codes */
+#define LONE             2.2
 #define UNEVEN           1.5
 
 /* The memory that they write to. */
@@ -176,6 +180,15 @@ static double few_cycles(const struct qn_kernel *kernel,
     if (scaling->k < 32)
         step *= SIXTEENS;
     return step * k / 64;
+}
+
+double qn_model_dequantize_waves(const struct qn_kernel *kernel, double waves)
+{
+    const double last = strategy_of(kernel) == FEW_TOKENS
+                            ? fmod(waves, larger(kernel->ctas, 1))
+                            : 0;
+
+    return last > 0 ? waves - last + larger(last, LONE) : waves;
 }
 
 static double others_cycles(const struct qn_kernel *kernel, double rows,

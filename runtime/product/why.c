@@ -43,7 +43,7 @@ static void add_figures(const struct qn_figures *f, const char *indent,
                         struct qn_text *text)
 {
     qn_text_add(text,
-                "%s    %.0f cycles: %.0f tiles in %.0f waves of %.0f, memory "
+                "%s    %.0f cycles: %.0f tiles in %.6g waves of %.0f, memory "
                 "%.0f (%.0f MB are read again)\n"
                 "%s    a tile: math %.0f, copies %.0f, store %.0f; %.0f %% of "
                 "it real\n",
