@@ -81,7 +81,16 @@ template <int WHICH> FN void fill_with(packed *v, const struct source *s, const 
         float p[AT_ONCE];
 //$ if form == "backward" then
         packed dy[AT_ONCE];
+//$ end
 
+        if (rows <= 0) { /* of this warp, no row is left */
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                v[i * LINE] = pack(0, 0);
+            v += AT_ONCE * LINE;
+            continue;
+        }
+//$ if form == "backward" then
         load_some(dy, s, in, result, s->in_stride, rows);
 //$ end
 
