@@ -20,10 +20,10 @@
 ** Kernels for few tokens ("few") share a multiprocessor with others of their
 ** kind, and its instructions are what there is too little of: for 64 steps a
 ** tile takes ALONE, and for each row of B BY_CODE, and BY_TOKEN for each row
-** that it multiplies, half of its rows or all; INTEGERS or SIXTEENS times as
-** long where codes or scales are those. Tiles without enough others next to
-** them take LONE times as long: those of a launch that has few, and the last
-** ones of others, where CTAs have had the same number of tiles.
+** that it multiplies, half of its rows or all; SIXTEENS times as long where
+** scales are those. Tiles without enough others next to them take LONE times as
+** long: those of a launch that has few, and the last ones of others, where CTAs
+** have had the same number of tiles.
 **
 ** Measured in bench/notes: dequantize, packed-weights.
 */
@@ -43,6 +43,7 @@
 #define BEGIN            250.0
 #define BY_EIGHT         2.7
 #define BY_EIGHT_NARROW  2.1 /* codes of 4 bits */
+#define BY_EIGHT_WHOLE   2.5 /* of 4 bits that are integers: two scales */
 #define BY_EIGHT_F16     1.75
 #define BY_FOUR_F16      4.8
 #define BESIDE           0.5
@@ -55,11 +56,10 @@
 #define ACROSS_STEP      600.0
 #define ACROSS_ROW       5.5
 #define ALONE            30.0
-#define BY_CODE          3.1
+#define BY_CODE          2.8
 #define BY_TOKEN         0.075
-#define INTEGERS         1.07 /* a scale of 16 digits is two of bf16 */
-#define SIXTEENS         1.2  /* a scale for each 16 codes */
-#define LONE             2.2
+#define SIXTEENS         1.2 /* a scale for each 16 codes */
+#define LONE             2.4
 #define UNEVEN           1.5
 
 /* The memory that they write to. */
@@ -119,7 +119,10 @@ static struct share share_of(const struct qn_operand *o, enum strategy strategy,
     if (moved)
         s.bytes += row + (held ? 0 : 128);
     if (held)
-        s.eight = f16 ? BY_EIGHT_F16 : row < 64 ? BY_EIGHT_NARROW : BY_EIGHT;
+        s.eight = f16                     ? BY_EIGHT_F16
+                  : row >= 64             ? BY_EIGHT
+                  : o->type == QUERN_E2M1 ? BY_EIGHT_NARROW
+                                          : BY_EIGHT_WHOLE;
     else if (strategy == SWAPPED)
         s.eight = BESIDE;
     if (!held && row < 128)
@@ -170,13 +173,10 @@ static double few_cycles(const struct qn_kernel *kernel,
                          const struct qn_scaling *scaling, double rows,
                          double k)
 {
-    const int bits = qn_type_bits(kernel->b.type);
     double step =
         ALONE + kernel->tile[1] *
                     (BY_CODE + BY_TOKEN * larger(rows, kernel->tile[0] / 2.0));
 
-    if (bits == 4 && kernel->b.type != QUERN_E2M1)
-        step *= INTEGERS;
     if (scaling->k < 32)
         step *= SIXTEENS;
     return step * k / 64;
