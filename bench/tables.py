@@ -180,14 +180,20 @@ def ragged_dot(up):
     return markdown(["GPU", "shape", "", "forward, ms (host, µs)", "both, ms (host, µs)"], rows)
 
 
+def phases_of(results):
+    """Rows of each shape and of whom, by phase."""
+    found = {}
+    for row in results["rows"]:
+        found.setdefault((row["shape"], row["who"]), {})[row["phase"]] = row
+    return found
+
+
 def expert_parallel(up, what="expert_parallel"):
     """Milliseconds of a layer whose experts are on several GPUs."""
     rows = []
     for gpu, name in files(what):
         results = load(name)
-        found = {}
-        for row in results["rows"]:
-            found.setdefault((row["shape"], row["who"]), {})[row["phase"]] = row
+        found = phases_of(results)
         for (shape, who), phases in found.items():
             if who.endswith(" graph"):
                 continue
@@ -207,6 +213,21 @@ def expert_parallel(up, what="expert_parallel"):
 
 def expert_parallel_symmetric(up):
     return expert_parallel(up, "expert_parallel_symmetric")
+
+
+def expert_parallel_ranks(up):
+    """The same on more GPUs, in graphs."""
+    rows = []
+    for gpu, name in [of for ranks in (4, 8) for of in files(f"expert_parallel_{ranks}")]:
+        results = load(name)
+        for (shape, who), phases in phases_of(results).items():
+            if not who.endswith(" graph") or who.startswith("exchange") or "overlapped" in who:
+                continue
+            hidden = phases["both"].get("hidden")
+            rows.append([f"{results['ranks']} {gpu.upper()}", shape, who.removesuffix(" graph"),
+                         *(f"{phases[phase]['ms']:.2f}" for phase in ("forward", "both")),
+                         "–" if hidden is None else f"{hidden:.2f}"])
+    return markdown(["GPUs", "shape", "", "forward, ms", "both, ms", "hidden, both"], rows)
 
 
 def modules(up):
