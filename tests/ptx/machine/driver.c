@@ -53,7 +53,7 @@ static _Thread_local int depth;
 static int edits;
 static int primary; /* its address is the context */
 static int major = 9, minor, sms = 4;
-static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t px_running = PTHREAD_MUTEX_INITIALIZER;
 
 static double now(void)
 {
@@ -272,10 +272,10 @@ int cuLibraryLoadData(struct cu_library **library, const void *code,
         free(text);
         return NO_MEMORY;
     }
-    pthread_mutex_lock(&running);
+    pthread_mutex_lock(&px_running);
     *px_machine.fault = 0;
     (*library)->program = px_parse(text);
-    pthread_mutex_unlock(&running);
+    pthread_mutex_unlock(&px_running);
     if ((*library)->program)
         return 0;
     free(*library);
@@ -347,7 +347,7 @@ static int run_launch(struct px_work *work)
     for (int i = 0; i < kept->launch.program->nparams; i++)
         kept->params[i] = kept->bytes + kept->launch.program->params[i].offset;
     kept->launch.params = kept->params;
-    pthread_mutex_lock(&running);
+    pthread_mutex_lock(&px_running);
     px_machine.launches++;
     *px_machine.fault = 0;
     px_machine.resident = kept->resident;
@@ -360,7 +360,7 @@ static int run_launch(struct px_work *work)
                 name, kept->launch.grid[0], kept->launch.grid[1],
                 kept->launch.grid[2], kept->launch.block[0],
                 (unsigned long long)px_machine.steps, now() - begin);
-    pthread_mutex_unlock(&running);
+    pthread_mutex_unlock(&px_running);
     if (getenv("PTX_EDIT") && !edits)
         fprintf(stderr, "ptx: PTX_EDIT changes nothing\n");
     return code ? FAILED : 0;

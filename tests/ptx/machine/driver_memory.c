@@ -31,8 +31,13 @@ int cuMemAlloc_v2(uint64_t *address, size_t bytes)
 {
     const size_t room = (bytes + 255) / 256 * 256;
     void *memory = bytes ? aligned_alloc(256, room) : NULL;
+    int code = PX_FAULT;
 
-    if (!memory || px_memory_add((uintptr_t)memory, bytes)) {
+    pthread_mutex_lock(&px_running);
+    if (memory)
+        code = px_memory_add((uintptr_t)memory, bytes);
+    pthread_mutex_unlock(&px_running);
+    if (code != PX_NEXT) {
         free(memory);
         return bytes ? 2 : 1;
     }
@@ -43,7 +48,12 @@ int cuMemAlloc_v2(uint64_t *address, size_t bytes)
 
 int cuMemFree_v2(uint64_t address)
 {
-    if (px_memory_remove(address))
+    int code;
+
+    pthread_mutex_lock(&px_running);
+    code = px_memory_remove(address);
+    pthread_mutex_unlock(&px_running);
+    if (code != PX_NEXT)
         return 1;
     free(host(address));
     return 0;

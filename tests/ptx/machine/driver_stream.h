@@ -3,10 +3,15 @@
    its stream captures. */
 #pragma once
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct cu_stream;
+
+/* Who has it may parse programs, run launches and change the list of buffers,
+   for which the machine has no locks of its own. */
+extern pthread_mutex_t px_running;
 
 struct px_work {
     int (*run)(struct px_work *); /* a code of the driver */
