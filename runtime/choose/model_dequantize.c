@@ -22,8 +22,8 @@
 ** tile takes ALONE, and for each row of B BY_CODE, and BY_TOKEN for each row
 ** that it multiplies, half of its rows or all; SIXTEENS times as long where
 ** scales are those. Tiles without enough others next to them take LONE times as
-** long: those of a launch that has few, and the last ones of others, where CTAs
-** have had the same number of tiles.
+** long, but no longer than with all of them: those of a launch that has few,
+** and the last ones of others, where CTAs have had the same number of tiles.
 **
 ** Measured in bench/notes: dequantize, packed-weights.
 */
@@ -184,11 +184,11 @@ static double few_cycles(const struct qn_kernel *kernel,
 
 double qn_model_dequantize_waves(const struct qn_kernel *kernel, double waves)
 {
-    const double last = strategy_of(kernel) == FEW_TOKENS
-                            ? fmod(waves, larger(kernel->ctas, 1))
-                            : 0;
+    const double ctas = larger(kernel->ctas, 1);
+    const double last =
+        strategy_of(kernel) == FEW_TOKENS ? fmod(waves, ctas) : 0;
 
-    return last > 0 ? waves - last + larger(last, LONE) : waves;
+    return last > 0 ? waves - last + fmax(last, fmin(LONE, ctas)) : waves;
 }
 
 static double others_cycles(const struct qn_kernel *kernel, double rows,
