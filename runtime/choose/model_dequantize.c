@@ -188,7 +188,7 @@ double qn_model_dequantize_waves(const struct qn_kernel *kernel, double waves)
     const double last =
         strategy_of(kernel) == FEW_TOKENS ? fmod(waves, ctas) : 0;
 
-    return last > 0 ? waves - last + fmax(last, fmin(LONE, ctas)) : waves;
+    return last > 0 ? waves - last + larger(last, fmin(LONE, ctas)) : waves;
 }
 
 static double others_cycles(const struct qn_kernel *kernel, double rows,
