@@ -351,6 +351,7 @@ enum qn_param {
     X(OUTSIDE, "outside")         /* zeros outside the groups */               \
     X(ROUTE_COUNT, "route_count") /* rows of each expert, by chunks */         \
     X(ROUTE_SORT, "route_sort")   /* and the order that follows */             \
+    X(ROUTE_PERMUTE, "route_permute") /* both, and tokens to rows, of few */   \
     X(PERMUTE_ROWS, "permute") X(COMBINE_ROWS, "combine")
 enum qn_cast_op { QN_CASTS_BEGIN = QUERN_WGRAD, QN_CASTS(QN_ENUM) QN_OP_COUNT };
 
@@ -383,6 +384,9 @@ enum { QN_INDEX_ERROR = 4 };
 /* Chunks of pairs (token, k) that a route counts: at most so many, of at least
    so many pairs. COUPLED: chunks */
 enum { QN_ROUTE_CHUNKS = 256, QN_ROUTE_LEAST = 1024 };
+
+/* Pairs of which every CTA makes the maps by itself. COUPLED: few pairs */
+enum { QN_FEW_PAIRS = 2048 };
 
 /* The first page of the workspace: the record, from word 16 on the counters of
    range checks for f16. It must be zero before the first run, and launches

@@ -29,15 +29,40 @@ static int reads_tokens(const struct qn_moe_plan *plan)
            qn_moe_gathers(&plan->moe, plan->recipe, QUERN_MLP_X);
 }
 
-/* Does a run move tokens to rows, or numbers of pairs? */
+/* Does a phase move tokens to rows, or numbers of pairs, in a launch of its
+   own? */
 static int permutes(const struct qn_moe_plan *plan)
 {
     const struct qn_moe *moe = &plan->moe;
+    const int weights = moe->mlp.probability;
+    const int forward = weights == QUERN_WEIGHTS_H || !reads_tokens(plan);
 
-    return moe->mlp.probability == QUERN_WEIGHTS_H || !reads_tokens(plan) ||
+    return (forward && !plan->maps->moves) ||
            (!moe->mlp.forward_only &&
-            (!qn_moe_gathers(moe, plan->recipe, QUERN_MLP_DY) ||
+            (weights == QUERN_WEIGHTS_H || weights == QUERN_WEIGHTS_X ||
+             !qn_moe_gathers(moe, plan->recipe, QUERN_MLP_DY) ||
              qn_moe_keeps(moe, plan->recipe, QUERN_MLP_X)));
+}
+
+/* Does a product or a cast read tokens of x or dy through indices? */
+static int stays(const struct qn_moe_plan *plan, int tensor)
+{
+    return tensor == QUERN_MLP_X
+               ? reads_tokens(plan)
+               : plan->mlp->gathers_dy ||
+                     qn_moe_gathers(&plan->moe, plan->recipe, tensor);
+}
+
+/* The tensors that a phase moves to rows first. */
+static const char *moved(const struct qn_moe_plan *plan, int tensor)
+{
+    static const char *const names[2][2] = {{"x", "x and prob"},
+                                            {"dy", "dy and prob"}};
+    const int weighted = plan->moe.mlp.probability == QUERN_WEIGHTS_H;
+
+    return !stays(plan, tensor) ? names[tensor != QUERN_MLP_X][weighted]
+           : weighted           ? "prob"
+                                : NULL;
 }
 
 /* The MLP's plan may need less than any would. */
@@ -165,28 +190,36 @@ static void explain_move(const struct qn_route_plan *plan, const char *what,
     qn_route_explain(plan, "    ", text);
 }
 
-/* Tokens to rows, of x or dy, unless casts or products read tokens. */
+/* Tokens to rows, of x or dy, by a launch of its own if `permute`. */
 static void explain_rows(const struct qn_moe_plan *plan, int tensor,
-                         struct qn_text *text)
+                         int permute, struct qn_text *text)
 {
-    const char *name = tensor == QUERN_MLP_X ? "x" : "dy";
-    const int weighted = plan->moe.mlp.probability == QUERN_WEIGHTS_H;
+    const char *const rows = moved(plan, tensor);
     const int product =
         tensor == QUERN_MLP_X ? plan->mlp->gathers : plan->mlp->gathers_dy;
     char what[32];
 
-    if (product || qn_moe_gathers(&plan->moe, plan->recipe, tensor)) {
-        if (weighted)
-            explain_move(plan->permute, "prob to rows", text);
-        qn_text_add(text, "  %s stays in tokens, which %s gathers\n", name,
+    if (permute && rows) {
+        snprintf(what, sizeof what, "%s to rows", rows);
+        explain_move(plan->permute, what, text);
+    }
+    if (stays(plan, tensor))
+        qn_text_add(text, "  %s stays in tokens, which %s gathers\n",
+                    tensor == QUERN_MLP_X ? "x" : "dy",
                     !product                ? "its cast"
                     : tensor == QUERN_MLP_X ? "the product of pre"
                                             : "the product of dh");
-        return;
-    }
-    snprintf(what, sizeof what, weighted ? "%s and prob to rows" : "%s to rows",
-             name);
-    explain_move(plan->permute, what, text);
+}
+
+static void explain_maps(const struct qn_moe_plan *plan, struct qn_text *text)
+{
+    const char *const rows =
+        plan->maps->moves ? moved(plan, QUERN_MLP_X) : NULL;
+    char what[64] = "maps of rows";
+
+    if (rows)
+        snprintf(what, sizeof what, "maps of rows, and %s to rows", rows);
+    explain_move(plan->maps, what, text);
 }
 
 /* The launches of a phase before those of the MLP, and after. */
@@ -194,10 +227,10 @@ static void explain_before(const struct qn_moe_plan *plan, int phase,
                            struct qn_text *text)
 {
     if (phase == QN_MLP_FORWARD) {
-        explain_move(plan->maps, "maps of rows", text);
-        explain_rows(plan, QUERN_MLP_X, text);
+        explain_maps(plan, text);
+        explain_rows(plan, QUERN_MLP_X, !plan->maps->moves, text);
     } else if (phase == QN_MLP_BACKWARD) {
-        explain_rows(plan, QUERN_MLP_DY, text);
+        explain_rows(plan, QUERN_MLP_DY, 1, text);
         if (qn_moe_keeps(&plan->moe, plan->recipe, QUERN_MLP_X))
             explain_move(plan->permute, "x to rows", text);
     }

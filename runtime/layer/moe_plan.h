@@ -14,8 +14,8 @@ struct quern_context;
 /*
 ** The launches of a phase, in order (tokens [m, ..], rows [m * topk, ..]):
 **
-**   forward    the route; x to rows, and with prob=h probabilities; the MLP's
-**              forward; rows to y
+**   forward    the route; x to rows, and with prob=h probabilities, of few
+**              tokens in the route's launch; the MLP's forward; rows to y
 **   backward   dy to rows, and probabilities; x to rows where the gradient of
 **              w1 reads them; the MLP's backward, and its wgrad if dw1 or dw2
 **              is given; rows to dx, and dprob

@@ -245,22 +245,19 @@ static int check(const struct run *run)
 
 /* ------------------------------------------------------------------- moves */
 
-static int find_maps(const struct run *run)
+/* A move of tokens or rows, whose tensors `args` has. */
+static void set_move(const struct run *run, int weights, struct qn_route *route,
+                     struct qn_route_args *args)
 {
-    const struct qn_route_args args = {.index = run->args->index,
-                                       .lengths = slot(run, QN_MOE_LENGTHS),
-                                       .inverse = slot(run, QN_MOE_INVERSE),
-                                       .gather = slot(run, QN_MOE_GATHER),
-                                       .workspace = run->args->workspace,
-                                       .errors = run->args->errors,
-                                       .tokens = run->moe.mlp.m};
-    struct qn_route route;
-
-    qn_moe_route(&run->moe, QUERN_ROUTE, &route);
-    return qn_route_launch(run->plan->maps, &route, &args, run->stream);
+    route->type = run->moe.mlp.type;
+    route->k = args->in.data ? run->moe.mlp.hidden : 0;
+    args->inverse = slot(run, QN_MOE_INVERSE);
+    args->probability =
+        is_weighted(run, weights) ? run->args->probability : NULL;
+    args->tokens = run->moe.mlp.m;
 }
 
-/* Tokens to rows, or rows to tokens; `args` has the tensors. */
+/* Tokens to rows, or rows to tokens. */
 static int move(const struct run *run, int work, int weights,
                 struct qn_route_args *args)
 {
@@ -271,12 +268,7 @@ static int move(const struct run *run, int work, int weights,
     if (!run->moe.mlp.m)
         return QUERN_OK;
     qn_moe_route(&run->moe, work, &route);
-    if (!args->in.data)
-        route.k = 0;
-    args->inverse = slot(run, QN_MOE_INVERSE);
-    args->probability =
-        is_weighted(run, weights) ? run->args->probability : NULL;
-    args->tokens = run->moe.mlp.m;
+    set_move(run, weights, &route, args);
     return qn_route_launch(plan, &route, args, run->stream);
 }
 
@@ -351,17 +343,47 @@ static int prepare_tokens(const struct run *run)
     return code;
 }
 
-static int move_x(const struct run *run, int to)
+/* The move of x, forward and backward: rows, and with prob=h probabilities. */
+static struct qn_route_args moves_of_x(const struct run *run)
 {
     const int forward = run->phase == QN_MLP_FORWARD;
-    struct qn_route_args args = {.in = run->args->x, .out = rows_at(run, to)};
+    struct qn_route_args args = {.in = {.data = NULL}};
 
-    if (gather_of(run, QUERN_MLP_X) || (forward && run->mlp->gathers))
-        return forward ? move_probabilities(run) : QUERN_OK;
+    if (!gather_of(run, QUERN_MLP_X) && !(forward && run->mlp->gathers)) {
+        args.in = run->args->x;
+        args.out = rows_at(run, forward ? QN_MOE_MOVED : QN_MOE_X);
+    }
     if (forward)
         move_numbers(run, (float *)run->args->probability, QN_MOE_PROB, &args);
-    return args.out.data ? move(run, QUERN_PERMUTE, QUERN_WEIGHTS_X, &args)
-                         : QUERN_OK;
+    return args;
+}
+
+static int move_x(const struct run *run)
+{
+    struct qn_route_args args = moves_of_x(run);
+
+    return args.out.data || args.numbers
+               ? move(run, QUERN_PERMUTE, QUERN_WEIGHTS_X, &args)
+               : QUERN_OK;
+}
+
+/* And tokens to rows, if its launch can. */
+static int find_maps(const struct run *run)
+{
+    const struct qn_route_plan *plan = run->plan->maps;
+    struct qn_route_args args = {.in = {.data = NULL}};
+    struct qn_route route;
+
+    if (plan->moves)
+        args = moves_of_x(run);
+    qn_moe_route(&run->moe, QUERN_ROUTE, &route);
+    set_move(run, QUERN_WEIGHTS_X, &route, &args);
+    args.index = run->args->index;
+    args.lengths = slot(run, QN_MOE_LENGTHS);
+    args.gather = slot(run, QN_MOE_GATHER);
+    args.workspace = run->args->workspace;
+    args.errors = run->args->errors;
+    return qn_route_launch(plan, &route, &args, run->stream);
 }
 
 static int run_mlp(const struct run *run)
@@ -382,8 +404,8 @@ static int forward(const struct run *run)
 
     if (!code)
         code = prepare_tokens(run);
-    if (!code)
-        code = move_x(run, QN_MOE_MOVED);
+    if (!code && !run->plan->maps->moves)
+        code = move_x(run);
     if (!code)
         code = run_mlp(run);
     return code || run->mlp->scatters_y
@@ -438,7 +460,7 @@ static int backward(const struct run *run)
     int code = move_dy(run);
 
     if (!code)
-        code = move_x(run, QN_MOE_X);
+        code = move_x(run);
     if (!code)
         code = prepare_tokens(run);
     if (!code)

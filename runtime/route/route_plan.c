@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* The launches of each kind of line, in order. */
-static const struct {
+static const struct work {
     int count, ops[2];
     const char *does[2];
 } works[] = {
@@ -28,6 +28,20 @@ static const struct {
     [QUERN_PERMUTE] = {1, {QN_PERMUTE_ROWS}, {"tokens to rows of experts"}},
     [QUERN_COMBINE] = {1, {QN_COMBINE_ROWS}, {"rows to sums of tokens"}},
 };
+
+/* Those of a route of few pairs, on a GPU. */
+static const struct work moving = {
+    1, {QN_ROUTE_PERMUTE}, {"the order of a few pairs, and tokens to rows"}};
+
+static const struct work *work_of(const struct qn_route_plan *plan)
+{
+    return plan->moves ? &moving : &works[plan->route.work];
+}
+
+static int is_few(const struct qn_route *route)
+{
+    return route->work == QUERN_ROUTE && route->m * route->topk <= QN_FEW_PAIRS;
+}
 
 /* ---------------------------------------------------------------- plan */
 
@@ -43,7 +57,7 @@ static int check_options(const struct qn_plan_options *options)
 static int load(struct qn_session *s, struct qn_route_plan *plan, int backend)
 {
     const struct qn_recipe *plain = qn_dequantize_plain(s->ctx);
-    const int work = plan->route.work;
+    const struct work *const work = work_of(plan);
     struct qn_quantization q = {.work = QUERN_QUANTIZE,
                                 .of = QN_X,
                                 .type = QUERN_F32,
@@ -54,9 +68,9 @@ static int load(struct qn_session *s, struct qn_route_plan *plan, int backend)
         return qn_error_set(QUERN_ENOKERNEL,
                             "%s: no recipe has bf16 for x, w and dy, whose "
                             "kernels would do it",
-                            qn_routing_name(work));
+                            qn_routing_name(plan->route.work));
     strncpy(q.recipe, plain->name, sizeof q.recipe - 1);
-    return qn_quantize_steps(s, &q, backend, works[work].ops, works[work].count,
+    return qn_quantize_steps(s, &q, backend, work->ops, work->count,
                              &plan->launches);
 }
 
@@ -72,6 +86,7 @@ int qn_route_plan_inner(struct qn_session *s, const struct qn_route *route,
     plan->route = *route;
     plan->driver = s->driver;
     plan->context = s->scope.context;
+    plan->moves = backend != QUERN_BACKEND_HOST && is_few(route);
     code = qn_route_needs(route, &plan->need);
     if (!code)
         code = load(s, plan, backend);
@@ -146,12 +161,13 @@ void qn_route_plan_info(const struct qn_route_plan *plan,
 void qn_route_explain(const struct qn_route_plan *plan, const char *indent,
                       struct qn_text *text)
 {
-    const int work = plan->route.work;
+    const struct work *const work = work_of(plan);
 
     for (int i = 0; i < plan->launches->nsteps; i++)
-        qn_text_add(text, "%s%s%s: %s\n%s> %s\n", *indent ? "" : "\n", indent,
-                    qn_op_name(works[work].ops[i]), works[work].does[i], indent,
-                    plan->launches->steps[i].kernel->name);
+        qn_text_add(text, "%s%s%s: %s\n%s> %s%s\n", *indent ? "" : "\n", indent,
+                    qn_op_name(work->ops[i]), work->does[i], indent,
+                    plan->launches->steps[i].kernel->name,
+                    plan->launches->steps[i].dependent ? "   (dependent)" : "");
 }
 
 static int explain(struct qn_session *s, const struct qn_route *route,

@@ -17,7 +17,8 @@ struct qn_route_plan {
     struct qn_route route;
     struct qn_route_description need;
     struct qn_quantize_plan *launches; /* in the order of a run */
-    struct qn_driver *driver;          /* NULL for the host */
+    int moves; /* of ROUTE: its launch can move tokens to rows, too */
+    struct qn_driver *driver; /* NULL for the host */
     struct cu_context *context;
 };
 

@@ -81,7 +81,7 @@ static void set_values(const struct qn_route_plan *plan,
     v->error = args->errors ? args->errors : args->workspace;
     if (r->work == QUERN_ROUTE)
         v->counters = (unsigned int *)(void *)(space + QN_WORKSPACE_BYTES);
-    else
+    if (r->work != QUERN_ROUTE || plan->moves)
         set_moves(r, args, v);
 }
 

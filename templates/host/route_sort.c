@@ -47,5 +47,5 @@ void $(name)(void *const *params, int worker, int workers)
             inverse[i] = row;
     }
     if (worker == 0)
-        report(&r, counters, chunks, error);
+        report_first(&r, counters, chunks, error);
 }

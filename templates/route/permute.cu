@@ -37,21 +37,16 @@ $(name)(
             if (row_of(&w, pair) >= 0)
                 row_numbers[row_of(&w, pair)] = pair_numbers[pair];
     }
-    if (!rows && is_even(&w, in, in_stride) && is_even(&w, out, out_stride)) {
-        const int spans = (k - 1) / SPAN_FEATURES + 1;
-
-        for (long long i = warp; i < (long long)m * spans; i += warps)
-            spread(&w, (int)(i / spans), (int)(i % spans) * SPAN_FEATURES, lane);
+    if (!dprob) {
+        move_rows(&w, warp, warps, lane);
         return;
     }
     for (int token = warp; token < m; token += warps) {
         for (int pair = token * topk; pair < (token + 1) * topk; pair++) {
             const int row = row_of(&w, pair);
-            float sum = row >= 0 ? move_pair(&w, token, pair, row, lane) : 0;
+            const float own = row >= 0 ? move_pair(&w, token, pair, row, lane) : 0;
+            const float sum = sum_lanes(own);
 
-            if (!dprob)
-                continue;
-            sum = sum_lanes(sum);
             if (lane == 0)
                 dprob[pair] = sum;
         }

@@ -73,3 +73,33 @@ FN void spread(const struct moves *w, int token, int begin, int lane)
         }
     }
 }
+
+/* May tokens be moved in vectors? */
+FN int is_spread(const struct moves *w)
+{
+    return is_even(w, w->in, w->in_stride) && is_even(w, w->out, w->out_stride);
+}
+
+/* Parts that warps move: spans of tokens, or whole ones. */
+FN long long count_moves(const struct moves *w)
+{
+    const int spans = is_spread(w) ? (w->k - 1) / SPAN_FEATURES + 1 : 1;
+
+    return w->out ? (long long)w->m * spans : 0;
+}
+
+/* All tokens to their rows, without their gradient: a warp has each of `warps` parts. */
+FN void move_rows(const struct moves *w, int warp, int warps, int lane)
+{
+    const int spans = (w->k - 1) / SPAN_FEATURES + 1, whole = !is_spread(w);
+
+    for (long long i = warp; i < count_moves(w); i += warps) {
+        if (!whole) {
+            spread(w, (int)(i / spans), (int)(i % spans) * SPAN_FEATURES, lane);
+            continue;
+        }
+        for (int pair = (int)i * w->topk; pair < ((int)i + 1) * w->topk; pair++)
+            if (row_of(w, pair) >= 0)
+                move_pair(w, (int)i, pair, row_of(w, pair), lane);
+    }
+}

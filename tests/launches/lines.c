@@ -185,6 +185,9 @@ const char *const launch_lines[] = {
     "mlp fp8_row g=4 m=257 hidden=256 ffn=512 prob=1",
     "mlp fp8_block g=4 m=64 hidden=256 ffn=512 prob=1 bias=1",
     "mlp bf16 g=4 m=1 hidden=256 ffn=512",
+    "moe bf16 g=4 m=100 topk=2 hidden=256 ffn=512 prob=x",
+    "moe fp8_block g=4 m=100 topk=2 hidden=256 ffn=512",
+    "moe bf16 g=4 m=100 topk=30 hidden=256 ffn=512 recompute=1",
     "quantize nvfp4 of=x g=4 m=200 k=512",
     "quantize nvfp4 of=w g=4 m=200 k=512",
     "fprop nvfp4 g=4 m=256 n=512 k=256 dequantize=pass copies=both",
@@ -196,7 +199,7 @@ const char *const launch_lines[] = {
 #define WGRAD_(...) "wgrad R g=4 m=512 n=512 k=1000 " __VA_ARGS__
 #define CAST(...)   "quantize R g=4 m=1000 k=512 " __VA_ARGS__
 #define MLP(...)    "mlp R g=4 m=1000 hidden=256 ffn=512 " __VA_ARGS__
-#define MOE(...)    "moe R g=4 m=1000 topk=2 hidden=256 ffn=512 " __VA_ARGS__
+#define MOE(...)    "moe R g=4 m=1100 topk=2 hidden=256 ffn=512 " __VA_ARGS__
 
 const char *const launch_patterns[] = {
     FPROP_(""),

@@ -216,6 +216,9 @@
     X("9.0", "mlp mxfp8 g=2 m=128 hidden=128 ffn=64")                          \
     X("9.0", "mlp nvfp4 g=2 m=128 hidden=128 ffn=64")                          \
     X("9.0 8.0", "moe bf16 g=3 m=40 topk=3 hidden=264 ffn=64 residual=1")      \
+    X("9.0 8.0", "moe bf16 g=3 m=9 topk=2 hidden=260 ffn=64 prob=x")           \
+    X("9.0 8.0", "route g=65 m=600 topk=3 experts=80 first=9 index=i64")       \
+    X("9.0 8.0", "route g=65 m=700 topk=3 experts=80 first=9")                 \
     X("10.0 9.0 8.0", "fprop bf16" ROWS "n=264 k=136 scatter=1")               \
     X("9.0", "dgrad fp16" ROWS "n=136 k=72 scatter=1")                         \
     X("9.0 8.0", "moe bf16 g=3 m=70 topk=1 hidden=264 ffn=64 scatter=1")       \
