@@ -6,6 +6,7 @@
 #include "choose/evidence.h"
 #include "choose/session.h"
 #include "mlp/mlp_plan.h"
+#include "quantize/quantize_plan.h"
 #include "route/route_plan.h"
 
 #include <stdio.h>
@@ -65,6 +66,35 @@ static const char *moved(const struct qn_moe_plan *plan, int tensor)
                                 : NULL;
 }
 
+/* The launch right before the MLP's, in each phase: none where the number of
+   tokens, or tokens themselves, may be copied. */
+static void list_before(const struct qn_moe_plan *plan, enum qn_before first[])
+{
+    const struct qn_mlp_plan *mlp = plan->mlp;
+    const int keeps = qn_moe_keeps(&plan->moe, plan->recipe, QUERN_MLP_X);
+
+    if (plan->maps->moves ? !mlp->gathers : moved(plan, QUERN_MLP_X) != NULL)
+        first[QN_MLP_FORWARD] = QN_BEFORE_CAST;
+    if ((keeps || moved(plan, QUERN_MLP_DY)) && !mlp->gathers_dy &&
+        !(mlp->gathers && mlp->mlp.recompute))
+        first[QN_MLP_BACKWARD] = QN_BEFORE_CAST;
+}
+
+/* Launches may depend on those before them in their phase. */
+static void depend(struct qn_moe_plan *plan)
+{
+    const struct qn_mlp_plan *mlp = plan->mlp;
+    enum qn_before first[QN_MLP_PHASES] = {QN_BEFORE_NOTHING};
+
+    list_before(plan, first);
+    qn_mlp_depend(plan->mlp, first);
+    if (!plan->maps->moves)
+        qn_quantize_depend(plan->maps->launches, 1);
+    if (mlp->ends[QN_MLP_FORWARD] &&
+        (mlp->mlp.forward_only || mlp->ends[QN_MLP_BACKWARD]))
+        qn_quantize_depend(plan->combine->launches, 0);
+}
+
 /* The MLP's plan may need less than any would. */
 static void shrink_scratch(struct qn_moe_plan *plan)
 {
@@ -103,6 +133,8 @@ static int plan_parts(struct qn_moe_plan *plan, struct qn_session *s)
         qn_moe_route(&plan->moe, moves[i].work, &route);
         code = qn_route_plan_session(s, &route, moves[i].plan);
     }
+    if (!code && qn_session_dependents(s, mlp.m))
+        depend(plan);
     if (!code)
         shrink_scratch(plan);
     return code;

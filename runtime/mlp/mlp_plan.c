@@ -287,8 +287,7 @@ void qn_mlp_plan_free(struct qn_mlp_plan *plan)
     free(plan);
 }
 
-/* Launches of a phase may depend on those before them in it. */
-static void depend(struct qn_mlp_plan *plan)
+void qn_mlp_depend(struct qn_mlp_plan *plan, const enum qn_before first[])
 {
     enum qn_before before = QN_BEFORE_NOTHING;
     int phase = -1;
@@ -301,15 +300,13 @@ static void depend(struct qn_mlp_plan *plan)
             (qn_mlp_again(step) && !plan->mlp.recompute))
             continue;
         if (step->phase != phase)
-            before = QN_BEFORE_NOTHING;
+            before = first[step->phase];
         phase = step->phase;
-        if (launch->product) {
-            before = qn_launch_depend(launch->product, before);
-            continue;
-        }
-        if (before != QN_BEFORE_NOTHING)
+        if (!launch->product && before != QN_BEFORE_NOTHING)
             qn_quantize_depend(launch->cast, 0);
-        before = QN_BEFORE_CAST;
+        before = launch->product ? qn_launch_depend(launch->product, before)
+                                 : QN_BEFORE_CAST;
+        plan->ends[phase] = before;
     }
 }
 
@@ -389,7 +386,7 @@ int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
         code = plan_step(plan, qn_mlp_steps[i].phase == QN_MLP_WGRAD ? &any : s,
                          &qn_mlp_steps[i]);
     if (!code && qn_session_dependents(s, mlp->m))
-        depend(plan);
+        qn_mlp_depend(plan, (const enum qn_before[QN_MLP_PHASES]){0});
     if (!code)
         shrink_space(plan);
     if (code)

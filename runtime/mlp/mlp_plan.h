@@ -31,6 +31,8 @@ struct qn_mlp_plan {
     int gathers_dy; /* and that of dh tokens of dy */
     int scatters_y, scatters_dx; /* products write rows at tokens' addresses */
     struct qn_gradient_figures compared; /* both strategies to make dpre */
+    enum qn_before ends[QN_MLP_PHASES];  /* the last launch of each phase, where
+                                           others may depend on it */
     int layer; /* part of a layer, whose route has not run when arguments are
                   checked: each group may have rows, and y may take the place
                   of x, dx that of dy */
@@ -46,6 +48,10 @@ int qn_mlp_plan_inner(const struct qn_session *session,
 int qn_mlp_plan_fit(const struct qn_mlp_plan *plan,
                     const struct qn_mlp_args *args, struct qn_mlp_plan *room,
                     const struct qn_mlp_plan **fitted);
+
+/* Let launches depend on those before them in their phase where that pays;
+   `first` is what comes before each phase. */
+void qn_mlp_depend(struct qn_mlp_plan *plan, const enum qn_before first[]);
 
 /* Run the steps of the phases, which were checked, in the plan's context; the
    plan is fitted to the rows. */
