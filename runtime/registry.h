@@ -322,7 +322,8 @@ enum quern_dbias { QUERN_DBIASES(QUERN_ENUM) QUERN_DBIAS_COUNT };
     X(extra_b_map, QN_MAP(extra_b), "more steps of k of B")                    \
     X(extra_a, "const void *", "[m, extra_k], more columns of A")              \
     X(extra_b, "const void *", "[groups] matrices, more steps of k of B")      \
-    X(extra_k, "int", "steps of k that follow those of A and B")
+    X(extra_k, "int", "steps of k that follow those of A and B")               \
+    X(token_count, "int *", "[1] m, or null")
 
 enum qn_param {
 #define QN_PARAM_ENUM(name, type, meaning) QN_PARAM_##name,

@@ -86,7 +86,7 @@ struct qn_values {
     /* of routes */
     const void *index;
     int topk, tokens, experts, first_expert;
-    int *lengths, *starts, *gather, *inverse;
+    int *lengths, *starts, *gather, *inverse, *token_count;
     unsigned int *counters;
     const void *rows;
     long long rows_stride;

@@ -66,17 +66,19 @@ static const char *moved(const struct qn_moe_plan *plan, int tensor)
                                 : NULL;
 }
 
-/* The launch right before the MLP's, in each phase: none where the number of
-   tokens, or tokens themselves, may be copied. */
+/* The launch right before the MLP's, in each phase: none where tokens may be
+   copied in between. */
 static void list_before(const struct qn_moe_plan *plan, enum qn_before first[])
 {
     const struct qn_mlp_plan *mlp = plan->mlp;
-    const int keeps = qn_moe_keeps(&plan->moe, plan->recipe, QUERN_MLP_X);
+    const int copies =
+        mlp->gathers && !qn_mlp_scaled(plan->recipe, QUERN_MLP_X);
 
-    if (plan->maps->moves ? !mlp->gathers : moved(plan, QUERN_MLP_X) != NULL)
+    if (!copies || (!plan->maps->moves && moved(plan, QUERN_MLP_X)))
         first[QN_MLP_FORWARD] = QN_BEFORE_CAST;
-    if ((keeps || moved(plan, QUERN_MLP_DY)) && !mlp->gathers_dy &&
-        !(mlp->gathers && mlp->mlp.recompute))
+    if ((qn_moe_keeps(&plan->moe, plan->recipe, QUERN_MLP_X) ||
+         moved(plan, QUERN_MLP_DY)) &&
+        !(copies && mlp->mlp.recompute))
         first[QN_MLP_BACKWARD] = QN_BEFORE_CAST;
 }
 

@@ -314,35 +314,6 @@ static int copy_tokens(const struct run *run)
     return QN_CU(product->driver, cuMemcpy2DAsync_v2, &rows, run->stream);
 }
 
-/* The number of tokens, to where a cast reads it. */
-static int put_count(const struct run *run)
-{
-    const struct qn_plan *product = product_of(run->plan);
-    const int count = (int)run->moe.mlp.m;
-    int *const to = slot(run, QN_MOE_COUNT);
-
-    if (!product->driver) {
-        *to = count;
-        return QUERN_OK;
-    }
-    return QN_CU(product->driver, cuMemsetD32Async, (uint64_t)(uintptr_t)to,
-                 (unsigned)count, 1, run->stream);
-}
-
-/* Tokens as the product of pre reads them, or as its cast or dy's does. */
-static int prepare_tokens(const struct run *run)
-{
-    const int forward = run->phase == QN_MLP_FORWARD;
-    const int scaled = qn_mlp_scaled(run->plan->recipe, QUERN_MLP_X);
-    int code = QUERN_OK;
-
-    if (run->mlp->gathers && !scaled && (forward || run->moe.mlp.recompute))
-        code = copy_tokens(run);
-    if (!code && (forward ? run->mlp->gathers && scaled : run->mlp->gathers_dy))
-        code = put_count(run);
-    return code;
-}
-
 /* The move of x, forward and backward: rows, and with prob=h probabilities. */
 static struct qn_route_args moves_of_x(const struct run *run)
 {
@@ -381,9 +352,18 @@ static int find_maps(const struct run *run)
     args.index = run->args->index;
     args.lengths = slot(run, QN_MOE_LENGTHS);
     args.gather = slot(run, QN_MOE_GATHER);
+    args.count = slot(run, QN_MOE_COUNT);
     args.workspace = run->args->workspace;
     args.errors = run->args->errors;
     return qn_route_launch(plan, &route, &args, run->stream);
+}
+
+/* Does a product of the phase read tokens as they are? */
+static int reads_values(const struct run *run)
+{
+    return run->mlp->gathers &&
+           !qn_mlp_scaled(run->plan->recipe, QUERN_MLP_X) &&
+           (run->phase == QN_MLP_FORWARD || run->moe.mlp.recompute);
 }
 
 static int run_mlp(const struct run *run)
@@ -402,8 +382,8 @@ static int forward(const struct run *run)
                                  .residual = run->args->residual};
     int code = find_maps(run);
 
-    if (!code)
-        code = prepare_tokens(run);
+    if (!code && reads_values(run))
+        code = copy_tokens(run);
     if (!code && !run->plan->maps->moves)
         code = move_x(run);
     if (!code)
@@ -461,8 +441,8 @@ static int backward(const struct run *run)
 
     if (!code)
         code = move_x(run);
-    if (!code)
-        code = prepare_tokens(run);
+    if (!code && reads_values(run))
+        code = copy_tokens(run);
     if (!code)
         code = run_mlp(run);
     if (!code)

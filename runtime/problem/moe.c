@@ -203,11 +203,11 @@ void qn_moe_space_fill(const struct qn_moe *moe, const struct qn_recipe *recipe,
                        size_t scratch, struct qn_moe_space *s)
 {
     static const int buffers[QN_MOE_SLOTS] = {
-        [QN_MOE_LENGTHS] = QN_MLP_SAVED,   [QN_MOE_INVERSE] = QN_MLP_SAVED,
-        [QN_MOE_GATHER] = QN_MLP_SAVED,    [QN_MOE_Y] = QN_MLP_SAVED,
-        [QN_MOE_DY] = QN_MLP_PENDING,      [QN_MOE_X] = QN_MLP_PENDING,
-        [QN_MOE_COUNT] = QN_MLP_WORKSPACE, [QN_MOE_MOVED] = QN_MLP_WORKSPACE,
-        [QN_MOE_PROB] = QN_MLP_WORKSPACE,  [QN_MOE_DPROB] = QN_MLP_WORKSPACE};
+        [QN_MOE_LENGTHS] = QN_MLP_SAVED,  [QN_MOE_INVERSE] = QN_MLP_SAVED,
+        [QN_MOE_GATHER] = QN_MLP_SAVED,   [QN_MOE_COUNT] = QN_MLP_SAVED,
+        [QN_MOE_Y] = QN_MLP_SAVED,        [QN_MOE_DY] = QN_MLP_PENDING,
+        [QN_MOE_X] = QN_MLP_PENDING,      [QN_MOE_MOVED] = QN_MLP_WORKSPACE,
+        [QN_MOE_PROB] = QN_MLP_WORKSPACE, [QN_MOE_DPROB] = QN_MLP_WORKSPACE};
     /* backward reads the indices again */
     const int again = moe->mlp.recompute || scatters(moe) ||
                       qn_mlp_scaled(recipe, QUERN_MLP_X) ||

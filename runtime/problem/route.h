@@ -35,6 +35,7 @@ struct qn_route_args {
     int *starts;          /* [G + 1] their exclusive sums */
     int *gather;          /* [m * topk] row -> token * topk + k */
     int *inverse;         /* [m, topk] its row; -1: none */
+    int *count;           /* [1] tokens, only in a layer */
     struct qn_tensor in;  /* PERMUTE: [m, k], COMBINE: [m * topk, k] */
     struct qn_tensor out; /* PERMUTE: [m * topk, k], COMBINE: [m, k] */
     struct qn_tensor residual; /* [m, k] */

@@ -78,6 +78,7 @@ static void set_values(const struct qn_route_plan *plan,
     v->starts = args->starts;
     v->gather = args->gather;
     v->inverse = args->inverse;
+    v->token_count = args->count;
     v->error = args->errors ? args->errors : args->workspace;
     if (r->work == QUERN_ROUTE)
         v->counters = (unsigned int *)(void *)(space + QN_WORKSPACE_BYTES);

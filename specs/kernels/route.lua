@@ -2,7 +2,7 @@
 -- tokens; and of few tokens the first three in one launch. Types of values are a parameter.
 
 local sizes = { "index", "sizes_bytes", "m", "topk", "experts", "first_expert", "groups" }
-local maps = { "lengths", "starts", "gather", "inverse", "error" }
+local maps = { "lengths", "starts", "gather", "inverse", "token_count", "error" }
 local rows = { "input", "k", "probability", "in", "in_stride", "out", "out_stride",
                "pair_numbers", "row_numbers" }
 local moves = table.join({ "m", "topk", "inverse" }, rows)

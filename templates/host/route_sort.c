@@ -6,6 +6,7 @@
 **   counters  [chunks][groups + 1]   of the first step, by as many workers
 **   gather    [m * topk]             rows past the end are not written
 **   inverse   [m, topk]              the row of each pair, or -1
+**   token_count  [1]                 m; or null
 */
 //$ include "route/pairs.c"
 
@@ -37,6 +38,8 @@ void $(name)(void *const *params, int worker, int workers)
     }
     if (worker == 0 && starts)
         starts[groups] = end;
+    if (worker == 0 && token_count)
+        *token_count = m;
     for (int i = chunk_begin(r.pairs, chunks, worker);
          i < chunk_begin(r.pairs, chunks, worker + 1); i++) {
         const int group = group_of(&r, i), row = group >= 0 ? next[group]++ : NO_ROW;

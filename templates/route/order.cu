@@ -137,8 +137,11 @@ FN void order_chunk(struct room *s, const struct route *r, const unsigned int *c
 }
 
 /* For all threads of one CTA. */
-FN void store_sizes(const struct room *s, int groups, int *lengths, int *starts)
+FN void store_sizes(const struct room *s, int groups, int tokens, int *lengths, int *starts,
+                    int *count)
 {
+    if (threadIdx.x == 0 && count)
+        *count = tokens;
     for (int i = threadIdx.x; i <= groups; i += THREADS) {
         if (lengths && i < groups)
             lengths[i] = s->starts[i + 1] - s->starts[i];

@@ -8,6 +8,7 @@
 **   starts       [groups + 1]   where they begin, and the end
 **   gather       [m * topk]     row -> token * topk + k; rows past the end are not written
 **   inverse      [m, topk]      the row of each pair, or -1
+**   token_count  [1]            m; or null
 **   in           [m, k]         tokens, in the type `input`, or null
 **   probability  [m, topk]      their factors, or null
 **   out          [m * topk, k]  rows
@@ -46,7 +47,7 @@ $(name)(
         return;
     if (threadIdx.x == 0)
         bad = ~0u;
-    store_sizes(&s, groups, lengths, starts);
+    store_sizes(&s, groups, m, lengths, starts, token_count);
     __syncthreads();
     for (int pair = threadIdx.x; pair < r.pairs; pair += THREADS) {
         if (inverse)

@@ -9,6 +9,7 @@
 **   starts    [groups + 1]           where they begin, and the end
 **   gather    [m * topk]             row -> token * topk + k; rows past the end are not written
 **   inverse   [m, topk]              the row of each pair, or -1
+**   count     [1]                    m; or null
 **
 ** A CTA has a chunk, a warp an eighth of it, which it goes through in order, 32 pairs at a time.
 */
@@ -32,7 +33,7 @@ $(name)(
     order_chunk(&s, &r, counters, chunks, chunk, gather, inverse);
     if (chunk > 0)
         return;
-    store_sizes(&s, groups, lengths, starts);
+    store_sizes(&s, groups, m, lengths, starts, token_count);
     if (threadIdx.x == 0)
         report_first(&r, counters, chunks, error);
 }

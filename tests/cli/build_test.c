@@ -221,7 +221,7 @@ TEST(test_build_problems)
         0);
     must_say("quern_bf16_outside_x_f32_sm90a");
     must_say("_sm80");
-    assert_int_equal(quern("build -n route g=8 m=256 topk=2"), 0);
+    assert_int_equal(quern("build -n route g=8 m=2560 topk=2"), 0);
     must_say("\n2 kernels: ");
     assert_int_equal(quern("build -n fprop bf16 g=8 m=256 n=64 j=64"), 2);
     must_say("'j' is unknown");

@@ -199,7 +199,7 @@ const char *const launch_lines[] = {
 #define WGRAD_(...) "wgrad R g=4 m=512 n=512 k=1000 " __VA_ARGS__
 #define CAST(...)   "quantize R g=4 m=1000 k=512 " __VA_ARGS__
 #define MLP(...)    "mlp R g=4 m=1000 hidden=256 ffn=512 " __VA_ARGS__
-#define MOE(...)    "moe R g=4 m=1100 topk=2 hidden=256 ffn=512 " __VA_ARGS__
+#define MOE(...)    "moe R g=4 m=1000 topk=3 hidden=256 ffn=512 " __VA_ARGS__
 
 const char *const launch_patterns[] = {
     FPROP_(""),
