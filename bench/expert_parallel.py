@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A layer whose experts are spread over GPUs, forward and backward: ExpertParallelMoE and torch's composition.
+"""A layer whose experts are spread over GPUs, forward and backward: ExpertParallelMoE, torch's
+composition, and that with Megatron's token dispatcher (PyPI megatron-core) where it can be imported.
 
     torchrun --nproc-per-node 2 bench/expert_parallel.py [--recipes bf16,fp8_block] [--shapes 'qwen3*,olmoe']
              [--tokens N] [--rounds N] [--budget SECONDS] [--graph] [--chunks 1,2] [--quantized]
@@ -8,18 +9,23 @@
 
 Every rank has as many tokens and experts. torch sorts the pairs by expert, exchanges their rows by
 all_to_all_single with sizes that the host reads, as Megatron and torchtitan do, multiplies by
-torch._grouped_mm, and sums by a compiled kernel; its backward pass is autograd's. `local` is quern's
-layer of one rank's experts on as many tokens, without an exchange, and `exchange` the rows of quern's
-forward and backward passes without anything else: its `sent_bytes` go to other GPUs, at `link_share` of the rate of
-NVLINK. `hidden` of quern's rows is the share of that time that does not add to `local`. Times are medians over rounds in which all take
-turns, of the slowest rank. y, dx and dw are compared before: 1 - 2 xy / (xx + yy); and y, dx and dw
-of quern with those of one process that has all tokens and experts, bit by bit. Those of dw1 and dw2
-differ where chunks are added up, and may where tokens are sent quantized.
+torch._grouped_mm, and sums by a compiled kernel; its backward pass is autograd's. `megatron` has the
+same products between the steps of Megatron's all-to-all dispatcher, without Transformer Engine's
+fused permutations. Megatron's router makes the [tokens, experts] map and probabilities that the
+dispatcher takes: they are made before the clock.
+
+`local` is quern's layer of one rank's experts on as many tokens, without an exchange, and `exchange`
+the rows of quern's forward and backward passes without anything else: its `sent_bytes` go to other
+GPUs, at `link_share` of the rate of NVLINK. `hidden` of quern's rows is the share of that time that
+does not add to `local`. Times are medians over rounds in which all take turns, of the slowest rank.
+y, dx and dw are compared before: 1 - 2 xy / (xx + yy); and y, dx and dw of quern with those of one
+process that has all tokens and experts, bit by bit. Those of dw1 and dw2 differ where chunks are
+added up, and may where tokens are sent quantized.
 
 --graph also times quern's, the local and the exchange's calls as CUDA graphs, host_us is the host's
 time for an eager call, which does not wait for the GPU. --chunks also overlaps parts of the tokens,
---quantized also sends codes and scales, --no-torch leaves torch out. Runs on the CPU if there is no
-GPU, with --tokens, to try the program.
+--quantized also sends codes and scales, --no-torch leaves torch and megatron out. Runs on the CPU if
+there is no GPU, with --tokens, to try the program.
 """
 
 import argparse
@@ -161,6 +167,10 @@ class Torch(Timed):
     def weights(self):
         return self.w1, self.w2
 
+    def products(self, rows, prob, ends):
+        pre = torch._grouped_mm(rows, self.w1.transpose(-2, -1), offs=ends)
+        return torch._grouped_mm(self.gated(pre, prob), self.w2.transpose(-2, -1), offs=ends)
+
     def exchange(self, t, to, of):
         return collectives.all_to_all_single_autograd(t, to, of, dist.group.WORLD)
 
@@ -178,11 +188,65 @@ class Torch(Timed):
         experts = torch.arange(l.own, device=l.device).repeat(l.ranks).repeat_interleave(
             theirs, output_size=sum(received))
         by_expert = experts.argsort(stable=True)
-        ends = ends_of(experts[by_expert], l.own)
-        pre = torch._grouped_mm(rows[by_expert], self.w1.transpose(-2, -1), offs=ends)
-        y = torch._grouped_mm(self.gated(pre, prob[by_expert]), self.w2.transpose(-2, -1), offs=ends)
+        y = self.products(rows[by_expert], prob[by_expert], ends_of(experts[by_expert], l.own))
         y = self.exchange(y[inverse_of(by_expert)], sent, received)
         return self.add_rows(y, inverse_of(order).view(l.tokens, l.topk))
+
+
+def splits_as_arrays(dispatcher, _point, counts):
+    """Instead of Megatron's copies from the GPU, if there is none."""
+    for name in ("input_splits", "output_splits"):
+        if torch.is_tensor(splits := getattr(dispatcher, name)):
+            setattr(dispatcher, name, splits.numpy())
+    return counts
+
+
+class Megatron(Torch):
+    """torch's products between the steps of Megatron's dispatcher."""
+    name = "megatron"
+
+    def __init__(self, layer):
+        from megatron.core.process_groups_config import ProcessGroupCollection
+        from megatron.core.transformer import TransformerConfig
+        from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
+        super().__init__(layer)
+        index, mine = layer.index.long(), layer.mine()
+        zeros = torch.zeros(layer.tokens, layer.experts, device=layer.device)
+        self.map = zeros.bool().scatter(1, index, True)
+        self.probs = zeros.scatter(1, index, layer.probs).requires_grad_()
+        if not HAS_GPU:
+            torch.cuda.current_device = lambda: torch.device("cpu")
+            MoEAlltoAllTokenDispatcher.cuda_dtoh_stream = torch.cpu.current_stream()
+            MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize = splits_as_arrays
+        self.dispatcher = MoEAlltoAllTokenDispatcher(
+            layer.own, list(range(mine.start, mine.stop)),
+            TransformerConfig(
+                num_layers=1, num_attention_heads=1, hidden_size=layer.hidden, bf16=True,
+                num_moe_experts=layer.experts, moe_ffn_hidden_size=layer.ffn, add_bias_linear=False,
+                moe_router_topk=layer.topk, moe_router_dtype="fp32",
+                moe_token_dispatcher_type="alltoall", expert_model_parallel_size=layer.ranks),
+            ProcessGroupCollection(ep=dist.group.WORLD, tp_ep=dist.group.WORLD, expt_tp=None))
+
+    def forward(self):
+        d = self.dispatcher
+        rows, counts, prob = d.dispatch_postprocess(
+            *d.token_dispatch(*d.dispatch_preprocess(self.x, self.map, self.probs)))
+        ends = counts.cumsum(0).to(self.x.device, torch.int32)  # counts are on the host
+        y = self.products(rows, prob, ends)
+        return d.combine_postprocess(d.token_combine(d.combine_preprocess(y)))
+
+
+def peers_of(options, rank):
+    """The classes that quern is compared with."""
+    if options.no_torch:
+        return []
+    try:
+        import megatron.core.transformer.moe.token_dispatcher  # noqa: F401
+    except ImportError as error:
+        if rank == 0:
+            print(f"megatron is left out: {error}", file=sys.stderr)
+        return [Torch]
+    return [Torch, Megatron]
 
 
 class Exchange:
@@ -347,7 +411,7 @@ def add_hidden(rows, pairs):
                 row["hidden"] = 1 - (row["ms"] - local) / exchange
 
 
-def measure(layer, options):
+def measure(layer, peers, options):
     found, equal = list(layers_of(layer, options)), {}
     for recipe in options.recipes.split(","):
         expected = whole(layer, recipe)
@@ -359,10 +423,11 @@ def measure(layer, options):
         del expected
     first = found[0].results()
     found += [Local(layer, recipe) for recipe in options.recipes.split(",")]
-    errors = None
-    if not options.no_torch:
-        found.append(Torch(layer))
-        errors = {name: distance(first[name], t) for name, t in found[-1].results().items()}
+    errors = {}
+    for peer in peers:
+        found.append(peer(layer))
+        errors[peer.name] = {name: distance(first[name], t)
+                             for name, t in found[-1].results().items()}
     exchanges = exchanges_of([one for one in found if isinstance(one, Quern)])
     found += exchanges.values()
     calls = {(one.name, phase): getattr(one, phase) for one in found
@@ -370,7 +435,7 @@ def measure(layer, options):
     if options.graph and HAS_GPU:
         pool = torch.cuda.graph_pool_handle()
         graphs = {(name + " graph", phase): captured(call, name, pool)
-                  for (name, phase), call in calls.items() if name != "torch"}
+                  for (name, phase), call in calls.items() if name not in errors}
         calls |= {name: replay for name, replay in graphs.items() if replay}
     rows = []
     for (name, phase), (ms, host_us) in take_turns(calls, options.rounds).items():
@@ -378,8 +443,8 @@ def measure(layer, options):
                      "host_us": host_us})
         if name in equal:
             rows[-1]["bits_of_one_process"] = equal[name]
-        if name == "torch":
-            rows[-1]["distance_from_quern"] = errors
+        if name in errors:
+            rows[-1]["distance_from_quern"] = errors[name]
         for one in exchanges.values():
             if name in (one.name, one.name + " graph"):
                 sent = one.sent_rows() * (2 if phase == "both" else 1) * layer.hidden * 2
@@ -411,7 +476,7 @@ def main():
     if HAS_GPU:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if HAS_GPU else "gloo", device_id=device if HAS_GPU else None)
-    start, rows = time.time(), []
+    peers, start, rows = peers_of(options, rank), time.time(), []
     for shape in SHAPES:
         if not any(fnmatch.fnmatch(shape[0], glob) for glob in options.shapes.split(",")):
             continue
@@ -421,7 +486,7 @@ def main():
             break
         if options.tokens:
             shape = shape[:1] + (options.tokens,) + shape[2:]
-        found = measure(Layer(shape, rank, ranks, device), options)
+        found = measure(Layer(shape, rank, ranks, device), peers, options)
         rows += found
         if rank == 0:
             for row in found:
