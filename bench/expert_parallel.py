@@ -53,9 +53,8 @@ from quern.torch._ops import ops  # noqa: E402
 from quern.torch.layer import move  # noqa: E402
 from layer import add_rows, distance, ends_of, gated, inverse_of  # noqa: E402
 
-SHAPES = [  # name, tokens of a rank, hidden, ffn, experts of all ranks, choices
-    ("qwen3_30b", 8192, 2048, 768, 128, 8), ("olmoe", 8192, 2048, 1024, 64, 8),
-    ("mixtral", 8192, 4096, 14336, 8, 2), ("fine", 8192, 2048, 256, 128, 8)]
+with open(os.path.join(ROOT, "bench", "expert_parallel.json"), encoding="utf-8") as file:
+    SHAPES = json.load(file)["shapes"]
 NVLINK = 450e9  # bytes a second in one direction, of an H100 or H200 by its data sheet
 HAS_GPU = torch.cuda.is_available()
 
@@ -485,7 +484,7 @@ def main():
         if late.item():
             break
         if options.tokens:
-            shape = shape[:1] + (options.tokens,) + shape[2:]
+            shape[1] = options.tokens
         found = measure(Layer(shape, rank, ranks, device), peers, options)
         rows += found
         if rank == 0:
