@@ -188,10 +188,10 @@ def phases_of(results):
     return found
 
 
-def expert_parallel(up, what="expert_parallel"):
+def expert_parallel(up):
     """Milliseconds of a layer whose experts are on several GPUs."""
     rows = []
-    for gpu, name in files(what):
+    for gpu, name in files("expert_parallel"):
         results = load(name)
         found = phases_of(results)
         for (shape, who), phases in found.items():
@@ -211,14 +211,10 @@ def expert_parallel(up, what="expert_parallel"):
                      "times as fast as torch, both", "hidden, both, graph", "GB/s to others"], rows)
 
 
-def expert_parallel_symmetric(up):
-    return expert_parallel(up, "expert_parallel_symmetric")
-
-
 def expert_parallel_ranks(up):
     """The same on more GPUs, in graphs."""
     rows = []
-    for gpu, name in [of for ranks in (4, 8) for of in files(f"expert_parallel_{ranks}")]:
+    for gpu, name in [of for ranks in (2, 4, 8) for of in files(f"expert_parallel_{ranks}")]:
         results = load(name)
         for (shape, who), phases in phases_of(results).items():
             if not who.endswith(" graph") or who.startswith("exchange") or "overlapped" in who:
