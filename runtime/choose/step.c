@@ -3,6 +3,7 @@
 #include "choose/step.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/types.h"
 #include "choose/session.h"
 #include "code/jit.h"
@@ -105,4 +106,11 @@ int qn_step_launch(struct qn_driver *driver, const struct qn_step *step,
         params[i] = values[step->kernel->params[i]];
     return qn_driver_launch(driver, &config, NULL, step->dependent,
                             step->handle, params);
+}
+
+void qn_step_explain(const char *kernel, int dependent, const char *indent,
+                     struct qn_text *text)
+{
+    qn_text_add(text, "%s> %s%s\n", indent, kernel,
+                dependent ? "   (dependent)" : "");
 }

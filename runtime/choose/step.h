@@ -8,6 +8,7 @@
 struct cu_function;
 struct qn_driver;
 struct qn_session;
+struct qn_text;
 
 struct qn_step {
     const struct qn_kernel *kernel; /* NULL: nothing to do */
@@ -26,6 +27,10 @@ int qn_step_compiles(const struct qn_session *session, int backend);
    it. */
 int qn_step_load(struct qn_session *session, int op, int of, const char *does,
                  const char *recipe, int backend, struct qn_step *step);
+
+/* A kernel's line of `quern why`. */
+void qn_step_explain(const char *kernel, int dependent, const char *indent,
+                     struct qn_text *text);
 
 /* Queue it, in the current context, with the values at these addresses (by enum
    qn_param). Neither allocates nor synchronizes. QUERN_ECUDA. */

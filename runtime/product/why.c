@@ -25,17 +25,10 @@
 
 /* ------------------------------------------------------------------- lists */
 
-static void add_kernel(const char *name, int dependent, const char *indent,
-                       struct qn_text *text)
-{
-    qn_text_add(text, "%s> %s%s\n", indent, name,
-                dependent ? "   (dependent)" : "");
-}
-
 static void add_step(const struct qn_quantize_step *step, const char *indent,
                      struct qn_text *text)
 {
-    add_kernel(step->kernel->name, step->dependent, indent, text);
+    qn_step_explain(step->kernel->name, step->dependent, indent, text);
 }
 
 /* The model's estimate, below a kernel's name. */
@@ -55,7 +48,7 @@ static void add_figures(const struct qn_figures *f, const char *indent,
 static void add_product(const struct qn_plan *plan, const char *indent,
                         struct qn_text *text)
 {
-    add_kernel(plan->kernel->name, plan->dependent, indent, text);
+    qn_step_explain(plan->kernel->name, plan->dependent, indent, text);
     if (plan->backend != QUERN_BACKEND_HOST)
         add_figures(&plan->figures, indent, text);
 }
@@ -123,8 +116,8 @@ void qn_why_launch(const struct qn_plan *plan, const struct qn_launch *launch,
              launch->work == QN_WORK_OUTSIDE)
         add_step(&cast->steps[launch->index], indent, text);
     else if (launch->step.kernel)
-        add_kernel(launch->step.kernel->name, launch->step.dependent, indent,
-                   text);
+        qn_step_explain(launch->step.kernel->name, launch->step.dependent,
+                        indent, text);
     for (int i = 0; *line && cast && i < cast->nsteps; i++)
         add_step(&cast->steps[i], indent, text);
 }

@@ -163,11 +163,13 @@ void qn_route_explain(const struct qn_route_plan *plan, const char *indent,
 {
     const struct work *const work = work_of(plan);
 
-    for (int i = 0; i < plan->launches->nsteps; i++)
-        qn_text_add(text, "%s%s%s: %s\n%s> %s%s\n", *indent ? "" : "\n", indent,
-                    qn_op_name(work->ops[i]), work->does[i], indent,
-                    plan->launches->steps[i].kernel->name,
-                    plan->launches->steps[i].dependent ? "   (dependent)" : "");
+    for (int i = 0; i < plan->launches->nsteps; i++) {
+        const struct qn_quantize_step *step = &plan->launches->steps[i];
+
+        qn_text_add(text, "%s%s%s: %s\n", *indent ? "" : "\n", indent,
+                    qn_op_name(work->ops[i]), work->does[i]);
+        qn_step_explain(step->kernel->name, step->dependent, indent, text);
+    }
 }
 
 static int explain(struct qn_session *s, const struct qn_route *route,
