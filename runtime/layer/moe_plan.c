@@ -23,35 +23,12 @@ void qn_moe_plan_free(struct qn_moe_plan *plan)
     free(plan);
 }
 
-/* Does forward read tokens of x through indices, by a cast or a product? */
-static int reads_tokens(const struct qn_moe_plan *plan)
-{
-    return plan->mlp->gathers ||
-           qn_moe_gathers(&plan->moe, plan->recipe, QUERN_MLP_X);
-}
-
-/* Does a phase move tokens to rows, or numbers of pairs, in a launch of its
-   own? */
-static int permutes(const struct qn_moe_plan *plan)
-{
-    const struct qn_moe *moe = &plan->moe;
-    const int weights = moe->mlp.probability;
-    const int forward = weights == QUERN_WEIGHTS_H || !reads_tokens(plan);
-
-    return (forward && !plan->maps->moves) ||
-           (!moe->mlp.forward_only &&
-            (weights == QUERN_WEIGHTS_H || weights == QUERN_WEIGHTS_X ||
-             !qn_moe_gathers(moe, plan->recipe, QUERN_MLP_DY) ||
-             qn_moe_keeps(moe, plan->recipe, QUERN_MLP_X)));
-}
-
-/* Does a product or a cast read tokens of x or dy through indices? */
+/* Does a product or a cast read tokens of x or dy through indices? A product
+   of dh does only where its cast might. */
 static int stays(const struct qn_moe_plan *plan, int tensor)
 {
-    return tensor == QUERN_MLP_X
-               ? reads_tokens(plan)
-               : plan->mlp->gathers_dy ||
-                     qn_moe_gathers(&plan->moe, plan->recipe, tensor);
+    return (tensor == QUERN_MLP_X && plan->mlp->gathers) ||
+           qn_moe_gathers(&plan->moe, plan->recipe, tensor);
 }
 
 /* The tensors that a phase moves to rows first. */
@@ -66,19 +43,35 @@ static const char *moved(const struct qn_moe_plan *plan, int tensor)
                                 : NULL;
 }
 
+/* Does a phase move tokens to rows, or numbers of pairs, in a launch of its
+   own? */
+static int permutes(const struct qn_moe_plan *plan)
+{
+    const struct qn_moe *moe = &plan->moe;
+
+    return (moved(plan, QUERN_MLP_X) && !plan->maps->moves) ||
+           (!moe->mlp.forward_only &&
+            (moved(plan, QUERN_MLP_DY) ||
+             moe->mlp.probability == QUERN_WEIGHTS_X ||
+             qn_moe_keeps(moe, plan->recipe, QUERN_MLP_X)));
+}
+
+int qn_moe_copies(const struct qn_moe_plan *plan, int phase)
+{
+    return plan->mlp->gathers && !qn_mlp_scaled(plan->recipe, QUERN_MLP_X) &&
+           (phase == QN_MLP_FORWARD || plan->moe.mlp.recompute);
+}
+
 /* The launch right before the MLP's, in each phase: none where tokens may be
    copied in between. */
 static void list_before(const struct qn_moe_plan *plan, enum qn_before first[])
 {
-    const struct qn_mlp_plan *mlp = plan->mlp;
-    const int copies =
-        mlp->gathers && !qn_mlp_scaled(plan->recipe, QUERN_MLP_X);
-
-    if (!copies || (!plan->maps->moves && moved(plan, QUERN_MLP_X)))
+    if (!qn_moe_copies(plan, QN_MLP_FORWARD) ||
+        (!plan->maps->moves && moved(plan, QUERN_MLP_X)))
         first[QN_MLP_FORWARD] = QN_BEFORE_CAST;
     if ((qn_moe_keeps(&plan->moe, plan->recipe, QUERN_MLP_X) ||
          moved(plan, QUERN_MLP_DY)) &&
-        !(copies && mlp->mlp.recompute))
+        !qn_moe_copies(plan, QN_MLP_BACKWARD))
         first[QN_MLP_BACKWARD] = QN_BEFORE_CAST;
 }
 

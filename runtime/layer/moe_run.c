@@ -358,14 +358,6 @@ static int find_maps(const struct run *run)
     return qn_route_launch(plan, &route, &args, run->stream);
 }
 
-/* Does a product of the phase read tokens as they are? */
-static int reads_values(const struct run *run)
-{
-    return run->mlp->gathers &&
-           !qn_mlp_scaled(run->plan->recipe, QUERN_MLP_X) &&
-           (run->phase == QN_MLP_FORWARD || run->moe.mlp.recompute);
-}
-
 static int run_mlp(const struct run *run)
 {
     return qn_mlp_launch(run->mlp, &run->rows, run->phase,
@@ -382,7 +374,7 @@ static int forward(const struct run *run)
                                  .residual = run->args->residual};
     int code = find_maps(run);
 
-    if (!code && reads_values(run))
+    if (!code && qn_moe_copies(run->plan, run->phase))
         code = copy_tokens(run);
     if (!code && !run->plan->maps->moves)
         code = move_x(run);
@@ -441,7 +433,7 @@ static int backward(const struct run *run)
 
     if (!code)
         code = move_x(run);
-    if (!code && reads_values(run))
+    if (!code && qn_moe_copies(run->plan, run->phase))
         code = copy_tokens(run);
     if (!code)
         code = run_mlp(run);
