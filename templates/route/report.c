@@ -10,7 +10,6 @@ $(fn) void report(const struct route *r, unsigned int pair, unsigned int *error)
     error[3] = (unsigned int)(value >> 32);
     error[0] = INDEX_ERROR;
 }
-//$ if op ~= "route_permute" then
 
 /* The same if a chunk has one. */
 $(fn) void report_first(const struct route *r, const unsigned int *counters, int chunks,
@@ -25,4 +24,3 @@ $(fn) void report_first(const struct route *r, const unsigned int *counters, int
         return;
     }
 }
-//$ end

@@ -9,7 +9,7 @@
 **   starts    [groups + 1]           where they begin, and the end
 **   gather    [m * topk]             row -> token * topk + k; rows past the end are not written
 **   inverse   [m, topk]              the row of each pair, or -1
-**   count     [1]                    m; or null
+**   token_count  [1]                 m; or null
 **
 ** A CTA has a chunk, a warp an eighth of it, which it goes through in order, 32 pairs at a time.
 */
