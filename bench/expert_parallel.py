@@ -28,8 +28,6 @@ time for an eager call, which does not wait for the GPU. --chunks also overlaps 
 there is no GPU, with --tokens, to try the program.
 """
 
-import argparse
-import fnmatch
 import itertools
 import json
 import os
@@ -51,10 +49,9 @@ import quern.torch as qt  # noqa: E402
 from quern.scaling import SENT  # noqa: E402
 from quern.torch._ops import ops  # noqa: E402
 from quern.torch.layer import move  # noqa: E402
+import expert_layers  # noqa: E402
 from layer import add_rows, distance, ends_of, gated, inverse_of  # noqa: E402
 
-with open(os.path.join(ROOT, "bench", "expert_parallel.json"), encoding="utf-8") as file:
-    SHAPES = json.load(file)["shapes"]
 NVLINK = 450e9  # bytes a second in one direction, of an H100 or H200 by its data sheet
 HAS_GPU = torch.cuda.is_available()
 
@@ -118,10 +115,9 @@ class Quern(Timed):
         self.name = f"quern {recipe}" + " symmetric" * (exchange == "symmetric")
         self.name += " overlapped" * overlap
         self.name += f" {chunks} chunks" * (chunks > 1) + " sent quantized" * (dispatch != "values")
-        # Room for a twentieth more pairs than there are, as a user who knows his routing would give.
         self.chunks, self.tokens = chunks, -(-layer.tokens // chunks)
-        pairs = layer.pairs_to_a_rank(self.tokens) * 21 // 20
-        self.capacity = min(max(pairs, self.tokens), self.tokens * layer.topk)
+        self.capacity = expert_layers.capacity(layer.pairs_to_a_rank(self.tokens), self.tokens,
+                                               layer.topk)
         self.module = qt.ExpertParallelMoE(
             layer.own, layer.hidden, layer.ffn, capacity=self.capacity, token_capacity=self.tokens,
             recipe=recipe, overlap_wgrad=overlap, chunks=chunks, dispatch=dispatch, exchange=exchange,
@@ -456,19 +452,13 @@ def measure(layer, peers, options):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--recipes", default="bf16,fp8_block")
-    parser.add_argument("--shapes", default="*")
-    parser.add_argument("--tokens", type=int)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser = expert_layers.parser()
     parser.add_argument("--budget", type=float, default=300)
     parser.add_argument("--graph", action="store_true")
     parser.add_argument("--chunks", default="1")
     parser.add_argument("--quantized", action="store_true")
     parser.add_argument("--exchange", default="all_to_all")
     parser.add_argument("--no-torch", action="store_true")
-    parser.add_argument("--json")
-    parser.add_argument("--commit", default="")
     options = parser.parse_args()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = torch.device("cuda", rank) if HAS_GPU else torch.device("cpu")
@@ -476,15 +466,11 @@ def main():
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if HAS_GPU else "gloo", device_id=device if HAS_GPU else None)
     peers, start, rows = peers_of(options, rank), time.time(), []
-    for shape in SHAPES:
-        if not any(fnmatch.fnmatch(shape[0], glob) for glob in options.shapes.split(",")):
-            continue
+    for shape in expert_layers.chosen(options):
         late = torch.tensor(time.time() - start > options.budget, dtype=torch.int32, device=device)
         dist.all_reduce(late, dist.ReduceOp.MAX)
         if late.item():
             break
-        if options.tokens:
-            shape[1] = options.tokens
         found = measure(Layer(shape, rank, ranks, device), peers, options)
         rows += found
         if rank == 0:

@@ -8,12 +8,10 @@
 Shapes, room for pairs and `local` are those of bench/expert_parallel.py, which times quern.torch;
 XLA exchanges rows by all_to_all. Times are medians over rounds in which all take turns, of a jitted
 call with the wait for every GPU. y and the gradients are compared bit by bit with those of one GPU
-that has all tokens and experts. --tokens makes layers smaller; without GPUs there are two
-simulated devices.
+that has all tokens and experts. --tokens makes layers smaller; with
+JAX_PLATFORMS=cpu there are two simulated devices.
 """
 
-import argparse
-import fnmatch
 import functools
 import json
 import os
@@ -32,10 +30,8 @@ from jax.sharding import Mesh, PartitionSpec as P
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "runtime", "python"))
 
+import expert_layers  # noqa: E402
 import quern.jax as qj  # noqa: E402
-
-with open(os.path.join(HERE, "expert_parallel.json"), encoding="utf-8") as file:
-    SHAPES = json.load(file)["shapes"]
 
 
 def draw(shape, devices):
@@ -62,8 +58,8 @@ def layers_of(given, mesh, recipe):
     devices, indices = mesh.size, np.asarray(given[4])
     own, tokens = given[2].shape[0] // devices, len(indices) // devices
     to = (indices // own).reshape(devices, tokens, -1)
-    pairs = max(int((to == device).sum((1, 2)).max()) for device in range(devices)) * 21 // 20
-    capacity = min(max(pairs, tokens), tokens * indices.shape[1])
+    pairs = max(int((to == device).sum((1, 2)).max()) for device in range(devices))
+    capacity = expert_layers.capacity(pairs, tokens, indices.shape[1])
 
     def whole(x, probs, w1, w2, indices):
         return qj.expert_parallel_moe(x, indices, probs, w1, w2, axis_name="ep", recipe=recipe,
@@ -120,22 +116,12 @@ def measure(shape, mesh, recipe, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--recipes", default="bf16,fp8_block")
-    parser.add_argument("--shapes", default="*")
-    parser.add_argument("--tokens", type=int)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json")
-    parser.add_argument("--commit", default="")
-    options = parser.parse_args()
+    options = expert_layers.parser().parse_args()
     mesh = Mesh(np.array(jax.devices()), ("ep",))
     head = {"gpu": jax.devices()[0].device_kind, "devices": mesh.size, "jax": jax.__version__,
             "commit": options.commit}
     rows = []
-    for shape in SHAPES:
-        if not any(fnmatch.fnmatch(shape[0], glob) for glob in options.shapes.split(",")):
-            continue
-        shape[1] = options.tokens or shape[1]
+    for shape in expert_layers.chosen(options):
         for recipe in options.recipes.split(","):
             for row in measure(shape, mesh, recipe, options.rounds):
                 rows.append(row)
