@@ -367,13 +367,10 @@ int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
                       struct qn_mlp_plan **out)
 {
     struct qn_mlp_plan *plan = calloc(1, sizeof *plan);
-    struct qn_session any = *s; /* of gradients of weights, which depend on all
-                                   tokens in any order of sums */
     int code;
 
     if (!plan)
         return qn_error_memory();
-    any.options.same_sums = any.demand.same_sums = 0;
     plan->ctx = s->ctx;
     plan->mlp = *mlp;
     code =
@@ -383,8 +380,7 @@ int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
     if (!code)
         code = plan_step(plan, s, qn_mlp_step_of(QN_MLP_DH));
     for (int i = 0; i < QN_MLP_STEPS && !code; i++)
-        code = plan_step(plan, qn_mlp_steps[i].phase == QN_MLP_WGRAD ? &any : s,
-                         &qn_mlp_steps[i]);
+        code = plan_step(plan, s, &qn_mlp_steps[i]);
     if (!code && qn_session_dependents(s, mlp->m))
         qn_mlp_depend(plan, (const enum qn_before[QN_MLP_PHASES]){0});
     if (!code)

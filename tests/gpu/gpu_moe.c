@@ -2,11 +2,11 @@
 /*
 ** gpu_moe.c: layers from unpermuted tokens: every recipe over routes that are
 ** made to break them, against a chain in double, the same bytes at each run;
-** graphs whose routes change between replays; tokens that depend on no others;
-** products that gather tokens, whose bytes are those of permuted ones;
-** and routes and moves alone, byte for byte against the host.
+** graphs whose routes change between replays; products that gather tokens,
+** whose bytes are those of permuted ones; and routes and moves alone, byte for
+** byte against the host.
 */
-#include "gpu.h"
+#include "gpu_moe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +15,9 @@
 #include "api/api.h"
 #include "base/random.h"
 #include "base/types.h"
-#include "oracle/moe_job.h"
 #include "support/route.h"
 
-enum { MOST_LINES = 512, MOST_TOKENS = 256, REPLAYS = 24, BATCH = 8192 };
+enum { MOST_LINES = 512, MOST_TOKENS = 256, REPLAYS = 24 };
 
 /* Kinds of lines: the first are routes, of enum qt_route. */
 enum {
@@ -29,21 +28,14 @@ enum {
     ALONE   /* a line about routes */
 };
 
-struct line {
-    char text[256];
-    int draw;
-    int late;         /* it was not run: time was over */
-    char result[700]; /* the error, or "" */
-};
-
 static struct {
     int count;
-    struct line lines[MOST_LINES];
+    struct layer_line lines[MOST_LINES];
 } work;
 
 static const struct qn_options options = {.command = "gpu_suite", .seed = 1};
 
-static void fail(struct line *line, const char *what, const char *more)
+void layer_fail(struct layer_line *line, const char *what, const char *more)
 {
     if (!*line->result)
         snprintf(line->result, sizeof line->result, "%s, routes %s: %s%s",
@@ -52,80 +44,81 @@ static void fail(struct line *line, const char *what, const char *more)
                  more);
 }
 
-static void must(struct line *line, int code, const char *what)
+void layer_must(struct layer_line *line, int code, const char *what)
 {
     if (code)
-        fail(line, what, quern_errmsg());
+        layer_fail(line, what, quern_errmsg());
 }
 
 /* ------------------------------------------------------------------ layers */
 
-static int begin(struct line *line, struct qn_moe_job *j, const char *text,
-                 int backend)
+int layer_begin(struct layer_line *line, struct qn_moe_job *j, const char *text,
+                int backend)
 {
     struct qn_moe moe;
 
     memset(j, 0, sizeof *j);
     if (qn_moe_parse(gpu_context, text, &moe) ||
         qn_moe_job_begin(j, &options, gpu_context, &moe, backend, NULL))
-        fail(line, "it cannot be planned: ", quern_errmsg());
+        layer_fail(line, "it cannot be planned: ", quern_errmsg());
     return !*line->result;
 }
 
-static void judge(struct line *line, struct qn_moe_job *j)
+static void judge(struct layer_line *line, struct qn_moe_job *j)
 {
     struct qn_layer_verdict v;
     char text[200];
 
     if (*line->result)
         return;
-    must(line, qn_moe_job_judge(j, MOST_TOKENS, &v), "the oracle: ");
+    layer_must(line, qn_moe_job_judge(j, MOST_TOKENS, &v), "the oracle: ");
     for (int i = 0; !*line->result && v.results[i].name; i++)
         if (!(v.results[i].error <= v.results[i].tolerance)) {
             snprintf(text, sizeof text, " is %.2e away, at most %.0e",
                      v.results[i].error, v.results[i].tolerance);
-            fail(line, v.results[i].name, text);
+            layer_fail(line, v.results[i].name, text);
         }
     if (!v.passed)
-        fail(line, "bytes around a buffer, or past the tokens, were written",
-             "");
+        layer_fail(line,
+                   "bytes around a buffer, or past the tokens, were written",
+                   "");
 }
 
-static void compare(struct line *line, const struct qn_moe_job *a,
+static void compare(struct layer_line *line, const struct qn_moe_job *a,
                     const struct qn_moe_job *b, const char *what)
 {
     const char *where = NULL;
 
     if (*line->result)
         return;
-    must(line, qn_moe_job_compare(a, b, &where), "");
+    layer_must(line, qn_moe_job_compare(a, b, &where), "");
     if (where)
-        fail(line, where, what);
+        layer_fail(line, where, what);
 }
 
-static void run(struct line *line, struct qn_moe_job *j)
+void layer_run(struct layer_line *line, struct qn_moe_job *j)
 {
     if (!*line->result)
-        must(line, qn_call_reset(&j->call), "");
+        layer_must(line, qn_call_reset(&j->call), "");
     if (!*line->result)
-        must(line, qn_call_run(&j->call), "");
+        layer_must(line, qn_call_run(&j->call), "");
 }
 
-static void run_layer(struct line *line)
+static void run_layer(struct layer_line *line)
 {
     struct qn_moe_job one = {0}, two = {0};
 
-    if (begin(line, &one, line->text, QUERN_BACKEND_JIT) &&
-        begin(line, &two, line->text, QUERN_BACKEND_JIT)) {
+    if (layer_begin(line, &one, line->text, QUERN_BACKEND_JIT) &&
+        layer_begin(line, &two, line->text, QUERN_BACKEND_JIT)) {
         qt_route_draw(&one, (enum qt_route)line->draw);
         qt_route_draw(&two, (enum qt_route)line->draw);
-        must(line, qn_moe_job_route(&one), "");
-        must(line, qn_moe_job_route(&two), "");
-        run(line, &one);
+        layer_must(line, qn_moe_job_route(&one), "");
+        layer_must(line, qn_moe_job_route(&two), "");
+        layer_run(line, &one);
         judge(line, &one);
-        run(line, &two);
+        layer_run(line, &two);
         compare(line, &one, &two, " differs from buffer to buffer");
-        run(line, &two);
+        layer_run(line, &two);
         compare(line, &one, &two, " differs from run to run");
     }
     qn_moe_job_free(&two);
@@ -133,20 +126,20 @@ static void run_layer(struct line *line)
 }
 
 /* The same x where no kernel can copy 16 bytes from. */
-static void move_x(struct line *line, struct qn_moe_job *j,
+static void move_x(struct layer_line *line, struct qn_moe_job *j,
                    struct qn_memory *odd)
 {
     const struct qn_memory *x = &j->call.memory[QUERN_ARG_X];
 
-    must(line, qn_memory_new(odd, x->gpu, x->bytes + 2), "");
+    layer_must(line, qn_memory_new(odd, x->gpu, x->bytes + 2), "");
     if (*line->result)
         return;
-    must(line, qn_memory_write(odd, 2, j->call.host[QUERN_ARG_X], x->bytes),
-         "");
+    layer_must(
+        line, qn_memory_write(odd, 2, j->call.host[QUERN_ARG_X], x->bytes), "");
     j->call.args.of[QUERN_ARG_X].data = odd->data + 2;
 }
 
-static void run_tokens(struct line *line)
+static void run_tokens(struct layer_line *line)
 {
     struct qn_moe_job one = {0}, two = {0};
     struct qn_memory odd = {0};
@@ -154,8 +147,8 @@ static void run_tokens(struct line *line)
 
     snprintf(text[0], sizeof text[0], "%s gather=all", line->text);
     snprintf(text[1], sizeof text[1], "%s gather=none", line->text);
-    if (begin(line, &one, text[0], QUERN_BACKEND_JIT) &&
-        begin(line, &two, text[1], QUERN_BACKEND_JIT)) {
+    if (layer_begin(line, &one, text[0], QUERN_BACKEND_JIT) &&
+        layer_begin(line, &two, text[1], QUERN_BACKEND_JIT)) {
         const int64_t m = one.moe.mlp.m;
 
         for (int i = 0; i < 4; i++) { /* all, at odd addresses, half, none */
@@ -163,8 +156,8 @@ static void run_tokens(struct line *line)
                 move_x(line, &one, &odd);
             one.call.args.rows = two.call.args.rows =
                 i < 2 ? m : m / 2 * (3 - i);
-            run(line, &one);
-            run(line, &two);
+            layer_run(line, &one);
+            layer_run(line, &two);
             compare(line, &one, &two, " differs with permuted tokens");
         }
     }
@@ -218,43 +211,44 @@ static void change(struct qn_moe_job *j, int replay)
                       replay % 3;
 }
 
-static void replay(struct line *line, struct qn_moe_job *j,
+static void replay(struct layer_line *line, struct qn_moe_job *j,
                    struct qn_moe_job *eager, void *executable, int turn)
 {
     void *stream = NULL;
 
     change(j, turn);
     change(eager, turn);
-    must(line, qn_call_reset(&j->call), "");
-    must(line, qn_moe_job_route(j), "");
-    must(line, qn_moe_job_route(eager), "");
+    layer_must(line, qn_call_reset(&j->call), "");
+    layer_must(line, qn_moe_job_route(j), "");
+    layer_must(line, qn_moe_job_route(eager), "");
     j->call.args.phase = QUERN_PHASE_WEIGHTS;
-    must(line, quern_run(j->call.plan, &j->call.args, NULL), "");
+    layer_must(line, quern_run(j->call.plan, &j->call.args, NULL), "");
     gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
     gpu_must(cu.synchronize(), "new routes");
     gpu_must(cu.graph_launch(executable, stream), "a replay");
     gpu_wait(stream, line->text);
-    must(line,
-         quern_check(j->call.plan, &j->call.args, (struct CUstream_st *)stream),
-         "in a replay: ");
+    layer_must(
+        line,
+        quern_check(j->call.plan, &j->call.args, (struct CUstream_st *)stream),
+        "in a replay: ");
     gpu_must(cu.stream_destroy(stream), "freeing a stream");
-    run(line, eager);
+    layer_run(line, eager);
     compare(line, j, eager, " differs between a replay and a run");
     if (turn % 8 == 0)
         judge(line, j);
 }
 
-static void run_graph(struct line *line)
+static void run_graph(struct layer_line *line)
 {
     struct qn_moe_job one = {0}, two = {0};
     void *stream = NULL, *executable = NULL;
 
-    if (begin(line, &one, line->text, QUERN_BACKEND_JIT) &&
-        begin(line, &two, line->text, QUERN_BACKEND_JIT)) {
+    if (layer_begin(line, &one, line->text, QUERN_BACKEND_JIT) &&
+        layer_begin(line, &two, line->text, QUERN_BACKEND_JIT)) {
         gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
         executable = capture(&one, stream);
         if (!executable)
-            fail(line, "in a capture: ", quern_errmsg());
+            layer_fail(line, "in a capture: ", quern_errmsg());
     }
     for (int i = 0; i < REPLAYS && !*line->result; i++)
         replay(line, &one, &two, executable, i);
@@ -264,97 +258,6 @@ static void run_graph(struct line *line)
         gpu_must(cu.stream_destroy(stream), "freeing a stream");
     qn_moe_job_free(&two);
     qn_moe_job_free(&one);
-}
-
-/* ----------------------------------------------- dependence on other tokens */
-
-static int64_t origin_of(int64_t token)
-{
-    return (token * 4099 + 3) % BATCH;
-}
-
-static size_t bytes_of(const struct qn_moe_job *j, int arg)
-{
-    return j->call.memory[arg].bytes / (size_t)j->moe.mlp.m;
-}
-
-/* Tokens of the batch, in another order. */
-static void take_tokens(struct line *line, const struct qn_moe_job *all,
-                        struct qn_moe_job *few)
-{
-    static const int read[] = {QUERN_ARG_X, QUERN_ARG_DY, QUERN_ARG_PROB};
-
-    for (int64_t i = 0; i < few->moe.mlp.m; i++)
-        for (int k = 0; k < 3; k++) {
-            const size_t bytes = bytes_of(all, read[k]);
-
-            memcpy((char *)few->call.host[read[k]] + (size_t)i * bytes,
-                   (const char *)all->call.host[read[k]] +
-                       (size_t)origin_of(i) * bytes,
-                   bytes);
-        }
-    for (int k = 0; k < 3; k++)
-        must(line,
-             qn_memory_write(&few->call.memory[read[k]], 0,
-                             few->call.host[read[k]],
-                             few->call.memory[read[k]].bytes),
-             "");
-    for (int64_t i = 0; i < few->moe.mlp.m * few->moe.topk; i++)
-        few->index[i] =
-            all->index[origin_of(i / few->moe.topk) * few->moe.topk +
-                       i % few->moe.topk];
-    must(line, qn_moe_job_route(few), "");
-}
-
-static void same_tokens(struct line *line, const struct qn_moe_job *all,
-                        const struct qn_moe_job *few)
-{
-    static const int made[] = {QUERN_ARG_Y, QUERN_ARG_DX, QUERN_ARG_DPROB};
-    char one[4096], other[4096], text[96];
-    const int64_t m = few->moe.mlp.m, step = m > 64 ? m / 64 : 1;
-
-    for (int64_t i = 0; i < m && !*line->result; i += step)
-        for (int k = 0; k < 3 && !*line->result; k++) {
-            const size_t bytes = bytes_of(all, made[k]);
-
-            must(line,
-                 qn_memory_read(&few->call.memory[made[k]], (size_t)i * bytes,
-                                one, bytes),
-                 "");
-            must(line,
-                 qn_memory_read(&all->call.memory[made[k]],
-                                (size_t)origin_of(i) * bytes, other, bytes),
-                 "");
-            if (memcmp(one, other, bytes) == 0)
-                continue;
-            snprintf(text, sizeof text, " of a token differs among %lld tokens",
-                     (long long)m);
-            fail(line, qn_api_name(made[k]), text);
-        }
-}
-
-static void run_invariant(struct line *line)
-{
-    static const int sizes[] = {1, 7, 64, 129, 1000, 4096};
-    struct qn_moe_job all = {0};
-    char text[300];
-
-    snprintf(text, sizeof text, "%s m=%d", line->text, BATCH);
-    if (begin(line, &all, text, QUERN_BACKEND_JIT))
-        run(line, &all);
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && !*line->result;
-         i++) {
-        struct qn_moe_job few = {0};
-
-        snprintf(text, sizeof text, "%s m=%d", line->text, sizes[i]);
-        if (begin(line, &few, text, QUERN_BACKEND_JIT)) {
-            take_tokens(line, &all, &few);
-            run(line, &few);
-            same_tokens(line, &all, &few);
-        }
-        qn_moe_job_free(&few);
-    }
-    qn_moe_job_free(&all);
 }
 
 /* ------------------------------------------------- routes and moves, alone */
@@ -386,23 +289,23 @@ static int fill(void *unused, const struct quern_operand *o, void *to,
 }
 
 /* A line on a backend, in its memory. */
-static void begin_alone(struct line *line, struct qn_call *a, int backend)
+static void begin_alone(struct layer_line *line, struct qn_call *a, int backend)
 {
     static const struct qn_call_data data = {.fill = fill};
     struct quern_plan_options o = QUERN_PLAN_OPTIONS_INIT;
     struct qn_line read;
 
     o.backend = backend;
-    must(line, qn_api_line(gpu_context, line->text, &read), "");
+    layer_must(line, qn_api_line(gpu_context, line->text, &read), "");
     if (!*line->result)
-        must(line, qn_call_plan(a, gpu_context, &read, &o), "");
+        layer_must(line, qn_call_plan(a, gpu_context, &read, &o), "");
     if (!*line->result)
-        must(line, qn_call_make(a, &data), "");
+        layer_must(line, qn_call_make(a, &data), "");
     if (!*line->result)
-        must(line, qn_call_run(a), "");
+        layer_must(line, qn_call_run(a), "");
 }
 
-static void compare_alone(struct line *line, const struct qn_call *a,
+static void compare_alone(struct layer_line *line, const struct qn_call *a,
                           const struct qn_call *b)
 {
     for (int i = 0; i < QUERN_ARGS_COUNT && !*line->result; i++) {
@@ -410,16 +313,17 @@ static void compare_alone(struct line *line, const struct qn_call *a,
 
         if (!a->memory[i].bytes || i == QUERN_ARG_WORKSPACE)
             continue;
-        must(line, qn_memory_same(&a->memory[i], &b->memory[i], &same), "");
-        must(line, qn_memory_guards(&a->memory[i], &intact), "");
+        layer_must(line, qn_memory_same(&a->memory[i], &b->memory[i], &same),
+                   "");
+        layer_must(line, qn_memory_guards(&a->memory[i], &intact), "");
         if (!same)
-            fail(line, qn_api_name(i), " differs from the host's");
+            layer_fail(line, qn_api_name(i), " differs from the host's");
         if (!intact)
-            fail(line, qn_api_name(i), ": bytes around it were written");
+            layer_fail(line, qn_api_name(i), ": bytes around it were written");
     }
 }
 
-static void run_alone(struct line *line)
+static void run_alone(struct layer_line *line)
 {
     struct qn_call device = {.rows = 0}, host = {.rows = 0};
 
@@ -436,7 +340,7 @@ static void run_alone(struct line *line)
 
 static void add(int how, const char *text)
 {
-    struct line *line = &work.lines[work.count];
+    struct layer_line *line = &work.lines[work.count];
 
     if (work.count == MOST_LINES)
         gpu_lost("gpu_moe.c: MOST_LINES is too small");
@@ -560,7 +464,7 @@ static void add_alone(void)
 
 static void run_one(int i, void *unused)
 {
-    struct line *line = &work.lines[i];
+    struct layer_line *line = &work.lines[i];
 
     (void)unused;
     line->late = gpu_late();
@@ -569,7 +473,7 @@ static void run_one(int i, void *unused)
     if (line->draw == ALONE)
         run_alone(line);
     else if (line->draw == INVARIANT)
-        run_invariant(line);
+        layer_invariant(line);
     else if (line->draw == TOKENS)
         run_tokens(line);
     else if (line->draw == GRAPH)
