@@ -86,6 +86,13 @@ FN void copy_weights(unsigned int to, const element *from, int bytes)
 
 //$ include "sm90/scale_words.cu"
 
+/* A value that the compiler keeps in place of computing it again, in every stage. */
+FN unsigned int kept(unsigned int x)
+{
+    asm("" : "+r"(x));
+    return x;
+}
+
 /* A thread copies 16 bytes of every so many rows of both operands for each stage. Rows of tokens
    that are not there keep earlier bytes: their sums are columns that nothing stores. */
 enum {
@@ -96,7 +103,20 @@ enum {
     B_PASSES = TILE_N / B_PASS
 };
 
+/* The bits that a row's chunks have turned over in their addresses, so that rows of a column are in
+   different banks: 8 of b, $(four and "8" or "4") of a. */
+FN unsigned int digits_of(int row)
+{
+    return row / (128 / B_ROW) % B_CHUNKS * 16;
+}
+
+FN unsigned int digits_of_token(int row)
+{
+    return $(four and "row % 8 * 16" or "row % 4 * 32");
+}
+
 struct source {
+    unsigned int to_a, to_b;      /* in a stage: where its first bytes of both go */
     const element *a, *b;         /* in the next stage: its bytes of a's first row, all of b's */
     long long step;               /* from there to its bytes of its next row of a */
     unsigned int place[B_PASSES]; /* of its bytes of b$(activates and ", in units of 16" or "") */
@@ -117,16 +137,19 @@ FN void source_begin(struct source *s, const element *a, long long a_stride, int
                      const element *b, long long b_stride, int columns, int k)
 {
 //$ end
-    const int line = threadIdx.x / A_CHUNKS;
+    const int line = threadIdx.x / A_CHUNKS, line_b = threadIdx.x / B_CHUNKS;
 
+    s->to_a = kept(line * A_ROW + (threadIdx.x % A_CHUNKS * 16 ^ digits_of_token(line)));
+    s->to_b =
+        kept(A_BYTES + line_b * B_ROW + (threadIdx.x % B_CHUNKS * 16 ^ digits_of(line_b)));
     s->aligned = ((size_t)a | (size_t)a_stride) % 16 == 0;
     s->a = a + line * a_stride + threadIdx.x % A_CHUNKS * 16;
     s->step = A_PASS * a_stride;
-    s->tokens = tokens - line;
+    s->tokens = kept(tokens - line);
     s->b = b;
 #pragma unroll
     for (int i = 0; i < B_PASSES; i++) {
-        const int row = i * B_PASS + threadIdx.x / B_CHUNKS;
+        const int row = i * B_PASS + line_b;
 
 //$ if activates then
         s->place[i] = (unsigned int)(column_of_row(o, row) * (b_stride / 16)) +
@@ -137,18 +160,6 @@ FN void source_begin(struct source *s, const element *a, long long a_stride, int
 //$ end
     }
     s->k = k;
-}
-
-/* The bits that a row's chunks have turned over in their addresses, so that rows of a column are in
-   different banks: 8 of b, $(four and "8" or "4") of a. */
-FN unsigned int digits_of(int row)
-{
-    return row / (128 / B_ROW) % B_CHUNKS * 16;
-}
-
-FN unsigned int digits_of_token(int row)
-{
-    return $(four and "row % 8 * 16" or "row % 4 * 32");
 }
 
 FN int bytes_there(int bytes, int byte)
@@ -190,10 +201,7 @@ FN void copy_any(const struct source *s, unsigned int a, unsigned int b)
 /* This thread's part of the stage at `stage`. */
 FN void copy_stage(struct source *s, unsigned int stage)
 {
-    const unsigned int a = stage + threadIdx.x / A_CHUNKS * A_ROW +
-                           (threadIdx.x % A_CHUNKS * 16 ^ digits_of_token(threadIdx.x / A_CHUNKS));
-    const unsigned int b = stage + A_BYTES + threadIdx.x / B_CHUNKS * B_ROW +
-                           (threadIdx.x % B_CHUNKS * 16 ^ digits_of(threadIdx.x / B_CHUNKS));
+    const unsigned int a = stage + s->to_a, b = stage + s->to_b;
 
     if (s->k >= TILE_K && s->aligned) {
 #pragma unroll
@@ -231,17 +239,17 @@ FN void rows_begin(struct rows *r, const struct scales *scales, const struct til
 //$ end
     const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * WARP_N;
 
-    r->row = first + lane / 4;
-    r->codes = A_BYTES + (r->row * B_ROW ^ digits_of(r->row)) + lane % 4 * $(four and 1 or 4);
+    r->row = kept(first + lane / 4);
+    r->codes = kept(A_BYTES + (r->row * B_ROW ^ digits_of(r->row)) + lane % 4 * $(four and 1 or 4));
 //$ if four then
-    r->tokens = lane % 8 * A_ROW + (lane / 8 * 16 ^ digits_of_token(lane));
+    r->tokens = kept(lane % 8 * A_ROW + (lane / 8 * 16 ^ digits_of_token(lane)));
 //$ if b.integer then
     r->nibbles = 0x000f000f | scales->k >> 31;
 //$ end
 //$ else
-    r->tokens = lane / 4 * A_ROW + (lane % 4 * 8 ^ digits_of_token(lane / 4));
+    r->tokens = kept(lane / 4 * A_ROW + (lane % 4 * 8 ^ digits_of_token(lane / 4)));
 //$ end
-    r->line_row = first + lane % WARP_N;
+    r->line_row = kept(first + lane % WARP_N);
 //$ local of_row = activates and "column_of_row(o, r->line_row)" or "t->column + r->line_row"
     r->line = line_b(scales, t, $(of_row), columns);
 }
@@ -362,7 +370,7 @@ $(name)(
 )
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const unsigned int ring = shared_address(shared_memory());
+    const unsigned int ring = kept(shared_address(shared_memory()));
     const unsigned int words = ring + STAGES * STAGE_BYTES;
     const struct memory s = { ring, words, words + TILE_N * B_SLOTS * 4 };
     const struct scales scales = { (const unsigned char *)b_sf, b_sf_stride, b_sf_group_stride, k };

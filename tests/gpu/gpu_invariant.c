@@ -37,6 +37,8 @@ static void take_tokens(struct layer_line *line, const struct qn_moe_job *from,
         struct qn_memory *memory = &to->call.memory[read[k]];
         char *host = to->call.host[read[k]];
 
+        if (!bytes) /* forward only */
+            continue;
         for (int64_t i = 0; i < count; i++)
             memcpy(host + (size_t)i * bytes,
                    (const char *)from->call.host[read[k]] +

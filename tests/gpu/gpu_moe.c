@@ -390,16 +390,17 @@ static void add_recipe(const struct qn_recipe *recipe, int r)
 /* Those that scale within a token, without chance. COUPLED: sums */
 static void add_invariant(void)
 {
-    static const char *const recipes[] = {"bf16",      "fp16",  "fp8_row",
-                                          "fp8_block", "mxfp8", "mxfp4"};
+    static const char *const recipes[] = {"bf16",        "fp16",      "fp8_row",
+                                          "fp8_block",   "mxfp8",     "mxfp4",
+                                          "w4a16_mxfp4", "w4a16_int4"};
     static const char *const rest[] = {"hidden=512 ffn=256",
                                        "hidden=1024 ffn=384 prob=y bias=1"};
     char text[256];
 
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 8; i++)
         for (int k = 0; k < 2; k++) {
-            snprintf(text, sizeof text, "moe %s g=8 topk=2 %s", recipes[i],
-                     rest[k]);
+            snprintf(text, sizeof text, "moe %s g=8 topk=2 %s%s", recipes[i],
+                     rest[k], i < 6 ? "" : " grad=0");
             add(INVARIANT, text);
         }
 }
