@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 
 import report
 
@@ -58,12 +59,28 @@ def mean(name, op, peers):
     return f"{report.geometric_mean(list(gains(name, op, peers).values())):.2f}"
 
 
-HEADLINES = (
+HEADLINES = (  # without peers: layers
+    ("layer_sonic", "layer from tokens, both passes: BF16, FP8", "SonicMoE, which is BF16",
+     ("quern bf16", "quern fp8_block"), ()),
     ("bf16", "BF16 fprop, dgrad, wgrad", "faster of torch and cuBLAS", ("fprop", "dgrad", "wgrad"), PEERS),
     ("deepgemm", "FP8 fprop, dgrad, wgrad into fp32", "DeepGEMM, padded",
      ("fp8_block fprop", "fp8_block dgrad", "fp8_block accumulate"), ("deepgemm",)),
     ("mlp", "MLP, both passes: BF16, FP8", "torch's best, compiled",
      ("bf16 both", "fp8_block both"), PEERS))
+
+
+def both_passes(name):
+    """Milliseconds of both passes of each layer, SonicMoE's and others'."""
+    found = {}
+    for row in load(name)["rows"]:
+        if row["phase"] == "both":
+            found.setdefault(row["shape"], {})[row["who"]] = row["ms"]
+    return found
+
+
+def over_sonic(name, who):
+    times = both_passes(name).values()
+    return f"{report.geometric_mean([ms['sonic'] / ms[who] for ms in times]):.2f}"
 
 
 def headlines(up):
@@ -73,10 +90,11 @@ def headlines(up):
         measured = dict(files(what))
         names += measured.values()
         rows.append([title, against] + [
-            ", ".join(mean(measured[gpu], op, peers) for op in ops) if gpu in measured else "–"
-            for gpu in GPUS])
+            ", ".join(mean(measured[gpu], op, peers) if peers else over_sonic(measured[gpu], op)
+                      for op in ops) if gpu in measured else "–" for gpu in GPUS])
+    text = f"Files in [bench/results]({up}bench/results): {', '.join(names)}."
     return markdown(["times as fast as", "", *map(str.upper, GPUS)], rows) + (
-        f"\nFiles in [bench/results]({up}bench/results): {', '.join(names)}.\n")
+        f"\n{textwrap.fill(text, 100, break_on_hyphens=False)}\n")
 
 
 def speed_on(name, ops, peers):
@@ -247,11 +265,7 @@ def sonic(up):
     """Both passes of a layer in milliseconds, SonicMoE's over quern's."""
     rows = []
     for gpu in ("h100", "h200"):
-        found = {}
-        for row in load(gpu + "_layer_sonic")["rows"]:
-            if row["phase"] == "both":
-                found.setdefault(row["shape"], {})[row["who"]] = row["ms"]
-        for shape, ms in found.items():
+        for shape, ms in both_passes(gpu + "_layer_sonic").items():
             cells = [f"{ms[who]:.2f} ({ms['sonic'] / ms[who]:.2f} ×)"
                      for who in ("quern bf16", "quern fp8_block", "torch")]
             rows.append([gpu.upper(), shape, f"{ms['sonic']:.2f}", *cells])
