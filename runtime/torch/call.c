@@ -356,6 +356,12 @@ static int is_contiguous(const struct tensor *t)
     return packed;
 }
 
+/* For the library a stride of 0 says that there are no gaps. */
+static int is_repeated(const struct tensor *t, int64_t axis)
+{
+    return t->shape[axis] > 1 && !t->strides[axis];
+}
+
 /* Rows, and matrices of 3 axes, may have any stride where that is allowed. */
 static int give(struct call *c, const struct quern_operand *o, int64_t rows)
 {
@@ -376,6 +382,11 @@ static int give(struct call *c, const struct quern_operand *o, int64_t rows)
     if (!o->strided || t->ndim < 2 || t->strides[t->ndim - 1] != 1)
         return fail(c, "%s is not contiguous%s: call contiguous()", o->name,
                     o->strided ? " along its last axis" : "");
+    if (is_repeated(t, t->ndim - 2) || (t->ndim > 2 && is_repeated(t, 0)))
+        return fail(c,
+                    "%s is expanded, its rows are the same memory: call "
+                    "contiguous()",
+                    o->name);
     b->stride = t->strides[t->ndim - 2];
     b->group_stride = t->ndim > 2 ? t->strides[0] : 0;
     return QUERN_OK;

@@ -226,3 +226,31 @@ def test_why_names_the_kernel():
     assert "fprop" in qt.why("fprop bf16 g=8 m=4096 n=2048 k=7168", backend="host")
     with pytest.raises(quern.Error, match="bf17.*did you mean 'bf16'"):
         qt.why("fprop bf17 g=8 m=4096 n=2048 k=7168")
+
+
+def test_expanded_values_and_strided_sizes():
+    """A stride of 0 is no word for rows without gaps: those tensors are copied."""
+    sizes = torch.tensor([5, 9, 0, 9, 7, 9], dtype=torch.int32, device=DEVICE)[::2]
+    one = torch.randn(40, 16, device=DEVICE).bfloat16()
+    for x, w in ((one[:1].expand(12, 16), torch.stack([one[:24]] * 3)),
+                 (one[:12], one[None, :24].expand(3, 24, 16)),
+                 (one[:12], one[:3, None].expand(3, 24, 16)),
+                 (one.flatten().unfold(0, 16, 8)[:12], torch.stack([one[:24]] * 3))):
+        x, w = (t.detach().requires_grad_() for t in (x, w))
+        y = qt.grouped_mm(x, w, sizes)
+        expected = qt.grouped_mm(x.contiguous(), w.contiguous(), sizes.contiguous())
+        with torch.no_grad():
+            assert torch.equal(qt.grouped_mm(x, w, sizes), y)
+        assert torch.equal(y, expected)
+        for a, b in zip(torch.autograd.grad(y.sum(), (x, w)),
+                        torch.autograd.grad(expected.sum(), (x, w))):
+            assert torch.equal(a, b)
+
+
+def test_forward_mode_is_refused(case):
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        torch.func.jvp(lambda x: qt.grouped_mm(x, case.w, **case.sizes()), (case.x,), (case.x,))
+    with torch.no_grad(), torch.autograd.forward_ad.dual_level():
+        x = torch.autograd.forward_ad.make_dual(case.x.detach(), case.x.detach())
+        with pytest.raises(NotImplementedError, match="jvp"):
+            qt.grouped_mm(x, case.w, **case.sizes())

@@ -376,3 +376,46 @@ def test_examples(name, line):
     made = subprocess.run([sys.executable, path], capture_output=True, text=True, env=os.environ | {
         "PYTHONPATH": os.path.join(ROOT, "runtime", "python")})
     assert made.returncode == 0 and line in made.stdout, made.stdout + made.stderr
+
+
+@pytest.mark.parametrize("recipe", qt.recipes())
+def test_without_gradients(recipe):
+    """Lines of inference have no random numbers, whatever those of training have."""
+    x, sizes = torch.randn(12, 128, device=DEVICE).bfloat16(), torch.tensor([5, 0, 7])
+    module = qt.GroupedMLP(3, 128, 128, recipe=recipe, params_dtype=torch.float16
+                           if recipe == "fp16" else BF16, device=DEVICE)
+    with torch.no_grad():
+        y = module(x.to(module.w1.dtype), sizes.to(DEVICE))
+    assert y.shape == x.shape and torch.isfinite(y).all()
+
+
+@pytest.mark.parametrize("kind, frozen, trained", [
+    (qt.GroupedLinear, "weight0", "weight2"), (qt.GroupedMLP, "w1", "w2"),
+    (qt.GroupedMLP, "w2", "w1")])
+def test_frozen_weights(kind, frozen, trained):
+    """They get no gradient later; main_grad takes those of all weights or of none."""
+    x, sizes = torch.randn(12, 64, device=DEVICE).bfloat16(), torch.tensor([5, 0, 7])
+    for more in (dict(delay_wgrad_compute=True), dict(fuse_wgrad_accumulation=True)):
+        module = kind(3, 64, 64, params_dtype=BF16, device=DEVICE, **more)
+        getattr(module, frozen).requires_grad_(False)
+        for p in module.parameters():
+            p.main_grad = torch.zeros(p.shape, device=DEVICE)
+        if "fuse_wgrad_accumulation" in more:
+            with pytest.raises(ValueError, match="fuse_wgrad_accumulation: .* all or none"):
+                module(x, sizes.to(DEVICE))
+            continue
+        module(x.requires_grad_(), sizes.to(DEVICE)).sum().backward()
+        module.backward_dw()
+        assert getattr(module, frozen).grad is None
+        assert getattr(module, trained).grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("kind", [qt.GroupedLinear, qt.GroupedMLP])
+def test_state_of_delayed_scaling_stays_fp32(kind):
+    module = kind(3, 64, 64, recipe="fp8_tensor_delayed", device=DEVICE).to(BF16)
+    x, sizes = torch.randn(12, 64, device=DEVICE).bfloat16(), torch.tensor([5, 0, 7])
+    module.scaling_history.fill_(1 / 3)
+    module.to(torch.float16).to(BF16)
+    assert module.scaling_scale.dtype == module.scaling_history.dtype == torch.float32
+    assert (module.scaling_history == 1 / 3).all()
+    assert torch.isfinite(module(x, sizes.to(DEVICE))).all()

@@ -164,3 +164,14 @@ def test_bad_input():
     with pytest.raises(Exception, match="token 7, k 2: index is 7: at most 5 is expected"):
         qt.moe(x, indices, probs, w1, w2)
         qt.check(DEVICE)  # a GPU reports it here
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_row"])
+def test_autocast_casts_the_residual_as_x(recipe):
+    x, probs, w1, w2, residual = operands(torch.float32).values()
+    low = [t.detach().bfloat16() for t in (x, residual)]
+    indices = draw("even")
+    weights = [w.bfloat16() if recipe == "bf16" else w for w in (w1, w2)]
+    with torch.autocast(DEVICE, torch.bfloat16):
+        y = qt.moe(x, indices, probs, w1, w2, residual=residual, recipe=recipe)
+    assert torch.equal(y, qt.moe(low[0], indices, probs, *weights, residual=low[1], recipe=recipe))

@@ -55,12 +55,24 @@ def results(x, n, dtype, out, dgrad_out, outside):
     return out.detach()
 
 
+def _overlaps(t):
+    """Whether rows or matrices are not one after the other, as of an expanded tensor."""
+    least = 1
+    for length, step in zip(reversed(t.shape), reversed(t.stride())):
+        if length > 1:
+            if step < least:
+                return True
+            least += step * (length - 1)
+    return False
+
+
 def aligned(t, may_have_strides):
     """A tensor as kernels read it: rows without gaps, or with strides, at multiples of 16 bytes.
-    Others are copied, such as a slice that begins in the middle of 16 bytes."""
+    Others are copied, such as a slice that begins in the middle of 16 bytes, or expanded ones."""
     if not t.is_contiguous():
         steps = t.stride()[:-1]
-        if not may_have_strides or t.stride(-1) != 1 or any(n * t.itemsize % 16 for n in steps):
+        if not may_have_strides or t.stride(-1) != 1 or _overlaps(t) or \
+                any(n * t.itemsize % 16 for n in steps):
             return t.contiguous()
     if not torch.compiler.is_compiling() and t.data_ptr() % 16:
         return t.clone(memory_format=torch.contiguous_format)
@@ -93,6 +105,7 @@ def sizes_of(like, rows, groups, sizes, offs=None, name="sizes"):
                                        given is not offs):
         given = _copied(name, given, rows, like)
     on_device(name, given, like)
+    given = given.contiguous()
     return (given, None) if offs is None else (None, given)
 
 

@@ -109,7 +109,9 @@ def _reserve(key):
 
 
 class Experts(torch.nn.Module):
-    """Base of the modules. `_lists` has the name and the tensors' names of each packed list."""
+    """Base of the modules. `_lists` has the name and the tensors' names of each packed list;
+    `_fused` the names whose gradients main_grad takes."""
+    _fused = ("weight",)
 
     def __init__(self, recipe, is_fused, is_delayed, outside, wgrad_queue, layer):
         super().__init__()
@@ -158,7 +160,11 @@ class Experts(torch.nn.Module):
                     t.data = part
 
     def _apply(self, fn, recurse=True):
+        state = {name: t for name, t in self._buffers.items() if name.startswith("scaling_")}
         super()._apply(fn, recurse)
+        for name, t in state.items():  # of delayed scaling: fp32, whatever the parameters are
+            if self._buffers[name].dtype != t.dtype:
+                self._buffers[name] = t.to(self._buffers[name].device)
         self._cache.clear()
         self._pack()
         return self
@@ -246,9 +252,12 @@ class Experts(torch.nn.Module):
     def _main_grads(self, name):
         """A list's main_grads, None if they are not fused; and whether to overwrite them."""
         weights = self._list(name)
-        if not (self.fuse_wgrad_accumulation and torch.is_grad_enabled()
-                and weights[0].requires_grad):
+        is_trained = {w.requires_grad for every in self._fused for w in self._list(every)}
+        if not (self.fuse_wgrad_accumulation and torch.is_grad_enabled() and True in is_trained):
             return None, False
+        if len(is_trained) > 1:
+            raise ValueError("fuse_wgrad_accumulation: some weights require a gradient and others "
+                             "do not: all or none")
         for w in weights:
             if getattr(w, "main_grad", None) is None:
                 raise ValueError(f"fuse_wgrad_accumulation: {name} has no main_grad")

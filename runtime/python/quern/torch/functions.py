@@ -215,6 +215,11 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
                           main_grad=main_grad, queue=queue, layer=layer)
 
 
+def _has_tangents():
+    """Whether forward-mode derivatives are wanted, which autograd's functions refuse."""
+    return torch.autograd.forward_ad._current_level >= 0
+
+
 def refuse(name, **others):
     for other, value in others.items():
         if value is not None:
@@ -226,7 +231,7 @@ def _plain(x, w, sizes, offs, recipe):
     all checks itself. None: anything that it refuses, and what has an own way or sentence."""
     try:
         scaling = scaling_of(recipe)
-        if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad):
+        if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad) or _has_tangents():
             return None
         device = x.device
         if scaling.w == 1 and scaling.x == 1 and x.dtype == w.dtype == scaling.type and \
@@ -278,7 +283,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
     arrays = (None,) * 6 if quantized is None else quantized[:6]
     scale, history = state or (None, None)
     wanted = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (x, w, bias, prob))
+        t is not None and t.requires_grad for t in (x, w, bias, prob)) or _has_tangents()
     if main_grad is not None and torch.is_grad_enabled() and not wanted:
         raise ValueError("main_grad: neither x nor w requires a gradient, so that no backward pass "
                          "adds to it")
@@ -328,7 +333,9 @@ def sink_of(*weights):
 
 
 def add_grad(w, dw):
-    """Add to the gradient of a leaf, as autograd does."""
+    """Add to the gradient of a leaf, as autograd does; a frozen one has none."""
+    if not w.requires_grad:
+        return
     dw = dw.to(w.dtype)
     w.grad = dw if w.grad is None else w.grad + dw
 

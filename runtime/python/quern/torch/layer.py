@@ -5,7 +5,8 @@ import torch
 
 from quern.torch import _checks
 from quern.torch._ops import WORDS, ops
-from quern.torch.functions import f32
+from quern.torch._recipes import scaling_of
+from quern.torch.functions import autocast, f32
 from quern.torch.mlp import Route, grouped_mlp, mlp_linear
 
 
@@ -165,6 +166,7 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         words += " residual=1"
         residual = residual.reshape(-1, x.shape[-1]).contiguous()
         _checks.shaped("residual", residual, (tokens, x.shape[-1]), x)
+        residual, = autocast(scaling_of(more.get("recipe", "bf16")), residual)
     limits = tuple(more.pop(name, usual)
                    for name, usual in (("limit", 7.0), ("slope", 1.702), ("shift", 1.0)))
     return mlp_linear(x, w1, w2, None, None, prob=probs, limits=limits,
@@ -180,6 +182,6 @@ def _adapted(x, indices, probs, w1, w2, prob, first, experts, residual, more):
         more["prob"] = move_each(probs, inverse)
     rows = grouped_mlp(rows, w1, w2, sizes, **more)
     if residual is not None:
-        residual = residual.reshape(-1, hidden)
+        residual, = autocast(scaling_of(more.get("recipe", "bf16")), residual.reshape(-1, hidden))
     y = combine(rows, inverse, probs if prob == "y" else None, residual)
     return y.reshape(x.shape)

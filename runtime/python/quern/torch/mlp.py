@@ -168,8 +168,9 @@ def forward(x, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends, 
     row = dict(list(_named("w1", arrays[:6]).items())[:3] +
                list(_named("w2", arrays[6:]).items())[:3])
     operands = dict(_shapes(x, index, o), line=line, x=x, w1=w1, w2=w2, **row, b1=b1, b2=b2,
-                    prob=prob, random=_random(o.scaling, x), scale=scale, history=history,
-                    limit=limit, slope=slope, shift=shift)
+                    prob=prob, scale=scale, history=history, limit=limit, slope=slope, shift=shift,
+                    random=_random(o.scaling, x) if later or "random" in read_by(line, FORWARD)
+                    else None)
     if o.kind == "moe":
         operands.update(index=index, c=residual)
     else:

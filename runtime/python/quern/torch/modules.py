@@ -21,6 +21,8 @@ class GroupedMLP(Experts):
         wgrad_queue, layer  as GroupedLinear has them; of w1 and w2
     """
 
+    _fused = ("w1", "w2")
+
     def __init__(self, num_experts, hidden, ffn, *, activation="swiglu", recipe="bf16", bias=False,
                  interleave=0, recompute=False, limit=7.0, slope=1.702, shift=1.0, outside=None,
                  fuse_wgrad_accumulation=False, delay_wgrad_compute=False, wgrad_queue=None,
