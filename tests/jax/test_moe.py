@@ -345,3 +345,10 @@ def test_an_index_that_is_too_large(batch):
         return
     with pytest.raises(Exception, match="quern: token 7, k 2: index is 7: at most [56] is expec"):
         jax.block_until_ready(route(indices))
+
+
+def test_vmap_of_no_layer():
+    _, probs, w1, w2, _ = operands().values()
+    made = jax.vmap(lambda x: qj.moe(x, draw("even"), probs, w1, w2))(
+        jnp.zeros((0, TOKENS, HIDDEN), jnp.bfloat16))
+    assert made.shape == (0, TOKENS, HIDDEN)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ragged_dot against jax.lax's, on the shapes that jax, Tokamax and MaxText test."""
 
+import contextlib
 import functools
 import itertools
 
@@ -244,3 +245,27 @@ def test_invalid_sizes(case, sizes):
         return
     with pytest.raises(Exception, match="quern: group .*(lengths|rows)"):
         jax.block_until_ready(dot(case.x, case.w, sizes))
+
+
+@pytest.mark.parametrize("offset", [-2**31, -3, -1, 2, 3, 5, 2**31 - 1])
+def test_group_offset_beyond_the_groups(offset):
+    """Groups that do not exist have no rows."""
+    x, w = random(12, 16, 24, 2)
+    y = jax.jit(lambda i: qj.ragged_dot(x, w, jnp.array([4, 4, 4]), group_offset=i))(offset)
+    for group in range(3):
+        rows, here = slice(4 * group, 4 * group + 4), group - offset
+        if 0 <= here < 2:
+            same(y[rows], qj.ragged_dot(x[rows], w[here:here + 1], jnp.array([4])))
+        else:
+            assert not y[rows].any()
+
+
+def test_integers_that_int32_lacks():
+    x, w = random(12, 16, 24, 3)
+    for sizes in ([2**32 + 5, 0, 7], np.array([5, -2**32, 7])):
+        with pytest.raises(ValueError, match="group_sizes has integers beyond int32"):
+            qj.ragged_dot(x, w, sizes)
+    indices = jnp.full((4, 1), 2**32 - 1, jnp.uint32)
+    with pytest.raises(Exception, match="index is 2147483647") if DEVICE == "cpu" else \
+            contextlib.nullcontext():
+        jax.block_until_ready(qj.route(indices, 2))

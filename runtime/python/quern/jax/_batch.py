@@ -66,7 +66,7 @@ def _merged(run, sizes, kinds, results, before, window):
                   for a, b in zip(arrays, is_batched)]
         given, rest = dict(zip(sizes, arrays)), arrays[len(sizes):]
         groups = window.groups if window else arrays[0].shape[1] - ("starts" in sizes[:1])
-        pairs = max((a[0].size for a, kind in zip(rest, kinds) if kind == "index"), default=0)
+        pairs = max((a.size // max(batch, 1) for a, kind in zip(rest, kinds) if kind == "index"), default=0)
         if has_state or batch * groups > MAX_GROUPS or batch * pairs > MAX_PAIRS or \
                 0 in (batch, groups):
             made = lax.map(lambda one: function(*one), tuple(arrays))

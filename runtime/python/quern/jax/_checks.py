@@ -3,6 +3,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from quern.jax._call import WORDS
@@ -48,12 +49,25 @@ def shaped(name, value, shape):
 
 def numbers(name, value, shape=None):
     """Integers as kernels read them: int32, or int64 where jax has that."""
+    if not isinstance(value, jax.Array):
+        _fits(name, value)
     value = array(name, value)
     if not jnp.issubdtype(value.dtype, jnp.integer):
         raise TypeError(f"{name} is {value.dtype}: integers are expected")
     if shape is not None:
         shaped(name, value, shape)
+    if value.dtype in (jnp.uint32, jnp.uint64):
+        value = jnp.minimum(value, jnp.iinfo(jnp.int32).max)
     return value if value.dtype in (jnp.int32, jnp.int64) else value.astype(jnp.int32)
+
+
+def _fits(name, value):
+    """Without jax_enable_x64 jax takes the lowest 32 bits of the host's integers."""
+    given = np.asarray(value)
+    limit = jnp.iinfo(jax.dtypes.canonicalize_dtype(jnp.int64))
+    if given.dtype.kind in "iu" and given.size and \
+            not limit.min <= int(given.min()) <= int(given.max()) <= limit.max:
+        raise ValueError(f"{name} has integers beyond {limit.dtype}")
 
 
 def f32(name, value, shape):

@@ -2,7 +2,6 @@
 """ragged_dot and ragged_dot_general, with the signatures of jax.lax."""
 
 import jax.numpy as jnp
-from jax import lax
 
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
@@ -171,4 +170,6 @@ def sizes_of(name, sizes, groups, offset=None):
     sizes, offset = vary_alike((sizes, offset.reshape(()).astype(sizes.dtype)))
     ends = jnp.cumsum(sizes, dtype=sizes.dtype)
     starts = jnp.concatenate([jnp.zeros_like(ends[:1]), ends])
-    return {"starts": lax.dynamic_slice(starts, (offset,), (groups + 1,))}
+    last = sizes.shape[0]  # groups before the first and after the last one have no rows
+    places = jnp.clip(offset, -groups, last) + jnp.arange(groups + 1, dtype=sizes.dtype)
+    return {"starts": starts[jnp.clip(places, 0, last)]}
