@@ -383,9 +383,7 @@ static int give(struct call *c, const struct quern_operand *o, int64_t rows)
         return fail(c, "%s is not contiguous%s: call contiguous()", o->name,
                     o->strided ? " along its last axis" : "");
     if (is_repeated(t, t->ndim - 2) || (t->ndim > 2 && is_repeated(t, 0)))
-        return fail(c,
-                    "%s is expanded, its rows are the same memory: call "
-                    "contiguous()",
+        return fail(c, "%s has rows that share memory: call contiguous()",
                     o->name);
     b->stride = t->strides[t->ndim - 2];
     b->group_stride = t->ndim > 2 ? t->strides[0] : 0;

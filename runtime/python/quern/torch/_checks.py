@@ -56,7 +56,7 @@ def results(x, n, dtype, out, dgrad_out, outside):
 
 
 def _overlaps(t):
-    """Whether rows or matrices are not one after the other, as of an expanded tensor."""
+    """Whether rows or matrices share memory, as after expand()."""
     least = 1
     for length, step in zip(reversed(t.shape), reversed(t.stride())):
         if length > 1:
@@ -68,7 +68,7 @@ def _overlaps(t):
 
 def aligned(t, may_have_strides):
     """A tensor as kernels read it: rows without gaps, or with strides, at multiples of 16 bytes.
-    Others are copied, such as a slice that begins in the middle of 16 bytes, or expanded ones."""
+    Others are copied, such as a slice that begins in the middle of 16 bytes, or shared rows."""
     if not t.is_contiguous():
         steps = t.stride()[:-1]
         if not may_have_strides or t.stride(-1) != 1 or _overlaps(t) or \

@@ -162,7 +162,7 @@ class Experts(torch.nn.Module):
     def _apply(self, fn, recurse=True):
         state = {name: t for name, t in self._buffers.items() if name.startswith("scaling_")}
         super()._apply(fn, recurse)
-        for name, t in state.items():  # of delayed scaling: fp32, whatever the parameters are
+        for name, t in state.items():  # delayed scaling is in fp32
             if self._buffers[name].dtype != t.dtype:
                 self._buffers[name] = t.to(self._buffers[name].device)
         self._cache.clear()
