@@ -8,11 +8,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { FILES_MOST = 4096 };
 
@@ -128,12 +130,17 @@ static int is_folder(const char *path)
    file is too large. */
 static char *read_text(const char *path, size_t most, size_t *bytes)
 {
-    FILE *file = fopen(path, "re");
+    /* O_NONBLOCK: a planted fifo must not hang us */
+    const int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    FILE *file = opened < 0 ? NULL : fdopen(opened, "r");
     struct stat st = {0};
     char *text;
 
-    if (!file)
+    if (!file) {
+        if (opened >= 0)
+            close(opened);
         return NULL;
+    }
     errno = 0;
     text = !fstat(fileno(file), &st) && S_ISREG(st.st_mode) &&
                    (uint64_t)st.st_size <= most
@@ -173,7 +180,8 @@ static int read_sibling(const char *path, const char *name, size_t most,
 }
 
 /* The keys that qn_config does not have. */
-static void read_more(struct qn_checkpoint *c, const char *text)
+static int read_more(struct qn_checkpoint *c, const char *path,
+                     const char *text)
 {
     cJSON *root = cJSON_Parse(text);
     const cJSON *limit = cJSON_GetObjectItemCaseSensitive(root, "swiglu_limit");
@@ -182,11 +190,19 @@ static void read_more(struct qn_checkpoint *c, const char *text)
     const char *format = cJSON_GetStringValue(
         cJSON_GetObjectItemCaseSensitive(how, "checkpoint_format"));
 
-    if (cJSON_IsNumber(limit) && limit->valuedouble > 0 &&
+    int code = QUERN_OK;
+
+    if (cJSON_IsNumber(limit) && limit->valuedouble > 1e-30 &&
         limit->valuedouble < 1e30)
         c->limit = limit->valuedouble;
+    else if (limit && !cJSON_IsNull(limit))
+        code = qn_error_set(QUERN_EINVAL,
+                            "%s: config.json: swiglu_limit: a number between "
+                            "1e-30 and 1e30 is expected",
+                            path);
     c->zeros_as_they_are = format && !strcmp(format, "gptq_v2");
     cJSON_Delete(root);
+    return code;
 }
 
 static int read_config(struct qn_checkpoint *c, const char *path)
@@ -201,7 +217,7 @@ static int read_config(struct qn_checkpoint *c, const char *path)
     if (!c->configured)
         code = qn_error_set(QUERN_EINVAL, "%s: config.json: %s", path, why);
     else
-        read_more(c, text);
+        code = read_more(c, path, text);
     free(text);
     return code;
 }
@@ -214,11 +230,28 @@ static int has_file(const struct qn_checkpoint *c, const char *name)
     return 0;
 }
 
+/* A line of an index: the tensor is in the file that it names. */
+static int check_place(const struct qn_checkpoint *c, const char *folder,
+                       const char *index, const cJSON *item)
+{
+    const char *file = cJSON_GetStringValue(item);
+    const int there = file && has_file(c, file);
+    const struct qn_checkpoint_tensor *t =
+        there ? qn_checkpoint_find(c, item->string) : NULL;
+
+    if (t && !strcmp(qn_checkpoint_name(&c->files[t->file]), file))
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL, "%s: tensor '%s': %s has it in '%s', %s",
+                        folder, item->string, index, file ? file : "?",
+                        there ? "which has no such tensor"
+                              : "which is missing");
+}
+
 /* Each file of a folder's index is there, with the tensors that it names. */
 static int check_index(const struct qn_checkpoint *c, const char *folder)
 {
     static const char name[] = "model.safetensors.index.json";
-    const cJSON *item;
+    const cJSON *item, *map;
     char *text;
     size_t bytes;
     cJSON *root;
@@ -230,18 +263,15 @@ static int check_index(const struct qn_checkpoint *c, const char *folder)
     free(text);
     if (!root)
         return qn_error_set(QUERN_EINVAL, "%s/%s: it is no JSON", folder, name);
-    cJSON_ArrayForEach(item,
-                       cJSON_GetObjectItemCaseSensitive(root, "weight_map"))
-    {
-        const char *file = cJSON_GetStringValue(item);
-        const int there = file && has_file(c, file);
-
-        if (!code && (!there || !qn_checkpoint_find(c, item->string)))
-            code = qn_error_set(
-                QUERN_EINVAL, "%s: tensor '%s': %s has it in '%s', %s", folder,
-                item->string, name, file ? file : "?",
-                there ? "which has no such tensor" : "which is missing");
-    }
+    map = cJSON_GetObjectItemCaseSensitive(root, "weight_map");
+    if (!cJSON_IsObject(map))
+        code = qn_error_set(QUERN_EINVAL,
+                            "%s/%s: weight_map: an object of tensors and their "
+                            "files is expected",
+                            folder, name);
+    else
+        cJSON_ArrayForEach(item, map) if (!code) code =
+            check_place(c, folder, name, item);
     cJSON_Delete(root);
     return code;
 }

@@ -8,6 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+int qn_pack_names_file(const char *name)
+{
+    const size_t length = strlen(name), end = strlen(".safetensors");
+
+    return length > end && name[0] != '.' && !strchr(name, '/') &&
+           !strcmp(name + length - end, ".safetensors");
+}
+
 void qn_pack_add_sizes(cJSON *row, const struct qn_pack_layer *layer)
 {
     cJSON_AddStringToObject(row, "recipe", layer->recipe);

@@ -13,6 +13,10 @@ enum { QN_PACK_VERSION = 1 };
    malloc. */
 int qn_pack_header(const struct qn_pack *, char **header, size_t *bytes);
 
+/* Is it the name, without folders, of a file that readers of checkpoints find?
+   Its header has one that begins with QN_PACK_HEADER. */
+int qn_pack_names_file(const char *name);
+
 /* A layer's recipe, sizes and activation. */
 void qn_pack_add_sizes(cJSON *row, const struct qn_pack_layer *);
 

@@ -86,6 +86,11 @@ static int add_others(struct qn_pack *pack)
 
         if (c->tensors[i].used)
             continue;
+        if (!strncmp(t->name, QN_PACK_HEADER, strlen(QN_PACK_HEADER)))
+            return qn_checkpoint_wrong(
+                c, &c->tensors[i],
+                "names that begin with " QN_PACK_HEADER
+                " are those of headers that quern pack keeps");
         if (!(output = qn_pack_output(pack, "", t->name)))
             return QUERN_ENOMEM;
         output->type = t->type;
@@ -95,8 +100,15 @@ static int add_others(struct qn_pack *pack)
         output->copied = &c->tensors[i];
     }
     for (int i = 0; i < c->nfiles; i++) {
-        output = qn_pack_output(pack, QN_PACK_HEADER,
-                                qn_checkpoint_name(&c->files[i]));
+        const char *name = qn_checkpoint_name(&c->files[i]);
+
+        if (!qn_pack_names_file(name))
+            return qn_error_set(QUERN_EINVAL,
+                                "%s: the name of a file that quern pack can "
+                                "write again ends with .safetensors and does "
+                                "not begin with a dot",
+                                c->files[i].label);
+        output = qn_pack_output(pack, QN_PACK_HEADER, name);
         if (!output)
             return QUERN_ENOMEM;
         output->type = QN_ST_U8;

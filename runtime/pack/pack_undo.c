@@ -24,22 +24,13 @@ struct undo {
     int made;                        /* the folder */
 };
 
-/* A name without folders, of a file that readers of checkpoints find. */
-static int is_name(const char *name)
-{
-    const size_t length = strlen(name), end = strlen(".safetensors");
-
-    return length > end && name[0] != '.' && !strchr(name, '/') &&
-           !strcmp(name + length - end, ".safetensors");
-}
-
 static int add_header(struct undo *u, const struct qn_safetensor *t)
 {
     struct qn_checkpoint *c = &u->checkpoint;
     const char *name = t->name + strlen(QN_PACK_HEADER);
     char *text;
 
-    if (!is_name(name) || t->bytes > QN_SAFETENSORS_HEADER)
+    if (!qn_pack_names_file(name) || t->bytes > QN_SAFETENSORS_HEADER)
         return qn_error_set(QUERN_EINVAL,
                             "%s: tensor '%s': its name must end with that of a "
                             "safetensors file",

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define LAYER "model.layers.7.mlp.experts."
+#define INDEX "model.safetensors.index.json"
 
 struct row {
     const char *name, *type, *shape;
@@ -166,6 +167,7 @@ static const struct {
      "it is U8 [2, 32, 1]; U8 [1, 32, 2] is expected"},
     {5, {0}, LAYER "down_proj_bias' is missing"},
     {6, {LAYER "w1.sf", "F32", "3", 12}, "an operand would have its name"},
+    {6, {"quern.header/a", "F32", "3", 12}, "begin with quern.header/"},
     {6, {LAYER "0.up_proj.qweight", "I32", "3", 12}, NULL},
 };
 
@@ -189,6 +191,58 @@ TEST(wrong_checkpoints_are_refused)
             fail_msg("%zu: %d, %s", i, code, qn_error_text());
         assert_int_equal(pack_count("."), 1);
     }
+    quern_close(ctx);
+}
+
+/* A folder's index, and how the error goes. */
+static const struct {
+    const char *text, *says;
+} indices[] = {
+    {"[1]", "weight_map: an object"},
+    {"{\"weight_map\":[\"a.safetensors\"]}", "weight_map: an object"},
+    {"{\"weight_map\":\"a.safetensors\"}", "weight_map: an object"},
+    {"{\"weight_map\":{\"norm\":3}}", "has it in '?', which is missing"},
+    {"{\"weight_map\":{\"norm\":\"b.safetensors\"}}",
+     "which has no such tensor"},
+    {"{\"weight_map\":{\"norm\":\"a.safetensors\"}}", NULL},
+    {NULL, "no plain file"}, /* a fifo */
+};
+
+TEST(indices_are_checked)
+{
+    static const struct row other = {"other", "F32", "1", 4};
+    struct quern_context *ctx = open_library();
+
+    write_rows("a.safetensors", gpt_oss, ROWS);
+    write_rows("b.safetensors", &other, 1);
+    for (size_t i = 0; i < sizeof indices / sizeof indices[0]; i++) {
+        int code;
+
+        unlink(pack_path(INDEX));
+        if (indices[i].text)
+            pack_bytes(INDEX, indices[i].text, strlen(indices[i].text));
+        else
+            assert_int_equal(mkfifo(pack_path(INDEX), 0600), 0);
+        code = pack(ctx, ".", NULL, &usual, "p");
+        if (!indices[i].says)
+            assert_int_equal(code, QUERN_OK);
+        else if (code != QUERN_EINVAL ||
+                 !strstr(qn_error_text(), indices[i].says))
+            fail_msg("%zu: %d, %s", i, code, qn_error_text());
+        unlink(pack_path("p"));
+    }
+    quern_close(ctx);
+}
+
+/* --undo writes no other names. */
+TEST(names_of_files_are_checked)
+{
+    struct quern_context *ctx = open_library();
+
+    write_rows("model.bin", gpt_oss, ROWS);
+    assert_int_equal(pack(ctx, "model.bin", NULL, &usual, "p"), QUERN_EINVAL);
+    assert_non_null(strstr(qn_error_text(), "ends with .safetensors"));
+    assert_int_equal(pack_count("."), 1);
     quern_close(ctx);
 }
 

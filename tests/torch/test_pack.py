@@ -125,6 +125,9 @@ def test_tensors_in_memory(tmp_path):
     for layer, values in expected.items():
         assert torch.equal(dequantized(found[layer], "w2"), values[1])
         assert found[layer].options["limit"] == 5.5
+    for limit in (-7, "7", 1e300, 0):
+        with pytest.raises(ValueError, match="swiglu_limit: a number between"):
+            pack(tensors, config=dict(config, swiglu_limit=limit))
     with pytest.raises(ValueError, match="config.json says 4, 64, 96"):
         pack(tensors, config=dict(config, num_local_experts=4))
     with pytest.raises(TypeError, match="tensors: 'x' is int: a tensor"):
