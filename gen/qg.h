@@ -34,7 +34,7 @@ enum {
     QG_MAX_STRING = 1 << 16, /* bytes of a Lua string */
     QG_MAX_OUTPUT = 1 << 22, /* bytes of a generated file */
     QG_MAX_MEMORY = 1 << 27, /* bytes that Lua may hold */
-    QG_MAX_SECONDS = 20,     /* of processor time, should all else fail */
+    QG_MAX_SECONDS = 120,    /* of processor time, should all else fail */
     QG_STEP = 1000,          /* instructions between two looks at the bounds */
     QG_CALL_STEPS = 5000000, /* instructions of one file or function */
     QG_ALL_STEPS = 400000000 /* instructions of one qg_open */
