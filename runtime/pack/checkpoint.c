@@ -189,7 +189,6 @@ static int read_more(struct qn_checkpoint *c, const char *path,
         cJSON_GetObjectItemCaseSensitive(root, "quantization_config");
     const char *format = cJSON_GetStringValue(
         cJSON_GetObjectItemCaseSensitive(how, "checkpoint_format"));
-
     int code = QUERN_OK;
 
     if (cJSON_IsNumber(limit) && limit->valuedouble > 1e-30 &&
@@ -269,9 +268,11 @@ static int check_index(const struct qn_checkpoint *c, const char *folder)
                             "%s/%s: weight_map: an object of tensors and their "
                             "files is expected",
                             folder, name);
-    else
-        cJSON_ArrayForEach(item, map) if (!code) code =
-            check_place(c, folder, name, item);
+    cJSON_ArrayForEach(item, map)
+    {
+        if (!code)
+            code = check_place(c, folder, name, item);
+    }
     cJSON_Delete(root);
     return code;
 }

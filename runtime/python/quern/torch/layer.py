@@ -155,6 +155,9 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         raise ValueError(f"x has {tokens} rows and indices the shape {list(indices.shape)}: "
                          f"{indices.shape[0]} rows are expected")
     _checks.on_device("indices", indices, x)
+    if residual is not None:
+        residual, = autocast(scaling_of(more.get("recipe", "bf16")),
+                             residual.reshape(-1, x.shape[-1]))
     if more.get("lora1") is not None or more.get("lora2") is not None:
         return _adapted(x, indices, probs, w1, w2, prob, first, experts, residual, more)
     for name in ("lora1", "lora2", "lora_scaling"):
@@ -164,9 +167,8 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
     words += "" if experts is None else f" experts={experts}"
     if residual is not None:
         words += " residual=1"
-        residual = residual.reshape(-1, x.shape[-1]).contiguous()
+        residual = residual.contiguous()
         _checks.shaped("residual", residual, (tokens, x.shape[-1]), x)
-        residual, = autocast(scaling_of(more.get("recipe", "bf16")), residual)
     limits = tuple(more.pop(name, usual)
                    for name, usual in (("limit", 7.0), ("slope", 1.702), ("shift", 1.0)))
     return mlp_linear(x, w1, w2, None, None, prob=probs, limits=limits,
@@ -181,7 +183,5 @@ def _adapted(x, indices, probs, w1, w2, prob, first, experts, residual, more):
     if probs is not None and prob == "h":
         more["prob"] = move_each(probs, inverse)
     rows = grouped_mlp(rows, w1, w2, sizes, **more)
-    if residual is not None:
-        residual, = autocast(scaling_of(more.get("recipe", "bf16")), residual.reshape(-1, hidden))
     y = combine(rows, inverse, probs if prob == "y" else None, residual)
     return y.reshape(x.shape)
