@@ -18,6 +18,8 @@
     X(ASSIGNED, "'%s' is not local; write: local %s = ...")                    \
     X(BINARY, "compiled Lua is not accepted; give the text")                   \
     X(STEPS, "more than %lld steps of Lua; is there an endless loop?")         \
+    X(ALL_STEPS, "all files and functions take more than %lld steps of Lua")   \
+    X(SECONDS, "more than %d seconds of processor time are needed")            \
     X(MEMORY, "more than %zu bytes of memory are needed; make fewer values")   \
     X(STRING, "a text has more than %d bytes; keep it shorter")                \
     X(NO_FIELD, "there is no '%s' here; %s")                                   \

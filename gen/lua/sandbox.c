@@ -32,20 +32,6 @@ static long long processor_time(void)
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* The hook that looks at the bounds, every QG_STEP instructions. */
-void qg_sandbox_count(lua_State *L, lua_Debug *debug)
-{
-    struct qg *q = qg_sandbox_owner(L);
-
-    (void)debug;
-    q->left -= QG_STEP;
-    q->total -= QG_STEP;
-    if (processor_time() > q->deadline)
-        q->total = -1;
-    if (q->left < 0 || q->total < 0)
-        qg_diag_raise(L, QG_E_STEPS, (long long)QG_CALL_STEPS);
-}
-
 /* Charge for work that takes as long as so many instructions. Raises. */
 void qg_sandbox_charge(lua_State *L, long long steps)
 {
@@ -53,8 +39,19 @@ void qg_sandbox_charge(lua_State *L, long long steps)
 
     q->left -= steps;
     q->total -= steps;
-    if (q->left < 0 || q->total < 0)
+    if (q->left < 0)
         qg_diag_raise(L, QG_E_STEPS, (long long)QG_CALL_STEPS);
+    if (q->total < 0)
+        qg_diag_raise(L, QG_E_ALL_STEPS, q->steps);
+}
+
+/* The hook that looks at the bounds, every QG_STEP instructions. */
+void qg_sandbox_count(lua_State *L, lua_Debug *debug)
+{
+    (void)debug;
+    if (processor_time() > qg_sandbox_owner(L)->deadline)
+        qg_diag_raise(L, QG_E_SECONDS, (int)QG_MAX_SECONDS);
+    qg_sandbox_charge(L, QG_STEP);
 }
 
 /* ------------------------------------------------------------------ errors */

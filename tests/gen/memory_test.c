@@ -190,3 +190,20 @@ TEST(memory_for_points)
                                               "bytes of memory are needed"));
     qg_close(q);
 }
+
+TEST(steps_of_all_are_bounded)
+{
+    static const char spec[] = "for i = 1, 1000000 do end\n";
+    struct files files = {.count = 0};
+    struct qg_options options = {
+        .files = files.at, .files_count = 1, .instructions = 100000};
+    struct qg *q;
+
+    files_put(&files, "specs/recipes/x.lua", spec, strlen(spec));
+    assert_int_equal(qg_open_with(&options, &q), 1);
+    assert_non_null(strstr(qg_diagnostics(q),
+                           "specs/recipes/x.lua:1: error: all files and "
+                           "functions take more than 100000 steps of Lua"));
+    qg_close(q);
+    files_free(&files);
+}
