@@ -19,17 +19,31 @@ static const struct qn_command *const commands[] = {
 };
 enum { NCOMMANDS = sizeof commands / sizeof commands[0] };
 
-/* A kind of line, with its fields. */
-static void print_line(const char *title, const char *words,
-                       const struct qn_fields *line)
+/* The words that lines begin with, and their fields. */
+static void print_line(const char *words, const struct qn_fields *line,
+                       int first)
 {
     char fields[1024], text[1200];
 
-    snprintf(text, sizeof text, "%s %s%s", words,
-             line == &qn_line_route ? "" : "RECIPE ",
-             qn_field_usage(line, fields, sizeof fields));
-    printf("%s\n", title);
+    snprintf(text, sizeof text, "%s %s", words,
+             qn_field_usage(line, first, fields, sizeof fields));
     qn_table_wrapped(text, 4, 80);
+}
+
+static void print_lines(void)
+{
+    printf("of a product,\n");
+    print_line("fprop|dgrad|wgrad RECIPE", &qn_line_product, -1);
+    printf("of a cast,\n");
+    print_line("quantize|transpose|dequantize|rescale|bias RECIPE",
+               &qn_line_cast, -1);
+    printf("of an MLP, forward and backward,\n");
+    print_line("mlp RECIPE", &qn_line_mlp, -1);
+    printf("of an MoE layer, from tokens to tokens, forward and backward,\n");
+    print_line("moe RECIPE", &qn_line_moe, -1);
+    printf("or of the steps around its products:\n");
+    for (int work = 0; work < QUERN_ROUTING_COUNT; work++)
+        print_line(qn_routing_name(work), &qn_line_route, work);
 }
 
 /* Read by the library and the program; docs/environment.md has defaults. */
@@ -67,13 +81,9 @@ static void print_help(void)
         printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
     printf("\nA PROBLEM is one short line, for example\n"
            "  quern run fprop bf16 g=8 m=4096 n=2048 k=7168 split=skew\n"
-           "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168\n");
-    print_line("of a product,", "fprop|dgrad|wgrad", &qn_line_product);
-    print_line("of a cast,", "quantize|transpose|dequantize|rescale|bias",
-               &qn_line_cast);
-    print_line("of an MLP, forward and backward,", "mlp", &qn_line_mlp);
-    print_line("or of routes (describe and why):", "route|permute|combine",
-               &qn_line_route);
+           "  quern run quantize mxfp8 of=x g=8 m=4096 k=7168\n"
+           "  quern run moe bf16 g=8 m=4096 topk=2 hidden=2048 ffn=768\n");
+    print_lines();
     print_environment();
     printf("\n`quern help COMMAND` explains a command. Exit status: 0 success, "
            "1 a check\nfailed, 2 bad use, 3 the machine can't (no GPU, no "

@@ -335,8 +335,8 @@ static size_t print_usage(const struct qn_field *f, char *text, size_t size)
     return used;
 }
 
-const char *qn_field_usage(const struct qn_fields *line, char *buffer,
-                           size_t size)
+const char *qn_field_usage(const struct qn_fields *line, int first,
+                           char *buffer, size_t size)
 {
     size_t used = 0;
 
@@ -344,7 +344,7 @@ const char *qn_field_usage(const struct qn_fields *line, char *buffer,
         const struct qn_field *f = &line->fields[i];
         const int optional = !(f->flags & QN_FIELD_REQUIRED);
 
-        if (!*f->key)
+        if (!*f->key || (first >= 0 && f->without >> first & 1))
             continue;
         used += (size_t)snprintf(buffer + used, size - used,
                                  "%s%s%s=", used ? " " : "",

@@ -96,9 +96,10 @@ int qn_field_check(const struct qn_fields *line, const void *target);
 /* Are all fields but those that vary the same? */
 int qn_field_same(const struct qn_fields *line, const void *x, const void *y);
 
-/* "g=G m=M [d=TYPE] ..": returns `buffer`. */
-const char *qn_field_usage(const struct qn_fields *line, char *buffer,
-                           size_t size);
+/* "g=G m=M [d=TYPE] ..", the fields of lines with that first word (-1: with
+   any): returns `buffer`. */
+const char *qn_field_usage(const struct qn_fields *line, int first,
+                           char *buffer, size_t size);
 
 /* A word of a list; else the nearest one is named. The first word of a line has
    the key "". */

@@ -23,6 +23,8 @@ static const struct {
 } commands[] = {
     {"", 2, "Usage: quern COMMAND"},
     {"--help", 0, "share of the roofline"},
+    {"--help", 0, "moe RECIPE g=G m=M topk=K"},
+    {"--help", 0, "permute m=M topk=K k=K"},
     {"--version", 0, "quern 0."},
     {"-V", 0, "quern 0."},
     {"help run", 0, "Usage: quern run [OPTION...] PROBLEM\n"},
