@@ -180,6 +180,7 @@ static int read_layers(const cJSON *root, struct qn_config *config, char *why,
 int qn_config_parse(const char *text, size_t bytes, struct qn_config *config,
                     char *why, size_t size)
 {
+    const char *end = text + bytes, *rest = NULL;
     cJSON *root;
     int read;
 
@@ -189,9 +190,13 @@ int qn_config_parse(const char *text, size_t bytes, struct qn_config *config,
     if (depth_of(text, bytes) > DEEPEST)
         return refuse(why, size, "over %d objects and arrays inside each other",
                       DEEPEST);
-    root = cJSON_ParseWithLength(text, bytes);
-    if (!root)
+    root = cJSON_ParseWithLengthOpts(text, bytes, &rest, 0);
+    while (root && rest < end && *rest && strchr(" \t\r\n", *rest))
+        rest++;
+    if (!root || rest < end) {
+        cJSON_Delete(root);
         return refuse(why, size, "it is no JSON");
+    }
     read = read_layers(root, config, why, size);
     cJSON_Delete(root);
     return read;

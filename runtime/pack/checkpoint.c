@@ -258,7 +258,7 @@ static int check_index(const struct qn_checkpoint *c, const char *folder)
 
     if (code || !text)
         return code;
-    root = cJSON_ParseWithLength(text, bytes);
+    root = cJSON_ParseWithLengthOpts(text, bytes + 1, NULL, 1);
     free(text);
     if (!root)
         return qn_error_set(QUERN_EINVAL, "%s/%s: it is no JSON", folder, name);

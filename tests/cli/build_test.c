@@ -150,6 +150,9 @@ TEST(test_build_refuses_configs)
     write_config("{\"num_experts\": 8");
     assert_int_equal(quern("build -n config.json"), 2);
     must_say("config.json: it is no JSON");
+    write_config("{\"num_experts\": 8} 9");
+    assert_int_equal(quern("build -n config.json"), 2);
+    must_say("config.json: it is no JSON");
     assert_int_equal(
         test_shell("head -c 2000000 /dev/zero >%s/config.json", folder), 0);
     assert_int_equal(quern("build -n config.json"), 2);

@@ -199,6 +199,7 @@ static const struct {
     const char *text, *says;
 } indices[] = {
     {"[1]", "weight_map: an object"},
+    {"{\"weight_map\":{}} and more", "it is no JSON"},
     {"{\"weight_map\":[\"a.safetensors\"]}", "weight_map: an object"},
     {"{\"weight_map\":\"a.safetensors\"}", "weight_map: an object"},
     {"{\"weight_map\":{\"norm\":3}}", "has it in '?', which is missing"},
