@@ -438,6 +438,43 @@ static int joins(const struct entry *first, const struct entry *e)
            e->args.noop == first->args.noop && same_rows(first, e);
 }
 
+/* Does it only add to its output's content? */
+static int adds(const struct entry *e)
+{
+    if (e->sums)
+        return e->sums->q.dbias == QUERN_DBIAS_ADD;
+    return e->plan->problem.beta == QUERN_BETA_ONE &&
+           (!e->args.c.data || e->args.c.data == e->args.d.data);
+}
+
+/* An older one of another layer that comes before the one at `place`, as they
+   do not both just add; NULL if there is none. */
+static const struct entry *blocker(const struct qn_queue *queue, int layer,
+                                   int place)
+{
+    const struct entry *new = &queue->entries[place];
+
+    for (const struct entry *old = queue->entries; old < new; old++)
+        if (!matches(old, layer) && same_output(old, new) &&
+            !(adds(old) && adds(new)))
+            return old;
+    return NULL;
+}
+
+static int check_order(const struct qn_queue *queue, int layer, int place)
+{
+    const struct entry *old = blocker(queue, layer, place);
+
+    if (!old)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "layer is %d: %s for the same %s waits for layer %d, "
+                        "was put before, and one of both does not just add to "
+                        "it; flush that layer first, or all",
+                        layer, kind_of(old), old->sums ? "dbias" : "d",
+                        old->layer);
+}
+
 /* The oldest entry that matches, and of the `most` oldest those that join
    it: their indexes, in order. Returns how many; 0 if none matches. */
 static int collect(const struct qn_queue *queue, int layer, int most,
@@ -458,41 +495,11 @@ static int collect(const struct qn_queue *queue, int layer, int most,
 
         if (!same_output(first, e))
             continue;
-        if (!joins(first, e))
+        if (!joins(first, e) || blocker(queue, layer, at))
             break; /* entries that add up stay in order */
         places[count++] = at;
     }
     return count;
-}
-
-/* Does it only add to its output's content? */
-static int adds(const struct entry *e)
-{
-    if (e->sums)
-        return e->sums->q.dbias == QUERN_DBIAS_ADD;
-    return e->plan->problem.beta == QUERN_BETA_ONE &&
-           (!e->args.c.data || e->args.c.data == e->args.d.data);
-}
-
-/* An older one of another layer comes first, unless both just add. */
-static int check_order(const struct qn_queue *queue, int layer, int place)
-{
-    const struct entry *new = &queue->entries[place];
-
-    for (int i = 0; i < place; i++) {
-        const struct entry *old = &queue->entries[i];
-
-        if (!matches(old, layer) && same_output(old, new) &&
-            !(adds(old) && adds(new)))
-            return qn_error_set(QUERN_EINVAL,
-                                "layer is %d: %s for the same %s waits for "
-                                "layer %d, was put before, and one of both "
-                                "does not just add to it; flush that layer "
-                                "first, or all",
-                                layer, kind_of(old), old->sums ? "dbias" : "d",
-                                old->layer);
-    }
-    return QUERN_OK;
 }
 
 /* One launch, or a single run. */

@@ -278,6 +278,50 @@ TEST(test_queue_merges_alike)
     free_stack(&k);
 }
 
+/* Products of a layer merge only as far as no product of another layer, which
+   does not just add, was put between them. */
+TEST(test_queue_keeps_order_of_layers)
+{
+    _Alignas(16) uint32_t workspace[64] = {0};
+    uint64_t seed = 31;
+    struct stack k = make_stack(&seed, 3);
+    struct qn_args args, any;
+    struct qn_plan *add = stack_plan(TOKENS, " beta=1 microbatches=8", &args);
+    struct qn_plan *beta = stack_plan(TOKENS, " beta=any", &any);
+    const float half = 0.5f;
+    struct qn_queue *queue;
+    float *d[2] = {zeros(args.d.bytes), zeros(args.d.bytes)};
+
+    any.beta = &half;
+    any.scalars = 1;
+    assert_int_equal(qn_queue(host_ctx, 3, &queue), 0);
+    for (int i = 0; i < 3; i++) {
+        struct qn_plan *plan = i == 1 ? beta : add;
+        struct qn_args *a = i == 1 ? &any : &args;
+
+        a->workspace = workspace;
+        set_tokens(a, k.dy[i], k.x[i], k.sizes[i], k.tokens[i]);
+        a->d.data = d[1];
+        a->c.data = a->c.ndim ? d[1] : NULL;
+        assert_int_equal(qn_run(plan, a, NULL), QUERN_OK);
+        a->d.data = d[0];
+        a->c.data = a->c.ndim ? d[0] : NULL;
+        assert_int_equal(qn_queue_put(queue, plan, a, i == 1), QUERN_OK);
+    }
+    assert_int_equal(qn_queue_flush(queue, 0, 0, NULL), QUERN_EINVAL);
+    assert_non_null(strstr(qn_errmsg(host_ctx), "waits for layer 1"));
+    assert_int_equal(qn_queue_count(queue, QUERN_ALL_LAYERS), 2);
+    assert_int_equal(qn_queue_flush(queue, 1, 0, NULL), QUERN_OK);
+    assert_int_equal(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK);
+    assert_memory_equal(d[0], d[1], args.d.bytes);
+    qn_queue_free(queue);
+    qn_plan_free(add);
+    qn_plan_free(beta);
+    free(d[0]);
+    free(d[1]);
+    free_stack(&k);
+}
+
 /* Matrices for which products wait stay of their type. */
 TEST(test_queue_keeps_types)
 {
