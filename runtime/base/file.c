@@ -34,7 +34,7 @@ static int is_ours(const struct stat *st)
 /* errno is EPERM if it is another user's, EMLINK if others may write to it. */
 static int open_with(int at, const char *name, int follow)
 {
-    struct stat st;
+    struct stat st = {.st_uid = (uid_t)-1}; /* nobody's, should fstat fail */
     int folder = openat(at, name, O_RDONLY | O_DIRECTORY | follow | O_CLOEXEC);
 
     if (folder < 0)

@@ -30,16 +30,21 @@ int qn_binding_forks(void)
 const char *qn_binding_add_specs(const char *folder)
 {
     const int room = (int)(sizeof folders / sizeof *folders);
-    const char *copy = strdup(folder), *error = NULL;
+    const char *error = NULL;
+    char *copy = strdup(folder);
 
     pthread_mutex_lock(&lock);
     if (context)
         error = "folder: the library has read its specs already";
-    else if (!copy || folder_count == room)
+    else if (folder_count == room)
         error = "folder: there is room for 16";
+    else if (!copy)
+        error = "folder: host memory ran out";
     else
         folders[folder_count++] = copy;
     pthread_mutex_unlock(&lock);
+    if (error)
+        free(copy);
     return error;
 }
 

@@ -11,9 +11,10 @@
 ** runs it on two clusters, so that each CTA has several tiles, and on the whole
 ** GPU.
 **
-** The environment is made here: of this process only the sockets of CUDA's MPS
-** go into it, so that no variable for another purpose, or changed since the
-** library was opened, alters the trial. The GPU is named by its UUID.
+** The environment is made here, so that no variable for another purpose, or
+** changed since the library was opened, alters the trial: of this process only
+** the sockets of CUDA's MPS go into it. The GPU is named by its UUID; a driver
+** without UUIDs needs CUDA's choice and order of devices, too.
 */
 #define _GNU_SOURCE
 #include "choose/trial.h"
@@ -224,6 +225,7 @@ static void fill_setting(struct setting *s, const struct qn_session *session)
     add(s, "CUDA_MPS_PIPE_DIRECTORY", getenv("CUDA_MPS_PIPE_DIRECTORY"));
     add(s, "PATH", "/usr/local/bin:/usr/bin:/bin");
     add(s, "QUERN_CACHE", ctx->cache_list);
+    add(s, "QUERN_CACHE_SIZE", ctx->cache_size);
     add(s, "QUERN_TUNE", "");
     add(s, "QUERN_TRUST", "compiled");
     add(s, "QUERN_NVRTC", ctx->nvrtc);

@@ -286,9 +286,14 @@ static int disassemble(const struct qn_options *opt, struct code *code)
                   code->made.bytes;
         failed |= fclose(stream) != 0;
     }
-    if (failed)
+    if (failed) {
+        const int error = errno;
+
+        if (file >= 0)
+            unlink(path);
         return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", path,
-                               strerror(errno));
+                               strerror(error));
+    }
     for (int i = 0; i < 2 && !code->sass; i++)
         code->sass = run(programs[i], path);
     unlink(path);

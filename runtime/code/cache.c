@@ -485,10 +485,11 @@ int qn_cache_of(struct quern_context *ctx, struct qn_cache **out)
     int code = QUERN_OK;
 
     pthread_mutex_lock(&ctx->lock);
-    if (!ctx->disk)
+    if (!ctx->disk) {
         code = qn_cache_open(ctx->cache_list, &listener, &ctx->disk);
-    if (ctx->disk)
-        qn_cache_set_limit(ctx->disk, ctx->cache_limit);
+        if (!code)
+            ctx->disk->limit = ctx->cache_limit;
+    }
     *out = ctx->disk;
     pthread_mutex_unlock(&ctx->lock);
     return code;

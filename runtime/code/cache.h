@@ -62,10 +62,6 @@ const char *qn_cache_fault(const struct qn_cache *cache, int i);
 /* 1 if nothing of that folder is used, since it cannot be trusted. */
 int qn_cache_refused(const struct qn_cache *cache, int i);
 
-/* Bytes that stores leave in the folder that takes new entries: QN_CACHE_LIMIT
-   before a call. */
-void qn_cache_set_limit(struct qn_cache *cache, int64_t bytes);
-
 /* A number of bytes, with K, M, G or T after it if they are 1024, .. of them;
    0 if it is none. */
 int qn_cache_parse_size(const char *text, int64_t *bytes);

@@ -371,11 +371,6 @@ int qn_cache_remove(struct qn_cache *cache,
 
 /* ------------------------------------------------------------------- limits */
 
-void qn_cache_set_limit(struct qn_cache *cache, int64_t bytes)
-{
-    cache->limit = bytes;
-}
-
 int qn_cache_parse_size(const char *text, int64_t *bytes)
 {
     static const char units[] = "KMGT";

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -140,9 +141,13 @@ static char *read_back(int file)
    likes). Its output, freed with free, is told after a failure, too. */
 static int run(const char *const *arguments, const char *folder, char **output)
 {
-    int log = memfd_create("quern", MFD_CLOEXEC), code;
+    int log, code;
 
     *output = NULL;
+    if (getauxval(AT_SECURE))
+        return qn_error_set(QUERN_EMISSING,
+                            "a set-user-id program starts no C compiler");
+    log = memfd_create("quern", MFD_CLOEXEC);
     if (log < 0)
         return qn_error_set(QUERN_EIO, "no memory for the output of '%s': %s",
                             arguments[0], strerror(errno));

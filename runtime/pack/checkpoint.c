@@ -70,6 +70,7 @@ static int add_file(struct qn_checkpoint *c, const char *path)
 {
     struct qn_safetensors *more;
     const char *name;
+    int code;
 
     if (c->nfiles == FILES_MOST)
         return qn_error_set(QUERN_EINVAL, "%s: over %d files", path,
@@ -79,8 +80,9 @@ static int add_file(struct qn_checkpoint *c, const char *path)
         return qn_error_memory();
     c->files = more;
     more += c->nfiles++;
-    if (qn_safetensors_open(more, path))
-        return QUERN_EINVAL;
+    code = qn_safetensors_open(more, path);
+    if (code)
+        return code;
     name = qn_checkpoint_name(more);
     for (int i = 0; i + 1 < c->nfiles; i++)
         if (!strcmp(name, qn_checkpoint_name(&c->files[i])))
@@ -103,7 +105,9 @@ static int add_folder(struct qn_checkpoint *c, const char *folder)
     const int count = scandir(folder, &entries, is_wanted, alphasort);
     int code = QUERN_OK;
 
-    if (count <= 0)
+    if (count < 0)
+        code = qn_error_set(QUERN_EINVAL, "%s: %s", folder, strerror(errno));
+    else if (!count)
         code =
             qn_error_set(QUERN_EINVAL, "%s: it has no *.safetensors", folder);
     for (int i = 0; i < count; i++) {

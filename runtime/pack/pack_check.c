@@ -145,12 +145,13 @@ int qn_pack_check_shape(struct qn_pack *pack,
                         const struct qn_checkpoint_tensor *tensor, int64_t rows,
                         int64_t columns)
 {
-    return add(pack, (struct qn_pack_check){
-                         .tensor = tensor,
-                         .bits = 32,
-                         .value = rows << 32 | columns,
-                         .holds = is_shape,
-                         .rule = "it must be the shape of the codes"});
+    return add(pack,
+               (struct qn_pack_check){
+                   .tensor = tensor,
+                   .bits = 32,
+                   .value = (int64_t)((uint64_t)rows << 32 | (uint64_t)columns),
+                   .holds = is_shape,
+                   .rule = "it must be the shape of the codes"});
 }
 
 int qn_pack_check_nothing(struct qn_pack *pack,

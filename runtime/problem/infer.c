@@ -312,8 +312,7 @@ static int check_d_shape(const struct quern_shape *d,
     return qn_error_set(
         QUERN_EINVAL,
         "d.shape has no boundary between m=%lld rows and "
-        "n=%lld columns: a's free axes come first, b's after them "
-        "them",
+        "n=%lld columns: a's free axes come first, b's after them",
         (long long)p->m, (long long)p->n);
 }
 

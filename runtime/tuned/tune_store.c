@@ -55,7 +55,7 @@ static void name_file(const char *gpu, char name[NAME_SIZE])
 
 /* ----------------------------------------------------------------- reading */
 
-/* A file in an open folder. QUERN_EIO with errno's text; QUERN_EINVAL. */
+/* A file in an open folder. QUERN_ENOMEM: memory or descriptors ran out. */
 static int read_file(struct quern_context *ctx, int folder, const char *name,
                      const char *path, struct qn_tune_file *file, int *missing)
 {
@@ -63,13 +63,15 @@ static int read_file(struct quern_context *ctx, int folder, const char *name,
     enum qn_file_result result;
     int code;
 
-    errno = 0;
     result = qn_file_read(folder, name, QN_TUNE_MOST, QN_TRUST_ALL, &text);
     *missing = result == QN_FILE_MISSING;
     if (*missing)
         return QUERN_OK;
-    if (result != QN_FILE_OK && errno == ENOMEM)
-        return qn_error_memory();
+    if (result == QN_FILE_BUSY)
+        return qn_error_set(QUERN_ENOMEM,
+                            "%s: host memory ran out, or too many files are "
+                            "open",
+                            path);
     if (result != QN_FILE_OK)
         return qn_error_set(QUERN_EINVAL,
                             "%s:1: error: no plain file of at most %zu bytes "
@@ -508,6 +510,8 @@ static int merge_into(struct quern_context *ctx, const struct target *t,
         qn_context_log(ctx, QUERN_LOG_INFO, "%s: the file is replaced",
                        qn_error_text());
         code = QUERN_OK;
+    } else if (code == QUERN_EINVAL) {
+        code = QUERN_EIO; /* the file's fault, not an argument's */
     }
     for (int i = 0; !code && i < lines->count; i++)
         code = add_line(ctx, &file, &lines->lines[i], newer);
@@ -530,7 +534,7 @@ static int merge_into(struct quern_context *ctx, const struct target *t,
 int qn_tune_store_add(struct quern_context *ctx, struct qn_tune_file *lines,
                       int newer, char *path, size_t size)
 {
-    const char *list = getenv("QUERN_TUNE");
+    const char *list = ctx->tune_list;
     struct target target = {.folder = -1};
     char name[NAME_SIZE];
     int code;

@@ -19,7 +19,7 @@ TEST(keeps_what_others_wrote)
     assert_int_equal(test_tune_used(ctx, PROBLEM, "k_small"), 1);
     assert_int_equal(test_tune_used(ctx, PROBLEM " sizes=host", "k_small"), 1);
     test_tune_put("one", "Fake.tune", HEAD "nonsense\n");
-    test_expect(test_tune_problem(ctx, PROBLEM, file), QUERN_EINVAL,
+    test_expect(test_tune_problem(ctx, PROBLEM, file), QUERN_EIO,
                 "one/Fake.tune:3: error: ");
     assert_string_equal(file, ""); /* no file has the line */
     qn_close(ctx);
