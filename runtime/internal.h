@@ -510,10 +510,10 @@ struct qn_tune_options {
     double seconds; /* upper limit, with compiling; 0: 20 */
     int backend;    /* as in qn_plan_options; not host, not cublaslt */
     int sms;
-    int l2;        /* enum quern_l2 */
-    int threads;   /* that compile; 0: all cores but one, at most 16 */
-    int keep;      /* 0: write the file; 1: leave all files as they are */
-    uint64_t seed; /* of sizes and data */
+    int l2;               /* enum quern_l2 */
+    int threads;          /* that compile; 0: all cores but one, at most 16 */
+    int keep;             /* as in quern_tune_options */
+    uint64_t seed;        /* of sizes and data */
     const int64_t *sizes; /* [G] of the groups, host memory; NULL: of split */
     const struct qn_args *args; /* operands instead of random ones; D is
                                       overwritten, or added to many times */

@@ -60,8 +60,8 @@ const char *qn_api_name(int arg);
 int qn_api_line(struct quern_context *ctx, const char *text,
                 struct qn_line *line);
 
-/* Its length along the ragged axis, for which `rows` stands; -1: nothing is
-   ragged. And the place of the number in the line. */
+/* Its length along the ragged axis, for which `rows` stands; NULL: nothing is
+   ragged. */
 int64_t *qn_api_rows(struct qn_line *line);
 
 struct qn_why_facts;

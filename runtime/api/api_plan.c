@@ -162,7 +162,9 @@ int quern_plan_create(struct quern_context *ctx, const char *text,
     struct qn_line line;
     int code = qn_api_line(ctx, text, &line);
 
-    if (!code && !plan)
+    if (plan)
+        *plan = NULL;
+    else if (!code)
         code = qn_error_set(QUERN_EINVAL, "plan is NULL");
     if (!code)
         code = qn_api_options(given, &options);
@@ -256,6 +258,8 @@ int qn_api_why(struct quern_context *ctx, const char *text_line,
 int quern_why(struct quern_context *ctx, const char *line,
               const struct quern_plan_options *options, char **text)
 {
+    if (text)
+        *text = NULL;
     return qn_api_why(ctx, line, options, NULL, text);
 }
 

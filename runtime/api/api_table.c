@@ -367,6 +367,8 @@ int quern_describe(struct quern_context *ctx, const char *text,
     if (!table || !count)
         return qn_error_set(QUERN_EINVAL, "%s is NULL",
                             table ? "count" : "table");
+    *table = NULL;
+    *count = 0;
     code = qn_api_line(ctx, text, &line);
     if (!code)
         code = qn_api_table(ctx, &line, found, &n);

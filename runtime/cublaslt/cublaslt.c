@@ -50,7 +50,7 @@ static void read_version(struct qn_cublaslt *lt)
              lt->version);
 }
 
-/* Functions that every version has. */
+/* A function that some versions have. */
 static void load_optional(struct qn_cublaslt *lt)
 {
     static const struct qn_library_symbol grouped = {

@@ -121,7 +121,7 @@ struct qn_kept {
     int64_t queue;
     size_t bytes;
     int device;
-    uint64_t address;     /* 0: dropped */
+    uint64_t address;     /* 0: dropped, its queue is gone */
     pthread_mutex_t busy; /* a run with it is being launched */
     void *sizes[3];       /* of the last run: lengths, starts, ends */
 };
@@ -151,20 +151,37 @@ static struct qn_kept **look_up(const struct qn_kept *key)
     return &table[i];
 }
 
-static int grow(void)
+static void free_kept(struct qn_kept *kept)
+{
+    pthread_mutex_destroy(&kept->busy);
+    free(kept);
+}
+
+/* Another table, without those that are dropped, at most a quarter full. 0:
+   memory ran out. */
+static int make_table(void)
 {
     struct qn_kept **old = table;
     const size_t count = table_size;
+    size_t kept = 0, size = 64;
 
-    table = calloc(count ? 2 * count : 64, sizeof(struct qn_kept *));
+    for (size_t i = 0; i < count; i++)
+        kept += old[i] && old[i]->address;
+    while (size < 4 * (kept + 1))
+        size *= 2;
+    table = calloc(size, sizeof(struct qn_kept *));
     if (!table) {
         table = old;
         return 0;
     }
-    table_size = count ? 2 * count : 64;
-    for (size_t i = 0; i < count; i++)
-        if (old[i])
+    table_size = size;
+    table_used = kept;
+    for (size_t i = 0; i < count; i++) {
+        if (old[i] && old[i]->address)
             *look_up(old[i]) = old[i];
+        else if (old[i])
+            free_kept(old[i]);
+    }
     free(old);
     return 1;
 }
@@ -195,7 +212,7 @@ static const char *find_or_make(struct qn_kept *key, size_t zero_bytes,
     struct qn_kept **place;
 
     pthread_mutex_lock(&lock);
-    if (2 * (table_used + 1) > table_size && !grow()) {
+    if (2 * (table_used + 1) > table_size && !make_table()) {
         error = "host memory ran out";
     } else {
         place = look_up(key);

@@ -138,6 +138,32 @@ TEST(refuses_sizes)
     quern_close(ctx);
 }
 
+/* After an error there is no plan, text or table to be freed. */
+TEST(makes_nothing_of_bad_lines)
+{
+    struct quern_context *ctx = api_open();
+    struct quern_plan *plan = (void *)ctx;
+    struct quern_operand *table = (void *)ctx;
+    char *text = (void *)ctx;
+    int count = 7;
+
+    (void)state;
+    test_expect(quern_plan_create(ctx, "no line", NULL, &plan), QUERN_EINVAL,
+                "");
+    assert_null(plan);
+    plan = (void *)ctx;
+    test_expect(quern_plan_get(ctx, "no line", NULL, NULL, &plan), QUERN_EINVAL,
+                "");
+    assert_null(plan);
+    test_expect(quern_why(ctx, "no line", NULL, &text), QUERN_EINVAL, "");
+    assert_null(text);
+    test_expect(quern_describe(ctx, "no line", &table, &count), QUERN_EINVAL,
+                "");
+    assert_null(table);
+    assert_int_equal(count, 0);
+    quern_close(ctx);
+}
+
 /* -------------------------------------------------------------------- NULL */
 
 TEST(takes_null)

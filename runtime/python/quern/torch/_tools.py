@@ -14,6 +14,8 @@ def check(device=None):
     index = -1 if device.type == "cpu" else device.index
     if index is None:
         index = torch.cuda.current_device()
+    if index >= 0:
+        torch.cuda.synchronize(index)
     error = library.quern_torch_check(index)
     if error:
         raise RuntimeError(error.decode(errors="replace"))
