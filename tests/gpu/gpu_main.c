@@ -448,6 +448,19 @@ static int run_all(void)
     return finish();
 }
 
+/* The kernels, and the families that --only leaves out: a line that begins with
+   "apart:", which run.py reads. */
+static void list(void)
+{
+    for (int i = 0; i < gpu_nkernels; i++)
+        printf("%s\n", gpu_kernels[i].kernel->name);
+    printf("apart:");
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        if (families[i].apart)
+            printf(" %s", families[i].name);
+    printf("\n");
+}
+
 static int open_library(void)
 {
     struct quern_open_options options = {.cache = gpu_options.cache,
@@ -495,8 +508,7 @@ int main(int argc, char **argv)
         return 1;
     gpu_variant_list(gpu_options.only);
     if (gpu_options.list) {
-        for (int i = 0; i < gpu_nkernels; i++)
-            printf("%s\n", gpu_kernels[i].kernel->name);
+        list();
         return 0;
     }
     if (!gpu_nkernels && !gpu_options.family) {

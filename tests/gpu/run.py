@@ -25,20 +25,20 @@ import time
 
 SUITE = os.path.join(os.path.dirname(__file__), "../../build/bin/gpu_suite")
 SPECS = os.path.join(os.path.dirname(__file__), "specs")
-APART = ("casts", "cublaslt", "epilogues", "fuse", "gather", "mlp", "moe", "replays", "step")  # families without products
 STRANGE = "casts_strange"  # those of the recipes in SPECS
 MANY = ("casts", "mlp", "moe", STRANGE)  # lines that need more threads than others, and a part of which will do
 NO_END = 1e6  # seconds
 ALONE = "tune"  # one that measures, when all others have ended
 
 
-def kernels(common):
-    """{"RECIPE_OP": kernels} of all that run here."""
-    listed = subprocess.run(common + ["--list"], stdout=subprocess.PIPE, text=True)
-    if listed.returncode:
-        sys.exit(listed.returncode)
-    found = (re.match(r"quern_(\w+?)_(fprop|dgrad|wgrad)_", name) for name in listed.stdout.split())
-    return collections.Counter(f"{m[1]}_{m[2]}" for m in found)
+def listed(common):
+    """{"RECIPE_OP": kernels} of all that run here, and the families without products."""
+    done = subprocess.run(common + ["--list"], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    *names, apart = done.stdout.splitlines()
+    found = (re.match(r"quern_(\w+?)_(fprop|dgrad|wgrad)_", name) for name in names)
+    return collections.Counter(f"{m[1]}_{m[2]}" for m in found), apart.split()[1:]
 
 
 def commands(args, folder):
@@ -46,8 +46,8 @@ def commands(args, folder):
     dgrad: their wgrad is bf16's or another's."""
     more = [f"--commit={args.commit}"] + ["--quick"] * args.quick + [f"--cache={args.cache}"] * bool(args.cache)
     common = [args.suite, f"--threads={args.threads}"] + more
-    own = kernels(common)
-    mixed = kernels(common + [f"--specs={SPECS}"])
+    own, apart = listed(common)
+    mixed, _ = listed(common + [f"--specs={SPECS}"])
     mixed = {name: mixed[name] for name in mixed if name not in own and not name.endswith("_wgrad")}
     products = {name: count for name, count in {**own, **mixed}.items()
                 if not args.recipes or name.rsplit("_", 1)[0] in args.recipes}
@@ -62,7 +62,8 @@ def commands(args, folder):
             command += [f"--seconds={int(0.8 * args.seconds)}"] * (args.seconds < NO_END)
         return name, command
 
-    yield from map(family, () if args.recipes else APART + (STRANGE,))
+    if not args.recipes:
+        yield from (family(name) for name in apart + [STRANGE] if name != ALONE)
     for seed, name in enumerate(sorted(products, key=lambda name: -products[name])):
         yield name, common + [f"--only=quern_{name}_*", f"--random={share}", f"--seed={args.seed + seed}",
                               f"--json={folder}/{name}.json"] + [f"--specs={SPECS}"] * (name in mixed)
