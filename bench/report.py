@@ -3,7 +3,6 @@
 """Tables in Markdown from committed results, so that none is typed by hand.
 
     python3 bench/report.py bench/results/bf16_fprop.json            one table for each pass
-    python3 bench/report.py --kernels bench/results/all.json         each kernel of the grid
     python3 bench/report.py --page out.html bench/results/*.json     plots; needs matplotlib
 """
 
@@ -135,39 +134,9 @@ def table(results, op):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def summary(results):
-    """One line for each shape and split: quern in every pass, and its ratio to torch or cuBLAS."""
-    ops = passes(results)
-    lines = [["shape", "split"] + ops, ["---"] * 2 + ["---:"] * len(ops)]
-    found = {op: cases(results, op) for op in ops}
-    for case in found[ops[0]]:
-        cells = [found[op].get(case, {}) for op in ops]
-        lines.append(list(case) + [f"{cell(rows, 'quern')} ({times(ratio(rows))})" if "quern" in rows
-                                   else "–" for rows in cells])
-    means = [geometric_mean([r for r in map(ratio, found[op].values()) if r]) for op in ops]
-    lines.append(["geometric mean", ""] + ["–" if math.isnan(mean) else f"**{mean:.3f} ×**" for mean in means])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def kernel_table(results, op):
-    """For each case the kernels that were forced, fastest first; the model's choice is marked."""
-    lines = ["| shape | split | kernel | TFLOP/s | of the fastest |", "|---|---|---|---:|---:|"]
-    for (shape, split), rows in cases(results, op).items():
-        forced = sorted((r for r in rows.values() if r["kernel"] == r["what"]),
-                        key=lambda r: r["ms"])
-        chosen = rows.get("quern", {}).get("kernel")
-        for r in forced:
-            mark = " (chosen)" if r["what"] == chosen else ""
-            lines.append(f"| {shape} | {split} | `{r['what']}`{mark} | {r['tflops']:.0f} | "
-                         f"{forced[0]['ms'] / r['ms']:.2f} |")
-    return "\n".join(lines)
-
-
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="+")
-    parser.add_argument("--summary", action="store_true", help="all passes in one table")
-    parser.add_argument("--kernels", action="store_true", help="each kernel that was forced")
     parser.add_argument("--page", metavar="FILE", help="write one HTML page of plots instead")
     options = parser.parse_args(argv)
     if options.page:
@@ -186,10 +155,8 @@ def main(argv=None):
         if not isinstance(results, dict) or "rows" not in results:
             print(f"report.py: {path}: no results of a script in bench/", file=sys.stderr)
             return 2
-        if options.summary:
-            print(summary(results) + "\n")
-        for op in [] if options.summary else passes(results):
-            print(kernel_table(results, op) if options.kernels else table(results, op))
+        for op in passes(results):
+            print(table(results, op))
             print()
         print(sentence(results, path) + "\n")
     return 0
