@@ -178,6 +178,9 @@ void gpu_must(int code, const char *what);
 
 /* Wait for a stream; a hung or crashed kernel ends the suite with `what`. */
 void gpu_wait(void *stream, const char *what);
+void gpu_capture_begin(void *stream);
+/* The graph, to be launched; NULL if a captured call refused with `code`. */
+void *gpu_capture_end(void *stream, int code);
 
 /* --------------------------------------------------- gpu_case: one problem */
 

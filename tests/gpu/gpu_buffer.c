@@ -153,3 +153,19 @@ void gpu_wait(void *stream, const char *what)
     }
     gpu_must(code, what);
 }
+
+void gpu_capture_begin(void *stream)
+{
+    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
+}
+
+void *gpu_capture_end(void *stream, int code)
+{
+    void *graph, *executable = NULL;
+
+    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
+    if (!code)
+        gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
+    gpu_must(cu.graph_destroy(graph), "freeing a graph");
+    return executable;
+}

@@ -47,26 +47,11 @@ static void draw_sizes(struct qt_case *c, int replay, uint64_t *state)
     c->start[GROUPS] = row;
 }
 
-/* The captured graph; NULL if a run refused with `code`. */
-static void *end_capture(void *stream, int code)
-{
-    void *graph, *executable;
-
-    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
-    if (code) {
-        gpu_must(cu.graph_destroy(graph), "freeing a graph");
-        return NULL;
-    }
-    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
-    gpu_must(cu.graph_destroy(graph), "freeing a graph");
-    return executable;
-}
-
 /* One quern_run in a graph; NULL if it refused to be captured. */
 static void *capture(struct gpu_run *r)
 {
-    gpu_must(cu.capture_begin(r->stream, GPU_CAPTURE_RELAXED), "a capture");
-    return end_capture(r->stream, quern_run(r->plan, &r->args, r->stream));
+    gpu_capture_begin(r->stream);
+    return gpu_capture_end(r->stream, quern_run(r->plan, &r->args, r->stream));
 }
 
 static void upload_async(const struct gpu_buffer *b, const void *from,
@@ -227,7 +212,7 @@ static void *capture_pair(struct pair *p)
 
     for (int i = 0; i < 2; i++)
         gpu_must(cu.event_create(&events[i], 0), "an event");
-    gpu_must(cu.capture_begin(streams[0], GPU_CAPTURE_RELAXED), "a capture");
+    gpu_capture_begin(streams[0]);
     gpu_must(cu.event_record(events[0], streams[0]), "a fork");
     gpu_must(cu.stream_wait(streams[1], events[0], 0), "a fork");
     for (int i = 0; i < 4 && !code; i++) {
@@ -237,7 +222,7 @@ static void *capture_pair(struct pair *p)
     }
     gpu_must(cu.event_record(events[1], streams[1]), "a join");
     gpu_must(cu.stream_wait(streams[0], events[1], 0), "a join");
-    executable = end_capture(streams[0], code);
+    executable = gpu_capture_end(streams[0], code);
     for (int i = 0; i < 2; i++)
         gpu_must(cu.event_destroy(events[i]), "freeing an event");
     return executable;

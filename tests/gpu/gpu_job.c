@@ -105,15 +105,15 @@ const char *gpu_job_resize(struct qn_job *job, int (*forget)(struct qn_job *),
 static const char *replay(struct qn_job *job, int (*forget)(struct qn_job *),
                           char *text, size_t size)
 {
-    void *stream, *graph, *executable;
+    void *stream, *executable;
     const char *bad = NULL;
 
     gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
-    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
-    if (quern_run(job->call.plan, &job->call.args, stream))
+    gpu_capture_begin(stream);
+    executable = gpu_capture_end(
+        stream, quern_run(job->call.plan, &job->call.args, stream));
+    if (!executable)
         bad = qn_errmsg(gpu_context);
-    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
-    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
     for (int i = 0; i < REPLAYS && !bad; i++) {
         if (turn_sizes(job) || forget(job))
             bad = qn_errmsg(gpu_context);
@@ -123,8 +123,8 @@ static const char *replay(struct qn_job *job, int (*forget)(struct qn_job *),
         if (!bad)
             bad = gpu_job_judge(job, "replayed", text, size);
     }
-    gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
-    gpu_must(cu.graph_destroy(graph), "freeing a graph");
+    if (executable)
+        gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
     gpu_must(cu.stream_destroy(stream), "freeing a stream");
     return bad;
 }

@@ -113,19 +113,13 @@ static int run_phase(struct qn_layer *l, int phase, void *stream)
 /* Its phases in a graph; NULL if they refused to be captured. */
 static void *capture(struct qn_layer *l, void *stream)
 {
-    void *graph, *executable;
     int code;
 
-    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
+    gpu_capture_begin(stream);
     code = run_phase(l, QUERN_PHASE_FORWARD, stream);
     if (!code && !l->mlp.forward_only)
         code = run_phase(l, QUERN_PHASE_BACKWARD, stream);
-    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
-    if (code)
-        return NULL;
-    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
-    gpu_must(cu.graph_destroy(graph), "freeing a graph");
-    return executable;
+    return gpu_capture_end(stream, code);
 }
 
 /* A replay, next to a run of its own with the same sizes. */

@@ -183,17 +183,8 @@ static int queue(struct qn_moe_job *j, void *stream)
 /* Its phases in a graph; NULL if they refused to be captured. */
 static void *capture(struct qn_moe_job *j, void *stream)
 {
-    void *graph, *executable;
-    int code;
-
-    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
-    code = queue(j, stream);
-    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
-    if (code)
-        return NULL;
-    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
-    gpu_must(cu.graph_destroy(graph), "freeing a graph");
-    return executable;
+    gpu_capture_begin(stream);
+    return gpu_capture_end(stream, queue(j, stream));
 }
 
 /* Other experts for each replay; every fifth time all of them are one. */

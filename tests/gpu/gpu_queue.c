@@ -285,20 +285,15 @@ static int open_run(struct pile *p, int i, const struct gpu_choice *choice)
 /* One flush in a graph; NULL if something refused to be captured. */
 static void *capture(struct pile *p, const char **bad)
 {
-    void *stream = p->runs[0].stream, *graph, *executable;
+    void *stream = p->runs[0].stream;
 
     *bad = put(p);
     if (*bad)
         return NULL;
-    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
+    gpu_capture_begin(stream);
     if (quern_queue_flush(p->queue, 3, 0, stream))
         *bad = gpu_text("in a capture: %s", qn_errmsg(gpu_context));
-    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
-    if (*bad)
-        return NULL;
-    gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
-    gpu_must(cu.graph_destroy(graph), "freeing a graph");
-    return executable;
+    return gpu_capture_end(stream, !!*bad);
 }
 
 /* An invalid size in the last product is told of that one. */

@@ -120,15 +120,9 @@ static void prepare(struct twins *t, struct gpu_call *c, enum phase phase,
 /* The graph of a call; NULL if it refused. */
 static void *capture(struct gpu_call *c, void *stream, int *code)
 {
-    void *graph, *executable;
-
-    gpu_must(cu.capture_begin(stream, GPU_CAPTURE_RELAXED), "a capture");
+    gpu_capture_begin(stream);
     *code = gpu_call_run(c, stream);
-    gpu_must(cu.capture_end(stream, &graph), "the end of a capture");
-    if (!*code)
-        gpu_must(cu.graph_instantiate(&executable, graph, 0), "a graph");
-    gpu_must(cu.graph_destroy(graph), "freeing a graph");
-    return *code ? NULL : executable;
+    return gpu_capture_end(stream, *code);
 }
 
 static int downloaded(const struct qn_memory *m, unsigned char *to)

@@ -360,15 +360,12 @@ static void run_changes(struct pair *t, uint64_t *state)
 
 static void make_graph(struct pair *t)
 {
-    void *graph;
     int code;
 
-    gpu_must(cu.capture_begin(t->fp8.stream, GPU_CAPTURE_RELAXED), "a capture");
+    gpu_capture_begin(t->fp8.stream);
     code = quern_run(t->fp8.plan, &t->fp8.args, t->fp8.stream);
-    gpu_must(cu.capture_end(t->fp8.stream, &graph), "the end of a capture");
+    t->graph = gpu_capture_end(t->fp8.stream, code);
     gpu_must(code, "a captured run");
-    gpu_must(cu.graph_instantiate(&t->graph, graph, 0), "a graph");
-    gpu_must(cu.graph_destroy(graph), "freeing a graph");
 }
 
 /* The data as they are fit, and what belongs to no group does not count. */
