@@ -184,10 +184,11 @@ int qn_session_inner(struct qn_session *s, const struct qn_session *outer,
                    : QUERN_OK;
 }
 
-int qn_session_explain(struct qn_session *s, struct quern_context *ctx,
-                       const struct qn_problem *problem,
-                       const struct qn_plan_options *options,
-                       struct qn_text *text)
+/* Open it for an explanation. */
+static int open_assumed(struct qn_session *s, struct quern_context *ctx,
+                        const struct qn_problem *problem,
+                        const struct qn_plan_options *options,
+                        struct qn_text *text)
 {
     const int wanted = options ? options->backend : QUERN_BACKEND_AUTO;
     int code = qn_session_open(s, ctx, problem, options);
@@ -216,16 +217,53 @@ void qn_session_close(struct qn_session *s)
         qn_driver_leave(s->driver, &s->scope);
 }
 
-int qn_session_explained(struct qn_session *s, int code, struct qn_text *text,
-                         char **out)
+int qn_session_plan(struct quern_context *ctx,
+                    const struct qn_plan_options *options,
+                    int (*make)(struct qn_session *, const void *, void *),
+                    const void *line, void *plan)
 {
-    qn_session_close(s);
+    struct qn_session session;
+    int code = qn_session_open(&session, ctx, NULL, options);
+
+    if (!code)
+        code = qn_session_capture(&session, NULL, "making a plan");
+    if (!code)
+        code = make(&session, line, plan);
+    qn_session_close(&session);
+    return qn_error_done(code);
+}
+
+int qn_session_why(struct quern_context *ctx, const struct qn_problem *problem,
+                   const struct qn_plan_options *options,
+                   int (*explain)(struct qn_session *, const void *,
+                                  struct qn_text *),
+                   const void *line, char **out)
+{
+    struct qn_session session;
+    struct qn_text text = {0};
+    int code = open_assumed(&session, ctx, problem, options, &text);
+
+    *out = NULL;
+    if (!code)
+        code = explain(&session, line, &text);
+    qn_session_close(&session);
     if (!code) {
-        *out = qn_text_take(text);
+        *out = qn_text_take(&text);
         code = *out ? QUERN_OK : qn_error_memory();
     }
-    qn_text_free(text);
+    qn_text_free(&text);
     return qn_error_done(code);
+}
+
+int qn_session_no_cublaslt(const struct qn_plan_options *options,
+                           const char *does)
+{
+    if (options && options->backend == QUERN_BACKEND_CUBLASLT)
+        return qn_error_set(QUERN_EINVAL,
+                            "options.backend is cublaslt: it multiplies, and "
+                            "%s nothing",
+                            does);
+    return QUERN_OK;
 }
 
 int qn_session_capability(const struct qn_session *s)

@@ -41,17 +41,28 @@ int qn_session_inner(struct qn_session *session, const struct qn_session *outer,
                      const struct qn_problem *problem,
                      const struct qn_plan_options *options);
 
-/* Open it for an explanation: without a GPU the machine is assumed to be an
-   H200, and `text` says so. */
-int qn_session_explain(struct qn_session *session, struct quern_context *ctx,
-                       const struct qn_problem *problem,
-                       const struct qn_plan_options *options,
-                       struct qn_text *text);
+/* Make a plan in a session of its own: `make` is given the line and where its
+   plan goes. QUERN_ECAPTURE; other errors are those of qn_session_open and of
+   `make`. */
+int qn_session_plan(struct quern_context *ctx,
+                    const struct qn_plan_options *options,
+                    int (*make)(struct qn_session *session, const void *line,
+                                void *plan),
+                    const void *line, void *plan);
 
-/* Close it and give the explanation to the caller, or `code` if that is an
-   error. */
-int qn_session_explained(struct qn_session *session, int code,
-                         struct qn_text *text, char **out);
+/* Explain in a session of its own, which may have a problem: `explain` is given
+   the line and adds to a text, which becomes the caller's; NULL after errors.
+   Without a GPU the machine is assumed to be an H200, and the text says so. */
+int qn_session_why(struct quern_context *ctx, const struct qn_problem *problem,
+                   const struct qn_plan_options *options,
+                   int (*explain)(struct qn_session *session, const void *line,
+                                  struct qn_text *text),
+                   const void *line, char **text);
+
+/* QUERN_EINVAL: the options name cublaslt, which only multiplies; `does` says
+   what else is asked for. */
+int qn_session_no_cublaslt(const struct qn_plan_options *options,
+                           const char *does);
 
 /* The compute capability of its GPU, assumed or not: 90 for 9.0. */
 int qn_session_capability(const struct qn_session *session);

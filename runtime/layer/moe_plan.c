@@ -157,32 +157,21 @@ int qn_moe_plan_inner(struct qn_session *s, const struct qn_moe *moe,
     return code;
 }
 
-static int check(struct quern_context *ctx, const struct qn_moe *moe,
-                 const struct qn_plan_options *options)
+static int make(struct qn_session *s, const void *moe, void *plan)
 {
-    const int code = qn_mlp_plan_options(options);
-
-    return code ? code : qn_moe_check(ctx, moe, NULL);
+    return qn_moe_plan_inner(s, moe, plan);
 }
 
 int qn_moe_plan(struct quern_context *ctx, const struct qn_moe *moe,
                 const struct qn_plan_options *options, struct qn_moe_plan **out)
 {
-    struct qn_session session = {.ctx = ctx};
     int code;
 
     if (!ctx || !moe || !out)
         return qn_error_null("ctx", ctx, "moe", moe, "plan");
     *out = NULL;
-    code = check(ctx, moe, options);
-    if (!code)
-        code = qn_session_open(&session, ctx, NULL, options);
-    if (!code)
-        code = qn_session_capture(&session, NULL, "making a plan");
-    if (!code)
-        code = qn_moe_plan_inner(&session, moe, out);
-    qn_session_close(&session);
-    return qn_error_done(code);
+    code = qn_mlp_plan_options(options);
+    return code ? code : qn_session_plan(ctx, options, make, moe, out);
 }
 
 /* The least of all launches. */
@@ -288,9 +277,10 @@ static void explain_after(const struct qn_moe_plan *plan, int phase,
         explain_move(plan->permute, "dprob, from x and rows of dx", text);
 }
 
-static int explain(struct qn_session *s, const struct qn_moe *moe,
+static int explain(struct qn_session *s, const void *given,
                    struct qn_text *text)
 {
+    const struct qn_moe *moe = given;
     struct qn_moe_plan *plan;
     char line[512];
     int code = qn_moe_plan_inner(s, moe, &plan);
@@ -316,17 +306,11 @@ static int explain(struct qn_session *s, const struct qn_moe *moe,
 int qn_moe_why(struct quern_context *ctx, const struct qn_moe *moe,
                const struct qn_plan_options *options, char **out)
 {
-    struct qn_session session = {.ctx = ctx};
-    struct qn_text text = {0};
     int code;
 
     if (!ctx || !moe || !out)
         return qn_error_null("ctx", ctx, "moe", moe, "text");
     *out = NULL;
-    code = check(ctx, moe, options);
-    if (!code)
-        code = qn_session_explain(&session, ctx, NULL, options, &text);
-    if (!code)
-        code = explain(&session, moe, &text);
-    return qn_session_explained(&session, code, &text, out);
+    code = qn_mlp_plan_options(options);
+    return code ? code : qn_session_why(ctx, NULL, options, explain, moe, out);
 }

@@ -24,24 +24,14 @@
 
 int qn_mlp_plan_options(const struct qn_plan_options *options)
 {
-    if (options && options->backend == QUERN_BACKEND_CUBLASLT)
-        return qn_error_set(QUERN_EINVAL,
-                            "options.backend is cublaslt: it multiplies, and "
-                            "quantizes nothing");
-    if (options && options->kernel)
-        return qn_error_set(QUERN_EINVAL,
-                            "options.kernel is '%s': an MLP runs many kernels, "
-                            "and none is to be named",
-                            options->kernel);
-    return QUERN_OK;
-}
+    const int code = qn_session_no_cublaslt(options, "quantizes");
 
-static int check(struct quern_context *ctx, const struct qn_mlp *mlp,
-                 const struct qn_plan_options *options)
-{
-    const int code = qn_mlp_plan_options(options);
-
-    return code ? code : qn_mlp_check(ctx, mlp, NULL);
+    if (code || !options || !options->kernel)
+        return code;
+    return qn_error_set(QUERN_EINVAL,
+                        "options.kernel is '%s': an MLP runs many kernels, "
+                        "and none is to be named",
+                        options->kernel);
 }
 
 static int plan_zeroed(struct qn_session *s, struct qn_plan **out)
@@ -392,24 +382,21 @@ int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
     return code;
 }
 
+static int make(struct qn_session *s, const void *mlp, void *plan)
+{
+    return qn_mlp_plan_inner(s, mlp, plan);
+}
+
 int qn_mlp_plan(struct quern_context *ctx, const struct qn_mlp *mlp,
                 const struct qn_plan_options *options, struct qn_mlp_plan **out)
 {
-    struct qn_session session = {.ctx = ctx};
     int code;
 
     if (!ctx || !mlp || !out)
         return qn_error_null("ctx", ctx, "mlp", mlp, "plan");
     *out = NULL;
-    code = check(ctx, mlp, options);
-    if (!code)
-        code = qn_session_open(&session, ctx, NULL, options);
-    if (!code)
-        code = qn_session_capture(&session, NULL, "making a plan");
-    if (!code)
-        code = qn_mlp_plan_inner(&session, mlp, out);
-    qn_session_close(&session);
-    return qn_error_done(code);
+    code = qn_mlp_plan_options(options);
+    return code ? code : qn_session_plan(ctx, options, make, mlp, out);
 }
 
 /* --------------------------------------------------------------------- why */
@@ -514,9 +501,10 @@ void qn_mlp_explain(const struct qn_mlp_plan *plan, int phase,
             explain_step(plan, &qn_mlp_steps[i], text);
 }
 
-static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
+static int explain(struct qn_session *s, const void *given,
                    struct qn_text *text)
 {
+    const struct qn_mlp *mlp = given;
     struct qn_mlp_plan *plan;
     char line[512];
     int code = qn_mlp_plan_inner(s, mlp, &plan);
@@ -540,19 +528,13 @@ static int explain(const struct qn_session *s, const struct qn_mlp *mlp,
 int qn_mlp_why(struct quern_context *ctx, const struct qn_mlp *mlp,
                const struct qn_plan_options *options, char **out)
 {
-    struct qn_session session = {.ctx = ctx};
-    struct qn_text text = {0};
     int code;
 
     if (!ctx || !mlp || !out)
         return qn_error_null("ctx", ctx, "mlp", mlp, "text");
     *out = NULL;
-    code = check(ctx, mlp, options);
-    if (!code)
-        code = qn_session_explain(&session, ctx, NULL, options, &text);
-    if (!code)
-        code = explain(&session, mlp, &text);
-    return qn_session_explained(&session, code, &text, out);
+    code = qn_mlp_plan_options(options);
+    return code ? code : qn_session_why(ctx, NULL, options, explain, mlp, out);
 }
 
 void qn_mlp_plan_info(const struct qn_mlp_plan *plan,

@@ -399,14 +399,17 @@ static void tell_title(const struct qn_session *s, const struct qn_plan *plan,
     }
 }
 
-static int explain(struct qn_session *s, struct qn_why_facts *facts,
-                   struct qn_text *text)
+/* The session's problem; `told` points to the facts, or to NULL. */
+static int explain(struct qn_session *s, const void *told, struct qn_text *text)
 {
+    struct qn_why_facts *facts = *(struct qn_why_facts *const *)told;
     struct qn_plan *plan = NULL;
     struct qn_dequantize_choice strategy;
     struct qn_choice *list = NULL;
-    int count, served, code = qn_dequantize_choose(s, &strategy);
+    int count, served, code = qn_session_name(s);
 
+    if (!code)
+        code = qn_dequantize_choose(s, &strategy);
     if (!code && s->demand.backend == QUERN_BACKEND_CUBLASLT) {
         tell_title(s, NULL, facts, text);
         return s->ctx->cublaslt->explain(s, &served, text);
@@ -435,19 +438,9 @@ int qn_why_tell(struct quern_context *ctx, const struct qn_problem *problem,
                 const struct qn_plan_options *options,
                 struct qn_why_facts *facts, char **out)
 {
-    struct qn_session session;
-    struct qn_text text = {0};
-    int code;
-
     if (!ctx || !problem || !out)
         return qn_error_null("ctx", ctx, "problem", problem, "text");
-    *out = NULL;
-    code = qn_session_explain(&session, ctx, problem, options, &text);
-    if (!code)
-        code = qn_session_name(&session);
-    if (!code)
-        code = explain(&session, facts, &text);
-    return qn_session_explained(&session, code, &text, out);
+    return qn_session_why(ctx, problem, options, explain, &facts, out);
 }
 
 int qn_why(struct quern_context *ctx, const struct qn_problem *problem,

@@ -312,15 +312,6 @@ static void fill_values(struct qn_quantize_plan *plan)
                                            : qn_quantize_tiles(q) * 128;
 }
 
-static int check_options(const struct qn_plan_options *options)
-{
-    if (options && options->backend == QUERN_BACKEND_CUBLASLT)
-        return qn_error_set(QUERN_EINVAL,
-                            "options.backend is cublaslt: it multiplies, and "
-                            "quantizes nothing");
-    return QUERN_OK;
-}
-
 /* The one that makes the result. */
 static const struct qn_kernel *main_kernel(const struct qn_quantize_plan *plan)
 {
@@ -388,8 +379,7 @@ int qn_quantize_fit(const struct qn_quantize_plan *plan, int64_t m,
     return shrink(room, m);
 }
 
-static int make_plan(struct qn_session *s, const struct qn_quantization *q,
-                     struct qn_quantize_plan **out)
+static int make_plan(struct qn_session *s, const void *q, void *out)
 {
     struct qn_quantize_plan *plan = NULL;
     int code = outline(s->ctx, q, &plan);
@@ -406,7 +396,7 @@ static int make_plan(struct qn_session *s, const struct qn_quantization *q,
     if (code)
         free(plan);
     else
-        *out = plan;
+        *(struct qn_quantize_plan **)out = plan;
     return code;
 }
 
@@ -416,11 +406,9 @@ int qn_quantize_plan_inner(const struct qn_session *outer,
                            struct qn_quantize_plan **plan)
 {
     struct qn_session session;
-    int code = qn_quantize_check(outer->ctx, q, NULL);
+    int code = qn_session_inner(&session, outer, NULL, options);
 
     *plan = NULL;
-    if (!code)
-        code = qn_session_inner(&session, outer, NULL, options);
     return code ? code : make_plan(&session, q, plan);
 }
 
@@ -428,26 +416,18 @@ int qn_quantize_plan(struct quern_context *ctx, const struct qn_quantization *q,
                      const struct qn_plan_options *options,
                      struct qn_quantize_plan **plan)
 {
-    struct qn_session session = {.ctx = ctx};
     int code;
 
     if (!ctx || !q || !plan)
         return qn_error_null("ctx", ctx, "quantization", q, "plan");
     *plan = NULL;
-    code = check_options(options);
+    code = qn_session_no_cublaslt(options, "quantizes");
     if (!code)
-        code = qn_quantize_check(ctx, q, NULL);
-    if (!code)
-        code = qn_session_open(&session, ctx, NULL, options);
-    if (!code)
-        code = qn_session_capture(&session, NULL, "making a plan");
-    if (!code)
-        code = make_plan(&session, q, plan);
-    qn_session_close(&session);
+        code = qn_session_plan(ctx, options, make_plan, q, plan);
     if (!code)
         qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s",
                        main_kernel(*plan)->name);
-    return qn_error_done(code);
+    return code;
 }
 
 void qn_quantize_plan_free(struct qn_quantize_plan *plan)
@@ -505,16 +485,22 @@ static void explain_op(const struct qn_session *s,
 }
 
 /* The ops of the run, and the purpose of each. */
-static void explain(const struct qn_session *s, const struct qn_quantization *q,
-                    const struct qn_recipe *recipe, int backend,
-                    struct qn_text *text)
+static int explain(struct qn_session *s, const void *given,
+                   struct qn_text *text)
 {
-    int ops[QN_QUANTIZE_STEPS];
-    int count = list_ops(s, q, recipe, backend, ops);
+    const struct qn_quantization *q = given;
+    const int backend = s->demand.backend == QUERN_BACKEND_AUTO
+                            ? QUERN_BACKEND_JIT
+                            : s->demand.backend;
     const int capability = qn_session_capability(s);
-    int least = QUERN_EVIDENCE_RUN;
+    int ops[QN_QUANTIZE_STEPS], least = QUERN_EVIDENCE_RUN;
+    const struct qn_recipe *recipe;
     char line[512];
+    int count, code = qn_quantize_check(s->ctx, q, &recipe);
 
+    if (code)
+        return code;
+    count = list_ops(s, q, recipe, backend, ops);
     qn_quantize_print(q, line, sizeof line);
     qn_text_add(text, "%s\nbackend %s, %d %s\n", line, qn_backend_name(backend),
                 s->demand.sms,
@@ -537,29 +523,17 @@ static void explain(const struct qn_session *s, const struct qn_quantization *q,
                                          : "");
         explain_op(s, q, ops[i], backend, text);
     }
+    return QUERN_OK;
 }
 
 int qn_quantize_why(struct quern_context *ctx, const struct qn_quantization *q,
                     const struct qn_plan_options *options, char **out)
 {
-    struct qn_session session = {.ctx = ctx};
-    const struct qn_recipe *recipe;
-    struct qn_text text = {0};
-    int code, backend;
+    int code;
 
     if (!ctx || !q || !out)
         return qn_error_null("ctx", ctx, "quantization", q, "text");
     *out = NULL;
-    code = check_options(options);
-    if (!code)
-        code = qn_quantize_check(ctx, q, &recipe);
-    if (!code)
-        code = qn_session_open(&session, ctx, NULL, options);
-    if (!code) {
-        backend = session.demand.backend == QUERN_BACKEND_AUTO
-                      ? QUERN_BACKEND_JIT
-                      : session.demand.backend;
-        explain(&session, q, recipe, backend, &text);
-    }
-    return qn_session_explained(&session, code, &text, out);
+    code = qn_session_no_cublaslt(options, "quantizes");
+    return code ? code : qn_session_why(ctx, NULL, options, explain, q, out);
 }

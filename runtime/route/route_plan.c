@@ -45,15 +45,6 @@ static int is_few(const struct qn_route *route)
 
 /* ---------------------------------------------------------------- plan */
 
-static int check_options(const struct qn_plan_options *options)
-{
-    if (options && options->backend == QUERN_BACKEND_CUBLASLT)
-        return qn_error_set(QUERN_EINVAL,
-                            "options.backend is cublaslt: it multiplies, and "
-                            "routes nothing");
-    return QUERN_OK;
-}
-
 static int load(struct qn_session *s, struct qn_route_plan *plan, int backend)
 {
     const struct qn_recipe *plain = qn_dequantize_plain(s->ctx);
@@ -108,27 +99,22 @@ int qn_route_plan_session(struct qn_session *s, const struct qn_route *route,
         plan);
 }
 
+static int make(struct qn_session *s, const void *route, void *plan)
+{
+    return qn_route_plan_session(s, route, plan);
+}
+
 int qn_route_plan(struct quern_context *ctx, const struct qn_route *route,
                   const struct qn_plan_options *options,
                   struct qn_route_plan **plan)
 {
-    struct qn_session session = {.ctx = ctx};
     int code;
 
     if (!ctx || !route || !plan)
         return qn_error_null("ctx", ctx, "route", route, "plan");
     *plan = NULL;
-    code = check_options(options);
-    if (!code)
-        code = qn_route_check(route);
-    if (!code)
-        code = qn_session_open(&session, ctx, NULL, options);
-    if (!code)
-        code = qn_session_capture(&session, NULL, "making a plan");
-    if (!code)
-        code = qn_route_plan_session(&session, route, plan);
-    qn_session_close(&session);
-    return qn_error_done(code);
+    code = qn_session_no_cublaslt(options, "routes");
+    return code ? code : qn_session_plan(ctx, options, make, route, plan);
 }
 
 void qn_route_plan_free(struct qn_route_plan *plan)
@@ -172,9 +158,10 @@ void qn_route_explain(const struct qn_route_plan *plan, const char *indent,
     }
 }
 
-static int explain(struct qn_session *s, const struct qn_route *route,
+static int explain(struct qn_session *s, const void *given,
                    struct qn_text *text)
 {
+    const struct qn_route *route = given;
     struct qn_route_plan *plan;
     char line[512];
     int code = qn_route_plan_session(s, route, &plan);
@@ -198,19 +185,12 @@ static int explain(struct qn_session *s, const struct qn_route *route,
 int qn_route_why(struct quern_context *ctx, const struct qn_route *route,
                  const struct qn_plan_options *options, char **out)
 {
-    struct qn_session session = {.ctx = ctx};
-    struct qn_text text = {0};
     int code;
 
     if (!ctx || !route || !out)
         return qn_error_null("ctx", ctx, "route", route, "text");
     *out = NULL;
-    code = check_options(options);
-    if (!code)
-        code = qn_route_check(route);
-    if (!code)
-        code = qn_session_explain(&session, ctx, NULL, options, &text);
-    if (!code)
-        code = explain(&session, route, &text);
-    return qn_session_explained(&session, code, &text, out);
+    code = qn_session_no_cublaslt(options, "routes");
+    return code ? code
+                : qn_session_why(ctx, NULL, options, explain, route, out);
 }

@@ -245,6 +245,8 @@ static const struct {
      0, "evidence compiled"}, /* no route ran */
     {"why permute m=64 topk=2 k=64 --gpu A10 --specs tests/cli/specs", 0,
      "evidence compiled"},
+    {"why quantize mxfp8 of=x g=2 m=64 k=64 --gpu H100", 0,
+     "> quern_mxfp8_quantize_x_bf16_sm90a"},
     {"run fprop test_serve g=2 m=64 n=32 k=96 --specs tests/cli/specs "
      "--backend host --check",
      0, "passed"},
