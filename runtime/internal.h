@@ -118,8 +118,8 @@ struct qn_problem {
 int qn_problem_parse(struct quern_context *ctx, const char *text,
                      struct qn_problem *problem);
 
-/* Write it back as text, NUL-terminated; returns the length it needs. NULL is
-   no problem: "". The buffer may be NULL, and is cut at `size`. */
+/* Write it back as text, NUL-terminated; returns the length it needs. The
+   buffer may be NULL, and the text is cut at `size`. */
 int qn_problem_print(const struct qn_problem *problem, char *buffer,
                      size_t size);
 
@@ -180,7 +180,7 @@ int qn_plan(struct quern_context *ctx, const struct qn_problem *problem,
 /* Free a plan once no run uses it. NULL is allowed. */
 void qn_plan_free(struct qn_plan *plan);
 
-/* A plan's choices. For NULL: zeros and no name. */
+/* A plan's choices. */
 void qn_plan_info(const struct qn_plan *plan, struct quern_plan_info *info);
 
 /* Explain the choice for a problem, as quern_why; qn_free frees `*text`. */

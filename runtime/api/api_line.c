@@ -20,7 +20,7 @@ int qn_api_line(struct quern_context *ctx, const char *text,
     case QN_LINE_MOE:
         return qn_moe_parse(ctx, text, &line->of.moe);
     case QN_LINE_ROUTE:
-        return qn_route_parse(ctx, text, &line->of.route);
+        return qn_route_parse(text, &line->of.route);
     case QN_LINE_CAST:
         return qn_quantize_parse(ctx, text, &line->of.cast);
     default:

@@ -236,10 +236,13 @@ int qn_api_why(struct quern_context *ctx, const char *text_line,
         code = qn_api_options(given, &o);
     if (!code)
         code = check_kind(&line, &o);
+    if (!code && !text)
+        code = qn_error_set(QUERN_EINVAL, "text is NULL");
     if (!code)
         code = qn_api_enter(ctx, o.device, o.backend, &scope);
     if (code)
         return code;
+    *text = NULL;
     options = options_of(&o);
     if (line.kind == QN_LINE_MLP)
         code = qn_mlp_why(ctx, &line.of.mlp, &options, text);

@@ -2,7 +2,6 @@
 /* describe_all.c: the requirements for a caller, with a workspace for any
    plan of a GPU. That depends on the kernels that there are. */
 #include "choose/describe_all.h"
-#include "base/error.h"
 #include "choose/model.h"
 #include "problem/problem.h"
 #include "problem/epilogue_rules.h"
@@ -54,7 +53,5 @@ int qn_problem_describe(struct quern_context *ctx,
                         const struct qn_problem *problem,
                         struct qn_description *description)
 {
-    if (!ctx || !problem || !description)
-        return qn_error_null("ctx", ctx, "problem", problem, "description");
     return qn_describe(ctx, problem, description, NULL);
 }

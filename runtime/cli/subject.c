@@ -106,7 +106,7 @@ static int begin_route(struct qn_subject *s, const struct qn_options *opt,
                                "--routes has rows of experts, and '%s' draws "
                                "experts of pairs",
                                text);
-    code = qn_route_parse(s->ctx, text, &route);
+    code = qn_route_parse(text, &route);
     return code ? qn_message_code(opt, code, quern_errmsg())
                 : qn_route_job_begin(&s->of.route, opt, s->ctx, &route,
                                      opt->backend);

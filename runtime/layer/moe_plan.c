@@ -165,12 +165,9 @@ static int make(struct qn_session *s, const void *moe, void *plan)
 int qn_moe_plan(struct quern_context *ctx, const struct qn_moe *moe,
                 const struct qn_plan_options *options, struct qn_moe_plan **out)
 {
-    int code;
+    const int code = qn_mlp_plan_options(options);
 
-    if (!ctx || !moe || !out)
-        return qn_error_null("ctx", ctx, "moe", moe, "plan");
     *out = NULL;
-    code = qn_mlp_plan_options(options);
     return code ? code : qn_session_plan(ctx, options, make, moe, out);
 }
 
@@ -306,11 +303,7 @@ static int explain(struct qn_session *s, const void *given,
 int qn_moe_why(struct quern_context *ctx, const struct qn_moe *moe,
                const struct qn_plan_options *options, char **out)
 {
-    int code;
+    const int code = qn_mlp_plan_options(options);
 
-    if (!ctx || !moe || !out)
-        return qn_error_null("ctx", ctx, "moe", moe, "text");
-    *out = NULL;
-    code = qn_mlp_plan_options(options);
     return code ? code : qn_session_why(ctx, NULL, options, explain, moe, out);
 }

@@ -133,12 +133,8 @@ static void set_rows(struct run *run)
 static int begin(struct run *run, const struct qn_moe_plan *plan,
                  const struct qn_mlp_args *args, int phase)
 {
-    int code;
+    int code = qn_context_process(plan->ctx, "plan");
 
-    if (!plan || !args)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !plan ? "plan" : "args");
-    code = qn_context_process(plan->ctx, "plan");
     if (!code && (args->rows < 0 || args->rows > plan->moe.mlp.m))
         code = qn_error_set(QUERN_EINVAL,
                             "rows is %lld: 0 to %lld tokens are expected",

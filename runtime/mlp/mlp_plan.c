@@ -390,12 +390,9 @@ static int make(struct qn_session *s, const void *mlp, void *plan)
 int qn_mlp_plan(struct quern_context *ctx, const struct qn_mlp *mlp,
                 const struct qn_plan_options *options, struct qn_mlp_plan **out)
 {
-    int code;
+    const int code = qn_mlp_plan_options(options);
 
-    if (!ctx || !mlp || !out)
-        return qn_error_null("ctx", ctx, "mlp", mlp, "plan");
     *out = NULL;
-    code = qn_mlp_plan_options(options);
     return code ? code : qn_session_plan(ctx, options, make, mlp, out);
 }
 
@@ -528,12 +525,8 @@ static int explain(struct qn_session *s, const void *given,
 int qn_mlp_why(struct quern_context *ctx, const struct qn_mlp *mlp,
                const struct qn_plan_options *options, char **out)
 {
-    int code;
+    const int code = qn_mlp_plan_options(options);
 
-    if (!ctx || !mlp || !out)
-        return qn_error_null("ctx", ctx, "mlp", mlp, "text");
-    *out = NULL;
-    code = qn_mlp_plan_options(options);
     return code ? code : qn_session_why(ctx, NULL, options, explain, mlp, out);
 }
 

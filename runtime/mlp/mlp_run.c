@@ -394,16 +394,11 @@ static int run_phases(const struct qn_mlp_plan *plan,
                       const struct qn_mlp_args *args, void *stream, int first,
                       int last)
 {
-    const struct qn_plan *pre;
+    const struct qn_plan *pre = plan->launches[QN_MLP_PRE].product;
     struct qn_driver_scope scope;
     struct qn_mlp_plan room;
-    int code;
+    int code = qn_context_process(pre->ctx, "plan");
 
-    if (!plan || !args)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !plan ? "plan" : "args");
-    pre = plan->launches[QN_MLP_PRE].product;
-    code = qn_context_process(pre->ctx, "plan");
     if (!code)
         code = qn_mlp_plan_fit(plan, args, &room, &plan);
     if (!code)

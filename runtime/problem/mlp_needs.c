@@ -4,7 +4,6 @@
 */
 #include "problem/mlp.h"
 #include "problem/problem.h"
-#include "base/error.h"
 #include "problem/host_sizes_rules.h"
 #include "problem/quantize.h"
 
@@ -104,7 +103,5 @@ int qn_mlp_describe(struct quern_context *ctx, const struct qn_mlp *mlp,
 int qn_mlp_needs(struct quern_context *ctx, const struct qn_mlp *mlp,
                  struct qn_mlp_description *description)
 {
-    if (!ctx || !mlp || !description)
-        return qn_error_null("ctx", ctx, "mlp", mlp, "description");
     return qn_mlp_describe(ctx, mlp, description, NULL, NULL);
 }

@@ -8,7 +8,6 @@
 #include "problem/mlp.h"
 #include "problem/problem.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Tensors that the recipe does not scale have its type; bf16 if it scales all,
@@ -53,11 +52,8 @@ int qn_mlp_parse(struct quern_context *ctx, const char *text,
                  struct qn_mlp *out)
 {
     struct qn_mlp mlp = {.probability = 0};
-    int code;
+    int code = qn_mlp_begin(ctx, &text, "mlp", &mlp);
 
-    if (!ctx || !text || !out)
-        return qn_error_null("ctx", ctx, "text", text, "mlp");
-    code = qn_mlp_begin(ctx, &text, "mlp", &mlp);
     if (!code)
         code = qn_field_parse(&qn_line_mlp, 0, text, &mlp);
     if (!code)
@@ -71,8 +67,6 @@ int qn_mlp_print(const struct qn_mlp *mlp, char *buffer, size_t size)
 {
     static const struct qn_mlp usual;
 
-    if (!mlp)
-        return snprintf(buffer, buffer ? size : 0, "%s", "");
     return qn_field_print(&qn_line_mlp, 0, "mlp", mlp, &usual, mlp->recipe,
                           buffer, size);
 }

@@ -9,7 +9,6 @@
 #include "problem/field.h"
 #include "problem/problem.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------- parts */
@@ -125,16 +124,15 @@ int qn_moe_check(struct quern_context *ctx, const struct qn_moe *moe,
     return qn_mlp_check(ctx, &mlp, recipe);
 }
 
+static const struct qn_moe usual = {.mlp.probability = QUERN_WEIGHTS_H,
+                                    .index = QUERN_I32};
+
 int qn_moe_parse(struct quern_context *ctx, const char *text,
                  struct qn_moe *out)
 {
-    struct qn_moe moe = {.index = QUERN_I32};
-    int code;
+    struct qn_moe moe = usual;
+    int code = qn_mlp_begin(ctx, &text, "moe", &moe.mlp);
 
-    if (!ctx || !text || !out)
-        return qn_error_null("ctx", ctx, "text", text, "moe");
-    moe.mlp.probability = QUERN_WEIGHTS_H;
-    code = qn_mlp_begin(ctx, &text, "moe", &moe.mlp);
     if (!code)
         code = qn_field_parse(&qn_line_moe, 0, text, &moe);
     if (!code)
@@ -146,11 +144,6 @@ int qn_moe_parse(struct quern_context *ctx, const char *text,
 
 int qn_moe_print(const struct qn_moe *moe, char *buffer, size_t size)
 {
-    static const struct qn_moe usual = {.mlp.probability = QUERN_WEIGHTS_H,
-                                        .index = QUERN_I32};
-
-    if (!moe)
-        return snprintf(buffer, buffer ? size : 0, "%s", "");
     return qn_field_print(&qn_line_moe, 0, "moe", moe, &usual, moe->mlp.recipe,
                           buffer, size);
 }
@@ -287,7 +280,5 @@ int qn_moe_describe(struct quern_context *ctx, const struct qn_moe *moe,
 int qn_moe_needs(struct quern_context *ctx, const struct qn_moe *moe,
                  struct qn_mlp_description *description)
 {
-    if (!ctx || !moe || !description)
-        return qn_error_null("ctx", ctx, "moe", moe, "description");
     return qn_moe_describe(ctx, moe, description, NULL, NULL);
 }

@@ -9,7 +9,6 @@
 #include "problem/field.h"
 #include "problem/geometry.h"
 
-#include <stdio.h>
 #include <string.h>
 
 struct parser {
@@ -62,11 +61,8 @@ int qn_problem_parse(struct quern_context *ctx, const char *text,
 {
     struct qn_problem p = {.op = 0};
     struct parser parser = {.ctx = ctx, .at = text, .problem = &p};
-    int code;
+    int code = parse_op(&parser);
 
-    if (!ctx || !text || !problem)
-        return qn_error_null("ctx", ctx, "text", text, "problem");
-    code = parse_op(&parser);
     if (!code)
         code = parse_recipe(&parser);
     if (!code) {
@@ -84,10 +80,8 @@ int qn_problem_parse(struct quern_context *ctx, const char *text,
 
 int qn_problem_print(const struct qn_problem *p, char *buffer, size_t size)
 {
-    struct qn_problem usual = {.op = p ? p->op : 0};
+    struct qn_problem usual = {.op = p->op};
 
-    if (!p)
-        return snprintf(buffer, buffer ? size : 0, "%s", "");
     if (p->op >= QUERN_FPROP && p->op <= QUERN_WGRAD)
         qn_problem_defaults(&usual, NULL);
     return qn_field_print(&qn_line_product, 0, qn_op_name(p->op), p, &usual,

@@ -487,7 +487,5 @@ int qn_quantize_needs(struct quern_context *ctx,
                       const struct qn_quantization *q,
                       struct qn_quantize_description *description)
 {
-    if (!ctx || !q || !description)
-        return qn_error_null("ctx", ctx, "quantization", q, "description");
     return qn_quantize_describe(ctx, q, description, NULL, NULL);
 }

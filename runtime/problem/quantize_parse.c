@@ -7,8 +7,6 @@
 #include "problem/problem.h"
 #include "problem/quantize.h"
 
-#include <stdio.h>
-
 struct parser {
     const char *at;
     char word[QN_LONGEST_WORD];
@@ -46,11 +44,8 @@ int qn_quantize_parse(struct quern_context *ctx, const char *text,
     struct qn_quantization q = {.work = 0};
     struct parser parser = {.at = text, .q = &q};
     const struct qn_recipe *recipe;
-    int code;
+    int code = parse_work(&parser);
 
-    if (!ctx || !text || !out)
-        return qn_error_null("ctx", ctx, "text", text, "quantization");
-    code = parse_work(&parser);
     if (!code)
         code = qn_problem_recipe(ctx, &parser.at, qn_work_name(q.work),
                                  q.recipe, &recipe);
@@ -68,8 +63,6 @@ int qn_quantize_print(const struct qn_quantization *q, char *buffer,
 {
     static const struct qn_quantization usual;
 
-    if (!q)
-        return snprintf(buffer, buffer ? size : 0, "%s", "");
     return qn_field_print(&qn_line_cast, q->work, qn_work_name(q->work), q,
                           &usual, q->recipe, buffer, size);
 }

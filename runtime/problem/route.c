@@ -6,7 +6,6 @@
 #include "problem/field.h"
 #include "problem/problem.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const struct qn_route usual = {.index = QUERN_I32, .type = QUERN_BF16};
@@ -83,16 +82,12 @@ int qn_route_check(const struct qn_route *r)
     return code;
 }
 
-int qn_route_parse(struct quern_context *ctx, const char *text,
-                   struct qn_route *out)
+int qn_route_parse(const char *text, struct qn_route *out)
 {
     struct qn_route r = usual;
     char word[QN_LONGEST_WORD];
-    int found, code;
+    int code, found = qn_field_next(&text, word);
 
-    if (!ctx || !text || !out)
-        return qn_error_null("ctx", ctx, "text", text, "route");
-    found = qn_field_next(&text, word);
     if (found < 0)
         return QUERN_EINVAL;
     code = qn_field_listed("", word, &qn_routing_words, &r.work);
@@ -107,8 +102,6 @@ int qn_route_parse(struct quern_context *ctx, const char *text,
 
 int qn_route_print(const struct qn_route *r, char *buffer, size_t size)
 {
-    if (!r)
-        return snprintf(buffer, buffer ? size : 0, "%s", "");
     return qn_field_print(&qn_line_route, r->work, qn_routing_name(r->work), r,
                           &usual, "", buffer, size);
 }

@@ -57,8 +57,7 @@ struct qn_route_description {
 };
 
 /* As qn_problem_parse and qn_problem_print. */
-int qn_route_parse(struct quern_context *ctx, const char *text,
-                   struct qn_route *route);
+int qn_route_parse(const char *text, struct qn_route *route);
 int qn_route_print(const struct qn_route *route, char *buffer, size_t size);
 
 /* All rules. QUERN_EINVAL names field and rule. */

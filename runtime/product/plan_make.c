@@ -39,12 +39,9 @@ int qn_plan_make(struct quern_context *ctx, const struct qn_problem *problem,
                  struct qn_plan **plan)
 {
     struct qn_session session;
-    int code;
+    int code = qn_session_open(&session, ctx, problem, options);
 
-    if (!ctx || !problem || !plan)
-        return qn_error_null("ctx", ctx, "problem", problem, "plan");
     *plan = NULL;
-    code = qn_session_open(&session, ctx, problem, options);
     session.band = band;
     if (!code)
         code = qn_plan_session(&session, plan);
@@ -94,17 +91,13 @@ int qn_plan_evidence(const struct qn_plan *plan)
 
 void qn_plan_info(const struct qn_plan *plan, struct quern_plan_info *info)
 {
-    if (!info)
-        return;
-    *info = (struct quern_plan_info){.kernel = ""};
-    if (!plan)
-        return;
-    info->kernel = qn_plan_name(plan);
-    info->backend = plan->backend;
-    info->sms = plan->workers;
-    info->workspace_bytes = plan->need.workspace_bytes;
-    info->streams = plan->streams;
-    info->microbatches = plan->kernel ? plan->microbatches : 1;
-    info->tuned = plan->tuned;
-    info->evidence = qn_plan_evidence(plan);
+    *info = (struct quern_plan_info){
+        .kernel = qn_plan_name(plan),
+        .backend = plan->backend,
+        .sms = plan->workers,
+        .workspace_bytes = plan->need.workspace_bytes,
+        .streams = plan->streams,
+        .microbatches = plan->kernel ? plan->microbatches : 1,
+        .tuned = plan->tuned,
+        .evidence = qn_plan_evidence(plan)};
 }

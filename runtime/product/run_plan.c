@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_plan.c: run a plan of any kind, and check its records. */
 #include "base/context.h"
-#include "base/error.h"
 #include "device/check.h"
 #include "product/args.h"
 #include "product/plan.h"
@@ -23,11 +22,8 @@ int qn_run(const struct qn_plan *plan, const struct qn_args *args, void *stream)
 int qn_check(const struct qn_plan *plan, const struct qn_args *args,
              void *stream)
 {
-    int from, code;
+    int from, code = qn_context_process(plan->ctx, "plan");
 
-    if (!plan || !args || !args->workspace)
-        return qn_error_null("plan", plan, "args", args, "workspace");
-    code = qn_context_process(plan->ctx, "plan");
     if (code)
         return code;
     from = qn_args_sizes(plan, args);

@@ -438,8 +438,6 @@ int qn_why_tell(struct quern_context *ctx, const struct qn_problem *problem,
                 const struct qn_plan_options *options,
                 struct qn_why_facts *facts, char **out)
 {
-    if (!ctx || !problem || !out)
-        return qn_error_null("ctx", ctx, "problem", problem, "text");
     return qn_session_why(ctx, problem, options, explain, &facts, out);
 }
 

@@ -416,12 +416,9 @@ int qn_quantize_plan(struct quern_context *ctx, const struct qn_quantization *q,
                      const struct qn_plan_options *options,
                      struct qn_quantize_plan **plan)
 {
-    int code;
+    int code = qn_session_no_cublaslt(options, "quantizes");
 
-    if (!ctx || !q || !plan)
-        return qn_error_null("ctx", ctx, "quantization", q, "plan");
     *plan = NULL;
-    code = qn_session_no_cublaslt(options, "quantizes");
     if (!code)
         code = qn_session_plan(ctx, options, make_plan, q, plan);
     if (!code)
@@ -449,17 +446,12 @@ int qn_quantize_evidence(const struct qn_quantize_plan *plan)
 void qn_quantize_plan_info(const struct qn_quantize_plan *plan,
                            struct quern_plan_info *info)
 {
-    if (!info)
-        return;
-    *info = (struct quern_plan_info){.kernel = ""};
-    if (!plan)
-        return;
-    info->kernel = main_kernel(plan)->name;
-    info->backend = plan->backend;
-    info->sms = plan->workers;
-    info->workspace_bytes = plan->need.workspace_bytes;
-    info->tuned = 0;
-    info->evidence = qn_quantize_evidence(plan);
+    *info =
+        (struct quern_plan_info){.kernel = main_kernel(plan)->name,
+                                 .backend = plan->backend,
+                                 .sms = plan->workers,
+                                 .workspace_bytes = plan->need.workspace_bytes,
+                                 .evidence = qn_quantize_evidence(plan)};
 }
 
 /* --------------------------------------------------------------------- why */
@@ -529,11 +521,7 @@ static int explain(struct qn_session *s, const void *given,
 int qn_quantize_why(struct quern_context *ctx, const struct qn_quantization *q,
                     const struct qn_plan_options *options, char **out)
 {
-    int code;
+    const int code = qn_session_no_cublaslt(options, "quantizes");
 
-    if (!ctx || !q || !out)
-        return qn_error_null("ctx", ctx, "quantization", q, "text");
-    *out = NULL;
-    code = qn_session_no_cublaslt(options, "quantizes");
     return code ? code : qn_session_why(ctx, NULL, options, explain, q, out);
 }

@@ -211,12 +211,8 @@ int qn_quantize_run(const struct qn_quantize_plan *plan,
 {
     struct qn_quantize_plan room;
     struct qn_driver_scope scope;
-    int code;
+    int code = qn_quantize_admit(plan, args, &room, &plan);
 
-    if (!plan || !args)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !plan ? "plan" : "args");
-    code = qn_quantize_admit(plan, args, &room, &plan);
     if (code || !plan->driver)
         return code ? code : qn_quantize_launch(plan, args, stream);
     code = qn_driver_enter(plan->driver, plan->context, &scope);

@@ -12,11 +12,8 @@ int qn_mlp_put(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
     const struct qn_plan *plans[2];
     struct qn_args all[2];
     struct qn_mlp_plan room;
-    int count = 0, code;
+    int count = 0, code = qn_mlp_plan_fit(plan, args, &room, &plan);
 
-    if (!plan || !args || !queue)
-        return qn_error_null("plan", plan, "args", args, "queue");
-    code = qn_mlp_plan_fit(plan, args, &room, &plan);
     if (!code)
         code = qn_mlp_args(plan, args, QN_MLP_WGRAD, QN_MLP_WGRAD);
     if (!code && args->host_sizes)

@@ -324,21 +324,11 @@ static int put(struct qn_queue *queue, struct entry *new)
     return code;
 }
 
-static int check_put(const void *queue, const void *plan, const void *args)
-{
-    if (queue && plan && args)
-        return QUERN_OK;
-    return qn_error_null("queue", queue, "plan", plan, "args");
-}
-
 int qn_queue_put(struct qn_queue *queue, const struct qn_plan *plan,
                  const struct qn_args *args, int layer)
 {
-    struct entry new = {.plan = plan, .layer = layer};
+    struct entry new = {.plan = plan, .args = *args, .layer = layer};
 
-    if (check_put(queue, plan, args))
-        return QUERN_EINVAL;
-    new.args = *args;
     return put(queue, &new);
 }
 
@@ -359,11 +349,8 @@ int qn_queue_put_dbias(struct qn_queue *queue,
                        const struct qn_quantize_plan *plan,
                        const struct qn_quantize_args *args, int layer)
 {
-    struct entry new = {.sums = plan, .layer = layer};
+    struct entry new = {.sums = plan, .cast = *args, .layer = layer};
 
-    if (check_put(queue, plan, args))
-        return QUERN_EINVAL;
-    new.cast = *args;
     return put(queue, &new);
 }
 

@@ -108,12 +108,9 @@ int qn_route_plan(struct quern_context *ctx, const struct qn_route *route,
                   const struct qn_plan_options *options,
                   struct qn_route_plan **plan)
 {
-    int code;
+    const int code = qn_session_no_cublaslt(options, "routes");
 
-    if (!ctx || !route || !plan)
-        return qn_error_null("ctx", ctx, "route", route, "plan");
     *plan = NULL;
-    code = qn_session_no_cublaslt(options, "routes");
     return code ? code : qn_session_plan(ctx, options, make, route, plan);
 }
 
@@ -185,12 +182,8 @@ static int explain(struct qn_session *s, const void *given,
 int qn_route_why(struct quern_context *ctx, const struct qn_route *route,
                  const struct qn_plan_options *options, char **out)
 {
-    int code;
+    const int code = qn_session_no_cublaslt(options, "routes");
 
-    if (!ctx || !route || !out)
-        return qn_error_null("ctx", ctx, "route", route, "text");
-    *out = NULL;
-    code = qn_session_no_cublaslt(options, "routes");
     return code ? code
                 : qn_session_why(ctx, NULL, options, explain, route, out);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* route_run.c: launch a plan's kernels. Nothing here allocates. */
 #include "base/context.h"
-#include "base/error.h"
 #include "base/region.h"
 #include "device/check.h"
 #include "device/driver.h"
@@ -103,12 +102,8 @@ int qn_route_run(const struct qn_route_plan *plan,
                  const struct qn_route_args *args, void *stream)
 {
     struct qn_driver_scope scope;
-    int code;
+    int code = qn_context_process(plan->ctx, "plan");
 
-    if (!plan || !args)
-        return qn_error_set(QUERN_EINVAL, "%s is NULL",
-                            !plan ? "plan" : "args");
-    code = qn_context_process(plan->ctx, "plan");
     if (!code)
         code = check_overlap(plan, args);
     if (code || !plan->driver)

@@ -367,7 +367,7 @@ static void judge_changed(const char *text, const int *results)
     struct qn_route_job job;
     struct qn_route route;
 
-    assert_int_equal(qn_route_parse(host_ctx, text, &route), QUERN_OK);
+    assert_int_equal(qn_route_parse(text, &route), QUERN_OK);
     assert_int_equal(qn_route_job_begin(&job, &options, host_ctx, &route,
                                         QUERN_BACKEND_HOST),
                      0);
