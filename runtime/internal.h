@@ -72,9 +72,6 @@ struct qn_args {
 int qn_open(const struct quern_open_options *options,
             struct quern_context **ctx);
 void qn_close(struct quern_context *ctx);
-const char *qn_errmsg(const struct quern_context *ctx);
-const char *qn_strerror(int code);
-const char *qn_version(void);
 
 /* ----------------------------------------------------------------- problem
 ** A variant plus the sizes known to the host. m, n and k are those of the
@@ -183,12 +180,9 @@ void qn_plan_free(struct qn_plan *plan);
 /* A plan's choices. */
 void qn_plan_info(const struct qn_plan *plan, struct quern_plan_info *info);
 
-/* Explain the choice for a problem, as quern_why; qn_free frees `*text`. */
+/* Explain the choice for a problem, as quern_why; quern_free frees `*text`. */
 int qn_why(struct quern_context *ctx, const struct qn_problem *problem,
            const struct qn_plan_options *options, char **text);
-
-/* Free memory that the library returned. NULL is allowed. */
-void qn_free(void *memory);
 
 /* --------------------------------------------------------------------- run */
 
@@ -313,17 +307,7 @@ int qn_quantize_why(struct quern_context *ctx,
                     const struct qn_quantization *quantization,
                     const struct qn_plan_options *options, char **text);
 
-/* ------------------------------------------------------------- wgrad queue
-** As quern_queue_create and so on. A queue uses host memory only, of fixed
-** size; one thread at a time may use it.
-*/
-struct qn_queue;
-
-#define QUERN_MAX_QUEUE  65536
-#define QUERN_ALL_LAYERS (-1)
-
-int qn_queue(struct quern_context *ctx, int capacity, struct qn_queue **queue);
-void qn_queue_free(struct qn_queue *queue);
+/* ------------------------------------------------------------- wgrad queue */
 
 /*
 ** Defer qn_run(plan, args) of a wgrad, as quern_queue_put: makes the same
@@ -338,19 +322,14 @@ void qn_queue_free(struct qn_queue *queue);
 ** another shape for the same matrices, an overwrite of it, or an overlap with
 ** its tensors.
 */
-int qn_queue_put(struct qn_queue *queue, const struct qn_plan *plan,
+int qn_queue_put(struct quern_queue *queue, const struct qn_plan *plan,
                  const struct qn_args *args, int layer);
 
 /* Defer qn_quantize_run of a quantization that makes only dbias likewise; the
    bits are those of single runs. It counts as a product. */
-int qn_queue_put_dbias(struct qn_queue *queue,
+int qn_queue_put_dbias(struct quern_queue *queue,
                        const struct qn_quantize_plan *plan,
                        const struct qn_quantize_args *args, int layer);
-
-/* As quern_queue_flush, _drop and _count. */
-int qn_queue_flush(struct qn_queue *queue, int layer, int most, void *stream);
-int qn_queue_drop(struct qn_queue *queue, int layer);
-int qn_queue_count(const struct qn_queue *queue, int layer);
 
 /* --------------------------------------------------------------------- mlp
 ** The MLP of a layer, one expert per group, made of products and casts:
@@ -497,7 +476,7 @@ int qn_mlp_backward(const struct qn_mlp_plan *plan,
 int qn_mlp_wgrad(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                  void *stream);
 int qn_mlp_put(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
-               struct qn_queue *queue, int layer);
+               struct quern_queue *queue, int layer);
 
 /* Each step with its kernel and the model's figures; as qn_why. */
 int qn_mlp_why(struct quern_context *ctx, const struct qn_mlp *mlp,

@@ -4,6 +4,8 @@
 #include "base/context.h"
 #include "base/error.h"
 
+#include <stdlib.h>
+
 #undef quern_open
 
 /* The name that headers before 0.2 call. Their structs are other ones. */
@@ -53,17 +55,12 @@ const char *quern_errmsg(void)
     return qn_error_text();
 }
 
-const char *quern_strerror(int code)
-{
-    return qn_strerror(code);
-}
-
 const char *quern_version(void)
 {
-    return qn_version();
+    return QUERN_VERSION;
 }
 
 void quern_free(void *memory)
 {
-    qn_free(memory);
+    free(memory);
 }

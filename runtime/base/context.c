@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void qn_context_log(const struct quern_context *ctx, int level,
@@ -109,9 +108,4 @@ struct qn_kernel_list qn_context_kernels(const struct quern_context *ctx,
 
     return (struct qn_kernel_list){ctx->order + first,
                                    find_place(ctx, op, recipe, 1) - first};
-}
-
-void qn_free(void *memory)
-{
-    free(memory);
 }

@@ -72,13 +72,7 @@ int qn_error_memory(void)
     return qn_error_set(QUERN_ENOMEM, "host memory ran out");
 }
 
-const char *qn_errmsg(const struct quern_context *ctx)
-{
-    (void)ctx;
-    return message;
-}
-
-const char *qn_strerror(int code)
+const char *quern_strerror(int code)
 {
     static const char *const meanings[] = {
 #define MEANING(name, value, meaning) [value] = meaning,
@@ -89,9 +83,4 @@ const char *qn_strerror(int code)
     if (code < 0 || code >= QUERN_STATUS_COUNT)
         return "unknown code";
     return meanings[code];
-}
-
-const char *qn_version(void)
-{
-    return QUERN_VERSION;
 }

@@ -149,7 +149,7 @@ static int report(const struct qn_options *opt, const struct qn_compile *work)
             continue;
         qn_text_add(&all, "%s: error: %s: %s\n", item->kernel->spec,
                     item->kernel->name,
-                    item->message ? item->message : qn_strerror(item->code));
+                    item->message ? item->message : quern_strerror(item->code));
         status = QN_EXIT_FAILED;
     }
     if (status && opt->json)

@@ -6,7 +6,7 @@
 #include "problem/moe.h"
 
 struct qn_mlp_plan;
-struct qn_queue;
+struct quern_queue;
 struct qn_route_plan;
 struct qn_session;
 struct quern_context;
@@ -48,7 +48,7 @@ void qn_moe_plan_info(const struct qn_moe_plan *plan,
 int qn_moe_run(const struct qn_moe_plan *plan, const struct qn_mlp_args *args,
                int phase, void *stream);
 int qn_moe_put(const struct qn_moe_plan *plan, const struct qn_mlp_args *args,
-               struct qn_queue *queue, int layer);
+               struct quern_queue *queue, int layer);
 int qn_moe_run_check(const struct qn_moe_plan *plan, void *workspace,
                      void *stream);
 int qn_moe_why(struct quern_context *ctx, const struct qn_moe *moe,

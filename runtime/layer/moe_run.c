@@ -466,7 +466,7 @@ int qn_moe_run(const struct qn_moe_plan *plan, const struct qn_mlp_args *args,
 }
 
 int qn_moe_put(const struct qn_moe_plan *plan, const struct qn_mlp_args *args,
-               struct qn_queue *queue, int layer)
+               struct quern_queue *queue, int layer)
 {
     struct run run = {.stream = NULL};
     const int code = begin(&run, plan, args, QN_MLP_WGRAD);

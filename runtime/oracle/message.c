@@ -104,7 +104,7 @@ int qn_message_code(const struct qn_options *options, int code,
     if (detail && is_diagnostic(detail))
         return qn_message_text(options, status_of(code), "", detail);
     return qn_message_fail(options, status_of(code), "%s",
-                           detail && *detail ? detail : qn_strerror(code));
+                           detail && *detail ? detail : quern_strerror(code));
 }
 
 const char *qn_message_nearest(const char *word, const char *const *words)

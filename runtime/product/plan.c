@@ -467,7 +467,7 @@ int qn_plan_tune(struct qn_session *s)
     if (s->ctx->measure(s->ctx, s->problem, &options, 1, &result))
         qn_context_log(s->ctx, QUERN_LOG_INFO, "not tuned: %s",
                        qn_error_text());
-    qn_free(result.candidates);
+    free(result.candidates);
     s->options.tune_ms = 0; /* spent: the plan's parts get none */
     return QUERN_OK;
 }

@@ -6,7 +6,7 @@
 #include "queue/queue.h"
 
 int qn_mlp_put(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
-               struct qn_queue *queue, int layer)
+               struct quern_queue *queue, int layer)
 {
     static const int order[] = {QN_MLP_DW2, QN_MLP_DW1};
     const struct qn_plan *plans[2];

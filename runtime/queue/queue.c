@@ -36,7 +36,7 @@ struct entry {
     int layer;
 };
 
-struct qn_queue {
+struct quern_queue {
     int capacity, count;
     struct entry *entries; /* [capacity], the oldest first */
 };
@@ -195,7 +195,7 @@ static int check_apart(const struct entry *old, const struct entry *new)
 }
 
 /* Against all that wait. */
-static int check_conflicts(const struct qn_queue *queue,
+static int check_conflicts(const struct quern_queue *queue,
                            const struct entry *new)
 {
     int code = QUERN_OK;
@@ -212,7 +212,8 @@ static int check_conflicts(const struct qn_queue *queue,
 
 /* -------------------------------------------------------------------- queue */
 
-int qn_queue(struct quern_context *ctx, int capacity, struct qn_queue **queue)
+int quern_queue_create(struct quern_context *ctx, int capacity,
+                       struct quern_queue **queue)
 {
     if (!ctx || !queue)
         return qn_error_set(QUERN_EINVAL, "%s is NULL", !ctx ? "ctx" : "queue");
@@ -233,7 +234,7 @@ int qn_queue(struct quern_context *ctx, int capacity, struct qn_queue **queue)
     return QUERN_OK;
 }
 
-void qn_queue_free(struct qn_queue *queue)
+void quern_queue_destroy(struct quern_queue *queue)
 {
     if (queue)
         free(queue->entries);
@@ -245,7 +246,7 @@ static int matches(const struct entry *entry, int layer)
     return layer == QUERN_ALL_LAYERS || entry->layer == layer;
 }
 
-int qn_queue_count(const struct qn_queue *queue, int layer)
+int quern_queue_count(const struct quern_queue *queue, int layer)
 {
     int count = 0;
 
@@ -305,7 +306,7 @@ static int check_dbias(struct entry *new)
 }
 
 /* The kind of a new entry. */
-static int put(struct qn_queue *queue, struct entry *new)
+static int put(struct quern_queue *queue, struct entry *new)
 {
     int code;
 
@@ -324,7 +325,7 @@ static int put(struct qn_queue *queue, struct entry *new)
     return code;
 }
 
-int qn_queue_put(struct qn_queue *queue, const struct qn_plan *plan,
+int qn_queue_put(struct quern_queue *queue, const struct qn_plan *plan,
                  const struct qn_args *args, int layer)
 {
     struct entry new = {.plan = plan, .args = *args, .layer = layer};
@@ -332,7 +333,8 @@ int qn_queue_put(struct qn_queue *queue, const struct qn_plan *plan,
     return put(queue, &new);
 }
 
-int qn_queue_put_all(struct qn_queue *queue, const struct qn_plan *const *plans,
+int qn_queue_put_all(struct quern_queue *queue,
+                     const struct qn_plan *const *plans,
                      const struct qn_args *args, int count, int layer)
 {
     const int before = queue->count;
@@ -345,7 +347,7 @@ int qn_queue_put_all(struct qn_queue *queue, const struct qn_plan *const *plans,
     return code;
 }
 
-int qn_queue_put_dbias(struct qn_queue *queue,
+int qn_queue_put_dbias(struct quern_queue *queue,
                        const struct qn_quantize_plan *plan,
                        const struct qn_quantize_args *args, int layer)
 {
@@ -357,7 +359,7 @@ int qn_queue_put_dbias(struct qn_queue *queue,
 /* -------------------------------------------------------------------- flush */
 
 /* Take an entry out; those after it move up. */
-static void take_out(struct qn_queue *queue, int at)
+static void take_out(struct quern_queue *queue, int at)
 {
     queue->count--;
     memmove(&queue->entries[at], &queue->entries[at + 1],
@@ -365,7 +367,7 @@ static void take_out(struct qn_queue *queue, int at)
 }
 
 /* A named layer without entries is one flushed twice, or never put. */
-static int check_flush(const struct qn_queue *queue, int layer, int most)
+static int check_flush(const struct quern_queue *queue, int layer, int most)
 {
     if (!queue)
         return qn_error_set(QUERN_EINVAL, "queue is NULL");
@@ -377,7 +379,7 @@ static int check_flush(const struct qn_queue *queue, int layer, int most)
     if (most < 0)
         return qn_error_set(QUERN_EINVAL,
                             "most is %d: 0 (all) or more is expected", most);
-    if (layer != QUERN_ALL_LAYERS && !qn_queue_count(queue, layer))
+    if (layer != QUERN_ALL_LAYERS && !quern_queue_count(queue, layer))
         return qn_error_set(QUERN_EINVAL,
                             "layer %d has no pending work: it was flushed "
                             "already, or never put",
@@ -386,7 +388,7 @@ static int check_flush(const struct qn_queue *queue, int layer, int most)
 }
 
 /* The oldest entry that matches, from `at` on; -1 if there is none. */
-static int find(const struct qn_queue *queue, int layer, int at)
+static int find(const struct quern_queue *queue, int layer, int at)
 {
     for (; at < queue->count; at++)
         if (matches(&queue->entries[at], layer))
@@ -436,7 +438,7 @@ static int adds(const struct entry *e)
 
 /* An older one of another layer that comes before the one at `place`, as they
    do not both just add; NULL if there is none. */
-static const struct entry *blocker(const struct qn_queue *queue, int layer,
+static const struct entry *blocker(const struct quern_queue *queue, int layer,
                                    int place)
 {
     const struct entry *new = &queue->entries[place];
@@ -448,7 +450,7 @@ static const struct entry *blocker(const struct qn_queue *queue, int layer,
     return NULL;
 }
 
-static int check_order(const struct qn_queue *queue, int layer, int place)
+static int check_order(const struct quern_queue *queue, int layer, int place)
 {
     const struct entry *old = blocker(queue, layer, place);
 
@@ -464,7 +466,7 @@ static int check_order(const struct qn_queue *queue, int layer, int place)
 
 /* The oldest entry that matches, and of the `most` oldest those that join
    it: their indexes, in order. Returns how many; 0 if none matches. */
-static int collect(const struct qn_queue *queue, int layer, int most,
+static int collect(const struct quern_queue *queue, int layer, int most,
                    int places[QUERN_MAX_MICROBATCHES])
 {
     int at = find(queue, layer, 0), count = 0, microbatches;
@@ -490,7 +492,7 @@ static int collect(const struct qn_queue *queue, int layer, int most,
 }
 
 /* One launch, or a single run. */
-static int launch(const struct qn_queue *queue, const int *places, int count,
+static int launch(const struct quern_queue *queue, const int *places, int count,
                   void *stream)
 {
     const struct entry *first = &queue->entries[places[0]];
@@ -505,7 +507,8 @@ static int launch(const struct qn_queue *queue, const int *places, int count,
     return qn_run_merged(first->plan, args, count, stream);
 }
 
-int qn_queue_flush(struct qn_queue *queue, int layer, int most, void *stream)
+int quern_queue_flush(struct quern_queue *queue, int layer, int most,
+                      struct CUstream_st *stream)
 {
     int code = check_flush(queue, layer, most), places[QUERN_MAX_MICROBATCHES];
     int left = most, count;
@@ -524,7 +527,7 @@ int qn_queue_flush(struct qn_queue *queue, int layer, int most, void *stream)
     return code;
 }
 
-int qn_queue_drop(struct qn_queue *queue, int layer)
+int quern_queue_drop(struct quern_queue *queue, int layer)
 {
     int code = check_flush(queue, layer, 0), at = 0;
 

@@ -5,8 +5,9 @@
 #include "internal.h"
 
 struct qn_plan;
-struct qn_queue;
+struct quern_queue;
 
 /* qn_queue_put of several products of one layer: all of them, or none. */
-int qn_queue_put_all(struct qn_queue *queue, const struct qn_plan *const *plans,
+int qn_queue_put_all(struct quern_queue *queue,
+                     const struct qn_plan *const *plans,
                      const struct qn_args *args, int count, int layer);

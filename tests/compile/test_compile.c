@@ -50,7 +50,7 @@ static int open_all(void **state)
     (void)state;
     qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), 0, &compiler);
     if (!compiler) /* the runner shows the reason */
-        print_message("skip: %s\n", qn_errmsg(NULL));
+        print_message("skip: %s\n", quern_errmsg());
     if (qg_open(NULL, 0, &generator)) {
         print_error("%s\n", generator ? qg_diagnostics(generator) : "memory");
         return -1;
@@ -163,7 +163,7 @@ static int compile_one(const struct qn_kernel *kernel)
     table_add(table, kernel, &report, seconds, broken);
     if (broken)
         print_error("%s: %s: %s\n%s\n", kernel->spec, kernel->name, broken,
-                    compiled.log ? compiled.log : qn_errmsg(NULL));
+                    compiled.log ? compiled.log : quern_errmsg());
     else
         twins_add(number, &report);
     qn_nvrtc_free(&compiled);

@@ -29,7 +29,7 @@ static struct quern_context *context(void)
 static void has_sentence(int code)
 {
     FUZZ_HOLDS(code > QUERN_OK && code < QUERN_STATUS_COUNT);
-    FUZZ_HOLDS(strchr(qn_errmsg(NULL), ' '));
+    FUZZ_HOLDS(strchr(quern_errmsg(), ' '));
 }
 
 static const struct qn_plan_options host = {.backend = QUERN_BACKEND_HOST};
@@ -55,7 +55,7 @@ void fuzz_problem(const char *text, size_t length)
     code = qn_why(ctx, &p, &host, &why);
     if (code)
         has_sentence(code);
-    qn_free(why);
+    quern_free(why);
 }
 
 void fuzz_cast(const char *text, size_t length)
@@ -78,7 +78,7 @@ void fuzz_cast(const char *text, size_t length)
     code = qn_quantize_why(ctx, &q, &host, &why);
     if (code)
         has_sentence(code);
-    qn_free(why);
+    quern_free(why);
 }
 
 /* One whose plans have only the kernels that are linked. */

@@ -127,7 +127,7 @@ static void judge(struct qn_job *job, char *text, size_t size)
 
     if (qn_call_queue(&job->call) || qn_call_check(&job->call) ||
         qn_oracle_judge(job, QN_ORACLE_FLOAT64, ROWS, &verdict))
-        bad = qn_errmsg(gpu_context);
+        bad = quern_errmsg();
     else if (!verdict.passed)
         qn_oracle_print(&verdict, text, size);
     else
@@ -158,7 +158,7 @@ static void run_one(int number, int i)
     if (qn_problem_parse(gpu_context, line, &problem) ||
         qn_job_begin(&job, &options, gpu_context, &problem, c.length))
         snprintf(text, sizeof text, "it cannot be planned: %.200s",
-                 qn_errmsg(gpu_context));
+                 quern_errmsg());
     else
         judge(&job, text, sizeof text);
     if (*text)
@@ -281,7 +281,7 @@ static void copy_one(int r, int i)
     if (qn_problem_parse(gpu_context, line, &problem) ||
         qn_job_begin(&job, &options, gpu_context, &problem, c.length))
         snprintf(text, sizeof text, "it cannot be planned: %.200s",
-                 qn_errmsg(gpu_context));
+                 quern_errmsg());
     else
         judge(&job, text, sizeof text);
     if (*text)

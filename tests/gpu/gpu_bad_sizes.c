@@ -23,10 +23,9 @@ static const char *bad_size_told(struct gpu_run *r, const struct gpu_case *p,
     snprintf(group, sizeof group, "group %d", bad_size->group);
     if (code != QUERN_ESIZES)
         return gpu_text("quern_check returned %d, not ESIZES", code);
-    if (!strstr(qn_errmsg(gpu_context), group))
-        return gpu_text("expected %s in '%s'", group, qn_errmsg(gpu_context));
-    gpu_run_digest(r, p, qn_errmsg(gpu_context),
-                   strlen(qn_errmsg(gpu_context)));
+    if (!strstr(quern_errmsg(), group))
+        return gpu_text("expected %s in '%s'", group, quern_errmsg());
+    gpu_run_digest(r, p, quern_errmsg(), strlen(quern_errmsg()));
     if (quern_check(r->plan, &r->args, r->stream))
         return "the report was not cleared";
     return NULL;
@@ -133,7 +132,7 @@ static int gives_reason(const char *message, const struct qn_kernel *kernel)
 static void refused_or_right(const struct gpu_case *p,
                              const struct gpu_choice *choice)
 {
-    const char *message = qn_errmsg(gpu_context);
+    const char *message = quern_errmsg();
     struct gpu_run r;
     const char *bad;
     int code = gpu_run_open(&r, p, choice, 0);

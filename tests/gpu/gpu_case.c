@@ -200,7 +200,7 @@ const char *gpu_run_start(struct gpu_run *r, const struct gpu_case *p)
 {
     gpu_run_reset(r, p);
     if (quern_run(r->plan, &r->args, r->stream))
-        return gpu_text("quern_run: %s", qn_errmsg(gpu_context));
+        return gpu_text("quern_run: %s", quern_errmsg());
     return NULL;
 }
 
@@ -275,7 +275,7 @@ const char *gpu_run_finish(struct gpu_run *r, const struct gpu_case *p)
 
     gpu_wait(r->stream, r->label);
     if (quern_check(r->plan, &r->args, r->stream))
-        return gpu_text("quern_check: %s", qn_errmsg(gpu_context));
+        return gpu_text("quern_check: %s", quern_errmsg());
     bad = gpu_run_guarded(r, p);
     return bad ? bad : compare(r, p);
 }
@@ -287,8 +287,8 @@ void gpu_run_unopened(const struct gpu_run *r, int code)
     if (code == QUERN_ENOKERNEL)
         gpu_refused();
     else
-        gpu_record(gpu_text("%s: quern_plan_create: %s", r->label,
-                            qn_errmsg(gpu_context)));
+        gpu_record(
+            gpu_text("%s: quern_plan_create: %s", r->label, quern_errmsg()));
 }
 
 void gpu_run_record(const struct gpu_run *r, const char *bad)

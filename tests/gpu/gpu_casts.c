@@ -131,7 +131,7 @@ static void compare(struct line *line, struct qn_cast *gpu,
 
     for (int i = 0; i < 1 + line->special; i++)
         if (qn_call_run(&gpu->call) || qn_call_run(&host->call)) {
-            fail(line, "quern_run: ", qn_errmsg(gpu_context));
+            fail(line, "quern_run: ", quern_errmsg());
             return;
         }
     if (qn_call_guards(&gpu->call, &intact) ||
@@ -152,12 +152,12 @@ static void run_line(struct line *line)
     struct qn_quantization q;
 
     if (qn_quantize_parse(gpu_context, line->text, &q)) {
-        fail(line, qn_errmsg(gpu_context), "");
+        fail(line, quern_errmsg(), "");
         return;
     }
     if (qn_cast_begin(&gpu, &options, gpu_context, &q, QUERN_BACKEND_JIT) ||
         qn_cast_begin(&host, &options, gpu_context, &q, QUERN_BACKEND_HOST)) {
-        fail(line, "it cannot be planned: ", qn_errmsg(gpu_context));
+        fail(line, "it cannot be planned: ", quern_errmsg());
     } else {
         if (line->special) {
             make_special(&gpu);
@@ -309,9 +309,8 @@ static const char *bad_size(struct qn_cast *c, int group, int64_t length)
     snprintf(expected, sizeof expected, "group %d", group);
     if (code != QUERN_ESIZES)
         return gpu_text("quern_check returned %d, not ESIZES", code);
-    if (!strstr(qn_errmsg(gpu_context), expected))
-        return gpu_text("expected %s in '%s'", expected,
-                        qn_errmsg(gpu_context));
+    if (!strstr(quern_errmsg(), expected))
+        return gpu_text("expected %s in '%s'", expected, quern_errmsg());
     if (qn_call_guards(&c->call, &intact) || !intact)
         return "a guard was written";
     return NULL;
@@ -330,7 +329,7 @@ static void run_lies(const char *recipe)
              "quantize %s of=dy g=5 m=700 k=128 dbias=1 split=mild", recipe);
     if (qn_quantize_parse(gpu_context, text, &q) ||
         qn_cast_begin(&c, &options, gpu_context, &q, QUERN_BACKEND_JIT)) {
-        gpu_record(gpu_text("%s: %s", text, qn_errmsg(gpu_context)));
+        gpu_record(gpu_text("%s: %s", text, quern_errmsg()));
         return;
     }
     for (int i = 0; i < 4; i++) {
@@ -400,7 +399,7 @@ static void run_pointers(const char *recipe, const char *type,
         qn_cast_begin(&gpu, &options, gpu_context, &q, QUERN_BACKEND_JIT) ||
         qn_cast_begin(&host, &options, gpu_context, &q, QUERN_BACKEND_HOST) ||
         take_apart(&gpu, &apart))
-        fail(&line, "by pointers: ", qn_errmsg(gpu_context));
+        fail(&line, "by pointers: ", quern_errmsg());
     else
         compare(&line, &gpu, &host);
     gpu_record(*line.result ? gpu_text("by pointers: %s", line.result) : NULL);

@@ -83,7 +83,7 @@ static const char *multiply(struct run *r, const struct qn_plan *plan)
         }
         exact_refer(r, want, sizeof want);
         if (qn_run(plan, &r->args, NULL) || qn_check(plan, &r->args, NULL))
-            return gpu_text("%s", qn_errmsg(gpu_context));
+            return gpu_text("%s", quern_errmsg());
         gpu_wait(NULL, "a product of cuBLASLt");
         bad = compare(r);
     }
@@ -106,7 +106,7 @@ static int try_form(const struct form *f)
         code = qn_plan(gpu_context, &r.p, &options, &plan);
     if (code == QUERN_EMISSING)
         return 0;
-    bad = code ? qn_errmsg(gpu_context) : NULL;
+    bad = code ? quern_errmsg() : NULL;
     if (!code) {
         qn_plan_info(plan, &info);
         if (info.workspace_bytes > workspace.bytes)

@@ -194,7 +194,7 @@ static void try_line(const char *line, int gap)
     if (qn_problem_parse(gpu_context, line, &p) ||
         run(&gpu, QUERN_BACKEND_JIT, &p, gap) ||
         run(&host, QUERN_BACKEND_HOST, &p, gap))
-        snprintf(text, sizeof text, "%.200s", qn_errmsg(gpu_context));
+        snprintf(text, sizeof text, "%.200s", quern_errmsg());
     else
         compare(&gpu, &host, text, sizeof text);
     gpu_record(*text ? gpu_text("%s: %s", line, text) : NULL);

@@ -97,7 +97,7 @@ static const char *run_for_d(struct qn_job *job, const struct quern_plan *plan,
     if (qn_memory_clear(memory, QN_MEMORY_POISON) ||
         quern_run(plan, &args, NULL) || quern_check(plan, &args, NULL) ||
         qn_memory_read(memory, 0, d, memory->bytes))
-        return qn_errmsg(gpu_context);
+        return quern_errmsg();
     return NULL;
 }
 
@@ -121,7 +121,7 @@ static const char *compare(struct qn_job *job, const struct qn_kernel *k)
         bad = "there is no such kernel that finds A quantized";
     else if (put_specials(job) || forget(job) ||
              quern_plan_create(gpu_context, line, &options, &plan))
-        bad = qn_errmsg(gpu_context);
+        bad = quern_errmsg();
     if (!bad)
         bad = run_for_d(job, job->call.plan, 0, inside);
     if (!bad)
@@ -147,11 +147,11 @@ static const char *ask_for_column(struct qn_job *job, char *text, size_t size)
         args.of[column[i]].data = job->call.memory[column[i]].data;
     if (forget(job) || quern_run(job->call.plan, &args, NULL) ||
         qn_call_check(&job->call) || qn_made_columns(job, &alike))
-        return qn_errmsg(gpu_context);
+        return quern_errmsg();
     if (!alike)
         return "the columnwise tensor is not what the host quantizes to";
     return forget(job) || qn_call_queue(&job->call)
-               ? qn_errmsg(gpu_context)
+               ? quern_errmsg()
                : gpu_job_judge(job, "without a columnwise tensor", text, size);
 }
 

@@ -110,20 +110,20 @@ static const char *bad_index(struct qn_job *job, const struct qn_kernel *k,
         if (qn_memory_write(&job->call.memory[QUERN_ARG_GATHER],
                             (size_t)at * sizeof(int), &wrong[i], sizeof(int)) ||
             qn_call_queue(&job->call))
-            return qn_errmsg(gpu_context);
+            return quern_errmsg();
         snprintf(text, size, "gather[%lld] is %d: it names none", (long long)at,
                  wrong[i]);
         if (qn_call_check(&job->call) != QUERN_ESIZES)
             return "an index of no row was not reported";
-        if (strncmp(qn_errmsg(gpu_context), text, strlen(text)) != 0)
-            return qn_errmsg(gpu_context);
+        if (strncmp(quern_errmsg(), text, strlen(text)) != 0)
+            return quern_errmsg();
         if (k->epilogue == QN_STORE && !last_row_is_zero(job))
             return "the row of D of an index of no row is not 0";
         if (qn_memory_write(&job->call.memory[QUERN_ARG_GATHER],
                             (size_t)at * sizeof(int), &pairs[at],
                             sizeof(int)) ||
             forget(job) || qn_call_queue(&job->call))
-            return qn_errmsg(gpu_context);
+            return quern_errmsg();
     }
     return gpu_job_judge(job, "after bad indices", text, size);
 }

@@ -134,7 +134,7 @@ static const char *replay_all(struct gpu_run *r, struct gpu_case *p, int count,
     const char *bad = NULL;
 
     if (!executable)
-        return gpu_text("in a capture: %s", qn_errmsg(gpu_context));
+        return gpu_text("in a capture: %s", quern_errmsg());
     for (int i = 0; i < count && !bad; i++) {
         int bad_size = i % BAD_SIZE == BAD_SIZE - 1;
 
@@ -240,7 +240,7 @@ static const char *check_eager(struct gpu_run *r, struct gpu_case *p)
     gpu_buffer_download(&r->d, of[0]);
     upload_async(&r->d, p->data.operand[QT_D], r->stream);
     if (!bad && quern_run(r->plan, &r->args, r->stream))
-        bad = gpu_text("quern_run: %s", qn_errmsg(gpu_context));
+        bad = gpu_text("quern_run: %s", quern_errmsg());
     if (!bad)
         bad = gpu_run_finish(r, p);
     gpu_buffer_download(&r->d, of[1]);
@@ -282,7 +282,7 @@ static const char *replay_pairs(struct pair *p, int count, int every)
     const char *bad = NULL;
 
     if (!executable)
-        return gpu_text("in a capture: %s", qn_errmsg(gpu_context));
+        return gpu_text("in a capture: %s", quern_errmsg());
     for (int i = 0; i < count && !bad; i++)
         bad = replay_pair(p, executable, i, every, &state);
     gpu_must(cu.graph_exec_destroy(executable), "freeing a graph");
@@ -373,7 +373,7 @@ static const char *plan_again(struct gpu_run *r, const struct gpu_case *p,
     gpu_buffer_free(&r->workspace);
     if (quern_plan_create(gpu_context, line, &options, &r->plan) ||
         quern_plan_info(r->plan, &info))
-        return gpu_text("%s: %s", line, qn_errmsg(gpu_context));
+        return gpu_text("%s: %s", line, quern_errmsg());
     gpu_buffer_make(&r->workspace, info.workspace_bytes, GPU_GUARD);
     gpu_buffer_workspace(&r->workspace);
     gpu_must(cu.synchronize(), "zeroing"); /* the stream does not wait */
@@ -404,7 +404,7 @@ static const char *run_host_sizes(struct gpu_run *r, struct gpu_case *p)
         return "a graph would have frozen sizes that are not fixed";
     bad = plan_again(r, p, " sizes=fixed");
     if (bad || !(executable = capture(r)))
-        return bad ? bad : gpu_text("captured: %s", qn_errmsg(gpu_context));
+        return bad ? bad : gpu_text("captured: %s", quern_errmsg());
     for (int i = 0; i < 3 && !bad; i++) {
         gpu_run_reset(r, p);
         gpu_must(cu.graph_launch(executable, r->stream), "a replay");

@@ -22,7 +22,7 @@ const char *gpu_job_repeat(struct qn_job *job, const struct qn_memory *memory)
     else if (qn_memory_read(memory, 0, before, bytes) ||
              qn_call_queue(&job->call) || qn_call_check(&job->call) ||
              qn_memory_read(memory, 0, after, bytes))
-        bad = qn_errmsg(gpu_context);
+        bad = quern_errmsg();
     else if (memcmp(before, after, bytes) != 0)
         bad = "another run gives other bytes";
     free(before);
@@ -38,7 +38,7 @@ const char *gpu_job_judge(struct qn_job *job, const char *when, char *text,
 
     if (qn_call_check(&job->call) ||
         qn_oracle_judge(job, QN_ORACLE_FLOAT64, JUDGED, &verdict))
-        return qn_errmsg(gpu_context);
+        return quern_errmsg();
     if (verdict.passed)
         return NULL;
     qn_oracle_print(&verdict, text + used, size - used);
@@ -85,11 +85,11 @@ const char *gpu_job_bad_size(struct qn_job *job, int (*forget)(struct qn_job *),
     if (qn_memory_write(&job->call.memory[QUERN_ARG_LENGTHS], 0, &wrong,
                         sizeof wrong) ||
         qn_call_queue(&job->call))
-        return qn_errmsg(gpu_context);
+        return quern_errmsg();
     if (qn_call_check(&job->call) != QUERN_ESIZES)
         return "a negative length was not reported";
     if (turn_sizes(job) || forget(job) || qn_call_queue(&job->call))
-        return qn_errmsg(gpu_context);
+        return quern_errmsg();
     return gpu_job_judge(job, "after bad sizes", text, size);
 }
 
@@ -97,7 +97,7 @@ const char *gpu_job_resize(struct qn_job *job, int (*forget)(struct qn_job *),
                            char *text, size_t size)
 {
     if (turn_sizes(job) || forget(job) || qn_call_queue(&job->call))
-        return qn_errmsg(gpu_context);
+        return quern_errmsg();
     return gpu_job_judge(job, "other sizes", text, size);
 }
 
@@ -113,10 +113,10 @@ static const char *replay(struct qn_job *job, int (*forget)(struct qn_job *),
     executable = gpu_capture_end(
         stream, quern_run(job->call.plan, &job->call.args, stream));
     if (!executable)
-        bad = qn_errmsg(gpu_context);
+        bad = quern_errmsg();
     for (int i = 0; i < REPLAYS && !bad; i++) {
         if (turn_sizes(job) || forget(job))
-            bad = qn_errmsg(gpu_context);
+            bad = quern_errmsg();
         gpu_must(cu.synchronize(), "what the replay reads");
         gpu_must(cu.graph_launch(executable, stream), "a replay");
         gpu_wait(stream, "a replay");
@@ -163,7 +163,7 @@ static void run_one(int number, int i)
     if (qn_problem_parse(gpu_context, line, &problem) ||
         qn_job_begin(&job, &options, gpu_context, &problem, c.length) ||
         qn_call_queue(&job.call))
-        bad = qn_errmsg(gpu_context);
+        bad = quern_errmsg();
     else
         bad = gpu_job_judge(&job, "the first run", text, sizeof text);
     if (!bad && i == f->each - 1)

@@ -472,7 +472,7 @@ static int open_library(void)
         qt_context = gpu_context;
         return 0;
     }
-    fprintf(stderr, "qn_open: %s\n", qn_errmsg(gpu_context));
+    fprintf(stderr, "qn_open: %s\n", quern_errmsg());
     return -1;
 }
 

@@ -46,7 +46,7 @@ static void judge(struct line *line, struct qn_layer *l)
     char text[200];
 
     if (qn_layer_judge(l, MOST_TOKENS, &v)) {
-        fail(line, qn_errmsg(gpu_context), "");
+        fail(line, quern_errmsg(), "");
         return;
     }
     for (int i = 0; v.results[i].name && !*line->result; i++)
@@ -71,7 +71,7 @@ static void compare(struct line *line, const struct qn_layer *a,
     if (*line->result)
         return;
     if (qn_layer_compare(a, b, &where))
-        fail(line, qn_errmsg(gpu_context), "");
+        fail(line, quern_errmsg(), "");
     else if (where)
         fail(line, where, what);
 }
@@ -79,7 +79,7 @@ static void compare(struct line *line, const struct qn_layer *a,
 static void run(struct line *line, struct qn_layer *l)
 {
     if (!*line->result && (qn_call_reset(&l->call) || qn_call_run(&l->call)))
-        fail(line, qn_errmsg(gpu_context), "");
+        fail(line, quern_errmsg(), "");
 }
 
 /* ------------------------------------------------------------------ graphs */
@@ -132,7 +132,7 @@ static void replay_all(struct line *line, struct qn_layer *l,
     gpu_must(cu.stream_create(&stream, GPU_NON_BLOCKING), "a stream");
     executable = capture(l, stream);
     if (!executable)
-        fail(line, "in a capture: ", qn_errmsg(gpu_context));
+        fail(line, "in a capture: ", quern_errmsg());
     for (int i = 0; i < REPLAYS && !*line->result; i++) {
         int code = set_sizes(l, i, &one);
 
@@ -143,7 +143,7 @@ static void replay_all(struct line *line, struct qn_layer *l,
         gpu_must(cu.graph_launch(executable, stream), "a replay");
         gpu_wait(stream, line->text);
         if (code || quern_check(l->call.plan, &l->call.args, stream))
-            fail(line, "in a replay: ", qn_errmsg(gpu_context));
+            fail(line, "in a replay: ", quern_errmsg());
         run(line, eager);
         compare(line, l, eager, " differs between a replay and a run");
         if (i % 8 == 0 && !*line->result)
@@ -172,7 +172,7 @@ static void run_line(struct line *line)
         sizes = c.length;
     }
     if (qn_mlp_parse(gpu_context, line->text, &mlp)) {
-        fail(line, qn_errmsg(gpu_context), "");
+        fail(line, quern_errmsg(), "");
         return;
     }
     mlp.recompute = line->again && !mlp.forward_only;
@@ -184,7 +184,7 @@ static void run_line(struct line *line)
                        sizes, 0) ||
         qn_layer_begin(&two, &options, gpu_context, &other, QUERN_BACKEND_JIT,
                        sizes, gap))
-        fail(line, "it cannot be planned: ", qn_errmsg(gpu_context));
+        fail(line, "it cannot be planned: ", quern_errmsg());
     run(line, &one);
     if (!*line->result)
         judge(line, &one);

@@ -48,7 +48,7 @@ static void compile_one(int i, void *user)
     line_of(gpu_kernels[i].kernel, line, sizeof line);
     if (quern_plan_create(gpu_context, line, &options, &plan))
         snprintf(work->failure[i], sizeof work->failure[i], "%s",
-                 qn_errmsg(gpu_context));
+                 quern_errmsg());
     quern_plan_destroy(plan);
 }
 
@@ -189,7 +189,7 @@ static const char *run_both(struct gpu_run r[2], const struct gpu_case p[2])
             gpu_run_reset(&r[i], &p[i]);
         for (int i = 0; i < 2 && !bad; i++)
             if (quern_run(r[i].plan, &r[i].args, r[i].stream))
-                bad = gpu_text("quern_run: %s", qn_errmsg(gpu_context));
+                bad = gpu_text("quern_run: %s", quern_errmsg());
         for (int i = 0; i < 2; i++) {
             const char *other = gpu_run_finish(&r[i], &p[i]);
 

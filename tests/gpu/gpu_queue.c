@@ -155,7 +155,7 @@ static const char *open_sums(struct pile *p)
         return NULL;
     if (plan_sums(s, c, 0) || plan_sums(s, c, 1) ||
         quern_plan_info(s->gpu[1], &info))
-        return gpu_text("dbias: %s", qn_errmsg(gpu_context));
+        return gpu_text("dbias: %s", quern_errmsg());
     qt_place_of(c, QT_A, &place);
     s->stride = place.stride;
     gpu_buffer_make(&s->dbias, (size_t)(c->groups * c->m) * sizeof(float),
@@ -229,7 +229,7 @@ static const char *check_sums(struct pile *p)
                     s->host_workspace);
 
         if (quern_run(s->host[i > 0], &args, NULL))
-            bad = gpu_text("dbias: %s", qn_errmsg(gpu_context));
+            bad = gpu_text("dbias: %s", quern_errmsg());
     }
     gpu_buffer_download(&s->dbias, seen);
     if (!bad && memcmp(seen, s->expected, s->dbias.bytes))
@@ -250,7 +250,7 @@ static const char *put(struct pile *p)
         if (!code && p->has_sums)
             code = put_sums(p, i);
         if (code)
-            return gpu_text("put %d: %s", i, qn_errmsg(gpu_context));
+            return gpu_text("put %d: %s", i, quern_errmsg());
     }
     return NULL;
 }
@@ -292,7 +292,7 @@ static void *capture(struct pile *p, const char **bad)
         return NULL;
     gpu_capture_begin(stream);
     if (quern_queue_flush(p->queue, 3, 0, stream))
-        *bad = gpu_text("in a capture: %s", qn_errmsg(gpu_context));
+        *bad = gpu_text("in a capture: %s", quern_errmsg());
     return gpu_capture_end(stream, !!*bad);
 }
 
@@ -312,14 +312,14 @@ static const char *blame(struct pile *p)
     if (bad)
         return bad;
     if (quern_queue_flush(p->queue, 3, 0, p->runs[0].stream))
-        return gpu_text("flush: %s", qn_errmsg(gpu_context));
+        return gpu_text("flush: %s", quern_errmsg());
     gpu_wait(p->runs[0].stream, p->runs[0].label);
     code = quern_check(p->runs[0].plan, &p->runs[0].args, p->runs[0].stream);
     snprintf(product, sizeof product, "product %d of", last);
-    if (code == QUERN_ESIZES && strstr(qn_errmsg(gpu_context), product))
+    if (code == QUERN_ESIZES && strstr(quern_errmsg(), product))
         return NULL;
     return gpu_text("an invalid size of %s the launch: code %d, '%s'", product,
-                    code, qn_errmsg(gpu_context));
+                    code, quern_errmsg());
 }
 
 /* The flush itself, then its replays. */
@@ -332,7 +332,7 @@ static const char *run_pile(struct pile *p, int replays, uint64_t *state)
     gpu_run_reset(&p->runs[0], &p->parts[0]);
     bad = put(p);
     if (!bad && quern_queue_flush(p->queue, 3, 0, stream))
-        bad = gpu_text("flush: %s", qn_errmsg(gpu_context));
+        bad = gpu_text("flush: %s", quern_errmsg());
     if (!bad)
         bad = check_all(p);
     if (!bad)

@@ -167,8 +167,7 @@ static void judge(struct twins *t, enum phase phase, int i)
     if (gpu_call_check(&t->graph, t->stream) != expected ||
         gpu_call_check(&t->eager, t->stream) != expected)
         fail(t->line,
-             bad_size ? "a negative length was not reported"
-                      : qn_errmsg(gpu_context),
+             bad_size ? "a negative length was not reported" : quern_errmsg(),
              which);
     else if (!bad_size)
         compare(t, phase);
@@ -195,7 +194,7 @@ static void replay(struct twins t[2], int i)
             continue;
         prepare(&t[j], &t[j].eager, phase, 1, t[!j].stream);
         if (gpu_call_run(&t[j].eager, t[!j].stream))
-            fail(t[j].line, "a run: ", qn_errmsg(gpu_context));
+            fail(t[j].line, "a run: ", quern_errmsg());
     }
     for (int j = 0; j < 2 && compared; j++)
         gpu_wait(t[j].stream, t[j].line ? t[j].line->text : "nothing");
@@ -215,7 +214,7 @@ static void make_graph(struct twins *t)
     if (t->line->refused && code != QUERN_ECAPTURE)
         fail(t->line, "a graph would have frozen sizes that are not fixed", "");
     else if (code && !t->line->refused)
-        fail(t->line, "in a capture: ", qn_errmsg(gpu_context));
+        fail(t->line, "in a capture: ", quern_errmsg());
     if (code || t->graph.sizes)
         return;
     memset(t->graph.lengths, 0, (size_t)t->graph.groups * sizeof(int64_t));
@@ -225,7 +224,7 @@ static void open_twins(struct twins *t)
 {
     if (gpu_call_open(&t->graph, t->line->text, t->line->later) ||
         gpu_call_open(&t->eager, t->line->text, t->line->later)) {
-        fail(t->line, "it cannot be planned: ", qn_errmsg(gpu_context));
+        fail(t->line, "it cannot be planned: ", quern_errmsg());
         return;
     }
     t->state = gpu_options.seed;
@@ -246,7 +245,7 @@ static void check_guards(struct twins *t)
             int intact = 1;
 
             if (qn_memory_guards(calls[i]->parts[j].memory, &intact))
-                fail(t->line, "a guard: ", qn_errmsg(gpu_context));
+                fail(t->line, "a guard: ", quern_errmsg());
             else if (!intact)
                 fail(t->line, "bytes around a buffer were written", "");
         }

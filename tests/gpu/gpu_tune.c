@@ -63,10 +63,10 @@ static const char *replan(const char *folder, const char *line,
     const char *bad = NULL;
 
     if (qn_open(&open, &ctx))
-        return gpu_text("qn_open: %s", qn_errmsg(NULL));
+        return gpu_text("qn_open: %s", quern_errmsg());
     if (qn_problem_parse(ctx, line, &problem) ||
         qn_plan(ctx, &problem, NULL, &plan))
-        bad = gpu_text("%s", qn_errmsg(ctx));
+        bad = gpu_text("%s", quern_errmsg());
     qn_plan_info(plan, &info);
     if (!bad && (!info.tuned || strcmp(info.kernel, kernel)))
         bad =
@@ -85,9 +85,9 @@ static const char *tune(struct quern_context *ctx, const char *folder,
     const char *bad;
 
     if (qn_problem_parse(ctx, line, &problem))
-        return gpu_text("%s", qn_errmsg(ctx));
+        return gpu_text("%s", quern_errmsg());
     if (qn_tune(ctx, &problem, &options, &r)) {
-        bad = gpu_text("%s", qn_errmsg(ctx));
+        bad = gpu_text("%s", quern_errmsg());
     } else {
         bad = judge(&r);
         if (!bad)
@@ -97,7 +97,7 @@ static const char *tune(struct quern_context *ctx, const char *folder,
             line, r.kernel, r.dequantize, r.seconds * 1e6, r.ratio, r.rounds,
             r.certain ? "certain" : "time was up", r.clock_mhz);
     }
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     return bad;
 }
 

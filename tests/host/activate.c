@@ -96,7 +96,7 @@ static void run(const struct numbers *x, const char *line, struct run *r)
     if (qn_problem_parse(host_ctx, line, &r->problem) ||
         qn_problem_describe(host_ctx, &r->problem, &need) ||
         qn_plan(host_ctx, &r->problem, &options, &plan))
-        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     set_args(x, r, args);
     r->width = args->d.shape[1];
     args->a.data = as_type(x->a, ROWS * K, args->a.type);
@@ -106,7 +106,7 @@ static void run(const struct numbers *x, const char *line, struct run *r)
         args->p.data = poison(ROWS * r->problem.n);
     args->workspace = workspace;
     if (qn_run(plan, args, NULL) || qn_check(plan, args, NULL))
-        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     r->d = as_floats(args->d.data, ROWS * r->width, args->d.type);
     r->p = r->problem.saved
                ? as_floats(args->p.data, ROWS * r->problem.n, args->p.type)

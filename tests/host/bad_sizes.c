@@ -33,9 +33,9 @@ void host_lie(struct qt_case *c, const struct qt_bad_size *bad_size,
     if (host_run(plan, &args, c, &data, &out) != QUERN_ESIZES)
         fail_msg("%s: not reported", bad_size->name);
     snprintf(group, sizeof group, "group %d", bad_size->group);
-    if (!strstr(qn_errmsg(host_ctx), group))
+    if (!strstr(quern_errmsg(), group))
         fail_msg("%s: expected %s in '%s'", bad_size->name, group,
-                 qn_errmsg(host_ctx));
+                 quern_errmsg());
     host_output_guarded(&out, bad_size->name);
     qn_plan_free(plan);
     host_output_free(&out);
@@ -120,14 +120,14 @@ static void share(const char *text, size_t written, size_t read,
     a.history = need.history ? (float *)(void *)memory[5] : NULL;
     a.host_sizes = q.sizes ? (int64_t *)(void *)memory[6] : NULL;
     if (qn_quantize_run(plan, &a, NULL))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
     if (read == offsetof(struct qn_quantize_args, in.pointers))
         a.in.data = NULL;
     memcpy((char *)&a + read, (const char *)&a + written, sizeof(void *));
     memset(memory, 0, sizeof memory);
     assert_int_equal(qn_quantize_run(plan, &a, NULL), QUERN_EINVAL);
-    if (!strstr(qn_errmsg(host_ctx), says))
-        fail_msg("%s: '%s' lacks '%s'", text, qn_errmsg(host_ctx), says);
+    if (!strstr(quern_errmsg(), says))
+        fail_msg("%s: '%s' lacks '%s'", text, quern_errmsg(), says);
     for (size_t i = 0; i < sizeof memory; i++)
         assert_int_equal(((const char *)memory)[i], 0);
     qn_quantize_plan_free(plan);

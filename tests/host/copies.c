@@ -38,7 +38,7 @@ static void *memory(size_t bytes, int value)
 static void expect_ok(const struct pair *x, int code)
 {
     if (code)
-        fail_msg("%s: %s", x->line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", x->line, quern_errmsg());
 }
 
 /* Numbers of random bits would be NaN now and then: these are small. */
@@ -473,8 +473,8 @@ TEST(test_result_refusals)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (qn_problem_parse(host_ctx, rows[i].line, &p) != QUERN_EINVAL)
             fail_msg("%s: not refused", rows[i].line);
-        if (!strstr(qn_errmsg(host_ctx), rows[i].says))
-            fail_msg("%s: '%s' lacks '%s'", rows[i].line, qn_errmsg(host_ctx),
+        if (!strstr(quern_errmsg(), rows[i].says))
+            fail_msg("%s: '%s' lacks '%s'", rows[i].line, quern_errmsg(),
                      rows[i].says);
     }
     assert_int_equal(
@@ -490,5 +490,5 @@ TEST(test_result_refusals)
         QUERN_OK);
     assert_int_equal(qn_mlp_why(host_ctx, &mlp, &on_host, &why), QUERN_OK);
     assert_non_null(strstr(why, "known only when all of it is"));
-    qn_free(why);
+    quern_free(why);
 }

@@ -119,7 +119,7 @@ static void far_rows(int op, void *a, void *b, void *d)
         need.args.d.bytes = (size_t)(2 * FAR + 4) * 4;
     }
     if (qn_run(plan, &need.args, NULL))
-        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     qn_plan_free(plan);
 }
 

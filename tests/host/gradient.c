@@ -101,7 +101,7 @@ static void run(const struct numbers *x, const char *line, float first,
     if (qn_problem_parse(host_ctx, line, &r->problem) ||
         qn_problem_describe(host_ctx, &r->problem, &need) ||
         qn_plan(host_ctx, &r->problem, &options, &plan))
-        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     r->width = args->d.shape[1];
     r->type = args->d.type;
     for (int i = 0; i < GROUPS * 2 * MOST_N; i++)
@@ -113,7 +113,7 @@ static void run(const struct numbers *x, const char *line, float first,
     assert_non_null(args->workspace);
     qn_memory_begin(args->workspace, need.workspace_bytes);
     if (qn_run(plan, args, NULL) || qn_check(plan, args, NULL))
-        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     free(args->a.data);
     free(args->b.data);
     free(args->p.data);
@@ -285,7 +285,7 @@ TEST(test_gradient_sums_later)
                           &q) ||
         qn_quantize_needs(host_ctx, &q, &need) ||
         qn_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s", qn_errmsg(host_ctx));
+        fail_msg("%s", quern_errmsg());
     workspace = aligned_alloc(256, (need.workspace_bytes + 255) / 256 * 256);
     assert_non_null(workspace);
     memset(workspace, 0, need.workspace_bytes);
@@ -297,7 +297,7 @@ TEST(test_gradient_sums_later)
     need.args.dbias = later;
     need.args.workspace = workspace;
     if (qn_quantize_run(plan, &need.args, NULL))
-        fail_msg("%s", qn_errmsg(host_ctx));
+        fail_msg("%s", quern_errmsg());
     assert_memory_equal(later, r->dbias, sizeof *later * 5 * 192);
     qn_quantize_plan_free(plan);
     free(workspace);
@@ -313,8 +313,8 @@ static void expect_refused(const char *line, const char *part)
     struct qn_problem p;
 
     assert_int_equal(qn_problem_parse(host_ctx, line, &p), QUERN_EINVAL);
-    if (!strstr(qn_errmsg(host_ctx), part))
-        fail_msg("%s: '%s' is not in '%s'", line, part, qn_errmsg(host_ctx));
+    if (!strstr(quern_errmsg(), part))
+        fail_msg("%s: '%s' is not in '%s'", line, part, quern_errmsg());
 }
 
 TEST(test_gradient_refusals)
@@ -349,8 +349,8 @@ static void expect_argument(const struct qn_plan *plan,
                             const struct qn_args *args, const char *part)
 {
     assert_int_equal(qn_run(plan, args, NULL), QUERN_EINVAL);
-    if (!strstr(qn_errmsg(host_ctx), part))
-        fail_msg("'%s' is not in '%s'", part, qn_errmsg(host_ctx));
+    if (!strstr(quern_errmsg(), part))
+        fail_msg("'%s' is not in '%s'", part, quern_errmsg());
 }
 
 TEST(test_gradient_arguments)

@@ -17,7 +17,7 @@ TEST(test_quantize_history)
     if (qn_quantize_parse(host_ctx, "rescale fp8_tensor_delayed of=x", &q) ||
         qn_quantize_needs(host_ctx, &q, &need) ||
         qn_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s", qn_errmsg(host_ctx));
+        fail_msg("%s", quern_errmsg());
     assert_int_equal(need.history, 1024);
     need.args.scale = scale;
     need.args.history = history;
@@ -26,7 +26,7 @@ TEST(test_quantize_history)
     for (int i = -1; i < 3; i++) {
         history[0] = i < 0 ? 0 : calls[i];
         if (qn_quantize_run(plan, &need.args, NULL))
-            fail_msg("%s", qn_errmsg(host_ctx));
+            fail_msg("%s", quern_errmsg());
         assert_true(i < 0 || scale[0] == scales[i]);
     }
     for (int i = 0; i < 1024; i++)

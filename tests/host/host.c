@@ -18,7 +18,7 @@ void host_specs_open(struct host_specs *s, const char *folder)
         skip();
     }
     if (qn_open(&options, &host_ctx))
-        fail_msg("%s", qn_errmsg(NULL));
+        fail_msg("%s", quern_errmsg());
     qt_context = host_ctx;
 }
 
@@ -43,7 +43,7 @@ struct qn_plan *host_plan(const struct qt_case *c, int threads,
     if (qn_problem_parse(host_ctx, line, &problem) ||
         qn_problem_describe(host_ctx, &problem, &need) ||
         qn_plan(host_ctx, &problem, &options, &plan))
-        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     *args = need.args;
     return plan;
 }
@@ -110,7 +110,7 @@ int host_run(const struct qn_plan *plan, struct qn_args *args,
     }
     qt_args_set(c, data, &at, args);
     if (qn_run(plan, args, NULL))
-        fail_msg("%s: %s", c->what, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", c->what, quern_errmsg());
     return qn_check(plan, args, NULL);
 }
 
@@ -126,7 +126,7 @@ void host_multiply(const struct qt_case *c, const struct qt_data *data,
         out->workspace_bytes = info.workspace_bytes;
     host_output_reset(out, data);
     if (host_run(plan, &args, c, data, out))
-        fail_msg("%s: %s", c->what, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", c->what, quern_errmsg());
     host_output_guarded(out, c->what);
     qn_plan_free(plan);
 }
@@ -172,7 +172,7 @@ int64_t host_cast(const struct qn_problem *p, int of, int64_t features,
     strcpy(q.recipe, p->recipe);
     if (qn_quantize_needs(host_ctx, &q, &need) ||
         qn_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s", qn_errmsg(host_ctx));
+        fail_msg("%s", quern_errmsg());
     assert_in_range(need.workspace_bytes, 0, sizeof workspace);
     args->in.data = given->in.data;
     args->saved.data = given->saved.data;
@@ -183,7 +183,7 @@ int64_t host_cast(const struct qn_problem *p, int of, int64_t features,
     args->limit = given->limit;
     args->workspace = workspace;
     if (qn_quantize_run(plan, args, NULL))
-        fail_msg("%s", qn_errmsg(host_ctx));
+        fail_msg("%s", quern_errmsg());
     qn_quantize_plan_free(plan);
     return args->row.stride;
 }

@@ -25,14 +25,14 @@ static void begin_apart(struct qn_layer *l, const char *text,
     int64_t gap = 0;
 
     if (qn_mlp_parse(host_ctx, text, &mlp))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
     mlp.recompute |= apart;
     mlp.outside |= mlp.groups % 2;
     if (apart)
         gap = (mlp.hidden + 15) / 8 * 8 - mlp.hidden;
     if (qn_layer_begin(l, &options, host_ctx, &mlp, QUERN_BACKEND_HOST, sizes,
                        gap))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
 }
 
 static void begin(struct qn_layer *l, const char *text, const int64_t *sizes)
@@ -43,7 +43,7 @@ static void begin(struct qn_layer *l, const char *text, const int64_t *sizes)
 static void run(struct qn_layer *l, const char *text)
 {
     if (qn_call_run(&l->call))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
 }
 
 static void run_phase(struct qn_layer *l, int phase)
@@ -79,7 +79,7 @@ static void check(struct qn_layer *l, const char *text)
     struct qn_layer_verdict v;
 
     if (qn_layer_judge(l, 1 << 20, &v))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
     for (int i = 0; v.results[i].name; i++)
         if (!(v.results[i].error <= v.results[i].tolerance))
             fail_msg("%s: %s is %.2e away (at most %.0e)", text,
@@ -400,8 +400,8 @@ TEST(test_mlp_queue)
         change;                                                                \
         assert_int_equal(qn_mlp_##phase(l.call.plan->of.mlp, a, NULL),         \
                          QUERN_EINVAL);                                        \
-        if (!strstr(qn_errmsg(host_ctx), says))                                \
-            fail_msg("'%s' lacks '%s'", qn_errmsg(host_ctx), says);            \
+        if (!strstr(quern_errmsg(), says))                                     \
+            fail_msg("'%s' lacks '%s'", quern_errmsg(), says);                 \
         qn_call_free(&l.call);                                                 \
     } while (0)
 
@@ -484,13 +484,13 @@ TEST(test_mlp_texts)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(qn_mlp_parse(host_ctx, texts[i].text, &mlp),
                          QUERN_EINVAL);
-        if (!strstr(qn_errmsg(host_ctx), texts[i].says))
-            fail_msg("%s: '%s' lacks '%s'", texts[i].text, qn_errmsg(host_ctx),
+        if (!strstr(quern_errmsg(), texts[i].says))
+            fail_msg("%s: '%s' lacks '%s'", texts[i].text, quern_errmsg(),
                      texts[i].says);
     }
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         if (qn_mlp_parse(host_ctx, right[i], &mlp))
-            fail_msg("%s: %s", right[i], qn_errmsg(host_ctx));
+            fail_msg("%s: %s", right[i], quern_errmsg());
         qn_mlp_print(&mlp, text, sizeof text);
         assert_string_equal(text, right[i]);
     }
@@ -521,7 +521,7 @@ TEST(test_mlp_bad_sizes)
             *size = bad[i];
             assert_int_equal(qn_call_run(&l.call), QUERN_ESIZES);
             snprintf(group, sizeof group, "group %d", i);
-            assert_non_null(strstr(qn_errmsg(host_ctx), group));
+            assert_non_null(strstr(quern_errmsg(), group));
             *size = l.sizes[i];
         }
         assert_int_equal(qn_call_reset(&l.call), 0);

@@ -220,7 +220,7 @@ TEST(test_mlp_pointers_refused)
         quern_queue_destroy(queue);
         a.l.call.args.of[rows[i].arg] = a.args.of[rows[i].arg];
         assert_int_equal(qn_call_run(&a.l.call), QUERN_EINVAL);
-        assert_non_null(strstr(qn_errmsg(host_ctx), says));
+        assert_non_null(strstr(quern_errmsg(), says));
         end(&a);
     }
 }
@@ -297,12 +297,12 @@ TEST(test_mlp_forward_only)
         refuse(&a, QUERN_PHASE_BACKWARD, "backward is not possible: grad=0");
         refuse(&a, QUERN_PHASE_WGRAD, "wgrad is not possible: grad=0");
         if (qn_call_run(&a.l.call) || qn_layer_judge(&a.l, 1 << 20, &v))
-            fail_msg("%s: %s", a.text, qn_errmsg(host_ctx));
+            fail_msg("%s: %s", a.text, quern_errmsg());
         assert_true(v.passed);
         a.l.call.args.of[QUERN_ARG_SAVED].data =
             a.l.call.memory[QUERN_ARG_WORKSPACE].data;
         assert_int_equal(qn_call_run(&a.l.call), QUERN_EINVAL);
-        assert_non_null(strstr(qn_errmsg(host_ctx), "saved is not NULL"));
+        assert_non_null(strstr(quern_errmsg(), "saved is not NULL"));
         end(&whole);
         end(&a);
     }

@@ -74,7 +74,7 @@ static void run(const char *text, const struct sizes *sizes, int total,
     if (qn_problem_parse(host_ctx, text, &p) ||
         qn_problem_describe(host_ctx, &p, &need) ||
         qn_plan(host_ctx, &p, &host, &plan))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
     fill();
     by_rows = p.ragged == QUERN_AXIS_M;
     tokens = by_rows ? &args->a : &args->b;
@@ -91,7 +91,7 @@ static void run(const char *text, const struct sizes *sizes, int total,
     args->noop = &noop;
     args->workspace = memory.workspace;
     if (qn_run(plan, args, NULL) || qn_check(plan, args, NULL))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
     expect(memory.d, by_rows ? total : SIDE,
            !by_rows       ? total
            : p.activation ? SIDE / 2

@@ -82,7 +82,7 @@ static void setup_make(struct setup *s, const char *text)
     if (qn_quantize_parse(host_ctx, text, &s->q) ||
         qn_quantize_needs(host_ctx, &s->q, &s->need) ||
         qn_quantize_plan(host_ctx, &s->q, &options, &s->plan))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
     area_make(&s->in, s->need.args.in.bytes);
     area_make(&s->row, s->need.args.row.bytes);
     area_make(&s->row_sf, s->need.args.row.sf_bytes);
@@ -132,8 +132,8 @@ static void make_text(char text[160], const char *recipe)
         change;                                                                \
         assert_int_equal(qn_quantize_run(s.plan, &s.need.args, NULL),          \
                          QUERN_EINVAL);                                        \
-        if (!strstr(qn_errmsg(host_ctx), says))                                \
-            fail_msg("'%s' lacks '%s'", qn_errmsg(host_ctx), says);            \
+        if (!strstr(quern_errmsg(), says))                                     \
+            fail_msg("'%s' lacks '%s'", quern_errmsg(), says);                 \
         setup_free(&s);                                                        \
     } while (0)
 
@@ -216,13 +216,13 @@ TEST(test_quantize_texts)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(qn_quantize_parse(host_ctx, texts[i].text, &q),
                          QUERN_EINVAL);
-        if (!strstr(qn_errmsg(host_ctx), texts[i].says))
-            fail_msg("%s: '%s' lacks '%s'", texts[i].text, qn_errmsg(host_ctx),
+        if (!strstr(quern_errmsg(), texts[i].says))
+            fail_msg("%s: '%s' lacks '%s'", texts[i].text, quern_errmsg(),
                      texts[i].says);
     }
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         if (qn_quantize_parse(host_ctx, right[i], &q))
-            fail_msg("%s: %s", right[i], qn_errmsg(host_ctx));
+            fail_msg("%s: %s", right[i], quern_errmsg());
         qn_quantize_print(&q, text, sizeof text);
         assert_string_equal(text, right[i]);
     }
@@ -250,7 +250,7 @@ TEST(test_quantize_bad_sizes)
             assert_int_equal(qn_quantize_run_check(s.plan, &s.need.args, NULL),
                              QUERN_ESIZES);
             snprintf(group, sizeof group, "group %d", i);
-            assert_non_null(strstr(qn_errmsg(host_ctx), group));
+            assert_non_null(strstr(quern_errmsg(), group));
             s.sizes[i] = right;
             assert_int_equal(qn_quantize_run(s.plan, &s.need.args, NULL),
                              QUERN_OK);
@@ -347,7 +347,7 @@ TEST(test_quantize_pointers)
         apart.need.args.in.pointers = (void *const *)addresses;
         assert_int_equal(qn_quantize_run(one.plan, &one.need.args, NULL), 0);
         if (qn_quantize_run(apart.plan, &apart.need.args, NULL))
-            fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+            fail_msg("%s: %s", text, quern_errmsg());
         assert_memory_equal(one.row.data, apart.row.data, one.row.bytes);
         assert_memory_equal(one.column.data, apart.column.data,
                             one.column.bytes);
@@ -510,7 +510,7 @@ static void add_biases(int type, int weighs)
     if (qn_quantize_parse(host_ctx, text, &q) ||
         qn_quantize_needs(host_ctx, &q, &need) ||
         qn_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
     need.args.out.data = numbers;
     need.args.out.stride = STRIDE;
     need.args.out.bytes = sizeof numbers;
@@ -520,7 +520,7 @@ static void add_biases(int type, int weighs)
     need.args.workspace = workspace;
     need.args.bias = bias;
     if (qn_quantize_run(plan, &need.args, NULL))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
     for (int g = 0; g < GROUPS; g++)
         for (int64_t i = 0; i < sizes[g]; i++, row++)
             for (int f = 0; f < K; f++)

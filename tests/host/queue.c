@@ -119,7 +119,7 @@ static struct qn_quantize_plan *cast_plan(const char *line,
     if (qn_quantize_parse(host_ctx, line, &q) ||
         qn_quantize_needs(host_ctx, &q, need) ||
         qn_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     return plan;
 }
 
@@ -143,7 +143,7 @@ static void quantize(struct shop *s, const char *recipe, const char *of,
     need.args.workspace = zeros(need.workspace_bytes);
     qn_memory_begin(need.args.workspace, need.workspace_bytes);
     if (qn_quantize_run(plan, &need.args, NULL))
-        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     *out = need.args.column;
     free(need.args.workspace);
     qn_quantize_plan_free(plan);
@@ -216,7 +216,7 @@ static struct qn_plan *make_plan(const struct shop *s, const char *recipe,
     if (qn_problem_parse(host_ctx, line, &p) ||
         qn_problem_describe(host_ctx, &p, &need) ||
         qn_plan(host_ctx, &p, &options, &plan))
-        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     *args = need.args;
     return plan;
 }
@@ -304,7 +304,7 @@ bias_arguments(const struct shop *s, const struct waiting *w, float *bias,
 }
 
 /* Put off what the model has. */
-static int put_it(struct shop *s, struct qn_queue *queue,
+static int put_it(struct shop *s, struct quern_queue *queue,
                   const struct waiting *w)
 {
     struct qn_quantize_args cast;
@@ -330,7 +330,7 @@ static int run_it(struct shop *s, const struct waiting *w)
     return qn_run(arguments(s, w, s->model[w->layer], &args), &args, NULL);
 }
 
-static void put(struct shop *s, struct qn_queue *queue, struct list *list)
+static void put(struct shop *s, struct quern_queue *queue, struct list *list)
 {
     struct waiting w = {
         .layer = (int)qt_random_below(&s->state, LAYERS),
@@ -346,7 +346,7 @@ static void put(struct shop *s, struct qn_queue *queue, struct list *list)
             list->items[i].is_bias == w.is_bias)
             expected = QUERN_EINVAL;
     if (put_it(s, queue, &w) != expected)
-        fail_msg("put: %d is expected: %s", expected, qn_errmsg(host_ctx));
+        fail_msg("put: %d is expected: %s", expected, quern_errmsg());
     if (!expected)
         list->items[list->count++] = w;
 }
@@ -368,7 +368,7 @@ static int leave(struct shop *s, struct list *list, int layer, int most,
         }
         left++;
         if (run && run_it(s, w))
-            fail_msg("%s", qn_errmsg(host_ctx));
+            fail_msg("%s", quern_errmsg());
     }
     *list = rest;
     return left || layer == QUERN_ALL_LAYERS ? QUERN_OK : QUERN_EINVAL;
@@ -386,7 +386,7 @@ static void compare(const struct shop *s, int schedule)
         fail_msg("schedule %d: sizes were refused", schedule);
 }
 
-static void step(struct shop *s, struct qn_queue *queue, struct list *list)
+static void step(struct shop *s, struct quern_queue *queue, struct list *list)
 {
     int kind = (int)qt_random_below(&s->state, 16);
     int layer = (int)qt_random_below(&s->state, LAYERS + 1) - 1;
@@ -396,20 +396,20 @@ static void step(struct shop *s, struct qn_queue *queue, struct list *list)
         put(s, queue, list);
     } else if (kind < 15) {
         code = leave(s, list, layer, most, 1);
-        assert_int_equal(qn_queue_flush(queue, layer, most, NULL), code);
+        assert_int_equal(quern_queue_flush(queue, layer, most, NULL), code);
     } else {
         code = leave(s, list, layer, 0, 0);
-        assert_int_equal(qn_queue_drop(queue, layer), code);
+        assert_int_equal(quern_queue_drop(queue, layer), code);
     }
-    assert_int_equal(qn_queue_count(queue, QUERN_ALL_LAYERS), list->count);
+    assert_int_equal(quern_queue_count(queue, QUERN_ALL_LAYERS), list->count);
 }
 
 static void run_schedule(struct shop *s, int schedule)
 {
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     struct list list = {.count = 0};
 
-    assert_int_equal(qn_queue(host_ctx, CAPACITY, &queue), QUERN_OK);
+    assert_int_equal(quern_queue_create(host_ctx, CAPACITY, &queue), QUERN_OK);
     for (int i = 0; i < LAYERS; i++)
         memset(s->d[i], 0, s->d_bytes);
     for (int i = 0; i < LAYERS; i++)
@@ -419,10 +419,10 @@ static void run_schedule(struct shop *s, int schedule)
     for (int i = 0; i < STEPS; i++)
         step(s, queue, &list);
     leave(s, &list, QUERN_ALL_LAYERS, 0, 1);
-    assert_int_equal(qn_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL),
+    assert_int_equal(quern_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL),
                      QUERN_OK);
     compare(s, schedule);
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
 }
 
 TEST(test_queue_schedules)
@@ -458,10 +458,11 @@ TEST(test_queue_own_factors)
         struct shop *s = open_shop(recipes[i % 2], QUERN_F32,
                                    QUERN_MAX_MICROBATCHES, (uint64_t)i + 50);
         struct list list = {.count = 0};
-        struct qn_queue *queue;
+        struct quern_queue *queue;
         struct qn_args args;
 
-        assert_int_equal(qn_queue(host_ctx, CAPACITY, &queue), QUERN_OK);
+        assert_int_equal(quern_queue_create(host_ctx, CAPACITY, &queue),
+                         QUERN_OK);
         for (int j = 0; j < BATCHES; j++) {
             const struct waiting w = {.batch = j, .overwrite = j == 0};
             const struct qn_plan *plan = arguments(s, &w, s->d[0], &args);
@@ -470,9 +471,9 @@ TEST(test_queue_own_factors)
             list.items[list.count++] = w;
         }
         leave(s, &list, 0, 0, 1);
-        assert_int_equal(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK);
+        assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
         compare(s, i);
-        qn_queue_free(queue);
+        quern_queue_destroy(queue);
         close_shop(s);
     }
 }
@@ -485,8 +486,8 @@ TEST(test_queue_own_factors)
         change;                                                                \
         assert_int_equal(qn_queue_put_dbias(queue, plan, &args, layer),        \
                          QUERN_EINVAL);                                        \
-        if (!strstr(qn_errmsg(host_ctx), says))                                \
-            fail_msg("'%s' lacks '%s'", qn_errmsg(host_ctx), says);            \
+        if (!strstr(quern_errmsg(), says))                                     \
+            fail_msg("'%s' lacks '%s'", quern_errmsg(), says);                 \
         plan = s->batches[0].sums[1];                                          \
         layer = 0;                                                             \
     } while (0)
@@ -502,7 +503,7 @@ TEST(test_queue_refuses_dbias)
     const struct qn_quantize_plan *plan = s->batches[0].sums[1];
     struct qn_quantize_args good, args;
     struct qn_args product;
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     char line[128];
     int layer = 0;
 
@@ -514,7 +515,7 @@ TEST(test_queue_refuses_dbias)
     none = PLAN("fp8_block", M, "");
     narrow = PLAN("bf16", M - 8, "copies=rowwise dbias=add");
 #undef PLAN
-    assert_int_equal(qn_queue(host_ctx, 3, &queue), QUERN_OK);
+    assert_int_equal(quern_queue_create(host_ctx, 3, &queue), QUERN_OK);
     bias_arguments(s, &first, dbias, &good);
     REFUSED(layer = -1, "layer is -1: 0 or more");
     REFUSED(plan = none, "a quantization with dbias=1 or dbias=add");
@@ -534,11 +535,11 @@ TEST(test_queue_refuses_dbias)
     assert_int_equal(qn_queue_put(queue, s->accumulate, &product, 0),
                      QUERN_EINVAL);
     assert_non_null(
-        strstr(qn_errmsg(host_ctx), "d overlaps dbias of a bias gradient"));
+        strstr(quern_errmsg(), "d overlaps dbias of a bias gradient"));
     for (int i = 0; i < 2; i++)
         assert_int_equal(qn_queue_put_dbias(queue, plan, &good, 1), 0);
     assert_int_equal(qn_queue_put_dbias(queue, plan, &good, 1), QUERN_EFULL);
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
     qn_quantize_plan_free(scaled);
     qn_quantize_plan_free(none);
     qn_quantize_plan_free(narrow);
@@ -574,7 +575,7 @@ TEST(test_noop_flag)
         assert_memory_not_equal(s->d[0], s->d[1], s->d_bytes);
         args.noop = args.d.data;
         assert_int_equal(qn_run(plan, &args, NULL), QUERN_EINVAL);
-        assert_non_null(strstr(qn_errmsg(host_ctx), "overlaps noop"));
+        assert_non_null(strstr(quern_errmsg(), "overlaps noop"));
         close_shop(s);
     }
 }

@@ -99,7 +99,7 @@ static struct qn_plan *typed_plan(int tokens, const char *more,
     if (qn_problem_parse(host_ctx, line, &p) ||
         qn_problem_describe(host_ctx, &p, &need) ||
         qn_plan(host_ctx, &p, &options, &plan))
-        fail_msg("%s: %s", line, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     *args = need.args;
     return plan;
 }
@@ -129,10 +129,11 @@ static void expect_order(struct stack *k, const char *more, int overwrite)
     struct qn_args args;
     struct qn_plan *add = stack_plan(TOKENS, " beta=1 microbatches=8", &args);
     struct qn_plan *first = stack_plan(TOKENS, more, &args);
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     float *d[2];
 
-    assert_int_equal(qn_queue(host_ctx, QUERN_MAX_MICROBATCHES, &queue), 0);
+    assert_int_equal(
+        quern_queue_create(host_ctx, QUERN_MAX_MICROBATCHES, &queue), 0);
     args.workspace = workspace;
     for (int i = 0; i < 2; i++) {
         d[i] = zeros(args.d.bytes);
@@ -143,15 +144,15 @@ static void expect_order(struct stack *k, const char *more, int overwrite)
     for (int i = 0; i < k->count; i++) {
         set_tokens(&args, k->dy[i], k->x[i], k->sizes[i], k->tokens[i]);
         if (qn_queue_put(queue, i ? add : first, &args, 0))
-            fail_msg("%s", qn_errmsg(host_ctx));
+            fail_msg("%s", quern_errmsg());
     }
-    assert_int_equal(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK);
+    assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
     args.d.data = d[1];
     set_tokens(&args, k->all_dy, k->all_x, k->all, k->total);
     assert_int_equal(qn_run(first, &args, NULL), QUERN_OK);
     assert_memory_equal(d[0], d[1], args.d.bytes);
     assert_int_equal(workspace[0], 0);
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
     qn_plan_free(add);
     qn_plan_free(first);
     free(d[0]);
@@ -184,10 +185,10 @@ struct waiting {
 static void expect_apart(const char *what, const struct waiting *w, int count)
 {
     const size_t bytes = w->args.d.bytes;
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     float *d[2];
 
-    assert_int_equal(qn_queue(host_ctx, count, &queue), 0);
+    assert_int_equal(quern_queue_create(host_ctx, count, &queue), 0);
     for (int i = 0; i < 2; i++) {
         d[i] = zeros(bytes);
         for (size_t j = 0; j < bytes / 4; j++)
@@ -199,15 +200,15 @@ static void expect_apart(const char *what, const struct waiting *w, int count)
         args.d.data = d[0];
         args.c.data = args.c.ndim ? d[0] : NULL;
         if (qn_queue_put(queue, w[i].plan, &args, 0))
-            fail_msg("%s: %s", what, qn_errmsg(host_ctx));
+            fail_msg("%s: %s", what, quern_errmsg());
         args.d.data = d[1];
         args.c.data = args.c.ndim ? d[1] : NULL;
         assert_int_equal(qn_run(w[i].plan, &args, NULL), QUERN_OK);
     }
-    assert_int_equal(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK);
+    assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
     if (memcmp(d[0], d[1], bytes))
         fail_msg("%s: other bits than those of single runs", what);
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
     free(d[0]);
     free(d[1]);
 }
@@ -289,12 +290,12 @@ TEST(test_queue_keeps_order_of_layers)
     struct qn_plan *add = stack_plan(TOKENS, " beta=1 microbatches=8", &args);
     struct qn_plan *beta = stack_plan(TOKENS, " beta=any", &any);
     const float half = 0.5f;
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     float *d[2] = {zeros(args.d.bytes), zeros(args.d.bytes)};
 
     any.beta = &half;
     any.scalars = 1;
-    assert_int_equal(qn_queue(host_ctx, 3, &queue), 0);
+    assert_int_equal(quern_queue_create(host_ctx, 3, &queue), 0);
     for (int i = 0; i < 3; i++) {
         struct qn_plan *plan = i == 1 ? beta : add;
         struct qn_args *a = i == 1 ? &any : &args;
@@ -308,13 +309,13 @@ TEST(test_queue_keeps_order_of_layers)
         a->c.data = a->c.ndim ? d[0] : NULL;
         assert_int_equal(qn_queue_put(queue, plan, a, i == 1), QUERN_OK);
     }
-    assert_int_equal(qn_queue_flush(queue, 0, 0, NULL), QUERN_EINVAL);
-    assert_non_null(strstr(qn_errmsg(host_ctx), "waits for layer 1"));
-    assert_int_equal(qn_queue_count(queue, QUERN_ALL_LAYERS), 2);
-    assert_int_equal(qn_queue_flush(queue, 1, 0, NULL), QUERN_OK);
-    assert_int_equal(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK);
+    assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_EINVAL);
+    assert_non_null(strstr(quern_errmsg(), "waits for layer 1"));
+    assert_int_equal(quern_queue_count(queue, QUERN_ALL_LAYERS), 2);
+    assert_int_equal(quern_queue_flush(queue, 1, 0, NULL), QUERN_OK);
+    assert_int_equal(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK);
     assert_memory_equal(d[0], d[1], args.d.bytes);
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
     qn_plan_free(add);
     qn_plan_free(beta);
     free(d[0]);
@@ -331,10 +332,10 @@ TEST(test_queue_keeps_types)
     struct qn_args args, narrow;
     struct qn_plan *add = stack_plan(TOKENS, " beta=1", &args);
     struct qn_plan *other = typed_plan(TOKENS, " d=bf16 beta=1", &narrow);
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     void *d = zeros(args.d.bytes);
 
-    assert_int_equal(qn_queue(host_ctx, 2, &queue), 0);
+    assert_int_equal(quern_queue_create(host_ctx, 2, &queue), 0);
     set_tokens(&args, k.dy[0], k.x[0], k.sizes[0], k.tokens[0]);
     set_tokens(&narrow, k.dy[0], k.x[0], k.sizes[0], k.tokens[0]);
     args.workspace = narrow.workspace = workspace;
@@ -342,9 +343,9 @@ TEST(test_queue_keeps_types)
     assert_int_equal(qn_queue_put(queue, add, &args, 0), QUERN_OK);
     assert_int_equal(qn_queue_put(queue, other, &narrow, 0), QUERN_EINVAL);
     assert_non_null(
-        strstr(qn_errmsg(host_ctx),
+        strstr(quern_errmsg(),
                "d.type is bf16: pending products for these matrices have f32"));
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
     qn_plan_free(add);
     qn_plan_free(other);
     free(d);

@@ -249,7 +249,7 @@ static void square_scales(const char *recipe, unsigned char sf[2][1024])
     if (qn_quantize_parse(host_ctx, text, &q) ||
         qn_quantize_needs(host_ctx, &q, &need) ||
         qn_quantize_plan(host_ctx, &q, &options, &plan))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
     for (int i = 0; i < 128 * 256; i++) /* another exponent in each block */
         in[i] = (uint16_t)(0x3000 + (i / 256 / 32 * 8 + i % 256 / 32) * 128);
     need.args.in.data = in;
@@ -260,7 +260,7 @@ static void square_scales(const char *recipe, unsigned char sf[2][1024])
     need.args.workspace = workspace;
     assert_true(need.args.row.sf_bytes <= 1024);
     if (qn_quantize_run(plan, &need.args, NULL))
-        fail_msg("%s: %s", text, qn_errmsg(host_ctx));
+        fail_msg("%s: %s", text, quern_errmsg());
     qn_quantize_plan_free(plan);
 }
 
@@ -332,7 +332,7 @@ TEST(test_scaled_specs)
     assert_int_equal(
         qn_mlp_parse(host_ctx, "mlp test_w16 g=1 m=9 hidden=8 ffn=8", &mlp),
         QUERN_EINVAL);
-    assert_non_null(strstr(qn_errmsg(host_ctx),
+    assert_non_null(strstr(quern_errmsg(),
                            "recipe test_w16 scales dy and keeps w as bf16"));
     host_specs_close(&specs);
 }

@@ -71,7 +71,7 @@ void device_specs(const char *folder)
 
     device_tear_down(NULL);
     if (qn_open(&options, &all.specs))
-        fail_msg("%s", qn_errmsg(NULL));
+        fail_msg("%s", quern_errmsg());
     take(all.specs->base);
 }
 

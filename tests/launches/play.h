@@ -43,8 +43,8 @@ int play_failed(struct play *play, const char *call, int code);
 /* The text of an explanation, freed then, or the error in its place. */
 void play_explain(struct play *play, int code, char **said);
 
-struct qn_queue *play_queue(struct play *play);
-void play_flush(struct play *play, struct qn_queue *queue);
+struct quern_queue *play_queue(struct play *play);
+void play_flush(struct play *play, struct quern_queue *queue);
 
 /* play_moe.c: describe, explain, plan and run it. */
 void play_moe(struct play *play);

@@ -49,7 +49,7 @@ static void run_moe(struct play *play, const struct qn_moe *moe,
                     const struct qn_moe_plan *plan)
 {
     struct qn_mlp_args args, without;
-    struct qn_queue *queue;
+    struct quern_queue *queue;
 
     give_moe(play, moe, need, &args);
     without = args;
@@ -114,7 +114,7 @@ static int order_of(struct quern_context *ctx, const char *recipe,
              (long long)tokens);
     assert_int_equal(qn_moe_parse(ctx, line, &moe), QUERN_OK);
     if (qn_moe_plan(ctx, &moe, &options, &plan))
-        fail_msg("%s: %s", line, qn_errmsg(ctx));
+        fail_msg("%s: %s", line, quern_errmsg());
     part = plan->mlp->launches[product].product;
     order = part->problem.dequantize > QUERN_DEQUANTIZE_PASS ? -1
             : part->problem.dequantize == QUERN_DEQUANTIZE_PASS

@@ -216,7 +216,7 @@ int play_failed(struct play *play, const char *call, int code)
         return 0;
     fprintf(play->log, "  %s: %s\n", call, names[code]);
     if (getenv("QUERN_LOG_WHOLE"))
-        fprintf(play->log, "    %s\n", qn_errmsg(play->ctx));
+        fprintf(play->log, "    %s\n", quern_errmsg());
     return 1;
 }
 
@@ -242,30 +242,30 @@ void play_explain(struct play *play, int code, char **said)
     char hash[SHA256_DIGEST_STRING_LENGTH];
 
     if (code) {
-        fprintf(play->why, "%s\n", qn_errmsg(play->ctx));
+        fprintf(play->why, "%s\n", quern_errmsg());
     } else if (play->is_short) {
         SHA256Data((const uint8_t *)text, strlen(text), hash);
         fprintf(play->why, "%.8s\n", hash);
     } else {
         fputs(text, play->why);
     }
-    qn_free(text);
+    quern_free(text);
 }
 
-struct qn_queue *play_queue(struct play *play)
+struct quern_queue *play_queue(struct play *play)
 {
-    struct qn_queue *queue;
+    struct quern_queue *queue;
 
-    assert_int_equal(qn_queue(play->ctx, QUEUE, &queue), QUERN_OK);
+    assert_int_equal(quern_queue_create(play->ctx, QUEUE, &queue), QUERN_OK);
     return queue;
 }
 
-void play_flush(struct play *play, struct qn_queue *queue)
+void play_flush(struct play *play, struct quern_queue *queue)
 {
-    if (qn_queue_count(queue, QUERN_ALL_LAYERS))
+    if (quern_queue_count(queue, QUERN_ALL_LAYERS))
         play_failed(play, "flush",
-                    qn_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL));
-    qn_queue_free(queue);
+                    quern_queue_flush(queue, QUERN_ALL_LAYERS, 0, NULL));
+    quern_queue_destroy(queue);
 }
 
 /* The first of a queue's products may overwrite; all of these are alike. */
@@ -273,7 +273,7 @@ static void run_product(struct play *play, const struct qn_problem *p,
                         const struct qn_description *need,
                         const struct qn_plan *plan)
 {
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     struct qn_args args;
 
     if (!play->how.queue) {
@@ -356,7 +356,7 @@ static void run_cast(struct play *play, const struct qn_quantization *q,
                      const struct qn_quantize_plan *plan)
 {
     struct qn_quantize_args args;
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     float *dbias = NULL;
 
     if (!play->how.queue) {
@@ -444,7 +444,7 @@ static void run_mlp(struct play *play, const struct qn_mlp *mlp,
                     const struct qn_mlp_plan *plan)
 {
     struct qn_mlp_args args, without;
-    struct qn_queue *queue;
+    struct quern_queue *queue;
 
     play_mlp_args(play, mlp, need, &args);
     without = args;

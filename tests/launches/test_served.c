@@ -82,11 +82,11 @@ static void try_why(const char *line, const struct qn_problem *p,
     char *why = NULL;
 
     if (qn_why(walk.ctx, p, options, &why))
-        complain(line, qn_errmsg(walk.ctx));
+        complain(line, quern_errmsg());
     else if (!strstr(why, "\n> "))
         complain(line, "qn_why names no kernel");
     walk.apart += why && strstr(why, "_epilogue_") != NULL;
-    qn_free(why);
+    quern_free(why);
 }
 
 /* Results are of Hopper GPUs only. */
@@ -107,7 +107,7 @@ static void try_plan(const char *line, const struct qn_problem *p,
     struct qn_plan *plan;
 
     if (qn_plan(walk.ctx, p, &options, &plan)) {
-        complain(line, qn_errmsg(walk.ctx));
+        complain(line, quern_errmsg());
         return;
     }
     qn_plan_info(plan, &info);

@@ -22,7 +22,7 @@ static struct qg *open_both(void)
     qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), 0, &compiler);
     if (!compiler) {
         qg_close(gen);
-        print_message("skip: %s\n", qn_errmsg(NULL));
+        print_message("skip: %s\n", quern_errmsg());
         skip();
     }
     return gen;
@@ -45,7 +45,7 @@ static void compile(struct qg *gen, const struct qn_kernel *kernel,
     if (qn_nvrtc_compile(compiler, kernel->name, source, kernel->arch,
                          compiled))
         fail_msg("%s:\n%s", kernel->name,
-                 compiled->log ? compiled->log : qn_errmsg(NULL));
+                 compiled->log ? compiled->log : quern_errmsg());
 }
 
 TEST(test_device_compiles)

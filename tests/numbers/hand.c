@@ -180,10 +180,10 @@ static float *make_matrix(void)
     return x;
 }
 
-static void must(struct quern_context *ctx, int code)
+static void must(int code)
 {
     if (code)
-        fail_msg("%s", qn_errmsg(ctx));
+        fail_msg("%s", quern_errmsg());
 }
 
 /* One row in each group. */
@@ -201,9 +201,9 @@ static void quantize(struct quern_context *ctx, const char *recipe,
         sizes[g] = 1;
     snprintf(text, sizeof text, "quantize %s of=x g=%d m=%d k=%d in=f32 %s",
              recipe, count, count, K, "copies=rowwise");
-    must(ctx, qn_quantize_parse(ctx, text, &problem));
-    must(ctx, qn_quantize_needs(ctx, &problem, &need));
-    must(ctx, qn_quantize_plan(ctx, &problem, &options, &plan));
+    must(qn_quantize_parse(ctx, text, &problem));
+    must(qn_quantize_needs(ctx, &problem, &need));
+    must(qn_quantize_plan(ctx, &problem, &options, &plan));
     made->x = need.args.in.data = make_matrix();
     made->row = need.args.row.data = room(need.args.row.bytes);
     made->sf = need.args.row.sf = room(need.args.row.sf_bytes);
@@ -212,7 +212,7 @@ static void quantize(struct quern_context *ctx, const char *recipe,
     need.args.first_dims = sizes;
     need.args.sizes_type = QUERN_I32;
     need.args.workspace = room(need.workspace_bytes);
-    must(ctx, qn_quantize_run(plan, &need.args, NULL));
+    must(qn_quantize_run(plan, &need.args, NULL));
     qn_quantize_plan_free(plan);
     free(need.args.workspace);
     free(sizes);
@@ -245,7 +245,7 @@ TEST(test_scale_rules)
     struct quern_context *ctx;
 
     put_inputs();
-    must(NULL, qn_open(&options, &ctx));
+    must(qn_open(&options, &ctx));
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct made made;
 

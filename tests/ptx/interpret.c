@@ -33,7 +33,7 @@ int interpret_open(void **state)
     *strrchr(programs, '/') = 0;
     qn_nvrtc_open(getenv("QUERN_NVRTC"), getenv("CUDA_HOME"), 0, &compiler);
     if (!compiler) /* the runner shows the reason */
-        print_message("skip: %s\n", qn_errmsg(NULL));
+        print_message("skip: %s\n", quern_errmsg());
     return 0;
 }
 

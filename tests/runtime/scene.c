@@ -131,17 +131,16 @@ static int again(struct play *play, int code, int holds)
         return 0;
     if (!holds)
         print_error("%s: a failed call left something: %s\n", play->scene->name,
-                    qn_errmsg(play->ctx));
+                    quern_errmsg());
     assert_true(holds);
     if (play->first) { /* even the next call fails */
         if (play->retry)
-            print_error("%s: again: %s\n", play->scene->name,
-                        qn_errmsg(play->ctx));
+            print_error("%s: again: %s\n", play->scene->name, quern_errmsg());
         assert_int_equal(play->retry, 0);
         return 0;
     }
     play->first = code;
-    snprintf(test_said, sizeof test_said, "%s", qn_errmsg(play->ctx));
+    snprintf(test_said, sizeof test_said, "%s", quern_errmsg());
     return play->retry;
 }
 
@@ -226,7 +225,7 @@ static int multiply(struct play *play)
     qn_plan_info(play->plan, &info);
     assert_true(info.sms > 0 && strlen(info.kernel) > 0);
     CALL(qn_why(play->ctx, &play->problem, &play->options, &why), !why);
-    qn_free(why);
+    quern_free(why);
     give_args(play, &need);
     CALL(qn_run(play->plan, &play->args, NULL), all_untouched(play));
     CALL(qn_check(play->plan, &play->args, NULL), 1);
@@ -273,7 +272,7 @@ static int quantize(struct play *play)
     qn_quantize_plan_info(play->cast, &info);
     assert_true(info.sms > 0 && strlen(info.kernel) > 0);
     CALL(qn_quantize_why(play->ctx, &play->q, &play->options, &why), !why);
-    qn_free(why);
+    quern_free(why);
     give_cast(play, &need);
     CALL(qn_quantize_run(play->cast, &play->cast_args, NULL),
          copies_untouched(play));
@@ -320,7 +319,7 @@ static int open_and_play(const struct scene *scene, int retry,
     struct quern_context *ctx;
     int first = qn_open(&options, &ctx), code = first;
 
-    snprintf(test_said, sizeof test_said, "%s", qn_errmsg(ctx));
+    snprintf(test_said, sizeof test_said, "%s", quern_errmsg());
     assert_true(!ctx == !!first);
     if (first && retry)
         code = qn_open(&options, &ctx);

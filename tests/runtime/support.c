@@ -109,10 +109,10 @@ int test_teardown(void **state)
 void test_expect(int code, int expected, const char *part)
 {
     if (code != expected)
-        print_error("message: %s\n", qn_errmsg(NULL));
+        print_error("message: %s\n", quern_errmsg());
     assert_int_equal(code, expected);
-    if (!strstr(qn_errmsg(NULL), part)) {
-        print_error("message: %s\nlacks:   %s\n", qn_errmsg(NULL), part);
+    if (!strstr(quern_errmsg(), part)) {
+        print_error("message: %s\nlacks:   %s\n", quern_errmsg(), part);
         fail();
     }
 }
@@ -248,7 +248,7 @@ void test_expect_why(struct quern_context *ctx, const char *text,
     test_expect(qn_why(ctx, &p, NULL, &why), QUERN_OK, "");
     if ((strstr(why, part) != NULL) != there)
         fail_msg("%s '%s':\n%s", there ? "lacks" : "has", part, why);
-    qn_free(why);
+    quern_free(why);
 }
 
 static void give(struct qn_tensor *tensor)

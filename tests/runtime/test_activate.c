@@ -235,11 +235,11 @@ TEST(explains)
                 "d=bf16 and bias and activation");
     test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "both operands would not be one thread's"));
-    qn_free(why);
+    quern_free(why);
     p.interleave = 2;
     test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_null(strstr(why, "both operands"));
-    qn_free(why);
+    quern_free(why);
     qn_close(ctx);
 }
 

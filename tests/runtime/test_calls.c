@@ -31,7 +31,7 @@ static int fail_call(int n, int error)
     calls = test_system.calls;
     memset(&test_system, 0, sizeof test_system);
     if (code != QUERN_OK)
-        fail_msg("call %d, %s: %s", n, strerror(error), qn_errmsg(NULL));
+        fail_msg("call %d, %s: %s", n, strerror(error), quern_errmsg());
     return calls >= n;
 }
 

@@ -179,12 +179,12 @@ TEST(says_so)
     test_expect(qn_why(ctx, &p, &test_options, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "> cublasLt 13.1.2, grouped"));
     assert_non_null(strstr(text, "all groups in one call"));
-    qn_free(text);
+    quern_free(text);
     test_cublaslt->groups = 0;
     test_expect(qn_why(ctx, &p, &test_options, &text), QUERN_OK, "");
     assert_null(strstr(text, "grouped"));
     assert_int_equal(test_cublaslt->contexts, 0);
-    qn_free(text);
+    quern_free(text);
     qn_close(ctx);
 }
 

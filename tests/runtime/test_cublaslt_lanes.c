@@ -62,7 +62,7 @@ TEST(states_its_streams)
     assert_non_null(strstr(text, "for each group, spread over 3 streams, in a "
                                  "loop on the host; sizes are host_sizes; "
                                  "100664064 bytes of workspace"));
-    qn_free(text);
+    quern_free(text);
     plan = test_plan(ctx, "fprop bf16 g=8 m=1000 n=512 k=256", NULL);
     qn_plan_info(plan, &info);
     assert_int_equal(info.streams, 0);

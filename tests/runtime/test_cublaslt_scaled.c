@@ -434,7 +434,7 @@ static void expect_refusal(struct quern_context *ctx, const char *text,
     test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL, part);
     test_expect(qn_why(ctx, &p, &options, &why), QUERN_OK, "");
     assert_non_null(strstr(why, part));
-    qn_free(why);
+    quern_free(why);
 }
 
 /* A plan that runs names its scales; one that does not says why. */

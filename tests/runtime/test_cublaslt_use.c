@@ -354,12 +354,12 @@ TEST(explains_itself)
     assert_non_null(strstr(text, "> cublasLt 13.1.2\n    one product for each "
                                  "group, in a loop on the host; sizes are "
                                  "host_sizes; 33555200 bytes of workspace"));
-    qn_free(text);
+    quern_free(text);
     r.p = test_problem(ctx, "wgrad mixed g=2 m=8 n=8 k=8");
     test_expect(qn_why(ctx, &r.p, &test_options, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "nothing runs\n    backend cublaslt has no "
                                  "product f32 x f16 -> f32"));
-    qn_free(text);
+    quern_free(text);
     qn_close(ctx);
 }
 

@@ -205,7 +205,7 @@ TEST(model_decides)
 
         assert_true(ahead == (info.workspace_bytes > 256));
         assert_true(ahead == !!strstr(why, "> blocks_w\n"));
-        qn_free(why);
+        quern_free(why);
     }
     qn_close(ctx);
 }

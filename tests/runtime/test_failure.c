@@ -224,7 +224,7 @@ TEST(reports_bad_specs)
     struct quern_context *ctx;
 
     test_expect(qn_open(&options, &ctx), QUERN_ECOMPILE, "");
-    assert_string_equal(qn_errmsg(NULL),
+    assert_string_equal(quern_errmsg(),
                         "bad/recipes/x.lua:3: error: the test's\n"
                         "bad/recipes/x.lua:4: error: another");
     assert_null(ctx);

@@ -221,17 +221,17 @@ TEST(explains)
     assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
                                 "separate launch for it would take "));
     assert_non_null(strstr(why, "no room next to the product"));
-    qn_free(why);
+    quern_free(why);
     p = test_problem(ctx, SHORT);
     test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "by a launch before the product's"));
     assert_non_null(strstr(why, "rows are read 16 bytes at a time: k % 8"));
-    qn_free(why);
+    quern_free(why);
     p = test_problem(ctx, SIDES);
     test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
     assert_null(strstr(why, "quantized"));
     assert_null(strstr(why, "no room next to the product"));
-    qn_free(why);
+    quern_free(why);
     qn_close(ctx);
 }
 

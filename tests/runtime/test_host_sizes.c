@@ -252,7 +252,7 @@ TEST(others_pay_nothing)
     test_expect(qn_why(ctx, &host, NULL, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "sizes from the host come with a launch of "
                                 "their own, which no graph captures"));
-    qn_free(why);
+    quern_free(why);
     qn_close(ctx);
 }
 
@@ -394,7 +394,7 @@ TEST(merged_products_have_their_own)
     static const int64_t other[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     struct qn_microbatch microbatches[3];
     struct quern_context *ctx;
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     struct qn_plan *plan;
     struct qn_args args, device;
     int32_t *place;
@@ -407,7 +407,7 @@ TEST(merged_products_have_their_own)
     device.host_sizes = NULL;
     device.a.first_dims = other;
     device.a.sizes_type = QUERN_I64;
-    test_expect(qn_queue(ctx, 3, &queue), QUERN_OK, "");
+    test_expect(quern_queue_create(ctx, 3, &queue), QUERN_OK, "");
     test_expect(qn_queue_put(queue, plan, &args, 0), QUERN_OK, "");
     test_expect(qn_queue_put(queue, plan, &device, 0), QUERN_OK, "");
     args.host_sizes = other;
@@ -415,7 +415,7 @@ TEST(merged_products_have_their_own)
     memset(place, 0xff, 24 * sizeof *place);
     test_cuda->only = "w_parts";
     test_cuda->param_sizes[1] = sizeof microbatches;
-    test_expect(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 2);
     expect_sizes(place, lengths, 8);
     expect_sizes(place + 8, NULL, 8);
@@ -426,7 +426,7 @@ TEST(merged_products_have_their_own)
     assert_int_equal(microbatches[1].sizes_bytes, 8);
     assert_ptr_equal(microbatches[2].first_dims, place + 16);
     assert_int_equal(microbatches[2].sizes_bytes, 4);
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
     qn_plan_free(plan);
     test_args_free(&args);
     qn_close(ctx);
@@ -442,20 +442,20 @@ TEST(backends_do_not_merge)
     struct qn_plan *plans[] = {test_plan(ctx, text, NULL),
                                test_plan(ctx, text, &host)};
     struct qn_args args = test_args(ctx, text);
-    struct qn_queue *queue;
+    struct quern_queue *queue;
 
-    test_expect(qn_queue(ctx, 4, &queue), QUERN_OK, "");
+    test_expect(quern_queue_create(ctx, 4, &queue), QUERN_OK, "");
     for (int first = 0; first < 2; first++) {
         host_calls = test_cuda->launches = 0;
         for (int i = 0; i < 4; i++)
             test_expect(
                 qn_queue_put(queue, plans[i < 2 ? first : !first], &args, 0),
                 QUERN_OK, "");
-        test_expect(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+        test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
         assert_int_equal(test_cuda->launches, 1);
         assert_int_equal(host_calls, 2);
     }
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
     qn_plan_free(plans[0]);
     qn_plan_free(plans[1]);
     test_args_free(&args);

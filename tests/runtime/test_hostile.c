@@ -132,7 +132,7 @@ static int judged(int code)
 {
     assert_in_range(code, 0, QUERN_STATUS_COUNT - 1);
     if (code)
-        assert_non_null(strstr(qn_errmsg(NULL), " "));
+        assert_non_null(strstr(quern_errmsg(), " "));
     return code;
 }
 
@@ -173,7 +173,7 @@ TEST(survives_damaged_problems)
         good += plan != NULL;
         bad += plan == NULL;
         qn_plan_free(plan);
-        qn_free(why);
+        quern_free(why);
     }
     assert_true(good > ROUNDS / 100 && bad > ROUNDS / 4);
     qn_close(ctx);
@@ -204,7 +204,7 @@ TEST(survives_damaged_casts)
         assert_true(judged(qn_quantize_plan(ctx, &q, NULL, &plan)) || !code);
         assert_true(judged(qn_quantize_why(ctx, &q, NULL, &why)) || !code);
         qn_quantize_plan_free(plan);
-        qn_free(why);
+        quern_free(why);
     }
     assert_true(good > ROUNDS / 100);
     qn_close(ctx);

@@ -58,7 +58,7 @@ TEST(explains_fusion)
         test_expect(qn_mlp_why(f.ctx, &mlp, &test_aot, &text), QUERN_OK, "");
         assert_non_null(strstr(text, rows[i].part));
         assert_null(strstr(text, rows[i].lacks));
-        qn_free(text);
+        quern_free(text);
         end(&f);
     }
 }
@@ -103,7 +103,7 @@ TEST(refuses_options)
     test_expect(qn_mlp_why(f.ctx, &mlp, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "pre = x w1^T"));
     assert_non_null(strstr(text, "> plain_fprop"));
-    qn_free(text);
+    quern_free(text);
     strcpy(mlp.recipe, "scaled");
     mlp.activation = QUERN_NO_ACTIVATION;
     test_expect(qn_mlp_plan(f.ctx, &mlp, NULL, &plan), QUERN_EINVAL,
@@ -296,12 +296,12 @@ TEST(reads_only_what_it_uses)
 TEST(lets_both_wait_or_none)
 {
     struct fixture f = begin("scaled");
-    struct qn_queue *queue, *full;
+    struct quern_queue *queue, *full;
     struct qn_mlp_args a = f.args;
     static const int64_t sizes[] = {20, 0, 40};
 
-    test_expect(qn_queue(f.ctx, 3, &queue), QUERN_OK, "");
-    test_expect(qn_queue(f.ctx, 1, &full), QUERN_OK, "");
+    test_expect(quern_queue_create(f.ctx, 3, &queue), QUERN_OK, "");
+    test_expect(quern_queue_create(f.ctx, 1, &full), QUERN_OK, "");
     test_expect(qn_mlp_put(f.plan, &a, queue, -1), QUERN_EINVAL, "layer is -1");
     a.first_dims = NULL;
     a.host_sizes = sizes;
@@ -309,25 +309,25 @@ TEST(lets_both_wait_or_none)
     a = f.args;
     test_fail_allocation(0);
     test_expect(qn_mlp_put(f.plan, &a, full, 0), QUERN_EFULL, "1 products");
-    assert_int_equal(qn_queue_count(full, QUERN_ALL_LAYERS), 0);
+    assert_int_equal(quern_queue_count(full, QUERN_ALL_LAYERS), 0);
     test_expect(qn_mlp_put(f.plan, &a, queue, 5), QUERN_OK, "");
-    assert_int_equal(qn_queue_count(queue, 5), 2);
+    assert_int_equal(quern_queue_count(queue, 5), 2);
     a.dw2.data = NULL;
     a.dw1.data = room(&f);
     test_expect(qn_mlp_put(f.plan, &a, queue, 6), QUERN_OK, "");
-    assert_int_equal(qn_queue_count(queue, 6), 1);
+    assert_int_equal(quern_queue_count(queue, 6), 1);
     assert_int_equal(test_fail_allocation(0), 0);
     assert_int_equal(test_cuda->launches, 0);
-    test_expect(qn_queue_flush(queue, 5, 0, (void *)256), QUERN_OK, "");
+    test_expect(quern_queue_flush(queue, 5, 0, (void *)256), QUERN_OK, "");
     assert_ptr_equal(param(0, D), f.args.dw2.data);
     assert_ptr_equal(param(1, D), f.args.dw1.data);
     for (int i = 0; i < 2; i++)
         assert_ptr_equal(test_cuda->trail[i].stream, (void *)256);
     LAUNCHED("wgrad", "wgrad");
-    test_expect(qn_queue_flush(queue, 6, 0, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(queue, 6, 0, NULL), QUERN_OK, "");
     assert_ptr_equal(param(0, D), a.dw1.data);
     LAUNCHED("wgrad");
-    qn_queue_free(queue);
-    qn_queue_free(full);
+    quern_queue_destroy(queue);
+    quern_queue_destroy(full);
     end(&f);
 }

@@ -34,13 +34,13 @@ TEST(explains_biases)
     assert_non_null(strstr(text, "db2 and its part of dprob, from dy\n    "
                                  "quantize bf16 of=dy"));
     assert_null(strstr(text, "dequantize=pass"));
-    qn_free(text);
+    quern_free(text);
     text = why(&f, "g=2 m=65536 hidden=4096 ffn=4096");
     assert_non_null(strstr(text, "d=bf16 bias=1 dequantize=pass"));
     assert_non_null(strstr(text, "d=bf16 bias=1 prob=1 dequantize=pass"));
     assert_non_null(strstr(text, "> bf16_biased"));
     assert_null(strstr(text, "y + b2"));
-    qn_free(text);
+    quern_free(text);
     end(&f);
 }
 
@@ -57,7 +57,7 @@ TEST(explains_passes)
     assert_non_null(strstr(text, "  pre + b1\n    bias bf16 of=x"));
     assert_non_null(strstr(text, "  y + b2\n    bias bf16 of=x"));
     assert_null(strstr(text, "bias=1 dequantize=pass"));
-    qn_free(text);
+    quern_free(text);
     end(&f);
 }
 

@@ -355,7 +355,7 @@ TEST(falls_back_to_the_host)
     ctx = test_open();
     test_expect_choice(ctx, PROBLEM, NULL, "k_host", QUERN_BACKEND_HOST, 3);
     assert_non_null(strstr(test_messages, "the host computes"));
-    assert_string_equal(qn_errmsg(ctx), ""); /* it succeeded */
+    assert_string_equal(quern_errmsg(), ""); /* it succeeded */
     p = test_problem(ctx, PROBLEM);
     test_expect(qn_plan(ctx, &p, &jit, &plan), QUERN_ENODEVICE, "cuInit");
     qn_close(ctx);
@@ -560,7 +560,7 @@ TEST(explains)
         assert_non_null(next);
         at = next;
     }
-    qn_free(text);
+    quern_free(text);
     assert_int_equal(test_count("nvrtc"), 0);
     qn_close(ctx);
 }
@@ -579,13 +579,13 @@ TEST(explains_without_a_gpu)
     assert_non_null(strstr(text, "figures are for an H200; on this machine "
                                  "the host computes"));
     assert_non_null(strstr(text, "> k_spills"));
-    qn_free(text);
+    quern_free(text);
     test_expect(qn_why(ctx, &p, &host, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "> k_host (linked)"));
-    qn_free(text);
+    quern_free(text);
     p = test_problem(ctx, "dgrad bf16 g=8 m=32768 n=4096 k=7168");
     test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "there is none for dgrad bf16 at all"));
-    qn_free(text);
+    quern_free(text);
     qn_close(ctx);
 }

@@ -348,13 +348,13 @@ TEST(opens_with_care)
     test_expect(qn_open(&null, &ctx), QUERN_EINVAL, "specs[0] is NULL");
     qn_close(NULL);
     qn_plan_free(NULL);
-    qn_free(NULL);
-    assert_string_equal(qn_strerror(QUERN_OK), "success");
+    quern_free(NULL);
+    assert_string_equal(quern_strerror(QUERN_OK), "success");
     for (int i = 0; i < QUERN_STATUS_COUNT; i++)
-        assert_non_null(qn_strerror(i));
-    assert_string_equal(qn_strerror(-1), "unknown code");
-    assert_string_equal(qn_strerror(QUERN_STATUS_COUNT), "unknown code");
-    assert_string_equal(qn_version(), QUERN_VERSION);
+        assert_non_null(quern_strerror(i));
+    assert_string_equal(quern_strerror(-1), "unknown code");
+    assert_string_equal(quern_strerror(QUERN_STATUS_COUNT), "unknown code");
+    assert_string_equal(quern_version(), QUERN_VERSION);
     assert_int_equal(test_count("gen open"), 0);
     assert_int_equal(test_count("nvrtc open"), 0);
 }

@@ -86,7 +86,7 @@ struct heritage {
 static int refused(int code)
 {
     return code == QUERN_EINVAL &&
-           strstr(qn_errmsg(NULL), "was made before fork()");
+           strstr(quern_errmsg(), "was made before fork()");
 }
 
 /* In the child, whose exit status is the number of failures. */
@@ -130,8 +130,8 @@ static int open_anew(void)
     if (qn_open(NULL, &ctx) || qn_problem_parse(ctx, PROBLEM, &p))
         return 4;
     if (qn_plan(ctx, &p, NULL, &plan) != QUERN_ECUDA ||
-        !strstr(qn_errmsg(ctx), "cuInit: initialization error") ||
-        !strstr(qn_errmsg(ctx), "a child of fork() has no CUDA"))
+        !strstr(quern_errmsg(), "cuInit: initialization error") ||
+        !strstr(quern_errmsg(), "a child of fork() has no CUDA"))
         return 5;
     if (qn_plan(ctx, &p, &host, &plan))
         return 6;
@@ -408,7 +408,7 @@ TEST(stays_where_it_was_opened)
     assert_int_equal(access(result.file, R_OK), 0);
     snprintf(path, sizeof path, "%s/below/entries", test_folder);
     assert_int_equal(access(path, R_OK), 0);
-    qn_free(result.candidates);
+    quern_free(result.candidates);
     qn_close(ctx);
     assert_int_equal(chdir(folder), 0);
     free(folder);

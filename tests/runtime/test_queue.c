@@ -24,7 +24,7 @@ struct bench {
     struct quern_context *ctx;
     struct qn_plan *first, *plan, *narrower;
     struct qn_args args, other, narrow;
-    struct qn_queue *queue;
+    struct quern_queue *queue;
 };
 
 /* Room after D, so that the tests decide the overlaps. */
@@ -48,13 +48,13 @@ static struct bench set_up(void)
     b.args = roomy_args(b.ctx, PROBLEM);
     b.other = roomy_args(b.ctx, PROBLEM);
     b.narrow = roomy_args(b.ctx, NARROWER);
-    test_expect(qn_queue(b.ctx, 4, &b.queue), QUERN_OK, "");
+    test_expect(quern_queue_create(b.ctx, 4, &b.queue), QUERN_OK, "");
     return b;
 }
 
 static void tear_down(struct bench *b)
 {
-    qn_queue_free(b->queue);
+    quern_queue_destroy(b->queue);
     qn_plan_free(b->first);
     qn_plan_free(b->plan);
     qn_plan_free(b->narrower);
@@ -67,21 +67,24 @@ static void tear_down(struct bench *b)
 TEST(refuses_bad_queues)
 {
     struct quern_context *ctx = test_open();
-    struct qn_queue *queue;
+    struct quern_queue *queue;
 
-    test_expect(qn_queue(NULL, 1, &queue), QUERN_EINVAL, "ctx is NULL");
-    test_expect(qn_queue(ctx, 1, NULL), QUERN_EINVAL, "queue is NULL");
-    test_expect(qn_queue(ctx, 0, &queue), QUERN_EINVAL,
+    test_expect(quern_queue_create(NULL, 1, &queue), QUERN_EINVAL,
+                "ctx is NULL");
+    test_expect(quern_queue_create(ctx, 1, NULL), QUERN_EINVAL,
+                "queue is NULL");
+    test_expect(quern_queue_create(ctx, 0, &queue), QUERN_EINVAL,
                 "capacity is 0: 1 to 65536");
     assert_null(queue);
-    test_expect(qn_queue(ctx, 65537, &queue), QUERN_EINVAL, "capacity is");
+    test_expect(quern_queue_create(ctx, 65537, &queue), QUERN_EINVAL,
+                "capacity is");
     for (int i = 1; i <= 2; i++) {
         test_fail_allocation(i);
-        test_expect(qn_queue(ctx, 4, &queue), QUERN_ENOMEM, "");
+        test_expect(quern_queue_create(ctx, 4, &queue), QUERN_ENOMEM, "");
         assert_null(queue);
     }
-    qn_queue_free(NULL);
-    assert_int_equal(qn_queue_count(NULL, 0), 0);
+    quern_queue_destroy(NULL);
+    assert_int_equal(quern_queue_count(NULL, 0), 0);
     qn_close(ctx);
 }
 
@@ -95,13 +98,13 @@ TEST(launches_when_flushed)
     test_expect(qn_queue_put(b.queue, b.plan, &b.args, 4), QUERN_OK, "");
     test_expect(qn_queue_put(b.queue, b.plan, &b.other, 7), QUERN_OK, "");
     assert_int_equal(test_host.calls, before);
-    assert_int_equal(qn_queue_count(b.queue, 4), 1);
-    assert_int_equal(qn_queue_count(b.queue, QUERN_ALL_LAYERS), 2);
-    test_expect(qn_queue_flush(b.queue, 7, 0, NULL), QUERN_OK, "");
+    assert_int_equal(quern_queue_count(b.queue, 4), 1);
+    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 2);
+    test_expect(quern_queue_flush(b.queue, 7, 0, NULL), QUERN_OK, "");
     assert_int_equal(test_host.calls, before + 1);
     assert_ptr_equal(test_host.d, b.other.d.data);
-    assert_int_equal(qn_queue_count(b.queue, 7), 0);
-    test_expect(qn_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
+    assert_int_equal(quern_queue_count(b.queue, 7), 0);
+    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
                 "");
     assert_int_equal(test_host.calls, before + 2);
     assert_ptr_equal(test_host.d, b.args.d.data);
@@ -118,18 +121,18 @@ TEST(flushes_some)
         test_expect(
             qn_queue_put(b.queue, b.plan, i == 1 ? &b.other : &b.args, i / 2),
             QUERN_OK, "");
-    test_expect(qn_queue_flush(b.queue, QUERN_ALL_LAYERS, 1, NULL), QUERN_OK,
+    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 1, NULL), QUERN_OK,
                 "");
     assert_ptr_equal(test_host.d, b.args.d.data);
-    test_expect(qn_queue_flush(b.queue, 1, 5, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(b.queue, 1, 5, NULL), QUERN_OK, "");
     assert_ptr_equal(test_host.d, b.args.d.data);
-    assert_int_equal(qn_queue_count(b.queue, QUERN_ALL_LAYERS), 1);
-    test_expect(qn_queue_flush(b.queue, 0, 1, NULL), QUERN_OK, "");
+    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 1);
+    test_expect(quern_queue_flush(b.queue, 0, 1, NULL), QUERN_OK, "");
     assert_ptr_equal(test_host.d, b.other.d.data);
     /* all of nothing is nothing; a layer flushed twice is a mistake */
-    test_expect(qn_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
+    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
                 "");
-    test_expect(qn_queue_flush(b.queue, 0, 0, NULL), QUERN_EINVAL,
+    test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_EINVAL,
                 "layer 0 has no pending work: it was flushed already");
     tear_down(&b);
 }
@@ -145,13 +148,13 @@ TEST(refuses_bad_calls)
                 "layer is -1");
     test_expect(qn_queue_put(b.queue, fprop, &args, 0), QUERN_EINVAL,
                 "plan: its op is fprop");
-    test_expect(qn_queue_flush(NULL, 0, 0, NULL), QUERN_EINVAL,
+    test_expect(quern_queue_flush(NULL, 0, 0, NULL), QUERN_EINVAL,
                 "queue is NULL");
-    test_expect(qn_queue_flush(b.queue, -2, 0, NULL), QUERN_EINVAL,
+    test_expect(quern_queue_flush(b.queue, -2, 0, NULL), QUERN_EINVAL,
                 "layer is -2");
-    test_expect(qn_queue_flush(b.queue, 0, -1, NULL), QUERN_EINVAL,
+    test_expect(quern_queue_flush(b.queue, 0, -1, NULL), QUERN_EINVAL,
                 "most is -1");
-    assert_int_equal(qn_queue_count(b.queue, QUERN_ALL_LAYERS), 0);
+    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 0);
     qn_plan_free(fprop);
     tear_down(&b);
 }
@@ -164,12 +167,12 @@ TEST(is_full)
         test_expect(qn_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
     test_expect(qn_queue_put(b.queue, b.plan, &b.args, 0), QUERN_EFULL,
                 "queue: it is full with 4 products");
-    assert_int_equal(qn_queue_count(b.queue, 0), 4);
-    test_expect(qn_queue_drop(b.queue, 1), QUERN_EINVAL,
+    assert_int_equal(quern_queue_count(b.queue, 0), 4);
+    test_expect(quern_queue_drop(b.queue, 1), QUERN_EINVAL,
                 "layer 1 has no pending");
-    test_expect(qn_queue_drop(b.queue, 0), QUERN_OK, "");
-    assert_int_equal(qn_queue_count(b.queue, 0), 0);
-    test_expect(qn_queue_drop(b.queue, QUERN_ALL_LAYERS), QUERN_OK, "");
+    test_expect(quern_queue_drop(b.queue, 0), QUERN_OK, "");
+    assert_int_equal(quern_queue_count(b.queue, 0), 0);
+    test_expect(quern_queue_drop(b.queue, QUERN_ALL_LAYERS), QUERN_OK, "");
     test_expect(qn_queue_put(b.queue, b.plan, &b.args, 0), QUERN_OK, "");
     tear_down(&b);
 }
@@ -208,7 +211,7 @@ TEST(refuses_conflicts)
     args.d.data = (char *)b.args.d.data + 8192;
     test_expect(qn_queue_put(b.queue, b.narrower, &args, 6), QUERN_EINVAL,
                 "d overlaps a of a product that waits for layer 5");
-    test_expect(qn_queue_drop(b.queue, 5), QUERN_OK, "");
+    test_expect(quern_queue_drop(b.queue, 5), QUERN_OK, "");
     args = b.other;
     args.b.data = b.args.d.data;
     test_expect(qn_queue_put(b.queue, b.plan, &args, 5), QUERN_EINVAL,
@@ -241,8 +244,8 @@ TEST(child_flushes_nothing)
     fflush(NULL);
     child = fork();
     if (child == 0)
-        _exit(qn_queue_flush(b.queue, 0, 0, NULL) != QUERN_EINVAL ||
-              !strstr(qn_errmsg(NULL), "was made before fork()"));
+        _exit(quern_queue_flush(b.queue, 0, 0, NULL) != QUERN_EINVAL ||
+              !strstr(quern_errmsg(), "was made before fork()"));
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     tear_down(&b);
@@ -256,7 +259,7 @@ TEST(takes_fewer_tokens)
 
     args.a.shape[0] = args.b.shape[0] = 60;
     test_expect(qn_queue_put(b.queue, b.plan, &args, 0), QUERN_OK, "");
-    test_expect(qn_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
     assert_int_equal(test_host.k, 60);
     tear_down(&b);
 }
@@ -306,23 +309,23 @@ TEST(keeps_what_failed)
     struct quern_context *ctx = test_open_with(&registry);
     struct qn_plan *plan;
     struct qn_args args;
-    struct qn_queue *queue;
+    struct quern_queue *queue;
 
     plan = test_plan(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1", NULL);
     args = test_args(ctx, "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1");
-    test_expect(qn_queue(ctx, 4, &queue), QUERN_OK, "");
+    test_expect(quern_queue_create(ctx, 4, &queue), QUERN_OK, "");
     for (int i = 0; i < 3; i++)
         test_expect(qn_queue_put(queue, plan, &args, 0), QUERN_OK, "");
-    test_expect(qn_queue_flush(queue, 0, 1, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(queue, 0, 1, NULL), QUERN_OK, "");
     test_cuda->calls = 0;
     test_cuda->fail_at = 3;
     test_cuda->fail_code = 719;
-    test_expect(qn_queue_flush(queue, 0, 0, NULL), QUERN_ECUDA, "");
-    assert_int_equal(qn_queue_count(queue, 0), 2);
+    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_ECUDA, "");
+    assert_int_equal(quern_queue_count(queue, 0), 2);
     test_cuda->fail_at = 0;
-    test_expect(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
     assert_int_equal(test_cuda->launches, 3);
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
     qn_plan_free(plan);
     test_args_free(&args);
     qn_close(ctx);
@@ -357,16 +360,16 @@ TEST(keeps_layers_in_order)
 
     test_expect(qn_queue_put(b.queue, b.first, &b.args, 0), QUERN_OK, "");
     test_expect(qn_queue_put(b.queue, b.plan, &b.args, 1), QUERN_OK, "");
-    test_expect(qn_queue_flush(b.queue, 1, 0, NULL), QUERN_EINVAL,
+    test_expect(quern_queue_flush(b.queue, 1, 0, NULL), QUERN_EINVAL,
                 "layer is 1: a product for the same d waits for layer 0");
-    assert_int_equal(qn_queue_count(b.queue, QUERN_ALL_LAYERS), 2);
-    test_expect(qn_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
+    assert_int_equal(quern_queue_count(b.queue, QUERN_ALL_LAYERS), 2);
+    test_expect(quern_queue_flush(b.queue, QUERN_ALL_LAYERS, 0, NULL), QUERN_OK,
                 "");
     for (int layer = 0; layer < 2; layer++)
         test_expect(qn_queue_put(b.queue, b.plan, &b.args, layer), QUERN_OK,
                     "");
-    test_expect(qn_queue_flush(b.queue, 1, 0, NULL), QUERN_OK, "");
-    test_expect(qn_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(b.queue, 1, 0, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(b.queue, 0, 0, NULL), QUERN_OK, "");
     tear_down(&b);
 }
 
@@ -382,7 +385,7 @@ TEST(flushes_bias_gradients_in_order)
     _Alignas(16) static char dy[100 * 128 * 2], scratch[1 << 16];
     static float dbias[3 * 128];
     struct quern_context *ctx = test_open_with(&registry);
-    struct qn_queue *queue;
+    struct quern_queue *queue;
     struct qn_args args;
     struct qn_plan *plan;
     char line[128];
@@ -397,7 +400,7 @@ TEST(flushes_bias_gradients_in_order)
     need.args.dbias = dbias;
     need.args.first_dims = args.a.first_dims;
     need.args.workspace = scratch;
-    test_expect(qn_queue(ctx, 8, &queue), QUERN_OK, "");
+    test_expect(quern_queue_create(ctx, 8, &queue), QUERN_OK, "");
     for (int i = 0; i < 3; i++) {
         test_expect(qn_queue_put(queue, plan, &args, i / 2), QUERN_OK, "");
         test_expect(
@@ -405,19 +408,20 @@ TEST(flushes_bias_gradients_in_order)
             QUERN_OK, "");
     }
     test_cuda->trailed = 2;
-    test_expect(qn_queue_flush(queue, 0, 2, &stream), QUERN_OK, "");
+    test_expect(quern_queue_flush(queue, 0, 2, (void *)&stream), QUERN_OK, "");
     expect_trail(both, 3);
     assert_ptr_equal(test_cuda->trail[2].stream, &stream);
     assert_int_equal((int)test_cuda->trail[2].params[1], 0);
-    test_expect(qn_queue_flush(queue, QUERN_ALL_LAYERS, 1, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(queue, QUERN_ALL_LAYERS, 1, NULL), QUERN_OK,
+                "");
     expect_trail(both, 1);
-    test_expect(qn_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
+    test_expect(quern_queue_flush(queue, 0, 0, NULL), QUERN_OK, "");
     expect_trail(sums, 2);
     assert_int_equal((int)test_cuda->trail[1].params[1], 1);
-    assert_int_equal(qn_queue_count(queue, 1), 2);
-    test_expect(qn_queue_flush(queue, 1, 0, NULL), QUERN_OK, "");
+    assert_int_equal(quern_queue_count(queue, 1), 2);
+    test_expect(quern_queue_flush(queue, 1, 0, NULL), QUERN_OK, "");
     expect_trail(both, 3);
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
     qn_quantize_plan_free(first);
     qn_quantize_plan_free(add);
     qn_plan_free(plan);
@@ -430,14 +434,14 @@ TEST(queues_are_apart)
 {
     struct quern_context *ctx = test_open_with(&registry);
     const char *line = "wgrad bf16 g=3 m=128 n=64 k=100 d=f32 beta=1";
-    struct qn_queue *queues[2];
+    struct quern_queue *queues[2];
     struct qn_args args[2];
     struct qn_plan *plan = test_plan(ctx, line, NULL);
     int streams[2];
 
     for (int i = 0; i < 2; i++) {
         args[i] = test_args(ctx, line);
-        test_expect(qn_queue(ctx, 2, &queues[i]), QUERN_OK, "");
+        test_expect(quern_queue_create(ctx, 2, &queues[i]), QUERN_OK, "");
     }
     for (int i = 0; i < 4; i++) /* the same layer, in turns */
         test_expect(qn_queue_put(queues[i % 2], plan, &args[i % 2], 0),
@@ -445,17 +449,18 @@ TEST(queues_are_apart)
     test_cuda->trailed = 1;
     test_cuda->launches = 0;
     for (int i = 0; i < 4; i++) {
-        test_expect(qn_queue_flush(queues[i % 2], 0, 1, &streams[i % 2]),
-                    QUERN_OK, "");
+        test_expect(
+            quern_queue_flush(queues[i % 2], 0, 1, (void *)&streams[i % 2]),
+            QUERN_OK, "");
         assert_int_equal(test_cuda->launches, i + 1);
         assert_ptr_equal(test_cuda->trail[i].stream, &streams[i % 2]);
-        assert_int_equal(qn_queue_count(queues[i % 2], 0), 1 - i / 2);
-        assert_int_equal(qn_queue_count(queues[1 - i % 2], 0), i == 0   ? 2
-                                                               : i == 3 ? 0
-                                                                        : 1);
+        assert_int_equal(quern_queue_count(queues[i % 2], 0), 1 - i / 2);
+        assert_int_equal(quern_queue_count(queues[1 - i % 2], 0), i == 0   ? 2
+                                                                  : i == 3 ? 0
+                                                                           : 1);
     }
     for (int i = 0; i < 2; i++) {
-        qn_queue_free(queues[i]);
+        quern_queue_destroy(queues[i]);
         test_args_free(&args[i]);
     }
     qn_plan_free(plan);
@@ -476,9 +481,9 @@ struct worker {
 static void *put_and_flush(void *user)
 {
     struct worker *w = user;
-    struct qn_queue *queue;
+    struct quern_queue *queue;
 
-    if (qn_queue(w->ctx, 3, &queue)) {
+    if (quern_queue_create(w->ctx, 3, &queue)) {
         w->wrong = 1;
         return NULL;
     }
@@ -486,11 +491,11 @@ static void *put_and_flush(void *user)
         for (int j = 0; j < 3; j++)
             w->wrong += qn_queue_put(queue, w->plan, &w->args, i) != 0;
         w->wrong += qn_queue_put(queue, w->plan, &w->args, i) != QUERN_EFULL ||
-                    qn_queue_flush(queue, i, 1, w) != 0 ||
-                    qn_queue_count(queue, i) != 2 ||
-                    qn_queue_drop(queue, i) != 0;
+                    quern_queue_flush(queue, i, 1, (void *)w) != 0 ||
+                    quern_queue_count(queue, i) != 2 ||
+                    quern_queue_drop(queue, i) != 0;
     }
-    qn_queue_free(queue);
+    quern_queue_destroy(queue);
     return NULL;
 }
 

@@ -166,7 +166,7 @@ TEST(model_decides)
 
         assert_true(tried == !!strstr(why, "> close_range\n"));
         assert_true(tried == !!strstr(why, "within 2^21 of each other"));
-        qn_free(why);
+        quern_free(why);
     }
     qn_close(ctx);
 }

@@ -143,7 +143,7 @@ TEST(model_never_decides_for_fp8)
 
         assert_true(narrow == !!strstr(why, "> powers_w_again\n"));
         assert_true(narrow == !!strstr(why, "sums are those of FP8"));
-        qn_free(why);
+        quern_free(why);
     }
     qn_close(ctx);
 }

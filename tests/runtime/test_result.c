@@ -242,7 +242,7 @@ TEST(explains)
     assert_non_null(strstr(why, "quantize past of=x g=3 m=40 k=32 in=bf16 "
                                 "copies=both"));
     assert_non_null(strstr(why, "> past_x"));
-    qn_free(why);
+    quern_free(why);
     test_expect(qn_tune(f.ctx, &p, NULL, &result), QUERN_EINVAL,
                 "copies: a cast of its own makes them");
     end(&f);

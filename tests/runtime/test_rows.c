@@ -129,6 +129,6 @@ TEST(why_says_so)
     assert_non_null(strstr(text, "> lines_cast\n"));
     assert_non_null(strstr(text, "  lines_rows\n    rows are longer than it "
                                  "has room for in shared memory\n"));
-    qn_free(text);
+    quern_free(text);
     qn_close(ctx);
 }

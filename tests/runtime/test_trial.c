@@ -180,7 +180,7 @@ TEST(trial_of_tuner)
                 strstr(r.candidates[i].reason,
                        "tried on this GPU, wrong: error 1 in a row") != NULL;
     assert_true(seen);
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     qn_close(ctx);
 }
 
@@ -194,7 +194,7 @@ static void expect_why(struct quern_context *ctx, const char *part)
     test_expect(qn_why(ctx, &p, &aot, &why), QUERN_OK, "");
     if (!strstr(why, part))
         fail_msg("lacks '%s':\n%s", part, why);
-    qn_free(why);
+    quern_free(why);
 }
 
 TEST(trial_explained)

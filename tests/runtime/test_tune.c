@@ -74,7 +74,7 @@ TEST(finds_the_fastest)
     expect_reason(&r, "k_hungry", "300000 bytes of shared memory");
     expect_reason(&r, "k_next", "made for sm_100a");
     assert_non_null(strstr(r.file, "/cache/tune/Fake.tune"));
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     test_expect_balance();
     test_expect_plan(ctx, PROBLEM, "k_large", 1);
     qn_close(ctx);
@@ -90,7 +90,7 @@ TEST(plans_use_the_winner)
 
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     qn_close(ctx);
     ctx = test_open();
     test_expect_plan(ctx, PROBLEM, "k_large", 1);
@@ -135,7 +135,7 @@ TEST(finds_it_in_noise)
         assert_true(r.rounds > 5);
         assert_true(r.ratio > 1.02 && r.ratio < 1.09);
         assert_int_equal(r.file[0], 0);
-        qn_free(r.candidates);
+        quern_free(r.candidates);
     }
     qn_close(ctx);
 }
@@ -151,7 +151,7 @@ TEST(the_model_wins_ties)
     assert_string_equal(r.kernel, "k_small");
     assert_true(r.certain);
     assert_true(r.ratio > 0.9999 && r.ratio < 1.0001);
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     test_expect_why(ctx, PROBLEM, "tuned: the model's choice is the fastest",
                     1);
     qn_close(ctx);
@@ -175,7 +175,7 @@ TEST(cold_and_warm_differ)
 
         test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
         assert_string_equal(r.kernel, cases[i].winner);
-        qn_free(r.candidates);
+        quern_free(r.candidates);
     }
     qn_close(ctx);
 }
@@ -228,7 +228,7 @@ TEST(bands_run_too)
     assert_string_equal(r.kernel, "k_banded");
     assert_int_equal(r.band, usual * 2);
     assert_true(r.ratio > 1.11 && r.ratio < 1.12);
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     assert_int_equal(band_of_run(ctx), usual * 2);
     test_expect_why(ctx, PROBLEM,
                     "tuned: 1.11 x the model's choice, in bands of", 1);
@@ -250,12 +250,12 @@ TEST(stops_when_time_is_up)
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, &none, &r), QUERN_EINVAL,
                 "options.seconds is 0.010: time was up before");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_OK, "");
     assert_int_equal(r.certain, 0);
     assert_true(r.rounds >= 2);
     expect_reason(&r, "k_cluster", "time was up before it was compiled");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     assert_true(qn_clock_seconds() - start < 6);
     test_expect_balance();
     test_expect_why(ctx, PROBLEM, "(time was up before that was certain)", 1);
@@ -295,7 +295,7 @@ TEST(waits_for_others_until_time_is_up)
 
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     qn_close(ctx);
     count = hold_locks(locks, 64);
     assert_in_range(count, 2, 63);
@@ -304,12 +304,12 @@ TEST(waits_for_others_until_time_is_up)
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_EINVAL,
                 "time was up while another process compiled it");
     assert_true(qn_clock_seconds() - start < 3);
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     while (count)
         close(locks[--count]);
     /* nothing of that stays with the thread */
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_OK, "");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     qn_close(ctx);
 }
 
@@ -337,7 +337,7 @@ TEST(stops_when_told_to)
     assert_int_equal(told, 3);
     assert_int_equal(r.rounds, 3);
     assert_int_equal(r.certain, 0);
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     qn_close(ctx);
 }
 
@@ -356,7 +356,7 @@ TEST(says_who_ended_it)
     setenv("FAKE_CUDA_TIMES", TIMES, 1);
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_EINVAL,
                 "options.progress ended it before any candidate was measured");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     test_expect_balance();
     qn_close(ctx);
 }
@@ -370,7 +370,7 @@ TEST(says_what_memory_is_missing)
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA,
                 "bytes of device memory for operands and 8192 to drive L2 out, "
                 "1000 of 1099511627776 are free");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     test_expect_balance();
     qn_close(ctx);
 }
@@ -427,7 +427,7 @@ TEST(goes_on_after_failures)
     expect_reason(&r, "k_cluster", "the test's compile error");
     expect_reason(&r, "k_large",
                   "cuLaunchKernelEx: some error (CUDA error 719)");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     test_expect_balance();
     qn_close(ctx);
 }
@@ -440,17 +440,17 @@ TEST(fails_when_all_do)
     setenv("FAKE_NVRTC_REFUSE", "k_", 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECOMPILE,
                 "k_small: k_small does not compile");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     unsetenv("FAKE_NVRTC_REFUSE");
     setenv("FAKE_CUDA_TIMES", "k_small=fail,k_cluster=fail,k_large=fail", 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA,
                 "k_small: cuLaunchKernelEx");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     test_expect_balance();
     /* a fault on the device is the end of the context */
     setenv("FAKE_CUDA_TIMES", "k_small=break", 1);
     test_expect(tune(ctx, PROBLEM, NULL, &r), QUERN_ECUDA, "after k_small");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     test_expect_balance();
     qn_close(ctx);
 }
@@ -468,7 +468,7 @@ static int tune_once(void)
     code = qn_problem_parse(ctx, PROBLEM, &p);
     if (!code)
         code = qn_tune(ctx, &p, &options, &r);
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     qn_close(ctx);
     return code;
 }
@@ -551,10 +551,10 @@ TEST(measures_on_given_operands)
     assert_memory_equal(test_cuda->params[4], &args.a.first_dims,
                         sizeof(void *));
     assert_int_equal(r.bytes, 8192);
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     *(unsigned *)args.workspace = 1; /* as a kernel reports a bad size */
     test_expect(tune(ctx, PROBLEM, &options, &r), QUERN_ESIZES, "negative");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     test_expect_balance();
     test_args_free(&args);
     qn_close(ctx);
@@ -574,12 +574,12 @@ TEST(draws_the_split)
     test_expect(qn_tune(ctx, &p, NULL, &r), QUERN_OK, "");
     assert_int_equal(test_cuda->watched[0], 200);
     assert_int_equal(test_cuda->watched[2], 37);
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     test_expect(qn_tune(ctx, &p, &given, &r), QUERN_OK, "");
     assert_int_equal(test_cuda->watched[3], 500);
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     strcpy(p.split, "@/nonexistent");
     test_expect(qn_tune(ctx, &p, NULL, &r), QUERN_EINVAL, "/nonexistent");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     qn_close(ctx);
 }

@@ -183,7 +183,7 @@ TEST(survives_each_change)
         memcpy(copy, text, size);
         copy[i / sizeof bytes] = bytes[i % sizeof bytes];
         if (parse(ctx, copy, size, &file))
-            assert_non_null(strstr(qn_errmsg(ctx), ": error: "));
+            assert_non_null(strstr(quern_errmsg(), ": error: "));
         qn_tune_file_free(&file);
         free(copy);
     }
@@ -266,7 +266,7 @@ TEST(searches_in_order)
     assert_non_null(strstr(text, "tuned: 1.25 x the model's choice"));
     assert_non_null(strstr(text, "two/Fake.tune\n"));
     assert_non_null(strstr(text, "one/Fake.tune:1: error: format 1 has"));
-    qn_free(text);
+    quern_free(text);
     qn_close(ctx);
 }
 
@@ -289,13 +289,13 @@ TEST(tells_missing_folders)
     text = test_tune_why(ctx);
     assert_non_null(strstr(text, "not used: "));
     assert_non_null(strstr(text, "/none: No such file or directory\n"));
-    qn_free(text);
+    quern_free(text);
     qn_close(ctx);
     unsetenv("QUERN_TUNE");
     ctx = test_open();
     text = test_tune_why(ctx);
     assert_null(strstr(text, "not used: "));
-    qn_free(text);
+    quern_free(text);
     qn_close(ctx);
 }
 
@@ -326,7 +326,7 @@ TEST(winners_that_do_not_serve)
         assert_int_equal(test_tune_used(ctx, PROBLEM, "k_small"), 0);
         text = test_tune_why(ctx);
         assert_non_null(strstr(text, cases[i].says));
-        qn_free(text);
+        quern_free(text);
         qn_close(ctx);
     }
 }

@@ -68,7 +68,7 @@ TEST(stale_lines_are_skipped)
     text = test_tune_why(ctx);
     assert_non_null(strstr(text, "not used: "));
     assert_non_null(strstr(text, "one/Fake.tune:3: k_large has changed"));
-    qn_free(text);
+    quern_free(text);
     qn_close(ctx);
     test_tune_put("two", "Fake.tune", HEAD LINE);
     ctx = test_open();
@@ -76,7 +76,7 @@ TEST(stale_lines_are_skipped)
     text = test_tune_why(ctx);
     assert_non_null(strstr(text, "two/Fake.tune\n"));
     assert_non_null(strstr(text, "one/Fake.tune:3: k_large has changed"));
-    qn_free(text);
+    quern_free(text);
     qn_close(ctx);
 }
 

@@ -26,7 +26,7 @@ static struct quern_tune_result tune(struct quern_context *ctx,
     struct quern_tune_result r;
 
     test_expect(qn_tune(ctx, &p, NULL, &r), QUERN_OK, "");
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     r.candidates = NULL;
     test_expect_balance();
     return r;
@@ -240,7 +240,7 @@ static int tune_once(void)
     struct quern_tune_result r;
     const int code = qn_tune(ctx, &p, NULL, &r);
 
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     qn_close(ctx);
     return code;
 }

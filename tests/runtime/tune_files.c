@@ -58,7 +58,7 @@ int test_tune_problem(struct quern_context *ctx, const char *text,
 
     if (file)
         strcpy(file, r.file);
-    qn_free(r.candidates);
+    quern_free(r.candidates);
     return code;
 }
 

@@ -23,7 +23,7 @@ void test_tune_folders(const char *one, const char *two);
 int test_tune_used(struct quern_context *ctx, const char *text,
                    const char *kernel);
 
-/* The explanation of PROBLEM; freed with qn_free. */
+/* The explanation of PROBLEM; freed with quern_free. */
 char *test_tune_why(struct quern_context *ctx);
 
 /* Measure; `file`, which may be NULL, gets the result's. */

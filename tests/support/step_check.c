@@ -109,7 +109,7 @@ const struct qn_recipe *qt_step_recipe(int i)
 static int failed(int code, char *text)
 {
     if (code)
-        snprintf(text, QT_STEP_TEXT, "%s", qn_errmsg(qt_context));
+        snprintf(text, QT_STEP_TEXT, "%s", quern_errmsg());
     return code != QUERN_OK;
 }
 
