@@ -389,7 +389,7 @@ enum quern_mlp_tensor {
 /* Tensors are as described; x, y, dy and dx may have a stride, in multiples of
    16 bytes; pointers= lets w1 and w2, or dw1 and dw2, have pointers instead of
    data. With scales forward reads the weights rowwise and backward columnwise
-   (qn_mlp_weights, qn_quantize_run); else both read w. With recompute backward
+   (QN_MLP_WEIGHTS, qn_quantize_run); else both read w. With recompute backward
    also reads w1_row and b1, and x if it has no scales. */
 struct qn_mlp_args {
     struct qn_tensor x, y, dy, dx; /* [m, hidden]; dx.data NULL: no dx */
@@ -455,7 +455,17 @@ void qn_mlp_plan_free(struct qn_mlp_plan *plan);
 void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
                       struct quern_plan_info *info);
 
+enum qn_mlp_phase {
+    QN_MLP_WEIGHTS,
+    QN_MLP_FORWARD,
+    QN_MLP_BACKWARD,
+    QN_MLP_WGRAD,
+    QN_MLP_PHASES
+};
+
 /*
+** Run a phase:
+**
 ** weights    make the copies of w1 and w2 whose data are not NULL
 ** forward    y, from x
 ** backward   dx, dprob, db1, db2, from dy; dw1, dw2 too if their data are given
@@ -467,14 +477,8 @@ void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
 ** As quern_run: same inputs, same bytes, in any buffers. With outside=zero
 ** rows of y and dx that belong to no group become zeros.
 */
-int qn_mlp_weights(const struct qn_mlp_plan *plan,
-                   const struct qn_mlp_args *args, void *stream);
-int qn_mlp_forward(const struct qn_mlp_plan *plan,
-                   const struct qn_mlp_args *args, void *stream);
-int qn_mlp_backward(const struct qn_mlp_plan *plan,
-                    const struct qn_mlp_args *args, void *stream);
-int qn_mlp_wgrad(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
-                 void *stream);
+int qn_mlp_run(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
+               int phase, void *stream);
 int qn_mlp_put(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                struct quern_queue *queue, int layer);
 

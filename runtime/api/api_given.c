@@ -397,9 +397,7 @@ static int phases_of(const struct quern_plan *plan,
     *phases = 1 << args->phase;
     if (*phases & qn_api_phases(&plan->line))
         return QUERN_OK;
-    return qn_mlp_refuse(&plan->line.of.mlp, args->phase == QUERN_PHASE_BACKWARD
-                                                 ? QN_MLP_BACKWARD
-                                                 : QN_MLP_WGRAD);
+    return qn_mlp_refuse(&plan->line.of.mlp, qn_api_phase(args->phase));
 }
 
 int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,

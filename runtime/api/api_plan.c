@@ -4,6 +4,7 @@
 */
 #include "api/api.h"
 #include "api/api_device.h"
+#include "api/api_use.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/sizes_type.h"
@@ -293,33 +294,6 @@ static int admit(const struct quern_plan *plan, const struct quern_args *args,
     return code ? code : qn_api_given(plan, args, given);
 }
 
-static int run_moe(const struct quern_plan *plan,
-                   const struct qn_mlp_args *args, int phase, void *stream)
-{
-    static const int phases[QUERN_PHASES] = {
-        [QUERN_PHASE_FORWARD] = QN_MLP_FORWARD,
-        [QUERN_PHASE_BACKWARD] = QN_MLP_BACKWARD,
-        [QUERN_PHASE_WGRAD] = QN_MLP_WGRAD,
-        [QUERN_PHASE_WEIGHTS] = QN_MLP_WEIGHTS};
-
-    return qn_moe_run(plan->of.moe, args, phases[phase], stream);
-}
-
-static int run_mlp(const struct quern_plan *plan,
-                   const struct qn_mlp_args *args, int phase, void *stream)
-{
-    switch (phase) {
-    case QUERN_PHASE_FORWARD:
-        return qn_mlp_forward(plan->of.mlp, args, stream);
-    case QUERN_PHASE_BACKWARD:
-        return qn_mlp_backward(plan->of.mlp, args, stream);
-    case QUERN_PHASE_WGRAD:
-        return qn_mlp_wgrad(plan->of.mlp, args, stream);
-    default:
-        return qn_mlp_weights(plan->of.mlp, args, stream);
-    }
-}
-
 int quern_run(const struct quern_plan *plan, const struct quern_args *args,
               struct CUstream_st *stream)
 {
@@ -329,9 +303,11 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
     if (code)
         return code;
     if (plan->line.kind == QN_LINE_MLP)
-        return run_mlp(plan, &given.mlp, args->phase, stream);
+        return qn_mlp_run(plan->of.mlp, &given.mlp, qn_api_phase(args->phase),
+                          stream);
     if (plan->line.kind == QN_LINE_MOE)
-        return run_moe(plan, &given.mlp, args->phase, stream);
+        return qn_moe_run(plan->of.moe, &given.mlp, qn_api_phase(args->phase),
+                          stream);
     if (plan->line.kind == QN_LINE_ROUTE)
         return qn_route_run(plan->of.route, &given.route, stream);
     if (plan->line.kind == QN_LINE_CAST)

@@ -261,19 +261,24 @@ static void use_cast(const struct qn_needs_of *n, struct quern_operand *o)
 
 /* -------------------------------------------------------------------- MLPs */
 
+int qn_api_phase(int phase)
+{
+    static const int of[QUERN_PHASES] = {
+        [QUERN_PHASE_FORWARD] = QN_MLP_FORWARD,
+        [QUERN_PHASE_BACKWARD] = QN_MLP_BACKWARD,
+        [QUERN_PHASE_WGRAD] = QN_MLP_WGRAD,
+        [QUERN_PHASE_WEIGHTS] = QN_MLP_WEIGHTS};
+
+    return of[phase];
+}
+
 /* The bits of public phases. */
 static int public_phases(int phases)
 {
-    static const int of[QN_MLP_PHASES] = {
-        [QN_MLP_FORWARD] = QUERN_PHASE_FORWARD,
-        [QN_MLP_BACKWARD] = QUERN_PHASE_BACKWARD,
-        [QN_MLP_WGRAD] = QUERN_PHASE_WGRAD,
-        [QN_MLP_WEIGHTS] = QUERN_PHASE_WEIGHTS};
     int found = 0;
 
-    for (int i = 0; i < QN_MLP_PHASES; i++)
-        if (phases >> i & 1)
-            found |= 1 << of[i];
+    for (int i = 0; i < QUERN_PHASES; i++)
+        found |= (phases >> qn_api_phase(i) & 1) << i;
     return found;
 }
 

@@ -36,7 +36,7 @@ struct qn_moe_plan {
    are, so that a run may have to copy them to where it can? */
 int qn_moe_copies(const struct qn_moe_plan *plan, int phase);
 
-/* As qn_mlp_plan and so on; qn_moe_run runs a phase of enum qn_mlp_phase. */
+/* As qn_mlp_plan and so on. */
 int qn_moe_plan(struct quern_context *ctx, const struct qn_moe *moe,
                 const struct qn_plan_options *options,
                 struct qn_moe_plan **plan);

@@ -389,11 +389,12 @@ int qn_mlp_launch(const struct qn_mlp_plan *plan,
     return code;
 }
 
-/* One phase or two, whose arguments are all checked before. */
-static int run_phases(const struct qn_mlp_plan *plan,
-                      const struct qn_mlp_args *args, void *stream, int first,
-                      int last)
+int qn_mlp_run(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
+               int phase, void *stream)
 {
+    const int last = phase == QN_MLP_BACKWARD && qn_mlp_makes_dw(args)
+                         ? QN_MLP_WGRAD
+                         : phase;
     const struct qn_plan *pre = plan->launches[QN_MLP_PRE].product;
     struct qn_driver_scope scope;
     struct qn_mlp_plan room;
@@ -402,41 +403,14 @@ static int run_phases(const struct qn_mlp_plan *plan,
     if (!code)
         code = qn_mlp_plan_fit(plan, args, &room, &plan);
     if (!code)
-        code = qn_mlp_args(plan, args, first, last);
+        code = qn_mlp_args(plan, args, phase, last);
     if (code || !pre->driver)
-        return code ? code : qn_mlp_launch(plan, args, first, last, stream);
+        return code ? code : qn_mlp_launch(plan, args, phase, last, stream);
     code = qn_driver_enter(pre->driver, pre->context, &scope);
     if (!code)
-        code = qn_mlp_launch(plan, args, first, last, stream);
+        code = qn_mlp_launch(plan, args, phase, last, stream);
     qn_driver_leave(pre->driver, &scope);
     return code;
-}
-
-int qn_mlp_weights(const struct qn_mlp_plan *plan,
-                   const struct qn_mlp_args *args, void *stream)
-{
-    return run_phases(plan, args, stream, QN_MLP_WEIGHTS, QN_MLP_WEIGHTS);
-}
-
-int qn_mlp_forward(const struct qn_mlp_plan *plan,
-                   const struct qn_mlp_args *args, void *stream)
-{
-    return run_phases(plan, args, stream, QN_MLP_FORWARD, QN_MLP_FORWARD);
-}
-
-int qn_mlp_backward(const struct qn_mlp_plan *plan,
-                    const struct qn_mlp_args *args, void *stream)
-{
-    const int now = args && qn_mlp_makes_dw(args);
-
-    return run_phases(plan, args, stream, QN_MLP_BACKWARD,
-                      now ? QN_MLP_WGRAD : QN_MLP_BACKWARD);
-}
-
-int qn_mlp_wgrad(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
-                 void *stream)
-{
-    return run_phases(plan, args, stream, QN_MLP_WGRAD, QN_MLP_WGRAD);
 }
 
 int qn_mlp_product_args(const struct qn_mlp_plan *plan,

@@ -67,13 +67,6 @@ struct qn_mlp_space {
                                     not rows */
 };
 
-enum qn_mlp_phase {
-    QN_MLP_WEIGHTS,
-    QN_MLP_FORWARD,
-    QN_MLP_BACKWARD,
-    QN_MLP_WGRAD,
-    QN_MLP_PHASES
-};
 extern const char *const qn_mlp_phase_names[QN_MLP_PHASES];
 
 struct qn_mlp_step {

@@ -140,13 +140,14 @@ static int run(struct twin *t, int kind)
         return qn_quantize_run(t->plan.cast, &t->given.cast, NULL);
     if (kind == QN_LINE_MOE)
         return run_moe(t);
-    code = qn_mlp_weights(t->plan.mlp, &t->given.mlp, NULL);
+    code = qn_mlp_run(t->plan.mlp, &t->given.mlp, QN_MLP_WEIGHTS, NULL);
     if (!code)
-        code = qn_mlp_forward(t->plan.mlp, &t->given.mlp, NULL);
+        code = qn_mlp_run(t->plan.mlp, &t->given.mlp, QN_MLP_FORWARD, NULL);
     if (code || t->run.plan->line.of.mlp.forward_only)
         return code;
-    code = qn_mlp_backward(t->plan.mlp, &t->given.mlp, NULL);
-    return code ? code : qn_mlp_wgrad(t->plan.mlp, &t->given.mlp, NULL);
+    code = qn_mlp_run(t->plan.mlp, &t->given.mlp, QN_MLP_BACKWARD, NULL);
+    return code ? code
+                : qn_mlp_run(t->plan.mlp, &t->given.mlp, QN_MLP_WGRAD, NULL);
 }
 
 static void discard(struct twin *t, int kind)

@@ -398,8 +398,9 @@ TEST(test_mlp_queue)
         begin(&l, line, NULL);                                                 \
         assert_int_equal(qn_api_given(l.call.plan, &l.call.args, &given), 0);  \
         change;                                                                \
-        assert_int_equal(qn_mlp_##phase(l.call.plan->of.mlp, a, NULL),         \
-                         QUERN_EINVAL);                                        \
+        assert_int_equal(                                                      \
+            qn_mlp_run(l.call.plan->of.mlp, a, QN_MLP_##phase, NULL),          \
+            QUERN_EINVAL);                                                     \
         if (!strstr(quern_errmsg(), says))                                     \
             fail_msg("'%s' lacks '%s'", quern_errmsg(), says);                 \
         qn_call_free(&l.call);                                                 \
@@ -412,26 +413,26 @@ TEST(test_mlp_arguments)
     static const char biased[] =
         "mlp mxfp8 g=4 m=60 hidden=32 ffn=16 prob=1 bias=1";
 
-    REFUSED(scaled, forward, a->x.data = NULL, "x is NULL");
-    REFUSED(scaled, forward, a->w1_row.data = NULL, "w1_rowwise is NULL");
-    REFUSED(scaled, forward, a->saved = a->workspace, "overlaps");
-    REFUSED(scaled, forward, a->y.data = a->saved, "saved overlaps y");
-    REFUSED(scaled, backward, a->random = (void *)a->dx.data,
+    REFUSED(scaled, FORWARD, a->x.data = NULL, "x is NULL");
+    REFUSED(scaled, FORWARD, a->w1_row.data = NULL, "w1_rowwise is NULL");
+    REFUSED(scaled, FORWARD, a->saved = a->workspace, "overlaps");
+    REFUSED(scaled, FORWARD, a->y.data = a->saved, "saved overlaps y");
+    REFUSED(scaled, BACKWARD, a->random = (void *)a->dx.data,
             "dx overlaps random");
-    REFUSED(scaled, backward, a->random = a->workspace,
+    REFUSED(scaled, BACKWARD, a->random = a->workspace,
             "workspace overlaps random");
-    REFUSED(scaled, forward, a->y.stride = 36, "at multiples of 16 bytes");
-    REFUSED(biased, backward, a->db2 = a->dprob, "dprob overlaps db2");
-    REFUSED(biased, backward, a->db1 = (float *)a->b1, "db1 overlaps b1");
-    REFUSED(biased, forward, a->y.data = (void *)a->b2, "y overlaps b2");
-    REFUSED(biased, backward, a->db2 = (float *)a->b2, "db2 overlaps b2");
-    REFUSED(biased, backward, a->db2 = (void *)a->dy.data, "db2 overlaps dy");
-    REFUSED(scaled, weights, a->w1.data = NULL, "w1 is NULL");
-    REFUSED(plain, forward, a->w1.data = NULL, "w1 is NULL");
-    REFUSED(plain, wgrad, a->dy.data = NULL, "dy is NULL");
-    REFUSED("mlp nvfp4 g=4 m=60 hidden=32 ffn=16 recompute=1", backward,
+    REFUSED(scaled, FORWARD, a->y.stride = 36, "at multiples of 16 bytes");
+    REFUSED(biased, BACKWARD, a->db2 = a->dprob, "dprob overlaps db2");
+    REFUSED(biased, BACKWARD, a->db1 = (float *)a->b1, "db1 overlaps b1");
+    REFUSED(biased, FORWARD, a->y.data = (void *)a->b2, "y overlaps b2");
+    REFUSED(biased, BACKWARD, a->db2 = (float *)a->b2, "db2 overlaps b2");
+    REFUSED(biased, BACKWARD, a->db2 = (void *)a->dy.data, "db2 overlaps dy");
+    REFUSED(scaled, WEIGHTS, a->w1.data = NULL, "w1 is NULL");
+    REFUSED(plain, FORWARD, a->w1.data = NULL, "w1 is NULL");
+    REFUSED(plain, WGRAD, a->dy.data = NULL, "dy is NULL");
+    REFUSED("mlp nvfp4 g=4 m=60 hidden=32 ffn=16 recompute=1", BACKWARD,
             a->w1_row.data = NULL, "w1_rowwise is NULL");
-    REFUSED("mlp bf16 g=4 m=60 hidden=32 ffn=16 recompute=1", backward,
+    REFUSED("mlp bf16 g=4 m=60 hidden=32 ffn=16 recompute=1", BACKWARD,
             a->x.data = NULL, "x is NULL");
 }
 
