@@ -114,8 +114,8 @@ struct trial {
 static void print_driver(const struct qn_driver *driver, char *text,
                          size_t size)
 {
-    int cuda = 0, file = open("/proc/driver/nvidia/version",
-                              O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int file =
+        open("/proc/driver/nvidia/version", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     char own[256] = "";
     const ssize_t got = file < 0 ? -1 : read(file, own, sizeof own - 1);
 
@@ -123,9 +123,7 @@ static void print_driver(const struct qn_driver *driver, char *text,
         close(file);
     own[got > 0 ? got : 0] = 0;
     own[strcspn(own, "\n")] = 0;
-    if (driver->cuDriverGetVersion && driver->cuDriverGetVersion(&cuda))
-        cuda = 0;
-    snprintf(text, size, "%d %s", cuda, own);
+    snprintf(text, size, "%d %s", driver->version, own);
 }
 
 /* All that an outcome depends on; with the day, where it counts for one. 0 if

@@ -64,16 +64,17 @@ static int load_symbols(struct qn_driver *driver)
 /* A driver without a GPU is as good as no driver. */
 static int initialize(struct qn_driver *driver)
 {
-    int count = 0, version = 0;
+    int count = 0;
     int code = QN_CU(driver, cuInit, 0);
 
     if (!code)
         code = QN_CU(driver, cuDeviceGetCount, &count);
     if (!code && count == 0)
         code = qn_error_set(QUERN_ENODEVICE, "the CUDA driver sees no GPU");
-    driver->dependents = !code && driver->cuDriverGetVersion &&
-                         !driver->cuDriverGetVersion(&version) &&
-                         version >= DEPENDENTS_IN_GRAPHS;
+    if (!code && driver->cuDriverGetVersion &&
+        driver->cuDriverGetVersion(&driver->version))
+        driver->version = 0;
+    driver->dependents = driver->version >= DEPENDENTS_IN_GRAPHS;
     return code;
 }
 

@@ -394,17 +394,6 @@ void qn_nvrtc_free(struct qn_compiled *compiled)
     memset(compiled, 0, sizeof *compiled);
 }
 
-/* The CUDA version of the driver: 12090 for 12.9; 0 while it is not open. */
-static int driver_version(const struct qn_driver *driver)
-{
-    int version = 0;
-
-    if (!driver || !driver->cuDriverGetVersion ||
-        driver->cuDriverGetVersion(&version))
-        return 0;
-    return version;
-}
-
 int qn_nvrtc_of(struct quern_context *ctx, struct qn_nvrtc **out)
 {
     int opens, code = QUERN_OK;
@@ -413,7 +402,8 @@ int qn_nvrtc_of(struct quern_context *ctx, struct qn_nvrtc **out)
     opens = !ctx->compiler;
     if (opens)
         code = qn_nvrtc_open(ctx->nvrtc, ctx->cuda_home,
-                             driver_version(ctx->driver), &ctx->compiler);
+                             ctx->driver ? ctx->driver->version : 0,
+                             &ctx->compiler);
     *out = ctx->compiler;
     pthread_mutex_unlock(&ctx->lock);
     if (opens && !code)
