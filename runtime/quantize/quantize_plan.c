@@ -246,16 +246,17 @@ static int load_steps(struct qn_quantize_plan *plan, struct qn_session *s,
     return code;
 }
 
-int qn_quantize_steps(struct qn_session *s, const struct qn_quantization *q,
-                      int backend, const int *ops, int count,
-                      struct qn_quantize_plan **out)
+/* Without kernels. NULL: host memory ran out. */
+static struct qn_quantize_plan *new_plan(const struct qn_session *s,
+                                         const struct qn_quantization *q)
 {
     struct qn_quantize_plan *plan =
         aligned_alloc(_Alignof(struct qn_quantize_plan), sizeof *plan);
-    int code = QUERN_OK;
 
-    if (!plan)
-        return qn_error_memory();
+    if (!plan) {
+        qn_error_memory();
+        return NULL;
+    }
     memset(plan, 0, sizeof *plan);
     plan->ctx = s->ctx;
     plan->q = *q;
@@ -263,6 +264,18 @@ int qn_quantize_steps(struct qn_session *s, const struct qn_quantization *q,
     plan->context = s->scope.context;
     plan->workers = s->demand.sms;
     plan->capability = qn_session_capability(s);
+    return plan;
+}
+
+int qn_quantize_steps(struct qn_session *s, const struct qn_quantization *q,
+                      int backend, const int *ops, int count,
+                      struct qn_quantize_plan **out)
+{
+    struct qn_quantize_plan *plan = new_plan(s, q);
+    int code;
+
+    if (!plan)
+        return QUERN_ENOMEM;
     plan->backend = backend;
     code = load_these(plan, s, ops, count);
     if (code == QUERN_ENOKERNEL && qn_step_compiles(s, backend)) {
@@ -346,27 +359,6 @@ static int shrink(struct qn_quantize_plan *plan, int64_t m)
     return code;
 }
 
-/* A plan without kernels: its rules, and values that no run changes. */
-static int outline(struct quern_context *ctx, const struct qn_quantization *q,
-                   struct qn_quantize_plan **out)
-{
-    struct qn_quantize_plan *plan =
-        aligned_alloc(_Alignof(struct qn_quantize_plan), sizeof *plan);
-    int code;
-
-    if (!plan)
-        return qn_error_memory();
-    memset(plan, 0, sizeof *plan);
-    plan->ctx = ctx;
-    plan->q = *q;
-    code = shrink(plan, q->work == QUERN_RESCALE ? 0 : q->m);
-    if (code)
-        free(plan);
-    else
-        *out = plan;
-    return code;
-}
-
 int qn_quantize_fit(const struct qn_quantize_plan *plan, int64_t m,
                     struct qn_quantize_plan *room,
                     const struct qn_quantize_plan **fitted)
@@ -381,16 +373,14 @@ int qn_quantize_fit(const struct qn_quantize_plan *plan, int64_t m,
 
 static int make_plan(struct qn_session *s, const void *q, void *out)
 {
-    struct qn_quantize_plan *plan = NULL;
-    int code = outline(s->ctx, q, &plan);
+    struct qn_quantize_plan *plan = new_plan(s, q);
+    int code;
 
-    if (code)
-        return code;
-    plan->driver = s->driver;
-    plan->context = s->scope.context;
-    plan->workers = s->demand.sms;
-    plan->capability = qn_session_capability(s);
-    code = load_all(plan, s);
+    if (!plan)
+        return QUERN_ENOMEM;
+    code = shrink(plan, plan->q.work == QUERN_RESCALE ? 0 : plan->q.m);
+    if (!code)
+        code = load_all(plan, s);
     if (!code)
         code = check_name(plan, s->options.kernel);
     if (code)
