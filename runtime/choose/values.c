@@ -9,3 +9,10 @@ const size_t qn_value_offsets[QN_PARAM_COUNT] = {
     QN_PARAMS(OFFSET)
 #undef OFFSET
 };
+
+void qn_value_list(const struct qn_kernel *kernel, struct qn_values *values,
+                   void *params[QN_PARAM_COUNT])
+{
+    for (int i = 0; i < kernel->nparams; i++)
+        params[i] = (char *)values + qn_value_offsets[kernel->params[i]];
+}

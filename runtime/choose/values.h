@@ -124,4 +124,8 @@ static inline void qn_value_copy(struct qn_values *values,
 /* The offset of each value in struct qn_values, by enum qn_param. */
 extern const size_t qn_value_offsets[QN_PARAM_COUNT];
 
+/* The address of each of the kernel's parameters. */
+void qn_value_list(const struct qn_kernel *kernel, struct qn_values *values,
+                   void *params[QN_PARAM_COUNT]);
+
 #endif

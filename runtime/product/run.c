@@ -253,14 +253,6 @@ static int add_part(const struct qn_plan *plan, const struct qn_args *args,
     return code;
 }
 
-/* The address of each of the kernel's parameters. */
-static void list_params(const struct qn_kernel *kernel, struct qn_values *v,
-                        void *params[QN_PARAM_COUNT])
-{
-    for (int i = 0; i < kernel->nparams; i++)
-        params[i] = (char *)v + qn_value_offsets[kernel->params[i]];
-}
-
 /* The current context is the plan's. */
 static int merge(const struct qn_plan *plan, const struct qn_args *const *args,
                  int count, void *stream)
@@ -273,7 +265,7 @@ static int merge(const struct qn_plan *plan, const struct qn_args *const *args,
         code = add_part(plan, args[i], i, &values);
     if (code)
         return code;
-    list_params(plan->kernel, &values, params);
+    qn_value_list(plan->kernel, &values, params);
     code = put_sizes(plan, args, count,
                      sizes_place(plan, args[0]->workspace, 0), stream);
     if (!code && plan->driver)
@@ -306,7 +298,7 @@ static void complete(const struct qn_plan *plan, const struct qn_args *args,
     values->microbatch_count = 0;
     set_values(plan, args, values);
     if (plan->kernel)
-        list_params(plan->kernel, values, params);
+        qn_value_list(plan->kernel, values, params);
 }
 
 int qn_run_prepare(const struct qn_plan *plan, const struct qn_args *args,

@@ -93,14 +93,6 @@ static void set_values(const struct qn_quantize_plan *plan,
     v->partials = (float *)(void *)(space + plan->space.partials);
 }
 
-/* The addresses of a kernel's parameters. */
-static void list_params(const struct qn_kernel *kernel,
-                        struct qn_values *values, void **params)
-{
-    for (int i = 0; i < kernel->nparams; i++)
-        params[i] = (char *)values + qn_value_offsets[kernel->params[i]];
-}
-
 /* Maxima begin at zero: no kernel need leave them so. */
 static size_t cleared_bytes(const struct qn_quantize_plan *plan)
 {
@@ -133,7 +125,7 @@ int qn_quantize_step_run(const struct qn_quantize_plan *plan, int i,
     struct cu_launch config = step->launch;
     void *params[QN_PARAM_COUNT];
 
-    list_params(step->kernel, values, params);
+    qn_value_list(step->kernel, values, params);
     config.stream = stream;
     if (plan->driver)
         return qn_driver_launch(plan->driver, &config, NULL, step->dependent,
