@@ -56,24 +56,19 @@ static int open_library(struct quern_context *ctx)
 /* The functions of gen.h. */
 static int load_symbols(struct qn_generator *gen)
 {
-    const struct {
-        const char *name;
-        void *field;
-    } symbols[] = {
-        {"qg_open", &gen->open},         {"qg_open_lazily", &gen->open_lazily},
-        {"qg_close", &gen->close},       {"qg_diagnostics", &gen->diagnostics},
-        {"qg_registry", &gen->registry}, {"qg_source_kernel", &gen->kernel},
-        {"qg_source", &gen->source}};
+#define AT(field) offsetof(struct qn_generator, field)
+    static const struct qn_library_symbol symbols[] = {
+        {"qg_open", AT(open)},         {"qg_open_lazily", AT(open_lazily)},
+        {"qg_close", AT(close)},       {"qg_diagnostics", AT(diagnostics)},
+        {"qg_registry", AT(registry)}, {"qg_source_kernel", AT(kernel)},
+        {"qg_source", AT(source)}};
+#undef AT
+    const char *missing = qn_library_load(gen->library, gen, symbols,
+                                          sizeof symbols / sizeof symbols[0]);
 
-    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *symbol = dlsym(gen->library, symbols[i].name);
-
-        if (!symbol)
-            return qn_error_set(QUERN_EMISSING, "libquern_gen has no %s",
-                                symbols[i].name);
-        memcpy(symbols[i].field, &symbol, sizeof symbol);
-    }
-    return QUERN_OK;
+    return missing
+               ? qn_error_set(QUERN_EMISSING, "libquern_gen has no %s", missing)
+               : QUERN_OK;
 }
 
 /* Diagnostics become the message, lines without a newline at the end. */
