@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "base/error.h"
 #include "base/file.h"
+#include "base/grow.h"
 #include "base/text.h"
 #include "code/cache_folder.h"
 #include "code/entry.h"
@@ -181,7 +182,7 @@ struct item {
 
 struct list {
     struct item *items;
-    size_t count, room;
+    int count;
     int64_t now;
     int failed;
     int (*unwanted)(void *user, const struct qn_cache_entry *); /* or NULL */
@@ -197,18 +198,13 @@ static int collect(void *user, const struct qn_cache_entry *entry)
 
     if (!entry->writable || !qn_cache_is_key(entry->key))
         return 0;
-    if (list->count == list->room) {
-        size_t room = list->room ? list->room * 2 : 64;
-        struct item *items = realloc(list->items, room * sizeof *items);
-
-        if (!items) {
-            list->failed = 1;
-            return 1;
-        }
-        list->items = items;
-        list->room = room;
+    item = qn_grow(list->items, list->count, sizeof *item);
+    if (!item) {
+        list->failed = 1;
+        return 1;
     }
-    item = &list->items[list->count++];
+    list->items = item;
+    item += list->count++;
     memcpy(item->key, entry->key, QN_KEY_SIZE);
     item->bytes = entry->bytes;
     item->used = entry->used <= list->now ? entry->used : 0;
@@ -332,11 +328,11 @@ static int clean(struct qn_cache *cache, struct list *list, int verify,
     list->now = (int64_t)time(NULL);
     qn_cache_each(cache, verify, collect, list);
     if (list->count)
-        qsort(list->items, list->count, sizeof *list->items, compare);
-    for (size_t i = 0; i < list->count; i++)
+        qsort(list->items, (size_t)list->count, sizeof *list->items, compare);
+    for (int i = 0; i < list->count; i++)
         gc->kept_bytes += list->items[i].bytes;
-    gc->kept = (int)list->count;
-    for (size_t i = 0; i < list->count; i++) {
+    gc->kept = list->count;
+    for (int i = 0; i < list->count; i++) {
         const struct item *item = &list->items[i];
 
         if ((!item->damaged && gc->kept_bytes <= limit) ||

@@ -48,7 +48,7 @@ struct qn_pack_output {
     uint64_t begin, bytes;
     int matrices;
     struct qn_pack_part *parts; /* nparts of each matrix */
-    int nparts, capacity;
+    int nparts;
     const struct qn_checkpoint_tensor *copied; /* as it is, else NULL */
     const struct qn_safetensors *header;       /* of this file, else NULL */
 };

@@ -3,6 +3,7 @@
 #include "pack/pack.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 #include <stdio.h>
@@ -11,16 +12,13 @@ enum { CHUNK = 1 << 20 };
 
 static int add(struct qn_pack *pack, struct qn_pack_check check)
 {
-    struct qn_pack_check *more;
+    struct qn_pack_check *checks =
+        qn_grow(pack->checks, pack->nchecks, sizeof *checks);
 
-    if (!(pack->nchecks & (pack->nchecks - 1))) { /* a power of two */
-        more = realloc(pack->checks,
-                       (size_t)(2 * pack->nchecks + 1) * sizeof *pack->checks);
-        if (!more)
-            return qn_error_memory();
-        pack->checks = more;
-    }
-    pack->checks[pack->nchecks++] = check;
+    if (!checks)
+        return qn_error_memory();
+    pack->checks = checks;
+    checks[pack->nchecks++] = check;
     return QUERN_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "pack/pack.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/text.h"
 #include "pack/format.h"
 #include "pack/pack_header.h"
@@ -10,18 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One more row of a list whose count is told by its last power of two. */
-static void *grow(void *rows, int count, size_t size)
-{
-    if (count & (count - 1))
-        return rows;
-    return realloc(rows, (size_t)(2 * count + 1) * size);
-}
-
 struct qn_pack_layer *qn_pack_layer(struct qn_pack *pack, const char *name)
 {
     struct qn_pack_layer *rows =
-        grow(pack->layers, pack->nlayers, sizeof *rows);
+        qn_grow(pack->layers, pack->nlayers, sizeof *rows);
 
     if (rows)
         pack->layers = rows;
@@ -38,7 +31,7 @@ struct qn_pack_output *qn_pack_output(struct qn_pack *pack, const char *layer,
                                       const char *name)
 {
     struct qn_pack_output *rows =
-        grow(pack->outputs, pack->noutputs, sizeof *rows);
+        qn_grow(pack->outputs, pack->noutputs, sizeof *rows);
     struct qn_text text = {0};
 
     if (rows)
@@ -56,22 +49,18 @@ struct qn_pack_output *qn_pack_output(struct qn_pack *pack, const char *layer,
 
 int qn_pack_part(struct qn_pack_output *output, const struct qn_pack_part *part)
 {
-    struct qn_pack_part *more;
+    struct qn_pack_part *parts;
 
     if (part->bytes > QN_PACK_MATRIX)
         return qn_error_set(QUERN_EINVAL,
                             "tensor '%s': a matrix has over 2 GiB",
                             part->from->t->name);
-    if (output->nparts == output->capacity) {
-        output->capacity = 2 * output->capacity + 8;
-        more = realloc(output->parts,
-                       (size_t)output->capacity * sizeof *output->parts);
-        if (!more)
-            return qn_error_memory();
-        output->parts = more;
-    }
+    parts = qn_grow(output->parts, output->nparts, sizeof *parts);
+    if (!parts)
+        return qn_error_memory();
     part->from->used = 1;
-    output->parts[output->nparts++] = *part;
+    output->parts = parts;
+    parts[output->nparts++] = *part;
     return QUERN_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "tuned/tune_file.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/text.h"
 #include "base/types.h"
 #include "problem/field.h"
@@ -285,15 +286,12 @@ static int sort_lines(struct reader *r, struct qn_tune_file *file)
     return QUERN_OK;
 }
 
-/* Room for one more: at powers of two the array is full. */
+/* Room for one more. */
 static int reserve(struct qn_tune_file *file)
 {
-    size_t count = (size_t)file->count;
-    struct qn_tune_line *lines;
+    struct qn_tune_line *lines =
+        qn_grow(file->lines, file->count, sizeof *lines);
 
-    if (count & (count - 1))
-        return QUERN_OK;
-    lines = realloc(file->lines, (count ? 2 * count : 1) * sizeof *lines);
     if (!lines)
         return qn_error_memory();
     file->lines = lines;
