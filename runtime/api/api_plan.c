@@ -208,11 +208,9 @@ int quern_plan_info(const struct quern_plan *plan, struct quern_plan_info *info)
 {
     if (!plan || !info)
         return qn_error_set(QUERN_EINVAL, "%s is NULL", plan ? "info" : "plan");
-    if (plan->line.kind == QN_LINE_PRODUCT) {
+    if (plan->line.kind == QN_LINE_PRODUCT)
         qn_plan_info(plan->of.product, info);
-        return QUERN_OK;
-    }
-    if (plan->line.kind == QN_LINE_CAST)
+    else if (plan->line.kind == QN_LINE_CAST)
         qn_quantize_plan_info(plan->of.cast, info);
     else if (plan->line.kind == QN_LINE_ROUTE)
         qn_route_plan_info(plan->of.route, info);

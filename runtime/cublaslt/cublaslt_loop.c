@@ -584,16 +584,12 @@ static int multiply_all(struct loop *l, const int64_t *sizes)
 int qn_cublaslt_run(const struct qn_plan *plan, const struct qn_values *values,
                     const int64_t *sizes, struct cu_stream *stream)
 {
-    struct qn_driver_scope scope;
     struct loop l;
-    int code = qn_driver_enter(plan->driver, plan->context, &scope);
+    int code = QUERN_OK;
 
-    if (!code && sizes)
+    if (sizes)
         code = qn_host_size_capture(plan->driver, plan->problem.sizes, stream);
     if (!code)
         code = start_loop(&l, plan, values, sizes, stream);
-    if (!code)
-        code = multiply_all(&l, sizes);
-    qn_driver_leave(plan->driver, &scope);
-    return code;
+    return code ? code : multiply_all(&l, sizes);
 }

@@ -13,7 +13,8 @@
 #include <string.h>
 
 #define BLANKS          " \t\r\n"
-#define BYTE_ORDER_MARK "\357\273\277"
+#define BYTE_ORDER_MARK "\357\273\277" /* as some editors begin UTF-8 */
+#define MARK_BYTES      (sizeof BYTE_ORDER_MARK - 1)
 
 /* From 0 to below 1, the same on every machine. */
 static double uniform(uint64_t *state)
@@ -201,8 +202,6 @@ static int parse_list(const char *path, const char *text, int groups,
     return 1;
 }
 
-#define MARK "\xef\xbb\xbf"
-
 /* The whole file as text, at most `most` bytes; NULL with a sentence. */
 static char *read_text(const char *path, size_t most, char *why, size_t size)
 {
@@ -228,8 +227,8 @@ static char *read_text(const char *path, size_t most, char *why, size_t size)
         goto fail;
     }
     fclose(file);
-    if (!strncmp(text, MARK, sizeof MARK - 1)) /* as some editors begin UTF-8 */
-        memmove(text, text + sizeof MARK - 1, length - (sizeof MARK - 1) + 1);
+    if (!strncmp(text, BYTE_ORDER_MARK, MARK_BYTES))
+        memmove(text, text + MARK_BYTES, length - MARK_BYTES + 1);
     return text;
 fail:
     free(text);
@@ -314,8 +313,8 @@ static uint64_t expert_columns(char *header)
     uint64_t columns = 0;
     char *field;
 
-    if (strncmp(header, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0)
-        header += strlen(BYTE_ORDER_MARK);
+    if (!strncmp(header, BYTE_ORDER_MARK, MARK_BYTES))
+        header += MARK_BYTES;
     field = next_field(&header);
     for (int i = 0; field && i < 64; i++) {
         if (names_expert(field))

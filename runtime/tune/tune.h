@@ -71,7 +71,7 @@ struct qn_tune_job {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t threads[16];
-    int nthreads, next, compiling, quit;
+    int nthreads, next, quit;
 };
 
 /* Runners derived from kernels: the fastest one's bands, and strategies that

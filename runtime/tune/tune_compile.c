@@ -54,14 +54,12 @@ static void *work(void *user)
         int code;
 
         runner->state = QN_TUNE_COMPILING;
-        job->compiling++;
         pthread_mutex_unlock(&job->lock);
         code = load(job, runner);
         pthread_mutex_lock(&job->lock);
         runner->state = QN_TUNE_READY;
         if (code)
             qn_tune_out(runner, "%s", qn_error_text());
-        job->compiling--;
         pthread_cond_broadcast(&job->changed);
     }
     pthread_mutex_unlock(&job->lock);
