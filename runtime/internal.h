@@ -8,6 +8,7 @@
 #include "registry.h"
 
 struct qn_plan; /* immutable after creation; may be shared by threads */
+struct qn_why_facts;
 
 /* Added to a sizes_type: offsets are [G] inclusive sums, where groups end. */
 enum { QN_SIZES_ENDS = 64 };
@@ -180,9 +181,11 @@ void qn_plan_free(struct qn_plan *plan);
 /* A plan's choices. */
 void qn_plan_info(const struct qn_plan *plan, struct quern_plan_info *info);
 
-/* Explain the choice for a problem, as quern_why; quern_free frees `*text`. */
+/* Explain the choice for a problem, as quern_why; quern_free frees `*text`.
+   `facts` of product/why.h, or NULL, are told, too. */
 int qn_why(struct quern_context *ctx, const struct qn_problem *problem,
-           const struct qn_plan_options *options, char **text);
+           const struct qn_plan_options *options, struct qn_why_facts *facts,
+           char **text);
 
 /* --------------------------------------------------------------------- run */
 
@@ -297,10 +300,6 @@ void qn_quantize_plan_info(const struct qn_quantize_plan *plan,
 */
 int qn_quantize_run(const struct qn_quantize_plan *plan,
                     const struct qn_quantize_args *args, void *stream);
-
-/* As qn_check. */
-int qn_quantize_run_check(const struct qn_quantize_plan *plan,
-                          const struct qn_quantize_args *args, void *stream);
 
 /* As qn_why. */
 int qn_quantize_why(struct quern_context *ctx,

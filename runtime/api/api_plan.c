@@ -252,7 +252,7 @@ int qn_api_why(struct quern_context *ctx, const char *text_line,
     else if (line.kind == QN_LINE_CAST)
         code = qn_quantize_why(ctx, &line.of.cast, &options, text);
     else
-        code = qn_why_tell(ctx, &line.of.product, &options, facts, text);
+        code = qn_why(ctx, &line.of.product, &options, facts, text);
     qn_api_leave(ctx, &scope);
     return code;
 }

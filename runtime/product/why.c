@@ -434,15 +434,9 @@ static int explain(struct qn_session *s, const void *told, struct qn_text *text)
     return code;
 }
 
-int qn_why_tell(struct quern_context *ctx, const struct qn_problem *problem,
-                const struct qn_plan_options *options,
-                struct qn_why_facts *facts, char **out)
+int qn_why(struct quern_context *ctx, const struct qn_problem *problem,
+           const struct qn_plan_options *options, struct qn_why_facts *facts,
+           char **out)
 {
     return qn_session_why(ctx, problem, options, explain, &facts, out);
-}
-
-int qn_why(struct quern_context *ctx, const struct qn_problem *problem,
-           const struct qn_plan_options *options, char **out)
-{
-    return qn_why_tell(ctx, problem, options, NULL, out);
 }

@@ -24,19 +24,14 @@ struct qn_why_kernel {
 };
 
 /* An explanation in parts. All but `visit` and `user` are set before the first
-   visit. */
+   visit. Kernels are not visited if the launches are asked for, nor for
+   cublaslt. */
 struct qn_why_facts {
     void (*visit)(void *user, const struct qn_why_kernel *kernel);
     void *user;
     int backend; /* enum quern_backend */
     int units;   /* multiprocessors, or threads of the host */
 };
-
-/* qn_why, which also tells `facts` unless it is NULL. Kernels are not visited
-   if the launches are asked for, nor for cublaslt. */
-int qn_why_tell(struct quern_context *ctx, const struct qn_problem *problem,
-                const struct qn_plan_options *options,
-                struct qn_why_facts *facts, char **text);
 
 /* A launch with its line and its kernels, or if its product has a list each of
    that. The product of `plan` itself has no line. */

@@ -2,10 +2,8 @@
 /* quantize_run.c: launch a plan's kernels. Nothing here allocates. */
 #include "quantize/quantize_plan.h"
 #include "base/context.h"
-#include "base/error.h"
 #include "base/sizes_type.h"
 #include "choose/host_sizes.h"
-#include "device/check.h"
 #include "device/driver.h"
 
 #include <string.h>
@@ -254,21 +252,4 @@ int qn_quantize_unpack(const struct qn_quantize_plan *plan,
         return launch(plan, &values, e->error, stream);
     run_on_host(plan, &values, e->error);
     return QUERN_OK;
-}
-
-int qn_quantize_run_check(const struct qn_quantize_plan *plan,
-                          const struct qn_quantize_args *args, void *stream)
-{
-    struct qn_tensor sizes = {.type = QUERN_TYPE_NONE};
-    int code;
-
-    if (!plan || !args || !args->workspace)
-        return qn_error_null("plan", plan, "args", args, "workspace");
-    code = qn_context_process(plan->ctx, "plan");
-    if (code)
-        return code;
-    sizes.first_dims = args->first_dims;
-    sizes.offsets = args->offsets;
-    return qn_check_record(plan->driver, plan->context, args->workspace, &sizes,
-                           "quern_check", stream);
 }

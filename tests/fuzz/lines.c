@@ -52,7 +52,7 @@ void fuzz_problem(const char *text, size_t length)
     FUZZ_HOLDS(qn_problem_parse(ctx, line, &again) == QUERN_OK);
     FUZZ_HOLDS(!memcmp(&p, &again, sizeof p));
     FUZZ_HOLDS(qn_problem_describe(ctx, &p, &need) == QUERN_OK);
-    code = qn_why(ctx, &p, &host, &why);
+    code = qn_why(ctx, &p, &host, NULL, &why);
     if (code)
         has_sentence(code);
     quern_free(why);

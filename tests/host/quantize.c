@@ -4,6 +4,8 @@
 ** threads. That the bytes are right is shown by tests/numbers.
 */
 #include "host.h"
+#include "device/check.h"
+#include "quantize/quantize_plan.h"
 
 #include <stdio.h>
 
@@ -247,14 +249,20 @@ TEST(test_quantize_bad_sizes)
             s.sizes[i] = bad[i];
             assert_int_equal(qn_quantize_run(s.plan, &s.need.args, NULL),
                              QUERN_OK);
-            assert_int_equal(qn_quantize_run_check(s.plan, &s.need.args, NULL),
+            assert_int_equal(qn_check_record(s.plan->driver, s.plan->context,
+                                             s.need.args.workspace,
+                                             &s.need.args.in, "quern_check",
+                                             NULL),
                              QUERN_ESIZES);
             snprintf(group, sizeof group, "group %d", i);
             assert_non_null(strstr(quern_errmsg(), group));
             s.sizes[i] = right;
             assert_int_equal(qn_quantize_run(s.plan, &s.need.args, NULL),
                              QUERN_OK);
-            assert_int_equal(qn_quantize_run_check(s.plan, &s.need.args, NULL),
+            assert_int_equal(qn_check_record(s.plan->driver, s.plan->context,
+                                             s.need.args.workspace,
+                                             &s.need.args.in, "quern_check",
+                                             NULL),
                              QUERN_OK);
         }
         setup_free(&s);

@@ -307,7 +307,7 @@ static void play_product(struct play *play)
         play_failed(play, "describe",
                     qn_problem_describe(play->ctx, &p, &need)))
         return;
-    play_explain(play, qn_why(play->ctx, &p, &play->options, &why), &why);
+    play_explain(play, qn_why(play->ctx, &p, &play->options, NULL, &why), &why);
     if (play_failed(play, "plan",
                     qn_plan(play->ctx, &p, &play->options, &plan)))
         return;

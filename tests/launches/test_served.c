@@ -81,7 +81,7 @@ static void try_why(const char *line, const struct qn_problem *p,
 {
     char *why = NULL;
 
-    if (qn_why(walk.ctx, p, options, &why))
+    if (qn_why(walk.ctx, p, options, NULL, &why))
         complain(line, quern_errmsg());
     else if (!strstr(why, "\n> "))
         complain(line, "qn_why names no kernel");

@@ -53,7 +53,7 @@ static char *decide(struct quern_context *ctx, const struct decision *row,
     assert_string_equal(info->kernel, row->runs);
     assert_true(info->workspace_bytes <= need.workspace_bytes);
     qn_plan_free(plan);
-    test_expect(qn_why(ctx, &p, &options, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &options, NULL, &why), QUERN_OK, "");
     assert_non_null(strstr(why, row->why));
     return why;
 }

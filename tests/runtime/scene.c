@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scene.c: a program that calls every function of the library. */
 #include "scene.h"
+#include "device/check.h"
+#include "quantize/quantize_plan.h"
 
 #include <dirent.h>
 #include <string.h>
@@ -224,7 +226,7 @@ static int multiply(struct play *play)
          !play->plan);
     qn_plan_info(play->plan, &info);
     assert_true(info.sms > 0 && strlen(info.kernel) > 0);
-    CALL(qn_why(play->ctx, &play->problem, &play->options, &why), !why);
+    CALL(qn_why(play->ctx, &play->problem, &play->options, NULL, &why), !why);
     quern_free(why);
     give_args(play, &need);
     CALL(qn_run(play->plan, &play->args, NULL), all_untouched(play));
@@ -276,7 +278,10 @@ static int quantize(struct play *play)
     give_cast(play, &need);
     CALL(qn_quantize_run(play->cast, &play->cast_args, NULL),
          copies_untouched(play));
-    CALL(qn_quantize_run_check(play->cast, &play->cast_args, NULL), 1);
+    CALL(qn_check_record(play->cast->driver, play->cast->context,
+                         play->cast_args.workspace, &play->cast_args.in,
+                         "quern_check", NULL),
+         1);
     return QUERN_OK;
 }
 

@@ -245,7 +245,7 @@ void test_expect_why(struct quern_context *ctx, const char *text,
     struct qn_problem p = test_problem(ctx, text);
     char *why;
 
-    test_expect(qn_why(ctx, &p, NULL, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, NULL, NULL, &why), QUERN_OK, "");
     if ((strstr(why, part) != NULL) != there)
         fail_msg("%s '%s':\n%s", there ? "lacks" : "has", part, why);
     quern_free(why);

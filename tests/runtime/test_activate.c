@@ -233,11 +233,11 @@ TEST(explains)
                           "interleave=1");
     test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL,
                 "d=bf16 and bias and activation");
-    test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_aot, NULL, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "both operands would not be one thread's"));
     quern_free(why);
     p.interleave = 2;
-    test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_aot, NULL, &why), QUERN_OK, "");
     assert_null(strstr(why, "both operands"));
     quern_free(why);
     qn_close(ctx);

@@ -176,12 +176,12 @@ TEST(says_so)
     char *text;
 
     test_cublaslt->groups = 1;
-    test_expect(qn_why(ctx, &p, &test_options, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_options, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "> cublasLt 13.1.2, grouped"));
     assert_non_null(strstr(text, "all groups in one call"));
     quern_free(text);
     test_cublaslt->groups = 0;
-    test_expect(qn_why(ctx, &p, &test_options, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_options, NULL, &text), QUERN_OK, "");
     assert_null(strstr(text, "grouped"));
     assert_int_equal(test_cublaslt->contexts, 0);
     quern_free(text);

@@ -58,7 +58,7 @@ TEST(states_its_streams)
     qn_plan_free(plan);
     assert_int_equal(test_cuda->streams, 0);
     assert_int_equal(test_cuda->events, 0);
-    test_expect(qn_why(ctx, &r.p, &spread, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &r.p, &spread, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "for each group, spread over 3 streams, in a "
                                  "loop on the host; sizes are host_sizes; "
                                  "100664064 bytes of workspace"));

@@ -432,7 +432,7 @@ static void expect_refusal(struct quern_context *ctx, const char *text,
     char *why;
 
     test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_ENOKERNEL, part);
-    test_expect(qn_why(ctx, &p, &options, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &options, NULL, &why), QUERN_OK, "");
     assert_non_null(strstr(why, part));
     quern_free(why);
 }

@@ -349,14 +349,14 @@ TEST(explains_itself)
     char *text;
 
     test_prepare(ctx, &test_plain, &r);
-    test_expect(qn_why(ctx, &r.p, &test_options, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &r.p, &test_options, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "backend cublaslt, 132 multiprocessors"));
     assert_non_null(strstr(text, "> cublasLt 13.1.2\n    one product for each "
                                  "group, in a loop on the host; sizes are "
                                  "host_sizes; 33555200 bytes of workspace"));
     quern_free(text);
     r.p = test_problem(ctx, "wgrad mixed g=2 m=8 n=8 k=8");
-    test_expect(qn_why(ctx, &r.p, &test_options, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &r.p, &test_options, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "nothing runs\n    backend cublaslt has no "
                                  "product f32 x f16 -> f32"));
     quern_free(text);

@@ -215,7 +215,7 @@ TEST(explains)
     struct qn_problem p = test_problem(ctx, INLINE);
     char *why = NULL;
 
-    test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_aot, NULL, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "> inline"));
     assert_non_null(strstr(why, "a is quantized in shared memory, next to"));
     assert_non_null(strstr(why, "cycles of a tile, 32 times for each row; a "
@@ -223,12 +223,12 @@ TEST(explains)
     assert_non_null(strstr(why, "no room next to the product"));
     quern_free(why);
     p = test_problem(ctx, SHORT);
-    test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_aot, NULL, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "by a launch before the product's"));
     assert_non_null(strstr(why, "rows are read 16 bytes at a time: k % 8"));
     quern_free(why);
     p = test_problem(ctx, SIDES);
-    test_expect(qn_why(ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &test_aot, NULL, &why), QUERN_OK, "");
     assert_null(strstr(why, "quantized"));
     assert_null(strstr(why, "no room next to the product"));
     quern_free(why);

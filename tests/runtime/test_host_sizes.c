@@ -249,7 +249,7 @@ TEST(others_pay_nothing)
     qn_problem_print(&host, line, sizeof line);
     assert_string_equal(line, "fprop bf16 g=8 m=1000 n=512 k=256 d=bf16 "
                               "sizes=host");
-    test_expect(qn_why(ctx, &host, NULL, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &host, NULL, NULL, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "sizes from the host come with a launch of "
                                 "their own, which no graph captures"));
     quern_free(why);

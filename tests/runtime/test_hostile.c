@@ -169,7 +169,7 @@ TEST(survives_damaged_problems)
         if (code == QUERN_OK)
             assert_true(need.args.a.bytes <= INT64_MAX / 8);
         assert_true(judged(qn_plan(ctx, &p, NULL, &plan)) || !code);
-        assert_true(judged(qn_why(ctx, &p, NULL, &why)) || !code);
+        assert_true(judged(qn_why(ctx, &p, NULL, NULL, &why)) || !code);
         good += plan != NULL;
         bad += plan == NULL;
         qn_plan_free(plan);

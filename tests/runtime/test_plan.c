@@ -550,7 +550,7 @@ TEST(explains)
     const char *at;
     char *text;
 
-    test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, NULL, NULL, &text), QUERN_OK, "");
     at = text;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         const char *next = strstr(at, parts[i]);
@@ -575,16 +575,16 @@ TEST(explains_without_a_gpu)
     test_cuda->devices = 0;
     ctx = test_open();
     p = test_problem(ctx, PROBLEM);
-    test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, NULL, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "figures are for an H200; on this machine "
                                  "the host computes"));
     assert_non_null(strstr(text, "> k_spills"));
     quern_free(text);
-    test_expect(qn_why(ctx, &p, &host, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &host, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "> k_host (linked)"));
     quern_free(text);
     p = test_problem(ctx, "dgrad bf16 g=8 m=32768 n=4096 k=7168");
-    test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, NULL, NULL, &text), QUERN_OK, "");
     assert_non_null(strstr(text, "there is none for dgrad bf16 at all"));
     quern_free(text);
     qn_close(ctx);

@@ -108,7 +108,7 @@ static int refuse_all(const struct heritage *h)
         qn_quantize_parse(h->ctx, CAST, &q))
         return 2; /* these need nothing of the parent's */
     if (!refused(qn_plan(h->ctx, &p, NULL, &plan)) || plan ||
-        !refused(qn_why(h->ctx, &p, NULL, &text)) || text ||
+        !refused(qn_why(h->ctx, &p, NULL, NULL, &text)) || text ||
         !refused(qn_quantize_plan(h->ctx, &q, NULL, &cast)) || cast ||
         !refused(qn_quantize_why(h->ctx, &q, NULL, &text)))
         return 3;

@@ -235,7 +235,7 @@ TEST(explains)
     struct quern_tune_result result;
     char *why;
 
-    test_expect(qn_why(f.ctx, &p, &test_aot, &why), QUERN_OK, "");
+    test_expect(qn_why(f.ctx, &p, &test_aot, NULL, &why), QUERN_OK, "");
     assert_non_null(strstr(why, "made by a cast after the product, "));
     assert_non_null(strstr(why, "largest magnitude for its history"));
     assert_non_null(strstr(why, "> past_swiglu"));

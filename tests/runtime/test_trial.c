@@ -191,7 +191,7 @@ static void expect_why(struct quern_context *ctx, const char *part)
     struct qn_problem p = test_problem(ctx, P);
     char *why;
 
-    test_expect(qn_why(ctx, &p, &aot, &why), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, &aot, NULL, &why), QUERN_OK, "");
     if (!strstr(why, part))
         fail_msg("lacks '%s':\n%s", part, why);
     quern_free(why);

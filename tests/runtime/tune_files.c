@@ -45,7 +45,7 @@ char *test_tune_why(struct quern_context *ctx)
     struct qn_problem p = test_problem(ctx, PROBLEM);
     char *text;
 
-    test_expect(qn_why(ctx, &p, NULL, &text), QUERN_OK, "");
+    test_expect(qn_why(ctx, &p, NULL, NULL, &text), QUERN_OK, "");
     return text;
 }
 

@@ -4,6 +4,8 @@
 
 #include "oracle/gpu.h"
 #include "base/types.h"
+#include "device/check.h"
+#include "quantize/quantize_plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,7 +170,10 @@ static int quantize(struct qt_step *s, int of, const float *numbers)
 
     if (!code)
         code = qn_quantize_run(c->plan, &c->args, NULL);
-    return code ? code : qn_quantize_run_check(c->plan, &c->args, NULL);
+    return code ? code
+                : qn_check_record(c->plan->driver, c->plan->context,
+                                  c->args.workspace, &c->args.in, "quern_check",
+                                  NULL);
 }
 
 static int multiply(struct qt_step *s, int op)
