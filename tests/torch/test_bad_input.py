@@ -36,6 +36,8 @@ WRONG = [
     ((X, W, SIZES), {"bias": torch.ones(2, 16).int()}, TypeError, "bias is torch.int32"),
     ((X, W, SIZES), {"bias": torch.ones(2, 16), "prob": torch.ones(8)}, ValueError,
      r"prob has the shape \[8\]: \[15\] is expected"),
+    ((X, W, SIZES), {"bias": torch.ones(2, 16), "prob": [1.0] * 15}, TypeError,
+     "prob is list: a tensor is expected"),
     ((X, W, SIZES), {"outside": "one"}, ValueError, "outside is 'one': None or 'zero'"),
     ((X, W, SIZES), {"out": torch.empty(8, 16).bfloat16()}, ValueError,
      r"out has the shape \[8, 16\]: \[15, 16\] is expected"),

@@ -160,10 +160,33 @@ def test_bad_input():
         qt.moe(x, indices, probs, w1, w2, offs=indices)
     with pytest.raises(ValueError, match="37 rows are expected"):
         qt.moe(x[:30], indices, None, w1, w2)
+    for value in (None, [[1.0]]):
+        with pytest.raises(TypeError, match="x is .*: a tensor is expected"):
+            qt.moe(value, indices, probs, w1, w2)
+    with pytest.raises(TypeError, match="prob is list: a tensor is expected"):
+        qt.grouped_mlp(x, w1, w2, [0] * EXPERTS, prob=[1.0] * TOKENS)
+    with pytest.raises(TypeError, match="residual is int: a tensor is expected"):
+        qt.moe(x, indices, probs, w1, w2, residual=3)
     indices[7, 2] = EXPERTS + 1
     with pytest.raises(Exception, match="token 7, k 2: index is 7: at most 5 is expected"):
         qt.moe(x, indices, probs, w1, w2)
         qt.check(DEVICE)  # a GPU reports it here
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_row"])
+def test_shapes_of_the_residual(recipe):
+    """That of x, or [tokens, hidden]; others with as many values would be added to other tokens."""
+    x, probs, w1, w2, residual = [t.detach()[:6] for t in operands().values()]
+    indices, cube = draw("even")[:6], (2, 3, HIDDEN)
+    expected = qt.moe(x, indices, probs, w1, w2, residual=residual, recipe=recipe)
+    for shape in ((6, HIDDEN), cube):
+        y = qt.moe(x.reshape(cube), indices, probs, w1, w2, residual=residual.reshape(shape),
+                   recipe=recipe)
+        assert torch.equal(y, expected.reshape(cube))
+    for shape in ((3, 2, HIDDEN), (12, HIDDEN // 2)):
+        with pytest.raises(ValueError, match=r"residual has the shape .*64\] is expected"):
+            qt.moe(x.reshape(cube), indices, probs, w1, w2, residual=residual.reshape(shape),
+                   recipe=recipe)
 
 
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_row"])

@@ -8,14 +8,15 @@ from quern.torch._ops import WORDS
 VALUES = "bfloat16, float16 or float32"
 
 
-def values(name, t, ndim, dtype=None):
-    """A tensor of values with so many axes, of any type that quern reads or of this one."""
+def values(name, t, ndim=None, dtype=None):
+    """A tensor of values with so many axes, default two or more, of any type that quern reads or of
+    this one."""
     if not isinstance(t, torch.Tensor):
         raise TypeError(f"{name} is {type(t).__name__}: a tensor is expected")
     if t.dtype not in WORDS or dtype not in (None, t.dtype):
         raise TypeError(f"{name} is {t.dtype}: {dtype or VALUES} is expected")
-    if t.dim() != ndim:
-        raise ValueError(f"{name} has {t.dim()} axes: {ndim} are expected")
+    if t.dim() != (max(t.dim(), 2) if ndim is None else ndim):
+        raise ValueError(f"{name} has {t.dim()} axes: {ndim or '2 or more'} are expected")
 
 
 def shaped(name, t, shape, like):

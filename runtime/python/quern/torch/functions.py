@@ -350,8 +350,7 @@ def check_quantized(name, quantized, recipe, scaling, x):
 
 
 def _check_operands(x, w, quantized, recipe, scaling, state):
-    _checks.values("x", x, max(x.dim(), 2) if isinstance(x, torch.Tensor) else 2,
-                   scaling.type if scaling.x == 1 else None)
+    _checks.values("x", x, None, scaling.type if scaling.x == 1 else None)
     if scaling.slots and state is None:
         raise ValueError(f"recipe {recipe} has delayed scaling, whose state a module keeps: "
                          "use GroupedLinear")
@@ -372,10 +371,13 @@ def _check_bias(x, bias, prob, groups, n):
         raise ValueError("prob: it multiplies the bias, and there is none")
     if bias is not None:
         bias = f32("bias", bias, (groups, n), x)
-    return bias, prob if prob is None else f32("prob", prob.reshape(-1), (x.shape[0],), x)
+    return bias, prob if prob is None else f32("prob", prob, (x.shape[0],), x)
 
 
 def f32(name, t, shape, like):
+    """Values in fp32; those of rows may have more axes."""
+    if len(shape) == 1 and isinstance(t, torch.Tensor):
+        t = t.reshape(-1)
     _checks.shaped(name, t, shape, like)
     _checks.dtype_of(name, t.dtype)
     return t.float().contiguous()

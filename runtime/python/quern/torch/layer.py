@@ -138,7 +138,7 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         probs     [tokens, topk] of any float type, or None: 1
         w1, w2    of grouped_mlp, for the experts that are here
         prob      where probabilities multiply: "x" the tokens, "h" the activation, "y" the results
-        residual  as x: added to the sum
+        residual  as x, or [tokens, hidden]: added to the sum
         more      recipe, activation, b1, b2, lora1, lora2, lora_scaling, interleave, recompute, limit,
                   slope, shift, main_grad1, main_grad2, queue and layer of grouped_mlp
 
@@ -150,12 +150,16 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         if name in more:
             raise TypeError(f"{name}: moe sorts the rows itself")
     check_indices(indices)
+    _checks.values("x", x)
     tokens = x.shape[:-1].numel()
     if indices.shape[0] != tokens:
         raise ValueError(f"x has {tokens} rows and indices the shape {list(indices.shape)}: "
                          f"{indices.shape[0]} rows are expected")
     _checks.on_device("indices", indices, x)
     if residual is not None:
+        _checks.values("residual", residual)
+        _checks.shaped("residual", residual,
+                       x.shape if residual.dim() > 2 else (tokens, x.shape[-1]), x)
         residual, = autocast(scaling_of(more.get("recipe", "bf16")),
                              residual.reshape(-1, x.shape[-1]))
     if more.get("lora1") is not None or more.get("lora2") is not None:
@@ -168,7 +172,6 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
     if residual is not None:
         words += " residual=1"
         residual = residual.contiguous()
-        _checks.shaped("residual", residual, (tokens, x.shape[-1]), x)
     limits = tuple(more.pop(name, usual)
                    for name, usual in (("limit", 7.0), ("slope", 1.702), ("shift", 1.0)))
     return mlp_linear(x, w1, w2, None, None, prob=probs, limits=limits,

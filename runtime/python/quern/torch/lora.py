@@ -202,7 +202,7 @@ def adapted_mlp(x, w1, w2, sizes, lora1, lora2, lora_scaling, *, offs, recipe, a
     if (b1 is None) != (b2 is None):
         raise ValueError("b1, b2: both or none are expected")
     if prob is not None:
-        prob = f.f32("prob", prob.reshape(-1), (flat.shape[0],), x)
+        prob = f.f32("prob", prob, (flat.shape[0],), x)
     more = dict(offs=ends, recipe=recipe, lora_scaling=lora_scaling, outside=outside)
     pre = f.grouped_mm(flat, w1, lengths, bias=b1, lora=lora1, **more)
     words = f"activation={activation}" + (f" interleave={interleave}" if interleave else "")

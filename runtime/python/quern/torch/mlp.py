@@ -258,7 +258,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     if b1 is not None:
         b1, b2 = f32("b1", b1, (groups, wide), x), f32("b2", b2, (groups, hidden), x)
     if prob is not None and route is None:
-        prob = f32("prob", prob.reshape(-1), (flat.shape[0],), x)
+        prob = f32("prob", prob, (flat.shape[0],), x)
     elif prob is not None:
         prob = f32("probs", prob, tuple(route.index.shape), x)
     out = _checks.results(flat, hidden, x.dtype, out, dgrad_out, outside)
@@ -311,8 +311,7 @@ def check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activatio
     if scaling.slots and state is None:
         raise ValueError(f"recipe {recipe} has delayed scaling, whose state a module keeps: "
                          "use GroupedMLP")
-    _checks.values("x", x, max(x.dim(), 2) if isinstance(x, torch.Tensor) else 2,
-                   scaling.type if scaling.x == 1 else None)
+    _checks.values("x", x, None, scaling.type if scaling.x == 1 else None)
     for name, w, quantized in (("w1", w1, quantized1), ("w2", w2, quantized2)):
         if quantized is not None:
             check_quantized(name, quantized, recipe, scaling, x)
