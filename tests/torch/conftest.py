@@ -57,6 +57,11 @@ def assert_near(found, expected, tolerance=2**-8):
     assert error <= tolerance * max(expected.abs().max() if expected.numel() else 0, 1e-6)
 
 
+def shifted(t):
+    """The same values, one element after memory that a kernel could read."""
+    return torch.cat([t.flatten()[:1], t.flatten()])[1:].view(t.shape)
+
+
 @pytest.fixture
 def case():
     return Case([10, 0, 33, 5], n=48, k=64)

@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from conftest import Case
+from conftest import Case, shifted
 
 import quern.torch as qt
 
@@ -44,6 +44,10 @@ WRONG = [
     ((X, W, SIZES), {"out": torch.empty(16, 15).bfloat16().T}, ValueError, "out is not contig"),
     ((X, W, SIZES), {"out": torch.empty(15, 16).bfloat16().requires_grad_()}, ValueError,
      "out requires a gradient"),
+    ((X, W, SIZES), {"out": shifted(torch.empty(15, 16).bfloat16())}, ValueError,
+     "out begins at 0x.*: a multiple of 16 is expected"),
+    ((X, W, SIZES), {"main_grad": shifted(torch.empty(2, 16, 32))}, ValueError,
+     "main_grad begins at 0x.*: a multiple of 16 is expected"),
     ((X, W, SIZES), {"out": 1}, TypeError, "out is int: a tensor is expected"),
     ((X, W, SIZES), {"dgrad_out": torch.empty(15, 32)}, ValueError,
      "dgrad_out is torch.float32: torch.bfloat16 is expected"),

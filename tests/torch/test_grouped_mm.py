@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 import torch.utils.checkpoint
-from conftest import DEVICE, Case, assert_near
+from conftest import DEVICE, Case, assert_near, shifted
 
 import quern
 import quern.torch as qt
@@ -245,6 +245,17 @@ def test_expanded_values_and_strided_sizes():
         for a, b in zip(torch.autograd.grad(y.sum(), (x, w)),
                         torch.autograd.grad(expected.sum(), (x, w))):
             assert torch.equal(a, b)
+
+
+def test_values_of_fp32_that_are_not_aligned(case):
+    """Views at a multiple of 4 bytes, such as a slice of a flat parameter, are copied."""
+    bias, b2 = torch.randn(4, 48), torch.randn(4, 64)
+    w2, prob = torch.randn(4, 64, 24).bfloat16(), torch.rand(case.rows)
+    for function, weights, more in ((qt.grouped_mm, (case.w,), dict(bias=bias, prob=prob)),
+                                    (qt.grouped_mlp, (case.w, w2), dict(b1=bias, b2=b2, prob=prob))):
+        found, expected = (function(case.x, *weights, case.lengths, **{
+            name: change(t) for name, t in more.items()}) for change in (shifted, torch.clone))
+        assert torch.equal(found[:case.tokens], expected[:case.tokens])
 
 
 def test_forward_mode_is_refused(case):

@@ -9,7 +9,7 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import DEVICE, Case, assert_near
+from conftest import DEVICE, Case, assert_near, shifted
 
 import quern.torch as qt
 
@@ -326,6 +326,9 @@ def test_main_grads_of_one_allocation_and_apart():
             layer(case.x, case.lengths).backward(case.dy)
         results.append(every[order])
     assert results[0].any() and torch.equal(*results)
+    layer.weight1.main_grad = shifted(every[1])
+    with pytest.raises(ValueError, match="weight1.main_grad begins at 0x.*: a multiple of 16"):
+        layer(case.x, case.lengths)
     del layer.weight1.main_grad
     with pytest.raises(ValueError, match="fuse_wgrad_accumulation: weight has no main_grad"):
         layer(case.x, case.lengths)

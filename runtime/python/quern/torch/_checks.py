@@ -33,13 +33,15 @@ def on_device(name, t, like):
         raise ValueError(f"{name} is on {t.device} and the values on {like.device}")
 
 
-def buffer(name, t, shape, like, dtypes):
-    """Memory of the caller's that a result is written into."""
+def buffer(name, t, shape, like, dtypes, at_16=True):
+    """Memory of the caller's that a result is written into; at_16: kernels begin there."""
     shaped(name, t, shape, like)
     if t.dtype not in dtypes:
         raise ValueError(f"{name} is {t.dtype}: {' or '.join(map(str, dtypes))} is expected")
     if not t.is_contiguous():
         raise ValueError(f"{name} is not contiguous")
+    if at_16 and not torch.compiler.is_compiling() and t.data_ptr() % 16:
+        raise ValueError(f"{name} begins at {t.data_ptr():#x}: a multiple of 16 is expected")
     if t.requires_grad:
         raise ValueError(f"{name} requires a gradient: a buffer must not")
 

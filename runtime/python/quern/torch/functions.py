@@ -380,7 +380,7 @@ def f32(name, t, shape, like):
         t = t.reshape(-1)
     _checks.shaped(name, t, shape, like)
     _checks.dtype_of(name, t.dtype)
-    return t.float().contiguous()
+    return _checks.aligned(t.float(), False)
 
 
 def _check_main_grad(main_grad, addresses, overwrite, w, x, recipe):

@@ -154,10 +154,11 @@ class GroupedLinear(Experts):
         found = [local(t) for t in found]
         if len(found) == 1 and self.single_grouped_weight:
             return found[0].view(local(self.weight).shape), None, overwrite
+        adjacent = are_adjacent(found)
         for i, t in enumerate(found):
             _checks.buffer(f"weight{i}.main_grad", t, (self.out_features, self.in_features),
-                           self._list("weight")[0], (found[0].dtype,))
-        if are_adjacent(found):
+                           self._list("weight")[0], (found[0].dtype,), not adjacent)
+        if adjacent:
             return as_one(found), None, overwrite
         key = tuple(t.data_ptr() for t in found)
         if self._cache.get("key") != key:
