@@ -258,10 +258,26 @@ def test_values_of_fp32_that_are_not_aligned(case):
         assert torch.equal(found[:case.tokens], expected[:case.tokens])
 
 
+@pytest.mark.parametrize("recipe", ["bf16", "mxfp8"])
+def test_transformations_of_torch_func_are_refused(case, recipe):
+    """Their tensors have no memory; a gradient through vmap would be left out without a word."""
+    def function(x):
+        return qt.grouped_mm(x, case.w, **case.sizes(), recipe=recipe)
+
+    bias = torch.zeros(4, 48)
+    for call in (lambda: torch.func.grad(lambda x: function(x).sum())(case.x),
+                 lambda: torch.func.jvp(function, (case.x,), (case.x,)),
+                 lambda: torch.func.vmap(function)(torch.stack([case.x] * 2)),
+                 lambda: torch.func.grad(lambda b: qt.grouped_mm(
+                     case.x, case.w, **case.sizes(), recipe=recipe, bias=b).sum())(bias)):
+        with pytest.raises(NotImplementedError, match="(x|bias): the transformations of torch.func"):
+            call()
+
+
 def test_forward_mode_is_refused(case):
-    with pytest.raises((NotImplementedError, RuntimeError)):
-        torch.func.jvp(lambda x: qt.grouped_mm(x, case.w, **case.sizes()), (case.x,), (case.x,))
     with torch.no_grad(), torch.autograd.forward_ad.dual_level():
         x = torch.autograd.forward_ad.make_dual(case.x.detach(), case.x.detach())
         with pytest.raises(NotImplementedError, match="jvp"):
             qt.grouped_mm(x, case.w, **case.sizes())
+        with pytest.raises(NotImplementedError, match="jvp"):
+            qt.grouped_mlp(x, case.w, torch.zeros(4, 64, 24).bfloat16(), **case.sizes())

@@ -8,11 +8,20 @@ from quern.torch._ops import WORDS
 VALUES = "bfloat16, float16 or float32"
 
 
+def tensor(name, t):
+    """A tensor, and none of torch.func's, which have no memory that an operator could read."""
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"{name} is {type(t).__name__}: a tensor is expected")
+    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active() and \
+            torch._C._functorch.is_functorch_wrapped_tensor(t):
+        raise NotImplementedError(f"{name}: the transformations of torch.func are not supported; "
+                                  "torch.autograd.grad is")
+
+
 def values(name, t, ndim=None, dtype=None):
     """A tensor of values with so many axes, default two or more, of any type that quern reads or of
     this one."""
-    if not isinstance(t, torch.Tensor):
-        raise TypeError(f"{name} is {type(t).__name__}: a tensor is expected")
+    tensor(name, t)
     if t.dtype not in WORDS or dtype not in (None, t.dtype):
         raise TypeError(f"{name} is {t.dtype}: {dtype or VALUES} is expected")
     if t.dim() != (max(t.dim(), 2) if ndim is None else ndim):
@@ -21,8 +30,7 @@ def values(name, t, ndim=None, dtype=None):
 
 def shaped(name, t, shape, like):
     """A tensor of exactly this shape, on the device of another one."""
-    if not isinstance(t, torch.Tensor):
-        raise TypeError(f"{name} is {type(t).__name__}: a tensor is expected")
+    tensor(name, t)
     if tuple(t.shape) != tuple(shape):
         raise ValueError(f"{name} has the shape {list(t.shape)}: {list(shape)} is expected")
     on_device(name, t, like)

@@ -215,9 +215,11 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
                           main_grad=main_grad, queue=queue, layer=layer)
 
 
-def _has_tangents():
-    """Whether forward-mode derivatives are wanted, which autograd's functions refuse."""
-    return torch.autograd.forward_ad._current_level >= 0
+def _is_transformed():
+    """Whether forward-mode derivatives or torch.func's transformations are wanted, which autograd's
+    functions or checks refuse."""
+    return torch.autograd.forward_ad._current_level >= 0 or \
+        torch._C._are_functorch_transforms_active()
 
 
 def refuse(name, **others):
@@ -231,7 +233,7 @@ def _plain(x, w, sizes, offs, recipe):
     all checks itself. None: anything that it refuses, and what has an own way or sentence."""
     try:
         scaling = scaling_of(recipe)
-        if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad) or _has_tangents():
+        if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad) or _is_transformed():
             return None
         device = x.device
         if scaling.w == 1 and scaling.x == 1 and x.dtype == w.dtype == scaling.type and \
@@ -283,7 +285,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
     arrays = (None,) * 6 if quantized is None else quantized[:6]
     scale, history = state or (None, None)
     wanted = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (x, w, bias, prob)) or _has_tangents()
+        t is not None and t.requires_grad for t in (x, w, bias, prob)) or _is_transformed()
     if main_grad is not None and torch.is_grad_enabled() and not wanted:
         raise ValueError("main_grad: neither x nor w requires a gradient, so that no backward pass "
                          "adds to it")

@@ -10,7 +10,7 @@ from quern import GATED, PLAIN
 from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
-from quern.torch.functions import (_written, autocast, check_quantized, f32, refuse, sink_of,
+from quern.torch.functions import (_is_transformed, _written, autocast, check_quantized, f32, refuse, sink_of,
                                    why_no_gradient)
 from quern.torch.quantized import NONE, Quantized, State, cast
 
@@ -285,7 +285,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     arrays = (None,) * 12 if quantized1 is None else (*quantized1[:6], *quantized2[:6])
     scale, history = state or (None, None)
     wanted = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (x, w1, w2, b1, b2, prob, residual))
+        t is not None and t.requires_grad for t in (x, w1, w2, b1, b2, prob, residual)) or _is_transformed()
     if main_grad1 is not None and torch.is_grad_enabled() and not wanted:
         raise ValueError("main_grad1: nothing requires a gradient, so that no backward pass adds "
                          "to it")
