@@ -77,6 +77,12 @@ def test_quantize(args, more, kind, sentence):
         qt.quantize(*args, recipe="mxfp8", **more)
 
 
+def test_dequantize():
+    packed = qt.quantize(W, recipe="mxfp8", of="w")
+    with pytest.raises(ValueError, match="copies is 'both': 'rowwise' or 'columnwise' is expected"):
+        qt.dequantize(packed, copies="both")
+
+
 def product(line="fprop bf16", g=2, m=None, a=X, b=W, lengths=SIZES, ends=None, a_sf=None):
     m = X.shape[0] if m is None else m
     return torch.ops.quern.product(line, g, m, 16, 32, a, a_sf, None, b, None, None, lengths, ends,

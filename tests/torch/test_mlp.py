@@ -151,7 +151,7 @@ def test_quantized_weights():
 
 
 WRONG = [
-    ({"activation": "mish"}, ValueError, "activation is 'mish': one of swiglu"),
+    ({"activation": "mish"}, ValueError, "activation is 'mish': 'swiglu'"),
     ({"w2": torch.zeros(4, HIDDEN, FFN + 1, dtype=BF16)}, ValueError, "w2 has the shape"),
     ({"w1": torch.zeros(4, 2 * FFN, 8, dtype=BF16)}, ValueError, "x has the shape .* and w1"),
     ({"w1": torch.zeros(4, 2 * FFN, HIDDEN)}, TypeError, "w1 is torch.float32"),

@@ -36,6 +36,12 @@ def shaped(name, t, shape, like):
     on_device(name, t, like)
 
 
+def word(name, value, known):
+    if value not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"{name} is {value!r}: {', '.join(others)} or {last} is expected")
+
+
 def on_device(name, t, like):
     if t.device != like.device:
         raise ValueError(f"{name} is on {t.device} and the values on {like.device}")
@@ -56,8 +62,7 @@ def buffer(name, t, shape, like, dtypes, at_16=True):
 
 def results(x, n, dtype, out, dgrad_out, outside):
     """The caller's memory for results of x [tokens, k]; out without its history, if it is given."""
-    if outside not in (None, "zero"):
-        raise ValueError(f"outside is {outside!r}: None or 'zero' is expected")
+    word("outside", outside, (None, "zero"))
     if dgrad_out is not None:
         buffer("dgrad_out", dgrad_out, x.shape, x, (x.dtype,))
     if out is None:

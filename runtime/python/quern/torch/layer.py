@@ -144,8 +144,7 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
 
     Differentiable in x, probs, w1, w2, b1, b2, adapters and residual, once. The host learns no size.
     """
-    if prob not in ("x", "h", "y"):
-        raise ValueError(f"prob is {prob!r}: 'x', 'h' or 'y' is expected")
+    _checks.word("prob", prob, ("x", "h", "y"))
     for name in ("sizes", "offs", "out", "dgrad_out", "outside"):
         if name in more:
             raise TypeError(f"{name}: moe sorts the rows itself")

@@ -55,9 +55,7 @@ class GroupedLinear(Experts):
         for argument, is_given in refused.items():
             if is_given:
                 raise ValueError(f"{argument} is not supported: communicate around the module")
-        if parallel_mode not in (None, "column", "row"):
-            raise ValueError(f"parallel_mode is {parallel_mode!r}: None, 'column' or 'row' is "
-                             "expected")
+        _checks.word("parallel_mode", parallel_mode, (None, "column", "row"))
         for argument, value in (("num_gemms", num_gemms), ("in_features", in_features),
                                 ("out_features", out_features)):
             if type(value) is not int or value < 1:

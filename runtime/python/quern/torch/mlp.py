@@ -305,9 +305,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
 
 
 def check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state):
-    if activation not in GATED + PLAIN:
-        raise ValueError(f"activation is {activation!r}: one of {', '.join(GATED + PLAIN)} is "
-                         "expected")
+    _checks.word("activation", activation, GATED + PLAIN)
     if scaling.slots and state is None:
         raise ValueError(f"recipe {recipe} has delayed scaling, whose state a module keeps: "
                          "use GroupedMLP")

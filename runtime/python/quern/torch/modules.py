@@ -29,9 +29,7 @@ class GroupedMLP(Experts):
                  layer=0, params_dtype=None, device=None, init_method=None):
         super().__init__(recipe, fuse_wgrad_accumulation, delay_wgrad_compute, outside, wgrad_queue,
                          layer)
-        if activation not in GATED + PLAIN:
-            raise ValueError(f"activation is {activation!r}: one of {', '.join(GATED + PLAIN)} is "
-                             "expected")
+        _checks.word("activation", activation, GATED + PLAIN)
         for argument, value in (("num_experts", num_experts), ("hidden", hidden), ("ffn", ffn)):
             if type(value) is not int or value < 1:
                 raise ValueError(f"{argument} is {value!r}: a number from 1 is expected")
@@ -131,9 +129,7 @@ class Activation(torch.nn.Module):
     def __init__(self, activation="swiglu", *, is_scaled=False, interleave=0, limit=7.0,
                  slope=1.702, shift=1.0):
         super().__init__()
-        if activation not in GATED + PLAIN:
-            raise ValueError(f"activation is {activation!r}: one of {', '.join(GATED + PLAIN)} is "
-                             "expected")
+        _checks.word("activation", activation, GATED + PLAIN)
         self.activation, self.is_scaled = activation, is_scaled
         self.interleave, self.limits = interleave or 0, (limit, slope, shift)
 

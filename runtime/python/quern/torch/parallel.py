@@ -77,17 +77,14 @@ class ExpertParallelMoE(GroupedMLP):
                                            not 1 <= token_capacity <= capacity):
             raise ValueError(f"token_capacity is {token_capacity!r}: None, or 1 to capacity = "
                              f"{capacity} is expected")
-        if prob not in ("x", "h", "y"):
-            raise ValueError(f"prob is {prob!r}: 'x', 'h' or 'y' is expected")
+        _checks.word("prob", prob, ("x", "h", "y"))
         if token_capacity is not None and prob != "h":
             raise ValueError(f"token_capacity: prob is {prob!r}, which makes a token's pairs "
                              "differ: 'h' is expected")
         if type(chunks) is not int or chunks < 1:
             raise ValueError(f"chunks is {chunks!r}: a number from 1 is expected")
-        if dispatch not in ("values", "quantized"):
-            raise ValueError(f"dispatch is {dispatch!r}: 'values' or 'quantized' is expected")
-        if exchange not in ("all_to_all", "symmetric"):
-            raise ValueError(f"exchange is {exchange!r}: 'all_to_all' or 'symmetric' is expected")
+        _checks.word("dispatch", dispatch, ("values", "quantized"))
+        _checks.word("exchange", exchange, ("all_to_all", "symmetric"))
         if "outside" in options:
             raise TypeError("outside: ExpertParallelMoE sorts the rows itself")
         ranks = Ranks(group)

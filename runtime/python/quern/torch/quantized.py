@@ -77,8 +77,7 @@ def refresh(quantized, t, scaling, noop=None, state=None):
 
 
 def _check(like, rows, of, sizes, offs):
-    if of not in OF:
-        raise ValueError(f"of is {of!r}: 'x', 'w' or 'dy' is expected")
+    _checks.word("of", of, OF)
     if of != "w":
         return _checks.sizes_of(like, rows, None, sizes, offs)
     if sizes is not None or offs is not None:
@@ -97,8 +96,7 @@ def quantize(values, sizes=None, *, offs=None, recipe, of="x", copies="both", st
     scaling = scaling_of(recipe)
     _checks.values("values", values, 3 if of == "w" else 2)
     lengths, ends = _check(values, values.shape[-2], of, sizes, offs)
-    if copies not in ("rowwise", "columnwise", "both"):
-        raise ValueError(f"copies is {copies!r}: 'rowwise', 'columnwise' or 'both' is expected")
+    _checks.word("copies", copies, ("rowwise", "columnwise", "both"))
     if getattr(scaling, of) == 1:
         raise ValueError(f"recipe {recipe} does not scale {of}: there is nothing to quantize")
     if scaling.slots and state is None:
@@ -115,6 +113,7 @@ def dequantize(quantized, sizes=None, *, offs=None, copies="rowwise", dtype=None
     """
     if not isinstance(quantized, Quantized):
         raise TypeError(f"quantized is {type(quantized).__name__}: a Quantized is expected")
+    _checks.word("copies", copies, ("rowwise", "columnwise"))
     row, column = quantized[:3], quantized[3:6]
     given = (*row, *NONE) if copies == "rowwise" else (*NONE, *column)
     like = row[0] if copies == "rowwise" else column[0]
