@@ -169,11 +169,22 @@ def test_bad_arguments(group):
 def test_bad_arguments_of_products(group):
     x, w = torch.zeros(4, 16).bfloat16(), torch.zeros(1, 16, 16).bfloat16()
     for function, word in ((qt.column_parallel_mm, "dgrad_out"), (qt.row_parallel_mm, "bias"),
-                           (qt.row_parallel_mm, "out")):
+                           (qt.row_parallel_mm, "out"), (qt.column_parallel_mm, "lora"),
+                           (qt.row_parallel_mm, "lora")):
         with pytest.raises(TypeError, match=f"{word}: {function.__name__} has no such argument"):
             function(x, w, [4], **{word: x})
     with pytest.raises(ValueError, match="their last axes differ"):
         qt.row_parallel_mm(x[:, :8], w, [4])
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
+def test_autocast_of_products(group, recipe):
+    x, w = torch.randn(4, 32), torch.randn(2, 16, 32)
+    with torch.autocast(DEVICE, torch.bfloat16):
+        expected = qt.grouped_mm(x, w, [1, 3], recipe=recipe)
+        for function in (qt.row_parallel_mm, qt.column_parallel_mm):
+            y = function(x, w, [1, 3], recipe=recipe)
+            assert y.dtype == torch.bfloat16 and torch.equal(y, expected)
 
 
 def test_no_group():

@@ -5,7 +5,8 @@ import torch
 
 from quern.torch import _compile
 from quern.torch._exchange import Ranks
-from quern.torch.functions import grouped_linear
+from quern.torch._recipes import scaling_of
+from quern.torch.functions import autocast, grouped_linear
 
 
 class _Sum(torch.autograd.Function):
@@ -34,11 +35,11 @@ def column_parallel_mm(x, w, sizes=None, *, group=None, **more):
     fp32 and rounded once, which is sent while the gradient of w is computed.
 
         w      [experts, n here, k]; group: default all ranks
-        more   of grouped_mm but dgrad_out; bias [experts, n here]
+        more   of grouped_mm but dgrad_out, lora and lora_scaling; bias [experts, n here]
 
     Either all ranks run the backward pass, and x requires a gradient on all, or none.
     """
-    _check("column_parallel_mm", more, ("dgrad_out",))
+    _check("column_parallel_mm", more, ("dgrad_out", "lora", "lora_scaling"))
     if torch.compiler.is_compiling():
         return _compile.in_eager("torch.distributed sums the gradient", column_parallel_mm, x, w,
                                  sizes, group=group, **more)
@@ -51,14 +52,15 @@ def row_parallel_mm(x, w, sizes=None, *, group=None, out_dtype=None, **more):
 
         x      [tokens, k here]: some of the features, such as the columns of column_parallel_mm
         w      [experts, n, k here]; group: default all ranks
-        more   of grouped_mm but bias, prob and out
+        more   of grouped_mm but bias, prob, out, lora and lora_scaling
 
     All ranks call it. Gradients need no sum: those of y are the same on all ranks.
     """
-    _check("row_parallel_mm", more, ("bias", "prob", "out"))
+    _check("row_parallel_mm", more, ("bias", "prob", "out", "lora", "lora_scaling"))
     if torch.compiler.is_compiling():
         return _compile.in_eager("torch.distributed sums the result", row_parallel_mm, x, w, sizes,
                                  group=group, out_dtype=out_dtype, **more)
     ranks = Ranks(group)
+    x, w = autocast(scaling_of(more.get("recipe", "bf16")), x, w)
     y = grouped_linear(x, w, None, sizes, out_dtype=torch.float32, **more)
     return _Sum.apply(y, ranks).to(out_dtype or x.dtype)
