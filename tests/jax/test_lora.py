@@ -129,6 +129,14 @@ def test_values_of_packed_weights(layout):
     near(dw if layout == "kn" else dw.swapaxes(1, 2), case.dw(), 1e-5)
 
 
+@pytest.mark.parametrize("number", [np.float64, np.float32, np.int64])
+def test_scaling_of_numpy(number):
+    case = Case([9, 20], n=32, k=64, rows=29)
+    found, expected = (qj.ragged_dot(case.x, case.w, case.sizes, lora=adapters(case, 8, "kn"),
+                                     lora_scaling=scale) for scale in (number(2), 2.0))
+    assert same(found, expected)
+
+
 def test_no_second_derivative():
     case = Case([9, 20], n=32, k=64, rows=29)
     a, b = adapters(case, 8, "kn")

@@ -2,6 +2,7 @@
 """grouped_mm, grouped_mlp and moe with low-rank adapters: y and all gradients against float64, a few
 training steps through packed weights, and arguments that are refused."""
 
+import numpy as np
 import pytest
 import torch
 from conftest import DEVICE, Case, assert_near
@@ -84,6 +85,15 @@ def test_without_adapters_effect():
     assert not a.grad.any() and b.grad.any()
 
 
+@pytest.mark.parametrize("number", [np.float64, np.float32, np.int64])
+def test_scaling_of_numpy(number):
+    case = Case([40, 2], n=64, k=64)
+    pair = adapters(case, 8, torch.bfloat16)
+    found, expected = (qt.grouped_mm(case.x, case.w, **case.sizes(), lora=pair, lora_scaling=scale)
+                       for scale in (number(2), 2.0))
+    assert torch.equal(found[:42], expected[:42])
+
+
 def test_training_through_packed_weights():
     """Steps of SGD next to the same in float64: adapters approach a target through 4-bit weights."""
     case = Case([30, 0, 34], n=32, k=64, rows=64)
@@ -133,6 +143,8 @@ def test_compiles():
     ({"lora": 3}, TypeError, "lora: a pair of tensors"),
     ({"lora_scaling": "x"}, TypeError, "lora_scaling is str"),
     ({"lora_scaling": torch.ones(2)}, ValueError, r"lora_scaling has the shape \[2\]"),
+    ({"lora_scaling": torch.ones(1, requires_grad=True)}, ValueError,
+     "lora_scaling requires a gradient: it has none"),
     ({"lora_scaling": torch.ones(1).double()}, TypeError, "lora_scaling is torch.float64"),
     ({"recipe": "fp8_block"}, ValueError, "lora: recipe fp8_block quantizes x"),
     ({"main_grad": torch.zeros(2, 32, 64)}, ValueError, "lora cannot be combined with main_grad"),

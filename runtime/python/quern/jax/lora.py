@@ -2,6 +2,7 @@
 """Grouped layers with low-rank adapters next to weights in 16 bits or packed ones."""
 
 import functools
+import numbers
 import typing
 
 import jax
@@ -41,7 +42,7 @@ def check(name, pair, factor, names, shape, recipe, scaling, layout):
                          f"columnwise tensor; {names[1]} in 16 bits or packed is expected")
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
         raise TypeError(f"{name}: a pair of arrays (a, b) is expected")
-    if type(factor) not in (int, float):
+    if not isinstance(factor, numbers.Real):
         raise TypeError(f"lora_scaling is {type(factor).__name__}: a number is expected")
     a, b = (_checks.values(f"{name}[{i}]", t, 3, scaling.type) for i, t in enumerate(pair))
     g, k, n = shape
